@@ -1,0 +1,35 @@
+package v1
+
+import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+)
+
+// SetDefaults_GangArgs fills what the user left out.
+//
+//nolint:revive // the generator fixes the name
+func SetDefaults_GangArgs(args *GangArgs) {
+	setDuration(&args.DefaultWaitTime, 10*time.Minute)
+	setDuration(&args.InitialBackoff, 250*time.Millisecond)
+	setDuration(&args.MaxBackoff, 5*time.Second)
+	if args.ExplanationQPS == nil {
+		args.ExplanationQPS = ptr.To[int32](10)
+	}
+}
+
+// SetDefaults_BoundedBinderArgs fills what the user left out.
+//
+//nolint:revive // the generator fixes the name
+func SetDefaults_BoundedBinderArgs(args *BoundedBinderArgs) {
+	if args.MaxInFlight == nil {
+		args.MaxInFlight = ptr.To[int32](64)
+	}
+}
+
+func setDuration(field **metav1.Duration, value time.Duration) {
+	if *field == nil {
+		*field = &metav1.Duration{Duration: value}
+	}
+}

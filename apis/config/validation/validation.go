@@ -1,0 +1,46 @@
+// Package validation checks the arguments of Lockstep's plugins. It names the
+// field and the value, and never repairs.
+package validation
+
+import (
+	"fmt"
+
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/lockstep-sh/lockstep/apis/config"
+)
+
+// GangArgs checks the arguments of the Gang plugin.
+func GangArgs(path *field.Path, args *config.GangArgs) field.ErrorList {
+	errs := positive(path.Child("defaultWaitTime"), args.DefaultWaitTime)
+	errs = append(errs, positive(path.Child("initialBackoff"), args.InitialBackoff)...)
+	if args.MaxBackoff.Duration < args.InitialBackoff.Duration {
+		errs = append(errs, field.Invalid(path.Child("maxBackoff"), args.MaxBackoff.Duration.String(), "must not be below initialBackoff"))
+	}
+	return append(errs, within(path.Child("explanationQPS"), args.ExplanationQPS, 1, 1000)...)
+}
+
+// BoundedBinderArgs checks the arguments of the BoundedBinder plugin.
+func BoundedBinderArgs(path *field.Path, args *config.BoundedBinderArgs) field.ErrorList {
+	return within(path.Child("maxInFlight"), args.MaxInFlight, 1, 10000)
+}
+
+func positive(path *field.Path, d metav1.Duration) field.ErrorList {
+	if d.Duration > 0 {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(path, d.Duration.String(), "must be greater than 0")}
+}
+
+func within(path *field.Path, value, least, most int32) field.ErrorList {
+	if value < least || value > most {
+		return field.ErrorList{field.Invalid(path, value, "must be in the range "+rangeText(least, most))}
+	}
+	return nil
+}
+
+func rangeText(least, most int32) string {
+	return fmt.Sprintf("%d to %d", least, most)
+}

@@ -1,0 +1,95 @@
+package v1alpha1
+
+// Keys by which a pod joins a gang. The gang's key is namespace/name, where the
+// namespace is the pod's.
+const (
+	// GangNameAnnotation names the gang of a pod (annotation on the pod).
+	GangNameAnnotation = "gang.scheduling.koordinator.sh/name"
+	// PodGroupLabel names the PodGroup object of a pod (label on the pod).
+	PodGroupLabel = "pod-group.scheduling.sigs.k8s.io"
+	// PodGroupXLabel is the label of the same meaning in the API group of the
+	// PodGroup object (label on the pod).
+	PodGroupXLabel = "scheduling.x-k8s.io/pod-group"
+	// PodGroupNameLabel together with PodGroupMinAvailableLabel declares a gang
+	// without a PodGroup object (label or annotation on the pod).
+	PodGroupNameLabel = "pod-group.scheduling.sigs.k8s.io/name"
+	// PodGroupMinAvailableLabel is the minimum that goes with PodGroupNameLabel.
+	PodGroupMinAvailableLabel = "pod-group.scheduling.sigs.k8s.io/min-available"
+)
+
+// Annotations on a pod or on its PodGroup that describe the gang. Where both
+// carry one, the pod's wins, field by field.
+const (
+	// MinAvailableAnnotation is the number of members that must be held or bound
+	// together: a positive integer. Required (PodGroup: spec.minMember).
+	MinAvailableAnnotation = "gang.scheduling.koordinator.sh/min-available"
+	// WaitingTimeAnnotation is the longest wait since the first member was held:
+	// a positive Go duration (PodGroup: spec.scheduleTimeoutSeconds).
+	WaitingTimeAnnotation = "gang.scheduling.koordinator.sh/waiting-time"
+	// TotalNumberAnnotation is the number of members that a Strict round waits to
+	// have tried: an integer not below the minimum.
+	TotalNumberAnnotation = "gang.scheduling.koordinator.sh/total-number"
+	// ModeAnnotation is ModeStrict or ModeNonStrict.
+	ModeAnnotation = "gang.scheduling.koordinator.sh/mode"
+	// GroupsAnnotation is a JSON list of "namespace/name": the gangs that start
+	// together with this one. Empty, "" and [] mean alone.
+	GroupsAnnotation = "gang.scheduling.koordinator.sh/groups"
+	// MatchPolicyAnnotation says which members count towards the minimum.
+	MatchPolicyAnnotation = "gang.scheduling.koordinator.sh/match-policy"
+	// TimeoutAnnotation is written by the scheduler on every member once the
+	// waiting time ran out. Its value is "true". A member that carries it is not
+	// scheduled until the key is removed.
+	TimeoutAnnotation = "gang.scheduling.koordinator.sh/timeout"
+
+	// RequiredTopologyAnnotation is a node label key: all members run inside one
+	// domain of it, always.
+	RequiredTopologyAnnotation = "scheduling.lockstep.dev/required-topology"
+	// PreferredTopologyAnnotation is a node label key: all members run inside one
+	// domain of it, or inside as few as possible.
+	PreferredTopologyAnnotation = "scheduling.lockstep.dev/preferred-topology"
+	// MinByRoleAnnotation is a JSON object from role to minimum.
+	MinByRoleAnnotation = "scheduling.lockstep.dev/min-by-role"
+)
+
+const (
+	// RoleLabel is the role of a member (label on the pod).
+	RoleLabel = "scheduling.lockstep.dev/role"
+	// QueueLabel names the queue (label on the pod or PodGroup, annotation on the
+	// Namespace as its default).
+	QueueLabel = "scheduling.lockstep.dev/queue"
+)
+
+// Values of ModeAnnotation.
+const (
+	ModeStrict    = "Strict"
+	ModeNonStrict = "NonStrict"
+)
+
+// Values of MatchPolicyAnnotation.
+const (
+	// MatchOnceSatisfied lets later members of a gang that was once satisfied go
+	// alone, until all its pods are gone.
+	MatchOnceSatisfied = "once-satisfied"
+	// MatchOnlyWaiting counts members that are held, not those that run.
+	MatchOnlyWaiting = "only-waiting"
+	// MatchWaitingAndRunning counts members that are held and those that run.
+	MatchWaitingAndRunning = "waiting-and-running"
+)
+
+// Conditions on PodGroups, and the reasons they and the PodScheduled condition
+// of members carry.
+const (
+	// ConditionScheduled is True once the minimum of a gang is bound.
+	ConditionScheduled = "Scheduled"
+
+	// ReasonMinimumBound: the minimum of the gang is bound.
+	ReasonMinimumBound = "MinimumBound"
+	// ReasonGangIncomplete: members are missing; nothing was tried.
+	ReasonGangIncomplete = "GangIncomplete"
+	// ReasonGangUndefined: the gang has no usable minimum.
+	ReasonGangUndefined = "GangUndefined"
+	// ReasonUnschedulable: the whole gang was tried and does not fit.
+	ReasonUnschedulable = "Unschedulable"
+	// ReasonTimedOut: the waiting time ran out; the user has to act.
+	ReasonTimedOut = "TimedOut"
+)
