@@ -1,0 +1,199 @@
+// Command cluster starts and stops local control planes for people: make up, make down.
+// Tests use package localcluster, which does the work.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/lockstep-sh/lockstep/test/localcluster"
+)
+
+const usage = `Usage:
+  cluster up [--name N] [--nodes N] [--zones Z] [--racks R] [--gpus G] [--cpu C] [--memory M]
+  cluster down [--name N | --all]
+  cluster list
+  cluster build [tool ...]   without arguments: the control plane; prints the path of each tool
+`
+
+// upTimeout bounds a start, without the build.
+const upTimeout = 2 * time.Minute
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, os.Args[1:])
+	stop()
+	if errors.Is(err, flag.ErrHelp) {
+		os.Exit(2)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "error:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string) error {
+	if len(args) == 0 {
+		fmt.Fprint(os.Stderr, usage)
+		return flag.ErrHelp
+	}
+	switch command, args := args[0], args[1:]; command {
+	case "up":
+		return up(ctx, args)
+	case "down":
+		return down(ctx, args)
+	case "list":
+		return list()
+	case "build":
+		return build(ctx, args)
+	default:
+		fmt.Fprint(os.Stderr, usage)
+		return flag.ErrHelp
+	}
+}
+
+func newFlags(command string) *flag.FlagSet {
+	flags := flag.NewFlagSet("cluster "+command, flag.ContinueOnError)
+	flags.Usage = func() {
+		fmt.Fprint(os.Stderr, usage)
+		flags.PrintDefaults()
+	}
+	return flags
+}
+
+// upOptions reads the flags of up.
+func upOptions(args []string) (localcluster.Options, error) {
+	flags := newFlags("up")
+	o := localcluster.Options{Keep: true}
+	flags.StringVar(&o.Name, "name", localcluster.DefaultName, "name of the cluster")
+	nodes := flags.Int("nodes", 16, "number of fake nodes")
+	zones := flags.Int("zones", 2, "number of zones that the racks are spread over; 0: none")
+	racks := flags.Int("racks", 4, "number of racks that the nodes are spread over; 0: none")
+	gpus := flags.Int64("gpus", 8, "GPUs per node; 0: none")
+	cpu := flags.String("cpu", "32", "CPUs per node")
+	memory := flags.String("memory", "256Gi", "memory per node")
+	if err := flags.Parse(args); err != nil {
+		return o, err
+	}
+	allocatable := v1.ResourceList{}
+	for name, value := range map[v1.ResourceName]string{v1.ResourceCPU: *cpu, v1.ResourceMemory: *memory} {
+		q, err := resource.ParseQuantity(value)
+		if err != nil {
+			return o, fmt.Errorf("parsing --%s %q: %w", name, value, err)
+		}
+		allocatable[name] = q
+	}
+	if *gpus > 0 {
+		allocatable[localcluster.ResourceGPU] = *resource.NewQuantity(*gpus, resource.DecimalSI)
+	}
+	o.Nodes = []localcluster.NodePool{{
+		Count: *nodes, LabelsFor: localcluster.Topology(*nodes, *zones, *racks), Allocatable: allocatable,
+	}}
+	return o, nil
+}
+
+func up(ctx context.Context, args []string) error {
+	o, err := upOptions(args)
+	if err != nil {
+		return err
+	}
+	root, err := localcluster.Root()
+	if err != nil {
+		return err
+	}
+	if crds, _ := filepath.Glob(filepath.Join(root, "manifests", "crds", "*.yaml")); len(crds) > 0 {
+		o.Manifests = []string{filepath.Join(root, "manifests", "crds")}
+	}
+	if err := localcluster.Build(ctx, os.Stderr); err != nil {
+		return err
+	}
+	start := time.Now()
+	startCtx, cancel := context.WithTimeout(ctx, upTimeout)
+	defer cancel()
+	c, err := localcluster.Up(startCtx, o)
+	if errors.Is(err, localcluster.ErrExists) {
+		fmt.Printf("Cluster %s is up already. For a fresh one, take it down first (make down).\n", o.Name)
+		if c, err = localcluster.Get(o.Name); err != nil {
+			return err
+		}
+	} else if err != nil {
+		return err
+	} else {
+		fmt.Printf("Cluster %s is up: Kubernetes with %d fake nodes, started in %.1f s.\n",
+			o.Name, o.Nodes[0].Count, time.Since(start).Seconds())
+	}
+	fmt.Printf(`No scheduler runs in it yet. What to do next:
+
+  export KUBECONFIG=%s
+  %s get nodes      # or your own kubectl
+  make run          # build the lockstep scheduler and run it against this cluster
+  make down         # stop everything and remove all files of the cluster
+`, c.Kubeconfig(), filepath.Join(".local", "bin", "kubectl"))
+	return nil
+}
+
+func down(ctx context.Context, args []string) error {
+	flags := newFlags("down")
+	name := flags.String("name", localcluster.DefaultName, "name of the cluster")
+	all := flags.Bool("all", false, "every cluster of this checkout, those of running tests too")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if *all {
+		if err := localcluster.DownAll(ctx); err != nil {
+			return err
+		}
+		fmt.Println("All local clusters are down.")
+		return nil
+	}
+	if err := localcluster.Down(ctx, *name); err != nil {
+		return err
+	}
+	fmt.Printf("Cluster %s is down.\n", *name)
+	return nil
+}
+
+func list() error {
+	states, err := localcluster.List()
+	if err != nil {
+		return err
+	}
+	if len(states) == 0 {
+		fmt.Println("No local clusters.")
+	}
+	for _, s := range states {
+		note := ""
+		if s.Stale {
+			note = "  (left behind; the next start of any cluster removes it)"
+		}
+		fmt.Printf("%s  %d processes  KUBECONFIG=%s%s\n", s.Name, s.Processes, s.Kubeconfig, note)
+	}
+	return nil
+}
+
+func build(ctx context.Context, names []string) error {
+	if len(names) == 0 {
+		return localcluster.Build(ctx, os.Stderr)
+	}
+	if err := localcluster.BuildTools(ctx, os.Stderr, names...); err != nil {
+		return err
+	}
+	for _, name := range names {
+		path, err := localcluster.Binary(name)
+		if err != nil {
+			return err
+		}
+		fmt.Println(path)
+	}
+	return nil
+}

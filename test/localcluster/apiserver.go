@@ -1,0 +1,50 @@
+package localcluster
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"syscall"
+	"time"
+)
+
+const apiServer = "kube-apiserver"
+
+// KillAPIServer ends the API server as a crash would. What it stored stays in etcd.
+func (c *Cluster) KillAPIServer(ctx context.Context) error {
+	pid, err := c.componentPID(apiServer)
+	if err != nil {
+		return err
+	}
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		return fmt.Errorf("killing the API server: %w", err)
+	}
+	for startTime(pid) != "" {
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for the API server to end: %w", context.Cause(ctx))
+		case <-time.After(killPoll):
+		}
+	}
+	// kwokctl asks the pid file, and takes a zombie for a running process.
+	if err := os.Remove(c.pidFile(apiServer)); err != nil {
+		return fmt.Errorf("forgetting the process of the API server: %w", err)
+	}
+	return nil
+}
+
+// StartAPIServer starts it again, on the same port, and returns when it serves.
+func (c *Cluster) StartAPIServer(ctx context.Context) error {
+	if err := c.kwokctl(ctx, "start", "cluster"); err != nil {
+		return err
+	}
+	return c.waitServing(ctx)
+}
+
+// RestartAPIServer kills the API server and starts it again; all watches break.
+func (c *Cluster) RestartAPIServer(ctx context.Context) error {
+	if err := c.KillAPIServer(ctx); err != nil {
+		return err
+	}
+	return c.StartAPIServer(ctx)
+}

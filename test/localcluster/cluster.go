@@ -1,0 +1,197 @@
+package localcluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+const (
+	// DefaultName is the cluster that make up, make run and make down mean.
+	DefaultName = "lockstep"
+
+	// kubeconfigFile and logsDir are kwokctl's names inside the cluster's folder.
+	kubeconfigFile = "kubeconfig.yaml"
+	logsDir        = "logs"
+
+	// nameLimit keeps the names of files below the limits of the file system.
+	nameLimit = 100
+)
+
+// ErrExists says that a cluster of that name runs already.
+var ErrExists = errors.New("the cluster exists already")
+
+// validName keeps a name usable as a folder and as part of a kubeconfig context.
+var validName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`)
+
+// Options say what to start. The zero value is a control plane without nodes.
+type Options struct {
+	// Name tells clusters of one checkout apart. Default: "lockstep".
+	Name string
+
+	// Nodes are the fake nodes to create. They are Ready when Up returns.
+	Nodes []NodePool
+
+	// WithoutKwok leaves the KWOK controller out, for benchmarks. Nodes stay Ready, but nobody runs
+	// pods: a bound pod stays Pending, and a deleted one goes only with a grace period of 0.
+	WithoutKwok bool
+
+	// WithoutControllerManager leaves out kube-controller-manager: no Jobs, no garbage collection,
+	// no taints for broken nodes.
+	WithoutControllerManager bool
+
+	// Manifests are files or folders to apply once the API server is up, in this order. CRDs among
+	// them are served when Up returns. A folder with a kustomization.yaml is built first.
+	Manifests []string
+
+	// FeatureGates, for all components ("GenericWorkload=true,..."), and RuntimeConfig, for the API
+	// server ("scheduling.k8s.io/v1beta1=true"), are those of Kubernetes. Default: none.
+	FeatureGates  string
+	RuntimeConfig string
+
+	// APIServerArgs are further flags of kube-apiserver, without dashes: "v=2".
+	APIServerArgs []string
+
+	// Keep leaves the cluster running when the process that called Up ends. Without it, a cluster
+	// whose creator is gone is garbage, which the next Up of any name takes down.
+	Keep bool
+
+	// Progress gets a line about each binary that has to be built. Default: standard error.
+	Progress io.Writer
+}
+
+// Cluster is a running control plane.
+type Cluster struct {
+	name, dir string
+	config    *rest.Config
+	clientset kubernetes.Interface
+}
+
+// Up starts a cluster and returns when its nodes are Ready and pods can be created. The binaries are
+// built first where they are missing. If it fails, nothing of the cluster is left; the error has the
+// last lines of the logs. ctx bounds the start only.
+func Up(ctx context.Context, o Options) (*Cluster, error) {
+	if o.Name == "" {
+		o.Name = DefaultName
+	}
+	if o.Progress == nil {
+		o.Progress = os.Stderr
+	}
+	dir, err := clusterDir(o.Name)
+	if err != nil {
+		return nil, err
+	}
+	if err := Build(ctx, o.Progress); err != nil {
+		return nil, err
+	}
+	if err := sweep(ctx); err != nil {
+		return nil, err
+	}
+	if err := claim(dir, o.Keep); err != nil {
+		if _, statErr := os.Stat(dir); statErr == nil {
+			return nil, fmt.Errorf("starting cluster %s: %w", o.Name, ErrExists)
+		}
+		return nil, fmt.Errorf("starting cluster %s: %w", o.Name, err)
+	}
+	c := &Cluster{name: o.Name, dir: dir}
+	if err := c.up(ctx, o); err != nil {
+		err = fmt.Errorf("starting cluster %s: %w%s", o.Name, err, c.tailLogs())
+		return nil, errors.Join(err, c.Down(context.WithoutCancel(ctx)))
+	}
+	return c, nil
+}
+
+// Get returns a cluster that another process started.
+func Get(name string) (*Cluster, error) {
+	dir, err := clusterDir(name)
+	if err != nil {
+		return nil, err
+	}
+	c := &Cluster{name: name, dir: dir}
+	if err := c.connect(); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// up does what Up says, in the claimed folder.
+func (c *Cluster) up(ctx context.Context, o Options) error {
+	if err := c.create(ctx, o); err != nil {
+		return err
+	}
+	if err := c.connect(); err != nil {
+		return err
+	}
+	if err := c.waitServing(ctx); err != nil {
+		return err
+	}
+	if err := c.Apply(ctx, o.Manifests...); err != nil {
+		return err
+	}
+	if err := c.AddNodes(ctx, o.Nodes...); err != nil {
+		return err
+	}
+	return c.checkComponents(o)
+}
+
+// connect reads the kubeconfig.
+func (c *Cluster) connect() error {
+	config, err := clientcmd.BuildConfigFromFlags("", c.Kubeconfig())
+	if err != nil {
+		return fmt.Errorf("reading the kubeconfig of cluster %s: %w", c.name, err)
+	}
+	config.QPS = -1 // no client-side limit: a test must not measure it
+	c.config = config
+	typed := rest.CopyConfig(config)
+	typed.ContentType = "application/vnd.kubernetes.protobuf"
+	typed.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
+	if c.clientset, err = kubernetes.NewForConfig(typed); err != nil {
+		return fmt.Errorf("making a client for cluster %s: %w", c.name, err)
+	}
+	return nil
+}
+
+// Name is Options.Name.
+func (c *Cluster) Name() string { return c.name }
+
+// Dir is the folder with all files of the cluster. Files put there go when the cluster goes.
+func (c *Cluster) Dir() string { return c.dir }
+
+// LogDir is the folder with the logs of all processes.
+func (c *Cluster) LogDir() string { return filepath.Join(c.dir, logsDir) }
+
+// Kubeconfig is the path of the kubeconfig of an administrator.
+func (c *Cluster) Kubeconfig() string { return filepath.Join(c.dir, kubeconfigFile) }
+
+// RESTConfig returns a copy of the administrator's client configuration, without a client-side limit.
+func (c *Cluster) RESTConfig() *rest.Config { return rest.CopyConfig(c.config) }
+
+// Clientset returns the administrator's client. It speaks protobuf.
+func (c *Cluster) Clientset() kubernetes.Interface { return c.clientset }
+
+func clustersDir() (string, error) {
+	local, err := localDir()
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(local, "clusters"), nil
+}
+
+func clusterDir(name string) (string, error) {
+	if !validName.MatchString(name) || len(name) > nameLimit {
+		return "", fmt.Errorf("checking the name of the cluster: %q is not of the form %s", name, validName)
+	}
+	parent, err := clustersDir()
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(parent, name), nil
+}

@@ -1,0 +1,293 @@
+package localcluster
+
+import (
+	"bytes"
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+)
+
+//go:embed stages.yaml
+var stages []byte
+
+const (
+	// kwokctlConfig is the file in the cluster's folder that we write for kwokctl; it keeps its own
+	// state in kwok.yaml.
+	kwokctlConfig = "kwokctl.yaml"
+
+	loopback = "127.0.0.1"
+
+	// firstPort and lastPort lie below the ports that Linux gives to outgoing connections (from
+	// 32768), so that a busy client does not take the port of a server that is being restarted.
+	firstPort, lastPort = 20000, 32000
+	portAttempts        = 100
+
+	// never is a node-monitor-grace-period: fake nodes send no heartbeats.
+	never = 1000 * time.Hour
+
+	servingPoll = 50 * time.Millisecond
+	logTail     = 15 // lines of each log in an error
+)
+
+// FreePort returns a port of 127.0.0.1 that nobody listens on.
+func FreePort() (int, error) {
+	for range portAttempts {
+		port := firstPort + rand.IntN(lastPort-firstPort)
+		l, err := net.Listen("tcp", net.JoinHostPort(loopback, strconv.Itoa(port)))
+		if err == nil {
+			_ = l.Close()
+			return port, nil
+		}
+	}
+	return 0, fmt.Errorf("finding a free port: %d attempts between %d and %d failed", portAttempts, firstPort, lastPort)
+}
+
+// create writes the configuration for kwokctl and has it start the components.
+func (c *Cluster) create(ctx context.Context, o Options) error {
+	config, err := c.kwokctlConfiguration(o)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(c.dir, kwokctlConfig), config, 0o600); err != nil {
+		return fmt.Errorf("configuring kwokctl: %w", err)
+	}
+	// kwokctl waits two minutes for an API server, also for one that has given up.
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go c.watchComponents(ctx, cancel, components(o))
+	if err := c.kwokctl(ctx, "create", "cluster", "--kubeconfig="); err != nil {
+		return errors.Join(context.Cause(ctx), err)
+	}
+	return nil
+}
+
+// watchComponents cancels when a component that kwokctl has started has ended.
+func (c *Cluster) watchComponents(ctx context.Context, cancel context.CancelCauseFunc, names []string) {
+	for ctx.Err() == nil {
+		for _, name := range names {
+			if _, err := c.componentPID(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				cancel(err)
+			}
+		}
+		time.Sleep(servingPoll)
+	}
+}
+
+// kwokctl runs kwokctl for this cluster. What it starts inherits the environment, and so the marker.
+func (c *Cluster) kwokctl(ctx context.Context, args ...string) error {
+	local := filepath.Dir(filepath.Dir(c.dir))
+	bin := filepath.Join(local, "bin")
+	args = append([]string{"--name", c.name, "--config", filepath.Join(c.dir, kwokctlConfig)}, args...)
+	cmd := exec.CommandContext(ctx, filepath.Join(bin, "kwokctl"), args...)
+	cmd.Env = append(c.environ(), "KWOK_WORKDIR="+local, "PATH="+bin+":"+os.Getenv("PATH"))
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("running kwokctl %s: %w\n%s", strings.Join(args, " "), err, out)
+	}
+	return nil
+}
+
+// environ is the environment of our tools: with the marker, with a home inside the cluster's folder so
+// that nothing is cached or configured outside, and without settings that would change kwokctl.
+func (c *Cluster) environ() []string {
+	var env []string
+	for _, v := range os.Environ() {
+		key, _, _ := strings.Cut(v, "=")
+		if key != "PATH" && key != "HOME" && key != "KUBECONFIG" && !strings.HasPrefix(key, "KWOK_") {
+			env = append(env, v)
+		}
+	}
+	return append(env, markerKey+"="+c.dir, "HOME="+c.dir)
+}
+
+// extraArgs is kwokctl's form of further flags for a component. They come after its own and win.
+func extraArgs(component string, args ...string) map[string]any {
+	var list []map[string]any
+	for _, arg := range args {
+		key, value, _ := strings.Cut(arg, "=")
+		list = append(list, map[string]any{"key": key, "value": value})
+	}
+	return map[string]any{"name": component, "extraArgs": list}
+}
+
+// kwokctlConfiguration is the whole configuration: options, extra flags, KWOK itself, stages.
+func (c *Cluster) kwokctlConfiguration(o Options) ([]byte, error) {
+	options, err := c.kwokctlOptions(o)
+	if err != nil {
+		return nil, err
+	}
+	apiServer := append([]string{
+		// Without a route to anywhere there is no address to advertise, and loopback is refused as
+		// the endpoint of the kubernetes service; nobody here needs either.
+		"advertise-address=" + loopback,
+		"endpoint-reconciler-type=none",
+		// New nodes are schedulable at once, with or without a controller manager to untaint them;
+		// pods need no service account, which only a controller manager would create.
+		"disable-admission-plugins=TaintNodesByCondition,ServiceAccount",
+	}, o.APIServerArgs...)
+	documents := []any{
+		map[string]any{
+			"apiVersion": "config.kwok.x-k8s.io/v1alpha1",
+			"kind":       "KwokctlConfiguration",
+			"options":    options,
+			"componentsPatches": []any{
+				extraArgs("etcd", "unsafe-no-fsync=true"),
+				extraArgs("kube-apiserver", apiServer...),
+				extraArgs("kube-controller-manager", "leader-elect=false"),
+				// kwokctl takes 0 for "not set". Without leases an idle cluster writes nothing.
+				extraArgs("kwok-controller", "node-lease-duration-seconds=0"),
+			},
+		},
+		map[string]any{
+			"apiVersion": "config.kwok.x-k8s.io/v1alpha1",
+			"kind":       "KwokConfiguration",
+			"options": map[string]any{
+				"podPlayStageParallelism": 16, "nodePlayStageParallelism": 4,
+				"nodeLeaseParallelism": 4, "podsOnNodeSyncParallelism": 4,
+			},
+		},
+	}
+	var out bytes.Buffer
+	for _, d := range documents {
+		data, err := yaml.Marshal(d)
+		if err != nil {
+			return nil, fmt.Errorf("configuring kwokctl: %w", err)
+		}
+		out.Write(data)
+		out.WriteString("---\n")
+	}
+	out.Write(stages)
+	return out.Bytes(), nil
+}
+
+func (c *Cluster) kwokctlOptions(o Options) (map[string]any, error) {
+	disable := []string{"kube-scheduler"}
+	if o.WithoutControllerManager {
+		disable = append(disable, "kube-controller-manager")
+	}
+	if o.WithoutKwok {
+		disable = append(disable, "kwok-controller")
+	}
+	bin := filepath.Join(filepath.Dir(filepath.Dir(c.dir)), "bin")
+	options := map[string]any{
+		"runtime":                     "binary",
+		"kubeVersion":                 kubeVersion,
+		"bindAddress":                 loopback,
+		"disable":                     disable,
+		"disableQPSLimits":            true,
+		"heartbeatFactor":             1,
+		"kubeFeatureGates":            o.FeatureGates,
+		"kubeRuntimeConfig":           o.RuntimeConfig,
+		"etcdBinary":                  filepath.Join(bin, "etcd"),
+		"kubeApiserverBinary":         filepath.Join(bin, "kube-apiserver"),
+		"kubeControllerManagerBinary": filepath.Join(bin, "kube-controller-manager"),
+		"kubeSchedulerBinary":         filepath.Join(bin, "kube-scheduler"),
+		"kwokControllerBinary":        filepath.Join(bin, "kwok"),
+		"kubectlBinary":               filepath.Join(bin, "kubectl"),
+		"kubeControllerManagerNodeMonitorGracePeriodMilliseconds": never.Milliseconds(),
+	}
+	for _, key := range []string{
+		"etcdPort", "etcdPeerPort", "kubeApiserverPort", "kubeControllerManagerPort", "kwokControllerPort",
+	} {
+		port, err := FreePort()
+		if err != nil {
+			return nil, err
+		}
+		options[key] = port
+	}
+	return options, nil
+}
+
+// waitServing waits until the API server is ready and has made the namespaces that pods need.
+func (c *Cluster) waitServing(ctx context.Context) error {
+	for {
+		_, err := c.clientset.Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(ctx)
+		if err == nil {
+			_, err = c.clientset.CoreV1().Namespaces().Get(ctx, metav1.NamespaceDefault, metav1.GetOptions{})
+		}
+		if err == nil {
+			return nil
+		}
+		if apierrors.IsUnauthorized(err) {
+			return fmt.Errorf("waiting for the API server: %w", err)
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for the API server: %w: %w", context.Cause(ctx), err)
+		case <-time.After(servingPoll):
+		}
+	}
+}
+
+// components are the parts of the control plane that o asks for, by their names in pids/ and logs/.
+func components(o Options) []string {
+	names := []string{"etcd", "kube-apiserver"}
+	if !o.WithoutControllerManager {
+		names = append(names, "kube-controller-manager")
+	}
+	if !o.WithoutKwok {
+		names = append(names, "kwok-controller")
+	}
+	return names
+}
+
+// checkComponents fails if one of the components has ended: kwokctl does not look.
+func (c *Cluster) checkComponents(o Options) error {
+	for _, name := range components(o) {
+		if _, err := c.componentPID(name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// componentPID returns the id of a component's process, if it runs.
+func (c *Cluster) componentPID(name string) (int, error) {
+	data, err := os.ReadFile(c.pidFile(name))
+	if err != nil {
+		return 0, fmt.Errorf("finding the process of %s: %w", name, err)
+	}
+	if len(data) == 0 { // being written
+		return 0, fmt.Errorf("finding the process of %s: %w", name, fs.ErrNotExist)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(data)))
+	if err != nil {
+		return 0, fmt.Errorf("finding the process of %s: %w", name, err)
+	}
+	if !belongs(pid, c.dir) {
+		return 0, fmt.Errorf("finding the process of %s: process %d has ended", name, pid)
+	}
+	return pid, nil
+}
+
+func (c *Cluster) pidFile(component string) string {
+	return filepath.Join(c.dir, "pids", component+".pid")
+}
+
+// tailLogs returns the last lines of every log, for the error of a start that failed.
+func (c *Cluster) tailLogs() string {
+	files, _ := filepath.Glob(filepath.Join(c.LogDir(), "*.log"))
+	var out strings.Builder
+	for _, f := range files {
+		data, err := os.ReadFile(f)
+		if err != nil {
+			continue
+		}
+		lines := strings.Split(strings.TrimRight(string(data), "\n"), "\n")
+		fmt.Fprintf(&out, "\n--- %s, last lines\n%s", filepath.Base(f), strings.Join(lines[max(0, len(lines)-logTail):], "\n"))
+	}
+	return out.String()
+}

@@ -1,0 +1,196 @@
+package localcluster
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+const (
+	// markerKey is the environment variable, set to the cluster's folder, that every process of a
+	// cluster is started with and hands on to its children. It is how Down finds them: a pid file
+	// can be stale, or not written yet when the creator crashed.
+	markerKey = "LOCKSTEP_CLUSTER"
+
+	// killTimeout bounds the wait for killed processes to be gone.
+	killTimeout = 15 * time.Second
+
+	// killPoll is how often that wait looks.
+	killPoll = 20 * time.Millisecond
+)
+
+// Process is a program that Start started. It is killed by Down.
+type Process struct {
+	Name string
+	// LogFile has its standard output and error.
+	LogFile string
+
+	cmd  *exec.Cmd
+	done chan struct{}
+	err  error // valid once done is closed
+}
+
+// Start runs a program of the test, such as the scheduler, as part of the cluster: Down kills it.
+// Output is appended to logFile; "" means <name>.log in the cluster's log folder. ctx does not bound
+// the life of the process.
+func (c *Cluster) Start(name, binary string, args []string, logFile string) (*Process, error) {
+	if logFile == "" {
+		logFile = filepath.Join(c.LogDir(), name+".log")
+	}
+	out, err := os.OpenFile(logFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("starting %s: %w", name, err)
+	}
+	defer func() { _ = out.Close() }() // the child has its own copy
+	cmd := exec.Command(binary, args...)
+	cmd.Stdout, cmd.Stderr = out, out
+	cmd.Env = append(os.Environ(), markerKey+"="+c.dir)
+	// A group of its own, so that Ctrl-C reaches the test, which then calls Down, and not this.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("starting %s: %w", name, err)
+	}
+	p := &Process{Name: name, LogFile: logFile, cmd: cmd, done: make(chan struct{})}
+	go func() {
+		p.err = cmd.Wait()
+		close(p.done)
+	}()
+	return p, nil
+}
+
+// Pid is the process id.
+func (p *Process) Pid() int { return p.cmd.Process.Pid }
+
+// Done is closed when the process has ended.
+func (p *Process) Done() <-chan struct{} { return p.done }
+
+// Err says how the process ended: nil while it runs and after exit code 0.
+func (p *Process) Err() error {
+	select {
+	case <-p.done:
+		return p.err
+	default:
+		return nil
+	}
+}
+
+// Signal sends a signal; a process that has ended already is no error.
+func (p *Process) Signal(s syscall.Signal) error {
+	if err := p.cmd.Process.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("signalling %s: %w", p.Name, err)
+	}
+	return nil
+}
+
+// Kill ends the process at once, as a crash would, and waits until it is gone.
+func (p *Process) Kill() error {
+	if err := p.Signal(syscall.SIGKILL); err != nil {
+		return err
+	}
+	<-p.done
+	return nil
+}
+
+// Stop asks the process to end, and kills it when ctx is over first.
+func (p *Process) Stop(ctx context.Context) error {
+	if err := p.Signal(syscall.SIGTERM); err != nil {
+		return err
+	}
+	select {
+	case <-p.done:
+		return nil
+	case <-ctx.Done():
+		return p.Kill()
+	}
+}
+
+// processesOf returns the ids of all live processes of the cluster in dir.
+// Zombies have no environment any more, so a parent that does not reap is no obstacle.
+func processesOf(dir string) ([]int, error) {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil, fmt.Errorf("listing processes: %w", err)
+	}
+	var pids []int
+	for _, e := range entries {
+		if pid, err := strconv.Atoi(e.Name()); err == nil && pid != os.Getpid() && belongs(pid, dir) {
+			pids = append(pids, pid)
+		}
+	}
+	return pids, nil
+}
+
+// belongs says whether the process was started for the cluster in dir.
+// One that is gone, or that is somebody else's and so cannot be read, was not.
+func belongs(pid int, dir string) bool {
+	env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+	if err != nil {
+		return false
+	}
+	marker := []byte(markerKey + "=" + dir)
+	for v := range bytes.SplitSeq(env, []byte{0}) {
+		if bytes.Equal(v, marker) {
+			return true
+		}
+	}
+	return false
+}
+
+// killAll kills the processes of the cluster in dir until none is left: one that was being forked
+// during a first look is found by the next. A process that is ending has no environment any more but
+// may still have files open, so those killed are waited for by id.
+func killAll(ctx context.Context, dir string) error {
+	ctx, cancel := context.WithTimeout(ctx, killTimeout)
+	defer cancel()
+	killed := map[int]string{} // start times by id
+	for {
+		pids, err := processesOf(dir)
+		if err != nil {
+			return err
+		}
+		for _, pid := range pids {
+			killed[pid] = startTime(pid)
+			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && err != syscall.ESRCH {
+				return fmt.Errorf("killing process %d: %w", pid, err)
+			}
+		}
+		maps.DeleteFunc(killed, func(pid int, started string) bool {
+			now := startTime(pid)
+			return now == "" || now != started
+		})
+		if len(pids) == 0 && len(killed) == 0 {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for processes %v to end: %w", slices.Sorted(maps.Keys(killed)), context.Cause(ctx))
+		case <-time.After(killPoll):
+		}
+	}
+}
+
+// startTime tells two processes with the same id apart: clock ticks since boot, "" if there is none
+// or only a zombie.
+func startTime(pid int) string {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return ""
+	}
+	// The command, in parentheses, may contain blanks; what follows it starts with field 3, the state.
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+	const state, started = 0, 22 - 3
+	if len(fields) <= started || fields[state] == "Z" {
+		return ""
+	}
+	return fields[started]
+}
