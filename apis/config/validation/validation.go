@@ -5,7 +5,6 @@ package validation
 import (
 	"fmt"
 
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 

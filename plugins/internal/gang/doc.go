@@ -1,0 +1,12 @@
+// Package gang is what a gang is and how it lives: who its members are, what
+// its annotations mean, when it may be tried, and what happens to it next.
+//
+// It is a state machine over values. The calls of Gangs are the inputs (a pod
+// was seen, a plan was made, a member was reserved, time has passed), the
+// Effects they return are the outputs. The invariant that everything else
+// stands on: a member is released only when every gang of its group has its
+// minimum held, released or bound.
+//
+// It reads no clock, takes no lock, knows no client and never logs. Its caller
+// serialises the calls and acts on the effects.
+package gang

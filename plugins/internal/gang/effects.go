@@ -1,0 +1,40 @@
+package gang
+
+import (
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Effects is what the caller has to do after an input, in this order. All of it
+// may be done late, none of it may be left out.
+type Effects struct {
+	// Unhold: these members no longer need the capacity that is held for them.
+	Unhold []types.UID
+	// Release: these held members may bind.
+	Release []types.UID
+	// Reject: these held members have to give back their node.
+	Reject []types.UID
+	// Expire: mark these with the timeout annotation.
+	Expire []*v1.Pod
+	// Activate: the queue should look at these again.
+	Activate []*v1.Pod
+	// Problems are values that could not be used, each told once.
+	Problems []Report
+	// Changed: what there is to say about these gangs may have changed.
+	Changed []Key
+	// Freed tells that capacity was given back.
+	Freed bool
+}
+
+// Report is a problem and the pod or PodGroup that has it. Pod is nil where the
+// PodGroup has it.
+type Report struct {
+	Gang    Key
+	Pod     *v1.Pod
+	Problem Problem
+}
+
+// Idle tells that there is nothing to do.
+func (e *Effects) Idle() bool {
+	return len(e.Unhold)+len(e.Release)+len(e.Reject)+len(e.Expire)+len(e.Activate)+len(e.Problems)+len(e.Changed) == 0 && !e.Freed
+}

@@ -1,0 +1,154 @@
+package gang
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// phase is what a group waits for. README.md of the plugin has the diagram.
+type phase uint8
+
+const (
+	// gathering: members are missing, or there is nobody to place.
+	gathering phase = iota
+	// ready: the leader may come and plan.
+	ready
+	// following: a plan stands and its members are on their way.
+	following
+	// resting: the last attempt failed; the next waits for its backoff and for a
+	// change in the cluster. Members of a NonStrict group may hold capacity.
+	resting
+)
+
+// group is the gangs that start together: a GangGroup, or one gang alone. It is
+// the unit of planning, holding and releasing.
+type group struct {
+	gangs  []*gang // sorted by key
+	phase  phase
+	leader types.UID // in phase ready: the one member that is let through
+
+	// failures in a row, and what spaces the next attempt.
+	failures  int
+	notBefore time.Time
+	// seen is the cluster's change count when the last attempt began.
+	seen uint64
+	// triedReady is the number of eligible members in the last attempt.
+	triedReady int
+	// cost is how long the last attempt took.
+	cost time.Duration
+	// replans counts the plans of this round that did not survive contact.
+	replans int
+	// since is when members were last let through.
+	since time.Time
+	// held is when the first member was held; zero while nothing is.
+	held time.Time
+}
+
+// maxReplans bounds how often a round is replanned around members that fail on
+// their node, before it counts as failed.
+const maxReplans = 3
+
+func (g *group) key() Key { return g.gangs[0].key }
+
+// reached tells whether the group may be released.
+func (g *group) reached() bool {
+	for _, gang := range g.gangs {
+		if !gang.reached() {
+			return false
+		}
+	}
+	return true
+}
+
+// strict: a group is NonStrict only if all its gangs are.
+func (g *group) strict() bool {
+	return slices.ContainsFunc(g.gangs, func(gang *gang) bool { return gang.spec.Mode != NonStrict })
+}
+
+// waitTime is the shortest of its gangs', and whether a user wrote any.
+func (g *group) waitTime() (wait time.Duration, set bool) {
+	for i, gang := range g.gangs {
+		if i == 0 || gang.spec.WaitTime < wait {
+			wait = gang.spec.WaitTime
+		}
+		set = set || gang.spec.WaitTimeSet
+	}
+	return wait, set
+}
+
+func (g *group) countIn(state State) int {
+	n := 0
+	for _, gang := range g.gangs {
+		n += gang.count[state]
+	}
+	return n
+}
+
+// total and readyMembers serve the rule that a Strict round waits to have tried
+// total-number members.
+func (g *group) total() int {
+	n := 0
+	for _, gang := range g.gangs {
+		n += gang.spec.Total
+	}
+	return n
+}
+
+func (g *group) readyMembers() int {
+	n := 0
+	for _, gang := range g.gangs {
+		n += gang.ready
+	}
+	return n
+}
+
+// pickLeader is the first eligible member of a gang that needs one: high
+// priority first, then old ones.
+func (g *group) pickLeader() *member {
+	var leader *member
+	for _, gang := range g.gangs {
+		if gang.need() == 0 {
+			continue
+		}
+		for _, m := range gang.members {
+			if m.eligible() && (leader == nil || compareMembers(m, leader) < 0) {
+				leader = m
+			}
+		}
+	}
+	return leader
+}
+
+// priority is that of its first pending or held member.
+func (g *group) priority() int32 {
+	var first *member
+	for _, gang := range g.gangs {
+		for _, m := range gang.members {
+			if first == nil || compareMembers(m, first) < 0 {
+				first = m
+			}
+		}
+	}
+	if first == nil {
+		return 0
+	}
+	return priorityOf(first.pod)
+}
+
+func (g *group) created() time.Time {
+	var first time.Time
+	for _, gang := range g.gangs {
+		if created := gang.created(); first.IsZero() || created.Before(first) {
+			first = created
+		}
+	}
+	return first
+}
+
+// compareRank orders by: 1. priority, high first; 2. creation, old first; 3. key.
+func compareRank(a, b *group) int {
+	return cmp.Or(cmp.Compare(b.priority(), a.priority()), a.created().Compare(b.created()), compareKeys(a.key(), b.key()))
+}

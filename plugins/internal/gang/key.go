@@ -1,0 +1,69 @@
+package gang
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+)
+
+// Key names a gang: the namespace of its pods, and the name they agree on.
+type Key struct {
+	Namespace, Name string
+}
+
+// String is the form in which users write it: namespace/name.
+func (k Key) String() string { return k.Namespace + "/" + k.Name }
+
+func compareKeys(a, b Key) int {
+	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+}
+
+// ParseKey reads namespace/name.
+func ParseKey(s string) (Key, error) {
+	namespace, name, ok := strings.Cut(s, "/")
+	if !ok || len(validation.IsDNS1123Label(namespace)) > 0 || len(validation.IsDNS1123Subdomain(name)) > 0 {
+		return Key{}, fmt.Errorf("reading %q: want namespace/name", s)
+	}
+	return Key{Namespace: namespace, Name: name}, nil
+}
+
+// Source says by which of the three ways a pod joined its gang, and so which
+// object, if any, may describe it.
+type Source int
+
+const (
+	// FromAnnotation: the gang annotations; a PodGroup of that name may add to them.
+	FromAnnotation Source = iota
+	// FromLabel: the label of a community PodGroup, or the label form of the annotations.
+	FromLabel
+	// FromSchedulingGroup: spec.schedulingGroup, a native PodGroup.
+	FromSchedulingGroup
+)
+
+// KeyOf tells which gang a pod belongs to. The first match of the three ways
+// wins. It is cheap: the scheduler asks for every pod that it queues.
+func KeyOf(pod *v1.Pod) (Key, Source, bool) {
+	if name := pod.Annotations[v1alpha1.GangNameAnnotation]; name != "" {
+		return Key{pod.Namespace, name}, FromAnnotation, true
+	}
+	for _, label := range [...]string{v1alpha1.PodGroupLabel, v1alpha1.PodGroupXLabel, v1alpha1.PodGroupNameLabel} {
+		if name := pod.Labels[label]; name != "" {
+			return Key{pod.Namespace, name}, FromLabel, true
+		}
+	}
+	// The seed lists the community keys as annotations too.
+	for _, key := range [...]string{v1alpha1.PodGroupLabel, v1alpha1.PodGroupNameLabel} {
+		if name := pod.Annotations[key]; name != "" {
+			return Key{pod.Namespace, name}, FromLabel, true
+		}
+	}
+	if group := pod.Spec.SchedulingGroup; group != nil && group.PodGroupName != nil && *group.PodGroupName != "" {
+		return Key{pod.Namespace, *group.PodGroupName}, FromSchedulingGroup, true
+	}
+	return Key{}, 0, false
+}

@@ -1,0 +1,116 @@
+package gang
+
+import (
+	"cmp"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+)
+
+// State is how far a member has come.
+type State uint8
+
+const (
+	// Pending: it has no node. It may be eligible, or wait for its user.
+	Pending State = iota
+	// Planned: a plan gives it a node, whose capacity is held for it.
+	Planned
+	// Held: it is reserved on its node and waits for the others.
+	Held
+	// Released: it may bind; the binding is under way.
+	Released
+	// Bound: it is on its node.
+	Bound
+	// Returning: it was held and is giving that back; until it has, it cannot be
+	// planned again.
+	Returning
+
+	numStates
+)
+
+// member is one pod of a gang, by UID: a pod that is deleted and made again
+// under its name is another member.
+type member struct {
+	pod   *v1.Pod
+	gang  *gang
+	state State
+	node  string
+
+	// admitted: the queue may let it through; only then does it cost a cycle.
+	admitted bool
+	// expired: the wait time of its gang ran out while it was waiting.
+	expired bool
+	// marked: the timeout annotation was seen on it. Gone again, it revives.
+	marked bool
+	// told are the problems of this pod that its user was told of.
+	told map[Problem]bool
+}
+
+func (m *member) uid() types.UID { return m.pod.UID }
+
+// eligible tells whether a plan may place it: nobody but the scheduler stands in
+// its way.
+func (m *member) eligible() bool {
+	return m.state == Pending && !m.expired && m.pod.DeletionTimestamp == nil && len(m.pod.Spec.SchedulingGates) == 0
+}
+
+func (m *member) role() string { return m.pod.Labels[v1alpha1.RoleLabel] }
+
+// observe takes over what the API server says of the pod.
+func (m *member) observe(pod *v1.Pod) {
+	m.pod = pod
+	_, marked := pod.Annotations[v1alpha1.TimeoutAnnotation]
+	switch {
+	case marked:
+		m.marked, m.expired = true, true
+	case m.marked:
+		m.marked, m.expired = false, false
+	}
+	if pod.Spec.NodeName != "" {
+		m.state, m.node = Bound, pod.Spec.NodeName
+	}
+}
+
+// compareMembers orders by: 1. priority, high first; 2. creation, old first;
+// 3. name; 4. UID.
+func compareMembers(a, b *member) int {
+	return cmp.Or(
+		cmp.Compare(priorityOf(b.pod), priorityOf(a.pod)),
+		a.pod.CreationTimestamp.Compare(b.pod.CreationTimestamp.Time),
+		cmp.Compare(a.pod.Name, b.pod.Name),
+		cmp.Compare(a.uid(), b.uid()),
+	)
+}
+
+func priorityOf(pod *v1.Pod) int32 {
+	if pod.Spec.Priority != nil {
+		return *pod.Spec.Priority
+	}
+	return 0
+}
+
+// ownerOf is the UID of the controller that made the pod, or empty.
+func ownerOf(pod *v1.Pod) types.UID {
+	if ref := metav1.GetControllerOfNoCopy(pod); ref != nil {
+		return ref.UID
+	}
+	return ""
+}
+
+// Backoff spaces the attempts to place a gang.
+type Backoff struct {
+	Initial, Max time.Duration
+}
+
+// after is the pause after the nth failure in a row, n from 1.
+func (b Backoff) after(n int) time.Duration {
+	pause := b.Initial
+	for ; n > 1 && pause < b.Max; n-- {
+		pause *= 2
+	}
+	return min(pause, b.Max)
+}
