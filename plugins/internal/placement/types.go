@@ -1,0 +1,79 @@
+package placement
+
+// World is the cluster as a plan sees and changes it. Nodes and classes are
+// indexes; a class is members that scheduling cannot tell apart, and classes are
+// numbered from the largest to the smallest.
+type World interface {
+	// Slots bounds from above how many more members of a class a node takes.
+	Slots(class, node int) int
+	// Label answers a label of a node.
+	Label(node int, key string) (value string, ok bool)
+	// Open prepares to place up to want members of a class on nodes of scope;
+	// tight asks for the fullest node first instead of the best scored.
+	Open(class int, scope []int, want int, tight bool) (Offers, error)
+	// Mark and Undo: Undo takes back every placement since the mark.
+	Mark() int
+	Undo(mark int)
+}
+
+// Offers places members of one class, one by one.
+type Offers interface {
+	// Take places a member on the best node left; ok is false where none is.
+	Take(member int) (node int, ok bool, err error)
+}
+
+// Member is a member that may be placed.
+type Member struct {
+	Class int
+	Role  string
+}
+
+// Gang is what has to be placed of one gang.
+type Gang struct {
+	// Members are indexes into Problem.Members, in the order in which they are
+	// entitled to a place.
+	Members []int
+	// Min of them have to be placed, among them MinByRole of each role.
+	Min       int
+	MinByRole map[string]int
+	// Required and Preferred are label keys, or empty.
+	Required, Preferred string
+	// On are the nodes of members that are placed already: they decide the
+	// required domain, and lead the preferred one.
+	On []int
+}
+
+// Problem is a group of gangs.
+type Problem struct {
+	Members []Member
+	Gangs   []Gang
+	// Nodes are the nodes to place on, in the order to try them.
+	Nodes []int
+	// KeepPartial leaves what fits placed, also where the whole does not.
+	KeepPartial bool
+}
+
+// Result is what came of a problem.
+type Result struct {
+	// Node is where each placed member goes, by its index.
+	Node     map[int]int
+	Complete bool
+	Gangs    []Outcome
+}
+
+// Outcome is how far a gang came.
+type Outcome struct {
+	// Fit members of the Min that were wanted were placed, at best.
+	Fit int
+	// Domains is how far it came in each domain of its required topology, best
+	// first; empty where it requires none.
+	Domains []DomainFit
+	// Unplaced are the members of the minimum that found no place, at best.
+	Unplaced []int
+}
+
+// DomainFit is how many members a domain takes.
+type DomainFit struct {
+	Value string
+	Fit   int
+}

@@ -1,0 +1,73 @@
+package resource
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+// Vector is an amount of each resource. A resource that is not in it is 0.
+type Vector map[v1.ResourceName]int64
+
+// Add adds n times other to v.
+func (v Vector) Add(other Vector, n int64) {
+	for name, amount := range other {
+		v[name] = saturate(v[name], amount, n)
+	}
+}
+
+// saturate is a + b*n, kept inside int64.
+func saturate(a, b, n int64) int64 {
+	product := float64(b) * float64(n)
+	sum := float64(a) + product
+	switch {
+	case sum >= math.MaxInt64:
+		return math.MaxInt64
+	case sum <= math.MinInt64:
+		return math.MinInt64
+	}
+	return a + b*n
+}
+
+// Zero tells that nothing is in it.
+func (v Vector) Zero() bool {
+	for _, amount := range v {
+		if amount != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// String lists what is in it as users write it: "500m cpu, 16 nvidia.com/gpu",
+// sorted by name.
+func (v Vector) String() string {
+	names := make([]v1.ResourceName, 0, len(v))
+	for name, amount := range v {
+		if amount != 0 {
+			names = append(names, name)
+		}
+	}
+	slices.SortFunc(names, func(a, b v1.ResourceName) int { return cmp.Compare(a, b) })
+	parts := make([]string, len(names))
+	for i, name := range names {
+		parts[i] = fmt.Sprintf("%s %s", quantity(name, v[name]), name)
+	}
+	return strings.Join(parts, ", ")
+}
+
+func quantity(name v1.ResourceName, amount int64) string {
+	switch name {
+	case v1.ResourceCPU:
+		return resource.NewMilliQuantity(amount, resource.DecimalSI).String()
+	case v1.ResourceMemory, v1.ResourceEphemeralStorage:
+		return resource.NewQuantity(amount, resource.BinarySI).String()
+	default:
+		return resource.NewQuantity(amount, resource.DecimalSI).String()
+	}
+}

@@ -1,0 +1,66 @@
+package topology
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Domain is the nodes, by index in ascending order, that share a label value.
+type Domain struct {
+	Value string
+	Nodes []int
+}
+
+// Domains groups nodes by the value that label gives, sorted by value. Only the
+// nodes of within are looked at.
+func Domains(within []int, label func(node int) (value string, ok bool)) []Domain {
+	at := map[string]int{}
+	var domains []Domain
+	for _, node := range within {
+		value, ok := label(node)
+		if !ok {
+			continue
+		}
+		i, seen := at[value]
+		if !seen {
+			i = len(domains)
+			at[value] = i
+			domains = append(domains, Domain{Value: value})
+		}
+		domains[i].Nodes = append(domains[i].Nodes, node)
+	}
+	slices.SortFunc(domains, func(a, b Domain) int { return cmp.Compare(a.Value, b.Value) })
+	return domains
+}
+
+// Ranked is a domain and how many members it takes at most.
+type Ranked struct {
+	Domain
+	Slots int
+}
+
+// TightestFirst orders domains for a gang of need members: 1. those that may
+// take it whole, first; 2. among them the tightest, among the others the
+// roomiest; 3. value. The tightest fit leaves the roomy domains to bigger gangs.
+func TightestFirst(domains []Ranked, need int) {
+	slices.SortFunc(domains, func(a, b Ranked) int {
+		fitsA, fitsB := a.Slots >= need, b.Slots >= need
+		switch {
+		case fitsA && fitsB:
+			return cmp.Or(cmp.Compare(a.Slots, b.Slots), cmp.Compare(a.Value, b.Value))
+		case fitsA:
+			return -1
+		case fitsB:
+			return 1
+		}
+		return cmp.Or(cmp.Compare(b.Slots, a.Slots), cmp.Compare(a.Value, b.Value))
+	})
+}
+
+// RoomiestFirst orders domains so that going through them in order touches as
+// few as possible: 1. slots, many first; 2. value.
+func RoomiestFirst(domains []Ranked) {
+	slices.SortFunc(domains, func(a, b Ranked) int {
+		return cmp.Or(cmp.Compare(b.Slots, a.Slots), cmp.Compare(a.Value, b.Value))
+	})
+}
