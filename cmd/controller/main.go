@@ -1,0 +1,132 @@
+// Command lockstep-controller keeps the status of PodGroups.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/component-base/cli"
+	"k8s.io/component-base/featuregate"
+	logsapi "k8s.io/component-base/logs/api/v1"
+	_ "k8s.io/component-base/logs/json/register"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/config"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/lockstep-sh/lockstep/plugins/gang/podgroup"
+)
+
+const leaderElectionID = "lockstep-controller"
+
+type options struct {
+	leaderElect          bool
+	leaderElectNamespace string
+	metricsAddress       string
+	metricsSecure        bool
+	metricsCertDir       string
+	healthProbeAddress   string
+	workers              int
+
+	logging      *logsapi.LoggingConfiguration
+	featureGates featuregate.MutableVersionedFeatureGate
+}
+
+func main() {
+	os.Exit(cli.Run(newCommand()))
+}
+
+func newCommand() *cobra.Command {
+	o := &options{logging: logsapi.NewLoggingConfiguration(), featureGates: featuregate.NewFeatureGate()}
+	cmd := &cobra.Command{
+		Use:     "lockstep-controller",
+		Short:   "Keep the status of PodGroups",
+		Version: version(),
+		Args:    cobra.NoArgs,
+		RunE:    func(*cobra.Command, []string) error { return run(o) },
+	}
+	flags := cmd.Flags()
+	flags.BoolVar(&o.leaderElect, "leader-elect", false, "Work only while holding the lease "+leaderElectionID+". Needed where several replicas run.")
+	flags.StringVar(&o.leaderElectNamespace, "leader-elect-namespace", "kube-system", "Namespace of the lease.")
+	flags.StringVar(&o.metricsAddress, "metrics-bind-address", ":8443", "Address that serves /metrics. 0 serves none.")
+	flags.BoolVar(&o.metricsSecure, "metrics-secure", true, "Serve metrics over HTTPS, to whoever the API server lets get /metrics. If false, over HTTP, to everyone.")
+	flags.StringVar(&o.metricsCertDir, "metrics-cert-dir", "", "Folder with the tls.crt and tls.key of the metrics server. Without, it makes its own.")
+	flags.StringVar(&o.healthProbeAddress, "health-probe-bind-address", ":8081", "Address that serves /healthz and /readyz. 0 serves neither.")
+	flags.IntVar(&o.workers, "workers", 4, "Number of PodGroups that are worked on at a time.")
+	flags.AddGoFlag(flag.Lookup(config.KubeconfigFlagName))
+	if err := logsapi.AddFeatureGates(o.featureGates); err != nil {
+		panic(err) // a gate was registered twice
+	}
+	logsapi.AddFlags(o.logging, flags)
+	return cmd
+}
+
+// version is that of the module the binary was built from.
+func version() string {
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "unknown"
+}
+
+func run(o *options) error {
+	if o.workers < 1 {
+		return fmt.Errorf("checking --workers: %d is below 1", o.workers)
+	}
+	if err := logsapi.ValidateAndApply(o.logging, o.featureGates); err != nil {
+		return fmt.Errorf("setting up logs: %w", err)
+	}
+	logger := klog.Background()
+	ctrl.SetLogger(logger)
+	ctx := klog.NewContext(ctrl.SetupSignalHandler(), logger)
+
+	kubeconfig, err := ctrl.GetConfig()
+	if err != nil {
+		return fmt.Errorf("reading the kubeconfig: %w", err)
+	}
+	mgr, err := ctrl.NewManager(kubeconfig, o.manager())
+	if err != nil {
+		return fmt.Errorf("creating the manager: %w", err)
+	}
+	if err := podgroup.Setup(ctx, mgr, podgroup.Options{Workers: o.workers}); err != nil {
+		return err
+	}
+	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
+		return fmt.Errorf("adding the health check: %w", err)
+	}
+	if err := mgr.AddReadyzCheck("ping", healthz.Ping); err != nil {
+		return fmt.Errorf("adding the readiness check: %w", err)
+	}
+	logger.Info("Starting lockstep-controller", "version", version())
+	if err := mgr.Start(ctx); err != nil {
+		return fmt.Errorf("running the manager: %w", err)
+	}
+	return nil
+}
+
+func (o *options) manager() ctrl.Options {
+	metrics := metricsserver.Options{BindAddress: o.metricsAddress, SecureServing: o.metricsSecure, CertDir: o.metricsCertDir}
+	if o.metricsSecure {
+		metrics.FilterProvider = filters.WithAuthenticationAndAuthorization
+	}
+	return ctrl.Options{
+		LeaderElection:                o.leaderElect,
+		LeaderElectionID:              leaderElectionID,
+		LeaderElectionNamespace:       o.leaderElectNamespace,
+		LeaderElectionReleaseOnCancel: true,
+		Metrics:                       metrics,
+		HealthProbeBindAddress:        o.healthProbeAddress,
+		Cache: cache.Options{ByObject: map[client.Object]cache.ByObject{
+			&v1.Pod{}: {Transform: podgroup.StripPod},
+		}},
+		Client: client.Options{Cache: &client.CacheOptions{Unstructured: true}},
+	}
+}

@@ -1,0 +1,274 @@
+package podgroup
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+)
+
+// minimum is what has to be there together: a number, and where roles bind the
+// gang, a number of each.
+type minimum struct {
+	n     int
+	roles map[string]int
+}
+
+// minimumOf leaves out the roles of an elastic gang: one whose minimum is below
+// the sum of its role minimums is not bound by them (seed 000, section 3.2.1).
+func minimumOf(spec gang.Spec) minimum {
+	sum := 0
+	for _, n := range spec.MinByRole {
+		sum += n
+	}
+	if spec.Min < sum {
+		return minimum{n: spec.Min}
+	}
+	return minimum{n: spec.Min, roles: spec.MinByRole}
+}
+
+// tally is a number of pods, and how many of them have which role.
+type tally struct {
+	n     int
+	roles map[string]int
+}
+
+func (t *tally) add(pod *v1.Pod) {
+	t.n++
+	if role := pod.Labels[v1alpha1.RoleLabel]; role != "" {
+		if t.roles == nil {
+			t.roles = map[string]int{}
+		}
+		t.roles[role]++
+	}
+}
+
+// reaches tells whether the minimum is there. A gang without one reaches nothing.
+func (t tally) reaches(m minimum) bool {
+	if m.n == 0 || t.n < m.n {
+		return false
+	}
+	return len(t.lacks(m)) == 0
+}
+
+// lacks tells what each role is short of.
+func (t tally) lacks(m minimum) map[string]int {
+	lacks := map[string]int{}
+	for role, n := range m.roles {
+		if n > t.roles[role] {
+			lacks[role] = n - t.roles[role]
+		}
+	}
+	return lacks
+}
+
+// facts is what the pods of a gang say of it at one moment. Pods that are being
+// deleted count for nothing: they are on their way out, and how their containers
+// end says nothing about the gang.
+type facts struct {
+	key     gang.Key
+	minimum minimum
+	policy  gang.MatchPolicy
+
+	// members are those that can make up the minimum: they have not ended, or have
+	// succeeded, and no scheduling gate keeps them back.
+	members tally
+	// bound are the members that have a node, or had one to the end.
+	bound tally
+	// up are the members that run, or ran to the end.
+	up tally
+	// all are the members and those that failed.
+	all tally
+
+	// unfinished have not ended; waiting are those of them without a node.
+	unfinished, waiting        int
+	running, succeeded, failed int32
+	gated                      int
+	// refused: the scheduler has tried a waiting member and found no place.
+	refused bool
+	// expired: the wait time ran out on a waiting member.
+	expired bool
+	// occupiedBy is the controlling owner of the first member that has one.
+	occupiedBy string
+}
+
+// observe counts the pods of a gang, each once, by UID.
+func observe(key gang.Key, object gang.Object, pods []*v1.Pod) facts {
+	live := distinct(pods)
+	spec := specOf(key, object, live)
+	f := facts{key: key, minimum: minimumOf(spec), policy: spec.Policy}
+	run := currentRun(live)
+	for _, pod := range live {
+		switch {
+		case !ended(pod):
+			f.addUnfinished(pod)
+		case !run.includes(pod):
+			continue
+		case pod.Status.Phase == v1.PodSucceeded:
+			f.succeeded++
+			for _, t := range []*tally{&f.members, &f.bound, &f.up, &f.all} {
+				t.add(pod)
+			}
+		default:
+			f.failed++
+			f.all.add(pod)
+		}
+		if owner := metav1.GetControllerOfNoCopy(pod); owner != nil && f.occupiedBy == "" {
+			f.occupiedBy = pod.Namespace + "/" + owner.Name
+		}
+	}
+	return f
+}
+
+func (f *facts) addUnfinished(pod *v1.Pod) {
+	f.unfinished++
+	if pod.Spec.NodeName == "" {
+		f.waiting++
+		if _, ok := pod.Annotations[v1alpha1.TimeoutAnnotation]; ok {
+			f.expired = true
+		}
+		f.refused = f.refused || f.expired || refused(pod)
+		if len(pod.Spec.SchedulingGates) > 0 {
+			f.gated++
+			return
+		}
+	}
+	f.members.add(pod)
+	f.all.add(pod)
+	if pod.Spec.NodeName != "" {
+		f.bound.add(pod)
+	}
+	if pod.Status.Phase == v1.PodRunning {
+		f.running++
+		f.up.add(pod)
+	}
+}
+
+// refused tells whether the scheduler has said that there is no place for a pod.
+func refused(pod *v1.Pod) bool {
+	for i := range pod.Status.Conditions {
+		c := &pod.Status.Conditions[i]
+		if c.Type == v1.PodScheduled {
+			return c.Status == v1.ConditionFalse && c.Reason == v1.PodReasonUnschedulable
+		}
+	}
+	return false
+}
+
+func ended(pod *v1.Pod) bool {
+	return pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed
+}
+
+// distinct leaves out pods that are being deleted and repetitions, and sorts the
+// rest by: 1. priority, high first; 2. creation, old first; 3. name; 4. UID. It is
+// the scheduler's order of members.
+func distinct(pods []*v1.Pod) []*v1.Pod {
+	seen := make(map[types.UID]bool, len(pods))
+	live := make([]*v1.Pod, 0, len(pods))
+	for _, pod := range pods {
+		if pod.DeletionTimestamp == nil && !seen[pod.UID] {
+			seen[pod.UID] = true
+			live = append(live, pod)
+		}
+	}
+	slices.SortFunc(live, func(a, b *v1.Pod) int {
+		return cmp.Or(
+			cmp.Compare(priorityOf(b), priorityOf(a)),
+			a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
+			cmp.Compare(a.Name, b.Name),
+			cmp.Compare(a.UID, b.UID),
+		)
+	})
+	return live
+}
+
+func priorityOf(pod *v1.Pod) int32 {
+	if pod.Spec.Priority != nil {
+		return *pod.Spec.Priority
+	}
+	return 0
+}
+
+// specOf reads the gang's wishes as the scheduler does: the first member that
+// states a usable minimum adds to the PodGroup, failing that the first that
+// states anything. Ended ones are asked only where nobody else is left.
+func specOf(key gang.Key, object gang.Object, live []*v1.Pod) gang.Spec {
+	asked := slices.DeleteFunc(slices.Clone(live), ended)
+	if len(asked) == 0 {
+		asked = live
+	}
+	var definer, fallback *gang.Fields
+	for _, pod := range asked {
+		fields := gang.Fields{Annotations: pod.Annotations, Labels: pod.Labels}
+		if !fields.Describes() {
+			continue
+		}
+		if fallback == nil {
+			fallback = &fields
+		}
+		if ok, _ := fields.Defines(); ok {
+			definer = &fields
+			break
+		}
+	}
+	var fields gang.Fields
+	if definer = cmp.Or(definer, fallback); definer != nil {
+		fields = *definer
+	}
+	// The wait time is the scheduler's to use, and the problems are its to tell.
+	spec, _ := gang.Parse(key, &object, fields, 0)
+	return spec
+}
+
+// run is one life of a gang. A PodGroup may be used again while ended pods of
+// its last use are still there; those count no more.
+type run struct {
+	owners map[types.UID]bool
+	// start is when its first unfinished member was created; zero if there is none.
+	start time.Time
+}
+
+func currentRun(live []*v1.Pod) run {
+	r := run{owners: map[types.UID]bool{}}
+	for _, pod := range live {
+		if ended(pod) {
+			continue
+		}
+		r.owners[ownerOf(pod)] = true
+		if created := pod.CreationTimestamp.Time; r.start.IsZero() || created.Before(r.start) {
+			r.start = created
+		}
+	}
+	return r
+}
+
+// includes tells whether an ended pod belongs to the run: it has an owner in
+// common with what is unfinished, or was still there when that began, or nothing
+// is unfinished.
+func (r run) includes(pod *v1.Pod) bool {
+	return len(r.owners) == 0 || r.owners[ownerOf(pod)] || endOf(pod).After(r.start)
+}
+
+func ownerOf(pod *v1.Pod) types.UID {
+	if ref := metav1.GetControllerOfNoCopy(pod); ref != nil {
+		return ref.UID
+	}
+	return ""
+}
+
+// endOf is when the last container of a pod ended; zero where that is not known.
+func endOf(pod *v1.Pod) time.Time {
+	var end time.Time
+	for i := range pod.Status.ContainerStatuses {
+		if t := pod.Status.ContainerStatuses[i].State.Terminated; t != nil && t.FinishedAt.After(end) {
+			end = t.FinishedAt.Time
+		}
+	}
+	return end
+}

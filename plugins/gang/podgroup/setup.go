@@ -1,0 +1,191 @@
+package podgroup
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+)
+
+const (
+	// name is that of the controller in logs and metrics.
+	name = "podgroup"
+	// memberIndex is the name of the index from a gang's name to its pods.
+	memberIndex = "gang"
+	// lookEvery is how often the API server is asked for PodGroups that it did not
+	// serve at start.
+	lookEvery = 2 * time.Second
+)
+
+// Options of the controller.
+type Options struct {
+	// Workers is the number of PodGroups that are written at a time. Default: 1.
+	Workers int
+}
+
+// Setup adds the controller to a manager. Where the API server does not serve
+// PodGroups, the controller waits until it does.
+func Setup(ctx context.Context, mgr manager.Manager, o Options) error {
+	if err := mgr.GetFieldIndexer().IndexField(ctx, &v1.Pod{}, memberIndex, indexOf); err != nil {
+		return fmt.Errorf("indexing pods by gang: %w", err)
+	}
+	wait := manager.RunnableFunc(func(ctx context.Context) error {
+		if err := waitServed(ctx, mgr.GetRESTMapper()); err != nil {
+			return err
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		return start(mgr, o)
+	})
+	if err := mgr.Add(wait); err != nil {
+		return fmt.Errorf("adding the %s controller: %w", name, err)
+	}
+	return nil
+}
+
+func start(mgr manager.Manager, o Options) error {
+	err := builder.ControllerManagedBy(mgr).Named(name).
+		Watches(newObject(), podGroupEvents()).
+		Watches(&v1.Pod{}, podEvents()).
+		WithOptions(controller.Options{MaxConcurrentReconciles: o.Workers}).
+		Complete(&reconciler{client: mgr.GetClient(), clock: clock.RealClock{}})
+	if err != nil {
+		return fmt.Errorf("starting the %s controller: %w", name, err)
+	}
+	return nil
+}
+
+// waitServed returns when the API server serves PodGroups, or ctx is done. It
+// says that it waits, once.
+func waitServed(ctx context.Context, mapper meta.RESTMapper) error {
+	logger := klog.FromContext(ctx)
+	told := false
+	for {
+		_, err := mapper.RESTMapping(kind.GroupKind(), kind.Version)
+		switch {
+		case err == nil:
+			if told {
+				logger.Info("The PodGroup CRD is there")
+			}
+			return nil
+		case !meta.IsNoMatchError(err):
+			logger.Error(err, "Failed to ask the API server for PodGroups")
+		case !told:
+			told = true
+			logger.Info("Waiting for the PodGroup CRD: the API server does not serve it", "kind", kind.GroupVersion().String()+" "+kind.Kind)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(lookEvery):
+		}
+	}
+}
+
+// indexOf lists the name of a pod's gang, if a community PodGroup may describe it.
+func indexOf(object client.Object) []string {
+	if pod, ok := object.(*v1.Pod); ok {
+		if key, ok := describedKey(pod); ok {
+			return []string{key.Name}
+		}
+	}
+	return nil
+}
+
+// describedKey is the key of the community PodGroup that may describe the gang
+// of a pod.
+func describedKey(pod *v1.Pod) (types.NamespacedName, bool) {
+	key, source, ok := gang.KeyOf(pod)
+	return types.NamespacedName(key), ok && source != gang.FromSchedulingGroup
+}
+
+type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+// enqueue has a gang looked at soon; until then, further events cost nothing.
+func enqueue(q queue, key types.NamespacedName) {
+	q.AddAfter(reconcile.Request{NamespacedName: key}, settle)
+}
+
+func podGroupEvents() handler.EventHandler {
+	return handler.Funcs{
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) {
+			enqueue(q, client.ObjectKeyFromObject(e.Object))
+		},
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) {
+			enqueue(q, client.ObjectKeyFromObject(e.ObjectNew))
+		},
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) {
+			enqueue(q, client.ObjectKeyFromObject(e.Object))
+		},
+	}
+}
+
+func podEvents() handler.EventHandler {
+	member := func(object client.Object, q queue) {
+		if pod, ok := object.(*v1.Pod); ok {
+			if key, ok := describedKey(pod); ok {
+				enqueue(q, key)
+			}
+		}
+	}
+	return handler.Funcs{
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { member(e.Object, q) },
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) {
+			member(e.ObjectOld, q) // it may have left its gang
+			member(e.ObjectNew, q)
+		},
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) { member(e.Object, q) },
+	}
+}
+
+// StripPod is a transform for the cache: it drops what this package does not read
+// of a pod. Of pods outside gangs, which are most, it keeps the name.
+func StripPod(object any) (any, error) {
+	pod, ok := object.(*v1.Pod)
+	if !ok {
+		return object, nil
+	}
+	stripped := &v1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Name: pod.Name, Namespace: pod.Namespace, UID: pod.UID, ResourceVersion: pod.ResourceVersion,
+	}}
+	if _, ok := describedKey(pod); !ok {
+		return stripped, nil
+	}
+	stripped.CreationTimestamp, stripped.DeletionTimestamp = pod.CreationTimestamp, pod.DeletionTimestamp
+	stripped.Labels, stripped.Annotations = pod.Labels, pod.Annotations
+	delete(stripped.Annotations, v1.LastAppliedConfigAnnotation)
+	stripped.OwnerReferences = pod.OwnerReferences
+	stripped.Spec = v1.PodSpec{
+		NodeName: pod.Spec.NodeName, Priority: pod.Spec.Priority, SchedulingGates: pod.Spec.SchedulingGates,
+	}
+	stripped.Status.Phase = pod.Status.Phase
+	for i := range pod.Status.Conditions {
+		if pod.Status.Conditions[i].Type == v1.PodScheduled {
+			stripped.Status.Conditions = append(stripped.Status.Conditions, pod.Status.Conditions[i])
+		}
+	}
+	for i := range pod.Status.ContainerStatuses {
+		if t := pod.Status.ContainerStatuses[i].State.Terminated; t != nil {
+			state := v1.ContainerState{Terminated: &v1.ContainerStateTerminated{FinishedAt: t.FinishedAt}}
+			stripped.Status.ContainerStatuses = append(stripped.Status.ContainerStatuses, v1.ContainerStatus{State: state})
+		}
+	}
+	return stripped, nil
+}

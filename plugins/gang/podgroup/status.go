@@ -1,0 +1,158 @@
+package podgroup
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	schedulingv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
+
+	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+)
+
+// Phases that the community's documents know and its Go package no longer names.
+const (
+	// PreScheduling: the minimum is there and waits to be scheduled.
+	PreScheduling schedulingv1alpha1.PodGroupPhase = "PreScheduling"
+	// Scheduled: the minimum is bound and does not run yet.
+	Scheduled schedulingv1alpha1.PodGroupPhase = "Scheduled"
+)
+
+// podGroup is a PodGroup as our CRD has it: the community's, and conditions.
+type podGroup struct {
+	metav1.ObjectMeta `json:"metadata"`
+
+	Spec   schedulingv1alpha1.PodGroupSpec `json:"spec"`
+	Status status                          `json:"status"`
+}
+
+type status struct {
+	schedulingv1alpha1.PodGroupStatus `json:",inline"`
+
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+func decode(object *unstructured.Unstructured) (*podGroup, error) {
+	pg := &podGroup{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, pg); err != nil {
+		return nil, fmt.Errorf("decoding PodGroup %s/%s: %w", object.GetNamespace(), object.GetName(), err)
+	}
+	return pg, nil
+}
+
+// wishes is what the PodGroup says of its gang.
+func (pg *podGroup) wishes() gang.Object {
+	return gang.Object{Min: pg.Spec.MinMember, WaitSeconds: pg.Spec.ScheduleTimeoutSeconds, Annotations: pg.Annotations}
+}
+
+// next is the status that the facts ask for, given the one that stands.
+func (pg *podGroup) next(f facts, now metav1.Time) status {
+	was := pg.Status
+	if cleanedUp(was, f) {
+		was.Running = 0
+		return was
+	}
+	want := was
+	want.Phase = phaseOf(was.Phase, f)
+	want.Running, want.Succeeded, want.Failed = f.running, f.succeeded, f.failed
+	want.ScheduleStartTime = startOf(was, f, now)
+	if was.OccupiedBy == "" {
+		want.OccupiedBy = f.occupiedBy
+	}
+	want.Conditions = pg.conditions(f, now)
+	return want
+}
+
+// over tells whether a phase is an end. A gang leaves it only by new members.
+func over(phase schedulingv1alpha1.PodGroupPhase) bool {
+	return phase == schedulingv1alpha1.PodGroupFinished || phase == schedulingv1alpha1.PodGroupFailed
+}
+
+// cleanedUp tells whether pods of a gang that has ended are being removed. What
+// the gang came to stands then.
+func cleanedUp(was status, f facts) bool {
+	return over(was.Phase) && f.unfinished == 0 && (f.succeeded < was.Succeeded || f.failed < was.Failed)
+}
+
+// phaseOf gives the phases the meaning that the community documents, first match
+// first. It needs the phase that stands only to tell a gang that lost members
+// from one that is just being bound.
+func phaseOf(was schedulingv1alpha1.PodGroupPhase, f facts) schedulingv1alpha1.PodGroupPhase {
+	complete := f.members.reaches(f.minimum)
+	switch {
+	case f.minimum.n == 0:
+		return schedulingv1alpha1.PodGroupPending
+	case f.unfinished == 0 && f.up.reaches(f.minimum):
+		return schedulingv1alpha1.PodGroupFinished
+	case !complete && f.failed > 0 && f.all.reaches(f.minimum):
+		return schedulingv1alpha1.PodGroupFailed
+	case f.up.reaches(f.minimum):
+		return schedulingv1alpha1.PodGroupRunning
+	case f.bound.reaches(f.minimum):
+		return Scheduled
+	case f.bound.n > 0 && (!complete || hadMinimum(was)):
+		return schedulingv1alpha1.PodGroupUnknown
+	case f.bound.n > 0:
+		return schedulingv1alpha1.PodGroupScheduling
+	case complete && !f.refused:
+		return PreScheduling
+	default:
+		return schedulingv1alpha1.PodGroupPending
+	}
+}
+
+// hadMinimum tells whether a phase is one that only a gang reaches whose minimum
+// was bound, or that had lost part of it.
+func hadMinimum(phase schedulingv1alpha1.PodGroupPhase) bool {
+	switch phase {
+	case Scheduled, schedulingv1alpha1.PodGroupRunning, schedulingv1alpha1.PodGroupUnknown, schedulingv1alpha1.PodGroupFailed:
+		return true
+	default:
+		return false
+	}
+}
+
+// startOf is when the gang first had its minimum and scheduling began. It is
+// forgotten when all pods are gone, and taken anew when a gang that had ended
+// gets members again.
+func startOf(was status, f facts, now metav1.Time) metav1.Time {
+	start := was.ScheduleStartTime
+	void := f.all.n+f.gated == 0
+	again := over(was.Phase) && f.unfinished > 0 && f.bound.n == 0
+	if void || again {
+		start = metav1.Time{}
+	}
+	if start.IsZero() && f.members.reaches(f.minimum) {
+		start = now
+	}
+	return start
+}
+
+// changes is what differs, as the body of a merge patch. urgent tells that more
+// than numbers does.
+func changes(was, want status) (fields map[string]any, urgent bool) {
+	fields = map[string]any{}
+	if was.Phase != want.Phase {
+		fields["phase"], urgent = want.Phase, true
+	}
+	if was.OccupiedBy != want.OccupiedBy {
+		fields["occupiedBy"], urgent = want.OccupiedBy, true
+	}
+	if !was.ScheduleStartTime.Equal(&want.ScheduleStartTime) {
+		fields["scheduleStartTime"], urgent = want.ScheduleStartTime, true // null where it is zero
+	}
+	for name, n := range map[string][2]int32{
+		"running": {was.Running, want.Running}, "succeeded": {was.Succeeded, want.Succeeded}, "failed": {was.Failed, want.Failed},
+	} {
+		if n[0] != n[1] {
+			fields[name] = n[1]
+		}
+	}
+	if !equality.Semantic.DeepEqual(was.Conditions, want.Conditions) {
+		fields["conditions"] = want.Conditions
+		urgent = urgent || turned(was.Conditions, want.Conditions)
+	}
+	return fields, urgent
+}
