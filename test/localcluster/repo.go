@@ -11,7 +11,7 @@ import (
 const moduleLine = "module github.com/lockstep-sh/lockstep\n"
 
 // Root returns the top folder of the repository that the working directory is in.
-// The working directory is asked, not the binary: binaries are built with -trimpath.
+// The working directory is asked, not the binary, which may be built with -trimpath.
 func Root() (string, error) {
 	start, err := os.Getwd()
 	if err != nil {

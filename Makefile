@@ -1,0 +1,112 @@
+# Everything that is built or run stays in bin/ and .local/. Needed: Go, git, make, and gcc for the
+# race detector.
+SHELL := /usr/bin/env bash
+.SHELLFLAGS := -o errexit -o nounset -o pipefail -c
+.DEFAULT_GOAL := help
+
+# The local cluster of up, run and down.
+NAME ?= lockstep
+NODES ?= 16
+ZONES ?= 2
+RACKS ?= 4
+GPUS ?= 8
+CPU ?= 32
+MEMORY ?= 256Gi
+
+# bench: which benchmarks, and how often each, for benchstat.
+BENCH ?= .
+COUNT ?= 6
+
+# Our scheduler is a kube-scheduler: its feature gates follow the version that is stamped into it, so
+# that has to be Kubernetes' own, with ours as build metadata.
+KUBE_VERSION := v1.37.1
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+STAMP := k8s.io/component-base/version
+LDFLAGS := -s -w \
+	-X $(STAMP).gitVersion=$(KUBE_VERSION)+lockstep-$(VERSION) \
+	-X $(STAMP).gitMajor=1 -X $(STAMP).gitMinor=37 \
+	-X $(STAMP).gitCommit=$(shell git rev-parse HEAD 2>/dev/null || echo unknown)
+
+# One binary per command: cmd/kubectl-gang is bin/kubectl-gang, any other cmd/X is bin/lockstep-X.
+COMMANDS := $(patsubst cmd/%/main.go,%,$(wildcard cmd/*/main.go))
+
+CLUSTER := go run ./hack/cluster
+
+##@ Try it
+
+.PHONY: demo
+demo: build control-plane ## Tell the story of a few gangs on a local cluster
+	go run ./hack/demo
+
+.PHONY: up
+up: ## Start a local cluster (NAME, NODES, ZONES, RACKS, GPUS, CPU, MEMORY)
+	@$(CLUSTER) up --name $(NAME) --nodes $(NODES) --zones $(ZONES) --racks $(RACKS) \
+		--gpus $(GPUS) --cpu $(CPU) --memory $(MEMORY)
+
+.PHONY: run
+run: build ## Run the scheduler against the local cluster, until Ctrl-C
+	@test -f .local/clusters/$(NAME)/kubeconfig.yaml || \
+		{ echo "There is no cluster $(NAME). Start it first: make up"; exit 1; }
+	bin/lockstep-scheduler --kubeconfig .local/clusters/$(NAME)/kubeconfig.yaml \
+		--leader-elect=false --bind-address 127.0.0.1 $(ARGS)
+
+.PHONY: down
+down: ## Stop the local cluster and remove its files
+	@$(CLUSTER) down --name $(NAME)
+
+##@ Build
+
+.PHONY: build
+build: ## Build the commands into bin/
+	@mkdir -p bin
+	@for command in $(COMMANDS); do \
+		binary=lockstep-$$command; \
+		if [[ $$command == kubectl-* ]]; then binary=$$command; fi; \
+		echo "building bin/$$binary"; \
+		go build -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/$$binary ./cmd/$$command; \
+	done
+
+.PHONY: control-plane
+control-plane: ## Build etcd, kube-apiserver and the rest of a local cluster (6 minutes the first time)
+	@$(CLUSTER) build
+
+.PHONY: generate
+generate: ## Write deep copies, defaults, conversions and CRDs
+	hack/generate.sh
+
+.PHONY: clean
+clean: ## Stop all local clusters; remove bin/ and .local/
+	@$(CLUSTER) down --all
+	rm -rf bin .local
+
+##@ Check
+
+.PHONY: verify
+verify: ## Run all checks that are no tests: format, linters, imports, generated files
+	@hack/verify.sh
+
+.PHONY: test
+test: test-unit test-e2e ## Run all tests
+
+.PHONY: test-unit
+test-unit: ## Run the tests that need no cluster; those of the plugins with the race detector
+	go test ./apis/... ./cmd/... ./hack/...
+	go test -race ./plugins/...
+
+# One package at a time: each has clusters of its own, and times in it.
+.PHONY: test-e2e
+test-e2e: build control-plane ## Run the tests that need a cluster
+	go test -count=1 -p 1 -timeout 30m ./test/...
+
+.PHONY: bench
+bench: build control-plane ## Run benchmarks (BENCH, COUNT) and summarize them with benchstat
+	@mkdir -p .local/bench
+	go test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) -p 1 -timeout 120m ./plugins/... ./test/... \
+		| tee .local/bench/latest.txt
+	"$$($(CLUSTER) build benchstat)" .local/bench/latest.txt
+
+.PHONY: help
+help: ## Show this list
+	@awk 'BEGIN { FS = ":.*## " } \
+		/^##@ / { printf "\n%s\n", substr($$0, 5) } \
+		/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

@@ -1,0 +1,135 @@
+// Command verify-imports checks that imports run one way:
+//
+//	apis <- plugins/internal (pure), plugins/victim, plugins/whatif (libraries) <- plugins <- cmd
+//
+// No plugin imports another one, pure packages have no client, no scheduler and no log, and nobody
+// but test and hack imports test and hack. Run it at the top of the repository.
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+)
+
+const module = "github.com/lockstep-sh/lockstep/"
+
+// libraries are the packages below plugins/ that plugins may share, besides those in plugins/internal.
+var libraries = []string{"victim", "whatif"}
+
+// impure is what values in, values out has no use for, by prefix.
+var impure = []string{"k8s.io/kubernetes", "k8s.io/client-go", "k8s.io/klog", "log"}
+
+// pkg is what go list says about a package.
+type pkg struct {
+	ImportPath                         string
+	Imports, TestImports, XTestImports []string
+}
+
+func main() {
+	violations, err := run()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "error:", err)
+		os.Exit(1)
+	}
+	for _, v := range violations {
+		fmt.Println(v)
+	}
+	if len(violations) > 0 {
+		os.Exit(1)
+	}
+}
+
+func run() ([]string, error) {
+	cmd := exec.Command("go", "list", "-e", "-json=ImportPath,Imports,TestImports,XTestImports", "./...")
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("listing packages: %w", err)
+	}
+	var violations []string
+	for dec := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p pkg
+		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
+			return violations, nil
+		} else if err != nil {
+			return nil, fmt.Errorf("parsing the list of packages: %w", err)
+		}
+		violations = append(violations, check(p)...)
+	}
+}
+
+// check returns what is wrong with the imports of p, those of its tests included.
+func check(p pkg) []string {
+	imports := slices.Concat(p.Imports, p.TestImports, p.XTestImports)
+	slices.Sort(imports)
+	var violations []string
+	for _, path := range slices.Compact(imports) {
+		if path == p.ImportPath { // an external test
+			continue
+		}
+		if why := forbidden(strings.TrimPrefix(p.ImportPath, module), path); why != "" {
+			violations = append(violations, fmt.Sprintf("%s imports %s: %s", p.ImportPath, path, why))
+		}
+	}
+	return violations
+}
+
+// forbidden says why the package from, relative to the module, may not import path; "" if it may.
+func forbidden(from, path string) string {
+	to, ours := strings.CutPrefix(path, module)
+	layer := top(from)
+	switch {
+	case !ours && strings.HasPrefix(from, "plugins/internal/") && slices.ContainsFunc(impure, under(path)):
+		return "packages in plugins/internal are pure: no scheduler, no client, no log"
+	case !ours, layer == "test", layer == "hack":
+		return ""
+	case top(to) == "test", top(to) == "hack":
+		return "only tests and tools import tests and tools"
+	case top(to) == "cmd" && layer != "cmd":
+		return "nothing imports a command"
+	case layer == "apis" && top(to) != "apis":
+		return "apis stand below everything else"
+	case layer == "plugins" && top(to) == "plugins":
+		return forbiddenPlugin(from, to)
+	}
+	return ""
+}
+
+// forbiddenPlugin judges an import from below plugins/ to below plugins/.
+func forbiddenPlugin(from, to string) string {
+	source, target := second(from), second(to)
+	switch {
+	case source == target, target == "internal":
+		return ""
+	case source == "internal":
+		return "packages in plugins/internal stand below the plugins"
+	case slices.Contains(libraries, target):
+		return ""
+	case slices.Contains(libraries, source):
+		return "libraries stand below the plugins"
+	}
+	return "no plugin imports another one"
+}
+
+// top is the first element of a path: the layer.
+func top(path string) string {
+	first, _, _ := strings.Cut(path, "/")
+	return first
+}
+
+// second is the second element of a path: the plugin.
+func second(path string) string {
+	_, rest, _ := strings.Cut(path, "/")
+	return top(rest)
+}
+
+// under returns a function that says whether path is prefix or below it.
+func under(path string) func(prefix string) bool {
+	return func(prefix string) bool { return path == prefix || strings.HasPrefix(path, prefix+"/") }
+}

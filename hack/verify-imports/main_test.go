@@ -1,0 +1,43 @@
+package main
+
+import "testing"
+
+func TestForbidden(t *testing.T) {
+	cases := map[string]struct {
+		from, to string
+		bad      bool
+	}{
+		"a plugin uses a pure package":            {"plugins/gang", module + "plugins/internal/gang", false},
+		"a plugin uses a library":                 {"plugins/preemption", module + "plugins/victim", false},
+		"a plugin uses its own sub-package":       {"plugins/gang", module + "plugins/gang/metrics", false},
+		"a plugin uses another plugin":            {"plugins/gang", module + "plugins/fairshare", true},
+		"a sub-package uses another plugin":       {"plugins/gang/metrics", module + "plugins/fairshare", true},
+		"a plugin uses the scheduler":             {"plugins/gang", "k8s.io/kubernetes/pkg/scheduler", false},
+		"a plugin uses a command":                 {"plugins/gang", module + "cmd/scheduler", true},
+		"a plugin uses test code":                 {"plugins/gang", module + "test/localcluster", true},
+		"a library uses a library":                {"plugins/victim", module + "plugins/whatif", false},
+		"a library uses a plugin":                 {"plugins/victim", module + "plugins/gang", true},
+		"a pure package uses a pure package":      {"plugins/internal/gang", module + "plugins/internal/resource", false},
+		"a pure package uses API types":           {"plugins/internal/gang", "k8s.io/api/core/v1", false},
+		"a pure package uses a plugin":            {"plugins/internal/gang", module + "plugins/gang", true},
+		"a pure package uses a library":           {"plugins/internal/gang", module + "plugins/victim", true},
+		"a pure package uses a client":            {"plugins/internal/gang", "k8s.io/client-go/kubernetes", true},
+		"a pure package uses the scheduler":       {"plugins/internal/gang", "k8s.io/kubernetes/pkg/scheduler", true},
+		"a pure package logs":                     {"plugins/internal/gang", "k8s.io/klog/v2", true},
+		"a pure package logs with the library":    {"plugins/internal/gang", "log/slog", true},
+		"a pure package counts with logarithms":   {"plugins/internal/gang", "logarithm.example/log", false},
+		"apis use apis":                           {"apis/config/v1", module + "apis/config", false},
+		"apis use a plugin":                       {"apis/config", module + "plugins/gang", true},
+		"a command uses a plugin":                 {"cmd/scheduler", module + "plugins/gang", false},
+		"a command uses its own sub-package":      {"cmd/scheduler", module + "cmd/scheduler/app", false},
+		"an end-to-end test uses a command":       {"test/e2e", module + "cmd/scheduler", false},
+		"an end-to-end test uses the test folder": {"test/e2e", module + "test/localcluster", false},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			if why := forbidden(c.from, c.to); (why != "") != c.bad {
+				t.Errorf("%s imports %s: %q, want forbidden %t", c.from, c.to, why, c.bad)
+			}
+		})
+	}
+}
