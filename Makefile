@@ -44,11 +44,14 @@ up: ## Start a local cluster (NAME, NODES, ZONES, RACKS, GPUS, CPU, MEMORY)
 		--gpus $(GPUS) --cpu $(CPU) --memory $(MEMORY)
 
 .PHONY: run
-run: build ## Run the scheduler against the local cluster, until Ctrl-C
-	@test -f .local/clusters/$(NAME)/kubeconfig.yaml || \
-		{ echo "There is no cluster $(NAME). Start it first: make up"; exit 1; }
+run: has-cluster build ## Run the scheduler against the local cluster, until Ctrl-C
 	bin/lockstep-scheduler --kubeconfig .local/clusters/$(NAME)/kubeconfig.yaml \
 		--leader-elect=false --bind-address 127.0.0.1 $(ARGS)
+
+.PHONY: has-cluster
+has-cluster:
+	@test -f .local/clusters/$(NAME)/kubeconfig.yaml || \
+		{ echo "There is no cluster $(NAME). Start it first: make up"; exit 1; }
 
 .PHONY: down
 down: ## Stop the local cluster and remove its files

@@ -95,7 +95,7 @@ func Up(ctx context.Context, o Options) (*Cluster, error) {
 	if err := sweep(ctx); err != nil {
 		return nil, err
 	}
-	if err := claim(dir, o.Keep); err != nil {
+	if err := claim(dir); err != nil {
 		if _, statErr := os.Stat(dir); statErr == nil {
 			return nil, fmt.Errorf("starting cluster %s: %w", o.Name, ErrExists)
 		}
@@ -103,7 +103,11 @@ func Up(ctx context.Context, o Options) (*Cluster, error) {
 	}
 	c := &Cluster{name: o.Name, dir: dir}
 	if err := c.up(ctx, o); err != nil {
-		err = fmt.Errorf("starting cluster %s: %w%s", o.Name, err, c.tailLogs())
+		logs := ""
+		if !errors.Is(ctx.Err(), context.Canceled) { // whoever interrupts the start knows why
+			logs = c.tailLogs()
+		}
+		err = fmt.Errorf("starting cluster %s: %w%s", o.Name, err, logs)
 		return nil, errors.Join(err, c.Down(context.WithoutCancel(ctx)))
 	}
 	return c, nil
@@ -139,7 +143,13 @@ func (c *Cluster) up(ctx context.Context, o Options) error {
 	if err := c.AddNodes(ctx, o.Nodes...); err != nil {
 		return err
 	}
-	return c.checkComponents(o)
+	if err := c.checkComponents(o); err != nil {
+		return err
+	}
+	if o.Keep { // only now: half a cluster is for nobody
+		return writeOwner(c.dir, true)
+	}
+	return nil
 }
 
 // connect reads the kubeconfig.

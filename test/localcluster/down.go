@@ -126,25 +126,37 @@ func downDir(ctx context.Context, dir string) error {
 
 // claim makes the cluster's folder, in one step with saying whose it is: a folder without an owner
 // would be swept by whoever starts a cluster at the same time.
-func claim(dir string, keep bool) error {
-	data, err := json.Marshal(owner{PID: os.Getpid(), Started: startTime(os.Getpid()), Keep: keep})
-	if err != nil {
-		return fmt.Errorf("describing the owner: %w", err)
-	}
-	local := filepath.Dir(filepath.Dir(dir))
+func claim(dir string) error {
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
 		return fmt.Errorf("making the folder for clusters: %w", err)
 	}
-	next, err := os.MkdirTemp(local, ".claim-")
+	next, err := os.MkdirTemp(filepath.Dir(filepath.Dir(dir)), ".claim-")
 	if err != nil {
 		return fmt.Errorf("making a folder: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(next) }()
-	if err := os.WriteFile(filepath.Join(next, ownerFile), data, 0o644); err != nil {
-		return fmt.Errorf("writing the owner: %w", err)
+	if err := writeOwner(next, false); err != nil {
+		return err
 	}
 	if err := os.Rename(next, dir); err != nil {
 		return fmt.Errorf("claiming the folder: %w", err)
+	}
+	return nil
+}
+
+// writeOwner records this process as the cluster's creator, and whether the cluster outlives it.
+func writeOwner(dir string, keep bool) error {
+	data, err := json.Marshal(owner{PID: os.Getpid(), Started: startTime(os.Getpid()), Keep: keep})
+	if err != nil {
+		return fmt.Errorf("describing the owner: %w", err)
+	}
+	// Renamed into place: a sweep that reads half a file would find no owner.
+	next := filepath.Join(dir, ownerFile+".next")
+	if err := os.WriteFile(next, data, 0o644); err != nil {
+		return fmt.Errorf("writing the owner: %w", err)
+	}
+	if err := os.Rename(next, filepath.Join(dir, ownerFile)); err != nil {
+		return fmt.Errorf("writing the owner: %w", err)
 	}
 	return nil
 }

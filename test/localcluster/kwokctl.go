@@ -69,10 +69,7 @@ func (c *Cluster) create(ctx context.Context, o Options) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	go c.watchComponents(ctx, cancel, components(o))
-	if err := c.kwokctl(ctx, "create", "cluster", "--kubeconfig="); err != nil {
-		return errors.Join(context.Cause(ctx), err)
-	}
-	return nil
+	return c.kwokctl(ctx, "create", "cluster", "--kubeconfig=")
 }
 
 // watchComponents cancels when a component that kwokctl has started has ended.
@@ -94,7 +91,11 @@ func (c *Cluster) kwokctl(ctx context.Context, args ...string) error {
 	args = append([]string{"--name", c.name, "--config", filepath.Join(c.dir, kwokctlConfig)}, args...)
 	cmd := exec.CommandContext(ctx, filepath.Join(bin, "kwokctl"), args...)
 	cmd.Env = append(c.environ(), "KWOK_WORKDIR="+local, "PATH="+bin+":"+os.Getenv("PATH"))
-	if out, err := cmd.CombinedOutput(); err != nil {
+	out, err := cmd.CombinedOutput()
+	if ctx.Err() != nil {
+		return fmt.Errorf("running kwokctl: %w", context.Cause(ctx))
+	}
+	if err != nil {
 		return fmt.Errorf("running kwokctl %s: %w\n%s", strings.Join(args, " "), err, out)
 	}
 	return nil

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -106,6 +107,43 @@ func TestClusterRunsPods(t *testing.T) {
 	waitPhase(ctx, t, c, "fails", v1.PodFailed)
 	waitPhase(ctx, t, c, "misspelt", v1.PodRunning)
 	waitPhase(ctx, t, c, "forever", v1.PodRunning)
+}
+
+// The columns are those that users are promised; hack/podgroupcrd adds them to the community's CRD.
+func TestManifestsAreServed(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	c := Run(t, Options{Manifests: []string{"../../manifests/crds"}, WithoutKwok: true, WithoutControllerManager: true})
+	podGroup := filepath.Join(c.Dir(), "podgroup.yaml")
+	if err := os.WriteFile(podGroup, []byte(`
+apiVersion: scheduling.x-k8s.io/v1alpha1
+kind: PodGroup
+metadata:
+  name: train
+  namespace: default
+  annotations: {gang.scheduling.koordinator.sh/mode: NonStrict}
+  labels: {scheduling.lockstep.dev/queue: research}
+spec: {minMember: 8}
+`), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Apply(ctx, podGroup); err != nil {
+		t.Fatal(err)
+	}
+	status := `{"status":{"phase":"Pending","running":3,"conditions":[{"type":"Scheduled","status":"False",` +
+		`"reason":"GangIncomplete","message":"","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}`
+	if _, err := c.Kubectl(ctx, "patch", "podgroup", "train", "--subresource=status", "--type=merge", "-p", status); err != nil {
+		t.Fatal(err)
+	}
+	out, err := c.Kubectl(ctx, "get", "podgroups")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := strings.Fields(out)
+	want := strings.Fields("NAME PHASE READY MIN MODE QUEUE REASON AGE train Pending 3 8 NonStrict research GangIncomplete")
+	if len(got) != len(want)+1 || !slices.Equal(got[:len(want)], want) { // the age differs
+		t.Errorf("kubectl get podgroups:\n%swant the words %v and an age", out, want)
+	}
 }
 
 func TestDeletionHonoursTheGracePeriod(t *testing.T) {
@@ -211,7 +249,7 @@ func TestClusterOfCrashedCreatorIsSwept(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := claim(dir, false); err != nil {
+	if err := claim(dir); err != nil {
 		t.Fatal(err)
 	}
 	c := &Cluster{name: filepath.Base(dir), dir: dir}
