@@ -5,12 +5,18 @@ import (
 	configv1 "k8s.io/kube-scheduler/config/v1"
 )
 
+// localSchemeBuilder is kube-scheduler's own, so that its loader knows and
+// defaults these arguments also where a profile does not write them out.
 var (
-	localSchemeBuilder = runtime.NewSchemeBuilder(addKnownTypes, RegisterDefaults)
+	localSchemeBuilder = &configv1.SchemeBuilder
 	// AddToScheme adds the versioned types, their defaults and conversions to a
 	// scheme.
 	AddToScheme = localSchemeBuilder.AddToScheme
 )
+
+func init() {
+	localSchemeBuilder.Register(addKnownTypes, RegisterDefaults)
+}
 
 func addKnownTypes(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(configv1.SchemeGroupVersion,

@@ -56,12 +56,16 @@ func (s *solver) fill(gangs []int, steps [][]int) (map[int]int, error) {
 	if err != nil || s.enough(gangs, placed) || !s.mixed(gangs) {
 		return placed, err
 	}
-	s.world.Undo(mark)
+	if err := s.world.Undo(mark); err != nil {
+		return nil, err
+	}
 	tight, err := s.attempt(gangs, steps, true)
 	if err != nil || len(tight) >= len(placed) {
 		return tight, err
 	}
-	s.world.Undo(mark)
+	if err := s.world.Undo(mark); err != nil {
+		return nil, err
+	}
 	return s.attempt(gangs, steps, false)
 }
 
@@ -169,19 +173,29 @@ func (f *filling) take(member, want int) (bool, error) {
 // substitute fills the places of members that did not fit with others of the
 // same gang that do, as far as the roles allow.
 func (f *filling) substitute(g Gang) error {
+	mine := of(g, f.placed)
 	for _, m := range g.Members {
-		mine := of(g, f.placed)
 		if len(mine) >= g.Min {
 			return nil
 		}
-		if _, ok := f.placed[m]; ok || !f.useful(g, mine, m) {
+		if _, ok := mine[m]; ok || f.exhausted(f.Members[m].Class) || !f.useful(g, mine, m) {
 			continue
 		}
-		if _, err := f.take(m, 1); err != nil {
+		ok, err := f.take(m, 1)
+		if err != nil {
 			return err
+		}
+		if ok {
+			mine[m] = f.placed[m]
 		}
 	}
 	return nil
+}
+
+// exhausted tells that no node is left for a class.
+func (f *filling) exhausted(class int) bool {
+	o := f.open[class]
+	return o != nil && o.step >= len(f.steps)
 }
 
 // useful tells whether a further member leaves room for what the roles need.

@@ -2,6 +2,7 @@ package placement
 
 import (
 	"cmp"
+	"errors"
 	"slices"
 
 	"github.com/lockstep-sh/lockstep/plugins/internal/topology"
@@ -20,12 +21,11 @@ func Solve(w World, p Problem) (Result, error) {
 	start := w.Mark()
 	result, err := s.solve()
 	if err != nil {
-		w.Undo(start)
-		return Result{}, err
+		return Result{}, errors.Join(err, w.Undo(start))
 	}
 	if !result.Complete && !p.KeepPartial {
-		w.Undo(start)
 		result.Node = nil
+		return result, w.Undo(start)
 	}
 	return result, nil
 }
@@ -90,7 +90,9 @@ func (s *solver) boundThenFree(bound, free []int, node map[int]int) (bool, error
 				return true, nil
 			}
 		}
-		s.world.Undo(mark)
+		if err := s.world.Undo(mark); err != nil {
+			return false, err
+		}
 	}
 	return false, nil
 }
@@ -211,7 +213,9 @@ func (s *solver) prefer(gang int, scope topology.Domain) (map[int]int, error) {
 		if len(placed) >= g.Min && s.rolesMet(g, placed) {
 			return placed, nil
 		}
-		s.world.Undo(mark)
+		if err := s.world.Undo(mark); err != nil {
+			return nil, err
+		}
 	}
 	topology.RoomiestFirst(domains)
 	if led {
@@ -256,8 +260,7 @@ func (s *solver) jointly(gangs []int, node map[int]int) (bool, error) {
 		all = all && len(mine) >= s.Gangs[gang].Min && s.rolesMet(s.Gangs[gang], mine)
 	}
 	if !all {
-		s.world.Undo(mark)
-		return false, nil
+		return false, s.world.Undo(mark)
 	}
 	merge(node, placed)
 	return true, nil

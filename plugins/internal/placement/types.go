@@ -13,7 +13,7 @@ type World interface {
 	Open(class int, scope []int, want int, tight bool) (Offers, error)
 	// Mark and Undo: Undo takes back every placement since the mark.
 	Mark() int
-	Undo(mark int)
+	Undo(mark int) error
 }
 
 // Offers places members of one class, one by one.

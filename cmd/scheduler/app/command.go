@@ -1,0 +1,87 @@
+// Package app is the command of lockstep-scheduler: kube-scheduler's options,
+// set-up and run loop, with Lockstep's plugins registered.
+package app
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apiserver/pkg/server"
+	cliflag "k8s.io/component-base/cli/flag"
+	"k8s.io/component-base/cli/globalflag"
+	basecompatibility "k8s.io/component-base/compatibility"
+	"k8s.io/component-base/featuregate"
+	"k8s.io/component-base/logs"
+	logsapi "k8s.io/component-base/logs/api/v1"
+	"k8s.io/component-base/term"
+	"k8s.io/component-base/version/verflag"
+	"k8s.io/klog/v2"
+	schedulerapp "k8s.io/kubernetes/cmd/kube-scheduler/app"
+	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/lockstep-sh/lockstep/plugins"
+)
+
+// Name is the name of the binary.
+const Name = "lockstep-scheduler"
+
+// NewCommand makes the command.
+func NewCommand() *cobra.Command {
+	opts := options.NewOptions()
+	cmd := &cobra.Command{
+		Use: Name,
+		Long: `lockstep-scheduler is kube-scheduler with gang scheduling: pods that belong
+together are placed, held and started together. It takes all flags of
+kube-scheduler. Without --config it serves pods with
+spec.schedulerName: lockstep-scheduler.`,
+		Args:              cobra.NoArgs,
+		SilenceUsage:      true,
+		PersistentPreRunE: func(*cobra.Command, []string) error { return opts.ComponentGlobalsRegistry.Set() },
+		RunE:              func(cmd *cobra.Command, _ []string) error { return run(cmd, opts) },
+	}
+	sets := opts.Flags
+	verflag.AddFlags(sets.FlagSet("global"))
+	globalflag.AddGlobalFlags(sets.FlagSet("global"), cmd.Name(), logs.SkipLoggingConfigurationFlags())
+	for _, set := range sets.FlagSets {
+		cmd.Flags().AddFlagSet(set)
+	}
+	columns, _, err := term.TerminalSize(cmd.OutOrStdout())
+	if err != nil {
+		columns = 0 // not a terminal: lines are not wrapped
+	}
+	cliflag.SetUsageAndHelpFunc(cmd, *sets, columns)
+	return cmd
+}
+
+func run(cmd *cobra.Command, opts *options.Options) error {
+	verflag.PrintAndExitIfRequested()
+	gate := opts.ComponentGlobalsRegistry.FeatureGateFor(basecompatibility.DefaultKubeComponent)
+	if err := logsapi.ValidateAndApply(opts.Logs, gate); err != nil {
+		return fmt.Errorf("setting up logging: %w", err)
+	}
+	cliflag.PrintFlags(cmd.Flags())
+	if err := useDefaults(func() string { return opts.Deprecated.Kubeconfig }); err != nil {
+		return err
+	}
+	ctx := server.SetupSignalContext()
+	set := plugins.NewSet()
+	var registry []schedulerapp.Option
+	for name, factory := range set.Registry {
+		registry = append(registry, schedulerapp.WithPlugin(name, factory))
+	}
+	config, sched, err := schedulerapp.Setup(ctx, opts, registry...)
+	if err != nil {
+		return fmt.Errorf("setting up the scheduler: %w", err)
+	}
+	if mutable, ok := gate.(featuregate.MutableFeatureGate); ok {
+		mutable.AddMetrics()
+	}
+	opts.ComponentGlobalsRegistry.AddMetrics()
+	next := sched.NextEntity
+	sched.NextEntity = func(logger klog.Logger) (framework.QueuedEntityInfo, error) {
+		set.WaitForRoom(ctx)
+		return next(logger)
+	}
+	return schedulerapp.Run(ctx, config, sched)
+}

@@ -1,0 +1,210 @@
+package gang
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+)
+
+// reasonGivenBack is why a held member does not bind after all.
+const reasonGivenBack = "the gang gave back what its members held"
+
+// barrier is where held members wait. A member passes when its group is
+// released, and turns back when the group gives up.
+//
+// Members wait at the beginning of Bind, not at Permit: kube-scheduler patches
+// the status of every pod that waits at Permit, one API write more per pod.
+// Members for which PreBind has work to do wait at Permit all the same, so that
+// no volume is provisioned for a gang that may not start; they get that patch in
+// any case.
+type barrier struct {
+	mu    sync.Mutex
+	doors map[types.UID]*door
+}
+
+// door is one member's way through.
+type door struct {
+	opened chan struct{}
+	// refusal is set before opened is closed where the member has to turn back.
+	refusal string
+	// atPermit: the member waits in the framework's Permit stage too.
+	atPermit bool
+}
+
+func (b *barrier) add(uid types.UID) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.doors[uid] = &door{opened: make(chan struct{})}
+}
+
+func (b *barrier) get(uid types.UID) *door {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.doors[uid]
+}
+
+func (b *barrier) remove(uid types.UID) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.doors, uid)
+}
+
+// open opens a member's door; a refusal turns it back.
+func (pl *Gang) open(uid types.UID, refusal string) {
+	pl.barrier.mu.Lock()
+	d := pl.barrier.doors[uid]
+	if d == nil || isClosed(d.opened) {
+		pl.barrier.mu.Unlock()
+		return
+	}
+	d.refusal = refusal
+	close(d.opened)
+	atPermit := d.atPermit
+	pl.barrier.mu.Unlock()
+	if atPermit {
+		pl.answer(uid, refusal)
+	}
+}
+
+// answer ends a member's wait at Permit. It is no loss if the member has not
+// begun to wait yet: nudgeWaiting asks again.
+func (pl *Gang) answer(uid types.UID, refusal string) {
+	waiting := pl.handle.GetWaitingPod(uid)
+	if waiting == nil {
+		return
+	}
+	if refusal == "" {
+		waiting.Allow(Name)
+	} else {
+		waiting.Reject(Name, refusal)
+	}
+}
+
+// nudgeWaiting answers members that began to wait at Permit just after their
+// door was opened.
+func (pl *Gang) nudgeWaiting() {
+	late := map[types.UID]string{}
+	pl.barrier.mu.Lock()
+	for uid, d := range pl.barrier.doors {
+		if d.atPermit && isClosed(d.opened) {
+			late[uid] = d.refusal
+		}
+	}
+	pl.barrier.mu.Unlock()
+	for uid, refusal := range late {
+		pl.answer(uid, refusal)
+	}
+}
+
+func isClosed(c chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// ignored tells pods of which the reservation is none of this plugin's business,
+// and simulated reservations of native pod groups.
+func (pl *Gang) ignored(state fwk.CycleState, pod *v1.Pod) bool {
+	return state.IsPodGroupSchedulingCycle() || pl.outside(pod)
+}
+
+// Reserve notes that the scheduler's cache accounts for the member from now on.
+func (pl *Gang) Reserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod, node string) *fwk.Status {
+	if pl.ignored(state, pod) {
+		return nil
+	}
+	pl.barrier.add(pod.UID)
+	pl.input(ctx, func(s *gang.Gangs, now time.Time) gang.Effects { return s.Reserved(pod.UID, node, now) })
+	return nil
+}
+
+// Unreserve takes a member back. It runs before the scheduler's cache forgets
+// the member, mostly on a binding goroutine; what it gives back is planned with
+// only after a pause, or finds the capacity still taken and waits for the next.
+func (pl *Gang) Unreserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod, _ string) {
+	if pl.ignored(state, pod) {
+		return
+	}
+	pl.barrier.remove(pod.UID)
+	pl.input(ctx, func(s *gang.Gangs, now time.Time) gang.Effects { return s.Unreserved(pod.UID, now) })
+	pl.blocked.noteDrop()
+}
+
+// Permit releases the group if this member completes it. Else the member waits.
+func (pl *Gang) Permit(ctx context.Context, state fwk.CycleState, pod *v1.Pod, node string) (*fwk.Status, time.Duration) {
+	if pl.ignored(state, pod) {
+		return nil, 0
+	}
+	var wait bool
+	pl.input(ctx, func(s *gang.Gangs, now time.Time) (e gang.Effects) {
+		wait, e = s.Permitted(pod.UID, now)
+		return e
+	})
+	if !wait {
+		return nil, 0
+	}
+	if pl.ready(); pl.bindsFirst && !pl.fw.RunPreBindPreFlights(ctx, state, pod, node).IsSuccess() {
+		return nil, 0 // it waits at Bind
+	}
+	pl.barrier.mu.Lock()
+	if d := pl.barrier.doors[pod.UID]; d != nil {
+		d.atPermit = true
+	}
+	pl.barrier.mu.Unlock()
+	return fwk.NewStatus(fwk.Wait), maxPermitWait
+}
+
+// maxPermitWait is the framework's own limit. A round is over in much less; what
+// a gang holds for longer is in the ledger.
+const maxPermitWait = 15 * time.Minute
+
+// Bind is the barrier. It binds nothing: once the member may pass, the next bind
+// plugin does.
+func (pl *Gang) Bind(ctx context.Context, _ fwk.CycleState, pod *v1.Pod, node string) *fwk.Status {
+	d := pl.barrier.get(pod.UID)
+	if d == nil {
+		return fwk.NewStatus(fwk.Skip)
+	}
+	select {
+	case <-d.opened:
+	case <-ctx.Done():
+		return fwk.AsStatus(fmt.Errorf("waiting for the gang of pod %s/%s: %w", pod.Namespace, pod.Name, context.Cause(ctx)))
+	}
+	if d.refusal == "" {
+		return fwk.NewStatus(fwk.Skip)
+	}
+	return unschedulable(pod, node, d.refusal)
+}
+
+// unschedulable is the status of a pod that a plugin rejects after Permit, in the
+// form that makes the scheduler treat it as one that did not fit, not as an error.
+func unschedulable(pod *v1.Pod, node, reason string) *fwk.Status {
+	status := fwk.NewStatus(fwk.Unschedulable, reason).WithPlugin(Name)
+	fit := &framework.FitError{
+		NumAllNodes: 1, Pod: pod,
+		Diagnosis: framework.Diagnosis{NodeToStatus: framework.NewDefaultNodeToStatus(), UnschedulablePlugins: sets.New(Name)},
+	}
+	fit.Diagnosis.NodeToStatus.Set(node, status)
+	return fwk.NewStatus(fwk.Unschedulable).WithError(fit)
+}
+
+// PostBind notes that the member is on its node.
+func (pl *Gang) PostBind(ctx context.Context, _ fwk.CycleState, pod *v1.Pod, _ string) {
+	if pl.outside(pod) {
+		return
+	}
+	pl.barrier.remove(pod.UID)
+	pl.input(ctx, func(s *gang.Gangs, now time.Time) gang.Effects { return s.BoundTo(pod.UID, now) })
+}

@@ -1,0 +1,223 @@
+package gang
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"hash/maphash"
+	"maps"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/lockstep-sh/lockstep/plugins/holds"
+)
+
+// identityLabels number the pods of a workload. They tell pods apart, but no
+// scheduling rule that makes sense selects by them; if one does, the filters
+// see it when the member follows the plan, and the round is planned again.
+var identityLabels = map[string]bool{
+	"apps.kubernetes.io/pod-index":               true,
+	"statefulset.kubernetes.io/pod-name":         true,
+	"batch.kubernetes.io/job-completion-index":   true,
+	"leaderworkerset.sigs.k8s.io/worker-index":   true,
+	"training.kubeflow.org/replica-index":        true,
+	"controller-revision-hash":                   true,
+	"jobset.sigs.k8s.io/job-index":               true,
+	"jobset.sigs.k8s.io/job-key":                 true,
+	"jobset.sigs.k8s.io/job-global-index":        true,
+	"kubeflow.org/replica-index":                 true,
+	"leaderworkerset.sigs.k8s.io/group-index":    true,
+	"leaderworkerset.sigs.k8s.io/subgroup-index": true,
+}
+
+// class is members that scheduling cannot tell apart.
+type class struct {
+	// info is the first of them; a plan asks the filters about it for all.
+	info   *framework.PodInfo
+	demand holds.Demand
+}
+
+// grouping sorts pods into classes.
+type grouping struct {
+	seed    maphash.Seed
+	byHash  map[uint64]int
+	classes []*class
+}
+
+func newGrouping() *grouping {
+	return &grouping{seed: maphash.MakeSeed(), byHash: map[uint64]int{}}
+}
+
+// add answers the class of a pod.
+func (g *grouping) add(pod *v1.Pod) (int, error) {
+	hash := g.hash(pod)
+	if i, ok := g.byHash[hash]; ok {
+		return i, nil
+	}
+	info, err := framework.NewPodInfo(pod)
+	if err != nil {
+		return 0, fmt.Errorf("reading affinity of pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	g.byHash[hash] = len(g.classes)
+	g.classes = append(g.classes, &class{info: info, demand: holds.DemandOf(info)})
+	return len(g.classes) - 1, nil
+}
+
+// podInfo is the PodInfo of a pod of a class. What the class computed once is
+// shared.
+func (c *class) podInfo(pod *v1.Pod) *framework.PodInfo {
+	info := *c.info
+	info.Pod = pod
+	return &info
+}
+
+// hash covers all of a pod that the scheduler's plugins look at. Two pods with
+// one hash are of one class.
+func (g *grouping) hash(pod *v1.Pod) uint64 {
+	var h maphash.Hash
+	h.SetSeed(g.seed)
+	w := hashWriter{&h}
+	spec := &pod.Spec
+	w.text(pod.Namespace, spec.SchedulerName, spec.PriorityClassName, spec.NodeName)
+	w.number(int64(priorityOf(pod)))
+	w.labels(pod.Labels)
+	w.sorted(spec.NodeSelector)
+	for i := range spec.Tolerations {
+		t := &spec.Tolerations[i]
+		w.text(t.Key, string(t.Operator), t.Value, string(t.Effect))
+	}
+	w.containers(spec.InitContainers)
+	w.containers(spec.Containers)
+	w.resources(spec.Overhead)
+	if spec.HostNetwork {
+		w.text("hostNetwork")
+	}
+	// Rare parts, and those with many fields: as they are written.
+	if spec.Affinity != nil {
+		w.object(spec.Affinity)
+	}
+	if len(spec.TopologySpreadConstraints) > 0 {
+		w.object(spec.TopologySpreadConstraints)
+	}
+	for i := range spec.Volumes {
+		if source := &spec.Volumes[i].VolumeSource; !isLocalVolume(source) {
+			w.object(&spec.Volumes[i])
+		}
+	}
+	if len(spec.ResourceClaims) > 0 {
+		w.object(spec.ResourceClaims)
+		w.text(pod.Name) // claims made from a template are the pod's own
+	}
+	if spec.Resources != nil {
+		w.object(spec.Resources)
+	}
+	if spec.OS != nil {
+		w.text(string(spec.OS.Name))
+	}
+	if spec.RuntimeClassName != nil {
+		w.text(*spec.RuntimeClassName)
+	}
+	return h.Sum64()
+}
+
+// isLocalVolume tells volumes that say nothing about nodes.
+func isLocalVolume(v *v1.VolumeSource) bool {
+	return v.EmptyDir != nil || v.ConfigMap != nil || v.Secret != nil || v.Projected != nil || v.DownwardAPI != nil || v.HostPath != nil
+}
+
+// hashWriter feeds fields to a hash, each ended by a zero byte.
+type hashWriter struct{ h *maphash.Hash }
+
+func (w hashWriter) text(values ...string) {
+	for _, value := range values {
+		w.h.WriteString(value)
+		w.h.WriteByte(0)
+	}
+}
+
+func (w hashWriter) number(n int64) { maphash.WriteComparable(w.h, n) }
+
+func (w hashWriter) sorted(m map[string]string) {
+	for _, key := range slices.Sorted(maps.Keys(m)) {
+		w.text(key, m[key])
+	}
+	w.text("")
+}
+
+func (w hashWriter) labels(m map[string]string) {
+	for _, key := range slices.Sorted(maps.Keys(m)) {
+		if !identityLabels[key] {
+			w.text(key, m[key])
+		}
+	}
+	w.text("")
+}
+
+func (w hashWriter) resources(list v1.ResourceList) {
+	names := slices.SortedFunc(maps.Keys(list), func(a, b v1.ResourceName) int { return cmp.Compare(a, b) })
+	for _, name := range names {
+		quantity := list[name]
+		w.text(string(name))
+		w.number(quantity.MilliValue())
+	}
+	w.text("")
+}
+
+func (w hashWriter) containers(list []v1.Container) {
+	for i := range list {
+		c := &list[i]
+		w.text(c.Image)
+		w.resources(c.Resources.Requests)
+		w.resources(c.Resources.Limits)
+		if c.RestartPolicy != nil {
+			w.text(string(*c.RestartPolicy))
+		}
+		for j := range c.Ports {
+			if p := &c.Ports[j]; p.HostPort > 0 {
+				w.text(p.HostIP, string(p.Protocol))
+				w.number(int64(p.HostPort))
+			}
+		}
+		w.text("")
+	}
+	w.text("")
+}
+
+// object writes the parts that are too rich to spell out.
+func (w hashWriter) object(value any) {
+	data, err := json.Marshal(value)
+	if err != nil {
+		// API types always marshal; if one does not, the pod is of its own class.
+		data = []byte(fmt.Sprintf("%p", value))
+	}
+	w.h.Write(data)
+	w.h.WriteByte(0)
+}
+
+// interdependent tells whether placing one pod of the class changes where others
+// may or should go, beyond what it takes of its node.
+func (c *class) interdependent() bool {
+	pod := c.info.Pod
+	affinity := pod.Spec.Affinity
+	return len(pod.Spec.TopologySpreadConstraints) > 0 ||
+		affinity != nil && (affinity.PodAffinity != nil || affinity.PodAntiAffinity != nil)
+}
+
+func priorityOf(pod *v1.Pod) int32 {
+	if pod.Spec.Priority != nil {
+		return *pod.Spec.Priority
+	}
+	return 0
+}
+
+// shortKey is the part of a label key that users say: rack for
+// topology.example.com/rack.
+func shortKey(key string) string {
+	if i := strings.LastIndexByte(key, '/'); i >= 0 {
+		return key[i+1:]
+	}
+	return key
+}

@@ -1,0 +1,317 @@
+package gang
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/lockstep-sh/lockstep/plugins/holds"
+	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
+)
+
+// Reasons of nodes that Filter refuses.
+const (
+	// ErrReasonPlan is the reason of nodes that the gang's plan does not give to
+	// the pod.
+	ErrReasonPlan = "node(s) were not the one that the gang's plan gives to the pod"
+	// ErrReasonDomain is the reason of nodes outside the domain in which the gang
+	// runs.
+	ErrReasonDomain = "node(s) were outside the topology domain of the gang"
+)
+
+var visitKey fwk.StateKey = "lockstep.dev/" + Name
+
+// visitState is what PreFilter found out about a pod, for the later extension
+// points of its cycle.
+type visitState struct {
+	verdict gang.Verdict
+	// planning: the cycle is not the pod's own, a plan asks the filters about it.
+	planning bool
+	node     string // with Follow
+	holders  []string
+	demand   holds.Demand
+	// The domain that the members which run are in.
+	requiredKey, requiredValue string
+	preferredKey               string
+	preferredValues            sets.Set[string]
+	// blocked is set when a node was refused for what is held on it.
+	blocked atomic.Bool
+}
+
+// Clone shares the state: but for the one flag, which only rises, it does not
+// change after PreFilter.
+func (s *visitState) Clone() fwk.StateData { return s }
+
+func visitOf(state fwk.CycleState) *visitState {
+	data, err := state.Read(visitKey)
+	if err != nil {
+		return nil // PreFilter did not get to this pod
+	}
+	s, _ := data.(*visitState)
+	return s
+}
+
+// PreFilter asks what the cycle of this pod is for. For the leader of a group it
+// makes the plan; its cost is that of the plan. For everybody else it is a
+// look-up.
+func (pl *Gang) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
+	if visit := visitOf(state); visit != nil && visit.planning {
+		return nil, nil
+	}
+	if pl.outside(pod) {
+		return pl.preFilterOutside(state, pod)
+	}
+	pl.mu.Lock()
+	v := pl.gangs.Visit(pod)
+	pl.mu.Unlock()
+	if v.Verdict == gang.Lead && !alone(v.Attempt) {
+		node, status := pl.lead(ctx, v.Attempt)
+		if !status.IsSuccess() {
+			state.Write(visitKey, &visitState{verdict: gang.Lead})
+			return nil, status
+		}
+		v.Verdict, v.Node = gang.Follow, node
+	}
+	if v.Verdict == gang.Lead {
+		v.Verdict = gang.Alone // nothing to plan
+	}
+	visit := &visitState{verdict: v.Verdict, holders: []string{v.Group}}
+	state.Write(visitKey, visit)
+	switch v.Verdict {
+	case gang.Outside:
+		return pl.preFilterOutside(state, pod)
+	case gang.Wait:
+		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, v.Reason)
+	}
+	info, err := framework.NewPodInfo(pod)
+	if err != nil {
+		return nil, fwk.AsStatus(fmt.Errorf("reading affinity of pod %s: %w", klog.KObj(pod), err))
+	}
+	visit.demand = holds.DemandOf(info)
+	if v.Verdict == gang.Follow {
+		visit.node = v.Node
+		return &fwk.PreFilterResult{NodeNames: sets.New(v.Node)}, nil
+	}
+	need := v.Need
+	if need == nil {
+		need = needOf(v.Attempt, pod)
+	}
+	return nil, fwk.AsStatus(pl.pin(visit, need))
+}
+
+// preFilterOutside prepares a pod that is in no gang: it has to leave alone what
+// is held for gangs, if anything is.
+func (pl *Gang) preFilterOutside(state fwk.CycleState, pod *v1.Pod) (*fwk.PreFilterResult, *fwk.Status) {
+	if pl.holds.Empty() {
+		return nil, fwk.NewStatus(fwk.Skip)
+	}
+	info, err := framework.NewPodInfo(pod)
+	if err != nil {
+		return nil, fwk.AsStatus(fmt.Errorf("reading affinity of pod %s: %w", klog.KObj(pod), err))
+	}
+	state.Write(visitKey, &visitState{verdict: gang.Outside, demand: holds.DemandOf(info)})
+	return nil, nil
+}
+
+// alone tells attempts that need no plan: one pod is all that is missing. It is
+// scheduled as kube-scheduler schedules any pod.
+func alone(a *gang.Attempt) bool {
+	if a.Members() != 1 {
+		return false
+	}
+	for _, need := range a.Gangs {
+		if need.Min == 1 && len(need.MinByRole) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+func needOf(a *gang.Attempt, pod *v1.Pod) *gang.Need {
+	key, _, _ := gang.KeyOf(pod)
+	for i := range a.Gangs {
+		if a.Gangs[i].Key == key {
+			return &a.Gangs[i]
+		}
+	}
+	return &gang.Need{}
+}
+
+// pin finds the domains in which the other members are.
+func (pl *Gang) pin(visit *visitState, need *gang.Need) error {
+	required, preferred := need.Spec.RequiredTopology, need.Spec.PreferredTopology
+	if required == "" && preferred == "" || len(need.Placed) == 0 {
+		return nil
+	}
+	nodes := pl.handle.SnapshotSharedLister().NodeInfos()
+	visit.preferredKey, visit.preferredValues = preferred, sets.New[string]()
+	for _, placed := range need.Placed {
+		info, err := nodes.Get(placed.Node)
+		if err != nil {
+			continue // the node of a member is gone; the others tell the domain
+		}
+		if value, ok := info.Node().Labels[required]; ok && required != "" && visit.requiredKey == "" {
+			visit.requiredKey, visit.requiredValue = required, value
+		}
+		if value, ok := info.Node().Labels[preferred]; ok && preferred != "" {
+			visit.preferredValues.Insert(value)
+		}
+	}
+	return nil
+}
+
+// lead plans a group and stores the plan. It answers the leader's own node.
+func (pl *Gang) lead(ctx context.Context, a *gang.Attempt) (string, *fwk.Status) {
+	started := pl.clock.Now()
+	result, evict, err := pl.plan(ctx, a)
+	took := pl.clock.Since(started)
+	planDuration.Observe(took.Seconds())
+	if err != nil {
+		attempts.WithLabelValues("error").Inc()
+		result = &plan{Outcome: gang.Outcome{Why: everyWhy(a, err.Error())}}
+	}
+	result.Cost, result.Evict = took, evict
+	var accepted map[types.UID]string
+	pl.mu.Lock()
+	accepted, e := pl.gangs.Planned(a, result.Outcome, pl.clock.Now())
+	pl.settle(&e)
+	for uid, node := range accepted {
+		d := result.demand[uid]
+		pl.holds.Put(hold.Hold{For: uid, Holder: a.Group, Node: node, Reason: hold.Plan, Request: d.Request, Ports: d.Ports})
+	}
+	pl.mu.Unlock()
+	pl.act(ctx, e)
+	klog.FromContext(ctx).V(3).Info("Planned gang", "group", a.Group, "members", a.Members(), "placed", len(accepted), "complete", result.Complete, "took", took)
+	switch node := accepted[a.Leader]; {
+	case err != nil:
+		return "", fwk.AsStatus(err)
+	case result.Complete && node != "":
+		attempts.WithLabelValues("planned").Inc()
+		return node, nil
+	case result.Complete:
+		// The plan placed others and left the leader out; they are on their way.
+		attempts.WithLabelValues("planned").Inc()
+		return "", fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "the plan of the gang places other members")
+	}
+	attempts.WithLabelValues("unschedulable").Inc()
+	if pl.planner.coupled {
+		pl.affine.Store(true)
+	}
+	return "", fwk.NewStatus(fwk.UnschedulableAndUnresolvable, leaderWhy(a, result.Why))
+}
+
+// plan makes a plan, if need be at the expense of groups of lower rank that hold
+// capacity without being complete.
+func (pl *Gang) plan(ctx context.Context, a *gang.Attempt) (*plan, []string, error) {
+	planner := pl.ready()
+	result, err := planner.make(ctx, a, nil)
+	if err != nil || result.Complete {
+		return result, nil, err
+	}
+	pl.mu.Lock()
+	rivals := pl.gangs.Rivals(a)
+	pl.mu.Unlock()
+	for n := 1; n <= len(rivals); n++ {
+		other, err := planner.make(ctx, a, rivals[:n])
+		if err != nil {
+			return nil, nil, err
+		}
+		if other.Complete {
+			return other, rivals[:n], nil
+		}
+	}
+	return result, nil, nil
+}
+
+func everyWhy(a *gang.Attempt, message string) map[gang.Key]string {
+	why := map[gang.Key]string{}
+	for _, need := range a.Gangs {
+		why[need.Key] = fmt.Sprintf("gang %q could not be planned: %s", need.Key, message)
+	}
+	return why
+}
+
+// leaderWhy is the explanation that the leader's own pod gets: that of the first
+// gang which does not fit.
+func leaderWhy(a *gang.Attempt, why map[gang.Key]string) string {
+	for _, need := range a.Gangs {
+		if message := why[need.Key]; message != "" && need.Min > 0 {
+			return message
+		}
+	}
+	return "the gang does not fit"
+}
+
+// PreFilterExtensions answers none: what this plugin checks of a node it reads
+// from the node and from the ledger.
+func (pl *Gang) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
+
+// Filter keeps a member on the node of its plan and in the domain of its gang,
+// and everybody out of what is held for others. It costs a map look-up, and
+// arithmetic where something is held.
+func (pl *Gang) Filter(_ context.Context, state fwk.CycleState, _ *v1.Pod, info fwk.NodeInfo) *fwk.Status {
+	visit := visitOf(state)
+	if visit == nil {
+		return nil
+	}
+	if visit.node != "" && visit.node != info.Node().Name {
+		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, ErrReasonPlan)
+	}
+	if visit.requiredKey != "" && info.Node().Labels[visit.requiredKey] != visit.requiredValue {
+		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, ErrReasonDomain)
+	}
+	status := pl.holds.Check(visit.demand, info, visit.holders...)
+	if !status.IsSuccess() {
+		visit.blocked.Store(true)
+	}
+	return status
+}
+
+// PostFilter takes note of members that did not fit. It stops preemption on
+// behalf of a single member: that would evict for a pod that cannot start alone.
+func (pl *Gang) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, _ fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
+	visit := visitOf(state)
+	if visit == nil && !pl.outside(pod) {
+		return nil, pl.refusedEarly(ctx, pod)
+	}
+	if visit == nil {
+		return nil, fwk.NewStatus(fwk.Unschedulable)
+	}
+	if visit.blocked.Load() {
+		pl.blocked.add(pod)
+	}
+	switch visit.verdict {
+	case gang.Follow:
+		membersUnfit.Inc()
+		pl.input(ctx, func(s *gang.Gangs, now time.Time) gang.Effects { return s.Unfit(pod.UID, now) })
+		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "the gang is planned again")
+	case gang.Lead, gang.Wait:
+		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable)
+	}
+	return nil, fwk.NewStatus(fwk.Unschedulable)
+}
+
+// refusedEarly handles a member that another plugin refused in PreFilter before
+// this plugin was asked: its group's attempt is over.
+func (pl *Gang) refusedEarly(ctx context.Context, pod *v1.Pod) *fwk.Status {
+	pl.input(ctx, func(s *gang.Gangs, now time.Time) gang.Effects {
+		switch v := s.Visit(pod); v.Verdict {
+		case gang.Follow:
+			return s.Unfit(pod.UID, now)
+		case gang.Lead:
+			_, e := s.Planned(v.Attempt, gang.Outcome{Why: everyWhy(v.Attempt, fmt.Sprintf("pod %s was refused before its gang was looked at; see its events", klog.KObj(pod)))}, now)
+			return e
+		}
+		return gang.Effects{}
+	})
+	return fwk.NewStatus(fwk.UnschedulableAndUnresolvable)
+}

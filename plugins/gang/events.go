@@ -1,0 +1,36 @@
+package gang
+
+import (
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/kubernetes/pkg/apis/core/validation"
+
+	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+)
+
+// Reasons of events. Those that explain why a gang waits carry the reason of the
+// condition.
+const (
+	// EventBadValue: an annotation or field of a gang could not be used.
+	EventBadValue = "BadGangValue"
+	// EventTimedOut: the wait time of the gang ran out.
+	EventTimedOut = "GangTimedOut"
+)
+
+const (
+	actionReading    = "Reading"
+	actionScheduling = "Scheduling"
+)
+
+// groupRef refers to the PodGroup of a gang.
+func groupRef(key gang.Key) *v1.ObjectReference {
+	return &v1.ObjectReference{APIVersion: "scheduling.x-k8s.io/v1alpha1", Kind: "PodGroup", Namespace: key.Namespace, Name: key.Name}
+}
+
+// clip cuts a note to what the API server takes.
+func clip(note string) string {
+	const more = " ..."
+	if len(note) <= validation.NoteLengthLimit {
+		return note
+	}
+	return note[:validation.NoteLengthLimit-len(more)] + more
+}

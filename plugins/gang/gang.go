@@ -1,0 +1,200 @@
+package gang
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/features"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+	"k8s.io/utils/clock"
+
+	"github.com/lockstep-sh/lockstep/apis/config"
+	"github.com/lockstep-sh/lockstep/apis/config/validation"
+	"github.com/lockstep-sh/lockstep/plugins/holds"
+	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
+	"github.com/lockstep-sh/lockstep/plugins/order"
+)
+
+// Name is the name of the plugin in a KubeSchedulerConfiguration.
+const Name = "Gang"
+
+// Gang is the plugin, one for each profile.
+type Gang struct {
+	handle fwk.Handle
+	fw     framework.Framework
+	clock  clock.WithTicker
+	holds  *holds.Holds
+	order  *order.Order
+
+	// planner is made at the first plan, when the profile's plugins are all there.
+	planner     *planner
+	plannerOnce sync.Once
+	// bindsFirst tells that the barrier at Bind comes before any binder.
+	bindsFirst bool
+
+	// leaveNative: the scheduler runs native pod groups itself.
+	leaveNative bool
+
+	// mu guards gangs. It is never held across a call into the framework, the
+	// queue or the API server: the queue calls PreEnqueue with its own lock held.
+	mu    sync.Mutex
+	gangs *gang.Gangs
+
+	barrier barrier
+	blocked blocked
+	tell    *teller
+	// affine is set once a group failed whose members care about other pods; from
+	// then on pods that come to nodes count as changes that may help.
+	affine atomic.Bool
+}
+
+var (
+	_ fwk.PreEnqueuePlugin  = &Gang{}
+	_ fwk.EnqueueExtensions = &Gang{}
+	_ fwk.PreFilterPlugin   = &Gang{}
+	_ fwk.FilterPlugin      = &Gang{}
+	_ fwk.PostFilterPlugin  = &Gang{}
+	_ fwk.PreScorePlugin    = &Gang{}
+	_ fwk.ScorePlugin       = &Gang{}
+	_ fwk.ReservePlugin     = &Gang{}
+	_ fwk.PermitPlugin      = &Gang{}
+	_ fwk.BindPlugin        = &Gang{}
+	_ fwk.PostBindPlugin    = &Gang{}
+	_ fwk.SignPlugin        = &Gang{}
+)
+
+// Name returns the name of the plugin.
+func (pl *Gang) Name() string { return Name }
+
+// New makes the factory of the plugin over what the profiles of a process share.
+func New(h *holds.Holds, o *order.Order) frameworkruntime.PluginFactory {
+	return func(ctx context.Context, object runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
+		args, ok := object.(*config.GangArgs)
+		if !ok {
+			return nil, fmt.Errorf("reading arguments of %s: want GangArgs, got %T", Name, object)
+		}
+		if err := validation.GangArgs(field.NewPath("args"), args).ToAggregate(); err != nil {
+			return nil, fmt.Errorf("validating arguments of %s: %w", Name, err)
+		}
+		fw, ok := handle.(framework.Framework)
+		if !ok {
+			return nil, fmt.Errorf("making %s: want the framework of kube-scheduler as its handle, got %T", Name, handle)
+		}
+		registerMetrics()
+		pl := &Gang{
+			handle: handle, fw: fw, clock: clock.RealClock{}, holds: h, order: o,
+			leaveNative: utilfeature.DefaultFeatureGate.Enabled(features.GenericWorkload),
+			gangs:       gang.New(args.DefaultWaitTime.Duration, gang.Backoff{Initial: args.InitialBackoff.Duration, Max: args.MaxBackoff.Duration}),
+		}
+		pl.barrier.doors = map[types.UID]*door{}
+		pl.tell = newTeller(pl, args.ExplanationQPS)
+		if err := pl.watch(ctx); err != nil {
+			return nil, err
+		}
+		go pl.run(ctx)
+		go pl.tell.run(ctx)
+		return pl, nil
+	}
+}
+
+// ready makes what needs the complete profile.
+func (pl *Gang) ready() *planner {
+	pl.plannerOnce.Do(func() {
+		pl.planner = newPlanner(pl.fw, pl.holds, pl.fw.PercentageOfNodesToScore())
+		binders := pl.fw.ListPlugins().Bind.Enabled
+		pl.bindsFirst = len(binders) > 0 && binders[0].Name == Name
+	})
+	return pl.planner
+}
+
+// outside tells pods that are none of this plugin's business.
+func (pl *Gang) outside(pod *v1.Pod) bool {
+	_, source, ok := gang.KeyOf(pod)
+	return !ok || source == gang.FromSchedulingGroup && pl.leaveNative
+}
+
+// input gives the state machine an input and acts on what follows. The ledger
+// changes together with the state; everything else follows once the lock is
+// free.
+func (pl *Gang) input(ctx context.Context, f func(*gang.Gangs, time.Time) gang.Effects) {
+	pl.mu.Lock()
+	e := f(pl.gangs, pl.clock.Now())
+	pl.settle(&e)
+	pl.mu.Unlock()
+	pl.act(ctx, e)
+}
+
+// settle does the part of effects that belongs under the lock.
+func (pl *Gang) settle(e *gang.Effects) {
+	if len(e.Unhold) > 0 {
+		pl.holds.Drop(e.Unhold...)
+		pl.blocked.noteDrop()
+	}
+	if e.Freed {
+		pl.gangs.Changed()
+	}
+}
+
+// act does the rest.
+func (pl *Gang) act(ctx context.Context, e gang.Effects) {
+	if e.Idle() {
+		return
+	}
+	for _, uid := range e.Release {
+		pl.open(uid, "")
+	}
+	if len(e.Reject) > 0 {
+		roundsGivenBack.Inc()
+	}
+	for _, uid := range e.Reject {
+		pl.open(uid, reasonGivenBack)
+	}
+	pl.tell.note(e)
+	pl.activate(ctx, e.Activate)
+}
+
+// activate asks the queue to look at pods again. What is not in it is ignored:
+// it will ask PreEnqueue when it comes.
+func (pl *Gang) activate(ctx context.Context, pods []*v1.Pod) {
+	if len(pods) == 0 {
+		return
+	}
+	byName := make(map[string]*v1.Pod, len(pods))
+	for _, pod := range pods {
+		byName[pod.Namespace+"/"+pod.Name] = pod
+	}
+	pl.handle.Activate(klog.FromContext(ctx), byName)
+}
+
+// tickEvery is how often time is looked at: the resolution of backoffs and of
+// wait times.
+const tickEvery = 100 * time.Millisecond
+
+// run turns the passing of time into inputs.
+func (pl *Gang) run(ctx context.Context) {
+	ticker := pl.clock.NewTicker(tickEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C():
+		}
+		pl.input(ctx, func(s *gang.Gangs, now time.Time) gang.Effects { return s.Tick(now) })
+		pl.nudgeWaiting()
+		pl.activate(ctx, pl.blocked.take())
+		holdsGauge.WithLabelValues(string(hold.Plan)).Set(float64(pl.holds.Count(hold.Plan)))
+	}
+}

@@ -1,0 +1,255 @@
+package gang
+
+import (
+	"cmp"
+	"container/heap"
+	"fmt"
+
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/lockstep-sh/lockstep/plugins/whatif"
+)
+
+// offers places members of one class whose placing does not change how other
+// nodes look. Nodes are sampled, filtered and scored once; after that only the
+// node that took a member is looked at again.
+type offers struct {
+	*world
+	class int
+	view  *whatif.View
+	scope []int
+	want  int
+	tight bool
+
+	next   int // position in scope of the first node not yet seen
+	ranked ranking
+	plain  []bool // by score plugin, see notePlain
+}
+
+// Take places a member on the best node left.
+func (o *offers) Take(member int) (int, bool, error) {
+	for {
+		if o.ranked.Len() == 0 {
+			more, err := o.fetch()
+			if err != nil || !more {
+				return 0, false, err
+			}
+			continue
+		}
+		best := o.ranked.list[0]
+		if best.version != o.tx.Version(best.node) {
+			if err := o.refresh(best); err != nil {
+				return 0, false, err
+			}
+			continue
+		}
+		if err := o.add(member, best.node); err != nil {
+			return 0, false, err
+		}
+		o.want--
+		return best.node, true, o.refresh(best)
+	}
+}
+
+// fetch filters and scores further nodes of the scope.
+func (o *offers) fetch() (bool, error) {
+	if o.next >= len(o.scope) {
+		return false, nil
+	}
+	found, next, err := o.sweep(o.view, o.class, o.scope, o.next, o.sample(len(o.scope)), o.want)
+	if err != nil {
+		return false, err
+	}
+	o.ranked.list = make([]*candidate, len(found))
+	for i, node := range found {
+		o.ranked.list[i] = &candidate{node: node, order: o.next + i, version: o.tx.Version(node), at: i}
+	}
+	o.next = next
+	if err := o.score(); err != nil {
+		return false, err
+	}
+	return len(found) > 0 || o.next < len(o.scope), nil
+}
+
+// refresh looks again at a candidate whose node has changed.
+func (o *offers) refresh(c *candidate) error {
+	if o.Slots(o.class, c.node) > 0 {
+		ok, err := o.judge(c.node, o.tx.Fits(o.ctx, o.view, c.node))
+		if err != nil {
+			return err
+		}
+		if ok {
+			c.version = o.tx.Version(c.node)
+			if err := o.rescore(c); err != nil {
+				return err
+			}
+			heap.Fix(&o.ranked, c.at)
+			return nil
+		}
+	}
+	heap.Remove(&o.ranked, c.at)
+	return nil
+}
+
+// score asks the profile's Score plugins about all candidates, once. A single
+// candidate needs none, as in kube-scheduler itself.
+func (o *offers) score() error {
+	if o.tight {
+		for _, c := range o.ranked.list {
+			c.total = -int64(o.Slots(o.class, c.node))
+		}
+		heap.Init(&o.ranked)
+		return nil
+	}
+	if len(o.ranked.list) < 2 || !o.fw.HasScorePlugins() {
+		return nil
+	}
+	pod := o.view.Pod
+	infos := make([]fwk.NodeInfo, len(o.ranked.list))
+	for i, c := range o.ranked.list {
+		infos[i] = o.tx.Node(c.node)
+	}
+	if status := o.fw.RunPreScorePlugins(o.ctx, o.view.State, pod, infos); !status.IsSuccess() {
+		return fmt.Errorf("preparing scores of pod %s/%s: %w", pod.Namespace, pod.Name, status.AsError())
+	}
+	statuses := make([]*fwk.Status, len(infos))
+	o.fw.Parallelizer().Until(o.ctx, len(infos), func(i int) {
+		o.ranked.list[i].raw, statuses[i] = o.fw.RunRawScorePlugins(o.ctx, o.view.State, pod, infos[i])
+	}, Name)
+	for i, status := range statuses {
+		if !status.IsSuccess() {
+			return fmt.Errorf("scoring node %s: %w", infos[i].Node().Name, status.AsError())
+		}
+	}
+	return o.normalize()
+}
+
+// normalize makes totals of raw scores, as the framework does over all
+// candidates, and notes which plugins' scores it leaves as they are.
+func (o *offers) normalize() error {
+	scores := make([]fwk.NodePluginScores, len(o.ranked.list))
+	for i, c := range o.ranked.list {
+		scores[i] = fwk.NodePluginScores{Name: o.tx.Node(c.node).Node().Name, RawScores: c.raw}
+	}
+	if status := o.fw.NormalizeScores(o.ctx, o.view.State, o.view.Pod, scores); !status.IsSuccess() {
+		return fmt.Errorf("normalizing scores of pod %s/%s: %w", o.view.Pod.Namespace, o.view.Pod.Name, status.AsError())
+	}
+	for i, c := range o.ranked.list {
+		c.parts, c.total = scores[i].Scores, scores[i].TotalScore
+	}
+	o.notePlain()
+	heap.Init(&o.ranked)
+	return nil
+}
+
+// notePlain notes the plugins whose scores are just their raw ones, weighted.
+func (o *offers) notePlain() {
+	first := o.ranked.list[0]
+	o.plain = make([]bool, len(first.raw))
+	for i := range first.raw {
+		weight := o.weights[first.raw[i].Name]
+		o.plain[i] = true
+		for _, c := range o.ranked.list {
+			if c.parts[i].Score != weight*c.raw[i].Score {
+				o.plain[i] = false
+				break
+			}
+		}
+	}
+}
+
+// rescore scores one node again. Where a plugin's raw score did not change, or
+// its normalized score is just the raw one times its weight, the others keep
+// theirs; else all are normalized anew.
+func (o *offers) rescore(c *candidate) error {
+	if o.tight {
+		c.total = -int64(o.Slots(o.class, c.node))
+		return nil
+	}
+	if c.raw == nil {
+		return nil
+	}
+	raw, status := o.fw.RunRawScorePlugins(o.ctx, o.view.State, o.view.Pod, o.tx.Node(c.node))
+	if !status.IsSuccess() {
+		return fmt.Errorf("scoring node %s: %w", o.tx.Node(c.node).Node().Name, status.AsError())
+	}
+	before := c.raw
+	c.raw = raw
+	for i := range raw {
+		if raw[i].Score == before[i].Score {
+			continue
+		}
+		if !o.plain[i] {
+			return o.normalize()
+		}
+		score := o.weights[raw[i].Name] * raw[i].Score
+		c.total += score - c.parts[i].Score
+		c.parts[i].Score = score
+	}
+	return nil
+}
+
+// candidate is a node that fits, and its score.
+type candidate struct {
+	node, order int
+	version     int
+	raw, parts  []fwk.PluginScore
+	total       int64
+	at          int // position in the heap
+}
+
+// ranking is a heap of candidates, best first.
+type ranking struct{ list []*candidate }
+
+func (r *ranking) Len() int { return len(r.list) }
+
+// Less orders by: 1. score, high first; 2. the order of the sweep.
+func (r *ranking) Less(i, j int) bool {
+	a, b := r.list[i], r.list[j]
+	return cmp.Or(cmp.Compare(b.total, a.total), cmp.Compare(a.order, b.order)) < 0
+}
+
+func (r *ranking) Swap(i, j int) {
+	r.list[i], r.list[j] = r.list[j], r.list[i]
+	r.list[i].at, r.list[j].at = i, j
+}
+
+func (r *ranking) Push(x any) {
+	c := x.(*candidate)
+	c.at = len(r.list)
+	r.list = append(r.list, c)
+}
+
+func (r *ranking) Pop() any {
+	last := r.list[len(r.list)-1]
+	r.list = r.list[:len(r.list)-1]
+	return last
+}
+
+// coupledOffers places members that care about each other, one by one as
+// kube-scheduler itself would: prepare, filter, score, on a snapshot in which
+// the earlier members stand.
+type coupledOffers struct {
+	*world
+	class int
+	scope []int
+	tight bool
+}
+
+// Take places a member on the best node for it as things stand now.
+func (o *coupledOffers) Take(member int) (int, bool, error) {
+	view, err := o.prepare(o.class, o.pods[member])
+	if err != nil || view == nil {
+		return 0, false, err
+	}
+	delete(o.rejected, o.class)
+	one := &offers{world: o.world, class: o.class, view: view, scope: o.scope, want: 1, tight: o.tight}
+	for one.ranked.Len() == 0 {
+		more, err := one.fetch()
+		if err != nil || !more {
+			return 0, false, err
+		}
+	}
+	node := one.ranked.list[0].node
+	return node, true, o.add(member, node)
+}

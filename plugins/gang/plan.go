@@ -1,0 +1,293 @@
+package gang
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	schedconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/plugins/holds"
+	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+	"github.com/lockstep-sh/lockstep/plugins/internal/placement"
+	"github.com/lockstep-sh/lockstep/plugins/internal/resource"
+	"github.com/lockstep-sh/lockstep/plugins/whatif"
+)
+
+// planner makes plans on the snapshot of the running scheduling cycle. It runs
+// on the scheduling goroutine only.
+type planner struct {
+	fw    framework.Framework
+	holds *holds.Holds
+	// start is the node at which the next sweep begins, so that all nodes have
+	// their turn.
+	start           int
+	weights         map[string]int64
+	checksResources bool
+	percentage      *int32
+	// coupled tells that members of the last attempt cared about other pods.
+	coupled bool
+}
+
+func newPlanner(fw framework.Framework, h *holds.Holds, percentage *int32) *planner {
+	p := &planner{fw: fw, holds: h, weights: map[string]int64{}, percentage: percentage}
+	plugins := fw.ListPlugins()
+	for _, score := range plugins.Score.Enabled {
+		p.weights[score.Name] = int64(score.Weight)
+	}
+	p.checksResources = slices.ContainsFunc(plugins.Filter.Enabled, func(p schedconfig.Plugin) bool { return p.Name == names.NodeResourcesFit })
+	return p
+}
+
+// plan is a finished plan.
+type plan struct {
+	gang.Outcome
+	// demand of each planned member, for the ledger.
+	demand map[types.UID]holds.Demand
+}
+
+// make plans an attempt. The holds of the given groups are no obstacle; they
+// would be given back.
+func (p *planner) make(ctx context.Context, a *gang.Attempt, evict []string) (result *plan, err error) {
+	w, problem, err := p.pose(ctx, a, evict)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, w.tx.Discard(ctx)) }()
+	if err := p.standing(w, a); err != nil {
+		return nil, err
+	}
+	solved, err := placement.Solve(w, problem)
+	if err != nil {
+		return nil, err
+	}
+	result = &plan{demand: map[types.UID]holds.Demand{}}
+	result.Nodes = map[types.UID]string{}
+	result.Complete = solved.Complete
+	for member, node := range solved.Node {
+		pod := w.pods[member]
+		result.Nodes[pod.UID] = w.tx.Node(node).Node().Name
+		result.demand[pod.UID] = w.classes[w.classOf[member]].demand
+	}
+	if !solved.Complete {
+		result.Why = w.explain(a, problem, solved)
+	}
+	if n := w.tx.Len(); n > 0 {
+		p.start = (p.start + max(1, len(solved.Node))) % n
+	}
+	return result, nil
+}
+
+// pose turns an attempt into a placement problem over indexes.
+func (p *planner) pose(ctx context.Context, a *gang.Attempt, evict []string) (*world, placement.Problem, error) {
+	group := newGrouping()
+	w := &world{
+		ctx: ctx, fw: p.fw, holds: p.holds, holders: append([]string{a.Group}, evict...),
+		sample: p.sample, weights: p.weights, checksResources: p.checksResources,
+		refused: map[string]map[string]bool{}, rejected: map[int]string{}, lacking: map[v1.ResourceName]bool{},
+	}
+	problem := placement.Problem{KeepPartial: !a.Strict}
+	for _, need := range a.Gangs {
+		g := placement.Gang{Min: need.Min, MinByRole: need.MinByRole, Required: need.Spec.RequiredTopology, Preferred: need.Spec.PreferredTopology}
+		for _, pod := range need.Pending {
+			class, err := group.add(pod)
+			if err != nil {
+				return nil, problem, err
+			}
+			g.Members = append(g.Members, len(w.pods))
+			w.pods = append(w.pods, pod)
+			w.classOf = append(w.classOf, class)
+		}
+		problem.Gangs = append(problem.Gangs, g)
+	}
+	w.classes = group.classes
+	w.coupled = slices.ContainsFunc(w.classes, (*class).interdependent)
+	p.coupled = w.coupled
+	tx, err := whatif.Begin(p.fw, w.coupled)
+	if err != nil {
+		return nil, problem, err
+	}
+	w.tx = tx
+	w.sortClasses()
+	w.views = make([]*whatif.View, len(w.classes))
+	for member, class := range w.classOf {
+		problem.Members = append(problem.Members, placement.Member{Class: class, Role: w.pods[member].Labels[v1alpha1.RoleLabel]})
+	}
+	problem.Nodes = make([]int, tx.Len())
+	for i := range problem.Nodes {
+		problem.Nodes[i] = (p.start + i) % tx.Len()
+	}
+	for i, need := range a.Gangs {
+		for _, placed := range need.Placed {
+			if node, ok := tx.Index(placed.Node); ok {
+				problem.Gangs[i].On = append(problem.Gangs[i].On, node)
+			}
+		}
+	}
+	return w, problem, nil
+}
+
+// standing adds the members that an earlier plan placed and that are not in the
+// scheduler's cache yet. What is held for them belongs to this group.
+func (p *planner) standing(w *world, a *gang.Attempt) error {
+	for _, need := range a.Gangs {
+		for _, placed := range need.Placed {
+			if !placed.InPlan {
+				continue
+			}
+			node, ok := w.tx.Index(placed.Node)
+			if !ok {
+				continue // the node is gone; the member will find out
+			}
+			info, err := framework.NewPodInfo(placed.Pod)
+			if err != nil {
+				return fmt.Errorf("reading affinity of pod %s: %w", klog.KObj(placed.Pod), err)
+			}
+			if err := w.tx.Add(w.ctx, info, node); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// sortClasses numbers classes from the largest to the smallest by their dominant
+// share of what the cluster has.
+func (w *world) sortClasses() {
+	total := resource.Vector{}
+	for i := range w.tx.Len() {
+		has := w.tx.Node(i).GetAllocatable()
+		for _, c := range w.classes {
+			for name := range c.demand.Request {
+				total[name] += 0
+			}
+		}
+		for name := range total {
+			total[name] += holds.Amount(has, name)
+		}
+	}
+	order := make([]int, len(w.classes))
+	size := make([]float64, len(w.classes))
+	for i, c := range w.classes {
+		order[i] = i
+		for name, amount := range c.demand.Request {
+			size[i] = max(size[i], float64(amount)/max(1, float64(total[name])))
+		}
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(size[b], size[a]) })
+	sorted, rank := make([]*class, len(order)), make([]int, len(order))
+	for i, old := range order {
+		sorted[i], rank[old] = w.classes[old], i
+	}
+	w.classes = sorted
+	for i, old := range w.classOf {
+		w.classOf[i] = rank[old]
+	}
+}
+
+// The sampling rule is kube-scheduler's: at least 100 nodes, then a percentage
+// that falls as the cluster grows, not below 5.
+const (
+	sampleAtLeast        = 100
+	sampleAtLeastPercent = 5
+)
+
+func (p *planner) sample(nodes int) int {
+	if nodes <= sampleAtLeast {
+		return nodes
+	}
+	percent := 0
+	if p.percentage != nil {
+		percent = int(*p.percentage)
+	}
+	if percent == 0 {
+		percent = max(sampleAtLeastPercent, 50-nodes/125)
+	}
+	return max(sampleAtLeast, nodes*percent/100)
+}
+
+// explain words, gang by gang, how far an attempt came and what it lacked.
+func (w *world) explain(a *gang.Attempt, problem placement.Problem, solved placement.Result) map[gang.Key]string {
+	why := map[gang.Key]string{}
+	for i, need := range a.Gangs {
+		outcome := solved.Gangs[i]
+		if outcome.Fit >= need.Min && len(a.Gangs) > 1 {
+			why[need.Key] = fmt.Sprintf("gang %q fits, but not together with the other gangs of its group", need.Key)
+			continue
+		}
+		if need.Spec.RequiredTopology != "" {
+			why[need.Key] = w.explainDomains(need, problem.Gangs[i], outcome)
+			continue
+		}
+		have := need.Spec.Min - need.Min
+		why[need.Key] = fmt.Sprintf("gang %q: %d of %d members fit%s%s", need.Key, have+outcome.Fit, need.Spec.Min, w.short(outcome.Unplaced), w.reasons())
+	}
+	return why
+}
+
+// explained is how many domains an explanation names.
+const explained = 8
+
+func (w *world) explainDomains(need gang.Need, g placement.Gang, outcome placement.Outcome) string {
+	have, of, key := need.Spec.Min-need.Min, need.Spec.Min, need.Spec.RequiredTopology
+	if len(outcome.Domains) == 0 {
+		return fmt.Sprintf("gang %q: no node has the label %s, which it requires as its topology", need.Key, key)
+	}
+	var parts []string
+	for i, d := range outcome.Domains {
+		if i == explained {
+			parts = append(parts, fmt.Sprintf("and %d more that take no more", len(outcome.Domains)-i))
+			break
+		}
+		missing := g.Members[:min(len(g.Members), max(0, need.Min-d.Fit))]
+		parts = append(parts, fmt.Sprintf("%s %s: %d of %d members fit%s", shortKey(key), d.Value, have+d.Fit, of, w.short(missing)))
+	}
+	return fmt.Sprintf("gang %q fits into no %s: %s%s", need.Key, shortKey(key), strings.Join(parts, ", "), w.reasons())
+}
+
+// short sums up what members without a place ask of the resources that nodes
+// lacked.
+func (w *world) short(members []int) string {
+	sum := resource.Vector{}
+	for _, m := range members {
+		for name, amount := range w.classes[w.classOf[m]].demand.Request {
+			if w.lacking[name] {
+				sum.Add(resource.Vector{name: amount}, 1)
+			}
+		}
+	}
+	if sum.Zero() {
+		return ""
+	}
+	return "; short " + sum.String()
+}
+
+// reasons lists why nodes refused members, the most frequent first.
+func (w *world) reasons() string {
+	if len(w.rejected) > 0 {
+		class := slices.Min(slices.Collect(maps.Keys(w.rejected)))
+		return ": " + w.rejected[class]
+	}
+	list := slices.Collect(maps.Keys(w.refused))
+	slices.SortFunc(list, func(a, b string) int {
+		return cmp.Or(cmp.Compare(len(w.refused[b]), len(w.refused[a])), cmp.Compare(a, b))
+	})
+	parts := make([]string, len(list))
+	for i, reason := range list {
+		parts[i] = fmt.Sprintf("%d %s", len(w.refused[reason]), reason)
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (of %d nodes: %s)", w.tx.Len(), strings.Join(parts, ", "))
+}

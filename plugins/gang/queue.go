@@ -1,0 +1,49 @@
+package gang
+
+import (
+	"context"
+
+	v1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+	"github.com/lockstep-sh/lockstep/plugins/order"
+)
+
+// EventsToRegister registers none: kube-scheduler would evaluate them for every
+// member that waits at the gate, for every event. The plugin watches what could
+// help a gang itself (watch.go) and activates its leader.
+func (pl *Gang) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
+	return nil, nil
+}
+
+// PreEnqueue lets through the leaders of complete groups, members that a plan
+// has placed, members of gangs that run already, and pods outside gangs. It runs
+// under the queue's lock, for every pod, and does a few look-ups.
+func (pl *Gang) PreEnqueue(_ context.Context, pod *v1.Pod) *fwk.Status {
+	if pl.outside(pod) {
+		return nil
+	}
+	pl.mu.Lock()
+	ok, reason := pl.gangs.Queue(pod)
+	var p gang.Position
+	if ok {
+		p, _ = pl.gangs.Position(pod)
+	}
+	pl.mu.Unlock()
+	if !ok {
+		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, reason)
+	}
+	pl.order.Freeze(pod.UID, order.Position{Extra: p.Extra, Since: p.Created, Gang: p.Gang})
+	return nil
+}
+
+// SignPod keeps kube-scheduler's batching alive for pods outside gangs, whose
+// placement this plugin decides nothing about, and refuses it for members: they
+// go where their plan says.
+func (pl *Gang) SignPod(_ context.Context, pod *v1.Pod) ([]fwk.SignFragment, *fwk.Status) {
+	if pl.outside(pod) {
+		return nil, nil
+	}
+	return nil, fwk.NewStatus(fwk.Unschedulable, "members of gangs follow a plan")
+}

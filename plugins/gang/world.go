@@ -1,0 +1,254 @@
+package gang
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"sync/atomic"
+
+	v1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/lockstep-sh/lockstep/plugins/holds"
+	"github.com/lockstep-sh/lockstep/plugins/internal/placement"
+	"github.com/lockstep-sh/lockstep/plugins/whatif"
+)
+
+// world answers a plan's questions about the cluster from a what-if transaction.
+// It is the adapter between placement, which knows indexes, and the framework.
+type world struct {
+	ctx     context.Context
+	fw      framework.Framework
+	tx      *whatif.Transaction
+	holds   *holds.Holds
+	holders []string // whose holds are no obstacle
+	sample  func(nodes int) int
+	// checksResources tells that the profile filters by node resources, so that
+	// arithmetic may rule nodes out before the filters do.
+	checksResources bool
+
+	// weights are those of the profile's Score plugins.
+	weights map[string]int64
+
+	classes []*class
+	views   []*whatif.View // by class; made when first asked for
+	pods    []*v1.Pod      // by member
+	classOf []int          // by member
+	// coupled: members care about each other; every one is prepared and scored
+	// anew, on a snapshot in which the earlier ones are assumed.
+	coupled bool
+
+	// refused counts the reasons of nodes that took nobody, for the explanation.
+	refused map[string]map[string]bool // reason -> node names
+	// rejected is what PreFilter plugins said of a whole class.
+	rejected map[int]string
+	lacking  map[v1.ResourceName]bool
+}
+
+var _ placement.World = &world{}
+
+// Slots bounds from above how many more members of a class a node takes, by
+// arithmetic alone. A resource that the node does not list is left to the
+// filters: some plugins provide it by other means.
+func (w *world) Slots(class, node int) int {
+	n, _ := w.slots(class, node)
+	return n
+}
+
+func (w *world) slots(class, node int) (int, v1.ResourceName) {
+	if !w.checksResources {
+		return len(w.pods), ""
+	}
+	info, demand := w.tx.Node(node), w.classes[class].demand
+	has, used := info.GetAllocatable(), info.GetRequested()
+	taken, some := w.holds.Others(info.Node().Name, w.holders...)
+	least, scarce := has.GetAllowedPodNumber()-len(info.GetPods())-taken.Pods, v1.ResourcePods
+	for name, amount := range demand.Request {
+		total := holds.Amount(has, name)
+		if total == 0 && !isNative(name) {
+			continue
+		}
+		free := total - holds.Amount(used, name)
+		if some {
+			free -= taken.Request[name]
+		}
+		if n := int(min(free/amount, math.MaxInt32)); n < least {
+			least, scarce = n, name
+		}
+	}
+	return max(0, least), scarce
+}
+
+func isNative(name v1.ResourceName) bool {
+	return name == v1.ResourceCPU || name == v1.ResourceMemory || name == v1.ResourceEphemeralStorage
+}
+
+// Label answers a label of a node.
+func (w *world) Label(node int, key string) (string, bool) {
+	value, ok := w.tx.Node(node).Node().Labels[key]
+	return value, ok
+}
+
+// Mark answers a point to undo to.
+func (w *world) Mark() int { return int(w.tx.Mark()) }
+
+// Undo takes back placements.
+func (w *world) Undo(mark int) error { return w.tx.Rollback(w.ctx, whatif.Mark(mark)) }
+
+// view prepares a class, once. A nil view with a nil error means that plugins
+// reject the class on every node.
+func (w *world) view(class int) (*whatif.View, error) {
+	if w.rejected[class] != "" {
+		return nil, nil
+	}
+	if w.views[class] != nil {
+		return w.views[class], nil
+	}
+	v, err := w.prepare(class, w.classes[class].info.Pod)
+	w.views[class] = v
+	return v, err
+}
+
+func (w *world) prepare(class int, pod *v1.Pod) (*whatif.View, error) {
+	v, status := w.tx.View(w.ctx, pod, func(state fwk.CycleState) {
+		state.Write(visitKey, &visitState{planning: true, holders: w.holders, demand: w.classes[class].demand})
+	})
+	if status.IsSuccess() {
+		return v, nil
+	}
+	if status.IsRejected() {
+		w.rejected[class] = status.Message()
+		return nil, nil
+	}
+	return nil, fmt.Errorf("preparing pod %s/%s: %w", pod.Namespace, pod.Name, status.AsError())
+}
+
+// Open prepares to place members of a class on nodes of a scope.
+func (w *world) Open(class int, scope []int, want int, tight bool) (placement.Offers, error) {
+	if w.coupled {
+		return &coupledOffers{world: w, class: class, scope: scope, tight: tight}, nil
+	}
+	v, err := w.view(class)
+	if err != nil {
+		return nil, err
+	}
+	if v == nil {
+		return none{}, nil
+	}
+	return &offers{world: w, class: class, view: v, scope: scope, want: want, tight: tight}, nil
+}
+
+// none is the offers of a class that no node takes.
+type none struct{}
+
+func (none) Take(int) (int, bool, error) { return 0, false, nil }
+
+// add places a member in the transaction.
+func (w *world) add(member, node int) error {
+	c := w.classes[w.classOf[member]]
+	return w.tx.Add(w.ctx, c.podInfo(w.pods[member]), node)
+}
+
+// sweep filters nodes of a scope from a position on, in parallel, until enough
+// feasible ones are found: target of them, with room for want members. It
+// answers them in scope order, and the position after the last node seen.
+func (w *world) sweep(v *whatif.View, class int, scope []int, from, target, want int) (found []int, next int, err error) {
+	room := 0
+	for next = from; next < len(scope) && (len(found) < target || room < want); {
+		chunk := scope[next:min(len(scope), next+max(target-len(found), minChunk))]
+		next += len(chunk)
+		feasible, err := w.filter(v, class, chunk)
+		if err != nil {
+			return nil, next, err
+		}
+		for _, node := range feasible {
+			room += w.Slots(class, node)
+		}
+		found = append(found, feasible...)
+	}
+	return found, next, nil
+}
+
+// minChunk keeps the sweep's rounds worth the parallel start.
+const minChunk = 64
+
+// filter answers which of the nodes a class fits on.
+func (w *world) filter(v *whatif.View, class int, nodes []int) ([]int, error) {
+	candidates := make([]int, 0, len(nodes))
+	for _, node := range nodes {
+		info := w.tx.Node(node)
+		if !v.Allows(info) {
+			w.refuse(node, "didn't satisfy a plugin's choice of nodes")
+			continue
+		}
+		if n, scarce := w.slots(class, node); n == 0 {
+			w.lacking[scarce] = true
+			w.refuse(node, w.scarcity(class, node, scarce))
+			continue
+		}
+		candidates = append(candidates, node)
+	}
+	statuses := make([]*fwk.Status, len(candidates))
+	if len(candidates) < 8 {
+		for i, node := range candidates {
+			statuses[i] = w.tx.Fits(w.ctx, v, node)
+		}
+	} else {
+		var failed atomic.Bool
+		w.fw.Parallelizer().Until(w.ctx, len(candidates), func(i int) {
+			if !failed.Load() {
+				statuses[i] = w.tx.Fits(w.ctx, v, candidates[i])
+				if statuses[i].Code() == fwk.Error {
+					failed.Store(true)
+				}
+			}
+		}, Name)
+	}
+	feasible := candidates[:0]
+	for i, node := range candidates {
+		if ok, err := w.judge(node, statuses[i]); err != nil {
+			return nil, err
+		} else if ok {
+			feasible = append(feasible, node)
+		}
+	}
+	return slices.Clip(feasible), w.ctx.Err()
+}
+
+// scarcity is why arithmetic rules a node out: nothing left, or held for others.
+func (w *world) scarcity(class, node int, scarce v1.ResourceName) string {
+	if w.holds.Check(w.classes[class].demand, w.tx.Node(node), w.holders...) != nil {
+		info := w.tx.Node(node)
+		has, used := info.GetAllocatable(), info.GetRequested()
+		if scarce != v1.ResourcePods && holds.Amount(has, scarce)-holds.Amount(used, scarce) >= w.classes[class].demand.Request[scarce] {
+			return holds.ErrReasonHeld
+		}
+	}
+	if scarce == v1.ResourcePods {
+		return "Too many pods"
+	}
+	return "Insufficient " + string(scarce)
+}
+
+// judge reads the status of a node and keeps the reasons of those that refuse.
+func (w *world) judge(node int, status *fwk.Status) (bool, error) {
+	if status.IsSuccess() {
+		return true, nil
+	}
+	if !status.IsRejected() {
+		return false, fmt.Errorf("filtering node %s: %w", w.tx.Node(node).Node().Name, status.AsError())
+	}
+	for _, reason := range status.Reasons() {
+		w.refuse(node, reason)
+	}
+	return false, nil
+}
+
+func (w *world) refuse(node int, reason string) {
+	if w.refused[reason] == nil {
+		w.refused[reason] = map[string]bool{}
+	}
+	w.refused[reason][w.tx.Node(node).Node().Name] = true
+}

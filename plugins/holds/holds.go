@@ -1,0 +1,173 @@
+// Package holds shares one ledger of held capacity between the plugins of all
+// profiles of a process: what one profile promises, pods of the others respect.
+//
+// It is the only lock around the ledger. It never calls out while it holds it.
+package holds
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
+	"github.com/lockstep-sh/lockstep/plugins/internal/resource"
+)
+
+// ErrReasonHeld is the reason of nodes that have room, but hold it for others.
+const ErrReasonHeld = "node(s) with capacity held for others"
+
+// Demand is what a pod takes of a node.
+type Demand struct {
+	Request resource.Vector
+	Ports   []hold.Port
+}
+
+// DemandOf reads what a pod takes of a node.
+func DemandOf(info fwk.PodInfo) Demand {
+	request := info.CalculateResource().Resource
+	d := Demand{Request: resource.Vector{}}
+	set := func(name v1.ResourceName, amount int64) {
+		if amount != 0 {
+			d.Request[name] = amount
+		}
+	}
+	set(v1.ResourceCPU, request.GetMilliCPU())
+	set(v1.ResourceMemory, request.GetMemory())
+	set(v1.ResourceEphemeralStorage, request.GetEphemeralStorage())
+	for name, amount := range request.GetScalarResources() {
+		set(name, amount)
+	}
+	d.Ports = portsOf(info.GetPod())
+	return d
+}
+
+func portsOf(pod *v1.Pod) []hold.Port {
+	var ports []hold.Port
+	for i := range pod.Spec.Containers {
+		for _, port := range pod.Spec.Containers[i].Ports {
+			if port.HostPort > 0 {
+				ports = append(ports, hold.Port{IP: port.HostIP, Protocol: string(port.Protocol), Number: port.HostPort})
+			}
+		}
+	}
+	return ports
+}
+
+// Holds is the shared ledger. It is safe for concurrent use.
+type Holds struct {
+	mu     sync.RWMutex
+	ledger *hold.Ledger
+	// held mirrors the number of holds, so that the common case, none at all,
+	// costs no lock.
+	held atomic.Int64
+}
+
+// New makes an empty ledger.
+func New() *Holds { return &Holds{ledger: hold.NewLedger()} }
+
+// Put adds holds, each in place of the one that its pod had.
+func (h *Holds) Put(holds ...hold.Hold) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, one := range holds {
+		h.ledger.Put(one)
+	}
+	h.held.Store(int64(h.ledger.Len()))
+}
+
+// Drop ends the holds of pods; those that have none are passed over.
+func (h *Holds) Drop(pods ...types.UID) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, pod := range pods {
+		h.ledger.Drop(pod)
+	}
+	h.held.Store(int64(h.ledger.Len()))
+}
+
+// Empty tells that nothing is held anywhere.
+func (h *Holds) Empty() bool { return h.held.Load() == 0 }
+
+// Count is the number of holds for a reason.
+func (h *Holds) Count(r hold.Reason) int {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	return h.ledger.Count(r)
+}
+
+// Check tells whether a node has room for a pod besides what is held there for
+// others than the given holders. It looks at resources and host ports only where
+// something is held; whether the pod fits otherwise is for the other filters.
+func (h *Holds) Check(d Demand, info fwk.NodeInfo, holders ...string) *fwk.Status {
+	if h.Empty() {
+		return nil
+	}
+	h.mu.RLock()
+	taken, any := h.ledger.Others(info.Node().Name, holders...)
+	h.mu.RUnlock()
+	if !any {
+		return nil
+	}
+	if short(d, info, taken) || clash(d.Ports, taken.Ports) {
+		return fwk.NewStatus(fwk.Unschedulable, ErrReasonHeld)
+	}
+	return nil
+}
+
+// Others is what is held on a node for others than the given holders.
+func (h *Holds) Others(node string, holders ...string) (hold.Taken, bool) {
+	if h.Empty() {
+		return hold.Taken{}, false
+	}
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	return h.ledger.Others(node, holders...)
+}
+
+func short(d Demand, info fwk.NodeInfo, taken hold.Taken) bool {
+	has, used := info.GetAllocatable(), info.GetRequested()
+	if len(info.GetPods())+taken.Pods+1 > has.GetAllowedPodNumber() {
+		return true
+	}
+	for name, amount := range d.Request {
+		if held := taken.Request[name]; held > 0 && Amount(has, name)-Amount(used, name)-held < amount {
+			return true
+		}
+	}
+	return false
+}
+
+// Amount reads one resource of a node.
+func Amount(r fwk.Resource, name v1.ResourceName) int64 {
+	switch name {
+	case v1.ResourceCPU:
+		return r.GetMilliCPU()
+	case v1.ResourceMemory:
+		return r.GetMemory()
+	case v1.ResourceEphemeralStorage:
+		return r.GetEphemeralStorage()
+	default:
+		return r.GetScalarResources()[name]
+	}
+}
+
+// clash tells whether two pods want the same host port. An address that is not
+// given means every address of the node.
+func clash(mine, theirs []hold.Port) bool {
+	everywhere := func(ip string) bool { return ip == "" || ip == "0.0.0.0" || ip == "::" }
+	for _, a := range mine {
+		for _, b := range theirs {
+			if a.Number == b.Number && a.Protocol == b.Protocol && (a.IP == b.IP || everywhere(a.IP) || everywhere(b.IP)) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// String sums up the ledger for logs.
+func (h *Holds) String() string { return fmt.Sprintf("%d held", h.held.Load()) }

@@ -1,0 +1,77 @@
+// Package order keeps where the members of gangs stand in the scheduling queue.
+//
+// The queue's heap must not see a key change while a pod is in it. A member's
+// position depends on its gang, which does change, so the position is frozen at
+// the moment the member is let into the queue, and read from here by the
+// queue-sort plugin. One Order serves all profiles of a process, as one
+// queue-sort plugin does.
+package order
+
+import (
+	"cmp"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Position is what a member is sorted by, after its priority.
+type Position struct {
+	// Extra members come after everything else of their priority: their gang runs
+	// already, and they must not delay the minimum of another.
+	Extra bool
+	// Since is when the gang came to be.
+	Since time.Time
+	// Gang keeps the members of a gang together.
+	Gang string
+}
+
+// Order is the frozen positions. It is safe for concurrent use.
+type Order struct {
+	positions sync.Map // types.UID -> Position
+}
+
+// Freeze fixes the position of a member that is about to enter the queue.
+func (o *Order) Freeze(uid types.UID, p Position) { o.positions.Store(uid, p) }
+
+// Forget drops the position of a member that no queue holds any more.
+func (o *Order) Forget(uid types.UID) { o.positions.Delete(uid) }
+
+// Entry is a pod in the queue.
+type Entry struct {
+	Pod *v1.Pod
+	// Queued is when it entered the queue.
+	Queued time.Time
+}
+
+// Less orders by: 1. priority, high first; 2. extra members last; 3. time: a gang's
+// creation, an ordinary pod's entry into the queue; 4. gang; 5. UID. Among
+// ordinary pods this is what kube-scheduler's PrioritySort does.
+func (o *Order) Less(a, b Entry) bool {
+	if pa, pb := priority(a.Pod), priority(b.Pod); pa != pb {
+		return pa > pb
+	}
+	x, y := o.position(a), o.position(b)
+	if x.Extra != y.Extra {
+		return y.Extra
+	}
+	return cmp.Or(x.Since.Compare(y.Since), cmp.Compare(x.Gang, y.Gang), cmp.Compare(a.Pod.UID, b.Pod.UID)) < 0
+}
+
+func (o *Order) position(e Entry) Position {
+	if p, ok := o.positions.Load(e.Pod.UID); ok {
+		return p.(Position)
+	}
+	return Position{Since: e.Queued}
+}
+
+func priority(pod *v1.Pod) int32 {
+	if pod.Spec.Priority != nil {
+		return *pod.Spec.Priority
+	}
+	return 0
+}
+
+// New makes an empty order.
+func New() *Order { return &Order{} }

@@ -1,0 +1,52 @@
+// Package queuesort is the GangQueueSort plugin: it orders the scheduling queue
+// by priority, then by the age of gangs, with the members of a gang together.
+//
+// It compares positions that were frozen when a member entered the queue (package
+// order); it reads nothing that can change.
+package queuesort
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+
+	"github.com/lockstep-sh/lockstep/plugins/order"
+)
+
+// Name is the name of the plugin in a KubeSchedulerConfiguration.
+const Name = "GangQueueSort"
+
+// QueueSort is the plugin.
+type QueueSort struct {
+	order *order.Order
+}
+
+var _ fwk.QueueSortPlugin = &QueueSort{}
+
+// Name returns the name of the plugin.
+func (pl *QueueSort) Name() string { return Name }
+
+// Less tells whether a is to be scheduled before b.
+func (pl *QueueSort) Less(a, b fwk.QueuedEntityInfo) bool {
+	x, okX := a.(*framework.QueuedPodInfo)
+	y, okY := b.(*framework.QueuedPodInfo)
+	if okX && okY {
+		return pl.order.Less(order.Entry{Pod: x.Pod, Queued: x.Timestamp}, order.Entry{Pod: y.Pod, Queued: y.Timestamp})
+	}
+	// Native pod groups, where the cluster has them switched on, are ordered as
+	// kube-scheduler itself orders them.
+	if a.GetPriority() != b.GetPriority() {
+		return a.GetPriority() > b.GetPriority()
+	}
+	return a.GetTimestamp().Before(b.GetTimestamp())
+}
+
+// New makes the factory of the plugin over the positions that Gang freezes.
+func New(o *order.Order) frameworkruntime.PluginFactory {
+	return func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) {
+		return &QueueSort{order: o}, nil
+	}
+}
