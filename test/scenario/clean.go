@@ -1,0 +1,145 @@
+package scenario
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
+)
+
+const (
+	// cleanTimeout bounds the wait for everything to be gone; a control plane that takes longer is
+	// dropped.
+	cleanTimeout = 15 * time.Second
+	cleanPoll    = 50 * time.Millisecond
+)
+
+var priorityClassesResource = resourceOf("scheduling.k8s.io", "v1", "priorityclasses")
+
+// keptNamespace tells whether a control plane brings a namespace along.
+func keptNamespace(name string) bool {
+	return name == v1.NamespaceDefault || strings.HasPrefix(name, "kube-")
+}
+
+func resourceOf(group, version, resource string) schema.GroupVersionResource {
+	return schema.GroupVersionResource{Group: group, Version: version, Resource: resource}
+}
+
+// sweeps are what a scenario can leave behind, owners before what they own, events last.
+var sweeps = []schema.GroupVersionResource{
+	resourceOf("admissionregistration.k8s.io", "v1", "validatingwebhookconfigurations"),
+	resourceOf("batch", "v1", "jobs"),
+	resourceOf("apps", "v1", "deployments"),
+	resourceOf("apps", "v1", "statefulsets"),
+	resourceOf("apps", "v1", "replicasets"),
+	podGroupsResource,
+	nativePodGroupsResource,
+	resourceOf("scheduling.lockstep.dev", "v1alpha1", "podmigrations"),
+	resourceOf("scheduling.lockstep.dev", "v1alpha1", "reservations"),
+	resourceOf("scheduling.lockstep.dev", "v1alpha1", "queues"),
+	resourceOf("policy", "v1", "poddisruptionbudgets"),
+	podsResource,
+	nodesResource,
+	priorityClassesResource,
+	resourceOf("events.k8s.io", "v1", "events"),
+}
+
+// clean removes what a scenario left behind. CRDs that a scenario applied cannot be told from those
+// that were there, so such a control plane is not clean.
+func (s *site) clean(ctx context.Context) error {
+	if s.kind.WithoutCRDs {
+		return errors.New("cleaning the cluster: its CRDs may have been applied")
+	}
+	ctx, cancel := context.WithTimeout(ctx, cleanTimeout)
+	defer cancel()
+	for _, resource := range sweeps {
+		if err := s.sweep(ctx, resource); err != nil {
+			return fmt.Errorf("cleaning %s: %w", resource.Resource, err)
+		}
+	}
+	return s.dropNamespaces(ctx)
+}
+
+// sweep deletes all objects of a resource and waits until they are gone.
+func (s *site) sweep(ctx context.Context, resource schema.GroupVersionResource) error {
+	for {
+		list, err := s.client.Resource(resource).List(ctx, metav1.ListOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil // not served here
+		}
+		if err != nil {
+			return err
+		}
+		namespaces := map[string]bool{}
+		for i := range list.Items {
+			if !isSystem(resource, list.Items[i].GetName()) {
+				namespaces[list.Items[i].GetNamespace()] = true
+			}
+		}
+		if len(namespaces) == 0 {
+			return nil
+		}
+		for namespace := range namespaces {
+			if err := s.deleteAll(ctx, resource, namespace); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(cleanPoll):
+		}
+	}
+}
+
+// isSystem tells whether the API server itself made an object and would make it again.
+func isSystem(resource schema.GroupVersionResource, name string) bool {
+	return resource == priorityClassesResource && strings.HasPrefix(name, "system-")
+}
+
+func (s *site) deleteAll(ctx context.Context, resource schema.GroupVersionResource, namespace string) error {
+	selector := ""
+	if resource == priorityClassesResource {
+		selector = "metadata.name!=system-node-critical,metadata.name!=system-cluster-critical"
+	}
+	return s.client.Resource(resource).Namespace(namespace).DeleteCollection(ctx, metav1.DeleteOptions{
+		GracePeriodSeconds: ptr.To[int64](0), PropagationPolicy: ptr.To(metav1.DeletePropagationBackground),
+	}, metav1.ListOptions{FieldSelector: selector})
+}
+
+// dropNamespaces deletes the namespaces, which are empty by now but for what every namespace has. The
+// namespace controller would take five seconds to look.
+func (s *site) dropNamespaces(ctx context.Context) error {
+	namespaces := s.cluster.Clientset().CoreV1().Namespaces()
+	list, err := namespaces.List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("listing namespaces: %w", err)
+	}
+	for i := range list.Items {
+		if keptNamespace(list.Items[i].Name) {
+			continue
+		}
+		if err := namespaces.Delete(ctx, list.Items[i].Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("deleting namespace %s: %w", list.Items[i].Name, err)
+		}
+		namespace, err := namespaces.Get(ctx, list.Items[i].Name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("reading namespace %s: %w", list.Items[i].Name, err)
+		}
+		namespace.Spec.Finalizers = nil
+		if _, err := namespaces.Finalize(ctx, namespace, metav1.UpdateOptions{}); err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("finalizing namespace %s: %w", namespace.Name, err)
+		}
+	}
+	return nil
+}

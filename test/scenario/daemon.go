@@ -1,0 +1,211 @@
+package scenario
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/lockstep-sh/lockstep/test/localcluster"
+)
+
+const (
+	readyPoll = 25 * time.Millisecond
+	logTail   = 25 // lines of the scheduler's log in a report
+)
+
+// daemon is a program of the test, such as the scheduler, that runs, dies and runs again.
+type daemon struct {
+	name    string // in the timeline and of its logs
+	cluster *localcluster.Cluster
+	rec     *recorder
+	binary  string
+	args    []string
+	port    int // of /readyz; 0: it has none
+	dir     string
+	// died gets an error when it ends by itself.
+	died chan<- error
+
+	mu      sync.Mutex
+	starts  int
+	process *localcluster.Process // nil while it is down
+}
+
+// start starts it and returns when it is ready.
+func (d *daemon) start(ctx context.Context) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.process != nil {
+		return fmt.Errorf("starting the %s: it runs already", d.name)
+	}
+	d.starts++
+	process, err := d.cluster.Start(d.name, d.binary, d.args, d.log())
+	if err != nil {
+		return err
+	}
+	d.process = process
+	go func() {
+		<-process.Done()
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if d.process == process {
+			d.process = nil
+			d.died <- fmt.Errorf("running the %s: it ended by itself: %v", d.name, process.Err())
+		}
+	}()
+	if err := d.waitReady(ctx, process); err != nil {
+		return err
+	}
+	d.rec.setDown(d.name, false)
+	return nil
+}
+
+// log is the file of the current or last run.
+func (d *daemon) log() string {
+	return filepath.Join(d.dir, fmt.Sprintf("%s-%d.log", d.name, max(d.starts, 1)))
+}
+
+func (d *daemon) waitReady(ctx context.Context, process *localcluster.Process) error {
+	if d.port == 0 {
+		return nil
+	}
+	client := &http.Client{
+		Timeout: time.Second,
+		// A self-signed certificate that it made a moment ago.
+		Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true},
+	}
+	url := fmt.Sprintf("https://127.0.0.1:%d/readyz", d.port)
+	for {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+		if err != nil {
+			return fmt.Errorf("asking whether the %s is ready: %w", d.name, err)
+		}
+		if response, err := client.Do(request); err == nil {
+			_ = response.Body.Close()
+			if response.StatusCode == http.StatusOK {
+				return nil
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for the %s to be ready: %w", d.name, context.Cause(ctx))
+		case <-process.Done():
+			return fmt.Errorf("waiting for the %s to be ready: it ended: %v", d.name, process.Err())
+		case <-time.After(readyPoll):
+		}
+	}
+}
+
+// kill ends it as a crash would; stop asks it to end.
+func (d *daemon) kill(context.Context) error {
+	process, err := d.takeDown()
+	if err != nil {
+		return err
+	}
+	return process.Kill()
+}
+
+func (d *daemon) stop(ctx context.Context) error {
+	process, err := d.takeDown()
+	if err != nil {
+		return err
+	}
+	return process.Stop(ctx)
+}
+
+func (d *daemon) takeDown() (*localcluster.Process, error) {
+	d.mu.Lock()
+	process := d.process
+	d.process = nil
+	d.mu.Unlock()
+	if process == nil {
+		return nil, fmt.Errorf("ending the %s: it does not run", d.name)
+	}
+	d.rec.setDown(d.name, true)
+	return process, nil
+}
+
+// noise is what every start writes.
+var noise = regexp.MustCompile(`Caches populated|sched-handler-sync|^I.* (flags|cert|serving|tlsconfig|requestheader|shared_informer|dynamic_\w+|configmap_cafile_content|secure_serving)\.go`)
+
+// tail has the last lines of the log that say something.
+func (d *daemon) tail() string {
+	d.mu.Lock()
+	file := d.log()
+	d.mu.Unlock()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return ""
+	}
+	lines := strings.Split(strings.TrimRight(string(data), "\n"), "\n")
+	lines = slices.DeleteFunc(lines, func(line string) bool { return noise.MatchString(line) })
+	return strings.Join(lines[max(0, len(lines)-logTail):], "\n")
+}
+
+// configure makes d the scheduler of a scenario: the binary, or the stock scheduler.
+func (d *daemon) configure(s *Scenario, stock bool, binary string) error {
+	port, err := localcluster.FreePort()
+	if err != nil {
+		return err
+	}
+	d.name, d.binary, d.port = victimScheduler, binary, port
+	config := s.Scheduler.Config
+	if stock {
+		if d.binary, err = localcluster.Binary("kube-scheduler"); err != nil {
+			return err
+		}
+		config = map[string]any{
+			"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration",
+			"profiles": []any{map[string]any{"schedulerName": DefaultScheduler}},
+		}
+	}
+	d.args = []string{
+		"--leader-elect=false", "--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", port),
+		"--authorization-always-allow-paths=/healthz,/livez,/readyz,/metrics", "--v=2",
+	}
+	if config == nil {
+		d.args = append(d.args, "--kubeconfig="+d.cluster.Kubeconfig())
+	} else if err := d.writeConfig(config); err != nil {
+		return err
+	}
+	if !stock {
+		d.args = append(d.args, s.Scheduler.Args...)
+	}
+	return nil
+}
+
+// writeConfig adds the address of the cluster, since with a configuration the flag is ignored.
+func (d *daemon) writeConfig(config map[string]any) error {
+	config = merge(map[string]any{"clientConnection": map[string]any{"kubeconfig": d.cluster.Kubeconfig()}}, config)
+	data, err := yaml.Marshal(config)
+	if err != nil {
+		return fmt.Errorf("encoding the scheduler's configuration: %w", err)
+	}
+	file := filepath.Join(d.dir, "scheduler-config.yaml")
+	if err := os.WriteFile(file, data, 0o644); err != nil {
+		return fmt.Errorf("writing the scheduler's configuration: %w", err)
+	}
+	d.args = append(d.args, "--config="+file)
+	return nil
+}
+
+// configureController makes d the controller.
+func (d *daemon) configureController() error {
+	d.args = []string{"--kubeconfig=" + d.cluster.Kubeconfig()}
+	return nil
+}
+
+func (d *daemon) running() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.process != nil
+}

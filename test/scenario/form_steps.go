@@ -1,0 +1,108 @@
+package scenario
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Step is one thing that happens: exactly one of its fields besides the name.
+type Step struct {
+	// Name lets expectations refer to the step.
+	Name string `json:"name,omitempty"`
+
+	Create *Create `json:"create,omitempty"`
+	Delete *Delete `json:"delete,omitempty"`
+	Patch  *Patch  `json:"patch,omitempty"`
+	Finish *Finish `json:"finish,omitempty"`
+	// Apply applies files or folders of the repository, as kubectl apply does.
+	Apply []string `json:"apply,omitempty"`
+	// Pause lets time pass. To wait for something, expect it.
+	Pause *metav1.Duration `json:"pause,omitzero"`
+	// Scheduler and APIServer: start, stop (the scheduler only), kill (SIGKILL), restart (kill and
+	// start). Start waits for an interrupt that is armed.
+	Scheduler string     `json:"scheduler,omitempty"`
+	APIServer string     `json:"apiServer,omitempty"`
+	Interrupt *Interrupt `json:"interrupt,omitempty"`
+	Bindings  *Bindings  `json:"bindings,omitempty"`
+	Expect    *Expect    `json:"expect,omitempty"`
+}
+
+// Create creates what the scenario defines, in the order of these fields, and in each in the order
+// given. Pods that were deleted can be created again.
+type Create struct {
+	// Objects are "kind/name" or "kind/namespace/name".
+	Objects []string `json:"objects,omitempty"`
+	// Nodes are names of pools.
+	Nodes []string `json:"nodes,omitempty"`
+	// PodGroups are names of gangs: the PodGroup alone.
+	PodGroups []string `json:"podGroups,omitempty"`
+	// Gangs are names of gangs: the PodGroup, if the gang has one, then all members.
+	Gangs []string `json:"gangs,omitempty"`
+	Pods  []string `json:"pods,omitempty"`
+	// Interleave takes one pod of each entry of gangs and pods in turn.
+	Interleave bool `json:"interleave,omitempty"`
+	// Concurrently creates the pods of each entry at the same time as those of the others.
+	Concurrently bool `json:"concurrently,omitempty"`
+	// OneByOne creates a pod only when the one before it has been tried by the scheduler.
+	OneByOne bool `json:"oneByOne,omitempty"`
+}
+
+// Delete deletes, all at once; nothing of it counts as an eviction.
+type Delete struct {
+	Pods      []string `json:"pods,omitempty"`
+	PodGroups []string `json:"podGroups,omitempty"`
+	Objects   []string `json:"objects,omitempty"`
+	// Nodes are single nodes.
+	Nodes []string `json:"nodes,omitempty"`
+	// Force deletes pods without a grace period.
+	Force bool `json:"force,omitempty"`
+	// Wait until all of it is gone. Default: true.
+	Wait *bool `json:"wait,omitempty"`
+}
+
+// Patch merges into objects (JSON merge patch): labels, annotations, spec.unschedulable, status ...
+type Patch struct {
+	Pods      []string `json:"pods,omitempty"`
+	Nodes     []string `json:"nodes,omitempty"`
+	PodGroups []string `json:"podGroups,omitempty"`
+	Objects   []string `json:"objects,omitempty"`
+	// Status patches the status subresource.
+	Status bool           `json:"status,omitempty"`
+	Merge  map[string]any `json:"merge"`
+}
+
+// Finish ends running pods: phase Succeeded or Failed.
+type Finish struct {
+	Pods  []string `json:"pods"`
+	Phase string   `json:"phase"`
+}
+
+// Interrupt arms a SIGKILL in the middle of a release: exactly AfterBound of the pods get bound, and
+// when the next of their bindings arrives at the API server, the victim dies and that binding with it.
+// The step scheduler: start (or apiServer: start) waits for it.
+type Interrupt struct {
+	// Kill is scheduler or apiServer.
+	Kill       string   `json:"kill"`
+	AfterBound int      `json:"afterBound"`
+	Of         []string `json:"of"`
+}
+
+// Bindings makes the API server refuse or delay the binding of pods, by a webhook on pods/binding.
+type Bindings struct {
+	// Fail refuses bindings; Delay answers them late. Both stay until allowed.
+	Fail  *FailBindings  `json:"fail,omitempty"`
+	Delay *DelayBindings `json:"delay,omitempty"`
+	// Allow ends all of it.
+	Allow bool `json:"allow,omitempty"`
+}
+
+// FailBindings refuses bindings of each of the pods so many times; 0: every time.
+type FailBindings struct {
+	Pods  []string `json:"pods"`
+	Times int      `json:"times,omitempty"`
+}
+
+// DelayBindings delays the answer.
+type DelayBindings struct {
+	Pods []string        `json:"pods"`
+	By   metav1.Duration `json:"by"`
+}

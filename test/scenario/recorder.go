@@ -1,0 +1,270 @@
+package scenario
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+)
+
+// probeNamespace is where the runner has pods of its own, which are no part of the story.
+const probeNamespace = "lockstep-probe"
+
+// recorder watches the cluster and keeps what it saw: the timeline, and the state it led to.
+// It is safe for concurrent use; fields below the mutex are read with it locked.
+type recorder struct {
+	client  dynamic.Interface
+	synced  sync.WaitGroup
+	stopped sync.WaitGroup
+	cancel  context.CancelFunc
+
+	mu       sync.Mutex
+	changed  chan struct{} // closed at the next change
+	timeline Timeline
+	uptime   *uptime
+	pods     map[types.UID]*podRecord
+	nodes    map[string]*v1.Node
+	events   map[types.UID]*v1.Event
+	whole    map[string]*wholeness
+	groups   []*groupWholeness
+	// oversold is the first node that was given more than it has.
+	oversold string
+
+	// What the scenario does itself: these deletions are no evictions, these pods were never bound.
+	ours     map[types.UID]bool // pods and owners of pods
+	ourNodes map[string]bool
+	placed   map[string]bool // names of pods that are created on a node
+	lists    map[schema.GroupVersionResource]int
+}
+
+// podRecord is what there is to know of one pod, by UID, also after it is gone.
+type podRecord struct {
+	pod      *v1.Pod // as last seen
+	name     string  // with the namespace
+	gang     string  // key, or empty
+	boundAt  time.Time
+	placed   bool // created on its node
+	evicted  bool
+	deleting bool
+	gone     bool
+}
+
+// bound tells whether the pod has a node and is not on its way out.
+func (p *podRecord) bound() bool {
+	return p.pod.Spec.NodeName != "" && !p.deleting && !p.gone && p.pod.Status.Phase != v1.PodFailed
+}
+
+func newRecorder(client dynamic.Interface, p *plan) *recorder {
+	now := time.Now()
+	r := &recorder{
+		client: client, changed: make(chan struct{}), uptime: newUptime(now),
+		pods: map[types.UID]*podRecord{}, nodes: map[string]*v1.Node{}, events: map[types.UID]*v1.Event{},
+		whole: map[string]*wholeness{}, ours: map[types.UID]bool{}, ourNodes: map[string]bool{},
+		placed: map[string]bool{}, lists: map[schema.GroupVersionResource]int{},
+	}
+	for _, pod := range p.pods {
+		r.placed[nameOf(pod)] = pod.Spec.NodeName != ""
+	}
+	for key, g := range p.gangs {
+		if !g.Partial {
+			r.whole[key] = newWholeness(key, g)
+		}
+	}
+	r.groups = groupsOf(p, r.whole)
+	return r
+}
+
+// groupsOf finds the gangs that name each other.
+func groupsOf(p *plan, whole map[string]*wholeness) []*groupWholeness {
+	var out []*groupWholeness
+	seen := map[string]bool{}
+	for _, key := range p.order {
+		together := &groupWholeness{}
+		for _, other := range agreeing(p, key) {
+			if !seen[other] && whole[other] != nil {
+				seen[other] = true
+				together.gangs = append(together.gangs, whole[other])
+			}
+		}
+		if len(together.gangs) > 1 {
+			out = append(out, together)
+		}
+	}
+	return out
+}
+
+// agreeing lists the gangs that are bound to the given one by naming each other, itself included.
+func agreeing(p *plan, key string) []string {
+	names := func(a, b string) bool {
+		for _, name := range p.gangs[a].Groups {
+			if fullName(name) == b {
+				return true
+			}
+		}
+		return false
+	}
+	found := []string{key}
+	inFound := map[string]bool{key: true}
+	for i := 0; i < len(found); i++ {
+		for _, other := range p.order {
+			if !inFound[other] && names(found[i], other) && names(other, found[i]) {
+				inFound[other] = true
+				found = append(found, other)
+			}
+		}
+	}
+	return found
+}
+
+// start begins to watch and returns when everything that is there was seen.
+func (r *recorder) start(ctx context.Context) {
+	ctx, r.cancel = context.WithCancel(ctx)
+	sees := map[schema.GroupVersionResource]func(before, after *unstructured.Unstructured){
+		podsResource:            typed(r.seePod),
+		nodesResource:           typed(r.seeNode),
+		eventsResource:          typed(r.seeEvent),
+		podGroupsResource:       r.seePodGroup,
+		nativePodGroupsResource: r.seePodGroup,
+	}
+	for resource, see := range sees {
+		core := resource.Group == "" // PodGroups may come later, or never
+		if core {
+			r.synced.Add(1)
+		}
+		first := true
+		f := &follower{client: r.client, resource: resource, see: see, listed: func() {
+			r.mu.Lock()
+			r.lists[resource]++
+			r.notify()
+			r.mu.Unlock()
+			if core && first {
+				first = false
+				r.synced.Done()
+			}
+		}}
+		r.stopped.Add(1)
+		go func() {
+			defer r.stopped.Done()
+			f.run(ctx)
+		}()
+	}
+	r.synced.Wait()
+}
+
+// stop ends the watching.
+func (r *recorder) stop() {
+	r.cancel()
+	r.stopped.Wait()
+}
+
+// typed adapts a function on typed objects.
+func typed[T any](see func(before, after *T)) func(before, after *unstructured.Unstructured) {
+	convert := func(u *unstructured.Unstructured) *T {
+		if u == nil {
+			return nil
+		}
+		out := new(T)
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, out); err != nil {
+			panic(fmt.Errorf("decoding what the API server sent: %w", err))
+		}
+		return out
+	}
+	return func(before, after *unstructured.Unstructured) { see(convert(before), convert(after)) }
+}
+
+// notify wakes whoever waits for a change. The mutex is locked.
+func (r *recorder) notify() {
+	close(r.changed)
+	r.changed = make(chan struct{})
+}
+
+// add appends to the timeline. The mutex is locked.
+func (r *recorder) add(kind Kind, object string, uid types.UID, format string, args ...any) {
+	r.timeline = append(r.timeline, Entry{
+		At: time.Now(), Kind: kind, Object: object, UID: uid, Text: fmt.Sprintf(format, args...),
+	})
+	r.notify()
+}
+
+// note appends something that the runner did.
+func (r *recorder) note(kind Kind, format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.add(kind, "", "", format, args...)
+}
+
+// setDown notes that the scheduler or the API server went down or came up.
+func (r *recorder) setDown(what string, down bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.uptime.set(what, down, time.Now())
+	text := what + " is up"
+	if down {
+		text = what + " is down"
+	}
+	r.add(KindNote, "", "", "%s", text)
+}
+
+// mark notes that the scenario itself ends these pods, or pods of these owners.
+func (r *recorder) mark(uids ...types.UID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, uid := range uids {
+		r.ours[uid] = true
+	}
+}
+
+// wait returns when the condition holds, which is asked with the mutex locked after every change.
+func (r *recorder) wait(ctx context.Context, condition func() bool) error {
+	for {
+		r.mu.Lock()
+		ok, changed := condition(), r.changed
+		r.mu.Unlock()
+		if ok {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-changed:
+		}
+	}
+}
+
+// live lists the pods that are there and match, in no order. The mutex is locked.
+func (r *recorder) live(match func(*podRecord) bool) []*podRecord {
+	var out []*podRecord
+	for _, p := range r.pods {
+		if !p.gone && p.pod.Namespace != probeNamespace && match(p) {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// violations are the invariants that do not hold. The mutex is locked.
+func (r *recorder) violations() []string {
+	var out []string
+	now := r.uptime.at(time.Now())
+	for _, key := range keys(r.whole) {
+		if v := r.whole[key].check(now); v != "" {
+			out = append(out, v)
+		}
+	}
+	for _, g := range r.groups {
+		if v := g.check(now); v != "" {
+			out = append(out, v)
+		}
+	}
+	if r.oversold != "" {
+		out = append(out, r.oversold)
+	}
+	return out
+}

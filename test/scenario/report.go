@@ -1,0 +1,59 @@
+package scenario
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// reportEntries bounds the timeline in a report; the file has all of it.
+const reportEntries = 250
+
+// Report is what came of a scenario.
+type Report struct {
+	Scenario string
+	// Step is the text of the step that failed; Failures say what was expected there, and found.
+	Step     string
+	Failures []string
+	Timeline Timeline
+	Took     time.Duration
+	// Dir has the logs, the timeline and the configuration.
+	Dir string
+	// SchedulerLog is the last lines of the scheduler's log.
+	SchedulerLog string
+}
+
+// Failed tells whether anything was not as expected.
+func (r *Report) Failed() bool { return len(r.Failures) > 0 }
+
+// String tells the story of a scenario that failed.
+func (r *Report) String() string {
+	if !r.Failed() {
+		return fmt.Sprintf("scenario %s holds, after %s", r.Scenario, r.Took.Round(time.Millisecond))
+	}
+	var out strings.Builder
+	fmt.Fprintf(&out, "scenario %s does not hold\n", r.Scenario)
+	if r.Step != "" {
+		fmt.Fprintf(&out, "in %s\n", r.Step)
+	}
+	for _, f := range r.Failures {
+		fmt.Fprintf(&out, "  * %s\n", strings.ReplaceAll(f, "\n", "\n    "))
+	}
+	fmt.Fprintf(&out, "\nWhat happened (seconds since the step):\n%s", r.Timeline.tail(reportEntries))
+	fmt.Fprintf(&out, "\nLogs: %s; the scheduler's ends with:\n%s\n", r.Dir, r.SchedulerLog)
+	return out.String()
+}
+
+// save writes the whole timeline next to the logs.
+func (r *Report) save() error {
+	text := r.Timeline.String()
+	if r.Failed() {
+		text += "\n" + strings.Join(r.Failures, "\n") + "\n"
+	}
+	if err := os.WriteFile(filepath.Join(r.Dir, "timeline.txt"), []byte(text), 0o644); err != nil {
+		return fmt.Errorf("saving the timeline: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,312 @@
+package scenario
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	"github.com/lockstep-sh/lockstep/test/localcluster"
+)
+
+const (
+	// runTimeout bounds a scenario, without the start of its control plane.
+	runTimeout = 3 * time.Minute
+	// endTimeout bounds stopping its processes and cleaning up.
+	endTimeout = 30 * time.Second
+)
+
+// Runner runs scenarios.
+type Runner struct {
+	Fleet *Fleet
+	// Scheduler and Controller are the binaries under test. The name of the scheduler's file is what
+	// it calls itself towards the API server.
+	Scheduler, Controller string
+}
+
+// run is one scenario while it runs.
+type run struct {
+	*Runner
+	scenario *Scenario
+	plan     *plan
+	// stock: the stock scheduler runs. rehearsal: only to see where it puts pods.
+	stock, rehearsal bool
+	// stockNodes is the outcome of the rehearsal: nodes by name of the pod.
+	stockNodes map[string]string
+
+	site       *site
+	dir        string
+	rec        *recorder
+	audit      *auditLog
+	scheduler  *daemon
+	controller *daemon
+	gate       *gate
+	armed      *interrupt
+	died       chan error
+
+	begin      time.Time
+	steps      map[string]time.Time // begin of named steps
+	lastAction time.Time
+	rounds     int
+}
+
+// Run runs a scenario and reports what came of it. It never returns nil.
+func (r *Runner) Run(ctx context.Context, s *Scenario) *Report {
+	begin := time.Now()
+	report := r.runAll(ctx, s)
+	report.Scenario, report.Took = s.Name, time.Since(begin)
+	return report
+}
+
+func (r *Runner) runAll(ctx context.Context, s *Scenario) *Report {
+	nodes := map[string]string{}
+	for _, step := range s.Steps {
+		if step.Expect == nil || len(step.Expect.SameNodesAsStock) == 0 {
+			continue
+		}
+		rehearsal := &run{Runner: r, scenario: s, stock: true, rehearsal: true, stockNodes: nodes}
+		if report := rehearsal.do(ctx); report.Failed() {
+			report.Step += " (with the stock scheduler, to see where it puts pods)"
+			return report
+		}
+		break
+	}
+	return (&run{Runner: r, scenario: s, stock: s.Scheduler.Stock, stockNodes: nodes}).do(ctx)
+}
+
+// do runs the scenario once, on a control plane of its own.
+func (r *run) do(ctx context.Context) *Report {
+	r.dir = filepath.Join(r.Fleet.dir(), r.scenario.Name)
+	if r.rehearsal {
+		r.dir += "-stock"
+	}
+	report := &Report{Dir: r.dir}
+	fail := func(err error) *Report {
+		report.Failures = append(report.Failures, err.Error())
+		return report
+	}
+	if err := errors.Join(os.RemoveAll(r.dir), os.MkdirAll(r.dir, 0o755)); err != nil {
+		return fail(fmt.Errorf("making the folder of the scenario: %w", err))
+	}
+	var err error
+	if r.plan, err = newPlan(r.scenario); err != nil {
+		return fail(err)
+	}
+	if r.site, err = r.Fleet.take(ctx, r.scenario.Cluster); err != nil {
+		return fail(err)
+	}
+	r.play(ctx, report)
+	if err := report.save(); err != nil {
+		fail(err)
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
+	defer cancel()
+	end := r.Fleet.giveBack
+	if report.Failed() {
+		end = r.Fleet.drop
+	}
+	if err := end(ctx, r.site); err != nil {
+		fail(err)
+	}
+	return report
+}
+
+// play sets up, takes the steps, and stops what it started.
+func (r *run) play(ctx context.Context, report *Report) {
+	ctx, cancel := context.WithTimeoutCause(ctx, runTimeout, fmt.Errorf("the scenario took more than %s", runTimeout))
+	defer cancel()
+	err := r.setUp(ctx)
+	step := "the set-up"
+	for i := 0; err == nil && i < len(r.scenario.Steps); i++ {
+		step = stepText(i, r.scenario.Steps[i])
+		err = r.step(ctx, step, r.scenario.Steps[i])
+	}
+	if err == nil {
+		step = "the end of the scenario"
+		err = r.checkEnd()
+	}
+	if err != nil {
+		report.Step = step
+		var f failures
+		if errors.As(err, &f) {
+			report.Failures = f
+		} else {
+			report.Failures = []string{err.Error()}
+		}
+	}
+	if r.scheduler != nil {
+		report.SchedulerLog = r.scheduler.tail()
+	}
+	if err := r.tearDown(context.WithoutCancel(ctx)); err != nil {
+		report.Failures = append(report.Failures, err.Error())
+	}
+	if r.rec != nil {
+		report.Timeline = r.rec.timeline
+	}
+}
+
+// setUp makes what is there before the first step. The recorder and the nodes come first, so that the
+// scheduler finds all of them when it starts.
+func (r *run) setUp(ctx context.Context) error {
+	var err error
+	if r.audit, err = newAuditLog(r.site.audit); err != nil {
+		return err
+	}
+	r.begin, r.steps, r.died = time.Now(), map[string]time.Time{}, make(chan error, 8)
+	r.lastAction = r.begin
+	r.rec = newRecorder(r.site.client, r.plan)
+	r.rec.start(ctx)
+	if err := r.createSetting(ctx); err != nil {
+		return err
+	}
+	if err := r.prepareDaemons(); err != nil {
+		return err
+	}
+	for _, step := range r.scenario.Steps {
+		if r.gate == nil && (step.Interrupt != nil || step.Bindings != nil) {
+			if r.gate, err = openGate(ctx, r.site.cluster.Clientset(), r.rec); err != nil {
+				return err
+			}
+		}
+	}
+	if !r.scenario.Scheduler.Stopped {
+		if err := r.scheduler.start(ctx); err != nil {
+			return err
+		}
+	}
+	if r.controller != nil {
+		return r.controller.start(ctx)
+	}
+	return nil
+}
+
+func (r *run) prepareDaemons() error {
+	r.scheduler = &daemon{cluster: r.site.cluster, rec: r.rec, dir: r.dir, died: r.died}
+	if err := r.scheduler.configure(r.scenario, r.stock, r.Scheduler); err != nil {
+		return err
+	}
+	r.rec.setDown(victimScheduler, true)
+	if r.scenario.Controller && !r.stock {
+		r.controller = &daemon{
+			name: "controller", cluster: r.site.cluster, rec: r.rec, dir: r.dir, died: r.died, binary: r.Controller,
+		}
+		return r.controller.configureController()
+	}
+	return nil
+}
+
+// createSetting creates namespaces, priority classes and nodes.
+func (r *run) createSetting(ctx context.Context) error {
+	client := r.site.cluster.Clientset()
+	for _, n := range append(r.plan.namespaces(r.scenario), Namespace{Name: probeNamespace}) {
+		namespace := &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: n.Labels, Annotations: n.Annotations}}
+		if _, err := client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}); err != nil {
+			return fmt.Errorf("creating namespace %s: %w", n.Name, err)
+		}
+	}
+	probe := PriorityClass{Name: probeClass, Value: probePriority, PreemptionPolicy: ptr.To(v1.PreemptNever)}
+	for _, c := range append([]PriorityClass{probe}, r.scenario.PriorityClasses...) {
+		class := &schedulingv1.PriorityClass{
+			ObjectMeta: metav1.ObjectMeta{Name: c.Name}, Value: c.Value, PreemptionPolicy: c.PreemptionPolicy,
+		}
+		if _, err := client.SchedulingV1().PriorityClasses().Create(ctx, class, metav1.CreateOptions{}); err != nil {
+			return fmt.Errorf("creating priority class %s: %w", c.Name, err)
+		}
+	}
+	for i := range r.scenario.Nodes {
+		if pool := &r.scenario.Nodes[i]; !pool.Later {
+			if err := r.createPool(ctx, pool); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// createPool creates nodes and waits until they are seen. Cordoned ones are for a moment not, which
+// nobody notices before the scheduler runs.
+func (r *run) createPool(ctx context.Context, pool *Nodes) error {
+	count := max(pool.Count, 1)
+	spread := func(int) map[string]string { return nil }
+	if pool.Zones > 0 || pool.Racks > 0 {
+		spread = localcluster.Topology(count, pool.Zones, pool.Racks)
+	}
+	err := r.site.cluster.AddNodes(ctx, localcluster.NodePool{
+		Count: count, NamePrefix: pool.Name + "-", Labels: pool.Labels, Allocatable: pool.Allocatable, Taints: pool.Taints,
+		LabelsFor: func(i int) map[string]string {
+			labels := map[string]string{}
+			for key, value := range spread(i) {
+				labels[key] = value
+			}
+			if i < len(pool.Each) {
+				for key, value := range pool.Each[i] {
+					labels[key] = value
+				}
+			}
+			return labels
+		},
+	})
+	if err != nil {
+		return err
+	}
+	for i := 0; pool.Cordoned && i < count; i++ {
+		name := fmt.Sprintf("%s-%d", pool.Name, i)
+		_, err := r.site.client.Resource(nodesResource).Patch(ctx, name, types.MergePatchType,
+			[]byte(`{"spec":{"unschedulable":true}}`), metav1.PatchOptions{})
+		if err != nil {
+			return fmt.Errorf("cordoning node %s: %w", name, err)
+		}
+	}
+	return r.rec.wait(ctx, func() bool {
+		for i := range count {
+			if r.rec.nodes[fmt.Sprintf("%s-%d", pool.Name, i)] == nil {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// checkEnd checks what has to hold after the last step.
+func (r *run) checkEnd() error {
+	if r.armed != nil {
+		return errors.New("the interrupt that was armed never came; this scenario has not tested what it is for")
+	}
+	r.rec.mu.Lock()
+	defer r.rec.mu.Unlock()
+	if v := r.rec.violations(); len(v) > 0 {
+		return failures(v)
+	}
+	return nil
+}
+
+func (r *run) tearDown(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, endTimeout)
+	defer cancel()
+	var errs []error
+	for _, d := range []*daemon{r.controller, r.scheduler} {
+		if d != nil && d.running() {
+			errs = append(errs, d.kill(ctx))
+		}
+	}
+	if r.rec != nil {
+		r.rec.stop()
+	}
+	if r.gate != nil {
+		r.gate.close()
+	}
+	return errors.Join(errs...)
+}
+
+// failures is an error of several lines: what an expectation found.
+type failures []string
+
+func (f failures) Error() string { return fmt.Sprintf("%d expectations do not hold", len(f)) }

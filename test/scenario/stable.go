@@ -1,0 +1,179 @@
+package scenario
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+)
+
+const (
+	// settleQuiet is how long nothing may have changed before the rounds begin, and settleWithin how
+	// long that may take to come: what belongs to an expectation, such as the conditions of other
+	// members, may be written a moment after it holds.
+	settleQuiet  = time.Second
+	settleWithin = 20 * time.Second
+
+	defaultRound = 400 * time.Millisecond
+
+	// roundKey is a label and a resource of a node, changed in each round.
+	// probeClass is the priority of the runner's pods: below everybody's, and they never preempt.
+	probeClass    = probeNamespace
+	probePriority = -1000
+
+	roundKey = "scenario.lockstep.dev/round"
+)
+
+// stayStable runs on for some scheduling rounds, in which nothing may change: no binding, eviction or
+// nomination, no condition or annotation written anew, no status of a PodGroup.
+func (r *run) stayStable(ctx context.Context, e *Expect) error {
+	if err := r.settle(ctx); err != nil {
+		return err
+	}
+	r.rec.mu.Lock()
+	from := len(r.rec.timeline)
+	r.rec.mu.Unlock()
+	for i := range e.StableFor {
+		r.rounds++
+		r.rec.note(KindNote, "round %d of %d", i+1, e.StableFor)
+		if err := r.round(ctx, cmp.Or(e.RoundEvery.Duration, defaultRound)); err != nil {
+			return err
+		}
+		r.rec.mu.Lock()
+		changes, broken := r.rec.timeline.changesSince(from), r.rec.violations()
+		r.rec.mu.Unlock()
+		if len(broken) > 0 {
+			return failures(broken)
+		}
+		if len(changes) > 0 {
+			f := failures{fmt.Sprintf("stable: %d changes by round %d, want none:", len(changes), i+1)}
+			for _, c := range changes[:min(len(changes), 10)] {
+				f = append(f, fmt.Sprintf("  %s %s %s", c.Object, c.Kind, c.Text))
+			}
+			return f
+		}
+	}
+	return nil
+}
+
+// settle waits until nothing has changed for a moment.
+func (r *run) settle(ctx context.Context) error {
+	deadline := time.Now().Add(settleWithin)
+	for {
+		r.rec.mu.Lock()
+		changed, last := r.rec.changed, r.begin
+		for i := len(r.rec.timeline) - 1; i >= 0; i-- {
+			if r.rec.timeline[i].Kind.flaps() {
+				last = r.rec.timeline[i].At
+				break
+			}
+		}
+		r.rec.mu.Unlock()
+		quiet := time.Since(last)
+		if quiet >= settleQuiet {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return failures{fmt.Sprintf("stable: something changes at least every %s, for %s already", settleQuiet, settleWithin)}
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-changed:
+		case <-time.After(settleQuiet - quiet):
+		}
+	}
+}
+
+// round has the scheduler go round once: a pod without requests comes, is scheduled and goes, a node
+// gets another label and more of a resource that nobody asks for. A scheduler that listens to what
+// could help a pending pod is told that it might.
+func (r *run) round(ctx context.Context, length time.Duration) error {
+	end := time.After(length)
+	if err := r.touchNode(ctx); err != nil {
+		return err
+	}
+	if err := r.probe(ctx); err != nil {
+		return err
+	}
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case err := <-r.died:
+		return err
+	case <-end:
+		return nil
+	}
+}
+
+// touchNode changes a label and a resource of one node, another in each round.
+func (r *run) touchNode(ctx context.Context) error {
+	r.rec.mu.Lock()
+	names := keys(r.rec.nodes)
+	r.rec.mu.Unlock()
+	if len(names) == 0 {
+		return nil
+	}
+	name := names[r.rounds%len(names)]
+	nodes := r.site.client.Resource(nodesResource)
+	label := fmt.Appendf(nil, `{"metadata":{"labels":{%q:"%d"}}}`, roundKey, r.rounds)
+	if _, err := nodes.Patch(ctx, name, types.MergePatchType, label, metav1.PatchOptions{}); err != nil {
+		return fmt.Errorf("labelling node %s: %w", name, err)
+	}
+	more := fmt.Appendf(nil, `{"status":{"capacity":{%q:"%d"},"allocatable":{%q:"%d"}}}`, roundKey, r.rounds, roundKey, r.rounds)
+	if _, err := nodes.Patch(ctx, name, types.MergePatchType, more, metav1.PatchOptions{}, "status"); err != nil {
+		return fmt.Errorf("giving node %s another resource: %w", name, err)
+	}
+	return nil
+}
+
+// probe has the scheduler try a pod of the runner's own. That it is tried proves that the scheduler
+// works; where there is no room for it, it stays pending.
+func (r *run) probe(ctx context.Context) error {
+	name := fmt.Sprintf("probe-%d", r.rounds)
+	pod := &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: probeNamespace},
+		Spec: v1.PodSpec{
+			SchedulerName: r.probedScheduler(), Containers: []v1.Container{{Name: "main", Image: "none"}},
+			Tolerations:       []v1.Toleration{{Operator: v1.TolerationOpExists}},
+			PriorityClassName: probeClass,
+		},
+	}
+	pods := r.site.cluster.Clientset().CoreV1().Pods(probeNamespace)
+	created, err := pods.Create(ctx, pod, metav1.CreateOptions{})
+	if err != nil {
+		return fmt.Errorf("creating a pod to see whether the scheduler works: %w", err)
+	}
+	uid := created.UID
+	err = r.waitWithin(ctx, func() bool { return r.rec.pods[uid] != nil && wasTried(r.rec.pods[uid]) })
+	if err != nil {
+		return failures{fmt.Sprintf("stable: the scheduler has not tried pod %s/%s within %s: %v", probeNamespace, name, defaultWithin, err)}
+	}
+	err = pods.Delete(ctx, name, metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("deleting pod %s/%s: %w", probeNamespace, name, err)
+	}
+	if err := r.waitWithin(ctx, func() bool { return r.rec.pods[uid].gone }); err != nil {
+		return fmt.Errorf("waiting for pod %s/%s to be gone: %w", probeNamespace, name, err)
+	}
+	return nil
+}
+
+// probedScheduler is the name of the first profile.
+func (r *run) probedScheduler() string {
+	profiles, _ := r.scenario.Scheduler.Config["profiles"].([]any)
+	if len(profiles) == 0 || r.stock {
+		return DefaultScheduler
+	}
+	profile, _ := profiles[0].(map[string]any)
+	if name, ok := profile["schedulerName"].(string); ok && name != "" {
+		return name
+	}
+	return DefaultScheduler
+}
