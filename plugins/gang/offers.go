@@ -73,7 +73,10 @@ func (o *offers) fetch() (bool, error) {
 
 // refresh looks again at a candidate whose node has changed.
 func (o *offers) refresh(c *candidate) error {
-	if o.Slots(o.class, c.node) > 0 {
+	room, scarce := o.slots(o.class, c.node)
+	if room == 0 {
+		o.lacking[scarce] = true
+	} else {
 		ok, err := o.judge(c.node, o.tx.Fits(o.ctx, o.view, c.node))
 		if err != nil {
 			return err

@@ -252,7 +252,7 @@ func (w *world) explainDomains(need gang.Need, g placement.Gang, outcome placeme
 		missing := g.Members[:min(len(g.Members), max(0, need.Min-d.Fit))]
 		parts = append(parts, fmt.Sprintf("%s %s: %d of %d members fit%s", shortKey(key), d.Value, have+d.Fit, of, w.short(missing)))
 	}
-	return fmt.Sprintf("gang %q fits into no %s: %s%s", need.Key, shortKey(key), strings.Join(parts, ", "), w.reasons())
+	return fmt.Sprintf("gang %q fits into no %s: %s%s", need.Key, shortKey(key), strings.Join(parts, "; "), w.reasons())
 }
 
 // short sums up what members without a place ask of the resources that nodes

@@ -13,7 +13,7 @@ import (
 func SetDefaults_GangArgs(args *GangArgs) {
 	setDuration(&args.DefaultWaitTime, 10*time.Minute)
 	setDuration(&args.InitialBackoff, 250*time.Millisecond)
-	setDuration(&args.MaxBackoff, 5*time.Second)
+	setDuration(&args.MaxBackoff, time.Second)
 	if args.ExplanationQPS == nil {
 		args.ExplanationQPS = ptr.To[int32](10)
 	}

@@ -17,7 +17,7 @@ type GangArgs struct {
 	// InitialBackoff is the least time between a failed attempt to place a gang
 	// and the next; it doubles with every failure. More than 0. Default: 250ms.
 	InitialBackoff *metav1.Duration `json:"initialBackoff,omitempty"`
-	// MaxBackoff bounds the backoff. Not below InitialBackoff. Default: 5s.
+	// MaxBackoff bounds the backoff. Not below InitialBackoff. Default: 1s.
 	MaxBackoff *metav1.Duration `json:"maxBackoff,omitempty"`
 	// ExplanationQPS bounds the writes per second that tell pending members and
 	// PodGroups why they wait. 1 to 1000. Default: 10.
