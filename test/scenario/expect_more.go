@@ -202,7 +202,7 @@ func (r *run) rehearse(ctx context.Context, e *Expect) error {
 	if len(e.SameNodesAsStock) == 0 {
 		return nil
 	}
-	err := r.waitWithin(ctx, func() bool {
+	err := r.waitWithin(ctx, defaultWithin, func() bool {
 		nodes = r.nodesOf(e.SameNodesAsStock)
 		for _, node := range nodes {
 			if node == "" {

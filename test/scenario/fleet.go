@@ -16,8 +16,8 @@ import (
 )
 
 // Fleet keeps control planes from one scenario to the next, since cleaning one takes a fraction of the
-// time that starting one does. A scenario has a control plane to itself while it runs. One whose
-// scenario failed is taken down and never used again. It is safe for concurrent use.
+// time that starting one does. A scenario has a control plane to itself while it runs. One that cannot
+// be cleaned of everything is taken down. It is safe for concurrent use.
 type Fleet struct {
 	root string
 

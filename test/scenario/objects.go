@@ -168,12 +168,12 @@ func (r *run) createPods(ctx context.Context, pods []*v1.Pod, oneByOne bool) err
 		}
 		made[created.UID] = true
 		if oneByOne {
-			if err := r.waitWithin(ctx, seen(true)); err != nil {
+			if err := r.waitWithin(ctx, defaultWithin, seen(true)); err != nil {
 				return fmt.Errorf("waiting for the scheduler to try pod %s: %w", nameOf(pod), err)
 			}
 		}
 	}
-	if err := r.waitWithin(ctx, seen(false)); err != nil {
+	if err := r.waitWithin(ctx, defaultWithin, seen(false)); err != nil {
 		return fmt.Errorf("waiting to see the pods that were created: %w", err)
 	}
 	return nil
@@ -184,9 +184,9 @@ func wasTried(p *podRecord) bool {
 	return p.pod.Spec.NodeName != "" || conditionOf(p.pod, v1.PodScheduled) != nil
 }
 
-// waitWithin waits for the default time of expectations.
-func (r *run) waitWithin(ctx context.Context, condition func() bool) error {
-	ctx, cancel := context.WithTimeout(ctx, defaultWithin)
+// waitWithin waits for a condition on what the recorder knows.
+func (r *run) waitWithin(ctx context.Context, within time.Duration, condition func() bool) error {
+	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	return r.rec.wait(ctx, condition)
 }
@@ -225,7 +225,7 @@ func (r *run) delete(ctx context.Context, d *Delete) error {
 	if err := r.waitGone(ctx, objects); err != nil {
 		return err
 	}
-	return r.waitWithin(ctx, func() bool {
+	return r.waitWithin(ctx, defaultWithin, func() bool {
 		for _, uid := range uids {
 			if !r.rec.pods[uid].gone {
 				return false

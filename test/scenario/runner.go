@@ -109,11 +109,7 @@ func (r *run) do(ctx context.Context) *Report {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
 	defer cancel()
-	end := r.Fleet.giveBack
-	if report.Failed() {
-		end = r.Fleet.drop
-	}
-	if err := end(ctx, r.site); err != nil {
+	if err := r.Fleet.giveBack(ctx, r.site); err != nil {
 		fail(err)
 	}
 	return report

@@ -23,6 +23,9 @@ const (
 	defaultRound = 400 * time.Millisecond
 
 	// roundKey is a label and a resource of a node, changed in each round.
+	// probeWithin is how long the scheduler may take to try one more pod.
+	probeWithin = 10 * time.Second
+
 	// probeClass is the priority of the runner's pods: below everybody's, and they never preempt.
 	probeClass    = probeNamespace
 	probePriority = -1000
@@ -151,15 +154,15 @@ func (r *run) probe(ctx context.Context) error {
 		return fmt.Errorf("creating a pod to see whether the scheduler works: %w", err)
 	}
 	uid := created.UID
-	err = r.waitWithin(ctx, func() bool { return r.rec.pods[uid] != nil && wasTried(r.rec.pods[uid]) })
+	err = r.waitWithin(ctx, probeWithin, func() bool { return r.rec.pods[uid] != nil && wasTried(r.rec.pods[uid]) })
 	if err != nil {
-		return failures{fmt.Sprintf("stable: the scheduler has not tried pod %s/%s within %s: %v", probeNamespace, name, defaultWithin, err)}
+		return failures{fmt.Sprintf("stable: the scheduler has not tried pod %s/%s within %s: %v", probeNamespace, name, probeWithin, err)}
 	}
 	err = pods.Delete(ctx, name, metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("deleting pod %s/%s: %w", probeNamespace, name, err)
 	}
-	if err := r.waitWithin(ctx, func() bool { return r.rec.pods[uid].gone }); err != nil {
+	if err := r.waitWithin(ctx, probeWithin, func() bool { return r.rec.pods[uid].gone }); err != nil {
 		return fmt.Errorf("waiting for pod %s/%s to be gone: %w", probeNamespace, name, err)
 	}
 	return nil
