@@ -206,5 +206,6 @@ func (pl *Gang) PostBind(ctx context.Context, _ fwk.CycleState, pod *v1.Pod, _ s
 		return
 	}
 	pl.barrier.remove(pod.UID)
+	pl.order.Forget(pod.UID) // it is in no queue any more
 	pl.input(ctx, func(s *gang.Gangs, now time.Time) gang.Effects { return s.BoundTo(pod.UID, now) })
 }

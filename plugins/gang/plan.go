@@ -164,6 +164,9 @@ func (p *planner) standing(w *world, a *gang.Attempt) error {
 // sortClasses numbers classes from the largest to the smallest by their dominant
 // share of what the cluster has.
 func (w *world) sortClasses() {
+	if len(w.classes) < 2 {
+		return
+	}
 	total := resource.Vector{}
 	for i := range w.tx.Len() {
 		has := w.tx.Node(i).GetAllocatable()

@@ -45,10 +45,6 @@ func Begin(fw framework.Framework, interdependent bool) (*Transaction, error) {
 		return nil, fmt.Errorf("listing nodes of the snapshot: %w", err)
 	}
 	t := &Transaction{fw: fw, nodes: append([]fwk.NodeInfo(nil), nodes...), version: make([]int, len(nodes))}
-	t.index = make(map[string]int, len(nodes))
-	for i, node := range nodes {
-		t.index[node.Node().Name] = i
-	}
 	if !interdependent {
 		t.copied = map[int]bool{}
 		return t, nil
@@ -69,6 +65,12 @@ func (t *Transaction) Node(i int) fwk.NodeInfo { return t.nodes[i] }
 
 // Index finds a node by its name.
 func (t *Transaction) Index(name string) (int, bool) {
+	if t.index == nil { // most plans never ask
+		t.index = make(map[string]int, len(t.nodes))
+		for i, node := range t.nodes {
+			t.index[node.Node().Name] = i
+		}
+	}
 	i, ok := t.index[name]
 	return i, ok
 }
