@@ -14,8 +14,8 @@ type Verdict int
 const (
 	// Outside: the pod is in no gang.
 	Outside Verdict = iota
-	// Alone: the gang runs already, or the pod is all of it; schedule it as any
-	// other pod, inside the gang's domain if it has one.
+	// Alone: the gang runs already; schedule the pod as any other, inside the
+	// gang's domain if it has one.
 	Alone
 	// Follow: the plan gives it Node.
 	Follow
@@ -32,7 +32,9 @@ type Visit struct {
 	Node    string
 	Reason  string
 	Attempt *Attempt // with Lead
-	Need    *Need    // with Alone: the gang's topology and where its members are
+	// Need, with Alone, is the gang's topology and, where it has one, the places of
+	// its members.
+	Need *Need
 }
 
 // Attempt is what a plan has to place. It is a copy: the state may move on while
@@ -62,7 +64,8 @@ type Need struct {
 	MinByRole map[string]int
 	// Pending are the members that may be placed, in order.
 	Pending []*v1.Pod
-	// Placed are the members that have a node, by its name.
+	// Placed are the members that have a node, by its name, in order. Those that
+	// are on their way out do not count.
 	Placed []Placed
 }
 
@@ -110,9 +113,7 @@ func (s *Gangs) Visit(pod *v1.Pod) Visit {
 	case !m.eligible():
 		v.Verdict, v.Reason = Wait, gatedReason(g.key)
 	case g.satisfied():
-		v.Verdict = Alone
-		need := s.need(g)
-		v.Need = &need
+		v.Verdict, v.Need = Alone, g.context()
 	case grp.phase == ready && grp.leader == pod.UID:
 		v.Verdict = Lead
 		v.Attempt = s.attempt(grp)
@@ -123,27 +124,45 @@ func (s *Gangs) Visit(pod *v1.Pod) Visit {
 }
 
 func (s *Gangs) attempt(grp *group) *Attempt {
-	grp.seen = s.changes
-	grp.triedReady = grp.readyMembers()
+	grp.seen, grp.stale, grp.tried = s.changes, false, grp.pool()
 	a := &Attempt{Group: grp.key().String(), Leader: grp.leader, Strict: grp.strict()}
 	for _, g := range grp.gangs {
-		a.Gangs = append(a.Gangs, s.need(g))
+		a.Gangs = append(a.Gangs, g.wants())
 	}
 	return a
 }
 
-func (s *Gangs) need(g *gang) Need {
-	n := Need{Key: g.key, Spec: g.spec, Min: g.need()}
+// isOf tells whether an attempt was made for the group as it is now.
+func (g *group) isOf(a *Attempt) bool {
+	return slices.EqualFunc(g.gangs, a.Gangs, func(gang *gang, need Need) bool { return gang.key == need.Key })
+}
+
+// wants is what an attempt has to know of a gang.
+func (g *gang) wants() Need {
+	n := Need{Key: g.key, Spec: g.spec, Min: g.need(), Placed: g.places()}
 	if n.Min > 0 {
-		n.MinByRole = g.missingRoles(false)
+		n.MinByRole = g.missingRoles()
 		n.Pending = podsOf(g.sorted((*member).eligible))
 	}
-	for _, m := range g.members {
-		if m.state.placed() {
-			n.Placed = append(n.Placed, Placed{Pod: m.pod, Node: m.node, InPlan: m.state == Planned})
-		}
+	return n
+}
+
+// context is what a member that goes alone has to know of its gang. Without a
+// topology it does not matter where the others are, and they may be many.
+func (g *gang) context() *Need {
+	n := &Need{Key: g.key, Spec: g.spec}
+	if g.spec.RequiredTopology != "" || g.spec.PreferredTopology != "" {
+		n.Placed = g.places()
 	}
 	return n
+}
+
+func (g *gang) places() []Placed {
+	var places []Placed
+	for _, m := range g.sorted((*member).placed) {
+		places = append(places, Placed{Pod: m.pod, Node: m.node, InPlan: m.state == Planned})
+	}
+	return places
 }
 
 // Outcome is what came of an attempt.
@@ -161,52 +180,92 @@ type Outcome struct {
 }
 
 // Planned takes in the outcome of an attempt. It answers the members whose node
-// the plan decides from now on; the caller holds their capacity.
+// the plan decides from now on; the caller holds their capacity, for the group
+// that the attempt names, and then acts on the effects. Only a complete plan is
+// followed, by its leader too; of an incomplete one a NonStrict group keeps what
+// it holds.
 func (s *Gangs) Planned(a *Attempt, o Outcome, now time.Time) (map[types.UID]string, Effects) {
 	leader := s.members[a.Leader]
-	if leader == nil || leader.gang.group.key().String() != a.Group {
-		return nil, s.take() // the group changed under the plan; settle has seen to it
+	if leader == nil {
+		return nil, s.take() // another one leads by now
 	}
 	grp := leader.gang.group
-	grp.cost = o.Cost
-	for g := range s.timed {
-		for _, name := range o.Evict {
-			if g != grp && g.key().String() == name && g.phase == resting {
-				s.giveBack(g)
-			}
-		}
+	if grp.phase != ready || !grp.isOf(a) {
+		// The group changed under the plan, and has been settled since.
+		s.readmit(leader)
+		return nil, s.take()
 	}
+	grp.cost = o.Cost
+	s.evict(o.Evict, grp)
 	keep := o.Complete || !grp.strict()
 	accepted := map[types.UID]string{}
 	if keep {
-		for uid, node := range o.Nodes {
-			m := s.members[uid]
-			if m == nil || m.gang.group != grp || !m.eligible() {
-				continue
-			}
-			m.gang.change(m, func() { m.state, m.node = Planned, node })
-			accepted[uid] = node
-		}
+		accepted = s.accept(grp, o.Nodes)
 	}
 	for _, g := range grp.gangs {
 		g.failure = o.Why[g.key]
-		s.effects.Changed = append(s.effects.Changed, g.key)
+		s.tell(g)
 	}
-	if _, set := grp.waitTime(); grp.held.IsZero() && len(o.Nodes) > 0 && (keep || set) {
+	if _, set := grp.waitTime(); grp.held.IsZero() && (len(accepted) > 0 || set && !keep && len(o.Nodes) > 0) {
 		grp.held = now
 	}
 	if o.Complete {
 		s.enterPhase(grp, following, now)
-		s.settle(leader.gang, now)
 	} else {
 		s.fail(grp, now)
+	}
+	s.settle(leader.gang, now)
+	s.dropLost(accepted)
+	if leader.state == Pending {
+		s.readmit(leader) // its cycle ends without a node
 	}
 	return accepted, s.take()
 }
 
+// accept gives the members of a plan their nodes. Some may have gone, or have
+// been taken out of the round, since the attempt began.
+func (s *Gangs) accept(grp *group, nodes map[types.UID]string) map[types.UID]string {
+	accepted := map[types.UID]string{}
+	for uid, node := range nodes {
+		m := s.members[uid]
+		if m == nil || m.gang.group != grp || !m.eligible() {
+			continue
+		}
+		m.gang.change(m, func() { m.state, m.node = Planned, node })
+		accepted[uid] = node
+	}
+	return accepted
+}
+
+// dropLost takes back members that lost their node before the caller could hold
+// it.
+func (s *Gangs) dropLost(accepted map[types.UID]string) {
+	lost := map[types.UID]bool{}
+	for uid := range accepted {
+		if s.members[uid].state != Planned {
+			lost[uid] = true
+			delete(accepted, uid)
+		}
+	}
+	s.effects.Unhold = slices.DeleteFunc(s.effects.Unhold, func(uid types.UID) bool { return lost[uid] })
+}
+
+// evict gives back the plans of groups that make way for another one.
+func (s *Gangs) evict(names []string, winner *group) {
+	if len(names) == 0 {
+		return
+	}
+	for grp := range s.timed {
+		if grp != winner && grp.hoards() && slices.Contains(names, grp.key().String()) {
+			s.giveBack(grp)
+			grp.held = time.Time{}
+		}
+	}
+}
+
 // Rivals lists the groups that hold capacity without being complete and that
-// rank below the group of an attempt, the last in rank first (DESIGN: NonStrict
-// deadlock).
+// rank below the group of an attempt, the last in rank first: NonStrict groups
+// may starve each other (seed 002, NonStrict).
 func (s *Gangs) Rivals(a *Attempt) []string {
 	leader := s.members[a.Leader]
 	if leader == nil {
@@ -215,7 +274,7 @@ func (s *Gangs) Rivals(a *Attempt) []string {
 	grp := leader.gang.group
 	var below []*group
 	for other := range s.timed {
-		if other != grp && other.phase == resting && other.countIn(Planned) > 0 && compareRank(grp, other) < 0 {
+		if other != grp && other.hoards() && compareRank(grp, other) < 0 {
 			below = append(below, other)
 		}
 	}
@@ -247,18 +306,19 @@ func (s *Gangs) Reserved(uid types.UID, node string, now time.Time) Effects {
 
 // Permitted takes in that nothing but its gang stands between a member and its
 // binding. It answers whether the member has to wait; if not, it and whoever
-// else is released is in the effects.
+// else is released is in the effects. A member that was rejected before it came
+// here waits too, and is rejected once more when time has passed.
 func (s *Gangs) Permitted(uid types.UID, now time.Time) (wait bool, e Effects) {
 	m := s.members[uid]
-	if m == nil || m.state != Held {
+	if m == nil || (m.state != Held && m.state != Returning) {
 		return false, s.take()
 	}
-	if m.gang.satisfied() {
-		m.gang.change(m, func() { m.state = Released })
-		s.effects.Release = append(s.effects.Release, uid)
+	if m.state == Held && m.gang.satisfied() {
+		s.letGoOf(m)
 	}
 	s.settle(m.gang, now)
-	return m.state == Held || m.state == Returning, s.take()
+	m.waiting = m.state == Held || m.state == Returning
+	return m.waiting, s.take()
 }
 
 // Unfit takes in that a member that follows a plan did not fit on its node.
@@ -267,7 +327,6 @@ func (s *Gangs) Unfit(uid types.UID, now time.Time) Effects {
 	if m == nil || m.state != Planned {
 		return s.take()
 	}
-	s.effects.Unhold = append(s.effects.Unhold, uid)
 	s.unplan(m)
 	s.settle(m.gang, now)
 	s.admit(m)
@@ -275,13 +334,20 @@ func (s *Gangs) Unfit(uid types.UID, now time.Time) Effects {
 }
 
 // Unreserved takes in that the scheduler took back a reservation: this package
-// asked for it, another plugin refused, or the binding failed.
+// asked for it, another plugin refused, or the binding failed. A member that
+// was not reserved yet, but planned, did not fit.
 func (s *Gangs) Unreserved(uid types.UID, now time.Time) Effects {
 	m := s.members[uid]
-	if m == nil || (m.state != Held && m.state != Released && m.state != Returning) {
+	switch {
+	case m == nil:
+		return s.take()
+	case m.state == Planned:
+		return s.Unfit(uid, now)
+	case m.state == Pending || m.state == Bound:
 		return s.take()
 	}
-	m.gang.change(m, func() { m.state, m.node, m.admitted = Pending, "", false })
+	s.effects.Freed = true
+	m.gang.change(m, func() { m.state, m.node, m.admitted, m.waiting = Pending, "", false, false })
 	s.settle(m.gang, now)
 	s.admit(m)
 	return s.take()
@@ -290,7 +356,7 @@ func (s *Gangs) Unreserved(uid types.UID, now time.Time) Effects {
 // BoundTo takes in that the binding of a member went through.
 func (s *Gangs) BoundTo(uid types.UID, now time.Time) Effects {
 	if m := s.members[uid]; m != nil && m.state == Released {
-		m.gang.change(m, func() { m.state = Bound })
+		m.gang.change(m, func() { m.state, m.waiting = Bound, false })
 		s.settle(m.gang, now)
 	}
 	return s.take()

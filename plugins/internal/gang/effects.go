@@ -6,7 +6,8 @@ import (
 )
 
 // Effects is what the caller has to do after an input, in this order. All of it
-// may be done late, none of it may be left out.
+// may be done late, none of it may be left out. Release, Reject and Activate are
+// told again while nothing comes of them: done twice they do no harm.
 type Effects struct {
 	// Unhold: these members no longer need the capacity that is held for them.
 	Unhold []types.UID

@@ -2,7 +2,9 @@ package gang
 
 import (
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -43,24 +45,99 @@ func (s *Gangs) why(g *gang) (reason, message string) {
 	if g.spec.Min == 0 {
 		return v1alpha1.ReasonGangUndefined, g.undefined()
 	}
-	if ok, message := g.complete(); !ok {
-		if g.expired() > 0 && g.failure != "" {
-			return v1alpha1.ReasonTimedOut, g.failure + "; " + message
+	if !g.complete() {
+		message := g.lacks()
+		switch {
+		case g.expired() == 0:
+			return v1alpha1.ReasonGangIncomplete, message
+		case g.failure != "":
+			message = g.failure + "; " + message
 		}
-		return v1alpha1.ReasonGangIncomplete, message
+		return v1alpha1.ReasonTimedOut, message
 	}
 	if key, waits := s.awaited(g); waits {
 		return v1alpha1.ReasonGangIncomplete, fmt.Sprintf("gang %q waits for gang %q, which it names in its groups", g.key, key)
 	}
 	for _, other := range g.group.gangs {
-		if ok, message := other.complete(); !ok {
-			return v1alpha1.ReasonGangIncomplete, fmt.Sprintf("gang %q waits for its group: %s", g.key, message)
+		if !other.complete() {
+			return v1alpha1.ReasonGangIncomplete, fmt.Sprintf("gang %q waits for its group: %s", g.key, other.lacks())
 		}
 	}
 	if g.failure != "" {
 		return v1alpha1.ReasonUnschedulable, g.failure
 	}
 	return "", ""
+}
+
+// lacks tells users what an incomplete gang waits for.
+func (g *gang) lacks() string {
+	if g.spec.Min == 0 {
+		return g.undefined()
+	}
+	if have := g.have() + g.coming; have < g.spec.Min {
+		return g.incomplete(have)
+	}
+	missing := g.lackingRoles()
+	parts := make([]string, 0, len(missing))
+	for _, role := range slices.Sorted(maps.Keys(missing)) {
+		parts = append(parts, fmt.Sprintf("%d more of role %s", missing[role], role))
+	}
+	return fmt.Sprintf("gang %q lacks %s", g.key, strings.Join(parts, ", "))
+}
+
+func (g *gang) incomplete(have int) string {
+	message := fmt.Sprintf("gang %q has %d of %d members", g.key, have, g.spec.Min)
+	var aside []string
+	if n := g.expired(); n > 0 {
+		aside = append(aside, fmt.Sprintf("%d timed out: remove the annotation %s from them, or replace them", n, v1alpha1.TimeoutAnnotation))
+	}
+	if n := g.gated(); n > 0 {
+		aside = append(aside, fmt.Sprintf("%d with scheduling gates", n))
+	}
+	if len(aside) > 0 {
+		message += " (and " + strings.Join(aside, "; ") + ")"
+	}
+	return message
+}
+
+func (g *gang) undefined() string {
+	switch {
+	case g.object() != nil:
+		return fmt.Sprintf("gang %q has no minimum: its PodGroup states none that can be used", g.key)
+	case g.source() == FromAnnotation:
+		return fmt.Sprintf("gang %q has no minimum: set the annotation %s on its pods", g.key, v1alpha1.MinAvailableAnnotation)
+	default:
+		return fmt.Sprintf("gang %q has no minimum: its PodGroup does not exist", g.key)
+	}
+}
+
+// source is the way by which its members joined; of several, the first in order.
+func (g *gang) source() Source {
+	source := FromSchedulingGroup
+	for _, m := range g.members {
+		if _, s, ok := KeyOf(m.pod); ok {
+			source = min(source, s)
+		}
+	}
+	return source
+}
+
+func (g *gang) expired() int {
+	return g.countOf(func(m *member) bool { return m.state == Pending && m.expired })
+}
+
+func (g *gang) gated() int {
+	return g.countOf(func(m *member) bool { return m.state == Pending && len(m.pod.Spec.SchedulingGates) > 0 })
+}
+
+func (g *gang) countOf(test func(*member) bool) int {
+	n := 0
+	for _, m := range g.members {
+		if test(m) {
+			n++
+		}
+	}
+	return n
 }
 
 // Counts is the number of members by state, for metrics.
@@ -76,9 +153,11 @@ func (s *Gangs) Count() Counts {
 	for _, g := range s.gangs {
 		c.Held += g.count[Planned] + g.count[Held]
 		c.Pending += g.count[Pending]
-		switch reason, _ := s.why(g); {
-		case g.satisfied():
+		if g.satisfied() {
 			c.Running++
+			continue
+		}
+		switch reason, _ := s.why(g); {
 		case reason == v1alpha1.ReasonUnschedulable || reason == v1alpha1.ReasonTimedOut:
 			c.Unschedulable++
 		case reason != "":

@@ -2,15 +2,11 @@ package gang
 
 import (
 	"fmt"
-	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 )
 
 // gang is the members that agree on a key, and what is known of their wishes.
@@ -18,25 +14,36 @@ type gang struct {
 	key     Key
 	group   *group
 	members map[types.UID]*member
-	// succeeded are the owners of members that ran to success; they still count.
-	succeeded map[types.UID]types.UID
-	// owner is the controller of the newest member: only what succeeded under
-	// the same one counts, so that a job that is run again starts as a gang.
-	owner types.UID
+
+	// succeeded are members that ran to success; they still count, but only what
+	// succeeded under the controller of the newest member, owner, so that a job
+	// that is run again starts as a gang. doneBy and doneRole count them.
+	succeeded map[types.UID]finished
+	doneBy    map[types.UID]int
+	doneRole  map[finished]int
+	owner     types.UID
+	newest    time.Time
 
 	objects [2]*described // community PodGroup, native PodGroup
 	spec    Spec
-	// definer is the member whose annotations define the gang, if any.
-	definer *member
+	// describers are the members that say something of the gang, in the order in
+	// which they may define it. definer is the first of them if it does.
+	describers []*member
+	definer    *member
+	told       map[badValue]bool // of its PodGroup
 
-	// Counts over members, kept by enter and leave.
+	// Counts over members, kept by enter and leave. Leaving members are not
+	// counted; coming are the ones that are, or will be, eligible.
 	count  [numStates]int
-	ready  int // eligible ones
+	coming int
 	byRole map[string]*roleCount
+	// oldest is the creation of the oldest member that it ever had: its place in
+	// the queue does not change when that one goes.
+	oldest time.Time
+
 	// failure is why the last attempt to place the gang failed, for users; empty
 	// where none failed since it was last complete.
 	failure string
-	told    map[Problem]bool
 	// ran is what satisfied said when it was last acted upon.
 	ran bool
 }
@@ -47,13 +54,15 @@ type described struct {
 	created time.Time
 }
 
-type roleCount struct {
-	placed, ready int
+// finished is what still matters of a member that ran to success.
+type finished struct {
+	owner types.UID
+	role  string
 }
 
-// placed tells whether a state counts as having a node.
-func (s State) placed() bool {
-	return s == Planned || s == Held || s == Released || s == Bound
+// roleCount counts the members of one role. Planned ones are among the waiting.
+type roleCount struct {
+	planned, waiting, running, coming int
 }
 
 // enter and leave keep the counts; every change of a member stands between them.
@@ -61,10 +70,15 @@ func (g *gang) enter(m *member) { g.tally(m, 1) }
 func (g *gang) leave(m *member) { g.tally(m, -1) }
 
 func (g *gang) tally(m *member, by int) {
-	g.count[m.state] += by
-	if m.eligible() {
-		g.ready += by
+	if m.leaving() {
+		return
 	}
+	g.count[m.state] += by
+	coming := 0
+	if m.coming() {
+		coming = by
+	}
+	g.coming += coming
 	role := m.role()
 	if role == "" {
 		return
@@ -74,11 +88,19 @@ func (g *gang) tally(m *member, by int) {
 		count = &roleCount{}
 		g.byRole[role] = count
 	}
-	if m.state.placed() {
-		count.placed += by
+	count.coming += coming
+	switch m.state {
+	case Planned:
+		count.planned += by
+		count.waiting += by
+	case Held:
+		count.waiting += by
+	case Released, Bound:
+		count.running += by
+	case Pending, Returning:
 	}
-	if m.eligible() {
-		count.ready += by
+	if *count == (roleCount{}) {
+		delete(g.byRole, role)
 	}
 }
 
@@ -89,32 +111,42 @@ func (g *gang) change(m *member, f func()) {
 	g.enter(m)
 }
 
-// succeededCount counts the members that ran to success under the same owner.
-func (g *gang) succeededCount() int {
-	n := 0
-	for _, owner := range g.succeeded {
-		if owner == g.owner {
-			n++
-		}
-	}
-	return n
+// addSucceeded and dropSucceeded keep what ran to success.
+func (g *gang) addSucceeded(uid types.UID, f finished) {
+	g.succeeded[uid] = f
+	g.doneBy[f.owner]++
+	g.doneRole[f]++
 }
 
-// satisfied tells whether members may go alone: the gang runs already. It is
-// derived from what is bound or binding, so it survives a restart, and it ends
-// when all pods are gone.
+func (g *gang) dropSucceeded(uid types.UID) {
+	f, ok := g.succeeded[uid]
+	if !ok {
+		return
+	}
+	delete(g.succeeded, uid)
+	if g.doneBy[f.owner]--; g.doneBy[f.owner] == 0 {
+		delete(g.doneBy, f.owner)
+	}
+	if g.doneRole[f]--; g.doneRole[f] == 0 {
+		delete(g.doneRole, f)
+	}
+}
+
+// satisfied tells whether members may go alone: the gang runs already, or as many
+// as have to start together ran to the end. It is derived from what is there, so
+// it survives a restart, and it ends when all pods are gone.
 func (g *gang) satisfied() bool {
 	if g.spec.Min == 0 {
 		return false
 	}
-	running := g.count[Released] + g.count[Bound]
+	running, done := g.count[Released]+g.count[Bound], g.doneBy[g.owner]
 	switch g.spec.Policy {
 	case OnlyWaiting:
 		return false
 	case WaitingAndRunning:
-		return running+g.succeededCount() >= g.spec.Min
+		return running+done >= g.spec.Min
 	default:
-		return running > 0
+		return running > 0 || done >= g.spec.Min
 	}
 }
 
@@ -125,7 +157,7 @@ func (g *gang) have() int {
 	if g.spec.Policy == OnlyWaiting {
 		return waiting
 	}
-	return waiting + g.count[Released] + g.count[Bound] + g.succeededCount()
+	return waiting + g.count[Released] + g.count[Bound] + g.doneBy[g.owner]
 }
 
 // reached tells whether the gang could be released: its minimum is held,
@@ -135,27 +167,8 @@ func (g *gang) reached() bool {
 	if g.satisfied() {
 		return true
 	}
-	return g.spec.Min > 0 && g.have()-g.count[Planned] >= g.spec.Min && len(g.missingRoles(false)) == 0 && g.rolesHeld()
-}
-
-// rolesHeld is missingRoles with planned members left out; it is only asked
-// when the rest is reached, so a scan is fine.
-func (g *gang) rolesHeld() bool {
-	if !g.enforceRoles() || g.count[Planned] == 0 {
-		return true
-	}
-	held := map[string]int{}
-	for _, m := range g.members {
-		if m.state != Planned && m.state.placed() {
-			held[m.role()]++
-		}
-	}
-	for role, n := range g.spec.MinByRole {
-		if held[role] < n {
-			return false
-		}
-	}
-	return true
+	return g.spec.Min > 0 && g.have()-g.count[Planned] >= g.spec.Min &&
+		len(g.lack(func(r *roleCount) int { return -r.planned })) == 0
 }
 
 // enforceRoles: a gang whose minimum is below the sum of its role minimums is
@@ -168,25 +181,36 @@ func (g *gang) enforceRoles() bool {
 	return sum > 0 && g.spec.Min >= sum
 }
 
-// missingRoles tells what each role lacks; withReady counts members that could
-// be placed as there.
-func (g *gang) missingRoles(withReady bool) map[string]int {
-	if !g.enforceRoles() {
+// lack tells what each role lacks if, beside the members that count towards have,
+// adjust more of the role do.
+func (g *gang) lack(adjust func(*roleCount) int) map[string]int {
+	if len(g.spec.MinByRole) == 0 || !g.enforceRoles() {
 		return nil
 	}
-	missing := map[string]int{}
+	var missing map[string]int
 	for role, n := range g.spec.MinByRole {
+		if g.spec.Policy != OnlyWaiting {
+			n -= g.doneRole[finished{g.owner, role}]
+		}
 		if count := g.byRole[role]; count != nil {
-			n -= count.placed
-			if withReady {
-				n -= count.ready
+			n -= count.waiting + adjust(count)
+			if g.spec.Policy != OnlyWaiting {
+				n -= count.running
 			}
 		}
 		if n > 0 {
+			if missing == nil {
+				missing = map[string]int{}
+			}
 			missing[role] = n
 		}
 	}
 	return missing
+}
+
+// missingRoles is how many of each role a plan has to place.
+func (g *gang) missingRoles() map[string]int {
+	return g.lack(func(*roleCount) int { return 0 })
 }
 
 // need is the number of members that a plan has to place.
@@ -194,99 +218,50 @@ func (g *gang) need() int {
 	if g.satisfied() {
 		return 0
 	}
-	return max(0, g.spec.Min-g.have())
+	roles := 0
+	for _, n := range g.missingRoles() {
+		roles += n
+	}
+	return max(0, g.spec.Min-g.have(), roles)
 }
 
-// complete tells whether a round could reach the minimum, and if not, what is
-// awaited.
-func (g *gang) complete() (bool, string) {
+// complete tells whether a round could reach the minimum. Members that give back
+// a node will be eligible again.
+func (g *gang) complete() bool {
 	switch {
 	case g.spec.Min == 0:
-		return false, g.undefined()
+		return false
 	case g.satisfied():
-		return true, ""
+		return true
 	}
-	// Members that give back a node will be eligible again.
-	if have := g.have() + g.ready + g.count[Returning]; have < g.spec.Min {
-		return false, g.incomplete(have)
-	}
-	if missing := g.missingRoles(true); len(missing) > 0 {
-		var parts []string
-		for _, role := range slices.Sorted(maps.Keys(missing)) {
-			parts = append(parts, fmt.Sprintf("%d more of role %s", missing[role], role))
-		}
-		return false, fmt.Sprintf("gang %q lacks %s", g.key, strings.Join(parts, ", "))
-	}
-	return true, ""
+	return g.have()+g.coming >= g.spec.Min && len(g.lackingRoles()) == 0
 }
 
-func (g *gang) incomplete(have int) string {
-	message := fmt.Sprintf("gang %q has %d of %d members", g.key, have, g.spec.Min)
-	var aside []string
-	if n := g.expired(); n > 0 {
-		aside = append(aside, fmt.Sprintf("%d timed out: remove the annotation %s from them, or replace them", n, v1alpha1.TimeoutAnnotation))
-	}
-	if n := g.gated(); n > 0 {
-		aside = append(aside, fmt.Sprintf("%d with scheduling gates", n))
-	}
-	if len(aside) > 0 {
-		message += " (and " + strings.Join(aside, "; ") + ")"
-	}
-	return message
+// lackingRoles is what roles miss even if everyone who can be is placed.
+func (g *gang) lackingRoles() map[string]int {
+	return g.lack(func(r *roleCount) int { return r.coming })
 }
 
-func (g *gang) undefined() string {
-	if g.source() == FromAnnotation {
-		return fmt.Sprintf("gang %q has no minimum: set the annotation %s on its pods", g.key, v1alpha1.MinAvailableAnnotation)
-	}
-	return fmt.Sprintf("gang %q has no minimum: its PodGroup does not exist", g.key)
-}
-
-// source is the way by which its members joined; of several, the first in order.
-func (g *gang) source() Source {
-	source := FromSchedulingGroup
-	for _, m := range g.members {
-		if _, s, ok := KeyOf(m.pod); ok {
-			source = min(source, s)
-		}
-	}
-	return source
-}
-
-func (g *gang) expired() int {
-	n := 0
-	for _, m := range g.members {
-		if m.expired && m.state == Pending {
-			n++
-		}
-	}
-	return n
-}
-
-func (g *gang) gated() int {
-	n := 0
-	for _, m := range g.members {
-		if m.state == Pending && len(m.pod.Spec.SchedulingGates) > 0 {
-			n++
-		}
-	}
-	return n
-}
-
-// created is when the gang came to be: its object, else its oldest member.
+// created is when the gang came to be: its object, else its oldest member. It is
+// zero where neither was seen.
 func (g *gang) created() time.Time {
 	for _, object := range g.objects {
 		if object != nil {
 			return object.created
 		}
 	}
-	var first time.Time
-	for _, m := range g.members {
-		if created := m.pod.CreationTimestamp.Time; first.IsZero() || created.Before(first) {
-			first = created
-		}
+	return g.oldest
+}
+
+// note takes in a new member's age and owner.
+func (g *gang) note(pod *v1.Pod) {
+	created := pod.CreationTimestamp.Time
+	if g.oldest.IsZero() || created.Before(g.oldest) {
+		g.oldest = created
 	}
-	return first
+	if !created.Before(g.newest) {
+		g.owner, g.newest = ownerOf(pod), created
+	}
 }
 
 // sorted lists the members that pass the test, in their order.
@@ -311,4 +286,10 @@ func podsOf(members []*member) []*v1.Pod {
 		pods[i] = m.pod
 	}
 	return pods
+}
+
+// neverFits is the failure of a round whose members kept failing on the nodes
+// that plans gave them.
+func (g *gang) neverFits() string {
+	return fmt.Sprintf("gang %q: members did not fit on the nodes planned for them, %d times in a row", g.key, maxReplans+1)
 }

@@ -1,8 +1,6 @@
 package gang
 
 import (
-	"maps"
-	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -17,10 +15,13 @@ type Gangs struct {
 
 	gangs   map[Key]*gang
 	members map[types.UID]*member
+	// succeeded are the gangs of members that ran to success.
+	succeeded map[types.UID]*gang
 	// naming lists, for a gang, the gangs that name it in their groups.
 	naming map[Key]map[Key]bool
-	// timed are the groups that time can move.
-	timed map[*group]bool
+	// timed are the groups that time can move, resting how many of them rest.
+	timed   map[*group]bool
+	resting int
 	// changes counts what happened in the cluster that could help a gang.
 	changes uint64
 
@@ -34,6 +35,7 @@ func New(defaultWait time.Duration, backoff Backoff) *Gangs {
 		backoff:     backoff,
 		gangs:       map[Key]*gang{},
 		members:     map[types.UID]*member{},
+		succeeded:   map[types.UID]*gang{},
 		naming:      map[Key]map[Key]bool{},
 		timed:       map[*group]bool{},
 	}
@@ -46,16 +48,23 @@ func (s *Gangs) take() Effects {
 	return e
 }
 
+// tell notes that there may be something new to say about a gang.
+func (s *Gangs) tell(g *gang) {
+	if n := len(s.effects.Changed); n == 0 || s.effects.Changed[n-1] != g.key {
+		s.effects.Changed = append(s.effects.Changed, g.key)
+	}
+}
+
 func (s *Gangs) gang(key Key) *gang {
 	g := s.gangs[key]
 	if g == nil {
 		g = &gang{
-			key: key, members: map[types.UID]*member{}, succeeded: map[types.UID]types.UID{},
-			byRole: map[string]*roleCount{}, spec: Spec{Mode: Strict, Policy: OnceSatisfied},
+			key: key, members: map[types.UID]*member{}, byRole: map[string]*roleCount{},
+			succeeded: map[types.UID]finished{}, doneBy: map[types.UID]int{}, doneRole: map[finished]int{},
+			spec: Spec{Mode: Strict, Policy: OnceSatisfied, WaitTime: s.defaultWait},
 		}
 		g.group = &group{gangs: []*gang{g}}
 		s.gangs[key] = g
-		s.regroup(g)
 	}
 	return g
 }
@@ -65,33 +74,79 @@ func (s *Gangs) gang(key Key) *gang {
 func (s *Gangs) See(pod *v1.Pod, now time.Time) Effects {
 	key, _, ok := KeyOf(pod)
 	m := s.members[pod.UID]
+	joining := &member{pod: pod}
 	if m != nil && (!ok || m.gang.key != key) {
 		s.remove(m, now)
+		joining.carry(m)
 		m = nil
+		if !ok && pod.Spec.NodeName == "" {
+			// It is nobody's business here from now on, but it may be gated still.
+			s.effects.Activate = append(s.effects.Activate, pod)
+		}
 	}
-	if !ok {
+	switch {
+	case !ok:
 		return s.take()
+	case m == nil:
+		m = joining
+		s.join(s.gang(key), m, now)
+	default:
+		s.update(m, pod, now)
 	}
-	g := s.gang(key)
-	redefine := false
-	if m == nil {
-		m = &member{pod: pod, gang: g}
-		m.observe(pod)
-		s.members[pod.UID] = m
-		g.members[pod.UID] = m
-		g.owner = ownerOf(pod)
-		g.enter(m)
-		redefine = s.mayDefine(g, m)
-	} else {
-		redefine = !maps.Equal(pod.Annotations, m.pod.Annotations) || !maps.Equal(pod.Labels, m.pod.Labels)
-		g.change(m, func() { m.observe(pod) })
-	}
-	if redefine {
-		s.redefine(g)
-	}
-	s.settle(g, now)
+	s.settle(m.gang, now)
 	s.admit(m)
 	return s.take()
+}
+
+// carry takes over how far a member had come in the gang that it left.
+func (m *member) carry(left *member) {
+	switch left.state {
+	case Held, Returning:
+		m.state, m.node, m.waiting = Returning, left.node, left.waiting
+	case Released:
+		m.state, m.node, m.waiting = Released, left.node, left.waiting
+	case Pending, Planned, Bound:
+	}
+}
+
+func (s *Gangs) join(g *gang, m *member, now time.Time) {
+	m.gang = g
+	m.observe(m.pod)
+	s.members[m.uid()] = m
+	g.members[m.uid()] = m
+	g.note(m.pod)
+	g.enter(m)
+	s.listen(m)
+	if g.defining() != g.definer {
+		s.redefine(g, now)
+	}
+	if m.coming() {
+		g.group.stale = true
+	}
+}
+
+func (s *Gangs) update(m *member, pod *v1.Pod, now time.Time) {
+	g := m.gang
+	changed := !fieldsOf(pod).same(fieldsOf(m.pod))
+	was, came := m.state, m.coming()
+	g.change(m, func() { m.observe(pod) })
+	switch {
+	case m.state == Bound:
+		s.unhand(m, was)
+	case !m.free():
+		// Its user, or another scheduler, has taken it out of the round.
+		s.takeBack(m)
+	}
+	if changed {
+		g.ignore(m)
+		s.listen(m)
+		if g.defining() != g.definer || m == g.definer {
+			s.redefine(g, now)
+		}
+	}
+	if m.coming() && !came {
+		g.group.stale = true
+	}
 }
 
 // Gone takes in that a pod was deleted, or has ended.
@@ -104,36 +159,44 @@ func (s *Gangs) Gone(uid types.UID, now time.Time) Effects {
 
 func (s *Gangs) remove(m *member, now time.Time) {
 	g := m.gang
-	switch m.state {
-	case Planned:
-		s.effects.Unhold = append(s.effects.Unhold, m.uid())
-	case Held:
-		s.effects.Reject = append(s.effects.Reject, m.uid())
-	}
+	s.unhand(m, m.state)
 	g.leave(m)
 	delete(g.members, m.uid())
 	delete(s.members, m.uid())
+	g.ignore(m)
 	if g.definer == m {
-		s.redefine(g)
+		s.redefine(g, now)
 	}
 	s.settle(g, now)
 	s.forget(g, now)
 }
 
-// forget drops a gang of which nothing is left.
-func (s *Gangs) forget(g *gang, now time.Time) {
-	if !g.empty() {
+// unhand ends what is held for a member that left the given state for good.
+func (s *Gangs) unhand(m *member, was State) {
+	switch was {
+	case Planned:
+		s.effects.Unhold = append(s.effects.Unhold, m.uid())
+	case Held:
+		s.effects.Reject = append(s.effects.Reject, m.uid())
+	case Pending, Released, Bound, Returning:
 		return
 	}
-	for _, other := range g.spec.Groups {
-		delete(s.naming[other], g.key)
+	s.effects.Freed = true
+}
+
+// forget drops a gang of which nothing is left.
+func (s *Gangs) forget(g *gang, now time.Time) {
+	if !g.empty() || s.gangs[g.key] != g {
+		return
 	}
-	delete(s.timed, g.group)
 	delete(s.gangs, g.key)
-	others := slices.DeleteFunc(slices.Clone(g.group.gangs), func(other *gang) bool { return other == g })
-	for _, other := range others {
-		s.regroup(other)
-		s.settle(other, now)
+	s.unname(g, g.spec.Groups)
+	s.drop(g.group)
+	for _, other := range g.group.gangs {
+		if other != g {
+			s.regroup(other, now)
+			s.settle(other, now)
+		}
 	}
 }
 
@@ -141,211 +204,40 @@ func (s *Gangs) forget(g *gang, now time.Time) {
 // minimum of what runs under the same owner.
 func (s *Gangs) Succeeded(pod *v1.Pod, now time.Time) Effects {
 	key, _, ok := KeyOf(pod)
+	former := s.succeeded[pod.UID]
+	if former != nil && (!ok || former.key != key) {
+		s.dropSucceeded(former, pod.UID, now)
+	}
 	if !ok || pod.Spec.NodeName == "" {
 		return s.take()
 	}
 	g := s.gang(key)
-	if _, known := g.succeeded[pod.UID]; !known {
-		g.succeeded[pod.UID] = ownerOf(pod)
-		s.settle(g, now)
+	if s.succeeded[pod.UID] == nil {
+		s.succeeded[pod.UID] = g
+		g.addSucceeded(pod.UID, finished{ownerOf(pod), roleOf(pod)})
 	}
+	if m := s.members[pod.UID]; m != nil {
+		s.remove(m, now)
+	}
+	s.settle(g, now)
 	return s.take()
 }
 
 // ForgetSucceeded takes in that the object of such a member was deleted.
 func (s *Gangs) ForgetSucceeded(pod *v1.Pod, now time.Time) Effects {
-	key, _, _ := KeyOf(pod)
-	if g := s.gangs[key]; g != nil {
-		delete(g.succeeded, pod.UID)
-		s.settle(g, now)
-		s.forget(g, now)
+	if g := s.succeeded[pod.UID]; g != nil {
+		s.dropSucceeded(g, pod.UID, now)
 	}
 	return s.take()
 }
 
-// Kind tells the two kinds of PodGroup apart. Where both describe a gang, the
-// community's wins.
-type Kind int
-
-// The kinds of PodGroup.
-const (
-	Community Kind = iota
-	Native
-)
-
-// Describe takes in what a PodGroup says; nil means that there is none.
-func (s *Gangs) Describe(kind Kind, key Key, object *Object, created, now time.Time) Effects {
-	if object == nil && s.gangs[key] == nil {
-		return s.take()
-	}
-	g := s.gang(key)
-	if object == nil {
-		g.objects[kind] = nil
-	} else {
-		g.objects[kind] = &described{Object: *object, created: created}
-	}
-	s.redefine(g)
+func (s *Gangs) dropSucceeded(g *gang, uid types.UID, now time.Time) {
+	delete(s.succeeded, uid)
+	g.dropSucceeded(uid)
 	s.settle(g, now)
 	s.forget(g, now)
-	return s.take()
 }
 
 // Changed takes in that something happened in the cluster which could help a
 // gang that does not fit.
 func (s *Gangs) Changed() { s.changes++ }
-
-func fieldsOf(pod *v1.Pod) Fields {
-	return Fields{Annotations: pod.Annotations, Labels: pod.Labels}
-}
-
-func describes(pod *v1.Pod) bool { return fieldsOf(pod).Describes() }
-
-// mayDefine tells whether a new member could change what the gang is.
-func (s *Gangs) mayDefine(g *gang, m *member) bool {
-	if !describes(m.pod) {
-		return false
-	}
-	if _, bad := fieldsOf(m.pod).Defines(); bad != nil {
-		s.report(g, m.pod, *bad)
-	}
-	return g.definer == nil || compareMembers(m, g.definer) < 0
-}
-
-// redefine makes the spec anew. The oldest pod that states a usable minimum
-// defines the gang; failing that, the oldest that adds to its PodGroup.
-func (s *Gangs) redefine(g *gang) {
-	before := g.spec
-	var object *Object
-	if d := cmpOr(g.objects[Community], g.objects[Native]); d != nil {
-		object = &d.Object
-	}
-	g.definer = nil
-	var fields Fields
-	var fallback *member
-	for _, m := range g.sorted(func(m *member) bool { return describes(m.pod) }) {
-		ok, bad := fieldsOf(m.pod).Defines()
-		if bad != nil {
-			s.report(g, m.pod, *bad)
-		}
-		if ok && g.definer == nil {
-			g.definer = m
-		}
-		if fallback == nil {
-			fallback = m
-		}
-	}
-	if g.definer == nil && object != nil {
-		g.definer = fallback
-	}
-	var from *v1.Pod
-	if g.definer != nil {
-		from, fields = g.definer.pod, fieldsOf(g.definer.pod)
-	}
-	spec, problems := Parse(g.key, object, fields, s.defaultWait)
-	g.spec = spec
-	for _, problem := range problems {
-		s.report(g, from, problem)
-	}
-	if !slices.Equal(before.Groups, spec.Groups) {
-		s.rename(g, before.Groups, spec.Groups)
-	}
-}
-
-func cmpOr(a, b *described) *described {
-	if a != nil {
-		return a
-	}
-	return b
-}
-
-// report tells of a problem once for as long as its pod, or the gang, is there.
-func (s *Gangs) report(g *gang, pod *v1.Pod, problem Problem) {
-	told := &g.told
-	if pod != nil {
-		told = &s.members[pod.UID].told
-	}
-	if (*told)[problem] {
-		return
-	}
-	if *told == nil {
-		*told = map[Problem]bool{}
-	}
-	(*told)[problem] = true
-	s.effects.Problems = append(s.effects.Problems, Report{Gang: g.key, Pod: pod, Problem: problem})
-}
-
-// rename keeps the reverse index of groups, and groups anew.
-func (s *Gangs) rename(g *gang, before, after []Key) {
-	for _, key := range before {
-		delete(s.naming[key], g.key)
-	}
-	for _, key := range after {
-		if s.naming[key] == nil {
-			s.naming[key] = map[Key]bool{}
-		}
-		s.naming[key][g.key] = true
-	}
-	s.regroup(g)
-}
-
-// regroup puts g and whoever agrees with it into one group: gangs that name each
-// other. A gang that names one which does not name it back waits for that one,
-// but does not bind it. What the old groups held is given back.
-func (s *Gangs) regroup(g *gang) {
-	together := s.agreeing(g)
-	old := map[*group]bool{}
-	for _, member := range together {
-		old[member.group] = true
-	}
-	if len(old) == 1 && len(g.group.gangs) == len(together) {
-		return
-	}
-	left := []*gang{}
-	for former := range old {
-		s.giveBack(former)
-		delete(s.timed, former)
-		for _, member := range former.gangs {
-			if !slices.Contains(together, member) && s.gangs[member.key] == member {
-				left = append(left, member)
-			}
-		}
-	}
-	s.form(together)
-	for _, member := range left {
-		s.form(s.agreeing(member))
-	}
-}
-
-func (s *Gangs) form(gangs []*gang) {
-	joint := &group{gangs: gangs}
-	for _, member := range gangs {
-		member.group = joint
-	}
-}
-
-// agreeing lists the gangs that are bound to g by mutual naming, g included.
-func (s *Gangs) agreeing(g *gang) []*gang {
-	found := []*gang{g}
-	for i := 0; i < len(found); i++ {
-		for _, key := range found[i].spec.Groups {
-			other := s.gangs[key]
-			if other != nil && slices.Contains(other.spec.Groups, found[i].key) && !slices.Contains(found, other) {
-				found = append(found, other)
-			}
-		}
-	}
-	slices.SortFunc(found, func(a, b *gang) int { return compareKeys(a.key, b.key) })
-	return found
-}
-
-// awaited is the first gang that g names, that does not name it back (or does
-// not exist), and that does not run yet.
-func (s *Gangs) awaited(g *gang) (Key, bool) {
-	for _, key := range g.spec.Groups {
-		other := s.gangs[key]
-		if other == nil || (other.group != g.group && !other.satisfied()) {
-			return key, true
-		}
-	}
-	return Key{}, false
-}

@@ -33,17 +33,21 @@ type group struct {
 	// failures in a row, and what spaces the next attempt.
 	failures  int
 	notBefore time.Time
-	// seen is the cluster's change count when the last attempt began.
-	seen uint64
-	// triedReady is the number of eligible members in the last attempt.
-	triedReady int
+	// seen is the cluster's change count when the last attempt began; stale tells
+	// that the group itself has changed since, so that it may fit now.
+	seen  uint64
+	stale bool
+	// tried is the number of members that the last attempt looked at.
+	tried int
 	// cost is how long the last attempt took.
 	cost time.Duration
 	// replans counts the plans of this round that did not survive contact.
 	replans int
-	// since is when members were last let through.
-	since time.Time
-	// held is when the first member was held; zero while nothing is.
+	// since is when the phase began, nudged when its members were last let through.
+	since, nudged time.Time
+	// held is when the first member was held; zero while nothing is. Where a user
+	// wrote a wait time it runs on through the failures of a Strict group, which
+	// holds members only for a moment.
 	held time.Time
 }
 
@@ -87,8 +91,38 @@ func (g *group) countIn(state State) int {
 	return n
 }
 
-// total and readyMembers serve the rule that a Strict round waits to have tried
-// total-number members.
+// holding counts the members whose capacity is held until the group is complete.
+// Those of a gang that runs already hold theirs for themselves.
+func (g *group) holding() int { return g.waiting(Planned) + g.waiting(Held) }
+
+// waiting counts the members in a state, except those of gangs that run already.
+func (g *group) waiting(state State) int {
+	n := 0
+	for _, gang := range g.gangs {
+		if !gang.satisfied() {
+			n += gang.count[state]
+		}
+	}
+	return n
+}
+
+// hoards tells that the group has accumulated capacity that does not suffice, and
+// is not on its way. It may rest, or be about to be tried again.
+func (g *group) hoards() bool {
+	return g.waiting(Planned) > 0 && !g.strict() && (g.phase == resting || g.phase == ready && g.replans == 0)
+}
+
+// need is the number of members that a plan has to place.
+func (g *group) need() int {
+	n := 0
+	for _, gang := range g.gangs {
+		n += gang.need()
+	}
+	return n
+}
+
+// total and pool serve the rule that a Strict round waits to have tried
+// total-number members: pool are those that a round can look at.
 func (g *group) total() int {
 	n := 0
 	for _, gang := range g.gangs {
@@ -97,10 +131,10 @@ func (g *group) total() int {
 	return n
 }
 
-func (g *group) readyMembers() int {
+func (g *group) pool() int {
 	n := 0
 	for _, gang := range g.gangs {
-		n += gang.ready
+		n += gang.coming + gang.count[Planned] + gang.count[Held]
 	}
 	return n
 }
@@ -122,26 +156,27 @@ func (g *group) pickLeader() *member {
 	return leader
 }
 
-// priority is that of its first pending or held member.
+// priority is the highest of its members that do not run.
 func (g *group) priority() int32 {
-	var first *member
+	var priority int32
+	first := true
 	for _, gang := range g.gangs {
 		for _, m := range gang.members {
-			if first == nil || compareMembers(m, first) < 0 {
-				first = m
+			if m.state == Released || m.state == Bound {
+				continue
+			}
+			if p := priorityOf(m.pod); first || p > priority {
+				priority, first = p, false
 			}
 		}
 	}
-	if first == nil {
-		return 0
-	}
-	return priorityOf(first.pod)
+	return priority
 }
 
 func (g *group) created() time.Time {
 	var first time.Time
 	for _, gang := range g.gangs {
-		if created := gang.created(); first.IsZero() || created.Before(first) {
+		if created := gang.created(); !created.IsZero() && (first.IsZero() || created.Before(first)) {
 			first = created
 		}
 	}

@@ -2,6 +2,7 @@ package gang
 
 import (
 	"cmp"
+	"math"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -42,23 +43,52 @@ type member struct {
 
 	// admitted: the queue may let it through; only then does it cost a cycle.
 	admitted bool
+	// waiting: its binding waits for a word from here.
+	waiting bool
 	// expired: the wait time of its gang ran out while it was waiting.
 	expired bool
 	// marked: the timeout annotation was seen on it. Gone again, it revives.
 	marked bool
-	// told are the problems of this pod that its user was told of.
-	told map[Problem]bool
+
+	// What the pod says of its gang: whether anything, whether a usable minimum,
+	// and the minimum that cannot be used.
+	describes, defines bool
+	badMin             *Problem
+	// told are the bad values of this pod that its user was told of.
+	told map[badValue]bool
 }
 
 func (m *member) uid() types.UID { return m.pod.UID }
 
-// eligible tells whether a plan may place it: nobody but the scheduler stands in
-// its way.
-func (m *member) eligible() bool {
-	return m.state == Pending && !m.expired && m.pod.DeletionTimestamp == nil && len(m.pod.Spec.SchedulingGates) == 0
+// free tells that nobody but the scheduler stands in its way.
+func (m *member) free() bool {
+	return !m.expired && m.pod.DeletionTimestamp == nil && len(m.pod.Spec.SchedulingGates) == 0
 }
 
-func (m *member) role() string { return m.pod.Labels[v1alpha1.RoleLabel] }
+// eligible tells whether a plan may place it.
+func (m *member) eligible() bool { return m.state == Pending && m.free() }
+
+// coming tells whether it is eligible, or will be once it has given back its node.
+func (m *member) coming() bool { return m.eligible() || m.state == Returning && m.free() }
+
+// leaving tells that it ran and is being deleted. It counts no more: the members
+// of a gang that was evicted whole, or is run again, must not pass for a running
+// gang while they terminate.
+func (m *member) leaving() bool { return m.state == Bound && m.pod.DeletionTimestamp != nil }
+
+// placed tells whether it counts as having a node.
+func (m *member) placed() bool {
+	switch m.state {
+	case Planned, Held, Released:
+		return true
+	case Bound:
+		return !m.leaving()
+	default:
+		return false
+	}
+}
+
+func (m *member) role() string { return roleOf(m.pod) }
 
 // observe takes over what the API server says of the pod.
 func (m *member) observe(pod *v1.Pod) {
@@ -71,7 +101,7 @@ func (m *member) observe(pod *v1.Pod) {
 		m.marked, m.expired = false, false
 	}
 	if pod.Spec.NodeName != "" {
-		m.state, m.node = Bound, pod.Spec.NodeName
+		m.state, m.node, m.waiting = Bound, pod.Spec.NodeName, false
 	}
 }
 
@@ -93,6 +123,8 @@ func priorityOf(pod *v1.Pod) int32 {
 	return 0
 }
 
+func roleOf(pod *v1.Pod) string { return pod.Labels[v1alpha1.RoleLabel] }
+
 // ownerOf is the UID of the controller that made the pod, or empty.
 func ownerOf(pod *v1.Pod) types.UID {
 	if ref := metav1.GetControllerOfNoCopy(pod); ref != nil {
@@ -109,7 +141,10 @@ type Backoff struct {
 // after is the pause after the nth failure in a row, n from 1.
 func (b Backoff) after(n int) time.Duration {
 	pause := b.Initial
-	for ; n > 1 && pause < b.Max; n-- {
+	for ; n > 1 && 0 < pause && pause < b.Max; n-- {
+		if pause > math.MaxInt64/2 {
+			return b.Max
+		}
 		pause *= 2
 	}
 	return min(pause, b.Max)

@@ -1,39 +1,39 @@
 package gang
 
-import (
-	"fmt"
-	"time"
-)
+import "time"
 
 // settle brings the group of a gang into the phase that the facts call for. It
 // runs after every input that touched the gang.
 func (s *Gangs) settle(g *gang, now time.Time) {
-	s.effects.Changed = append(s.effects.Changed, g.key)
+	s.tell(g)
 	grp := g.group
 	s.noteRunning(g, now)
-	if !s.able(grp) {
+	if s.able(grp) {
+		s.advance(grp, now)
+		s.release(grp, now)
+		grp.stopClock()
+	} else {
 		if grp.phase != gathering {
 			s.enterPhase(grp, gathering, now)
-			s.giveBack(grp)
 		}
-		return
+		s.giveBack(grp)
+		grp.held = time.Time{}
 	}
-	need := 0
-	for _, member := range grp.gangs {
-		need += member.need()
-	}
-	s.advance(grp, need, now)
-	s.release(grp, now)
+	s.track(grp)
 }
 
 // noteRunning lets members go alone once their gang runs, and gates them again
 // when it no longer does.
 func (s *Gangs) noteRunning(g *gang, now time.Time) {
-	if g.satisfied() != g.ran {
-		g.ran = !g.ran
-		s.admitGang(g)
-		s.settleAwaiting(g, now)
+	if g.satisfied() == g.ran {
+		return
 	}
+	g.ran = !g.ran
+	if g.ran {
+		s.letGo(g)
+	}
+	s.admitGang(g)
+	s.settleAwaiting(g, now)
 }
 
 // settleAwaiting looks again at gangs that name g and are not grouped with it.
@@ -48,9 +48,11 @@ func (s *Gangs) settleAwaiting(g *gang, now time.Time) {
 // able tells whether every gang of the group could reach its minimum.
 func (s *Gangs) able(grp *group) bool {
 	for _, g := range grp.gangs {
-		if ok, _ := g.complete(); !ok {
+		if !g.complete() {
 			return false
 		}
+	}
+	for _, g := range grp.gangs {
 		if _, waits := s.awaited(g); waits {
 			return false
 		}
@@ -58,31 +60,28 @@ func (s *Gangs) able(grp *group) bool {
 	return true
 }
 
-// advance moves a group that is able, and has need members still to place.
-func (s *Gangs) advance(grp *group, need int, now time.Time) {
-	switch grp.phase {
-	case gathering:
-		if need > 0 {
-			grp.failures, grp.replans = 0, 0
-			s.enterPhase(grp, ready, now)
+// advance moves a group that is able.
+func (s *Gangs) advance(grp *group, now time.Time) {
+	switch need := grp.need(); {
+	case need == 0:
+		s.afterPlan(grp, now)
+	case grp.phase == gathering:
+		grp.failures, grp.replans = 0, 0
+		for _, g := range grp.gangs {
+			g.failure = ""
 		}
-	case ready:
-		if need == 0 {
-			s.afterPlan(grp, now)
-		} else if leader := s.members[grp.leader]; leader == nil || !leader.eligible() {
+		s.enterPhase(grp, ready, now)
+	case grp.phase == ready:
+		if leader := s.members[grp.leader]; leader == nil || !leader.leads() {
 			s.lead(grp, now)
 		}
-	case following:
-		if need > 0 {
-			s.replan(grp, now)
-		} else {
-			s.afterPlan(grp, now)
+	case grp.phase == following:
+		s.replan(grp, now)
+	case grp.phase == resting:
+		if grp.strict() {
+			s.giveBack(grp) // of members that were on their way when the round failed
 		}
-	case resting:
-		switch {
-		case need == 0:
-			s.afterPlan(grp, now)
-		case grp.readyMembers() > grp.triedReady && grp.triedReady < grp.total():
+		if grp.pool() > grp.tried && grp.tried < grp.total() {
 			// The round waits to have tried total-number members: newcomers are part
 			// of it, without a pause.
 			s.enterPhase(grp, ready, now)
@@ -102,33 +101,51 @@ func (s *Gangs) afterPlan(grp *group, now time.Time) {
 }
 
 func (s *Gangs) enterPhase(grp *group, next phase, now time.Time) {
-	grp.phase, grp.leader, grp.since = next, "", now
-	if next == ready {
-		s.lead(grp, now)
-		return
+	s.setPhase(grp, next)
+	grp.since = now
+	s.lead(grp, now)
+}
+
+func (s *Gangs) setPhase(grp *group, next phase) {
+	if grp.phase == resting {
+		s.resting--
+	}
+	if next == resting {
+		s.resting++
+	}
+	grp.phase = next
+}
+
+// lead lets through whom the phase calls for; while ready, exactly one member.
+func (s *Gangs) lead(grp *group, now time.Time) {
+	grp.leader, grp.nudged = "", now
+	if grp.phase == ready {
+		if leader := grp.pickLeader(); leader != nil {
+			grp.leader = leader.uid()
+		}
 	}
 	s.track(grp)
 	s.admitGroup(grp)
 }
 
-// lead lets exactly one member through.
-func (s *Gangs) lead(grp *group, now time.Time) {
-	grp.leader, grp.since = "", now
-	if leader := grp.pickLeader(); leader != nil {
-		grp.leader = leader.uid()
-	}
-	s.track(grp)
-	s.admitGroup(grp)
+// leads tells whether a member, once let through, would still plan its group.
+func (m *member) leads() bool {
+	return m.eligible() && m.gang.group.leader == m.uid() && m.gang.need() > 0
 }
 
 // replan tries the round again around the members that have a place.
 func (s *Gangs) replan(grp *group, now time.Time) {
 	grp.replans++
-	if grp.replans > maxReplans {
-		s.fail(grp, now)
+	if grp.replans <= maxReplans {
+		s.enterPhase(grp, ready, now)
 		return
 	}
-	s.enterPhase(grp, ready, now)
+	for _, g := range grp.gangs {
+		if g.need() > 0 && g.failure == "" {
+			g.failure = g.neverFits()
+		}
+	}
+	s.fail(grp, now)
 }
 
 // fail ends a round. A Strict group gives back what it holds, a NonStrict one
@@ -138,17 +155,10 @@ func (s *Gangs) fail(grp *group, now time.Time) {
 	grp.replans = 0
 	grp.notBefore = now.Add(max(s.backoff.after(grp.failures), s.share(grp.cost)))
 	s.enterPhase(grp, resting, now)
-	if !grp.strict() {
-		return
+	if grp.strict() {
+		s.giveBack(grp)
 	}
-	held := grp.held
-	s.giveBack(grp)
-	if _, set := grp.waitTime(); set {
-		// The round did hold members. A user who wrote a wait time wants to hear
-		// when it is over, though a Strict round holds them only for a moment.
-		grp.held = held
-		s.track(grp)
-	}
+	grp.stopClock()
 }
 
 // retryShare is the most of the scheduling thread that attempts which fail may
@@ -156,61 +166,81 @@ func (s *Gangs) fail(grp *group, now time.Time) {
 const retryShare = 5
 
 // share is the pause after an attempt of the given cost that keeps all groups
-// that rest within their share of the scheduling thread.
+// that rest, the one that failed included, within their share of the scheduling
+// thread.
 func (s *Gangs) share(cost time.Duration) time.Duration {
-	return cost * time.Duration(retryShare*len(s.timed))
+	return cost * time.Duration(retryShare*(s.resting+1))
 }
 
-// giveBack voids the plan of a group and takes back what its members hold.
+// giveBack voids the plan of a group and takes back what its members hold, except
+// in gangs that run already: those are past the group's minimum.
 func (s *Gangs) giveBack(grp *group) {
+	if grp.holding() == 0 {
+		return
+	}
 	for _, g := range grp.gangs {
-		if g.count[Planned]+g.count[Held] == 0 {
+		if g.satisfied() {
 			continue
 		}
 		for _, m := range g.members {
-			switch m.state {
-			case Planned:
-				s.effects.Unhold = append(s.effects.Unhold, m.uid())
-				s.unplan(m)
-			case Held:
-				s.effects.Reject = append(s.effects.Reject, m.uid())
-				g.change(m, func() { m.state = Returning })
-			}
+			s.takeBack(m)
 		}
-		s.effects.Freed = true
-		s.effects.Changed = append(s.effects.Changed, g.key)
+		s.tell(g)
 	}
-	grp.held = time.Time{}
-	s.track(grp)
 	s.admitGroup(grp)
 }
 
-func (s *Gangs) unplan(m *member) {
-	m.gang.change(m, func() { m.state, m.node = Pending, "" })
+// takeBack takes from a member the place that it was given and does not use yet.
+func (s *Gangs) takeBack(m *member) {
+	switch m.state {
+	case Planned:
+		s.unplan(m)
+	case Held:
+		s.effects.Reject = append(s.effects.Reject, m.uid())
+		s.effects.Freed = true
+		m.gang.change(m, func() { m.state = Returning })
+	case Pending, Released, Bound, Returning:
+	}
 }
 
-// release lets go of a group whose every minimum is held, and of members of
-// gangs that run already.
+// unplan takes a member out of its plan. It may be in a cycle that now comes to
+// nothing, so it has to be let through anew.
+func (s *Gangs) unplan(m *member) {
+	s.effects.Unhold = append(s.effects.Unhold, m.uid())
+	s.effects.Freed = true
+	m.gang.change(m, func() { m.state, m.node = Pending, "" })
+	m.admitted = false
+}
+
+// release lets go of a group whose every minimum is held.
 func (s *Gangs) release(grp *group, now time.Time) {
 	if !grp.reached() {
 		return
 	}
 	for _, g := range grp.gangs {
-		if g.count[Held] == 0 {
-			continue
-		}
-		for _, m := range g.sorted(func(m *member) bool { return m.state == Held }) {
-			g.change(m, func() { m.state = Released })
-			s.effects.Release = append(s.effects.Release, m.uid())
-		}
-		g.failure = ""
+		s.letGo(g)
 	}
 	grp.held = time.Time{}
 	grp.failures, grp.replans = 0, 0
-	s.track(grp)
 	for _, g := range grp.gangs {
 		s.noteRunning(g, now)
 	}
+}
+
+// letGo releases the held members of a gang.
+func (s *Gangs) letGo(g *gang) {
+	if g.count[Held] == 0 {
+		return
+	}
+	for _, m := range g.sorted(func(m *member) bool { return m.state == Held }) {
+		s.letGoOf(m)
+	}
+	g.failure = ""
+}
+
+func (s *Gangs) letGoOf(m *member) {
+	m.gang.change(m, func() { m.state = Released })
+	s.effects.Release = append(s.effects.Release, m.uid())
 }
 
 // admissible tells whether the queue may let a member through.
@@ -229,12 +259,21 @@ func (s *Gangs) admissible(m *member) bool {
 	}
 }
 
+// admit notes whether a member is admissible. Whoever becomes so is activated:
+// the queue asks only once.
 func (s *Gangs) admit(m *member) {
 	want := s.admissible(m)
 	if want && !m.admitted && (m.state == Pending || m.state == Planned) {
 		s.effects.Activate = append(s.effects.Activate, m.pod)
 	}
 	m.admitted = want
+}
+
+// readmit is admit for a member whose cycle comes to nothing: it has to be
+// activated even though it was let through before.
+func (s *Gangs) readmit(m *member) {
+	m.admitted = false
+	s.admit(m)
 }
 
 func (s *Gangs) admitGang(g *gang) {
@@ -246,80 +285,5 @@ func (s *Gangs) admitGang(g *gang) {
 func (s *Gangs) admitGroup(grp *group) {
 	for _, g := range grp.gangs {
 		s.admitGang(g)
-	}
-}
-
-// track notes whether time can move the group.
-func (s *Gangs) track(grp *group) {
-	if grp.phase == gathering && grp.held.IsZero() {
-		delete(s.timed, grp)
-		return
-	}
-	s.timed[grp] = true
-}
-
-const (
-	// nudgeAfter is how long members that were let through may stay away before
-	// the queue is asked again; they may have been in a cycle when they were let
-	// through, and then the queue did not hear.
-	nudgeAfter = time.Second
-	// retryAnyway is when a group that does not fit is tried again even though
-	// nothing was seen to happen.
-	retryAnyway = time.Minute
-)
-
-// Tick takes in that time has passed.
-func (s *Gangs) Tick(now time.Time) Effects {
-	for grp := range s.timed {
-		s.tick(grp, now)
-	}
-	return s.take()
-}
-
-func (s *Gangs) tick(grp *group, now time.Time) {
-	if wait, _ := grp.waitTime(); !grp.held.IsZero() && now.Sub(grp.held) >= wait {
-		s.expire(grp, now)
-		return
-	}
-	switch grp.phase {
-	case resting:
-		if now.Before(grp.notBefore) {
-			return
-		}
-		if grp.seen != s.changes || now.Sub(grp.since) >= retryAnyway {
-			s.enterPhase(grp, ready, now)
-		}
-	case ready, following:
-		if now.Sub(grp.since) < nudgeAfter {
-			return
-		}
-		grp.since = now
-		for _, g := range grp.gangs {
-			for _, m := range g.members {
-				if m.admitted && (m.state == Pending || m.state == Planned) {
-					s.effects.Activate = append(s.effects.Activate, m.pod)
-				}
-			}
-		}
-	}
-}
-
-// expire gives everything back and marks who waited; nobody of them is tried
-// again until the user acts (seed 002, WaitTime).
-func (s *Gangs) expire(grp *group, now time.Time) {
-	wait, _ := grp.waitTime()
-	for _, g := range grp.gangs {
-		if g.satisfied() {
-			continue
-		}
-		for _, m := range g.sorted(func(m *member) bool { return m.state != Bound && m.state != Released && !m.expired }) {
-			g.change(m, func() { m.expired = true })
-			s.effects.Expire = append(s.effects.Expire, m.pod)
-		}
-		g.failure = fmt.Sprintf("gang %q did not reach its minimum of %d members within %s of holding the first", g.key, g.spec.Min, wait)
-	}
-	s.giveBack(grp)
-	for _, g := range grp.gangs {
-		s.settle(g, now)
 	}
 }

@@ -2,8 +2,8 @@ package gang
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -58,12 +58,14 @@ type Spec struct {
 	RequiredTopology, PreferredTopology string
 }
 
-// Problem is a value that could not be used. Where says on which object.
+// Problem is a value that could not be used.
 type Problem struct {
 	Key   string // the annotation or field
 	Value string // as the user wrote it
 	Want  string // what would have been right
 	Used  string // what is used instead
+	// OnObject: the PodGroup carries it, not the pod.
+	OnObject bool
 }
 
 // String is the text of the event that tells the user.
@@ -108,15 +110,19 @@ func (f Fields) Defines() (ok bool, bad *Problem) {
 	return true, nil
 }
 
+// describing are the annotations that describe a gang; the last one is a label,
+// too.
+var describing = [...]string{
+	v1alpha1.MinAvailableAnnotation, v1alpha1.WaitingTimeAnnotation, v1alpha1.TotalNumberAnnotation,
+	v1alpha1.ModeAnnotation, v1alpha1.GroupsAnnotation, v1alpha1.MatchPolicyAnnotation,
+	v1alpha1.RequiredTopologyAnnotation, v1alpha1.PreferredTopologyAnnotation, v1alpha1.MinByRoleAnnotation,
+	v1alpha1.PodGroupMinAvailableLabel,
+}
+
 // Describes tells whether the pod carries anything but membership, so that it
 // may add to what a PodGroup says.
 func (f Fields) Describes() bool {
-	for _, key := range [...]string{
-		v1alpha1.MinAvailableAnnotation, v1alpha1.WaitingTimeAnnotation, v1alpha1.TotalNumberAnnotation,
-		v1alpha1.ModeAnnotation, v1alpha1.GroupsAnnotation, v1alpha1.MatchPolicyAnnotation,
-		v1alpha1.RequiredTopologyAnnotation, v1alpha1.PreferredTopologyAnnotation, v1alpha1.MinByRoleAnnotation,
-		v1alpha1.PodGroupMinAvailableLabel,
-	} {
+	for _, key := range describing {
 		if _, ok := f.Annotations[key]; ok {
 			return true
 		}
@@ -125,16 +131,37 @@ func (f Fields) Describes() bool {
 	return ok
 }
 
+// same tells whether both say the same of their gang.
+func (f Fields) same(other Fields) bool {
+	for _, key := range describing {
+		if !sameEntry(f.Annotations, other.Annotations, key) {
+			return false
+		}
+	}
+	return sameEntry(f.Labels, other.Labels, v1alpha1.PodGroupMinAvailableLabel)
+}
+
+func sameEntry(a, b map[string]string, key string) bool {
+	x, inA := a[key]
+	y, inB := b[key]
+	return inA == inB && x == y
+}
+
 const (
-	wantCount    = "a whole number from 1 to 100000"
-	maxCount     = 100000
-	wantLabelKey = "a node label key"
+	wantCount = "a whole number from 1 to 100000"
+	maxCount  = 100000
 )
 
 // Parse makes the spec of gang key from what its PodGroup (may be nil) and its
-// defining pod (may be empty) say; the pod's annotations win, field by field.
+// defining pod (may be empty) say. Field by field, the pod's annotations win, then
+// the PodGroup's annotations, then its fields; what is overridden is not looked
+// at. An empty annotation of the pod overrides too, and asks for the default; only
+// the minimum has none.
+//
 // Bad values never stop it: they come back as problems that name the key, the
-// value and what is used instead.
+// value and what is used instead. Whatever comes in, in the spec Min is from 0 to
+// 100000, Total from Min to 100000, WaitTime positive if defaultWait is, and Mode
+// and Policy are one of theirs.
 func Parse(key Key, object *Object, pod Fields, defaultWait time.Duration) (Spec, []Problem) {
 	p := parser{key: key, pod: pod}
 	if object != nil {
@@ -161,56 +188,66 @@ type parser struct {
 }
 
 // value is the annotation as the pod states it, else as the PodGroup does.
-func (p *parser) value(key string) string {
+func (p *parser) value(key string) (value string, onObject bool) {
 	if value, ok := p.pod.Annotations[key]; ok {
-		return value
+		return value, false
 	}
-	return p.object.Annotations[key]
+	return p.object.Annotations[key], true
 }
 
-func (p *parser) bad(key, value, want, used string) {
-	p.problems = append(p.problems, Problem{Key: key, Value: value, Want: want, Used: used})
+func (p *parser) bad(onObject bool, key, value, want, used string) {
+	p.problems = append(p.problems, Problem{Key: key, Value: value, Want: want, Used: used, OnObject: onObject})
 }
 
 func (p *parser) parseMin() int {
-	const none = "nothing: the gang is held back until it has a minimum"
-	if key, value := p.pod.min(); value != "" {
-		n, err := parseCount(value)
-		if err == nil {
-			return n
-		}
-		if p.object.Min > 0 {
-			p.bad(key, value, wantCount, fmt.Sprintf("%d, the PodGroup's minimum", p.object.Min))
-		} else {
-			p.bad(key, value, wantCount, none)
-		}
+	key, value := p.pod.min()
+	n, err := parseCount(value)
+	if err == nil {
+		return n
 	}
-	if p.object.Min > 0 {
-		return int(p.object.Min)
+	n, used := p.parseObjectMin()
+	if value != "" {
+		p.bad(false, key, value, wantCount, used)
 	}
-	if value := p.object.Annotations[v1alpha1.MinAvailableAnnotation]; value != "" {
-		n, err := parseCount(value)
-		if err == nil {
-			return n
-		}
-		p.bad(v1alpha1.MinAvailableAnnotation, value, wantCount, none)
+	return n
+}
+
+// parseObjectMin reads the PodGroup's minimum, and how to name it to users.
+func (p *parser) parseObjectMin() (n int, used string) {
+	const named = "%d, the PodGroup's minimum"
+	value := p.object.Annotations[v1alpha1.MinAvailableAnnotation]
+	if n, err := parseCount(value); err == nil {
+		return n, fmt.Sprintf(named, n)
 	}
-	return 0
+	used = "nothing: the gang is held back until it has a minimum"
+	switch field := int(p.object.Min); {
+	case 0 < field && field <= maxCount:
+		n, used = field, fmt.Sprintf(named, field)
+	case field != 0:
+		p.bad(true, "spec.minMember", strconv.Itoa(field), wantCount, used)
+	}
+	if value != "" {
+		p.bad(true, v1alpha1.MinAvailableAnnotation, value, wantCount, used)
+	}
+	return n, used
 }
 
 func (p *parser) parseTotal() int {
-	value := p.value(v1alpha1.TotalNumberAnnotation)
+	value, onObject := p.value(v1alpha1.TotalNumberAnnotation)
 	if value == "" {
 		return p.spec.Min
 	}
 	used := fmt.Sprintf("%d, the minimum", p.spec.Min)
+	if p.spec.Min == 0 {
+		used = "the minimum, once there is one"
+	}
 	n, err := parseCount(value)
 	if err != nil {
-		p.bad(v1alpha1.TotalNumberAnnotation, value, wantCount, used)
+		p.bad(onObject, v1alpha1.TotalNumberAnnotation, value, wantCount, used)
 		return p.spec.Min
 	}
 	if n < p.spec.Min {
-		p.bad(v1alpha1.TotalNumberAnnotation, value, "at least the minimum", used)
+		p.bad(onObject, v1alpha1.TotalNumberAnnotation, value, "at least the minimum", used)
 		return p.spec.Min
 	}
 	return n
@@ -218,62 +255,48 @@ func (p *parser) parseTotal() int {
 
 // oneOf reads an enumeration whose first value is the default.
 func (p *parser) oneOf(key string, values ...string) string {
-	value := p.value(key)
+	value, onObject := p.value(key)
 	if value == "" {
 		return values[0]
 	}
 	if !slices.Contains(values, value) {
-		p.bad(key, value, "one of "+strings.Join(values, ", "), values[0])
+		p.bad(onObject, key, value, "one of "+strings.Join(values, ", "), values[0])
 		return values[0]
 	}
 	return value
 }
 
 func (p *parser) parseWait(defaultWait time.Duration) (time.Duration, bool) {
-	const want = "a positive duration such as 90s or 1h"
+	value, onObject := p.value(v1alpha1.WaitingTimeAnnotation)
+	if parsed, err := time.ParseDuration(value); err == nil && parsed > 0 {
+		return parsed, true
+	}
 	wait, set, used := defaultWait, false, fmt.Sprintf("%s, the default", defaultWait)
 	if seconds := p.object.WaitSeconds; seconds != nil {
 		if *seconds > 0 {
 			wait, set = time.Duration(*seconds)*time.Second, true
 			used = fmt.Sprintf("%s, the PodGroup's", wait)
 		} else {
-			p.bad("spec.scheduleTimeoutSeconds", strconv.Itoa(int(*seconds)), "a positive number of seconds", used)
+			p.bad(true, "spec.scheduleTimeoutSeconds", strconv.Itoa(int(*seconds)), "a positive number of seconds", used)
 		}
 	}
-	value := p.value(v1alpha1.WaitingTimeAnnotation)
-	if value == "" {
-		return wait, set
+	if value != "" {
+		p.bad(onObject, v1alpha1.WaitingTimeAnnotation, value, "a positive duration such as 90s or 1h", used)
 	}
-	parsed, err := time.ParseDuration(value)
-	if err != nil || parsed <= 0 {
-		p.bad(v1alpha1.WaitingTimeAnnotation, value, want, used)
-		return wait, set
-	}
-	return parsed, true
+	return wait, set
 }
 
 func (p *parser) parseGroups() []Key {
-	value := p.value(v1alpha1.GroupsAnnotation)
+	value, onObject := p.value(v1alpha1.GroupsAnnotation)
 	if value == "" || value == `""` {
 		return nil
 	}
-	const want, used = `a JSON list of "namespace/name"`, "none: the gang is alone"
-	var names []string
-	if err := json.Unmarshal([]byte(value), &names); err != nil {
-		p.bad(v1alpha1.GroupsAnnotation, value, want, used)
+	keys, err := readGroups(value)
+	if err != nil {
+		p.bad(onObject, v1alpha1.GroupsAnnotation, value, `a JSON list of "namespace/name"`, "none: the gang is alone")
 		return nil
 	}
-	keys := make([]Key, 0, len(names))
-	for _, name := range names {
-		key, err := ParseKey(name)
-		if err != nil {
-			p.bad(v1alpha1.GroupsAnnotation, value, want, used)
-			return nil
-		}
-		if key != p.key {
-			keys = append(keys, key)
-		}
-	}
+	keys = slices.DeleteFunc(keys, func(key Key) bool { return key == p.key })
 	if len(keys) == 0 {
 		return nil
 	}
@@ -281,22 +304,34 @@ func (p *parser) parseGroups() []Key {
 	return slices.Compact(keys)
 }
 
+func readGroups(value string) ([]Key, error) {
+	var names []string
+	if err := json.Unmarshal([]byte(value), &names); err != nil {
+		return nil, fmt.Errorf("reading groups: %w", err)
+	}
+	if names == nil {
+		return nil, errors.New("reading groups: null")
+	}
+	keys := make([]Key, len(names))
+	for i, name := range names {
+		key, err := ParseKey(name)
+		if err != nil {
+			return nil, err
+		}
+		keys[i] = key
+	}
+	return keys, nil
+}
+
 func (p *parser) parseRoles() map[string]int {
-	value := p.value(v1alpha1.MinByRoleAnnotation)
+	value, onObject := p.value(v1alpha1.MinByRoleAnnotation)
 	if value == "" {
 		return nil
 	}
-	const want, used = "a JSON object from role to a minimum of 0 or more", "no minimum by role"
-	var roles map[string]int
-	if err := json.Unmarshal([]byte(value), &roles); err != nil {
-		p.bad(v1alpha1.MinByRoleAnnotation, value, want, used)
+	roles, err := readRoles(value)
+	if err != nil {
+		p.bad(onObject, v1alpha1.MinByRoleAnnotation, value, "a JSON object from role to a minimum of 0 to 100000", "no minimum by role")
 		return nil
-	}
-	for role, n := range roles {
-		if len(validation.IsValidLabelValue(role)) > 0 || role == "" || n < 0 || n > maxCount {
-			p.bad(v1alpha1.MinByRoleAnnotation, value, want, used)
-			return nil
-		}
 	}
 	if len(roles) == 0 {
 		return nil
@@ -304,10 +339,28 @@ func (p *parser) parseRoles() map[string]int {
 	return roles
 }
 
+func readRoles(value string) (map[string]int, error) {
+	var read map[string]*int // pointers, since null would pass for 0
+	if err := json.Unmarshal([]byte(value), &read); err != nil {
+		return nil, fmt.Errorf("reading roles: %w", err)
+	}
+	if read == nil {
+		return nil, errors.New("reading roles: null")
+	}
+	roles := make(map[string]int, len(read))
+	for role, n := range read {
+		if role == "" || len(validation.IsValidLabelValue(role)) > 0 || n == nil || *n < 0 || *n > maxCount {
+			return nil, fmt.Errorf("reading roles: minimum of %q", role)
+		}
+		roles[role] = *n
+	}
+	return roles, nil
+}
+
 func (p *parser) parseTopology(key string) string {
-	value := p.value(key)
+	value, onObject := p.value(key)
 	if value != "" && len(validation.IsQualifiedName(value)) > 0 {
-		p.bad(key, value, wantLabelKey, "no topology")
+		p.bad(onObject, key, value, "a node label key", "no topology")
 		return ""
 	}
 	return value
@@ -317,9 +370,9 @@ func (p *parser) parseTopology(key string) string {
 func parseCount(value string) (int, error) {
 	n, err := strconv.ParseUint(value, 10, 31)
 	if err != nil {
-		return 0, fmt.Errorf("reading count %q: %w", value, err)
+		return 0, fmt.Errorf("reading count: %w", err)
 	}
-	if n == 0 || n > min(maxCount, math.MaxInt32) {
+	if n == 0 || n > maxCount {
 		return 0, fmt.Errorf("reading count %q: want %s", value, wantCount)
 	}
 	return int(n), nil

@@ -1,0 +1,179 @@
+package gang
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// cycle is one scheduling cycle of a pod.
+func (c *cluster) cycle(pod *v1.Pod) {
+	v := c.s.Visit(pod)
+	c.after(Effects{}, nil)
+	switch v.Verdict {
+	case Wait:
+		if v.Reason == "" {
+			c.fail("pod %s waits for no reason", pod.UID)
+		}
+		c.offer(pod.UID)
+	case Outside, Alone:
+		if node := c.fit(pod, c.used()); node != "" {
+			c.reserve(pod.UID, node)
+		}
+	case Follow:
+		c.follow(pod, v.Node)
+	case Lead:
+		plan, o := c.plan(v.Attempt)
+		accepted, e := c.s.Planned(v.Attempt, o, c.now)
+		c.doPlan(e, accepted)
+		if node := plan[pod.UID]; o.Complete && node != "" && accepted[pod.UID] == node {
+			c.follow(pod, node)
+		}
+	}
+}
+
+func (c *cluster) follow(pod *v1.Pod, node string) {
+	used := c.used()
+	used[node] -= sizeOf(pod) // held for the pod itself
+	if c.fits(pod, node, used) && pod.UID != c.spoiled {
+		c.reserve(pod.UID, node)
+		return
+	}
+	c.do(c.s.Unfit(pod.UID, c.now))
+	c.offer(pod.UID)
+}
+
+func (c *cluster) reserve(id types.UID, node string) {
+	c.node[id] = node
+	c.reserving[id] = true
+	c.do(c.s.Reserved(id, node, c.now))
+	delete(c.reserving, id)
+	c.at[id] = held
+	wait, e := c.s.Permitted(id, c.now)
+	if !wait {
+		c.bind(id)
+	}
+	c.do(e)
+}
+
+// bind is the binding of a pod: it goes through, or fails as often as it was told.
+func (c *cluster) bind(id types.UID) {
+	c.at[id] = going
+	c.tasks = append(c.tasks, func() {
+		pod := c.pods[id]
+		if pod == nil || c.refuse[id] > 0 {
+			c.refuse[id]--
+			c.unreserve(id)
+			return
+		}
+		c.do(c.s.BoundTo(id, c.now))
+		c.add(edit(pod, on(c.node[id])))
+	})
+}
+
+func (c *cluster) unreserve(id types.UID) {
+	c.at[id] = going
+	c.tasks = append(c.tasks, func() {
+		delete(c.node, id)
+		c.at[id] = parked
+		if c.pods[id] == nil {
+			delete(c.at, id)
+		}
+		c.do(c.s.Unreserved(id, c.now))
+		c.offer(id)
+		c.changed()
+	})
+}
+
+func sizeOf(pod *v1.Pod) int {
+	if n, err := strconv.Atoi(pod.Labels[sizeLabel]); err == nil {
+		return n
+	}
+	return 1
+}
+
+// used is what is taken of the nodes, by pods and by what is held.
+func (c *cluster) used() map[string]int {
+	used := map[string]int{}
+	for id, node := range c.node {
+		if pod := c.pods[id]; pod != nil {
+			used[node] += sizeOf(pod)
+		}
+	}
+	for id, node := range c.ledger {
+		used[node] += sizeOf(c.s.members[id].pod)
+	}
+	return used
+}
+
+func (c *cluster) fits(pod *v1.Pod, node string, used map[string]int) bool {
+	if want, ok := pod.Labels[nodeLabel]; ok && want != node {
+		return false
+	}
+	return used[node]+sizeOf(pod) <= c.room[node]
+}
+
+func (c *cluster) fit(pod *v1.Pod, used map[string]int) string {
+	for _, node := range slices.Sorted(maps.Keys(c.room)) {
+		if c.fits(pod, node, used) {
+			return node
+		}
+	}
+	return ""
+}
+
+// plan places an attempt, without and then with what its rivals hold.
+func (c *cluster) plan(a *Attempt) (map[types.UID]string, Outcome) {
+	o := c.try(a, nil)
+	if o.Complete {
+		return o.Nodes, o
+	}
+	rivals := c.s.Rivals(a)
+	for n := 1; n <= len(rivals); n++ {
+		if better := c.try(a, rivals[:n]); better.Complete {
+			better.Evict = rivals[:n]
+			return better.Nodes, better
+		}
+	}
+	return o.Nodes, o
+}
+
+func (c *cluster) try(a *Attempt, evict []string) Outcome {
+	used := c.used()
+	for id, node := range c.ledger {
+		if m := c.s.members[id]; slices.Contains(evict, m.gang.group.key().String()) {
+			used[node] -= sizeOf(m.pod)
+		}
+	}
+	o := Outcome{Nodes: map[types.UID]string{}, Complete: true, Why: map[Key]string{}, Cost: c.cost}
+	for _, need := range a.Gangs {
+		fit, roles := 0, maps.Clone(need.MinByRole)
+		for _, pod := range need.Pending {
+			if node := c.fit(pod, used); node != "" {
+				used[node] += sizeOf(pod)
+				o.Nodes[pod.UID] = node
+				roles = less(roles, roleOf(pod))
+				fit++
+			}
+		}
+		if fit < need.Min || len(roles) > 0 {
+			o.Complete = false
+			o.Why[need.Key] = fmt.Sprintf("gang %q: %d of %d members fit", need.Key, fit, need.Min)
+		}
+	}
+	return o
+}
+
+// less counts one of a role as placed.
+func less(roles map[string]int, role string) map[string]int {
+	if roles[role] > 1 {
+		roles[role]--
+	} else {
+		delete(roles, role)
+	}
+	return roles
+}

@@ -1,0 +1,142 @@
+package gang
+
+import (
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// Kind tells the two kinds of PodGroup apart. Where both describe a gang, the
+// community's wins.
+type Kind int
+
+// The kinds of PodGroup.
+const (
+	Community Kind = iota
+	Native
+)
+
+// Describe takes in what a PodGroup says; nil means that there is none.
+func (s *Gangs) Describe(kind Kind, key Key, object *Object, created, now time.Time) Effects {
+	if object == nil && s.gangs[key] == nil {
+		return s.take()
+	}
+	g := s.gang(key)
+	if object == nil {
+		g.objects[kind], g.told = nil, nil
+	} else {
+		g.objects[kind] = &described{Object: *object, created: created}
+	}
+	s.redefine(g, now)
+	s.settle(g, now)
+	s.forget(g, now)
+	return s.take()
+}
+
+func (g *gang) object() *Object {
+	for _, object := range g.objects {
+		if object != nil {
+			return &object.Object
+		}
+	}
+	return nil
+}
+
+func fieldsOf(pod *v1.Pod) Fields {
+	return Fields{Annotations: pod.Annotations, Labels: pod.Labels}
+}
+
+// compareDescribers orders by who may define their gang: 1. those who state a
+// usable minimum; 2. the order of members.
+func compareDescribers(a, b *member) int {
+	switch {
+	case a.defines == b.defines:
+		return compareMembers(a, b)
+	case a.defines:
+		return -1
+	default:
+		return 1
+	}
+}
+
+// listen notes what a member says of its gang.
+func (s *Gangs) listen(m *member) {
+	g, fields := m.gang, fieldsOf(m.pod)
+	m.describes = fields.Describes()
+	m.defines, m.badMin = fields.Defines()
+	if !m.describes {
+		return
+	}
+	at, _ := slices.BinarySearchFunc(g.describers, m, compareDescribers)
+	g.describers = slices.Insert(g.describers, at, m)
+	if m.badMin != nil && g.defining() != m {
+		// Of the defining member it is told with what is used instead.
+		s.report(g, m.pod, *m.badMin)
+	}
+}
+
+// ignore is the opposite of listen.
+func (g *gang) ignore(m *member) {
+	if at := slices.Index(g.describers, m); at >= 0 {
+		g.describers = slices.Delete(g.describers, at, at+1)
+	}
+}
+
+// defining is the first member that states a usable minimum; failing that, the
+// first that adds to the PodGroup.
+func (g *gang) defining() *member {
+	if len(g.describers) == 0 {
+		return nil
+	}
+	if first := g.describers[0]; first.defines || g.object() != nil {
+		return first
+	}
+	return nil
+}
+
+// redefine makes the spec anew.
+func (s *Gangs) redefine(g *gang, now time.Time) {
+	g.definer = g.defining()
+	var from *v1.Pod
+	var fields Fields
+	if g.definer != nil {
+		from, fields = g.definer.pod, fieldsOf(g.definer.pod)
+	}
+	before := g.spec.Groups
+	spec, problems := Parse(g.key, g.object(), fields, s.defaultWait)
+	g.spec = spec
+	g.group.stale = true
+	for _, problem := range problems {
+		if problem.OnObject {
+			s.report(g, nil, problem)
+		} else {
+			s.report(g, from, problem)
+		}
+	}
+	if !slices.Equal(before, spec.Groups) {
+		s.rename(g, before, now)
+	}
+}
+
+// badValue is what a user is told of once: the same value is the same mistake,
+// whatever is used instead.
+type badValue struct{ key, value string }
+
+// report tells of a problem once for as long as its pod, or its PodGroup, is
+// there.
+func (s *Gangs) report(g *gang, pod *v1.Pod, problem Problem) {
+	told := &g.told
+	if pod != nil {
+		told = &s.members[pod.UID].told
+	}
+	bad := badValue{problem.Key, problem.Value}
+	if (*told)[bad] {
+		return
+	}
+	if *told == nil {
+		*told = map[badValue]bool{}
+	}
+	(*told)[bad] = true
+	s.effects.Problems = append(s.effects.Problems, Report{Gang: g.key, Pod: pod, Problem: problem})
+}

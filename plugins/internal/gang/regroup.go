@@ -1,0 +1,128 @@
+package gang
+
+import (
+	"slices"
+	"time"
+)
+
+// rename keeps the reverse index of groups, and groups anew.
+func (s *Gangs) rename(g *gang, before []Key, now time.Time) {
+	s.unname(g, before)
+	for _, key := range g.spec.Groups {
+		if s.naming[key] == nil {
+			s.naming[key] = map[Key]bool{}
+		}
+		s.naming[key][g.key] = true
+	}
+	s.regroup(g, now)
+}
+
+func (s *Gangs) unname(g *gang, groups []Key) {
+	for _, key := range groups {
+		delete(s.naming[key], g.key)
+		if len(s.naming[key]) == 0 {
+			delete(s.naming, key)
+		}
+	}
+}
+
+// regroup puts g and whoever agrees with it into one group: gangs that name each
+// other. A gang that names one which does not name it back waits for that one,
+// but does not bind it. What the old groups held is given back. The caller
+// settles g.
+func (s *Gangs) regroup(g *gang, now time.Time) {
+	together := s.agreeing(g)
+	var old []*group
+	for _, member := range together {
+		if !slices.Contains(old, member.group) {
+			old = append(old, member.group)
+		}
+	}
+	if len(old) == 1 && len(g.group.gangs) == len(together) {
+		return
+	}
+	for _, former := range old {
+		s.dissolve(former)
+	}
+	s.form(together)
+	var left []*gang
+	for _, former := range old {
+		for _, member := range former.gangs {
+			if member.group == former && s.gangs[member.key] == member {
+				s.form(s.agreeing(member))
+				left = append(left, member)
+			}
+		}
+	}
+	for _, member := range left {
+		s.settle(member, now)
+	}
+}
+
+// dissolve takes back all that a group gave its members; what was promised to
+// them was promised in its name.
+func (s *Gangs) dissolve(former *group) {
+	for _, g := range former.gangs {
+		for _, m := range g.members {
+			if m.state == Planned || m.state == Held && !g.satisfied() {
+				s.takeBack(m)
+			}
+		}
+	}
+	s.drop(former)
+}
+
+// drop ends a group.
+func (s *Gangs) drop(grp *group) {
+	s.setPhase(grp, gathering)
+	delete(s.timed, grp)
+}
+
+// form makes a group. It gathers until it is settled.
+func (s *Gangs) form(gangs []*gang) {
+	joint := &group{gangs: gangs}
+	for _, member := range gangs {
+		member.group = joint
+	}
+	s.track(joint)
+	s.admitGroup(joint)
+}
+
+// agreeing lists the gangs that are bound to g by mutual naming, g included.
+func (s *Gangs) agreeing(g *gang) []*gang {
+	found := []*gang{g}
+	known := map[*gang]bool{g: true}
+	for i := 0; i < len(found); i++ {
+		for _, key := range found[i].spec.Groups {
+			other := s.gangs[key]
+			if other == nil || known[other] || !other.names(found[i].key) {
+				continue
+			}
+			known[other] = true
+			found = append(found, other)
+		}
+	}
+	slices.SortFunc(found, func(a, b *gang) int { return compareKeys(a.key, b.key) })
+	return found
+}
+
+// names tells whether the gang names another one in its groups.
+func (g *gang) names(key Key) bool {
+	_, ok := slices.BinarySearchFunc(g.spec.Groups, key, compareKeys)
+	return ok
+}
+
+// awaited is the first gang that g names, that does not name it back (or does
+// not exist), and that does not run yet. A gang that runs itself waits for none.
+func (s *Gangs) awaited(g *gang) (Key, bool) {
+	if g.satisfied() {
+		return Key{}, false
+	}
+	for _, key := range g.spec.Groups {
+		other := s.gangs[key]
+		if other == nil || (other.group != g.group && !other.satisfied()) {
+			return key, true
+		}
+	}
+	return Key{}, false
+}

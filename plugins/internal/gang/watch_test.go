@@ -1,0 +1,388 @@
+package gang
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// watch looks over the shoulder of a Gangs: it does what a caller has to do with
+// the effects, as far as bookkeeping goes, and checks after each input what must
+// be true.
+type watch struct {
+	s      *Gangs
+	fail   func(format string, args ...any)
+	ledger map[types.UID]string // what is held for whom
+	// refused are the pods that the queue did not let through and was not told to
+	// look at since.
+	refused map[types.UID]*v1.Pod
+	before  map[types.UID]State
+	// reserving are between Reserve and Permit. Their groups are settled when they
+	// come to Permit.
+	reserving map[types.UID]bool
+}
+
+func newWatch(s *Gangs, fail func(string, ...any)) *watch {
+	return &watch{s: s, fail: fail, ledger: map[types.UID]string{}, refused: map[types.UID]*v1.Pod{}, before: map[types.UID]State{}, reserving: map[types.UID]bool{}}
+}
+
+// queue asks as PreEnqueue does.
+func (w *watch) queue(pod *v1.Pod) bool {
+	ok, why := w.s.Queue(pod)
+	switch {
+	case ok:
+		delete(w.refused, pod.UID)
+	case why == "":
+		w.fail("pod %s is refused without a reason", pod.UID)
+	default:
+		w.refused[pod.UID] = pod
+	}
+	return ok
+}
+
+// after takes in what an input answered.
+func (w *watch) after(e Effects, accepted map[types.UID]string) {
+	for uid, node := range accepted {
+		if held, ok := w.ledger[uid]; ok {
+			w.fail("pod %s is planned onto %s and still holds %s", uid, node, held)
+		}
+		w.ledger[uid] = node
+	}
+	for _, uid := range e.Unhold {
+		if _, ok := w.ledger[uid]; !ok {
+			w.fail("nothing is held for pod %s, yet it is to be given back", uid)
+		}
+		delete(w.ledger, uid)
+	}
+	w.checkReleases(e)
+	w.checkRejects(e)
+	w.checkActivations(e)
+	w.checkHolds()
+	checkState(w.s, w.reserving, w.fail)
+	w.before = map[types.UID]State{}
+	for uid, m := range w.s.members {
+		w.before[uid] = m.state
+	}
+}
+
+// checkReleases checks what everything stands on: a member is released only when
+// every gang of its group has its minimum held, released or bound, or when its
+// gang was running already.
+func (w *watch) checkReleases(e Effects) {
+	fresh := map[types.UID]bool{}
+	for _, uid := range e.Release {
+		m := w.s.members[uid]
+		switch {
+		case m == nil || m.state != Released:
+			w.fail("pod %s is released, but it is not", uid)
+		case w.before[uid] != Released:
+			fresh[uid] = true
+		case !m.waiting:
+			w.fail("pod %s is released again though it does not wait", uid)
+		}
+	}
+	for uid := range fresh {
+		m := w.s.members[uid]
+		if m == nil || runs(m.gang, fresh) {
+			continue
+		}
+		for _, g := range m.gang.group.gangs {
+			if !runs(g, fresh) && !holds(g, fresh) {
+				w.fail("pod %s is released while gang %s has not its minimum", uid, g.key)
+			}
+		}
+	}
+}
+
+// runs and holds are satisfied and reached again, counted by hand. What was
+// released just now does not make a gang run.
+func runs(g *gang, fresh map[types.UID]bool) bool {
+	running, done := 0, 0
+	for uid, m := range g.members {
+		if (m.state == Released && !fresh[uid]) || (m.state == Bound && m.pod.DeletionTimestamp == nil) {
+			running++
+		}
+	}
+	for _, f := range g.succeeded {
+		if f.owner == g.owner {
+			done++
+		}
+	}
+	switch {
+	case g.spec.Min == 0 || g.spec.Policy == OnlyWaiting:
+		return false
+	case g.spec.Policy == WaitingAndRunning:
+		return running+done >= g.spec.Min
+	default:
+		return running > 0 || done >= g.spec.Min
+	}
+}
+
+func holds(g *gang, fresh map[types.UID]bool) bool {
+	total, byRole := 0, map[string]int{}
+	for uid, m := range g.members {
+		counts := m.state == Held || fresh[uid]
+		if g.spec.Policy != OnlyWaiting {
+			counts = counts || m.state == Released || m.state == Bound && m.pod.DeletionTimestamp == nil
+		}
+		if counts {
+			total++
+			byRole[m.role()]++
+		}
+	}
+	if g.spec.Policy != OnlyWaiting {
+		for _, f := range g.succeeded {
+			if f.owner == g.owner {
+				total++
+				byRole[f.role]++
+			}
+		}
+	}
+	sum := 0
+	for _, n := range g.spec.MinByRole {
+		sum += n
+	}
+	if sum <= g.spec.Min {
+		for role, n := range g.spec.MinByRole {
+			if byRole[role] < n {
+				return false
+			}
+		}
+	}
+	return g.spec.Min > 0 && total >= g.spec.Min
+}
+
+// checkRejects checks that only members that hold something, or are about to give
+// it back, are rejected.
+func (w *watch) checkRejects(e Effects) {
+	for _, uid := range e.Reject {
+		if was := w.before[uid]; was != Held && was != Returning {
+			w.fail("pod %s was not held, yet it is rejected", uid)
+		}
+		if m := w.s.members[uid]; m != nil && m.state != Returning && m.state != Bound {
+			w.fail("pod %s is rejected, but not returning", uid)
+		}
+	}
+	for uid, was := range w.before {
+		if m := w.s.members[uid]; was == Held && (m == nil || m.state == Returning) && !slices.Contains(e.Reject, uid) {
+			w.fail("pod %s has to give back its node and is not told", uid)
+		}
+	}
+}
+
+// checkActivations checks that no wake-up is lost: whoever was refused and may go
+// now is activated now.
+func (w *watch) checkActivations(e Effects) {
+	active := map[types.UID]bool{}
+	for _, pod := range e.Activate {
+		active[pod.UID] = true
+	}
+	for uid, pod := range w.refused {
+		if m := w.s.members[uid]; m != nil {
+			pod = m.pod
+			if m.state != Pending && m.state != Planned {
+				continue
+			}
+		}
+		if ok, _ := w.s.Queue(pod); ok && !active[uid] {
+			w.fail("pod %s was refused, may go now, and is not activated", uid)
+		}
+	}
+	for uid := range active {
+		delete(w.refused, uid)
+	}
+}
+
+// checkHolds checks that the ledger holds capacity for the planned, and for
+// nobody else: Unhold was told once for each.
+func (w *watch) checkHolds() {
+	for uid := range w.ledger {
+		if m := w.s.members[uid]; m == nil || m.state != Planned || m.node != w.ledger[uid] {
+			w.fail("%s is held for pod %s, which is not planned there", w.ledger[uid], uid)
+		}
+	}
+	for uid, m := range w.s.members {
+		if _, ok := w.ledger[uid]; m.state == Planned && !ok {
+			w.fail("pod %s is planned and nothing is held for it", uid)
+		}
+	}
+}
+
+// checkState checks the state against a plain recount.
+func checkState(s *Gangs, reserving map[types.UID]bool, fail func(string, ...any)) {
+	members, rest, naming, groups := 0, 0, map[Key]map[Key]bool{}, map[*group]bool{}
+	for key, g := range s.gangs {
+		members += len(g.members)
+		if !slices.Contains(g.group.gangs, g) {
+			fail("gang %s is not in its group", key)
+		}
+		groups[g.group] = true
+		for _, other := range g.spec.Groups {
+			if naming[other] == nil {
+				naming[other] = map[Key]bool{}
+			}
+			naming[other][key] = true
+		}
+		checkGang(s, g, fail)
+	}
+	if members != len(s.members) {
+		fail("%d members, but gangs have %d", len(s.members), members)
+	}
+	if !maps.EqualFunc(naming, s.naming, maps.Equal) {
+		fail("naming is %v, want %v", s.naming, naming)
+	}
+	for grp := range groups {
+		settled := true
+		for _, g := range grp.gangs {
+			for uid := range g.members {
+				settled = settled && !reserving[uid]
+			}
+		}
+		checkGroup(s, grp, settled, fail)
+		if grp.phase == resting {
+			rest++
+		}
+	}
+	if rest != s.resting {
+		fail("%d groups rest, counted %d", rest, s.resting)
+	}
+	for grp := range s.timed {
+		if !groups[grp] {
+			fail("group %s is gone and still timed", grp.key())
+		}
+	}
+	if !s.Idle() {
+		fail("effects were left behind: %+v", s.effects)
+	}
+}
+
+// Idle tells that no effects wait to be taken.
+func (s *Gangs) Idle() bool { return s.effects.Idle() }
+
+func checkGang(s *Gangs, g *gang, fail func(string, ...any)) {
+	count, coming, byRole := [numStates]int{}, 0, map[string]roleCount{}
+	describers := 0
+	for uid, m := range g.members {
+		if s.members[uid] != m || m.gang != g || m.uid() != uid {
+			fail("pod %s is not the member it is taken for", uid)
+		}
+		if m.describes {
+			describers++
+		}
+		if m.state == Bound && m.pod.DeletionTimestamp != nil {
+			continue
+		}
+		count[m.state]++
+		free := !m.expired && m.pod.DeletionTimestamp == nil && len(m.pod.Spec.SchedulingGates) == 0
+		r := byRole[m.role()]
+		if free && (m.state == Pending || m.state == Returning) {
+			coming++
+			r.coming++
+		}
+		switch m.state {
+		case Planned:
+			r.planned++
+			r.waiting++
+		case Held:
+			r.waiting++
+		case Released, Bound:
+			r.running++
+		case Pending, Returning:
+		}
+		byRole[m.role()] = r
+		if (m.state == Pending) != (m.node == "") {
+			fail("pod %s is in state %d on node %q", uid, m.state, m.node)
+		}
+		if (m.state == Planned || m.state == Held) && !free {
+			fail("pod %s is not to be scheduled, yet a node is held for it", uid)
+		}
+	}
+	delete(byRole, "")
+	maps.DeleteFunc(byRole, func(_ string, r roleCount) bool { return r == roleCount{} })
+	roles := map[string]roleCount{}
+	for role, r := range g.byRole {
+		roles[role] = *r
+	}
+	if count != g.count || coming != g.coming || !maps.Equal(byRole, roles) {
+		fail("gang %s counts %v, %d, %v; there are %v, %d, %v", g.key, g.count, g.coming, roles, count, coming, byRole)
+	}
+	if describers != len(g.describers) || !slices.IsSortedFunc(g.describers, compareDescribers) || g.definer != g.defining() {
+		fail("gang %s: wrong describers", g.key)
+	}
+	if g.ran != g.satisfied() || g.ran != runs(g, nil) {
+		fail("gang %s runs: %t, acted upon: %t", g.key, runs(g, nil), g.ran)
+	}
+	if g.empty() {
+		fail("gang %s is empty and not forgotten", g.key)
+	}
+	done := 0
+	for _, n := range g.doneBy {
+		done += n
+	}
+	for _, n := range g.doneRole {
+		done += n
+	}
+	if done != 2*len(g.succeeded) {
+		fail("gang %s: %d members succeeded, counted %v and %v", g.key, len(g.succeeded), g.doneBy, g.doneRole)
+	}
+}
+
+func checkGroup(s *Gangs, grp *group, settled bool, fail func(string, ...any)) {
+	name, able, need := grp.key().String(), s.able(grp), grp.need()
+	complain := func(format string, args ...any) {
+		fail("group %s, phase %d: %s", name, grp.phase, fmt.Sprintf(format, args...))
+	}
+	if !slices.EqualFunc(grp.gangs, s.agreeing(grp.gangs[0]), func(a, b *gang) bool { return a == b }) {
+		complain("its gangs do not agree")
+	}
+	switch {
+	case !settled:
+	case !able && grp.phase != gathering:
+		complain("it is not able")
+	case !able && grp.holding() > 0:
+		complain("it is not able and holds something")
+	case able && grp.phase == gathering && (need > 0 || grp.waiting(Planned) > 0):
+		complain("it is able and lacks %d", need)
+	case (grp.phase == ready || grp.phase == resting) && need == 0:
+		complain("it needs nobody")
+	case grp.phase == following && (need > 0 || grp.countIn(Planned) == 0):
+		complain("it lacks %d, and %d follow", need, grp.countIn(Planned))
+	case grp.phase == resting && grp.strict() && grp.holding() > 0:
+		complain("it is Strict, has failed, and holds something")
+	case grp.reached() && able && grp.waiting(Held) > 0:
+		complain("its minimum is reached and %d wait", grp.waiting(Held))
+	}
+	if grp.phase != gathering && !s.timed[grp] {
+		complain("it is not timed")
+	}
+	if grp.holding() > 0 && grp.held.IsZero() {
+		complain("it holds something since never")
+	}
+	if !grp.held.IsZero() && !s.timed[grp] {
+		complain("its wait time does not run")
+	}
+	checkAdmissions(s, grp, complain)
+}
+
+func checkAdmissions(s *Gangs, grp *group, complain func(string, ...any)) {
+	leaders := 0
+	for _, g := range grp.gangs {
+		for uid, m := range g.members {
+			if (m.state == Pending || m.state == Planned) && m.admitted != s.admissible(m) {
+				complain("pod %s is admitted: %t", uid, m.admitted)
+			}
+			if m.admitted && m.state == Pending && !g.satisfied() {
+				leaders++
+				if grp.leader != uid || grp.phase != ready {
+					complain("pod %s is admitted and does not lead", uid)
+				}
+			}
+		}
+	}
+	if leaders > 1 || grp.phase == ready && leaders == 0 && grp.pickLeader() != nil {
+		complain("%d leaders are admitted", leaders)
+	}
+}
