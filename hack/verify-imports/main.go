@@ -1,6 +1,6 @@
 // Command verify-imports checks that imports run one way:
 //
-//	apis <- plugins/internal (pure), plugins/victim, plugins/whatif (libraries) <- plugins <- cmd
+//	apis <- plugins/internal (pure) <- libraries <- plugins/X <- plugins (puts them together) <- cmd
 //
 // No plugin imports another one, pure packages have no client, no scheduler and no log, and nobody
 // but test and hack imports test and hack. Run it at the top of the repository.
@@ -19,8 +19,9 @@ import (
 
 const module = "github.com/lockstep-sh/lockstep/"
 
-// libraries are the packages below plugins/ that plugins may share, besides those in plugins/internal.
-var libraries = []string{"victim", "whatif"}
+// libraries are the packages below plugins/ that are no plugins, and that plugins may share: algorithms
+// (victim, whatif) and the state of a scheduler process (holds, order).
+var libraries = []string{"holds", "order", "victim", "whatif"}
 
 // impure is what values in, values out has no use for, by prefix.
 var impure = []string{"k8s.io/kubernetes", "k8s.io/client-go", "k8s.io/klog", "log"}
@@ -105,8 +106,10 @@ func forbidden(from, path string) string {
 func forbiddenPlugin(from, to string) string {
 	source, target := second(from), second(to)
 	switch {
-	case source == target, target == "internal":
+	case source == target, source == "", target == "internal":
 		return ""
+	case target == "":
+		return "the package that puts the plugins together stands above them"
 	case source == "internal":
 		return "packages in plugins/internal stand below the plugins"
 	case slices.Contains(libraries, target):
