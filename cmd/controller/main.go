@@ -5,7 +5,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"runtime/debug"
 
 	"github.com/spf13/cobra"
 	v1 "k8s.io/api/core/v1"
@@ -13,6 +12,7 @@ import (
 	"k8s.io/component-base/featuregate"
 	logsapi "k8s.io/component-base/logs/api/v1"
 	_ "k8s.io/component-base/logs/json/register"
+	"k8s.io/component-base/version"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -49,7 +49,7 @@ func newCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "lockstep-controller",
 		Short:   "Keep the status of PodGroups",
-		Version: version(),
+		Version: version.Get().GitVersion,
 		Args:    cobra.NoArgs,
 		RunE:    func(*cobra.Command, []string) error { return run(o) },
 	}
@@ -67,14 +67,6 @@ func newCommand() *cobra.Command {
 	}
 	logsapi.AddFlags(o.logging, flags)
 	return cmd
-}
-
-// version is that of the module the binary was built from.
-func version() string {
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
-		return info.Main.Version
-	}
-	return "unknown"
 }
 
 func run(o *options) error {
@@ -105,7 +97,7 @@ func run(o *options) error {
 	if err := mgr.AddReadyzCheck("ping", healthz.Ping); err != nil {
 		return fmt.Errorf("adding the readiness check: %w", err)
 	}
-	logger.Info("Starting lockstep-controller", "version", version())
+	logger.Info("Starting lockstep-controller", "version", version.Get().GitVersion)
 	if err := mgr.Start(ctx); err != nil {
 		return fmt.Errorf("running the manager: %w", err)
 	}

@@ -1,0 +1,81 @@
+package controller_test
+
+import (
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// communityCRD is the one that scheduler-plugins installs: no status.conditions.
+func communityCRD(t *testing.T) string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/scheduler-plugins").Output()
+	if err != nil {
+		t.Fatalf("finding the community's CRD: %v", err)
+	}
+	return filepath.Join(strings.TrimSpace(string(out)), "config", "crd", "bases", crd)
+}
+
+// The controller waits for the CRD, and works once it is there.
+func TestMissingCRD(t *testing.T) {
+	t.Parallel()
+	c := start(t)
+	controller := run(t, c, "controller")
+	const line = "Waiting for the PodGroup CRD"
+	eventually(t, "the log says that it waits", func() error { return contains(controller.log(t), line) })
+	time.Sleep(2 * quiet)
+	if err := controller.Err(); err != nil {
+		t.Fatalf("the controller ended: %v", err)
+	}
+	if log := controller.log(t); strings.Count(log, line) != 1 || strings.Contains(log, "err=") {
+		t.Errorf("want the line %q once and no errors; log:\n%s", line, log)
+	}
+	if err := c.Apply(testContext(t), manifest(t, "crds", crd)); err != nil {
+		t.Fatal(err)
+	}
+	n := newNamespace(t, c, "late")
+	g := n.createGroup(2)
+	n.create(2, byLabel)
+	n.bind(names(2)...)
+	g.wait("Running", 2, 0, 0, bound)
+}
+
+// On a CRD without conditions everything else works, conditions are not tried
+// again and again, and a later replacement of the CRD is noticed.
+func TestCommunityCRD(t *testing.T) {
+	t.Parallel()
+	c := start(t, communityCRD(t))
+	controller := run(t, c, "controller")
+	n := newNamespace(t, c, "community")
+	g := n.createGroup(3)
+	g.wait("Pending", 0, 0, 0, "")
+	n.create(2, byLabel)
+	g.stays() // only a message would have changed
+	if got := g.written(); got != 1 {
+		t.Errorf("%d writes for a gang that is incomplete, want 1", got)
+	}
+	n.createPod(member("train-2", byLabel))
+	g.wait("PreScheduling", 0, 0, 0, "")
+	n.bind(names(3)...)
+	g.wait("Running", 3, 0, 0, "")
+	g.stays()
+	const line = "PodGroups of this cluster have no status.conditions"
+	if log := controller.log(t); strings.Count(log, line) != 1 || strings.Contains(log, "unknown field") {
+		t.Errorf("want the line %q once and no warnings; log:\n%s", line, log)
+	}
+
+	if err := c.Apply(testContext(t), manifest(t, "crds", crd)); err != nil {
+		t.Fatal(err)
+	}
+	n.kubectl("delete", "pod", "train-2", "--force", "--grace-period=0")
+	// Asked for: a watch from before may still leave out what the old CRD did not have.
+	eventually(t, "there is a condition", func() error {
+		if s := g.get(); s.Phase != "Unknown" || s.scheduled().Reason != incomplete {
+			return fmt.Errorf("it has %s", s)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,132 @@
+package controller_test
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2/ktesting"
+	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
+
+	_ "github.com/lockstep-sh/lockstep/apis/config/scheme"
+	"github.com/lockstep-sh/lockstep/test/localcluster"
+)
+
+// Every manifest can be applied, and every sample makes pods.
+func TestManifests(t *testing.T) {
+	t.Parallel()
+	c := start(t, manifest(t, "crds"), manifest(t, "base"))
+	for _, name := range []string{"lockstep-scheduler", "lockstep-controller"} {
+		out, err := c.Kubectl(testContext(t), "get", "deployment", name, "--namespace", system,
+			"--output", "jsonpath={.spec.template.spec.containers[*].image} {.spec.template.spec.volumes[*].configMap.name}")
+		if err != nil {
+			t.Fatal(err)
+		}
+		image, config, _ := strings.Cut(out, " ")
+		if image != name+":latest" {
+			t.Errorf("image of %s: %q", name, image)
+		}
+		if config != "" {
+			if _, err := c.Kubectl(testContext(t), "get", "configmap", config, "--namespace", system); err != nil {
+				t.Errorf("the configuration of %s: %v", name, err)
+			}
+		}
+	}
+	samples, err := filepath.Glob(manifest(t, "samples", "*.yaml"))
+	if err != nil || len(samples) == 0 {
+		t.Fatalf("samples: %d, %v", len(samples), err)
+	}
+	for _, sample := range samples {
+		if err := c.Apply(testContext(t), sample); err != nil {
+			t.Error(err)
+		}
+	}
+	eventually(t, "all samples have pods", func() error {
+		out, err := c.Kubectl(testContext(t), "get", "jobs", "--all-namespaces",
+			"--output", `jsonpath={range .items[*]}{.metadata.name}={.spec.parallelism}/{.status.active} {end}`)
+		if err != nil {
+			return err
+		}
+		for _, job := range strings.Fields(out) {
+			name, counts, _ := strings.Cut(job, "=")
+			if want, got, _ := strings.Cut(counts, "/"); want != got {
+				return fmt.Errorf("job %s has %q of %q pods", name, got, want)
+			}
+		}
+		return nil
+	})
+	checkPermissions(t, c)
+}
+
+// checkPermissions asks for what the binaries do, and for some of what they must not.
+func checkPermissions(t *testing.T, c *localcluster.Cluster) {
+	t.Helper()
+	type access = authorizationv1.ResourceAttributes
+	const scheduler, controller = "lockstep-scheduler", serviceAccount
+	for _, tc := range []struct {
+		account string
+		allowed bool
+		access  access
+	}{
+		{scheduler, true, access{Verb: "create", Resource: "pods", Subresource: "binding"}},
+		{scheduler, true, access{Verb: "patch", Resource: "pods"}},
+		{scheduler, true, access{Verb: "delete", Resource: "pods"}},
+		{scheduler, true, access{Verb: "patch", Resource: "pods", Subresource: "status"}},
+		{scheduler, true, access{Verb: "create", Resource: "events"}},
+		{scheduler, true, access{Verb: "patch", Group: "events.k8s.io", Resource: "events"}},
+		{scheduler, true, access{Verb: "watch", Resource: "namespaces"}},
+		{scheduler, true, access{Verb: "watch", Group: "scheduling.x-k8s.io", Resource: "podgroups"}},
+		{scheduler, true, access{Verb: "patch", Group: "scheduling.x-k8s.io", Resource: "podgroups", Subresource: "status"}},
+		{scheduler, true, access{Verb: "create", Group: "coordination.k8s.io", Resource: "leases", Namespace: system}},
+		{scheduler, true, access{Verb: "update", Group: "coordination.k8s.io", Resource: "leases", Name: scheduler, Namespace: system}},
+		{scheduler, true, access{Verb: "update", Group: "coordination.k8s.io", Resource: "leases", Name: "kube-scheduler", Namespace: system}},
+		{scheduler, true, access{Verb: "get", Resource: "configmaps", Name: "extension-apiserver-authentication", Namespace: system}},
+		{scheduler, true, access{Verb: "update", Resource: "persistentvolumeclaims"}},
+		{scheduler, false, access{Verb: "patch", Group: "scheduling.x-k8s.io", Resource: "podgroups"}},
+		{scheduler, false, access{Verb: "update", Group: "coordination.k8s.io", Resource: "leases", Name: controller, Namespace: system}},
+		{scheduler, false, access{Verb: "create", Resource: "pods"}},
+		{scheduler, false, access{Verb: "get", Resource: "secrets"}},
+		{controller, false, access{Verb: "patch", Resource: "pods"}},
+		{controller, false, access{Verb: "patch", Group: "scheduling.x-k8s.io", Resource: "podgroups"}},
+		{controller, false, access{Verb: "get", Group: "coordination.k8s.io", Resource: "leases", Name: scheduler, Namespace: system}},
+	} {
+		review, err := c.Clientset().AuthorizationV1().SubjectAccessReviews().Create(t.Context(), &authorizationv1.SubjectAccessReview{
+			Spec: authorizationv1.SubjectAccessReviewSpec{
+				User: "system:serviceaccount:" + system + ":" + tc.account, ResourceAttributes: &tc.access,
+				Groups: []string{"system:serviceaccounts", "system:authenticated"},
+			},
+		}, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if review.Status.Allowed != tc.allowed {
+			t.Errorf("%s, %+v: allowed %t, want %t", tc.account, tc.access, review.Status.Allowed, tc.allowed)
+		}
+	}
+}
+
+// The scheduler configurations pass the strict decoding of kube-scheduler, and
+// agree on the one queue-sort plugin that a process may have.
+func TestSchedulerConfigurations(t *testing.T) {
+	files, err := filepath.Glob(manifest(t, "config", "*-scheduler.yaml"))
+	if err != nil || len(files) != 2 {
+		t.Fatalf("configurations: %v, %v; want 2", files, err)
+	}
+	for _, file := range files {
+		logger, _ := ktesting.NewTestContext(t)
+		config, err := options.LoadConfigFromFile(logger, file)
+		if err != nil {
+			t.Errorf("loading %s: %v", filepath.Base(file), err)
+			continue
+		}
+		for _, profile := range config.Profiles {
+			enabled := profile.Plugins.QueueSort.Enabled
+			if len(enabled) != 1 || enabled[0].Name != "GangQueueSort" {
+				t.Errorf("%s, profile %s: queue sort by %v", filepath.Base(file), profile.SchedulerName, enabled)
+			}
+		}
+	}
+}

@@ -1,0 +1,70 @@
+package controller_test
+
+import (
+	"crypto/tls"
+	"fmt"
+	"net/http"
+	"os"
+	"syscall"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Of two replicas one works; the other follows when it goes. Metrics are served
+// to whoever may read them.
+func TestReplicas(t *testing.T) {
+	t.Parallel()
+	c := start(t, manifest(t, "crds", crd))
+	first := run(t, c, "first", "--leader-elect", "--leader-elect-namespace", system)
+	holder := func() (string, error) {
+		lease, err := c.Clientset().CoordinationV1().Leases(system).Get(t.Context(), "lockstep-controller", metav1.GetOptions{})
+		if err != nil || lease.Spec.HolderIdentity == nil {
+			return "", fmt.Errorf("reading the lease: no holder, %w", err)
+		}
+		return *lease.Spec.HolderIdentity, nil
+	}
+	var leader string
+	eventually(t, "the first leads", func() (err error) {
+		leader, err = holder()
+		return err
+	})
+	second := run(t, c, "second", "--leader-elect", "--leader-elect-namespace", system)
+	n := newNamespace(t, c, "replicas")
+	g := n.createGroup(2)
+	n.create(1, byLabel)
+	g.wait("Pending", 0, 0, 0, incomplete)
+	checkMetrics(t, first, token(t, c, serviceAccount))
+
+	process, err := os.FindProcess(first.Pid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the second leads", func() error {
+		if now, err := holder(); err != nil || now == leader || now == "" {
+			return fmt.Errorf("the holder is %q, %w", now, err)
+		}
+		return nil
+	})
+	g.stays() // it writes the same
+	n.createPod(member("train-1", byLabel))
+	g.wait("PreScheduling", 0, 0, 0, awaiting)
+	for _, i := range []*instance{first, second} {
+		if err := contains(i.log(t), "forbidden"); err == nil {
+			t.Errorf("%s lacks permissions:\n%s", i.Name, i.log(t))
+		}
+	}
+}
+
+func checkMetrics(t *testing.T, i *instance, token string) {
+	t.Helper()
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	for who, want := range map[string]int{"": http.StatusUnauthorized, token: http.StatusForbidden} {
+		if code, err := get(client, "https://"+i.metrics+"/metrics", who); err != nil || code != want {
+			t.Errorf("reading metrics: %d, %v; want %d", code, err, want)
+		}
+	}
+}
