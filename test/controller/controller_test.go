@@ -213,7 +213,7 @@ func TestRecreated(t *testing.T) {
 
 // A gang of 100 that comes, binds and runs costs a handful of writes.
 func testWrites(t *testing.T, c *localcluster.Cluster) {
-	const size, limit = 100, 15
+	const size, limit = 100, 12
 	n := newNamespace(t, c, "writes")
 	g := n.createGroup(size)
 	begin := time.Now()

@@ -6,10 +6,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2/ktesting"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 
 	_ "github.com/lockstep-sh/lockstep/apis/config/scheme"
 	"github.com/lockstep-sh/lockstep/test/localcluster"
@@ -108,24 +110,39 @@ func checkPermissions(t *testing.T, c *localcluster.Cluster) {
 	}
 }
 
-// The scheduler configurations pass the strict decoding of kube-scheduler, and
-// agree on the one queue-sort plugin that a process may have.
+// The scheduler configurations pass the strict decoding of kube-scheduler, agree
+// on the one queue-sort plugin that a process may have, and enable what the
+// scheduler enables without a configuration.
 func TestSchedulerConfigurations(t *testing.T) {
 	files, err := filepath.Glob(manifest(t, "config", "*-scheduler.yaml"))
 	if err != nil || len(files) != 2 {
 		t.Fatalf("configurations: %v, %v; want 2", files, err)
 	}
-	for _, file := range files {
+	root, err := localcluster.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var builtIn *config.Plugins
+	for _, file := range append([]string{filepath.Join(root, "cmd", "scheduler", "app", "default.yaml")}, files...) {
 		logger, _ := ktesting.NewTestContext(t)
-		config, err := options.LoadConfigFromFile(logger, file)
+		loaded, err := options.LoadConfigFromFile(logger, file)
 		if err != nil {
 			t.Errorf("loading %s: %v", filepath.Base(file), err)
 			continue
 		}
-		for _, profile := range config.Profiles {
+		for _, profile := range loaded.Profiles {
 			enabled := profile.Plugins.QueueSort.Enabled
 			if len(enabled) != 1 || enabled[0].Name != "GangQueueSort" {
 				t.Errorf("%s, profile %s: queue sort by %v", filepath.Base(file), profile.SchedulerName, enabled)
+			}
+			if profile.SchedulerName != "lockstep-scheduler" {
+				continue
+			}
+			if builtIn == nil {
+				builtIn = profile.Plugins
+			}
+			if diff := cmp.Diff(builtIn, profile.Plugins); diff != "" {
+				t.Errorf("%s: plugins (-built in +there):\n%s", filepath.Base(file), diff)
 			}
 		}
 	}

@@ -105,11 +105,12 @@ func stands(current *metav1.Condition, want metav1.Condition, f facts) bool {
 	}
 }
 
-// ours tells whether this controller wrote the condition. Where the field
-// managers are not known, the reason has to tell.
+// ours tells whether this controller wrote the condition as it stands, alone or in
+// the same words as somebody else. Where the field managers are not known, the
+// reason has to tell.
 func (pg *podGroup) ours(current *metav1.Condition) bool {
 	path := fieldpath.MakePathOrDie("status", "conditions",
-		fieldpath.KeyByFields("type", v1alpha1.ConditionScheduled), "reason")
+		fieldpath.KeyByFields("type", v1alpha1.ConditionScheduled), "message")
 	known := false
 	for i := range pg.ManagedFields {
 		entry := &pg.ManagedFields[i]

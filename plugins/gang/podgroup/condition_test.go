@@ -16,9 +16,9 @@ func condition(status metav1.ConditionStatus, reason, message string) *metav1.Co
 	return &metav1.Condition{Type: v1alpha1.ConditionScheduled, Status: status, Reason: reason, Message: message}
 }
 
-// managed is the record the API server keeps of who wrote a condition's reason.
+// managed is the record the API server keeps of who wrote a condition's message.
 func managed(by string) []metav1.ManagedFieldsEntry {
-	const owns = `{"f:status":{"f:conditions":{"k:{\"type\":\"Scheduled\"}":{".":{},"f:reason":{}}}}}`
+	const owns = `{"f:status":{"f:conditions":{"k:{\"type\":\"Scheduled\"}":{".":{},"f:message":{}}}}}`
 	return []metav1.ManagedFieldsEntry{
 		{Manager: "kubectl", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:spec":{"f:minMember":{}}}`)}},
 		{Manager: by, Subresource: "status", FieldsV1: &metav1.FieldsV1{Raw: []byte(owns)}},
