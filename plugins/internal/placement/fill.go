@@ -6,22 +6,27 @@ import (
 )
 
 // choose picks the members that make up a gang's minimum: first what its roles
-// need, then whoever comes first in order.
-func (s *solver) choose(g Gang) []int {
+// need, then whoever comes first in order. With small the smallest come first.
+func (s *solver) choose(g Gang, small bool) []int {
+	members := g.Members
+	if small {
+		members = slices.Clone(members)
+		slices.SortStableFunc(members, func(a, b int) int { return cmp.Compare(s.Members[b].Class, s.Members[a].Class) })
+	}
 	chosen := make([]int, 0, g.Min)
 	taken := map[int]bool{}
 	left := map[string]int{}
 	for role, n := range g.MinByRole {
 		left[role] = n
 	}
-	for _, m := range g.Members {
+	for _, m := range members {
 		if role := s.Members[m].Role; left[role] > 0 {
 			left[role]--
 			taken[m] = true
 			chosen = append(chosen, m)
 		}
 	}
-	for _, m := range g.Members {
+	for _, m := range members {
 		if len(chosen) >= g.Min {
 			break
 		}
@@ -46,30 +51,89 @@ func (s *solver) rolesMet(g Gang, placed map[int]int) bool {
 	return true
 }
 
-// fill places the minimums of gangs, going through the steps: nodes of a later
-// step are used only once those of an earlier one are full. Largest members go
-// first. It tries the world's scores; where shapes differ and the whole does not
-// fit, it tries again packing tightly, and keeps the better.
-func (s *solver) fill(gangs []int, steps [][]int) (map[int]int, error) {
-	mark := s.world.Mark()
-	placed, err := s.attempt(gangs, steps, false)
-	if err != nil || s.enough(gangs, placed) || !s.mixed(gangs) {
-		return placed, err
-	}
-	if err := s.world.Undo(mark); err != nil {
-		return nil, err
-	}
-	tight, err := s.attempt(gangs, steps, true)
-	if err != nil || len(tight) >= len(placed) {
-		return tight, err
-	}
-	if err := s.world.Undo(mark); err != nil {
-		return nil, err
-	}
-	return s.attempt(gangs, steps, false)
+// tactic is a way to go about filling.
+type tactic struct {
+	// tight: the fullest node first, instead of the best scored.
+	tight bool
+	// small: the smallest members make up the minimum, instead of the first.
+	small bool
+	// lead is the class that is placed before the larger ones; 0 is the largest.
+	lead int
 }
 
-func (s *solver) enough(gangs []int, placed map[int]int) bool {
+// tactics are what may be tried for gangs, in order. Where all members are alike
+// the order does not matter, and neither do nodes.
+func (s *solver) tactics(gangs part) []tactic {
+	classes := s.classesOf(gangs)
+	if len(classes) < 2 {
+		return []tactic{{tight: s.pass.tight}}
+	}
+	list := []tactic{s.pass}
+	for _, t := range passes[1:] {
+		if t != s.pass {
+			list = append(list, t)
+		}
+		for _, class := range classes[1:min(len(classes), maxLeads+1)] {
+			list = append(list, tactic{tight: true, small: t.small, lead: class})
+		}
+	}
+	return list
+}
+
+// maxLeads bounds the classes that are tried in the lead.
+const maxLeads = 3
+
+func (s *solver) classesOf(gangs part) []int {
+	var classes []int
+	for _, gang := range gangs {
+		for _, m := range s.Gangs[gang].Members {
+			classes = append(classes, s.Members[m].Class)
+		}
+	}
+	slices.Sort(classes)
+	return slices.Compact(classes)
+}
+
+// fill places the minimums of gangs, going through the steps: nodes of a later
+// step are used only once those of an earlier one are full. The largest members
+// go first, onto the nodes that the world scores best. Where shapes differ and
+// the whole does not fit, other tactics follow, if there is hope. Members may be
+// left in the world where it answers less than enough, and then only those of a
+// partial fill are the ones that it answers.
+func (s *solver) fill(gangs part, steps [][]int, hope bool) (map[int]int, error) {
+	mark := s.world.Mark()
+	var best map[int]int
+	how, tactics := 0, s.tactics(gangs)
+	if !hope {
+		tactics = tactics[:1]
+	}
+	for i, t := range tactics {
+		if i > 0 {
+			if s.spent() {
+				break
+			}
+			if err := s.world.Undo(mark); err != nil {
+				return nil, err
+			}
+		}
+		placed, err := s.attempt(gangs, steps, t)
+		if err != nil || s.enough(gangs, placed) {
+			return placed, err
+		}
+		if i == 0 || len(placed) > len(best) {
+			best, how = placed, i
+		}
+	}
+	if !s.partial || how == len(tactics)-1 {
+		return best, nil
+	}
+	if err := s.world.Undo(mark); err != nil {
+		return nil, err
+	}
+	return s.attempt(gangs, steps, tactics[how])
+}
+
+func (s *solver) enough(gangs part, placed map[int]int) bool {
 	for _, gang := range gangs {
 		g := s.Gangs[gang]
 		if mine := of(g, placed); len(mine) < g.Min || !s.rolesMet(g, mine) {
@@ -79,26 +143,22 @@ func (s *solver) enough(gangs []int, placed map[int]int) bool {
 	return true
 }
 
-// mixed tells whether members of several shapes compete, so that the order and
-// the choice of nodes matter.
-func (s *solver) mixed(gangs []int) bool {
-	class := -1
-	for _, gang := range gangs {
-		for _, m := range s.Gangs[gang].Members {
-			if class >= 0 && s.Members[m].Class != class {
-				return true
-			}
-			class = s.Members[m].Class
+// of selects what belongs to a gang.
+func of(g Gang, placed map[int]int) map[int]int {
+	mine := map[int]int{}
+	for _, m := range g.Members {
+		if node, ok := placed[m]; ok {
+			mine[m] = node
 		}
 	}
-	return false
+	return mine
 }
 
-func (s *solver) attempt(gangs []int, steps [][]int, tight bool) (map[int]int, error) {
-	f := &filling{solver: s, steps: steps, tight: tight, placed: map[int]int{}, open: map[int]*opened{}}
+func (s *solver) attempt(gangs part, steps [][]int, t tactic) (map[int]int, error) {
+	f := &filling{solver: s, tactic: t, steps: steps, placed: map[int]int{}, open: map[int]*opened{}}
 	var chosen []int
 	for _, gang := range gangs {
-		chosen = append(chosen, s.choose(s.Gangs[gang])...)
+		chosen = append(chosen, s.choose(s.Gangs[gang], t.small)...)
 	}
 	if err := f.place(chosen); err != nil {
 		return nil, err
@@ -114,8 +174,8 @@ func (s *solver) attempt(gangs []int, steps [][]int, tight bool) (map[int]int, e
 // filling is one attempt.
 type filling struct {
 	*solver
+	tactic
 	steps  [][]int
-	tight  bool
 	placed map[int]int
 	open   map[int]*opened
 }
@@ -128,7 +188,10 @@ type opened struct {
 
 // place places the members it can, class by class.
 func (f *filling) place(members []int) error {
-	slices.SortStableFunc(members, func(a, b int) int { return cmp.Compare(f.Members[a].Class, f.Members[b].Class) })
+	slices.SortStableFunc(members, func(a, b int) int {
+		x, y := f.Members[a].Class, f.Members[b].Class
+		return cmp.Or(cmp.Compare(btoi(x != f.lead), btoi(y != f.lead)), cmp.Compare(x, y))
+	})
 	for i, m := range members {
 		class := f.Members[m].Class
 		rest := i
@@ -144,6 +207,7 @@ func (f *filling) place(members []int) error {
 
 // take places one member; want is how many of its class are still to come.
 func (f *filling) take(member, want int) (bool, error) {
+	f.effort--
 	class := f.Members[member].Class
 	o := f.open[class]
 	if o == nil {
@@ -152,7 +216,7 @@ func (f *filling) take(member, want int) (bool, error) {
 	}
 	for ; o.step < len(f.steps); o.step, o.offers = o.step+1, nil {
 		if o.offers == nil {
-			offers, err := f.world.Open(class, f.steps[o.step], want, f.tight)
+			offers, err := f.world.Open(class, f.steps[o.step], want, f.tactic.tight)
 			if err != nil {
 				return false, err
 			}

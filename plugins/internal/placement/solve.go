@@ -1,23 +1,34 @@
 package placement
 
 import (
-	"cmp"
 	"errors"
+	"maps"
 	"slices"
 
 	"github.com/lockstep-sh/lockstep/plugins/internal/topology"
 )
 
-// maxTries bounds the domains that are tried for a whole problem, so that gangs
-// of one group which each need a domain cannot multiply.
-const maxTries = 2000
+// The effort that a search may take, in Takes of the world: what it does beyond
+// its first way through has to stay in proportion to the members.
+const (
+	leastEffort     = 20000
+	effortPerMember = 50
+	// slotsPerTake is how many calls of Slots cost as much as one Take.
+	slotsPerTake = 50
+)
 
-// Solve places the gangs of a problem. Gangs that need a domain go first, one
-// after the other, each trying its domains from the tightest; where a later one
-// fails, an earlier one moves on to its next domain. The rest is placed jointly.
+// Solve places the gangs of a problem. Gangs that are bound to a topology go
+// first, one after the other, each trying its domains from the tightest; where a
+// later one finds no place, an earlier one moves on to its next domain. Gangs
+// that are bound to none are placed jointly. The search is exhaustive while
+// members are alike and topologies nested, and greedy where shapes compete.
 // An error is the world's, and leaves nothing placed.
 func Solve(w World, p Problem) (Result, error) {
-	s := &solver{world: w, Problem: p, tries: maxTries}
+	s := &solver{
+		world: w, Problem: p, effort: max(leastEffort, effortPerMember*len(p.Members)),
+		best: make([]Outcome, len(p.Gangs)), fits: make([]map[string]int, len(p.Gangs)),
+		takers: map[int]map[string]bool{}, domains: map[string][]topology.Domain{},
+	}
 	start := w.Mark()
 	result, err := s.solve()
 	if err != nil {
@@ -33,206 +44,231 @@ func Solve(w World, p Problem) (Result, error) {
 type solver struct {
 	world World
 	Problem
-	tries int
-	// best is how far each gang came, over all tries.
+	effort int
+	// pass is how every part begins.
+	pass tactic
+	// partial: what fits is wanted also where the whole does not.
+	partial bool
+
+	// best is how far each gang came, over all tries, and fits how far in each
+	// scope; nil where there was no try.
 	best []Outcome
+	fits []map[string]int
+	// stuck is the part that found no place behind others, where it is not known
+	// yet whether it would find one with nobody in its way.
+	stuck part
+	// takers are the domains that would, by the first gang of the part, once that is
+	// known.
+	takers map[int]map[string]bool
+	// domains of the nodes, by label key.
+	domains map[string][]topology.Domain
 }
 
+// part is gangs that are placed together: one that is bound to a topology, or all
+// that are not.
+type part []int
+
 func (s *solver) solve() (Result, error) {
-	s.best = make([]Outcome, len(s.Gangs))
 	for i, g := range s.Gangs {
-		s.best[i].Unplaced = s.choose(g)
+		s.best[i].Unplaced = s.choose(g, false)
 	}
-	var bound, free []int
-	for i, g := range s.Gangs {
-		if g.Required != "" || g.Preferred != "" {
-			bound = append(bound, i)
-		} else {
-			free = append(free, i)
-		}
-	}
+	parts := s.parts()
 	node := map[int]int{}
-	complete, err := s.boundThenFree(bound, free, node)
+	complete, err := s.search(parts, node)
 	if err != nil {
 		return Result{}, err
 	}
-	if !complete && s.KeepPartial {
-		clear(node)
-		if err := s.partial(node); err != nil {
+	if !complete {
+		if err := s.tryRest(parts); err != nil {
 			return Result{}, err
 		}
+		if s.KeepPartial {
+			if err := s.fillPartially(node); err != nil {
+				return Result{}, err
+			}
+			complete = s.all(node)
+		}
 	}
-	return Result{Node: node, Complete: complete, Gangs: s.best}, nil
+	return Result{Node: node, Complete: complete, Gangs: s.outcomes()}, nil
 }
 
-// boundThenFree is the search: the first bound gang tries its scopes, and
-// recurses into the rest.
-func (s *solver) boundThenFree(bound, free []int, node map[int]int) (bool, error) {
-	if len(bound) == 0 {
-		return s.jointly(free, node)
+// passes are the ways to begin: as the world scores; then so that a part leaves as
+// much room to the others as it can.
+var passes = []tactic{{}, {tight: true}, {tight: true, small: true}}
+
+// search looks for a place for all parts. When one finds none behind others for
+// the first time, it is tried alone before more effort goes into moving the others
+// about.
+func (s *solver) search(parts []part, node map[int]int) (bool, error) {
+	for _, s.pass = range passes {
+		for {
+			s.stuck = nil
+			complete, err := s.descend(parts, node)
+			if complete || err != nil || s.spent() {
+				return complete, err
+			}
+			if s.stuck == nil {
+				break // every way was tried
+			}
+			if s.stuck[0] == parts[0][0] {
+				return false, nil // nobody was in its way
+			}
+			if alone, err := s.alone(s.stuck); err != nil || !alone {
+				return false, err
+			}
+		}
+		if len(parts) == 1 {
+			break // a single part is packed as tightly as it can be already
+		}
 	}
-	g := bound[0]
-	for _, scope := range s.scopes(g) {
-		if s.tries--; s.tries < 0 {
+	return false, nil
+}
+
+// descend tries the scopes of the first part, and goes on into the rest.
+func (s *solver) descend(parts []part, node map[int]int) (bool, error) {
+	if len(parts) == 0 {
+		return true, nil
+	}
+	p, fitted := parts[0], false
+	for _, scope := range s.scopes(p) {
+		if s.spent() {
 			return false, nil
 		}
+		if s.idle(p, scope) {
+			continue
+		}
 		mark := s.world.Mark()
-		placed, ok, err := s.inScope(g, scope)
+		placed, ok, err := s.inScope(p, scope)
 		if err != nil {
 			return false, err
 		}
 		if ok {
-			if ok, err = s.boundThenFree(bound[1:], free, node); err != nil {
+			fitted = true
+			if ok, err = s.descend(parts[1:], node); err != nil {
 				return false, err
 			}
 			if ok {
-				merge(node, placed)
+				maps.Copy(node, placed)
 				return true, nil
 			}
 		}
 		if err := s.world.Undo(mark); err != nil {
 			return false, err
 		}
+		if s.stuck != nil {
+			return false, nil
+		}
+	}
+	if !fitted && s.takers[p[0]] == nil {
+		s.stuck = p
 	}
 	return false, nil
 }
 
-func merge(into, from map[int]int) {
-	for member, node := range from {
-		into[member] = node
-	}
-}
-
-// scopes lists the domains of a gang's required topology, in the order to try
-// them; one scope, all nodes, where it requires none.
-func (s *solver) scopes(gang int) []topology.Domain {
-	g := s.Gangs[gang]
-	if g.Required == "" {
-		return []topology.Domain{{Nodes: s.Nodes}}
-	}
-	domains := topology.Domains(s.Nodes, func(node int) (string, bool) { return s.world.Label(node, g.Required) })
-	if value, pinned := s.valueOn(g, g.Required); pinned {
-		domains = slices.DeleteFunc(domains, func(d topology.Domain) bool { return d.Value != value })
-	}
-	ranked := s.rank(g, domains)
-	topology.TightestFirst(ranked, g.Min)
-	return plain(ranked)
-}
-
-// valueOn is the domain in which members of the gang are already. A required
-// topology that was violated from outside pins to the first of them.
-func (s *solver) valueOn(g Gang, key string) (string, bool) {
-	for _, node := range g.On {
-		if value, ok := s.world.Label(node, key); ok {
-			return value, true
+// alone tells whether a part finds a place with nobody in its way, and notes
+// where.
+func (s *solver) alone(p part) (bool, error) {
+	takers := map[string]bool{}
+	for _, scope := range s.scopes(p) {
+		if s.idle(p, scope) {
+			continue
+		}
+		mark := s.world.Mark()
+		_, ok, err := s.inScope(p, scope)
+		if err != nil {
+			return false, err
+		}
+		if ok {
+			takers[scope.Value] = true
+		}
+		if err := s.world.Undo(mark); err != nil {
+			return false, err
+		}
+		if s.spent() {
+			break
 		}
 	}
-	return "", false
+	s.takers[p[0]] = takers
+	return len(takers) > 0, nil
 }
 
-func (s *solver) rank(g Gang, domains []topology.Domain) []topology.Ranked {
-	classes := s.classes(g)
-	ranked := make([]topology.Ranked, len(domains))
-	for i, d := range domains {
-		ranked[i] = topology.Ranked{Domain: d, Slots: s.slots(classes, d.Nodes)}
-	}
-	return ranked
-}
-
-func plain(ranked []topology.Ranked) []topology.Domain {
-	domains := make([]topology.Domain, len(ranked))
-	for i, d := range ranked {
-		domains[i] = d.Domain
-	}
-	return domains
-}
-
-func (s *solver) classes(g Gang) []int {
-	var classes []int
-	for _, m := range g.Members {
-		classes = append(classes, s.Members[m].Class)
-	}
-	slices.Sort(classes)
-	return slices.Compact(classes)
-}
-
-// slots bounds how many members a scope takes: what it takes of the class that
-// it takes most of.
-func (s *solver) slots(classes, nodes []int) int {
-	most := 0
-	for _, class := range classes {
-		sum := 0
-		for _, node := range nodes {
-			sum += s.world.Slots(class, node)
+// tryRest tries alone the parts that the search did not come to, so that there is
+// something to say about them.
+func (s *solver) tryRest(parts []part) error {
+	for _, p := range parts {
+		if s.fits[p[0]] == nil {
+			s.effort = max(s.effort, len(s.Members))
+			if _, err := s.alone(p); err != nil {
+				return err
+			}
 		}
-		most = max(most, sum)
 	}
-	return most
+	return nil
 }
 
-// inScope places one gang inside one scope, by its preference if it has one.
-func (s *solver) inScope(gang int, scope topology.Domain) (map[int]int, bool, error) {
-	g := s.Gangs[gang]
-	var placed map[int]int
-	var err error
-	if g.Preferred == "" {
-		placed, err = s.fill([]int{gang}, [][]int{scope.Nodes})
+func (s *solver) spent() bool { return s.effort <= 0 }
+
+// inScope places a part inside a scope, by its preference if it has one. What is
+// placed where ok is false is for the caller to undo.
+func (s *solver) inScope(p part, scope topology.Ranked) (placed map[int]int, ok bool, err error) {
+	if g := s.Gangs[p[0]]; g.Preferred != "" {
+		placed, err = s.prefer(p, scope)
 	} else {
-		placed, err = s.prefer(gang, scope)
+		placed, err = s.fill(p, [][]int{scope.Nodes}, s.mayTake(p, scope))
 	}
 	if err != nil {
 		return nil, false, err
 	}
-	s.record(gang, scope, placed)
-	return placed, len(placed) >= g.Min && s.rolesMet(g, placed), nil
+	for _, gang := range p {
+		s.record(gang, scope.Value, of(s.Gangs[gang], placed))
+	}
+	return placed, s.enough(p, placed), nil
 }
 
 // prefer tries the domains of the preferred topology one by one, and where none
 // takes the gang whole, goes through them from the roomiest, so that it spreads
 // over few.
-func (s *solver) prefer(gang int, scope topology.Domain) (map[int]int, error) {
-	g := s.Gangs[gang]
-	domains := s.rank(g, topology.Domains(scope.Nodes, func(node int) (string, bool) { return s.world.Label(node, g.Preferred) }))
+func (s *solver) prefer(p part, scope topology.Ranked) (map[int]int, error) {
+	g := s.Gangs[p[0]]
+	domains := s.rank(g, topology.Domains(scope.Nodes, s.label(g.Preferred)))
 	topology.TightestFirst(domains, g.Min)
-	lead, led := s.valueOn(g, g.Preferred)
-	if led {
-		slices.SortStableFunc(domains, func(a, b topology.Ranked) int { return cmp.Compare(btoi(a.Value != lead), btoi(b.Value != lead)) })
-	}
+	s.leadFirst(g, domains)
 	for _, d := range domains {
-		if d.Slots < g.Min {
+		if d.Most < g.Min {
 			continue
 		}
-		if s.tries--; s.tries < 0 {
+		if s.spent() {
 			break
 		}
 		mark := s.world.Mark()
-		placed, err := s.fill([]int{gang}, [][]int{d.Nodes})
-		if err != nil {
-			return nil, err
-		}
-		if len(placed) >= g.Min && s.rolesMet(g, placed) {
-			return placed, nil
+		placed, err := s.fill(p, [][]int{d.Nodes}, true)
+		if err != nil || s.enough(p, placed) {
+			return placed, err
 		}
 		if err := s.world.Undo(mark); err != nil {
 			return nil, err
 		}
 	}
 	topology.RoomiestFirst(domains)
-	if led {
-		slices.SortStableFunc(domains, func(a, b topology.Ranked) int { return cmp.Compare(btoi(a.Value != lead), btoi(b.Value != lead)) })
-	}
+	s.leadFirst(g, domains)
 	steps := make([][]int, 0, len(domains)+1)
 	for _, d := range domains {
 		steps = append(steps, d.Nodes)
 	}
-	return s.fill([]int{gang}, append(steps, s.outside(scope.Nodes, g.Preferred)))
+	return s.fill(p, append(steps, s.outside(scope.Nodes, g.Preferred)), s.mayTake(p, scope))
 }
 
-func btoi(b bool) int {
-	if b {
-		return 1
+// leadFirst moves the domain in which members of the gang are to the front.
+func (s *solver) leadFirst(g Gang, domains []topology.Ranked) {
+	value, ok := s.valueOn(g, g.Preferred)
+	if !ok {
+		return
 	}
-	return 0
+	if i := slices.IndexFunc(domains, func(d topology.Ranked) bool { return d.Value == value }); i > 0 {
+		lead := domains[i]
+		copy(domains[1:i+1], domains[:i])
+		domains[0] = lead
+	}
 }
 
 // outside lists the nodes that are in no domain.
@@ -243,80 +279,48 @@ func (s *solver) outside(nodes []int, key string) []int {
 	})
 }
 
-// jointly places gangs that are bound to no domain, all nodes being their scope.
-func (s *solver) jointly(gangs []int, node map[int]int) (bool, error) {
-	if len(gangs) == 0 {
-		return true, nil
-	}
-	mark := s.world.Mark()
-	placed, err := s.fill(gangs, [][]int{s.Nodes})
-	if err != nil {
-		return false, err
-	}
-	all := true
-	for _, gang := range gangs {
-		mine := of(s.Gangs[gang], placed)
-		s.record(gang, topology.Domain{}, mine)
-		all = all && len(mine) >= s.Gangs[gang].Min && s.rolesMet(s.Gangs[gang], mine)
-	}
-	if !all {
-		return false, s.world.Undo(mark)
-	}
-	merge(node, placed)
-	return true, nil
-}
-
-// partial places, gang by gang, as many members as the best scope takes.
-func (s *solver) partial(node map[int]int) error {
+// fillPartially places, gang by gang, as many members as the best scope takes.
+func (s *solver) fillPartially(node map[int]int) error {
+	s.partial, s.pass = true, passes[0]
+	clear(s.takers)
 	for gang, g := range s.Gangs {
-		scope := topology.Domain{Nodes: s.Nodes}
-		if scopes := s.scopes(gang); g.Required != "" {
-			if len(scopes) == 0 {
-				continue
-			}
-			scope = scopes[0]
-			if fits := s.best[gang].Domains; len(fits) > 0 {
-				if i := slices.IndexFunc(scopes, func(d topology.Domain) bool { return d.Value == fits[0].Value }); i >= 0 {
-					scope = scopes[i]
-				}
+		if g.Min == 0 {
+			continue
+		}
+		var scope topology.Ranked
+		most := -1
+		for _, candidate := range s.scopes(part{gang}) {
+			if fit := s.fitOf(gang, candidate); fit > most {
+				scope, most = candidate, fit
 			}
 		}
-		placed, _, err := s.inScope(gang, scope)
+		if most <= 0 {
+			continue
+		}
+		placed, _, err := s.inScope(part{gang}, scope)
 		if err != nil {
 			return err
 		}
-		merge(node, placed)
+		maps.Copy(node, placed)
 	}
 	return nil
 }
 
-// of selects what belongs to a gang.
-func of(g Gang, placed map[int]int) map[int]int {
-	mine := map[int]int{}
-	for _, m := range g.Members {
-		if node, ok := placed[m]; ok {
-			mine[m] = node
+// all tells whether every gang has its minimum.
+func (s *solver) all(node map[int]int) bool {
+	for gang := range s.Gangs {
+		if !s.enough(part{gang}, node) {
+			return false
 		}
 	}
-	return mine
+	return true
 }
 
-// record keeps how far a gang came.
-func (s *solver) record(gang int, scope topology.Domain, placed map[int]int) {
-	g, best := s.Gangs[gang], &s.best[gang]
-	if g.Required != "" {
-		i := slices.IndexFunc(best.Domains, func(d DomainFit) bool { return d.Value == scope.Value })
-		if i < 0 {
-			best.Domains = append(best.Domains, DomainFit{Value: scope.Value})
-			i = len(best.Domains) - 1
-		}
-		best.Domains[i].Fit = max(best.Domains[i].Fit, len(placed))
-		slices.SortFunc(best.Domains, func(a, b DomainFit) int {
-			return cmp.Or(cmp.Compare(b.Fit, a.Fit), cmp.Compare(a.Value, b.Value))
-		})
+// fitOf is how many members of a gang a scope takes by all that is known: what it
+// took when it was tried, and what arithmetic says of it now.
+func (s *solver) fitOf(gang int, scope topology.Ranked) int {
+	if fit, ok := s.fits[gang][scope.Value]; ok {
+		return min(fit, scope.Most)
 	}
-	if len(placed) >= best.Fit {
-		best.Fit = len(placed)
-		best.Unplaced = slices.DeleteFunc(s.choose(g), func(m int) bool { _, ok := placed[m]; return ok })
-	}
+	return scope.Most
 }

@@ -33,7 +33,8 @@ type Gang struct {
 	// Members are indexes into Problem.Members, in the order in which they are
 	// entitled to a place.
 	Members []int
-	// Min of them have to be placed, among them MinByRole of each role.
+	// Min of them have to be placed, among them MinByRole of each role. Min is not
+	// below the sum of MinByRole, nor above the number of members.
 	Min       int
 	MinByRole map[string]int
 	// Required and Preferred are label keys, or empty.
@@ -65,10 +66,14 @@ type Result struct {
 type Outcome struct {
 	// Fit members of the Min that were wanted were placed, at best.
 	Fit int
-	// Domains is how far it came in each domain of its required topology, best
+	// Domains is how far it came in the domains of its required topology, best
 	// first; empty where it requires none.
 	Domains []DomainFit
-	// Unplaced are the members of the minimum that found no place, at best.
+	// Untried is how many further domains there are. They take no more members than
+	// those of Domains that come first, if the search was not cut short.
+	Untried int
+	// Unplaced are members that were meant for the minimum and found no place: as
+	// many as are missing, at best.
 	Unplaced []int
 }
 

@@ -1,0 +1,67 @@
+package placement
+
+import (
+	"fmt"
+	"testing"
+)
+
+// Benchmarks are of the search alone: the world answers at once.
+
+func BenchmarkSolve(b *testing.B) {
+	for _, size := range []struct{ members, nodes int }{{8, 500}, {100, 5000}, {1000, 5000}} {
+		for name, g := range map[string]Gang{"anywhere": {}, "required": {Required: rack}, "preferred": {Preferred: rack}} {
+			b.Run(fmt.Sprintf("%dx%d/%s", size.members, size.nodes, name), func(b *testing.B) {
+				c := racks(size.nodes, 250)
+				g.Min = size.members
+				p := one(c, equal(size.members), g)
+				run(b, c, p, true)
+			})
+		}
+	}
+}
+
+// BenchmarkSolveMixed has members of four shapes, which do not all fit.
+func BenchmarkSolveMixed(b *testing.B) {
+	c := racks(5000, 250).classes(4, 3, 2, 1)
+	members := equal(1000)
+	for i := range members {
+		members[i].Class = i % 4
+	}
+	for name, g := range map[string]Gang{"anywhere": {Min: 1000}, "required": {Min: 1000, Required: rack}} {
+		b.Run(name, func(b *testing.B) { run(b, c, one(c, members, g), name == "anywhere") })
+	}
+}
+
+// BenchmarkSolveImpossible has gangs that do not fit into any of 100 domains.
+func BenchmarkSolveImpossible(b *testing.B) {
+	for _, gangs := range []int{1, 2, 8} {
+		b.Run(fmt.Sprint(gangs, "gangs"), func(b *testing.B) {
+			c, p := impossible(100, gangs)
+			run(b, c, p, false)
+		})
+	}
+}
+
+// racks is a cluster of nodes that take 8 members each.
+func racks(nodes, perRack int) *cluster {
+	free, names := make([]int, nodes), make([]string, nodes)
+	for i := range free {
+		free[i], names[i] = 8, fmt.Sprintf("r%03d", i/perRack)
+	}
+	return uniform(free...).in(rack, names...)
+}
+
+func run(b *testing.B, c *cluster, p Problem, want bool) {
+	b.Helper()
+	b.ReportAllocs()
+	for b.Loop() {
+		r, err := Solve(c, p)
+		if err != nil || r.Complete != want {
+			b.Fatalf("Solve: complete %v, want %v; %v", r.Complete, want, err)
+		}
+		if err := c.Undo(0); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(c.takes)/float64(b.N), "takes/op")
+}

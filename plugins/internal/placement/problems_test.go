@@ -1,0 +1,127 @@
+package placement
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+)
+
+// shape bounds the random problems of a test.
+type shape struct {
+	classes   int
+	resources int
+	gangs     int // at most
+	// topology: gangs may require or prefer one.
+	topology bool
+	// crossing: racks and zones overlap, instead of a rack being in one zone.
+	crossing bool
+	roles    bool
+}
+
+const (
+	rack = "rack"
+	zone = "zone"
+)
+
+func (s shape) random(seed uint64) (*cluster, Problem) {
+	return s.from(rand.New(rand.NewPCG(seed, 7)))
+}
+
+// from makes a small problem that is neither trivial nor hopeless.
+func (s shape) from(rng *rand.Rand) (*cluster, Problem) {
+	c := s.cluster(rng)
+	p := Problem{Nodes: rng.Perm(len(c.free)), KeepPartial: rng.IntN(2) == 0}
+	members := 1 + rng.IntN(7)
+	for range members {
+		p.Members = append(p.Members, Member{Class: rng.IntN(s.classes)})
+	}
+	gangs := 1 + rng.IntN(min(s.gangs, members))
+	p.Gangs = make([]Gang, gangs)
+	for m := range p.Members {
+		i := m
+		if m >= gangs {
+			i = rng.IntN(gangs)
+		}
+		p.Gangs[i].Members = append(p.Gangs[i].Members, m)
+	}
+	for i := range p.Gangs {
+		s.gang(rng, &p, &p.Gangs[i], len(c.free))
+	}
+	return c, p
+}
+
+func (s shape) cluster(rng *rand.Rand) *cluster {
+	c := &cluster{}
+	for range s.classes {
+		ask := make([]int, s.resources)
+		for r := range ask {
+			ask[r] = 1 + rng.IntN(4)
+		}
+		c.ask = append(c.ask, ask)
+	}
+	// As the contract of World says: from the largest to the smallest.
+	slices.SortFunc(c.ask, func(a, b []int) int { return slices.Max(b) - slices.Max(a) })
+	nodes := 1 + rng.IntN(5)
+	for node := range nodes {
+		free := make([]int, s.resources)
+		for r := range free {
+			free[r] = rng.IntN(9)
+		}
+		c.free = append(c.free, free)
+		labels := map[string]string{}
+		if at := rng.IntN(4); at > 0 { // one in four has no rack
+			labels[rack] = fmt.Sprint("r", at)
+			labels[zone] = fmt.Sprint("z", at/2)
+		} else {
+			labels[zone] = fmt.Sprint("z", node%2)
+		}
+		if s.crossing {
+			labels[zone] = fmt.Sprint("z", rng.IntN(2))
+		}
+		c.labels = append(c.labels, labels)
+	}
+	for class := range s.classes {
+		scores := make([]int, nodes)
+		for node := range scores {
+			scores[node] = rng.IntN(4)
+		}
+		c.score = append(c.score, scores)
+		if rng.IntN(4) == 0 {
+			c.refuses = map[[2]int]bool{{class, rng.IntN(nodes)}: true}
+		}
+	}
+	return c
+}
+
+func (s shape) gang(rng *rand.Rand, p *Problem, g *Gang, nodes int) {
+	g.Min = 1 + rng.IntN(len(g.Members))
+	if s.roles && rng.IntN(2) == 0 {
+		sum := 0
+		for _, m := range g.Members {
+			p.Members[m].Role = []string{"leader", "worker", ""}[rng.IntN(3)]
+		}
+		for _, role := range []string{"leader", "worker"} {
+			have := 0
+			for _, m := range g.Members {
+				if p.Members[m].Role == role {
+					have++
+				}
+			}
+			if n := rng.IntN(have + 1); n > 0 && sum+n <= g.Min {
+				if g.MinByRole == nil {
+					g.MinByRole = map[string]int{}
+				}
+				g.MinByRole[role] = n
+				sum += n
+			}
+		}
+	}
+	if !s.topology {
+		return
+	}
+	keys := []string{"", "", rack, rack, zone}
+	g.Required, g.Preferred = keys[rng.IntN(len(keys))], keys[rng.IntN(len(keys))]
+	if rng.IntN(4) == 0 {
+		g.On = []int{rng.IntN(nodes)}
+	}
+}

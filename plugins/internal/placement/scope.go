@@ -1,0 +1,219 @@
+package placement
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/lockstep-sh/lockstep/plugins/internal/topology"
+)
+
+// tellDomains is the number of domains that are tried for the sake of saying how
+// far a gang came in them, where arithmetic rules out that they take it.
+const tellDomains = 8
+
+// parts orders the work: 1. gangs that require a topology, 2. gangs that prefer
+// one, 3. the rest, jointly. Among those that require one the finer topology
+// comes first: where a gang stands within a rack makes no difference to one that
+// needs a zone, but not the other way round. Gangs that need nothing are left out.
+func (s *solver) parts() []part {
+	var parts []part
+	var rest part
+	for i, g := range s.Gangs {
+		switch {
+		case g.Min == 0:
+		case g.Required == "" && g.Preferred == "":
+			rest = append(rest, i)
+		default:
+			parts = append(parts, part{i})
+		}
+	}
+	slices.SortStableFunc(parts, func(a, b part) int {
+		x, y := s.Gangs[a[0]], s.Gangs[b[0]]
+		if x.Required == "" || y.Required == "" {
+			return cmp.Compare(btoi(x.Required == ""), btoi(y.Required == ""))
+		}
+		return cmp.Compare(s.coarseness(x.Required), s.coarseness(y.Required))
+	})
+	if len(rest) > 0 {
+		parts = append(parts, rest)
+	}
+	return parts
+}
+
+// coarseness counts the pairs of nodes that share a domain. If every rack is
+// inside one zone, it is smaller for racks.
+func (s *solver) coarseness(key string) int {
+	pairs := 0
+	for _, d := range s.domainsOf(key) {
+		pairs += len(d.Nodes) * len(d.Nodes)
+	}
+	return pairs
+}
+
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func (s *solver) label(key string) func(int) (string, bool) {
+	return func(node int) (string, bool) { return s.world.Label(node, key) }
+}
+
+func (s *solver) domainsOf(key string) []topology.Domain {
+	domains, ok := s.domains[key]
+	if !ok {
+		domains = topology.Domains(s.Nodes, s.label(key))
+		s.domains[key] = domains
+	}
+	return domains
+}
+
+// scopes lists the domains of a part's required topology, in the order to try
+// them; one scope, all nodes, where it requires none.
+func (s *solver) scopes(p part) []topology.Ranked {
+	g := s.Gangs[p[0]]
+	if g.Required == "" {
+		// Not judged: that would look at every node.
+		return []topology.Ranked{{Domain: topology.Domain{Nodes: s.Nodes}, Most: len(s.Members)}}
+	}
+	domains := s.candidates(g)
+	if takers := s.takers[p[0]]; takers != nil {
+		domains = slices.DeleteFunc(slices.Clone(domains), func(d topology.Domain) bool { return !takers[d.Value] })
+	}
+	ranked := s.rank(g, domains)
+	topology.TightestFirst(ranked, g.Min)
+	return ranked
+}
+
+// idle tells domains that need not be tried: they cannot take the gang, and it is
+// known already how many members they take, or that it is not among the most.
+func (s *solver) idle(p part, scope topology.Ranked) bool {
+	if s.mayTake(p, scope) {
+		return false
+	}
+	fits := s.fits[p[0]]
+	if _, known := fits[scope.Value]; known {
+		return true
+	}
+	better := 0
+	for _, fit := range fits {
+		if fit >= scope.Most {
+			better++
+		}
+	}
+	return better >= tellDomains
+}
+
+// mayTake tells whether arithmetic leaves hope that a scope takes a part.
+func (s *solver) mayTake(p part, scope topology.Ranked) bool {
+	return len(p) > 1 || scope.Most >= s.Gangs[p[0]].Min
+}
+
+// candidates are the domains that a gang may be in.
+func (s *solver) candidates(g Gang) []topology.Domain {
+	domains := s.domainsOf(g.Required)
+	value, pinned := s.valueOn(g, g.Required)
+	if !pinned {
+		return domains
+	}
+	return slices.DeleteFunc(slices.Clone(domains), func(d topology.Domain) bool { return d.Value != value })
+}
+
+// valueOn is the domain in which members of the gang are already. A required
+// topology that was violated from outside pins to the first of them.
+func (s *solver) valueOn(g Gang, key string) (string, bool) {
+	for _, node := range g.On {
+		if value, ok := s.world.Label(node, key); ok {
+			return value, true
+		}
+	}
+	return "", false
+}
+
+// rank tells how much room domains have for a gang.
+func (s *solver) rank(g Gang, domains []topology.Domain) []topology.Ranked {
+	mix := s.mixOf(g)
+	ranked := make([]topology.Ranked, len(domains))
+	for i, d := range domains {
+		ranked[i] = s.room(d, g.Min, mix)
+	}
+	return ranked
+}
+
+// share is how many members of a class a gang has, and how many of them would
+// make up its minimum.
+type share struct{ class, have, want int }
+
+func (s *solver) mixOf(g Gang) []share {
+	at := map[int]int{}
+	var mix []share
+	for _, m := range g.Members {
+		class := s.Members[m].Class
+		i, ok := at[class]
+		if !ok {
+			i = len(mix)
+			at[class] = i
+			mix = append(mix, share{class: class})
+		}
+		mix[i].have++
+	}
+	for _, m := range s.choose(g, false) {
+		mix[at[s.Members[m].Class]].want++
+	}
+	return mix
+}
+
+// room judges a domain by the class that finds the least room for its share.
+func (s *solver) room(d topology.Domain, need int, mix []share) topology.Ranked {
+	s.effort -= len(d.Nodes) * len(mix) / slotsPerTake
+	r := topology.Ranked{Domain: d, Slots: -1}
+	for _, part := range mix {
+		slots := 0
+		for _, node := range d.Nodes {
+			slots += s.world.Slots(part.class, node)
+		}
+		r.Most += min(part.have, slots)
+		if part.want == 0 {
+			continue
+		}
+		if takes := slots * need / part.want; r.Slots < 0 || takes < r.Slots {
+			r.Slots = takes
+		}
+	}
+	r.Slots = max(0, r.Slots)
+	return r
+}
+
+// record keeps how far a gang came.
+func (s *solver) record(gang int, scope string, placed map[int]int) {
+	g, best := s.Gangs[gang], &s.best[gang]
+	if s.fits[gang] == nil {
+		s.fits[gang] = map[string]int{}
+	}
+	s.fits[gang][scope] = max(s.fits[gang][scope], len(placed))
+	if len(placed) >= best.Fit {
+		best.Fit = len(placed)
+		left := slices.DeleteFunc(s.choose(g, false), func(m int) bool { _, ok := placed[m]; return ok })
+		best.Unplaced = left[:min(len(left), max(0, g.Min-len(placed)))]
+	}
+}
+
+// outcomes sums up what was recorded.
+func (s *solver) outcomes() []Outcome {
+	for i, g := range s.Gangs {
+		if g.Required == "" || g.Min == 0 {
+			continue
+		}
+		best := &s.best[i]
+		for value, fit := range s.fits[i] {
+			best.Domains = append(best.Domains, DomainFit{Value: value, Fit: fit})
+		}
+		slices.SortFunc(best.Domains, func(a, b DomainFit) int {
+			return cmp.Or(cmp.Compare(b.Fit, a.Fit), cmp.Compare(a.Value, b.Value))
+		})
+		best.Untried = len(s.candidates(g)) - len(best.Domains)
+	}
+	return s.best
+}

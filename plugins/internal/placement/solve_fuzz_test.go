@@ -1,0 +1,41 @@
+package placement
+
+import (
+	"encoding/binary"
+	"math/rand/v2"
+	"testing"
+)
+
+// entropy draws from the fuzzer's bytes, so that a small change of them is a
+// small change of the problem; when they run out it goes on at random.
+type entropy struct {
+	bytes []byte
+	rest  rand.Source
+}
+
+func (e *entropy) Uint64() uint64 {
+	if len(e.bytes) < 2 {
+		return e.rest.Uint64()
+	}
+	n := binary.LittleEndian.Uint16(e.bytes)
+	e.bytes = e.bytes[2:]
+	return uint64(n)<<48 | 1<<47
+}
+
+func FuzzSolve(f *testing.F) {
+	f.Add(uint8(0), []byte{})
+	f.Add(uint8(0xff), []byte("several gangs, each with a topology of its own"))
+	f.Add(uint8(0x5a), []byte{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20})
+	f.Fuzz(func(t *testing.T, flags uint8, data []byte) {
+		s := shape{
+			classes: 1 + int(flags&3), resources: 1 + int(flags>>2&1), gangs: 1 + int(flags>>3&3),
+			topology: flags&32 != 0, crossing: flags&64 != 0, roles: flags&128 != 0,
+		}
+		c, p := s.from(rand.New(&entropy{bytes: data, rest: rand.NewPCG(1, uint64(flags))}))
+		r := solve(t, c, p)
+		// Where racks cross zones even members that are alike may be placed badly.
+		if s.classes == 1 && !s.crossing && !r.Complete && solvable(c, p) {
+			t.Errorf("on the cluster %+v\nthe problem %+v\nhas a solution; got %+v", *c, p, r)
+		}
+	})
+}
