@@ -247,13 +247,13 @@ func (w *world) explainDomains(need gang.Need, g placement.Gang, outcome placeme
 		return fmt.Sprintf("gang %q: no node has the label %s, which it requires as its topology", need.Key, key)
 	}
 	var parts []string
-	for i, d := range outcome.Domains {
-		if i == explained {
-			parts = append(parts, fmt.Sprintf("and %d more that take no more", len(outcome.Domains)-i))
-			break
-		}
+	told := outcome.Domains[:min(len(outcome.Domains), explained)]
+	for _, d := range told {
 		missing := g.Members[:min(len(g.Members), max(0, need.Min-d.Fit))]
 		parts = append(parts, fmt.Sprintf("%s %s: %d of %d members fit%s", shortKey(key), d.Value, have+d.Fit, of, w.short(missing)))
+	}
+	if more := len(outcome.Domains) - len(told) + outcome.Untried; more > 0 {
+		parts = append(parts, fmt.Sprintf("and %d more that take no more", more))
 	}
 	return fmt.Sprintf("gang %q fits into no %s: %s%s", need.Key, shortKey(key), strings.Join(parts, "; "), w.reasons())
 }
