@@ -30,7 +30,7 @@ type daemon struct {
 	rec     *recorder
 	binary  string
 	args    []string
-	port    int // of /readyz; 0: it has none
+	ready   string // URL that answers 200 when it is ready
 	dir     string
 	// died gets an error when it ends by itself.
 	died chan<- error
@@ -75,17 +75,13 @@ func (d *daemon) log() string {
 }
 
 func (d *daemon) waitReady(ctx context.Context, process *localcluster.Process) error {
-	if d.port == 0 {
-		return nil
-	}
 	client := &http.Client{
 		Timeout: time.Second,
 		// A self-signed certificate that it made a moment ago.
 		Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true},
 	}
-	url := fmt.Sprintf("https://127.0.0.1:%d/readyz", d.port)
 	for {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, d.ready, nil)
 		if err != nil {
 			return fmt.Errorf("asking whether the %s is ready: %w", d.name, err)
 		}
@@ -135,7 +131,7 @@ func (d *daemon) takeDown() (*localcluster.Process, error) {
 }
 
 // noise is what every start writes.
-var noise = regexp.MustCompile(`Caches populated|Unexpected EOF during watch|sched-handler-sync|^I.* (flags|cert|serving|tlsconfig|requestheader|shared_informer|dynamic_\w+|configmap_cafile_content|secure_serving)\.go`)
+var noise = regexp.MustCompile(`^\t|^ >$|Caches populated|Unexpected EOF during watch|sched-handler-sync|^I.* (flags|cert|serving|tlsconfig|requestheader|shared_informer|dynamic_\w+|configmap_cafile_content|secure_serving)\.go`)
 
 // tail has the last lines of the log that say something.
 func (d *daemon) tail() string {
@@ -152,13 +148,16 @@ func (d *daemon) tail() string {
 }
 
 // configure makes d the scheduler of a scenario: the binary, or the stock scheduler.
-func (d *daemon) configure(s *Scenario, stock bool, binary string) error {
+func (d *daemon) configure(s *Scenario, stock bool, root, binary string) error {
 	port, err := localcluster.FreePort()
 	if err != nil {
 		return err
 	}
-	d.name, d.binary, d.port = victimScheduler, binary, port
-	config := s.Scheduler.Config
+	d.name, d.binary, d.ready = victimScheduler, binary, fmt.Sprintf("https://127.0.0.1:%d/readyz", port)
+	config, err := s.Scheduler.config(root)
+	if err != nil {
+		return err
+	}
 	if stock {
 		if d.binary, err = localcluster.Binary("kube-scheduler"); err != nil {
 			return err
@@ -183,9 +182,26 @@ func (d *daemon) configure(s *Scenario, stock bool, binary string) error {
 	return nil
 }
 
+// config is the configuration, or nil for that of the binary.
+func (s *Scheduler) config(root string) (map[string]any, error) {
+	if s.ConfigFile == "" {
+		return s.Config, nil
+	}
+	data, err := os.ReadFile(filepath.Join(root, s.ConfigFile))
+	if err != nil {
+		return nil, fmt.Errorf("reading the scheduler's configuration: %w", err)
+	}
+	config := map[string]any{}
+	if err := yaml.Unmarshal(data, &config); err != nil {
+		return nil, fmt.Errorf("reading the scheduler's configuration: %w", err)
+	}
+	return config, nil
+}
+
 // writeConfig adds the address of the cluster, since with a configuration the flag is ignored.
 func (d *daemon) writeConfig(config map[string]any) error {
-	config = merge(map[string]any{"clientConnection": map[string]any{"kubeconfig": d.cluster.Kubeconfig()}}, config)
+	config = merge(map[string]any{}, config)
+	config = merge(config, map[string]any{"clientConnection": map[string]any{"kubeconfig": d.cluster.Kubeconfig()}})
 	data, err := yaml.Marshal(config)
 	if err != nil {
 		return fmt.Errorf("encoding the scheduler's configuration: %w", err)
@@ -199,8 +215,16 @@ func (d *daemon) writeConfig(config map[string]any) error {
 }
 
 // configureController makes d the controller.
-func (d *daemon) configureController() error {
-	d.args = []string{"--kubeconfig=" + d.cluster.Kubeconfig()}
+func (d *daemon) configureController(binary string) error {
+	port, err := localcluster.FreePort()
+	if err != nil {
+		return err
+	}
+	d.name, d.binary, d.ready = "controller", binary, fmt.Sprintf("http://127.0.0.1:%d/readyz", port)
+	d.args = []string{
+		"--kubeconfig=" + d.cluster.Kubeconfig(), "--metrics-bind-address=0",
+		fmt.Sprintf("--health-probe-bind-address=127.0.0.1:%d", port),
+	}
 	return nil
 }
 

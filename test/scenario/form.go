@@ -41,8 +41,10 @@ type Cluster struct {
 type Scheduler struct {
 	// Stock runs the stock kube-scheduler instead, under the name lockstep-scheduler: a control run.
 	Stock bool `json:"stock,omitempty"`
-	// Config is a KubeSchedulerConfiguration. Default: the one in the binary.
-	Config map[string]any `json:"config,omitempty"`
+	// Config is a KubeSchedulerConfiguration, ConfigFile one in a file of the repository; either has a
+	// profile lockstep-scheduler. Default: the one in the binary.
+	Config     map[string]any `json:"config,omitempty"`
+	ConfigFile string         `json:"configFile,omitempty"`
 	// Args are further flags.
 	Args []string `json:"args,omitempty"`
 	// Stopped: it does not run until a step starts it.

@@ -186,15 +186,13 @@ func (r *run) setUp(ctx context.Context) error {
 
 func (r *run) prepareDaemons() error {
 	r.scheduler = &daemon{cluster: r.site.cluster, rec: r.rec, dir: r.dir, died: r.died}
-	if err := r.scheduler.configure(r.scenario, r.stock, r.Scheduler); err != nil {
+	if err := r.scheduler.configure(r.scenario, r.stock, r.Fleet.root, r.Scheduler); err != nil {
 		return err
 	}
 	r.rec.setDown(victimScheduler, true)
 	if r.scenario.Controller && !r.stock {
-		r.controller = &daemon{
-			name: "controller", cluster: r.site.cluster, rec: r.rec, dir: r.dir, died: r.died, binary: r.Controller,
-		}
-		return r.controller.configureController()
+		r.controller = &daemon{cluster: r.site.cluster, rec: r.rec, dir: r.dir, died: r.died}
+		return r.controller.configureController(r.Controller)
 	}
 	return nil
 }

@@ -17,7 +17,7 @@ const (
 	// settleQuiet is how long nothing may have changed before the rounds begin, and settleWithin how
 	// long that may take to come: what belongs to an expectation, such as the conditions of other
 	// members, may be written a moment after it holds.
-	settleQuiet  = time.Second
+	settleQuiet  = 2 * time.Second
 	settleWithin = 20 * time.Second
 
 	defaultRound = 400 * time.Millisecond
@@ -143,7 +143,7 @@ func (r *run) probe(ctx context.Context) error {
 	pod := &v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: probeNamespace},
 		Spec: v1.PodSpec{
-			SchedulerName: r.probedScheduler(), Containers: []v1.Container{{Name: "main", Image: "none"}},
+			SchedulerName: DefaultScheduler, Containers: []v1.Container{{Name: "main", Image: "none"}},
 			Tolerations:       []v1.Toleration{{Operator: v1.TolerationOpExists}},
 			PriorityClassName: probeClass,
 		},
@@ -166,17 +166,4 @@ func (r *run) probe(ctx context.Context) error {
 		return fmt.Errorf("waiting for pod %s/%s to be gone: %w", probeNamespace, name, err)
 	}
 	return nil
-}
-
-// probedScheduler is the name of the first profile.
-func (r *run) probedScheduler() string {
-	profiles, _ := r.scenario.Scheduler.Config["profiles"].([]any)
-	if len(profiles) == 0 || r.stock {
-		return DefaultScheduler
-	}
-	profile, _ := profiles[0].(map[string]any)
-	if name, ok := profile["schedulerName"].(string); ok && name != "" {
-		return name
-	}
-	return DefaultScheduler
 }

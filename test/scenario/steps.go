@@ -16,11 +16,14 @@ import (
 // stepWidth bounds the text of a step.
 const stepWidth = 240
 
+// unquote makes JSON easier to read.
+var unquote = strings.NewReplacer(`\"`, `"`, `"`, "", `\u003c`, "<", `\u003e`, ">", `\u0026`, "&")
+
 // stepText is how a step is called in reports.
 func stepText(i int, step Step) string {
 	name := step.Name
 	step.Name = ""
-	text := strings.ReplaceAll(mustJSON(step), `"`, "")
+	text := unquote.Replace(mustJSON(step))
 	if runes := []rune(text); len(runes) > stepWidth {
 		text = string(runes[:stepWidth]) + "..."
 	}

@@ -1,0 +1,91 @@
+// Package e2e runs the scenario files against the binaries of this repository.
+package e2e
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockstep-sh/lockstep/test/localcluster"
+	"github.com/lockstep-sh/lockstep/test/scenario"
+)
+
+// downTimeout bounds taking down the control planes at the end.
+const downTimeout = time.Minute
+
+var runner *scenario.Runner
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) int {
+	if err := setUp(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	code := m.Run()
+	ctx, cancel := context.WithTimeout(context.Background(), downTimeout)
+	defer cancel()
+	if err := runner.Fleet.Close(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return code
+}
+
+// setUp builds the binaries, so that what is tested is the code as it is now.
+func setUp() error {
+	root, err := localcluster.Root()
+	if err != nil {
+		return err
+	}
+	build := exec.Command("make", "--silent", "build")
+	build.Dir = root
+	if out, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("building the binaries: %w\n%s", err, out)
+	}
+	if err := localcluster.Build(context.Background(), os.Stderr); err != nil {
+		return err
+	}
+	fleet, err := scenario.NewFleet()
+	if err != nil {
+		return err
+	}
+	runner = &scenario.Runner{
+		Fleet:      fleet,
+		Scheduler:  filepath.Join(root, "bin", "lockstep-scheduler"),
+		Controller: filepath.Join(root, "bin", "lockstep-controller"),
+	}
+	return nil
+}
+
+// TestScenarios runs every file of scenarios/; -run TestScenarios/S2 runs one.
+func TestScenarios(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join("scenarios", "*.yaml"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("finding scenarios: %d files, error %v", len(files), err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".yaml"), func(t *testing.T) {
+			t.Parallel()
+			s, err := scenario.Load(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			report := runner.Run(t.Context(), s)
+			if report.Failed() {
+				t.Error(report)
+			} else {
+				t.Log(report)
+			}
+		})
+	}
+}
