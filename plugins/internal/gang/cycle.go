@@ -206,8 +206,8 @@ func (s *Gangs) Planned(a *Attempt, o Outcome, now time.Time) (map[types.UID]str
 		g.failure = o.Why[g.key]
 		s.tell(g)
 	}
-	if _, set := grp.waitTime(); grp.held.IsZero() && (len(accepted) > 0 || set && !keep && len(o.Nodes) > 0) {
-		grp.held = now
+	if _, set := grp.waitTime(); set && !keep && len(o.Nodes) > 0 && grp.held.IsZero() {
+		grp.held = now // they would have been held
 	}
 	if o.Complete {
 		s.enterPhase(grp, following, now)
@@ -297,10 +297,15 @@ func (s *Gangs) Reserved(uid types.UID, node string, now time.Time) Effects {
 	}
 	m.gang.change(m, func() { m.state, m.node = Held, node })
 	m.admitted = true
-	if grp := m.gang.group; grp.held.IsZero() && !m.gang.satisfied() {
+	grp := m.gang.group
+	switch {
+	case !m.free():
+		// It was taken out of the round while it was in its cycle.
+		s.takeBack(m)
+	case grp.held.IsZero() && !m.gang.satisfied():
 		grp.held = now
-		s.track(grp)
 	}
+	s.track(grp)
 	return s.take()
 }
 
@@ -346,8 +351,15 @@ func (s *Gangs) Unreserved(uid types.UID, now time.Time) Effects {
 	case m.state == Pending || m.state == Bound:
 		return s.take()
 	}
-	s.effects.Freed = true
-	m.gang.change(m, func() { m.state, m.node, m.admitted, m.waiting = Pending, "", false, false })
+	if m.state == Held && m.waiting && !m.gang.group.strict() {
+		// Nobody rejected it: its wait ran into the framework's limit. The hold goes
+		// on in the ledger.
+		m.gang.change(m, func() { m.state, m.admitted, m.waiting = Planned, false, false })
+		s.effects.Rehold = append(s.effects.Rehold, Hold{Pod: m.pod, Node: m.node, Holder: m.gang.group.key().String()})
+	} else {
+		s.effects.Freed = true
+		m.gang.change(m, func() { m.state, m.node, m.admitted, m.waiting = Pending, "", false, false })
+	}
 	s.settle(m.gang, now)
 	s.admit(m)
 	return s.take()
@@ -357,7 +369,17 @@ func (s *Gangs) Unreserved(uid types.UID, now time.Time) Effects {
 func (s *Gangs) BoundTo(uid types.UID, now time.Time) Effects {
 	if m := s.members[uid]; m != nil && m.state == Released {
 		m.gang.change(m, func() { m.state, m.waiting = Bound, false })
+		m.gang.noteStart(&s.effects, now)
 		s.settle(m.gang, now)
 	}
 	return s.take()
+}
+
+// noteStart tells once per round how long a gang that was complete took to have
+// its minimum bound.
+func (g *gang) noteStart(e *Effects, now time.Time) {
+	if !g.completed.IsZero() && g.count[Bound] >= g.spec.Min {
+		e.Started = append(e.Started, now.Sub(g.completed))
+		g.completed = time.Time{}
+	}
 }

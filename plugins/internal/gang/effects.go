@@ -1,6 +1,8 @@
 package gang
 
 import (
+	"time"
+
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -23,8 +25,20 @@ type Effects struct {
 	Problems []Report
 	// Changed: what there is to say about these gangs may have changed.
 	Changed []Key
+	// Rehold: these members stood at the barrier for longer than the framework lets
+	// them. They keep their place in the plan; hold it before anything else.
+	Rehold []Hold
+	// Started: the minimum of a gang was bound this long after it was complete.
+	Started []time.Duration
 	// Freed tells that capacity was given back.
 	Freed bool
+}
+
+// Hold is the place of a member in a plan.
+type Hold struct {
+	Pod    *v1.Pod
+	Node   string
+	Holder string
 }
 
 // Report is a problem and the pod or PodGroup that has it. Pod is nil where the
@@ -37,5 +51,5 @@ type Report struct {
 
 // Idle tells that there is nothing to do.
 func (e *Effects) Idle() bool {
-	return len(e.Unhold)+len(e.Release)+len(e.Reject)+len(e.Expire)+len(e.Activate)+len(e.Problems)+len(e.Changed) == 0 && !e.Freed
+	return len(e.Unhold)+len(e.Release)+len(e.Reject)+len(e.Expire)+len(e.Activate)+len(e.Problems)+len(e.Changed)+len(e.Rehold)+len(e.Started) == 0 && !e.Freed
 }

@@ -172,7 +172,7 @@ func (s *Gangs) Count() Counts {
 type Position struct {
 	Created time.Time
 	Gang    string
-	// Extra: the gang runs already; its minimum is not what waits.
+	// Extra: the gang has its minimum; this member must not delay that of another.
 	Extra bool
 }
 
@@ -182,7 +182,18 @@ func (s *Gangs) Position(pod *v1.Pod) (p Position, ok bool) {
 	if m == nil {
 		return Position{}, false
 	}
-	return Position{Created: m.gang.group.created(), Gang: m.gang.group.key().String(), Extra: m.state == Pending && m.gang.satisfied()}, true
+	g := m.gang
+	p = Position{Created: g.group.created(), Gang: g.group.key().String()}
+	switch running := g.count[Released] + g.count[Bound] + g.doneBy[g.owner]; {
+	case m.state != Pending || !g.satisfied():
+	case running >= g.spec.Min:
+		p.Extra = true
+	default:
+		// Part of it runs, which is of no use without the rest: the scheduler was
+		// restarted in a release, or members were lost. It comes first.
+		p.Created = time.Time{}
+	}
+	return p, true
 }
 
 // Keys lists the gangs, sorted.

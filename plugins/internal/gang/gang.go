@@ -44,6 +44,8 @@ type gang struct {
 	// failure is why the last attempt to place the gang failed, for users; empty
 	// where none failed since it was last complete.
 	failure string
+	// completed is when the round began that is to start it; zero once it has.
+	completed time.Time
 	// ran is what satisfied said when it was last acted upon.
 	ran bool
 }

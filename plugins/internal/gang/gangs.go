@@ -24,6 +24,8 @@ type Gangs struct {
 	resting int
 	// changes counts what happened in the cluster that could help a gang.
 	changes uint64
+	// closed: nobody is let through yet, see Close.
+	closed bool
 
 	effects Effects
 }
@@ -76,11 +78,14 @@ func (s *Gangs) See(pod *v1.Pod, now time.Time) Effects {
 	m := s.members[pod.UID]
 	joining := &member{pod: pod}
 	if m != nil && (!ok || m.gang.key != key) {
+		if !ok {
+			s.dismiss(m)
+		}
 		s.remove(m, now)
 		joining.carry(m)
 		m = nil
 		if !ok && pod.Spec.NodeName == "" {
-			// It is nobody's business here from now on, but it may be gated still.
+			// The gang does not gate it any more.
 			s.effects.Activate = append(s.effects.Activate, pod)
 		}
 	}
@@ -133,6 +138,7 @@ func (s *Gangs) update(m *member, pod *v1.Pod, now time.Time) {
 	switch {
 	case m.state == Bound:
 		s.unhand(m, was)
+		m.waiting = false
 	case !m.free():
 		// Its user, or another scheduler, has taken it out of the round.
 		s.takeBack(m)
@@ -152,9 +158,18 @@ func (s *Gangs) update(m *member, pod *v1.Pod, now time.Time) {
 // Gone takes in that a pod was deleted, or has ended.
 func (s *Gangs) Gone(uid types.UID, now time.Time) Effects {
 	if m := s.members[uid]; m != nil {
+		s.dismiss(m)
 		s.remove(m, now)
 	}
 	return s.take()
+}
+
+// dismiss is the last word to a member that leaves for good: it may not have heard
+// that it was released.
+func (s *Gangs) dismiss(m *member) {
+	if m.state == Released && m.waiting {
+		s.effects.Reject = append(s.effects.Reject, m.uid())
+	}
 }
 
 func (s *Gangs) remove(m *member, now time.Time) {
@@ -176,9 +191,9 @@ func (s *Gangs) unhand(m *member, was State) {
 	switch was {
 	case Planned:
 		s.effects.Unhold = append(s.effects.Unhold, m.uid())
-	case Held:
+	case Held, Returning:
 		s.effects.Reject = append(s.effects.Reject, m.uid())
-	case Pending, Released, Bound, Returning:
+	case Pending, Released, Bound:
 		return
 	}
 	s.effects.Freed = true
@@ -217,6 +232,7 @@ func (s *Gangs) Succeeded(pod *v1.Pod, now time.Time) Effects {
 		g.addSucceeded(pod.UID, finished{ownerOf(pod), roleOf(pod)})
 	}
 	if m := s.members[pod.UID]; m != nil {
+		s.dismiss(m)
 		s.remove(m, now)
 	}
 	s.settle(g, now)

@@ -44,7 +44,9 @@ type group struct {
 	// replans counts the plans of this round that did not survive contact.
 	replans int
 	// since is when the phase began, nudged when its members were last let through.
+	// After patience they are let through once more.
 	since, nudged time.Time
+	patience      time.Duration
 	// held is when the first member was held; zero while nothing is. Where a user
 	// wrote a wait time it runs on through the failures of a Strict group, which
 	// holds members only for a moment.

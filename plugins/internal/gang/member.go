@@ -101,7 +101,7 @@ func (m *member) observe(pod *v1.Pod) {
 		m.marked, m.expired = false, false
 	}
 	if pod.Spec.NodeName != "" {
-		m.state, m.node, m.waiting = Bound, pod.Spec.NodeName, false
+		m.state, m.node = Bound, pod.Spec.NodeName
 	}
 }
 

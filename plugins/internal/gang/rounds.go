@@ -8,18 +8,29 @@ func (s *Gangs) settle(g *gang, now time.Time) {
 	s.tell(g)
 	grp := g.group
 	s.noteRunning(g, now)
-	if s.able(grp) {
+	able := s.able(grp)
+	for able {
 		s.advance(grp, now)
-		s.release(grp, now)
-		grp.stopClock()
-	} else {
-		if grp.phase != gathering {
-			s.enterPhase(grp, gathering, now)
+		if !s.release(grp, now) {
+			break
 		}
-		s.giveBack(grp)
-		grp.held = time.Time{}
+		able = s.able(grp) // under OnlyWaiting those who were let go count no more
+	}
+	if able {
+		grp.setClock(now)
+	} else {
+		s.gather(grp, now)
 	}
 	s.track(grp)
+}
+
+// gather ends the round of a group that is not able to go on.
+func (s *Gangs) gather(grp *group, now time.Time) {
+	if grp.phase != gathering {
+		s.enterPhase(grp, gathering, now)
+	}
+	s.giveBack(grp)
+	grp.held = time.Time{}
 }
 
 // noteRunning lets members go alone once their gang runs, and gates them again
@@ -69,6 +80,9 @@ func (s *Gangs) advance(grp *group, now time.Time) {
 		grp.failures, grp.replans = 0, 0
 		for _, g := range grp.gangs {
 			g.failure = ""
+			if g.need() > 0 {
+				g.completed = now
+			}
 		}
 		s.enterPhase(grp, ready, now)
 	case grp.phase == ready:
@@ -118,7 +132,7 @@ func (s *Gangs) setPhase(grp *group, next phase) {
 
 // lead lets through whom the phase calls for; while ready, exactly one member.
 func (s *Gangs) lead(grp *group, now time.Time) {
-	grp.leader, grp.nudged = "", now
+	grp.leader, grp.nudged, grp.patience = "", now, nudgeAfter
 	if grp.phase == ready {
 		if leader := grp.pickLeader(); leader != nil {
 			grp.leader = leader.uid()
@@ -158,7 +172,7 @@ func (s *Gangs) fail(grp *group, now time.Time) {
 	if grp.strict() {
 		s.giveBack(grp)
 	}
-	grp.stopClock()
+	grp.setClock(now)
 }
 
 // retryShare is the most of the scheduling thread that attempts which fail may
@@ -199,6 +213,7 @@ func (s *Gangs) takeBack(m *member) {
 		s.effects.Reject = append(s.effects.Reject, m.uid())
 		s.effects.Freed = true
 		m.gang.change(m, func() { m.state = Returning })
+		m.gang.group.patience = nudgeAfter
 	case Pending, Released, Bound, Returning:
 	}
 }
@@ -212,11 +227,13 @@ func (s *Gangs) unplan(m *member) {
 	m.admitted = false
 }
 
-// release lets go of a group whose every minimum is held.
-func (s *Gangs) release(grp *group, now time.Time) {
+// release lets go of a group whose every minimum is held, and tells whether
+// anybody went.
+func (s *Gangs) release(grp *group, now time.Time) bool {
 	if !grp.reached() {
-		return
+		return false
 	}
+	some := grp.countIn(Held) > 0
 	for _, g := range grp.gangs {
 		s.letGo(g)
 	}
@@ -225,6 +242,7 @@ func (s *Gangs) release(grp *group, now time.Time) {
 	for _, g := range grp.gangs {
 		s.noteRunning(g, now)
 	}
+	return some
 }
 
 // letGo releases the held members of a gang.
@@ -240,6 +258,7 @@ func (s *Gangs) letGo(g *gang) {
 
 func (s *Gangs) letGoOf(m *member) {
 	m.gang.change(m, func() { m.state = Released })
+	m.gang.group.patience = nudgeAfter
 	s.effects.Release = append(s.effects.Release, m.uid())
 }
 
@@ -248,7 +267,7 @@ func (s *Gangs) admissible(m *member) bool {
 	g := m.gang
 	switch m.state {
 	case Pending:
-		if !m.eligible() {
+		if !m.eligible() || s.closed {
 			return false
 		}
 		return g.satisfied() || (g.group.phase == ready && g.group.leader == m.uid())

@@ -35,15 +35,22 @@ func (c *cluster) end(t *testing.T) {
 		delete(c.pods, id)
 		c.after(c.s.Gone(id, c.now), nil)
 	}
-	for id := range c.s.succeeded {
-		c.after(c.s.ForgetSucceeded(podOf(string(id)), c.now), nil)
+	checkNothingLeft(t, c.watch, c.now)
+}
+
+// checkNothingLeft takes away what describes gangs without pods.
+func checkNothingLeft(t testing.TB, w *watch, now time.Time) {
+	t.Helper()
+	s := w.s
+	for id := range s.succeeded {
+		w.after(s.ForgetSucceeded(podOf(string(id)), now), nil)
 	}
-	for _, key := range c.s.Keys() {
-		c.after(c.s.Describe(Community, key, nil, start, c.now), nil)
-		c.after(c.s.Describe(Native, key, nil, start, c.now), nil)
+	for _, key := range s.Keys() {
+		w.after(s.Describe(Community, key, nil, start, now), nil)
+		w.after(s.Describe(Native, key, nil, start, now), nil)
 	}
-	if n := len(c.s.gangs) + len(c.s.members) + len(c.s.naming) + len(c.s.timed) + len(c.s.succeeded) + c.s.resting; n > 0 {
-		t.Errorf("%d things are left of nothing: %+v", n, c.s)
+	if n := len(s.gangs) + len(s.members) + len(s.naming) + len(s.timed) + len(s.succeeded) + s.resting; n > 0 {
+		t.Errorf("%d things are left of nothing: %+v", n, s)
 	}
 }
 

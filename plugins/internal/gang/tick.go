@@ -7,7 +7,8 @@ import (
 
 const (
 	// nudgeAfter is how long members may take to do what they were told before
-	// they are told again. They may have been in a cycle when they were let
+	// they are told again; from then on it doubles up to retryAnyway, for they may
+	// have heard and be stuck. They may have been in a cycle when they were let
 	// through, or not yet waiting when they were released or rejected, and then
 	// nobody heard.
 	nudgeAfter = time.Second
@@ -25,12 +26,14 @@ func (s *Gangs) track(grp *group) {
 	s.timed[grp] = true
 }
 
-// stopClock ends the wait time where nothing is held any more.
-func (g *group) stopClock() {
-	if g.held.IsZero() || g.holding() > 0 {
-		return
-	}
-	if _, set := g.waitTime(); !set || !g.strict() {
+// setClock begins the wait time where something is held, and ends it where
+// nothing is any more.
+func (g *group) setClock(now time.Time) {
+	holding := g.holding() > 0
+	switch _, set := g.waitTime(); {
+	case holding && g.held.IsZero():
+		g.held = now
+	case !holding && !(set && g.strict()):
 		g.held = time.Time{}
 	}
 }
@@ -48,7 +51,7 @@ func (s *Gangs) tick(grp *group, now time.Time) {
 		s.expire(grp, now)
 		return
 	}
-	if now.Sub(grp.nudged) >= nudgeAfter {
+	if now.Sub(grp.nudged) >= grp.patience {
 		s.nudge(grp, now)
 	}
 	if grp.phase == resting && s.due(grp, now) {
@@ -67,7 +70,7 @@ func (s *Gangs) due(grp *group, now time.Time) bool {
 
 // nudge repeats what members were told and have not done yet.
 func (s *Gangs) nudge(grp *group, now time.Time) {
-	grp.nudged = now
+	grp.nudged, grp.patience = now, min(max(2*grp.patience, nudgeAfter), retryAnyway)
 	for _, g := range grp.gangs {
 		for _, m := range g.members {
 			switch {

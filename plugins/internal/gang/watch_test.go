@@ -45,6 +45,9 @@ func (w *watch) queue(pod *v1.Pod) bool {
 
 // after takes in what an input answered.
 func (w *watch) after(e Effects, accepted map[types.UID]string) {
+	for _, hold := range e.Rehold {
+		w.ledger[hold.Pod.UID] = hold.Node
+	}
 	for uid, node := range accepted {
 		if held, ok := w.ledger[uid]; ok {
 			w.fail("pod %s is planned onto %s and still holds %s", uid, node, held)
@@ -159,10 +162,11 @@ func holds(g *gang, fresh map[types.UID]bool) bool {
 // it back, are rejected.
 func (w *watch) checkRejects(e Effects) {
 	for _, uid := range e.Reject {
-		if was := w.before[uid]; was != Held && was != Returning {
+		was, m := w.before[uid], w.s.members[uid]
+		if was != Held && was != Returning && !w.reserving[uid] && (was != Released || m != nil) {
 			w.fail("pod %s was not held, yet it is rejected", uid)
 		}
-		if m := w.s.members[uid]; m != nil && m.state != Returning && m.state != Bound {
+		if m != nil && m.state != Returning && m.state != Bound {
 			w.fail("pod %s is rejected, but not returning", uid)
 		}
 	}
@@ -364,10 +368,10 @@ func checkGroup(s *Gangs, grp *group, settled bool, fail func(string, ...any)) {
 	if !grp.held.IsZero() && !s.timed[grp] {
 		complain("its wait time does not run")
 	}
-	checkAdmissions(s, grp, complain)
+	checkAdmissions(s, grp, settled, complain)
 }
 
-func checkAdmissions(s *Gangs, grp *group, complain func(string, ...any)) {
+func checkAdmissions(s *Gangs, grp *group, settled bool, complain func(string, ...any)) {
 	leaders := 0
 	for _, g := range grp.gangs {
 		for uid, m := range g.members {
@@ -382,7 +386,7 @@ func checkAdmissions(s *Gangs, grp *group, complain func(string, ...any)) {
 			}
 		}
 	}
-	if leaders > 1 || grp.phase == ready && leaders == 0 && grp.pickLeader() != nil {
+	if leaders > 1 || settled && grp.phase == ready && leaders == 0 && grp.pickLeader() != nil {
 		complain("%d leaders are admitted", leaders)
 	}
 }

@@ -1,0 +1,285 @@
+package gang
+
+import (
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+)
+
+// visit begins a cycle of a pod.
+func (c *chaos) visit(id types.UID) {
+	pod := c.pods[id]
+	if pod == nil {
+		delete(c.at, id)
+		return
+	}
+	c.at[id] = out
+	if pod.DeletionTimestamp != nil {
+		return // the scheduler skips it
+	}
+	v := c.s.Visit(pod)
+	c.say("visit %s: %d %s", id, v.Verdict, v.Node)
+	switch v.Verdict {
+	case Wait:
+	case Outside, Alone:
+		c.at[id], c.node[id] = visited, "n"
+	case Follow:
+		c.at[id], c.node[id] = visited, v.Node
+	case Lead:
+		c.plans = append(c.plans, v.Attempt)
+	}
+	c.do(Effects{})
+}
+
+// plan ends an attempt. all places everybody; else bytes decide.
+func (c *chaos) plan(all bool) {
+	if len(c.plans) == 0 {
+		return
+	}
+	a := c.plans[0]
+	c.plans = c.plans[1:]
+	o := Outcome{Nodes: map[types.UID]string{}, Complete: true, Why: map[Key]string{}}
+	for _, need := range a.Gangs {
+		fit, roles := 0, maps.Clone(need.MinByRole)
+		for _, pod := range need.Pending {
+			if all || c.pick(4) > 0 {
+				o.Nodes[pod.UID] = "n"
+				roles = less(roles, roleOf(pod))
+				fit++
+			}
+		}
+		if fit < need.Min || len(roles) > 0 {
+			o.Complete, o.Why[need.Key] = false, "no room"
+		}
+	}
+	if !all {
+		o.Complete = o.Complete || c.pick(8) == 1 // planners err
+		if rivals := c.s.Rivals(a); o.Complete && len(rivals) > 0 {
+			o.Evict = rivals[:c.pick(len(rivals)+1)]
+		}
+		o.Cost = oneOf(c, 0, 100*time.Millisecond)
+	}
+	c.say("plan of %s by %s: %v, complete: %t, evict %v", a.Group, a.Leader, slices.Sorted(maps.Keys(o.Nodes)), o.Complete, o.Evict)
+	accepted, e := c.s.Planned(a, o, c.now)
+	c.doPlan(e, accepted)
+	if node := accepted[a.Leader]; node != "" && o.Complete && c.at[a.Leader] < visited {
+		c.at[a.Leader], c.node[a.Leader] = visited, node
+		return
+	}
+	c.offer(a.Leader)
+}
+
+func (c *chaos) reserve(id types.UID) {
+	c.say("reserve %s", id)
+	c.at[id], c.reserving[id] = reserved, true
+	c.do(c.s.Reserved(id, c.node[id], c.now))
+}
+
+func (c *chaos) permit(id types.UID) {
+	wait, e := c.s.Permitted(id, c.now)
+	c.say("permit %s: wait %t", id, wait)
+	delete(c.reserving, id)
+	if c.at[id] = binding; wait {
+		c.at[id] = waiting
+	}
+	c.do(e)
+}
+
+func (c *chaos) unfit(id types.UID) {
+	c.say("unfit %s", id)
+	c.at[id] = out
+	c.do(c.s.Unfit(id, c.now))
+	c.offer(id)
+}
+
+func (c *chaos) unreserve(id types.UID) {
+	c.say("unreserve %s", id)
+	c.at[id] = out
+	delete(c.reserving, id)
+	if c.pods[id] == nil {
+		delete(c.at, id)
+	}
+	c.do(c.s.Unreserved(id, c.now))
+	c.offer(id)
+}
+
+func (c *chaos) bind(id types.UID) {
+	c.say("bind %s", id)
+	pod := c.pods[id]
+	if pod == nil || pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil {
+		c.unreserve(id)
+		return
+	}
+	c.at[id] = done
+	c.do(c.s.BoundTo(id, c.now))
+	if c.pick(2) == 1 {
+		c.see(edit(pod, on(c.node[id])))
+	} else {
+		c.pods[id] = edit(pod, on(c.node[id])) // the informer is late
+	}
+}
+
+func (c *chaos) pass(d time.Duration) {
+	c.now = c.now.Add(d)
+	c.say("%s pass", d)
+	c.do(c.s.Tick(c.now))
+}
+
+func (c *chaos) mark() {
+	for _, id := range c.marks {
+		if pod := c.pods[id]; pod != nil {
+			c.say("mark %s", id)
+			c.see(edit(pod, says(v1alpha1.TimeoutAnnotation, "true")))
+		}
+	}
+	c.marks = nil
+}
+
+// step is one input. What moves the scheduler on comes more often than what
+// users do.
+func (c *chaos) step() {
+	on := func(f func(types.UID), stages ...stage) {
+		if id, ok := c.in(stages...); ok {
+			f(id)
+		}
+	}
+	switch c.pick(24) {
+	case 0, 1, 2, 3:
+		c.create()
+	case 4:
+		c.update()
+	case 5:
+		c.remove()
+	case 6:
+		c.describe()
+	case 7:
+		c.forget()
+	case 8, 9, 10:
+		on(c.visit, active)
+	case 11:
+		on(c.visit, out, active) // the queue had it from before
+	case 12, 13:
+		c.plan(false)
+	case 14, 15:
+		on(c.reserve, visited)
+	case 16, 17:
+		on(c.permit, reserved)
+	case 18:
+		on(c.unfit, visited)
+	case 19:
+		on(c.unreserve, visited, reserved, waiting, refused, binding)
+	case 20, 21:
+		on(c.bind, binding)
+	case 22:
+		c.mark()
+		c.pass(oneOf(c, time.Second, 100*time.Millisecond, 5*time.Second, time.Minute))
+	case 23:
+		c.say("changed")
+		c.s.Changed()
+	}
+}
+
+// settleDown lets the scheduler do its work, with room for everybody and nobody
+// who interferes, and then lets some time pass, until nothing moves any more.
+func (c *chaos) settleDown() {
+	c.say("settle down")
+	c.bytes = nil
+	for quiet := 0; quiet < 3; quiet++ {
+		c.mark()
+		c.s.Changed()
+		c.pass(time.Minute)
+		for rounds := 0; c.work(); rounds++ {
+			if quiet = 0; rounds > 1000 {
+				c.fail("it spins")
+			}
+		}
+	}
+}
+
+// work is one thing the scheduler does without being disturbed.
+func (c *chaos) work() bool {
+	if len(c.plans) > 0 {
+		c.plan(true)
+		return true
+	}
+	for _, move := range []struct {
+		from stage
+		do   func(types.UID)
+	}{{visited, c.reserve}, {reserved, c.permit}, {refused, c.unreserve}, {binding, c.bind}, {active, c.visit}} {
+		if id, ok := c.in(move.from); ok {
+			move.do(id)
+			return true
+		}
+	}
+	return false
+}
+
+// checkLiveness checks that nobody is stuck who could go: there is room for all.
+func (c *chaos) checkLiveness() {
+	for id, at := range c.at {
+		if at == waiting {
+			c.fail("pod %s waits for ever", id)
+		}
+	}
+	for _, g := range c.s.gangs {
+		if n := g.count[Planned] + g.count[Held] + g.count[Released] + g.count[Returning]; n > 0 {
+			c.fail("gang %s is stuck on its way: %v", g.key, g.count)
+		}
+		if able := c.s.able(g.group); (able || g.satisfied()) && g.coming > 0 {
+			c.fail("gang %s could go and does not: %d pending", g.key, g.coming)
+		}
+	}
+}
+
+// end takes everything away; nothing may be left.
+func (c *chaos) end(t testing.TB) {
+	t.Helper()
+	for id := range c.pods {
+		c.after(c.s.Gone(id, c.now), nil)
+	}
+	checkNothingLeft(t, c.watch, c.now)
+}
+
+func play(t testing.TB, bytes []byte) {
+	c := newChaos(t, bytes)
+	for range 400 {
+		if len(c.bytes) == 0 {
+			break
+		}
+		c.step()
+	}
+	c.settleDown()
+	c.checkLiveness()
+	c.end(t)
+}
+
+func TestChaos(t *testing.T) {
+	for seed := range uint64(3000) {
+		random := rand.New(rand.NewPCG(seed, 1))
+		bytes := make([]byte, 20+random.IntN(600))
+		for i := range bytes {
+			bytes[i] = byte(random.Uint32())
+		}
+		if play(t, bytes); t.Failed() {
+			t.Fatalf("seed %d", seed)
+		}
+	}
+}
+
+func FuzzChaos(f *testing.F) {
+	for seed := range uint64(20) {
+		random := rand.New(rand.NewPCG(seed, 2))
+		bytes := make([]byte, 200)
+		for i := range bytes {
+			bytes[i] = byte(random.Uint32())
+		}
+		f.Add(bytes)
+	}
+	f.Fuzz(func(t *testing.T, bytes []byte) { play(t, bytes) })
+}
