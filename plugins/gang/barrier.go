@@ -58,26 +58,24 @@ func (b *barrier) remove(uid types.UID) {
 	delete(b.doors, uid)
 }
 
-// open opens a member's door; a refusal turns it back.
+// open opens a member's door; a refusal turns it back. It may be told twice: a
+// member that began to wait at Permit only just after it was told did not hear.
 func (pl *Gang) open(uid types.UID, refusal string) {
 	pl.barrier.mu.Lock()
 	d := pl.barrier.doors[uid]
-	if d == nil || isClosed(d.opened) {
+	if d == nil {
 		pl.barrier.mu.Unlock()
 		return
 	}
-	d.refusal = refusal
-	close(d.opened)
-	atPermit := d.atPermit
-	pl.barrier.mu.Unlock()
-	if atPermit {
-		pl.answer(uid, refusal)
+	if !isClosed(d.opened) {
+		d.refusal = refusal
+		close(d.opened)
 	}
-}
-
-// answer ends a member's wait at Permit. It is no loss if the member has not
-// begun to wait yet: nudgeWaiting asks again.
-func (pl *Gang) answer(uid types.UID, refusal string) {
+	atPermit, refusal := d.atPermit, d.refusal
+	pl.barrier.mu.Unlock()
+	if !atPermit {
+		return
+	}
 	waiting := pl.handle.GetWaitingPod(uid)
 	if waiting == nil {
 		return
@@ -86,22 +84,6 @@ func (pl *Gang) answer(uid types.UID, refusal string) {
 		waiting.Allow(Name)
 	} else {
 		waiting.Reject(Name, refusal)
-	}
-}
-
-// nudgeWaiting answers members that began to wait at Permit just after their
-// door was opened.
-func (pl *Gang) nudgeWaiting() {
-	late := map[types.UID]string{}
-	pl.barrier.mu.Lock()
-	for uid, d := range pl.barrier.doors {
-		if d.atPermit && isClosed(d.opened) {
-			late[uid] = d.refusal
-		}
-	}
-	pl.barrier.mu.Unlock()
-	for uid, refusal := range late {
-		pl.answer(uid, refusal)
 	}
 }
 

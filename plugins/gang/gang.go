@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/features"
@@ -51,6 +52,9 @@ type Gang struct {
 	// queue or the API server: the queue calls PreEnqueue with its own lock held.
 	mu    sync.Mutex
 	gangs *gang.Gangs
+
+	// synced tell that the watches have delivered what there was at the start.
+	synced []cache.InformerSynced
 
 	barrier barrier
 	blocked blocked
@@ -103,7 +107,8 @@ func New(h *holds.Holds, o *order.Order) frameworkruntime.PluginFactory {
 		if err := pl.watch(ctx); err != nil {
 			return nil, err
 		}
-		go pl.run(ctx)
+		pl.gangs.Close()
+		go pl.start(ctx)
 		go pl.tell.run(ctx)
 		return pl, nil
 	}
@@ -138,6 +143,9 @@ func (pl *Gang) input(ctx context.Context, f func(*gang.Gangs, time.Time) gang.E
 
 // settle does the part of effects that belongs under the lock.
 func (pl *Gang) settle(e *gang.Effects) {
+	for _, h := range e.Rehold {
+		pl.rehold(h)
+	}
 	if len(e.Unhold) > 0 {
 		pl.holds.Drop(e.Unhold...)
 		pl.blocked.noteDrop()
@@ -161,8 +169,22 @@ func (pl *Gang) act(ctx context.Context, e gang.Effects) {
 	for _, uid := range e.Reject {
 		pl.open(uid, reasonGivenBack)
 	}
+	for _, took := range e.Started {
+		startDuration.Observe(took.Seconds())
+	}
 	pl.tell.note(e)
 	pl.activate(ctx, e.Activate)
+}
+
+// rehold puts a member's place into the ledger again, before the scheduler's cache
+// forgets the member.
+func (pl *Gang) rehold(h gang.Hold) {
+	info, err := framework.NewPodInfo(h.Pod)
+	if err != nil {
+		return // such a pod was never reserved
+	}
+	d := holds.DemandOf(info)
+	pl.holds.Put(hold.Hold{For: h.Pod.UID, Holder: h.Holder, Node: h.Node, Reason: hold.Plan, Request: d.Request, Ports: d.Ports})
 }
 
 // activate asks the queue to look at pods again. What is not in it is ignored:
@@ -178,23 +200,49 @@ func (pl *Gang) activate(ctx context.Context, pods []*v1.Pod) {
 	pl.handle.Activate(klog.FromContext(ctx), byName)
 }
 
+// start lets members through once all that the API server has was seen.
+func (pl *Gang) start(ctx context.Context) {
+	if !cache.WaitForCacheSync(ctx.Done(), pl.synced...) {
+		return // the scheduler is going down
+	}
+	pl.input(ctx, func(s *gang.Gangs, _ time.Time) gang.Effects { return s.Open() })
+	pl.run(ctx)
+}
+
 // tickEvery is how often time is looked at: the resolution of backoffs and of
 // wait times.
 const tickEvery = 100 * time.Millisecond
+
+// measureEvery is how many ticks lie between two looks at the gauges.
+const measureEvery = 50
 
 // run turns the passing of time into inputs.
 func (pl *Gang) run(ctx context.Context) {
 	ticker := pl.clock.NewTicker(tickEvery)
 	defer ticker.Stop()
-	for {
+	for n := 0; ; n++ {
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C():
 		}
 		pl.input(ctx, func(s *gang.Gangs, now time.Time) gang.Effects { return s.Tick(now) })
-		pl.nudgeWaiting()
 		pl.activate(ctx, pl.blocked.take())
-		holdsGauge.WithLabelValues(string(hold.Plan)).Set(float64(pl.holds.Count(hold.Plan)))
+		if n%measureEvery == 0 {
+			pl.measure()
+		}
 	}
+}
+
+// measure sets the gauges.
+func (pl *Gang) measure() {
+	pl.mu.Lock()
+	c := pl.gangs.Count()
+	pl.mu.Unlock()
+	profile := pl.handle.ProfileName()
+	membersHeld.WithLabelValues(profile).Set(float64(c.Held))
+	gangsGauge.WithLabelValues(profile, "incomplete").Set(float64(c.Incomplete))
+	gangsGauge.WithLabelValues(profile, "unschedulable").Set(float64(c.Unschedulable))
+	gangsGauge.WithLabelValues(profile, "running").Set(float64(c.Running))
+	holdsGauge.WithLabelValues(string(hold.Plan)).Set(float64(pl.holds.Count(hold.Plan)))
 }

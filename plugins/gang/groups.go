@@ -3,6 +3,7 @@ package gang
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
@@ -33,50 +34,51 @@ func (pl *Gang) watchGroups(ctx context.Context) error {
 		return fmt.Errorf("making a client for PodGroups: %w", err)
 	}
 	pl.tell.groups = client
-	community := v1alpha1.SchemeGroupVersion.WithResource("podgroups")
-	go pl.whenServed(ctx, community, func() cache.SharedIndexInformer {
-		return pginformers.NewSharedInformerFactory(client, 0).Scheduling().V1alpha1().PodGroups().Informer()
-	}, gang.Community)
-	if pl.leaveNative {
-		return nil
+	pl.whenServed(ctx, v1alpha1.SchemeGroupVersion.WithResource("podgroups"), gang.Community,
+		pginformers.NewSharedInformerFactory(client, 0).Scheduling().V1alpha1().PodGroups().Informer())
+	if !pl.leaveNative {
+		pl.whenServed(ctx, schedulingv1beta1.SchemeGroupVersion.WithResource("podgroups"), gang.Native,
+			informers.NewSharedInformerFactory(pl.handle.ClientSet(), 0).Scheduling().V1beta1().PodGroups().Informer())
 	}
-	native := schedulingv1beta1.SchemeGroupVersion.WithResource("podgroups")
-	go pl.whenServed(ctx, native, func() cache.SharedIndexInformer {
-		return informers.NewSharedInformerFactory(pl.handle.ClientSet(), 0).Scheduling().V1beta1().PodGroups().Informer()
-	}, gang.Native)
 	return nil
 }
 
-// whenServed starts an informer once the API server serves its resource.
-func (pl *Gang) whenServed(ctx context.Context, resource schema.GroupVersionResource, make func() cache.SharedIndexInformer, kind gang.Kind) {
-	logger := klog.FromContext(ctx)
-	told := false
-	err := wait.PollUntilContextCancel(ctx, lookForCRDs, true, func(context.Context) (bool, error) {
-		ok, err := served(pl.handle.ClientSet().Discovery(), resource)
+// whenServed runs an informer once the API server serves its resource. What is
+// there when the scheduler starts is seen before any member is let through.
+func (pl *Gang) whenServed(ctx context.Context, resource schema.GroupVersionResource, kind gang.Kind, informer cache.SharedIndexInformer) {
+	var first, known atomic.Bool // asked once; nothing more to wait for
+	var registration cache.ResourceEventHandlerRegistration
+	pl.synced = append(pl.synced, func() bool { return known.Load() || first.Load() && registration.HasSynced() })
+	go func() {
+		logger := klog.FromContext(ctx)
+		err := wait.PollUntilContextCancel(ctx, lookForCRDs, true, func(context.Context) (bool, error) {
+			ok, err := served(pl.handle.ClientSet().Discovery(), resource)
+			if err != nil {
+				logger.Error(err, "Failed to ask whether a kind of PodGroup is served; asking again", "resource", resource)
+				return false, nil
+			}
+			if !ok && known.CompareAndSwap(false, true) && kind == gang.Community {
+				logger.Info("PodGroups are not served; gangs by annotation work, and PodGroups will be picked up when their CRD is installed", "resource", resource)
+			}
+			return ok, nil
+		})
 		if err != nil {
-			logger.Error(err, "Failed to ask whether a kind of PodGroup is served; asking again", "resource", resource)
-			return false, nil
+			return // the scheduler is going down
 		}
-		if !ok && !told && kind == gang.Community {
-			told = true
-			logger.Info("PodGroups are not served; gangs by annotation work, and PodGroups will be picked up when their CRD is installed", "resource", resource)
+		registration, err = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+			AddFunc:    func(object any) { pl.groupSeen(ctx, kind, object) },
+			UpdateFunc: func(_, object any) { pl.groupSeen(ctx, kind, object) },
+			DeleteFunc: func(object any) { pl.groupGone(ctx, kind, object) },
+		})
+		if err != nil {
+			logger.Error(err, "Failed to watch PodGroups", "resource", resource)
+			known.Store(true)
+			return
 		}
-		return ok, nil
-	})
-	if err != nil {
-		return // the scheduler is going down
-	}
-	informer := make()
-	if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(object any) { pl.groupSeen(ctx, kind, object) },
-		UpdateFunc: func(_, object any) { pl.groupSeen(ctx, kind, object) },
-		DeleteFunc: func(object any) { pl.groupGone(ctx, kind, object) },
-	}); err != nil {
-		logger.Error(err, "Failed to watch PodGroups", "resource", resource)
-		return
-	}
-	logger.Info("Watching PodGroups", "resource", resource, "profile", pl.handle.ProfileName())
-	informer.RunWithContext(ctx)
+		first.Store(true)
+		logger.Info("Watching PodGroups", "resource", resource, "profile", pl.handle.ProfileName())
+		informer.RunWithContext(ctx)
+	}()
 }
 
 func served(client discovery.DiscoveryInterface, resource schema.GroupVersionResource) (bool, error) {

@@ -23,13 +23,15 @@ import (
 func (pl *Gang) watch(ctx context.Context) error {
 	factory := pl.handle.SharedInformerFactory()
 	pods := factory.Core().V1().Pods().Informer()
-	if _, err := pods.AddEventHandler(cache.ResourceEventHandlerFuncs{
+	registration, err := pods.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(object any) { pl.podSeen(ctx, nil, object.(*v1.Pod)) },
 		UpdateFunc: func(old, object any) { pl.podSeen(ctx, old.(*v1.Pod), object.(*v1.Pod)) },
 		DeleteFunc: func(object any) { pl.podGone(ctx, object) },
-	}); err != nil {
+	})
+	if err != nil {
 		return fmt.Errorf("watching pods: %w", err)
 	}
+	pl.synced = append(pl.synced, registration.HasSynced)
 	if _, err := factory.Core().V1().Nodes().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: func(any) { pl.changed() },
 		UpdateFunc: func(old, object any) {
@@ -141,7 +143,7 @@ func (pl *Gang) watchSucceeded(ctx context.Context) error {
 		pod, ok := object.(*v1.Pod)
 		return pod, ok && pod.Spec.SchedulerName == pl.handle.ProfileName() && !pl.outside(pod)
 	}
-	if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+	registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: func(object any) {
 			if pod, ok := mine(object); ok {
 				pl.input(ctx, func(s *gang.Gangs, now time.Time) gang.Effects { return s.Succeeded(pod, now) })
@@ -152,9 +154,11 @@ func (pl *Gang) watchSucceeded(ctx context.Context) error {
 				pl.input(ctx, func(s *gang.Gangs, now time.Time) gang.Effects { return s.ForgetSucceeded(pod, now) })
 			}
 		},
-	}); err != nil {
+	})
+	if err != nil {
 		return fmt.Errorf("watching pods that succeeded: %w", err)
 	}
+	pl.synced = append(pl.synced, registration.HasSynced)
 	go informer.RunWithContext(ctx)
 	return nil
 }

@@ -1,0 +1,184 @@
+package gang
+
+import (
+	"fmt"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	st "k8s.io/kubernetes/pkg/scheduler/testing"
+
+	"github.com/lockstep-sh/lockstep/plugins/holds"
+	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
+)
+
+// attemptOf is an attempt to place all of these pods, as the state machine would make it.
+func attemptOf(pods []*v1.Pod, spec gang.Spec) *gang.Attempt {
+	key, _, _ := gang.KeyOf(pods[0])
+	spec.Min, spec.Total = len(pods), len(pods)
+	return &gang.Attempt{
+		Group: key.String(), Leader: pods[0].UID, Strict: true,
+		Gangs: []gang.Need{{Key: key, Spec: spec, Min: len(pods), Pending: pods}},
+	}
+}
+
+// benchmarkPlan measures one plan, and checks that it comes out as it should.
+func benchmarkPlan(b *testing.B, s *stage, a *gang.Attempt, complete bool) {
+	b.Helper()
+	planner := s.ready()
+	b.ReportAllocs()
+	for b.Loop() {
+		result, err := planner.make(s.ctx, a, nil)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if result.Complete != complete {
+			b.Fatalf("complete is %t, want %t: %v", result.Complete, complete, result.Why)
+		}
+	}
+}
+
+// The time of a plan must grow with the members and with the nodes, not with their product.
+func BenchmarkPlan(b *testing.B) {
+	sizes := []struct{ members, nodes int }{
+		{100, 5000}, {300, 5000}, {1000, 5000}, {1000, 1500}, {1000, 500},
+	}
+	for _, size := range sizes {
+		b.Run(fmt.Sprintf("members=%d/nodes=%d", size.members, size.nodes), func(b *testing.B) {
+			s := newStage(b, makeNodes(size.nodes, 100))
+			benchmarkPlan(b, s, attemptOf(makeMembers("train", size.members, 1, nil), gang.Spec{}), true)
+		})
+	}
+}
+
+func BenchmarkPlanShapes(b *testing.B) {
+	s := newStage(b, makeNodes(5000, 100))
+	shapes := func(i int, pod *st.PodWrapper) {
+		pod.Req(map[v1.ResourceName]string{v1.ResourceCPU: fmt.Sprint(1 + i%5)})
+	}
+	benchmarkPlan(b, s, attemptOf(makeMembers("train", 1000, 1, shapes), gang.Spec{}), true)
+}
+
+func BenchmarkPlanRequiredTopology(b *testing.B) {
+	nodes := makeNodes(5000, 100)
+	cases := map[string]struct {
+		pods     []*v1.Pod
+		members  int
+		complete bool
+	}{
+		"every=fits":    {nil, 100, true},                   // into any of the 100 racks
+		"last=fits":     {fill(nodes[:4950], 1), 100, true}, // 50 GPUs are left in each rack but one
+		"none=counts":   {fill(nodes, 1), 100, false},       // 50 GPUs are left in each rack
+		"none=capacity": {fill(nodes, 0), 100, false},       // nothing is left
+		"none=filters":  {fill(nodes, 4), 100, false},       // room in each rack, but no node of the right kind
+	}
+	for name, c := range cases {
+		b.Run(name, func(b *testing.B) {
+			s := newStage(b, nodes, c.pods...)
+			var change func(int, *st.PodWrapper)
+			if name == "none=filters" {
+				change = func(_ int, pod *st.PodWrapper) { pod.NodeSelector(map[string]string{"kind": "none"}) }
+			}
+			members := makeMembers("train", c.members, 1, change)
+			benchmarkPlan(b, s, attemptOf(members, gang.Spec{RequiredTopology: rack}), c.complete)
+		})
+	}
+}
+
+func BenchmarkPlanUnschedulable(b *testing.B) {
+	nodes := makeNodes(5000, 100)
+	cases := map[string]struct {
+		left   int
+		change func(int, *st.PodWrapper)
+	}{
+		"none=capacity": {0, nil},
+		"none=filters":  {8, func(_ int, pod *st.PodWrapper) { pod.NodeSelector(map[string]string{"kind": "none"}) }},
+	}
+	for name, c := range cases {
+		b.Run(name, func(b *testing.B) {
+			s := newStage(b, nodes, fill(nodes, c.left)...)
+			benchmarkPlan(b, s, attemptOf(makeMembers("train", 100, 1, c.change), gang.Spec{}), false)
+		})
+	}
+	b.Run("one=short", func(b *testing.B) { // all members but one find a place
+		s := newStage(b, nodes[:500], fill(nodes[:500], 1)...)
+		benchmarkPlan(b, s, attemptOf(makeMembers("train", 501, 1, nil), gang.Spec{}), false)
+	})
+}
+
+// Members that keep away from each other are placed one by one.
+func BenchmarkPlanCoupled(b *testing.B) {
+	cases := map[string]func(int, *st.PodWrapper){
+		"anti-affinity=hostname": func(_ int, pod *st.PodWrapper) {
+			pod.PodAntiAffinityExists("app", v1.LabelHostname, st.PodAntiAffinityWithRequiredReq)
+		},
+		"spread=zone": func(_ int, pod *st.PodWrapper) {
+			pod.SpreadConstraint(1, v1.LabelTopologyZone, v1.DoNotSchedule, st.MakeLabelSelector().Exists("app").Obj(), nil, nil, nil, nil)
+		},
+	}
+	for name, change := range cases {
+		b.Run(name, func(b *testing.B) {
+			s := newStage(b, makeNodes(500, 10))
+			benchmarkPlan(b, s, attemptOf(makeMembers("train", 100, 1, change), gang.Spec{}), true)
+		})
+	}
+}
+
+// PreEnqueue runs under the queue's lock, for every pod, while gangs wait for members.
+func BenchmarkPreEnqueue(b *testing.B) {
+	s := newStage(b, makeNodes(10, 1))
+	var member *v1.Pod
+	for i := range 1000 {
+		pods := makeMembers(fmt.Sprintf("train-%d", i), 8, 1, nil)
+		for _, pod := range pods[:7] {
+			s.podSeen(s.ctx, nil, pod)
+			member = pod
+		}
+	}
+	plain := st.MakePod().Name("plain").UID("plain").SchedulerName(testProfile).Obj()
+	for name, pod := range map[string]*v1.Pod{"pod=plain": plain, "pod=member": member} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if status := s.PreEnqueue(s.ctx, pod); status.IsSuccess() != (pod == plain) {
+					b.Fatal(status)
+				}
+			}
+		})
+	}
+}
+
+// Filter runs for every pod on every node that it looks at.
+func BenchmarkFilter(b *testing.B) {
+	nodes := makeNodes(1000, 10)
+	s := newStage(b, nodes)
+	plain := st.MakePod().Name("plain").UID("plain").SchedulerName(testProfile).Req(map[v1.ResourceName]string{gpu: "1"}).Obj()
+	run := func(name, node string, held bool) {
+		b.Run(name, func(b *testing.B) {
+			state := framework.NewCycleState()
+			_, status := s.PreFilter(s.ctx, state, plain, nil)
+			if held == status.IsSkip() {
+				b.Fatal(status)
+			}
+			info, err := s.snapshot.Get(node)
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				if status := s.Filter(s.ctx, state, plain, info); !status.IsSuccess() {
+					b.Fatal(status)
+				}
+			}
+		})
+	}
+	run("holds=0", nodes[0].Name, false)
+	members := makeMembers("train", 1000, 1, nil)
+	for i, pod := range members {
+		d := holds.DemandOf(podInfo(b, pod))
+		s.holds.Put(hold.Hold{For: pod.UID, Holder: fmt.Sprintf("default/train-%d", i%50), Node: nodes[i%500].Name, Reason: hold.Plan, Request: d.Request})
+	}
+	run("holds=1000/node=free", nodes[999].Name, true)
+	run("holds=1000/node=held", nodes[0].Name, true)
+}
