@@ -16,12 +16,22 @@ import (
 	"github.com/lockstep-sh/lockstep/test/scenario"
 )
 
-// downTimeout bounds taking down the control planes at the end.
-const downTimeout = time.Minute
+const (
+	// downTimeout bounds taking down the control planes at the end.
+	downTimeout = time.Minute
+
+	// atOnce is how many scenarios run at a time unless -parallel says otherwise: they mostly wait.
+	atOnce = "4"
+)
 
 var runner *scenario.Runner
 
 func TestMain(m *testing.M) {
+	// Before the flags of the command line, which win.
+	if err := flag.Set("test.parallel", atOnce); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 	flag.Parse()
 	os.Exit(run(m))
 }

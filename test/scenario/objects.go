@@ -193,9 +193,6 @@ func (r *run) waitWithin(ctx context.Context, within time.Duration, condition fu
 
 func (r *run) delete(ctx context.Context, d *Delete) error {
 	options := metav1.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationBackground)}
-	if d.Force {
-		options.GracePeriodSeconds = ptr.To[int64](0)
-	}
 	objects, err := r.objectsOf(d.PodGroups, d.Objects)
 	if err != nil {
 		return err
@@ -218,6 +215,7 @@ func (r *run) delete(ctx context.Context, d *Delete) error {
 			return fmt.Errorf("deleting node %s: %w", name, err)
 		}
 	}
+	options.GracePeriodSeconds = &d.Grace
 	uids, err := r.deletePods(ctx, d, options)
 	if err != nil || d.Wait != nil && !*d.Wait {
 		return err

@@ -8,8 +8,11 @@ import (
 	"time"
 )
 
-// reportEntries bounds the timeline in a report; the file has all of it.
-const reportEntries = 250
+// These bound a report; the file has all of it.
+const (
+	reportEntries  = 250
+	reportFailures = 40
+)
 
 // Report is what came of a scenario.
 type Report struct {
@@ -38,7 +41,7 @@ func (r *Report) String() string {
 	if r.Step != "" {
 		fmt.Fprintf(&out, "in %s\n", r.Step)
 	}
-	for _, f := range r.Failures {
+	for _, f := range r.Failures[:min(len(r.Failures), reportFailures)] {
 		fmt.Fprintf(&out, "  * %s\n", strings.ReplaceAll(f, "\n", "\n    "))
 	}
 	fmt.Fprintf(&out, "\nWhat happened (seconds since the step):\n%s", r.Timeline.tail(reportEntries))

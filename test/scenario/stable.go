@@ -21,6 +21,7 @@ const (
 	settleWithin = 20 * time.Second
 
 	defaultRound = 400 * time.Millisecond
+	warmUpRounds = 4
 
 	// roundKey is a label and a resource of a node, changed in each round.
 	// probeWithin is how long the scheduler may take to try one more pod.
@@ -36,33 +37,66 @@ const (
 // stayStable runs on for some scheduling rounds, in which nothing may change: no binding, eviction or
 // nomination, no condition or annotation written anew, no status of a PodGroup.
 func (r *run) stayStable(ctx context.Context, e *Expect) error {
-	if err := r.settle(ctx); err != nil {
+	every := cmp.Or(e.RoundEvery.Duration, defaultRound)
+	if err := r.warmUp(ctx, every); err != nil {
 		return err
 	}
-	r.rec.mu.Lock()
-	from := len(r.rec.timeline)
-	r.rec.mu.Unlock()
+	from := r.entries()
 	for i := range e.StableFor {
-		r.rounds++
 		r.rec.note(KindNote, "round %d of %d", i+1, e.StableFor)
-		if err := r.round(ctx, cmp.Or(e.RoundEvery.Duration, defaultRound)); err != nil {
+		if err := r.round(ctx, every); err != nil {
 			return err
 		}
-		r.rec.mu.Lock()
-		changes, broken := r.rec.timeline.changesSince(from), r.rec.violations()
-		r.rec.mu.Unlock()
-		if len(broken) > 0 {
-			return failures(broken)
-		}
-		if len(changes) > 0 {
-			f := failures{fmt.Sprintf("stable: %d changes by round %d, want none:", len(changes), i+1)}
-			for _, c := range changes[:min(len(changes), 10)] {
-				f = append(f, fmt.Sprintf("  %s %s %s", c.Object, c.Kind, c.Text))
-			}
-			return f
+		if f := r.changes(from, Kind.flaps); len(f) > 0 {
+			return append(failures{fmt.Sprintf("stable: %d changes by round %d, want none:", len(f), i+1)}, f...)
 		}
 	}
 	return nil
+}
+
+// warmUp goes round until a round has changed nothing. Why a pod waits may be written anew when it is
+// tried for the first time after the last thing that happened; that it is bound or evicted is a
+// failure already.
+func (r *run) warmUp(ctx context.Context, every time.Duration) error {
+	from := r.entries()
+	for range warmUpRounds {
+		if err := r.settle(ctx); err != nil {
+			return err
+		}
+		before := r.entries()
+		r.rec.note(KindNote, "round before it counts")
+		if err := r.round(ctx, every); err != nil {
+			return err
+		}
+		if f := r.changes(from, Kind.moves); len(f) > 0 {
+			return append(failures{fmt.Sprintf("stable: %d changes after everything held, want none:", len(f))}, f...)
+		}
+		if len(r.changes(before, Kind.flaps)) == 0 {
+			return nil
+		}
+	}
+	f := r.changes(from, Kind.flaps)
+	return append(failures{fmt.Sprintf("stable: %d changes in %d rounds, want a round without:", len(f), warmUpRounds)}, f...)
+}
+
+// entries is the length of the timeline.
+func (r *run) entries() int {
+	r.rec.mu.Lock()
+	defer r.rec.mu.Unlock()
+	return len(r.rec.timeline)
+}
+
+// changes lists the entries of a kind since then, and the invariants that are broken.
+func (r *run) changes(from int, kind func(Kind) bool) failures {
+	r.rec.mu.Lock()
+	defer r.rec.mu.Unlock()
+	f := failures(r.rec.violations())
+	for _, c := range r.rec.timeline[from:] {
+		if kind(c.Kind) {
+			f = append(f, fmt.Sprintf("  %s %s %s", c.Object, c.Kind, c.Text))
+		}
+	}
+	return f
 }
 
 // settle waits until nothing has changed for a moment.
@@ -98,6 +132,7 @@ func (r *run) settle(ctx context.Context) error {
 // gets another label and more of a resource that nobody asks for. A scheduler that listens to what
 // could help a pending pod is told that it might.
 func (r *run) round(ctx context.Context, length time.Duration) error {
+	r.rounds++
 	end := time.After(length)
 	if err := r.touchNode(ctx); err != nil {
 		return err

@@ -39,6 +39,15 @@ func (k Kind) flaps() bool {
 	return true
 }
 
+// moves tells whether an entry of this kind changes what runs where.
+func (k Kind) moves() bool {
+	switch k {
+	case KindCreated, KindBound, KindEvicted, KindDeleted, KindGone, KindNominated:
+		return true
+	}
+	return false
+}
+
 // Entry is one thing that was seen.
 type Entry struct {
 	At     time.Time
@@ -50,17 +59,6 @@ type Entry struct {
 
 // Timeline is what was seen, in order.
 type Timeline []Entry
-
-// Since has the changes of state from entry i on.
-func (t Timeline) changesSince(i int) Timeline {
-	var out Timeline
-	for _, e := range t[i:] {
-		if e.Kind.flaps() {
-			out = append(out, e)
-		}
-	}
-	return out
-}
 
 // String writes one line per entry, with the seconds since the step it belongs to.
 func (t Timeline) String() string {
