@@ -34,7 +34,15 @@ func TestReplicas(t *testing.T) {
 	g := n.createGroup(2)
 	n.create(1, byLabel)
 	g.wait("Pending", 0, 0, 0, incomplete)
-	checkMetrics(t, first, token(t, c, serviceAccount))
+	for _, args := range [][]string{
+		{"create", "serviceaccount", "scraper", "--namespace", system},
+		{"create", "clusterrolebinding", "scraper", "--clusterrole=lockstep-metrics-reader", "--serviceaccount=" + system + ":scraper"},
+	} {
+		n.kubectl(args...)
+	}
+	checkMetrics(t, first, map[string]int{
+		"": http.StatusUnauthorized, token(t, c, serviceAccount): http.StatusForbidden, token(t, c, "scraper"): http.StatusOK,
+	})
 
 	process, err := os.FindProcess(first.Pid())
 	if err != nil {
@@ -59,12 +67,17 @@ func TestReplicas(t *testing.T) {
 	}
 }
 
-func checkMetrics(t *testing.T, i *instance, token string) {
+// checkMetrics reads the metrics with each token and compares the answer.
+func checkMetrics(t *testing.T, i *instance, tokens map[string]int) {
 	t.Helper()
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
-	for who, want := range map[string]int{"": http.StatusUnauthorized, token: http.StatusForbidden} {
-		if code, err := get(client, "https://"+i.metrics+"/metrics", who); err != nil || code != want {
-			t.Errorf("reading metrics: %d, %v; want %d", code, err, want)
-		}
+	for token, want := range tokens {
+		eventually(t, "metrics are served", func() error { // a new role takes a moment
+			code, err := get(client, "https://"+i.metrics+"/metrics", token)
+			if err != nil || code != want {
+				return fmt.Errorf("reading metrics: %d, want %d, %w", code, want, err)
+			}
+			return nil
+		})
 	}
 }

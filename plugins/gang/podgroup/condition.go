@@ -1,7 +1,6 @@
 package podgroup
 
 import (
-	"bytes"
 	"fmt"
 	"maps"
 	"slices"
@@ -118,7 +117,7 @@ func (pg *podGroup) ours(current *metav1.Condition) bool {
 			continue
 		}
 		fields := fieldpath.NewSet()
-		if err := fields.FromJSON(bytes.NewReader(entry.FieldsV1.Raw)); err != nil || !fields.Has(path) {
+		if err := fields.FromJSON(entry.FieldsV1.GetRawReader()); err != nil || !fields.Has(path) {
 			continue
 		}
 		if entry.Manager == FieldOwner {

@@ -20,8 +20,8 @@ func condition(status metav1.ConditionStatus, reason, message string) *metav1.Co
 func managed(by string) []metav1.ManagedFieldsEntry {
 	const owns = `{"f:status":{"f:conditions":{"k:{\"type\":\"Scheduled\"}":{".":{},"f:message":{}}}}}`
 	return []metav1.ManagedFieldsEntry{
-		{Manager: "kubectl", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:spec":{"f:minMember":{}}}`)}},
-		{Manager: by, Subresource: "status", FieldsV1: &metav1.FieldsV1{Raw: []byte(owns)}},
+		{Manager: "kubectl", FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:minMember":{}}}`)},
+		{Manager: by, Subresource: "status", FieldsV1: metav1.NewFieldsV1(owns)},
 	}
 }
 

@@ -146,7 +146,7 @@ func changes(was, want status) (fields map[string]any, urgent bool) {
 	for name, n := range map[string][2]int32{
 		"running": {was.Running, want.Running}, "succeeded": {was.Succeeded, want.Succeeded}, "failed": {was.Failed, want.Failed},
 	} {
-		if n[0] != n[1] {
+		if n[0] != n[1] || was.Phase == "" { // 0 is said once, for those who print it
 			fields[name] = n[1]
 		}
 	}

@@ -1,0 +1,71 @@
+package podgroup
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+)
+
+// Whatever is dropped from the cache is not missed.
+func TestStripPodKeepsFacts(t *testing.T) {
+	words := []string{"waiting", "gated", "refused", "expired", "bound", "running", "succeeded", "failed"}
+	full := func() []*v1.Pod {
+		return with(pods(words...), func(i int, p *v1.Pod) {
+			p.Spec.Priority = ptr.To(int32(i))
+			p.Spec.Containers = []v1.Container{{Name: "main", Image: "image"}}
+			p.Labels[v1alpha1.RoleLabel] = []string{"launcher", "worker"}[i%2]
+			p.Annotations[v1alpha1.MinAvailableAnnotation] = "4"
+			p.Annotations[v1.LastAppliedConfigAnnotation] = "long"
+			p.OwnerReferences = []metav1.OwnerReference{{Name: words[i], UID: p.UID, Controller: ptr.To(true)}}
+			p.Status.Conditions = append(p.Status.Conditions, v1.PodCondition{Type: v1.PodReady})
+			p.Status.ContainerStatuses = []v1.ContainerStatus{{Name: "main", State: v1.ContainerState{
+				Terminated: &v1.ContainerStateTerminated{FinishedAt: metav1.NewTime(epoch), Message: "long"}}}}
+			if i == 5 {
+				p.DeletionTimestamp = ptr.To(metav1.NewTime(epoch))
+			}
+		})
+	}
+	var stripped []*v1.Pod
+	for _, p := range full() {
+		s, err := StripPod(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stripped = append(stripped, s.(*v1.Pod))
+	}
+	pg := group(2, "")
+	if diff := cmp.Diff(pg.after(full()), pg.after(stripped)); diff != "" {
+		t.Errorf("status from what is kept (-full +kept):\n%s", diff)
+	}
+	if got := stripped[0]; len(got.Spec.Containers) > 0 || got.Annotations[v1.LastAppliedConfigAnnotation] != "" {
+		t.Errorf("kept: %v", got)
+	}
+}
+
+func TestIndex(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*v1.Pod)
+		want   []string
+	}{
+		"label":      {func(p *v1.Pod) { p.Labels = map[string]string{v1alpha1.PodGroupXLabel: "a"} }, []string{"a"}},
+		"annotation": {func(p *v1.Pod) { p.Annotations = map[string]string{v1alpha1.GangNameAnnotation: "b"} }, []string{"b"}},
+		"a native PodGroup is another object": {func(p *v1.Pod) {
+			p.Labels = nil
+			p.Spec.SchedulingGroup = &v1.PodSchedulingGroup{PodGroupName: ptr.To("c")}
+		}, nil},
+		"no gang": {func(p *v1.Pod) { p.Labels = nil }, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := pod(0, "waiting")
+			tc.change(p)
+			if diff := cmp.Diff(tc.want, indexOf(p)); diff != "" {
+				t.Errorf("index (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
