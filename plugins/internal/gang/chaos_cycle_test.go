@@ -191,6 +191,9 @@ func (c *chaos) settleDown() {
 	c.say("settle down")
 	c.bytes = nil
 	for quiet := 0; quiet < 3; quiet++ {
+		for _, id := range slices.Sorted(maps.Keys(c.pods)) {
+			c.see(c.pods[id]) // what the informer was late with
+		}
 		c.mark()
 		c.s.Changed()
 		c.pass(time.Minute)

@@ -20,6 +20,7 @@ type watch struct {
 	// look at since.
 	refused map[types.UID]*v1.Pod
 	before  map[types.UID]State
+	ran     map[Key]bool // gangs that ran before
 	// reserving are between Reserve and Permit. Their groups are settled when they
 	// come to Permit.
 	reserving map[types.UID]bool
@@ -65,9 +66,12 @@ func (w *watch) after(e Effects, accepted map[types.UID]string) {
 	w.checkActivations(e)
 	w.checkHolds()
 	checkState(w.s, w.reserving, w.fail)
-	w.before = map[types.UID]State{}
+	w.before, w.ran = map[types.UID]State{}, map[Key]bool{}
 	for uid, m := range w.s.members {
 		w.before[uid] = m.state
+	}
+	for key, g := range w.s.gangs {
+		w.ran[key] = runs(g, nil)
 	}
 }
 
@@ -89,7 +93,7 @@ func (w *watch) checkReleases(e Effects) {
 	}
 	for uid := range fresh {
 		m := w.s.members[uid]
-		if m == nil || runs(m.gang, fresh) {
+		if m == nil || w.ran[m.gang.key] || runs(m.gang, fresh) {
 			continue
 		}
 		for _, g := range m.gang.group.gangs {
