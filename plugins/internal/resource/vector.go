@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"math/big"
 	"slices"
 	"strings"
 
@@ -23,15 +24,25 @@ func (v Vector) Add(other Vector, n int64) {
 
 // saturate is a + b*n, kept inside int64.
 func saturate(a, b, n int64) int64 {
-	product := float64(b) * float64(n)
-	sum := float64(a) + product
+	product := b * n
+	if sum := a + product; fits(b, n, product) && (sum > a) == (product > 0) {
+		return sum
+	}
+	exact := new(big.Int).Mul(big.NewInt(b), big.NewInt(n))
+	exact.Add(exact, big.NewInt(a))
 	switch {
-	case sum >= math.MaxInt64:
+	case exact.IsInt64():
+		return exact.Int64()
+	case exact.Sign() > 0:
 		return math.MaxInt64
-	case sum <= math.MinInt64:
+	default:
 		return math.MinInt64
 	}
-	return a + b*n
+}
+
+// fits tells whether a product did not overflow.
+func fits(b, n, product int64) bool {
+	return n == 0 || product/n == b && (n != -1 || b != math.MinInt64)
 }
 
 // Zero tells that nothing is in it.
@@ -62,10 +73,10 @@ func (v Vector) String() string {
 }
 
 func quantity(name v1.ResourceName, amount int64) string {
-	switch name {
-	case v1.ResourceCPU:
+	switch {
+	case name == v1.ResourceCPU:
 		return resource.NewMilliQuantity(amount, resource.DecimalSI).String()
-	case v1.ResourceMemory, v1.ResourceEphemeralStorage:
+	case name == v1.ResourceMemory, name == v1.ResourceEphemeralStorage, strings.HasPrefix(string(name), v1.ResourceHugePagesPrefix):
 		return resource.NewQuantity(amount, resource.BinarySI).String()
 	default:
 		return resource.NewQuantity(amount, resource.DecimalSI).String()

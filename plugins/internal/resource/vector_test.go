@@ -1,0 +1,106 @@
+package resource
+
+import (
+	"math"
+	"math/big"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+)
+
+const gpu v1.ResourceName = "nvidia.com/gpu"
+
+func TestAdd(t *testing.T) {
+	for sentence, c := range map[string]struct {
+		to, other Vector
+		n         int64
+		want      Vector
+	}{
+		"amounts add up, resource by resource":    {Vector{v1.ResourceCPU: 500, gpu: 1}, Vector{gpu: 2, v1.ResourceMemory: 7}, 1, Vector{v1.ResourceCPU: 500, gpu: 3, v1.ResourceMemory: 7}},
+		"several times":                           {Vector{gpu: 1}, Vector{gpu: 2}, 3, Vector{gpu: 7}},
+		"taken back":                              {Vector{gpu: 5}, Vector{gpu: 2}, -2, Vector{gpu: 1}},
+		"below zero":                              {Vector{gpu: 1}, Vector{gpu: 2}, -1, Vector{gpu: -1}},
+		"no times":                                {Vector{gpu: 1}, Vector{gpu: math.MaxInt64}, 0, Vector{gpu: 1}},
+		"more than there is stays the most":       {Vector{gpu: math.MaxInt64 - 1}, Vector{gpu: 2}, 1, Vector{gpu: math.MaxInt64}},
+		"less than there is stays the least":      {Vector{gpu: math.MinInt64 + 1}, Vector{gpu: 2}, -1, Vector{gpu: math.MinInt64}},
+		"a product too large stays the most":      {Vector{}, Vector{gpu: math.MaxInt64}, 1000, Vector{gpu: math.MaxInt64}},
+		"a product too large that brings it back": {Vector{gpu: -10}, Vector{gpu: 1 << 62}, 2, Vector{gpu: math.MaxInt64 - 9}},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			c.to.Add(c.other, c.n)
+			if diff := cmp.Diff(c.want, c.to); diff != "" {
+				t.Errorf("sum (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// FuzzSaturate compares with arithmetic that knows no bounds.
+func FuzzSaturate(f *testing.F) {
+	edges := []int64{0, 1, -1, 2, 3, math.MaxInt64, math.MinInt64, math.MaxInt64 - 1, math.MinInt64 + 1, 1 << 62, 1<<62 + 511, 1<<62 - 500, -1 << 62, 1 << 31, 3037000500}
+	for _, a := range edges {
+		for _, b := range edges {
+			for _, n := range edges {
+				f.Add(a, b, n)
+			}
+		}
+	}
+	least, most := big.NewInt(math.MinInt64), big.NewInt(math.MaxInt64)
+	f.Fuzz(func(t *testing.T, a, b, n int64) {
+		want := new(big.Int).Mul(big.NewInt(b), big.NewInt(n))
+		want.Add(want, big.NewInt(a))
+		if want.Cmp(least) < 0 {
+			want = least
+		}
+		if want.Cmp(most) > 0 {
+			want = most
+		}
+		if got := saturate(a, b, n); got != want.Int64() {
+			t.Errorf("%d + %d*%d is %d, want %s", a, b, n, got, want)
+		}
+	})
+}
+
+func TestString(t *testing.T) {
+	for sentence, c := range map[string]struct {
+		v    Vector
+		want string
+	}{
+		"nothing":                     {nil, ""},
+		"what is 0 is left out":       {Vector{v1.ResourceCPU: 0, gpu: 1}, "1 nvidia.com/gpu"},
+		"CPU is in thousandths":       {Vector{v1.ResourceCPU: 500}, "500m cpu"},
+		"whole CPUs":                  {Vector{v1.ResourceCPU: 32000}, "32 cpu"},
+		"bytes":                       {Vector{v1.ResourceMemory: 16 << 30}, "16Gi memory"},
+		"bytes of disk":               {Vector{v1.ResourceEphemeralStorage: 1500}, "1500 ephemeral-storage"},
+		"bytes of huge pages":         {Vector{"hugepages-2Mi": 64 << 20}, "64Mi hugepages-2Mi"},
+		"devices":                     {Vector{gpu: 16}, "16 nvidia.com/gpu"},
+		"sorted by name":              {Vector{gpu: 1, v1.ResourceCPU: 1000, v1.ResourceMemory: 1 << 20}, "1 cpu, 1Mi memory, 1 nvidia.com/gpu"},
+		"what is missing is negative": {Vector{gpu: -2}, "-2 nvidia.com/gpu"},
+		"pods":                        {Vector{v1.ResourcePods: 3}, "3 pods"},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			if got := c.v.String(); got != c.want {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+func TestZero(t *testing.T) {
+	for sentence, c := range map[string]struct {
+		v    Vector
+		want bool
+	}{
+		"nil is":                  {nil, true},
+		"all 0 is":                {Vector{gpu: 0, v1.ResourceCPU: 0}, true},
+		"an amount is not":        {Vector{gpu: 0, v1.ResourceCPU: 1}, false},
+		"a negative amount isn't": {Vector{gpu: -1}, false},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			if got := c.v.Zero(); got != c.want {
+				t.Errorf("got %v, want %v", got, c.want)
+			}
+		})
+	}
+}
