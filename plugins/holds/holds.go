@@ -6,12 +6,14 @@ package holds
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/util"
 
 	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
 	"github.com/lockstep-sh/lockstep/plugins/internal/resource"
@@ -47,12 +49,8 @@ func DemandOf(info fwk.PodInfo) Demand {
 
 func portsOf(pod *v1.Pod) []hold.Port {
 	var ports []hold.Port
-	for i := range pod.Spec.Containers {
-		for _, port := range pod.Spec.Containers[i].Ports {
-			if port.HostPort > 0 {
-				ports = append(ports, hold.Port{IP: port.HostIP, Protocol: string(port.Protocol), Number: port.HostPort})
-			}
-		}
+	for _, port := range util.GetHostPorts(pod) {
+		ports = append(ports, hold.Port{IP: port.HostIP, Protocol: string(port.Protocol), Number: port.HostPort})
 	}
 	return ports
 }
@@ -155,18 +153,17 @@ func Amount(r fwk.Resource, name v1.ResourceName) int64 {
 	}
 }
 
-// clash tells whether two pods want the same host port. An address that is not
-// given means every address of the node.
+// clash tells whether two pods want the same host port, as kube-scheduler judges
+// pods on a node.
 func clash(mine, theirs []hold.Port) bool {
-	everywhere := func(ip string) bool { return ip == "" || ip == "0.0.0.0" || ip == "::" }
-	for _, a := range mine {
-		for _, b := range theirs {
-			if a.Number == b.Number && a.Protocol == b.Protocol && (a.IP == b.IP || everywhere(a.IP) || everywhere(b.IP)) {
-				return true
-			}
-		}
+	if len(mine) == 0 || len(theirs) == 0 {
+		return false
 	}
-	return false
+	used := fwk.HostPortInfo{}
+	for _, port := range theirs {
+		used.Add(port.IP, port.Protocol, port.Number)
+	}
+	return slices.ContainsFunc(mine, func(port hold.Port) bool { return used.CheckConflict(port.IP, port.Protocol, port.Number) })
 }
 
 // String sums up the ledger for logs.

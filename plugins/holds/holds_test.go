@@ -1,0 +1,178 @@
+package holds
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	st "k8s.io/kubernetes/pkg/scheduler/testing"
+
+	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
+	"github.com/lockstep-sh/lockstep/plugins/internal/resource"
+)
+
+const gpu v1.ResourceName = "nvidia.com/gpu"
+
+type amounts = map[v1.ResourceName]string
+
+func podInfo(t testing.TB, pod *v1.Pod) fwk.PodInfo {
+	t.Helper()
+	info, err := framework.NewPodInfo(pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info
+}
+
+// node is a node of 4 GPUs, 4 CPUs and 3 pods with pods on it.
+func node(t testing.TB, pods ...*v1.Pod) fwk.NodeInfo {
+	t.Helper()
+	info := framework.NewNodeInfo()
+	info.SetNode(st.MakeNode().Name("n").Capacity(amounts{gpu: "4", v1.ResourceCPU: "4", v1.ResourcePods: "3"}).Obj())
+	for _, pod := range pods {
+		info.AddPodInfo(podInfo(t, pod))
+	}
+	return info
+}
+
+func TestDemandOf(t *testing.T) {
+	sidecar := v1.ContainerRestartPolicyAlways
+	for sentence, c := range map[string]struct {
+		pod  *v1.Pod
+		want Demand
+	}{
+		"a pod that asks for nothing takes nothing": {st.MakePod().Container("image").Obj(), Demand{Request: resource.Vector{}}},
+		"CPU is in thousandths, the rest in its unit": {
+			st.MakePod().Req(amounts{v1.ResourceCPU: "500m", v1.ResourceMemory: "1Ki", v1.ResourceEphemeralStorage: "2", gpu: "3"}).Obj(),
+			Demand{Request: resource.Vector{v1.ResourceCPU: 500, v1.ResourceMemory: 1024, v1.ResourceEphemeralStorage: 2, gpu: 3}},
+		},
+		"containers add up, those that run before count if larger, overhead on top": {
+			st.MakePod().Req(amounts{gpu: "1"}).Req(amounts{gpu: "2"}).InitReq(amounts{gpu: "1", v1.ResourceCPU: "2"}).Overhead(v1.ResourceList{v1.ResourceCPU: apiresource.MustParse("1")}).Obj(),
+			Demand{Request: resource.Vector{gpu: 3, v1.ResourceCPU: 3000}},
+		},
+		"host ports, also those of sidecars, not those of containers that end before": {
+			&v1.Pod{Spec: v1.PodSpec{
+				InitContainers: []v1.Container{
+					{Ports: []v1.ContainerPort{{HostPort: 81, Protocol: v1.ProtocolTCP}}, RestartPolicy: &sidecar},
+					{Ports: []v1.ContainerPort{{HostPort: 82, Protocol: v1.ProtocolTCP}}},
+				},
+				Containers: []v1.Container{{Ports: []v1.ContainerPort{{ContainerPort: 8080}, {HostPort: 80, HostIP: "10.0.0.1", Protocol: v1.ProtocolUDP}}}},
+			}},
+			Demand{Request: resource.Vector{}, Ports: []hold.Port{{Protocol: "TCP", Number: 81}, {IP: "10.0.0.1", Protocol: "UDP", Number: 80}}},
+		},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			if diff := cmp.Diff(c.want, DemandOf(podInfo(t, c.pod))); diff != "" {
+				t.Errorf("demand (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestCheck(t *testing.T) {
+	held := func(holder string, n int, request resource.Vector, ports ...hold.Port) []hold.Hold {
+		var list []hold.Hold
+		for i := range n {
+			list = append(list, hold.Hold{For: types.UID(fmt.Sprint(holder, i)), Holder: holder, Node: "n", Reason: hold.Plan, Request: request, Ports: ports})
+		}
+		return list
+	}
+	onNode := st.MakePod().Name("on").UID("on").Req(amounts{gpu: "1"}).Obj()
+	gpus := func(n int64) resource.Vector { return resource.Vector{gpu: n} }
+	const refused = ErrReasonHeld
+	for sentence, c := range map[string]struct {
+		holds   []hold.Hold
+		pods    []*v1.Pod
+		demand  Demand
+		holders []string
+		want    string
+	}{
+		"nothing is held":                                  {demand: Demand{Request: gpus(9)}},
+		"what is left is enough":                           {holds: held("a", 1, gpus(2)), pods: []*v1.Pod{onNode}, demand: Demand{Request: gpus(1)}},
+		"what is left is not enough":                       {holds: held("a", 1, gpus(3)), pods: []*v1.Pod{onNode}, demand: Demand{Request: gpus(1)}, want: refused},
+		"one's own holds are no obstacle":                  {holds: held("a", 1, gpus(3)), pods: []*v1.Pod{onNode}, demand: Demand{Request: gpus(1)}, holders: []string{"a"}},
+		"those of several holders may be":                  {holds: append(held("a", 1, gpus(2)), held("b", 1, gpus(2))...), demand: Demand{Request: gpus(4)}, holders: []string{"a", "b"}},
+		"others' are beside one's own":                     {holds: append(held("a", 1, gpus(2)), held("b", 1, gpus(2))...), demand: Demand{Request: gpus(3)}, holders: []string{"a"}, want: refused},
+		"a resource that nobody holds is not looked at":    {holds: held("a", 1, gpus(1)), demand: Demand{Request: resource.Vector{v1.ResourceCPU: 99000}}},
+		"a resource that the pod does not ask for":         {holds: held("a", 1, gpus(9)), demand: Demand{Request: resource.Vector{v1.ResourceCPU: 1000}}},
+		"CPU in thousandths":                               {holds: held("a", 1, resource.Vector{v1.ResourceCPU: 3500}), demand: Demand{Request: resource.Vector{v1.ResourceCPU: 501}}, want: refused},
+		"a resource that the node does not have":           {holds: held("a", 1, resource.Vector{"x": 1}), demand: Demand{Request: resource.Vector{"x": 1}}, want: refused},
+		"pods that are to come count as pods":              {holds: held("a", 2, nil), pods: []*v1.Pod{onNode}, want: refused},
+		"as long as there is room for one more":            {holds: held("a", 1, nil), pods: []*v1.Pod{onNode}},
+		"one's own do not":                                 {holds: held("a", 2, nil), pods: []*v1.Pod{onNode}, holders: []string{"a"}},
+		"a port that is held":                              {holds: held("a", 1, nil, hold.Port{Protocol: "TCP", Number: 80}), demand: Demand{Ports: []hold.Port{{Protocol: "TCP", Number: 80}}}, want: refused},
+		"the same port of another protocol":                {holds: held("a", 1, nil, hold.Port{Protocol: "TCP", Number: 80}), demand: Demand{Ports: []hold.Port{{Protocol: "UDP", Number: 80}}}},
+		"the same port of another address":                 {holds: held("a", 1, nil, hold.Port{IP: "10.0.0.1", Number: 80}), demand: Demand{Ports: []hold.Port{{IP: "10.0.0.2", Number: 80}}}},
+		"every address is each address":                    {holds: held("a", 1, nil, hold.Port{IP: "10.0.0.1", Number: 80}), demand: Demand{Ports: []hold.Port{{IP: "0.0.0.0", Number: 80}}}, want: refused},
+		"no address is every address":                      {holds: held("a", 1, nil, hold.Port{Number: 80}), demand: Demand{Ports: []hold.Port{{IP: "10.0.0.2", Number: 80}}}, want: refused},
+		"no protocol is TCP":                               {holds: held("a", 1, nil, hold.Port{Number: 80}), demand: Demand{Ports: []hold.Port{{Protocol: "TCP", Number: 80}}}, want: refused},
+		"one's own port is no obstacle to the ledger":      {holds: held("a", 1, nil, hold.Port{Number: 80}), demand: Demand{Ports: []hold.Port{{Number: 80}}}, holders: []string{"a"}},
+		"what is held on another node is not looked at":    {holds: []hold.Hold{{For: "a", Holder: "a", Node: "m", Request: gpus(4)}}, demand: Demand{Request: gpus(4)}},
+		"a node that is overcommitted has nothing left":    {holds: held("a", 1, gpus(5)), demand: Demand{Request: gpus(1)}, want: refused},
+		"a hold without amounts still takes a pod's place": {holds: held("a", 3, nil), want: refused},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			h := New()
+			h.Put(c.holds...)
+			status := h.Check(c.demand, node(t, c.pods...), c.holders...)
+			if got := status.Message(); got != c.want || status.Code() == fwk.Error {
+				t.Errorf("status %v, want %q", status, c.want)
+			}
+			if !status.IsSuccess() && status.Code() != fwk.Unschedulable {
+				t.Errorf("code %v, want %v: the hold ends some day", status.Code(), fwk.Unschedulable)
+			}
+		})
+	}
+}
+
+// TestPortsClashAsOnANode: two pods that clash in the ledger are two pods that
+// kube-scheduler does not put on one node.
+func TestPortsClashAsOnANode(t *testing.T) {
+	var ports []hold.Port
+	for _, ip := range []string{"", "0.0.0.0", "::", "10.0.0.1", "10.0.0.2"} {
+		for _, protocol := range []string{"", "TCP", "UDP"} {
+			ports = append(ports, hold.Port{IP: ip, Protocol: protocol, Number: 80}, hold.Port{IP: ip, Protocol: protocol, Number: 81})
+		}
+	}
+	for _, mine := range ports {
+		for _, theirs := range ports {
+			pod := st.MakePod().ContainerPort([]v1.ContainerPort{{HostIP: theirs.IP, Protocol: v1.Protocol(theirs.Protocol), HostPort: theirs.Number}}).Obj()
+			want := node(t, pod).GetUsedPorts().CheckConflict(mine.IP, mine.Protocol, mine.Number)
+			if got := clash([]hold.Port{mine}, []hold.Port{theirs}); got != want {
+				t.Errorf("%+v clashes with %+v: %v, on a node %v", mine, theirs, got, want)
+			}
+		}
+	}
+}
+
+// TestHoldsInParallel is for the race detector.
+func TestHoldsInParallel(t *testing.T) {
+	h, info := New(), node(t)
+	var group sync.WaitGroup
+	for worker := range 4 {
+		group.Go(func() {
+			for i := range 200 {
+				uid := types.UID(fmt.Sprint(worker, "-", i%7))
+				h.Put(hold.Hold{For: uid, Holder: fmt.Sprint(worker), Node: "n", Reason: hold.Plan, Request: resource.Vector{gpu: 1}, Ports: []hold.Port{{Number: 80}}})
+				if status := h.Check(Demand{Request: resource.Vector{gpu: 4}}, info); status.IsSuccess() {
+					t.Error("there is room beside a hold that stands")
+				}
+				if taken, ok := h.Others("n"); ok {
+					taken.Request[gpu]++ // its own copy
+				}
+				_, _ = h.Count(hold.Plan), h.String()
+				h.Drop(uid)
+			}
+		})
+	}
+	group.Wait()
+	if !h.Empty() || h.Count(hold.Plan) != 0 {
+		t.Errorf("%s after all was dropped", h)
+	}
+}
