@@ -21,6 +21,9 @@ import (
 type Fleet struct {
 	root string
 
+	// starting is held while a control plane starts: several at once take too long for their parts.
+	starting sync.Mutex
+
 	mu   sync.Mutex
 	made int
 	idle map[Cluster][]*site
@@ -34,6 +37,29 @@ type site struct {
 	client  dynamic.Interface
 	audit   string // the audit log
 }
+
+// strayDeletes keeps KWOK from deleting the wrong pod. It deletes by name what it has seen terminating,
+// and if that is gone by then and a pod of the same name is there, it deletes that one. Such a request
+// is told by its options: no grace period, and unlike ours no propagation policy.
+const strayDeletes = `apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: lockstep-scenario-stray-deletes}
+spec:
+  failurePolicy: Ignore
+  matchConstraints:
+    resourceRules:
+    - {apiGroups: [""], apiVersions: [v1], operations: [DELETE], resources: [pods]}
+  validations:
+  - message: this pod is not terminating
+    expression: >-
+      has(oldObject.metadata.deletionTimestamp) || !has(request.options.gracePeriodSeconds) ||
+      request.options.gracePeriodSeconds != 0 || has(request.options.propagationPolicy)
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: lockstep-scenario-stray-deletes}
+spec: {policyName: lockstep-scenario-stray-deletes, validationActions: [Deny]}
+`
 
 // NewFleet makes an empty fleet. Its files are in .local/scenarios of the repository.
 func NewFleet() (*Fleet, error) {
@@ -73,13 +99,16 @@ func (f *Fleet) take(ctx context.Context, kind Cluster) (*site, error) {
 }
 
 func (f *Fleet) start(ctx context.Context, kind Cluster, name string) (*site, error) {
-	policy := filepath.Join(f.dir(), "audit-policy.yaml")
-	if err := os.WriteFile(policy, []byte(auditPolicy), 0o644); err != nil {
-		return nil, fmt.Errorf("writing the audit policy: %w", err)
+	f.starting.Lock()
+	defer f.starting.Unlock()
+	policy, strays := filepath.Join(f.dir(), "audit-policy.yaml"), filepath.Join(f.dir(), "stray-deletes.yaml")
+	if err := errors.Join(os.WriteFile(policy, []byte(auditPolicy), 0o644), os.WriteFile(strays, []byte(strayDeletes), 0o644)); err != nil {
+		return nil, fmt.Errorf("writing what the control plane reads: %w", err)
 	}
 	s := &site{kind: kind, audit: filepath.Join(f.dir(), name+".audit.log")}
 	o := localcluster.Options{
 		Name:          name,
+		Manifests:     []string{strays},
 		APIServerArgs: []string{"audit-policy-file=" + policy, "audit-log-path=" + s.audit, "audit-log-mode=blocking"},
 	}
 	if kind.NativePodGroups {
@@ -87,7 +116,7 @@ func (f *Fleet) start(ctx context.Context, kind Cluster, name string) (*site, er
 		o.RuntimeConfig = "scheduling.k8s.io/v1beta1=true"
 	}
 	if !kind.WithoutCRDs {
-		o.Manifests = []string{filepath.Join(f.root, "manifests", "crds")}
+		o.Manifests = append(o.Manifests, filepath.Join(f.root, "manifests", "crds"))
 	}
 	var err error
 	if s.cluster, err = localcluster.Up(ctx, o); err != nil {

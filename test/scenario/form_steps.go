@@ -53,8 +53,7 @@ type Delete struct {
 	Objects   []string `json:"objects,omitempty"`
 	// Nodes are single nodes.
 	Nodes []string `json:"nodes,omitempty"`
-	// Grace is the grace period of pods in seconds. Default: 0, they are gone at once. With another one
-	// the fake kubelet ends them, and may end a pod of the same name that is created soon after.
+	// Grace is the grace period of pods in seconds. Default: 0, they are gone at once.
 	Grace int64 `json:"grace,omitempty"`
 	// Wait until all of it is gone. Default: true.
 	Wait *bool `json:"wait,omitempty"`

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -34,14 +35,23 @@ func runMain(m *testing.M) int {
 	return code
 }
 
-func TestRunnerWithPlainPods(t *testing.T) {
+func TestRunnerHolds(t *testing.T) {
 	t.Parallel()
-	s, err := Load("testdata/plain-pods.yaml")
-	if err != nil {
-		t.Fatal(err)
+	files, err := filepath.Glob("testdata/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("finding scenarios: %d files, error %v", len(files), err)
 	}
-	if report := (&Runner{Fleet: fleet}).Run(t.Context(), s); report.Failed() {
-		t.Error(report)
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".yaml"), func(t *testing.T) {
+			t.Parallel()
+			s, err := Load(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if report := (&Runner{Fleet: fleet}).Run(t.Context(), s); report.Failed() {
+				t.Error(report)
+			}
+		})
 	}
 }
 

@@ -193,7 +193,9 @@ func (r *run) probe(ctx context.Context) error {
 	if err != nil {
 		return failures{fmt.Sprintf("stable: the scheduler has not tried pod %s/%s within %s: %v", probeNamespace, name, probeWithin, err)}
 	}
-	err = pods.Delete(ctx, name, metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)})
+	err = pods.Delete(ctx, name, metav1.DeleteOptions{
+		GracePeriodSeconds: ptr.To[int64](0), PropagationPolicy: ptr.To(metav1.DeletePropagationBackground),
+	})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("deleting pod %s/%s: %w", probeNamespace, name, err)
 	}
