@@ -3,6 +3,7 @@
 package app
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -17,7 +18,9 @@ import (
 	"k8s.io/component-base/version/verflag"
 	"k8s.io/klog/v2"
 	schedulerapp "k8s.io/kubernetes/cmd/kube-scheduler/app"
+	schedulerconfig "k8s.io/kubernetes/cmd/kube-scheduler/app/config"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
+	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/lockstep-sh/lockstep/plugins"
@@ -61,18 +64,11 @@ func run(cmd *cobra.Command, opts *options.Options) error {
 		return fmt.Errorf("setting up logging: %w", err)
 	}
 	cliflag.PrintFlags(cmd.Flags())
-	if err := useDefaults(func() string { return opts.Deprecated.Kubeconfig }); err != nil {
-		return err
-	}
 	ctx := server.SetupSignalContext()
 	set := plugins.NewSet()
-	var registry []schedulerapp.Option
-	for name, factory := range set.Registry {
-		registry = append(registry, schedulerapp.WithPlugin(name, factory))
-	}
-	config, sched, err := schedulerapp.Setup(ctx, opts, registry...)
+	config, sched, err := setup(ctx, opts, set)
 	if err != nil {
-		return fmt.Errorf("setting up the scheduler: %w", err)
+		return err
 	}
 	if mutable, ok := gate.(featuregate.MutableFeatureGate); ok {
 		mutable.AddMetrics()
@@ -84,4 +80,20 @@ func run(cmd *cobra.Command, opts *options.Options) error {
 		return next(logger)
 	}
 	return schedulerapp.Run(ctx, config, sched)
+}
+
+// setup makes the scheduler that the options describe, with Lockstep's plugins.
+func setup(ctx context.Context, opts *options.Options, set *plugins.Set) (*schedulerconfig.CompletedConfig, *scheduler.Scheduler, error) {
+	if err := useDefaults(func() string { return opts.Deprecated.Kubeconfig }); err != nil {
+		return nil, nil, err
+	}
+	var registry []schedulerapp.Option
+	for name, factory := range set.Registry {
+		registry = append(registry, schedulerapp.WithPlugin(name, factory))
+	}
+	config, sched, err := schedulerapp.Setup(ctx, opts, registry...)
+	if err != nil {
+		return nil, nil, fmt.Errorf("setting up the scheduler: %w", err)
+	}
+	return config, sched, nil
 }
