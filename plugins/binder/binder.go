@@ -14,7 +14,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/defaultbinder"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
@@ -53,7 +52,7 @@ func New(slots *Slots) frameworkruntime.PluginFactory {
 		if !ok {
 			return nil, fmt.Errorf("reading arguments of %s: want BoundedBinderArgs, got %T", Name, object)
 		}
-		if err := validation.BoundedBinderArgs(field.NewPath("args"), args).ToAggregate(); err != nil {
+		if err := validation.BoundedBinderArgs(validation.Path(handle.ProfileName(), Name), args).ToAggregate(); err != nil {
 			return nil, fmt.Errorf("validating arguments of %s: %w", Name, err)
 		}
 		slots.resize(int(args.MaxInFlight))

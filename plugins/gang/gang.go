@@ -10,7 +10,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
@@ -89,7 +88,7 @@ func New(h *holds.Holds, o *order.Order) frameworkruntime.PluginFactory {
 		if !ok {
 			return nil, fmt.Errorf("reading arguments of %s: want GangArgs, got %T", Name, object)
 		}
-		if err := validation.GangArgs(field.NewPath("args"), args).ToAggregate(); err != nil {
+		if err := validation.GangArgs(validation.Path(handle.ProfileName(), Name), args).ToAggregate(); err != nil {
 			return nil, fmt.Errorf("validating arguments of %s: %w", Name, err)
 		}
 		fw, ok := handle.(framework.Framework)

@@ -7,6 +7,7 @@ package queuesort
 
 import (
 	"context"
+	"fmt"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -46,7 +47,10 @@ func (pl *QueueSort) Less(a, b fwk.QueuedEntityInfo) bool {
 
 // New makes the factory of the plugin over the positions that Gang freezes.
 func New(o *order.Order) frameworkruntime.PluginFactory {
-	return func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) {
+	return func(_ context.Context, object runtime.Object, _ fwk.Handle) (fwk.Plugin, error) {
+		if object != nil {
+			return nil, fmt.Errorf("reading arguments of %s: it takes none", Name)
+		}
 		return &QueueSort{order: o}, nil
 	}
 }

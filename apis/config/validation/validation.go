@@ -11,6 +11,12 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/config"
 )
 
+// Path is the field of a KubeSchedulerConfiguration that has the arguments of a
+// plugin in a profile.
+func Path(profile, plugin string) *field.Path {
+	return field.NewPath("profiles").Key(profile).Child("pluginConfig").Key(plugin).Child("args")
+}
+
 // GangArgs checks the arguments of the Gang plugin.
 func GangArgs(path *field.Path, args *config.GangArgs) field.ErrorList {
 	errs := positive(path.Child("defaultWaitTime"), args.DefaultWaitTime)
