@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"os"
 	"strings"
 	"testing"
 
@@ -115,3 +116,18 @@ var emptyIsNil = cmp.Transformer("emptyIsNil", func(m map[string]string) map[str
 	}
 	return m
 })
+
+func TestTheExampleOfTheReadmeIsRight(t *testing.T) {
+	data, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(data), "```yaml\n")
+	example, _, ok := strings.Cut(rest, "```\n")
+	if !ok {
+		t.Fatal("README.md has no example")
+	}
+	if _, err := Parse("example", []byte(example)); err != nil {
+		t.Error(err)
+	}
+}
