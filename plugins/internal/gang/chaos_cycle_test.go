@@ -180,6 +180,11 @@ func (c *chaos) step() {
 		c.mark()
 		c.pass(oneOf(c, time.Second, 100*time.Millisecond, 5*time.Second, time.Minute))
 	case 23:
+		if c.pick(4) == 1 {
+			c.say("open")
+			c.do(c.s.Open())
+			return
+		}
 		c.say("changed")
 		c.s.Changed()
 	}
@@ -190,6 +195,7 @@ func (c *chaos) step() {
 func (c *chaos) settleDown() {
 	c.say("settle down")
 	c.bytes = nil
+	c.do(c.s.Open())
 	for quiet := 0; quiet < 3; quiet++ {
 		for _, id := range slices.Sorted(maps.Keys(c.pods)) {
 			c.see(c.pods[id]) // what the informer was late with

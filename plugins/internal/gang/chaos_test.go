@@ -54,6 +54,10 @@ func newChaos(t testing.TB, bytes []byte) *chaos {
 		t.Helper()
 		t.Fatalf("%s\nafter:\n%s", fmt.Sprintf(format, args...), strings.Join(c.trace, "\n"))
 	})
+	if c.pick(4) == 1 {
+		c.say("closed")
+		s.Close()
+	}
 	return c
 }
 

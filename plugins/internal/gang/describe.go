@@ -30,7 +30,7 @@ func (s *Gangs) Describe(kind Kind, key Key, object *Object, created, now time.T
 	}
 	s.redefine(g, now)
 	s.settle(g, now)
-	s.forget(g, now)
+	s.forget(g)
 	return s.take()
 }
 

@@ -26,6 +26,8 @@ type gang struct {
 
 	objects [2]*described // community PodGroup, native PodGroup
 	spec    Spec
+	// apart are the gangs that it names and is not grouped with.
+	apart []Key
 	// describers are the members that say something of the gang, in the order in
 	// which they may define it. definer is the first of them if it does.
 	describers []*member
@@ -121,10 +123,7 @@ func (g *gang) addSucceeded(uid types.UID, f finished) {
 }
 
 func (g *gang) dropSucceeded(uid types.UID) {
-	f, ok := g.succeeded[uid]
-	if !ok {
-		return
-	}
+	f := g.succeeded[uid]
 	delete(g.succeeded, uid)
 	if g.doneBy[f.owner]--; g.doneBy[f.owner] == 0 {
 		delete(g.doneBy, f.owner)

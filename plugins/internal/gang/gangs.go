@@ -183,7 +183,7 @@ func (s *Gangs) remove(m *member, now time.Time) {
 		s.redefine(g, now)
 	}
 	s.settle(g, now)
-	s.forget(g, now)
+	s.forget(g)
 }
 
 // unhand ends what is held for a member that left the given state for good.
@@ -199,19 +199,12 @@ func (s *Gangs) unhand(m *member, was State) {
 	s.effects.Freed = true
 }
 
-// forget drops a gang of which nothing is left.
-func (s *Gangs) forget(g *gang, now time.Time) {
-	if !g.empty() || s.gangs[g.key] != g {
-		return
-	}
-	delete(s.gangs, g.key)
-	s.unname(g, g.spec.Groups)
-	s.drop(g.group)
-	for _, other := range g.group.gangs {
-		if other != g {
-			s.regroup(other, now)
-			s.settle(other, now)
-		}
+// forget drops a gang of which nothing is left. It is alone by then: nobody says
+// any more that it belongs to others.
+func (s *Gangs) forget(g *gang) {
+	if g.empty() && s.gangs[g.key] == g {
+		delete(s.gangs, g.key)
+		s.drop(g.group)
 	}
 }
 
@@ -251,7 +244,7 @@ func (s *Gangs) dropSucceeded(g *gang, uid types.UID, now time.Time) {
 	delete(s.succeeded, uid)
 	g.dropSucceeded(uid)
 	s.settle(g, now)
-	s.forget(g, now)
+	s.forget(g)
 }
 
 // Changed takes in that something happened in the cluster which could help a

@@ -39,6 +39,7 @@ func (s *Gangs) regroup(g *gang, now time.Time) {
 		}
 	}
 	if len(old) == 1 && len(g.group.gangs) == len(together) {
+		s.noteApart(g)
 		return
 	}
 	for _, former := range old {
@@ -84,22 +85,45 @@ func (s *Gangs) form(gangs []*gang) {
 	for _, member := range gangs {
 		member.group = joint
 	}
+	for _, member := range gangs {
+		s.noteApart(member)
+	}
 	s.track(joint)
 	s.admitGroup(joint)
 }
 
-// agreeing lists the gangs that are bound to g by mutual naming, g included.
+// noteApart keeps the gangs that g names and is not grouped with.
+func (s *Gangs) noteApart(g *gang) {
+	g.apart = nil
+	for _, key := range g.spec.Groups {
+		if other := s.gangs[key]; other == nil || other.group != g.group {
+			g.apart = append(g.apart, key)
+		}
+	}
+}
+
+// agreeing lists the gangs that are bound to g by mutual naming, g included. The
+// group of g may have fallen apart; others are as they should be, and come whole.
 func (s *Gangs) agreeing(g *gang) []*gang {
 	found := []*gang{g}
 	known := map[*gang]bool{g: true}
 	for i := 0; i < len(found); i++ {
+		if found[i].group != g.group {
+			continue
+		}
 		for _, key := range found[i].spec.Groups {
 			other := s.gangs[key]
 			if other == nil || known[other] || !other.names(found[i].key) {
 				continue
 			}
-			known[other] = true
-			found = append(found, other)
+			bound := []*gang{other}
+			if other.group != g.group {
+				bound = other.group.gangs
+			}
+			for _, other := range bound {
+				known[other] = true
+			}
+			found = append(found, bound...)
 		}
 	}
 	slices.SortFunc(found, func(a, b *gang) int { return compareKeys(a.key, b.key) })
@@ -118,9 +142,8 @@ func (s *Gangs) awaited(g *gang) (Key, bool) {
 	if g.satisfied() {
 		return Key{}, false
 	}
-	for _, key := range g.spec.Groups {
-		other := s.gangs[key]
-		if other == nil || (other.group != g.group && !other.satisfied()) {
+	for _, key := range g.apart {
+		if other := s.gangs[key]; other == nil || !other.satisfied() {
 			return key, true
 		}
 	}

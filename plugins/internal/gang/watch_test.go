@@ -390,7 +390,7 @@ func checkAdmissions(s *Gangs, grp *group, settled bool, complain func(string, .
 			}
 		}
 	}
-	if leaders > 1 || settled && grp.phase == ready && leaders == 0 && grp.pickLeader() != nil {
+	if leaders > 1 || settled && !s.closed && grp.phase == ready && leaders == 0 && grp.pickLeader() != nil {
 		complain("%d leaders are admitted", leaders)
 	}
 }
