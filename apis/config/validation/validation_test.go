@@ -1,0 +1,70 @@
+package validation
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/lockstep-sh/lockstep/apis/config"
+)
+
+func texts(errs field.ErrorList) []string {
+	var list []string
+	for _, err := range errs {
+		list = append(list, err.Error())
+	}
+	return list
+}
+
+func TestGangArgs(t *testing.T) {
+	const at = "profiles[lockstep-scheduler].pluginConfig[Gang].args."
+	for sentence, c := range map[string]struct {
+		change func(*config.GangArgs)
+		want   []string
+	}{
+		"all in bounds": {change: func(*config.GangArgs) {}},
+		"the least": {change: func(a *config.GangArgs) {
+			a.DefaultWaitTime.Duration, a.InitialBackoff.Duration, a.MaxBackoff.Duration, a.ExplanationQPS = 1, 1, 1, 1
+		}},
+		"the most":                            {change: func(a *config.GangArgs) { a.ExplanationQPS = 1000 }},
+		"no wait time":                        {func(a *config.GangArgs) { a.DefaultWaitTime.Duration = 0 }, []string{at + `defaultWaitTime: Invalid value: "0s": must be greater than 0`}},
+		"a negative wait time":                {func(a *config.GangArgs) { a.DefaultWaitTime.Duration = -time.Minute }, []string{at + `defaultWaitTime: Invalid value: "-1m0s": must be greater than 0`}},
+		"no backoff":                          {func(a *config.GangArgs) { a.InitialBackoff.Duration = 0 }, []string{at + `initialBackoff: Invalid value: "0s": must be greater than 0`}},
+		"a backoff that shrinks":              {func(a *config.GangArgs) { a.MaxBackoff.Duration = time.Millisecond }, []string{at + `maxBackoff: Invalid value: "1ms": must not be below initialBackoff`}},
+		"no explanations":                     {func(a *config.GangArgs) { a.ExplanationQPS = 0 }, []string{at + `explanationQPS: Invalid value: 0: must be in the range 1 to 1000`}},
+		"more explanations than there may be": {func(a *config.GangArgs) { a.ExplanationQPS = 1001 }, []string{at + `explanationQPS: Invalid value: 1001: must be in the range 1 to 1000`}},
+		"everything wrong is told at once": {func(a *config.GangArgs) { *a = config.GangArgs{MaxBackoff: metav1.Duration{Duration: -1}} }, []string{
+			at + `defaultWaitTime: Invalid value: "0s": must be greater than 0`,
+			at + `initialBackoff: Invalid value: "0s": must be greater than 0`,
+			at + `maxBackoff: Invalid value: "-1ns": must not be below initialBackoff`,
+			at + `explanationQPS: Invalid value: 0: must be in the range 1 to 1000`,
+		}},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			second := metav1.Duration{Duration: time.Second}
+			args := &config.GangArgs{DefaultWaitTime: second, InitialBackoff: second, MaxBackoff: second, ExplanationQPS: 10}
+			c.change(args)
+			if diff := cmp.Diff(c.want, texts(GangArgs(Path("lockstep-scheduler", "Gang"), args))); diff != "" {
+				t.Errorf("errors (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestBoundedBinderArgs(t *testing.T) {
+	const bad = "profiles[p].pluginConfig[BoundedBinder].args.maxInFlight: Invalid value: "
+	for limit, want := range map[int32][]string{
+		1: nil, 10000: nil,
+		0:     {bad + "0: must be in the range 1 to 10000"},
+		-1:    {bad + "-1: must be in the range 1 to 10000"},
+		10001: {bad + "10001: must be in the range 1 to 10000"},
+	} {
+		got := texts(BoundedBinderArgs(Path("p", "BoundedBinder"), &config.BoundedBinderArgs{MaxInFlight: limit}))
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("errors of %d (-want +got):\n%s", limit, diff)
+		}
+	}
+}
