@@ -77,10 +77,11 @@ func (s *Slots) release() {
 	}
 }
 
-// crowded: as many wait as are under way.
-func (s *Slots) crowded() bool { return s.limit > 0 && len(s.waiting) >= s.limit }
+// crowded: enough wait for a slot to keep the slots busy while the next pods are
+// scheduled, which takes a fraction of the time that binding does.
+func (s *Slots) crowded() bool { return s.limit > 0 && len(s.waiting) >= max(1, s.limit/4) }
 
-// WaitForRoom blocks while as many pods wait for a slot as there are slots. The
+// WaitForRoom blocks while a quarter as many pods wait as there are slots. The
 // scheduling loop calls it before it takes the next pod: that pod would only
 // join the line, and a more urgent one may still come.
 func (s *Slots) WaitForRoom(ctx context.Context) {

@@ -24,6 +24,8 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/lockstep-sh/lockstep/plugins"
+	"github.com/lockstep-sh/lockstep/plugins/gang"
+	"github.com/lockstep-sh/lockstep/plugins/lobby"
 )
 
 // Name is the name of the binary.
@@ -74,6 +76,7 @@ func run(cmd *cobra.Command, opts *options.Options) error {
 		mutable.AddMetrics()
 	}
 	opts.ComponentGlobalsRegistry.AddMetrics()
+	lobby.Install(sched, gang.Name)
 	next := sched.NextEntity
 	sched.NextEntity = func(logger klog.Logger) (framework.QueuedEntityInfo, error) {
 		set.WaitForRoom(ctx)

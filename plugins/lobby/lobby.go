@@ -1,0 +1,139 @@
+// Package lobby keeps pods that cannot be scheduled yet out of the scheduling
+// queue.
+//
+// kube-scheduler's queue walks over every pod that waits in it, gated ones too,
+// for each event of the cluster that any plugin cares about; every binding is
+// such an event. With thousands of members behind the gate of their gangs, that
+// walk is what a scheduler spends its time on. The lobby stands in front of the
+// queue: a pod that PreEnqueue of its profile's gate refuses waits here, where an
+// event costs nothing, and enters the queue when it is activated.
+//
+// It decides nothing: who may enter, the gate says, and whoever opens the gate
+// activates the pod, as the queue itself asks of plugins. Without the lobby
+// everything works the same, more slowly.
+package lobby
+
+import (
+	"context"
+	"sync"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler"
+	"k8s.io/kubernetes/pkg/scheduler/backend/queue"
+)
+
+// Lobby is a scheduling queue with a lobby.
+type Lobby struct {
+	queue.SchedulingQueue
+	// gates are the gates of the profiles, by scheduler name.
+	gates map[string]fwk.PreEnqueuePlugin
+
+	// mu makes asking the gate and letting the pod wait one step, so that a pod
+	// cannot be activated in between and miss it.
+	mu   sync.Mutex
+	pods map[types.UID]*v1.Pod
+}
+
+// Install puts a lobby in front of the queue of a scheduler that does not run
+// yet. gate is the name of the PreEnqueue plugin whose pods may wait there;
+// profiles without it do not use the lobby.
+func Install(sched *scheduler.Scheduler, gate string) {
+	l := &Lobby{SchedulingQueue: sched.SchedulingQueue, gates: map[string]fwk.PreEnqueuePlugin{}, pods: map[types.UID]*v1.Pod{}}
+	for name, profile := range sched.Profiles {
+		for _, plugin := range profile.PreEnqueuePlugins() {
+			if plugin.Name() == gate {
+				l.gates[name] = plugin
+				profile.SetPodActivator(l)
+			}
+		}
+	}
+	if len(l.gates) > 0 {
+		sched.SchedulingQueue = l
+	}
+}
+
+// gated asks the gate. A pod with a nominated node goes into the queue in any
+// case: the queue accounts for it there.
+func (l *Lobby) gated(ctx context.Context, pod *v1.Pod) bool {
+	gate := l.gates[pod.Spec.SchedulerName]
+	return gate != nil && pod.Status.NominatedNodeName == "" && !gate.PreEnqueue(ctx, pod).IsSuccess()
+}
+
+// Add lets a new pod wait, or into the queue.
+func (l *Lobby) Add(ctx context.Context, pod *v1.Pod) {
+	l.mu.Lock()
+	if l.gated(ctx, pod) {
+		l.pods[pod.UID] = pod
+		l.mu.Unlock()
+		return
+	}
+	l.mu.Unlock()
+	l.SchedulingQueue.Add(ctx, pod)
+}
+
+// Update takes in the new version of a pod that waits here, or passes it on.
+func (l *Lobby) Update(ctx context.Context, oldPod, newPod *v1.Pod) {
+	l.mu.Lock()
+	if _, waits := l.pods[oldPod.UID]; !waits {
+		l.mu.Unlock()
+		l.SchedulingQueue.Update(ctx, oldPod, newPod)
+		return
+	}
+	delete(l.pods, oldPod.UID)
+	if l.gated(ctx, newPod) {
+		l.pods[newPod.UID] = newPod
+		l.mu.Unlock()
+		return
+	}
+	l.mu.Unlock()
+	l.SchedulingQueue.Add(ctx, newPod)
+}
+
+// Delete forgets a pod.
+func (l *Lobby) Delete(logger klog.Logger, pod *v1.Pod) {
+	l.mu.Lock()
+	_, waits := l.pods[pod.UID]
+	delete(l.pods, pod.UID)
+	l.mu.Unlock()
+	if !waits {
+		l.SchedulingQueue.Delete(logger, pod)
+	}
+}
+
+// Activate lets pods that wait here into the queue, where PreEnqueue is asked
+// once more, and passes the others on.
+func (l *Lobby) Activate(logger klog.Logger, pods map[string]*v1.Pod) {
+	var enter []*v1.Pod
+	rest := make(map[string]*v1.Pod, len(pods))
+	l.mu.Lock()
+	for key, pod := range pods {
+		if waiting, ok := l.pods[pod.UID]; ok {
+			enter = append(enter, waiting)
+			delete(l.pods, pod.UID)
+		} else {
+			rest[key] = pod
+		}
+	}
+	l.mu.Unlock()
+	ctx := klog.NewContext(context.Background(), logger)
+	for _, pod := range enter {
+		l.SchedulingQueue.Add(ctx, pod)
+	}
+	if len(rest) > 0 {
+		l.SchedulingQueue.Activate(logger, rest)
+	}
+}
+
+// PendingPods lists the pods that wait here too.
+func (l *Lobby) PendingPods() ([]*v1.Pod, string) {
+	pods, summary := l.SchedulingQueue.PendingPods()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, pod := range l.pods {
+		pods = append(pods, pod)
+	}
+	return pods, summary
+}
