@@ -1,0 +1,240 @@
+package app
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/pflag"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
+	schedconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/lockstep-sh/lockstep/plugins"
+)
+
+// made is what the command would run.
+type made struct {
+	config   schedconfig.KubeSchedulerConfiguration
+	host     string // of the API server
+	profiles map[string]framework.Framework
+}
+
+// setUp sets a scheduler up as the command does, from flags. Nothing is run.
+func setUp(t *testing.T, flags ...string) (*made, error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	t.Cleanup(cancel)
+	opts := options.NewOptions()
+	all := pflag.NewFlagSet("", pflag.ContinueOnError)
+	for _, set := range opts.Flags.FlagSets {
+		all.AddFlagSet(set)
+	}
+	if err := all.Parse(append([]string{"--secure-port=0"}, flags...)); err != nil {
+		t.Fatal(err)
+	}
+	config, sched, err := setup(ctx, opts, plugins.NewSet())
+	if err != nil {
+		return nil, err
+	}
+	return &made{config.ComponentConfig, config.KubeConfig.Host, sched.Profiles}, nil
+}
+
+func mustSetUp(t *testing.T, flags ...string) *made {
+	t.Helper()
+	m, err := setUp(t, flags...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func write(t *testing.T, name, text string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// apiServer is an API server that has nothing. It answers its address and a
+// kubeconfig for it.
+func apiServer(t *testing.T) (host, kubeconfig string) {
+	t.Helper()
+	server := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(server.Close)
+	cfg := clientcmdapi.NewConfig()
+	cfg.Clusters["c"] = &clientcmdapi.Cluster{Server: server.URL}
+	cfg.Contexts["c"] = &clientcmdapi.Context{Cluster: "c"}
+	cfg.CurrentContext = "c"
+	kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*cfg, kubeconfig); err != nil {
+		t.Fatal(err)
+	}
+	return server.URL, kubeconfig
+}
+
+func configuration(text string) string {
+	return "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nleaderElection: {leaderElect: false}\n" + text
+}
+
+// withPlugins is a profile with Lockstep's plugins.
+func withPlugins(name string) string {
+	return `- schedulerName: ` + name + `
+  plugins:
+    multiPoint:
+      enabled: [{name: Gang}, {name: BoundedBinder}]
+      disabled: [{name: DefaultBinder}]
+    queueSort:
+      enabled: [{name: GangQueueSort}]
+      disabled: [{name: PrioritySort}]
+`
+}
+
+func names(plugins []schedconfig.Plugin) []string {
+	var list []string
+	for _, plugin := range plugins {
+		list = append(list, plugin.Name)
+	}
+	return list
+}
+
+func TestBuiltInConfiguration(t *testing.T) {
+	_, kubeconfig := apiServer(t)
+	ours := mustSetUp(t, "--kubeconfig", kubeconfig)
+	stock := mustSetUp(t, "--kubeconfig", kubeconfig, "--config", write(t, "config.yaml", configuration("")))
+	if len(ours.profiles) != 1 || ours.profiles["lockstep-scheduler"] == nil {
+		t.Fatalf("profiles %v, want lockstep-scheduler alone", ours.profiles)
+	}
+	enabled := ours.profiles["lockstep-scheduler"].ListPlugins()
+	theirs := stock.profiles["default-scheduler"].ListPlugins()
+	// What comes first matters; what kube-scheduler has by default stays behind it.
+	front := func(name string, rest []schedconfig.Plugin) []string { return append([]string{name}, names(rest)...) }
+	for sentence, c := range map[string]struct{ got, want []string }{
+		"the queue is ordered by gangs":                            {names(enabled.QueueSort.Enabled), []string{"GangQueueSort"}},
+		"gangs gate pods after kube-scheduler's own gates":         {names(enabled.PreEnqueue.Enabled), append(names(theirs.PreEnqueue.Enabled), "Gang")},
+		"gangs are planned before their members are looked at":     {names(enabled.PreFilter.Enabled), front("Gang", theirs.PreFilter.Enabled)},
+		"nobody preempts for a single member":                      {names(enabled.PostFilter.Enabled), front("Gang", theirs.PostFilter.Enabled)},
+		"filters are kube-scheduler's and the gang's":              {names(enabled.Filter.Enabled), append(names(theirs.Filter.Enabled), "Gang")},
+		"held members wait before anything is bound":               {names(enabled.Bind.Enabled), []string{"Gang", "BoundedBinder"}},
+		"members wait at Permit where they have to":                {names(enabled.Permit.Enabled), append(names(theirs.Permit.Enabled), "Gang")},
+		"a gang notes what is reserved after it is":                {names(enabled.Reserve.Enabled), append(names(theirs.Reserve.Enabled), "Gang")},
+		"what is done before binding is as it was":                 {names(enabled.PreBind.Enabled), names(theirs.PreBind.Enabled)},
+		"scores of the gang come first, and the others are all on": {names(enabled.Score.Enabled), front("Gang", theirs.Score.Enabled)},
+	} {
+		if diff := cmp.Diff(c.want, c.got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", sentence, diff)
+		}
+	}
+	if got := ours.config.LeaderElection; !got.LeaderElect || got.ResourceName != "lockstep-scheduler" {
+		t.Errorf("leader election %+v, want a lease of our own", got)
+	}
+	if got := ours.config.ClientConnection; got.QPS < 1000 || got.Burst < 1000 {
+		t.Errorf("client connection %+v holds the scheduler down", got)
+	}
+}
+
+func TestFlagsAndConfiguration(t *testing.T) {
+	one, first := apiServer(t)
+	two, second := apiServer(t)
+	type facts struct {
+		Host     string
+		Profiles []string
+		Lease    string
+	}
+	named := func(kubeconfig string) string { return "clientConnection: {kubeconfig: " + kubeconfig + "}\n" }
+	for sentence, c := range map[string]struct {
+		flags  []string
+		config string
+		want   facts
+	}{
+		"without --config the built-in configuration runs, against --kubeconfig": {
+			flags: []string{"--kubeconfig", first}, want: facts{one, []string{"lockstep-scheduler"}, "lockstep-scheduler"},
+		},
+		"with --config --kubeconfig is honoured where the file names none": {
+			flags: []string{"--kubeconfig", first}, config: "profiles:\n" + withPlugins("ours"), want: facts{one, []string{"ours"}, "kube-scheduler"},
+		},
+		"what the file names wins": {
+			flags: []string{"--kubeconfig", first}, config: named(second) + "profiles:\n" + withPlugins("ours"), want: facts{two, []string{"ours"}, "kube-scheduler"},
+		},
+		"the file alone is enough": {
+			config: named(second) + "profiles:\n" + withPlugins("ours"), want: facts{two, []string{"ours"}, "kube-scheduler"},
+		},
+		"several profiles share one process": {
+			flags: []string{"--kubeconfig", first}, config: "profiles:\n" + withPlugins("default-scheduler") + withPlugins("lockstep-scheduler"),
+			want: facts{one, []string{"default-scheduler", "lockstep-scheduler"}, "kube-scheduler"},
+		},
+		"a file without profiles is kube-scheduler's own default": {
+			flags: []string{"--kubeconfig", first}, config: "parallelism: 4\n", want: facts{one, []string{"default-scheduler"}, "kube-scheduler"},
+		},
+		"leader election flags hold without a file": {
+			flags: []string{"--kubeconfig", first, "--leader-elect-resource-name=mine"}, want: facts{one, []string{"lockstep-scheduler"}, "mine"},
+		},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			flags := c.flags
+			if c.config != "" {
+				flags = append(flags, "--config", write(t, "config.yaml", configuration(c.config)))
+			}
+			m := mustSetUp(t, flags...)
+			got := facts{Host: m.host, Lease: m.config.LeaderElection.ResourceName}
+			for _, profile := range m.config.Profiles {
+				got.Profiles = append(got.Profiles, profile.SchedulerName)
+				if m.profiles[profile.SchedulerName] == nil {
+					t.Errorf("profile %s was not built", profile.SchedulerName)
+				}
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("what would run (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestBadConfiguration: what cannot be used stops the start, and the error names
+// the profile, the plugin, the field and the value.
+func TestBadConfiguration(t *testing.T) {
+	_, kubeconfig := apiServer(t)
+	args := func(plugin, fields string) string {
+		return "profiles:\n" + withPlugins("other") + withPlugins("ours") + "  pluginConfig:\n  - name: " + plugin + "\n    args: {" + fields + "}\n"
+	}
+	for sentence, c := range map[string]struct {
+		config string
+		want   []string
+	}{
+		"a value out of bounds":         {args("Gang", "maxBackoff: 1ms"), []string{"profiles[ours].pluginConfig[Gang].args.maxBackoff", `"1ms"`, "must not be below initialBackoff"}},
+		"a value out of bounds, binder": {args("BoundedBinder", "maxInFlight: 0"), []string{"profiles[ours].pluginConfig[BoundedBinder].args.maxInFlight", "0", "1 to 10000"}},
+		"a field that does not exist":   {args("Gang", "maxBackof: 1s"), []string{".profiles[1].pluginConfig[0]", "Gang", `unknown field "maxBackof"`}},
+		"a value of the wrong type":     {args("Gang", "explanationQPS: few"), []string{".profiles[1].pluginConfig[0]", "GangArgs.explanationQPS"}},
+		"arguments for a plugin that takes none": {
+			"profiles:\n" + withPlugins("ours") + "  pluginConfig: [{name: GangQueueSort, args: {byAge: true}}]\n", []string{"ours", "GangQueueSort", "takes none"},
+		},
+		"profiles that order the queue differently": {
+			"profiles:\n" + withPlugins("ours") + "- schedulerName: default-scheduler\n", []string{"profiles[1].plugins.queueSort", "must be the same"},
+		},
+		"a plugin that does not exist": {
+			"profiles:\n- schedulerName: ours\n  plugins: {multiPoint: {enabled: [{name: Gangs}]}}\n", []string{"Gangs"},
+		},
+		"a field of the configuration that does not exist": {"profile: []\n", []string{`unknown field "profile"`}},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			_, err := setUp(t, "--kubeconfig", kubeconfig, "--config", write(t, "config.yaml", configuration(c.config)))
+			if err == nil {
+				t.Fatal("it was set up")
+			}
+			for _, want := range c.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("the error %q does not say %s", err, want)
+				}
+			}
+		})
+	}
+}
