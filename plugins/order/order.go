@@ -12,7 +12,6 @@ import (
 	"sync"
 	"time"
 
-	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -38,39 +37,33 @@ func (o *Order) Freeze(uid types.UID, p Position) { o.positions.Store(uid, p) }
 // Forget drops the position of a member that no queue holds any more.
 func (o *Order) Forget(uid types.UID) { o.positions.Delete(uid) }
 
-// Entry is a pod in the queue.
+// Entry is what the queue holds: a pod, or a pod group of kube-scheduler's own.
 type Entry struct {
-	Pod *v1.Pod
+	UID      types.UID
+	Priority int32
 	// Queued is when it entered the queue.
 	Queued time.Time
 }
 
 // Less orders by: 1. priority, high first; 2. extra members last; 3. time: a gang's
-// creation, an ordinary pod's entry into the queue; 4. gang; 5. UID. Among
-// ordinary pods this is what kube-scheduler's PrioritySort does.
+// creation, for all others the entry into the queue; 4. gang; 5. UID. Among what is
+// in no gang this is what kube-scheduler's PrioritySort does.
 func (o *Order) Less(a, b Entry) bool {
-	if pa, pb := priority(a.Pod), priority(b.Pod); pa != pb {
-		return pa > pb
+	if a.Priority != b.Priority {
+		return a.Priority > b.Priority
 	}
 	x, y := o.position(a), o.position(b)
 	if x.Extra != y.Extra {
 		return y.Extra
 	}
-	return cmp.Or(x.Since.Compare(y.Since), cmp.Compare(x.Gang, y.Gang), cmp.Compare(a.Pod.UID, b.Pod.UID)) < 0
+	return cmp.Or(x.Since.Compare(y.Since), cmp.Compare(x.Gang, y.Gang), cmp.Compare(a.UID, b.UID)) < 0
 }
 
 func (o *Order) position(e Entry) Position {
-	if p, ok := o.positions.Load(e.Pod.UID); ok {
+	if p, ok := o.positions.Load(e.UID); ok {
 		return p.(Position)
 	}
 	return Position{Since: e.Queued}
-}
-
-func priority(pod *v1.Pod) int32 {
-	if pod.Spec.Priority != nil {
-		return *pod.Spec.Priority
-	}
-	return 0
 }
 
 // New makes an empty order.

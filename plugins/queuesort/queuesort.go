@@ -10,6 +10,7 @@ import (
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
@@ -32,17 +33,19 @@ func (pl *QueueSort) Name() string { return Name }
 
 // Less tells whether a is to be scheduled before b.
 func (pl *QueueSort) Less(a, b fwk.QueuedEntityInfo) bool {
-	x, okX := a.(*framework.QueuedPodInfo)
-	y, okY := b.(*framework.QueuedPodInfo)
-	if okX && okY {
-		return pl.order.Less(order.Entry{Pod: x.Pod, Queued: x.Timestamp}, order.Entry{Pod: y.Pod, Queued: y.Timestamp})
+	return pl.order.Less(entryOf(a), entryOf(b))
+}
+
+func entryOf(e fwk.QueuedEntityInfo) order.Entry {
+	entry := order.Entry{Priority: e.GetPriority(), Queued: e.GetTimestamp()}
+	switch e := e.(type) {
+	case *framework.QueuedPodInfo:
+		entry.UID = e.Pod.UID
+	case framework.QueuedEntityInfo:
+		// A native pod group, where the cluster has them switched on.
+		entry.UID = types.UID(string(e.Type()) + "/" + e.GetNamespace() + "/" + e.GetName())
 	}
-	// Native pod groups, where the cluster has them switched on, are ordered as
-	// kube-scheduler itself orders them.
-	if a.GetPriority() != b.GetPriority() {
-		return a.GetPriority() > b.GetPriority()
-	}
-	return a.GetTimestamp().Before(b.GetTimestamp())
+	return entry
 }
 
 // New makes the factory of the plugin over the positions that Gang freezes.
