@@ -2,6 +2,7 @@ package binder
 
 import (
 	"context"
+	"slices"
 	"sync"
 )
 
@@ -51,26 +52,34 @@ func (s *Slots) acquire(ctx context.Context) error {
 // leave gives up a place in line, or the slot that was just handed over.
 func (s *Slots) leave(turn chan struct{}) {
 	s.mu.Lock()
-	for i, other := range s.waiting {
-		if other == turn {
-			s.waiting = append(s.waiting[:i:i], s.waiting[i+1:]...)
-			s.mu.Unlock()
-			return
-		}
+	defer s.mu.Unlock()
+	if i := slices.Index(s.waiting, turn); i >= 0 {
+		s.waiting = slices.Delete(s.waiting, i, i+1)
+		s.wake()
+		return
 	}
-	s.mu.Unlock()
-	s.release()
+	s.pass()
 }
 
 func (s *Slots) release() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.pass()
+}
+
+// pass hands a slot to the next in line.
+func (s *Slots) pass() {
 	if len(s.waiting) > 0 {
 		close(s.waiting[0])
 		s.waiting = s.waiting[1:]
 	} else {
 		s.used--
 	}
+	s.wake()
+}
+
+// wake lets go on who waits for room, if there is any.
+func (s *Slots) wake() {
 	if !s.crowded() {
 		close(s.room)
 		s.room = make(chan struct{})

@@ -1,0 +1,100 @@
+package binder
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	fwk "k8s.io/kube-scheduler/framework"
+	st "k8s.io/kubernetes/pkg/scheduler/testing"
+
+	"github.com/lockstep-sh/lockstep/apis/config"
+)
+
+// profile is a handle that knows the name of its profile.
+type profile struct {
+	fwk.Handle
+	name string
+}
+
+func (p profile) ProfileName() string { return p.name }
+
+// slow is a binder whose calls last until they are let go.
+type slow struct {
+	fwk.BindPlugin
+	calls  []string // "pod on node"
+	letGo  chan struct{}
+	status *fwk.Status
+}
+
+func (b *slow) Bind(_ context.Context, _ fwk.CycleState, pod *v1.Pod, node string) *fwk.Status {
+	b.calls = append(b.calls, pod.Name+" on "+node)
+	<-b.letGo
+	return b.status
+}
+
+func TestBind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		refused := fwk.AsStatus(errors.New("no such pod"))
+		inner := &slow{letGo: make(chan struct{}), status: refused}
+		pl := &Binder{BindPlugin: inner, slots: slotsOf(1)}
+		ctx, cancel := context.WithCancel(t.Context())
+		answers := map[string]*fwk.Status{}
+		bind := func(ctx context.Context, pod string) {
+			go func() {
+				answers[pod] = pl.Bind(ctx, nil, st.MakePod().Namespace("ns").Name(pod).Obj(), "node")
+			}()
+			synctest.Wait()
+		}
+		bind(t.Context(), "a")
+		bind(ctx, "b")
+		if got := strings.Join(inner.calls, ", "); got != "a on node" {
+			t.Errorf("calls in flight %q, want that of a alone", got)
+		}
+		cancel()
+		synctest.Wait()
+		if status := answers["b"]; status.Code() != fwk.Error || !errors.Is(status.AsError(), context.Canceled) || !strings.Contains(status.Message(), "ns/b") {
+			t.Errorf("status %v of a pod whose cycle was cancelled, want an error that names it", status)
+		}
+		inner.letGo <- struct{}{}
+		synctest.Wait()
+		if answers["a"] != refused {
+			t.Errorf("status %v, want that of the binder inside", answers["a"])
+		}
+		bind(t.Context(), "c")
+		if got := strings.Join(inner.calls, ", "); got != "a on node, c on node" {
+			t.Errorf("calls %q: the slot was not given back", got)
+		}
+		close(inner.letGo)
+	})
+}
+
+func TestNew(t *testing.T) {
+	for sentence, c := range map[string]struct {
+		args runtime.Object
+		want string // in the error
+	}{
+		"arguments of its own":    {args: &config.BoundedBinderArgs{MaxInFlight: 7}},
+		"no arguments":            {want: "want BoundedBinderArgs, got <nil>"},
+		"arguments of another":    {args: &config.GangArgs{}, want: "want BoundedBinderArgs, got *config.GangArgs"},
+		"a bound that bounds all": {args: &config.BoundedBinderArgs{}, want: "profiles[ours].pluginConfig[BoundedBinder].args.maxInFlight: Invalid value: 0"},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			slots := NewSlots()
+			plugin, err := New(slots)(t.Context(), c.args, profile{name: "ours"})
+			if c.want != "" {
+				if err == nil || !strings.Contains(err.Error(), c.want) {
+					t.Errorf("error %v, want %s", err, c.want)
+				}
+				return
+			}
+			if err != nil || plugin.Name() != Name || slots.limit != 7 {
+				t.Errorf("plugin %v with a bound of %d, %v", plugin, slots.limit, err)
+			}
+		})
+	}
+}
