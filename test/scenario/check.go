@@ -67,9 +67,9 @@ func (p *plan) checkStep(step Step, names []string) error {
 	case step.Finish != nil:
 		return oneOf("phase", step.Finish.Phase, string(v1.PodSucceeded), string(v1.PodFailed))
 	case step.Scheduler != "":
-		return oneOf("scheduler", step.Scheduler, "start", "stop", "kill", "restart")
+		return oneOf("scheduler", step.Scheduler, "start", "stop", "kill", "restart", "interrupted")
 	case step.APIServer != "":
-		return oneOf("apiServer", step.APIServer, "start", "kill", "restart")
+		return oneOf("apiServer", step.APIServer, "start", "kill", "restart", "interrupted")
 	case step.Interrupt != nil:
 		return oneOf("kill", step.Interrupt.Kill, victimScheduler, victimAPIServer)
 	case step.Expect != nil:

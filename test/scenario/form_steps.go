@@ -18,7 +18,7 @@ type Step struct {
 	// Pause lets time pass. To wait for something, expect it.
 	Pause *metav1.Duration `json:"pause,omitzero"`
 	// Scheduler and APIServer: start, stop (the scheduler only), kill (SIGKILL), restart (kill and
-	// start). Start waits for an interrupt that is armed.
+	// start). Start waits for an interrupt of it that is armed; interrupted only waits for it.
 	Scheduler string     `json:"scheduler,omitempty"`
 	APIServer string     `json:"apiServer,omitempty"`
 	Interrupt *Interrupt `json:"interrupt,omitempty"`
@@ -78,7 +78,7 @@ type Finish struct {
 
 // Interrupt arms a SIGKILL in the middle of a release: exactly AfterBound of the pods get bound, and
 // when the next of their bindings arrives at the API server, the victim dies and that binding with it.
-// The step scheduler: start (or apiServer: start) waits for it.
+// The steps scheduler: start and scheduler: interrupted (or those of apiServer) wait for it.
 type Interrupt struct {
 	// Kill is scheduler or apiServer.
 	Kill       string   `json:"kill"`

@@ -89,7 +89,8 @@ func (r *run) pause(ctx context.Context, d time.Duration) error {
 	return nil
 }
 
-// fired waits for the interrupt that is armed, if any.
+// fired waits for the interrupt of a victim, if one is armed. Until the victim starts again, bindings
+// are refused.
 func (r *run) fired(ctx context.Context, victim string) error {
 	i := r.armed
 	if i == nil || i.Kill != victim {
@@ -99,11 +100,17 @@ func (r *run) fired(ctx context.Context, victim string) error {
 	defer cancel()
 	select {
 	case <-i.fired:
-		r.armed = nil
-		r.gate.disarm()
 		return i.err
 	case <-ctx.Done():
 		return fmt.Errorf("waiting for the interrupt: %w", context.Cause(ctx))
+	}
+}
+
+// disarm ends the interrupt of a victim that starts again.
+func (r *run) disarm(victim string) {
+	if r.armed != nil && r.armed.Kill == victim {
+		r.armed = nil
+		r.gate.disarm()
 	}
 }
 
@@ -113,6 +120,8 @@ func (r *run) stepScheduler(ctx context.Context, action string) error {
 		return r.scheduler.stop(ctx)
 	case "kill":
 		return r.scheduler.kill(ctx)
+	case "interrupted":
+		return r.fired(ctx, victimScheduler)
 	case "restart":
 		if err := r.scheduler.kill(ctx); err != nil {
 			return err
@@ -121,6 +130,7 @@ func (r *run) stepScheduler(ctx context.Context, action string) error {
 		if err := r.fired(ctx, victimScheduler); err != nil {
 			return err
 		}
+		r.disarm(victimScheduler)
 	}
 	return r.scheduler.start(ctx)
 }
@@ -129,6 +139,8 @@ func (r *run) stepAPIServer(ctx context.Context, action string) error {
 	switch action {
 	case "kill":
 		return r.killAPIServer(ctx)
+	case "interrupted":
+		return r.fired(ctx, victimAPIServer)
 	case "restart":
 		if err := r.killAPIServer(ctx); err != nil {
 			return err
@@ -137,6 +149,7 @@ func (r *run) stepAPIServer(ctx context.Context, action string) error {
 		if err := r.fired(ctx, victimAPIServer); err != nil {
 			return err
 		}
+		r.disarm(victimAPIServer)
 	}
 	r.rec.mu.Lock()
 	lists := r.rec.lists[podsResource]

@@ -1,0 +1,211 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/ptr"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/test/localcluster"
+)
+
+const (
+	namespace  = metav1.NamespaceDefault
+	nodePrefix = "node-"
+	gpusOnNode = 8
+	// writers is how many calls of the harness are under way at a time.
+	writers = 24
+)
+
+// fixture is the cluster that everything is measured on.
+type fixture struct {
+	options
+	cluster *localcluster.Cluster
+	client  kubernetes.Interface
+	nodes   int
+	// wrote counts the writes of the harness.
+	wrote atomic.Int64
+}
+
+func newFixture(cluster *localcluster.Cluster, o options) (*fixture, error) {
+	if o.profiles != "" {
+		if err := os.MkdirAll(o.profiles, 0o755); err != nil {
+			return nil, fmt.Errorf("making the folder for profiles: %w", err)
+		}
+	}
+	return &fixture{options: o, cluster: cluster, client: cluster.Clientset()}, nil
+}
+
+// each calls f for 0 to n-1, about in this order, several at a time.
+func each(ctx context.Context, n int, f func(ctx context.Context, i int) error) error {
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.SetLimit(writers)
+	for i := range n {
+		if groupCtx.Err() != nil {
+			break
+		}
+		group.Go(func() error { return f(groupCtx, i) })
+	}
+	return errors.Join(group.Wait(), context.Cause(ctx))
+}
+
+// setNodes adds or deletes nodes until there are count.
+func (f *fixture) setNodes(ctx context.Context, count int) error {
+	if f.nodes < count {
+		pool := localcluster.NodePool{
+			Count: count - f.nodes, NamePrefix: nodePrefix + strconv.Itoa(f.nodes) + "-",
+			LabelsFor: localcluster.Topology(count-f.nodes, 4, max(1, (count-f.nodes)/20)),
+			Allocatable: v1.ResourceList{
+				localcluster.ResourceGPU: *resource.NewQuantity(gpusOnNode, resource.DecimalSI),
+				v1.ResourceCPU:           resource.MustParse("64"),
+				v1.ResourceMemory:        resource.MustParse("512Gi"),
+			},
+		}
+		if err := f.cluster.AddNodes(ctx, pool); err != nil {
+			return err
+		}
+		f.nodes = count
+		return nil
+	}
+	list, err := f.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("listing nodes: %w", err)
+	}
+	surplus := list.Items[min(count, len(list.Items)):]
+	err = each(ctx, len(surplus), func(ctx context.Context, i int) error {
+		return f.client.CoreV1().Nodes().Delete(ctx, surplus[i].Name, metav1.DeleteOptions{})
+	})
+	if err != nil {
+		return fmt.Errorf("deleting nodes: %w", err)
+	}
+	f.nodes = count
+	return nil
+}
+
+// workload is pods to create.
+type workload struct {
+	scheduler string
+	prefix    string // of names; tells workloads of one cluster apart
+	gangs     int
+	size      int  // members of each gang that are created
+	min       int  // their minimum; 0: the pods are plain, and gang is a manner of counting
+	mixed     bool // member i of every gang before member i+1
+}
+
+func (w workload) pods() int { return w.gangs * w.size }
+
+// gangName and podName are such that gangOf finds the way back.
+func (w workload) gangName(gang int) string { return fmt.Sprintf("%s%04d", w.prefix, gang) }
+
+func podName(gang string, member int) string { return fmt.Sprintf("%s-%04d", gang, member) }
+
+func gangOf(pod string) string { return pod[:strings.LastIndexByte(pod, '-')] }
+
+// at answers the pod to create as number i.
+func (w workload) at(i int) *v1.Pod {
+	gang, member := i/w.size, i%w.size
+	if w.mixed {
+		gang, member = i%w.gangs, i/w.gangs
+	}
+	pod := &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: podName(w.gangName(gang), member), Labels: map[string]string{"app": "train"}},
+		Spec: v1.PodSpec{
+			SchedulerName: w.scheduler,
+			Containers: []v1.Container{{
+				Name: "worker", Image: "registry.k8s.io/pause:3.10",
+				Resources: v1.ResourceRequirements{
+					Requests: v1.ResourceList{v1.ResourceCPU: resource.MustParse("2"), v1.ResourceMemory: resource.MustParse("8Gi")},
+					Limits:   v1.ResourceList{localcluster.ResourceGPU: resource.MustParse("1")},
+				},
+			}},
+		},
+	}
+	if w.min > 0 {
+		pod.Annotations = map[string]string{
+			v1alpha1.GangNameAnnotation:     w.gangName(gang),
+			v1alpha1.MinAvailableAnnotation: strconv.Itoa(w.min),
+		}
+	}
+	return pod
+}
+
+// create makes all pods of a workload.
+func (f *fixture) create(ctx context.Context, w workload) error {
+	err := each(ctx, w.pods(), func(ctx context.Context, i int) error {
+		f.wrote.Add(1)
+		_, err := f.client.CoreV1().Pods(namespace).Create(ctx, w.at(i), metav1.CreateOptions{})
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("creating pods: %w", err)
+	}
+	return nil
+}
+
+// deletePods deletes pods at once, without grace: no kubelet would end it.
+func (f *fixture) deletePods(ctx context.Context, names []string) error {
+	err := each(ctx, len(names), func(ctx context.Context, i int) error {
+		f.wrote.Add(1)
+		err := f.client.CoreV1().Pods(namespace).Delete(ctx, names[i], metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("deleting pods: %w", err)
+	}
+	return nil
+}
+
+// clear deletes all pods.
+func (f *fixture) clear(ctx context.Context) error {
+	list, err := f.client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("listing pods: %w", err)
+	}
+	names := make([]string, len(list.Items))
+	for i := range list.Items {
+		names[i] = list.Items[i].Name
+	}
+	return f.deletePods(ctx, names)
+}
+
+// settlePause lets the API server finish with what the harness has just done.
+const settlePause = time.Second
+
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(d):
+		return nil
+	}
+}
+
+// pidOf is the process of a component of the control plane.
+func (f *fixture) pidOf(component string) (int, error) {
+	data, err := os.ReadFile(filepath.Join(f.cluster.Dir(), "pids", component+".pid"))
+	if err != nil {
+		return 0, fmt.Errorf("finding the process of %s: %w", component, err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(data)))
+	if err != nil {
+		return 0, fmt.Errorf("finding the process of %s: %w", component, err)
+	}
+	return pid, nil
+}

@@ -1,0 +1,50 @@
+package main
+
+import (
+	"context"
+	"fmt"
+)
+
+// idle measures what gangs cost that wait for members: plain pods on lockstep-scheduler, with and
+// without them.
+type idle struct {
+	nodes, pods      int
+	gangs, size, min int // incomplete ones
+}
+
+func (b idle) name() string { return fmt.Sprintf("Idle/nodes=%d/pods=%d", b.nodes, b.pods) }
+
+func (b idle) quick() bool { return false }
+
+func (b idle) run(ctx context.Context, f *fixture, r *report) error {
+	if err := f.setNodes(ctx, b.nodes); err != nil {
+		return err
+	}
+	t := r.table(b.name(), nil, "incomplete=0", fmt.Sprintf("incomplete=%d", b.gangs))
+	plain := workload{scheduler: ours.schedulerName, prefix: "plain", gangs: b.pods / 8, size: 8}
+	waiting := workload{scheduler: ours.schedulerName, prefix: "waiting", gangs: b.gangs, size: b.size, min: b.min}
+	for round := range f.rounds {
+		for column := range t.columns {
+			if column == 1 {
+				if err := f.create(ctx, waiting); err != nil {
+					return err
+				}
+			}
+			if err := f.create(ctx, plain); err != nil {
+				return err
+			}
+			v, err := f.race(ctx, ours, fmt.Sprintf("%s/%s/round=%d", b.name(), t.columns[column], round+1), plain.pods(), r)
+			if err != nil {
+				return err
+			}
+			for _, unit := range []string{"gang-p50-ms", "gang-p99-ms", "gang-max-ms"} {
+				delete(v, unit) // plain pods are in no gang
+			}
+			r.add(t, column, plain.pods(), v)
+			if err := f.clear(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

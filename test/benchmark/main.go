@@ -1,0 +1,143 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"syscall"
+	"time"
+
+	"github.com/lockstep-sh/lockstep/test/localcluster"
+)
+
+const (
+	clusterName = "benchmark"
+	// upTimeout and downTimeout bound the start and the end of the cluster, without builds.
+	upTimeout, downTimeout = 2 * time.Minute, time.Minute
+)
+
+// options are the flags.
+type options struct {
+	quick     bool
+	rounds    int
+	run       *regexp.Regexp
+	scheduler string
+	profiles  string
+	observe   time.Duration
+	next      int
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, os.Args[1:])
+	stop()
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		os.Exit(2)
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "error:", err)
+		os.Exit(1)
+	}
+}
+
+func parse(args []string) (options, error) {
+	var o options
+	flags := flag.NewFlagSet("benchmark", flag.ContinueOnError)
+	flags.BoolVar(&o.quick, "short", false, "one round of the smallest size: less than a minute")
+	flags.IntVar(&o.rounds, "rounds", 2, "how often each scheduler has its turn")
+	pattern := flags.String("run", ".", "regular expression: run only the benchmarks whose name matches")
+	flags.StringVar(&o.scheduler, "scheduler", "", "the lockstep-scheduler to measure (default: build this checkout's)")
+	flags.StringVar(&o.profiles, "profiles", "", "folder for CPU profiles of the schedulers, which make them a little slower")
+	flags.DurationVar(&o.observe, "observe", 45*time.Second, "how long to watch a cluster that is full, from when it is")
+	flags.IntVar(&o.next, "next", 3, "how many gangs of a full cluster to delete, one after the other")
+	if err := flags.Parse(args); err != nil {
+		return o, flag.ErrHelp
+	}
+	var err error
+	if o.run, err = regexp.Compile(*pattern); err != nil {
+		return o, fmt.Errorf("reading -run: %w", err)
+	}
+	if o.rounds < 1 || flags.NArg() > 0 {
+		return o, errors.New("reading flags: want at least one round, and no arguments")
+	}
+	if o.quick {
+		o.rounds = 1
+	}
+	return o, nil
+}
+
+func run(ctx context.Context, args []string) (err error) {
+	o, err := parse(args)
+	if err != nil {
+		return err
+	}
+	var chosen []benchmark
+	for _, b := range benchmarks {
+		if o.run.MatchString(b.name()) && (!o.quick || b.quick()) {
+			chosen = append(chosen, b)
+		}
+	}
+	if len(chosen) == 0 {
+		return fmt.Errorf("choosing benchmarks: none matches %s", o.run)
+	}
+	if o.scheduler == "" {
+		if o.scheduler, err = build(ctx); err != nil {
+			return err
+		}
+	}
+	if err := localcluster.Build(ctx, os.Stderr); err != nil {
+		return err
+	}
+	upCtx, cancel := context.WithTimeout(ctx, upTimeout)
+	defer cancel()
+	cluster, err := localcluster.Up(upCtx, localcluster.Options{
+		Name: clusterName, WithoutKwok: true, WithoutControllerManager: true,
+	})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		downCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), downTimeout)
+		defer cancel()
+		err = errors.Join(err, cluster.Down(downCtx))
+	}()
+	f, err := newFixture(cluster, o)
+	if err != nil {
+		return err
+	}
+	report := newReport(os.Stdout)
+	for _, b := range chosen {
+		if err := b.run(ctx, f, report); err != nil {
+			report.summarize()
+			return fmt.Errorf("running %s: %w", b.name(), err)
+		}
+	}
+	report.summarize()
+	return report.err()
+}
+
+// build makes lockstep-scheduler with the version stamp that make gives it.
+func build(ctx context.Context) (string, error) {
+	root, err := localcluster.Root()
+	if err != nil {
+		return "", err
+	}
+	cmd := exec.CommandContext(ctx, "make", "--silent", "build")
+	cmd.Dir, cmd.Stdout, cmd.Stderr = root, os.Stderr, os.Stderr
+	if err := cmd.Run(); err != nil {
+		return "", fmt.Errorf("building lockstep-scheduler: %w", err)
+	}
+	return filepath.Join(root, "bin", "lockstep-scheduler"), nil
+}
+
+// progress tells whoever waits; it is no part of the results.
+func progress(format string, args ...any) {
+	_, _ = fmt.Fprintf(io.Writer(os.Stderr), time.Now().Format("15:04:05 ")+format+"\n", args...)
+}

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestParseCPU(t *testing.T) {
+	stat := "4711 (a (strange) name) S 1 2 3 4 5 6 7 8 9 10 150 25 0 0 20 0 9 0 12345 1 2 3"
+	got, err := parseCPU([]byte(stat))
+	if err != nil || got != 1750*time.Millisecond {
+		t.Errorf("got %v, %v; want 1.75s", got, err)
+	}
+	if _, err := parseCPU([]byte("4711 (gone) Z 1")); err == nil {
+		t.Error("a line without times was read")
+	}
+}
+
+func TestParsePeak(t *testing.T) {
+	got, err := parsePeak("Name:\tscheduler\nVmPeak:\t  999999 kB\nVmHWM:\t  153600 kB\nVmRSS:\t  1024 kB\n")
+	if err != nil || got != 150 {
+		t.Errorf("got %v, %v; want 150", got, err)
+	}
+	if _, err := parsePeak("Name:\tkthreadd\n"); err == nil {
+		t.Error("a process without memory was read")
+	}
+}
+
+const someMetrics = `# TYPE apiserver_request_total counter
+apiserver_request_total{code="201",component="apiserver",dry_run="",group="",resource="pods",scope="resource",subresource="binding",verb="POST",version="v1"} 2000
+apiserver_request_total{code="409",component="apiserver",dry_run="",group="",resource="pods",scope="resource",subresource="binding",verb="POST",version="v1"} 1
+apiserver_request_total{code="200",component="apiserver",dry_run="",group="",resource="pods",scope="cluster",subresource="",verb="LIST",version="v1"} 77
+apiserver_request_total{code="200",component="apiserver",dry_run="",group="coordination.k8s.io",resource="leases",scope="resource",subresource="",verb="PUT",version="v1"} 5
+apiserver_request_total{code="201",component="apiserver",dry_run="",group="events.k8s.io",resource="events",scope="resource",subresource="",verb="POST",version="v1"} 1.5e+03
+apiserver_request_duration_seconds_count{verb="POST"} 9
+`
+
+func TestParseWrites(t *testing.T) {
+	got, err := parseWrites([]byte(someMetrics))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := writes{"POST pods/binding": 2001, "POST events": 1500}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("writes (-want +got):\n%s", diff)
+	}
+	since := got.since(writes{"POST pods/binding": 1, "POST events": 1500})
+	if diff := cmp.Diff(writes{"POST pods/binding": 2000}, since); diff != "" {
+		t.Errorf("since (-want +got):\n%s", diff)
+	}
+	if per := since.per(1000); per != "POST pods/binding 2" {
+		t.Errorf("per: %q", per)
+	}
+}
+
+func TestPercentile(t *testing.T) {
+	var values []time.Duration
+	for i := range 250 {
+		values = append(values, time.Duration((i*7)%250+1))
+	}
+	for p, want := range map[int]time.Duration{50: 125, 99: 248, 100: 250} {
+		if got := percentile(values, p); got != want {
+			t.Errorf("percentile %d is %d, want %d", p, got, want)
+		}
+	}
+	if got := percentile([]time.Duration(nil), 50); got != 0 {
+		t.Errorf("of nothing: %v", got)
+	}
+}
+
+func TestWorkloadOrder(t *testing.T) {
+	names := func(w workload) (names []string) {
+		for i := range w.pods() {
+			pod := w.at(i)
+			names = append(names, pod.Name)
+			if gang := gangOf(pod.Name); gang != w.gangName(0) && gang != w.gangName(1) {
+				t.Errorf("pod %s counts as a member of %s", pod.Name, gang)
+			}
+		}
+		return names
+	}
+	w := workload{prefix: "a", gangs: 2, size: 2}
+	if diff := cmp.Diff([]string{"a0000-0000", "a0000-0001", "a0001-0000", "a0001-0001"}, names(w)); diff != "" {
+		t.Errorf("gang by gang (-want +got):\n%s", diff)
+	}
+	w.mixed = true
+	if diff := cmp.Diff([]string{"a0000-0000", "a0001-0000", "a0000-0001", "a0001-0001"}, names(w)); diff != "" {
+		t.Errorf("mixed (-want +got):\n%s", diff)
+	}
+}
+
+func TestJudge(t *testing.T) {
+	table := &table{
+		columns: []string{"stock", "ours"},
+		goals: []goal{
+			{unit: "pods/s", ratio: true, bound: 1.25},
+			{unit: "cpu-ms/pod", ratio: true, atMost: true, bound: 0.5},
+			{unit: "gang-max-ms", atMost: true, bound: 150},
+			{unit: "peak-MiB", ratio: true, atMost: true, bound: 1.1},
+		},
+		rounds: [][]values{
+			{{"pods/s": 100, "cpu-ms/pod": 2}, {"pods/s": 200, "cpu-ms/pod": 2}},
+			{{"pods/s": 200, "cpu-ms/pod": 1.5, "gang-max-ms": 100}, {"pods/s": 400, "cpu-ms/pod": 1.5, "gang-max-ms": 300}},
+		},
+	}
+	cases := map[string]struct {
+		verdict string
+		missed  int
+	}{
+		"pods/s":      {"ratio >= 1.25: met", 0},
+		"cpu-ms/pod":  {"ratio <= 0.5: MISSED", 1},
+		"gang-max-ms": {"<= 150: MISSED", 1},
+		"peak-MiB":    {"ratio <= 1.1: not measured", 0},
+		"writes/pod":  {"", 0},
+	}
+	for unit, c := range cases {
+		if verdict, missed := table.judge(unit, table.ratios(unit)); verdict != c.verdict || missed != c.missed {
+			t.Errorf("%s: %q, %d missed; want %q, %d", unit, verdict, missed, c.verdict, c.missed)
+		}
+	}
+}

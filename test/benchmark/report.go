@@ -1,0 +1,251 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strings"
+	"text/tabwriter"
+)
+
+// unit is what is measured, as benchstat spells it.
+type unit struct {
+	name   string
+	higher bool // is better
+}
+
+// units, in the order of tables.
+var units = []unit{
+	{"s-to-ready", false},       // from the start of the scheduler
+	{"pods/s", true},            // from the first bind to the last
+	{"pods/s-from-start", true}, // from the start of the scheduler to the last bind
+	{"s-to-first-bind", false},  // from the start of the scheduler
+	{"cpu-ms/pod", false},       // of the scheduler, from its start until it is quiet
+	{"peak-MiB", false},         // resident, of the scheduler
+	{"writes/pod", false},       // to the API, by anybody but the harness
+	{"gang-p50-ms", false},      // from the first bind of a gang to its last
+	{"gang-p99-ms", false},
+	{"gang-max-ms", false},
+	{"gangs-bound", true},
+	{"gangs-partial", false},
+	{"s-to-full", false},          // from the first create to the last bind that fits
+	{"writes-in-40s", false},      // to the API, by anybody but the harness, once no more fits
+	{"cpu-s", false},              // of the scheduler
+	{"ms-to-next-gang", false},    // from the last delete of a gang to the last bind of the next one
+	{"others-cpu-%", false},       // of the machine, used by what has nothing to do with the benchmark
+	{"control-cpu-ms/pod", false}, // of API server, etcd and harness
+}
+
+// values are measurements of one round, by unit.
+type values map[string]float64
+
+// goal is what a benchmark should come to.
+type goal struct {
+	unit   string
+	ratio  bool // of the two columns, second to first; else of the last column alone
+	atMost bool
+	bound  float64
+}
+
+func (g goal) met(v float64) bool {
+	if g.atMost {
+		return v <= g.bound
+	}
+	return v >= g.bound
+}
+
+func (g goal) String() string {
+	sign := ">="
+	if g.atMost {
+		sign = "<="
+	}
+	if g.ratio {
+		return fmt.Sprintf("ratio %s %g", sign, g.bound)
+	}
+	return fmt.Sprintf("%s %g", sign, g.bound)
+}
+
+// table is the results of one benchmark.
+type table struct {
+	name    string
+	columns []string // key=value, the end of the name of a line
+	goals   []goal
+	rounds  [][]values // by column
+}
+
+// report prints results as they come and sums them up.
+type report struct {
+	out    io.Writer
+	tables []*table
+	wrongs []string
+}
+
+func newReport(out io.Writer) *report {
+	r := &report{out: out}
+	r.print("goos: linux\npkg: github.com/lockstep-sh/lockstep/test/benchmark\n")
+	for _, u := range units {
+		better := "lower"
+		if u.higher {
+			better = "higher"
+		}
+		r.print("Unit %s better=%s\n", u.name, better)
+	}
+	return r
+}
+
+func (r *report) print(format string, args ...any) { _, _ = fmt.Fprintf(r.out, format, args...) }
+
+func (r *report) table(name string, goals []goal, columns ...string) *table {
+	t := &table{name: name, columns: columns, goals: goals, rounds: make([][]values, len(columns))}
+	r.tables = append(r.tables, t)
+	return t
+}
+
+// add takes in a round and prints it as a line for benchstat.
+func (r *report) add(t *table, column, n int, v values) {
+	t.rounds[column] = append(t.rounds[column], v)
+	r.print("Benchmark%s/%s %d", t.name, t.columns[column], n)
+	for _, u := range units {
+		if value, ok := v[u.name]; ok {
+			r.print(" %.4g %s", value, u.name)
+		}
+	}
+	r.print("\n")
+}
+
+// wrong takes in something that must not be.
+func (r *report) wrong(format string, args ...any) {
+	message := fmt.Sprintf(format, args...)
+	progress("WRONG: %s", message)
+	r.wrongs = append(r.wrongs, message)
+}
+
+func (r *report) err() error {
+	if len(r.wrongs) == 0 {
+		return nil
+	}
+	return errors.New("checking results:\n  " + strings.Join(r.wrongs, "\n  "))
+}
+
+// mean of a unit over the rounds of a column.
+func (t *table) mean(column int, unit string) (float64, bool) {
+	sum, n := 0.0, 0
+	for _, v := range t.rounds[column] {
+		if value, ok := v[unit]; ok {
+			sum += value
+			n++
+		}
+	}
+	return sum / float64(max(1, n)), n > 0
+}
+
+// ratios are, round by round, those of the second column to the first.
+func (t *table) ratios(unit string) []float64 {
+	if len(t.columns) < 2 {
+		return nil
+	}
+	var ratios []float64
+	for i := range min(len(t.rounds[0]), len(t.rounds[1])) {
+		before, okBefore := t.rounds[0][i][unit]
+		after, okAfter := t.rounds[1][i][unit]
+		if okBefore && okAfter && before > 0 && after > 0 {
+			ratios = append(ratios, after/before)
+		}
+	}
+	return ratios
+}
+
+// geomean is what ratios come to.
+func geomean(ratios []float64) float64 {
+	sum := 0.0
+	for _, ratio := range ratios {
+		sum += math.Log(ratio)
+	}
+	return math.Exp(sum / float64(len(ratios)))
+}
+
+// summarize prints tables with means, ratios and goals. benchstat passes over them.
+func (r *report) summarize() {
+	missed := 0
+	for _, t := range r.tables {
+		r.print("\n%s\n", t.name)
+		w := tabwriter.NewWriter(r.out, 0, 0, 2, ' ', 0)
+		_, _ = fmt.Fprintf(w, "  \t%s\tratio\trounds\tgoal\n", strings.Join(t.columns, "\t"))
+		for _, u := range units {
+			if row, miss := t.row(u.name); row != "" {
+				_, _ = fmt.Fprintln(w, row)
+				missed += miss
+			}
+		}
+		_ = w.Flush()
+	}
+	if missed > 0 {
+		r.print("\n%d goals missed\n", missed)
+	}
+	for _, wrong := range r.wrongs {
+		r.print("\nWRONG: %s\n", wrong)
+	}
+}
+
+func (t *table) row(unit string) (row string, missed int) {
+	parts := []string{"  " + unit}
+	any := false
+	for column := range t.columns {
+		mean, ok := t.mean(column, unit)
+		if any = any || ok; ok {
+			parts = append(parts, fmt.Sprintf("%.4g", mean))
+		} else {
+			parts = append(parts, "")
+		}
+	}
+	if !any {
+		return "", 0
+	}
+	ratios := t.ratios(unit)
+	ratio, each := "", make([]string, len(ratios))
+	for i, one := range ratios {
+		each[i] = fmt.Sprintf("%.2f", one)
+	}
+	if len(ratios) > 0 {
+		ratio = fmt.Sprintf("%.2f", geomean(ratios))
+	}
+	verdicts, missed := t.judge(unit, ratios)
+	return strings.Join(append(parts, ratio, strings.Join(each, " "), verdicts), "\t"), missed
+}
+
+// judge compares a unit with its goals.
+func (t *table) judge(unit string, ratios []float64) (verdicts string, missed int) {
+	var parts []string
+	for _, g := range t.goals {
+		if g.unit != unit {
+			continue
+		}
+		value, ok := t.mean(len(t.columns)-1, unit)
+		if g.ratio {
+			if ok = len(ratios) > 0; ok {
+				value = geomean(ratios)
+			}
+		}
+		verdict := "met"
+		switch {
+		case !ok:
+			verdict = "not measured"
+		case !g.met(value):
+			verdict = "MISSED"
+			missed++
+		}
+		parts = append(parts, g.String()+": "+verdict)
+	}
+	return strings.Join(parts, "; "), missed
+}
+
+// percentile is the smallest value that p percent of the values do not exceed, in place.
+func percentile[T ~int64](values []T, p int) T {
+	if len(values) == 0 {
+		return 0
+	}
+	slices.Sort(values)
+	return values[max(0, (len(values)*p+99)/100-1)]
+}

@@ -1,0 +1,232 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"time"
+)
+
+// benchmark is one of those that -run selects.
+type benchmark interface {
+	name() string
+	// quick benchmarks are those of -short.
+	quick() bool
+	run(ctx context.Context, f *fixture, r *report) error
+}
+
+// benchmarks, in the order in which they run: by the number of nodes, so that nodes are mostly added.
+var benchmarks = []benchmark{
+	contention{nodes: 100, gangs: 20, size: 80},
+	startup{nodes: 500},
+	throughput{nodes: 500, gangs: 250, size: 8, goals: append(small, goal{unit: "gang-max-ms", atMost: true, bound: 150})},
+	throughput{nodes: 500, gangs: 10, size: 200, goals: small},
+	idle{nodes: 500, pods: 2000, gangs: 1000, size: 7, min: 8},
+	throughput{nodes: 2000, gangs: 500, size: 20, goals: large},
+	throughput{nodes: 2000, gangs: 1250, size: 8, goals: append(large,
+		goal{unit: "s-to-first-bind", atMost: true, bound: 2},
+		goal{unit: "peak-MiB", ratio: true, atMost: true, bound: 1.10})},
+}
+
+// Goals for throughput on 500 and on 2,000 nodes.
+var (
+	small = goals(1.25, 0.5)
+	large = goals(1.5, 0.35)
+)
+
+func goals(throughput, cpu float64) []goal {
+	list := []goal{
+		{unit: "pods/s", ratio: true, bound: throughput},
+		{unit: "cpu-ms/pod", ratio: true, atMost: true, bound: cpu},
+		{unit: "writes/pod", ratio: true, atMost: true, bound: 1},
+	}
+	return list[:len(list):len(list)]
+}
+
+// throughput compares gangs on lockstep-scheduler with as many plain pods on the stock scheduler. The
+// pods are there before the scheduler starts, so that it is the scheduler that is measured.
+type throughput struct {
+	nodes, gangs, size int
+	goals              []goal
+}
+
+func (b throughput) name() string {
+	return fmt.Sprintf("Throughput/nodes=%d/gangs=%dx%d", b.nodes, b.gangs, b.size)
+}
+
+func (b throughput) quick() bool { return b.nodes == 500 && b.size == 8 }
+
+func (b throughput) run(ctx context.Context, f *fixture, r *report) error {
+	if err := f.setNodes(ctx, b.nodes); err != nil {
+		return err
+	}
+	t := r.table(b.name(), b.goals, "scheduler=stock", "scheduler=ours")
+	for round := range f.rounds {
+		for column, k := range []kind{stock, ours} {
+			w := workload{scheduler: k.schedulerName, prefix: "train", gangs: b.gangs, size: b.size}
+			if k == ours {
+				w.min = b.size
+			}
+			label := fmt.Sprintf("%s/round=%d", b.name(), round+1)
+			if err := f.create(ctx, w); err != nil {
+				return err
+			}
+			v, err := f.race(ctx, k, label, w.pods(), r)
+			if err != nil {
+				return err
+			}
+			r.add(t, column, w.pods(), v)
+			if err := f.clear(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// raceTimeout bounds the scheduling of the pods of one round.
+const raceTimeout = 5 * time.Minute
+
+// race starts a scheduler and measures it until n pods are bound.
+func (f *fixture) race(ctx context.Context, k kind, label string, n int, r *report) (v values, err error) {
+	if err := pause(ctx, settlePause); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	b, err := watchBindings(ctx, f.client)
+	if err != nil {
+		return nil, err
+	}
+	before, err := f.writesNow(ctx)
+	if err != nil {
+		return nil, err
+	}
+	load, err := f.load(0)
+	if err != nil {
+		return nil, err
+	}
+	s, err := f.start(k, label)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, s.stop()) }()
+	if err := f.allBound(ctx, b, s, n); err != nil {
+		return nil, err
+	}
+	loadAfter, err := f.load(s.Pid())
+	if err != nil {
+		return nil, err
+	}
+	after, err := f.untilQuiet(ctx)
+	if err != nil {
+		return nil, err
+	}
+	cpu, err := cpuOf(s.Pid())
+	if err != nil {
+		return nil, err
+	}
+	peak, err := peakOf(s.Pid())
+	if err != nil {
+		return nil, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.check(r, label+" "+k.name, n)
+	written := after.since(before)
+	spreads := b.spreads()
+	v = values{
+		"pods/s":             float64(len(b.pods)) / b.last.Sub(b.first).Seconds(),
+		"pods/s-from-start":  float64(len(b.pods)) / b.last.Sub(s.started).Seconds(),
+		"s-to-first-bind":    b.first.Sub(s.started).Seconds(),
+		"cpu-ms/pod":         ms(cpu) / float64(n),
+		"peak-MiB":           peak,
+		"writes/pod":         float64(written.total()) / float64(n),
+		"others-cpu-%":       load.others(loadAfter),
+		"control-cpu-ms/pod": ms(loadAfter.control-load.control) / float64(n),
+	}
+	if k != stock {
+		v["gang-p50-ms"], v["gang-p99-ms"], v["gang-max-ms"] = ms(percentile(spreads, 50)), ms(percentile(spreads, 99)), ms(percentile(spreads, 100))
+	}
+	progress("%s %s: %d bound in %.1f s; per pod: %s", label, k.name, len(b.pods), b.last.Sub(s.started).Seconds(), written.per(n))
+	if b.cuts > 0 {
+		progress("%s %s: the watch of the harness broke %d times; bind times are late", label, k.name, b.cuts)
+	}
+	return v, nil
+}
+
+func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+// allBound waits until n pods are bound, or too long.
+func (f *fixture) allBound(ctx context.Context, b *bindings, s *scheduler, n int) error {
+	raceCtx, cancel := context.WithTimeout(ctx, raceTimeout)
+	defer cancel()
+	go func() {
+		select {
+		case <-s.Done():
+			cancel()
+		case <-raceCtx.Done():
+		}
+	}()
+	err := b.until(raceCtx, func() bool { return len(b.pods) >= n })
+	switch {
+	case s.ended():
+		return s.died()
+	case ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded):
+		return nil // the check tells
+	}
+	return err
+}
+
+// check tells what must not be. The caller holds the lock.
+func (b *bindings) check(r *report, label string, n int) {
+	if len(b.pods) != n {
+		r.wrong("%s: %d of %d pods are bound", label, len(b.pods), n)
+	}
+	if over := b.overfull(); over > 0 {
+		r.wrong("%s: %d nodes have more pods than GPUs", label, over)
+	}
+}
+
+// load is CPU time used so far: by the whole machine, by API server, etcd and harness, and by the
+// scheduler.
+type load struct {
+	at                       time.Time
+	busy, control, scheduler time.Duration
+}
+
+// load reads it; scheduler is 0 where none runs yet.
+func (f *fixture) load(scheduler int) (load, error) {
+	l := load{at: time.Now()}
+	var err error
+	if l.busy, err = busyCPU(); err != nil {
+		return l, err
+	}
+	pids := []int{os.Getpid()}
+	for _, component := range []string{"kube-apiserver", "etcd"} {
+		pid, err := f.pidOf(component)
+		if err != nil {
+			return l, err
+		}
+		pids = append(pids, pid)
+	}
+	for _, pid := range pids {
+		cpu, err := cpuOf(pid)
+		if err != nil {
+			return l, err
+		}
+		l.control += cpu
+	}
+	if scheduler != 0 {
+		l.scheduler, err = cpuOf(scheduler)
+	}
+	return l, err
+}
+
+// others is the share of the machine that went to others meanwhile, in percent.
+func (l load) others(after load) float64 {
+	others := (after.busy - l.busy) - (after.control - l.control) - after.scheduler
+	return max(0, 100*others.Seconds()/(after.at.Sub(l.at).Seconds()*float64(runtime.NumCPU())))
+}
