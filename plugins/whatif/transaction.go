@@ -79,7 +79,8 @@ func (t *Transaction) Index(name string) (int, bool) {
 func (t *Transaction) Version(i int) int { return t.version[i] }
 
 // View is how the filters see the transaction for one pod, and for every pod
-// that scheduling cannot tell from it.
+// that scheduling cannot tell from it. Of pods that care about each other a view
+// holds only until the next change.
 type View struct {
 	Pod   *v1.Pod
 	State fwk.CycleState
@@ -106,10 +107,24 @@ func (t *Transaction) View(ctx context.Context, pod *v1.Pod, prepare func(fwk.Cy
 	if !result.AllNodes() {
 		v.only = result.NodeNames
 	}
-	if t.snapshot == nil {
-		t.views = append(t.views, v)
+	if t.snapshot != nil {
+		return v, nil // what was added stands in the snapshot
 	}
+	for _, s := range t.log {
+		if err := t.shift(ctx, v, s, t.fw.RunPreFilterExtensionAddPod); err != nil {
+			return nil, fwk.AsStatus(err)
+		}
+	}
+	t.views = append(t.views, v)
 	return v, nil
+}
+
+// shift tells a view that a pod came or went.
+func (t *Transaction) shift(ctx context.Context, v *View, s step, extension func(context.Context, fwk.CycleState, *v1.Pod, fwk.PodInfo, fwk.NodeInfo) *fwk.Status) error {
+	if status := extension(ctx, v.State, v.Pod, s.info, t.nodes[s.node]); !status.IsSuccess() {
+		return fmt.Errorf("changing the state of pod %s for pod %s: %w", klog.KObj(v.Pod), klog.KObj(s.info.Pod), status.AsError())
+	}
+	return nil
 }
 
 // Fits runs the filters for a view on a node, as the scheduling cycle does:
@@ -120,25 +135,25 @@ func (t *Transaction) Fits(ctx context.Context, v *View, node int) *fwk.Status {
 
 // Add puts a pod on a node. info is its PodInfo; the pod in it is not changed.
 func (t *Transaction) Add(ctx context.Context, info *framework.PodInfo, node int) error {
-	placed := place(info, t.nodes[node].Node().Name)
+	added := step{info: place(info, t.nodes[node].Node().Name), node: node}
 	if t.snapshot != nil {
-		if err := t.snapshot.AssumePod(placed); err != nil {
-			return fmt.Errorf("assuming pod %s in the snapshot: %w", klog.KObj(placed.Pod), err)
+		if err := t.snapshot.AssumePod(added.info); err != nil {
+			return fmt.Errorf("assuming pod %s in the snapshot: %w", klog.KObj(info.Pod), err)
 		}
 	} else {
 		if !t.copied[node] {
 			t.nodes[node] = t.nodes[node].Snapshot()
 			t.copied[node] = true
 		}
-		t.nodes[node].AddPodInfo(placed)
+		t.nodes[node].AddPodInfo(added.info)
 		for _, v := range t.views {
-			if status := t.fw.RunPreFilterExtensionAddPod(ctx, v.State, v.Pod, placed, t.nodes[node]); !status.IsSuccess() {
-				return fmt.Errorf("adding pod %s to the state of %s: %w", klog.KObj(placed.Pod), klog.KObj(v.Pod), status.AsError())
+			if err := t.shift(ctx, v, added, t.fw.RunPreFilterExtensionAddPod); err != nil {
+				return err
 			}
 		}
 	}
 	t.version[node]++
-	t.log = append(t.log, step{info: placed, node: node})
+	t.log = append(t.log, added)
 	return nil
 }
 
@@ -172,8 +187,8 @@ func (t *Transaction) Rollback(ctx context.Context, mark Mark) error {
 			return fmt.Errorf("removing pod %s from node %s: %w", klog.KObj(last.info.Pod), t.nodes[last.node].Node().Name, err)
 		}
 		for _, v := range t.views {
-			if status := t.fw.RunPreFilterExtensionRemovePod(ctx, v.State, v.Pod, last.info, t.nodes[last.node]); !status.IsSuccess() {
-				return fmt.Errorf("removing pod %s from the state of %s: %w", klog.KObj(last.info.Pod), klog.KObj(v.Pod), status.AsError())
+			if err := t.shift(ctx, v, last, t.fw.RunPreFilterExtensionRemovePod); err != nil {
+				return err
 			}
 		}
 	}

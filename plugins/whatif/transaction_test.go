@@ -1,0 +1,288 @@
+package whatif
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+)
+
+var modes = map[string]struct {
+	coupled bool
+	kinds   []string
+}{
+	"pods that care about their node only": {false, independent},
+	"pods that care about each other":      {true, interdependent},
+}
+
+// standing is pods of all kinds that are there already, wherever they are.
+func standing() []*v1.Pod {
+	var pods []*v1.Pod
+	for i, kind := range interdependent {
+		if kind != "single" {
+			pods = append(pods, on(pod(kind, 100+i), fmt.Sprint("n", i%4)))
+		}
+	}
+	return pods
+}
+
+// hypothetical is a pod that a transaction added.
+type hypothetical struct {
+	pod  *v1.Pod
+	node string
+}
+
+func (h hypothetical) String() string { return h.pod.Name + " on " + h.node }
+
+// TestDiscardLeavesNoTrace adds pods of all kinds, on whatever node, goes back to
+// marks in between, and gives up.
+func TestDiscardLeavesNoTrace(t *testing.T) {
+	s := newStage(t)
+	for sentence, mode := range modes {
+		t.Run(sentence, func(t *testing.T) {
+			for seed := range uint64(20) {
+				rng := rand.New(rand.NewPCG(seed, 2))
+				s.set(standing()...)
+				before := s.facts(t)
+				tx, _ := s.begin(t, mode.coupled)
+				walk(t, rng, tx, mode.kinds, nil)
+				if !mode.coupled {
+					s.mustBe(t, fmt.Sprintf("during a transaction on copies, seed %d", seed), before)
+				}
+				if err := tx.Discard(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				s.mustBe(t, fmt.Sprintf("after Discard, seed %d", seed), before)
+			}
+		})
+	}
+}
+
+// TestFitsAsIfThePodsStoodThere compares what fits in a transaction with what
+// fits where the same pods stand in fact.
+func TestFitsAsIfThePodsStoodThere(t *testing.T) {
+	s := newStage(t)
+	for sentence, mode := range modes {
+		t.Run(sentence, func(t *testing.T) {
+			for seed := range uint64(40) {
+				rng := rand.New(rand.NewPCG(seed, 4))
+				s.set(standing()...)
+				tx, _ := s.begin(t, mode.coupled)
+				views := map[string]*View{}
+				added := walk(t, rng, tx, mode.kinds, views)
+				got := map[string][]string{}
+				for _, kind := range mode.kinds {
+					if v := views[kind]; v != nil && !mode.coupled {
+						got[kind] = fits(t, tx, v)
+					} else {
+						got[kind] = fits(t, tx, view(t, tx, pod(kind, 999)))
+					}
+				}
+				if err := tx.Discard(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if diff := gocmp.Diff(s.inFact(t, mode.kinds, added), got); diff != "" {
+					t.Fatalf("seed %d, with %v: nodes that fit (-in fact +in the transaction):\n%s", seed, added, diff)
+				}
+			}
+		})
+	}
+}
+
+// inFact tells on which nodes a pod of each kind fits where the added pods stand.
+func (s *stage) inFact(t *testing.T, kinds []string, added []hypothetical) map[string][]string {
+	t.Helper()
+	pods := standing()
+	for _, h := range added {
+		pods = append(pods, on(h.pod, h.node))
+	}
+	s.set(pods...)
+	want := map[string][]string{}
+	for _, kind := range kinds {
+		tx, _ := s.begin(t, false)
+		want[kind] = fits(t, tx, view(t, tx, pod(kind, 999)))
+	}
+	return want
+}
+
+// walk adds pods and goes back to marks at random. It fills views, if asked to, at
+// random moments, and answers what stands in the end.
+func walk(t *testing.T, rng *rand.Rand, tx *Transaction, kinds []string, views map[string]*View) []hypothetical {
+	t.Helper()
+	var stands []hypothetical
+	marks := []Mark{tx.Mark()}
+	for n := range 30 {
+		kind := kinds[rng.IntN(len(kinds))]
+		switch rng.IntN(6) {
+		case 0:
+			marks = append(marks, tx.Mark())
+		case 1:
+			mark := marks[rng.IntN(len(marks))]
+			if int(mark) > len(stands) {
+				continue // it is of a time that was taken back
+			}
+			if err := tx.Rollback(t.Context(), mark); err != nil {
+				t.Fatal(err)
+			}
+			stands = stands[:mark]
+		case 2:
+			if views != nil && views[kind] == nil {
+				views[kind] = view(t, tx, pod(kind, 999))
+			}
+		default:
+			p, node := pod(kind, n), rng.IntN(tx.Len())
+			if kind == "port" && len(tx.Node(node).GetUsedPorts()) > 0 {
+				continue // no filter would let it; that two pods have a port is more than a NodeInfo can know
+			}
+			version := tx.Version(node)
+			if err := tx.Add(t.Context(), podInfo(t, p), node); err != nil {
+				t.Fatal(err)
+			}
+			if p.Spec.NodeName != "" {
+				t.Fatalf("the pod itself was put on %s", p.Spec.NodeName)
+			}
+			if tx.Version(node) == version {
+				t.Fatal("the version of the node stayed the same")
+			}
+			stands = append(stands, hypothetical{p, tx.Node(node).Node().Name})
+		}
+	}
+	return stands
+}
+
+// TestNodesAreAsTheyWouldBe compares nodes in a transaction with nodes on which
+// the same pods stand.
+func TestNodesAreAsTheyWouldBe(t *testing.T) {
+	s := newStage(t)
+	for sentence, mode := range modes {
+		t.Run(sentence, func(t *testing.T) {
+			s.set(standing()...)
+			tx, at := s.begin(t, mode.coupled)
+			added := walk(t, rand.New(rand.NewPCG(9, 9)), tx, mode.kinds, nil)
+			got := map[string]nodeFacts{}
+			for name, i := range at {
+				got[name] = comparable(factsOf(tx.Node(i)))
+				if found, ok := tx.Index(name); !ok || found != i {
+					t.Errorf("the index of %s is %d %v, want %d", name, found, ok, i)
+				}
+			}
+			if _, ok := tx.Index("nowhere"); ok {
+				t.Error("there is a node that does not exist")
+			}
+			if err := tx.Discard(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			s.inFact(t, nil, added)
+			want := map[string]nodeFacts{}
+			for name, facts := range s.facts(t).Nodes {
+				want[name] = comparable(facts)
+			}
+			if diff := gocmp.Diff(want, got); diff != "" {
+				t.Errorf("nodes (-in fact +in the transaction):\n%s", diff)
+			}
+		})
+	}
+}
+
+// comparable drops from facts what depends on the order of events.
+func comparable(f nodeFacts) nodeFacts {
+	f.Generation = 0
+	f.Pods, f.Affinity, f.AntiAffinity, f.WideAntiAffinity = byName(f.Pods), byName(f.Affinity), byName(f.AntiAffinity), byName(f.WideAntiAffinity)
+	return f
+}
+
+func TestRollbackTakesBackTheLastFirst(t *testing.T) {
+	s := newStage(t)
+	for sentence, mode := range modes {
+		t.Run(sentence, func(t *testing.T) {
+			s.set()
+			tx, at := s.begin(t, mode.coupled)
+			add := func(n int) {
+				if err := tx.Add(t.Context(), podInfo(t, pod("gpu", n)), at["n0"]); err != nil {
+					t.Fatal(err)
+				}
+			}
+			free := func() bool {
+				for _, name := range fits(t, tx, view(t, tx, pod("gpu", 9))) {
+					if name == "n0" {
+						return true
+					}
+				}
+				return false
+			}
+			empty := tx.Mark()
+			add(0)
+			half := tx.Mark()
+			add(1)
+			for _, step := range []struct {
+				sentence string
+				to       Mark
+				free     bool
+			}{
+				{"the node is full", tx.Mark(), false},
+				{"one is taken back", half, true},
+				{"nothing happens twice", half, true},
+				{"a later mark is no way forward", tx.Mark() + 1, true},
+				{"all are taken back", empty, true},
+			} {
+				if err := tx.Rollback(t.Context(), step.to); err != nil {
+					t.Fatal(err)
+				}
+				if free() != step.free {
+					t.Errorf("%s: free %v, want %v", step.sentence, free(), step.free)
+				}
+			}
+			if err := tx.Discard(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+// foreign is a snapshot that is not kube-scheduler's.
+type foreign struct{ framework.Framework }
+
+type lister struct {
+	fwk.SharedLister
+	err error
+}
+
+func (f lister) NodeInfos() fwk.NodeInfoLister { return nodeLister{err: f.err} }
+
+type nodeLister struct {
+	fwk.NodeInfoLister
+	err error
+}
+
+func (l nodeLister) List() ([]fwk.NodeInfo, error) { return nil, l.err }
+
+func (f foreign) SnapshotSharedLister() fwk.SharedLister { return lister{} }
+
+type broken struct{ framework.Framework }
+
+var errBroken = errors.New("no nodes")
+
+func (broken) SnapshotSharedLister() fwk.SharedLister { return lister{err: errBroken} }
+
+func TestBegin(t *testing.T) {
+	for sentence, c := range map[string]struct {
+		fw      framework.Framework
+		coupled bool
+		fails   bool
+	}{
+		"copies need no snapshot of kube-scheduler's": {foreign{}, false, false},
+		"to assume pods in it, it has to be":          {foreign{}, true, true},
+		"nodes that cannot be listed are an error":    {broken{}, false, true},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			if _, err := Begin(c.fw, c.coupled); (err != nil) != c.fails {
+				t.Errorf("Begin: %v, want an error: %v", err, c.fails)
+			}
+		})
+	}
+}
