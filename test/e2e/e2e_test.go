@@ -22,9 +22,14 @@ const (
 
 	// atOnce is how many scenarios run at a time unless -parallel says otherwise: they mostly wait.
 	atOnce = "4"
+
+	// controlWithin is how long the stock scheduler gets for what it will not do.
+	controlWithin = 4 * time.Second
 )
 
 var runner *scenario.Runner
+
+var control = flag.Bool("control", false, "run the scenarios with the stock scheduler, which must be reported to break every one of them")
 
 func TestMain(m *testing.M) {
 	// Before the flags of the command line, which win.
@@ -90,12 +95,30 @@ func TestScenarios(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			report := runner.Run(t.Context(), s)
-			if report.Failed() {
+			want := !*control || useStock(s)
+			switch report := runner.Run(t.Context(), s); {
+			case report.Failed() && want:
 				t.Error(report)
-			} else {
+			case !report.Failed() && !want:
+				t.Errorf("scenario %s holds with the stock scheduler: it shows nothing", s.Name)
+			case want:
 				t.Log(report)
+			default:
+				t.Logf("in %s\n%s", report.Step, report.Failures[0])
 			}
 		})
 	}
+}
+
+// useStock has a scenario run with the stock scheduler. It tells whether the scenario still has to
+// hold, since all it asks for is to be like that one.
+func useStock(s *scenario.Scenario) (holds bool) {
+	s.Scheduler.Stock = true
+	for _, step := range s.Steps {
+		if step.Expect != nil {
+			step.Expect.Within.Duration = controlWithin
+			holds = holds || len(step.Expect.SameNodesAsStock) > 0
+		}
+	}
+	return holds
 }

@@ -120,7 +120,7 @@ func (f *Fleet) start(ctx context.Context, kind Cluster, name string) (*site, er
 	}
 	var err error
 	if s.cluster, err = localcluster.Up(ctx, o); err != nil {
-		return nil, err
+		return nil, errors.Join(err, os.RemoveAll(s.audit))
 	}
 	if s.client, err = dynamic.NewForConfig(s.cluster.RESTConfig()); err != nil {
 		return nil, errors.Join(fmt.Errorf("making a client: %w", err), s.cluster.Down(ctx))

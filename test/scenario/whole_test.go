@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -102,4 +104,51 @@ func TestUptimeStandsStill(t *testing.T) {
 	if got := u.at(at(25)); got != 15*time.Second {
 		t.Errorf("with both up again: %s, want 15s", got)
 	}
+}
+
+func TestOversold(t *testing.T) {
+	quantity := func(cpu string) v1.ResourceList { return v1.ResourceList{v1.ResourceCPU: resource.MustParse(cpu)} }
+	pod := func(name, node string, phase v1.PodPhase) *v1.Pod {
+		return &v1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name)},
+			Spec: v1.PodSpec{NodeName: node, Containers: []v1.Container{{
+				Name: "main", Resources: v1.ResourceRequirements{Requests: quantity("1")},
+			}}},
+			Status: v1.PodStatus{Phase: phase},
+		}
+	}
+	allocatable := quantity("2")
+	allocatable[v1.ResourcePods] = resource.MustParse("3")
+	cases := map[string]struct {
+		others []*v1.Pod
+		want   string
+	}{
+		"a pod that fits":                   {[]*v1.Pod{pod("a", "node", v1.PodRunning)}, ""},
+		"one too many":                      {[]*v1.Pod{pod("a", "node", v1.PodRunning), pod("b", "node", v1.PodRunning)}, "ask for 3 cpu; it has 2"},
+		"pods on another node do not count": {[]*v1.Pod{pod("a", "node", v1.PodRunning), pod("b", "other", v1.PodRunning)}, ""},
+		"pods that have ended do not count": {[]*v1.Pod{pod("a", "node", v1.PodRunning), pod("b", "node", v1.PodSucceeded)}, ""},
+		"the number of pods has a limit too": {[]*v1.Pod{
+			pod("a", "node", v1.PodRunning), withoutRequests(pod("b", "node", v1.PodRunning)), withoutRequests(pod("c", "node", v1.PodRunning)),
+		}, "ask for 4 pods; it has 3"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			r := newRecorder(nil, &plan{})
+			r.seeNode(nil, &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node"}, Status: v1.NodeStatus{Allocatable: allocatable}})
+			for _, p := range c.others {
+				r.placed[nameOf(p)] = true
+				r.seePod(nil, p)
+			}
+			r.seePod(nil, pod("late", "", v1.PodPending))
+			r.seePod(nil, pod("late", "node", v1.PodPending))
+			if (r.oversold == "") != (c.want == "") || !strings.Contains(r.oversold, c.want) {
+				t.Errorf("oversold %q, want %q", r.oversold, c.want)
+			}
+		})
+	}
+}
+
+func withoutRequests(pod *v1.Pod) *v1.Pod {
+	pod.Spec.Containers[0].Resources = v1.ResourceRequirements{}
+	return pod
 }
