@@ -13,7 +13,7 @@ GPUS ?= 8
 CPU ?= 32
 MEMORY ?= 256Gi
 
-# bench: which benchmarks, and how often each, for benchstat.
+# bench: which micro-benchmarks, and how often each, for benchstat. The end-to-end benchmark takes ARGS.
 BENCH ?= .
 COUNT ?= 6
 
@@ -102,11 +102,12 @@ test-e2e: build control-plane ## Run the tests that need a cluster
 	go test -count=1 -p 1 -timeout 30m ./test/...
 
 .PHONY: bench
-bench: build control-plane ## Run benchmarks (BENCH, COUNT) and summarize them with benchstat
+bench: build control-plane ## Run benchmarks (BENCH, COUNT; ARGS=-short for a quick look), against the stock scheduler too
 	@mkdir -p .local/bench
-	go test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) -p 1 -timeout 120m ./plugins/... ./test/... \
+	go test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) -p 1 -timeout 120m ./plugins/... \
 		| tee .local/bench/latest.txt
-	"$$($(CLUSTER) build benchstat)" .local/bench/latest.txt
+	go run ./test/benchmark -scheduler bin/lockstep-scheduler $(ARGS) | tee -a .local/bench/latest.txt
+	"$$($(CLUSTER) build benchstat)" -col /scheduler .local/bench/latest.txt
 
 .PHONY: help
 help: ## Show this list

@@ -10,7 +10,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
@@ -49,7 +48,8 @@ type stage struct {
 // newStage makes a stage with these nodes, and pods on them.
 func newStage(tb testing.TB, nodes []*v1.Node, pods ...*v1.Pod) *stage {
 	tb.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
+	var silent klog.Logger
+	ctx, cancel := context.WithCancel(klog.NewContext(context.Background(), silent))
 	tb.Cleanup(cancel)
 	s := &stage{ctx: ctx, snapshot: cache.NewEmptySnapshot()}
 	capture := func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
@@ -155,6 +155,3 @@ func fill(nodes []*v1.Node, left int) []*v1.Pod {
 	}
 	return pods
 }
-
-// uidOf is the UID that makeMembers gives.
-func uidOf(name string, i int) types.UID { return types.UID(fmt.Sprintf("%s-%04d", name, i)) }
