@@ -111,7 +111,7 @@ func (s *stage) gangGroup(ctx context.Context, p *printer) error {
 	if err := s.nobodyStarted(learners); err != nil {
 		return err
 	}
-	p.say("They wait, hold no GPU, and say for what (after 5 s, since most gangs are complete by then):")
+	p.say("They wait, hold no GPU, and after 5 s say for what:")
 	if err := s.kubectl(ctx, p, "get", "podgroup", "learners", "-n", learners, "-o", message); err != nil {
 		return err
 	}
@@ -142,7 +142,7 @@ func (s *stage) tooBig(ctx context.Context, p *printer) error {
 	if err := s.apply(ctx, p, "3-too-big.yaml"); err != nil {
 		return err
 	}
-	if err := s.reported(ctx, namespace+"/pretrain", "Unschedulable", "rack r0: ", "rack r1: ", "rack r2: ", "rack r3: "); err != nil {
+	if err := s.reported(ctx, namespace+"/pretrain", "Unschedulable", "fits into no rack", "rack r"); err != nil {
 		return err
 	}
 	var told []string
