@@ -19,22 +19,39 @@ func (c *chaos) visit(id types.UID) {
 		delete(c.at, id)
 		return
 	}
-	c.at[id] = out
 	if pod.DeletionTimestamp != nil {
+		c.at[id] = out
 		return // the scheduler skips it
 	}
-	v := c.s.Visit(pod)
+	v := c.watch.visit(pod)
 	c.say("visit %s: %d %s", id, v.Verdict, v.Node)
+	c.verdict[id] = v.Verdict
 	switch v.Verdict {
 	case Wait:
+		c.park(id)
 	case Outside, Alone:
 		c.at[id], c.node[id] = visited, "n"
 	case Follow:
 		c.at[id], c.node[id] = visited, v.Node
 	case Lead:
+		c.at[id] = leading
 		c.plans = append(c.plans, v.Attempt)
 	}
 	c.do(Effects{})
+}
+
+// park ends a cycle that came to nothing.
+func (c *chaos) park(id types.UID) {
+	pod := c.pods[id]
+	if pod == nil {
+		delete(c.at, id)
+		delete(c.cycling, id)
+		return
+	}
+	c.at[id] = out
+	if v := c.verdict[id]; c.ended(pod, v == Alone || v == Outside) {
+		c.offer(id)
+	}
 }
 
 // plan ends an attempt. all places everybody; else bytes decide.
@@ -68,11 +85,14 @@ func (c *chaos) plan(all bool) {
 	c.say("plan of %s by %s: %v, complete: %t, evict %v", a.Group, a.Leader, slices.Sorted(maps.Keys(o.Nodes)), o.Complete, o.Evict)
 	accepted, e := c.s.Planned(a, o, c.now)
 	c.doPlan(e, accepted)
-	if node := accepted[a.Leader]; node != "" && o.Complete && c.at[a.Leader] < visited {
+	if c.at[a.Leader] != leading {
+		return // it is gone
+	}
+	if node := accepted[a.Leader]; node != "" && o.Complete {
 		c.at[a.Leader], c.node[a.Leader] = visited, node
 		return
 	}
-	c.offer(a.Leader)
+	c.park(a.Leader)
 }
 
 func (c *chaos) reserve(id types.UID) {
@@ -93,20 +113,17 @@ func (c *chaos) permit(id types.UID) {
 
 func (c *chaos) unfit(id types.UID) {
 	c.say("unfit %s", id)
-	c.at[id] = out
-	c.do(c.s.Unfit(id, c.now))
-	c.offer(id)
+	if c.verdict[id] != Alone && c.verdict[id] != Outside {
+		c.do(c.s.Unfit(id, c.now))
+	}
+	c.park(id)
 }
 
 func (c *chaos) unreserve(id types.UID) {
 	c.say("unreserve %s", id)
-	c.at[id] = out
 	delete(c.reserving, id)
-	if c.pods[id] == nil {
-		delete(c.at, id)
-	}
 	c.do(c.s.Unreserved(id, c.now))
-	c.offer(id)
+	c.park(id)
 }
 
 func (c *chaos) bind(id types.UID) {
@@ -173,7 +190,7 @@ func (c *chaos) step() {
 	case 18:
 		on(c.unfit, visited)
 	case 19:
-		on(c.unreserve, visited, reserved, waiting, refused, binding)
+		on(c.unreserve, reserved, waiting, refused, binding)
 	case 20, 21:
 		on(c.bind, binding)
 	case 22:
@@ -196,9 +213,15 @@ func (c *chaos) settleDown() {
 	c.say("settle down")
 	c.bytes = nil
 	c.do(c.s.Open())
-	for quiet := 0; quiet < 3; quiet++ {
+	for quiet, minutes := 0, 0; quiet < 3; quiet++ {
+		if minutes++; minutes > 100 {
+			c.fail("it does not settle down")
+		}
 		for _, id := range slices.Sorted(maps.Keys(c.pods)) {
 			c.see(c.pods[id]) // what the informer was late with
+			if m := c.s.members[id]; m == nil || m.gang.satisfied() {
+				c.offer(id) // the queue knows by itself what helps pods that go alone
+			}
 		}
 		c.mark()
 		c.s.Changed()

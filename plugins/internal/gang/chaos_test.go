@@ -25,10 +25,12 @@ type chaos struct {
 	pods  map[types.UID]*v1.Pod // by what the API server has
 	at    map[types.UID]stage
 	node  map[types.UID]string
-	plans []*Attempt
-	marks []types.UID
-	made  int
-	trace []string
+	// verdict is what the last cycle of a pod was for.
+	verdict map[types.UID]Verdict
+	plans   []*Attempt
+	marks   []types.UID
+	made    int
+	trace   []string
 }
 
 // stage is where the scheduler has a pod.
@@ -37,6 +39,7 @@ type stage int
 const (
 	out     stage = iota // not in the active queue
 	active               // in it
+	leading              // in its cycle, which plans
 	visited              // in its cycle, with a node
 	reserved
 	waiting
@@ -47,7 +50,7 @@ const (
 
 func newChaos(t testing.TB, bytes []byte) *chaos {
 	c := &chaos{
-		now: start, bytes: bytes, pods: map[types.UID]*v1.Pod{}, at: map[types.UID]stage{}, node: map[types.UID]string{},
+		now: start, bytes: bytes, pods: map[types.UID]*v1.Pod{}, at: map[types.UID]stage{}, node: map[types.UID]string{}, verdict: map[types.UID]Verdict{},
 	}
 	s := New(20*time.Second, Backoff{Initial: time.Second, Max: 4 * time.Second})
 	c.watch = newWatch(s, func(format string, args ...any) {
@@ -117,7 +120,7 @@ func (c *chaos) doPlan(e Effects, accepted map[types.UID]string) {
 }
 
 func (c *chaos) offer(id types.UID) {
-	if pod := c.pods[id]; pod != nil && c.at[id] == out && len(pod.Spec.SchedulingGates) == 0 && c.queue(pod) {
+	if pod := c.pods[id]; pod != nil && c.at[id] == out && pod.DeletionTimestamp == nil && len(pod.Spec.SchedulingGates) == 0 && c.queue(pod) {
 		c.at[id] = active
 	}
 }
@@ -217,7 +220,7 @@ func (c *chaos) remove() {
 		return
 	}
 	delete(c.pods, pod.UID)
-	if at := c.at[pod.UID]; at < reserved || at == done {
+	if at := c.at[pod.UID]; at < leading || at == done {
 		delete(c.at, pod.UID)
 	}
 	c.say("remove %s", pod.Name)

@@ -101,7 +101,7 @@ const (
 	parked place = iota // gated, or unschedulable
 	queued
 	held  // it waits in Permit
-	going // a binding, or the end of a reservation, is under way
+	going // a cycle, a binding, or the end of a reservation is under way
 	bound
 )
 
@@ -280,7 +280,7 @@ func (c *cluster) step() bool {
 	if next == nil {
 		return false
 	}
-	c.at[next.UID] = parked
+	c.at[next.UID] = going
 	c.cycles[next.UID]++
 	c.cycle(next)
 	return true
@@ -291,6 +291,15 @@ func (c *cluster) run() {
 	for n := 0; c.step(); n++ {
 		if n > 10000 {
 			c.fail("it spins")
+		}
+	}
+}
+
+// until steps until a member is in a state.
+func (c *cluster) until(id types.UID, state State) {
+	for c.s.members[id].state != state {
+		if !c.step() {
+			c.fail("pod %s never gets there", id)
 		}
 	}
 }

@@ -12,27 +12,45 @@ import (
 
 // cycle is one scheduling cycle of a pod.
 func (c *cluster) cycle(pod *v1.Pod) {
-	v := c.s.Visit(pod)
+	v := c.visit(pod)
 	c.after(Effects{}, nil)
 	switch v.Verdict {
 	case Wait:
 		if v.Reason == "" {
 			c.fail("pod %s waits for no reason", pod.UID)
 		}
-		c.offer(pod.UID)
+		c.park(pod.UID, false)
 	case Outside, Alone:
 		if node := c.fit(pod, c.used()); node != "" {
 			c.reserve(pod.UID, node)
+		} else {
+			c.park(pod.UID, true)
 		}
 	case Follow:
 		c.follow(pod, v.Node)
 	case Lead:
-		plan, o := c.plan(v.Attempt)
+		_, o := c.plan(v.Attempt)
 		accepted, e := c.s.Planned(v.Attempt, o, c.now)
 		c.doPlan(e, accepted)
-		if node := plan[pod.UID]; o.Complete && node != "" && accepted[pod.UID] == node {
+		if node := accepted[pod.UID]; o.Complete && node != "" {
 			c.follow(pod, node)
+		} else {
+			c.park(pod.UID, false)
 		}
+	}
+}
+
+// park ends a cycle that came to nothing.
+func (c *cluster) park(id types.UID, alone bool) {
+	pod := c.pods[id]
+	if pod == nil {
+		delete(c.at, id)
+		delete(c.cycling, id)
+		return
+	}
+	c.at[id] = parked
+	if c.ended(pod, alone) {
+		c.offer(id)
 	}
 }
 
@@ -44,7 +62,7 @@ func (c *cluster) follow(pod *v1.Pod, node string) {
 		return
 	}
 	c.do(c.s.Unfit(pod.UID, c.now))
-	c.offer(pod.UID)
+	c.park(pod.UID, false)
 }
 
 func (c *cluster) reserve(id types.UID, node string) {
@@ -79,12 +97,8 @@ func (c *cluster) unreserve(id types.UID) {
 	c.at[id] = going
 	c.tasks = append(c.tasks, func() {
 		delete(c.node, id)
-		c.at[id] = parked
-		if c.pods[id] == nil {
-			delete(c.at, id)
-		}
 		c.do(c.s.Unreserved(id, c.now))
-		c.offer(id)
+		c.park(id, false)
 		c.changed()
 	})
 }

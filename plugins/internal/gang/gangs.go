@@ -202,9 +202,8 @@ func (s *Gangs) unhand(m *member, was State) {
 // forget drops a gang of which nothing is left. It is alone by then: nobody says
 // any more that it belongs to others.
 func (s *Gangs) forget(g *gang) {
-	if g.empty() && s.gangs[g.key] == g {
+	if g.empty() {
 		delete(s.gangs, g.key)
-		s.drop(g.group)
 	}
 }
 

@@ -28,8 +28,8 @@ func (s *Gangs) unname(g *gang, groups []Key) {
 
 // regroup puts g and whoever agrees with it into one group: gangs that name each
 // other. A gang that names one which does not name it back waits for that one,
-// but does not bind it. What the old groups held is given back. The caller
-// settles g.
+// but does not bind it. The plans of the old groups are void; what is held stays
+// so, and counts in the new one. The caller settles g.
 func (s *Gangs) regroup(g *gang, now time.Time) {
 	together := s.agreeing(g)
 	var old []*group
@@ -60,23 +60,17 @@ func (s *Gangs) regroup(g *gang, now time.Time) {
 	}
 }
 
-// dissolve takes back all that a group gave its members; what was promised to
-// them was promised in its name.
+// dissolve ends a group. The capacity that its plan promised was held in its name.
 func (s *Gangs) dissolve(former *group) {
 	for _, g := range former.gangs {
 		for _, m := range g.members {
-			if m.state == Planned || m.state == Held && !g.satisfied() {
-				s.takeBack(m)
+			if m.state == Planned {
+				s.unplan(m)
 			}
 		}
 	}
-	s.drop(former)
-}
-
-// drop ends a group.
-func (s *Gangs) drop(grp *group) {
-	s.setPhase(grp, gathering)
-	delete(s.timed, grp)
+	s.setPhase(former, gathering)
+	delete(s.timed, former)
 }
 
 // form makes a group. It gathers until it is settled.
@@ -88,7 +82,6 @@ func (s *Gangs) form(gangs []*gang) {
 	for _, member := range gangs {
 		s.noteApart(member)
 	}
-	s.track(joint)
 	s.admitGroup(joint)
 }
 

@@ -172,7 +172,6 @@ func (s *Gangs) fail(grp *group, now time.Time) {
 	if grp.strict() {
 		s.giveBack(grp)
 	}
-	grp.setClock(now)
 }
 
 // retryShare is the most of the scheduling thread that attempts which fail may

@@ -252,9 +252,7 @@ func TestStoriesOfMembers(t *testing.T) {
 			room: map[string]int{"n": 3},
 			play: func(c *cluster) {
 				c.add(podsNamed("p", 3, of("train"), needs(3))...)
-				for c.s.members["p3"].state != Released {
-					c.step()
-				}
+				c.until("p3", Released)
 				c.remove("p1")
 				c.run()
 				c.look("two of three run")

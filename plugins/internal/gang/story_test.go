@@ -210,9 +210,7 @@ func TestStoriesOfRelease(t *testing.T) {
 			play: func(c *cluster) {
 				c.refuse["p1"], c.refuse["p2"], c.refuse["p3"] = 1, 1, 1
 				c.add(podsNamed("p", 3, of("train"), needs(3))...)
-				for c.s.members["p3"].state != Released {
-					c.step()
-				}
+				c.until("p3", Released)
 				c.room["n"] = 2 // somebody else was faster
 				c.run()
 				c.look("no binding went through")

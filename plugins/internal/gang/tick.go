@@ -89,7 +89,6 @@ func (s *Gangs) nudge(grp *group, now time.Time) {
 // again until the user acts (seed 002, WaitTime).
 func (s *Gangs) expire(grp *group, now time.Time) {
 	wait, _ := grp.waitTime()
-	grp.held = time.Time{}
 	for _, g := range grp.gangs {
 		if g.satisfied() {
 			continue

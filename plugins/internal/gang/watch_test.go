@@ -16,9 +16,13 @@ type watch struct {
 	s      *Gangs
 	fail   func(format string, args ...any)
 	ledger map[types.UID]string // what is held for whom
-	// refused are the pods that the queue did not let through and was not told to
-	// look at since.
+	// refused are the pods that lie outside the active queue and that the queue was
+	// not told to look at since: it did not let them through, or their cycle came
+	// to nothing.
 	refused map[types.UID]*v1.Pod
+	// cycling are the pods from the beginning of a cycle to its end, however it
+	// ends; true: the queue was told to look at them meanwhile.
+	cycling map[types.UID]bool
 	before  map[types.UID]State
 	ran     map[Key]bool // gangs that ran before
 	// reserving are between Reserve and Permit. Their groups are settled when they
@@ -27,7 +31,7 @@ type watch struct {
 }
 
 func newWatch(s *Gangs, fail func(string, ...any)) *watch {
-	return &watch{s: s, fail: fail, ledger: map[types.UID]string{}, refused: map[types.UID]*v1.Pod{}, before: map[types.UID]State{}, reserving: map[types.UID]bool{}}
+	return &watch{s: s, fail: fail, ledger: map[types.UID]string{}, refused: map[types.UID]*v1.Pod{}, cycling: map[types.UID]bool{}, before: map[types.UID]State{}, reserving: map[types.UID]bool{}}
 }
 
 // queue asks as PreEnqueue does.
@@ -44,16 +48,30 @@ func (w *watch) queue(pod *v1.Pod) bool {
 	return ok
 }
 
+// visit begins a cycle.
+func (w *watch) visit(pod *v1.Pod) Visit {
+	delete(w.refused, pod.UID)
+	w.cycling[pod.UID] = false
+	return w.s.Visit(pod)
+}
+
+// ended is the end of a cycle that came to nothing. It answers whether the queue
+// looks at the pod again at once. Of a pod on its own the queue knows itself what
+// could help it.
+func (w *watch) ended(pod *v1.Pod, alone bool) bool {
+	woken := w.cycling[pod.UID]
+	delete(w.cycling, pod.UID)
+	if !woken && !alone {
+		w.refused[pod.UID] = pod
+		w.checkActivations(Effects{})
+	}
+	return woken
+}
+
 // after takes in what an input answered.
 func (w *watch) after(e Effects, accepted map[types.UID]string) {
 	for _, hold := range e.Rehold {
 		w.ledger[hold.Pod.UID] = hold.Node
-	}
-	for uid, node := range accepted {
-		if held, ok := w.ledger[uid]; ok {
-			w.fail("pod %s is planned onto %s and still holds %s", uid, node, held)
-		}
-		w.ledger[uid] = node
 	}
 	for _, uid := range e.Unhold {
 		if _, ok := w.ledger[uid]; !ok {
@@ -61,8 +79,15 @@ func (w *watch) after(e Effects, accepted map[types.UID]string) {
 		}
 		delete(w.ledger, uid)
 	}
+	for uid, node := range accepted {
+		if held, ok := w.ledger[uid]; ok {
+			w.fail("pod %s is planned onto %s and still holds %s", uid, node, held)
+		}
+		w.ledger[uid] = node
+	}
 	w.checkReleases(e)
 	w.checkRejects(e)
+	w.checkFreed(e)
 	w.checkActivations(e)
 	w.checkHolds()
 	checkState(w.s, w.reserving, w.fail)
@@ -181,12 +206,26 @@ func (w *watch) checkRejects(e Effects) {
 	}
 }
 
+// checkFreed checks that it is told when capacity is given back.
+func (w *watch) checkFreed(e Effects) {
+	for uid, was := range w.before {
+		m := w.s.members[uid]
+		left := m == nil || m.state == Pending || m.state == Returning
+		if left && (was == Planned || was == Held || was == Released && m != nil) && !e.Freed {
+			w.fail("pod %s has given back its place, and nobody is told", uid)
+		}
+	}
+}
+
 // checkActivations checks that no wake-up is lost: whoever was refused and may go
 // now is activated now.
 func (w *watch) checkActivations(e Effects) {
 	active := map[types.UID]bool{}
 	for _, pod := range e.Activate {
 		active[pod.UID] = true
+		if _, ok := w.cycling[pod.UID]; ok {
+			w.cycling[pod.UID] = true
+		}
 	}
 	for uid, pod := range w.refused {
 		if m := w.s.members[uid]; m != nil {
