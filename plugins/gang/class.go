@@ -85,6 +85,7 @@ func (g *grouping) hash(pod *v1.Pod) uint64 {
 	w.number(int64(priorityOf(pod)))
 	w.labels(pod.Labels)
 	w.sorted(spec.NodeSelector)
+	w.number(int64(len(spec.Tolerations)))
 	for i := range spec.Tolerations {
 		t := &spec.Tolerations[i]
 		w.text(t.Key, string(t.Operator), t.Value, string(t.Effect))
@@ -95,6 +96,12 @@ func (g *grouping) hash(pod *v1.Pod) uint64 {
 	if spec.HostNetwork {
 		w.text("hostNetwork")
 	}
+	if spec.HostUsers != nil {
+		w.object(spec.HostUsers)
+	}
+	if len(spec.EphemeralContainers) > 0 {
+		w.object(spec.EphemeralContainers)
+	}
 	// Rare parts, and those with many fields: as they are written.
 	if spec.Affinity != nil {
 		w.object(spec.Affinity)
@@ -104,7 +111,7 @@ func (g *grouping) hash(pod *v1.Pod) uint64 {
 	}
 	for i := range spec.Volumes {
 		if source := &spec.Volumes[i].VolumeSource; !isLocalVolume(source) {
-			w.object(&spec.Volumes[i])
+			w.object(source)
 		}
 	}
 	if len(spec.ResourceClaims) > 0 {
@@ -174,6 +181,15 @@ func (w hashWriter) containers(list []v1.Container) {
 		w.resources(c.Resources.Limits)
 		if c.RestartPolicy != nil {
 			w.text(string(*c.RestartPolicy))
+		}
+		// Some fields ask for nodes that declare a feature.
+		if len(c.RestartPolicyRules) > 0 {
+			w.object(c.RestartPolicyRules)
+		}
+		for j := range c.VolumeMounts {
+			if options := c.VolumeMounts[j].BindMountOptions; len(options) > 0 {
+				w.object(options)
+			}
 		}
 		for j := range c.Ports {
 			if p := &c.Ports[j]; p.HostPort > 0 {
