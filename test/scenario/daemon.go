@@ -131,7 +131,7 @@ func (d *daemon) takeDown() (*localcluster.Process, error) {
 }
 
 // noise is what every start writes.
-var noise = regexp.MustCompile(`^\t|^ >$|Caches populated|Unexpected EOF during watch|sched-handler-sync|^I.* (flags|cert|serving|tlsconfig|requestheader|shared_informer|dynamic_\w+|configmap_cafile_content|secure_serving)\.go`)
+var noise = regexp.MustCompile(`^\t|^ >$|Caches populated|Unexpected EOF during watch|sched-handler-sync|^[IWE]\d+ [^ ]+ +\d+ (authentication|authorization|options|framework|configfile|flags|cert|serving|tlsconfig|requestheader|shared_informer|dynamic_\w+|configmap_cafile_content|secure_serving)\.go`)
 
 // tail has the last lines of the log that say something.
 func (d *daemon) tail() string {
