@@ -127,7 +127,7 @@ func (s *scheduler) ready(ctx context.Context) error {
 func (s *scheduler) died() error {
 	const tail = 2000
 	log, _ := os.ReadFile(s.LogFile)
-	return fmt.Errorf("running %s: it ended: %v\n%s", s.Name, s.Err(), log[max(0, len(log)-tail):])
+	return fmt.Errorf("running %s: it ended: %w\n%s", s.Name, s.Err(), log[max(0, len(log)-tail):])
 }
 
 // slice is the length of one profile. A profile has a fixed length, and a run has not, so that a run

@@ -59,7 +59,7 @@ func (d *daemon) start(ctx context.Context) error {
 		defer d.mu.Unlock()
 		if d.process == process {
 			d.process = nil
-			d.died <- fmt.Errorf("running the %s: it ended by itself: %v", d.name, process.Err())
+			d.died <- fmt.Errorf("running the %s: it ended by itself: %w", d.name, process.Err())
 		}
 	}()
 	if err := d.waitReady(ctx, process); err != nil {
@@ -95,7 +95,7 @@ func (d *daemon) waitReady(ctx context.Context, process *localcluster.Process) e
 		case <-ctx.Done():
 			return fmt.Errorf("waiting for the %s to be ready: %w", d.name, context.Cause(ctx))
 		case <-process.Done():
-			return fmt.Errorf("waiting for the %s to be ready: it ended: %v", d.name, process.Err())
+			return fmt.Errorf("waiting for the %s to be ready: it ended: %w", d.name, process.Err())
 		case <-time.After(readyPoll):
 		}
 	}
