@@ -197,7 +197,7 @@ func setLeaf(v reflect.Value, n int) bool {
 		v.Set(reflect.ValueOf(metav1.Unix(int64(n), 0)))
 		return true
 	case *metav1.FieldsV1:
-		v.Set(reflect.ValueOf(metav1.FieldsV1{Raw: fmt.Appendf(nil, "[%d]", n)}))
+		v.Set(reflect.ValueOf(*metav1.NewFieldsV1(fmt.Sprintf("[%d]", n))))
 		return true
 	case *intstr.IntOrString:
 		v.Set(reflect.ValueOf(intstr.FromInt32(int32(n))))

@@ -180,6 +180,7 @@ func (pl *Gang) lead(ctx context.Context, a *gang.Attempt) (string, *fwk.Status)
 		result = &plan{Outcome: gang.Outcome{Why: everyWhy(a, err.Error())}}
 	}
 	result.Cost, result.Evict = took, evict
+	pl.order.Plan(result.order)
 	var accepted map[types.UID]string
 	pl.mu.Lock()
 	accepted, e := pl.gangs.Planned(a, result.Outcome, pl.clock.Now())
@@ -292,6 +293,7 @@ func (pl *Gang) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.Po
 	switch visit.verdict {
 	case gang.Follow:
 		membersUnfit.Inc()
+		pl.order.Unplan(pod.UID) // it is tried again once the others have come
 		pl.input(ctx, func(s *gang.Gangs, now time.Time) gang.Effects { return s.Unfit(pod.UID, now) })
 		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "the gang is planned again")
 	case gang.Lead, gang.Wait:

@@ -54,6 +54,9 @@ type plan struct {
 	gang.Outcome
 	// demand of each planned member, for the ledger.
 	demand map[types.UID]holds.Demand
+	// order is that in which members were placed, each where it fits beside those
+	// before it.
+	order []types.UID
 }
 
 // make plans an attempt. The holds of the given groups are no obstacle; they
@@ -67,6 +70,7 @@ func (p *planner) make(ctx context.Context, a *gang.Attempt, evict []string) (re
 	if err := p.standing(w, a); err != nil {
 		return nil, err
 	}
+	before := w.tx.Mark()
 	solved, err := placement.Solve(w, problem)
 	if err != nil {
 		return nil, err
@@ -74,6 +78,7 @@ func (p *planner) make(ctx context.Context, a *gang.Attempt, evict []string) (re
 	result = &plan{demand: map[types.UID]holds.Demand{}}
 	result.Nodes = map[types.UID]string{}
 	result.Complete = solved.Complete
+	result.order = w.tx.Added()[before:]
 	for member, node := range solved.Node {
 		pod := w.pods[member]
 		result.Nodes[pod.UID] = w.tx.Node(node).Node().Name

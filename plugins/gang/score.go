@@ -19,7 +19,7 @@ func (pl *Gang) PreScore(_ context.Context, state fwk.CycleState, _ *v1.Pod, _ [
 func (pl *Gang) Score(_ context.Context, state fwk.CycleState, _ *v1.Pod, info fwk.NodeInfo) (int64, *fwk.Status) {
 	visit := visitOf(state)
 	if visit != nil && visit.preferredValues.Has(info.Node().Labels[visit.preferredKey]) {
-		return fwk.MaxNodeScore, nil
+		return fwk.MaxScore, nil
 	}
 	return 0, nil
 }

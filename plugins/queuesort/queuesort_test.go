@@ -105,6 +105,9 @@ func crowd(rng *rand.Rand, o *order.Order) []fwk.QueuedEntityInfo {
 		case 1:
 			// plain
 		default:
+			if rng.IntN(2) == 0 {
+				o.Plan([]types.UID{types.UID(uid)})
+			}
 			o.Freeze(types.UID(uid), order.Position{Gang: fmt.Sprint("g", rng.IntN(2)), Since: at(rng.IntN(3)), Extra: rng.IntN(3) == 0})
 		}
 		list = append(list, queued(uid, priority, rng.IntN(3)))
@@ -194,19 +197,42 @@ func TestPlainPodsAreSortedAsEver(t *testing.T) {
 	}
 }
 
-// TestPositionsAreFrozen: what is in the heap compares the same until it is
-// forgotten.
+// TestPositionsAreFrozen: what is in the heap compares the same until it enters it
+// anew, or is forgotten.
 func TestPositionsAreFrozen(t *testing.T) {
 	o := order.New()
 	pl := &QueueSort{order: o}
-	member, plain := queued("member", nil, 5), queued("plain", nil, 3)
-	o.Freeze("member", order.Position{Gang: "g", Since: at(1)})
-	if !pl.Less(member, plain) {
-		t.Error("the member stands behind a pod that is younger than its gang")
+	names := []string{"a", "b", "c", "plain"}
+	entities := []fwk.QueuedEntityInfo{queued("a", nil, 5), queued("b", nil, 5), queued("c", nil, 5), queued("plain", nil, 3)}
+	freeze := func(uids ...types.UID) {
+		for _, uid := range uids {
+			o.Freeze(uid, order.Position{Gang: "g", Since: at(1)})
+		}
 	}
-	o.Forget("member")
-	if pl.Less(member, plain) {
-		t.Error("the member still stands where its gang did")
+	for _, step := range []struct {
+		sentence string
+		do       func()
+		want     []string
+	}{
+		{"members stand where their gang does, by UID", func() { freeze("a", "b", "c") }, []string{"a", "b", "c", "plain"}},
+		{"a plan does not move those in the queue", func() { o.Plan([]types.UID{"c", "a"}) }, []string{"a", "b", "c", "plain"}},
+		{"but those that enter it; who is in no plan comes last", func() { freeze("a", "b", "c") }, []string{"c", "a", "b", "plain"}},
+		{"a later plan comes after an earlier one", func() { o.Plan([]types.UID{"b", "c"}); freeze("a", "b", "c") }, []string{"a", "b", "c", "plain"}},
+		{"who leaves the plan goes behind the others", func() { o.Unplan("a"); freeze("a") }, []string{"b", "c", "a", "plain"}},
+		{"who is forgotten is a pod like any other", func() { o.Forget("c") }, []string{"b", "a", "plain", "c"}},
+		{"and keeps no place", func() { freeze("c") }, []string{"b", "a", "c", "plain"}},
+	} {
+		step.do()
+		list := slices.Clone(names)
+		slices.SortFunc(list, func(a, b string) int {
+			if pl.Less(entities[slices.Index(names, a)], entities[slices.Index(names, b)]) {
+				return -1
+			}
+			return 1
+		})
+		if diff := cmp.Diff(step.want, list); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", step.sentence, diff)
+		}
 	}
 }
 

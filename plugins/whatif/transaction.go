@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -165,6 +166,15 @@ func place(info *framework.PodInfo, node string) *framework.PodInfo {
 	placed := *info
 	placed.Pod = &pod
 	return &placed
+}
+
+// Added lists the pods that were added and not taken back, in that order.
+func (t *Transaction) Added() []types.UID {
+	uids := make([]types.UID, len(t.log))
+	for i, s := range t.log {
+		uids[i] = s.info.Pod.UID
+	}
+	return uids
 }
 
 // Mark answers a point to roll back to.

@@ -1,0 +1,158 @@
+package gang
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	st "k8s.io/kubernetes/pkg/scheduler/testing"
+
+	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+	"github.com/lockstep-sh/lockstep/plugins/order"
+)
+
+// run runs scheduling cycles, as kube-scheduler does, for pods that may enter the
+// queue, until there is nobody left. It answers where they are, and how many
+// cycles came to nothing.
+func (s *stage) run(t *testing.T, pods []*v1.Pod) (at map[types.UID]string, failed int) {
+	t.Helper()
+	s.input(s.ctx, func(g *gang.Gangs, _ time.Time) gang.Effects { return g.Open() })
+	for _, pod := range pods {
+		s.podSeen(s.ctx, nil, pod)
+	}
+	at = map[types.UID]string{}
+	for range 20 * len(pods) {
+		var queue []*v1.Pod
+		for _, pod := range pods {
+			if at[pod.UID] == "" && s.PreEnqueue(s.ctx, pod).IsSuccess() {
+				queue = append(queue, pod)
+			}
+		}
+		if len(queue) == 0 {
+			return at, failed
+		}
+		next := slices.MinFunc(queue, s.compare)
+		if node := s.cycle(t, next); node != "" {
+			at[next.UID] = node
+		} else {
+			failed++
+		}
+	}
+	t.Fatalf("no end to it after %d cycles that came to nothing", failed)
+	return nil, 0
+}
+
+// compare orders pods as the queue does.
+func (s *stage) compare(a, b *v1.Pod) int {
+	x, y := order.Entry{UID: a.UID, Priority: priorityOf(a)}, order.Entry{UID: b.UID, Priority: priorityOf(b)}
+	switch {
+	case s.order.Less(x, y):
+		return -1
+	case s.order.Less(y, x):
+		return 1
+	}
+	return 0
+}
+
+// cycle is one scheduling cycle. It answers the node that the pod is held on.
+func (s *stage) cycle(t *testing.T, pod *v1.Pod) string {
+	t.Helper()
+	fw, logger := s.scheduler.Profiles[testProfile], klog.FromContext(s.ctx)
+	if err := s.scheduler.Cache.UpdateSnapshot(logger, s.snapshot); err != nil {
+		t.Fatal(err)
+	}
+	state := framework.NewCycleState()
+	statuses := framework.NewDefaultNodeToStatus()
+	result, status, _ := fw.RunPreFilterPlugins(s.ctx, state, pod)
+	nodes, err := s.snapshot.List()
+	if err != nil || status.Code() == fwk.Error {
+		t.Fatal(err, status)
+	}
+	for _, info := range nodes {
+		name := info.Node().Name
+		if !status.IsSuccess() || !result.AllNodes() && !result.NodeNames.Has(name) {
+			continue
+		}
+		if refused := fw.RunFilterPluginsWithNominatedPods(s.ctx, state, pod, info); !refused.IsSuccess() {
+			statuses.Set(name, refused)
+			continue
+		}
+		assumed := pod.DeepCopy()
+		assumed.Spec.NodeName = name
+		if err := s.scheduler.Cache.AssumePod(logger, assumed); err != nil {
+			t.Fatal(err)
+		}
+		if status := fw.RunReservePluginsReserve(s.ctx, state, assumed, name); !status.IsSuccess() {
+			t.Fatal(status)
+		}
+		if _, status := fw.RunPermitPlugins(s.ctx, state, assumed, name); !status.IsSuccess() && !status.IsWait() {
+			t.Fatal(status)
+		}
+		return name
+	}
+	fw.RunPostFilterPlugins(s.ctx, state, pod, statuses)
+	return ""
+}
+
+// shuffleUIDs gives pods other UIDs, in no order.
+func shuffleUIDs(rng *rand.Rand, pods []*v1.Pod) []*v1.Pod {
+	order := rng.Perm(len(pods))
+	for i, pod := range pods {
+		pod.UID = types.UID(fmt.Sprintf("uid-%04d", order[i]))
+	}
+	return pods
+}
+
+// constraints are wishes that members have of each other.
+var constraints = map[string]func(i int, pod *st.PodWrapper){
+	"each on a node of its own": func(_ int, pod *st.PodWrapper) {
+		pod.PodAntiAffinityIn("app", v1.LabelHostname, []string{"train"}, st.PodAntiAffinityWithRequiredReq)
+	},
+	"all in one zone": func(_ int, pod *st.PodWrapper) {
+		pod.PodAffinityIn("app", v1.LabelTopologyZone, []string{"train"}, st.PodAffinityWithRequiredReq)
+	},
+	"spread over zones": func(_ int, pod *st.PodWrapper) {
+		pod.SpreadConstraint(1, v1.LabelTopologyZone, v1.DoNotSchedule, st.MakeLabelSelector().Label("app", "train").Obj(), nil, nil, nil, nil)
+	},
+	"spread over nodes": func(_ int, pod *st.PodWrapper) {
+		pod.SpreadConstraint(1, v1.LabelHostname, v1.DoNotSchedule, st.MakeLabelSelector().Label("app", "train").Obj(), nil, nil, nil, nil)
+	},
+	"workers near a leader, which is larger": func(i int, pod *st.PodWrapper) {
+		if i == 9 {
+			pod.Label("role", "leader").Req(map[v1.ResourceName]string{gpu: "2"})
+		} else {
+			pod.PodAffinityIn("role", v1.LabelTopologyZone, []string{"leader"}, st.PodAffinityWithRequiredReq)
+		}
+	},
+	"spread over zones, in shapes of which the larger come last": func(i int, pod *st.PodWrapper) {
+		pod.SpreadConstraint(1, v1.LabelTopologyZone, v1.DoNotSchedule, st.MakeLabelSelector().Label("app", "train").Obj(), nil, nil, nil, nil)
+		if i > 5 {
+			pod.Req(map[v1.ResourceName]string{gpu: "1"})
+		}
+	},
+	"one host port": func(_ int, pod *st.PodWrapper) { pod.HostPort(8080) },
+}
+
+// TestPlansSurviveTheirCycles: whatever members wish of each other, all get the
+// node that their plan gives them, in whatever order they come.
+func TestPlansSurviveTheirCycles(t *testing.T) {
+	for sentence, change := range constraints {
+		t.Run(sentence, func(t *testing.T) {
+			for seed := range uint64(5) {
+				s := newStage(t, makeNodes(16, 4))
+				members := shuffleUIDs(rand.New(rand.NewPCG(seed, 1)), makeMembers("train", 14, 1, change))
+				at, failed := s.run(t, members)
+				if len(at) != len(members) || failed > 1 { // the leader's own cycle may be one
+					t.Errorf("seed %d: %d of %d members are held; %d cycles came to nothing", seed, len(at), len(members), failed)
+				}
+			}
+		})
+	}
+}
