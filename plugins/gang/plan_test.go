@@ -1,0 +1,249 @@
+package gang
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	st "k8s.io/kubernetes/pkg/scheduler/testing"
+
+	"github.com/lockstep-sh/lockstep/plugins/holds"
+	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
+	"github.com/lockstep-sh/lockstep/plugins/internal/resource"
+)
+
+func mustPlan(t *testing.T, s *stage, a *gang.Attempt, evict ...string) *plan {
+	t.Helper()
+	result, err := s.ready().make(s.ctx, a, evict)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return result
+}
+
+// fitting lists the nodes on which a pod fits as things stand in the snapshot,
+// with their scores where there are several.
+func (s *stage) fitting(t *testing.T, pod *v1.Pod) (names []string, best string) {
+	t.Helper()
+	fw := s.scheduler.Profiles[testProfile]
+	state := framework.NewCycleState()
+	// The cycle of a plan's question: the gang itself has no say.
+	state.Write(visitKey, &visitState{planning: true, holders: []string{"default/train"}})
+	result, status, _ := fw.RunPreFilterPlugins(s.ctx, state, pod)
+	if status.Code() == fwk.Error {
+		t.Fatal(status)
+	}
+	infos, err := s.snapshot.List()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var feasible []fwk.NodeInfo
+	for _, info := range infos {
+		if status.IsSuccess() && (result.AllNodes() || result.NodeNames.Has(info.Node().Name)) && fw.RunFilterPlugins(s.ctx, state, pod, info).IsSuccess() {
+			feasible = append(feasible, info)
+			names = append(names, info.Node().Name)
+		}
+	}
+	if len(feasible) < 2 {
+		return names, strings.Join(names, "")
+	}
+	if status := fw.RunPreScorePlugins(s.ctx, state, pod, feasible); !status.IsSuccess() {
+		t.Fatal(status)
+	}
+	scores, status := fw.RunScorePlugins(s.ctx, state, pod, feasible)
+	if !status.IsSuccess() {
+		t.Fatal(status)
+	}
+	top := slices.MaxFunc(scores, func(a, b fwk.NodePluginScores) int { return int(a.TotalScore - b.TotalScore) })
+	return names, top.Name
+}
+
+// assume puts a pod on a node of the snapshot until the test ends it.
+func (s *stage) assume(t *testing.T, pod *v1.Pod, node string) {
+	t.Helper()
+	assumed := pod.DeepCopy()
+	assumed.Spec.NodeName = node
+	if err := s.snapshot.AssumePod(podInfo(t, assumed)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// wishes are what a random member may wish, besides resources. All members of a
+// gang wish the same, or every other does.
+var wishes = []func(pod *st.PodWrapper){
+	func(*st.PodWrapper) {},
+	func(pod *st.PodWrapper) {
+		pod.PodAntiAffinityIn("app", v1.LabelHostname, []string{"train"}, st.PodAntiAffinityWithRequiredReq)
+	},
+	func(pod *st.PodWrapper) {
+		pod.PodAntiAffinityIn("app", v1.LabelTopologyZone, []string{"other"}, st.PodAntiAffinityWithRequiredReq)
+	},
+	func(pod *st.PodWrapper) {
+		pod.PodAffinityIn("app", v1.LabelTopologyZone, []string{"train"}, st.PodAffinityWithRequiredReq)
+	},
+	func(pod *st.PodWrapper) {
+		pod.PodAffinityIn("app", v1.LabelHostname, []string{"train"}, st.PodAffinityWithPreferredReq)
+	},
+	func(pod *st.PodWrapper) {
+		pod.SpreadConstraint(1, v1.LabelTopologyZone, v1.DoNotSchedule, st.MakeLabelSelector().Label("app", "train").Obj(), nil, nil, nil, nil)
+	},
+	func(pod *st.PodWrapper) {
+		pod.SpreadConstraint(2, v1.LabelHostname, v1.DoNotSchedule, st.MakeLabelSelector().Label("app", "train").Obj(), nil, nil, nil, nil)
+	},
+	func(pod *st.PodWrapper) { pod.HostPort(8080) },
+	func(pod *st.PodWrapper) { pod.NodeSelector(map[string]string{v1.LabelTopologyZone: "z1"}) },
+}
+
+// randomStage has a few nodes, pods of others on them, and a gang.
+func randomStage(t *testing.T, seed uint64) (*stage, []*v1.Pod) {
+	rng := rand.New(rand.NewPCG(seed, 21))
+	nodes := makeNodes(4+rng.IntN(5), 2)
+	var others []*v1.Pod
+	for i := range rng.IntN(5) {
+		other := st.MakePod().Namespace("default").Name(fmt.Sprint("other-", i)).UID(fmt.Sprint("other-", i)).Label("app", []string{"other", "train"}[rng.IntN(2)]).
+			Node(nodes[rng.IntN(len(nodes))].Name).Req(map[v1.ResourceName]string{gpu: fmt.Sprint(1 + rng.IntN(6))})
+		if rng.IntN(3) == 0 {
+			other.PodAntiAffinityIn("app", v1.LabelHostname, []string{"train"}, st.PodAntiAffinityWithRequiredReq)
+		}
+		others = append(others, other.Obj())
+	}
+	first, second := wishes[rng.IntN(len(wishes))], wishes[rng.IntN(len(wishes))]
+	gpus := 1 + rng.IntN(4)
+	members := makeMembers("train", 2+rng.IntN(8), 1, func(i int, pod *st.PodWrapper) {
+		if first(pod); i%2 == 1 {
+			second(pod)
+			pod.Req(map[v1.ResourceName]string{gpu: fmt.Sprint(gpus)})
+		}
+	})
+	return newStage(t, nodes, others...), members
+}
+
+// TestPlansAreAcceptedOneByOne: what a plan places, kube-scheduler's own filters
+// accept, pod by pod, each with those before it in its place.
+func TestPlansAreAcceptedOneByOne(t *testing.T) {
+	planned := 0
+	for seed := range uint64(60) {
+		s, members := randomStage(t, seed)
+		result := mustPlan(t, s, attemptOf(members, gang.Spec{}))
+		if !result.Complete {
+			continue
+		}
+		planned++
+		if len(result.order) != len(members) || len(result.Nodes) != len(members) {
+			t.Fatalf("seed %d: %d placed in order, %d in all, want %d", seed, len(result.order), len(result.Nodes), len(members))
+		}
+		for _, uid := range result.order {
+			pod := members[slices.IndexFunc(members, func(pod *v1.Pod) bool { return pod.UID == uid })]
+			names, _ := s.fitting(t, pod)
+			if !slices.Contains(names, result.Nodes[uid]) {
+				t.Fatalf("seed %d: %s is planned for %s, and fits on %v only", seed, pod.Name, result.Nodes[uid], names)
+			}
+			s.assume(t, pod, result.Nodes[uid])
+		}
+	}
+	if planned < 20 {
+		t.Errorf("only %d plans were complete", planned)
+	}
+}
+
+// TestPlansFindWhatOneByOneFinds: where members that come one by one all find a
+// node, so does the plan.
+func TestPlansFindWhatOneByOneFinds(t *testing.T) {
+	for seed := range uint64(60) {
+		s, members := randomStage(t, seed)
+		result := mustPlan(t, s, attemptOf(members, gang.Spec{}))
+		alone := map[types.UID]string{}
+		for _, pod := range members {
+			if _, best := s.fitting(t, pod); best != "" {
+				alone[pod.UID] = best
+				s.assume(t, pod, best)
+			}
+		}
+		if len(alone) == len(members) && !result.Complete {
+			t.Errorf("seed %d: one by one they are placed on %v; the plan says: %v", seed, alone, result.Why)
+		}
+	}
+}
+
+// TestPlansLeaveNoTrace: a plan changes nothing of what the scheduler sees.
+func TestPlansLeaveNoTrace(t *testing.T) {
+	for seed := range uint64(20) {
+		s, members := randomStage(t, seed)
+		before := s.counts(t)
+		mustPlan(t, s, attemptOf(members, gang.Spec{}))
+		if diff := cmp.Diff(before, s.counts(t)); diff != "" {
+			t.Errorf("seed %d: pods by node and list (-before +after):\n%s", seed, diff)
+		}
+	}
+}
+
+// counts is how many pods the snapshot has, by node and by the lists of it.
+func (s *stage) counts(t *testing.T) map[string][]int {
+	t.Helper()
+	counts := map[string][]int{}
+	for _, list := range []func() ([]fwk.NodeInfo, error){s.snapshot.List, s.snapshot.HavePodsWithAffinityList, s.snapshot.HavePodsWithRequiredAntiAffinityList} {
+		infos, err := list()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, info := range infos {
+			counts[info.Node().Name] = append(counts[info.Node().Name], len(info.GetPods()), len(info.GetPodsWithAffinity()), int(info.GetRequested().GetMilliCPU()))
+		}
+	}
+	return counts
+}
+
+// TestPlansAndHolds: what is held for others is taken, what is held for the gang
+// itself, or for those that make way for it, is not.
+func TestPlansAndHolds(t *testing.T) {
+	held := func(uid, holder, node string, gpus int64, ports ...hold.Port) hold.Hold {
+		return hold.Hold{For: types.UID(uid), Holder: holder, Node: node, Reason: hold.Plan, Request: resource.Vector{gpu: gpus}, Ports: ports}
+	}
+	const other, own, n0, n1 = "default/other", "default/train", "node-0000", "node-0001"
+	for sentence, c := range map[string]struct {
+		holds   []hold.Hold
+		members int
+		change  func(int, *st.PodWrapper)
+		evict   []string
+		want    map[string]int // members by node; nil where there is no plan
+		why     string
+	}{
+		"nothing is held":                                  {members: 16, want: map[string]int{n0: 8, n1: 8}},
+		"others hold a part":                               {members: 10, holds: []hold.Hold{held("a", other, n0, 6)}, want: map[string]int{n0: 2, n1: 8}},
+		"others hold too much":                             {members: 11, holds: []hold.Hold{held("a", other, n0, 6)}, why: "10 of 11 members fit; short 1 nvidia.com/gpu"},
+		"it says so where all is held":                     {members: 1, holds: []hold.Hold{held("a", other, n0, 8), held("b", other, n1, 8)}, why: "2 " + holds.ErrReasonHeld},
+		"one's own holds do not count":                     {members: 16, holds: []hold.Hold{held("a", own, n0, 6)}, want: map[string]int{n0: 8, n1: 8}},
+		"nor those of a group that makes way":              {members: 16, holds: []hold.Hold{held("a", other, n0, 6)}, evict: []string{other}, want: map[string]int{n0: 8, n1: 8}},
+		"a second group still does":                        {members: 16, holds: []hold.Hold{held("a", other, n0, 6), held("b", "default/third", n1, 1)}, evict: []string{other}, why: "15 of 16 members fit"},
+		"a host port that is held is taken":                {members: 1, change: constraints["one host port"], holds: []hold.Hold{held("a", other, n0, 1, hold.Port{Protocol: "TCP", Number: 8080})}, want: map[string]int{n1: 1}},
+		"also for members that care about each other":      {members: 2, change: constraints["each on a node of its own"], holds: []hold.Hold{held("a", other, n0, 8)}, why: "1 of 2 members fit"},
+		"a hold on a node that is gone is in nobody's way": {members: 16, holds: []hold.Hold{held("a", other, "gone", 8)}, want: map[string]int{n0: 8, n1: 8}},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			s := newStage(t, makeNodes(2, 2))
+			s.holds.Put(c.holds...)
+			result := mustPlan(t, s, attemptOf(makeMembers("train", c.members, 1, c.change), gang.Spec{}), c.evict...)
+			var got map[string]int
+			if result.Complete {
+				got = map[string]int{}
+				for _, node := range result.Nodes {
+					got[node]++
+				}
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("members by node (-want +got):\n%s", diff)
+			}
+			if why := result.Why[gang.Key{Namespace: "default", Name: "train"}]; !strings.Contains(why, c.why) || (c.why == "") != (why == "") {
+				t.Errorf("explanation %q, want %q in it", why, c.why)
+			}
+		})
+	}
+}
