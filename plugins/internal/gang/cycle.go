@@ -169,6 +169,8 @@ func (g *gang) places() []Placed {
 type Outcome struct {
 	// Nodes are the members that fit, by UID.
 	Nodes map[types.UID]string
+	// Fit is the number of members that fit, at best, also where Nodes are not kept.
+	Fit int
 	// Complete: with Nodes every gang of the group has its minimum.
 	Complete bool
 	// Why explains to users, gang by gang, why not.
@@ -206,7 +208,7 @@ func (s *Gangs) Planned(a *Attempt, o Outcome, now time.Time) (map[types.UID]str
 		g.failure = o.Why[g.key]
 		s.tell(g)
 	}
-	if _, set := grp.waitTime(); set && !keep && len(o.Nodes) > 0 && grp.held.IsZero() {
+	if _, set := grp.waitTime(); set && !keep && o.Fit > 0 && grp.held.IsZero() {
 		grp.held = now // they would have been held
 	}
 	if o.Complete {
@@ -216,8 +218,8 @@ func (s *Gangs) Planned(a *Attempt, o Outcome, now time.Time) (map[types.UID]str
 	}
 	s.settle(leader.gang, now)
 	s.dropLost(accepted)
-	if leader.state == Pending {
-		s.readmit(leader) // its cycle ends without a node
+	if _, ok := accepted[a.Leader]; !ok || !o.Complete {
+		s.readmit(leader) // its cycle ends here, and its gang may run by now
 	}
 	return accepted, s.take()
 }

@@ -138,5 +138,5 @@ func (s *Gangs) report(g *gang, pod *v1.Pod, problem Problem) {
 		*told = map[badValue]bool{}
 	}
 	(*told)[bad] = true
-	s.effects.Problems = append(s.effects.Problems, Report{Gang: g.key, Pod: pod, Problem: problem})
+	s.effects.Problems = append(s.effects.Problems, Report{Gang: g.key, Pod: pod, Object: g.objectUID(), Problem: problem})
 }

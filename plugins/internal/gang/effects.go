@@ -46,6 +46,7 @@ type Hold struct {
 type Report struct {
 	Gang    Key
 	Pod     *v1.Pod
+	Object  types.UID // of the PodGroup
 	Problem Problem
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 )
@@ -24,6 +25,8 @@ type Explanation struct {
 	Created time.Time
 	// HasObject tells that a community PodGroup describes it.
 	HasObject bool
+	// Object is the UID of that PodGroup.
+	Object types.UID
 }
 
 // Explain tells why a gang waits. ok is false where the gang is not known.
@@ -32,7 +35,7 @@ func (s *Gangs) Explain(key Key) (e Explanation, ok bool) {
 	if g == nil {
 		return Explanation{}, false
 	}
-	e = Explanation{Gang: key, Created: g.created(), HasObject: g.objects[Community] != nil}
+	e = Explanation{Gang: key, Created: g.created(), HasObject: g.objects[Community] != nil, Object: g.objectUID()}
 	e.Pending = podsOf(g.sorted(func(m *member) bool { return m.state == Pending }))
 	if len(e.Pending) == 0 || g.satisfied() {
 		return e, true
@@ -138,6 +141,14 @@ func (g *gang) countOf(test func(*member) bool) int {
 		}
 	}
 	return n
+}
+
+// objectUID is the UID of the community PodGroup, if there is one.
+func (g *gang) objectUID() types.UID {
+	if object := g.objects[Community]; object != nil {
+		return object.UID
+	}
+	return ""
 }
 
 // Counts is the number of members by state, for metrics.

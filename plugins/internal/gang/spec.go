@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
@@ -75,6 +76,7 @@ func (p Problem) String() string {
 
 // Object is what a PodGroup says of a gang. Zero fields say nothing.
 type Object struct {
+	UID         types.UID
 	Min         int32
 	WaitSeconds *int32
 	Annotations map[string]string

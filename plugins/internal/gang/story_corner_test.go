@@ -202,6 +202,23 @@ func TestStoriesOfCorners(t *testing.T) {
 			},
 			want: []string{`TimedOut, gang "a/x" did not reach its minimum of 2 members within 5s of holding the first`},
 		},
+		"a leader whose gang runs by the time its plan has failed is tried alone": {
+			room: map[string]int{"n": 2},
+			play: func(c *cluster) {
+				c.add(podsNamed("x", 1, of("x"), needs(1), says(groupsKey, `["a/y"]`))...)
+				c.add(podsNamed("y", 2, of("y"), needs(2), says(groupsKey, `["a/x"]`))...)
+				c.at["x1"] = going
+				v := c.visit(c.pods["x1"])
+				_, o := c.plan(v.Attempt)
+				c.add(podOf("x2", of("x"), on("m")))
+				accepted, e := c.s.Planned(v.Attempt, o, c.now)
+				c.doPlan(e, accepted)
+				c.park("x1", false)
+				c.run()
+				c.look("y does not fit")
+			},
+			want: []string{"y does not fit: a/x 2 bound, a/y 2 pending"},
+		},
 		"what is held stays so when gangs part that are both complete": {
 			room: map[string]int{"n": 9},
 			play: func(c *cluster) {
