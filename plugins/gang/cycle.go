@@ -3,6 +3,7 @@ package gang
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -84,7 +85,10 @@ func (pl *Gang) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod
 	if v.Verdict == gang.Lead {
 		v.Verdict = gang.Alone // nothing to plan
 	}
-	visit := &visitState{verdict: v.Verdict, holders: []string{v.Group}}
+	visit := &visitState{verdict: v.Verdict}
+	if v.Verdict == gang.Follow {
+		visit.holders = []string{v.Group}
+	}
 	state.Write(visitKey, visit)
 	switch v.Verdict {
 	case gang.Outside:
@@ -130,6 +134,11 @@ func alone(a *gang.Attempt) bool {
 	}
 	for _, need := range a.Gangs {
 		if need.Min == 1 && len(need.MinByRole) > 0 {
+			return false
+		}
+		// Members that only a plan has placed are not in the scheduler's cache: it
+		// would give their places away.
+		if slices.ContainsFunc(need.Placed, func(p gang.Placed) bool { return p.InPlan }) {
 			return false
 		}
 	}

@@ -2,6 +2,7 @@ package gang
 
 import (
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/kubernetes/pkg/apis/core/validation"
 
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
@@ -16,14 +17,15 @@ const (
 	EventTimedOut = "GangTimedOut"
 )
 
-const (
-	actionReading    = "Reading"
-	actionScheduling = "Scheduling"
-)
+const actionScheduling = "Scheduling"
+
+// reading is the action of an event about a bad value. It names the key: events
+// of one object that differ in their note alone are counted as one.
+func reading(p gang.Problem) string { return "Reading " + shortKey(p.Key) }
 
 // groupRef refers to the PodGroup of a gang.
-func groupRef(key gang.Key) *v1.ObjectReference {
-	return &v1.ObjectReference{APIVersion: "scheduling.x-k8s.io/v1alpha1", Kind: "PodGroup", Namespace: key.Namespace, Name: key.Name}
+func groupRef(key gang.Key, uid types.UID) *v1.ObjectReference {
+	return &v1.ObjectReference{APIVersion: "scheduling.x-k8s.io/v1alpha1", Kind: "PodGroup", Namespace: key.Namespace, Name: key.Name, UID: uid}
 }
 
 // clip cuts a note to what the API server takes.

@@ -51,6 +51,8 @@ type Gang struct {
 	// queue or the API server: the queue calls PreEnqueue with its own lock held.
 	mu    sync.Mutex
 	gangs *gang.Gangs
+	// echoAt is when changes are noted again; zero while there are none.
+	echoAt time.Time
 
 	// synced tell that the watches have delivered what there was at the start.
 	synced []cache.InformerSynced
@@ -225,7 +227,10 @@ func (pl *Gang) run(ctx context.Context) {
 			return
 		case <-ticker.C():
 		}
-		pl.input(ctx, func(s *gang.Gangs, now time.Time) gang.Effects { return s.Tick(now) })
+		pl.input(ctx, func(s *gang.Gangs, now time.Time) gang.Effects {
+			pl.echo(now)
+			return s.Tick(now)
+		})
 		pl.activate(ctx, pl.blocked.take())
 		if n%measureEvery == 0 {
 			pl.measure()

@@ -102,7 +102,7 @@ func (pl *Gang) groupSeen(ctx context.Context, kind gang.Kind, object any) {
 	if !ok {
 		return
 	}
-	said := &gang.Object{Annotations: meta.GetAnnotations()}
+	said := &gang.Object{UID: meta.GetUID(), Annotations: meta.GetAnnotations()}
 	switch group := object.(type) {
 	case *v1alpha1.PodGroup:
 		said.Min, said.WaitSeconds = group.Spec.MinMember, group.Spec.ScheduleTimeoutSeconds

@@ -84,6 +84,9 @@ func (p *planner) make(ctx context.Context, a *gang.Attempt, evict []string) (re
 		result.Nodes[pod.UID] = w.tx.Node(node).Node().Name
 		result.demand[pod.UID] = w.classes[w.classOf[member]].demand
 	}
+	for _, outcome := range solved.Gangs {
+		result.Fit += outcome.Fit
+	}
 	if !solved.Complete {
 		result.Why = w.explain(a, problem, solved)
 	}

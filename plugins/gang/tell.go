@@ -38,6 +38,10 @@ type teller struct {
 	due map[gang.Key]time.Time
 	// told is what was last said of a gang.
 	told map[gang.Key]string
+	// members are the gangs whose members are still to be told.
+	members workqueue.TypedInterface[gang.Key]
+	// written is the version of a pod that was written to last.
+	written map[types.UID]string
 }
 
 // mark is a member to mark with the timeout annotation.
@@ -51,6 +55,7 @@ func newTeller(pl *Gang, qps int32) *teller {
 		pl: pl, limit: rate.NewLimiter(rate.Limit(qps), int(qps)),
 		marks: workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[mark]()),
 		due:   map[gang.Key]time.Time{}, told: map[gang.Key]string{},
+		members: workqueue.NewTyped[gang.Key](), written: map[types.UID]string{},
 	}
 }
 
@@ -77,10 +82,10 @@ func (t *teller) note(e gang.Effects) {
 
 func (t *teller) problem(r gang.Report) {
 	if r.Pod != nil {
-		t.pl.handle.EventRecorder().Eventf(r.Pod, nil, v1.EventTypeWarning, EventBadValue, actionReading, "%s", r.Problem.String())
+		t.pl.handle.EventRecorder().Eventf(r.Pod, nil, v1.EventTypeWarning, EventBadValue, reading(r.Problem), "%s", r.Problem.String())
 		return
 	}
-	t.pl.handle.EventRecorder().Eventf(groupRef(r.Gang), nil, v1.EventTypeWarning, EventBadValue, actionReading, "%s", r.Problem.String())
+	t.pl.handle.EventRecorder().Eventf(groupRef(r.Gang, r.Object), nil, v1.EventTypeWarning, EventBadValue, reading(r.Problem), "%s", r.Problem.String())
 }
 
 // Pauses before the users of a gang are told that it waits: it may only be
@@ -94,6 +99,7 @@ const (
 // run tells, until the scheduler ends.
 func (t *teller) run(ctx context.Context) {
 	go t.runMarks(ctx)
+	go t.runMembers(ctx)
 	ticker := t.pl.clock.NewTicker(tellEvery)
 	defer ticker.Stop()
 	for {
@@ -153,22 +159,68 @@ func (t *teller) gang(ctx context.Context, key gang.Key) error {
 		return nil
 	}
 	if t.isNews(e) {
-		if err := t.wait(ctx); err != nil {
+		if err := t.news(ctx, e); err != nil {
+			t.forget(key)
 			return err
 		}
-		t.event(e)
-		if e.HasObject {
-			if err := t.condition(ctx, e); err != nil {
-				return err
-			}
+	}
+	t.members.Add(key)
+	return nil
+}
+
+// news tells what is new in an event and in the PodGroup's condition.
+func (t *teller) news(ctx context.Context, e gang.Explanation) error {
+	if err := t.wait(ctx); err != nil {
+		return err
+	}
+	t.event(e)
+	if !e.HasObject {
+		return nil
+	}
+	return t.condition(ctx, e)
+}
+
+// runMembers tells the members of gangs, one member of each gang in turn, so
+// that a big gang does not keep a small one waiting.
+func (t *teller) runMembers(ctx context.Context) {
+	for {
+		key, down := t.members.Get()
+		if down {
+			return
 		}
+		more, err := t.nextMember(ctx, key)
+		if err != nil && ctx.Err() == nil {
+			klog.FromContext(ctx).Error(err, "Failed to tell a member why its gang waits; trying again", "gang", key)
+			t.again(key)
+		}
+		t.members.Done(key)
+		if more {
+			t.members.Add(key)
+		}
+	}
+}
+
+// nextMember tells the first pending member that does not say it yet. It answers
+// whether there may be more.
+func (t *teller) nextMember(ctx context.Context, key gang.Key) (bool, error) {
+	e, ok := t.explanation(key)
+	if !ok || e.Reason == "" {
+		return false, nil
 	}
 	for _, pod := range e.Pending {
-		if err := t.pod(ctx, pod.UID, e); err != nil {
-			return err
+		if !says(pod, e) && !t.justTold(pod) {
+			return true, t.pod(ctx, pod.UID, e)
 		}
 	}
-	return nil
+	return false, nil
+}
+
+// justTold tells whether this version of a pod was written to already; the next
+// will come by the informer.
+func (t *teller) justTold(pod *v1.Pod) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.written[pod.UID] == pod.ResourceVersion
 }
 
 func (t *teller) wait(ctx context.Context) error {
@@ -205,10 +257,16 @@ func (t *teller) forget(key gang.Key) {
 	delete(t.told, key)
 }
 
+func (t *teller) forgetPod(uid types.UID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.written, uid)
+}
+
 // event tells the PodGroup, or where there is none the first member.
 func (t *teller) event(e gang.Explanation) {
 	if e.HasObject {
-		t.pl.handle.EventRecorder().Eventf(groupRef(e.Gang), nil, v1.EventTypeWarning, e.Reason, actionScheduling, "%s", clip(e.Message))
+		t.pl.handle.EventRecorder().Eventf(groupRef(e.Gang, e.Object), nil, v1.EventTypeWarning, e.Reason, actionScheduling, "%s", clip(e.Message))
 	} else if len(e.Pending) > 0 {
 		t.pl.handle.EventRecorder().Eventf(e.Pending[0], nil, v1.EventTypeWarning, e.Reason, actionScheduling, "%s", clip(e.Message))
 	}
@@ -268,6 +326,9 @@ func (t *teller) pod(ctx context.Context, uid types.UID, e gang.Explanation) err
 	if err != nil {
 		return fmt.Errorf("writing condition of pod %s: %w", klog.KObj(pod), err)
 	}
+	t.mu.Lock()
+	t.written[pod.UID] = pod.ResourceVersion
+	t.mu.Unlock()
 	_, err = t.pl.handle.ClientSet().CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
 	switch {
 	case apierrors.IsNotFound(err):
@@ -298,6 +359,7 @@ func (t *teller) runMarks(ctx context.Context) {
 	go func() {
 		<-ctx.Done()
 		t.marks.ShutDown()
+		t.members.ShutDown()
 	}()
 	for {
 		m, down := t.marks.Get()

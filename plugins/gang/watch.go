@@ -63,11 +63,27 @@ func (pl *Gang) watch(ctx context.Context) error {
 	return pl.watchGroups(ctx)
 }
 
-// changed notes something that may help a gang that does not fit.
+// changed notes something that may help a gang that does not fit. It is noted
+// again a little later: the scheduler's cache hears of it on a goroutine of its
+// own, and an attempt in between counts it as seen without having seen it.
 func (pl *Gang) changed() {
 	pl.mu.Lock()
+	defer pl.mu.Unlock()
 	pl.gangs.Changed()
-	pl.mu.Unlock()
+	if pl.echoAt.IsZero() {
+		pl.echoAt = pl.clock.Now().Add(echoAfter)
+	}
+}
+
+// echoAfter is much longer than the scheduler's cache is behind the informers.
+const echoAfter = 500 * time.Millisecond
+
+// echo notes changes again. It runs under the lock.
+func (pl *Gang) echo(now time.Time) {
+	if !pl.echoAt.IsZero() && !now.Before(pl.echoAt) {
+		pl.echoAt = time.Time{}
+		pl.gangs.Changed()
+	}
 }
 
 // helps tells whether a change of a node may let a pod fit that did not.
@@ -123,6 +139,7 @@ func (pl *Gang) podGone(ctx context.Context, object any) {
 		return
 	}
 	pl.order.Forget(pod.UID)
+	pl.tell.forgetPod(pod.UID)
 	pl.input(ctx, func(s *gang.Gangs, now time.Time) gang.Effects { return s.Gone(pod.UID, now) })
 }
 

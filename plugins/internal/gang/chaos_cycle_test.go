@@ -69,6 +69,7 @@ func (c *chaos) plan(all bool) {
 				o.Nodes[pod.UID] = "n"
 				roles = less(roles, roleOf(pod))
 				fit++
+				o.Fit++
 			}
 		}
 		if fit < need.Min || len(roles) > 0 {

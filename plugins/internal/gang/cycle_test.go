@@ -172,6 +172,7 @@ func (c *cluster) try(a *Attempt, evict []string) Outcome {
 				o.Nodes[pod.UID] = node
 				roles = less(roles, roleOf(pod))
 				fit++
+				o.Fit++
 			}
 		}
 		if fit < need.Min || len(roles) > 0 {

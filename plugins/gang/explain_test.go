@@ -1,0 +1,157 @@
+package gang
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+	st "k8s.io/kubernetes/pkg/scheduler/testing"
+
+	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+)
+
+// attempts are made of parts: gangs of one group.
+func groupOf(attempts ...*gang.Attempt) *gang.Attempt {
+	all := &gang.Attempt{Group: attempts[0].Group, Leader: attempts[0].Leader, Strict: true}
+	for _, a := range attempts {
+		all.Gangs = append(all.Gangs, a.Gangs...)
+	}
+	return all
+}
+
+func needs(name string, members int, spec gang.Spec, change func(int, *st.PodWrapper)) *gang.Attempt {
+	return attemptOf(makeMembers(name, members, 1, change), spec)
+}
+
+// placed is what an attempt needs where some members have a node already.
+func placed(a *gang.Attempt, nodes ...string) *gang.Attempt {
+	need := &a.Gangs[0]
+	for i, node := range nodes {
+		need.Placed = append(need.Placed, gang.Placed{Pod: need.Pending[i], Node: node})
+	}
+	need.Pending = need.Pending[len(nodes):]
+	need.Min -= len(nodes)
+	return a
+}
+
+func TestExplanations(t *testing.T) {
+	required := gang.Spec{RequiredTopology: rack}
+	noNode := func(_ int, pod *st.PodWrapper) { pod.NodeSelector(map[string]string{"kind": "none"}) }
+	apart := constraints["each on a node of its own"]
+	twoNodes, fourRacks := makeNodes(2, 2), makeNodes(4, 4)
+	withoutRack := makeNodes(2, 1)
+	for _, node := range withoutRack {
+		delete(node.Labels, rack)
+	}
+	for sentence, c := range map[string]struct {
+		nodes   []*v1.Node
+		pods    []*v1.Pod
+		attempt *gang.Attempt
+		want    []string // by gang of the attempt
+	}{
+		"it fits": {nodes: twoNodes, attempt: needs("train", 16, gang.Spec{}, nil), want: []string{""}},
+		"how many fit, what is short, and what nodes lack": {
+			nodes: twoNodes, pods: fill(twoNodes, 3), attempt: needs("train", 8, gang.Spec{}, nil),
+			want: []string{`gang "default/train": 6 of 8 members fit; short 2 nvidia.com/gpu`},
+		},
+		"nothing fits": {
+			nodes: twoNodes, pods: fill(twoNodes, 0), attempt: needs("train", 2, gang.Spec{}, nil),
+			want: []string{`gang "default/train": 0 of 2 members fit; short 2 nvidia.com/gpu (of 2 nodes: 2 Insufficient nvidia.com/gpu)`},
+		},
+		"a filter refuses nodes": {
+			nodes: twoNodes, attempt: needs("train", 2, gang.Spec{}, noNode),
+			want: []string{`gang "default/train": 0 of 2 members fit (of 2 nodes: 2 node(s) didn't match Pod's node affinity/selector)`},
+		},
+		"members stand in each other's way": {
+			nodes: twoNodes, attempt: needs("train", 3, gang.Spec{}, apart),
+			want: []string{`gang "default/train": 2 of 3 members fit (of 2 nodes: 2 node(s) didn't match pod anti-affinity rules)`},
+		},
+		"members that have a node count": {
+			nodes: twoNodes, pods: fill(twoNodes, 1), attempt: placed(needs("train", 4, gang.Spec{}, nil), "node-0000"),
+			want: []string{`gang "default/train": 3 of 4 members fit; short 1 nvidia.com/gpu`},
+		},
+		"each domain, of a required topology": {
+			nodes: fourRacks, pods: fill(fourRacks, 2), attempt: needs("train", 4, required, nil),
+			want: []string{`gang "default/train" fits into no rack: rack r0: 2 of 4 members fit; short 2 nvidia.com/gpu; rack r1: 2 of 4 members fit; short 2 nvidia.com/gpu; ` +
+				`rack r2: 2 of 4 members fit; short 2 nvidia.com/gpu; rack r3: 2 of 4 members fit; short 2 nvidia.com/gpu`},
+		},
+		"the domain that the members run in": {
+			nodes: fourRacks, pods: fill(fourRacks, 1), attempt: placed(needs("train", 3, required, nil), "node-0002"),
+			want: []string{`gang "default/train" fits into no rack: rack r2: 2 of 3 members fit; short 1 nvidia.com/gpu`},
+		},
+		"no node has the label": {
+			nodes: withoutRack, attempt: needs("train", 2, required, nil),
+			want: []string{`gang "default/train": no node has the label topology.example.com/rack, which it requires as its topology`},
+		},
+		"gangs of a group that fit, but not together": {
+			nodes: twoNodes, pods: fill(twoNodes, 3), attempt: groupOf(needs("a", 4, gang.Spec{}, nil), needs("b", 4, gang.Spec{}, nil)),
+			want: []string{`gang "default/a" fits, but not together with the other gangs of its group`, `gang "default/b": 2 of 4 members fit; short 2 nvidia.com/gpu (of 2 nodes: 1 Insufficient nvidia.com/gpu)`},
+		},
+		"a gang of a group that does not fit says what it lacks, the other that it would": {
+			nodes: fourRacks, attempt: groupOf(needs("a", 9, required, nil), needs("b", 8, required, nil)),
+			want: []string{
+				`gang "default/a" fits into no rack: rack r0: 8 of 9 members fit; short 1 nvidia.com/gpu; rack r1: 8 of 9 members fit; short 1 nvidia.com/gpu; ` +
+					`rack r2: 8 of 9 members fit; short 1 nvidia.com/gpu; rack r3: 8 of 9 members fit; short 1 nvidia.com/gpu`,
+				`gang "default/b" fits, but not together with the other gangs of its group`,
+			},
+		},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			s := newStage(t, c.nodes, c.pods...)
+			first := mustPlan(t, s, c.attempt)
+			for i, need := range c.attempt.Gangs {
+				if diff := cmp.Diff(c.want[i], first.Why[need.Key]); diff != "" {
+					t.Errorf("explanation of %s (-want +got):\n%s", need.Key, diff)
+				}
+			}
+			// The failure handler writes what changed: it must not, unless the facts do.
+			for range 3 {
+				if diff := cmp.Diff(first.Why, mustPlan(t, s, c.attempt).Why); diff != "" {
+					t.Errorf("explanation of the next attempt (-first +next):\n%s", diff)
+				}
+			}
+		})
+	}
+}
+
+// TestExplanationsOfManyDomains: eight are told, the others counted.
+func TestExplanationsOfManyDomains(t *testing.T) {
+	nodes := makeNodes(12, 12)
+	s := newStage(t, nodes, fill(nodes, 1)...)
+	want := `gang "default/train" fits into no rack: `
+	for _, r := range []int{0, 1, 10, 11, 2, 3, 4, 5} { // as strings sort
+		want += fmt.Sprintf("rack r%d: 1 of 2 members fit; short 1 nvidia.com/gpu; ", r)
+	}
+	want += "and 4 more that take no more"
+	got := mustPlan(t, s, needs("train", 2, gang.Spec{RequiredTopology: rack}, nil)).Why[gang.Key{Namespace: "default", Name: "train"}]
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("explanation (-want +got):\n%s", diff)
+	}
+}
+
+// TestExplanationsDoNotFlicker: attempts begin their sweep at another node each
+// time. What they say is the same, or every attempt would be written to every
+// member.
+func TestExplanationsDoNotFlicker(t *testing.T) {
+	explained := 0
+	for seed := range uint64(40) {
+		s, members := randomStage(t, seed)
+		for _, spec := range []gang.Spec{{}, {RequiredTopology: rack}, {PreferredTopology: rack}, {RequiredTopology: v1.LabelTopologyZone, PreferredTopology: rack}} {
+			a := attemptOf(members, spec)
+			first := mustPlan(t, s, a)
+			if first.Complete {
+				continue
+			}
+			explained++
+			for range 4 {
+				if diff := cmp.Diff(first.Why, mustPlan(t, s, a).Why); diff != "" {
+					t.Fatalf("seed %d, %+v: explanation of the next attempt (-first +next):\n%s", seed, spec, diff)
+				}
+			}
+		}
+	}
+	if explained < 20 {
+		t.Errorf("only %d attempts had to be explained", explained)
+	}
+}
