@@ -91,7 +91,9 @@ func (p *planner) make(ctx context.Context, a *gang.Attempt, evict []string) (re
 		result.Why = w.explain(a, problem, solved)
 	}
 	if n := w.tx.Len(); n > 0 {
-		p.start = (p.start + max(1, len(solved.Node))) % n
+		// An attempt that fails has seen all nodes; the next begins where it did, so
+		// that it explains itself in the same words.
+		p.start = (p.start + len(solved.Node)) % n
 	}
 	return result, nil
 }
