@@ -40,10 +40,13 @@ type visitState struct {
 	node     string // with Follow
 	holders  []string
 	demand   holds.Demand
-	// The domain that the members which run are in.
-	requiredKey, requiredValue string
-	preferredKey               string
-	preferredValues            sets.Set[string]
+	// required is the topology of which the node has to be in a domain: in the one
+	// that the members which run are in, if that is known.
+	required        string
+	domain          string
+	pinned          bool
+	preferredKey    string
+	preferredValues sets.Set[string]
 	// blocked is set when a node was refused for what is held on it.
 	blocked atomic.Bool
 }
@@ -158,18 +161,18 @@ func needOf(a *gang.Attempt, pod *v1.Pod) *gang.Need {
 // pin finds the domains in which the other members are.
 func (pl *Gang) pin(visit *visitState, need *gang.Need) error {
 	required, preferred := need.Spec.RequiredTopology, need.Spec.PreferredTopology
-	if required == "" && preferred == "" || len(need.Placed) == 0 {
+	if required == "" && preferred == "" {
 		return nil
 	}
 	nodes := pl.handle.SnapshotSharedLister().NodeInfos()
-	visit.preferredKey, visit.preferredValues = preferred, sets.New[string]()
+	visit.required, visit.preferredKey, visit.preferredValues = required, preferred, sets.New[string]()
 	for _, placed := range need.Placed {
 		info, err := nodes.Get(placed.Node)
 		if err != nil {
 			continue // the node of a member is gone; the others tell the domain
 		}
-		if value, ok := info.Node().Labels[required]; ok && required != "" && visit.requiredKey == "" {
-			visit.requiredKey, visit.requiredValue = required, value
+		if value, ok := info.Node().Labels[required]; ok && required != "" && !visit.pinned {
+			visit.domain, visit.pinned = value, true
 		}
 		if value, ok := info.Node().Labels[preferred]; ok && preferred != "" {
 			visit.preferredValues.Insert(value)
@@ -276,8 +279,10 @@ func (pl *Gang) Filter(_ context.Context, state fwk.CycleState, _ *v1.Pod, info 
 	if visit.node != "" && visit.node != info.Node().Name {
 		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, ErrReasonPlan)
 	}
-	if visit.requiredKey != "" && info.Node().Labels[visit.requiredKey] != visit.requiredValue {
-		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, ErrReasonDomain)
+	if visit.required != "" {
+		if value, ok := info.Node().Labels[visit.required]; !ok || visit.pinned && value != visit.domain {
+			return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, ErrReasonDomain)
+		}
 	}
 	status := pl.holds.Check(visit.demand, info, visit.holders...)
 	if !status.IsSuccess() {

@@ -1,0 +1,245 @@
+package gang
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	st "k8s.io/kubernetes/pkg/scheduler/testing"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/plugins/holds"
+	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
+	"github.com/lockstep-sh/lockstep/plugins/internal/resource"
+)
+
+func plainPod(name string, gpus string) *v1.Pod {
+	return st.MakePod().Namespace("default").Name(name).UID(name).SchedulerName(testProfile).Req(map[v1.ResourceName]string{gpu: gpus}).Obj()
+}
+
+// open lets members through that the plugin sees from now on.
+func (s *stage) open() {
+	s.input(s.ctx, func(g *gang.Gangs, _ time.Time) gang.Effects { return g.Open() })
+}
+
+// see shows pods to the plugin, as the API server would.
+func (s *stage) see(pods ...*v1.Pod) {
+	for _, pod := range pods {
+		s.podSeen(s.ctx, nil, pod)
+	}
+}
+
+func bound(pod *v1.Pod, node string) *v1.Pod {
+	pod = pod.DeepCopy()
+	pod.Spec.NodeName = node
+	return pod
+}
+
+// refusals filters a pod on every node and answers the reasons by node.
+func (s *stage) refusals(t *testing.T, state fwk.CycleState, pod *v1.Pod) map[string]string {
+	t.Helper()
+	infos, err := s.snapshot.List()
+	if err != nil {
+		t.Fatal(err)
+	}
+	reasons := map[string]string{}
+	for _, info := range infos {
+		if status := s.Filter(s.ctx, state, pod, info); !status.IsSuccess() {
+			reasons[info.Node().Name] = status.Message()
+		}
+	}
+	return reasons
+}
+
+func heldOn(node, holder string, gpus int64) hold.Hold {
+	return hold.Hold{For: "held", Holder: holder, Node: node, Reason: hold.Plan, Request: resource.Vector{gpu: gpus}}
+}
+
+func TestPodsOutsideGangs(t *testing.T) {
+	s := newStage(t, makeNodes(2, 2))
+	s.open()
+	pod := plainPod("plain", "1")
+	if status := s.PreEnqueue(s.ctx, pod); !status.IsSuccess() {
+		t.Errorf("the queue does not let it in: %v", status)
+	}
+	state := framework.NewCycleState()
+	if result, status := s.PreFilter(s.ctx, state, pod, nil); !status.IsSkip() || result != nil {
+		t.Errorf("nothing is held, and PreFilter answers %v, %v, want Skip", result, status)
+	}
+	if fragments, status := s.SignPod(s.ctx, pod); fragments != nil || !status.IsSuccess() {
+		t.Errorf("SignPod answers %v, %v: batching ends", fragments, status)
+	}
+	s.holds.Put(heldOn("node-0000", "default/train", 8))
+	state = framework.NewCycleState()
+	if result, status := s.PreFilter(s.ctx, state, pod, nil); !status.IsSuccess() || !result.AllNodes() {
+		t.Errorf("PreFilter answers %v, %v, want success", result, status)
+	}
+	if diff := cmp.Diff(map[string]string{"node-0000": holds.ErrReasonHeld}, s.refusals(t, state, pod)); diff != "" {
+		t.Errorf("refused (-want +got):\n%s", diff)
+	}
+	if _, status := s.PostFilter(s.ctx, state, pod, nil); status.Code() != fwk.Unschedulable {
+		t.Errorf("PostFilter answers %v: nobody after it may preempt", status)
+	}
+	s.blocked.noteDrop()
+	if pods := s.blocked.take(); len(pods) != 1 || pods[0] != pod {
+		t.Errorf("once something is no longer held, %v are looked at again, want the pod", pods)
+	}
+	status := s.Reserve(s.ctx, state, pod, "node-0001")
+	permit, wait := s.Permit(s.ctx, state, pod, "node-0001")
+	if !status.IsSuccess() || !permit.IsSuccess() || wait != 0 {
+		t.Errorf("it has to wait: %v, %v, %v", status, permit, wait)
+	}
+	if status := s.Bind(s.ctx, state, pod, "node-0001"); !status.IsSkip() {
+		t.Errorf("Bind answers %v, want Skip: another plugin binds", status)
+	}
+}
+
+// TestGates tells which members the queue lets in.
+func TestGates(t *testing.T) {
+	members := makeMembers("train", 3, 1, nil)
+	for sentence, c := range map[string]struct {
+		seen []*v1.Pod
+		want []int // of the members
+	}{
+		"nobody was seen":                           {},
+		"a gang that is not complete waits":         {seen: members[:2]},
+		"a complete gang sends its leader":          {seen: members, want: []int{0}},
+		"a gang that runs does not hold back extra": {seen: []*v1.Pod{bound(members[0], "n"), bound(members[1], "n"), members[2]}, want: []int{0, 1, 2}},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			s := newStage(t, makeNodes(1, 1))
+			s.open()
+			s.see(c.seen...)
+			var got []int
+			for i, pod := range members {
+				if status := s.PreEnqueue(s.ctx, pod); status.IsSuccess() {
+					got = append(got, i)
+				} else if status.Code() != fwk.UnschedulableAndUnresolvable || !strings.Contains(status.Message(), "default/train") {
+					t.Errorf("%s waits with %v, want the gang named", pod.Name, status)
+				}
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("let in (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestLeaderAndFollowers: the leader's cycle plans for all; everybody is led to
+// the node of the plan, and kept out of all others.
+func TestLeaderAndFollowers(t *testing.T) {
+	s := newStage(t, makeNodes(2, 2))
+	s.open()
+	members := makeMembers("train", 2, 8, nil)
+	s.see(members...)
+	if _, status := s.PreFilter(s.ctx, framework.NewCycleState(), members[1], nil); status.Code() != fwk.UnschedulableAndUnresolvable {
+		t.Errorf("a member that does not lead comes first, and PreFilter answers %v", status)
+	}
+	on := map[string]bool{}
+	for _, pod := range members {
+		state := framework.NewCycleState()
+		result, status := s.PreFilter(s.ctx, state, pod, nil)
+		if !status.IsSuccess() || result.AllNodes() || len(result.NodeNames) != 1 {
+			t.Fatalf("PreFilter of %s answers %v, %v, want its node", pod.Name, result, status)
+		}
+		node, _ := result.NodeNames.PopAny()
+		on[node] = true
+		want := map[string]string{"node-0000": ErrReasonPlan, "node-0001": ErrReasonPlan}
+		delete(want, node)
+		if diff := cmp.Diff(want, s.refusals(t, state, pod)); diff != "" {
+			t.Errorf("%s is refused (-want +got):\n%s", pod.Name, diff)
+		}
+	}
+	if len(on) != 2 || s.holds.Count(hold.Plan) != 2 {
+		t.Errorf("members on %v, %d holds, want one on each node", on, s.holds.Count(hold.Plan))
+	}
+	for _, pod := range []*v1.Pod{plainPod("plain", "1"), makeMembers("other", 1, 1, nil)[0]} {
+		state := framework.NewCycleState()
+		s.see(pod)
+		if _, status := s.PreFilter(s.ctx, state, pod, nil); !status.IsSuccess() {
+			t.Fatal(status)
+		}
+		want := map[string]string{"node-0000": holds.ErrReasonHeld, "node-0001": holds.ErrReasonHeld}
+		if diff := cmp.Diff(want, s.refusals(t, state, pod)); diff != "" {
+			t.Errorf("%s is refused (-want +got):\n%s", pod.Name, diff)
+		}
+	}
+	if _, status := s.SignPod(s.ctx, members[0]); status.IsSuccess() {
+		t.Error("members are batched, whatever their plan says")
+	}
+}
+
+// TestDomainOfARunningGang: later members go where the others are.
+func TestDomainOfARunningGang(t *testing.T) {
+	annotated := func(key string) func(int, *st.PodWrapper) {
+		return func(_ int, pod *st.PodWrapper) { pod.Annotation(key, rack) }
+	}
+	nodes := makeNodes(3, 3)
+	delete(nodes[2].Labels, rack)
+	outside := func(names ...string) map[string]string {
+		reasons := map[string]string{}
+		for _, name := range names {
+			reasons[name] = ErrReasonDomain
+		}
+		return reasons
+	}
+	for sentence, c := range map[string]struct {
+		key       string
+		members   int
+		on        []string // nodes of the first of them
+		refused   map[string]string
+		preferred sets.Set[string]
+	}{
+		"anywhere without a topology":                         {members: 2, on: []string{"node-0001"}, refused: outside()},
+		"in the domain that is required":                      {key: v1alpha1.RequiredTopologyAnnotation, members: 2, on: []string{"node-0001"}, refused: outside("node-0000", "node-0002")},
+		"the first that is known counts":                      {key: v1alpha1.RequiredTopologyAnnotation, members: 4, on: []string{"gone", "node-0000", "node-0001"}, refused: outside("node-0001", "node-0002")},
+		"in some domain where the others' is not known":       {key: v1alpha1.RequiredTopologyAnnotation, members: 2, on: []string{"gone"}, refused: outside("node-0002")},
+		"a gang of one is in some domain, too":                {key: v1alpha1.RequiredTopologyAnnotation, members: 1, refused: outside("node-0002")},
+		"rather in the domain that is preferred, if possible": {key: v1alpha1.PreferredTopologyAnnotation, members: 3, on: []string{"node-0001", "node-0002"}, refused: outside(), preferred: sets.New("node-0001")},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			s := newStage(t, nodes)
+			s.open()
+			var change func(int, *st.PodWrapper)
+			if c.key != "" {
+				change = annotated(c.key)
+			}
+			members := makeMembers("train", c.members, 1, change)
+			for i, node := range c.on {
+				members[i] = bound(members[i], node)
+			}
+			s.see(members...)
+			pod, state := members[len(members)-1], framework.NewCycleState()
+			if _, status := s.PreFilter(s.ctx, state, pod, nil); !status.IsSuccess() {
+				t.Fatal(status)
+			}
+			if diff := cmp.Diff(c.refused, s.refusals(t, state, pod)); diff != "" {
+				t.Errorf("refused (-want +got):\n%s", diff)
+			}
+			preferred := sets.New[string]()
+			infos, err := s.snapshot.List()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if status := s.PreScore(s.ctx, state, pod, infos); status.IsSkip() != (c.preferred.Len() == 0) {
+				t.Errorf("PreScore answers %v", status)
+			}
+			for _, info := range infos {
+				if score, status := s.Score(s.ctx, state, pod, info); !status.IsSuccess() {
+					t.Error(status)
+				} else if score > 0 {
+					preferred.Insert(info.Node().Name)
+				}
+			}
+			if !preferred.Equal(c.preferred) {
+				t.Errorf("preferred %v, want %v", preferred, c.preferred)
+			}
+		})
+	}
+}
