@@ -220,3 +220,23 @@ func TestClosed(t *testing.T) {
 		},
 	})
 }
+
+func TestStarted(t *testing.T) {
+	c := newCluster(t, map[string]int{"n": 2})
+	c.add(podsNamed("p", 3, of("x"), needs(2))...)
+	c.now = c.now.Add(3 * time.Second)
+	var got []time.Duration
+	for id := range c.s.members {
+		c.node[id] = "n"
+		c.s.Reserved(id, "n", c.now)
+		c.s.Permitted(id, c.now)
+	}
+	for id := range c.s.members {
+		c.now = c.now.Add(time.Second)
+		e := c.s.BoundTo(id, c.now)
+		got = append(got, e.Started...)
+	}
+	if diff := cmp.Diff([]time.Duration{5 * time.Second}, got); diff != "" {
+		t.Errorf("how long the gang took to start, told once (-want +got):\n%s", diff)
+	}
+}

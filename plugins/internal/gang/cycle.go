@@ -380,7 +380,7 @@ func (s *Gangs) BoundTo(uid types.UID, now time.Time) Effects {
 // noteStart tells once per round how long a gang that was complete took to have
 // its minimum bound.
 func (g *gang) noteStart(e *Effects, now time.Time) {
-	if !g.completed.IsZero() && g.count[Bound] >= g.spec.Min {
+	if !g.completed.IsZero() && g.spec.Min > 0 && g.count[Bound] >= g.spec.Min {
 		e.Started = append(e.Started, now.Sub(g.completed))
 		g.completed = time.Time{}
 	}

@@ -174,6 +174,41 @@ func TestStoriesOfCorners(t *testing.T) {
 				"a second later: a/x 2 bound",
 			},
 		},
+		"a NonStrict member that waits beyond the framework's limit keeps its place": {
+			room: map[string]int{"n": 3},
+			play: func(c *cluster) {
+				c.add(podsNamed("p", 3, of("x"), needs(3), says(modeKey, "NonStrict"))...)
+				c.step()
+				c.step()
+				c.room["n"] = 2 // somebody else was faster
+				c.run()
+				c.look("one lacks")
+				for _, id := range []types.UID{"p1", "p2"} {
+					c.unreserve(id)
+				}
+				c.run()
+				c.look("the framework rejected both")
+				c.note("%d taken", c.used()["n"])
+				c.grow("n", 1)
+				c.pass(20 * time.Second)
+				c.look("there is room again")
+			},
+			want: []string{
+				"one lacks: a/x 1 pending 2 held", "the framework rejected both: a/x 1 pending 2 planned",
+				"2 taken", "there is room again: a/x 3 bound",
+			},
+		},
+		"a Strict member that waits beyond the framework's limit is planned again": {
+			room: map[string]int{"n": 3},
+			play: func(c *cluster) {
+				c.add(podsNamed("p", 3, of("x"), needs(3))...)
+				c.step()
+				c.unreserve("p1")
+				c.run()
+				c.look("it fits again")
+			},
+			want: []string{"it fits again: a/x 3 bound"},
+		},
 		"a leader that did not hear is told again": {
 			room: map[string]int{"n": 2},
 			play: func(c *cluster) {
