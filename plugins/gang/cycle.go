@@ -3,7 +3,6 @@ package gang
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -38,8 +37,10 @@ type visitState struct {
 	// planning: the cycle is not the pod's own, a plan asks the filters about it.
 	planning bool
 	node     string // with Follow
-	holders  []string
-	demand   holds.Demand
+	// attempt is that of a gang of one, which needs no plan.
+	attempt *gang.Attempt
+	holders []string
+	demand  holds.Demand
 	// required is the topology of which the node has to be in a domain: in the one
 	// that the members which run are in, if that is known.
 	required        string
@@ -85,10 +86,11 @@ func (pl *Gang) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod
 		}
 		v.Verdict, v.Node = gang.Follow, node
 	}
+	visit := &visitState{verdict: v.Verdict}
 	if v.Verdict == gang.Lead {
 		v.Verdict = gang.Alone // nothing to plan
+		visit.verdict, visit.attempt = v.Verdict, v.Attempt
 	}
-	visit := &visitState{verdict: v.Verdict}
 	if v.Verdict == gang.Follow {
 		visit.holders = []string{v.Group}
 	}
@@ -129,23 +131,20 @@ func (pl *Gang) preFilterOutside(state fwk.CycleState, pod *v1.Pod) (*fwk.PreFil
 	return nil, nil
 }
 
-// alone tells attempts that need no plan: one pod is all that is missing. It is
-// scheduled as kube-scheduler schedules any pod.
+// alone tells attempts that need no plan: one pod is all there is to place, and
+// nobody waits for it. It is scheduled as kube-scheduler schedules any pod.
 func alone(a *gang.Attempt) bool {
-	if a.Members() != 1 {
-		return false
-	}
+	pending := 0
 	for _, need := range a.Gangs {
-		if need.Min == 1 && len(need.MinByRole) > 0 {
+		if need.Min == 0 {
+			continue // it runs already
+		}
+		if need.Min > 1 || len(need.Placed) > 0 {
 			return false
 		}
-		// Members that only a plan has placed are not in the scheduler's cache: it
-		// would give their places away.
-		if slices.ContainsFunc(need.Placed, func(p gang.Placed) bool { return p.InPlan }) {
-			return false
-		}
+		pending += len(need.Pending)
 	}
-	return true
+	return pending == 1
 }
 
 func needOf(a *gang.Attempt, pod *v1.Pod) *gang.Need {
@@ -202,6 +201,7 @@ func (pl *Gang) lead(ctx context.Context, a *gang.Attempt) (string, *fwk.Status)
 		pl.holds.Put(hold.Hold{For: uid, Holder: a.Group, Node: node, Reason: hold.Plan, Request: d.Request, Ports: d.Ports})
 	}
 	pl.mu.Unlock()
+	pl.renominate(ctx, a, accepted)
 	pl.act(ctx, e)
 	klog.FromContext(ctx).V(3).Info("Planned gang", "group", a.Group, "members", a.Members(), "placed", len(accepted), "complete", result.Complete, "took", took)
 	switch node := accepted[a.Leader]; {
@@ -220,6 +220,23 @@ func (pl *Gang) lead(ctx context.Context, a *gang.Attempt) (string, *fwk.Status)
 		pl.affine.Store(true)
 	}
 	return "", fwk.NewStatus(fwk.UnschedulableAndUnresolvable, leaderWhy(a, result.Why))
+}
+
+// renominate moves the nominations of members to the nodes of their plan. Where
+// they stay on others, members would stand in each other's way: a filter counts
+// what is nominated to its node.
+func (pl *Gang) renominate(ctx context.Context, a *gang.Attempt, accepted map[types.UID]string) {
+	for _, need := range a.Gangs {
+		for _, pod := range need.Pending {
+			node, ok := accepted[pod.UID]
+			if !ok || pod.Status.NominatedNodeName == "" || pod.Status.NominatedNodeName == node {
+				continue
+			}
+			if info, err := framework.NewPodInfo(pod); err == nil {
+				pl.handle.AddNominatedPod(klog.FromContext(ctx), info, &fwk.NominatingInfo{NominatingMode: fwk.ModeOverride, NominatedNodeName: node})
+			}
+		}
+	}
 }
 
 // plan makes a plan, if need be at the expense of groups of lower rank that hold
@@ -303,6 +320,13 @@ func (pl *Gang) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.Po
 	}
 	if visit.blocked.Load() {
 		pl.blocked.add(pod)
+	}
+	if visit.attempt != nil {
+		// The scheduler explains a single pod itself, and may preempt for it.
+		pl.input(ctx, func(s *gang.Gangs, now time.Time) gang.Effects {
+			_, e := s.Planned(visit.attempt, gang.Outcome{}, now)
+			return e
+		})
 	}
 	switch visit.verdict {
 	case gang.Follow:

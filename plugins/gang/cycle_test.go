@@ -156,3 +156,45 @@ func TestPlansSurviveTheirCycles(t *testing.T) {
 		})
 	}
 }
+
+// TestNominatedMembersAreTheirGangs: members that are nominated somewhere are
+// planned as if they were not, and the nominations follow the plan.
+func TestNominatedMembersAreTheirGangs(t *testing.T) {
+	for sentence, c := range map[string]struct {
+		nominated []string // by member; each takes a whole node
+		strangers int      // priority of a pod that is nominated to node-0000
+		want      int
+	}{
+		"each to a node of its own":                      {nominated: []string{"node-0001", "node-0000"}, want: 2},
+		"both to the same":                               {nominated: []string{"node-0000", "node-0000"}, want: 2},
+		"one of them":                                    {nominated: []string{"", "node-0000"}, want: 2},
+		"to a node that is gone":                         {nominated: []string{"gone", "gone"}, want: 2},
+		"a stranger that is nominated stands in the way": {nominated: []string{"node-0001", "node-0000"}, strangers: 1},
+		"unless it is of lower priority":                 {nominated: []string{"node-0001", "node-0000"}, strangers: -1, want: 2},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			s := newStage(t, makeNodes(2, 2))
+			s.open()
+			members := makeMembers("train", 2, 8, nil)
+			for i, node := range c.nominated {
+				members[i].Status.NominatedNodeName = node
+			}
+			pods := members
+			if c.strangers != 0 {
+				pods = append(pods, st.MakePod().Namespace("default").Name("stranger").UID("stranger").SchedulerName(testProfile).
+					Priority(int32(c.strangers)).NominatedNodeName("node-0000").Req(map[v1.ResourceName]string{gpu: "8"}).Obj())
+			}
+			known := s.handle.SharedInformerFactory().Core().V1().Pods().Informer().GetIndexer()
+			s.see(pods...)
+			for _, pod := range pods {
+				if err := known.Add(pod); err != nil {
+					t.Fatal(err)
+				}
+				s.scheduler.SchedulingQueue.Add(s.ctx, pod)
+			}
+			if at, failed := s.run(t, members); len(at) != c.want || c.want > 0 && failed > 0 {
+				t.Errorf("held on %v, after %d cycles that came to nothing, want %d", at, failed, c.want)
+			}
+		})
+	}
+}

@@ -128,6 +128,9 @@ func (p *planner) pose(ctx context.Context, a *gang.Attempt, evict []string) (*w
 		return nil, problem, err
 	}
 	w.tx = tx
+	for _, pod := range w.pods {
+		tx.Own(pod.UID)
+	}
 	w.sortClasses()
 	w.views = make([]*whatif.View, len(w.classes))
 	for member, class := range w.classOf {

@@ -3,10 +3,12 @@ package whatif
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
@@ -24,6 +26,7 @@ type Transaction struct {
 	copied   map[int]bool
 	log      []step
 	views    []*View
+	own      sets.Set[types.UID]
 	// version counts the changes of each node.
 	version []int
 }
@@ -45,7 +48,7 @@ func Begin(fw framework.Framework, interdependent bool) (*Transaction, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listing nodes of the snapshot: %w", err)
 	}
-	t := &Transaction{fw: fw, nodes: append([]fwk.NodeInfo(nil), nodes...), version: make([]int, len(nodes))}
+	t := &Transaction{fw: fw, nodes: append([]fwk.NodeInfo(nil), nodes...), version: make([]int, len(nodes)), own: sets.New[types.UID]()}
 	if !interdependent {
 		t.copied = map[int]bool{}
 		return t, nil
@@ -131,8 +134,36 @@ func (t *Transaction) shift(ctx context.Context, v *View, s step, extension func
 // Fits runs the filters for a view on a node, as the scheduling cycle does:
 // counting nominated pods of equal or higher priority, and again without them.
 func (t *Transaction) Fits(ctx context.Context, v *View, node int) *fwk.Status {
-	return t.fw.RunFilterPluginsWithNominatedPods(ctx, v.State, v.Pod, t.nodes[node])
+	info := t.nodes[node]
+	nominated := t.nominated(v.Pod, info)
+	if len(nominated) == 0 {
+		return t.fw.RunFilterPlugins(ctx, v.State, v.Pod, info)
+	}
+	with, state := info.Snapshot(), v.State.Clone()
+	for _, p := range nominated {
+		with.AddPodInfo(p)
+		if status := t.fw.RunPreFilterExtensionAddPod(ctx, state, v.Pod, p, with); !status.IsSuccess() {
+			return fwk.AsStatus(fmt.Errorf("counting nominated pod %s: %w", klog.KObj(p.GetPod()), status.AsError()))
+		}
+	}
+	if status := t.fw.RunFilterPlugins(ctx, state, v.Pod, with); !status.IsSuccess() {
+		return status
+	}
+	return t.fw.RunFilterPlugins(ctx, v.State, v.Pod, info)
 }
+
+// nominated lists the pods that are nominated to a node and that a pod has to make
+// room for.
+func (t *Transaction) nominated(pod *v1.Pod, info fwk.NodeInfo) []fwk.PodInfo {
+	return slices.DeleteFunc(t.fw.NominatedPodsForNode(info.Node().Name), func(p fwk.PodInfo) bool {
+		other := p.GetPod()
+		return other.UID == pod.UID || t.own.Has(other.UID) || corev1helpers.PodPriority(other) < corev1helpers.PodPriority(pod)
+	})
+}
+
+// Own names the pods that the transaction is about. Where they are nominated to
+// does not count: it says where they stand.
+func (t *Transaction) Own(pods ...types.UID) { t.own.Insert(pods...) }
 
 // Add puts a pod on a node. info is its PodInfo; the pod in it is not changed.
 func (t *Transaction) Add(ctx context.Context, info *framework.PodInfo, node int) error {

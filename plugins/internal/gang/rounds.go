@@ -182,7 +182,7 @@ const retryShare = 5
 // that rest, the one that failed included, within their share of the scheduling
 // thread.
 func (s *Gangs) share(cost time.Duration) time.Duration {
-	return cost * time.Duration(retryShare*(s.resting+1))
+	return min(cost*time.Duration(retryShare*(s.resting+1)), retryAnyway)
 }
 
 // giveBack voids the plan of a group and takes back what its members hold, except
