@@ -32,7 +32,9 @@ type Lobby struct {
 	gates map[string]fwk.PreEnqueuePlugin
 
 	// mu makes asking the gate and letting the pod wait one step, so that a pod
-	// cannot be activated in between and miss it.
+	// cannot be activated in between and miss it; and leaving here and entering
+	// the queue, so that it cannot be deleted in between. The queue's own lock and
+	// the gate's are taken under it, never the other way round.
 	mu   sync.Mutex
 	pods map[types.UID]*v1.Pod
 }
@@ -106,22 +108,18 @@ func (l *Lobby) Delete(logger klog.Logger, pod *v1.Pod) {
 // Activate lets pods that wait here into the queue, where PreEnqueue is asked
 // once more, and passes the others on.
 func (l *Lobby) Activate(logger klog.Logger, pods map[string]*v1.Pod) {
-	var enter []*v1.Pod
 	rest := make(map[string]*v1.Pod, len(pods))
+	ctx := klog.NewContext(context.Background(), logger)
 	l.mu.Lock()
 	for key, pod := range pods {
 		if waiting, ok := l.pods[pod.UID]; ok {
-			enter = append(enter, waiting)
 			delete(l.pods, pod.UID)
+			l.SchedulingQueue.Add(ctx, waiting)
 		} else {
 			rest[key] = pod
 		}
 	}
 	l.mu.Unlock()
-	ctx := klog.NewContext(context.Background(), logger)
-	for _, pod := range enter {
-		l.SchedulingQueue.Add(ctx, pod)
-	}
 	if len(rest) > 0 {
 		l.SchedulingQueue.Activate(logger, rest)
 	}
