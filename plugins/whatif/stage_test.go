@@ -12,12 +12,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
+	clientcache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler"
 	schedconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
 	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
+	"k8s.io/kubernetes/pkg/scheduler/backend/queue"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 )
@@ -34,6 +36,8 @@ type amounts = map[v1.ResourceName]string
 // snapshot that a test sets.
 type stage struct {
 	fw       framework.Framework
+	queue    queue.SchedulingQueue
+	known    clientcache.Indexer // pods, as the informer has them
 	snapshot *cache.Snapshot
 	nodes    []*v1.Node
 }
@@ -55,7 +59,8 @@ func newStage(t testing.TB) *stage {
 	}
 	factory.Start(ctx.Done())
 	factory.WaitForCacheSync(ctx.Done())
-	s.fw = sched.Profiles[v1.DefaultSchedulerName]
+	s.fw, s.queue = sched.Profiles[v1.DefaultSchedulerName], sched.SchedulingQueue
+	s.known = factory.Core().V1().Pods().Informer().GetIndexer()
 	for i := range 6 {
 		s.nodes = append(s.nodes, st.MakeNode().Name(fmt.Sprint("n", i)).Label(host, fmt.Sprint("n", i)).Label(zone, fmt.Sprint("z", i/2)).
 			Capacity(amounts{gpu: "4", v1.ResourceCPU: "8", v1.ResourceMemory: "16Gi", v1.ResourcePods: "6"}).Obj())

@@ -8,6 +8,7 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 )
@@ -241,6 +242,62 @@ func TestRollbackTakesBackTheLastFirst(t *testing.T) {
 				t.Fatal(err)
 			}
 		})
+	}
+}
+
+// nominate puts a pod into the queue that is nominated to a node.
+func (s *stage) nominate(t *testing.T, p *v1.Pod, priority int32, node string) {
+	t.Helper()
+	p.Spec.Priority, p.Status.NominatedNodeName = &priority, node
+	if err := s.known.Add(p); err != nil {
+		t.Fatal(err)
+	}
+	s.queue.Add(t.Context(), p)
+}
+
+// TestFitsBesideNominatedPods: those that are nominated count as kube-scheduler
+// counts them, but for the transaction's own.
+func TestFitsBesideNominatedPods(t *testing.T) {
+	s := newStage(t)
+	s.set(standing()...)
+	nominated := map[types.UID]bool{}
+	for i, kind := range interdependent {
+		p := pod(kind, 200+i)
+		s.nominate(t, p, int32(i%3), fmt.Sprint("n", i%6))
+		nominated[p.UID] = true
+	}
+	tx, _ := s.begin(t, false)
+	differs := false
+	for _, kind := range interdependent {
+		for priority := range int32(3) {
+			p := pod(kind, 999)
+			p.Spec.Priority = &priority
+			v := view(t, tx, p)
+			for i := 0; v != nil && i < tx.Len(); i++ {
+				name := tx.Node(i).Node().Name
+				want := s.fw.RunFilterPluginsWithNominatedPods(t.Context(), v.State, p, tx.Node(i))
+				if got := tx.Fits(t.Context(), v, i); got.Code() != want.Code() || got.Message() != want.Message() {
+					t.Errorf("%s of priority %d on %s: %v, kube-scheduler says %v", kind, priority, name, got, want)
+				}
+				differs = differs || want.Code() != s.fw.RunFilterPlugins(t.Context(), v.State, p, tx.Node(i)).Code()
+			}
+		}
+	}
+	if !differs {
+		t.Error("no nominated pod ever stood in the way")
+	}
+	for uid := range nominated {
+		tx.Own(uid)
+	}
+	for _, kind := range interdependent {
+		p := pod(kind, 999)
+		v := view(t, tx, p)
+		for i := 0; v != nil && i < tx.Len(); i++ {
+			want := s.fw.RunFilterPlugins(t.Context(), v.State, p, tx.Node(i))
+			if got := tx.Fits(t.Context(), v, i); got.Code() != want.Code() {
+				t.Errorf("%s beside the transaction's own on %s: %v, want %v", kind, tx.Node(i).Node().Name, got, want)
+			}
+		}
 	}
 }
 
