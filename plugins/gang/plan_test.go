@@ -29,9 +29,9 @@ func mustPlan(t *testing.T, s *stage, a *gang.Attempt, evict ...string) *plan {
 	return result
 }
 
-// fitting lists the nodes on which a pod fits as things stand in the snapshot,
-// with their scores where there are several.
-func (s *stage) fitting(t *testing.T, pod *v1.Pod) (names []string, best string) {
+// fitting scores the nodes on which a pod fits as things stand in the snapshot,
+// and answers the best.
+func (s *stage) fitting(t *testing.T, pod *v1.Pod) (scores map[string]int64, best string) {
 	t.Helper()
 	fw := s.scheduler.Profiles[testProfile]
 	state := framework.NewCycleState()
@@ -45,25 +45,26 @@ func (s *stage) fitting(t *testing.T, pod *v1.Pod) (names []string, best string)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var feasible []fwk.NodeInfo
-	for _, info := range infos {
-		if status.IsSuccess() && (result.AllNodes() || result.NodeNames.Has(info.Node().Name)) && fw.RunFilterPlugins(s.ctx, state, pod, info).IsSuccess() {
-			feasible = append(feasible, info)
-			names = append(names, info.Node().Name)
-		}
-	}
-	if len(feasible) < 2 {
-		return names, strings.Join(names, "")
+	feasible := slices.DeleteFunc(slices.Clone(infos), func(info fwk.NodeInfo) bool {
+		return !status.IsSuccess() || !result.AllNodes() && !result.NodeNames.Has(info.Node().Name) || !fw.RunFilterPlugins(s.ctx, state, pod, info).IsSuccess()
+	})
+	if len(feasible) == 0 {
+		return nil, ""
 	}
 	if status := fw.RunPreScorePlugins(s.ctx, state, pod, feasible); !status.IsSuccess() {
 		t.Fatal(status)
 	}
-	scores, status := fw.RunScorePlugins(s.ctx, state, pod, feasible)
+	list, status := fw.RunScorePlugins(s.ctx, state, pod, feasible)
 	if !status.IsSuccess() {
 		t.Fatal(status)
 	}
-	top := slices.MaxFunc(scores, func(a, b fwk.NodePluginScores) int { return int(a.TotalScore - b.TotalScore) })
-	return names, top.Name
+	scores = map[string]int64{}
+	for _, score := range list {
+		if scores[score.Name] = score.TotalScore; best == "" || score.TotalScore > scores[best] {
+			best = score.Name
+		}
+	}
+	return scores, best
 }
 
 // assume puts a pod on a node of the snapshot until the test ends it.
@@ -142,9 +143,9 @@ func TestPlansAreAcceptedOneByOne(t *testing.T) {
 		}
 		for _, uid := range result.order {
 			pod := members[slices.IndexFunc(members, func(pod *v1.Pod) bool { return pod.UID == uid })]
-			names, _ := s.fitting(t, pod)
-			if !slices.Contains(names, result.Nodes[uid]) {
-				t.Fatalf("seed %d: %s is planned for %s, and fits on %v only", seed, pod.Name, result.Nodes[uid], names)
+			scores, _ := s.fitting(t, pod)
+			if _, fits := scores[result.Nodes[uid]]; !fits {
+				t.Fatalf("seed %d: %s is planned for %s, and fits on %v only", seed, pod.Name, result.Nodes[uid], scores)
 			}
 			s.assume(t, pod, result.Nodes[uid])
 		}
@@ -169,6 +170,25 @@ func TestPlansFindWhatOneByOneFinds(t *testing.T) {
 		}
 		if len(alone) == len(members) && !result.Complete {
 			t.Errorf("seed %d: one by one they are placed on %v; the plan says: %v", seed, alone, result.Why)
+		}
+	}
+}
+
+// TestPlansScoreAsOneByOne: members that do not compete go to nodes that
+// kube-scheduler would have chosen, pod by pod.
+func TestPlansScoreAsOneByOne(t *testing.T) {
+	for seed := range uint64(20) {
+		rng := rand.New(rand.NewPCG(seed, 23))
+		nodes := makeNodes(4+rng.IntN(5), 2)
+		s := newStage(t, nodes, fill(nodes[:rng.IntN(len(nodes))], 1+rng.IntN(7))...)
+		members := makeMembers("train", 2+rng.IntN(8), 1+rng.IntN(2), nil)
+		result := mustPlan(t, s, attemptOf(members, gang.Spec{}))
+		for _, uid := range result.order {
+			pod := members[slices.IndexFunc(members, func(pod *v1.Pod) bool { return pod.UID == uid })]
+			if scores, best := s.fitting(t, pod); scores[result.Nodes[uid]] < scores[best] {
+				t.Fatalf("seed %d: %s is planned for %s; scores are %v", seed, pod.Name, result.Nodes[uid], scores)
+			}
+			s.assume(t, pod, result.Nodes[uid])
 		}
 	}
 }
