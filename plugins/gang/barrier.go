@@ -135,6 +135,9 @@ func (pl *Gang) Permit(ctx context.Context, state fwk.CycleState, pod *v1.Pod, n
 		return e
 	})
 	if !wait {
+		// One that was deleted during its cycle is nobody's to release: it passes, and
+		// its binding fails.
+		pl.open(pod.UID, "")
 		return nil, 0
 	}
 	if pl.ready(); pl.bindsFirst && !pl.fw.RunPreBindPreFlights(ctx, state, pod, node).IsSuccess() {
