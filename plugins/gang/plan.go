@@ -136,6 +136,9 @@ func (p *planner) pose(ctx context.Context, a *gang.Attempt, evict []string) (*w
 	for member, class := range w.classOf {
 		problem.Members = append(problem.Members, placement.Member{Class: class, Role: w.pods[member].Labels[v1alpha1.RoleLabel]})
 	}
+	if w.coupled {
+		problem.Effort = coupledEffort + coupledEffortPerMember*len(w.pods)
+	}
 	problem.Nodes = make([]int, tx.Len())
 	for i := range problem.Nodes {
 		problem.Nodes[i] = (p.start + i) % tx.Len()
@@ -149,6 +152,13 @@ func (p *planner) pose(ctx context.Context, a *gang.Attempt, evict []string) (*w
 	}
 	return w, problem, nil
 }
+
+// Members that care about each other cost a millisecond or more each time that one
+// is placed, so a search among them has to end sooner.
+const (
+	coupledEffort          = 2000
+	coupledEffortPerMember = 20
+)
 
 // standing adds the members that an earlier plan placed and that are not in the
 // scheduler's cache yet. What is held for them belongs to this group.
@@ -236,6 +246,9 @@ func (p *planner) sample(nodes int) int {
 func (w *world) explain(a *gang.Attempt, problem placement.Problem, solved placement.Result) map[gang.Key]string {
 	why := map[gang.Key]string{}
 	for i, need := range a.Gangs {
+		if need.Min == 0 {
+			continue // it runs
+		}
 		outcome := solved.Gangs[i]
 		if outcome.Fit >= need.Min && len(a.Gangs) > 1 {
 			why[need.Key] = fmt.Sprintf("gang %q fits, but not together with the other gangs of its group", need.Key)

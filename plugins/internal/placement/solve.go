@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"cmp"
 	"errors"
 	"maps"
 	"slices"
@@ -8,8 +9,9 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/topology"
 )
 
-// The effort that a search may take, in Takes of the world: what it does beyond
-// its first way through has to stay in proportion to the members.
+// The effort that a search may take where the problem sets none, in Takes of the
+// world: what it does beyond its first way through has to stay in proportion to
+// the members.
 const (
 	leastEffort     = 20000
 	effortPerMember = 50
@@ -25,7 +27,7 @@ const (
 // An error is the world's, and leaves nothing placed.
 func Solve(w World, p Problem) (Result, error) {
 	s := &solver{
-		world: w, Problem: p, effort: max(leastEffort, effortPerMember*len(p.Members)),
+		world: w, Problem: p, effort: cmp.Or(p.Effort, max(leastEffort, effortPerMember*len(p.Members))),
 		best: make([]Outcome, len(p.Gangs)), fits: make([]map[string]int, len(p.Gangs)),
 		takers: map[int]map[string]bool{}, domains: map[string][]topology.Domain{},
 	}

@@ -160,13 +160,18 @@ func TestSolveBoundsItsEffort(t *testing.T) {
 				}
 				p.Gangs = append(p.Gangs, g)
 			}
-			after := c.copied()
-			r, err := Solve(after, p)
-			if err != nil || r.Complete {
-				t.Fatalf("Solve: complete %v, %v", r.Complete, err)
-			}
-			if most := leastEffort + len(p.Members)*len(p.Nodes); after.takes > most {
-				t.Errorf("it took %d Takes, want at most %d", after.takes, most)
+			for _, effort := range []int{leastEffort, 500} {
+				if p.Effort = 0; effort != leastEffort {
+					p.Effort = effort
+				}
+				after := c.copied()
+				r, err := Solve(after, p)
+				if err != nil || r.Complete {
+					t.Fatalf("Solve: complete %v, %v", r.Complete, err)
+				}
+				if most := effort + len(p.Members)*len(p.Nodes); after.takes > most {
+					t.Errorf("it took %d Takes, want at most %d", after.takes, most)
+				}
 			}
 		})
 	}

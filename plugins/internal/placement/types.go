@@ -52,6 +52,9 @@ type Problem struct {
 	Nodes []int
 	// KeepPartial leaves what fits placed, also where the whole does not.
 	KeepPartial bool
+	// Effort bounds the search, in Takes of the world; 0 leaves it to Solve. It
+	// should be many times the number of members.
+	Effort int
 }
 
 // Result is what came of a problem.
