@@ -116,7 +116,11 @@ func (pl *Gang) Reserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod, 
 // the member, mostly on a binding goroutine; what it gives back is planned with
 // only after a pause, or finds the capacity still taken and waits for the next.
 func (pl *Gang) Unreserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod, _ string) {
-	if pl.ignored(state, pod) {
+	if state.IsPodGroupSchedulingCycle() {
+		return
+	}
+	pl.changed() // whoever gives back a place may help a gang
+	if pl.outside(pod) {
 		return
 	}
 	pl.barrier.remove(pod.UID)

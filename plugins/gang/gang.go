@@ -3,6 +3,7 @@ package gang
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -120,7 +121,10 @@ func (pl *Gang) ready() *planner {
 	pl.plannerOnce.Do(func() {
 		pl.planner = newPlanner(pl.fw, pl.holds, pl.fw.PercentageOfNodesToScore())
 		binders := pl.fw.ListPlugins().Bind.Enabled
-		pl.bindsFirst = len(binders) > 0 && binders[0].Name == Name
+		// An extender that binds is asked before any Bind plugin, and passes the
+		// barrier there by.
+		pl.bindsFirst = len(binders) > 0 && binders[0].Name == Name &&
+			!slices.ContainsFunc(pl.fw.Extenders(), func(e fwk.Extender) bool { return e.IsBinder() })
 	})
 	return pl.planner
 }
@@ -152,7 +156,7 @@ func (pl *Gang) settle(e *gang.Effects) {
 		pl.blocked.noteDrop()
 	}
 	if e.Freed {
-		pl.gangs.Changed()
+		pl.noteChange()
 	}
 }
 

@@ -69,6 +69,11 @@ func (pl *Gang) watch(ctx context.Context) error {
 func (pl *Gang) changed() {
 	pl.mu.Lock()
 	defer pl.mu.Unlock()
+	pl.noteChange()
+}
+
+// noteChange is changed for callers that have the lock.
+func (pl *Gang) noteChange() {
 	pl.gangs.Changed()
 	if pl.echoAt.IsZero() {
 		pl.echoAt = pl.clock.Now().Add(echoAfter)
@@ -135,11 +140,14 @@ func (pl *Gang) podGone(ctx context.Context, object any) {
 	if pod.Spec.NodeName != "" {
 		pl.changed()
 	}
-	if pod.Spec.SchedulerName != pl.handle.ProfileName() || pl.outside(pod) {
+	if pod.Spec.SchedulerName != pl.handle.ProfileName() {
 		return
 	}
 	pl.order.Forget(pod.UID)
 	pl.tell.forgetPod(pod.UID)
+	if pl.outside(pod) {
+		return
+	}
 	pl.input(ctx, func(s *gang.Gangs, now time.Time) gang.Effects { return s.Gone(pod.UID, now) })
 }
 
