@@ -33,7 +33,8 @@ func (b idle) run(ctx context.Context, f *fixture, r *report) error {
 			if err := f.create(ctx, plain); err != nil {
 				return err
 			}
-			v, err := f.race(ctx, ours, fmt.Sprintf("%s/%s/round=%d", b.name(), t.columns[column], round+1), plain.pods(), r)
+			// Not until it is quiet: for a while it writes why the gangs wait, a little at a time.
+			v, err := f.race(ctx, ours, fmt.Sprintf("%s/%s/round=%d", b.name(), t.columns[column], round+1), plain.pods(), false, r)
 			if err != nil {
 				return err
 			}

@@ -29,6 +29,7 @@ type options struct {
 	rounds    int
 	run       *regexp.Regexp
 	scheduler string
+	config    string
 	profiles  string
 	observe   time.Duration
 	next      int
@@ -54,6 +55,7 @@ func parse(args []string) (options, error) {
 	flags.IntVar(&o.rounds, "rounds", 2, "how often each scheduler has its turn")
 	pattern := flags.String("run", ".", "regular expression: run only the benchmarks whose name matches")
 	flags.StringVar(&o.scheduler, "scheduler", "", "the lockstep-scheduler to measure (default: build this checkout's)")
+	flags.StringVar(&o.config, "config", "", "configuration file of lockstep-scheduler (default: what it runs without one)")
 	flags.StringVar(&o.profiles, "profiles", "", "folder for CPU profiles of the schedulers, which make them a little slower")
 	flags.DurationVar(&o.observe, "observe", 45*time.Second, "how long to watch a cluster that is full, from when it is")
 	flags.IntVar(&o.next, "next", 3, "how many gangs of a full cluster to delete, one after the other")

@@ -70,6 +70,9 @@ func (f *fixture) start(k kind, label string) (*scheduler, error) {
 		args = append(args, "--config="+file)
 	} else {
 		args = append(args, "--kubeconfig="+f.cluster.Kubeconfig())
+		if f.config != "" {
+			args = append(args, "--config="+f.config)
+		}
 	}
 	s := &scheduler{
 		started: time.Now(), port: port, stopProfile: func() {},
