@@ -56,7 +56,7 @@ func processCPU(b *testing.B) int64 {
 // The time of a plan must grow with the members and with the nodes, not with their product.
 func BenchmarkPlan(b *testing.B) {
 	sizes := []struct{ members, nodes int }{
-		{100, 5000}, {300, 5000}, {1000, 5000}, {1000, 1500}, {1000, 500},
+		{8, 500}, {8, 2000}, {100, 5000}, {300, 5000}, {1000, 5000}, {1000, 1500}, {1000, 500},
 	}
 	for _, size := range sizes {
 		b.Run(fmt.Sprintf("members=%d/nodes=%d", size.members, size.nodes), func(b *testing.B) {

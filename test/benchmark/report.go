@@ -150,7 +150,7 @@ func (t *table) ratios(unit string) []float64 {
 	for i := range min(len(t.rounds[0]), len(t.rounds[1])) {
 		before, okBefore := t.rounds[0][i][unit]
 		after, okAfter := t.rounds[1][i][unit]
-		if okBefore && okAfter && before > 0 && after > 0 {
+		if unit != "others-cpu-%" && okBefore && okAfter && before > 0 && after > 0 {
 			ratios = append(ratios, after/before)
 		}
 	}
