@@ -5,19 +5,27 @@ package plugins
 
 import (
 	"context"
+	"sync"
 
+	"k8s.io/klog/v2"
+	"k8s.io/kubernetes/pkg/scheduler"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
 	"github.com/lockstep-sh/lockstep/plugins/binder"
 	"github.com/lockstep-sh/lockstep/plugins/gang"
 	"github.com/lockstep-sh/lockstep/plugins/holds"
+	"github.com/lockstep-sh/lockstep/plugins/lobby"
 	"github.com/lockstep-sh/lockstep/plugins/order"
 	"github.com/lockstep-sh/lockstep/plugins/queuesort"
 )
 
 // Set is the plugins of one scheduler process.
 type Set struct {
-	slots *binder.Slots
+	slots     *binder.Slots
+	positions *order.Order
+	leading   chan struct{}
+	lead      sync.Once
 	// Registry has the factories, by the names under which a
 	// KubeSchedulerConfiguration enables the plugins.
 	Registry frameworkruntime.Registry
@@ -25,17 +33,27 @@ type Set struct {
 
 // NewSet makes the plugins of a process. All its profiles share them.
 func NewSet() *Set {
-	slots, ledger, positions := binder.NewSlots(), holds.New(), order.New()
+	slots, ledger, positions, leading := binder.NewSlots(), holds.New(), order.New(), make(chan struct{})
 	return &Set{
-		slots: slots,
+		slots: slots, positions: positions, leading: leading,
 		Registry: frameworkruntime.Registry{
 			binder.Name:    binder.New(slots),
-			gang.Name:      gang.New(ledger, positions),
+			gang.Name:      gang.New(ledger, positions, leading),
 			queuesort.Name: queuesort.New(positions),
 		},
 	}
 }
 
-// WaitForRoom blocks while so many pods wait to be bound that scheduling another
-// would only lengthen the line.
-func (s *Set) WaitForRoom(ctx context.Context) { s.slots.WaitForRoom(ctx) }
+// Install prepares a scheduler that does not run yet for the plugins: pods that
+// wait behind the gate of their gang do so in front of its queue, the plugins learn
+// when it begins to schedule, and it does not schedule further ahead of the API
+// server than helps.
+func (s *Set) Install(ctx context.Context, sched *scheduler.Scheduler) {
+	lobby.Install(sched, gang.Name, s.positions.Forget)
+	next := sched.NextEntity
+	sched.NextEntity = func(logger klog.Logger) (framework.QueuedEntityInfo, error) {
+		s.lead.Do(func() { close(s.leading) })
+		s.slots.WaitForRoom(ctx)
+		return next(logger)
+	}
+}

@@ -18,6 +18,9 @@ import (
 // reasonGivenBack is why a held member does not bind after all.
 const reasonGivenBack = "the gang gave back what its members held"
 
+// reasonPreempted is why a held member has to look for another place.
+const reasonPreempted = "a pod of higher priority took the node that was held"
+
 // barrier is where held members wait. A member passes when its group is
 // released, and turns back when the group gives up.
 //
@@ -119,13 +122,12 @@ func (pl *Gang) Unreserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod
 	if state.IsPodGroupSchedulingCycle() {
 		return
 	}
-	pl.changed() // whoever gives back a place may help a gang
+	pl.holds.NoteFreed() // whoever gives back a place may help a gang
 	if pl.outside(pod) {
 		return
 	}
 	pl.barrier.remove(pod.UID)
 	pl.input(ctx, func(s *gang.Gangs, now time.Time) gang.Effects { return s.Unreserved(pod.UID, now) })
-	pl.blocked.noteDrop()
 }
 
 // Permit releases the group if this member completes it. Else the member waits.
@@ -166,15 +168,34 @@ func (pl *Gang) Bind(ctx context.Context, _ fwk.CycleState, pod *v1.Pod, node st
 	if d == nil {
 		return fwk.NewStatus(fwk.Skip)
 	}
+	if !isClosed(d.opened) {
+		if preempted := pl.stand(ctx, pod, d); preempted {
+			return unschedulable(pod, node, reasonPreempted)
+		}
+	}
+	switch {
+	case !isClosed(d.opened):
+		return fwk.AsStatus(fmt.Errorf("waiting for the gang of pod %s/%s: %w", pod.Namespace, pod.Name, context.Cause(ctx)))
+	case d.refusal != "":
+		return unschedulable(pod, node, d.refusal)
+	}
+	return fwk.NewStatus(fwk.Skip)
+}
+
+// stand waits until the door opens or the scheduler ends. Meanwhile the member
+// counts as one whose binding can still be called off, so that a pod which
+// preempts it takes its place, and does not delete a pod that never ran.
+func (pl *Gang) stand(ctx context.Context, pod *v1.Pod, d *door) (preempted bool) {
+	waiting, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	pl.fw.AddPodInPreBind(pod.UID, cancel)
+	defer pl.fw.RemovePodInPreBind(pod.UID)
 	select {
 	case <-d.opened:
-	case <-ctx.Done():
-		return fwk.AsStatus(fmt.Errorf("waiting for the gang of pod %s/%s: %w", pod.Namespace, pod.Name, context.Cause(ctx)))
+	case <-waiting.Done():
 	}
-	if d.refusal == "" {
-		return fwk.NewStatus(fwk.Skip)
-	}
-	return unschedulable(pod, node, d.refusal)
+	bound := pl.fw.GetPodInPreBind(pod.UID)
+	return bound != nil && !bound.MarkPrebound()
 }
 
 // unschedulable is the status of a pod that a plugin rejects after Permit, in the
@@ -195,6 +216,5 @@ func (pl *Gang) PostBind(ctx context.Context, _ fwk.CycleState, pod *v1.Pod, _ s
 		return
 	}
 	pl.barrier.remove(pod.UID)
-	pl.order.Forget(pod.UID) // it is in no queue any more
 	pl.input(ctx, func(s *gang.Gangs, now time.Time) gang.Effects { return s.BoundTo(pod.UID, now) })
 }

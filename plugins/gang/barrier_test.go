@@ -3,6 +3,7 @@ package gang
 import (
 	"context"
 	"errors"
+	"runtime"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -114,5 +115,34 @@ func TestBarrier(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestPreemptedAtTheBarrier: kube-scheduler calls off the binding of a pod that is to
+// make room before it runs, if it knows of it, and deletes the pod if not.
+func TestPreemptedAtTheBarrier(t *testing.T) {
+	s := newStage(t, makeNodes(2, 1))
+	s.open()
+	members := makeMembers("train", 2, 1, nil)
+	s.see(members...)
+	if _, status := s.PreFilter(s.ctx, framework.NewCycleState(), members[0], nil); !status.IsSuccess() {
+		t.Fatal(status)
+	}
+	s.hold(t, members[0], "node-0000")
+	done := make(chan *fwk.Status)
+	go func() { done <- s.Bind(s.ctx, framework.NewCycleState(), members[0], "node-0000") }()
+	for s.fw.GetPodInPreBind(members[0].UID) == nil {
+		select {
+		case status := <-done:
+			t.Fatalf("it does not wait: %v", status)
+		default:
+			runtime.Gosched()
+		}
+	}
+	if !s.fw.GetPodInPreBind(members[0].UID).CancelPod("preempted") {
+		t.Fatal("its binding cannot be called off")
+	}
+	if status := <-done; status.Code() != fwk.Unschedulable || s.fw.GetPodInPreBind(members[0].UID) != nil {
+		t.Errorf("at the barrier: %v, want that it has to look for another place", status)
 	}
 }

@@ -8,41 +8,40 @@ import (
 )
 
 // blocked is the pods that found capacity held for others. No event of the
-// cluster tells when a hold ends, so they are activated when one does.
+// cluster tells when a hold ends, so they are activated when one does, in
+// whichever profile.
 type blocked struct {
-	mu      sync.Mutex
-	pods    map[types.UID]*v1.Pod
-	dropped bool
+	mu   sync.Mutex
+	pods map[types.UID]blockedPod
 }
 
-func (b *blocked) add(pod *v1.Pod) {
+// blockedPod is a pod, and the count of ended holds from before it was refused: one
+// that ended while it was being looked at counts too.
+type blockedPod struct {
+	pod   *v1.Pod
+	ended uint64
+}
+
+func (b *blocked) add(pod *v1.Pod, ended uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.pods == nil {
-		b.pods = map[types.UID]*v1.Pod{}
+		b.pods = map[types.UID]blockedPod{}
 	}
-	b.pods[pod.UID] = pod
+	b.pods[pod.UID] = blockedPod{pod, ended}
 }
 
-// noteDrop notes that something is no longer held.
-func (b *blocked) noteDrop() {
+// take hands out the pods to look at again: those since whose refusal a hold has
+// ended.
+func (b *blocked) take(ended uint64) []*v1.Pod {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.dropped = true
-}
-
-// take hands out the pods to look at again, if there is reason to.
-func (b *blocked) take() []*v1.Pod {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if !b.dropped {
-		return nil
+	var pods []*v1.Pod
+	for uid, one := range b.pods {
+		if one.ended != ended {
+			pods = append(pods, one.pod)
+			delete(b.pods, uid)
+		}
 	}
-	b.dropped = false
-	pods := make([]*v1.Pod, 0, len(b.pods))
-	for _, pod := range b.pods {
-		pods = append(pods, pod)
-	}
-	clear(b.pods)
 	return pods
 }

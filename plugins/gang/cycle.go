@@ -3,6 +3,7 @@ package gang
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -48,7 +49,9 @@ type visitState struct {
 	pinned          bool
 	preferredKey    string
 	preferredValues sets.Set[string]
-	// blocked is set when a node was refused for what is held on it.
+	// ended is the ledger's count before the first node was looked at; blocked is
+	// set when a node was refused for what is held on it.
+	ended   uint64
 	blocked atomic.Bool
 }
 
@@ -86,13 +89,13 @@ func (pl *Gang) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod
 		}
 		v.Verdict, v.Node = gang.Follow, node
 	}
-	visit := &visitState{verdict: v.Verdict}
+	visit := &visitState{verdict: v.Verdict, ended: pl.holds.Ended()}
 	if v.Verdict == gang.Lead {
 		v.Verdict = gang.Alone // nothing to plan
 		visit.verdict, visit.attempt = v.Verdict, v.Attempt
 	}
 	if v.Verdict == gang.Follow {
-		visit.holders = []string{v.Group}
+		visit.holders = []string{pl.holder(v.Group)}
 	}
 	state.Write(visitKey, visit)
 	switch v.Verdict {
@@ -127,7 +130,7 @@ func (pl *Gang) preFilterOutside(state fwk.CycleState, pod *v1.Pod) (*fwk.PreFil
 	if err != nil {
 		return nil, fwk.AsStatus(fmt.Errorf("reading affinity of pod %s: %w", klog.KObj(pod), err))
 	}
-	state.Write(visitKey, &visitState{verdict: gang.Outside, demand: holds.DemandOf(info)})
+	state.Write(visitKey, &visitState{verdict: gang.Outside, ended: pl.holds.Ended(), demand: holds.DemandOf(info)})
 	return nil, nil
 }
 
@@ -191,16 +194,16 @@ func (pl *Gang) lead(ctx context.Context, a *gang.Attempt) (string, *fwk.Status)
 		result = &plan{Outcome: gang.Outcome{Why: everyWhy(a, err.Error())}}
 	}
 	result.Cost, result.Evict = took, evict
-	pl.order.Plan(result.order)
 	var accepted map[types.UID]string
 	pl.mu.Lock()
 	accepted, e := pl.gangs.Planned(a, result.Outcome, pl.clock.Now())
 	pl.settle(&e)
 	for uid, node := range accepted {
 		d := result.demand[uid]
-		pl.holds.Put(hold.Hold{For: uid, Holder: a.Group, Node: node, Reason: hold.Plan, Request: d.Request, Ports: d.Ports})
+		pl.holds.Put(hold.Hold{For: uid, Holder: pl.holder(a.Group), Node: node, Reason: hold.Plan, Request: d.Request, Ports: d.Ports})
 	}
 	pl.mu.Unlock()
+	pl.order.Plan(slices.DeleteFunc(result.order, func(uid types.UID) bool { _, ok := accepted[uid]; return !ok }))
 	pl.renominate(ctx, a, accepted)
 	pl.act(ctx, e)
 	klog.FromContext(ctx).V(3).Info("Planned gang", "group", a.Group, "members", a.Members(), "placed", len(accepted), "complete", result.Complete, "took", took)
@@ -319,7 +322,7 @@ func (pl *Gang) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.Po
 		return nil, fwk.NewStatus(fwk.Unschedulable)
 	}
 	if visit.blocked.Load() {
-		pl.blocked.add(pod)
+		pl.blocked.add(pod, visit.ended)
 	}
 	if visit.attempt != nil {
 		// The scheduler explains a single pod itself, and may preempt for it.

@@ -53,7 +53,7 @@ func newStage(tb testing.TB, nodes []*v1.Node, pods ...*v1.Pod) *stage {
 	tb.Cleanup(cancel)
 	s := &stage{ctx: ctx, snapshot: cache.NewEmptySnapshot()}
 	capture := func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
-		plugin, err := New(holds.New(), order.New())(ctx, args, handle)
+		plugin, err := New(holds.New(), order.New(), closed())(ctx, args, handle)
 		s.Gang, _ = plugin.(*Gang)
 		return plugin, err
 	}
@@ -154,4 +154,11 @@ func fill(nodes []*v1.Node, left int) []*v1.Pod {
 			Req(map[v1.ResourceName]string{gpu: strconv.Itoa(8 - left)}).Obj()
 	}
 	return pods
+}
+
+// closed is a channel that is.
+func closed() chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
 }

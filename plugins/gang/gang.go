@@ -54,6 +54,8 @@ type Gang struct {
 	gangs *gang.Gangs
 	// echoAt is when changes are noted again; zero while there are none.
 	echoAt time.Time
+	// freed is what the ledger's count of freed capacity was when it was last noted.
+	freed uint64
 
 	// synced tell that the watches have delivered what there was at the start.
 	synced []cache.InformerSynced
@@ -85,7 +87,9 @@ var (
 func (pl *Gang) Name() string { return Name }
 
 // New makes the factory of the plugin over what the profiles of a process share.
-func New(h *holds.Holds, o *order.Order) frameworkruntime.PluginFactory {
+// The plugin says nothing to users before leading is closed: until then another
+// process may schedule, and speak.
+func New(h *holds.Holds, o *order.Order, leading <-chan struct{}) frameworkruntime.PluginFactory {
 	return func(ctx context.Context, object runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 		args, ok := object.(*config.GangArgs)
 		if !ok {
@@ -105,7 +109,7 @@ func New(h *holds.Holds, o *order.Order) frameworkruntime.PluginFactory {
 			gangs:       gang.New(args.DefaultWaitTime.Duration, gang.Backoff{Initial: args.InitialBackoff.Duration, Max: args.MaxBackoff.Duration}),
 		}
 		pl.barrier.doors = map[types.UID]*door{}
-		pl.tell = newTeller(pl, args.ExplanationQPS)
+		pl.tell = newTeller(pl, args.ExplanationQPS, leading)
 		if err := pl.watch(ctx); err != nil {
 			return nil, err
 		}
@@ -119,7 +123,7 @@ func New(h *holds.Holds, o *order.Order) frameworkruntime.PluginFactory {
 // ready makes what needs the complete profile.
 func (pl *Gang) ready() *planner {
 	pl.plannerOnce.Do(func() {
-		pl.planner = newPlanner(pl.fw, pl.holds, pl.fw.PercentageOfNodesToScore())
+		pl.planner = newPlanner(pl.fw, pl.holds, pl.holder, pl.fw.PercentageOfNodesToScore())
 		binders := pl.fw.ListPlugins().Bind.Enabled
 		// An extender that binds is asked before any Bind plugin, and passes the
 		// barrier there by.
@@ -128,6 +132,9 @@ func (pl *Gang) ready() *planner {
 	})
 	return pl.planner
 }
+
+// holder is the name of a group in the ledger, which all profiles share.
+func (pl *Gang) holder(group string) string { return pl.handle.ProfileName() + "/" + group }
 
 // outside tells pods that are none of this plugin's business.
 func (pl *Gang) outside(pod *v1.Pod) bool {
@@ -153,10 +160,9 @@ func (pl *Gang) settle(e *gang.Effects) {
 	}
 	if len(e.Unhold) > 0 {
 		pl.holds.Drop(e.Unhold...)
-		pl.blocked.noteDrop()
 	}
 	if e.Freed {
-		pl.noteChange()
+		pl.holds.NoteFreed()
 	}
 }
 
@@ -189,7 +195,7 @@ func (pl *Gang) rehold(h gang.Hold) {
 		return // such a pod was never reserved
 	}
 	d := holds.DemandOf(info)
-	pl.holds.Put(hold.Hold{For: h.Pod.UID, Holder: h.Holder, Node: h.Node, Reason: hold.Plan, Request: d.Request, Ports: d.Ports})
+	pl.holds.Put(hold.Hold{For: h.Pod.UID, Holder: pl.holder(h.Holder), Node: h.Node, Reason: hold.Plan, Request: d.Request, Ports: d.Ports})
 }
 
 // activate asks the queue to look at pods again. What is not in it is ignored:
@@ -233,9 +239,13 @@ func (pl *Gang) run(ctx context.Context) {
 		}
 		pl.input(ctx, func(s *gang.Gangs, now time.Time) gang.Effects {
 			pl.echo(now)
+			if freed := pl.holds.Freed(); freed != pl.freed {
+				pl.freed = freed
+				pl.noteChange()
+			}
 			return s.Tick(now)
 		})
-		pl.activate(ctx, pl.blocked.take())
+		pl.activate(ctx, pl.blocked.take(pl.holds.Ended()))
 		if n%measureEvery == 0 {
 			pl.measure()
 		}

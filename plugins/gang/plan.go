@@ -29,6 +29,8 @@ import (
 type planner struct {
 	fw    framework.Framework
 	holds *holds.Holds
+	// holder is the name of a group in the ledger.
+	holder func(group string) string
 	// start is the node at which the next sweep begins, so that all nodes have
 	// their turn.
 	start           int
@@ -39,8 +41,8 @@ type planner struct {
 	coupled bool
 }
 
-func newPlanner(fw framework.Framework, h *holds.Holds, percentage *int32) *planner {
-	p := &planner{fw: fw, holds: h, weights: map[string]int64{}, percentage: percentage}
+func newPlanner(fw framework.Framework, h *holds.Holds, holder func(string) string, percentage *int32) *planner {
+	p := &planner{fw: fw, holds: h, holder: holder, weights: map[string]int64{}, percentage: percentage}
 	plugins := fw.ListPlugins()
 	for _, score := range plugins.Score.Enabled {
 		p.weights[score.Name] = int64(score.Weight)
@@ -101,8 +103,12 @@ func (p *planner) make(ctx context.Context, a *gang.Attempt, evict []string) (re
 // pose turns an attempt into a placement problem over indexes.
 func (p *planner) pose(ctx context.Context, a *gang.Attempt, evict []string) (*world, placement.Problem, error) {
 	group := newGrouping()
+	holders := []string{p.holder(a.Group)}
+	for _, rival := range evict {
+		holders = append(holders, p.holder(rival))
+	}
 	w := &world{
-		ctx: ctx, fw: p.fw, holds: p.holds, holders: append([]string{a.Group}, evict...),
+		ctx: ctx, fw: p.fw, holds: p.holds, holders: holders,
 		sample: p.sample, weights: p.weights, checksResources: p.checksResources,
 		refused: map[string]map[string]bool{}, rejected: map[int]string{}, lacking: map[v1.ResourceName]bool{},
 	}

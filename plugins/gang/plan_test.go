@@ -225,7 +225,7 @@ func (s *stage) counts(t *testing.T) map[string][]int {
 // itself, or for those that make way for it, is not.
 func TestPlansAndHolds(t *testing.T) {
 	held := func(uid, holder, node string, gpus int64, ports ...hold.Port) hold.Hold {
-		return hold.Hold{For: types.UID(uid), Holder: holder, Node: node, Reason: hold.Plan, Request: resource.Vector{gpu: gpus}, Ports: ports}
+		return hold.Hold{For: types.UID(uid), Holder: testProfile + "/" + holder, Node: node, Reason: hold.Plan, Request: resource.Vector{gpu: gpus}, Ports: ports}
 	}
 	const other, own, n0, n1 = "default/other", "default/train", "node-0000", "node-0001"
 	for sentence, c := range map[string]struct {
@@ -236,16 +236,17 @@ func TestPlansAndHolds(t *testing.T) {
 		want    map[string]int // members by node; nil where there is no plan
 		why     string
 	}{
-		"nothing is held":                                  {members: 16, want: map[string]int{n0: 8, n1: 8}},
-		"others hold a part":                               {members: 10, holds: []hold.Hold{held("a", other, n0, 6)}, want: map[string]int{n0: 2, n1: 8}},
-		"others hold too much":                             {members: 11, holds: []hold.Hold{held("a", other, n0, 6)}, why: "10 of 11 members fit; short 1 nvidia.com/gpu"},
-		"it says so where all is held":                     {members: 1, holds: []hold.Hold{held("a", other, n0, 8), held("b", other, n1, 8)}, why: "2 " + holds.ErrReasonHeld},
-		"one's own holds do not count":                     {members: 16, holds: []hold.Hold{held("a", own, n0, 6)}, want: map[string]int{n0: 8, n1: 8}},
-		"nor those of a group that makes way":              {members: 16, holds: []hold.Hold{held("a", other, n0, 6)}, evict: []string{other}, want: map[string]int{n0: 8, n1: 8}},
-		"a second group still does":                        {members: 16, holds: []hold.Hold{held("a", other, n0, 6), held("b", "default/third", n1, 1)}, evict: []string{other}, why: "15 of 16 members fit"},
-		"a host port that is held is taken":                {members: 1, change: constraints["one host port"], holds: []hold.Hold{held("a", other, n0, 1, hold.Port{Protocol: "TCP", Number: 8080})}, want: map[string]int{n1: 1}},
-		"also for members that care about each other":      {members: 2, change: constraints["each on a node of its own"], holds: []hold.Hold{held("a", other, n0, 8)}, why: "1 of 2 members fit"},
-		"a hold on a node that is gone is in nobody's way": {members: 16, holds: []hold.Hold{held("a", other, "gone", 8)}, want: map[string]int{n0: 8, n1: 8}},
+		"nothing is held":                                      {members: 16, want: map[string]int{n0: 8, n1: 8}},
+		"others hold a part":                                   {members: 10, holds: []hold.Hold{held("a", other, n0, 6)}, want: map[string]int{n0: 2, n1: 8}},
+		"others hold too much":                                 {members: 11, holds: []hold.Hold{held("a", other, n0, 6)}, why: "10 of 11 members fit; short 1 nvidia.com/gpu"},
+		"it says so where all is held":                         {members: 1, holds: []hold.Hold{held("a", other, n0, 8), held("b", other, n1, 8)}, why: "2 " + holds.ErrReasonHeld},
+		"one's own holds do not count":                         {members: 16, holds: []hold.Hold{held("a", own, n0, 6)}, want: map[string]int{n0: 8, n1: 8}},
+		"those of the group of its name in another profile do": {members: 16, holds: []hold.Hold{{For: "a", Holder: "another/" + own, Node: n0, Reason: hold.Plan, Request: resource.Vector{gpu: 6}}}, why: "10 of 16 members fit"},
+		"nor those of a group that makes way":                  {members: 16, holds: []hold.Hold{held("a", other, n0, 6)}, evict: []string{other}, want: map[string]int{n0: 8, n1: 8}},
+		"a second group still does":                            {members: 16, holds: []hold.Hold{held("a", other, n0, 6), held("b", "default/third", n1, 1)}, evict: []string{other}, why: "15 of 16 members fit"},
+		"a host port that is held is taken":                    {members: 1, change: constraints["one host port"], holds: []hold.Hold{held("a", other, n0, 1, hold.Port{Protocol: "TCP", Number: 8080})}, want: map[string]int{n1: 1}},
+		"also for members that care about each other":          {members: 2, change: constraints["each on a node of its own"], holds: []hold.Hold{held("a", other, n0, 8)}, why: "1 of 2 members fit"},
+		"a hold on a node that is gone is in nobody's way":     {members: 16, holds: []hold.Hold{held("a", other, "gone", 8)}, want: map[string]int{n0: 8, n1: 8}},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			s := newStage(t, makeNodes(2, 2))

@@ -30,10 +30,14 @@ import (
 type teller struct {
 	pl     *Gang
 	groups pgclientset.Interface
-	limit  *rate.Limiter
-	marks  workqueue.TypedRateLimitingInterface[mark]
+	// leading is closed once this process schedules.
+	leading <-chan struct{}
+	limit   *rate.Limiter
+	marks   workqueue.TypedRateLimitingInterface[mark]
 
 	mu sync.Mutex
+	// problems are still to be told.
+	problems []gang.Report
 	// due are the gangs of which the explanation may have changed, and since when.
 	due map[gang.Key]time.Time
 	// told is what was last said of a gang.
@@ -50,9 +54,9 @@ type mark struct {
 	uid types.UID
 }
 
-func newTeller(pl *Gang, qps int32) *teller {
+func newTeller(pl *Gang, qps int32, leading <-chan struct{}) *teller {
 	return &teller{
-		pl: pl, limit: rate.NewLimiter(rate.Limit(qps), int(qps)),
+		pl: pl, leading: leading, limit: rate.NewLimiter(rate.Limit(qps), int(qps)),
 		marks: workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[mark]()),
 		due:   map[gang.Key]time.Time{}, told: map[gang.Key]string{},
 		members: workqueue.NewTyped[gang.Key](), written: map[types.UID]string{},
@@ -64,20 +68,32 @@ func (t *teller) note(e gang.Effects) {
 	for _, pod := range e.Expire {
 		t.marks.Add(mark{types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}, pod.UID})
 	}
-	for _, report := range e.Problems {
-		t.problem(report)
-	}
-	if len(e.Changed) == 0 {
+	if len(e.Changed)+len(e.Problems) == 0 {
 		return
 	}
 	now := t.pl.clock.Now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.problems = append(t.problems, e.Problems...)
+	// A process that never leads must not collect for ever.
+	t.problems = t.problems[max(0, len(t.problems)-mostProblems):]
 	for _, key := range e.Changed {
 		if _, ok := t.due[key]; !ok {
 			t.due[key] = now
 		}
 	}
+}
+
+// mostProblems is how many problems are kept until they can be told.
+const mostProblems = 1000
+
+// takeProblems takes the problems to tell.
+func (t *teller) takeProblems() []gang.Report {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	list := t.problems
+	t.problems = nil
+	return list
 }
 
 func (t *teller) problem(r gang.Report) {
@@ -96,8 +112,13 @@ const (
 	tellEvery          = 250 * time.Millisecond
 )
 
-// run tells, until the scheduler ends.
+// run tells, from when this process schedules until it ends.
 func (t *teller) run(ctx context.Context) {
+	select {
+	case <-t.leading:
+	case <-ctx.Done():
+		return
+	}
 	go t.runMarks(ctx)
 	go t.runMembers(ctx)
 	ticker := t.pl.clock.NewTicker(tellEvery)
@@ -107,6 +128,9 @@ func (t *teller) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C():
+		}
+		for _, report := range t.takeProblems() {
+			t.problem(report)
 		}
 		for _, key := range t.dueNow() {
 			if err := t.gang(ctx, key); err != nil {

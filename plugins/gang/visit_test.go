@@ -86,9 +86,21 @@ func TestPodsOutsideGangs(t *testing.T) {
 	if _, status := s.PostFilter(s.ctx, state, pod, nil); status.Code() != fwk.Unschedulable {
 		t.Errorf("PostFilter answers %v: nobody after it may preempt", status)
 	}
-	s.blocked.noteDrop()
-	if pods := s.blocked.take(); len(pods) != 1 || pods[0] != pod {
+	if pods := s.blocked.take(s.holds.Ended()); len(pods) != 0 {
+		t.Errorf("while all is held, %v are looked at again", pods)
+	}
+	s.holds.Drop("held") // by whichever profile
+	if pods := s.blocked.take(s.holds.Ended()); len(pods) != 1 || pods[0] != pod {
 		t.Errorf("once something is no longer held, %v are looked at again, want the pod", pods)
+	}
+	s.holds.Put(heldOn("node-0000", "default/train", 8))
+	state = framework.NewCycleState()
+	s.PreFilter(s.ctx, state, pod, nil)
+	s.refusals(t, state, pod)
+	s.holds.Drop("held")
+	s.PostFilter(s.ctx, state, pod, nil)
+	if pods := s.blocked.take(s.holds.Ended()); len(pods) != 1 {
+		t.Errorf("a hold ended during the cycle, and %v are looked at again, want the pod", pods)
 	}
 	status := s.Reserve(s.ctx, state, pod, "node-0001")
 	permit, wait := s.Permit(s.ctx, state, pod, "node-0001")

@@ -143,7 +143,6 @@ func (pl *Gang) podGone(ctx context.Context, object any) {
 	if pod.Spec.SchedulerName != pl.handle.ProfileName() {
 		return
 	}
-	pl.order.Forget(pod.UID)
 	pl.tell.forgetPod(pod.UID)
 	if pl.outside(pod) {
 		return

@@ -62,6 +62,8 @@ type Holds struct {
 	// held mirrors the number of holds, so that the common case, none at all,
 	// costs no lock.
 	held atomic.Int64
+	// ended and freed count what the profiles tell each other of; see Ended, Freed.
+	ended, freed atomic.Uint64
 }
 
 // New makes an empty ledger.
@@ -85,7 +87,22 @@ func (h *Holds) Drop(pods ...types.UID) {
 		h.ledger.Drop(pod)
 	}
 	h.held.Store(int64(h.ledger.Len()))
+	h.ended.Add(1)
 }
+
+// NoteFreed notes that capacity came back which nobody will use now: that of a
+// hold which was dropped, or that of a pod which gave back its node.
+func (h *Holds) NoteFreed() {
+	h.freed.Add(1)
+	h.ended.Add(1)
+}
+
+// Ended changes whenever a hold may have ended, whatever became of the capacity. A
+// pod that was refused for what is held waits for it: no event of the cluster tells.
+func (h *Holds) Ended() uint64 { return h.ended.Load() }
+
+// Freed changes whenever capacity comes back, in whichever profile.
+func (h *Holds) Freed() uint64 { return h.freed.Load() }
 
 // Empty tells that nothing is held anywhere.
 func (h *Holds) Empty() bool { return h.held.Load() == 0 }

@@ -30,6 +30,8 @@ type Lobby struct {
 	queue.SchedulingQueue
 	// gates are the gates of the profiles, by scheduler name.
 	gates map[string]fwk.PreEnqueuePlugin
+	// forget is told of a pod once the queue has let go of it.
+	forget func(types.UID)
 
 	// mu makes asking the gate and letting the pod wait one step, so that a pod
 	// cannot be activated in between and miss it; and leaving here and entering
@@ -41,9 +43,11 @@ type Lobby struct {
 
 // Install puts a lobby in front of the queue of a scheduler that does not run
 // yet. gate is the name of the PreEnqueue plugin whose pods may wait there;
-// profiles without it do not use the lobby.
-func Install(sched *scheduler.Scheduler, gate string) {
-	l := &Lobby{SchedulingQueue: sched.SchedulingQueue, gates: map[string]fwk.PreEnqueuePlugin{}, pods: map[types.UID]*v1.Pod{}}
+// profiles without it do not use the lobby. forget is told of each pod that is
+// deleted or bound, after the queue has let go of it: what a queue is sorted by must
+// not change before.
+func Install(sched *scheduler.Scheduler, gate string, forget func(types.UID)) {
+	l := &Lobby{SchedulingQueue: sched.SchedulingQueue, gates: map[string]fwk.PreEnqueuePlugin{}, forget: forget, pods: map[types.UID]*v1.Pod{}}
 	for name, profile := range sched.Profiles {
 		for _, plugin := range profile.PreEnqueuePlugins() {
 			if plugin.Name() == gate {
@@ -103,6 +107,7 @@ func (l *Lobby) Delete(logger klog.Logger, pod *v1.Pod) {
 	if !waits {
 		l.SchedulingQueue.Delete(logger, pod)
 	}
+	l.forget(pod.UID)
 }
 
 // Activate lets pods that wait here into the queue, where PreEnqueue is asked

@@ -125,7 +125,7 @@ func TestLobby(t *testing.T) {
 				l.Update(t.Context(), pod("a").Obj(), pod("a").Obj())
 				l.Delete(logger, pod("a").Obj())
 			},
-			calls: []string{"update a a", "delete a"},
+			calls: []string{"update a a", "delete a", "forget a"},
 		},
 		"a deleted pod waits no longer, and cannot be activated": {
 			gate: gate{"a": true},
@@ -134,13 +134,13 @@ func TestLobby(t *testing.T) {
 				l.Delete(logger, pod("a").Obj())
 				l.Activate(logger, map[string]*v1.Pod{"ns/a": pod("a").Obj()})
 			},
-			calls: []string{"activate a"},
+			calls: []string{"forget a", "activate a"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			logger, _ := ktesting.NewTestContext(t)
 			r := &recorder{}
-			l := &Lobby{SchedulingQueue: r, gates: map[string]fwk.PreEnqueuePlugin{"gated": c.gate}, pods: map[types.UID]*v1.Pod{}}
+			l := &Lobby{SchedulingQueue: r, gates: map[string]fwk.PreEnqueuePlugin{"gated": c.gate}, forget: func(uid types.UID) { r.calls = append(r.calls, "forget "+string(uid)) }, pods: map[types.UID]*v1.Pod{}}
 			c.do(l, c.gate, logger)
 			var waiting []string
 			pods, _ := l.PendingPods()

@@ -16,16 +16,12 @@ import (
 	logsapi "k8s.io/component-base/logs/api/v1"
 	"k8s.io/component-base/term"
 	"k8s.io/component-base/version/verflag"
-	"k8s.io/klog/v2"
 	schedulerapp "k8s.io/kubernetes/cmd/kube-scheduler/app"
 	schedulerconfig "k8s.io/kubernetes/cmd/kube-scheduler/app/config"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
 	"k8s.io/kubernetes/pkg/scheduler"
-	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/lockstep-sh/lockstep/plugins"
-	"github.com/lockstep-sh/lockstep/plugins/gang"
-	"github.com/lockstep-sh/lockstep/plugins/lobby"
 )
 
 // Name is the name of the binary.
@@ -76,12 +72,7 @@ func run(cmd *cobra.Command, opts *options.Options) error {
 		mutable.AddMetrics()
 	}
 	opts.ComponentGlobalsRegistry.AddMetrics()
-	lobby.Install(sched, gang.Name)
-	next := sched.NextEntity
-	sched.NextEntity = func(logger klog.Logger) (framework.QueuedEntityInfo, error) {
-		set.WaitForRoom(ctx)
-		return next(logger)
-	}
+	set.Install(ctx, sched)
 	return schedulerapp.Run(ctx, config, sched)
 }
 
