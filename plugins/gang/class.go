@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
+	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/lockstep-sh/lockstep/plugins/holds"
@@ -215,11 +216,22 @@ func (w hashWriter) object(value any) {
 
 // interdependent tells whether placing one pod of the class changes where others
 // may or should go, beyond what it takes of its node.
-func (c *class) interdependent() bool {
+func (c *class) interdependent(claims corelisters.PersistentVolumeClaimLister) bool {
 	pod := c.info.Pod
 	affinity := pod.Spec.Affinity
 	return len(pod.Spec.TopologySpreadConstraints) > 0 ||
-		affinity != nil && (affinity.PodAffinity != nil || affinity.PodAntiAffinity != nil)
+		affinity != nil && (affinity.PodAffinity != nil || affinity.PodAntiAffinity != nil) ||
+		slices.ContainsFunc(pod.Spec.Volumes, func(v v1.Volume) bool { return forOnePod(pod.Namespace, v.PersistentVolumeClaim, claims) })
+}
+
+// forOnePod tells claims that one pod of the cluster at a time may use. One that is
+// not there yet is no such claim: the volume filters refuse the pod until it is.
+func forOnePod(namespace string, source *v1.PersistentVolumeClaimVolumeSource, claims corelisters.PersistentVolumeClaimLister) bool {
+	if source == nil {
+		return false
+	}
+	claim, err := claims.PersistentVolumeClaims(namespace).Get(source.ClaimName)
+	return err == nil && slices.Contains(claim.Spec.AccessModes, v1.ReadWriteOncePod)
 }
 
 func priorityOf(pod *v1.Pod) int32 {

@@ -11,6 +11,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/klog/v2"
 	schedconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
@@ -39,10 +40,12 @@ type planner struct {
 	percentage      *int32
 	// coupled tells that members of the last attempt cared about other pods.
 	coupled bool
+	claims  corelisters.PersistentVolumeClaimLister
 }
 
 func newPlanner(fw framework.Framework, h *holds.Holds, holder func(string) string, percentage *int32) *planner {
 	p := &planner{fw: fw, holds: h, holder: holder, weights: map[string]int64{}, percentage: percentage}
+	p.claims = fw.SharedInformerFactory().Core().V1().PersistentVolumeClaims().Lister()
 	plugins := fw.ListPlugins()
 	for _, score := range plugins.Score.Enabled {
 		p.weights[score.Name] = int64(score.Weight)
@@ -127,7 +130,7 @@ func (p *planner) pose(ctx context.Context, a *gang.Attempt, evict []string) (*w
 		problem.Gangs = append(problem.Gangs, g)
 	}
 	w.classes = group.classes
-	w.coupled = slices.ContainsFunc(w.classes, (*class).interdependent)
+	w.coupled = slices.ContainsFunc(w.classes, func(c *class) bool { return c.interdependent(p.claims) })
 	p.coupled = w.coupled
 	tx, err := whatif.Begin(p.fw, w.coupled)
 	if err != nil {

@@ -4,6 +4,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -87,6 +88,9 @@ func setup(ctx context.Context, opts *options.Options, set *plugins.Set) (*sched
 	}
 	config, sched, err := schedulerapp.Setup(ctx, opts, registry...)
 	if err != nil {
+		if errs := misread(opts.ConfigFile); len(errs) > 0 {
+			err = errors.Join(errs.ToAggregate(), err)
+		}
 		return nil, nil, fmt.Errorf("setting up the scheduler: %w", err)
 	}
 	return config, sched, nil

@@ -214,6 +214,8 @@ func TestBadConfiguration(t *testing.T) {
 		"a value out of bounds, binder": {args("BoundedBinder", "maxInFlight: 0"), []string{"profiles[ours].pluginConfig[BoundedBinder].args.maxInFlight", "0", "1 to 10000"}},
 		"a field that does not exist":   {args("Gang", "maxBackof: 1s"), []string{".profiles[1].pluginConfig[0]", "Gang", `unknown field "maxBackof"`}},
 		"a value of the wrong type":     {args("Gang", "explanationQPS: few"), []string{".profiles[1].pluginConfig[0]", "GangArgs.explanationQPS"}},
+		"a duration that is none":       {args("Gang", "maxBackoff: soon"), []string{"profiles[ours].pluginConfig[Gang].args.maxBackoff", `"soon"`, "invalid duration"}},
+		"two of them":                   {args("Gang", "maxBackoff: soon, defaultWaitTime: 5"), []string{"args.maxBackoff", `"soon"`, "args.defaultWaitTime", "5"}},
 		"arguments for a plugin that takes none": {
 			"profiles:\n" + withPlugins("ours") + "  pluginConfig: [{name: GangQueueSort, args: {byAge: true}}]\n", []string{"ours", "GangQueueSort", "takes none"},
 		},
