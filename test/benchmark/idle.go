@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// idle measures what gangs cost that wait for members: plain pods on lockstep-scheduler, with and
-// without them.
+// idle measures what gangs cost that wait for members: plain pods on lockstep-scheduler beside them,
+// and beside as many pods that are another scheduler's. Any scheduler lists and keeps those too.
 type idle struct {
 	nodes, pods      int
 	gangs, size, min int // incomplete ones
@@ -21,14 +21,13 @@ func (b idle) run(ctx context.Context, f *fixture, r *report) error {
 		return err
 	}
 	t := r.table(b.name(), nil, "incomplete=0", fmt.Sprintf("incomplete=%d", b.gangs))
+	others := workload{scheduler: "nobody", prefix: "others", gangs: b.gangs, size: b.size, min: b.min}
 	plain := workload{scheduler: ours.schedulerName, prefix: "plain", gangs: b.pods / 8, size: 8}
 	waiting := workload{scheduler: ours.schedulerName, prefix: "waiting", gangs: b.gangs, size: b.size, min: b.min}
 	for round := range f.rounds {
 		for column := range t.columns {
-			if column == 1 {
-				if err := f.create(ctx, waiting); err != nil {
-					return err
-				}
+			if err := f.create(ctx, []workload{others, waiting}[column]); err != nil {
+				return err
 			}
 			if err := f.create(ctx, plain); err != nil {
 				return err

@@ -74,15 +74,15 @@ func TestDefaults(t *testing.T) {
 		binder       *config.BoundedBinderArgs
 	}{
 		"without pluginConfig everything is filled in": {
-			gang: gangDefaults(), binder: &config.BoundedBinderArgs{MaxInFlight: 64},
+			gang: gangDefaults(), binder: &config.BoundedBinderArgs{MaxInFlight: 48},
 		},
 		"empty arguments are filled in": {
-			pluginConfig: given("Gang"), gang: gangDefaults(), binder: &config.BoundedBinderArgs{MaxInFlight: 64},
+			pluginConfig: given("Gang"), gang: gangDefaults(), binder: &config.BoundedBinderArgs{MaxInFlight: 48},
 		},
 		"what is given is kept, the rest filled in": {
 			pluginConfig: given("Gang", "maxBackoff: 1m", "explanationQPS: 3"),
 			gang:         &config.GangArgs{DefaultWaitTime: seconds(600), InitialBackoff: seconds(0.25), MaxBackoff: seconds(60), ExplanationQPS: 3},
-			binder:       &config.BoundedBinderArgs{MaxInFlight: 64},
+			binder:       &config.BoundedBinderArgs{MaxInFlight: 48},
 		},
 		"everything may be given": {
 			pluginConfig: given("Gang", "defaultWaitTime: 1h", "initialBackoff: 1s", "maxBackoff: 1s", "explanationQPS: 1000") + "  - name: BoundedBinder\n    args: {maxInFlight: 1}\n",

@@ -24,7 +24,7 @@ func SetDefaults_GangArgs(args *GangArgs) {
 //nolint:revive // the generator fixes the name
 func SetDefaults_BoundedBinderArgs(args *BoundedBinderArgs) {
 	if args.MaxInFlight == nil {
-		args.MaxInFlight = ptr.To[int32](64)
+		args.MaxInFlight = ptr.To[int32](48)
 	}
 }
 

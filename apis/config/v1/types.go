@@ -31,6 +31,6 @@ type BoundedBinderArgs struct {
 	metav1.TypeMeta `json:",inline"`
 
 	// MaxInFlight is the number of Binding calls that may be under way at once,
-	// over all profiles of the process. 1 to 10000. Default: 64.
+	// over all profiles of the process. 1 to 10000. Default: 48.
 	MaxInFlight *int32 `json:"maxInFlight,omitempty"`
 }
