@@ -1,0 +1,252 @@
+package victim
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/lockstep-sh/lockstep/plugins/internal/resource"
+)
+
+// Vector is an amount of each resource: CPU in thousandths, everything else in its
+// base unit. A resource that is not in it is 0.
+type Vector = resource.Vector
+
+// Pod is a pod that runs.
+type Pod struct {
+	UID types.UID
+	// Request is what its end gives back to its node.
+	Request Vector
+	// Role is its role in the gang; empty for none.
+	Role string
+	// Priority is the pod's own. Of two pods of a gang the lower goes first.
+	Priority int32
+	// Created breaks ties: the youngest goes first.
+	Created time.Time
+	// Local tells that it stands in the domain in which room is sought.
+	Local bool
+	// Guarded tells that its eviction would violate a PodDisruptionBudget. Guarded
+	// pods go last among equals; a budget never forbids.
+	Guarded bool
+	// Protected pods stay, whatever happens: those of a priority that the preemptor
+	// may not preempt, those that the system needs. A gang that has one never goes
+	// whole.
+	Protected bool
+}
+
+// Gang is pods that are worth something together only. A pod without a gang is one
+// of minimum 1.
+type Gang struct {
+	// ID is unique among the gangs of a problem. It ends every order.
+	ID string
+	// Queue is for [Reclaim] and [Budget].
+	Queue string
+	// Priority is the gang's; low goes first.
+	Priority int32
+	// Created breaks ties: the youngest goes first.
+	Created time.Time
+	// Min is how many pods have to run for the gang to be worth anything; 1 or more.
+	Min int
+	// MinByRole is how many of a role have to. It binds only where Min is no less
+	// than its sum; otherwise the gang is elastic, and any Min pods will do.
+	MinByRole map[string]int
+	// Pods are all that run, in the domain and out of it. Those that are about to
+	// end are left out.
+	Pods []Pod
+}
+
+// Kind tells what the loss of a bundle does to its gang.
+type Kind int
+
+// The kinds, from the harmless to the harmful.
+const (
+	// Safe pods are beyond the minimum, or in a gang that is broken already. Any
+	// number of them may go.
+	Safe Kind = iota
+	// Whole is the end of the gang: all pods go, or none.
+	Whole
+)
+
+func (k Kind) String() string {
+	if k == Safe {
+		return "Safe"
+	}
+	return "Whole"
+}
+
+// Bundle is pods of a gang that one decision is about.
+type Bundle struct {
+	Kind Kind
+	Gang *Gang
+	// Broken tells that the gang has not reached its minimum anyhow.
+	Broken bool
+	// Pods go with the bundle, in the order in which they go where not all have to.
+	// Those of a Whole bundle are all of the gang that are not in its Safe one, those
+	// outside the domain included.
+	Pods []Pod
+	// Gain is how much of the need the pods in the domain cover: the sum over the
+	// resources needed of min(freed, needed)/needed, from 0 to their number.
+	Gain float64
+	// Cost is what is lost in the same measure, without the cut at what is needed: the
+	// sum of lost/needed. 0 for Safe bundles.
+	Cost float64
+	// ROI is Gain/Cost, the return on investment. For Safe bundles, which cost
+	// nothing, it is the Gain.
+	ROI float64
+}
+
+// Split sorts the pods of a gang in the domain into a Safe and a Whole bundle, each
+// only if it has pods there.
+func Split(need Vector, g *Gang) []Bundle {
+	var local []Pod
+	protected := false
+	for _, pod := range g.Pods {
+		protected = protected || pod.Protected
+		if pod.Local && !pod.Protected {
+			local = append(local, pod)
+		}
+	}
+	if len(local) == 0 {
+		return nil
+	}
+	slices.SortFunc(local, func(a, b Pod) int { return comparePods(need, a, b) })
+	if g.broken() {
+		return []Bundle{makeBundle(need, Bundle{Kind: Safe, Gang: g, Broken: true, Pods: local})}
+	}
+	safe, core := g.spare(local)
+	var bundles []Bundle
+	if len(safe) > 0 {
+		bundles = append(bundles, makeBundle(need, Bundle{Kind: Safe, Gang: g, Pods: safe}))
+	}
+	if len(core) > 0 && !protected {
+		for _, pod := range g.Pods {
+			if !pod.Local {
+				core = append(core, pod)
+			}
+		}
+		bundles = append(bundles, makeBundle(need, Bundle{Kind: Whole, Gang: g, Pods: core}))
+	}
+	return bundles
+}
+
+// broken tells that fewer pods run than have to.
+func (g *Gang) broken() bool {
+	if len(g.Pods) < g.Min {
+		return true
+	}
+	for role, surplus := range g.surplusByRole() {
+		if surplus < 0 && role != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// surplusByRole is how many of each role run beyond its minimum; nil where roles do
+// not bind.
+func (g *Gang) surplusByRole() map[string]int {
+	sum := 0
+	for _, n := range g.MinByRole {
+		sum += n
+	}
+	if sum == 0 || g.Min < sum {
+		return nil
+	}
+	surplus := map[string]int{}
+	for role, n := range g.MinByRole {
+		surplus[role] -= n
+	}
+	for _, pod := range g.Pods {
+		surplus[pod.Role]++
+	}
+	return surplus
+}
+
+// spare divides pods of a healthy gang into those that it can do without and the
+// rest, in their order.
+func (g *Gang) spare(pods []Pod) (safe, core []Pod) {
+	surplus, byRole := len(g.Pods)-g.Min, g.surplusByRole()
+	for _, pod := range pods {
+		if surplus > 0 && (byRole == nil || byRole[pod.Role] > 0) {
+			safe = append(safe, pod)
+			surplus--
+			if byRole != nil {
+				byRole[pod.Role]--
+			}
+		} else {
+			core = append(core, pod)
+		}
+	}
+	return safe, core
+}
+
+// makeBundle adds up what a bundle is worth.
+func makeBundle(need Vector, b Bundle) Bundle {
+	local, global := Vector{}, Vector{}
+	for _, pod := range b.Pods {
+		global.Add(pod.Request, 1)
+		if pod.Local {
+			local.Add(pod.Request, 1)
+		}
+	}
+	b.Gain = coverage(need, local)
+	if b.Kind == Safe {
+		b.ROI = b.Gain
+		return b
+	}
+	b.Cost = share(need, global)
+	if b.Cost > 0 {
+		b.ROI = b.Gain / b.Cost
+	}
+	return b
+}
+
+// coverage is the sum over resources of min(has, needed)/needed.
+func coverage(need, has Vector) float64 {
+	sum := 0.0
+	for name, needed := range need {
+		if needed > 0 {
+			sum += float64(min(has[name], needed)) / float64(needed)
+		}
+	}
+	return sum
+}
+
+// share is coverage without the cut at what is needed.
+func share(need, has Vector) float64 {
+	sum := 0.0
+	for name, needed := range need {
+		if needed > 0 {
+			sum += float64(has[name]) / float64(needed)
+		}
+	}
+	return sum
+}
+
+// comparePods orders pods of a gang by who goes first: 1. those no budget guards;
+// 2. coverage of the need, high first; 3. priority, low first; 4. waste, little
+// first; 5. age, the youngest first; 6. UID.
+func comparePods(need Vector, a, b Pod) int {
+	return cmp.Or(
+		compareBools(a.Guarded, b.Guarded),
+		cmp.Compare(coverage(need, b.Request), coverage(need, a.Request)),
+		cmp.Compare(a.Priority, b.Priority),
+		cmp.Compare(share(need, a.Request), share(need, b.Request)),
+		b.Created.Compare(a.Created),
+		cmp.Compare(a.UID, b.UID),
+	)
+}
+
+// compareBools puts false first.
+func compareBools(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case b:
+		return -1
+	default:
+		return 1
+	}
+}

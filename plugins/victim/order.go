@@ -1,0 +1,83 @@
+package victim
+
+import (
+	"cmp"
+	"slices"
+)
+
+// DefaultThreshold is the difference in return on investment below which two
+// bundles count as equally efficient.
+const DefaultThreshold = 0.05
+
+// Order ranks bundles by who goes first. The zero Order is Preempt's.
+type Order struct {
+	reclaim bool
+	queues  func(a, b *Gang) int
+}
+
+// Preempt is the order for making room for a higher priority: 1. Safe first;
+// 2. gang's priority, low first; 3. bundles without guarded pods first; 4. return on
+// investment, high first; 5. age, the youngest first; 6. ID.
+//
+// Returns on investment that differ by no more than a threshold tie. So that this is
+// an order, bundles equal in 1 to 3 are partitioned from the best down, each part led
+// by the best that is left.
+func Preempt() Order { return Order{} }
+
+// Reclaim is the order for taking back what queues have borrowed: 1. Safe first;
+// 2. queues, negative from the function for the one to take from first; 3. return on
+// investment, as for Preempt; 4. gang's priority, low first; 5. bundles without
+// guarded pods first; 6. age, the youngest first; 7. ID.
+func Reclaim(queues func(a, b *Gang) int) Order { return Order{reclaim: true, queues: queues} }
+
+// Sort sorts bundles by who goes first.
+func (o Order) Sort(bundles []Bundle, threshold float64) {
+	slices.SortFunc(bundles, func(a, b Bundle) int {
+		return cmp.Or(o.before(a, b), cmp.Compare(b.ROI, a.ROI), o.after(a, b))
+	})
+	part := make(map[key]int, len(bundles))
+	leader, n := 0, 0
+	for i, b := range bundles {
+		if i > 0 && (o.before(bundles[leader], b) != 0 || bundles[leader].ROI-b.ROI > threshold) {
+			leader = i
+			n++
+		}
+		part[key{b.Gang.ID, b.Kind}] = n
+	}
+	slices.SortFunc(bundles, func(a, b Bundle) int {
+		return cmp.Or(cmp.Compare(part[key{a.Gang.ID, a.Kind}], part[key{b.Gang.ID, b.Kind}]), o.after(a, b))
+	})
+}
+
+// key tells bundles of a problem apart.
+type key struct {
+	gang string
+	kind Kind
+}
+
+// before is what counts more than the return on investment.
+func (o Order) before(a, b Bundle) int {
+	kind := cmp.Compare(a.Kind, b.Kind)
+	if o.reclaim {
+		return cmp.Or(kind, o.queues(a.Gang, b.Gang))
+	}
+	return cmp.Or(kind, cmp.Compare(a.Gang.Priority, b.Gang.Priority), compareBools(a.guarded(), b.guarded()))
+}
+
+// after is what counts less. It is total.
+func (o Order) after(a, b Bundle) int {
+	rest := cmp.Or(b.Gang.Created.Compare(a.Gang.Created), cmp.Compare(a.Gang.ID, b.Gang.ID), cmp.Compare(a.Kind, b.Kind))
+	if o.reclaim {
+		return cmp.Or(cmp.Compare(a.Gang.Priority, b.Gang.Priority), compareBools(a.guarded(), b.guarded()), rest)
+	}
+	return rest
+}
+
+// guarded tells that the bundle cannot be taken without violating a budget. A Safe
+// one can be taken in part, and those come first.
+func (b Bundle) guarded() bool {
+	if b.Kind == Safe {
+		return b.Pods[0].Guarded
+	}
+	return slices.ContainsFunc(b.Pods, func(p Pod) bool { return p.Guarded })
+}

@@ -1,0 +1,235 @@
+package victim
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Trial is the caller's what-if. The same pod is never removed twice without being
+// restored.
+type Trial interface {
+	// Remove supposes that pods are gone.
+	Remove(pods []Pod) error
+	// Restore supposes that they are back, each exactly as it was.
+	Restore(pods []Pod) error
+	// Fits tells whether the whole minimum of the preemptor can be placed now.
+	Fits() (bool, error)
+}
+
+// Problem is what there is to choose from.
+type Problem struct {
+	// Need is all that the minimum of the preemptor asks for.
+	Need Vector
+	// Gangs are the gangs of which pods stand in the domain, each with all its pods.
+	Gangs []Gang
+	// Order ranks them.
+	Order Order
+	// Threshold is the difference in return on investment that does not count, 0 or
+	// more. [DefaultThreshold] is a good one.
+	Threshold float64
+	// Budget limits what may be taken; nil for no limit.
+	Budget Budget
+}
+
+// Selection is who goes.
+type Selection struct {
+	// Bundles are the decisions, in their order, with the pods that go by each.
+	Bundles []Bundle
+	// Remnants are what is left of gangs that were broken already and lose pods: they
+	// only waste what they keep. The preemptor does not need their place.
+	Remnants []Pod
+}
+
+// Pods are the victims.
+func (s Selection) Pods() []Pod {
+	var pods []Pod
+	for _, b := range s.Bundles {
+		pods = append(pods, b.Pods...)
+	}
+	return pods
+}
+
+// Gain is the sum of the bundles' gains.
+func (s Selection) Gain() float64 { return s.sum(func(b Bundle) float64 { return b.Gain }) }
+
+// Cost is the sum of the bundles' costs.
+func (s Selection) Cost() float64 { return s.sum(func(b Bundle) float64 { return b.Cost }) }
+
+func (s Selection) sum(of func(Bundle) float64) float64 {
+	total := 0.0
+	for _, b := range s.Bundles {
+		total += of(b)
+	}
+	return total
+}
+
+// Candidates are the bundles of a problem that may be taken, by who goes first.
+func (p Problem) Candidates() []Bundle {
+	var bundles []Bundle
+	for i := range p.Gangs {
+		bundles = append(bundles, Split(p.Need, &p.Gangs[i])...)
+	}
+	p.Order.Sort(bundles, p.Threshold)
+	if p.Budget == nil {
+		return bundles
+	}
+	bundles = validate(p.Need, bundles, p.Budget)
+	p.Order.Sort(bundles, p.Threshold) // what shrank is worth less
+	return bundles
+}
+
+// Select chooses victims. It answers false where the preemptor would not fit even if
+// all candidates were gone; then nothing is chosen. Where it fits as things are, the
+// selection is empty. What it chose is removed in the trial when it returns true.
+//
+// The trial is asked about twice the logarithm of the number of bundles until it fits,
+// and once for every victim after that. An error of the trial ends the selection.
+func (p Problem) Select(trial Trial) (Selection, bool, error) {
+	s := search{trial: trial, bundles: p.Candidates()}
+	found, err := s.prefix()
+	if err != nil || !found {
+		return Selection{}, false, err
+	}
+	if err := s.trim(); err != nil {
+		return Selection{}, false, err
+	}
+	return s.selection(p.Need), true, nil
+}
+
+// search is a selection in the making.
+type search struct {
+	trial   Trial
+	bundles []Bundle
+	// taken of them are removed.
+	taken int
+}
+
+// prefix finds the shortest row of bundles from the first without which the preemptor
+// does not fit, supposing that it does with any longer one: first in growing steps,
+// then by halves.
+func (s *search) prefix() (bool, error) {
+	unfit := -1
+	for step := 1; ; step *= 2 {
+		fits, err := s.trial.Fits()
+		if err != nil {
+			return false, fmt.Errorf("trying %d of %d bundles: %w", s.taken, len(s.bundles), err)
+		}
+		if fits {
+			break
+		}
+		if s.taken == len(s.bundles) {
+			return false, nil
+		}
+		unfit = s.taken
+		if err := s.take(min(s.taken+step, len(s.bundles))); err != nil {
+			return false, err
+		}
+	}
+	for fit := s.taken; fit-unfit > 1; {
+		middle := unfit + (fit-unfit)/2
+		if err := s.take(middle); err != nil {
+			return false, err
+		}
+		fits, err := s.trial.Fits()
+		if err != nil {
+			return false, fmt.Errorf("trying %d of %d bundles: %w", s.taken, len(s.bundles), err)
+		}
+		if fits {
+			fit = middle
+		} else {
+			unfit = middle
+		}
+		if fit-unfit == 1 {
+			return true, s.take(fit)
+		}
+	}
+	return true, nil
+}
+
+// take supposes that the first n bundles are gone and the others are not.
+func (s *search) take(n int) error {
+	for ; s.taken < n; s.taken++ {
+		if err := s.trial.Remove(s.bundles[s.taken].Pods); err != nil {
+			return fmt.Errorf("removing pods of %s: %w", s.bundles[s.taken].Gang.ID, err)
+		}
+	}
+	for ; s.taken > n; s.taken-- {
+		if err := s.trial.Restore(s.bundles[s.taken-1].Pods); err != nil {
+			return fmt.Errorf("restoring pods of %s: %w", s.bundles[s.taken-1].Gang.ID, err)
+		}
+	}
+	return nil
+}
+
+// trim hands back, the most valuable first, whatever the preemptor does not need.
+func (s *search) trim() error {
+	s.bundles = slices.Clone(s.bundles[:s.taken])
+	whole := map[string]bool{}
+	for i := len(s.bundles) - 1; i >= 0; i-- {
+		b := &s.bundles[i]
+		if whole[b.Gang.ID] {
+			continue // its gang ends
+		}
+		kept, err := s.spare(b.Pods, b.Kind == Safe)
+		if err != nil {
+			return err
+		}
+		b.Pods = kept
+		whole[b.Gang.ID] = b.Kind == Whole && len(kept) > 0
+	}
+	return nil
+}
+
+// spare hands pods back, together, if the preemptor fits all the same, and else, where
+// they may be parted, half by half, the last first. It answers who has to go.
+func (s *search) spare(pods []Pod, part bool) ([]Pod, error) {
+	if err := s.trial.Restore(pods); err != nil {
+		return nil, fmt.Errorf("restoring %d pods: %w", len(pods), err)
+	}
+	fits, err := s.trial.Fits()
+	if err != nil {
+		return nil, fmt.Errorf("trying without %d pods: %w", len(pods), err)
+	}
+	if fits {
+		return nil, nil
+	}
+	if err := s.trial.Remove(pods); err != nil {
+		return nil, fmt.Errorf("removing %d pods: %w", len(pods), err)
+	}
+	if !part || len(pods) == 1 {
+		return pods, nil
+	}
+	last, err := s.spare(pods[len(pods)/2:], part)
+	if err != nil {
+		return nil, err
+	}
+	first, err := s.spare(pods[:len(pods)/2], part)
+	return slices.Concat(first, last), err
+}
+
+// selection is the outcome.
+func (s *search) selection(need Vector) Selection {
+	var out Selection
+	for _, b := range s.bundles {
+		if len(b.Pods) == 0 {
+			continue
+		}
+		b = makeBundle(need, b)
+		out.Bundles = append(out.Bundles, b)
+		if b.Broken {
+			out.Remnants = append(out.Remnants, b.remnants()...)
+		}
+	}
+	return out
+}
+
+// remnants are the other pods of the gang that may go.
+func (b Bundle) remnants() []Pod {
+	var rest []Pod
+	for _, pod := range b.Gang.Pods {
+		if !pod.Protected && !slices.ContainsFunc(b.Pods, func(p Pod) bool { return p.UID == pod.UID }) {
+			rest = append(rest, pod)
+		}
+	}
+	return rest
+}

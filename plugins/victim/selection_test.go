@@ -1,0 +1,483 @@
+package victim
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+const gpu v1.ResourceName = "nvidia.com/gpu"
+
+// cluster is nodes with one resource, pods on them, and a preemptor of members of
+// one size. It is the trial, and counts by itself what fits.
+type cluster struct {
+	free    []int64 // by node
+	on      map[types.UID]int
+	domain  []bool // by node
+	member  int64
+	members int64
+	trials  int
+	gone    map[types.UID]bool
+	broken  error
+}
+
+func (c *cluster) Remove(pods []Pod) error {
+	for _, pod := range pods {
+		if c.gone[pod.UID] {
+			return fmt.Errorf("pod %s is gone already", pod.UID)
+		}
+		c.gone[pod.UID] = true
+		c.free[c.on[pod.UID]] += pod.Request[gpu]
+	}
+	return nil
+}
+
+func (c *cluster) Restore(pods []Pod) error {
+	for _, pod := range pods {
+		if !c.gone[pod.UID] {
+			return fmt.Errorf("pod %s is there", pod.UID)
+		}
+		delete(c.gone, pod.UID)
+		c.free[c.on[pod.UID]] -= pod.Request[gpu]
+	}
+	return nil
+}
+
+func (c *cluster) Fits() (bool, error) {
+	c.trials++
+	return c.fits(), c.broken
+}
+
+func (c *cluster) fits() bool {
+	slots := int64(0)
+	for node, free := range c.free {
+		if c.domain[node] {
+			slots += max(0, free) / c.member
+		}
+	}
+	return slots >= c.members
+}
+
+// gangOf makes a gang from text: a member per word, "0" on node 0, "0!" protected,
+// "0?" guarded, "0:2" of 2 GPUs, "0@x" of role x.
+func (c *cluster) gangOf(id string, min int, priority int32, age int, words string) Gang {
+	g := Gang{ID: id, Min: min, Priority: priority, Created: time.Unix(int64(1000-age), 0)}
+	for i, word := range strings.Fields(words) {
+		pod := Pod{UID: types.UID(fmt.Sprintf("%s%d", id, i)), Priority: priority, Created: g.Created, Request: Vector{gpu: 1}}
+		word, pod.Role, _ = strings.Cut(word, "@")
+		if size, ok := strings.CutPrefix(word[1:], ":"); ok {
+			var n int64
+			if _, err := fmt.Sscan(size, &n); err != nil {
+				panic(err)
+			}
+			pod.Request[gpu] = n
+		}
+		pod.Protected, pod.Guarded = strings.HasSuffix(word, "!"), strings.HasSuffix(word, "?")
+		node := int(word[0] - '0')
+		pod.Local = c.domain[node]
+		c.on[pod.UID] = node
+		c.free[node] -= pod.Request[gpu]
+		g.Pods = append(g.Pods, pod)
+	}
+	return g
+}
+
+// newCluster has nodes of these capacities; those below zero are outside the domain.
+func newCluster(members, member int64, capacities ...int64) *cluster {
+	c := &cluster{on: map[types.UID]int{}, gone: map[types.UID]bool{}, members: members, member: member}
+	for _, n := range capacities {
+		c.free, c.domain = append(c.free, max(n, -n)), append(c.domain, n > 0)
+	}
+	return c
+}
+
+func (c *cluster) need() Vector { return Vector{gpu: c.members * c.member} }
+
+func names(pods []Pod) string {
+	var list []string
+	for _, pod := range pods {
+		list = append(list, string(pod.UID))
+	}
+	slices.Sort(list)
+	return strings.Join(list, " ")
+}
+
+func TestSelect(t *testing.T) {
+	type gang struct {
+		id       string
+		min      int
+		priority int32
+		age      int
+		pods     string
+	}
+	overQuota := func(a, b *Gang) int { return strings.Compare(b.Queue, a.Queue) }
+	for sentence, c := range map[string]struct {
+		cluster  *cluster
+		gangs    []gang
+		order    Order
+		budget   Budget
+		want     string
+		remnants string
+		none     bool
+	}{
+		"where there is room nobody goes": {cluster: newCluster(1, 1, 2), gangs: []gang{{"a", 1, 0, 0, "0"}}},
+		"where nothing would help nobody goes": {
+			cluster: newCluster(2, 1, 1), gangs: []gang{{"a", 1, 0, 0, "0"}}, none: true,
+		},
+		"no more than is needed of what is beyond the minimum": {
+			cluster: newCluster(1, 1, 11), gangs: []gang{{"a", 1, 0, 0, "0 0 0 0 0 0 0 0 0 0 0"}}, want: "a0",
+		},
+		"the surplus of two gangs before the end of one": {
+			cluster: newCluster(1, 2, 4), gangs: []gang{{"a", 1, 0, 0, "0 0"}, {"b", 1, 0, 0, "0 0"}}, want: "a0 b0",
+		},
+		"a gang that is broken before one that runs, whatever their priority": {
+			cluster: newCluster(2, 1, 6), gangs: []gang{{"a", 4, 50, 0, "0 0"}, {"b", 4, 10, 0, "0 0 0 0"}}, want: "a0 a1",
+		},
+		"what is left of a broken gang is of no use": {
+			cluster: newCluster(1, 1, 2), gangs: []gang{{"a", 4, 0, 0, "0 0"}}, want: "a0", remnants: "a1",
+		},
+		"a gang goes whole, with its members elsewhere": {
+			cluster: newCluster(1, 1, 1, -3), gangs: []gang{{"a", 4, 0, 0, "0 1 1 1"}}, want: "a0 a1 a2 a3",
+		},
+		"of two gangs the one that stands inside the domain goes": {
+			cluster: newCluster(4, 1, 8, -4), gangs: []gang{{"a", 8, 0, 0, "0 0 0 0 1 1 1 1"}, {"b", 4, 0, 9, "0 0 0 0"}}, want: "b0 b1 b2 b3",
+		},
+		"unless its priority is higher": {
+			cluster: newCluster(4, 1, 8, -4), gangs: []gang{{"a", 8, 5, 0, "0 0 0 0 1 1 1 1"}, {"b", 4, 10, 9, "0 0 0 0"}}, want: "a0 a1 a2 a3 a4 a5 a6 a7",
+		},
+		"which does not count against efficiency where queues take back": {
+			cluster: newCluster(4, 1, 8, -4), gangs: []gang{{"a", 8, 5, 0, "0 0 0 0 1 1 1 1"}, {"b", 4, 10, 9, "0 0 0 0"}}, order: Reclaim(overQuota), want: "b0 b1 b2 b3",
+		},
+		"but does where efficiency hardly differs": {
+			cluster: newCluster(24, 1, 48, -1), gangs: []gang{
+				{"a", 25, 5, 0, strings.Repeat("0 ", 24) + "1"}, {"b", 24, 10, 0, strings.Repeat("0 ", 24)},
+			}, order: Reclaim(overQuota), want: "a0 a1 a10 a11 a12 a13 a14 a15 a16 a17 a18 a19 a2 a20 a21 a22 a23 a24 a3 a4 a5 a6 a7 a8 a9",
+		},
+		"of equals the younger goes": {
+			cluster: newCluster(1, 1, 2), gangs: []gang{{"a", 1, 0, 9, "0"}, {"b", 1, 0, 1, "0"}}, want: "b0",
+		},
+		"of equals the one that no budget guards goes": {
+			cluster: newCluster(1, 1, 2), gangs: []gang{{"a", 1, 0, 1, "0?"}, {"b", 1, 0, 9, "0"}}, want: "b0",
+		},
+		"a budget forbids nothing": {
+			cluster: newCluster(2, 1, 2), gangs: []gang{{"a", 1, 0, 1, "0?"}, {"b", 1, 0, 9, "0"}}, want: "a0 b0",
+		},
+		"what is protected stays, and its gang does not go whole": {
+			cluster: newCluster(1, 1, 2), gangs: []gang{{"a", 2, 0, 0, "0! 0"}}, none: true,
+		},
+		"the surplus of such a gang may go": {
+			cluster: newCluster(1, 1, 2), gangs: []gang{{"a", 1, 0, 0, "0! 0"}}, want: "a1",
+		},
+		"the pod that covers more of the need goes first": {
+			cluster: newCluster(1, 4, 5), gangs: []gang{{"a", 1, 0, 0, "0:1 0:4"}}, want: "a1",
+		},
+		"of those that cover it the smallest": {
+			cluster: newCluster(1, 2, 7), gangs: []gang{{"a", 1, 0, 0, "0:4 0:3"}}, want: "a1",
+		},
+		"the surplus of a gang that ends is not handed back": {
+			cluster: newCluster(3, 1, 4), gangs: []gang{{"a", 3, 0, 0, "0 0 0 0"}}, want: "a0 a1 a2 a3",
+		},
+		"a gang whose end is not needed after all is handed back": {
+			cluster: newCluster(1, 3, 4, 4), gangs: []gang{{"a", 2, 0, 0, "0 0"}, {"b", 3, 5, 0, "1 1 1"}, {"c", 3, 1, 9, "0! 0! 1"}}, want: "b0 b1 b2",
+		},
+		"what the budget does not grant stays": {
+			cluster: newCluster(2, 1, 3), gangs: []gang{{"a", 1, 0, 0, "0 0 0"}}, budget: &allowance{1}, none: true,
+		},
+		"what it grants may be enough": {
+			cluster: newCluster(1, 1, 3), gangs: []gang{{"a", 1, 0, 0, "0 0 0"}}, budget: &allowance{1}, want: "a0",
+		},
+		"a gang that it grants in part does not go, and uses up nothing": {
+			cluster: newCluster(1, 1, 4), gangs: []gang{{"a", 3, 0, 0, "0 0 0"}, {"b", 1, 5, 0, "0"}}, budget: &allowance{2}, want: "b0",
+		},
+		"nor one of which a surplus pod has to stay": {
+			cluster: newCluster(3, 1, 3), gangs: []gang{{"a", 1, 0, 0, "0 0 0"}}, budget: &allowance{1}, none: true,
+		},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			p := Problem{Need: c.cluster.need(), Order: c.order, Threshold: DefaultThreshold, Budget: c.budget}
+			for _, g := range c.gangs {
+				gang := c.cluster.gangOf(g.id, g.min, g.priority, g.age, g.pods)
+				gang.Queue = "q"
+				p.Gangs = append(p.Gangs, gang)
+			}
+			got, ok, err := p.Select(c.cluster)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff([]string{c.want, c.remnants, fmt.Sprint(!c.none)}, []string{names(got.Pods()), names(got.Remnants), fmt.Sprint(ok)}); diff != "" {
+				t.Errorf("victims, remnants, found (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// allowance is a budget of so many pods.
+type allowance struct{ left int }
+
+func (a *allowance) Take(_ *Gang, pods []Pod) bool {
+	if len(pods) > a.left {
+		return false
+	}
+	a.left -= len(pods)
+	return true
+}
+
+func TestRoles(t *testing.T) {
+	for sentence, c := range map[string]struct {
+		min        int
+		byRole     map[string]int
+		pods       string
+		safe, core string
+	}{
+		"a role keeps its minimum":                                {3, map[string]int{"ps": 1, "worker": 2}, "0@ps 0@worker 0@worker 0@worker", "a1", "a0 a2 a3"},
+		"pods without a role are beyond every minimum":            {1, map[string]int{"ps": 1}, "0@ps 0", "a1", "a0"},
+		"roles do not bind a gang with fewer than they add up to": {2, map[string]int{"ps": 1, "worker": 2}, "0@ps 0@worker 0@worker", "a0", "a1 a2"},
+		"a gang that lacks a role is broken":                      {3, map[string]int{"ps": 1, "worker": 2}, "0@worker 0@worker 0@worker", "a0 a1 a2", ""},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			cluster := newCluster(1, 1, 9)
+			g := cluster.gangOf("a", c.min, 0, 0, c.pods)
+			g.MinByRole = c.byRole
+			var safe, core string
+			for _, b := range Split(cluster.need(), &g) {
+				if b.Kind == Safe {
+					safe = names(b.Pods)
+				} else {
+					core = names(b.Pods)
+				}
+			}
+			if diff := cmp.Diff([]string{c.safe, c.core}, []string{safe, core}); diff != "" {
+				t.Errorf("safe, core (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestNumbers(t *testing.T) {
+	c := newCluster(4, 1, 8, -4)
+	g := c.gangOf("a", 8, 0, 0, "0 0 0 0 1 1 1 1")
+	b := Split(c.need(), &g)
+	if len(b) != 1 || b[0].Gain != 1 || b[0].Cost != 2 || b[0].ROI != 0.5 {
+		t.Errorf("bundles %+v, want one of gain 1, cost 2, ROI 0.5", b)
+	}
+}
+
+// TestErrorsEndTheSelection: a trial that breaks is not a preemptor that fits.
+func TestErrorsEndTheSelection(t *testing.T) {
+	c := newCluster(1, 1, 1)
+	p := Problem{Need: c.need(), Gangs: []Gang{c.gangOf("a", 1, 0, 0, "0")}}
+	c.broken = errors.New("the what-if is broken")
+	if got, ok, err := p.Select(c); !errors.Is(err, c.broken) || ok || len(got.Bundles) > 0 {
+		t.Errorf("selected %v, %v, %v, want the error", got, ok, err)
+	}
+}
+
+// random makes a small cluster full of gangs.
+func random(r *rand.Rand) (*cluster, []Gang) {
+	var capacities []int64
+	for range 1 + r.IntN(6) {
+		n := int64(1 + r.IntN(8))
+		if len(capacities) > 0 && r.IntN(4) == 0 {
+			n = -n
+		}
+		capacities = append(capacities, n)
+	}
+	c := newCluster(int64(1+r.IntN(6)), int64(1+r.IntN(3)), capacities...)
+	room := slices.Clone(c.free)
+	var gangs []Gang
+	for i := range 1 + r.IntN(5) {
+		var words []string
+		for range 1 + r.IntN(6) {
+			node, size := r.IntN(len(capacities)), int64(1+r.IntN(2))
+			if room[node] < size {
+				continue
+			}
+			room[node] -= size
+			word := fmt.Sprintf("%d:%d", node, size)
+			switch r.IntN(12) {
+			case 0:
+				word = fmt.Sprint(node) + "!"
+			case 1, 2:
+				word += "@x"
+			}
+			words = append(words, word)
+		}
+		if len(words) == 0 {
+			continue
+		}
+		g := c.gangOf(string(rune('a'+i)), 1+r.IntN(6), int32(r.IntN(3)), r.IntN(10), strings.Join(words, " "))
+		if r.IntN(3) == 0 {
+			g.MinByRole = map[string]int{"x": 1}
+		}
+		gangs = append(gangs, g)
+	}
+	return c, gangs
+}
+
+// TestSelectionsHold holds selections on small random clusters against what can be
+// said of any right one.
+func TestSelectionsHold(t *testing.T) {
+	some, none := 0, 0
+	for seed := range uint64(20000) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		c, gangs := random(r)
+		p := Problem{Need: c.need(), Gangs: gangs, Threshold: DefaultThreshold}
+		before := slices.Clone(c.free)
+		got, ok, err := p.Select(c)
+		if err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		if !ok {
+			none++
+			copy(c.free, before)
+			clear(c.gone)
+			mustBeHopeless(t, seed, c, p)
+			continue
+		}
+		some++
+		mustHold(t, seed, c, p, got)
+	}
+	if some < 1000 || none < 1000 {
+		t.Errorf("%d selections and %d refusals tell little", some, none)
+	}
+}
+
+func mustBeHopeless(t *testing.T, seed uint64, c *cluster, p Problem) {
+	t.Helper()
+	for _, g := range p.Gangs {
+		for _, b := range Split(p.Need, &g) {
+			if err := c.Remove(b.Pods); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if c.fits() {
+		t.Errorf("seed %d: nobody was chosen, and the preemptor fits when all go", seed)
+	}
+}
+
+func mustHold(t *testing.T, seed uint64, c *cluster, p Problem, got Selection) {
+	t.Helper()
+	if !c.fits() {
+		t.Errorf("seed %d: the preemptor does not fit without %s", seed, names(got.Pods()))
+	}
+	if len(c.gone) != len(got.Pods()) {
+		t.Errorf("seed %d: %d are gone in the trial, %d were chosen", seed, len(c.gone), len(got.Pods()))
+	}
+	whole, worst := map[string]bool{}, math.MinInt
+	for _, b := range got.Bundles {
+		if b.Kind == Whole {
+			whole[b.Gang.ID] = true
+			worst = max(worst, int(b.Gang.Priority))
+		}
+	}
+	for _, g := range p.Gangs {
+		left := slices.DeleteFunc(slices.Clone(g.Pods), func(pod Pod) bool { return c.gone[pod.UID] })
+		after := g
+		after.Pods = left
+		if !g.broken() && len(left) < len(g.Pods) && after.broken() && len(left) > 0 {
+			t.Errorf("seed %d: %d of gang %s stay, below its minimum of %d", seed, len(left), g.ID, g.Min)
+		}
+		if whole[g.ID] && len(left) > 0 {
+			t.Errorf("seed %d: gang %s went whole, and %d stay", seed, g.ID, len(left))
+		}
+	}
+	for _, pod := range got.Pods() {
+		if pod.Protected {
+			t.Errorf("seed %d: %s is protected", seed, pod.UID)
+		}
+	}
+	for _, b := range got.Bundles { // minimality
+		parts := [][]Pod{b.Pods}
+		if b.Kind == Safe {
+			parts = nil
+			for i := range b.Pods {
+				if !whole[b.Gang.ID] {
+					parts = append(parts, b.Pods[i:i+1])
+				}
+			}
+		}
+		for _, pods := range parts {
+			if err := c.Restore(pods); err != nil {
+				t.Fatal(err)
+			}
+			if c.fits() {
+				t.Errorf("seed %d: %s could stay", seed, names(pods))
+			}
+			if err := c.Remove(pods); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	// The first keys: no gang ends where surplus, or gangs of lower priority, do.
+	if worst == math.MinInt {
+		return
+	}
+	if err := c.Restore(got.Pods()); err != nil {
+		t.Fatal(err)
+	}
+	for _, g := range p.Gangs {
+		for _, b := range Split(p.Need, &g) {
+			if b.Kind == Safe || int(g.Priority) < worst {
+				if err := c.Remove(b.Pods); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	if c.fits() {
+		t.Errorf("seed %d: a gang of priority %d ends, and less would have done", seed, worst)
+	}
+}
+
+// TestOrderOfInputDoesNotMatter: the same gangs in another order are the same problem.
+func TestOrderOfInputDoesNotMatter(t *testing.T) {
+	for seed := range uint64(2000) {
+		var first string
+		for turn := range 3 {
+			c, gangs := random(rand.New(rand.NewPCG(seed, 1)))
+			r := rand.New(rand.NewPCG(seed, uint64(turn)))
+			r.Shuffle(len(gangs), func(i, j int) { gangs[i], gangs[j] = gangs[j], gangs[i] })
+			for i := range gangs {
+				r.Shuffle(len(gangs[i].Pods), func(a, b int) { gangs[i].Pods[a], gangs[i].Pods[b] = gangs[i].Pods[b], gangs[i].Pods[a] })
+			}
+			got, _, err := Problem{Need: c.need(), Gangs: gangs, Threshold: DefaultThreshold}.Select(c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			switch victims := names(got.Pods()); {
+			case turn == 0:
+				first = victims
+			case victims != first:
+				t.Fatalf("seed %d: %q, and in another order %q", seed, first, victims)
+			}
+		}
+	}
+}
+
+// TestFewTrials: the number of trials grows with the victims, not with the cluster.
+func TestFewTrials(t *testing.T) {
+	c := newCluster(4, 1, slices.Repeat([]int64{1}, 9)...)
+	var gangs []Gang
+	for i := range 5000 {
+		gangs = append(gangs, c.gangOf(fmt.Sprintf("g%04d-", i), 1, 0, i, fmt.Sprint(i%9)))
+	}
+	for i := range c.free {
+		c.free[i] = 0
+	}
+	if _, ok, err := (Problem{Need: c.need(), Gangs: gangs}).Select(c); !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	if c.trials > 20 {
+		t.Errorf("%d trials for 4 victims among 5000", c.trials)
+	}
+}
