@@ -17,6 +17,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/holds"
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
+	"github.com/lockstep-sh/lockstep/plugins/planner"
 )
 
 // Reasons of nodes that Filter refuses.
@@ -35,9 +36,7 @@ var visitKey fwk.StateKey = "lockstep.dev/" + Name
 // points of its cycle.
 type visitState struct {
 	verdict gang.Verdict
-	// planning: the cycle is not the pod's own, a plan asks the filters about it.
-	planning bool
-	node     string // with Follow
+	node    string // with Follow
 	// attempt is that of a gang of one, which needs no plan.
 	attempt *gang.Attempt
 	holders []string
@@ -72,7 +71,7 @@ func visitOf(state fwk.CycleState) *visitState {
 // makes the plan; its cost is that of the plan. For everybody else it is a
 // look-up.
 func (pl *Gang) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
-	if visit := visitOf(state); visit != nil && visit.planning {
+	if planner.QuestionOf(state) != nil {
 		return nil, nil
 	}
 	if pl.outside(pod) {
@@ -191,7 +190,7 @@ func (pl *Gang) lead(ctx context.Context, a *gang.Attempt) (string, *fwk.Status)
 	planDuration.Observe(took.Seconds())
 	if err != nil {
 		attempts.WithLabelValues("error").Inc()
-		result = &plan{Outcome: gang.Outcome{Why: everyWhy(a, err.Error())}}
+		result = &planner.Plan{Outcome: gang.Outcome{Why: everyWhy(a, err.Error())}}
 	}
 	result.Cost, result.Evict = took, evict
 	var accepted map[types.UID]string
@@ -199,11 +198,11 @@ func (pl *Gang) lead(ctx context.Context, a *gang.Attempt) (string, *fwk.Status)
 	accepted, e := pl.gangs.Planned(a, result.Outcome, pl.clock.Now())
 	pl.settle(&e)
 	for uid, node := range accepted {
-		d := result.demand[uid]
+		d := result.Demand[uid]
 		pl.holds.Put(hold.Hold{For: uid, Holder: pl.holder(a.Group), Node: node, Reason: hold.Plan, Request: d.Request, Ports: d.Ports})
 	}
 	pl.mu.Unlock()
-	pl.order.Plan(slices.DeleteFunc(result.order, func(uid types.UID) bool { _, ok := accepted[uid]; return !ok }))
+	pl.order.Plan(slices.DeleteFunc(result.Order, func(uid types.UID) bool { _, ok := accepted[uid]; return !ok }))
 	pl.renominate(ctx, a, accepted)
 	pl.act(ctx, e)
 	klog.FromContext(ctx).V(3).Info("Planned gang", "group", a.Group, "members", a.Members(), "placed", len(accepted), "complete", result.Complete, "took", took)
@@ -219,7 +218,7 @@ func (pl *Gang) lead(ctx context.Context, a *gang.Attempt) (string, *fwk.Status)
 		return "", fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "the plan of the gang places other members")
 	}
 	attempts.WithLabelValues("unschedulable").Inc()
-	if pl.planner.coupled {
+	if result.Coupled {
 		pl.affine.Store(true)
 	}
 	return "", fwk.NewStatus(fwk.UnschedulableAndUnresolvable, leaderWhy(a, result.Why))
@@ -244,9 +243,9 @@ func (pl *Gang) renominate(ctx context.Context, a *gang.Attempt, accepted map[ty
 
 // plan makes a plan, if need be at the expense of groups of lower rank that hold
 // capacity without being complete.
-func (pl *Gang) plan(ctx context.Context, a *gang.Attempt) (*plan, []string, error) {
-	planner := pl.ready()
-	result, err := planner.make(ctx, a, nil)
+func (pl *Gang) plan(ctx context.Context, a *gang.Attempt) (*planner.Plan, []string, error) {
+	p := pl.ready()
+	result, err := p.Plan(ctx, a, nil)
 	if err != nil || result.Complete {
 		return result, nil, err
 	}
@@ -254,7 +253,7 @@ func (pl *Gang) plan(ctx context.Context, a *gang.Attempt) (*plan, []string, err
 	rivals := pl.gangs.Rivals(a)
 	pl.mu.Unlock()
 	for n := 1; n <= len(rivals); n++ {
-		other, err := planner.make(ctx, a, rivals[:n])
+		other, err := p.Plan(ctx, a, rivals[:n])
 		if err != nil {
 			return nil, nil, err
 		}
@@ -292,6 +291,9 @@ func (pl *Gang) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
 // and everybody out of what is held for others. It costs a map look-up, and
 // arithmetic where something is held.
 func (pl *Gang) Filter(_ context.Context, state fwk.CycleState, _ *v1.Pod, info fwk.NodeInfo) *fwk.Status {
+	if q := planner.QuestionOf(state); q != nil {
+		return pl.holds.Check(q.Demand, info, q.Holders...)
+	}
 	visit := visitOf(state)
 	if visit == nil {
 		return nil

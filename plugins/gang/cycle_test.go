@@ -9,6 +9,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
@@ -51,7 +52,7 @@ func (s *stage) run(t *testing.T, pods []*v1.Pod) (at map[types.UID]string, fail
 
 // compare orders pods as the queue does.
 func (s *stage) compare(a, b *v1.Pod) int {
-	x, y := order.Entry{UID: a.UID, Priority: priorityOf(a)}, order.Entry{UID: b.UID, Priority: priorityOf(b)}
+	x, y := order.Entry{UID: a.UID, Priority: corev1helpers.PodPriority(a)}, order.Entry{UID: b.UID, Priority: corev1helpers.PodPriority(b)}
 	switch {
 	case s.order.Less(x, y):
 		return -1

@@ -6,6 +6,7 @@ import (
 	"k8s.io/kubernetes/pkg/apis/core/validation"
 
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+	"github.com/lockstep-sh/lockstep/plugins/internal/topology"
 )
 
 // Reasons of events. Those that explain why a gang waits carry the reason of the
@@ -21,7 +22,7 @@ const actionScheduling = "Scheduling"
 
 // reading is the action of an event about a bad value. It names the key: events
 // of one object that differ in their note alone are counted as one.
-func reading(p gang.Problem) string { return "Reading " + shortKey(p.Key) }
+func reading(p gang.Problem) string { return "Reading " + topology.ShortKey(p.Key) }
 
 // groupRef refers to the PodGroup of a gang.
 func groupRef(key gang.Key, uid types.UID) *v1.ObjectReference {

@@ -26,6 +26,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
 	"github.com/lockstep-sh/lockstep/plugins/order"
+	"github.com/lockstep-sh/lockstep/plugins/planner"
 )
 
 // Name is the name of the plugin in a KubeSchedulerConfiguration.
@@ -40,7 +41,7 @@ type Gang struct {
 	order  *order.Order
 
 	// planner is made at the first plan, when the profile's plugins are all there.
-	planner     *planner
+	planner     *planner.Planner
 	plannerOnce sync.Once
 	// bindsFirst tells that the barrier at Bind comes before any binder.
 	bindsFirst bool
@@ -121,9 +122,9 @@ func New(h *holds.Holds, o *order.Order, leading <-chan struct{}) frameworkrunti
 }
 
 // ready makes what needs the complete profile.
-func (pl *Gang) ready() *planner {
+func (pl *Gang) ready() *planner.Planner {
 	pl.plannerOnce.Do(func() {
-		pl.planner = newPlanner(pl.fw, pl.holds, pl.holder, pl.fw.PercentageOfNodesToScore())
+		pl.planner = planner.New(pl.fw, pl.holds, pl.holder)
 		binders := pl.fw.ListPlugins().Bind.Enabled
 		// An extender that binds is asked before any Bind plugin, and passes the
 		// barrier there by.

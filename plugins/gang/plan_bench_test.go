@@ -27,11 +27,11 @@ func attemptOf(pods []*v1.Pod, spec gang.Spec) *gang.Attempt {
 // benchmarkPlan measures one plan, and checks that it comes out as it should.
 func benchmarkPlan(b *testing.B, s *stage, a *gang.Attempt, complete bool) {
 	b.Helper()
-	planner := s.ready()
+	p := s.ready()
 	b.ReportAllocs()
 	before := processCPU(b)
 	for b.Loop() {
-		result, err := planner.make(s.ctx, a, nil)
+		result, err := p.Plan(s.ctx, a, nil)
 		if err != nil {
 			b.Fatal(err)
 		}

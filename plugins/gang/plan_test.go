@@ -18,11 +18,12 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
 	"github.com/lockstep-sh/lockstep/plugins/internal/resource"
+	"github.com/lockstep-sh/lockstep/plugins/planner"
 )
 
-func mustPlan(t *testing.T, s *stage, a *gang.Attempt, evict ...string) *plan {
+func mustPlan(t *testing.T, s *stage, a *gang.Attempt, evict ...string) *planner.Plan {
 	t.Helper()
-	result, err := s.ready().make(s.ctx, a, evict)
+	result, err := s.ready().Plan(s.ctx, a, evict)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +37,7 @@ func (s *stage) fitting(t *testing.T, pod *v1.Pod) (scores map[string]int64, bes
 	fw := s.scheduler.Profiles[testProfile]
 	state := framework.NewCycleState()
 	// The cycle of a plan's question: the gang itself has no say.
-	state.Write(visitKey, &visitState{planning: true, holders: []string{"default/train"}})
+	planner.Ask(state, &planner.Question{Holders: []string{testProfile + "/default/train"}})
 	result, status, _ := fw.RunPreFilterPlugins(s.ctx, state, pod)
 	if status.Code() == fwk.Error {
 		t.Fatal(status)
@@ -138,10 +139,10 @@ func TestPlansAreAcceptedOneByOne(t *testing.T) {
 			continue
 		}
 		planned++
-		if len(result.order) != len(members) || len(result.Nodes) != len(members) {
-			t.Fatalf("seed %d: %d placed in order, %d in all, want %d", seed, len(result.order), len(result.Nodes), len(members))
+		if len(result.Order) != len(members) || len(result.Nodes) != len(members) {
+			t.Fatalf("seed %d: %d placed in order, %d in all, want %d", seed, len(result.Order), len(result.Nodes), len(members))
 		}
-		for _, uid := range result.order {
+		for _, uid := range result.Order {
 			pod := members[slices.IndexFunc(members, func(pod *v1.Pod) bool { return pod.UID == uid })]
 			scores, _ := s.fitting(t, pod)
 			if _, fits := scores[result.Nodes[uid]]; !fits {
@@ -183,7 +184,7 @@ func TestPlansScoreAsOneByOne(t *testing.T) {
 		s := newStage(t, nodes, fill(nodes[:rng.IntN(len(nodes))], 1+rng.IntN(7))...)
 		members := makeMembers("train", 2+rng.IntN(8), 1+rng.IntN(2), nil)
 		result := mustPlan(t, s, attemptOf(members, gang.Spec{}))
-		for _, uid := range result.order {
+		for _, uid := range result.Order {
 			pod := members[slices.IndexFunc(members, func(pod *v1.Pod) bool { return pod.UID == uid })]
 			if scores, best := s.fitting(t, pod); scores[result.Nodes[uid]] < scores[best] {
 				t.Fatalf("seed %d: %s is planned for %s; scores are %v", seed, pod.Name, result.Nodes[uid], scores)

@@ -1,4 +1,4 @@
-package gang
+package planner
 
 import (
 	"cmp"
@@ -7,10 +7,10 @@ import (
 	"hash/maphash"
 	"maps"
 	"slices"
-	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	corelisters "k8s.io/client-go/listers/core/v1"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/lockstep-sh/lockstep/plugins/holds"
@@ -83,7 +83,7 @@ func (g *grouping) hash(pod *v1.Pod) uint64 {
 	w := hashWriter{&h}
 	spec := &pod.Spec
 	w.text(pod.Namespace, spec.SchedulerName, spec.PriorityClassName, spec.NodeName)
-	w.number(int64(priorityOf(pod)))
+	w.number(int64(corev1helpers.PodPriority(pod)))
 	w.labels(pod.Labels)
 	w.sorted(spec.NodeSelector)
 	w.number(int64(len(spec.Tolerations)))
@@ -232,20 +232,4 @@ func forOnePod(namespace string, source *v1.PersistentVolumeClaimVolumeSource, c
 	}
 	claim, err := claims.PersistentVolumeClaims(namespace).Get(source.ClaimName)
 	return err == nil && slices.Contains(claim.Spec.AccessModes, v1.ReadWriteOncePod)
-}
-
-func priorityOf(pod *v1.Pod) int32 {
-	if pod.Spec.Priority != nil {
-		return *pod.Spec.Priority
-	}
-	return 0
-}
-
-// shortKey is the part of a label key that users say: rack for
-// topology.example.com/rack.
-func shortKey(key string) string {
-	if i := strings.LastIndexByte(key, '/'); i >= 0 {
-		return key[i+1:]
-	}
-	return key
 }

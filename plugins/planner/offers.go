@@ -1,4 +1,4 @@
-package gang
+package planner
 
 import (
 	"cmp"
@@ -118,7 +118,7 @@ func (o *offers) score() error {
 	statuses := make([]*fwk.Status, len(infos))
 	o.fw.Parallelizer().Until(o.ctx, len(infos), func(i int) {
 		o.ranked.list[i].raw, statuses[i] = o.fw.RunRawScorePlugins(o.ctx, o.view.State, pod, infos[i])
-	}, Name)
+	}, operation)
 	for i, status := range statuses {
 		if !status.IsSuccess() {
 			return fmt.Errorf("scoring node %s: %w", infos[i].Node().Name, status.AsError())

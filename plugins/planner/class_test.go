@@ -1,4 +1,4 @@
-package gang
+package planner
 
 import (
 	"fmt"
@@ -15,6 +15,8 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 )
+
+const gpu = v1.ResourceName("nvidia.com/gpu")
 
 // irrelevant are the fields of a PodSpec in which members of one class may
 // differ, and why. A field that is neither here nor told apart by the class fails

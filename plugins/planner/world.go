@@ -1,4 +1,4 @@
-package gang
+package planner
 
 import (
 	"context"
@@ -113,7 +113,7 @@ func (w *world) view(class int) (*whatif.View, error) {
 
 func (w *world) prepare(class int, pod *v1.Pod) (*whatif.View, error) {
 	v, status := w.tx.View(w.ctx, pod, func(state fwk.CycleState) {
-		state.Write(visitKey, &visitState{planning: true, holders: w.holders, demand: w.classes[class].demand})
+		Ask(state, &Question{Holders: w.holders, Demand: w.classes[class].demand})
 	})
 	if status.IsSuccess() {
 		return v, nil
@@ -204,7 +204,7 @@ func (w *world) filter(v *whatif.View, class int, nodes []int) ([]int, error) {
 					failed.Store(true)
 				}
 			}
-		}, Name)
+		}, operation)
 	}
 	feasible := candidates[:0]
 	for i, node := range candidates {

@@ -1,4 +1,4 @@
-package gang
+package planner
 
 import (
 	"cmp"
@@ -22,12 +22,13 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 	"github.com/lockstep-sh/lockstep/plugins/internal/placement"
 	"github.com/lockstep-sh/lockstep/plugins/internal/resource"
+	"github.com/lockstep-sh/lockstep/plugins/internal/topology"
 	"github.com/lockstep-sh/lockstep/plugins/whatif"
 )
 
-// planner makes plans on the snapshot of the running scheduling cycle. It runs
+// Planner makes plans on the snapshot of the running scheduling cycle. It runs
 // on the scheduling goroutine only.
-type planner struct {
+type Planner struct {
 	fw    framework.Framework
 	holds *holds.Holds
 	// holder is the name of a group in the ledger.
@@ -38,13 +39,13 @@ type planner struct {
 	weights         map[string]int64
 	checksResources bool
 	percentage      *int32
-	// coupled tells that members of the last attempt cared about other pods.
-	coupled bool
-	claims  corelisters.PersistentVolumeClaimLister
+	claims          corelisters.PersistentVolumeClaimLister
 }
 
-func newPlanner(fw framework.Framework, h *holds.Holds, holder func(string) string, percentage *int32) *planner {
-	p := &planner{fw: fw, holds: h, holder: holder, weights: map[string]int64{}, percentage: percentage}
+// New makes the planner of a profile. It has to be called when all plugins of the
+// profile are there. holder is the name of a group in the ledger.
+func New(fw framework.Framework, h *holds.Holds, holder func(string) string) *Planner {
+	p := &Planner{fw: fw, holds: h, holder: holder, weights: map[string]int64{}, percentage: fw.PercentageOfNodesToScore()}
 	p.claims = fw.SharedInformerFactory().Core().V1().PersistentVolumeClaims().Lister()
 	plugins := fw.ListPlugins()
 	for _, score := range plugins.Score.Enabled {
@@ -54,19 +55,21 @@ func newPlanner(fw framework.Framework, h *holds.Holds, holder func(string) stri
 	return p
 }
 
-// plan is a finished plan.
-type plan struct {
+// Plan is a finished plan.
+type Plan struct {
 	gang.Outcome
-	// demand of each planned member, for the ledger.
-	demand map[types.UID]holds.Demand
-	// order is that in which members were placed, each where it fits beside those
+	// Demand of each planned member, for the ledger.
+	Demand map[types.UID]holds.Demand
+	// Order is that in which members were placed, each where it fits beside those
 	// before it.
-	order []types.UID
+	Order []types.UID
+	// Coupled tells that members care about other pods.
+	Coupled bool
 }
 
-// make plans an attempt. The holds of the given groups are no obstacle; they
+// Plan plans an attempt. The holds of the given groups are no obstacle; they
 // would be given back.
-func (p *planner) make(ctx context.Context, a *gang.Attempt, evict []string) (result *plan, err error) {
+func (p *Planner) Plan(ctx context.Context, a *gang.Attempt, evict []string) (result *Plan, err error) {
 	w, problem, err := p.pose(ctx, a, evict)
 	if err != nil {
 		return nil, err
@@ -80,14 +83,14 @@ func (p *planner) make(ctx context.Context, a *gang.Attempt, evict []string) (re
 	if err != nil {
 		return nil, err
 	}
-	result = &plan{demand: map[types.UID]holds.Demand{}}
+	result = &Plan{Coupled: w.coupled, Demand: map[types.UID]holds.Demand{}}
 	result.Nodes = map[types.UID]string{}
 	result.Complete = solved.Complete
-	result.order = w.tx.Added()[before:]
+	result.Order = w.tx.Added()[before:]
 	for member, node := range solved.Node {
 		pod := w.pods[member]
 		result.Nodes[pod.UID] = w.tx.Node(node).Node().Name
-		result.demand[pod.UID] = w.classes[w.classOf[member]].demand
+		result.Demand[pod.UID] = w.classes[w.classOf[member]].demand
 	}
 	for _, outcome := range solved.Gangs {
 		result.Fit += outcome.Fit
@@ -104,7 +107,7 @@ func (p *planner) make(ctx context.Context, a *gang.Attempt, evict []string) (re
 }
 
 // pose turns an attempt into a placement problem over indexes.
-func (p *planner) pose(ctx context.Context, a *gang.Attempt, evict []string) (*world, placement.Problem, error) {
+func (p *Planner) pose(ctx context.Context, a *gang.Attempt, evict []string) (*world, placement.Problem, error) {
 	group := newGrouping()
 	holders := []string{p.holder(a.Group)}
 	for _, rival := range evict {
@@ -131,7 +134,6 @@ func (p *planner) pose(ctx context.Context, a *gang.Attempt, evict []string) (*w
 	}
 	w.classes = group.classes
 	w.coupled = slices.ContainsFunc(w.classes, func(c *class) bool { return c.interdependent(p.claims) })
-	p.coupled = w.coupled
 	tx, err := whatif.Begin(p.fw, w.coupled)
 	if err != nil {
 		return nil, problem, err
@@ -171,7 +173,7 @@ const (
 
 // standing adds the members that an earlier plan placed and that are not in the
 // scheduler's cache yet. What is held for them belongs to this group.
-func (p *planner) standing(w *world, a *gang.Attempt) error {
+func (p *Planner) standing(w *world, a *gang.Attempt) error {
 	for _, need := range a.Gangs {
 		for _, placed := range need.Placed {
 			if !placed.InPlan {
@@ -237,7 +239,7 @@ const (
 	sampleAtLeastPercent = 5
 )
 
-func (p *planner) sample(nodes int) int {
+func (p *Planner) sample(nodes int) int {
 	if nodes <= sampleAtLeast {
 		return nodes
 	}
@@ -285,12 +287,12 @@ func (w *world) explainDomains(need gang.Need, g placement.Gang, outcome placeme
 	told := outcome.Domains[:min(len(outcome.Domains), explained)]
 	for _, d := range told {
 		missing := g.Members[:min(len(g.Members), max(0, need.Min-d.Fit))]
-		parts = append(parts, fmt.Sprintf("%s %s: %d of %d members fit%s", shortKey(key), d.Value, have+d.Fit, of, w.short(missing)))
+		parts = append(parts, fmt.Sprintf("%s %s: %d of %d members fit%s", topology.ShortKey(key), d.Value, have+d.Fit, of, w.short(missing)))
 	}
 	if more := len(outcome.Domains) - len(told) + outcome.Untried; more > 0 {
 		parts = append(parts, fmt.Sprintf("and %d more that take no more", more))
 	}
-	return fmt.Sprintf("gang %q fits into no %s: %s%s", need.Key, shortKey(key), strings.Join(parts, "; "), w.reasons())
+	return fmt.Sprintf("gang %q fits into no %s: %s%s", need.Key, topology.ShortKey(key), strings.Join(parts, "; "), w.reasons())
 }
 
 // short sums up what members without a place ask of the resources that nodes
