@@ -13,6 +13,7 @@ import (
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
 	"github.com/lockstep-sh/lockstep/plugins/binder"
+	"github.com/lockstep-sh/lockstep/plugins/extension"
 	"github.com/lockstep-sh/lockstep/plugins/gang"
 	"github.com/lockstep-sh/lockstep/plugins/holds"
 	"github.com/lockstep-sh/lockstep/plugins/lobby"
@@ -26,6 +27,7 @@ type Set struct {
 	positions *order.Order
 	leading   chan struct{}
 	lead      sync.Once
+	all       *extension.Plugins
 	// Registry has the factories, by the names under which a
 	// KubeSchedulerConfiguration enables the plugins.
 	Registry frameworkruntime.Registry
@@ -34,14 +36,19 @@ type Set struct {
 // NewSet makes the plugins of a process. All its profiles share them.
 func NewSet() *Set {
 	slots, ledger, positions, leading := binder.NewSlots(), holds.New(), order.New(), make(chan struct{})
-	return &Set{
-		slots: slots, positions: positions, leading: leading,
-		Registry: frameworkruntime.Registry{
-			binder.Name:    binder.New(slots),
-			gang.Name:      gang.New(ledger, positions, leading),
-			queuesort.Name: queuesort.New(positions),
-		},
+	s := &Set{slots: slots, positions: positions, leading: leading, all: extension.New()}
+	s.Registry = frameworkruntime.Registry{
+		binder.Name:    s.all.Watch(binder.New(slots)),
+		gang.Name:      s.all.Watch(gang.New(ledger, positions, s.all, leading)),
+		queuesort.Name: s.all.Watch(queuesort.New(positions)),
 	}
+	return s
+}
+
+// Add adds a plugin of somebody else. Where it implements the Simulate hooks or the gang
+// extension points, they are found by themselves. It fails where the name is taken.
+func (s *Set) Add(name string, factory frameworkruntime.PluginFactory) error {
+	return s.Registry.Register(name, s.all.Watch(factory))
 }
 
 // Install prepares a scheduler that does not run yet for the plugins: pods that

@@ -22,6 +22,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/config"
 	"github.com/lockstep-sh/lockstep/apis/config/validation"
+	"github.com/lockstep-sh/lockstep/plugins/extension"
 	"github.com/lockstep-sh/lockstep/plugins/holds"
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
@@ -39,6 +40,8 @@ type Gang struct {
 	clock  clock.WithTicker
 	holds  *holds.Holds
 	order  *order.Order
+	// plugins are those of all profiles that have more to say than kube-scheduler asks.
+	plugins *extension.Plugins
 
 	// planner is made at the first plan, when the profile's plugins are all there.
 	planner     *planner.Planner
@@ -90,7 +93,7 @@ func (pl *Gang) Name() string { return Name }
 // New makes the factory of the plugin over what the profiles of a process share.
 // The plugin says nothing to users before leading is closed: until then another
 // process may schedule, and speak.
-func New(h *holds.Holds, o *order.Order, leading <-chan struct{}) frameworkruntime.PluginFactory {
+func New(h *holds.Holds, o *order.Order, plugins *extension.Plugins, leading <-chan struct{}) frameworkruntime.PluginFactory {
 	return func(ctx context.Context, object runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 		args, ok := object.(*config.GangArgs)
 		if !ok {
@@ -105,7 +108,7 @@ func New(h *holds.Holds, o *order.Order, leading <-chan struct{}) frameworkrunti
 		}
 		registerMetrics()
 		pl := &Gang{
-			handle: handle, fw: fw, clock: clock.RealClock{}, holds: h, order: o,
+			handle: handle, fw: fw, clock: clock.RealClock{}, holds: h, order: o, plugins: plugins,
 			leaveNative: utilfeature.DefaultFeatureGate.Enabled(features.GenericWorkload),
 			gangs:       gang.New(args.DefaultWaitTime.Duration, gang.Backoff{Initial: args.InitialBackoff.Duration, Max: args.MaxBackoff.Duration}),
 		}
@@ -124,7 +127,7 @@ func New(h *holds.Holds, o *order.Order, leading <-chan struct{}) frameworkrunti
 // ready makes what needs the complete profile.
 func (pl *Gang) ready() *planner.Planner {
 	pl.plannerOnce.Do(func() {
-		pl.planner = planner.New(pl.fw, pl.holds, pl.holder)
+		pl.planner = planner.New(pl.fw, pl.holds, pl.plugins, pl.holder)
 		binders := pl.fw.ListPlugins().Bind.Enabled
 		// An extender that binds is asked before any Bind plugin, and passes the
 		// barrier there by.

@@ -28,6 +28,9 @@ type offers struct {
 
 // Take places a member on the best node left.
 func (o *offers) Take(member int) (int, bool, error) {
+	if ok, err := o.admits(o.class, o.view); !ok {
+		return 0, false, err
+	}
 	for {
 		if o.ranked.Len() == 0 {
 			more, err := o.fetch()
@@ -246,6 +249,9 @@ func (o *coupledOffers) Take(member int) (int, bool, error) {
 		return 0, false, err
 	}
 	delete(o.rejected, o.class)
+	if ok, err := o.admits(o.class, view); !ok {
+		return 0, false, err
+	}
 	one := &offers{world: o.world, class: o.class, view: view, scope: o.scope, want: 1, tight: o.tight}
 	for one.ranked.Len() == 0 {
 		more, err := one.fetch()

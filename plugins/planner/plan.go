@@ -18,6 +18,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/plugins/extension"
 	"github.com/lockstep-sh/lockstep/plugins/holds"
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 	"github.com/lockstep-sh/lockstep/plugins/internal/placement"
@@ -31,6 +32,7 @@ import (
 type Planner struct {
 	fw    framework.Framework
 	holds *holds.Holds
+	hooks whatif.Hooks
 	// holder is the name of a group in the ledger.
 	holder func(group string) string
 	// start is the node at which the next sweep begins, so that all nodes have
@@ -44,14 +46,14 @@ type Planner struct {
 
 // New makes the planner of a profile. It has to be called when all plugins of the
 // profile are there. holder is the name of a group in the ledger.
-func New(fw framework.Framework, h *holds.Holds, holder func(string) string) *Planner {
-	p := &Planner{fw: fw, holds: h, holder: holder, weights: map[string]int64{}, percentage: fw.PercentageOfNodesToScore()}
+func New(fw framework.Framework, h *holds.Holds, plugins *extension.Plugins, holder func(string) string) *Planner {
+	p := &Planner{fw: fw, holds: h, hooks: whatif.HooksOf(plugins, fw), holder: holder, weights: map[string]int64{}, percentage: fw.PercentageOfNodesToScore()}
 	p.claims = fw.SharedInformerFactory().Core().V1().PersistentVolumeClaims().Lister()
-	plugins := fw.ListPlugins()
-	for _, score := range plugins.Score.Enabled {
+	enabled := fw.ListPlugins()
+	for _, score := range enabled.Score.Enabled {
 		p.weights[score.Name] = int64(score.Weight)
 	}
-	p.checksResources = slices.ContainsFunc(plugins.Filter.Enabled, func(p schedconfig.Plugin) bool { return p.Name == names.NodeResourcesFit })
+	p.checksResources = slices.ContainsFunc(enabled.Filter.Enabled, func(p schedconfig.Plugin) bool { return p.Name == names.NodeResourcesFit })
 	return p
 }
 
@@ -78,7 +80,7 @@ func (p *Planner) Plan(ctx context.Context, a *gang.Attempt, evict []string) (re
 	if err := p.standing(w, a); err != nil {
 		return nil, err
 	}
-	before := w.tx.Mark()
+	before := w.tx.Checkpoint()
 	solved, err := placement.Solve(w, problem)
 	if err != nil {
 		return nil, err
@@ -86,7 +88,7 @@ func (p *Planner) Plan(ctx context.Context, a *gang.Attempt, evict []string) (re
 	result = &Plan{Coupled: w.coupled, Demand: map[types.UID]holds.Demand{}}
 	result.Nodes = map[types.UID]string{}
 	result.Complete = solved.Complete
-	result.Order = w.tx.Added()[before:]
+	result.Order = w.tx.Added(before)
 	for member, node := range solved.Node {
 		pod := w.pods[member]
 		result.Nodes[pod.UID] = w.tx.Node(node).Node().Name
@@ -134,7 +136,7 @@ func (p *Planner) pose(ctx context.Context, a *gang.Attempt, evict []string) (*w
 	}
 	w.classes = group.classes
 	w.coupled = slices.ContainsFunc(w.classes, func(c *class) bool { return c.interdependent(p.claims) })
-	tx, err := whatif.Begin(p.fw, w.coupled)
+	tx, err := whatif.Begin(p.fw, p.hooks, w.coupled)
 	if err != nil {
 		return nil, problem, err
 	}

@@ -92,7 +92,7 @@ func (w *world) Label(node int, key string) (string, bool) {
 }
 
 // Mark answers a point to undo to.
-func (w *world) Mark() int { return int(w.tx.Mark()) }
+func (w *world) Mark() int { return int(w.tx.Checkpoint()) }
 
 // Undo takes back placements.
 func (w *world) Undo(mark int) error { return w.tx.Rollback(w.ctx, whatif.Mark(mark)) }
@@ -138,6 +138,20 @@ func (w *world) Open(class int, scope []int, want int, tight bool) (placement.Of
 		return none{}, nil
 	}
 	return &offers{world: w, class: class, view: v, scope: scope, want: want, tight: tight}, nil
+}
+
+// admits asks whether a member of a class may be placed at all as things stand.
+func (w *world) admits(class int, v *whatif.View) (bool, error) {
+	status := w.tx.Admits(w.ctx, v)
+	switch {
+	case status.IsSuccess():
+		return true, nil
+	case status.IsRejected():
+		w.rejected[class] = status.Message()
+		return false, nil
+	default:
+		return false, fmt.Errorf("asking whether pod %s/%s may be placed: %w", v.Pod.Namespace, v.Pod.Name, status.AsError())
+	}
 }
 
 // none is the offers of a class that no node takes.

@@ -110,7 +110,7 @@ func (s *stage) set(pods ...*v1.Pod) { *s.snapshot = *cache.NewSnapshot(pods, s.
 // begin opens a transaction, and answers the nodes by name.
 func (s *stage) begin(t testing.TB, interdependent bool) (*Transaction, map[string]int) {
 	t.Helper()
-	tx, err := Begin(s.fw, interdependent)
+	tx, err := Begin(s.fw, Hooks{}, interdependent)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,8 +1,10 @@
 package whatif
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
@@ -19,6 +21,7 @@ import (
 // concurrent changes; Fits may run in parallel between them.
 type Transaction struct {
 	fw    framework.Framework
+	hooks Hooks
 	nodes []fwk.NodeInfo
 	index map[string]int
 	// snapshot is set where pods are assumed in it instead of in copies.
@@ -31,24 +34,31 @@ type Transaction struct {
 	version []int
 }
 
-// step is one pod added.
+// step is one pod added or removed.
 type step struct {
-	info *framework.PodInfo
-	node int
+	info    fwk.PodInfo
+	node    int
+	removed bool
+}
+
+// undone is the step back.
+func (s step) undone() step {
+	s.removed = !s.removed
+	return s
 }
 
 // Mark is a point to roll back to.
 type Mark int
 
 // Begin opens a transaction over the nodes of the framework's snapshot. With
-// interdependent, pods are assumed in the snapshot itself; an error then means
-// that the snapshot is not kube-scheduler's own.
-func Begin(fw framework.Framework, interdependent bool) (*Transaction, error) {
+// interdependent, pods are assumed in the snapshot itself, and none can be removed; an
+// error then means that the snapshot is not kube-scheduler's own.
+func Begin(fw framework.Framework, hooks Hooks, interdependent bool) (*Transaction, error) {
 	nodes, err := fw.SnapshotSharedLister().NodeInfos().List()
 	if err != nil {
 		return nil, fmt.Errorf("listing nodes of the snapshot: %w", err)
 	}
-	t := &Transaction{fw: fw, nodes: append([]fwk.NodeInfo(nil), nodes...), version: make([]int, len(nodes)), own: sets.New[types.UID]()}
+	t := &Transaction{fw: fw, hooks: hooks, nodes: append([]fwk.NodeInfo(nil), nodes...), version: make([]int, len(nodes)), own: sets.New[types.UID]()}
 	if !interdependent {
 		t.copied = map[int]bool{}
 		return t, nil
@@ -115,7 +125,7 @@ func (t *Transaction) View(ctx context.Context, pod *v1.Pod, prepare func(fwk.Cy
 		return v, nil // what was added stands in the snapshot
 	}
 	for _, s := range t.log {
-		if err := t.shift(ctx, v, s, t.fw.RunPreFilterExtensionAddPod); err != nil {
+		if err := t.shift(ctx, v, s); err != nil {
 			return nil, fwk.AsStatus(err)
 		}
 	}
@@ -124,9 +134,17 @@ func (t *Transaction) View(ctx context.Context, pod *v1.Pod, prepare func(fwk.Cy
 }
 
 // shift tells a view that a pod came or went.
-func (t *Transaction) shift(ctx context.Context, v *View, s step, extension func(context.Context, fwk.CycleState, *v1.Pod, fwk.PodInfo, fwk.NodeInfo) *fwk.Status) error {
-	if status := extension(ctx, v.State, v.Pod, s.info, t.nodes[s.node]); !status.IsSuccess() {
-		return fmt.Errorf("changing the state of pod %s for pod %s: %w", klog.KObj(v.Pod), klog.KObj(s.info.Pod), status.AsError())
+func (t *Transaction) shift(ctx context.Context, v *View, s step) error {
+	extension, hook := t.fw.RunPreFilterExtensionAddPod, t.hooks.added
+	if s.removed {
+		extension, hook = t.fw.RunPreFilterExtensionRemovePod, t.hooks.removed
+	}
+	status := extension(ctx, v.State, v.Pod, s.info, t.nodes[s.node])
+	if status.IsSuccess() {
+		status = hook(ctx, v.State, v.Pod, s.info, t.nodes[s.node])
+	}
+	if !status.IsSuccess() {
+		return fmt.Errorf("changing the state of pod %s for pod %s: %w", klog.KObj(v.Pod), klog.KObj(s.info.GetPod()), status.AsError())
 	}
 	return nil
 }
@@ -137,19 +155,31 @@ func (t *Transaction) Fits(ctx context.Context, v *View, node int) *fwk.Status {
 	info := t.nodes[node]
 	nominated := t.nominated(v.Pod, info)
 	if len(nominated) == 0 {
-		return t.fw.RunFilterPlugins(ctx, v.State, v.Pod, info)
+		return t.judge(ctx, v.State, v.Pod, info)
 	}
 	with, state := info.Snapshot(), v.State.Clone()
 	for _, p := range nominated {
 		with.AddPodInfo(p)
-		if status := t.fw.RunPreFilterExtensionAddPod(ctx, state, v.Pod, p, with); !status.IsSuccess() {
+		status := t.fw.RunPreFilterExtensionAddPod(ctx, state, v.Pod, p, with)
+		if status.IsSuccess() {
+			status = t.hooks.added(ctx, state, v.Pod, p, with)
+		}
+		if !status.IsSuccess() {
 			return fwk.AsStatus(fmt.Errorf("counting nominated pod %s: %w", klog.KObj(p.GetPod()), status.AsError()))
 		}
 	}
-	if status := t.fw.RunFilterPlugins(ctx, state, v.Pod, with); !status.IsSuccess() {
+	if status := t.judge(ctx, state, v.Pod, with); !status.IsSuccess() {
 		return status
 	}
-	return t.fw.RunFilterPlugins(ctx, v.State, v.Pod, info)
+	return t.judge(ctx, v.State, v.Pod, info)
+}
+
+// judge asks the filters, then the hooks.
+func (t *Transaction) judge(ctx context.Context, state fwk.CycleState, pod *v1.Pod, info fwk.NodeInfo) *fwk.Status {
+	if status := t.fw.RunFilterPlugins(ctx, state, pod, info); !status.IsSuccess() {
+		return status
+	}
+	return t.hooks.fits(ctx, state, pod, info)
 }
 
 // nominated lists the pods that are nominated to a node and that a pod has to make
@@ -167,25 +197,73 @@ func (t *Transaction) Own(pods ...types.UID) { t.own.Insert(pods...) }
 
 // Add puts a pod on a node. info is its PodInfo; the pod in it is not changed.
 func (t *Transaction) Add(ctx context.Context, info *framework.PodInfo, node int) error {
-	added := step{info: place(info, t.nodes[node].Node().Name), node: node}
+	return t.do(ctx, step{info: place(info, t.nodes[node].Node().Name), node: node})
+}
+
+// Remove takes a pod from its node; info is one of those that the node has. Where
+// pods are assumed in the snapshot none can be removed.
+func (t *Transaction) Remove(ctx context.Context, info fwk.PodInfo, node int) error {
 	if t.snapshot != nil {
-		if err := t.snapshot.AssumePod(added.info); err != nil {
-			return fmt.Errorf("assuming pod %s in the snapshot: %w", klog.KObj(info.Pod), err)
+		return fmt.Errorf("removing pod %s: the transaction is on the snapshot itself", klog.KObj(info.GetPod()))
+	}
+	return t.do(ctx, step{info: info, node: node, removed: true})
+}
+
+// Restore puts a pod back that was removed, just as it was.
+func (t *Transaction) Restore(ctx context.Context, info fwk.PodInfo, node int) error {
+	return t.do(ctx, step{info: info, node: node})
+}
+
+func (t *Transaction) do(ctx context.Context, s step) error {
+	if err := t.apply(ctx, s); err != nil {
+		return err
+	}
+	t.log = append(t.log, s)
+	return nil
+}
+
+// apply makes a step, forwards or back.
+func (t *Transaction) apply(ctx context.Context, s step) error {
+	t.version[s.node]++
+	pod := s.info.GetPod()
+	if t.snapshot != nil {
+		return t.assume(ctx, s)
+	}
+	if !t.copied[s.node] {
+		t.nodes[s.node] = t.nodes[s.node].Snapshot()
+		t.copied[s.node] = true
+	}
+	if s.removed {
+		if err := t.nodes[s.node].RemovePod(klog.FromContext(ctx), pod); err != nil {
+			return fmt.Errorf("removing pod %s from node %s: %w", klog.KObj(pod), t.nodes[s.node].Node().Name, err)
 		}
 	} else {
-		if !t.copied[node] {
-			t.nodes[node] = t.nodes[node].Snapshot()
-			t.copied[node] = true
-		}
-		t.nodes[node].AddPodInfo(added.info)
-		for _, v := range t.views {
-			if err := t.shift(ctx, v, added, t.fw.RunPreFilterExtensionAddPod); err != nil {
-				return err
-			}
+		t.nodes[s.node].AddPodInfo(s.info)
+	}
+	for _, v := range t.views {
+		if err := t.shift(ctx, v, s); err != nil {
+			return err
 		}
 	}
-	t.version[node]++
-	t.log = append(t.log, added)
+	return nil
+}
+
+// assume makes a step in the snapshot itself.
+func (t *Transaction) assume(ctx context.Context, s step) error {
+	pod := s.info.GetPod()
+	if s.removed {
+		if err := t.snapshot.ForgetPod(klog.FromContext(ctx), pod); err != nil {
+			return fmt.Errorf("forgetting pod %s in the snapshot: %w", klog.KObj(pod), err)
+		}
+		return nil
+	}
+	info, ok := s.info.(*framework.PodInfo)
+	if !ok {
+		return fmt.Errorf("assuming pod %s in the snapshot: want *framework.PodInfo, got %T", klog.KObj(pod), s.info)
+	}
+	if err := t.snapshot.AssumePod(info); err != nil {
+		return fmt.Errorf("assuming pod %s in the snapshot: %w", klog.KObj(pod), err)
+	}
 	return nil
 }
 
@@ -199,38 +277,27 @@ func place(info *framework.PodInfo, node string) *framework.PodInfo {
 	return &placed
 }
 
-// Added lists the pods that were added and not taken back, in that order.
-func (t *Transaction) Added() []types.UID {
-	uids := make([]types.UID, len(t.log))
-	for i, s := range t.log {
-		uids[i] = s.info.Pod.UID
+// Added lists the pods that were added since a mark and not taken back, in that order.
+func (t *Transaction) Added(since Mark) []types.UID {
+	var uids []types.UID
+	for _, s := range t.log[since:] {
+		if !s.removed {
+			uids = append(uids, s.info.GetPod().UID)
+		}
 	}
 	return uids
 }
 
-// Mark answers a point to roll back to.
-func (t *Transaction) Mark() Mark { return Mark(len(t.log)) }
+// Checkpoint answers a point to roll back to.
+func (t *Transaction) Checkpoint() Mark { return Mark(len(t.log)) }
 
-// Rollback takes back what was added since the mark, last first.
+// Rollback takes back what was done since the mark, last first.
 func (t *Transaction) Rollback(ctx context.Context, mark Mark) error {
-	logger := klog.FromContext(ctx)
 	for len(t.log) > int(mark) {
 		last := t.log[len(t.log)-1]
 		t.log = t.log[:len(t.log)-1]
-		t.version[last.node]++
-		if t.snapshot != nil {
-			if err := t.snapshot.ForgetPod(logger, last.info.Pod); err != nil {
-				return fmt.Errorf("forgetting pod %s in the snapshot: %w", klog.KObj(last.info.Pod), err)
-			}
-			continue
-		}
-		if err := t.nodes[last.node].RemovePod(logger, last.info.Pod); err != nil {
-			return fmt.Errorf("removing pod %s from node %s: %w", klog.KObj(last.info.Pod), t.nodes[last.node].Node().Name, err)
-		}
-		for _, v := range t.views {
-			if err := t.shift(ctx, v, last, t.fw.RunPreFilterExtensionRemovePod); err != nil {
-				return err
-			}
+		if err := t.apply(ctx, last.undone()); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -242,4 +309,32 @@ func (t *Transaction) Discard(ctx context.Context) error {
 		return nil // copies just go away
 	}
 	return t.Rollback(ctx, 0)
+}
+
+// Outcome is what a transaction came to.
+type Outcome struct {
+	// Evict are the pods that were removed and not put back.
+	Evict []*v1.Pod
+	// Place is the node of each pod that was added and not taken back.
+	Place map[types.UID]string
+}
+
+// Commit ends the transaction, leaves the snapshot as it was found, and answers what
+// the transaction came to, for the caller to make it so.
+func (t *Transaction) Commit(ctx context.Context) (Outcome, error) {
+	gone, out := map[types.UID]*v1.Pod{}, Outcome{Place: map[types.UID]string{}}
+	for _, s := range t.log {
+		pod := s.info.GetPod()
+		_, back := gone[pod.UID]
+		switch {
+		case s.removed:
+			gone[pod.UID] = pod
+		case back:
+			delete(gone, pod.UID)
+		default:
+			out.Place[pod.UID] = t.nodes[s.node].Node().Name
+		}
+	}
+	out.Evict = slices.SortedFunc(maps.Values(gone), func(a, b *v1.Pod) int { return cmp.Compare(a.UID, b.UID) })
+	return out, t.Discard(ctx)
 }

@@ -116,12 +116,12 @@ func (s *stage) inFact(t *testing.T, kinds []string, added []hypothetical) map[s
 func walk(t *testing.T, rng *rand.Rand, tx *Transaction, kinds []string, views map[string]*View) []hypothetical {
 	t.Helper()
 	var stands []hypothetical
-	marks := []Mark{tx.Mark()}
+	marks := []Mark{tx.Checkpoint()}
 	for n := range 30 {
 		kind := kinds[rng.IntN(len(kinds))]
 		switch rng.IntN(6) {
 		case 0:
-			marks = append(marks, tx.Mark())
+			marks = append(marks, tx.Checkpoint())
 		case 1:
 			mark := marks[rng.IntN(len(marks))]
 			if int(mark) > len(stands) {
@@ -216,19 +216,19 @@ func TestRollbackTakesBackTheLastFirst(t *testing.T) {
 				}
 				return false
 			}
-			empty := tx.Mark()
+			empty := tx.Checkpoint()
 			add(0)
-			half := tx.Mark()
+			half := tx.Checkpoint()
 			add(1)
 			for _, step := range []struct {
 				sentence string
 				to       Mark
 				free     bool
 			}{
-				{"the node is full", tx.Mark(), false},
+				{"the node is full", tx.Checkpoint(), false},
 				{"one is taken back", half, true},
 				{"nothing happens twice", half, true},
-				{"a later mark is no way forward", tx.Mark() + 1, true},
+				{"a later mark is no way forward", tx.Checkpoint() + 1, true},
 				{"all are taken back", empty, true},
 			} {
 				if err := tx.Rollback(t.Context(), step.to); err != nil {
@@ -337,7 +337,7 @@ func TestBegin(t *testing.T) {
 		"nodes that cannot be listed are an error":    {broken{}, false, true},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			if _, err := Begin(c.fw, c.coupled); (err != nil) != c.fails {
+			if _, err := Begin(c.fw, Hooks{}, c.coupled); (err != nil) != c.fails {
 				t.Errorf("Begin: %v, want an error: %v", err, c.fails)
 			}
 		})

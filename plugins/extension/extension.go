@@ -1,0 +1,76 @@
+// Package extension finds the plugins of a profile that implement more than the
+// extension points of kube-scheduler: the Simulate hooks of package whatif, the gang
+// extension points of package gangpoint.
+//
+// kube-scheduler's framework does not hand out its plugins, so their factories are
+// watched. A plugin whose factory is watched is found by itself.
+package extension
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	fwk "k8s.io/kube-scheduler/framework"
+	schedconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+)
+
+// Plugins are the plugins that watched factories made, by profile. It is safe for
+// concurrent use.
+type Plugins struct {
+	mu        sync.Mutex
+	byProfile map[string][]fwk.Plugin
+}
+
+// New makes an empty collection.
+func New() *Plugins { return &Plugins{byProfile: map[string][]fwk.Plugin{}} }
+
+// Watch answers a factory that makes the same plugin, and remembers it.
+func (p *Plugins) Watch(factory frameworkruntime.PluginFactory) frameworkruntime.PluginFactory {
+	return func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
+		plugin, err := factory(ctx, args, handle)
+		if err != nil {
+			return nil, err
+		}
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.byProfile[handle.ProfileName()] = append(p.byProfile[handle.ProfileName()], plugin)
+		return plugin, nil
+	}
+}
+
+// Of lists the plugins of a profile that implement T, in the order in which the
+// profile's configuration has them. All of them have to be made.
+func Of[T any](p *Plugins, fw framework.Framework) []T {
+	p.mu.Lock()
+	made := slices.Clone(p.byProfile[fw.ProfileName()])
+	p.mu.Unlock()
+	rank := ranks(fw.ListPlugins())
+	slices.SortStableFunc(made, func(a, b fwk.Plugin) int { return rank[a.Name()] - rank[b.Name()] })
+	var found []T
+	for _, plugin := range made {
+		if one, ok := plugin.(T); ok {
+			found = append(found, one)
+		}
+	}
+	return found
+}
+
+// ranks numbers the plugins of a profile in the order in which they come up.
+func ranks(plugins *schedconfig.Plugins) map[string]int {
+	rank := map[string]int{}
+	for _, set := range []schedconfig.PluginSet{
+		plugins.PreEnqueue, plugins.QueueSort, plugins.PreFilter, plugins.Filter, plugins.PostFilter, plugins.PreScore,
+		plugins.Score, plugins.Reserve, plugins.Permit, plugins.PreBind, plugins.Bind, plugins.PostBind,
+	} {
+		for _, plugin := range set.Enabled {
+			if _, ok := rank[plugin.Name]; !ok {
+				rank[plugin.Name] = len(rank)
+			}
+		}
+	}
+	return rank
+}

@@ -1,0 +1,97 @@
+package whatif
+
+import (
+	"context"
+
+	v1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/lockstep-sh/lockstep/plugins/extension"
+)
+
+// The Simulate hooks. A plugin of the profile that implements one of these interfaces
+// is asked at every step of a transaction, after the framework's own
+// PreFilterExtensions and Filter plugins; so a plugin that those serve well needs no
+// hook. Hooks see a cycle state of the transaction's own and nodes as they would be;
+// they must change nothing else, and may be called from several goroutines for
+// different states. (Names and meaning: Volcano's topology-aware preemption design.)
+
+// TaskRemover takes in that a pod would leave its node. What the pod had there, such
+// as a GPU card, the hook has to leave for it: the pod may be put back.
+type TaskRemover interface {
+	SimulateRemoveTask(ctx context.Context, state fwk.CycleState, toSchedule *v1.Pod, toRemove fwk.PodInfo, node fwk.NodeInfo) *fwk.Status
+}
+
+// TaskAdder takes in that a pod would come to a node. A pod that is put back gets
+// exactly what it had, never a fresh choice; one that is new gets what the plugin
+// would choose for it.
+type TaskAdder interface {
+	SimulateAddTask(ctx context.Context, state fwk.CycleState, toSchedule *v1.Pod, toAdd fwk.PodInfo, node fwk.NodeInfo) *fwk.Status
+}
+
+// Predicate tells whether a pod would fit on a node, beyond what Filter plugins see.
+type Predicate interface {
+	SimulatePredicate(ctx context.Context, state fwk.CycleState, pod *v1.Pod, node fwk.NodeInfo) *fwk.Status
+}
+
+// Allocatable tells whether a pod may be placed at all as things would be: whether its
+// queue has room for it, say.
+type Allocatable interface {
+	SimulateAllocatable(ctx context.Context, state fwk.CycleState, pod *v1.Pod) *fwk.Status
+}
+
+// Hooks are the hooks of a profile. The zero value has none.
+type Hooks struct {
+	removers    []TaskRemover
+	adders      []TaskAdder
+	predicates  []Predicate
+	allocatable []Allocatable
+}
+
+// HooksOf finds the hooks among the plugins of a profile, all of which have to be made.
+func HooksOf(plugins *extension.Plugins, fw framework.Framework) Hooks {
+	return Hooks{
+		removers:    extension.Of[TaskRemover](plugins, fw),
+		adders:      extension.Of[TaskAdder](plugins, fw),
+		predicates:  extension.Of[Predicate](plugins, fw),
+		allocatable: extension.Of[Allocatable](plugins, fw),
+	}
+}
+
+func (h Hooks) added(ctx context.Context, state fwk.CycleState, pod *v1.Pod, added fwk.PodInfo, node fwk.NodeInfo) *fwk.Status {
+	for _, hook := range h.adders {
+		if status := hook.SimulateAddTask(ctx, state, pod, added, node); !status.IsSuccess() {
+			return status
+		}
+	}
+	return nil
+}
+
+func (h Hooks) removed(ctx context.Context, state fwk.CycleState, pod *v1.Pod, removed fwk.PodInfo, node fwk.NodeInfo) *fwk.Status {
+	for _, hook := range h.removers {
+		if status := hook.SimulateRemoveTask(ctx, state, pod, removed, node); !status.IsSuccess() {
+			return status
+		}
+	}
+	return nil
+}
+
+func (h Hooks) fits(ctx context.Context, state fwk.CycleState, pod *v1.Pod, node fwk.NodeInfo) *fwk.Status {
+	for _, hook := range h.predicates {
+		if status := hook.SimulatePredicate(ctx, state, pod, node); !status.IsSuccess() {
+			return status
+		}
+	}
+	return nil
+}
+
+// Admits tells whether the pod of a view may be placed at all as things would be.
+func (t *Transaction) Admits(ctx context.Context, v *View) *fwk.Status {
+	for _, hook := range t.hooks.allocatable {
+		if status := hook.SimulateAllocatable(ctx, v.State, v.Pod); !status.IsSuccess() {
+			return status
+		}
+	}
+	return nil
+}
