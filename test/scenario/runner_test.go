@@ -77,7 +77,7 @@ gangs:
   pod: {nodeSelector: {gone: fishing}}
 - name: job
   min: 1
-  pod: {annotations: {pod-complete.stage.kwok.x-k8s.io/delay: 3s}}
+  pod: {annotations: {pod-complete.stage.kwok.x-k8s.io/delay: 8s}}
 pods:
 - name: urgent
   priority: high
@@ -126,7 +126,7 @@ var broken = map[string]struct {
 	"a state that does not last": {
 		`
 - create: {gangs: [job]}
-- expect: {bound: {job: 1}, stableFor: 12}`,
+- expect: {bound: {job: 1}, stableFor: 30}`,
 		[]string{"stable: 1 changes by round", "pod default/job-0 phase Succeeded"},
 	},
 	"a scheduler that does not run": {
