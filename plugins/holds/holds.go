@@ -6,6 +6,7 @@ package holds
 
 import (
 	"fmt"
+	"iter"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -121,9 +122,7 @@ func (h *Holds) Check(d Demand, info fwk.NodeInfo, holders ...string) *fwk.Statu
 	if h.Empty() {
 		return nil
 	}
-	h.mu.RLock()
-	taken, any := h.ledger.Others(info.Node().Name, holders...)
-	h.mu.RUnlock()
+	taken, any := h.Others(info, holders...)
 	if !any {
 		return nil
 	}
@@ -133,14 +132,73 @@ func (h *Holds) Check(d Demand, info fwk.NodeInfo, holders ...string) *fwk.Statu
 	return nil
 }
 
-// Others is what is held on a node for others than the given holders.
-func (h *Holds) Others(node string, holders ...string) (hold.Taken, bool) {
+// Others is what is held on a node for others than the given holders. What is held for
+// a pod that the NodeInfo has on the node, because it is assumed or nominated there,
+// does not count twice.
+func (h *Holds) Others(info fwk.NodeInfo, holders ...string) (hold.Taken, bool) {
 	if h.Empty() {
 		return hold.Taken{}, false
 	}
 	h.mu.RLock()
 	defer h.mu.RUnlock()
-	return h.ledger.Others(node, holders...)
+	return h.ledger.Others(info.Node().Name, podsOn(info), holders...)
+}
+
+func podsOn(info fwk.NodeInfo) iter.Seq[types.UID] {
+	return func(yield func(types.UID) bool) {
+		for _, p := range info.GetPods() {
+			if !yield(p.GetPod().UID) {
+				return
+			}
+		}
+	}
+}
+
+// PodHolder is the holder of what is held for a pod by itself.
+func PodHolder(pod types.UID) string { return "pod/" + string(pod) }
+
+// Nominate holds a node for a pod for which others were evicted.
+func (h *Holds) Nominate(holder string, pod types.UID, node string, priority int32, d Demand) {
+	h.Put(hold.Hold{For: pod, Holder: holder, Node: node, Reason: hold.Nomination, Priority: priority, Request: d.Request, Ports: d.Ports})
+}
+
+// Nominated answers the node that is held for a pod for which others were evicted.
+func (h *Holds) Nominated(pod types.UID) (node string, ok bool) {
+	if h.Empty() {
+		return "", false
+	}
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	one, ok := h.ledger.Hold(pod)
+	return one.Node, ok && one.Reason == hold.Nomination
+}
+
+// NominatedBelow lists who has nominations of less than a priority.
+func (h *Holds) NominatedBelow(priority int32) []string {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	return h.ledger.Holders(hold.Nomination, priority)
+}
+
+// NominationsOf lists the nominations of a holder.
+func (h *Holds) NominationsOf(holder string) []hold.Hold {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	return h.ledger.Of(holder, hold.Nomination)
+}
+
+// DropNominations ends the nominations of a holder, of these pods if any are given.
+func (h *Holds) DropNominations(holder string, pods ...types.UID) {
+	var drop []types.UID
+	for _, one := range h.NominationsOf(holder) {
+		if len(pods) == 0 || slices.Contains(pods, one.For) {
+			drop = append(drop, one.For)
+		}
+	}
+	if len(drop) > 0 {
+		h.Drop(drop...)
+		h.NoteFreed()
+	}
 }
 
 func short(d Demand, info fwk.NodeInfo, taken hold.Taken) bool {

@@ -163,7 +163,7 @@ func TestHoldsInParallel(t *testing.T) {
 				if status := h.Check(Demand{Request: resource.Vector{gpu: 4}}, info); status.IsSuccess() {
 					t.Error("there is room beside a hold that stands")
 				}
-				if taken, ok := h.Others("n"); ok {
+				if taken, ok := h.Others(info); ok {
 					taken.Request[gpu]++ // its own copy
 				}
 				_, _ = h.Count(hold.Plan), h.String()

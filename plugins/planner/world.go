@@ -63,7 +63,7 @@ func (w *world) slots(class, node int) (int, v1.ResourceName) {
 	}
 	info, demand := w.tx.Node(node), w.classes[class].demand
 	has, used := info.GetAllocatable(), info.GetRequested()
-	taken, some := w.holds.Others(info.Node().Name, w.holders...)
+	taken, some := w.holds.Others(info, w.holders...)
 	least, scarce := has.GetAllowedPodNumber()-len(info.GetPods())-taken.Pods, v1.ResourcePods
 	for name, amount := range demand.Request {
 		total := holds.Amount(has, name)

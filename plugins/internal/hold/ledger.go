@@ -1,6 +1,9 @@
 package hold
 
 import (
+	"cmp"
+	"iter"
+	"maps"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -21,18 +24,22 @@ type Reason string
 const (
 	// Plan: a gang's plan gives the node to a member that is on its way.
 	Plan Reason = "plan"
+	// Nomination: pods were evicted to make room for this one.
+	Nomination Reason = "nomination"
 )
 
 // Hold is capacity on a node that only its holder may use.
 type Hold struct {
 	// For is the pod that will take the place of the hold; there is one at most.
 	For types.UID
-	// Holder is who may use the capacity: the key of a group of gangs.
-	Holder  string
-	Node    string
-	Reason  Reason
-	Request resource.Vector
-	Ports   []Port
+	// Holder is who may use the capacity: a group of gangs, or a pod.
+	Holder string
+	Node   string
+	Reason Reason
+	// Priority is that of whoever the capacity is held for.
+	Priority int32
+	Request  resource.Vector
+	Ports    []Port
 }
 
 // Ledger is all holds.
@@ -130,9 +137,39 @@ func (l *Ledger) Nodes() []string {
 	return names
 }
 
-// Others is what is held on a node by anybody but the given holders. The second
-// result is false where nothing is, and it costs next to nothing to learn that.
-func (l *Ledger) Others(nodeName string, holders ...string) (Taken, bool) {
+// Hold answers the hold of a pod.
+func (l *Ledger) Hold(pod types.UID) (Hold, bool) {
+	h, ok := l.holds[pod]
+	return h, ok
+}
+
+// Holders lists who holds something for a reason at less than a priority.
+func (l *Ledger) Holders(reason Reason, below int32) []string {
+	found := map[string]bool{}
+	for _, h := range l.holds {
+		if h.Reason == reason && h.Priority < below {
+			found[h.Holder] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(found))
+}
+
+// Of lists what a holder holds for a reason, by the UID of the pods.
+func (l *Ledger) Of(holder string, reason Reason) []Hold {
+	var found []Hold
+	for _, h := range l.holds {
+		if h.Holder == holder && h.Reason == reason {
+			found = append(found, h)
+		}
+	}
+	slices.SortFunc(found, func(a, b Hold) int { return cmp.Compare(a.For, b.For) })
+	return found
+}
+
+// Others is what is held on a node by anybody but the given holders, and not for one
+// of the pods that are counted as being there already. The second result is false
+// where nothing is, and it costs next to nothing to learn that.
+func (l *Ledger) Others(nodeName string, there iter.Seq[types.UID], holders ...string) (Taken, bool) {
 	n := l.nodes[nodeName]
 	if n == nil {
 		return Taken{}, false
@@ -153,5 +190,10 @@ func (l *Ledger) Others(nodeName string, holders ...string) (Taken, bool) {
 			left.Ports = append(left.Ports, t.Ports...)
 		}
 	}
-	return left, true
+	for pod := range there {
+		if h, ok := l.holds[pod]; ok && h.Node == nodeName && !slices.Contains(holders, h.Holder) {
+			left.add(h, -1)
+		}
+	}
+	return left, left.Pods > 0
 }

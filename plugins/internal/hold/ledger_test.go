@@ -18,10 +18,10 @@ import (
 // model is the ledger without any sum: a list that is counted anew each time.
 type model map[types.UID]Hold
 
-func (m model) others(node string, holders ...string) (Taken, bool) {
+func (m model) others(node string, there []types.UID, holders ...string) (Taken, bool) {
 	t := Taken{Request: resource.Vector{}}
 	for _, h := range m {
-		if h.Node == node && !slices.Contains(holders, h.Holder) {
+		if h.Node == node && !slices.Contains(holders, h.Holder) && !slices.Contains(there, h.For) {
 			t.Pods++
 			t.Request.Add(h.Request, 1)
 			t.Ports = append(t.Ports, h.Ports...)
@@ -64,7 +64,7 @@ var sameTaken = gocmp.Options{
 var (
 	nodeNames = []string{"n0", "n1", "n2"}
 	holders   = []string{"a/x", "a/y", "b/x"}
-	reasons   = []Reason{Plan, "another"}
+	reasons   = []Reason{Plan, Nomination}
 )
 
 func randomHold(rng *rand.Rand) Hold {
@@ -132,8 +132,12 @@ func compare(t *testing.T, when string, ledger *Ledger, counted model) {
 			}
 		}
 		node := nodeNames[mine%len(nodeNames)]
-		want, wantSome := counted.others(node, own...)
-		got, some := ledger.Others(node, own...)
+		var there []types.UID
+		if mine%3 == 0 {
+			there = []types.UID{"pod-0", "pod-3", "pod-7", "stranger"}
+		}
+		want, wantSome := counted.others(node, there, own...)
+		got, some := ledger.Others(node, slices.Values(there), own...)
 		if some != wantSome {
 			t.Fatalf("%s: somebody but %v holds something on %s: %v, want %v", when, own, node, some, wantSome)
 		}
@@ -148,11 +152,11 @@ func compare(t *testing.T, when string, ledger *Ledger, counted model) {
 func TestOthersIsTheCallersOwn(t *testing.T) {
 	ledger := NewLedger()
 	ledger.Put(Hold{For: "a", Holder: "x", Node: "n", Request: resource.Vector{v1.ResourceCPU: 1}, Ports: []Port{{Number: 80}}})
-	got, _ := ledger.Others("n")
+	got, _ := ledger.Others("n", slices.Values([]types.UID(nil)))
 	got.Request[v1.ResourceCPU] = 7
 	got.Ports[0].Number = 7
 	want := Taken{Pods: 1, Request: resource.Vector{v1.ResourceCPU: 1}, Ports: []Port{{Number: 80}}}
-	again, _ := ledger.Others("n")
+	again, _ := ledger.Others("n", slices.Values([]types.UID(nil)))
 	if diff := gocmp.Diff(want, again); diff != "" {
 		t.Errorf("after the caller wrote to it (-want +got):\n%s", diff)
 	}
