@@ -18,7 +18,9 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/holds"
 	"github.com/lockstep-sh/lockstep/plugins/lobby"
 	"github.com/lockstep-sh/lockstep/plugins/order"
+	"github.com/lockstep-sh/lockstep/plugins/preemption"
 	"github.com/lockstep-sh/lockstep/plugins/queuesort"
+	"github.com/lockstep-sh/lockstep/plugins/roster"
 )
 
 // Set is the plugins of one scheduler process.
@@ -35,12 +37,13 @@ type Set struct {
 
 // NewSet makes the plugins of a process. All its profiles share them.
 func NewSet() *Set {
-	slots, ledger, positions, leading := binder.NewSlots(), holds.New(), order.New(), make(chan struct{})
+	slots, ledger, positions, leading, gangs := binder.NewSlots(), holds.New(), order.New(), make(chan struct{}), roster.New()
 	s := &Set{slots: slots, positions: positions, leading: leading, all: extension.New()}
 	s.Registry = frameworkruntime.Registry{
-		binder.Name:    s.all.Watch(binder.New(slots)),
-		gang.Name:      s.all.Watch(gang.New(ledger, positions, s.all, leading)),
-		queuesort.Name: s.all.Watch(queuesort.New(positions)),
+		binder.Name:     s.all.Watch(binder.New(slots)),
+		gang.Name:       s.all.Watch(gang.New(gang.Shared{Holds: ledger, Order: positions, Plugins: s.all, Roster: gangs, Leading: leading})),
+		queuesort.Name:  s.all.Watch(queuesort.New(positions)),
+		preemption.Name: s.all.Watch(preemption.New(preemption.Shared{Holds: ledger, Roster: gangs, Plugins: s.all})),
 	}
 	return s
 }

@@ -19,6 +19,7 @@ func init() {
 func addKnownTypes(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(schedconfig.SchemeGroupVersion,
 		&GangArgs{},
+		&GangPreemptionArgs{},
 		&BoundedBinderArgs{},
 	)
 	return nil

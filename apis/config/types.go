@@ -34,3 +34,32 @@ type BoundedBinderArgs struct {
 	// over all profiles of the process. 1 to 10000.
 	MaxInFlight int32
 }
+
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+
+// GangPreemptionArgs are the arguments of the GangPreemption plugin. See package
+// v1 for defaults.
+type GangPreemptionArgs struct {
+	metav1.TypeMeta
+
+	// MinCandidateNodesPercentage and MinCandidateNodesAbsolute are how many nodes a search
+	// for victims looks at first where no topology is required, cheapest first: the
+	// percentage of all nodes, and not fewer than the absolute number. Where that does not
+	// do it looks at twice as many, and so on. 0 to 100, and 0 or more.
+	MinCandidateNodesPercentage int32
+	MinCandidateNodesAbsolute   int32
+	// MaxCandidateNodesAbsolute bounds how many nodes a search looks at in the end. 0 for
+	// all, else not below MinCandidateNodesAbsolute.
+	MaxCandidateNodesAbsolute int32
+	// Workers is how many nodes are filtered at once. 1 to 1000.
+	Workers int32
+	// MaxDomains is how many domains of a topology are tried, those that cost least to
+	// enter first. 1 to 1000.
+	MaxDomains int32
+	// ROIThresholdPercent is the difference in return on investment, in hundredths, by
+	// which two gangs count as equally good victims. 0 to 100.
+	ROIThresholdPercent int32
+	// EvictBrokenGangs tells to evict what is left of a gang that was below its minimum
+	// already when it loses pods.
+	EvictBrokenGangs bool
+}

@@ -3,6 +3,7 @@ package gang
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -39,6 +40,8 @@ type visitState struct {
 	node    string // with Follow
 	// attempt is that of a gang of one, which needs no plan.
 	attempt *gang.Attempt
+	// extra: the gang runs without this member.
+	extra   bool
 	holders []string
 	demand  holds.Demand
 	// required is the topology of which the node has to be in a domain: in the one
@@ -79,20 +82,23 @@ func (pl *Gang) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod
 	}
 	pl.mu.Lock()
 	v := pl.gangs.Visit(pod)
+	position, _ := pl.gangs.Position(pod)
+	contested := v.Verdict == gang.Lead && !pl.holds.Empty() && len(pl.gangs.Rivals(v.Attempt)) > 0
 	pl.mu.Unlock()
-	if v.Verdict == gang.Lead && !alone(v.Attempt) {
-		node, status := pl.lead(ctx, v.Attempt)
+	if v.Verdict == gang.Lead && (contested || !alone(v.Attempt)) {
+		node, status := pl.lead(ctx, state, v.Attempt)
 		if !status.IsSuccess() {
 			state.Write(visitKey, &visitState{verdict: gang.Lead})
 			return nil, status
 		}
 		v.Verdict, v.Node = gang.Follow, node
 	}
-	visit := &visitState{verdict: v.Verdict, ended: pl.holds.Ended()}
+	visit := &visitState{verdict: v.Verdict, extra: position.Extra, ended: pl.holds.Ended()}
 	if v.Verdict == gang.Lead {
 		v.Verdict = gang.Alone // nothing to plan
 		visit.verdict, visit.attempt = v.Verdict, v.Attempt
 	}
+	visit.holders = []string{pl.holder(holds.PodGroup(pod.UID))}
 	if v.Verdict == gang.Follow {
 		visit.holders = []string{pl.holder(v.Group)}
 	}
@@ -116,7 +122,17 @@ func (pl *Gang) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod
 	if need == nil {
 		need = needOf(v.Attempt, pod)
 	}
+	if !visit.extra {
+		(&planner.Unplaced{Attempt: byItself(pod, need)}).Tell(state)
+	}
 	return nil, fwk.AsStatus(pl.pin(visit, need))
+}
+
+// byItself is the attempt to place one member of a gang whose others need no plan.
+func byItself(pod *v1.Pod, need *gang.Need) *gang.Attempt {
+	one := *need
+	one.Min, one.MinByRole, one.Pending = 1, nil, []*v1.Pod{pod}
+	return &gang.Attempt{Group: holds.PodGroup(pod.UID), Leader: pod.UID, Strict: true, Gangs: []gang.Need{one}}
 }
 
 // preFilterOutside prepares a pod that is in no gang: it has to leave alone what
@@ -129,7 +145,7 @@ func (pl *Gang) preFilterOutside(state fwk.CycleState, pod *v1.Pod) (*fwk.PreFil
 	if err != nil {
 		return nil, fwk.AsStatus(fmt.Errorf("reading affinity of pod %s: %w", klog.KObj(pod), err))
 	}
-	state.Write(visitKey, &visitState{verdict: gang.Outside, ended: pl.holds.Ended(), demand: holds.DemandOf(info)})
+	state.Write(visitKey, &visitState{verdict: gang.Outside, holders: []string{pl.holder(holds.PodGroup(pod.UID))}, ended: pl.holds.Ended(), demand: holds.DemandOf(info)})
 	return nil, nil
 }
 
@@ -183,9 +199,12 @@ func (pl *Gang) pin(visit *visitState, need *gang.Need) error {
 }
 
 // lead plans a group and stores the plan. It answers the leader's own node.
-func (pl *Gang) lead(ctx context.Context, a *gang.Attempt) (string, *fwk.Status) {
+func (pl *Gang) lead(ctx context.Context, state fwk.CycleState, a *gang.Attempt) (string, *fwk.Status) {
 	started := pl.clock.Now()
-	result, evict, err := pl.plan(ctx, a)
+	for _, need := range a.Gangs {
+		pl.holds.Adopt(pl.holder(a.Group), uidsOf(need.Pending))
+	}
+	result, evict, elsewhere, err := pl.plan(ctx, a)
 	took := pl.clock.Since(started)
 	planDuration.Observe(took.Seconds())
 	if err != nil {
@@ -202,8 +221,14 @@ func (pl *Gang) lead(ctx context.Context, a *gang.Attempt) (string, *fwk.Status)
 		pl.holds.Put(hold.Hold{For: uid, Holder: pl.holder(a.Group), Node: node, Reason: hold.Plan, Request: d.Request, Ports: d.Ports})
 	}
 	pl.mu.Unlock()
+	if len(accepted) > 0 {
+		pl.holds.DropNominations(pl.holder(a.Group)) // the plan knows better
+	}
 	pl.order.Plan(slices.DeleteFunc(result.Order, func(uid types.UID) bool { _, ok := accepted[uid]; return !ok }))
 	pl.renominate(ctx, a, accepted)
+	if len(accepted) > 0 && len(elsewhere) > 0 {
+		pl.roster.Yield(ctx, pl.holds.Among(elsewhere, maps.Values(accepted)))
+	}
 	pl.act(ctx, e)
 	klog.FromContext(ctx).V(3).Info("Planned gang", "group", a.Group, "members", a.Members(), "placed", len(accepted), "complete", result.Complete, "took", took)
 	switch node := accepted[a.Leader]; {
@@ -218,10 +243,19 @@ func (pl *Gang) lead(ctx context.Context, a *gang.Attempt) (string, *fwk.Status)
 		return "", fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "the plan of the gang places other members")
 	}
 	attempts.WithLabelValues("unschedulable").Inc()
+	(&planner.Unplaced{Attempt: a}).Tell(state)
 	if result.Coupled {
 		pl.affine.Store(true)
 	}
 	return "", fwk.NewStatus(fwk.UnschedulableAndUnresolvable, leaderWhy(a, result.Why))
+}
+
+func uidsOf(pods []*v1.Pod) []types.UID {
+	uids := make([]types.UID, len(pods))
+	for i, pod := range pods {
+		uids[i] = pod.UID
+	}
+	return uids
 }
 
 // renominate moves the nominations of members to the nodes of their plan. Where
@@ -242,26 +276,38 @@ func (pl *Gang) renominate(ctx context.Context, a *gang.Attempt, accepted map[ty
 }
 
 // plan makes a plan, if need be at the expense of groups of lower rank that hold
-// capacity without being complete.
-func (pl *Gang) plan(ctx context.Context, a *gang.Attempt) (*planner.Plan, []string, error) {
+// capacity without being complete: those of this profile by rank, one after the other,
+// and then those of lower priority in the others too. It answers who has to make way, by
+// their names in this profile and as holders in the others.
+func (pl *Gang) plan(ctx context.Context, a *gang.Attempt) (result *planner.Plan, evict, elsewhere []string, err error) {
 	p := pl.ready()
-	result, err := p.Plan(ctx, a, nil)
-	if err != nil || result.Complete {
-		return result, nil, err
+	result, err = p.Plan(ctx, a, nil)
+	if err != nil || result.Complete || pl.holds.Empty() {
+		return result, nil, nil, err
 	}
 	pl.mu.Lock()
 	rivals := pl.gangs.Rivals(a)
 	pl.mu.Unlock()
-	for n := 1; n <= len(rivals); n++ {
-		other, err := p.Plan(ctx, a, rivals[:n])
+	var holders []string
+	for n, rival := range rivals {
+		holders = append(holders, pl.holder(rival))
+		other, err := p.Plan(ctx, a, holders)
 		if err != nil {
-			return nil, nil, err
+			return nil, nil, nil, err
 		}
 		if other.Complete {
-			return other, rivals[:n], nil
+			return other, rivals[:n+1], nil, nil
 		}
 	}
-	return result, nil, nil
+	elsewhere = pl.roster.Hoards(a.Priority(), pl.handle.ProfileName())
+	if len(elsewhere) == 0 {
+		return result, nil, nil, nil
+	}
+	other, err := p.Plan(ctx, a, slices.Concat(holders, elsewhere))
+	if err != nil || !other.Complete {
+		return result, nil, nil, err
+	}
+	return other, rivals, elsewhere, nil
 }
 
 func everyWhy(a *gang.Attempt, message string) map[gang.Key]string {
@@ -314,7 +360,9 @@ func (pl *Gang) Filter(_ context.Context, state fwk.CycleState, _ *v1.Pod, info 
 }
 
 // PostFilter takes note of members that did not fit. It stops preemption on
-// behalf of a single member: that would evict for a pod that cannot start alone.
+// behalf of a single member, which would evict for a pod that cannot start alone, and
+// on behalf of members beyond the minimum; a leader's goes on only if what comes next
+// makes room for whole gangs.
 func (pl *Gang) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, _ fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
 	visit := visitOf(state)
 	if visit == nil && !pl.outside(pod) {
@@ -339,8 +387,17 @@ func (pl *Gang) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.Po
 		pl.order.Unplan(pod.UID) // it is tried again once the others have come
 		pl.input(ctx, func(s *gang.Gangs, now time.Time) gang.Effects { return s.Unfit(pod.UID, now) })
 		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "the gang is planned again")
-	case gang.Lead, gang.Wait:
+	case gang.Lead:
+		if pl.preempts && planner.UnplacedOf(state) != nil {
+			return nil, fwk.NewStatus(fwk.Unschedulable)
+		}
 		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable)
+	case gang.Wait:
+		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable)
+	case gang.Alone:
+		if visit.extra {
+			return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable) // nobody makes way for it
+		}
 	}
 	return nil, fwk.NewStatus(fwk.Unschedulable)
 }

@@ -29,6 +29,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/extension"
 	"github.com/lockstep-sh/lockstep/plugins/holds"
 	"github.com/lockstep-sh/lockstep/plugins/order"
+	"github.com/lockstep-sh/lockstep/plugins/roster"
 )
 
 const (
@@ -54,7 +55,7 @@ func newStage(tb testing.TB, nodes []*v1.Node, pods ...*v1.Pod) *stage {
 	tb.Cleanup(cancel)
 	s := &stage{ctx: ctx, snapshot: cache.NewEmptySnapshot()}
 	capture := func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
-		plugin, err := New(holds.New(), order.New(), extension.New(), closed())(ctx, args, handle)
+		plugin, err := New(Shared{Holds: holds.New(), Order: order.New(), Plugins: extension.New(), Roster: roster.New(), Leading: closed()})(ctx, args, handle)
 		s.Gang, _ = plugin.(*Gang)
 		return plugin, err
 	}

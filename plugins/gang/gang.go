@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,7 +17,9 @@ import (
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/features"
+	schedconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	"k8s.io/utils/clock"
 
@@ -28,6 +31,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
 	"github.com/lockstep-sh/lockstep/plugins/order"
 	"github.com/lockstep-sh/lockstep/plugins/planner"
+	"github.com/lockstep-sh/lockstep/plugins/roster"
 )
 
 // Name is the name of the plugin in a KubeSchedulerConfiguration.
@@ -42,12 +46,16 @@ type Gang struct {
 	order  *order.Order
 	// plugins are those of all profiles that have more to say than kube-scheduler asks.
 	plugins *extension.Plugins
+	roster  *roster.Roster
 
 	// planner is made at the first plan, when the profile's plugins are all there.
 	planner     *planner.Planner
 	plannerOnce sync.Once
 	// bindsFirst tells that the barrier at Bind comes before any binder.
 	bindsFirst bool
+	// preempts tells that the plugin at PostFilter that comes next and evicts makes room
+	// for whole gangs.
+	preempts bool
 
 	// leaveNative: the scheduler runs native pod groups itself.
 	leaveNative bool
@@ -90,10 +98,20 @@ var (
 // Name returns the name of the plugin.
 func (pl *Gang) Name() string { return Name }
 
-// New makes the factory of the plugin over what the profiles of a process share.
-// The plugin says nothing to users before leading is closed: until then another
-// process may schedule, and speak.
-func New(h *holds.Holds, o *order.Order, plugins *extension.Plugins, leading <-chan struct{}) frameworkruntime.PluginFactory {
+// Shared is what the profiles of a process share.
+type Shared struct {
+	Holds   *holds.Holds
+	Order   *order.Order
+	Plugins *extension.Plugins
+	// Roster learns the gangs of each profile.
+	Roster *roster.Roster
+	// Leading is closed once this process schedules. Until then another process may,
+	// and the plugin says nothing to users.
+	Leading <-chan struct{}
+}
+
+// New makes the factory of the plugin.
+func New(shared Shared) frameworkruntime.PluginFactory {
 	return func(ctx context.Context, object runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 		args, ok := object.(*config.GangArgs)
 		if !ok {
@@ -108,16 +126,17 @@ func New(h *holds.Holds, o *order.Order, plugins *extension.Plugins, leading <-c
 		}
 		registerMetrics()
 		pl := &Gang{
-			handle: handle, fw: fw, clock: clock.RealClock{}, holds: h, order: o, plugins: plugins,
+			handle: handle, fw: fw, clock: clock.RealClock{}, holds: shared.Holds, order: shared.Order, plugins: shared.Plugins, roster: shared.Roster,
 			leaveNative: utilfeature.DefaultFeatureGate.Enabled(features.GenericWorkload),
 			gangs:       gang.New(args.DefaultWaitTime.Duration, gang.Backoff{Initial: args.InitialBackoff.Duration, Max: args.MaxBackoff.Duration}),
 		}
 		pl.barrier.doors = map[types.UID]*door{}
-		pl.tell = newTeller(pl, args.ExplanationQPS, leading)
+		pl.tell = newTeller(pl, args.ExplanationQPS, shared.Leading)
 		if err := pl.watch(ctx); err != nil {
 			return nil, err
 		}
 		pl.gangs.Close()
+		shared.Roster.Register(handle.ProfileName(), pl)
 		go pl.start(ctx)
 		go pl.tell.run(ctx)
 		return pl, nil
@@ -127,7 +146,9 @@ func New(h *holds.Holds, o *order.Order, plugins *extension.Plugins, leading <-c
 // ready makes what needs the complete profile.
 func (pl *Gang) ready() *planner.Planner {
 	pl.plannerOnce.Do(func() {
-		pl.planner = planner.New(pl.fw, pl.holds, pl.plugins, pl.holder)
+		pl.planner = planner.New(pl.fw, pl.holds, pl.plugins)
+		own, gangs, stock := pl.atPostFilter(Name), pl.atPostFilter(gangPreemption), pl.atPostFilter(names.DefaultPreemption)
+		pl.preempts = gangs > own && (stock < own || stock > gangs)
 		binders := pl.fw.ListPlugins().Bind.Enabled
 		// An extender that binds is asked before any Bind plugin, and passes the
 		// barrier there by.
@@ -137,8 +158,48 @@ func (pl *Gang) ready() *planner.Planner {
 	return pl.planner
 }
 
+// Hoards lists the holders of less than a priority, of this profile, that hold capacity
+// without being complete.
+func (pl *Gang) Hoards(below int32) []string {
+	pl.mu.Lock()
+	defer pl.mu.Unlock()
+	names := pl.gangs.Hoards(below)
+	for i := range names {
+		names[i] = pl.holder(names[i])
+	}
+	return names
+}
+
+// Yield has holders of this profile give back what they hold without being complete.
+func (pl *Gang) Yield(ctx context.Context, holders []string) {
+	var names []string
+	for _, holder := range holders {
+		if name, ok := strings.CutPrefix(holder, pl.holder("")); ok {
+			names = append(names, name)
+		}
+	}
+	if len(names) > 0 {
+		pl.input(ctx, func(s *gang.Gangs, _ time.Time) gang.Effects { return s.Yield(names) })
+	}
+}
+
+// atPostFilter is the position of a plugin there; -1 if it is not.
+func (pl *Gang) atPostFilter(name string) int {
+	return slices.IndexFunc(pl.fw.ListPlugins().PostFilter.Enabled, func(p schedconfig.Plugin) bool { return p.Name == name })
+}
+
+// gangPreemption is the name of the plugin that makes room for whole gangs.
+const gangPreemption = "GangPreemption"
+
+// Running answers what runs of a gang of this profile.
+func (pl *Gang) Running(key gang.Key) (gang.Footprint, bool) {
+	pl.mu.Lock()
+	defer pl.mu.Unlock()
+	return pl.gangs.Footprint(key)
+}
+
 // holder is the name of a group in the ledger, which all profiles share.
-func (pl *Gang) holder(group string) string { return pl.handle.ProfileName() + "/" + group }
+func (pl *Gang) holder(group string) string { return holds.Holder(pl.handle.ProfileName(), group) }
 
 // outside tells pods that are none of this plugin's business.
 func (pl *Gang) outside(pod *v1.Pod) bool {

@@ -154,12 +154,39 @@ func podsOn(info fwk.NodeInfo) iter.Seq[types.UID] {
 	}
 }
 
-// PodHolder is the holder of what is held for a pod by itself.
-func PodHolder(pod types.UID) string { return "pod/" + string(pod) }
+// Holder is the name in the ledger of a group of gangs of a profile. All profiles share
+// the ledger.
+func Holder(profile, group string) string { return profile + "/" + group }
 
-// Nominate holds a node for a pod for which others were evicted.
+// PodGroup is the group of a pod that is placed by itself. No gang has such a key.
+func PodGroup(pod types.UID) string { return "pod:" + string(pod) }
+
+// Nominate holds a node for a pod for which others were evicted. A pod that has a place
+// in a plan keeps that.
 func (h *Holds) Nominate(holder string, pod types.UID, node string, priority int32, d Demand) {
-	h.Put(hold.Hold{For: pod, Holder: holder, Node: node, Reason: hold.Nomination, Priority: priority, Request: d.Request, Ports: d.Ports})
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if one, ok := h.ledger.Hold(pod); ok && one.Reason != hold.Nomination {
+		return
+	}
+	h.ledger.Put(hold.Hold{For: pod, Holder: holder, Node: node, Reason: hold.Nomination, Priority: priority, Request: d.Request, Ports: d.Ports})
+	h.held.Store(int64(h.ledger.Len()))
+}
+
+// Adopt makes the nominations of pods those of a holder: after a restart nobody knows
+// which group a pod was nominated with.
+func (h *Holds) Adopt(holder string, pods []types.UID) {
+	if h.Empty() {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, pod := range pods {
+		if one, ok := h.ledger.Hold(pod); ok && one.Reason == hold.Nomination && one.Holder != holder {
+			one.Holder = holder
+			h.ledger.Put(one)
+		}
+	}
 }
 
 // Nominated answers the node that is held for a pod for which others were evicted.
@@ -185,6 +212,19 @@ func (h *Holds) NominationsOf(holder string) []hold.Hold {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	return h.ledger.Of(holder, hold.Nomination)
+}
+
+// Among leaves of holders those that hold something on any of these nodes.
+func (h *Holds) Among(holders []string, nodes iter.Seq[string]) []string {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	on := map[string]bool{}
+	for node := range nodes {
+		for _, holder := range h.ledger.On(node) {
+			on[holder] = true
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(holders), func(holder string) bool { return !on[holder] })
 }
 
 // DropNominations ends the nominations of a holder, of these pods if any are given.

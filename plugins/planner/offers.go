@@ -28,7 +28,7 @@ type offers struct {
 
 // Take places a member on the best node left.
 func (o *offers) Take(member int) (int, bool, error) {
-	if ok, err := o.admits(o.class, o.view); !ok {
+	if ok, err := o.admits(o.view); !ok {
 		return 0, false, err
 	}
 	for {
@@ -249,7 +249,7 @@ func (o *coupledOffers) Take(member int) (int, bool, error) {
 		return 0, false, err
 	}
 	delete(o.rejected, o.class)
-	if ok, err := o.admits(o.class, view); !ok {
+	if ok, err := o.admits(view); !ok {
 		return 0, false, err
 	}
 	one := &offers{world: o.world, class: o.class, view: view, scope: o.scope, want: 1, tight: o.tight}

@@ -33,8 +33,6 @@ type Planner struct {
 	fw    framework.Framework
 	holds *holds.Holds
 	hooks whatif.Hooks
-	// holder is the name of a group in the ledger.
-	holder func(group string) string
 	// start is the node at which the next sweep begins, so that all nodes have
 	// their turn.
 	start           int
@@ -45,9 +43,9 @@ type Planner struct {
 }
 
 // New makes the planner of a profile. It has to be called when all plugins of the
-// profile are there. holder is the name of a group in the ledger.
-func New(fw framework.Framework, h *holds.Holds, plugins *extension.Plugins, holder func(string) string) *Planner {
-	p := &Planner{fw: fw, holds: h, hooks: whatif.HooksOf(plugins, fw), holder: holder, weights: map[string]int64{}, percentage: fw.PercentageOfNodesToScore()}
+// profile are there.
+func New(fw framework.Framework, h *holds.Holds, plugins *extension.Plugins) *Planner {
+	p := &Planner{fw: fw, holds: h, hooks: whatif.HooksOf(plugins, fw), weights: map[string]int64{}, percentage: fw.PercentageOfNodesToScore()}
 	p.claims = fw.SharedInformerFactory().Core().V1().PersistentVolumeClaims().Lister()
 	enabled := fw.ListPlugins()
 	for _, score := range enabled.Score.Enabled {
@@ -69,10 +67,10 @@ type Plan struct {
 	Coupled bool
 }
 
-// Plan plans an attempt. The holds of the given groups are no obstacle; they
+// Plan plans an attempt. The holds of the given holders are no obstacle; they
 // would be given back.
 func (p *Planner) Plan(ctx context.Context, a *gang.Attempt, evict []string) (result *Plan, err error) {
-	w, problem, err := p.pose(ctx, a, evict)
+	w, problem, err := p.pose(ctx, a, evict, false)
 	if err != nil {
 		return nil, err
 	}
@@ -85,15 +83,9 @@ func (p *Planner) Plan(ctx context.Context, a *gang.Attempt, evict []string) (re
 	if err != nil {
 		return nil, err
 	}
-	result = &Plan{Coupled: w.coupled, Demand: map[types.UID]holds.Demand{}}
-	result.Nodes = map[types.UID]string{}
+	result = &Plan{Coupled: w.coupled}
 	result.Complete = solved.Complete
-	result.Order = w.tx.Added(before)
-	for member, node := range solved.Node {
-		pod := w.pods[member]
-		result.Nodes[pod.UID] = w.tx.Node(node).Node().Name
-		result.Demand[pod.UID] = w.classes[w.classOf[member]].demand
-	}
+	w.note(result, solved, before)
 	for _, outcome := range solved.Gangs {
 		result.Fit += outcome.Fit
 	}
@@ -108,13 +100,21 @@ func (p *Planner) Plan(ctx context.Context, a *gang.Attempt, evict []string) (re
 	return result, nil
 }
 
-// pose turns an attempt into a placement problem over indexes.
-func (p *Planner) pose(ctx context.Context, a *gang.Attempt, evict []string) (*world, placement.Problem, error) {
-	group := newGrouping()
-	holders := []string{p.holder(a.Group)}
-	for _, rival := range evict {
-		holders = append(holders, p.holder(rival))
+// note writes down who was placed where.
+func (w *world) note(result *Plan, solved placement.Result, before whatif.Mark) {
+	result.Nodes, result.Demand = map[types.UID]string{}, map[types.UID]holds.Demand{}
+	result.Order = w.tx.Added(before)
+	for member, node := range solved.Node {
+		pod := w.pods[member]
+		result.Nodes[pod.UID] = w.tx.Node(node).Node().Name
+		result.Demand[pod.UID] = w.classes[w.classOf[member]].demand
 	}
+}
+
+// pose turns an attempt into a placement problem over indexes.
+func (p *Planner) pose(ctx context.Context, a *gang.Attempt, evict []string, inCopies bool) (*world, placement.Problem, error) {
+	group := newGrouping()
+	holders := append([]string{holds.Holder(p.fw.ProfileName(), a.Group)}, evict...)
 	w := &world{
 		ctx: ctx, fw: p.fw, holds: p.holds, holders: holders,
 		sample: p.sample, weights: p.weights, checksResources: p.checksResources,
@@ -136,7 +136,7 @@ func (p *Planner) pose(ctx context.Context, a *gang.Attempt, evict []string) (*w
 	}
 	w.classes = group.classes
 	w.coupled = slices.ContainsFunc(w.classes, func(c *class) bool { return c.interdependent(p.claims) })
-	tx, err := whatif.Begin(p.fw, p.hooks, w.coupled)
+	tx, err := whatif.Begin(p.fw, p.hooks, w.coupled && !inCopies)
 	if err != nil {
 		return nil, problem, err
 	}
@@ -319,6 +319,9 @@ func (w *world) reasons() string {
 	if len(w.rejected) > 0 {
 		class := slices.Min(slices.Collect(maps.Keys(w.rejected)))
 		return ": " + w.rejected[class]
+	}
+	if w.denied != "" {
+		return ": " + w.denied
 	}
 	list := slices.Collect(maps.Keys(w.refused))
 	slices.SortFunc(list, func(a, b string) int {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/plugins/holds"
 	"github.com/lockstep-sh/lockstep/plugins/internal/placement"
+	"github.com/lockstep-sh/lockstep/plugins/internal/resource"
 	"github.com/lockstep-sh/lockstep/plugins/whatif"
 )
 
@@ -45,6 +46,8 @@ type world struct {
 	// rejected is what PreFilter plugins said of a whole class.
 	rejected map[int]string
 	lacking  map[v1.ResourceName]bool
+	// denied is why a member was not admitted at all as things stood then.
+	denied string
 }
 
 var _ placement.World = &world{}
@@ -58,19 +61,24 @@ func (w *world) Slots(class, node int) int {
 }
 
 func (w *world) slots(class, node int) (int, v1.ResourceName) {
+	return w.slotsWithout(class, node, nil, 0)
+}
+
+// slotsWithout is slots if so much were freed on the node, by so many pods.
+func (w *world) slotsWithout(class, node int, freed resource.Vector, pods int) (int, v1.ResourceName) {
 	if !w.checksResources {
 		return len(w.pods), ""
 	}
 	info, demand := w.tx.Node(node), w.classes[class].demand
 	has, used := info.GetAllocatable(), info.GetRequested()
 	taken, some := w.holds.Others(info, w.holders...)
-	least, scarce := has.GetAllowedPodNumber()-len(info.GetPods())-taken.Pods, v1.ResourcePods
+	least, scarce := has.GetAllowedPodNumber()-len(info.GetPods())-taken.Pods+pods, v1.ResourcePods
 	for name, amount := range demand.Request {
 		total := holds.Amount(has, name)
 		if total == 0 && !isNative(name) {
 			continue
 		}
-		free := total - holds.Amount(used, name)
+		free := total - holds.Amount(used, name) + freed[name]
 		if some {
 			free -= taken.Request[name]
 		}
@@ -140,14 +148,14 @@ func (w *world) Open(class int, scope []int, want int, tight bool) (placement.Of
 	return &offers{world: w, class: class, view: v, scope: scope, want: want, tight: tight}, nil
 }
 
-// admits asks whether a member of a class may be placed at all as things stand.
-func (w *world) admits(class int, v *whatif.View) (bool, error) {
+// admits asks whether the pod of a view may be placed at all as things stand.
+func (w *world) admits(v *whatif.View) (bool, error) {
 	status := w.tx.Admits(w.ctx, v)
 	switch {
 	case status.IsSuccess():
 		return true, nil
 	case status.IsRejected():
-		w.rejected[class] = status.Message()
+		w.denied = status.Message()
 		return false, nil
 	default:
 		return false, fmt.Errorf("asking whether pod %s/%s may be placed: %w", v.Pod.Namespace, v.Pod.Name, status.AsError())

@@ -11,10 +11,12 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
+	"github.com/lockstep-sh/lockstep/apis/config/validation"
 	"github.com/lockstep-sh/lockstep/plugins/order"
 )
 
@@ -50,9 +52,10 @@ func entryOf(e fwk.QueuedEntityInfo) order.Entry {
 
 // New makes the factory of the plugin over the positions that Gang freezes.
 func New(o *order.Order) frameworkruntime.PluginFactory {
-	return func(_ context.Context, object runtime.Object, _ fwk.Handle) (fwk.Plugin, error) {
+	return func(_ context.Context, object runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 		if object != nil {
-			return nil, fmt.Errorf("reading arguments of %s: it takes none", Name)
+			path := validation.Path(handle.ProfileName(), Name)
+			return nil, fmt.Errorf("reading arguments of %s: %w", Name, field.Forbidden(path, "it takes none; remove the entry"))
 		}
 		return &QueueSort{order: o}, nil
 	}

@@ -237,7 +237,12 @@ func TestPositionsAreFrozen(t *testing.T) {
 }
 
 func TestNewTakesNoArguments(t *testing.T) {
-	if _, err := New(order.New())(t.Context(), &v1.Pod{}, nil); err == nil {
+	if _, err := New(order.New())(t.Context(), &v1.Pod{}, named{}); err == nil {
 		t.Error("arguments pass unread")
 	}
 }
+
+// named is a handle that knows its profile.
+type named struct{ fwk.Handle }
+
+func (named) ProfileName() string { return "ours" }

@@ -13,6 +13,7 @@ const DefaultThreshold = 0.05
 type Order struct {
 	reclaim bool
 	queues  func(a, b *Gang) int
+	rank    func(*Gang) int
 }
 
 // Preempt is the order for making room for a higher priority: 1. Safe first;
@@ -29,6 +30,9 @@ func Preempt() Order { return Order{} }
 // investment, as for Preempt; 4. gang's priority, low first; 5. bundles without
 // guarded pods first; 6. age, the youngest first; 7. ID.
 func Reclaim(queues func(a, b *Gang) int) Order { return Order{reclaim: true, queues: queues} }
+
+// Ranked is the order of somebody else: 1. Safe first; 2. rank, low first; 3. ID.
+func Ranked(rank func(*Gang) int) Order { return Order{rank: rank} }
 
 // Sort sorts bundles by who goes first.
 func (o Order) Sort(bundles []Bundle, threshold float64) {
@@ -58,6 +62,9 @@ type key struct {
 // before is what counts more than the return on investment.
 func (o Order) before(a, b Bundle) int {
 	kind := cmp.Compare(a.Kind, b.Kind)
+	if o.rank != nil {
+		return cmp.Or(kind, cmp.Compare(o.rank(a.Gang), o.rank(b.Gang)), cmp.Compare(a.Gang.ID, b.Gang.ID))
+	}
 	if o.reclaim {
 		return cmp.Or(kind, o.queues(a.Gang, b.Gang))
 	}

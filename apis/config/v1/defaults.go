@@ -28,6 +28,27 @@ func SetDefaults_BoundedBinderArgs(args *BoundedBinderArgs) {
 	}
 }
 
+// SetDefaults_GangPreemptionArgs fills what the user left out.
+//
+//nolint:revive // the generator fixes the name
+func SetDefaults_GangPreemptionArgs(args *GangPreemptionArgs) {
+	setNumber(&args.MinCandidateNodesPercentage, 100)
+	setNumber(&args.MinCandidateNodesAbsolute, 100)
+	setNumber(&args.MaxCandidateNodesAbsolute, 0)
+	setNumber(&args.Workers, 16)
+	setNumber(&args.MaxDomains, 5)
+	setNumber(&args.ROIThresholdPercent, 5)
+	if args.EvictBrokenGangs == nil {
+		args.EvictBrokenGangs = ptr.To(true)
+	}
+}
+
+func setNumber(field **int32, value int32) {
+	if *field == nil {
+		*field = ptr.To(value)
+	}
+}
+
 func setDuration(field **metav1.Duration, value time.Duration) {
 	if *field == nil {
 		*field = &metav1.Duration{Duration: value}

@@ -21,6 +21,7 @@ func init() {
 func addKnownTypes(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(configv1.SchemeGroupVersion,
 		&GangArgs{},
+		&GangPreemptionArgs{},
 		&BoundedBinderArgs{},
 	)
 	return nil

@@ -34,3 +34,31 @@ type BoundedBinderArgs struct {
 	// over all profiles of the process. 1 to 10000. Default: 48.
 	MaxInFlight *int32 `json:"maxInFlight,omitempty"`
 }
+
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+
+// GangPreemptionArgs are the arguments of the GangPreemption plugin.
+type GangPreemptionArgs struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// MinCandidateNodesPercentage and MinCandidateNodesAbsolute are how many nodes a search
+	// for victims looks at first where no topology is required, cheapest first: the
+	// percentage of all nodes, and not fewer than the absolute number. Where that does not
+	// do it looks at twice as many, and so on. 0 to 100, and 0 or more. Default: 100 and 100.
+	MinCandidateNodesPercentage *int32 `json:"minCandidateNodesPercentage,omitempty"`
+	MinCandidateNodesAbsolute   *int32 `json:"minCandidateNodesAbsolute,omitempty"`
+	// MaxCandidateNodesAbsolute bounds how many nodes a search looks at in the end. 0 for
+	// all, else not below MinCandidateNodesAbsolute. Default: 0.
+	MaxCandidateNodesAbsolute *int32 `json:"maxCandidateNodesAbsolute,omitempty"`
+	// Workers is how many nodes are filtered at once. 1 to 1000. Default: 16.
+	Workers *int32 `json:"workers,omitempty"`
+	// MaxDomains is how many domains of a topology are tried, those that cost least to
+	// enter first. 1 to 1000. Default: 5.
+	MaxDomains *int32 `json:"maxDomains,omitempty"`
+	// ROIThresholdPercent is the difference in return on investment, in hundredths, by
+	// which two gangs count as equally good victims. 0 to 100. Default: 5.
+	ROIThresholdPercent *int32 `json:"roiThresholdPercent,omitempty"`
+	// EvictBrokenGangs tells to evict what is left of a gang that was below its minimum
+	// already when it loses pods. Default: true.
+	EvictBrokenGangs *bool `json:"evictBrokenGangs,omitempty"`
+}

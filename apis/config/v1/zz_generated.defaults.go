@@ -15,6 +15,7 @@ import (
 func RegisterDefaults(scheme *runtime.Scheme) error {
 	scheme.AddTypeDefaultingFunc(&BoundedBinderArgs{}, func(obj interface{}) { SetObjectDefaults_BoundedBinderArgs(obj.(*BoundedBinderArgs)) })
 	scheme.AddTypeDefaultingFunc(&GangArgs{}, func(obj interface{}) { SetObjectDefaults_GangArgs(obj.(*GangArgs)) })
+	scheme.AddTypeDefaultingFunc(&GangPreemptionArgs{}, func(obj interface{}) { SetObjectDefaults_GangPreemptionArgs(obj.(*GangPreemptionArgs)) })
 	return nil
 }
 
@@ -24,4 +25,8 @@ func SetObjectDefaults_BoundedBinderArgs(in *BoundedBinderArgs) {
 
 func SetObjectDefaults_GangArgs(in *GangArgs) {
 	SetDefaults_GangArgs(in)
+}
+
+func SetObjectDefaults_GangPreemptionArgs(in *GangPreemptionArgs) {
+	SetDefaults_GangPreemptionArgs(in)
 }

@@ -4,6 +4,7 @@ package validation
 
 import (
 	"fmt"
+	"math"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -30,6 +31,19 @@ func GangArgs(path *field.Path, args *config.GangArgs) field.ErrorList {
 // BoundedBinderArgs checks the arguments of the BoundedBinder plugin.
 func BoundedBinderArgs(path *field.Path, args *config.BoundedBinderArgs) field.ErrorList {
 	return within(path.Child("maxInFlight"), args.MaxInFlight, 1, 10000)
+}
+
+// GangPreemptionArgs checks the arguments of the GangPreemption plugin.
+func GangPreemptionArgs(path *field.Path, args *config.GangPreemptionArgs) field.ErrorList {
+	errs := within(path.Child("minCandidateNodesPercentage"), args.MinCandidateNodesPercentage, 0, 100)
+	errs = append(errs, within(path.Child("minCandidateNodesAbsolute"), args.MinCandidateNodesAbsolute, 0, math.MaxInt32)...)
+	errs = append(errs, within(path.Child("maxCandidateNodesAbsolute"), args.MaxCandidateNodesAbsolute, 0, math.MaxInt32)...)
+	if most := args.MaxCandidateNodesAbsolute; most > 0 && most < args.MinCandidateNodesAbsolute {
+		errs = append(errs, field.Invalid(path.Child("maxCandidateNodesAbsolute"), most, "must be 0, for all nodes, or not below minCandidateNodesAbsolute"))
+	}
+	errs = append(errs, within(path.Child("workers"), args.Workers, 1, 1000)...)
+	errs = append(errs, within(path.Child("maxDomains"), args.MaxDomains, 1, 1000)...)
+	return append(errs, within(path.Child("roiThresholdPercent"), args.ROIThresholdPercent, 0, 100)...)
 }
 
 func positive(path *field.Path, d metav1.Duration) field.ErrorList {

@@ -122,7 +122,7 @@ func TestBuiltInConfiguration(t *testing.T) {
 		"the queue is ordered by gangs":                            {names(enabled.QueueSort.Enabled), []string{"GangQueueSort"}},
 		"gangs gate pods after kube-scheduler's own gates":         {names(enabled.PreEnqueue.Enabled), append(names(theirs.PreEnqueue.Enabled), "Gang")},
 		"gangs are planned before their members are looked at":     {names(enabled.PreFilter.Enabled), front("Gang", theirs.PreFilter.Enabled)},
-		"nobody preempts for a single member":                      {names(enabled.PostFilter.Enabled), front("Gang", theirs.PostFilter.Enabled)},
+		"nobody preempts for a single member":                      {names(enabled.PostFilter.Enabled), []string{"Gang", "GangPreemption", "DynamicResources"}},
 		"filters are kube-scheduler's and the gang's":              {names(enabled.Filter.Enabled), append(names(theirs.Filter.Enabled), "Gang")},
 		"held members wait before anything is bound":               {names(enabled.Bind.Enabled), []string{"Gang", "BoundedBinder"}},
 		"members wait at Permit where they have to":                {names(enabled.Permit.Enabled), append(names(theirs.Permit.Enabled), "Gang")},

@@ -1,6 +1,7 @@
 package gang
 
 import (
+	"math"
 	"slices"
 	"time"
 
@@ -53,6 +54,17 @@ func (a *Attempt) Members() int {
 		n += need.Min
 	}
 	return n
+}
+
+// Priority is the highest of the pending members: by it the attempt ranks.
+func (a *Attempt) Priority() int32 {
+	priority := int32(math.MinInt32)
+	for _, need := range a.Gangs {
+		for _, pod := range need.Pending {
+			priority = max(priority, priorityOf(pod))
+		}
+	}
+	return priority
 }
 
 // Need is one gang of an attempt.
@@ -263,6 +275,26 @@ func (s *Gangs) evict(names []string, winner *group) {
 			grp.held = time.Time{}
 		}
 	}
+}
+
+// Hoards lists the groups of less than a priority that hold capacity without being
+// complete.
+func (s *Gangs) Hoards(below int32) []string {
+	var names []string
+	for grp := range s.timed {
+		if grp.hoards() && grp.priority() < below {
+			names = append(names, grp.key().String())
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Yield has groups that hold capacity without being complete give it back, for somebody
+// whom this state does not know.
+func (s *Gangs) Yield(names []string) Effects {
+	s.evict(names, nil)
+	return s.take()
 }
 
 // Rivals lists the groups that hold capacity without being complete and that

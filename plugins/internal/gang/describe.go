@@ -72,7 +72,7 @@ func (s *Gangs) listen(m *member) {
 	g.describers = slices.Insert(g.describers, at, m)
 	if m.badMin != nil && g.defining() != m {
 		// Of the defining member it is told with what is used instead.
-		s.report(g, m.pod, *m.badMin)
+		s.report(g, m.pod, &m.told, *m.badMin)
 	}
 }
 
@@ -109,9 +109,9 @@ func (s *Gangs) redefine(g *gang, now time.Time) {
 	g.group.stale = true
 	for _, problem := range problems {
 		if problem.OnObject {
-			s.report(g, nil, problem)
+			s.report(g, nil, &g.told, problem)
 		} else {
-			s.report(g, from, problem)
+			s.report(g, from, &g.toldOf, problem)
 		}
 	}
 	if !slices.Equal(before, spec.Groups) {
@@ -123,13 +123,8 @@ func (s *Gangs) redefine(g *gang, now time.Time) {
 // whatever is used instead.
 type badValue struct{ key, value string }
 
-// report tells of a problem once for as long as its pod, or its PodGroup, is
-// there.
-func (s *Gangs) report(g *gang, pod *v1.Pod, problem Problem) {
-	told := &g.told
-	if pod != nil {
-		told = &s.members[pod.UID].told
-	}
+// report tells of a problem, of a pod or of the PodGroup, once in what was told.
+func (s *Gangs) report(g *gang, pod *v1.Pod, told *map[badValue]bool, problem Problem) {
 	bad := badValue{problem.Key, problem.Value}
 	if (*told)[bad] {
 		return

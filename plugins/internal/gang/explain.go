@@ -19,7 +19,7 @@ import (
 type Explanation struct {
 	Gang            Key
 	Reason, Message string
-	// Pending are the members that have no node.
+	// Pending are the members that have no node, or only hold one for now.
 	Pending []*v1.Pod
 	// Created is when the gang came to be.
 	Created time.Time
@@ -36,7 +36,7 @@ func (s *Gangs) Explain(key Key) (e Explanation, ok bool) {
 		return Explanation{}, false
 	}
 	e = Explanation{Gang: key, Created: g.created(), HasObject: g.objects[Community] != nil, Object: g.objectUID()}
-	e.Pending = podsOf(g.sorted(func(m *member) bool { return m.state == Pending }))
+	e.Pending = podsOf(g.sorted((*member).waits))
 	if len(e.Pending) == 0 || g.satisfied() {
 		return e, true
 	}
@@ -195,16 +195,25 @@ func (s *Gangs) Position(pod *v1.Pod) (p Position, ok bool) {
 	}
 	g := m.gang
 	p = Position{Created: g.group.created(), Gang: g.group.key().String()}
-	switch running := g.count[Released] + g.count[Bound] + g.doneBy[g.owner]; {
-	case m.state != Pending || !g.satisfied():
-	case running >= g.spec.Min:
+	running := g.count[Released] + g.count[Bound] + g.doneBy[g.owner]
+	switch {
+	case m.state != Pending:
+	case g.satisfied() && running >= g.spec.Min:
 		p.Extra = true
-	default:
+	case g.group.begun():
 		// Part of it runs, which is of no use without the rest: the scheduler was
 		// restarted in a release, or members were lost. It comes first.
 		p.Created = time.Time{}
 	}
 	return p, true
+}
+
+// begun tells that members of the group run. Where they do not count towards the
+// minimum, each wave of members starts anew.
+func (g *group) begun() bool {
+	return slices.ContainsFunc(g.gangs, func(gang *gang) bool {
+		return gang.spec.Policy != OnlyWaiting && gang.count[Released]+gang.count[Bound] > 0
+	})
 }
 
 // Keys lists the gangs, sorted.

@@ -32,7 +32,9 @@ type gang struct {
 	// which they may define it. definer is the first of them if it does.
 	describers []*member
 	definer    *member
-	told       map[badValue]bool // of its PodGroup
+	// told is what was told of its PodGroup, toldOf of the members that defined it, for
+	// as long as it has any: of all members of a workload the value is the same.
+	told, toldOf map[badValue]bool
 
 	// Counts over members, kept by enter and leave. Leaving members are not
 	// counted; coming are the ones that are, or will be, eligible.

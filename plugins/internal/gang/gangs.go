@@ -178,6 +178,9 @@ func (s *Gangs) remove(m *member, now time.Time) {
 	g.leave(m)
 	delete(g.members, m.uid())
 	delete(s.members, m.uid())
+	if len(g.members) == 0 {
+		g.toldOf = nil
+	}
 	g.ignore(m)
 	if g.definer == m {
 		s.redefine(g, now)

@@ -71,8 +71,16 @@ type Problem struct {
 
 // String is the text of the event that tells the user.
 func (p Problem) String() string {
-	return fmt.Sprintf("%s: %q is not %s; using %s", p.Key, p.Value, p.Want, p.Used)
+	value := p.Value
+	if len(value) > longValue {
+		value = strings.ToValidUTF8(value[:longValue], "") + "..."
+	}
+	return fmt.Sprintf("%s: %q is not %s; using %s", p.Key, value, p.Want, p.Used)
 }
+
+// longValue is as much of a value as is quoted: an event has a limit, and what follows the
+// value matters more than its end.
+const longValue = 200
 
 // Object is what a PodGroup says of a gang. Zero fields say nothing.
 type Object struct {

@@ -1,6 +1,7 @@
 package gang
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -43,7 +44,22 @@ func TestStoriesOfSpecs(t *testing.T) {
 			want: []string{
 				"event on PodGroup: " + modeKey + `: "loose" is not one of Strict, NonStrict; using Strict`,
 				"event on p1: " + minKey + `: "two" is not a whole number from 1 to 100000; using 3, the PodGroup's minimum`,
-				"event on p2: " + minKey + `: "two" is not a whole number from 1 to 100000; using 3, the PodGroup's minimum`,
+			},
+		},
+		"a bad value that all members have is told once, also when they go one by one": {
+			room: map[string]int{"n": 9},
+			play: func(c *cluster) {
+				for i := range 4 {
+					c.add(podOf(fmt.Sprint("p", i), of("train"), needs(3), says(modeKey, "loose")))
+				}
+				for i := range 4 {
+					c.remove(fmt.Sprint("p", i))
+				}
+				c.add(podOf("p5", of("train"), needs(3), says(modeKey, "loose")))
+			},
+			want: []string{
+				"event on p0: " + modeKey + `: "loose" is not one of Strict, NonStrict; using Strict`,
+				"event on p5: " + modeKey + `: "loose" is not one of Strict, NonStrict; using Strict`,
 			},
 		},
 		"a member that states a minimum defines the gang rather than an older one that does not": {

@@ -154,6 +154,15 @@ func (l *Ledger) Holders(reason Reason, below int32) []string {
 	return slices.Sorted(maps.Keys(found))
 }
 
+// On lists who holds something on a node.
+func (l *Ledger) On(nodeName string) []string {
+	n := l.nodes[nodeName]
+	if n == nil {
+		return nil
+	}
+	return slices.Sorted(maps.Keys(n.holder))
+}
+
 // Of lists what a holder holds for a reason, by the UID of the pods.
 func (l *Ledger) Of(holder string, reason Reason) []Hold {
 	var found []Hold

@@ -1,0 +1,58 @@
+package gang
+
+import (
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Footprint is what runs of a gang.
+type Footprint struct {
+	Key     Key
+	Created time.Time
+	// Object is the UID of its PodGroup; empty where it has none.
+	Object types.UID
+	// Min is how many of Running the gang needs to be worth anything, MinByRole how
+	// many of each role, 0 or more: members that ran to success are counted off.
+	Min       int
+	MinByRole map[string]int
+	// Running are the members that are on a node or on their way there, but for those
+	// that are about to end, in order.
+	Running []Placed
+}
+
+// Footprint answers what runs of a gang; false where there is no such gang, or nobody
+// knows its minimum.
+func (s *Gangs) Footprint(key Key) (Footprint, bool) {
+	g := s.gangs[key]
+	if g == nil || g.spec.Min == 0 {
+		return Footprint{}, false
+	}
+	f := Footprint{Key: key, Created: g.created(), Min: max(0, g.spec.Min-g.doneBy[g.owner])}
+	if g.objects[0] != nil {
+		f.Object = g.objects[0].UID
+	}
+	if g.enforceRoles() {
+		f.MinByRole = map[string]int{}
+		for role, n := range g.spec.MinByRole {
+			f.MinByRole[role] = max(0, n-g.doneRole[finished{g.owner, role}])
+		}
+	}
+	for _, p := range g.places() {
+		if !p.InPlan && p.Pod.DeletionTimestamp == nil {
+			f.Running = append(f.Running, p)
+		}
+	}
+	return f, true
+}
+
+// MinimumOf reads the minimum of its gang from a pod alone; false where it does not say.
+func MinimumOf(pod *v1.Pod) (int, bool) {
+	key, _, ok := KeyOf(pod)
+	if !ok {
+		return 0, false
+	}
+	spec, _ := Parse(key, nil, fieldsOf(pod), 0)
+	return spec.Min, spec.Min > 0
+}

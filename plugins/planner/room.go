@@ -1,0 +1,239 @@
+package planner
+
+import (
+	"context"
+	"sync/atomic"
+
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework/parallelize"
+
+	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+	"github.com/lockstep-sh/lockstep/plugins/internal/placement"
+	"github.com/lockstep-sh/lockstep/plugins/internal/resource"
+	"github.com/lockstep-sh/lockstep/plugins/whatif"
+)
+
+// Room is a what-if about an attempt that found no room: would its minimum fit on
+// these nodes, if those pods were gone? Nodes are indexes.
+//
+// Arithmetic answers first: for each node it keeps how many members of each class the
+// node takes at most, and only where the sums would do are the filters asked, about
+// nodes that take any.
+type Room struct {
+	w       *world
+	problem placement.Problem
+	// scope are the nodes to place on; within tells them.
+	scope  []int
+	within []bool
+	// slots bounds how many members a node takes, by class and node; sum is that over
+	// the scope. A node that a class can never use takes none, and never is set.
+	slots [][]int
+	sum   []int
+	never [][]bool
+	// count is how many members of each class each gang has.
+	count [][]int
+}
+
+// Room opens a what-if about an attempt, with no nodes in it yet. The holds of the
+// given holders are no obstacle.
+func (p *Planner) Room(ctx context.Context, a *gang.Attempt, evict []string) (*Room, error) {
+	w, problem, err := p.pose(ctx, a, evict, true)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.standing(w, a); err != nil {
+		return nil, err
+	}
+	problem.KeepPartial = false
+	r := &Room{w: w, problem: problem, sum: make([]int, len(w.classes)), within: make([]bool, w.tx.Len())}
+	for range w.classes {
+		r.slots, r.never = append(r.slots, make([]int, w.tx.Len())), append(r.never, make([]bool, w.tx.Len()))
+	}
+	for _, g := range problem.Gangs {
+		count := make([]int, len(w.classes))
+		for _, member := range g.Members {
+			count[w.classOf[member]]++
+		}
+		r.count = append(r.count, count)
+	}
+	return r, nil
+}
+
+// Len is the number of nodes of the cluster.
+func (r *Room) Len() int { return r.w.tx.Len() }
+
+// Node is a node as it would be.
+func (r *Room) Node(node int) fwk.NodeInfo { return r.w.tx.Node(node) }
+
+// Index finds a node by its name.
+func (r *Room) Index(name string) (int, bool) { return r.w.tx.Index(name) }
+
+// Restrict makes these the nodes to place on. It answers those that some member could
+// use if pods on it were gone; the filters are asked about each, workers at a time.
+func (r *Room) Restrict(ctx context.Context, nodes []int, workers int) ([]int, error) {
+	for _, node := range r.scope {
+		r.within[node] = false
+	}
+	r.scope = nodes
+	for _, node := range nodes {
+		r.within[node] = true
+	}
+	usable := make([]atomic.Bool, len(nodes))
+	for class := range r.w.classes {
+		view, err := r.w.view(class)
+		if err != nil {
+			return nil, err
+		}
+		if view == nil {
+			for _, node := range nodes {
+				r.never[class][node] = true
+			}
+			continue
+		}
+		parallelize.NewParallelizer(workers).Until(ctx, len(nodes), func(i int) {
+			info := r.w.tx.Node(nodes[i])
+			never := !view.Allows(info) || r.w.tx.Fits(ctx, view, nodes[i]).Code() == fwk.UnschedulableAndUnresolvable
+			r.never[class][nodes[i]] = never
+			if !never {
+				usable[i].Store(true)
+			}
+		}, operation)
+	}
+	for class := range r.sum {
+		r.sum[class] = 0
+		for _, node := range nodes {
+			r.slots[class][node] = r.room(class, node)
+			r.sum[class] += r.slots[class][node]
+		}
+	}
+	var left []int
+	for i, node := range nodes {
+		if usable[i].Load() {
+			left = append(left, node)
+		}
+	}
+	return left, ctx.Err()
+}
+
+func (r *Room) room(class, node int) int {
+	if r.never[class][node] {
+		return 0
+	}
+	return r.w.Slots(class, node)
+}
+
+// Short is how many members arithmetic leaves without a place among these nodes as
+// they are. It does not look at what the filters say.
+func (r *Room) Short(nodes []int) int {
+	sum := make([]int, len(r.sum))
+	for class := range sum {
+		for _, node := range nodes {
+			sum[class] += r.w.Slots(class, node)
+		}
+	}
+	return r.short(sum)
+}
+
+// ShortWithout is Short for the nodes of the restriction, if so much were freed on
+// each, by so many pods.
+func (r *Room) ShortWithout(freed func(node int) (resource.Vector, int)) int {
+	sum := make([]int, len(r.sum))
+	for _, node := range r.scope {
+		amount, pods := freed(node)
+		for class := range sum {
+			if !r.never[class][node] {
+				n, _ := r.w.slotsWithout(class, node, amount, pods)
+				sum[class] += n
+			}
+		}
+	}
+	return r.short(sum)
+}
+
+// short is how many members have no place, if each class has so many.
+func (r *Room) short(sum []int) int {
+	missing := 0
+	for i, g := range r.problem.Gangs {
+		fit := 0
+		for class, n := range r.count[i] {
+			fit += min(n, sum[class])
+		}
+		missing += max(0, g.Min-fit)
+	}
+	return missing
+}
+
+// Remove supposes that a pod has left its node.
+func (r *Room) Remove(info fwk.PodInfo, node int) error {
+	if err := r.w.tx.Remove(r.w.ctx, info, node); err != nil {
+		return err
+	}
+	r.recount(node)
+	return nil
+}
+
+// Restore supposes that it is back.
+func (r *Room) Restore(info fwk.PodInfo, node int) error {
+	if err := r.w.tx.Restore(r.w.ctx, info, node); err != nil {
+		return err
+	}
+	r.recount(node)
+	return nil
+}
+
+func (r *Room) recount(node int) {
+	if !r.within[node] {
+		return
+	}
+	for class := range r.sum {
+		n := r.room(class, node)
+		r.sum[class] += n - r.slots[class][node]
+		r.slots[class][node] = n
+	}
+}
+
+// Fits tells whether the whole minimum can be placed.
+func (r *Room) Fits() (bool, error) {
+	mark := r.w.tx.Checkpoint()
+	solved, err := r.solve()
+	if err != nil {
+		return false, err
+	}
+	return solved.Complete, r.w.tx.Rollback(r.w.ctx, mark)
+}
+
+// Place places the minimum, and further members that fit, and answers where.
+func (r *Room) Place() (*Plan, error) {
+	mark := r.w.tx.Checkpoint()
+	solved, err := r.solve()
+	if err != nil {
+		return nil, err
+	}
+	result := &Plan{Coupled: r.w.coupled}
+	result.Complete = solved.Complete
+	r.w.note(result, solved, mark)
+	return result, nil
+}
+
+func (r *Room) solve() (placement.Result, error) {
+	if r.short(r.sum) > 0 {
+		return placement.Result{}, nil
+	}
+	r.problem.Nodes = r.problem.Nodes[:0]
+	for _, node := range r.scope {
+		for class := range r.slots {
+			if r.slots[class][node] > 0 {
+				r.problem.Nodes = append(r.problem.Nodes, node)
+				break
+			}
+		}
+	}
+	return placement.Solve(r.w, r.problem)
+}
+
+// Checkpoint answers a point to go back to.
+func (r *Room) Checkpoint() whatif.Mark { return r.w.tx.Checkpoint() }
+
+// Rollback takes back all that was supposed since a mark. The nodes have to be
+// restricted again.
+func (r *Room) Rollback(mark whatif.Mark) error { return r.w.tx.Rollback(r.w.ctx, mark) }

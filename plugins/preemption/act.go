@@ -1,0 +1,182 @@
+package preemption
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	extenderv1 "k8s.io/kube-scheduler/extender/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework/parallelize"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/feature"
+	stockpreemption "k8s.io/kubernetes/pkg/scheduler/framework/preemption"
+
+	"github.com/lockstep-sh/lockstep/plugins/holds"
+)
+
+// act makes room: the places are held from now on; evictions and nominations follow on
+// goroutines of their own, since they are calls to the API server.
+func (pl *GangPreemption) act(ctx context.Context, d *demand, f *found) {
+	holder := holds.Holder(pl.fw.ProfileName(), d.group)
+	for uid, node := range f.plan.Nodes {
+		pl.Holds.Nominate(holder, uid, node, d.priority, f.plan.Demand[uid])
+	}
+	outranked := pl.outrank(f)
+	pl.Roster.Yield(ctx, pl.Holds.Among(f.outrank, maps.Values(f.plan.Nodes)))
+	pl.under.begin(d.group, f.victims)
+	preemptions.WithLabelValues("preempt").Inc()
+	victimsTotal.Add(float64(len(f.victims)))
+	// The cycle's context ends with the cycle.
+	go pl.carryOut(context.WithoutCancel(ctx), d, f, outranked)
+}
+
+// outrank ends the nominations in whose place the preemptor comes, and lists the pods
+// that had them.
+func (pl *GangPreemption) outrank(f *found) []types.UID {
+	taken := map[string]bool{}
+	for _, node := range f.plan.Nodes {
+		taken[node] = true
+	}
+	var pods []types.UID
+	for _, holder := range f.outrank {
+		nominations := pl.Holds.NominationsOf(holder)
+		for _, one := range nominations {
+			if taken[one.Node] {
+				// One place less, and a gang cannot start: it gives up all of them.
+				for _, each := range nominations {
+					pods = append(pods, each.For)
+				}
+				pl.Holds.DropNominations(holder)
+				break
+			}
+		}
+	}
+	return pods
+}
+
+// deadline bounds how long the calls of one preemption may take.
+const deadline = 2 * time.Minute
+
+func (pl *GangPreemption) carryOut(ctx context.Context, d *demand, f *found, outranked []types.UID) {
+	ctx, cancel := context.WithTimeout(ctx, deadline)
+	defer cancel()
+	logger := klog.FromContext(ctx)
+	pl.tellPreemptor(d, f)
+	var errs collected
+	pl.each(ctx, len(outranked), func(i int) { errs.add(pl.denominate(ctx, outranked[i])) })
+	pl.each(ctx, len(d.pods), func(i int) { errs.add(pl.nominate(ctx, d, d.pods[i], f.plan.Nodes[d.pods[i].UID])) })
+	executor := stockpreemption.NewExecutor(&explained{Handle: pl.handle, note: f.note(d)}, feature.Features{})
+	pl.each(ctx, len(f.victims), func(i int) {
+		victim := f.victims[i]
+		stays, err := executor.PreemptPod(ctx, onNode{victim.Spec.NodeName}, preemptor{d}, victim, Name)
+		if err != nil {
+			errs.add(fmt.Errorf("evicting pod %s: %w", klog.KObj(victim), err))
+		}
+		if stays || err != nil {
+			pl.under.gone(victim.UID) // no deletion will tell
+		}
+	})
+	pl.tellVictims(d, f)
+	if failed := errs.list(); len(failed) > 0 {
+		evictionErrors.Add(float64(len(failed)))
+		logger.Error(failed[0], "Failed to make room; the preemptor will look again", "preemptor", d.String(), "errors", len(failed))
+		pl.Holds.DropNominations(holds.Holder(pl.fw.ProfileName(), d.group))
+		pl.under.end(d.group)
+	}
+	if pl.under.victims(d.group) == 0 {
+		pl.handle.Activate(logger, map[string]*v1.Pod{d.leader.Namespace + "/" + d.leader.Name: d.leader})
+	}
+}
+
+// each runs calls to the API server, some at a time.
+func (pl *GangPreemption) each(ctx context.Context, n int, do func(int)) {
+	parallelize.NewParallelizer(parallelize.DefaultParallelism).Until(ctx, n, do, Name)
+}
+
+// collected are errors of calls that run beside each other.
+type collected struct {
+	mu   sync.Mutex
+	errs []error
+}
+
+func (c *collected) add(err error) {
+	if err != nil {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.errs = append(c.errs, err)
+	}
+}
+
+func (c *collected) list() []error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.errs)
+}
+
+// nominate tells a member's status where it will go. The leader's, kube-scheduler does.
+func (pl *GangPreemption) nominate(ctx context.Context, d *demand, pod *v1.Pod, node string) error {
+	if node == "" || pod.UID == d.leader.UID || pod.Status.NominatedNodeName == node {
+		return nil
+	}
+	return pl.patchNomination(ctx, pod.Namespace, pod.Name, pod.UID, node)
+}
+
+// denominate takes it back.
+func (pl *GangPreemption) denominate(ctx context.Context, uid types.UID) error {
+	pod, ok := pl.podByUID(uid)
+	if !ok {
+		return nil // it is gone
+	}
+	return pl.patchNomination(ctx, pod.Namespace, pod.Name, uid, "")
+}
+
+func (pl *GangPreemption) patchNomination(ctx context.Context, namespace, name string, uid types.UID, node string) error {
+	var value any
+	if node != "" {
+		value = node
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": uid}, "status": map[string]any{"nominatedNodeName": value}})
+	if err != nil {
+		return fmt.Errorf("nominating pod %s/%s: %w", namespace, name, err)
+	}
+	_, err = pl.handle.ClientSet().CoreV1().Pods(namespace).Patch(ctx, name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) && !apierrors.IsInvalid(err) {
+		return fmt.Errorf("nominating pod %s/%s: %w", namespace, name, err)
+	}
+	return nil
+}
+
+// preemptor is a demand as kube-scheduler's executor wants it.
+type preemptor struct{ d *demand }
+
+func (p preemptor) GetName() string       { return p.d.leader.Name }
+func (p preemptor) GetNamespace() string  { return p.d.leader.Namespace }
+func (p preemptor) UID() types.UID        { return p.d.leader.UID }
+func (p preemptor) SchedulerName() string { return p.d.leader.Spec.SchedulerName }
+func (p preemptor) Obj() runtime.Object   { return p.d.leader }
+func (p preemptor) Priority() int32       { return p.d.priority }
+func (p preemptor) Type() string          { return "pod" }
+
+func (p preemptor) Pods() map[string]*v1.Pod {
+	return map[string]*v1.Pod{p.d.leader.Name: p.d.leader}
+}
+
+// onNode is a candidate of kube-scheduler's executor, which asks it for its name only.
+type onNode struct{ name string }
+
+func (c onNode) Victims() *extenderv1.Victims { return &extenderv1.Victims{} }
+func (c onNode) Name() string                 { return c.name }
+func (c onNode) NumPodGroupDisruptions() int  { return 0 }
+
+var _ stockpreemption.Candidate = onNode{}
+var _ fwk.Handle = &explained{}

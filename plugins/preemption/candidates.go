@@ -1,0 +1,263 @@
+package preemption
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	policylisters "k8s.io/client-go/listers/policy/v1"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/apis/scheduling"
+	stockpreemption "k8s.io/kubernetes/pkg/scheduler/framework/preemption"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/plugins/holds"
+	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+	"github.com/lockstep-sh/lockstep/plugins/planner"
+	"github.com/lockstep-sh/lockstep/plugins/roster"
+	"github.com/lockstep-sh/lockstep/plugins/victim"
+)
+
+// candidate is what is known of a gang that may lose pods.
+type candidate struct {
+	// name is what users know it by: a gang, or a pod.
+	name string
+	key  gang.Key
+	// object is the UID of its PodGroup; empty where it has none, or is a pod.
+	object types.UID
+	min    int
+}
+
+// place is where a pod stands in the what-if.
+type place struct {
+	info fwk.PodInfo
+	node int
+}
+
+// candidates turns the pods on nodes into gangs that may lose some.
+type candidates struct {
+	d      *demand
+	room   *planner.Room
+	roster *roster.Roster
+	byID   map[string]candidate
+	pods   map[types.UID]*v1.Pod
+	at     map[types.UID]place
+	// strangers are the pods of gangs that no profile knows, by ID; nil before they
+	// were looked for.
+	strangers map[string][]gang.Placed
+}
+
+func (pl *GangPreemption) newCandidates(d *demand, room *planner.Room) *candidates {
+	return &candidates{d: d, room: room, roster: pl.Roster, byID: map[string]candidate{}, pods: map[types.UID]*v1.Pod{}, at: map[types.UID]place{}}
+}
+
+// on lists the gangs that have pods on these nodes, and answers what each node would have
+// more if all went that may.
+func (c *candidates) on(nodes []int) ([]victim.Gang, func(int) (victim.Vector, int)) {
+	type sum struct {
+		amount victim.Vector
+		pods   int
+	}
+	freed := make(map[int]*sum, len(nodes))
+	local := map[types.UID]victim.Vector{}
+	var ids []string
+	first := map[string]*v1.Pod{}
+	for _, node := range nodes {
+		total := &sum{amount: victim.Vector{}}
+		freed[node] = total
+		for _, info := range c.room.Node(node).GetPods() {
+			pod := info.GetPod()
+			if pod.DeletionTimestamp != nil || c.d.own[pod.UID] {
+				continue
+			}
+			request := holds.DemandOf(info).Request
+			local[pod.UID] = request
+			c.at[pod.UID] = place{info, node}
+			if !c.protected(pod) {
+				total.amount.Add(request, 1)
+				total.pods++
+			}
+			id := idOf(pod)
+			if first[id] == nil {
+				first[id] = pod
+				ids = append(ids, id)
+			}
+		}
+	}
+	slices.Sort(ids)
+	gangs := make([]victim.Gang, 0, len(ids))
+	for _, id := range ids {
+		gangs = append(gangs, c.gang(id, first[id], local))
+	}
+	return gangs, func(node int) (victim.Vector, int) {
+		if total := freed[node]; total != nil {
+			return total.amount, total.pods
+		}
+		return nil, 0
+	}
+}
+
+// idOf is what pods of one gang have in common.
+func idOf(pod *v1.Pod) string {
+	if key, _, ok := gang.KeyOf(pod); ok {
+		return pod.Spec.SchedulerName + "/" + key.String()
+	}
+	return "pod:" + string(pod.UID)
+}
+
+// gang is the candidate of which a pod is on the nodes that are looked at. local has the
+// requests of the pods there.
+func (c *candidates) gang(id string, pod *v1.Pod, local map[types.UID]victim.Vector) victim.Gang {
+	f := c.footprint(id, pod)
+	g := victim.Gang{ID: id, Priority: math.MinInt32, Created: f.Created, Min: f.Min, MinByRole: f.MinByRole}
+	for _, member := range f.Running {
+		one := member.Pod
+		request, here := local[one.UID]
+		if !here {
+			request = c.elsewhere(member)
+		}
+		priority := corev1helpers.PodPriority(one)
+		g.Priority = max(g.Priority, priority)
+		g.Pods = append(g.Pods, victim.Pod{
+			UID: one.UID, Request: request, Role: one.Labels[v1alpha1.RoleLabel], Priority: priority, Created: one.CreationTimestamp.Time,
+			Local: here, Protected: c.protected(one),
+		})
+		c.pods[one.UID] = one
+	}
+	return g
+}
+
+// footprint is what runs of a gang: what its profile knows, or for a gang that no profile
+// does what is on the nodes. Where nobody knows the minimum of that, all of it counts.
+func (c *candidates) footprint(id string, pod *v1.Pod) gang.Footprint {
+	key, _, member := gang.KeyOf(pod)
+	if !member {
+		c.byID[id] = candidate{name: fmt.Sprintf("pod %s/%s", pod.Namespace, pod.Name), min: 1}
+		return gang.Footprint{Min: 1, Created: pod.CreationTimestamp.Time, Running: []gang.Placed{{Pod: pod}}}
+	}
+	f, known := c.roster.Running(pod.Spec.SchedulerName, key)
+	if !known {
+		f = c.stranger(id, pod)
+	}
+	c.byID[id] = candidate{name: "gang " + key.String(), key: key, object: f.Object, min: f.Min}
+	return f
+}
+
+func (c *candidates) stranger(id string, pod *v1.Pod) gang.Footprint {
+	if c.strangers == nil {
+		c.strangers = map[string][]gang.Placed{}
+		for node := range c.room.Len() {
+			info := c.room.Node(node)
+			for _, p := range info.GetPods() {
+				if one := p.GetPod(); one.DeletionTimestamp == nil && !strings.HasPrefix(idOf(one), "pod:") {
+					c.strangers[idOf(one)] = append(c.strangers[idOf(one)], gang.Placed{Pod: one, Node: info.Node().Name})
+				}
+			}
+		}
+	}
+	f := gang.Footprint{Created: pod.CreationTimestamp.Time, Running: c.strangers[id], Min: len(c.strangers[id])}
+	slices.SortFunc(f.Running, func(a, b gang.Placed) int { return cmp.Compare(a.Pod.UID, b.Pod.UID) })
+	if n, ok := gang.MinimumOf(pod); ok {
+		f.Min = n
+	}
+	return f
+}
+
+// elsewhere is what a pod outside the nodes that are looked at asks for.
+func (c *candidates) elsewhere(member gang.Placed) victim.Vector {
+	if at, ok := c.find(member.Pod.UID, member.Node); ok {
+		return holds.DemandOf(at.info).Request
+	}
+	return victim.Vector{}
+}
+
+// places answers where a pod stands.
+func (c *candidates) places(uid types.UID) (place, bool) {
+	at, ok := c.at[uid]
+	return at, ok
+}
+
+func (c *candidates) find(uid types.UID, nodeName string) (place, bool) {
+	node, ok := c.room.Index(nodeName)
+	if !ok {
+		return place{}, false
+	}
+	for _, info := range c.room.Node(node).GetPods() {
+		if info.GetPod().UID == uid {
+			c.at[uid] = place{info, node}
+			return c.at[uid], true
+		}
+	}
+	return place{}, false
+}
+
+// protected tells pods that stay: those that are no less important than the preemptor, and
+// those that the system needs (conformance).
+func (c *candidates) protected(pod *v1.Pod) bool {
+	return corev1helpers.PodPriority(pod) >= c.d.priority || pod.Namespace == metav1.NamespaceSystem ||
+		pod.Spec.PriorityClassName == scheduling.SystemClusterCritical || pod.Spec.PriorityClassName == scheduling.SystemNodeCritical
+}
+
+// guard marks the pods of which the eviction would violate a PodDisruptionBudget, if those
+// that are worth less went first.
+func (c *candidates) guard(gangs []victim.Gang, lister policylisters.PodDisruptionBudgetLister) error {
+	budgets, err := lister.List(labels.Everything())
+	if err != nil {
+		return fmt.Errorf("listing disruption budgets: %w", err)
+	}
+	if len(budgets) == 0 {
+		return nil
+	}
+	type index struct{ gang, pod int }
+	var order []index
+	for i := range gangs {
+		for j, pod := range gangs[i].Pods {
+			if !pod.Protected {
+				order = append(order, index{i, j})
+			}
+		}
+	}
+	at := func(x index) victim.Pod { return gangs[x.gang].Pods[x.pod] }
+	slices.SortFunc(order, func(a, b index) int {
+		return cmp.Or(cmp.Compare(at(a).Priority, at(b).Priority), at(b).Created.Compare(at(a).Created), cmp.Compare(at(a).UID, at(b).UID))
+	})
+	var victims []stockpreemption.Victim
+	for _, x := range order {
+		place, ok := c.at[at(x).UID]
+		if !ok {
+			continue
+		}
+		one, err := stockpreemption.NewVictim([]fwk.PodInfo{place.info}, at(x).Priority, fwk.PodKeyType)
+		if err != nil {
+			return fmt.Errorf("asking for the disruption budget of pod %s: %w", at(x).UID, err)
+		}
+		victims = append(victims, one)
+	}
+	violating, _ := stockpreemption.FilterVictimsWithPDBViolation(victims, budgets)
+	guarded := map[types.UID]bool{}
+	for _, v := range violating {
+		guarded[v.Victim.Pods()[0].GetPod().UID] = true
+	}
+	for i := range gangs {
+		for j := range gangs[i].Pods {
+			gangs[i].Pods[j].Guarded = guarded[gangs[i].Pods[j].UID]
+		}
+	}
+	return nil
+}
+
+// lowestPriority is that of the least important pod on a node.
+func lowestPriority(info fwk.NodeInfo) int32 {
+	lowest := int32(math.MaxInt32)
+	for _, p := range info.GetPods() {
+		lowest = min(lowest, corev1helpers.PodPriority(p.GetPod()))
+	}
+	return lowest
+}

@@ -1,0 +1,105 @@
+package preemption
+
+import (
+	"fmt"
+	"math"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	stockpreemption "k8s.io/kubernetes/pkg/scheduler/framework/preemption"
+
+	"github.com/lockstep-sh/lockstep/plugins/gangpoint"
+	"github.com/lockstep-sh/lockstep/plugins/holds"
+	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+	"github.com/lockstep-sh/lockstep/plugins/planner"
+	"github.com/lockstep-sh/lockstep/plugins/victim"
+)
+
+// demand is what room is sought for.
+type demand struct {
+	attempt *gang.Attempt
+	// group names it: its group of gangs, or the pod.
+	group string
+	// leader is the pod that stands for it.
+	leader *v1.Pod
+	// pods are the pending members of all its gangs.
+	pods []*v1.Pod
+	own  map[types.UID]bool
+	// priority is the lowest of the members': nobody makes way for a pod that is no more
+	// important.
+	priority int32
+	need     victim.Vector
+	never    bool
+}
+
+// demandOf reads what a pod that did not fit stands for.
+func (pl *GangPreemption) demandOf(state fwk.CycleState, pod *v1.Pod) (*demand, error) {
+	d := &demand{leader: pod, own: map[types.UID]bool{}, priority: math.MaxInt32, need: victim.Vector{}}
+	if unplaced := planner.UnplacedOf(state); unplaced != nil {
+		d.attempt = unplaced.Attempt
+	} else {
+		d.attempt = &gang.Attempt{Group: holds.PodGroup(pod.UID), Leader: pod.UID, Strict: true, Gangs: []gang.Need{{
+			Key: gang.Key{Namespace: pod.Namespace, Name: pod.Name}, Spec: gang.Spec{Min: 1}, Min: 1, Pending: []*v1.Pod{pod},
+		}}}
+	}
+	d.group = d.attempt.Group
+	for _, need := range d.attempt.Gangs {
+		for i, member := range need.Pending {
+			d.pods = append(d.pods, member)
+			d.own[member.UID] = true
+			d.priority = min(d.priority, corev1helpers.PodPriority(member))
+			d.never = d.never || member.Spec.PreemptionPolicy != nil && *member.Spec.PreemptionPolicy == v1.PreemptNever
+			if i >= need.Min {
+				continue
+			}
+			info, err := framework.NewPodInfo(member)
+			if err != nil {
+				return nil, fmt.Errorf("reading affinity of pod %s/%s: %w", member.Namespace, member.Name, err)
+			}
+			d.need.Add(holds.DemandOf(info).Request, 1)
+		}
+	}
+	return d, nil
+}
+
+// String names the preemptor for users.
+func (d *demand) String() string {
+	first := d.attempt.Gangs[0]
+	if first.Spec.Min > 1 || len(d.attempt.Gangs) > 1 || d.group != holds.PodGroup(d.leader.UID) {
+		return fmt.Sprintf("gang %s (priority %d)", first.Key, d.priority)
+	}
+	return fmt.Sprintf("pod %s/%s (priority %d)", d.leader.Namespace, d.leader.Name, d.priority)
+}
+
+// gang is the preemptor as extension points see it.
+func (d *demand) gang() gangpoint.Gang {
+	first := d.attempt.Gangs[0]
+	return gangpoint.Gang{Namespace: first.Key.Namespace, Name: first.Key.Name, Pods: d.pods, Min: d.attempt.Members(), Priority: d.priority}
+}
+
+// ending tells whether pods that were preempted are still ending where the preemptor is
+// nominated to, whoever evicted them: another process may have, before it died.
+func (pl *GangPreemption) ending(d *demand) bool {
+	nodes := pl.fw.SnapshotSharedLister().NodeInfos()
+	seen := map[string]bool{}
+	for _, pod := range d.pods {
+		name := pod.Status.NominatedNodeName
+		if name == "" || seen[name] {
+			continue
+		}
+		seen[name] = true
+		info, err := nodes.Get(name)
+		if err != nil {
+			continue // the node is gone, and all on it
+		}
+		for _, other := range info.GetPods() {
+			if p := other.GetPod(); stockpreemption.PodTerminatingByPreemption(p) && corev1helpers.PodPriority(p) < d.priority {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,11 @@
+// Package preemption is the GangPreemption plugin: it makes room for whole gangs, and for
+// single pods by the same path.
+//
+// It evicts nothing unless a what-if, in which all filters of the profile have their say,
+// shows the whole minimum of the preemptor placed; and then what package victim chooses:
+// what hurts least, and no pod more than is needed. The places are held for the preemptor
+// in the ledger, against everybody, until it takes them or gives up. While its victims end,
+// a preemptor does not preempt again.
+//
+// It does not place the preemptor: the next plan does, once the victims are gone.
+package preemption

@@ -1,0 +1,138 @@
+package preemption
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/lockstep-sh/lockstep/plugins/gangpoint"
+	"github.com/lockstep-sh/lockstep/plugins/internal/topology"
+	"github.com/lockstep-sh/lockstep/plugins/planner"
+)
+
+// domain is nodes in which room is sought.
+type domain struct {
+	name  string
+	nodes []int
+	// counts: only so many of these are tried.
+	counts bool
+}
+
+// domains lists where to look, in the order to try: what a plugin of the profile says;
+// else the domains of the required topology, those that cost least to enter first; else
+// those of the preferred one, and then the whole cluster.
+func (pl *GangPreemption) domains(ctx context.Context, d *demand, room *planner.Room, infos []fwk.NodeInfo) ([]domain, error) {
+	for _, space := range pl.points.spaces {
+		answers, status := space.GangSearchSpace(ctx, d.gang(), infos, gangpoint.Evict)
+		if !status.IsSuccess() {
+			return nil, fmt.Errorf("asking where to look: %w", status.AsError())
+		}
+		if len(answers) > 0 {
+			return indexed(answers, room), nil
+		}
+	}
+	required, preferred := d.topology()
+	if required != "" {
+		return pl.byLabel(room, infos, required), nil
+	}
+	var list []domain
+	if preferred != "" {
+		list = pl.byLabel(room, infos, preferred)
+	}
+	return append(list, pl.wholeCluster(d, infos)...), nil
+}
+
+// topology is what the one gang that is to be placed asks for. A group of several has to
+// be placed together, each gang in a domain of its own, which the plan chooses.
+func (d *demand) topology() (required, preferred string) {
+	n := 0
+	for _, need := range d.attempt.Gangs {
+		if need.Min > 0 {
+			required, preferred = need.Spec.RequiredTopology, need.Spec.PreferredTopology
+			n++
+		}
+	}
+	if n > 1 {
+		return "", ""
+	}
+	return required, preferred
+}
+
+func indexed(answers []gangpoint.Domain, room *planner.Room) []domain {
+	var list []domain
+	for _, answer := range answers {
+		one := domain{name: answer.Name, counts: true}
+		for _, name := range answer.Nodes {
+			if node, ok := room.Index(name); ok {
+				one.nodes = append(one.nodes, node)
+			}
+		}
+		list = append(list, one)
+	}
+	return list
+}
+
+// byLabel sorts the domains of a label by what they cost to enter: how many members have
+// no place there as things are, then by the number of their nodes, then by name.
+func (pl *GangPreemption) byLabel(room *planner.Room, infos []fwk.NodeInfo, key string) []domain {
+	at := map[string]int{}
+	var list []domain
+	for node, info := range infos {
+		value, ok := info.Node().Labels[key]
+		if !ok {
+			continue
+		}
+		i, ok := at[value]
+		if !ok {
+			i = len(list)
+			at[value] = i
+			list = append(list, domain{name: topology.ShortKey(key) + " " + value, counts: true})
+		}
+		list[i].nodes = append(list[i].nodes, node)
+	}
+	short := make(map[string]int, len(list))
+	for _, one := range list {
+		short[one.name] = room.Short(one.nodes)
+	}
+	slices.SortFunc(list, func(a, b domain) int {
+		return cmp.Or(cmp.Compare(short[a.name], short[b.name]), cmp.Compare(len(a.nodes), len(b.nodes)), cmp.Compare(a.name, b.name))
+	})
+	return list
+}
+
+// wholeCluster is growing parts of the cluster, cheapest nodes first.
+func (pl *GangPreemption) wholeCluster(d *demand, infos []fwk.NodeInfo) []domain {
+	nodes := make([]int, len(infos))
+	for i := range nodes {
+		nodes[i] = i
+	}
+	first, most := pl.candidateNodes(len(nodes))
+	if first < len(nodes) {
+		cheapness := make([]int32, len(nodes))
+		for i, info := range infos {
+			cheapness[i] = lowestPriority(info)
+		}
+		slices.SortStableFunc(nodes, func(a, b int) int { return cmp.Compare(cheapness[a], cheapness[b]) })
+	}
+	var list []domain
+	for n := first; ; n *= 2 {
+		n = min(n, most)
+		list = append(list, domain{name: fmt.Sprintf("%d nodes", n), nodes: nodes[:n]})
+		if n == most {
+			return list
+		}
+	}
+}
+
+// candidateNodes is how many of the nodes to look at, at first and at most.
+func (pl *GangPreemption) candidateNodes(nodes int) (first, most int) {
+	most = nodes
+	if limit := int(pl.args.MaxCandidateNodesAbsolute); limit > 0 {
+		most = min(most, limit)
+	}
+	first = max(nodes*int(pl.args.MinCandidateNodesPercentage)/100, int(pl.args.MinCandidateNodesAbsolute), 1)
+	return min(first, most), most
+}

@@ -1,0 +1,39 @@
+package preemption
+
+import (
+	"sync"
+
+	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/legacyregistry"
+)
+
+const (
+	metricsNamespace = "lockstep"
+	metricsSubsystem = "preemption"
+)
+
+var (
+	searchDuration = metrics.NewHistogram(&metrics.HistogramOpts{
+		Namespace: metricsNamespace, Subsystem: metricsSubsystem, Name: "search_duration_seconds", StabilityLevel: metrics.ALPHA,
+		Help:    "Time that a search for victims kept the scheduling thread.",
+		Buckets: metrics.ExponentialBuckets(0.0001, 2, 16),
+	})
+	preemptions = metrics.NewCounterVec(&metrics.CounterOpts{
+		Namespace: metricsNamespace, Subsystem: metricsSubsystem, Name: "total", StabilityLevel: metrics.ALPHA,
+		Help: "Preemptions that were carried out, by action: preempt.",
+	}, []string{"action"})
+	victimsTotal = metrics.NewCounter(&metrics.CounterOpts{
+		Namespace: metricsNamespace, Subsystem: metricsSubsystem, Name: "victims_total", StabilityLevel: metrics.ALPHA,
+		Help: "Pods that were chosen as victims.",
+	})
+	evictionErrors = metrics.NewCounter(&metrics.CounterOpts{
+		Namespace: metricsNamespace, Subsystem: metricsSubsystem, Name: "errors_total", StabilityLevel: metrics.ALPHA,
+		Help: "Evictions and nominations that the API server did not take.",
+	})
+
+	registerOnce sync.Once
+)
+
+func registerMetrics() {
+	registerOnce.Do(func() { legacyregistry.MustRegister(searchDuration, preemptions, victimsTotal, evictionErrors) })
+}

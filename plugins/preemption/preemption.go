@@ -1,0 +1,200 @@
+package preemption
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	policylisters "k8s.io/client-go/listers/policy/v1"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+	"k8s.io/utils/clock"
+
+	"github.com/lockstep-sh/lockstep/apis/config"
+	"github.com/lockstep-sh/lockstep/apis/config/validation"
+	"github.com/lockstep-sh/lockstep/plugins/extension"
+	"github.com/lockstep-sh/lockstep/plugins/gangpoint"
+	"github.com/lockstep-sh/lockstep/plugins/holds"
+	"github.com/lockstep-sh/lockstep/plugins/planner"
+	"github.com/lockstep-sh/lockstep/plugins/roster"
+)
+
+// Name is the name of the plugin in a KubeSchedulerConfiguration.
+const Name = "GangPreemption"
+
+// Messages of attempts that evict nothing. They stay the same while the fact does.
+const (
+	msgWaiting = "waiting for the pods to end that make room"
+	msgNever   = "not eligible to preempt: a member has preemptionPolicy Never"
+	msgNobody  = "no victims: evicting pods of lower priority would not make room for the whole minimum"
+	msgPause   = "no victims were found a moment ago"
+)
+
+// Shared is what the profiles of a process share.
+type Shared struct {
+	Holds   *holds.Holds
+	Roster  *roster.Roster
+	Plugins *extension.Plugins
+}
+
+// GangPreemption is the plugin, one for each profile.
+type GangPreemption struct {
+	Shared
+	args    *config.GangPreemptionArgs
+	handle  fwk.Handle
+	fw      framework.Framework
+	budgets policylisters.PodDisruptionBudgetLister
+	clock   clock.PassiveClock
+	under   underway
+	pauses  pauses
+
+	// planner and points are made at the first attempt, when the profile's plugins are
+	// all there.
+	once    sync.Once
+	planner *planner.Planner
+	points  points
+}
+
+// points are the gang extension points of the profile's plugins.
+type points struct {
+	predicates []gangpoint.Predicate
+	spaces     []gangpoint.SearchSpace
+	selectors  []gangpoint.VictimSelector
+}
+
+var (
+	_ fwk.PostFilterPlugin = &GangPreemption{}
+)
+
+// Name returns the name of the plugin.
+func (pl *GangPreemption) Name() string { return Name }
+
+// New makes the factory of the plugin.
+func New(shared Shared) frameworkruntime.PluginFactory {
+	return func(_ context.Context, object runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
+		args, ok := object.(*config.GangPreemptionArgs)
+		if !ok {
+			return nil, fmt.Errorf("reading arguments of %s: want GangPreemptionArgs, got %T", Name, object)
+		}
+		if err := validation.GangPreemptionArgs(validation.Path(handle.ProfileName(), Name), args).ToAggregate(); err != nil {
+			return nil, fmt.Errorf("validating arguments of %s: %w", Name, err)
+		}
+		fw, ok := handle.(framework.Framework)
+		if !ok {
+			return nil, fmt.Errorf("making %s: want the framework of kube-scheduler as its handle, got %T", Name, handle)
+		}
+		registerMetrics()
+		pl := &GangPreemption{
+			Shared: shared, args: args, handle: handle, fw: fw, clock: clock.RealClock{},
+			budgets: handle.SharedInformerFactory().Policy().V1().PodDisruptionBudgets().Lister(),
+		}
+		if err := pl.watch(); err != nil {
+			return nil, err
+		}
+		return pl, nil
+	}
+}
+
+func (pl *GangPreemption) ready() {
+	pl.once.Do(func() {
+		pl.planner = planner.New(pl.fw, pl.Holds, pl.Plugins)
+		pl.points = points{
+			predicates: extension.Of[gangpoint.Predicate](pl.Plugins, pl.fw),
+			spaces:     extension.Of[gangpoint.SearchSpace](pl.Plugins, pl.fw),
+			selectors:  extension.Of[gangpoint.VictimSelector](pl.Plugins, pl.fw),
+		}
+	})
+}
+
+// PostFilter makes room for the pod, or for the gang that it stands for. It costs a search
+// over the domains that it tries, at most; not more than a small part of the scheduling
+// goroutine's time goes into searches that find nothing.
+func (pl *GangPreemption) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, _ fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
+	if state.IsPodGroupSchedulingCycle() {
+		return nil, fwk.NewStatus(fwk.Unschedulable)
+	}
+	pl.ready()
+	d, err := pl.demandOf(state, pod)
+	if err != nil {
+		return nil, fwk.AsStatus(err)
+	}
+	if message := pl.standsBack(d); message != "" {
+		return nil, d.refused(message)
+	}
+	started := pl.clock.Now()
+	found, err := pl.search(ctx, d)
+	took := pl.clock.Since(started)
+	searchDuration.Observe(took.Seconds())
+	logger := klog.FromContext(ctx)
+	switch {
+	case err != nil:
+		pl.pauses.failed(d.group, pl.clock.Now(), took)
+		return nil, fwk.AsStatus(fmt.Errorf("looking for victims for %s: %w", d, err))
+	case found == nil:
+		pl.pauses.failed(d.group, pl.clock.Now(), took)
+		logger.V(3).Info("No victims found", "preemptor", d.String(), "took", took)
+		return nil, d.refused(msgNobody)
+	}
+	pl.pauses.forget(d.group)
+	logger.V(2).Info("Preempting", "preemptor", d.String(), "victims", len(found.victims), "numbers", found.numbers(d), "took", took)
+	pl.act(ctx, d, found)
+	return framework.NewPostFilterResultWithNominatedNode(found.plan.Nodes[pod.UID]), fwk.NewStatus(fwk.Success)
+}
+
+// refused is the status of an attempt that evicts nobody. For a gang it is the last word:
+// a plugin that comes after this one would evict for its leader alone.
+func (d *demand) refused(message string) *fwk.Status {
+	code := fwk.Unschedulable
+	if d.group != holds.PodGroup(d.leader.UID) {
+		code = fwk.UnschedulableAndUnresolvable
+	}
+	return fwk.NewStatus(code, "preemption: "+message)
+}
+
+// standsBack tells why a preemptor has to leave it for now; empty if it need not.
+func (pl *GangPreemption) standsBack(d *demand) string {
+	switch {
+	case d.never:
+		return msgNever
+	case pl.under.victims(d.group) > 0 || pl.ending(d):
+		return msgWaiting
+	case pl.pauses.pausing(d.group, pl.clock.Now()):
+		return msgPause
+	}
+	return ""
+}
+
+// pauses keep searches that find nothing to a small part of the time.
+type pauses struct {
+	until map[string]time.Time
+}
+
+const (
+	// pauseShare: searches that find nothing take at most one part in this of the
+	// scheduling goroutine, all preemptors together.
+	pauseShare = 20
+	// longestPause is how late a preemptor may notice that there are victims now.
+	longestPause = 30 * time.Second
+)
+
+func (p *pauses) pausing(group string, now time.Time) bool { return now.Before(p.until[group]) }
+
+func (p *pauses) failed(group string, now time.Time, took time.Duration) {
+	if p.until == nil {
+		p.until = map[string]time.Time{}
+	}
+	for other, until := range p.until {
+		if now.Sub(until) > longestPause {
+			delete(p.until, other) // it has not come again
+		}
+	}
+	p.until[group] = now // it counts
+	p.until[group] = now.Add(min(longestPause, took*time.Duration(pauseShare*len(p.until))))
+}
+
+func (p *pauses) forget(group string) { delete(p.until, group) }

@@ -1,0 +1,185 @@
+package preemption
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/lockstep-sh/lockstep/plugins/holds"
+	"github.com/lockstep-sh/lockstep/plugins/planner"
+	"github.com/lockstep-sh/lockstep/plugins/victim"
+)
+
+// found is room that can be made.
+type found struct {
+	plan      *planner.Plan
+	selection victim.Selection
+	// victims are the pods to evict: those selected, and what is left of broken gangs.
+	victims []*v1.Pod
+	gangs   map[string]candidate
+	// outrank are the holders that have to make way.
+	outrank []string
+	domain  string
+}
+
+// numbers are what users are told of a selection.
+func (f *found) numbers(d *demand) string {
+	gain, cost := f.selection.Gain(), f.selection.Cost()
+	text := fmt.Sprintf("need %s, gain %.2f, cost %.2f", d.need, gain, cost)
+	if cost > 0 {
+		text += fmt.Sprintf(", ROI %.2f", gain/cost)
+	}
+	return text
+}
+
+// search looks for room: first beside all that is held, then in the place of what others
+// of lower priority are nominated to, or hold without being complete. Nil is no room.
+func (pl *GangPreemption) search(ctx context.Context, d *demand) (*found, error) {
+	own := holds.Holder(pl.fw.ProfileName(), d.group)
+	outranked := slices.DeleteFunc(pl.Holds.NominatedBelow(d.priority), func(holder string) bool { return holder == own })
+	outranked = append(outranked, pl.Roster.Hoards(d.priority, "")...)
+	result, err := pl.searchBeside(ctx, d, nil)
+	if err != nil || result != nil || len(outranked) == 0 {
+		return result, err
+	}
+	return pl.searchBeside(ctx, d, outranked)
+}
+
+func (pl *GangPreemption) searchBeside(ctx context.Context, d *demand, outrank []string) (*found, error) {
+	room, err := pl.planner.Room(ctx, d.attempt, outrank)
+	if err != nil {
+		return nil, err
+	}
+	infos := make([]fwk.NodeInfo, room.Len())
+	for i := range infos {
+		infos[i] = room.Node(i)
+	}
+	for _, predicate := range pl.points.predicates {
+		if status := predicate.GangPredicate(ctx, d.gang(), infos); status.IsRejected() {
+			return nil, nil
+		} else if !status.IsSuccess() {
+			return nil, fmt.Errorf("asking whether the gang can fit at all: %w", status.AsError())
+		}
+	}
+	domains, err := pl.domains(ctx, d, room, infos)
+	if err != nil {
+		return nil, err
+	}
+	s := &searching{pl: pl, d: d, room: room, gangs: pl.newCandidates(d, room)}
+	tried := 0
+	for _, domain := range domains {
+		if domain.counts && tried == int(pl.args.MaxDomains) {
+			break
+		}
+		result, simulated, err := s.try(ctx, domain)
+		if err != nil {
+			return nil, fmt.Errorf("trying %s: %w", domain.name, err)
+		}
+		if simulated && domain.counts {
+			tried++
+		}
+		if result != nil {
+			result.outrank = outrank
+			return result, nil
+		}
+	}
+	return nil, nil
+}
+
+// searching is a search under way.
+type searching struct {
+	pl    *GangPreemption
+	d     *demand
+	room  *planner.Room
+	gangs *candidates
+}
+
+// try looks for victims in a domain. simulated tells that arithmetic did not rule it out.
+func (s *searching) try(ctx context.Context, domain domain) (result *found, simulated bool, err error) {
+	start := s.room.Checkpoint()
+	usable, err := s.room.Restrict(ctx, domain.nodes, int(s.pl.args.Workers))
+	if err != nil {
+		return nil, false, err
+	}
+	gangs, freed := s.gangs.on(usable)
+	if s.room.ShortWithout(freed) > 0 {
+		return nil, false, nil
+	}
+	if err := s.gangs.guard(gangs, s.pl.budgets); err != nil {
+		return nil, true, err
+	}
+	problem := victim.Problem{
+		Need: s.d.need, Gangs: gangs, Order: victim.Preempt(), Threshold: float64(s.pl.args.ROIThresholdPercent) / 100,
+	}
+	selection, ok, err := s.choose(ctx, problem)
+	if err != nil {
+		return nil, true, err
+	}
+	if !ok {
+		return nil, true, s.room.Rollback(start)
+	}
+	plan, err := s.room.Place()
+	if err != nil {
+		return nil, true, err
+	}
+	if !plan.Complete {
+		return nil, true, fmt.Errorf("placing the preemptor: it does not fit where it just did")
+	}
+	result = &found{plan: plan, selection: selection, gangs: s.gangs.byID, domain: domain.name}
+	chosen := selection.Pods()
+	if s.pl.args.EvictBrokenGangs {
+		chosen = append(chosen, selection.Remnants...)
+	}
+	for _, pod := range chosen {
+		result.victims = append(result.victims, s.gangs.pods[pod.UID])
+	}
+	return result, true, nil
+}
+
+// choose asks the victim selectors of the profile first, then the library.
+func (s *searching) choose(ctx context.Context, problem victim.Problem) (victim.Selection, bool, error) {
+	for _, selector := range s.pl.points.selectors {
+		ids, decided := selector.GangVictimSelector(ctx, s.d.gang(), s.d.need, problem.Gangs)
+		if !decided {
+			continue
+		}
+		rank := map[string]int{}
+		for i, id := range ids {
+			rank[id] = i
+		}
+		problem.Gangs = slices.DeleteFunc(slices.Clone(problem.Gangs), func(g victim.Gang) bool { _, ok := rank[g.ID]; return !ok })
+		problem.Order = victim.Ranked(func(g *victim.Gang) int { return rank[g.ID] })
+		break
+	}
+	return problem.Select(&trial{room: s.room, places: s.gangs.places})
+}
+
+// trial tries victims in a room.
+type trial struct {
+	room   *planner.Room
+	places func(types.UID) (place, bool)
+}
+
+// Remove supposes that pods are gone.
+func (t *trial) Remove(pods []victim.Pod) error { return t.each(pods, t.room.Remove) }
+
+// Restore supposes that they are back.
+func (t *trial) Restore(pods []victim.Pod) error { return t.each(pods, t.room.Restore) }
+
+// Fits tells whether the preemptor's minimum does.
+func (t *trial) Fits() (bool, error) { return t.room.Fits() }
+
+func (t *trial) each(pods []victim.Pod, do func(fwk.PodInfo, int) error) error {
+	for _, pod := range pods {
+		if at, ok := t.places(pod.UID); ok {
+			if err := do(at.info, at.node); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,123 @@
+package preemption
+
+import (
+	"fmt"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/lockstep-sh/lockstep/plugins/victim"
+)
+
+// Reasons of events.
+const (
+	// EventPreempting is on the preemptor's leader: whom it evicts, and why those.
+	EventPreempting = "Preempting"
+	// EventGangPreempted is on the PodGroup of a gang that is evicted whole.
+	EventGangPreempted = "GangPreempted"
+	// EventGangShrunk is on the PodGroup of a gang that loses what it can do without.
+	EventGangShrunk = "GangShrunk"
+
+	actionPreempting = "Preempting"
+)
+
+// tellPreemptor tells the preemptor what is done for it.
+func (pl *GangPreemption) tellPreemptor(d *demand, f *found) {
+	safe, whole := 0, 0
+	for _, b := range f.selection.Bundles {
+		if b.Kind == victim.Whole {
+			whole++
+		} else {
+			safe++
+		}
+	}
+	pl.handle.EventRecorder().Eventf(d.leader, nil, v1.EventTypeNormal, EventPreempting, actionPreempting,
+		"evicting %d pods in %s to place %d: %d gangs or pods whole, %d gangs without harm; %s",
+		len(f.victims), f.domain, len(f.plan.Nodes), whole, safe, f.numbers(d))
+}
+
+// tellVictims tells the PodGroups of gangs that lose pods.
+func (pl *GangPreemption) tellVictims(d *demand, f *found) {
+	for _, b := range f.selection.Bundles {
+		c := f.gangs[b.Gang.ID]
+		if c.object == "" {
+			continue
+		}
+		ref := &v1.ObjectReference{APIVersion: "scheduling.x-k8s.io/v1alpha1", Kind: "PodGroup", Namespace: c.key.Namespace, Name: c.key.Name, UID: c.object}
+		reason := EventGangShrunk
+		if b.Kind == victim.Whole {
+			reason = EventGangPreempted
+		}
+		pl.handle.EventRecorder().Eventf(ref, d.leader, v1.EventTypeNormal, reason, actionPreempting, "%s by %s: %s", f.lost(b), d, f.worth(d, b))
+	}
+}
+
+// lost words what a gang loses.
+func (f *found) lost(b victim.Bundle) string {
+	n, of := len(b.Pods), len(b.Gang.Pods)
+	switch {
+	case b.Broken:
+		return fmt.Sprintf("%d of %d pods, fewer than the minimum of %d that would be of use, preempted", n, of, b.Gang.Min)
+	case b.Kind == victim.Safe:
+		return fmt.Sprintf("%d of %d pods, beyond the minimum of %d, preempted", n, of, b.Gang.Min)
+	case of == 1:
+		return "preempted"
+	default:
+		return fmt.Sprintf("all %d pods, minimum %d, preempted", of, b.Gang.Min)
+	}
+}
+
+// worth words why it was this gang.
+func (f *found) worth(d *demand, b victim.Bundle) string {
+	text := fmt.Sprintf("need %s, gain %.2f", d.need, b.Gain)
+	if b.Kind == victim.Whole {
+		text += fmt.Sprintf(", cost %.2f, ROI %.2f", b.Cost, b.ROI)
+	}
+	return text
+}
+
+// note answers what to tell a victim.
+func (f *found) note(d *demand) func(*v1.Pod) string {
+	return func(pod *v1.Pod) string {
+		for _, b := range f.selection.Bundles {
+			if slices.ContainsFunc(b.Pods, func(p victim.Pod) bool { return p.UID == pod.UID }) {
+				return fmt.Sprintf("%s: %s by %s: %s", f.gangs[b.Gang.ID].name, f.lost(b), d, f.worth(d, b))
+			}
+		}
+		return fmt.Sprintf("what was left of its gang is of no use after preemption by %s", d)
+	}
+}
+
+// explained is a handle whose events on victims carry the numbers: kube-scheduler's
+// executor, which is given it, names the preemptor only.
+type explained struct {
+	fwk.Handle
+	note func(*v1.Pod) string
+}
+
+// EventRecorder answers the recorder that puts the numbers in.
+func (h *explained) EventRecorder() events.EventRecorderLogger {
+	return &noting{EventRecorderLogger: h.Handle.EventRecorder(), note: h.note}
+}
+
+type noting struct {
+	events.EventRecorderLogger
+	note func(*v1.Pod) string
+}
+
+// WithLogger keeps the numbers.
+func (r *noting) WithLogger(logger klog.Logger) events.EventRecorderLogger {
+	return &noting{EventRecorderLogger: r.EventRecorderLogger.WithLogger(logger), note: r.note}
+}
+
+// Eventf writes the event with the numbers as its note.
+func (r *noting) Eventf(regarding, related runtime.Object, eventType, reason, action, note string, args ...any) {
+	if pod, ok := regarding.(*v1.Pod); ok {
+		note, args = "%s", []any{r.note(pod)}
+	}
+	r.EventRecorderLogger.Eventf(regarding, related, eventType, reason, action, note, args...)
+}

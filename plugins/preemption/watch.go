@@ -1,0 +1,99 @@
+package preemption
+
+import (
+	"fmt"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/plugins/holds"
+)
+
+// uidIndex finds pods by their UID.
+const uidIndex = "lockstep.dev/uid"
+
+// watch keeps the nominations in the ledger like those in the pods' status: after a
+// restart they are all there is to know by.
+func (pl *GangPreemption) watch() error {
+	informer := pl.handle.SharedInformerFactory().Core().V1().Pods().Informer()
+	if _, ok := informer.GetIndexer().GetIndexers()[uidIndex]; !ok {
+		if err := informer.AddIndexers(cache.Indexers{uidIndex: func(object any) ([]string, error) {
+			pod, ok := object.(*v1.Pod)
+			if !ok {
+				return nil, nil
+			}
+			return []string{string(pod.UID)}, nil
+		}}); err != nil {
+			return fmt.Errorf("watching pods: %w", err)
+		}
+	}
+	if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(object any) { pl.podSeen(nil, object.(*v1.Pod)) },
+		UpdateFunc: func(old, object any) { pl.podSeen(old.(*v1.Pod), object.(*v1.Pod)) },
+		DeleteFunc: pl.podGone,
+	}); err != nil {
+		return fmt.Errorf("watching pods: %w", err)
+	}
+	return nil
+}
+
+func (pl *GangPreemption) podByUID(uid types.UID) (*v1.Pod, bool) {
+	found, err := pl.handle.SharedInformerFactory().Core().V1().Pods().Informer().GetIndexer().ByIndex(uidIndex, string(uid))
+	if err != nil || len(found) == 0 {
+		return nil, false
+	}
+	pod, ok := found[0].(*v1.Pod)
+	return pod, ok
+}
+
+func (pl *GangPreemption) podSeen(old, pod *v1.Pod) {
+	if old != nil && old.UID != pod.UID {
+		pl.podGone(old)
+		old = nil
+	}
+	if pod.Spec.SchedulerName != pl.fw.ProfileName() {
+		return
+	}
+	before := ""
+	if old != nil {
+		before = old.Status.NominatedNodeName
+	}
+	node := pod.Status.NominatedNodeName
+	switch {
+	case pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil || pod.Annotations[v1alpha1.TimeoutAnnotation] == "true":
+		pl.forget(pod.UID)
+	case node != "" && node != before:
+		if at, ok := pl.Holds.Nominated(pod.UID); ok && at == node {
+			return // it was held before it was written
+		}
+		info, err := framework.NewPodInfo(pod)
+		if err != nil {
+			return // such a pod is never placed
+		}
+		pl.Holds.Nominate(holds.Holder(pl.fw.ProfileName(), holds.PodGroup(pod.UID)), pod.UID, node, corev1helpers.PodPriority(pod), holds.DemandOf(info))
+	case node == "" && before != "":
+		pl.forget(pod.UID)
+	}
+}
+
+// forget ends the nomination of a pod, if it has one.
+func (pl *GangPreemption) forget(uid types.UID) {
+	if _, ok := pl.Holds.Nominated(uid); ok {
+		pl.Holds.Drop(uid)
+		pl.Holds.NoteFreed()
+	}
+}
+
+func (pl *GangPreemption) podGone(object any) {
+	if unknown, ok := object.(cache.DeletedFinalStateUnknown); ok {
+		object = unknown.Obj
+	}
+	if pod, ok := object.(*v1.Pod); ok {
+		pl.under.gone(pod.UID)
+		pl.forget(pod.UID)
+	}
+}

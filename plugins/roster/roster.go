@@ -1,0 +1,76 @@
+// Package roster tells which gangs run, for plugins that have to know what the end of a
+// pod does to its gang. The Gang plugin of each profile answers for the gangs of its
+// profile; one Roster serves all profiles of a process.
+package roster
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+)
+
+// Source knows the gangs of a profile.
+type Source interface {
+	// Running answers what runs of a gang; false where it knows no such gang.
+	Running(key gang.Key) (gang.Footprint, bool)
+	// Hoards lists the holders of less than a priority that hold capacity without being
+	// complete; Yield has such holders, of whichever profile, give it back.
+	Hoards(below int32) []string
+	Yield(ctx context.Context, holders []string)
+}
+
+// Roster is the gangs of all profiles. It is safe for concurrent use.
+type Roster struct {
+	mu      sync.RWMutex
+	sources map[string]Source
+}
+
+// New makes a roster without profiles.
+func New() *Roster { return &Roster{sources: map[string]Source{}} }
+
+// Register makes a source answer for the gangs of a profile.
+func (r *Roster) Register(profile string, source Source) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.sources[profile] = source
+}
+
+// Hoards lists the holders of less than a priority, in all profiles but one, that hold
+// capacity without being complete.
+func (r *Roster) Hoards(below int32, but string) []string {
+	var holders []string
+	for profile, source := range r.all() {
+		if profile != but {
+			holders = append(holders, source.Hoards(below)...)
+		}
+	}
+	slices.Sort(holders)
+	return holders
+}
+
+// Yield has these holders give back what they hold without being complete.
+func (r *Roster) Yield(ctx context.Context, holders []string) {
+	for _, source := range r.all() {
+		source.Yield(ctx, holders)
+	}
+}
+
+func (r *Roster) all() map[string]Source {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return maps.Clone(r.sources)
+}
+
+// Running answers what runs of a gang of a profile; false where nobody knows it.
+func (r *Roster) Running(profile string, key gang.Key) (gang.Footprint, bool) {
+	r.mu.RLock()
+	source := r.sources[profile]
+	r.mu.RUnlock()
+	if source == nil {
+		return gang.Footprint{}, false
+	}
+	return source.Running(key)
+}
