@@ -1,0 +1,231 @@
+package preemption
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/lockstep-sh/lockstep/plugins/holds"
+	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+)
+
+// victimsOf names the victims, sorted; "none" where there is no room to be made.
+func (s *stage) victimsOf(t *testing.T, d *demand) string {
+	t.Helper()
+	f, err := s.search(s.ctx, d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f == nil {
+		return "none"
+	}
+	var names []string
+	for _, pod := range f.victims {
+		names = append(names, pod.Name)
+	}
+	slices.Sort(names)
+	return strings.Join(names, " ")
+}
+
+func members(name string, n, min int, priority int32, gpus int, on ...string) []*v1.Pod {
+	var pods []*v1.Pod
+	for i := range n {
+		node := ""
+		if len(on) > 0 {
+			node = on[i%len(on)]
+		}
+		pods = append(pods, member(name, i, min, priority, gpus, node))
+	}
+	return pods
+}
+
+func TestSearch(t *testing.T) {
+	two := []*v1.Node{node("n0", 4, "r0"), node("n1", 4, "r1")}
+	ending := func(pods []*v1.Pod) []*v1.Pod {
+		for _, pod := range pods {
+			now := metav1.Now()
+			pod.DeletionTimestamp = &now
+		}
+		return pods
+	}
+	system := func(pods []*v1.Pod) []*v1.Pod {
+		for _, pod := range pods {
+			pod.Namespace = metav1.NamespaceSystem
+		}
+		return pods
+	}
+	guarded := func(pods []*v1.Pod) []*v1.Pod {
+		for _, pod := range pods {
+			pod.Labels = map[string]string{"guarded": "yes"}
+		}
+		return pods
+	}
+	for sentence, c := range map[string]struct {
+		pods      []*v1.Pod
+		preemptor []*v1.Pod
+		spec      gang.Spec
+		want      string
+	}{
+		"surplus goes before a whole gang": {
+			pods:      slices.Concat(members("elastic", 4, 2, 10, 1, "n0"), members("rigid", 4, 4, 10, 1, "n1")),
+			preemptor: members("p", 2, 2, 100, 1), want: "elastic-0 elastic-1",
+		},
+		"a gang goes whole, with what it has elsewhere": {
+			pods:      slices.Concat(members("rigid", 4, 4, 10, 1, "n0", "n1"), members("high", 4, 4, 100, 1, "n0", "n1")),
+			preemptor: members("p", 1, 1, 100, 2), want: "rigid-0 rigid-1 rigid-2 rigid-3",
+		},
+		"equal priority stays": {
+			pods: slices.Concat(members("a", 4, 1, 100, 1, "n0"), members("b", 4, 1, 100, 1, "n1")), preemptor: members("p", 1, 1, 100, 1), want: "none",
+		},
+		"nobody goes where sums would do and nodes do not": {
+			pods:      slices.Concat(members("high", 6, 1, 100, 1, "n0", "n1"), members("low", 2, 1, 10, 1, "n0", "n1")),
+			preemptor: members("p", 1, 1, 100, 2), want: "none",
+		},
+		"room is made inside one domain": {
+			pods:      slices.Concat(members("a", 4, 1, 10, 1, "n0"), members("b", 4, 1, 20, 1, "n1")),
+			preemptor: members("p", 3, 3, 100, 1), spec: gang.Spec{RequiredTopology: rack}, want: "a-0 a-1 a-2",
+		},
+		"what is ending already is not evicted": {
+			pods: slices.Concat(ending(members("a", 4, 4, 10, 1, "n0")), members("b", 4, 4, 10, 1, "n1")), preemptor: members("p", 1, 1, 100, 1), want: "b-0 b-1 b-2 b-3",
+		},
+		"what the system needs stays": {
+			pods: slices.Concat(system(members("a", 4, 1, 10, 1, "n0")), members("b", 4, 4, 50, 1, "n1")), preemptor: members("p", 1, 1, 100, 1), want: "b-0 b-1 b-2 b-3",
+		},
+		"what a budget guards goes last": {
+			pods: slices.Concat(guarded(members("a", 1, 0, 10, 4, "n0")), members("b", 1, 0, 10, 4, "n1")), preemptor: members("p", 1, 1, 100, 4), want: "b-0",
+		},
+		"a broken gang goes first, and all of it": {
+			pods: slices.Concat(members("broken", 2, 4, 50, 2, "n0"), members("low", 4, 4, 10, 1, "n1")), preemptor: members("p", 1, 1, 100, 2), want: "broken-0 broken-1",
+		},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			budget := &policyv1.PodDisruptionBudget{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "b"},
+				Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"guarded": "yes"}}},
+			}
+			s := newStage(t, two, c.pods, budget)
+			if diff := cmp.Diff(c.want, s.victimsOf(t, s.demand(t, c.spec, c.preemptor...))); diff != "" {
+				t.Errorf("victims (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestHoldsOfOthers: what is held for somebody more important is not there to take; what is held for
+// somebody less important is, without an eviction.
+func TestHoldsOfOthers(t *testing.T) {
+	for sentence, c := range map[string]struct {
+		priority int32
+		want     string
+	}{"more important": {200, "none"}, "less important": {50, ""}} {
+		t.Run(sentence, func(t *testing.T) {
+			s := newStage(t, []*v1.Node{node("n0", 4, "r0")}, nil)
+			s.Holds.Nominate("lockstep-scheduler/default/other", "other", "n0", c.priority, holds.Demand{Request: map[v1.ResourceName]int64{gpu: 4}})
+			if got := s.victimsOf(t, s.demand(t, gang.Spec{}, members("p", 2, 2, 100, 1)...)); got != c.want {
+				t.Errorf("victims %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+// TestSearchesHold holds searches on small random clusters, through the real filters, against what can
+// be said of any right one.
+func TestSearchesHold(t *testing.T) {
+	evicted, refused := 0, 0
+	for seed := range uint64(400) {
+		r := rand.New(rand.NewPCG(seed, 7))
+		var nodes []*v1.Node
+		free := map[string]int{}
+		for i := range 1 + r.IntN(6) {
+			name := fmt.Sprint("n", i)
+			free[name] = 1 + r.IntN(8)
+			nodes = append(nodes, node(name, free[name], fmt.Sprint("r", i%2)))
+		}
+		var running []*v1.Pod
+		mins := map[string]int{}
+		for g := range 1 + r.IntN(5) {
+			name := string(rune('a' + g))
+			priority, size := int32(10*r.IntN(4)), 1+r.IntN(2)
+			mins[name] = 1 + r.IntN(5)
+			for i := range 1 + r.IntN(6) {
+				on := fmt.Sprint("n", r.IntN(len(nodes)))
+				if free[on] >= size {
+					free[on] -= size
+					running = append(running, member(name, i, mins[name], priority, size, on))
+				}
+			}
+		}
+		preemptor := members("p", 1+r.IntN(5), 1, 20, 1+r.IntN(3))
+		s := newStage(t, nodes, running)
+		f, err := s.search(s.ctx, s.demand(t, gang.Spec{}, preemptor...))
+		if err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		size := preemptor[0].Spec.Containers[0].Resources.Requests[gpu]
+		fits := func(gone map[types.UID]bool) bool {
+			room, slots := map[string]int{}, 0
+			for name, n := range free {
+				room[name] = n
+			}
+			for _, pod := range running {
+				if gone[pod.UID] {
+					amount := pod.Spec.Containers[0].Resources.Requests[gpu]
+					room[pod.Spec.NodeName] += int(amount.Value())
+				}
+			}
+			for _, n := range room {
+				slots += n / int(size.Value())
+			}
+			return slots >= len(preemptor)
+		}
+		gone := map[types.UID]bool{}
+		if f == nil {
+			refused++
+			left := map[string]int{}
+			for _, pod := range running {
+				left[pod.Annotations["gang.scheduling.koordinator.sh/name"]]++
+				gone[pod.UID] = *pod.Spec.Priority < 20
+			}
+			if fits(gone) {
+				t.Errorf("seed %d: nobody was chosen, and it fits when all that may go do", seed)
+			}
+			continue
+		}
+		for _, pod := range f.victims {
+			gone[pod.UID] = true
+			if *pod.Spec.Priority >= 20 {
+				t.Errorf("seed %d: %s goes, of priority %d", seed, pod.Name, *pod.Spec.Priority)
+			}
+		}
+		if len(gone) > 0 {
+			evicted++
+		}
+		if !fits(gone) || len(f.plan.Nodes) != len(preemptor) {
+			t.Errorf("seed %d: it does not fit: %d of %d are placed", seed, len(f.plan.Nodes), len(preemptor))
+		}
+		before, after := map[string]int{}, map[string]int{}
+		for _, pod := range running {
+			name := pod.Annotations["gang.scheduling.koordinator.sh/name"]
+			before[name]++
+			if !gone[pod.UID] {
+				after[name]++
+			}
+		}
+		for name, n := range before {
+			if left := after[name]; n >= mins[name] && left > 0 && left < mins[name] {
+				t.Errorf("seed %d: %d of gang %s stay, below its minimum of %d", seed, left, name, mins[name])
+			}
+		}
+	}
+	if evicted < 40 || refused < 40 {
+		t.Errorf("%d evictions and %d refusals tell little", evicted, refused)
+	}
+}

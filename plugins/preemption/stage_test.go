@@ -1,0 +1,118 @@
+package preemption
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler"
+	schedconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
+	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+	st "k8s.io/kubernetes/pkg/scheduler/testing"
+
+	"github.com/lockstep-sh/lockstep/apis/config"
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/plugins/extension"
+	"github.com/lockstep-sh/lockstep/plugins/holds"
+	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+	"github.com/lockstep-sh/lockstep/plugins/planner"
+	"github.com/lockstep-sh/lockstep/plugins/roster"
+)
+
+const (
+	gpu     = v1.ResourceName("nvidia.com/gpu")
+	profile = "lockstep-scheduler"
+	rack    = "topology.example.com/rack"
+)
+
+type amounts = map[v1.ResourceName]string
+
+// stage is the plugin inside a real scheduler: all default plugins, the real snapshot. Nothing runs;
+// the API server is a fake. No profile knows any gang: what runs is read from the pods.
+type stage struct {
+	*GangPreemption
+	ctx context.Context
+}
+
+func newStage(tb testing.TB, nodes []*v1.Node, pods []*v1.Pod, objects ...runtime.Object) *stage {
+	tb.Helper()
+	var silent klog.Logger
+	ctx, cancel := context.WithCancel(klog.NewContext(context.Background(), silent))
+	tb.Cleanup(cancel)
+	s := &stage{ctx: ctx}
+	make := New(Shared{Holds: holds.New(), Roster: roster.New(), Plugins: extension.New()})
+	capture := func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
+		plugin, err := make(ctx, args, handle)
+		s.GangPreemption, _ = plugin.(*GangPreemption)
+		return plugin, err
+	}
+	defaults, err := latest.Default()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	p := defaults.Profiles[0]
+	p.SchedulerName = profile
+	p.Plugins.MultiPoint.Enabled = append(p.Plugins.MultiPoint.Enabled, schedconfig.Plugin{Name: Name})
+	p.PluginConfig = append(p.PluginConfig, schedconfig.PluginConfig{Name: Name, Args: &config.GangPreemptionArgs{
+		MinCandidateNodesPercentage: 100, MinCandidateNodesAbsolute: 100, Workers: 4, MaxDomains: 5, ROIThresholdPercent: 5, EvictBrokenGangs: true,
+	}})
+	client := fake.NewClientset(objects...)
+	factory := informers.NewSharedInformerFactory(client, 0)
+	if _, err := scheduler.New(ctx, client, factory, nil,
+		func(string) events.EventRecorderLogger { return &events.FakeRecorder{} },
+		scheduler.WithProfiles(p), scheduler.WithNodeInfoSnapshot(cache.NewSnapshot(pods, nodes)),
+		scheduler.WithFrameworkOutOfTreeRegistry(frameworkruntime.Registry{Name: capture})); err != nil {
+		tb.Fatal(err)
+	}
+	factory.Start(ctx.Done())
+	factory.WaitForCacheSync(ctx.Done())
+	s.ready()
+	return s
+}
+
+// node is a node with so many GPUs, in a rack.
+func node(name string, gpus int, inRack string) *v1.Node {
+	return st.MakeNode().Name(name).Label(v1.LabelHostname, name).Label(rack, inRack).
+		Capacity(amounts{gpu: strconv.Itoa(gpus), v1.ResourceCPU: "64", v1.ResourceMemory: "512Gi", v1.ResourcePods: "110"}).Obj()
+}
+
+// member is a pod of a gang; without a minimum it is in none. Without a node it is pending.
+func member(gangName string, i, min int, priority int32, gpus int, on string) *v1.Pod {
+	name := fmt.Sprintf("%s-%d", gangName, i)
+	p := st.MakePod().Namespace("default").Name(name).UID(name).SchedulerName(profile).Priority(priority).
+		Req(amounts{gpu: strconv.Itoa(gpus)})
+	if min > 0 {
+		p.Annotation(v1alpha1.GangNameAnnotation, gangName).Annotation(v1alpha1.MinAvailableAnnotation, strconv.Itoa(min))
+	}
+	if on != "" {
+		p.Node(on)
+	}
+	return p.Obj()
+}
+
+// demand is what room is sought for: a gang of these pods.
+func (s *stage) demand(tb testing.TB, spec gang.Spec, pods ...*v1.Pod) *demand {
+	tb.Helper()
+	spec.Min = len(pods)
+	key, _, _ := gang.KeyOf(pods[0])
+	state := framework.NewCycleState()
+	(&planner.Unplaced{Attempt: &gang.Attempt{Group: key.String(), Leader: pods[0].UID, Strict: true, Gangs: []gang.Need{
+		{Key: key, Spec: spec, Min: len(pods), Pending: pods},
+	}}}).Tell(state)
+	d, err := s.demandOf(state, pods[0])
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return d
+}
