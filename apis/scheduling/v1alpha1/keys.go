@@ -59,6 +59,23 @@ const (
 	QueueLabel = "scheduling.lockstep.dev/queue"
 )
 
+// Keys of GPU cards that pods share by memory.
+const (
+	// GPUMemoryResource is the extended resource of GPU memory, in MiB. A pod gets all
+	// that it requests on one card.
+	GPUMemoryResource = "scheduling.lockstep.dev/gpu-memory"
+	// GPUCardsAnnotation is a JSON list of the memory of each card of a node, in MiB
+	// (annotation on the node). The sum is what the node has allocatable. Without it
+	// the node has one card with all of that.
+	GPUCardsAnnotation = "scheduling.lockstep.dev/gpu-cards"
+	// GPUCardAnnotation is written by the scheduler before it binds a pod: the card
+	// of its node that it is on, counted from 0 (annotation on the pod).
+	GPUCardAnnotation = "scheduling.lockstep.dev/gpu-card"
+	// GPUCardMemoryAnnotation is written with it: how much of the card is the pod's,
+	// in MiB (annotation on the pod).
+	GPUCardMemoryAnnotation = "scheduling.lockstep.dev/gpu-card-memory"
+)
+
 // Values of ModeAnnotation.
 const (
 	ModeStrict    = "Strict"
