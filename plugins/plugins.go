@@ -1,6 +1,6 @@
 // Package plugins puts Lockstep's plugins together with what they share in a
-// process: the ledger of held capacity, the order of gangs in the queue, and the
-// bound on binding calls.
+// process: the ledger of held capacity, the order of gangs in the queue, the bound on
+// binding calls, and the cards that pods have.
 package plugins
 
 import (
@@ -15,6 +15,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/binder"
 	"github.com/lockstep-sh/lockstep/plugins/extension"
 	"github.com/lockstep-sh/lockstep/plugins/gang"
+	"github.com/lockstep-sh/lockstep/plugins/gpushare"
 	"github.com/lockstep-sh/lockstep/plugins/holds"
 	"github.com/lockstep-sh/lockstep/plugins/lobby"
 	"github.com/lockstep-sh/lockstep/plugins/order"
@@ -44,6 +45,7 @@ func NewSet() *Set {
 		gang.Name:       s.all.Watch(gang.New(gang.Shared{Holds: ledger, Order: positions, Plugins: s.all, Roster: gangs, Leading: leading})),
 		queuesort.Name:  s.all.Watch(queuesort.New(positions)),
 		preemption.Name: s.all.Watch(preemption.New(preemption.Shared{Holds: ledger, Roster: gangs, Plugins: s.all})),
+		gpushare.Name:   s.all.Watch(gpushare.New(gpushare.NewLedger())),
 	}
 	return s
 }

@@ -219,6 +219,9 @@ func TestBadConfiguration(t *testing.T) {
 		"arguments for a plugin that takes none": {
 			"profiles:\n" + withPlugins("ours") + "  pluginConfig: [{name: GangQueueSort, args: {byAge: true}}]\n", []string{"ours", "GangQueueSort", "takes none"},
 		},
+		"arguments for another one": {
+			"profiles:\n" + withPlugins("ours") + "  pluginConfig: [{name: GPUShare, args: {cards: 2}}]\n- {schedulerName: other, plugins: {multiPoint: {enabled: [{name: GPUShare}]}, queueSort: {enabled: [{name: GangQueueSort}], disabled: [{name: PrioritySort}]}}, pluginConfig: [{name: GPUShare, args: {cards: 2}}]}\n", []string{"GPUShare", "takes none"},
+		},
 		"profiles that order the queue differently": {
 			"profiles:\n" + withPlugins("ours") + "- schedulerName: default-scheduler\n", []string{"profiles[1].plugins.queueSort", "must be the same"},
 		},

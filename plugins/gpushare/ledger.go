@@ -1,0 +1,156 @@
+package gpushare
+
+import (
+	"strconv"
+	"sync"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+)
+
+// Ledger is what the profiles of a process share: the cards of pods that were reserved
+// here, how the cards of nodes were read, and what users were told. It is safe for
+// concurrent use.
+//
+// A pod stays in it until it is gone, and not only until its annotation has come: the
+// scheduler's cache, and the snapshot of a cycle, may have the pod without it for longer.
+type Ledger struct {
+	mu sync.RWMutex
+	// pods are those that were reserved, also by node.
+	pods   map[types.UID]reservation
+	byNode map[string]map[types.UID]reservation
+	// layouts are the cards of nodes, by name.
+	layouts map[string]layout
+	// told is the value that was last told, of each key of an object.
+	told map[types.UID]map[string]string
+}
+
+// reservation is a card that a pod has.
+type reservation struct {
+	node   string
+	card   int
+	memory int64
+}
+
+// NewLedger makes an empty ledger.
+func NewLedger() *Ledger {
+	return &Ledger{
+		pods: map[types.UID]reservation{}, byNode: map[string]map[types.UID]reservation{},
+		layouts: map[string]layout{}, told: map[types.UID]map[string]string{},
+	}
+}
+
+func (l *Ledger) put(pod types.UID, r reservation) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.drop(pod)
+	l.pods[pod] = r
+	if l.byNode[r.node] == nil {
+		l.byNode[r.node] = map[types.UID]reservation{}
+	}
+	l.byNode[r.node][pod] = r
+}
+
+// drop is for callers that have the lock.
+func (l *Ledger) drop(pod types.UID) {
+	r, ok := l.pods[pod]
+	if !ok {
+		return
+	}
+	delete(l.pods, pod)
+	delete(l.byNode[r.node], pod)
+	if len(l.byNode[r.node]) == 0 {
+		delete(l.byNode, r.node)
+	}
+}
+
+// release forgets the card that a pod has on a node.
+func (l *Ledger) release(pod types.UID, node string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.pods[pod].node == node {
+		l.drop(pod)
+	}
+}
+
+// of answers the card of a pod.
+func (l *Ledger) of(pod types.UID) (reservation, bool) {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	r, ok := l.pods[pod]
+	return r, ok
+}
+
+// on lists the pods of a node.
+func (l *Ledger) on(node string) map[types.UID]reservation {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	list := make(map[types.UID]reservation, len(l.byNode[node]))
+	for pod, r := range l.byNode[node] {
+		list[pod] = r
+	}
+	return list
+}
+
+// podSeen leaves a bound pod to its annotation where that says something else: somebody
+// has edited it.
+func (l *Ledger) podSeen(pod *v1.Pod) {
+	if pod.Spec.NodeName == "" {
+		return
+	}
+	if r, ok := l.of(pod.UID); ok && pod.Annotations[v1alpha1.GPUCardAnnotation] != strconv.Itoa(r.card) {
+		l.release(pod.UID, r.node)
+	}
+}
+
+func (l *Ledger) podGone(pod types.UID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.drop(pod)
+	delete(l.told, pod)
+}
+
+func (l *Ledger) nodeGone(node *v1.Node) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.layouts, node.Name)
+	delete(l.told, node.UID)
+}
+
+// news tells whether a value of an object was not told yet, and notes that it is now.
+func (l *Ledger) news(object types.UID, key, value string) bool {
+	l.mu.RLock()
+	before, told := l.told[object][key]
+	l.mu.RUnlock()
+	if told && before == value {
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if before, told := l.told[object][key]; told && before == value {
+		return false
+	}
+	if l.told[object] == nil {
+		l.told[object] = map[string]string{}
+	}
+	l.told[object][key] = value
+	return true
+}
+
+// layout answers the cards of a node, which it reads where they have changed.
+func (l *Ledger) layout(node *v1.Node, total int64) layout {
+	value, annotated := node.Annotations[v1alpha1.GPUCardsAnnotation]
+	l.mu.RLock()
+	known, ok := l.layouts[node.Name]
+	l.mu.RUnlock()
+	if ok && known.value == value && known.annotated == annotated && known.total == total {
+		return known
+	}
+	read := readLayout(value, annotated, total)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.layouts[node.Name] = read
+	return read
+}

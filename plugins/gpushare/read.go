@@ -1,0 +1,173 @@
+package gpushare
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strconv"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/plugins/internal/card"
+)
+
+// layout is the cards of a node, and what they were read from.
+type layout struct {
+	value     string
+	annotated bool
+	total     int64
+	// sizes are the memory of each card; none where want says what would have been right.
+	sizes []int64
+	want  error
+}
+
+// readLayout reads the cards of a node of which total is allocatable. A node that does
+// not say has one card.
+func readLayout(value string, annotated bool, total int64) layout {
+	l := layout{value: value, annotated: annotated, total: total}
+	switch {
+	case total <= 0:
+		// It has nothing to give, whatever it says.
+	case annotated:
+		l.sizes, l.want = card.ParseSizes(value, total)
+	default:
+		l.sizes = []int64{total}
+	}
+	return l
+}
+
+// largest is the memory of the largest card.
+func (l layout) largest() int64 {
+	return slices.Max(append(l.sizes, 0))
+}
+
+// layoutOf reads the cards of a node as an object.
+func layoutOf(node *v1.Node) layout {
+	value, annotated := node.Annotations[v1alpha1.GPUCardsAnnotation]
+	total := node.Status.Allocatable[v1alpha1.GPUMemoryResource]
+	return readLayout(value, annotated, total.Value())
+}
+
+// cards answers the cards of a node, and tells where they cannot be read.
+func (pl *GPUShare) cards(info fwk.NodeInfo) layout {
+	node := info.Node()
+	l := pl.ledger.layout(node, info.GetAllocatable().GetScalarResources()[v1alpha1.GPUMemoryResource])
+	if l.want != nil {
+		pl.tellCards(node, l)
+	}
+	return l
+}
+
+// free answers the free memory of each card of a node as it is given, with the pods that
+// are on it and no others. further are pods that are on its cards as well.
+func (pl *GPUShare) free(c *cycle, info fwk.NodeInfo, sizes []int64, further ...card.Pod) card.Free {
+	free, _ := card.Lay(sizes, append(pl.pods(c, info, sizes), further...))
+	return free
+}
+
+// pods lists the pods of a node that have GPU memory, those without a card in the order
+// in which they came. It costs time by the pods of this one node, and next to none where
+// no pod has GPU memory.
+func (pl *GPUShare) pods(c *cycle, info fwk.NodeInfo, sizes []int64) []card.Pod {
+	if info.GetRequested().GetScalarResources()[v1alpha1.GPUMemoryResource] == 0 {
+		return nil
+	}
+	type arrived struct {
+		card.Pod
+		number int
+	}
+	var found []arrived
+	recorded := make([]int64, len(sizes))
+	for _, p := range info.GetPods() {
+		memory := requestedBy(p)
+		if memory <= 0 || p.GetPod().UID == c.but {
+			continue
+		}
+		a, ok := c.arrivals[p.GetPod()]
+		if !ok {
+			a.number = math.MaxInt // where nothing was noted, the node has them in their order
+		}
+		at := card.Open
+		if !a.fresh {
+			at = pl.cardOf(p.GetPod(), memory, info.Node(), len(sizes))
+		}
+		if at >= 0 {
+			recorded[at] += min(memory, math.MaxInt64-recorded[at])
+		}
+		found = append(found, arrived{card.Pod{Memory: memory, Card: at}, a.number})
+	}
+	for i := range recorded {
+		if recorded[i] > sizes[i] {
+			pl.tellOversold(info.Node(), i, recorded[i], sizes[i])
+		}
+	}
+	slices.SortStableFunc(found, func(a, b arrived) int { return cmp.Compare(a.number, b.number) })
+	pods := make([]card.Pod, len(found))
+	for i, a := range found {
+		pods[i] = a.Pod
+	}
+	return pods
+}
+
+// cardOf answers the card of a pod on a node with so many. What this process has reserved
+// counts before what the pod carries: that may be the card of an earlier attempt to bind
+// it. A pod that somebody else has bound without a card may be on any.
+func (pl *GPUShare) cardOf(pod *v1.Pod, memory int64, node *v1.Node, cards int) int {
+	if r, ok := pl.ledger.of(pod.UID); ok && r.node == node.Name {
+		if r.card >= cards {
+			return card.Anywhere
+		}
+		return r.card
+	}
+	scheduled := scheduledCondition(pod)
+	value, ok := pod.Annotations[v1alpha1.GPUCardAnnotation]
+	switch {
+	case scheduled == v1.ConditionFalse, !ok && scheduled != v1.ConditionTrue:
+		return card.Open // it is not on its node yet
+	case !ok:
+		pl.tellCardMissing(pod, memory, node)
+		return card.Anywhere
+	}
+	if said, ok := pod.Annotations[v1alpha1.GPUCardMemoryAnnotation]; ok && said != strconv.FormatInt(memory, 10) {
+		pl.tellMemory(pod, said, memory)
+	}
+	index, err := card.ParseIndex(value, cards)
+	if err != nil {
+		pl.tellCard(pod, value, err, memory, node)
+		return card.Anywhere
+	}
+	return index
+}
+
+// scheduledCondition is what the API server says of whether a pod is on a node. The node
+// name says less: pods that a what-if adds have one.
+func scheduledCondition(pod *v1.Pod) v1.ConditionStatus {
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == v1.PodScheduled {
+			return c.Status
+		}
+	}
+	return v1.ConditionUnknown
+}
+
+// reservedSince lists pods that are reserved on a node and that the node as given does not
+// have yet.
+func (pl *GPUShare) reservedSince(info fwk.NodeInfo, cards int, but types.UID) []card.Pod {
+	reserved := pl.ledger.on(info.Node().Name)
+	delete(reserved, but)
+	for _, p := range info.GetPods() {
+		delete(reserved, p.GetPod().UID)
+	}
+	var pods []card.Pod
+	for _, r := range reserved { // in any order: they have their cards
+		at := r.card
+		if at >= cards {
+			at = card.Anywhere
+		}
+		pods = append(pods, card.Pod{Memory: r.memory, Card: at})
+	}
+	return pods
+}

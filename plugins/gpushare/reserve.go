@@ -1,0 +1,82 @@
+package gpushare
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+)
+
+// Reserve chooses the card. In the cycle of a native pod group it only rehearses, and
+// chooses nothing.
+func (pl *GPUShare) Reserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, node string) *fwk.Status {
+	memory := requested(pod)
+	if memory == 0 || state.IsPodGroupSchedulingCycle() {
+		return nil
+	}
+	info, err := pl.handle.SnapshotSharedLister().NodeInfos().Get(node)
+	if err != nil {
+		return fwk.AsStatus(fmt.Errorf("looking up node %s in the snapshot: %w", node, err))
+	}
+	sizes := pl.cards(info).sizes
+	free := pl.free(&cycle{but: pod.UID}, info, sizes, pl.reservedSince(info, len(sizes), pod.UID)...)
+	index, ok := free.Best(memory)
+	if !ok {
+		// Something else has come or changed since the filters ran. An error is tried again by
+		// itself; a refusal would wait for an event that may have been.
+		return fwk.AsStatus(fmt.Errorf("choosing a GPU card on node %s: none has %d MiB left", node, memory))
+	}
+	pl.ledger.put(pod.UID, reservation{node: node, card: index, memory: memory})
+	return nil
+}
+
+// Unreserve gives the card back. What PreBind has written stays: a pod that is not bound
+// is not asked for it, and the next attempt writes it anew.
+func (pl *GPUShare) Unreserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, node string) {
+	if !state.IsPodGroupSchedulingCycle() {
+		pl.ledger.release(pod.UID, node)
+	}
+}
+
+// PreBindPreFlight tells whether there is a card to record.
+func (pl *GPUShare) PreBindPreFlight(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ string) (*fwk.PreBindPreFlightResult, *fwk.Status) {
+	if requested(pod) == 0 {
+		return nil, fwk.NewStatus(fwk.Skip)
+	}
+	return &fwk.PreBindPreFlightResult{AllowParallel: true}, nil
+}
+
+// PreBind records the card on the pod. It writes also where the pod seems to carry the
+// same already: that may be of an attempt before the last.
+func (pl *GPUShare) PreBind(ctx context.Context, _ fwk.CycleState, pod *v1.Pod, node string) *fwk.Status {
+	if requested(pod) == 0 {
+		return nil // where no preflight was made
+	}
+	r, ok := pl.ledger.of(pod.UID)
+	if !ok || r.node != node {
+		return fwk.AsStatus(fmt.Errorf("recording the GPU card of pod %s: none is reserved on node %s", klog.KObj(pod), node))
+	}
+	annotations := map[string]string{
+		v1alpha1.GPUCardAnnotation:       strconv.Itoa(r.card),
+		v1alpha1.GPUCardMemoryAnnotation: strconv.FormatInt(r.memory, 10),
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid":         pod.UID, // the API server refuses the patch for a pod of the same name
+		"annotations": annotations,
+	}})
+	if err == nil {
+		_, err = pl.handle.ClientSet().CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+	}
+	if err != nil {
+		return fwk.AsStatus(fmt.Errorf("recording the GPU card of pod %s: %w", klog.KObj(pod), err))
+	}
+	return nil
+}

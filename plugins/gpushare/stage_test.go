@@ -1,0 +1,225 @@
+package gpushare
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler"
+	schedconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
+	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+	st "k8s.io/kubernetes/pkg/scheduler/testing"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/plugins/extension"
+	"github.com/lockstep-sh/lockstep/plugins/internal/card"
+	"github.com/lockstep-sh/lockstep/plugins/whatif"
+)
+
+// stage is the plugin inside a real scheduler: all default plugins, the real cache, snapshot
+// and queue. Its queue does not run; the API server is a fake.
+type stage struct {
+	*GPUShare
+	ctx       context.Context
+	scheduler *scheduler.Scheduler
+	fw        framework.Framework
+	hooks     whatif.Hooks
+	client    *fake.Clientset
+	snapshot  *cache.Snapshot
+	events    chan string
+}
+
+// newStage makes a stage with these objects. The pods with a node are on it.
+func newStage(t testing.TB, objects ...runtime.Object) *stage {
+	t.Helper()
+	var silent klog.Logger
+	ctx, cancel := context.WithCancel(klog.NewContext(context.Background(), silent))
+	t.Cleanup(cancel)
+	s := &stage{ctx: ctx, snapshot: cache.NewEmptySnapshot(), client: fake.NewClientset(objects...), events: make(chan string, 1000)}
+	plugins := extension.New()
+	capture := func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
+		plugin, err := New(NewLedger())(ctx, args, handle)
+		s.GPUShare, _ = plugin.(*GPUShare)
+		return plugin, err
+	}
+	factory := scheduler.NewInformerFactory(s.client, 0, nil)
+	var err error
+	s.scheduler, err = scheduler.New(ctx, s.client, factory, nil,
+		func(string) events.EventRecorderLogger { return &events.FakeRecorder{Events: s.events} },
+		scheduler.WithKubeConfig(&rest.Config{}),
+		scheduler.WithProfiles(profile(t)),
+		scheduler.WithNodeInfoSnapshot(s.snapshot),
+		scheduler.WithFrameworkOutOfTreeRegistry(frameworkruntime.Registry{Name: plugins.Watch(capture)}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.fw = s.scheduler.Profiles[v1.DefaultSchedulerName]
+	s.hooks = whatif.HooksOf(plugins, s.fw)
+	start(ctx, factory)
+	if err := s.scheduler.WaitForHandlersSync(ctx); err != nil {
+		t.Fatal(err)
+	}
+	s.look(t)
+	return s
+}
+
+func start(ctx context.Context, factory informers.SharedInformerFactory) {
+	factory.Start(ctx.Done())
+	factory.WaitForCacheSync(ctx.Done())
+}
+
+// profile is kube-scheduler's default profile with the plugin in it.
+func profile(t testing.TB) schedconfig.KubeSchedulerProfile {
+	t.Helper()
+	defaults, err := latest.Default()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := defaults.Profiles[0]
+	p.Plugins.MultiPoint.Enabled = append(p.Plugins.MultiPoint.Enabled, schedconfig.Plugin{Name: Name})
+	return p
+}
+
+// look takes a new snapshot, as every cycle does at its begin.
+func (s *stage) look(t testing.TB) {
+	t.Helper()
+	if err := s.scheduler.Cache.UpdateSnapshot(klog.FromContext(s.ctx), s.snapshot); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// told takes the events so far.
+func (s *stage) told() []string {
+	var list []string
+	for {
+		select {
+		case event := <-s.events:
+			list = append(list, event)
+		default:
+			return list
+		}
+	}
+}
+
+// makeNode makes a node of so many cards of 8192 MiB each.
+func makeNode(name string, cards int) *v1.Node {
+	list := strings.Repeat("8192,", cards)
+	n := bareNode(name, 8192*cards)
+	n.Annotations = map[string]string{v1alpha1.GPUCardsAnnotation: "[" + list[:len(list)-1] + "]"}
+	return n
+}
+
+// bareNode makes a node that does not say what cards it has.
+func bareNode(name string, memory int) *v1.Node {
+	n := st.MakeNode().Name(name).UID(name).Capacity(map[v1.ResourceName]string{
+		v1alpha1.GPUMemoryResource: strconv.Itoa(memory), v1.ResourceCPU: "64", v1.ResourcePods: "110",
+	}).Obj()
+	return n
+}
+
+// makePod makes a pod that requests GPU memory.
+func makePod(name string, memory int) *st.PodWrapper {
+	return st.MakePod().Namespace("ns").Name(name).UID(name).SchedulerName(v1.DefaultSchedulerName).Priority(10).
+		Req(map[v1.ResourceName]string{v1alpha1.GPUMemoryResource: strconv.Itoa(memory)})
+}
+
+// onCard makes a pod that runs on a card of a node.
+func onCard(name string, memory int, node, card string) *v1.Pod {
+	return makePod(name, memory).Node(node).Priority(0).Condition(v1.PodScheduled, v1.ConditionTrue, "").
+		Annotation(v1alpha1.GPUCardAnnotation, card).Annotation(v1alpha1.GPUCardMemoryAnnotation, strconv.Itoa(memory)).Obj()
+}
+
+func podInfo(t testing.TB, pod *v1.Pod) *framework.PodInfo {
+	t.Helper()
+	info, err := framework.NewPodInfo(pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info
+}
+
+// begin opens a transaction.
+func (s *stage) begin(t testing.TB, interdependent bool) *whatif.Transaction {
+	t.Helper()
+	tx, err := whatif.Begin(s.fw, s.hooks, interdependent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tx
+}
+
+func index(t testing.TB, tx *whatif.Transaction, node string) int {
+	t.Helper()
+	i, ok := tx.Index(node)
+	if !ok {
+		t.Fatalf("no node %s", node)
+	}
+	return i
+}
+
+func view(t testing.TB, tx *whatif.Transaction, pod *v1.Pod) *whatif.View {
+	t.Helper()
+	v, status := tx.View(t.Context(), pod, func(fwk.CycleState) {})
+	if !status.IsSuccess() {
+		t.Fatalf("preparing %s: %v", pod.Name, status)
+	}
+	return v
+}
+
+// on finds a pod on a node of a transaction.
+func on(t testing.TB, tx *whatif.Transaction, node int, name string) fwk.PodInfo {
+	t.Helper()
+	pods := tx.Node(node).GetPods()
+	i := slices.IndexFunc(pods, func(p fwk.PodInfo) bool { return p.GetPod().Name == name })
+	if i < 0 {
+		t.Fatalf("%s is not on node %d", name, node)
+	}
+	return pods[i]
+}
+
+// seen is the free memory of each card of a node, as a view sees it.
+func (s *stage) seen(tx *whatif.Transaction, v *whatif.View, node int) card.Free {
+	return s.free(cycleOf(v.State), tx.Node(node), s.cards(tx.Node(node)).sizes)
+}
+
+// now is the same in the snapshot.
+func (s *stage) now(t testing.TB, node string) card.Free {
+	t.Helper()
+	info, err := s.snapshot.NodeInfos().Get(node)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.free(&cycle{}, info, s.cards(info).sizes)
+}
+
+func wantFits(t testing.TB, tx *whatif.Transaction, v *whatif.View, node int, want bool, when string) {
+	t.Helper()
+	status := tx.Fits(t.Context(), v, node)
+	if status.Code() == fwk.Error {
+		t.Fatal(status.AsError())
+	}
+	if status.IsSuccess() != want {
+		t.Errorf("%s, %s fits is %t (%s), want %t", when, v.Pod.Name, status.IsSuccess(), status.Message(), want)
+	}
+}
+
+func same[T any](t testing.TB, when string, want, got T) {
+	t.Helper()
+	if diff := gocmp.Diff(want, got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", when, diff)
+	}
+}
