@@ -157,6 +157,9 @@ func TestReserve(t *testing.T) {
 	}
 	same(t, "free with all reserved", card.Free{2048, 0}, s.now(t, "n"))
 	reserve := func(pod *v1.Pod) *fwk.Status { return s.Reserve(s.ctx, framework.NewCycleState(), pod, "n") }
+	if status := reserve(pods[1]); !status.IsSuccess() {
+		t.Errorf("a pod is in its own way: %v", status)
+	}
 	if status := reserve(makePod("e", 4096).Obj()); status.Code() != fwk.Error {
 		t.Errorf("a pod too many got a card: %v", status)
 	}

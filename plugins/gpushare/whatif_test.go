@@ -12,6 +12,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/plugins/internal/card"
 	"github.com/lockstep-sh/lockstep/plugins/whatif"
 )
@@ -234,4 +235,34 @@ func TestWithoutMemory(t *testing.T) {
 	gpu := view(t, tx, makePod("c", 1).Obj())
 	must(t, tx.Add(s.ctx, podInfo(t, plain), 0))
 	wantFits(t, tx, gpu, 0, false, "on a full card")
+}
+
+// TestOrderIsKept: a node swaps its pods when it loses one. Pods without a card keep theirs
+// all the same when one of them is put back.
+func TestOrderIsKept(t *testing.T) {
+	s := newStage(t, makeNode("n", 2))
+	for i, memory := range []int{1000, 4000, 3000, 5000} {
+		must(t, s.scheduler.Cache.AddPod(klog.FromContext(s.ctx), makePod(fmt.Sprint("p", i), memory).Node("n").Obj()))
+	}
+	s.look(t)
+	tx := s.begin(t, false)
+	v := view(t, tx, makePod("any", 1).Obj())
+	before := s.seen(tx, v, 0)
+	first := on(t, tx, 0, "p0")
+	must(t, tx.Remove(s.ctx, first, 0))
+	same(t, "free without the first", card.Free{1192, 3192}, s.seen(tx, v, 0))
+	must(t, tx.Restore(s.ctx, first, 0))
+	same(t, "free with the first put back", before, s.seen(tx, v, 0))
+}
+
+// TestPlacedAnew: a pod that a what-if places gets what Reserve would choose, whatever an
+// attempt that failed has left on it.
+func TestPlacedAnew(t *testing.T) {
+	s := newStage(t, makeNode("n", 2))
+	pod := makePod("new", 4096).Annotation(v1alpha1.GPUCardAnnotation, "1").Obj()
+	tx := s.begin(t, false)
+	v := view(t, tx, makePod("any", 1).Obj())
+	must(t, tx.Add(s.ctx, podInfo(t, pod), 0))
+	same(t, "free with the pod in a what-if", card.Free{4096, 8192}, s.seen(tx, v, 0))
+	s.place(t, pod, "n", 0)
 }
