@@ -46,6 +46,9 @@ type NodePool struct {
 	Labels    map[string]string
 	LabelsFor func(i int) map[string]string
 
+	// Annotations are on every node of the pool.
+	Annotations map[string]string
+
 	// Allocatable of each node, also its capacity. Default: 32 CPUs, 256 GiB, 110 pods, each
 	// unless given.
 	Allocatable v1.ResourceList
@@ -105,11 +108,13 @@ func (p NodePool) node(i int) *v1.Node {
 	if p.LabelsFor != nil {
 		maps.Copy(labels, p.LabelsFor(i))
 	}
+	annotations := map[string]string{kwokNodeKey: kwokNodeValue}
+	maps.Copy(annotations, p.Annotations)
 	allocatable := defaultAllocatable.DeepCopy()
 	maps.Copy(allocatable, p.Allocatable)
 	return &v1.Node{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: name, Labels: labels, Annotations: map[string]string{kwokNodeKey: kwokNodeValue},
+			Name: name, Labels: labels, Annotations: annotations,
 		},
 		Spec: v1.NodeSpec{Taints: p.Taints},
 		Status: v1.NodeStatus{

@@ -61,8 +61,9 @@ type Nodes struct {
 	Each []map[string]string `json:"each,omitempty"`
 	// Racks and Zones spread the pool over so many values of topology.lockstep.dev/rack (r0, r1 ...)
 	// and topology.kubernetes.io/zone (z0, z1 ...); neighbours by number share one.
-	Racks int `json:"racks,omitempty"`
-	Zones int `json:"zones,omitempty"`
+	Racks       int               `json:"racks,omitempty"`
+	Zones       int               `json:"zones,omitempty"`
+	Annotations map[string]string `json:"annotations,omitempty"`
 	// Allocatable: what is not given is 32 CPUs, 256Gi and 110 pods.
 	Allocatable v1.ResourceList `json:"allocatable,omitempty"`
 	Taints      []v1.Taint      `json:"taints,omitempty"`

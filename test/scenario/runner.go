@@ -234,7 +234,7 @@ func (r *run) createPool(ctx context.Context, pool *Nodes) error {
 		spread = localcluster.Topology(count, pool.Zones, pool.Racks)
 	}
 	err := r.site.cluster.AddNodes(ctx, localcluster.NodePool{
-		Count: count, NamePrefix: pool.Name + "-", Labels: pool.Labels, Allocatable: pool.Allocatable, Taints: pool.Taints,
+		Count: count, NamePrefix: pool.Name + "-", Labels: pool.Labels, Annotations: pool.Annotations, Allocatable: pool.Allocatable, Taints: pool.Taints,
 		LabelsFor: func(i int) map[string]string {
 			labels := map[string]string{}
 			for key, value := range spread(i) {
