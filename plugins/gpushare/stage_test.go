@@ -162,15 +162,6 @@ func (s *stage) begin(t testing.TB, interdependent bool) *whatif.Transaction {
 	return tx
 }
 
-func index(t testing.TB, tx *whatif.Transaction, node string) int {
-	t.Helper()
-	i, ok := tx.Index(node)
-	if !ok {
-		t.Fatalf("no node %s", node)
-	}
-	return i
-}
-
 func view(t testing.TB, tx *whatif.Transaction, pod *v1.Pod) *whatif.View {
 	t.Helper()
 	v, status := tx.View(t.Context(), pod, func(fwk.CycleState) {})
