@@ -134,11 +134,10 @@ func (r *Room) Short(nodes []int) int {
 	return r.short(sum)
 }
 
-// ShortWithout is Short for the nodes of the restriction, if so much were freed on
-// each, by so many pods.
-func (r *Room) ShortWithout(freed func(node int) (resource.Vector, int)) int {
+// ShortWithout is Short for these nodes, if so much were freed on each, by so many pods.
+func (r *Room) ShortWithout(nodes []int, freed func(node int) (resource.Vector, int)) int {
 	sum := make([]int, len(r.sum))
-	for _, node := range r.scope {
+	for _, node := range nodes {
 		amount, pods := freed(node)
 		for class := range sum {
 			if !r.never[class][node] {

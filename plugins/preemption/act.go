@@ -21,19 +21,18 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/feature"
 	stockpreemption "k8s.io/kubernetes/pkg/scheduler/framework/preemption"
 
-	"github.com/lockstep-sh/lockstep/plugins/holds"
 )
 
 // act makes room: the places are held from now on; evictions and nominations follow on
 // goroutines of their own, since they are calls to the API server.
 func (pl *GangPreemption) act(ctx context.Context, d *demand, f *found) {
-	holder := holds.Holder(pl.fw.ProfileName(), d.group)
+	holder := pl.holder(d)
 	for uid, node := range f.plan.Nodes {
 		pl.Holds.Nominate(holder, uid, node, d.priority, f.plan.Demand[uid])
 	}
 	outranked := pl.outrank(f)
 	pl.Roster.Yield(ctx, pl.Holds.Among(f.outrank, maps.Values(f.plan.Nodes)))
-	pl.under.begin(d.group, f.victims)
+	pl.Underway.begin(holder, f.victims)
 	preemptions.WithLabelValues("preempt").Inc()
 	victimsTotal.Add(float64(len(f.victims)))
 	// The cycle's context ends with the cycle.
@@ -83,17 +82,17 @@ func (pl *GangPreemption) carryOut(ctx context.Context, d *demand, f *found, out
 			errs.add(fmt.Errorf("evicting pod %s: %w", klog.KObj(victim), err))
 		}
 		if stays || err != nil {
-			pl.under.gone(victim.UID) // no deletion will tell
+			pl.Underway.gone(victim.UID) // no deletion will tell
 		}
 	})
 	pl.tellVictims(d, f)
 	if failed := errs.list(); len(failed) > 0 {
 		evictionErrors.Add(float64(len(failed)))
 		logger.Error(failed[0], "Failed to make room; the preemptor will look again", "preemptor", d.String(), "errors", len(failed))
-		pl.Holds.DropNominations(holds.Holder(pl.fw.ProfileName(), d.group))
-		pl.under.end(d.group)
+		pl.Holds.DropNominations(pl.holder(d))
+		pl.Underway.end(pl.holder(d))
 	}
-	if pl.under.victims(d.group) == 0 {
+	if pl.Underway.victims(pl.holder(d)) == 0 {
 		pl.handle.Activate(logger, map[string]*v1.Pod{d.leader.Namespace + "/" + d.leader.Name: d.leader})
 	}
 }

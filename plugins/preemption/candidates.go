@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -49,41 +50,92 @@ type candidates struct {
 	byID   map[string]candidate
 	pods   map[types.UID]*v1.Pod
 	at     map[types.UID]place
+	// ending are the pods that leave without being chosen.
+	ending map[types.UID]bool
+	sums   []*freed // by node
 	// strangers are the pods of gangs that no profile knows, by ID; nil before they
 	// were looked for.
 	strangers map[string][]gang.Placed
 }
 
-func (pl *GangPreemption) newCandidates(d *demand, room *planner.Room) *candidates {
-	return &candidates{d: d, room: room, roster: pl.Roster, byID: map[string]candidate{}, pods: map[types.UID]*v1.Pod{}, at: map[types.UID]place{}}
+// newCandidates supposes that the pods which are ending anyhow are gone: whoever they
+// make room for has their place in the ledger already.
+func (pl *GangPreemption) newCandidates(d *demand, room *planner.Room) (*candidates, error) {
+	c := &candidates{
+		d: d, room: room, roster: pl.Roster, byID: map[string]candidate{}, pods: map[types.UID]*v1.Pod{}, at: map[types.UID]place{},
+		ending: pl.Underway.all(),
+	}
+	now := pl.clock.Now()
+	for node := range room.Len() {
+		for _, info := range slices.Clone(room.Node(node).GetPods()) {
+			pod := info.GetPod()
+			if pod.DeletionTimestamp == nil && !c.ending[pod.UID] {
+				continue
+			}
+			c.ending[pod.UID] = true
+			if pod.DeletionTimestamp != nil && now.Sub(pod.DeletionTimestamp.Time) > stuckAfter {
+				continue // it may never end
+			}
+			if err := room.Remove(info, node); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return c, nil
 }
 
-// on lists the gangs that have pods on these nodes, and answers what each node would have
-// more if all went that may.
-func (c *candidates) on(nodes []int) ([]victim.Gang, func(int) (victim.Vector, int)) {
-	type sum struct {
-		amount victim.Vector
-		pods   int
+// stuckAfter is how long after its grace period a pod counts as one that does not end.
+const stuckAfter = 30 * time.Second
+
+// freed is what a node would have more if all pods went that may.
+func (c *candidates) freed(node int) (victim.Vector, int) {
+	if c.sums == nil {
+		c.sums = make([]*freed, c.room.Len())
 	}
-	freed := make(map[int]*sum, len(nodes))
+	if c.sums[node] == nil {
+		sum := &freed{amount: victim.Vector{}}
+		for _, info := range c.room.Node(node).GetPods() {
+			if pod := info.GetPod(); !c.ending[pod.UID] && !c.d.own[pod.UID] && !c.protected(pod) {
+				sum.amount.Add(c.request(info), 1)
+				sum.pods++
+			}
+		}
+		c.sums[node] = sum
+	}
+	return c.sums[node].amount, c.sums[node].pods
+}
+
+// freed is what pods would give back.
+type freed struct {
+	amount victim.Vector
+	pods   int
+}
+
+// request is what a pod gives back of what the preemptor needs.
+func (c *candidates) request(info fwk.PodInfo) victim.Vector {
+	asked := info.CalculateResource().Resource
+	request := make(victim.Vector, len(c.d.resources))
+	for name := range c.d.resources {
+		if amount := holds.Amount(asked, name); amount > 0 {
+			request[name] = amount
+		}
+	}
+	return request
+}
+
+// on lists the gangs that have pods on these nodes.
+func (c *candidates) on(nodes []int) []victim.Gang {
 	local := map[types.UID]victim.Vector{}
 	var ids []string
 	first := map[string]*v1.Pod{}
 	for _, node := range nodes {
-		total := &sum{amount: victim.Vector{}}
-		freed[node] = total
 		for _, info := range c.room.Node(node).GetPods() {
 			pod := info.GetPod()
-			if pod.DeletionTimestamp != nil || c.d.own[pod.UID] {
+			if c.ending[pod.UID] || c.d.own[pod.UID] {
 				continue
 			}
-			request := holds.DemandOf(info).Request
-			local[pod.UID] = request
+			local[pod.UID] = c.request(info)
 			c.at[pod.UID] = place{info, node}
-			if !c.protected(pod) {
-				total.amount.Add(request, 1)
-				total.pods++
-			}
 			id := idOf(pod)
 			if first[id] == nil {
 				first[id] = pod
@@ -96,12 +148,7 @@ func (c *candidates) on(nodes []int) ([]victim.Gang, func(int) (victim.Vector, i
 	for _, id := range ids {
 		gangs = append(gangs, c.gang(id, first[id], local))
 	}
-	return gangs, func(node int) (victim.Vector, int) {
-		if total := freed[node]; total != nil {
-			return total.amount, total.pods
-		}
-		return nil, 0
-	}
+	return gangs
 }
 
 // idOf is what pods of one gang have in common.
@@ -119,6 +166,9 @@ func (c *candidates) gang(id string, pod *v1.Pod, local map[types.UID]victim.Vec
 	g := victim.Gang{ID: id, Priority: math.MinInt32, Created: f.Created, Min: f.Min, MinByRole: f.MinByRole}
 	for _, member := range f.Running {
 		one := member.Pod
+		if c.ending[one.UID] {
+			continue
+		}
 		request, here := local[one.UID]
 		if !here {
 			request = c.elsewhere(member)
@@ -156,7 +206,7 @@ func (c *candidates) stranger(id string, pod *v1.Pod) gang.Footprint {
 		for node := range c.room.Len() {
 			info := c.room.Node(node)
 			for _, p := range info.GetPods() {
-				if one := p.GetPod(); one.DeletionTimestamp == nil && !strings.HasPrefix(idOf(one), "pod:") {
+				if one := p.GetPod(); !c.ending[one.UID] && !strings.HasPrefix(idOf(one), "pod:") {
 					c.strangers[idOf(one)] = append(c.strangers[idOf(one)], gang.Placed{Pod: one, Node: info.Node().Name})
 				}
 			}
@@ -173,7 +223,7 @@ func (c *candidates) stranger(id string, pod *v1.Pod) gang.Footprint {
 // elsewhere is what a pod outside the nodes that are looked at asks for.
 func (c *candidates) elsewhere(member gang.Placed) victim.Vector {
 	if at, ok := c.find(member.Pod.UID, member.Node); ok {
-		return holds.DemandOf(at.info).Request
+		return c.request(at.info)
 	}
 	return victim.Vector{}
 }

@@ -31,13 +31,15 @@ type demand struct {
 	// priority is the lowest of the members': nobody makes way for a pod that is no more
 	// important.
 	priority int32
-	need     victim.Vector
-	never    bool
+	// need is what the minimum asks for, of the resources that any member does.
+	need      victim.Vector
+	resources map[v1.ResourceName]bool
+	never     bool
 }
 
 // demandOf reads what a pod that did not fit stands for.
 func (pl *GangPreemption) demandOf(state fwk.CycleState, pod *v1.Pod) (*demand, error) {
-	d := &demand{leader: pod, own: map[types.UID]bool{}, priority: math.MaxInt32, need: victim.Vector{}}
+	d := &demand{leader: pod, own: map[types.UID]bool{}, priority: math.MaxInt32, need: victim.Vector{}, resources: map[v1.ResourceName]bool{}}
 	if unplaced := planner.UnplacedOf(state); unplaced != nil {
 		d.attempt = unplaced.Attempt
 	} else {
@@ -52,14 +54,17 @@ func (pl *GangPreemption) demandOf(state fwk.CycleState, pod *v1.Pod) (*demand, 
 			d.own[member.UID] = true
 			d.priority = min(d.priority, corev1helpers.PodPriority(member))
 			d.never = d.never || member.Spec.PreemptionPolicy != nil && *member.Spec.PreemptionPolicy == v1.PreemptNever
-			if i >= need.Min {
-				continue
-			}
 			info, err := framework.NewPodInfo(member)
 			if err != nil {
 				return nil, fmt.Errorf("reading affinity of pod %s/%s: %w", member.Namespace, member.Name, err)
 			}
-			d.need.Add(holds.DemandOf(info).Request, 1)
+			request := holds.DemandOf(info).Request
+			for name := range request {
+				d.resources[name] = true
+			}
+			if i < need.Min {
+				d.need.Add(request, 1)
+			}
 		}
 	}
 	return d, nil

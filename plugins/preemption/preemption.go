@@ -32,7 +32,6 @@ const (
 	msgWaiting = "waiting for the pods to end that make room"
 	msgNever   = "not eligible to preempt: a member has preemptionPolicy Never"
 	msgNobody  = "no victims: evicting pods of lower priority would not make room for the whole minimum"
-	msgPause   = "no victims were found a moment ago"
 )
 
 // Shared is what the profiles of a process share.
@@ -40,6 +39,8 @@ type Shared struct {
 	Holds   *holds.Holds
 	Roster  *roster.Roster
 	Plugins *extension.Plugins
+	// Underway is the preemptions of all profiles.
+	Underway *Underway
 }
 
 // GangPreemption is the plugin, one for each profile.
@@ -50,7 +51,6 @@ type GangPreemption struct {
 	fw      framework.Framework
 	budgets policylisters.PodDisruptionBudgetLister
 	clock   clock.PassiveClock
-	under   underway
 	pauses  pauses
 
 	// planner and points are made at the first attempt, when the profile's plugins are
@@ -135,6 +135,8 @@ func (pl *GangPreemption) PostFilter(ctx context.Context, state fwk.CycleState, 
 	case err != nil:
 		pl.pauses.failed(d.group, pl.clock.Now(), took)
 		return nil, fwk.AsStatus(fmt.Errorf("looking for victims for %s: %w", d, err))
+	case found != nil && found.waits:
+		return nil, d.refused(msgWaiting)
 	case found == nil:
 		pl.pauses.failed(d.group, pl.clock.Now(), took)
 		logger.V(3).Info("No victims found", "preemptor", d.String(), "took", took)
@@ -156,15 +158,18 @@ func (d *demand) refused(message string) *fwk.Status {
 	return fwk.NewStatus(code, "preemption: "+message)
 }
 
+// holder is the name of a preemptor in the ledger.
+func (pl *GangPreemption) holder(d *demand) string { return holds.Holder(pl.fw.ProfileName(), d.group) }
+
 // standsBack tells why a preemptor has to leave it for now; empty if it need not.
 func (pl *GangPreemption) standsBack(d *demand) string {
 	switch {
 	case d.never:
 		return msgNever
-	case pl.under.victims(d.group) > 0 || pl.ending(d):
+	case pl.Underway.victims(pl.holder(d)) > 0 || pl.ending(d):
 		return msgWaiting
 	case pl.pauses.pausing(d.group, pl.clock.Now()):
-		return msgPause
+		return msgNobody // still
 	}
 	return ""
 }

@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"github.com/lockstep-sh/lockstep/plugins/holds"
 	"github.com/lockstep-sh/lockstep/plugins/planner"
 	"github.com/lockstep-sh/lockstep/plugins/victim"
 )
@@ -24,6 +23,8 @@ type found struct {
 	// outrank are the holders that have to make way.
 	outrank []string
 	domain  string
+	// waits: it is enough to wait for pods that are ending anyhow.
+	waits bool
 }
 
 // numbers are what users are told of a selection.
@@ -39,7 +40,7 @@ func (f *found) numbers(d *demand) string {
 // search looks for room: first beside all that is held, then in the place of what others
 // of lower priority are nominated to, or hold without being complete. Nil is no room.
 func (pl *GangPreemption) search(ctx context.Context, d *demand) (*found, error) {
-	own := holds.Holder(pl.fw.ProfileName(), d.group)
+	own := pl.holder(d)
 	outranked := slices.DeleteFunc(pl.Holds.NominatedBelow(d.priority), func(holder string) bool { return holder == own })
 	outranked = append(outranked, pl.Roster.Hoards(d.priority, "")...)
 	result, err := pl.searchBeside(ctx, d, nil)
@@ -65,11 +66,15 @@ func (pl *GangPreemption) searchBeside(ctx context.Context, d *demand, outrank [
 			return nil, fmt.Errorf("asking whether the gang can fit at all: %w", status.AsError())
 		}
 	}
+	gangs, err := pl.newCandidates(d, room)
+	if err != nil {
+		return nil, err
+	}
 	domains, err := pl.domains(ctx, d, room, infos)
 	if err != nil {
 		return nil, err
 	}
-	s := &searching{pl: pl, d: d, room: room, gangs: pl.newCandidates(d, room)}
+	s := &searching{pl: pl, d: d, room: room, gangs: gangs}
 	tried := 0
 	for _, domain := range domains {
 		if domain.counts && tried == int(pl.args.MaxDomains) {
@@ -82,10 +87,15 @@ func (pl *GangPreemption) searchBeside(ctx context.Context, d *demand, outrank [
 		if simulated && domain.counts {
 			tried++
 		}
-		if result != nil {
-			result.outrank = outrank
-			return result, nil
+		if result == nil {
+			continue
 		}
+		result.outrank = outrank
+		result.waits = len(result.victims)+len(outrank) == 0
+		if result.waits && len(gangs.ending) == 0 {
+			return nil, nil // whatever keeps the gang from its place, no eviction helps
+		}
+		return result, nil
 	}
 	return nil, nil
 }
@@ -100,15 +110,19 @@ type searching struct {
 
 // try looks for victims in a domain. simulated tells that arithmetic did not rule it out.
 func (s *searching) try(ctx context.Context, domain domain) (result *found, simulated bool, err error) {
+	// Arithmetic first, since it is cheap: what may go is not enough in most domains.
+	if s.room.ShortWithout(domain.nodes, s.gangs.freed) > 0 {
+		return nil, false, nil
+	}
 	start := s.room.Checkpoint()
 	usable, err := s.room.Restrict(ctx, domain.nodes, int(s.pl.args.Workers))
 	if err != nil {
 		return nil, false, err
 	}
-	gangs, freed := s.gangs.on(usable)
-	if s.room.ShortWithout(freed) > 0 {
+	if s.room.ShortWithout(usable, s.gangs.freed) > 0 {
 		return nil, false, nil
 	}
+	gangs := s.gangs.on(usable)
 	if err := s.gangs.guard(gangs, s.pl.budgets); err != nil {
 		return nil, true, err
 	}

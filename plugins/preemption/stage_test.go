@@ -51,7 +51,7 @@ func newStage(tb testing.TB, nodes []*v1.Node, pods []*v1.Pod, objects ...runtim
 	ctx, cancel := context.WithCancel(klog.NewContext(context.Background(), silent))
 	tb.Cleanup(cancel)
 	s := &stage{ctx: ctx}
-	make := New(Shared{Holds: holds.New(), Roster: roster.New(), Plugins: extension.New()})
+	make := New(Shared{Holds: holds.New(), Roster: roster.New(), Plugins: extension.New(), Underway: NewUnderway()})
 	capture := func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 		plugin, err := make(ctx, args, handle)
 		s.GangPreemption, _ = plugin.(*GangPreemption)

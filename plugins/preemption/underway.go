@@ -7,55 +7,69 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// underway is the preemptions whose victims have not all ended.
-type underway struct {
-	mu      sync.Mutex
-	byGroup map[string]map[types.UID]bool
-	groupOf map[types.UID][]string
+// Underway is the preemptions of all profiles whose victims have not all ended, by the
+// holder that they make room for. It is safe for concurrent use.
+type Underway struct {
+	mu       sync.Mutex
+	byHolder map[string]map[types.UID]bool
+	holderOf map[types.UID]string
 }
 
-// begin notes the victims of a group.
-func (u *underway) begin(group string, victims []*v1.Pod) {
+// NewUnderway makes one without preemptions.
+func NewUnderway() *Underway {
+	return &Underway{byHolder: map[string]map[types.UID]bool{}, holderOf: map[types.UID]string{}}
+}
+
+// begin notes the victims of a preemptor. None of them has another.
+func (u *Underway) begin(holder string, victims []*v1.Pod) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.byGroup == nil {
-		u.byGroup, u.groupOf = map[string]map[types.UID]bool{}, map[types.UID][]string{}
-	}
 	set := map[types.UID]bool{}
 	for _, pod := range victims {
 		set[pod.UID] = true
-		u.groupOf[pod.UID] = append(u.groupOf[pod.UID], group)
+		u.holderOf[pod.UID] = holder
 	}
-	u.byGroup[group] = set
+	if len(set) > 0 {
+		u.byHolder[holder] = set
+	}
 }
 
 // gone notes that a victim has ended, or will not.
-func (u *underway) gone(victim types.UID) {
+func (u *Underway) gone(victim types.UID) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	for _, group := range u.groupOf[victim] {
-		delete(u.byGroup[group], victim)
-		if len(u.byGroup[group]) == 0 {
-			delete(u.byGroup, group)
-		}
+	holder := u.holderOf[victim]
+	delete(u.holderOf, victim)
+	delete(u.byHolder[holder], victim)
+	if len(u.byHolder[holder]) == 0 {
+		delete(u.byHolder, holder)
 	}
-	delete(u.groupOf, victim)
 }
 
-// end forgets a group.
-func (u *underway) end(group string) {
-	u.mu.Lock()
-	victims := u.byGroup[group]
-	delete(u.byGroup, group)
-	for victim := range victims {
-		delete(u.groupOf, victim)
-	}
-	u.mu.Unlock()
-}
-
-// victims is how many of a group have not ended.
-func (u *underway) victims(group string) int {
+// end forgets a preemptor.
+func (u *Underway) end(holder string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return len(u.byGroup[group])
+	for victim := range u.byHolder[holder] {
+		delete(u.holderOf, victim)
+	}
+	delete(u.byHolder, holder)
+}
+
+// victims is how many of a preemptor have not ended.
+func (u *Underway) victims(holder string) int {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return len(u.byHolder[holder])
+}
+
+// all lists the victims that have not ended.
+func (u *Underway) all() map[types.UID]bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	all := make(map[types.UID]bool, len(u.holderOf))
+	for victim := range u.holderOf {
+		all[victim] = true
+	}
+	return all
 }

@@ -93,7 +93,7 @@ func (pl *GangPreemption) podGone(object any) {
 		object = unknown.Obj
 	}
 	if pod, ok := object.(*v1.Pod); ok {
-		pl.under.gone(pod.UID)
+		pl.Underway.gone(pod.UID)
 		pl.forget(pod.UID)
 	}
 }
