@@ -33,6 +33,8 @@ type Planner struct {
 	fw    framework.Framework
 	holds *holds.Holds
 	hooks whatif.Hooks
+	// points are those of the profile's plugins.
+	points Points
 	// start is the node at which the next sweep begins, so that all nodes have
 	// their turn.
 	start           int
@@ -45,7 +47,7 @@ type Planner struct {
 // New makes the planner of a profile. It has to be called when all plugins of the
 // profile are there.
 func New(fw framework.Framework, h *holds.Holds, plugins *extension.Plugins) *Planner {
-	p := &Planner{fw: fw, holds: h, hooks: whatif.HooksOf(plugins, fw), weights: map[string]int64{}, percentage: fw.PercentageOfNodesToScore()}
+	p := &Planner{fw: fw, holds: h, hooks: whatif.HooksOf(plugins, fw), points: PointsOf(plugins, fw), weights: map[string]int64{}, percentage: fw.PercentageOfNodesToScore()}
 	p.claims = fw.SharedInformerFactory().Core().V1().PersistentVolumeClaims().Lister()
 	enabled := fw.ListPlugins()
 	for _, score := range enabled.Score.Enabled {
@@ -78,8 +80,12 @@ func (p *Planner) Plan(ctx context.Context, a *gang.Attempt, evict []string) (re
 	if err := p.standing(w, a); err != nil {
 		return nil, err
 	}
+	infos := p.points.nodes(w.tx)
+	if why, err := p.points.Refuse(ctx, GangOf(a), infos); err != nil || why != "" {
+		return &Plan{Outcome: gang.Outcome{Why: w.refusal(a, why)}, Coupled: w.coupled}, err
+	}
 	before := w.tx.Checkpoint()
-	solved, err := placement.Solve(w, problem)
+	solved, err := p.solve(ctx, w, problem, a, infos)
 	if err != nil {
 		return nil, err
 	}
@@ -253,6 +259,17 @@ func (p *Planner) sample(nodes int) int {
 		percent = max(sampleAtLeastPercent, 50-nodes/125)
 	}
 	return max(sampleAtLeast, nodes*percent/100)
+}
+
+// refusal words why a plugin refuses an attempt as a whole.
+func (w *world) refusal(a *gang.Attempt, message string) map[gang.Key]string {
+	why := map[gang.Key]string{}
+	for _, need := range a.Gangs {
+		if need.Min > 0 {
+			why[need.Key] = fmt.Sprintf("gang %q cannot fit: %s", need.Key, message)
+		}
+	}
+	return why
 }
 
 // explain words, gang by gang, how far an attempt came and what it lacked.

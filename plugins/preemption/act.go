@@ -20,7 +20,6 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/parallelize"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/feature"
 	stockpreemption "k8s.io/kubernetes/pkg/scheduler/framework/preemption"
-
 )
 
 // act makes room: the places are held from now on; evictions and nominations follow on

@@ -11,7 +11,6 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	stockpreemption "k8s.io/kubernetes/pkg/scheduler/framework/preemption"
 
-	"github.com/lockstep-sh/lockstep/plugins/gangpoint"
 	"github.com/lockstep-sh/lockstep/plugins/holds"
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 	"github.com/lockstep-sh/lockstep/plugins/planner"
@@ -77,12 +76,6 @@ func (d *demand) String() string {
 		return fmt.Sprintf("gang %s (priority %d)", first.Key, d.priority)
 	}
 	return fmt.Sprintf("pod %s/%s (priority %d)", d.leader.Namespace, d.leader.Name, d.priority)
-}
-
-// gang is the preemptor as extension points see it.
-func (d *demand) gang() gangpoint.Gang {
-	first := d.attempt.Gangs[0]
-	return gangpoint.Gang{Namespace: first.Key.Namespace, Name: first.Key.Name, Pods: d.pods, Min: d.attempt.Members(), Priority: d.priority}
 }
 
 // ending tells whether pods that were preempted are still ending where the preemptor is

@@ -25,14 +25,12 @@ type domain struct {
 // else the domains of the required topology, those that cost least to enter first; else
 // those of the preferred one, and then the whole cluster.
 func (pl *GangPreemption) domains(ctx context.Context, d *demand, room *planner.Room, infos []fwk.NodeInfo) ([]domain, error) {
-	for _, space := range pl.points.spaces {
-		answers, status := space.GangSearchSpace(ctx, d.gang(), infos, gangpoint.Evict)
-		if !status.IsSuccess() {
-			return nil, fmt.Errorf("asking where to look: %w", status.AsError())
-		}
-		if len(answers) > 0 {
-			return indexed(answers, room), nil
-		}
+	answers, err := pl.points.Domains(ctx, planner.GangOf(d.attempt), infos, gangpoint.Evict)
+	if err != nil {
+		return nil, err
+	}
+	if len(answers) > 0 {
+		return indexed(answers, room), nil
 	}
 	required, preferred := d.topology()
 	if required != "" {

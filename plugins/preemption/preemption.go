@@ -18,7 +18,6 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/config"
 	"github.com/lockstep-sh/lockstep/apis/config/validation"
 	"github.com/lockstep-sh/lockstep/plugins/extension"
-	"github.com/lockstep-sh/lockstep/plugins/gangpoint"
 	"github.com/lockstep-sh/lockstep/plugins/holds"
 	"github.com/lockstep-sh/lockstep/plugins/planner"
 	"github.com/lockstep-sh/lockstep/plugins/roster"
@@ -57,14 +56,7 @@ type GangPreemption struct {
 	// all there.
 	once    sync.Once
 	planner *planner.Planner
-	points  points
-}
-
-// points are the gang extension points of the profile's plugins.
-type points struct {
-	predicates []gangpoint.Predicate
-	spaces     []gangpoint.SearchSpace
-	selectors  []gangpoint.VictimSelector
+	points  planner.Points
 }
 
 var (
@@ -103,11 +95,7 @@ func New(shared Shared) frameworkruntime.PluginFactory {
 func (pl *GangPreemption) ready() {
 	pl.once.Do(func() {
 		pl.planner = planner.New(pl.fw, pl.Holds, pl.Plugins)
-		pl.points = points{
-			predicates: extension.Of[gangpoint.Predicate](pl.Plugins, pl.fw),
-			spaces:     extension.Of[gangpoint.SearchSpace](pl.Plugins, pl.fw),
-			selectors:  extension.Of[gangpoint.VictimSelector](pl.Plugins, pl.fw),
-		}
+		pl.points = planner.PointsOf(pl.Plugins, pl.fw)
 	})
 }
 

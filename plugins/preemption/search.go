@@ -59,12 +59,8 @@ func (pl *GangPreemption) searchBeside(ctx context.Context, d *demand, outrank [
 	for i := range infos {
 		infos[i] = room.Node(i)
 	}
-	for _, predicate := range pl.points.predicates {
-		if status := predicate.GangPredicate(ctx, d.gang(), infos); status.IsRejected() {
-			return nil, nil
-		} else if !status.IsSuccess() {
-			return nil, fmt.Errorf("asking whether the gang can fit at all: %w", status.AsError())
-		}
+	if why, err := pl.points.Refuse(ctx, planner.GangOf(d.attempt), infos); err != nil || why != "" {
+		return nil, err
 	}
 	gangs, err := pl.newCandidates(d, room)
 	if err != nil {
@@ -156,8 +152,8 @@ func (s *searching) try(ctx context.Context, domain domain) (result *found, simu
 
 // choose asks the victim selectors of the profile first, then the library.
 func (s *searching) choose(ctx context.Context, problem victim.Problem) (victim.Selection, bool, error) {
-	for _, selector := range s.pl.points.selectors {
-		ids, decided := selector.GangVictimSelector(ctx, s.d.gang(), s.d.need, problem.Gangs)
+	for _, selector := range s.pl.points.Selectors {
+		ids, decided := selector.GangVictimSelector(ctx, planner.GangOf(s.d.attempt), s.d.need, problem.Gangs)
 		if !decided {
 			continue
 		}
