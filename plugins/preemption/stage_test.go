@@ -47,11 +47,18 @@ type stage struct {
 
 func newStage(tb testing.TB, nodes []*v1.Node, pods []*v1.Pod, objects ...runtime.Object) *stage {
 	tb.Helper()
+	return newStageWith(tb, nil, nodes, pods, objects...)
+}
+
+// newStageWith is newStage with one more plugin in the profile; nil for none.
+func newStageWith(tb testing.TB, more fwk.Plugin, nodes []*v1.Node, pods []*v1.Pod, objects ...runtime.Object) *stage {
+	tb.Helper()
 	var silent klog.Logger
 	ctx, cancel := context.WithCancel(klog.NewContext(context.Background(), silent))
 	tb.Cleanup(cancel)
 	s := &stage{ctx: ctx}
-	make := New(Shared{Holds: holds.New(), Roster: roster.New(), Plugins: extension.New(), Underway: NewUnderway()})
+	plugins := extension.New()
+	make := New(Shared{Holds: holds.New(), Roster: roster.New(), Plugins: plugins, Underway: NewUnderway()})
 	capture := func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 		plugin, err := make(ctx, args, handle)
 		s.GangPreemption, _ = plugin.(*GangPreemption)
@@ -67,12 +74,17 @@ func newStage(tb testing.TB, nodes []*v1.Node, pods []*v1.Pod, objects ...runtim
 	p.PluginConfig = append(p.PluginConfig, schedconfig.PluginConfig{Name: Name, Args: &config.GangPreemptionArgs{
 		MinCandidateNodesPercentage: 100, MinCandidateNodesAbsolute: 100, Workers: 4, MaxDomains: 5, ROIThresholdPercent: 5, EvictBrokenGangs: true,
 	}})
+	registry := frameworkruntime.Registry{Name: capture}
+	if more != nil {
+		p.Plugins.MultiPoint.Enabled = append(p.Plugins.MultiPoint.Enabled, schedconfig.Plugin{Name: more.Name()})
+		registry[more.Name()] = plugins.Watch(func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) { return more, nil })
+	}
 	client := fake.NewClientset(objects...)
 	factory := informers.NewSharedInformerFactory(client, 0)
 	if _, err := scheduler.New(ctx, client, factory, nil,
 		func(string) events.EventRecorderLogger { return &events.FakeRecorder{} },
 		scheduler.WithProfiles(p), scheduler.WithNodeInfoSnapshot(cache.NewSnapshot(pods, nodes)),
-		scheduler.WithFrameworkOutOfTreeRegistry(frameworkruntime.Registry{Name: capture})); err != nil {
+		scheduler.WithFrameworkOutOfTreeRegistry(registry)); err != nil {
 		tb.Fatal(err)
 	}
 	factory.Start(ctx.Done())
