@@ -18,7 +18,7 @@ import (
 // The story names numbers. They have to be those of the files that it applies.
 func TestWorkloads(t *testing.T) {
 	want := map[string]int32{
-		"1-one-rack.yaml": gpusPerRack / gpusPerWorker, "2-learners.yaml": 4, "2-actors.yaml": 4, "3-too-big.yaml": 10, "4-elastic.yaml": 24,
+		"1-one-rack.yaml": gpusPerRack / gpusPerWorker, "2-learners.yaml": 4, "2-actors.yaml": 4, "3-too-big.yaml": 10, "4-elastic.yaml": 24, "5-urgent.yaml": 8,
 	}
 	files, err := filepath.Glob("*.yaml")
 	if err != nil || len(files) != len(want) {

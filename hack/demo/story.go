@@ -11,6 +11,7 @@ const (
 	gpusPerRack   = nodesPerRack * gpusPerNode
 	gpusPerWorker = 4
 
+	notes   = "jsonpath={.items[*].message}{\"\\n\"}"
 	message = "jsonpath={.status.conditions[0].message}{\"\\n\"}"
 )
 
@@ -24,6 +25,7 @@ func (s *stage) tell(ctx context.Context, p *printer) error {
 		{"Two gangs in two namespaces: together or not at all", s.gangGroup},
 		{"A gang too big for any rack", s.tooBig},
 		{"An elastic gang grows when room appears", s.elastic},
+		{"An urgent gang takes what others can do without", s.urgent},
 	} {
 		p.title(fmt.Sprintf("%d. %s", i+1, step.title))
 		if err := step.do(ctx, p); err != nil {
@@ -199,12 +201,36 @@ func (s *stage) elastic(ctx context.Context, p *printer) error {
 	return s.kubectl(ctx, p, "get", "podgroups", "-A")
 }
 
+func (s *stage) urgent(ctx context.Context, p *printer) error {
+	const namespace, workers, left = "incident", 8, 16
+	p.say(fmt.Sprintf(`"replay" has a priority of 1000 and needs %d workers with %d GPUs each in one rack: all of it. The cluster is full.`,
+		workers, gpusPerWorker))
+	applied := time.Now()
+	if err := s.apply(ctx, p, "5-urgent.yaml"); err != nil {
+		return err
+	}
+	g, err := s.started(ctx, applied, workers, namespace)
+	if err != nil {
+		return err
+	}
+	if err := s.counted(ctx, "search/sweep", left); err != nil {
+		return err
+	}
+	p.say(fmt.Sprintf(`It runs after %s. Nobody's job was broken for it: sweep, which runs with 4 or more, gave up what it had in one rack,
+		and was told why:`, span(g.last.Sub(applied))))
+	if err := s.kubectl(ctx, p, "get", "events", "-n", "search", "--field-selector", "reason=GangShrunk", "-o", notes); err != nil {
+		return err
+	}
+	p.say("How everything stands now:")
+	return s.kubectl(ctx, p, "get", "podgroups", "-A")
+}
+
 // ending says what to do next.
 func (p *printer) ending(took time.Duration) {
 	p.title(fmt.Sprintf("That was all, in %.0f s. The cluster stays up. To try:", took.Seconds()))
 	p.code(
 		"kubectl describe podgroup pretrain -n llm       # why it waits",
-		"kubectl delete job,podgroup sweep -n search     # now 96 GPUs are free, but no rack has 40",
+		"kubectl delete job,podgroup sweep -n search     # now 64 GPUs are free, but no rack has 40",
 		`kubectl patch podgroup pretrain -n llm --type=merge -p '{"spec":{"minMember":8}}'`,
 		"                                                # 8 of its 10 are enough now: they start",
 	)
