@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	v1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -104,6 +105,9 @@ type workload struct {
 	size      int  // members of each gang that are created
 	min       int  // their minimum; 0: the pods are plain, and gang is a manner of counting
 	mixed     bool // member i of every gang before member i+1
+	priority  int32
+	// gpus per pod; 0 is 1.
+	gpus int
 }
 
 func (w workload) pods() int { return w.gangs * w.size }
@@ -134,6 +138,14 @@ func (w workload) at(i int) *v1.Pod {
 			}},
 		},
 	}
+	if w.gpus > 0 {
+		pod.Spec.Containers[0].Resources.Limits[localcluster.ResourceGPU] = *resource.NewQuantity(int64(w.gpus), resource.DecimalSI)
+	}
+	if w.priority != 0 {
+		pod.Spec.PriorityClassName = priorityClass(w.priority)
+		// No kubelet is there to end a pod: it has to go at once.
+		pod.Spec.TerminationGracePeriodSeconds = ptr.To[int64](0)
+	}
 	if w.min > 0 {
 		pod.Annotations = map[string]string{
 			v1alpha1.GangNameAnnotation:     w.gangName(gang),
@@ -141,6 +153,19 @@ func (w workload) at(i int) *v1.Pod {
 		}
 	}
 	return pod
+}
+
+func priorityClass(priority int32) string { return fmt.Sprintf("priority-%d", priority) }
+
+// setPriorities makes priority classes, if they are not there.
+func (f *fixture) setPriorities(ctx context.Context, priorities ...int32) error {
+	for _, priority := range priorities {
+		class := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: priorityClass(priority)}, Value: priority}
+		if _, err := f.client.SchedulingV1().PriorityClasses().Create(ctx, class, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+			return fmt.Errorf("creating a priority class: %w", err)
+		}
+	}
+	return nil
 }
 
 // create makes all pods of a workload.

@@ -34,6 +34,10 @@ var units = []unit{
 	{"writes-in-40s", false},      // to the API, by anybody but the harness, once no more fits
 	{"cpu-s", false},              // of the scheduler
 	{"ms-to-next-gang", false},    // from the last delete of a gang to the last bind of the next one
+	{"s-to-all-bound", false},     // from the first create of preemptors to the last bind
+	{"victims", false},            // pods evicted
+	{"gangs-touched", false},      // gangs that lost pods
+	{"gangs-left-broken", false},  // gangs that run with less than their minimum
 	{"others-cpu-%", false},       // of the machine, used by what has nothing to do with the benchmark
 	{"control-cpu-ms/pod", false}, // of API server, etcd and harness
 }

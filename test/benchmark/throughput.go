@@ -20,10 +20,13 @@ type benchmark interface {
 // benchmarks, in the order in which they run: by the number of nodes, so that nodes are mostly added.
 var benchmarks = []benchmark{
 	contention{nodes: 100, gangs: 20, size: 80},
+	preemption{nodes: 100, gangs: 100, size: 8, min: 4},
+	preemption{nodes: 100, gangs: 100, size: 8, min: 8},
 	startup{nodes: 500},
 	throughput{nodes: 500, gangs: 250, size: 8, goals: append(small, goal{unit: "gang-max-ms", atMost: true, bound: 150})},
 	throughput{nodes: 500, gangs: 10, size: 200, goals: small},
 	idle{nodes: 500, pods: 2000, gangs: 1000, size: 7, min: 8},
+	stuck{nodes: 500, pods: 2000, gangs: 100, size: 16},
 	throughput{nodes: 2000, gangs: 500, size: 20, goals: large},
 	throughput{nodes: 2000, gangs: 1250, size: 8, goals: append(large,
 		goal{unit: "s-to-first-bind", atMost: true, bound: 2},

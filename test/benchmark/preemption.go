@@ -1,0 +1,177 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// preemption fills the nodes with gangs of low priority and then submits ten gangs of 16 of high
+// priority. The stock scheduler gets the same pods, and knows no gangs: it shows what becomes of them.
+type preemption struct {
+	nodes, gangs, size, min int
+}
+
+const (
+	lowPriority, highPriority = 10, 100
+	preemptors, preemptorSize = 10, 16
+)
+
+func (b preemption) name() string {
+	return fmt.Sprintf("Preemption/nodes=%d/gangs=%dx%d/min=%d", b.nodes, b.gangs, b.size, b.min)
+}
+
+func (b preemption) quick() bool { return false }
+
+func (b preemption) run(ctx context.Context, f *fixture, r *report) error {
+	if err := f.setNodes(ctx, b.nodes); err != nil {
+		return err
+	}
+	if err := f.setPriorities(ctx, lowPriority, highPriority); err != nil {
+		return err
+	}
+	t := r.table(b.name(), []goal{
+		{unit: "s-to-all-bound", atMost: true, bound: 2.5},
+		{unit: "victims", atMost: true, bound: preemptors * preemptorSize},
+		{unit: "gangs-touched", atMost: true, bound: float64(b.touched())},
+		{unit: "gangs-left-broken", atMost: true},
+	}, "scheduler=stock", "scheduler=ours")
+	for range f.rounds {
+		for column, k := range []kind{stock, ours} {
+			v, err := b.once(ctx, f, k, r)
+			if err != nil {
+				return err
+			}
+			r.add(t, column, preemptors*preemptorSize, v)
+			if err := f.clear(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// touched is how few gangs can be touched: those that have surplus by that, the others whole.
+func (b preemption) touched() int {
+	each := b.size - b.min
+	if each == 0 {
+		each = b.size
+	}
+	return preemptors * preemptorSize / each
+}
+
+func (b preemption) once(ctx context.Context, f *fixture, k kind, r *report) (v values, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	seen, err := watchBindings(ctx, f.client)
+	if err != nil {
+		return nil, err
+	}
+	low := workload{scheduler: k.schedulerName, prefix: "low", gangs: b.gangs, size: b.size, min: b.min, priority: lowPriority}
+	high := workload{scheduler: k.schedulerName, prefix: "high", gangs: preemptors, size: preemptorSize, min: preemptorSize, priority: highPriority}
+	if err := f.create(ctx, low); err != nil {
+		return nil, err
+	}
+	s, err := f.start(k, b.name())
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, s.stop()) }()
+	if err := f.allBound(ctx, seen, s, low.pods()); err != nil {
+		return nil, err
+	}
+	if err := pause(ctx, settlePause); err != nil {
+		return nil, err
+	}
+	started := time.Now()
+	if err := f.create(ctx, high); err != nil {
+		return nil, err
+	}
+	waitCtx, stop := context.WithTimeout(ctx, fullTimeout)
+	defer stop()
+	if err := seen.until(waitCtx, func() bool { return seen.of(high.prefix) == high.pods() }); err != nil {
+		seen.mu.Lock()
+		defer seen.mu.Unlock()
+		return nil, fmt.Errorf("waiting for %d preemptors, %d are bound: %w", high.pods(), seen.of(high.prefix), err)
+	}
+	took := seen.lastBind().Sub(started)
+	if err := pause(ctx, settlePause); err != nil {
+		return nil, err
+	}
+	seen.mu.Lock()
+	defer seen.mu.Unlock()
+	v = values{"s-to-all-bound": took.Seconds(), "victims": float64(low.pods() - seen.of(low.prefix)), "gangs-touched": 0, "gangs-left-broken": 0}
+	for gang := range b.gangs {
+		left := seen.gangs[low.gangName(gang)]
+		if left < b.size {
+			v["gangs-touched"]++
+		}
+		if left > 0 && left < b.min {
+			v["gangs-left-broken"]++
+		}
+	}
+	if k == ours && v["gangs-left-broken"] > 0 {
+		r.wrong("%s: %.0f gangs are left below their minimum", b.name(), v["gangs-left-broken"])
+	}
+	return v, nil
+}
+
+// of counts the bound pods of a workload. The caller holds the lock.
+func (b *bindings) of(prefix string) int {
+	n := 0
+	for gang, members := range b.gangs {
+		if strings.HasPrefix(gang, prefix) {
+			n += members
+		}
+	}
+	return n
+}
+
+// stuck measures what gangs of high priority cost for which there is no room to be made: plain pods on
+// lockstep-scheduler beside them, and beside as many pods that are another scheduler's.
+type stuck struct {
+	nodes, pods, gangs, size int
+}
+
+func (b stuck) name() string { return fmt.Sprintf("Stuck/nodes=%d/pods=%d", b.nodes, b.pods) }
+
+func (b stuck) quick() bool { return false }
+
+func (b stuck) run(ctx context.Context, f *fixture, r *report) error {
+	if err := f.setNodes(ctx, b.nodes); err != nil {
+		return err
+	}
+	if err := f.setPriorities(ctx, highPriority); err != nil {
+		return err
+	}
+	t := r.table(b.name(), nil, "stuck=0", fmt.Sprintf("stuck=%d", b.gangs))
+	plain := workload{scheduler: ours.schedulerName, prefix: "plain", gangs: b.pods / 8, size: 8}
+	// A node has 8 GPUs.
+	big := workload{scheduler: ours.schedulerName, prefix: "stuck", gangs: b.gangs, size: b.size, min: b.size, priority: highPriority, gpus: gpusOnNode + 1}
+	others := big
+	others.scheduler, others.prefix = "nobody", "others"
+	for round := range f.rounds {
+		for column := range t.columns {
+			if err := f.create(ctx, []workload{others, big}[column]); err != nil {
+				return err
+			}
+			if err := f.create(ctx, plain); err != nil {
+				return err
+			}
+			v, err := f.race(ctx, ours, fmt.Sprintf("%s/%s/round=%d", b.name(), t.columns[column], round+1), plain.pods(), false, r)
+			if err != nil {
+				return err
+			}
+			for _, unit := range []string{"gang-p50-ms", "gang-p99-ms", "gang-max-ms"} {
+				delete(v, unit) // plain pods are in no gang
+			}
+			r.add(t, column, plain.pods(), v)
+			if err := f.clear(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
