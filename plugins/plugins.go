@@ -44,7 +44,7 @@ func NewSet() *Set {
 		binder.Name:     s.all.Watch(binder.New(slots)),
 		gang.Name:       s.all.Watch(gang.New(gang.Shared{Holds: ledger, Order: positions, Plugins: s.all, Roster: gangs, Leading: leading})),
 		queuesort.Name:  s.all.Watch(queuesort.New(positions)),
-		preemption.Name: s.all.Watch(preemption.New(preemption.Shared{Holds: ledger, Roster: gangs, Plugins: s.all, Underway: preemption.NewUnderway()})),
+		preemption.Name: s.all.Watch(preemption.New(preemption.Shared{Holds: ledger, Roster: gangs, Plugins: s.all, Underway: preemption.NewUnderway(), Leading: leading})),
 		gpushare.Name:   s.all.Watch(gpushare.New(gpushare.NewLedger())),
 	}
 	return s

@@ -38,6 +38,27 @@ func (pl *GangPreemption) act(ctx context.Context, d *demand, f *found) {
 	go pl.carryOut(context.WithoutCancel(ctx), d, f, outranked)
 }
 
+// giveUp ends the nominations of a preemptor for which there is no room after all: a node
+// that it was nominated to may be gone. What is left must not lie idle for it.
+func (pl *GangPreemption) giveUp(ctx context.Context, d *demand) {
+	if len(pl.Holds.NominationsOf(pl.holder(d))) == 0 {
+		return
+	}
+	pl.Holds.DropNominations(pl.holder(d))
+	go func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deadline)
+		defer cancel()
+		pl.each(ctx, len(d.pods), func(i int) { pl.clear(ctx, d.pods[i]) })
+	}()
+}
+
+// clear takes back the nomination in a pod's status.
+func (pl *GangPreemption) clear(ctx context.Context, pod *v1.Pod) {
+	if err := pl.denominate(ctx, pod.UID); err != nil {
+		klog.FromContext(ctx).Error(err, "Failed to take back a nomination", "pod", klog.KObj(pod))
+	}
+}
+
 // outrank ends the nominations in whose place the preemptor comes, and lists the pods
 // that had them.
 func (pl *GangPreemption) outrank(f *found) []types.UID {
@@ -132,8 +153,8 @@ func (pl *GangPreemption) nominate(ctx context.Context, d *demand, pod *v1.Pod, 
 // denominate takes it back.
 func (pl *GangPreemption) denominate(ctx context.Context, uid types.UID) error {
 	pod, ok := pl.podByUID(uid)
-	if !ok {
-		return nil // it is gone
+	if !ok || pod.Status.NominatedNodeName == "" {
+		return nil // it is gone, or says so already
 	}
 	return pl.patchNomination(ctx, pod.Namespace, pod.Name, uid, "")
 }

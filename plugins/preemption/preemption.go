@@ -40,6 +40,8 @@ type Shared struct {
 	Plugins *extension.Plugins
 	// Underway is the preemptions of all profiles.
 	Underway *Underway
+	// Leading is closed once this process schedules; before, it writes nothing.
+	Leading <-chan struct{}
 }
 
 // GangPreemption is the plugin, one for each profile.
@@ -68,7 +70,7 @@ func (pl *GangPreemption) Name() string { return Name }
 
 // New makes the factory of the plugin.
 func New(shared Shared) frameworkruntime.PluginFactory {
-	return func(_ context.Context, object runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
+	return func(ctx context.Context, object runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 		args, ok := object.(*config.GangPreemptionArgs)
 		if !ok {
 			return nil, fmt.Errorf("reading arguments of %s: want GangPreemptionArgs, got %T", Name, object)
@@ -85,7 +87,7 @@ func New(shared Shared) frameworkruntime.PluginFactory {
 			Shared: shared, args: args, handle: handle, fw: fw, clock: clock.RealClock{},
 			budgets: handle.SharedInformerFactory().Policy().V1().PodDisruptionBudgets().Lister(),
 		}
-		if err := pl.watch(); err != nil {
+		if err := pl.watch(ctx); err != nil {
 			return nil, err
 		}
 		return pl, nil
@@ -128,6 +130,7 @@ func (pl *GangPreemption) PostFilter(ctx context.Context, state fwk.CycleState, 
 	case found == nil:
 		pl.pauses.failed(d.group, pl.clock.Now(), took)
 		logger.V(3).Info("No victims found", "preemptor", d.String(), "took", took)
+		pl.giveUp(ctx, d)
 		return nil, d.refused(msgNobody)
 	}
 	pl.pauses.forget(d.group)

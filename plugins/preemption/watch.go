@@ -1,6 +1,7 @@
 package preemption
 
 import (
+	"context"
 	"fmt"
 
 	v1 "k8s.io/api/core/v1"
@@ -18,7 +19,7 @@ const uidIndex = "lockstep.dev/uid"
 
 // watch keeps the nominations in the ledger like those in the pods' status: after a
 // restart they are all there is to know by.
-func (pl *GangPreemption) watch() error {
+func (pl *GangPreemption) watch(ctx context.Context) error {
 	informer := pl.handle.SharedInformerFactory().Core().V1().Pods().Informer()
 	if _, ok := informer.GetIndexer().GetIndexers()[uidIndex]; !ok {
 		if err := informer.AddIndexers(cache.Indexers{uidIndex: func(object any) ([]string, error) {
@@ -32,8 +33,8 @@ func (pl *GangPreemption) watch() error {
 		}
 	}
 	if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(object any) { pl.podSeen(nil, object.(*v1.Pod)) },
-		UpdateFunc: func(old, object any) { pl.podSeen(old.(*v1.Pod), object.(*v1.Pod)) },
+		AddFunc:    func(object any) { pl.podSeen(ctx, nil, object.(*v1.Pod)) },
+		UpdateFunc: func(old, object any) { pl.podSeen(ctx, old.(*v1.Pod), object.(*v1.Pod)) },
 		DeleteFunc: pl.podGone,
 	}); err != nil {
 		return fmt.Errorf("watching pods: %w", err)
@@ -50,7 +51,7 @@ func (pl *GangPreemption) podByUID(uid types.UID) (*v1.Pod, bool) {
 	return pod, ok
 }
 
-func (pl *GangPreemption) podSeen(old, pod *v1.Pod) {
+func (pl *GangPreemption) podSeen(ctx context.Context, old, pod *v1.Pod) {
 	if old != nil && old.UID != pod.UID {
 		pl.podGone(old)
 		old = nil
@@ -64,8 +65,13 @@ func (pl *GangPreemption) podSeen(old, pod *v1.Pod) {
 	}
 	node := pod.Status.NominatedNodeName
 	switch {
-	case pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil || pod.Annotations[v1alpha1.TimeoutAnnotation] == "true":
+	case pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil:
 		pl.forget(pod.UID)
+	case pod.Annotations[v1alpha1.TimeoutAnnotation] == "true":
+		pl.forget(pod.UID)
+		if node != "" && pl.leads() {
+			go pl.clear(ctx, pod) // kube-scheduler counts it for as long as it is there
+		}
 	case node != "" && node != before:
 		if at, ok := pl.Holds.Nominated(pod.UID); ok && at == node {
 			return // it was held before it was written
@@ -77,6 +83,16 @@ func (pl *GangPreemption) podSeen(old, pod *v1.Pod) {
 		pl.Holds.Nominate(holds.Holder(pl.fw.ProfileName(), holds.PodGroup(pod.UID)), pod.UID, node, corev1helpers.PodPriority(pod), holds.DemandOf(info))
 	case node == "" && before != "":
 		pl.forget(pod.UID)
+	}
+}
+
+// leads tells whether this process schedules.
+func (pl *GangPreemption) leads() bool {
+	select {
+	case <-pl.Leading:
+		return true
+	default:
+		return false
 	}
 }
 
