@@ -95,6 +95,20 @@ func Up(ctx context.Context, o Options) (*Cluster, error) {
 	if err := sweep(ctx); err != nil {
 		return nil, err
 	}
+	for attempt := 1; ; attempt++ {
+		c, err := start(ctx, o, dir)
+		if errors.Is(err, errEnded) && attempt < startAttempts && ctx.Err() == nil {
+			continue // another process may have been quicker to take a port that was free
+		}
+		return c, err
+	}
+}
+
+// startAttempts bounds the attempts to start a cluster of which a component ends.
+const startAttempts = 3
+
+// start starts a cluster in its folder, or leaves nothing behind.
+func start(ctx context.Context, o Options, dir string) (*Cluster, error) {
 	if err := claim(dir); err != nil {
 		if _, statErr := os.Stat(dir); statErr == nil {
 			return nil, fmt.Errorf("starting cluster %s: %w", o.Name, ErrExists)

@@ -56,6 +56,9 @@ func FreePort() (int, error) {
 	return 0, fmt.Errorf("finding a free port: %d attempts between %d and %d failed", portAttempts, firstPort, lastPort)
 }
 
+// errEnded is of a component that has ended.
+var errEnded = errors.New("has ended")
+
 // create writes the configuration for kwokctl and has it start the components.
 func (c *Cluster) create(ctx context.Context, o Options) error {
 	config, err := c.kwokctlConfiguration(o)
@@ -269,7 +272,7 @@ func (c *Cluster) componentPID(name string) (int, error) {
 		return 0, fmt.Errorf("finding the process of %s: %w", name, err)
 	}
 	if !belongs(pid, c.dir) {
-		return 0, fmt.Errorf("finding the process of %s: process %d has ended", name, pid)
+		return 0, fmt.Errorf("finding the process of %s: process %d %w", name, pid, errEnded)
 	}
 	return pid, nil
 }
