@@ -4,9 +4,13 @@
 package plugins
 
 import (
+	"cmp"
 	"context"
+	"fmt"
+	"slices"
 	"sync"
 
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
@@ -59,8 +63,20 @@ func (s *Set) Add(name string, factory frameworkruntime.PluginFactory) error {
 // Install prepares a scheduler that does not run yet for the plugins: pods that
 // wait behind the gate of their gang do so in front of its queue, the plugins learn
 // when it begins to schedule, and it does not schedule further ahead of the API
-// server than helps.
-func (s *Set) Install(ctx context.Context, sched *scheduler.Scheduler) {
+// server than helps. It fails where a profile has the plugins in a way that would do
+// harm; the error names the field.
+func (s *Set) Install(ctx context.Context, sched *scheduler.Scheduler) error {
+	var errs field.ErrorList
+	for _, profile := range sched.Profiles {
+		errs = append(errs, check(profile)...)
+		if doubt := doubtful(profile); doubt != "" {
+			klog.FromContext(ctx).Info("Doubtful configuration", "profile", profile.ProfileName(), "why", doubt)
+		}
+	}
+	if len(errs) > 0 {
+		slices.SortFunc(errs, func(a, b *field.Error) int { return cmp.Compare(a.Field, b.Field) })
+		return fmt.Errorf("checking profiles: %w", errs.ToAggregate())
+	}
 	lobby.Install(sched, gang.Name, s.positions.Forget)
 	next := sched.NextEntity
 	sched.NextEntity = func(logger klog.Logger) (framework.QueuedEntityInfo, error) {
@@ -68,4 +84,5 @@ func (s *Set) Install(ctx context.Context, sched *scheduler.Scheduler) {
 		s.slots.WaitForRoom(ctx)
 		return next(logger)
 	}
+	return nil
 }

@@ -73,7 +73,6 @@ func run(cmd *cobra.Command, opts *options.Options) error {
 		mutable.AddMetrics()
 	}
 	opts.ComponentGlobalsRegistry.AddMetrics()
-	set.Install(ctx, sched)
 	return schedulerapp.Run(ctx, config, sched)
 }
 
@@ -91,6 +90,9 @@ func setup(ctx context.Context, opts *options.Options, set *plugins.Set) (*sched
 		if errs := misread(opts.ConfigFile); len(errs) > 0 {
 			err = errors.Join(errs.ToAggregate(), err)
 		}
+		return nil, nil, fmt.Errorf("setting up the scheduler: %w", err)
+	}
+	if err := set.Install(ctx, sched); err != nil {
 		return nil, nil, fmt.Errorf("setting up the scheduler: %w", err)
 	}
 	return config, sched, nil

@@ -216,6 +216,14 @@ func TestBadConfiguration(t *testing.T) {
 		"a value of the wrong type":     {args("Gang", "explanationQPS: few"), []string{".profiles[1].pluginConfig[0]", "GangArgs.explanationQPS"}},
 		"a duration that is none":       {args("Gang", "maxBackoff: soon"), []string{"profiles[ours].pluginConfig[Gang].args.maxBackoff", `"soon"`, "invalid duration"}},
 		"two of them":                   {args("Gang", "maxBackoff: soon, defaultWaitTime: 5"), []string{"args.maxBackoff", `"soon"`, "args.defaultWaitTime", "5"}},
+		"gangs that nobody holds": {
+			"profiles:\n" + withPlugins("ours") + "    permit: {disabled: [{name: Gang}]}\n    reserve: {disabled: [{name: Gang}]}\n",
+			[]string{"profiles[ours].plugins.permit: Required value: Gang has to be enabled here too", "profiles[ours].plugins.reserve"},
+		},
+		"evictions for places that nobody holds": {
+			"profiles:\n- schedulerName: ours\n  plugins: {multiPoint: {enabled: [{name: GangPreemption}]}}\n",
+			[]string{"profiles[ours].plugins.postFilter", "GangPreemption", "Gang has to come before it"},
+		},
 		"arguments for a plugin that takes none": {
 			"profiles:\n" + withPlugins("ours") + "  pluginConfig: [{name: GangQueueSort, args: {byAge: true}}]\n", []string{"ours", "GangQueueSort", "takes none"},
 		},

@@ -1,0 +1,59 @@
+package plugins
+
+import (
+	"slices"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	schedconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
+
+	"github.com/lockstep-sh/lockstep/plugins/gang"
+	"github.com/lockstep-sh/lockstep/plugins/preemption"
+)
+
+// check tells what makes a profile one in which the plugins would do harm: a gang that is
+// not held until it is complete, or evictions for places that nobody keeps.
+func check(profile framework.Framework) field.ErrorList {
+	path := field.NewPath("profiles").Key(profile.ProfileName()).Child("plugins")
+	enabled := profile.ListPlugins()
+	points := []point{
+		{"preEnqueue", enabled.PreEnqueue}, {"preFilter", enabled.PreFilter}, {"filter", enabled.Filter}, {"postFilter", enabled.PostFilter},
+		{"reserve", enabled.Reserve}, {"permit", enabled.Permit}, {"bind", enabled.Bind}, {"postBind", enabled.PostBind},
+	}
+	some := slices.ContainsFunc(points, func(p point) bool { return at(p.set, gang.Name) >= 0 })
+	var errs field.ErrorList
+	for _, p := range points {
+		if some && at(p.set, gang.Name) < 0 {
+			errs = append(errs, field.Required(path.Child(p.name), gang.Name+" has to be enabled here too: enable it at multiPoint, and disable it nowhere"))
+		}
+	}
+	if own := at(enabled.PostFilter, preemption.Name); own >= 0 && (!some || at(enabled.PostFilter, gang.Name) > own) {
+		errs = append(errs, field.Invalid(path.Child("postFilter"), preemption.Name, gang.Name+" has to come before it"))
+	}
+	return errs
+}
+
+// doubtful tells of what works, but not as users of gangs would want it.
+func doubtful(profile framework.Framework) string {
+	enabled := profile.ListPlugins()
+	stock, first := at(enabled.PostFilter, names.DefaultPreemption), at(enabled.PostFilter, gang.Name)
+	switch {
+	case stock >= 0 && at(enabled.PostFilter, preemption.Name) >= 0:
+		return "DefaultPreemption is enabled beside GangPreemption: pods outside gangs preempt by its rules, which know no gangs"
+	case stock >= 0 && stock < first:
+		return "DefaultPreemption comes before Gang: it may evict for a single member of a gang"
+	}
+	return ""
+}
+
+// point is an extension point, and what is enabled there.
+type point struct {
+	name string
+	set  schedconfig.PluginSet
+}
+
+// at is the position of a plugin; -1 if it is not there.
+func at(set schedconfig.PluginSet, name string) int {
+	return slices.IndexFunc(set.Enabled, func(p schedconfig.Plugin) bool { return p.Name == name })
+}
