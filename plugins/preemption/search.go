@@ -37,20 +37,30 @@ func (f *found) numbers(d *demand) string {
 	return text
 }
 
-// search looks for room: first beside all that is held, then in the place of what others
-// of lower priority are nominated to, or hold without being complete. Nil is no room.
+// search looks for room: first in the place of what others of lower priority are nominated
+// to, or hold without being complete, since that costs no pod; then beside all that is
+// held; then by both. Nil is no room.
 func (pl *GangPreemption) search(ctx context.Context, d *demand) (*found, error) {
 	own := pl.holder(d)
 	outranked := slices.DeleteFunc(pl.Holds.NominatedBelow(d.priority), func(holder string) bool { return holder == own })
 	outranked = append(outranked, pl.Roster.Hoards(d.priority, "")...)
-	result, err := pl.searchBeside(ctx, d, nil)
-	if err != nil || result != nil || len(outranked) == 0 {
+	if len(outranked) == 0 {
+		return pl.searchBeside(ctx, d, nil, true)
+	}
+	result, err := pl.searchBeside(ctx, d, outranked, false)
+	if err != nil || result != nil {
 		return result, err
 	}
-	return pl.searchBeside(ctx, d, outranked)
+	result, err = pl.searchBeside(ctx, d, nil, true)
+	if err != nil || result != nil {
+		return result, err
+	}
+	return pl.searchBeside(ctx, d, outranked, true)
 }
 
-func (pl *GangPreemption) searchBeside(ctx context.Context, d *demand, outrank []string) (*found, error) {
+// searchBeside looks for room as if the holders that are outranked held nothing, and if it
+// may evict, by that.
+func (pl *GangPreemption) searchBeside(ctx context.Context, d *demand, outrank []string, evict bool) (*found, error) {
 	room, err := pl.planner.Room(ctx, d.attempt, outrank)
 	if err != nil {
 		return nil, err
@@ -70,7 +80,7 @@ func (pl *GangPreemption) searchBeside(ctx context.Context, d *demand, outrank [
 	if err != nil {
 		return nil, err
 	}
-	s := &searching{pl: pl, d: d, room: room, gangs: gangs}
+	s := &searching{pl: pl, d: d, room: room, gangs: gangs, evict: evict}
 	tried := 0
 	for _, domain := range domains {
 		if domain.counts && tried == int(pl.args.MaxDomains) {
@@ -102,12 +112,21 @@ type searching struct {
 	d     *demand
 	room  *planner.Room
 	gangs *candidates
+	evict bool
+}
+
+// freed is what a node would have more if all pods went that may.
+func (s *searching) freed(node int) (victim.Vector, int) {
+	if !s.evict {
+		return nil, 0
+	}
+	return s.gangs.freed(node)
 }
 
 // try looks for victims in a domain. simulated tells that arithmetic did not rule it out.
 func (s *searching) try(ctx context.Context, domain domain) (result *found, simulated bool, err error) {
 	// Arithmetic first, since it is cheap: what may go is not enough in most domains.
-	if s.room.ShortWithout(domain.nodes, s.gangs.freed) > 0 {
+	if s.room.ShortWithout(domain.nodes, s.freed) > 0 {
 		return nil, false, nil
 	}
 	start := s.room.Checkpoint()
@@ -115,10 +134,13 @@ func (s *searching) try(ctx context.Context, domain domain) (result *found, simu
 	if err != nil {
 		return nil, false, err
 	}
-	if s.room.ShortWithout(usable, s.gangs.freed) > 0 {
+	if s.room.ShortWithout(usable, s.freed) > 0 {
 		return nil, false, nil
 	}
-	gangs := s.gangs.on(usable)
+	var gangs []victim.Gang
+	if s.evict {
+		gangs = s.gangs.on(usable)
+	}
 	if err := s.gangs.guard(gangs, s.pl.budgets); err != nil {
 		return nil, true, err
 	}
