@@ -102,7 +102,7 @@ func (pl *GangPreemption) carryOut(ctx context.Context, d *demand, f *found, out
 			errs.add(fmt.Errorf("evicting pod %s: %w", klog.KObj(victim), err))
 		}
 		if stays || err != nil {
-			pl.Underway.gone(victim.UID) // no deletion will tell
+			pl.Underway.spared(victim.UID) // no deletion will tell
 		}
 	})
 	pl.tellVictims(d, f)

@@ -2,6 +2,7 @@ package preemption
 
 import (
 	"sync"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -13,11 +14,17 @@ type Underway struct {
 	mu       sync.Mutex
 	byHolder map[string]map[types.UID]bool
 	holderOf map[types.UID]string
+	// ended are victims that have ended, and when. For a moment the scheduler's cache may
+	// still have them, and so may whoever counts the members of their gangs.
+	ended map[types.UID]time.Time
 }
+
+// endedFor is much longer than one watcher is behind another.
+const endedFor = 30 * time.Second
 
 // NewUnderway makes one without preemptions.
 func NewUnderway() *Underway {
-	return &Underway{byHolder: map[string]map[types.UID]bool{}, holderOf: map[types.UID]string{}}
+	return &Underway{byHolder: map[string]map[types.UID]bool{}, holderOf: map[types.UID]string{}, ended: map[types.UID]time.Time{}}
 }
 
 // begin notes the victims of a preemptor. None of them has another.
@@ -34,10 +41,30 @@ func (u *Underway) begin(holder string, victims []*v1.Pod) {
 	}
 }
 
-// gone notes that a victim has ended, or will not.
-func (u *Underway) gone(victim types.UID) {
+// gone notes that a pod has ended, if it is a victim.
+func (u *Underway) gone(pod types.UID, now time.Time) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
+	if _, victim := u.holderOf[pod]; !victim {
+		return
+	}
+	for other, at := range u.ended {
+		if now.Sub(at) > endedFor {
+			delete(u.ended, other)
+		}
+	}
+	u.ended[pod] = now
+	u.remove(pod)
+}
+
+// spared notes that a victim did not have to end.
+func (u *Underway) spared(victim types.UID) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.remove(victim)
+}
+
+func (u *Underway) remove(victim types.UID) {
 	holder := u.holderOf[victim]
 	delete(u.holderOf, victim)
 	delete(u.byHolder[holder], victim)
@@ -63,12 +90,15 @@ func (u *Underway) victims(holder string) int {
 	return len(u.byHolder[holder])
 }
 
-// all lists the victims that have not ended.
+// all lists the victims, those that have ended just now included.
 func (u *Underway) all() map[types.UID]bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	all := make(map[types.UID]bool, len(u.holderOf))
 	for victim := range u.holderOf {
+		all[victim] = true
+	}
+	for victim := range u.ended {
 		all[victim] = true
 	}
 	return all

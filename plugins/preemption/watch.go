@@ -109,7 +109,7 @@ func (pl *GangPreemption) podGone(object any) {
 		object = unknown.Obj
 	}
 	if pod, ok := object.(*v1.Pod); ok {
-		pl.Underway.gone(pod.UID)
+		pl.Underway.gone(pod.UID, pl.clock.Now())
 		pl.forget(pod.UID)
 	}
 }

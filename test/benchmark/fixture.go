@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	v1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -38,6 +39,8 @@ type fixture struct {
 	cluster *localcluster.Cluster
 	client  kubernetes.Interface
 	nodes   int
+	// turn makes names that were not used before.
+	turn int
 	// wrote counts the writes of the harness.
 	wrote atomic.Int64
 }
@@ -108,6 +111,8 @@ type workload struct {
 	priority  int32
 	// gpus per pod; 0 is 1.
 	gpus int
+	// native gangs are PodGroups of kube-scheduler's own.
+	native bool
 }
 
 func (w workload) pods() int { return w.gangs * w.size }
@@ -146,7 +151,10 @@ func (w workload) at(i int) *v1.Pod {
 		// No kubelet is there to end a pod: it has to go at once.
 		pod.Spec.TerminationGracePeriodSeconds = ptr.To[int64](0)
 	}
-	if w.min > 0 {
+	switch {
+	case w.native:
+		pod.Spec.SchedulingGroup = &v1.PodSchedulingGroup{PodGroupName: new(w.gangName(gang))}
+	case w.min > 0:
 		pod.Annotations = map[string]string{
 			v1alpha1.GangNameAnnotation:     w.gangName(gang),
 			v1alpha1.MinAvailableAnnotation: strconv.Itoa(w.min),
@@ -168,8 +176,27 @@ func (f *fixture) setPriorities(ctx context.Context, priorities ...int32) error 
 	return nil
 }
 
+// podGroup is that of a native gang.
+func (w workload) podGroup(gang int) *schedulingv1beta1.PodGroup {
+	group := &schedulingv1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: w.gangName(gang)}}
+	group.Spec.SchedulingPolicy.Gang = &schedulingv1beta1.GangSchedulingPolicy{MinCount: int32(w.min)}
+	if w.priority != 0 {
+		group.Spec.PriorityClassName = priorityClass(w.priority)
+	}
+	return group
+}
+
 // create makes all pods of a workload.
 func (f *fixture) create(ctx context.Context, w workload) error {
+	if w.native {
+		err := each(ctx, w.gangs, func(ctx context.Context, i int) error {
+			_, err := f.client.SchedulingV1beta1().PodGroups(namespace).Create(ctx, w.podGroup(i), metav1.CreateOptions{})
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("creating native PodGroups: %w", err)
+		}
+	}
 	err := each(ctx, w.pods(), func(ctx context.Context, i int) error {
 		f.wrote.Add(1)
 		_, err := f.client.CoreV1().Pods(namespace).Create(ctx, w.at(i), metav1.CreateOptions{})
@@ -197,8 +224,11 @@ func (f *fixture) deletePods(ctx context.Context, names []string) error {
 	return nil
 }
 
-// clear deletes all pods.
+// clear deletes all pods, and native PodGroups.
 func (f *fixture) clear(ctx context.Context) error {
+	if err := f.client.SchedulingV1beta1().PodGroups(namespace).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
+		return fmt.Errorf("deleting native PodGroups: %w", err)
+	}
 	list, err := f.client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return fmt.Errorf("listing pods: %w", err)

@@ -101,6 +101,8 @@ func run(ctx context.Context, args []string) (err error) {
 	defer cancel()
 	cluster, err := localcluster.Up(upCtx, localcluster.Options{
 		Name: clusterName, WithoutKwok: true, WithoutControllerManager: true,
+		// Served for the comparison with native pod groups; only that scheduler uses it.
+		FeatureGates: "GenericWorkload=true", RuntimeConfig: "scheduling.k8s.io/v1beta1=true",
 	})
 	if err != nil {
 		return err

@@ -9,7 +9,8 @@ import (
 )
 
 // preemption fills the nodes with gangs of low priority and then submits ten gangs of 16 of high
-// priority. The stock scheduler gets the same pods, and knows no gangs: it shows what becomes of them.
+// priority. The stock scheduler gets the same pods, and knows no gangs: it shows what becomes of them. So
+// does its own gang scheduling, beta and off by default.
 type preemption struct {
 	nodes, gangs, size, min int
 }
@@ -37,9 +38,9 @@ func (b preemption) run(ctx context.Context, f *fixture, r *report) error {
 		{unit: "victims", atMost: true, bound: preemptors * preemptorSize},
 		{unit: "gangs-touched", atMost: true, bound: float64(b.touched())},
 		{unit: "gangs-left-broken", atMost: true},
-	}, "scheduler=stock", "scheduler=ours")
+	}, "scheduler=stock", "scheduler=native", "scheduler=ours")
 	for range f.rounds {
-		for column, k := range []kind{stock, ours} {
+		for column, k := range []kind{stock, native, ours} {
 			v, err := b.once(ctx, f, k, r)
 			if err != nil {
 				return err
@@ -69,8 +70,9 @@ func (b preemption) once(ctx context.Context, f *fixture, k kind, r *report) (v 
 	if err != nil {
 		return nil, err
 	}
-	low := workload{scheduler: k.schedulerName, prefix: "low", gangs: b.gangs, size: b.size, min: b.min, priority: lowPriority}
-	high := workload{scheduler: k.schedulerName, prefix: "high", gangs: preemptors, size: preemptorSize, min: preemptorSize, priority: highPriority}
+	f.turn++ // native PodGroups are slow to go
+	low := workload{scheduler: k.schedulerName, prefix: fmt.Sprintf("low-%d-", f.turn), gangs: b.gangs, size: b.size, min: b.min, priority: lowPriority, native: k == native}
+	high := workload{scheduler: k.schedulerName, prefix: fmt.Sprintf("high-%d-", f.turn), gangs: preemptors, size: preemptorSize, min: preemptorSize, priority: highPriority, native: k == native}
 	if err := f.create(ctx, low); err != nil {
 		return nil, err
 	}

@@ -145,15 +145,15 @@ func (t *table) mean(column int, unit string) (float64, bool) {
 	return sum / float64(max(1, n)), n > 0
 }
 
-// ratios are, round by round, those of the second column to the first.
+// ratios are, round by round, those of the last column to the first.
 func (t *table) ratios(unit string) []float64 {
 	if len(t.columns) < 2 {
 		return nil
 	}
 	var ratios []float64
-	for i := range min(len(t.rounds[0]), len(t.rounds[1])) {
+	for i := range min(len(t.rounds[0]), len(t.rounds[len(t.columns)-1])) {
 		before, okBefore := t.rounds[0][i][unit]
-		after, okAfter := t.rounds[1][i][unit]
+		after, okAfter := t.rounds[len(t.columns)-1][i][unit]
 		if unit != "others-cpu-%" && okBefore && okAfter && before > 0 && after > 0 {
 			ratios = append(ratios, after/before)
 		}

@@ -26,7 +26,9 @@ type kind struct {
 
 var (
 	stock = kind{"stock", v1.DefaultSchedulerName}
-	ours  = kind{"ours", "lockstep-scheduler"}
+	// native is the stock scheduler with its own pod groups switched on.
+	native = kind{"native", v1.DefaultSchedulerName}
+	ours   = kind{"ours", "lockstep-scheduler"}
 )
 
 // stockConfig gives the stock scheduler the client limits that ours has by default.
@@ -59,7 +61,10 @@ func (f *fixture) start(k kind, label string) (*scheduler, error) {
 		"--authorization-always-allow-paths=/readyz,/debug/*",
 	}
 	binary := f.scheduler
-	if k == stock {
+	if k == native {
+		args = append(args, "--feature-gates=GenericWorkload=true")
+	}
+	if k != ours {
 		if binary, err = localcluster.Binary("kube-scheduler"); err != nil {
 			return nil, err
 		}
