@@ -243,7 +243,7 @@ func (pl *Gang) lead(ctx context.Context, state fwk.CycleState, a *gang.Attempt)
 		return "", fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "the plan of the gang places other members")
 	}
 	attempts.WithLabelValues("unschedulable").Inc()
-	(&planner.Unplaced{Attempt: a}).Tell(state)
+	(&planner.Unplaced{Attempt: a.Without(accepted)}).Tell(state)
 	if result.Coupled {
 		pl.affine.Store(true)
 	}

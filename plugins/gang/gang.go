@@ -183,6 +183,17 @@ func (pl *Gang) Yield(ctx context.Context, holders []string) {
 	}
 }
 
+// Placing tells whether a holder is a group of this profile that waits for nothing but room.
+func (pl *Gang) Placing(holder string) bool {
+	name, ok := strings.CutPrefix(holder, pl.holder(""))
+	if !ok {
+		return false
+	}
+	pl.mu.Lock()
+	defer pl.mu.Unlock()
+	return pl.gangs.Placing(name)
+}
+
 // atPostFilter is the position of a plugin there; -1 if it is not.
 func (pl *Gang) atPostFilter(name string) int {
 	return slices.IndexFunc(pl.fw.ListPlugins().PostFilter.Enabled, func(p schedconfig.Plugin) bool { return p.Name == name })

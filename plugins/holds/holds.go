@@ -7,6 +7,7 @@ package holds
 import (
 	"fmt"
 	"iter"
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -225,6 +226,22 @@ func (h *Holds) Among(holders []string, nodes iter.Seq[string]) []string {
 		}
 	}
 	return slices.DeleteFunc(slices.Clone(holders), func(holder string) bool { return !on[holder] })
+}
+
+// Nominations lists the pods that have nominations, by holder.
+func (h *Holds) Nominations() map[string][]types.UID {
+	if h.Empty() {
+		return nil
+	}
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	list := map[string][]types.UID{}
+	for _, holder := range h.ledger.Holders(hold.Nomination, math.MaxInt32) {
+		for _, one := range h.ledger.Of(holder, hold.Nomination) {
+			list[holder] = append(list[holder], one.For)
+		}
+	}
+	return list
 }
 
 // DropNominations ends the nominations of a holder, of these pods if any are given.

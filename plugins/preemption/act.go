@@ -3,6 +3,7 @@ package preemption
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -20,6 +21,8 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/parallelize"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/feature"
 	stockpreemption "k8s.io/kubernetes/pkg/scheduler/framework/preemption"
+
+	"github.com/lockstep-sh/lockstep/plugins/victim"
 )
 
 // act makes room: the places are held from now on; evictions and nominations follow on
@@ -86,35 +89,124 @@ func (pl *GangPreemption) outrank(f *found) []types.UID {
 // deadline bounds how long the calls of one preemption may take.
 const deadline = 2 * time.Minute
 
+// carryOut evicts and nominates. Nobody is evicted where one of the evictions would be
+// refused, and no further gang once the preemptor is gone.
 func (pl *GangPreemption) carryOut(ctx context.Context, d *demand, f *found, outranked []types.UID) {
 	ctx, cancel := context.WithTimeout(ctx, deadline)
 	defer cancel()
 	logger := klog.FromContext(ctx)
-	pl.tellPreemptor(d, f)
 	var errs collected
-	pl.each(ctx, len(outranked), func(i int) { errs.add(pl.denominate(ctx, outranked[i])) })
-	pl.each(ctx, len(d.pods), func(i int) { errs.add(pl.nominate(ctx, d, d.pods[i], f.plan.Nodes[d.pods[i].UID])) })
-	executor := stockpreemption.NewExecutor(&explained{Handle: pl.handle, note: f.note(d)}, feature.Features{})
-	pl.each(ctx, len(f.victims), func(i int) {
-		victim := f.victims[i]
-		stays, err := executor.PreemptPod(ctx, onNode{victim.Spec.NodeName}, preemptor{d}, victim, Name)
-		if err != nil {
-			errs.add(fmt.Errorf("evicting pod %s: %w", klog.KObj(victim), err))
+	pl.each(ctx, len(f.victims), func(i int) { errs.add(pl.rehearse(ctx, f.victims[i])) })
+	if errs.none() {
+		if len(f.victims) > 0 {
+			pl.tellPreemptor(d, f)
 		}
-		if stays || err != nil {
-			pl.Underway.spared(victim.UID) // no deletion will tell
-		}
-	})
-	pl.tellVictims(d, f)
+		pl.each(ctx, len(outranked), func(i int) { errs.add(pl.denominate(ctx, outranked[i])) })
+		pl.each(ctx, len(d.pods), func(i int) { errs.add(pl.nominate(ctx, d, d.pods[i], f.plan.Nodes[d.pods[i].UID])) })
+		units := f.units()
+		pl.each(ctx, len(units), func(i int) { errs.add(pl.evict(ctx, d, f, units[i])) })
+		pl.tellVictims(d, f)
+	}
 	if failed := errs.list(); len(failed) > 0 {
 		evictionErrors.Add(float64(len(failed)))
 		logger.Error(failed[0], "Failed to make room; the preemptor will look again", "preemptor", d.String(), "errors", len(failed))
 		pl.Holds.DropNominations(pl.holder(d))
 		pl.Underway.end(pl.holder(d))
+		pl.each(ctx, len(d.pods), func(i int) { pl.clear(ctx, d.pods[i]) })
+		time.Sleep(pauseAfterErrors)
 	}
 	if pl.Underway.victims(pl.holder(d)) == 0 {
 		pl.handle.Activate(logger, map[string]*v1.Pod{d.leader.Namespace + "/" + d.leader.Name: d.leader})
 	}
+}
+
+// pauseAfterErrors is how long a preemptor is kept from trying again.
+const pauseAfterErrors = time.Second
+
+// rehearse asks whether an eviction would be refused.
+func (pl *GangPreemption) rehearse(ctx context.Context, victim *v1.Pod) error {
+	if victim.Spec.NodeName == "" {
+		return nil // it is not on its node yet, and will be called back
+	}
+	err := pl.handle.ClientSet().CoreV1().Pods(victim.Namespace).Delete(ctx, victim.Name, metav1.DeleteOptions{
+		DryRun: []string{metav1.DryRunAll}, Preconditions: metav1.NewUIDPreconditions(string(victim.UID)),
+	})
+	if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil // or gone already
+	}
+	pl.Underway.refuse(victim.UID, pl.clock.Now())
+	return fmt.Errorf("asking to evict pod %s: %w", klog.KObj(victim), err)
+}
+
+// units divides the victims into what is evicted together, once begun: gangs that go
+// whole, and single pods.
+func (f *found) units() [][]*v1.Pod {
+	byUID := map[types.UID]*v1.Pod{}
+	for _, pod := range f.victims {
+		byUID[pod.UID] = pod
+	}
+	var units [][]*v1.Pod
+	for _, b := range f.selection.Bundles {
+		if b.Kind != victim.Whole {
+			continue
+		}
+		var unit []*v1.Pod
+		for _, one := range b.Pods {
+			unit = append(unit, byUID[one.UID])
+			delete(byUID, one.UID)
+		}
+		units = append(units, unit)
+	}
+	for _, pod := range f.victims {
+		if byUID[pod.UID] != nil {
+			units = append(units, []*v1.Pod{pod})
+		}
+	}
+	return units
+}
+
+// evict evicts pods that go together. Of several, all are marked first: whoever comes
+// after this process finishes what it has begun.
+func (pl *GangPreemption) evict(ctx context.Context, d *demand, f *found, unit []*v1.Pod) error {
+	if !pl.wanted(d) {
+		for _, pod := range unit {
+			pl.Underway.spared(pod.UID)
+		}
+		return nil
+	}
+	var errs collected
+	if len(unit) > 1 {
+		marked := make([]*v1.Pod, len(unit))
+		pl.each(ctx, len(unit), func(i int) {
+			var err error
+			marked[i], err = pl.mark(ctx, unit[i])
+			errs.add(err)
+		})
+		unit = marked
+	}
+	executor := stockpreemption.NewExecutor(&explained{Handle: pl.handle, note: f.note(d)}, feature.Features{})
+	pl.each(ctx, len(unit), func(i int) {
+		pod := unit[i]
+		stays, err := executor.PreemptPod(ctx, onNode{pod.Spec.NodeName}, preemptor{d}, pod, Name)
+		if err != nil {
+			errs.add(fmt.Errorf("evicting pod %s: %w", klog.KObj(pod), err))
+			pl.Underway.refuse(pod.UID, pl.clock.Now())
+		} else if stays {
+			pl.Underway.spared(pod.UID) // no deletion will tell
+		}
+	})
+	return errors.Join(errs.list()...)
+}
+
+// wanted tells whether enough of the preemptor's pods are there to be placed.
+func (pl *GangPreemption) wanted(d *demand) bool {
+	there := 0
+	for _, pod := range d.pods {
+		if now, ok := pl.podByUID(pod.UID); ok && now.DeletionTimestamp == nil {
+			there++
+		}
+	}
+	return there >= d.attempt.Members()
 }
 
 // each runs calls to the API server, some at a time.
@@ -135,6 +227,8 @@ func (c *collected) add(err error) {
 		c.errs = append(c.errs, err)
 	}
 }
+
+func (c *collected) none() bool { return len(c.list()) == 0 }
 
 func (c *collected) list() []error {
 	c.mu.Lock()

@@ -52,7 +52,9 @@ type candidates struct {
 	at     map[types.UID]place
 	// ending are the pods that leave without being chosen.
 	ending map[types.UID]bool
-	sums   []*freed // by node
+	// refused are the pods of which the API server refused the eviction a moment ago.
+	refused map[types.UID]bool
+	sums    []*freed // by node
 	// strangers are the pods of gangs that no profile knows, by ID; nil before they
 	// were looked for.
 	strangers map[string][]gang.Placed
@@ -63,7 +65,7 @@ type candidates struct {
 func (pl *GangPreemption) newCandidates(d *demand, room *planner.Room) (*candidates, error) {
 	c := &candidates{
 		d: d, room: room, roster: pl.Roster, byID: map[string]candidate{}, pods: map[types.UID]*v1.Pod{}, at: map[types.UID]place{},
-		ending: pl.Underway.all(),
+		ending: pl.Underway.all(), refused: pl.Underway.refusals(pl.clock.Now()),
 	}
 	now := pl.clock.Now()
 	for node := range room.Len() {
@@ -95,7 +97,7 @@ func (c *candidates) freed(node int) (victim.Vector, int) {
 	if c.sums[node] == nil {
 		sum := &freed{amount: victim.Vector{}}
 		for _, info := range c.room.Node(node).GetPods() {
-			if pod := info.GetPod(); !c.ending[pod.UID] && !c.d.own[pod.UID] && !c.protected(pod) {
+			if pod := info.GetPod(); !c.ending[pod.UID] && !c.d.own[idOf(pod)] && !c.protected(pod) {
 				sum.amount.Add(c.request(info), 1)
 				sum.pods++
 			}
@@ -131,12 +133,12 @@ func (c *candidates) on(nodes []int) []victim.Gang {
 	for _, node := range nodes {
 		for _, info := range c.room.Node(node).GetPods() {
 			pod := info.GetPod()
-			if c.ending[pod.UID] || c.d.own[pod.UID] {
+			id := idOf(pod)
+			if c.ending[pod.UID] || c.d.own[id] {
 				continue
 			}
 			local[pod.UID] = c.request(info)
 			c.at[pod.UID] = place{info, node}
-			id := idOf(pod)
 			if first[id] == nil {
 				first[id] = pod
 				ids = append(ids, id)
@@ -248,10 +250,10 @@ func (c *candidates) find(uid types.UID, nodeName string) (place, bool) {
 	return place{}, false
 }
 
-// protected tells pods that stay: those that are no less important than the preemptor, and
+// protected tells pods that stay: those of which the eviction was just refused, those that are no less important than the preemptor, and
 // those that the system needs (conformance).
 func (c *candidates) protected(pod *v1.Pod) bool {
-	return corev1helpers.PodPriority(pod) >= c.d.priority || pod.Namespace == metav1.NamespaceSystem ||
+	return c.refused[pod.UID] || corev1helpers.PodPriority(pod) >= c.d.priority || pod.Namespace == metav1.NamespaceSystem ||
 		pod.Spec.PriorityClassName == scheduling.SystemClusterCritical || pod.Spec.PriorityClassName == scheduling.SystemNodeCritical
 }
 

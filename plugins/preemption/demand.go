@@ -5,7 +5,6 @@ import (
 	"math"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
@@ -26,7 +25,9 @@ type demand struct {
 	leader *v1.Pod
 	// pods are the pending members of all its gangs.
 	pods []*v1.Pod
-	own  map[types.UID]bool
+	// own are the gangs of the attempt, as candidates are named: they run in part, maybe,
+	// and make no way for themselves.
+	own map[string]bool
 	// priority is the lowest of the members': nobody makes way for a pod that is no more
 	// important.
 	priority int32
@@ -38,7 +39,7 @@ type demand struct {
 
 // demandOf reads what a pod that did not fit stands for.
 func (pl *GangPreemption) demandOf(state fwk.CycleState, pod *v1.Pod) (*demand, error) {
-	d := &demand{leader: pod, own: map[types.UID]bool{}, priority: math.MaxInt32, need: victim.Vector{}, resources: map[v1.ResourceName]bool{}}
+	d := &demand{leader: pod, own: map[string]bool{}, priority: math.MaxInt32, need: victim.Vector{}, resources: map[v1.ResourceName]bool{}}
 	if unplaced := planner.UnplacedOf(state); unplaced != nil {
 		d.attempt = unplaced.Attempt
 	} else {
@@ -48,9 +49,12 @@ func (pl *GangPreemption) demandOf(state fwk.CycleState, pod *v1.Pod) (*demand, 
 	}
 	d.group = d.attempt.Group
 	for _, need := range d.attempt.Gangs {
+		for _, placed := range need.Placed {
+			d.own[idOf(placed.Pod)] = true
+		}
 		for i, member := range need.Pending {
 			d.pods = append(d.pods, member)
-			d.own[member.UID] = true
+			d.own[idOf(member)] = true
 			d.priority = min(d.priority, corev1helpers.PodPriority(member))
 			d.never = d.never || member.Spec.PreemptionPolicy != nil && *member.Spec.PreemptionPolicy == v1.PreemptNever
 			info, err := framework.NewPodInfo(member)

@@ -54,6 +54,10 @@ type GangPreemption struct {
 	clock   clock.PassiveClock
 	pauses  pauses
 
+	unfinished unfinished
+	// idle is since when a holder could not use what it holds; tidy has it alone.
+	idle map[string]time.Time
+
 	// planner and points are made at the first attempt, when the profile's plugins are
 	// all there.
 	once    sync.Once
@@ -84,12 +88,13 @@ func New(shared Shared) frameworkruntime.PluginFactory {
 		}
 		registerMetrics()
 		pl := &GangPreemption{
-			Shared: shared, args: args, handle: handle, fw: fw, clock: clock.RealClock{},
+			Shared: shared, args: args, handle: handle, fw: fw, clock: clock.RealClock{}, idle: map[string]time.Time{},
 			budgets: handle.SharedInformerFactory().Policy().V1().PodDisruptionBudgets().Lister(),
 		}
 		if err := pl.watch(ctx); err != nil {
 			return nil, err
 		}
+		go pl.tidy(ctx)
 		return pl, nil
 	}
 }
@@ -125,7 +130,7 @@ func (pl *GangPreemption) PostFilter(ctx context.Context, state fwk.CycleState, 
 	case err != nil:
 		pl.pauses.failed(d.group, pl.clock.Now(), took)
 		return nil, fwk.AsStatus(fmt.Errorf("looking for victims for %s: %w", d, err))
-	case found != nil && found.waits:
+	case found != nil && found.waits && len(pl.Holds.NominationsOf(pl.holder(d))) > 0:
 		return nil, d.refused(msgWaiting)
 	case found == nil:
 		pl.pauses.failed(d.group, pl.clock.Now(), took)

@@ -16,6 +16,7 @@ type known map[gang.Key]gang.Footprint
 func (k known) Running(key gang.Key) (gang.Footprint, bool) { f, ok := k[key]; return f, ok }
 func (k known) Hoards(int32) []string                       { return nil }
 func (k known) Yield(context.Context, []string)             {}
+func (k known) Placing(string) bool                         { return true }
 
 // full is a cluster of nodes of 8 GPUs, in racks, full of gangs of 8 pods of low priority, each on 8
 // nodes beside each other.

@@ -17,14 +17,19 @@ type Underway struct {
 	// ended are victims that have ended, and when. For a moment the scheduler's cache may
 	// still have them, and so may whoever counts the members of their gangs.
 	ended map[types.UID]time.Time
+	// refused are the pods of which the API server refused the eviction, and when.
+	refused map[types.UID]time.Time
 }
+
+// refusedFor is how long a pod is left alone after its eviction was refused.
+const refusedFor = 10 * time.Second
 
 // endedFor is much longer than one watcher is behind another.
 const endedFor = 30 * time.Second
 
 // NewUnderway makes one without preemptions.
 func NewUnderway() *Underway {
-	return &Underway{byHolder: map[string]map[types.UID]bool{}, holderOf: map[types.UID]string{}, ended: map[types.UID]time.Time{}}
+	return &Underway{byHolder: map[string]map[types.UID]bool{}, holderOf: map[types.UID]string{}, ended: map[types.UID]time.Time{}, refused: map[types.UID]time.Time{}}
 }
 
 // begin notes the victims of a preemptor. None of them has another.
@@ -55,6 +60,29 @@ func (u *Underway) gone(pod types.UID, now time.Time) {
 	}
 	u.ended[pod] = now
 	u.remove(pod)
+}
+
+// refuse notes that the eviction of a victim was refused.
+func (u *Underway) refuse(victim types.UID, now time.Time) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.refused[victim] = now
+	u.remove(victim)
+}
+
+// refusals lists the pods of which the eviction was refused not long ago.
+func (u *Underway) refusals(now time.Time) map[types.UID]bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	list := map[types.UID]bool{}
+	for pod, at := range u.refused {
+		if now.Sub(at) > refusedFor {
+			delete(u.refused, pod)
+		} else {
+			list[pod] = true
+		}
+	}
+	return list
 }
 
 // spared notes that a victim did not have to end.

@@ -56,6 +56,7 @@ func (pl *GangPreemption) podSeen(ctx context.Context, old, pod *v1.Pod) {
 		pl.podGone(old)
 		old = nil
 	}
+	pl.unfinished.note(pod.UID, pl.marked(pod), pl.clock.Now())
 	if pod.Spec.SchedulerName != pl.fw.ProfileName() {
 		return
 	}
@@ -83,6 +84,7 @@ func (pl *GangPreemption) podSeen(ctx context.Context, old, pod *v1.Pod) {
 		pl.Holds.Nominate(holds.Holder(pl.fw.ProfileName(), holds.PodGroup(pod.UID)), pod.UID, node, corev1helpers.PodPriority(pod), holds.DemandOf(info))
 	case node == "" && before != "":
 		pl.forget(pod.UID)
+		pl.unfinished.note(pod.UID, false, pl.clock.Now())
 	}
 }
 
@@ -111,5 +113,6 @@ func (pl *GangPreemption) podGone(object any) {
 	if pod, ok := object.(*v1.Pod); ok {
 		pl.Underway.gone(pod.UID, pl.clock.Now())
 		pl.forget(pod.UID)
+		pl.unfinished.note(pod.UID, false, pl.clock.Now())
 	}
 }

@@ -20,6 +20,8 @@ type Source interface {
 	// complete; Yield has such holders, of whichever profile, give it back.
 	Hoards(below int32) []string
 	Yield(ctx context.Context, holders []string)
+	// Placing tells whether a holder of this profile waits for nothing but room.
+	Placing(holder string) bool
 }
 
 // Roster is the gangs of all profiles. It is safe for concurrent use.
@@ -56,6 +58,16 @@ func (r *Roster) Yield(ctx context.Context, holders []string) {
 	for _, source := range r.all() {
 		source.Yield(ctx, holders)
 	}
+}
+
+// Placing tells whether a holder, of whichever profile, waits for nothing but room.
+func (r *Roster) Placing(holder string) bool {
+	for _, source := range r.all() {
+		if source.Placing(holder) {
+			return true
+		}
+	}
+	return false
 }
 
 func (r *Roster) all() map[string]Source {

@@ -1,12 +1,15 @@
 package gang
 
 import (
+	"maps"
 	"math"
 	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 )
 
 // Verdict is what a scheduling cycle of a pod has to do.
@@ -65,6 +68,34 @@ func (a *Attempt) Priority() int32 {
 		}
 	}
 	return priority
+}
+
+// Without is what is left of an attempt of which some members were given a node: those
+// stand in the plan.
+func (a *Attempt) Without(placed map[types.UID]string) *Attempt {
+	if len(placed) == 0 {
+		return a
+	}
+	left := *a
+	left.Gangs = nil
+	for _, need := range a.Gangs {
+		rest := need
+		rest.Pending, rest.Placed, rest.MinByRole = nil, slices.Clone(need.Placed), maps.Clone(need.MinByRole)
+		for _, pod := range need.Pending {
+			node, ok := placed[pod.UID]
+			if !ok {
+				rest.Pending = append(rest.Pending, pod)
+				continue
+			}
+			rest.Placed = append(rest.Placed, Placed{Pod: pod, Node: node, InPlan: true})
+			rest.Min = max(0, rest.Min-1)
+			if role := pod.Labels[v1alpha1.RoleLabel]; rest.MinByRole[role] > 0 {
+				rest.MinByRole[role]--
+			}
+		}
+		left.Gangs = append(left.Gangs, rest)
+	}
+	return &left
 }
 
 // Need is one gang of an attempt.

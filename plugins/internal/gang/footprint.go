@@ -47,6 +47,16 @@ func (s *Gangs) Footprint(key Key) (Footprint, bool) {
 	return f, true
 }
 
+// Placing tells whether a group, by its name, has all members that it needs to be placed.
+func (s *Gangs) Placing(name string) bool {
+	key, err := ParseKey(name)
+	if err != nil {
+		return false // no group has such a name
+	}
+	g := s.gangs[key]
+	return g != nil && g.group.key() == key && g.group.phase != gathering
+}
+
 // MinimumOf reads the minimum of its gang from a pod alone; false where it does not say.
 func MinimumOf(pod *v1.Pod) (int, bool) {
 	key, _, ok := KeyOf(pod)
