@@ -1,0 +1,61 @@
+package gang
+
+import (
+	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+)
+
+func memberPod(name, role string) *v1.Pod {
+	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "a", UID: types.UID(name)}}
+	if role != "" {
+		pod.Labels = map[string]string{v1alpha1.RoleLabel: role}
+	}
+	return pod
+}
+
+// TestWithout: who was given a node stands in the plan, and the rest is still wanted.
+func TestWithout(t *testing.T) {
+	one, two, three := memberPod("1", "ps"), memberPod("2", "worker"), memberPod("3", "worker")
+	whole := &Attempt{Group: "a/x", Gangs: []Need{{Min: 3, MinByRole: map[string]int{"ps": 1, "worker": 2}, Pending: []*v1.Pod{one, two, three}}}}
+	if got := whole.Without(nil); got != whole {
+		t.Errorf("nobody was placed, and the attempt is %+v", got)
+	}
+	left := whole.Without(map[types.UID]string{"1": "n1", "3": "n3"})
+	want := Need{
+		Min: 1, MinByRole: map[string]int{"ps": 0, "worker": 1}, Pending: []*v1.Pod{two},
+		Placed: []Placed{{Pod: one, Node: "n1", InPlan: true}, {Pod: three, Node: "n3", InPlan: true}},
+	}
+	if diff := gocmp.Diff(want, left.Gangs[0]); diff != "" {
+		t.Errorf("what is left (-want +got):\n%s", diff)
+	}
+	if need := whole.Gangs[0]; need.Min != 3 || len(need.Pending) != 3 || need.MinByRole["worker"] != 2 {
+		t.Errorf("the attempt itself has changed: %+v", need)
+	}
+}
+
+func TestMinimumOf(t *testing.T) {
+	for sentence, c := range map[string]struct {
+		annotations map[string]string
+		want        int
+		ok          bool
+	}{
+		"a pod outside gangs has none":          {},
+		"a member says it":                      {map[string]string{v1alpha1.GangNameAnnotation: "x", v1alpha1.MinAvailableAnnotation: "4"}, 4, true},
+		"one that says it badly does not":       {map[string]string{v1alpha1.GangNameAnnotation: "x", v1alpha1.MinAvailableAnnotation: "many"}, 0, false},
+		"a member of a PodGroup may not say it": {map[string]string{v1alpha1.GangNameAnnotation: "x"}, 0, false},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			pod := memberPod("p", "")
+			pod.Annotations = c.annotations
+			if n, ok := MinimumOf(pod); n != c.want || ok != c.ok {
+				t.Errorf("minimum %d, %v, want %d, %v", n, ok, c.want, c.ok)
+			}
+		})
+	}
+}
