@@ -75,7 +75,7 @@ func (pl *GangPreemption) newCandidates(d *demand, room *planner.Room) (*candida
 				continue
 			}
 			c.ending[pod.UID] = true
-			if pod.DeletionTimestamp != nil && now.Sub(pod.DeletionTimestamp.Time) > stuckAfter {
+			if stuck(pod, now) {
 				continue // it may never end
 			}
 			if err := room.Remove(info, node); err != nil {

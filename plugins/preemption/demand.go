@@ -3,6 +3,7 @@ package preemption
 import (
 	"fmt"
 	"math"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
@@ -82,6 +83,22 @@ func (d *demand) String() string {
 	return fmt.Sprintf("pod %s/%s (priority %d)", d.leader.Namespace, d.leader.Name, d.priority)
 }
 
+// underway tells whether victims of the preemptor are still ending. One that does not end
+// is waited for no longer: the preemptor looks for others.
+func (pl *GangPreemption) underway(d *demand) bool {
+	for _, uid := range pl.Underway.of(pl.holder(d)) {
+		if pod, ok := pl.podByUID(uid); !ok || !stuck(pod, pl.clock.Now()) {
+			return true
+		}
+	}
+	return false
+}
+
+// stuck tells pods that should have ended long ago.
+func stuck(pod *v1.Pod, now time.Time) bool {
+	return pod.DeletionTimestamp != nil && now.Sub(pod.DeletionTimestamp.Time) > stuckAfter
+}
+
 // ending tells whether pods that were preempted are still ending where the preemptor is
 // nominated to, whoever evicted them: another process may have, before it died.
 func (pl *GangPreemption) ending(d *demand) bool {
@@ -98,7 +115,7 @@ func (pl *GangPreemption) ending(d *demand) bool {
 			continue // the node is gone, and all on it
 		}
 		for _, other := range info.GetPods() {
-			if p := other.GetPod(); stockpreemption.PodTerminatingByPreemption(p) && corev1helpers.PodPriority(p) < d.priority {
+			if p := other.GetPod(); stockpreemption.PodTerminatingByPreemption(p) && !stuck(p, pl.clock.Now()) && corev1helpers.PodPriority(p) < d.priority {
 				return true
 			}
 		}

@@ -162,7 +162,7 @@ func (pl *GangPreemption) standsBack(d *demand) string {
 	switch {
 	case d.never:
 		return msgNever
-	case pl.Underway.victims(pl.holder(d)) > 0 || pl.ending(d):
+	case pl.underway(d) || pl.ending(d):
 		return msgWaiting
 	case pl.pauses.pausing(d.group, pl.clock.Now()):
 		return msgNobody // still

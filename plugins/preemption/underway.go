@@ -1,6 +1,8 @@
 package preemption
 
 import (
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -116,6 +118,13 @@ func (u *Underway) victims(holder string) int {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return len(u.byHolder[holder])
+}
+
+// of lists the victims of a preemptor that have not ended.
+func (u *Underway) of(holder string) []types.UID {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return slices.Collect(maps.Keys(u.byHolder[holder]))
 }
 
 // all lists the victims, those that have ended just now included.
