@@ -9,6 +9,7 @@ import (
 	"iter"
 	"math"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -160,7 +161,12 @@ func podsOn(info fwk.NodeInfo) iter.Seq[types.UID] {
 func Holder(profile, group string) string { return profile + "/" + group }
 
 // PodGroup is the group of a pod that is placed by itself. No gang has such a key.
-func PodGroup(pod types.UID) string { return "pod:" + string(pod) }
+func PodGroup(pod types.UID) string { return podPrefix + string(pod) }
+
+// IsPod tells groups that are a pod by itself.
+func IsPod(group string) bool { return strings.HasPrefix(group, podPrefix) }
+
+const podPrefix = "pod:"
 
 // Nominate holds a node for a pod for which others were evicted. A pod that has a place
 // in a plan keeps that.

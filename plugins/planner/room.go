@@ -123,15 +123,10 @@ func (r *Room) room(class, node int) int {
 }
 
 // Short is how many members arithmetic leaves without a place among these nodes as
-// they are. It does not look at what the filters say.
+// they are. Of what the filters say it knows only which nodes earlier restrictions found
+// of no use.
 func (r *Room) Short(nodes []int) int {
-	sum := make([]int, len(r.sum))
-	for class := range sum {
-		for _, node := range nodes {
-			sum[class] += r.w.Slots(class, node)
-		}
-	}
-	return r.short(sum)
+	return r.ShortWithout(nodes, func(int) (resource.Vector, int) { return nil, 0 })
 }
 
 // ShortWithout is Short for these nodes, if so much were freed on each, by so many pods.

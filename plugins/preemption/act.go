@@ -35,7 +35,9 @@ func (pl *GangPreemption) act(ctx context.Context, d *demand, f *found) {
 	outranked := pl.outrank(f)
 	pl.Roster.Yield(ctx, pl.Holds.Among(f.outrank, maps.Values(f.plan.Nodes)))
 	pl.Underway.begin(holder, f.victims)
-	preemptions.WithLabelValues("preempt").Inc()
+	if len(f.victims) > 0 {
+		preemptions.WithLabelValues("preempt").Inc()
+	}
 	victimsTotal.Add(float64(len(f.victims)))
 	// The cycle's context ends with the cycle.
 	go pl.carryOut(context.WithoutCancel(ctx), d, f, outranked)

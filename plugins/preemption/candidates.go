@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -33,7 +32,6 @@ type candidate struct {
 	key  gang.Key
 	// object is the UID of its PodGroup; empty where it has none, or is a pod.
 	object types.UID
-	min    int
 }
 
 // place is where a pod stands in the what-if.
@@ -68,19 +66,22 @@ func (pl *GangPreemption) newCandidates(d *demand, room *planner.Room) (*candida
 		ending: pl.Underway.all(), refused: pl.Underway.refusals(pl.clock.Now()),
 	}
 	now := pl.clock.Now()
+	var leaving []place
 	for node := range room.Len() {
-		for _, info := range slices.Clone(room.Node(node).GetPods()) {
+		for _, info := range room.Node(node).GetPods() {
 			pod := info.GetPod()
 			if pod.DeletionTimestamp == nil && !c.ending[pod.UID] {
 				continue
 			}
 			c.ending[pod.UID] = true
-			if stuck(pod, now) {
-				continue // it may never end
+			if !stuck(pod, now) { // else it may never end
+				leaving = append(leaving, place{info, node})
 			}
-			if err := room.Remove(info, node); err != nil {
-				return nil, err
-			}
+		}
+	}
+	for _, one := range leaving {
+		if err := room.Remove(one.info, one.node); err != nil {
+			return nil, err
 		}
 	}
 	return c, nil
@@ -158,7 +159,7 @@ func idOf(pod *v1.Pod) string {
 	if key, _, ok := gang.KeyOf(pod); ok {
 		return pod.Spec.SchedulerName + "/" + key.String()
 	}
-	return "pod:" + string(pod.UID)
+	return holds.PodGroup(pod.UID)
 }
 
 // gang is the candidate of which a pod is on the nodes that are looked at. local has the
@@ -191,14 +192,14 @@ func (c *candidates) gang(id string, pod *v1.Pod, local map[types.UID]victim.Vec
 func (c *candidates) footprint(id string, pod *v1.Pod) gang.Footprint {
 	key, _, member := gang.KeyOf(pod)
 	if !member {
-		c.byID[id] = candidate{name: fmt.Sprintf("pod %s/%s", pod.Namespace, pod.Name), min: 1}
+		c.byID[id] = candidate{name: fmt.Sprintf("pod %s/%s", pod.Namespace, pod.Name)}
 		return gang.Footprint{Min: 1, Created: pod.CreationTimestamp.Time, Running: []gang.Placed{{Pod: pod}}}
 	}
 	f, known := c.roster.Running(pod.Spec.SchedulerName, key)
 	if !known {
 		f = c.stranger(id, pod)
 	}
-	c.byID[id] = candidate{name: "gang " + key.String(), key: key, object: f.Object, min: f.Min}
+	c.byID[id] = candidate{name: "gang " + key.String(), key: key, object: f.Object}
 	return f
 }
 
@@ -208,7 +209,7 @@ func (c *candidates) stranger(id string, pod *v1.Pod) gang.Footprint {
 		for node := range c.room.Len() {
 			info := c.room.Node(node)
 			for _, p := range info.GetPods() {
-				if one := p.GetPod(); !c.ending[one.UID] && !strings.HasPrefix(idOf(one), "pod:") {
+				if one := p.GetPod(); !c.ending[one.UID] && !holds.IsPod(idOf(one)) {
 					c.strangers[idOf(one)] = append(c.strangers[idOf(one)], gang.Placed{Pod: one, Node: info.Node().Name})
 				}
 			}
@@ -250,8 +251,8 @@ func (c *candidates) find(uid types.UID, nodeName string) (place, bool) {
 	return place{}, false
 }
 
-// protected tells pods that stay: those of which the eviction was just refused, those that are no less important than the preemptor, and
-// those that the system needs (conformance).
+// protected tells pods that stay: those of which the eviction was just refused, those that
+// are no less important than the preemptor, and those that the system needs (conformance).
 func (c *candidates) protected(pod *v1.Pod) bool {
 	return c.refused[pod.UID] || corev1helpers.PodPriority(pod) >= c.d.priority || pod.Namespace == metav1.NamespaceSystem ||
 		pod.Spec.PriorityClassName == scheduling.SystemClusterCritical || pod.Spec.PriorityClassName == scheduling.SystemNodeCritical

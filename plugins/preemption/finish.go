@@ -3,6 +3,7 @@ package preemption
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strings"
 	"sync"
 	"time"
@@ -15,6 +16,7 @@ import (
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	"k8s.io/kubernetes/pkg/scheduler/util"
 
+	"github.com/lockstep-sh/lockstep/plugins/holds"
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 )
 
@@ -112,8 +114,9 @@ func (pl *GangPreemption) tidy(ctx context.Context) {
 	}
 }
 
-// finish evicts pods that were marked and run on: a gang that goes whole must not stay in
-// part. What else is left of such a gang, below its minimum, goes with it.
+// finish evicts pods that were marked and run on in a gang that is below its minimum by
+// now: it goes whole, and must not stay in part. Where the gang can run on, or the pod is in
+// none, nothing was lost yet: if it has to go, the preemptor chooses it again.
 func (pl *GangPreemption) finish(ctx context.Context) {
 	underway := pl.Underway.all()
 	for _, uid := range pl.unfinished.longerThan(finishAfter, pl.clock.Now()) {
@@ -121,33 +124,30 @@ func (pl *GangPreemption) finish(ctx context.Context) {
 		if !ok || underway[uid] || !pl.marked(pod) {
 			continue
 		}
-		unit := []*v1.Pod{pod}
-		if key, _, member := gang.KeyOf(pod); member && pl.args.EvictBrokenGangs {
-			unit = append(unit, pl.restOf(pod, key)...)
-		}
-		for _, one := range unit {
+		for _, one := range pl.leftOver(pod) {
 			pl.delete(ctx, one)
 		}
 	}
 }
 
-// restOf is what runs of a gang beside the pods that are marked, if that is less than its
-// minimum.
-func (pl *GangPreemption) restOf(pod *v1.Pod, key gang.Key) []*v1.Pod {
-	f, ok := pl.Roster.Running(pod.Spec.SchedulerName, key)
-	if !ok {
+// leftOver is what runs of the gang of a marked pod, if that is less than its minimum: all
+// of it, or what is marked where broken gangs are to be left alone.
+func (pl *GangPreemption) leftOver(pod *v1.Pod) []*v1.Pod {
+	key, _, member := gang.KeyOf(pod)
+	if !member {
 		return nil
 	}
-	var rest []*v1.Pod
-	for _, member := range f.Running {
-		if now, ok := pl.podByUID(member.Pod.UID); ok && !pl.marked(now) && now.Spec.NodeName != "" {
-			rest = append(rest, now)
+	f, known := pl.Roster.Running(pod.Spec.SchedulerName, key)
+	if !known || len(f.Running) >= f.Min {
+		return nil
+	}
+	var left []*v1.Pod
+	for _, m := range f.Running {
+		if now, ok := pl.podByUID(m.Pod.UID); ok && now.Spec.NodeName != "" && (pl.args.EvictBrokenGangs || pl.marked(now)) {
+			left = append(left, now)
 		}
 	}
-	if len(rest) >= f.Min {
-		return nil
-	}
-	return rest
+	return left
 }
 
 func (pl *GangPreemption) delete(ctx context.Context, pod *v1.Pod) {
@@ -167,9 +167,11 @@ func (pl *GangPreemption) delete(ctx context.Context, pod *v1.Pod) {
 // giveBack ends the nominations of gangs that wait for something else than room: members
 // that are missing, or a PodGroup that is gone. Members that are made anew have a while.
 func (pl *GangPreemption) giveBack(ctx context.Context) {
-	now := pl.clock.Now()
-	for holder, pods := range pl.Holds.Nominations() {
-		if !strings.HasPrefix(holder, pl.fw.ProfileName()+"/") || pl.Roster.Placing(holder) || strings.Contains(holder, "/pod:") {
+	now, nominations := pl.clock.Now(), pl.Holds.Nominations()
+	maps.DeleteFunc(pl.idle, func(holder string, _ time.Time) bool { return nominations[holder] == nil })
+	for holder, pods := range nominations {
+		group, mine := strings.CutPrefix(holder, holds.Holder(pl.fw.ProfileName(), ""))
+		if !mine || holds.IsPod(group) || pl.Roster.Placing(holder) {
 			delete(pl.idle, holder)
 			continue
 		}

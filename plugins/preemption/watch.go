@@ -84,7 +84,6 @@ func (pl *GangPreemption) podSeen(ctx context.Context, old, pod *v1.Pod) {
 		pl.Holds.Nominate(holds.Holder(pl.fw.ProfileName(), holds.PodGroup(pod.UID)), pod.UID, node, corev1helpers.PodPriority(pod), holds.DemandOf(info))
 	case node == "" && before != "":
 		pl.forget(pod.UID)
-		pl.unfinished.note(pod.UID, false, pl.clock.Now())
 	}
 }
 
