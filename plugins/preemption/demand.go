@@ -2,7 +2,6 @@ package preemption
 
 import (
 	"fmt"
-	"math"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -11,6 +10,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	stockpreemption "k8s.io/kubernetes/pkg/scheduler/framework/preemption"
 
+	"github.com/lockstep-sh/lockstep/plugins/gangpoint"
 	"github.com/lockstep-sh/lockstep/plugins/holds"
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 	"github.com/lockstep-sh/lockstep/plugins/planner"
@@ -24,7 +24,8 @@ type demand struct {
 	group string
 	// leader is the pod that stands for it.
 	leader *v1.Pod
-	// pods are the pending members of all its gangs.
+	// gang is the attempt as extension points see it; pods are the pending members.
+	gang gangpoint.Gang
 	pods []*v1.Pod
 	// own are the gangs of the attempt, as candidates are named: they run in part, maybe,
 	// and make no way for themselves.
@@ -40,7 +41,7 @@ type demand struct {
 
 // demandOf reads what a pod that did not fit stands for.
 func (pl *GangPreemption) demandOf(state fwk.CycleState, pod *v1.Pod) (*demand, error) {
-	d := &demand{leader: pod, own: map[string]bool{}, priority: math.MaxInt32, need: victim.Vector{}, resources: map[v1.ResourceName]bool{}}
+	d := &demand{leader: pod, own: map[string]bool{}, need: victim.Vector{}, resources: map[v1.ResourceName]bool{}}
 	if unplaced := planner.UnplacedOf(state); unplaced != nil {
 		d.attempt = unplaced.Attempt
 	} else {
@@ -48,15 +49,14 @@ func (pl *GangPreemption) demandOf(state fwk.CycleState, pod *v1.Pod) (*demand, 
 			Key: gang.Key{Namespace: pod.Namespace, Name: pod.Name}, Spec: gang.Spec{Min: 1}, Min: 1, Pending: []*v1.Pod{pod},
 		}}}
 	}
-	d.group = d.attempt.Group
+	d.group, d.gang = d.attempt.Group, planner.GangOf(d.attempt)
+	d.pods, d.priority = d.gang.Pods, d.gang.Priority
 	for _, need := range d.attempt.Gangs {
 		for _, placed := range need.Placed {
 			d.own[idOf(placed.Pod)] = true
 		}
 		for i, member := range need.Pending {
-			d.pods = append(d.pods, member)
 			d.own[idOf(member)] = true
-			d.priority = min(d.priority, corev1helpers.PodPriority(member))
 			d.never = d.never || member.Spec.PreemptionPolicy != nil && *member.Spec.PreemptionPolicy == v1.PreemptNever
 			info, err := framework.NewPodInfo(member)
 			if err != nil {

@@ -25,7 +25,7 @@ type domain struct {
 // else the domains of the required topology, those that cost least to enter first; else
 // those of the preferred one, and then the whole cluster.
 func (pl *GangPreemption) domains(ctx context.Context, d *demand, room *planner.Room, infos []fwk.NodeInfo) ([]domain, error) {
-	answers, err := pl.points.Domains(ctx, planner.GangOf(d.attempt), infos, gangpoint.Evict)
+	answers, err := pl.points.Domains(ctx, d.gang, infos, gangpoint.Evict)
 	if err != nil {
 		return nil, err
 	}

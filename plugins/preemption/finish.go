@@ -109,7 +109,7 @@ func (pl *GangPreemption) tidy(ctx context.Context) {
 			return
 		case <-ticker.C:
 		}
-		pl.finish(ctx)
+		pl.finish(ctx, pl.clock.Now())
 		pl.giveBack(ctx)
 	}
 }
@@ -117,9 +117,9 @@ func (pl *GangPreemption) tidy(ctx context.Context) {
 // finish evicts pods that were marked and run on in a gang that is below its minimum by
 // now: it goes whole, and must not stay in part. Where the gang can run on, or the pod is in
 // none, nothing was lost yet: if it has to go, the preemptor chooses it again.
-func (pl *GangPreemption) finish(ctx context.Context) {
+func (pl *GangPreemption) finish(ctx context.Context, now time.Time) {
 	underway := pl.Underway.all()
-	for _, uid := range pl.unfinished.longerThan(finishAfter, pl.clock.Now()) {
+	for _, uid := range pl.unfinished.longerThan(finishAfter, now) {
 		pod, ok := pl.podByUID(uid)
 		if !ok || underway[uid] || !pl.marked(pod) {
 			continue
@@ -143,8 +143,8 @@ func (pl *GangPreemption) leftOver(pod *v1.Pod) []*v1.Pod {
 	}
 	var left []*v1.Pod
 	for _, m := range f.Running {
-		if now, ok := pl.podByUID(m.Pod.UID); ok && now.Spec.NodeName != "" && (pl.args.EvictBrokenGangs || pl.marked(now)) {
-			left = append(left, now)
+		if one, ok := pl.podByUID(m.Pod.UID); ok && one.Spec.NodeName != "" && (pl.args.EvictBrokenGangs || pl.marked(one)) {
+			left = append(left, one)
 		}
 	}
 	return left

@@ -69,7 +69,7 @@ func (pl *GangPreemption) searchBeside(ctx context.Context, d *demand, outrank [
 	for i := range infos {
 		infos[i] = room.Node(i)
 	}
-	if why, err := pl.points.Refuse(ctx, planner.GangOf(d.attempt), infos); err != nil || why != "" {
+	if why, err := pl.points.Refuse(ctx, d.gang, infos); err != nil || why != "" {
 		return nil, err
 	}
 	gangs, err := pl.newCandidates(d, room)
@@ -175,7 +175,7 @@ func (s *searching) try(ctx context.Context, domain domain) (result *found, simu
 // choose asks the victim selectors of the profile first, then the library.
 func (s *searching) choose(ctx context.Context, problem victim.Problem) (victim.Selection, bool, error) {
 	for _, selector := range s.pl.points.Selectors {
-		ids, decided := selector.GangVictimSelector(ctx, planner.GangOf(s.d.attempt), s.d.need, problem.Gangs)
+		ids, decided := selector.GangVictimSelector(ctx, s.d.gang, s.d.need, problem.Gangs)
 		if !decided {
 			continue
 		}

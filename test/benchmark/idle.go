@@ -24,16 +24,21 @@ func (b idle) run(ctx context.Context, f *fixture, r *report) error {
 	others := workload{scheduler: "nobody", prefix: "others", gangs: b.gangs, size: b.size, min: b.min}
 	plain := workload{scheduler: ours.schedulerName, prefix: "plain", gangs: b.pods / 8, size: 8}
 	waiting := workload{scheduler: ours.schedulerName, prefix: "waiting", gangs: b.gangs, size: b.size, min: b.min}
+	return f.beside(ctx, r, t, b.name(), plain, others, waiting)
+}
+
+// beside races plain pods on lockstep-scheduler with one more workload there in each column of a table.
+func (f *fixture) beside(ctx context.Context, r *report, t *table, name string, plain workload, more ...workload) error {
 	for round := range f.rounds {
 		for column := range t.columns {
-			if err := f.create(ctx, []workload{others, waiting}[column]); err != nil {
+			if err := f.create(ctx, more[column]); err != nil {
 				return err
 			}
 			if err := f.create(ctx, plain); err != nil {
 				return err
 			}
-			// Not until it is quiet: for a while it writes why the gangs wait, a little at a time.
-			v, err := f.race(ctx, ours, fmt.Sprintf("%s/%s/round=%d", b.name(), t.columns[column], round+1), plain.pods(), false, r)
+			// Not until it is quiet: for a while it writes why gangs wait, a little at a time.
+			v, err := f.race(ctx, ours, fmt.Sprintf("%s/%s/round=%d", name, t.columns[column], round+1), plain.pods(), false, r)
 			if err != nil {
 				return err
 			}

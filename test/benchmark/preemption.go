@@ -154,26 +154,5 @@ func (b stuck) run(ctx context.Context, f *fixture, r *report) error {
 	big := workload{scheduler: ours.schedulerName, prefix: "stuck", gangs: b.gangs, size: b.size, min: b.size, priority: highPriority, gpus: gpusOnNode + 1}
 	others := big
 	others.scheduler, others.prefix = "nobody", "others"
-	for round := range f.rounds {
-		for column := range t.columns {
-			if err := f.create(ctx, []workload{others, big}[column]); err != nil {
-				return err
-			}
-			if err := f.create(ctx, plain); err != nil {
-				return err
-			}
-			v, err := f.race(ctx, ours, fmt.Sprintf("%s/%s/round=%d", b.name(), t.columns[column], round+1), plain.pods(), false, r)
-			if err != nil {
-				return err
-			}
-			for _, unit := range []string{"gang-p50-ms", "gang-p99-ms", "gang-max-ms"} {
-				delete(v, unit) // plain pods are in no gang
-			}
-			r.add(t, column, plain.pods(), v)
-			if err := f.clear(ctx); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+	return f.beside(ctx, r, t, b.name(), plain, others, big)
 }
