@@ -19,6 +19,8 @@ type domain struct {
 	nodes []int
 	// counts: only so many of these are tried.
 	counts bool
+	// settles: where room can be made in this one, those after it are not tried.
+	settles bool
 }
 
 // domains lists where to look, in the order to try: what a plugin of the profile says;
@@ -62,7 +64,7 @@ func (d *demand) topology() (required, preferred string) {
 func indexed(answers []gangpoint.Domain, room *planner.Room) []domain {
 	var list []domain
 	for _, answer := range answers {
-		one := domain{name: answer.Name, counts: true}
+		one := domain{name: answer.Name, counts: true, settles: true}
 		for _, name := range answer.Nodes {
 			if node, ok := room.Index(name); ok {
 				one.nodes = append(one.nodes, node)
@@ -118,7 +120,7 @@ func (pl *GangPreemption) wholeCluster(d *demand, infos []fwk.NodeInfo) []domain
 	var list []domain
 	for n := first; ; n *= 2 {
 		n = min(n, most)
-		list = append(list, domain{name: fmt.Sprintf("%d nodes", n), nodes: nodes[:n]})
+		list = append(list, domain{name: fmt.Sprintf("%d nodes", n), nodes: nodes[:n], settles: true})
 		if n == most {
 			return list
 		}

@@ -17,6 +17,7 @@ import (
 type found struct {
 	plan      *planner.Plan
 	selection victim.Selection
+	harm      victim.Harm
 	// victims are the pods to evict: those selected, and what is left of broken gangs.
 	victims []*v1.Pod
 	gangs   map[string]candidate
@@ -81,29 +82,16 @@ func (pl *GangPreemption) searchBeside(ctx context.Context, d *demand, outrank [
 		return nil, err
 	}
 	s := &searching{pl: pl, d: d, room: room, gangs: gangs, evict: evict}
-	tried := 0
-	for _, domain := range domains {
-		if domain.counts && tried == int(pl.args.MaxDomains) {
-			break
-		}
-		result, simulated, err := s.try(ctx, domain)
-		if err != nil {
-			return nil, fmt.Errorf("trying %s: %w", domain.name, err)
-		}
-		if simulated && domain.counts {
-			tried++
-		}
-		if result == nil {
-			continue
-		}
-		result.outrank = outrank
-		result.waits = len(result.victims)+len(outrank) == 0
-		if result.waits && len(gangs.ending) == 0 {
-			return nil, nil // whatever keeps the gang from its place, no eviction helps
-		}
-		return result, nil
+	best, err := s.best(ctx, domains)
+	if best == nil || err != nil {
+		return nil, err
 	}
-	return nil, nil
+	best.outrank = outrank
+	best.waits = len(best.victims)+len(outrank) == 0
+	if best.waits && len(gangs.ending) == 0 {
+		return nil, nil // whatever keeps the gang from its place, no eviction helps
+	}
+	return best, nil
 }
 
 // searching is a search under way.
@@ -123,7 +111,45 @@ func (s *searching) freed(node int) (victim.Vector, int) {
 	return s.gangs.freed(node)
 }
 
-// try looks for victims in a domain. simulated tells that arithmetic did not rule it out.
+// best tries as many domains as may be and takes the one with the least harm, or, of
+// equals, the first. A part of the cluster that is no domain is better only if whoever has
+// to go there is less important, or can be done without.
+func (s *searching) best(ctx context.Context, domains []domain) (*found, error) {
+	var best *found
+	tried := 0
+	for _, domain := range domains {
+		if domain.counts && tried == int(s.pl.args.MaxDomains) {
+			continue
+		}
+		if best != nil && (len(best.victims) == 0 || !domain.counts && best.harm.Kind == victim.Safe) {
+			return best, nil
+		}
+		result, simulated, err := s.try(ctx, domain)
+		if err != nil {
+			return nil, fmt.Errorf("trying %s: %w", domain.name, err)
+		}
+		if simulated && domain.counts {
+			tried++
+		}
+		if result == nil {
+			continue
+		}
+		compare := victim.Harm.Compare
+		if !domain.counts {
+			compare = victim.Harm.CompareKind
+		}
+		if best == nil || compare(result.harm, best.harm) < 0 {
+			best = result
+		}
+		if domain.settles {
+			return best, nil
+		}
+	}
+	return best, nil
+}
+
+// try looks for victims in a domain, and leaves the room as it was. simulated tells that
+// arithmetic did not rule the domain out.
 func (s *searching) try(ctx context.Context, domain domain) (result *found, simulated bool, err error) {
 	// Arithmetic first, since it is cheap: what may go is not enough in most domains.
 	if s.room.ShortWithout(domain.nodes, s.freed) > 0 {
@@ -144,24 +170,32 @@ func (s *searching) try(ctx context.Context, domain domain) (result *found, simu
 	if err := s.gangs.guard(gangs, s.pl.budgets); err != nil {
 		return nil, true, err
 	}
-	problem := victim.Problem{
-		Need: s.d.need, Gangs: gangs, Order: victim.Preempt(), Threshold: float64(s.pl.args.ROIThresholdPercent) / 100,
-	}
-	selection, ok, err := s.choose(ctx, problem)
-	if err != nil {
+	if result, err = s.clear(ctx, gangs); err != nil {
 		return nil, true, err
 	}
-	if !ok {
-		return nil, true, s.room.Rollback(start)
+	if result != nil {
+		result.domain = domain.name
+	}
+	return result, true, s.room.Rollback(start)
+}
+
+// clear chooses who goes from the nodes that the room is restricted to, and places the
+// preemptor there. Nil is no room.
+func (s *searching) clear(ctx context.Context, gangs []victim.Gang) (*found, error) {
+	selection, ok, err := s.choose(ctx, victim.Problem{
+		Need: s.d.need, Gangs: gangs, Order: victim.Preempt(), Threshold: float64(s.pl.args.ROIThresholdPercent) / 100,
+	})
+	if err != nil || !ok {
+		return nil, err
 	}
 	plan, err := s.room.Place()
 	if err != nil {
-		return nil, true, err
+		return nil, err
 	}
 	if !plan.Complete {
-		return nil, true, fmt.Errorf("placing the preemptor: it does not fit where it just did")
+		return nil, fmt.Errorf("placing the preemptor: it does not fit where it just did")
 	}
-	result = &found{plan: plan, selection: selection, gangs: s.gangs.byID, domain: domain.name}
+	result := &found{plan: plan, selection: selection, harm: selection.Harm(), gangs: s.gangs.byID}
 	chosen := selection.Pods()
 	if s.pl.args.EvictBrokenGangs {
 		chosen = append(chosen, selection.Remnants...)
@@ -169,7 +203,7 @@ func (s *searching) try(ctx context.Context, domain domain) (result *found, simu
 	for _, pod := range chosen {
 		result.victims = append(result.victims, s.gangs.pods[pod.UID])
 	}
-	return result, true, nil
+	return result, nil
 }
 
 // choose asks the victim selectors of the profile first, then the library.

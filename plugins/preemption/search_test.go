@@ -93,6 +93,22 @@ func TestSearch(t *testing.T) {
 			pods:      slices.Concat(members("a", 4, 1, 10, 1, "n0"), members("b", 4, 1, 20, 1, "n1")),
 			preemptor: members("p", 3, 3, 100, 1), spec: gang.Spec{RequiredTopology: rack}, want: "a-0 a-1 a-2",
 		},
+		"of domains the one with surplus, though it lacks more": {
+			pods:      slices.Concat(members("rigid", 3, 3, 10, 1, "n0"), members("elastic", 4, 1, 10, 1, "n1")),
+			preemptor: members("p", 3, 3, 100, 1), spec: gang.Spec{RequiredTopology: rack}, want: "elastic-0 elastic-1 elastic-2",
+		},
+		"of domains the one of the less important": {
+			pods:      slices.Concat(members("mid", 3, 3, 50, 1, "n0"), members("low", 4, 4, 10, 1, "n1")),
+			preemptor: members("p", 3, 3, 100, 1), spec: gang.Spec{RequiredTopology: rack}, want: "low-0 low-1 low-2 low-3",
+		},
+		"a domain is preferred where anywhere would cost as much": {
+			pods:      slices.Concat(members("a", 4, 4, 10, 1, "n0"), members("b", 4, 4, 10, 1, "n1")),
+			preemptor: members("p", 3, 3, 100, 1), spec: gang.Spec{PreferredTopology: rack}, want: "a-0 a-1 a-2 a-3",
+		},
+		"a gang does not go for a preference": {
+			pods:      slices.Concat(members("rigid", 2, 2, 10, 1, "n0"), members("e", 4, 2, 10, 1, "n1")),
+			preemptor: members("p", 3, 3, 100, 1), spec: gang.Spec{PreferredTopology: rack}, want: "e-0",
+		},
 		"where pods are ending anyhow nobody else goes": {
 			pods: slices.Concat(ending(members("a", 4, 4, 10, 1, "n0")), members("b", 4, 4, 10, 1, "n1")), preemptor: members("p", 1, 1, 100, 1),
 		},

@@ -1,0 +1,54 @@
+package victim
+
+import (
+	"cmp"
+	"math"
+)
+
+// Harm is what a selection does to those who lose pods, to choose between selections
+// that serve as well, such as those of several domains.
+type Harm struct {
+	// Kind is that of the worst bundle; Safe also where nobody goes.
+	Kind Kind
+	// Priority is the highest among the gangs that lose a bundle of that kind;
+	// [math.MinInt32] where nobody goes.
+	Priority int32
+	// Guarded is how many of the pods a PodDisruptionBudget guards.
+	Guarded int
+	// Cost is the sum of the bundles' costs.
+	Cost float64
+	// Pods is how many go.
+	Pods int
+}
+
+// Harm sums up the selection. Remnants, of use to nobody, do not count.
+func (s Selection) Harm() Harm {
+	h := Harm{Priority: math.MinInt32, Cost: s.Cost()}
+	for _, b := range s.Bundles {
+		if b.Kind > h.Kind {
+			h.Kind, h.Priority = b.Kind, math.MinInt32
+		}
+		if b.Kind == h.Kind {
+			h.Priority = max(h.Priority, b.Gang.Priority)
+		}
+		for _, pod := range b.Pods {
+			h.Pods++
+			if pod.Guarded {
+				h.Guarded++
+			}
+		}
+	}
+	return h
+}
+
+// CompareKind orders by the kind and the priority alone, less harm first: what no
+// convenience of the preemptor outweighs.
+func (h Harm) CompareKind(other Harm) int {
+	return cmp.Or(cmp.Compare(h.Kind, other.Kind), cmp.Compare(h.Priority, other.Priority))
+}
+
+// Compare orders by less harm first: 1. kind; 2. priority; 3. guarded pods; 4. cost;
+// 5. pods.
+func (h Harm) Compare(other Harm) int {
+	return cmp.Or(h.CompareKind(other), cmp.Compare(h.Guarded, other.Guarded), cmp.Compare(h.Cost, other.Cost), cmp.Compare(h.Pods, other.Pods))
+}
