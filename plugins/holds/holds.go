@@ -168,16 +168,42 @@ func IsPod(group string) bool { return strings.HasPrefix(group, podPrefix) }
 
 const podPrefix = "pod:"
 
-// Nominate holds a node for a pod for which others were evicted. A pod that has a place
+// Nominate holds a node for a pod for which others are evicted. A pod that has a place
 // in a plan keeps that.
 func (h *Holds) Nominate(holder string, pod types.UID, node string, priority int32, d Demand) {
+	h.nominate(hold.Hold{For: pod, Holder: holder, Node: node, Priority: priority, Request: d.Request, Ports: d.Ports})
+}
+
+// Recall holds the node that a pod's status says it was nominated to. Statuses come late:
+// what this process promised itself stands against them.
+func (h *Holds) Recall(holder string, pod types.UID, node string, priority int32, d Demand) {
+	h.nominate(hold.Hold{For: pod, Holder: holder, Node: node, Priority: priority, Request: d.Request, Ports: d.Ports, Recalled: true})
+}
+
+func (h *Holds) nominate(one hold.Hold) {
+	one.Reason = hold.Nomination
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if one, ok := h.ledger.Hold(pod); ok && one.Reason != hold.Nomination {
+	if now, ok := h.ledger.Hold(one.For); ok && (now.Reason != hold.Nomination || one.Recalled && !now.Recalled) {
 		return
 	}
-	h.ledger.Put(hold.Hold{For: pod, Holder: holder, Node: node, Reason: hold.Nomination, Priority: priority, Request: d.Request, Ports: d.Ports})
+	h.ledger.Put(one)
 	h.held.Store(int64(h.ledger.Len()))
+}
+
+// DropNomination ends the nomination of a pod if it has one; with recalled, only if
+// that is known from its status alone.
+func (h *Holds) DropNomination(pod types.UID, recalled bool) {
+	if h.Empty() {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if now, ok := h.ledger.Hold(pod); ok && now.Reason == hold.Nomination && (now.Recalled || !recalled) {
+		h.ledger.Drop(pod)
+		h.held.Store(int64(h.ledger.Len()))
+		h.NoteFreed()
+	}
 }
 
 // Adopt makes the nominations of pods those of a holder: after a restart nobody knows
@@ -196,15 +222,15 @@ func (h *Holds) Adopt(holder string, pods []types.UID) {
 	}
 }
 
-// Nominated answers the node that is held for a pod for which others were evicted.
-func (h *Holds) Nominated(pod types.UID) (node string, ok bool) {
+// Promised tells that a pod has a nomination which this process made.
+func (h *Holds) Promised(pod types.UID) bool {
 	if h.Empty() {
-		return "", false
+		return false
 	}
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	one, ok := h.ledger.Hold(pod)
-	return one.Node, ok && one.Reason == hold.Nomination
+	return ok && one.Reason == hold.Nomination && !one.Recalled
 }
 
 // NominatedBelow lists who has nominations of less than a priority.

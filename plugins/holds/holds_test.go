@@ -151,6 +151,44 @@ func TestPortsClashAsOnANode(t *testing.T) {
 	}
 }
 
+// TestNominations: what this process promised stands against what a status says, which may be late.
+func TestNominations(t *testing.T) {
+	one := Demand{Request: resource.Vector{gpu: 1}}
+	promise := func(node string) func(*Holds) { return func(h *Holds) { h.Nominate("g", "p", node, 0, one) } }
+	recall := func(node string) func(*Holds) { return func(h *Holds) { h.Recall("g", "p", node, 0, one) } }
+	cleared := func(h *Holds) { h.DropNomination("p", true) }
+	bound := func(h *Holds) { h.DropNomination("p", false) }
+	plan := func(h *Holds) {
+		h.Put(hold.Hold{For: "p", Holder: "g", Node: "planned", Reason: hold.Plan, Request: one.Request})
+	}
+	for sentence, c := range map[string]struct {
+		story    []func(*Holds)
+		want     string
+		promised bool
+	}{
+		"a status is all that is known":            {[]func(*Holds){recall("a")}, "a", false},
+		"it changes":                               {[]func(*Holds){recall("a"), recall("b")}, "b", false},
+		"it is cleared":                            {[]func(*Holds){recall("a"), cleared}, "", false},
+		"a promise is newer than a status":         {[]func(*Holds){recall("a"), promise("b")}, "b", true},
+		"an older status comes late":               {[]func(*Holds){promise("b"), recall("a")}, "b", true},
+		"that an older one was cleared comes late": {[]func(*Holds){promise("b"), cleared}, "b", true},
+		"a promise is kept":                        {[]func(*Holds){promise("b"), bound}, "", false},
+		"a newer promise":                          {[]func(*Holds){promise("a"), promise("b")}, "b", true},
+		"a plan is nearer":                         {[]func(*Holds){plan, promise("b"), recall("c"), cleared, bound}, "planned", false},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			h := New()
+			for _, step := range c.story {
+				step(h)
+			}
+			got, _ := h.ledger.Hold("p")
+			if got.Node != c.want || h.Promised("p") != c.promised {
+				t.Errorf("held on %q (promised: %v), want %q (%v)", got.Node, h.Promised("p"), c.want, c.promised)
+			}
+		})
+	}
+}
+
 // TestHoldsInParallel is for the race detector.
 func TestHoldsInParallel(t *testing.T) {
 	h, info := New(), node(t)

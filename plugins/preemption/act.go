@@ -118,7 +118,7 @@ func (pl *GangPreemption) carryOut(ctx context.Context, d *demand, f *found, out
 		time.Sleep(pauseAfterErrors)
 	}
 	if pl.Underway.victims(pl.holder(d)) == 0 {
-		pl.handle.Activate(logger, map[string]*v1.Pod{d.leader.Namespace + "/" + d.leader.Name: d.leader})
+		pl.activate(logger, d)
 	}
 }
 
@@ -246,11 +246,12 @@ func (pl *GangPreemption) nominate(ctx context.Context, d *demand, pod *v1.Pod, 
 	return pl.patchNomination(ctx, pod.Namespace, pod.Name, pod.UID, node)
 }
 
-// denominate takes it back.
+// denominate takes it back, also where it was written a moment ago and no event has told
+// of it yet. A newer one stands.
 func (pl *GangPreemption) denominate(ctx context.Context, uid types.UID) error {
 	pod, ok := pl.podByUID(uid)
-	if !ok || pod.Status.NominatedNodeName == "" {
-		return nil // it is gone, or says so already
+	if !ok || pl.Holds.Promised(uid) {
+		return nil
 	}
 	return pl.patchNomination(ctx, pod.Namespace, pod.Name, uid, "")
 }

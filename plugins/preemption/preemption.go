@@ -118,7 +118,7 @@ func (pl *GangPreemption) PostFilter(ctx context.Context, state fwk.CycleState, 
 	if err != nil {
 		return nil, fwk.AsStatus(err)
 	}
-	if message := pl.standsBack(d); message != "" {
+	if message := pl.standsBack(ctx, d); message != "" {
 		return nil, d.refused(message)
 	}
 	started := pl.clock.Now()
@@ -158,16 +158,27 @@ func (d *demand) refused(message string) *fwk.Status {
 func (pl *GangPreemption) holder(d *demand) string { return holds.Holder(pl.fw.ProfileName(), d.group) }
 
 // standsBack tells why a preemptor has to leave it for now; empty if it need not.
-func (pl *GangPreemption) standsBack(d *demand) string {
+func (pl *GangPreemption) standsBack(ctx context.Context, d *demand) string {
 	switch {
 	case d.never:
 		return msgNever
 	case pl.underway(d) || pl.ending(d):
 		return msgWaiting
-	case pl.pauses.pausing(d.group, pl.clock.Now()):
+	}
+	if left := pl.pauses.left(d.group, pl.clock.Now()); left > 0 {
+		if holds.IsPod(d.group) {
+			// What brought it here may have been of help. A gang comes again by itself.
+			logger := klog.FromContext(ctx)
+			time.AfterFunc(left, func() { pl.activate(logger, d) })
+		}
 		return msgNobody // still
 	}
 	return ""
+}
+
+// activate has the preemptor looked at again.
+func (pl *GangPreemption) activate(logger klog.Logger, d *demand) {
+	pl.handle.Activate(logger, map[string]*v1.Pod{d.leader.Namespace + "/" + d.leader.Name: d.leader})
 }
 
 // pauses keep searches that find nothing to a small part of the time.
@@ -183,7 +194,8 @@ const (
 	longestPause = 30 * time.Second
 )
 
-func (p *pauses) pausing(group string, now time.Time) bool { return now.Before(p.until[group]) }
+// left is how much of its pause a preemptor has left.
+func (p *pauses) left(group string, now time.Time) time.Duration { return p.until[group].Sub(now) }
 
 func (p *pauses) failed(group string, now time.Time, took time.Duration) {
 	if p.until == nil {

@@ -17,8 +17,8 @@ import (
 // uidIndex finds pods by their UID.
 const uidIndex = "lockstep.dev/uid"
 
-// watch keeps the nominations in the ledger like those in the pods' status: after a
-// restart they are all there is to know by.
+// watch learns from the pods' status which nominations stand that this process did not
+// make: after a restart that is all of them.
 func (pl *GangPreemption) watch(ctx context.Context) error {
 	informer := pl.handle.SharedInformerFactory().Core().V1().Pods().Informer()
 	if _, ok := informer.GetIndexer().GetIndexers()[uidIndex]; !ok {
@@ -67,23 +67,20 @@ func (pl *GangPreemption) podSeen(ctx context.Context, old, pod *v1.Pod) {
 	node := pod.Status.NominatedNodeName
 	switch {
 	case pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil:
-		pl.forget(pod.UID)
+		pl.Holds.DropNomination(pod.UID, false)
 	case pod.Annotations[v1alpha1.TimeoutAnnotation] == "true":
-		pl.forget(pod.UID)
+		pl.Holds.DropNomination(pod.UID, false)
 		if node != "" && pl.leads() {
 			go pl.clear(ctx, pod) // kube-scheduler counts it for as long as it is there
 		}
 	case node != "" && node != before:
-		if at, ok := pl.Holds.Nominated(pod.UID); ok && at == node {
-			return // it was held before it was written
-		}
 		info, err := framework.NewPodInfo(pod)
 		if err != nil {
 			return // such a pod is never placed
 		}
-		pl.Holds.Nominate(holds.Holder(pl.fw.ProfileName(), holds.PodGroup(pod.UID)), pod.UID, node, corev1helpers.PodPriority(pod), holds.DemandOf(info))
+		pl.Holds.Recall(holds.Holder(pl.fw.ProfileName(), holds.PodGroup(pod.UID)), pod.UID, node, corev1helpers.PodPriority(pod), holds.DemandOf(info))
 	case node == "" && before != "":
-		pl.forget(pod.UID)
+		pl.Holds.DropNomination(pod.UID, true)
 	}
 }
 
@@ -97,21 +94,13 @@ func (pl *GangPreemption) leads() bool {
 	}
 }
 
-// forget ends the nomination of a pod, if it has one.
-func (pl *GangPreemption) forget(uid types.UID) {
-	if _, ok := pl.Holds.Nominated(uid); ok {
-		pl.Holds.Drop(uid)
-		pl.Holds.NoteFreed()
-	}
-}
-
 func (pl *GangPreemption) podGone(object any) {
 	if unknown, ok := object.(cache.DeletedFinalStateUnknown); ok {
 		object = unknown.Obj
 	}
 	if pod, ok := object.(*v1.Pod); ok {
 		pl.Underway.gone(pod.UID, pl.clock.Now())
-		pl.forget(pod.UID)
+		pl.Holds.DropNomination(pod.UID, false)
 		pl.unfinished.note(pod.UID, false, pl.clock.Now())
 	}
 }

@@ -40,6 +40,9 @@ type Hold struct {
 	Priority int32
 	Request  resource.Vector
 	Ports    []Port
+	// Recalled tells that it is known from what was written in a pod's status, by
+	// whomever, and not because this process promised it.
+	Recalled bool
 }
 
 // Ledger is all holds.
