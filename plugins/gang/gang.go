@@ -202,11 +202,12 @@ func (pl *Gang) atPostFilter(name string) int {
 // gangPreemption is the name of the plugin that makes room for whole gangs.
 const gangPreemption = "GangPreemption"
 
-// Running answers what runs of a gang of this profile.
-func (pl *Gang) Running(key gang.Key) (gang.Footprint, bool) {
+// Running answers what runs of a gang of this profile, and of those that start together
+// with it.
+func (pl *Gang) Running(key gang.Key) []gang.Footprint {
 	pl.mu.Lock()
 	defer pl.mu.Unlock()
-	return pl.gangs.Footprint(key)
+	return pl.gangs.Footprints(key)
 }
 
 // holder is the name of a group in the ledger, which all profiles share.

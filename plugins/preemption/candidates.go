@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -25,13 +26,12 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/victim"
 )
 
-// candidate is what is known of a gang that may lose pods.
+// candidate is what is known of a gang that may lose pods, or of several that start
+// together.
 type candidate struct {
-	// name is what users know it by: a gang, or a pod.
-	name string
-	key  gang.Key
-	// object is the UID of its PodGroup; empty where it has none, or is a pod.
-	object types.UID
+	// name is what users know it by.
+	name  string
+	gangs []gang.Footprint
 }
 
 // place is where a pod stands in the what-if.
@@ -147,9 +147,17 @@ func (c *candidates) on(nodes []int) []victim.Gang {
 		}
 	}
 	slices.Sort(ids)
-	gangs := make([]victim.Gang, 0, len(ids))
+	var gangs []victim.Gang
+	known := map[string]bool{}
 	for _, id := range ids {
-		gangs = append(gangs, c.gang(id, first[id], local))
+		if known[id] {
+			continue // with another one
+		}
+		footprints := c.footprints(id, first[id])
+		for _, f := range footprints {
+			known[first[id].Spec.SchedulerName+"/"+f.Key.String()] = true
+		}
+		gangs = append(gangs, c.gang(id, footprints, local))
 	}
 	return gangs
 }
@@ -162,48 +170,83 @@ func idOf(pod *v1.Pod) string {
 	return holds.PodGroup(pod.UID)
 }
 
-// gang is the candidate of which a pod is on the nodes that are looked at. local has the
-// requests of the pods there.
-func (c *candidates) gang(id string, pod *v1.Pod, local map[types.UID]victim.Vector) victim.Gang {
-	f := c.footprint(id, pod)
-	g := victim.Gang{ID: id, Priority: math.MinInt32, Created: f.Created, Min: f.Min, MinByRole: f.MinByRole}
-	for _, member := range f.Running {
-		one := member.Pod
-		if c.ending[one.UID] {
-			continue
+// gang is the candidate that runs so. Gangs that start together are of use together only:
+// they are the parts of one. local has the requests of the pods on the nodes that are looked
+// at.
+func (c *candidates) gang(id string, footprints []gang.Footprint, local map[types.UID]victim.Vector) victim.Gang {
+	g := victim.Gang{ID: id, Priority: math.MinInt32, Created: footprints[0].Created}
+	for _, f := range footprints {
+		part, roles := "", ""
+		if len(footprints) > 1 {
+			part, roles = f.Key.String(), f.Key.String()+"/"
 		}
-		request, here := local[one.UID]
-		if !here {
-			request = c.elsewhere(member)
+		g.Min += f.Min
+		put(&g.MinByPart, part, f.Min)
+		for role, n := range f.MinByRole {
+			put(&g.MinByRole, roles+role, n)
 		}
-		priority := corev1helpers.PodPriority(one)
-		g.Priority = max(g.Priority, priority)
-		g.Pods = append(g.Pods, victim.Pod{
-			UID: one.UID, Request: request, Role: one.Labels[v1alpha1.RoleLabel], Priority: priority, Created: one.CreationTimestamp.Time,
-			Local: here, Protected: c.protected(one),
-		})
-		c.pods[one.UID] = one
+		for _, member := range f.Running {
+			if c.ending[member.Pod.UID] {
+				continue
+			}
+			pod := c.pod(member, local)
+			pod.Part, pod.Role = part, roles+pod.Role
+			g.Priority = max(g.Priority, pod.Priority)
+			g.Pods = append(g.Pods, pod)
+		}
 	}
 	return g
 }
 
-// footprint is what runs of a gang: what its profile knows, or for a gang that no profile
-// does what is on the nodes. Where nobody knows the minimum of that, all of it counts.
-func (c *candidates) footprint(id string, pod *v1.Pod) gang.Footprint {
+func put(m *map[string]int, name string, n int) {
+	if name == "" {
+		return
+	}
+	if *m == nil {
+		*m = map[string]int{}
+	}
+	(*m)[name] = n
+}
+
+func (c *candidates) pod(member gang.Placed, local map[types.UID]victim.Vector) victim.Pod {
+	pod := member.Pod
+	request, here := local[pod.UID]
+	if !here {
+		request = c.elsewhere(member)
+	}
+	c.pods[pod.UID] = pod
+	return victim.Pod{
+		UID: pod.UID, Request: request, Role: pod.Labels[v1alpha1.RoleLabel], Priority: corev1helpers.PodPriority(pod),
+		Created: pod.CreationTimestamp.Time, Local: here, Protected: c.protected(pod),
+	}
+}
+
+// footprints is what runs of a gang, and of those that start together with it and run at
+// all: what its profile knows, or for a gang that no profile does what is on the nodes.
+// Where nobody knows the minimum of that, all of it counts.
+func (c *candidates) footprints(id string, pod *v1.Pod) []gang.Footprint {
 	key, _, member := gang.KeyOf(pod)
 	if !member {
 		c.byID[id] = candidate{name: fmt.Sprintf("pod %s/%s", pod.Namespace, pod.Name)}
-		return gang.Footprint{Min: 1, Created: pod.CreationTimestamp.Time, Running: []gang.Placed{{Pod: pod}}}
+		return []gang.Footprint{{Min: 1, Created: pod.CreationTimestamp.Time, Running: []gang.Placed{{Pod: pod}}}}
 	}
-	f, known := c.roster.Running(pod.Spec.SchedulerName, key)
-	if !known {
-		f = c.stranger(id, pod)
+	together := slices.DeleteFunc(c.roster.Running(pod.Spec.SchedulerName, key), func(f gang.Footprint) bool { return len(f.Running) == 0 })
+	if !slices.ContainsFunc(together, func(f gang.Footprint) bool { return f.Key == key }) {
+		together = []gang.Footprint{c.stranger(id, key, pod)}
 	}
-	c.byID[id] = candidate{name: "gang " + key.String(), key: key, object: f.Object}
-	return f
+	var names []string
+	for _, f := range together {
+		names = append(names, f.Key.String())
+	}
+	name := "gang " + names[0]
+	if len(names) > 1 {
+		name = "gangs " + strings.Join(names, ", ")
+	}
+	c.byID[id] = candidate{name: name, gangs: together}
+	return together
 }
 
-func (c *candidates) stranger(id string, pod *v1.Pod) gang.Footprint {
+func (c *candidates) stranger(id string, key gang.Key, pod *v1.Pod) gang.Footprint {
 	if c.strangers == nil {
 		c.strangers = map[string][]gang.Placed{}
 		for node := range c.room.Len() {
@@ -215,7 +258,7 @@ func (c *candidates) stranger(id string, pod *v1.Pod) gang.Footprint {
 			}
 		}
 	}
-	f := gang.Footprint{Created: pod.CreationTimestamp.Time, Running: c.strangers[id], Min: len(c.strangers[id])}
+	f := gang.Footprint{Key: key, Created: pod.CreationTimestamp.Time, Running: c.strangers[id], Min: len(c.strangers[id])}
 	slices.SortFunc(f.Running, func(a, b gang.Placed) int { return cmp.Compare(a.Pod.UID, b.Pod.UID) })
 	if n, ok := gang.MinimumOf(pod); ok {
 		f.Min = n

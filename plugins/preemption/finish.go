@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -130,21 +131,24 @@ func (pl *GangPreemption) finish(ctx context.Context, now time.Time) {
 	}
 }
 
-// leftOver is what runs of the gang of a marked pod, if that is less than its minimum: all
-// of it, or what is marked where broken gangs are to be left alone.
+// leftOver is what runs of the gang of a marked pod, and of those that start together with
+// it, if that is less than a minimum: all of it, or what is marked where broken gangs are to
+// be left alone.
 func (pl *GangPreemption) leftOver(pod *v1.Pod) []*v1.Pod {
 	key, _, member := gang.KeyOf(pod)
 	if !member {
 		return nil
 	}
-	f, known := pl.Roster.Running(pod.Spec.SchedulerName, key)
-	if !known || len(f.Running) >= f.Min {
+	together := pl.Roster.Running(pod.Spec.SchedulerName, key)
+	if !slices.ContainsFunc(together, func(f gang.Footprint) bool { return len(f.Running) < f.Min }) {
 		return nil
 	}
 	var left []*v1.Pod
-	for _, m := range f.Running {
-		if one, ok := pl.podByUID(m.Pod.UID); ok && one.Spec.NodeName != "" && (pl.args.EvictBrokenGangs || pl.marked(one)) {
-			left = append(left, one)
+	for _, f := range together {
+		for _, m := range f.Running {
+			if one, ok := pl.podByUID(m.Pod.UID); ok && one.Spec.NodeName != "" && (pl.args.EvictBrokenGangs || pl.marked(one)) {
+				left = append(left, one)
+			}
 		}
 	}
 	return left

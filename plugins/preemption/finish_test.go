@@ -47,7 +47,7 @@ func TestFinish(t *testing.T) {
 				f.Running = append(f.Running, gang.Placed{Pod: pod, Node: pod.Spec.NodeName})
 			}
 			s := newStage(t, nil, nil, objects...)
-			s.Roster.Register(profile, known{key: f})
+			s.Roster.Register(profile, known{key: {f}})
 			s.args.EvictBrokenGangs = !c.keep
 			for _, pod := range c.pods {
 				s.unfinished.note(pod.UID, s.marked(pod), time.Now()) // if the informer has not yet

@@ -3,6 +3,7 @@ package preemption
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -10,13 +11,13 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 )
 
-// known is a profile that knows its gangs.
-type known map[gang.Key]gang.Footprint
+// known is a profile that knows its gangs, with those that start together with them.
+type known map[gang.Key][]gang.Footprint
 
-func (k known) Running(key gang.Key) (gang.Footprint, bool) { f, ok := k[key]; return f, ok }
-func (k known) Hoards(int32) []string                       { return nil }
-func (k known) Yield(context.Context, []string)             {}
-func (k known) Placing(string) bool                         { return true }
+func (k known) Running(key gang.Key) []gang.Footprint { return slices.Clone(k[key]) }
+func (k known) Hoards(int32) []string                 { return nil }
+func (k known) Yield(context.Context, []string)       {}
+func (k known) Placing(string) bool                   { return true }
 
 // full is a cluster of nodes of 8 GPUs, in racks, full of gangs of 8 pods of low priority, each on 8
 // nodes beside each other.
@@ -36,7 +37,7 @@ func full(nodes, racks, min int) ([]*v1.Node, []*v1.Pod, known) {
 			pods = append(pods, pod)
 			f.Running = append(f.Running, gang.Placed{Pod: pod, Node: on})
 		}
-		gangs[f.Key] = f
+		gangs[f.Key] = []gang.Footprint{f}
 	}
 	return all, pods, gangs
 }

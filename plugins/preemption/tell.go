@@ -43,16 +43,18 @@ func (pl *GangPreemption) tellPreemptor(d *demand, f *found) {
 // tellVictims tells the PodGroups of gangs that lose pods.
 func (pl *GangPreemption) tellVictims(d *demand, f *found) {
 	for _, b := range f.selection.Bundles {
-		c := f.gangs[b.Gang.ID]
-		if c.object == "" {
-			continue
-		}
-		ref := &v1.ObjectReference{APIVersion: "scheduling.x-k8s.io/v1alpha1", Kind: "PodGroup", Namespace: c.key.Namespace, Name: c.key.Name, UID: c.object}
 		reason := EventGangShrunk
 		if b.Kind == victim.Whole {
 			reason = EventGangPreempted
 		}
-		pl.handle.EventRecorder().Eventf(ref, d.leader, v1.EventTypeNormal, reason, actionPreempting, "%s by %s: %s", f.lost(b), d, f.worth(d, b))
+		for _, one := range f.gangs[b.Gang.ID].gangs {
+			loses := b.Kind == victim.Whole || slices.ContainsFunc(b.Pods, func(p victim.Pod) bool { return p.Part == "" || p.Part == one.Key.String() })
+			if one.Object == "" || !loses {
+				continue
+			}
+			ref := &v1.ObjectReference{APIVersion: "scheduling.x-k8s.io/v1alpha1", Kind: "PodGroup", Namespace: one.Key.Namespace, Name: one.Key.Name, UID: one.Object}
+			pl.handle.EventRecorder().Eventf(ref, d.leader, v1.EventTypeNormal, reason, actionPreempting, "%s by %s: %s", f.lost(b), d, f.worth(d, b))
+		}
 	}
 }
 

@@ -14,8 +14,9 @@ import (
 
 // Source knows the gangs of a profile.
 type Source interface {
-	// Running answers what runs of a gang; false where it knows no such gang.
-	Running(key gang.Key) (gang.Footprint, bool)
+	// Running answers what runs of a gang and of those that start together with it, by
+	// key; none where it knows no such gang.
+	Running(key gang.Key) []gang.Footprint
 	// Hoards lists the holders of less than a priority that hold capacity without being
 	// complete; Yield has such holders, of whichever profile, give it back.
 	Hoards(below int32) []string
@@ -76,13 +77,14 @@ func (r *Roster) all() map[string]Source {
 	return maps.Clone(r.sources)
 }
 
-// Running answers what runs of a gang of a profile; false where nobody knows it.
-func (r *Roster) Running(profile string, key gang.Key) (gang.Footprint, bool) {
+// Running answers what runs of a gang of a profile, and of those that start together with
+// it; none where nobody knows it.
+func (r *Roster) Running(profile string, key gang.Key) []gang.Footprint {
 	r.mu.RLock()
 	source := r.sources[profile]
 	r.mu.RUnlock()
 	if source == nil {
-		return gang.Footprint{}, false
+		return nil
 	}
 	return source.Running(key)
 }

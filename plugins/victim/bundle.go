@@ -21,6 +21,8 @@ type Pod struct {
 	Request Vector
 	// Role is its role in the gang; empty for none.
 	Role string
+	// Part is the part of the gang that it is of; empty for none.
+	Part string
 	// Priority is the pod's own. Of two pods of a gang the lower goes first.
 	Priority int32
 	// Created breaks ties: the youngest goes first.
@@ -52,6 +54,9 @@ type Gang struct {
 	// MinByRole is how many of a role have to. It binds only where Min is no less
 	// than its sum; otherwise the gang is elastic, and any Min pods will do.
 	MinByRole map[string]int
+	// MinByPart is how many of a part have to run, where several gangs are worth
+	// something together only: they are the parts of one.
+	MinByPart map[string]int
 	// Pods are all that run, in the domain and out of it. Those that are about to
 	// end are left out.
 	Pods []Pod
@@ -136,8 +141,12 @@ func (g *Gang) broken() bool {
 	if len(g.Pods) < g.Min {
 		return true
 	}
-	for role, surplus := range g.surplusByRole() {
-		if surplus < 0 && role != "" {
+	return anyNegative(g.surplusByRole()) || anyNegative(g.surplusByPart())
+}
+
+func anyNegative(surplus map[string]int) bool {
+	for name, n := range surplus {
+		if n < 0 && name != "" {
 			return true
 		}
 	}
@@ -154,12 +163,25 @@ func (g *Gang) surplusByRole() map[string]int {
 	if sum == 0 || g.Min < sum {
 		return nil
 	}
+	return g.surplus(g.MinByRole, func(p Pod) string { return p.Role })
+}
+
+// surplusByPart is how many of each part run beyond its minimum; nil where there are
+// no parts.
+func (g *Gang) surplusByPart() map[string]int {
+	if len(g.MinByPart) == 0 {
+		return nil
+	}
+	return g.surplus(g.MinByPart, func(p Pod) string { return p.Part })
+}
+
+func (g *Gang) surplus(least map[string]int, of func(Pod) string) map[string]int {
 	surplus := map[string]int{}
-	for role, n := range g.MinByRole {
-		surplus[role] -= n
+	for name, n := range least {
+		surplus[name] -= n
 	}
 	for _, pod := range g.Pods {
-		surplus[pod.Role]++
+		surplus[of(pod)]++
 	}
 	return surplus
 }
@@ -167,13 +189,16 @@ func (g *Gang) surplusByRole() map[string]int {
 // spare divides pods of a healthy gang into those that it can do without and the
 // rest, in their order.
 func (g *Gang) spare(pods []Pod) (safe, core []Pod) {
-	surplus, byRole := len(g.Pods)-g.Min, g.surplusByRole()
+	surplus, byRole, byPart := len(g.Pods)-g.Min, g.surplusByRole(), g.surplusByPart()
 	for _, pod := range pods {
-		if surplus > 0 && (byRole == nil || byRole[pod.Role] > 0) {
+		if surplus > 0 && (byRole == nil || byRole[pod.Role] > 0) && (byPart == nil || byPart[pod.Part] > 0) {
 			safe = append(safe, pod)
 			surplus--
 			if byRole != nil {
 				byRole[pod.Role]--
+			}
+			if byPart != nil {
+				byPart[pod.Part]--
 			}
 		} else {
 			core = append(core, pod)

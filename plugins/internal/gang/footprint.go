@@ -22,14 +22,25 @@ type Footprint struct {
 	Running []Placed
 }
 
-// Footprint answers what runs of a gang; false where there is no such gang, or nobody
-// knows its minimum.
-func (s *Gangs) Footprint(key Key) (Footprint, bool) {
+// Footprints answers what runs of a gang and of those that start together with it, by
+// key; none where there is no such gang. Those of which nobody knows the minimum are left
+// out.
+func (s *Gangs) Footprints(key Key) []Footprint {
 	g := s.gangs[key]
-	if g == nil || g.spec.Min == 0 {
-		return Footprint{}, false
+	if g == nil {
+		return nil
 	}
-	f := Footprint{Key: key, Created: g.created(), Min: max(0, g.spec.Min-g.doneBy[g.owner])}
+	var list []Footprint
+	for _, one := range g.group.gangs {
+		if one.spec.Min > 0 {
+			list = append(list, s.footprint(one))
+		}
+	}
+	return list
+}
+
+func (s *Gangs) footprint(g *gang) Footprint {
+	f := Footprint{Key: g.key, Created: g.created(), Min: max(0, g.spec.Min-g.doneBy[g.owner])}
 	if g.objects[0] != nil {
 		f.Object = g.objects[0].UID
 	}
@@ -44,7 +55,7 @@ func (s *Gangs) Footprint(key Key) (Footprint, bool) {
 			f.Running = append(f.Running, p)
 		}
 	}
-	return f, true
+	return f
 }
 
 // Placing tells whether a group, by its name, has all members that it needs to be placed.
