@@ -262,6 +262,39 @@ func TestRoles(t *testing.T) {
 	}
 }
 
+// TestParts: what a part can do without is beyond the gang's minimum and its own.
+func TestParts(t *testing.T) {
+	for sentence, c := range map[string]struct {
+		parts      string // of the pods, in their order
+		safe, core string
+	}{
+		"each part keeps its minimum":                   {"xxxyy", "a0", "a1 a2 a3 a4"},
+		"surplus of each goes":                          {"xxxyyy", "a0 a3", "a1 a2 a4 a5"},
+		"where a part is broken all are":                {"xxxxy", "a0 a1 a2 a3 a4", ""},
+		"a part that does not run at all is broken too": {"xxxx", "a0 a1 a2 a3", ""},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			cluster := newCluster(1, 1, 9)
+			g := cluster.gangOf("a", 4, 0, 0, strings.Repeat("0 ", len(c.parts)))
+			g.MinByPart = map[string]int{"x": 2, "y": 2}
+			for i := range g.Pods {
+				g.Pods[i].Part = c.parts[i : i+1]
+			}
+			var safe, core string
+			for _, b := range Split(cluster.need(), &g) {
+				if b.Kind == Safe {
+					safe = names(b.Pods)
+				} else {
+					core = names(b.Pods)
+				}
+			}
+			if diff := cmp.Diff([]string{c.safe, c.core}, []string{safe, core}); diff != "" {
+				t.Errorf("safe, core (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 func TestNumbers(t *testing.T) {
 	c := newCluster(4, 1, 8, -4)
 	g := c.gangOf("a", 8, 0, 0, "0 0 0 0 1 1 1 1")
