@@ -91,35 +91,53 @@ func (pl *GangPreemption) outrank(f *found) []types.UID {
 // deadline bounds how long the calls of one preemption may take.
 const deadline = 2 * time.Minute
 
-// carryOut evicts and nominates. Nobody is evicted where one of the evictions would be
-// refused, and no further gang once the preemptor is gone.
+// carryOut nominates and evicts. Nobody is evicted where one of the evictions would be
+// refused or a nomination fails, and no further gang once the preemptor is gone. What was
+// begun stays held for the preemptor, which looks again for what is left.
 func (pl *GangPreemption) carryOut(ctx context.Context, d *demand, f *found, outranked []types.UID) {
 	ctx, cancel := context.WithTimeout(ctx, deadline)
 	defer cancel()
 	logger := klog.FromContext(ctx)
-	var errs collected
-	pl.each(ctx, len(f.victims), func(i int) { errs.add(pl.rehearse(ctx, f.victims[i])) })
-	if errs.none() {
-		if len(f.victims) > 0 {
-			pl.tellPreemptor(d, f)
-		}
-		pl.each(ctx, len(outranked), func(i int) { errs.add(pl.denominate(ctx, outranked[i])) })
-		pl.each(ctx, len(d.pods), func(i int) { errs.add(pl.nominate(ctx, d, d.pods[i], f.plan.Nodes[d.pods[i].UID])) })
-		units := f.units()
-		pl.each(ctx, len(units), func(i int) { errs.add(pl.evict(ctx, d, f, units[i])) })
-		pl.tellVictims(d, f)
-	}
-	if failed := errs.list(); len(failed) > 0 {
-		evictionErrors.Add(float64(len(failed)))
-		logger.Error(failed[0], "Failed to make room; the preemptor will look again", "preemptor", d.String(), "errors", len(failed))
+	failed := pl.prepare(ctx, d, f, outranked)
+	if len(failed) > 0 {
 		pl.Holds.DropNominations(pl.holder(d))
 		pl.Underway.end(pl.holder(d))
 		pl.each(ctx, len(d.pods), func(i int) { pl.clear(ctx, d.pods[i]) })
+	} else {
+		failed = pl.evictAll(ctx, d, f)
+	}
+	if len(failed) > 0 {
+		evictionErrors.Add(float64(len(failed)))
+		logger.Error(failed[0], "Failed to make room; the preemptor will look again", "preemptor", d.String(), "errors", len(failed))
 		time.Sleep(pauseAfterErrors)
 	}
 	if pl.Underway.victims(pl.holder(d)) == 0 {
 		pl.activate(logger, d)
 	}
+}
+
+// prepare does all that can be taken back.
+func (pl *GangPreemption) prepare(ctx context.Context, d *demand, f *found, outranked []types.UID) []error {
+	var errs collected
+	pl.each(ctx, len(f.victims), func(i int) { errs.add(pl.rehearse(ctx, f.victims[i])) })
+	if failed := errs.list(); len(failed) > 0 {
+		return failed
+	}
+	pl.each(ctx, len(outranked), func(i int) { errs.add(pl.denominate(ctx, outranked[i])) })
+	pl.each(ctx, len(d.pods), func(i int) { errs.add(pl.nominate(ctx, d, d.pods[i], f.plan.Nodes[d.pods[i].UID])) })
+	return errs.list()
+}
+
+func (pl *GangPreemption) evictAll(ctx context.Context, d *demand, f *found) []error {
+	if len(f.victims) == 0 {
+		return nil
+	}
+	pl.tellPreemptor(d, f)
+	var errs collected
+	units, evicted := f.units(), &evictions{}
+	pl.each(ctx, len(units), func(i int) { errs.add(pl.evict(ctx, d, f, units[i], evicted)) })
+	pl.tellVictims(d, f, evicted)
+	return errs.list()
 }
 
 // pauseAfterErrors is how long a preemptor is kept from trying again.
@@ -136,7 +154,9 @@ func (pl *GangPreemption) rehearse(ctx context.Context, victim *v1.Pod) error {
 	if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return nil // or gone already
 	}
-	pl.Underway.refuse(victim.UID, pl.clock.Now())
+	if refuses(err) {
+		pl.Underway.refuse(victim.UID, pl.clock.Now())
+	}
 	return fmt.Errorf("asking to evict pod %s: %w", klog.KObj(victim), err)
 }
 
@@ -167,13 +187,19 @@ func (f *found) units() [][]*v1.Pod {
 	return units
 }
 
+// evictions are the pods that were evicted. It is safe for concurrent use.
+type evictions struct{ done sync.Map }
+
+func (e *evictions) any(pods []victim.Pod) bool {
+	return slices.ContainsFunc(pods, func(p victim.Pod) bool { _, ok := e.done.Load(p.UID); return ok })
+}
+
 // evict evicts pods that go together. Of several, all are marked first: whoever comes
-// after this process finishes what it has begun.
-func (pl *GangPreemption) evict(ctx context.Context, d *demand, f *found, unit []*v1.Pod) error {
+// after this process finishes what it has begun. Where nothing was begun the marks are
+// taken back.
+func (pl *GangPreemption) evict(ctx context.Context, d *demand, f *found, unit []*v1.Pod, evicted *evictions) error {
 	if !pl.wanted(d) {
-		for _, pod := range unit {
-			pl.Underway.spared(pod.UID)
-		}
+		pl.spare(unit)
 		return nil
 	}
 	var errs collected
@@ -186,18 +212,41 @@ func (pl *GangPreemption) evict(ctx context.Context, d *demand, f *found, unit [
 		})
 		unit = marked
 	}
-	executor := stockpreemption.NewExecutor(&explained{Handle: pl.handle, note: f.note(d)}, feature.Features{})
-	pl.each(ctx, len(unit), func(i int) {
-		pod := unit[i]
-		stays, err := executor.PreemptPod(ctx, onNode{pod.Spec.NodeName}, preemptor{d}, pod, Name)
-		if err != nil {
-			errs.add(fmt.Errorf("evicting pod %s: %w", klog.KObj(pod), err))
-			pl.Underway.refuse(pod.UID, pl.clock.Now())
-		} else if stays {
+	if errs.none() {
+		pl.each(ctx, len(unit), func(i int) { errs.add(pl.evictPod(ctx, d, f, unit[i], evicted)) })
+	} else {
+		pl.spare(unit)
+	}
+	failed := errs.list()
+	if len(failed) > 0 && !slices.ContainsFunc(unit, func(pod *v1.Pod) bool { _, ok := evicted.done.Load(pod.UID); return ok }) {
+		pl.each(ctx, len(unit), func(i int) { pl.unmark(ctx, unit[i]) })
+	}
+	return errors.Join(failed...)
+}
+
+// spare notes that victims go on.
+func (pl *GangPreemption) spare(pods []*v1.Pod) {
+	for _, pod := range pods {
+		pl.Underway.spared(pod.UID)
+	}
+}
+
+func (pl *GangPreemption) evictPod(ctx context.Context, d *demand, f *found, pod *v1.Pod, evicted *evictions) error {
+	executor := stockpreemption.NewExecutor(&explained{Handle: pl.handle, note: f.note(d), uid: pod.UID}, feature.Features{})
+	stays, err := executor.PreemptPod(ctx, onNode{pod.Spec.NodeName}, preemptor{d}, pod, Name)
+	switch {
+	case err == nil:
+		evicted.done.Store(pod.UID, true)
+		if stays {
 			pl.Underway.spared(pod.UID) // no deletion will tell
 		}
-	})
-	return errors.Join(errs.list()...)
+		return nil
+	case refuses(err):
+		pl.Underway.refuse(pod.UID, pl.clock.Now())
+	default:
+		pl.Underway.spared(pod.UID)
+	}
+	return fmt.Errorf("evicting pod %s: %w", klog.KObj(pod), err)
 }
 
 // wanted tells whether enough of the preemptor's pods are there to be placed.

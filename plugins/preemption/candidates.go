@@ -3,6 +3,7 @@ package preemption
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -53,9 +54,9 @@ type candidates struct {
 	// refused are the pods of which the API server refused the eviction a moment ago.
 	refused map[types.UID]bool
 	sums    []*freed // by node
-	// strangers are the pods of gangs that no profile knows, by ID; nil before they
+	// strangers are the pods of gangs that no profile knows, nil before they
 	// were looked for.
-	strangers map[string][]gang.Placed
+	strangers map[owner][]gang.Placed
 }
 
 // newCandidates supposes that the pods which are ending anyhow are gone: whoever they
@@ -98,7 +99,7 @@ func (c *candidates) freed(node int) (victim.Vector, int) {
 	if c.sums[node] == nil {
 		sum := &freed{amount: victim.Vector{}}
 		for _, info := range c.room.Node(node).GetPods() {
-			if pod := info.GetPod(); !c.ending[pod.UID] && !c.d.own[idOf(pod)] && !c.protected(pod) {
+			if pod := info.GetPod(); !c.ending[pod.UID] && !c.d.own[ownerOf(pod)] && !c.protected(pod) {
 				sum.amount.Add(c.request(info), 1)
 				sum.pods++
 			}
@@ -129,12 +130,12 @@ func (c *candidates) request(info fwk.PodInfo) victim.Vector {
 // on lists the gangs that have pods on these nodes.
 func (c *candidates) on(nodes []int) []victim.Gang {
 	local := map[types.UID]victim.Vector{}
-	var ids []string
-	first := map[string]*v1.Pod{}
+	var owners []owner
+	first := map[owner]*v1.Pod{}
 	for _, node := range nodes {
 		for _, info := range c.room.Node(node).GetPods() {
 			pod := info.GetPod()
-			id := idOf(pod)
+			id := ownerOf(pod)
 			if c.ending[pod.UID] || c.d.own[id] {
 				continue
 			}
@@ -142,32 +143,45 @@ func (c *candidates) on(nodes []int) []victim.Gang {
 			c.at[pod.UID] = place{info, node}
 			if first[id] == nil {
 				first[id] = pod
-				ids = append(ids, id)
+				owners = append(owners, id)
 			}
 		}
 	}
-	slices.Sort(ids)
-	var gangs []victim.Gang
-	known := map[string]bool{}
-	for _, id := range ids {
-		if known[id] {
+	gangs := make([]victim.Gang, 0, len(owners))
+	known := map[owner]bool{}
+	for _, one := range owners {
+		if known[one] {
 			continue // with another one
 		}
-		footprints := c.footprints(id, first[id])
+		footprints := c.footprints(one, first[one])
 		for _, f := range footprints {
-			known[first[id].Spec.SchedulerName+"/"+f.Key.String()] = true
+			known[owner{profile: one.profile, gang: f.Key}] = true
 		}
-		gangs = append(gangs, c.gang(id, footprints, local))
+		gangs = append(gangs, c.gang(one.id(), footprints, local))
 	}
 	return gangs
 }
 
-// idOf is what pods of one gang have in common.
-func idOf(pod *v1.Pod) string {
+// owner is what pods of one gang have in common, or a pod that is in none.
+type owner struct {
+	profile string
+	gang    gang.Key
+	pod     types.UID
+}
+
+func ownerOf(pod *v1.Pod) owner {
 	if key, _, ok := gang.KeyOf(pod); ok {
-		return pod.Spec.SchedulerName + "/" + key.String()
+		return owner{profile: pod.Spec.SchedulerName, gang: key}
 	}
-	return holds.PodGroup(pod.UID)
+	return owner{pod: pod.UID}
+}
+
+// id names it among the gangs of a problem.
+func (o owner) id() string {
+	if o.pod != "" {
+		return holds.PodGroup(o.pod)
+	}
+	return o.profile + "/" + o.gang.String()
 }
 
 // gang is the candidate that runs so. Gangs that start together are of use together only:
@@ -224,15 +238,15 @@ func (c *candidates) pod(member gang.Placed, local map[types.UID]victim.Vector) 
 // footprints is what runs of a gang, and of those that start together with it and run at
 // all: what its profile knows, or for a gang that no profile does what is on the nodes.
 // Where nobody knows the minimum of that, all of it counts.
-func (c *candidates) footprints(id string, pod *v1.Pod) []gang.Footprint {
-	key, _, member := gang.KeyOf(pod)
-	if !member {
-		c.byID[id] = candidate{name: fmt.Sprintf("pod %s/%s", pod.Namespace, pod.Name)}
+func (c *candidates) footprints(of owner, pod *v1.Pod) []gang.Footprint {
+	key := of.gang
+	if of.pod != "" {
+		c.byID[of.id()] = candidate{name: fmt.Sprintf("pod %s/%s", pod.Namespace, pod.Name)}
 		return []gang.Footprint{{Min: 1, Created: pod.CreationTimestamp.Time, Running: []gang.Placed{{Pod: pod}}}}
 	}
-	together := slices.DeleteFunc(c.roster.Running(pod.Spec.SchedulerName, key), func(f gang.Footprint) bool { return len(f.Running) == 0 })
+	together := slices.DeleteFunc(c.roster.Running(of.profile, key), func(f gang.Footprint) bool { return len(f.Running) == 0 })
 	if !slices.ContainsFunc(together, func(f gang.Footprint) bool { return f.Key == key }) {
-		together = []gang.Footprint{c.stranger(id, key, pod)}
+		together = []gang.Footprint{c.stranger(of, pod)}
 	}
 	var names []string
 	for _, f := range together {
@@ -242,28 +256,109 @@ func (c *candidates) footprints(id string, pod *v1.Pod) []gang.Footprint {
 	if len(names) > 1 {
 		name = "gangs " + strings.Join(names, ", ")
 	}
-	c.byID[id] = candidate{name: name, gangs: together}
+	c.byID[of.id()] = candidate{name: name, gangs: together}
 	return together
 }
 
-func (c *candidates) stranger(id string, key gang.Key, pod *v1.Pod) gang.Footprint {
+func (c *candidates) stranger(of owner, pod *v1.Pod) gang.Footprint {
 	if c.strangers == nil {
-		c.strangers = map[string][]gang.Placed{}
+		c.strangers = map[owner][]gang.Placed{}
 		for node := range c.room.Len() {
 			info := c.room.Node(node)
 			for _, p := range info.GetPods() {
-				if one := p.GetPod(); !c.ending[one.UID] && !holds.IsPod(idOf(one)) {
-					c.strangers[idOf(one)] = append(c.strangers[idOf(one)], gang.Placed{Pod: one, Node: info.Node().Name})
+				if one := p.GetPod(); !c.ending[one.UID] && ownerOf(one).pod == "" {
+					c.strangers[ownerOf(one)] = append(c.strangers[ownerOf(one)], gang.Placed{Pod: one, Node: info.Node().Name})
 				}
 			}
 		}
 	}
-	f := gang.Footprint{Key: key, Created: pod.CreationTimestamp.Time, Running: c.strangers[id], Min: len(c.strangers[id])}
+	f := gang.Footprint{Key: of.gang, Created: pod.CreationTimestamp.Time, Running: c.strangers[of], Min: len(c.strangers[of])}
 	slices.SortFunc(f.Running, func(a, b gang.Placed) int { return cmp.Compare(a.Pod.UID, b.Pod.UID) })
 	if n, ok := gang.MinimumOf(pod); ok {
 		f.Min = n
 	}
 	return f
+}
+
+// freedBy answers what nodes would have more if all went that may go with their gang, or
+// without it.
+func (c *candidates) freedBy(gangs []victim.Gang, need victim.Vector) func(int) (victim.Vector, int) {
+	sums := map[int]*freed{}
+	for i := range gangs {
+		for _, b := range victim.Split(need, &gangs[i]) {
+			for _, pod := range b.Pods {
+				at, ok := c.at[pod.UID]
+				if !ok || !pod.Local {
+					continue
+				}
+				if sums[at.node] == nil {
+					sums[at.node] = &freed{amount: victim.Vector{}}
+				}
+				sums[at.node].amount.Add(pod.Request, 1)
+				sums[at.node].pods++
+			}
+		}
+	}
+	return func(node int) (victim.Vector, int) {
+		if sum := sums[node]; sum != nil {
+			return sum.amount, sum.pods
+		}
+		return nil, 0
+	}
+}
+
+// concentrate ranks the pods by their nodes, so that the surplus of all gangs is taken from
+// the same ones: first from those that would have most if all went that are of gangs with
+// surplus. It answers false where no gang has a choice.
+func (c *candidates) concentrate(gangs []victim.Gang, need victim.Vector) bool {
+	gain := map[int]float64{}
+	choice := false
+	for i := range gangs {
+		g := &gangs[i]
+		if len(g.Pods) <= g.Min {
+			continue
+		}
+		nodes := map[int]bool{}
+		for _, pod := range g.Pods {
+			if at, ok := c.at[pod.UID]; ok && pod.Local && !pod.Protected {
+				nodes[at.node] = true
+				gain[at.node] += victim.Coverage(need, pod.Request)
+			}
+		}
+		choice = choice || len(nodes) > 1
+	}
+	if !choice {
+		return false
+	}
+	for node := range gain {
+		gain[node] += c.idle(node, need)
+	}
+	order := slices.SortedFunc(maps.Keys(gain), func(a, b int) int {
+		return cmp.Or(cmp.Compare(gain[b], gain[a]), cmp.Compare(c.room.Node(a).Node().Name, c.room.Node(b).Node().Name))
+	})
+	rank := make(map[int]int, len(order))
+	for i, node := range order {
+		rank[node] = i
+	}
+	for i := range gangs {
+		for j := range gangs[i].Pods {
+			pod := &gangs[i].Pods[j]
+			if at, ok := c.at[pod.UID]; ok && pod.Local {
+				pod.Rank = rank[at.node]
+			}
+		}
+	}
+	return true
+}
+
+// idle is how much of the need a node has free.
+func (c *candidates) idle(node int, need victim.Vector) float64 {
+	info := c.room.Node(node)
+	free := victim.Vector{}
+	for name := range need {
+		free[name] = max(0, holds.Amount(info.GetAllocatable(), name)-holds.Amount(info.GetRequested(), name))
+	}
+	return victim.Coverage(need, free)
 }
 
 // elsewhere is what a pod outside the nodes that are looked at asks for.
@@ -349,8 +444,12 @@ func (c *candidates) guard(gangs []victim.Gang, lister policylisters.PodDisrupti
 	return nil
 }
 
-// lowestPriority is that of the least important pod on a node.
+// lowestPriority is that of the least important pod on a node; of an empty one it is the
+// lowest there is.
 func lowestPriority(info fwk.NodeInfo) int32 {
+	if len(info.GetPods()) == 0 {
+		return math.MinInt32
+	}
 	lowest := int32(math.MaxInt32)
 	for _, p := range info.GetPods() {
 		lowest = min(lowest, corev1helpers.PodPriority(p.GetPod()))

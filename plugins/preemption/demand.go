@@ -27,9 +27,9 @@ type demand struct {
 	// gang is the attempt as extension points see it; pods are the pending members.
 	gang gangpoint.Gang
 	pods []*v1.Pod
-	// own are the gangs of the attempt, as candidates are named: they run in part, maybe,
-	// and make no way for themselves.
-	own map[string]bool
+	// own are the gangs of the attempt, and those that start together with them: they run
+	// in part, maybe, and make no way for themselves.
+	own map[owner]bool
 	// priority is the lowest of the members': nobody makes way for a pod that is no more
 	// important.
 	priority int32
@@ -41,7 +41,7 @@ type demand struct {
 
 // demandOf reads what a pod that did not fit stands for.
 func (pl *GangPreemption) demandOf(state fwk.CycleState, pod *v1.Pod) (*demand, error) {
-	d := &demand{leader: pod, own: map[string]bool{}, need: victim.Vector{}, resources: map[v1.ResourceName]bool{}}
+	d := &demand{leader: pod, own: map[owner]bool{}, need: victim.Vector{}, resources: map[v1.ResourceName]bool{}}
 	if unplaced := planner.UnplacedOf(state); unplaced != nil {
 		d.attempt = unplaced.Attempt
 	} else {
@@ -52,11 +52,14 @@ func (pl *GangPreemption) demandOf(state fwk.CycleState, pod *v1.Pod) (*demand, 
 	d.group, d.gang = d.attempt.Group, planner.GangOf(d.attempt)
 	d.pods, d.priority = d.gang.Pods, d.gang.Priority
 	for _, need := range d.attempt.Gangs {
+		for _, f := range pl.Roster.Running(pl.fw.ProfileName(), need.Key) {
+			d.own[owner{profile: pl.fw.ProfileName(), gang: f.Key}] = true // and those that start together with it
+		}
 		for _, placed := range need.Placed {
-			d.own[idOf(placed.Pod)] = true
+			d.own[ownerOf(placed.Pod)] = true
 		}
 		for i, member := range need.Pending {
-			d.own[idOf(member)] = true
+			d.own[ownerOf(member)] = true
 			d.never = d.never || member.Spec.PreemptionPolicy != nil && *member.Spec.PreemptionPolicy == v1.PreemptNever
 			info, err := framework.NewPodInfo(member)
 			if err != nil {
@@ -87,7 +90,10 @@ func (d *demand) String() string {
 // is waited for no longer: the preemptor looks for others.
 func (pl *GangPreemption) underway(d *demand) bool {
 	for _, uid := range pl.Underway.of(pl.holder(d)) {
-		if pod, ok := pl.podByUID(uid); !ok || !stuck(pod, pl.clock.Now()) {
+		pod, ok := pl.podByUID(uid)
+		if !ok {
+			pl.Underway.gone(uid, pl.clock.Now()) // before it was known as a victim
+		} else if !stuck(pod, pl.clock.Now()) {
 			return true
 		}
 	}

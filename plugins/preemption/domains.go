@@ -36,11 +36,11 @@ func (pl *GangPreemption) domains(ctx context.Context, d *demand, room *planner.
 	}
 	required, preferred := d.topology()
 	if required != "" {
-		return pl.byLabel(room, infos, required), nil
+		return d.pinned(byLabel(room, infos, required), infos), nil
 	}
 	var list []domain
 	if preferred != "" {
-		list = pl.byLabel(room, infos, preferred)
+		list = byLabel(room, infos, preferred)
 	}
 	return append(list, pl.wholeCluster(d, infos)...), nil
 }
@@ -61,12 +61,34 @@ func (d *demand) topology() (required, preferred string) {
 	return required, preferred
 }
 
+// pinned leaves of the domains of the required topology the one in which members are
+// already, if any are: the others have to be there too.
+func (d *demand) pinned(domains []domain, infos []fwk.NodeInfo) []domain {
+	taken := map[string]bool{}
+	for _, need := range d.attempt.Gangs {
+		for _, placed := range need.Placed {
+			taken[placed.Node] = true
+		}
+	}
+	if len(taken) == 0 {
+		return domains
+	}
+	for _, one := range domains {
+		if slices.ContainsFunc(one.nodes, func(node int) bool { return taken[infos[node].Node().Name] }) {
+			return []domain{one}
+		}
+	}
+	return domains
+}
+
 func indexed(answers []gangpoint.Domain, room *planner.Room) []domain {
 	var list []domain
 	for _, answer := range answers {
 		one := domain{name: answer.Name, counts: true, settles: true}
+		known := map[int]bool{}
 		for _, name := range answer.Nodes {
-			if node, ok := room.Index(name); ok {
+			if node, ok := room.Index(name); ok && !known[node] {
+				known[node] = true
 				one.nodes = append(one.nodes, node)
 			}
 		}
@@ -77,7 +99,7 @@ func indexed(answers []gangpoint.Domain, room *planner.Room) []domain {
 
 // byLabel sorts the domains of a label by what they cost to enter: how many members have
 // no place there as things are, then by the number of their nodes, then by name.
-func (pl *GangPreemption) byLabel(room *planner.Room, infos []fwk.NodeInfo, key string) []domain {
+func byLabel(room *planner.Room, infos []fwk.NodeInfo, key string) []domain {
 	at := map[string]int{}
 	var list []domain
 	for node, info := range infos {

@@ -12,6 +12,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
@@ -28,15 +29,34 @@ func (pl *GangPreemption) markMessage() string { return pl.fw.ProfileName() + ":
 // mark says in a pod's status that it is evicted, before it is. It answers the pod as it
 // is then.
 func (pl *GangPreemption) mark(ctx context.Context, pod *v1.Pod) (*v1.Pod, error) {
+	return pl.setTarget(ctx, pod, v1.ConditionTrue, v1.PodReasonPreemptionByScheduler, pl.markMessage()+"to accommodate a higher priority pod")
+}
+
+// reasonWithdrawn is the reason of the condition DisruptionTarget, false, of pods that were
+// marked and run on.
+const reasonWithdrawn = "PreemptionWithdrawn"
+
+// unmark takes a mark back.
+func (pl *GangPreemption) unmark(ctx context.Context, pod *v1.Pod) {
+	if now, ok := pl.podByUID(pod.UID); ok && pl.marked(now) {
+		pod = now // it may have been marked in a version that this one does not know of
+	} else if !pl.marked(pod) {
+		return
+	}
+	if _, err := pl.setTarget(ctx, pod, v1.ConditionFalse, reasonWithdrawn, pl.fw.ProfileName()+": the preemption was not carried out"); err != nil {
+		klog.FromContext(ctx).Error(err, "Failed to take back that a pod is evicted; trying again", "pod", klog.KObj(pod))
+	}
+}
+
+func (pl *GangPreemption) setTarget(ctx context.Context, pod *v1.Pod, is v1.ConditionStatus, reason, message string) (*v1.Pod, error) {
 	status := pod.Status.DeepCopy()
 	if !podutil.UpdatePodCondition(status, &v1.PodCondition{
-		Type: v1.DisruptionTarget, Status: v1.ConditionTrue, Reason: v1.PodReasonPreemptionByScheduler,
-		Message:            pl.markMessage() + "to accommodate a higher priority pod",
+		Type: v1.DisruptionTarget, Status: is, Reason: reason, Message: message,
 		ObservedGeneration: podutil.CalculatePodConditionObservedGeneration(status, pod.Generation, v1.DisruptionTarget),
 	}) {
 		return pod, nil
 	}
-	err := util.PatchPodStatus(ctx, pl.handle.ClientSet(), pod.Name, pod.Namespace, &pod.Status, status)
+	err := util.PatchPodStatus(ctx, exactly{pl.handle.ClientSet(), pod.UID}, pod.Name, pod.Namespace, &pod.Status, status)
 	if err != nil && !apierrors.IsNotFound(err) {
 		return pod, fmt.Errorf("marking pod %s: %w", klog.KObj(pod), err)
 	}
@@ -117,7 +137,8 @@ func (pl *GangPreemption) tidy(ctx context.Context) {
 
 // finish evicts pods that were marked and run on in a gang that is below its minimum by
 // now: it goes whole, and must not stay in part. Where the gang can run on, or the pod is in
-// none, nothing was lost yet: if it has to go, the preemptor chooses it again.
+// none, nothing was lost yet, and the mark is taken back: if the pod has to go, the preemptor
+// chooses it again.
 func (pl *GangPreemption) finish(ctx context.Context, now time.Time) {
 	underway := pl.Underway.all()
 	for _, uid := range pl.unfinished.longerThan(finishAfter, now) {
@@ -125,33 +146,51 @@ func (pl *GangPreemption) finish(ctx context.Context, now time.Time) {
 		if !ok || underway[uid] || !pl.marked(pod) {
 			continue
 		}
-		for _, one := range pl.leftOver(pod) {
-			pl.delete(ctx, one)
+		together, known := pl.runningWith(pod)
+		switch {
+		case !known:
+			continue
+		case !slices.ContainsFunc(together, func(f gang.Footprint) bool { return len(f.Running) < f.Min }):
+			pl.unmark(ctx, pod)
+			continue
+		}
+		for _, f := range together {
+			for _, m := range f.Running {
+				// Where broken gangs are to be left alone, only what was begun is finished.
+				if one, ok := pl.podByUID(m.Pod.UID); ok && one.Spec.NodeName != "" && (pl.args.EvictBrokenGangs || pl.marked(one)) {
+					pl.delete(ctx, one)
+				}
+			}
 		}
 	}
 }
 
-// leftOver is what runs of the gang of a marked pod, and of those that start together with
-// it, if that is less than a minimum: all of it, or what is marked where broken gangs are to
-// be left alone.
-func (pl *GangPreemption) leftOver(pod *v1.Pod) []*v1.Pod {
+// runningWith is what runs of the gang of a pod, and of those that start together with it;
+// false where nobody knows its minimum.
+func (pl *GangPreemption) runningWith(pod *v1.Pod) ([]gang.Footprint, bool) {
 	key, _, member := gang.KeyOf(pod)
 	if !member {
-		return nil
+		return nil, true
 	}
-	together := pl.Roster.Running(pod.Spec.SchedulerName, key)
-	if !slices.ContainsFunc(together, func(f gang.Footprint) bool { return len(f.Running) < f.Min }) {
-		return nil
+	if together := pl.Roster.Running(pod.Spec.SchedulerName, key); len(together) > 0 {
+		return together, true
 	}
-	var left []*v1.Pod
-	for _, f := range together {
-		for _, m := range f.Running {
-			if one, ok := pl.podByUID(m.Pod.UID); ok && one.Spec.NodeName != "" && (pl.args.EvictBrokenGangs || pl.marked(one)) {
-				left = append(left, one)
-			}
+	f := gang.Footprint{Key: key}
+	var known bool
+	if f.Min, known = gang.MinimumOf(pod); !known {
+		return nil, false
+	}
+	pods, err := pl.handle.SharedInformerFactory().Core().V1().Pods().Lister().Pods(pod.Namespace).List(labels.Everything())
+	if err != nil {
+		return nil, false
+	}
+	for _, one := range pods {
+		other, _, member := gang.KeyOf(one)
+		if member && other == key && one.Spec.NodeName != "" && one.DeletionTimestamp == nil && !podutil.IsPodTerminal(one) {
+			f.Running = append(f.Running, gang.Placed{Pod: one, Node: one.Spec.NodeName})
 		}
 	}
-	return left
+	return []gang.Footprint{f}, true
 }
 
 func (pl *GangPreemption) delete(ctx context.Context, pod *v1.Pod) {

@@ -136,12 +136,20 @@ func (pl *GangPreemption) PostFilter(ctx context.Context, state fwk.CycleState, 
 		pl.pauses.failed(d.group, pl.clock.Now(), took)
 		logger.V(3).Info("No victims found", "preemptor", d.String(), "took", took)
 		pl.giveUp(ctx, d)
-		return nil, d.refused(msgNobody)
+		return nil, d.refused(d.nobody())
 	}
 	pl.pauses.forget(d.group)
 	logger.V(2).Info("Preempting", "preemptor", d.String(), "victims", len(found.victims), "numbers", found.numbers(d), "took", took)
 	pl.act(ctx, d, found)
 	return framework.NewPostFilterResultWithNominatedNode(found.plan.Nodes[pod.UID]), fwk.NewStatus(fwk.Success)
+}
+
+// nobody is the message of a search that found nothing.
+func (d *demand) nobody() string {
+	if d.never {
+		return msgNever
+	}
+	return msgNobody
 }
 
 // refused is the status of an attempt that evicts nobody. For a gang it is the last word:
@@ -160,8 +168,6 @@ func (pl *GangPreemption) holder(d *demand) string { return holds.Holder(pl.fw.P
 // standsBack tells why a preemptor has to leave it for now; empty if it need not.
 func (pl *GangPreemption) standsBack(ctx context.Context, d *demand) string {
 	switch {
-	case d.never:
-		return msgNever
 	case pl.underway(d) || pl.ending(d):
 		return msgWaiting
 	}
@@ -171,7 +177,7 @@ func (pl *GangPreemption) standsBack(ctx context.Context, d *demand) string {
 			logger := klog.FromContext(ctx)
 			time.AfterFunc(left, func() { pl.activate(logger, d) })
 		}
-		return msgNobody // still
+		return d.nobody() // still
 	}
 	return ""
 }

@@ -2,6 +2,7 @@ package preemption
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -40,20 +41,22 @@ func (f *found) numbers(d *demand) string {
 
 // search looks for room: first in the place of what others of lower priority are nominated
 // to, or hold without being complete, since that costs no pod; then beside all that is
-// held; then by both. Nil is no room.
+// held; then by both. A preemptor that may evict nobody is left with the first. Nil is no
+// room.
 func (pl *GangPreemption) search(ctx context.Context, d *demand) (*found, error) {
 	own := pl.holder(d)
 	outranked := slices.DeleteFunc(pl.Holds.NominatedBelow(d.priority), func(holder string) bool { return holder == own })
 	outranked = append(outranked, pl.Roster.Hoards(d.priority, "")...)
-	if len(outranked) == 0 {
-		return pl.searchBeside(ctx, d, nil, true)
+	if len(outranked) > 0 {
+		if result, err := pl.searchBeside(ctx, d, outranked, false); err != nil || result != nil {
+			return result, err
+		}
 	}
-	result, err := pl.searchBeside(ctx, d, outranked, false)
-	if err != nil || result != nil {
-		return result, err
+	if d.never {
+		return nil, nil
 	}
-	result, err = pl.searchBeside(ctx, d, nil, true)
-	if err != nil || result != nil {
+	result, err := pl.searchBeside(ctx, d, nil, true)
+	if err != nil || result != nil || len(outranked) == 0 {
 		return result, err
 	}
 	return pl.searchBeside(ctx, d, outranked, true)
@@ -155,7 +158,6 @@ func (s *searching) try(ctx context.Context, domain domain) (result *found, simu
 	if s.room.ShortWithout(domain.nodes, s.freed) > 0 {
 		return nil, false, nil
 	}
-	start := s.room.Checkpoint()
 	usable, err := s.room.Restrict(ctx, domain.nodes, int(s.pl.args.Workers))
 	if err != nil {
 		return nil, false, err
@@ -166,22 +168,36 @@ func (s *searching) try(ctx context.Context, domain domain) (result *found, simu
 	var gangs []victim.Gang
 	if s.evict {
 		gangs = s.gangs.on(usable)
+		if err := s.gangs.guard(gangs, s.pl.budgets); err != nil {
+			return nil, true, err
+		}
+		if domain.counts && s.room.ShortWithout(usable, s.gangs.freedBy(gangs, s.d.need)) > 0 {
+			return nil, false, nil // who may go by himself may not without his gang
+		}
 	}
-	if err := s.gangs.guard(gangs, s.pl.budgets); err != nil {
-		return nil, true, err
-	}
-	if result, err = s.clear(ctx, gangs); err != nil {
-		return nil, true, err
+	result, err = s.clear(ctx, gangs)
+	if err == nil && (result == nil || result.harm.Kind == victim.Whole) && s.gangs.concentrate(gangs, s.d.need) {
+		// The surplus may do if it is taken where it lies together.
+		if _, err = s.room.Restrict(ctx, domain.nodes, int(s.pl.args.Workers)); err != nil {
+			return nil, true, err
+		}
+		var other *found
+		other, err = s.clear(ctx, gangs)
+		if other != nil && (result == nil || other.harm.Compare(result.harm) < 0) {
+			result = other
+		}
 	}
 	if result != nil {
 		result.domain = domain.name
 	}
-	return result, true, s.room.Rollback(start)
+	return result, true, err
 }
 
 // clear chooses who goes from the nodes that the room is restricted to, and places the
-// preemptor there. Nil is no room.
-func (s *searching) clear(ctx context.Context, gangs []victim.Gang) (*found, error) {
+// preemptor there, all in supposition. Nil is no room.
+func (s *searching) clear(ctx context.Context, gangs []victim.Gang) (result *found, err error) {
+	start := s.room.Checkpoint()
+	defer func() { err = errors.Join(err, s.room.Rollback(start)) }()
 	selection, ok, err := s.choose(ctx, victim.Problem{
 		Need: s.d.need, Gangs: gangs, Order: victim.Preempt(), Threshold: float64(s.pl.args.ROIThresholdPercent) / 100,
 	})
@@ -195,7 +211,7 @@ func (s *searching) clear(ctx context.Context, gangs []victim.Gang) (*found, err
 	if !plan.Complete {
 		return nil, fmt.Errorf("placing the preemptor: it does not fit where it just did")
 	}
-	result := &found{plan: plan, selection: selection, harm: selection.Harm(), gangs: s.gangs.byID}
+	result = &found{plan: plan, selection: selection, harm: selection.Harm(), gangs: s.gangs.byID}
 	chosen := selection.Pods()
 	if s.pl.args.EvictBrokenGangs {
 		chosen = append(chosen, selection.Remnants...)

@@ -12,6 +12,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	"github.com/lockstep-sh/lockstep/plugins/holds"
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
@@ -68,6 +69,7 @@ func TestSearch(t *testing.T) {
 		}
 		return pods
 	}
+	running := members("p", 1, 2, 100, 1, "n1")
 	for sentence, c := range map[string]struct {
 		pods      []*v1.Pod
 		preemptor []*v1.Pod
@@ -101,6 +103,14 @@ func TestSearch(t *testing.T) {
 			pods:      slices.Concat(members("mid", 3, 3, 50, 1, "n0"), members("low", 4, 4, 10, 1, "n1")),
 			preemptor: members("p", 3, 3, 100, 1), spec: gang.Spec{RequiredTopology: rack}, want: "low-0 low-1 low-2 low-3",
 		},
+		"surplus that lies together is taken together": {
+			pods:      members("elastic", 8, 4, 10, 1, "n0", "n1"),
+			preemptor: members("p", 1, 1, 100, 4), want: "elastic-0 elastic-2 elastic-4 elastic-6",
+		},
+		"members that run name the domain": {
+			pods:      slices.Concat(members("a", 4, 1, 10, 1, "n0"), members("b", 3, 1, 10, 1, "n1"), running),
+			preemptor: slices.Concat(running, members("p", 2, 2, 100, 1)[1:]), spec: gang.Spec{RequiredTopology: rack}, want: "b-0",
+		},
 		"a domain is preferred where anywhere would cost as much": {
 			pods:      slices.Concat(members("a", 4, 4, 10, 1, "n0"), members("b", 4, 4, 10, 1, "n1")),
 			preemptor: members("p", 3, 3, 100, 1), spec: gang.Spec{PreferredTopology: rack}, want: "a-0 a-1 a-2 a-3",
@@ -132,6 +142,41 @@ func TestSearch(t *testing.T) {
 				t.Errorf("victims (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestSearchBehindMany: domains that only seem to be of use do not hide one that is.
+func TestSearchBehindMany(t *testing.T) {
+	var nodes []*v1.Node
+	var pods []*v1.Pod
+	for i := range 8 {
+		name := fmt.Sprint("n", i)
+		nodes = append(nodes, node(name, 4, fmt.Sprint("r", i)))
+		gang := members(fmt.Sprint("g", i), 4, 4, 10, 1, name)
+		if i < 7 {
+			gang[3].Spec.Priority = ptr.To(int32(200)) // and so the gang cannot go whole
+		}
+		pods = append(pods, gang...)
+	}
+	s := newStage(t, nodes, pods)
+	if got, want := s.victimsOf(t, s.demand(t, gang.Spec{RequiredTopology: rack}, members("p", 3, 3, 100, 1)...)), "g7-0 g7-1 g7-2 g7-3"; got != want {
+		t.Errorf("victims %q, want %q", got, want)
+	}
+}
+
+// TestSearchOfThePolite: who never preempts still gets what is only held for the less important.
+func TestSearchOfThePolite(t *testing.T) {
+	s := newStage(t, []*v1.Node{node("n0", 2, "r0")}, members("v", 1, 1, 10, 1, "n0"))
+	s.Holds.Nominate("lockstep-scheduler/default/other", "other", "n0", 50, holds.Demand{Request: map[v1.ResourceName]int64{gpu: 1}})
+	preemptor := members("p", 2, 1, 100, 1)
+	for _, pod := range preemptor {
+		pod.Spec.PreemptionPolicy = ptr.To(v1.PreemptNever)
+	}
+	if got := s.victimsOf(t, s.demand(t, gang.Spec{}, preemptor[0])); got != "" {
+		t.Errorf("victims %q, want room without any", got)
+	}
+	if got := s.victimsOf(t, s.demand(t, gang.Spec{}, preemptor...)); got != "none" {
+		t.Errorf("victims %q, want no room", got)
 	}
 }
 

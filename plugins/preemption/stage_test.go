@@ -113,16 +113,24 @@ func member(gangName string, i, min int, priority int32, gpus int, on string) *v
 	return p.Obj()
 }
 
-// demand is what room is sought for: a gang of these pods.
+// demand is what room is sought for: a gang of these pods, of which some may run.
 func (s *stage) demand(tb testing.TB, spec gang.Spec, pods ...*v1.Pod) *demand {
 	tb.Helper()
 	spec.Min = len(pods)
 	key, _, _ := gang.KeyOf(pods[0])
+	need := gang.Need{Key: key, Spec: spec}
+	for _, pod := range pods {
+		if pod.Spec.NodeName != "" {
+			need.Placed = append(need.Placed, gang.Placed{Pod: pod, Node: pod.Spec.NodeName})
+		} else {
+			need.Pending = append(need.Pending, pod)
+		}
+	}
+	need.Min = len(need.Pending)
+	leader := need.Pending[0]
 	state := framework.NewCycleState()
-	(&planner.Unplaced{Attempt: &gang.Attempt{Group: key.String(), Leader: pods[0].UID, Strict: true, Gangs: []gang.Need{
-		{Key: key, Spec: spec, Min: len(pods), Pending: pods},
-	}}}).Tell(state)
-	d, err := s.demandOf(state, pods[0])
+	(&planner.Unplaced{Attempt: &gang.Attempt{Group: key.String(), Leader: leader.UID, Strict: true, Gangs: []gang.Need{need}}}).Tell(state)
+	d, err := s.demandOf(state, leader)
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -6,6 +6,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -40,9 +42,12 @@ func (pl *GangPreemption) tellPreemptor(d *demand, f *found) {
 		len(f.victims), f.domain, len(f.plan.Nodes), whole, safe, f.numbers(d))
 }
 
-// tellVictims tells the PodGroups of gangs that lose pods.
-func (pl *GangPreemption) tellVictims(d *demand, f *found) {
+// tellVictims tells the PodGroups of gangs that lost pods.
+func (pl *GangPreemption) tellVictims(d *demand, f *found, evicted *evictions) {
 	for _, b := range f.selection.Bundles {
+		if !evicted.any(b.Pods) {
+			continue
+		}
 		reason := EventGangShrunk
 		if b.Kind == victim.Whole {
 			reason = EventGangPreempted
@@ -94,12 +99,17 @@ func (f *found) note(d *demand) func(*v1.Pod) string {
 	}
 }
 
-// explained is a handle whose events on victims carry the numbers: kube-scheduler's
-// executor, which is given it, names the preemptor only.
+// explained is a handle for the eviction of one pod, and of no other of its name. Its
+// events carry the numbers: kube-scheduler's executor, which is given it, names the
+// preemptor only.
 type explained struct {
 	fwk.Handle
 	note func(*v1.Pod) string
+	uid  types.UID
 }
+
+// ClientSet answers a client that evicts this pod only.
+func (h *explained) ClientSet() kubernetes.Interface { return exactly{h.Handle.ClientSet(), h.uid} }
 
 // EventRecorder answers the recorder that puts the numbers in.
 func (h *explained) EventRecorder() events.EventRecorderLogger {

@@ -62,9 +62,9 @@ func (pl *GangPreemption) podSeen(ctx context.Context, old, pod *v1.Pod) {
 	}
 	before := ""
 	if old != nil {
-		before = old.Status.NominatedNodeName
+		before = nomination(old)
 	}
-	node := pod.Status.NominatedNodeName
+	node := nomination(pod)
 	switch {
 	case pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil:
 		pl.Holds.DropNomination(pod.UID, false)
@@ -82,6 +82,15 @@ func (pl *GangPreemption) podSeen(ctx context.Context, old, pod *v1.Pod) {
 	case node == "" && before != "":
 		pl.Holds.DropNomination(pod.UID, true)
 	}
+}
+
+// nomination is the node that a pod's status nominates it to; empty for one that is not to
+// be scheduled yet.
+func nomination(pod *v1.Pod) string {
+	if len(pod.Spec.SchedulingGates) > 0 {
+		return ""
+	}
+	return pod.Status.NominatedNodeName
 }
 
 // leads tells whether this process schedules.

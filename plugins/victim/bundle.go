@@ -25,6 +25,10 @@ type Pod struct {
 	Part string
 	// Priority is the pod's own. Of two pods of a gang the lower goes first.
 	Priority int32
+	// Rank is the caller's preference among pods of a gang that are otherwise alike: low
+	// goes first. Surplus that lies together may be of use where as much that is scattered
+	// is not.
+	Rank int
 	// Created breaks ties: the youngest goes first.
 	Created time.Time
 	// Local tells that it stands in the domain in which room is sought.
@@ -216,7 +220,7 @@ func makeBundle(need Vector, b Bundle) Bundle {
 			local.Add(pod.Request, 1)
 		}
 	}
-	b.Gain = coverage(need, local)
+	b.Gain = Coverage(need, local)
 	if b.Kind == Safe {
 		b.ROI = b.Gain
 		return b
@@ -228,8 +232,9 @@ func makeBundle(need Vector, b Bundle) Bundle {
 	return b
 }
 
-// coverage is the sum over resources of min(has, needed)/needed.
-func coverage(need, has Vector) float64 {
+// Coverage is how much of a need something covers: the sum over resources of
+// min(has, needed)/needed, from 0 to their number.
+func Coverage(need, has Vector) float64 {
 	sum := 0.0
 	for name, needed := range need {
 		if needed > 0 {
@@ -239,7 +244,7 @@ func coverage(need, has Vector) float64 {
 	return sum
 }
 
-// share is coverage without the cut at what is needed.
+// share is Coverage without the cut at what is needed.
 func share(need, has Vector) float64 {
 	sum := 0.0
 	for name, needed := range need {
@@ -251,13 +256,14 @@ func share(need, has Vector) float64 {
 }
 
 // comparePods orders pods of a gang by who goes first: 1. those no budget guards;
-// 2. coverage of the need, high first; 3. priority, low first; 4. waste, little
-// first; 5. age, the youngest first; 6. UID.
+// 2. coverage of the need, high first; 3. priority, low first; 4. rank, low first;
+// 5. waste, little first; 6. age, the youngest first; 7. UID.
 func comparePods(need Vector, a, b Pod) int {
 	return cmp.Or(
 		compareBools(a.Guarded, b.Guarded),
-		cmp.Compare(coverage(need, b.Request), coverage(need, a.Request)),
+		cmp.Compare(Coverage(need, b.Request), Coverage(need, a.Request)),
 		cmp.Compare(a.Priority, b.Priority),
+		cmp.Compare(a.Rank, b.Rank),
 		cmp.Compare(share(need, a.Request), share(need, b.Request)),
 		b.Created.Compare(a.Created),
 		cmp.Compare(a.UID, b.UID),

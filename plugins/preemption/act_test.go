@@ -1,0 +1,211 @@
+package preemption
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+)
+
+// server is an API server in trouble: what it answers to calls about pods, before the fake one does.
+type server struct {
+	deletes func(name string, options metav1.DeleteOptions) error
+	patches func(name string) error
+}
+
+func (s server) stand(client *fake.Clientset) {
+	client.PrependReactor("delete", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		call := a.(clienttesting.DeleteAction)
+		if s.deletes != nil {
+			if err := s.deletes(call.GetName(), call.GetDeleteOptions()); err != nil {
+				return true, nil, err
+			}
+		}
+		return len(call.GetDeleteOptions().DryRun) > 0, nil, nil // the fake one knows no dry run
+	})
+	client.PrependReactor("patch", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		if s.patches != nil {
+			if err := s.patches(a.(clienttesting.PatchAction).GetName()); err != nil {
+				return true, nil, err
+			}
+		}
+		return false, nil, nil
+	})
+}
+
+var errTrouble = apierrors.NewInternalError(errors.New("no leader"))
+
+// TestActInTrouble makes room for a gang of 2 on a node of 4 with the pods v-0 to v-3 of minimum 1, while the
+// API server is in trouble.
+func TestActInTrouble(t *testing.T) {
+	dry := func(options metav1.DeleteOptions) bool { return len(options.DryRun) > 0 }
+	for sentence, c := range map[string]struct {
+		server server
+		gone   int
+		held   int
+		again  string // who is chosen next, while nothing has changed for the scheduler
+	}{
+		"all is well": {gone: 2, held: 2},
+		"nobody is evicted where it is not known whether all may be, and the same are chosen again": {
+			server{deletes: func(name string, o metav1.DeleteOptions) error {
+				if dry(o) && name == "v-0" {
+					return errTrouble
+				}
+				return nil
+			}},
+			0, 0, "v-0 v-1",
+		},
+		"who may not be evicted is left alone": {
+			server{deletes: func(name string, _ metav1.DeleteOptions) error {
+				if name == "v-0" {
+					return apierrors.NewForbidden(v1.Resource("pods"), name, errors.New("policy"))
+				}
+				return nil
+			}},
+			0, 0, "v-1 v-2",
+		},
+		"nobody is evicted before all members are nominated": {
+			server{patches: func(name string) error {
+				if name == "p-1" {
+					return errTrouble
+				}
+				return nil
+			}},
+			0, 0, "v-0 v-1",
+		},
+		"what was freed stays held where an eviction fails": {
+			server{deletes: func(name string, o metav1.DeleteOptions) error {
+				if !dry(o) && name == "v-0" {
+					return errTrouble
+				}
+				return nil
+			}},
+			1, 2, "",
+		},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			victims, preemptor := members("v", 4, 1, 10, 1, "n0"), members("p", 2, 2, 100, 1)
+			var objects []runtime.Object
+			for _, pod := range slices.Concat(victims, preemptor) {
+				objects = append(objects, pod)
+			}
+			s := newStage(t, []*v1.Node{node("n0", 4, "r0")}, victims, objects...)
+			client := s.handle.ClientSet().(*fake.Clientset)
+			c.server.stand(client)
+			d := s.demand(t, gang.Spec{}, preemptor...)
+			s.carryOutNow(t, d)
+			left, err := client.CoreV1().Pods("default").List(s.ctx, metav1.ListOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if gone := len(objects) - len(left.Items); gone != c.gone {
+				t.Errorf("%d pods are gone, want %d", gone, c.gone)
+			}
+			if held := len(s.Holds.NominationsOf(s.holder(d))); held != c.held {
+				t.Errorf("%d places are held, want %d", held, c.held)
+			}
+			if c.again != "" {
+				if got := s.victimsOf(t, d); got != c.again {
+					t.Errorf("chosen next: %q, want %q", got, c.again)
+				}
+			}
+		})
+	}
+}
+
+// carryOutNow chooses victims, and does all that follows before it returns.
+func (s *stage) carryOutNow(t *testing.T, d *demand) *found {
+	t.Helper()
+	f, err := s.search(s.ctx, d)
+	if err != nil || f == nil {
+		t.Fatalf("found %v, %v", f, err)
+	}
+	for uid, on := range f.plan.Nodes {
+		s.Holds.Nominate(s.holder(d), uid, on, d.priority, f.plan.Demand[uid])
+	}
+	s.Underway.begin(s.holder(d), f.victims)
+	s.carryOut(s.ctx, d, f, nil)
+	return f
+}
+
+// TestVictimsThatAreGone: a preemptor does not wait for pods that ended while it was choosing.
+func TestVictimsThatAreGone(t *testing.T) {
+	preemptor := members("p", 2, 2, 100, 1)
+	s := newStage(t, []*v1.Node{node("n0", 4, "r0")}, members("v", 4, 1, 10, 1, "n0"), preemptor[0], preemptor[1])
+	d := s.demand(t, gang.Spec{}, preemptor...)
+	s.carryOutNow(t, d)
+	if message := s.standsBack(s.ctx, d); message != "" {
+		t.Errorf("it stands back: %q", message)
+	}
+}
+
+// TestExactly: what is meant for one pod does not reach another of its name.
+func TestExactly(t *testing.T) {
+	again := member("v", 0, 0, 10, 1, "n0")
+	again.UID = "another"
+	client := fake.NewClientset(again)
+	seen := map[string]string{}
+	client.PrependReactor("delete", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		seen["delete"] = string(*a.(clienttesting.DeleteAction).GetDeleteOptions().Preconditions.UID)
+		return true, nil, apierrors.NewConflict(v1.Resource("pods"), "v-0", errors.New("the UID in the precondition is not that of the record"))
+	})
+	client.PrependReactor("patch", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		seen["patch"] = string(a.(clienttesting.PatchAction).GetPatch())
+		return true, nil, apierrors.NewConflict(v1.Resource("pods"), "v-0", errors.New("Precondition failed: UID in precondition: one, UID in object meta: another"))
+	})
+	pods := exactly{client, "one"}.CoreV1().Pods("default")
+	if err := pods.Delete(context.Background(), "v-0", metav1.DeleteOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("deleting: %v, want that there is none", err)
+	}
+	if _, err := pods.Patch(context.Background(), "v-0", "application/strategic-merge-patch+json", []byte(`{"status":{}}`), metav1.PatchOptions{}, "status"); !apierrors.IsNotFound(err) {
+		t.Errorf("patching: %v, want that there is none", err)
+	}
+	if seen["delete"] != "one" || !strings.Contains(seen["patch"], `"uid":"one"`) {
+		t.Errorf("the API server was asked about %v", seen)
+	}
+}
+
+// TestUnfinishedMarks: a mark that nothing came of is taken back.
+func TestUnfinishedMarks(t *testing.T) {
+	pods := members("g", 2, 2, 10, 1, "n0")
+	s := newStage(t, nil, nil, pods[0], pods[1])
+	for _, pod := range pods {
+		marked, err := s.mark(s.ctx, pod)
+		if err != nil {
+			t.Fatal(err)
+		}
+		waitFor(t, func() bool {
+			now, ok := s.podByUID(marked.UID)
+			return ok && s.marked(now)
+		})
+	}
+	s.finish(s.ctx, time.Now().Add(time.Hour))
+	for _, pod := range pods {
+		now, err := s.handle.ClientSet().CoreV1().Pods("default").Get(s.ctx, pod.Name, metav1.GetOptions{})
+		if err != nil || s.marked(now) {
+			t.Errorf("pod %s: %v, %v", pod.Name, err, now.Status.Conditions)
+		}
+	}
+}
+
+func waitFor(t *testing.T, is func() bool) {
+	t.Helper()
+	for range 500 {
+		if is() {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Fatal("it does not come to be")
+}
