@@ -3,7 +3,6 @@ package preemption
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -11,13 +10,10 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
-	policylisters "k8s.io/client-go/listers/policy/v1"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/apis/scheduling"
-	stockpreemption "k8s.io/kubernetes/pkg/scheduler/framework/preemption"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/plugins/holds"
@@ -90,30 +86,6 @@ func (pl *GangPreemption) newCandidates(d *demand, room *planner.Room) (*candida
 
 // stuckAfter is how long after its grace period a pod counts as one that does not end.
 const stuckAfter = 30 * time.Second
-
-// freed is what a node would have more if all pods went that may.
-func (c *candidates) freed(node int) (victim.Vector, int) {
-	if c.sums == nil {
-		c.sums = make([]*freed, c.room.Len())
-	}
-	if c.sums[node] == nil {
-		sum := &freed{amount: victim.Vector{}}
-		for _, info := range c.room.Node(node).GetPods() {
-			if pod := info.GetPod(); !c.ending[pod.UID] && !c.d.own[ownerOf(pod)] && !c.protected(pod) {
-				sum.amount.Add(c.request(info), 1)
-				sum.pods++
-			}
-		}
-		c.sums[node] = sum
-	}
-	return c.sums[node].amount, c.sums[node].pods
-}
-
-// freed is what pods would give back.
-type freed struct {
-	amount victim.Vector
-	pods   int
-}
 
 // request is what a pod gives back of what the preemptor needs.
 func (c *candidates) request(info fwk.PodInfo) victim.Vector {
@@ -280,87 +252,6 @@ func (c *candidates) stranger(of owner, pod *v1.Pod) gang.Footprint {
 	return f
 }
 
-// freedBy answers what nodes would have more if all went that may go with their gang, or
-// without it.
-func (c *candidates) freedBy(gangs []victim.Gang, need victim.Vector) func(int) (victim.Vector, int) {
-	sums := map[int]*freed{}
-	for i := range gangs {
-		for _, b := range victim.Split(need, &gangs[i]) {
-			for _, pod := range b.Pods {
-				at, ok := c.at[pod.UID]
-				if !ok || !pod.Local {
-					continue
-				}
-				if sums[at.node] == nil {
-					sums[at.node] = &freed{amount: victim.Vector{}}
-				}
-				sums[at.node].amount.Add(pod.Request, 1)
-				sums[at.node].pods++
-			}
-		}
-	}
-	return func(node int) (victim.Vector, int) {
-		if sum := sums[node]; sum != nil {
-			return sum.amount, sum.pods
-		}
-		return nil, 0
-	}
-}
-
-// concentrate ranks the pods by their nodes, so that the surplus of all gangs is taken from
-// the same ones: first from those that would have most if all went that are of gangs with
-// surplus. It answers false where no gang has a choice.
-func (c *candidates) concentrate(gangs []victim.Gang, need victim.Vector) bool {
-	gain := map[int]float64{}
-	choice := false
-	for i := range gangs {
-		g := &gangs[i]
-		if len(g.Pods) <= g.Min {
-			continue
-		}
-		nodes := map[int]bool{}
-		for _, pod := range g.Pods {
-			if at, ok := c.at[pod.UID]; ok && pod.Local && !pod.Protected {
-				nodes[at.node] = true
-				gain[at.node] += victim.Coverage(need, pod.Request)
-			}
-		}
-		choice = choice || len(nodes) > 1
-	}
-	if !choice {
-		return false
-	}
-	for node := range gain {
-		gain[node] += c.idle(node, need)
-	}
-	order := slices.SortedFunc(maps.Keys(gain), func(a, b int) int {
-		return cmp.Or(cmp.Compare(gain[b], gain[a]), cmp.Compare(c.room.Node(a).Node().Name, c.room.Node(b).Node().Name))
-	})
-	rank := make(map[int]int, len(order))
-	for i, node := range order {
-		rank[node] = i
-	}
-	for i := range gangs {
-		for j := range gangs[i].Pods {
-			pod := &gangs[i].Pods[j]
-			if at, ok := c.at[pod.UID]; ok && pod.Local {
-				pod.Rank = rank[at.node]
-			}
-		}
-	}
-	return true
-}
-
-// idle is how much of the need a node has free.
-func (c *candidates) idle(node int, need victim.Vector) float64 {
-	info := c.room.Node(node)
-	free := victim.Vector{}
-	for name := range need {
-		free[name] = max(0, holds.Amount(info.GetAllocatable(), name)-holds.Amount(info.GetRequested(), name))
-	}
-	return victim.Coverage(need, free)
-}
-
 // elsewhere is what a pod outside the nodes that are looked at asks for.
 func (c *candidates) elsewhere(member gang.Placed) victim.Vector {
 	if at, ok := c.find(member.Pod.UID, member.Node); ok {
@@ -394,54 +285,6 @@ func (c *candidates) find(uid types.UID, nodeName string) (place, bool) {
 func (c *candidates) protected(pod *v1.Pod) bool {
 	return c.refused[pod.UID] || corev1helpers.PodPriority(pod) >= c.d.priority || pod.Namespace == metav1.NamespaceSystem ||
 		pod.Spec.PriorityClassName == scheduling.SystemClusterCritical || pod.Spec.PriorityClassName == scheduling.SystemNodeCritical
-}
-
-// guard marks the pods of which the eviction would violate a PodDisruptionBudget, if those
-// that are worth less went first.
-func (c *candidates) guard(gangs []victim.Gang, lister policylisters.PodDisruptionBudgetLister) error {
-	budgets, err := lister.List(labels.Everything())
-	if err != nil {
-		return fmt.Errorf("listing disruption budgets: %w", err)
-	}
-	if len(budgets) == 0 {
-		return nil
-	}
-	type index struct{ gang, pod int }
-	var order []index
-	for i := range gangs {
-		for j, pod := range gangs[i].Pods {
-			if !pod.Protected {
-				order = append(order, index{i, j})
-			}
-		}
-	}
-	at := func(x index) victim.Pod { return gangs[x.gang].Pods[x.pod] }
-	slices.SortFunc(order, func(a, b index) int {
-		return cmp.Or(cmp.Compare(at(a).Priority, at(b).Priority), at(b).Created.Compare(at(a).Created), cmp.Compare(at(a).UID, at(b).UID))
-	})
-	var victims []stockpreemption.Victim
-	for _, x := range order {
-		place, ok := c.at[at(x).UID]
-		if !ok {
-			continue
-		}
-		one, err := stockpreemption.NewVictim([]fwk.PodInfo{place.info}, at(x).Priority, fwk.PodKeyType)
-		if err != nil {
-			return fmt.Errorf("asking for the disruption budget of pod %s: %w", at(x).UID, err)
-		}
-		victims = append(victims, one)
-	}
-	violating, _ := stockpreemption.FilterVictimsWithPDBViolation(victims, budgets)
-	guarded := map[types.UID]bool{}
-	for _, v := range violating {
-		guarded[v.Victim.Pods()[0].GetPod().UID] = true
-	}
-	for i := range gangs {
-		for j := range gangs[i].Pods {
-			gangs[i].Pods[j].Guarded = guarded[gangs[i].Pods[j].UID]
-		}
-	}
-	return nil
 }
 
 // lowestPriority is that of the least important pod on a node; of an empty one it is the

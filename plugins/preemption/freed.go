@@ -1,0 +1,115 @@
+package preemption
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/lockstep-sh/lockstep/plugins/holds"
+	"github.com/lockstep-sh/lockstep/plugins/victim"
+)
+
+// freed is what a node would have more if all pods went that may.
+func (c *candidates) freed(node int) (victim.Vector, int) {
+	if c.sums == nil {
+		c.sums = make([]*freed, c.room.Len())
+	}
+	if c.sums[node] == nil {
+		sum := &freed{amount: victim.Vector{}}
+		for _, info := range c.room.Node(node).GetPods() {
+			if pod := info.GetPod(); !c.ending[pod.UID] && !c.d.own[ownerOf(pod)] && !c.protected(pod) {
+				sum.amount.Add(c.request(info), 1)
+				sum.pods++
+			}
+		}
+		c.sums[node] = sum
+	}
+	return c.sums[node].amount, c.sums[node].pods
+}
+
+// freed is what pods would give back.
+type freed struct {
+	amount victim.Vector
+	pods   int
+}
+
+// freedBy answers what nodes would have more if all went that may go with their gang, or
+// without it.
+func (c *candidates) freedBy(gangs []victim.Gang, need victim.Vector) func(int) (victim.Vector, int) {
+	sums := map[int]*freed{}
+	for i := range gangs {
+		for _, b := range victim.Split(need, &gangs[i]) {
+			for _, pod := range b.Pods {
+				at, ok := c.at[pod.UID]
+				if !ok || !pod.Local {
+					continue
+				}
+				if sums[at.node] == nil {
+					sums[at.node] = &freed{amount: victim.Vector{}}
+				}
+				sums[at.node].amount.Add(pod.Request, 1)
+				sums[at.node].pods++
+			}
+		}
+	}
+	return func(node int) (victim.Vector, int) {
+		if sum := sums[node]; sum != nil {
+			return sum.amount, sum.pods
+		}
+		return nil, 0
+	}
+}
+
+// concentrate ranks the pods by their nodes, so that the surplus of all gangs is taken from
+// the same ones: first from those that would have most if all went that are of gangs with
+// surplus. It answers false where no gang has a choice.
+func (c *candidates) concentrate(gangs []victim.Gang, need victim.Vector) bool {
+	gain := map[int]float64{}
+	choice := false
+	for i := range gangs {
+		g := &gangs[i]
+		if len(g.Pods) <= g.Min {
+			continue
+		}
+		nodes := map[int]bool{}
+		for _, pod := range g.Pods {
+			if at, ok := c.at[pod.UID]; ok && pod.Local && !pod.Protected {
+				nodes[at.node] = true
+				gain[at.node] += victim.Coverage(need, pod.Request)
+			}
+		}
+		choice = choice || len(nodes) > 1
+	}
+	if !choice {
+		return false
+	}
+	for node := range gain {
+		gain[node] += c.idle(node, need)
+	}
+	order := slices.SortedFunc(maps.Keys(gain), func(a, b int) int {
+		return cmp.Or(cmp.Compare(gain[b], gain[a]), cmp.Compare(c.room.Node(a).Node().Name, c.room.Node(b).Node().Name))
+	})
+	rank := make(map[int]int, len(order))
+	for i, node := range order {
+		rank[node] = i
+	}
+	for i := range gangs {
+		for j := range gangs[i].Pods {
+			pod := &gangs[i].Pods[j]
+			if at, ok := c.at[pod.UID]; ok && pod.Local {
+				pod.Rank = rank[at.node]
+			}
+		}
+	}
+	return true
+}
+
+// idle is how much of the need a node has free.
+func (c *candidates) idle(node int, need victim.Vector) float64 {
+	info := c.room.Node(node)
+	free := victim.Vector{}
+	for name := range need {
+		free[name] = max(0, holds.Amount(info.GetAllocatable(), name)-holds.Amount(info.GetRequested(), name))
+	}
+	return victim.Coverage(need, free)
+}
