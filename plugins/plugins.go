@@ -9,15 +9,18 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
 	"github.com/lockstep-sh/lockstep/plugins/binder"
 	"github.com/lockstep-sh/lockstep/plugins/extension"
+	"github.com/lockstep-sh/lockstep/plugins/fairshare"
 	"github.com/lockstep-sh/lockstep/plugins/gang"
 	"github.com/lockstep-sh/lockstep/plugins/gpushare"
 	"github.com/lockstep-sh/lockstep/plugins/holds"
@@ -35,6 +38,7 @@ type Set struct {
 	leading   chan struct{}
 	lead      sync.Once
 	all       *extension.Plugins
+	queues    *fairshare.Dispatcher
 	// Registry has the factories, by the names under which a
 	// KubeSchedulerConfiguration enables the plugins.
 	Registry frameworkruntime.Registry
@@ -43,12 +47,13 @@ type Set struct {
 // NewSet makes the plugins of a process. All its profiles share them.
 func NewSet() *Set {
 	slots, ledger, positions, leading, gangs := binder.NewSlots(), holds.New(), order.New(), make(chan struct{}), roster.New()
-	s := &Set{slots: slots, positions: positions, leading: leading, all: extension.New()}
+	s := &Set{slots: slots, positions: positions, leading: leading, all: extension.New(), queues: fairshare.NewDispatcher(gangs)}
 	s.Registry = frameworkruntime.Registry{
 		binder.Name:     s.all.Watch(binder.New(slots)),
 		gang.Name:       s.all.Watch(gang.New(gang.Shared{Holds: ledger, Order: positions, Plugins: s.all, Roster: gangs, Leading: leading})),
 		queuesort.Name:  s.all.Watch(queuesort.New(positions)),
 		preemption.Name: s.all.Watch(preemption.New(preemption.Shared{Holds: ledger, Roster: gangs, Plugins: s.all, Underway: preemption.NewUnderway(), Leading: leading})),
+		fairshare.Name:  s.all.Watch(fairshare.New(s.queues)),
 		gpushare.Name:   s.all.Watch(gpushare.New(gpushare.NewLedger())),
 	}
 	return s
@@ -77,7 +82,12 @@ func (s *Set) Install(ctx context.Context, sched *scheduler.Scheduler) error {
 		slices.SortFunc(errs, func(a, b *field.Error) int { return cmp.Compare(a.Field, b.Field) })
 		return fmt.Errorf("checking profiles: %w", errs.ToAggregate())
 	}
-	lobby.Install(sched, gang.Name, s.positions.Forget)
+	lobby.Install(sched, []string{gang.Name, fairshare.Name}, s.positions.Forget)
+	failed := sched.FailureHandler
+	sched.FailureHandler = func(ctx context.Context, profile framework.Framework, pod *framework.QueuedPodInfo, status *fwk.Status, nominating *fwk.NominatingInfo, start time.Time) {
+		failed(ctx, profile, pod, status, nominating, start)
+		s.queues.Failed(pod.Pod)
+	}
 	next := sched.NextEntity
 	sched.NextEntity = func(logger klog.Logger) (framework.QueuedEntityInfo, error) {
 		s.lead.Do(func() { close(s.leading) })

@@ -21,6 +21,7 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 		&GangArgs{},
 		&GangPreemptionArgs{},
 		&BoundedBinderArgs{},
+		&FairShareArgs{},
 	)
 	return nil
 }

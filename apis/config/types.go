@@ -63,3 +63,15 @@ type GangPreemptionArgs struct {
 	// already when it loses pods.
 	EvictBrokenGangs bool
 }
+
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+
+// FairShareArgs are the arguments of the FairShare plugin. See package v1 for defaults.
+type FairShareArgs struct {
+	metav1.TypeMeta
+
+	// Window is how many gangs, or pods in none, may be in the scheduler's active queue at
+	// once: enough to keep it busy, and few enough for the order of queues to hold. All
+	// profiles of a process have to say the same. 1 to 10000.
+	Window int32
+}

@@ -183,6 +183,21 @@ func (pl *Gang) Yield(ctx context.Context, holders []string) {
 	}
 }
 
+// Wants answers what is to be placed if a pod of this profile is scheduled; false where its
+// place is decided.
+func (pl *Gang) Wants(pod *v1.Pod) (gang.Want, bool) {
+	pl.mu.Lock()
+	defer pl.mu.Unlock()
+	return pl.gangs.Wants(pod)
+}
+
+// QueueOf is the queue that the PodGroup of a gang names; empty for none.
+func (pl *Gang) QueueOf(key gang.Key) string {
+	pl.mu.Lock()
+	defer pl.mu.Unlock()
+	return pl.gangs.QueueOf(key)
+}
+
 // Placing tells whether a holder is a group of this profile that waits for nothing but room.
 func (pl *Gang) Placing(holder string) bool {
 	name, ok := strings.CutPrefix(holder, pl.holder(""))

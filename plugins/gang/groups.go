@@ -19,6 +19,7 @@ import (
 	pgclientset "sigs.k8s.io/scheduler-plugins/pkg/generated/clientset/versioned"
 	pginformers "sigs.k8s.io/scheduler-plugins/pkg/generated/informers/externalversions"
 
+	lockstepv1alpha1 "github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 )
 
@@ -102,7 +103,7 @@ func (pl *Gang) groupSeen(ctx context.Context, kind gang.Kind, object any) {
 	if !ok {
 		return
 	}
-	said := &gang.Object{UID: meta.GetUID(), Annotations: meta.GetAnnotations()}
+	said := &gang.Object{UID: meta.GetUID(), Annotations: meta.GetAnnotations(), Queue: meta.GetLabels()[lockstepv1alpha1.QueueLabel]}
 	switch group := object.(type) {
 	case *v1alpha1.PodGroup:
 		said.Min, said.WaitSeconds = group.Spec.MinMember, group.Spec.ScheduleTimeoutSeconds

@@ -15,6 +15,7 @@ package lobby
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	v1 "k8s.io/api/core/v1"
@@ -28,8 +29,8 @@ import (
 // Lobby is a scheduling queue with a lobby.
 type Lobby struct {
 	queue.SchedulingQueue
-	// gates are the gates of the profiles, by scheduler name.
-	gates map[string]fwk.PreEnqueuePlugin
+	// gates are the gates of the profiles, by scheduler name, in the profile's order.
+	gates map[string][]fwk.PreEnqueuePlugin
 	// forget is told of a pod once the queue has let go of it.
 	forget func(types.UID)
 
@@ -42,16 +43,16 @@ type Lobby struct {
 }
 
 // Install puts a lobby in front of the queue of a scheduler that does not run
-// yet. gate is the name of the PreEnqueue plugin whose pods may wait there;
-// profiles without it do not use the lobby. forget is told of each pod that is
+// yet. gates are the names of the PreEnqueue plugins whose pods may wait there;
+// profiles without any do not use the lobby. forget is told of each pod that is
 // deleted or bound, after the queue has let go of it: what a queue is sorted by must
 // not change before.
-func Install(sched *scheduler.Scheduler, gate string, forget func(types.UID)) {
-	l := &Lobby{SchedulingQueue: sched.SchedulingQueue, gates: map[string]fwk.PreEnqueuePlugin{}, forget: forget, pods: map[types.UID]*v1.Pod{}}
+func Install(sched *scheduler.Scheduler, gates []string, forget func(types.UID)) {
+	l := &Lobby{SchedulingQueue: sched.SchedulingQueue, gates: map[string][]fwk.PreEnqueuePlugin{}, forget: forget, pods: map[types.UID]*v1.Pod{}}
 	for name, profile := range sched.Profiles {
 		for _, plugin := range profile.PreEnqueuePlugins() {
-			if plugin.Name() == gate {
-				l.gates[name] = plugin
+			if slices.Contains(gates, plugin.Name()) {
+				l.gates[name] = append(l.gates[name], plugin)
 				profile.SetPodActivator(l)
 			}
 		}
@@ -61,11 +62,11 @@ func Install(sched *scheduler.Scheduler, gate string, forget func(types.UID)) {
 	}
 }
 
-// gated asks the gate. A pod with a nominated node goes into the queue in any
+// gated asks the gates, until one refuses. A pod with a nominated node goes into the queue in any
 // case: the queue accounts for it there.
 func (l *Lobby) gated(ctx context.Context, pod *v1.Pod) bool {
-	gate := l.gates[pod.Spec.SchedulerName]
-	return gate != nil && pod.Status.NominatedNodeName == "" && !gate.PreEnqueue(ctx, pod).IsSuccess()
+	return pod.Status.NominatedNodeName == "" &&
+		slices.ContainsFunc(l.gates[pod.Spec.SchedulerName], func(gate fwk.PreEnqueuePlugin) bool { return !gate.PreEnqueue(ctx, pod).IsSuccess() })
 }
 
 // Add lets a new pod wait, or into the queue.

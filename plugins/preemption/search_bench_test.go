@@ -18,6 +18,8 @@ func (k known) Running(key gang.Key) []gang.Footprint { return slices.Clone(k[ke
 func (k known) Hoards(int32) []string                 { return nil }
 func (k known) Yield(context.Context, []string)       {}
 func (k known) Placing(string) bool                   { return true }
+func (k known) Wants(*v1.Pod) (gang.Want, bool)       { return gang.Want{}, false }
+func (k known) QueueOf(gang.Key) string               { return "" }
 
 // full is a cluster of nodes of 8 GPUs, in racks, full of gangs of 8 pods of low priority, each on 8
 // nodes beside each other.

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"sync"
 
+	v1 "k8s.io/api/core/v1"
+
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 )
 
@@ -21,6 +23,11 @@ type Source interface {
 	// complete; Yield has such holders, of whichever profile, give it back.
 	Hoards(below int32) []string
 	Yield(ctx context.Context, holders []string)
+	// Wants answers what is to be placed if a pod is scheduled; false where its place is
+	// decided.
+	Wants(pod *v1.Pod) (gang.Want, bool)
+	// QueueOf is the queue that the PodGroup of a gang names; empty for none.
+	QueueOf(key gang.Key) string
 	// Placing tells whether a holder of this profile waits for nothing but room.
 	Placing(holder string) bool
 }
@@ -77,14 +84,34 @@ func (r *Roster) all() map[string]Source {
 	return maps.Clone(r.sources)
 }
 
+// Wants answers what is to be placed if a pod of a profile is scheduled: where nobody knows
+// the profile's gangs, the pod.
+func (r *Roster) Wants(pod *v1.Pod) (gang.Want, bool) {
+	if source := r.source(pod.Spec.SchedulerName); source != nil {
+		return source.Wants(pod)
+	}
+	return gang.Want{Pods: []*v1.Pod{pod}}, true
+}
+
+// QueueOf is the queue that the PodGroup of a gang of a profile names; empty for none.
+func (r *Roster) QueueOf(profile string, key gang.Key) string {
+	if source := r.source(profile); source != nil {
+		return source.QueueOf(key)
+	}
+	return ""
+}
+
+func (r *Roster) source(profile string) Source {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.sources[profile]
+}
+
 // Running answers what runs of a gang of a profile, and of those that start together with
 // it; none where nobody knows it.
 func (r *Roster) Running(profile string, key gang.Key) []gang.Footprint {
-	r.mu.RLock()
-	source := r.sources[profile]
-	r.mu.RUnlock()
-	if source == nil {
-		return nil
+	if source := r.source(profile); source != nil {
+		return source.Running(key)
 	}
-	return source.Running(key)
+	return nil
 }

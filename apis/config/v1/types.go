@@ -62,3 +62,15 @@ type GangPreemptionArgs struct {
 	// already when it loses pods. Default: true.
 	EvictBrokenGangs *bool `json:"evictBrokenGangs,omitempty"`
 }
+
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+
+// FairShareArgs are the arguments of the FairShare plugin.
+type FairShareArgs struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// Window is how many gangs, or pods in none, may be in the scheduler's active queue at
+	// once: enough to keep it busy, and few enough for the order of queues to hold. All
+	// profiles of a process have to say the same. 1 to 10000. Default: 256.
+	Window *int32 `json:"window,omitempty"`
+}

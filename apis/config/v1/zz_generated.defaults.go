@@ -14,6 +14,7 @@ import (
 // All generated defaulters are covering - they call all nested defaulters.
 func RegisterDefaults(scheme *runtime.Scheme) error {
 	scheme.AddTypeDefaultingFunc(&BoundedBinderArgs{}, func(obj interface{}) { SetObjectDefaults_BoundedBinderArgs(obj.(*BoundedBinderArgs)) })
+	scheme.AddTypeDefaultingFunc(&FairShareArgs{}, func(obj interface{}) { SetObjectDefaults_FairShareArgs(obj.(*FairShareArgs)) })
 	scheme.AddTypeDefaultingFunc(&GangArgs{}, func(obj interface{}) { SetObjectDefaults_GangArgs(obj.(*GangArgs)) })
 	scheme.AddTypeDefaultingFunc(&GangPreemptionArgs{}, func(obj interface{}) { SetObjectDefaults_GangPreemptionArgs(obj.(*GangPreemptionArgs)) })
 	return nil
@@ -21,6 +22,10 @@ func RegisterDefaults(scheme *runtime.Scheme) error {
 
 func SetObjectDefaults_BoundedBinderArgs(in *BoundedBinderArgs) {
 	SetDefaults_BoundedBinderArgs(in)
+}
+
+func SetObjectDefaults_FairShareArgs(in *FairShareArgs) {
+	SetDefaults_FairShareArgs(in)
 }
 
 func SetObjectDefaults_GangArgs(in *GangArgs) {

@@ -46,6 +46,11 @@ func GangPreemptionArgs(path *field.Path, args *config.GangPreemptionArgs) field
 	return append(errs, within(path.Child("roiThresholdPercent"), args.ROIThresholdPercent, 0, 100)...)
 }
 
+// FairShareArgs checks the arguments of the FairShare plugin.
+func FairShareArgs(path *field.Path, args *config.FairShareArgs) field.ErrorList {
+	return within(path.Child("window"), args.Window, 1, 10000)
+}
+
 func positive(path *field.Path, d metav1.Duration) field.ErrorList {
 	if d.Duration > 0 {
 		return nil

@@ -88,6 +88,8 @@ type Object struct {
 	Min         int32
 	WaitSeconds *int32
 	Annotations map[string]string
+	// Queue is the queue that it names; empty for none.
+	Queue string
 }
 
 // Fields is what a pod says of its gang: its annotations, and its labels for the

@@ -1,0 +1,157 @@
+package v1alpha1
+
+import (
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// QueueResource is the resource name of Queue.
+var QueueResource = SchemeGroupVersion.WithResource("queues")
+
+// DefaultQueue is the queue of pods that name none. It exists without being created.
+const DefaultQueue = "default"
+
+// Types and reasons of a Queue's conditions.
+const (
+	// QueueReady is the condition that a queue serves pods.
+	QueueReady = "Ready"
+	// QueueReasonServing goes with QueueReady when it is true.
+	QueueReasonServing = "Serving"
+	// QueueReasonClosed: spec.closed is true.
+	QueueReasonClosed = "Closed"
+	// QueueReasonNoParent: a parent, its own or one of an ancestor, does not exist.
+	QueueReasonNoParent = "ParentNotFound"
+	// QueueReasonCycle: the queue is an ancestor of itself.
+	QueueReasonCycle = "ParentCycle"
+)
+
+// Queue is a part of the cluster's capacity that a team shares in.
+//
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:scope=Cluster,shortName=lq
+// +kubebuilder:subresource:status
+// +kubebuilder:printcolumn:name="Parent",type=string,JSONPath=`.spec.parent`
+// +kubebuilder:printcolumn:name="Weight",type=integer,JSONPath=`.spec.weight`
+// +kubebuilder:printcolumn:name="Share",type=string,JSONPath=`.status.share`
+// +kubebuilder:printcolumn:name="Running",type=integer,JSONPath=`.status.runningGangs`
+// +kubebuilder:printcolumn:name="Pending",type=integer,JSONPath=`.status.pendingGangs`
+// +kubebuilder:printcolumn:name="Closed",type=boolean,JSONPath=`.spec.closed`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,priority=1
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:validation:XValidation:rule="!has(self.spec) || !has(self.spec.parent) || self.spec.parent != self.metadata.name",message="spec.parent: a queue cannot be its own parent"
+type Queue struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// +optional
+	// +kubebuilder:default={}
+	Spec QueueSpec `json:"spec,omitempty"`
+	// +optional
+	Status QueueStatus `json:"status,omitempty"`
+}
+
+// QueueSpec is what a queue is entitled to.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.guarantee) || !has(self.deserved) || self.guarantee.all(r, !(r in self.deserved) || quantity(string(self.guarantee[r])).compareTo(quantity(string(self.deserved[r]))) <= 0)",message="guarantee: must not exceed deserved, in any resource"
+// +kubebuilder:validation:XValidation:rule="!has(self.guarantee) || !has(self.capability) || self.guarantee.all(r, !(r in self.capability) || quantity(string(self.guarantee[r])).compareTo(quantity(string(self.capability[r]))) <= 0)",message="guarantee: must not exceed capability, in any resource"
+// +kubebuilder:validation:XValidation:rule="!has(self.deserved) || !has(self.capability) || self.deserved.all(r, !(r in self.capability) || quantity(string(self.deserved[r])).compareTo(quantity(string(self.capability[r]))) <= 0)",message="deserved: must not exceed capability, in any resource"
+type QueueSpec struct {
+	// Parent is the queue that this one has its share of; without, it has one of the
+	// cluster's. The ceilings of all ancestors hold.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	Parent string `json:"parent,omitempty"`
+	// Weight is the queue's part of what it shares with its siblings. From 1 to 1000000.
+	//
+	// +optional
+	// +kubebuilder:default=1
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000000
+	Weight int32 `json:"weight,omitempty"`
+	// Priority is who is served first, whatever the shares: high before low.
+	//
+	// +optional
+	// +kubebuilder:default=0
+	Priority int32 `json:"priority,omitempty"`
+	// Deserved is what the queue is entitled to, of each resource that is named here. Of
+	// the others it deserves a part by weight.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxProperties=7
+	// +kubebuilder:validation:XValidation:rule="self.all(r, !quantity(string(self[r])).isLessThan(quantity('0')))",message="amounts must not be negative"
+	Deserved v1.ResourceList `json:"deserved,omitempty"`
+	// Guarantee is what the queue has before anything is shared by weight. It is lent
+	// while it is not used.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxProperties=7
+	// +kubebuilder:validation:XValidation:rule="self.all(r, !quantity(string(self[r])).isLessThan(quantity('0')))",message="amounts must not be negative"
+	Guarantee v1.ResourceList `json:"guarantee,omitempty"`
+	// Capability is the most that the queue and all below it may use, of each resource
+	// that is named here. Of the others there is no limit.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxProperties=7
+	// +kubebuilder:validation:XValidation:rule="self.all(r, !quantity(string(self[r])).isLessThan(quantity('0')))",message="amounts must not be negative"
+	Capability v1.ResourceList `json:"capability,omitempty"`
+	// Reclaimable tells whether others may take back what the queue uses beyond what it
+	// deserves, by eviction.
+	//
+	// +optional
+	// +kubebuilder:default=true
+	Reclaimable *bool `json:"reclaimable,omitempty"`
+	// Closed: nothing more is admitted. What runs is left alone.
+	//
+	// +optional
+	Closed bool `json:"closed,omitempty"`
+}
+
+// QueueStatus is what a queue has.
+type QueueStatus struct {
+	// Deserved is what the queue is entitled to as things are: never more than it
+	// requests.
+	//
+	// +optional
+	Deserved v1.ResourceList `json:"deserved,omitempty"`
+	// Allocated is what its pods use, those of the queues below it included.
+	//
+	// +optional
+	Allocated v1.ResourceList `json:"allocated,omitempty"`
+	// Requested is what its pods ask for, those that wait and those that run, those of
+	// the queues below it included.
+	//
+	// +optional
+	Requested v1.ResourceList `json:"requested,omitempty"`
+	// Share is the largest of the parts of the cluster's resources that the queue uses,
+	// in percent: "12.5%".
+	//
+	// +optional
+	Share string `json:"share,omitempty"`
+	// PendingGangs is how many gangs, or pods in none, wait.
+	//
+	// +optional
+	PendingGangs int32 `json:"pendingGangs"`
+	// RunningGangs is how many gangs, or pods in none, have pods on nodes.
+	//
+	// +optional
+	RunningGangs int32 `json:"runningGangs"`
+	// Conditions tell whether the queue serves pods, and why not.
+	//
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// QueueList is a list of queues.
+//
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+// +kubebuilder:object:root=true
+type QueueList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	Items []Queue `json:"items"`
+}

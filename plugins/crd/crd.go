@@ -1,0 +1,68 @@
+// Package crd watches objects of kinds that the API server may not serve, or not yet.
+package crd
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+)
+
+// lookEvery is how often a kind that is not served is looked for.
+const lookEvery = 5 * time.Second
+
+// WhenServed runs an informer from when the API server serves its resource. The answer tells
+// whether all that was there at the start has been handled: nothing, where it is not served.
+func WhenServed(ctx context.Context, client discovery.DiscoveryInterface, resource schema.GroupVersionResource, informer cache.SharedIndexInformer, handler cache.ResourceEventHandler) cache.InformerSynced {
+	var running, absent atomic.Bool
+	var registration cache.ResourceEventHandlerRegistration
+	go func() {
+		logger := klog.FromContext(ctx)
+		err := wait.PollUntilContextCancel(ctx, lookEvery, true, func(context.Context) (bool, error) {
+			ok, err := served(client, resource)
+			if err != nil {
+				logger.Error(err, "Failed to ask whether a kind of object is served; asking again", "resource", resource)
+				return false, nil
+			}
+			if !ok && absent.CompareAndSwap(false, true) {
+				logger.Info("A kind of object is not served; it will be picked up when its CRD is installed", "resource", resource)
+			}
+			return ok, nil
+		})
+		if err != nil {
+			return // the process is going down
+		}
+		if registration, err = informer.AddEventHandler(handler); err != nil {
+			logger.Error(err, "Failed to watch a kind of object", "resource", resource)
+			absent.Store(true)
+			return
+		}
+		running.Store(true)
+		logger.Info("Watching", "resource", resource)
+		informer.RunWithContext(ctx)
+	}()
+	return func() bool { return absent.Load() || running.Load() && registration.HasSynced() }
+}
+
+func served(client discovery.DiscoveryInterface, resource schema.GroupVersionResource) (bool, error) {
+	list, err := client.ServerResourcesForGroupVersion(resource.GroupVersion().String())
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("discovering %s: %w", resource.GroupVersion(), err)
+	}
+	for _, r := range list.APIResources {
+		if r.Name == resource.Resource {
+			return true, nil
+		}
+	}
+	return false, nil
+}

@@ -1,0 +1,303 @@
+package fairshare
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/utils/clock"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/plugins/holds"
+	"github.com/lockstep-sh/lockstep/plugins/internal/dispatch"
+	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+	"github.com/lockstep-sh/lockstep/plugins/roster"
+)
+
+// Dispatcher is the queues of a process, and whose turn it is in all its profiles. It is
+// safe for concurrent use.
+type Dispatcher struct {
+	roster *roster.Roster
+	clock  clock.WithTicker
+
+	// mu is held for look-ups and arithmetic only. It is taken under the scheduling queue's
+	// lock, and the lock of gangs under it, never the other way round.
+	mu     sync.Mutex
+	book   *dispatch.Book
+	window int
+	total  capacity
+	// handles are those of the profiles with the plugin.
+	handles    map[string]fwk.Handle
+	namespaces corelisters.NamespaceLister
+	// waiting has, of every job that waits, a pod to activate.
+	waiting map[string]*v1.Pod
+	// since is when a job's turn began.
+	since map[string]time.Time
+	// assumed are the pods that have a node which their status does not tell yet.
+	assumed map[types.UID]bool
+	// generation is that of a pod's spec when it was counted.
+	generation map[types.UID]int64
+	// called are pods whose turn it is, to be activated.
+	called  []*v1.Pod
+	calling chan struct{}
+	once    sync.Once
+}
+
+// NewDispatcher makes one without queues but the default one.
+func NewDispatcher(gangs *roster.Roster) *Dispatcher {
+	return &Dispatcher{
+		roster: gangs, book: dispatch.NewBook(v1alpha1.DefaultQueue), total: newCapacity(), handles: map[string]fwk.Handle{},
+		waiting: map[string]*v1.Pod{}, since: map[string]time.Time{}, clock: clock.RealClock{}, assumed: map[types.UID]bool{}, generation: map[types.UID]int64{}, calling: make(chan struct{}, 1),
+	}
+}
+
+// serve adds a profile. The window has to be the same in all.
+func (d *Dispatcher) serve(ctx context.Context, handle fwk.Handle, window int) error {
+	d.mu.Lock()
+	if d.window != 0 && d.window != window {
+		defer d.mu.Unlock()
+		return fmt.Errorf("window: %d differs from that of another profile, %d; say the same in all", window, d.window)
+	}
+	d.window = window
+	d.handles[handle.ProfileName()] = handle
+	d.mu.Unlock()
+	var err error
+	d.once.Do(func() {
+		go d.call(ctx)
+		err = d.watch(ctx, handle)
+	})
+	return err
+}
+
+// longestTurn is how long a turn lasts of which nothing comes: the pod may have been kept
+// back by another gate meanwhile. It comes again.
+const longestTurn = 30 * time.Second
+
+// expire ends turns of which nothing came.
+func (d *Dispatcher) expire() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for name, since := range d.since {
+		switch {
+		case !d.book.Admitted(name):
+			delete(d.since, name)
+		case d.clock.Since(since) > longestTurn:
+			d.book.Done(name)
+			delete(d.since, name)
+		}
+	}
+	d.turn("")
+}
+
+// call activates pods whose turn it is: not from where that is found out, which may be
+// inside the scheduling queue.
+func (d *Dispatcher) call(ctx context.Context) {
+	ticker := d.clock.NewTicker(longestTurn / 10)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C():
+			d.expire()
+		case <-d.calling:
+		}
+		d.mu.Lock()
+		pods := d.called
+		d.called = nil
+		d.mu.Unlock()
+		byProfile := map[string]map[string]*v1.Pod{}
+		for _, pod := range pods {
+			profile := pod.Spec.SchedulerName
+			if byProfile[profile] == nil {
+				byProfile[profile] = map[string]*v1.Pod{}
+			}
+			byProfile[profile][pod.Namespace+"/"+pod.Name] = pod
+		}
+		for profile, pods := range byProfile {
+			d.handle(profile).Activate(klog.FromContext(ctx), pods)
+		}
+	}
+}
+
+func (d *Dispatcher) handle(profile string) fwk.Handle {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.handles[profile]
+}
+
+// jobOf names what a pod is placed with.
+func jobOf(pod *v1.Pod, want gang.Want) string {
+	if want.Job == "" {
+		return holds.PodGroup(pod.UID)
+	}
+	if want.Ready {
+		return pod.Spec.SchedulerName + "/" + want.Job + "/" + string(pod.UID)
+	}
+	return pod.Spec.SchedulerName + "/" + want.Job
+}
+
+// offer tells why a pod has to wait; empty if it need not.
+func (d *Dispatcher) offer(pod *v1.Pod) string {
+	if pod.Status.NominatedNodeName != "" {
+		return "" // it has a place already
+	}
+	want, undecided := d.roster.Wants(pod)
+	if !undecided {
+		return ""
+	}
+	name := jobOf(pod, want)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.book.Admitted(name) {
+		return ""
+	}
+	d.book.Offer(d.job(name, pod, want))
+	d.waiting[name] = pod
+	d.turn(name)
+	if d.book.Admitted(name) {
+		return ""
+	}
+	return d.book.Why(name)
+}
+
+// job is what waits with a pod.
+func (d *Dispatcher) job(name string, pod *v1.Pod, want gang.Want) dispatch.Job {
+	j := dispatch.Job{
+		Name: name, Queue: d.queueOf(pod), Group: groupOf(pod), Priority: corev1helpers.PodPriority(pod), Created: pod.CreationTimestamp.Time, Ready: want.Ready, Need: dispatch.Vector{},
+	}
+	for _, one := range want.Pods {
+		j.Need.Add(d.count(one, name), 1)
+	}
+	return j
+}
+
+// groupOf is the gang of a pod; empty for none.
+func groupOf(pod *v1.Pod) string {
+	if key, _, ok := gang.KeyOf(pod); ok {
+		return pod.Spec.SchedulerName + "/" + key.String()
+	}
+	return ""
+}
+
+// count takes a pod into the book, as part of a job, and answers what it asks for.
+func (d *Dispatcher) count(pod *v1.Pod, job string) dispatch.Vector {
+	before, known := d.book.Counted(string(pod.UID))
+	now := dispatch.Usage{Queue: d.queueOf(pod), Job: job, Group: groupOf(pod), Amount: before.Amount, Runs: pod.Spec.NodeName != "" || d.assumed[pod.UID]}
+	if !known || d.generation[pod.UID] != pod.Generation {
+		now.Amount = amountOf(pod) // it may have been resized
+		d.generation[pod.UID] = pod.Generation
+		known = false
+	}
+	if !known || before.Queue != now.Queue || before.Job != now.Job || before.Runs != now.Runs {
+		d.book.Count(string(pod.UID), now)
+	}
+	return now.Amount
+}
+
+func amountOf(pod *v1.Pod) dispatch.Vector {
+	info, err := framework.NewPodInfo(pod)
+	if err != nil {
+		return nil // such a pod is never placed
+	}
+	return holds.DemandOf(info).Request
+}
+
+// queueOf is the queue of a pod: its label says, or its PodGroup, or its namespace.
+func (d *Dispatcher) queueOf(pod *v1.Pod) string {
+	if name := pod.Labels[v1alpha1.QueueLabel]; name != "" {
+		return name
+	}
+	if key, _, ok := gang.KeyOf(pod); ok {
+		if name := d.roster.QueueOf(pod.Spec.SchedulerName, key); name != "" {
+			return name
+		}
+	}
+	if namespace, err := d.namespaces.Get(pod.Namespace); err == nil {
+		if name := namespace.Annotations[v1alpha1.QueueLabel]; name != "" {
+			return name
+		}
+	}
+	return v1alpha1.DefaultQueue
+}
+
+// turn admits whose turn it is, as long as the window has room. All are activated but the
+// one of the given name, which is on its way.
+func (d *Dispatcher) turn(except string) {
+	for d.book.Waiting() > 0 && d.book.Turns() < d.window {
+		j, ok := d.book.Next()
+		if !ok {
+			break
+		}
+		pod := d.waiting[j.Name]
+		delete(d.waiting, j.Name)
+		d.since[j.Name] = d.clock.Now()
+		if j.Name != except && pod != nil {
+			d.called = append(d.called, pod)
+		}
+	}
+	if len(d.called) > 0 {
+		select {
+		case d.calling <- struct{}{}:
+		default: // it has been told
+		}
+	}
+}
+
+// exceeds tells by which ceiling a pod may not run that did not come by the gate.
+func (d *Dispatcher) exceeds(pod *v1.Pod) string {
+	want, undecided := d.roster.Wants(pod)
+	if !undecided {
+		return ""
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	name := jobOf(pod, want)
+	if d.book.Admitted(name) {
+		return ""
+	}
+	return d.book.Exceeds(d.job(name, pod, want))
+}
+
+func (d *Dispatcher) reserve(pod *v1.Pod) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.assumed[pod.UID] = true
+	usage, _ := d.book.Counted(string(pod.UID))
+	d.count(pod, usage.Job)
+	d.turn("")
+}
+
+func (d *Dispatcher) unreserve(logger klog.Logger, pod *v1.Pod) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.assumed, pod.UID)
+	usage, _ := d.book.Counted(string(pod.UID))
+	d.count(pod, usage.Job)
+	d.turn("")
+	logger.V(4).Info("Pod waits again", "pod", klog.KObj(pod), "queue", usage.Queue)
+}
+
+// Failed ends the turn of a pod that could not be scheduled. It comes again.
+func (d *Dispatcher) Failed(pod *v1.Pod) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	usage, known := d.book.Counted(string(pod.UID))
+	if known && !d.assumed[pod.UID] {
+		d.done(usage.Job)
+	}
+}
+
+func (d *Dispatcher) done(job string) {
+	d.book.Done(job)
+	delete(d.waiting, job)
+	d.turn("")
+}

@@ -1,0 +1,90 @@
+package fairshare
+
+import (
+	"context"
+	"fmt"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+
+	"github.com/lockstep-sh/lockstep/apis/config"
+	"github.com/lockstep-sh/lockstep/apis/config/validation"
+)
+
+// Name is the name of the plugin in a KubeSchedulerConfiguration.
+const Name = "FairShare"
+
+// FairShare is the plugin, one for each profile. All share one Dispatcher.
+type FairShare struct {
+	dispatcher *Dispatcher
+	handle     fwk.Handle
+}
+
+var (
+	_ fwk.PreEnqueuePlugin  = &FairShare{}
+	_ fwk.EnqueueExtensions = &FairShare{}
+	_ fwk.PreFilterPlugin   = &FairShare{}
+	_ fwk.ReservePlugin     = &FairShare{}
+)
+
+// Name returns the name of the plugin.
+func (pl *FairShare) Name() string { return Name }
+
+// New makes the factory of the plugin.
+func New(dispatcher *Dispatcher) frameworkruntime.PluginFactory {
+	return func(ctx context.Context, object runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
+		args, ok := object.(*config.FairShareArgs)
+		if !ok {
+			return nil, fmt.Errorf("reading arguments of %s: want FairShareArgs, got %T", Name, object)
+		}
+		path := validation.Path(handle.ProfileName(), Name)
+		if err := validation.FairShareArgs(path, args).ToAggregate(); err != nil {
+			return nil, fmt.Errorf("validating arguments of %s: %w", Name, err)
+		}
+		if err := dispatcher.serve(ctx, handle, int(args.Window)); err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		return &FairShare{dispatcher: dispatcher, handle: handle}, nil
+	}
+}
+
+// EventsToRegister registers none: whose turn it is, the dispatcher activates.
+func (pl *FairShare) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
+	return nil, nil
+}
+
+// PreEnqueue lets through whose turn it is, members that follow a plan, and pods for which
+// others were evicted. It runs under the queue's lock, for every pod that other gates let
+// through, and does a look at each queue in which somebody waits.
+func (pl *FairShare) PreEnqueue(_ context.Context, pod *v1.Pod) *fwk.Status {
+	if why := pl.dispatcher.offer(pod); why != "" {
+		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, why)
+	}
+	return nil
+}
+
+// PreFilter refuses pods that did not come by the gate and would take their queue, or one
+// above it, beyond its capability.
+func (pl *FairShare) PreFilter(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
+	if why := pl.dispatcher.exceeds(pod); why != "" {
+		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, why)
+	}
+	return nil, fwk.NewStatus(fwk.Skip)
+}
+
+// PreFilterExtensions answers none: no node matters to a queue.
+func (pl *FairShare) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
+
+// Reserve counts the pod as one that runs.
+func (pl *FairShare) Reserve(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ string) *fwk.Status {
+	pl.dispatcher.reserve(pod)
+	return nil
+}
+
+// Unreserve counts it as one that waits.
+func (pl *FairShare) Unreserve(ctx context.Context, _ fwk.CycleState, pod *v1.Pod, _ string) {
+	pl.dispatcher.unreserve(klog.FromContext(ctx), pod)
+}

@@ -1,0 +1,205 @@
+package fairshare
+
+import (
+	"context"
+	"fmt"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/dynamic/dynamicinformer"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/plugins/crd"
+	"github.com/lockstep-sh/lockstep/plugins/internal/dispatch"
+	"github.com/lockstep-sh/lockstep/plugins/internal/resource"
+)
+
+// capacity is what there is for the queues: what the nodes have, without what runs on them
+// by other schedulers.
+type capacity struct {
+	nodes   map[string]resource.Vector
+	foreign map[string]resource.Vector
+	sum     resource.Vector
+}
+
+func newCapacity() capacity {
+	return capacity{nodes: map[string]resource.Vector{}, foreign: map[string]resource.Vector{}, sum: resource.Vector{}}
+}
+
+// put takes in an amount, nil for none, under a name; n is 1 for what there is and -1 for
+// what is taken.
+func (c *capacity) put(of map[string]resource.Vector, name string, amount resource.Vector, n int64) {
+	c.sum.Add(of[name], -n)
+	delete(of, name)
+	if amount != nil {
+		of[name] = amount
+		c.sum.Add(amount, n)
+	}
+}
+
+// watch learns what there is, what runs and waits, and the queues.
+func (d *Dispatcher) watch(ctx context.Context, handle fwk.Handle) error {
+	factory := handle.SharedInformerFactory()
+	d.namespaces = factory.Core().V1().Namespaces().Lister()
+	factory.Core().V1().Namespaces().Informer()
+	if _, err := factory.Core().V1().Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(object any) { d.podSeen(object.(*v1.Pod)) },
+		UpdateFunc: func(_, object any) { d.podSeen(object.(*v1.Pod)) },
+		DeleteFunc: func(object any) { withDeleted(object, d.podGone) },
+	}); err != nil {
+		return fmt.Errorf("watching pods: %w", err)
+	}
+	if _, err := factory.Core().V1().Nodes().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(object any) { d.nodeSeen(object.(*v1.Node)) },
+		UpdateFunc: func(_, object any) { d.nodeSeen(object.(*v1.Node)) },
+		DeleteFunc: func(object any) {
+			withDeleted(object, func(node *v1.Node) { d.change(func() { d.total.put(d.total.nodes, node.Name, nil, 1) }) })
+		},
+	}); err != nil {
+		return fmt.Errorf("watching nodes: %w", err)
+	}
+	client, err := dynamic.NewForConfig(handle.KubeConfig())
+	if err != nil {
+		return fmt.Errorf("making a client for queues: %w", err)
+	}
+	queues := dynamicinformer.NewDynamicSharedInformerFactory(client, 0).ForResource(v1alpha1.QueueResource).Informer()
+	crd.WhenServed(ctx, handle.ClientSet().Discovery(), v1alpha1.QueueResource, queues, cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(object any) { d.queueSeen(ctx, object) },
+		UpdateFunc: func(_, object any) { d.queueSeen(ctx, object) },
+		DeleteFunc: func(object any) {
+			withDeleted(object, func(queue *unstructured.Unstructured) { d.change(func() { d.queueGone(queue.GetName()) }) })
+		},
+	})
+	return nil
+}
+
+// withDeleted calls with the object that was deleted.
+func withDeleted[T any](object any, do func(T)) {
+	if unknown, ok := object.(cache.DeletedFinalStateUnknown); ok {
+		object = unknown.Obj
+	}
+	if typed, ok := object.(T); ok {
+		do(typed)
+	}
+}
+
+// change makes a change to what there is or to the queues, and looks whose turn it is then.
+func (d *Dispatcher) change(do func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	do()
+	d.book.SetTotal(d.total.sum)
+	d.turn("")
+}
+
+func (d *Dispatcher) nodeSeen(node *v1.Node) {
+	has := amountsOf(node.Status.Allocatable)
+	d.change(func() { d.total.put(d.total.nodes, node.Name, has, 1) })
+}
+
+// amountsOf reads a list of resources as kube-scheduler does.
+func amountsOf(list v1.ResourceList) resource.Vector {
+	if list == nil {
+		return nil
+	}
+	v := resource.Vector{}
+	for name, quantity := range list {
+		if name == v1.ResourceCPU {
+			v[name] = quantity.MilliValue()
+		} else {
+			v[name] = quantity.Value()
+		}
+	}
+	return v
+}
+
+func (d *Dispatcher) podSeen(pod *v1.Pod) {
+	if podutil.IsPodTerminal(pod) {
+		d.podGone(pod)
+		return
+	}
+	d.mu.Lock()
+	_, ours := d.handles[pod.Spec.SchedulerName]
+	d.mu.Unlock()
+	if !ours {
+		if pod.Spec.NodeName != "" {
+			d.foreign(pod)
+		}
+		return
+	}
+	if len(pod.Spec.SchedulingGates) > 0 {
+		return // it asks for nothing yet
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	before, _ := d.book.Counted(string(pod.UID))
+	if pod.Spec.NodeName != "" {
+		delete(d.assumed, pod.UID)
+	}
+	d.count(pod, before.Job)
+}
+
+// foreign counts a pod of another scheduler: what it has is not there to be shared.
+func (d *Dispatcher) foreign(pod *v1.Pod) {
+	d.mu.Lock()
+	_, known := d.total.foreign[string(pod.UID)]
+	d.mu.Unlock()
+	if !known {
+		amount := amountOf(pod)
+		d.change(func() { d.total.put(d.total.foreign, string(pod.UID), amount, -1) })
+	}
+}
+
+func (d *Dispatcher) podGone(pod *v1.Pod) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	uid := string(pod.UID)
+	if _, foreign := d.total.foreign[uid]; foreign {
+		d.total.put(d.total.foreign, uid, nil, -1)
+		d.book.SetTotal(d.total.sum)
+	}
+	delete(d.assumed, pod.UID)
+	delete(d.generation, pod.UID)
+	if usage, known := d.book.Counted(uid); known {
+		d.book.Uncount(uid)
+		if at := d.waiting[usage.Job]; at != nil && at.UID == pod.UID {
+			d.book.Done(usage.Job) // another pod offers the job again, if there is one
+			delete(d.waiting, usage.Job)
+		} else if !usage.Runs {
+			d.book.Settle(usage.Job, usage.Amount)
+		}
+	}
+	d.turn("")
+}
+
+func (d *Dispatcher) queueSeen(ctx context.Context, object any) {
+	raw, ok := object.(*unstructured.Unstructured)
+	if !ok {
+		return
+	}
+	q := &v1alpha1.Queue{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(raw.Object, q); err != nil {
+		klog.FromContext(ctx).Error(err, "Failed to read a queue; what was known of it stays", "queue", raw.GetName())
+		return
+	}
+	spec := dispatch.Queue{
+		Name: q.Name, Parent: q.Spec.Parent, Weight: int64(max(q.Spec.Weight, 1)), Priority: q.Spec.Priority, Closed: q.Spec.Closed,
+		Deserved: amountsOf(q.Spec.Deserved), Guarantee: amountsOf(q.Spec.Guarantee), Capability: amountsOf(q.Spec.Capability),
+	}
+	d.change(func() { d.book.SetQueue(spec) })
+}
+
+// queueGone forgets a queue; the default one is as if it had not been described.
+func (d *Dispatcher) queueGone(name string) {
+	if name == v1alpha1.DefaultQueue {
+		d.book.SetQueue(dispatch.Queue{Name: name, Weight: 1})
+		return
+	}
+	d.book.RemoveQueue(name)
+}

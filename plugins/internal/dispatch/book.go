@@ -1,0 +1,467 @@
+package dispatch
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/lockstep-sh/lockstep/plugins/internal/resource"
+	"github.com/lockstep-sh/lockstep/plugins/internal/share"
+)
+
+// Vector is an amount of each resource.
+type Vector = resource.Vector
+
+// Queue is a queue as its owner describes it.
+type Queue struct {
+	Name, Parent string
+	// Weight is from 1 to 2^31-1.
+	Weight int64
+	// Priority is who is served first, whatever the shares: high before low.
+	Priority int32
+	// Deserved, Guarantee and Capability are as in [share.Queue].
+	Deserved, Guarantee, Capability Vector
+	// Closed: nothing more is admitted.
+	Closed bool
+}
+
+// Job is pods that start together, or one pod.
+type Job struct {
+	// Name is unique. It ends every order.
+	Name  string
+	Queue string
+	// Group is whose usage counts as the job's own: that of a gang, for members that come
+	// later. Empty for none.
+	Group string
+	// Priority is high before low.
+	Priority int32
+	Created  time.Time
+	// Ready tells that its minimum runs: what waits is beyond it.
+	Ready bool
+	// Need is what is asked for if it is admitted.
+	Need Vector
+}
+
+// Usage is what a pod, or whatever else the caller counts under a name, asks for.
+type Usage struct {
+	Queue string
+	// Job is what it waits with, and Group is as in [Job].
+	Job, Group string
+	Amount     Vector
+	// Runs tells that it has its node. Otherwise it waits.
+	Runs bool
+}
+
+// Book is all queues, what is used and who waits.
+type Book struct {
+	total  Vector
+	queues map[string]*queue
+	usages map[string]Usage
+	// running is what runs of each group.
+	running map[string]Vector
+	jobs    map[string]*job
+	// members are the jobs that wait, by group.
+	members map[string]map[string]*job
+	shares  map[string]share.Share
+	// turns is how many of the jobs are admitted.
+	turns int
+	// stale: the shares have to be reckoned anew.
+	stale bool
+}
+
+// queue is the state of a queue. One that is counted in and not described has no spec.
+type queue struct {
+	spec *Queue
+	path []string // from share.Ancestors; nil with err
+	err  error
+	// requested and allocated are its own; used is what it and all below it use, what is
+	// admitted included.
+	requested, allocated, used Vector
+	waiting                    map[string]*list // by what the jobs ask for
+}
+
+// job is one that waits or is admitted.
+type job struct {
+	Job
+	admitted bool
+	kind     string // of the list that it is in
+	index    int    // in the list's heap; -1 if it is not there
+}
+
+// NewBook makes a book with the queue of the given name, which has weight 1 unless it is
+// described otherwise.
+func NewBook(standard string) *Book {
+	b := &Book{
+		total: Vector{}, queues: map[string]*queue{}, usages: map[string]Usage{}, running: map[string]Vector{}, jobs: map[string]*job{},
+		members: map[string]map[string]*job{}, stale: true,
+	}
+	b.SetQueue(Queue{Name: standard, Weight: 1})
+	return b
+}
+
+func (b *Book) queue(name string) *queue {
+	q := b.queues[name]
+	if q == nil {
+		q = &queue{requested: Vector{}, allocated: Vector{}, used: Vector{}, waiting: map[string]*list{}}
+		b.queues[name] = q
+		q.path, q.err = share.Ancestors(b.described(), name)
+	}
+	return q
+}
+
+// SetTotal says what there is in the cluster.
+func (b *Book) SetTotal(total Vector) { b.total, b.stale = total, true }
+
+// SetQueue describes a queue.
+func (b *Book) SetQueue(spec Queue) {
+	b.queue(spec.Name).spec = &spec
+	b.relink()
+}
+
+// RemoveQueue takes the description of a queue away. What is counted in it stays so.
+func (b *Book) RemoveQueue(name string) {
+	if q := b.queues[name]; q != nil {
+		q.spec = nil
+		b.relink()
+	}
+}
+
+// relink finds the ancestors of all queues, and adds up what is used.
+func (b *Book) relink() {
+	b.stale = true
+	for _, q := range b.queues {
+		q.used = Vector{}
+	}
+	described := b.described()
+	for name, q := range b.queues {
+		q.path, q.err = share.Ancestors(described, name)
+	}
+	for _, u := range b.usages {
+		if u.Runs {
+			b.use(u.Queue, u.Amount, 1)
+		}
+	}
+	for _, j := range b.jobs {
+		if j.admitted {
+			b.use(j.Queue, j.Need, 1)
+		} else {
+			b.unlist(j)
+			b.list(j)
+		}
+	}
+}
+
+// described are the queues that have a description, as the arithmetic wants them.
+func (b *Book) described() map[string]share.Queue {
+	list := make(map[string]share.Queue, len(b.queues))
+	for name, q := range b.queues {
+		if q.spec != nil {
+			list[name] = share.Queue{
+				Name: name, Parent: q.spec.Parent, Weight: q.spec.Weight,
+				Deserved: q.spec.Deserved, Guarantee: q.spec.Guarantee, Capability: q.spec.Capability, Request: q.requested,
+			}
+		}
+	}
+	return list
+}
+
+// use adds n times an amount to what a queue and its ancestors use.
+func (b *Book) use(name string, amount Vector, n int64) {
+	q := b.queue(name)
+	if q.err != nil {
+		q.used.Add(amount, n)
+		return
+	}
+	for _, at := range q.path {
+		b.queues[at].used.Add(amount, n)
+	}
+}
+
+// Count takes in what somebody asks for, in place of what was counted under the name.
+func (b *Book) Count(name string, u Usage) {
+	b.Uncount(name)
+	b.usages[name] = u
+	b.count(u, 1)
+}
+
+// Uncount ends what was counted under a name.
+func (b *Book) Uncount(name string) {
+	if u, ok := b.usages[name]; ok {
+		delete(b.usages, name)
+		b.count(u, -1)
+	}
+}
+
+func (b *Book) count(u Usage, n int64) {
+	q := b.queue(u.Queue)
+	b.request(q, u, n)
+	if !u.Runs {
+		return
+	}
+	q.allocated.Add(u.Amount, n)
+	b.use(u.Queue, u.Amount, n)
+	if n > 0 {
+		b.Settle(u.Job, u.Amount)
+	}
+	if u.Group == "" {
+		return
+	}
+	before := b.running[u.Group] != nil
+	if !before {
+		b.running[u.Group] = Vector{}
+	}
+	b.running[u.Group].Add(u.Amount, n)
+	if b.running[u.Group].Zero() {
+		delete(b.running, u.Group)
+	}
+	if now := b.running[u.Group] != nil; now != before {
+		for _, j := range slices.Collect(maps.Values(b.members[u.Group])) {
+			b.unlist(j)
+			b.list(j)
+		}
+	}
+}
+
+// Settle takes off what counts for a job that is admitted: a part of it runs by now, or
+// does not wait any more. Its turn ends with the last part.
+func (b *Book) Settle(name string, amount Vector) {
+	j := b.jobs[name]
+	if j == nil || !j.admitted {
+		return
+	}
+	b.use(j.Queue, j.Need, -1)
+	left := Vector{}
+	for resource, need := range j.Need {
+		if rest := need - max(amount[resource], 0); rest > 0 {
+			left[resource] = rest
+		}
+	}
+	j.Need = left
+	b.use(j.Queue, j.Need, 1)
+	if len(left) == 0 {
+		b.Done(name)
+	}
+}
+
+// request notes what is asked for. The shares change only where that could make a
+// difference: a queue that asks for more than comes to it may ask for still more.
+func (b *Book) request(q *queue, u Usage, n int64) {
+	comes := b.shares[u.Queue].Fair
+	for name, amount := range u.Amount {
+		before := q.requested[name]
+		q.requested.Add(Vector{name: amount}, n)
+		b.stale = b.stale || min(before, q.requested[name]) <= comes[name]
+	}
+}
+
+// Shares answers what comes to each queue as things are.
+func (b *Book) Shares() map[string]share.Share {
+	if b.stale {
+		b.shares, b.stale = share.Deserve(b.total, b.described()), false
+	}
+	return b.shares
+}
+
+// Waiting is the number of jobs that wait for their turn.
+func (b *Book) Waiting() int { return len(b.jobs) - b.turns }
+
+// Turns is the number of jobs whose turn it is.
+func (b *Book) Turns() int { return b.turns }
+
+// Counted answers what is counted under a name.
+func (b *Book) Counted(name string) (Usage, bool) {
+	u, ok := b.usages[name]
+	return u, ok
+}
+
+// Offer has a job wait for its turn, or takes in that it has changed. One that is admitted
+// already stays so, and counts as it was.
+func (b *Book) Offer(offered Job) {
+	if j := b.jobs[offered.Name]; j != nil {
+		if j.admitted {
+			return
+		}
+		b.unlist(j)
+	}
+	j := &job{Job: offered}
+	b.jobs[j.Name] = j
+	b.list(j)
+}
+
+// Admitted tells whether it is a job's turn.
+func (b *Book) Admitted(name string) bool {
+	j := b.jobs[name]
+	return j != nil && j.admitted
+}
+
+// Done ends the turn of a job, or its waiting.
+func (b *Book) Done(name string) {
+	j := b.jobs[name]
+	if j == nil {
+		return
+	}
+	delete(b.jobs, name)
+	if j.admitted {
+		b.turns--
+		b.use(j.Queue, j.Need, -1)
+	} else {
+		b.unlist(j)
+	}
+}
+
+// Next admits the job whose turn it is; false if there is none. It costs a look at each
+// queue in which somebody waits.
+//
+// Queues are ordered by 1. priority, high first; 2. who is served least, for its weight,
+// through the tree; 3. name. Jobs of a queue by 1. priority, high first; 2. those whose
+// minimum does not run first; 3. who is served least; 4. age, old first; 5. name.
+func (b *Book) Next() (Job, bool) {
+	shares := b.Shares()
+	var best *job
+	var of *queue
+	for _, q := range b.queues {
+		if q.err != nil || q.spec == nil || q.spec.Closed || of != nil && b.compareQueues(q, of) > 0 {
+			continue
+		}
+		var first *job
+		for kind, l := range q.waiting {
+			if strings.HasPrefix(kind, hopeless) {
+				continue
+			}
+			if j := l.first(b); j != nil && (first == nil || b.compareJobs(j, first) < 0) && b.hindrance(shares, j) == "" {
+				first = j
+			}
+		}
+		if first != nil {
+			best, of = first, q
+		}
+	}
+	if best == nil {
+		return Job{}, false
+	}
+	b.unlist(best)
+	best.admitted = true
+	b.turns++
+	b.use(best.Queue, best.Need, 1)
+	return best.Job, true
+}
+
+func (b *Book) compareQueues(p, q *queue) int {
+	return cmp.Or(cmp.Compare(q.spec.Priority, p.spec.Priority), share.Compare(p.path, q.path, b.served))
+}
+
+// served is the dominant share of a queue and all below it, for its weight.
+func (b *Book) served(name string) float64 {
+	q := b.queues[name]
+	return share.Dominant(q.used, b.total) / float64(max(q.spec.Weight, 1))
+}
+
+func (b *Book) compareJobs(i, j *job) int {
+	return cmp.Or(
+		cmp.Compare(j.Priority, i.Priority),
+		compareReady(i.Ready, j.Ready),
+		cmp.Compare(share.Dominant(b.running[i.Group], b.total), share.Dominant(b.running[j.Group], b.total)),
+		compareFresh(i, j),
+	)
+}
+
+// compareReady puts those whose minimum does not run first.
+func compareReady(i, j bool) int {
+	switch {
+	case i == j:
+		return 0
+	case j:
+		return -1
+	default:
+		return 1
+	}
+}
+
+// compareFresh compares by what does not change while a job waits.
+func compareFresh(i, j *job) int {
+	return cmp.Or(cmp.Compare(j.Priority, i.Priority), i.Created.Compare(j.Created), cmp.Compare(i.Name, j.Name))
+}
+
+// Why tells what a job waits for, to users; empty if it does not wait.
+func (b *Book) Why(name string) string {
+	j := b.jobs[name]
+	if j == nil || j.admitted {
+		return ""
+	}
+	q := b.queues[j.Queue]
+	switch {
+	case q.spec == nil:
+		return fmt.Sprintf("queue %q does not exist", j.Queue)
+	case q.err != nil:
+		return fmt.Sprintf("queue %q cannot serve: %v", j.Queue, q.err)
+	case q.spec.Closed:
+		return fmt.Sprintf("queue %q is closed", j.Queue)
+	}
+	if why := b.hindrance(b.Shares(), j); why != "" {
+		return why
+	}
+	return fmt.Sprintf("it is not yet its turn in queue %q", j.Queue)
+}
+
+// hindrance tells what keeps a job from its turn; empty if nothing does.
+func (b *Book) hindrance(shares map[string]share.Share, j *job) string {
+	path := b.queues[j.Queue].path
+	for _, at := range path {
+		used := b.queues[at].used
+		for _, name := range slices.Sorted(maps.Keys(j.Need)) {
+			if fair := shares[at].Fair[name]; j.Need[name] > 0 && used[name] >= fair {
+				return fmt.Sprintf("queue %q is overused: %s used, its share is %s", at, only(name, used[name]), only(name, fair))
+			}
+		}
+	}
+	for _, at := range path {
+		if why, beyond := b.exceeds(at, b.queues[at].used, j.Need); beyond {
+			return why
+		}
+	}
+	return ""
+}
+
+// Exceeds tells which ceiling a job that is not admitted would exceed; empty if none.
+func (b *Book) Exceeds(j Job) string {
+	for _, at := range b.queue(j.Queue).path {
+		if why, beyond := b.exceeds(at, b.queues[at].used, j.Need); beyond {
+			return why
+		}
+	}
+	return ""
+}
+
+// beyond tells whether a job is beyond a ceiling on its path if so much is used there.
+func (b *Book) beyond(j *job, used Vector) (why string, beyond bool) {
+	for _, at := range b.queues[j.Queue].path {
+		if why, beyond = b.exceeds(at, used, j.Need); beyond {
+			return why, true
+		}
+	}
+	return "", false
+}
+
+func (b *Book) exceeds(name string, used, need Vector) (why string, beyond bool) {
+	ceilings := b.queues[name].spec.Capability
+	for _, resource := range slices.Sorted(maps.Keys(need)) {
+		if ceiling, ok := ceilings[resource]; ok && need[resource] > 0 && used[resource]+need[resource] > ceiling {
+			return fmt.Sprintf("queue %q would exceed its capability of %s: %s used, %s asked for",
+				name, only(resource, ceiling), only(resource, used[resource]), only(resource, need[resource])), true
+		}
+	}
+	return "", false
+}
+
+// only words an amount of one resource, 0 too.
+func only(name v1.ResourceName, amount int64) string {
+	if amount == 0 {
+		return "0 " + string(name)
+	}
+	return Vector{name: amount}.String()
+}

@@ -1,0 +1,347 @@
+package dispatch
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/lockstep-sh/lockstep/plugins/internal/share"
+)
+
+const (
+	gpu v1.ResourceName = "nvidia.com/gpu"
+	cpu                 = v1.ResourceCPU
+)
+
+func gpus(n int64) Vector { return Vector{gpu: n} }
+
+// of is a job of a queue, offered n-th.
+func of(queue string, n int, need Vector) Job {
+	return Job{Name: fmt.Sprintf("%s-%d", queue, n), Queue: queue, Created: time.Unix(int64(n), 0), Need: need}
+}
+
+// turns admits whom it can, and names them.
+func turns(b *Book) string {
+	var names []string
+	for {
+		j, ok := b.Next()
+		if !ok {
+			return strings.Join(names, " ")
+		}
+		names = append(names, j.Name)
+	}
+}
+
+func TestNext(t *testing.T) {
+	high := func(j Job) Job { j.Priority = 10; return j }
+	for sentence, c := range map[string]struct {
+		total  Vector
+		queues []Queue
+		count  map[string]Usage
+		jobs   []Job
+		want   string
+		why    map[string]string // of jobs that wait
+	}{
+		"queues take turns": {
+			total: gpus(9), queues: []Queue{{Name: "a"}, {Name: "b"}},
+			jobs: []Job{of("a", 1, gpus(1)), of("a", 2, gpus(1)), of("b", 3, gpus(1)), of("b", 4, gpus(1))}, want: "a-1 b-3 a-2 b-4",
+		},
+		"by weight": {
+			total: gpus(9), queues: []Queue{{Name: "a", Weight: 2}, {Name: "b"}},
+			jobs: []Job{of("a", 1, gpus(1)), of("a", 2, gpus(1)), of("b", 3, gpus(1)), of("b", 4, gpus(1))}, want: "a-1 b-3 a-2 b-4",
+		},
+		"a queue of higher priority is served first": {
+			total: gpus(9), queues: []Queue{{Name: "a"}, {Name: "b", Priority: 1}},
+			jobs: []Job{of("a", 1, gpus(1)), of("b", 3, gpus(1)), of("b", 4, gpus(1))}, want: "b-3 b-4 a-1",
+		},
+		"inside a queue priority, then age": {
+			total: gpus(9), jobs: []Job{of("default", 3, gpus(1)), of("default", 2, gpus(1)), high(of("default", 4, gpus(1)))},
+			want: "default-4 default-2 default-3",
+		},
+		"a job that is not ready before one that is": {
+			total: gpus(9), jobs: []Job{{Name: "ready", Queue: "default", Ready: true, Need: gpus(1)}, of("default", 5, gpus(1))}, want: "default-5 ready",
+		},
+		"of those that are ready who has least": {
+			total: gpus(9), count: map[string]Usage{"1": {Queue: "default", Group: "x", Amount: gpus(2), Runs: true}, "2": {Queue: "default", Group: "y", Amount: gpus(1), Runs: true}, "3": {Queue: "default", Amount: gpus(2)}},
+			jobs: []Job{{Name: "x", Group: "x", Queue: "default", Ready: true, Need: gpus(1)}, {Name: "y", Group: "y", Queue: "default", Ready: true, Need: gpus(1)}}, want: "y x",
+		},
+		"a queue that has its share waits while another has not": {
+			total: gpus(4), queues: []Queue{{Name: "a"}, {Name: "b"}},
+			count: map[string]Usage{"a1": {Queue: "a", Amount: gpus(2), Runs: true}, "a2": {Queue: "a", Amount: gpus(2)}, "b1": {Queue: "b", Amount: gpus(4)}},
+			jobs:  []Job{of("a", 1, gpus(2)), of("b", 2, gpus(2)), of("b", 3, gpus(2))}, want: "b-2",
+			why: map[string]string{
+				"a-1": `queue "a" is overused: 2 nvidia.com/gpu used, its share is 2 nvidia.com/gpu`,
+				"b-3": `queue "b" is overused: 2 nvidia.com/gpu used, its share is 2 nvidia.com/gpu`,
+			},
+		},
+		"only for what is short": {
+			total: Vector{gpu: 4, cpu: 9}, queues: []Queue{{Name: "a"}, {Name: "b"}},
+			count: map[string]Usage{"a1": {Queue: "a", Amount: gpus(2), Runs: true}, "a2": {Queue: "a", Amount: Vector{gpu: 2, cpu: 1}}, "b1": {Queue: "b", Amount: gpus(4)}},
+			jobs:  []Job{of("a", 1, gpus(2)), of("a", 2, Vector{cpu: 1})}, want: "a-2",
+		},
+		"a ceiling holds, also an ancestor's": {
+			total: gpus(9), queues: []Queue{{Name: "p", Capability: gpus(3)}, {Name: "a", Parent: "p"}},
+			count: map[string]Usage{"a1": {Queue: "a", Amount: gpus(2), Runs: true}, "a2": {Queue: "a", Amount: gpus(2)}},
+			jobs:  []Job{of("a", 1, gpus(2))},
+			why:   map[string]string{"a-1": `queue "p" would exceed its capability of 3 nvidia.com/gpu: 2 nvidia.com/gpu used, 2 nvidia.com/gpu asked for`},
+		},
+		"who can never come under it keeps nobody waiting": {
+			total: gpus(9), queues: []Queue{{Name: "a", Capability: gpus(3)}}, jobs: []Job{of("a", 1, gpus(4)), of("a", 2, gpus(3))}, want: "a-2",
+		},
+		"closed, unknown and loose queues admit nobody": {
+			total: gpus(9), queues: []Queue{{Name: "shut", Closed: true}, {Name: "loose", Parent: "gone"}},
+			jobs: []Job{of("shut", 1, gpus(1)), of("unknown", 2, gpus(1)), of("loose", 3, gpus(1))},
+			why: map[string]string{
+				"shut-1": `queue "shut" is closed`, "unknown-2": `queue "unknown" does not exist`, "loose-3": `queue "loose" cannot serve: queue "gone": parent does not exist`,
+			},
+		},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			b := NewBook("default")
+			b.SetTotal(c.total)
+			for _, q := range c.queues {
+				q.Weight = max(q.Weight, 1)
+				b.SetQueue(q)
+			}
+			for name, u := range c.count {
+				b.Count(name, u)
+			}
+			for _, j := range c.jobs {
+				if len(c.count) == 0 {
+					b.Count("pods of "+j.Name, Usage{Queue: j.Queue, Job: j.Name, Amount: j.Need})
+				}
+				b.Offer(j)
+			}
+			if diff := gocmp.Diff(c.want, turns(b)); diff != "" {
+				t.Errorf("turns (-want +got):\n%s", diff)
+			}
+			for name, want := range c.why {
+				if diff := gocmp.Diff(want, b.Why(name)); diff != "" {
+					t.Errorf("why %s waits (-want +got):\n%s", name, diff)
+				}
+			}
+		})
+	}
+}
+
+// world is what a book was told, to be reckoned from the beginning each time.
+type world struct {
+	total    Vector
+	queues   map[string]Queue
+	usages   map[string]Usage
+	jobs     map[string]Job
+	admitted map[string]bool
+}
+
+// fresh is a book that was told all at once.
+func (w *world) fresh(r *rand.Rand) *Book {
+	b := NewBook("default")
+	shuffled(r, w.queues, func(_ string, q Queue) { b.SetQueue(q) })
+	shuffled(r, w.usages, b.Count) // before the jobs, which have settled with what runs
+	shuffled(r, w.jobs, func(name string, j Job) {
+		b.Offer(j)
+		if w.admitted[name] {
+			one := b.jobs[name]
+			b.unlist(one)
+			one.admitted = true
+			b.turns++
+			b.use(one.Queue, one.Need, 1)
+		}
+	})
+	b.SetTotal(w.total)
+	return b
+}
+
+// settle is what counting something that runs does to a job that is admitted.
+func (w *world) settle(u Usage) {
+	if j, ok := w.jobs[u.Job]; ok && w.admitted[u.Job] && u.Runs {
+		j.Need = gpus(j.Need[gpu] - u.Amount[gpu])
+		w.jobs[u.Job] = j
+		if j.Need[gpu] <= 0 {
+			delete(w.jobs, u.Job)
+			delete(w.admitted, u.Job)
+		}
+	}
+}
+
+func shuffled[T any](r *rand.Rand, m map[string]T, do func(string, T)) {
+	var names []string
+	for name := range m {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	r.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
+	for _, name := range names {
+		do(name, m[name])
+	}
+}
+
+// TestBookIsWhatItWasTold: after any story the book is the same as one that was told the end of it, in
+// whichever order; and whoever is admitted was the first by the rules.
+func TestBookIsWhatItWasTold(t *testing.T) {
+	admissions := 0
+	for seed := range uint64(600) {
+		r := rand.New(rand.NewPCG(seed, 3))
+		w := &world{total: gpus(20), queues: map[string]Queue{}, usages: map[string]Usage{}, jobs: map[string]Job{}, admitted: map[string]bool{}}
+		b := NewBook("default")
+		b.SetTotal(w.total)
+		names := []string{"default", "a", "b", "c", "d"}
+		for step := range 60 {
+			name := names[r.IntN(len(names))]
+			switch r.IntN(8) {
+			case 0:
+				q := Queue{Name: name, Weight: 1 + r.Int64N(3), Priority: int32(r.IntN(2)), Closed: r.IntN(6) == 0}
+				if r.IntN(2) == 0 {
+					q.Parent = names[1+r.IntN(4)]
+				}
+				if r.IntN(3) == 0 {
+					q.Capability = gpus(r.Int64N(12))
+				}
+				w.queues[name] = q
+				b.SetQueue(q)
+			case 1:
+				if name != "default" {
+					delete(w.queues, name)
+					b.RemoveQueue(name)
+				}
+			case 2, 3:
+				u := Usage{Queue: name, Job: fmt.Sprint("j", r.IntN(12)), Group: fmt.Sprint("g", r.IntN(3)), Amount: gpus(1 + r.Int64N(4)), Runs: r.IntN(2) == 0}
+				id := fmt.Sprint("u", r.IntN(12))
+				w.usages[id] = u
+				b.Count(id, u)
+				w.settle(u)
+			case 4:
+				id := fmt.Sprint("u", r.IntN(12))
+				delete(w.usages, id)
+				b.Uncount(id)
+			case 5, 6:
+				j := Job{Name: fmt.Sprint("j", r.IntN(12)), Group: fmt.Sprint("g", r.IntN(3)), Queue: name, Priority: int32(r.IntN(2)), Created: time.Unix(int64(step), 0), Need: gpus(1 + r.Int64N(4)), Ready: r.IntN(4) == 0}
+				if !w.admitted[j.Name] {
+					w.jobs[j.Name] = j
+				}
+				b.Offer(j)
+			case 7:
+				id := fmt.Sprint("j", r.IntN(12))
+				delete(w.jobs, id)
+				delete(w.admitted, id)
+				b.Done(id)
+			}
+			if r.IntN(3) > 0 {
+				continue
+			}
+			told := w.fresh(r)
+			mustEqual(t, seed, step, told, b)
+			want := firstOf(told)
+			got, ok := b.Next()
+			if ok != (want != "") || got.Name != want {
+				t.Fatalf("seed %d, step %d: %q is admitted, want %q", seed, step, got.Name, want)
+			}
+			if ok {
+				w.admitted[got.Name] = true
+				admissions++
+			}
+		}
+	}
+	if admissions < 1000 {
+		t.Errorf("%d admissions tell little", admissions)
+	}
+}
+
+func mustEqual(t *testing.T, seed uint64, step int, want, got *Book) {
+	t.Helper()
+	clean := func(v Vector) Vector {
+		out := Vector{}
+		for name, amount := range v {
+			if amount != 0 {
+				out[name] = amount
+			}
+		}
+		return out
+	}
+	for name, q := range got.queues {
+		told := want.queues[name]
+		if told == nil {
+			told = &queue{}
+		}
+		for what, pair := range map[string][2]Vector{"requested": {told.requested, q.requested}, "allocated": {told.allocated, q.allocated}, "used": {told.used, q.used}} {
+			if diff := gocmp.Diff(clean(pair[0]), clean(pair[1])); diff != "" {
+				t.Fatalf("seed %d, step %d: %s of %s (-told at once +by and by):\n%s", seed, step, what, name, diff)
+			}
+		}
+	}
+	for name, s := range want.Shares() {
+		if diff := gocmp.Diff(clean(s.Fair), clean(got.Shares()[name].Fair)); diff != "" {
+			t.Fatalf("seed %d, step %d: share of %s (-told at once +by and by):\n%s", seed, step, name, diff)
+		}
+	}
+}
+
+// firstOf looks at every job.
+func firstOf(b *Book) string {
+	var waiting []*job
+	for _, j := range b.jobs {
+		q := b.queues[j.Queue]
+		_, never := "", false
+		if q.err == nil && q.spec != nil {
+			_, never = b.beyond(j, Vector{})
+		}
+		if !j.admitted && q.err == nil && q.spec != nil && !q.spec.Closed && !never {
+			waiting = append(waiting, j)
+		}
+	}
+	// A queue is represented by its first: those behind it wait for it.
+	heads := map[string]*job{}
+	for _, j := range waiting {
+		if head := heads[j.Queue]; head == nil || b.compareJobs(j, head) < 0 {
+			heads[j.Queue] = j
+		}
+	}
+	var best *job
+	for _, j := range heads {
+		if b.hindrance(b.Shares(), j) != "" {
+			continue
+		}
+		p, q := b.queues[j.Queue], (*queue)(nil)
+		if best != nil {
+			q = b.queues[best.Queue]
+		}
+		if best == nil || cmp.Or(cmp.Compare(q.spec.Priority, p.spec.Priority), share.Compare(p.path, q.path, b.served)) < 0 {
+			best = j
+		}
+	}
+	if best == nil {
+		return ""
+	}
+	return best.Name
+}
+
+// BenchmarkNext picks among 10,000 jobs in 1,000 queues.
+func BenchmarkNext(b *testing.B) {
+	book := NewBook("default")
+	book.SetTotal(Vector{gpu: 40000, cpu: 1 << 30})
+	for i := range 1000 {
+		book.SetQueue(Queue{Name: fmt.Sprint("q", i), Weight: int64(1 + i%7)})
+	}
+	for i := range 10000 {
+		j := of(fmt.Sprint("q", i%1000), i, Vector{gpu: 8, cpu: 1000})
+		book.Count("pods of "+j.Name, Usage{Queue: j.Queue, Job: j.Name, Amount: j.Need})
+		book.Offer(j)
+	}
+	book.Shares()
+	b.ResetTimer()
+	for i := 0; b.Loop(); i++ {
+		j, ok := book.Next()
+		if !ok {
+			b.Fatal("nobody is admitted")
+		}
+		book.Done(j.Name)
+		book.Offer(j)
+	}
+}

@@ -1,0 +1,10 @@
+// Package dispatch decides whose turn it is: which of the jobs that wait in queues may be
+// scheduled next, so that every queue gets its share.
+//
+// A job is pods that start together, or one pod. It waits from when it is offered until it
+// is admitted; what it asks for then counts as used by its queue, until its pods are
+// counted themselves or its turn is over. After each admission everything is judged anew:
+// no order is kept that could be out of date.
+//
+// It takes no lock, reads no clock and knows no pod: amounts come in, decisions go out.
+package dispatch

@@ -1,0 +1,113 @@
+package dispatch
+
+import (
+	"container/heap"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// list is the jobs of a queue that wait and ask for the same resources: what keeps one of
+// them waiting for its share keeps all.
+type list struct {
+	// fresh are those of whose groups nothing runs, in an order that does not change.
+	fresh fresh
+	// started are the others, which are compared anew each time.
+	started map[string]*job
+}
+
+// first is the one whose turn it is; nil if there is none.
+func (l *list) first(b *Book) *job {
+	var best *job
+	if len(l.fresh) > 0 {
+		best = l.fresh[0]
+	}
+	for _, j := range l.started {
+		if best == nil || b.compareJobs(j, best) < 0 {
+			best = j
+		}
+	}
+	return best
+}
+
+// kindOf names what a job asks for.
+func kindOf(need Vector) string {
+	var names []string
+	for name := range maps.Keys(need) {
+		if need[name] > 0 {
+			names = append(names, string(name))
+		}
+	}
+	slices.Sort(names)
+	return strings.Join(names, ",")
+}
+
+// hopeless begins the kind of jobs that are beyond a ceiling all by themselves: they keep
+// nobody else waiting.
+const hopeless = "!"
+
+func (b *Book) list(j *job) {
+	q, kind := b.queue(j.Queue), kindOf(j.Need)
+	if _, beyond := b.beyond(j, Vector{}); beyond {
+		kind = hopeless + kind
+	}
+	j.kind = kind
+	l := q.waiting[kind]
+	if l == nil {
+		l = &list{started: map[string]*job{}}
+		q.waiting[kind] = l
+	}
+	if j.Group != "" {
+		if b.members[j.Group] == nil {
+			b.members[j.Group] = map[string]*job{}
+		}
+		b.members[j.Group][j.Name] = j
+	}
+	if j.Ready || b.running[j.Group] != nil {
+		l.started[j.Name] = j
+		j.index = -1
+		return
+	}
+	heap.Push(&l.fresh, j)
+}
+
+func (b *Book) unlist(j *job) {
+	q, kind := b.queue(j.Queue), j.kind
+	l := q.waiting[kind]
+	if delete(b.members[j.Group], j.Name); len(b.members[j.Group]) == 0 {
+		delete(b.members, j.Group)
+	}
+	if j.index < 0 {
+		delete(l.started, j.Name)
+	} else {
+		heap.Remove(&l.fresh, j.index)
+	}
+	if len(l.fresh)+len(l.started) == 0 {
+		delete(q.waiting, kind)
+	}
+}
+
+// fresh is a heap by compareFresh.
+type fresh []*job
+
+func (f fresh) Len() int           { return len(f) }
+func (f fresh) Less(i, j int) bool { return compareFresh(f[i], f[j]) < 0 }
+
+func (f fresh) Swap(i, j int) {
+	f[i], f[j] = f[j], f[i]
+	f[i].index, f[j].index = i, j
+}
+
+// Push adds a job at the end.
+func (f *fresh) Push(x any) {
+	j := x.(*job)
+	j.index = len(*f)
+	*f = append(*f, j)
+}
+
+// Pop takes the last.
+func (f *fresh) Pop() any {
+	last := (*f)[len(*f)-1]
+	*f = (*f)[:len(*f)-1]
+	return last
+}

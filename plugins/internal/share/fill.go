@@ -1,0 +1,179 @@
+package share
+
+import (
+	"cmp"
+	"container/heap"
+	"math"
+	"math/bits"
+	"slices"
+)
+
+// Claim is what somebody asks of one resource.
+type Claim struct {
+	// Weight is how fast the claim is filled beside others, from 1 to 2^31-1.
+	Weight int64
+	// Least is filled before anything is shared by weight; Most is where filling
+	// ends. 0 <= Least <= Most.
+	Least, Most int64
+}
+
+// Fill shares out a capacity by water-filling: all claims rise at the speed of their
+// weight, none before the level has reached its Least, none beyond its Most. What is
+// given adds up to the capacity, or to all that is claimed if that is less. Where Least
+// adds up to more than there is, it is filled in the same way from 0.
+//
+// Units that the weights do not divide go one by one to the claim with the highest
+// weight per unit, the unit included (D'Hondt), so that more weight never means less;
+// of equals, to the first.
+func Fill(capacity int64, claims []Claim) []int64 {
+	capacity = max(capacity, 0)
+	given := make([]int64, len(claims))
+	least := uint128{}
+	for i, c := range claims {
+		given[i] = c.Least
+		least = least.add(uint64(c.Least))
+	}
+	if least.more(uint64(capacity)) {
+		claims = slices.Clone(claims)
+		for i := range claims {
+			claims[i].Least, claims[i].Most = 0, claims[i].Least
+		}
+	}
+	fillTo(capacity, claims, given)
+	return given
+}
+
+// edge is a level at which a claim begins or ceases to rise: amount/weight.
+type edge struct {
+	claim  int
+	amount int64
+	ends   bool
+}
+
+// fillTo finds the level that uses up the capacity, which is no less than the sum of
+// Least, and sets what each claim has by then.
+func fillTo(capacity int64, claims []Claim, given []int64) {
+	edges := make([]edge, 0, 2*len(claims))
+	left := capacity // beyond what does not rise
+	for i, c := range claims {
+		given[i] = c.Least
+		left -= c.Least
+		if c.Most > c.Least {
+			edges = append(edges, edge{i, c.Least, false}, edge{i, c.Most, true})
+		}
+	}
+	slices.SortFunc(edges, func(a, b edge) int {
+		return cmp.Or(compareRatios(a.amount, claims[a.claim].Weight, b.amount, claims[b.claim].Weight), compareEnds(a, b), cmp.Compare(a.claim, b.claim))
+	})
+	rising := map[int]bool{}
+	weight := int64(0) // of those that rise
+	for _, e := range edges {
+		// left is what there is for those that rise, from 0: is it used up before this edge?
+		if weight > 0 && compareRatios(left, weight, e.amount, claims[e.claim].Weight) <= 0 {
+			break
+		}
+		if e.ends {
+			delete(rising, e.claim)
+			weight -= claims[e.claim].Weight
+			given[e.claim] = claims[e.claim].Most
+			left -= claims[e.claim].Most
+		} else {
+			rising[e.claim] = true
+			weight += claims[e.claim].Weight
+			left += claims[e.claim].Least
+		}
+	}
+	if weight == 0 {
+		return
+	}
+	rest := left
+	for i := range claims {
+		if rising[i] {
+			given[i] = mulDiv(left, claims[i].Weight, weight)
+			rest -= given[i]
+		}
+	}
+	handOut(rest, claims, given)
+}
+
+// handOut gives away the units that the level does not divide.
+func handOut(units int64, claims []Claim, given []int64) {
+	q := &byAverage{claims: claims, given: given}
+	for i, c := range claims {
+		if given[i] < c.Most {
+			q.order = append(q.order, i)
+		}
+	}
+	for heap.Init(q); units > 0 && q.Len() > 0; units-- {
+		i := q.order[0]
+		given[i]++
+		if given[i] == claims[i].Most {
+			heap.Pop(q)
+		} else {
+			heap.Fix(q, 0)
+		}
+	}
+}
+
+// byAverage is a heap of claims: the one with the highest weight per unit, once it had
+// one more, first.
+type byAverage struct {
+	claims []Claim
+	given  []int64
+	order  []int
+}
+
+func (q *byAverage) Len() int { return len(q.order) }
+
+func (q *byAverage) Less(a, b int) bool {
+	i, j := q.order[a], q.order[b]
+	return cmp.Or(compareRatios(q.claims[j].Weight, q.given[j]+1, q.claims[i].Weight, q.given[i]+1), cmp.Compare(i, j)) < 0
+}
+
+func (q *byAverage) Swap(a, b int) { q.order[a], q.order[b] = q.order[b], q.order[a] }
+func (q *byAverage) Push(x any)    { q.order = append(q.order, x.(int)) }
+
+func (q *byAverage) Pop() any {
+	last := q.order[len(q.order)-1]
+	q.order = q.order[:len(q.order)-1]
+	return last
+}
+
+// compareEnds puts beginnings before ends.
+func compareEnds(a, b edge) int {
+	switch {
+	case a.ends == b.ends:
+		return 0
+	case b.ends:
+		return -1
+	default:
+		return 1
+	}
+}
+
+// compareRatios compares a/b with c/d, of which none is negative and b and d are not 0.
+func compareRatios(a, b, c, d int64) int {
+	hi1, lo1 := bits.Mul64(uint64(a), uint64(d))
+	hi2, lo2 := bits.Mul64(uint64(c), uint64(b))
+	return cmp.Or(cmp.Compare(hi1, hi2), cmp.Compare(lo1, lo2))
+}
+
+// mulDiv is a*b/c, rounded down, and at most the largest number there is.
+func mulDiv(a, b, c int64) int64 {
+	hi, lo := bits.Mul64(uint64(a), uint64(b))
+	if hi >= uint64(c) {
+		return math.MaxInt64
+	}
+	quotient, _ := bits.Div64(hi, lo, uint64(c))
+	return int64(min(quotient, math.MaxInt64))
+}
+
+// uint128 is a sum that does not overflow.
+type uint128 struct{ hi, lo uint64 }
+
+func (u uint128) add(n uint64) uint128 {
+	lo, carry := bits.Add64(u.lo, n, 0)
+	return uint128{u.hi + carry, lo}
+}
+
+func (u uint128) more(n uint64) bool { return u.hi > 0 || u.lo > n }

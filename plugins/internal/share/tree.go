@@ -1,0 +1,213 @@
+package share
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/lockstep-sh/lockstep/plugins/internal/resource"
+)
+
+// Vector is an amount of each resource.
+type Vector = resource.Vector
+
+// Queue is what a queue asks for and what it is entitled to.
+type Queue struct {
+	Name string
+	// Parent is the queue that it has its share of; empty for the cluster.
+	Parent string
+	// Weight is its part of what it shares with its siblings, from 1 to 2^31-1.
+	Weight int64
+	// Deserved are the resources of which it is entitled to a stated amount; of the
+	// others it deserves a part by weight.
+	Deserved Vector
+	// Guarantee is what it has before anything is shared by weight.
+	Guarantee Vector
+	// Capability is the most that it may use, of the resources that are in it.
+	Capability Vector
+	// Request is what its own pods ask for, those that run and those that wait.
+	Request Vector
+}
+
+// Share is what comes to a queue.
+type Share struct {
+	// Deserved is what the queue is entitled to: it may be reclaimed from others, and
+	// nobody reclaims from it what is within.
+	Deserved Vector
+	// Fair is Deserved and what it may borrow besides: what nobody else asks for. Never
+	// less than Deserved.
+	Fair Vector
+}
+
+// Errors of queues that have no share.
+var (
+	// ErrNoParent: its parent, or one of the parent's, does not exist.
+	ErrNoParent = errors.New("parent does not exist")
+	// ErrCycle: it is an ancestor of itself.
+	ErrCycle = errors.New("queue is an ancestor of itself")
+)
+
+// Ancestors lists the queues from a queue up to the top, itself first. It is an error
+// where that does not lead to the top.
+func Ancestors(queues map[string]Queue, name string) ([]string, error) {
+	var path []string
+	for at := name; at != ""; at = queues[at].Parent {
+		if _, ok := queues[at]; !ok {
+			return nil, fmt.Errorf("queue %q: %w", at, ErrNoParent)
+		}
+		if slices.Contains(path, at) {
+			return nil, fmt.Errorf("queue %q: %w", at, ErrCycle)
+		}
+		path = append(path, at)
+	}
+	return path, nil
+}
+
+// Deserve shares out the total among queues, top down: by a queue and its siblings what
+// came to their parent. An inner queue's own pods have a part of weight 1 beside its
+// children.
+//
+//   - A resource with a stated Deserved: as much of it as is asked for, whatever others
+//     state.
+//   - Any other: a part by weight of what the stated ones leave, not less than Guarantee.
+//   - What is left then may be borrowed, by weight.
+//
+// Nobody has more than is asked for, or more than its Capability. Queues that do not hang
+// on the top have no share.
+//
+// It costs O(n log n) for each resource. (Proportion and capacity, of the kube-batch
+// framework and its successors.)
+func Deserve(total Vector, queues map[string]Queue) map[string]Share {
+	t := &tree{queues: queues, children: map[string][]string{}, bounds: map[string]bounds{}, shares: map[string]Share{}}
+	for _, name := range slices.Sorted(maps.Keys(queues)) {
+		if _, err := Ancestors(queues, name); err == nil {
+			t.children[queues[name].Parent] = append(t.children[queues[name].Parent], name)
+			t.shares[name] = Share{Deserved: Vector{}, Fair: Vector{}}
+		}
+	}
+	for name, amount := range total {
+		t.resource = name
+		for _, top := range t.children[""] {
+			t.bound(top)
+		}
+		t.divide("", amount, amount)
+	}
+	return t.shares
+}
+
+// tree is a division under way, of one resource after the other.
+type tree struct {
+	queues   map[string]Queue
+	children map[string][]string // sorted
+	resource v1.ResourceName
+	bounds   map[string]bounds
+	shares   map[string]Share
+}
+
+// bounds are the least and the most that a queue can have of the resource.
+type bounds struct{ least, most int64 }
+
+// bound finds them for a queue and all below it.
+func (t *tree) bound(name string) bounds {
+	q := t.queues[name]
+	sum := Vector{"most": max(q.Request[t.resource], 0)}
+	for _, child := range t.children[name] {
+		b := t.bound(child)
+		sum.Add(Vector{"least": b.least, "most": b.most}, 1)
+	}
+	b := bounds{least: max(sum["least"], q.Guarantee[t.resource]), most: sum["most"]}
+	if ceiling, ok := q.Capability[t.resource]; ok {
+		b.most = min(b.most, ceiling)
+	}
+	b.most = max(b.most, 0)
+	b.least = min(max(b.least, 0), b.most)
+	t.bounds[name] = b
+	return b
+}
+
+// divide shares out what came to a queue among its children.
+func (t *tree) divide(parent string, deserved, fair int64) {
+	names := t.children[parent]
+	if len(names) == 0 {
+		return
+	}
+	claims := make([]Claim, len(names), len(names)+1)
+	for i, name := range names {
+		q, b := t.queues[name], t.bounds[name]
+		claims[i] = Claim{Weight: min(max(q.Weight, 1), math.MaxInt32), Least: b.least, Most: b.most}
+	}
+	if own := t.queues[parent].Request[t.resource]; own > 0 {
+		claims = append(claims, Claim{Weight: 1, Most: own})
+	}
+	entitled := t.entitle(names, claims, deserved)
+	for i := range claims {
+		claims[i].Least = entitled[i]
+	}
+	borrowed := Fill(fair, claims)
+	for i, name := range names {
+		share := t.shares[name]
+		may := max(entitled[i], borrowed[i]) // less can be borrowed only where more is stated than there is
+		share.Deserved[t.resource], share.Fair[t.resource] = entitled[i], may
+		t.divide(name, entitled[i], may)
+	}
+}
+
+// entitle answers what each deserves: those that state it that, the others a part of the
+// rest.
+func (t *tree) entitle(names []string, claims []Claim, capacity int64) []int64 {
+	entitled := make([]int64, len(claims))
+	var rest []Claim
+	var of []int
+	for i, claim := range claims {
+		stated := false
+		if i < len(names) {
+			var amount int64
+			if amount, stated = t.queues[names[i]].Deserved[t.resource]; stated {
+				entitled[i] = min(max(amount, claim.Least), claim.Most)
+				capacity = max(capacity-entitled[i], 0)
+			}
+		}
+		if !stated {
+			rest, of = append(rest, claim), append(of, i)
+		}
+	}
+	for j, amount := range Fill(capacity, rest) {
+		entitled[of[j]] = amount
+	}
+	return entitled
+}
+
+// Dominant is the largest of the parts of a total that is used (dominant resource
+// fairness), 0 or more: what is used of a resource that there is none of counts as all.
+func Dominant(used, total Vector) float64 {
+	share := 0.0
+	for name, amount := range used {
+		if amount <= 0 {
+			continue
+		}
+		part := 1.0
+		if total[name] > 0 {
+			part = float64(amount) / float64(total[name])
+		}
+		share = max(share, part)
+	}
+	return share
+}
+
+// Compare orders two queues by who is served least so far, from the top down: where their
+// branches part, the branch with the lower share for its weight comes first. of is the
+// dominant share of a queue, its children's included; paths are from Ancestors. (H-DRF, of
+// Bhattacharya et al., 2013, without its rescaling of idle resources.)
+func Compare(a, b []string, of func(queue string) float64) int {
+	for i, j := len(a)-1, len(b)-1; i >= 0 && j >= 0; i, j = i-1, j-1 {
+		if a[i] != b[j] {
+			return cmp.Or(cmp.Compare(of(a[i]), of(b[j])), cmp.Compare(a[i], b[j]))
+		}
+	}
+	return cmp.Compare(len(a), len(b))
+}
