@@ -26,6 +26,7 @@ import (
 // safe for concurrent use.
 type Dispatcher struct {
 	roster *roster.Roster
+	holds  *holds.Holds
 	clock  clock.WithTicker
 
 	// mu is held for look-ups and arithmetic only. It is taken under the scheduling queue's
@@ -52,9 +53,9 @@ type Dispatcher struct {
 }
 
 // NewDispatcher makes one without queues but the default one.
-func NewDispatcher(gangs *roster.Roster) *Dispatcher {
+func NewDispatcher(gangs *roster.Roster, ledger *holds.Holds) *Dispatcher {
 	return &Dispatcher{
-		roster: gangs, book: dispatch.NewBook(v1alpha1.DefaultQueue), total: newCapacity(), handles: map[string]fwk.Handle{},
+		roster: gangs, holds: ledger, book: dispatch.NewBook(v1alpha1.DefaultQueue), total: newCapacity(), handles: map[string]fwk.Handle{},
 		waiting: map[string]*v1.Pod{}, since: map[string]time.Time{}, clock: clock.RealClock{}, assumed: map[types.UID]bool{}, generation: map[types.UID]int64{}, calling: make(chan struct{}, 1),
 	}
 }

@@ -189,7 +189,7 @@ func (d *Dispatcher) queueSeen(ctx context.Context, object any) {
 		return
 	}
 	spec := dispatch.Queue{
-		Name: q.Name, Parent: q.Spec.Parent, Weight: int64(max(q.Spec.Weight, 1)), Priority: q.Spec.Priority, Closed: q.Spec.Closed,
+		Name: q.Name, Parent: q.Spec.Parent, Weight: int64(max(q.Spec.Weight, 1)), Priority: q.Spec.Priority, Closed: q.Spec.Closed, Kept: q.Spec.Reclaimable != nil && !*q.Spec.Reclaimable,
 		Deserved: amountsOf(q.Spec.Deserved), Guarantee: amountsOf(q.Spec.Guarantee), Capability: amountsOf(q.Spec.Capability),
 	}
 	d.change(func() { d.book.SetQueue(spec) })

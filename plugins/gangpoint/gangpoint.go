@@ -10,6 +10,7 @@ import (
 	"context"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/lockstep-sh/lockstep/plugins/victim"
@@ -55,6 +56,27 @@ type Domain struct {
 // after it are not asked. A status that is not a success ends the attempt.
 type SearchSpace interface {
 	GangSearchSpace(ctx context.Context, gang Gang, nodes []fwk.NodeInfo, purpose Purpose) ([]Domain, *fwk.Status)
+}
+
+// Round is one attempt at finding victims: whom it may take, and in what order.
+type Round struct {
+	// Name is for messages: "preempt", "reclaim".
+	Name string
+	// Permits tells whether a pod may be evicted. Pods that the system needs never are.
+	Permits func(*v1.Pod) bool
+	// Queue names the queue of a pod, for the order and the budget; nil for none.
+	Queue func(*v1.Pod) string
+	Order victim.Order
+	// Budget makes the budget of one search; nil for none. It is told which pods are
+	// ending already.
+	Budget func(ending map[types.UID]bool) victim.Budget
+}
+
+// VictimRounds is the "from whom": it answers the rounds in which victims are looked for,
+// until one makes room. The first plugin that answers any decides; without one, pods of a
+// lower priority may be taken.
+type VictimRounds interface {
+	VictimRounds(ctx context.Context, preemptor Gang, need victim.Vector) []Round
 }
 
 // VictimSelector is the "who": it leaves of the candidates those gangs that may be taken,

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 
+	v1 "k8s.io/api/core/v1"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
@@ -13,6 +14,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/gangpoint"
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 	"github.com/lockstep-sh/lockstep/plugins/internal/placement"
+	"github.com/lockstep-sh/lockstep/plugins/victim"
 	"github.com/lockstep-sh/lockstep/plugins/whatif"
 )
 
@@ -22,6 +24,7 @@ type Points struct {
 	spaces     []gangpoint.SearchSpace
 	// Selectors choose victims.
 	Selectors []gangpoint.VictimSelector
+	rounds    []gangpoint.VictimRounds
 }
 
 // PointsOf finds them; all plugins of the profile have to be made.
@@ -30,6 +33,7 @@ func PointsOf(plugins *extension.Plugins, fw framework.Framework) Points {
 		predicates: extension.Of[gangpoint.Predicate](plugins, fw),
 		spaces:     extension.Of[gangpoint.SearchSpace](plugins, fw),
 		Selectors:  extension.Of[gangpoint.VictimSelector](plugins, fw),
+		rounds:     extension.Of[gangpoint.VictimRounds](plugins, fw),
 	}
 }
 
@@ -43,6 +47,19 @@ func GangOf(a *gang.Attempt) gangpoint.Gang {
 		g.Priority = min(g.Priority, corev1helpers.PodPriority(pod))
 	}
 	return g
+}
+
+// Rounds asks from whom a preemptor may take.
+func (p Points) Rounds(ctx context.Context, preemptor gangpoint.Gang, need victim.Vector) []gangpoint.Round {
+	for _, plugin := range p.rounds {
+		if rounds := plugin.VictimRounds(ctx, preemptor, need); len(rounds) > 0 {
+			return rounds
+		}
+	}
+	return []gangpoint.Round{{
+		Name: "preempt", Order: victim.Preempt(),
+		Permits: func(pod *v1.Pod) bool { return corev1helpers.PodPriority(pod) < preemptor.Priority },
+	}}
 }
 
 // Refuse asks whether a gang can fit at all. It answers why not, or nothing.

@@ -36,7 +36,7 @@ func (pl *GangPreemption) act(ctx context.Context, d *demand, f *found) {
 	pl.Roster.Yield(ctx, pl.Holds.Among(f.outrank, maps.Values(f.plan.Nodes)))
 	pl.Underway.begin(holder, f.victims)
 	if len(f.victims) > 0 {
-		preemptions.WithLabelValues("preempt").Inc()
+		preemptions.WithLabelValues(f.round).Inc()
 	}
 	victimsTotal.Add(float64(len(f.victims)))
 	// The cycle's context ends with the cycle.

@@ -16,6 +16,7 @@ import (
 	"k8s.io/kubernetes/pkg/apis/scheduling"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/plugins/gangpoint"
 	"github.com/lockstep-sh/lockstep/plugins/holds"
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 	"github.com/lockstep-sh/lockstep/plugins/planner"
@@ -40,6 +41,7 @@ type place struct {
 // candidates turns the pods on nodes into gangs that may lose some.
 type candidates struct {
 	d      *demand
+	round  *gangpoint.Round // nil: nobody is evicted
 	room   *planner.Room
 	roster *roster.Roster
 	byID   map[string]candidate
@@ -57,9 +59,9 @@ type candidates struct {
 
 // newCandidates supposes that the pods which are ending anyhow are gone: whoever they
 // make room for has their place in the ledger already.
-func (pl *GangPreemption) newCandidates(d *demand, room *planner.Room) (*candidates, error) {
+func (pl *GangPreemption) newCandidates(d *demand, room *planner.Room, round *gangpoint.Round) (*candidates, error) {
 	c := &candidates{
-		d: d, room: room, roster: pl.Roster, byID: map[string]candidate{}, pods: map[types.UID]*v1.Pod{}, at: map[types.UID]place{},
+		d: d, room: room, round: round, roster: pl.Roster, byID: map[string]candidate{}, pods: map[types.UID]*v1.Pod{}, at: map[types.UID]place{},
 		ending: pl.Underway.all(), refused: pl.Underway.refusals(pl.clock.Now()),
 	}
 	now := pl.clock.Now()
@@ -161,6 +163,9 @@ func (o owner) id() string {
 // at.
 func (c *candidates) gang(id string, footprints []gang.Footprint, local map[types.UID]victim.Vector) victim.Gang {
 	g := victim.Gang{ID: id, Priority: math.MinInt32, Created: footprints[0].Created}
+	if first := footprints[0].Running; c.round.Queue != nil && len(first) > 0 {
+		g.Queue = c.round.Queue(first[0].Pod)
+	}
 	for _, f := range footprints {
 		part, roles := "", ""
 		if len(footprints) > 1 {
@@ -281,9 +286,9 @@ func (c *candidates) find(uid types.UID, nodeName string) (place, bool) {
 }
 
 // protected tells pods that stay: those of which the eviction was just refused, those that
-// are no less important than the preemptor, and those that the system needs (conformance).
+// the round does not permit, and those that the system needs (conformance).
 func (c *candidates) protected(pod *v1.Pod) bool {
-	return c.refused[pod.UID] || corev1helpers.PodPriority(pod) >= c.d.priority || pod.Namespace == metav1.NamespaceSystem ||
+	return c.refused[pod.UID] || !c.round.Permits(pod) || pod.Namespace == metav1.NamespaceSystem ||
 		pod.Spec.PriorityClassName == scheduling.SystemClusterCritical || pod.Spec.PriorityClassName == scheduling.SystemNodeCritical
 }
 

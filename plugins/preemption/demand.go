@@ -5,7 +5,6 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	stockpreemption "k8s.io/kubernetes/pkg/scheduler/framework/preemption"
@@ -121,7 +120,7 @@ func (pl *GangPreemption) ending(d *demand) bool {
 			continue // the node is gone, and all on it
 		}
 		for _, other := range info.GetPods() {
-			if p := other.GetPod(); stockpreemption.PodTerminatingByPreemption(p) && !stuck(p, pl.clock.Now()) && corev1helpers.PodPriority(p) < d.priority {
+			if p := other.GetPod(); stockpreemption.PodTerminatingByPreemption(p) && !stuck(p, pl.clock.Now()) {
 				return true
 			}
 		}

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/lockstep-sh/lockstep/plugins/gangpoint"
 	"github.com/lockstep-sh/lockstep/plugins/planner"
 	"github.com/lockstep-sh/lockstep/plugins/victim"
 )
@@ -25,6 +26,8 @@ type found struct {
 	// outrank are the holders that have to make way.
 	outrank []string
 	domain  string
+	// round is the name of the round that found them.
+	round string
 	// waits: it is enough to wait for pods that are ending anyhow.
 	waits bool
 }
@@ -48,23 +51,28 @@ func (pl *GangPreemption) search(ctx context.Context, d *demand) (*found, error)
 	outranked := slices.DeleteFunc(pl.Holds.NominatedBelow(d.priority), func(holder string) bool { return holder == own })
 	outranked = append(outranked, pl.Roster.Hoards(d.priority, "")...)
 	if len(outranked) > 0 {
-		if result, err := pl.searchBeside(ctx, d, outranked, false); err != nil || result != nil {
+		if result, err := pl.searchBeside(ctx, d, outranked, nil); err != nil || result != nil {
 			return result, err
 		}
 	}
 	if d.never {
 		return nil, nil
 	}
-	result, err := pl.searchBeside(ctx, d, nil, true)
-	if err != nil || result != nil || len(outranked) == 0 {
-		return result, err
+	for _, round := range pl.points.Rounds(ctx, d.gang, d.need) {
+		result, err := pl.searchBeside(ctx, d, nil, &round)
+		if err == nil && result == nil && len(outranked) > 0 {
+			result, err = pl.searchBeside(ctx, d, outranked, &round)
+		}
+		if err != nil || result != nil {
+			return result, err
+		}
 	}
-	return pl.searchBeside(ctx, d, outranked, true)
+	return nil, nil
 }
 
-// searchBeside looks for room as if the holders that are outranked held nothing, and if it
-// may evict, by that.
-func (pl *GangPreemption) searchBeside(ctx context.Context, d *demand, outrank []string, evict bool) (*found, error) {
+// searchBeside looks for room as if the holders that are outranked held nothing, and by
+// evicting whom a round permits; nil permits nobody.
+func (pl *GangPreemption) searchBeside(ctx context.Context, d *demand, outrank []string, round *gangpoint.Round) (*found, error) {
 	room, err := pl.planner.Room(ctx, d.attempt, outrank)
 	if err != nil {
 		return nil, err
@@ -76,7 +84,7 @@ func (pl *GangPreemption) searchBeside(ctx context.Context, d *demand, outrank [
 	if why, err := pl.points.Refuse(ctx, d.gang, infos); err != nil || why != "" {
 		return nil, err
 	}
-	gangs, err := pl.newCandidates(d, room)
+	gangs, err := pl.newCandidates(d, room, round)
 	if err != nil {
 		return nil, err
 	}
@@ -84,12 +92,15 @@ func (pl *GangPreemption) searchBeside(ctx context.Context, d *demand, outrank [
 	if err != nil {
 		return nil, err
 	}
-	s := &searching{pl: pl, d: d, room: room, gangs: gangs, evict: evict}
+	s := &searching{pl: pl, d: d, room: room, gangs: gangs, round: round}
 	best, err := s.best(ctx, domains)
 	if best == nil || err != nil {
 		return nil, err
 	}
 	best.outrank = outrank
+	if best.round = "make way"; round != nil {
+		best.round = round.Name
+	}
 	best.waits = len(best.victims)+len(outrank) == 0
 	if best.waits && len(gangs.ending) == 0 {
 		return nil, nil // whatever keeps the gang from its place, no eviction helps
@@ -103,12 +114,12 @@ type searching struct {
 	d     *demand
 	room  *planner.Room
 	gangs *candidates
-	evict bool
+	round *gangpoint.Round // nil: nobody is evicted
 }
 
 // freed is what a node would have more if all pods went that may.
 func (s *searching) freed(node int) (victim.Vector, int) {
-	if !s.evict {
+	if s.round == nil {
 		return nil, 0
 	}
 	return s.gangs.freed(node)
@@ -166,7 +177,7 @@ func (s *searching) try(ctx context.Context, domain domain) (result *found, simu
 		return nil, false, nil
 	}
 	var gangs []victim.Gang
-	if s.evict {
+	if s.round != nil {
 		gangs = s.gangs.on(usable)
 		if err := s.gangs.guard(gangs, s.pl.budgets); err != nil {
 			return nil, true, err
@@ -198,9 +209,14 @@ func (s *searching) try(ctx context.Context, domain domain) (result *found, simu
 func (s *searching) clear(ctx context.Context, gangs []victim.Gang) (result *found, err error) {
 	start := s.room.Checkpoint()
 	defer func() { err = errors.Join(err, s.room.Rollback(start)) }()
-	selection, ok, err := s.choose(ctx, victim.Problem{
-		Need: s.d.need, Gangs: gangs, Order: victim.Preempt(), Threshold: float64(s.pl.args.ROIThresholdPercent) / 100,
-	})
+	problem := victim.Problem{Need: s.d.need, Gangs: gangs, Threshold: float64(s.pl.args.ROIThresholdPercent) / 100}
+	if s.round != nil {
+		problem.Order = s.round.Order
+		if s.round.Budget != nil {
+			problem.Budget = s.round.Budget(s.gangs.ending)
+		}
+	}
+	selection, ok, err := s.choose(ctx, problem)
 	if err != nil || !ok {
 		return nil, err
 	}

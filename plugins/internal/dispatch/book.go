@@ -28,6 +28,8 @@ type Queue struct {
 	Deserved, Guarantee, Capability Vector
 	// Closed: nothing more is admitted.
 	Closed bool
+	// Kept: others may not reclaim what it has.
+	Kept bool
 }
 
 // Job is pods that start together, or one pod.
@@ -79,10 +81,10 @@ type queue struct {
 	spec *Queue
 	path []string // from share.Ancestors; nil with err
 	err  error
-	// requested and allocated are its own; used is what it and all below it use, what is
-	// admitted included.
-	requested, allocated, used Vector
-	waiting                    map[string]*list // by what the jobs ask for
+	// requested and allocated are its own; running is what it and all below it have
+	// running, and used that with what is admitted.
+	requested, allocated, running, used Vector
+	waiting                             map[string]*list // by what the jobs ask for
 }
 
 // job is one that waits or is admitted.
@@ -107,7 +109,7 @@ func NewBook(standard string) *Book {
 func (b *Book) queue(name string) *queue {
 	q := b.queues[name]
 	if q == nil {
-		q = &queue{requested: Vector{}, allocated: Vector{}, used: Vector{}, waiting: map[string]*list{}}
+		q = &queue{requested: Vector{}, allocated: Vector{}, running: Vector{}, used: Vector{}, waiting: map[string]*list{}}
 		b.queues[name] = q
 		q.path, q.err = share.Ancestors(b.described(), name)
 	}
@@ -135,7 +137,7 @@ func (b *Book) RemoveQueue(name string) {
 func (b *Book) relink() {
 	b.stale = true
 	for _, q := range b.queues {
-		q.used = Vector{}
+		q.running, q.used = Vector{}, Vector{}
 	}
 	described := b.described()
 	for name, q := range b.queues {
@@ -143,7 +145,7 @@ func (b *Book) relink() {
 	}
 	for _, u := range b.usages {
 		if u.Runs {
-			b.use(u.Queue, u.Amount, 1)
+			b.run(u.Queue, u.Amount, 1)
 		}
 	}
 	for _, j := range b.jobs {
@@ -172,14 +174,58 @@ func (b *Book) described() map[string]share.Queue {
 
 // use adds n times an amount to what a queue and its ancestors use.
 func (b *Book) use(name string, amount Vector, n int64) {
+	for _, q := range b.upwards(name) {
+		q.used.Add(amount, n)
+	}
+}
+
+// run adds n times an amount to what a queue and its ancestors have running.
+func (b *Book) run(name string, amount Vector, n int64) {
+	for _, q := range b.upwards(name) {
+		q.running.Add(amount, n)
+		q.used.Add(amount, n)
+	}
+}
+
+// upwards are a queue and its ancestors.
+func (b *Book) upwards(name string) []*queue {
 	q := b.queue(name)
 	if q.err != nil {
-		q.used.Add(amount, n)
-		return
+		return []*queue{q}
 	}
-	for _, at := range q.path {
-		b.queues[at].used.Add(amount, n)
+	all := make([]*queue, len(q.path))
+	for i, at := range q.path {
+		all[i] = b.queues[at]
 	}
+	return all
+}
+
+// Standing is what a queue has beside what it deserves.
+type Standing struct {
+	// Path is the queue and its ancestors, itself first; empty where they do not lead to
+	// the top.
+	Path []string
+	// Running is what it and all below it have running.
+	Running Vector
+	// Deserved is what it is entitled to; Stated are the resources of which its owner says
+	// how much that is.
+	Deserved, Stated Vector
+	// Kept: others may not reclaim what it has.
+	Kept bool
+}
+
+// Standings answers how all queues stand. What it answers does not change any more.
+func (b *Book) Standings() map[string]Standing {
+	shares := b.Shares()
+	all := make(map[string]Standing, len(b.queues))
+	for name, q := range b.queues {
+		one := Standing{Path: q.path, Running: maps.Clone(q.running), Deserved: shares[name].Deserved}
+		if q.spec != nil {
+			one.Stated, one.Kept = q.spec.Deserved, q.spec.Kept
+		}
+		all[name] = one
+	}
+	return all
 }
 
 // Count takes in what somebody asks for, in place of what was counted under the name.
@@ -204,7 +250,7 @@ func (b *Book) count(u Usage, n int64) {
 		return
 	}
 	q.allocated.Add(u.Amount, n)
-	b.use(u.Queue, u.Amount, n)
+	b.run(u.Queue, u.Amount, n)
 	if n > 0 {
 		b.Settle(u.Job, u.Amount)
 	}

@@ -1,0 +1,211 @@
+package fairshare
+
+import (
+	"cmp"
+	"context"
+	"math"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
+
+	"github.com/lockstep-sh/lockstep/plugins/gangpoint"
+	"github.com/lockstep-sh/lockstep/plugins/internal/dispatch"
+	"github.com/lockstep-sh/lockstep/plugins/internal/resource"
+	"github.com/lockstep-sh/lockstep/plugins/victim"
+)
+
+var _ gangpoint.VictimRounds = &FairShare{}
+
+// VictimRounds has a preemptor look for victims in its own queue first, by priority; then,
+// if its queue stays within what it deserves, take back what other queues have beyond
+// theirs. It copies how all queues stand, once for a search.
+func (pl *FairShare) VictimRounds(_ context.Context, preemptor gangpoint.Gang, need victim.Vector) []gangpoint.Round {
+	return pl.dispatcher.rounds(preemptor, need)
+}
+
+func (d *Dispatcher) rounds(preemptor gangpoint.Gang, need victim.Vector) []gangpoint.Round {
+	d.mu.Lock()
+	own := d.queueOf(preemptor.Pods[0])
+	d.mu.Unlock()
+	rounds := []gangpoint.Round{{
+		Name: "preempt", Order: victim.Preempt(), Queue: d.counted,
+		Permits: func(pod *v1.Pod) bool {
+			queue := d.counted(pod)
+			return corev1helpers.PodPriority(pod) < preemptor.Priority && (queue == own || queue == "")
+		},
+	}}
+	c := d.claim(own, preemptor, need)
+	if c == nil {
+		return rounds
+	}
+	take := gangpoint.Round{Name: "reclaim", Order: victim.Reclaim(c.compareQueues), Queue: d.counted, Permits: func(pod *v1.Pod) bool { return c.permits(d.counted(pod)) }}
+	whole, parts := take, take
+	whole.Budget = func(ending map[types.UID]bool) victim.Budget { return c.budget(d.endingBy(ending), false) }
+	parts.Budget = func(ending map[types.UID]bool) victim.Budget { return c.budget(d.endingBy(ending), true) }
+	return append(rounds, whole, parts)
+}
+
+// counted is the queue in which a pod is counted; empty for pods of other schedulers.
+func (d *Dispatcher) counted(pod *v1.Pod) string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	usage, _ := d.book.Counted(string(pod.UID))
+	return usage.Queue
+}
+
+// endingBy adds up, by queue, what pods use that are ending.
+func (d *Dispatcher) endingBy(ending map[types.UID]bool) map[string]resource.Vector {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	sums := map[string]resource.Vector{}
+	for uid := range ending {
+		if usage, ok := d.book.Counted(string(uid)); ok && usage.Runs {
+			if sums[usage.Queue] == nil {
+				sums[usage.Queue] = resource.Vector{}
+			}
+			sums[usage.Queue].Add(usage.Amount, 1)
+		}
+	}
+	return sums
+}
+
+// claim is what a queue may take back.
+type claim struct {
+	own       string
+	need      resource.Vector
+	standings map[string]dispatch.Standing
+}
+
+// claim answers nil where the queue would have more than it deserves with the preemptor, in
+// a resource that this one needs: nothing is reclaimed for that. Pods that are nominated
+// count as running.
+func (d *Dispatcher) claim(own string, preemptor gangpoint.Gang, need victim.Vector) *claim {
+	nominations := d.holds.Nominations()
+	mine := map[types.UID]bool{}
+	for _, pod := range preemptor.Pods {
+		mine[pod.UID] = true
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	c := &claim{own: own, need: need, standings: d.book.Standings()}
+	promised := map[string]resource.Vector{}
+	for _, pods := range nominations {
+		for _, uid := range pods {
+			usage, ok := d.book.Counted(string(uid))
+			if !ok || usage.Runs || mine[uid] {
+				continue
+			}
+			for _, at := range c.standings[usage.Queue].Path {
+				if promised[at] == nil {
+					promised[at] = resource.Vector{}
+				}
+				promised[at].Add(usage.Amount, 1)
+			}
+		}
+	}
+	path := c.standings[own].Path
+	if len(path) == 0 {
+		return nil
+	}
+	for _, at := range path {
+		s := c.standings[at]
+		for name, amount := range need {
+			if amount > 0 && s.Running[name]+promised[at][name]+amount > s.Deserved[name] {
+				return nil
+			}
+		}
+	}
+	return c
+}
+
+// permits tells whether a queue may lose pods for the claim.
+func (c *claim) permits(queue string) bool {
+	return queue != "" && queue != c.own && !c.standings[queue].Kept
+}
+
+// compareQueues puts those first that have most beyond what they deserve.
+func (c *claim) compareQueues(a, b *victim.Gang) int {
+	return cmp.Compare(c.excess(b.Queue), c.excess(a.Queue))
+}
+
+// excess is the largest of the ratios of what runs to what is deserved, of the resources
+// that are needed.
+func (c *claim) excess(queue string) float64 {
+	s := c.standings[queue]
+	most := 0.0
+	for name, amount := range c.need {
+		switch running := s.Running[name]; {
+		case amount <= 0 || running <= 0:
+		case s.Deserved[name] <= 0:
+			return math.Inf(1)
+		default:
+			most = max(most, float64(running)/float64(s.Deserved[name]))
+		}
+	}
+	return most
+}
+
+// budget is what queues may lose. No queue, and none above it that is not above the
+// preemptor's too, comes below what it deserves of anything that is needed; with parts, one
+// whose share is stated may, by the last pod or gang that it loses: it has more than its
+// share and no smaller part to give.
+func (c *claim) budget(ending map[string]resource.Vector, parts bool) *budget {
+	b := &budget{claim: c, parts: parts, left: map[string]resource.Vector{}}
+	for name, s := range c.standings {
+		left := resource.Vector{}
+		left.Add(s.Running, 1)
+		left.Add(s.Deserved, -1)
+		b.left[name] = left
+	}
+	for queue, amount := range ending {
+		for _, at := range c.standings[queue].Path {
+			b.left[at].Add(amount, -1)
+		}
+	}
+	return b
+}
+
+// budget counts what is left beyond what queues deserve.
+type budget struct {
+	*claim
+	parts bool
+	left  map[string]resource.Vector
+}
+
+// Take grants pods of a gang, whose queue pays for all of them.
+func (b *budget) Take(gang *victim.Gang, pods []victim.Pod) bool {
+	amount := resource.Vector{}
+	for _, pod := range pods {
+		amount.Add(pod.Request, 1)
+	}
+	path := b.standings[gang.Queue].Path
+	shared := b.standings[b.own].Path
+	for _, at := range path {
+		if slices.Contains(shared, at) {
+			break
+		}
+		if !b.affords(at, amount) {
+			return false
+		}
+	}
+	for _, at := range path {
+		b.left[at].Add(amount, -1)
+	}
+	return len(path) > 0
+}
+
+func (b *budget) affords(queue string, amount resource.Vector) bool {
+	for name, needed := range b.need {
+		if needed <= 0 || amount[name] <= 0 {
+			continue
+		}
+		left := b.left[queue][name]
+		_, stated := b.standings[queue].Stated[name]
+		if left < amount[name] && !(b.parts && stated && left > 0) {
+			return false
+		}
+	}
+	return true
+}
