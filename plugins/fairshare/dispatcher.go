@@ -28,6 +28,8 @@ type Dispatcher struct {
 	roster *roster.Roster
 	holds  *holds.Holds
 	clock  clock.WithTicker
+	// leading is closed once this process schedules.
+	leading <-chan struct{}
 
 	// mu is held for look-ups and arithmetic only. It is taken under the scheduling queue's
 	// lock, and the lock of gangs under it, never the other way round.
@@ -38,8 +40,8 @@ type Dispatcher struct {
 	// handles are those of the profiles with the plugin.
 	handles    map[string]fwk.Handle
 	namespaces corelisters.NamespaceLister
-	// waiting has, of every job that waits, a pod to activate.
-	waiting map[string]*v1.Pod
+	// waiting are the jobs that wait.
+	waiting map[string]*waiter
 	// since is when a job's turn began.
 	since map[string]time.Time
 	// assumed are the pods that have a node which their status does not tell yet.
@@ -52,11 +54,22 @@ type Dispatcher struct {
 	once    sync.Once
 }
 
+// waiter is a job that waits.
+type waiter struct {
+	// pod is the one to activate; pods are all that would be placed.
+	pod   *v1.Pod
+	pods  []*v1.Pod
+	since time.Time
+	// told is what its users were told, and when.
+	told string
+	at   time.Time
+}
+
 // NewDispatcher makes one without queues but the default one.
-func NewDispatcher(gangs *roster.Roster, ledger *holds.Holds) *Dispatcher {
+func NewDispatcher(gangs *roster.Roster, ledger *holds.Holds, leading <-chan struct{}) *Dispatcher {
 	return &Dispatcher{
-		roster: gangs, holds: ledger, book: dispatch.NewBook(v1alpha1.DefaultQueue), total: newCapacity(), handles: map[string]fwk.Handle{},
-		waiting: map[string]*v1.Pod{}, since: map[string]time.Time{}, clock: clock.RealClock{}, assumed: map[types.UID]bool{}, generation: map[types.UID]int64{}, calling: make(chan struct{}, 1),
+		roster: gangs, holds: ledger, leading: leading, book: dispatch.NewBook(v1alpha1.DefaultQueue), total: newCapacity(), handles: map[string]fwk.Handle{},
+		waiting: map[string]*waiter{}, since: map[string]time.Time{}, clock: clock.RealClock{}, assumed: map[types.UID]bool{}, generation: map[types.UID]int64{}, calling: make(chan struct{}, 1),
 	}
 }
 
@@ -73,6 +86,7 @@ func (d *Dispatcher) serve(ctx context.Context, handle fwk.Handle, window int) e
 	var err error
 	d.once.Do(func() {
 		go d.call(ctx)
+		go d.tell(ctx)
 		err = d.watch(ctx, handle)
 	})
 	return err
@@ -162,12 +176,19 @@ func (d *Dispatcher) offer(pod *v1.Pod) string {
 		return ""
 	}
 	d.book.Offer(d.job(name, pod, want))
-	d.waiting[name] = pod
+	d.wait(name, pod, want.Pods)
 	d.turn(name)
-	if d.book.Admitted(name) {
-		return ""
+	_, why := d.book.Why(name)
+	return why
+}
+
+func (d *Dispatcher) wait(job string, pod *v1.Pod, pods []*v1.Pod) {
+	w := d.waiting[job]
+	if w == nil {
+		w = &waiter{since: d.clock.Now()}
+		d.waiting[job] = w
 	}
-	return d.book.Why(name)
+	w.pod, w.pods = pod, pods
 }
 
 // job is what waits with a pod.
@@ -238,11 +259,11 @@ func (d *Dispatcher) turn(except string) {
 		if !ok {
 			break
 		}
-		pod := d.waiting[j.Name]
+		w := d.waiting[j.Name]
 		delete(d.waiting, j.Name)
 		d.since[j.Name] = d.clock.Now()
-		if j.Name != except && pod != nil {
-			d.called = append(d.called, pod)
+		if j.Name != except && w != nil {
+			d.called = append(d.called, w.pod)
 		}
 	}
 	if len(d.called) > 0 {

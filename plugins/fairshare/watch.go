@@ -168,7 +168,7 @@ func (d *Dispatcher) podGone(pod *v1.Pod) {
 	delete(d.generation, pod.UID)
 	if usage, known := d.book.Counted(uid); known {
 		d.book.Uncount(uid)
-		if at := d.waiting[usage.Job]; at != nil && at.UID == pod.UID {
+		if at := d.waiting[usage.Job]; at != nil && at.pod.UID == pod.UID {
 			d.book.Done(usage.Job) // another pod offers the job again, if there is one
 			delete(d.waiting, usage.Job)
 		} else if !usage.Runs {

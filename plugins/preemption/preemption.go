@@ -30,7 +30,7 @@ const Name = "GangPreemption"
 const (
 	msgWaiting = "waiting for the pods to end that make room"
 	msgNever   = "not eligible to preempt: a member has preemptionPolicy Never"
-	msgNobody  = "no victims: evicting pods of lower priority would not make room for the whole minimum"
+	msgNobody  = "no victims: nobody who may be evicted would make room for the whole minimum"
 )
 
 // Shared is what the profiles of a process share.

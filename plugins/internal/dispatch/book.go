@@ -379,7 +379,7 @@ func (b *Book) Next() (Job, bool) {
 			if strings.HasPrefix(kind, hopeless) {
 				continue
 			}
-			if j := l.first(b); j != nil && (first == nil || b.compareJobs(j, first) < 0) && b.hindrance(shares, j) == "" {
+			if j := l.first(b); j != nil && (first == nil || b.compareJobs(j, first) < 0) && !b.hindered(shares, j) {
 				first = j
 			}
 		}
@@ -433,44 +433,68 @@ func compareFresh(i, j *job) int {
 	return cmp.Or(cmp.Compare(j.Priority, i.Priority), i.Created.Compare(j.Created), cmp.Compare(i.Name, j.Name))
 }
 
-// Why tells what a job waits for, to users; empty if it does not wait.
-func (b *Book) Why(name string) string {
+// Reason is the kind of thing that a job waits for.
+type Reason string
+
+// Reasons.
+const (
+	// NotFound: there is no such queue.
+	NotFound Reason = "QueueNotFound"
+	// Loose: the queue's parents do not lead to the top.
+	Loose Reason = "QueueWithoutParent"
+	// Closed: the queue admits nothing.
+	Closed Reason = "QueueClosed"
+	// Overused: the queue, or one above it, has its share. More capacity would help.
+	Overused Reason = "QueueOverused"
+	// Capability: the queue, or one above it, would exceed its ceiling.
+	Capability Reason = "QueueCapability"
+	// Turn: others come first.
+	Turn Reason = "QueueTurn"
+)
+
+// Why tells what a job waits for, in words for users; empty if it does not wait.
+func (b *Book) Why(name string) (Reason, string) {
 	j := b.jobs[name]
 	if j == nil || j.admitted {
-		return ""
+		return "", ""
 	}
 	q := b.queues[j.Queue]
 	switch {
 	case q.spec == nil:
-		return fmt.Sprintf("queue %q does not exist", j.Queue)
+		return NotFound, fmt.Sprintf("queue %q does not exist", j.Queue)
 	case q.err != nil:
-		return fmt.Sprintf("queue %q cannot serve: %v", j.Queue, q.err)
+		return Loose, fmt.Sprintf("queue %q cannot serve: %v", j.Queue, q.err)
 	case q.spec.Closed:
-		return fmt.Sprintf("queue %q is closed", j.Queue)
+		return Closed, fmt.Sprintf("queue %q is closed", j.Queue)
 	}
-	if why := b.hindrance(b.Shares(), j); why != "" {
-		return why
+	if reason, why := b.hindrance(b.Shares(), j); why != "" {
+		return reason, why
 	}
-	return fmt.Sprintf("it is not yet its turn in queue %q", j.Queue)
+	return Turn, fmt.Sprintf("it is not yet its turn in queue %q", j.Queue)
 }
 
 // hindrance tells what keeps a job from its turn; empty if nothing does.
-func (b *Book) hindrance(shares map[string]share.Share, j *job) string {
+func (b *Book) hindrance(shares map[string]share.Share, j *job) (Reason, string) {
 	path := b.queues[j.Queue].path
 	for _, at := range path {
 		used := b.queues[at].used
 		for _, name := range slices.Sorted(maps.Keys(j.Need)) {
 			if fair := shares[at].Fair[name]; j.Need[name] > 0 && used[name] >= fair {
-				return fmt.Sprintf("queue %q is overused: %s used, its share is %s", at, only(name, used[name]), only(name, fair))
+				return Overused, fmt.Sprintf("queue %q is overused: %s used, its share is %s", at, only(name, used[name]), only(name, fair))
 			}
 		}
 	}
 	for _, at := range path {
 		if why, beyond := b.exceeds(at, b.queues[at].used, j.Need); beyond {
-			return why
+			return Capability, why
 		}
 	}
-	return ""
+	return "", ""
+}
+
+func (b *Book) hindered(shares map[string]share.Share, j *job) bool {
+	_, why := b.hindrance(shares, j)
+	return why != ""
 }
 
 // Exceeds tells which ceiling a job that is not admitted would exceed; empty if none.

@@ -123,7 +123,8 @@ func TestNext(t *testing.T) {
 				t.Errorf("turns (-want +got):\n%s", diff)
 			}
 			for name, want := range c.why {
-				if diff := gocmp.Diff(want, b.Why(name)); diff != "" {
+				reason, got := b.Why(name)
+				if diff := gocmp.Diff(want, got); diff != "" || reason == "" {
 					t.Errorf("why %s waits (-want +got):\n%s", name, diff)
 				}
 			}
@@ -305,7 +306,7 @@ func firstOf(b *Book) string {
 	}
 	var best *job
 	for _, j := range heads {
-		if b.hindrance(b.Shares(), j) != "" {
+		if b.hindered(b.Shares(), j) {
 			continue
 		}
 		p, q := b.queues[j.Queue], (*queue)(nil)

@@ -1,0 +1,108 @@
+package fairshare
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/klog/v2"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
+	"k8s.io/kubernetes/pkg/scheduler/util"
+
+	"golang.org/x/time/rate"
+
+	"github.com/lockstep-sh/lockstep/plugins/internal/dispatch"
+)
+
+const (
+	// tellEvery is how often is looked for what there is to tell.
+	tellEvery = time.Second
+	// tellAfter is how long a job waits before its users are told why: most wait for a
+	// moment only.
+	tellAfter = 2 * time.Second
+	// tellAgain is how long a job is left alone after that: the numbers may change all the
+	// time.
+	tellAgain = 30 * time.Second
+	// tellRate bounds the writes per second that tell pods why they wait.
+	tellRate = 10
+)
+
+// tell writes into the condition PodScheduled of pods what their job waits for, from when this process schedules.
+func (d *Dispatcher) tell(ctx context.Context) {
+	select {
+	case <-d.leading:
+	case <-ctx.Done():
+		return
+	}
+	limit := rate.NewLimiter(tellRate, tellRate)
+	ticker := d.clock.NewTicker(tellEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C():
+		}
+		for _, n := range d.news() {
+			if limit.Wait(ctx) != nil {
+				return // going down
+			}
+			if err := d.tellPod(ctx, n); err != nil {
+				klog.FromContext(ctx).Error(err, "Failed to tell a pod what it waits for", "pod", klog.KObj(n.pod))
+			}
+		}
+	}
+}
+
+// news is what a pod is to be told.
+type news struct {
+	pod     *v1.Pod
+	reason  dispatch.Reason
+	message string
+}
+
+// news takes what there is to tell.
+func (d *Dispatcher) news() []news {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var list []news
+	now := d.clock.Now()
+	for name, w := range d.waiting {
+		reason, message := d.book.Why(name)
+		if reason == "" || reason == dispatch.Turn || message == w.told || now.Sub(w.since) < tellAfter || now.Sub(w.at) < tellAgain {
+			continue
+		}
+		w.told, w.at = message, now
+		for _, pod := range w.pods {
+			list = append(list, news{pod, reason, message})
+		}
+	}
+	return list
+}
+
+// tellPod writes it. Where more capacity would help, the reason is the one that autoscalers
+// look for.
+func (d *Dispatcher) tellPod(ctx context.Context, n news) error {
+	handle := d.handle(n.pod.Spec.SchedulerName)
+	pod, err := handle.SharedInformerFactory().Core().V1().Pods().Lister().Pods(n.pod.Namespace).Get(n.pod.Name)
+	if err != nil || pod.UID != n.pod.UID || pod.Spec.NodeName != "" {
+		return nil //nolint:nilerr // it is gone
+	}
+	reason := string(n.reason)
+	if n.reason == dispatch.Overused {
+		reason = v1.PodReasonUnschedulable
+	}
+	status := pod.Status.DeepCopy()
+	if !podutil.UpdatePodCondition(status, &v1.PodCondition{
+		Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: reason, Message: n.message,
+		ObservedGeneration: podutil.CalculatePodConditionObservedGeneration(status, pod.Generation, v1.PodScheduled),
+	}) {
+		return nil
+	}
+	if err := util.PatchPodStatus(ctx, handle.ClientSet(), pod.Name, pod.Namespace, &pod.Status, status); err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("writing the condition of pod %s: %w", klog.KObj(pod), err)
+	}
+	return nil
+}
