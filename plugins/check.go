@@ -8,6 +8,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 
+	"github.com/lockstep-sh/lockstep/plugins/fairshare"
 	"github.com/lockstep-sh/lockstep/plugins/gang"
 	"github.com/lockstep-sh/lockstep/plugins/preemption"
 )
@@ -30,6 +31,9 @@ func check(profile framework.Framework) field.ErrorList {
 	}
 	if own := at(enabled.PostFilter, preemption.Name); own >= 0 && (!some || at(enabled.PostFilter, gang.Name) > own) {
 		errs = append(errs, field.Invalid(path.Child("postFilter"), preemption.Name, gang.Name+" has to come before it"))
+	}
+	if own := at(enabled.PreEnqueue, fairshare.Name); own >= 0 && at(enabled.PreEnqueue, gang.Name) > own {
+		errs = append(errs, field.Invalid(path.Child("preEnqueue"), fairshare.Name, gang.Name+" has to come before it"))
 	}
 	return errs
 }

@@ -37,6 +37,8 @@ type Dispatcher struct {
 	book   *dispatch.Book
 	window int
 	total  capacity
+	// opened: all that there was at the start is in the book.
+	opened bool
 	// handles are those of the profiles with the plugin.
 	handles    map[string]fwk.Handle
 	namespaces corelisters.NamespaceLister
@@ -85,6 +87,7 @@ func (d *Dispatcher) serve(ctx context.Context, handle fwk.Handle, window int) e
 	d.mu.Unlock()
 	var err error
 	d.once.Do(func() {
+		registerMetrics(d)
 		go d.call(ctx)
 		go d.tell(ctx)
 		err = d.watch(ctx, handle)
@@ -254,7 +257,7 @@ func (d *Dispatcher) queueOf(pod *v1.Pod) string {
 // turn admits whose turn it is, as long as the window has room. All are activated but the
 // one of the given name, which is on its way.
 func (d *Dispatcher) turn(except string) {
-	for d.book.Waiting() > 0 && d.book.Turns() < d.window {
+	for d.opened && d.book.Waiting() > 0 && d.book.Turns() < d.window {
 		j, ok := d.book.Next()
 		if !ok {
 			break
@@ -262,6 +265,9 @@ func (d *Dispatcher) turn(except string) {
 		w := d.waiting[j.Name]
 		delete(d.waiting, j.Name)
 		d.since[j.Name] = d.clock.Now()
+		if w != nil {
+			waitDuration.WithLabelValues(j.Queue).Observe(d.clock.Since(w.since).Seconds())
+		}
 		if j.Name != except && w != nil {
 			d.called = append(d.called, w.pod)
 		}

@@ -47,21 +47,22 @@ func (c *capacity) put(of map[string]resource.Vector, name string, amount resour
 func (d *Dispatcher) watch(ctx context.Context, handle fwk.Handle) error {
 	factory := handle.SharedInformerFactory()
 	d.namespaces = factory.Core().V1().Namespaces().Lister()
-	factory.Core().V1().Namespaces().Informer()
-	if _, err := factory.Core().V1().Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+	pods, err := factory.Core().V1().Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(object any) { d.podSeen(object.(*v1.Pod)) },
 		UpdateFunc: func(_, object any) { d.podSeen(object.(*v1.Pod)) },
 		DeleteFunc: func(object any) { withDeleted(object, d.podGone) },
-	}); err != nil {
+	})
+	if err != nil {
 		return fmt.Errorf("watching pods: %w", err)
 	}
-	if _, err := factory.Core().V1().Nodes().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+	nodes, err := factory.Core().V1().Nodes().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(object any) { d.nodeSeen(object.(*v1.Node)) },
 		UpdateFunc: func(_, object any) { d.nodeSeen(object.(*v1.Node)) },
 		DeleteFunc: func(object any) {
 			withDeleted(object, func(node *v1.Node) { d.change(func() { d.total.put(d.total.nodes, node.Name, nil, 1) }) })
 		},
-	}); err != nil {
+	})
+	if err != nil {
 		return fmt.Errorf("watching nodes: %w", err)
 	}
 	client, err := dynamic.NewForConfig(handle.KubeConfig())
@@ -69,14 +70,23 @@ func (d *Dispatcher) watch(ctx context.Context, handle fwk.Handle) error {
 		return fmt.Errorf("making a client for queues: %w", err)
 	}
 	queues := dynamicinformer.NewDynamicSharedInformerFactory(client, 0).ForResource(v1alpha1.QueueResource).Informer()
-	crd.WhenServed(ctx, handle.ClientSet().Discovery(), v1alpha1.QueueResource, queues, cache.ResourceEventHandlerFuncs{
+	served := crd.WhenServed(ctx, handle.ClientSet().Discovery(), v1alpha1.QueueResource, queues, cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(object any) { d.queueSeen(ctx, object) },
 		UpdateFunc: func(_, object any) { d.queueSeen(ctx, object) },
 		DeleteFunc: func(object any) {
 			withDeleted(object, func(queue *unstructured.Unstructured) { d.change(func() { d.queueGone(queue.GetName()) }) })
 		},
 	})
+	go d.open(ctx, pods.HasSynced, nodes.HasSynced, factory.Core().V1().Namespaces().Informer().HasSynced, served)
 	return nil
+}
+
+// open begins to admit once all that there is has been seen: with half of the queues, the
+// shares would be wrong.
+func (d *Dispatcher) open(ctx context.Context, synced ...cache.InformerSynced) {
+	if cache.WaitForCacheSync(ctx.Done(), synced...) {
+		d.change(func() { d.opened = true })
+	}
 }
 
 // withDeleted calls with the object that was deleted.

@@ -210,6 +210,8 @@ type Standing struct {
 	// Deserved is what it is entitled to; Stated are the resources of which its owner says
 	// how much that is.
 	Deserved, Stated Vector
+	// Share is the largest part of a resource that it has running.
+	Share float64
 	// Kept: others may not reclaim what it has.
 	Kept bool
 }
@@ -219,7 +221,7 @@ func (b *Book) Standings() map[string]Standing {
 	shares := b.Shares()
 	all := make(map[string]Standing, len(b.queues))
 	for name, q := range b.queues {
-		one := Standing{Path: q.path, Running: maps.Clone(q.running), Deserved: shares[name].Deserved}
+		one := Standing{Path: q.path, Running: maps.Clone(q.running), Deserved: shares[name].Deserved, Share: share.Dominant(q.running, b.total)}
 		if q.spec != nil {
 			one.Stated, one.Kept = q.spec.Deserved, q.spec.Kept
 		}
@@ -315,6 +317,17 @@ func (b *Book) Shares() map[string]share.Share {
 
 // Waiting is the number of jobs that wait for their turn.
 func (b *Book) Waiting() int { return len(b.jobs) - b.turns }
+
+// Pending is how many jobs wait, by queue.
+func (b *Book) Pending() map[string]int {
+	pending := map[string]int{}
+	for name, q := range b.queues {
+		for _, l := range q.waiting {
+			pending[name] += len(l.fresh) + len(l.started)
+		}
+	}
+	return pending
+}
 
 // Turns is the number of jobs whose turn it is.
 func (b *Book) Turns() int { return b.turns }

@@ -1,0 +1,78 @@
+package fairshare
+
+import (
+	"sync"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/legacyregistry"
+
+	"github.com/lockstep-sh/lockstep/plugins/internal/resource"
+)
+
+const metricsPrefix = "lockstep_queue_"
+
+var (
+	deservedDesc = metrics.NewDesc(metricsPrefix+"deserved", "What a queue is entitled to, in base units.", []string{"queue", "resource"}, nil, metrics.ALPHA, "")
+	runningDesc  = metrics.NewDesc(metricsPrefix+"allocated", "What the pods of a queue and of those below it have, in base units.", []string{"queue", "resource"}, nil, metrics.ALPHA, "")
+	shareDesc    = metrics.NewDesc(metricsPrefix+"share", "The largest part of a resource of the cluster that a queue has, from 0 to 1.", []string{"queue"}, nil, metrics.ALPHA, "")
+	pendingDesc  = metrics.NewDesc(metricsPrefix+"pending_gangs", "Gangs, and pods in none, that wait for their turn.", []string{"queue"}, nil, metrics.ALPHA, "")
+
+	waitDuration = metrics.NewHistogramVec(&metrics.HistogramOpts{
+		Namespace: "lockstep", Subsystem: "queue", Name: "wait_duration_seconds", StabilityLevel: metrics.ALPHA,
+		Help:    "How long a gang, or a pod in none, waited for its turn.",
+		Buckets: metrics.ExponentialBuckets(0.001, 4, 12),
+	}, []string{"queue"})
+
+	registerOnce sync.Once
+)
+
+func registerMetrics(d *Dispatcher) {
+	registerOnce.Do(func() {
+		legacyregistry.MustRegister(waitDuration)
+		legacyregistry.CustomMustRegister(&collector{d: d})
+	})
+}
+
+// collector reads the book when metrics are asked for.
+type collector struct {
+	metrics.BaseStableCollector
+	d *Dispatcher
+}
+
+var _ metrics.StableCollector = &collector{}
+
+// DescribeWithStability names the metrics.
+func (c *collector) DescribeWithStability(ch chan<- *metrics.Desc) {
+	for _, desc := range []*metrics.Desc{deservedDesc, runningDesc, shareDesc, pendingDesc} {
+		ch <- desc
+	}
+}
+
+// CollectWithStability reads them.
+func (c *collector) CollectWithStability(ch chan<- metrics.Metric) {
+	c.d.mu.Lock()
+	standings, pending := c.d.book.Standings(), c.d.book.Pending()
+	c.d.mu.Unlock()
+	gauge := func(desc *metrics.Desc, value float64, labels ...string) {
+		ch <- metrics.NewLazyConstMetric(desc, metrics.GaugeValue, value, labels...)
+	}
+	amounts := func(desc *metrics.Desc, queue string, v resource.Vector) {
+		for name, amount := range v {
+			gauge(desc, inUnits(name, amount), queue, string(name))
+		}
+	}
+	for queue, s := range standings {
+		amounts(deservedDesc, queue, s.Deserved)
+		amounts(runningDesc, queue, s.Running)
+		gauge(shareDesc, s.Share, queue)
+		gauge(pendingDesc, float64(pending[queue]), queue)
+	}
+}
+
+func inUnits(name v1.ResourceName, amount int64) float64 {
+	if name == v1.ResourceCPU {
+		return float64(amount) / 1000
+	}
+	return float64(amount)
+}
