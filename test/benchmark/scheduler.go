@@ -64,20 +64,30 @@ func (f *fixture) start(k kind, label string) (*scheduler, error) {
 	if k == native {
 		args = append(args, "--feature-gates=GenericWorkload=true")
 	}
-	if k != ours {
+	config, text := f.config, ""
+	switch k {
+	case ours:
+	case fair:
+		text = fairConfig
+	default:
+		text = stockConfig
+	}
+	if text != "" {
+		config = filepath.Join(f.cluster.Dir(), k.name+"-scheduler.yaml")
+		if err := os.WriteFile(config, fmt.Appendf(nil, text, f.cluster.Kubeconfig()), 0o600); err != nil {
+			return nil, fmt.Errorf("configuring a scheduler: %w", err)
+		}
+	}
+	if k.schedulerName == v1.DefaultSchedulerName {
 		if binary, err = localcluster.Binary("kube-scheduler"); err != nil {
 			return nil, err
 		}
-		file := filepath.Join(f.cluster.Dir(), "stock-scheduler.yaml")
-		if err := os.WriteFile(file, fmt.Appendf(nil, stockConfig, f.cluster.Kubeconfig()), 0o600); err != nil {
-			return nil, fmt.Errorf("configuring the stock scheduler: %w", err)
-		}
-		args = append(args, "--config="+file)
-	} else {
+	}
+	if config != "" {
+		args = append(args, "--config="+config)
+	}
+	if text == "" {
 		args = append(args, "--kubeconfig="+f.cluster.Kubeconfig())
-		if f.config != "" {
-			args = append(args, "--config="+f.config)
-		}
 	}
 	s := &scheduler{
 		started: time.Now(), port: port, stopProfile: func() {},

@@ -26,6 +26,8 @@ var benchmarks = []benchmark{
 	throughput{nodes: 500, gangs: 250, size: 8, goals: append(small, goal{unit: "gang-max-ms", atMost: true, bound: 150})},
 	throughput{nodes: 500, gangs: 10, size: 200, goals: small},
 	idle{nodes: 500, pods: 2000, gangs: 1000, size: 7, min: 8},
+	fairness{nodes: 500, gangs: 250, size: 8},
+	fairness{nodes: 500, gangs: 250, size: 8, plain: true},
 	stuck{nodes: 500, pods: 2000, gangs: 100, size: 16},
 	throughput{nodes: 2000, gangs: 500, size: 20, goals: large},
 	throughput{nodes: 2000, gangs: 1250, size: 8, goals: append(large,
