@@ -9,10 +9,10 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	corelisters "k8s.io/client-go/listers/core/v1"
+	resourcehelper "k8s.io/component-helpers/resource"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/utils/clock"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
@@ -228,12 +228,9 @@ func (d *Dispatcher) count(pod *v1.Pod, job string) dispatch.Vector {
 	return now.Amount
 }
 
+// amountOf is what kube-scheduler counts for a pod.
 func amountOf(pod *v1.Pod) dispatch.Vector {
-	info, err := framework.NewPodInfo(pod)
-	if err != nil {
-		return nil // such a pod is never placed
-	}
-	return holds.DemandOf(info).Request
+	return amountsOf(resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{UseStatusResources: true}))
 }
 
 // queueOf is the queue of a pod: its label says, or its PodGroup, or its namespace.

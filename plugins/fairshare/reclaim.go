@@ -76,6 +76,9 @@ type claim struct {
 	own       string
 	need      resource.Vector
 	standings map[string]dispatch.Standing
+	// below is the queue above the preemptor's that has its share: what it gets has to come
+	// from below it. Empty for none.
+	below string
 }
 
 // claim answers nil where the queue would have more than it deserves with the preemptor, in
@@ -109,20 +112,34 @@ func (d *Dispatcher) claim(own string, preemptor gangpoint.Gang, need victim.Vec
 	if len(path) == 0 {
 		return nil
 	}
-	for _, at := range path {
-		s := c.standings[at]
-		for name, amount := range need {
-			if amount > 0 && s.Running[name]+promised[at][name]+amount > s.Deserved[name] {
+	for i, at := range path {
+		if !c.within(at, promised[at]) {
+			if i == 0 {
 				return nil
 			}
+			c.below = at
+			break
 		}
 	}
 	return c
 }
 
+// within tells whether a queue has no more than it deserves with the preemptor, of what this
+// one needs.
+func (c *claim) within(queue string, promised resource.Vector) bool {
+	s := c.standings[queue]
+	for name, amount := range c.need {
+		if amount > 0 && s.Running[name]+promised[name]+amount > s.Deserved[name] {
+			return false
+		}
+	}
+	return true
+}
+
 // permits tells whether a queue may lose pods for the claim.
 func (c *claim) permits(queue string) bool {
-	return queue != "" && queue != c.own && !c.standings[queue].Kept
+	s := c.standings[queue]
+	return queue != "" && queue != c.own && !s.Kept && (c.below == "" || slices.Contains(s.Path, c.below))
 }
 
 // compareQueues puts those first that have most beyond what they deserve.

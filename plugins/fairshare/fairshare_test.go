@@ -1,0 +1,271 @@
+package fairshare
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+	st "k8s.io/kubernetes/pkg/scheduler/testing"
+	testingclock "k8s.io/utils/clock/testing"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/plugins/gangpoint"
+	"github.com/lockstep-sh/lockstep/plugins/holds"
+	"github.com/lockstep-sh/lockstep/plugins/internal/dispatch"
+	"github.com/lockstep-sh/lockstep/plugins/roster"
+	"github.com/lockstep-sh/lockstep/plugins/victim"
+)
+
+const (
+	profile = "lockstep-scheduler"
+	gpu     = v1.ResourceName("nvidia.com/gpu")
+)
+
+var silent klog.Logger
+
+func gpus(n int64) dispatch.Vector { return dispatch.Vector{gpu: n} }
+
+// newDispatcher is one with so many GPUs, a window, queues of weight 1 unless they say otherwise, and nothing
+// that runs by itself.
+func newDispatcher(t *testing.T, total int64, window int, queues ...dispatch.Queue) *Dispatcher {
+	t.Helper()
+	d := NewDispatcher(roster.New(), holds.New(), make(chan struct{}))
+	d.clock = testingclock.NewFakeClock(time.Unix(1000, 0))
+	namespaces := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
+	if err := namespaces.Add(&v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "of-a", Annotations: map[string]string{v1alpha1.QueueLabel: "a"}}}); err != nil {
+		t.Fatal(err)
+	}
+	d.namespaces = corelisters.NewNamespaceLister(namespaces)
+	d.handles[profile] = nil
+	d.window, d.opened = window, true
+	for _, q := range queues {
+		q.Weight = max(q.Weight, 1)
+		d.book.SetQueue(q)
+	}
+	d.book.SetTotal(gpus(total))
+	return d
+}
+
+// pod asks for some GPUs in a queue. Without a node it waits.
+func pod(name, queue string, n int, on string) *v1.Pod {
+	p := st.MakePod().Namespace("default").Name(name).UID(name).SchedulerName(profile).Req(map[v1.ResourceName]string{gpu: fmt.Sprint(n)})
+	if queue != "" {
+		p.Label(v1alpha1.QueueLabel, queue)
+	}
+	if on != "" {
+		p.Node(on)
+	}
+	return p.Obj()
+}
+
+// called names the pods that were called since it was last asked.
+func (d *Dispatcher) calledNow() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var names []string
+	for _, p := range d.called {
+		names = append(names, p.Name)
+	}
+	d.called = nil
+	return strings.Join(names, " ")
+}
+
+func TestQueueOf(t *testing.T) {
+	d := newDispatcher(t, 8, 1)
+	elsewhere := pod("p", "", 1, "")
+	elsewhere.Namespace = "of-a"
+	labelled := pod("p", "b", 1, "")
+	labelled.Namespace = "of-a"
+	for want, p := range map[string]*v1.Pod{"default": pod("p", "", 1, ""), "a": elsewhere, "b": labelled} {
+		if got := d.queueOf(p); got != want {
+			t.Errorf("queue %q, want %q", got, want)
+		}
+	}
+}
+
+// TestTurns tells the story of pods that come, are scheduled, fail and go.
+func TestTurns(t *testing.T) {
+	d := newDispatcher(t, 8, 2, dispatch.Queue{Name: "a"}, dispatch.Queue{Name: "b"})
+	pods := map[string]*v1.Pod{}
+	for _, name := range []string{"a1", "a2", "a3", "b1"} {
+		pods[name] = pod(name, name[:1], 1, "")
+	}
+	step := func(sentence string, do func() string, passes bool, called string) {
+		t.Helper()
+		why := do()
+		if (why == "") != passes {
+			t.Errorf("%s: %q, want that it passes: %v", sentence, why, passes)
+		}
+		if got := d.calledNow(); got != called {
+			t.Errorf("%s: called %q, want %q", sentence, got, called)
+		}
+	}
+	offer := func(name string) func() string { return func() string { return d.offer(pods[name]) } }
+	quietly := func(do func()) func() string { return func() string { do(); return "" } }
+	step("the first enters", offer("a1"), true, "")
+	step("the window has room for one more", offer("a2"), true, "")
+	step("and then for none", offer("a3"), false, "")
+	step("for none of another queue either", offer("b1"), false, "")
+	step("asking again changes nothing", offer("a1"), true, "")
+	step("one is placed: whoever is served least comes next", quietly(func() { d.reserve(pods["a1"]) }), true, "b1")
+	step("it passes now", offer("b1"), true, "")
+	step("one fails", quietly(func() { d.Failed(pods["a2"]) }), true, "a3")
+	step("and comes again, last", offer("a2"), false, "")
+	step("one gives back its node, and has no turn any more", quietly(func() { d.unreserve(silent, pods["a1"]) }), true, "")
+	step("one is deleted in its turn", quietly(func() { d.podGone(pods["b1"]) }), true, "a2")
+	step("what comes of nothing ends", quietly(func() {
+		d.clock.(*testingclock.FakeClock).Step(2 * longestTurn)
+		d.expire()
+	}), true, "")
+	nominated := pod("n", "a", 1, "")
+	nominated.Status.NominatedNodeName = "node"
+	step("who has a place already does not wait", func() string { return d.offer(nominated) }, true, "")
+}
+
+// TestOpened: nobody enters before everything is known.
+func TestOpened(t *testing.T) {
+	d := newDispatcher(t, 8, 2)
+	d.opened = false
+	if why := d.offer(pod("p", "", 1, "")); why == "" {
+		t.Error("it passes")
+	}
+	d.change(func() {
+		d.opened = true
+		d.total.put(d.total.nodes, "node", gpus(8), 1)
+	})
+	if got := d.calledNow(); got != "p" {
+		t.Errorf("called %q, want p", got)
+	}
+}
+
+// TestForeign: what runs by other schedulers is not there to be shared.
+func TestForeign(t *testing.T) {
+	d := newDispatcher(t, 0, 2)
+	d.nodeSeen(st.MakeNode().Name("node").Capacity(map[v1.ResourceName]string{gpu: "8"}).Obj())
+	foreign := pod("x", "", 3, "node")
+	foreign.Spec.SchedulerName = "another"
+	d.podSeen(foreign)
+	d.podSeen(foreign)
+	d.podSeen(pod("mine", "", 8, ""))
+	if got := d.book.Shares()["default"].Fair[gpu]; got != 5 {
+		t.Errorf("%d GPUs are shared, want 5", got)
+	}
+	d.podGone(foreign)
+	if got := d.book.Shares()["default"].Fair[gpu]; got != 8 {
+		t.Errorf("%d GPUs are shared after it has ended, want 8", got)
+	}
+}
+
+func TestRounds(t *testing.T) {
+	for sentence, c := range map[string]struct {
+		queues    []dispatch.Queue
+		pods      []*v1.Pod // that run, or wait without a node
+		preemptor *v1.Pod
+		nominated []types.UID
+		ending    []types.UID
+		permitted string   // in the round of reclaiming; "none" where there is none
+		granted   []string // by the strict budget, and by the one with parts, in the order of their names
+	}{
+		"beyond what a queue deserves": {
+			queues: []dispatch.Queue{{Name: "a"}, {Name: "b"}},
+			pods:   []*v1.Pod{pod("a1", "a", 2, "n"), pod("a2", "a", 2, "n"), pod("a3", "a", 2, "n"), pod("a4", "a", 2, "n")}, preemptor: pod("b1", "b", 2, ""),
+			permitted: "a1 a2 a3 a4", granted: []string{"a1", "a1"}, // b deserves what it asks for
+		},
+		"not what is ending already": {
+			queues: []dispatch.Queue{{Name: "a"}, {Name: "b"}},
+			pods:   []*v1.Pod{pod("a1", "a", 2, "n"), pod("a2", "a", 2, "n"), pod("a3", "a", 2, "n"), pod("a4", "a", 2, "n")}, preemptor: pod("b1", "b", 2, ""), ending: []types.UID{"a4"},
+			permitted: "a1 a2 a3 a4", granted: []string{"", ""},
+		},
+		"not for more than the queue deserves": {
+			queues: []dispatch.Queue{{Name: "a"}, {Name: "b"}},
+			pods:   []*v1.Pod{pod("a1", "a", 4, "n"), pod("b0", "b", 4, "n"), pod("a2", "a", 4, "")}, preemptor: pod("b1", "b", 1, ""), permitted: "none",
+		},
+		"what is nominated counts": {
+			queues: []dispatch.Queue{{Name: "a"}, {Name: "b"}},
+			pods:   []*v1.Pod{pod("a1", "a", 8, "n"), pod("b0", "b", 4, "")}, nominated: []types.UID{"b0"}, preemptor: pod("b1", "b", 1, ""), permitted: "none",
+		},
+		"a part that is too large where shares are by weight": {
+			queues: []dispatch.Queue{{Name: "a"}, {Name: "b"}}, pods: []*v1.Pod{pod("a1", "a", 8, "n")}, preemptor: pod("b1", "b", 4, ""),
+			permitted: "a1", granted: []string{"", ""},
+		},
+		"a part that is too large where the share is stated": {
+			queues: []dispatch.Queue{{Name: "a", Deserved: gpus(3)}, {Name: "b", Deserved: gpus(5)}}, pods: []*v1.Pod{pod("a1", "a", 4, "n"), pod("a2", "a", 3, "n")}, preemptor: pod("b1", "b", 4, ""),
+			permitted: "a1 a2", granted: []string{"a1", "a1"},
+		},
+		"the only part is too large": {
+			queues: []dispatch.Queue{{Name: "a", Deserved: gpus(3)}, {Name: "b", Deserved: gpus(5)}}, pods: []*v1.Pod{pod("a1", "a", 7, "n")}, preemptor: pod("b1", "b", 4, ""),
+			permitted: "a1", granted: []string{"", "a1"},
+		},
+		"what is kept stays": {
+			queues: []dispatch.Queue{{Name: "a", Kept: true}, {Name: "b"}}, pods: []*v1.Pod{pod("a1", "a", 8, "n")}, preemptor: pod("b1", "b", 1, ""), permitted: "",
+			granted: []string{"", ""},
+		},
+		"from siblings only, where the parent has its share": {
+			queues: []dispatch.Queue{{Name: "p"}, {Name: "p1", Parent: "p"}, {Name: "p2", Parent: "p"}, {Name: "q"}},
+			pods:   []*v1.Pod{pod("p1-1", "p1", 2, "n"), pod("p1-2", "p1", 2, "n"), pod("q-1", "q", 4, "n")}, preemptor: pod("p2-1", "p2", 2, ""),
+			permitted: "p1-1 p1-2", granted: []string{"p1-1", "p1-1"},
+		},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			d := newDispatcher(t, 8, 9, c.queues...)
+			var running []*v1.Pod
+			for _, p := range append(slices.Clone(c.pods), c.preemptor) {
+				d.podSeen(p)
+				if p.Spec.NodeName != "" {
+					running = append(running, p)
+				}
+			}
+			for _, uid := range c.nominated {
+				d.holds.Nominate(profile+"/"+string(uid), uid, "n", 0, holds.Demand{})
+			}
+			need := victim.Vector(amountOf(c.preemptor))
+			rounds := d.rounds(gangpoint.Gang{Pods: []*v1.Pod{c.preemptor}, Min: 1}, need)
+			if rounds[0].Name != "preempt" || slices.ContainsFunc(running, rounds[0].Permits) {
+				t.Errorf("the first round is %s, and takes pods of equal priority or of other queues", rounds[0].Name)
+			}
+			if c.permitted == "none" {
+				if len(rounds) != 1 {
+					t.Errorf("%d rounds, want no reclaiming", len(rounds))
+				}
+				return
+			}
+			var permitted []string
+			var granted []string
+			for _, round := range rounds[1:] {
+				ending := map[types.UID]bool{}
+				for _, uid := range c.ending {
+					ending[uid] = true
+				}
+				budget := round.Budget(ending)
+				permitted = nil
+				var names []string
+				for _, p := range running {
+					if !round.Permits(p) {
+						continue
+					}
+					permitted = append(permitted, p.Name)
+					gang := &victim.Gang{ID: p.Name, Queue: round.Queue(p), Min: 1}
+					if !ending[p.UID] && budget.Take(gang, []victim.Pod{{UID: p.UID, Request: victim.Vector(amountOf(p))}}) {
+						names = append(names, p.Name)
+					}
+				}
+				granted = append(granted, strings.Join(names, " "))
+			}
+			if diff := cmp.Diff(c.permitted, strings.Join(permitted, " ")); diff != "" {
+				t.Errorf("permitted (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(c.granted, granted); diff != "" {
+				t.Errorf("granted (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
