@@ -457,7 +457,7 @@ const (
 	Loose Reason = "QueueWithoutParent"
 	// Closed: the queue admits nothing.
 	Closed Reason = "QueueClosed"
-	// Overused: the queue, or one above it, has its share. More capacity would help.
+	// Overused: the queue has its share. More capacity would help.
 	Overused Reason = "QueueOverused"
 	// Capability: the queue, or one above it, would exceed its ceiling.
 	Capability Reason = "QueueCapability"
@@ -489,12 +489,12 @@ func (b *Book) Why(name string) (Reason, string) {
 // hindrance tells what keeps a job from its turn; empty if nothing does.
 func (b *Book) hindrance(shares map[string]share.Share, j *job) (Reason, string) {
 	path := b.queues[j.Queue].path
-	for _, at := range path {
-		used := b.queues[at].used
-		for _, name := range slices.Sorted(maps.Keys(j.Need)) {
-			if fair := shares[at].Fair[name]; j.Need[name] > 0 && used[name] >= fair {
-				return Overused, fmt.Sprintf("queue %q is overused: %s used, its share is %s", at, only(name, used[name]), only(name, fair))
-			}
+	// Of those above it the share does not matter: where a sibling has more than its own,
+	// the queue may take that back.
+	used := b.queues[j.Queue].used
+	for _, name := range slices.Sorted(maps.Keys(j.Need)) {
+		if fair := shares[j.Queue].Fair[name]; j.Need[name] > 0 && used[name] >= fair {
+			return Overused, fmt.Sprintf("queue %q is overused: %s used, its share is %s", j.Queue, only(name, used[name]), only(name, fair))
 		}
 	}
 	for _, at := range path {

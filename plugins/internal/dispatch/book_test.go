@@ -81,6 +81,11 @@ func TestNext(t *testing.T) {
 				"b-3": `queue "b" is overused: 2 nvidia.com/gpu used, its share is 2 nvidia.com/gpu`,
 			},
 		},
+		"a queue below one that has its share, by another that has more than its own": {
+			total: gpus(8), queues: []Queue{{Name: "p"}, {Name: "p1", Parent: "p"}, {Name: "p2", Parent: "p"}, {Name: "q"}},
+			count: map[string]Usage{"1": {Queue: "p1", Amount: gpus(4), Runs: true}, "2": {Queue: "p2", Amount: gpus(2)}, "3": {Queue: "q", Amount: gpus(4), Runs: true}},
+			jobs:  []Job{of("p2", 1, gpus(2))}, want: "p2-1",
+		},
 		"only for what is short": {
 			total: Vector{gpu: 4, cpu: 9}, queues: []Queue{{Name: "a"}, {Name: "b"}},
 			count: map[string]Usage{"a1": {Queue: "a", Amount: gpus(2), Runs: true}, "a2": {Queue: "a", Amount: Vector{gpu: 2, cpu: 1}}, "b1": {Queue: "b", Amount: gpus(4)}},
