@@ -74,4 +74,10 @@ type FairShareArgs struct {
 	// once: enough to keep it busy, and few enough for the order of queues to hold. All
 	// profiles of a process have to say the same. 1 to 10000.
 	Window int32
+	// MaxBypass is how many gangs, or pods in none, that come later may be placed before one
+	// that does not fit; then those that come later and ask for any of what it asks for wait
+	// for it. 0 to 1000000, 0 for any number.
+	MaxBypass int32
+	// BypassHold is how long they wait for it at most. More than 0.
+	BypassHold metav1.Duration
 }

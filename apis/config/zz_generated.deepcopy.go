@@ -38,6 +38,7 @@ func (in *BoundedBinderArgs) DeepCopyObject() runtime.Object {
 func (in *FairShareArgs) DeepCopyInto(out *FairShareArgs) {
 	*out = *in
 	out.TypeMeta = in.TypeMeta
+	out.BypassHold = in.BypassHold
 	return
 }
 

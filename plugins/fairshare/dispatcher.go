@@ -2,7 +2,7 @@ package fairshare
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"sync"
 	"time"
 
@@ -15,6 +15,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/utils/clock"
 
+	"github.com/lockstep-sh/lockstep/apis/config"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/plugins/holds"
 	"github.com/lockstep-sh/lockstep/plugins/internal/dispatch"
@@ -35,6 +36,7 @@ type Dispatcher struct {
 	// lock, and the lock of gangs under it, never the other way round.
 	mu     sync.Mutex
 	book   *dispatch.Book
+	args   *config.FairShareArgs
 	window int
 	total  capacity
 	// opened: all that there was at the start is in the book.
@@ -46,6 +48,10 @@ type Dispatcher struct {
 	waiting map[string]*waiter
 	// since is when a job's turn began.
 	since map[string]time.Time
+	// waited are the jobs that others wait for, and since when; after bypassHold they do no
+	// longer.
+	waited     map[string]time.Time
+	bypassHold time.Duration
 	// assumed are the pods that have a node which their status does not tell yet.
 	assumed map[types.UID]bool
 	// generation is that of a pod's spec when it was counted.
@@ -71,18 +77,19 @@ type waiter struct {
 func NewDispatcher(gangs *roster.Roster, ledger *holds.Holds, leading <-chan struct{}) *Dispatcher {
 	return &Dispatcher{
 		roster: gangs, holds: ledger, leading: leading, book: dispatch.NewBook(v1alpha1.DefaultQueue), total: newCapacity(), handles: map[string]fwk.Handle{},
-		waiting: map[string]*waiter{}, since: map[string]time.Time{}, clock: clock.RealClock{}, assumed: map[types.UID]bool{}, generation: map[types.UID]int64{}, calling: make(chan struct{}, 1),
+		waiting: map[string]*waiter{}, since: map[string]time.Time{}, waited: map[string]time.Time{}, clock: clock.RealClock{}, assumed: map[types.UID]bool{}, generation: map[types.UID]int64{}, calling: make(chan struct{}, 1),
 	}
 }
 
-// serve adds a profile. The window has to be the same in all.
-func (d *Dispatcher) serve(ctx context.Context, handle fwk.Handle, window int) error {
+// serve adds a profile. The arguments have to be the same in all.
+func (d *Dispatcher) serve(ctx context.Context, handle fwk.Handle, args *config.FairShareArgs) error {
 	d.mu.Lock()
-	if d.window != 0 && d.window != window {
+	if d.args != nil && *d.args != *args {
 		defer d.mu.Unlock()
-		return fmt.Errorf("window: %d differs from that of another profile, %d; say the same in all", window, d.window)
+		return errors.New("differs from the arguments of another profile; say the same in all")
 	}
-	d.window = window
+	d.args, d.window, d.bypassHold = args, int(args.Window), args.BypassHold.Duration
+	d.book.SetBypass(int(args.MaxBypass))
 	d.handles[handle.ProfileName()] = handle
 	d.mu.Unlock()
 	var err error
@@ -110,6 +117,17 @@ func (d *Dispatcher) expire() {
 		case d.clock.Since(since) > longestTurn:
 			d.book.Done(name)
 			delete(d.since, name)
+		}
+	}
+	for _, name := range d.book.Waited() {
+		if d.waited[name].IsZero() {
+			d.waited[name] = d.clock.Now()
+		}
+	}
+	for name, since := range d.waited {
+		if d.clock.Since(since) > d.bypassHold {
+			d.book.LetOff(name)
+			delete(d.waited, name)
 		}
 	}
 	d.turn("")
@@ -197,12 +215,20 @@ func (d *Dispatcher) wait(job string, pod *v1.Pod, pods []*v1.Pod) {
 // job is what waits with a pod.
 func (d *Dispatcher) job(name string, pod *v1.Pod, want gang.Want) dispatch.Job {
 	j := dispatch.Job{
-		Name: name, Queue: d.queueOf(pod), Group: groupOf(pod), Priority: corev1helpers.PodPriority(pod), Created: pod.CreationTimestamp.Time, Ready: want.Ready, Need: dispatch.Vector{},
+		Name: name, Title: titleOf(pod), Queue: d.queueOf(pod), Group: groupOf(pod), Priority: corev1helpers.PodPriority(pod), Created: pod.CreationTimestamp.Time, Ready: want.Ready, Need: dispatch.Vector{},
 	}
 	for _, one := range want.Pods {
 		j.Need.Add(d.count(one, name), 1)
 	}
 	return j
+}
+
+// titleOf is what users know a job by.
+func titleOf(pod *v1.Pod) string {
+	if key, _, ok := gang.KeyOf(pod); ok {
+		return "gang " + key.String()
+	}
+	return "pod " + pod.Namespace + "/" + pod.Name
 }
 
 // groupOf is the gang of a pod; empty for none.
@@ -317,6 +343,7 @@ func (d *Dispatcher) Failed(pod *v1.Pod) {
 	defer d.mu.Unlock()
 	usage, known := d.book.Counted(string(pod.UID))
 	if known && !d.assumed[pod.UID] {
+		d.book.Miss(usage.Job)
 		d.done(usage.Job)
 	}
 }

@@ -44,7 +44,7 @@ func New(dispatcher *Dispatcher) frameworkruntime.PluginFactory {
 		if err := validation.FairShareArgs(path, args).ToAggregate(); err != nil {
 			return nil, fmt.Errorf("validating arguments of %s: %w", Name, err)
 		}
-		if err := dispatcher.serve(ctx, handle, int(args.Window)); err != nil {
+		if err := dispatcher.serve(ctx, handle, args); err != nil {
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}
 		return &FairShare{dispatcher: dispatcher, handle: handle}, nil

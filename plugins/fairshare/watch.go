@@ -179,6 +179,7 @@ func (d *Dispatcher) podGone(pod *v1.Pod) {
 	if usage, known := d.book.Counted(uid); known {
 		d.book.Uncount(uid)
 		if at := d.waiting[usage.Job]; at != nil && at.pod.UID == pod.UID {
+			d.book.Forget(usage.Job)
 			d.book.Done(usage.Job) // another pod offers the job again, if there is one
 			delete(d.waiting, usage.Job)
 		} else if !usage.Runs {

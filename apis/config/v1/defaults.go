@@ -46,7 +46,11 @@ func SetDefaults_GangPreemptionArgs(args *GangPreemptionArgs) {
 // SetDefaults_FairShareArgs fills what the user left out.
 //
 //nolint:revive // the generator fixes the name
-func SetDefaults_FairShareArgs(args *FairShareArgs) { setNumber(&args.Window, 256) }
+func SetDefaults_FairShareArgs(args *FairShareArgs) {
+	setNumber(&args.Window, 256)
+	setNumber(&args.MaxBypass, 100)
+	setDuration(&args.BypassHold, time.Minute)
+}
 
 func setNumber(field **int32, value int32) {
 	if *field == nil {

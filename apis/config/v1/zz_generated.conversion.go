@@ -90,6 +90,12 @@ func autoConvert_v1_FairShareArgs_To_config_FairShareArgs(in *FairShareArgs, out
 	if err := metav1.Convert_Pointer_int32_To_int32(&in.Window, &out.Window, s); err != nil {
 		return err
 	}
+	if err := metav1.Convert_Pointer_int32_To_int32(&in.MaxBypass, &out.MaxBypass, s); err != nil {
+		return err
+	}
+	if err := metav1.Convert_Pointer_v1_Duration_To_v1_Duration(&in.BypassHold, &out.BypassHold, s); err != nil {
+		return err
+	}
 	return nil
 }
 
@@ -100,6 +106,12 @@ func Convert_v1_FairShareArgs_To_config_FairShareArgs(in *FairShareArgs, out *co
 
 func autoConvert_config_FairShareArgs_To_v1_FairShareArgs(in *config.FairShareArgs, out *FairShareArgs, s conversion.Scope) error {
 	if err := metav1.Convert_int32_To_Pointer_int32(&in.Window, &out.Window, s); err != nil {
+		return err
+	}
+	if err := metav1.Convert_int32_To_Pointer_int32(&in.MaxBypass, &out.MaxBypass, s); err != nil {
+		return err
+	}
+	if err := metav1.Convert_v1_Duration_To_Pointer_v1_Duration(&in.BypassHold, &out.BypassHold, s); err != nil {
 		return err
 	}
 	return nil

@@ -49,6 +49,16 @@ func (in *FairShareArgs) DeepCopyInto(out *FairShareArgs) {
 		*out = new(int32)
 		**out = **in
 	}
+	if in.MaxBypass != nil {
+		in, out := &in.MaxBypass, &out.MaxBypass
+		*out = new(int32)
+		**out = **in
+	}
+	if in.BypassHold != nil {
+		in, out := &in.BypassHold, &out.BypassHold
+		*out = new(metav1.Duration)
+		**out = **in
+	}
 	return
 }
 

@@ -48,7 +48,9 @@ func GangPreemptionArgs(path *field.Path, args *config.GangPreemptionArgs) field
 
 // FairShareArgs checks the arguments of the FairShare plugin.
 func FairShareArgs(path *field.Path, args *config.FairShareArgs) field.ErrorList {
-	return within(path.Child("window"), args.Window, 1, 10000)
+	errs := within(path.Child("window"), args.Window, 1, 10000)
+	errs = append(errs, within(path.Child("maxBypass"), args.MaxBypass, 0, 1000000)...)
+	return append(errs, positive(path.Child("bypassHold"), args.BypassHold)...)
 }
 
 func positive(path *field.Path, d metav1.Duration) field.ErrorList {

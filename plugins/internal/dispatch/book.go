@@ -34,9 +34,9 @@ type Queue struct {
 
 // Job is pods that start together, or one pod.
 type Job struct {
-	// Name is unique. It ends every order.
-	Name  string
-	Queue string
+	// Name is unique. It ends every order. Title is what users know it by.
+	Name, Title string
+	Queue       string
 	// Group is whose usage counts as the job's own: that of a gang, for members that come
 	// later. Empty for none.
 	Group string
@@ -70,6 +70,9 @@ type Book struct {
 	// members are the jobs that wait, by group.
 	members map[string]map[string]*job
 	shares  map[string]share.Share
+	// missed are jobs that did not fit; bypass is how often each may be passed.
+	missed map[string]*missed
+	bypass int
 	// turns is how many of the jobs are admitted.
 	turns int
 	// stale: the shares have to be reckoned anew.
@@ -100,7 +103,7 @@ type job struct {
 func NewBook(standard string) *Book {
 	b := &Book{
 		total: Vector{}, queues: map[string]*queue{}, usages: map[string]Usage{}, running: map[string]Vector{}, jobs: map[string]*job{},
-		members: map[string]map[string]*job{}, stale: true,
+		members: map[string]map[string]*job{}, missed: map[string]*missed{}, stale: true,
 	}
 	b.SetQueue(Queue{Name: standard, Weight: 1})
 	return b
@@ -282,6 +285,7 @@ func (b *Book) Settle(name string, amount Vector) {
 	if j == nil || !j.admitted {
 		return
 	}
+	whole := j.Job
 	b.use(j.Queue, j.Need, -1)
 	left := Vector{}
 	for resource, need := range j.Need {
@@ -293,6 +297,7 @@ func (b *Book) Settle(name string, amount Vector) {
 	b.use(j.Queue, j.Need, 1)
 	if len(left) == 0 {
 		b.Done(name)
+		b.placed(whole)
 	}
 }
 
@@ -461,6 +466,8 @@ const (
 	Overused Reason = "QueueOverused"
 	// Capability: the queue, or one above it, would exceed its ceiling.
 	Capability Reason = "QueueCapability"
+	// Passed: a job that comes first does not fit, and was passed often enough.
+	Passed Reason = "QueuePassed"
 	// Turn: others come first.
 	Turn Reason = "QueueTurn"
 )
@@ -488,6 +495,17 @@ func (b *Book) Why(name string) (Reason, string) {
 
 // hindrance tells what keeps a job from its turn; empty if nothing does.
 func (b *Book) hindrance(shares map[string]share.Share, j *job) (Reason, string) {
+	if reason, why := b.limits(shares, j); why != "" {
+		return reason, why
+	}
+	if why := b.waitsFor(j); why != "" {
+		return Passed, why
+	}
+	return "", ""
+}
+
+// limits tells which limit of its queue keeps a job from its turn; empty if none does.
+func (b *Book) limits(shares map[string]share.Share, j *job) (Reason, string) {
 	path := b.queues[j.Queue].path
 	// Of those above it the share does not matter: where a sibling has more than its own,
 	// the queue may take that back.

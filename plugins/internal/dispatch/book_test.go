@@ -137,6 +137,57 @@ func TestNext(t *testing.T) {
 	}
 }
 
+// TestBypass: a big job that does not fit is passed by some, and then waited for.
+func TestBypass(t *testing.T) {
+	b := NewBook("default")
+	b.SetTotal(gpus(8))
+	b.SetBypass(2)
+	place := func(j Job) {
+		t.Helper()
+		b.Count("pods of "+j.Name, Usage{Queue: "default", Job: j.Name, Amount: j.Need})
+		b.Offer(j)
+		if got := turns(b); got != j.Name {
+			t.Fatalf("turns %q, want %s", got, j.Name)
+		}
+		b.Count("pods of "+j.Name, Usage{Queue: "default", Job: j.Name, Amount: j.Need, Runs: true})
+	}
+	big := of("default", 1, gpus(6))
+	big.Title = "gang a/big"
+	b.Count("big", Usage{Queue: "default", Job: big.Name, Amount: big.Need})
+	miss := func() {
+		b.Offer(big)
+		b.Next()
+		b.Miss(big.Name)
+		b.Done(big.Name)
+	}
+	miss()
+	place(of("default", 2, gpus(1)))
+	miss()
+	place(of("default", 3, gpus(1)))
+	third, high, other := of("default", 4, gpus(1)), of("default", 5, gpus(1)), of("default", 6, Vector{cpu: 1})
+	high.Priority = 1
+	for _, j := range []Job{third, high, other} {
+		b.Count("pods of "+j.Name, Usage{Queue: "default", Job: j.Name, Amount: j.Need})
+	}
+	b.SetTotal(Vector{gpu: 8, cpu: 9})
+	b.Offer(third)
+	if got := turns(b); got != "" {
+		t.Errorf("turns %q, want that all wait", got)
+	}
+	if reason, why := b.Why(third.Name); reason != Passed || why != "it waits for gang a/big, which does not fit and was passed by 2 others" {
+		t.Errorf("it waits since %s: %s", reason, why)
+	}
+	b.Offer(high)
+	b.Offer(other)
+	if got := turns(b); got != "default-5 default-6" {
+		t.Errorf("turns %q, want who is more important, and who asks for something else", got)
+	}
+	b.LetOff(big.Name)
+	if got := turns(b); got != third.Name {
+		t.Errorf("turns %q once it is let off, want %s", got, third.Name)
+	}
+}
+
 // world is what a book was told, to be reckoned from the beginning each time.
 type world struct {
 	total    Vector
