@@ -121,7 +121,7 @@ func podEvents() handler.EventHandler {
 }
 
 // StripPod is a transform for the cache: it drops what this package does not read
-// of a pod. Of pods outside gangs, which are most, it keeps the name.
+// of a pod. Of pods outside gangs it keeps the name.
 func StripPod(object any) (any, error) {
 	pod, ok := object.(*v1.Pod)
 	if !ok {
