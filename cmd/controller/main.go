@@ -1,4 +1,4 @@
-// Command lockstep-controller keeps the status of PodGroups.
+// Command lockstep-controller keeps the status of PodGroups and Queues.
 package main
 
 import (
@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/lockstep-sh/lockstep/plugins/fairshare/queuestatus"
 	"github.com/lockstep-sh/lockstep/plugins/gang/podgroup"
 )
 
@@ -35,6 +36,7 @@ type options struct {
 	metricsCertDir       string
 	healthProbeAddress   string
 	workers              int
+	queueSchedulerNames  []string
 
 	logging      *logsapi.LoggingConfiguration
 	featureGates featuregate.MutableVersionedFeatureGate
@@ -48,7 +50,7 @@ func newCommand() *cobra.Command {
 	o := &options{logging: logsapi.NewLoggingConfiguration(), featureGates: featuregate.NewFeatureGate()}
 	cmd := &cobra.Command{
 		Use:     "lockstep-controller",
-		Short:   "Keep the status of PodGroups",
+		Short:   "Keep the status of PodGroups and Queues",
 		Version: version.Get().GitVersion,
 		Args:    cobra.NoArgs,
 		RunE:    func(*cobra.Command, []string) error { return run(o) },
@@ -61,6 +63,7 @@ func newCommand() *cobra.Command {
 	flags.StringVar(&o.metricsCertDir, "metrics-cert-dir", "", "Folder with the tls.crt and tls.key of the metrics server. Without, it makes its own.")
 	flags.StringVar(&o.healthProbeAddress, "health-probe-bind-address", ":8081", "Address that serves /healthz and /readyz. 0 serves neither.")
 	flags.IntVar(&o.workers, "workers", 4, "Number of PodGroups that are worked on at a time.")
+	flags.StringSliceVar(&o.queueSchedulerNames, "queue-scheduler-names", []string{"lockstep-scheduler"}, "Schedulers that use queues: the profiles with the plugin FairShare. Only their pods are counted in the status of Queues.")
 	flags.AddGoFlag(flag.Lookup(config.KubeconfigFlagName))
 	if err := logsapi.AddFeatureGates(o.featureGates); err != nil {
 		panic(err) // a gate was registered twice
@@ -91,6 +94,9 @@ func run(o *options) error {
 	if err := podgroup.Setup(ctx, mgr, podgroup.Options{Workers: o.workers}); err != nil {
 		return err
 	}
+	if err := queuestatus.Setup(mgr, queuestatus.Options{SchedulerNames: o.queueSchedulerNames}); err != nil {
+		return err
+	}
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
 		return fmt.Errorf("adding the health check: %w", err)
 	}
@@ -117,7 +123,9 @@ func (o *options) manager() ctrl.Options {
 		Metrics:                       metrics,
 		HealthProbeBindAddress:        o.healthProbeAddress,
 		Cache: cache.Options{ByObject: map[client.Object]cache.ByObject{
-			&v1.Pod{}: {Transform: podgroup.StripPod},
+			&v1.Pod{}:       {Transform: queuestatus.StripPod(podgroup.StripPod)},
+			&v1.Node{}:      {Transform: queuestatus.StripNode},
+			&v1.Namespace{}: {Transform: queuestatus.StripNamespace},
 		}},
 		Client: client.Options{Cache: &client.CacheOptions{Unstructured: true}},
 	}

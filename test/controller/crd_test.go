@@ -49,7 +49,7 @@ func TestMissingCRD(t *testing.T) {
 	t.Parallel()
 	c := start(t)
 	controller := run(t, c, "controller")
-	const line = "Waiting for the PodGroup CRD"
+	const line = `Waiting for a CRD: the API server does not serve its kind" kind="scheduling.x-k8s.io/v1alpha1, Kind=PodGroup"`
 	eventually(t, "the log says that it waits", func() error { return contains(controller.log(t), line) })
 	time.Sleep(2 * quiet)
 	if err := controller.Err(); err != nil {

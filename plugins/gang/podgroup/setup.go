@@ -3,14 +3,11 @@ package podgroup
 import (
 	"context"
 	"fmt"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
-	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -20,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/lockstep-sh/lockstep/plugins/crd"
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 )
 
@@ -28,9 +26,6 @@ const (
 	name = "podgroup"
 	// memberIndex is the name of the index from a gang's name to its pods.
 	memberIndex = "gang"
-	// lookEvery is how often the API server is asked for PodGroups that it did not
-	// serve at start.
-	lookEvery = 2 * time.Second
 )
 
 // Options of the controller.
@@ -46,10 +41,7 @@ func Setup(ctx context.Context, mgr manager.Manager, o Options) error {
 		return fmt.Errorf("indexing pods by gang: %w", err)
 	}
 	wait := manager.RunnableFunc(func(ctx context.Context) error {
-		if err := waitServed(ctx, mgr.GetRESTMapper()); err != nil {
-			return err
-		}
-		if ctx.Err() != nil {
+		if !crd.Await(ctx, mgr.GetRESTMapper(), kind) {
 			return nil
 		}
 		return start(mgr, o)
@@ -70,33 +62,6 @@ func start(mgr manager.Manager, o Options) error {
 		return fmt.Errorf("starting the %s controller: %w", name, err)
 	}
 	return nil
-}
-
-// waitServed returns when the API server serves PodGroups, or ctx is done. It
-// says that it waits, once.
-func waitServed(ctx context.Context, mapper meta.RESTMapper) error {
-	logger := klog.FromContext(ctx)
-	told := false
-	for {
-		_, err := mapper.RESTMapping(kind.GroupKind(), kind.Version)
-		switch {
-		case err == nil:
-			if told {
-				logger.Info("The PodGroup CRD is there")
-			}
-			return nil
-		case !meta.IsNoMatchError(err):
-			logger.Error(err, "Failed to ask the API server for PodGroups")
-		case !told:
-			told = true
-			logger.Info("Waiting for the PodGroup CRD: the API server does not serve it", "kind", kind.GroupVersion().String()+" "+kind.Kind)
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(lookEvery):
-		}
-	}
 }
 
 // indexOf lists the name of a pod's gang, if a community PodGroup may describe it.
@@ -156,7 +121,7 @@ func podEvents() handler.EventHandler {
 }
 
 // StripPod is a transform for the cache: it drops what this package does not read
-// of a pod. Of pods outside gangs, which are most, it keeps the name.
+// of a pod. Of pods outside gangs it keeps the name.
 func StripPod(object any) (any, error) {
 	pod, ok := object.(*v1.Pod)
 	if !ok {

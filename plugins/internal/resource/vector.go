@@ -67,18 +67,44 @@ func (v Vector) String() string {
 	slices.SortFunc(names, func(a, b v1.ResourceName) int { return cmp.Compare(a, b) })
 	parts := make([]string, len(names))
 	for i, name := range names {
-		parts[i] = fmt.Sprintf("%s %s", quantity(name, v[name]), name)
+		amount := quantity(name, v[name])
+		parts[i] = fmt.Sprintf("%s %s", amount.String(), name)
 	}
 	return strings.Join(parts, ", ")
 }
 
-func quantity(name v1.ResourceName, amount int64) string {
+func quantity(name v1.ResourceName, amount int64) resource.Quantity {
 	switch {
 	case name == v1.ResourceCPU:
-		return resource.NewMilliQuantity(amount, resource.DecimalSI).String()
+		return *resource.NewMilliQuantity(amount, resource.DecimalSI)
 	case name == v1.ResourceMemory, name == v1.ResourceEphemeralStorage, strings.HasPrefix(string(name), v1.ResourceHugePagesPrefix):
-		return resource.NewQuantity(amount, resource.BinarySI).String()
+		return *resource.NewQuantity(amount, resource.BinarySI)
 	default:
-		return resource.NewQuantity(amount, resource.DecimalSI).String()
+		return *resource.NewQuantity(amount, resource.DecimalSI)
 	}
+}
+
+// FromList reads a list of resources as kube-scheduler does: cpu in thousandths, anything
+// else in whole units, rounded up.
+func FromList(list v1.ResourceList) Vector {
+	v := make(Vector, len(list))
+	for name, quantity := range list {
+		if name == v1.ResourceCPU {
+			v[name] = quantity.MilliValue()
+		} else {
+			v[name] = quantity.Value()
+		}
+	}
+	return v
+}
+
+// List is v as the API writes it, without what is 0. Of equal amounts it is the same.
+func (v Vector) List() v1.ResourceList {
+	list := v1.ResourceList{}
+	for name, amount := range v {
+		if amount != 0 {
+			list[name] = quantity(name, amount)
+		}
+	}
+	return list
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
 )
 
 const gpu v1.ResourceName = "nvidia.com/gpu"
@@ -100,6 +101,29 @@ func TestZero(t *testing.T) {
 		t.Run(sentence, func(t *testing.T) {
 			if got := c.v.Zero(); got != c.want {
 				t.Errorf("got %v, want %v", got, c.want)
+			}
+		})
+	}
+}
+
+// What the API writes reads the same, however it was written before.
+func TestList(t *testing.T) {
+	for sentence, c := range map[string]struct {
+		list v1.ResourceList
+		want map[v1.ResourceName]string
+	}{
+		"cpu in thousandths": {v1.ResourceList{v1.ResourceCPU: apiresource.MustParse("1500m")}, map[v1.ResourceName]string{v1.ResourceCPU: "1500m"}},
+		"in whole cores":     {v1.ResourceList{v1.ResourceCPU: apiresource.MustParse("2000m")}, map[v1.ResourceName]string{v1.ResourceCPU: "2"}},
+		"memory":             {v1.ResourceList{v1.ResourceMemory: apiresource.MustParse("1048576Ki")}, map[v1.ResourceName]string{v1.ResourceMemory: "1Gi"}},
+		"0 is left out":      {v1.ResourceList{gpu: apiresource.MustParse("0")}, map[v1.ResourceName]string{}},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			got := map[v1.ResourceName]string{}
+			for name, quantity := range FromList(c.list).List() {
+				got[name] = quantity.String()
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("list (-want +got):\n%s", diff)
 			}
 		})
 	}

@@ -1,0 +1,40 @@
+package crd
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/klog/v2"
+)
+
+// awaitEvery is how often Await looks.
+const awaitEvery = 2 * time.Second
+
+// Await returns when the API server serves a kind: true; or when ctx is done: false. That it
+// waits is logged, once.
+func Await(ctx context.Context, mapper meta.RESTMapper, kind schema.GroupVersionKind) bool {
+	logger := klog.FromContext(ctx)
+	told := false
+	for {
+		_, err := mapper.RESTMapping(kind.GroupKind(), kind.Version)
+		switch {
+		case err == nil:
+			if told {
+				logger.Info("The CRD is there", "kind", kind.String())
+			}
+			return true
+		case !meta.IsNoMatchError(err):
+			logger.Error(err, "Failed to ask the API server for a kind; asking again", "kind", kind.String())
+		case !told:
+			told = true
+			logger.Info("Waiting for a CRD: the API server does not serve its kind", "kind", kind.String())
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(awaitEvery):
+		}
+	}
+}

@@ -1,0 +1,236 @@
+package queuestatus
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+)
+
+const ours = "lockstep-scheduler"
+
+var now = metav1.NewTime(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC))
+
+// queueOf makes a queue: its name, and its parent if it has one.
+func queueOf(name string, changes ...func(*v1alpha1.Queue)) *v1alpha1.Queue {
+	name, parent, _ := strings.Cut(name, "<")
+	q := &v1alpha1.Queue{ObjectMeta: metav1.ObjectMeta{Name: name, Generation: 3}, Spec: v1alpha1.QueueSpec{Parent: parent, Weight: 1}}
+	for _, change := range changes {
+		change(q)
+	}
+	return q
+}
+
+// podOf makes a pod of namespace ns that asks for so much cpu.
+func podOf(name, cpu string, changes ...func(*v1.Pod)) *v1.Pod {
+	pod := &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name), Labels: map[string]string{}, Annotations: map[string]string{}},
+		Spec:       v1.PodSpec{SchedulerName: ours, Containers: []v1.Container{{Name: "main", Resources: asking(cpu)}}},
+	}
+	for _, change := range changes {
+		change(pod)
+	}
+	return pod
+}
+
+func asking(cpu string) v1.ResourceRequirements {
+	return v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceCPU: resource.MustParse(cpu)}}
+}
+
+func in(queue string) func(*v1.Pod) { return func(p *v1.Pod) { p.Labels[v1alpha1.QueueLabel] = queue } }
+func at(name string) func(*v1.Pod) {
+	return func(p *v1.Pod) { p.Labels[v1alpha1.PodGroupXLabel] = name }
+}
+func by(other string) func(*v1.Pod)      { return func(p *v1.Pod) { p.Spec.SchedulerName = other } }
+func bound(p *v1.Pod)                    { p.Spec.NodeName = "node" }
+func gated(p *v1.Pod)                    { p.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "wait"}} }
+func phase(is v1.PodPhase) func(*v1.Pod) { return func(p *v1.Pod) { p.Status.Phase = is } }
+
+func nodeOf(cpu string) *v1.Node {
+	return &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node"}, Status: v1.NodeStatus{Allocatable: v1.ResourceList{
+		v1.ResourceCPU: resource.MustParse(cpu), v1.ResourcePods: resource.MustParse("110"),
+	}}}
+}
+
+// words writes statuses as "queue: deserved/allocated/requested of cpu, share, running+pending".
+func words(statuses map[string]v1alpha1.QueueStatus) (list []string) {
+	for _, name := range slices.Sorted(maps.Keys(statuses)) {
+		s := statuses[name]
+		list = append(list, fmt.Sprintf("%s: %s/%s/%s %s %d+%d", name, s.Deserved.Cpu(), s.Allocated.Cpu(), s.Requested.Cpu(), s.Share, s.RunningGangs, s.PendingGangs))
+	}
+	return list
+}
+
+func TestStatuses(t *testing.T) {
+	for sentence, tc := range map[string]struct {
+		queues []string
+		pods   []*v1.Pod
+		want   []string
+	}{
+		"nothing is there": {[]string{"a"}, nil, []string{"a: 0/0/0 0% 0+0"}},
+		"what waits is requested, what has a node is allocated too": {
+			[]string{"a"}, []*v1.Pod{podOf("1", "1", in("a"), bound), podOf("2", "500m", in("a"))}, []string{"a: 1500m/1/1500m 12.5% 1+1"},
+		},
+		"by weight of what there is": {
+			[]string{"a", "b"}, []*v1.Pod{podOf("1", "8", in("a")), podOf("2", "9", in("b"))}, []string{"a: 4/0/8 0% 0+1", "b: 4/0/9 0% 0+1"},
+		},
+		"the default queue has a share without being there": {
+			[]string{"a"}, []*v1.Pod{podOf("1", "8", in("a")), podOf("2", "8")}, []string{"a: 4/0/8 0% 0+1"},
+		},
+		"and a status where it is": {[]string{"default"}, []*v1.Pod{podOf("1", "2", bound)}, []string{"default: 2/2/2 25% 1+0"}},
+		"queues below are included": {
+			[]string{"a", "b<a", "c<b"}, []*v1.Pod{podOf("1", "1", in("a"), bound), podOf("2", "1", in("b")), podOf("3", "2", in("c"), bound)},
+			[]string{"a: 4/3/4 37.5% 2+1", "b: 3/2/3 25% 1+1", "c: 2/2/2 25% 1+0"},
+		},
+		"a gang counts once, also above its queues": {
+			[]string{"a", "b<a", "c<a"}, []*v1.Pod{podOf("1", "1", in("b"), at("g"), bound), podOf("2", "1", in("c"), at("g")), podOf("3", "1", in("c"), at("g"))},
+			[]string{"a: 3/1/3 12.5% 1+0", "b: 1/1/1 12.5% 1+0", "c: 2/0/2 0% 0+1"},
+		},
+		"others' pods are taken off the total": {
+			[]string{"a"}, []*v1.Pod{podOf("1", "4", by("other"), bound), podOf("2", "2", by("other")), podOf("3", "9", by("other"), bound, phase(v1.PodFailed)), podOf("4", "5", in("a")), podOf("5", "1", in("a"), bound)},
+			[]string{"a: 4/1/6 25% 1+1"},
+		},
+		"ended and gated pods do not count": {
+			[]string{"a"}, []*v1.Pod{podOf("1", "1", in("a"), bound, phase(v1.PodSucceeded)), podOf("2", "1", in("a"), gated), podOf("3", "1", in("a"), bound, phase(v1.PodFailed))},
+			[]string{"a: 0/0/0 0% 0+0"},
+		},
+		"a queue that is not there counts for none": {[]string{"a"}, []*v1.Pod{podOf("1", "1", in("b"), bound)}, []string{"a: 0/0/0 0% 0+0"}},
+		"without a parent numbers add up, nothing is deserved": {
+			[]string{"a<x", "b<a"}, []*v1.Pod{podOf("1", "1", in("b"), bound)}, []string{"a: 0/1/1 12.5% 1+0", "b: 0/1/1 12.5% 1+0"},
+		},
+		"in a circle too": {
+			[]string{"a<b", "b<a"}, []*v1.Pod{podOf("1", "1", in("b"), bound)}, []string{"a: 0/1/1 12.5% 1+0", "b: 0/1/1 12.5% 1+0"},
+		},
+		"init containers and overhead": {
+			[]string{"a"}, []*v1.Pod{podOf("1", "1", in("a"), bound, func(p *v1.Pod) {
+				p.Spec.InitContainers = []v1.Container{{Name: "first", Resources: asking("2")}}
+				p.Spec.Overhead = v1.ResourceList{v1.ResourceCPU: resource.MustParse("500m")}
+			})}, []string{"a: 2500m/2500m/2500m 31.3% 1+0"},
+		},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			c := &cluster{pods: tc.pods, nodes: []*v1.Node{nodeOf("6"), nodeOf("2")}, schedulers: map[string]bool{ours: true}}
+			for _, name := range tc.queues {
+				c.queues = append(c.queues, queueOf(name))
+			}
+			statuses := c.statuses(now)
+			if diff := cmp.Diff(tc.want, words(statuses)); diff != "" {
+				t.Errorf("statuses (-want +got):\n%s", diff)
+			}
+			for i, p := range c.pods { // the same from what the cache keeps
+				c.pods[i] = strip(t, strip(t, p))
+			}
+			if again := c.statuses(now); !equality.Semantic.DeepEqual(statuses, again) {
+				t.Errorf("of stripped pods:\n%s", cmp.Diff(words(statuses), words(again)))
+			}
+		})
+	}
+}
+
+// strip keeps as little as podgroup does of a pod in no gang.
+func strip(t *testing.T, pod *v1.Pod) *v1.Pod {
+	t.Helper()
+	kept, err := StripPod(func(object any) (any, error) {
+		p := object.(*v1.Pod)
+		stripped := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name, UID: p.UID}}
+		if _, _, ok := gang.KeyOf(p); ok && p.Spec.SchedulingGroup == nil {
+			stripped.Labels, stripped.Annotations = p.Labels, p.Annotations
+		}
+		return stripped, nil
+	})(pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kept.(*v1.Pod)
+}
+
+func TestQueueOf(t *testing.T) {
+	c := &cluster{byNamespace: map[string]string{"ns": "of-namespace"}, byGang: map[gang.Key]string{{Namespace: "ns", Name: "g"}: "of-group"}}
+	elsewhere := func(p *v1.Pod) { p.Namespace = "other" }
+	for sentence, tc := range map[string]struct {
+		pod  *v1.Pod
+		want string
+	}{
+		"the label is first":              {podOf("p", "1", in("own"), at("g")), "own"},
+		"then the PodGroup":               {podOf("p", "1", at("g")), "of-group"},
+		"a native one, too":               {podOf("p", "1", func(p *v1.Pod) { p.Spec.SchedulingGroup = &v1.PodSchedulingGroup{PodGroupName: ptr.To("g")} }), "of-group"},
+		"not one of another namespace":    {podOf("p", "1", at("g"), elsewhere), "default"},
+		"then the namespace":              {podOf("p", "1", at("h")), "of-namespace"},
+		"an empty label names no queue":   {podOf("p", "1", in("")), "of-namespace"},
+		"default is for all that is left": {podOf("p", "1", elsewhere), "default"},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			if got := c.queueOf(tc.pod); got != tc.want {
+				t.Errorf("queue %q, want %q", got, tc.want)
+			}
+			if got := c.queueOf(strip(t, tc.pod)); got != tc.want {
+				t.Errorf("stripped: queue %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestReady(t *testing.T) {
+	closed := func(q *v1alpha1.Queue) { q.Spec.Closed = true }
+	for sentence, tc := range map[string]struct {
+		queues          []*v1alpha1.Queue // of the first
+		reason, message string
+	}{
+		"a queue serves":                {[]*v1alpha1.Queue{queueOf("a")}, v1alpha1.QueueReasonServing, "the queue serves pods"},
+		"also below the default one":    {[]*v1alpha1.Queue{queueOf("a<default")}, v1alpha1.QueueReasonServing, "the queue serves pods"},
+		"and below a closed one":        {[]*v1alpha1.Queue{queueOf("a<b"), queueOf("b", closed)}, v1alpha1.QueueReasonServing, "the queue serves pods"},
+		"it is closed":                  {[]*v1alpha1.Queue{queueOf("a", closed)}, v1alpha1.QueueReasonClosed, "nothing more is admitted: set spec.closed to false to open the queue"},
+		"its parent is missing":         {[]*v1alpha1.Queue{queueOf("a<b", closed)}, v1alpha1.QueueReasonNoParent, `queue "b", the parent of "a", does not exist: create it, or change spec.parent of "a"`},
+		"its parent's parent":           {[]*v1alpha1.Queue{queueOf("a<b"), queueOf("b<c")}, v1alpha1.QueueReasonNoParent, `queue "c", the parent of "b", does not exist: create it, or change spec.parent of "b"`},
+		"it is its own ancestor":        {[]*v1alpha1.Queue{queueOf("b<a"), queueOf("a<b")}, v1alpha1.QueueReasonCycle, `a queue cannot be an ancestor of itself: change spec.parent of one of "a", "b"`},
+		"it is below such, not of them": {[]*v1alpha1.Queue{queueOf("d<b"), queueOf("b<a"), queueOf("a<b")}, v1alpha1.QueueReasonCycle, `a queue cannot be an ancestor of itself: change spec.parent of one of "a", "b"`},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			c := &cluster{queues: tc.queues}
+			got := c.statuses(now)[tc.queues[0].Name].Conditions
+			want := []metav1.Condition{{
+				Type: v1alpha1.QueueReady, Status: metav1.ConditionFalse, Reason: tc.reason, Message: tc.message, ObservedGeneration: 3, LastTransitionTime: now,
+			}}
+			if tc.reason == v1alpha1.QueueReasonServing {
+				want[0].Status = metav1.ConditionTrue
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("conditions (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// What was written reads back as the same status, at any later time.
+func TestStatusStands(t *testing.T) {
+	q := queueOf("a", func(q *v1alpha1.Queue) {
+		q.Status.Conditions = []metav1.Condition{{Type: "Other", Status: metav1.ConditionTrue}}
+	})
+	c := &cluster{
+		queues: []*v1alpha1.Queue{q}, nodes: []*v1.Node{nodeOf("8")}, schedulers: map[string]bool{ours: true},
+		pods: []*v1.Pod{podOf("1", "1000m", in("a"), bound)},
+	}
+	q.Status = c.statuses(now)["a"]
+	if len(q.Status.Conditions) != 2 || meta.FindStatusCondition(q.Status.Conditions, "Other") == nil {
+		t.Errorf("conditions %v, want that of somebody else kept", q.Status.Conditions)
+	}
+	q.Status.Allocated = v1.ResourceList{v1.ResourceCPU: resource.MustParse("1")}
+	c.pods = []*v1.Pod{podOf("2", "0.5", in("a"), bound, at("g")), podOf("3", "500m", in("a"), bound, at("g"))}
+	if again := c.statuses(metav1.NewTime(now.Add(time.Hour)))["a"]; !equality.Semantic.DeepEqual(q.Status, again) {
+		t.Errorf("status (-was +is):\n%s", cmp.Diff(q.Status, again))
+	}
+}

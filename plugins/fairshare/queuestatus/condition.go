@@ -1,0 +1,49 @@
+package queuestatus
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/plugins/internal/share"
+)
+
+// ready is the condition that a queue serves pods. What keeps it from that is told in the
+// order in which the dispatcher asks: its parents first.
+func ready(q *v1alpha1.Queue, tree map[string]share.Queue) metav1.Condition {
+	c := metav1.Condition{Type: v1alpha1.QueueReady, Status: metav1.ConditionFalse, ObservedGeneration: q.Generation}
+	_, err := share.Ancestors(tree, q.Name)
+	switch {
+	case errors.Is(err, share.ErrCycle):
+		c.Reason = v1alpha1.QueueReasonCycle
+		c.Message = cyclic(chain(tree, q.Name), tree)
+	case err != nil:
+		c.Reason = v1alpha1.QueueReasonNoParent
+		names := chain(tree, q.Name)
+		last := names[len(names)-1]
+		c.Message = fmt.Sprintf("queue %q, the parent of %q, does not exist: create it, or change spec.parent of %q", tree[last].Parent, last, last)
+	case q.Spec.Closed:
+		c.Reason = v1alpha1.QueueReasonClosed
+		c.Message = "nothing more is admitted: set spec.closed to false to open the queue"
+	default:
+		c.Status = metav1.ConditionTrue
+		c.Reason = v1alpha1.QueueReasonServing
+		c.Message = "the queue serves pods"
+	}
+	return c
+}
+
+// cyclic names the queues that are ancestors of themselves: in a chain that ends in them,
+// those from the parent of the last on. They are sorted, so that all say the same.
+func cyclic(names []string, tree map[string]share.Queue) string {
+	cycle := slices.Clone(names[slices.Index(names, tree[names[len(names)-1]].Parent):])
+	slices.Sort(cycle)
+	for i, name := range cycle {
+		cycle[i] = fmt.Sprintf("%q", name)
+	}
+	return fmt.Sprintf("a queue cannot be an ancestor of itself: change spec.parent of one of %s", strings.Join(cycle, ", "))
+}

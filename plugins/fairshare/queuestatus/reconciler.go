@@ -1,0 +1,159 @@
+package queuestatus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+)
+
+// FieldOwner is the field manager of what this package writes.
+const FieldOwner = "lockstep-controller"
+
+const (
+	// settle is how long events gather before the queues are looked at.
+	settle = 200 * time.Millisecond
+	// pause is the least time between two looks.
+	pause = time.Second
+)
+
+// reconciler brings the status of all queues up to date at once: what one deserves depends
+// on all others. It is run by one worker.
+type reconciler struct {
+	client     client.Client
+	clock      clock.PassiveClock
+	schedulers map[string]bool
+	// last is when it last looked.
+	last time.Time
+
+	mu sync.Mutex
+	// groups are the kinds of PodGroups that are watched.
+	groups []schema.GroupVersionKind
+}
+
+// Reconcile implements reconcile.Reconciler.
+func (r *reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+	now := r.clock.Now()
+	if wait := pause - now.Sub(r.last); wait > 0 && wait <= pause {
+		return reconcile.Result{RequeueAfter: wait}, nil
+	}
+	r.last = now
+	c, err := r.read(ctx)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	var result reconcile.Result
+	var failures []error
+	want := c.statuses(metav1.NewTime(now))
+	for _, q := range c.queues {
+		switch err := r.write(ctx, q, want[q.Name]); {
+		case apierrors.IsConflict(err):
+			result.RequeueAfter = pause // the cache is behind
+		case err != nil && !apierrors.IsNotFound(err):
+			failures = append(failures, fmt.Errorf("writing the status of queue %s: %w", q.Name, err))
+		}
+	}
+	if len(failures) > 0 {
+		return reconcile.Result{}, errors.Join(failures...)
+	}
+	return result, nil
+}
+
+// read takes the cluster out of the cache. Nothing of it may be changed.
+func (r *reconciler) read(ctx context.Context) (*cluster, error) {
+	c := &cluster{schedulers: r.schedulers}
+	var queues v1alpha1.QueueList
+	var pods v1.PodList
+	var nodes v1.NodeList
+	var namespaces v1.NamespaceList
+	for what, list := range map[string]client.ObjectList{"queues": &queues, "pods": &pods, "nodes": &nodes, "namespaces": &namespaces} {
+		if err := r.client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+			return nil, fmt.Errorf("listing %s: %w", what, err)
+		}
+	}
+	c.queues, c.pods, c.nodes = pointers(queues.Items), pointers(pods.Items), pointers(nodes.Items)
+	c.byNamespace = map[string]string{}
+	for i := range namespaces.Items {
+		if queue := namespaces.Items[i].Annotations[v1alpha1.QueueLabel]; queue != "" {
+			c.byNamespace[namespaces.Items[i].Name] = queue
+		}
+	}
+	var err error
+	c.byGang, err = r.byGang(ctx)
+	return c, err
+}
+
+func pointers[T any](items []T) []*T {
+	list := make([]*T, len(items))
+	for i := range items {
+		list[i] = &items[i]
+	}
+	return list
+}
+
+// byGang is which queue PodGroups name. The community's goes before the native one.
+func (r *reconciler) byGang(ctx context.Context) (map[gang.Key]string, error) {
+	queues := map[gang.Key]string{}
+	for _, kind := range []schema.GroupVersionKind{native, community} {
+		if !r.watches(kind) {
+			continue
+		}
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+		if err := r.client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+			return nil, fmt.Errorf("listing PodGroups of %s: %w", kind.GroupVersion(), err)
+		}
+		for i := range list.Items {
+			object := &list.Items[i]
+			if queue := object.GetLabels()[v1alpha1.QueueLabel]; queue != "" {
+				queues[gang.Key{Namespace: object.GetNamespace(), Name: object.GetName()}] = queue
+			}
+		}
+	}
+	return queues, nil
+}
+
+// watch notes that a kind of PodGroups is watched from now on.
+func (r *reconciler) watch(kind schema.GroupVersionKind) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.groups = append(r.groups, kind)
+}
+
+func (r *reconciler) watches(kind schema.GroupVersionKind) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Contains(r.groups, kind)
+}
+
+// write patches a status that is not as it should be, provided that nobody has changed the
+// queue since it was read: the list of conditions is replaced as a whole.
+func (r *reconciler) write(ctx context.Context, q *v1alpha1.Queue, want v1alpha1.QueueStatus) error {
+	first := meta.FindStatusCondition(q.Status.Conditions, v1alpha1.QueueReady) == nil
+	if !first && equality.Semantic.DeepEqual(q.Status, want) {
+		return nil
+	}
+	before, after := q.DeepCopy(), q.DeepCopy()
+	after.Status = want
+	if first { // 0 is said once, for those who print it
+		before.Status.PendingGangs, before.Status.RunningGangs = -1, -1
+	}
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	return r.client.Status().Patch(ctx, after, patch, client.FieldOwner(FieldOwner))
+}

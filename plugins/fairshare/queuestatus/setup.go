@@ -1,0 +1,174 @@
+package queuestatus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+	schedulingv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/plugins/crd"
+)
+
+// name is that of the controller in logs and metrics.
+const name = "queue"
+
+// The kinds of objects that may name the queue of a gang. They are read unstructured, as the
+// controller of PodGroups does: so both share what is cached.
+var (
+	community = schedulingv1alpha1.SchemeGroupVersion.WithKind("PodGroup")
+	native    = schedulingv1beta1.SchemeGroupVersion.WithKind("PodGroup")
+)
+
+// Options of the controller.
+type Options struct {
+	// SchedulerNames are the schedulers that use queues: only their pods are counted, and
+	// what others have on nodes is not there to be shared. One at least.
+	SchedulerNames []string
+}
+
+func (o Options) validate() error {
+	if len(o.SchedulerNames) == 0 {
+		return errors.New("checking the schedulers that use queues: none is named")
+	}
+	if slices.Contains(o.SchedulerNames, "") {
+		return errors.New("checking the schedulers that use queues: a name is empty")
+	}
+	return nil
+}
+
+// Setup adds the controller to a manager, whose cache may use the transforms of this
+// package. Where the API server does not serve Queues, the controller waits until it does.
+// The PodGroups of the community are picked up whenever they come, the native ones if the
+// API server serves them at start.
+func Setup(mgr manager.Manager, o Options) error {
+	if err := o.validate(); err != nil {
+		return err
+	}
+	if err := v1alpha1.AddToScheme(mgr.GetScheme()); err != nil {
+		return fmt.Errorf("adding queues to the scheme: %w", err)
+	}
+	r := &reconciler{client: mgr.GetClient(), clock: clock.RealClock{}, schedulers: map[string]bool{}}
+	for _, name := range o.SchedulerNames {
+		r.schedulers[name] = true
+	}
+	wait := manager.RunnableFunc(func(ctx context.Context) error {
+		if !crd.Await(ctx, mgr.GetRESTMapper(), v1alpha1.SchemeGroupVersion.WithKind("Queue")) {
+			return nil
+		}
+		c, err := start(mgr, r)
+		if err != nil {
+			return err
+		}
+		return watchGroups(ctx, mgr, c, r)
+	})
+	if err := mgr.Add(wait); err != nil {
+		return fmt.Errorf("adding the %s controller: %w", name, err)
+	}
+	return nil
+}
+
+func start(mgr manager.Manager, r *reconciler) (controller.Controller, error) {
+	changed := func(differ func(was, is client.Object) bool) builder.WatchesOption {
+		return builder.WithPredicates(changes(differ))
+	}
+	c, err := builder.ControllerManagedBy(mgr).Named(name).
+		Watches(&v1alpha1.Queue{}, events()).
+		Watches(&v1.Pod{}, events(), changed(podDiffers)).
+		Watches(&v1.Node{}, events(), changed(nodeDiffers)).
+		Watches(&v1.Namespace{}, events(), changed(namespaceDiffers)).
+		WithOptions(controller.Options{MaxConcurrentReconciles: 1}).
+		Build(r)
+	if err != nil {
+		return nil, fmt.Errorf("starting the %s controller: %w", name, err)
+	}
+	return c, nil
+}
+
+// watchGroups adds the kinds of PodGroups that are served.
+func watchGroups(ctx context.Context, mgr manager.Manager, c controller.Controller, r *reconciler) error {
+	_, err := mgr.GetRESTMapper().RESTMapping(native.GroupKind(), native.Version)
+	switch {
+	case err == nil:
+		if err := watchGroup(mgr, c, r, native); err != nil {
+			return err
+		}
+	case !meta.IsNoMatchError(err):
+		return fmt.Errorf("asking the API server for native PodGroups: %w", err)
+	}
+	if !crd.Await(ctx, mgr.GetRESTMapper(), community) {
+		return nil
+	}
+	return watchGroup(mgr, c, r, community)
+}
+
+func watchGroup(mgr manager.Manager, c controller.Controller, r *reconciler, kind schema.GroupVersionKind) error {
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(kind)
+	r.watch(kind)
+	if err := c.Watch(source.Kind[client.Object](mgr.GetCache(), object, events(), changes(groupDiffers))); err != nil {
+		return fmt.Errorf("watching PodGroups of %s: %w", kind.GroupVersion(), err)
+	}
+	return nil
+}
+
+type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+// events has all queues looked at soon; until then, further events cost nothing.
+func events() handler.EventHandler {
+	all := reconcile.Request{NamespacedName: types.NamespacedName{Name: "all"}}
+	return handler.Funcs{
+		CreateFunc: func(_ context.Context, _ event.CreateEvent, q queue) { q.AddAfter(all, settle) },
+		UpdateFunc: func(_ context.Context, _ event.UpdateEvent, q queue) { q.AddAfter(all, settle) },
+		DeleteFunc: func(_ context.Context, _ event.DeleteEvent, q queue) { q.AddAfter(all, settle) },
+	}
+}
+
+// changes lets updates through that change what is counted.
+func changes(differ func(was, is client.Object) bool) predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool { return differ(e.ObjectOld, e.ObjectNew) }}
+}
+
+func podDiffers(was, is client.Object) bool {
+	a, aOK := was.(*v1.Pod)
+	b, bOK := is.(*v1.Pod)
+	return !aOK || !bOK ||
+		a.UID != b.UID || ended(a) != ended(b) || a.Spec.NodeName != b.Spec.NodeName ||
+		len(a.Spec.SchedulingGates) != len(b.Spec.SchedulingGates) || memberOf(a) != memberOf(b) ||
+		a.Labels[v1alpha1.QueueLabel] != b.Labels[v1alpha1.QueueLabel] ||
+		!equality.Semantic.DeepEqual(requests(a), requests(b))
+}
+
+func nodeDiffers(was, is client.Object) bool {
+	a, aOK := was.(*v1.Node)
+	b, bOK := is.(*v1.Node)
+	return !aOK || !bOK || !equality.Semantic.DeepEqual(a.Status.Allocatable, b.Status.Allocatable)
+}
+
+func namespaceDiffers(was, is client.Object) bool {
+	return was.GetAnnotations()[v1alpha1.QueueLabel] != is.GetAnnotations()[v1alpha1.QueueLabel]
+}
+
+func groupDiffers(was, is client.Object) bool {
+	return was.GetLabels()[v1alpha1.QueueLabel] != is.GetLabels()[v1alpha1.QueueLabel]
+}

@@ -1,0 +1,80 @@
+package queuestatus
+
+import (
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
+	resourcehelper "k8s.io/component-helpers/resource"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/plugins/internal/resource"
+)
+
+// amountOf is what a pod asks for.
+func amountOf(pod *v1.Pod) resource.Vector { return resource.FromList(requests(pod)) }
+
+// requests are what kube-scheduler counts for a pod. Of a pod out of StripPod they are
+// written down.
+func requests(pod *v1.Pod) v1.ResourceList {
+	if containers := pod.Spec.Containers; len(containers) == 1 && containers[0].Name == "" {
+		return containers[0].Resources.Requests
+	}
+	return resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{
+		UseStatusResources: true, InPlacePodLevelResourcesVerticalScalingEnabled: true,
+	})
+}
+
+// StripPod is a transform for the cache: it adds what this package reads of a pod to what
+// another transform keeps. All that its containers ask for becomes one container without a
+// name, which no pod of the API server has.
+func StripPod(keep cache.TransformFunc) cache.TransformFunc {
+	return func(object any) (any, error) {
+		kept, err := keep(object)
+		if err != nil {
+			return nil, err
+		}
+		pod, isPod := object.(*v1.Pod)
+		stripped, wasPod := kept.(*v1.Pod)
+		if !isPod || !wasPod {
+			return kept, nil
+		}
+		spec := &stripped.Spec
+		spec.SchedulerName, spec.NodeName, spec.SchedulingGates = pod.Spec.SchedulerName, pod.Spec.NodeName, pod.Spec.SchedulingGates
+		spec.SchedulingGroup = pod.Spec.SchedulingGroup
+		stripped.Status.Phase = pod.Status.Phase
+		if queue, ok := pod.Labels[v1alpha1.QueueLabel]; ok && stripped.Labels == nil {
+			stripped.Labels = map[string]string{v1alpha1.QueueLabel: queue}
+		}
+		if !ended(pod) {
+			spec.Containers = []v1.Container{{Resources: v1.ResourceRequirements{Requests: requests(pod)}}}
+		}
+		return stripped, nil
+	}
+}
+
+// StripNode is a transform for the cache: it keeps what a node has to give.
+func StripNode(object any) (any, error) {
+	node, ok := object.(*v1.Node)
+	if !ok {
+		return object, nil
+	}
+	return &v1.Node{ObjectMeta: named(&node.ObjectMeta), Status: v1.NodeStatus{Allocatable: node.Status.Allocatable}}, nil
+}
+
+// StripNamespace is a transform for the cache: it keeps the queue that a namespace names.
+func StripNamespace(object any) (any, error) {
+	namespace, ok := object.(*v1.Namespace)
+	if !ok {
+		return object, nil
+	}
+	stripped := &v1.Namespace{ObjectMeta: named(&namespace.ObjectMeta)}
+	if queue, ok := namespace.Annotations[v1alpha1.QueueLabel]; ok {
+		stripped.Annotations = map[string]string{v1alpha1.QueueLabel: queue}
+	}
+	return stripped, nil
+}
+
+// named is what the cache itself needs of an object.
+func named(meta *metav1.ObjectMeta) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Name: meta.Name, UID: meta.UID, ResourceVersion: meta.ResourceVersion}
+}
