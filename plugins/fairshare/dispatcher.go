@@ -20,6 +20,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/holds"
 	"github.com/lockstep-sh/lockstep/plugins/internal/dispatch"
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+	"github.com/lockstep-sh/lockstep/plugins/internal/resource"
 	"github.com/lockstep-sh/lockstep/plugins/roster"
 )
 
@@ -256,7 +257,7 @@ func (d *Dispatcher) count(pod *v1.Pod, job string) dispatch.Vector {
 
 // amountOf is what kube-scheduler counts for a pod.
 func amountOf(pod *v1.Pod) dispatch.Vector {
-	return amountsOf(resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{UseStatusResources: true}))
+	return resource.FromList(resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{UseStatusResources: true}))
 }
 
 // queueOf is the queue of a pod: its label says, or its PodGroup, or its namespace.

@@ -109,24 +109,8 @@ func (d *Dispatcher) change(do func()) {
 }
 
 func (d *Dispatcher) nodeSeen(node *v1.Node) {
-	has := amountsOf(node.Status.Allocatable)
+	has := resource.FromList(node.Status.Allocatable)
 	d.change(func() { d.total.put(d.total.nodes, node.Name, has, 1) })
-}
-
-// amountsOf reads a list of resources as kube-scheduler does.
-func amountsOf(list v1.ResourceList) resource.Vector {
-	if list == nil {
-		return nil
-	}
-	v := resource.Vector{}
-	for name, quantity := range list {
-		if name == v1.ResourceCPU {
-			v[name] = quantity.MilliValue()
-		} else {
-			v[name] = quantity.Value()
-		}
-	}
-	return v
 }
 
 func (d *Dispatcher) podSeen(pod *v1.Pod) {
@@ -201,7 +185,7 @@ func (d *Dispatcher) queueSeen(ctx context.Context, object any) {
 	}
 	spec := dispatch.Queue{
 		Name: q.Name, Parent: q.Spec.Parent, Weight: int64(max(q.Spec.Weight, 1)), Priority: q.Spec.Priority, Closed: q.Spec.Closed, Kept: q.Spec.Reclaimable != nil && !*q.Spec.Reclaimable,
-		Deserved: amountsOf(q.Spec.Deserved), Guarantee: amountsOf(q.Spec.Guarantee), Capability: amountsOf(q.Spec.Capability),
+		Deserved: resource.FromList(q.Spec.Deserved), Guarantee: resource.FromList(q.Spec.Guarantee), Capability: resource.FromList(q.Spec.Capability),
 	}
 	d.change(func() { d.book.SetQueue(spec) })
 }

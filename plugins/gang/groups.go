@@ -3,15 +3,11 @@ package gang
 import (
 	"context"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
@@ -20,12 +16,9 @@ import (
 	pginformers "sigs.k8s.io/scheduler-plugins/pkg/generated/informers/externalversions"
 
 	lockstepv1alpha1 "github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/plugins/crd"
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 )
-
-// lookForCRDs is how often a kind of PodGroup that the API server does not serve
-// is looked for.
-const lookForCRDs = 5 * time.Second
 
 // watchGroups watches the PodGroups of both kinds, each from when the API server
 // serves it. Gangs by annotation need neither.
@@ -44,58 +37,14 @@ func (pl *Gang) watchGroups(ctx context.Context) error {
 	return nil
 }
 
-// whenServed runs an informer once the API server serves its resource. What is
-// there when the scheduler starts is seen before any member is let through.
+// whenServed watches a kind of PodGroup. What is there when the scheduler starts is seen
+// before any member is let through.
 func (pl *Gang) whenServed(ctx context.Context, resource schema.GroupVersionResource, kind gang.Kind, informer cache.SharedIndexInformer) {
-	var first, known atomic.Bool // asked once; nothing more to wait for
-	var registration cache.ResourceEventHandlerRegistration
-	pl.synced = append(pl.synced, func() bool { return known.Load() || first.Load() && registration.HasSynced() })
-	go func() {
-		logger := klog.FromContext(ctx)
-		err := wait.PollUntilContextCancel(ctx, lookForCRDs, true, func(context.Context) (bool, error) {
-			ok, err := served(pl.handle.ClientSet().Discovery(), resource)
-			if err != nil {
-				logger.Error(err, "Failed to ask whether a kind of PodGroup is served; asking again", "resource", resource)
-				return false, nil
-			}
-			if !ok && known.CompareAndSwap(false, true) && kind == gang.Community {
-				logger.Info("PodGroups are not served; gangs by annotation work, and PodGroups will be picked up when their CRD is installed", "resource", resource)
-			}
-			return ok, nil
-		})
-		if err != nil {
-			return // the scheduler is going down
-		}
-		registration, err = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-			AddFunc:    func(object any) { pl.groupSeen(ctx, kind, object) },
-			UpdateFunc: func(_, object any) { pl.groupSeen(ctx, kind, object) },
-			DeleteFunc: func(object any) { pl.groupGone(ctx, kind, object) },
-		})
-		if err != nil {
-			logger.Error(err, "Failed to watch PodGroups", "resource", resource)
-			known.Store(true)
-			return
-		}
-		first.Store(true)
-		logger.Info("Watching PodGroups", "resource", resource, "profile", pl.handle.ProfileName())
-		informer.RunWithContext(ctx)
-	}()
-}
-
-func served(client discovery.DiscoveryInterface, resource schema.GroupVersionResource) (bool, error) {
-	list, err := client.ServerResourcesForGroupVersion(resource.GroupVersion().String())
-	if apierrors.IsNotFound(err) {
-		return false, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("discovering %s: %w", resource.GroupVersion(), err)
-	}
-	for _, r := range list.APIResources {
-		if r.Name == resource.Resource {
-			return true, nil
-		}
-	}
-	return false, nil
+	pl.synced = append(pl.synced, crd.WhenServed(ctx, pl.handle.ClientSet().Discovery(), resource, informer, cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(object any) { pl.groupSeen(ctx, kind, object) },
+		UpdateFunc: func(_, object any) { pl.groupSeen(ctx, kind, object) },
+		DeleteFunc: func(object any) { pl.groupGone(ctx, kind, object) },
+	}))
 }
 
 func (pl *Gang) groupSeen(ctx context.Context, kind gang.Kind, object any) {
