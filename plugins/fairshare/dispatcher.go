@@ -3,6 +3,8 @@ package fairshare
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -120,18 +122,23 @@ func (d *Dispatcher) expire() {
 			delete(d.since, name)
 		}
 	}
-	for _, name := range d.book.Waited() {
-		if d.waited[name].IsZero() {
+	d.letOff()
+	d.turn("")
+}
+
+// letOff ends the waiting for jobs that have been waited for long enough.
+func (d *Dispatcher) letOff() {
+	waited := d.book.Waited()
+	maps.DeleteFunc(d.waited, func(name string, _ time.Time) bool { return !slices.Contains(waited, name) })
+	for _, name := range waited {
+		switch since, known := d.waited[name]; {
+		case !known:
 			d.waited[name] = d.clock.Now()
-		}
-	}
-	for name, since := range d.waited {
-		if d.clock.Since(since) > d.bypassHold {
+		case d.clock.Since(since) > d.bypassHold:
 			d.book.LetOff(name)
 			delete(d.waited, name)
 		}
 	}
-	d.turn("")
 }
 
 // call activates pods whose turn it is: not from where that is found out, which may be

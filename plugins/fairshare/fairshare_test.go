@@ -131,6 +131,43 @@ func TestTurns(t *testing.T) {
 	step("who has a place already does not wait", func() string { return d.offer(nominated) }, true, "")
 }
 
+// TestMissedAndGone: nobody waits for a job that is gone, and for none longer than so long.
+func TestMissedAndGone(t *testing.T) {
+	for sentence, end := range map[string]func(*Dispatcher, *v1.Pod){
+		"it is deleted": func(d *Dispatcher, big *v1.Pod) { d.podGone(big) },
+		"it was waited for long enough": func(d *Dispatcher, _ *v1.Pod) {
+			d.expire()
+			d.clock.(*testingclock.FakeClock).Step(2 * time.Minute)
+			d.expire()
+		},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			d := newDispatcher(t, 8, 9)
+			d.bypassHold = time.Minute
+			d.book.SetBypass(1)
+			big, small, next := pod("big", "", 8, ""), pod("small", "", 1, ""), pod("tiny", "", 1, "")
+			for i, p := range []*v1.Pod{big, small, next} {
+				p.CreationTimestamp = metav1.Unix(int64(i), 0)
+			}
+			if why := d.offer(big); why != "" {
+				t.Fatal(why)
+			}
+			d.Failed(big)
+			if why := d.offer(small); why != "" {
+				t.Fatal(why)
+			}
+			d.reserve(small)
+			if why := d.offer(next); !strings.HasPrefix(why, "it waits for pod default/big") {
+				t.Errorf("the next one hears %q", why)
+			}
+			end(d, big)
+			if got := d.calledNow(); got != "tiny" {
+				t.Errorf("called %q, want tiny", got)
+			}
+		})
+	}
+}
+
 // TestOpened: nobody enters before everything is known.
 func TestOpened(t *testing.T) {
 	d := newDispatcher(t, 8, 2)

@@ -162,8 +162,8 @@ func (d *Dispatcher) podGone(pod *v1.Pod) {
 	delete(d.generation, pod.UID)
 	if usage, known := d.book.Counted(uid); known {
 		d.book.Uncount(uid)
+		d.book.Forget(usage.Job) // if it is still there it will be missed again
 		if at := d.waiting[usage.Job]; at != nil && at.pod.UID == pod.UID {
-			d.book.Forget(usage.Job)
 			d.book.Done(usage.Job) // another pod offers the job again, if there is one
 			delete(d.waiting, usage.Job)
 		} else if !usage.Runs {
