@@ -20,7 +20,7 @@ var (
 	})
 	preemptions = metrics.NewCounterVec(&metrics.CounterOpts{
 		Namespace: metricsNamespace, Subsystem: metricsSubsystem, Name: "total", StabilityLevel: metrics.ALPHA,
-		Help: "Preemptions that were carried out, by action: preempt.",
+		Help: "Preemptions that were carried out, by action: preempt, reclaim.",
 	}, []string{"action"})
 	victimsTotal = metrics.NewCounter(&metrics.CounterOpts{
 		Namespace: metricsNamespace, Subsystem: metricsSubsystem, Name: "victims_total", StabilityLevel: metrics.ALPHA,
