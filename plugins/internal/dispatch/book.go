@@ -116,8 +116,12 @@ func (b *Book) queue(name string) *queue {
 	return q
 }
 
-// SetTotal says what there is in the cluster.
-func (b *Book) SetTotal(total Vector) { b.total, b.stale = total, true }
+// SetTotal says what there is in the cluster. The shares change only where that does.
+func (b *Book) SetTotal(total Vector) {
+	if !maps.Equal(b.total, total) {
+		b.total, b.stale = maps.Clone(total), true
+	}
+}
 
 // SetQueue describes a queue.
 func (b *Book) SetQueue(spec Queue) {
@@ -230,11 +234,16 @@ func (b *Book) Standings() map[string]Standing {
 	return all
 }
 
-// Count takes in what somebody asks for, in place of what was counted under the name.
+// Count takes in what somebody asks for, in place of what was counted under the name. What
+// begins to run is taken off what counts for its job.
 func (b *Book) Count(name string, u Usage) {
+	before := b.usages[name]
 	b.Uncount(name)
 	b.usages[name] = u
 	b.count(u, 1)
+	if u.Runs && !(before.Runs && before.Job == u.Job) {
+		b.Settle(u.Job, u.Amount)
+	}
 }
 
 // Uncount ends what was counted under a name.
@@ -253,9 +262,6 @@ func (b *Book) count(u Usage, n int64) {
 	}
 	q.allocated.Add(u.Amount, n)
 	b.run(u.Queue, u.Amount, n)
-	if n > 0 {
-		b.Settle(u.Job, u.Amount)
-	}
 	if u.Group == "" {
 		return
 	}

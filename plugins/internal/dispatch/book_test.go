@@ -137,6 +137,48 @@ func TestNext(t *testing.T) {
 	}
 }
 
+// TestSettledOnce: a pod that runs is taken off its job once, however often it is counted.
+func TestSettledOnce(t *testing.T) {
+	b := NewBook("default")
+	b.SetTotal(gpus(8))
+	j := of("default", 1, gpus(2))
+	for _, pod := range []string{"one", "two"} {
+		b.Count(pod, Usage{Queue: "default", Job: j.Name, Amount: gpus(1)})
+	}
+	b.Offer(j)
+	if got := turns(b); got != j.Name {
+		t.Fatalf("turns %q", got)
+	}
+	for range 3 {
+		b.Count("one", Usage{Queue: "default", Job: j.Name, Amount: gpus(1), Runs: true})
+	}
+	if used := b.queues["default"].used[gpu]; used != 2 || !b.Admitted(j.Name) {
+		t.Errorf("%d GPUs count as used, want 2; it is its turn: %v", used, b.Admitted(j.Name))
+	}
+	b.Count("two", Usage{Queue: "default", Job: j.Name, Amount: gpus(1), Runs: true})
+	if b.Admitted(j.Name) {
+		t.Error("its turn goes on though all of it runs")
+	}
+}
+
+// TestSameTotal: what does not change costs no new division, and the caller may go on with his numbers.
+func TestSameTotal(t *testing.T) {
+	b := NewBook("default")
+	total := gpus(8)
+	b.SetTotal(total)
+	b.Count("pod", Usage{Queue: "default", Amount: gpus(9)})
+	b.Shares()
+	b.SetTotal(gpus(8))
+	if b.stale {
+		t.Error("the same total makes the shares stale")
+	}
+	total[gpu] = 4
+	b.SetTotal(total)
+	if got := b.Shares()["default"].Fair[gpu]; got != 4 {
+		t.Errorf("%d GPUs are shared, want 4", got)
+	}
+}
+
 // TestBypass: a big job that does not fit is passed by some, and then waited for.
 func TestBypass(t *testing.T) {
 	b := NewBook("default")
@@ -271,9 +313,12 @@ func TestBookIsWhatItWasTold(t *testing.T) {
 			case 2, 3:
 				u := Usage{Queue: name, Job: fmt.Sprint("j", r.IntN(12)), Group: fmt.Sprint("g", r.IntN(3)), Amount: gpus(1 + r.Int64N(4)), Runs: r.IntN(2) == 0}
 				id := fmt.Sprint("u", r.IntN(12))
+				before := w.usages[id]
 				w.usages[id] = u
 				b.Count(id, u)
-				w.settle(u)
+				if !before.Runs || before.Job != u.Job {
+					w.settle(u)
+				}
 			case 4:
 				id := fmt.Sprint("u", r.IntN(12))
 				delete(w.usages, id)
