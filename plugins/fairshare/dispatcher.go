@@ -11,7 +11,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	corelisters "k8s.io/client-go/listers/core/v1"
-	resourcehelper "k8s.io/component-helpers/resource"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -264,25 +263,19 @@ func (d *Dispatcher) count(pod *v1.Pod, job string) dispatch.Vector {
 
 // amountOf is what kube-scheduler counts for a pod.
 func amountOf(pod *v1.Pod) dispatch.Vector {
-	return resource.FromList(resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{UseStatusResources: true}))
+	return resource.FromList(resource.Requests(pod))
 }
 
-// queueOf is the queue of a pod: its label says, or its PodGroup, or its namespace.
 func (d *Dispatcher) queueOf(pod *v1.Pod) string {
-	if name := pod.Labels[v1alpha1.QueueLabel]; name != "" {
-		return name
-	}
-	if key, _, ok := gang.KeyOf(pod); ok {
-		if name := d.roster.QueueOf(pod.Spec.SchedulerName, key); name != "" {
-			return name
-		}
-	}
-	if namespace, err := d.namespaces.Get(pod.Namespace); err == nil {
-		if name := namespace.Annotations[v1alpha1.QueueLabel]; name != "" {
-			return name
-		}
-	}
-	return v1alpha1.DefaultQueue
+	return gang.QueueOf(pod,
+		func(key gang.Key) string { return d.roster.QueueOf(pod.Spec.SchedulerName, key) },
+		func(name string) string {
+			namespace, err := d.namespaces.Get(name)
+			if err != nil {
+				return "" // it is gone, and its pods are going
+			}
+			return namespace.Annotations[v1alpha1.QueueLabel]
+		})
 }
 
 // turn admits whose turn it is, as long as the window has room. All are activated but the

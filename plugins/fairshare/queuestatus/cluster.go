@@ -113,20 +113,10 @@ func ended(pod *v1.Pod) bool {
 	return pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed
 }
 
-// queueOf is the queue of a pod: its label says, or its PodGroup, or its namespace.
 func (c *cluster) queueOf(pod *v1.Pod) string {
-	if name := pod.Labels[v1alpha1.QueueLabel]; name != "" {
-		return name
-	}
-	if key, _, ok := gang.KeyOf(pod); ok {
-		if name := c.byGang[key]; name != "" {
-			return name
-		}
-	}
-	if name := c.byNamespace[pod.Namespace]; name != "" {
-		return name
-	}
-	return v1alpha1.DefaultQueue
+	return gang.QueueOf(pod,
+		func(key gang.Key) string { return c.byGang[key] },
+		func(name string) string { return c.byNamespace[name] })
 }
 
 // count takes a pod into its queue and those above it. In a queue that does not exist it is

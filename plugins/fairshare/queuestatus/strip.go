@@ -4,7 +4,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
-	resourcehelper "k8s.io/component-helpers/resource"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/plugins/internal/resource"
@@ -19,9 +18,7 @@ func requests(pod *v1.Pod) v1.ResourceList {
 	if containers := pod.Spec.Containers; len(containers) == 1 && containers[0].Name == "" {
 		return containers[0].Resources.Requests
 	}
-	return resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{
-		UseStatusResources: true, InPlacePodLevelResourcesVerticalScalingEnabled: true,
-	})
+	return resource.Requests(pod)
 }
 
 // StripPod is a transform for the cache: it adds what this package reads of a pod to what
