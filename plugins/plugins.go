@@ -82,6 +82,11 @@ func (s *Set) Install(ctx context.Context, sched *scheduler.Scheduler) error {
 		slices.SortFunc(errs, func(a, b *field.Error) int { return cmp.Compare(a.Field, b.Field) })
 		return fmt.Errorf("checking profiles: %w", errs.ToAggregate())
 	}
+	for _, profile := range sched.Profiles {
+		if at(profile.ListPlugins().PostFilter, preemption.Name) >= 0 {
+			s.queues.Preempts(profile.ProfileName())
+		}
+	}
 	lobby.Install(sched, []string{gang.Name, fairshare.Name}, s.positions.Forget)
 	failed := sched.FailureHandler
 	sched.FailureHandler = func(ctx context.Context, profile framework.Framework, pod *framework.QueuedPodInfo, status *fwk.Status, nominating *fwk.NominatingInfo, start time.Time) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -51,13 +50,22 @@ type Dispatcher struct {
 	// since is when a job's turn began.
 	since map[string]time.Time
 	// waited are the jobs that others wait for, and since when; after bypassHold they do no
-	// longer.
+	// longer, the next time after twice that, and so on.
 	waited     map[string]time.Time
 	bypassHold time.Duration
+	// preempts are the profiles in which others make way for a job if it finds whom to evict.
+	preempts map[string]bool
+	// refused are the pods that PreFilter refused, until their cycle is over; patient are the
+	// jobs for which nobody made way, and since when.
+	refused map[types.UID]bool
+	patient map[string]time.Time
 	// assumed are the pods that have a node which their status does not tell yet.
 	assumed map[types.UID]bool
-	// generation is that of a pod's spec when it was counted.
-	generation map[types.UID]int64
+	// seen are the pods that are counted.
+	seen map[types.UID]sighting
+	// store is what the API server has, as far as it is known here: it is ahead of what has
+	// been counted.
+	store keyGetter
 	// called are pods whose turn it is, to be activated.
 	called  []*v1.Pod
 	calling chan struct{}
@@ -75,11 +83,22 @@ type waiter struct {
 	at   time.Time
 }
 
+// keyGetter is the part of an informer's store that is used.
+type keyGetter interface {
+	GetByKey(key string) (item any, exists bool, err error)
+}
+
+// sighting is what is remembered of a pod: its key, and the generation of its spec.
+type sighting struct {
+	key        string
+	generation int64
+}
+
 // NewDispatcher makes one without queues but the default one.
 func NewDispatcher(gangs *roster.Roster, ledger *holds.Holds, leading <-chan struct{}) *Dispatcher {
 	return &Dispatcher{
 		roster: gangs, holds: ledger, leading: leading, book: dispatch.NewBook(v1alpha1.DefaultQueue), total: newCapacity(), handles: map[string]fwk.Handle{},
-		waiting: map[string]*waiter{}, since: map[string]time.Time{}, waited: map[string]time.Time{}, clock: clock.RealClock{}, assumed: map[types.UID]bool{}, generation: map[types.UID]int64{}, calling: make(chan struct{}, 1),
+		waiting: map[string]*waiter{}, since: map[string]time.Time{}, waited: map[string]time.Time{}, clock: clock.RealClock{}, preempts: map[string]bool{}, refused: map[types.UID]bool{}, patient: map[string]time.Time{}, assumed: map[types.UID]bool{}, seen: map[types.UID]sighting{}, calling: make(chan struct{}, 1),
 	}
 }
 
@@ -104,6 +123,13 @@ func (d *Dispatcher) serve(ctx context.Context, handle fwk.Handle, args *config.
 	return err
 }
 
+// Preempts says that in a profile GangPreemption makes room for jobs.
+func (d *Dispatcher) Preempts(profile string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.preempts[profile] = true
+}
+
 // longestTurn is how long a turn lasts of which nothing comes: the pod may have been kept
 // back by another gate meanwhile. It comes again.
 const longestTurn = 30 * time.Second
@@ -122,18 +148,37 @@ func (d *Dispatcher) expire() {
 		}
 	}
 	d.letOff()
+	d.hurry()
 	d.turn("")
+}
+
+// patience is how long a job waits, after nobody made way for it, until somebody may.
+const patience = 30 * time.Second
+
+// hurry ends the patience of jobs.
+func (d *Dispatcher) hurry() {
+	for name, since := range d.patient {
+		if d.clock.Since(since) < patience {
+			continue
+		}
+		delete(d.patient, name)
+		if w := d.waiting[name]; w != nil {
+			if want, undecided := d.roster.Wants(w.pod); undecided {
+				d.enter(name, w.pod, want)
+			}
+		}
+	}
 }
 
 // letOff ends the waiting for jobs that have been waited for long enough.
 func (d *Dispatcher) letOff() {
 	waited := d.book.Waited()
-	maps.DeleteFunc(d.waited, func(name string, _ time.Time) bool { return !slices.Contains(waited, name) })
-	for _, name := range waited {
+	maps.DeleteFunc(d.waited, func(name string, _ time.Time) bool { _, still := waited[name]; return !still })
+	for name, rounds := range waited {
 		switch since, known := d.waited[name]; {
 		case !known:
 			d.waited[name] = d.clock.Now()
-		case d.clock.Since(since) > d.bypassHold:
+		case d.clock.Since(since) > d.bypassHold<<rounds:
 			d.book.LetOff(name)
 			delete(d.waited, name)
 		}
@@ -203,20 +248,21 @@ func (d *Dispatcher) offer(pod *v1.Pod) string {
 	if d.book.Admitted(name) {
 		return ""
 	}
-	d.book.Offer(d.job(name, pod, want))
-	d.wait(name, pod, want.Pods)
+	d.enter(name, pod, want)
 	d.turn(name)
 	_, why := d.book.Why(name)
 	return why
 }
 
-func (d *Dispatcher) wait(job string, pod *v1.Pod, pods []*v1.Pod) {
+// enter has a job wait for its turn.
+func (d *Dispatcher) enter(job string, pod *v1.Pod, want gang.Want) {
+	d.book.Offer(d.job(job, pod, want))
 	w := d.waiting[job]
 	if w == nil {
 		w = &waiter{since: d.clock.Now()}
 		d.waiting[job] = w
 	}
-	w.pod, w.pods = pod, pods
+	w.pod, w.pods = pod, want.Pods
 }
 
 // job is what waits with a pod.
@@ -224,7 +270,10 @@ func (d *Dispatcher) job(name string, pod *v1.Pod, want gang.Want) dispatch.Job 
 	j := dispatch.Job{
 		Name: name, Title: titleOf(pod), Queue: d.queueOf(pod), Group: groupOf(pod), Priority: corev1helpers.PodPriority(pod), Created: pod.CreationTimestamp.Time, Ready: want.Ready, Need: dispatch.Vector{},
 	}
+	_, tried := d.patient[name]
+	j.Patient = tried || !d.preempts[pod.Spec.SchedulerName]
 	for _, one := range want.Pods {
+		j.Patient = j.Patient || one.Spec.PreemptionPolicy != nil && *one.Spec.PreemptionPolicy == v1.PreemptNever
 		j.Need.Add(d.count(one, name), 1)
 	}
 	return j
@@ -249,13 +298,13 @@ func groupOf(pod *v1.Pod) string {
 // count takes a pod into the book, as part of a job, and answers what it asks for.
 func (d *Dispatcher) count(pod *v1.Pod, job string) dispatch.Vector {
 	before, known := d.book.Counted(string(pod.UID))
-	now := dispatch.Usage{Queue: d.queueOf(pod), Job: job, Group: groupOf(pod), Amount: before.Amount, Runs: pod.Spec.NodeName != "" || d.assumed[pod.UID]}
-	if !known || d.generation[pod.UID] != pod.Generation {
+	now := dispatch.Usage{Queue: d.queueOf(pod), Job: job, Group: groupOf(pod), Priority: corev1helpers.PodPriority(pod), Amount: before.Amount, Runs: pod.Spec.NodeName != "" || d.assumed[pod.UID], Promised: pod.Status.NominatedNodeName != ""}
+	if !known || d.seen[pod.UID].generation != pod.Generation {
 		now.Amount = amountOf(pod) // it may have been resized
-		d.generation[pod.UID] = pod.Generation
+		d.seen[pod.UID] = sighting{key: pod.Namespace + "/" + pod.Name, generation: pod.Generation}
 		known = false
 	}
-	if !known || before.Queue != now.Queue || before.Job != now.Job || before.Runs != now.Runs {
+	if !known || before.Queue != now.Queue || before.Job != now.Job || before.Runs != now.Runs || before.Promised != now.Promised {
 		d.book.Count(string(pod.UID), now)
 	}
 	return now.Amount
@@ -304,19 +353,38 @@ func (d *Dispatcher) turn(except string) {
 	}
 }
 
-// exceeds tells by which ceiling a pod may not run that did not come by the gate.
-func (d *Dispatcher) exceeds(pod *v1.Pod) string {
+// crowded answers the limits that a pod would exceed if it were placed before others have made
+// way; nil if it would exceed none. Unless somebody only asks, the pod is refused then.
+func (d *Dispatcher) crowded(pod *v1.Pod, asked bool) *crowd {
 	want, undecided := d.roster.Wants(pod)
 	if !undecided {
-		return ""
+		return nil
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	name := jobOf(pod, want)
-	if d.book.Admitted(name) {
-		return ""
+	bounds := d.book.Crowded(name)
+	if !d.book.Admitted(name) {
+		bounds = d.book.Ceilings(d.job(name, pod, want))
 	}
-	return d.book.Exceeds(d.job(name, pod, want))
+	if len(bounds) == 0 {
+		return nil
+	}
+	if !asked {
+		d.refused[pod.UID] = true
+	}
+	return &crowd{bounds: bounds, gone: map[types.UID]bool{}}
+}
+
+// running answers what a pod that runs has, and its queue and those above it.
+func (d *Dispatcher) running(uid types.UID) (dispatch.Usage, []string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	usage, ok := d.book.Counted(string(uid))
+	if !ok || !usage.Runs {
+		return usage, nil
+	}
+	return usage, d.book.Path(usage.Queue)
 }
 
 func (d *Dispatcher) reserve(pod *v1.Pod) {
@@ -338,14 +406,24 @@ func (d *Dispatcher) unreserve(logger klog.Logger, pod *v1.Pod) {
 	logger.V(4).Info("Pod waits again", "pod", klog.KObj(pod), "queue", usage.Queue)
 }
 
-// Failed ends the turn of a pod that could not be scheduled. It comes again.
+// Failed ends the turn of a pod that could not be scheduled. Most come again by themselves.
+// One for which others would have to make way, and nobody did, is patient for a while.
 func (d *Dispatcher) Failed(pod *v1.Pod) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	usage, known := d.book.Counted(string(pod.UID))
-	if known && !d.assumed[pod.UID] {
-		d.book.Miss(usage.Job)
-		d.done(usage.Job)
+	refused := d.refused[pod.UID]
+	delete(d.refused, pod.UID)
+	if !known || d.assumed[pod.UID] {
+		return
+	}
+	if refused || len(d.book.Crowded(usage.Job)) > 0 {
+		d.patient[usage.Job] = d.clock.Now()
+	}
+	d.book.Miss(usage.Job)
+	d.done(usage.Job)
+	if want, undecided := d.roster.Wants(pod); refused && undecided && want.Job == "" {
+		d.enter(usage.Job, pod, want) // nobody else brings it back
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/config"
 	"github.com/lockstep-sh/lockstep/apis/config/validation"
+	"github.com/lockstep-sh/lockstep/plugins/planner"
 )
 
 // Name is the name of the plugin in a KubeSchedulerConfiguration.
@@ -66,13 +67,21 @@ func (pl *FairShare) PreEnqueue(_ context.Context, pod *v1.Pod) *fwk.Status {
 	return nil
 }
 
-// PreFilter refuses pods that did not come by the gate and would take their queue, or one
-// above it, beyond its capability.
-func (pl *FairShare) PreFilter(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
-	if why := pl.dispatcher.exceeds(pod); why != "" {
-		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, why)
+// PreFilter refuses pods for which others of their queue, or under the same ceiling, have to
+// make way first, so that PostFilter looks for whom to evict. In a what-if it does not: there
+// it is found out whether enough of them are gone.
+func (pl *FairShare) PreFilter(_ context.Context, state fwk.CycleState, pod *v1.Pod, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
+	asked := planner.QuestionOf(state) != nil
+	c := pl.dispatcher.crowded(pod, asked)
+	switch {
+	case c == nil:
+		return nil, fwk.NewStatus(fwk.Skip)
+	case asked:
+		state.Write(crowdKey, c)
+		return nil, nil
+	default:
+		return nil, fwk.NewStatus(fwk.Unschedulable, c.why())
 	}
-	return nil, fwk.NewStatus(fwk.Skip)
 }
 
 // PreFilterExtensions answers none: no node matters to a queue.

@@ -45,6 +45,7 @@ func newDispatcher(t *testing.T, total int64, window int, queues ...dispatch.Que
 		t.Fatal(err)
 	}
 	d.namespaces = corelisters.NewNamespaceLister(namespaces)
+	d.store = cache.NewStore(cache.MetaNamespaceKeyFunc)
 	d.handles[profile] = nil
 	d.window, d.opened = window, true
 	for _, q := range queues {
@@ -209,6 +210,7 @@ func TestRounds(t *testing.T) {
 		preemptor *v1.Pod
 		nominated []types.UID
 		ending    []types.UID
+		gone      string   // is there no more, which was not heard yet
 		permitted string   // in the round of reclaiming; "none" where there is none
 		granted   []string // by the strict budget, and by the one with parts, in the order of their names
 	}{
@@ -220,6 +222,11 @@ func TestRounds(t *testing.T) {
 		"not what is ending already": {
 			queues: []dispatch.Queue{{Name: "a"}, {Name: "b"}},
 			pods:   []*v1.Pod{pod("a1", "a", 2, "n"), pod("a2", "a", 2, "n"), pod("a3", "a", 2, "n"), pod("a4", "a", 2, "n")}, preemptor: pod("b1", "b", 2, ""), ending: []types.UID{"a4"},
+			permitted: "a1 a2 a3 a4", granted: []string{"", ""},
+		},
+		"not what is gone, though it counts": {
+			queues: []dispatch.Queue{{Name: "a"}, {Name: "b"}},
+			pods:   []*v1.Pod{pod("a1", "a", 2, "n"), pod("a2", "a", 2, "n"), pod("a3", "a", 2, "n"), pod("a4", "a", 2, "n")}, preemptor: pod("b1", "b", 2, ""), gone: "a4",
 			permitted: "a1 a2 a3 a4", granted: []string{"", ""},
 		},
 		"not for more than the queue deserves": {
@@ -257,6 +264,14 @@ func TestRounds(t *testing.T) {
 			var running []*v1.Pod
 			for _, p := range append(slices.Clone(c.pods), c.preemptor) {
 				d.podSeen(p)
+				if err := d.store.(cache.Store).Add(p); err != nil {
+					t.Fatal(err)
+				}
+				if p.Name == c.gone {
+					if err := d.store.(cache.Store).Delete(p); err != nil {
+						t.Fatal(err)
+					}
+				}
 				if p.Spec.NodeName != "" {
 					running = append(running, p)
 				}

@@ -3,8 +3,10 @@ package fairshare
 import (
 	"cmp"
 	"context"
+	"maps"
 	"math"
 	"slices"
+	"sync"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -42,8 +44,9 @@ func (d *Dispatcher) rounds(preemptor gangpoint.Gang, need victim.Vector) []gang
 	}
 	take := gangpoint.Round{Name: "reclaim", Order: victim.Reclaim(c.compareQueues), Queue: d.counted, Permits: func(pod *v1.Pod) bool { return c.permits(d.counted(pod)) }}
 	whole, parts := take, take
-	whole.Budget = func(ending map[types.UID]bool) victim.Budget { return c.budget(d.endingBy(ending), false) }
-	parts.Budget = func(ending map[types.UID]bool) victim.Budget { return c.budget(d.endingBy(ending), true) }
+	gone := sync.OnceValue(d.gone)
+	whole.Budget = func(ending map[types.UID]bool) victim.Budget { return d.budget(c, ending, gone(), false) }
+	parts.Budget = func(ending map[types.UID]bool) victim.Budget { return d.budget(c, ending, gone(), true) }
 	return append(rounds, whole, parts)
 }
 
@@ -55,20 +58,22 @@ func (d *Dispatcher) counted(pod *v1.Pod) string {
 	return usage.Queue
 }
 
-// endingBy adds up, by queue, what pods use that are ending.
-func (d *Dispatcher) endingBy(ending map[types.UID]bool) map[string]resource.Vector {
+// gone are the pods that count as running though they are there no more: who watches them
+// with us may have heard of it first. It costs a look-up for each pod.
+func (d *Dispatcher) gone() map[types.UID]bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	sums := map[string]resource.Vector{}
-	for uid := range ending {
-		if usage, ok := d.book.Counted(string(uid)); ok && usage.Runs {
-			if sums[usage.Queue] == nil {
-				sums[usage.Queue] = resource.Vector{}
-			}
-			sums[usage.Queue].Add(usage.Amount, 1)
+	gone := map[types.UID]bool{}
+	for uid, s := range d.seen {
+		if usage, ok := d.book.Counted(string(uid)); !ok || !usage.Runs {
+			continue
+		}
+		item, exists, err := d.store.GetByKey(s.key)
+		if pod, ok := item.(*v1.Pod); err != nil || !exists || !ok || pod.UID != uid {
+			gone[uid] = true
 		}
 	}
-	return sums
+	return gone
 }
 
 // claim is what a queue may take back.
@@ -164,21 +169,28 @@ func (c *claim) excess(queue string) float64 {
 	return most
 }
 
-// budget is what queues may lose. No queue, and none above it that is not above the
+// budget is what queues may lose, as they stand now: of what they have beyond what they
+// deserve what does not end anyhow. No queue, and none above it that is not above the
 // preemptor's too, comes below what it deserves of anything that is needed; with parts, one
 // whose share is stated may, by the last pod or gang that it loses: it has more than its
 // share and no smaller part to give.
-func (c *claim) budget(ending map[string]resource.Vector, parts bool) *budget {
+func (d *Dispatcher) budget(c *claim, ending, gone map[types.UID]bool, parts bool) *budget {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	b := &budget{claim: c, parts: parts, left: map[string]resource.Vector{}}
-	for name, s := range c.standings {
+	for name, s := range d.book.Standings() {
 		left := resource.Vector{}
 		left.Add(s.Running, 1)
-		left.Add(s.Deserved, -1)
+		left.Add(c.standings[name].Deserved, -1)
 		b.left[name] = left
 	}
-	for queue, amount := range ending {
-		for _, at := range c.standings[queue].Path {
-			b.left[at].Add(amount, -1)
+	leaving := maps.Clone(gone)
+	maps.Copy(leaving, ending)
+	for uid := range leaving {
+		if usage, ok := d.book.Counted(string(uid)); ok && usage.Runs {
+			for _, at := range c.standings[usage.Queue].Path {
+				b.left[at].Add(usage.Amount, -1)
+			}
 		}
 	}
 	return b

@@ -47,6 +47,7 @@ func (c *capacity) put(of map[string]resource.Vector, name string, amount resour
 func (d *Dispatcher) watch(ctx context.Context, handle fwk.Handle) error {
 	factory := handle.SharedInformerFactory()
 	d.namespaces = factory.Core().V1().Namespaces().Lister()
+	d.store = factory.Core().V1().Pods().Informer().GetStore()
 	pods, err := factory.Core().V1().Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(object any) { d.podSeen(object.(*v1.Pod)) },
 		UpdateFunc: func(_, object any) { d.podSeen(object.(*v1.Pod)) },
@@ -159,9 +160,11 @@ func (d *Dispatcher) podGone(pod *v1.Pod) {
 		d.book.SetTotal(d.total.sum)
 	}
 	delete(d.assumed, pod.UID)
-	delete(d.generation, pod.UID)
+	delete(d.seen, pod.UID)
+	delete(d.refused, pod.UID)
 	if usage, known := d.book.Counted(uid); known {
 		d.book.Uncount(uid)
+		delete(d.patient, usage.Job)
 		d.book.Forget(usage.Job) // if it is still there it will be missed again
 		if at := d.waiting[usage.Job]; at != nil && at.pod.UID == pod.UID {
 			d.book.Done(usage.Job) // another pod offers the job again, if there is one

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
+
 	"github.com/lockstep-sh/lockstep/plugins/internal/resource"
 	"github.com/lockstep-sh/lockstep/plugins/internal/share"
 )
@@ -42,6 +44,8 @@ type Job struct {
 	Created  time.Time
 	// Ready tells that its minimum runs: what waits is beyond it.
 	Ready bool
+	// Patient: nobody makes way for it. It waits until its queue keeps all limits by itself.
+	Patient bool
 	// Need is what is asked for if it is admitted.
 	Need Vector
 }
@@ -51,9 +55,14 @@ type Usage struct {
 	Queue string
 	// Job is what it waits with, and Group is as in [Job].
 	Job, Group string
-	Amount     Vector
+	// Priority is that of who asks; high may preempt low in the same queue.
+	Priority int32
+	Amount   Vector
 	// Runs tells that it has its node. Otherwise it waits.
 	Runs bool
+	// Promised tells that it waits for a node on which others made way for it: it counts as
+	// used.
+	Promised bool
 }
 
 // Book is all queues, what is used and who waits.
@@ -67,6 +76,8 @@ type Book struct {
 	// members are the jobs that wait, by group.
 	members map[string]map[string]*job
 	shares  map[string]share.Share
+	// promised is what is promised to each job.
+	promised map[string]Vector
 	// missed are jobs that did not fit; bypass is how often each may be passed.
 	missed map[string]*missed
 	bypass int
@@ -84,15 +95,21 @@ type queue struct {
 	// requested and allocated are its own; running is what it and all below it have
 	// running, and used that with what is admitted.
 	requested, allocated, running, used Vector
-	waiting                             map[string]*list // by what the jobs ask for
+	// byPriority is allocated, by the priority of who has it.
+	byPriority map[int32]Vector
+	waiting    map[string]*list // by what the jobs ask for
 }
 
 // job is one that waits or is admitted.
 type job struct {
 	Job
+	// needs are the resources that it asks for, in order.
+	needs    []v1.ResourceName
 	admitted bool
-	kind     string // of the list that it is in
-	index    int    // in the list's heap; -1 if it is not there
+	// crowded: when it was admitted, its queue was at a limit, and others had to make way.
+	crowded bool
+	kind    string // of the list that it is in
+	index   int    // in the list's heap; -1 if it is not there
 }
 
 // NewBook makes a book with the queue of the given name, which has weight 1 unless it is
@@ -100,7 +117,7 @@ type job struct {
 func NewBook(standard string) *Book {
 	b := &Book{
 		total: Vector{}, queues: map[string]*queue{}, usages: map[string]Usage{}, running: map[string]Vector{}, jobs: map[string]*job{},
-		members: map[string]map[string]*job{}, missed: map[string]*missed{}, stale: true,
+		members: map[string]map[string]*job{}, promised: map[string]Vector{}, missed: map[string]*missed{}, stale: true,
 	}
 	b.SetQueue(Queue{Name: standard, Weight: 1})
 	return b
@@ -109,7 +126,7 @@ func NewBook(standard string) *Book {
 func (b *Book) queue(name string) *queue {
 	q := b.queues[name]
 	if q == nil {
-		q = &queue{requested: Vector{}, allocated: Vector{}, running: Vector{}, used: Vector{}, waiting: map[string]*list{}}
+		q = &queue{requested: Vector{}, allocated: Vector{}, running: Vector{}, used: Vector{}, byPriority: map[int32]Vector{}, waiting: map[string]*list{}}
 		b.queues[name] = q
 		q.path, q.err = share.Ancestors(b.described(), name)
 	}
@@ -148,8 +165,11 @@ func (b *Book) relink() {
 		q.path, q.err = share.Ancestors(described, name)
 	}
 	for _, u := range b.usages {
-		if u.Runs {
+		switch {
+		case u.Runs:
 			b.run(u.Queue, u.Amount, 1)
+		case u.Promised:
+			b.use(u.Queue, u.Amount, 1)
 		}
 	}
 	for _, j := range b.jobs {
@@ -258,26 +278,44 @@ func (b *Book) count(u Usage, n int64) {
 	q := b.queue(u.Queue)
 	b.request(q, u, n)
 	if !u.Runs {
+		if u.Promised {
+			b.use(u.Queue, u.Amount, n)
+			b.promise(u, n)
+		}
 		return
 	}
 	q.allocated.Add(u.Amount, n)
+	sum(q.byPriority, u.Priority, u.Amount, n)
 	b.run(u.Queue, u.Amount, n)
 	if u.Group == "" {
 		return
 	}
 	before := b.running[u.Group] != nil
-	if !before {
-		b.running[u.Group] = Vector{}
-	}
-	b.running[u.Group].Add(u.Amount, n)
-	if b.running[u.Group].Zero() {
-		delete(b.running, u.Group)
-	}
+	sum(b.running, u.Group, u.Amount, n)
 	if now := b.running[u.Group] != nil; now != before {
 		for _, j := range slices.Collect(maps.Values(b.members[u.Group])) {
 			b.unlist(j)
 			b.list(j)
 		}
+	}
+}
+
+// promise adds n times an amount to what is promised to a job.
+func (b *Book) promise(u Usage, n int64) {
+	sum(b.promised, u.Job, u.Amount, n)
+	if j := b.jobs[u.Job]; j != nil && !j.admitted {
+		b.unlist(j)
+		b.list(j)
+	}
+}
+
+// sum adds n times an amount to what is under a key; where nothing is left there is none.
+func sum[K comparable](sums map[K]Vector, key K, amount Vector, n int64) {
+	if sums[key] == nil {
+		sums[key] = Vector{}
+	}
+	if sums[key].Add(amount, n); sums[key].Zero() {
+		delete(sums, key)
 	}
 }
 
@@ -288,7 +326,7 @@ func (b *Book) Settle(name string, amount Vector) {
 	if j == nil || !j.admitted {
 		return
 	}
-	whole := j.Job
+	whole := *j
 	b.use(j.Queue, j.Need, -1)
 	left := Vector{}
 	for resource, need := range j.Need {
@@ -296,11 +334,11 @@ func (b *Book) Settle(name string, amount Vector) {
 			left[resource] = rest
 		}
 	}
-	j.Need = left
+	j.Need, j.needs = left, names(left)
 	b.use(j.Queue, j.Need, 1)
 	if len(left) == 0 {
 		b.Done(name)
-		b.placed(whole)
+		b.placed(&whole)
 	}
 }
 
@@ -337,6 +375,9 @@ func (b *Book) Pending() map[string]int {
 	return pending
 }
 
+// Path is a queue and those above it; nil where they do not lead to the top.
+func (b *Book) Path(queue string) []string { return b.queue(queue).path }
+
 // Turns is the number of jobs whose turn it is.
 func (b *Book) Turns() int { return b.turns }
 
@@ -355,7 +396,7 @@ func (b *Book) Offer(offered Job) {
 		}
 		b.unlist(j)
 	}
-	j := &job{Job: offered}
+	j := newJob(offered)
 	b.jobs[j.Name] = j
 	b.list(j)
 }
@@ -388,22 +429,15 @@ func (b *Book) Done(name string) {
 // through the tree; 3. name. Jobs of a queue by 1. priority, high first; 2. those whose
 // minimum does not run first; 3. who is served least; 4. age, old first; 5. name.
 func (b *Book) Next() (Job, bool) {
-	shares := b.Shares()
 	var best *job
 	var of *queue
+	var behind []*missed
 	for _, q := range b.queues {
 		if q.err != nil || q.spec == nil || q.spec.Closed || of != nil && b.compareQueues(q, of) > 0 {
 			continue
 		}
-		var first *job
-		for kind, l := range q.waiting {
-			if strings.HasPrefix(kind, hopeless) {
-				continue
-			}
-			if j := l.first(b); j != nil && (first == nil || b.compareJobs(j, first) < 0) && !b.hindered(shares, j) {
-				first = j
-			}
-		}
+		first, blocked := b.first(q)
+		behind = append(behind, blocked...)
 		if first != nil {
 			best, of = first, q
 		}
@@ -411,11 +445,36 @@ func (b *Book) Next() (Job, bool) {
 	if best == nil {
 		return Job{}, false
 	}
+	b.pass(behind, best)
 	b.unlist(best)
+	_, best.crowded = b.exceeded(best)
 	best.admitted = true
 	b.turns++
 	b.use(best.Queue, best.Need, 1)
 	return best.Job, true
+}
+
+// first is the job of a queue whose turn it is, nil if there is none, and those before it
+// that a ceiling keeps from theirs.
+func (b *Book) first(q *queue) (*job, []*missed) {
+	var first *job
+	var blocked []*missed
+	for kind, l := range q.waiting {
+		if strings.HasPrefix(kind, hopeless) {
+			continue
+		}
+		j := l.first(b)
+		if j == nil || first != nil && b.compareJobs(j, first) > 0 {
+			continue
+		}
+		switch bound, over := b.insuperable(j); {
+		case over && bound.Reason == Capability:
+			blocked = append(blocked, &missed{Job: j.Job, ceiling: bound.Queue})
+		case !over && b.waitsFor(j) == "":
+			first = j
+		}
+	}
+	return first, blocked
 }
 
 func (b *Book) compareQueues(p, q *queue) int {

@@ -1,7 +1,6 @@
 package dispatch
 
 import (
-	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -11,8 +10,6 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
-
-	"github.com/lockstep-sh/lockstep/plugins/internal/share"
 )
 
 const (
@@ -41,6 +38,7 @@ func turns(b *Book) string {
 
 func TestNext(t *testing.T) {
 	high := func(j Job) Job { j.Priority = 10; return j }
+	patient := func(j Job) Job { j.Patient = true; return j }
 	for sentence, c := range map[string]struct {
 		total  Vector
 		queues []Queue
@@ -96,6 +94,36 @@ func TestNext(t *testing.T) {
 			count: map[string]Usage{"a1": {Queue: "a", Amount: gpus(2), Runs: true}, "a2": {Queue: "a", Amount: gpus(2)}},
 			jobs:  []Job{of("a", 1, gpus(2))},
 			why:   map[string]string{"a-1": `queue "p" would exceed its capability of 3 nvidia.com/gpu: 2 nvidia.com/gpu used, 2 nvidia.com/gpu asked for`},
+		},
+		"a smaller one passes one that a ceiling keeps waiting": {
+			total: gpus(9), queues: []Queue{{Name: "a", Capability: gpus(3)}},
+			count: map[string]Usage{"a1": {Queue: "a", Amount: gpus(2), Runs: true}, "a2": {Queue: "a", Amount: gpus(3)}},
+			jobs:  []Job{of("a", 1, gpus(2)), of("a", 2, gpus(1))}, want: "a-2",
+		},
+		"less important ones of its own queue do not keep it waiting for the share": {
+			total: gpus(4), queues: []Queue{{Name: "a"}, {Name: "b"}},
+			count: map[string]Usage{"a1": {Queue: "a", Amount: gpus(2), Runs: true}, "a2": {Queue: "a", Amount: gpus(3)}, "b1": {Queue: "b", Amount: gpus(4), Runs: true}},
+			jobs:  []Job{of("a", 1, gpus(1)), high(of("a", 2, gpus(1))), patient(high(of("a", 3, gpus(1))))}, want: "a-2",
+			why: map[string]string{
+				"a-1": `queue "a" is overused: 3 nvidia.com/gpu used, its share is 2 nvidia.com/gpu`,
+				"a-3": `queue "a" is overused: 3 nvidia.com/gpu used, its share is 2 nvidia.com/gpu`,
+			},
+		},
+		"nor under its ceiling": {
+			total: gpus(9), queues: []Queue{{Name: "a", Capability: gpus(2)}},
+			count: map[string]Usage{"a1": {Queue: "a", Amount: gpus(2), Runs: true}, "a2": {Queue: "a", Amount: gpus(5)}},
+			jobs:  []Job{of("a", 1, gpus(1)), high(of("a", 2, gpus(3))), high(of("a", 3, gpus(2)))}, want: "a-3",
+		},
+		"more important ones do": {
+			total: gpus(4), queues: []Queue{{Name: "a", Capability: gpus(2)}},
+			count: map[string]Usage{"a1": {Queue: "a", Priority: 10, Amount: gpus(2), Runs: true}, "a2": {Queue: "a", Amount: gpus(5)}},
+			jobs:  []Job{high(of("a", 1, gpus(1)))},
+		},
+		"siblings that have more than they deserve do not keep it waiting under a ceiling above": {
+			total: gpus(9), queues: []Queue{{Name: "p", Capability: gpus(4)}, {Name: "a", Parent: "p"}, {Name: "b", Parent: "p"}},
+			count: map[string]Usage{"a1": {Queue: "a", Amount: gpus(4), Runs: true}, "b1": {Queue: "b", Amount: gpus(5)}},
+			jobs:  []Job{of("b", 1, gpus(2)), of("b", 2, gpus(3))}, want: "b-1",
+			why: map[string]string{"b-2": `queue "b" is overused: 2 nvidia.com/gpu used, its share is 2 nvidia.com/gpu`},
 		},
 		"who can never come under it keeps nobody waiting": {
 			total: gpus(9), queues: []Queue{{Name: "a", Capability: gpus(3)}}, jobs: []Job{of("a", 1, gpus(4)), of("a", 2, gpus(3))}, want: "a-2",
@@ -230,6 +258,47 @@ func TestBypass(t *testing.T) {
 	}
 }
 
+// TestBypassUnderACeiling: one that a ceiling keeps waiting is passed by some, and then waited for by those under
+// the ceiling; each time that it is let off by twice as many.
+func TestBypassUnderACeiling(t *testing.T) {
+	b := NewBook("default")
+	b.SetTotal(gpus(100))
+	b.SetBypass(2)
+	for _, q := range []Queue{{Name: "p", Weight: 1, Capability: gpus(40)}, {Name: "a", Parent: "p", Weight: 1}, {Name: "b", Parent: "p", Weight: 1}} {
+		b.SetQueue(q)
+	}
+	b.Count("runs", Usage{Queue: "a", Amount: gpus(20), Runs: true})
+	offer := func(j Job) {
+		b.Count("pods of "+j.Name, Usage{Queue: j.Queue, Job: j.Name, Amount: j.Need})
+		b.Offer(j)
+	}
+	big := of("a", 1, gpus(30))
+	offer(big)
+	var story []string
+	for n := range 7 {
+		offer(of("b", 10+n, gpus(1)))
+		offer(of("default", 30+n, gpus(1)))
+		took := turns(b)
+		for _, name := range strings.Fields(took) {
+			queue, _, _ := strings.Cut(name, "-")
+			b.Count("pods of "+name, Usage{Queue: queue, Job: name, Amount: gpus(1), Runs: true})
+		}
+		if waits, ok := b.Waited()[big.Name]; ok && !strings.Contains(took, "b-") {
+			took += fmt.Sprint(" waits:", waits)
+			b.LetOff(big.Name)
+		}
+		story = append(story, took)
+	}
+	want := []string{"default-30 b-10", "default-31 b-11", "default-32 waits:0", "default-33 b-12 b-13", "default-34 b-14", "default-35 b-15", "default-36 waits:1"}
+	if diff := gocmp.Diff(want, story); diff != "" {
+		t.Errorf("turns, round by round (-want +got):\n%s", diff)
+	}
+	b.Count("runs", Usage{Queue: "a", Amount: gpus(2), Runs: true})
+	if got := turns(b); !strings.Contains(got, big.Name) {
+		t.Errorf("turns %q once there is room, want %s too", got, big.Name)
+	}
+}
+
 // world is what a book was told, to be reckoned from the beginning each time.
 type world struct {
 	total    Vector
@@ -311,7 +380,7 @@ func TestBookIsWhatItWasTold(t *testing.T) {
 					b.RemoveQueue(name)
 				}
 			case 2, 3:
-				u := Usage{Queue: name, Job: fmt.Sprint("j", r.IntN(12)), Group: fmt.Sprint("g", r.IntN(3)), Amount: gpus(1 + r.Int64N(4)), Runs: r.IntN(2) == 0}
+				u := Usage{Queue: name, Job: fmt.Sprint("j", r.IntN(12)), Group: fmt.Sprint("g", r.IntN(3)), Priority: int32(r.IntN(2)), Amount: gpus(1 + r.Int64N(4)), Runs: r.IntN(2) == 0, Promised: r.IntN(3) == 0}
 				id := fmt.Sprint("u", r.IntN(12))
 				before := w.usages[id]
 				w.usages[id] = u
@@ -324,7 +393,7 @@ func TestBookIsWhatItWasTold(t *testing.T) {
 				delete(w.usages, id)
 				b.Uncount(id)
 			case 5, 6:
-				j := Job{Name: fmt.Sprint("j", r.IntN(12)), Group: fmt.Sprint("g", r.IntN(3)), Queue: name, Priority: int32(r.IntN(2)), Created: time.Unix(int64(step), 0), Need: gpus(1 + r.Int64N(4)), Ready: r.IntN(4) == 0}
+				j := Job{Name: fmt.Sprint("j", r.IntN(12)), Group: fmt.Sprint("g", r.IntN(3)), Queue: name, Priority: int32(r.IntN(2)), Created: time.Unix(int64(step), 0), Need: gpus(1 + r.Int64N(4)), Ready: r.IntN(4) == 0, Patient: r.IntN(4) == 0}
 				if !w.admitted[j.Name] {
 					w.jobs[j.Name] = j
 				}
@@ -387,34 +456,25 @@ func mustEqual(t *testing.T, seed uint64, step int, want, got *Book) {
 
 // firstOf looks at every job.
 func firstOf(b *Book) string {
-	var waiting []*job
+	var best *job
 	for _, j := range b.jobs {
 		q := b.queues[j.Queue]
-		_, never := "", false
-		if q.err == nil && q.spec != nil {
-			_, never = b.beyond(j, Vector{})
-		}
-		if !j.admitted && q.err == nil && q.spec != nil && !q.spec.Closed && !never {
-			waiting = append(waiting, j)
-		}
-	}
-	// A queue is represented by its first: those behind it wait for it.
-	heads := map[string]*job{}
-	for _, j := range waiting {
-		if head := heads[j.Queue]; head == nil || b.compareJobs(j, head) < 0 {
-			heads[j.Queue] = j
-		}
-	}
-	var best *job
-	for _, j := range heads {
-		if b.hindered(b.Shares(), j) {
+		if j.admitted || q.err != nil || q.spec == nil || q.spec.Closed || b.tooLarge(j) {
 			continue
 		}
-		p, q := b.queues[j.Queue], (*queue)(nil)
-		if best != nil {
-			q = b.queues[best.Queue]
+		if _, over := b.insuperable(j); over {
+			continue
 		}
-		if best == nil || cmp.Or(cmp.Compare(q.spec.Priority, p.spec.Priority), share.Compare(p.path, q.path, b.served)) < 0 {
+		if best == nil {
+			best = j
+			continue
+		}
+		of := b.queues[best.Queue]
+		order := b.compareJobs(j, best)
+		if q != of {
+			order = b.compareQueues(q, of)
+		}
+		if order < 0 {
 			best = j
 		}
 	}

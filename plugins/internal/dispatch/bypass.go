@@ -2,98 +2,128 @@ package dispatch
 
 import (
 	"fmt"
+	"maps"
 	"slices"
+
+	v1 "k8s.io/api/core/v1"
 )
 
-// missed is a job that had its turn and did not fit.
+// missed is a job that did not fit in its turn, or that a ceiling kept from its turn.
 type missed struct {
 	Job
-	// passed is how many jobs that come after it were placed since.
+	// ceiling is the queue of which the ceiling is in its way; empty where room is.
+	ceiling string
+	// passed is how many jobs that come after it were placed since it was let off last.
 	passed int
+	// rounds is how often it was let off.
+	rounds int
 }
 
 // SetBypass says how many jobs may pass one that does not fit; 0 for any number. When so
 // many have, those that come after it and ask for any of what it asks for wait, until it is
-// placed, gone, or let off.
+// placed, gone, or let off. For one that a ceiling keeps waiting only those under that
+// ceiling do.
 func (b *Book) SetBypass(most int) { b.bypass = most }
 
-// Miss notes that a job did not fit in its turn.
+// Miss notes that a job did not fit in its turn. One for which others would have to make way
+// is not waited for.
 func (b *Book) Miss(name string) {
-	j := b.jobs[name]
-	if j == nil || !j.admitted || b.bypass == 0 {
+	if j := b.jobs[name]; j != nil && j.admitted && !j.crowded {
+		b.miss(missed{Job: j.Job})
+	}
+}
+
+func (b *Book) miss(one missed) {
+	if b.bypass == 0 {
 		return
 	}
-	if m := b.missed[name]; m != nil {
-		m.Job = j.Job
+	if m := b.missed[one.Name]; m != nil {
+		m.Job, m.ceiling = one.Job, one.ceiling
 		return
 	}
-	b.missed[name] = &missed{Job: j.Job}
+	b.missed[one.Name] = &one
+}
+
+// pass notes the jobs that a ceiling keeps waiting while one that comes after them goes
+// under it.
+func (b *Book) pass(behind []*missed, j *job) {
+	for _, m := range behind {
+		if b.concerns(m, j) {
+			b.miss(*m)
+		}
+	}
 }
 
 // Forget ends what was noted of a job that did not fit: it is gone.
 func (b *Book) Forget(name string) { delete(b.missed, name) }
 
-// LetOff has a job be passed by as many once more.
+// mostRounds bounds the doubling.
+const mostRounds = 20
+
+// LetOff has a job be passed by twice as many as before, until it is waited for again.
 func (b *Book) LetOff(name string) {
 	if m := b.missed[name]; m != nil {
 		m.passed = 0
+		m.rounds = min(m.rounds+1, mostRounds)
 	}
 }
 
-// Waited are the jobs for which others wait now.
-func (b *Book) Waited() []string {
-	var names []string
+// Waited are the jobs for which others wait now, and how often each was let off.
+func (b *Book) Waited() map[string]int {
+	waited := map[string]int{}
 	for name, m := range b.missed {
-		if m.passed >= b.bypass {
-			names = append(names, name)
+		if m.passed >= b.bypass<<m.rounds {
+			waited[name] = m.rounds
 		}
 	}
-	slices.Sort(names)
-	return names
+	return waited
 }
 
 // placed counts a job that was placed against those that it passed.
-func (b *Book) placed(j Job) {
+func (b *Book) placed(j *job) {
 	delete(b.missed, j.Name)
 	for _, m := range b.missed {
-		if m.before(j) {
+		if b.concerns(m, j) {
 			m.passed++
 		}
 	}
 }
 
-// before tells whether a job comes after this one, and asks for any of what it asks for.
-func (m *missed) before(j Job) bool {
+// concerns tells whether a job comes after one that was missed, asks for any of what that
+// asks for, and is under the ceiling that keeps it waiting.
+func (b *Book) concerns(m *missed, j *job) bool {
 	if j.Name == m.Name || j.Priority > m.Priority || j.Priority == m.Priority && !m.Created.Before(j.Created) {
 		return false
 	}
-	for name, need := range m.Need {
-		if need > 0 && j.Need[name] > 0 {
-			return true
-		}
+	if m.ceiling != "" && !slices.Contains(b.queue(j.Queue).path, m.ceiling) {
+		return false
 	}
-	return false
+	return slices.ContainsFunc(j.needs, func(name v1.ResourceName) bool { return m.Need[name] > 0 })
 }
 
-// waitsFor tells for whom a job has to wait; empty for nobody. Nobody waits for a job that
-// waits for its own queue, or that is larger than all there is.
+// waitsFor tells for whom a job has to wait; empty for nobody.
 func (b *Book) waitsFor(j *job) string {
-	for _, name := range b.Waited() {
+	if len(b.missed) == 0 {
+		return ""
+	}
+	waited := b.Waited()
+	for _, name := range slices.Sorted(maps.Keys(waited)) {
 		m := b.missed[name]
-		if m.before(j.Job) && b.couldFit(m) {
+		if b.concerns(m, j) && b.couldFit(m) {
 			return fmt.Sprintf("it waits for %s, which does not fit and was passed by %d others", m.Title, m.passed)
 		}
 	}
 	return ""
 }
 
+// couldFit tells whether it is of use to wait for a job. It is not for one that waits for the
+// share of its queue, or that is larger than all there is.
 func (b *Book) couldFit(m *missed) bool {
 	for name, need := range m.Need {
 		if need > b.total[name] {
 			return false
 		}
 	}
-	one := &job{Job: m.Job}
 	q := b.queues[m.Queue]
 	if q == nil || q.err != nil || q.spec == nil || q.spec.Closed {
 		return false
@@ -101,6 +131,6 @@ func (b *Book) couldFit(m *missed) bool {
 	if current := b.jobs[m.Name]; current != nil && current.admitted {
 		return true // it counts as used already
 	}
-	_, why := b.limits(b.Shares(), one)
-	return why == ""
+	bound, over := b.exceeded(newJob(m.Job))
+	return !over || bound.Reason == Capability && bound.Queue == m.ceiling
 }

@@ -2,13 +2,12 @@ package dispatch
 
 import (
 	"container/heap"
-	"maps"
-	"slices"
+	"strconv"
 	"strings"
 )
 
-// list is the jobs of a queue that wait and ask for the same resources: what keeps one of
-// them waiting for its share keeps all.
+// list is the jobs of a queue that wait and ask for the same: what keeps the first of them
+// from its turn keeps all.
 type list struct {
 	// fresh are those of whose groups nothing runs, in an order that does not change.
 	fresh fresh
@@ -30,25 +29,30 @@ func (l *list) first(b *Book) *job {
 	return best
 }
 
-// kindOf names what a job asks for.
-func kindOf(need Vector) string {
-	var names []string
-	for name := range maps.Keys(need) {
-		if need[name] > 0 {
-			names = append(names, string(name))
-		}
+// kindOf names what a job asks for, and whether others may have to make way for it. One that
+// has been promised some of it is of a kind of its own.
+func (b *Book) kindOf(j *job) string {
+	var kind strings.Builder
+	if b.promised[j.Name] != nil {
+		kind.WriteString(j.Name + " ")
 	}
-	slices.Sort(names)
-	return strings.Join(names, ",")
+	if j.Patient {
+		kind.WriteString("patient ")
+	}
+	for _, name := range j.needs {
+		kind.WriteString(string(name))
+		kind.WriteByte('=')
+		kind.WriteString(strconv.FormatInt(j.Need[name], 10))
+		kind.WriteByte(',')
+	}
+	return kind.String()
 }
 
-// hopeless begins the kind of jobs that are beyond a ceiling all by themselves: they keep
-// nobody else waiting.
-const hopeless = "!"
-
+// list has a job wait, unless it is above a ceiling all by itself: it will never have its
+// turn, as things are, and keeps nobody else waiting.
 func (b *Book) list(j *job) {
-	q, kind := b.queue(j.Queue), kindOf(j.Need)
-	if _, beyond := b.beyond(j, Vector{}); beyond {
+	q, kind := b.queue(j.Queue), b.kindOf(j)
+	if b.tooLarge(j) {
 		kind = hopeless + kind
 	}
 	j.kind = kind
@@ -70,6 +74,9 @@ func (b *Book) list(j *job) {
 	}
 	heap.Push(&l.fresh, j)
 }
+
+// hopeless begins the kind of jobs that are too large.
+const hopeless = "!"
 
 func (b *Book) unlist(j *job) {
 	q, kind := b.queue(j.Queue), j.kind

@@ -1,0 +1,208 @@
+package dispatch
+
+import (
+	"fmt"
+	"iter"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// Bound is a limit of one resource that a job has to keep.
+type Bound struct {
+	// Reason is Overused or Capability.
+	Reason Reason
+	// Queue is whose limit it is: that of the job or, for Capability, one above it.
+	Queue    string
+	Resource v1.ResourceName
+	// Used is what the queue uses of it beside the job, and Need what the job asks for. Most
+	// is the share, which the queue has to be below before the job is admitted, or the
+	// ceiling, which it may not be above afterwards.
+	Used, Need, Most int64
+}
+
+// Exceeded tells whether the job would not keep the bound if so much less were used.
+func (b Bound) Exceeded(less int64) bool {
+	if b.Reason == Overused {
+		return b.Used-less >= b.Most
+	}
+	return b.Used-less+b.Need > b.Most
+}
+
+// String words a bound that is exceeded, for users.
+func (b Bound) String() string {
+	if b.Reason == Overused {
+		return fmt.Sprintf("queue %q is overused: %s used, its share is %s", b.Queue, only(b.Resource, b.Used), only(b.Resource, b.Most))
+	}
+	return fmt.Sprintf("queue %q would exceed its capability of %s: %s used, %s asked for",
+		b.Queue, only(b.Resource, b.Most), only(b.Resource, b.Used), only(b.Resource, b.Need))
+}
+
+// only words an amount of one resource, 0 too.
+func only(name v1.ResourceName, amount int64) string {
+	if amount == 0 {
+		return "0 " + string(name)
+	}
+	return Vector{name: amount}.String()
+}
+
+// bounds are the limits of a job: the share of its queue first, then the ceilings from its
+// queue up. The share of queues above does not matter: where a sibling has more than its own,
+// the queue may take that back.
+func (b *Book) bounds(j *job) iter.Seq[Bound] {
+	return func(yield func(Bound) bool) {
+		q := b.queues[j.Queue]
+		own := b.own(j)
+		fair := b.Shares()[j.Queue].Fair
+		for _, name := range j.needs {
+			if !yield(Bound{Overused, j.Queue, name, q.used[name] - own(name), j.Need[name], fair[name]}) {
+				return
+			}
+		}
+		for _, at := range q.path {
+			above := b.queues[at]
+			for _, name := range j.needs {
+				ceiling, ok := above.spec.Capability[name]
+				if ok && !yield(Bound{Capability, at, name, above.used[name] - own(name), j.Need[name], ceiling}) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// own answers how much a job has in what is used: what it asks for if it is its turn, and what
+// is promised to it.
+func (b *Book) own(j *job) func(v1.ResourceName) int64 {
+	promised := b.promised[j.Name]
+	return func(name v1.ResourceName) int64 {
+		if j.admitted {
+			return promised[name] + j.Need[name]
+		}
+		return promised[name]
+	}
+}
+
+// exceeded is the first bound that a job does not keep as things are.
+func (b *Book) exceeded(j *job) (Bound, bool) {
+	for bound := range b.bounds(j) {
+		if bound.Exceeded(0) {
+			return bound, true
+		}
+	}
+	return Bound{}, false
+}
+
+// insuperable is the first bound that keeps a job from its turn. One that others can make
+// way for does not: by less important ones of its own queue, which the job may preempt; or,
+// where its queue has a right to what it asks for and only a ceiling above is in its way, by
+// siblings, from which that may be reclaimed.
+func (b *Book) insuperable(j *job) (Bound, bool) {
+	var yields Vector
+	for bound := range b.bounds(j) {
+		if !bound.Exceeded(0) {
+			continue
+		}
+		if j.Patient {
+			return bound, true
+		}
+		if yields == nil {
+			yields = b.yields(j)
+		}
+		if bound.Exceeded(yields[bound.Resource]) && (bound.Queue == j.Queue || !b.entitled(j)) {
+			return bound, true
+		}
+	}
+	return Bound{}, false
+}
+
+// yields is what a job's queue itself has running of less priority.
+func (b *Book) yields(j *job) Vector {
+	sum := Vector{}
+	for priority, amount := range b.queues[j.Queue].byPriority {
+		if priority < j.Priority {
+			sum.Add(amount, 1)
+		}
+	}
+	return sum
+}
+
+// entitled tells whether a job's queue has a right to all that the job asks for.
+func (b *Book) entitled(j *job) bool {
+	used, deserved, own := b.queues[j.Queue].used, b.Shares()[j.Queue].Deserved, b.own(j)
+	for _, name := range j.needs {
+		if used[name]-own(name)+j.Need[name] > deserved[name] {
+			return false
+		}
+	}
+	return true
+}
+
+// tooLarge tells whether a job is above a ceiling all by itself.
+func (b *Book) tooLarge(j *job) bool {
+	for _, at := range b.queues[j.Queue].path {
+		for _, name := range j.needs {
+			if ceiling, ok := b.queues[at].spec.Capability[name]; ok && j.Need[name] > ceiling {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Crowded are the bounds of a job whose turn it is although its queue is at a limit: others
+// have to make way first. There are none if they have, or if it was not at one.
+func (b *Book) Crowded(name string) []Bound {
+	j := b.jobs[name]
+	if j == nil || !j.admitted || !j.crowded {
+		return nil
+	}
+	if _, exceeded := b.exceeded(j); !exceeded {
+		return nil
+	}
+	return slices.Collect(b.bounds(j))
+}
+
+// Ceilings are those of a job that is to be placed without its turn, if it would exceed one.
+// The share is a matter of turns, and does not count.
+func (b *Book) Ceilings(offered Job) []Bound {
+	j := newJob(offered)
+	if q := b.queue(j.Queue); q.err != nil || q.spec == nil {
+		return nil
+	}
+	var ceilings []Bound
+	for bound := range b.bounds(j) {
+		if bound.Reason == Capability {
+			ceilings = append(ceilings, bound)
+		}
+	}
+	if _, exceeded := Exceeds(ceilings); !exceeded {
+		return nil
+	}
+	return ceilings
+}
+
+// newJob is a job as the book keeps it.
+func newJob(offered Job) *job {
+	return &job{Job: offered, needs: names(offered.Need)}
+}
+
+// names are the resources of which there is something in a vector, in order.
+func names(v Vector) []v1.ResourceName {
+	list := make([]v1.ResourceName, 0, len(v))
+	for name, amount := range v {
+		if amount > 0 {
+			list = append(list, name)
+		}
+	}
+	slices.Sort(list)
+	return list
+}
+
+// Exceeds answers the first of some bounds that is exceeded; false if none is.
+func Exceeds(bounds []Bound) (Bound, bool) {
+	if i := slices.IndexFunc(bounds, func(b Bound) bool { return b.Exceeded(0) }); i >= 0 {
+		return bounds[i], true
+	}
+	return Bound{}, false
+}
