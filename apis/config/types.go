@@ -78,6 +78,12 @@ type FairShareArgs struct {
 	// that does not fit; then those that come later and ask for any of what it asks for wait
 	// for it. 0 to 1000000, 0 for any number.
 	MaxBypass int32
-	// BypassHold is how long they wait for it at most. More than 0.
+	// BypassHold is how long they wait for it at most. Then MaxBypass may be placed before it
+	// again. Both double each time. More than 0.
 	BypassHold metav1.Duration
+	// Tiers are the policies by which queues and jobs are ordered, and victims are chosen.
+	Tiers []PolicyTier
+	// ExplanationQPS bounds the writes per second that tell pods why they wait for their
+	// queue. 1 to 1000.
+	ExplanationQPS int32
 }

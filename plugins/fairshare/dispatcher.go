@@ -8,6 +8,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
@@ -105,17 +106,21 @@ func NewDispatcher(gangs *roster.Roster, ledger *holds.Holds, leading <-chan str
 // serve adds a profile. The arguments have to be the same in all.
 func (d *Dispatcher) serve(ctx context.Context, handle fwk.Handle, args *config.FairShareArgs) error {
 	d.mu.Lock()
-	if d.args != nil && *d.args != *args {
+	if d.args != nil && !equality.Semantic.DeepEqual(d.args, args) {
 		defer d.mu.Unlock()
 		return errors.New("differs from the arguments of another profile; say the same in all")
 	}
 	d.args, d.window, d.bypassHold = args, int(args.Window), args.BypassHold.Duration
 	d.book.SetBypass(int(args.MaxBypass))
+	d.book.SetPolicies(args.Tiers)
 	d.handles[handle.ProfileName()] = handle
 	d.mu.Unlock()
 	var err error
 	d.once.Do(func() {
 		registerMetrics(d)
+		for _, doubt := range doubts(args.Tiers) {
+			klog.FromContext(ctx).Info("Doubtful configuration", "plugin", Name, "why", doubt)
+		}
 		go d.call(ctx)
 		go d.tell(ctx)
 		err = d.watch(ctx, handle)

@@ -17,6 +17,8 @@ import (
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 	testingclock "k8s.io/utils/clock/testing"
 
+	"github.com/lockstep-sh/lockstep/apis/config"
+	configv1 "github.com/lockstep-sh/lockstep/apis/config/v1"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/plugins/gangpoint"
 	"github.com/lockstep-sh/lockstep/plugins/holds"
@@ -47,6 +49,8 @@ func newDispatcher(t *testing.T, total int64, window int, queues ...dispatch.Que
 	d.namespaces = corelisters.NewNamespaceLister(namespaces)
 	d.store = cache.NewStore(cache.MetaNamespaceKeyFunc)
 	d.handles[profile] = nil
+	d.args = defaultArgs()
+	d.book.SetPolicies(d.args.Tiers)
 	d.window, d.opened = window, true
 	for _, q := range queues {
 		q.Weight = max(q.Weight, 1)
@@ -54,6 +58,16 @@ func newDispatcher(t *testing.T, total int64, window int, queues ...dispatch.Que
 	}
 	d.book.SetTotal(gpus(total))
 	return d
+}
+
+// defaultArgs are those of who says nothing.
+func defaultArgs() *config.FairShareArgs {
+	given, args := &configv1.FairShareArgs{}, &config.FairShareArgs{}
+	configv1.SetDefaults_FairShareArgs(given)
+	if err := configv1.Convert_v1_FairShareArgs_To_config_FairShareArgs(given, args, nil); err != nil {
+		panic(err)
+	}
+	return args
 }
 
 // pod asks for some GPUs in a queue. Without a node it waits.
@@ -281,7 +295,7 @@ func TestRounds(t *testing.T) {
 			}
 			need := victim.Vector(amountOf(c.preemptor))
 			rounds := d.rounds(gangpoint.Gang{Pods: []*v1.Pod{c.preemptor}, Min: 1}, need)
-			if rounds[0].Name != "preempt" || slices.ContainsFunc(running, rounds[0].Permits) {
+			if rounds[0].Name != "preempt" || slices.ContainsFunc(running, rounds[0].Tiers[0].Permits) {
 				t.Errorf("the first round is %s, and takes pods of equal priority or of other queues", rounds[0].Name)
 			}
 			if c.permitted == "none" {
@@ -297,11 +311,11 @@ func TestRounds(t *testing.T) {
 				for _, uid := range c.ending {
 					ending[uid] = true
 				}
-				budget := round.Budget(ending)
+				budget := round.Tiers[0].Budget(ending)
 				permitted = nil
 				var names []string
 				for _, p := range running {
-					if !round.Permits(p) {
+					if !round.Tiers[0].Permits(p) {
 						continue
 					}
 					permitted = append(permitted, p.Name)

@@ -10,8 +10,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 
+	"github.com/lockstep-sh/lockstep/apis/config"
 	"github.com/lockstep-sh/lockstep/plugins/gangpoint"
 	"github.com/lockstep-sh/lockstep/plugins/internal/dispatch"
 	"github.com/lockstep-sh/lockstep/plugins/internal/resource"
@@ -20,7 +20,7 @@ import (
 
 var _ gangpoint.VictimRounds = &FairShare{}
 
-// VictimRounds has a preemptor look for victims in its own queue first, by priority; then,
+// VictimRounds has a preemptor look for victims in its own queue first; then,
 // if its queue stays within what it deserves, take back what other queues have beyond
 // theirs. It copies how all queues stand, once for a search.
 func (pl *FairShare) VictimRounds(_ context.Context, preemptor gangpoint.Gang, need victim.Vector) []gangpoint.Round {
@@ -31,23 +31,43 @@ func (d *Dispatcher) rounds(preemptor gangpoint.Gang, need victim.Vector) []gang
 	d.mu.Lock()
 	own := d.queueOf(preemptor.Pods[0])
 	d.mu.Unlock()
-	rounds := []gangpoint.Round{{
-		Name: "preempt", Order: victim.Preempt(), Queue: d.counted,
-		Permits: func(pod *v1.Pod) bool {
-			queue := d.counted(pod)
-			return corev1helpers.PodPriority(pod) < preemptor.Priority && (queue == own || queue == "")
-		},
-	}}
+	preempt := gangpoint.Round{Name: "preempt", Order: victim.Preempt(), Queue: d.counted}
+	preempt.Tiers = tiersOf(d.args.Tiers, config.Preemptable,
+		func(pod *v1.Pod) bool { queue := d.counted(pod); return queue == own || queue == "" },
+		map[config.PolicyName]judge{config.PolicyPriority: lessImportant(preemptor.Priority), config.PolicyDRF: d.fairer(preemptor)})
+	return append([]gangpoint.Round{preempt}, d.reclaims(own, preemptor, need)...)
+}
+
+// reclaims are the rounds in which is taken back what other queues have beyond their share:
+// by the strict budget, then by the one with parts.
+func (d *Dispatcher) reclaims(own string, preemptor gangpoint.Gang, need victim.Vector) []gangpoint.Round {
+	if !reclaims(d.args.Tiers) {
+		return nil // nobody says who has how much
+	}
 	c := d.claim(own, preemptor, need)
 	if c == nil {
-		return rounds
+		return nil
 	}
-	take := gangpoint.Round{Name: "reclaim", Order: victim.Reclaim(c.compareQueues), Queue: d.counted, Permits: func(pod *v1.Pod) bool { return c.permits(d.counted(pod)) }}
-	whole, parts := take, take
 	gone := sync.OnceValue(d.gone)
-	whole.Budget = func(ending map[types.UID]bool) victim.Budget { return d.budget(c, ending, gone(), false) }
-	parts.Budget = func(ending map[types.UID]bool) victim.Budget { return d.budget(c, ending, gone(), true) }
-	return append(rounds, whole, parts)
+	var rounds []gangpoint.Round
+	for _, parts := range []bool{false, true} {
+		round := gangpoint.Round{Name: "reclaim", Order: victim.Reclaim(c.compareQueues), Queue: d.counted}
+		over := judge{permits: func(pod *v1.Pod) bool { return c.excess(d.counted(pod)) > 1 }}
+		round.Tiers = tiersOf(d.args.Tiers, config.Reclaimable, func(pod *v1.Pod) bool { return c.permits(d.counted(pod)) },
+			map[config.PolicyName]judge{config.PolicyProportion: over, config.PolicyCapacity: over})
+		for i := range round.Tiers {
+			round.Tiers[i].Budget = func(ending map[types.UID]bool) victim.Budget { return d.budget(c, ending, gone(), parts) }
+		}
+		rounds = append(rounds, round)
+	}
+	return rounds
+}
+
+// reclaims tells whether any policy says who has more than he deserves.
+func reclaims(tiers []config.PolicyTier) bool {
+	return slices.ContainsFunc(config.Asked(tiers, config.Reclaimable), func(names []config.PolicyName) bool {
+		return slices.Contains(names, config.PolicyProportion) || slices.Contains(names, config.PolicyCapacity)
+	})
 }
 
 // counted is the queue in which a pod is counted; empty for pods of other schedulers.

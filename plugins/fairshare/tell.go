@@ -25,8 +25,6 @@ const (
 	// tellAgain is how long a job is left alone after that: the numbers may change all the
 	// time.
 	tellAgain = 30 * time.Second
-	// tellRate bounds the writes per second that tell pods why they wait.
-	tellRate = 10
 )
 
 // tell writes into the condition PodScheduled of pods what their job waits for, from when this process schedules.
@@ -36,7 +34,7 @@ func (d *Dispatcher) tell(ctx context.Context) {
 	case <-ctx.Done():
 		return
 	}
-	limit := rate.NewLimiter(tellRate, tellRate)
+	limit := rate.NewLimiter(rate.Limit(d.args.ExplanationQPS), int(d.args.ExplanationQPS))
 	ticker := d.clock.NewTicker(tellEvery)
 	defer ticker.Stop()
 	for {

@@ -10,8 +10,11 @@ import (
 	"context"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/apis/scheduling"
 
 	"github.com/lockstep-sh/lockstep/plugins/victim"
 )
@@ -62,19 +65,43 @@ type SearchSpace interface {
 type Round struct {
 	// Name is for messages: "preempt", "reclaim".
 	Name string
-	// Permits tells whether a pod may be evicted. Pods that the system needs never are.
-	Permits func(*v1.Pod) bool
 	// Queue names the queue of a pod, for the order and the budget; nil for none.
 	Queue func(*v1.Pod) string
 	Order victim.Order
+	// Tiers are asked about the pods where room is sought, one after the other. The first
+	// that finds anybody who may go decides, whether that is enough or not.
+	Tiers []Tier
+}
+
+// Tier is whom a round may take.
+type Tier struct {
+	// Permits tells whether a pod may be evicted.
+	Permits func(*v1.Pod) bool
+	// Gangs: a gang loses what it can do without, or goes as a whole. Otherwise its pods are
+	// taken one by one.
+	Gangs bool
 	// Budget makes the budget of one search; nil for none. It is told which pods are
 	// ending already.
 	Budget func(ending map[types.UID]bool) victim.Budget
 }
 
+// Preempt is the round for making room for a higher priority, where no plugin says otherwise.
+func Preempt(priority int32) Round {
+	return Round{Name: "preempt", Order: victim.Preempt(), Tiers: []Tier{{
+		Permits: func(pod *v1.Pod) bool { return corev1helpers.PodPriority(pod) < priority && !Critical(pod) },
+		Gangs:   true,
+	}}}
+}
+
+// Critical tells pods that the system needs (conformance).
+func Critical(pod *v1.Pod) bool {
+	return pod.Namespace == metav1.NamespaceSystem ||
+		pod.Spec.PriorityClassName == scheduling.SystemClusterCritical || pod.Spec.PriorityClassName == scheduling.SystemNodeCritical
+}
+
 // VictimRounds is the "from whom": it answers the rounds in which victims are looked for,
-// until one makes room. The first plugin that answers any decides; without one, pods of a
-// lower priority may be taken.
+// until one makes room. The first plugin that answers any decides; without one it is
+// [Preempt].
 type VictimRounds interface {
 	VictimRounds(ctx context.Context, preemptor Gang, need victim.Vector) []Round
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 
-	v1 "k8s.io/api/core/v1"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
@@ -56,10 +55,7 @@ func (p Points) Rounds(ctx context.Context, preemptor gangpoint.Gang, need victi
 			return rounds
 		}
 	}
-	return []gangpoint.Round{{
-		Name: "preempt", Order: victim.Preempt(),
-		Permits: func(pod *v1.Pod) bool { return corev1helpers.PodPriority(pod) < preemptor.Priority },
-	}}
+	return []gangpoint.Round{gangpoint.Preempt(preemptor.Priority)}
 }
 
 // Refuse asks whether a gang can fit at all. It answers why not, or nothing.

@@ -9,11 +9,9 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	fwk "k8s.io/kube-scheduler/framework"
-	"k8s.io/kubernetes/pkg/apis/scheduling"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/plugins/gangpoint"
@@ -42,6 +40,7 @@ type place struct {
 type candidates struct {
 	d      *demand
 	round  *gangpoint.Round // nil: nobody is evicted
+	tier   *gangpoint.Tier  // that is asked
 	room   *planner.Room
 	roster *roster.Roster
 	byID   map[string]candidate
@@ -101,7 +100,22 @@ func (c *candidates) request(info fwk.PodInfo) victim.Vector {
 	return request
 }
 
-// on lists the gangs that have pods on these nodes.
+// among finds the gangs that have pods on these nodes, as the first tier sees them that finds
+// any of which pods may go; nil where none does.
+func (c *candidates) among(nodes []int) []victim.Gang {
+	for i := range c.round.Tiers {
+		c.tier = &c.round.Tiers[i]
+		gangs := c.on(nodes)
+		for j := range gangs {
+			if len(victim.Split(c.d.need, &gangs[j])) > 0 {
+				return gangs
+			}
+		}
+	}
+	return nil
+}
+
+// on lists the gangs that have pods on these nodes, as the tier sees them.
 func (c *candidates) on(nodes []int) []victim.Gang {
 	local := map[types.UID]victim.Vector{}
 	var owners []owner
@@ -112,6 +126,9 @@ func (c *candidates) on(nodes []int) []victim.Gang {
 			id := ownerOf(pod)
 			if c.ending[pod.UID] || c.d.own[id] {
 				continue
+			}
+			if !c.tier.Gangs {
+				id = owner{pod: pod.UID}
 			}
 			local[pod.UID] = c.request(info)
 			c.at[pod.UID] = place{info, node}
@@ -285,11 +302,15 @@ func (c *candidates) find(uid types.UID, nodeName string) (place, bool) {
 	return place{}, false
 }
 
-// protected tells pods that stay: those of which the eviction was just refused, those that
-// the round does not permit, and those that the system needs (conformance).
+// protected tells pods that stay: those of which the eviction was just refused, and those
+// that the tier does not permit to go.
 func (c *candidates) protected(pod *v1.Pod) bool {
-	return c.refused[pod.UID] || !c.round.Permits(pod) || pod.Namespace == metav1.NamespaceSystem ||
-		pod.Spec.PriorityClassName == scheduling.SystemClusterCritical || pod.Spec.PriorityClassName == scheduling.SystemNodeCritical
+	return c.refused[pod.UID] || !c.tier.Permits(pod)
+}
+
+// mayGo tells pods that some tier permits to go.
+func (c *candidates) mayGo(pod *v1.Pod) bool {
+	return !c.refused[pod.UID] && slices.ContainsFunc(c.round.Tiers, func(t gangpoint.Tier) bool { return t.Permits(pod) })
 }
 
 // lowestPriority is that of the least important pod on a node; of an empty one it is the

@@ -17,7 +17,7 @@ func (c *candidates) freed(node int) (victim.Vector, int) {
 	if c.sums[node] == nil {
 		sum := &freed{amount: victim.Vector{}}
 		for _, info := range c.room.Node(node).GetPods() {
-			if pod := info.GetPod(); !c.ending[pod.UID] && !c.d.own[ownerOf(pod)] && !c.protected(pod) {
+			if pod := info.GetPod(); !c.ending[pod.UID] && !c.d.own[ownerOf(pod)] && c.mayGo(pod) {
 				sum.amount.Add(c.request(info), 1)
 				sum.pods++
 			}

@@ -178,7 +178,7 @@ func (s *searching) try(ctx context.Context, domain domain) (result *found, simu
 	}
 	var gangs []victim.Gang
 	if s.round != nil {
-		gangs = s.gangs.on(usable)
+		gangs = s.gangs.among(usable)
 		if err := s.gangs.guard(gangs, s.pl.budgets); err != nil {
 			return nil, true, err
 		}
@@ -212,8 +212,8 @@ func (s *searching) clear(ctx context.Context, gangs []victim.Gang) (result *fou
 	problem := victim.Problem{Need: s.d.need, Gangs: gangs, Threshold: float64(s.pl.args.ROIThresholdPercent) / 100}
 	if s.round != nil {
 		problem.Order = s.round.Order
-		if s.round.Budget != nil {
-			problem.Budget = s.round.Budget(s.gangs.ending)
+		if budget := s.gangs.tier.Budget; budget != nil {
+			problem.Budget = budget(s.gangs.ending)
 		}
 	}
 	selection, ok, err := s.choose(ctx, problem)

@@ -50,6 +50,12 @@ func SetDefaults_FairShareArgs(args *FairShareArgs) {
 	setNumber(&args.Window, 256)
 	setNumber(&args.MaxBypass, 100)
 	setDuration(&args.BypassHold, time.Minute)
+	setNumber(&args.ExplanationQPS, 10)
+	if args.Tiers == nil {
+		args.Tiers = []PolicyTier{{Policies: []Policy{
+			{Name: "priority"}, {Name: "gang"}, {Name: "conformance"}, {Name: "proportion"}, {Name: "capacity"}, {Name: "drf", Answers: []string{"JobOrder"}},
+		}}}
+	}
 }
 
 func setNumber(field **int32, value int32) {

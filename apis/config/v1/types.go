@@ -77,6 +77,30 @@ type FairShareArgs struct {
 	// that does not fit; then those that come later and ask for any of what it asks for wait
 	// for it. 0 to 1000000, 0 for any number. Default: 100.
 	MaxBypass *int32 `json:"maxBypass,omitempty"`
-	// BypassHold is how long they wait for it at most. More than 0. Default: 1m.
+	// BypassHold is how long they wait for it at most. Then MaxBypass may be placed before it
+	// again. Both double each time. More than 0. Default: 1m.
 	BypassHold *metav1.Duration `json:"bypassHold,omitempty"`
+	// Tiers are the policies by which queues and jobs are ordered, and victims are chosen.
+	// Default: one tier of priority, gang, conformance, proportion, capacity, and of drf for
+	// JobOrder only.
+	Tiers []PolicyTier `json:"tiers,omitempty"`
+	// ExplanationQPS bounds the writes per second that tell pods why they wait for their
+	// queue. 1 to 1000. Default: 10.
+	ExplanationQPS *int32 `json:"explanationQPS,omitempty"`
+}
+
+// PolicyTier is policies that answer together. Of orders the first policy that tells two
+// apart decides, tier by tier. Whoever may be evicted all policies of the tier that answer
+// have to permit; the next tier is asked only where this one finds nobody.
+type PolicyTier struct {
+	Policies []Policy `json:"policies"`
+}
+
+// Policy is a policy in a tier.
+type Policy struct {
+	// Name is capacity, conformance, drf, gang, priority or proportion.
+	Name string `json:"name"`
+	// Answers are the questions that it answers here: QueueOrder, JobOrder, TaskOrder,
+	// Overused, Preemptable, Reclaimable. Default: all that it can.
+	Answers []string `json:"answers,omitempty"`
 }

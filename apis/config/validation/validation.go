@@ -5,6 +5,7 @@ package validation
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -50,7 +51,45 @@ func GangPreemptionArgs(path *field.Path, args *config.GangPreemptionArgs) field
 func FairShareArgs(path *field.Path, args *config.FairShareArgs) field.ErrorList {
 	errs := within(path.Child("window"), args.Window, 1, 10000)
 	errs = append(errs, within(path.Child("maxBypass"), args.MaxBypass, 0, 1000000)...)
-	return append(errs, positive(path.Child("bypassHold"), args.BypassHold)...)
+	errs = append(errs, positive(path.Child("bypassHold"), args.BypassHold)...)
+	errs = append(errs, within(path.Child("explanationQPS"), args.ExplanationQPS, 1, 1000)...)
+	return append(errs, policyTiers(path.Child("tiers"), args.Tiers)...)
+}
+
+func policyTiers(path *field.Path, tiers []config.PolicyTier) field.ErrorList {
+	if len(tiers) == 0 {
+		return field.ErrorList{field.Required(path, "name the policies, or leave the field out for the default ones")}
+	}
+	var errs field.ErrorList
+	for i, tier := range tiers {
+		at := path.Index(i).Child("policies")
+		if len(tier.Policies) == 0 {
+			errs = append(errs, field.Required(at, "a tier without policies answers nothing; leave it out"))
+		}
+		seen := map[config.PolicyName]bool{}
+		for j, policy := range tier.Policies {
+			errs = append(errs, onePolicy(at.Index(j), policy)...)
+			if seen[policy.Name] {
+				errs = append(errs, field.Duplicate(at.Index(j).Child("name"), policy.Name))
+			}
+			seen[policy.Name] = true
+		}
+	}
+	return errs
+}
+
+func onePolicy(path *field.Path, policy config.Policy) field.ErrorList {
+	can := config.CanAnswer(policy.Name)
+	if len(can) == 0 {
+		return field.ErrorList{field.NotSupported(path.Child("name"), policy.Name, config.PolicyNames())}
+	}
+	var errs field.ErrorList
+	for i, question := range policy.Answers {
+		if !slices.Contains(can, question) {
+			errs = append(errs, field.NotSupported(path.Child("answers").Index(i), question, can))
+		}
+	}
+	return errs
 }
 
 func positive(path *field.Path, d metav1.Duration) field.ErrorList {

@@ -1,7 +1,6 @@
 package dispatch
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -67,9 +66,10 @@ type Usage struct {
 
 // Book is all queues, what is used and who waits.
 type Book struct {
-	total  Vector
-	queues map[string]*queue
-	usages map[string]Usage
+	total    Vector
+	policies policies
+	queues   map[string]*queue
+	usages   map[string]Usage
 	// running is what runs of each group.
 	running map[string]Vector
 	jobs    map[string]*job
@@ -189,7 +189,7 @@ func (b *Book) described() map[string]share.Queue {
 		if q.spec != nil {
 			list[name] = share.Queue{
 				Name: name, Parent: q.spec.Parent, Weight: q.spec.Weight,
-				Deserved: q.spec.Deserved, Guarantee: q.spec.Guarantee, Capability: q.spec.Capability, Request: q.requested,
+				Deserved: b.deserves(q.spec), Guarantee: q.spec.Guarantee, Capability: q.spec.Capability, Request: q.requested,
 			}
 		}
 	}
@@ -232,7 +232,7 @@ type Standing struct {
 	// Running is what it and all below it have running.
 	Running Vector
 	// Deserved is what it is entitled to; Stated are the resources of which its owner says
-	// how much that is.
+	// how much that is, where that counts.
 	Deserved, Stated Vector
 	// Share is the largest part of a resource that it has running.
 	Share float64
@@ -247,7 +247,7 @@ func (b *Book) Standings() map[string]Standing {
 	for name, q := range b.queues {
 		one := Standing{Path: q.path, Running: maps.Clone(q.running), Deserved: shares[name].Deserved, Share: share.Dominant(q.running, b.total)}
 		if q.spec != nil {
-			one.Stated, one.Kept = q.spec.Deserved, q.spec.Kept
+			one.Stated, one.Kept = b.deserves(q.spec), q.spec.Kept
 		}
 		all[name] = one
 	}
@@ -369,7 +369,7 @@ func (b *Book) Pending() map[string]int {
 	pending := map[string]int{}
 	for name, q := range b.queues {
 		for _, l := range q.waiting {
-			pending[name] += len(l.fresh) + len(l.started)
+			pending[name] += l.fresh.Len() + len(l.started)
 		}
 	}
 	return pending
@@ -425,27 +425,24 @@ func (b *Book) Done(name string) {
 // Next admits the job whose turn it is; false if there is none. It costs a look at each
 // queue in which somebody waits.
 //
-// Queues are ordered by 1. priority, high first; 2. who is served least, for its weight,
-// through the tree; 3. name. Jobs of a queue by 1. priority, high first; 2. those whose
-// minimum does not run first; 3. who is served least; 4. age, old first; 5. name.
+// Queues are ordered by the policies that answer QueueOrder, top down through the tree, and
+// then by name; jobs of a queue by those that answer JobOrder and TaskOrder, and then by age,
+// old first, and name.
 func (b *Book) Next() (Job, bool) {
 	var best *job
 	var of *queue
-	var behind []*missed
 	for _, q := range b.queues {
 		if q.err != nil || q.spec == nil || q.spec.Closed || of != nil && b.compareQueues(q, of) > 0 {
 			continue
 		}
-		first, blocked := b.first(q)
-		behind = append(behind, blocked...)
-		if first != nil {
+		if first, _ := b.first(q); first != nil {
 			best, of = first, q
 		}
 	}
 	if best == nil {
 		return Job{}, false
 	}
-	b.pass(behind, best)
+	b.pass(best)
 	b.unlist(best)
 	_, best.crowded = b.exceeded(best)
 	best.admitted = true
@@ -475,40 +472,4 @@ func (b *Book) first(q *queue) (*job, []*missed) {
 		}
 	}
 	return first, blocked
-}
-
-func (b *Book) compareQueues(p, q *queue) int {
-	return cmp.Or(cmp.Compare(q.spec.Priority, p.spec.Priority), share.Compare(p.path, q.path, b.served))
-}
-
-// served is the dominant share of a queue and all below it, for its weight.
-func (b *Book) served(name string) float64 {
-	q := b.queues[name]
-	return share.Dominant(q.used, b.total) / float64(max(q.spec.Weight, 1))
-}
-
-func (b *Book) compareJobs(i, j *job) int {
-	return cmp.Or(
-		cmp.Compare(j.Priority, i.Priority),
-		compareReady(i.Ready, j.Ready),
-		cmp.Compare(share.Dominant(b.running[i.Group], b.total), share.Dominant(b.running[j.Group], b.total)),
-		compareFresh(i, j),
-	)
-}
-
-// compareReady puts those whose minimum does not run first.
-func compareReady(i, j bool) int {
-	switch {
-	case i == j:
-		return 0
-	case j:
-		return -1
-	default:
-		return 1
-	}
-}
-
-// compareFresh compares by what does not change while a job waits.
-func compareFresh(i, j *job) int {
-	return cmp.Or(cmp.Compare(j.Priority, i.Priority), i.Created.Compare(j.Created), cmp.Compare(i.Name, j.Name))
 }

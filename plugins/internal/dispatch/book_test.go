@@ -10,6 +10,8 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/lockstep-sh/lockstep/apis/config"
 )
 
 const (
@@ -18,6 +20,18 @@ const (
 )
 
 func gpus(n int64) Vector { return Vector{gpu: n} }
+
+// tier is the default one.
+var tier = config.PolicyTier{Policies: []config.Policy{
+	{Name: config.PolicyPriority}, {Name: config.PolicyGang}, {Name: config.PolicyConformance}, {Name: config.PolicyProportion}, {Name: config.PolicyCapacity},
+	{Name: config.PolicyDRF, Answers: []config.PolicyQuestion{config.JobOrder}},
+}}
+
+func newBook(tiers ...config.PolicyTier) *Book {
+	b := NewBook("default")
+	b.SetPolicies(tiers)
+	return b
+}
 
 // of is a job of a queue, offered n-th.
 func of(queue string, n int, need Vector) Job {
@@ -137,7 +151,7 @@ func TestNext(t *testing.T) {
 		},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			b := NewBook("default")
+			b := newBook(tier)
 			b.SetTotal(c.total)
 			for _, q := range c.queues {
 				q.Weight = max(q.Weight, 1)
@@ -167,7 +181,7 @@ func TestNext(t *testing.T) {
 
 // TestSettledOnce: a pod that runs is taken off its job once, however often it is counted.
 func TestSettledOnce(t *testing.T) {
-	b := NewBook("default")
+	b := newBook(tier)
 	b.SetTotal(gpus(8))
 	j := of("default", 1, gpus(2))
 	for _, pod := range []string{"one", "two"} {
@@ -191,7 +205,7 @@ func TestSettledOnce(t *testing.T) {
 
 // TestSameTotal: what does not change costs no new division, and the caller may go on with his numbers.
 func TestSameTotal(t *testing.T) {
-	b := NewBook("default")
+	b := newBook(tier)
 	total := gpus(8)
 	b.SetTotal(total)
 	b.Count("pod", Usage{Queue: "default", Amount: gpus(9)})
@@ -209,7 +223,7 @@ func TestSameTotal(t *testing.T) {
 
 // TestBypass: a big job that does not fit is passed by some, and then waited for.
 func TestBypass(t *testing.T) {
-	b := NewBook("default")
+	b := newBook(tier)
 	b.SetTotal(gpus(8))
 	b.SetBypass(2)
 	place := func(j Job) {
@@ -261,7 +275,7 @@ func TestBypass(t *testing.T) {
 // TestBypassUnderACeiling: one that a ceiling keeps waiting is passed by some, and then waited for by those under
 // the ceiling; each time that it is let off by twice as many.
 func TestBypassUnderACeiling(t *testing.T) {
-	b := NewBook("default")
+	b := newBook(tier)
 	b.SetTotal(gpus(100))
 	b.SetBypass(2)
 	for _, q := range []Queue{{Name: "p", Weight: 1, Capability: gpus(40)}, {Name: "a", Parent: "p", Weight: 1}, {Name: "b", Parent: "p", Weight: 1}} {
@@ -310,7 +324,7 @@ type world struct {
 
 // fresh is a book that was told all at once.
 func (w *world) fresh(r *rand.Rand) *Book {
-	b := NewBook("default")
+	b := newBook(tier)
 	shuffled(r, w.queues, func(_ string, q Queue) { b.SetQueue(q) })
 	shuffled(r, w.usages, b.Count) // before the jobs, which have settled with what runs
 	shuffled(r, w.jobs, func(name string, j Job) {
@@ -358,7 +372,7 @@ func TestBookIsWhatItWasTold(t *testing.T) {
 	for seed := range uint64(600) {
 		r := rand.New(rand.NewPCG(seed, 3))
 		w := &world{total: gpus(20), queues: map[string]Queue{}, usages: map[string]Usage{}, jobs: map[string]Job{}, admitted: map[string]bool{}}
-		b := NewBook("default")
+		b := newBook(tier)
 		b.SetTotal(w.total)
 		names := []string{"default", "a", "b", "c", "d"}
 		for step := range 60 {
@@ -486,7 +500,7 @@ func firstOf(b *Book) string {
 
 // BenchmarkNext picks among 10,000 jobs in 1,000 queues.
 func BenchmarkNext(b *testing.B) {
-	book := NewBook("default")
+	book := newBook(tier)
 	book.SetTotal(Vector{gpu: 40000, cpu: 1 << 30})
 	for i := range 1000 {
 		book.SetQueue(Queue{Name: fmt.Sprint("q", i), Weight: int64(1 + i%7)})

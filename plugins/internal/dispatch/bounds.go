@@ -55,7 +55,7 @@ func (b *Book) bounds(j *job) iter.Seq[Bound] {
 		own := b.own(j)
 		fair := b.Shares()[j.Queue].Fair
 		for _, name := range j.needs {
-			if !yield(Bound{Overused, j.Queue, name, q.used[name] - own(name), j.Need[name], fair[name]}) {
+			if b.judges(q.spec, name) && !yield(Bound{Overused, j.Queue, name, q.used[name] - own(name), j.Need[name], fair[name]}) {
 				return
 			}
 		}
@@ -94,7 +94,7 @@ func (b *Book) exceeded(j *job) (Bound, bool) {
 }
 
 // insuperable is the first bound that keeps a job from its turn. One that others can make
-// way for does not: by less important ones of its own queue, which the job may preempt; or,
+// way for does not: by those of its own queue which the job may preempt, as far as is known; or,
 // where its queue has a right to what it asks for and only a ceiling above is in its way, by
 // siblings, from which that may be reclaimed.
 func (b *Book) insuperable(j *job) (Bound, bool) {
@@ -109,18 +109,21 @@ func (b *Book) insuperable(j *job) (Bound, bool) {
 		if yields == nil {
 			yields = b.yields(j)
 		}
-		if bound.Exceeded(yields[bound.Resource]) && (bound.Queue == j.Queue || !b.entitled(j)) {
+		if bound.Exceeded(yields[bound.Resource]) && (bound.Queue == j.Queue || !b.policies.reclaim || !b.entitled(j)) {
 			return bound, true
 		}
 	}
 	return Bound{}, false
 }
 
-// yields is what a job's queue itself has running of less priority.
+// yields is what a job's queue itself has running that may make way for the job.
 func (b *Book) yields(j *job) Vector {
 	sum := Vector{}
+	if b.policies.preempt == anybody {
+		return b.queues[j.Queue].allocated
+	}
 	for priority, amount := range b.queues[j.Queue].byPriority {
-		if priority < j.Priority {
+		if b.policies.preempt == lower && priority < j.Priority {
 			sum.Add(amount, 1)
 		}
 	}

@@ -44,12 +44,23 @@ func (b *Book) miss(one missed) {
 	b.missed[one.Name] = &one
 }
 
-// pass notes the jobs that a ceiling keeps waiting while one that comes after them goes
-// under it.
-func (b *Book) pass(behind []*missed, j *job) {
-	for _, m := range behind {
-		if b.concerns(m, j) {
-			b.miss(*m)
+// pass notes the jobs that a ceiling keeps waiting while one that comes after them goes under
+// it. Where there is no ceiling it costs nothing, otherwise a look at each queue under it.
+func (b *Book) pass(j *job) {
+	path := b.queues[j.Queue].path
+	limited := slices.ContainsFunc(path, func(at string) bool { return len(b.queues[at].spec.Capability) > 0 })
+	if !limited || b.bypass == 0 {
+		return
+	}
+	for _, q := range b.queues {
+		if q.err != nil || q.spec == nil || q.spec.Closed || len(q.waiting) == 0 || !slices.Contains(q.path, path[len(path)-1]) {
+			continue
+		}
+		_, blocked := b.first(q)
+		for _, m := range blocked {
+			if b.concerns(m, j) {
+				b.miss(*m)
+			}
 		}
 	}
 }

@@ -18,8 +18,8 @@ type list struct {
 // first is the one whose turn it is; nil if there is none.
 func (l *list) first(b *Book) *job {
 	var best *job
-	if len(l.fresh) > 0 {
-		best = l.fresh[0]
+	if l.fresh.Len() > 0 {
+		best = l.fresh.jobs[0]
 	}
 	for _, j := range l.started {
 		if best == nil || b.compareJobs(j, best) < 0 {
@@ -58,7 +58,7 @@ func (b *Book) list(j *job) {
 	j.kind = kind
 	l := q.waiting[kind]
 	if l == nil {
-		l = &list{started: map[string]*job{}}
+		l = &list{fresh: fresh{less: b.compareFresh}, started: map[string]*job{}}
 		q.waiting[kind] = l
 	}
 	if j.Group != "" {
@@ -89,32 +89,36 @@ func (b *Book) unlist(j *job) {
 	} else {
 		heap.Remove(&l.fresh, j.index)
 	}
-	if len(l.fresh)+len(l.started) == 0 {
+	if l.fresh.Len()+len(l.started) == 0 {
 		delete(q.waiting, kind)
 	}
 }
 
-// fresh is a heap by compareFresh.
-type fresh []*job
+// fresh is a heap.
+type fresh struct {
+	jobs []*job
+	less func(i, j *job) int
+}
 
-func (f fresh) Len() int           { return len(f) }
-func (f fresh) Less(i, j int) bool { return compareFresh(f[i], f[j]) < 0 }
+// Len, Less and Swap are those of package sort.
+func (f *fresh) Len() int           { return len(f.jobs) }
+func (f *fresh) Less(i, j int) bool { return f.less(f.jobs[i], f.jobs[j]) < 0 }
 
-func (f fresh) Swap(i, j int) {
-	f[i], f[j] = f[j], f[i]
-	f[i].index, f[j].index = i, j
+func (f *fresh) Swap(i, j int) {
+	f.jobs[i], f.jobs[j] = f.jobs[j], f.jobs[i]
+	f.jobs[i].index, f.jobs[j].index = i, j
 }
 
 // Push adds a job at the end.
 func (f *fresh) Push(x any) {
 	j := x.(*job)
-	j.index = len(*f)
-	*f = append(*f, j)
+	j.index = len(f.jobs)
+	f.jobs = append(f.jobs, j)
 }
 
 // Pop takes the last.
 func (f *fresh) Pop() any {
-	last := (*f)[len(*f)-1]
-	*f = (*f)[:len(*f)-1]
+	last := f.jobs[len(f.jobs)-1]
+	f.jobs = f.jobs[:len(f.jobs)-1]
 	return last
 }

@@ -199,14 +199,14 @@ func Dominant(used, total Vector) float64 {
 	return share
 }
 
-// Compare orders two queues by who is served least so far, from the top down: where their
-// branches part, the branch with the lower share for its weight comes first. of is the
-// dominant share of a queue, its children's included; paths are from Ancestors. (H-DRF, of
-// Bhattacharya et al., 2013, without its rescaling of idle resources.)
-func Compare(a, b []string, of func(queue string) float64) int {
+// Compare orders two queues from the top down: where their branches part, siblings, a total
+// order, decides between the branches. Whoever is above another one comes first. Paths are from
+// [Ancestors]. With [Dominant] shares for the weights of siblings, their children's included,
+// it is H-DRF (Bhattacharya et al., 2013), without its rescaling of idle resources.
+func Compare(a, b []string, siblings func(a, b string) int) int {
 	for i, j := len(a)-1, len(b)-1; i >= 0 && j >= 0; i, j = i-1, j-1 {
 		if a[i] != b[j] {
-			return cmp.Or(cmp.Compare(of(a[i]), of(b[j])), cmp.Compare(a[i], b[j]))
+			return siblings(a[i], b[j])
 		}
 	}
 	return cmp.Compare(len(a), len(b))

@@ -1,6 +1,7 @@
 package share
 
 import (
+	order "cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -167,7 +168,7 @@ func TestCompareFillsProgressively(t *testing.T) {
 		next := slices.MinFunc(leaves, func(a, b string) int {
 			one, _ := Ancestors(queues, a)
 			two, _ := Ancestors(queues, b)
-			return Compare(one, two, of)
+			return Compare(one, two, func(i, j string) int { return order.Or(order.Compare(of(i), of(j)), order.Compare(i, j)) })
 		})
 		path, _ := Ancestors(queues, next)
 		for _, name := range path {

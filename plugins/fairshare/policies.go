@@ -1,0 +1,147 @@
+package fairshare
+
+import (
+	"fmt"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
+
+	"github.com/lockstep-sh/lockstep/apis/config"
+	"github.com/lockstep-sh/lockstep/plugins/gangpoint"
+	"github.com/lockstep-sh/lockstep/plugins/internal/dispatch"
+	"github.com/lockstep-sh/lockstep/plugins/victim"
+)
+
+// judge is what a policy says of who may be evicted for a preemptor.
+type judge struct {
+	// permits is about one pod by itself; nil for any.
+	permits func(*v1.Pod) bool
+	// budget is about all that are taken; nil for no limit.
+	budget func(ending map[types.UID]bool) victim.Budget
+}
+
+// tiersOf makes the tiers of a round, one for each tier of the configuration in which some
+// policy answers the question: whom all of them permit, of those that the round is about.
+// Policies that need nothing but the pod are judged here, the others as given.
+func tiersOf(tiers []config.PolicyTier, question config.PolicyQuestion, about func(*v1.Pod) bool, judges map[config.PolicyName]judge) []gangpoint.Tier {
+	var list []gangpoint.Tier
+	for _, names := range config.Asked(tiers, question) {
+		permits := []func(*v1.Pod) bool{about}
+		tier := gangpoint.Tier{Gangs: slices.Contains(names, config.PolicyGang)}
+		for _, name := range names {
+			j := judges[name]
+			if name == config.PolicyConformance {
+				j.permits = func(pod *v1.Pod) bool { return !gangpoint.Critical(pod) }
+			}
+			if j.permits != nil {
+				permits = append(permits, j.permits)
+			}
+			if j.budget != nil {
+				tier.Budget = j.budget
+			}
+		}
+		tier.Permits = func(pod *v1.Pod) bool {
+			return !slices.ContainsFunc(permits, func(permit func(*v1.Pod) bool) bool { return !permit(pod) })
+		}
+		list = append(list, tier)
+	}
+	return list
+}
+
+// doubts tells of tiers that work, but do more harm than users may want.
+func doubts(tiers []config.PolicyTier) []string {
+	var list []string
+	for _, question := range []config.PolicyQuestion{config.Preemptable, config.Reclaimable} {
+		for _, names := range config.Asked(tiers, question) {
+			if !slices.Contains(names, config.PolicyGang) {
+				list = append(list, fmt.Sprintf("the tier of %v answers %s without gang: it breaks gangs", names, question))
+			}
+			if !slices.Contains(names, config.PolicyConformance) {
+				list = append(list, fmt.Sprintf("the tier of %v answers %s without conformance: it evicts pods that the system needs", names, question))
+			}
+		}
+	}
+	return list
+}
+
+// lessImportant is the policy priority: whoever has a lower one.
+func lessImportant(than int32) judge {
+	return judge{permits: func(pod *v1.Pod) bool { return corev1helpers.PodPriority(pod) < than }}
+}
+
+// fairer is the policy drf: a job may lose what leaves it with no smaller dominant share than
+// the preemptor has then.
+type fairer struct {
+	d     *Dispatcher
+	floor float64
+	// lost is what each job has lost.
+	lost map[string]dispatch.Vector
+}
+
+// fairer reckons with what the preemptor has, and all that is to be placed of it.
+func (d *Dispatcher) fairer(preemptor gangpoint.Gang) judge {
+	d.mu.Lock()
+	need := dispatch.Vector{}
+	for _, pod := range preemptor.Pods[:min(preemptor.Min, len(preemptor.Pods))] {
+		need.Add(amountOf(pod), 1)
+	}
+	floor := d.book.JobShare(groupOf(preemptor.Pods[0]), need)
+	d.mu.Unlock()
+	return judge{
+		permits: func(pod *v1.Pod) bool {
+			f := &fairer{d: d, floor: floor, lost: map[string]dispatch.Vector{}}
+			return f.take([]types.UID{pod.UID})
+		},
+		budget: func(ending map[types.UID]bool) victim.Budget {
+			f := &fairer{d: d, floor: floor, lost: map[string]dispatch.Vector{}}
+			for uid := range ending {
+				f.lose(uid, 1)
+			}
+			return f
+		},
+	}
+}
+
+// Take grants pods if their jobs keep enough.
+func (f *fairer) Take(_ *victim.Gang, pods []victim.Pod) bool {
+	uids := make([]types.UID, len(pods))
+	for i, pod := range pods {
+		uids[i] = pod.UID
+	}
+	return f.take(uids)
+}
+
+func (f *fairer) take(uids []types.UID) bool {
+	fair := true
+	for _, uid := range uids {
+		share, known := f.lose(uid, 1)
+		fair = fair && known && share >= f.floor
+	}
+	if !fair {
+		for _, uid := range uids {
+			f.lose(uid, -1)
+		}
+	}
+	return fair
+}
+
+// lose takes a pod n times off its job, and answers the share that is left. A pod that is in
+// no gang is a job by itself, of which nothing is left.
+func (f *fairer) lose(uid types.UID, n int64) (share float64, known bool) {
+	f.d.mu.Lock()
+	defer f.d.mu.Unlock()
+	usage, ok := f.d.book.Counted(string(uid))
+	if !ok || !usage.Runs {
+		return 0, false
+	}
+	if usage.Group == "" {
+		return 0, true
+	}
+	if f.lost[usage.Group] == nil {
+		f.lost[usage.Group] = dispatch.Vector{}
+	}
+	f.lost[usage.Group].Add(usage.Amount, -n)
+	return f.d.book.JobShare(usage.Group, f.lost[usage.Group]), true
+}

@@ -1,0 +1,194 @@
+package dispatch
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/lockstep-sh/lockstep/apis/config"
+	"github.com/lockstep-sh/lockstep/plugins/internal/share"
+)
+
+// policies are the tiers of a configuration, as a book uses them.
+type policies struct {
+	// queues, jobs and overused are who is asked, one after the other. TaskOrder comes after
+	// JobOrder: what is compared is jobs, of which members beyond a minimum are one each.
+	queues, jobs, overused []config.PolicyName
+	// stated: what owners of queues state that they deserve counts. weighted: of what they do
+	// not state they deserve a part by weight; otherwise what they are guaranteed.
+	stated, weighted bool
+	// preempt tells who makes way inside a queue, as far as that is known here; reclaim that
+	// queues make way for each other.
+	preempt way
+	reclaim bool
+}
+
+// way is who may make way for a job in its queue.
+type way int
+
+const (
+	nobody way = iota
+	lower      // who has a lower priority
+	anybody
+)
+
+// SetPolicies says by which policies queues and jobs are ordered, and what queues deserve. A
+// new book has none. It is for books in which nobody waits yet.
+func (b *Book) SetPolicies(tiers []config.PolicyTier) {
+	flat := func(questions ...config.PolicyQuestion) []config.PolicyName {
+		var names []config.PolicyName
+		for _, question := range questions {
+			names = append(names, slices.Concat(config.Asked(tiers, question)...)...)
+		}
+		return names
+	}
+	b.policies = policies{
+		queues: flat(config.QueueOrder), jobs: flat(config.JobOrder, config.TaskOrder), overused: flat(config.Overused),
+		stated: config.HasPolicy(tiers, config.PolicyCapacity), weighted: config.HasPolicy(tiers, config.PolicyProportion), preempt: wayOf(tiers),
+	}
+	reclaimable := flat(config.Reclaimable)
+	b.policies.reclaim = slices.Contains(reclaimable, config.PolicyCapacity) || slices.Contains(reclaimable, config.PolicyProportion)
+	b.relink()
+}
+
+func wayOf(tiers []config.PolicyTier) way {
+	found := nobody
+	for _, names := range config.Asked(tiers, config.Preemptable) {
+		if !slices.Contains(names, config.PolicyPriority) {
+			return anybody
+		}
+		found = lower
+	}
+	return found
+}
+
+// deserves is what the owner of a queue states, as far as that counts.
+func (b *Book) deserves(spec *Queue) Vector {
+	switch p := b.policies; {
+	case p.weighted && p.stated:
+		return spec.Deserved
+	case p.weighted:
+		return nil
+	}
+	stated := Vector{}
+	for name := range b.total {
+		stated[name] = spec.Guarantee[name]
+		if amount, ok := spec.Deserved[name]; ok && b.policies.stated {
+			stated[name] = amount
+		}
+	}
+	return stated
+}
+
+// judges tells whether a policy that answers Overused is about a resource of a queue: what is
+// stated is capacity's, and everything where there is no proportion; the rest is proportion's.
+func (b *Book) judges(spec *Queue, name v1.ResourceName) bool {
+	_, stated := spec.Deserved[name]
+	policy := config.PolicyProportion
+	if p := b.policies; p.stated && (stated || !p.weighted) {
+		policy = config.PolicyCapacity
+	}
+	return slices.Contains(b.policies.overused, policy)
+}
+
+// compareQueues orders queues top down: where their branches part it is decided, by what the
+// policies say of the two branches and then by name.
+func (b *Book) compareQueues(p, q *queue) int {
+	return share.Compare(p.path, q.path, b.compareSiblings)
+}
+
+func (b *Book) compareSiblings(i, j string) int {
+	p, q := b.queues[i], b.queues[j]
+	for _, policy := range b.policies.queues {
+		order := 0
+		switch policy {
+		case config.PolicyPriority:
+			order = cmp.Compare(q.spec.Priority, p.spec.Priority)
+		case config.PolicyProportion:
+			order = cmp.Compare(b.served(p), b.served(q))
+		case config.PolicyCapacity:
+			order = cmp.Compare(b.filled(i), b.filled(j))
+		}
+		if order != 0 {
+			return order
+		}
+	}
+	return cmp.Compare(i, j)
+}
+
+// served is the dominant share of a queue and all below it, for its weight.
+func (b *Book) served(q *queue) float64 {
+	return share.Dominant(q.used, b.total) / float64(max(q.spec.Weight, 1))
+}
+
+// filled is how much of what it deserves a queue uses with all below it: the largest of the
+// parts of a resource.
+func (b *Book) filled(name string) float64 {
+	deserved, most := b.Shares()[name].Deserved, 0.0
+	for resource, amount := range b.queues[name].used {
+		switch {
+		case amount <= 0:
+		case deserved[resource] <= 0:
+			return math.Inf(1)
+		default:
+			most = max(most, float64(amount)/float64(deserved[resource]))
+		}
+	}
+	return most
+}
+
+func (b *Book) compareJobs(i, j *job) int {
+	for _, policy := range b.policies.jobs {
+		order := 0
+		switch policy {
+		case config.PolicyPriority:
+			order = cmp.Compare(j.Priority, i.Priority)
+		case config.PolicyGang:
+			order = compareReady(i.Ready, j.Ready)
+		case config.PolicyDRF:
+			order = cmp.Compare(b.JobShare(i.Group, nil), b.JobShare(j.Group, nil))
+		}
+		if order != 0 {
+			return order
+		}
+	}
+	return compareAge(i, j)
+}
+
+// compareReady puts those whose minimum does not run first.
+func compareReady(i, j bool) int {
+	switch {
+	case i == j:
+		return 0
+	case j:
+		return -1
+	default:
+		return 1
+	}
+}
+
+// compareFresh compares jobs of whose groups nothing runs, by what does not change while they
+// wait.
+func (b *Book) compareFresh(i, j *job) int {
+	if slices.Contains(b.policies.jobs, config.PolicyPriority) {
+		return cmp.Or(cmp.Compare(j.Priority, i.Priority), compareAge(i, j))
+	}
+	return compareAge(i, j)
+}
+
+func compareAge(i, j *job) int {
+	return cmp.Or(i.Created.Compare(j.Created), cmp.Compare(i.Name, j.Name))
+}
+
+// JobShare is the dominant share of a group, from 0 to 1, if it had so much more running.
+func (b *Book) JobShare(group string, more Vector) float64 {
+	if len(more) == 0 {
+		return share.Dominant(b.running[group], b.total)
+	}
+	sum := Vector{}
+	sum.Add(b.running[group], 1)
+	sum.Add(more, 1)
+	return share.Dominant(sum, b.total)
+}
