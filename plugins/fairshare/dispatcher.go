@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	"k8s.io/utils/clock"
 
 	"github.com/lockstep-sh/lockstep/apis/config"
@@ -46,6 +48,7 @@ type Dispatcher struct {
 	// handles are those of the profiles with the plugin.
 	handles    map[string]fwk.Handle
 	namespaces corelisters.NamespaceLister
+	pods       corelisters.PodLister
 	// waiting are the jobs that wait.
 	waiting map[string]*waiter
 	// since is when a job's turn began.
@@ -64,9 +67,6 @@ type Dispatcher struct {
 	assumed map[types.UID]bool
 	// seen are the pods that are counted.
 	seen map[types.UID]sighting
-	// store is what the API server has, as far as it is known here: it is ahead of what has
-	// been counted.
-	store keyGetter
 	// called are pods whose turn it is, to be activated.
 	called  []*v1.Pod
 	calling chan struct{}
@@ -84,16 +84,9 @@ type waiter struct {
 	at   time.Time
 }
 
-// keyGetter is the part of an informer's store that is used.
-type keyGetter interface {
-	GetByKey(key string) (item any, exists bool, err error)
-}
-
-// sighting is what is remembered of a pod: its key, and the generation of its spec.
-type sighting struct {
-	key        string
-	generation int64
-}
+// sighting is what is remembered of a pod that is counted, beside what the book has: its name,
+// and its version when it was counted.
+type sighting struct{ namespace, name, version string }
 
 // NewDispatcher makes one without queues but the default one.
 func NewDispatcher(gangs *roster.Roster, ledger *holds.Holds, leading <-chan struct{}) *Dispatcher {
@@ -150,6 +143,11 @@ func (d *Dispatcher) expire() {
 		case d.clock.Since(since) > longestTurn:
 			d.book.Done(name)
 			delete(d.since, name)
+		}
+	}
+	for name, w := range d.waiting {
+		if !d.waits(w.pod) {
+			d.leave(name)
 		}
 	}
 	d.letOff()
@@ -253,6 +251,9 @@ func (d *Dispatcher) offer(pod *v1.Pod) string {
 	if d.book.Admitted(name) {
 		return ""
 	}
+	if !d.waits(pod) {
+		return "it is gone, or has a node" // the scheduling queue will hear of it
+	}
 	d.enter(name, pod, want)
 	d.turn(name)
 	_, why := d.book.Why(name)
@@ -279,7 +280,9 @@ func (d *Dispatcher) job(name string, pod *v1.Pod, want gang.Want) dispatch.Job 
 	j.Patient = tried || !d.preempts[pod.Spec.SchedulerName]
 	for _, one := range want.Pods {
 		j.Patient = j.Patient || one.Spec.PreemptionPolicy != nil && *one.Spec.PreemptionPolicy == v1.PreemptNever
-		j.Need.Add(d.count(one, name), 1)
+		if now := d.current(one); now != nil {
+			j.Need.Add(d.count(now, name), 1)
+		}
 	}
 	return j
 }
@@ -300,16 +303,35 @@ func groupOf(pod *v1.Pod) string {
 	return ""
 }
 
-// count takes a pod into the book, as part of a job, and answers what it asks for.
+// current is the last version of a pod that is known; nil if it is gone or has ended. The
+// scheduler and the gangs may go on for a while with one that is older, or gone.
+func (d *Dispatcher) current(pod *v1.Pod) *v1.Pod {
+	now, err := d.pods.Pods(pod.Namespace).Get(pod.Name)
+	if err != nil || now.UID != pod.UID || podutil.IsPodTerminal(now) {
+		return nil
+	}
+	return now
+}
+
+// waits tells whether a pod is there and has no node.
+func (d *Dispatcher) waits(pod *v1.Pod) bool {
+	now := d.current(pod)
+	return now != nil && now.Spec.NodeName == ""
+}
+
+// count takes a pod, in its current version, into the book, as part of a job, and answers
+// what it asks for.
 func (d *Dispatcher) count(pod *v1.Pod, job string) dispatch.Vector {
 	before, known := d.book.Counted(string(pod.UID))
-	now := dispatch.Usage{Queue: d.queueOf(pod), Job: job, Group: groupOf(pod), Priority: corev1helpers.PodPriority(pod), Amount: before.Amount, Runs: pod.Spec.NodeName != "" || d.assumed[pod.UID], Promised: pod.Status.NominatedNodeName != ""}
-	if !known || d.seen[pod.UID].generation != pod.Generation {
-		now.Amount = amountOf(pod) // it may have been resized
-		d.seen[pod.UID] = sighting{key: pod.Namespace + "/" + pod.Name, generation: pod.Generation}
-		known = false
+	now := dispatch.Usage{
+		Queue: d.queueOf(pod), Job: job, Group: groupOf(pod), Priority: corev1helpers.PodPriority(pod), Amount: before.Amount,
+		Runs: pod.Spec.NodeName != "" || d.assumed[pod.UID], Promised: pod.Status.NominatedNodeName != "",
 	}
-	if !known || before.Queue != now.Queue || before.Job != now.Job || before.Runs != now.Runs || before.Promised != now.Promised {
+	if !known || d.seen[pod.UID].version != pod.ResourceVersion {
+		now.Amount = amountOf(pod) // it may have been resized, or its resize is done
+		d.seen[pod.UID] = sighting{namespace: pod.Namespace, name: pod.Name, version: pod.ResourceVersion}
+	}
+	if !known || !before.Equal(now) {
 		d.book.Count(string(pod.UID), now)
 	}
 	return now.Amount
@@ -341,6 +363,10 @@ func (d *Dispatcher) turn(except string) {
 			break
 		}
 		w := d.waiting[j.Name]
+		if w != nil && !d.waits(w.pod) {
+			d.leave(j.Name)
+			continue
+		}
 		delete(d.waiting, j.Name)
 		d.since[j.Name] = d.clock.Now()
 		if w != nil {
@@ -355,6 +381,17 @@ func (d *Dispatcher) turn(except string) {
 		case d.calling <- struct{}{}:
 		default: // it has been told
 		}
+	}
+}
+
+// leave ends the waiting of a job of which the pod to activate does not wait any more.
+// Another of its pods is activated, if there is one, and offers it again.
+func (d *Dispatcher) leave(job string) {
+	w := d.waiting[job]
+	d.book.Done(job)
+	delete(d.waiting, job)
+	if i := slices.IndexFunc(w.pods, d.waits); i >= 0 {
+		d.called = append(d.called, w.pods[i])
 	}
 }
 
@@ -395,9 +432,10 @@ func (d *Dispatcher) running(uid types.UID) (dispatch.Usage, []string) {
 func (d *Dispatcher) reserve(pod *v1.Pod) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.assumed[pod.UID] = true
-	usage, _ := d.book.Counted(string(pod.UID))
-	d.count(pod, usage.Job)
+	if now := d.current(pod); now != nil {
+		d.assumed[pod.UID] = true
+		d.recount(now)
+	}
 	d.turn("")
 }
 
@@ -405,10 +443,17 @@ func (d *Dispatcher) unreserve(logger klog.Logger, pod *v1.Pod) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.assumed, pod.UID)
-	usage, _ := d.book.Counted(string(pod.UID))
-	d.count(pod, usage.Job)
+	if now := d.current(pod); now != nil {
+		d.recount(now)
+	}
 	d.turn("")
-	logger.V(4).Info("Pod waits again", "pod", klog.KObj(pod), "queue", usage.Queue)
+	logger.V(4).Info("Pod waits again", "pod", klog.KObj(pod))
+}
+
+// recount counts a pod as part of the job that it is in.
+func (d *Dispatcher) recount(pod *v1.Pod) {
+	before, _ := d.book.Counted(string(pod.UID))
+	d.count(pod, before.Job)
 }
 
 // Failed ends the turn of a pod that could not be scheduled. Most come again by themselves.
@@ -427,7 +472,7 @@ func (d *Dispatcher) Failed(pod *v1.Pod) {
 	}
 	d.book.Miss(usage.Job)
 	d.done(usage.Job)
-	if want, undecided := d.roster.Wants(pod); refused && undecided && want.Job == "" {
+	if want, undecided := d.roster.Wants(pod); refused && undecided && want.Job == "" && d.waits(pod) {
 		d.enter(usage.Job, pod, want) // nobody else brings it back
 	}
 }

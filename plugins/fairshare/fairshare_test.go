@@ -23,6 +23,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/gangpoint"
 	"github.com/lockstep-sh/lockstep/plugins/holds"
 	"github.com/lockstep-sh/lockstep/plugins/internal/dispatch"
+	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 	"github.com/lockstep-sh/lockstep/plugins/roster"
 	"github.com/lockstep-sh/lockstep/plugins/victim"
 )
@@ -47,7 +48,8 @@ func newDispatcher(t *testing.T, total int64, window int, queues ...dispatch.Que
 		t.Fatal(err)
 	}
 	d.namespaces = corelisters.NewNamespaceLister(namespaces)
-	d.store = cache.NewStore(cache.MetaNamespaceKeyFunc)
+	store := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
+	d.pods = podLister{corelisters.NewPodLister(store), store}
 	d.handles[profile] = nil
 	d.args = defaultArgs()
 	d.book.SetPolicies(d.args.Tiers)
@@ -68,6 +70,25 @@ func defaultArgs() *config.FairShareArgs {
 		panic(err)
 	}
 	return args
+}
+
+// podLister lists the pods of a store.
+type podLister struct {
+	corelisters.PodLister
+	store cache.Indexer
+}
+
+// know has the API server have these pods.
+func (d *Dispatcher) know(pods ...*v1.Pod) {
+	for _, p := range pods {
+		_ = d.pods.(podLister).store.Update(p) // it fails for what has no name only
+	}
+}
+
+// lose has the API server have a pod no longer.
+func (d *Dispatcher) lose(pod *v1.Pod) {
+	_ = d.pods.(podLister).store.Delete(pod)
+	d.podGone(pod)
 }
 
 // pod asks for some GPUs in a queue. Without a node it waits.
@@ -113,6 +134,7 @@ func TestTurns(t *testing.T) {
 	pods := map[string]*v1.Pod{}
 	for _, name := range []string{"a1", "a2", "a3", "b1"} {
 		pods[name] = pod(name, name[:1], 1, "")
+		d.know(pods[name])
 	}
 	step := func(sentence string, do func() string, passes bool, called string) {
 		t.Helper()
@@ -136,7 +158,7 @@ func TestTurns(t *testing.T) {
 	step("one fails", quietly(func() { d.Failed(pods["a2"]) }), true, "a3")
 	step("and comes again, last", offer("a2"), false, "")
 	step("one gives back its node, and has no turn any more", quietly(func() { d.unreserve(silent, pods["a1"]) }), true, "")
-	step("one is deleted in its turn", quietly(func() { d.podGone(pods["b1"]) }), true, "a2")
+	step("one is deleted in its turn", quietly(func() { d.lose(pods["b1"]) }), true, "a2")
 	step("what comes of nothing ends", quietly(func() {
 		d.clock.(*testingclock.FakeClock).Step(2 * longestTurn)
 		d.expire()
@@ -149,7 +171,7 @@ func TestTurns(t *testing.T) {
 // TestMissedAndGone: nobody waits for a job that is gone, and for none longer than so long.
 func TestMissedAndGone(t *testing.T) {
 	for sentence, end := range map[string]func(*Dispatcher, *v1.Pod){
-		"it is deleted": func(d *Dispatcher, big *v1.Pod) { d.podGone(big) },
+		"it is deleted": func(d *Dispatcher, big *v1.Pod) { d.lose(big) },
 		"it was waited for long enough": func(d *Dispatcher, _ *v1.Pod) {
 			d.expire()
 			d.clock.(*testingclock.FakeClock).Step(2 * time.Minute)
@@ -163,6 +185,7 @@ func TestMissedAndGone(t *testing.T) {
 			big, small, next := pod("big", "", 8, ""), pod("small", "", 1, ""), pod("tiny", "", 1, "")
 			for i, p := range []*v1.Pod{big, small, next} {
 				p.CreationTimestamp = metav1.Unix(int64(i), 0)
+				d.know(p)
 			}
 			if why := d.offer(big); why != "" {
 				t.Fatal(why)
@@ -183,11 +206,140 @@ func TestMissedAndGone(t *testing.T) {
 	}
 }
 
+// TestGoneForGood: the scheduler may go on for a while with a pod that is deleted, or has
+// ended. That counts for nothing.
+func TestGoneForGood(t *testing.T) {
+	for sentence, end := range map[string]func(*Dispatcher, *v1.Pod){
+		"it is deleted": func(d *Dispatcher, p *v1.Pod) { d.lose(p) },
+		"another has its name": func(d *Dispatcher, p *v1.Pod) {
+			d.lose(p)
+			another := p.DeepCopy()
+			another.UID = "another"
+			d.know(another)
+		},
+		"another has its name, and nothing was heard in between": func(d *Dispatcher, p *v1.Pod) {
+			another := p.DeepCopy()
+			another.UID = "another"
+			d.know(another)
+			d.podChanged(p, another)
+		},
+		"it has ended": func(d *Dispatcher, p *v1.Pod) {
+			ended := p.DeepCopy()
+			ended.Status.Phase = v1.PodSucceeded
+			d.know(ended)
+			d.podSeen(ended)
+		},
+	} {
+		for what, do := range map[string]func(*Dispatcher, *v1.Pod){
+			"offered":    func(d *Dispatcher, p *v1.Pod) { d.offer(p) },
+			"asked for":  func(d *Dispatcher, p *v1.Pod) { d.crowded(p, false) },
+			"reserved":   func(d *Dispatcher, p *v1.Pod) { d.reserve(p) },
+			"unreserved": func(d *Dispatcher, p *v1.Pod) { d.unreserve(silent, p) },
+			"seen late":  func(d *Dispatcher, p *v1.Pod) { d.podSeen(p) },
+		} {
+			t.Run(sentence+" and "+what, func(t *testing.T) {
+				d := newDispatcher(t, 8, 9)
+				d.opened = false
+				p := pod("p", "", 1, "")
+				d.know(p)
+				d.podSeen(p)
+				end(d, p)
+				do(d, p)
+				if usage, known := d.book.Counted("p"); known || len(d.waiting)+d.book.Turns() > 0 {
+					t.Errorf("counted: %+v; %d wait, %d turns", usage, len(d.waiting), d.book.Turns())
+				}
+			})
+		}
+	}
+}
+
+// TestUnreserveAssumed: kube-scheduler gives the copy that has a node already.
+func TestUnreserveAssumed(t *testing.T) {
+	d := newDispatcher(t, 8, 9)
+	p := pod("p", "", 1, "")
+	d.know(p)
+	d.podSeen(p)
+	assumed := pod("p", "", 1, "node")
+	d.reserve(assumed)
+	d.unreserve(silent, assumed)
+	if usage, _ := d.book.Counted("p"); usage.Runs {
+		t.Error("it counts as one that runs")
+	}
+	d.reserve(assumed)
+	d.know(assumed)
+	d.podSeen(assumed)
+	d.unreserve(silent, assumed) // the answer to the binding was lost
+	if usage, _ := d.book.Counted("p"); !usage.Runs {
+		t.Error("it is bound, and counts as one that waits")
+	}
+}
+
+// TestResized: a pod counts as what it has until its resize is done, and so does one of another scheduler.
+func TestResized(t *testing.T) {
+	d := newDispatcher(t, 0, 9)
+	d.nodeSeen(st.MakeNode().Name("node").Capacity(map[v1.ResourceName]string{gpu: "8"}).Obj())
+	for _, scheduler := range []string{profile, "another"} {
+		resized := func(version string, to int, from *v1.Pod) *v1.Pod {
+			p := pod(scheduler, "", to, "node")
+			p.Spec.SchedulerName, p.ResourceVersion = scheduler, version
+			if from != nil {
+				p.Status.ContainerStatuses = []v1.ContainerStatus{{Name: p.Spec.Containers[0].Name, Resources: &from.Spec.Containers[0].Resources}}
+			}
+			return p
+		}
+		before := resized("1", 3, nil)
+		for _, p := range []*v1.Pod{before, resized("2", 1, before), resized("3", 1, nil)} {
+			d.know(p)
+			d.podSeen(p)
+		}
+	}
+	usage, _ := d.book.Counted(profile)
+	if usage.Amount[gpu] != 1 || d.total.sum[gpu] != 7 {
+		t.Errorf("it counts as %d GPUs, and %d are shared; want 1 and 7", usage.Amount[gpu], d.total.sum[gpu])
+	}
+}
+
+// TestSpeaker: a gang waits for its turn with one of its pods, which may go; then another
+// offers it again.
+func TestSpeaker(t *testing.T) {
+	first, second := pod("first", "", 1, ""), pod("second", "", 1, "")
+	for sentence, end := range map[string]func(*Dispatcher){
+		"when it is its turn": func(d *Dispatcher) { d.opened = true; d.turn("") },
+		"when turns end":      func(d *Dispatcher) { d.expire() },
+		"when it hears of it": func(d *Dispatcher) { d.podGone(first) },
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			d := newDispatcher(t, 8, 9)
+			d.roster.Register(profile, wanting{pods: []*v1.Pod{first, second}})
+			d.know(first, second)
+			d.opened = false
+			d.offer(first)
+			_ = d.pods.(podLister).store.Delete(first)
+			end(d)
+			if got := d.calledNow(); got != "second" || d.book.Turns() > 0 {
+				t.Errorf("called %q, %d turns; want second, and none", got, d.book.Turns())
+			}
+		})
+	}
+}
+
+// wanting says of all pods that they are placed with certain others.
+type wanting struct {
+	roster.Source
+	pods []*v1.Pod
+}
+
+func (w wanting) Wants(*v1.Pod) (gang.Want, bool) { return gang.Want{Job: "g", Pods: w.pods}, true }
+
+func (w wanting) QueueOf(gang.Key) string { return "" }
+
 // TestOpened: nobody enters before everything is known.
 func TestOpened(t *testing.T) {
 	d := newDispatcher(t, 8, 2)
 	d.opened = false
-	if why := d.offer(pod("p", "", 1, "")); why == "" {
+	p := pod("p", "", 1, "")
+	d.know(p)
+	if why := d.offer(p); why == "" {
 		t.Error("it passes")
 	}
 	d.change(func() {
@@ -207,7 +359,9 @@ func TestForeign(t *testing.T) {
 	foreign.Spec.SchedulerName = "another"
 	d.podSeen(foreign)
 	d.podSeen(foreign)
-	d.podSeen(pod("mine", "", 8, ""))
+	mine := pod("mine", "", 8, "")
+	d.know(mine)
+	d.podSeen(mine)
 	if got := d.book.Shares()["default"].Fair[gpu]; got != 5 {
 		t.Errorf("%d GPUs are shared, want 5", got)
 	}
@@ -277,14 +431,10 @@ func TestRounds(t *testing.T) {
 			d := newDispatcher(t, 8, 9, c.queues...)
 			var running []*v1.Pod
 			for _, p := range append(slices.Clone(c.pods), c.preemptor) {
+				d.know(p)
 				d.podSeen(p)
-				if err := d.store.(cache.Store).Add(p); err != nil {
-					t.Fatal(err)
-				}
 				if p.Name == c.gone {
-					if err := d.store.(cache.Store).Delete(p); err != nil {
-						t.Fatal(err)
-					}
+					_ = d.pods.(podLister).store.Delete(p)
 				}
 				if p.Spec.NodeName != "" {
 					running = append(running, p)

@@ -88,8 +88,7 @@ func (d *Dispatcher) gone() map[types.UID]bool {
 		if usage, ok := d.book.Counted(string(uid)); !ok || !usage.Runs {
 			continue
 		}
-		item, exists, err := d.store.GetByKey(s.key)
-		if pod, ok := item.(*v1.Pod); err != nil || !exists || !ok || pod.UID != uid {
+		if pod, err := d.pods.Pods(s.namespace).Get(s.name); err != nil || pod.UID != uid {
 			gone[uid] = true
 		}
 	}

@@ -3,6 +3,7 @@ package fairshare
 import (
 	"context"
 	"fmt"
+	"maps"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -47,10 +48,10 @@ func (c *capacity) put(of map[string]resource.Vector, name string, amount resour
 func (d *Dispatcher) watch(ctx context.Context, handle fwk.Handle) error {
 	factory := handle.SharedInformerFactory()
 	d.namespaces = factory.Core().V1().Namespaces().Lister()
-	d.store = factory.Core().V1().Pods().Informer().GetStore()
+	d.pods = factory.Core().V1().Pods().Lister()
 	pods, err := factory.Core().V1().Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(object any) { d.podSeen(object.(*v1.Pod)) },
-		UpdateFunc: func(_, object any) { d.podSeen(object.(*v1.Pod)) },
+		UpdateFunc: func(before, object any) { d.podChanged(before.(*v1.Pod), object.(*v1.Pod)) },
 		DeleteFunc: func(object any) { withDeleted(object, d.podGone) },
 	})
 	if err != nil {
@@ -114,6 +115,15 @@ func (d *Dispatcher) nodeSeen(node *v1.Node) {
 	d.change(func() { d.total.put(d.total.nodes, node.Name, has, 1) })
 }
 
+// podChanged takes in a new version of a pod, or another pod of its name: a watch that was
+// interrupted does not tell of the end of the one before.
+func (d *Dispatcher) podChanged(before, now *v1.Pod) {
+	if before.UID != now.UID {
+		d.podGone(before)
+	}
+	d.podSeen(now)
+}
+
 func (d *Dispatcher) podSeen(pod *v1.Pod) {
 	if podutil.IsPodTerminal(pod) {
 		d.podGone(pod)
@@ -133,20 +143,23 @@ func (d *Dispatcher) podSeen(pod *v1.Pod) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	before, _ := d.book.Counted(string(pod.UID))
-	if pod.Spec.NodeName != "" {
+	now := d.current(pod)
+	if now == nil {
+		return // an event that tells so follows
+	}
+	if now.Spec.NodeName != "" {
 		delete(d.assumed, pod.UID)
 	}
-	d.count(pod, before.Job)
+	d.recount(now)
 }
 
 // foreign counts a pod of another scheduler: what it has is not there to be shared.
 func (d *Dispatcher) foreign(pod *v1.Pod) {
+	amount := amountOf(pod)
 	d.mu.Lock()
-	_, known := d.total.foreign[string(pod.UID)]
+	same := maps.Equal(d.total.foreign[string(pod.UID)], amount)
 	d.mu.Unlock()
-	if !known {
-		amount := amountOf(pod)
+	if !same {
 		d.change(func() { d.total.put(d.total.foreign, string(pod.UID), amount, -1) })
 	}
 }
@@ -167,8 +180,7 @@ func (d *Dispatcher) podGone(pod *v1.Pod) {
 		delete(d.patient, usage.Job)
 		d.book.Forget(usage.Job) // if it is still there it will be missed again
 		if at := d.waiting[usage.Job]; at != nil && at.pod.UID == pod.UID {
-			d.book.Done(usage.Job) // another pod offers the job again, if there is one
-			delete(d.waiting, usage.Job)
+			d.leave(usage.Job)
 		} else if !usage.Runs {
 			d.book.Settle(usage.Job, usage.Amount)
 		}

@@ -64,6 +64,12 @@ type Usage struct {
 	Promised bool
 }
 
+// Equal tells whether the same is asked for in the same way.
+func (u Usage) Equal(other Usage) bool {
+	return u.Queue == other.Queue && u.Job == other.Job && u.Group == other.Group && u.Priority == other.Priority &&
+		u.Runs == other.Runs && u.Promised == other.Promised && maps.Equal(u.Amount, other.Amount)
+}
+
 // Book is all queues, what is used and who waits.
 type Book struct {
 	total    Vector
