@@ -1,0 +1,575 @@
+package fairshare
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+	st "k8s.io/kubernetes/pkg/scheduler/testing"
+	testingclock "k8s.io/utils/clock/testing"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/plugins/internal/dispatch"
+	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+	"github.com/lockstep-sh/lockstep/plugins/internal/share"
+	"github.com/lockstep-sh/lockstep/plugins/roster"
+)
+
+// chaosQueues may be described or not; "none" never is.
+var chaosQueues = []string{v1alpha1.DefaultQueue, "a", "b", "c", "d", "none"}
+
+// life is a pod as the API server has it, and how far the scheduler is with it.
+type life struct {
+	uid types.UID
+	// versions are what the API server had, the last one last.
+	versions []*v1.Pod
+	gone     bool
+	// cycle is the copy that the scheduler works on; reserved tells whether it has a node.
+	cycle    *v1.Pod
+	reserved bool
+}
+
+func (l *life) now() *v1.Pod { return l.versions[len(l.versions)-1] }
+
+// ends tells that nothing is asked for any more.
+func (l *life) ends() bool { return l.gone || l.now().Status.Phase == v1.PodSucceeded }
+
+// ours tells whether a pod counts for a queue, foreign whether it takes from what there is.
+func (l *life) ours() bool {
+	return !l.ends() && l.now().Spec.SchedulerName == profile && len(l.now().Spec.SchedulingGates) == 0
+}
+
+func (l *life) foreign() bool {
+	return !l.ends() && l.now().Spec.SchedulerName != profile && l.now().Spec.NodeName != ""
+}
+
+func (l *life) runs() bool { return l.now().Spec.NodeName != "" || l.reserved }
+
+// asks counts by hand: what the container is to have, or what it has, whichever is more.
+func (l *life) asks() int64 {
+	amount := l.now().Spec.Containers[0].Resources.Requests[gpu]
+	most := amount.Value()
+	for _, status := range l.now().Status.ContainerStatuses {
+		has := status.Resources.Requests[gpu]
+		most = max(most, has.Value())
+	}
+	return most
+}
+
+func (l *life) queue() string {
+	if name := l.now().Labels[v1alpha1.QueueLabel]; name != "" {
+		return name
+	}
+	return v1alpha1.DefaultQueue
+}
+
+// chaos is a cluster, and a scheduler that is as late as one may be.
+type chaos struct {
+	*rand.Rand
+	t      *testing.T
+	seed   uint64
+	step   int
+	clock  *testingclock.FakeClock
+	d      *Dispatcher
+	store  cache.Indexer
+	lives  []*life
+	queues map[string]dispatch.Queue
+	nodes  map[string]int64
+	// events are those that the Dispatcher has not had yet, in their order.
+	events []func(*Dispatcher)
+	// jobs are the names of all that was ever offered.
+	jobs map[string]bool
+}
+
+func newChaos(t *testing.T, seed uint64) *chaos {
+	c := &chaos{
+		Rand: rand.New(rand.NewPCG(seed, 7)), t: t, seed: seed, clock: testingclock.NewFakeClock(time.Unix(1000, 0)), jobs: map[string]bool{},
+		store:  cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}),
+		queues: map[string]dispatch.Queue{v1alpha1.DefaultQueue: {Name: v1alpha1.DefaultQueue, Weight: 1}}, nodes: map[string]int64{},
+	}
+	c.d = c.dispatcher()
+	return c
+}
+
+// dispatcher is one that knows nothing of the cluster yet.
+func (c *chaos) dispatcher() *Dispatcher {
+	d := newDispatcher(c.t, 0, 5)
+	d.clock = c.clock
+	d.bypassHold = time.Minute
+	d.roster.Register(profile, gangsOf{c: c})
+	d.pods = podLister{corelisters.NewPodLister(c.store), c.store}
+	return d
+}
+
+// restarted is a Dispatcher that was told everything once, as the API server has it.
+func (c *chaos) restarted() *Dispatcher {
+	d := c.dispatcher()
+	d.opened = false
+	for _, i := range c.Perm(len(c.lives)) {
+		if l := c.lives[i]; !l.gone {
+			d.podSeen(l.now())
+		}
+	}
+	for name, n := range c.nodes {
+		d.nodeSeen(chaosNode(name, n))
+	}
+	for _, q := range c.queues {
+		d.change(func() { d.book.SetQueue(q) })
+	}
+	d.change(func() { d.opened = true })
+	return d
+}
+
+func chaosNode(name string, n int64) *v1.Node {
+	return st.MakeNode().Name(name).Capacity(map[v1.ResourceName]string{gpu: fmt.Sprint(n)}).Obj()
+}
+
+// gangsOf knows gangs by a label, and what it knows may be old.
+type gangsOf struct {
+	roster.Source
+	c *chaos
+}
+
+func (g gangsOf) QueueOf(gang.Key) string { return "" }
+
+func (g gangsOf) Wants(pod *v1.Pod) (gang.Want, bool) {
+	name := pod.Labels["gang"]
+	if name == "" {
+		return gang.Want{Pods: []*v1.Pod{pod}}, true
+	}
+	want := gang.Want{Job: name}
+	for _, l := range g.c.lives[max(0, len(g.c.lives)-20):] {
+		known := g.c.old(l)
+		switch {
+		case known.Labels["gang"] != name || g.c.IntN(3) > 0 && l.ends():
+		case known.Spec.NodeName != "":
+			want.Ready = true
+		case !l.reserved:
+			want.Pods = append(want.Pods, known)
+		}
+	}
+	if want.Ready {
+		want.Pods = []*v1.Pod{pod}
+	}
+	return want, true
+}
+
+// old is one of the last versions of a pod.
+func (c *chaos) old(l *life) *v1.Pod {
+	return l.versions[max(0, len(l.versions)-1-c.IntN(2))]
+}
+
+// create makes a pod, perhaps of a name that another had.
+func (c *chaos) create() {
+	name := fmt.Sprint("p", c.IntN(40))
+	if _, taken, _ := c.store.GetByKey("default/" + name); taken {
+		return
+	}
+	p := pod(name, chaosQueues[c.IntN(len(chaosQueues))], 1+c.IntN(4), "")
+	p.UID = types.UID(fmt.Sprint("u", len(c.lives)))
+	p.CreationTimestamp.Time = time.Unix(int64(c.step), 0)
+	p.Generation = 1
+	switch c.IntN(8) {
+	case 0:
+		p.Spec.SchedulerName = "another"
+	case 1:
+		p.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "later"}}
+	case 2, 3:
+		p.Labels["gang"] = fmt.Sprint("g", c.IntN(3))
+	}
+	l := &life{uid: p.UID}
+	c.lives = append(c.lives, l)
+	c.write(l, p)
+}
+
+// write stores a version of a pod. Its event comes later.
+func (c *chaos) write(l *life, p *v1.Pod) {
+	p.ResourceVersion = fmt.Sprint(c.step)
+	l.versions = append(l.versions, p)
+	if err := c.store.Update(p); err != nil {
+		c.t.Fatal(err)
+	}
+	c.events = append(c.events, func(d *Dispatcher) { d.podSeen(p) })
+}
+
+// update changes a pod that is there.
+func (c *chaos) update(l *life, do func(*v1.Pod)) {
+	if !l.gone {
+		p := l.now().DeepCopy()
+		do(p)
+		c.write(l, p)
+	}
+}
+
+func (c *chaos) remove(l *life) {
+	if l.gone {
+		return
+	}
+	l.gone = true
+	if err := c.store.Delete(l.now()); err != nil {
+		c.t.Fatal(err)
+	}
+	c.events = append(c.events, func(d *Dispatcher) { d.podGone(l.now()) })
+}
+
+// deliver has the Dispatcher see some events.
+func (c *chaos) deliver(n int) {
+	for range min(n, len(c.events)) {
+		c.events[0](c.d)
+		c.events = c.events[1:]
+	}
+}
+
+// change has users and kubelets do something to a pod.
+func (c *chaos) change(l *life) {
+	switch c.IntN(10) {
+	case 0, 1:
+		c.remove(l)
+	case 2:
+		c.update(l, func(p *v1.Pod) { p.Status.Phase = v1.PodSucceeded })
+	case 3, 4:
+		c.update(l, func(p *v1.Pod) { p.Labels[v1alpha1.QueueLabel] = chaosQueues[c.IntN(len(chaosQueues))] })
+	case 5:
+		c.update(l, func(p *v1.Pod) {
+			has := p.Spec.Containers[0].Resources.Requests
+			p.Status.ContainerStatuses = []v1.ContainerStatus{{Name: p.Spec.Containers[0].Name, Resources: &v1.ResourceRequirements{Requests: has}}}
+			p.Spec.Containers[0].Resources.Requests = v1.ResourceList{gpu: *apiresource.NewQuantity(1+c.Int64N(4), apiresource.DecimalSI)}
+			p.Generation++
+		})
+	case 6:
+		c.update(l, func(p *v1.Pod) { p.Status.ContainerStatuses = nil }) // the resize is done
+	case 7:
+		c.update(l, func(p *v1.Pod) { p.Spec.SchedulingGates = nil })
+	default:
+		c.update(l, func(p *v1.Pod) { // bound by somebody else
+			if len(p.Spec.SchedulingGates) == 0 {
+				p.Spec.NodeName = "n"
+			}
+		})
+	}
+}
+
+// schedule has the scheduler go on with a pod, with a version of it that may be old.
+func (c *chaos) schedule(l *life) {
+	p := c.old(l)
+	if p.Spec.SchedulerName != profile || len(p.Spec.SchedulingGates) > 0 {
+		return
+	}
+	switch {
+	case l.cycle == nil && p.Spec.NodeName == "":
+		for _, ready := range []bool{false, true} {
+			c.jobs[jobOf(p, gang.Want{Job: p.Labels["gang"], Ready: ready})] = true
+		}
+		if c.d.offer(p) == "" {
+			l.cycle = p.DeepCopy()
+		}
+	case l.cycle == nil:
+	case !l.reserved && c.IntN(4) == 0:
+		l.cycle = nil
+		c.d.exceeds(p)
+		c.d.Failed(p)
+	case !l.reserved:
+		l.cycle.Spec.NodeName = "n" // kube-scheduler assumes it before it calls Reserve
+		l.reserved = true
+		c.d.reserve(l.cycle)
+	default:
+		c.finish(l)
+	}
+}
+
+// finish binds a pod that is reserved, or gives its node back, or both.
+func (c *chaos) finish(l *life) {
+	how := c.IntN(3)
+	if how > 0 && !l.ends() {
+		c.update(l, func(p *v1.Pod) { p.Spec.NodeName = "n" })
+		if how == 1 {
+			l.cycle, l.reserved = nil, false
+			return
+		}
+		c.deliver(c.IntN(2) * len(c.events)) // the answer was lost
+	}
+	assumed := l.cycle
+	l.cycle, l.reserved = nil, false
+	c.d.unreserve(silent, assumed)
+	c.d.Failed(c.old(l))
+}
+
+// describe changes the queues or the nodes.
+func (c *chaos) describe() {
+	name := chaosQueues[c.IntN(len(chaosQueues)-1)]
+	switch c.IntN(4) {
+	case 0, 1:
+		q := dispatch.Queue{Name: name, Weight: 1 + c.Int64N(3), Priority: int32(c.IntN(2)), Closed: c.IntN(8) == 0, Capability: gpus(40 + c.Int64N(3))}
+		if c.IntN(2) == 0 {
+			q.Parent = chaosQueues[1+c.IntN(4)] // a loop too
+		}
+		c.queues[name] = q
+		c.d.change(func() { c.d.book.SetQueue(q) })
+	case 2:
+		delete(c.queues, name)
+		if name == v1alpha1.DefaultQueue {
+			c.queues[name] = dispatch.Queue{Name: name, Weight: 1}
+		}
+		c.d.change(func() { c.d.queueGone(name) })
+	case 3:
+		node := fmt.Sprint("n", c.IntN(4))
+		c.nodes[node] = 2 * c.Int64N(8)
+		c.d.nodeSeen(chaosNode(node, c.nodes[node]))
+	}
+}
+
+// expire ends all turns, and closes the gate.
+func (c *chaos) expire(d *Dispatcher) {
+	d.opened = false
+	c.clock.Step(2 * longestTurn)
+	d.expire()
+	for _, l := range c.lives {
+		if !l.reserved {
+			l.cycle = nil
+		}
+	}
+	if n := d.book.Turns(); n > 0 {
+		c.fail("%d turns last for ever", n)
+	}
+}
+
+func (c *chaos) fail(format string, args ...any) {
+	c.t.Helper()
+	c.t.Fatalf("seed %d, step %d: %s", c.seed, c.step, fmt.Sprintf(format, args...))
+}
+
+// TestLedgerChaos: whatever happens, and in whichever order it is heard of, the book says
+// what a count of all pods says, and what a process says that starts anew.
+func TestLedgerChaos(t *testing.T) {
+	counts := map[string]int{}
+	for seed := range uint64(60) {
+		c := newChaos(t, seed)
+		for c.step = 1; c.step < 400; c.step++ {
+			c.one()
+			if c.IntN(3) == 0 {
+				c.deliver(len(c.events))
+				c.compare(counts)
+			}
+		}
+		c.deliver(len(c.events))
+		c.compareRestarted()
+	}
+	for what, least := range map[string]int{"running": 10000, "waiting": 10000, "admitted": 5000, "told to wait": 3000} {
+		if counts[what] < least {
+			t.Errorf("%d %s tell little", counts[what], what)
+		}
+	}
+}
+
+// one does one step.
+func (c *chaos) one() {
+	if len(c.lives) == 0 || c.IntN(6) == 0 {
+		c.create()
+		return
+	}
+	l := c.lives[max(0, len(c.lives)-1-c.IntN(30))]
+	switch n := c.IntN(100); {
+	case n < 60:
+		c.schedule(l)
+	case n < 80:
+		c.change(l)
+	case n < 90:
+		c.deliver(c.IntN(4))
+	case n < 97:
+		c.describe()
+	case n < 99:
+		c.expire(c.d)
+		c.d.change(func() { c.d.opened = true })
+	default:
+		c.restart()
+	}
+}
+
+// restart has another process take over, which knows of no cycle.
+func (c *chaos) restart() {
+	c.deliver(len(c.events))
+	c.compareRestarted()
+	for _, l := range c.lives {
+		l.cycle, l.reserved = nil, false
+	}
+	c.d = c.restarted()
+}
+
+// compare compares with a count of all pods. All events have been delivered.
+func (c *chaos) compare(counts map[string]int) {
+	c.t.Helper()
+	total, described := int64(0), map[string]share.Queue{}
+	for _, n := range c.nodes {
+		total += n
+	}
+	for name, q := range c.queues {
+		described[name] = share.Queue{Name: name, Parent: q.Parent, Weight: q.Weight, Capability: q.Capability, Request: dispatch.Vector{}}
+	}
+	running := map[string]int64{}
+	for _, l := range c.lives {
+		c.comparePod(l)
+		if l.foreign() {
+			total -= l.asks()
+		}
+		if !l.ours() {
+			continue
+		}
+		if q, ok := described[l.queue()]; ok {
+			q.Request[gpu] += l.asks()
+		}
+		if !l.runs() {
+			counts["waiting"]++
+			continue
+		}
+		counts["running"]++
+		for _, at := range c.path(l.queue()) {
+			running[at] += l.asks()
+		}
+	}
+	if got := c.d.total.sum[gpu]; got != total {
+		c.fail("%d GPUs are there to be shared, want %d", got, total)
+	}
+	for name, s := range c.d.book.Standings() {
+		if s.Running[gpu] != running[name] {
+			c.fail("queue %s has %d GPUs running, want %d", name, s.Running[gpu], running[name])
+		}
+	}
+	c.compareNotes()
+	c.compareShares(share.Deserve(gpus(total), described))
+	c.compareJobs(counts)
+}
+
+// path are a queue and those above it; only itself where they do not lead to the top.
+func (c *chaos) path(name string) []string {
+	path := []string{}
+	for at := name; at != ""; at = c.queues[at].Parent {
+		if _, ok := c.queues[at]; !ok || slices.Contains(path, at) {
+			return []string{name}
+		}
+		path = append(path, at)
+	}
+	return path
+}
+
+func (c *chaos) comparePod(l *life) {
+	c.t.Helper()
+	type counted struct {
+		Known, Runs bool
+		Queue       string
+		GPUs        int64
+	}
+	var want counted
+	if l.ours() {
+		want = counted{true, l.runs(), l.queue(), l.asks()}
+	}
+	usage, known := c.d.book.Counted(string(l.uid))
+	if diff := cmp.Diff(want, counted{known, usage.Runs, usage.Queue, usage.Amount[gpu]}); diff != "" {
+		c.fail("pod %s (-want +counted):\n%s", l.uid, diff)
+	}
+}
+
+// compareNotes: nothing is kept of pods of which there is nothing to keep.
+func (c *chaos) compareNotes() {
+	c.t.Helper()
+	assumed, versions := 0, 0
+	for _, l := range c.lives {
+		if l.ours() {
+			versions++
+			if l.reserved && c.d.assumed[l.uid] { // not where somebody else has bound it
+				assumed++
+			}
+		}
+	}
+	if len(c.d.assumed) != assumed || len(c.d.version) != versions {
+		c.fail("%d pods are assumed, want %d; %d versions are known, want %d", len(c.d.assumed), assumed, len(c.d.version), versions)
+	}
+}
+
+// compareShares tells wrong requests too: nobody gets more than is asked for.
+func (c *chaos) compareShares(want map[string]share.Share) {
+	c.t.Helper()
+	for name, got := range c.d.book.Shares() {
+		if got.Fair[gpu] != want[name].Fair[gpu] || got.Deserved[gpu] != want[name].Deserved[gpu] {
+			c.fail("queue %s deserves %v and may have %v, want %v and %v", name, got.Deserved, got.Fair, want[name].Deserved, want[name].Fair)
+		}
+	}
+}
+
+// compareJobs: a turn is that of a job, and what waits is a pod that is there.
+func (c *chaos) compareJobs(counts map[string]int) {
+	c.t.Helper()
+	admitted := 0
+	for name := range c.jobs {
+		if c.d.book.Admitted(name) {
+			admitted++
+			counts["admitted"]++
+		}
+	}
+	if got := c.d.book.Turns(); got != admitted || got > c.d.window {
+		c.fail("%d turns, of %d jobs; want no more than %d", got, admitted, c.d.window)
+	}
+	if got := c.d.book.Waiting(); got != len(c.d.waiting) {
+		c.fail("%d jobs wait for their turn, %d for somebody to tell", got, len(c.d.waiting))
+	}
+	c.d.expire()
+	for name, w := range c.d.waiting {
+		counts["told to wait"]++
+		for _, l := range c.lives {
+			if l.uid == w.pod.UID && (l.ends() || l.now().Spec.NodeName != "") {
+				c.fail("job %s waits for its turn with pod %s, which does not", name, l.uid)
+			}
+		}
+	}
+}
+
+// compareRestarted compares with a process that starts anew: what all queues use, once the
+// turns have ended, and who is let in then.
+func (c *chaos) compareRestarted() {
+	c.t.Helper()
+	for _, l := range c.lives {
+		if l.reserved {
+			assumed := l.cycle
+			l.cycle, l.reserved = nil, false
+			c.d.unreserve(silent, assumed)
+		}
+	}
+	c.expire(c.d)
+	fresh := c.restarted()
+	c.compare(map[string]int{})
+	for _, name := range chaosQueues {
+		all := dispatch.Job{Queue: name, Need: gpus(1000)}
+		if diff := cmp.Diff(fresh.book.Exceeds(all), c.d.book.Exceeds(all)); diff != "" {
+			c.fail("what queue %s uses (-restarted +as it was):\n%s", name, diff)
+		}
+	}
+	if diff := cmp.Diff(c.letIn(fresh), c.letIn(c.d)); diff != "" {
+		c.fail("who is let in (-restarted +as it was):\n%s", diff)
+	}
+}
+
+// letIn has all pods in no gang come to the gate, which opens then, and names those that may enter.
+func (c *chaos) letIn(d *Dispatcher) string {
+	d.opened = false
+	for _, l := range c.lives {
+		if l.ours() && !l.runs() && l.now().Labels["gang"] == "" {
+			d.offer(l.now())
+		}
+	}
+	for name := range d.waiting {
+		if strings.HasPrefix(name, profile) {
+			d.done(name) // of a gang
+		}
+	}
+	d.calledNow() // before
+	d.change(func() { d.opened = true })
+	return d.calledNow()
+}
