@@ -37,9 +37,10 @@ var binDir = filepath.Join(".local", "bin")
 type stage struct {
 	cluster *localcluster.Cluster
 	version string
-	procs   []*localcluster.Process
-	seen    *sightings
-	stop    context.CancelFunc
+	// procs are the scheduler and the controller.
+	procs []*localcluster.Process
+	seen  *sightings
+	stop  context.CancelFunc
 }
 
 // racks are the nodes, named after their rack: r2-n1.
@@ -84,20 +85,16 @@ func (s *stage) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, program := range []struct {
-		name string
-		args []string
-	}{
-		{scheduler, []string{"--leader-elect=false", "--bind-address=127.0.0.1", "--secure-port=" + strconv.Itoa(port), "--v=3"}},
-		{controller, []string{"--metrics-bind-address=0", "--health-probe-bind-address=0"}},
-	} {
-		args := append(program.args, "--kubeconfig="+s.cluster.Kubeconfig())
-		p, err := s.cluster.Start(program.name, filepath.Join("bin", program.name), args, "")
-		if err != nil {
-			return err
-		}
-		s.procs = append(s.procs, p)
+	first, err := s.startScheduler(port)
+	if err != nil {
+		return err
 	}
+	args := []string{"--metrics-bind-address=0", "--health-probe-bind-address=0", "--kubeconfig=" + s.cluster.Kubeconfig()}
+	second, err := s.cluster.Start(controller, filepath.Join("bin", controller), args, "")
+	if err != nil {
+		return err
+	}
+	s.procs = []*localcluster.Process{first, second}
 	if err := s.awaitReady(ctx, port); err != nil {
 		return err
 	}
@@ -105,6 +102,12 @@ func (s *stage) start(ctx context.Context) error {
 	s.stop = stop
 	s.seen, err = watch(watching, s.cluster)
 	return err
+}
+
+// startScheduler starts the scheduler, in its default configuration unless more arguments say otherwise.
+func (s *stage) startScheduler(port int, more ...string) (*localcluster.Process, error) {
+	args := []string{"--leader-elect=false", "--bind-address=127.0.0.1", "--secure-port=" + strconv.Itoa(port), "--v=3", "--kubeconfig=" + s.cluster.Kubeconfig()}
+	return s.cluster.Start(scheduler, filepath.Join("bin", scheduler), append(args, more...), "")
 }
 
 // awaitReady returns when the scheduler has seen all nodes and takes pods.

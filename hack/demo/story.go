@@ -26,6 +26,7 @@ func (s *stage) tell(ctx context.Context, p *printer) error {
 		{"A gang too big for any rack", s.tooBig},
 		{"An elastic gang grows when room appears", s.elastic},
 		{"An urgent gang takes what others can do without", s.urgent},
+		{"Two teams share: what was lent comes back", s.queues},
 	} {
 		p.title(fmt.Sprintf("%d. %s", i+1, step.title))
 		if err := step.do(ctx, p); err != nil {
@@ -229,10 +230,10 @@ func (s *stage) urgent(ctx context.Context, p *printer) error {
 func (p *printer) ending(took time.Duration) {
 	p.title(fmt.Sprintf("That was all, in %.0f s. The cluster stays up. To try:", took.Seconds()))
 	p.code(
-		"kubectl describe podgroup pretrain -n llm       # why it waits",
-		"kubectl delete job,podgroup sweep -n search     # now 64 GPUs are free, but no rack has 40",
-		`kubectl patch podgroup pretrain -n llm --type=merge -p '{"spec":{"minMember":8}}'`,
-		"                                                # 8 of its 10 are enough now: they start",
+		"kubectl get queues -w",
+		`kubectl patch queue team-a --type=merge -p '{"spec":{"weight":3}}'`,
+		"                                                # a deserves 96 GPUs now, and takes 32 back",
+		"kubectl delete job,podgroup --all -n team-a     # then b has the whole cluster",
 	)
 	p.say("Or take it down: make down NAME=" + clusterName)
 }

@@ -10,22 +10,31 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/test/localcluster"
 )
 
+// podGroupLabel names the PodGroup of a pod.
+const podGroupLabel = "scheduling.x-k8s.io/pod-group"
+
 var podGroups = schema.GroupVersionResource{Group: "scheduling.x-k8s.io", Version: "v1alpha1", Resource: "podgroups"}
 
-// sightings is what a watch has seen of pods and PodGroups, by namespace/name, and when.
+// sightings is what a watch has seen of pods and PodGroups, by namespace/name, and of queues, and when.
 type sightings struct {
 	mu     sync.Mutex
 	pods   map[string]*podSeen
 	groups map[string]groupSeen
+	queues map[string]queueSeen
+	// evicted are the pods that were evicted, by namespace.
+	evicted map[string]map[types.UID]bool
 	// changed is closed, and made anew, when something has changed.
 	changed chan struct{}
 }
@@ -46,16 +55,24 @@ func (g groupSeen) String() string {
 	return fmt.Sprintf("%d running; reason %q, message %q", g.running, g.reason, g.message)
 }
 
+// queueSeen is what the status of a queue says: GPUs, and gangs.
+type queueSeen struct{ deserved, allocated, running, pending int64 }
+
+func (q queueSeen) String() string {
+	return fmt.Sprintf("%d GPUs deserved, %d allocated; %d gangs running, %d pending", q.deserved, q.allocated, q.running, q.pending)
+}
+
 // watch sees everything from now on.
 func watch(ctx context.Context, c *localcluster.Cluster) (*sightings, error) {
-	s := &sightings{pods: map[string]*podSeen{}, groups: map[string]groupSeen{}, changed: make(chan struct{})}
+	s := &sightings{pods: map[string]*podSeen{}, groups: map[string]groupSeen{}, queues: map[string]queueSeen{}, evicted: map[string]map[types.UID]bool{}, changed: make(chan struct{})}
 	client, err := dynamic.NewForConfig(c.RESTConfig())
 	if err != nil {
-		return nil, fmt.Errorf("making a client for PodGroups: %w", err)
+		return nil, fmt.Errorf("making a client for PodGroups and queues: %w", err)
 	}
 	pods := informers.NewSharedInformerFactory(c.Clientset(), 0).Core().V1().Pods().Informer()
-	groups := dynamicinformer.NewDynamicSharedInformerFactory(client, 0).ForResource(podGroups).Informer()
-	for informer, note := range map[cache.SharedIndexInformer]func(object any, gone bool){pods: s.notePod, groups: s.noteGroup} {
+	custom := dynamicinformer.NewDynamicSharedInformerFactory(client, 0)
+	groups, teams := custom.ForResource(podGroups).Informer(), custom.ForResource(v1alpha1.QueueResource).Informer()
+	for informer, note := range map[cache.SharedIndexInformer]func(object any, gone bool){pods: s.notePod, groups: s.noteGroup, teams: s.noteQueue} {
 		if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 			AddFunc:    func(object any) { note(object, false) },
 			UpdateFunc: func(_, object any) { note(object, false) },
@@ -65,7 +82,7 @@ func watch(ctx context.Context, c *localcluster.Cluster) (*sightings, error) {
 		}
 		go informer.RunWithContext(ctx)
 	}
-	if !cache.WaitForCacheSync(ctx.Done(), pods.HasSynced, groups.HasSynced) {
+	if !cache.WaitForCacheSync(ctx.Done(), pods.HasSynced, groups.HasSynced, teams.HasSynced) {
 		return nil, fmt.Errorf("watching: %w", context.Cause(ctx))
 	}
 	return s, nil
@@ -93,6 +110,12 @@ func (s *sightings) notePod(object any, gone bool) {
 		s.pods[key] = seen
 	}
 	seen.Pod = pod
+	if slices.ContainsFunc(pod.Status.Conditions, func(c v1.PodCondition) bool { return c.Type == v1.DisruptionTarget && c.Status == v1.ConditionTrue }) {
+		if s.evicted[pod.Namespace] == nil {
+			s.evicted[pod.Namespace] = map[types.UID]bool{}
+		}
+		s.evicted[pod.Namespace][pod.UID] = true
+	}
 	if pod.Spec.NodeName != "" && seen.bound.IsZero() {
 		seen.bound = now
 	}
@@ -120,6 +143,22 @@ func (s *sightings) noteGroup(object any, gone bool) {
 		}
 	}
 	s.groups[key] = seen
+}
+
+func (s *sightings) noteQueue(object any, gone bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	defer s.wake()
+	raw, ok := object.(*unstructured.Unstructured)
+	if gone || !ok {
+		return // none is deleted in this story
+	}
+	queue := &v1alpha1.Queue{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(raw.Object, queue); err != nil {
+		return
+	}
+	deserved, allocated := queue.Status.Deserved[localcluster.ResourceGPU], queue.Status.Allocated[localcluster.ResourceGPU]
+	s.queues[queue.Name] = queueSeen{deserved.Value(), allocated.Value(), int64(queue.Status.RunningGangs), int64(queue.Status.PendingGangs)}
 }
 
 func (s *sightings) wake() {
@@ -200,6 +239,17 @@ func (s *sightings) told(namespace, why string) []string {
 	}
 	slices.Sort(names)
 	return names
+}
+
+// runningOf counts the pods that run, by gang, of those of which any do.
+func (s *sightings) runningOf(namespaces ...string) map[string]int {
+	running := map[string]int{}
+	for _, pod := range s.pods {
+		if slices.Contains(namespaces, pod.Namespace) && pod.Status.Phase == v1.PodRunning {
+			running[pod.Namespace+"/"+pod.Labels[podGroupLabel]]++
+		}
+	}
+	return running
 }
 
 // whyPending is the message of the condition PodScheduled while that is false.
