@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 	testingclock "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/plugins/internal/dispatch"
@@ -106,6 +107,7 @@ func (c *chaos) dispatcher() *Dispatcher {
 	d.clock = c.clock
 	d.bypassHold = time.Minute
 	d.roster.Register(profile, gangsOf{c: c})
+	d.Preempts(profile)
 	d.pods = podLister{corelisters.NewPodLister(c.store), c.store}
 	return d
 }
@@ -178,6 +180,7 @@ func (c *chaos) create() {
 	p.UID = types.UID(fmt.Sprint("u", len(c.lives)))
 	p.CreationTimestamp.Time = time.Unix(int64(c.step), 0)
 	p.Generation = 1
+	p.Spec.Priority = ptr.To(int32(c.IntN(3)))
 	switch c.IntN(8) {
 	case 0:
 		p.Spec.SchedulerName = "another"
@@ -231,7 +234,11 @@ func (c *chaos) deliver(n int) {
 
 // change has users and kubelets do something to a pod.
 func (c *chaos) change(l *life) {
-	switch c.IntN(10) {
+	switch c.IntN(12) {
+	case 10:
+		c.update(l, func(p *v1.Pod) { p.Status.NominatedNodeName = "n" })
+	case 11:
+		c.update(l, func(p *v1.Pod) { p.Status.NominatedNodeName = "" })
 	case 0, 1:
 		c.remove(l)
 	case 2:
@@ -275,7 +282,7 @@ func (c *chaos) schedule(l *life) {
 	case l.cycle == nil:
 	case !l.reserved && c.IntN(4) == 0:
 		l.cycle = nil
-		c.d.exceeds(p)
+		c.d.crowded(p, false)
 		c.d.Failed(p)
 	case !l.reserved:
 		l.cycle.Spec.NodeName = "n" // kube-scheduler assumes it before it calls Reserve
@@ -463,16 +470,17 @@ func (c *chaos) path(name string) []string {
 func (c *chaos) comparePod(l *life) {
 	c.t.Helper()
 	type counted struct {
-		Known, Runs bool
-		Queue       string
-		GPUs        int64
+		Known, Runs, Promised bool
+		Queue                 string
+		Priority              int32
+		GPUs                  int64
 	}
 	var want counted
 	if l.ours() {
-		want = counted{true, l.runs(), l.queue(), l.asks()}
+		want = counted{true, l.runs(), l.now().Status.NominatedNodeName != "", l.queue(), *l.now().Spec.Priority, l.asks()}
 	}
 	usage, known := c.d.book.Counted(string(l.uid))
-	if diff := cmp.Diff(want, counted{known, usage.Runs, usage.Queue, usage.Amount[gpu]}); diff != "" {
+	if diff := cmp.Diff(want, counted{known, usage.Runs, usage.Promised, usage.Queue, usage.Priority, usage.Amount[gpu]}); diff != "" {
 		c.fail("pod %s (-want +counted):\n%s", l.uid, diff)
 	}
 }
@@ -489,8 +497,8 @@ func (c *chaos) compareNotes() {
 			}
 		}
 	}
-	if len(c.d.assumed) != assumed || len(c.d.version) != versions {
-		c.fail("%d pods are assumed, want %d; %d versions are known, want %d", len(c.d.assumed), assumed, len(c.d.version), versions)
+	if len(c.d.assumed) != assumed || len(c.d.seen) != versions {
+		c.fail("%d pods are assumed, want %d; %d versions are known, want %d", len(c.d.assumed), assumed, len(c.d.seen), versions)
 	}
 }
 
@@ -547,7 +555,7 @@ func (c *chaos) compareRestarted() {
 	c.compare(map[string]int{})
 	for _, name := range chaosQueues {
 		all := dispatch.Job{Queue: name, Need: gpus(1000)}
-		if diff := cmp.Diff(fresh.book.Exceeds(all), c.d.book.Exceeds(all)); diff != "" {
+		if diff := cmp.Diff(fresh.book.Ceilings(all), c.d.book.Ceilings(all)); diff != "" {
 			c.fail("what queue %s uses (-restarted +as it was):\n%s", name, diff)
 		}
 	}

@@ -308,6 +308,9 @@ func (b *Book) count(u Usage, n int64) {
 
 // promise adds n times an amount to what is promised to a job.
 func (b *Book) promise(u Usage, n int64) {
+	if u.Job == "" {
+		return // it has not been offered since it was promised
+	}
 	sum(b.promised, u.Job, u.Amount, n)
 	if j := b.jobs[u.Job]; j != nil && !j.admitted {
 		b.unlist(j)
