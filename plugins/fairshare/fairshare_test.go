@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	corelisters "k8s.io/client-go/listers/core/v1"
@@ -483,5 +484,47 @@ func TestRounds(t *testing.T) {
 				t.Errorf("granted (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestUncontested: what there is enough of for all does not keep a queue from giving back what is contested. Who
+// has nothing of that gives nothing.
+func TestUncontested(t *testing.T) {
+	const cpu = v1.ResourceCPU
+	d := newDispatcher(t, 0, 9, dispatch.Queue{Name: "a"}, dispatch.Queue{Name: "b"}, dispatch.Queue{Name: "c"})
+	with := func(name, queue string, gpus, cpus int, on string) *v1.Pod {
+		p := pod(name, queue, gpus, on)
+		p.Spec.Containers[0].Resources.Requests = v1.ResourceList{cpu: *apiresource.NewQuantity(int64(cpus), apiresource.DecimalSI)}
+		if gpus > 0 {
+			p.Spec.Containers[0].Resources.Requests[gpu] = *apiresource.NewQuantity(int64(gpus), apiresource.DecimalSI)
+		}
+		return p
+	}
+	pods := []*v1.Pod{with("a1", "a", 4, 2, "n"), with("a2", "a", 4, 2, "n"), with("plain", "a", 0, 1, "n"), with("b1", "b", 4, 5, ""), with("c1", "c", 0, 9, "")}
+	for _, p := range pods {
+		d.know(p)
+		d.podSeen(p)
+	}
+	for cpus, want := range map[int64]string{
+		100: "a1",
+		15:  "", // of 19 that are asked for; a has no more than the 5 that it deserves
+	} {
+		d.change(func() { d.total.sum = dispatch.Vector{gpu: 8, cpu: cpus * 1000} })
+		rounds := d.rounds(gangpoint.Gang{Pods: pods[3:4], Min: 1}, victim.Vector(amountOf(pods[3])))
+		if len(rounds) < 2 {
+			t.Errorf("%d CPUs: nothing may be reclaimed", cpus)
+			continue
+		}
+		tier := rounds[1].Tiers[0]
+		budget := tier.Budget(nil)
+		var granted []string
+		for _, p := range pods[:3] {
+			if tier.Permits(p) && budget.Take(&victim.Gang{ID: p.Name, Queue: "a", Min: 1}, []victim.Pod{{UID: p.UID, Request: victim.Vector(amountOf(p))}}) {
+				granted = append(granted, p.Name)
+			}
+		}
+		if diff := cmp.Diff(want, strings.Join(granted, " ")); diff != "" {
+			t.Errorf("%d CPUs: granted (-want +got):\n%s", cpus, diff)
+		}
 	}
 }

@@ -149,11 +149,11 @@ func (d *Dispatcher) claim(own string, preemptor gangpoint.Gang, need victim.Vec
 }
 
 // within tells whether a queue has no more than it deserves with the preemptor, of what this
-// one needs.
+// one needs and others ask for.
 func (c *claim) within(queue string, promised resource.Vector) bool {
 	s := c.standings[queue]
 	for name, amount := range c.need {
-		if amount > 0 && s.Running[name]+promised[name]+amount > s.Deserved[name] {
+		if amount > 0 && s.Contested[name] && s.Running[name]+promised[name]+amount > s.Deserved[name] {
 			return false
 		}
 	}
@@ -190,7 +190,7 @@ func (c *claim) excess(queue string) float64 {
 
 // budget is what queues may lose, as they stand now: of what they have beyond what they
 // deserve what does not end anyhow. No queue, and none above it that is not above the
-// preemptor's too, comes below what it deserves of anything that is needed; with parts, one
+// preemptor's too, comes below what it deserves of anything that is needed and contested; with parts, one
 // whose share is stated may, by the last pod or gang that it loses: it has more than its
 // share and no smaller part to give.
 func (d *Dispatcher) budget(c *claim, ending, gone map[types.UID]bool, parts bool) *budget {
@@ -229,24 +229,38 @@ func (b *budget) Take(gang *victim.Gang, pods []victim.Pod) bool {
 		amount.Add(pod.Request, 1)
 	}
 	path := b.standings[gang.Queue].Path
-	shared := b.standings[b.own].Path
-	for _, at := range path {
-		if slices.Contains(shared, at) {
-			break
-		}
-		if !b.affords(at, amount) {
+	apart := b.apart(path)
+	if len(apart) == 0 {
+		return false
+	}
+	// Of what there is enough of where the two queues' branches part, nobody is in need.
+	contested := b.standings[apart[len(apart)-1]].Contested
+	for _, at := range apart {
+		if !b.affords(at, amount, contested) {
 			return false
 		}
 	}
 	for _, at := range path {
 		b.left[at].Add(amount, -1)
 	}
-	return len(path) > 0
+	return true
 }
 
-func (b *budget) affords(queue string, amount resource.Vector) bool {
+// apart is the part of a path that the preemptor's queue is not on.
+func (b *budget) apart(path []string) []string {
+	shared := b.standings[b.own].Path
+	if i := slices.IndexFunc(path, func(at string) bool { return slices.Contains(shared, at) }); i >= 0 {
+		return path[:i]
+	}
+	return path
+}
+
+// affords tells whether a queue can give an amount: it has something of what is needed and
+// contested, and no less than it deserves of any of that afterwards.
+func (b *budget) affords(queue string, amount resource.Vector, contested map[v1.ResourceName]bool) bool {
+	gives := false
 	for name, needed := range b.need {
-		if needed <= 0 || amount[name] <= 0 {
+		if needed <= 0 || amount[name] <= 0 || !contested[name] {
 			continue
 		}
 		left := b.left[queue][name]
@@ -254,6 +268,7 @@ func (b *budget) affords(queue string, amount resource.Vector) bool {
 		if left < amount[name] && !(b.parts && stated && left > 0) {
 			return false
 		}
+		gives = true
 	}
-	return true
+	return gives
 }

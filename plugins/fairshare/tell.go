@@ -68,6 +68,9 @@ func (d *Dispatcher) news() []news {
 	var list []news
 	now := d.clock.Now()
 	for name, w := range d.waiting {
+		if _, tried := d.patient[name]; tried {
+			continue // its pods were told what was tried
+		}
 		reason, message := d.book.Why(name)
 		if reason == "" || reason == dispatch.Turn || message == w.told || now.Sub(w.since) < tellAfter || now.Sub(w.at) < tellAgain {
 			continue

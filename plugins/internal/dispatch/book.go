@@ -240,6 +240,9 @@ type Standing struct {
 	// Deserved is what it is entitled to; Stated are the resources of which its owner says
 	// how much that is, where that counts.
 	Deserved, Stated Vector
+	// Contested are the resources of which it and its siblings ask for more than there is for
+	// them.
+	Contested map[v1.ResourceName]bool
 	// Share is the largest part of a resource that it has running.
 	Share float64
 	// Kept: others may not reclaim what it has.
@@ -251,7 +254,7 @@ func (b *Book) Standings() map[string]Standing {
 	shares := b.Shares()
 	all := make(map[string]Standing, len(b.queues))
 	for name, q := range b.queues {
-		one := Standing{Path: q.path, Running: maps.Clone(q.running), Deserved: shares[name].Deserved, Share: share.Dominant(q.running, b.total)}
+		one := Standing{Path: q.path, Running: maps.Clone(q.running), Deserved: shares[name].Deserved, Contested: shares[name].Contested, Share: share.Dominant(q.running, b.total)}
 		if q.spec != nil {
 			one.Stated, one.Kept = b.deserves(q.spec), q.spec.Kept
 		}

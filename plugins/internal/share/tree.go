@@ -42,6 +42,9 @@ type Share struct {
 	// Fair is Deserved and what it may borrow besides: what nobody else asks for. Never
 	// less than Deserved.
 	Fair Vector
+	// Contested are the resources of which the queue and its siblings ask for more than there
+	// is for them.
+	Contested map[v1.ResourceName]bool
 }
 
 // Errors of queues that have no share.
@@ -87,7 +90,7 @@ func Deserve(total Vector, queues map[string]Queue) map[string]Share {
 	for _, name := range slices.Sorted(maps.Keys(queues)) {
 		if _, err := Ancestors(queues, name); err == nil {
 			t.children[queues[name].Parent] = append(t.children[queues[name].Parent], name)
-			t.shares[name] = Share{Deserved: Vector{}, Fair: Vector{}}
+			t.shares[name] = Share{Deserved: Vector{}, Fair: Vector{}, Contested: map[v1.ResourceName]bool{}}
 		}
 	}
 	for name, amount := range total {
@@ -144,6 +147,10 @@ func (t *tree) divide(parent string, deserved, fair int64) {
 	if own := t.queues[parent].Request[t.resource]; own > 0 {
 		claims = append(claims, Claim{Weight: 1, Most: own})
 	}
+	asked := int64(0)
+	for _, claim := range claims {
+		asked = saturated(asked, claim.Most)
+	}
 	entitled := t.entitle(names, claims, deserved)
 	for i := range claims {
 		claims[i].Least = entitled[i]
@@ -153,8 +160,19 @@ func (t *tree) divide(parent string, deserved, fair int64) {
 		share := t.shares[name]
 		may := max(entitled[i], borrowed[i]) // less can be borrowed only where more is stated than there is
 		share.Deserved[t.resource], share.Fair[t.resource] = entitled[i], may
+		if asked > fair {
+			share.Contested[t.resource] = true
+		}
 		t.divide(name, entitled[i], may)
 	}
+}
+
+// saturated adds up two amounts that are not negative.
+func saturated(a, b int64) int64 {
+	if a > math.MaxInt64-b {
+		return math.MaxInt64
+	}
+	return a + b
 }
 
 // entitle answers what each deserves: those that state it that, the others a part of the
