@@ -33,7 +33,7 @@ profiles:
 - schedulerName: lockstep-scheduler
   plugins:
     multiPoint:
-      enabled: [{name: Gang}, {name: BoundedBinder}]
+      enabled: [{name: Gang}, {name: BoundedBinder}, {name: GangPreemption}, {name: FairShare}]
 ` + pluginConfig
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
@@ -124,6 +124,7 @@ func TestStrictness(t *testing.T) {
 		"a number that is a word":             {given("Gang", "explanationQPS: many"), []string{".profiles[1].pluginConfig[0]", "GangArgs.explanationQPS"}},
 		"a number that is not whole":          {given("BoundedBinder", "maxInFlight: 1.5"), []string{".profiles[1].pluginConfig[0]", "BoundedBinderArgs.maxInFlight", "1.5"}},
 		"a number that is too large":          {given("BoundedBinder", "maxInFlight: 99999999999"), []string{"BoundedBinderArgs.maxInFlight", "99999999999"}},
+		"a field that a policy does not have": {given("FairShare", "tiers: [{policies: [{name: drf, answer: [JobOrder]}]}]"), []string{".profiles[1].pluginConfig[0]", `unknown field "tiers[0].policies[0].answer"`}},
 		"arguments of another kind":           {given("Gang", "kind: BinderArgs"), []string{".profiles[1].pluginConfig[0]", "Gang", `"BinderArgs"`}},
 		"arguments of another version":        {given("Gang", "apiVersion: kubescheduler.config.k8s.io/v2", "kind: GangArgs"), []string{".profiles[1].pluginConfig[0]", "Gang", "v2"}},
 		"arguments that are a list":           {given("Gang", "- maxBackoff"), []string{".profiles[1].pluginConfig[0]", "Gang"}},
@@ -174,6 +175,8 @@ func TestDefaultsAreValid(t *testing.T) {
 	path := validation.Path("p", "Plugin")
 	errs := validation.GangArgs(path, argsOf(cfg, "Gang").(*config.GangArgs))
 	errs = append(errs, validation.BoundedBinderArgs(path, argsOf(cfg, "BoundedBinder").(*config.BoundedBinderArgs))...)
+	errs = append(errs, validation.GangPreemptionArgs(path, argsOf(cfg, "GangPreemption").(*config.GangPreemptionArgs))...)
+	errs = append(errs, validation.FairShareArgs(path, argsOf(cfg, "FairShare").(*config.FairShareArgs))...)
 	if err := errs.ToAggregate(); err != nil {
 		t.Error(err)
 	}

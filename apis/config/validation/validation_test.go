@@ -68,3 +68,35 @@ func TestBoundedBinderArgs(t *testing.T) {
 		}
 	}
 }
+
+func TestFairShareArgs(t *testing.T) {
+	const at = "profiles[p].pluginConfig[FairShare].args."
+	tier := func(policies ...config.Policy) []config.PolicyTier { return []config.PolicyTier{{Policies: policies}} }
+	for sentence, c := range map[string]struct {
+		change func(*config.FairShareArgs)
+		want   []string
+	}{
+		"all in bounds":              {change: func(*config.FairShareArgs) {}},
+		"the most":                   {change: func(a *config.FairShareArgs) { a.Window, a.MaxBypass, a.ExplanationQPS = 10000, 1000000, 1000 }},
+		"the same in two tiers":      {change: func(a *config.FairShareArgs) { a.Tiers = append(a.Tiers, a.Tiers...) }},
+		"no window":                  {func(a *config.FairShareArgs) { a.Window = 0 }, []string{at + "window: Invalid value: 0: must be in the range 1 to 10000"}},
+		"a negative bypass":          {func(a *config.FairShareArgs) { a.MaxBypass = -1 }, []string{at + "maxBypass: Invalid value: -1: must be in the range 0 to 1000000"}},
+		"no hold":                    {func(a *config.FairShareArgs) { a.BypassHold.Duration = 0 }, []string{at + `bypassHold: Invalid value: "0s": must be greater than 0`}},
+		"no explanations":            {func(a *config.FairShareArgs) { a.ExplanationQPS = 0 }, []string{at + "explanationQPS: Invalid value: 0: must be in the range 1 to 1000"}},
+		"no tiers":                   {func(a *config.FairShareArgs) { a.Tiers = []config.PolicyTier{} }, []string{at + "tiers: Required value: name the policies, or leave the field out for the default ones"}},
+		"an empty tier":              {func(a *config.FairShareArgs) { a.Tiers = tier() }, []string{at + "tiers[0].policies: Required value: a tier without policies answers nothing; leave it out"}},
+		"a policy that there is not": {func(a *config.FairShareArgs) { a.Tiers = tier(config.Policy{Name: "random"}) }, []string{at + `tiers[0].policies[0].name: Unsupported value: "random": supported values: "capacity", "conformance", "drf", "gang", "priority", "proportion"`}},
+		"a policy twice":             {func(a *config.FairShareArgs) { a.Tiers = tier(config.Policy{Name: "drf"}, config.Policy{Name: "drf"}) }, []string{at + `tiers[0].policies[1].name: Duplicate value: "drf"`}},
+		"a question it cannot answer": {func(a *config.FairShareArgs) {
+			a.Tiers = tier(config.Policy{Name: "drf", Answers: []config.PolicyQuestion{"JobOrder", "Overused"}})
+		}, []string{at + `tiers[0].policies[0].answers[1]: Unsupported value: "Overused": supported values: "JobOrder", "Preemptable"`}},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			args := &config.FairShareArgs{Window: 1, BypassHold: metav1.Duration{Duration: 1}, ExplanationQPS: 1, Tiers: tier(config.Policy{Name: "priority"})}
+			c.change(args)
+			if diff := cmp.Diff(c.want, texts(FairShareArgs(Path("p", "FairShare"), args))); diff != "" {
+				t.Errorf("errors (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

@@ -70,7 +70,7 @@ type QueueSpec struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000000
 	Weight int32 `json:"weight,omitempty"`
-	// Priority is who is served first, whatever the shares: high before low.
+	// Priority is who of the siblings is served first, whatever the shares: high before low.
 	//
 	// +optional
 	// +kubebuilder:default=0
