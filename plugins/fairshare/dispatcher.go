@@ -67,6 +67,8 @@ type Dispatcher struct {
 	assumed map[types.UID]bool
 	// seen are the pods that are counted.
 	seen map[types.UID]sighting
+	// members are those of them that are in a gang, by groupOf.
+	members map[string]map[types.UID]bool
 	// called are pods whose turn it is, to be activated.
 	called  []*v1.Pod
 	calling chan struct{}
@@ -92,7 +94,7 @@ type sighting struct{ namespace, name, version string }
 func NewDispatcher(gangs *roster.Roster, ledger *holds.Holds, leading <-chan struct{}) *Dispatcher {
 	return &Dispatcher{
 		roster: gangs, holds: ledger, leading: leading, book: dispatch.NewBook(v1alpha1.DefaultQueue), total: newCapacity(), handles: map[string]fwk.Handle{},
-		waiting: map[string]*waiter{}, since: map[string]time.Time{}, waited: map[string]time.Time{}, clock: clock.RealClock{}, preempts: map[string]bool{}, refused: map[types.UID]bool{}, patient: map[string]time.Time{}, assumed: map[types.UID]bool{}, seen: map[types.UID]sighting{}, calling: make(chan struct{}, 1),
+		waiting: map[string]*waiter{}, since: map[string]time.Time{}, waited: map[string]time.Time{}, clock: clock.RealClock{}, preempts: map[string]bool{}, refused: map[types.UID]bool{}, patient: map[string]time.Time{}, assumed: map[types.UID]bool{}, seen: map[types.UID]sighting{}, members: map[string]map[types.UID]bool{}, calling: make(chan struct{}, 1),
 	}
 }
 
@@ -298,10 +300,12 @@ func titleOf(pod *v1.Pod) string {
 // groupOf is the gang of a pod; empty for none.
 func groupOf(pod *v1.Pod) string {
 	if key, _, ok := gang.KeyOf(pod); ok {
-		return pod.Spec.SchedulerName + "/" + key.String()
+		return groupName(pod.Spec.SchedulerName, key)
 	}
 	return ""
 }
+
+func groupName(profile string, key gang.Key) string { return profile + "/" + key.String() }
 
 // current is the last version of a pod that is known; nil if it is gone or has ended. The
 // scheduler and the gangs may go on for a while with one that is older, or gone.
@@ -333,6 +337,7 @@ func (d *Dispatcher) count(pod *v1.Pod, job string) dispatch.Vector {
 	}
 	if !known || !before.Equal(now) {
 		d.book.Count(string(pod.UID), now)
+		d.regroup(pod.UID, before.Group, now.Group)
 	}
 	return now.Amount
 }
@@ -340,6 +345,23 @@ func (d *Dispatcher) count(pod *v1.Pod, job string) dispatch.Vector {
 // amountOf is what kube-scheduler counts for a pod.
 func amountOf(pod *v1.Pod) dispatch.Vector {
 	return resource.FromList(resource.Requests(pod))
+}
+
+// regroup notes that a pod has come to a gang, or left one; empty for none.
+func (d *Dispatcher) regroup(uid types.UID, from, to string) {
+	if from == to {
+		return
+	}
+	if delete(d.members[from], uid); len(d.members[from]) == 0 {
+		delete(d.members, from)
+	}
+	if to == "" {
+		return
+	}
+	if d.members[to] == nil {
+		d.members[to] = map[types.UID]bool{}
+	}
+	d.members[to][uid] = true
 }
 
 func (d *Dispatcher) queueOf(pod *v1.Pod) string {

@@ -48,8 +48,8 @@ func newDispatcher(t *testing.T, total int64, window int, queues ...dispatch.Que
 	if err := namespaces.Add(&v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "of-a", Annotations: map[string]string{v1alpha1.QueueLabel: "a"}}}); err != nil {
 		t.Fatal(err)
 	}
-	d.namespaces = corelisters.NewNamespaceLister(namespaces)
-	store := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
+	d.namespaces = namespaceLister{corelisters.NewNamespaceLister(namespaces), namespaces}
+	store := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
 	d.pods = podLister{corelisters.NewPodLister(store), store}
 	d.handles[profile] = nil
 	d.args = defaultArgs()
@@ -59,7 +59,8 @@ func newDispatcher(t *testing.T, total int64, window int, queues ...dispatch.Que
 		q.Weight = max(q.Weight, 1)
 		d.book.SetQueue(q)
 	}
-	d.book.SetTotal(gpus(total))
+	d.total.sum = gpus(total)
+	d.book.SetTotal(d.total.sum)
 	return d
 }
 
@@ -71,6 +72,12 @@ func defaultArgs() *config.FairShareArgs {
 		panic(err)
 	}
 	return args
+}
+
+// namespaceLister lists the namespaces of a store.
+type namespaceLister struct {
+	corelisters.NamespaceLister
+	store cache.Indexer
 }
 
 // podLister lists the pods of a store.
@@ -526,5 +533,58 @@ func TestUncontested(t *testing.T) {
 		if diff := cmp.Diff(want, strings.Join(granted, " ")); diff != "" {
 			t.Errorf("%d CPUs: granted (-want +got):\n%s", cpus, diff)
 		}
+	}
+}
+
+// TestNamespaceMoves: a namespace that names another queue takes its pods there, those that wait too.
+func TestNamespaceMoves(t *testing.T) {
+	d := newDispatcher(t, 8, 9, dispatch.Queue{Name: "a"}, dispatch.Queue{Name: "b", Closed: true})
+	in := func(p *v1.Pod) *v1.Pod { p.Namespace = "moves"; return p }
+	running, labelled, waiting := in(pod("running", "", 1, "n")), in(pod("labelled", "a", 1, "n")), in(pod("waiting", "", 1, ""))
+	name := func(queue string) {
+		t.Helper()
+		now := &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "moves"}}
+		if queue != "" {
+			now.Annotations = map[string]string{v1alpha1.QueueLabel: queue}
+		}
+		store := d.namespaces.(namespaceLister).store
+		before := &v1.Namespace{}
+		if item, ok, _ := store.GetByKey("moves"); ok {
+			before = item.(*v1.Namespace)
+		}
+		if err := store.Update(now); err != nil {
+			t.Fatal(err)
+		}
+		d.namespaceSeen(before, now)
+	}
+	queues := func() string {
+		var list []string
+		for _, p := range []*v1.Pod{running, labelled, waiting} {
+			usage, _ := d.book.Counted(string(p.UID))
+			list = append(list, usage.Queue)
+		}
+		return strings.Join(list, " ")
+	}
+	for _, p := range []*v1.Pod{running, labelled, waiting} {
+		d.know(p)
+		d.podSeen(p)
+	}
+	name("b")
+	if got := queues(); got != "b a b" {
+		t.Errorf("queues %s, want b a b", got)
+	}
+	if why := d.offer(waiting); why != `queue "b" is closed` {
+		t.Errorf("it waits because %q", why)
+	}
+	name("a")
+	if got := queues(); got != "a a a" {
+		t.Errorf("queues %s, want a a a", got)
+	}
+	if got := d.calledNow(); got != "waiting" {
+		t.Errorf("called %q, want waiting", got)
+	}
+	name("")
+	if got := queues(); got != "default a default" {
+		t.Errorf("queues %s, want default a default", got)
 	}
 }

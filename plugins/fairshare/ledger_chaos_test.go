@@ -1,6 +1,7 @@
 package fairshare
 
 import (
+	order "cmp"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -66,11 +67,8 @@ func (l *life) asks() int64 {
 	return most
 }
 
-func (l *life) queue() string {
-	if name := l.now().Labels[v1alpha1.QueueLabel]; name != "" {
-		return name
-	}
-	return v1alpha1.DefaultQueue
+func (c *chaos) queue(l *life) string {
+	return order.Or(l.now().Labels[v1alpha1.QueueLabel], c.gangs[l.now().Labels["gang"]], v1alpha1.DefaultQueue)
 }
 
 // chaos is a cluster, and a scheduler that is as late as one may be.
@@ -84,7 +82,9 @@ type chaos struct {
 	store  cache.Indexer
 	lives  []*life
 	queues map[string]dispatch.Queue
-	nodes  map[string]int64
+	// gangs are the queues that their PodGroups name.
+	gangs map[string]string
+	nodes map[string]int64
 	// events are those that the Dispatcher has not had yet, in their order.
 	events []func(*Dispatcher)
 	// jobs are the names of all that was ever offered.
@@ -95,7 +95,7 @@ func newChaos(t *testing.T, seed uint64) *chaos {
 	c := &chaos{
 		Rand: rand.New(rand.NewPCG(seed, 7)), t: t, seed: seed, clock: testingclock.NewFakeClock(time.Unix(1000, 0)), jobs: map[string]bool{},
 		store:  cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}),
-		queues: map[string]dispatch.Queue{v1alpha1.DefaultQueue: {Name: v1alpha1.DefaultQueue, Weight: 1}}, nodes: map[string]int64{},
+		queues: map[string]dispatch.Queue{v1alpha1.DefaultQueue: {Name: v1alpha1.DefaultQueue, Weight: 1}}, nodes: map[string]int64{}, gangs: map[string]string{},
 	}
 	c.d = c.dispatcher()
 	return c
@@ -108,6 +108,7 @@ func (c *chaos) dispatcher() *Dispatcher {
 	d.bypassHold = time.Minute
 	d.roster.Register(profile, gangsOf{c: c})
 	d.Preempts(profile)
+	d.roster.OnMove(d.gangMoved)
 	d.pods = podLister{corelisters.NewPodLister(c.store), c.store}
 	return d
 }
@@ -141,7 +142,7 @@ type gangsOf struct {
 	c *chaos
 }
 
-func (g gangsOf) QueueOf(gang.Key) string { return "" }
+func (g gangsOf) QueueOf(key gang.Key) string { return g.c.gangs[key.Name] }
 
 func (g gangsOf) Wants(pod *v1.Pod) (gang.Want, bool) {
 	name := pod.Labels["gang"]
@@ -188,6 +189,10 @@ func (c *chaos) create() {
 		p.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "later"}}
 	case 2, 3:
 		p.Labels["gang"] = fmt.Sprint("g", c.IntN(3))
+		p.Labels[v1alpha1.PodGroupLabel] = p.Labels["gang"]
+		if c.IntN(2) == 0 {
+			delete(p.Labels, v1alpha1.QueueLabel)
+		}
 	}
 	l := &life{uid: p.UID}
 	c.lives = append(c.lives, l)
@@ -313,7 +318,11 @@ func (c *chaos) finish(l *life) {
 // describe changes the queues or the nodes.
 func (c *chaos) describe() {
 	name := chaosQueues[c.IntN(len(chaosQueues)-1)]
-	switch c.IntN(4) {
+	switch c.IntN(5) {
+	case 4:
+		name := fmt.Sprint("g", c.IntN(3))
+		c.gangs[name] = chaosQueues[c.IntN(len(chaosQueues))]
+		c.d.roster.Moved(profile, gang.Key{Namespace: "default", Name: name})
 	case 0, 1:
 		q := dispatch.Queue{Name: name, Weight: 1 + c.Int64N(3), Priority: int32(c.IntN(2)), Closed: c.IntN(8) == 0, Capability: gpus(40 + c.Int64N(3))}
 		if c.IntN(2) == 0 {
@@ -430,7 +439,7 @@ func (c *chaos) compare(counts map[string]int) {
 		if !l.ours() {
 			continue
 		}
-		if q, ok := described[l.queue()]; ok {
+		if q, ok := described[c.queue(l)]; ok {
 			q.Request[gpu] += l.asks()
 		}
 		if !l.runs() {
@@ -438,7 +447,7 @@ func (c *chaos) compare(counts map[string]int) {
 			continue
 		}
 		counts["running"]++
-		for _, at := range c.path(l.queue()) {
+		for _, at := range c.path(c.queue(l)) {
 			running[at] += l.asks()
 		}
 	}
@@ -477,7 +486,7 @@ func (c *chaos) comparePod(l *life) {
 	}
 	var want counted
 	if l.ours() {
-		want = counted{true, l.runs(), l.now().Status.NominatedNodeName != "", l.queue(), *l.now().Spec.Priority, l.asks()}
+		want = counted{true, l.runs(), l.now().Status.NominatedNodeName != "", c.queue(l), *l.now().Spec.Priority, l.asks()}
 	}
 	usage, known := c.d.book.Counted(string(l.uid))
 	if diff := cmp.Diff(want, counted{known, usage.Runs, usage.Promised, usage.Queue, usage.Priority, usage.Amount[gpu]}); diff != "" {

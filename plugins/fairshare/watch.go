@@ -7,6 +7,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/dynamic/dynamicinformer"
@@ -18,6 +19,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/plugins/crd"
 	"github.com/lockstep-sh/lockstep/plugins/internal/dispatch"
+	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 	"github.com/lockstep-sh/lockstep/plugins/internal/resource"
 )
 
@@ -49,6 +51,14 @@ func (d *Dispatcher) watch(ctx context.Context, handle fwk.Handle) error {
 	factory := handle.SharedInformerFactory()
 	d.namespaces = factory.Core().V1().Namespaces().Lister()
 	d.pods = factory.Core().V1().Pods().Lister()
+	d.roster.OnMove(d.gangMoved)
+	namespaces, err := factory.Core().V1().Namespaces().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(object any) { d.namespaceSeen(&v1.Namespace{}, object.(*v1.Namespace)) },
+		UpdateFunc: func(before, object any) { d.namespaceSeen(before.(*v1.Namespace), object.(*v1.Namespace)) },
+	})
+	if err != nil {
+		return fmt.Errorf("watching namespaces: %w", err)
+	}
 	pods, err := factory.Core().V1().Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(object any) { d.podSeen(object.(*v1.Pod)) },
 		UpdateFunc: func(before, object any) { d.podChanged(before.(*v1.Pod), object.(*v1.Pod)) },
@@ -79,7 +89,7 @@ func (d *Dispatcher) watch(ctx context.Context, handle fwk.Handle) error {
 			withDeleted(object, func(queue *unstructured.Unstructured) { d.change(func() { d.queueGone(queue.GetName()) }) })
 		},
 	})
-	go d.open(ctx, pods.HasSynced, nodes.HasSynced, factory.Core().V1().Namespaces().Informer().HasSynced, served)
+	go d.open(ctx, pods.HasSynced, nodes.HasSynced, namespaces.HasSynced, d.roster.Synced, served)
 	return nil
 }
 
@@ -177,6 +187,7 @@ func (d *Dispatcher) podGone(pod *v1.Pod) {
 	delete(d.refused, pod.UID)
 	if usage, known := d.book.Counted(uid); known {
 		d.book.Uncount(uid)
+		d.regroup(pod.UID, usage.Group, "")
 		delete(d.patient, usage.Job)
 		d.book.Forget(usage.Job) // if it is still there it will be missed again
 		if at := d.waiting[usage.Job]; at != nil && at.pod.UID == pod.UID {
@@ -186,6 +197,51 @@ func (d *Dispatcher) podGone(pod *v1.Pod) {
 		}
 	}
 	d.turn("")
+}
+
+// gangMoved takes in that the PodGroup of a gang names another queue.
+func (d *Dispatcher) gangMoved(profile string, key gang.Key) {
+	d.change(func() {
+		for uid := range maps.Clone(d.members[groupName(profile, key)]) {
+			if at := d.seen[uid]; at.name != "" {
+				if pod, err := d.pods.Pods(at.namespace).Get(at.name); err == nil && pod.UID == uid {
+					d.move(pod)
+				}
+			}
+		}
+	})
+}
+
+// namespaceSeen takes in that a namespace names another queue than before.
+func (d *Dispatcher) namespaceSeen(before, now *v1.Namespace) {
+	if before.Annotations[v1alpha1.QueueLabel] == now.Annotations[v1alpha1.QueueLabel] {
+		return
+	}
+	d.change(func() {
+		pods, err := d.pods.Pods(now.Name).List(labels.Everything())
+		if err != nil {
+			return // a lister of a cache never fails
+		}
+		for _, pod := range pods {
+			if _, counted := d.seen[pod.UID]; counted {
+				d.move(pod)
+			}
+		}
+	})
+}
+
+// move counts a pod in the queue in which it is now, and has the job wait there that it stands
+// for.
+func (d *Dispatcher) move(pod *v1.Pod) {
+	d.recount(pod)
+	usage, _ := d.book.Counted(string(pod.UID))
+	w := d.waiting[usage.Job]
+	if w == nil || w.pod.UID != pod.UID {
+		return
+	}
+	if want, undecided := d.roster.Wants(pod); undecided {
+		d.enter(usage.Job, pod, want)
+	}
 }
 
 func (d *Dispatcher) queueSeen(ctx context.Context, object any) {

@@ -198,6 +198,11 @@ func (pl *Gang) QueueOf(key gang.Key) string {
 	return pl.gangs.QueueOf(key)
 }
 
+// Synced tells whether all gangs are known that there were at the start.
+func (pl *Gang) Synced() bool {
+	return !slices.ContainsFunc(pl.synced, func(synced cache.InformerSynced) bool { return !synced() })
+}
+
 // Placing tells whether a holder is a group of this profile that waits for nothing but room.
 func (pl *Gang) Placing(holder string) bool {
 	name, ok := strings.CutPrefix(holder, pl.holder(""))

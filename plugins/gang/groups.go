@@ -64,9 +64,21 @@ func (pl *Gang) groupSeen(ctx context.Context, kind gang.Kind, object any) {
 		}
 	}
 	key := gang.Key{Namespace: meta.GetNamespace(), Name: meta.GetName()}
+	pl.describe(ctx, kind, key, said, meta.GetCreationTimestamp().Time)
+}
+
+// describe takes in what a PodGroup says of a gang; nil if it is gone.
+func (pl *Gang) describe(ctx context.Context, kind gang.Kind, key gang.Key, said *gang.Object, created time.Time) {
+	moved := false
 	pl.input(ctx, func(s *gang.Gangs, now time.Time) gang.Effects {
-		return s.Describe(kind, key, said, meta.GetCreationTimestamp().Time, now)
+		before := s.QueueOf(key)
+		effects := s.Describe(kind, key, said, created, now)
+		moved = s.QueueOf(key) != before
+		return effects
 	})
+	if moved {
+		pl.roster.Moved(pl.handle.ProfileName(), key)
+	}
 }
 
 func (pl *Gang) groupGone(ctx context.Context, kind gang.Kind, object any) {
@@ -75,6 +87,5 @@ func (pl *Gang) groupGone(ctx context.Context, kind gang.Kind, object any) {
 		klog.FromContext(ctx).Error(err, "Failed to read which PodGroup was deleted")
 		return
 	}
-	key := gang.Key{Namespace: name.Namespace, Name: name.Name}
-	pl.input(ctx, func(s *gang.Gangs, now time.Time) gang.Effects { return s.Describe(kind, key, nil, time.Time{}, now) })
+	pl.describe(ctx, kind, gang.Key{Namespace: name.Namespace, Name: name.Name}, nil, time.Time{})
 }

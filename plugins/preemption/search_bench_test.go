@@ -18,6 +18,7 @@ func (k known) Running(key gang.Key) []gang.Footprint { return slices.Clone(k[ke
 func (k known) Hoards(int32) []string                 { return nil }
 func (k known) Yield(context.Context, []string)       {}
 func (k known) Placing(string) bool                   { return true }
+func (k known) Synced() bool                          { return true }
 func (k known) Wants(*v1.Pod) (gang.Want, bool)       { return gang.Want{}, false }
 func (k known) QueueOf(gang.Key) string               { return "" }
 

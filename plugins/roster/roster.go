@@ -28,6 +28,8 @@ type Source interface {
 	Wants(pod *v1.Pod) (gang.Want, bool)
 	// QueueOf is the queue that the PodGroup of a gang names; empty for none.
 	QueueOf(key gang.Key) string
+	// Synced tells whether all gangs are known that there were at the start.
+	Synced() bool
 	// Placing tells whether a holder of this profile waits for nothing but room.
 	Placing(holder string) bool
 }
@@ -36,6 +38,7 @@ type Source interface {
 type Roster struct {
 	mu      sync.RWMutex
 	sources map[string]Source
+	moved   []func(profile string, key gang.Key)
 }
 
 // New makes a roster without profiles.
@@ -46,6 +49,34 @@ func (r *Roster) Register(profile string, source Source) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.sources[profile] = source
+}
+
+// OnMove has a function called whenever the PodGroup of a gang names another queue than
+// before. It may ask the roster.
+func (r *Roster) OnMove(moved func(profile string, key gang.Key)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.moved = append(r.moved, moved)
+}
+
+// Moved tells that the PodGroup of a gang names another queue than before.
+func (r *Roster) Moved(profile string, key gang.Key) {
+	r.mu.RLock()
+	moved := slices.Clone(r.moved)
+	r.mu.RUnlock()
+	for _, f := range moved {
+		f(profile, key)
+	}
+}
+
+// Synced tells whether all gangs of all profiles are known that there were at the start.
+func (r *Roster) Synced() bool {
+	for _, source := range r.all() {
+		if !source.Synced() {
+			return false
+		}
+	}
+	return true
 }
 
 // Hoards lists the holders of less than a priority, in all profiles but one, that hold
