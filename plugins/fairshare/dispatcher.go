@@ -81,9 +81,11 @@ type waiter struct {
 	pod   *v1.Pod
 	pods  []*v1.Pod
 	since time.Time
-	// told is what its users were told, and when.
-	told string
-	at   time.Time
+	// gangs are those that the pods are the minimum of: Gang tells them. None for others.
+	gangs []gang.Key
+	// reason and told are what its users were told, and when.
+	reason, told string
+	at           time.Time
 }
 
 // sighting is what is remembered of a pod that is counted, beside what the book has: its name,
@@ -270,7 +272,12 @@ func (d *Dispatcher) enter(job string, pod *v1.Pod, want gang.Want) {
 		w = &waiter{since: d.clock.Now()}
 		d.waiting[job] = w
 	}
-	w.pod, w.pods = pod, want.Pods
+	w.pod, w.pods, w.gangs = pod, want.Pods, nil
+	for _, one := range want.Pods {
+		if key, _, ok := gang.KeyOf(one); ok && !want.Ready && !slices.Contains(w.gangs, key) {
+			w.gangs = append(w.gangs, key)
+		}
+	}
 }
 
 // job is what waits with a pod.

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/lockstep-sh/lockstep/plugins/internal/dispatch"
+	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 )
 
 const (
@@ -43,7 +44,11 @@ func (d *Dispatcher) tell(ctx context.Context) {
 			return
 		case <-ticker.C():
 		}
-		for _, n := range d.news() {
+		list, gangs := d.news()
+		for profile, keys := range gangs {
+			d.roster.Explain(profile, keys)
+		}
+		for _, n := range list {
 			if limit.Wait(ctx) != nil {
 				return // going down
 			}
@@ -56,16 +61,16 @@ func (d *Dispatcher) tell(ctx context.Context) {
 
 // news is what a pod is to be told.
 type news struct {
-	pod     *v1.Pod
-	reason  dispatch.Reason
-	message string
+	pod             *v1.Pod
+	reason, message string
 }
 
-// news takes what there is to tell.
-func (d *Dispatcher) news() []news {
+// news takes what there is to tell pods, and the gangs, by profile, that Gang is to tell.
+func (d *Dispatcher) news() ([]news, map[string][]gang.Key) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var list []news
+	gangs := map[string][]gang.Key{}
 	now := d.clock.Now()
 	for name, w := range d.waiting {
 		if _, tried := d.patient[name]; tried {
@@ -75,29 +80,49 @@ func (d *Dispatcher) news() []news {
 		if reason == "" || reason == dispatch.Turn || message == w.told || now.Sub(w.since) < tellAfter || now.Sub(w.at) < tellAgain {
 			continue
 		}
-		w.told, w.at = message, now
+		w.reason, w.told, w.at = forUsers(reason), message, now
+		if len(w.gangs) > 0 {
+			gangs[w.pod.Spec.SchedulerName] = append(gangs[w.pod.Spec.SchedulerName], w.gangs...)
+			continue
+		}
 		for _, pod := range w.pods {
-			list = append(list, news{pod, reason, message})
+			list = append(list, news{pod, w.reason, message})
 		}
 	}
-	return list
+	return list, gangs
 }
 
-// tellPod writes it. Where more capacity would help, the reason is the one that autoscalers
-// look for.
+// forUsers is the reason that users are told. Where more capacity would help it is the one
+// that autoscalers look for.
+func forUsers(reason dispatch.Reason) string {
+	if reason == dispatch.Overused {
+		return v1.PodReasonUnschedulable
+	}
+	return string(reason)
+}
+
+// Keeps tells why a member of a gang waits for its turn, as its users were told last; an empty
+// reason is that it does not wait, or not for long.
+func (d *Dispatcher) Keeps(member *v1.Pod) (reason, message string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	usage, _ := d.book.Counted(string(member.UID))
+	if w := d.waiting[usage.Job]; w != nil {
+		return w.reason, w.told
+	}
+	return "", ""
+}
+
+// tellPod writes it.
 func (d *Dispatcher) tellPod(ctx context.Context, n news) error {
 	handle := d.handle(n.pod.Spec.SchedulerName)
 	pod, err := handle.SharedInformerFactory().Core().V1().Pods().Lister().Pods(n.pod.Namespace).Get(n.pod.Name)
 	if err != nil || pod.UID != n.pod.UID || pod.Spec.NodeName != "" {
 		return nil //nolint:nilerr // it is gone
 	}
-	reason := string(n.reason)
-	if n.reason == dispatch.Overused {
-		reason = v1.PodReasonUnschedulable
-	}
 	status := pod.Status.DeepCopy()
 	if !podutil.UpdatePodCondition(status, &v1.PodCondition{
-		Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: reason, Message: n.message,
+		Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: n.reason, Message: n.message,
 		ObservedGeneration: podutil.CalculatePodConditionObservedGeneration(status, pod.Generation, v1.PodScheduled),
 	}) {
 		return nil

@@ -198,6 +198,9 @@ func (pl *Gang) QueueOf(key gang.Key) string {
 	return pl.gangs.QueueOf(key)
 }
 
+// Explain has the users of gangs told why they wait, if that has changed.
+func (pl *Gang) Explain(keys []gang.Key) { pl.tell.note(gang.Effects{Changed: keys}) }
+
 // Synced tells whether all gangs are known that there were at the start.
 func (pl *Gang) Synced() bool {
 	return !slices.ContainsFunc(pl.synced, func(synced cache.InformerSynced) bool { return !synced() })

@@ -167,8 +167,15 @@ func (t *teller) again(key gang.Key) {
 // explanation is what is to be said of a gang now.
 func (t *teller) explanation(key gang.Key) (gang.Explanation, bool) {
 	t.pl.mu.Lock()
-	defer t.pl.mu.Unlock()
-	return t.pl.gangs.Explain(key)
+	e, ok := t.pl.gangs.Explain(key)
+	t.pl.mu.Unlock()
+	if !ok || e.Running || len(e.Pending) == 0 || e.Reason != "" && e.Reason != v1alpha1.ReasonUnschedulable {
+		return e, ok
+	}
+	if reason, message := t.pl.roster.Keeps(e.Pending[0]); reason != "" {
+		e.Reason, e.Message = reason, message // it does not get so far as to be placed
+	}
+	return e, ok
 }
 
 // gang tells of one gang what has changed.
@@ -178,7 +185,7 @@ func (t *teller) gang(ctx context.Context, key gang.Key) error {
 		t.forget(key)
 		return nil
 	}
-	if e.Reason != v1alpha1.ReasonUnschedulable && e.Reason != v1alpha1.ReasonTimedOut && t.pl.clock.Since(youngest(e.Pending)) < incompletePause {
+	if gathers := e.Reason == v1alpha1.ReasonGangIncomplete || e.Reason == v1alpha1.ReasonGangUndefined; gathers && t.pl.clock.Since(youngest(e.Pending)) < incompletePause {
 		t.again(key)
 		return nil
 	}

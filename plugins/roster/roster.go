@@ -30,6 +30,8 @@ type Source interface {
 	QueueOf(key gang.Key) string
 	// Synced tells whether all gangs are known that there were at the start.
 	Synced() bool
+	// Explain has the users of gangs told why they wait, if that has changed.
+	Explain(keys []gang.Key)
 	// Placing tells whether a holder of this profile waits for nothing but room.
 	Placing(holder string) bool
 }
@@ -39,6 +41,13 @@ type Roster struct {
 	mu      sync.RWMutex
 	sources map[string]Source
 	moved   []func(profile string, key gang.Key)
+	keeper  Keeper
+}
+
+// Keeper keeps gangs waiting that could be placed.
+type Keeper interface {
+	// Keeps tells why a member of a gang waits; an empty reason is that it does not.
+	Keeps(member *v1.Pod) (reason, message string)
 }
 
 // New makes a roster without profiles.
@@ -66,6 +75,31 @@ func (r *Roster) Moved(profile string, key gang.Key) {
 	r.mu.RUnlock()
 	for _, f := range moved {
 		f(profile, key)
+	}
+}
+
+// SetKeeper names who keeps gangs waiting; there is one at most.
+func (r *Roster) SetKeeper(keeper Keeper) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.keeper = keeper
+}
+
+// Keeps tells why a member of a gang is kept waiting; an empty reason is that it is not.
+func (r *Roster) Keeps(member *v1.Pod) (reason, message string) {
+	r.mu.RLock()
+	keeper := r.keeper
+	r.mu.RUnlock()
+	if keeper == nil {
+		return "", ""
+	}
+	return keeper.Keeps(member)
+}
+
+// Explain has the users of gangs of a profile told why they wait, if that has changed.
+func (r *Roster) Explain(profile string, keys []gang.Key) {
+	if source := r.source(profile); source != nil {
+		source.Explain(keys)
 	}
 }
 

@@ -19,6 +19,8 @@ import (
 type Explanation struct {
 	Gang            Key
 	Reason, Message string
+	// Running tells that the gang runs; those that wait are beyond its minimum.
+	Running bool
 	// Pending are the members that have no node, or only hold one for now.
 	Pending []*v1.Pod
 	// Created is when the gang came to be.
@@ -37,7 +39,7 @@ func (s *Gangs) Explain(key Key) (e Explanation, ok bool) {
 	}
 	e = Explanation{Gang: key, Created: g.created(), HasObject: g.objects[Community] != nil, Object: g.objectUID()}
 	e.Pending = podsOf(g.sorted((*member).waits))
-	if len(e.Pending) == 0 || g.satisfied() {
+	if e.Running = g.satisfied(); len(e.Pending) == 0 || e.Running {
 		return e, true
 	}
 	e.Reason, e.Message = s.why(g)
