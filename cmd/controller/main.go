@@ -37,6 +37,7 @@ type options struct {
 	healthProbeAddress   string
 	workers              int
 	queueSchedulerNames  []string
+	queuePolicies        []string
 
 	logging      *logsapi.LoggingConfiguration
 	featureGates featuregate.MutableVersionedFeatureGate
@@ -63,6 +64,7 @@ func newCommand() *cobra.Command {
 	flags.StringVar(&o.metricsCertDir, "metrics-cert-dir", "", "Folder with the tls.crt and tls.key of the metrics server. Without, it makes its own.")
 	flags.StringVar(&o.healthProbeAddress, "health-probe-bind-address", ":8081", "Address that serves /healthz and /readyz. 0 serves neither.")
 	flags.IntVar(&o.workers, "workers", 4, "Number of PodGroups that are worked on at a time.")
+	flags.StringSliceVar(&o.queuePolicies, "queue-policies", []string{"proportion", "capacity"}, "Which of these policies the tiers of the plugin FairShare name: what queues deserve is reckoned by them.")
 	flags.StringSliceVar(&o.queueSchedulerNames, "queue-scheduler-names", []string{"lockstep-scheduler"}, "Schedulers that use queues: the profiles with the plugin FairShare. Only their pods are counted in the status of Queues.")
 	flags.AddGoFlag(flag.Lookup(config.KubeconfigFlagName))
 	if err := logsapi.AddFeatureGates(o.featureGates); err != nil {
@@ -94,7 +96,7 @@ func run(o *options) error {
 	if err := podgroup.Setup(ctx, mgr, podgroup.Options{Workers: o.workers}); err != nil {
 		return err
 	}
-	if err := queuestatus.Setup(mgr, queuestatus.Options{SchedulerNames: o.queueSchedulerNames}); err != nil {
+	if err := queuestatus.Setup(mgr, queuestatus.Options{SchedulerNames: o.queueSchedulerNames, Policies: o.queuePolicies}); err != nil {
 		return err
 	}
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {

@@ -27,6 +27,7 @@ type cluster struct {
 	byGang      map[gang.Key]string
 	// schedulers are those that use queues, by the name that pods give.
 	schedulers map[string]bool
+	rules      share.Rules
 }
 
 // sum is what is counted in a queue and those below it.
@@ -72,6 +73,10 @@ func (c *cluster) statuses(now metav1.Time) map[string]v1alpha1.QueueStatus {
 			}
 			c.count(pod, name, chains[name], tree, sums)
 		}
+	}
+	for name, q := range tree {
+		q.Deserved = c.rules.Entitled(total, q.Deserved, q.Guarantee)
+		tree[name] = q
 	}
 	shares := share.Deserve(total, tree)
 	statuses := make(map[string]v1alpha1.QueueStatus, len(c.queues))

@@ -19,6 +19,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+	"github.com/lockstep-sh/lockstep/plugins/internal/share"
 )
 
 const ours = "lockstep-scheduler"
@@ -123,7 +124,7 @@ func TestStatuses(t *testing.T) {
 		},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			c := &cluster{pods: tc.pods, nodes: []*v1.Node{nodeOf("6"), nodeOf("2")}, schedulers: map[string]bool{ours: true}}
+			c := &cluster{rules: share.Rules{Stated: true, Weighted: true}, pods: tc.pods, nodes: []*v1.Node{nodeOf("6"), nodeOf("2")}, schedulers: map[string]bool{ours: true}}
 			for _, name := range tc.queues {
 				c.queues = append(c.queues, queueOf(name))
 			}
@@ -221,6 +222,7 @@ func TestStatusStands(t *testing.T) {
 		q.Status.Conditions = []metav1.Condition{{Type: "Other", Status: metav1.ConditionTrue}}
 	})
 	c := &cluster{
+		rules:  share.Rules{Stated: true, Weighted: true},
 		queues: []*v1alpha1.Queue{q}, nodes: []*v1.Node{nodeOf("8")}, schedulers: map[string]bool{ours: true},
 		pods: []*v1.Pod{podOf("1", "1000m", in("a"), bound)},
 	}

@@ -21,6 +21,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+	"github.com/lockstep-sh/lockstep/plugins/internal/share"
 )
 
 // FieldOwner is the field manager of what this package writes.
@@ -29,8 +30,10 @@ const FieldOwner = "lockstep-controller"
 const (
 	// settle is how long events gather before the queues are looked at.
 	settle = 200 * time.Millisecond
-	// pause is the least time between two looks.
+	// pause is the least time between two looks; busy bounds the part of the time that they
+	// take, in large clusters.
 	pause = time.Second
+	busy  = 10
 )
 
 // reconciler brings the status of all queues up to date at once: what one deserves depends
@@ -39,8 +42,9 @@ type reconciler struct {
 	client     client.Client
 	clock      clock.PassiveClock
 	schedulers map[string]bool
-	// last is when it last looked.
-	last time.Time
+	rules      share.Rules
+	// last is when it last looked, and next when it may again.
+	last, next time.Time
 
 	mu sync.Mutex
 	// groups are the kinds of PodGroups that are watched.
@@ -50,10 +54,11 @@ type reconciler struct {
 // Reconcile implements reconcile.Reconciler.
 func (r *reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	now := r.clock.Now()
-	if wait := pause - now.Sub(r.last); wait > 0 && wait <= pause {
+	if wait := r.next.Sub(now); wait > 0 && !now.Before(r.last) {
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
-	r.last = now
+	r.last, r.next = now, now.Add(pause)
+	defer func() { r.next = now.Add(max(pause, busy*r.clock.Since(now))) }()
 	c, err := r.read(ctx)
 	if err != nil {
 		return reconcile.Result{}, err
@@ -77,7 +82,7 @@ func (r *reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 
 // read takes the cluster out of the cache. Nothing of it may be changed.
 func (r *reconciler) read(ctx context.Context) (*cluster, error) {
-	c := &cluster{schedulers: r.schedulers}
+	c := &cluster{schedulers: r.schedulers, rules: r.rules}
 	var queues v1alpha1.QueueList
 	var pods v1.PodList
 	var nodes v1.NodeList

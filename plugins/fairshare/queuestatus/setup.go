@@ -26,8 +26,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 	schedulingv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
+	"github.com/lockstep-sh/lockstep/apis/config"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/plugins/crd"
+	"github.com/lockstep-sh/lockstep/plugins/internal/share"
 )
 
 // name is that of the controller in logs and metrics.
@@ -45,6 +47,9 @@ type Options struct {
 	// SchedulerNames are the schedulers that use queues: only their pods are counted, and
 	// what others have on nodes is not there to be shared. One at least.
 	SchedulerNames []string
+	// Policies are those of the queues' shares that FairShare uses in any tier: proportion,
+	// capacity.
+	Policies []string
 }
 
 func (o Options) validate() error {
@@ -54,7 +59,16 @@ func (o Options) validate() error {
 	if slices.Contains(o.SchedulerNames, "") {
 		return errors.New("checking the schedulers that use queues: a name is empty")
 	}
+	for _, policy := range o.Policies {
+		if known := []string{string(config.PolicyProportion), string(config.PolicyCapacity)}; !slices.Contains(known, policy) {
+			return fmt.Errorf("checking the policies of queues: %q is none of %v", policy, known)
+		}
+	}
 	return nil
+}
+
+func (o Options) rules() share.Rules {
+	return share.Rules{Weighted: slices.Contains(o.Policies, string(config.PolicyProportion)), Stated: slices.Contains(o.Policies, string(config.PolicyCapacity))}
 }
 
 // Setup adds the controller to a manager, whose cache may use the transforms of this
@@ -68,7 +82,7 @@ func Setup(mgr manager.Manager, o Options) error {
 	if err := v1alpha1.AddToScheme(mgr.GetScheme()); err != nil {
 		return fmt.Errorf("adding queues to the scheme: %w", err)
 	}
-	r := &reconciler{client: mgr.GetClient(), clock: clock.RealClock{}, schedulers: map[string]bool{}}
+	r := &reconciler{client: mgr.GetClient(), clock: clock.RealClock{}, schedulers: map[string]bool{}, rules: o.rules()}
 	for _, name := range o.SchedulerNames {
 		r.schedulers[name] = true
 	}

@@ -16,9 +16,7 @@ type policies struct {
 	// queues, jobs and overused are who is asked, one after the other. TaskOrder comes after
 	// JobOrder: what is compared is jobs, of which members beyond a minimum are one each.
 	queues, jobs, overused []config.PolicyName
-	// stated: what owners of queues state that they deserve counts. weighted: of what they do
-	// not state they deserve a part by weight; otherwise what they are guaranteed.
-	stated, weighted bool
+	rules                  share.Rules
 	// preempt tells who makes way inside a queue, as far as that is known here; reclaim that
 	// queues make way for each other.
 	preempt way
@@ -46,7 +44,8 @@ func (b *Book) SetPolicies(tiers []config.PolicyTier) {
 	}
 	b.policies = policies{
 		queues: flat(config.QueueOrder), jobs: flat(config.JobOrder, config.TaskOrder), overused: flat(config.Overused),
-		stated: config.HasPolicy(tiers, config.PolicyCapacity), weighted: config.HasPolicy(tiers, config.PolicyProportion), preempt: wayOf(tiers),
+		rules:   share.Rules{Stated: config.HasPolicy(tiers, config.PolicyCapacity), Weighted: config.HasPolicy(tiers, config.PolicyProportion)},
+		preempt: wayOf(tiers),
 	}
 	reclaimable := flat(config.Reclaimable)
 	b.policies.reclaim = slices.Contains(reclaimable, config.PolicyCapacity) || slices.Contains(reclaimable, config.PolicyProportion)
@@ -64,22 +63,9 @@ func wayOf(tiers []config.PolicyTier) way {
 	return found
 }
 
-// deserves is what the owner of a queue states, as far as that counts.
+// deserves is what a queue is entitled to by its description, as far as that counts.
 func (b *Book) deserves(spec *Queue) Vector {
-	switch p := b.policies; {
-	case p.weighted && p.stated:
-		return spec.Deserved
-	case p.weighted:
-		return nil
-	}
-	stated := Vector{}
-	for name := range b.total {
-		stated[name] = spec.Guarantee[name]
-		if amount, ok := spec.Deserved[name]; ok && b.policies.stated {
-			stated[name] = amount
-		}
-	}
-	return stated
+	return b.policies.rules.Entitled(b.total, spec.Deserved, spec.Guarantee)
 }
 
 // judges tells whether a policy that answers Overused is about a resource of a queue: what is
@@ -87,7 +73,7 @@ func (b *Book) deserves(spec *Queue) Vector {
 func (b *Book) judges(spec *Queue, name v1.ResourceName) bool {
 	_, stated := spec.Deserved[name]
 	policy := config.PolicyProportion
-	if p := b.policies; p.stated && (stated || !p.weighted) {
+	if rules := b.policies.rules; rules.Stated && (stated || !rules.Weighted) {
 		policy = config.PolicyCapacity
 	}
 	return slices.Contains(b.policies.overused, policy)
