@@ -283,14 +283,14 @@ func (d *Dispatcher) enter(job string, pod *v1.Pod, want gang.Want) {
 // job is what waits with a pod.
 func (d *Dispatcher) job(name string, pod *v1.Pod, want gang.Want) dispatch.Job {
 	j := dispatch.Job{
-		Name: name, Title: titleOf(pod), Queue: d.queueOf(pod), Group: groupOf(pod), Priority: corev1helpers.PodPriority(pod), Created: pod.CreationTimestamp.Time, Ready: want.Ready, Need: dispatch.Vector{},
+		Name: name, Title: titleOf(pod), Queue: d.queueOf(pod), Group: groupOf(pod), Priority: corev1helpers.PodPriority(pod), Created: pod.CreationTimestamp.Time, Ready: want.Ready, Need: dispatch.Needs{},
 	}
 	_, tried := d.patient[name]
 	j.Patient = tried || !d.preempts[pod.Spec.SchedulerName]
 	for _, one := range want.Pods {
 		j.Patient = j.Patient || one.Spec.PreemptionPolicy != nil && *one.Spec.PreemptionPolicy == v1.PreemptNever
 		if now := d.current(one); now != nil {
-			j.Need.Add(d.count(now, name), 1)
+			j.Need.Add(d.queueOf(now), d.count(now, name))
 		}
 	}
 	return j

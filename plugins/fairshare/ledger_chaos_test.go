@@ -563,7 +563,7 @@ func (c *chaos) compareRestarted() {
 	fresh := c.restarted()
 	c.compare(map[string]int{})
 	for _, name := range chaosQueues {
-		all := dispatch.Job{Queue: name, Need: gpus(1000)}
+		all := dispatch.Job{Queue: name, Need: dispatch.Needs{name: gpus(1000)}}
 		if diff := cmp.Diff(fresh.book.Ceilings(all), c.d.book.Ceilings(all)); diff != "" {
 			c.fail("what queue %s uses (-restarted +as it was):\n%s", name, diff)
 		}
@@ -584,6 +584,11 @@ func (c *chaos) letIn(d *Dispatcher) string {
 	for name := range d.waiting {
 		if strings.HasPrefix(name, profile) {
 			d.done(name) // of a gang
+		}
+	}
+	for _, l := range c.lives {
+		if l.now().Status.NominatedNodeName != "" {
+			d.done(jobOf(l.now(), gang.Want{})) // it may enter anyhow
 		}
 	}
 	d.calledNow() // before

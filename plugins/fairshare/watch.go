@@ -194,7 +194,7 @@ func (d *Dispatcher) podGone(pod *v1.Pod) {
 		if at := d.waiting[usage.Job]; at != nil && at.pod.UID == pod.UID {
 			d.leave(usage.Job)
 		} else if !usage.Runs {
-			d.book.Settle(usage.Job, usage.Amount)
+			d.book.Settle(usage.Job, usage.Queue, usage.Amount)
 		}
 	}
 	d.turn("")

@@ -45,8 +45,8 @@ type Job struct {
 	Ready bool
 	// Patient: nobody makes way for it. It waits until its queue keeps all limits by itself.
 	Patient bool
-	// Need is what is asked for if it is admitted.
-	Need Vector
+	// Need is what is asked for if it is admitted. Its queue is the one by which it is ordered.
+	Need Needs
 }
 
 // Usage is what a pod, or whatever else the caller counts under a name, asks for.
@@ -83,7 +83,7 @@ type Book struct {
 	members map[string]map[string]*job
 	shares  map[string]share.Share
 	// promised is what is promised to each job.
-	promised map[string]Vector
+	promised map[string]Needs
 	// missed are jobs that did not fit; bypass is how often each may be passed.
 	missed map[string]*missed
 	bypass int
@@ -123,7 +123,7 @@ type job struct {
 func NewBook(standard string) *Book {
 	b := &Book{
 		total: Vector{}, queues: map[string]*queue{}, usages: map[string]Usage{}, running: map[string]Vector{}, jobs: map[string]*job{},
-		members: map[string]map[string]*job{}, promised: map[string]Vector{}, missed: map[string]*missed{}, stale: true,
+		members: map[string]map[string]*job{}, promised: map[string]Needs{}, missed: map[string]*missed{}, stale: true,
 	}
 	b.SetQueue(Queue{Name: standard, Weight: 1})
 	return b
@@ -180,7 +180,7 @@ func (b *Book) relink() {
 	}
 	for _, j := range b.jobs {
 		if j.admitted {
-			b.use(j.Queue, j.Need, 1)
+			b.charge(j, 1)
 		} else {
 			b.unlist(j)
 			b.list(j)
@@ -271,7 +271,7 @@ func (b *Book) Count(name string, u Usage) {
 	b.usages[name] = u
 	b.count(u, 1)
 	if u.Runs && !(before.Runs && before.Job == u.Job) {
-		b.Settle(u.Job, u.Amount)
+		b.Settle(u.Job, u.Queue, u.Amount)
 	}
 }
 
@@ -314,7 +314,12 @@ func (b *Book) promise(u Usage, n int64) {
 	if u.Job == "" {
 		return // it has not been offered since it was promised
 	}
-	sum(b.promised, u.Job, u.Amount, n)
+	if b.promised[u.Job] == nil {
+		b.promised[u.Job] = Needs{}
+	}
+	if sum(b.promised[u.Job], u.Queue, u.Amount, n); len(b.promised[u.Job]) == 0 {
+		delete(b.promised, u.Job)
+	}
 	if j := b.jobs[u.Job]; j != nil && !j.admitted {
 		b.unlist(j)
 		b.list(j)
@@ -322,7 +327,7 @@ func (b *Book) promise(u Usage, n int64) {
 }
 
 // sum adds n times an amount to what is under a key; where nothing is left there is none.
-func sum[K comparable](sums map[K]Vector, key K, amount Vector, n int64) {
+func sum[M ~map[K]Vector, K comparable](sums M, key K, amount Vector, n int64) {
 	if sums[key] == nil {
 		sums[key] = Vector{}
 	}
@@ -331,26 +336,21 @@ func sum[K comparable](sums map[K]Vector, key K, amount Vector, n int64) {
 	}
 }
 
-// Settle takes off what counts for a job that is admitted: a part of it runs by now, or
-// does not wait any more. Its turn ends with the last part.
-func (b *Book) Settle(name string, amount Vector) {
+// Settle takes off what counts for a job that is admitted: a part of it, in some queue, runs by
+// now, or does not wait any more. Its turn ends with the last part.
+func (b *Book) Settle(name, queue string, amount Vector) {
 	j := b.jobs[name]
 	if j == nil || !j.admitted {
 		return
 	}
-	whole := *j
-	b.use(j.Queue, j.Need, -1)
-	left := Vector{}
-	for resource, need := range j.Need {
-		if rest := need - max(amount[resource], 0); rest > 0 {
-			left[resource] = rest
-		}
-	}
-	j.Need, j.needs = left, names(left)
-	b.use(j.Queue, j.Need, 1)
-	if len(left) == 0 {
+	last := *j
+	b.charge(j, -1)
+	j.Need = j.Need.less(queue, j.Queue, amount)
+	j.needs = j.Need.names()
+	b.charge(j, 1)
+	if len(j.needs) == 0 {
 		b.Done(name)
-		b.placed(&whole)
+		b.placed(&last)
 	}
 }
 
@@ -428,7 +428,7 @@ func (b *Book) Done(name string) {
 	delete(b.jobs, name)
 	if j.admitted {
 		b.turns--
-		b.use(j.Queue, j.Need, -1)
+		b.charge(j, -1)
 	} else {
 		b.unlist(j)
 	}
@@ -459,7 +459,7 @@ func (b *Book) Next() (Job, bool) {
 	_, best.crowded = b.exceeded(best)
 	best.admitted = true
 	b.turns++
-	b.use(best.Queue, best.Need, 1)
+	b.charge(best, 1)
 	return best.Job, true
 }
 
@@ -473,7 +473,7 @@ func (b *Book) first(q *queue) (*job, []*missed) {
 			continue
 		}
 		j := l.first(b)
-		if j == nil || first != nil && b.compareJobs(j, first) > 0 {
+		if j == nil || len(j.Need) > 1 && b.isShut(j) || first != nil && b.compareJobs(j, first) > 0 {
 			continue
 		}
 		switch bound, over := b.insuperable(j); {

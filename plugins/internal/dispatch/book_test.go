@@ -35,7 +35,7 @@ func newBook(tiers ...config.PolicyTier) *Book {
 
 // of is a job of a queue, offered n-th.
 func of(queue string, n int, need Vector) Job {
-	return Job{Name: fmt.Sprintf("%s-%d", queue, n), Queue: queue, Created: time.Unix(int64(n), 0), Need: need}
+	return Job{Name: fmt.Sprintf("%s-%d", queue, n), Queue: queue, Created: time.Unix(int64(n), 0), Need: Needs{queue: need}}
 }
 
 // turns admits whom it can, and names them.
@@ -52,6 +52,7 @@ func turns(b *Book) string {
 
 func TestNext(t *testing.T) {
 	high := func(j Job) Job { j.Priority = 10; return j }
+	both := func(j Job, queue string, n int64) Job { j.Need[queue] = gpus(n); return j }
 	patient := func(j Job) Job { j.Patient = true; return j }
 	for sentence, c := range map[string]struct {
 		total  Vector
@@ -78,11 +79,11 @@ func TestNext(t *testing.T) {
 			want: "default-4 default-2 default-3",
 		},
 		"a job that is not ready before one that is": {
-			total: gpus(9), jobs: []Job{{Name: "ready", Queue: "default", Ready: true, Need: gpus(1)}, of("default", 5, gpus(1))}, want: "default-5 ready",
+			total: gpus(9), jobs: []Job{{Name: "ready", Queue: "default", Ready: true, Need: Needs{"default": gpus(1)}}, of("default", 5, gpus(1))}, want: "default-5 ready",
 		},
 		"of those that are ready who has least": {
 			total: gpus(9), count: map[string]Usage{"1": {Queue: "default", Group: "x", Amount: gpus(2), Runs: true}, "2": {Queue: "default", Group: "y", Amount: gpus(1), Runs: true}, "3": {Queue: "default", Amount: gpus(2)}},
-			jobs: []Job{{Name: "x", Group: "x", Queue: "default", Ready: true, Need: gpus(1)}, {Name: "y", Group: "y", Queue: "default", Ready: true, Need: gpus(1)}}, want: "y x",
+			jobs: []Job{{Name: "x", Group: "x", Queue: "default", Ready: true, Need: Needs{"default": gpus(1)}}, {Name: "y", Group: "y", Queue: "default", Ready: true, Need: Needs{"default": gpus(1)}}}, want: "y x",
 		},
 		"a queue that has its share waits while another has not": {
 			total: gpus(4), queues: []Queue{{Name: "a"}, {Name: "b"}},
@@ -139,6 +140,15 @@ func TestNext(t *testing.T) {
 			jobs:  []Job{of("b", 1, gpus(2)), of("b", 2, gpus(3))}, want: "b-1",
 			why: map[string]string{"b-2": `queue "b" is overused: 2 nvidia.com/gpu used, its share is 2 nvidia.com/gpu`},
 		},
+		"who asks for something in two queues keeps the limits of both": {
+			total: gpus(9), queues: []Queue{{Name: "p", Capability: gpus(3)}, {Name: "a", Parent: "p"}, {Name: "b", Parent: "p", Capability: gpus(1)}, {Name: "shut", Closed: true}},
+			jobs: []Job{both(of("a", 1, gpus(2)), "b", 2), both(of("a", 2, gpus(3)), "b", 1), both(of("a", 3, gpus(1)), "shut", 1), both(of("a", 4, gpus(2)), "b", 1), of("b", 5, gpus(1))}, want: "a-4",
+			why: map[string]string{
+				"a-1": `queue "a" is overused: 2 nvidia.com/gpu used, its share is 2 nvidia.com/gpu`,
+				"b-5": `queue "b" is overused: 1 nvidia.com/gpu used, its share is 1 nvidia.com/gpu`,
+				"a-3": `queue "shut" is closed`,
+			},
+		},
 		"who can never come under it keeps nobody waiting": {
 			total: gpus(9), queues: []Queue{{Name: "a", Capability: gpus(3)}}, jobs: []Job{of("a", 1, gpus(4)), of("a", 2, gpus(3))}, want: "a-2",
 		},
@@ -162,7 +172,7 @@ func TestNext(t *testing.T) {
 			}
 			for _, j := range c.jobs {
 				if len(c.count) == 0 {
-					b.Count("pods of "+j.Name, Usage{Queue: j.Queue, Job: j.Name, Amount: j.Need})
+					b.Count("pods of "+j.Name, Usage{Queue: j.Queue, Job: j.Name, Amount: j.Need.total()})
 				}
 				b.Offer(j)
 			}
@@ -228,16 +238,16 @@ func TestBypass(t *testing.T) {
 	b.SetBypass(2)
 	place := func(j Job) {
 		t.Helper()
-		b.Count("pods of "+j.Name, Usage{Queue: "default", Job: j.Name, Amount: j.Need})
+		b.Count("pods of "+j.Name, Usage{Queue: "default", Job: j.Name, Amount: j.Need.total()})
 		b.Offer(j)
 		if got := turns(b); got != j.Name {
 			t.Fatalf("turns %q, want %s", got, j.Name)
 		}
-		b.Count("pods of "+j.Name, Usage{Queue: "default", Job: j.Name, Amount: j.Need, Runs: true})
+		b.Count("pods of "+j.Name, Usage{Queue: "default", Job: j.Name, Amount: j.Need.total(), Runs: true})
 	}
 	big := of("default", 1, gpus(6))
 	big.Title = "gang a/big"
-	b.Count("big", Usage{Queue: "default", Job: big.Name, Amount: big.Need})
+	b.Count("big", Usage{Queue: "default", Job: big.Name, Amount: big.Need.total()})
 	miss := func() {
 		b.Offer(big)
 		b.Next()
@@ -251,7 +261,7 @@ func TestBypass(t *testing.T) {
 	third, high, other := of("default", 4, gpus(1)), of("default", 5, gpus(1)), of("default", 6, Vector{cpu: 1})
 	high.Priority = 1
 	for _, j := range []Job{third, high, other} {
-		b.Count("pods of "+j.Name, Usage{Queue: "default", Job: j.Name, Amount: j.Need})
+		b.Count("pods of "+j.Name, Usage{Queue: "default", Job: j.Name, Amount: j.Need.total()})
 	}
 	b.SetTotal(Vector{gpu: 8, cpu: 9})
 	b.Offer(third)
@@ -283,7 +293,7 @@ func TestBypassUnderACeiling(t *testing.T) {
 	}
 	b.Count("runs", Usage{Queue: "a", Amount: gpus(20), Runs: true})
 	offer := func(j Job) {
-		b.Count("pods of "+j.Name, Usage{Queue: j.Queue, Job: j.Name, Amount: j.Need})
+		b.Count("pods of "+j.Name, Usage{Queue: j.Queue, Job: j.Name, Amount: j.Need.total()})
 		b.Offer(j)
 	}
 	big := of("a", 1, gpus(30))
@@ -313,6 +323,41 @@ func TestBypassUnderACeiling(t *testing.T) {
 	}
 }
 
+// TestSeveralQueues: what a job asks for in several queues counts in each, and comes off each as it begins to run.
+func TestSeveralQueues(t *testing.T) {
+	b := newBook(tier)
+	b.SetTotal(gpus(9))
+	for _, q := range []Queue{{Name: "p", Weight: 1, Capability: gpus(4)}, {Name: "a", Parent: "p", Weight: 1}, {Name: "b", Parent: "p", Weight: 1}} {
+		b.SetQueue(q)
+	}
+	j := Job{Name: "j", Queue: "a", Need: Needs{"a": gpus(2), "b": gpus(3)}}
+	if got, ok := Exceeds(b.Ceilings(j)); !ok || got.String() != `queue "p" would exceed its capability of 4 nvidia.com/gpu: 0 nvidia.com/gpu used, 5 nvidia.com/gpu asked for` {
+		t.Errorf("ceilings: %v", got)
+	}
+	j.Need["b"] = gpus(2)
+	for pod, queue := range map[string]string{"a": "a", "b": "b"} {
+		b.Count(pod, Usage{Queue: queue, Job: "j", Amount: gpus(2)})
+	}
+	b.Offer(j)
+	if got := turns(b); got != "j" {
+		t.Fatalf("turns %q", got)
+	}
+	used := func() string {
+		return fmt.Sprint(b.queues["a"].used[gpu], b.queues["b"].used[gpu], b.queues["p"].used[gpu])
+	}
+	if got := used(); got != "2 2 4" {
+		t.Errorf("a, b and p use %s, want 2 2 4", got)
+	}
+	b.Count("b", Usage{Queue: "b", Job: "j", Amount: gpus(2), Runs: true})
+	if got := used(); got != "2 2 4" || !b.Admitted("j") {
+		t.Errorf("a, b and p use %s once a part runs, want 2 2 4; it is its turn: %v", got, b.Admitted("j"))
+	}
+	b.Count("a", Usage{Queue: "a", Job: "j", Amount: gpus(2), Runs: true})
+	if got := used(); got != "2 2 4" || b.Admitted("j") {
+		t.Errorf("a, b and p use %s once all of it runs, want 2 2 4; it is its turn: %v", got, b.Admitted("j"))
+	}
+}
+
 // world is what a book was told, to be reckoned from the beginning each time.
 type world struct {
 	total    Vector
@@ -334,7 +379,7 @@ func (w *world) fresh(r *rand.Rand) *Book {
 			b.unlist(one)
 			one.admitted = true
 			b.turns++
-			b.use(one.Queue, one.Need, 1)
+			b.charge(one, 1)
 		}
 	})
 	b.SetTotal(w.total)
@@ -344,9 +389,23 @@ func (w *world) fresh(r *rand.Rand) *Book {
 // settle is what counting something that runs does to a job that is admitted.
 func (w *world) settle(u Usage) {
 	if j, ok := w.jobs[u.Job]; ok && w.admitted[u.Job] && u.Runs {
-		j.Need = gpus(j.Need[gpu] - u.Amount[gpu])
+		queue := u.Queue
+		if j.Need[queue] == nil {
+			queue = j.Queue
+		}
+		left := Needs{}
+		for name, amount := range j.Need {
+			rest := amount[gpu]
+			if name == queue {
+				rest -= u.Amount[gpu]
+			}
+			if rest > 0 {
+				left[name] = gpus(rest)
+			}
+		}
+		j.Need = left
 		w.jobs[u.Job] = j
-		if j.Need[gpu] <= 0 {
+		if len(left) == 0 {
 			delete(w.jobs, u.Job)
 			delete(w.admitted, u.Job)
 		}
@@ -369,7 +428,7 @@ func shuffled[T any](r *rand.Rand, m map[string]T, do func(string, T)) {
 // whichever order; and whoever is admitted was the first by the rules.
 func TestBookIsWhatItWasTold(t *testing.T) {
 	admissions := 0
-	for seed := range uint64(600) {
+	for seed := range uint64(900) {
 		r := rand.New(rand.NewPCG(seed, 3))
 		w := &world{total: gpus(20), queues: map[string]Queue{}, usages: map[string]Usage{}, jobs: map[string]Job{}, admitted: map[string]bool{}}
 		b := newBook(tier)
@@ -407,7 +466,10 @@ func TestBookIsWhatItWasTold(t *testing.T) {
 				delete(w.usages, id)
 				b.Uncount(id)
 			case 5, 6:
-				j := Job{Name: fmt.Sprint("j", r.IntN(12)), Group: fmt.Sprint("g", r.IntN(3)), Queue: name, Priority: int32(r.IntN(2)), Created: time.Unix(int64(step), 0), Need: gpus(1 + r.Int64N(4)), Ready: r.IntN(4) == 0, Patient: r.IntN(4) == 0}
+				j := Job{Name: fmt.Sprint("j", r.IntN(12)), Group: fmt.Sprint("g", r.IntN(3)), Queue: name, Priority: int32(r.IntN(2)), Created: time.Unix(int64(step), 0), Need: Needs{name: gpus(1 + r.Int64N(4))}, Ready: r.IntN(4) == 0, Patient: r.IntN(4) == 0}
+				if r.IntN(3) == 0 {
+					j.Need[names[r.IntN(len(names))]] = gpus(1 + r.Int64N(2))
+				}
 				if !w.admitted[j.Name] {
 					w.jobs[j.Name] = j
 				}
@@ -473,7 +535,7 @@ func firstOf(b *Book) string {
 	var best *job
 	for _, j := range b.jobs {
 		q := b.queues[j.Queue]
-		if j.admitted || q.err != nil || q.spec == nil || q.spec.Closed || b.tooLarge(j) {
+		if j.admitted || b.isShut(j) || b.tooLarge(j) {
 			continue
 		}
 		if _, over := b.insuperable(j); over {
@@ -507,7 +569,7 @@ func BenchmarkNext(b *testing.B) {
 	}
 	for i := range 10000 {
 		j := of(fmt.Sprint("q", i%1000), i, Vector{gpu: 8, cpu: 1000})
-		book.Count("pods of "+j.Name, Usage{Queue: j.Queue, Job: j.Name, Amount: j.Need})
+		book.Count("pods of "+j.Name, Usage{Queue: j.Queue, Job: j.Name, Amount: j.Need.total()})
 		book.Offer(j)
 	}
 	book.Shares()

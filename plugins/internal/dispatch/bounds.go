@@ -46,24 +46,30 @@ func only(name v1.ResourceName, amount int64) string {
 	return Vector{name: amount}.String()
 }
 
-// bounds are the limits of a job: the share of its queue first, then the ceilings from its
-// queue up. The share of queues above does not matter: where a sibling has more than its own,
+// bounds are the limits of a job: the shares of its queues first, then the ceilings from its
+// queues up. The share of queues above does not matter: where a sibling has more than its own,
 // the queue may take that back.
 func (b *Book) bounds(j *job) iter.Seq[Bound] {
 	return func(yield func(Bound) bool) {
-		q := b.queues[j.Queue]
-		own := b.own(j)
-		fair := b.Shares()[j.Queue].Fair
-		for _, name := range j.needs {
-			if b.judges(q.spec, name) && !yield(Bound{Overused, j.Queue, name, q.used[name] - own(name), j.Need[name], fair[name]}) {
-				return
+		queues := j.queues()
+		for _, at := range queues {
+			q, fair := b.queues[at], b.Shares()[at].Fair
+			if q.spec == nil {
+				continue // it is gone, and has no limits
+			}
+			for _, name := range j.needs {
+				need := j.Need[at][name]
+				if need > 0 && b.judges(q.spec, name) && !yield(Bound{Overused, at, name, q.used[name] - b.own(j, at, name), need, fair[name]}) {
+					return
+				}
 			}
 		}
-		for _, at := range q.path {
-			above := b.queues[at]
-			for _, name := range j.needs {
-				ceiling, ok := above.spec.Capability[name]
-				if ok && !yield(Bound{Capability, at, name, above.used[name] - own(name), j.Need[name], ceiling}) {
+		for i, queue := range queues {
+			for _, at := range b.queues[queue].path {
+				if i > 0 && b.above(queues[:i], at) {
+					continue // it was there already
+				}
+				if !b.ceilings(j, at, yield) {
 					return
 				}
 			}
@@ -71,16 +77,34 @@ func (b *Book) bounds(j *job) iter.Seq[Bound] {
 	}
 }
 
-// own answers how much a job has in what is used: what it asks for if it is its turn, and what
-// is promised to it.
-func (b *Book) own(j *job) func(v1.ResourceName) int64 {
-	promised := b.promised[j.Name]
-	return func(name v1.ResourceName) int64 {
-		if j.admitted {
-			return promised[name] + j.Need[name]
+// above tells whether a queue is one of some others, or above one.
+func (b *Book) above(queues []string, at string) bool {
+	return slices.ContainsFunc(queues, func(queue string) bool { return slices.Contains(b.queues[queue].path, at) })
+}
+
+func (b *Book) ceilings(j *job, at string, yield func(Bound) bool) bool {
+	q := b.queues[at]
+	for _, name := range j.needs {
+		ceiling, ok := q.spec.Capability[name]
+		if !ok {
+			continue
 		}
-		return promised[name]
+		need := b.at(j.Need, at, name)
+		if need > 0 && !yield(Bound{Capability, at, name, q.used[name] - b.own(j, at, name), need, ceiling}) {
+			return false
+		}
 	}
+	return true
+}
+
+// own is how much a job has in what a queue and those below it use: what it asks for if it is
+// its turn, and what is promised to it.
+func (b *Book) own(j *job, at string, name v1.ResourceName) int64 {
+	sum := b.at(b.promised[j.Name], at, name)
+	if j.admitted {
+		sum += b.at(j.Need, at, name)
+	}
+	return sum
 }
 
 // exceeded is the first bound that a job does not keep as things are.
@@ -109,7 +133,7 @@ func (b *Book) insuperable(j *job) (Bound, bool) {
 		if yields == nil {
 			yields = b.yields(j)
 		}
-		if bound.Exceeded(yields[bound.Resource]) && (bound.Queue == j.Queue || !b.policies.reclaim || !b.entitled(j)) {
+		if bound.Exceeded(b.at(Needs{j.Queue: yields}, bound.Queue, bound.Resource)) && !b.reclaims(j, bound.Queue) {
 			return bound, true
 		}
 	}
@@ -130,11 +154,15 @@ func (b *Book) yields(j *job) Vector {
 	return sum
 }
 
-// entitled tells whether a job's queue has a right to all that the job asks for.
-func (b *Book) entitled(j *job) bool {
-	used, deserved, own := b.queues[j.Queue].used, b.Shares()[j.Queue].Deserved, b.own(j)
+// reclaims tells whether a job may have a queue above its own freed by siblings: its queue has a
+// right to all that it asks for, and it asks for nothing in others.
+func (b *Book) reclaims(j *job, above string) bool {
+	if !b.policies.reclaim || above == j.Queue || len(j.Need) > 1 {
+		return false
+	}
+	used, deserved := b.queues[j.Queue].used, b.Shares()[j.Queue].Deserved
 	for _, name := range j.needs {
-		if used[name]-own(name)+j.Need[name] > deserved[name] {
+		if used[name]-b.own(j, j.Queue, name)+j.Need[j.Queue][name] > deserved[name] {
 			return false
 		}
 	}
@@ -143,10 +171,12 @@ func (b *Book) entitled(j *job) bool {
 
 // tooLarge tells whether a job is above a ceiling all by itself.
 func (b *Book) tooLarge(j *job) bool {
-	for _, at := range b.queues[j.Queue].path {
-		for _, name := range j.needs {
-			if ceiling, ok := b.queues[at].spec.Capability[name]; ok && j.Need[name] > ceiling {
-				return true
+	for _, queue := range j.queues() {
+		for _, at := range b.queue(queue).path {
+			for name, ceiling := range b.queues[at].spec.Capability {
+				if b.at(j.Need, at, name) > ceiling {
+					return true
+				}
 			}
 		}
 	}
@@ -170,7 +200,7 @@ func (b *Book) Crowded(name string) []Bound {
 // The share is a matter of turns, and does not count.
 func (b *Book) Ceilings(offered Job) []Bound {
 	j := newJob(offered)
-	if q := b.queue(j.Queue); q.err != nil || q.spec == nil {
+	if reason, _ := b.shut(j); reason == NotFound || reason == Loose {
 		return nil
 	}
 	var ceilings []Bound
@@ -187,19 +217,7 @@ func (b *Book) Ceilings(offered Job) []Bound {
 
 // newJob is a job as the book keeps it.
 func newJob(offered Job) *job {
-	return &job{Job: offered, needs: names(offered.Need)}
-}
-
-// names are the resources of which there is something in a vector, in order.
-func names(v Vector) []v1.ResourceName {
-	list := make([]v1.ResourceName, 0, len(v))
-	for name, amount := range v {
-		if amount > 0 {
-			list = append(list, name)
-		}
-	}
-	slices.Sort(list)
-	return list
+	return &job{Job: offered, needs: offered.Need.names()}
 }
 
 // Exceeds answers the first of some bounds that is exceeded; false if none is.

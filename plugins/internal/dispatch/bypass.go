@@ -106,10 +106,11 @@ func (b *Book) concerns(m *missed, j *job) bool {
 	if j.Name == m.Name || j.Priority > m.Priority || j.Priority == m.Priority && !m.Created.Before(j.Created) {
 		return false
 	}
-	if m.ceiling != "" && !slices.Contains(b.queue(j.Queue).path, m.ceiling) {
+	if m.ceiling != "" && !b.above(j.queues(), m.ceiling) {
 		return false
 	}
-	return slices.ContainsFunc(j.needs, func(name v1.ResourceName) bool { return m.Need[name] > 0 })
+	asked := m.Need.total()
+	return slices.ContainsFunc(j.needs, func(name v1.ResourceName) bool { return asked[name] > 0 })
 }
 
 // waitsFor tells for whom a job has to wait; empty for nobody.
@@ -130,13 +131,12 @@ func (b *Book) waitsFor(j *job) string {
 // couldFit tells whether it is of use to wait for a job. It is not for one that waits for the
 // share of its queue, or that is larger than all there is.
 func (b *Book) couldFit(m *missed) bool {
-	for name, need := range m.Need {
+	for name, need := range m.Need.total() {
 		if need > b.total[name] {
 			return false
 		}
 	}
-	q := b.queues[m.Queue]
-	if q == nil || q.err != nil || q.spec == nil || q.spec.Closed {
+	if reason, _ := b.shut(newJob(m.Job)); reason != "" {
 		return false
 	}
 	if current := b.jobs[m.Name]; current != nil && current.admitted {

@@ -39,11 +39,11 @@ func (b *Book) kindOf(j *job) string {
 	if j.Patient {
 		kind.WriteString("patient ")
 	}
-	for _, name := range j.needs {
-		kind.WriteString(string(name))
-		kind.WriteByte('=')
-		kind.WriteString(strconv.FormatInt(j.Need[name], 10))
-		kind.WriteByte(',')
+	for _, queue := range j.queues() {
+		kind.WriteString(queue + ":")
+		for _, name := range j.needs {
+			kind.WriteString(string(name) + "=" + strconv.FormatInt(j.Need[queue][name], 10) + ",")
+		}
 	}
 	return kind.String()
 }

@@ -29,14 +29,8 @@ func (b *Book) Why(name string) (Reason, string) {
 	if j == nil || j.admitted {
 		return "", ""
 	}
-	q := b.queues[j.Queue]
-	switch {
-	case q.spec == nil:
-		return NotFound, fmt.Sprintf("queue %q does not exist", j.Queue)
-	case q.err != nil:
-		return Loose, fmt.Sprintf("queue %q cannot serve: %v", j.Queue, q.err)
-	case q.spec.Closed:
-		return Closed, fmt.Sprintf("queue %q is closed", j.Queue)
+	if reason, why := b.shut(j); reason != "" {
+		return reason, why
 	}
 	if bound, over := b.insuperable(j); over {
 		return bound.Reason, bound.String()
@@ -45,4 +39,25 @@ func (b *Book) Why(name string) (Reason, string) {
 		return Passed, why
 	}
 	return Turn, fmt.Sprintf("it is not yet its turn in queue %q", j.Queue)
+}
+
+// shut tells which of a job's queues lets nobody in; an empty reason is none.
+func (b *Book) shut(j *job) (Reason, string) {
+	for _, name := range j.queues() {
+		switch q := b.queue(name); {
+		case q.spec == nil:
+			return NotFound, fmt.Sprintf("queue %q does not exist", name)
+		case q.err != nil:
+			return Loose, fmt.Sprintf("queue %q cannot serve: %v", name, q.err)
+		case q.spec.Closed:
+			return Closed, fmt.Sprintf("queue %q is closed", name)
+		}
+	}
+	return "", ""
+}
+
+// isShut tells whether any of a job's queues lets nobody in.
+func (b *Book) isShut(j *job) bool {
+	reason, _ := b.shut(j)
+	return reason != ""
 }

@@ -1,0 +1,97 @@
+package dispatch
+
+import (
+	"maps"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// Needs are amounts by queue: pods that start together may be in several.
+type Needs map[string]Vector
+
+// Add adds an amount to that of a queue.
+func (n Needs) Add(queue string, amount Vector) {
+	if n[queue] == nil {
+		n[queue] = Vector{}
+	}
+	n[queue].Add(amount, 1)
+}
+
+// total is the sum over all queues.
+func (n Needs) total() Vector {
+	if len(n) == 1 {
+		for _, amount := range n {
+			return amount
+		}
+	}
+	sum := Vector{}
+	for _, amount := range n {
+		sum.Add(amount, 1)
+	}
+	return sum
+}
+
+// names are the resources of which there is something, in order.
+func (n Needs) names() []v1.ResourceName {
+	var list []v1.ResourceName
+	for _, amount := range n {
+		for name := range amount {
+			if amount[name] > 0 && !slices.Contains(list, name) {
+				list = append(list, name)
+			}
+		}
+	}
+	slices.Sort(list)
+	return list
+}
+
+// less takes an amount off that of a queue, as far as there is any; what is in none of them
+// comes off the given one.
+func (n Needs) less(queue, otherwise string, amount Vector) Needs {
+	if _, ok := n[queue]; !ok {
+		queue = otherwise
+	}
+	left := maps.Clone(n)
+	left[queue] = Vector{}
+	for name, need := range n[queue] {
+		if rest := need - max(amount[name], 0); rest > 0 {
+			left[queue][name] = rest
+		}
+	}
+	if len(left[queue]) == 0 {
+		delete(left, queue)
+	}
+	return left
+}
+
+// queues are those in which a job asks for something, its own first.
+func (j *job) queues() []string {
+	list := make([]string, 1, 1+len(j.Need))
+	list[0] = j.Queue
+	for queue := range j.Need {
+		if queue != j.Queue {
+			list = append(list, queue)
+		}
+	}
+	slices.Sort(list[1:])
+	return list
+}
+
+// at is how much there is of a resource in a queue and those below it.
+func (b *Book) at(n Needs, level string, name v1.ResourceName) int64 {
+	var sum int64
+	for queue, amount := range n {
+		if slices.Contains(b.queue(queue).path, level) {
+			sum += amount[name]
+		}
+	}
+	return sum
+}
+
+// charge adds what a job asks for n times to what its queues use.
+func (b *Book) charge(j *job, n int64) {
+	for queue, amount := range j.Need {
+		b.use(queue, amount, n)
+	}
+}
