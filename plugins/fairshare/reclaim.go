@@ -3,6 +3,7 @@ package fairshare
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -31,7 +32,7 @@ func (d *Dispatcher) rounds(preemptor gangpoint.Gang, need victim.Vector) []gang
 	d.mu.Lock()
 	own := d.queueOf(preemptor.Pods[0])
 	d.mu.Unlock()
-	preempt := gangpoint.Round{Name: "preempt", Order: victim.Preempt(), Queue: d.counted}
+	preempt := gangpoint.Round{Name: "preempt", Done: "preempted", Order: victim.Preempt(), Queue: d.counted}
 	preempt.Tiers = tiersOf(d.args.Tiers, config.Preemptable,
 		func(pod *v1.Pod) bool { queue := d.counted(pod); return queue == own || queue == "" },
 		map[config.PolicyName]judge{config.PolicyPriority: lessImportant(preemptor.Priority), config.PolicyDRF: d.fairer(preemptor)})
@@ -51,7 +52,7 @@ func (d *Dispatcher) reclaims(own string, preemptor gangpoint.Gang, need victim.
 	gone := sync.OnceValue(d.gone)
 	var rounds []gangpoint.Round
 	for _, parts := range []bool{false, true} {
-		round := gangpoint.Round{Name: "reclaim", Order: victim.Reclaim(c.compareQueues), Queue: d.counted}
+		round := gangpoint.Round{Name: "reclaim", Done: fmt.Sprintf("reclaimed for queue %q", own), Order: victim.Reclaim(c.compareQueues), Queue: d.counted}
 		over := judge{permits: func(pod *v1.Pod) bool { return c.excess(d.counted(pod)) > 1 }}
 		round.Tiers = tiersOf(d.args.Tiers, config.Reclaimable, func(pod *v1.Pod) bool { return c.permits(d.counted(pod)) },
 			map[config.PolicyName]judge{config.PolicyProportion: over, config.PolicyCapacity: over})

@@ -63,8 +63,10 @@ type SearchSpace interface {
 
 // Round is one attempt at finding victims: whom it may take, and in what order.
 type Round struct {
-	// Name is for messages: "preempt", "reclaim".
+	// Name is for metrics and messages: "preempt", "reclaim".
 	Name string
+	// Done tells what happened to a victim, in messages: "preempted", "reclaimed for queue b".
+	Done string
 	// Queue names the queue of a pod, for the order and the budget; nil for none.
 	Queue func(*v1.Pod) string
 	Order victim.Order
@@ -87,7 +89,7 @@ type Tier struct {
 
 // Preempt is the round for making room for a higher priority, where no plugin says otherwise.
 func Preempt(priority int32) Round {
-	return Round{Name: "preempt", Order: victim.Preempt(), Tiers: []Tier{{
+	return Round{Name: "preempt", Done: "preempted", Order: victim.Preempt(), Tiers: []Tier{{
 		Permits: func(pod *v1.Pod) bool { return corev1helpers.PodPriority(pod) < priority && !Critical(pod) },
 		Gangs:   true,
 	}}}

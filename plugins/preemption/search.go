@@ -26,8 +26,8 @@ type found struct {
 	// outrank are the holders that have to make way.
 	outrank []string
 	domain  string
-	// round is the name of the round that found them.
-	round string
+	// round is the name of the round that found them, and done what it does to them.
+	round, done string
 	// waits: it is enough to wait for pods that are ending anyhow.
 	waits bool
 }
@@ -99,7 +99,7 @@ func (pl *GangPreemption) searchBeside(ctx context.Context, d *demand, outrank [
 	}
 	best.outrank = outrank
 	if best.round = "make way"; round != nil {
-		best.round = round.Name
+		best.round, best.done = round.Name, round.Done
 	}
 	best.waits = len(best.victims)+len(outrank) == 0
 	if best.waits && len(gangs.ending) == 0 {

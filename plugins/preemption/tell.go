@@ -68,13 +68,13 @@ func (f *found) lost(b victim.Bundle) string {
 	n, of := len(b.Pods), len(b.Gang.Pods)
 	switch {
 	case b.Broken:
-		return fmt.Sprintf("%d of %d pods, fewer than the minimum of %d that would be of use, preempted", n, of, b.Gang.Min)
+		return fmt.Sprintf("%d of %d pods, fewer than the minimum of %d that would be of use, %s", n, of, b.Gang.Min, f.done)
 	case b.Kind == victim.Safe:
-		return fmt.Sprintf("%d of %d pods, beyond the minimum of %d, preempted", n, of, b.Gang.Min)
+		return fmt.Sprintf("%d of %d pods, beyond the minimum of %d, %s", n, of, b.Gang.Min, f.done)
 	case of == 1:
-		return "preempted"
+		return f.done
 	default:
-		return fmt.Sprintf("all %d pods, minimum %d, preempted", of, b.Gang.Min)
+		return fmt.Sprintf("all %d pods, minimum %d, %s", of, b.Gang.Min, f.done)
 	}
 }
 
