@@ -91,7 +91,7 @@ func (s *Set) Install(ctx context.Context, sched *scheduler.Scheduler) error {
 	failed := sched.FailureHandler
 	sched.FailureHandler = func(ctx context.Context, profile framework.Framework, pod *framework.QueuedPodInfo, status *fwk.Status, nominating *fwk.NominatingInfo, start time.Time) {
 		failed(ctx, profile, pod, status, nominating, start)
-		s.queues.Failed(pod.Pod)
+		s.queues.Failed(pod.Pod, status.AsError())
 	}
 	next := sched.NextEntity
 	sched.NextEntity = func(logger klog.Logger) (framework.QueuedEntityInfo, error) {

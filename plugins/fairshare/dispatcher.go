@@ -16,6 +16,7 @@ import (
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/utils/clock"
 
 	"github.com/lockstep-sh/lockstep/apis/config"
@@ -63,6 +64,8 @@ type Dispatcher struct {
 	// jobs for which nobody made way, and since when.
 	refused map[types.UID]bool
 	patient map[string]time.Time
+	// hopeless are the members of which the gang was found to be, until their cycle is over.
+	hopeless map[types.UID]bool
 	// assumed are the pods that have a node which their status does not tell yet.
 	assumed map[types.UID]bool
 	// seen are the pods that are counted.
@@ -96,7 +99,7 @@ type sighting struct{ namespace, name, version string }
 func NewDispatcher(gangs *roster.Roster, ledger *holds.Holds, leading <-chan struct{}) *Dispatcher {
 	return &Dispatcher{
 		roster: gangs, holds: ledger, leading: leading, book: dispatch.NewBook(v1alpha1.DefaultQueue), total: newCapacity(), handles: map[string]fwk.Handle{},
-		waiting: map[string]*waiter{}, since: map[string]time.Time{}, waited: map[string]time.Time{}, clock: clock.RealClock{}, preempts: map[string]bool{}, refused: map[types.UID]bool{}, patient: map[string]time.Time{}, assumed: map[types.UID]bool{}, seen: map[types.UID]sighting{}, members: map[string]map[types.UID]bool{}, calling: make(chan struct{}, 1),
+		waiting: map[string]*waiter{}, since: map[string]time.Time{}, waited: map[string]time.Time{}, clock: clock.RealClock{}, preempts: map[string]bool{}, refused: map[types.UID]bool{}, patient: map[string]time.Time{}, hopeless: map[types.UID]bool{}, assumed: map[types.UID]bool{}, seen: map[types.UID]sighting{}, members: map[string]map[types.UID]bool{}, calling: make(chan struct{}, 1),
 	}
 }
 
@@ -487,9 +490,15 @@ func (d *Dispatcher) recount(pod *v1.Pod) {
 
 // Failed ends the turn of a pod that could not be scheduled. Most come again by themselves.
 // One for which others would have to make way, and nobody did, is patient for a while.
-func (d *Dispatcher) Failed(pod *v1.Pod) {
+//
+// Nobody is kept waiting for what would not fit if everything else were gone: err says so of
+// pods, and Gang of gangs.
+func (d *Dispatcher) Failed(pod *v1.Pod, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	want, undecided := d.roster.Wants(pod)
+	hopeless := d.hopeless[pod.UID] || want.Job == "" && unresolvable(err)
+	delete(d.hopeless, pod.UID)
 	usage, known := d.book.Counted(string(pod.UID))
 	refused := d.refused[pod.UID]
 	delete(d.refused, pod.UID)
@@ -499,11 +508,36 @@ func (d *Dispatcher) Failed(pod *v1.Pod) {
 	if refused || len(d.book.Crowded(usage.Job)) > 0 {
 		d.patient[usage.Job] = d.clock.Now()
 	}
-	d.book.Miss(usage.Job)
+	if hopeless {
+		d.book.Forget(usage.Job)
+	} else {
+		d.book.Miss(usage.Job)
+	}
 	d.done(usage.Job)
-	if want, undecided := d.roster.Wants(pod); refused && undecided && want.Job == "" && d.waits(pod) {
+	if refused && undecided && want.Job == "" && d.waits(pod) {
 		d.enter(usage.Job, pod, want) // nobody else brings it back
 	}
+}
+
+// unresolvable tells whether a pod failed for reasons that have nothing to do with what runs.
+func unresolvable(err error) bool {
+	var unfit *framework.FitError
+	if !errors.As(err, &unfit) {
+		return true // nobody knows why
+	}
+	statuses := unfit.Diagnosis.NodeToStatus
+	possible := statuses.AbsentNodesStatus().Code() == fwk.Unschedulable && statuses.Len() < unfit.NumAllNodes
+	statuses.ForEachExplicitNode(func(_ string, status *fwk.Status) {
+		possible = possible || status.Code() == fwk.Unschedulable
+	})
+	return !possible
+}
+
+// Hopeless notes that the gang of a member would not fit if everything else were gone.
+func (d *Dispatcher) Hopeless(member *v1.Pod) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.hopeless[member.UID] = true
 }
 
 func (d *Dispatcher) done(job string) {

@@ -1,6 +1,7 @@
 package fairshare
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -15,6 +16,8 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 	testingclock "k8s.io/utils/clock/testing"
 
@@ -78,6 +81,14 @@ func defaultArgs() *config.FairShareArgs {
 type namespaceLister struct {
 	corelisters.NamespaceLister
 	store cache.Indexer
+}
+
+// unfit is what the scheduler says of a pod that finds no place: none of three nodes takes it, for one kind of reason.
+func unfit(code fwk.Code) error {
+	err := &framework.FitError{NumAllNodes: 3, Diagnosis: framework.Diagnosis{NodeToStatus: framework.NewDefaultNodeToStatus()}}
+	err.Diagnosis.NodeToStatus.Set("a", fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "of no use"))
+	err.Diagnosis.NodeToStatus.Set("b", fwk.NewStatus(code, "full"))
+	return err
 }
 
 // podLister lists the pods of a store.
@@ -163,7 +174,7 @@ func TestTurns(t *testing.T) {
 	step("asking again changes nothing", offer("a1"), true, "")
 	step("one is placed: whoever is served least comes next", quietly(func() { d.reserve(pods["a1"]) }), true, "b1")
 	step("it passes now", offer("b1"), true, "")
-	step("one fails", quietly(func() { d.Failed(pods["a2"]) }), true, "a3")
+	step("one fails", quietly(func() { d.Failed(pods["a2"], unfit(fwk.Unschedulable)) }), true, "a3")
 	step("and comes again, last", offer("a2"), false, "")
 	step("one gives back its node, and has no turn any more", quietly(func() { d.unreserve(silent, pods["a1"]) }), true, "")
 	step("one is deleted in its turn", quietly(func() { d.lose(pods["b1"]) }), true, "a2")
@@ -198,7 +209,7 @@ func TestMissedAndGone(t *testing.T) {
 			if why := d.offer(big); why != "" {
 				t.Fatal(why)
 			}
-			d.Failed(big)
+			d.Failed(big, unfit(fwk.Unschedulable))
 			if why := d.offer(small); why != "" {
 				t.Fatal(why)
 			}
@@ -212,6 +223,63 @@ func TestMissedAndGone(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestHopeless: nobody waits for what would not fit on an empty cluster.
+func TestHopeless(t *testing.T) {
+	for sentence, c := range map[string]struct {
+		gang string
+		fail func(d *Dispatcher, pod *v1.Pod)
+		want bool // that others wait
+	}{
+		"a pod for which nodes are full":    {fail: func(d *Dispatcher, p *v1.Pod) { d.Failed(p, unfit(fwk.Unschedulable)) }, want: true},
+		"a pod that no node will ever take": {fail: func(d *Dispatcher, p *v1.Pod) { d.Failed(p, unfit(fwk.UnschedulableAndUnresolvable)) }},
+		"a pod that failed otherwise":       {fail: func(d *Dispatcher, p *v1.Pod) { d.Failed(p, errors.New("binding: refused")) }},
+		"a pod that fitted before": {fail: func(d *Dispatcher, p *v1.Pod) {
+			d.Failed(p, unfit(fwk.Unschedulable))
+			d.offer(p)
+			d.Failed(p, unfit(fwk.UnschedulableAndUnresolvable))
+		}},
+		"a gang":               {gang: "g", fail: func(d *Dispatcher, p *v1.Pod) { d.Failed(p, unfit(fwk.UnschedulableAndUnresolvable)) }, want: true},
+		"a gang without hope":  {gang: "g", fail: func(d *Dispatcher, p *v1.Pod) { d.Hopeless(p); d.Failed(p, unfit(fwk.UnschedulableAndUnresolvable)) }},
+		"a gang that has hope": {gang: "g", fail: func(d *Dispatcher, p *v1.Pod) { d.Hopeless(p); d.Failed(p, nil); d.offer(p); d.Failed(p, nil) }, want: true},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			d := newDispatcher(t, 8, 9)
+			d.bypassHold = time.Minute
+			d.book.SetBypass(1)
+			d.roster.Register(profile, gangsByLabel{})
+			big, small, next := pod("big", "", 8, ""), pod("small", "", 1, ""), pod("tiny", "", 1, "")
+			if c.gang != "" {
+				big.Labels = map[string]string{"gang": c.gang}
+			}
+			for i, p := range []*v1.Pod{big, small, next} {
+				p.CreationTimestamp = metav1.Unix(int64(i), 0)
+				d.know(p)
+				d.podSeen(p)
+			}
+			if why := d.offer(big); why != "" {
+				t.Fatal(why)
+			}
+			c.fail(d, big)
+			if why := d.offer(small); why != "" {
+				t.Fatal(why)
+			}
+			d.reserve(small)
+			if why := d.offer(next); (why != "") != c.want {
+				t.Errorf("the next one hears %q, want that it waits: %v", why, c.want)
+			}
+		})
+	}
+}
+
+// gangsByLabel knows gangs of one by a label.
+type gangsByLabel struct{ roster.Source }
+
+func (gangsByLabel) QueueOf(gang.Key) string { return "" }
+
+func (gangsByLabel) Wants(pod *v1.Pod) (gang.Want, bool) {
+	return gang.Want{Job: pod.Labels["gang"], Pods: []*v1.Pod{pod}}, true
 }
 
 // TestGoneForGood: the scheduler may go on for a while with a pod that is deleted, or has

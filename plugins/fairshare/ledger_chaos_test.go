@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
+	fwk "k8s.io/kube-scheduler/framework"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 	testingclock "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
@@ -288,7 +289,7 @@ func (c *chaos) schedule(l *life) {
 	case !l.reserved && c.IntN(4) == 0:
 		l.cycle = nil
 		c.d.crowded(p, false)
-		c.d.Failed(p)
+		c.d.Failed(p, unfit(fwk.Unschedulable))
 	case !l.reserved:
 		l.cycle.Spec.NodeName = "n" // kube-scheduler assumes it before it calls Reserve
 		l.reserved = true
@@ -312,7 +313,7 @@ func (c *chaos) finish(l *life) {
 	assumed := l.cycle
 	l.cycle, l.reserved = nil, false
 	c.d.unreserve(silent, assumed)
-	c.d.Failed(c.old(l))
+	c.d.Failed(c.old(l), unfit(fwk.Unschedulable))
 }
 
 // describe changes the queues or the nodes.

@@ -186,6 +186,7 @@ func (d *Dispatcher) podGone(pod *v1.Pod) {
 	delete(d.assumed, pod.UID)
 	delete(d.seen, pod.UID)
 	delete(d.refused, pod.UID)
+	delete(d.hopeless, pod.UID)
 	if usage, known := d.book.Counted(uid); known {
 		d.book.Uncount(uid)
 		d.regroup(pod.UID, usage.Group, "")

@@ -243,6 +243,9 @@ func (pl *Gang) lead(ctx context.Context, state fwk.CycleState, a *gang.Attempt)
 		return "", fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "the plan of the gang places other members")
 	}
 	attempts.WithLabelValues("unschedulable").Inc()
+	if result.Hopeless {
+		pl.roster.Hopeless(leaderOf(a))
+	}
 	(&planner.Unplaced{Attempt: a.Without(accepted)}).Tell(state)
 	if result.Coupled {
 		pl.affine.Store(true)
@@ -316,6 +319,16 @@ func everyWhy(a *gang.Attempt, message string) map[gang.Key]string {
 		why[need.Key] = fmt.Sprintf("gang %q could not be planned: %s", need.Key, message)
 	}
 	return why
+}
+
+// leaderOf is the member that stands for an attempt.
+func leaderOf(a *gang.Attempt) *v1.Pod {
+	for _, need := range a.Gangs {
+		if i := slices.IndexFunc(need.Pending, func(pod *v1.Pod) bool { return pod.UID == a.Leader }); i >= 0 {
+			return need.Pending[i]
+		}
+	}
+	return nil
 }
 
 // leaderWhy is the explanation that the leader's own pod gets: that of the first

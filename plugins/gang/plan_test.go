@@ -269,3 +269,36 @@ func TestPlansAndHolds(t *testing.T) {
 		})
 	}
 }
+
+// TestHopelessPlans: a plan that fails tells whether it would on an empty cluster too.
+func TestHopelessPlans(t *testing.T) {
+	all := []hold.Hold{
+		{For: "a", Holder: testProfile + "/default/other", Node: "node-0000", Reason: hold.Plan, Request: resource.Vector{gpu: 8}},
+		{For: "b", Holder: testProfile + "/default/other", Node: "node-0001", Reason: hold.Plan, Request: resource.Vector{gpu: 8}},
+	}
+	nowhere := func(_ int, p *st.PodWrapper) { p.NodeSelector(map[string]string{"no": "such"}) }
+	for sentence, c := range map[string]struct {
+		members int
+		spec    gang.Spec
+		change  func(int, *st.PodWrapper)
+		holds   []hold.Hold
+		want    bool
+	}{
+		"all is taken":                          {members: 16, holds: all},
+		"there never is so much":                {members: 17, want: true},
+		"no node is good for it":                {members: 1, change: nowhere, want: true},
+		"no rack has so much":                   {members: 9, spec: gang.Spec{RequiredTopology: rack}, want: true},
+		"a rack has, but it is taken":           {members: 8, spec: gang.Spec{RequiredTopology: rack}, holds: all},
+		"members that care about each other":    {members: 3, change: constraints["each on a node of its own"]}, // nobody can tell by arithmetic
+		"no node has the label of the topology": {members: 1, spec: gang.Spec{RequiredTopology: "no-such"}, want: true},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			s := newStage(t, makeNodes(2, 2))
+			s.holds.Put(c.holds...)
+			result := mustPlan(t, s, attemptOf(makeMembers("train", c.members, 1, c.change), c.spec))
+			if result.Complete || result.Hopeless != c.want {
+				t.Errorf("complete: %v, hopeless: %v; want a failure, and %v", result.Complete, result.Hopeless, c.want)
+			}
+		})
+	}
+}

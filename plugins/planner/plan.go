@@ -67,6 +67,9 @@ type Plan struct {
 	Order []types.UID
 	// Coupled tells that members care about other pods.
 	Coupled bool
+	// Hopeless tells that the attempt would not fit either if everything else were gone, as
+	// far as the nodes were looked at.
+	Hopeless bool
 }
 
 // Plan plans an attempt. The holds of the given holders are no obstacle; they
@@ -97,6 +100,7 @@ func (p *Planner) Plan(ctx context.Context, a *gang.Attempt, evict []string) (re
 	}
 	if !solved.Complete {
 		result.Why = w.explain(a, problem, solved)
+		result.Hopeless = !w.coupled && w.hopeless(problem)
 	}
 	if n := w.tx.Len(); n > 0 {
 		// An attempt that fails has seen all nodes; the next begins where it did, so
@@ -124,7 +128,7 @@ func (p *Planner) pose(ctx context.Context, a *gang.Attempt, evict []string, inC
 	w := &world{
 		ctx: ctx, fw: p.fw, holds: p.holds, holders: holders,
 		sample: p.sample, weights: p.weights, checksResources: p.checksResources,
-		refused: map[string]map[string]bool{}, rejected: map[int]string{}, lacking: map[v1.ResourceName]bool{},
+		refused: map[string]map[string]bool{}, rejected: map[int]string{}, never: map[slot]bool{}, lacking: map[v1.ResourceName]bool{},
 	}
 	problem := placement.Problem{KeepPartial: !a.Strict}
 	for _, need := range a.Gangs {

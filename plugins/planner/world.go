@@ -45,7 +45,9 @@ type world struct {
 	refused map[string]map[string]bool // reason -> node names
 	// rejected is what PreFilter plugins said of a whole class.
 	rejected map[int]string
-	lacking  map[v1.ResourceName]bool
+	// never are the nodes that a class cannot use whoever goes.
+	never   map[slot]bool
+	lacking map[v1.ResourceName]bool
 	// denied is why a member was not admitted at all as things stood then.
 	denied string
 }
@@ -92,6 +94,9 @@ func (w *world) slotsWithout(class, node int, freed resource.Vector, pods int) (
 func isNative(name v1.ResourceName) bool {
 	return name == v1.ResourceCPU || name == v1.ResourceMemory || name == v1.ResourceEphemeralStorage
 }
+
+// slot is a node for a class.
+type slot struct{ class, node int }
 
 // Label answers a label of a node.
 func (w *world) Label(node int, key string) (string, bool) {
@@ -202,6 +207,7 @@ func (w *world) filter(v *whatif.View, class int, nodes []int) ([]int, error) {
 	for _, node := range nodes {
 		info := w.tx.Node(node)
 		if !v.Allows(info) {
+			w.never[slot{class, node}] = true
 			w.refuse(node, "didn't satisfy a plugin's choice of nodes")
 			continue
 		}
@@ -230,6 +236,9 @@ func (w *world) filter(v *whatif.View, class int, nodes []int) ([]int, error) {
 	}
 	feasible := candidates[:0]
 	for i, node := range candidates {
+		if statuses[i].Code() == fwk.UnschedulableAndUnresolvable {
+			w.never[slot{class, node}] = true
+		}
 		if ok, err := w.judge(node, statuses[i]); err != nil {
 			return nil, err
 		} else if ok {

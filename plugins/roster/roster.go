@@ -48,6 +48,9 @@ type Roster struct {
 type Keeper interface {
 	// Keeps tells why a member of a gang waits; an empty reason is that it does not.
 	Keeps(member *v1.Pod) (reason, message string)
+	// Hopeless tells that what a pod stands for would not fit if everything else were gone:
+	// it is of no use to keep others waiting for it.
+	Hopeless(pod *v1.Pod)
 }
 
 // New makes a roster without profiles.
@@ -94,6 +97,17 @@ func (r *Roster) Keeps(member *v1.Pod) (reason, message string) {
 		return "", ""
 	}
 	return keeper.Keeps(member)
+}
+
+// Hopeless tells whoever keeps gangs waiting that what a pod stands for would not fit if
+// everything else were gone.
+func (r *Roster) Hopeless(pod *v1.Pod) {
+	r.mu.RLock()
+	keeper := r.keeper
+	r.mu.RUnlock()
+	if keeper != nil {
+		keeper.Hopeless(pod)
+	}
 }
 
 // Explain has the users of gangs of a profile told why they wait, if that has changed.
