@@ -42,10 +42,11 @@ func (c *crowd) why() string {
 	return ""
 }
 
-// shift takes in that a pod's amount comes, or with a negative n goes.
+// shift takes in that a pod's amount comes, or with a negative n goes. The share is a matter of
+// the queue itself, ceilings of all below them.
 func (c *crowd) shift(path []string, amount dispatch.Vector, n int64) {
 	for i := range c.bounds {
-		if b := &c.bounds[i]; slices.Contains(path, b.Queue) {
+		if b := &c.bounds[i]; path[0] == b.Queue || b.Reason == dispatch.Capability && slices.Contains(path, b.Queue) {
 			b.Used += n * amount[b.Resource]
 		}
 	}

@@ -497,6 +497,16 @@ func TestRounds(t *testing.T) {
 			queues: []dispatch.Queue{{Name: "a", Kept: true}, {Name: "b"}}, pods: []*v1.Pod{pod("a1", "a", 8, "n")}, preemptor: pod("b1", "b", 1, ""), permitted: "",
 			granted: []string{"", ""},
 		},
+		"from the parent's own pods": {
+			queues: []dispatch.Queue{{Name: "p"}, {Name: "child", Parent: "p"}},
+			pods:   []*v1.Pod{pod("p-1", "p", 2, "n"), pod("p-2", "p", 2, "n"), pod("p-3", "p", 4, "n")}, preemptor: pod("c-1", "child", 4, ""),
+			permitted: "p-1 p-2 p-3", granted: []string{"p-1 p-2", "p-1 p-2"},
+		},
+		"from a child, for the parent's own pods": {
+			queues: []dispatch.Queue{{Name: "p"}, {Name: "child", Parent: "p", Weight: 3}, {Name: "other"}},
+			pods:   []*v1.Pod{pod("c-1", "child", 2, "n"), pod("c-2", "child", 2, "n"), pod("c-3", "child", 3, "n"), pod("o-1", "other", 1, "n")}, preemptor: pod("p-1", "p", 1, ""),
+			permitted: "c-1 c-2 c-3", granted: []string{"", ""}, // 6 of the 7 are what it deserves
+		},
 		"from siblings only, where the parent has its share": {
 			queues: []dispatch.Queue{{Name: "p"}, {Name: "p1", Parent: "p"}, {Name: "p2", Parent: "p"}, {Name: "q"}},
 			pods:   []*v1.Pod{pod("p1-1", "p1", 2, "n"), pod("p1-2", "p1", 2, "n"), pod("q-1", "q", 4, "n")}, preemptor: pod("p2-1", "p2", 2, ""),

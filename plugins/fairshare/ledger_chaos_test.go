@@ -448,6 +448,7 @@ func (c *chaos) compare(counts map[string]int) {
 			continue
 		}
 		counts["running"]++
+		running[dispatch.Own(c.queue(l))] += l.asks()
 		for _, at := range c.path(c.queue(l)) {
 			running[at] += l.asks()
 		}

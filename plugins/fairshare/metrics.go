@@ -1,12 +1,14 @@
 package fairshare
 
 import (
+	"strings"
 	"sync"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
 
+	"github.com/lockstep-sh/lockstep/plugins/internal/dispatch"
 	"github.com/lockstep-sh/lockstep/plugins/internal/resource"
 )
 
@@ -63,6 +65,9 @@ func (c *collector) CollectWithStability(ch chan<- metrics.Metric) {
 		}
 	}
 	for queue, s := range standings {
+		if strings.HasSuffix(queue, dispatch.Own("")) {
+			continue // its own pods count as the queue's
+		}
 		amounts(deservedDesc, queue, s.Deserved)
 		amounts(runningDesc, queue, s.Running)
 		gauge(shareDesc, s.Share, queue)

@@ -167,6 +167,15 @@ func (c *claim) permits(queue string) bool {
 	return queue != "" && queue != c.own && !s.Kept && (c.below == "" || slices.Contains(s.Path, c.below))
 }
 
+// standing is how the own pods of a queue stand.
+func (c *claim) standing(queue string) dispatch.Standing {
+	s := c.standings[queue]
+	if len(s.Path) == 0 {
+		return s
+	}
+	return c.standings[s.Path[0]]
+}
+
 // compareQueues puts those first that have most beyond what they deserve.
 func (c *claim) compareQueues(a, b *victim.Gang) int {
 	return cmp.Compare(c.excess(b.Queue), c.excess(a.Queue))
@@ -175,7 +184,7 @@ func (c *claim) compareQueues(a, b *victim.Gang) int {
 // excess is the largest of the ratios of what runs to what is deserved, of the resources
 // that are needed.
 func (c *claim) excess(queue string) float64 {
-	s := c.standings[queue]
+	s := c.standing(queue)
 	most := 0.0
 	for name, amount := range c.need {
 		switch running := s.Running[name]; {

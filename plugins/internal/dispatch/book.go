@@ -101,6 +101,8 @@ type queue struct {
 	// requested and allocated are its own; running is what it and all below it have
 	// running, and used that with what is admitted.
 	requested, allocated, running, used Vector
+	// mine is what it has running itself, and what is admitted to it.
+	mine Vector
 	// byPriority is allocated, by the priority of who has it.
 	byPriority map[int32]Vector
 	waiting    map[string]*list // by what the jobs ask for
@@ -132,7 +134,7 @@ func NewBook(standard string) *Book {
 func (b *Book) queue(name string) *queue {
 	q := b.queues[name]
 	if q == nil {
-		q = &queue{requested: Vector{}, allocated: Vector{}, running: Vector{}, used: Vector{}, byPriority: map[int32]Vector{}, waiting: map[string]*list{}}
+		q = &queue{requested: Vector{}, allocated: Vector{}, running: Vector{}, used: Vector{}, mine: Vector{}, byPriority: map[int32]Vector{}, waiting: map[string]*list{}}
 		b.queues[name] = q
 		q.path, q.err = share.Ancestors(b.described(), name)
 	}
@@ -164,7 +166,7 @@ func (b *Book) RemoveQueue(name string) {
 func (b *Book) relink() {
 	b.stale = true
 	for _, q := range b.queues {
-		q.running, q.used = Vector{}, Vector{}
+		q.running, q.used, q.mine = Vector{}, Vector{}, Vector{}
 	}
 	described := b.described()
 	for name, q := range b.queues {
@@ -204,6 +206,7 @@ func (b *Book) described() map[string]share.Queue {
 
 // use adds n times an amount to what a queue and its ancestors use.
 func (b *Book) use(name string, amount Vector, n int64) {
+	b.queue(name).mine.Add(amount, n)
 	for _, q := range b.upwards(name) {
 		q.used.Add(amount, n)
 	}
@@ -211,6 +214,7 @@ func (b *Book) use(name string, amount Vector, n int64) {
 
 // run adds n times an amount to what a queue and its ancestors have running.
 func (b *Book) run(name string, amount Vector, n int64) {
+	b.queue(name).mine.Add(amount, n)
 	for _, q := range b.upwards(name) {
 		q.running.Add(amount, n)
 		q.used.Add(amount, n)
@@ -233,7 +237,8 @@ func (b *Book) upwards(name string) []*queue {
 // Standing is what a queue has beside what it deserves.
 type Standing struct {
 	// Path is the queue and its ancestors, itself first; empty where they do not lead to
-	// the top.
+	// the top. Before a queue that has children its own pods come, as if they were in a queue
+	// of the name that [Own] answers.
 	Path []string
 	// Running is what it and all below it have running.
 	Running Vector
@@ -249,7 +254,12 @@ type Standing struct {
 	Kept bool
 }
 
-// Standings answers how all queues stand. What it answers does not change any more.
+// Own is the name under which the own pods of a queue that has children stand beside these. No
+// queue has such a name.
+func Own(queue string) string { return queue + "/" }
+
+// Standings answers how all queues stand, and the own pods of those that have children. What it
+// answers does not change any more.
 func (b *Book) Standings() map[string]Standing {
 	shares := b.Shares()
 	all := make(map[string]Standing, len(b.queues))
@@ -257,6 +267,10 @@ func (b *Book) Standings() map[string]Standing {
 		one := Standing{Path: q.path, Running: maps.Clone(q.running), Deserved: shares[name].Deserved, Contested: shares[name].Contested, Share: share.Dominant(q.running, b.total)}
 		if q.spec != nil {
 			one.Stated, one.Kept = b.deserves(q.spec), q.spec.Kept
+		}
+		if own := shares[name].Own; own != nil {
+			one.Path = append([]string{Own(name)}, q.path...)
+			all[Own(name)] = Standing{Path: one.Path, Running: maps.Clone(q.allocated), Deserved: own.Deserved, Contested: own.Contested, Kept: one.Kept}
 		}
 		all[name] = one
 	}

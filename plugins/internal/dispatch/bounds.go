@@ -53,13 +53,22 @@ func (b *Book) bounds(j *job) iter.Seq[Bound] {
 	return func(yield func(Bound) bool) {
 		queues := j.queues()
 		for _, at := range queues {
-			q, fair := b.queues[at], b.Shares()[at].Fair
+			q := b.queues[at]
 			if q.spec == nil {
 				continue // it is gone, and has no limits
 			}
+			share := b.Shares()[at]
+			fair := share.Fair
+			if share.Own != nil {
+				fair = share.Own.Fair
+			}
 			for _, name := range j.needs {
 				need := j.Need[at][name]
-				if need > 0 && b.judges(q.spec, name) && !yield(Bound{Overused, at, name, q.used[name] - b.own(j, at, name), need, fair[name]}) {
+				used := q.mine[name] - b.promised[j.Name][at][name]
+				if j.admitted {
+					used -= need
+				}
+				if need > 0 && b.judges(q.spec, name) && !yield(Bound{Overused, at, name, used, need, fair[name]}) {
 					return
 				}
 			}
@@ -160,9 +169,13 @@ func (b *Book) reclaims(j *job, above string) bool {
 	if !b.policies.reclaim || above == j.Queue || len(j.Need) > 1 {
 		return false
 	}
-	used, deserved := b.queues[j.Queue].used, b.Shares()[j.Queue].Deserved
-	for _, name := range j.needs {
-		if used[name]-b.own(j, j.Queue, name)+j.Need[j.Queue][name] > deserved[name] {
+	share := b.Shares()[j.Queue]
+	deserved := share.Deserved
+	if share.Own != nil {
+		deserved = share.Own.Deserved
+	}
+	for bound := range b.bounds(j) {
+		if bound.Reason == Overused && bound.Used+bound.Need > deserved[bound.Resource] {
 			return false
 		}
 	}

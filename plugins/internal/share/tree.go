@@ -42,6 +42,8 @@ type Share struct {
 	// Fair is Deserved and what it may borrow besides: what nobody else asks for. Never
 	// less than Deserved.
 	Fair Vector
+	// Own is what comes to the own pods of a queue that has children; nil for others.
+	Own *Share
 	// Contested are the resources of which the queue and its siblings ask for more than there
 	// is for them.
 	Contested map[v1.ResourceName]bool
@@ -91,6 +93,12 @@ func Deserve(total Vector, queues map[string]Queue) map[string]Share {
 		if _, err := Ancestors(queues, name); err == nil {
 			t.children[queues[name].Parent] = append(t.children[queues[name].Parent], name)
 			t.shares[name] = Share{Deserved: Vector{}, Fair: Vector{}, Contested: map[v1.ResourceName]bool{}}
+		}
+	}
+	for parent := range t.children {
+		if share, ok := t.shares[parent]; ok {
+			share.Own = &Share{Deserved: Vector{}, Fair: Vector{}, Contested: map[v1.ResourceName]bool{}}
+			t.shares[parent] = share
 		}
 	}
 	for name, amount := range total {
@@ -156,14 +164,20 @@ func (t *tree) divide(parent string, deserved, fair int64) {
 		claims[i].Least = entitled[i]
 	}
 	borrowed := Fill(fair, claims)
-	for i, name := range names {
-		share := t.shares[name]
+	for i := range claims {
 		may := max(entitled[i], borrowed[i]) // less can be borrowed only where more is stated than there is
+		share := t.shares[parent].Own
+		if i < len(names) {
+			one := t.shares[names[i]]
+			share = &one
+		}
 		share.Deserved[t.resource], share.Fair[t.resource] = entitled[i], may
 		if asked > fair {
 			share.Contested[t.resource] = true
 		}
-		t.divide(name, entitled[i], may)
+		if i < len(names) {
+			t.divide(names[i], entitled[i], may)
+		}
 	}
 }
 
