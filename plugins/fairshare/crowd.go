@@ -47,7 +47,7 @@ func (c *crowd) why() string {
 func (c *crowd) shift(path []string, amount dispatch.Vector, n int64) {
 	for i := range c.bounds {
 		if b := &c.bounds[i]; path[0] == b.Queue || b.Reason == dispatch.Capability && slices.Contains(path, b.Queue) {
-			b.Used += n * amount[b.Resource]
+			b.Freed -= n * amount[b.Resource]
 		}
 	}
 }

@@ -64,6 +64,8 @@ type Dispatcher struct {
 	// jobs for which nobody made way, and since when.
 	refused map[types.UID]bool
 	patient map[string]time.Time
+	// failed are the jobs that did not fit, until they come again.
+	failed map[string]*failure
 	// hopeless are the members of which the gang was found to be, until their cycle is over.
 	hopeless map[types.UID]bool
 	// assumed are the pods that have a node which their status does not tell yet.
@@ -99,7 +101,7 @@ type sighting struct{ namespace, name, version string }
 func NewDispatcher(gangs *roster.Roster, ledger *holds.Holds, leading <-chan struct{}) *Dispatcher {
 	return &Dispatcher{
 		roster: gangs, holds: ledger, leading: leading, book: dispatch.NewBook(v1alpha1.DefaultQueue), total: newCapacity(), handles: map[string]fwk.Handle{},
-		waiting: map[string]*waiter{}, since: map[string]time.Time{}, waited: map[string]time.Time{}, clock: clock.RealClock{}, preempts: map[string]bool{}, refused: map[types.UID]bool{}, patient: map[string]time.Time{}, hopeless: map[types.UID]bool{}, assumed: map[types.UID]bool{}, seen: map[types.UID]sighting{}, members: map[string]map[types.UID]bool{}, calling: make(chan struct{}, 1),
+		waiting: map[string]*waiter{}, since: map[string]time.Time{}, waited: map[string]time.Time{}, clock: clock.RealClock{}, preempts: map[string]bool{}, refused: map[types.UID]bool{}, patient: map[string]time.Time{}, hopeless: map[types.UID]bool{}, failed: map[string]*failure{}, assumed: map[types.UID]bool{}, seen: map[types.UID]sighting{}, members: map[string]map[types.UID]bool{}, calling: make(chan struct{}, 1),
 	}
 }
 
@@ -139,8 +141,9 @@ func (d *Dispatcher) Preempts(profile string) {
 // back by another gate meanwhile. It comes again.
 const longestTurn = 30 * time.Second
 
-// expire ends turns of which nothing came.
-func (d *Dispatcher) expire() {
+// expire ends turns of which nothing came, and whatever else time ends. It answers whether gangs
+// that failed may fit by now.
+func (d *Dispatcher) expire() (retry bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for name, since := range d.since {
@@ -159,7 +162,9 @@ func (d *Dispatcher) expire() {
 	}
 	d.letOff()
 	d.hurry()
+	gangs := d.retry()
 	d.turn("")
+	return gangs
 }
 
 // patience is how long a job waits, after nobody made way for it, until somebody may.
@@ -205,7 +210,9 @@ func (d *Dispatcher) call(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C():
-			d.expire()
+			if d.expire() {
+				d.roster.Changed()
+			}
 		case <-d.calling:
 		}
 		d.mu.Lock()
@@ -245,8 +252,8 @@ func jobOf(pod *v1.Pod, want gang.Want) string {
 
 // offer tells why a pod has to wait; empty if it need not.
 func (d *Dispatcher) offer(pod *v1.Pod) string {
-	if pod.Status.NominatedNodeName != "" {
-		return "" // it has a place already
+	if pod.Status.NominatedNodeName != "" || len(pod.Spec.SchedulingGates) > 0 {
+		return "" // it has a place already, or another gate keeps it
 	}
 	want, undecided := d.roster.Wants(pod)
 	if !undecided {
@@ -269,6 +276,7 @@ func (d *Dispatcher) offer(pod *v1.Pod) string {
 
 // enter has a job wait for its turn.
 func (d *Dispatcher) enter(job string, pod *v1.Pod, want gang.Want) {
+	delete(d.failed, job)
 	d.book.Offer(d.job(job, pod, want))
 	w := d.waiting[job]
 	if w == nil {
@@ -514,6 +522,7 @@ func (d *Dispatcher) Failed(pod *v1.Pod, err error) {
 		d.book.Miss(usage.Job)
 	}
 	d.done(usage.Job)
+	d.fail(usage.Job, pod, want.Job != "")
 	if refused && undecided && want.Job == "" && d.waits(pod) {
 		d.enter(usage.Job, pod, want) // nobody else brings it back
 	}

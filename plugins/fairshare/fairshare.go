@@ -52,9 +52,10 @@ func New(dispatcher *Dispatcher) frameworkruntime.PluginFactory {
 	}
 }
 
-// EventsToRegister registers none: whose turn it is, the dispatcher activates.
+// EventsToRegister registers the end of pods, for those that PreFilter refused because others
+// have to make way. Whose turn it is, the dispatcher activates.
 func (pl *FairShare) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
-	return nil, nil
+	return []fwk.ClusterEventWithHint{{Event: fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.Delete}}}, nil
 }
 
 // PreEnqueue lets through whose turn it is, members that follow a plan, and pods for which

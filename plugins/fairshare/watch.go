@@ -97,6 +97,11 @@ func (d *Dispatcher) watch(ctx context.Context, handle fwk.Handle) error {
 // open begins to admit once all that there is has been seen: with half of the queues, the
 // shares would be wrong.
 func (d *Dispatcher) open(ctx context.Context, synced ...cache.InformerSynced) {
+	select {
+	case <-d.leading: // who waited for that has seen who else waits
+	case <-ctx.Done():
+		return
+	}
 	if cache.WaitForCacheSync(ctx.Done(), synced...) {
 		d.change(func() { d.opened = true })
 	}
@@ -123,6 +128,9 @@ func (d *Dispatcher) change(do func()) {
 
 func (d *Dispatcher) nodeSeen(node *v1.Node) {
 	has := resource.FromList(node.Status.Allocatable)
+	if node.Spec.Unschedulable {
+		has = nil // nothing more comes there
+	}
 	d.change(func() { d.total.put(d.total.nodes, node.Name, has, 1) })
 }
 
@@ -191,6 +199,7 @@ func (d *Dispatcher) podGone(pod *v1.Pod) {
 		d.book.Uncount(uid)
 		d.regroup(pod.UID, usage.Group, "")
 		delete(d.patient, usage.Job)
+		delete(d.failed, usage.Job)
 		d.book.Forget(usage.Job) // if it is still there it will be missed again
 		if at := d.waiting[usage.Job]; at != nil && at.pod.UID == pod.UID {
 			d.leave(usage.Job)

@@ -198,6 +198,9 @@ func (pl *Gang) QueueOf(key gang.Key) string {
 	return pl.gangs.QueueOf(key)
 }
 
+// Changed tells that something has changed that may help gangs which did not fit.
+func (pl *Gang) Changed() { pl.changed() }
+
 // Explain has the users of gangs told why they wait, if that has changed.
 func (pl *Gang) Explain(keys []gang.Key) { pl.tell.note(gang.Effects{Changed: keys}) }
 

@@ -19,6 +19,7 @@ func (k known) Hoards(int32) []string                 { return nil }
 func (k known) Yield(context.Context, []string)       {}
 func (k known) Placing(string) bool                   { return true }
 func (k known) Synced() bool                          { return true }
+func (k known) Changed()                              {}
 func (k known) Explain([]gang.Key)                    {}
 func (k known) Wants(*v1.Pod) (gang.Want, bool)       { return gang.Want{}, false }
 func (k known) QueueOf(gang.Key) string               { return "" }

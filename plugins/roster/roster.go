@@ -30,6 +30,8 @@ type Source interface {
 	QueueOf(key gang.Key) string
 	// Synced tells whether all gangs are known that there were at the start.
 	Synced() bool
+	// Changed tells that something has changed that may help gangs which did not fit.
+	Changed()
 	// Explain has the users of gangs told why they wait, if that has changed.
 	Explain(keys []gang.Key)
 	// Placing tells whether a holder of this profile waits for nothing but room.
@@ -107,6 +109,13 @@ func (r *Roster) Hopeless(pod *v1.Pod) {
 	r.mu.RUnlock()
 	if keeper != nil {
 		keeper.Hopeless(pod)
+	}
+}
+
+// Changed tells that something has changed that may help gangs which did not fit.
+func (r *Roster) Changed() {
+	for _, source := range r.all() {
+		source.Changed()
 	}
 }
 

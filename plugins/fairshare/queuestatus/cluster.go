@@ -55,7 +55,9 @@ func memberOf(pod *v1.Pod) member {
 func (c *cluster) statuses(now metav1.Time) map[string]v1alpha1.QueueStatus {
 	tree, total := c.tree(), resource.Vector{}
 	for _, node := range c.nodes {
-		total.Add(resource.FromList(node.Status.Allocatable), 1)
+		if !node.Spec.Unschedulable { // nothing more comes to a cordoned one
+			total.Add(resource.FromList(node.Status.Allocatable), 1)
+		}
 	}
 	sums := map[string]*sum{}
 	for name := range tree {

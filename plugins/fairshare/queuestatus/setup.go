@@ -176,7 +176,7 @@ func podDiffers(was, is client.Object) bool {
 func nodeDiffers(was, is client.Object) bool {
 	a, aOK := was.(*v1.Node)
 	b, bOK := is.(*v1.Node)
-	return !aOK || !bOK || !equality.Semantic.DeepEqual(a.Status.Allocatable, b.Status.Allocatable)
+	return !aOK || !bOK || a.Spec.Unschedulable != b.Spec.Unschedulable || !equality.Semantic.DeepEqual(a.Status.Allocatable, b.Status.Allocatable)
 }
 
 func namespaceDiffers(was, is client.Object) bool {

@@ -55,7 +55,7 @@ func StripNode(object any) (any, error) {
 	if !ok {
 		return object, nil
 	}
-	return &v1.Node{ObjectMeta: named(&node.ObjectMeta), Status: v1.NodeStatus{Allocatable: node.Status.Allocatable}}, nil
+	return &v1.Node{ObjectMeta: named(&node.ObjectMeta), Spec: v1.NodeSpec{Unschedulable: node.Spec.Unschedulable}, Status: v1.NodeStatus{Allocatable: node.Status.Allocatable}}, nil
 }
 
 // StripNamespace is a transform for the cache: it keeps the queue that a namespace names.

@@ -87,8 +87,9 @@ type Book struct {
 	// missed are jobs that did not fit; bypass is how often each may be passed.
 	missed map[string]*missed
 	bypass int
-	// turns is how many of the jobs are admitted.
-	turns int
+	// turns is how many of the jobs are admitted; crowded is how many of them are crowded, 1 at
+	// most: for each others make way, and what several ask for together they need not.
+	turns, crowded int
 	// stale: the shares have to be reckoned anew.
 	stale bool
 }
@@ -401,6 +402,15 @@ func (b *Book) Pending() map[string]int {
 	return pending
 }
 
+// Deserved is what the own pods of a queue are entitled to.
+func (b *Book) Deserved(queue string) Vector {
+	share := b.Shares()[queue]
+	if share.Own != nil {
+		return share.Own.Deserved
+	}
+	return share.Deserved
+}
+
 // Path is a queue and those above it; nil where they do not lead to the top.
 func (b *Book) Path(queue string) []string { return b.queue(queue).path }
 
@@ -442,6 +452,7 @@ func (b *Book) Done(name string) {
 	delete(b.jobs, name)
 	if j.admitted {
 		b.turns--
+		b.crowded -= count(j.crowded)
 		b.charge(j, -1)
 	} else {
 		b.unlist(j)
@@ -471,10 +482,18 @@ func (b *Book) Next() (Job, bool) {
 	b.pass(best)
 	b.unlist(best)
 	_, best.crowded = b.exceeded(best)
+	b.crowded += count(best.crowded)
 	best.admitted = true
 	b.turns++
 	b.charge(best, 1)
 	return best.Job, true
+}
+
+func count(yes bool) int {
+	if yes {
+		return 1
+	}
+	return 0
 }
 
 // first is the job of a queue whose turn it is, nil if there is none, and those before it

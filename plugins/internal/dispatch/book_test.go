@@ -282,8 +282,8 @@ func TestBypass(t *testing.T) {
 	}
 }
 
-// TestBypassUnderACeiling: one that a ceiling keeps waiting is passed by some, and then waited for by those under
-// the ceiling; each time that it is let off by twice as many.
+// TestBypassUnderACeiling: one that a ceiling keeps waiting is passed by some, and then waited for by those of its
+// queue; each time that it is let off by twice as many.
 func TestBypassUnderACeiling(t *testing.T) {
 	b := newBook(tier)
 	b.SetTotal(gpus(100))
@@ -300,20 +300,20 @@ func TestBypassUnderACeiling(t *testing.T) {
 	offer(big)
 	var story []string
 	for n := range 7 {
-		offer(of("b", 10+n, gpus(1)))
+		offer(of("a", 10+n, gpus(1)))
 		offer(of("default", 30+n, gpus(1)))
 		took := turns(b)
 		for _, name := range strings.Fields(took) {
 			queue, _, _ := strings.Cut(name, "-")
 			b.Count("pods of "+name, Usage{Queue: queue, Job: name, Amount: gpus(1), Runs: true})
 		}
-		if waits, ok := b.Waited()[big.Name]; ok && !strings.Contains(took, "b-") {
+		if waits, ok := b.Waited()[big.Name]; ok && !strings.Contains(took, "a-") {
 			took += fmt.Sprint(" waits:", waits)
 			b.LetOff(big.Name)
 		}
 		story = append(story, took)
 	}
-	want := []string{"default-30 b-10", "default-31 b-11", "default-32 waits:0", "default-33 b-12 b-13", "default-34 b-14", "default-35 b-15", "default-36 waits:1"}
+	want := []string{"default-30 a-10", "default-31 a-11", "default-32 waits:0", "default-33 a-12 a-13", "default-34 a-14", "default-35 a-15", "default-36 waits:1"}
 	if diff := gocmp.Diff(want, story); diff != "" {
 		t.Errorf("turns, round by round (-want +got):\n%s", diff)
 	}
@@ -365,6 +365,7 @@ type world struct {
 	usages   map[string]Usage
 	jobs     map[string]Job
 	admitted map[string]bool
+	crowded  map[string]bool
 }
 
 // fresh is a book that was told all at once.
@@ -377,7 +378,8 @@ func (w *world) fresh(r *rand.Rand) *Book {
 		if w.admitted[name] {
 			one := b.jobs[name]
 			b.unlist(one)
-			one.admitted = true
+			one.admitted, one.crowded = true, w.crowded[name]
+			b.crowded += count(one.crowded)
 			b.turns++
 			b.charge(one, 1)
 		}
@@ -430,7 +432,7 @@ func TestBookIsWhatItWasTold(t *testing.T) {
 	admissions := 0
 	for seed := range uint64(900) {
 		r := rand.New(rand.NewPCG(seed, 3))
-		w := &world{total: gpus(20), queues: map[string]Queue{}, usages: map[string]Usage{}, jobs: map[string]Job{}, admitted: map[string]bool{}}
+		w := &world{total: gpus(20), queues: map[string]Queue{}, usages: map[string]Usage{}, jobs: map[string]Job{}, admitted: map[string]bool{}, crowded: map[string]bool{}}
 		b := newBook(tier)
 		b.SetTotal(w.total)
 		names := []string{"default", "a", "b", "c", "d"}
@@ -491,7 +493,7 @@ func TestBookIsWhatItWasTold(t *testing.T) {
 				t.Fatalf("seed %d, step %d: %q is admitted, want %q", seed, step, got.Name, want)
 			}
 			if ok {
-				w.admitted[got.Name] = true
+				w.admitted[got.Name], w.crowded[got.Name] = true, b.jobs[got.Name].crowded
 				admissions++
 			}
 		}

@@ -19,12 +19,15 @@ type Bound struct {
 	// is the share, which the queue has to be below before the job is admitted, or the
 	// ceiling, which it may not be above afterwards.
 	Used, Need, Most int64
+	// Freed is what others would give back in a what-if. A job that takes no more than that
+	// may be above the share.
+	Freed int64
 }
 
 // Exceeded tells whether the job would not keep the bound if so much less were used.
 func (b Bound) Exceeded(less int64) bool {
-	if b.Reason == Overused {
-		return b.Used-less >= b.Most
+	if less += b.Freed; b.Reason == Overused {
+		return b.Used-less >= b.Most && (b.Freed == 0 || b.Freed < b.Need)
 	}
 	return b.Used-less+b.Need > b.Most
 }
@@ -68,7 +71,7 @@ func (b *Book) bounds(j *job) iter.Seq[Bound] {
 				if j.admitted {
 					used -= need
 				}
-				if need > 0 && b.judges(q.spec, name) && !yield(Bound{Overused, at, name, used, need, fair[name]}) {
+				if need > 0 && b.judges(q.spec, name) && !yield(Bound{Reason: Overused, Queue: at, Resource: name, Used: used, Need: need, Most: fair[name]}) {
 					return
 				}
 			}
@@ -99,7 +102,7 @@ func (b *Book) ceilings(j *job, at string, yield func(Bound) bool) bool {
 			continue
 		}
 		need := b.at(j.Need, at, name)
-		if need > 0 && !yield(Bound{Capability, at, name, q.used[name] - b.own(j, at, name), need, ceiling}) {
+		if need > 0 && !yield(Bound{Reason: Capability, Queue: at, Resource: name, Used: q.used[name] - b.own(j, at, name), Need: need, Most: ceiling}) {
 			return false
 		}
 	}
@@ -136,13 +139,17 @@ func (b *Book) insuperable(j *job) (Bound, bool) {
 		if !bound.Exceeded(0) {
 			continue
 		}
-		if j.Patient {
+		if j.Patient || b.crowded > 0 {
 			return bound, true
 		}
 		if yields == nil {
 			yields = b.yields(j)
 		}
-		if bound.Exceeded(b.at(Needs{j.Queue: yields}, bound.Queue, bound.Resource)) && !b.reclaims(j, bound.Queue) {
+		yield := b.at(Needs{j.Queue: yields}, bound.Queue, bound.Resource)
+		if bound.Reason == Overused && bound.Queue == j.Queue && yield >= bound.Need {
+			continue // one for the other
+		}
+		if bound.Exceeded(yield) && !b.reclaims(j, bound.Queue) {
 			return bound, true
 		}
 	}
@@ -169,11 +176,7 @@ func (b *Book) reclaims(j *job, above string) bool {
 	if !b.policies.reclaim || above == j.Queue || len(j.Need) > 1 {
 		return false
 	}
-	share := b.Shares()[j.Queue]
-	deserved := share.Deserved
-	if share.Own != nil {
-		deserved = share.Own.Deserved
-	}
+	deserved := b.Deserved(j.Queue)
 	for bound := range b.bounds(j) {
 		if bound.Reason == Overused && bound.Used+bound.Need > deserved[bound.Resource] {
 			return false

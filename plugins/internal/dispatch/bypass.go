@@ -121,11 +121,36 @@ func (b *Book) waitsFor(j *job) string {
 	waited := b.Waited()
 	for _, name := range slices.Sorted(maps.Keys(waited)) {
 		m := b.missed[name]
-		if b.concerns(m, j) && b.couldFit(m) {
+		if b.concerns(m, j) && b.couldFit(m) && b.entitled(m, j) {
 			return fmt.Sprintf("it waits for %s, which does not fit and was passed by %d others", m.Title, m.passed)
 		}
 	}
 	return ""
+}
+
+// entitled tells whether a job has to wait for one of another queue: only where that queue, and
+// those above it that are not above the job too, have a right to what is waited for, as far as
+// it is contested. Otherwise it would be taken back at once.
+func (b *Book) entitled(m *missed, j *job) bool {
+	shares := b.Shares()
+	one := newJob(m.Job)
+	if current := b.jobs[m.Name]; current != nil {
+		one = current // it counts as used already, maybe
+	}
+	for _, queue := range one.queues() {
+		for _, at := range b.queue(queue).path {
+			if b.above(j.queues(), at) {
+				break
+			}
+			for _, name := range one.needs {
+				used := b.queues[at].used[name] - b.own(one, at, name) + b.at(one.Need, at, name)
+				if shares[at].Contested[name] && used > shares[at].Deserved[name] {
+					return false
+				}
+			}
+		}
+	}
+	return true
 }
 
 // couldFit tells whether it is of use to wait for a job. It is not for one that waits for the

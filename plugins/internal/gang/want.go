@@ -2,6 +2,8 @@ package gang
 
 import (
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 )
 
 // Want is what is to be placed if a pod that the gate lets through is scheduled.
@@ -28,10 +30,25 @@ func (s *Gangs) Wants(pod *v1.Pod) (Want, bool) {
 	}
 	want := Want{Job: m.gang.group.key().String()}
 	for _, g := range m.gang.group.gangs {
-		pods := podsOf(g.sorted((*member).eligible))
-		want.Pods = append(want.Pods, pods[:min(g.need(), len(pods))]...)
+		want.Pods = append(want.Pods, g.least(podsOf(g.sorted((*member).eligible)))...)
 	}
 	return want, true
+}
+
+// least are the pods that reach the minimum: of each role those that are missing, then
+// whoever comes next.
+func (g *gang) least(pods []*v1.Pod) []*v1.Pod {
+	missing := g.missingRoles()
+	var least, others []*v1.Pod
+	for _, pod := range pods {
+		if role := pod.Labels[v1alpha1.RoleLabel]; missing[role] > 0 {
+			missing[role]--
+			least = append(least, pod)
+		} else {
+			others = append(others, pod)
+		}
+	}
+	return append(least, others[:max(0, min(g.need()-len(least), len(others)))]...)
 }
 
 // QueueOf is the queue that the PodGroup of a gang names; empty for none.

@@ -85,13 +85,16 @@ func quantity(name v1.ResourceName, amount int64) resource.Quantity {
 }
 
 // FromList reads a list of resources as kube-scheduler does: cpu in thousandths, anything
-// else in whole units, rounded up.
+// else in whole units, rounded up. What is more than a number holds is the largest one.
 func FromList(list v1.ResourceList) Vector {
 	v := make(Vector, len(list))
 	for name, quantity := range list {
-		if name == v1.ResourceCPU {
+		switch {
+		case name == v1.ResourceCPU && quantity.CmpInt64(math.MaxInt64/1000) >= 0, quantity.CmpInt64(math.MaxInt64) >= 0:
+			v[name] = math.MaxInt64
+		case name == v1.ResourceCPU:
 			v[name] = quantity.MilliValue()
-		} else {
+		default:
 			v[name] = quantity.Value()
 		}
 	}
