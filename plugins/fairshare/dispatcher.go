@@ -277,7 +277,9 @@ func (d *Dispatcher) offer(pod *v1.Pod) string {
 // enter has a job wait for its turn.
 func (d *Dispatcher) enter(job string, pod *v1.Pod, want gang.Want) {
 	delete(d.failed, job)
-	d.book.Offer(d.job(job, pod, want))
+	offered := d.job(job, pod, want)
+	d.demand(want.Pods, job, dispatch.Full)
+	d.book.Offer(offered)
 	w := d.waiting[job]
 	if w == nil {
 		w = &waiter{since: d.clock.Now()}
@@ -347,7 +349,10 @@ func (d *Dispatcher) count(pod *v1.Pod, job string) dispatch.Vector {
 	before, known := d.book.Counted(string(pod.UID))
 	now := dispatch.Usage{
 		Queue: d.queueOf(pod), Job: job, Group: groupOf(pod), Priority: corev1helpers.PodPriority(pod), Amount: before.Amount,
-		Runs: pod.Spec.NodeName != "" || d.assumed[pod.UID], Promised: pod.Status.NominatedNodeName != "",
+		Runs: pod.Spec.NodeName != "" || d.assumed[pod.UID], Promised: pod.Status.NominatedNodeName != "", Demand: before.Demand,
+	}
+	if !known && job == "" && now.Group != "" && !now.Promised {
+		now.Demand = dispatch.Hopeless // its gang asks for nothing before it is complete
 	}
 	if !known || d.seen[pod.UID].version != pod.ResourceVersion {
 		now.Amount = amountOf(pod) // it may have been resized, or its resize is done
@@ -516,15 +521,28 @@ func (d *Dispatcher) Failed(pod *v1.Pod, err error) {
 	if refused || len(d.book.Crowded(usage.Job)) > 0 {
 		d.patient[usage.Job] = d.clock.Now()
 	}
+	demand := dispatch.Idle
 	if hopeless {
+		demand = dispatch.Hopeless
 		d.book.Forget(usage.Job)
 	} else {
 		d.book.Miss(usage.Job)
 	}
+	d.demand(want.Pods, usage.Job, demand)
 	d.done(usage.Job)
 	d.fail(usage.Job, pod, want.Job != "")
 	if refused && undecided && want.Job == "" && d.waits(pod) {
 		d.enter(usage.Job, pod, want) // nobody else brings it back
+	}
+}
+
+// demand notes how far what pods of a job ask for counts until it comes again.
+func (d *Dispatcher) demand(pods []*v1.Pod, job string, demand dispatch.Demand) {
+	for _, pod := range pods {
+		if usage, known := d.book.Counted(string(pod.UID)); known && usage.Job == job && usage.Demand != demand {
+			usage.Demand = demand
+			d.book.Count(string(pod.UID), usage)
+		}
 	}
 }
 

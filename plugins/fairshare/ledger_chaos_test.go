@@ -429,7 +429,7 @@ func (c *chaos) compare(counts map[string]int) {
 		total += n
 	}
 	for name, q := range c.queues {
-		described[name] = share.Queue{Name: name, Parent: q.Parent, Weight: q.Weight, Capability: q.Capability, Request: dispatch.Vector{}}
+		described[name] = share.Queue{Name: name, Parent: q.Parent, Weight: q.Weight, Capability: q.Capability, Request: dispatch.Vector{}, Idle: dispatch.Vector{}}
 	}
 	running := map[string]int64{}
 	for _, l := range c.lives {
@@ -441,7 +441,7 @@ func (c *chaos) compare(counts map[string]int) {
 			continue
 		}
 		if q, ok := described[c.queue(l)]; ok {
-			q.Request[gpu] += l.asks()
+			c.demand(l, q)
 		}
 		if !l.runs() {
 			counts["waiting"]++
@@ -464,6 +464,22 @@ func (c *chaos) compare(counts map[string]int) {
 	c.compareNotes()
 	c.compareShares(share.Deserve(gpus(total), described))
 	c.compareJobs(counts)
+}
+
+// demand adds what a pod asks for: in a closed queue only what it has.
+func (c *chaos) demand(l *life, q share.Queue) {
+	usage, _ := c.d.book.Counted(string(l.uid))
+	shut := slices.ContainsFunc(c.path(q.Name), func(at string) bool { return c.queues[at].Closed })
+	switch {
+	case l.runs():
+		q.Request[gpu] += l.asks()
+	case shut || usage.Demand == dispatch.Hopeless:
+	case usage.Demand == dispatch.Idle:
+		q.Request[gpu] += l.asks()
+		q.Idle[gpu] += l.asks()
+	default:
+		q.Request[gpu] += l.asks()
+	}
 }
 
 // path are a queue and those above it; only itself where they do not lead to the top.
@@ -578,6 +594,14 @@ func (c *chaos) compareRestarted() {
 // letIn has all pods in no gang come to the gate, which opens then, and names those that may enter.
 func (c *chaos) letIn(d *Dispatcher) string {
 	d.opened = false
+	for _, l := range c.lives { // what was tried before does not count
+		usage, _ := d.book.Counted(string(l.uid))
+		demand := dispatch.Full
+		if usage.Group != "" {
+			demand = dispatch.Hopeless
+		}
+		d.demand([]*v1.Pod{l.now()}, usage.Job, demand)
+	}
 	for _, l := range c.lives {
 		if l.ours() && !l.runs() && l.now().Labels["gang"] == "" {
 			d.offer(l.now())

@@ -164,7 +164,8 @@ func (c *claim) within(queue string, promised resource.Vector) bool {
 // permits tells whether a queue may lose pods for the claim.
 func (c *claim) permits(queue string) bool {
 	s := c.standings[queue]
-	return queue != "" && queue != c.own && !s.Kept && (c.below == "" || slices.Contains(s.Path, c.below))
+	kept := slices.ContainsFunc(c.apart(s.Path), func(at string) bool { return c.standings[at].Kept })
+	return queue != "" && queue != c.own && !kept && (c.below == "" || slices.Contains(s.Path, c.below))
 }
 
 // standing is how the own pods of a queue stand.
@@ -257,8 +258,8 @@ func (b *budget) Take(gang *victim.Gang, pods []victim.Pod) bool {
 }
 
 // apart is the part of a path that the preemptor's queue is not on.
-func (b *budget) apart(path []string) []string {
-	shared := b.standings[b.own].Path
+func (c *claim) apart(path []string) []string {
+	shared := c.standings[c.own].Path
 	if i := slices.IndexFunc(path, func(at string) bool { return slices.Contains(shared, at) }); i >= 0 {
 		return path[:i]
 	}

@@ -69,6 +69,8 @@ type Gang struct {
 	// freed is what the ledger's count of freed capacity was when it was last noted.
 	freed uint64
 
+	// opened: members have been let through.
+	opened atomic.Bool
 	// synced tell that the watches have delivered what there was at the start.
 	synced []cache.InformerSynced
 
@@ -204,9 +206,10 @@ func (pl *Gang) Changed() { pl.changed() }
 // Explain has the users of gangs told why they wait, if that has changed.
 func (pl *Gang) Explain(keys []gang.Key) { pl.tell.note(gang.Effects{Changed: keys}) }
 
-// Synced tells whether all gangs are known that there were at the start.
+// Synced tells whether all gangs are known that there were at the start, and have come to the
+// gates after this plugin's.
 func (pl *Gang) Synced() bool {
-	return !slices.ContainsFunc(pl.synced, func(synced cache.InformerSynced) bool { return !synced() })
+	return pl.opened.Load()
 }
 
 // Placing tells whether a holder is a group of this profile that waits for nothing but room.
@@ -320,6 +323,7 @@ func (pl *Gang) start(ctx context.Context) {
 		return // the scheduler is going down
 	}
 	pl.input(ctx, func(s *gang.Gangs, _ time.Time) gang.Effects { return s.Open() })
+	pl.opened.Store(true)
 	pl.run(ctx)
 }
 

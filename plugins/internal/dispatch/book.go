@@ -59,15 +59,30 @@ type Usage struct {
 	Amount   Vector
 	// Runs tells that it has its node. Otherwise it waits.
 	Runs bool
+	// Demand is how far what it asks for counts while it waits.
+	Demand Demand
 	// Promised tells that it waits for a node on which others made way for it: it counts as
 	// used.
 	Promised bool
 }
 
+// Demand is how far what somebody asks for counts in what comes to queues.
+type Demand int
+
+// Demands.
+const (
+	// Full: it is to have its share.
+	Full Demand = iota
+	// Idle: it did not fit in its turn. Its share stays its queue's by right, and is lent.
+	Idle
+	// Hopeless: it would not fit on an empty cluster. There is no share for it.
+	Hopeless
+)
+
 // Equal tells whether the same is asked for in the same way.
 func (u Usage) Equal(other Usage) bool {
 	return u.Queue == other.Queue && u.Job == other.Job && u.Group == other.Group && u.Priority == other.Priority &&
-		u.Runs == other.Runs && u.Promised == other.Promised && maps.Equal(u.Amount, other.Amount)
+		u.Runs == other.Runs && u.Demand == other.Demand && u.Promised == other.Promised && maps.Equal(u.Amount, other.Amount)
 }
 
 // Book is all queues, what is used and who waits.
@@ -99,9 +114,9 @@ type queue struct {
 	spec *Queue
 	path []string // from share.Ancestors; nil with err
 	err  error
-	// requested and allocated are its own; running is what it and all below it have
+	// requested, idle and allocated are its own; running is what it and all below it have
 	// running, and used that with what is admitted.
-	requested, allocated, running, used Vector
+	requested, idle, allocated, running, used Vector
 	// mine is what it has running itself, and what is admitted to it.
 	mine Vector
 	// byPriority is allocated, by the priority of who has it.
@@ -135,7 +150,7 @@ func NewBook(standard string) *Book {
 func (b *Book) queue(name string) *queue {
 	q := b.queues[name]
 	if q == nil {
-		q = &queue{requested: Vector{}, allocated: Vector{}, running: Vector{}, used: Vector{}, mine: Vector{}, byPriority: map[int32]Vector{}, waiting: map[string]*list{}}
+		q = &queue{requested: Vector{}, idle: Vector{}, allocated: Vector{}, running: Vector{}, used: Vector{}, mine: Vector{}, byPriority: map[int32]Vector{}, waiting: map[string]*list{}}
 		b.queues[name] = q
 		q.path, q.err = share.Ancestors(b.described(), name)
 	}
@@ -196,9 +211,13 @@ func (b *Book) described() map[string]share.Queue {
 	list := make(map[string]share.Queue, len(b.queues))
 	for name, q := range b.queues {
 		if q.spec != nil {
+			request := q.requested
+			if b.closed(q) {
+				request = q.allocated // nothing comes to it any more
+			}
 			list[name] = share.Queue{
 				Name: name, Parent: q.spec.Parent, Weight: q.spec.Weight,
-				Deserved: b.deserves(q.spec), Guarantee: q.spec.Guarantee, Capability: q.spec.Capability, Request: q.requested,
+				Deserved: b.deserves(q.spec), Guarantee: q.spec.Guarantee, Capability: q.spec.Capability, Request: request, Idle: q.idle,
 			}
 		}
 	}
@@ -372,6 +391,15 @@ func (b *Book) Settle(name, queue string, amount Vector) {
 // request notes what is asked for. The shares change only where that could make a
 // difference: a queue that asks for more than comes to it may ask for still more.
 func (b *Book) request(q *queue, u Usage, n int64) {
+	// A closed queue asks for what it has; one that cannot use all may use more than comes to it.
+	b.stale = b.stale || b.closed(q) || !q.idle.Zero()
+	if !u.Runs && u.Demand == Hopeless {
+		return
+	}
+	if !u.Runs && u.Demand == Idle {
+		q.idle.Add(u.Amount, n)
+		b.stale = true
+	}
 	comes := b.shares[u.Queue].Fair
 	for name, amount := range u.Amount {
 		before := q.requested[name]
@@ -469,7 +497,7 @@ func (b *Book) Next() (Job, bool) {
 	var best *job
 	var of *queue
 	for _, q := range b.queues {
-		if q.err != nil || q.spec == nil || q.spec.Closed || of != nil && b.compareQueues(q, of) > 0 {
+		if q.err != nil || q.spec == nil || b.closed(q) || of != nil && b.compareQueues(q, of) > 0 {
 			continue
 		}
 		if first, _ := b.first(q); first != nil {

@@ -145,7 +145,7 @@ func TestNext(t *testing.T) {
 			jobs: []Job{both(of("a", 1, gpus(2)), "b", 2), both(of("a", 2, gpus(3)), "b", 1), both(of("a", 3, gpus(1)), "shut", 1), both(of("a", 4, gpus(2)), "b", 1), of("b", 5, gpus(1))}, want: "a-4",
 			why: map[string]string{
 				"a-1": `queue "a" is overused: 2 nvidia.com/gpu used, its share is 2 nvidia.com/gpu`,
-				"b-5": `queue "b" is overused: 1 nvidia.com/gpu used, its share is 1 nvidia.com/gpu`,
+				"b-5": `queue "b" would exceed its capability of 1 nvidia.com/gpu: 1 nvidia.com/gpu used, 1 nvidia.com/gpu asked for`,
 				"a-3": `queue "shut" is closed`,
 			},
 		},

@@ -66,6 +66,9 @@ func (b *Book) bounds(j *job) iter.Seq[Bound] {
 				fair = share.Own.Fair
 			}
 			for _, name := range j.needs {
+				if ceiling, ok := q.spec.Capability[name]; ok && fair[name] >= ceiling {
+					continue // the ceiling says so
+				}
 				need := j.Need[at][name]
 				used := q.mine[name] - b.promised[j.Name][at][name]
 				if j.admitted {

@@ -53,7 +53,7 @@ func (b *Book) pass(j *job) {
 		return
 	}
 	for _, q := range b.queues {
-		if q.err != nil || q.spec == nil || q.spec.Closed || len(q.waiting) == 0 || !slices.Contains(q.path, path[len(path)-1]) {
+		if q.err != nil || q.spec == nil || b.closed(q) || len(q.waiting) == 0 || !slices.Contains(q.path, path[len(path)-1]) {
 			continue
 		}
 		_, blocked := b.first(q)

@@ -1,6 +1,9 @@
 package dispatch
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Reason is the kind of thing that a job waits for.
 type Reason string
@@ -49,11 +52,17 @@ func (b *Book) shut(j *job) (Reason, string) {
 			return NotFound, fmt.Sprintf("queue %q does not exist", name)
 		case q.err != nil:
 			return Loose, fmt.Sprintf("queue %q cannot serve: %v", name, q.err)
-		case q.spec.Closed:
-			return Closed, fmt.Sprintf("queue %q is closed", name)
+		case b.closed(q):
+			shut := slices.IndexFunc(q.path, func(at string) bool { return b.queues[at].spec.Closed })
+			return Closed, fmt.Sprintf("queue %q is closed", q.path[shut])
 		}
 	}
 	return "", ""
+}
+
+// closed tells whether a queue, or one above it, admits nothing.
+func (b *Book) closed(q *queue) bool {
+	return slices.ContainsFunc(q.path, func(at string) bool { spec := b.queues[at].spec; return spec != nil && spec.Closed })
 }
 
 // isShut tells whether any of a job's queues lets nobody in.

@@ -30,8 +30,9 @@ type Queue struct {
 	Guarantee Vector
 	// Capability is the most that it may use, of the resources that are in it.
 	Capability Vector
-	// Request is what its own pods ask for, those that run and those that wait.
-	Request Vector
+	// Request is what its own pods ask for, those that run and those that wait. Idle is how
+	// much of that they cannot use as things are: it stays theirs by right, and is lent.
+	Request, Idle Vector
 }
 
 // Share is what comes to a queue.
@@ -120,22 +121,24 @@ type tree struct {
 	shares   map[string]Share
 }
 
-// bounds are the least and the most that a queue can have of the resource.
-type bounds struct{ least, most int64 }
+// bounds are the least and the most that a queue can have of the resource, and the most that it
+// can use now.
+type bounds struct{ least, most, now int64 }
 
 // bound finds them for a queue and all below it.
 func (t *tree) bound(name string) bounds {
 	q := t.queues[name]
-	sum := Vector{"most": max(q.Request[t.resource], 0)}
+	own := max(q.Request[t.resource], 0)
+	b := bounds{most: own, now: max(own-q.Idle[t.resource], 0)}
 	for _, child := range t.children[name] {
-		b := t.bound(child)
-		sum.Add(Vector{"least": b.least, "most": b.most}, 1)
+		below := t.bound(child)
+		b.least, b.most, b.now = saturated(b.least, below.least), saturated(b.most, below.most), saturated(b.now, below.now)
 	}
-	b := bounds{least: max(sum["least"], q.Guarantee[t.resource]), most: sum["most"]}
+	b.least = max(b.least, q.Guarantee[t.resource])
 	if ceiling, ok := q.Capability[t.resource]; ok {
-		b.most = min(b.most, ceiling)
+		b.most, b.now = min(b.most, ceiling), min(b.now, ceiling)
 	}
-	b.most = max(b.most, 0)
+	b.most, b.now = max(b.most, 0), max(b.now, 0)
 	b.least = min(max(b.least, 0), b.most)
 	t.bounds[name] = b
 	return b
@@ -148,12 +151,15 @@ func (t *tree) divide(parent string, deserved, fair int64) {
 		return
 	}
 	claims := make([]Claim, len(names), len(names)+1)
+	now := make([]int64, len(names), len(names)+1)
 	for i, name := range names {
 		q, b := t.queues[name], t.bounds[name]
 		claims[i] = Claim{Weight: min(max(q.Weight, 1), math.MaxInt32), Least: b.least, Most: b.most}
+		now[i] = b.now
 	}
 	if own := t.queues[parent].Request[t.resource]; own > 0 {
 		claims = append(claims, Claim{Weight: 1, Most: own})
+		now = append(now, max(own-t.queues[parent].Idle[t.resource], 0))
 	}
 	asked := int64(0)
 	for _, claim := range claims {
@@ -161,7 +167,7 @@ func (t *tree) divide(parent string, deserved, fair int64) {
 	}
 	entitled := t.entitle(names, claims, deserved)
 	for i := range claims {
-		claims[i].Least = entitled[i]
+		claims[i].Least, claims[i].Most = min(entitled[i], now[i]), min(claims[i].Most, now[i])
 	}
 	borrowed := Fill(fair, claims)
 	for i := range claims {
