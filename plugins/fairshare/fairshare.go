@@ -52,10 +52,9 @@ func New(dispatcher *Dispatcher) frameworkruntime.PluginFactory {
 	}
 }
 
-// EventsToRegister registers the end of pods, for those that PreFilter refused because others
-// have to make way. Whose turn it is, the dispatcher activates.
+// EventsToRegister registers none: whose turn it is, the dispatcher activates.
 func (pl *FairShare) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
-	return []fwk.ClusterEventWithHint{{Event: fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.Delete}}}, nil
+	return nil, nil
 }
 
 // PreEnqueue lets through whose turn it is, members that follow a plan, and pods for which

@@ -1,6 +1,7 @@
 package fairshare
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -20,6 +21,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 	testingclock "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
 
 	"github.com/lockstep-sh/lockstep/apis/config"
 	configv1 "github.com/lockstep-sh/lockstep/apis/config/v1"
@@ -28,6 +30,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/holds"
 	"github.com/lockstep-sh/lockstep/plugins/internal/dispatch"
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+	"github.com/lockstep-sh/lockstep/plugins/planner"
 	"github.com/lockstep-sh/lockstep/plugins/roster"
 	"github.com/lockstep-sh/lockstep/plugins/victim"
 )
@@ -665,4 +668,73 @@ func TestNamespaceMoves(t *testing.T) {
 	if got := queues(); got != "default a default" {
 		t.Errorf("queues %s, want default a default", got)
 	}
+}
+
+// TestRetry: what did not fit comes again once its queue deserves more, and not before.
+func TestRetry(t *testing.T) {
+	d := newDispatcher(t, 9, 9, dispatch.Queue{Name: "a"}, dispatch.Queue{Name: "b"})
+	d.roster.Register(profile, gangsByLabel{})
+	running, waiting, member := pod("running", "a", 9, "n"), pod("waiting", "b", 6, ""), pod("member", "b", 6, "")
+	member.Labels["gang"] = "g"
+	for _, p := range []*v1.Pod{running, waiting, member, pod("more", "a", 9, "")} {
+		d.know(p)
+		d.podSeen(p)
+	}
+	for _, p := range []*v1.Pod{waiting, member} {
+		if why := d.offer(p); why != "" {
+			t.Fatal(why)
+		}
+		d.Failed(p, unfit(fwk.Unschedulable))
+	}
+	if gangs := d.expire(); gangs || d.calledNow() != "" {
+		t.Error("they come again though nothing has changed")
+	}
+	d.change(func() { d.book.SetQueue(dispatch.Queue{Name: "b", Weight: 2}) })
+	if gangs, called := d.expire(), d.calledNow(); !gangs || called != "waiting" {
+		t.Errorf("called %q, gangs: %v; want the pod and the gang", called, gangs)
+	}
+	if gangs := d.expire(); gangs || d.calledNow() != "" {
+		t.Error("they come again twice")
+	}
+}
+
+// TestCrowd: what a what-if takes away counts where it was.
+func TestCrowd(t *testing.T) {
+	d := newDispatcher(t, 9, 9, dispatch.Queue{Name: "p", Capability: gpus(8)}, dispatch.Queue{Name: "a", Parent: "p"}, dispatch.Queue{Name: "b", Parent: "p"})
+	d.Preempts(profile)
+	top := pod("top", "a", 2, "")
+	top.Spec.Priority = ptr.To(int32(9))
+	for _, p := range []*v1.Pod{pod("a1", "a", 2, "n"), pod("a2", "a", 2, "n"), pod("b1", "b", 4, "n"), pod("b2", "b", 4, ""), top} {
+		d.know(p)
+		d.podSeen(p)
+	}
+	if why := d.offer(top); why != "" {
+		t.Fatalf("it waits for others to make way: %s", why)
+	}
+	pl := &FairShare{dispatcher: d}
+	state := framework.NewCycleState()
+	if _, status := pl.PreFilter(t.Context(), state, top, nil); status.Code() != fwk.Unschedulable {
+		t.Errorf("it is placed before others have made way: %v", status)
+	}
+	planner.Ask(state, &planner.Question{})
+	if _, status := pl.PreFilter(t.Context(), state, top, nil); !status.IsSuccess() {
+		t.Fatalf("nobody may ask what if: %v", status)
+	}
+	step := func(sentence string, do func(context.Context, fwk.CycleState, *v1.Pod, fwk.PodInfo, fwk.NodeInfo) *fwk.Status, name string, fits bool) {
+		t.Helper()
+		info, err := framework.NewPodInfo(pod(name, "", 1, ""))
+		if err != nil {
+			t.Fatal(err)
+		}
+		do(t.Context(), state, top, info, nil)
+		if status := pl.SimulateAllocatable(t.Context(), state, top); status.IsSuccess() != fits {
+			t.Errorf("%s: %v", sentence, status)
+		}
+	}
+	step("without one of another queue there is room below the ceiling, but not in its share", pl.SimulateRemoveTask, "b1", false)
+	step("it is back", pl.SimulateAddTask, "b1", false)
+	step("one for the other", pl.SimulateRemoveTask, "a1", true)
+	step("it is back", pl.SimulateAddTask, "a1", false)
+	step("who was not removed cannot come back", pl.SimulateAddTask, "a2", false)
+	step("who does not run gives nothing", pl.SimulateRemoveTask, "b2", false)
 }

@@ -169,7 +169,11 @@ func (d *Dispatcher) podSeen(pod *v1.Pod) {
 	if now.Spec.NodeName != "" {
 		delete(d.assumed, pod.UID)
 	}
+	before, _ := d.book.Counted(string(pod.UID))
 	d.recount(now)
+	if after, _ := d.book.Counted(string(pod.UID)); after.Promised && !before.Promised {
+		d.turn("") // it may wait, since it was refused before
+	}
 }
 
 // foreign counts a pod of another scheduler: what it has is not there to be shared.

@@ -96,13 +96,13 @@ type QueueSpec struct {
 	// +kubebuilder:validation:MaxProperties=7
 	// +kubebuilder:validation:XValidation:rule="self.all(r, !quantity(string(self[r])).isLessThan(quantity('0')))",message="amounts must not be negative"
 	Capability v1.ResourceList `json:"capability,omitempty"`
-	// Reclaimable tells whether others may take back what the queue uses beyond what it
-	// deserves, by eviction.
+	// Reclaimable tells whether others may take back what the queue, and those below it, use
+	// beyond what they deserve, by eviction.
 	//
 	// +optional
 	// +kubebuilder:default=true
 	Reclaimable *bool `json:"reclaimable,omitempty"`
-	// Closed: nothing more is admitted. What runs is left alone.
+	// Closed: nothing more is admitted to the queue and those below it. What runs is left alone.
 	//
 	// +optional
 	Closed bool `json:"closed,omitempty"`

@@ -63,6 +63,10 @@ func (c *cluster) statuses(now metav1.Time) map[string]v1alpha1.QueueStatus {
 	for name := range tree {
 		sums[name] = &sum{allocated: resource.Vector{}, requested: resource.Vector{}, gangs: map[member]bool{}}
 	}
+	closed := map[string]bool{}
+	for _, q := range c.queues {
+		closed[q.Name] = q.Spec.Closed
+	}
 	chains := map[string][]string{}
 	for _, pod := range c.pods {
 		switch {
@@ -73,7 +77,7 @@ func (c *cluster) statuses(now metav1.Time) map[string]v1alpha1.QueueStatus {
 			if _, known := chains[name]; !known {
 				chains[name] = chain(tree, name)
 			}
-			c.count(pod, name, chains[name], tree, sums)
+			c.count(pod, chains[name], tree, sums, shut(chains[name], closed) != "")
 		}
 	}
 	for name, q := range tree {
@@ -85,7 +89,7 @@ func (c *cluster) statuses(now metav1.Time) map[string]v1alpha1.QueueStatus {
 	for _, q := range c.queues {
 		status := sums[q.Name].status(shares[q.Name].Deserved, total)
 		status.Conditions = slices.Clone(q.Status.Conditions)
-		condition := ready(q, tree)
+		condition := ready(q, tree, closed)
 		condition.LastTransitionTime = now
 		meta.SetStatusCondition(&status.Conditions, condition)
 		statuses[q.Name] = status
@@ -127,13 +131,15 @@ func (c *cluster) queueOf(pod *v1.Pod) string {
 }
 
 // count takes a pod into its queue and those above it. In a queue that does not exist it is
-// counted nowhere.
-func (c *cluster) count(pod *v1.Pod, name string, chain []string, tree map[string]share.Queue, sums map[string]*sum) {
+// counted nowhere; in one that is shut it has no share before it runs.
+func (c *cluster) count(pod *v1.Pod, chain []string, tree map[string]share.Queue, sums map[string]*sum, shut bool) {
 	if len(chain) == 0 {
 		return
 	}
 	amount, runs, as := amountOf(pod), pod.Spec.NodeName != "", memberOf(pod)
-	tree[name].Request.Add(amount, 1)
+	if runs || !shut {
+		tree[chain[0]].Request.Add(amount, 1)
+	}
 	for _, at := range chain {
 		s := sums[at]
 		s.requested.Add(amount, 1)

@@ -193,7 +193,7 @@ func TestReady(t *testing.T) {
 	}{
 		"a queue serves":                {[]*v1alpha1.Queue{queueOf("a")}, v1alpha1.QueueReasonServing, "the queue serves pods"},
 		"also below the default one":    {[]*v1alpha1.Queue{queueOf("a<default")}, v1alpha1.QueueReasonServing, "the queue serves pods"},
-		"and below a closed one":        {[]*v1alpha1.Queue{queueOf("a<b"), queueOf("b", closed)}, v1alpha1.QueueReasonServing, "the queue serves pods"},
+		"and below a closed one":        {[]*v1alpha1.Queue{queueOf("a<b"), queueOf("b", closed)}, v1alpha1.QueueReasonClosed, `nothing more is admitted: queue "b" above it is closed`},
 		"it is closed":                  {[]*v1alpha1.Queue{queueOf("a", closed)}, v1alpha1.QueueReasonClosed, "nothing more is admitted: set spec.closed to false to open the queue"},
 		"its parent is missing":         {[]*v1alpha1.Queue{queueOf("a<b", closed)}, v1alpha1.QueueReasonNoParent, `queue "b", the parent of "a", does not exist: create it, or change spec.parent of "a"`},
 		"its parent's parent":           {[]*v1alpha1.Queue{queueOf("a<b"), queueOf("b<c")}, v1alpha1.QueueReasonNoParent, `queue "c", the parent of "b", does not exist: create it, or change spec.parent of "b"`},

@@ -14,7 +14,7 @@ import (
 
 // ready is the condition that a queue serves pods. What keeps it from that is told in the
 // order in which the dispatcher asks: its parents first.
-func ready(q *v1alpha1.Queue, tree map[string]share.Queue) metav1.Condition {
+func ready(q *v1alpha1.Queue, tree map[string]share.Queue, closed map[string]bool) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.QueueReady, Status: metav1.ConditionFalse, ObservedGeneration: q.Generation}
 	_, err := share.Ancestors(tree, q.Name)
 	switch {
@@ -29,12 +29,23 @@ func ready(q *v1alpha1.Queue, tree map[string]share.Queue) metav1.Condition {
 	case q.Spec.Closed:
 		c.Reason = v1alpha1.QueueReasonClosed
 		c.Message = "nothing more is admitted: set spec.closed to false to open the queue"
+	case shut(chain(tree, q.Name), closed) != "":
+		c.Reason = v1alpha1.QueueReasonClosed
+		c.Message = fmt.Sprintf("nothing more is admitted: queue %q above it is closed", shut(chain(tree, q.Name), closed))
 	default:
 		c.Status = metav1.ConditionTrue
 		c.Reason = v1alpha1.QueueReasonServing
 		c.Message = "the queue serves pods"
 	}
 	return c
+}
+
+// shut is the first of some queues that is closed; empty for none.
+func shut(names []string, closed map[string]bool) string {
+	if i := slices.IndexFunc(names, func(name string) bool { return closed[name] }); i >= 0 {
+		return names[i]
+	}
+	return ""
 }
 
 // cyclic names the queues that are ancestors of themselves: in a chain that ends in them,

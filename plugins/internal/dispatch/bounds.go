@@ -74,7 +74,10 @@ func (b *Book) bounds(j *job) iter.Seq[Bound] {
 				if j.admitted {
 					used -= need
 				}
-				if need > 0 && b.judges(q.spec, name) && !yield(Bound{Reason: Overused, Queue: at, Resource: name, Used: used, Need: need, Most: fair[name]}) {
+				if b.promised[j.Name][at][name] >= need {
+					continue // others have made way
+				}
+				if b.judges(q.spec, name) && !yield(Bound{Reason: Overused, Queue: at, Resource: name, Used: used, Need: need, Most: fair[name]}) {
 					return
 				}
 			}
