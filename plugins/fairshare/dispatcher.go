@@ -3,7 +3,6 @@ package fairshare
 import (
 	"context"
 	"errors"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -16,7 +15,6 @@ import (
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
-	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/utils/clock"
 
 	"github.com/lockstep-sh/lockstep/apis/config"
@@ -100,8 +98,12 @@ type sighting struct{ namespace, name, version string }
 // NewDispatcher makes one without queues but the default one.
 func NewDispatcher(gangs *roster.Roster, ledger *holds.Holds, leading <-chan struct{}) *Dispatcher {
 	return &Dispatcher{
-		roster: gangs, holds: ledger, leading: leading, book: dispatch.NewBook(v1alpha1.DefaultQueue), total: newCapacity(), handles: map[string]fwk.Handle{},
-		waiting: map[string]*waiter{}, since: map[string]time.Time{}, waited: map[string]time.Time{}, clock: clock.RealClock{}, preempts: map[string]bool{}, refused: map[types.UID]bool{}, patient: map[string]time.Time{}, hopeless: map[types.UID]bool{}, failed: map[string]*failure{}, assumed: map[types.UID]bool{}, seen: map[types.UID]sighting{}, members: map[string]map[types.UID]bool{}, calling: make(chan struct{}, 1),
+		roster: gangs, holds: ledger, leading: leading, clock: clock.RealClock{},
+		book: dispatch.NewBook(v1alpha1.DefaultQueue), total: newCapacity(), handles: map[string]fwk.Handle{}, preempts: map[string]bool{},
+		waiting: map[string]*waiter{}, since: map[string]time.Time{}, waited: map[string]time.Time{},
+		patient: map[string]time.Time{}, failed: map[string]*failure{}, refused: map[types.UID]bool{}, hopeless: map[types.UID]bool{},
+		assumed: map[types.UID]bool{}, seen: map[types.UID]sighting{}, members: map[string]map[types.UID]bool{},
+		calling: make(chan struct{}, 1),
 	}
 }
 
@@ -135,108 +137,6 @@ func (d *Dispatcher) Preempts(profile string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.preempts[profile] = true
-}
-
-// longestTurn is how long a turn lasts of which nothing comes: the pod may have been kept
-// back by another gate meanwhile. It comes again.
-const longestTurn = 30 * time.Second
-
-// expire ends turns of which nothing came, and whatever else time ends. It answers whether gangs
-// that failed may fit by now.
-func (d *Dispatcher) expire() (retry bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for name, since := range d.since {
-		switch {
-		case !d.book.Admitted(name):
-			delete(d.since, name)
-		case d.clock.Since(since) > longestTurn:
-			d.book.Done(name)
-			delete(d.since, name)
-		}
-	}
-	for name, w := range d.waiting {
-		if !d.waits(w.pod) {
-			d.leave(name)
-		}
-	}
-	d.letOff()
-	d.hurry()
-	gangs := d.retry()
-	d.turn("")
-	return gangs
-}
-
-// patience is how long a job waits, after nobody made way for it, until somebody may.
-const patience = 30 * time.Second
-
-// hurry ends the patience of jobs.
-func (d *Dispatcher) hurry() {
-	for name, since := range d.patient {
-		if d.clock.Since(since) < patience {
-			continue
-		}
-		delete(d.patient, name)
-		if w := d.waiting[name]; w != nil {
-			if want, undecided := d.roster.Wants(w.pod); undecided {
-				d.enter(name, w.pod, want)
-			}
-		}
-	}
-}
-
-// letOff ends the waiting for jobs that have been waited for long enough.
-func (d *Dispatcher) letOff() {
-	waited := d.book.Waited()
-	maps.DeleteFunc(d.waited, func(name string, _ time.Time) bool { _, still := waited[name]; return !still })
-	for name, rounds := range waited {
-		switch since, known := d.waited[name]; {
-		case !known:
-			d.waited[name] = d.clock.Now()
-		case d.clock.Since(since) > d.bypassHold<<rounds:
-			d.book.LetOff(name)
-			delete(d.waited, name)
-		}
-	}
-}
-
-// call activates pods whose turn it is: not from where that is found out, which may be
-// inside the scheduling queue.
-func (d *Dispatcher) call(ctx context.Context) {
-	ticker := d.clock.NewTicker(longestTurn / 10)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C():
-			if d.expire() {
-				d.roster.Changed()
-			}
-		case <-d.calling:
-		}
-		d.mu.Lock()
-		pods := d.called
-		d.called = nil
-		d.mu.Unlock()
-		byProfile := map[string]map[string]*v1.Pod{}
-		for _, pod := range pods {
-			profile := pod.Spec.SchedulerName
-			if byProfile[profile] == nil {
-				byProfile[profile] = map[string]*v1.Pod{}
-			}
-			byProfile[profile][pod.Namespace+"/"+pod.Name] = pod
-		}
-		for profile, pods := range byProfile {
-			d.handle(profile).Activate(klog.FromContext(ctx), pods)
-		}
-	}
-}
-
-func (d *Dispatcher) handle(profile string) fwk.Handle {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.handles[profile]
 }
 
 // jobOf names what a pod is placed with.
@@ -399,47 +299,6 @@ func (d *Dispatcher) queueOf(pod *v1.Pod) string {
 		})
 }
 
-// turn admits whose turn it is, as long as the window has room. All are activated but the
-// one of the given name, which is on its way.
-func (d *Dispatcher) turn(except string) {
-	for d.opened && d.book.Waiting() > 0 && d.book.Turns() < d.window {
-		j, ok := d.book.Next()
-		if !ok {
-			break
-		}
-		w := d.waiting[j.Name]
-		if w != nil && !d.waits(w.pod) {
-			d.leave(j.Name)
-			continue
-		}
-		delete(d.waiting, j.Name)
-		d.since[j.Name] = d.clock.Now()
-		if w != nil {
-			waitDuration.WithLabelValues(j.Queue).Observe(d.clock.Since(w.since).Seconds())
-		}
-		if j.Name != except && w != nil {
-			d.called = append(d.called, w.pod)
-		}
-	}
-	if len(d.called) > 0 {
-		select {
-		case d.calling <- struct{}{}:
-		default: // it has been told
-		}
-	}
-}
-
-// leave ends the waiting of a job of which the pod to activate does not wait any more.
-// Another of its pods is activated, if there is one, and offers it again.
-func (d *Dispatcher) leave(job string) {
-	w := d.waiting[job]
-	d.book.Done(job)
-	delete(d.waiting, job)
-	if i := slices.IndexFunc(w.pods, d.waits); i >= 0 {
-		d.called = append(d.called, w.pods[i])
-	}
-}
-
 // crowded answers the limits that a pod would exceed if it were placed before others have made
 // way; nil if it would exceed none. Unless somebody only asks, the pod is refused then.
 func (d *Dispatcher) crowded(pod *v1.Pod, asked bool) *crowd {
@@ -499,76 +358,4 @@ func (d *Dispatcher) unreserve(logger klog.Logger, pod *v1.Pod) {
 func (d *Dispatcher) recount(pod *v1.Pod) {
 	before, _ := d.book.Counted(string(pod.UID))
 	d.count(pod, before.Job)
-}
-
-// Failed ends the turn of a pod that could not be scheduled. Most come again by themselves.
-// One for which others would have to make way, and nobody did, is patient for a while.
-//
-// Nobody is kept waiting for what would not fit if everything else were gone: err says so of
-// pods, and Gang of gangs.
-func (d *Dispatcher) Failed(pod *v1.Pod, err error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	want, undecided := d.roster.Wants(pod)
-	hopeless := d.hopeless[pod.UID] || want.Job == "" && unresolvable(err)
-	delete(d.hopeless, pod.UID)
-	usage, known := d.book.Counted(string(pod.UID))
-	refused := d.refused[pod.UID]
-	delete(d.refused, pod.UID)
-	if !known || d.assumed[pod.UID] {
-		return
-	}
-	if refused || len(d.book.Crowded(usage.Job)) > 0 {
-		d.patient[usage.Job] = d.clock.Now()
-	}
-	demand := dispatch.Idle
-	if hopeless {
-		demand = dispatch.Hopeless
-		d.book.Forget(usage.Job)
-	} else {
-		d.book.Miss(usage.Job)
-	}
-	d.demand(want.Pods, usage.Job, demand)
-	d.done(usage.Job)
-	d.fail(usage.Job, pod, want.Job != "")
-	if refused && undecided && want.Job == "" && d.waits(pod) {
-		d.enter(usage.Job, pod, want) // nobody else brings it back
-	}
-}
-
-// demand notes how far what pods of a job ask for counts until it comes again.
-func (d *Dispatcher) demand(pods []*v1.Pod, job string, demand dispatch.Demand) {
-	for _, pod := range pods {
-		if usage, known := d.book.Counted(string(pod.UID)); known && usage.Job == job && usage.Demand != demand {
-			usage.Demand = demand
-			d.book.Count(string(pod.UID), usage)
-		}
-	}
-}
-
-// unresolvable tells whether a pod failed for reasons that have nothing to do with what runs.
-func unresolvable(err error) bool {
-	var unfit *framework.FitError
-	if !errors.As(err, &unfit) {
-		return true // nobody knows why
-	}
-	statuses := unfit.Diagnosis.NodeToStatus
-	possible := statuses.AbsentNodesStatus().Code() == fwk.Unschedulable && statuses.Len() < unfit.NumAllNodes
-	statuses.ForEachExplicitNode(func(_ string, status *fwk.Status) {
-		possible = possible || status.Code() == fwk.Unschedulable
-	})
-	return !possible
-}
-
-// Hopeless notes that the gang of a member would not fit if everything else were gone.
-func (d *Dispatcher) Hopeless(member *v1.Pod) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.hopeless[member.UID] = true
-}
-
-func (d *Dispatcher) done(job string) {
-	d.book.Done(job)
-	delete(d.waiting, job)
-	d.turn("")
 }

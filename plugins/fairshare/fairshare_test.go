@@ -237,7 +237,7 @@ func TestHopeless(t *testing.T) {
 	}{
 		"a pod for which nodes are full":    {fail: func(d *Dispatcher, p *v1.Pod) { d.Failed(p, unfit(fwk.Unschedulable)) }, want: true},
 		"a pod that no node will ever take": {fail: func(d *Dispatcher, p *v1.Pod) { d.Failed(p, unfit(fwk.UnschedulableAndUnresolvable)) }},
-		"a pod that failed otherwise":       {fail: func(d *Dispatcher, p *v1.Pod) { d.Failed(p, errors.New("binding: refused")) }},
+		"a pod that failed otherwise":       {fail: func(d *Dispatcher, p *v1.Pod) { d.Failed(p, errors.New("binding: refused")) }, want: true},
 		"a pod that fitted before": {fail: func(d *Dispatcher, p *v1.Pod) {
 			d.Failed(p, unfit(fwk.Unschedulable))
 			d.offer(p)

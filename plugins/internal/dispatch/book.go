@@ -3,87 +3,11 @@ package dispatch
 import (
 	"maps"
 	"slices"
-	"strings"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/lockstep-sh/lockstep/plugins/internal/resource"
 	"github.com/lockstep-sh/lockstep/plugins/internal/share"
 )
-
-// Vector is an amount of each resource.
-type Vector = resource.Vector
-
-// Queue is a queue as its owner describes it.
-type Queue struct {
-	Name, Parent string
-	// Weight is from 1 to 2^31-1.
-	Weight int64
-	// Priority is who is served first, whatever the shares: high before low.
-	Priority int32
-	// Deserved, Guarantee and Capability are as in [share.Queue].
-	Deserved, Guarantee, Capability Vector
-	// Closed: nothing more is admitted.
-	Closed bool
-	// Kept: others may not reclaim what it has.
-	Kept bool
-}
-
-// Job is pods that start together, or one pod.
-type Job struct {
-	// Name is unique. It ends every order. Title is what users know it by.
-	Name, Title string
-	Queue       string
-	// Group is whose usage counts as the job's own: that of a gang, for members that come
-	// later. Empty for none.
-	Group string
-	// Priority is high before low.
-	Priority int32
-	Created  time.Time
-	// Ready tells that its minimum runs: what waits is beyond it.
-	Ready bool
-	// Patient: nobody makes way for it. It waits until its queue keeps all limits by itself.
-	Patient bool
-	// Need is what is asked for if it is admitted. Its queue is the one by which it is ordered.
-	Need Needs
-}
-
-// Usage is what a pod, or whatever else the caller counts under a name, asks for.
-type Usage struct {
-	Queue string
-	// Job is what it waits with, and Group is as in [Job].
-	Job, Group string
-	// Priority is that of who asks; high may preempt low in the same queue.
-	Priority int32
-	Amount   Vector
-	// Runs tells that it has its node. Otherwise it waits.
-	Runs bool
-	// Demand is how far what it asks for counts while it waits.
-	Demand Demand
-	// Promised tells that it waits for a node on which others made way for it: it counts as
-	// used.
-	Promised bool
-}
-
-// Demand is how far what somebody asks for counts in what comes to queues.
-type Demand int
-
-// Demands.
-const (
-	// Full: it is to have its share.
-	Full Demand = iota
-	// Idle: it did not fit in its turn. Its share stays its queue's by right, and is lent.
-	Idle
-	// Hopeless: it would not fit on an empty cluster. There is no share for it.
-	Hopeless
-)
-
-// Equal tells whether the same is asked for in the same way.
-func (u Usage) Equal(other Usage) bool {
-	return u.Queue == other.Queue && u.Job == other.Job && u.Group == other.Group && u.Priority == other.Priority &&
-		u.Runs == other.Runs && u.Demand == other.Demand && u.Promised == other.Promised && maps.Equal(u.Amount, other.Amount)
-}
 
 // Book is all queues, what is used and who waits.
 type Book struct {
@@ -485,64 +409,4 @@ func (b *Book) Done(name string) {
 	} else {
 		b.unlist(j)
 	}
-}
-
-// Next admits the job whose turn it is; false if there is none. It costs a look at each
-// queue in which somebody waits.
-//
-// Queues are ordered by the policies that answer QueueOrder, top down through the tree, and
-// then by name; jobs of a queue by those that answer JobOrder and TaskOrder, and then by age,
-// old first, and name.
-func (b *Book) Next() (Job, bool) {
-	var best *job
-	var of *queue
-	for _, q := range b.queues {
-		if q.err != nil || q.spec == nil || b.closed(q) || of != nil && b.compareQueues(q, of) > 0 {
-			continue
-		}
-		if first, _ := b.first(q); first != nil {
-			best, of = first, q
-		}
-	}
-	if best == nil {
-		return Job{}, false
-	}
-	b.pass(best)
-	b.unlist(best)
-	_, best.crowded = b.exceeded(best)
-	b.crowded += count(best.crowded)
-	best.admitted = true
-	b.turns++
-	b.charge(best, 1)
-	return best.Job, true
-}
-
-func count(yes bool) int {
-	if yes {
-		return 1
-	}
-	return 0
-}
-
-// first is the job of a queue whose turn it is, nil if there is none, and those before it
-// that a ceiling keeps from theirs.
-func (b *Book) first(q *queue) (*job, []*missed) {
-	var first *job
-	var blocked []*missed
-	for kind, l := range q.waiting {
-		if strings.HasPrefix(kind, hopeless) {
-			continue
-		}
-		j := l.first(b)
-		if j == nil || len(j.Need) > 1 && b.isShut(j) || first != nil && b.compareJobs(j, first) > 0 {
-			continue
-		}
-		switch bound, over := b.insuperable(j); {
-		case over && bound.Reason == Capability:
-			blocked = append(blocked, &missed{Job: j.Job, ceiling: bound.Queue})
-		case !over && b.waitsFor(j) == "":
-			first = j
-		}
-	}
-	return first, blocked
 }

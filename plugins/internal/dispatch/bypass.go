@@ -69,7 +69,7 @@ func (b *Book) pass(j *job) {
 func (b *Book) Forget(name string) { delete(b.missed, name) }
 
 // mostRounds bounds the doubling.
-const mostRounds = 20
+const mostRounds = 10
 
 // LetOff has a job be passed by twice as many as before, until it is waited for again.
 func (b *Book) LetOff(name string) {

@@ -1,0 +1,116 @@
+package fairshare
+
+import (
+	"errors"
+
+	v1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/lockstep-sh/lockstep/plugins/internal/dispatch"
+)
+
+// Failed ends the turn of a pod that could not be scheduled. Most come again by themselves.
+// One for which others would have to make way, and nobody did, is patient for a while.
+//
+// Nobody is kept waiting for what would not fit if everything else were gone: err says so of
+// pods, and Gang of gangs.
+func (d *Dispatcher) Failed(pod *v1.Pod, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	want, undecided := d.roster.Wants(pod)
+	hopeless := d.hopeless[pod.UID] || want.Job == "" && unresolvable(err)
+	delete(d.hopeless, pod.UID)
+	usage, known := d.book.Counted(string(pod.UID))
+	refused := d.refused[pod.UID]
+	delete(d.refused, pod.UID)
+	if !known || d.assumed[pod.UID] {
+		return
+	}
+	if refused || len(d.book.Crowded(usage.Job)) > 0 {
+		d.patient[usage.Job] = d.clock.Now()
+	}
+	demand := dispatch.Idle
+	if hopeless {
+		demand = dispatch.Hopeless
+		d.book.Forget(usage.Job)
+	} else {
+		d.book.Miss(usage.Job)
+	}
+	d.demand(want.Pods, usage.Job, demand)
+	d.done(usage.Job)
+	d.fail(usage.Job, pod, want.Job != "")
+	if refused && undecided && want.Job == "" && d.waits(pod) {
+		d.enter(usage.Job, pod, want) // nobody else brings it back
+	}
+}
+
+// demand notes how far what pods of a job ask for counts until it comes again.
+func (d *Dispatcher) demand(pods []*v1.Pod, job string, demand dispatch.Demand) {
+	for _, pod := range pods {
+		if usage, known := d.book.Counted(string(pod.UID)); known && usage.Job == job && usage.Demand != demand {
+			usage.Demand = demand
+			d.book.Count(string(pod.UID), usage)
+		}
+	}
+}
+
+// unresolvable tells whether a pod failed for reasons that have nothing to do with what runs.
+func unresolvable(err error) bool {
+	var unfit *framework.FitError
+	if !errors.As(err, &unfit) {
+		return false // it failed later, or for another reason
+	}
+	statuses := unfit.Diagnosis.NodeToStatus
+	possible := statuses.AbsentNodesStatus().Code() == fwk.Unschedulable && statuses.Len() < unfit.NumAllNodes
+	statuses.ForEachExplicitNode(func(_ string, status *fwk.Status) {
+		possible = possible || status.Code() == fwk.Unschedulable
+	})
+	return !possible
+}
+
+// Hopeless notes that the gang of a member would not fit if everything else were gone.
+func (d *Dispatcher) Hopeless(member *v1.Pod) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.hopeless[member.UID] = true
+}
+
+// failure is a job that did not fit, and waits for the scheduler to look at it again.
+type failure struct {
+	pod   *v1.Pod
+	queue string
+	gang  bool
+	// deserved is the least that its queue has deserved since.
+	deserved dispatch.Vector
+}
+
+// retry brings back jobs that did not fit and of which the queue deserves more by now: it may
+// reclaim then, and no event of the cluster says so. It answers whether there are gangs among
+// them, which Gang brings back.
+func (d *Dispatcher) retry() (gangs bool) {
+	for name, f := range d.failed {
+		grows := false
+		now := d.book.Deserved(f.queue)
+		for resource, amount := range now {
+			grows = grows || amount > f.deserved[resource]
+			f.deserved[resource] = min(amount, f.deserved[resource])
+		}
+		if !grows {
+			continue
+		}
+		delete(d.failed, name)
+		if gangs = gangs || f.gang; !f.gang {
+			d.called = append(d.called, f.pod)
+		}
+	}
+	return gangs
+}
+
+// fail notes a job that did not fit.
+func (d *Dispatcher) fail(job string, pod *v1.Pod, gang bool) {
+	queue := d.queueOf(pod)
+	f := &failure{pod: pod, queue: queue, gang: gang, deserved: dispatch.Vector{}}
+	f.deserved.Add(d.book.Deserved(queue), 1)
+	d.failed[job] = f
+}

@@ -1,0 +1,81 @@
+package dispatch
+
+import (
+	"maps"
+	"time"
+
+	"github.com/lockstep-sh/lockstep/plugins/internal/resource"
+)
+
+// Vector is an amount of each resource.
+type Vector = resource.Vector
+
+// Queue is a queue as its owner describes it.
+type Queue struct {
+	Name, Parent string
+	// Weight is from 1 to 2^31-1.
+	Weight int64
+	// Priority is who is served first, whatever the shares: high before low.
+	Priority int32
+	// Deserved, Guarantee and Capability are as in [share.Queue].
+	Deserved, Guarantee, Capability Vector
+	// Closed: nothing more is admitted.
+	Closed bool
+	// Kept: others may not reclaim what it has.
+	Kept bool
+}
+
+// Job is pods that start together, or one pod.
+type Job struct {
+	// Name is unique. It ends every order. Title is what users know it by.
+	Name, Title string
+	Queue       string
+	// Group is whose usage counts as the job's own: that of a gang, for members that come
+	// later. Empty for none.
+	Group string
+	// Priority is high before low.
+	Priority int32
+	Created  time.Time
+	// Ready tells that its minimum runs: what waits is beyond it.
+	Ready bool
+	// Patient: nobody makes way for it. It waits until its queue keeps all limits by itself.
+	Patient bool
+	// Need is what is asked for if it is admitted. Its queue is the one by which it is ordered.
+	Need Needs
+}
+
+// Usage is what a pod, or whatever else the caller counts under a name, asks for.
+type Usage struct {
+	Queue string
+	// Job is what it waits with, and Group is as in [Job].
+	Job, Group string
+	// Priority is that of who asks; high may preempt low in the same queue.
+	Priority int32
+	Amount   Vector
+	// Runs tells that it has its node. Otherwise it waits.
+	Runs bool
+	// Demand is how far what it asks for counts while it waits.
+	Demand Demand
+	// Promised tells that it waits for a node on which others made way for it: it counts as
+	// used.
+	Promised bool
+}
+
+// Demand is how far what somebody asks for counts in what comes to queues.
+type Demand int
+
+// Demands.
+const (
+	// Full: it is to have its share.
+	Full Demand = iota
+	// Idle: it did not fit in its turn. Its share stays its queue's by right, and is lent.
+	Idle
+	// Hopeless: it would not fit on an empty cluster. There is no share for it.
+	Hopeless
+)
+
+// Equal tells whether the same is asked for in the same way.
+func (u Usage) Equal(other Usage) bool {
+	return u.Queue == other.Queue && u.Job == other.Job && u.Group == other.Group && u.Priority == other.Priority &&
+		u.Runs == other.Runs && u.Demand == other.Demand && u.Promised == other.Promised && maps.Equal(u.Amount, other.Amount)
+}
