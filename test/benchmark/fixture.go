@@ -111,6 +111,8 @@ type workload struct {
 	priority  int32
 	// gpus per pod; 0 is 1.
 	gpus int
+	// queues are how many the gangs are in, one after the other; 0: they name none.
+	queues int
 	// native gangs are PodGroups of kube-scheduler's own.
 	native bool
 }
@@ -142,6 +144,9 @@ func (w workload) at(i int) *v1.Pod {
 				},
 			}},
 		},
+	}
+	if w.queues > 0 {
+		pod.Labels[v1alpha1.QueueLabel] = queueName(gang % w.queues)
 	}
 	if w.gpus > 0 {
 		pod.Spec.Containers[0].Resources.Limits[localcluster.ResourceGPU] = *resource.NewQuantity(int64(w.gpus), resource.DecimalSI)

@@ -28,6 +28,7 @@ var benchmarks = []benchmark{
 	idle{nodes: 500, pods: 2000, gangs: 1000, size: 7, min: 8},
 	fairness{nodes: 500, gangs: 250, size: 8},
 	fairness{nodes: 500, gangs: 250, size: 8, plain: true},
+	fairness{nodes: 500, gangs: 500, size: 8, queues: 200},
 	stuck{nodes: 500, pods: 2000, gangs: 100, size: 16},
 	throughput{nodes: 2000, gangs: 500, size: 20, goals: large},
 	throughput{nodes: 2000, gangs: 1250, size: 8, goals: append(large,
