@@ -108,7 +108,7 @@ func TestQueues(t *testing.T) {
 	q.wait("a", "2/1/2 "+percentOfOne(t, c)+" 1+0 Serving")
 
 	q.patch("b", `{"spec": {"parent": "top", "closed": true}}`)
-	q.wait("b", "1//1 0% 0+1 Closed")
+	q.wait("b", "//1 0% 0+1 Closed")
 	q.wait("top", "3/1/3 "+percentOfOne(t, c)+" 1+1 Serving")
 
 	if err := c.Apply(testContext(t), manifest(t, "crds", crd)); err != nil {
