@@ -109,7 +109,7 @@ func TestQueues(t *testing.T) {
 
 	q.patch("b", `{"spec": {"parent": "top", "closed": true}}`)
 	q.wait("b", "//1 0% 0+1 Closed")
-	q.wait("top", "3/1/3 "+percentOfOne(t, c)+" 1+1 Serving")
+	q.wait("top", "2/1/3 "+percentOfOne(t, c)+" 1+1 Serving")
 
 	if err := c.Apply(testContext(t), manifest(t, "crds", crd)); err != nil {
 		t.Fatal(err)
@@ -117,7 +117,7 @@ func TestQueues(t *testing.T) {
 	n.createGroup(2)
 	n.kubectl("label", "podgroups.scheduling.x-k8s.io", "train", v1alpha1.QueueLabel+"=b")
 	q.wait("a", "// 0% 0+0 Serving")
-	q.wait("b", "3/1/3 "+percentOfOne(t, c)+" 1+1 Closed")
+	q.wait("b", "1/1/3 "+percentOfOne(t, c)+" 1+1 Closed")
 
 	before := q.version("b")
 	n.kubectl("annotate", "pod", "alone", "example.com/unrelated=yes")
