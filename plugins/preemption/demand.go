@@ -85,14 +85,14 @@ func (d *demand) String() string {
 	return fmt.Sprintf("pod %s/%s (priority %d)", d.leader.Namespace, d.leader.Name, d.priority)
 }
 
-// underway tells whether victims of the preemptor are still ending. One that does not end
-// is waited for no longer: the preemptor looks for others.
+// underway tells whether victims of the preemptor are still ending. One that does not end, or of
+// which the node is gone, is waited for no longer: the preemptor looks for others.
 func (pl *GangPreemption) underway(d *demand) bool {
 	for _, uid := range pl.Underway.of(pl.holder(d)) {
 		pod, ok := pl.podByUID(uid)
 		if !ok {
 			pl.Underway.gone(uid, pl.clock.Now()) // before it was known as a victim
-		} else if !stuck(pod, pl.clock.Now()) {
+		} else if _, err := pl.fw.SnapshotSharedLister().NodeInfos().Get(pod.Spec.NodeName); err == nil && !stuck(pod, pl.clock.Now()) {
 			return true
 		}
 	}
