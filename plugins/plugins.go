@@ -90,8 +90,12 @@ func (s *Set) Install(ctx context.Context, sched *scheduler.Scheduler) error {
 	lobby.Install(sched, []string{gang.Name, fairshare.Name}, s.positions.Forget)
 	failed := sched.FailureHandler
 	sched.FailureHandler = func(ctx context.Context, profile framework.Framework, pod *framework.QueuedPodInfo, status *fwk.Status, nominating *fwk.NominatingInfo, start time.Time) {
+		one := pod.Pod
+		again := s.queues.Failed(one, status.AsError())
 		failed(ctx, profile, pod, status, nominating, start)
-		s.queues.Failed(pod.Pod, status.AsError())
+		if again {
+			s.queues.Again(one)
+		}
 	}
 	next := sched.NextEntity
 	sched.NextEntity = func(logger klog.Logger) (framework.QueuedEntityInfo, error) {

@@ -70,8 +70,8 @@ type Dispatcher struct {
 	assumed map[types.UID]bool
 	// seen are the pods that are counted.
 	seen map[types.UID]sighting
-	// members are those of them that are in a gang, by groupOf.
-	members map[string]map[types.UID]bool
+	// members are those of them that are in a gang, by groupOf, and jobs are all by their job.
+	members, jobs index
 	// called are pods whose turn it is, to be activated.
 	called  []*v1.Pod
 	calling chan struct{}
@@ -102,7 +102,7 @@ func NewDispatcher(gangs *roster.Roster, ledger *holds.Holds, leading <-chan str
 		book: dispatch.NewBook(v1alpha1.DefaultQueue), total: newCapacity(), handles: map[string]fwk.Handle{}, preempts: map[string]bool{},
 		waiting: map[string]*waiter{}, since: map[string]time.Time{}, waited: map[string]time.Time{},
 		patient: map[string]time.Time{}, failed: map[string]*failure{}, refused: map[types.UID]bool{}, hopeless: map[types.UID]bool{},
-		assumed: map[types.UID]bool{}, seen: map[types.UID]sighting{}, members: map[string]map[types.UID]bool{},
+		assumed: map[types.UID]bool{}, seen: map[types.UID]sighting{}, members: index{}, jobs: index{},
 		calling: make(chan struct{}, 1),
 	}
 }
@@ -178,7 +178,17 @@ func (d *Dispatcher) offer(pod *v1.Pod) string {
 func (d *Dispatcher) enter(job string, pod *v1.Pod, want gang.Want) {
 	delete(d.failed, job)
 	offered := d.job(job, pod, want)
-	d.demand(want.Pods, job, dispatch.Full)
+	wanted := map[types.UID]bool{}
+	for _, one := range want.Pods {
+		wanted[one.UID] = true
+	}
+	for uid := range d.jobs[job] {
+		if wanted[uid] {
+			d.ask(uid, job, dispatch.Full)
+		} else {
+			d.ask(uid, job, dispatch.Hopeless) // it is beyond the minimum by now
+		}
+	}
 	d.book.Offer(offered)
 	w := d.waiting[job]
 	if w == nil {
@@ -260,7 +270,8 @@ func (d *Dispatcher) count(pod *v1.Pod, job string) dispatch.Vector {
 	}
 	if !known || !before.Equal(now) {
 		d.book.Count(string(pod.UID), now)
-		d.regroup(pod.UID, before.Group, now.Group)
+		d.members.move(pod.UID, before.Group, now.Group)
+		d.jobs.move(pod.UID, before.Job, now.Job)
 	}
 	return now.Amount
 }
@@ -270,21 +281,24 @@ func amountOf(pod *v1.Pod) dispatch.Vector {
 	return resource.FromList(resource.Requests(pod))
 }
 
-// regroup notes that a pod has come to a gang, or left one; empty for none.
-func (d *Dispatcher) regroup(uid types.UID, from, to string) {
+// index is pods by what they are part of.
+type index map[string]map[types.UID]bool
+
+// move notes that a pod is part of something else; empty for nothing.
+func (x index) move(uid types.UID, from, to string) {
 	if from == to {
 		return
 	}
-	if delete(d.members[from], uid); len(d.members[from]) == 0 {
-		delete(d.members, from)
+	if delete(x[from], uid); len(x[from]) == 0 {
+		delete(x, from)
 	}
 	if to == "" {
 		return
 	}
-	if d.members[to] == nil {
-		d.members[to] = map[types.UID]bool{}
+	if x[to] == nil {
+		x[to] = map[types.UID]bool{}
 	}
-	d.members[to][uid] = true
+	x[to][uid] = true
 }
 
 func (d *Dispatcher) queueOf(pod *v1.Pod) string {

@@ -4,28 +4,31 @@ import (
 	"errors"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/lockstep-sh/lockstep/plugins/internal/dispatch"
 )
 
-// Failed ends the turn of a pod that could not be scheduled. Most come again by themselves.
-// One for which others would have to make way, and nobody did, is patient for a while.
+// Failed ends the turn of a pod that could not be scheduled, before the scheduling queue has it
+// back: it may come to the gate at once. One for which others would have to make way, and nobody
+// did, is patient for a while. It answers whether [Dispatcher.Again] has to bring it back.
 //
 // Nobody is kept waiting for what would not fit if everything else were gone: err says so of
 // pods, and Gang of gangs.
-func (d *Dispatcher) Failed(pod *v1.Pod, err error) {
+func (d *Dispatcher) Failed(pod *v1.Pod, err error) (again bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	want, undecided := d.roster.Wants(pod)
-	hopeless := d.hopeless[pod.UID] || want.Job == "" && unresolvable(err)
+	want, _ := d.roster.Wants(pod)
+	alone := want.Job == "" || want.Ready
+	hopeless := d.hopeless[pod.UID] || alone && unresolvable(err)
 	delete(d.hopeless, pod.UID)
 	usage, known := d.book.Counted(string(pod.UID))
 	refused := d.refused[pod.UID]
 	delete(d.refused, pod.UID)
 	if !known || d.assumed[pod.UID] {
-		return
+		return false
 	}
 	if refused || len(d.book.Crowded(usage.Job)) > 0 {
 		d.patient[usage.Job] = d.clock.Now()
@@ -37,21 +40,39 @@ func (d *Dispatcher) Failed(pod *v1.Pod, err error) {
 	} else {
 		d.book.Miss(usage.Job)
 	}
-	d.demand(want.Pods, usage.Job, demand)
+	d.demand(usage.Job, demand)
 	d.done(usage.Job)
-	d.fail(usage.Job, pod, want.Job != "")
-	if refused && undecided && want.Job == "" && d.waits(pod) {
-		d.enter(usage.Job, pod, want) // nobody else brings it back
+	d.fail(usage.Job, pod, !alone)
+	return refused && alone
+}
+
+// Again has a pod wait for its turn that PreFilter has refused: nobody else brings it back.
+func (d *Dispatcher) Again(pod *v1.Pod) {
+	want, undecided := d.roster.Wants(pod)
+	if !undecided {
+		return
+	}
+	name := jobOf(pod, want)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.waiting[name] == nil && !d.book.Admitted(name) && d.waits(pod) {
+		d.enter(name, pod, want)
+		d.turn("")
 	}
 }
 
-// demand notes how far what pods of a job ask for counts until it comes again.
-func (d *Dispatcher) demand(pods []*v1.Pod, job string, demand dispatch.Demand) {
-	for _, pod := range pods {
-		if usage, known := d.book.Counted(string(pod.UID)); known && usage.Job == job && usage.Demand != demand {
-			usage.Demand = demand
-			d.book.Count(string(pod.UID), usage)
-		}
+// demand notes how far what the pods of a job ask for counts until it comes again.
+func (d *Dispatcher) demand(job string, demand dispatch.Demand) {
+	for uid := range d.jobs[job] {
+		d.ask(uid, job, demand)
+	}
+}
+
+// ask notes how far what a pod of a job asks for counts.
+func (d *Dispatcher) ask(uid types.UID, job string, demand dispatch.Demand) {
+	if usage, known := d.book.Counted(string(uid)); known && usage.Job == job && usage.Demand != demand {
+		usage.Demand = demand
+		d.book.Count(string(uid), usage)
 	}
 }
 

@@ -423,7 +423,7 @@ func TestOpened(t *testing.T) {
 	}
 	d.change(func() {
 		d.opened = true
-		d.total.put(d.total.nodes, "node", gpus(8), 1)
+		d.total.setNode("node", gpus(8), false)
 	})
 	if got := d.calledNow(); got != "p" {
 		t.Errorf("called %q, want p", got)

@@ -289,7 +289,9 @@ func (c *chaos) schedule(l *life) {
 	case !l.reserved && c.IntN(4) == 0:
 		l.cycle = nil
 		c.d.crowded(p, false)
-		c.d.Failed(p, unfit(fwk.Unschedulable))
+		if c.d.Failed(p, unfit(fwk.Unschedulable)) {
+			c.d.Again(p)
+		}
 	case !l.reserved:
 		l.cycle.Spec.NodeName = "n" // kube-scheduler assumes it before it calls Reserve
 		l.reserved = true
@@ -600,7 +602,7 @@ func (c *chaos) letIn(d *Dispatcher) string {
 		if usage.Group != "" {
 			demand = dispatch.Hopeless
 		}
-		d.demand([]*v1.Pod{l.now()}, usage.Job, demand)
+		d.ask(l.uid, usage.Job, demand)
 	}
 	for _, l := range c.lives {
 		if l.ours() && !l.runs() && l.now().Labels["gang"] == "" {

@@ -36,7 +36,17 @@ func (d *Dispatcher) rounds(preemptor gangpoint.Gang, need victim.Vector) []gang
 	preempt.Tiers = tiersOf(d.args.Tiers, config.Preemptable,
 		func(pod *v1.Pod) bool { queue := d.counted(pod); return queue == own || queue == "" },
 		map[config.PolicyName]judge{config.PolicyPriority: lessImportant(preemptor.Priority), config.PolicyDRF: d.fairer(preemptor)})
+	if d.scattered(preemptor.Pods, own) {
+		return []gangpoint.Round{preempt} // what one queue deserves, another may not take back
+	}
 	return append([]gangpoint.Round{preempt}, d.reclaims(own, preemptor, need)...)
+}
+
+// scattered tells whether any of some pods is in another queue than the first.
+func (d *Dispatcher) scattered(pods []*v1.Pod, first string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.ContainsFunc(pods, func(pod *v1.Pod) bool { return d.queueOf(pod) != first })
 }
 
 // reclaims are the rounds in which is taken back what other queues have beyond their share:
@@ -218,9 +228,7 @@ func (d *Dispatcher) budget(c *claim, ending, gone map[types.UID]bool, parts boo
 	maps.Copy(leaving, ending)
 	for uid := range leaving {
 		if usage, ok := d.book.Counted(string(uid)); ok && usage.Runs {
-			for _, at := range c.standings[usage.Queue].Path {
-				b.left[at].Add(usage.Amount, -1)
-			}
+			b.give(c.standings[usage.Queue].Path, usage.Amount)
 		}
 	}
 	return b
@@ -251,10 +259,17 @@ func (b *budget) Take(gang *victim.Gang, pods []victim.Pod) bool {
 			return false
 		}
 	}
-	for _, at := range path {
-		b.left[at].Add(amount, -1)
-	}
+	b.give(path, amount)
 	return true
+}
+
+// give takes an amount off what is left to queues. One that is there no more has nothing left.
+func (b *budget) give(path []string, amount resource.Vector) {
+	for _, at := range path {
+		if left := b.left[at]; left != nil {
+			left.Add(amount, -1)
+		}
+	}
 }
 
 // apart is the part of a path that the preemptor's queue is not on.

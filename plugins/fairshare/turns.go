@@ -9,6 +9,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/lockstep-sh/lockstep/plugins/internal/dispatch"
 )
 
 // turn admits whose turn it is, as long as the window has room. All are activated but the
@@ -75,6 +77,7 @@ func (d *Dispatcher) expire() (retry bool) {
 		case d.clock.Since(since) > longestTurn:
 			d.book.Done(name)
 			delete(d.since, name)
+			d.demand(name, dispatch.Hopeless) // it asks for nothing until it comes again
 		}
 	}
 	for name, w := range d.waiting {

@@ -24,26 +24,73 @@ import (
 )
 
 // capacity is what there is for the queues: what the nodes have, without what runs on them
-// by other schedulers.
+// by other schedulers. A cordoned node has nothing.
 type capacity struct {
-	nodes   map[string]resource.Vector
-	foreign map[string]resource.Vector
-	sum     resource.Vector
+	nodes    map[string]resource.Vector
+	cordoned map[string]bool
+	foreign  map[string]foreign
+	sum      resource.Vector
+}
+
+// foreign is what a pod of another scheduler has.
+type foreign struct {
+	node   string
+	amount resource.Vector
 }
 
 func newCapacity() capacity {
-	return capacity{nodes: map[string]resource.Vector{}, foreign: map[string]resource.Vector{}, sum: resource.Vector{}}
+	return capacity{nodes: map[string]resource.Vector{}, cordoned: map[string]bool{}, foreign: map[string]foreign{}, sum: resource.Vector{}}
 }
 
-// put takes in an amount, nil for none, under a name; n is 1 for what there is and -1 for
-// what is taken.
-func (c *capacity) put(of map[string]resource.Vector, name string, amount resource.Vector, n int64) {
-	c.sum.Add(of[name], -n)
-	delete(of, name)
-	if amount != nil {
-		of[name] = amount
-		c.sum.Add(amount, n)
+// setNode takes in a node.
+func (c *capacity) setNode(name string, has resource.Vector, cordoned bool) {
+	c.dropNode(name)
+	c.nodes[name] = has
+	if cordoned {
+		c.cordoned[name] = true
+		c.onNode(name, 1)
+		return
 	}
+	c.sum.Add(has, 1)
+}
+
+// dropNode takes in that a node is gone.
+func (c *capacity) dropNode(name string) {
+	if c.cordoned[name] {
+		delete(c.cordoned, name)
+		c.onNode(name, -1)
+	} else {
+		c.sum.Add(c.nodes[name], -1)
+	}
+	delete(c.nodes, name)
+}
+
+// onNode adds what others have on a node n times.
+func (c *capacity) onNode(name string, n int64) {
+	for _, f := range c.foreign {
+		if f.node == name {
+			c.sum.Add(f.amount, n)
+		}
+	}
+}
+
+// setForeign takes in what somebody else's pod has.
+func (c *capacity) setForeign(uid string, f foreign) {
+	c.dropForeign(uid)
+	c.foreign[uid] = f
+	if !c.cordoned[f.node] {
+		c.sum.Add(f.amount, -1)
+	}
+}
+
+// dropForeign takes in that it is gone; false if it was not there.
+func (c *capacity) dropForeign(uid string) bool {
+	f, ok := c.foreign[uid]
+	if ok && !c.cordoned[f.node] {
+		c.sum.Add(f.amount, 1)
+	}
+	delete(c.foreign, uid)
+	return ok
 }
 
 // watch learns what there is, what runs and waits, and the queues.
@@ -72,7 +119,7 @@ func (d *Dispatcher) watch(ctx context.Context, handle fwk.Handle) error {
 		AddFunc:    func(object any) { d.nodeSeen(object.(*v1.Node)) },
 		UpdateFunc: func(_, object any) { d.nodeSeen(object.(*v1.Node)) },
 		DeleteFunc: func(object any) {
-			withDeleted(object, func(node *v1.Node) { d.change(func() { d.total.put(d.total.nodes, node.Name, nil, 1) }) })
+			withDeleted(object, func(node *v1.Node) { d.change(func() { d.total.dropNode(node.Name) }) })
 		},
 	})
 	if err != nil {
@@ -128,10 +175,7 @@ func (d *Dispatcher) change(do func()) {
 
 func (d *Dispatcher) nodeSeen(node *v1.Node) {
 	has := resource.FromList(node.Status.Allocatable)
-	if node.Spec.Unschedulable {
-		has = nil // nothing more comes there
-	}
-	d.change(func() { d.total.put(d.total.nodes, node.Name, has, 1) })
+	d.change(func() { d.total.setNode(node.Name, has, node.Spec.Unschedulable) })
 }
 
 // podChanged takes in a new version of a pod, or another pod of its name: a watch that was
@@ -169,10 +213,14 @@ func (d *Dispatcher) podSeen(pod *v1.Pod) {
 	if now.Spec.NodeName != "" {
 		delete(d.assumed, pod.UID)
 	}
-	before, _ := d.book.Counted(string(pod.UID))
+	before, known := d.book.Counted(string(pod.UID))
 	d.recount(now)
-	if after, _ := d.book.Counted(string(pod.UID)); after.Promised && !before.Promised {
-		d.turn("") // it may wait, since it was refused before
+	after, _ := d.book.Counted(string(pod.UID))
+	if known && after.Queue != before.Queue {
+		d.move(now)
+	}
+	if known && after.Queue != before.Queue || after.Promised && !before.Promised {
+		d.turn("") // it may wait
 	}
 }
 
@@ -180,10 +228,11 @@ func (d *Dispatcher) podSeen(pod *v1.Pod) {
 func (d *Dispatcher) foreign(pod *v1.Pod) {
 	amount := amountOf(pod)
 	d.mu.Lock()
-	same := maps.Equal(d.total.foreign[string(pod.UID)], amount)
+	before := d.total.foreign[string(pod.UID)]
+	same := before.node == pod.Spec.NodeName && maps.Equal(before.amount, amount)
 	d.mu.Unlock()
 	if !same {
-		d.change(func() { d.total.put(d.total.foreign, string(pod.UID), amount, -1) })
+		d.change(func() { d.total.setForeign(string(pod.UID), foreign{pod.Spec.NodeName, amount}) })
 	}
 }
 
@@ -191,8 +240,7 @@ func (d *Dispatcher) podGone(pod *v1.Pod) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	uid := string(pod.UID)
-	if _, foreign := d.total.foreign[uid]; foreign {
-		d.total.put(d.total.foreign, uid, nil, -1)
+	if d.total.dropForeign(uid) {
 		d.book.SetTotal(d.total.sum)
 	}
 	delete(d.assumed, pod.UID)
@@ -201,9 +249,12 @@ func (d *Dispatcher) podGone(pod *v1.Pod) {
 	delete(d.hopeless, pod.UID)
 	if usage, known := d.book.Counted(uid); known {
 		d.book.Uncount(uid)
-		d.regroup(pod.UID, usage.Group, "")
+		d.members.move(pod.UID, usage.Group, "")
+		d.jobs.move(pod.UID, usage.Job, "")
 		delete(d.patient, usage.Job)
-		delete(d.failed, usage.Job)
+		if f := d.failed[usage.Job]; f != nil && f.pod.UID == pod.UID {
+			delete(d.failed, usage.Job)
+		}
 		d.book.Forget(usage.Job) // if it is still there it will be missed again
 		if at := d.waiting[usage.Job]; at != nil && at.pod.UID == pod.UID {
 			d.leave(usage.Job)
@@ -245,17 +296,15 @@ func (d *Dispatcher) namespaceSeen(before, now *v1.Namespace) {
 	})
 }
 
-// move counts a pod in the queue in which it is now, and has the job wait there that it stands
-// for.
+// move counts a pod in the queue in which it is now, and has the job that it is part of wait
+// there.
 func (d *Dispatcher) move(pod *v1.Pod) {
 	d.recount(pod)
 	usage, _ := d.book.Counted(string(pod.UID))
-	w := d.waiting[usage.Job]
-	if w == nil || w.pod.UID != pod.UID {
-		return
-	}
-	if want, undecided := d.roster.Wants(pod); undecided {
-		d.enter(usage.Job, pod, want)
+	if w := d.waiting[usage.Job]; w != nil {
+		if want, undecided := d.roster.Wants(w.pod); undecided {
+			d.enter(usage.Job, w.pod, want)
+		}
 	}
 }
 

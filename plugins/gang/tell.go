@@ -172,8 +172,11 @@ func (t *teller) explanation(key gang.Key) (gang.Explanation, bool) {
 	if !ok || e.Running || len(e.Pending) == 0 || e.Reason != "" && e.Reason != v1alpha1.ReasonUnschedulable {
 		return e, ok
 	}
-	if reason, message := t.pl.roster.Keeps(e.Pending[0]); reason != "" {
-		e.Reason, e.Message = reason, message // it does not get so far as to be placed
+	for _, pod := range e.Pending { // some may be beyond what is kept
+		if reason, message := t.pl.roster.Keeps(pod); reason != "" {
+			e.Reason, e.Message = reason, message // it does not get so far as to be placed
+			break
+		}
 	}
 	return e, ok
 }

@@ -42,7 +42,7 @@ func (w *world) hopeless(problem placement.Problem) bool {
 func (w *world) fitEmpty(count map[int]int, nodes []int) int {
 	fit := 0
 	for class, want := range count {
-		if w.rejected[class] != "" {
+		if w.barred[class] {
 			continue
 		}
 		room := 0
@@ -61,6 +61,9 @@ func (w *world) fitEmpty(count map[int]int, nodes []int) int {
 
 // slotsEmpty is how many members of a class a node would take if it were empty.
 func (w *world) slotsEmpty(class, node int) int {
+	if !w.checksResources {
+		return len(w.pods)
+	}
 	has := w.tx.Node(node).GetAllocatable()
 	least := has.GetAllowedPodNumber()
 	for name, amount := range w.classes[class].demand.Request {

@@ -128,7 +128,7 @@ func (p *Planner) pose(ctx context.Context, a *gang.Attempt, evict []string, inC
 	w := &world{
 		ctx: ctx, fw: p.fw, holds: p.holds, holders: holders,
 		sample: p.sample, weights: p.weights, checksResources: p.checksResources,
-		refused: map[string]map[string]bool{}, rejected: map[int]string{}, never: map[slot]bool{}, lacking: map[v1.ResourceName]bool{},
+		refused: map[string]map[string]bool{}, rejected: map[int]string{}, barred: map[int]bool{}, never: map[slot]bool{}, lacking: map[v1.ResourceName]bool{},
 	}
 	problem := placement.Problem{KeepPartial: !a.Strict}
 	for _, need := range a.Gangs {

@@ -45,6 +45,8 @@ type world struct {
 	refused map[string]map[string]bool // reason -> node names
 	// rejected is what PreFilter plugins said of a whole class.
 	rejected map[int]string
+	// barred are those of them that are rejected whoever goes.
+	barred map[int]bool
 	// never are the nodes that a class cannot use whoever goes.
 	never   map[slot]bool
 	lacking map[v1.ResourceName]bool
@@ -133,6 +135,7 @@ func (w *world) prepare(class int, pod *v1.Pod) (*whatif.View, error) {
 	}
 	if status.IsRejected() {
 		w.rejected[class] = status.Message()
+		w.barred[class] = status.Code() == fwk.UnschedulableAndUnresolvable
 		return nil, nil
 	}
 	return nil, fmt.Errorf("preparing pod %s/%s: %w", pod.Namespace, pod.Name, status.AsError())

@@ -212,8 +212,8 @@ func (s *searching) clear(ctx context.Context, gangs []victim.Gang) (result *fou
 	problem := victim.Problem{Need: s.d.need, Gangs: gangs, Threshold: float64(s.pl.args.ROIThresholdPercent) / 100}
 	if s.round != nil {
 		problem.Order = s.round.Order
-		if budget := s.gangs.tier.Budget; budget != nil {
-			problem.Budget = budget(s.gangs.ending)
+		if tier := s.gangs.tier; tier != nil && tier.Budget != nil {
+			problem.Budget = tier.Budget(s.gangs.ending)
 		}
 	}
 	selection, ok, err := s.choose(ctx, problem)

@@ -72,7 +72,7 @@ func (b fairness) describe(ctx context.Context, f *fixture) error {
 	if err := os.WriteFile(file, []byte(text.String()), 0o600); err != nil {
 		return fmt.Errorf("writing queues: %w", err)
 	}
-	return f.cluster.Apply(ctx, file)
+	return f.cluster.Apply(ctx, filepath.Join("manifests", "crds"), file)
 }
 
 func (b fairness) quick() bool { return false }

@@ -54,8 +54,9 @@ func memberOf(pod *v1.Pod) member {
 // statuses answers the status of each queue, by name. now is when conditions change that do.
 func (c *cluster) statuses(now metav1.Time) map[string]v1alpha1.QueueStatus {
 	tree, total := c.tree(), resource.Vector{}
+	cordoned := map[string]bool{} // nothing more comes there
 	for _, node := range c.nodes {
-		if !node.Spec.Unschedulable { // nothing more comes to a cordoned one
+		if cordoned[node.Name] = node.Spec.Unschedulable; !node.Spec.Unschedulable {
 			total.Add(resource.FromList(node.Status.Allocatable), 1)
 		}
 	}
@@ -70,6 +71,7 @@ func (c *cluster) statuses(now metav1.Time) map[string]v1alpha1.QueueStatus {
 	chains := map[string][]string{}
 	for _, pod := range c.pods {
 		switch {
+		case c.foreign(pod) && cordoned[pod.Spec.NodeName]:
 		case c.foreign(pod):
 			total.Add(amountOf(pod), -1)
 		case c.counts(pod):

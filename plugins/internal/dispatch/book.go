@@ -135,13 +135,13 @@ func (b *Book) described() map[string]share.Queue {
 	list := make(map[string]share.Queue, len(b.queues))
 	for name, q := range b.queues {
 		if q.spec != nil {
-			request := q.requested
+			request, idle := q.requested, q.idle
 			if b.closed(q) {
-				request = q.allocated // nothing comes to it any more
+				request, idle = q.allocated, nil // nothing comes to it any more
 			}
 			list[name] = share.Queue{
 				Name: name, Parent: q.spec.Parent, Weight: q.spec.Weight,
-				Deserved: b.deserves(q.spec), Guarantee: q.spec.Guarantee, Capability: q.spec.Capability, Request: request, Idle: q.idle,
+				Deserved: b.deserves(q.spec), Guarantee: q.spec.Guarantee, Capability: q.spec.Capability, Request: request, Idle: idle,
 			}
 		}
 	}
@@ -298,6 +298,9 @@ func sum[M ~map[K]Vector, K comparable](sums M, key K, amount Vector, n int64) {
 // now, or does not wait any more. Its turn ends with the last part.
 func (b *Book) Settle(name, queue string, amount Vector) {
 	j := b.jobs[name]
+	if j == nil {
+		delete(b.missed, name) // it was placed without its turn
+	}
 	if j == nil || !j.admitted {
 		return
 	}
