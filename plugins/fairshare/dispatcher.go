@@ -177,6 +177,9 @@ func (d *Dispatcher) offer(pod *v1.Pod) string {
 // enter has a job wait for its turn.
 func (d *Dispatcher) enter(job string, pod *v1.Pod, want gang.Want) {
 	delete(d.failed, job)
+	if now := d.current(pod); now != nil {
+		pod = now
+	}
 	offered := d.job(job, pod, want)
 	wanted := map[types.UID]bool{}
 	for _, one := range want.Pods {

@@ -738,3 +738,58 @@ func TestCrowd(t *testing.T) {
 	step("who was not removed cannot come back", pl.SimulateAddTask, "a2", false)
 	step("who does not run gives nothing", pl.SimulateRemoveTask, "b2", false)
 }
+
+// TestQueueGoneInASearch: the children of a queue may go between two looks at what it may lose.
+func TestQueueGoneInASearch(t *testing.T) {
+	d := newDispatcher(t, 10, 9, dispatch.Queue{Name: "p"}, dispatch.Queue{Name: "c", Parent: "p"}, dispatch.Queue{Name: "q"})
+	for _, p := range []*v1.Pod{pod("own", "p", 10, "n"), pod("w", "q", 5, "")} {
+		d.know(p)
+		d.podSeen(p)
+	}
+	w := pod("w", "q", 5, "")
+	c := d.claim("q", gangpoint.Gang{Pods: []*v1.Pod{w}, Min: 1}, victim.Vector{gpu: 5})
+	if c == nil {
+		t.Fatal("no claim")
+	}
+	d.change(func() { d.book.RemoveQueue("c") })
+	if b := d.budget(c, map[types.UID]bool{"own": true}, nil, false); b.Take(&victim.Gang{ID: "own", Queue: "p", Min: 1}, []victim.Pod{{UID: "own", Request: victim.Vector{gpu: 10}}}) {
+		t.Error("what is ending is taken once more")
+	}
+}
+
+// TestRelabelled: a pod that waits takes its job along to another queue.
+func TestRelabelled(t *testing.T) {
+	d := newDispatcher(t, 10, 9, dispatch.Queue{Name: "a", Closed: true}, dispatch.Queue{Name: "b"})
+	p := pod("p", "a", 4, "")
+	d.know(p)
+	d.podSeen(p)
+	if why := d.offer(p); !strings.Contains(why, "closed") {
+		t.Fatal(why)
+	}
+	q := p.DeepCopy()
+	q.Labels[v1alpha1.QueueLabel] = "b"
+	q.ResourceVersion = "2"
+	d.know(q)
+	d.podChanged(p, q)
+	d.expire()
+	if got := d.calledNow(); got != "p" {
+		_, why := d.book.Why("pod:p")
+		t.Errorf("called %q; jobs waiting %v %s", got, d.book.Pending(), why)
+	}
+}
+
+// TestClosedLendsNothing: what runs in a closed queue is its own, whatever waits there.
+func TestClosedLendsNothing(t *testing.T) {
+	d := newDispatcher(t, 10, 9, dispatch.Queue{Name: "a"}, dispatch.Queue{Name: "b"})
+	for _, p := range []*v1.Pod{pod("r", "a", 5, "n"), pod("w", "a", 4, ""), pod("o", "b", 10, "")} {
+		d.know(p)
+		d.podSeen(p)
+	}
+	w := pod("w", "a", 4, "")
+	d.offer(w)
+	d.Failed(w, unfit(fwk.Unschedulable))
+	d.change(func() { d.book.SetQueue(dispatch.Queue{Name: "a", Weight: 1, Closed: true}) })
+	if got := d.book.Shares()["b"].Fair[gpu]; got != 5 {
+		t.Errorf("b may have %d, but 5 of 10 run in a and are deserved", got)
+	}
+}

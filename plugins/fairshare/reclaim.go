@@ -224,7 +224,8 @@ func (d *Dispatcher) budget(c *claim, ending, gone map[types.UID]bool, parts boo
 		left.Add(c.standings[name].Deserved, -1)
 		b.left[name] = left
 	}
-	leaving := maps.Clone(gone)
+	leaving := map[types.UID]bool{}
+	maps.Copy(leaving, gone)
 	maps.Copy(leaving, ending)
 	for uid := range leaving {
 		if usage, ok := d.book.Counted(string(uid)); ok && usage.Runs {
