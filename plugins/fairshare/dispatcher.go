@@ -169,6 +169,9 @@ func (d *Dispatcher) offer(pod *v1.Pod) string {
 		return "it is gone, or has a node" // the scheduling queue will hear of it
 	}
 	d.enter(name, pod, want)
+	if !d.opened {
+		return "not all queues and pods are known yet" // the shares would be reckoned for each
+	}
 	d.turn(name)
 	_, why := d.book.Why(name)
 	return why
