@@ -211,9 +211,9 @@ func (c *claim) excess(queue string) float64 {
 
 // budget is what queues may lose, as they stand now: of what they have beyond what they
 // deserve what does not end anyhow. No queue, and none above it that is not above the
-// preemptor's too, comes below what it deserves of anything that is needed and contested; with parts, one
-// whose share is stated may, by the last pod or gang that it loses: it has more than its
-// share and no smaller part to give.
+// preemptor's too, comes below what it deserves of anything that is needed and contested;
+// with parts, one whose share is stated may, by the last pod or gang that it loses: it has
+// more than its share and no smaller part to give.
 func (d *Dispatcher) budget(c *claim, ending, gone map[types.UID]bool, parts bool) *budget {
 	d.mu.Lock()
 	defer d.mu.Unlock()
