@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -33,6 +34,7 @@ import (
 
 // Set is the plugins of one scheduler process.
 type Set struct {
+	holds     *holds.Holds
 	slots     *binder.Slots
 	positions *order.Order
 	leading   chan struct{}
@@ -47,7 +49,7 @@ type Set struct {
 // NewSet makes the plugins of a process. All its profiles share them.
 func NewSet() *Set {
 	slots, ledger, positions, leading, gangs := binder.NewSlots(), holds.New(), order.New(), make(chan struct{}), roster.New()
-	s := &Set{slots: slots, positions: positions, leading: leading, all: extension.New(), queues: fairshare.NewDispatcher(gangs, ledger, leading)}
+	s := &Set{holds: ledger, slots: slots, positions: positions, leading: leading, all: extension.New(), queues: fairshare.NewDispatcher(gangs, ledger, leading)}
 	s.Registry = frameworkruntime.Registry{
 		binder.Name:     s.all.Watch(binder.New(slots)),
 		gang.Name:       s.all.Watch(gang.New(gang.Shared{Holds: ledger, Order: positions, Plugins: s.all, Roster: gangs, Leading: leading})),
@@ -82,10 +84,15 @@ func (s *Set) Install(ctx context.Context, sched *scheduler.Scheduler) error {
 		slices.SortFunc(errs, func(a, b *field.Error) int { return cmp.Compare(a.Field, b.Field) })
 		return fmt.Errorf("checking profiles: %w", errs.ToAggregate())
 	}
+	preempts := map[string]bool{}
 	for _, profile := range sched.Profiles {
 		if at(profile.ListPlugins().PostFilter, preemption.Name) >= 0 {
 			s.queues.Preempts(profile.ProfileName())
+			preempts[profile.ProfileName()] = true
 		}
+	}
+	for _, profile := range sched.Profiles {
+		profile.SetPodNominator(s.holds.Nominator(sched.SchedulingQueue, func(pod *v1.Pod) bool { return preempts[pod.Spec.SchedulerName] }))
 	}
 	lobby.Install(sched, []string{gang.Name, fairshare.Name}, s.positions.Forget)
 	failed := sched.FailureHandler

@@ -62,6 +62,9 @@ type GangPreemptionArgs struct {
 	// EvictBrokenGangs tells to evict what is left of a gang that was below its minimum
 	// already when it loses pods.
 	EvictBrokenGangs bool
+	// BrokenGrace is how long a gang has to have been below its minimum to count as broken.
+	// Until then it is in repair: a member is being replaced. 0 or more.
+	BrokenGrace metav1.Duration
 }
 
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object

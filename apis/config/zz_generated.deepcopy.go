@@ -99,6 +99,7 @@ func (in *GangArgs) DeepCopyObject() runtime.Object {
 func (in *GangPreemptionArgs) DeepCopyInto(out *GangPreemptionArgs) {
 	*out = *in
 	out.TypeMeta = in.TypeMeta
+	out.BrokenGrace = in.BrokenGrace
 	return
 }
 

@@ -30,6 +30,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/holds"
 	"github.com/lockstep-sh/lockstep/plugins/internal/dispatch"
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
 	"github.com/lockstep-sh/lockstep/plugins/planner"
 	"github.com/lockstep-sh/lockstep/plugins/roster"
 	"github.com/lockstep-sh/lockstep/plugins/victim"
@@ -530,7 +531,7 @@ func TestRounds(t *testing.T) {
 				}
 			}
 			for _, uid := range c.nominated {
-				d.holds.Nominate(profile+"/"+string(uid), uid, "n", 0, holds.Demand{})
+				d.holds.Nominate(hold.Hold{For: uid, Holder: profile + "/" + string(uid), Node: "n"})
 			}
 			need := victim.Vector(amountOf(c.preemptor))
 			rounds := d.rounds(gangpoint.Gang{Pods: []*v1.Pod{c.preemptor}, Min: 1}, need)

@@ -107,7 +107,11 @@ func (pl *Gang) ignored(state fwk.CycleState, pod *v1.Pod) bool {
 
 // Reserve notes that the scheduler's cache accounts for the member from now on.
 func (pl *Gang) Reserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod, node string) *fwk.Status {
-	if pl.ignored(state, pod) {
+	if state.IsPodGroupSchedulingCycle() {
+		return nil
+	}
+	pl.holds.Use(pod.UID, node)
+	if pl.outside(pod) {
 		return nil
 	}
 	pl.barrier.add(pod.UID)
@@ -118,11 +122,11 @@ func (pl *Gang) Reserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod, 
 // Unreserve takes a member back. It runs before the scheduler's cache forgets
 // the member, mostly on a binding goroutine; what it gives back is planned with
 // only after a pause, or finds the capacity still taken and waits for the next.
-func (pl *Gang) Unreserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod, _ string) {
+func (pl *Gang) Unreserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod, node string) {
 	if state.IsPodGroupSchedulingCycle() {
 		return
 	}
-	pl.holds.NoteFreed() // whoever gives back a place may help a gang
+	pl.holds.NoteFreed(node) // a place that is given back may help a gang
 	if pl.outside(pod) {
 		return
 	}

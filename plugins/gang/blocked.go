@@ -8,40 +8,75 @@ import (
 )
 
 // blocked is the pods that found capacity held for others. No event of the
-// cluster tells when a hold ends, so they are activated when one does, in
-// whichever profile.
+// cluster tells when a hold ends, so they are activated when one does on a node
+// that refused them, in whichever profile.
 type blocked struct {
 	mu   sync.Mutex
-	pods map[types.UID]blockedPod
+	pods map[types.UID]*v1.Pod
+	// on has the pods by the nodes that refused them.
+	on map[string]map[types.UID]bool
+	// ready are the pods to look at again.
+	ready map[types.UID]*v1.Pod
 }
 
-// blockedPod is a pod, and the count of ended holds from before it was refused: one
-// that ended while it was being looked at counts too.
-type blockedPod struct {
-	pod   *v1.Pod
-	ended uint64
-}
-
-func (b *blocked) add(pod *v1.Pod, ended uint64) {
+// add notes a pod that these nodes refused. changed: holds have ended since it was
+// first looked at, and it is not known where.
+func (b *blocked) add(pod *v1.Pod, nodes []string, changed func() bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.pods == nil {
-		b.pods = map[types.UID]blockedPod{}
+		b.pods, b.on, b.ready = map[types.UID]*v1.Pod{}, map[string]map[types.UID]bool{}, map[types.UID]*v1.Pod{}
 	}
-	b.pods[pod.UID] = blockedPod{pod, ended}
+	// Asked under the lock: what ends from now on is told to ended.
+	if changed() {
+		b.ready[pod.UID] = pod
+		return
+	}
+	b.pods[pod.UID] = pod
+	if len(nodes) > manyNodes {
+		nodes = []string{anyNode}
+	}
+	for _, node := range nodes {
+		if b.on[node] == nil {
+			b.on[node] = map[types.UID]bool{}
+		}
+		b.on[node][pod.UID] = true
+	}
 }
 
-// take hands out the pods to look at again: those since whose refusal a hold has
-// ended.
-func (b *blocked) take(ended uint64) []*v1.Pod {
+// Of a pod that more nodes refused it is not remembered which: it is looked at again when
+// something ends on anyNode.
+const (
+	manyNodes = 32
+	anyNode   = ""
+)
+
+// ended takes in that something is free on a node that was held.
+func (b *blocked) ended(node string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	var pods []*v1.Pod
-	for uid, one := range b.pods {
-		if one.ended != ended {
-			pods = append(pods, one.pod)
-			delete(b.pods, uid)
+	for _, name := range []string{node, anyNode} {
+		for uid := range b.on[name] {
+			if pod := b.pods[uid]; pod != nil {
+				b.ready[uid] = pod
+				delete(b.pods, uid)
+			}
 		}
+		delete(b.on, name)
 	}
+	if len(b.pods) == 0 {
+		clear(b.on)
+	}
+}
+
+// take hands out the pods to look at again.
+func (b *blocked) take() []*v1.Pod {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	pods := make([]*v1.Pod, 0, len(b.ready))
+	for _, pod := range b.ready {
+		pods = append(pods, pod)
+	}
+	clear(b.ready)
 	return pods
 }

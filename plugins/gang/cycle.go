@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -51,15 +51,27 @@ type visitState struct {
 	pinned          bool
 	preferredKey    string
 	preferredValues sets.Set[string]
-	// ended is the ledger's count before the first node was looked at; blocked is
-	// set when a node was refused for what is held on it.
+	// ended is the ledger's count before the first node was looked at; blocked are the
+	// nodes that were refused for what is held on them.
 	ended   uint64
-	blocked atomic.Bool
+	blocked nodeList
 }
 
-// Clone shares the state: but for the one flag, which only rises, it does not
+// Clone shares the state: but for the list of nodes, which only grows, it does not
 // change after PreFilter.
 func (s *visitState) Clone() fwk.StateData { return s }
+
+// nodeList is a list that filters of several nodes add to at once.
+type nodeList struct {
+	mu    sync.Mutex
+	names []string
+}
+
+func (l *nodeList) add(name string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.names = append(l.names, name)
+}
 
 func visitOf(state fwk.CycleState) *visitState {
 	data, err := state.Read(visitKey)
@@ -216,16 +228,11 @@ func (pl *Gang) lead(ctx context.Context, state fwk.CycleState, a *gang.Attempt)
 	pl.mu.Lock()
 	accepted, e := pl.gangs.Planned(a, result.Outcome, pl.clock.Now())
 	pl.settle(&e)
-	for uid, node := range accepted {
-		d := result.Demand[uid]
-		pl.holds.Put(hold.Hold{For: uid, Holder: pl.holder(a.Group), Node: node, Reason: hold.Plan, Request: d.Request, Ports: d.Ports})
+	if len(accepted) > 0 {
+		pl.follow(a, accepted, result.Demand)
 	}
 	pl.mu.Unlock()
-	if len(accepted) > 0 {
-		pl.holds.DropNominations(pl.holder(a.Group)) // the plan knows better
-	}
 	pl.order.Plan(slices.DeleteFunc(result.Order, func(uid types.UID) bool { _, ok := accepted[uid]; return !ok }))
-	pl.renominate(ctx, a, accepted)
 	if len(accepted) > 0 && len(elsewhere) > 0 {
 		pl.roster.Yield(ctx, pl.holds.Among(elsewhere, maps.Values(accepted)))
 	}
@@ -261,21 +268,17 @@ func uidsOf(pods []*v1.Pod) []types.UID {
 	return uids
 }
 
-// renominate moves the nominations of members to the nodes of their plan. Where
-// they stay on others, members would stand in each other's way: a filter counts
-// what is nominated to its node.
-func (pl *Gang) renominate(ctx context.Context, a *gang.Attempt, accepted map[types.UID]string) {
-	for _, need := range a.Gangs {
-		for _, pod := range need.Pending {
-			node, ok := accepted[pod.UID]
-			if !ok || pod.Status.NominatedNodeName == "" || pod.Status.NominatedNodeName == node {
-				continue
-			}
-			if info, err := framework.NewPodInfo(pod); err == nil {
-				pl.handle.AddNominatedPod(klog.FromContext(ctx), info, &fwk.NominatingInfo{NominatingMode: fwk.ModeOverride, NominatedNodeName: node})
-			}
-		}
+// follow holds what a plan gives to members, in place of what they were nominated to.
+func (pl *Gang) follow(a *gang.Attempt, accepted map[types.UID]string, demand map[types.UID]holds.Demand) {
+	plan := make([]hold.Hold, 0, len(accepted))
+	for uid, node := range accepted {
+		plan = append(plan, hold.Hold{For: uid, Node: node, Request: demand[uid].Request, Ports: demand[uid].Ports})
 	}
+	var pending []types.UID
+	for _, need := range a.Gangs {
+		pending = append(pending, uidsOf(need.Pending)...)
+	}
+	pl.holds.Follow(pl.holder(a.Group), pending, plan)
 }
 
 // plan makes a plan, if need be at the expense of groups of lower rank that hold
@@ -367,7 +370,7 @@ func (pl *Gang) Filter(_ context.Context, state fwk.CycleState, _ *v1.Pod, info 
 	}
 	status := pl.holds.Check(visit.demand, info, visit.holders...)
 	if !status.IsSuccess() {
-		visit.blocked.Store(true)
+		visit.blocked.add(info.Node().Name)
 	}
 	return status
 }
@@ -384,8 +387,8 @@ func (pl *Gang) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.Po
 	if visit == nil {
 		return nil, fwk.NewStatus(fwk.Unschedulable)
 	}
-	if visit.blocked.Load() {
-		pl.blocked.add(pod, visit.ended)
+	if nodes := visit.blocked.names; len(nodes) > 0 {
+		pl.blocked.add(pod, nodes, func() bool { return pl.holds.Ended() != visit.ended })
 	}
 	if visit.attempt != nil {
 		// The scheduler explains a single pod itself, and may preempt for it.

@@ -87,6 +87,7 @@ func (s *stage) cycle(t *testing.T, pod *v1.Pod) string {
 		}
 		assumed := pod.DeepCopy()
 		assumed.Spec.NodeName = name
+		s.scheduler.SchedulingQueue.DeleteNominatedPodIfExists(assumed)
 		if err := s.scheduler.Cache.AssumePod(logger, assumed); err != nil {
 			t.Fatal(err)
 		}

@@ -70,6 +70,8 @@ func newStage(tb testing.TB, nodes []*v1.Node, pods ...*v1.Pod) *stage {
 	if err != nil {
 		tb.Fatal(err)
 	}
+	nominator := s.holds.Nominator(s.scheduler.SchedulingQueue, func(*v1.Pod) bool { return false })
+	s.scheduler.Profiles[testProfile].SetPodNominator(nominator)
 	for _, node := range nodes {
 		s.scheduler.Cache.AddNode(klog.FromContext(ctx), node)
 	}

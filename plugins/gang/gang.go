@@ -133,6 +133,7 @@ func New(shared Shared) frameworkruntime.PluginFactory {
 			gangs:       gang.New(args.DefaultWaitTime.Duration, gang.Backoff{Initial: args.InitialBackoff.Duration, Max: args.MaxBackoff.Duration}),
 		}
 		pl.barrier.doors = map[types.UID]*door{}
+		pl.holds.OnEnd(pl.blocked.ended)
 		pl.tell = newTeller(pl, args.ExplanationQPS, shared.Leading)
 		if err := pl.watch(ctx); err != nil {
 			return nil, err
@@ -265,7 +266,7 @@ func (pl *Gang) settle(e *gang.Effects) {
 		pl.rehold(h)
 	}
 	if len(e.Unhold) > 0 {
-		pl.holds.Drop(e.Unhold...)
+		pl.holds.GiveBack(e.Unhold...)
 	}
 	if e.Freed {
 		pl.holds.NoteFreed()
@@ -301,7 +302,7 @@ func (pl *Gang) rehold(h gang.Hold) {
 		return // such a pod was never reserved
 	}
 	d := holds.DemandOf(info)
-	pl.holds.Put(hold.Hold{For: h.Pod.UID, Holder: pl.holder(h.Holder), Node: h.Node, Reason: hold.Plan, Request: d.Request, Ports: d.Ports})
+	pl.holds.Follow(pl.holder(h.Holder), []types.UID{h.Pod.UID}, []hold.Hold{{For: h.Pod.UID, Node: h.Node, Request: d.Request, Ports: d.Ports}})
 }
 
 // activate asks the queue to look at pods again. What is not in it is ignored:
@@ -352,7 +353,7 @@ func (pl *Gang) run(ctx context.Context) {
 			}
 			return s.Tick(now)
 		})
-		pl.activate(ctx, pl.blocked.take(pl.holds.Ended()))
+		pl.activate(ctx, pl.blocked.take())
 		if n%measureEvery == 0 {
 			pl.measure()
 		}

@@ -251,7 +251,7 @@ func TestPlansAndHolds(t *testing.T) {
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			s := newStage(t, makeNodes(2, 2))
-			s.holds.Put(c.holds...)
+			put(s.holds, c.holds...)
 			result := mustPlan(t, s, attemptOf(makeMembers("train", c.members, 1, c.change), gang.Spec{}), c.evict...)
 			var got map[string]int
 			if result.Complete {
@@ -294,7 +294,7 @@ func TestHopelessPlans(t *testing.T) {
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			s := newStage(t, makeNodes(2, 2))
-			s.holds.Put(c.holds...)
+			put(s.holds, c.holds...)
 			result := mustPlan(t, s, attemptOf(makeMembers("train", c.members, 1, c.change), c.spec))
 			if result.Complete || result.Hopeless != c.want {
 				t.Errorf("complete: %v, hopeless: %v; want a failure, and %v", result.Complete, result.Hopeless, c.want)

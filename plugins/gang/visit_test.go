@@ -61,6 +61,12 @@ func heldOn(node, holder string, gpus int64) hold.Hold {
 	return hold.Hold{For: "held", Holder: holder, Node: node, Reason: hold.Plan, Request: resource.Vector{gpu: gpus}}
 }
 
+func put(h *holds.Holds, list ...hold.Hold) {
+	for _, one := range list {
+		h.Follow(one.Holder, nil, []hold.Hold{one})
+	}
+}
+
 func TestPodsOutsideGangs(t *testing.T) {
 	s := newStage(t, makeNodes(2, 2))
 	s.open()
@@ -75,7 +81,7 @@ func TestPodsOutsideGangs(t *testing.T) {
 	if fragments, status := s.SignPod(s.ctx, pod); fragments != nil || !status.IsSuccess() {
 		t.Errorf("SignPod answers %v, %v: batching ends", fragments, status)
 	}
-	s.holds.Put(heldOn("node-0000", "default/train", 8))
+	put(s.holds, heldOn("node-0000", "default/train", 8))
 	state = framework.NewCycleState()
 	if result, status := s.PreFilter(s.ctx, state, pod, nil); !status.IsSuccess() || !result.AllNodes() {
 		t.Errorf("PreFilter answers %v, %v, want success", result, status)
@@ -86,20 +92,24 @@ func TestPodsOutsideGangs(t *testing.T) {
 	if _, status := s.PostFilter(s.ctx, state, pod, nil); status.Code() != fwk.Unschedulable {
 		t.Errorf("PostFilter answers %v: nobody after it may preempt", status)
 	}
-	if pods := s.blocked.take(s.holds.Ended()); len(pods) != 0 {
+	if pods := s.blocked.take(); len(pods) != 0 {
 		t.Errorf("while all is held, %v are looked at again", pods)
 	}
-	s.holds.Drop("held") // by whichever profile
-	if pods := s.blocked.take(s.holds.Ended()); len(pods) != 1 || pods[0] != pod {
+	s.holds.NoteFreed("node-0001")
+	if pods := s.blocked.take(); len(pods) != 0 {
+		t.Errorf("something is free on a node that did not refuse it, and %v are looked at again", pods)
+	}
+	s.holds.GiveBack("held") // by whichever profile
+	if pods := s.blocked.take(); len(pods) != 1 || pods[0] != pod {
 		t.Errorf("once something is no longer held, %v are looked at again, want the pod", pods)
 	}
-	s.holds.Put(heldOn("node-0000", "default/train", 8))
+	put(s.holds, heldOn("node-0000", "default/train", 8))
 	state = framework.NewCycleState()
 	s.PreFilter(s.ctx, state, pod, nil)
 	s.refusals(t, state, pod)
-	s.holds.Drop("held")
+	s.holds.GiveBack("held")
 	s.PostFilter(s.ctx, state, pod, nil)
-	if pods := s.blocked.take(s.holds.Ended()); len(pods) != 1 {
+	if pods := s.blocked.take(); len(pods) != 1 {
 		t.Errorf("a hold ended during the cycle, and %v are looked at again, want the pod", pods)
 	}
 	status := s.Reserve(s.ctx, state, pod, "node-0001")

@@ -114,6 +114,9 @@ func (pl *Gang) podSeen(ctx context.Context, old, pod *v1.Pod) {
 		return
 	}
 	pl.input(ctx, func(s *gang.Gangs, now time.Time) gang.Effects { return s.See(pod, now) })
+	if assigned {
+		pl.holds.Bound(pod.UID, pod.Spec.NodeName) // also what its plan gave back just now
+	}
 }
 
 // resized tells whether the containers of a running pod may take less now.
@@ -148,6 +151,7 @@ func (pl *Gang) podGone(ctx context.Context, object any) {
 		return
 	}
 	pl.input(ctx, func(s *gang.Gangs, now time.Time) gang.Effects { return s.Gone(pod.UID, now) })
+	pl.holds.DropNomination(pod.UID) // also what its plan gave back just now
 }
 
 // watchSucceeded watches members that ran to success: kube-scheduler's own

@@ -5,7 +5,6 @@
 package holds
 
 import (
-	"fmt"
 	"iter"
 	"math"
 	"slices"
@@ -65,47 +64,85 @@ type Holds struct {
 	// held mirrors the number of holds, so that the common case, none at all,
 	// costs no lock.
 	held atomic.Int64
-	// ended and freed count what the profiles tell each other of; see Ended, Freed.
+	// ended counts the holds that ended, freed whatever gave capacity back.
 	ended, freed atomic.Uint64
+	// claims counts the decisions that made nominations.
+	claims atomic.Uint64
+	// onEnd is told of nodes of which something is free that was held, onRenominate of pods
+	// that have another nomination than before, or none.
+	onEnd        []func(nodeName string)
+	onRenominate []func(types.UID)
 }
 
 // New makes an empty ledger.
 func New() *Holds { return &Holds{ledger: hold.NewLedger()} }
 
-// Put adds holds, each in place of the one that its pod had.
-func (h *Holds) Put(holds ...hold.Hold) {
+// change makes a change to the ledger, and tells whom it concerns.
+func (h *Holds) change(f func(*hold.Ledger) hold.Change) {
 	h.mu.Lock()
-	defer h.mu.Unlock()
-	for _, one := range holds {
-		h.ledger.Put(one)
-	}
+	c := f(h.ledger)
 	h.held.Store(int64(h.ledger.Len()))
+	h.mu.Unlock()
+	if len(c.Freed) > 0 {
+		h.NoteFreed(c.Freed...)
+	}
+	for _, pod := range c.Renominated {
+		for _, tell := range h.onRenominate {
+			tell(pod)
+		}
+	}
 }
 
-// Drop ends the holds of pods; those that have none are passed over.
-func (h *Holds) Drop(pods ...types.UID) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for _, pod := range pods {
-		h.ledger.Drop(pod)
-	}
-	h.held.Store(int64(h.ledger.Len()))
-	h.ended.Add(1)
+// Follow takes in the plan of a holder, which was made for these pods: the holds of the
+// plan take the place of their nominations.
+func (h *Holds) Follow(holder string, pods []types.UID, plan []hold.Hold) {
+	h.change(func(l *hold.Ledger) hold.Change { return l.Follow(holder, pods, plan) })
 }
 
-// NoteFreed notes that capacity came back which nobody will use now: that of a
-// hold which was dropped, or that of a pod which gave back its node.
-func (h *Holds) NoteFreed() {
+// Use takes in that the scheduler's cache counts a pod on a node from now on.
+func (h *Holds) Use(pod types.UID, nodeName string) {
+	if !h.Empty() {
+		h.change(func(l *hold.Ledger) hold.Change { return l.Use(pod, nodeName) })
+	}
+}
+
+// GiveBack ends the places of pods in a plan. What room was made for stays nominated.
+func (h *Holds) GiveBack(pods ...types.UID) {
+	h.change(func(l *hold.Ledger) hold.Change { return l.GiveBack(pods...) })
+}
+
+// NoteFreed notes that capacity came back, on these nodes: that of a hold which ended, or
+// that of a pod which gave back its node.
+func (h *Holds) NoteFreed(nodeNames ...string) {
 	h.freed.Add(1)
+	if len(nodeNames) == 0 {
+		return
+	}
 	h.ended.Add(1)
+	for _, tell := range h.onEnd {
+		for _, name := range nodeNames {
+			tell(name)
+		}
+	}
 }
 
-// Ended changes whenever a hold may have ended, whatever became of the capacity. A
-// pod that was refused for what is held waits for it: no event of the cluster tells.
+// OnEnd has a function called with each node of which something is free that was held: a
+// pod that was refused for it waits for that, and no event of the cluster tells. The
+// function must not call back. OnEnd is for the time before anything is held.
+func (h *Holds) OnEnd(tell func(nodeName string)) { h.onEnd = append(h.onEnd, tell) }
+
+// OnRenominate has a function called with each pod that waits and whose nomination has
+// ended, or is to another node than its status says. As with OnEnd.
+func (h *Holds) OnRenominate(tell func(types.UID)) { h.onRenominate = append(h.onRenominate, tell) }
+
+// Ended changes before the functions of OnEnd are called.
 func (h *Holds) Ended() uint64 { return h.ended.Load() }
 
 // Freed changes whenever capacity comes back, in whichever profile.
 func (h *Holds) Freed() uint64 { return h.freed.Load() }
+
+// NewClaim names a decision to make room.
+func (h *Holds) NewClaim() uint64 { return h.claims.Add(1) }
 
 // Empty tells that nothing is held anywhere.
 func (h *Holds) Empty() bool { return h.held.Load() == 0 }
@@ -168,42 +205,65 @@ func IsPod(group string) bool { return strings.HasPrefix(group, podPrefix) }
 
 const podPrefix = "pod:"
 
-// Nominate holds a node for a pod for which others are evicted. A pod that has a place
-// in a plan keeps that.
-func (h *Holds) Nominate(holder string, pod types.UID, node string, priority int32, d Demand) {
-	h.nominate(hold.Hold{For: pod, Holder: holder, Node: node, Priority: priority, Request: d.Request, Ports: d.Ports})
+// Nominate holds nodes for the pods of a holder for which others are evicted. A pod that
+// has a place in a plan keeps that.
+func (h *Holds) Nominate(nominations ...hold.Hold) {
+	for _, one := range nominations {
+		one.Recalled = false
+		h.nominate(one)
+	}
 }
 
 // Recall holds the node that a pod's status says it was nominated to. Statuses come late:
 // what this process promised itself stands against them.
-func (h *Holds) Recall(holder string, pod types.UID, node string, priority int32, d Demand) {
-	h.nominate(hold.Hold{For: pod, Holder: holder, Node: node, Priority: priority, Request: d.Request, Ports: d.Ports, Recalled: true})
+func (h *Holds) Recall(one hold.Hold) {
+	one.Recalled = true
+	h.nominate(one)
 }
 
 func (h *Holds) nominate(one hold.Hold) {
 	one.Reason = hold.Nomination
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if now, ok := h.ledger.Hold(one.For); ok && (now.Reason != hold.Nomination || one.Recalled && !now.Recalled) {
-		return
-	}
-	h.ledger.Put(one)
-	h.held.Store(int64(h.ledger.Len()))
+	h.change(func(l *hold.Ledger) hold.Change {
+		now, ok := l.Hold(one.For)
+		if ok && (now.Reason != hold.Nomination || one.Recalled && !now.Recalled) {
+			return hold.Change{}
+		}
+		l.Put(one)
+		if ok && now.Node != one.Node {
+			return hold.Change{Freed: []string{now.Node}}
+		}
+		return hold.Change{}
+	})
 }
 
-// DropNomination ends the nomination of a pod if it has one; with recalled, only if
-// that is known from its status alone.
-func (h *Holds) DropNomination(pod types.UID, recalled bool) {
+// DropNomination ends the nomination of a pod if it has one.
+func (h *Holds) DropNomination(pod types.UID) {
+	if !h.Empty() {
+		h.change(func(l *hold.Ledger) hold.Change { return l.Denominate(pod) })
+	}
+}
+
+// DropRecalled ends the nomination of a pod if that is known from its status alone.
+func (h *Holds) DropRecalled(pod types.UID) {
+	if one, ok := h.Nomination(pod); ok && one.Recalled {
+		h.DropNomination(pod)
+	}
+}
+
+// Bound ends what is held for a pod that is on a node by now.
+func (h *Holds) Bound(pod types.UID, nodeName string) {
 	if h.Empty() {
 		return
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if now, ok := h.ledger.Hold(pod); ok && now.Reason == hold.Nomination && (now.Recalled || !recalled) {
-		h.ledger.Drop(pod)
-		h.held.Store(int64(h.ledger.Len()))
-		h.NoteFreed()
-	}
+	h.change(func(l *hold.Ledger) (c hold.Change) {
+		if one, ok := l.Hold(pod); ok && one.Reason == hold.Nomination {
+			l.Drop(pod)
+			if one.Node != nodeName {
+				c.Freed = []string{one.Node}
+			}
+		}
+		return c
+	})
 }
 
 // Adopt makes the nominations of pods those of a holder: after a restart nobody knows
@@ -222,15 +282,20 @@ func (h *Holds) Adopt(holder string, pods []types.UID) {
 	}
 }
 
-// Promised tells that a pod has a nomination which this process made.
-func (h *Holds) Promised(pod types.UID) bool {
+// Nomination returns the nomination of a pod.
+func (h *Holds) Nomination(pod types.UID) (hold.Hold, bool) {
+	one, ok := h.Of(pod)
+	return one, ok && one.Reason == hold.Nomination
+}
+
+// Of returns what is held for a pod.
+func (h *Holds) Of(pod types.UID) (hold.Hold, bool) {
 	if h.Empty() {
-		return false
+		return hold.Hold{}, false
 	}
 	h.mu.RLock()
 	defer h.mu.RUnlock()
-	one, ok := h.ledger.Hold(pod)
-	return ok && one.Reason == hold.Nomination && !one.Recalled
+	return h.ledger.Hold(pod)
 }
 
 // NominatedBelow lists who has nominations of less than a priority.
@@ -276,18 +341,18 @@ func (h *Holds) Nominations() map[string][]types.UID {
 	return list
 }
 
-// DropNominations ends the nominations of a holder, of these pods if any are given.
-func (h *Holds) DropNominations(holder string, pods ...types.UID) {
-	var drop []types.UID
-	for _, one := range h.NominationsOf(holder) {
-		if len(pods) == 0 || slices.Contains(pods, one.For) {
-			drop = append(drop, one.For)
+// DropNominations ends the nominations of a holder.
+func (h *Holds) DropNominations(holder string) {
+	if h.Empty() {
+		return
+	}
+	h.change(func(l *hold.Ledger) hold.Change {
+		var pods []types.UID
+		for _, one := range l.Of(holder, hold.Nomination) {
+			pods = append(pods, one.For)
 		}
-	}
-	if len(drop) > 0 {
-		h.Drop(drop...)
-		h.NoteFreed()
-	}
+		return l.Denominate(pods...)
+	})
 }
 
 func short(d Demand, info fwk.NodeInfo, taken hold.Taken) bool {
@@ -329,6 +394,3 @@ func clash(mine, theirs []hold.Port) bool {
 	}
 	return slices.ContainsFunc(mine, func(port hold.Port) bool { return used.CheckConflict(port.IP, port.Protocol, port.Number) })
 }
-
-// String sums up the ledger for logs.
-func (h *Holds) String() string { return fmt.Sprintf("%d held", h.held.Load()) }

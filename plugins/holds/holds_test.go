@@ -2,6 +2,7 @@ package holds
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 
@@ -9,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
@@ -39,6 +41,12 @@ func node(t testing.TB, pods ...*v1.Pod) fwk.NodeInfo {
 		info.AddPodInfo(podInfo(t, pod))
 	}
 	return info
+}
+
+func put(h *Holds, holds ...hold.Hold) {
+	for _, one := range holds {
+		h.Follow(one.Holder, nil, []hold.Hold{one})
+	}
 }
 
 func TestDemandOf(t *testing.T) {
@@ -119,7 +127,7 @@ func TestCheck(t *testing.T) {
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			h := New()
-			h.Put(c.holds...)
+			put(h, c.holds...)
 			status := h.Check(c.demand, node(t, c.pods...), c.holders...)
 			if got := status.Message(); got != c.want || status.Code() == fwk.Error {
 				t.Errorf("status %v, want %q", status, c.want)
@@ -154,12 +162,16 @@ func TestPortsClashAsOnANode(t *testing.T) {
 // TestNominations: what this process promised stands against what a status says, which may be late.
 func TestNominations(t *testing.T) {
 	one := Demand{Request: resource.Vector{gpu: 1}}
-	promise := func(node string) func(*Holds) { return func(h *Holds) { h.Nominate("g", "p", node, 0, one) } }
-	recall := func(node string) func(*Holds) { return func(h *Holds) { h.Recall("g", "p", node, 0, one) } }
-	cleared := func(h *Holds) { h.DropNomination("p", true) }
-	bound := func(h *Holds) { h.DropNomination("p", false) }
+	promise := func(node string) func(*Holds) {
+		return func(h *Holds) { h.Nominate(hold.Hold{For: "p", Holder: "g", Node: node, Request: one.Request}) }
+	}
+	recall := func(node string) func(*Holds) {
+		return func(h *Holds) { h.Recall(hold.Hold{For: "p", Holder: "g", Node: node, Request: one.Request}) }
+	}
+	cleared := func(h *Holds) { h.DropRecalled("p") }
+	bound := func(h *Holds) { h.Bound("p", "b") }
 	plan := func(h *Holds) {
-		h.Put(hold.Hold{For: "p", Holder: "g", Node: "planned", Reason: hold.Plan, Request: one.Request})
+		h.Follow("g", []types.UID{"p"}, []hold.Hold{{For: "p", Node: "planned", Request: one.Request}})
 	}
 	for sentence, c := range map[string]struct {
 		story    []func(*Holds)
@@ -174,16 +186,16 @@ func TestNominations(t *testing.T) {
 		"that an older one was cleared comes late": {[]func(*Holds){promise("b"), cleared}, "b", true},
 		"a promise is kept":                        {[]func(*Holds){promise("b"), bound}, "", false},
 		"a newer promise":                          {[]func(*Holds){promise("a"), promise("b")}, "b", true},
-		"a plan is nearer":                         {[]func(*Holds){plan, promise("b"), recall("c"), cleared, bound}, "planned", false},
+		"a plan is nearer":                         {[]func(*Holds){plan, promise("b"), recall("c"), cleared, bound}, "planned", true},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			h := New()
 			for _, step := range c.story {
 				step(h)
 			}
-			got, _ := h.ledger.Hold("p")
-			if got.Node != c.want || h.Promised("p") != c.promised {
-				t.Errorf("held on %q (promised: %v), want %q (%v)", got.Node, h.Promised("p"), c.want, c.promised)
+			got, held := h.Of("p")
+			if promised := held && !got.Recalled; got.Node != c.want || promised != c.promised {
+				t.Errorf("held on %q (promised: %v), want %q (%v)", got.Node, promised, c.want, c.promised)
 			}
 		})
 	}
@@ -197,20 +209,58 @@ func TestHoldsInParallel(t *testing.T) {
 		group.Go(func() {
 			for i := range 200 {
 				uid := types.UID(fmt.Sprint(worker, "-", i%7))
-				h.Put(hold.Hold{For: uid, Holder: fmt.Sprint(worker), Node: "n", Reason: hold.Plan, Request: resource.Vector{gpu: 1}, Ports: []hold.Port{{Number: 80}}})
+				h.Follow(fmt.Sprint(worker), nil, []hold.Hold{{For: uid, Node: "n", Request: resource.Vector{gpu: 1}, Ports: []hold.Port{{Number: 80}}}})
 				if status := h.Check(Demand{Request: resource.Vector{gpu: 4}}, info); status.IsSuccess() {
 					t.Error("there is room beside a hold that stands")
 				}
 				if taken, ok := h.Others(info); ok {
 					taken.Request[gpu]++ // its own copy
 				}
-				_, _ = h.Count(hold.Plan), h.String()
-				h.Drop(uid)
+				_ = h.Count(hold.Plan)
+				h.GiveBack(uid)
 			}
 		})
 	}
 	group.Wait()
 	if !h.Empty() || h.Count(hold.Plan) != 0 {
-		t.Errorf("%s after all was dropped", h)
+		t.Errorf("%d holds after all were given back", h.Count(hold.Plan))
 	}
 }
+
+// TestNominator: of pods that the ledger knows, kube-scheduler's filters count what the ledger has.
+func TestNominator(t *testing.T) {
+	known := st.MakePod().Name("known").UID("known").SchedulerName("ours").Obj()
+	stranger := st.MakePod().Name("stranger").UID("stranger").SchedulerName("theirs").Obj()
+	for sentence, c := range map[string]struct {
+		holds func(*Holds)
+		want  []string
+	}{
+		"a status for which nothing is held": {func(*Holds) {}, []string{"stranger"}},
+		"a nomination here":                  {func(h *Holds) { h.Nominate(hold.Hold{For: "known", Holder: "g", Node: "n"}) }, []string{"known", "stranger"}},
+		"a nomination elsewhere":             {func(h *Holds) { h.Nominate(hold.Hold{For: "known", Holder: "g", Node: "m"}) }, []string{"stranger"}},
+		"a place in a plan, here": {func(h *Holds) {
+			h.Follow("g", nil, []hold.Hold{{For: "known", Node: "n"}, {For: "stranger", Node: "m"}})
+		}, nil},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			h := New()
+			c.holds(h)
+			inner := listed{podInfo(t, known), podInfo(t, stranger)}
+			var got []string
+			for _, info := range h.Nominator(inner, func(pod *v1.Pod) bool { return pod.Spec.SchedulerName == "ours" }).NominatedPodsForNode("n") {
+				got = append(got, info.GetPod().Name)
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("nominated (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// listed is a nominator that lists the same pods for each node.
+type listed []fwk.PodInfo
+
+func (l listed) NominatedPodsForNode(string) []fwk.PodInfo                   { return slices.Clone(l) }
+func (listed) AddNominatedPod(klog.Logger, fwk.PodInfo, *fwk.NominatingInfo) {}
+func (listed) DeleteNominatedPodIfExists(*v1.Pod)                            {}
+func (listed) UpdateNominatedPod(klog.Logger, *v1.Pod, fwk.PodInfo)          {}

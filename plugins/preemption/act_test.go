@@ -1,7 +1,6 @@
 package preemption
 
 import (
-	"context"
 	"errors"
 	"slices"
 	"strings"
@@ -16,6 +15,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
 )
 
 // server is an API server in trouble: what it answers to calls about pods, before the fake one does.
@@ -131,12 +131,18 @@ func (s *stage) carryOutNow(t *testing.T, d *demand) *found {
 	if err != nil || f == nil {
 		t.Fatalf("found %v, %v", f, err)
 	}
+	s.promise(d, f)
+	s.carryOut(s.ctx, d, f)
+	return f
+}
+
+// promise holds the places that were found, as a decision does that is acted upon.
+func (s *stage) promise(d *demand, f *found) {
+	f.claim = s.Holds.NewClaim()
 	for uid, on := range f.plan.Nodes {
-		s.Holds.Nominate(s.holder(d), uid, on, d.priority, f.plan.Demand[uid])
+		s.Holds.Nominate(hold.Hold{For: uid, Holder: s.holder(d), Node: on, Priority: d.priority, Request: f.plan.Demand[uid].Request, Claim: f.claim})
 	}
 	s.Underway.begin(s.holder(d), f.victims)
-	s.carryOut(s.ctx, d, f, nil)
-	return f
 }
 
 // TestVictimsThatAreGone: a preemptor does not wait for pods that ended while it was choosing.
@@ -145,16 +151,18 @@ func TestVictimsThatAreGone(t *testing.T) {
 	s := newStage(t, []*v1.Node{node("n0", 4, "r0")}, members("v", 4, 1, 10, 1, "n0"), preemptor[0], preemptor[1])
 	d := s.demand(t, gang.Spec{}, preemptor...)
 	s.carryOutNow(t, d)
-	if message := s.standsBack(s.ctx, d); message != "" {
+	if message := s.standsBack(d); message != "" {
 		t.Errorf("it stands back: %q", message)
 	}
 }
 
-// TestExactly: what is meant for one pod does not reach another of its name.
-func TestExactly(t *testing.T) {
-	again := member("v", 0, 0, 10, 1, "n0")
+// TestOnlyThisPod: what is meant for one pod does not reach another of its name.
+func TestOnlyThisPod(t *testing.T) {
+	was := member("v", 0, 0, 10, 1, "n0")
+	again := was.DeepCopy()
 	again.UID = "another"
-	client := fake.NewClientset(again)
+	s := newStage(t, nil, nil, again)
+	client := s.handle.ClientSet().(*fake.Clientset)
 	seen := map[string]string{}
 	client.PrependReactor("delete", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		seen["delete"] = string(*a.(clienttesting.DeleteAction).GetDeleteOptions().Preconditions.UID)
@@ -162,17 +170,20 @@ func TestExactly(t *testing.T) {
 	})
 	client.PrependReactor("patch", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		seen["patch"] = string(a.(clienttesting.PatchAction).GetPatch())
-		return true, nil, apierrors.NewConflict(v1.Resource("pods"), "v-0", errors.New("Precondition failed: UID in precondition: one, UID in object meta: another"))
+		return true, nil, apierrors.NewConflict(v1.Resource("pods"), "v-0", errors.New("another UID"))
 	})
-	pods := exactly{client, "one"}.CoreV1().Pods("default")
-	if err := pods.Delete(context.Background(), "v-0", metav1.DeleteOptions{}); !apierrors.IsNotFound(err) {
-		t.Errorf("deleting: %v, want that there is none", err)
+	if gone, err := s.delete(s.ctx, was, metav1.DeleteOptions{}); !gone || err != nil {
+		t.Errorf("deleting: %v, %v, want that it is gone", gone, err)
 	}
-	if _, err := pods.Patch(context.Background(), "v-0", "application/strategic-merge-patch+json", []byte(`{"status":{}}`), metav1.PatchOptions{}, "status"); !apierrors.IsNotFound(err) {
-		t.Errorf("patching: %v, want that there is none", err)
+	if gone, err := s.mark(s.ctx, was); !gone || err != nil {
+		t.Errorf("marking: %v, %v, want that it is gone", gone, err)
 	}
-	if seen["delete"] != "one" || !strings.Contains(seen["patch"], `"uid":"one"`) {
+	if seen["delete"] != string(was.UID) || !strings.Contains(seen["patch"], `"uid":"`+string(was.UID)+`"`) {
 		t.Errorf("the API server was asked about %v", seen)
+	}
+	// The same answer about the pod itself is an error.
+	if gone, err := s.delete(s.ctx, again, metav1.DeleteOptions{}); gone || err == nil {
+		t.Errorf("a conflict about the pod itself: %v, %v, want an error", gone, err)
 	}
 }
 
@@ -181,12 +192,11 @@ func TestUnfinishedMarks(t *testing.T) {
 	pods := members("g", 2, 2, 10, 1, "n0")
 	s := newStage(t, nil, nil, pods[0], pods[1])
 	for _, pod := range pods {
-		marked, err := s.mark(s.ctx, pod)
-		if err != nil {
+		if _, err := s.mark(s.ctx, pod); err != nil {
 			t.Fatal(err)
 		}
 		waitFor(t, func() bool {
-			now, ok := s.podByUID(marked.UID)
+			now, ok := s.podByUID(pod.UID)
 			return ok && s.marked(now)
 		})
 	}

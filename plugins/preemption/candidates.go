@@ -25,8 +25,10 @@ import (
 // candidate is what is known of a gang that may lose pods, or of several that start
 // together.
 type candidate struct {
-	// name is what users know it by.
-	name  string
+	// name is what users know it by, of what it is.
+	name string
+	of   owner
+	// gangs are none for a single pod.
 	gangs []gang.Footprint
 }
 
@@ -50,7 +52,10 @@ type candidates struct {
 	ending map[types.UID]bool
 	// refused are the pods of which the API server refused the eviction a moment ago.
 	refused map[types.UID]bool
-	sums    []*freed // by node
+	// now is when the search began, grace how long a gang below its minimum is in repair.
+	now   time.Time
+	grace time.Duration
+	sums  []*freed // by node
 	// strangers are the pods of gangs that no profile knows, nil before they
 	// were looked for.
 	strangers map[owner][]gang.Placed
@@ -61,9 +66,8 @@ type candidates struct {
 func (pl *GangPreemption) newCandidates(d *demand, room *planner.Room, round *gangpoint.Round) (*candidates, error) {
 	c := &candidates{
 		d: d, room: room, round: round, roster: pl.Roster, byID: map[string]candidate{}, pods: map[types.UID]*v1.Pod{}, at: map[types.UID]place{},
-		ending: pl.Underway.all(), refused: pl.Underway.refusals(pl.clock.Now()),
+		ending: pl.Underway.all(), refused: pl.Underway.refusals(pl.clock.Now()), now: pl.clock.Now(), grace: pl.args.BrokenGrace.Duration,
 	}
-	now := pl.clock.Now()
 	var leaving []place
 	for node := range room.Len() {
 		for _, info := range room.Node(node).GetPods() {
@@ -72,7 +76,7 @@ func (pl *GangPreemption) newCandidates(d *demand, room *planner.Room, round *ga
 				continue
 			}
 			c.ending[pod.UID] = true
-			if !stuck(pod, now) { // else it may never end
+			if !stuck(pod, c.now) { // else it may never end
 				leaving = append(leaving, place{info, node})
 			}
 		}
@@ -188,6 +192,9 @@ func (c *candidates) gang(id string, footprints []gang.Footprint, local map[type
 		if len(footprints) > 1 {
 			part, roles = f.Key.String(), f.Key.String()+"/"
 		}
+		if c.inRepair(f) {
+			f.Min, f.MinByRole = c.staying(f), nil // all that runs of it, or nothing
+		}
 		g.Min += f.Min
 		put(&g.MinByPart, part, f.Min)
 		for role, n := range f.MinByRole {
@@ -204,6 +211,23 @@ func (c *candidates) gang(id string, footprints []gang.Footprint, local map[type
 		}
 	}
 	return g
+}
+
+// inRepair reports whether a gang has fallen below its minimum not long ago: its members
+// are being replaced.
+func (c *candidates) inRepair(f gang.Footprint) bool {
+	return !f.BrokenSince.IsZero() && c.now.Sub(f.BrokenSince) < c.grace
+}
+
+// staying is how many members of a gang run and are not about to end.
+func (c *candidates) staying(f gang.Footprint) int {
+	n := 0
+	for _, member := range f.Running {
+		if !c.ending[member.Pod.UID] {
+			n++
+		}
+	}
+	return n
 }
 
 func put(m *map[string]int, name string, n int) {
@@ -235,7 +259,7 @@ func (c *candidates) pod(member gang.Placed, local map[types.UID]victim.Vector) 
 func (c *candidates) footprints(of owner, pod *v1.Pod) []gang.Footprint {
 	key := of.gang
 	if of.pod != "" {
-		c.byID[of.id()] = candidate{name: fmt.Sprintf("pod %s/%s", pod.Namespace, pod.Name)}
+		c.byID[of.id()] = candidate{of: of, name: fmt.Sprintf("pod %s/%s", pod.Namespace, pod.Name)}
 		return []gang.Footprint{{Min: 1, Created: pod.CreationTimestamp.Time, Running: []gang.Placed{{Pod: pod}}}}
 	}
 	together := slices.DeleteFunc(c.roster.Running(of.profile, key), func(f gang.Footprint) bool { return len(f.Running) == 0 })
@@ -250,7 +274,7 @@ func (c *candidates) footprints(of owner, pod *v1.Pod) []gang.Footprint {
 	if len(names) > 1 {
 		name = "gangs " + strings.Join(names, ", ")
 	}
-	c.byID[of.id()] = candidate{name: name, gangs: together}
+	c.byID[of.id()] = candidate{of: of, name: name, gangs: together}
 	return together
 }
 

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 )
 
@@ -19,8 +20,7 @@ func TestFinish(t *testing.T) {
 	marked := func(pods []*v1.Pod) []*v1.Pod {
 		for _, pod := range pods {
 			pod.Status.Conditions = []v1.PodCondition{{
-				Type: v1.DisruptionTarget, Status: v1.ConditionTrue, Reason: v1.PodReasonPreemptionByScheduler,
-				Message: profile + ": preempting to accommodate a higher priority pod",
+				Type: v1alpha1.PodEvicting, Status: v1.ConditionTrue, Reason: v1.PodReasonPreemptionByScheduler, Message: profile,
 			}}
 		}
 		return pods

@@ -8,7 +8,9 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	policylisters "k8s.io/client-go/listers/policy/v1"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
@@ -51,10 +53,16 @@ type GangPreemption struct {
 	handle  fwk.Handle
 	fw      framework.Framework
 	budgets policylisters.PodDisruptionBudgetLister
-	clock   clock.PassiveClock
+	clock   clock.WithTicker
 	pauses  pauses
+	// later are preemptors to be looked at again, by their leaders.
+	later workqueue.TypedDelayingInterface[types.UID]
 
-	unfinished unfinished
+	// stale are pods whose status may say something else of their nomination than the ledger.
+	stale workqueue.TypedRateLimitingInterface[types.UID]
+
+	// unfinished are the pods that were marked and run on.
+	unfinished since
 	// idle is since when a holder could not use what it holds; tidy has it alone.
 	idle map[string]time.Time
 
@@ -90,11 +98,16 @@ func New(shared Shared) frameworkruntime.PluginFactory {
 		pl := &GangPreemption{
 			Shared: shared, args: args, handle: handle, fw: fw, clock: clock.RealClock{}, idle: map[string]time.Time{},
 			budgets: handle.SharedInformerFactory().Policy().V1().PodDisruptionBudgets().Lister(),
+			stale:   workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[types.UID]()),
+			later:   workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[types.UID]{}),
 		}
-		if err := pl.watch(ctx); err != nil {
+		if err := pl.watch(); err != nil {
 			return nil, err
 		}
+		pl.Holds.OnRenominate(pl.renominated)
+		go pl.keepStatuses(ctx)
 		go pl.tidy(ctx)
+		go pl.bringBack(ctx)
 		return pl, nil
 	}
 }
@@ -118,7 +131,7 @@ func (pl *GangPreemption) PostFilter(ctx context.Context, state fwk.CycleState, 
 	if err != nil {
 		return nil, fwk.AsStatus(err)
 	}
-	if message := pl.standsBack(ctx, d); message != "" {
+	if message := pl.standsBack(d); message != "" {
 		return nil, d.refused(message)
 	}
 	started := pl.clock.Now()
@@ -135,7 +148,8 @@ func (pl *GangPreemption) PostFilter(ctx context.Context, state fwk.CycleState, 
 	case found == nil:
 		pl.pauses.failed(d.group, pl.clock.Now(), took)
 		logger.V(3).Info("No victims found", "preemptor", d.String(), "took", took)
-		pl.giveUp(ctx, d)
+		// A node that it was nominated to may be gone. What is left must not lie idle for it.
+		pl.Holds.DropNominations(pl.holder(d))
 		return nil, d.refused(d.nobody())
 	}
 	pl.pauses.forget(d.group)
@@ -165,26 +179,39 @@ func (d *demand) refused(message string) *fwk.Status {
 // holder is the name of a preemptor in the ledger.
 func (pl *GangPreemption) holder(d *demand) string { return holds.Holder(pl.fw.ProfileName(), d.group) }
 
-// standsBack tells why a preemptor has to leave it for now; empty if it need not.
-func (pl *GangPreemption) standsBack(ctx context.Context, d *demand) string {
-	switch {
-	case pl.underway(d) || pl.ending(d):
+// standsBack returns why a preemptor has to leave it for now; empty if it need not.
+func (pl *GangPreemption) standsBack(d *demand) string {
+	if pl.underway(d) || pl.ending(d) {
 		return msgWaiting
 	}
 	if left := pl.pauses.left(d.group, pl.clock.Now()); left > 0 {
 		if holds.IsPod(d.group) {
 			// What brought it here may have been of help. A gang comes again by itself.
-			logger := klog.FromContext(ctx)
-			time.AfterFunc(left, func() { pl.activate(logger, d) })
+			pl.comeAgain(d.leader, left)
 		}
 		return d.nobody() // still
 	}
 	return ""
 }
 
-// activate has the preemptor looked at again.
-func (pl *GangPreemption) activate(logger klog.Logger, d *demand) {
-	pl.handle.Activate(logger, map[string]*v1.Pod{d.leader.Namespace + "/" + d.leader.Name: d.leader})
+// comeAgain has a preemptor looked at again after a while.
+func (pl *GangPreemption) comeAgain(leader *v1.Pod, after time.Duration) {
+	pl.later.AddAfter(leader.UID, after)
+}
+
+// bringBack activates the preemptors whose time has come, until the process ends.
+func (pl *GangPreemption) bringBack(ctx context.Context) {
+	defer context.AfterFunc(ctx, pl.later.ShutDown)()
+	for {
+		uid, done := pl.later.Get()
+		if done {
+			return
+		}
+		if pod, ok := pl.podByUID(uid); ok {
+			pl.handle.Activate(klog.FromContext(ctx), map[string]*v1.Pod{pod.Namespace + "/" + pod.Name: pod})
+		}
+		pl.later.Done(uid)
+	}
 }
 
 // pauses keep searches that find nothing to a small part of the time.

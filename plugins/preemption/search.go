@@ -28,6 +28,8 @@ type found struct {
 	domain  string
 	// round is the name of the round that found them, and done what it does to them.
 	round, done string
+	// claim names the decision in the ledger once it is acted upon.
+	claim uint64
 	// waits: it is enough to wait for pods that are ending anyhow.
 	waits bool
 }

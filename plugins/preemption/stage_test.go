@@ -39,7 +39,7 @@ const (
 type amounts = map[v1.ResourceName]string
 
 // stage is the plugin inside a real scheduler: all default plugins, the real snapshot. Nothing runs;
-// the API server is a fake. No profile knows any gang: what runs is read from the pods.
+// the API server is a fake. No profile knows what runs of any gang: that is read from the pods.
 type stage struct {
 	*GangPreemption
 	ctx context.Context
@@ -87,6 +87,7 @@ func newStageWith(tb testing.TB, more fwk.Plugin, nodes []*v1.Node, pods []*v1.P
 		scheduler.WithFrameworkOutOfTreeRegistry(registry)); err != nil {
 		tb.Fatal(err)
 	}
+	s.Roster.Register(profile, known{})
 	factory.Start(ctx.Done())
 	factory.WaitForCacheSync(ctx.Done())
 	s.ready()

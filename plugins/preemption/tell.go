@@ -5,12 +5,6 @@ import (
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/events"
-	"k8s.io/klog/v2"
-	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/lockstep-sh/lockstep/plugins/victim"
 )
@@ -19,6 +13,8 @@ import (
 const (
 	// EventPreempting is on the preemptor's leader: whom it evicts, and why those.
 	EventPreempting = "Preempting"
+	// EventPreempted is on a pod that is evicted: why it was this one.
+	EventPreempted = "Preempted"
 	// EventGangPreempted is on the PodGroup of a gang that is evicted whole.
 	EventGangPreempted = "GangPreempted"
 	// EventGangShrunk is on the PodGroup of a gang that loses what it can do without.
@@ -87,49 +83,12 @@ func (f *found) worth(d *demand, b victim.Bundle) string {
 	return text
 }
 
-// note answers what to tell a victim.
-func (f *found) note(d *demand) func(*v1.Pod) string {
-	return func(pod *v1.Pod) string {
-		for _, b := range f.selection.Bundles {
-			if slices.ContainsFunc(b.Pods, func(p victim.Pod) bool { return p.UID == pod.UID }) {
-				return fmt.Sprintf("%s: %s by %s: %s", f.gangs[b.Gang.ID].name, f.lost(b), d, f.worth(d, b))
-			}
+// note is what a victim is told.
+func (f *found) note(d *demand, pod *v1.Pod) string {
+	for _, b := range f.selection.Bundles {
+		if slices.ContainsFunc(b.Pods, func(p victim.Pod) bool { return p.UID == pod.UID }) {
+			return fmt.Sprintf("%s: %s by %s: %s", f.gangs[b.Gang.ID].name, f.lost(b), d, f.worth(d, b))
 		}
-		return fmt.Sprintf("what was left of its gang is of no use after preemption by %s", d)
 	}
-}
-
-// explained is a handle for the eviction of one pod, and of no other of its name. Its
-// events carry the numbers: kube-scheduler's executor, which is given it, names the
-// preemptor only.
-type explained struct {
-	fwk.Handle
-	note func(*v1.Pod) string
-	uid  types.UID
-}
-
-// ClientSet answers a client that evicts this pod only.
-func (h *explained) ClientSet() kubernetes.Interface { return exactly{h.Handle.ClientSet(), h.uid} }
-
-// EventRecorder answers the recorder that puts the numbers in.
-func (h *explained) EventRecorder() events.EventRecorderLogger {
-	return &noting{EventRecorderLogger: h.Handle.EventRecorder(), note: h.note}
-}
-
-type noting struct {
-	events.EventRecorderLogger
-	note func(*v1.Pod) string
-}
-
-// WithLogger keeps the numbers.
-func (r *noting) WithLogger(logger klog.Logger) events.EventRecorderLogger {
-	return &noting{EventRecorderLogger: r.EventRecorderLogger.WithLogger(logger), note: r.note}
-}
-
-// Eventf writes the event with the numbers as its note.
-func (r *noting) Eventf(regarding, related runtime.Object, eventType, reason, action, note string, args ...any) {
-	if pod, ok := regarding.(*v1.Pod); ok {
-		note, args = "%s", []any{r.note(pod)}
-	}
-	r.EventRecorderLogger.Eventf(regarding, related, eventType, reason, action, note, args...)
+	return fmt.Sprintf("what was left of its gang is of no use after preemption by %s", d)
 }

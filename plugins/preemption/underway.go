@@ -34,17 +34,17 @@ func NewUnderway() *Underway {
 	return &Underway{byHolder: map[string]map[types.UID]bool{}, holderOf: map[types.UID]string{}, ended: map[types.UID]time.Time{}, refused: map[types.UID]time.Time{}}
 }
 
-// begin notes the victims of a preemptor. None of them has another.
+// begin notes victims of a preemptor, beside those that it has. None of them has another.
 func (u *Underway) begin(holder string, victims []*v1.Pod) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	set := map[types.UID]bool{}
 	for _, pod := range victims {
-		set[pod.UID] = true
+		u.remove(pod.UID)
+		if u.byHolder[holder] == nil {
+			u.byHolder[holder] = map[types.UID]bool{}
+		}
+		u.byHolder[holder][pod.UID] = true
 		u.holderOf[pod.UID] = holder
-	}
-	if len(set) > 0 {
-		u.byHolder[holder] = set
 	}
 }
 
@@ -103,18 +103,8 @@ func (u *Underway) remove(victim types.UID) {
 	}
 }
 
-// end forgets a preemptor.
-func (u *Underway) end(holder string) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	for victim := range u.byHolder[holder] {
-		delete(u.holderOf, victim)
-	}
-	delete(u.byHolder, holder)
-}
-
-// victims is how many of a preemptor have not ended.
-func (u *Underway) victims(holder string) int {
+// Victims returns how many victims of a preemptor have not ended, by its holder.
+func (u *Underway) Victims(holder string) int {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return len(u.byHolder[holder])

@@ -20,14 +20,14 @@ func pods(uids ...types.UID) []*v1.Pod {
 func TestUnderway(t *testing.T) {
 	u, now := NewUnderway(), time.Now()
 	u.begin("x", pods("a", "b", "c"))
-	if n := u.victims("x"); n != 3 || u.victims("y") != 0 {
-		t.Errorf("%d victims of x, %d of y; want 3 and none", n, u.victims("y"))
+	if n := u.Victims("x"); n != 3 || u.Victims("y") != 0 {
+		t.Errorf("%d victims of x, %d of y; want 3 and none", n, u.Victims("y"))
 	}
 	u.gone("a", now)
 	u.gone("stranger", now)
 	u.spared("b")
 	u.refuse("c", now)
-	if n := u.victims("x"); n != 0 {
+	if n := u.Victims("x"); n != 0 {
 		t.Errorf("%d victims have not ended, want none", n)
 	}
 	if all := u.all(); len(all) != 1 || !all["a"] {

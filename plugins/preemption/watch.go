@@ -1,7 +1,6 @@
 package preemption
 
 import (
-	"context"
 	"fmt"
 
 	v1 "k8s.io/api/core/v1"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/plugins/holds"
+	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
 )
 
 // uidIndex finds pods by their UID.
@@ -19,7 +19,7 @@ const uidIndex = "lockstep.dev/uid"
 
 // watch learns from the pods' status which nominations stand that this process did not
 // make: after a restart that is all of them.
-func (pl *GangPreemption) watch(ctx context.Context) error {
+func (pl *GangPreemption) watch() error {
 	informer := pl.handle.SharedInformerFactory().Core().V1().Pods().Informer()
 	if _, ok := informer.GetIndexer().GetIndexers()[uidIndex]; !ok {
 		if err := informer.AddIndexers(cache.Indexers{uidIndex: func(object any) ([]string, error) {
@@ -33,8 +33,8 @@ func (pl *GangPreemption) watch(ctx context.Context) error {
 		}
 	}
 	if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(object any) { pl.podSeen(ctx, nil, object.(*v1.Pod)) },
-		UpdateFunc: func(old, object any) { pl.podSeen(ctx, old.(*v1.Pod), object.(*v1.Pod)) },
+		AddFunc:    func(object any) { pl.podSeen(nil, object.(*v1.Pod)) },
+		UpdateFunc: func(old, object any) { pl.podSeen(old.(*v1.Pod), object.(*v1.Pod)) },
 		DeleteFunc: pl.podGone,
 	}); err != nil {
 		return fmt.Errorf("watching pods: %w", err)
@@ -51,7 +51,7 @@ func (pl *GangPreemption) podByUID(uid types.UID) (*v1.Pod, bool) {
 	return pod, ok
 }
 
-func (pl *GangPreemption) podSeen(ctx context.Context, old, pod *v1.Pod) {
+func (pl *GangPreemption) podSeen(old, pod *v1.Pod) {
 	if old != nil && old.UID != pod.UID {
 		pl.podGone(old)
 		old = nil
@@ -66,21 +66,27 @@ func (pl *GangPreemption) podSeen(ctx context.Context, old, pod *v1.Pod) {
 	}
 	node := nomination(pod)
 	switch {
-	case pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil:
-		pl.Holds.DropNomination(pod.UID, false)
+	case pod.Spec.NodeName != "":
+		pl.Holds.Bound(pod.UID, pod.Spec.NodeName)
+	case pod.DeletionTimestamp != nil:
+		pl.Holds.DropNomination(pod.UID)
 	case pod.Annotations[v1alpha1.TimeoutAnnotation] == "true":
-		pl.Holds.DropNomination(pod.UID, false)
-		if node != "" && pl.leads() {
-			go pl.clear(ctx, pod) // kube-scheduler counts it for as long as it is there
+		pl.Holds.DropNomination(pod.UID)
+		if node != "" {
+			pl.renominated(pod.UID)
 		}
 	case node != "" && node != before:
 		info, err := framework.NewPodInfo(pod)
 		if err != nil {
 			return // such a pod is never placed
 		}
-		pl.Holds.Recall(holds.Holder(pl.fw.ProfileName(), holds.PodGroup(pod.UID)), pod.UID, node, corev1helpers.PodPriority(pod), holds.DemandOf(info))
+		demand := holds.DemandOf(info)
+		pl.Holds.Recall(hold.Hold{
+			For: pod.UID, Holder: holds.Holder(pl.fw.ProfileName(), holds.PodGroup(pod.UID)), Node: node,
+			Priority: corev1helpers.PodPriority(pod), Request: demand.Request, Ports: demand.Ports,
+		})
 	case node == "" && before != "":
-		pl.Holds.DropNomination(pod.UID, true)
+		pl.Holds.DropRecalled(pod.UID)
 	}
 }
 
@@ -109,7 +115,7 @@ func (pl *GangPreemption) podGone(object any) {
 	}
 	if pod, ok := object.(*v1.Pod); ok {
 		pl.Underway.gone(pod.UID, pl.clock.Now())
-		pl.Holds.DropNomination(pod.UID, false)
+		pl.Holds.DropNomination(pod.UID)
 		pl.unfinished.note(pod.UID, false, pl.clock.Now())
 	}
 }

@@ -41,6 +41,7 @@ func SetDefaults_GangPreemptionArgs(args *GangPreemptionArgs) {
 	if args.EvictBrokenGangs == nil {
 		args.EvictBrokenGangs = ptr.To(true)
 	}
+	setDuration(&args.BrokenGrace, time.Minute)
 }
 
 // SetDefaults_FairShareArgs fills what the user left out.

@@ -61,6 +61,9 @@ type GangPreemptionArgs struct {
 	// EvictBrokenGangs tells to evict what is left of a gang that was below its minimum
 	// already when it loses pods. Default: true.
 	EvictBrokenGangs *bool `json:"evictBrokenGangs,omitempty"`
+	// BrokenGrace is how long a gang has to have been below its minimum to count as broken.
+	// Until then it is in repair: a member is being replaced. 0 or more. Default: 1m.
+	BrokenGrace *metav1.Duration `json:"brokenGrace,omitempty"`
 }
 
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object

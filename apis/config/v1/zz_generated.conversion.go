@@ -216,6 +216,9 @@ func autoConvert_v1_GangPreemptionArgs_To_config_GangPreemptionArgs(in *GangPree
 	if err := metav1.Convert_Pointer_bool_To_bool(&in.EvictBrokenGangs, &out.EvictBrokenGangs, s); err != nil {
 		return err
 	}
+	if err := metav1.Convert_Pointer_v1_Duration_To_v1_Duration(&in.BrokenGrace, &out.BrokenGrace, s); err != nil {
+		return err
+	}
 	return nil
 }
 
@@ -244,6 +247,9 @@ func autoConvert_config_GangPreemptionArgs_To_v1_GangPreemptionArgs(in *config.G
 		return err
 	}
 	if err := metav1.Convert_bool_To_Pointer_bool(&in.EvictBrokenGangs, &out.EvictBrokenGangs, s); err != nil {
+		return err
+	}
+	if err := metav1.Convert_v1_Duration_To_Pointer_v1_Duration(&in.BrokenGrace, &out.BrokenGrace, s); err != nil {
 		return err
 	}
 	return nil

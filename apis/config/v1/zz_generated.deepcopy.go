@@ -176,6 +176,11 @@ func (in *GangPreemptionArgs) DeepCopyInto(out *GangPreemptionArgs) {
 		*out = new(bool)
 		**out = **in
 	}
+	if in.BrokenGrace != nil {
+		in, out := &in.BrokenGrace, &out.BrokenGrace
+		*out = new(metav1.Duration)
+		**out = **in
+	}
 	return
 }
 

@@ -44,6 +44,9 @@ func GangPreemptionArgs(path *field.Path, args *config.GangPreemptionArgs) field
 	}
 	errs = append(errs, within(path.Child("workers"), args.Workers, 1, 1000)...)
 	errs = append(errs, within(path.Child("maxDomains"), args.MaxDomains, 1, 1000)...)
+	if grace := args.BrokenGrace.Duration; grace < 0 {
+		errs = append(errs, field.Invalid(path.Child("brokenGrace"), grace.String(), "must not be negative"))
+	}
 	return append(errs, within(path.Child("roiThresholdPercent"), args.ROIThresholdPercent, 0, 100)...)
 }
 

@@ -1,5 +1,7 @@
 package v1alpha1
 
+import v1 "k8s.io/api/core/v1"
+
 // Keys by which a pod joins a gang. The gang's key is namespace/name, where the
 // namespace is the pod's.
 const (
@@ -110,3 +112,8 @@ const (
 	// ReasonTimedOut: the waiting time ran out; the user has to act.
 	ReasonTimedOut = "TimedOut"
 )
+
+// PodEvicting is a condition of pods, written by the scheduler: True while it ends the pod
+// to make room for another one, False where it did not after all. Its message is the name
+// of the profile that does so, for whichever process finishes what another has begun.
+const PodEvicting v1.PodConditionType = "scheduling.lockstep.dev/Evicting"

@@ -17,6 +17,9 @@ type Footprint struct {
 	// many of each role, 0 or more: members that ran to success are counted off.
 	Min       int
 	MinByRole map[string]int
+	// BrokenSince is when a gang that had its minimum bound fell below it; zero while it has
+	// it.
+	BrokenSince time.Time
 	// Running are the members that are on a node or on their way there, but for those
 	// that are about to end, in order.
 	Running []Placed

@@ -40,9 +40,30 @@ type Hold struct {
 	Priority int32
 	Request  resource.Vector
 	Ports    []Port
-	// Recalled tells that it is known from what was written in a pod's status, by
-	// whomever, and not because this process promised it.
+	// Recalled: it is known from what was written in a pod's status, by whomever, and
+	// not because this process promised it.
 	Recalled bool
+	// Claim is the decision that made a nomination; 0 where it was recalled. A later
+	// decision has a higher one.
+	Claim uint64
+	// Made: room was made for the holder before its plan came. What the plan gives back
+	// is held on as a nomination, until the holder runs or gives up.
+	Made bool
+}
+
+// nomination is what is left of a plan's hold that is given back, where room was made.
+func (h Hold) nomination() Hold {
+	h.Reason, h.Made = Nomination, false
+	return h
+}
+
+// Change is what a change of the ledger means to others.
+type Change struct {
+	// Freed are the nodes of which something is free by it.
+	Freed []string
+	// Renominated are the pods that have another nomination by it, or none any more, while
+	// they still wait.
+	Renominated []types.UID
 }
 
 // Ledger is all holds.
@@ -50,6 +71,7 @@ type Ledger struct {
 	holds map[types.UID]Hold
 	nodes map[string]*node
 	count map[Reason]int
+	made  int // how many holds were Made
 }
 
 // node is what is held on a node: in all, and by holder.
@@ -83,6 +105,9 @@ func (l *Ledger) Put(h Hold) {
 	}
 	l.holds[h.For] = h
 	l.count[h.Reason]++
+	if h.Made {
+		l.made++
+	}
 	n.total.add(h, 1)
 	n.holder[h.Holder].add(h, 1)
 }
@@ -95,6 +120,9 @@ func (l *Ledger) Drop(pod types.UID) bool {
 	}
 	delete(l.holds, pod)
 	l.count[h.Reason]--
+	if h.Made {
+		l.made--
+	}
 	n := l.nodes[h.Node]
 	n.total.add(h, -1)
 	if mine := n.holder[h.Holder]; mine.Pods == 1 {
@@ -123,6 +151,95 @@ func (t *Taken) add(h Hold, by int) {
 			}
 		}
 	}
+}
+
+// Follow takes in a plan of a holder: its holds take the place of the nominations of the
+// pods that the plan was made for, those of pods that it leaves out included. If the holder
+// had nominations, or what was left of them, room was made for it.
+func (l *Ledger) Follow(holder string, pods []types.UID, plan []Hold) Change {
+	made, priority := l.madeFor(holder)
+	var c Change
+	for _, pod := range pods {
+		if h, ok := l.holds[pod]; ok && h.Holder == holder && h.Reason == Nomination {
+			c = l.denominate(c, h)
+		}
+	}
+	for _, h := range plan {
+		h.Holder, h.Reason, h.Made, h.Priority = holder, Plan, made, priority
+		l.Put(h)
+	}
+	c.Renominated = slices.DeleteFunc(c.Renominated, func(pod types.UID) bool { _, planned := l.holds[pod]; return planned })
+	return c
+}
+
+// Denominate ends the nominations of pods that wait; those that have none are passed over.
+func (l *Ledger) Denominate(pods ...types.UID) Change {
+	var c Change
+	for _, pod := range pods {
+		if h, ok := l.holds[pod]; ok && h.Reason == Nomination {
+			c = l.denominate(c, h)
+		}
+	}
+	return c
+}
+
+func (l *Ledger) denominate(c Change, h Hold) Change {
+	l.Drop(h.For)
+	c.Freed, c.Renominated = append(c.Freed, h.Node), append(c.Renominated, h.For)
+	return c
+}
+
+// madeFor reports whether room was made for a holder, and at which priority.
+func (l *Ledger) madeFor(holder string) (bool, int32) {
+	if l.count[Nomination]+l.made == 0 {
+		return false, 0
+	}
+	for _, h := range l.holds {
+		if h.Holder == holder && (h.Reason == Nomination || h.Made) {
+			return true, h.Priority
+		}
+	}
+	return false, 0
+}
+
+// Use takes in that a pod is counted on a node from now on. What was held for it elsewhere
+// is free; so it is where it was held, but to nobody's use: the pod has it. Room that was
+// made stays nominated to the pod in case that it gives back its place.
+func (l *Ledger) Use(pod types.UID, nodeName string) Change {
+	h, ok := l.holds[pod]
+	switch {
+	case !ok:
+	case h.Node != nodeName:
+		l.Drop(pod)
+		return Change{Freed: []string{h.Node}}
+	case h.Reason == Plan && h.Made:
+		l.Put(h.nomination())
+	case h.Reason == Plan:
+		l.Drop(pod)
+	case h.Reason == Nomination:
+		h.Claim = 0 // what is done to make room here is not needed any more
+		l.Put(h)
+	}
+	return Change{}
+}
+
+// GiveBack ends the places of pods in a plan. Room that was made stays nominated to them.
+func (l *Ledger) GiveBack(pods ...types.UID) Change {
+	var c Change
+	for _, pod := range pods {
+		h, ok := l.holds[pod]
+		if !ok || h.Reason != Plan {
+			continue
+		}
+		l.Drop(pod)
+		if h.Made {
+			l.Put(h.nomination())
+			c.Renominated = append(c.Renominated, pod)
+		} else {
+			c.Freed = append(c.Freed, h.Node)
+		}
+	}
+	return c
 }
 
 // Len is the number of holds.

@@ -165,3 +165,82 @@ func TestOthersIsTheCallersOwn(t *testing.T) {
 		t.Errorf("after the ledger changed (-want +got):\n%s", diff)
 	}
 }
+
+// TestRoomThatWasMade: what others were evicted for stays with the preemptor, whatever becomes of its plan, until it
+// is bound or gives up.
+func TestRoomThatWasMade(t *testing.T) {
+	nominate := func(pod types.UID, node string) func(*Ledger) Change {
+		return func(l *Ledger) Change {
+			l.Put(Hold{For: pod, Holder: "g", Node: node, Reason: Nomination, Priority: 7})
+			return Change{}
+		}
+	}
+	plan := func(places ...Hold) func(*Ledger) Change {
+		return func(l *Ledger) Change { return l.Follow("g", []types.UID{"a", "b", "c"}, places) }
+	}
+	use := func(pod types.UID, node string) func(*Ledger) Change {
+		return func(l *Ledger) Change { return l.Use(pod, node) }
+	}
+	back := func(pods ...types.UID) func(*Ledger) Change {
+		return func(l *Ledger) Change { return l.GiveBack(pods...) }
+	}
+	at := func(pod types.UID, node string) Hold { return Hold{For: pod, Node: node} }
+	for sentence, c := range map[string]struct {
+		story []func(*Ledger) Change
+		want  map[types.UID]string // node and reason of each hold
+		last  Change               // by the last step
+	}{
+		"a plan without nominations gives back all": {[]func(*Ledger) Change{plan(at("a", "n1")), back("a")}, nil, Change{Freed: []string{"n1"}}},
+		"what is used is the pod's":                 {[]func(*Ledger) Change{plan(at("a", "n1")), use("a", "n1")}, nil, Change{}},
+		"a plan takes the place of nominations, also of members that it leaves out": {
+			[]func(*Ledger) Change{nominate("a", "n1"), nominate("b", "n2"), plan(at("c", "n1"))},
+			map[types.UID]string{"c": "n1 plan"}, Change{Freed: []string{"n1", "n2"}, Renominated: []types.UID{"a", "b"}},
+		},
+		"what it gives back stays nominated": {
+			[]func(*Ledger) Change{nominate("a", "n1"), plan(at("b", "n1")), back("b")},
+			map[types.UID]string{"b": "n1 nomination"}, Change{Renominated: []types.UID{"b"}},
+		},
+		"so does the place of a member that is held, in case that it is rejected": {
+			[]func(*Ledger) Change{nominate("a", "n1"), plan(at("b", "n1")), use("b", "n1"), back("b")},
+			map[types.UID]string{"b": "n1 nomination"}, Change{},
+		},
+		"a second plan of the round knows": {
+			[]func(*Ledger) Change{nominate("a", "n1"), plan(at("b", "n1")), plan(at("c", "n2")), back("c")},
+			map[types.UID]string{"b": "n1 plan", "c": "n2 nomination"}, Change{Renominated: []types.UID{"c"}},
+		},
+		"a pod that goes elsewhere does not need its nomination": {
+			[]func(*Ledger) Change{nominate("a", "n1"), use("a", "n2")}, nil, Change{Freed: []string{"n1"}},
+		},
+		"one that goes where it is nominated keeps it": {
+			[]func(*Ledger) Change{nominate("a", "n1"), use("a", "n1")}, map[types.UID]string{"a": "n1 nomination"}, Change{},
+		},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			l := NewLedger()
+			var last Change
+			for _, step := range c.story {
+				last = step(l)
+			}
+			got := map[types.UID]string{}
+			for uid, h := range l.holds {
+				got[uid] = h.Node + " " + string(h.Reason)
+				if h.Reason == Nomination && h.Priority != 7 {
+					t.Errorf("%s is held at priority %d, want that of the preemptor", uid, h.Priority)
+				}
+			}
+			if diff := gocmp.Diff(c.want, got, cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("held (-want +got):\n%s", diff)
+			}
+			slices.Sort(last.Freed)
+			if diff := gocmp.Diff(c.last, last, cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("what the last step changes (-want +got):\n%s", diff)
+			}
+			for uid := range got {
+				l.Drop(uid)
+			}
+			if l.Len()+len(l.nodes)+l.made != 0 {
+				t.Errorf("left over: %d holds, %d nodes, %d made", l.Len(), len(l.nodes), l.made)
+			}
+		})
+	}
+}

@@ -1,0 +1,41 @@
+package holds
+
+import (
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
+)
+
+// Nominator returns kube-scheduler's nominator without what the ledger knows better: a pod
+// that has a place in a plan counts as nominated nowhere, and one of those that are known to
+// the ledger only where that has a nomination of it.
+//
+// kube-scheduler's filters count the pods that are nominated to a node, by what their
+// status says. Of the members of a gang that is often another node than the one that their
+// plan gives them: more members have come, and each takes the place that is best now. Those
+// nominations stood in the way of the gang itself. What is held for the members the ledger
+// knows, and its filter keeps everybody else out.
+func (h *Holds) Nominator(inner fwk.PodNominator, known func(*v1.Pod) bool) fwk.PodNominator {
+	return &nominator{PodNominator: inner, holds: h, known: known}
+}
+
+type nominator struct {
+	fwk.PodNominator
+	holds *Holds
+	known func(*v1.Pod) bool
+}
+
+// NominatedPodsForNode lists the pods that are nominated to a node. The list is the
+// caller's.
+func (n *nominator) NominatedPodsForNode(nodeName string) []fwk.PodInfo {
+	return slices.DeleteFunc(n.PodNominator.NominatedPodsForNode(nodeName), func(p fwk.PodInfo) bool {
+		one, held := n.holds.Of(p.GetPod().UID)
+		if !held {
+			return n.known(p.GetPod())
+		}
+		return one.Reason != hold.Nomination || one.Node != nodeName
+	})
+}

@@ -1,0 +1,148 @@
+package preemption
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+)
+
+// ending is what came of the eviction of a pod.
+type ending int
+
+const (
+	// ends: the API server ends it, or it is gone.
+	ends ending = iota
+	// calledOff: it was not on its node yet. Its binding was called off, and it waits in
+	// the queue again; no deletion will tell.
+	calledOff
+)
+
+// evict ends a pod, and no other of its name. note tells the pod's users why; marked: its
+// status says already that it is being evicted.
+func (pl *GangPreemption) evict(ctx context.Context, pod, preemptor *v1.Pod, note string, marked bool) (ending, error) {
+	result := ends
+	if pl.callOff(pod) {
+		result, note = calledOff, note+" (before it was on its node)"
+	} else if gone, err := pl.end(ctx, pod, marked); gone || err != nil {
+		return ends, err
+	}
+	klog.FromContext(ctx).V(2).Info("Evicted pod", "pod", klog.KObj(pod), "node", pod.Spec.NodeName, "preemptor", klog.KObj(preemptor))
+	pl.handle.EventRecorder().Eventf(pod, preemptor, v1.EventTypeNormal, EventPreempted, actionPreempting, "%s", note)
+	return result, nil
+}
+
+// callOff reports whether the binding of a pod that is not on its node yet was called off.
+func (pl *GangPreemption) callOff(pod *v1.Pod) bool {
+	if waiting := pl.handle.GetWaitingPod(pod.UID); waiting != nil {
+		return waiting.Preempt(Name, "preempted")
+	}
+	if binding := pl.handle.GetPodInPreBind(pod.UID); binding != nil {
+		return binding.CancelPod("preempted by " + Name)
+	}
+	return false
+}
+
+// end marks a pod and deletes it. It reports whether the pod was gone already.
+func (pl *GangPreemption) end(ctx context.Context, pod *v1.Pod, marked bool) (gone bool, err error) {
+	if !marked {
+		if gone, err := pl.mark(ctx, pod); gone || err != nil {
+			return gone, err
+		}
+	}
+	return pl.delete(ctx, pod, metav1.DeleteOptions{})
+}
+
+// delete deletes a pod. It reports whether the pod was gone already.
+func (pl *GangPreemption) delete(ctx context.Context, pod *v1.Pod, options metav1.DeleteOptions) (gone bool, err error) {
+	options.Preconditions = metav1.NewUIDPreconditions(string(pod.UID))
+	err = pl.handle.ClientSet().CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, options)
+	if gone, err = pl.isGone(ctx, pod, err); err != nil {
+		return false, fmt.Errorf("deleting pod %s: %w", klog.KObj(pod), err)
+	}
+	return gone, nil
+}
+
+// isGone reports whether the error of a call about a pod says that there is none of its
+// UID any more. Any other error it returns.
+func (pl *GangPreemption) isGone(ctx context.Context, pod *v1.Pod, err error) (bool, error) {
+	switch {
+	case apierrors.IsNotFound(err):
+		return true, nil
+	case apierrors.IsConflict(err), apierrors.IsInvalid(err):
+		// Another pod of its name, or something else that does not go together.
+		now, readErr := pl.handle.ClientSet().CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
+		if apierrors.IsNotFound(readErr) || readErr == nil && now.UID != pod.UID {
+			return true, nil
+		}
+	}
+	return false, err
+}
+
+// mark says in a pod's status that it is being evicted, before it is. It reports whether
+// the pod was gone already.
+func (pl *GangPreemption) mark(ctx context.Context, pod *v1.Pod) (gone bool, err error) {
+	return pl.setTarget(ctx, pod, v1.ConditionTrue, v1.PodReasonPreemptionByScheduler, pl.fw.ProfileName()+": preempting to make room for a pod or gang that comes before it")
+}
+
+// ReasonWithdrawn is the reason of the conditions, false by then, of pods that were marked
+// and run on.
+const ReasonWithdrawn = "PreemptionWithdrawn"
+
+// unmark takes a mark back. One that fails is taken back later, by finish.
+func (pl *GangPreemption) unmark(ctx context.Context, pod *v1.Pod) {
+	if _, err := pl.setTarget(ctx, pod, v1.ConditionFalse, ReasonWithdrawn, pl.fw.ProfileName()+": the preemption was not carried out"); err != nil {
+		klog.FromContext(ctx).Error(err, "Failed to take back that a pod is being evicted; trying again", "pod", klog.KObj(pod))
+	}
+}
+
+// setTarget writes two conditions: DisruptionTarget, which everybody knows, and our own,
+// whose message is the name of the profile that evicts and nothing else.
+func (pl *GangPreemption) setTarget(ctx context.Context, pod *v1.Pod, is v1.ConditionStatus, reason, message string) (gone bool, err error) {
+	condition := func(kind v1.PodConditionType, message string) v1.PodCondition {
+		return v1.PodCondition{
+			Type: kind, Status: is, Reason: reason, Message: message, LastTransitionTime: metav1.NewTime(pl.clock.Now()),
+			ObservedGeneration: podutil.CalculatePodConditionObservedGeneration(&pod.Status, pod.Generation, kind),
+		}
+	}
+	err = pl.patchStatus(ctx, pod, map[string]any{"conditions": []v1.PodCondition{
+		condition(v1.DisruptionTarget, message), condition(v1alpha1.PodEvicting, pl.fw.ProfileName()),
+	}})
+	if gone, err = pl.isGone(ctx, pod, err); err != nil {
+		return false, fmt.Errorf("marking pod %s: %w", klog.KObj(pod), err)
+	}
+	return gone, nil
+}
+
+// patchStatus merges fields into the status of a pod of this UID.
+func (pl *GangPreemption) patchStatus(ctx context.Context, pod *v1.Pod, status map[string]any) error {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": pod.UID}, "status": status})
+	if err != nil {
+		return fmt.Errorf("encoding a patch: %w", err)
+	}
+	_, err = pl.handle.ClientSet().CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	return err
+}
+
+// marked reports whether this profile has begun to evict a pod that runs on.
+func (pl *GangPreemption) marked(pod *v1.Pod) bool {
+	if pod.Spec.NodeName == "" || pod.DeletionTimestamp != nil {
+		return false
+	}
+	_, c := podutil.GetPodCondition(&pod.Status, v1alpha1.PodEvicting)
+	return c != nil && c.Status == v1.ConditionTrue && c.Message == pl.fw.ProfileName()
+}
+
+// refuses reports whether the API server would answer the same the next time; other errors
+// it returns when it is in trouble.
+func refuses(err error) bool {
+	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsMethodNotSupported(err) || apierrors.IsUnauthorized(err)
+}

@@ -1,0 +1,227 @@
+package preemption
+
+import (
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
+)
+
+// changing is a roster source of one gang, of which something runs that changes.
+type changing struct {
+	known
+	mu      sync.Mutex
+	running gang.Footprint
+	// waits tells that preemptors wait for nothing but room.
+	waits bool
+}
+
+func (c *changing) Running(key gang.Key) []gang.Footprint {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if key != c.running.Key {
+		return nil
+	}
+	f := c.running
+	f.Running = slices.Clone(f.Running)
+	return []gang.Footprint{f}
+}
+
+func (c *changing) Placing(string) bool { return c.waits }
+
+// ends takes a pod off the gang, as its deletion does.
+func (c *changing) ends(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.running.Running = slices.DeleteFunc(c.running.Running, func(p gang.Placed) bool { return p.Pod.Name == name })
+}
+
+func (c *changing) comes(pod *v1.Pod) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.running.Running = append(c.running.Running, gang.Placed{Pod: pod, Node: pod.Spec.NodeName})
+}
+
+// left lists the pods that the API server has, but for those of the preemptor.
+func (s *stage) left(t *testing.T) string {
+	t.Helper()
+	list, err := s.handle.ClientSet().CoreV1().Pods("").List(s.ctx, metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for i := range list.Items {
+		if name := list.Items[i].Name; !strings.HasPrefix(name, "p-") {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return strings.Join(names, " ")
+}
+
+// TestWhatWasFoundHolds: between the search and the evictions things change. A gang of 2 preempts on a node of 4, where
+// v runs with its 4 pods.
+func TestWhatWasFoundHolds(t *testing.T) {
+	const all = "v-0 v-1 v-2 v-3"
+	preemptor := members("p", 2, 2, 100, 1)
+	for sentence, c := range map[string]struct {
+		min     int
+		between func(s *stage, d *demand, v *changing)
+		left    string
+	}{
+		"nothing changes, and surplus goes":   {min: 2, left: "v-2 v-3"},
+		"nothing changes, and all of it goes": {min: 4, left: ""},
+		"a plan has found room elsewhere": {
+			min: 2, left: all,
+			between: func(s *stage, d *demand, _ *changing) {
+				s.Holds.Follow(s.holder(d), uids(d.pods), []hold.Hold{{For: "p-0", Node: "n1"}, {For: "p-1", Node: "n1"}})
+			},
+		},
+		"a preemptor of higher priority takes the place": {
+			min: 2, left: all,
+			between: func(s *stage, d *demand, _ *changing) { s.Holds.DropNominations(s.holder(d)) },
+		},
+		"the preemptor waits for its own members by now": {
+			min: 2, left: all,
+			between: func(_ *stage, _ *demand, v *changing) { v.waits = false },
+		},
+		"the gang has lost a member and has less to spare": {
+			min: 2, left: all,
+			between: func(_ *stage, _ *demand, v *changing) { v.ends("v-2") },
+		},
+		"a member has come to a gang that ends": {
+			min: 4, left: "",
+			between: func(s *stage, _ *demand, v *changing) {
+				late := member("v", 4, 4, 10, 1, "n1")
+				if err := s.handle.ClientSet().(*fake.Clientset).Tracker().Add(late); err != nil {
+					panic(err)
+				}
+				v.comes(late)
+			},
+		},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			victims := members("v", 4, c.min, 10, 1, "n0")
+			var objects []runtime.Object
+			for _, pod := range slices.Concat(victims, preemptor) {
+				objects = append(objects, pod)
+			}
+			s := newStage(t, []*v1.Node{node("n0", 4, "r0")}, victims, objects...)
+			v := s.change(t, victims, c.min)
+			d := s.demand(t, gang.Spec{}, preemptor...)
+			f, err := s.search(s.ctx, d)
+			if err != nil || f == nil {
+				t.Fatalf("found %v, %v", f, err)
+			}
+			s.promise(d, f)
+			if c.between != nil {
+				c.between(s, d, v)
+			}
+			s.carryOut(s.ctx, d, f)
+			if got := s.left(t); got != c.left {
+				t.Errorf("left %q, want %q", got, c.left)
+			}
+			if n := s.Underway.Victims(s.holder(d)); c.left == all && n > 0 {
+				t.Errorf("%d victims are waited for that run on", n)
+			}
+		})
+	}
+}
+
+func uids(pods []*v1.Pod) []types.UID {
+	var list []types.UID
+	for _, pod := range pods {
+		list = append(list, pod.UID)
+	}
+	return list
+}
+
+// change registers a gang of these pods, which loses those that the API server deletes.
+func (s *stage) change(t *testing.T, pods []*v1.Pod, min int) *changing {
+	t.Helper()
+	v := &changing{waits: true}
+	v.running.Key, v.running.Min = gang.Key{Namespace: "default", Name: "v"}, min
+	for _, pod := range pods {
+		v.comes(pod)
+	}
+	s.Roster.Register(profile, v)
+	server{deletes: func(name string, options metav1.DeleteOptions) error {
+		if len(options.DryRun) == 0 {
+			v.ends(name)
+		}
+		return nil
+	}}.stand(s.handle.ClientSet().(*fake.Clientset))
+	return v
+}
+
+// TestMembersThatComeWhileTheirGangEnds: a member that was on its way to a node when its gang began to end goes too; a
+// new life of the gang, with its minimum, stays.
+func TestMembersThatComeWhileTheirGangEnds(t *testing.T) {
+	for sentence, c := range map[string]struct {
+		come int
+		left string
+	}{"one": {1, ""}, "as many as the minimum": {2, "w-0 w-1"}} {
+		t.Run(sentence, func(t *testing.T) {
+			victims, preemptor := members("v", 2, 2, 10, 1, "n0"), members("p", 2, 2, 100, 1)
+			var objects []runtime.Object
+			for _, pod := range slices.Concat(victims, preemptor) {
+				objects = append(objects, pod)
+			}
+			s := newStage(t, []*v1.Node{node("n0", 2, "r0")}, victims, objects...)
+			v := s.change(t, victims, 2)
+			client := s.handle.ClientSet().(*fake.Clientset)
+			var once sync.Once
+			client.PrependReactor("delete", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
+				if len(a.(clienttesting.DeleteAction).GetDeleteOptions().DryRun) == 0 {
+					once.Do(func() {
+						for _, pod := range members("w", c.come, 2, 10, 1, "n1") {
+							if err := client.Tracker().Add(pod); err != nil {
+								t.Error(err)
+							}
+							v.comes(pod)
+						}
+					})
+				}
+				return false, nil, nil
+			})
+			s.carryOutNow(t, s.demand(t, gang.Spec{}, preemptor...))
+			if got := s.left(t); got != c.left {
+				t.Errorf("left %q, want %q", got, c.left)
+			}
+		})
+	}
+}
+
+// TestInRepair: a gang that lost a member a moment ago is not broken: it goes whole, at its price, or not at all.
+func TestInRepair(t *testing.T) {
+	for sentence, c := range map[string]struct {
+		since time.Duration
+		want  string // who makes way for one pod
+	}{
+		"just now":          {time.Second, "other-0"},
+		"for half a minute": {30 * time.Second, "other-0"},
+		"for too long":      {2 * time.Minute, "v-0 v-1"},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			repaired := members("v", 2, 3, 10, 1, "n0")
+			s := newStage(t, []*v1.Node{node("n0", 3, "r0")}, slices.Concat(repaired, members("other", 1, 0, 10, 1, "n0")))
+			s.args.BrokenGrace.Duration = time.Minute
+			v := s.change(t, repaired, 3)
+			v.running.BrokenSince = s.clock.Now().Add(-c.since)
+			if got := s.victimsOf(t, s.demand(t, gang.Spec{}, members("p", 1, 1, 100, 1)...)); got != c.want {
+				t.Errorf("victims %q, want %q", got, c.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,184 @@
+package preemption
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
+
+	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+)
+
+// lookAgainEvery is how often is looked whether members of a gang that ends have come to
+// run meanwhile, until all that were evicted are seen to end.
+const lookAgainEvery = 100 * time.Millisecond
+
+// evictWhole ends a gang, and those that start together with it: what runs of it now,
+// which may be more than what was chosen, and what comes to run before all of that is seen
+// to end. All are marked before the first is evicted: whoever comes after this process
+// finishes what it has begun. Where nothing was begun the marks are taken back.
+func (pl *GangPreemption) evictWhole(ctx context.Context, d *demand, f *found, u unit, evicted *evictions) error {
+	pods, first := u.pods, u.pods[0]
+	if u.of.pod == "" {
+		together, err := pl.runningWith(u.of, first)
+		if err != nil {
+			pl.spare(pods)
+			return err
+		}
+		pods = union(pods, together)
+	}
+	pl.Underway.begin(pl.holder(d), pods)
+	if err := pl.markAll(ctx, pods); err != nil {
+		pl.spare(pods)
+		pl.each(ctx, len(pods), func(i int) { pl.unmark(ctx, pods[i]) })
+		return err
+	}
+	var errs collected
+	pl.each(ctx, len(pods), func(i int) { errs.add(pl.evictOne(ctx, d, f, pods[i], evicted, len(pods) > 1)) })
+	failed := errs.list()
+	switch begun := evicted.anyOf(pods); {
+	case !begun && len(pods) > 1:
+		pl.each(ctx, len(pods), func(i int) { pl.unmark(ctx, pods[i]) })
+	case begun && u.of.pod == "":
+		return pl.evictRest(ctx, d, f, u.of, first, evicted)
+	}
+	return errors.Join(failed...)
+}
+
+// markAll marks pods of which there are several.
+func (pl *GangPreemption) markAll(ctx context.Context, pods []*v1.Pod) error {
+	if len(pods) == 1 {
+		return nil // it is marked when it is evicted
+	}
+	var errs collected
+	pl.each(ctx, len(pods), func(i int) {
+		if pods[i].Spec.NodeName != "" {
+			_, err := pl.mark(ctx, pods[i])
+			errs.add(err)
+		}
+	})
+	return errors.Join(errs.list()...)
+}
+
+// evictRest evicts what is left of a gang that has begun to end: pods of which the eviction
+// failed, and members that were on their way to a node meanwhile. It returns once all that
+// were evicted are seen to end, and what runs of the gang is nothing, or a new life of it,
+// with its minimum.
+func (pl *GangPreemption) evictRest(ctx context.Context, d *demand, f *found, of owner, first *v1.Pod, evicted *evictions) error {
+	ticker := pl.clock.NewTicker(lookAgainEvery)
+	defer ticker.Stop()
+	var last error
+	for {
+		together, err := pl.runningWith(of, first)
+		if err != nil {
+			return err
+		}
+		rest, seen := leftOver(together, evicted)
+		if len(rest) == 0 && seen {
+			return nil
+		}
+		pl.Underway.begin(pl.holder(d), rest)
+		var errs collected
+		pl.each(ctx, len(rest), func(i int) { errs.add(pl.evictOne(ctx, d, f, rest[i], evicted, false)) })
+		last = errors.Join(errs.list()...)
+		select {
+		case <-ctx.Done():
+			return errors.Join(last, fmt.Errorf("ending gang %s: %w", of.gang, context.Cause(ctx)))
+		case <-ticker.C():
+		}
+	}
+}
+
+// leftOver lists the pods on nodes of gangs that are left with less than their minimum.
+// seen: none that was evicted seems to run on.
+func leftOver(together []gang.Footprint, evicted *evictions) (rest []*v1.Pod, seen bool) {
+	seen = true
+	for _, one := range together {
+		var bound []*v1.Pod
+		stays := 0
+		for _, member := range one.Running {
+			if evicted.has(member.Pod.UID) {
+				seen = false
+				continue
+			}
+			stays++
+			if member.Pod.Spec.NodeName != "" {
+				bound = append(bound, member.Pod)
+			}
+		}
+		if stays < one.Min {
+			rest = append(rest, bound...)
+		}
+	}
+	return rest, seen
+}
+
+// union is the pods that were chosen and all that runs of their gangs.
+func union(chosen []*v1.Pod, together []gang.Footprint) []*v1.Pod {
+	pods := append([]*v1.Pod(nil), chosen...)
+	known := map[types.UID]bool{}
+	for _, pod := range chosen {
+		known[pod.UID] = true
+	}
+	for _, one := range together {
+		for _, member := range one.Running {
+			if !known[member.Pod.UID] {
+				known[member.Pod.UID] = true
+				pods = append(pods, member.Pod)
+			}
+		}
+	}
+	return pods
+}
+
+func (e *evictions) anyOf(pods []*v1.Pod) bool {
+	for _, pod := range pods {
+		if e.has(pod.UID) {
+			return true
+		}
+	}
+	return false
+}
+
+// runningWith is what runs of the gang of a pod, and of those that start together with it.
+// Of a gang that no profile knows, the pod says the minimum; where it does not, all that
+// runs has to.
+func (pl *GangPreemption) runningWith(of owner, pod *v1.Pod) ([]gang.Footprint, error) {
+	if together := pl.Roster.Running(of.profile, of.gang); len(together) > 0 {
+		return together, nil
+	}
+	f := gang.Footprint{Key: of.gang}
+	pods, err := pl.handle.SharedInformerFactory().Core().V1().Pods().Lister().Pods(of.gang.Namespace).List(labels.Everything())
+	if err != nil {
+		return nil, fmt.Errorf("listing the members of gang %s: %w", of.gang, err)
+	}
+	for _, one := range pods {
+		if ownerOf(one) == of && one.Spec.NodeName != "" && one.DeletionTimestamp == nil && !podutil.IsPodTerminal(one) {
+			f.Running = append(f.Running, gang.Placed{Pod: one, Node: one.Spec.NodeName})
+		}
+	}
+	f.Min = len(f.Running)
+	if pod != nil {
+		if n, known := gang.MinimumOf(pod); known {
+			f.Min = n
+		}
+	}
+	return []gang.Footprint{f}, nil
+}
+
+// finishEviction evicts a pod of a gang that another process has begun to end.
+func (pl *GangPreemption) finishEviction(ctx context.Context, pod *v1.Pod) {
+	gone, err := pl.end(ctx, pod, pl.marked(pod))
+	switch {
+	case err != nil:
+		klog.FromContext(ctx).Error(err, "Failed to finish an eviction; trying again", "pod", klog.KObj(pod))
+	case !gone:
+		pl.handle.EventRecorder().Eventf(pod, nil, v1.EventTypeNormal, EventPreempted, actionPreempting, "the rest of its gang was preempted, and this eviction was interrupted")
+	}
+}
