@@ -35,6 +35,7 @@ type options struct {
 	metricsSecure        bool
 	metricsCertDir       string
 	healthProbeAddress   string
+	pprofAddress         string
 	workers              int
 	queueSchedulerNames  []string
 	queuePolicies        []string
@@ -63,6 +64,7 @@ func newCommand() *cobra.Command {
 	flags.BoolVar(&o.metricsSecure, "metrics-secure", true, "Serve metrics over HTTPS, to whoever the API server lets get /metrics. If false, over HTTP, to everyone.")
 	flags.StringVar(&o.metricsCertDir, "metrics-cert-dir", "", "Folder with the tls.crt and tls.key of the metrics server. Without, it makes its own.")
 	flags.StringVar(&o.healthProbeAddress, "health-probe-bind-address", ":8081", "Address that serves /healthz and /readyz. 0 serves neither.")
+	flags.StringVar(&o.pprofAddress, "pprof-bind-address", "", "Address that serves /debug/pprof, to everyone who reaches it. Without, profiles are not served.")
 	flags.IntVar(&o.workers, "workers", 4, "Number of PodGroups that are worked on at a time.")
 	flags.StringSliceVar(&o.queuePolicies, "queue-policies", []string{"proportion", "capacity"}, "Which of these policies the tiers of the plugin FairShare name: what queues deserve is reckoned by them.")
 	flags.StringSliceVar(&o.queueSchedulerNames, "queue-scheduler-names", []string{"lockstep-scheduler"}, "Schedulers that use queues: the profiles with the plugin FairShare. Only their pods are counted in the status of Queues.")
@@ -124,6 +126,7 @@ func (o *options) manager() ctrl.Options {
 		LeaderElectionReleaseOnCancel: true,
 		Metrics:                       metrics,
 		HealthProbeBindAddress:        o.healthProbeAddress,
+		PprofBindAddress:              o.pprofAddress,
 		Cache: cache.Options{ByObject: map[client.Object]cache.ByObject{
 			&v1.Pod{}:       {Transform: queuestatus.StripPod(podgroup.StripPod)},
 			&v1.Node{}:      {Transform: queuestatus.StripNode},
