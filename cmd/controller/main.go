@@ -91,11 +91,13 @@ func run(o *options) error {
 	if err != nil {
 		return fmt.Errorf("reading the kubeconfig: %w", err)
 	}
+	// Where bandwidth costs less than CPU, as beside the API server, to unpack lists is a waste.
+	kubeconfig.DisableCompression = true
 	mgr, err := ctrl.NewManager(kubeconfig, o.manager())
 	if err != nil {
 		return fmt.Errorf("creating the manager: %w", err)
 	}
-	if err := podgroup.Setup(ctx, mgr, podgroup.Options{Workers: o.workers}); err != nil {
+	if err := podgroup.Setup(mgr, podgroup.Options{Workers: o.workers}); err != nil {
 		return err
 	}
 	if err := queuestatus.Setup(mgr, queuestatus.Options{SchedulerNames: o.queueSchedulerNames, Policies: o.queuePolicies}); err != nil {

@@ -130,18 +130,17 @@ func startOf(was status, f facts, now metav1.Time) metav1.Time {
 	return start
 }
 
-// changes is what differs, as the body of a merge patch. urgent tells that more
-// than numbers does.
-func changes(was, want status) (fields map[string]any, urgent bool) {
-	fields = map[string]any{}
+// changes is what differs, as the body of a merge patch.
+func changes(was, want status) map[string]any {
+	fields := map[string]any{}
 	if was.Phase != want.Phase {
-		fields["phase"], urgent = want.Phase, true
+		fields["phase"] = want.Phase
 	}
 	if was.OccupiedBy != want.OccupiedBy {
-		fields["occupiedBy"], urgent = want.OccupiedBy, true
+		fields["occupiedBy"] = want.OccupiedBy
 	}
 	if !was.ScheduleStartTime.Equal(&want.ScheduleStartTime) {
-		fields["scheduleStartTime"], urgent = want.ScheduleStartTime, true // null where it is zero
+		fields["scheduleStartTime"] = want.ScheduleStartTime // null where it is zero
 	}
 	for name, n := range map[string][2]int32{
 		"running": {was.Running, want.Running}, "succeeded": {was.Succeeded, want.Succeeded}, "failed": {was.Failed, want.Failed},
@@ -152,7 +151,6 @@ func changes(was, want status) (fields map[string]any, urgent bool) {
 	}
 	if !equality.Semantic.DeepEqual(was.Conditions, want.Conditions) {
 		fields["conditions"] = want.Conditions
-		urgent = urgent || turned(was.Conditions, want.Conditions)
 	}
-	return fields, urgent
+	return fields
 }
