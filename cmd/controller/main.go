@@ -134,6 +134,5 @@ func (o *options) manager() ctrl.Options {
 			&v1.Node{}:      {Transform: queuestatus.StripNode},
 			&v1.Namespace{}: {Transform: queuestatus.StripNamespace},
 		}},
-		Client: client.Options{Cache: &client.CacheOptions{Unstructured: true}},
 	}
 }

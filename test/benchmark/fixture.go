@@ -141,12 +141,17 @@ func podName(gang string, member int) string { return fmt.Sprintf("%s-%04d", gan
 
 func gangOf(pod string) string { return pod[:strings.LastIndexByte(pod, '-')] }
 
+// split tells which gang pod number i is of, and which member of it.
+func (w workload) split(i int) (gang, member int) {
+	if w.mixed {
+		return i % w.gangs, i / w.gangs
+	}
+	return i / w.size, i % w.size
+}
+
 // at answers the pod to create as number i.
 func (w workload) at(i int) *v1.Pod {
-	gang, member := i/w.size, i%w.size
-	if w.mixed {
-		gang, member = i%w.gangs, i/w.gangs
-	}
+	gang, member := w.split(i)
 	pod := &v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: podName(w.gangName(gang), member), Labels: map[string]string{"app": "train"}},
 		Spec: v1.PodSpec{
@@ -244,42 +249,40 @@ func (w workload) podGroup(gang int) *schedulingv1beta1.PodGroup {
 	return group
 }
 
-// describe makes the PodGroups of a workload, if it has any.
-func (f *fixture) describe(ctx context.Context, w workload) error {
-	if !w.native && !w.described {
-		return nil
-	}
-	err := each(ctx, w.gangs, func(ctx context.Context, i int) (err error) {
-		f.wrote.Add(1)
-		if w.native {
-			_, err = f.client.SchedulingV1beta1().PodGroups(namespace).Create(ctx, w.podGroup(i), metav1.CreateOptions{})
-			return err
-		}
-		group := &schedulingv1alpha1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: w.gangName(i)}}
+// describe makes the PodGroup of a gang, if it has one.
+func (f *fixture) describe(ctx context.Context, w workload, gang int) (err error) {
+	switch {
+	case w.native:
+		_, err = f.client.SchedulingV1beta1().PodGroups(namespace).Create(ctx, w.podGroup(gang), metav1.CreateOptions{})
+	case w.described:
+		group := &schedulingv1alpha1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: w.gangName(gang)}}
 		group.Spec.MinMember = int32(w.min)
 		_, err = f.groups.SchedulingV1alpha1().PodGroups(namespace).Create(ctx, group, metav1.CreateOptions{})
-		return err
-	})
+	default:
+		return nil
+	}
+	f.wrote.Add(1)
 	if err != nil {
-		return fmt.Errorf("creating PodGroups: %w", err)
+		return fmt.Errorf("creating a PodGroup: %w", err)
 	}
 	return nil
 }
 
-// create makes all PodGroups and pods of a workload.
+// create makes all pods of a workload, and each PodGroup with its first pod, as operators do.
 func (f *fixture) create(ctx context.Context, w workload) error {
-	if err := f.describe(ctx, w); err != nil {
-		return err
-	}
-	err := each(ctx, w.pods(), func(ctx context.Context, i int) error {
+	return each(ctx, w.pods(), func(ctx context.Context, i int) error {
+		gang, member := w.split(i)
+		if member == 0 {
+			if err := f.describe(ctx, w, gang); err != nil {
+				return err
+			}
+		}
 		f.wrote.Add(1)
-		_, err := f.client.CoreV1().Pods(namespace).Create(ctx, w.at(i), metav1.CreateOptions{})
-		return err
+		if _, err := f.client.CoreV1().Pods(namespace).Create(ctx, w.at(i), metav1.CreateOptions{}); err != nil {
+			return fmt.Errorf("creating a pod: %w", err)
+		}
+		return nil
 	})
-	if err != nil {
-		return fmt.Errorf("creating pods: %w", err)
-	}
-	return nil
 }
 
 // deletePods deletes pods at once, without grace: no kubelet would end it.

@@ -10,7 +10,7 @@ import (
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
@@ -35,8 +35,7 @@ import (
 // name is that of the controller in logs and metrics.
 const name = "queue"
 
-// The kinds of objects that may name the queue of a gang. They are read unstructured, as the
-// controller of PodGroups does: so both share what is cached.
+// The kinds of objects that may name the queue of a gang. Of them nothing but metadata is read.
 var (
 	community = schedulingv1alpha1.SchemeGroupVersion.WithKind("PodGroup")
 	native    = schedulingv1beta1.SchemeGroupVersion.WithKind("PodGroup")
@@ -146,7 +145,7 @@ func watchCluster(mgr manager.Manager, c controller.Controller, r *reconciler) e
 }
 
 func watchGroup(mgr manager.Manager, c controller.Controller, r *reconciler, kind schema.GroupVersionKind) error {
-	object := &unstructured.Unstructured{}
+	object := &metav1.PartialObjectMetadata{}
 	object.SetGroupVersionKind(kind)
 	r.watch(kind)
 	if err := c.Watch(source.Kind[client.Object](mgr.GetCache(), object, events(), changes(groupDiffers))); err != nil {

@@ -11,13 +11,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	schedulingv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/plugins/crd"
@@ -28,16 +26,6 @@ import (
 // least time between two writes for it: a gang that starts passes through several
 // phases in less.
 const settle = time.Second
-
-// kind is the community's PodGroup. It is read unstructured, because the
-// community's Go type has no conditions and would lose them.
-var kind = schedulingv1alpha1.SchemeGroupVersion.WithKind("PodGroup")
-
-func newObject() *unstructured.Unstructured {
-	object := &unstructured.Unstructured{}
-	object.SetGroupVersionKind(kind)
-	return object
-}
 
 // reconciler brings the status of PodGroups up to date.
 type reconciler struct {
@@ -53,17 +41,13 @@ type reconciler struct {
 
 // Reconcile implements reconcile.Reconciler.
 func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	object := newObject()
-	err := r.client.Get(ctx, request.NamespacedName, object, client.UnsafeDisableDeepCopy)
+	pg := &podGroup{} // out of the cache, and not to be changed
+	err := r.client.Get(ctx, request.NamespacedName, pg, client.UnsafeDisableDeepCopy)
 	if apierrors.IsNotFound(err) {
 		return reconcile.Result{}, nil
 	}
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("reading PodGroup %s: %w", request.NamespacedName, err)
-	}
-	pg, err := decode(object)
-	if err != nil {
-		return reconcile.Result{}, reconcile.TerminalError(err)
 	}
 	pods, err := r.members(ctx, request.NamespacedName)
 	if err != nil {
@@ -106,9 +90,7 @@ func (r *reconciler) members(ctx context.Context, key types.NamespacedName) ([]*
 // was read: the list of conditions is replaced as a whole, and others write there.
 func (r *reconciler) write(ctx context.Context, pg *podGroup, fields map[string]any) (reconcile.Result, error) {
 	key := types.NamespacedName{Namespace: pg.Namespace, Name: pg.Name}
-	written := newObject()
-	written.SetNamespace(key.Namespace)
-	written.SetName(key.Name)
+	written := &podGroup{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
 	body, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"resourceVersion": pg.ResourceVersion},
 		"status":   fields,
@@ -128,25 +110,20 @@ func (r *reconciler) write(ctx context.Context, pg *podGroup, fields map[string]
 		return reconcile.Result{}, fmt.Errorf("writing the status of PodGroup %s: %w", key, err)
 	}
 	if _, ok := fields["conditions"]; ok {
-		return reconcile.Result{}, r.notePruning(ctx, written)
+		r.notePruning(ctx, written)
 	}
 	return reconcile.Result{}, nil
 }
 
 // notePruning looks whether the conditions that were written are there.
-func (r *reconciler) notePruning(ctx context.Context, written *unstructured.Unstructured) error {
-	pg, err := decode(written)
-	if err != nil {
-		return reconcile.TerminalError(err)
-	}
-	pruned := meta.FindStatusCondition(pg.Status.Conditions, v1alpha1.ConditionScheduled) == nil
+func (r *reconciler) notePruning(ctx context.Context, written *podGroup) {
+	pruned := meta.FindStatusCondition(written.Status.Conditions, v1alpha1.ConditionScheduled) == nil
 	if was := r.pruned.Swap(pruned); was == pruned {
-		return nil
+		return
 	}
 	if pruned {
 		klog.FromContext(ctx).Info("PodGroups of this cluster have no status.conditions: their CRD is not Lockstep's; why gangs wait is only told by events")
 	} else {
 		klog.FromContext(ctx).Info("PodGroups have status.conditions now")
 	}
-	return nil
 }

@@ -39,6 +39,7 @@ type Options struct {
 // PodGroups, the controller waits until it does; pods are watched from when there
 // is a PodGroup, so that gangs by annotation cost nothing here.
 func Setup(mgr manager.Manager, o Options) error {
+	addToScheme(mgr.GetScheme())
 	wait := manager.RunnableFunc(func(ctx context.Context) error {
 		if !crd.Await(ctx, mgr.GetRESTMapper(), kind) {
 			return nil
@@ -55,7 +56,7 @@ func start(ctx context.Context, mgr manager.Manager, o Options) error {
 	r := &reconciler{client: mgr.GetClient(), clock: clock.RealClock{}}
 	return r.pods.Prepare(func() (func() error, error) {
 		c, err := builder.ControllerManagedBy(mgr).Named(name).
-			Watches(newObject(), podGroupEvents()).
+			Watches(&podGroup{}, podGroupEvents()).
 			WithOptions(controller.Options{MaxConcurrentReconciles: o.Workers}).
 			Build(r)
 		if err != nil {
