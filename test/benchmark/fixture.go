@@ -268,11 +268,17 @@ func (f *fixture) describe(ctx context.Context, w workload, gang int) (err error
 	return nil
 }
 
-// create makes all pods of a workload, and each PodGroup with its first pod, as operators do.
+// create makes all pods of a workload, and each PodGroup with its first pod, as operators do; native ones
+// before.
 func (f *fixture) create(ctx context.Context, w workload) error {
+	if w.native {
+		if err := each(ctx, w.gangs, func(ctx context.Context, gang int) error { return f.describe(ctx, w, gang) }); err != nil {
+			return err
+		}
+	}
 	return each(ctx, w.pods(), func(ctx context.Context, i int) error {
 		gang, member := w.split(i)
-		if member == 0 {
+		if member == 0 && w.described {
 			if err := f.describe(ctx, w, gang); err != nil {
 				return err
 			}
