@@ -44,14 +44,13 @@ up: ## Start a local cluster (NAME, NODES, ZONES, RACKS, GPUS, CPU, MEMORY)
 		--gpus $(GPUS) --cpu $(CPU) --memory $(MEMORY)
 
 .PHONY: run
-run: has-cluster build ## Run the scheduler against the local cluster, until Ctrl-C
-	bin/lockstep-scheduler --kubeconfig .local/clusters/$(NAME)/kubeconfig.yaml \
-		--leader-elect=false --bind-address 127.0.0.1 $(ARGS)
+run: has-cluster build ## Run the scheduler and the controller against the local cluster, until Ctrl-C
+	@$(CLUSTER) run --name $(NAME) -- $(ARGS)
 
 .PHONY: has-cluster
 has-cluster:
 	@test -f .local/clusters/$(NAME)/kubeconfig.yaml || \
-		{ echo "There is no cluster $(NAME). Start it first: make up"; exit 1; }
+		{ echo "There is no cluster $(NAME). Start it first: make up$(if $(filter-out lockstep,$(NAME)), NAME=$(NAME))"; exit 1; }
 
 .PHONY: down
 down: ## Stop the local cluster and remove its files
@@ -70,7 +69,7 @@ build: ## Build the commands into bin/
 	done
 
 .PHONY: control-plane
-control-plane: ## Build etcd, kube-apiserver and the rest of a local cluster (6 minutes the first time)
+control-plane: ## Build etcd, kube-apiserver and the rest of a local cluster (10 minutes the first time)
 	@$(CLUSTER) build
 
 .PHONY: generate

@@ -1,9 +1,21 @@
 #!/usr/bin/env bash
-# The go.mod and go.sum files of both modules are tidy.
+# The go.mod and go.sum files of both modules are tidy, and what the commands and the control plane are both
+# made of is the same in both: else all of it is compiled twice.
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 tidy() {
   go mod tidy -diff && (cd hack/tools && go mod tidy -diff)
 }
 
+# versions PACKAGE...: the modules that they are made of.
+versions() {
+  go list -deps -f '{{with .Module}}{{if not .Main}}{{.Path}} {{with .Replace}}{{.Version}}{{else}}{{.Version}}{{end}}{{end}}{{end}}' "$@" | sort -u
+}
+
+differing() {
+  join <(versions ./cmd/...) <(cd hack/tools && versions k8s.io/kubernetes/cmd/kube-{apiserver,controller-manager,scheduler}) |
+    awk '$2 != $3 { print $1 ": " $2 " here, " $3 " in hack/tools" }'
+}
+
 check mod "run: go mod tidy, and the same in hack/tools" tidy
+check versions "run: go get MODULE@VERSION where it is older" none differing

@@ -35,6 +35,7 @@ type options struct {
 	metricsSecure        bool
 	metricsCertDir       string
 	healthProbeAddress   string
+	pprofAddress         string
 	workers              int
 	queueSchedulerNames  []string
 	queuePolicies        []string
@@ -63,6 +64,7 @@ func newCommand() *cobra.Command {
 	flags.BoolVar(&o.metricsSecure, "metrics-secure", true, "Serve metrics over HTTPS, to whoever the API server lets get /metrics. If false, over HTTP, to everyone.")
 	flags.StringVar(&o.metricsCertDir, "metrics-cert-dir", "", "Folder with the tls.crt and tls.key of the metrics server. Without, it makes its own.")
 	flags.StringVar(&o.healthProbeAddress, "health-probe-bind-address", ":8081", "Address that serves /healthz and /readyz. 0 serves neither.")
+	flags.StringVar(&o.pprofAddress, "pprof-bind-address", "", "Address that serves /debug/pprof, to everyone who reaches it. Without, profiles are not served.")
 	flags.IntVar(&o.workers, "workers", 4, "Number of PodGroups that are worked on at a time.")
 	flags.StringSliceVar(&o.queuePolicies, "queue-policies", []string{"proportion", "capacity"}, "Which of these policies the tiers of the plugin FairShare name: what queues deserve is reckoned by them.")
 	flags.StringSliceVar(&o.queueSchedulerNames, "queue-scheduler-names", []string{"lockstep-scheduler"}, "Schedulers that use queues: the profiles with the plugin FairShare. Only their pods are counted in the status of Queues.")
@@ -89,11 +91,13 @@ func run(o *options) error {
 	if err != nil {
 		return fmt.Errorf("reading the kubeconfig: %w", err)
 	}
+	// Where bandwidth costs less than CPU, as beside the API server, to unpack lists is a waste.
+	kubeconfig.DisableCompression = true
 	mgr, err := ctrl.NewManager(kubeconfig, o.manager())
 	if err != nil {
 		return fmt.Errorf("creating the manager: %w", err)
 	}
-	if err := podgroup.Setup(ctx, mgr, podgroup.Options{Workers: o.workers}); err != nil {
+	if err := podgroup.Setup(mgr, podgroup.Options{Workers: o.workers}); err != nil {
 		return err
 	}
 	if err := queuestatus.Setup(mgr, queuestatus.Options{SchedulerNames: o.queueSchedulerNames, Policies: o.queuePolicies}); err != nil {
@@ -124,11 +128,11 @@ func (o *options) manager() ctrl.Options {
 		LeaderElectionReleaseOnCancel: true,
 		Metrics:                       metrics,
 		HealthProbeBindAddress:        o.healthProbeAddress,
+		PprofBindAddress:              o.pprofAddress,
 		Cache: cache.Options{ByObject: map[client.Object]cache.ByObject{
 			&v1.Pod{}:       {Transform: queuestatus.StripPod(podgroup.StripPod)},
 			&v1.Node{}:      {Transform: queuestatus.StripNode},
 			&v1.Namespace{}: {Transform: queuestatus.StripNamespace},
 		}},
-		Client: client.Options{Cache: &client.CacheOptions{Unstructured: true}},
 	}
 }

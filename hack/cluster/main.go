@@ -1,4 +1,5 @@
-// Command cluster starts and stops local control planes for people: make up, make down.
+// Command cluster starts and stops local control planes for people, and runs what is built against them:
+// make up, make run, make down.
 // Tests use package localcluster, which does the work.
 package main
 
@@ -10,6 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -21,6 +23,7 @@ import (
 
 const usage = `Usage:
   cluster up [--name N] [--nodes N] [--zones Z] [--racks R] [--gpus G] [--cpu C] [--memory M]
+  cluster run [--name N] [-- flag ...]   the scheduler, with these flags, and the controller
   cluster down [--name N | --all]
   cluster list
   cluster build [tool ...]   without arguments: the control plane; prints the path of each tool
@@ -50,6 +53,8 @@ func run(ctx context.Context, args []string) error {
 	switch command, args := args[0], args[1:]; command {
 	case "up":
 		return up(ctx, args)
+	case "run":
+		return runBoth(ctx, args)
 	case "down":
 		return down(ctx, args)
 	case "list":
@@ -122,7 +127,7 @@ func up(ctx context.Context, args []string) error {
 	defer cancel()
 	c, err := localcluster.Up(startCtx, o)
 	if errors.Is(err, localcluster.ErrExists) {
-		fmt.Printf("Cluster %s is up already. For a fresh one, take it down first (make down).\n", o.Name)
+		fmt.Printf("Cluster %s is up already. For a fresh one, take it down first (make down%s).\n", o.Name, nameArgument(o.Name))
 		if c, err = localcluster.Get(o.Name); err != nil {
 			return err
 		}
@@ -132,14 +137,28 @@ func up(ctx context.Context, args []string) error {
 		fmt.Printf("Cluster %s is up: Kubernetes with %d fake nodes, started in %.1f s.\n",
 			o.Name, o.Nodes[0].Count, time.Since(start).Seconds())
 	}
-	fmt.Printf(`No scheduler runs in it yet. What to do next:
-
-  export KUBECONFIG=%s
-  %s get nodes      # or your own kubectl
-  make run          # build the lockstep scheduler and run it against this cluster
-  make down         # stop everything and remove all files of the cluster
-`, c.Kubeconfig(), filepath.Join(".local", "bin", "kubectl"))
+	fmt.Print(hint(c.Kubeconfig(), o.Name))
 	return nil
+}
+
+// hint says what to do with a cluster that is up.
+func hint(kubeconfig, name string) string {
+	lines := [][2]string{
+		{"export KUBECONFIG=" + kubeconfig, ""},
+		{filepath.Join(".local", "bin", "kubectl") + " get nodes", "or your own kubectl"},
+		{"make run" + nameArgument(name), "build the scheduler and the controller and run them against this cluster"},
+		{"make down" + nameArgument(name), "stop everything and remove all files of the cluster"},
+	}
+	var text strings.Builder
+	text.WriteString("No scheduler runs in it yet. What to do next:\n\n")
+	for _, line := range lines {
+		if line[1] == "" {
+			fmt.Fprintf(&text, "  %s\n", line[0])
+			continue
+		}
+		fmt.Fprintf(&text, "  %-27s # %s\n", line[0], line[1])
+	}
+	return text.String()
 }
 
 func down(ctx context.Context, args []string) error {

@@ -77,6 +77,8 @@ type Gang struct {
 	barrier barrier
 	blocked blocked
 	tell    *teller
+	// strangers are the pods of its gangs that name other schedulers.
+	strangers strangers
 	// affine is set once a group failed whose members care about other pods; from
 	// then on pods that come to nodes count as changes that may help.
 	affine atomic.Bool

@@ -169,6 +169,9 @@ func (t *teller) explanation(key gang.Key) (gang.Explanation, bool) {
 	t.pl.mu.Lock()
 	e, ok := t.pl.gangs.Explain(key)
 	t.pl.mu.Unlock()
+	if e.Reason == v1alpha1.ReasonGangIncomplete {
+		e.Message += t.pl.strangers.of(key, t.pl.handle.ProfileName())
+	}
 	if !ok || e.Running || len(e.Pending) == 0 || e.Reason != "" && e.Reason != v1alpha1.ReasonUnschedulable {
 		return e, ok
 	}

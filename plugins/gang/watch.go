@@ -108,6 +108,7 @@ func (pl *Gang) podSeen(ctx context.Context, old, pod *v1.Pod) {
 		pl.changed()
 	}
 	if pod.Spec.SchedulerName != pl.handle.ProfileName() {
+		pl.Explain(pl.strangers.see(pod))
 		return
 	}
 	if pl.outside(pod) && (old == nil || pl.outside(old)) {
@@ -144,6 +145,7 @@ func (pl *Gang) podGone(ctx context.Context, object any) {
 		pl.changed()
 	}
 	if pod.Spec.SchedulerName != pl.handle.ProfileName() {
+		pl.Explain(pl.strangers.gone(pod.UID))
 		return
 	}
 	pl.tell.forgetPod(pod.UID)

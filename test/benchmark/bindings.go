@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -27,6 +28,8 @@ type bindings struct {
 	mu    sync.Mutex
 	pods  map[string]bound
 	gangs map[string]int // bound members
+	// history is what has changed since record was called; nil before.
+	history []change
 	// first and last are of all bindings seen, pods that are gone included.
 	first, last time.Time
 	// cuts is how often the watch broke, and times were lost.
@@ -124,6 +127,7 @@ func (b *bindings) see(pod *v1.Pod, now time.Time) {
 	if _, known := b.pods[pod.Name]; known || pod.Spec.NodeName == "" {
 		return
 	}
+	b.note(change{at: now, pod: pod.Name, bound: true})
 	b.pods[pod.Name] = bound{node: pod.Spec.NodeName, at: now}
 	b.gangs[gangOf(pod.Name)]++
 	if b.first.IsZero() {
@@ -136,9 +140,28 @@ func (b *bindings) lose(name string) {
 	if _, known := b.pods[name]; !known {
 		return
 	}
+	b.note(change{at: time.Now(), pod: name})
 	delete(b.pods, name)
 	if b.gangs[gangOf(name)]--; b.gangs[gangOf(name)] == 0 {
 		delete(b.gangs, gangOf(name))
+	}
+}
+
+func (b *bindings) note(c change) {
+	if b.history != nil {
+		b.history = append(b.history, c)
+	}
+}
+
+// record keeps what changes from now on. The history is what was kept so far, in its order.
+func (b *bindings) record() (history func() []change) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.history = []change{}
+	return func() []change {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return slices.Clone(b.history)
 	}
 }
 

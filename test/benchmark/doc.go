@@ -1,9 +1,18 @@
 // Command benchmark compares lockstep-scheduler with the stock kube-scheduler, both running as they
-// would in production: real processes, a real API server and etcd, fake nodes, no kubelets.
+// would in production: real processes, a real API server and etcd, fake nodes, and no kubelets unless
+// asked for.
 //
 // Everything is measured on one cluster in one run, the two schedulers taking turns, because on
 // another machine, or an hour later, the absolute numbers are others: only ratios are results. What
 // else ran on the machine meanwhile is reported as the load of others.
+//
+// With -system both are measured with what users run beside them: KWOK plays kubelets, so that pods
+// come to run, which every scheduler hears of, and lockstep-controller keeps the status of PodGroups
+// beside ours. The same gangs are measured by annotation and by PodGroup. What the controller uses is
+// told by itself and together with the scheduler's, from its start, which comes before the pods.
+//
+// Churn has no stock scheduler to be compared with: it counts the gangs that start out of turn while
+// pods end all the time.
 //
 // It fails if a gang is bound in part, or if fewer pods are bound than fit. Goals that are missed are
 // named, and fail nothing.

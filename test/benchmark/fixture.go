@@ -20,6 +20,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/ptr"
+	schedulingv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
+	pgclientset "sigs.k8s.io/scheduler-plugins/pkg/generated/clientset/versioned"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/test/localcluster"
@@ -38,7 +40,10 @@ type fixture struct {
 	options
 	cluster *localcluster.Cluster
 	client  kubernetes.Interface
-	nodes   int
+	groups  pgclientset.Interface // of community PodGroups
+	// statusKeeper is the lockstep-controller that runs; nil while none does.
+	statusKeeper *controller
+	nodes        int
 	// turn makes names that were not used before.
 	turn int
 	// wrote counts the writes of the harness.
@@ -51,7 +56,11 @@ func newFixture(cluster *localcluster.Cluster, o options) (*fixture, error) {
 			return nil, fmt.Errorf("making the folder for profiles: %w", err)
 		}
 	}
-	return &fixture{options: o, cluster: cluster, client: cluster.Clientset()}, nil
+	groups, err := pgclientset.NewForConfig(cluster.RESTConfig())
+	if err != nil {
+		return nil, fmt.Errorf("making a client for PodGroups: %w", err)
+	}
+	return &fixture{options: o, cluster: cluster, client: cluster.Clientset(), groups: groups}, nil
 }
 
 // each calls f for 0 to n-1, about in this order, several at a time.
@@ -109,12 +118,18 @@ type workload struct {
 	min       int  // their minimum; 0: the pods are plain, and gang is a manner of counting
 	mixed     bool // member i of every gang before member i+1
 	priority  int32
+	// polite pods never evict others.
+	polite bool
 	// gpus per pod; 0 is 1.
 	gpus int
 	// queues are how many the gangs are in, one after the other; 0: they name none.
 	queues int
 	// native gangs are PodGroups of kube-scheduler's own.
 	native bool
+	// described gangs are community PodGroups with a label on the pods; else annotations say it all.
+	described bool
+	// ending is how long a kubelet takes to end a pod; 0 where there is none, and pods go at once.
+	ending time.Duration
 }
 
 func (w workload) pods() int { return w.gangs * w.size }
@@ -126,12 +141,17 @@ func podName(gang string, member int) string { return fmt.Sprintf("%s-%04d", gan
 
 func gangOf(pod string) string { return pod[:strings.LastIndexByte(pod, '-')] }
 
+// split tells which gang pod number i is of, and which member of it.
+func (w workload) split(i int) (gang, member int) {
+	if w.mixed {
+		return i % w.gangs, i / w.gangs
+	}
+	return i / w.size, i % w.size
+}
+
 // at answers the pod to create as number i.
 func (w workload) at(i int) *v1.Pod {
-	gang, member := i/w.size, i%w.size
-	if w.mixed {
-		gang, member = i%w.gangs, i/w.gangs
-	}
+	gang, member := w.split(i)
 	pod := &v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: podName(w.gangName(gang), member), Labels: map[string]string{"app": "train"}},
 		Spec: v1.PodSpec{
@@ -152,31 +172,69 @@ func (w workload) at(i int) *v1.Pod {
 		pod.Spec.Containers[0].Resources.Limits[localcluster.ResourceGPU] = *resource.NewQuantity(int64(w.gpus), resource.DecimalSI)
 	}
 	if w.priority != 0 {
-		pod.Spec.PriorityClassName = priorityClass(w.priority)
+		pod.Spec.PriorityClassName = priorityClass(w.priority, w.policy())
 		// No kubelet is there to end a pod: it has to go at once.
 		pod.Spec.TerminationGracePeriodSeconds = ptr.To[int64](0)
+	}
+	if w.ending > 0 {
+		pod.Spec.TerminationGracePeriodSeconds = nil
+		pod.Annotations = map[string]string{localcluster.DeleteDelayAnnotation: w.ending.String()}
 	}
 	switch {
 	case w.native:
 		pod.Spec.SchedulingGroup = &v1.PodSchedulingGroup{PodGroupName: new(w.gangName(gang))}
+	case w.described:
+		pod.Labels[v1alpha1.PodGroupXLabel] = w.gangName(gang)
 	case w.min > 0:
-		pod.Annotations = map[string]string{
-			v1alpha1.GangNameAnnotation:     w.gangName(gang),
-			v1alpha1.MinAvailableAnnotation: strconv.Itoa(w.min),
+		if pod.Annotations == nil {
+			pod.Annotations = map[string]string{}
 		}
+		pod.Annotations[v1alpha1.GangNameAnnotation] = w.gangName(gang)
+		pod.Annotations[v1alpha1.MinAvailableAnnotation] = strconv.Itoa(w.min)
 	}
 	return pod
 }
 
-func priorityClass(priority int32) string { return fmt.Sprintf("priority-%d", priority) }
+func priorityClass(priority int32, policy v1.PreemptionPolicy) string {
+	return fmt.Sprintf("priority-%d-%s", priority, strings.ToLower(string(policy)))
+}
+
+// policy is the preemption policy of the pods.
+func (w workload) policy() v1.PreemptionPolicy {
+	if w.polite {
+		return v1.PreemptNever
+	}
+	return v1.PreemptLowerPriority
+}
 
 // setPriorities makes priority classes, if they are not there.
-func (f *fixture) setPriorities(ctx context.Context, priorities ...int32) error {
+func (f *fixture) setPriorities(ctx context.Context, policy v1.PreemptionPolicy, priorities ...int32) error {
 	for _, priority := range priorities {
-		class := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: priorityClass(priority)}, Value: priority}
+		class := &schedulingv1.PriorityClass{
+			ObjectMeta: metav1.ObjectMeta{Name: priorityClass(priority, policy)}, Value: priority, PreemptionPolicy: &policy,
+		}
 		if _, err := f.client.SchedulingV1().PriorityClasses().Create(ctx, class, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
 			return fmt.Errorf("creating a priority class: %w", err)
 		}
+	}
+	return nil
+}
+
+// age reads when gangs were created.
+func (f *fixture) age(ctx context.Context, gangs []contender) error {
+	list, err := f.client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("listing pods: %w", err)
+	}
+	created := map[string]time.Time{}
+	for i := range list.Items {
+		gang, at := gangOf(list.Items[i].Name), list.Items[i].CreationTimestamp.Time
+		if first, ok := created[gang]; !ok || at.Before(first) {
+			created[gang] = at
+		}
+	}
+	for i := range gangs {
+		gangs[i].created = created[gangs[i].gang]
 	}
 	return nil
 }
@@ -186,31 +244,51 @@ func (w workload) podGroup(gang int) *schedulingv1beta1.PodGroup {
 	group := &schedulingv1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: w.gangName(gang)}}
 	group.Spec.SchedulingPolicy.Gang = &schedulingv1beta1.GangSchedulingPolicy{MinCount: int32(w.min)}
 	if w.priority != 0 {
-		group.Spec.PriorityClassName = priorityClass(w.priority)
+		group.Spec.PriorityClassName = priorityClass(w.priority, w.policy())
 	}
 	return group
 }
 
-// create makes all pods of a workload.
-func (f *fixture) create(ctx context.Context, w workload) error {
-	if w.native {
-		err := each(ctx, w.gangs, func(ctx context.Context, i int) error {
-			_, err := f.client.SchedulingV1beta1().PodGroups(namespace).Create(ctx, w.podGroup(i), metav1.CreateOptions{})
-			return err
-		})
-		if err != nil {
-			return fmt.Errorf("creating native PodGroups: %w", err)
-		}
+// describe makes the PodGroup of a gang, if it has one.
+func (f *fixture) describe(ctx context.Context, w workload, gang int) (err error) {
+	switch {
+	case w.native:
+		_, err = f.client.SchedulingV1beta1().PodGroups(namespace).Create(ctx, w.podGroup(gang), metav1.CreateOptions{})
+	case w.described:
+		group := &schedulingv1alpha1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: w.gangName(gang)}}
+		group.Spec.MinMember = int32(w.min)
+		_, err = f.groups.SchedulingV1alpha1().PodGroups(namespace).Create(ctx, group, metav1.CreateOptions{})
+	default:
+		return nil
 	}
-	err := each(ctx, w.pods(), func(ctx context.Context, i int) error {
-		f.wrote.Add(1)
-		_, err := f.client.CoreV1().Pods(namespace).Create(ctx, w.at(i), metav1.CreateOptions{})
-		return err
-	})
+	f.wrote.Add(1)
 	if err != nil {
-		return fmt.Errorf("creating pods: %w", err)
+		return fmt.Errorf("creating a PodGroup: %w", err)
 	}
 	return nil
+}
+
+// create makes all pods of a workload, and each PodGroup with its first pod, as operators do; native ones
+// before.
+func (f *fixture) create(ctx context.Context, w workload) error {
+	if w.native {
+		if err := each(ctx, w.gangs, func(ctx context.Context, gang int) error { return f.describe(ctx, w, gang) }); err != nil {
+			return err
+		}
+	}
+	return each(ctx, w.pods(), func(ctx context.Context, i int) error {
+		gang, member := w.split(i)
+		if member == 0 && w.described {
+			if err := f.describe(ctx, w, gang); err != nil {
+				return err
+			}
+		}
+		f.wrote.Add(1)
+		if _, err := f.client.CoreV1().Pods(namespace).Create(ctx, w.at(i), metav1.CreateOptions{}); err != nil {
+			return fmt.Errorf("creating a pod: %w", err)
+		}
+		return nil
+	})
 }
 
 // deletePods deletes pods at once, without grace: no kubelet would end it.
@@ -229,8 +307,13 @@ func (f *fixture) deletePods(ctx context.Context, names []string) error {
 	return nil
 }
 
-// clear deletes all pods, and native PodGroups.
+// clear deletes all pods and PodGroups.
 func (f *fixture) clear(ctx context.Context) error {
+	if f.system {
+		if err := f.groups.SchedulingV1alpha1().PodGroups(namespace).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
+			return fmt.Errorf("deleting PodGroups: %w", err)
+		}
+	}
 	if err := f.client.SchedulingV1beta1().PodGroups(namespace).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
 		return fmt.Errorf("deleting native PodGroups: %w", err)
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -25,14 +26,17 @@ const (
 
 // options are the flags.
 type options struct {
-	quick     bool
-	rounds    int
-	run       *regexp.Regexp
-	scheduler string
-	config    string
-	profiles  string
-	observe   time.Duration
-	next      int
+	quick  bool
+	rounds int
+	run    *regexp.Regexp
+	// system: the schedulers are measured with what users run beside them.
+	system     bool
+	scheduler  string
+	controller string
+	config     string
+	profiles   string
+	observe    time.Duration
+	next       int
 }
 
 func main() {
@@ -54,7 +58,9 @@ func parse(args []string) (options, error) {
 	flags.BoolVar(&o.quick, "short", false, "one round of the smallest size: less than a minute")
 	flags.IntVar(&o.rounds, "rounds", 2, "how often each scheduler has its turn")
 	pattern := flags.String("run", ".", "regular expression: run only the benchmarks whose name matches")
+	flags.BoolVar(&o.system, "system", false, "measure what users run: kubelets (KWOK) beside both schedulers, and lockstep-controller beside ours")
 	flags.StringVar(&o.scheduler, "scheduler", "", "the lockstep-scheduler to measure (default: build this checkout's)")
+	flags.StringVar(&o.controller, "controller", "", "the lockstep-controller to measure with -system (default: build this checkout's)")
 	flags.StringVar(&o.config, "config", "", "configuration file of lockstep-scheduler (default: what it runs without one)")
 	flags.StringVar(&o.profiles, "profiles", "", "folder for CPU profiles of the schedulers, which make them a little slower")
 	flags.DurationVar(&o.observe, "observe", 45*time.Second, "how long to watch a cluster that is full, from when it is")
@@ -80,30 +86,23 @@ func run(ctx context.Context, args []string) (err error) {
 	if err != nil {
 		return err
 	}
-	var chosen []benchmark
-	for _, b := range benchmarks {
-		if o.run.MatchString(b.name()) && (!o.quick || b.quick()) {
-			chosen = append(chosen, b)
-		}
+	chosen, err := choose(o)
+	if err != nil {
+		return err
 	}
-	if len(chosen) == 0 {
-		return fmt.Errorf("choosing benchmarks: none matches %s", o.run)
-	}
-	if o.scheduler == "" {
-		if o.scheduler, err = build(ctx); err != nil {
-			return err
-		}
+	if err := o.binaries(ctx); err != nil {
+		return err
 	}
 	if err := localcluster.Build(ctx, os.Stderr); err != nil {
 		return err
 	}
 	upCtx, cancel := context.WithTimeout(ctx, upTimeout)
 	defer cancel()
-	cluster, err := localcluster.Up(upCtx, localcluster.Options{
-		Name: clusterName, WithoutKwok: true, WithoutControllerManager: true,
-		// Served for the comparison with native pod groups; only that scheduler uses it.
-		FeatureGates: "GenericWorkload=true", RuntimeConfig: "scheduling.k8s.io/v1beta1=true",
-	})
+	what, err := o.cluster()
+	if err != nil {
+		return err
+	}
+	cluster, err := localcluster.Up(upCtx, what)
 	if err != nil {
 		return err
 	}
@@ -127,18 +126,58 @@ func run(ctx context.Context, args []string) (err error) {
 	return report.err()
 }
 
-// build makes lockstep-scheduler with the version stamp that make gives it.
-func build(ctx context.Context) (string, error) {
+// choose lists the benchmarks to run.
+func choose(o options) ([]benchmark, error) {
+	list := benchmarks
+	if o.system {
+		list = systems
+	}
+	var chosen []benchmark
+	for _, b := range list {
+		if o.run.MatchString(b.name()) && (!o.quick || b.quick()) {
+			chosen = append(chosen, b)
+		}
+	}
+	if len(chosen) == 0 {
+		return nil, fmt.Errorf("choosing benchmarks: none matches %s", o.run)
+	}
+	return chosen, nil
+}
+
+// cluster is what they run on.
+func (o options) cluster() (localcluster.Options, error) {
+	what := localcluster.Options{
+		Name: clusterName, WithoutKwok: !o.system, WithoutControllerManager: true,
+		// Served for the comparison with native pod groups; only that scheduler uses it.
+		FeatureGates: "GenericWorkload=true", RuntimeConfig: "scheduling.k8s.io/v1beta1=true",
+	}
+	if o.system {
+		root, err := localcluster.Root()
+		if err != nil {
+			return what, err
+		}
+		what.Manifests = []string{filepath.Join(root, "manifests", "crds")}
+	}
+	return what, nil
+}
+
+// binaries builds those that no flag names, with the version stamp that make gives them.
+func (o *options) binaries(ctx context.Context) error {
+	if o.scheduler != "" && (o.controller != "" || !o.system) {
+		return nil
+	}
 	root, err := localcluster.Root()
 	if err != nil {
-		return "", err
+		return err
 	}
 	cmd := exec.CommandContext(ctx, "make", "--silent", "build")
 	cmd.Dir, cmd.Stdout, cmd.Stderr = root, os.Stderr, os.Stderr
 	if err := cmd.Run(); err != nil {
-		return "", fmt.Errorf("building lockstep-scheduler: %w", err)
+		return fmt.Errorf("building the commands: %w", err)
 	}
-	return filepath.Join(root, "bin", "lockstep-scheduler"), nil
+	o.scheduler = cmp.Or(o.scheduler, filepath.Join(root, "bin", "lockstep-scheduler"))
+	o.controller = cmp.Or(o.controller, filepath.Join(root, "bin", "lockstep-controller"))
+	return nil
 }
 
 // progress tells whoever waits; it is no part of the results.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -91,18 +92,43 @@ func TestWorkloadOrder(t *testing.T) {
 	}
 }
 
+func TestParseSamples(t *testing.T) {
+	var codes []string
+	sum := 0.0
+	for s, err := range samples([]byte(someMetrics), "apiserver_request_total") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		codes = append(codes, s.labels["code"])
+		sum += s.value
+	}
+	if diff := cmp.Diff([]string{"201", "409", "200", "200", "201"}, codes); diff != "" || sum != 3583 {
+		t.Errorf("codes (-want +got), the sum is %v, want 3583:\n%s", sum, diff)
+	}
+	const metrics = "busy_seconds_sum 1.5\nbusy_seconds_count 3\nbusy_seconds_sum_other 9\n"
+	if got, err := total([]byte(metrics), "busy_seconds_sum"); err != nil || got != 1.5 {
+		t.Errorf("a sample without labels: %v, %v; want 1.5", got, err)
+	}
+	if _, err := total([]byte("busy_seconds_sum{a=\"b\"} x\n"), "busy_seconds_sum"); err == nil {
+		t.Error("a sample that is no number was read")
+	}
+}
+
 func TestJudge(t *testing.T) {
 	table := &table{
-		columns: []string{"stock", "ours"},
+		columns: []string{"stock", "middle", "ours"},
 		goals: []goal{
 			{unit: "pods/s", ratio: true, bound: 1.25},
 			{unit: "cpu-ms/pod", ratio: true, atMost: true, bound: 0.5},
 			{unit: "gang-max-ms", atMost: true, bound: 150},
 			{unit: "peak-MiB", ratio: true, atMost: true, bound: 1.1},
+			{unit: "s-to-full", atMost: true, bound: 3, column: 1},
+			{unit: "cpu-s", ratio: true, atMost: true, bound: 1.1, column: 2, over: 1},
 		},
 		rounds: [][]values{
-			{{"pods/s": 100, "cpu-ms/pod": 2}, {"pods/s": 200, "cpu-ms/pod": 2}},
-			{{"pods/s": 200, "cpu-ms/pod": 1.5, "gang-max-ms": 100}, {"pods/s": 400, "cpu-ms/pod": 1.5, "gang-max-ms": 300}},
+			{{"pods/s": 100, "cpu-ms/pod": 2, "cpu-s": 1}, {"pods/s": 200, "cpu-ms/pod": 2, "cpu-s": 1}},
+			{{"s-to-full": 2, "cpu-s": 2}, {"s-to-full": 4, "cpu-s": 4}},
+			{{"pods/s": 200, "cpu-ms/pod": 1.5, "gang-max-ms": 100, "cpu-s": 2}, {"pods/s": 400, "cpu-ms/pod": 1.5, "gang-max-ms": 300, "cpu-s": 4}},
 		},
 	}
 	cases := map[string]struct {
@@ -114,10 +140,55 @@ func TestJudge(t *testing.T) {
 		"gang-max-ms": {"<= 150: MISSED", 1},
 		"peak-MiB":    {"ratio <= 1.1: not measured", 0},
 		"writes/pod":  {"", 0},
+		"s-to-full":   {"middle: <= 3: met", 0},
+		"cpu-s":       {"ours: ratio <= 1.1 to middle: met", 0},
 	}
 	for unit, c := range cases {
-		if verdict, missed := table.judge(unit, table.ratios(unit)); verdict != c.verdict || missed != c.missed {
+		if verdict, missed := table.judge(unit); verdict != c.verdict || missed != c.missed {
 			t.Errorf("%s: %q, %d missed; want %q, %d", unit, verdict, missed, c.verdict, c.missed)
+		}
+	}
+}
+
+func TestInverted(t *testing.T) {
+	begin := time.Unix(1000, 0)
+	old, young := begin.Add(-2*time.Second), begin.Add(-time.Second)
+	at := func(ms int) time.Time { return begin.Add(time.Duration(ms) * time.Millisecond) }
+	// A pod of plain- ends at each of the moments; a gang has one bind per member.
+	type starts map[string]int
+	wait := []contender{
+		{gang: "low-old", priority: 1, created: old, size: 2}, {gang: "low-young", priority: 1, created: young, size: 2},
+		{gang: "high-young", priority: 2, created: young, size: 2}, {gang: "high-twin", priority: 2, created: young, size: 2},
+		{gang: "big", priority: 3, created: young, size: 4},
+	}
+	cases := map[string]struct {
+		ends       []int
+		starts     starts
+		inversions int
+	}{
+		"in order of rank":                                   {[]int{0, 0}, starts{"high-young": 100, "high-twin": 300, "low-old": 500, "low-young": 700}, 0},
+		"twins in any order":                                 {[]int{0, 0}, starts{"high-twin": 100, "high-young": 300}, 0},
+		"a low one before both of high priority":             {[]int{0, 0}, starts{"low-old": 100}, 1},
+		"two of the same priority, and the younger is first": {[]int{0, 0}, starts{"high-young": 100, "high-twin": 150, "low-young": 300, "low-old": 900}, 1},
+		"at the same time, but for what the watch shows":     {[]int{0, 0}, starts{"low-old": 100, "high-young": 150, "high-twin": 180}, 0},
+		"the big one would have fit for long":                {[]int{0, 0, 0, 0}, starts{"high-young": 700, "high-twin": 900}, 1},
+		"the big one would have fit, but only just":          {[]int{0, 0, 600, 600}, starts{"high-young": 700}, 0},
+		"the big one does not fit":                           {[]int{0, 0, 0}, starts{"high-young": 900}, 0},
+	}
+	for name, c := range cases {
+		var history []change
+		for i, ms := range c.ends {
+			history = append(history, change{at: at(ms), pod: podName("plain", i)})
+		}
+		for gang, ms := range c.starts {
+			for i := range 2 {
+				history = append(history, change{at: at(ms + i), pod: podName(gang, i), bound: true})
+			}
+		}
+		slices.SortStableFunc(history, func(a, b change) int { return a.at.Compare(b.at) })
+		started, inversions := inverted(wait, history)
+		if started != len(c.starts) || len(inversions) != c.inversions {
+			t.Errorf("%s: %d started, inversions %q; want %d and %d", name, started, inversions, len(c.starts), c.inversions)
 		}
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	v1 "k8s.io/api/core/v1"
 )
 
 // preemption fills the nodes with gangs of low priority and then submits ten gangs of 16 of high
@@ -13,6 +15,9 @@ import (
 // does its own gang scheduling, beta and off by default.
 type preemption struct {
 	nodes, gangs, size, min int
+	// ending is how long kubelets take to end a pod; 0: there are none, and the native gangs are
+	// measured too.
+	ending time.Duration
 }
 
 const (
@@ -21,7 +26,11 @@ const (
 )
 
 func (b preemption) name() string {
-	return fmt.Sprintf("Preemption/nodes=%d/gangs=%dx%d/min=%d", b.nodes, b.gangs, b.size, b.min)
+	name := fmt.Sprintf("Preemption/nodes=%d/gangs=%dx%d/min=%d", b.nodes, b.gangs, b.size, b.min)
+	if b.ending > 0 {
+		name += fmt.Sprintf("/ending=%s", b.ending)
+	}
+	return name
 }
 
 func (b preemption) quick() bool { return false }
@@ -30,17 +39,25 @@ func (b preemption) run(ctx context.Context, f *fixture, r *report) error {
 	if err := f.setNodes(ctx, b.nodes); err != nil {
 		return err
 	}
-	if err := f.setPriorities(ctx, lowPriority, highPriority); err != nil {
+	if err := f.setPriorities(ctx, v1.PreemptLowerPriority, lowPriority, highPriority); err != nil {
 		return err
+	}
+	kinds := []kind{stock, native, ours}
+	if b.ending > 0 {
+		kinds = []kind{stock, ours}
+	}
+	columns := make([]string, len(kinds))
+	for i, k := range kinds {
+		columns[i] = "scheduler=" + k.name
 	}
 	t := r.table(b.name(), []goal{
 		{unit: "s-to-all-bound", atMost: true, bound: 2.5},
 		{unit: "victims", atMost: true, bound: preemptors * preemptorSize},
 		{unit: "gangs-touched", atMost: true, bound: float64(b.touched())},
 		{unit: "gangs-left-broken", atMost: true},
-	}, "scheduler=stock", "scheduler=native", "scheduler=ours")
+	}, columns...)
 	for range f.rounds {
-		for column, k := range []kind{stock, native, ours} {
+		for column, k := range kinds {
 			v, err := b.once(ctx, f, k, r)
 			if err != nil {
 				return err
@@ -71,8 +88,14 @@ func (b preemption) once(ctx context.Context, f *fixture, k kind, r *report) (v 
 		return nil, err
 	}
 	f.turn++ // native PodGroups are slow to go
-	low := workload{scheduler: k.schedulerName, prefix: fmt.Sprintf("low-%d-", f.turn), gangs: b.gangs, size: b.size, min: b.min, priority: lowPriority, native: k == native}
+	low := workload{scheduler: k.schedulerName, prefix: fmt.Sprintf("low-%d-", f.turn), gangs: b.gangs, size: b.size, min: b.min, priority: lowPriority, native: k == native, ending: b.ending}
 	high := workload{scheduler: k.schedulerName, prefix: fmt.Sprintf("high-%d-", f.turn), gangs: preemptors, size: preemptorSize, min: preemptorSize, priority: highPriority, native: k == native}
+	if f.system && k == ours {
+		defer func() { err = errors.Join(err, f.stopController()) }()
+		if err := f.startController(ctx, b.name()); err != nil {
+			return nil, err
+		}
+	}
 	if err := f.create(ctx, low); err != nil {
 		return nil, err
 	}
@@ -84,7 +107,11 @@ func (b preemption) once(ctx context.Context, f *fixture, k kind, r *report) (v 
 	if err := f.allBound(ctx, seen, s, low.pods()); err != nil {
 		return nil, err
 	}
-	if err := pause(ctx, settlePause); err != nil {
+	settle := func(ctx context.Context) error { return pause(ctx, settlePause) }
+	if b.ending > 0 {
+		settle = f.untilQuiet // only a pod that runs takes its time to end
+	}
+	if err := settle(ctx); err != nil {
 		return nil, err
 	}
 	started := time.Now()
@@ -145,7 +172,7 @@ func (b stuck) run(ctx context.Context, f *fixture, r *report) error {
 	if err := f.setNodes(ctx, b.nodes); err != nil {
 		return err
 	}
-	if err := f.setPriorities(ctx, highPriority); err != nil {
+	if err := f.setPriorities(ctx, v1.PreemptLowerPriority, highPriority); err != nil {
 		return err
 	}
 	t := r.table(b.name(), nil, "stuck=0", fmt.Sprintf("stuck=%d", b.gangs))

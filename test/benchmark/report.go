@@ -18,14 +18,18 @@ type unit struct {
 
 // units, in the order of tables.
 var units = []unit{
-	{"s-to-ready", false},       // from the start of the scheduler
-	{"pods/s", true},            // from the first bind to the last
-	{"pods/s-from-start", true}, // from the start of the scheduler to the last bind
-	{"s-to-first-bind", false},  // from the start of the scheduler
-	{"cpu-ms/pod", false},       // of the scheduler, from its start until it is quiet
-	{"peak-MiB", false},         // resident, of the scheduler
-	{"writes/pod", false},       // to the API, by anybody but the harness
-	{"gang-p50-ms", false},      // from the first bind of a gang to its last
+	{"s-to-ready", false},            // from the start of the scheduler
+	{"pods/s", true},                 // from the first bind to the last
+	{"pods/s-from-start", true},      // from the start of the scheduler to the last bind
+	{"s-to-first-bind", false},       // from the start of the scheduler
+	{"cpu-ms/pod", false},            // of the scheduler, from its start until it is quiet
+	{"system-cpu-ms/pod", false},     // of the scheduler and of lockstep-controller, where one belongs to it
+	{"controller-cpu-ms/pod", false}, // of lockstep-controller, from its start until it is quiet
+	{"peak-MiB", false},              // resident, of the scheduler
+	{"controller-peak-MiB", false},
+	{"writes/pod", false},             // to the API, by anybody but the harness
+	{"controller-writes/gang", false}, // to the API, by lockstep-controller, from its start on
+	{"gang-p50-ms", false},            // from the first bind of a gang to its last
 	{"gang-p99-ms", false},
 	{"gang-max-ms", false},
 	{"gangs-bound", true},
@@ -35,6 +39,10 @@ var units = []unit{
 	{"cpu-s", false},              // of the scheduler
 	{"ms-to-next-gang", false},    // from the last delete of a gang to the last bind of the next one
 	{"s-to-all-bound", false},     // from the first create of preemptors to the last bind
+	{"starts", true},              // gangs that started
+	{"inversions", false},         // gangs that started before one of higher rank that would have fit
+	{"thread-busy-%", false},      // of the time, the scheduling thread
+	{"cpu-%", false},              // of one CPU, the scheduler
 	{"victims", false},            // pods evicted
 	{"gangs-touched", false},      // gangs that lost pods
 	{"gangs-left-broken", false},  // gangs that run with less than their minimum
@@ -48,9 +56,13 @@ type values map[string]float64
 // goal is what a benchmark should come to.
 type goal struct {
 	unit   string
-	ratio  bool // of the two columns, second to first; else of the last column alone
+	ratio  bool // to the column over; else the value alone
 	atMost bool
 	bound  float64
+	// column is the one that the goal is for, by number; 0 is the last.
+	column int
+	// over is the column that it is compared with, by number.
+	over int
 }
 
 func (g goal) met(v float64) bool {
@@ -145,15 +157,15 @@ func (t *table) mean(column int, unit string) (float64, bool) {
 	return sum / float64(max(1, n)), n > 0
 }
 
-// ratios are, round by round, those of the last column to the first.
-func (t *table) ratios(unit string) []float64 {
-	if len(t.columns) < 2 {
-		return nil
-	}
+// last is the number of the last column.
+func (t *table) last() int { return len(t.columns) - 1 }
+
+// ratios are, round by round, those of one column to another.
+func (t *table) ratios(unit string, column, over int) []float64 {
 	var ratios []float64
-	for i := range min(len(t.rounds[0]), len(t.rounds[len(t.columns)-1])) {
-		before, okBefore := t.rounds[0][i][unit]
-		after, okAfter := t.rounds[len(t.columns)-1][i][unit]
+	for i := range min(len(t.rounds[over]), len(t.rounds[column])) {
+		before, okBefore := t.rounds[over][i][unit]
+		after, okAfter := t.rounds[column][i][unit]
 		if unit != "others-cpu-%" && okBefore && okAfter && before > 0 && after > 0 {
 			ratios = append(ratios, after/before)
 		}
@@ -207,27 +219,43 @@ func (t *table) row(unit string) (row string, missed int) {
 	if !any {
 		return "", 0
 	}
-	ratios := t.ratios(unit)
-	ratio, each := "", make([]string, len(ratios))
-	for i, one := range ratios {
-		each[i] = fmt.Sprintf("%.2f", one)
+	ratio, each := t.compared(unit)
+	verdicts, missed := t.judge(unit)
+	return strings.Join(append(parts, ratio, each, verdicts), "\t"), missed
+}
+
+// compared are the ratios of all other columns to the first: their mean, and round by round.
+func (t *table) compared(unit string) (ratio, each string) {
+	var means, rounds []string
+	for column := 1; column < len(t.columns); column++ {
+		ratios := t.ratios(unit, column, 0)
+		if len(ratios) == 0 {
+			continue
+		}
+		texts := make([]string, len(ratios))
+		for i, one := range ratios {
+			texts[i] = fmt.Sprintf("%.2f", one)
+		}
+		means = append(means, fmt.Sprintf("%.2f", geomean(ratios)))
+		rounds = append(rounds, strings.Join(texts, " "))
 	}
-	if len(ratios) > 0 {
-		ratio = fmt.Sprintf("%.2f", geomean(ratios))
-	}
-	verdicts, missed := t.judge(unit, ratios)
-	return strings.Join(append(parts, ratio, strings.Join(each, " "), verdicts), "\t"), missed
+	return strings.Join(means, " / "), strings.Join(rounds, " / ")
 }
 
 // judge compares a unit with its goals.
-func (t *table) judge(unit string, ratios []float64) (verdicts string, missed int) {
+func (t *table) judge(unit string) (verdicts string, missed int) {
 	var parts []string
 	for _, g := range t.goals {
 		if g.unit != unit {
 			continue
 		}
-		value, ok := t.mean(len(t.columns)-1, unit)
+		column := g.column
+		if column == 0 {
+			column = t.last()
+		}
+		value, ok := t.mean(column, unit)
 		if g.ratio {
+			ratios := t.ratios(unit, column, g.over)
 			if ok = len(ratios) > 0; ok {
 				value = geomean(ratios)
 			}
@@ -240,9 +268,21 @@ func (t *table) judge(unit string, ratios []float64) (verdicts string, missed in
 			verdict = "MISSED"
 			missed++
 		}
-		parts = append(parts, g.String()+": "+verdict)
+		parts = append(parts, t.describe(g)+": "+verdict)
 	}
 	return strings.Join(parts, "; "), missed
+}
+
+// describe names a goal, with its columns where they are not the usual ones.
+func (t *table) describe(g goal) string {
+	text := g.String()
+	if g.over > 0 {
+		text += " to " + t.columns[g.over]
+	}
+	if g.column > 0 {
+		text = t.columns[g.column] + ": " + text
+	}
+	return text
 }
 
 // percentile is the smallest value that p percent of the values do not exceed, in place.

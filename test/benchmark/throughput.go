@@ -22,6 +22,8 @@ var benchmarks = []benchmark{
 	contention{nodes: 100, gangs: 20, size: 80},
 	preemption{nodes: 100, gangs: 100, size: 8, min: 4},
 	preemption{nodes: 100, gangs: 100, size: 8, min: 8},
+	churn{nodes: 100, gangs: 400, sizes: []int{4}},
+	churn{nodes: 100, gangs: 400, sizes: []int{2, 3, 5}},
 	startup{nodes: 500},
 	throughput{nodes: 500, gangs: 250, size: 8, goals: append(small, goal{unit: "gang-max-ms", atMost: true, bound: 150})},
 	throughput{nodes: 500, gangs: 10, size: 200, goals: small},
@@ -147,6 +149,7 @@ func (f *fixture) race(ctx context.Context, k kind, label string, n int, quiet b
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.check(r, label+" "+k.name, n)
+	gangs := max(1, len(b.gangs))
 	written := after.since(before)
 	spreads := b.spreads()
 	v = values{
@@ -161,6 +164,14 @@ func (f *fixture) race(ctx context.Context, k kind, label string, n int, quiet b
 	}
 	if k != stock {
 		v["gang-p50-ms"], v["gang-p99-ms"], v["gang-max-ms"] = ms(percentile(spreads, 50)), ms(percentile(spreads, 99)), ms(percentile(spreads, 100))
+	}
+	if f.system {
+		v["system-cpu-ms/pod"] = v["cpu-ms/pod"]
+	}
+	if f.statusKeeper != nil {
+		if err := f.statusKeeper.measure(ctx, v, n, gangs); err != nil {
+			return nil, err
+		}
 	}
 	progress("%s %s: %d bound in %.1f s; per pod: %s", label, k.name, len(b.pods), b.last.Sub(s.started).Seconds(), written.per(n))
 	if b.cuts > 0 {
@@ -202,11 +213,11 @@ func (b *bindings) check(r *report, label string, n int) {
 	}
 }
 
-// load is CPU time used so far: by the whole machine, by API server, etcd and harness, and by the
-// scheduler.
+// load is CPU time used so far: by the whole machine, by API server, etcd and harness, and by what is
+// measured and runs beside it: the scheduler, kubelets, lockstep-controller.
 type load struct {
-	at                       time.Time
-	busy, control, scheduler time.Duration
+	at                      time.Time
+	busy, control, measured time.Duration
 }
 
 // load reads it; scheduler is 0 where none runs yet.
@@ -216,29 +227,36 @@ func (f *fixture) load(scheduler int) (load, error) {
 	if l.busy, err = busyCPU(); err != nil {
 		return l, err
 	}
-	pids := []int{os.Getpid()}
-	for _, component := range []string{"kube-apiserver", "etcd"} {
+	components := map[string]*time.Duration{"kube-apiserver": &l.control, "etcd": &l.control}
+	if f.system {
+		components["kwok-controller"] = &l.measured
+	}
+	pids := map[int]*time.Duration{os.Getpid(): &l.control}
+	for component, sum := range components {
 		pid, err := f.pidOf(component)
 		if err != nil {
 			return l, err
 		}
-		pids = append(pids, pid)
+		pids[pid] = sum
 	}
-	for _, pid := range pids {
+	if scheduler != 0 {
+		pids[scheduler] = &l.measured
+	}
+	if f.statusKeeper != nil {
+		pids[f.statusKeeper.Pid()] = &l.measured
+	}
+	for pid, sum := range pids {
 		cpu, err := cpuOf(pid)
 		if err != nil {
 			return l, err
 		}
-		l.control += cpu
+		*sum += cpu
 	}
-	if scheduler != 0 {
-		l.scheduler, err = cpuOf(scheduler)
-	}
-	return l, err
+	return l, nil
 }
 
 // others is the share of the machine that went to others meanwhile, in percent.
 func (l load) others(after load) float64 {
-	others := (after.busy - l.busy) - (after.control - l.control) - after.scheduler
+	others := (after.busy - l.busy) - (after.control - l.control) - (after.measured - l.measured)
 	return max(0, 100*others.Seconds()/(after.at.Sub(l.at).Seconds()*float64(runtime.NumCPU())))
 }

@@ -1,11 +1,11 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
 	"context"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"strconv"
@@ -30,39 +30,70 @@ func (f *fixture) writesNow(ctx context.Context) (writes, error) {
 
 func parseWrites(metrics []byte) (writes, error) {
 	counts := writes{}
-	lines := bufio.NewScanner(bytes.NewReader(metrics))
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		rest, ok := strings.CutPrefix(lines.Text(), "apiserver_request_total{")
-		if !ok {
-			continue
-		}
-		list, value, ok := strings.Cut(rest, "} ")
-		if !ok {
-			return nil, fmt.Errorf("reading metrics: %q has no value", rest)
-		}
-		labels := map[string]string{}
-		for pair := range strings.SplitSeq(list, ",") {
-			name, quoted, _ := strings.Cut(pair, "=")
-			labels[name] = strings.Trim(quoted, `"`)
-		}
-		if !writing[labels["verb"]] || labels["resource"] == "leases" {
-			continue
-		}
-		n, err := strconv.ParseFloat(value, 64)
+	for s, err := range samples(metrics, "apiserver_request_total") {
 		if err != nil {
-			return nil, fmt.Errorf("reading metrics: %w", err)
+			return nil, err
 		}
-		what := labels["verb"] + " " + labels["resource"]
-		if labels["subresource"] != "" {
-			what += "/" + labels["subresource"]
+		if !writing[s.labels["verb"]] || s.labels["resource"] == "leases" {
+			continue
 		}
-		counts[what] += int(n)
-	}
-	if err := lines.Err(); err != nil {
-		return nil, fmt.Errorf("reading metrics: %w", err)
+		what := s.labels["verb"] + " " + s.labels["resource"]
+		if s.labels["subresource"] != "" {
+			what += "/" + s.labels["subresource"]
+		}
+		counts[what] += int(s.value)
 	}
 	return counts, nil
+}
+
+// sample is one line of a metric.
+type sample struct {
+	labels map[string]string
+	value  float64
+}
+
+// samples are those of one metric, until the first that cannot be read.
+func samples(metrics []byte, name string) iter.Seq2[sample, error] {
+	return func(yield func(sample, error) bool) {
+		for line := range bytes.Lines(metrics) {
+			rest, ok := strings.CutPrefix(strings.TrimSpace(string(line)), name)
+			if !ok || rest == "" || rest[0] != '{' && rest[0] != ' ' {
+				continue
+			}
+			s, err := parseSample(rest)
+			if err != nil {
+				err = fmt.Errorf("reading metric %s: %w", name, err)
+			}
+			if !yield(s, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// parseSample reads what follows the name of a metric: labels, if any, and a value.
+func parseSample(text string) (s sample, err error) {
+	s.labels = map[string]string{}
+	if list, value, ok := strings.Cut(strings.TrimPrefix(text, "{"), "} "); ok {
+		for pair := range strings.SplitSeq(list, ",") {
+			name, quoted, _ := strings.Cut(pair, "=")
+			s.labels[name] = strings.Trim(quoted, `"`)
+		}
+		text = value
+	}
+	s.value, err = strconv.ParseFloat(strings.TrimSpace(text), 64)
+	return s, err
+}
+
+// total is the sum of all samples of a metric.
+func total(metrics []byte, name string) (sum float64, err error) {
+	for s, err := range samples(metrics, name) {
+		if err != nil {
+			return 0, err
+		}
+		sum += s.value
+	}
+	return sum, nil
 }
 
 func (w writes) total() int {
@@ -95,15 +126,17 @@ func (w writes) per(n int) string {
 }
 
 const (
-	quietPoll  = 500 * time.Millisecond
+	quietPoll = 500 * time.Millisecond
+	// quietPolls have to pass without a write; it is more than the controller lets events gather.
+	quietPolls = 4
 	quietLimit = 30 * time.Second
 )
 
-// untilQuiet waits until a second has passed without a write, or too long.
+// untilQuiet waits until two seconds have passed without a write, or too long.
 func (f *fixture) untilQuiet(ctx context.Context) error {
 	last := -1
 	quiet := 0
-	for start := time.Now(); quiet < 2 && time.Since(start) < quietLimit; {
+	for start := time.Now(); quiet < quietPolls && time.Since(start) < quietLimit; {
 		now, err := f.writesNow(ctx)
 		if err != nil {
 			return err

@@ -1,14 +1,19 @@
 package localcluster
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -17,35 +22,46 @@ import (
 type program struct {
 	name string
 	pkg  string
-	hint string // how long a cold build takes on two cores, "" if it is not worth saying
 }
 
-// controlPlane is what a cluster runs, the slowest first so that the wait is over early.
+// controlPlane is what a cluster runs, and what starts it and talks to it.
 var controlPlane = []program{
-	{"kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver", "about 4 minutes the first time"},
-	{"kube-controller-manager", "k8s.io/kubernetes/cmd/kube-controller-manager", "about 1 minute the first time"},
-	{"kube-scheduler", "k8s.io/kubernetes/cmd/kube-scheduler", ""},
-	{"kubectl", "k8s.io/kubernetes/cmd/kubectl", ""},
-	{"etcd", "go.etcd.io/etcd/server/v3", ""},
-	{"kwok", "sigs.k8s.io/kwok/cmd/kwok", ""},
-	{"kwokctl", "sigs.k8s.io/kwok/cmd/kwokctl", ""},
+	{"kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver"},
+	{"kube-controller-manager", "k8s.io/kubernetes/cmd/kube-controller-manager"},
+	{"kube-scheduler", "k8s.io/kubernetes/cmd/kube-scheduler"},
+	{"kubectl", "k8s.io/kubernetes/cmd/kubectl"},
+	{"etcd", "go.etcd.io/etcd/server/v3"},
+	{"kwok", "sigs.k8s.io/kwok/cmd/kwok"},
+	{"kwokctl", "sigs.k8s.io/kwok/cmd/kwokctl"},
 }
 
 // tools is what make verify, make generate and make bench need, built on demand.
 var tools = []program{
-	{"benchstat", "golang.org/x/perf/cmd/benchstat", ""},
-	{"controller-gen", "sigs.k8s.io/controller-tools/cmd/controller-gen", ""},
-	{"conversion-gen", "k8s.io/code-generator/cmd/conversion-gen", ""},
-	{"deepcopy-gen", "k8s.io/code-generator/cmd/deepcopy-gen", ""},
-	{"defaulter-gen", "k8s.io/code-generator/cmd/defaulter-gen", ""},
-	{"go-errorlint", "github.com/polyfloyd/go-errorlint", ""},
-	{"logcheck", "sigs.k8s.io/logtools/logcheck", ""},
-	{"staticcheck", "honnef.co/go/tools/cmd/staticcheck", ""},
+	{"benchstat", "golang.org/x/perf/cmd/benchstat"},
+	{"controller-gen", "sigs.k8s.io/controller-tools/cmd/controller-gen"},
+	{"conversion-gen", "k8s.io/code-generator/cmd/conversion-gen"},
+	{"deepcopy-gen", "k8s.io/code-generator/cmd/deepcopy-gen"},
+	{"defaulter-gen", "k8s.io/code-generator/cmd/defaulter-gen"},
+	{"go-errorlint", "github.com/polyfloyd/go-errorlint"},
+	{"logcheck", "sigs.k8s.io/logtools/logcheck"},
+	{"staticcheck", "honnef.co/go/tools/cmd/staticcheck"},
 }
+
+// output is the name that go build gives to the binary.
+func (p program) output() string {
+	dir, base := path.Split(p.pkg)
+	if majorVersion.MatchString(base) {
+		base = path.Base(dir)
+	}
+	return base
+}
+
+var majorVersion = regexp.MustCompile(`^v[0-9]+$`)
 
 // buildFlags stamp the Kubernetes version, without which kubectl and kwokctl cannot parse it.
 // VCS stamping is off: it would make every commit a new build, and fails in foreign-owned checkouts.
-// There is nothing else, so that go vet and go test find most of their packages compiled already.
+// There is nothing else, and both modules have the same versions of what they share, so that what is
+// compiled for the control plane serves make build, go vet and go test, too.
 var buildFlags = []string{
 	"-buildvcs=false", "-ldflags",
 	"-s -w -X k8s.io/component-base/version.gitVersion=" + kubeVersion +
@@ -103,11 +119,8 @@ func buildPrograms(ctx context.Context, progress io.Writer, programs []program) 
 	}
 	defer unlock()
 	// Asked again: the one who held the lock may have built them.
-	stale := b.stale(programs)
-	for i, p := range stale {
-		if err := b.build(ctx, p, i+1, len(stale)); err != nil {
-			return err
-		}
+	if stale := b.stale(programs); len(stale) > 0 {
+		return b.build(ctx, stale)
 	}
 	return nil
 }
@@ -197,27 +210,91 @@ func (b *builder) lock(ctx context.Context) (unlock func(), err error) {
 	}
 }
 
-func (b *builder) build(ctx context.Context, p program, i, n int) error {
-	count := fmt.Sprintf("%d/%d", i, n)
-	if p.hint != "" {
-		count += ", takes " + p.hint
+// build makes programs in one go: no core waits while one of them is linked.
+func (b *builder) build(ctx context.Context, programs []program) error {
+	names, packages := make([]string, len(programs)), make([]string, len(programs))
+	for i, p := range programs {
+		names[i], packages[i] = p.name, p.pkg
 	}
-	fmt.Fprintf(b.progress, "building %s (%s) ...\n", p.name, count)
+	list := strings.Join(names, ", ")
+	fmt.Fprintf(b.progress, "building %s (the first time all of Kubernetes is compiled for it) ...\n", list)
 	start := time.Now()
 	// Built aside and renamed: a cluster that runs the old binary keeps its file.
-	next := filepath.Join(b.binDir, "."+p.name+".next")
-	args := append([]string{"build"}, buildFlags...)
-	cmd := exec.CommandContext(ctx, "go", append(args, "-o", next, p.pkg)...)
+	next := filepath.Join(b.binDir, ".next") + string(filepath.Separator)
+	cmd := exec.CommandContext(ctx, "go", slices.Concat([]string{"build", "-v"}, buildFlags, []string{"-o", next}, packages)...)
 	cmd.Dir = b.toolsDir
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("building %s: %w\n%s", p.name, err, strings.TrimSpace(string(out)))
+	compiled := &lineCounter{}
+	cmd.Stdout, cmd.Stderr = compiled, compiled
+	stop := b.tellProgress(compiled, start)
+	err := cmd.Run()
+	stop()
+	if err != nil {
+		return fmt.Errorf("building %s: %w\n%s", list, err, compiled.tail())
 	}
-	if err := os.Rename(next, filepath.Join(b.binDir, p.name)); err != nil {
-		return fmt.Errorf("building %s: %w", p.name, err)
+	for _, p := range programs {
+		if err := os.Rename(filepath.Join(next, p.output()), filepath.Join(b.binDir, p.name)); err != nil {
+			return fmt.Errorf("building %s: %w", p.name, err)
+		}
+		if err := os.WriteFile(b.stampPath(p), []byte(b.stamp(p)), 0o644); err != nil {
+			return fmt.Errorf("building %s: %w", p.name, err)
+		}
 	}
-	if err := os.WriteFile(b.stampPath(p), []byte(b.stamp(p)), 0o644); err != nil {
-		return fmt.Errorf("building %s: %w", p.name, err)
-	}
-	fmt.Fprintf(b.progress, "built %s in %s\n", p.name, time.Since(start).Round(time.Second))
+	fmt.Fprintf(b.progress, "built %s in %s\n", list, time.Since(start).Round(time.Second))
 	return nil
 }
+
+// progressEvery is how often a build that takes long says that it is at work.
+const progressEvery = 30 * time.Second
+
+// tellProgress says now and then how many packages are compiled, until stop is called.
+func (b *builder) tellProgress(compiled *lineCounter, start time.Time) (stop func()) {
+	ended := make(chan struct{})
+	var done sync.WaitGroup
+	done.Go(func() {
+		ticker := time.NewTicker(progressEvery)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ended:
+				return
+			case <-ticker.C:
+				fmt.Fprintf(b.progress, "... %d packages compiled after %s\n", compiled.lines(), time.Since(start).Round(time.Second))
+			}
+		}
+	})
+	return func() {
+		close(ended)
+		done.Wait()
+	}
+}
+
+// lineCounter is the output of a command: go build -v prints a line for each package.
+type lineCounter struct {
+	mu  sync.Mutex
+	out bytes.Buffer
+	n   int
+}
+
+// Write implements io.Writer.
+func (c *lineCounter) Write(p []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.n += bytes.Count(p, []byte("\n"))
+	return c.out.Write(p)
+}
+
+func (c *lineCounter) lines() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.n
+}
+
+// tail is the last lines, among which an error is.
+func (c *lineCounter) tail() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	lines := strings.Split(strings.TrimSpace(c.out.String()), "\n")
+	return strings.Join(lines[max(0, len(lines)-errorTail):], "\n")
+}
+
+const errorTail = 40 // lines

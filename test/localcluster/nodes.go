@@ -19,6 +19,9 @@ const (
 	// ResourceGPU is the resource that fake nodes call a GPU.
 	ResourceGPU v1.ResourceName = "nvidia.com/gpu"
 
+	// DeleteDelayAnnotation on a pod says how long it takes to end once it is deleted: "1s".
+	DeleteDelayAnnotation = "pod-delete.stage.kwok.x-k8s.io/delay"
+
 	// kwokNodeKey marks a node as fake, for KWOK (annotation) and for people (label type).
 	kwokNodeKey, kwokNodeValue = "kwok.x-k8s.io/node", "fake"
 

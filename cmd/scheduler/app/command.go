@@ -73,7 +73,11 @@ func run(cmd *cobra.Command, opts *options.Options) error {
 		mutable.AddMetrics()
 	}
 	opts.ComponentGlobalsRegistry.AddMetrics()
-	return schedulerapp.Run(ctx, config, sched)
+	err = schedulerapp.Run(ctx, config, sched)
+	if ctx.Err() != nil {
+		return nil // asked to end, which kube-scheduler takes for a failure: "finished without leader elect"
+	}
+	return err
 }
 
 // setup makes the scheduler that the options describe, with Lockstep's plugins.

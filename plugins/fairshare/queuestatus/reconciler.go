@@ -13,13 +13,13 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/plugins/crd"
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 	"github.com/lockstep-sh/lockstep/plugins/internal/share"
 )
@@ -45,6 +45,8 @@ type reconciler struct {
 	rules      share.Rules
 	// last is when it last looked, and next when it may again.
 	last, next time.Time
+	// cluster is the watches of all that is no queue.
+	cluster crd.OnDemand
 
 	mu sync.Mutex
 	// groups are the kinds of PodGroups that are watched.
@@ -60,7 +62,7 @@ func (r *reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	r.last, r.next = now, now.Add(pause)
 	defer func() { r.next = now.Add(max(pause, busy*r.clock.Since(now))) }()
 	c, err := r.read(ctx)
-	if err != nil {
+	if err != nil || c == nil {
 		return reconcile.Result{}, err
 	}
 	var result reconcile.Result
@@ -80,14 +82,24 @@ func (r *reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	return result, nil
 }
 
-// read takes the cluster out of the cache. Nothing of it may be changed.
+// read takes the cluster out of the cache. Nothing of it may be changed. Where there are no
+// queues, it is not looked at: nil.
 func (r *reconciler) read(ctx context.Context) (*cluster, error) {
 	c := &cluster{schedulers: r.schedulers, rules: r.rules}
 	var queues v1alpha1.QueueList
+	if err := r.client.List(ctx, &queues, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing queues: %w", err)
+	}
+	if len(queues.Items) == 0 {
+		return nil, nil
+	}
+	if err := r.cluster.Ensure(); err != nil {
+		return nil, err
+	}
 	var pods v1.PodList
 	var nodes v1.NodeList
 	var namespaces v1.NamespaceList
-	for what, list := range map[string]client.ObjectList{"queues": &queues, "pods": &pods, "nodes": &nodes, "namespaces": &namespaces} {
+	for what, list := range map[string]client.ObjectList{"pods": &pods, "nodes": &nodes, "namespaces": &namespaces} {
 		if err := r.client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 			return nil, fmt.Errorf("listing %s: %w", what, err)
 		}
@@ -119,7 +131,7 @@ func (r *reconciler) byGang(ctx context.Context) (map[gang.Key]string, error) {
 		if !r.watches(kind) {
 			continue
 		}
-		list := &unstructured.UnstructuredList{}
+		list := &metav1.PartialObjectMetadataList{}
 		list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
 		if err := r.client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 			return nil, fmt.Errorf("listing PodGroups of %s: %w", kind.GroupVersion(), err)

@@ -10,7 +10,7 @@ import (
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
@@ -35,8 +35,7 @@ import (
 // name is that of the controller in logs and metrics.
 const name = "queue"
 
-// The kinds of objects that may name the queue of a gang. They are read unstructured, as the
-// controller of PodGroups does: so both share what is cached.
+// The kinds of objects that may name the queue of a gang. Of them nothing but metadata is read.
 var (
 	community = schedulingv1alpha1.SchemeGroupVersion.WithKind("PodGroup")
 	native    = schedulingv1beta1.SchemeGroupVersion.WithKind("PodGroup")
@@ -72,9 +71,9 @@ func (o Options) rules() share.Rules {
 }
 
 // Setup adds the controller to a manager, whose cache may use the transforms of this
-// package. Where the API server does not serve Queues, the controller waits until it does.
-// The PodGroups of the community are picked up whenever they come, the native ones if the
-// API server serves them at start.
+// package. Where the API server does not serve Queues, the controller waits until it does;
+// all else is watched from when there is a queue. The PodGroups of the community are picked
+// up whenever they come, the native ones if the API server serves them by then.
 func Setup(mgr manager.Manager, o Options) error {
 	if err := o.validate(); err != nil {
 		return err
@@ -90,11 +89,7 @@ func Setup(mgr manager.Manager, o Options) error {
 		if !crd.Await(ctx, mgr.GetRESTMapper(), v1alpha1.SchemeGroupVersion.WithKind("Queue")) {
 			return nil
 		}
-		c, err := start(mgr, r)
-		if err != nil {
-			return err
-		}
-		return watchGroups(ctx, mgr, c, r)
+		return start(mgr, r)
 	})
 	if err := mgr.Add(wait); err != nil {
 		return fmt.Errorf("adding the %s controller: %w", name, err)
@@ -102,25 +97,32 @@ func Setup(mgr manager.Manager, o Options) error {
 	return nil
 }
 
-func start(mgr manager.Manager, r *reconciler) (controller.Controller, error) {
-	changed := func(differ func(was, is client.Object) bool) builder.WatchesOption {
-		return builder.WithPredicates(changes(differ))
-	}
-	c, err := builder.ControllerManagedBy(mgr).Named(name).
-		Watches(&v1alpha1.Queue{}, events()).
-		Watches(&v1.Pod{}, events(), changed(podDiffers)).
-		Watches(&v1.Node{}, events(), changed(nodeDiffers)).
-		Watches(&v1.Namespace{}, events(), changed(namespaceDiffers)).
-		WithOptions(controller.Options{MaxConcurrentReconciles: 1}).
-		Build(r)
-	if err != nil {
-		return nil, fmt.Errorf("starting the %s controller: %w", name, err)
-	}
-	return c, nil
+func start(mgr manager.Manager, r *reconciler) error {
+	return r.cluster.Prepare(func() (func() error, error) {
+		c, err := builder.ControllerManagedBy(mgr).Named(name).
+			Watches(&v1alpha1.Queue{}, events()).
+			WithOptions(controller.Options{MaxConcurrentReconciles: 1}).
+			Build(r)
+		if err != nil {
+			return nil, fmt.Errorf("starting the %s controller: %w", name, err)
+		}
+		return func() error { return watchCluster(mgr, c, r) }, nil
+	})
 }
 
-// watchGroups adds the kinds of PodGroups that are served.
-func watchGroups(ctx context.Context, mgr manager.Manager, c controller.Controller, r *reconciler) error {
+// watchCluster adds what queues share, and what says who is in them. It may be called again
+// where it failed: then some is watched twice, which costs and does no harm.
+func watchCluster(mgr manager.Manager, c controller.Controller, r *reconciler) error {
+	for _, watch := range []struct {
+		object client.Object
+		differ func(was, is client.Object) bool
+	}{
+		{&v1.Pod{}, podDiffers}, {&v1.Node{}, nodeDiffers}, {&v1.Namespace{}, namespaceDiffers},
+	} {
+		if err := c.Watch(source.Kind(mgr.GetCache(), watch.object, events(), changes(watch.differ))); err != nil {
+			return fmt.Errorf("watching %T: %w", watch.object, err)
+		}
+	}
 	_, err := mgr.GetRESTMapper().RESTMapping(native.GroupKind(), native.Version)
 	switch {
 	case err == nil:
@@ -130,14 +132,20 @@ func watchGroups(ctx context.Context, mgr manager.Manager, c controller.Controll
 	case !meta.IsNoMatchError(err):
 		return fmt.Errorf("asking the API server for native PodGroups: %w", err)
 	}
-	if !crd.Await(ctx, mgr.GetRESTMapper(), community) {
-		return nil
+	wait := manager.RunnableFunc(func(ctx context.Context) error {
+		if !crd.Await(ctx, mgr.GetRESTMapper(), community) {
+			return nil
+		}
+		return watchGroup(mgr, c, r, community)
+	})
+	if err := mgr.Add(wait); err != nil {
+		return fmt.Errorf("waiting for PodGroups: %w", err)
 	}
-	return watchGroup(mgr, c, r, community)
+	return nil
 }
 
 func watchGroup(mgr manager.Manager, c controller.Controller, r *reconciler, kind schema.GroupVersionKind) error {
-	object := &unstructured.Unstructured{}
+	object := &metav1.PartialObjectMetadata{}
 	object.SetGroupVersionKind(kind)
 	r.watch(kind)
 	if err := c.Watch(source.Kind[client.Object](mgr.GetCache(), object, events(), changes(groupDiffers))); err != nil {

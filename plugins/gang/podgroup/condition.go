@@ -127,13 +127,3 @@ func (pg *podGroup) ours(current *metav1.Condition) bool {
 	}
 	return !known && current.Reason != v1alpha1.ReasonUnschedulable && current.Reason != v1alpha1.ReasonTimedOut
 }
-
-// turned tells whether the condition has another status or reason.
-func turned(was, want []metav1.Condition) bool {
-	a := meta.FindStatusCondition(was, v1alpha1.ConditionScheduled)
-	b := meta.FindStatusCondition(want, v1alpha1.ConditionScheduled)
-	if a == nil || b == nil {
-		return a != b
-	}
-	return a.Status != b.Status || a.Reason != b.Reason
-}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -12,41 +11,28 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	schedulingv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/plugins/crd"
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 )
 
-const (
-	// settle is how long events of one gang gather before it is looked at.
-	settle = 200 * time.Millisecond
-	// pause is the least time between two writes for one gang, where the second
-	// changes nothing but numbers.
-	pause = time.Second
-)
-
-// kind is the community's PodGroup. It is read unstructured, because the
-// community's Go type has no conditions and would lose them.
-var kind = schedulingv1alpha1.SchemeGroupVersion.WithKind("PodGroup")
-
-func newObject() *unstructured.Unstructured {
-	object := &unstructured.Unstructured{}
-	object.SetGroupVersionKind(kind)
-	return object
-}
+// settle is how long events of one gang gather before it is looked at, and so the
+// least time between two writes for it: a gang that starts passes through several
+// phases in less.
+const settle = time.Second
 
 // reconciler brings the status of PodGroups up to date.
 type reconciler struct {
 	client client.Client
 	clock  clock.PassiveClock
-	paces  paces
+	// pods is the watch of members.
+	pods crd.OnDemand
 	// pruned: the API server dropped the conditions of the last write, because the
 	// CRD does not have them. Then a condition is worth no write of its own; it goes
 	// along with others, and so shows when the CRD has been replaced.
@@ -55,45 +41,39 @@ type reconciler struct {
 
 // Reconcile implements reconcile.Reconciler.
 func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	object := newObject()
-	err := r.client.Get(ctx, request.NamespacedName, object)
+	pg := &podGroup{} // out of the cache, and not to be changed
+	err := r.client.Get(ctx, request.NamespacedName, pg, client.UnsafeDisableDeepCopy)
 	if apierrors.IsNotFound(err) {
-		r.paces.forget(request.NamespacedName)
 		return reconcile.Result{}, nil
 	}
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("reading PodGroup %s: %w", request.NamespacedName, err)
 	}
-	pg, err := decode(object)
-	if err != nil {
-		return reconcile.Result{}, reconcile.TerminalError(err)
-	}
 	pods, err := r.members(ctx, request.NamespacedName)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	now := r.clock.Now()
 	facts := observe(gang.Key(request.NamespacedName), pg.wishes(), pods)
-	want := pg.next(facts, metav1.NewTime(now))
+	want := pg.next(facts, metav1.NewTime(r.clock.Now()))
 	conditions, pruned := want.Conditions, r.pruned.Load()
 	if pruned {
 		want.Conditions = pg.Status.Conditions
 	}
-	fields, urgent := changes(pg.Status, want)
+	fields := changes(pg.Status, want)
 	if len(fields) == 0 {
 		return reconcile.Result{}, nil
-	}
-	if wait := r.paces.wait(request.NamespacedName, now); wait > 0 && !urgent {
-		return reconcile.Result{RequeueAfter: wait}, nil
 	}
 	if pruned {
 		fields["conditions"] = conditions
 	}
-	return r.write(ctx, object, fields, now)
+	return r.write(ctx, pg, fields)
 }
 
 // members are the pods of a gang, out of the cache and not to be changed.
 func (r *reconciler) members(ctx context.Context, key types.NamespacedName) ([]*v1.Pod, error) {
+	if err := r.pods.Ensure(); err != nil {
+		return nil, err
+	}
 	var list v1.PodList
 	if err := r.client.List(ctx, &list, client.InNamespace(key.Namespace),
 		client.MatchingFields{memberIndex: key.Name}, client.UnsafeDisableDeepCopy); err != nil {
@@ -108,17 +88,18 @@ func (r *reconciler) members(ctx context.Context, key types.NamespacedName) ([]*
 
 // write patches the status, provided that nobody has changed the object since it
 // was read: the list of conditions is replaced as a whole, and others write there.
-func (r *reconciler) write(ctx context.Context, object *unstructured.Unstructured, fields map[string]any, now time.Time) (reconcile.Result, error) {
-	key := client.ObjectKeyFromObject(object)
+func (r *reconciler) write(ctx context.Context, pg *podGroup, fields map[string]any) (reconcile.Result, error) {
+	key := types.NamespacedName{Namespace: pg.Namespace, Name: pg.Name}
+	written := &podGroup{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
 	body, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"resourceVersion": object.GetResourceVersion()},
+		"metadata": map[string]any{"resourceVersion": pg.ResourceVersion},
 		"status":   fields,
 	})
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("encoding the status of PodGroup %s: %w", key, err)
 	}
 	// Without validation: an API server that prunes conditions would warn each time.
-	err = r.client.Status().Patch(ctx, object, client.RawPatch(types.MergePatchType, body),
+	err = r.client.Status().Patch(ctx, written, client.RawPatch(types.MergePatchType, body),
 		client.FieldOwner(FieldOwner), client.FieldValidation(metav1.FieldValidationIgnore))
 	switch {
 	case apierrors.IsConflict(err):
@@ -128,55 +109,21 @@ func (r *reconciler) write(ctx context.Context, object *unstructured.Unstructure
 	case err != nil:
 		return reconcile.Result{}, fmt.Errorf("writing the status of PodGroup %s: %w", key, err)
 	}
-	r.paces.wrote(key, now)
 	if _, ok := fields["conditions"]; ok {
-		return reconcile.Result{}, r.notePruning(ctx, object)
+		r.notePruning(ctx, written)
 	}
 	return reconcile.Result{}, nil
 }
 
 // notePruning looks whether the conditions that were written are there.
-func (r *reconciler) notePruning(ctx context.Context, written *unstructured.Unstructured) error {
-	pg, err := decode(written)
-	if err != nil {
-		return reconcile.TerminalError(err)
-	}
-	pruned := meta.FindStatusCondition(pg.Status.Conditions, v1alpha1.ConditionScheduled) == nil
+func (r *reconciler) notePruning(ctx context.Context, written *podGroup) {
+	pruned := meta.FindStatusCondition(written.Status.Conditions, v1alpha1.ConditionScheduled) == nil
 	if was := r.pruned.Swap(pruned); was == pruned {
-		return nil
+		return
 	}
 	if pruned {
 		klog.FromContext(ctx).Info("PodGroups of this cluster have no status.conditions: their CRD is not Lockstep's; why gangs wait is only told by events")
 	} else {
 		klog.FromContext(ctx).Info("PodGroups have status.conditions now")
 	}
-	return nil
-}
-
-// paces remembers when which PodGroup was last written.
-type paces struct {
-	mu   sync.Mutex
-	last map[types.NamespacedName]time.Time
-}
-
-// wait is how long numbers have to wait.
-func (p *paces) wait(key types.NamespacedName, now time.Time) time.Duration {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return pause - min(pause, max(0, now.Sub(p.last[key])))
-}
-
-func (p *paces) wrote(key types.NamespacedName, now time.Time) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.last == nil {
-		p.last = map[types.NamespacedName]time.Time{}
-	}
-	p.last[key] = now
-}
-
-func (p *paces) forget(key types.NamespacedName) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.last, key)
 }

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/lockstep-sh/lockstep/plugins/crd"
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
@@ -35,16 +36,15 @@ type Options struct {
 }
 
 // Setup adds the controller to a manager. Where the API server does not serve
-// PodGroups, the controller waits until it does.
-func Setup(ctx context.Context, mgr manager.Manager, o Options) error {
-	if err := mgr.GetFieldIndexer().IndexField(ctx, &v1.Pod{}, memberIndex, indexOf); err != nil {
-		return fmt.Errorf("indexing pods by gang: %w", err)
-	}
+// PodGroups, the controller waits until it does; pods are watched from when there
+// is a PodGroup, so that gangs by annotation cost nothing here.
+func Setup(mgr manager.Manager, o Options) error {
+	addToScheme(mgr.GetScheme())
 	wait := manager.RunnableFunc(func(ctx context.Context) error {
 		if !crd.Await(ctx, mgr.GetRESTMapper(), kind) {
 			return nil
 		}
-		return start(mgr, o)
+		return start(ctx, mgr, o)
 	})
 	if err := mgr.Add(wait); err != nil {
 		return fmt.Errorf("adding the %s controller: %w", name, err)
@@ -52,14 +52,26 @@ func Setup(ctx context.Context, mgr manager.Manager, o Options) error {
 	return nil
 }
 
-func start(mgr manager.Manager, o Options) error {
-	err := builder.ControllerManagedBy(mgr).Named(name).
-		Watches(newObject(), podGroupEvents()).
-		Watches(&v1.Pod{}, podEvents()).
-		WithOptions(controller.Options{MaxConcurrentReconciles: o.Workers}).
-		Complete(&reconciler{client: mgr.GetClient(), clock: clock.RealClock{}})
-	if err != nil {
-		return fmt.Errorf("starting the %s controller: %w", name, err)
+func start(ctx context.Context, mgr manager.Manager, o Options) error {
+	r := &reconciler{client: mgr.GetClient(), clock: clock.RealClock{}}
+	return r.pods.Prepare(func() (func() error, error) {
+		c, err := builder.ControllerManagedBy(mgr).Named(name).
+			Watches(&podGroup{}, podGroupEvents()).
+			WithOptions(controller.Options{MaxConcurrentReconciles: o.Workers}).
+			Build(r)
+		if err != nil {
+			return nil, fmt.Errorf("starting the %s controller: %w", name, err)
+		}
+		return func() error { return watchPods(ctx, mgr, c) }, nil
+	})
+}
+
+func watchPods(ctx context.Context, mgr manager.Manager, c controller.Controller) error {
+	if err := mgr.GetFieldIndexer().IndexField(ctx, &v1.Pod{}, memberIndex, indexOf); err != nil {
+		return fmt.Errorf("indexing pods by gang: %w", err)
+	}
+	if err := c.Watch(source.Kind[client.Object](mgr.GetCache(), &v1.Pod{}, podEvents())); err != nil {
+		return fmt.Errorf("watching pods: %w", err)
 	}
 	return nil
 }
@@ -83,7 +95,7 @@ func describedKey(pod *v1.Pod) (types.NamespacedName, bool) {
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// enqueue has a gang looked at soon; until then, further events cost nothing.
+// enqueue has a gang looked at soon; until then, further events change nothing.
 func enqueue(q queue, key types.NamespacedName) {
 	q.AddAfter(reconcile.Request{NamespacedName: key}, settle)
 }
@@ -113,11 +125,25 @@ func podEvents() handler.EventHandler {
 	return handler.Funcs{
 		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { member(e.Object, q) },
 		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) {
-			member(e.ObjectOld, q) // it may have left its gang
+			if left(e.ObjectOld, e.ObjectNew) {
+				member(e.ObjectOld, q)
+			}
 			member(e.ObjectNew, q)
 		},
 		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) { member(e.Object, q) },
 	}
+}
+
+// left reports whether a pod is in another gang than it was, or in none.
+func left(was, is client.Object) bool {
+	a, aOK := was.(*v1.Pod)
+	b, bOK := is.(*v1.Pod)
+	if !aOK || !bOK {
+		return true
+	}
+	before, wasMember := describedKey(a)
+	after, isMember := describedKey(b)
+	return wasMember != isMember || before != after
 }
 
 // StripPod is a transform for the cache: it drops what this package does not read

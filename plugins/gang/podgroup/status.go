@@ -1,11 +1,10 @@
 package podgroup
 
 import (
-	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	schedulingv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
@@ -20,8 +19,10 @@ const (
 	Scheduled schedulingv1alpha1.PodGroupPhase = "Scheduled"
 )
 
-// podGroup is a PodGroup as our CRD has it: the community's, and conditions.
+// podGroup is a PodGroup as our CRD has it: the community's, and conditions, which
+// the community's own Go type would lose.
 type podGroup struct {
+	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
 
 	Spec   schedulingv1alpha1.PodGroupSpec `json:"spec"`
@@ -34,12 +35,44 @@ type status struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-func decode(object *unstructured.Unstructured) (*podGroup, error) {
-	pg := &podGroup{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, pg); err != nil {
-		return nil, fmt.Errorf("decoding PodGroup %s/%s: %w", object.GetNamespace(), object.GetName(), err)
+// podGroupList is what the API server lists.
+type podGroupList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata"`
+
+	Items []podGroup `json:"items"`
+}
+
+// kind is the community's PodGroup.
+var kind = schedulingv1alpha1.SchemeGroupVersion.WithKind("PodGroup")
+
+// addToScheme has the clients of a scheme read PodGroups as this package does.
+func addToScheme(scheme *runtime.Scheme) {
+	scheme.AddKnownTypeWithName(kind, &podGroup{})
+	scheme.AddKnownTypeWithName(kind.GroupVersion().WithKind(kind.Kind+"List"), &podGroupList{})
+	metav1.AddToGroupVersion(scheme, kind.GroupVersion())
+}
+
+// DeepCopyObject implements runtime.Object.
+func (pg *podGroup) DeepCopyObject() runtime.Object { return pg.deepCopy() }
+
+func (pg *podGroup) deepCopy() *podGroup {
+	out := &podGroup{TypeMeta: pg.TypeMeta}
+	pg.ObjectMeta.DeepCopyInto(&out.ObjectMeta)
+	pg.Spec.DeepCopyInto(&out.Spec)
+	pg.Status.PodGroupStatus.DeepCopyInto(&out.Status.PodGroupStatus)
+	out.Status.Conditions = slices.Clone(pg.Status.Conditions)
+	return out
+}
+
+// DeepCopyObject implements runtime.Object.
+func (l *podGroupList) DeepCopyObject() runtime.Object {
+	out := &podGroupList{TypeMeta: l.TypeMeta, Items: make([]podGroup, len(l.Items))}
+	l.ListMeta.DeepCopyInto(&out.ListMeta)
+	for i := range l.Items {
+		out.Items[i] = *l.Items[i].deepCopy()
 	}
-	return pg, nil
+	return out
 }
 
 // wishes is what the PodGroup says of its gang.
@@ -130,18 +163,17 @@ func startOf(was status, f facts, now metav1.Time) metav1.Time {
 	return start
 }
 
-// changes is what differs, as the body of a merge patch. urgent tells that more
-// than numbers does.
-func changes(was, want status) (fields map[string]any, urgent bool) {
-	fields = map[string]any{}
+// changes is what differs, as the body of a merge patch.
+func changes(was, want status) map[string]any {
+	fields := map[string]any{}
 	if was.Phase != want.Phase {
-		fields["phase"], urgent = want.Phase, true
+		fields["phase"] = want.Phase
 	}
 	if was.OccupiedBy != want.OccupiedBy {
-		fields["occupiedBy"], urgent = want.OccupiedBy, true
+		fields["occupiedBy"] = want.OccupiedBy
 	}
 	if !was.ScheduleStartTime.Equal(&want.ScheduleStartTime) {
-		fields["scheduleStartTime"], urgent = want.ScheduleStartTime, true // null where it is zero
+		fields["scheduleStartTime"] = want.ScheduleStartTime // null where it is zero
 	}
 	for name, n := range map[string][2]int32{
 		"running": {was.Running, want.Running}, "succeeded": {was.Succeeded, want.Succeeded}, "failed": {was.Failed, want.Failed},
@@ -152,7 +184,6 @@ func changes(was, want status) (fields map[string]any, urgent bool) {
 	}
 	if !equality.Semantic.DeepEqual(was.Conditions, want.Conditions) {
 		fields["conditions"] = want.Conditions
-		urgent = urgent || turned(was.Conditions, want.Conditions)
 	}
-	return fields, urgent
+	return fields
 }

@@ -267,7 +267,7 @@ func TestSettles(t *testing.T) {
 				t.Fatal(err)
 			}
 			again := stored.next(observe(key, stored.wishes(), set), metav1.NewTime(epoch.Add(time.Hour)))
-			if fields, _ := changes(stored.Status, again); len(fields) > 0 {
+			if fields := changes(stored.Status, again); len(fields) > 0 {
 				t.Errorf("from %q with %v: a second write of %v", was, phases(set), fields)
 			}
 		}
@@ -276,37 +276,12 @@ func TestSettles(t *testing.T) {
 
 func TestFirstWriteSaysZero(t *testing.T) {
 	pg := group(2, "")
-	fields, urgent := changes(pg.Status, pg.after(pods("running")))
+	fields := changes(pg.Status, pg.after(pods("running")))
 	want := map[string]any{"running": int32(1), "succeeded": int32(0), "failed": int32(0)}
 	for name, n := range want {
 		if fields[name] != n {
 			t.Errorf("%s is written as %v, want %v", name, fields[name], n)
 		}
-	}
-	if !urgent {
-		t.Error("the first write waits")
-	}
-}
-
-// Numbers alone can wait, a phase or a reason cannot.
-func TestUrgent(t *testing.T) {
-	for name, tc := range map[string]struct {
-		before, after []*v1.Pod
-		want          bool
-	}{
-		"one more runs":    {pods("running", "running", "bound"), pods("running", "running", "running"), false},
-		"one more member":  {pods("waiting"), pods("waiting", "gated"), false},
-		"the minimum runs": {pods("running", "bound"), pods("running", "running"), true},
-		"a member is gone": {pods("running", "running"), pods("running"), true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			pg := group(2, "")
-			pg.Status = pg.after(tc.before)
-			fields, urgent := changes(pg.Status, pg.after(tc.after))
-			if len(fields) == 0 || urgent != tc.want {
-				t.Errorf("changes %v, urgent %t; want some, urgent %t", fields, urgent, tc.want)
-			}
-		})
 	}
 }
 

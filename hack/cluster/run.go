@@ -1,0 +1,99 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/lockstep-sh/lockstep/test/localcluster"
+)
+
+const (
+	schedulerName  = "lockstep-scheduler"
+	controllerName = "lockstep-controller"
+
+	// stopTimeout bounds the end of what runs.
+	stopTimeout = 10 * time.Second
+)
+
+// runBoth runs the scheduler in the foreground and the controller beside it, until the scheduler ends.
+// Arguments after -- are the scheduler's.
+func runBoth(ctx context.Context, args []string) (err error) {
+	flags := newFlags("run")
+	name := flags.String("name", localcluster.DefaultName, "name of the cluster")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	c, err := localcluster.Get(*name)
+	if err != nil {
+		return err
+	}
+	root, err := localcluster.Root()
+	if err != nil {
+		return err
+	}
+	bin := filepath.Join(root, "bin")
+	controller, err := c.Start(controllerName, filepath.Join(bin, controllerName), []string{
+		"--kubeconfig=" + c.Kubeconfig(), "--metrics-bind-address=0", "--health-probe-bind-address=0",
+	}, "")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+		defer cancel()
+		err = errors.Join(err, controller.Stop(stopCtx))
+	}()
+	fmt.Printf("%s runs, too; its log is %s. Ctrl-C ends both.\n", controllerName, controller.LogFile)
+	ended := make(chan struct{})
+	defer close(ended)
+	go func() {
+		select {
+		case <-controller.Done():
+			fmt.Fprintf(os.Stderr, "%s has ended (%v): no status is written any more. See %s\n", controllerName, controller.Err(), controller.LogFile)
+		case <-ended:
+		}
+	}()
+	args = append([]string{"--kubeconfig=" + c.Kubeconfig(), "--leader-elect=false", "--bind-address=127.0.0.1"}, flags.Args()...)
+	return foreground(ctx, filepath.Join(bin, schedulerName), args)
+}
+
+// nameArgument is what make needs to mean a cluster.
+func nameArgument(name string) string {
+	if name == localcluster.DefaultName {
+		return ""
+	}
+	return " NAME=" + name
+}
+
+// foreground runs a program, on a terminal in the foreground: Ctrl-C then reaches it and nobody else, so
+// that make, which waits for us, sees it end and not itself interrupted.
+func foreground(ctx context.Context, program string, args []string) error {
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = stopTimeout
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	terminal := int(os.Stdin.Fd())
+	if group, err := unix.IoctlGetInt(terminal, unix.TIOCGPGRP); err == nil && group == syscall.Getpgrp() {
+		cmd.SysProcAttr.Foreground, cmd.SysProcAttr.Ctty = true, terminal
+		signal.Ignore(syscall.SIGTTOU) // or to take the terminal back would stop us
+		defer func() { _ = unix.IoctlSetPointerInt(terminal, unix.TIOCSPGRP, group) }()
+	}
+	err := cmd.Run()
+	if ctx.Err() != nil && cmd.ProcessState != nil && cmd.ProcessState.Success() {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("running %s: %w", filepath.Base(program), err)
+	}
+	return nil
+}

@@ -1,0 +1,32 @@
+package crd
+
+import "sync"
+
+// OnDemand is a watch that starts when it is first needed. The zero value needs none.
+type OnDemand struct {
+	mu    sync.Mutex
+	start func() error
+}
+
+// Prepare makes what Ensure calls to start the watch. Who needs it may run already: until
+// prepare has returned, Ensure waits.
+func (d *OnDemand) Prepare(prepare func() (start func() error, err error)) (err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.start, err = prepare()
+	return err
+}
+
+// Ensure starts the watch, unless it has been started. After an error it may be called again.
+func (d *OnDemand) Ensure() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.start == nil {
+		return nil
+	}
+	if err := d.start(); err != nil {
+		return err
+	}
+	d.start = nil
+	return nil
+}

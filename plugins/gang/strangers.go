@@ -1,0 +1,87 @@
+package gang
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+)
+
+// strangers are the pods that are in a gang by what they say, but name another scheduler than
+// this profile: they are no members, and whoever made them does not know. It is safe for
+// concurrent use.
+type strangers struct {
+	mu sync.Mutex
+	// schedulers are the names that the strangers of each gang give.
+	schedulers map[gang.Key]map[types.UID]string
+	gangs      map[types.UID]gang.Key
+}
+
+// see takes in a pod of another scheduler, and returns the gangs of which the strangers have
+// changed.
+func (s *strangers) see(pod *v1.Pod) (changed []gang.Key) {
+	key, _, ok := gang.KeyOf(pod)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	was, known := s.gangs[pod.UID]
+	if known && ok && was == key {
+		return nil
+	}
+	if known {
+		s.drop(pod.UID, was)
+		changed = append(changed, was)
+	}
+	if !ok {
+		return changed
+	}
+	if s.gangs == nil {
+		s.gangs, s.schedulers = map[types.UID]gang.Key{}, map[gang.Key]map[types.UID]string{}
+	}
+	if s.schedulers[key] == nil {
+		s.schedulers[key] = map[types.UID]string{}
+	}
+	s.gangs[pod.UID], s.schedulers[key][pod.UID] = key, pod.Spec.SchedulerName
+	return append(changed, key)
+}
+
+// gone takes in that a pod of another scheduler is no more.
+func (s *strangers) gone(uid types.UID) (changed []gang.Key) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key, known := s.gangs[uid]
+	if !known {
+		return nil
+	}
+	s.drop(uid, key)
+	return []gang.Key{key}
+}
+
+func (s *strangers) drop(uid types.UID, key gang.Key) {
+	delete(s.gangs, uid)
+	delete(s.schedulers[key], uid)
+	if len(s.schedulers[key]) == 0 {
+		delete(s.schedulers, key)
+	}
+}
+
+// of says which pods of a gang this profile leaves aside; empty where there are none.
+func (s *strangers) of(key gang.Key, profile string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	count := len(s.schedulers[key])
+	if count == 0 {
+		return ""
+	}
+	names := slices.Compact(slices.Sorted(maps.Values(s.schedulers[key])))
+	verb := "names"
+	if count > 1 {
+		verb = "name"
+	}
+	return fmt.Sprintf("; %d more %s another scheduler: %s (set spec.schedulerName: %s)", count, verb, strings.Join(names, ", "), profile)
+}

@@ -1,0 +1,148 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/lockstep-sh/lockstep/test/localcluster"
+)
+
+// TestMakeRun does what a newcomer does: make run on a terminal, a sample, kubectl get podgroups, Ctrl-C.
+func TestMakeRun(t *testing.T) {
+	root, err := localcluster.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := localcluster.Run(t, localcluster.Options{
+		Nodes: []localcluster.NodePool{{Count: 4}}, Manifests: []string{filepath.Join(root, "manifests", "crds")},
+	})
+	port, err := localcluster.FreePort()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("make", "run", "NAME="+c.Name(), fmt.Sprintf("ARGS=--secure-port=%d", port))
+	cmd.Dir = root
+	screen := startOnTerminal(t, cmd)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := c.Apply(ctx, filepath.Join(root, "manifests", "samples", "podgroup-gang.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	for got := ""; !strings.Contains(got, "Running") || !strings.Contains(got, "MinimumBound"); {
+		if ctx.Err() != nil {
+			t.Fatalf("the PodGroup does not run; kubectl says:\n%s\nthe terminal:\n%s", got, screen.text())
+		}
+		time.Sleep(100 * time.Millisecond)
+		if got, err = c.Kubectl(ctx, "get", "podgroups"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	screen.press(t, 3) // Ctrl-C
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("make run ends with %v after Ctrl-C", err)
+	}
+	for _, bad := range []string{"command failed", "Error", "error:", "exit status", "Interrupt", "has ended"} {
+		if strings.Contains(screen.text(), bad) {
+			t.Errorf("make run says %q:\n%s", bad, screen.text())
+		}
+	}
+	if left := named(c.Dir(), "bin/lockstep-"); len(left) > 0 {
+		t.Errorf("still running: %v", left)
+	}
+}
+
+// named lists the commands of processes that have both words in their arguments.
+func named(words ...string) (commands []string) {
+	files, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, file := range files {
+		data, _ := os.ReadFile(file)
+		command := strings.ReplaceAll(string(data), "\x00", " ")
+		all := true
+		for _, word := range words {
+			all = all && strings.Contains(command, word)
+		}
+		if all {
+			commands = append(commands, command)
+		}
+	}
+	return commands
+}
+
+// terminal is a pseudo-terminal, and what was printed on it.
+type terminal struct {
+	master *os.File
+
+	mu  sync.Mutex
+	out bytes.Buffer
+}
+
+// startOnTerminal starts a command in a session of its own, on a terminal of its own.
+func startOnTerminal(t *testing.T, cmd *exec.Cmd) *terminal {
+	t.Helper()
+	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
+	if err != nil {
+		t.Skipf("there are no terminals here: %v", err)
+	}
+	number, err := unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)
+	if err == nil {
+		err = unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0)
+	}
+	if err != nil {
+		t.Fatalf("making a terminal: %v", err)
+	}
+	slave, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|syscall.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatalf("making a terminal: %v", err)
+	}
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	if err := errors.Join(cmd.Start(), slave.Close()); err != nil {
+		t.Fatalf("starting %s: %v", cmd, err)
+	}
+	screen := &terminal{master: master}
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		_, _ = io.Copy(screen, master) // until the last one who has it open ends
+	}()
+	t.Cleanup(func() {
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+		<-read
+		_ = master.Close()
+	})
+	return screen
+}
+
+// Write implements io.Writer.
+func (s *terminal) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.out.Write(p)
+}
+
+func (s *terminal) text() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.out.String()
+}
+
+// press types a key.
+func (s *terminal) press(t *testing.T, key byte) {
+	t.Helper()
+	if _, err := s.master.Write([]byte{key}); err != nil {
+		t.Fatalf("typing: %v", err)
+	}
+}
