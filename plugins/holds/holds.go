@@ -67,30 +67,65 @@ type Holds struct {
 	held atomic.Int64
 	// ended and freed count what the profiles tell each other of; see Ended, Freed.
 	ended, freed atomic.Uint64
+	// changed are called with the pods whose holds have changed; see OnChange.
+	changed []func([]types.UID)
 }
 
 // New makes an empty ledger.
 func New() *Holds { return &Holds{ledger: hold.NewLedger()} }
 
-// Put adds holds, each in place of the one that its pod had.
-func (h *Holds) Put(holds ...hold.Hold) {
+// OnChange has a function called with the pods whose holds begin, change or end, after they did.
+// The caller may have locks of its own: the function has to note the pods and ask [Holds.Of]
+// later. It has to be registered before the ledger is used.
+func (h *Holds) OnChange(changed func(pods []types.UID)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for _, one := range holds {
+	h.changed = append(h.changed, changed)
+}
+
+// tell calls the functions of OnChange; without the lock.
+func (h *Holds) tell(pods ...types.UID) {
+	if len(pods) == 0 {
+		return
+	}
+	for _, changed := range h.changed {
+		changed(pods)
+	}
+}
+
+// Of returns the hold of a pod.
+func (h *Holds) Of(pod types.UID) (hold.Hold, bool) {
+	if h.Empty() {
+		return hold.Hold{}, false
+	}
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	return h.ledger.Hold(pod)
+}
+
+// Put adds holds, each in place of the one that its pod had.
+func (h *Holds) Put(holds ...hold.Hold) {
+	pods := make([]types.UID, len(holds))
+	h.mu.Lock()
+	for i, one := range holds {
 		h.ledger.Put(one)
+		pods[i] = one.For
 	}
 	h.held.Store(int64(h.ledger.Len()))
+	h.mu.Unlock()
+	h.tell(pods...)
 }
 
 // Drop ends the holds of pods; those that have none are passed over.
 func (h *Holds) Drop(pods ...types.UID) {
 	h.mu.Lock()
-	defer h.mu.Unlock()
 	for _, pod := range pods {
 		h.ledger.Drop(pod)
 	}
 	h.held.Store(int64(h.ledger.Len()))
 	h.ended.Add(1)
+	h.mu.Unlock()
+	h.tell(pods...)
 }
 
 // NoteFreed notes that capacity came back which nobody will use now: that of a
@@ -182,28 +217,41 @@ func (h *Holds) Recall(holder string, pod types.UID, node string, priority int32
 
 func (h *Holds) nominate(one hold.Hold) {
 	one.Reason = hold.Nomination
+	if h.putNomination(one) {
+		h.tell(one.For)
+	}
+}
+
+func (h *Holds) putNomination(one hold.Hold) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if now, ok := h.ledger.Hold(one.For); ok && (now.Reason != hold.Nomination || one.Recalled && !now.Recalled) {
-		return
+		return false
 	}
 	h.ledger.Put(one)
 	h.held.Store(int64(h.ledger.Len()))
+	return true
 }
 
 // DropNomination ends the nomination of a pod if it has one; with recalled, only if
 // that is known from its status alone.
 func (h *Holds) DropNomination(pod types.UID, recalled bool) {
-	if h.Empty() {
-		return
+	if !h.Empty() && h.dropNomination(pod, recalled) {
+		h.tell(pod)
 	}
+}
+
+func (h *Holds) dropNomination(pod types.UID, recalled bool) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if now, ok := h.ledger.Hold(pod); ok && now.Reason == hold.Nomination && (now.Recalled || !recalled) {
-		h.ledger.Drop(pod)
-		h.held.Store(int64(h.ledger.Len()))
-		h.NoteFreed()
+	now, ok := h.ledger.Hold(pod)
+	if !ok || now.Reason != hold.Nomination || recalled && !now.Recalled {
+		return false
 	}
+	h.ledger.Drop(pod)
+	h.held.Store(int64(h.ledger.Len()))
+	h.NoteFreed()
+	return true
 }
 
 // Adopt makes the nominations of pods those of a holder: after a restart nobody knows
