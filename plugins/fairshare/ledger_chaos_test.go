@@ -239,7 +239,9 @@ func (c *chaos) total() dispatch.Vector {
 func without(v dispatch.Vector) dispatch.Vector {
 	out := dispatch.Vector{}
 	out.Add(v, 1)
-	maps.DeleteFunc(out, func(name v1.ResourceName, amount int64) bool { return amount == 0 || strings.HasPrefix(string(name), "pods") })
+	maps.DeleteFunc(out, func(name v1.ResourceName, amount int64) bool {
+		return amount == 0 || strings.HasPrefix(string(name), "pods")
+	})
 	return out
 }
 

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/lockstep-sh/lockstep/apis/config"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 	"github.com/lockstep-sh/lockstep/plugins/internal/share"
@@ -43,6 +44,7 @@ type reconciler struct {
 	clock      clock.PassiveClock
 	schedulers map[string]bool
 	rules      share.Rules
+	pools      []config.Pool
 	// last is when it last looked, and next when it may again.
 	last, next time.Time
 
@@ -65,7 +67,10 @@ func (r *reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	}
 	var result reconcile.Result
 	var failures []error
-	want := c.statuses(metav1.NewTime(now))
+	want, err := c.statuses(metav1.NewTime(now))
+	if err != nil {
+		return reconcile.Result{}, fmt.Errorf("reckoning the status of queues: %w", err)
+	}
 	for _, q := range c.queues {
 		switch err := r.write(ctx, q, want[q.Name]); {
 		case apierrors.IsConflict(err):
@@ -82,7 +87,7 @@ func (r *reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 
 // read takes the cluster out of the cache. Nothing of it may be changed.
 func (r *reconciler) read(ctx context.Context) (*cluster, error) {
-	c := &cluster{schedulers: r.schedulers, rules: r.rules}
+	c := &cluster{schedulers: r.schedulers, rules: r.rules, pools: r.pools}
 	var queues v1alpha1.QueueList
 	var pods v1.PodList
 	var nodes v1.NodeList
