@@ -141,15 +141,8 @@ func (d *Dispatcher) call(ctx context.Context) {
 			}
 		case <-d.calling:
 		}
-		d.lock()
-		if d.freed {
-			d.turn("")
-		}
-		pods := d.called
-		d.called = nil
-		d.mu.Unlock()
 		byProfile := map[string]map[string]*v1.Pod{}
-		for _, pod := range pods {
+		for _, pod := range d.respond() {
 			profile := pod.Spec.SchedulerName
 			if byProfile[profile] == nil {
 				byProfile[profile] = map[string]*v1.Pod{}
@@ -160,6 +153,19 @@ func (d *Dispatcher) call(ctx context.Context) {
 			d.handle(profile).Activate(klog.FromContext(ctx), pods)
 		}
 	}
+}
+
+// respond takes the pods that are to be activated, of those too that wait for what the ledger has
+// given back.
+func (d *Dispatcher) respond() []*v1.Pod {
+	d.lock()
+	defer d.mu.Unlock()
+	if d.freed {
+		d.turn("")
+	}
+	pods := d.called
+	d.called = nil
+	return pods
 }
 
 func (d *Dispatcher) handle(profile string) fwk.Handle {
