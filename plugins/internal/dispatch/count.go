@@ -154,7 +154,7 @@ func (b *Book) change(j *job, do func(at int, need Needs) Needs) {
 	for at, need := range j.options {
 		options[at] = do(at, need)
 	}
-	j.options = options
+	j.options, j.needs = options, nil
 	j.take(j.at)
 	b.charge(j, 1)
 }

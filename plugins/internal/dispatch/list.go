@@ -33,32 +33,31 @@ func (l *list) first(b *Book) *job {
 // has been promised some of it is of a kind of its own.
 func (b *Book) kindOf(j *job) string {
 	var kind strings.Builder
+	j.take(0)
 	if b.promised[j.Name] != nil {
 		kind.WriteString(j.Name + " ")
 	}
 	if j.Patient {
 		kind.WriteString("patient ")
 	}
-	j.take(0)
-	kind.WriteString(j.asks())
+	j.asks(&kind)
 	for at := 1; at < len(j.options); at++ {
 		j.take(at)
-		kind.WriteString(" or " + j.asks())
+		kind.WriteString(" or ")
+		j.asks(&kind)
 	}
 	j.take(0)
 	return kind.String()
 }
 
 // asks names what a job asks for.
-func (j *job) asks() string {
-	var asks strings.Builder
+func (j *job) asks(asks *strings.Builder) {
 	for _, queue := range j.queues() {
 		asks.WriteString(queue + ":")
 		for _, name := range j.needs {
 			asks.WriteString(string(name) + "=" + strconv.FormatInt(j.need()[queue][name], 10) + ",")
 		}
 	}
-	return asks.String()
 }
 
 // list has a job wait, unless it is above a ceiling all by itself: it will never have its

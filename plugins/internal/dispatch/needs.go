@@ -122,8 +122,10 @@ func (j *job) need() Needs { return j.options[j.at] }
 
 // take has a job ask for one of its options. One that is admitted is charged with it.
 func (j *job) take(at int) {
-	j.at = at
-	j.needs = j.options[at].names()
+	if j.at != at || j.needs == nil {
+		j.at = at
+		j.needs = j.options[at].names()
+	}
 }
 
 // at is how much there is of a resource in a queue and those below it.
