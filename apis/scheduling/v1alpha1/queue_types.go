@@ -120,12 +120,11 @@ type QueueSpec struct {
 	Closed bool `json:"closed,omitempty"`
 }
 
-// QueuePool is what a queue is entitled to in a pool of nodes.
+// QueuePool is what a queue is entitled to in a pool of nodes. Where amounts of a resource
+// contradict each other, guarantee holds before deserved, and capability before both; the
+// condition Ready says so. (Rules that compare all of them are more than an API server allows.)
 //
 // +kubebuilder:validation:XValidation:rule="self.name != 'default'",message="name: what holds in the pool default is said by deserved, guarantee and capability of the queue"
-// +kubebuilder:validation:XValidation:rule="!has(self.guarantee) || !has(self.deserved) || self.guarantee.all(r, !(r in self.deserved) || quantity(string(self.guarantee[r])).compareTo(quantity(string(self.deserved[r]))) <= 0)",message="guarantee: must not exceed deserved, in any resource"
-// +kubebuilder:validation:XValidation:rule="!has(self.guarantee) || !has(self.capability) || self.guarantee.all(r, !(r in self.capability) || quantity(string(self.guarantee[r])).compareTo(quantity(string(self.capability[r]))) <= 0)",message="guarantee: must not exceed capability, in any resource"
-// +kubebuilder:validation:XValidation:rule="!has(self.deserved) || !has(self.capability) || self.deserved.all(r, !(r in self.capability) || quantity(string(self.deserved[r])).compareTo(quantity(string(self.capability[r]))) <= 0)",message="deserved: must not exceed capability, in any resource"
 type QueuePool struct {
 	// Name is that of a pool in the scheduler's configuration (FairShareArgs).
 	//
@@ -136,20 +135,20 @@ type QueuePool struct {
 	// Deserved is as in the queue's spec.
 	//
 	// +optional
-	// +kubebuilder:validation:MaxProperties=5
-	// +kubebuilder:validation:XValidation:rule="self.all(r, !quantity(string(self[r])).isLessThan(quantity('0')))",message="amounts must not be negative"
+	// +kubebuilder:validation:MaxProperties=7
+	// +kubebuilder:validation:XValidation:rule="self.all(r, type(self[r]) == int ? self[r] >= 0 : !self[r].startsWith('-'))",message="amounts must not be negative"
 	Deserved v1.ResourceList `json:"deserved,omitempty"`
 	// Guarantee is as in the queue's spec.
 	//
 	// +optional
-	// +kubebuilder:validation:MaxProperties=5
-	// +kubebuilder:validation:XValidation:rule="self.all(r, !quantity(string(self[r])).isLessThan(quantity('0')))",message="amounts must not be negative"
+	// +kubebuilder:validation:MaxProperties=7
+	// +kubebuilder:validation:XValidation:rule="self.all(r, type(self[r]) == int ? self[r] >= 0 : !self[r].startsWith('-'))",message="amounts must not be negative"
 	Guarantee v1.ResourceList `json:"guarantee,omitempty"`
 	// Capability is as in the queue's spec.
 	//
 	// +optional
-	// +kubebuilder:validation:MaxProperties=5
-	// +kubebuilder:validation:XValidation:rule="self.all(r, !quantity(string(self[r])).isLessThan(quantity('0')))",message="amounts must not be negative"
+	// +kubebuilder:validation:MaxProperties=7
+	// +kubebuilder:validation:XValidation:rule="self.all(r, type(self[r]) == int ? self[r] >= 0 : !self[r].startsWith('-'))",message="amounts must not be negative"
 	Capability v1.ResourceList `json:"capability,omitempty"`
 }
 

@@ -94,7 +94,7 @@ func (c *cluster) statuses(now metav1.Time) (map[string]v1alpha1.QueueStatus, er
 	for _, q := range c.queues {
 		status := sums[q.Name].status(shares[q.Name].Deserved, total, len(c.pools) > 0)
 		status.Conditions = slices.Clone(q.Status.Conditions)
-		condition := ready(q, tree, closed)
+		condition := ready(q, tree, closed, c.pools)
 		condition.LastTransitionTime = now
 		meta.SetStatusCondition(&status.Conditions, condition)
 		statuses[q.Name] = status

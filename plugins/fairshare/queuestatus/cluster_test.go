@@ -265,23 +265,34 @@ func TestQueueOf(t *testing.T) {
 	}
 }
 
+// inPools says what a queue has in a pool.
+func inPools(name, guarantee, capability string) func(*v1alpha1.Queue) {
+	return func(q *v1alpha1.Queue) {
+		q.Spec.Pools = append(q.Spec.Pools, v1alpha1.QueuePool{Name: name, Guarantee: v1.ResourceList{"cpu": resource.MustParse(guarantee)}, Capability: v1.ResourceList{"cpu": resource.MustParse(capability)}})
+	}
+}
+
 func TestReady(t *testing.T) {
 	closed := func(q *v1alpha1.Queue) { q.Spec.Closed = true }
 	for sentence, tc := range map[string]struct {
 		queues          []*v1alpha1.Queue // of the first
 		reason, message string
 	}{
-		"a queue serves":                {[]*v1alpha1.Queue{queueOf("a")}, v1alpha1.QueueReasonServing, "the queue serves pods"},
-		"also below the default one":    {[]*v1alpha1.Queue{queueOf("a<default")}, v1alpha1.QueueReasonServing, "the queue serves pods"},
-		"and below a closed one":        {[]*v1alpha1.Queue{queueOf("a<b"), queueOf("b", closed)}, v1alpha1.QueueReasonClosed, `nothing more is admitted: queue "b" above it is closed`},
-		"it is closed":                  {[]*v1alpha1.Queue{queueOf("a", closed)}, v1alpha1.QueueReasonClosed, "nothing more is admitted: set spec.closed to false to open the queue"},
-		"its parent is missing":         {[]*v1alpha1.Queue{queueOf("a<b", closed)}, v1alpha1.QueueReasonNoParent, `queue "b", the parent of "a", does not exist: create it, or change spec.parent of "a"`},
-		"its parent's parent":           {[]*v1alpha1.Queue{queueOf("a<b"), queueOf("b<c")}, v1alpha1.QueueReasonNoParent, `queue "c", the parent of "b", does not exist: create it, or change spec.parent of "b"`},
-		"it is its own ancestor":        {[]*v1alpha1.Queue{queueOf("b<a"), queueOf("a<b")}, v1alpha1.QueueReasonCycle, `a queue cannot be an ancestor of itself: change spec.parent of one of "a", "b"`},
+		"a queue serves":             {[]*v1alpha1.Queue{queueOf("a")}, v1alpha1.QueueReasonServing, "the queue serves pods"},
+		"also below the default one": {[]*v1alpha1.Queue{queueOf("a<default")}, v1alpha1.QueueReasonServing, "the queue serves pods"},
+		"and below a closed one":     {[]*v1alpha1.Queue{queueOf("a<b"), queueOf("b", closed)}, v1alpha1.QueueReasonClosed, `nothing more is admitted: queue "b" above it is closed`},
+		"it is closed":               {[]*v1alpha1.Queue{queueOf("a", closed)}, v1alpha1.QueueReasonClosed, "nothing more is admitted: set spec.closed to false to open the queue"},
+		"its parent is missing":      {[]*v1alpha1.Queue{queueOf("a<b", closed)}, v1alpha1.QueueReasonNoParent, `queue "b", the parent of "a", does not exist: create it, or change spec.parent of "a"`},
+		"its parent's parent":        {[]*v1alpha1.Queue{queueOf("a<b"), queueOf("b<c")}, v1alpha1.QueueReasonNoParent, `queue "c", the parent of "b", does not exist: create it, or change spec.parent of "b"`},
+		"it is its own ancestor":     {[]*v1alpha1.Queue{queueOf("b<a"), queueOf("a<b")}, v1alpha1.QueueReasonCycle, `a queue cannot be an ancestor of itself: change spec.parent of one of "a", "b"`},
+		"pools that are there":       {[]*v1alpha1.Queue{queueOf("a", inPools("large", "1", "1"))}, v1alpha1.QueueReasonServing, "the queue serves pods"},
+		"a pool that is not":         {[]*v1alpha1.Queue{queueOf("a", inPools("larg", "1", "1"))}, v1alpha1.QueueReasonServing, "the queue serves pods; spec.pools[larg]: the scheduler's configuration has no such pool: correct the name, or add the pool to the arguments of FairShare"},
+		"amounts that do not go together": {[]*v1alpha1.Queue{queueOf("a", inPools("large", "8", "4"))}, v1alpha1.QueueReasonServing,
+			"the queue serves pods; spec.pools[large]: guarantee of 8 cpu exceeds capability of 4, and capability holds: correct one of them"},
 		"it is below such, not of them": {[]*v1alpha1.Queue{queueOf("d<b"), queueOf("b<a"), queueOf("a<b")}, v1alpha1.QueueReasonCycle, `a queue cannot be an ancestor of itself: change spec.parent of one of "a", "b"`},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			c := &cluster{queues: tc.queues}
+			c := &cluster{queues: tc.queues, pools: []config.Pool{{Name: "large", NodeSelector: &metav1.LabelSelector{}}}}
 			got := mustReckon(t, c, now)[tc.queues[0].Name].Conditions
 			want := []metav1.Condition{{
 				Type: v1alpha1.QueueReady, Status: metav1.ConditionFalse, Reason: tc.reason, Message: tc.message, ObservedGeneration: 3, LastTransitionTime: now,
