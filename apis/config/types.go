@@ -1,6 +1,7 @@
 package config
 
 import (
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -89,4 +90,21 @@ type FairShareArgs struct {
 	// ExplanationQPS bounds the writes per second that tell pods why they wait for their
 	// queue. 1 to 1000.
 	ExplanationQPS int32
+	// Pools are kinds of nodes of which queues have shares one by one. All profiles of a process
+	// have to say the same.
+	Pools []Pool
+}
+
+// Pool is nodes that are alike: what they have is shared by itself. A node is in the first pool
+// whose selector matches it, and in the pool "default" if none does.
+type Pool struct {
+	// Name is unique, a DNS label and not "default".
+	Name string
+	// NodeSelector matches the labels of nodes. An empty one matches all; no pool may come
+	// after it.
+	NodeSelector *metav1.LabelSelector
+	// Tolerations are those that the pods have for which the pool is. A node with a NoSchedule
+	// or NoExecute taint that none of them tolerates is not there to be shared. Empty: one with
+	// a taint that no pod tolerates which waits or runs.
+	Tolerations []corev1.Toleration
 }

@@ -39,6 +39,7 @@ type options struct {
 	workers              int
 	queueSchedulerNames  []string
 	queuePolicies        []string
+	schedulerConfig      string
 
 	logging      *logsapi.LoggingConfiguration
 	featureGates featuregate.MutableVersionedFeatureGate
@@ -55,7 +56,13 @@ func newCommand() *cobra.Command {
 		Short:   "Keep the status of PodGroups and Queues",
 		Version: version.Get().GitVersion,
 		Args:    cobra.NoArgs,
-		RunE:    func(*cobra.Command, []string) error { return run(o) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			queues, err := o.queues(cmd.Flags().Changed)
+			if err != nil {
+				return err
+			}
+			return run(o, queues)
+		},
 	}
 	flags := cmd.Flags()
 	flags.BoolVar(&o.leaderElect, "leader-elect", false, "Work only while holding the lease "+leaderElectionID+". Needed where several replicas run.")
@@ -68,6 +75,7 @@ func newCommand() *cobra.Command {
 	flags.IntVar(&o.workers, "workers", 4, "Number of PodGroups that are worked on at a time.")
 	flags.StringSliceVar(&o.queuePolicies, "queue-policies", []string{"proportion", "capacity"}, "Which of these policies the tiers of the plugin FairShare name: what queues deserve is reckoned by them.")
 	flags.StringSliceVar(&o.queueSchedulerNames, "queue-scheduler-names", []string{"lockstep-scheduler"}, "Schedulers that use queues: the profiles with the plugin FairShare. Only their pods are counted in the status of Queues.")
+	flags.StringVar(&o.schedulerConfig, "scheduler-config", "", "The file that the scheduler has as --config. If any profile there has the plugin FairShare, it says which schedulers use queues, by which policies, and what pools of nodes there are; --queue-policies and --queue-scheduler-names may not be given then.")
 	flags.AddGoFlag(flag.Lookup(config.KubeconfigFlagName))
 	if err := logsapi.AddFeatureGates(o.featureGates); err != nil {
 		panic(err) // a gate was registered twice
@@ -76,7 +84,7 @@ func newCommand() *cobra.Command {
 	return cmd
 }
 
-func run(o *options) error {
+func run(o *options, queues queuestatus.Options) error {
 	if o.workers < 1 {
 		return fmt.Errorf("checking --workers: %d is below 1", o.workers)
 	}
@@ -100,7 +108,7 @@ func run(o *options) error {
 	if err := podgroup.Setup(mgr, podgroup.Options{Workers: o.workers}); err != nil {
 		return err
 	}
-	if err := queuestatus.Setup(mgr, queuestatus.Options{SchedulerNames: o.queueSchedulerNames, Policies: o.queuePolicies}); err != nil {
+	if err := queuestatus.Setup(mgr, queues); err != nil {
 		return err
 	}
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {

@@ -21,9 +21,15 @@ var (
 
 const crowdKey fwk.StateKey = "lockstep.dev/" + Name
 
-// crowd is the limits of queues that a pod would exceed with all that is placed together with
-// it, as things would be. It is in the cycle state of a what-if.
+// ErrReasonPool is the reason of nodes of a pool in which the queue of the pod has no room.
+const ErrReasonPool = "node(s) in a pool in which the pod's queue is at a limit"
+
+// crowd is what limits a pod: where it may be placed, and, in the cycle state of a what-if, the
+// limits of queues that it would exceed with all that is placed together with it, as things
+// would be.
 type crowd struct {
+	// pools are those in which its queue has room, of several that it may use; nil for any.
+	pools  []string
 	bounds []dispatch.Bound
 	// gone are the pods that would be.
 	gone map[types.UID]bool
@@ -31,15 +37,68 @@ type crowd struct {
 
 // Clone copies it.
 func (c *crowd) Clone() fwk.StateData {
-	return &crowd{bounds: slices.Clone(c.bounds), gone: maps.Clone(c.gone)}
+	return &crowd{pools: c.pools, bounds: slices.Clone(c.bounds), gone: maps.Clone(c.gone)}
 }
 
 // why words the first limit that is exceeded; empty if none is any more.
 func (c *crowd) why() string {
 	if bound, exceeded := dispatch.Exceeds(c.bounds); exceeded {
-		return bound.String()
+		return bound.Brief()
 	}
 	return ""
+}
+
+// crowded returns what limits a pod as things are, before others have made way; nil if nothing
+// does. Where it would exceed a limit, and nobody only asks, the pod is refused then.
+func (d *Dispatcher) crowded(pod *v1.Pod, asked bool) *crowd {
+	want, undecided := d.roster.Wants(pod)
+	if !undecided {
+		return nil
+	}
+	d.lock()
+	defer d.mu.Unlock()
+	name := jobOf(pod, want)
+	var c crowd
+	var choices []int
+	if d.book.Admitted(name) {
+		choices = d.book.Choices(name)
+		c.bounds = d.book.Crowded(name)
+	} else {
+		c.bounds, choices = d.book.Ceilings(d.job(name, pod, want))
+	}
+	c.pools = d.poolsOf(pod, choices)
+	if len(c.bounds) == 0 && c.pools == nil {
+		return nil
+	}
+	if len(c.bounds) > 0 && !asked {
+		d.refused[pod.UID] = true
+	}
+	c.gone = map[types.UID]bool{}
+	return &c
+}
+
+// poolsOf are the pools that a pod has with some of the options of its job; nil if it can use
+// but one anyhow.
+func (d *Dispatcher) poolsOf(pod *v1.Pod, choices []int) []string {
+	s, known := d.seen[pod.UID]
+	if !known || len(s.kind.Pools()) == 1 {
+		return nil
+	}
+	var pools []string
+	for _, at := range choices {
+		all := s.kind.Pools()
+		pools = append(pools, all[min(at, len(all)-1)])
+	}
+	return pools
+}
+
+// Filter keeps a pod that may use several pools of nodes out of those in which its queue has no
+// room. It costs a look at the labels of the node; for other pods PreFilter skips it.
+func (pl *FairShare) Filter(_ context.Context, state fwk.CycleState, _ *v1.Pod, info fwk.NodeInfo) *fwk.Status {
+	if c := crowdOf(state); c != nil && c.pools != nil && !slices.Contains(c.pools, pl.nodes.PoolOf(info.Node())) {
+		return fwk.NewStatus(fwk.Unschedulable, ErrReasonPool)
+	}
+	return nil
 }
 
 // shift takes in that a pod's amount comes, or with a negative n goes. The share is a matter of

@@ -18,7 +18,7 @@ import (
 // Nobody is kept waiting for what would not fit if everything else were gone: err says so of
 // pods, and Gang of gangs.
 func (d *Dispatcher) Failed(pod *v1.Pod, err error) (again bool) {
-	d.mu.Lock()
+	d.lock()
 	defer d.mu.Unlock()
 	want, _ := d.roster.Wants(pod)
 	alone := want.Job == "" || want.Ready
@@ -27,8 +27,11 @@ func (d *Dispatcher) Failed(pod *v1.Pod, err error) (again bool) {
 	usage, known := d.book.Counted(string(pod.UID))
 	refused := d.refused[pod.UID]
 	delete(d.refused, pod.UID)
-	if !known || d.assumed[pod.UID] {
+	if !known || d.assumed[pod.UID] != "" {
 		return false
+	}
+	if usage.Job == "" {
+		usage.Job = jobOf(pod, want) // it had a place, and came without a turn
 	}
 	if refused || len(d.book.Crowded(usage.Job)) > 0 {
 		d.patient[usage.Job] = d.clock.Now()
@@ -53,7 +56,7 @@ func (d *Dispatcher) Again(pod *v1.Pod) {
 		return
 	}
 	name := jobOf(pod, want)
-	d.mu.Lock()
+	d.lock()
 	defer d.mu.Unlock()
 	if d.waiting[name] == nil && !d.book.Admitted(name) && d.waits(pod) {
 		d.enter(name, pod, want)
@@ -92,7 +95,7 @@ func unresolvable(err error) bool {
 
 // Hopeless notes that the gang of a member would not fit if everything else were gone.
 func (d *Dispatcher) Hopeless(member *v1.Pod) {
-	d.mu.Lock()
+	d.lock()
 	defer d.mu.Unlock()
 	d.hopeless[member.UID] = true
 }
@@ -111,6 +114,10 @@ type failure struct {
 // them, which Gang brings back.
 func (d *Dispatcher) retry() (gangs bool) {
 	for name, f := range d.failed {
+		if !d.waits(f.pod) {
+			delete(d.failed, name)
+			continue
+		}
 		grows := false
 		now := d.book.Deserved(f.queue)
 		for resource, amount := range now {

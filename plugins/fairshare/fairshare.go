@@ -12,6 +12,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/config"
 	"github.com/lockstep-sh/lockstep/apis/config/validation"
+	"github.com/lockstep-sh/lockstep/plugins/internal/pool"
 	"github.com/lockstep-sh/lockstep/plugins/planner"
 )
 
@@ -22,12 +23,15 @@ const Name = "FairShare"
 type FairShare struct {
 	dispatcher *Dispatcher
 	handle     fwk.Handle
+	// nodes tell pools apart.
+	nodes *pool.Cluster
 }
 
 var (
 	_ fwk.PreEnqueuePlugin  = &FairShare{}
 	_ fwk.EnqueueExtensions = &FairShare{}
 	_ fwk.PreFilterPlugin   = &FairShare{}
+	_ fwk.FilterPlugin      = &FairShare{}
 	_ fwk.ReservePlugin     = &FairShare{}
 )
 
@@ -48,7 +52,7 @@ func New(dispatcher *Dispatcher) frameworkruntime.PluginFactory {
 		if err := dispatcher.serve(ctx, handle, args); err != nil {
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}
-		return &FairShare{dispatcher: dispatcher, handle: handle}, nil
+		return &FairShare{dispatcher: dispatcher, handle: handle, nodes: dispatcher.nodes}, nil
 	}
 }
 
@@ -69,14 +73,15 @@ func (pl *FairShare) PreEnqueue(_ context.Context, pod *v1.Pod) *fwk.Status {
 
 // PreFilter refuses pods for which others of their queue, or under the same ceiling, have to
 // make way first, so that PostFilter looks for whom to evict. In a what-if it does not: there
-// it is found out whether enough of them are gone.
+// it is found out whether enough of them are gone. What it says changes only with the limit:
+// it is written into the condition of the pod.
 func (pl *FairShare) PreFilter(_ context.Context, state fwk.CycleState, pod *v1.Pod, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
 	asked := planner.QuestionOf(state) != nil
 	c := pl.dispatcher.crowded(pod, asked)
 	switch {
 	case c == nil:
 		return nil, fwk.NewStatus(fwk.Skip)
-	case asked:
+	case asked, len(c.bounds) == 0:
 		state.Write(crowdKey, c)
 		return nil, nil
 	default:
@@ -88,8 +93,8 @@ func (pl *FairShare) PreFilter(_ context.Context, state fwk.CycleState, pod *v1.
 func (pl *FairShare) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
 
 // Reserve counts the pod as one that runs.
-func (pl *FairShare) Reserve(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ string) *fwk.Status {
-	pl.dispatcher.reserve(pod)
+func (pl *FairShare) Reserve(_ context.Context, _ fwk.CycleState, pod *v1.Pod, node string) *fwk.Status {
+	pl.dispatcher.reserve(pod, node)
 	return nil
 }
 

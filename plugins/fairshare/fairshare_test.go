@@ -50,6 +50,7 @@ func gpus(n int64) dispatch.Vector { return dispatch.Vector{gpu: n} }
 func newDispatcher(t *testing.T, total int64, window int, queues ...dispatch.Queue) *Dispatcher {
 	t.Helper()
 	d := NewDispatcher(roster.New(), holds.New(), make(chan struct{}))
+	d.holds.OnChange(d.holdsChanged)
 	d.clock = testingclock.NewFakeClock(time.Unix(1000, 0))
 	namespaces := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
 	if err := namespaces.Add(&v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "of-a", Annotations: map[string]string{v1alpha1.QueueLabel: "a"}}}); err != nil {
@@ -66,9 +67,17 @@ func newDispatcher(t *testing.T, total int64, window int, queues ...dispatch.Que
 		q.Weight = max(q.Weight, 1)
 		d.book.SetQueue(q)
 	}
-	d.total.sum = gpus(total)
-	d.book.SetTotal(d.total.sum)
+	if total > 0 {
+		d.has(gpus(total))
+	}
 	return d
+}
+
+// has has all that is there to be shared on one node.
+func (d *Dispatcher) has(amount dispatch.Vector) {
+	list := amount.List()
+	list[v1.ResourcePods] = *apiresource.NewQuantity(1<<40, apiresource.DecimalSI) // nobody asks for it
+	d.nodeSeen(&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "all"}, Status: v1.NodeStatus{Allocatable: list}})
 }
 
 // defaultArgs are those of who says nothing.
@@ -176,7 +185,7 @@ func TestTurns(t *testing.T) {
 	step("and then for none", offer("a3"), false, "")
 	step("for none of another queue either", offer("b1"), false, "")
 	step("asking again changes nothing", offer("a1"), true, "")
-	step("one is placed: whoever is served least comes next", quietly(func() { d.reserve(pods["a1"]) }), true, "b1")
+	step("one is placed: whoever is served least comes next", quietly(func() { d.reserve(pods["a1"], "all") }), true, "b1")
 	step("it passes now", offer("b1"), true, "")
 	step("one fails", quietly(func() { d.Failed(pods["a2"], unfit(fwk.Unschedulable)) }), true, "a3")
 	step("and comes again, last", offer("a2"), false, "")
@@ -217,7 +226,7 @@ func TestMissedAndGone(t *testing.T) {
 			if why := d.offer(small); why != "" {
 				t.Fatal(why)
 			}
-			d.reserve(small)
+			d.reserve(small, "all")
 			if why := d.offer(next); !strings.HasPrefix(why, "it waits for pod default/big") {
 				t.Errorf("the next one hears %q", why)
 			}
@@ -269,7 +278,7 @@ func TestHopeless(t *testing.T) {
 			if why := d.offer(small); why != "" {
 				t.Fatal(why)
 			}
-			d.reserve(small)
+			d.reserve(small, "all")
 			if why := d.offer(next); (why != "") != c.want {
 				t.Errorf("the next one hears %q, want that it waits: %v", why, c.want)
 			}
@@ -313,7 +322,7 @@ func TestGoneForGood(t *testing.T) {
 		for what, do := range map[string]func(*Dispatcher, *v1.Pod){
 			"offered":    func(d *Dispatcher, p *v1.Pod) { d.offer(p) },
 			"asked for":  func(d *Dispatcher, p *v1.Pod) { d.crowded(p, false) },
-			"reserved":   func(d *Dispatcher, p *v1.Pod) { d.reserve(p) },
+			"reserved":   func(d *Dispatcher, p *v1.Pod) { d.reserve(p, "all") },
 			"unreserved": func(d *Dispatcher, p *v1.Pod) { d.unreserve(silent, p) },
 			"seen late":  func(d *Dispatcher, p *v1.Pod) { d.podSeen(p) },
 		} {
@@ -340,12 +349,12 @@ func TestUnreserveAssumed(t *testing.T) {
 	d.know(p)
 	d.podSeen(p)
 	assumed := pod("p", "", 1, "node")
-	d.reserve(assumed)
+	d.reserve(assumed, "node")
 	d.unreserve(silent, assumed)
 	if usage, _ := d.book.Counted("p"); usage.Runs {
 		t.Error("it counts as one that runs")
 	}
-	d.reserve(assumed)
+	d.reserve(assumed, "node")
 	d.know(assumed)
 	d.podSeen(assumed)
 	d.unreserve(silent, assumed) // the answer to the binding was lost
@@ -374,8 +383,8 @@ func TestResized(t *testing.T) {
 		}
 	}
 	usage, _ := d.book.Counted(profile)
-	if usage.Amount[gpu] != 1 || d.total.sum[gpu] != 7 {
-		t.Errorf("it counts as %d GPUs, and %d are shared; want 1 and 7", usage.Amount[gpu], d.total.sum[gpu])
+	if usage.Amount[gpu] != 1 || d.nodes.Total()[gpu] != 7 {
+		t.Errorf("it counts as %d GPUs, and %d are shared; want 1 and 7", usage.Amount[gpu], d.nodes.Total()[gpu])
 	}
 }
 
@@ -424,7 +433,6 @@ func TestOpened(t *testing.T) {
 	}
 	d.change(func() {
 		d.opened = true
-		d.total.setNode("node", gpus(8), false)
 	})
 	if got := d.calledNow(); got != "p" {
 		t.Errorf("called %q, want p", got)
@@ -533,8 +541,7 @@ func TestRounds(t *testing.T) {
 			for _, uid := range c.nominated {
 				d.holds.Nominate(hold.Hold{For: uid, Holder: profile + "/" + string(uid), Node: "n"})
 			}
-			need := victim.Vector(amountOf(c.preemptor))
-			rounds := d.rounds(gangpoint.Gang{Pods: []*v1.Pod{c.preemptor}, Min: 1}, need)
+			rounds := d.rounds(gangpoint.Gang{Pods: []*v1.Pod{c.preemptor}, Min: 1})
 			if rounds[0].Name != "preempt" || slices.ContainsFunc(running, rounds[0].Tiers[0].Permits) {
 				t.Errorf("the first round is %s, and takes pods of equal priority or of other queues", rounds[0].Name)
 			}
@@ -598,8 +605,8 @@ func TestUncontested(t *testing.T) {
 		100: "a1",
 		15:  "", // of 19 that are asked for; a has no more than the 5 that it deserves
 	} {
-		d.change(func() { d.total.sum = dispatch.Vector{gpu: 8, cpu: cpus * 1000} })
-		rounds := d.rounds(gangpoint.Gang{Pods: pods[3:4], Min: 1}, victim.Vector(amountOf(pods[3])))
+		d.has(dispatch.Vector{gpu: 8, cpu: cpus * 1000})
+		rounds := d.rounds(gangpoint.Gang{Pods: pods[3:4], Min: 1})
 		if len(rounds) < 2 {
 			t.Errorf("%d CPUs: nothing may be reclaimed", cpus)
 			continue
@@ -748,7 +755,7 @@ func TestQueueGoneInASearch(t *testing.T) {
 		d.podSeen(p)
 	}
 	w := pod("w", "q", 5, "")
-	c := d.claim("q", gangpoint.Gang{Pods: []*v1.Pod{w}, Min: 1}, victim.Vector{gpu: 5})
+	c := d.claim("q", gangpoint.Gang{Pods: []*v1.Pod{w}, Min: 1}, dispatch.Vector{gpu: 5})
 	if c == nil {
 		t.Fatal("no claim")
 	}

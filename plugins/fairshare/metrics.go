@@ -15,8 +15,8 @@ import (
 const metricsPrefix = "lockstep_queue_"
 
 var (
-	deservedDesc = metrics.NewDesc(metricsPrefix+"deserved", "What a queue is entitled to, in base units.", []string{"queue", "resource"}, nil, metrics.ALPHA, "")
-	runningDesc  = metrics.NewDesc(metricsPrefix+"allocated", "What the pods of a queue and of those below it have, in base units.", []string{"queue", "resource"}, nil, metrics.ALPHA, "")
+	deservedDesc = metrics.NewDesc(metricsPrefix+"deserved", "What a queue is entitled to, in base units.", []string{"queue", "pool", "resource"}, nil, metrics.ALPHA, "")
+	runningDesc  = metrics.NewDesc(metricsPrefix+"allocated", "What the pods of a queue and of those below it have, in base units.", []string{"queue", "pool", "resource"}, nil, metrics.ALPHA, "")
 	shareDesc    = metrics.NewDesc(metricsPrefix+"share", "The largest part of a resource of the cluster that a queue has, from 0 to 1.", []string{"queue"}, nil, metrics.ALPHA, "")
 	pendingDesc  = metrics.NewDesc(metricsPrefix+"pending_gangs", "Gangs, and pods in none, that wait for their turn.", []string{"queue"}, nil, metrics.ALPHA, "")
 
@@ -53,7 +53,7 @@ func (c *collector) DescribeWithStability(ch chan<- *metrics.Desc) {
 
 // CollectWithStability reads them.
 func (c *collector) CollectWithStability(ch chan<- metrics.Metric) {
-	c.d.mu.Lock()
+	c.d.lock()
 	standings, pending := c.d.book.Standings(), c.d.book.Pending()
 	c.d.mu.Unlock()
 	gauge := func(desc *metrics.Desc, value float64, labels ...string) {
@@ -61,7 +61,8 @@ func (c *collector) CollectWithStability(ch chan<- metrics.Metric) {
 	}
 	amounts := func(desc *metrics.Desc, queue string, v resource.Vector) {
 		for name, amount := range v {
-			gauge(desc, inUnits(name, amount), queue, string(name))
+			pool, plain := resource.Split(name)
+			gauge(desc, inUnits(plain, amount), queue, pool, string(plain))
 		}
 	}
 	for queue, s := range standings {

@@ -82,11 +82,8 @@ type fairer struct {
 
 // fairer reckons with what the preemptor has, and all that is to be placed of it.
 func (d *Dispatcher) fairer(preemptor gangpoint.Gang) judge {
-	d.mu.Lock()
-	need := dispatch.Vector{}
-	for _, pod := range preemptor.Pods[:min(preemptor.Min, len(preemptor.Pods))] {
-		need.Add(amountOf(pod), 1)
-	}
+	d.lock()
+	need := d.needs(preemptor)[0]
 	floor := d.book.JobShare(groupOf(preemptor.Pods[0]), need)
 	d.mu.Unlock()
 	return judge{
@@ -130,7 +127,7 @@ func (f *fairer) take(uids []types.UID) bool {
 // lose takes a pod n times off its job, and answers the share that is left. A pod that is in
 // no gang is a job by itself, of which nothing is left.
 func (f *fairer) lose(uid types.UID, n int64) (share float64, known bool) {
-	f.d.mu.Lock()
+	f.d.lock()
 	defer f.d.mu.Unlock()
 	usage, ok := f.d.book.Counted(string(uid))
 	if !ok || !usage.Runs {

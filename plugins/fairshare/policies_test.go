@@ -73,7 +73,7 @@ func TestTiers(t *testing.T) {
 				d.podSeen(p)
 			}
 			var got []string
-			for _, round := range d.rounds(gangpoint.Gang{Pods: []*v1.Pod{preemptor}, Min: 1}, victim.Vector{gpu: 2}) {
+			for _, round := range d.rounds(gangpoint.Gang{Pods: []*v1.Pod{preemptor}, Min: 1}) {
 				for _, tier := range round.Tiers {
 					got = append(got, round.Name+judged(tier, round, pods))
 				}

@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lockstep-sh/lockstep/apis/config"
@@ -24,12 +25,12 @@ var _ gangpoint.VictimRounds = &FairShare{}
 // VictimRounds has a preemptor look for victims in its own queue first; then,
 // if its queue stays within what it deserves, take back what other queues have beyond
 // theirs. It copies how all queues stand, once for a search.
-func (pl *FairShare) VictimRounds(_ context.Context, preemptor gangpoint.Gang, need victim.Vector) []gangpoint.Round {
-	return pl.dispatcher.rounds(preemptor, need)
+func (pl *FairShare) VictimRounds(_ context.Context, preemptor gangpoint.Gang, _ victim.Vector) []gangpoint.Round {
+	return pl.dispatcher.rounds(preemptor)
 }
 
-func (d *Dispatcher) rounds(preemptor gangpoint.Gang, need victim.Vector) []gangpoint.Round {
-	d.mu.Lock()
+func (d *Dispatcher) rounds(preemptor gangpoint.Gang) []gangpoint.Round {
+	d.lock()
 	own := d.queueOf(preemptor.Pods[0])
 	d.mu.Unlock()
 	preempt := gangpoint.Round{Name: "preempt", Done: "preempted", Order: victim.Preempt(), Queue: d.counted}
@@ -39,30 +40,66 @@ func (d *Dispatcher) rounds(preemptor gangpoint.Gang, need victim.Vector) []gang
 	if d.scattered(preemptor.Pods, own) {
 		return []gangpoint.Round{preempt} // what one queue deserves, another may not take back
 	}
-	return append([]gangpoint.Round{preempt}, d.reclaims(own, preemptor, need)...)
+	return append([]gangpoint.Round{preempt}, d.reclaims(own, preemptor)...)
 }
 
 // scattered tells whether any of some pods is in another queue than the first.
 func (d *Dispatcher) scattered(pods []*v1.Pod, first string) bool {
-	d.mu.Lock()
+	d.lock()
 	defer d.mu.Unlock()
 	return slices.ContainsFunc(pods, func(pod *v1.Pod) bool { return d.queueOf(pod) != first })
 }
 
-// reclaims are the rounds in which is taken back what other queues have beyond their share:
-// by the strict budget, then by the one with parts.
-func (d *Dispatcher) reclaims(own string, preemptor gangpoint.Gang, need victim.Vector) []gangpoint.Round {
+// reclaims are the rounds in which is taken back what other queues have beyond their share, in
+// one pool of nodes after the other that the preemptor may use.
+func (d *Dispatcher) reclaims(own string, preemptor gangpoint.Gang) []gangpoint.Round {
 	if !reclaims(d.args.Tiers) {
 		return nil // nobody says who has how much
 	}
-	c := d.claim(own, preemptor, need)
-	if c == nil {
-		return nil
-	}
+	d.lock()
+	needs := d.needs(preemptor)
+	d.mu.Unlock()
 	gone := sync.OnceValue(d.gone)
 	var rounds []gangpoint.Round
+	for _, need := range needs {
+		if c := d.claim(own, preemptor, need); c != nil {
+			rounds = append(rounds, d.reclaim(c, gone)...)
+		}
+	}
+	return rounds
+}
+
+// needs are what a preemptor asks for with each of the options that its job may take now, one at
+// least.
+func (d *Dispatcher) needs(preemptor gangpoint.Gang) []dispatch.Vector {
+	pods := preemptor.Pods[:min(preemptor.Min, len(preemptor.Pods))]
+	var usages []dispatch.Usage
+	for _, pod := range pods {
+		usage, counted := d.book.Counted(string(pod.UID))
+		if !counted {
+			usage = dispatch.Usage{Amount: amountOf(pod)}
+		}
+		usages = append(usages, usage)
+	}
+	choices := []int{0}
+	if len(usages) > 0 && d.book.Admitted(usages[0].Job) {
+		choices = d.book.Choices(usages[0].Job)
+	}
+	needs := make([]dispatch.Vector, len(choices))
+	for i, at := range choices {
+		needs[i] = dispatch.Vector{}
+		for _, usage := range usages {
+			needs[i].Add(usage.Option(at), 1)
+		}
+	}
+	return needs
+}
+
+// reclaim are the rounds of a claim: by the strict budget, then by the one with parts.
+func (d *Dispatcher) reclaim(c *claim, gone func() map[types.UID]bool) []gangpoint.Round {
+	var rounds []gangpoint.Round
 	for _, parts := range []bool{false, true} {
-		round := gangpoint.Round{Name: "reclaim", Done: fmt.Sprintf("reclaimed for queue %q", own), Order: victim.Reclaim(c.compareQueues), Queue: d.counted}
+		round := gangpoint.Round{Name: "reclaim", Done: fmt.Sprintf("reclaimed for queue %q", c.own), Order: victim.Reclaim(c.compareQueues), Queue: d.counted}
 		over := judge{permits: func(pod *v1.Pod) bool { return c.excess(d.counted(pod)) > 1 }}
 		round.Tiers = tiersOf(d.args.Tiers, config.Reclaimable, func(pod *v1.Pod) bool { return c.permits(d.counted(pod)) },
 			map[config.PolicyName]judge{config.PolicyProportion: over, config.PolicyCapacity: over})
@@ -83,7 +120,7 @@ func reclaims(tiers []config.PolicyTier) bool {
 
 // counted is the queue in which a pod is counted; empty for pods of other schedulers.
 func (d *Dispatcher) counted(pod *v1.Pod) string {
-	d.mu.Lock()
+	d.lock()
 	defer d.mu.Unlock()
 	usage, _ := d.book.Counted(string(pod.UID))
 	return usage.Queue
@@ -92,14 +129,15 @@ func (d *Dispatcher) counted(pod *v1.Pod) string {
 // gone are the pods that count as running though they are there no more: who watches them
 // with us may have heard of it first. It costs a look-up for each pod.
 func (d *Dispatcher) gone() map[types.UID]bool {
-	d.mu.Lock()
+	d.lock()
 	defer d.mu.Unlock()
 	gone := map[types.UID]bool{}
 	for uid, s := range d.seen {
 		if usage, ok := d.book.Counted(string(uid)); !ok || !usage.Runs {
 			continue
 		}
-		if pod, err := d.pods.Pods(s.namespace).Get(s.name); err != nil || pod.UID != uid {
+		pod, err := d.pods.Pods(s.namespace).Get(s.name)
+		if apierrors.IsNotFound(err) || err == nil && pod.UID != uid {
 			gone[uid] = true
 		}
 	}
@@ -117,30 +155,27 @@ type claim struct {
 }
 
 // claim answers nil where the queue would have more than it deserves with the preemptor, in
-// a resource that this one needs: nothing is reclaimed for that. Pods that are nominated
+// a resource that this one needs: nothing is reclaimed for that. Pods for which a node is held
 // count as running.
-func (d *Dispatcher) claim(own string, preemptor gangpoint.Gang, need victim.Vector) *claim {
-	nominations := d.holds.Nominations()
+func (d *Dispatcher) claim(own string, preemptor gangpoint.Gang, need resource.Vector) *claim {
 	mine := map[types.UID]bool{}
 	for _, pod := range preemptor.Pods {
 		mine[pod.UID] = true
 	}
-	d.mu.Lock()
+	d.lock()
 	defer d.mu.Unlock()
 	c := &claim{own: own, need: need, standings: d.book.Standings()}
 	promised := map[string]resource.Vector{}
-	for _, pods := range nominations {
-		for _, uid := range pods {
-			usage, ok := d.book.Counted(string(uid))
-			if !ok || usage.Runs || mine[uid] {
-				continue
+	for uid := range d.places {
+		usage, ok := d.book.Counted(string(uid))
+		if !ok || usage.Runs || mine[uid] {
+			continue
+		}
+		for _, at := range c.standings[usage.Queue].Path {
+			if promised[at] == nil {
+				promised[at] = resource.Vector{}
 			}
-			for _, at := range c.standings[usage.Queue].Path {
-				if promised[at] == nil {
-					promised[at] = resource.Vector{}
-				}
-				promised[at].Add(usage.Amount, 1)
-			}
+			promised[at].Add(usage.Amount, 1)
 		}
 	}
 	path := c.standings[own].Path
@@ -215,9 +250,9 @@ func (c *claim) excess(queue string) float64 {
 // with parts, one whose share is stated may, by the last pod or gang that it loses: it has
 // more than its share and no smaller part to give.
 func (d *Dispatcher) budget(c *claim, ending, gone map[types.UID]bool, parts bool) *budget {
-	d.mu.Lock()
+	d.lock()
 	defer d.mu.Unlock()
-	b := &budget{claim: c, parts: parts, left: map[string]resource.Vector{}}
+	b := &budget{claim: c, d: d, parts: parts, left: map[string]resource.Vector{}}
 	for name, s := range d.book.Standings() {
 		left := resource.Vector{}
 		left.Add(s.Running, 1)
@@ -238,16 +273,14 @@ func (d *Dispatcher) budget(c *claim, ending, gone map[types.UID]bool, parts boo
 // budget counts what is left beyond what queues deserve.
 type budget struct {
 	*claim
+	d     *Dispatcher
 	parts bool
 	left  map[string]resource.Vector
 }
 
 // Take grants pods of a gang, whose queue pays for all of them.
 func (b *budget) Take(gang *victim.Gang, pods []victim.Pod) bool {
-	amount := resource.Vector{}
-	for _, pod := range pods {
-		amount.Add(pod.Request, 1)
-	}
+	amount := b.d.amounts(pods)
 	path := b.standings[gang.Queue].Path
 	apart := b.apart(path)
 	if len(apart) == 0 {
@@ -262,6 +295,18 @@ func (b *budget) Take(gang *victim.Gang, pods []victim.Pod) bool {
 	}
 	b.give(path, amount)
 	return true
+}
+
+// amounts are what victims have, each in the pool of its node.
+func (d *Dispatcher) amounts(pods []victim.Pod) resource.Vector {
+	d.lock()
+	defer d.mu.Unlock()
+	amount := resource.Vector{}
+	for _, pod := range pods {
+		usage, _ := d.book.Counted(string(pod.UID))
+		amount.Add(usage.Amount, 1)
+	}
+	return amount
 }
 
 // give takes an amount off what is left to queues. One that is there no more has nothing left.

@@ -7,6 +7,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	"k8s.io/kubernetes/pkg/scheduler/util"
@@ -26,16 +27,19 @@ const (
 	// tellAgain is how long a job is left alone after that: the numbers may change all the
 	// time.
 	tellAgain = 30 * time.Second
+	// retryFirst and retryMost are the pauses after a write that failed.
+	retryFirst, retryMost = time.Second, time.Minute
 )
 
-// tell writes into the condition PodScheduled of pods what their job waits for, from when this process schedules.
+// tell has the users of jobs told what they wait for, from when this process schedules. Gangs
+// are told by Gang, and do not wait behind the pods in none, which are told one by one.
 func (d *Dispatcher) tell(ctx context.Context) {
 	select {
 	case <-d.leading:
 	case <-ctx.Done():
 		return
 	}
-	limit := rate.NewLimiter(rate.Limit(d.args.ExplanationQPS), int(d.args.ExplanationQPS))
+	go d.teller.run(ctx)
 	ticker := d.clock.NewTicker(tellEvery)
 	defer ticker.Stop()
 	for {
@@ -44,52 +48,50 @@ func (d *Dispatcher) tell(ctx context.Context) {
 			return
 		case <-ticker.C():
 		}
-		list, gangs := d.news()
-		for profile, keys := range gangs {
+		for profile, keys := range d.news() {
 			d.roster.Explain(profile, keys)
 		}
-		for _, n := range list {
-			if limit.Wait(ctx) != nil {
-				return // going down
-			}
-			if err := d.tellPod(ctx, n); err != nil {
-				klog.FromContext(ctx).Error(err, "Failed to tell a pod what it waits for", "pod", klog.KObj(n.pod))
-			}
-		}
 	}
 }
 
-// news is what a pod is to be told.
-type news struct {
-	pod             *v1.Pod
-	reason, message string
-}
-
-// news takes what there is to tell pods, and the gangs, by profile, that Gang is to tell.
-func (d *Dispatcher) news() ([]news, map[string][]gang.Key) {
-	d.mu.Lock()
+// news hands to the teller the jobs of which there is something to tell, and returns the gangs,
+// by profile, that Gang is to tell.
+func (d *Dispatcher) news() map[string][]gang.Key {
+	d.lock()
 	defer d.mu.Unlock()
-	var list []news
 	gangs := map[string][]gang.Key{}
-	now := d.clock.Now()
 	for name, w := range d.waiting {
-		if _, tried := d.patient[name]; tried {
-			continue // its pods were told what was tried
-		}
-		reason, message := d.book.Why(name)
-		if reason == "" || reason == dispatch.Turn || message == w.told || now.Sub(w.since) < tellAfter || now.Sub(w.at) < tellAgain {
-			continue
-		}
-		w.reason, w.told, w.at = forUsers(reason), message, now
-		if len(w.gangs) > 0 {
+		switch reason, message := d.untold(name, w); {
+		case reason == "":
+		case len(w.gangs) > 0:
+			w.note(reason, message, d.clock.Now())
 			gangs[w.pod.Spec.SchedulerName] = append(gangs[w.pod.Spec.SchedulerName], w.gangs...)
-			continue
-		}
-		for _, pod := range w.pods {
-			list = append(list, news{pod, w.reason, message})
+		default:
+			d.teller.queue.Add(name)
 		}
 	}
-	return list, gangs
+	return gangs
+}
+
+// untold is what the users of a job that waits are to be told; an empty reason is nothing.
+func (d *Dispatcher) untold(name string, w *waiter) (reason, message string) {
+	if _, tried := d.patient[name]; tried {
+		return "", "" // its pods were told what was tried
+	}
+	now := d.clock.Now()
+	if now.Sub(w.since) < tellAfter || now.Sub(w.at) < tellAgain {
+		return "", ""
+	}
+	why, message := d.book.Why(name)
+	if why == "" || why == dispatch.Turn || message == w.told {
+		return "", ""
+	}
+	return forUsers(why), message
+}
+
+// note notes what the users of a job were told.
+func (w *waiter) note(reason, message string, at time.Time) {
+	w.reason, w.told, w.at = reason, message, at
 }
 
 // forUsers is the reason that users are told. Where more capacity would help it is the one
@@ -104,7 +106,7 @@ func forUsers(reason dispatch.Reason) string {
 // Keeps tells why a member of a gang waits for its turn, as its users were told last; an empty
 // reason is that it does not wait, or not for long.
 func (d *Dispatcher) Keeps(member *v1.Pod) (reason, message string) {
-	d.mu.Lock()
+	d.lock()
 	defer d.mu.Unlock()
 	usage, _ := d.book.Counted(string(member.UID))
 	if w := d.waiting[usage.Job]; w != nil {
@@ -113,16 +115,95 @@ func (d *Dispatcher) Keeps(member *v1.Pod) (reason, message string) {
 	return "", ""
 }
 
-// tellPod writes it.
-func (d *Dispatcher) tellPod(ctx context.Context, n news) error {
-	handle := d.handle(n.pod.Spec.SchedulerName)
-	pod, err := handle.SharedInformerFactory().Core().V1().Pods().Lister().Pods(n.pod.Namespace).Get(n.pod.Name)
-	if err != nil || pod.UID != n.pod.UID || pod.Spec.NodeName != "" {
-		return nil //nolint:nilerr // it is gone
+// teller tells the pods of jobs in no gang why they wait, each time with what is true then. What
+// could not be written is tried again.
+type teller struct {
+	d     *Dispatcher
+	queue workqueue.TypedRateLimitingInterface[string] // names of jobs
+	limit *rate.Limiter
+	write func(ctx context.Context, pod *v1.Pod, reason, message string) error
+}
+
+func newTeller(d *Dispatcher, qps int32, write func(context.Context, *v1.Pod, string, string) error) *teller {
+	return &teller{
+		d: d, write: write, limit: rate.NewLimiter(rate.Limit(qps), int(qps)),
+		queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](retryFirst, retryMost)),
+	}
+}
+
+func (t *teller) run(ctx context.Context) {
+	go func() {
+		<-ctx.Done()
+		t.queue.ShutDown()
+	}()
+	for {
+		name, down := t.queue.Get()
+		if down {
+			return
+		}
+		if err := t.job(ctx, name); err != nil && ctx.Err() == nil {
+			klog.FromContext(ctx).Error(err, "Failed to tell what a job waits for; trying again", "job", name)
+			t.queue.AddRateLimited(name)
+		} else {
+			t.queue.Forget(name)
+		}
+		t.queue.Done(name)
+	}
+}
+
+// job tells the pods of a job.
+func (t *teller) job(ctx context.Context, name string) error {
+	if w, _, _ := t.due(name); w == nil {
+		return nil // it waits no more, which costs no part of the limit
+	}
+	if err := t.limit.Wait(ctx); err != nil {
+		return fmt.Errorf("waiting for the rate limit: %w", err)
+	}
+	w, reason, message := t.due(name)
+	if w == nil {
+		return nil
+	}
+	for _, pod := range w.pods {
+		if err := t.write(ctx, pod, reason, message); err != nil {
+			return err
+		}
+	}
+	t.d.lock()
+	defer t.d.mu.Unlock()
+	if now := t.d.waiting[name]; now != nil {
+		now.note(reason, message, t.d.clock.Now())
+	}
+	return nil
+}
+
+// due is a job of which there is something to tell, as it waits now; nil if there is nothing.
+func (t *teller) due(name string) (w *waiter, reason, message string) {
+	t.d.lock()
+	defer t.d.mu.Unlock()
+	now := t.d.waiting[name]
+	if now == nil {
+		return nil, "", ""
+	}
+	if reason, message = t.d.untold(name, now); reason == "" {
+		return nil, "", ""
+	}
+	copied := *now
+	return &copied, reason, message
+}
+
+// writeCondition tells a pod that waits, in its condition PodScheduled.
+func (d *Dispatcher) writeCondition(ctx context.Context, told *v1.Pod, reason, message string) error {
+	handle := d.handle(told.Spec.SchedulerName)
+	pod, err := d.find(told.Namespace, told.Name, told.UID)
+	if err != nil {
+		return err
+	}
+	if pod == nil || pod.Spec.NodeName != "" {
+		return nil
 	}
 	status := pod.Status.DeepCopy()
 	if !podutil.UpdatePodCondition(status, &v1.PodCondition{
-		Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: n.reason, Message: n.message,
+		Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: reason, Message: message,
 		ObservedGeneration: podutil.CalculatePodConditionObservedGeneration(status, pod.Generation, v1.PodScheduled),
 	}) {
 		return nil

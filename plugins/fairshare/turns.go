@@ -13,10 +13,12 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/dispatch"
 )
 
-// turn admits whose turn it is, as long as the window has room. All are activated but the
+// turn admits whose turn it is, as long as the window has room; what has begun already in any
+// case. All are activated but the
 // one of the given name, which is on its way.
 func (d *Dispatcher) turn(except string) {
-	for d.opened && d.book.Waiting() > 0 && d.book.Turns() < d.window {
+	d.freed = false
+	for d.opened && d.book.Waiting() > 0 && (d.book.Turns() < d.window || d.book.Urgent()) {
 		j, ok := d.book.Next()
 		if !ok {
 			break
@@ -68,7 +70,7 @@ const longestTurn = 30 * time.Second
 // expire ends turns of which nothing came, and whatever else time ends. It answers whether gangs
 // that failed may fit by now.
 func (d *Dispatcher) expire() (retry bool) {
-	d.mu.Lock()
+	d.lock()
 	defer d.mu.Unlock()
 	for name, since := range d.since {
 		switch {
@@ -89,6 +91,9 @@ func (d *Dispatcher) expire() (retry bool) {
 	d.hurry()
 	gangs := d.retry()
 	d.turn("")
+	for _, queue := range d.book.Freed() {
+		waitDuration.Delete(map[string]string{"queue": queue})
+	}
 	return gangs
 }
 
@@ -102,11 +107,7 @@ func (d *Dispatcher) hurry() {
 			continue
 		}
 		delete(d.patient, name)
-		if w := d.waiting[name]; w != nil {
-			if want, undecided := d.roster.Wants(w.pod); undecided {
-				d.enter(name, w.pod, want)
-			}
-		}
+		d.reenter(name)
 	}
 }
 
@@ -140,12 +141,8 @@ func (d *Dispatcher) call(ctx context.Context) {
 			}
 		case <-d.calling:
 		}
-		d.mu.Lock()
-		pods := d.called
-		d.called = nil
-		d.mu.Unlock()
 		byProfile := map[string]map[string]*v1.Pod{}
-		for _, pod := range pods {
+		for _, pod := range d.respond() {
 			profile := pod.Spec.SchedulerName
 			if byProfile[profile] == nil {
 				byProfile[profile] = map[string]*v1.Pod{}
@@ -156,6 +153,19 @@ func (d *Dispatcher) call(ctx context.Context) {
 			d.handle(profile).Activate(klog.FromContext(ctx), pods)
 		}
 	}
+}
+
+// respond takes the pods that are to be activated, of those too that wait for what the ledger has
+// given back.
+func (d *Dispatcher) respond() []*v1.Pod {
+	d.lock()
+	defer d.mu.Unlock()
+	if d.freed {
+		d.turn("")
+	}
+	pods := d.called
+	d.called = nil
+	return pods
 }
 
 func (d *Dispatcher) handle(profile string) fwk.Handle {

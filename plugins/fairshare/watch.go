@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/tools/cache"
@@ -20,78 +21,8 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/crd"
 	"github.com/lockstep-sh/lockstep/plugins/internal/dispatch"
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
-	"github.com/lockstep-sh/lockstep/plugins/internal/resource"
+	"github.com/lockstep-sh/lockstep/plugins/internal/pool"
 )
-
-// capacity is what there is for the queues: what the nodes have, without what runs on them
-// by other schedulers. A cordoned node has nothing.
-type capacity struct {
-	nodes    map[string]resource.Vector
-	cordoned map[string]bool
-	foreign  map[string]foreign
-	sum      resource.Vector
-}
-
-// foreign is what a pod of another scheduler has.
-type foreign struct {
-	node   string
-	amount resource.Vector
-}
-
-func newCapacity() capacity {
-	return capacity{nodes: map[string]resource.Vector{}, cordoned: map[string]bool{}, foreign: map[string]foreign{}, sum: resource.Vector{}}
-}
-
-// setNode takes in a node.
-func (c *capacity) setNode(name string, has resource.Vector, cordoned bool) {
-	c.dropNode(name)
-	c.nodes[name] = has
-	if cordoned {
-		c.cordoned[name] = true
-		c.onNode(name, 1)
-		return
-	}
-	c.sum.Add(has, 1)
-}
-
-// dropNode takes in that a node is gone.
-func (c *capacity) dropNode(name string) {
-	if c.cordoned[name] {
-		delete(c.cordoned, name)
-		c.onNode(name, -1)
-	} else {
-		c.sum.Add(c.nodes[name], -1)
-	}
-	delete(c.nodes, name)
-}
-
-// onNode adds what others have on a node n times.
-func (c *capacity) onNode(name string, n int64) {
-	for _, f := range c.foreign {
-		if f.node == name {
-			c.sum.Add(f.amount, n)
-		}
-	}
-}
-
-// setForeign takes in what somebody else's pod has.
-func (c *capacity) setForeign(uid string, f foreign) {
-	c.dropForeign(uid)
-	c.foreign[uid] = f
-	if !c.cordoned[f.node] {
-		c.sum.Add(f.amount, -1)
-	}
-}
-
-// dropForeign takes in that it is gone; false if it was not there.
-func (c *capacity) dropForeign(uid string) bool {
-	f, ok := c.foreign[uid]
-	if ok && !c.cordoned[f.node] {
-		c.sum.Add(f.amount, 1)
-	}
-	delete(c.foreign, uid)
-	return ok
-}
 
 // watch learns what there is, what runs and waits, and the queues.
 func (d *Dispatcher) watch(ctx context.Context, handle fwk.Handle) error {
@@ -119,7 +50,7 @@ func (d *Dispatcher) watch(ctx context.Context, handle fwk.Handle) error {
 		AddFunc:    func(object any) { d.nodeSeen(object.(*v1.Node)) },
 		UpdateFunc: func(_, object any) { d.nodeSeen(object.(*v1.Node)) },
 		DeleteFunc: func(object any) {
-			withDeleted(object, func(node *v1.Node) { d.change(func() { d.total.dropNode(node.Name) }) })
+			withDeleted(object, d.nodeGone)
 		},
 	})
 	if err != nil {
@@ -166,16 +97,32 @@ func withDeleted[T any](object any, do func(T)) {
 
 // change makes a change to what there is or to the queues, and looks whose turn it is then.
 func (d *Dispatcher) change(do func()) {
-	d.mu.Lock()
+	d.lock()
 	defer d.mu.Unlock()
 	do()
-	d.book.SetTotal(d.total.sum)
+	d.book.SetTotal(d.nodes.Total())
 	d.turn("")
 }
 
+// nodeSeen takes in a node. What runs there is in its pool.
 func (d *Dispatcher) nodeSeen(node *v1.Node) {
-	has := resource.FromList(node.Status.Allocatable)
-	d.change(func() { d.total.setNode(node.Name, has, node.Spec.Unschedulable) })
+	d.change(func() {
+		moved, changed := d.nodes.SetNode(node)
+		d.book.SetTotal(d.nodes.Total())
+		if moved {
+			d.moveAll(maps.Clone(d.on[node.Name]))
+		}
+		d.rekind(changed)
+	})
+}
+
+func (d *Dispatcher) nodeGone(node *v1.Node) {
+	d.change(func() {
+		changed := d.nodes.DropNode(node.Name)
+		d.book.SetTotal(d.nodes.Total())
+		d.moveAll(maps.Clone(d.on[node.Name]))
+		d.rekind(changed)
+	})
 }
 
 // podChanged takes in a new version of a pod, or another pod of its name: a watch that was
@@ -192,7 +139,7 @@ func (d *Dispatcher) podSeen(pod *v1.Pod) {
 		d.podGone(pod)
 		return
 	}
-	d.mu.Lock()
+	d.lock()
 	_, ours := d.handles[pod.Spec.SchedulerName]
 	d.mu.Unlock()
 	if !ours {
@@ -204,7 +151,7 @@ func (d *Dispatcher) podSeen(pod *v1.Pod) {
 	if len(pod.Spec.SchedulingGates) > 0 {
 		return // it asks for nothing yet
 	}
-	d.mu.Lock()
+	d.lock()
 	defer d.mu.Unlock()
 	now := d.current(pod)
 	if now == nil {
@@ -227,26 +174,22 @@ func (d *Dispatcher) podSeen(pod *v1.Pod) {
 // foreign counts a pod of another scheduler: what it has is not there to be shared.
 func (d *Dispatcher) foreign(pod *v1.Pod) {
 	amount := amountOf(pod)
-	d.mu.Lock()
-	before := d.total.foreign[string(pod.UID)]
-	same := before.node == pod.Spec.NodeName && maps.Equal(before.amount, amount)
+	d.lock()
+	same := d.nodes.HasForeign(pod.UID, pod.Spec.NodeName, amount)
 	d.mu.Unlock()
 	if !same {
-		d.change(func() { d.total.setForeign(string(pod.UID), foreign{pod.Spec.NodeName, amount}) })
+		d.change(func() { d.nodes.SetForeign(pod.UID, pod.Spec.NodeName, amount) })
 	}
 }
 
 func (d *Dispatcher) podGone(pod *v1.Pod) {
-	d.mu.Lock()
+	d.lock()
 	defer d.mu.Unlock()
 	uid := string(pod.UID)
-	if d.total.dropForeign(uid) {
-		d.book.SetTotal(d.total.sum)
+	if d.nodes.DropForeign(pod.UID) {
+		d.book.SetTotal(d.nodes.Total())
 	}
-	delete(d.assumed, pod.UID)
-	delete(d.seen, pod.UID)
-	delete(d.refused, pod.UID)
-	delete(d.hopeless, pod.UID)
+	d.forget(pod.UID)
 	if usage, known := d.book.Counted(uid); known {
 		d.book.Uncount(uid)
 		d.members.move(pod.UID, usage.Group, "")
@@ -258,8 +201,8 @@ func (d *Dispatcher) podGone(pod *v1.Pod) {
 		d.book.Forget(usage.Job) // if it is still there it will be missed again
 		if at := d.waiting[usage.Job]; at != nil && at.pod.UID == pod.UID {
 			d.leave(usage.Job)
-		} else if !usage.Runs {
-			d.book.Settle(usage.Job, usage.Queue, usage.Amount)
+		} else if !usage.Runs && !usage.Held {
+			d.book.Settle(usage)
 		}
 	}
 	d.turn("")
@@ -267,15 +210,7 @@ func (d *Dispatcher) podGone(pod *v1.Pod) {
 
 // gangMoved takes in that the PodGroup of a gang names another queue.
 func (d *Dispatcher) gangMoved(profile string, key gang.Key) {
-	d.change(func() {
-		for uid := range maps.Clone(d.members[groupName(profile, key)]) {
-			if at := d.seen[uid]; at.name != "" {
-				if pod, err := d.pods.Pods(at.namespace).Get(at.name); err == nil && pod.UID == uid {
-					d.move(pod)
-				}
-			}
-		}
-	})
+	d.change(func() { d.moveAll(maps.Clone(d.members[groupName(profile, key)])) })
 }
 
 // namespaceSeen takes in that a namespace names another queue than before.
@@ -286,27 +221,20 @@ func (d *Dispatcher) namespaceSeen(before, now *v1.Namespace) {
 	d.change(func() {
 		pods, err := d.pods.Pods(now.Name).List(labels.Everything())
 		if err != nil {
-			return // a lister of a cache never fails
+			klog.Background().Error(err, "Failed to list the pods of a namespace; they stay in their queue", "namespace", now.Name)
+			return
 		}
+		uids := map[types.UID]bool{}
 		for _, pod := range pods {
-			if _, counted := d.seen[pod.UID]; counted {
-				d.move(pod)
-			}
+			uids[pod.UID] = true
 		}
+		d.moveAll(uids)
 	})
 }
 
 // move counts a pod in the queue in which it is now, and has the job that it is part of wait
 // there.
-func (d *Dispatcher) move(pod *v1.Pod) {
-	d.recount(pod)
-	usage, _ := d.book.Counted(string(pod.UID))
-	if w := d.waiting[usage.Job]; w != nil {
-		if want, undecided := d.roster.Wants(w.pod); undecided {
-			d.enter(usage.Job, w.pod, want)
-		}
-	}
-}
+func (d *Dispatcher) move(pod *v1.Pod) { d.moveAll(map[types.UID]bool{pod.UID: true}) }
 
 func (d *Dispatcher) queueSeen(ctx context.Context, object any) {
 	raw, ok := object.(*unstructured.Unstructured)
@@ -320,8 +248,8 @@ func (d *Dispatcher) queueSeen(ctx context.Context, object any) {
 	}
 	spec := dispatch.Queue{
 		Name: q.Name, Parent: q.Spec.Parent, Weight: int64(max(q.Spec.Weight, 1)), Priority: q.Spec.Priority, Closed: q.Spec.Closed, Kept: q.Spec.Reclaimable != nil && !*q.Spec.Reclaimable,
-		Deserved: resource.FromList(q.Spec.Deserved), Guarantee: resource.FromList(q.Spec.Guarantee), Capability: resource.FromList(q.Spec.Capability),
 	}
+	spec.Deserved, spec.Guarantee, spec.Capability = pool.Amounts(&q.Spec)
 	d.change(func() { d.book.SetQueue(spec) })
 }
 

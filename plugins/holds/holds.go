@@ -72,6 +72,8 @@ type Holds struct {
 	// that have another nomination than before, or none.
 	onEnd        []func(nodeName string)
 	onRenominate []func(types.UID)
+	// onChange is told of the pods whose holds have changed.
+	onChange []func([]types.UID)
 }
 
 // New makes an empty ledger.
@@ -80,9 +82,14 @@ func New() *Holds { return &Holds{ledger: hold.NewLedger()} }
 // change makes a change to the ledger, and tells whom it concerns.
 func (h *Holds) change(f func(*hold.Ledger) hold.Change) {
 	h.mu.Lock()
-	c := f(h.ledger)
+	c, changed := f(h.ledger), h.ledger.Changed()
 	h.held.Store(int64(h.ledger.Len()))
 	h.mu.Unlock()
+	if len(changed) > 0 {
+		for _, tell := range h.onChange {
+			tell(changed)
+		}
+	}
 	if len(c.Freed) > 0 {
 		h.NoteFreed(c.Freed...)
 	}
@@ -130,6 +137,10 @@ func (h *Holds) NoteFreed(nodeNames ...string) {
 // pod that was refused for it waits for that, and no event of the cluster tells. The
 // function must not call back. OnEnd is for the time before anything is held.
 func (h *Holds) OnEnd(tell func(nodeName string)) { h.onEnd = append(h.onEnd, tell) }
+
+// OnChange has a function called with the pods whose holds begin, change or end, after they
+// did. As with OnEnd: it has to note the pods and ask [Holds.Of] later.
+func (h *Holds) OnChange(tell func([]types.UID)) { h.onChange = append(h.onChange, tell) }
 
 // OnRenominate has a function called with each pod that waits and whose nomination has
 // ended, or is to another node than its status says. As with OnEnd.
@@ -272,14 +283,15 @@ func (h *Holds) Adopt(holder string, pods []types.UID) {
 	if h.Empty() {
 		return
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for _, pod := range pods {
-		if one, ok := h.ledger.Hold(pod); ok && one.Reason == hold.Nomination && one.Holder != holder {
-			one.Holder = holder
-			h.ledger.Put(one)
+	h.change(func(l *hold.Ledger) hold.Change {
+		for _, pod := range pods {
+			if one, ok := l.Hold(pod); ok && one.Reason == hold.Nomination && one.Holder != holder {
+				one.Holder = holder
+				l.Put(one)
+			}
 		}
-	}
+		return hold.Change{}
+	})
 }
 
 // Nomination returns the nomination of a pod.

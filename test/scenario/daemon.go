@@ -30,6 +30,7 @@ type daemon struct {
 	rec     *recorder
 	binary  string
 	args    []string
+	config  string // of the scheduler; empty for that of the binary
 	ready   string // URL that answers 200 when it is ready
 	dir     string
 	// died gets an error when it ends by itself.
@@ -206,16 +207,17 @@ func (d *daemon) writeConfig(config map[string]any) error {
 	if err != nil {
 		return fmt.Errorf("encoding the scheduler's configuration: %w", err)
 	}
-	file := filepath.Join(d.dir, "scheduler-config.yaml")
-	if err := os.WriteFile(file, data, 0o644); err != nil {
+	d.config = filepath.Join(d.dir, "scheduler-config.yaml")
+	if err := os.WriteFile(d.config, data, 0o644); err != nil {
 		return fmt.Errorf("writing the scheduler's configuration: %w", err)
 	}
-	d.args = append(d.args, "--config="+file)
+	d.args = append(d.args, "--config="+d.config)
 	return nil
 }
 
-// configureController makes d the controller.
-func (d *daemon) configureController(binary string) error {
+// configureController makes d the controller, which reads the scheduler's configuration if there
+// is one.
+func (d *daemon) configureController(binary, schedulerConfig string) error {
 	port, err := localcluster.FreePort()
 	if err != nil {
 		return err
@@ -224,6 +226,9 @@ func (d *daemon) configureController(binary string) error {
 	d.args = []string{
 		"--kubeconfig=" + d.cluster.Kubeconfig(), "--metrics-bind-address=0",
 		fmt.Sprintf("--health-probe-bind-address=127.0.0.1:%d", port),
+	}
+	if schedulerConfig != "" {
+		d.args = append(d.args, "--scheduler-config="+schedulerConfig)
 	}
 	return nil
 }

@@ -192,7 +192,7 @@ func (r *run) prepareDaemons() error {
 	r.rec.setDown(victimScheduler, true)
 	if r.scenario.Controller && !r.stock {
 		r.controller = &daemon{cluster: r.site.cluster, rec: r.rec, dir: r.dir, died: r.died}
-		return r.controller.configureController(r.Controller)
+		return r.controller.configureController(r.Controller, r.scheduler.config)
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/klog/v2"
@@ -125,6 +126,8 @@ func TestStrictness(t *testing.T) {
 		"a number that is not whole":          {given("BoundedBinder", "maxInFlight: 1.5"), []string{".profiles[1].pluginConfig[0]", "BoundedBinderArgs.maxInFlight", "1.5"}},
 		"a number that is too large":          {given("BoundedBinder", "maxInFlight: 99999999999"), []string{"BoundedBinderArgs.maxInFlight", "99999999999"}},
 		"a field that a policy does not have": {given("FairShare", "tiers: [{policies: [{name: drf, answer: [JobOrder]}]}]"), []string{".profiles[1].pluginConfig[0]", `unknown field "tiers[0].policies[0].answer"`}},
+		"a field that a pool does not have":   {given("FairShare", "pools: [{name: a, nodeSelector: {}, taints: []}]"), []string{".profiles[1].pluginConfig[0]", `unknown field "pools[0].taints"`}},
+		"a selector that is a list":           {given("FairShare", "pools: [{name: a, nodeSelector: [a]}]"), []string{".profiles[1].pluginConfig[0]", "pools.nodeSelector"}},
 		"arguments of another kind":           {given("Gang", "kind: BinderArgs"), []string{".profiles[1].pluginConfig[0]", "Gang", `"BinderArgs"`}},
 		"arguments of another version":        {given("Gang", "apiVersion: kubescheduler.config.k8s.io/v2", "kind: GangArgs"), []string{".profiles[1].pluginConfig[0]", "Gang", "v2"}},
 		"arguments that are a list":           {given("Gang", "- maxBackoff"), []string{".profiles[1].pluginConfig[0]", "Gang"}},
@@ -141,6 +144,30 @@ func TestStrictness(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestPools: pools of nodes are read as they are written, and there are none by default.
+func TestPools(t *testing.T) {
+	pools := []config.Pool{
+		{
+			Name: "gangs", NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"for": "gangs"}},
+			Tolerations: []v1.Toleration{{Key: "gangs", Operator: v1.TolerationOpExists, Effect: v1.TaintEffectNoSchedule}},
+		},
+		{Name: "rest", NodeSelector: &metav1.LabelSelector{}},
+	}
+	for given, want := range map[string][]config.Pool{
+		"": nil,
+		given("FairShare", "pools:", "- {name: gangs, nodeSelector: {matchLabels: {for: gangs}}, tolerations: [{key: gangs, operator: Exists, effect: NoSchedule}]}", "- {name: rest, nodeSelector: {}}"): pools,
+		given("FairShare", "pools: [{name: a}]"): {{Name: "a"}}, // which the validation refuses
+	} {
+		cfg, err := load(t, given)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, argsOf(cfg, "FairShare").(*config.FairShareArgs).Pools); diff != "" {
+			t.Errorf("pools (-want +got):\n%s", diff)
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package v1
 
 import (
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -90,6 +91,23 @@ type FairShareArgs struct {
 	// ExplanationQPS bounds the writes per second that tell pods why they wait for their
 	// queue. 1 to 1000. Default: 10.
 	ExplanationQPS *int32 `json:"explanationQPS,omitempty"`
+	// Pools are kinds of nodes of which queues have shares one by one. All profiles of a process
+	// have to say the same. Default: none; all nodes are in the pool "default".
+	Pools []Pool `json:"pools,omitempty"`
+}
+
+// Pool is nodes that are alike: what they have is shared by itself. A node is in the first pool
+// whose selector matches it, and in the pool "default" if none does.
+type Pool struct {
+	// Name is unique, a DNS label and not "default".
+	Name string `json:"name"`
+	// NodeSelector matches the labels of nodes. An empty one matches all; no pool may come
+	// after it.
+	NodeSelector *metav1.LabelSelector `json:"nodeSelector"`
+	// Tolerations are those that the pods have for which the pool is. A node with a NoSchedule
+	// or NoExecute taint that none of them tolerates is not there to be shared. Default: one
+	// with a taint that no pod tolerates which waits or runs is not.
+	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
 }
 
 // PolicyTier is policies that answer together. Of orders the first policy that tells two

@@ -56,7 +56,8 @@ func FairShareArgs(path *field.Path, args *config.FairShareArgs) field.ErrorList
 	errs = append(errs, within(path.Child("maxBypass"), args.MaxBypass, 0, 1000000)...)
 	errs = append(errs, positive(path.Child("bypassHold"), args.BypassHold)...)
 	errs = append(errs, within(path.Child("explanationQPS"), args.ExplanationQPS, 1, 1000)...)
-	return append(errs, policyTiers(path.Child("tiers"), args.Tiers)...)
+	errs = append(errs, policyTiers(path.Child("tiers"), args.Tiers)...)
+	return append(errs, pools(path.Child("pools"), args.Pools)...)
 }
 
 func policyTiers(path *field.Path, tiers []config.PolicyTier) field.ErrorList {

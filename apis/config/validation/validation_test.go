@@ -5,8 +5,10 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 
 	"github.com/lockstep-sh/lockstep/apis/config"
 )
@@ -71,6 +73,12 @@ func TestBoundedBinderArgs(t *testing.T) {
 
 func TestFairShareArgs(t *testing.T) {
 	const at = "profiles[p].pluginConfig[FairShare].args."
+	all := func(model string) *metav1.LabelSelector {
+		if model == "" {
+			return &metav1.LabelSelector{}
+		}
+		return &metav1.LabelSelector{MatchLabels: map[string]string{"model": model}}
+	}
 	tier := func(policies ...config.Policy) []config.PolicyTier { return []config.PolicyTier{{Policies: policies}} }
 	for sentence, c := range map[string]struct {
 		change func(*config.FairShareArgs)
@@ -90,6 +98,38 @@ func TestFairShareArgs(t *testing.T) {
 		"a question it cannot answer": {func(a *config.FairShareArgs) {
 			a.Tiers = tier(config.Policy{Name: "drf", Answers: []config.PolicyQuestion{"JobOrder", "Overused"}})
 		}, []string{at + `tiers[0].policies[0].answers[1]: Unsupported value: "Overused": supported values: "JobOrder", "Preemptable"`}},
+		"pools, the last of which has all that is left": {change: func(a *config.FairShareArgs) {
+			a.Pools = []config.Pool{{Name: "a", NodeSelector: all("a"), Tolerations: []v1.Toleration{{Operator: v1.TolerationOpExists}, {Key: "k", Operator: v1.TolerationOpGt, Value: "5"}}}, {Name: "rest", NodeSelector: all("")}}
+		}},
+		"names of pools": {func(a *config.FairShareArgs) {
+			a.Pools = []config.Pool{{NodeSelector: all("a")}, {Name: "default", NodeSelector: all("a")}, {Name: "B", NodeSelector: all("a")}, {Name: "c", NodeSelector: all("a")}, {Name: "c", NodeSelector: all("a")}}
+		}, []string{
+			at + "pools[0].name: Required value: name the pool; queues say by it what they have there",
+			at + `pools[1].name: Invalid value: "default": is the pool of the nodes that no other matches; for tolerations of its own end the list with a pool that has nodeSelector: {}`,
+			at + `pools[2].name: Invalid value: "B": a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')`,
+			at + `pools[4].name: Duplicate value: "c"`,
+		}},
+		"selectors of pools": {func(a *config.FairShareArgs) {
+			a.Pools = []config.Pool{{Name: "a"}, {Name: "b", NodeSelector: all("")}, {Name: "c", NodeSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "k", Operator: "Is"}}}}}
+		}, []string{
+			at + "pools[0].nodeSelector: Required value: say which nodes are in the pool; {} matches all",
+			at + `pools[1].nodeSelector: Invalid value: "{}": matches all nodes, and leaves none to the pools that follow; put it last`,
+			at + `pools[2].nodeSelector.matchExpressions[0].operator: Invalid value: "Is": not a valid selector operator`,
+		}},
+		"tolerations of pools": {func(a *config.FairShareArgs) {
+			a.Pools = []config.Pool{{Name: "a", NodeSelector: all("a"), Tolerations: []v1.Toleration{
+				{}, {Key: "k", Operator: v1.TolerationOpExists, Value: "v"}, {Key: "k", Operator: "Is", Effect: "Never"}, {Key: "k", Operator: v1.TolerationOpLt, Value: "v"},
+				{Key: "k k"}, {Key: "k", Effect: v1.TaintEffectNoExecute, TolerationSeconds: ptr.To[int64](300)},
+			}}}
+		}, []string{
+			at + `pools[0].tolerations[0].operator: Invalid value: "": must be Exists where key is empty, which then matches all taints`,
+			at + `pools[0].tolerations[1].value: Invalid value: "v": must be empty where operator is Exists`,
+			at + `pools[0].tolerations[2].operator: Unsupported value: "Is": supported values: "Equal", "Exists", "Gt", "Lt"`,
+			at + `pools[0].tolerations[2].effect: Unsupported value: "Never": supported values: "NoSchedule", "PreferNoSchedule", "NoExecute"`,
+			at + `pools[0].tolerations[3].value: Invalid value: "v": must be a whole number where operator is Gt or Lt`,
+			at + `pools[0].tolerations[4].key: Invalid value: "k k": name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')`,
+			at + `pools[0].tolerations[5].tolerationSeconds: Invalid value: 300: must not be set: a node that pods leave after a time is not there to be shared`,
+		}},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			args := &config.FairShareArgs{Window: 1, BypassHold: metav1.Duration{Duration: 1}, ExplanationQPS: 1, Tiers: tier(config.Policy{Name: "priority"})}

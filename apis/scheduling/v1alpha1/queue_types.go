@@ -11,6 +11,9 @@ var QueueResource = SchemeGroupVersion.WithResource("queues")
 // DefaultQueue is the queue of pods that name none. It exists without being created.
 const DefaultQueue = "default"
 
+// DefaultPool is the pool of the nodes that are in no other.
+const DefaultPool = "default"
+
 // Types and reasons of a Queue's conditions.
 const (
 	// QueueReady is the condition that a queue serves pods.
@@ -76,7 +79,8 @@ type QueueSpec struct {
 	// +kubebuilder:default=0
 	Priority int32 `json:"priority,omitempty"`
 	// Deserved is what the queue is entitled to, of each resource that is named here. Of
-	// the others it deserves a part by weight.
+	// the others it deserves a part by weight. Where the scheduler is configured with pools of
+	// nodes, this, guarantee and capability hold in the pool "default"; for others see pools.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxProperties=7
@@ -96,6 +100,14 @@ type QueueSpec struct {
 	// +kubebuilder:validation:MaxProperties=7
 	// +kubebuilder:validation:XValidation:rule="self.all(r, !quantity(string(self[r])).isLessThan(quantity('0')))",message="amounts must not be negative"
 	Capability v1.ResourceList `json:"capability,omitempty"`
+	// Pools are what holds in other pools of nodes than "default", pool by pool. Of a pool that
+	// is not named here the queue deserves a part by weight, without a limit.
+	//
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=8
+	Pools []QueuePool `json:"pools,omitempty"`
 	// Reclaimable tells whether others may take back what the queue, and those below it, use
 	// beyond what they deserve, by eviction.
 	//
@@ -108,7 +120,39 @@ type QueueSpec struct {
 	Closed bool `json:"closed,omitempty"`
 }
 
-// QueueStatus is what a queue has.
+// QueuePool is what a queue is entitled to in a pool of nodes. Where amounts of a resource
+// contradict each other, guarantee holds before deserved, and capability before both; the
+// condition Ready says so. (Rules that compare all of them are more than an API server allows.)
+//
+// +kubebuilder:validation:XValidation:rule="self.name != 'default'",message="name: what holds in the pool default is said by deserved, guarantee and capability of the queue"
+type QueuePool struct {
+	// Name is that of a pool in the scheduler's configuration (FairShareArgs).
+	//
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	Name string `json:"name"`
+	// Deserved is as in the queue's spec.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxProperties=7
+	// +kubebuilder:validation:XValidation:rule="self.all(r, type(self[r]) == int ? self[r] >= 0 : !self[r].startsWith('-'))",message="amounts must not be negative"
+	Deserved v1.ResourceList `json:"deserved,omitempty"`
+	// Guarantee is as in the queue's spec.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxProperties=7
+	// +kubebuilder:validation:XValidation:rule="self.all(r, type(self[r]) == int ? self[r] >= 0 : !self[r].startsWith('-'))",message="amounts must not be negative"
+	Guarantee v1.ResourceList `json:"guarantee,omitempty"`
+	// Capability is as in the queue's spec.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxProperties=7
+	// +kubebuilder:validation:XValidation:rule="self.all(r, type(self[r]) == int ? self[r] >= 0 : !self[r].startsWith('-'))",message="amounts must not be negative"
+	Capability v1.ResourceList `json:"capability,omitempty"`
+}
+
+// QueueStatus is what a queue has. Amounts are sums over all pools of nodes.
 type QueueStatus struct {
 	// Deserved is what the queue is entitled to as things are: never more than it
 	// requests.
@@ -129,6 +173,13 @@ type QueueStatus struct {
 	//
 	// +optional
 	Share string `json:"share,omitempty"`
+	// Pools are the same amounts pool by pool, of those in which the queue has or requests
+	// anything. Empty where there is no pool but "default".
+	//
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	Pools []QueuePoolStatus `json:"pools,omitempty"`
 	// PendingGangs is how many gangs, or pods in none, wait.
 	//
 	// +optional
@@ -143,6 +194,21 @@ type QueueStatus struct {
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// QueuePoolStatus is what a queue has in a pool of nodes.
+type QueuePoolStatus struct {
+	// Name is that of the pool.
+	Name string `json:"name"`
+	// Deserved, Allocated and Requested are as in the queue's status. What waits is requested
+	// in the first pool that it may use.
+	//
+	// +optional
+	Deserved v1.ResourceList `json:"deserved,omitempty"`
+	// +optional
+	Allocated v1.ResourceList `json:"allocated,omitempty"`
+	// +optional
+	Requested v1.ResourceList `json:"requested,omitempty"`
 }
 
 // QueueList is a list of queues.

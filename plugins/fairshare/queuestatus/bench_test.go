@@ -36,6 +36,8 @@ func BenchmarkStatuses(b *testing.B) {
 		c.pods = append(c.pods, p.Obj())
 	}
 	for b.Loop() {
-		c.statuses(metav1.Time{})
+		if _, err := c.statuses(metav1.Time{}); err != nil {
+			b.Fatal(err)
+		}
 	}
 }

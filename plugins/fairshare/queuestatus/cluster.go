@@ -11,8 +11,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/lockstep-sh/lockstep/apis/config"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+	"github.com/lockstep-sh/lockstep/plugins/internal/pool"
 	"github.com/lockstep-sh/lockstep/plugins/internal/resource"
 	"github.com/lockstep-sh/lockstep/plugins/internal/share"
 )
@@ -28,6 +30,7 @@ type cluster struct {
 	// schedulers are those that use queues, by the name that pods give.
 	schedulers map[string]bool
 	rules      share.Rules
+	pools      []config.Pool
 }
 
 // sum is what is counted in a queue and those below it.
@@ -51,15 +54,13 @@ func memberOf(pod *v1.Pod) member {
 	return member{pod: pod.UID}
 }
 
-// statuses answers the status of each queue, by name. now is when conditions change that do.
-func (c *cluster) statuses(now metav1.Time) map[string]v1alpha1.QueueStatus {
-	tree, total := c.tree(), resource.Vector{}
-	cordoned := map[string]bool{} // nothing more comes there
-	for _, node := range c.nodes {
-		if cordoned[node.Name] = node.Spec.Unschedulable; !node.Spec.Unschedulable {
-			total.Add(resource.FromList(node.Status.Allocatable), 1)
-		}
+// statuses returns the status of each queue, by name. now is when conditions change that do.
+func (c *cluster) statuses(now metav1.Time) (map[string]v1alpha1.QueueStatus, error) {
+	nodes, kinds, err := c.shared()
+	if err != nil {
+		return nil, err
 	}
+	tree, total := c.tree(), nodes.Total()
 	sums := map[string]*sum{}
 	for name := range tree {
 		sums[name] = &sum{allocated: resource.Vector{}, requested: resource.Vector{}, gangs: map[member]bool{}}
@@ -70,17 +71,19 @@ func (c *cluster) statuses(now metav1.Time) map[string]v1alpha1.QueueStatus {
 	}
 	chains := map[string][]string{}
 	for _, pod := range c.pods {
-		switch {
-		case c.foreign(pod) && cordoned[pod.Spec.NodeName]:
-		case c.foreign(pod):
-			total.Add(amountOf(pod), -1)
-		case c.counts(pod):
-			name := c.queueOf(pod)
-			if _, known := chains[name]; !known {
-				chains[name] = chain(tree, name)
-			}
-			c.count(pod, chains[name], tree, sums, shut(chains[name], closed) != "")
+		kind := kinds[pod.UID]
+		if kind == nil {
+			continue
 		}
+		name := c.queueOf(pod)
+		if _, known := chains[name]; !known {
+			chains[name] = chain(tree, name)
+		}
+		pools := kind.Pools()
+		if of, ok := nodes.Pool(pod.Spec.NodeName); ok {
+			pools = []string{of}
+		}
+		c.count(pod, pools, chains[name], tree, sums, shut(chains[name], closed) != "")
 	}
 	for name, q := range tree {
 		q.Deserved = c.rules.Entitled(total, q.Deserved, q.Guarantee)
@@ -89,25 +92,44 @@ func (c *cluster) statuses(now metav1.Time) map[string]v1alpha1.QueueStatus {
 	shares := share.Deserve(total, tree)
 	statuses := make(map[string]v1alpha1.QueueStatus, len(c.queues))
 	for _, q := range c.queues {
-		status := sums[q.Name].status(shares[q.Name].Deserved, total)
+		status := sums[q.Name].status(shares[q.Name].Deserved, total, len(c.pools) > 0)
 		status.Conditions = slices.Clone(q.Status.Conditions)
-		condition := ready(q, tree, closed)
+		condition := ready(q, tree, closed, c.pools)
 		condition.LastTransitionTime = now
 		meta.SetStatusCondition(&status.Conditions, condition)
 		statuses[q.Name] = status
 	}
-	return statuses
+	return statuses, nil
+}
+
+// shared is what there is to be shared, and what the pods that count ask of nodes.
+func (c *cluster) shared() (*pool.Cluster, map[types.UID]*pool.Class, error) {
+	nodes, err := pool.New(c.pools)
+	if err != nil {
+		return nil, nil, err
+	}
+	kinds := make(map[types.UID]*pool.Class, len(c.pods))
+	for _, pod := range c.pods {
+		switch {
+		case c.foreign(pod):
+			nodes.SetForeign(pod.UID, pod.Spec.NodeName, amountOf(pod))
+		case c.counts(pod):
+			kinds[pod.UID] = nodes.Enter(pod)
+		}
+	}
+	for _, node := range c.nodes {
+		nodes.SetNode(node)
+	}
+	return nodes, kinds, nil
 }
 
 // tree is all queues as the arithmetic wants them. The default one is there in any case.
 func (c *cluster) tree() map[string]share.Queue {
 	tree := map[string]share.Queue{v1alpha1.DefaultQueue: {Name: v1alpha1.DefaultQueue, Weight: 1, Request: resource.Vector{}}}
 	for _, q := range c.queues {
-		tree[q.Name] = share.Queue{
-			Name: q.Name, Parent: q.Spec.Parent, Weight: int64(max(q.Spec.Weight, 1)),
-			Deserved: resource.FromList(q.Spec.Deserved), Guarantee: resource.FromList(q.Spec.Guarantee), Capability: resource.FromList(q.Spec.Capability),
-			Request: resource.Vector{},
-		}
+		one := share.Queue{Name: q.Name, Parent: q.Spec.Parent, Weight: int64(max(q.Spec.Weight, 1)), Request: resource.Vector{}}
+		one.Deserved, one.Guarantee, one.Capability = pool.Amounts(&q.Spec)
+		tree[q.Name] = one
 	}
 	return tree
 }
@@ -132,16 +154,20 @@ func (c *cluster) queueOf(pod *v1.Pod) string {
 		func(name string) string { return c.byNamespace[name] })
 }
 
-// count takes a pod into its queue and those above it. In a queue that does not exist it is
-// counted nowhere; in one that is shut it has no share before it runs.
-func (c *cluster) count(pod *v1.Pod, chain []string, tree map[string]share.Queue, sums map[string]*sum, shut bool) {
+// count takes a pod into its queue and those above it: in the pool of its node, or in those that
+// it may use. In a queue that does not exist it is counted nowhere; in one that is shut it has
+// no share before it runs.
+func (c *cluster) count(pod *v1.Pod, pools, chain []string, tree map[string]share.Queue, sums map[string]*sum, shut bool) {
 	if len(chain) == 0 {
 		return
 	}
 	amount, runs, as := amountOf(pod), pod.Spec.NodeName != "", memberOf(pod)
 	if runs || !shut {
-		tree[chain[0]].Request.Add(amount, 1)
+		for _, name := range pools {
+			tree[chain[0]].Request.Add(amount.In(name), 1)
+		}
 	}
+	amount = amount.In(pools[0])
 	for _, at := range chain {
 		s := sums[at]
 		s.requested.Add(amount, 1)
@@ -165,10 +191,17 @@ func chain(tree map[string]share.Queue, name string) []string {
 	return names
 }
 
-func (s *sum) status(deserved, total resource.Vector) v1alpha1.QueueStatus {
+func (s *sum) status(deserved, total resource.Vector, several bool) v1alpha1.QueueStatus {
+	entitled, requested := deserved.Sum(), s.requested.Sum()
+	for name, amount := range entitled { // what may use several pools has a right to a place in each
+		entitled[name] = min(amount, requested[name])
+	}
 	status := v1alpha1.QueueStatus{
-		Deserved: deserved.List(), Allocated: s.allocated.List(), Requested: s.requested.List(),
+		Deserved: entitled.List(), Allocated: s.allocated.Sum().List(), Requested: requested.List(),
 		Share: percent(share.Dominant(s.allocated, total)),
+	}
+	if several {
+		status.Pools = byPool(deserved, s.allocated, s.requested)
 	}
 	for runs := range maps.Values(s.gangs) {
 		if runs {
@@ -178,6 +211,22 @@ func (s *sum) status(deserved, total resource.Vector) v1alpha1.QueueStatus {
 		}
 	}
 	return status
+}
+
+// byPool are the same amounts pool by pool, in the order of their names, without those in which
+// there is nothing.
+func byPool(deserved, allocated, requested resource.Vector) []v1alpha1.QueuePoolStatus {
+	d, a, r := deserved.ByPool(), allocated.ByPool(), requested.ByPool()
+	var list []v1alpha1.QueuePoolStatus
+	names := slices.Concat(slices.Collect(maps.Keys(d)), slices.Collect(maps.Keys(r)))
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
+		one := v1alpha1.QueuePoolStatus{Name: name, Deserved: d[name].List(), Allocated: a[name].List(), Requested: r[name].List()}
+		if len(one.Deserved)+len(one.Allocated)+len(one.Requested) > 0 {
+			list = append(list, one)
+		}
+	}
+	return list
 }
 
 // percent writes a part, with at most one decimal: "12.5%".

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
+	"github.com/lockstep-sh/lockstep/apis/config"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 	"github.com/lockstep-sh/lockstep/plugins/internal/share"
@@ -76,6 +77,15 @@ func words(statuses map[string]v1alpha1.QueueStatus) (list []string) {
 	return list
 }
 
+func mustReckon(t *testing.T, c *cluster, now metav1.Time) map[string]v1alpha1.QueueStatus {
+	t.Helper()
+	statuses, err := c.statuses(now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return statuses
+}
+
 func TestStatuses(t *testing.T) {
 	for sentence, tc := range map[string]struct {
 		queues []string
@@ -124,18 +134,20 @@ func TestStatuses(t *testing.T) {
 		},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			c := &cluster{rules: share.Rules{Stated: true, Weighted: true}, pods: tc.pods, nodes: []*v1.Node{nodeOf("6"), nodeOf("2")}, schedulers: map[string]bool{ours: true}}
+			second := nodeOf("2")
+			second.Name = "second"
+			c := &cluster{rules: share.Rules{Stated: true, Weighted: true}, pods: tc.pods, nodes: []*v1.Node{nodeOf("6"), second}, schedulers: map[string]bool{ours: true}}
 			for _, name := range tc.queues {
 				c.queues = append(c.queues, queueOf(name))
 			}
-			statuses := c.statuses(now)
+			statuses := mustReckon(t, c, now)
 			if diff := cmp.Diff(tc.want, words(statuses)); diff != "" {
 				t.Errorf("statuses (-want +got):\n%s", diff)
 			}
 			for i, p := range c.pods { // the same from what the cache keeps
 				c.pods[i] = strip(t, strip(t, p))
 			}
-			if again := c.statuses(now); !equality.Semantic.DeepEqual(statuses, again) {
+			if again := mustReckon(t, c, now); !equality.Semantic.DeepEqual(statuses, again) {
 				t.Errorf("of stripped pods:\n%s", cmp.Diff(words(statuses), words(again)))
 			}
 		})
@@ -143,6 +155,74 @@ func TestStatuses(t *testing.T) {
 }
 
 // strip keeps as little as podgroup does of a pod in no gang.
+// TestStatusesOfPools: what is shared, has and requests in each pool; and what nobody can use.
+func TestStatusesOfPools(t *testing.T) {
+	of := func(name, model string, taints ...v1.Taint) *v1.Node {
+		n := nodeOf("8")
+		n.Name, n.Labels, n.Spec.Taints = name, map[string]string{"model": model}, taints
+		return n
+	}
+	gangs := v1.Taint{Key: "gangs", Effect: v1.TaintEffectNoSchedule}
+	wants := func(model string) func(*v1.Pod) {
+		return func(p *v1.Pod) { p.Spec.NodeSelector = map[string]string{"model": model} }
+	}
+	tolerates := func(p *v1.Pod) { p.Spec.Tolerations = []v1.Toleration{{Key: "gangs", Operator: v1.TolerationOpExists}} }
+	on := func(node string) func(*v1.Pod) { return func(p *v1.Pod) { p.Spec.NodeName = node } }
+	for sentence, tc := range map[string]struct {
+		pools []string
+		nodes []*v1.Node
+		pods  []*v1.Pod
+		want  []string
+	}{
+		"a taint that nobody tolerates": {
+			nodes: []*v1.Node{of("1", "x"), of("2", "x", gangs)}, pods: []*v1.Pod{podOf("1", "9", in("a")), podOf("2", "9", in("b"))}, want: []string{"a: 4/0/9 []", "b: 4/0/9 []"},
+		},
+		"and one that somebody does": {
+			nodes: []*v1.Node{of("1", "x"), of("2", "x", gangs)}, pods: []*v1.Pod{podOf("1", "9", in("a")), podOf("2", "9", in("b"), tolerates)}, want: []string{"a: 8/0/9 []", "b: 8/0/9 []"},
+		},
+		"each model is shared by itself": {
+			pools: []string{"x", "y"}, nodes: []*v1.Node{of("1", "x"), of("2", "y")},
+			pods: []*v1.Pod{podOf("1", "9", in("a"), wants("x")), podOf("2", "9", in("b"), wants("x")), podOf("3", "9", in("b"), wants("y"))},
+			want: []string{"a: 4/0/9 [x 4/0/9]", "b: 12/0/18 [x 4/0/9 y 8/0/9]"},
+		},
+		"what runs is in the pool of its node, what waits in the first that it may use": {
+			pools: []string{"x", "y"}, nodes: []*v1.Node{of("1", "x"), of("2", "y"), of("3", "z")},
+			pods: []*v1.Pod{podOf("1", "2", in("a"), on("2")), podOf("2", "3", in("a")), podOf("3", "1", in("b"), on("3")), podOf("4", "1", by("other"), on("1"))},
+			want: []string{"a: 5/2/5 [default 3/0/0 x 3/0/3 y 5/2/2]", "b: 1/1/1 [default 1/1/1]"},
+		},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			c := &cluster{schedulers: map[string]bool{ours: true}, rules: share.Rules{Weighted: true, Stated: true}, nodes: tc.nodes, queues: []*v1alpha1.Queue{queueOf("a"), queueOf("b")}}
+			for _, name := range tc.pools {
+				c.pools = append(c.pools, config.Pool{Name: name, NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"model": name}}})
+			}
+			for _, pod := range tc.pods {
+				c.pods = append(c.pods, strip(t, pod))
+			}
+			for i, node := range c.nodes {
+				stripped, err := StripNode(node)
+				if err != nil {
+					t.Fatal(err)
+				}
+				c.nodes[i] = stripped.(*v1.Node)
+			}
+			statuses := mustReckon(t, c, now)
+			var got []string
+			for _, name := range slices.Sorted(maps.Keys(statuses)) {
+				s := statuses[name]
+				var pools []string
+				for _, p := range s.Pools {
+					pools = append(pools, fmt.Sprintf("%s %s/%s/%s", p.Name, p.Deserved.Cpu(), p.Allocated.Cpu(), p.Requested.Cpu()))
+				}
+				got = append(got, fmt.Sprintf("%s: %s/%s/%s %v", name, s.Deserved.Cpu(), s.Allocated.Cpu(), s.Requested.Cpu(), pools))
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("statuses (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 func strip(t *testing.T, pod *v1.Pod) *v1.Pod {
 	t.Helper()
 	kept, err := StripPod(func(object any) (any, error) {
@@ -185,24 +265,35 @@ func TestQueueOf(t *testing.T) {
 	}
 }
 
+// inPools says what a queue has in a pool.
+func inPools(name, guarantee, capability string) func(*v1alpha1.Queue) {
+	return func(q *v1alpha1.Queue) {
+		q.Spec.Pools = append(q.Spec.Pools, v1alpha1.QueuePool{Name: name, Guarantee: v1.ResourceList{"cpu": resource.MustParse(guarantee)}, Capability: v1.ResourceList{"cpu": resource.MustParse(capability)}})
+	}
+}
+
 func TestReady(t *testing.T) {
 	closed := func(q *v1alpha1.Queue) { q.Spec.Closed = true }
 	for sentence, tc := range map[string]struct {
 		queues          []*v1alpha1.Queue // of the first
 		reason, message string
 	}{
-		"a queue serves":                {[]*v1alpha1.Queue{queueOf("a")}, v1alpha1.QueueReasonServing, "the queue serves pods"},
-		"also below the default one":    {[]*v1alpha1.Queue{queueOf("a<default")}, v1alpha1.QueueReasonServing, "the queue serves pods"},
-		"and below a closed one":        {[]*v1alpha1.Queue{queueOf("a<b"), queueOf("b", closed)}, v1alpha1.QueueReasonClosed, `nothing more is admitted: queue "b" above it is closed`},
-		"it is closed":                  {[]*v1alpha1.Queue{queueOf("a", closed)}, v1alpha1.QueueReasonClosed, "nothing more is admitted: set spec.closed to false to open the queue"},
-		"its parent is missing":         {[]*v1alpha1.Queue{queueOf("a<b", closed)}, v1alpha1.QueueReasonNoParent, `queue "b", the parent of "a", does not exist: create it, or change spec.parent of "a"`},
-		"its parent's parent":           {[]*v1alpha1.Queue{queueOf("a<b"), queueOf("b<c")}, v1alpha1.QueueReasonNoParent, `queue "c", the parent of "b", does not exist: create it, or change spec.parent of "b"`},
-		"it is its own ancestor":        {[]*v1alpha1.Queue{queueOf("b<a"), queueOf("a<b")}, v1alpha1.QueueReasonCycle, `a queue cannot be an ancestor of itself: change spec.parent of one of "a", "b"`},
+		"a queue serves":             {[]*v1alpha1.Queue{queueOf("a")}, v1alpha1.QueueReasonServing, "the queue serves pods"},
+		"also below the default one": {[]*v1alpha1.Queue{queueOf("a<default")}, v1alpha1.QueueReasonServing, "the queue serves pods"},
+		"and below a closed one":     {[]*v1alpha1.Queue{queueOf("a<b"), queueOf("b", closed)}, v1alpha1.QueueReasonClosed, `nothing more is admitted: queue "b" above it is closed`},
+		"it is closed":               {[]*v1alpha1.Queue{queueOf("a", closed)}, v1alpha1.QueueReasonClosed, "nothing more is admitted: set spec.closed to false to open the queue"},
+		"its parent is missing":      {[]*v1alpha1.Queue{queueOf("a<b", closed)}, v1alpha1.QueueReasonNoParent, `queue "b", the parent of "a", does not exist: create it, or change spec.parent of "a"`},
+		"its parent's parent":        {[]*v1alpha1.Queue{queueOf("a<b"), queueOf("b<c")}, v1alpha1.QueueReasonNoParent, `queue "c", the parent of "b", does not exist: create it, or change spec.parent of "b"`},
+		"it is its own ancestor":     {[]*v1alpha1.Queue{queueOf("b<a"), queueOf("a<b")}, v1alpha1.QueueReasonCycle, `a queue cannot be an ancestor of itself: change spec.parent of one of "a", "b"`},
+		"pools that are there":       {[]*v1alpha1.Queue{queueOf("a", inPools("large", "1", "1"))}, v1alpha1.QueueReasonServing, "the queue serves pods"},
+		"a pool that is not":         {[]*v1alpha1.Queue{queueOf("a", inPools("larg", "1", "1"))}, v1alpha1.QueueReasonServing, "the queue serves pods; spec.pools[larg]: the scheduler's configuration has no such pool: correct the name, or add the pool to the arguments of FairShare"},
+		"amounts that do not go together": {[]*v1alpha1.Queue{queueOf("a", inPools("large", "8", "4"))}, v1alpha1.QueueReasonServing,
+			"the queue serves pods; spec.pools[large]: guarantee of 8 cpu exceeds capability of 4, and capability holds: correct one of them"},
 		"it is below such, not of them": {[]*v1alpha1.Queue{queueOf("d<b"), queueOf("b<a"), queueOf("a<b")}, v1alpha1.QueueReasonCycle, `a queue cannot be an ancestor of itself: change spec.parent of one of "a", "b"`},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			c := &cluster{queues: tc.queues}
-			got := c.statuses(now)[tc.queues[0].Name].Conditions
+			c := &cluster{queues: tc.queues, pools: []config.Pool{{Name: "large", NodeSelector: &metav1.LabelSelector{}}}}
+			got := mustReckon(t, c, now)[tc.queues[0].Name].Conditions
 			want := []metav1.Condition{{
 				Type: v1alpha1.QueueReady, Status: metav1.ConditionFalse, Reason: tc.reason, Message: tc.message, ObservedGeneration: 3, LastTransitionTime: now,
 			}}
@@ -226,13 +317,13 @@ func TestStatusStands(t *testing.T) {
 		queues: []*v1alpha1.Queue{q}, nodes: []*v1.Node{nodeOf("8")}, schedulers: map[string]bool{ours: true},
 		pods: []*v1.Pod{podOf("1", "1000m", in("a"), bound)},
 	}
-	q.Status = c.statuses(now)["a"]
+	q.Status = mustReckon(t, c, now)["a"]
 	if len(q.Status.Conditions) != 2 || meta.FindStatusCondition(q.Status.Conditions, "Other") == nil {
 		t.Errorf("conditions %v, want that of somebody else kept", q.Status.Conditions)
 	}
 	q.Status.Allocated = v1.ResourceList{v1.ResourceCPU: resource.MustParse("1")}
 	c.pods = []*v1.Pod{podOf("2", "0.5", in("a"), bound, at("g")), podOf("3", "500m", in("a"), bound, at("g"))}
-	if again := c.statuses(metav1.NewTime(now.Add(time.Hour)))["a"]; !equality.Semantic.DeepEqual(q.Status, again) {
+	if again := mustReckon(t, c, metav1.NewTime(now.Add(time.Hour)))["a"]; !equality.Semantic.DeepEqual(q.Status, again) {
 		t.Errorf("status (-was +is):\n%s", cmp.Diff(q.Status, again))
 	}
 }

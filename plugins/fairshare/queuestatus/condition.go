@@ -3,18 +3,21 @@ package queuestatus
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
+	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/lockstep-sh/lockstep/apis/config"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/plugins/internal/share"
 )
 
 // ready is the condition that a queue serves pods. What keeps it from that is told in the
 // order in which the dispatcher asks: its parents first.
-func ready(q *v1alpha1.Queue, tree map[string]share.Queue, closed map[string]bool) metav1.Condition {
+func ready(q *v1alpha1.Queue, tree map[string]share.Queue, closed map[string]bool, pools []config.Pool) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.QueueReady, Status: metav1.ConditionFalse, ObservedGeneration: q.Generation}
 	_, err := share.Ancestors(tree, q.Name)
 	switch {
@@ -36,8 +39,40 @@ func ready(q *v1alpha1.Queue, tree map[string]share.Queue, closed map[string]boo
 		c.Status = metav1.ConditionTrue
 		c.Reason = v1alpha1.QueueReasonServing
 		c.Message = "the queue serves pods"
+		if wrong := doubts(q.Spec.Pools, pools); wrong != "" {
+			c.Message += "; " + wrong
+		}
 	}
 	return c
+}
+
+// doubts words what is said of pools that cannot hold, which the API server does not refuse;
+// empty for nothing.
+func doubts(said []v1alpha1.QueuePool, pools []config.Pool) string {
+	var list []string
+	for _, p := range said {
+		if !slices.ContainsFunc(pools, func(one config.Pool) bool { return one.Name == p.Name }) {
+			list = append(list, fmt.Sprintf("spec.pools[%s]: the scheduler's configuration has no such pool: correct the name, or add the pool to the arguments of FairShare", p.Name))
+		}
+		for _, pair := range []struct {
+			less, more     string
+			lesser, larger v1.ResourceList
+			holds          string
+		}{
+			{"guarantee", "deserved", p.Guarantee, p.Deserved, "guarantee"},
+			{"guarantee", "capability", p.Guarantee, p.Capability, "capability"},
+			{"deserved", "capability", p.Deserved, p.Capability, "capability"},
+		} {
+			for _, name := range slices.Sorted(maps.Keys(pair.lesser)) {
+				less := pair.lesser[name]
+				if more, said := pair.larger[name]; said && less.Cmp(more) > 0 {
+					list = append(list, fmt.Sprintf("spec.pools[%s]: %s of %s %s exceeds %s of %s, and %s holds: correct one of them",
+						p.Name, pair.less, less.String(), name, pair.more, more.String(), pair.holds))
+				}
+			}
+		}
+	}
+	return strings.Join(list, "; ")
 }
 
 // shut is the first of some queues that is closed; empty for none.

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/lockstep-sh/lockstep/apis/config"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/plugins/crd"
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
@@ -43,6 +44,7 @@ type reconciler struct {
 	clock      clock.PassiveClock
 	schedulers map[string]bool
 	rules      share.Rules
+	pools      []config.Pool
 	// last is when it last looked, and next when it may again.
 	last, next time.Time
 	// cluster is the watches of all that is no queue.
@@ -67,7 +69,10 @@ func (r *reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	}
 	var result reconcile.Result
 	var failures []error
-	want := c.statuses(metav1.NewTime(now))
+	want, err := c.statuses(metav1.NewTime(now))
+	if err != nil {
+		return reconcile.Result{}, fmt.Errorf("reckoning the status of queues: %w", err)
+	}
 	for _, q := range c.queues {
 		switch err := r.write(ctx, q, want[q.Name]); {
 		case apierrors.IsConflict(err):
@@ -85,7 +90,7 @@ func (r *reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 // read takes the cluster out of the cache. Nothing of it may be changed. Where there are no
 // queues, it is not looked at: nil.
 func (r *reconciler) read(ctx context.Context) (*cluster, error) {
-	c := &cluster{schedulers: r.schedulers, rules: r.rules}
+	c := &cluster{schedulers: r.schedulers, rules: r.rules, pools: r.pools}
 	var queues v1alpha1.QueueList
 	if err := r.client.List(ctx, &queues, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing queues: %w", err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
@@ -29,6 +30,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/config"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/plugins/crd"
+	"github.com/lockstep-sh/lockstep/plugins/internal/pool"
 	"github.com/lockstep-sh/lockstep/plugins/internal/share"
 )
 
@@ -49,6 +51,8 @@ type Options struct {
 	// Policies are those of the queues' shares that FairShare uses in any tier: proportion,
 	// capacity.
 	Policies []string
+	// Pools are those of FairShareArgs.
+	Pools []config.Pool
 }
 
 func (o Options) validate() error {
@@ -62,6 +66,9 @@ func (o Options) validate() error {
 		if known := []string{string(config.PolicyProportion), string(config.PolicyCapacity)}; !slices.Contains(known, policy) {
 			return fmt.Errorf("checking the policies of queues: %q is none of %v", policy, known)
 		}
+	}
+	if _, err := pool.New(o.Pools); err != nil {
+		return fmt.Errorf("checking the pools of nodes: %w", err)
 	}
 	return nil
 }
@@ -81,7 +88,7 @@ func Setup(mgr manager.Manager, o Options) error {
 	if err := v1alpha1.AddToScheme(mgr.GetScheme()); err != nil {
 		return fmt.Errorf("adding queues to the scheme: %w", err)
 	}
-	r := &reconciler{client: mgr.GetClient(), clock: clock.RealClock{}, schedulers: map[string]bool{}, rules: o.rules()}
+	r := &reconciler{client: mgr.GetClient(), clock: clock.RealClock{}, schedulers: map[string]bool{}, rules: o.rules(), pools: o.Pools}
 	for _, name := range o.SchedulerNames {
 		r.schedulers[name] = true
 	}
@@ -178,13 +185,14 @@ func podDiffers(was, is client.Object) bool {
 		a.UID != b.UID || ended(a) != ended(b) || a.Spec.NodeName != b.Spec.NodeName ||
 		len(a.Spec.SchedulingGates) != len(b.Spec.SchedulingGates) || memberOf(a) != memberOf(b) ||
 		a.Labels[v1alpha1.QueueLabel] != b.Labels[v1alpha1.QueueLabel] ||
-		!equality.Semantic.DeepEqual(requests(a), requests(b))
+		!equality.Semantic.DeepEqual(requests(a), requests(b)) || !equality.Semantic.DeepEqual(places(a), places(b))
 }
 
 func nodeDiffers(was, is client.Object) bool {
 	a, aOK := was.(*v1.Node)
 	b, bOK := is.(*v1.Node)
-	return !aOK || !bOK || a.Spec.Unschedulable != b.Spec.Unschedulable || !equality.Semantic.DeepEqual(a.Status.Allocatable, b.Status.Allocatable)
+	return !aOK || !bOK || a.Spec.Unschedulable != b.Spec.Unschedulable || !maps.Equal(a.Labels, b.Labels) ||
+		!equality.Semantic.DeepEqual(a.Spec.Taints, b.Spec.Taints) || !equality.Semantic.DeepEqual(a.Status.Allocatable, b.Status.Allocatable)
 }
 
 func namespaceDiffers(was, is client.Object) bool {

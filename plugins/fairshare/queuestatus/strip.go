@@ -38,6 +38,8 @@ func StripPod(keep cache.TransformFunc) cache.TransformFunc {
 		spec := &stripped.Spec
 		spec.SchedulerName, spec.NodeName, spec.SchedulingGates = pod.Spec.SchedulerName, pod.Spec.NodeName, pod.Spec.SchedulingGates
 		spec.SchedulingGroup = pod.Spec.SchedulingGroup
+		asked := places(pod)
+		spec.NodeSelector, spec.Affinity, spec.Tolerations = asked.NodeSelector, asked.Affinity, asked.Tolerations
 		stripped.Status.Phase = pod.Status.Phase
 		if queue, ok := pod.Labels[v1alpha1.QueueLabel]; ok && stripped.Labels == nil {
 			stripped.Labels = map[string]string{v1alpha1.QueueLabel: queue}
@@ -49,13 +51,25 @@ func StripPod(keep cache.TransformFunc) cache.TransformFunc {
 	}
 }
 
-// StripNode is a transform for the cache: it keeps what a node has to give.
+// places is what a pod asks of nodes.
+func places(pod *v1.Pod) v1.PodSpec {
+	asked := v1.PodSpec{NodeSelector: pod.Spec.NodeSelector, Tolerations: pod.Spec.Tolerations}
+	if affinity := pod.Spec.Affinity; affinity != nil && affinity.NodeAffinity != nil {
+		required := affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+		asked.Affinity = &v1.Affinity{NodeAffinity: &v1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: required}}
+	}
+	return asked
+}
+
+// StripNode is a transform for the cache: it keeps what a node has to give, and to which pods.
 func StripNode(object any) (any, error) {
 	node, ok := object.(*v1.Node)
 	if !ok {
 		return object, nil
 	}
-	return &v1.Node{ObjectMeta: named(&node.ObjectMeta), Spec: v1.NodeSpec{Unschedulable: node.Spec.Unschedulable}, Status: v1.NodeStatus{Allocatable: node.Status.Allocatable}}, nil
+	meta := named(&node.ObjectMeta)
+	meta.Labels = node.Labels
+	return &v1.Node{ObjectMeta: meta, Spec: v1.NodeSpec{Unschedulable: node.Spec.Unschedulable, Taints: node.Spec.Taints}, Status: v1.NodeStatus{Allocatable: node.Status.Allocatable}}, nil
 }
 
 // StripNamespace is a transform for the cache: it keeps the queue that a namespace names.

@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 
@@ -29,15 +30,22 @@ type Book struct {
 	// turns is how many of the jobs are admitted; crowded is how many of them are crowded, 1 at
 	// most: for each others make way, and what several ask for together they need not.
 	turns, crowded int
+	// urgent are those of the jobs that wait and have begun.
+	urgent map[string]*job
+	// freed are queues of which nothing is left.
+	freed []string
 	// stale: the shares have to be reckoned anew.
 	stale bool
 }
 
-// queue is the state of a queue. One that is counted in and not described has no spec.
+// queue is the state of a queue. One that is counted in and not described has no spec, and is
+// there as long as anybody is in it.
 type queue struct {
 	spec *Queue
-	path []string // from share.Ancestors; nil with err
-	err  error
+	// users is how many usages and jobs are in it.
+	users int
+	path  []string // from share.Ancestors; nil with err
+	err   error
 	// requested, idle and allocated are its own; running is what it and all below it have
 	// running, and used that with what is admitted.
 	requested, idle, allocated, running, used Vector
@@ -48,12 +56,22 @@ type queue struct {
 	waiting    map[string]*list // by what the jobs ask for
 }
 
-// job is one that waits or is admitted.
+// job is one that waits or is admitted. Its Need and Or are in options.
 type job struct {
 	Job
+	// options are what it asks for, or may ask for instead; at is the one by which it is
+	// judged and charged.
+	options []Needs
+	at      int
 	// needs are the resources that it asks for, in order.
-	needs    []v1.ResourceName
+	needs []v1.ResourceName
+	// in are the queues in which it is.
+	in       []string
 	admitted bool
+	// held are the usages that were taken off what it asks for since they are held, and whole is
+	// the job as it was before the first.
+	held  map[string]bool
+	whole *job
 	// crowded: when it was admitted, its queue was at a limit, and others had to make way.
 	crowded bool
 	kind    string // of the list that it is in
@@ -65,20 +83,45 @@ type job struct {
 func NewBook(standard string) *Book {
 	b := &Book{
 		total: Vector{}, queues: map[string]*queue{}, usages: map[string]Usage{}, running: map[string]Vector{}, jobs: map[string]*job{},
-		members: map[string]map[string]*job{}, promised: map[string]Needs{}, missed: map[string]*missed{}, stale: true,
+		members: map[string]map[string]*job{}, promised: map[string]Needs{}, missed: map[string]*missed{}, urgent: map[string]*job{}, stale: true,
 	}
 	b.SetQueue(Queue{Name: standard, Weight: 1})
 	return b
 }
 
-func (b *Book) queue(name string) *queue {
+// enter notes that one more is in a queue, which is there from then on.
+func (b *Book) enter(name string) *queue {
 	q := b.queues[name]
 	if q == nil {
-		q = &queue{requested: Vector{}, idle: Vector{}, allocated: Vector{}, running: Vector{}, used: Vector{}, mine: Vector{}, byPriority: map[int32]Vector{}, waiting: map[string]*list{}}
+		q = &queue{
+			requested: Vector{}, idle: Vector{}, allocated: Vector{}, running: Vector{}, used: Vector{}, mine: Vector{}, byPriority: map[int32]Vector{}, waiting: map[string]*list{},
+			err: fmt.Errorf("queue %q: %w", name, share.ErrNoParent), // it is not described yet
+		}
 		b.queues[name] = q
-		q.path, q.err = share.Ancestors(b.described(), name)
 	}
+	q.users++
 	return q
+}
+
+// leave notes that one less is in a queue.
+func (b *Book) leave(name string) {
+	b.queues[name].users--
+	b.free(name)
+}
+
+// free forgets a queue that is not described and in which nobody is.
+func (b *Book) free(name string) {
+	if q := b.queues[name]; q != nil && q.spec == nil && q.users == 0 {
+		delete(b.queues, name)
+		b.freed = append(b.freed, name)
+	}
+}
+
+// Freed are the queues of which nothing is left since it was last asked.
+func (b *Book) Freed() []string {
+	freed := slices.DeleteFunc(b.freed, func(name string) bool { return b.queues[name] != nil })
+	b.freed = nil
+	return freed
 }
 
 // SetTotal says what there is in the cluster. The shares change only where that does.
@@ -90,7 +133,9 @@ func (b *Book) SetTotal(total Vector) {
 
 // SetQueue describes a queue.
 func (b *Book) SetQueue(spec Queue) {
-	b.queue(spec.Name).spec = &spec
+	q := b.enter(spec.Name)
+	q.users-- // by its description it stays
+	q.spec = &spec
 	b.relink()
 }
 
@@ -99,6 +144,7 @@ func (b *Book) RemoveQueue(name string) {
 	if q := b.queues[name]; q != nil {
 		q.spec = nil
 		b.relink()
+		b.free(name)
 	}
 }
 
@@ -116,7 +162,7 @@ func (b *Book) relink() {
 		switch {
 		case u.Runs:
 			b.run(u.Queue, u.Amount, 1)
-		case u.Promised:
+		case u.Promised, u.Held:
 			b.use(u.Queue, u.Amount, 1)
 		}
 	}
@@ -150,7 +196,7 @@ func (b *Book) described() map[string]share.Queue {
 
 // use adds n times an amount to what a queue and its ancestors use.
 func (b *Book) use(name string, amount Vector, n int64) {
-	b.queue(name).mine.Add(amount, n)
+	b.queues[name].mine.Add(amount, n)
 	for _, q := range b.upwards(name) {
 		q.used.Add(amount, n)
 	}
@@ -158,7 +204,7 @@ func (b *Book) use(name string, amount Vector, n int64) {
 
 // run adds n times an amount to what a queue and its ancestors have running.
 func (b *Book) run(name string, amount Vector, n int64) {
-	b.queue(name).mine.Add(amount, n)
+	b.queues[name].mine.Add(amount, n)
 	for _, q := range b.upwards(name) {
 		q.running.Add(amount, n)
 		q.used.Add(amount, n)
@@ -167,7 +213,7 @@ func (b *Book) run(name string, amount Vector, n int64) {
 
 // upwards are a queue and its ancestors.
 func (b *Book) upwards(name string) []*queue {
-	q := b.queue(name)
+	q := b.queues[name]
 	if q.err != nil {
 		return []*queue{q}
 	}
@@ -221,120 +267,6 @@ func (b *Book) Standings() map[string]Standing {
 	return all
 }
 
-// Count takes in what somebody asks for, in place of what was counted under the name. What
-// begins to run is taken off what counts for its job.
-func (b *Book) Count(name string, u Usage) {
-	before := b.usages[name]
-	b.Uncount(name)
-	b.usages[name] = u
-	b.count(u, 1)
-	if u.Runs && !(before.Runs && before.Job == u.Job) {
-		b.Settle(u.Job, u.Queue, u.Amount)
-	}
-}
-
-// Uncount ends what was counted under a name.
-func (b *Book) Uncount(name string) {
-	if u, ok := b.usages[name]; ok {
-		delete(b.usages, name)
-		b.count(u, -1)
-	}
-}
-
-func (b *Book) count(u Usage, n int64) {
-	q := b.queue(u.Queue)
-	b.request(q, u, n)
-	if !u.Runs {
-		if u.Promised {
-			b.use(u.Queue, u.Amount, n)
-			b.promise(u, n)
-		}
-		return
-	}
-	q.allocated.Add(u.Amount, n)
-	sum(q.byPriority, u.Priority, u.Amount, n)
-	b.run(u.Queue, u.Amount, n)
-	if u.Group == "" {
-		return
-	}
-	before := b.running[u.Group] != nil
-	sum(b.running, u.Group, u.Amount, n)
-	if now := b.running[u.Group] != nil; now != before {
-		for _, j := range slices.Collect(maps.Values(b.members[u.Group])) {
-			b.unlist(j)
-			b.list(j)
-		}
-	}
-}
-
-// promise adds n times an amount to what is promised to a job.
-func (b *Book) promise(u Usage, n int64) {
-	if u.Job == "" {
-		return // it has not been offered since it was promised
-	}
-	if b.promised[u.Job] == nil {
-		b.promised[u.Job] = Needs{}
-	}
-	if sum(b.promised[u.Job], u.Queue, u.Amount, n); len(b.promised[u.Job]) == 0 {
-		delete(b.promised, u.Job)
-	}
-	if j := b.jobs[u.Job]; j != nil && !j.admitted {
-		b.unlist(j)
-		b.list(j)
-	}
-}
-
-// sum adds n times an amount to what is under a key; where nothing is left there is none.
-func sum[M ~map[K]Vector, K comparable](sums M, key K, amount Vector, n int64) {
-	if sums[key] == nil {
-		sums[key] = Vector{}
-	}
-	if sums[key].Add(amount, n); sums[key].Zero() {
-		delete(sums, key)
-	}
-}
-
-// Settle takes off what counts for a job that is admitted: a part of it, in some queue, runs by
-// now, or does not wait any more. Its turn ends with the last part.
-func (b *Book) Settle(name, queue string, amount Vector) {
-	j := b.jobs[name]
-	if j == nil {
-		delete(b.missed, name) // it was placed without its turn
-	}
-	if j == nil || !j.admitted {
-		return
-	}
-	last := *j
-	b.charge(j, -1)
-	j.Need = j.Need.less(queue, j.Queue, amount)
-	j.needs = j.Need.names()
-	b.charge(j, 1)
-	if len(j.needs) == 0 {
-		b.Done(name)
-		b.placed(&last)
-	}
-}
-
-// request notes what is asked for. The shares change only where that could make a
-// difference: a queue that asks for more than comes to it may ask for still more.
-func (b *Book) request(q *queue, u Usage, n int64) {
-	// A closed queue asks for what it has; one that cannot use all may use more than comes to it.
-	b.stale = b.stale || b.closed(q) || !q.idle.Zero()
-	if !u.Runs && u.Demand == Hopeless {
-		return
-	}
-	if !u.Runs && u.Demand == Idle {
-		q.idle.Add(u.Amount, n)
-		b.stale = true
-	}
-	comes := b.shares[u.Queue].Fair
-	for name, amount := range u.Amount {
-		before := q.requested[name]
-		q.requested.Add(Vector{name: amount}, n)
-		b.stale = b.stale || min(before, q.requested[name]) <= comes[name]
-	}
-}
-
 // Shares answers what comes to each queue as things are.
 func (b *Book) Shares() map[string]share.Share {
 	if b.stale {
@@ -354,6 +286,9 @@ func (b *Book) Pending() map[string]int {
 			pending[name] += l.fresh.Len() + len(l.started)
 		}
 	}
+	for _, j := range b.urgent {
+		pending[j.Queue]++
+	}
 	return pending
 }
 
@@ -367,7 +302,12 @@ func (b *Book) Deserved(queue string) Vector {
 }
 
 // Path is a queue and those above it; nil where they do not lead to the top.
-func (b *Book) Path(queue string) []string { return b.queue(queue).path }
+func (b *Book) Path(queue string) []string {
+	if q := b.queues[queue]; q != nil {
+		return q.path
+	}
+	return nil
+}
 
 // Turns is the number of jobs whose turn it is.
 func (b *Book) Turns() int { return b.turns }
@@ -385,11 +325,24 @@ func (b *Book) Offer(offered Job) {
 		if j.admitted {
 			return
 		}
-		b.unlist(j)
+		b.drop(j)
 	}
 	j := newJob(offered)
+	j.in = j.all()
+	for _, queue := range j.in {
+		b.enter(queue)
+	}
 	b.jobs[j.Name] = j
 	b.list(j)
+}
+
+// drop ends the waiting of a job.
+func (b *Book) drop(j *job) {
+	b.unlist(j)
+	delete(b.jobs, j.Name)
+	for _, queue := range j.in {
+		b.leave(queue)
+	}
 }
 
 // Admitted tells whether it is a job's turn.
@@ -404,12 +357,15 @@ func (b *Book) Done(name string) {
 	if j == nil {
 		return
 	}
+	if !j.admitted {
+		b.drop(j)
+		return
+	}
 	delete(b.jobs, name)
-	if j.admitted {
-		b.turns--
-		b.crowded -= count(j.crowded)
-		b.charge(j, -1)
-	} else {
-		b.unlist(j)
+	b.turns--
+	b.crowded -= count(j.crowded)
+	b.charge(j, -1)
+	for _, queue := range j.in {
+		b.leave(queue)
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/lockstep-sh/lockstep/plugins/internal/resource"
 )
 
 // Bound is a limit of one resource that a job has to keep.
@@ -41,10 +43,18 @@ func (b Bound) String() string {
 		b.Queue, only(b.Resource, b.Most), only(b.Resource, b.Used), only(b.Resource, b.Need))
 }
 
+// Brief words a bound that is exceeded without what changes all the time.
+func (b Bound) Brief() string {
+	if b.Reason == Overused {
+		return fmt.Sprintf("queue %q has its share of %s: others of it have to make way", b.Queue, resource.Title(b.Resource))
+	}
+	return fmt.Sprintf("queue %q would exceed its capability of %s: others have to make way", b.Queue, only(b.Resource, b.Most))
+}
+
 // only words an amount of one resource, 0 too.
 func only(name v1.ResourceName, amount int64) string {
 	if amount == 0 {
-		return "0 " + string(name)
+		return "0 " + resource.Title(name)
 	}
 	return Vector{name: amount}.String()
 }
@@ -57,7 +67,7 @@ func (b *Book) bounds(j *job) iter.Seq[Bound] {
 		queues := j.queues()
 		for _, at := range queues {
 			q := b.queues[at]
-			if q.spec == nil {
+			if q == nil || q.spec == nil {
 				continue // it is gone, and has no limits
 			}
 			share := b.Shares()[at]
@@ -69,7 +79,7 @@ func (b *Book) bounds(j *job) iter.Seq[Bound] {
 				if ceiling, ok := q.spec.Capability[name]; ok && fair[name] >= ceiling {
 					continue // the ceiling says so
 				}
-				need := j.Need[at][name]
+				need := j.need()[at][name]
 				used := q.mine[name] - b.promised[j.Name][at][name]
 				if j.admitted {
 					used -= need
@@ -83,7 +93,7 @@ func (b *Book) bounds(j *job) iter.Seq[Bound] {
 			}
 		}
 		for i, queue := range queues {
-			for _, at := range b.queues[queue].path {
+			for _, at := range b.Path(queue) {
 				if i > 0 && b.above(queues[:i], at) {
 					continue // it was there already
 				}
@@ -97,7 +107,7 @@ func (b *Book) bounds(j *job) iter.Seq[Bound] {
 
 // above tells whether a queue is one of some others, or above one.
 func (b *Book) above(queues []string, at string) bool {
-	return slices.ContainsFunc(queues, func(queue string) bool { return slices.Contains(b.queues[queue].path, at) })
+	return slices.ContainsFunc(queues, func(queue string) bool { return slices.Contains(b.Path(queue), at) })
 }
 
 func (b *Book) ceilings(j *job, at string, yield func(Bound) bool) bool {
@@ -107,7 +117,7 @@ func (b *Book) ceilings(j *job, at string, yield func(Bound) bool) bool {
 		if !ok {
 			continue
 		}
-		need := b.at(j.Need, at, name)
+		need := b.at(j.need(), at, name)
 		if need > 0 && !yield(Bound{Reason: Capability, Queue: at, Resource: name, Used: q.used[name] - b.own(j, at, name), Need: need, Most: ceiling}) {
 			return false
 		}
@@ -120,7 +130,7 @@ func (b *Book) ceilings(j *job, at string, yield func(Bound) bool) bool {
 func (b *Book) own(j *job, at string, name v1.ResourceName) int64 {
 	sum := b.at(b.promised[j.Name], at, name)
 	if j.admitted {
-		sum += b.at(j.Need, at, name)
+		sum += b.at(j.need(), at, name)
 	}
 	return sum
 }
@@ -179,7 +189,7 @@ func (b *Book) yields(j *job) Vector {
 // reclaims tells whether a job may have a queue above its own freed by siblings: its queue has a
 // right to all that it asks for, and it asks for nothing in others.
 func (b *Book) reclaims(j *job, above string) bool {
-	if !b.policies.reclaim || above == j.Queue || len(j.Need) > 1 {
+	if !b.policies.reclaim || above == j.Queue || len(j.need()) > 1 {
 		return false
 	}
 	deserved := b.Deserved(j.Queue)
@@ -191,12 +201,16 @@ func (b *Book) reclaims(j *job, above string) bool {
 	return true
 }
 
-// tooLarge tells whether a job is above a ceiling all by itself.
+// tooLarge tells whether a job is above a ceiling all by itself, whichever option it takes.
 func (b *Book) tooLarge(j *job) bool {
-	for _, queue := range j.queues() {
-		for _, at := range b.queue(queue).path {
+	return !slices.ContainsFunc(j.options, func(need Needs) bool { return !b.aboveCeiling(need) })
+}
+
+func (b *Book) aboveCeiling(need Needs) bool {
+	for queue := range need {
+		for _, at := range b.Path(queue) {
 			for name, ceiling := range b.queues[at].spec.Capability {
-				if b.at(j.Need, at, name) > ceiling {
+				if b.at(need, at, name) > ceiling {
 					return true
 				}
 			}
@@ -218,28 +232,87 @@ func (b *Book) Crowded(name string) []Bound {
 	return slices.Collect(b.bounds(j))
 }
 
-// Ceilings are those of a job that is to be placed without its turn, if it would exceed one.
-// The share is a matter of turns, and does not count.
-func (b *Book) Ceilings(offered Job) []Bound {
+// Ceilings are those of a job that is to be placed without its turn, if it would exceed one
+// with each of its options: of the first. It returns the options with which it would not, the
+// first being 0. The share is a matter of turns, and does not count.
+func (b *Book) Ceilings(offered Job) (exceeded []Bound, keeps []int) {
 	j := newJob(offered)
-	if reason, _ := b.shut(j); reason == NotFound || reason == Loose {
-		return nil
-	}
-	var ceilings []Bound
-	for bound := range b.bounds(j) {
-		if bound.Reason == Capability {
-			ceilings = append(ceilings, bound)
+	reason, _ := b.shut(j)
+	for at := range j.options {
+		j.take(at)
+		var ceilings []Bound
+		if reason != NotFound && reason != Loose && !j.Begun {
+			for bound := range b.bounds(j) {
+				if bound.Reason == Capability {
+					ceilings = append(ceilings, bound)
+				}
+			}
+		}
+		if _, over := Exceeds(ceilings); !over {
+			keeps = append(keeps, at)
+		} else if exceeded == nil {
+			exceeded = ceilings
 		}
 	}
-	if _, exceeded := Exceeds(ceilings); !exceeded {
+	if len(keeps) > 0 {
+		return nil, keeps
+	}
+	return exceeded, nil
+}
+
+// Choices are the options with which a job that is admitted is above no limit as things are.
+// It is charged with the first: that it was charged with before, if that is among them. If none
+// is, they are the one that it is charged with.
+func (b *Book) Choices(name string) []int {
+	j := b.jobs[name]
+	if j == nil || !j.admitted {
 		return nil
 	}
-	return ceilings
+	if len(j.options) == 1 {
+		return []int{0}
+	}
+	b.charge(j, -1)
+	j.admitted = false
+	charged := j.at
+	keeps := []int{}
+	for at := range j.options {
+		if j.take(at); j.Begun || !b.over(j) {
+			keeps = append(keeps, at)
+		}
+	}
+	if len(keeps) == 0 {
+		keeps = append(keeps, charged)
+	} else if i := slices.Index(keeps, charged); i >= 0 {
+		keeps = slices.Insert(slices.Delete(keeps, i, i+1), 0, charged)
+	} else if j.crowded {
+		j.crowded = false // nobody has to make way any more
+		b.crowded--
+	}
+	j.take(keeps[0])
+	j.admitted = true
+	b.charge(j, 1)
+	return keeps
+}
+
+func (b *Book) over(j *job) bool {
+	_, over := b.exceeded(j)
+	return over
 }
 
 // newJob is a job as the book keeps it.
 func newJob(offered Job) *job {
-	return &job{Job: offered, needs: offered.Need.names()}
+	j := &job{Job: offered, options: make([]Needs, 1, 1+len(offered.Or))}
+	j.options[0] = offered.Need
+	j.options = append(j.options, offered.Or...)
+	j.take(0)
+	return j
+}
+
+// offered is a job as it would be offered now.
+func (j *job) offered() Job {
+	offered := j.Job
+	offered.Need, offered.Or = j.options[0], j.options[1:]
+	return offered
 }
 
 // Exceeds answers the first of some bounds that is exceeded; false if none is.

@@ -29,7 +29,7 @@ func (b *Book) SetBypass(most int) { b.bypass = most }
 // is not waited for.
 func (b *Book) Miss(name string) {
 	if j := b.jobs[name]; j != nil && j.admitted && !j.crowded {
-		b.miss(missed{Job: j.Job})
+		b.miss(missed{Job: j.offered()})
 	}
 }
 
@@ -109,7 +109,12 @@ func (b *Book) concerns(m *missed, j *job) bool {
 	if m.ceiling != "" && !b.above(j.queues(), m.ceiling) {
 		return false
 	}
-	asked := m.Need.total()
+	return slices.ContainsFunc(slices.Concat([]Needs{m.Need}, m.Or), func(need Needs) bool { return asksOf(need, j) })
+}
+
+// asksOf tells whether a job asks for any of some needs.
+func asksOf(need Needs, j *job) bool {
+	asked := need.total()
 	return slices.ContainsFunc(j.needs, func(name v1.ResourceName) bool { return asked[name] > 0 })
 }
 
@@ -121,29 +126,43 @@ func (b *Book) waitsFor(j *job) string {
 	waited := b.Waited()
 	for _, name := range slices.Sorted(maps.Keys(waited)) {
 		m := b.missed[name]
-		if b.concerns(m, j) && b.couldFit(m) && b.entitled(m, j) {
+		if b.concerns(m, j) && slices.ContainsFunc(b.asNow(m), func(one *job) bool { return asksOf(one.need(), j) && b.couldFit(m, one) && b.entitled(one, j) }) {
 			return fmt.Sprintf("it waits for %s, which does not fit and was passed by %d others", m.Title, m.passed)
 		}
 	}
 	return ""
 }
 
+// asNow is a job that was missed as it is now, with each of its options.
+func (b *Book) asNow(m *missed) []*job {
+	current := b.jobs[m.Name]
+	if current != nil && current.admitted {
+		return []*job{current} // it counts as used already
+	}
+	offered := m.Job
+	if current != nil {
+		offered = current.offered()
+	}
+	all := make([]*job, 1+len(offered.Or))
+	for at := range all {
+		all[at] = newJob(offered)
+		all[at].take(at)
+	}
+	return all
+}
+
 // entitled tells whether a job has to wait for one of another queue: only where that queue, and
 // those above it that are not above the job too, have a right to what is waited for, as far as
 // it is contested. Otherwise it would be taken back at once.
-func (b *Book) entitled(m *missed, j *job) bool {
+func (b *Book) entitled(one, j *job) bool {
 	shares := b.Shares()
-	one := newJob(m.Job)
-	if current := b.jobs[m.Name]; current != nil {
-		one = current // it counts as used already, maybe
-	}
 	for _, queue := range one.queues() {
-		for _, at := range b.queue(queue).path {
+		for _, at := range b.Path(queue) {
 			if b.above(j.queues(), at) {
 				break
 			}
 			for _, name := range one.needs {
-				used := b.queues[at].used[name] - b.own(one, at, name) + b.at(one.Need, at, name)
+				used := b.queues[at].used[name] - b.own(one, at, name) + b.at(one.need(), at, name)
 				if shares[at].Contested[name] && used > shares[at].Deserved[name] {
 					return false
 				}
@@ -155,18 +174,18 @@ func (b *Book) entitled(m *missed, j *job) bool {
 
 // couldFit tells whether it is of use to wait for a job. It is not for one that waits for the
 // share of its queue, or that is larger than all there is.
-func (b *Book) couldFit(m *missed) bool {
-	for name, need := range m.Need.total() {
+func (b *Book) couldFit(m *missed, one *job) bool {
+	for name, need := range one.need().total() {
 		if need > b.total[name] {
 			return false
 		}
 	}
-	if reason, _ := b.shut(newJob(m.Job)); reason != "" {
+	if reason, _ := b.shut(one); reason != "" {
 		return false
 	}
-	if current := b.jobs[m.Name]; current != nil && current.admitted {
+	if one.admitted {
 		return true // it counts as used already
 	}
-	bound, over := b.exceeded(newJob(m.Job))
+	bound, over := b.exceeded(one)
 	return !over || bound.Reason == Capability && bound.Queue == m.ceiling
 }

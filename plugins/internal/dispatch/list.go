@@ -33,25 +33,41 @@ func (l *list) first(b *Book) *job {
 // has been promised some of it is of a kind of its own.
 func (b *Book) kindOf(j *job) string {
 	var kind strings.Builder
+	j.take(0)
 	if b.promised[j.Name] != nil {
 		kind.WriteString(j.Name + " ")
 	}
 	if j.Patient {
 		kind.WriteString("patient ")
 	}
+	j.asks(&kind)
+	for at := 1; at < len(j.options); at++ {
+		j.take(at)
+		kind.WriteString(" or ")
+		j.asks(&kind)
+	}
+	j.take(0)
+	return kind.String()
+}
+
+// asks names what a job asks for.
+func (j *job) asks(asks *strings.Builder) {
 	for _, queue := range j.queues() {
-		kind.WriteString(queue + ":")
+		asks.WriteString(queue + ":")
 		for _, name := range j.needs {
-			kind.WriteString(string(name) + "=" + strconv.FormatInt(j.Need[queue][name], 10) + ",")
+			asks.WriteString(string(name) + "=" + strconv.FormatInt(j.need()[queue][name], 10) + ",")
 		}
 	}
-	return kind.String()
 }
 
 // list has a job wait, unless it is above a ceiling all by itself: it will never have its
 // turn, as things are, and keeps nobody else waiting.
 func (b *Book) list(j *job) {
-	q, kind := b.queue(j.Queue), b.kindOf(j)
+	if j.Begun {
+		b.urgent[j.Name] = j
+		return
+	}
+	q, kind := b.queues[j.Queue], b.kindOf(j)
 	if b.tooLarge(j) {
 		kind = hopeless + kind
 	}
@@ -79,7 +95,11 @@ func (b *Book) list(j *job) {
 const hopeless = "!"
 
 func (b *Book) unlist(j *job) {
-	q, kind := b.queue(j.Queue), j.kind
+	if j.Begun {
+		delete(b.urgent, j.Name)
+		return
+	}
+	q, kind := b.queues[j.Queue], j.kind
 	l := q.waiting[kind]
 	if delete(b.members[j.Group], j.Name); len(b.members[j.Group]) == 0 {
 		delete(b.members, j.Group)

@@ -18,6 +18,23 @@ func (n Needs) Add(queue string, amount Vector) {
 	n[queue].Add(amount, 1)
 }
 
+// Options are what a job of some usages asks for, and may ask for instead, one at least: with
+// the n-th, each takes its n-th option, or its last.
+func Options(usages []Usage) []Needs {
+	most := 0
+	for _, u := range usages {
+		most = max(most, len(u.Or))
+	}
+	options := make([]Needs, most+1)
+	for at := range options {
+		options[at] = Needs{}
+		for _, u := range usages {
+			options[at].Add(u.Queue, u.Option(at))
+		}
+	}
+	return options
+}
+
 // total is the sum over all queues.
 func (n Needs) total() Vector {
 	if len(n) == 1 {
@@ -46,6 +63,14 @@ func (n Needs) names() []v1.ResourceName {
 	return list
 }
 
+func (n Needs) clone() Needs {
+	all := make(Needs, len(n))
+	for queue, amount := range n {
+		all[queue] = maps.Clone(amount)
+	}
+	return all
+}
+
 // less takes an amount off that of a queue, as far as there is any; what is in none of them
 // comes off the given one.
 func (n Needs) less(queue, otherwise string, amount Vector) Needs {
@@ -67,9 +92,10 @@ func (n Needs) less(queue, otherwise string, amount Vector) Needs {
 
 // queues are those in which a job asks for something, its own first.
 func (j *job) queues() []string {
-	list := make([]string, 1, 1+len(j.Need))
+	need := j.need()
+	list := make([]string, 1, 1+len(need))
 	list[0] = j.Queue
-	for queue := range j.Need {
+	for queue := range need {
 		if queue != j.Queue {
 			list = append(list, queue)
 		}
@@ -78,11 +104,35 @@ func (j *job) queues() []string {
 	return list
 }
 
+// all are the queues in which any of its options asks for something, its own first.
+func (j *job) all() []string {
+	list := j.queues()
+	for _, option := range j.options {
+		for queue := range option {
+			if !slices.Contains(list, queue) {
+				list = append(list, queue)
+			}
+		}
+	}
+	return list
+}
+
+// need is what a job asks for.
+func (j *job) need() Needs { return j.options[j.at] }
+
+// take has a job ask for one of its options. One that is admitted is charged with it.
+func (j *job) take(at int) {
+	if j.at != at || j.needs == nil {
+		j.at = at
+		j.needs = j.options[at].names()
+	}
+}
+
 // at is how much there is of a resource in a queue and those below it.
 func (b *Book) at(n Needs, level string, name v1.ResourceName) int64 {
 	var sum int64
 	for queue, amount := range n {
-		if slices.Contains(b.queue(queue).path, level) {
+		if slices.Contains(b.Path(queue), level) {
 			sum += amount[name]
 		}
 	}
@@ -91,7 +141,7 @@ func (b *Book) at(n Needs, level string, name v1.ResourceName) int64 {
 
 // charge adds what a job asks for n times to what its queues use.
 func (b *Book) charge(j *job, n int64) {
-	for queue, amount := range j.Need {
+	for queue, amount := range j.need() {
 		b.use(queue, amount, n)
 	}
 }

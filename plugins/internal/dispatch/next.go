@@ -9,6 +9,10 @@ import "strings"
 // then by name; jobs of a queue by those that answer JobOrder and TaskOrder, and then by age,
 // old first, and name.
 func (b *Book) Next() (Job, bool) {
+	if j := b.mostUrgent(); j != nil {
+		b.admit(j)
+		return j.offered(), true
+	}
 	var best *job
 	var of *queue
 	for _, q := range b.queues {
@@ -23,13 +27,31 @@ func (b *Book) Next() (Job, bool) {
 		return Job{}, false
 	}
 	b.pass(best)
-	b.unlist(best)
 	_, best.crowded = b.exceeded(best)
 	b.crowded += count(best.crowded)
-	best.admitted = true
+	b.admit(best)
+	return best.offered(), true
+}
+
+func (b *Book) admit(j *job) {
+	b.unlist(j)
+	j.admitted = true
 	b.turns++
-	b.charge(best, 1)
-	return best.Job, true
+	b.charge(j, 1)
+}
+
+// Urgent tells whether there are jobs that have begun, and wait to go on.
+func (b *Book) Urgent() bool { return len(b.urgent) > 0 }
+
+// mostUrgent is the first of the jobs that have begun; nil for none.
+func (b *Book) mostUrgent() *job {
+	var first *job
+	for _, j := range b.urgent {
+		if first == nil || b.compareJobs(j, first) < 0 {
+			first = j
+		}
+	}
+	return first
 }
 
 func count(yes bool) int {
@@ -49,15 +71,39 @@ func (b *Book) first(q *queue) (*job, []*missed) {
 			continue
 		}
 		j := l.first(b)
-		if j == nil || len(j.Need) > 1 && b.isShut(j) || first != nil && b.compareJobs(j, first) > 0 {
+		if j == nil || len(j.in) > 1 && b.isShut(j) || first != nil && b.compareJobs(j, first) > 0 {
 			continue
 		}
-		switch bound, over := b.insuperable(j); {
+		switch bound, over, why := b.judge(j); {
 		case over && bound.Reason == Capability:
-			blocked = append(blocked, &missed{Job: j.Job, ceiling: bound.Queue})
-		case !over && b.waitsFor(j) == "":
+			blocked = append(blocked, &missed{Job: j.offered(), ceiling: bound.Queue})
+		case !over && why == "":
 			first = j
 		}
 	}
 	return first, blocked
+}
+
+// judge has a job take the first of its options with which it is above no limit; if there is
+// none, the first for which others can make way. It returns what keeps it from its turn, with
+// its first option: a limit, or else for whom it waits.
+func (b *Book) judge(j *job) (bound Bound, over bool, why string) {
+	if len(j.options) > 1 {
+		for at := range j.options {
+			if j.take(at); !b.over(j) && b.waitsFor(j) == "" {
+				return Bound{}, false, ""
+			}
+		}
+		for at := range j.options {
+			j.take(at)
+			if _, over := b.insuperable(j); !over && b.waitsFor(j) == "" {
+				return Bound{}, false, ""
+			}
+		}
+		j.take(0)
+	}
+	if bound, over = b.insuperable(j); over {
+		return bound, true, ""
+	}
+	return Bound{}, false, b.waitsFor(j)
 }

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/lockstep-sh/lockstep/plugins/internal/resource"
@@ -40,8 +41,14 @@ type Job struct {
 	Ready bool
 	// Patient: nobody makes way for it. It waits until its queue keeps all limits by itself.
 	Patient bool
+	// Begun tells that part of its minimum is bound already: it has its turn before all others,
+	// whatever the limits of its queues.
+	Begun bool
 	// Need is what is asked for if it is admitted. Its queue is the one by which it is ordered.
 	Need Needs
+	// Or is what it may ask for instead, the first that its queues have room for: the same in
+	// other pools of nodes.
+	Or []Needs
 }
 
 // Usage is what a pod, or whatever else the caller counts under a name, asks for.
@@ -52,6 +59,9 @@ type Usage struct {
 	// Priority is that of who asks; high may preempt low in the same queue.
 	Priority int32
 	Amount   Vector
+	// Or is what it may have instead while it waits, in the order of [Job]. All of it is asked
+	// for.
+	Or []Vector
 	// Runs tells that it has its node. Otherwise it waits.
 	Runs bool
 	// Demand is how far what it asks for counts while it waits.
@@ -59,6 +69,9 @@ type Usage struct {
 	// Promised tells that it waits for a node on which others made way for it: it counts as
 	// used.
 	Promised bool
+	// Held tells that its place is held for it until others of its job have theirs: it counts
+	// as used, and its job does not ask for it any more.
+	Held bool
 }
 
 // Demand is how far what somebody asks for counts in what comes to queues.
@@ -77,5 +90,17 @@ const (
 // Equal tells whether the same is asked for in the same way.
 func (u Usage) Equal(other Usage) bool {
 	return u.Queue == other.Queue && u.Job == other.Job && u.Group == other.Group && u.Priority == other.Priority &&
-		u.Runs == other.Runs && u.Demand == other.Demand && u.Promised == other.Promised && maps.Equal(u.Amount, other.Amount)
+		u.Runs == other.Runs && u.Demand == other.Demand && u.Promised == other.Promised && u.Held == other.Held && maps.Equal(u.Amount, other.Amount) &&
+		slices.EqualFunc(u.Or, other.Or, func(a, b Vector) bool { return maps.Equal(a, b) })
+}
+
+// placed tells that its job does not ask for it any more.
+func (u Usage) placed() bool { return u.Runs || u.Held }
+
+// Option is what it asks for where its job takes so many-th option.
+func (u Usage) Option(at int) Vector {
+	if at == 0 || len(u.Or) == 0 {
+		return u.Amount
+	}
+	return u.Or[min(at, len(u.Or))-1]
 }

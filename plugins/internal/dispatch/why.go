@@ -35,10 +35,10 @@ func (b *Book) Why(name string) (Reason, string) {
 	if reason, why := b.shut(j); reason != "" {
 		return reason, why
 	}
-	if bound, over := b.insuperable(j); over {
+	switch bound, over, why := b.judge(j); {
+	case over:
 		return bound.Reason, bound.String()
-	}
-	if why := b.waitsFor(j); why != "" {
+	case why != "":
 		return Passed, why
 	}
 	return Turn, fmt.Sprintf("it is not yet its turn in queue %q", j.Queue)
@@ -47,8 +47,8 @@ func (b *Book) Why(name string) (Reason, string) {
 // shut tells which of a job's queues lets nobody in; an empty reason is none.
 func (b *Book) shut(j *job) (Reason, string) {
 	for _, name := range j.queues() {
-		switch q := b.queue(name); {
-		case q.spec == nil:
+		switch q := b.queues[name]; {
+		case q == nil || q.spec == nil:
 			return NotFound, fmt.Sprintf("queue %q does not exist", name)
 		case q.err != nil:
 			return Loose, fmt.Sprintf("queue %q cannot serve: %v", name, q.err)

@@ -15,6 +15,7 @@ type Want struct {
 	Pods []*v1.Pod
 	// Ready tells that the gang runs already.
 	Ready bool
+	Begun bool // part of the minimum is bound already: its release was interrupted
 }
 
 // Wants answers it. It answers false for pods whose place is decided: they follow a plan.

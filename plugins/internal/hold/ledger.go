@@ -72,6 +72,8 @@ type Ledger struct {
 	nodes map[string]*node
 	count map[Reason]int
 	made  int // how many holds were Made
+	// changed are the pods whose holds have changed since it was asked last.
+	changed []types.UID
 }
 
 // node is what is held on a node: in all, and by holder.
@@ -95,6 +97,7 @@ func NewLedger() *Ledger {
 // Put adds a hold, in place of the one that its pod had.
 func (l *Ledger) Put(h Hold) {
 	l.Drop(h.For)
+	l.changed = append(l.changed, h.For)
 	n := l.nodes[h.Node]
 	if n == nil {
 		n = &node{total: Taken{Request: resource.Vector{}}, holder: map[string]*Taken{}}
@@ -119,6 +122,7 @@ func (l *Ledger) Drop(pod types.UID) bool {
 		return false
 	}
 	delete(l.holds, pod)
+	l.changed = append(l.changed, pod)
 	l.count[h.Reason]--
 	if h.Made {
 		l.made--
@@ -240,6 +244,14 @@ func (l *Ledger) GiveBack(pods ...types.UID) Change {
 		}
 	}
 	return c
+}
+
+// Changed returns the pods whose holds have changed since it was called last, some of them
+// more than once.
+func (l *Ledger) Changed() []types.UID {
+	changed := l.changed
+	l.changed = nil
+	return changed
 }
 
 // Len is the number of holds.

@@ -56,7 +56,7 @@ func (v Vector) Zero() bool {
 }
 
 // String lists what is in it as users write it: "500m cpu, 16 nvidia.com/gpu",
-// sorted by name.
+// sorted by name; with the pool, where that is not the default one: "8 cpu in pool a".
 func (v Vector) String() string {
 	names := make([]v1.ResourceName, 0, len(v))
 	for name, amount := range v {
@@ -68,12 +68,13 @@ func (v Vector) String() string {
 	parts := make([]string, len(names))
 	for i, name := range names {
 		amount := quantity(name, v[name])
-		parts[i] = fmt.Sprintf("%s %s", amount.String(), name)
+		parts[i] = fmt.Sprintf("%s %s", amount.String(), Title(name))
 	}
 	return strings.Join(parts, ", ")
 }
 
 func quantity(name v1.ResourceName, amount int64) resource.Quantity {
+	_, name = Split(name)
 	switch {
 	case name == v1.ResourceCPU:
 		return *resource.NewMilliQuantity(amount, resource.DecimalSI)

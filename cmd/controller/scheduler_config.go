@@ -1,0 +1,95 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"slices"
+
+	schedconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
+	schedscheme "k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
+
+	lockstepconfig "github.com/lockstep-sh/lockstep/apis/config"
+	_ "github.com/lockstep-sh/lockstep/apis/config/scheme" // the plugins' arguments
+	"github.com/lockstep-sh/lockstep/apis/config/validation"
+	"github.com/lockstep-sh/lockstep/plugins/fairshare/queuestatus"
+)
+
+// fairShare is the name of the plugin in a KubeSchedulerConfiguration.
+const fairShare = "FairShare"
+
+// queues are the options of the controller of Queues: those of the flags, unless the scheduler's
+// configuration says more. changed tells which flags were given.
+func (o *options) queues(changed func(flag string) bool) (queuestatus.Options, error) {
+	flags := queuestatus.Options{SchedulerNames: o.queueSchedulerNames, Policies: o.queuePolicies}
+	if o.schedulerConfig == "" {
+		return flags, nil
+	}
+	for _, flag := range []string{"queue-policies", "queue-scheduler-names"} {
+		if changed(flag) {
+			return flags, fmt.Errorf("checking --%s: --scheduler-config says it already; leave one of them out", flag)
+		}
+	}
+	said, err := fromScheduler(o.schedulerConfig)
+	if err != nil {
+		return flags, err
+	}
+	if len(said.SchedulerNames) == 0 {
+		return flags, nil // no profile has queues
+	}
+	return said, nil
+}
+
+// fromScheduler reads what a scheduler's configuration says of queues: no names if no profile
+// there has them.
+func fromScheduler(file string) (queuestatus.Options, error) {
+	var o queuestatus.Options
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return o, fmt.Errorf("reading the scheduler's configuration: %w", err)
+	}
+	object, _, err := schedscheme.Codecs.UniversalDecoder().Decode(data, nil, nil)
+	if err != nil {
+		return o, fmt.Errorf("reading the scheduler's configuration %s: %w", file, err)
+	}
+	cfg, ok := object.(*schedconfig.KubeSchedulerConfiguration)
+	if !ok {
+		return o, fmt.Errorf("reading the scheduler's configuration %s: want a KubeSchedulerConfiguration, got %T", file, object)
+	}
+	for _, profile := range cfg.Profiles {
+		if !hasQueues(profile.Plugins) {
+			continue
+		}
+		args, err := fairShareArgs(profile)
+		if err != nil {
+			return o, fmt.Errorf("reading the scheduler's configuration %s: %w", file, err)
+		}
+		o.SchedulerNames = append(o.SchedulerNames, profile.SchedulerName)
+		o.Pools, o.Policies = args.Pools, nil // all profiles say the same, or the scheduler does not start
+		for _, policy := range []lockstepconfig.PolicyName{lockstepconfig.PolicyProportion, lockstepconfig.PolicyCapacity} {
+			if lockstepconfig.HasPolicy(args.Tiers, policy) {
+				o.Policies = append(o.Policies, string(policy))
+			}
+		}
+	}
+	return o, nil
+}
+
+// hasQueues tells whether FairShare lets in the pods of a profile.
+func hasQueues(plugins *schedconfig.Plugins) bool {
+	if plugins == nil {
+		return false
+	}
+	in := func(list []schedconfig.Plugin, all bool) bool {
+		return slices.ContainsFunc(list, func(p schedconfig.Plugin) bool { return p.Name == fairShare || all && p.Name == "*" })
+	}
+	return in(plugins.PreEnqueue.Enabled, false) || in(plugins.MultiPoint.Enabled, false) && !in(plugins.PreEnqueue.Disabled, true)
+}
+
+func fairShareArgs(profile schedconfig.KubeSchedulerProfile) (*lockstepconfig.FairShareArgs, error) {
+	for _, entry := range profile.PluginConfig {
+		if args, ok := entry.Args.(*lockstepconfig.FairShareArgs); ok && entry.Name == fairShare {
+			return args, validation.FairShareArgs(validation.Path(profile.SchedulerName, fairShare), args).ToAggregate()
+		}
+	}
+	return nil, fmt.Errorf("profile %s has no arguments for %s, not even the default ones", profile.SchedulerName, fairShare)
+}

@@ -1,0 +1,262 @@
+package fairshare
+
+import (
+	"fmt"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/klog/v2"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/plugins/internal/dispatch"
+	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+	"github.com/lockstep-sh/lockstep/plugins/internal/pool"
+	"github.com/lockstep-sh/lockstep/plugins/internal/resource"
+)
+
+// current is the last version of a pod that is known; nil if it is gone or has ended. The
+// scheduler and the gangs may go on for a while with one that is older, or gone.
+func (d *Dispatcher) current(pod *v1.Pod) *v1.Pod {
+	now, err := d.find(pod.Namespace, pod.Name, pod.UID)
+	if err != nil {
+		klog.Background().Error(err, "Failed to look up a pod; going on with what is known of it", "pod", klog.KObj(pod))
+		return pod
+	}
+	return now
+}
+
+// find looks a pod up; nil if it is gone or has ended.
+func (d *Dispatcher) find(namespace, name string, uid types.UID) (*v1.Pod, error) {
+	pod, err := d.pods.Pods(namespace).Get(name)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("looking up pod %s/%s: %w", namespace, name, err)
+	case pod.UID != uid || podutil.IsPodTerminal(pod):
+		return nil, nil
+	}
+	return pod, nil
+}
+
+// waits tells whether a pod is there and has no node.
+func (d *Dispatcher) waits(pod *v1.Pod) bool {
+	now := d.current(pod)
+	return now != nil && now.Spec.NodeName == ""
+}
+
+// count takes a pod, in its current version, into the book, as part of a job, and returns what
+// is counted: what it has in the pool of its node or of that which is held for it, or what it
+// asks for in each pool that it may use.
+func (d *Dispatcher) count(pod *v1.Pod, job string) dispatch.Usage {
+	before, known := d.book.Counted(string(pod.UID))
+	s := d.see(pod)
+	at, held := d.places[pod.UID]
+	now := dispatch.Usage{
+		Queue: d.queueOf(pod), Job: job, Group: groupOf(pod), Priority: corev1helpers.PodPriority(pod), Demand: before.Demand,
+		Runs: pod.Spec.NodeName != "" || d.assumed[pod.UID] != "", Promised: pod.Status.NominatedNodeName != "" || held && !at.planned, Held: held && at.planned,
+	}
+	if !known && job == "" && now.Group != "" && !now.Promised {
+		now.Demand = dispatch.Hopeless // its gang asks for nothing before it is complete
+	}
+	pools := s.kind.Pools()
+	if of, ok := d.nodes.Pool(s.node); ok {
+		now.Amount = s.amount.In(of)
+	} else {
+		now.Amount = s.amount.In(pools[0])
+		for _, other := range pools[1:] {
+			if s.node == "" {
+				now.Or = append(now.Or, s.amount.In(other))
+			}
+		}
+	}
+	if !known || !before.Equal(now) {
+		d.book.Count(string(pod.UID), now)
+		d.members.move(pod.UID, before.Group, now.Group)
+		d.jobs.move(pod.UID, before.Job, now.Job)
+	}
+	return now
+}
+
+// see remembers a pod as it is now.
+func (d *Dispatcher) see(pod *v1.Pod) sighting {
+	s, known := d.seen[pod.UID]
+	if !known {
+		s.namespace, s.name = pod.Namespace, pod.Name
+		d.learn(pod.UID)
+	}
+	if !known || s.version != pod.ResourceVersion {
+		s.version, s.amount = pod.ResourceVersion, amountOf(pod) // it may have been resized, or its resize is done
+		if s.kind == nil || !d.nodes.Is(pod, s.kind) {
+			before := s.kind
+			s.kind = d.nodes.Enter(pod)
+			if d.kinds[s.kind] == nil {
+				d.kinds[s.kind] = map[types.UID]bool{}
+			}
+			d.kinds[s.kind][pod.UID] = true
+			d.leaveKind(pod.UID, before)
+			d.book.SetTotal(d.nodes.Total()) // there may be more of use
+		}
+	}
+	before := s.node
+	switch s.node = pod.Spec.NodeName; {
+	case s.node != "":
+	case d.assumed[pod.UID] != "":
+		s.node = d.assumed[pod.UID]
+	case d.places[pod.UID].node != "":
+		s.node = d.places[pod.UID].node
+	default:
+		s.node = pod.Status.NominatedNodeName
+	}
+	d.on.move(pod.UID, before, s.node)
+	d.seen[pod.UID] = s
+	return s
+}
+
+// forget ends what is remembered of a pod that is gone.
+func (d *Dispatcher) forget(uid types.UID) {
+	if s, known := d.seen[uid]; known {
+		delete(d.seen, uid)
+		d.on.move(uid, s.node, "")
+		d.leaveKind(uid, s.kind)
+	}
+	delete(d.assumed, uid)
+	delete(d.places, uid)
+	delete(d.refused, uid)
+	delete(d.hopeless, uid)
+}
+
+func (d *Dispatcher) leaveKind(uid types.UID, kind *pool.Class) {
+	if kind == nil {
+		return
+	}
+	if delete(d.kinds[kind], uid); len(d.kinds[kind]) == 0 {
+		delete(d.kinds, kind)
+	}
+	d.nodes.Leave(kind)
+	d.book.SetTotal(d.nodes.Total())
+}
+
+// rekind takes in that pods may use other pools of nodes than before.
+func (d *Dispatcher) rekind(changed []*pool.Class) {
+	uids := map[types.UID]bool{}
+	for _, kind := range changed {
+		for uid := range d.kinds[kind] {
+			uids[uid] = true
+		}
+	}
+	d.moveAll(uids)
+}
+
+// moveAll counts pods where they are now, and has the jobs that they are part of wait there.
+func (d *Dispatcher) moveAll(uids map[types.UID]bool) {
+	jobs := map[string]bool{}
+	for uid := range uids {
+		if pod := d.known(uid); pod != nil {
+			d.recount(pod)
+			usage, _ := d.book.Counted(string(uid))
+			jobs[usage.Job] = true
+		}
+	}
+	for job := range jobs {
+		d.reenter(job)
+	}
+}
+
+// known is a pod that is counted, as it is now; nil if it is gone.
+func (d *Dispatcher) known(uid types.UID) *v1.Pod {
+	s, ok := d.seen[uid]
+	if !ok {
+		return nil
+	}
+	pod, err := d.find(s.namespace, s.name, uid)
+	if err != nil {
+		klog.Background().Error(err, "Failed to look up a pod; it counts as before", "pod", klog.KRef(s.namespace, s.name))
+	}
+	return pod
+}
+
+// recount counts a pod as part of the job that it is in.
+func (d *Dispatcher) recount(pod *v1.Pod) {
+	before, _ := d.book.Counted(string(pod.UID))
+	d.count(pod, before.Job)
+}
+
+// reenter has a job that waits do so with what it asks for now.
+func (d *Dispatcher) reenter(job string) {
+	if w := d.waiting[job]; w != nil {
+		if want, undecided := d.roster.Wants(w.pod); undecided {
+			d.enter(job, w.pod, want)
+		}
+	}
+}
+
+// amountOf is what kube-scheduler counts for a pod.
+func amountOf(pod *v1.Pod) dispatch.Vector {
+	return resource.FromList(resource.Requests(pod))
+}
+
+// index is pods by what they are part of.
+type index map[string]map[types.UID]bool
+
+// move notes that a pod is part of something else; empty for nothing.
+func (x index) move(uid types.UID, from, to string) {
+	if from == to {
+		return
+	}
+	if delete(x[from], uid); len(x[from]) == 0 {
+		delete(x, from)
+	}
+	if to == "" {
+		return
+	}
+	if x[to] == nil {
+		x[to] = map[types.UID]bool{}
+	}
+	x[to][uid] = true
+}
+
+func (d *Dispatcher) queueOf(pod *v1.Pod) string {
+	return gang.QueueOf(pod,
+		func(key gang.Key) string { return d.roster.QueueOf(pod.Spec.SchedulerName, key) },
+		func(name string) string {
+			namespace, err := d.namespaces.Get(name)
+			switch {
+			case apierrors.IsNotFound(err):
+				return "" // it is gone, and its pods are going
+			case err != nil:
+				klog.Background().Error(err, "Failed to look up a namespace; its pods stay in their queue", "namespace", name)
+				before, _ := d.book.Counted(string(pod.UID))
+				return before.Queue
+			}
+			return namespace.Annotations[v1alpha1.QueueLabel]
+		})
+}
+
+// reserve takes in that a pod has a node.
+func (d *Dispatcher) reserve(pod *v1.Pod, node string) {
+	d.lock()
+	defer d.mu.Unlock()
+	delete(d.places, pod.UID) // it is there
+	if now := d.current(pod); now != nil {
+		d.assumed[pod.UID] = node
+		d.recount(now)
+	}
+	d.turn("")
+}
+
+// unreserve takes in that it has given it back.
+func (d *Dispatcher) unreserve(logger klog.Logger, pod *v1.Pod) {
+	d.lock()
+	defer d.mu.Unlock()
+	delete(d.assumed, pod.UID)
+	d.learn(pod.UID)
+	if now := d.current(pod); now != nil {
+		d.recount(now)
+	}
+	d.turn("")
+	logger.V(4).Info("Pod waits again", "pod", klog.KObj(pod))
+}

@@ -1,0 +1,72 @@
+package fairshare
+
+import (
+	"sync"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
+)
+
+// place is a node that the ledger holds for a pod: by the plan of its gang, or since others are
+// evicted for it.
+type place struct {
+	node    string
+	planned bool
+}
+
+// heard are pods whose holds have changed. The ledger tells so with locks held that are taken
+// under the Dispatcher's.
+type heard struct {
+	mu   sync.Mutex
+	pods []types.UID
+}
+
+func (h *heard) take() []types.UID {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	pods := h.pods
+	h.pods = nil
+	return pods
+}
+
+// holdsChanged notes it until the Dispatcher is next looked at, which is soon.
+func (d *Dispatcher) holdsChanged(pods []types.UID) {
+	d.heard.mu.Lock()
+	d.heard.pods = append(d.heard.pods, pods...)
+	d.heard.mu.Unlock()
+	select {
+	case d.calling <- struct{}{}:
+	default: // it has been told
+	}
+}
+
+// hear takes in what the ledger has to say: what is held for a pod counts as used by its queue,
+// from when it is held until it is given back.
+func (d *Dispatcher) hear() {
+	for _, uid := range d.heard.take() {
+		if _, counted := d.seen[uid]; !counted || d.assumed[uid] != "" {
+			continue
+		}
+		before := d.places[uid]
+		pod := d.known(uid)
+		if _, held := d.holds.Of(uid); !held && before.planned && pod != nil {
+			if _, undecided := d.roster.Wants(pod); !undecided {
+				continue // it is being reserved there
+			}
+		}
+		if d.learn(uid); d.places[uid] != before && pod != nil {
+			d.recount(pod)
+			d.freed = d.freed || before.node != ""
+		}
+	}
+}
+
+// learn asks the ledger what is held for a pod.
+func (d *Dispatcher) learn(uid types.UID) {
+	if one, held := d.holds.Of(uid); held {
+		d.places[uid] = place{node: one.Node, planned: one.Reason == hold.Plan}
+	} else {
+		delete(d.places, uid)
+	}
+}

@@ -1,0 +1,223 @@
+package fairshare
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	testingclock "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
+
+	"github.com/lockstep-sh/lockstep/plugins/holds"
+	"github.com/lockstep-sh/lockstep/plugins/internal/dispatch"
+	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
+	"github.com/lockstep-sh/lockstep/plugins/roster"
+)
+
+// hoarding knows one gang; those of its members that are placed follow a plan.
+type hoarding struct {
+	roster.Source
+	pods   []*v1.Pod
+	placed map[string]bool
+	begun  bool
+}
+
+func (h *hoarding) QueueOf(gang.Key) string { return "" }
+
+func (h *hoarding) Wants(pod *v1.Pod) (gang.Want, bool) {
+	if pod.Labels["gang"] == "" {
+		return gang.Want{Pods: []*v1.Pod{pod}}, true
+	}
+	want := gang.Want{Job: "g", Begun: h.begun}
+	for _, p := range h.pods {
+		if !h.placed[p.Name] {
+			want.Pods = append(want.Pods, p)
+		}
+	}
+	return want, !h.placed[pod.Name]
+}
+
+// TestHoards: what a gang holds without being complete counts as used by its queue, from when it is held until it
+// is given back, and while it is being reserved.
+func TestHoards(t *testing.T) {
+	d := newDispatcher(t, 20, 9, dispatch.Queue{Name: "a", Capability: gpus(8)})
+	h := &hoarding{placed: map[string]bool{}}
+	d.roster.Register(profile, h)
+	for i := range 8 {
+		p := pod(fmt.Sprint("g", i), "a", 1, "")
+		p.Labels["gang"] = "g"
+		h.pods = append(h.pods, p)
+	}
+	d.seeAll(h.pods...)
+	if why := d.offer(h.pods[0]); why != "" {
+		t.Fatal(why)
+	}
+	for _, p := range h.pods[:4] {
+		h.placed[p.Name] = true
+		put(d.holds, hold.Hold{For: p.UID, Holder: "g", Node: "all", Reason: hold.Plan})
+	}
+	d.Failed(h.pods[7], unfit(fwk.Unschedulable))
+	another := pod("another", "a", 5, "")
+	d.seeAll(another)
+	waits := func(sentence, want string) {
+		t.Helper()
+		if why := d.offer(another); !strings.Contains(why, want) || why == "" && want != "" {
+			t.Errorf("%s: another one hears %q, want %q", sentence, why, want)
+		}
+	}
+	waits("four are held", "4 nvidia.com/gpu used, 5 nvidia.com/gpu asked for")
+	drop(d.holds, "g0") // its place is reserved for it now
+	waits("one is being reserved", "4 nvidia.com/gpu used, 5 nvidia.com/gpu asked for")
+	d.reserve(h.pods[0], "all")
+	waits("one is reserved", "4 nvidia.com/gpu used, 5 nvidia.com/gpu asked for")
+	d.unreserve(silent, h.pods[0])
+	delete(h.placed, "g0")
+	if got := d.calledNow(); got != "another" {
+		t.Errorf("called %q once one gave back its place, want another", got)
+	}
+}
+
+// TestHeldIsHeard: a hold that is given back lets in who waits for it, without anything else that happens.
+func TestHeldIsHeard(t *testing.T) {
+	d := newDispatcher(t, 20, 9, dispatch.Queue{Name: "a", Capability: gpus(8)})
+	h := &hoarding{placed: map[string]bool{}}
+	d.roster.Register(profile, h)
+	member := pod("g0", "a", 4, "")
+	member.Labels["gang"] = "g"
+	h.pods = []*v1.Pod{member}
+	another := pod("another", "a", 5, "")
+	d.seeAll(member, another)
+	h.placed["g0"] = true
+	put(d.holds, hold.Hold{For: "g0", Holder: "g", Node: "all", Reason: hold.Plan})
+	if why := d.offer(another); why == "" {
+		t.Fatal("it enters")
+	}
+	for len(d.calling) > 0 {
+		<-d.calling
+	}
+	h.placed["g0"] = false
+	drop(d.holds, "g0")
+	select {
+	case <-d.calling:
+	default:
+		t.Fatal("nobody is told that a hold has ended")
+	}
+	if got := d.respond(); len(got) != 1 || got[0].Name != "another" {
+		t.Errorf("called %v, want another", got)
+	}
+}
+
+// TestBegun: a gang of which part is bound enters at once, whatever its queue says and whoever is in front.
+func TestBegun(t *testing.T) {
+	d := newDispatcher(t, 6, 1, dispatch.Queue{Name: "a", Capability: gpus(3)}, dispatch.Queue{Name: "b", Priority: 9})
+	h := &hoarding{placed: map[string]bool{}, begun: true}
+	d.roster.Register(profile, h)
+	d.opened = false
+	first := pod("first", "b", 1, "")
+	d.seeAll(first)
+	for i := range 6 {
+		p := pod(fmt.Sprint("g", i), "a", 1, map[bool]string{true: "all"}[i < 3])
+		p.Labels["gang"] = "g"
+		if d.seeAll(p); i >= 3 {
+			h.pods = append(h.pods, p)
+		}
+	}
+	for _, p := range []*v1.Pod{first, h.pods[0]} {
+		if why := d.offer(p); why == "" {
+			t.Fatal("it enters before everything is known")
+		}
+	}
+	d.change(func() { d.opened = true })
+	if got := d.calledNow(); got != "g3" {
+		t.Errorf("called %q, want g3: the window has room for one", got)
+	}
+	pl := &FairShare{dispatcher: d, nodes: d.nodes}
+	if _, status := pl.PreFilter(t.Context(), framework.NewCycleState(), h.pods[0], nil); !status.IsSkip() {
+		t.Errorf("it is kept by its queue: %v", status)
+	}
+	if ceilings, _ := d.book.Ceilings(dispatch.Job{Queue: "a", Need: dispatch.Needs{"a": gpus(1)}}); len(ceilings) == 0 || ceilings[0].Used != 6 {
+		t.Errorf("its queue uses %v, want 6", ceilings)
+	}
+	d.Failed(h.pods[0], unfit(fwk.Unschedulable))
+	d.calledNow()
+	if why := d.offer(h.pods[0]); why != "" {
+		t.Errorf("it comes again and hears %q", why)
+	}
+}
+
+// TestConstantStatus: what a pod is told when others have to make way for it does not change with what they use.
+func TestConstantStatus(t *testing.T) {
+	for sentence, c := range map[string]struct {
+		queue dispatch.Queue
+		want  string
+	}{
+		"a share":   {dispatch.Queue{Name: "a"}, `queue "a" has its share of nvidia.com/gpu: others of it have to make way`},
+		"a ceiling": {dispatch.Queue{Name: "a", Capability: gpus(4)}, `queue "a" would exceed its capability of 4 nvidia.com/gpu: others have to make way`},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			d := newDispatcher(t, 8, 9, c.queue, dispatch.Queue{Name: "b"})
+			d.Preempts(profile)
+			top := pod("top", "a", 2, "")
+			top.Spec.Priority = ptr.To(int32(9))
+			d.seeAll(pod("a1", "a", 4, "n"), pod("b1", "b", 4, "n"), pod("b2", "b", 4, ""), top)
+			if why := d.offer(top); why != "" {
+				t.Fatal(why)
+			}
+			pl := &FairShare{dispatcher: d, nodes: d.nodes}
+			for _, used := range []int{4, 3} {
+				d.seeAll(resizedTo(pod("a1", "a", used, "n")))
+				_, status := pl.PreFilter(t.Context(), framework.NewCycleState(), top, nil)
+				if used == 4 && status.Message() != c.want || used == 3 && !status.IsSkip() && status.Message() != c.want {
+					t.Errorf("%d used: %q, want %q", used, status.Message(), c.want)
+				}
+			}
+		})
+	}
+}
+
+func resizedTo(p *v1.Pod) *v1.Pod {
+	p.ResourceVersion = fmt.Sprint(p.Spec.Containers[0].Resources.Requests)
+	return p
+}
+
+// TestUnknownQueues: queues that are not there leave nothing behind once their pods are gone, not even a metric.
+func TestUnknownQueues(t *testing.T) {
+	registerMetrics(&Dispatcher{})
+	d := newDispatcher(t, 8, 9)
+	before := len(d.book.Standings())
+	waitDuration.WithLabelValues("typo-3").Observe(1) // it was there once
+	for i := range 50 {
+		p := pod("p", fmt.Sprint("typo-", i), 1, "")
+		p.UID = p.UID + "x"
+		d.seeAll(p)
+		d.offer(p)
+		d.lose(p)
+	}
+	d.clock.(*testingclock.FakeClock).Step(longestTurn)
+	d.expire()
+	if got := len(d.book.Standings()); got != before {
+		t.Errorf("%d queues are known, want %d", got, before)
+	}
+	if waitDuration.Delete(map[string]string{"queue": "typo-3"}) {
+		t.Error("a queue that is gone has a metric")
+	}
+}
+
+// put holds a node, and drop gives it back, whatever it is held for.
+func put(h *holds.Holds, one hold.Hold) {
+	if one.Reason == hold.Nomination {
+		h.Nominate(one)
+	} else {
+		h.Follow(one.Holder, nil, []hold.Hold{one})
+	}
+}
+
+func drop(h *holds.Holds, pod types.UID) {
+	h.GiveBack(pod)
+	h.DropNomination(pod)
+}

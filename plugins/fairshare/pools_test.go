@@ -1,0 +1,189 @@
+package fairshare
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	st "k8s.io/kubernetes/pkg/scheduler/testing"
+
+	"github.com/lockstep-sh/lockstep/apis/config"
+	"github.com/lockstep-sh/lockstep/plugins/gangpoint"
+	"github.com/lockstep-sh/lockstep/plugins/internal/dispatch"
+	"github.com/lockstep-sh/lockstep/plugins/internal/pool"
+	"github.com/lockstep-sh/lockstep/plugins/planner"
+	"github.com/lockstep-sh/lockstep/plugins/victim"
+)
+
+// withModels has a pool for each of two models of GPUs.
+func (d *Dispatcher) withModels(t *testing.T) {
+	t.Helper()
+	var pools []config.Pool
+	for _, model := range []string{"x", "y"} {
+		pools = append(pools, config.Pool{Name: model, NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"model": model}}})
+	}
+	var err error
+	if d.nodes, err = pool.New(pools); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func ofModel(name, model string, gpus int) *v1.Node {
+	return st.MakeNode().Name(name).Label("model", model).Capacity(map[v1.ResourceName]string{gpu: fmt.Sprint(gpus)}).Obj()
+}
+
+func wants(p *v1.Pod, model string) *v1.Pod {
+	p.Spec.NodeSelector = map[string]string{"model": model}
+	return p
+}
+
+func (d *Dispatcher) seeAll(pods ...*v1.Pod) {
+	for _, p := range pods {
+		d.know(p)
+		d.podSeen(p)
+	}
+}
+
+// TestSharesOfPools: each pool is divided by itself, for those that ask for it; reclaiming too.
+func TestSharesOfPools(t *testing.T) {
+	d := newDispatcher(t, 0, 9, dispatch.Queue{Name: "a"}, dispatch.Queue{Name: "b"})
+	d.withModels(t)
+	d.nodeSeen(ofModel("nx", "x", 8))
+	d.nodeSeen(ofModel("ny", "y", 8))
+	var running []*v1.Pod
+	for i := range 4 {
+		running = append(running, wants(pod(fmt.Sprint("x", i), "a", 2, "nx"), "x"), wants(pod(fmt.Sprint("y", i), "b", 2, "ny"), "y"))
+	}
+	d.seeAll(running...)
+	preemptor := wants(pod("b1", "b", 4, ""), "x")
+	d.seeAll(preemptor)
+	if got := d.book.Shares()["b"].Deserved["nvidia.com/gpu@x"]; got != 4 {
+		t.Errorf("b deserves %d of x, want 4: it has no more than its share there, whatever it has of y", got)
+	}
+	if why := d.offer(preemptor); why != "" {
+		t.Errorf("it waits: %s", why)
+	}
+	rounds := d.rounds(gangpoint.Gang{Pods: []*v1.Pod{preemptor}, Min: 1})
+	if len(rounds) != 3 {
+		t.Fatalf("%d rounds, want two of reclaiming", len(rounds))
+	}
+	budget := rounds[1].Tiers[0].Budget(nil)
+	var granted []string
+	for _, p := range running {
+		if rounds[1].Tiers[0].Permits(p) && budget.Take(&victim.Gang{ID: p.Name, Queue: rounds[1].Queue(p), Min: 1}, []victim.Pod{{UID: p.UID, Request: victim.Vector(amountOf(p))}}) {
+			granted = append(granted, p.Name)
+		}
+	}
+	if diff := cmp.Diff([]string{"x0", "x1"}, granted); diff != "" {
+		t.Errorf("reclaimed (-want +got):\n%s", diff)
+	}
+}
+
+// TestEitherPool: a pod that may use several pools goes where its queue has room, and counts there.
+func TestEitherPool(t *testing.T) {
+	capability := gpus(4).In("x")
+	capability.Add(gpus(4).In("y"), 1)
+	d := newDispatcher(t, 0, 9, dispatch.Queue{Name: "a", Capability: capability})
+	d.withModels(t)
+	pl := &FairShare{dispatcher: d, nodes: d.nodes}
+	nodes := map[string]*v1.Node{"nx": ofModel("nx", "x", 8), "ny": ofModel("ny", "y", 8)}
+	for _, n := range nodes {
+		d.nodeSeen(n)
+	}
+	may := func(sentence string, p *v1.Pod, want ...string) {
+		t.Helper()
+		for _, asked := range []bool{false, true} {
+			state := framework.NewCycleState()
+			if asked {
+				planner.Ask(state, &planner.Question{})
+			}
+			_, status := pl.PreFilter(t.Context(), state, p, nil)
+			var got []string
+			for name, n := range nodes {
+				info := framework.NewNodeInfo()
+				info.SetNode(n)
+				if status.IsSkip() || status.IsSuccess() && pl.Filter(t.Context(), state, p, info).IsSuccess() {
+					got = append(got, name)
+				}
+			}
+			slices.Sort(got)
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("%s: nodes, asked what if: %v (-want +got):\n%s", sentence, asked, diff)
+			}
+		}
+	}
+	used := func() string {
+		var list []string
+		for _, bound := range []string{"x", "y"} {
+			for over := int64(1); over < 9; over++ {
+				if ceilings, _ := d.book.Ceilings(dispatch.Job{Queue: "a", Need: dispatch.Needs{"a": gpus(over).In(bound)}}); ceilings != nil {
+					list = append(list, fmt.Sprint(bound, 5-over))
+					break
+				}
+			}
+		}
+		return strings.Join(list, " ")
+	}
+	first, second, third := pod("first", "a", 3, ""), pod("second", "a", 3, ""), pod("third", "a", 3, "")
+	d.seeAll(first, second, third)
+	if why := d.offer(first); why != "" {
+		t.Fatal(why)
+	}
+	may("there is room in both", first, "nx", "ny")
+	if why := d.offer(second); why != "" {
+		t.Fatalf("there is room in the other pool: %s", why)
+	}
+	may("the first counts in one", second, "ny")
+	may("and the second in the other", first, "nx")
+	if why := d.offer(third); !strings.Contains(why, "4 nvidia.com/gpu in pool x") {
+		t.Errorf("there is room in none, and it hears %q", why)
+	}
+	if got := used(); got != "x3 y3" {
+		t.Errorf("used %s, want x3 y3", got)
+	}
+	d.reserve(second, "ny")
+	d.reserve(first, "nx")
+	d.unreserve(silent, first)
+	d.reserve(first, "ny") // the scheduler knows why
+	if got := d.calledNow(); got != "third" {
+		t.Errorf("called %q, want third: there is room in x", got)
+	}
+	if got := used(); got != "x3 y4" { // or more
+		t.Errorf("used %s, want x3 y4", got)
+	}
+	moved := ofModel("ny", "x", 8)
+	d.nodeSeen(moved)
+	d.lose(third)
+	if got := used(); !strings.HasSuffix(got, "y0") {
+		t.Errorf("used %s: what runs on a node is where that is", got)
+	}
+}
+
+// TestTaintedNodes: what nobody can use is not divided, from when nobody can.
+func TestTaintedNodes(t *testing.T) {
+	d := newDispatcher(t, 8, 9, dispatch.Queue{Name: "a"}, dispatch.Queue{Name: "b"})
+	d.nodeSeen(st.MakeNode().Name("tainted").Taints([]v1.Taint{{Key: "gangs", Effect: v1.TaintEffectNoSchedule}}).Capacity(map[v1.ResourceName]string{gpu: "8"}).Obj())
+	d.seeAll(pod("a1", "a", 8, ""), pod("b1", "b", 16, ""))
+	fair := func(sentence string, want int64) {
+		t.Helper()
+		if got := d.book.Shares()["b"].Fair[gpu]; got != want {
+			t.Errorf("%s: b may have %d, want %d", sentence, got, want)
+		}
+	}
+	fair("nobody tolerates the taint", 4)
+	gang := pod("g", "b", 1, "")
+	gang.Spec.Tolerations = []v1.Toleration{{Key: "gangs", Operator: v1.TolerationOpExists}}
+	d.seeAll(gang)
+	fair("somebody does", 8)
+	d.lose(gang)
+	fair("he is gone", 4)
+	if status := (&FairShare{dispatcher: d, nodes: d.nodes}).Filter(t.Context(), framework.NewCycleState(), gang, nil); !status.IsSuccess() || status.Code() != fwk.Success {
+		t.Errorf("without pools a node is refused: %v", status)
+	}
+}

@@ -1,0 +1,158 @@
+package fairshare
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	testingclock "k8s.io/utils/clock/testing"
+
+	"github.com/lockstep-sh/lockstep/plugins/internal/dispatch"
+	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+	"github.com/lockstep-sh/lockstep/plugins/roster"
+)
+
+// writes are what pods are told. The first so many fail.
+type writes struct {
+	mu     sync.Mutex
+	fail   int
+	told   map[string]string
+	called chan string
+}
+
+func (w *writes) write(_ context.Context, pod *v1.Pod, reason, message string) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.fail > 0 {
+		w.fail--
+		return errors.New("the API server is away")
+	}
+	w.told[pod.Name] = reason + ": " + message
+	select {
+	case w.called <- pod.Name:
+	default:
+	}
+	return nil
+}
+
+// speaking is a Dispatcher that tells pods, so many per second.
+func speaking(t *testing.T, qps int32, w *writes, queues ...dispatch.Queue) *Dispatcher {
+	t.Helper()
+	d := newDispatcher(t, 8, 9, queues...)
+	w.told, w.called = map[string]string{}, make(chan string, 100)
+	d.teller = newTeller(d, qps, w.write)
+	leading := make(chan struct{})
+	close(leading)
+	d.leading = leading
+	return d
+}
+
+// tick lets time pass until something was told, or a second of everybody's.
+func (d *Dispatcher) tick(t *testing.T, told <-chan string) string {
+	t.Helper()
+	deadline := time.After(10 * time.Second)
+	for {
+		d.clock.(*testingclock.FakeClock).Step(tellEvery)
+		select {
+		case name := <-told:
+			return name
+		case <-deadline:
+			t.Fatal("nobody is told")
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+// TestToldAgain: what could not be written is written later, as it is then.
+func TestToldAgain(t *testing.T) {
+	w := &writes{fail: 2}
+	d := speaking(t, 1000, w, dispatch.Queue{Name: "a", Closed: true})
+	p := pod("p", "a", 1, "")
+	d.seeAll(p)
+	d.offer(p)
+	go d.tell(t.Context())
+	if got := d.tick(t, w.called); got != "p" {
+		t.Errorf("told %s", got)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if got := w.told["p"]; got != `QueueClosed: queue "a" is closed` {
+		t.Errorf("told %q", got)
+	}
+}
+
+// TestToldOnceItIs: nothing counts as told that was not written.
+func TestToldOnceItIs(t *testing.T) {
+	w := &writes{fail: 1}
+	d := speaking(t, 1000, w, dispatch.Queue{Name: "a", Closed: true})
+	p := pod("p", "a", 1, "")
+	d.seeAll(p)
+	d.offer(p)
+	d.clock.(*testingclock.FakeClock).Step(time.Minute)
+	job := "pod:p"
+	if err := d.teller.job(t.Context(), job); err == nil || d.waiting[job].told != "" {
+		t.Errorf("error %v, told %q; want one, and nothing", err, d.waiting[job].told)
+	}
+	d.change(func() { d.queueGone("a") })
+	if err := d.teller.job(t.Context(), job); err != nil || d.waiting[job].told != `queue "a" does not exist` {
+		t.Errorf("error %v, told %q", err, d.waiting[job].told)
+	}
+	if err := d.teller.job(t.Context(), job); err != nil || len(w.called) != 1 {
+		t.Errorf("error %v, told %d times, want once", err, len(w.called))
+	}
+}
+
+// explaining notes the gangs that are to be explained.
+type explaining struct {
+	roster.Source
+	keys chan string
+}
+
+func (e explaining) QueueOf(gang.Key) string { return "" }
+
+func (e explaining) Wants(pod *v1.Pod) (gang.Want, bool) {
+	want := gang.Want{Pods: []*v1.Pod{pod}}
+	if key, _, ok := gang.KeyOf(pod); ok {
+		want.Job = key.String()
+	}
+	return want, true
+}
+
+func (e explaining) Explain(keys []gang.Key) {
+	for _, key := range keys {
+		select {
+		case e.keys <- key.Name:
+		default:
+		}
+	}
+}
+
+// TestGangsAreToldFirst: a gang does not wait until thousands of pods have been told.
+func TestGangsAreToldFirst(t *testing.T) {
+	w := &writes{}
+	d := speaking(t, 1, w, dispatch.Queue{Name: "a", Closed: true})
+	e := explaining{keys: make(chan string, 10)}
+	d.roster.Register(profile, e)
+	for i := range 300 {
+		p := pod(fmt.Sprint("p", i), "a", 1, "")
+		d.seeAll(p)
+		d.offer(p)
+	}
+	go d.tell(t.Context())
+	d.tick(t, w.called)
+	late := inGang(pod("late", "a", 1, ""), "late")
+	d.seeAll(late)
+	d.offer(late)
+	if got := d.tick(t, e.keys); got != "late" {
+		t.Errorf("told %s", got)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.told) > 20 {
+		t.Errorf("%d pods were told before it", len(w.told))
+	}
+}

@@ -1,0 +1,168 @@
+package pool
+
+import (
+	"encoding/json"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+)
+
+// Class is pods that ask the same of nodes.
+type Class struct {
+	key         string
+	tolerations *tolerations
+	affinity    nodeaffinity.RequiredNodeAffinity
+	// named are the labels that nodes have to have for these pods.
+	named labels.Set
+	pods  int
+	// witness is a node of each pool that would take them; empty for none.
+	witness []string
+	pools   []string
+}
+
+// standard is where pods may go if there is one pool only.
+var standard = []string{v1alpha1.DefaultPool}
+
+// Pools are those that the pods may use: in which a node is that would take them, empty or not.
+// They come in the order of the configuration, the default one last. Where no node would, it is
+// the one that they name by its labels, else the default one. There is one at least; the list
+// must not be changed.
+func (c *Class) Pools() []string { return c.pools }
+
+// Enter takes in a pod that waits or runs.
+func (c *Cluster) Enter(pod *v1.Pod) *Class {
+	key := c.keyOf(pod)
+	class := c.classes[key]
+	if class == nil {
+		class = &Class{key: key, pools: standard}
+		if c.several() {
+			class.affinity, class.named = nodeaffinity.GetRequiredNodeAffinity(pod), namedBy(pod)
+			class.witness = make([]string, len(c.pools))
+		}
+		c.classes[key] = class
+	}
+	// Its tolerations count pod by pod, and its first pod's are all of the class's.
+	class.tolerations = c.useTolerations(pod.Spec.Tolerations)
+	if class.pods++; class.pods == 1 && c.several() {
+		for at := range c.pools {
+			class.witness[at] = c.search(class, at)
+		}
+		class.pools = c.poolsOf(class)
+	}
+	return class
+}
+
+// Leave takes in that a pod of a class is gone.
+func (c *Cluster) Leave(class *Class) {
+	if class.pods--; class.pods == 0 {
+		delete(c.classes, class.key)
+	}
+	c.dropTolerations(class.tolerations)
+}
+
+// Is tells whether a pod is of a class.
+func (c *Cluster) Is(pod *v1.Pod, class *Class) bool { return class.key == c.keyOf(pod) }
+
+// keyOf names what a pod asks of nodes. Most ask for nothing.
+func (c *Cluster) keyOf(pod *v1.Pod) string {
+	_, key := lasting(pod.Spec.Tolerations)
+	if !c.several() {
+		return key
+	}
+	required := requiredBy(pod)
+	if len(pod.Spec.NodeSelector) == 0 && required == nil {
+		return key
+	}
+	asked, err := json.Marshal([]any{pod.Spec.NodeSelector, required})
+	if err != nil {
+		return key + " " + string(pod.UID) // lists and maps of strings always encode
+	}
+	return key + " " + string(asked)
+}
+
+func requiredBy(pod *v1.Pod) *v1.NodeSelector {
+	if affinity := pod.Spec.Affinity; affinity != nil && affinity.NodeAffinity != nil {
+		return affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+	}
+	return nil
+}
+
+// namedBy are the labels of which a pod asks for one value.
+func namedBy(pod *v1.Pod) labels.Set {
+	named := labels.Set{}
+	if required := requiredBy(pod); required != nil && len(required.NodeSelectorTerms) == 1 {
+		for _, e := range required.NodeSelectorTerms[0].MatchExpressions {
+			if e.Operator == v1.NodeSelectorOpIn && len(e.Values) == 1 {
+				named[e.Key] = e.Values[0]
+			}
+		}
+	}
+	for key, value := range pod.Spec.NodeSelector {
+		named[key] = value
+	}
+	return named
+}
+
+// takes tells whether a node would take the pods of a class if nothing else was there.
+func (n *node) takes(class *Class) bool {
+	if n.object.Spec.Unschedulable || n.taints != nil && !class.tolerations.all[n.taints] {
+		return false
+	}
+	fits, err := class.affinity.Match(n.object)
+	return err == nil && fits // kube-scheduler refuses all nodes to one with a wrong expression
+}
+
+// search finds a node of a pool that takes a class; empty for none.
+func (c *Cluster) search(class *Class, at int) string {
+	for name, n := range c.pools[at].nodes {
+		if n.takes(class) {
+			return name
+		}
+	}
+	return ""
+}
+
+// revise takes in that a node was, and is now, of some kind; nil for not there. It returns
+// whether the class may use other pools than before.
+func (c *Cluster) revise(class *Class, name string, was, is *node) bool {
+	if !c.several() {
+		return false
+	}
+	changed := false
+	if was != nil && class.witness[was.pool] == name && (is == nil || is.pool != was.pool || !is.takes(class)) {
+		class.witness[was.pool] = c.search(class, was.pool)
+		changed = class.witness[was.pool] == ""
+	}
+	if is != nil && class.witness[is.pool] == "" && is.takes(class) {
+		class.witness[is.pool] = name
+		changed = true
+	}
+	if !changed {
+		return false
+	}
+	before := class.pools
+	class.pools = c.poolsOf(class)
+	return !slices.Equal(before, class.pools)
+}
+
+func (c *Cluster) poolsOf(class *Class) []string {
+	var pools []string
+	for at, witness := range class.witness {
+		if witness != "" {
+			pools = append(pools, c.pools[at].name)
+		}
+	}
+	if len(pools) > 0 {
+		return pools
+	}
+	for _, p := range c.pools[:len(c.pools)-1] {
+		if !p.selector.Empty() && p.selector.Matches(class.named) {
+			return []string{p.name}
+		}
+	}
+	return standard
+}

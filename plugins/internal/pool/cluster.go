@@ -1,0 +1,241 @@
+package pool
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/lockstep-sh/lockstep/apis/config"
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/plugins/internal/resource"
+)
+
+// Cluster is the nodes, what pods of other schedulers have of them, and what the pods that are
+// to share the rest ask of nodes.
+type Cluster struct {
+	// pools are those of the configuration, and the default one, which takes every node, last.
+	pools []pool
+	nodes map[string]*node
+	// foreign is what others have, taken its sum by node, also of nodes that are not known.
+	foreign     map[types.UID]foreign
+	taken       map[string]resource.Vector
+	taints      map[string]*taints
+	tolerations map[string]*tolerations
+	classes     map[string]*Class
+	total       resource.Vector
+}
+
+// pool is one of the configuration.
+type pool struct {
+	name        string
+	selector    labels.Selector
+	tolerations []v1.Toleration
+	nodes       map[string]*node
+}
+
+// node is one that is there.
+type node struct {
+	object *v1.Node
+	has    resource.Vector
+	pool   int
+	taints *taints // nil for none
+	// counts tells that what it has is there to be shared.
+	counts bool
+}
+
+// foreign is what a pod of another scheduler has.
+type foreign struct {
+	node   string
+	amount resource.Vector
+}
+
+// New makes a cluster without nodes. The pools have to be valid.
+func New(pools []config.Pool) (*Cluster, error) {
+	c := &Cluster{
+		nodes: map[string]*node{}, foreign: map[types.UID]foreign{}, taken: map[string]resource.Vector{},
+		taints: map[string]*taints{}, tolerations: map[string]*tolerations{}, classes: map[string]*Class{}, total: resource.Vector{},
+	}
+	for _, p := range pools {
+		selector, err := metav1.LabelSelectorAsSelector(p.NodeSelector)
+		if err != nil {
+			return nil, fmt.Errorf("reading the node selector of pool %q: %w", p.Name, err)
+		}
+		c.pools = append(c.pools, pool{name: p.Name, selector: selector, tolerations: p.Tolerations, nodes: map[string]*node{}})
+	}
+	c.pools = append(c.pools, pool{name: v1alpha1.DefaultPool, selector: labels.Everything(), nodes: map[string]*node{}})
+	return c, nil
+}
+
+// several tells whether there are pools beside the default one.
+func (c *Cluster) several() bool { return len(c.pools) > 1 }
+
+// Total is what there is to be shared, as amounts of pools ([resource.Of]). It must not be
+// changed, and changes with the cluster.
+func (c *Cluster) Total() resource.Vector { return c.total }
+
+// Pool is the pool of a node; false for a node that is not known.
+func (c *Cluster) Pool(name string) (string, bool) {
+	n := c.nodes[name]
+	if n == nil {
+		return "", false
+	}
+	return c.pools[n.pool].name, true
+}
+
+// PoolOf is the pool of a node by its labels. It may be asked concurrently.
+func (c *Cluster) PoolOf(object *v1.Node) string { return c.pools[c.find(object)].name }
+
+func (c *Cluster) find(object *v1.Node) int {
+	if !c.several() {
+		return 0
+	}
+	return slices.IndexFunc(c.pools, func(p pool) bool { return p.selector.Matches(labels.Set(object.Labels)) })
+}
+
+// SetNode takes in a node. It returns whether the node is in another pool than before, and the
+// classes of pods that may use other pools than before.
+func (c *Cluster) SetNode(object *v1.Node) (moved bool, changed []*Class) {
+	before := c.nodes[object.Name]
+	if before != nil && sameKind(before.object, object) {
+		c.uncount(object.Name, before)
+		before.object, before.has = object, resource.FromList(object.Status.Allocatable)
+		c.count(object.Name, before)
+		return false, nil
+	}
+	n := &node{object: object, has: resource.FromList(object.Status.Allocatable), pool: c.find(object)}
+	if before != nil {
+		c.remove(object.Name, before)
+	}
+	if n.taints = c.taintsOf(object.Spec.Taints); n.taints != nil {
+		n.taints.nodes[object.Name] = n
+	}
+	if before != nil && before.taints != n.taints {
+		c.forget(before.taints)
+	}
+	c.nodes[object.Name], c.pools[n.pool].nodes[object.Name] = n, n
+	c.count(object.Name, n)
+	for _, class := range c.classes {
+		if c.revise(class, object.Name, before, n) {
+			changed = append(changed, class)
+		}
+	}
+	return before == nil || before.pool != n.pool, changed
+}
+
+// sameKind tells whether a node takes the same pods as before.
+func sameKind(a, b *v1.Node) bool {
+	return a.Spec.Unschedulable == b.Spec.Unschedulable && maps.Equal(a.Labels, b.Labels) &&
+		slices.EqualFunc(a.Spec.Taints, b.Spec.Taints, func(a, b v1.Taint) bool { return a.MatchTaint(&b) && a.Value == b.Value })
+}
+
+// DropNode takes in that a node is gone. It returns the classes of pods that may use other
+// pools than before.
+func (c *Cluster) DropNode(name string) (changed []*Class) {
+	n := c.nodes[name]
+	if n == nil {
+		return nil
+	}
+	c.remove(name, n)
+	c.forget(n.taints)
+	for _, class := range c.classes {
+		if c.revise(class, name, n, nil) {
+			changed = append(changed, class)
+		}
+	}
+	return changed
+}
+
+func (c *Cluster) remove(name string, n *node) {
+	c.uncount(name, n)
+	delete(c.nodes, name)
+	delete(c.pools[n.pool].nodes, name)
+	if n.taints != nil {
+		delete(n.taints.nodes, name)
+	}
+}
+
+// count adds what a node has to what is shared, unless nobody could use it.
+func (c *Cluster) count(name string, n *node) {
+	if n.counts = c.usable(n); n.counts {
+		c.add(name, n, 1)
+	}
+}
+
+// uncount takes it off.
+func (c *Cluster) uncount(name string, n *node) {
+	if n.counts {
+		c.add(name, n, -1)
+		n.counts = false
+	}
+}
+
+func (c *Cluster) add(name string, n *node, times int64) {
+	pool := c.pools[n.pool].name
+	c.total.Add(n.has.In(pool), times)
+	c.total.Add(c.taken[name].In(pool), -times)
+}
+
+func (c *Cluster) usable(n *node) bool {
+	switch tolerated := c.pools[n.pool].tolerations; {
+	case n.object.Spec.Unschedulable:
+		return false
+	case n.taints == nil:
+		return true
+	case len(tolerated) > 0:
+		return tolerateAll(tolerated, n.taints.list)
+	default:
+		return n.taints.users > 0
+	}
+}
+
+// recount looks again whether the nodes with a set of taints count.
+func (c *Cluster) recount(set *taints) {
+	for name, n := range set.nodes {
+		c.uncount(name, n)
+		c.count(name, n)
+	}
+}
+
+// SetForeign takes in what a pod of another scheduler has of a node.
+func (c *Cluster) SetForeign(uid types.UID, node string, amount resource.Vector) {
+	c.DropForeign(uid)
+	c.foreign[uid] = foreign{node, amount}
+	c.take(node, amount, 1)
+}
+
+// DropForeign takes in that it is gone. It returns false if it was not there.
+func (c *Cluster) DropForeign(uid types.UID) bool {
+	f, ok := c.foreign[uid]
+	if ok {
+		delete(c.foreign, uid)
+		c.take(f.node, f.amount, -1)
+	}
+	return ok
+}
+
+// HasForeign tells whether a pod of another scheduler is known to have just that.
+func (c *Cluster) HasForeign(uid types.UID, node string, amount resource.Vector) bool {
+	f, ok := c.foreign[uid]
+	return ok && f.node == node && maps.Equal(f.amount, amount)
+}
+
+func (c *Cluster) take(name string, amount resource.Vector, times int64) {
+	n := c.nodes[name]
+	if n != nil {
+		c.uncount(name, n)
+	}
+	if c.taken[name] == nil {
+		c.taken[name] = resource.Vector{}
+	}
+	if c.taken[name].Add(amount, times); c.taken[name].Zero() {
+		delete(c.taken, name)
+	}
+	if n != nil {
+		c.count(name, n)
+	}
+}

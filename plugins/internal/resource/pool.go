@@ -1,0 +1,74 @@
+package resource
+
+import (
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+)
+
+// at stands between a resource and its pool. No resource has it in its name.
+const at = "@"
+
+// Of is the name of a resource of a pool of nodes: whatever adds up, divides and compares
+// amounts takes it for a resource of its own. In the default pool it is the resource's own name.
+func Of(pool string, name v1.ResourceName) v1.ResourceName {
+	if pool == v1alpha1.DefaultPool {
+		return name
+	}
+	return name + at + v1.ResourceName(pool)
+}
+
+// Split is the pool and the resource of a name that [Of] made.
+func Split(name v1.ResourceName) (pool string, resource v1.ResourceName) {
+	plain, pool, other := strings.Cut(string(name), at)
+	if !other {
+		return v1alpha1.DefaultPool, name
+	}
+	return pool, v1.ResourceName(plain)
+}
+
+// Title is a name that [Of] made as users read it.
+func Title(name v1.ResourceName) string {
+	pool, resource := Split(name)
+	if pool == v1alpha1.DefaultPool {
+		return string(resource)
+	}
+	return string(resource) + " in pool " + pool
+}
+
+// In is v as an amount of a pool. In the default pool it is v itself.
+func (v Vector) In(pool string) Vector {
+	if pool == v1alpha1.DefaultPool || v == nil {
+		return v
+	}
+	in := make(Vector, len(v))
+	for name, amount := range v {
+		in[Of(pool, name)] = amount
+	}
+	return in
+}
+
+// ByPool takes an amount of several pools apart.
+func (v Vector) ByPool() map[string]Vector {
+	pools := map[string]Vector{}
+	for name, amount := range v {
+		pool, plain := Split(name)
+		if pools[pool] == nil {
+			pools[pool] = Vector{}
+		}
+		pools[pool][plain] = amount
+	}
+	return pools
+}
+
+// Sum adds up what is in all pools.
+func (v Vector) Sum() Vector {
+	sum := make(Vector, len(v))
+	for name, amount := range v {
+		_, plain := Split(name)
+		sum.Add(Vector{plain: amount}, 1)
+	}
+	return sum
+}
