@@ -75,12 +75,12 @@ type Plan struct {
 // Plan plans an attempt. The holds of the given holders are no obstacle; they
 // would be given back.
 func (p *Planner) Plan(ctx context.Context, a *gang.Attempt, evict []string) (result *Plan, err error) {
-	w, problem, err := p.pose(ctx, a, evict, false)
+	w, problem, err := p.pose(a, evict, false)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, w.tx.Discard(ctx)) }()
-	if err := p.standing(w, a); err != nil {
+	if err := p.standing(ctx, w, a); err != nil {
 		return nil, err
 	}
 	infos := p.points.nodes(w.tx)
@@ -122,11 +122,11 @@ func (w *world) note(result *Plan, solved placement.Result, before whatif.Mark) 
 }
 
 // pose turns an attempt into a placement problem over indexes.
-func (p *Planner) pose(ctx context.Context, a *gang.Attempt, evict []string, inCopies bool) (*world, placement.Problem, error) {
+func (p *Planner) pose(a *gang.Attempt, evict []string, inCopies bool) (*world, placement.Problem, error) {
 	group := newGrouping()
 	holders := append([]string{holds.Holder(p.fw.ProfileName(), a.Group)}, evict...)
 	w := &world{
-		ctx: ctx, fw: p.fw, holds: p.holds, holders: holders,
+		fw: p.fw, holds: p.holds, holders: holders,
 		sample: p.sample, weights: p.weights, checksResources: p.checksResources,
 		refused: map[string]map[string]bool{}, rejected: map[int]string{}, barred: map[int]bool{}, never: map[slot]bool{}, lacking: map[v1.ResourceName]bool{},
 	}
@@ -185,7 +185,7 @@ const (
 
 // standing adds the members that an earlier plan placed and that are not in the
 // scheduler's cache yet. What is held for them belongs to this group.
-func (p *Planner) standing(w *world, a *gang.Attempt) error {
+func (p *Planner) standing(ctx context.Context, w *world, a *gang.Attempt) error {
 	for _, need := range a.Gangs {
 		for _, placed := range need.Placed {
 			if !placed.InPlan {
@@ -199,7 +199,7 @@ func (p *Planner) standing(w *world, a *gang.Attempt) error {
 			if err != nil {
 				return fmt.Errorf("reading affinity of pod %s: %w", klog.KObj(placed.Pod), err)
 			}
-			if err := w.tx.Add(w.ctx, info, node); err != nil {
+			if err := w.tx.Add(ctx, info, node); err != nil {
 				return err
 			}
 		}

@@ -107,7 +107,7 @@ func (p *Planner) solve(ctx context.Context, w *world, problem placement.Problem
 		return solved, err
 	}
 	if len(domains) == 0 {
-		return placement.Solve(w, problem)
+		return placement.Solve(ctx, w, problem)
 	}
 	mark := w.tx.Checkpoint()
 	for _, domain := range domains {
@@ -120,7 +120,7 @@ func (p *Planner) solve(ctx context.Context, w *world, problem placement.Problem
 				problem.Nodes = append(problem.Nodes, node)
 			}
 		}
-		if solved, err = placement.Solve(w, problem); err != nil || solved.Complete {
+		if solved, err = placement.Solve(ctx, w, problem); err != nil || solved.Complete {
 			return solved, err
 		}
 	}

@@ -37,11 +37,11 @@ type Room struct {
 // Room opens a what-if about an attempt, with no nodes in it yet. The holds of the
 // given holders are no obstacle.
 func (p *Planner) Room(ctx context.Context, a *gang.Attempt, evict []string) (*Room, error) {
-	w, problem, err := p.pose(ctx, a, evict, true)
+	w, problem, err := p.pose(a, evict, true)
 	if err != nil {
 		return nil, err
 	}
-	if err := p.standing(w, a); err != nil {
+	if err := p.standing(ctx, w, a); err != nil {
 		return nil, err
 	}
 	problem.KeepPartial = false
@@ -80,7 +80,7 @@ func (r *Room) Restrict(ctx context.Context, nodes []int, workers int) ([]int, e
 	}
 	usable := make([]atomic.Bool, len(nodes))
 	for class := range r.w.classes {
-		view, err := r.w.view(class)
+		view, err := r.w.view(ctx, class)
 		if err != nil {
 			return nil, err
 		}
@@ -158,8 +158,8 @@ func (r *Room) short(sum []int) int {
 }
 
 // Remove supposes that a pod has left its node.
-func (r *Room) Remove(info fwk.PodInfo, node int) error {
-	if err := r.w.tx.Remove(r.w.ctx, info, node); err != nil {
+func (r *Room) Remove(ctx context.Context, info fwk.PodInfo, node int) error {
+	if err := r.w.tx.Remove(ctx, info, node); err != nil {
 		return err
 	}
 	r.recount(node)
@@ -167,8 +167,8 @@ func (r *Room) Remove(info fwk.PodInfo, node int) error {
 }
 
 // Restore supposes that it is back.
-func (r *Room) Restore(info fwk.PodInfo, node int) error {
-	if err := r.w.tx.Restore(r.w.ctx, info, node); err != nil {
+func (r *Room) Restore(ctx context.Context, info fwk.PodInfo, node int) error {
+	if err := r.w.tx.Restore(ctx, info, node); err != nil {
 		return err
 	}
 	r.recount(node)
@@ -187,19 +187,19 @@ func (r *Room) recount(node int) {
 }
 
 // Fits tells whether the whole minimum can be placed.
-func (r *Room) Fits() (bool, error) {
+func (r *Room) Fits(ctx context.Context) (bool, error) {
 	mark := r.w.tx.Checkpoint()
-	solved, err := r.solve()
+	solved, err := r.solve(ctx)
 	if err != nil {
 		return false, err
 	}
-	return solved.Complete, r.w.tx.Rollback(r.w.ctx, mark)
+	return solved.Complete, r.w.tx.Rollback(ctx, mark)
 }
 
 // Place places the minimum, and further members that fit, and answers where.
-func (r *Room) Place() (*Plan, error) {
+func (r *Room) Place(ctx context.Context) (*Plan, error) {
 	mark := r.w.tx.Checkpoint()
-	solved, err := r.solve()
+	solved, err := r.solve(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -209,7 +209,7 @@ func (r *Room) Place() (*Plan, error) {
 	return result, nil
 }
 
-func (r *Room) solve() (placement.Result, error) {
+func (r *Room) solve(ctx context.Context) (placement.Result, error) {
 	if r.short(r.sum) > 0 {
 		return placement.Result{}, nil
 	}
@@ -222,7 +222,7 @@ func (r *Room) solve() (placement.Result, error) {
 			}
 		}
 	}
-	return placement.Solve(r.w, r.problem)
+	return placement.Solve(ctx, r.w, r.problem)
 }
 
 // Checkpoint answers a point to go back to.
@@ -230,4 +230,6 @@ func (r *Room) Checkpoint() whatif.Mark { return r.w.tx.Checkpoint() }
 
 // Rollback takes back all that was supposed since a mark. The nodes have to be
 // restricted again.
-func (r *Room) Rollback(mark whatif.Mark) error { return r.w.tx.Rollback(r.w.ctx, mark) }
+func (r *Room) Rollback(ctx context.Context, mark whatif.Mark) error {
+	return r.w.tx.Rollback(ctx, mark)
+}

@@ -20,7 +20,6 @@ import (
 // world answers a plan's questions about the cluster from a what-if transaction.
 // It is the adapter between placement, which knows indexes, and the framework.
 type world struct {
-	ctx     context.Context
 	fw      framework.Framework
 	tx      *whatif.Transaction
 	holds   *holds.Holds
@@ -106,28 +105,30 @@ func (w *world) Label(node int, key string) (string, bool) {
 	return value, ok
 }
 
-// Mark answers a point to undo to.
+// Mark returns a point to undo to.
 func (w *world) Mark() int { return int(w.tx.Checkpoint()) }
 
 // Undo takes back placements.
-func (w *world) Undo(mark int) error { return w.tx.Rollback(w.ctx, whatif.Mark(mark)) }
+func (w *world) Undo(ctx context.Context, mark int) error {
+	return w.tx.Rollback(ctx, whatif.Mark(mark))
+}
 
 // view prepares a class, once. A nil view with a nil error means that plugins
 // reject the class on every node.
-func (w *world) view(class int) (*whatif.View, error) {
+func (w *world) view(ctx context.Context, class int) (*whatif.View, error) {
 	if w.rejected[class] != "" {
 		return nil, nil
 	}
 	if w.views[class] != nil {
 		return w.views[class], nil
 	}
-	v, err := w.prepare(class, w.classes[class].info.Pod)
+	v, err := w.prepare(ctx, class, w.classes[class].info.Pod)
 	w.views[class] = v
 	return v, err
 }
 
-func (w *world) prepare(class int, pod *v1.Pod) (*whatif.View, error) {
-	v, status := w.tx.View(w.ctx, pod, func(state fwk.CycleState) {
+func (w *world) prepare(ctx context.Context, class int, pod *v1.Pod) (*whatif.View, error) {
+	v, status := w.tx.View(ctx, pod, func(state fwk.CycleState) {
 		Ask(state, &Question{Holders: w.holders, Demand: w.classes[class].demand})
 	})
 	if status.IsSuccess() {
@@ -142,11 +143,11 @@ func (w *world) prepare(class int, pod *v1.Pod) (*whatif.View, error) {
 }
 
 // Open prepares to place members of a class on nodes of a scope.
-func (w *world) Open(class int, scope []int, want int, tight bool) (placement.Offers, error) {
+func (w *world) Open(ctx context.Context, class int, scope []int, want int, tight bool) (placement.Offers, error) {
 	if w.coupled {
 		return &coupledOffers{world: w, class: class, scope: scope, tight: tight}, nil
 	}
-	v, err := w.view(class)
+	v, err := w.view(ctx, class)
 	if err != nil {
 		return nil, err
 	}
@@ -157,8 +158,8 @@ func (w *world) Open(class int, scope []int, want int, tight bool) (placement.Of
 }
 
 // admits asks whether the pod of a view may be placed at all as things stand.
-func (w *world) admits(v *whatif.View) (bool, error) {
-	status := w.tx.Admits(w.ctx, v)
+func (w *world) admits(ctx context.Context, v *whatif.View) (bool, error) {
+	status := w.tx.Admits(ctx, v)
 	switch {
 	case status.IsSuccess():
 		return true, nil
@@ -173,23 +174,23 @@ func (w *world) admits(v *whatif.View) (bool, error) {
 // none is the offers of a class that no node takes.
 type none struct{}
 
-func (none) Take(int) (int, bool, error) { return 0, false, nil }
+func (none) Take(context.Context, int) (int, bool, error) { return 0, false, nil }
 
 // add places a member in the transaction.
-func (w *world) add(member, node int) error {
+func (w *world) add(ctx context.Context, member, node int) error {
 	c := w.classes[w.classOf[member]]
-	return w.tx.Add(w.ctx, c.podInfo(w.pods[member]), node)
+	return w.tx.Add(ctx, c.podInfo(w.pods[member]), node)
 }
 
 // sweep filters nodes of a scope from a position on, in parallel, until enough
 // feasible ones are found: target of them, with room for want members. It
 // answers them in scope order, and the position after the last node seen.
-func (w *world) sweep(v *whatif.View, class int, scope []int, from, target, want int) (found []int, next int, err error) {
+func (w *world) sweep(ctx context.Context, v *whatif.View, class int, scope []int, from, target, want int) (found []int, next int, err error) {
 	room := 0
 	for next = from; next < len(scope) && (len(found) < target || room < want); {
 		chunk := scope[next:min(len(scope), next+max(target-len(found), minChunk))]
 		next += len(chunk)
-		feasible, err := w.filter(v, class, chunk)
+		feasible, err := w.filter(ctx, v, class, chunk)
 		if err != nil {
 			return nil, next, err
 		}
@@ -205,7 +206,7 @@ func (w *world) sweep(v *whatif.View, class int, scope []int, from, target, want
 const minChunk = 64
 
 // filter answers which of the nodes a class fits on.
-func (w *world) filter(v *whatif.View, class int, nodes []int) ([]int, error) {
+func (w *world) filter(ctx context.Context, v *whatif.View, class int, nodes []int) ([]int, error) {
 	candidates := make([]int, 0, len(nodes))
 	for _, node := range nodes {
 		info := w.tx.Node(node)
@@ -224,13 +225,13 @@ func (w *world) filter(v *whatif.View, class int, nodes []int) ([]int, error) {
 	statuses := make([]*fwk.Status, len(candidates))
 	if len(candidates) < 8 {
 		for i, node := range candidates {
-			statuses[i] = w.tx.Fits(w.ctx, v, node)
+			statuses[i] = w.tx.Fits(ctx, v, node)
 		}
 	} else {
 		var failed atomic.Bool
-		w.fw.Parallelizer().Until(w.ctx, len(candidates), func(i int) {
+		w.fw.Parallelizer().Until(ctx, len(candidates), func(i int) {
 			if !failed.Load() {
-				statuses[i] = w.tx.Fits(w.ctx, v, candidates[i])
+				statuses[i] = w.tx.Fits(ctx, v, candidates[i])
 				if statuses[i].Code() == fwk.Error {
 					failed.Store(true)
 				}
@@ -248,7 +249,7 @@ func (w *world) filter(v *whatif.View, class int, nodes []int) ([]int, error) {
 			feasible = append(feasible, node)
 		}
 	}
-	return slices.Clip(feasible), w.ctx.Err()
+	return slices.Clip(feasible), ctx.Err()
 }
 
 // scarcity is why arithmetic rules a node out: nothing left, or held for others.
