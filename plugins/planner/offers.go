@@ -5,15 +5,16 @@ import (
 	"container/heap"
 	"context"
 	"fmt"
+	"slices"
 
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/lockstep-sh/lockstep/plugins/whatif"
 )
 
-// offers places members of one class whose placing does not change how other
-// nodes look. Nodes are sampled, filtered and scored once; after that only the
-// node that took a member is looked at again.
+// offers places members of one class. Nodes are sampled, filtered and scored once; after
+// that only the node that took a member is looked at again. Where placing one changes how
+// other nodes look, each is looked at again before it takes a member.
 type offers struct {
 	*world
 	class int
@@ -24,24 +25,35 @@ type offers struct {
 
 	next   int // position in scope of the first node not yet seen
 	ranked ranking
-	plain  []bool // by score plugin, see notePlain
+	// aside are nodes that refused the last member that came to them, and may take one
+	// when others have been placed elsewhere; only where the class is volatile.
+	aside []*candidate
+	plain []bool // by score plugin, see notePlain
 }
 
 // Take places a member on the best node left.
 func (o *offers) Take(ctx context.Context, member int) (int, bool, error) {
+	view, err := o.viewOf(ctx, o.class, o.pods[member])
+	if view == nil || err != nil {
+		return 0, false, err
+	}
+	o.view = view
 	if ok, err := o.admits(ctx, o.view); !ok {
 		return 0, false, err
 	}
 	for {
 		if o.ranked.Len() == 0 {
 			more, err := o.fetch(ctx)
+			if err == nil && !more {
+				more, err = o.again(ctx)
+			}
 			if err != nil || !more {
 				return 0, false, err
 			}
 			continue
 		}
 		best := o.ranked.list[0]
-		if best.version != o.tx.Version(best.node) {
+		if best.version != o.tx.Version(best.node) || best.seen != o.state() {
 			if err := o.refresh(ctx, best); err != nil {
 				return 0, false, err
 			}
@@ -51,8 +63,34 @@ func (o *offers) Take(ctx context.Context, member int) (int, bool, error) {
 			return 0, false, err
 		}
 		o.want--
-		return best.node, true, o.refresh(ctx, best)
+		return best.node, true, nil
 	}
+}
+
+// state changes whenever it may matter to nodes that did not take anybody.
+func (o *offers) state() int {
+	if o.volatile(o.class) {
+		return o.tx.Changes()
+	}
+	return 0
+}
+
+// again brings back the nodes that refused members before the last was placed. It reports
+// whether there are any.
+func (o *offers) again(ctx context.Context) (bool, error) {
+	now := o.state()
+	o.aside = slices.DeleteFunc(o.aside, func(c *candidate) bool {
+		if c.seen == now {
+			return false
+		}
+		c.at = len(o.ranked.list)
+		o.ranked.list = append(o.ranked.list, c)
+		return true
+	})
+	if o.ranked.Len() == 0 {
+		return false, nil
+	}
+	return true, o.score(ctx)
 }
 
 // fetch filters and scores further nodes of the scope.
@@ -60,22 +98,33 @@ func (o *offers) fetch(ctx context.Context) (bool, error) {
 	if o.next >= len(o.scope) {
 		return false, nil
 	}
-	found, next, err := o.sweep(ctx, o.view, o.class, o.scope, o.next, o.sample(len(o.scope)), o.want)
+	from := o.next
+	found, next, err := o.sweep(ctx, o.view, o.class, o.scope, from, o.sample(len(o.scope)), o.want)
 	if err != nil {
 		return false, err
 	}
-	o.ranked.list = make([]*candidate, len(found))
-	for i, node := range found {
-		o.ranked.list[i] = &candidate{node: node, order: o.next + i, version: o.tx.Version(node), at: i}
-	}
 	o.next = next
+	o.ranked.list = make([]*candidate, 0, len(found))
+	fits := make(map[int]bool, len(found))
+	for i, node := range found {
+		fits[node] = true
+		o.ranked.list = append(o.ranked.list, &candidate{node: node, order: from + i, version: o.tx.Version(node), seen: o.state(), at: i})
+	}
+	if o.volatile(o.class) {
+		for i, node := range o.scope[from:next] {
+			if !fits[node] && !o.never[slot{o.class, node}] {
+				o.aside = append(o.aside, &candidate{node: node, order: from + i, version: o.tx.Version(node), seen: o.state()})
+			}
+		}
+	}
 	if err := o.score(ctx); err != nil {
 		return false, err
 	}
 	return len(found) > 0 || o.next < len(o.scope), nil
 }
 
-// refresh looks again at a candidate whose node has changed.
+// refresh looks again at a candidate whose node has changed, or that others may have
+// changed for it.
 func (o *offers) refresh(ctx context.Context, c *candidate) error {
 	room, scarce := o.slots(o.class, c.node)
 	if room == 0 {
@@ -86,7 +135,11 @@ func (o *offers) refresh(ctx context.Context, c *candidate) error {
 			return err
 		}
 		if ok {
-			c.version = o.tx.Version(c.node)
+			changed := c.version != o.tx.Version(c.node)
+			c.version, c.seen = o.tx.Version(c.node), o.state()
+			if !changed {
+				return nil
+			}
 			if err := o.rescore(ctx, c); err != nil {
 				return err
 			}
@@ -95,12 +148,19 @@ func (o *offers) refresh(ctx context.Context, c *candidate) error {
 		}
 	}
 	heap.Remove(&o.ranked, c.at)
+	if o.volatile(o.class) {
+		c.version, c.seen = o.tx.Version(c.node), o.state()
+		o.aside = append(o.aside, c)
+	}
 	return nil
 }
 
 // score asks the profile's Score plugins about all candidates, once. A single
 // candidate needs none, as in kube-scheduler itself.
 func (o *offers) score(ctx context.Context) error {
+	if o.unscored && !o.tight {
+		return nil
+	}
 	if o.tight {
 		for _, c := range o.ranked.list {
 			c.total = -int64(o.Slots(o.class, c.node))
@@ -199,10 +259,12 @@ func (o *offers) rescore(ctx context.Context, c *candidate) error {
 // candidate is a node that fits, and its score.
 type candidate struct {
 	node, order int
-	version     int
-	raw, parts  []fwk.PluginScore
-	total       int64
-	at          int // position in the heap
+	// version is that of its node, and seen the state of the rest, when it last fitted or
+	// was refused.
+	version, seen int
+	raw, parts    []fwk.PluginScore
+	total         int64
+	at            int // position in the heap
 }
 
 // ranking is a heap of candidates, best first.

@@ -10,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/volumebinding"
 
 	"github.com/lockstep-sh/lockstep/plugins/holds"
 	"github.com/lockstep-sh/lockstep/plugins/internal/placement"
@@ -36,9 +37,16 @@ type world struct {
 	views   []*whatif.View // by class; made when first asked for
 	pods    []*v1.Pod      // by member
 	classOf []int          // by member
-	// coupled: members care about each other; every one is prepared and scored
-	// anew, on a snapshot in which the earlier ones are assumed.
-	coupled bool
+	// uses is how many pods of the attempt have each claim.
+	uses map[claimKey]int
+	// coupled: members care about each other. In a plan every one is prepared and
+	// scored anew, on a snapshot in which the earlier ones are assumed; inCopies, where
+	// room is sought, the filters hear of those that come and go.
+	coupled, inCopies bool
+	// base is what stood before any member was placed.
+	base whatif.Mark
+	// unscored: whether members fit is all that is asked, not where best.
+	unscored bool
 
 	// refused counts the reasons of nodes that took nobody, for the explanation.
 	refused map[string]map[string]bool // reason -> node names
@@ -69,8 +77,15 @@ func (w *world) slots(class, node int) (int, v1.ResourceName) {
 
 // slotsWithout is slots if so much were freed on the node, by so many pods.
 func (w *world) slotsWithout(class, node int, freed resource.Vector, pods int) (int, v1.ResourceName) {
+	if !w.reaches(class, node) {
+		return 0, ""
+	}
+	most := len(w.pods)
+	if w.classes[class].alone {
+		most = 1
+	}
 	if !w.checksResources {
-		return len(w.pods), ""
+		return most, ""
 	}
 	info, demand := w.tx.Node(node), w.classes[class].demand
 	has, used := info.GetAllocatable(), info.GetRequested()
@@ -89,7 +104,7 @@ func (w *world) slotsWithout(class, node int, freed resource.Vector, pods int) (
 			least, scarce = n, name
 		}
 	}
-	return max(0, least), scarce
+	return max(0, min(least, most)), scarce
 }
 
 func isNative(name v1.ResourceName) bool {
@@ -127,6 +142,28 @@ func (w *world) view(ctx context.Context, class int) (*whatif.View, error) {
 	return v, err
 }
 
+// viewOf is the view of a class for one of its members.
+func (w *world) viewOf(ctx context.Context, class int, pod *v1.Pod) (*whatif.View, error) {
+	v, err := w.view(ctx, class)
+	if v == nil || err != nil || !w.classes[class].claims.any {
+		return v, err
+	}
+	own, status := w.tx.For(ctx, v, pod)
+	switch {
+	case status.IsSuccess():
+		return own, nil
+	case status.IsRejected():
+		w.denied = status.Message()
+		return nil, nil
+	default:
+		return nil, fmt.Errorf("preparing pod %s/%s: %w", pod.Namespace, pod.Name, status.AsError())
+	}
+}
+
+// volatile reports whether placing one member may change on which other nodes those of a
+// class fit.
+func (w *world) volatile(class int) bool { return w.coupled || w.classes[class].claims.contends }
+
 func (w *world) prepare(ctx context.Context, class int, pod *v1.Pod) (*whatif.View, error) {
 	v, status := w.tx.View(ctx, pod, func(state fwk.CycleState) {
 		Ask(state, &Question{Holders: w.holders, Demand: w.classes[class].demand})
@@ -144,7 +181,7 @@ func (w *world) prepare(ctx context.Context, class int, pod *v1.Pod) (*whatif.Vi
 
 // Open prepares to place members of a class on nodes of a scope.
 func (w *world) Open(ctx context.Context, class int, scope []int, want int, tight bool) (placement.Offers, error) {
-	if w.coupled {
+	if w.coupled && !w.inCopies {
 		return &coupledOffers{world: w, class: class, scope: scope, tight: tight}, nil
 	}
 	v, err := w.view(ctx, class)
@@ -215,6 +252,11 @@ func (w *world) filter(ctx context.Context, v *whatif.View, class int, nodes []i
 			w.refuse(node, "didn't satisfy a plugin's choice of nodes")
 			continue
 		}
+		if !w.reaches(class, node) {
+			w.never[slot{class, node}] = true
+			w.refuse(node, string(volumebinding.ErrReasonNodeConflict))
+			continue
+		}
 		if n, scarce := w.slots(class, node); n == 0 {
 			w.lacking[scarce] = true
 			w.refuse(node, w.scarcity(class, node, scarce))
@@ -240,7 +282,7 @@ func (w *world) filter(ctx context.Context, v *whatif.View, class int, nodes []i
 	}
 	feasible := candidates[:0]
 	for i, node := range candidates {
-		if statuses[i].Code() == fwk.UnschedulableAndUnresolvable {
+		if statuses[i].Code() == fwk.UnschedulableAndUnresolvable && (w.tx.Checkpoint() == w.base || !w.volatile(class)) && !w.coupled {
 			w.never[slot{class, node}] = true
 		}
 		if ok, err := w.judge(node, statuses[i]); err != nil {

@@ -72,11 +72,12 @@ func (pl *GangPreemption) search(ctx context.Context, d *demand) (*found, error)
 
 // searchBeside looks for room as if the holders that are outranked held nothing, and by
 // evicting whom a round permits; nil permits nobody.
-func (pl *GangPreemption) searchBeside(ctx context.Context, d *demand, outrank []string, round *gangpoint.Round) (*found, error) {
+func (pl *GangPreemption) searchBeside(ctx context.Context, d *demand, outrank []string, round *gangpoint.Round) (best *found, err error) {
 	room, err := pl.planner.Room(ctx, d.attempt, outrank)
 	if err != nil {
 		return nil, err
 	}
+	defer func() { err = errors.Join(err, room.Close(ctx)) }()
 	infos := make([]fwk.NodeInfo, room.Len())
 	for i := range infos {
 		infos[i] = room.Node(i)
@@ -93,7 +94,7 @@ func (pl *GangPreemption) searchBeside(ctx context.Context, d *demand, outrank [
 		return nil, err
 	}
 	s := &searching{pl: pl, d: d, room: room, gangs: gangs, round: round}
-	best, err := s.best(ctx, domains)
+	best, err = s.best(ctx, domains)
 	if best == nil || err != nil {
 		return nil, err
 	}
