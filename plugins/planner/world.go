@@ -80,12 +80,12 @@ func (w *world) slotsWithout(class, node int, freed resource.Vector, pods int) (
 	if !w.reaches(class, node) {
 		return 0, ""
 	}
-	most := len(w.pods)
+	most := math.MaxInt32
 	if w.classes[class].alone {
 		most = 1
 	}
 	if !w.checksResources {
-		return most, ""
+		return min(most, len(w.pods)), ""
 	}
 	info, demand := w.tx.Node(node), w.classes[class].demand
 	has, used := info.GetAllocatable(), info.GetRequested()

@@ -27,19 +27,27 @@ const (
 // members are alike and topologies nested, and greedy where shapes compete.
 // An error is the world's, and leaves nothing placed.
 func Solve(ctx context.Context, w World, p Problem) (Result, error) {
-	s := &solver{
+	return newSolver(w, p).run(ctx)
+}
+
+func newSolver(w World, p Problem) *solver {
+	return &solver{
 		world: w, Problem: p, effort: cmp.Or(p.Effort, max(leastEffort, effortPerMember*len(p.Members))),
 		best: make([]Outcome, len(p.Gangs)), fits: make([]map[string]int, len(p.Gangs)),
 		takers: map[int]map[string]bool{}, domains: map[string][]topology.Domain{},
 	}
-	start := w.Mark()
+}
+
+// run solves the problem.
+func (s *solver) run(ctx context.Context) (Result, error) {
+	start := s.world.Mark()
 	result, err := s.solve(ctx)
 	if err != nil {
-		return Result{}, errors.Join(err, w.Undo(ctx, start))
+		return Result{}, errors.Join(err, s.world.Undo(ctx, start))
 	}
-	if !result.Complete && !p.KeepPartial {
+	if !result.Complete && !s.KeepPartial {
 		result.Node = nil
-		return result, w.Undo(ctx, start)
+		return result, s.world.Undo(ctx, start)
 	}
 	return result, nil
 }
