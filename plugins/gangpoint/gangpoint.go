@@ -41,7 +41,13 @@ type Purpose int
 
 // Purposes.
 const (
-	// Allocate: nodes with room. All domains are wanted, best first.
+	// Allocate: nodes with room. All domains are wanted, best first. The gang is placed in
+	// the tightest that takes its whole minimum, of equals in the first. Where none does, the
+	// one in which most members find a place explains why not, and a NonStrict gang holds
+	// what it can there. Domains in which arithmetic finds too little room are tried only if
+	// they may take more members than others did; and all of them together get the effort
+	// that a gang without domains would: with hundreds in which filters refuse what
+	// arithmetic allows, the last are not tried.
 	Allocate Purpose = iota
 	// Evict: nodes on which room can be made. The best few are wanted, those that cost
 	// least to enter first; the first in which room can be made is taken.

@@ -7,10 +7,11 @@ import (
 	"hash/maphash"
 	"maps"
 	"slices"
+	"strconv"
 
 	v1 "k8s.io/api/core/v1"
-	corelisters "k8s.io/client-go/listers/core/v1"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
+	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/lockstep-sh/lockstep/plugins/holds"
@@ -39,6 +40,11 @@ type class struct {
 	// info is the first of them; a plan asks the filters about it for all.
 	info   *framework.PodInfo
 	demand holds.Demand
+	claims claimed
+	// reach, by node, tells which ones the volumes can be used on; see world.reaches.
+	reach []bool
+	// alone: no node takes more than one of them.
+	alone bool
 }
 
 // grouping sorts pods into classes.
@@ -46,15 +52,23 @@ type grouping struct {
 	seed    maphash.Seed
 	byHash  map[uint64]int
 	classes []*class
+	storage storage
+	// uses is how many pods of the attempt have each claim.
+	uses map[claimKey]int
 }
 
-func newGrouping() *grouping {
-	return &grouping{seed: maphash.MakeSeed(), byHash: map[uint64]int{}}
+func newGrouping(s storage) *grouping {
+	return &grouping{seed: maphash.MakeSeed(), byHash: map[uint64]int{}, storage: s, uses: map[claimKey]int{}}
 }
 
-// add answers the class of a pod.
+// add returns the class of a pod. An error is one of looking up its claims, or of reading
+// its affinity.
 func (g *grouping) add(pod *v1.Pod) (int, error) {
-	hash := g.hash(pod)
+	claims, err := g.storage.read(pod, g.uses)
+	if err != nil {
+		return 0, err
+	}
+	hash := g.hash(pod, claims)
 	if i, ok := g.byHash[hash]; ok {
 		return i, nil
 	}
@@ -63,8 +77,16 @@ func (g *grouping) add(pod *v1.Pod) (int, error) {
 		return 0, fmt.Errorf("reading affinity of pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
 	g.byHash[hash] = len(g.classes)
-	g.classes = append(g.classes, &class{info: info, demand: holds.DemandOf(info)})
+	demand := holds.DemandOf(info)
+	g.classes = append(g.classes, &class{info: info, demand: demand, claims: claims, alone: len(demand.Ports) > 0 || repels(info)})
 	return len(g.classes) - 1, nil
+}
+
+// repels reports whether a pod keeps others like it off its node.
+func repels(info *framework.PodInfo) bool {
+	return slices.ContainsFunc(info.GetRequiredAntiAffinityTerms(), func(term fwk.AffinityTerm) bool {
+		return term.TopologyKey == v1.LabelHostname && term.Matches(info.Pod, nil)
+	})
 }
 
 // podInfo is the PodInfo of a pod of a class. What the class computed once is
@@ -77,7 +99,7 @@ func (c *class) podInfo(pod *v1.Pod) *framework.PodInfo {
 
 // hash covers all of a pod that the scheduler's plugins look at. Two pods with
 // one hash are of one class.
-func (g *grouping) hash(pod *v1.Pod) uint64 {
+func (g *grouping) hash(pod *v1.Pod, claims claimed) uint64 {
 	var h maphash.Hash
 	h.SetSeed(g.seed)
 	w := hashWriter{&h}
@@ -111,9 +133,15 @@ func (g *grouping) hash(pod *v1.Pod) uint64 {
 		w.object(spec.TopologySpreadConstraints)
 	}
 	for i := range spec.Volumes {
-		if source := &spec.Volumes[i].VolumeSource; !isLocalVolume(source) {
+		switch source := &spec.Volumes[i].VolumeSource; {
+		case source.PersistentVolumeClaim != nil:
+			w.text("claim", strconv.FormatBool(source.PersistentVolumeClaim.ReadOnly))
+		case !isLocalVolume(source):
 			w.object(source)
 		}
+	}
+	if claims.any {
+		w.object(claims.shape)
 	}
 	if len(spec.ResourceClaims) > 0 {
 		w.object(spec.ResourceClaims)
@@ -214,22 +242,11 @@ func (w hashWriter) object(value any) {
 	w.h.WriteByte(0)
 }
 
-// interdependent tells whether placing one pod of the class changes where others
-// may or should go, beyond what it takes of its node.
-func (c *class) interdependent(claims corelisters.PersistentVolumeClaimLister) bool {
-	pod := c.info.Pod
-	affinity := pod.Spec.Affinity
-	return len(pod.Spec.TopologySpreadConstraints) > 0 ||
-		affinity != nil && (affinity.PodAffinity != nil || affinity.PodAntiAffinity != nil) ||
-		slices.ContainsFunc(pod.Spec.Volumes, func(v v1.Volume) bool { return forOnePod(pod.Namespace, v.PersistentVolumeClaim, claims) })
-}
-
-// forOnePod tells claims that one pod of the cluster at a time may use. One that is
-// not there yet is no such claim: the volume filters refuse the pod until it is.
-func forOnePod(namespace string, source *v1.PersistentVolumeClaimVolumeSource, claims corelisters.PersistentVolumeClaimLister) bool {
-	if source == nil {
-		return false
-	}
-	claim, err := claims.PersistentVolumeClaims(namespace).Get(source.ClaimName)
-	return err == nil && slices.Contains(claim.Spec.AccessModes, v1.ReadWriteOncePod)
+// interdependent reports whether placing one pod of the class changes where others
+// may or should go, beyond what it takes of its node and of volumes.
+func (c *class) interdependent() bool {
+	spec := &c.info.Pod.Spec
+	affinity := spec.Affinity
+	return len(spec.TopologySpreadConstraints) > 0 || c.claims.exclusive ||
+		affinity != nil && (affinity.PodAffinity != nil || affinity.PodAntiAffinity != nil)
 }

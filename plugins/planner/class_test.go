@@ -101,10 +101,10 @@ func TestClassesTellApartWhatMatters(t *testing.T) {
 		reasons["InitContainers[]."+field] = reason
 	}
 	used := map[string]bool{}
-	group := newGrouping()
+	group := newGrouping(storageWith(t))
 	for _, base := range fullPods() {
-		want := group.hash(base)
-		for path, hashes := range hashesByChange(group, base) {
+		want := hashOf(t, group, base)
+		for path, hashes := range hashesByChange(t, group, base) {
 			apart := slices.ContainsFunc(hashes, func(hash uint64) bool { return hash != want })
 			field, excused := excuse(reasons, path)
 			switch {
@@ -131,6 +131,15 @@ func excuse(reasons map[string]string, path string) (string, bool) {
 		}
 	}
 	return "", false
+}
+
+func hashOf(t *testing.T, g *grouping, pod *v1.Pod) uint64 {
+	t.Helper()
+	claims, err := g.storage.read(pod, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g.hash(pod, claims)
 }
 
 func mustAdd(t *testing.T, g *grouping, pod *v1.Pod) int {
@@ -221,11 +230,11 @@ func setLeaf(v reflect.Value, n int) bool {
 }
 
 // hashesByChange hashes a pod with one field changed, field by field.
-func hashesByChange(group *grouping, pod *v1.Pod) map[string][]uint64 {
+func hashesByChange(t *testing.T, group *grouping, pod *v1.Pod) map[string][]uint64 {
 	hashes := map[string][]uint64{}
 	vary(reflect.ValueOf(&pod.Spec).Elem(), "", func(path string, change, restore func()) {
 		change()
-		hashes[path] = append(hashes[path], group.hash(pod))
+		hashes[path] = append(hashes[path], hashOf(t, group, pod))
 		restore()
 	})
 	return hashes
@@ -290,7 +299,7 @@ func TestClassesByMetadata(t *testing.T) {
 		}, false},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			group, other := newGrouping(), base()
+			group, other := newGrouping(storageWith(t)), base()
 			c.change(other)
 			if same := mustAdd(t, group, base().Obj()) == mustAdd(t, group, other.Obj()); same != c.same {
 				t.Errorf("one class: %v, want %v", same, c.same)
@@ -301,7 +310,7 @@ func TestClassesByMetadata(t *testing.T) {
 
 // TestClassesOfClaims: claims that are made from a template belong to one pod.
 func TestClassesOfClaims(t *testing.T) {
-	group := newGrouping()
+	group := newGrouping(storageWith(t))
 	claims := v1.PodResourceClaim{Name: "device", ResourceClaimTemplateName: new("template")}
 	a, b := st.MakePod().Name("a").PodResourceClaims(claims).Obj(), st.MakePod().Name("b").PodResourceClaims(claims).Obj()
 	if mustAdd(t, group, a) == mustAdd(t, group, b) {

@@ -50,7 +50,7 @@ func (w *world) fitEmpty(count map[int]int, nodes []int) int {
 			if room >= want {
 				break
 			}
-			if !w.never[slot{class, node}] {
+			if !w.never[slot{class, node}] && w.reaches(class, node) {
 				room += w.slotsEmpty(class, node)
 			}
 		}
@@ -72,6 +72,9 @@ func (w *world) slotsEmpty(class, node int) int {
 			continue // some plugin may provide it
 		}
 		least = min(least, int(min(total/amount, math.MaxInt32)))
+	}
+	if w.classes[class].alone {
+		least = min(least, 1)
 	}
 	return least
 }

@@ -3,16 +3,18 @@ package planner
 import (
 	"cmp"
 	"container/heap"
+	"context"
 	"fmt"
+	"slices"
 
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/lockstep-sh/lockstep/plugins/whatif"
 )
 
-// offers places members of one class whose placing does not change how other
-// nodes look. Nodes are sampled, filtered and scored once; after that only the
-// node that took a member is looked at again.
+// offers places members of one class. Nodes are sampled, filtered and scored once; after
+// that only the node that took a member is looked at again. Where placing one changes how
+// other nodes look, each is looked at again before it takes a member.
 type offers struct {
 	*world
 	class int
@@ -23,70 +25,122 @@ type offers struct {
 
 	next   int // position in scope of the first node not yet seen
 	ranked ranking
-	plain  []bool // by score plugin, see notePlain
+	// aside are nodes that refused the last member that came to them, and may take one
+	// when others have been placed elsewhere; only where the class is volatile.
+	aside []*candidate
+	plain []bool // by score plugin, see notePlain
 }
 
 // Take places a member on the best node left.
-func (o *offers) Take(member int) (int, bool, error) {
-	if ok, err := o.admits(o.view); !ok {
+func (o *offers) Take(ctx context.Context, member int) (int, bool, error) {
+	view, err := o.viewOf(ctx, o.class, o.pods[member])
+	if view == nil || err != nil {
+		return 0, false, err
+	}
+	o.view = view
+	if ok, err := o.admits(ctx, o.view); !ok {
 		return 0, false, err
 	}
 	for {
 		if o.ranked.Len() == 0 {
-			more, err := o.fetch()
+			more, err := o.fetch(ctx)
+			if err == nil && !more {
+				more, err = o.again(ctx)
+			}
 			if err != nil || !more {
 				return 0, false, err
 			}
 			continue
 		}
 		best := o.ranked.list[0]
-		if best.version != o.tx.Version(best.node) {
-			if err := o.refresh(best); err != nil {
+		if best.version != o.tx.Version(best.node) || best.seen != o.state() {
+			if err := o.refresh(ctx, best); err != nil {
 				return 0, false, err
 			}
 			continue
 		}
-		if err := o.add(member, best.node); err != nil {
+		if err := o.add(ctx, member, best.node); err != nil {
 			return 0, false, err
 		}
 		o.want--
-		return best.node, true, o.refresh(best)
+		return best.node, true, nil
 	}
 }
 
+// state changes whenever it may matter to nodes that did not take anybody.
+func (o *offers) state() int {
+	if o.volatile(o.class) {
+		return o.tx.Changes()
+	}
+	return 0
+}
+
+// again brings back the nodes that refused members before the last was placed. It reports
+// whether there are any.
+func (o *offers) again(ctx context.Context) (bool, error) {
+	now := o.state()
+	o.aside = slices.DeleteFunc(o.aside, func(c *candidate) bool {
+		if c.seen == now {
+			return false
+		}
+		c.at = len(o.ranked.list)
+		o.ranked.list = append(o.ranked.list, c)
+		return true
+	})
+	if o.ranked.Len() == 0 {
+		return false, nil
+	}
+	return true, o.score(ctx)
+}
+
 // fetch filters and scores further nodes of the scope.
-func (o *offers) fetch() (bool, error) {
+func (o *offers) fetch(ctx context.Context) (bool, error) {
 	if o.next >= len(o.scope) {
 		return false, nil
 	}
-	found, next, err := o.sweep(o.view, o.class, o.scope, o.next, o.sample(len(o.scope)), o.want)
+	from := o.next
+	found, next, err := o.sweep(ctx, o.view, o.class, o.scope, from, o.sample(len(o.scope)), o.want)
 	if err != nil {
 		return false, err
 	}
-	o.ranked.list = make([]*candidate, len(found))
-	for i, node := range found {
-		o.ranked.list[i] = &candidate{node: node, order: o.next + i, version: o.tx.Version(node), at: i}
-	}
 	o.next = next
-	if err := o.score(); err != nil {
+	o.ranked.list = make([]*candidate, 0, len(found))
+	fits := make(map[int]bool, len(found))
+	for i, node := range found {
+		fits[node] = true
+		o.ranked.list = append(o.ranked.list, &candidate{node: node, order: from + i, version: o.tx.Version(node), seen: o.state(), at: i})
+	}
+	if o.volatile(o.class) {
+		for i, node := range o.scope[from:next] {
+			if !fits[node] && !o.never[slot{o.class, node}] {
+				o.aside = append(o.aside, &candidate{node: node, order: from + i, version: o.tx.Version(node), seen: o.state()})
+			}
+		}
+	}
+	if err := o.score(ctx); err != nil {
 		return false, err
 	}
 	return len(found) > 0 || o.next < len(o.scope), nil
 }
 
-// refresh looks again at a candidate whose node has changed.
-func (o *offers) refresh(c *candidate) error {
+// refresh looks again at a candidate whose node has changed, or that others may have
+// changed for it.
+func (o *offers) refresh(ctx context.Context, c *candidate) error {
 	room, scarce := o.slots(o.class, c.node)
 	if room == 0 {
 		o.lacking[scarce] = true
 	} else {
-		ok, err := o.judge(c.node, o.tx.Fits(o.ctx, o.view, c.node))
+		ok, err := o.judge(c.node, o.tx.Fits(ctx, o.view, c.node))
 		if err != nil {
 			return err
 		}
 		if ok {
-			c.version = o.tx.Version(c.node)
-			if err := o.rescore(c); err != nil {
+			changed := c.version != o.tx.Version(c.node)
+			c.version, c.seen = o.tx.Version(c.node), o.state()
+			if !changed {
+				return nil
+			}
+			if err := o.rescore(ctx, c); err != nil {
 				return err
 			}
 			heap.Fix(&o.ranked, c.at)
@@ -94,12 +148,19 @@ func (o *offers) refresh(c *candidate) error {
 		}
 	}
 	heap.Remove(&o.ranked, c.at)
+	if o.volatile(o.class) {
+		c.version, c.seen = o.tx.Version(c.node), o.state()
+		o.aside = append(o.aside, c)
+	}
 	return nil
 }
 
 // score asks the profile's Score plugins about all candidates, once. A single
 // candidate needs none, as in kube-scheduler itself.
-func (o *offers) score() error {
+func (o *offers) score(ctx context.Context) error {
+	if o.unscored && !o.tight {
+		return nil
+	}
 	if o.tight {
 		for _, c := range o.ranked.list {
 			c.total = -int64(o.Slots(o.class, c.node))
@@ -115,29 +176,29 @@ func (o *offers) score() error {
 	for i, c := range o.ranked.list {
 		infos[i] = o.tx.Node(c.node)
 	}
-	if status := o.fw.RunPreScorePlugins(o.ctx, o.view.State, pod, infos); !status.IsSuccess() {
+	if status := o.fw.RunPreScorePlugins(ctx, o.view.State, pod, infos); !status.IsSuccess() {
 		return fmt.Errorf("preparing scores of pod %s/%s: %w", pod.Namespace, pod.Name, status.AsError())
 	}
 	statuses := make([]*fwk.Status, len(infos))
-	o.fw.Parallelizer().Until(o.ctx, len(infos), func(i int) {
-		o.ranked.list[i].raw, statuses[i] = o.fw.RunRawScorePlugins(o.ctx, o.view.State, pod, infos[i])
+	o.fw.Parallelizer().Until(ctx, len(infos), func(i int) {
+		o.ranked.list[i].raw, statuses[i] = o.fw.RunRawScorePlugins(ctx, o.view.State, pod, infos[i])
 	}, operation)
 	for i, status := range statuses {
 		if !status.IsSuccess() {
 			return fmt.Errorf("scoring node %s: %w", infos[i].Node().Name, status.AsError())
 		}
 	}
-	return o.normalize()
+	return o.normalize(ctx)
 }
 
 // normalize makes totals of raw scores, as the framework does over all
 // candidates, and notes which plugins' scores it leaves as they are.
-func (o *offers) normalize() error {
+func (o *offers) normalize(ctx context.Context) error {
 	scores := make([]fwk.NodePluginScores, len(o.ranked.list))
 	for i, c := range o.ranked.list {
 		scores[i] = fwk.NodePluginScores{Name: o.tx.Node(c.node).Node().Name, RawScores: c.raw}
 	}
-	if status := o.fw.NormalizeScores(o.ctx, o.view.State, o.view.Pod, scores); !status.IsSuccess() {
+	if status := o.fw.NormalizeScores(ctx, o.view.State, o.view.Pod, scores); !status.IsSuccess() {
 		return fmt.Errorf("normalizing scores of pod %s/%s: %w", o.view.Pod.Namespace, o.view.Pod.Name, status.AsError())
 	}
 	for i, c := range o.ranked.list {
@@ -167,7 +228,7 @@ func (o *offers) notePlain() {
 // rescore scores one node again. Where a plugin's raw score did not change, or
 // its normalized score is just the raw one times its weight, the others keep
 // theirs; else all are normalized anew.
-func (o *offers) rescore(c *candidate) error {
+func (o *offers) rescore(ctx context.Context, c *candidate) error {
 	if o.tight {
 		c.total = -int64(o.Slots(o.class, c.node))
 		return nil
@@ -175,7 +236,7 @@ func (o *offers) rescore(c *candidate) error {
 	if c.raw == nil {
 		return nil
 	}
-	raw, status := o.fw.RunRawScorePlugins(o.ctx, o.view.State, o.view.Pod, o.tx.Node(c.node))
+	raw, status := o.fw.RunRawScorePlugins(ctx, o.view.State, o.view.Pod, o.tx.Node(c.node))
 	if !status.IsSuccess() {
 		return fmt.Errorf("scoring node %s: %w", o.tx.Node(c.node).Node().Name, status.AsError())
 	}
@@ -186,7 +247,7 @@ func (o *offers) rescore(c *candidate) error {
 			continue
 		}
 		if !o.plain[i] {
-			return o.normalize()
+			return o.normalize(ctx)
 		}
 		score := o.weights[raw[i].Name] * raw[i].Score
 		c.total += score - c.parts[i].Score
@@ -198,10 +259,12 @@ func (o *offers) rescore(c *candidate) error {
 // candidate is a node that fits, and its score.
 type candidate struct {
 	node, order int
-	version     int
-	raw, parts  []fwk.PluginScore
-	total       int64
-	at          int // position in the heap
+	// version is that of its node, and seen the state of the rest, when it last fitted or
+	// was refused.
+	version, seen int
+	raw, parts    []fwk.PluginScore
+	total         int64
+	at            int // position in the heap
 }
 
 // ranking is a heap of candidates, best first.
@@ -243,22 +306,22 @@ type coupledOffers struct {
 }
 
 // Take places a member on the best node for it as things stand now.
-func (o *coupledOffers) Take(member int) (int, bool, error) {
-	view, err := o.prepare(o.class, o.pods[member])
+func (o *coupledOffers) Take(ctx context.Context, member int) (int, bool, error) {
+	view, err := o.prepare(ctx, o.class, o.pods[member])
 	if err != nil || view == nil {
 		return 0, false, err
 	}
 	delete(o.rejected, o.class)
-	if ok, err := o.admits(view); !ok {
+	if ok, err := o.admits(ctx, view); !ok {
 		return 0, false, err
 	}
 	one := &offers{world: o.world, class: o.class, view: view, scope: o.scope, want: 1, tight: o.tight}
 	for one.ranked.Len() == 0 {
-		more, err := one.fetch()
+		more, err := one.fetch(ctx)
 		if err != nil || !more {
 			return 0, false, err
 		}
 	}
 	node := one.ranked.list[0].node
-	return node, true, o.add(member, node)
+	return node, true, o.add(ctx, member, node)
 }

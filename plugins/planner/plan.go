@@ -11,7 +11,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/klog/v2"
 	schedconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
@@ -41,14 +40,14 @@ type Planner struct {
 	weights         map[string]int64
 	checksResources bool
 	percentage      *int32
-	claims          corelisters.PersistentVolumeClaimLister
+	storage         storage
 }
 
 // New makes the planner of a profile. It has to be called when all plugins of the
 // profile are there.
 func New(fw framework.Framework, h *holds.Holds, plugins *extension.Plugins) *Planner {
 	p := &Planner{fw: fw, holds: h, hooks: whatif.HooksOf(plugins, fw), points: PointsOf(plugins, fw), weights: map[string]int64{}, percentage: fw.PercentageOfNodesToScore()}
-	p.claims = fw.SharedInformerFactory().Core().V1().PersistentVolumeClaims().Lister()
+	p.storage = storageOf(fw)
 	enabled := fw.ListPlugins()
 	for _, score := range enabled.Score.Enabled {
 		p.weights[score.Name] = int64(score.Weight)
@@ -75,26 +74,25 @@ type Plan struct {
 // Plan plans an attempt. The holds of the given holders are no obstacle; they
 // would be given back.
 func (p *Planner) Plan(ctx context.Context, a *gang.Attempt, evict []string) (result *Plan, err error) {
-	w, problem, err := p.pose(ctx, a, evict, false)
+	w, problem, err := p.pose(a, evict, false)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, w.tx.Discard(ctx)) }()
-	if err := p.standing(w, a); err != nil {
+	if err := p.standing(ctx, w, a); err != nil {
 		return nil, err
 	}
 	infos := p.points.nodes(w.tx)
 	if why, err := p.points.Refuse(ctx, GangOf(a), infos); err != nil || why != "" {
 		return &Plan{Outcome: gang.Outcome{Why: w.refusal(a, why)}, Coupled: w.coupled}, err
 	}
-	before := w.tx.Checkpoint()
 	solved, err := p.solve(ctx, w, problem, a, infos)
 	if err != nil {
 		return nil, err
 	}
 	result = &Plan{Coupled: w.coupled}
 	result.Complete = solved.Complete
-	w.note(result, solved, before)
+	w.note(result, solved, w.base)
 	for _, outcome := range solved.Gangs {
 		result.Fit += outcome.Fit
 	}
@@ -122,13 +120,22 @@ func (w *world) note(result *Plan, solved placement.Result, before whatif.Mark) 
 }
 
 // pose turns an attempt into a placement problem over indexes.
-func (p *Planner) pose(ctx context.Context, a *gang.Attempt, evict []string, inCopies bool) (*world, placement.Problem, error) {
-	group := newGrouping()
+func (p *Planner) pose(a *gang.Attempt, evict []string, inCopies bool) (*world, placement.Problem, error) {
+	group := newGrouping(p.storage)
+	for _, need := range a.Gangs {
+		for _, pod := range need.Pending {
+			use(group.uses, pod)
+		}
+		for _, placed := range need.Placed {
+			use(group.uses, placed.Pod)
+		}
+	}
 	holders := append([]string{holds.Holder(p.fw.ProfileName(), a.Group)}, evict...)
 	w := &world{
-		ctx: ctx, fw: p.fw, holds: p.holds, holders: holders,
+		fw: p.fw, holds: p.holds, holders: holders,
 		sample: p.sample, weights: p.weights, checksResources: p.checksResources,
-		refused: map[string]map[string]bool{}, rejected: map[int]string{}, barred: map[int]bool{}, never: map[slot]bool{}, lacking: map[v1.ResourceName]bool{},
+		inCopies: inCopies,
+		refused:  map[string]map[string]bool{}, rejected: map[int]string{}, barred: map[int]bool{}, never: map[slot]bool{}, lacking: map[v1.ResourceName]bool{},
 	}
 	problem := placement.Problem{KeepPartial: !a.Strict}
 	for _, need := range a.Gangs {
@@ -145,15 +152,19 @@ func (p *Planner) pose(ctx context.Context, a *gang.Attempt, evict []string, inC
 		problem.Gangs = append(problem.Gangs, g)
 	}
 	w.classes = group.classes
-	w.coupled = slices.ContainsFunc(w.classes, func(c *class) bool { return c.interdependent(p.claims) })
+	w.coupled = slices.ContainsFunc(w.classes, func(c *class) bool { return c.interdependent() })
 	tx, err := whatif.Begin(p.fw, p.hooks, w.coupled && !inCopies)
 	if err != nil {
 		return nil, problem, err
 	}
 	w.tx = tx
-	for _, pod := range w.pods {
+	for member, pod := range w.pods {
 		tx.Own(pod.UID)
+		if w.classes[w.classOf[member]].claims.contends {
+			tx.Contend(pod.UID)
+		}
 	}
+	w.uses = group.uses
 	w.sortClasses()
 	w.views = make([]*whatif.View, len(w.classes))
 	for member, class := range w.classOf {
@@ -185,7 +196,7 @@ const (
 
 // standing adds the members that an earlier plan placed and that are not in the
 // scheduler's cache yet. What is held for them belongs to this group.
-func (p *Planner) standing(w *world, a *gang.Attempt) error {
+func (p *Planner) standing(ctx context.Context, w *world, a *gang.Attempt) error {
 	for _, need := range a.Gangs {
 		for _, placed := range need.Placed {
 			if !placed.InPlan {
@@ -195,15 +206,23 @@ func (p *Planner) standing(w *world, a *gang.Attempt) error {
 			if !ok {
 				continue // the node is gone; the member will find out
 			}
+			claims, err := p.storage.read(placed.Pod, w.uses)
+			if err != nil {
+				return err
+			}
+			if claims.contends {
+				w.tx.Contend(placed.Pod.UID)
+			}
 			info, err := framework.NewPodInfo(placed.Pod)
 			if err != nil {
 				return fmt.Errorf("reading affinity of pod %s: %w", klog.KObj(placed.Pod), err)
 			}
-			if err := w.tx.Add(w.ctx, info, node); err != nil {
+			if err := w.tx.Add(ctx, info, node); err != nil {
 				return err
 			}
 		}
 	}
+	w.base = w.tx.Checkpoint()
 	return nil
 }
 

@@ -99,30 +99,22 @@ func (p Points) nodes(tx *whatif.Transaction) []fwk.NodeInfo {
 	return infos
 }
 
-// solve places the members, in the first domain that takes them where a plugin of the
-// profile names domains: those come best first.
-func (p *Planner) solve(ctx context.Context, w *world, problem placement.Problem, a *gang.Attempt, infos []fwk.NodeInfo) (solved placement.Result, err error) {
+// solve places the members: where a plugin of the profile names domains, inside one of them,
+// see placement.SolveWithin.
+func (p *Planner) solve(ctx context.Context, w *world, problem placement.Problem, a *gang.Attempt, infos []fwk.NodeInfo) (placement.Result, error) {
 	domains, err := p.points.Domains(ctx, GangOf(a), infos, gangpoint.Allocate)
 	if err != nil {
-		return solved, err
+		return placement.Result{}, err
 	}
-	if len(domains) == 0 {
-		return placement.Solve(w, problem)
-	}
-	mark := w.tx.Checkpoint()
-	for _, domain := range domains {
-		if err := w.tx.Rollback(ctx, mark); err != nil {
-			return solved, err
-		}
-		problem.Nodes = nil
+	sets := make([][]int, len(domains))
+	for i, domain := range domains {
+		known := map[int]bool{}
 		for _, name := range domain.Nodes {
-			if node, ok := w.tx.Index(name); ok {
-				problem.Nodes = append(problem.Nodes, node)
+			if node, ok := w.tx.Index(name); ok && !known[node] {
+				known[node] = true
+				sets[i] = append(sets[i], node)
 			}
 		}
-		if solved, err = placement.Solve(w, problem); err != nil || solved.Complete {
-			return solved, err
-		}
 	}
-	return solved, nil
+	return placement.SolveWithin(ctx, w, problem, sets)
 }

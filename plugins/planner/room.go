@@ -2,6 +2,7 @@ package planner
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 
 	fwk "k8s.io/kube-scheduler/framework"
@@ -37,12 +38,12 @@ type Room struct {
 // Room opens a what-if about an attempt, with no nodes in it yet. The holds of the
 // given holders are no obstacle.
 func (p *Planner) Room(ctx context.Context, a *gang.Attempt, evict []string) (*Room, error) {
-	w, problem, err := p.pose(ctx, a, evict, true)
+	w, problem, err := p.pose(a, evict, true)
 	if err != nil {
 		return nil, err
 	}
-	if err := p.standing(w, a); err != nil {
-		return nil, err
+	if err := p.standing(ctx, w, a); err != nil {
+		return nil, errors.Join(err, w.tx.Discard(ctx))
 	}
 	problem.KeepPartial = false
 	r := &Room{w: w, problem: problem, sum: make([]int, len(w.classes)), within: make([]bool, w.tx.Len())}
@@ -79,8 +80,8 @@ func (r *Room) Restrict(ctx context.Context, nodes []int, workers int) ([]int, e
 		r.within[node] = true
 	}
 	usable := make([]atomic.Bool, len(nodes))
-	for class := range r.w.classes {
-		view, err := r.w.view(class)
+	for class, c := range r.w.classes {
+		view, err := r.w.viewOf(ctx, class, c.info.Pod)
 		if err != nil {
 			return nil, err
 		}
@@ -90,11 +91,17 @@ func (r *Room) Restrict(ctx context.Context, nodes []int, workers int) ([]int, e
 			}
 			continue
 		}
-		parallelize.NewParallelizer(workers).Until(ctx, len(nodes), func(i int) {
-			info := r.w.tx.Node(nodes[i])
-			never := !view.Allows(info) || r.w.tx.Fits(ctx, view, nodes[i]).Code() == fwk.UnschedulableAndUnresolvable
-			r.never[class][nodes[i]] = never
-			if !never {
+		var asked []int
+		for i, node := range nodes {
+			if r.never[class][node] = !r.w.reaches(class, node) || !view.Allows(r.w.tx.Node(node)); !r.never[class][node] {
+				asked = append(asked, i)
+			}
+		}
+		parallelize.NewParallelizer(workers).Until(ctx, len(asked), func(n int) {
+			i := asked[n]
+			if r.w.tx.Fits(ctx, view, nodes[i]).Code() == fwk.UnschedulableAndUnresolvable {
+				r.never[class][nodes[i]] = true
+			} else {
 				usable[i].Store(true)
 			}
 		}, operation)
@@ -158,8 +165,8 @@ func (r *Room) short(sum []int) int {
 }
 
 // Remove supposes that a pod has left its node.
-func (r *Room) Remove(info fwk.PodInfo, node int) error {
-	if err := r.w.tx.Remove(r.w.ctx, info, node); err != nil {
+func (r *Room) Remove(ctx context.Context, info fwk.PodInfo, node int) error {
+	if err := r.w.tx.Remove(ctx, info, node); err != nil {
 		return err
 	}
 	r.recount(node)
@@ -167,8 +174,8 @@ func (r *Room) Remove(info fwk.PodInfo, node int) error {
 }
 
 // Restore supposes that it is back.
-func (r *Room) Restore(info fwk.PodInfo, node int) error {
-	if err := r.w.tx.Restore(r.w.ctx, info, node); err != nil {
+func (r *Room) Restore(ctx context.Context, info fwk.PodInfo, node int) error {
+	if err := r.w.tx.Restore(ctx, info, node); err != nil {
 		return err
 	}
 	r.recount(node)
@@ -186,20 +193,24 @@ func (r *Room) recount(node int) {
 	}
 }
 
-// Fits tells whether the whole minimum can be placed.
-func (r *Room) Fits() (bool, error) {
+// Fits reports whether the whole minimum can be placed.
+func (r *Room) Fits(ctx context.Context) (bool, error) {
 	mark := r.w.tx.Checkpoint()
-	solved, err := r.solve()
+	solved, err := r.solve(ctx, true)
 	if err != nil {
 		return false, err
 	}
-	return solved.Complete, r.w.tx.Rollback(r.w.ctx, mark)
+	return solved.Complete, r.w.tx.Rollback(ctx, mark)
 }
 
-// Place places the minimum, and further members that fit, and answers where.
-func (r *Room) Place() (*Plan, error) {
+// Place places the minimum, and further members that fit, and returns where: where they are
+// best, if they all fit so. Where Fits reports that they do, they are placed.
+func (r *Room) Place(ctx context.Context) (*Plan, error) {
 	mark := r.w.tx.Checkpoint()
-	solved, err := r.solve()
+	solved, err := r.solve(ctx, false)
+	if err == nil && !solved.Complete {
+		solved, err = r.solve(ctx, true)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -209,7 +220,8 @@ func (r *Room) Place() (*Plan, error) {
 	return result, nil
 }
 
-func (r *Room) solve() (placement.Result, error) {
+func (r *Room) solve(ctx context.Context, unscored bool) (placement.Result, error) {
+	r.w.unscored = unscored
 	if r.short(r.sum) > 0 {
 		return placement.Result{}, nil
 	}
@@ -222,12 +234,17 @@ func (r *Room) solve() (placement.Result, error) {
 			}
 		}
 	}
-	return placement.Solve(r.w, r.problem)
+	return placement.Solve(ctx, r.w, r.problem)
 }
 
-// Checkpoint answers a point to go back to.
+// Close ends the what-if. Every Room has to be closed.
+func (r *Room) Close(ctx context.Context) error { return r.w.tx.Discard(ctx) }
+
+// Checkpoint returns a point to go back to.
 func (r *Room) Checkpoint() whatif.Mark { return r.w.tx.Checkpoint() }
 
 // Rollback takes back all that was supposed since a mark. The nodes have to be
 // restricted again.
-func (r *Room) Rollback(mark whatif.Mark) error { return r.w.tx.Rollback(r.w.ctx, mark) }
+func (r *Room) Rollback(ctx context.Context, mark whatif.Mark) error {
+	return r.w.tx.Rollback(ctx, mark)
+}

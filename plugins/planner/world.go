@@ -10,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/volumebinding"
 
 	"github.com/lockstep-sh/lockstep/plugins/holds"
 	"github.com/lockstep-sh/lockstep/plugins/internal/placement"
@@ -20,7 +21,6 @@ import (
 // world answers a plan's questions about the cluster from a what-if transaction.
 // It is the adapter between placement, which knows indexes, and the framework.
 type world struct {
-	ctx     context.Context
 	fw      framework.Framework
 	tx      *whatif.Transaction
 	holds   *holds.Holds
@@ -37,9 +37,16 @@ type world struct {
 	views   []*whatif.View // by class; made when first asked for
 	pods    []*v1.Pod      // by member
 	classOf []int          // by member
-	// coupled: members care about each other; every one is prepared and scored
-	// anew, on a snapshot in which the earlier ones are assumed.
-	coupled bool
+	// uses is how many pods of the attempt have each claim.
+	uses map[claimKey]int
+	// coupled: members care about each other. In a plan every one is prepared and
+	// scored anew, on a snapshot in which the earlier ones are assumed; inCopies, where
+	// room is sought, the filters hear of those that come and go.
+	coupled, inCopies bool
+	// base is what stood before any member was placed.
+	base whatif.Mark
+	// unscored: whether members fit is all that is asked, not where best.
+	unscored bool
 
 	// refused counts the reasons of nodes that took nobody, for the explanation.
 	refused map[string]map[string]bool // reason -> node names
@@ -70,8 +77,15 @@ func (w *world) slots(class, node int) (int, v1.ResourceName) {
 
 // slotsWithout is slots if so much were freed on the node, by so many pods.
 func (w *world) slotsWithout(class, node int, freed resource.Vector, pods int) (int, v1.ResourceName) {
+	if !w.reaches(class, node) {
+		return 0, ""
+	}
+	most := math.MaxInt32
+	if w.classes[class].alone {
+		most = 1
+	}
 	if !w.checksResources {
-		return len(w.pods), ""
+		return min(most, len(w.pods)), ""
 	}
 	info, demand := w.tx.Node(node), w.classes[class].demand
 	has, used := info.GetAllocatable(), info.GetRequested()
@@ -90,7 +104,7 @@ func (w *world) slotsWithout(class, node int, freed resource.Vector, pods int) (
 			least, scarce = n, name
 		}
 	}
-	return max(0, least), scarce
+	return max(0, min(least, most)), scarce
 }
 
 func isNative(name v1.ResourceName) bool {
@@ -106,28 +120,52 @@ func (w *world) Label(node int, key string) (string, bool) {
 	return value, ok
 }
 
-// Mark answers a point to undo to.
+// Mark returns a point to undo to.
 func (w *world) Mark() int { return int(w.tx.Checkpoint()) }
 
 // Undo takes back placements.
-func (w *world) Undo(mark int) error { return w.tx.Rollback(w.ctx, whatif.Mark(mark)) }
+func (w *world) Undo(ctx context.Context, mark int) error {
+	return w.tx.Rollback(ctx, whatif.Mark(mark))
+}
 
 // view prepares a class, once. A nil view with a nil error means that plugins
 // reject the class on every node.
-func (w *world) view(class int) (*whatif.View, error) {
+func (w *world) view(ctx context.Context, class int) (*whatif.View, error) {
 	if w.rejected[class] != "" {
 		return nil, nil
 	}
 	if w.views[class] != nil {
 		return w.views[class], nil
 	}
-	v, err := w.prepare(class, w.classes[class].info.Pod)
+	v, err := w.prepare(ctx, class, w.classes[class].info.Pod)
 	w.views[class] = v
 	return v, err
 }
 
-func (w *world) prepare(class int, pod *v1.Pod) (*whatif.View, error) {
-	v, status := w.tx.View(w.ctx, pod, func(state fwk.CycleState) {
+// viewOf is the view of a class for one of its members.
+func (w *world) viewOf(ctx context.Context, class int, pod *v1.Pod) (*whatif.View, error) {
+	v, err := w.view(ctx, class)
+	if v == nil || err != nil || !w.classes[class].claims.any {
+		return v, err
+	}
+	own, status := w.tx.For(ctx, v, pod)
+	switch {
+	case status.IsSuccess():
+		return own, nil
+	case status.IsRejected():
+		w.denied = status.Message()
+		return nil, nil
+	default:
+		return nil, fmt.Errorf("preparing pod %s/%s: %w", pod.Namespace, pod.Name, status.AsError())
+	}
+}
+
+// volatile reports whether placing one member may change on which other nodes those of a
+// class fit.
+func (w *world) volatile(class int) bool { return w.coupled || w.classes[class].claims.contends }
+
+func (w *world) prepare(ctx context.Context, class int, pod *v1.Pod) (*whatif.View, error) {
+	v, status := w.tx.View(ctx, pod, func(state fwk.CycleState) {
 		Ask(state, &Question{Holders: w.holders, Demand: w.classes[class].demand})
 	})
 	if status.IsSuccess() {
@@ -142,11 +180,11 @@ func (w *world) prepare(class int, pod *v1.Pod) (*whatif.View, error) {
 }
 
 // Open prepares to place members of a class on nodes of a scope.
-func (w *world) Open(class int, scope []int, want int, tight bool) (placement.Offers, error) {
-	if w.coupled {
+func (w *world) Open(ctx context.Context, class int, scope []int, want int, tight bool) (placement.Offers, error) {
+	if w.coupled && !w.inCopies {
 		return &coupledOffers{world: w, class: class, scope: scope, tight: tight}, nil
 	}
-	v, err := w.view(class)
+	v, err := w.view(ctx, class)
 	if err != nil {
 		return nil, err
 	}
@@ -157,8 +195,8 @@ func (w *world) Open(class int, scope []int, want int, tight bool) (placement.Of
 }
 
 // admits asks whether the pod of a view may be placed at all as things stand.
-func (w *world) admits(v *whatif.View) (bool, error) {
-	status := w.tx.Admits(w.ctx, v)
+func (w *world) admits(ctx context.Context, v *whatif.View) (bool, error) {
+	status := w.tx.Admits(ctx, v)
 	switch {
 	case status.IsSuccess():
 		return true, nil
@@ -173,23 +211,23 @@ func (w *world) admits(v *whatif.View) (bool, error) {
 // none is the offers of a class that no node takes.
 type none struct{}
 
-func (none) Take(int) (int, bool, error) { return 0, false, nil }
+func (none) Take(context.Context, int) (int, bool, error) { return 0, false, nil }
 
 // add places a member in the transaction.
-func (w *world) add(member, node int) error {
+func (w *world) add(ctx context.Context, member, node int) error {
 	c := w.classes[w.classOf[member]]
-	return w.tx.Add(w.ctx, c.podInfo(w.pods[member]), node)
+	return w.tx.Add(ctx, c.podInfo(w.pods[member]), node)
 }
 
 // sweep filters nodes of a scope from a position on, in parallel, until enough
 // feasible ones are found: target of them, with room for want members. It
 // answers them in scope order, and the position after the last node seen.
-func (w *world) sweep(v *whatif.View, class int, scope []int, from, target, want int) (found []int, next int, err error) {
+func (w *world) sweep(ctx context.Context, v *whatif.View, class int, scope []int, from, target, want int) (found []int, next int, err error) {
 	room := 0
 	for next = from; next < len(scope) && (len(found) < target || room < want); {
 		chunk := scope[next:min(len(scope), next+max(target-len(found), minChunk))]
 		next += len(chunk)
-		feasible, err := w.filter(v, class, chunk)
+		feasible, err := w.filter(ctx, v, class, chunk)
 		if err != nil {
 			return nil, next, err
 		}
@@ -205,13 +243,18 @@ func (w *world) sweep(v *whatif.View, class int, scope []int, from, target, want
 const minChunk = 64
 
 // filter answers which of the nodes a class fits on.
-func (w *world) filter(v *whatif.View, class int, nodes []int) ([]int, error) {
+func (w *world) filter(ctx context.Context, v *whatif.View, class int, nodes []int) ([]int, error) {
 	candidates := make([]int, 0, len(nodes))
 	for _, node := range nodes {
 		info := w.tx.Node(node)
 		if !v.Allows(info) {
 			w.never[slot{class, node}] = true
 			w.refuse(node, "didn't satisfy a plugin's choice of nodes")
+			continue
+		}
+		if !w.reaches(class, node) {
+			w.never[slot{class, node}] = true
+			w.refuse(node, string(volumebinding.ErrReasonNodeConflict))
 			continue
 		}
 		if n, scarce := w.slots(class, node); n == 0 {
@@ -224,13 +267,13 @@ func (w *world) filter(v *whatif.View, class int, nodes []int) ([]int, error) {
 	statuses := make([]*fwk.Status, len(candidates))
 	if len(candidates) < 8 {
 		for i, node := range candidates {
-			statuses[i] = w.tx.Fits(w.ctx, v, node)
+			statuses[i] = w.tx.Fits(ctx, v, node)
 		}
 	} else {
 		var failed atomic.Bool
-		w.fw.Parallelizer().Until(w.ctx, len(candidates), func(i int) {
+		w.fw.Parallelizer().Until(ctx, len(candidates), func(i int) {
 			if !failed.Load() {
-				statuses[i] = w.tx.Fits(w.ctx, v, candidates[i])
+				statuses[i] = w.tx.Fits(ctx, v, candidates[i])
 				if statuses[i].Code() == fwk.Error {
 					failed.Store(true)
 				}
@@ -239,7 +282,7 @@ func (w *world) filter(v *whatif.View, class int, nodes []int) ([]int, error) {
 	}
 	feasible := candidates[:0]
 	for i, node := range candidates {
-		if statuses[i].Code() == fwk.UnschedulableAndUnresolvable {
+		if statuses[i].Code() == fwk.UnschedulableAndUnresolvable && (w.tx.Checkpoint() == w.base || !w.volatile(class)) && !w.coupled {
 			w.never[slot{class, node}] = true
 		}
 		if ok, err := w.judge(node, statuses[i]); err != nil {
@@ -248,7 +291,7 @@ func (w *world) filter(v *whatif.View, class int, nodes []int) ([]int, error) {
 			feasible = append(feasible, node)
 		}
 	}
-	return slices.Clip(feasible), w.ctx.Err()
+	return slices.Clip(feasible), ctx.Err()
 }
 
 // scarcity is why arithmetic rules a node out: nothing left, or held for others.

@@ -2,6 +2,7 @@ package preemption
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"math"
 	"slices"
@@ -63,7 +64,7 @@ type candidates struct {
 
 // newCandidates supposes that the pods which are ending anyhow are gone: whoever they
 // make room for has their place in the ledger already.
-func (pl *GangPreemption) newCandidates(d *demand, room *planner.Room, round *gangpoint.Round) (*candidates, error) {
+func (pl *GangPreemption) newCandidates(ctx context.Context, d *demand, room *planner.Room, round *gangpoint.Round) (*candidates, error) {
 	c := &candidates{
 		d: d, room: room, round: round, roster: pl.Roster, byID: map[string]candidate{}, pods: map[types.UID]*v1.Pod{}, at: map[types.UID]place{},
 		ending: pl.Underway.all(), refused: pl.Underway.refusals(pl.clock.Now()), now: pl.clock.Now(), grace: pl.args.BrokenGrace.Duration,
@@ -82,7 +83,7 @@ func (pl *GangPreemption) newCandidates(d *demand, room *planner.Room, round *ga
 		}
 	}
 	for _, one := range leaving {
-		if err := room.Remove(one.info, one.node); err != nil {
+		if err := room.Remove(ctx, one.info, one.node); err != nil {
 			return nil, err
 		}
 	}

@@ -61,11 +61,15 @@ func (d *demand) topology() (required, preferred string) {
 	return required, preferred
 }
 
-// pinned leaves of the domains of the required topology the one in which members are
-// already, if any are: the others have to be there too.
+// pinned leaves of the domains of the required topology the one in which members of the gang
+// are already, if any are: the others have to be there too. Where other gangs of its group
+// are is their own affair.
 func (d *demand) pinned(domains []domain, infos []fwk.NodeInfo) []domain {
 	taken := map[string]bool{}
 	for _, need := range d.attempt.Gangs {
+		if need.Min == 0 {
+			continue // the domains are not its own
+		}
 		for _, placed := range need.Placed {
 			taken[placed.Node] = true
 		}

@@ -66,18 +66,30 @@ func TestPointsOfVictims(t *testing.T) {
 
 // TestPointsOfPlans: the same plugins are asked when there is room.
 func TestPointsOfPlans(t *testing.T) {
-	nodes := []*v1.Node{node("n0", 4, "r0"), node("n1", 4, "r1"), node("n2", 1, "r1")}
+	nodes := []*v1.Node{node("n0", 4, "r0"), node("n1", 4, "r1"), node("n2", 1, "r1"), node("n3", 3, "r1"), node("n4", 0, "r1")}
+	domains := func(names ...string) opinion {
+		var o opinion
+		for _, name := range names {
+			o.domains = append(o.domains, gangpoint.Domain{Name: name, Nodes: []string{name, "gone"}})
+		}
+		return o
+	}
 	for sentence, c := range map[string]struct {
 		opinion opinion
+		partial bool
 		on      []string
 		why     string
 	}{
-		"a gang that one refuses is not placed, and told why": {opinion{refusal: "too big"}, nil, `gang "default/p" cannot fit: too big`},
-		"the first domain that takes the whole gang is it":    {opinion{domains: []gangpoint.Domain{{Nodes: []string{"n2"}}, {Nodes: []string{"n1", "gone"}}, {Nodes: []string{"n0"}}}}, []string{"n1"}, ""},
+		"a gang that one refuses is not placed, and told why": {opinion{refusal: "too big"}, false, nil, `gang "default/p" cannot fit: too big`},
+		"the first domain that takes the whole gang is it":    {domains("n2", "n1", "n0"), false, []string{"n1"}, ""},
+		"unless one after it is tighter":                      {domains("n2", "n1", "n3"), false, []string{"n3"}, ""},
+		"where none does nothing is held":                     {domains("n2", "n4"), false, nil, `gang "default/p": 1 of 2 members fit; short 1 nvidia.com/gpu (of 5 nodes: 1 Insufficient nvidia.com/gpu)`},
+		"but what a NonStrict gang can in the best, it can":   {domains("n2", "n4"), true, []string{"n2"}, `gang "default/p": 1 of 2 members fit; short 1 nvidia.com/gpu (of 5 nodes: 1 Insufficient nvidia.com/gpu)`},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			s := newStageWith(t, &c.opinion, nodes, nil)
 			d := s.demand(t, gang.Spec{}, members("p", 2, 2, 100, 1)...)
+			d.attempt.Strict = !c.partial
 			plan, err := s.planner.Plan(s.ctx, d.attempt, nil)
 			if err != nil {
 				t.Fatal(err)

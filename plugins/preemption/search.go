@@ -74,11 +74,12 @@ func (pl *GangPreemption) search(ctx context.Context, d *demand) (*found, error)
 
 // searchBeside looks for room as if the holders that are outranked held nothing, and by
 // evicting whom a round permits; nil permits nobody.
-func (pl *GangPreemption) searchBeside(ctx context.Context, d *demand, outrank []string, round *gangpoint.Round) (*found, error) {
+func (pl *GangPreemption) searchBeside(ctx context.Context, d *demand, outrank []string, round *gangpoint.Round) (best *found, err error) {
 	room, err := pl.planner.Room(ctx, d.attempt, outrank)
 	if err != nil {
 		return nil, err
 	}
+	defer func() { err = errors.Join(err, room.Close(ctx)) }()
 	infos := make([]fwk.NodeInfo, room.Len())
 	for i := range infos {
 		infos[i] = room.Node(i)
@@ -86,7 +87,7 @@ func (pl *GangPreemption) searchBeside(ctx context.Context, d *demand, outrank [
 	if why, err := pl.points.Refuse(ctx, d.gang, infos); err != nil || why != "" {
 		return nil, err
 	}
-	gangs, err := pl.newCandidates(d, room, round)
+	gangs, err := pl.newCandidates(ctx, d, room, round)
 	if err != nil {
 		return nil, err
 	}
@@ -95,7 +96,7 @@ func (pl *GangPreemption) searchBeside(ctx context.Context, d *demand, outrank [
 		return nil, err
 	}
 	s := &searching{pl: pl, d: d, room: room, gangs: gangs, round: round}
-	best, err := s.best(ctx, domains)
+	best, err = s.best(ctx, domains)
 	if best == nil || err != nil {
 		return nil, err
 	}
@@ -210,7 +211,7 @@ func (s *searching) try(ctx context.Context, domain domain) (result *found, simu
 // preemptor there, all in supposition. Nil is no room.
 func (s *searching) clear(ctx context.Context, gangs []victim.Gang) (result *found, err error) {
 	start := s.room.Checkpoint()
-	defer func() { err = errors.Join(err, s.room.Rollback(start)) }()
+	defer func() { err = errors.Join(err, s.room.Rollback(ctx, start)) }()
 	problem := victim.Problem{Need: s.d.need, Gangs: gangs, Threshold: float64(s.pl.args.ROIThresholdPercent) / 100}
 	if s.round != nil {
 		problem.Order = s.round.Order
@@ -222,7 +223,7 @@ func (s *searching) clear(ctx context.Context, gangs []victim.Gang) (result *fou
 	if err != nil || !ok {
 		return nil, err
 	}
-	plan, err := s.room.Place()
+	plan, err := s.room.Place(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -255,23 +256,33 @@ func (s *searching) choose(ctx context.Context, problem victim.Problem) (victim.
 		problem.Order = victim.Ranked(func(g *victim.Gang) int { return rank[g.ID] })
 		break
 	}
-	return problem.Select(&trial{room: s.room, places: s.gangs.places})
+	return problem.Select(s.trial(ctx))
 }
 
 // trial tries victims in a room.
 type trial struct {
-	room   *planner.Room
-	places func(types.UID) (place, bool)
+	places          func(types.UID) (place, bool)
+	remove, restore func(fwk.PodInfo, int) error
+	fits            func() (bool, error)
+}
+
+func (s *searching) trial(ctx context.Context) *trial {
+	return &trial{
+		places:  s.gangs.places,
+		remove:  func(info fwk.PodInfo, node int) error { return s.room.Remove(ctx, info, node) },
+		restore: func(info fwk.PodInfo, node int) error { return s.room.Restore(ctx, info, node) },
+		fits:    func() (bool, error) { return s.room.Fits(ctx) },
+	}
 }
 
 // Remove supposes that pods are gone.
-func (t *trial) Remove(pods []victim.Pod) error { return t.each(pods, t.room.Remove) }
+func (t *trial) Remove(pods []victim.Pod) error { return t.each(pods, t.remove) }
 
 // Restore supposes that they are back.
-func (t *trial) Restore(pods []victim.Pod) error { return t.each(pods, t.room.Restore) }
+func (t *trial) Restore(pods []victim.Pod) error { return t.each(pods, t.restore) }
 
-// Fits tells whether the preemptor's minimum does.
-func (t *trial) Fits() (bool, error) { return t.room.Fits() }
+// Fits reports whether the preemptor's minimum does.
+func (t *trial) Fits() (bool, error) { return t.fits() }
 
 func (t *trial) each(pods []victim.Pod, do func(fwk.PodInfo, int) error) error {
 	for _, pod := range pods {

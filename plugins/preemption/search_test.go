@@ -329,3 +329,21 @@ func TestSearchesHold(t *testing.T) {
 		t.Errorf("%d evictions and %d refusals tell little", evicted, refused)
 	}
 }
+
+// TestSearchBesideOthersOfTheGroup: a gang is bound to the domain of its own members, not to that of another
+// gang of its group.
+func TestSearchBesideOthersOfTheGroup(t *testing.T) {
+	nodes := []*v1.Node{node("n0", 4, "r0"), node("n1", 4, "r1")}
+	other := members("other", 4, 4, 100, 1, "n0")
+	s := newStage(t, nodes, slices.Concat(other, members("low", 4, 4, 10, 1, "n1")))
+	spec := gang.Spec{RequiredTopology: rack}
+	d := s.demand(t, spec, members("p", 2, 2, 100, 1)...)
+	running := gang.Need{Key: gang.Key{Namespace: "default", Name: "other"}, Spec: spec}
+	for _, pod := range other {
+		running.Placed = append(running.Placed, gang.Placed{Pod: pod, Node: pod.Spec.NodeName})
+	}
+	d.attempt.Gangs = append([]gang.Need{running}, d.attempt.Gangs...)
+	if got, want := s.victimsOf(t, d), "low-0 low-1 low-2 low-3"; got != want {
+		t.Errorf("victims %q, want %q", got, want)
+	}
+}

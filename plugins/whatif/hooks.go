@@ -6,6 +6,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/volumebinding"
 
 	"github.com/lockstep-sh/lockstep/plugins/extension"
 )
@@ -47,6 +48,8 @@ type Hooks struct {
 	adders      []TaskAdder
 	predicates  []Predicate
 	allocatable []Allocatable
+	// volumes is the profile's own, where it has one: see Contend.
+	volumes *volumebinding.VolumeBinding
 }
 
 // HooksOf finds the hooks among the plugins of a profile, all of which have to be made.
@@ -56,6 +59,7 @@ func HooksOf(plugins *extension.Plugins, fw framework.Framework) Hooks {
 		adders:      extension.Of[TaskAdder](plugins, fw),
 		predicates:  extension.Of[Predicate](plugins, fw),
 		allocatable: extension.Of[Allocatable](plugins, fw),
+		volumes:     volumesOf(fw),
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/volumebinding"
 )
 
 // Transaction is a hypothetical state of the cluster. It is not safe for
@@ -30,8 +31,11 @@ type Transaction struct {
 	log      []step
 	views    []*View
 	own      sets.Set[types.UID]
-	// version counts the changes of each node.
+	// contending are the pods of which the volumes are taken when they are added.
+	contending sets.Set[types.UID]
+	// version counts the changes of each node, and changes those of all.
 	version []int
+	changes int
 }
 
 // step is one pod added or removed.
@@ -39,6 +43,8 @@ type step struct {
 	info    fwk.PodInfo
 	node    int
 	removed bool
+	// volumes are those that the pod took when it was added, nil for none.
+	volumes *volumebinding.PodVolumes
 }
 
 // undone is the step back.
@@ -58,7 +64,7 @@ func Begin(fw framework.Framework, hooks Hooks, interdependent bool) (*Transacti
 	if err != nil {
 		return nil, fmt.Errorf("listing nodes of the snapshot: %w", err)
 	}
-	t := &Transaction{fw: fw, hooks: hooks, nodes: append([]fwk.NodeInfo(nil), nodes...), version: make([]int, len(nodes)), own: sets.New[types.UID]()}
+	t := &Transaction{fw: fw, hooks: hooks, nodes: append([]fwk.NodeInfo(nil), nodes...), version: make([]int, len(nodes)), own: sets.New[types.UID](), contending: sets.New[types.UID]()}
 	if !interdependent {
 		t.copied = map[int]bool{}
 		return t, nil
@@ -92,9 +98,12 @@ func (t *Transaction) Index(name string) (int, bool) {
 // Version changes whenever pods on the node do.
 func (t *Transaction) Version(i int) int { return t.version[i] }
 
+// Changes changes whenever anything does.
+func (t *Transaction) Changes() int { return t.changes }
+
 // View is how the filters see the transaction for one pod, and for every pod
 // that scheduling cannot tell from it. Of pods that care about each other a view
-// holds only until the next change.
+// holds, in the snapshot itself, only until the next change.
 type View struct {
 	Pod   *v1.Pod
 	State fwk.CycleState
@@ -197,7 +206,15 @@ func (t *Transaction) Own(pods ...types.UID) { t.own.Insert(pods...) }
 
 // Add puts a pod on a node. info is its PodInfo; the pod in it is not changed.
 func (t *Transaction) Add(ctx context.Context, info *framework.PodInfo, node int) error {
-	return t.do(ctx, step{info: place(info, t.nodes[node].Node().Name), node: node})
+	taken, err := t.take(ctx, info.Pod, t.nodes[node].Node())
+	if err != nil {
+		return err
+	}
+	if err := t.do(ctx, step{info: place(info, t.nodes[node].Node().Name), node: node, volumes: taken}); err != nil {
+		t.giveBack(taken)
+		return err
+	}
+	return nil
 }
 
 // Remove takes a pod from its node; info is one of those that the node has. Where
@@ -225,6 +242,7 @@ func (t *Transaction) do(ctx context.Context, s step) error {
 // apply makes a step, forwards or back.
 func (t *Transaction) apply(ctx context.Context, s step) error {
 	t.version[s.node]++
+	t.changes++
 	pod := s.info.GetPod()
 	if t.snapshot != nil {
 		return t.assume(ctx, s)
@@ -296,6 +314,7 @@ func (t *Transaction) Rollback(ctx context.Context, mark Mark) error {
 	for len(t.log) > int(mark) {
 		last := t.log[len(t.log)-1]
 		t.log = t.log[:len(t.log)-1]
+		t.giveBack(last.volumes)
 		if err := t.apply(ctx, last.undone()); err != nil {
 			return err
 		}
@@ -303,12 +322,18 @@ func (t *Transaction) Rollback(ctx context.Context, mark Mark) error {
 	return nil
 }
 
-// Discard ends the transaction and leaves the snapshot as it was found.
-func (t *Transaction) Discard(ctx context.Context) error {
-	if t.snapshot == nil {
-		return nil // copies just go away
+// Discard ends the transaction and leaves the snapshot, and the volumes, as they were found.
+// Every transaction has to end with it, or with Commit.
+func (t *Transaction) Discard(ctx context.Context) (err error) {
+	if t.snapshot != nil {
+		err = t.Rollback(ctx, 0)
 	}
-	return t.Rollback(ctx, 0)
+	// Copies just go away. Volumes do not, whatever happened.
+	for _, s := range slices.Backward(t.log) {
+		t.giveBack(s.volumes)
+	}
+	t.log = nil
+	return err
 }
 
 // Outcome is what a transaction came to.

@@ -55,11 +55,11 @@ func run(b *testing.B, c *cluster, p Problem, want bool) {
 	b.Helper()
 	b.ReportAllocs()
 	for b.Loop() {
-		r, err := Solve(c, p)
+		r, err := Solve(b.Context(), c, p)
 		if err != nil || r.Complete != want {
 			b.Fatalf("Solve: complete %v, want %v; %v", r.Complete, want, err)
 		}
-		if err := c.Undo(0); err != nil {
+		if err := c.Undo(b.Context(), 0); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -2,6 +2,7 @@ package placement
 
 import (
 	"cmp"
+	"context"
 	"slices"
 )
 
@@ -100,7 +101,7 @@ func (s *solver) classesOf(gangs part) []int {
 // the whole does not fit, other tactics follow, if there is hope. Members may be
 // left in the world where it answers less than enough, and then only those of a
 // partial fill are the ones that it answers.
-func (s *solver) fill(gangs part, steps [][]int, hope bool) (map[int]int, error) {
+func (s *solver) fill(ctx context.Context, gangs part, steps [][]int, hope bool) (map[int]int, error) {
 	mark := s.world.Mark()
 	var best map[int]int
 	how, tactics := 0, s.tactics(gangs)
@@ -112,11 +113,11 @@ func (s *solver) fill(gangs part, steps [][]int, hope bool) (map[int]int, error)
 			if s.spent() {
 				break
 			}
-			if err := s.world.Undo(mark); err != nil {
+			if err := s.world.Undo(ctx, mark); err != nil {
 				return nil, err
 			}
 		}
-		placed, err := s.attempt(gangs, steps, t)
+		placed, err := s.attempt(ctx, gangs, steps, t)
 		if err != nil || s.enough(gangs, placed) {
 			return placed, err
 		}
@@ -127,10 +128,10 @@ func (s *solver) fill(gangs part, steps [][]int, hope bool) (map[int]int, error)
 	if !s.partial || how == len(tactics)-1 {
 		return best, nil
 	}
-	if err := s.world.Undo(mark); err != nil {
+	if err := s.world.Undo(ctx, mark); err != nil {
 		return nil, err
 	}
-	return s.attempt(gangs, steps, tactics[how])
+	return s.attempt(ctx, gangs, steps, tactics[how])
 }
 
 func (s *solver) enough(gangs part, placed map[int]int) bool {
@@ -154,17 +155,17 @@ func of(g Gang, placed map[int]int) map[int]int {
 	return mine
 }
 
-func (s *solver) attempt(gangs part, steps [][]int, t tactic) (map[int]int, error) {
+func (s *solver) attempt(ctx context.Context, gangs part, steps [][]int, t tactic) (map[int]int, error) {
 	f := &filling{solver: s, tactic: t, steps: steps, placed: map[int]int{}, open: map[int]*opened{}}
 	var chosen []int
 	for _, gang := range gangs {
 		chosen = append(chosen, s.choose(s.Gangs[gang], t.small)...)
 	}
-	if err := f.place(chosen); err != nil {
+	if err := f.place(ctx, chosen); err != nil {
 		return nil, err
 	}
 	for _, gang := range gangs {
-		if err := f.substitute(s.Gangs[gang]); err != nil {
+		if err := f.substitute(ctx, s.Gangs[gang]); err != nil {
 			return nil, err
 		}
 	}
@@ -187,7 +188,7 @@ type opened struct {
 }
 
 // place places the members it can, class by class.
-func (f *filling) place(members []int) error {
+func (f *filling) place(ctx context.Context, members []int) error {
 	slices.SortStableFunc(members, func(a, b int) int {
 		x, y := f.Members[a].Class, f.Members[b].Class
 		return cmp.Or(cmp.Compare(btoi(x != f.lead), btoi(y != f.lead)), cmp.Compare(x, y))
@@ -198,7 +199,7 @@ func (f *filling) place(members []int) error {
 		for rest < len(members) && f.Members[members[rest]].Class == class {
 			rest++
 		}
-		if _, err := f.take(m, rest-i); err != nil {
+		if _, err := f.take(ctx, m, rest-i); err != nil {
 			return err
 		}
 	}
@@ -206,7 +207,7 @@ func (f *filling) place(members []int) error {
 }
 
 // take places one member; want is how many of its class are still to come.
-func (f *filling) take(member, want int) (bool, error) {
+func (f *filling) take(ctx context.Context, member, want int) (bool, error) {
 	f.effort--
 	class := f.Members[member].Class
 	o := f.open[class]
@@ -216,13 +217,13 @@ func (f *filling) take(member, want int) (bool, error) {
 	}
 	for ; o.step < len(f.steps); o.step, o.offers = o.step+1, nil {
 		if o.offers == nil {
-			offers, err := f.world.Open(class, f.steps[o.step], want, f.tactic.tight)
+			offers, err := f.world.Open(ctx, class, f.steps[o.step], want, f.tactic.tight)
 			if err != nil {
 				return false, err
 			}
 			o.offers = offers
 		}
-		node, ok, err := o.offers.Take(member)
+		node, ok, err := o.offers.Take(ctx, member)
 		if err != nil {
 			return false, err
 		}
@@ -236,7 +237,7 @@ func (f *filling) take(member, want int) (bool, error) {
 
 // substitute fills the places of members that did not fit with others of the
 // same gang that do, as far as the roles allow.
-func (f *filling) substitute(g Gang) error {
+func (f *filling) substitute(ctx context.Context, g Gang) error {
 	mine := of(g, f.placed)
 	for _, m := range g.Members {
 		if len(mine) >= g.Min {
@@ -245,7 +246,7 @@ func (f *filling) substitute(g Gang) error {
 		if _, ok := mine[m]; ok || f.exhausted(f.Members[m].Class) || !f.useful(g, mine, m) {
 			continue
 		}
-		ok, err := f.take(m, 1)
+		ok, err := f.take(ctx, m, 1)
 		if err != nil {
 			return err
 		}

@@ -146,10 +146,12 @@ func (s *solver) rank(g Gang, domains []topology.Domain) []topology.Ranked {
 // make up its minimum.
 type share struct{ class, have, want int }
 
-func (s *solver) mixOf(g Gang) []share {
+func (s *solver) mixOf(g Gang) []share { return s.mix(g.Members, s.choose(g, false)) }
+
+func (s *solver) mix(members, chosen []int) []share {
 	at := map[int]int{}
 	var mix []share
-	for _, m := range g.Members {
+	for _, m := range members {
 		class := s.Members[m].Class
 		i, ok := at[class]
 		if !ok {
@@ -159,7 +161,7 @@ func (s *solver) mixOf(g Gang) []share {
 		}
 		mix[i].have++
 	}
-	for _, m := range s.choose(g, false) {
+	for _, m := range chosen {
 		mix[at[s.Members[m].Class]].want++
 	}
 	return mix

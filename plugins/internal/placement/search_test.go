@@ -10,7 +10,7 @@ import (
 func solve(t *testing.T, c *cluster, p Problem) Result {
 	t.Helper()
 	after := c.copied()
-	r, err := Solve(after, p)
+	r, err := Solve(t.Context(), after, p)
 	if err != nil {
 		t.Fatalf("Solve: %v", err)
 	}

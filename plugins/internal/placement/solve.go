@@ -2,6 +2,7 @@ package placement
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"maps"
 	"slices"
@@ -25,20 +26,28 @@ const (
 // that are bound to none are placed jointly. The search is exhaustive while
 // members are alike and topologies nested, and greedy where shapes compete.
 // An error is the world's, and leaves nothing placed.
-func Solve(w World, p Problem) (Result, error) {
-	s := &solver{
+func Solve(ctx context.Context, w World, p Problem) (Result, error) {
+	return newSolver(w, p).run(ctx)
+}
+
+func newSolver(w World, p Problem) *solver {
+	return &solver{
 		world: w, Problem: p, effort: cmp.Or(p.Effort, max(leastEffort, effortPerMember*len(p.Members))),
 		best: make([]Outcome, len(p.Gangs)), fits: make([]map[string]int, len(p.Gangs)),
 		takers: map[int]map[string]bool{}, domains: map[string][]topology.Domain{},
 	}
-	start := w.Mark()
-	result, err := s.solve()
+}
+
+// run solves the problem.
+func (s *solver) run(ctx context.Context) (Result, error) {
+	start := s.world.Mark()
+	result, err := s.solve(ctx)
 	if err != nil {
-		return Result{}, errors.Join(err, w.Undo(start))
+		return Result{}, errors.Join(err, s.world.Undo(ctx, start))
 	}
-	if !result.Complete && !p.KeepPartial {
+	if !result.Complete && !s.KeepPartial {
 		result.Node = nil
-		return result, w.Undo(start)
+		return result, s.world.Undo(ctx, start)
 	}
 	return result, nil
 }
@@ -70,22 +79,22 @@ type solver struct {
 // that are not.
 type part []int
 
-func (s *solver) solve() (Result, error) {
+func (s *solver) solve(ctx context.Context) (Result, error) {
 	for i, g := range s.Gangs {
 		s.best[i].Unplaced = s.choose(g, false)
 	}
 	parts := s.parts()
 	node := map[int]int{}
-	complete, err := s.search(parts, node)
+	complete, err := s.search(ctx, parts, node)
 	if err != nil {
 		return Result{}, err
 	}
 	if !complete {
-		if err := s.tryRest(parts); err != nil {
+		if err := s.tryRest(ctx, parts); err != nil {
 			return Result{}, err
 		}
 		if s.KeepPartial {
-			if err := s.fillPartially(node); err != nil {
+			if err := s.fillPartially(ctx, node); err != nil {
 				return Result{}, err
 			}
 			complete = s.all(node)
@@ -101,11 +110,11 @@ var passes = []tactic{{}, {tight: true}, {tight: true, small: true}}
 // search looks for a place for all parts. When one finds none behind others for
 // the first time, it is tried alone before more effort goes into moving the others
 // about.
-func (s *solver) search(parts []part, node map[int]int) (bool, error) {
+func (s *solver) search(ctx context.Context, parts []part, node map[int]int) (bool, error) {
 	for _, s.pass = range passes {
 		for {
 			s.stuck = nil
-			complete, err := s.descend(parts, node)
+			complete, err := s.descend(ctx, parts, node)
 			if complete || err != nil || s.spent() {
 				return complete, err
 			}
@@ -115,7 +124,7 @@ func (s *solver) search(parts []part, node map[int]int) (bool, error) {
 			if s.stuck[0] == parts[0][0] {
 				return false, nil // nobody was in its way
 			}
-			if alone, err := s.alone(s.stuck); err != nil || !alone {
+			if alone, err := s.alone(ctx, s.stuck); err != nil || !alone {
 				return false, err
 			}
 		}
@@ -127,7 +136,7 @@ func (s *solver) search(parts []part, node map[int]int) (bool, error) {
 }
 
 // descend tries the scopes of the first part, and goes on into the rest.
-func (s *solver) descend(parts []part, node map[int]int) (bool, error) {
+func (s *solver) descend(ctx context.Context, parts []part, node map[int]int) (bool, error) {
 	if len(parts) == 0 {
 		return true, nil
 	}
@@ -140,13 +149,13 @@ func (s *solver) descend(parts []part, node map[int]int) (bool, error) {
 			continue
 		}
 		mark := s.world.Mark()
-		placed, ok, err := s.inScope(p, scope)
+		placed, ok, err := s.inScope(ctx, p, scope)
 		if err != nil {
 			return false, err
 		}
 		if ok {
 			fitted = true
-			if ok, err = s.descend(parts[1:], node); err != nil {
+			if ok, err = s.descend(ctx, parts[1:], node); err != nil {
 				return false, err
 			}
 			if ok {
@@ -154,7 +163,7 @@ func (s *solver) descend(parts []part, node map[int]int) (bool, error) {
 				return true, nil
 			}
 		}
-		if err := s.world.Undo(mark); err != nil {
+		if err := s.world.Undo(ctx, mark); err != nil {
 			return false, err
 		}
 		if s.stuck != nil {
@@ -169,21 +178,21 @@ func (s *solver) descend(parts []part, node map[int]int) (bool, error) {
 
 // alone tells whether a part finds a place with nobody in its way, and notes
 // where.
-func (s *solver) alone(p part) (bool, error) {
+func (s *solver) alone(ctx context.Context, p part) (bool, error) {
 	takers := map[string]bool{}
 	for _, scope := range s.scopes(p) {
 		if s.idle(p, scope) {
 			continue
 		}
 		mark := s.world.Mark()
-		_, ok, err := s.inScope(p, scope)
+		_, ok, err := s.inScope(ctx, p, scope)
 		if err != nil {
 			return false, err
 		}
 		if ok {
 			takers[scope.Value] = true
 		}
-		if err := s.world.Undo(mark); err != nil {
+		if err := s.world.Undo(ctx, mark); err != nil {
 			return false, err
 		}
 		if s.spent() {
@@ -196,11 +205,11 @@ func (s *solver) alone(p part) (bool, error) {
 
 // tryRest tries alone the parts that the search did not come to, so that there is
 // something to say about them.
-func (s *solver) tryRest(parts []part) error {
+func (s *solver) tryRest(ctx context.Context, parts []part) error {
 	for _, p := range parts {
 		if s.fits[p[0]] == nil {
 			s.effort = max(s.effort, len(s.Members))
-			if _, err := s.alone(p); err != nil {
+			if _, err := s.alone(ctx, p); err != nil {
 				return err
 			}
 		}
@@ -212,11 +221,11 @@ func (s *solver) spent() bool { return s.effort <= 0 }
 
 // inScope places a part inside a scope, by its preference if it has one. What is
 // placed where ok is false is for the caller to undo.
-func (s *solver) inScope(p part, scope topology.Ranked) (placed map[int]int, ok bool, err error) {
+func (s *solver) inScope(ctx context.Context, p part, scope topology.Ranked) (placed map[int]int, ok bool, err error) {
 	if g := s.Gangs[p[0]]; g.Preferred != "" {
-		placed, err = s.prefer(p, scope)
+		placed, err = s.prefer(ctx, p, scope)
 	} else {
-		placed, err = s.fill(p, [][]int{scope.Nodes}, s.mayTake(p, scope))
+		placed, err = s.fill(ctx, p, [][]int{scope.Nodes}, s.mayTake(p, scope))
 	}
 	if err != nil {
 		return nil, false, err
@@ -230,7 +239,7 @@ func (s *solver) inScope(p part, scope topology.Ranked) (placed map[int]int, ok 
 // prefer tries the domains of the preferred topology one by one, and where none
 // takes the gang whole, goes through them from the roomiest, so that it spreads
 // over few.
-func (s *solver) prefer(p part, scope topology.Ranked) (map[int]int, error) {
+func (s *solver) prefer(ctx context.Context, p part, scope topology.Ranked) (map[int]int, error) {
 	g := s.Gangs[p[0]]
 	domains := s.rank(g, topology.Domains(scope.Nodes, s.label(g.Preferred)))
 	topology.TightestFirst(domains, g.Min)
@@ -243,11 +252,11 @@ func (s *solver) prefer(p part, scope topology.Ranked) (map[int]int, error) {
 			break
 		}
 		mark := s.world.Mark()
-		placed, err := s.fill(p, [][]int{d.Nodes}, true)
+		placed, err := s.fill(ctx, p, [][]int{d.Nodes}, true)
 		if err != nil || s.enough(p, placed) {
 			return placed, err
 		}
-		if err := s.world.Undo(mark); err != nil {
+		if err := s.world.Undo(ctx, mark); err != nil {
 			return nil, err
 		}
 	}
@@ -257,7 +266,7 @@ func (s *solver) prefer(p part, scope topology.Ranked) (map[int]int, error) {
 	for _, d := range domains {
 		steps = append(steps, d.Nodes)
 	}
-	return s.fill(p, append(steps, s.outside(scope.Nodes, g.Preferred)), s.mayTake(p, scope))
+	return s.fill(ctx, p, append(steps, s.outside(scope.Nodes, g.Preferred)), s.mayTake(p, scope))
 }
 
 // leadFirst moves the domain in which members of the gang are to the front.
@@ -282,7 +291,7 @@ func (s *solver) outside(nodes []int, key string) []int {
 }
 
 // fillPartially places, gang by gang, as many members as the best scope takes.
-func (s *solver) fillPartially(node map[int]int) error {
+func (s *solver) fillPartially(ctx context.Context, node map[int]int) error {
 	s.partial, s.pass = true, passes[0]
 	clear(s.takers)
 	for gang, g := range s.Gangs {
@@ -299,7 +308,7 @@ func (s *solver) fillPartially(node map[int]int) error {
 		if most <= 0 {
 			continue
 		}
-		placed, _, err := s.inScope(part{gang}, scope)
+		placed, _, err := s.inScope(ctx, part{gang}, scope)
 		if err != nil {
 			return err
 		}

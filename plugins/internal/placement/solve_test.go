@@ -234,7 +234,7 @@ func TestSolveUndoesEverythingOnError(t *testing.T) {
 		for after := 1; ; after++ {
 			broken := c.copied()
 			broken.failAfter = after
-			r, err := Solve(broken, p)
+			r, err := Solve(t.Context(), broken, p)
 			if err == nil {
 				break // it takes no more than that
 			}

@@ -165,7 +165,7 @@ func TestSolveBoundsItsEffort(t *testing.T) {
 					p.Effort = effort
 				}
 				after := c.copied()
-				r, err := Solve(after, p)
+				r, err := Solve(t.Context(), after, p)
 				if err != nil || r.Complete {
 					t.Fatalf("Solve: complete %v, %v", r.Complete, err)
 				}

@@ -1,25 +1,27 @@
 package placement
 
+import "context"
+
 // World is the cluster as a plan sees and changes it. Nodes and classes are
 // indexes; a class is members that scheduling cannot tell apart, and classes are
 // numbered from the largest to the smallest.
 type World interface {
 	// Slots bounds from above how many more members of a class a node takes.
 	Slots(class, node int) int
-	// Label answers a label of a node.
+	// Label returns a label of a node.
 	Label(node int, key string) (value string, ok bool)
 	// Open prepares to place up to want members of a class on nodes of scope;
 	// tight asks for the fullest node first instead of the best scored.
-	Open(class int, scope []int, want int, tight bool) (Offers, error)
+	Open(ctx context.Context, class int, scope []int, want int, tight bool) (Offers, error)
 	// Mark and Undo: Undo takes back every placement since the mark.
 	Mark() int
-	Undo(mark int) error
+	Undo(ctx context.Context, mark int) error
 }
 
 // Offers places members of one class, one by one.
 type Offers interface {
 	// Take places a member on the best node left; ok is false where none is.
-	Take(member int) (node int, ok bool, err error)
+	Take(ctx context.Context, member int) (node int, ok bool, err error)
 }
 
 // Member is a member that may be placed.

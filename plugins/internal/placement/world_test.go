@@ -2,6 +2,7 @@ package placement
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -53,7 +54,7 @@ func (c *cluster) Label(node int, key string) (string, bool) {
 
 func (c *cluster) Mark() int { return len(c.log) }
 
-func (c *cluster) Undo(mark int) error {
+func (c *cluster) Undo(_ context.Context, mark int) error {
 	if mark > len(c.log) {
 		return fmt.Errorf("undoing to %d: only %d are placed", mark, len(c.log))
 	}
@@ -75,7 +76,7 @@ func (c *cluster) fits(class, node int) bool {
 	return c.Slots(class, node) > 0 && !c.refuses[[2]int{class, node}]
 }
 
-func (c *cluster) Open(class int, scope []int, _ int, tight bool) (Offers, error) {
+func (c *cluster) Open(_ context.Context, class int, scope []int, _ int, tight bool) (Offers, error) {
 	o := &ranked{cluster: c, class: class, nodes: slices.Clone(scope)}
 	slices.SortStableFunc(o.nodes, func(a, b int) int {
 		if tight {
@@ -100,7 +101,7 @@ type ranked struct {
 	nodes []int
 }
 
-func (o *ranked) Take(member int) (int, bool, error) {
+func (o *ranked) Take(_ context.Context, member int) (int, bool, error) {
 	if o.takes++; o.failAfter > 0 && o.takes > o.failAfter {
 		return 0, false, errBroken
 	}

@@ -1,0 +1,73 @@
+package placement
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/lockstep-sh/lockstep/plugins/internal/topology"
+)
+
+// SolveWithin places the gangs of a problem inside one of several sets of nodes: of those
+// that take the whole problem the tightest, and of equals the first; where none does, the
+// one in which most members of the minimums find a place. Sets are tried from the tightest
+// that should do. One that arithmetic rules out is tried only if it may take more members
+// than those before it, and no more effort goes into all of them than into one problem
+// without sets; at least one is tried. Without sets it is Solve.
+func SolveWithin(ctx context.Context, w World, p Problem, sets [][]int) (Result, error) {
+	if len(sets) == 0 {
+		return Solve(ctx, w, p)
+	}
+	s := newSolver(w, p)
+	need := 0
+	for _, g := range p.Gangs {
+		need += g.Min
+	}
+	var best Result
+	var bestSet []int
+	most := -1
+	for _, set := range s.rankSets(sets, need) {
+		if most >= 0 && (s.spent() || set.Most < need && min(set.Most, need) <= most) {
+			continue
+		}
+		inside := p
+		inside.Nodes, inside.Effort, inside.KeepPartial = set.Nodes, max(s.effort, 1), true
+		start := w.Mark()
+		one := newSolver(w, inside)
+		result, err := one.run(ctx)
+		if err != nil || result.Complete {
+			return result, err
+		}
+		s.effort = one.effort
+		if err := w.Undo(ctx, start); err != nil {
+			return Result{}, err
+		}
+		if len(result.Node) > most {
+			best, bestSet, most = result, set.Nodes, len(result.Node)
+		}
+	}
+	if !p.KeepPartial {
+		best.Node = nil
+		return best, nil
+	}
+	p.Nodes = bestSet
+	return Solve(ctx, w, p)
+}
+
+// rankSets orders sets of nodes as domains of a topology are ordered for one gang. Of equals
+// the first comes first.
+func (s *solver) rankSets(sets [][]int, need int) []topology.Ranked {
+	var members, chosen []int
+	for _, g := range s.Gangs {
+		if g.Min > 0 {
+			members = append(members, g.Members...)
+			chosen = append(chosen, s.choose(g, false)...)
+		}
+	}
+	mix := s.mix(members, chosen)
+	ranked := make([]topology.Ranked, len(sets))
+	for i, nodes := range sets {
+		ranked[i] = s.room(topology.Domain{Value: fmt.Sprintf("%08d", i), Nodes: nodes}, need, mix)
+	}
+	topology.TightestFirst(ranked, need)
+	return ranked
+}

@@ -1,0 +1,240 @@
+package planner
+
+import (
+	"fmt"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	storagelisters "k8s.io/client-go/listers/storage/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+	"k8s.io/component-helpers/storage/ephemeral"
+	"k8s.io/component-helpers/storage/volume"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+)
+
+// storage looks up claims and volumes, in the caches of informers.
+type storage struct {
+	claims  corelisters.PersistentVolumeClaimLister
+	volumes corelisters.PersistentVolumeLister
+	classes storagelisters.StorageClassLister
+	// unbound indexes the volumes that are not bound: see unboundVolumes.
+	unbound cache.Indexer
+	// broken is why there is no such index.
+	broken error
+}
+
+func storageOf(fw framework.Framework) storage {
+	core := fw.SharedInformerFactory().Core().V1()
+	s := storage{
+		claims: core.PersistentVolumeClaims().Lister(), volumes: core.PersistentVolumes().Lister(),
+		classes: fw.SharedInformerFactory().Storage().V1().StorageClasses().Lister(),
+		unbound: core.PersistentVolumes().Informer().GetIndexer(),
+	}
+	if _, ok := s.unbound.GetIndexers()[unboundIndex]; ok {
+		return s // by another planner
+	}
+	if err := core.PersistentVolumes().Informer().AddIndexers(cache.Indexers{unboundIndex: unboundVolumes}); err != nil {
+		s.broken = fmt.Errorf("indexing volumes: %w", err)
+	}
+	return s
+}
+
+const unboundIndex = "lockstep.dev/unbound"
+
+// unboundVolumes indexes volumes that no claim has yet by their class, and those that wait
+// for one claim by that.
+func unboundVolumes(object any) ([]string, error) {
+	pv, ok := object.(*v1.PersistentVolume)
+	switch {
+	case !ok || pv.Status.Phase == v1.VolumeBound:
+		return nil, nil
+	case pv.Spec.ClaimRef == nil:
+		return []string{ofClass(volume.GetPersistentVolumeClass(pv))}, nil
+	default:
+		return []string{ofClaim(pv.Spec.ClaimRef.Namespace, pv.Spec.ClaimRef.Name)}, nil
+	}
+}
+
+func ofClass(name string) string            { return "class/" + name }
+func ofClaim(namespace, name string) string { return "claim/" + namespace + "/" + name }
+
+func (s storage) anyUnbound(value string) (bool, error) {
+	if s.broken != nil {
+		return false, s.broken
+	}
+	keys, err := s.unbound.IndexKeys(unboundIndex, value)
+	if err != nil {
+		return false, fmt.Errorf("looking for unbound volumes: %w", err)
+	}
+	return len(keys) > 0, nil
+}
+
+// claimed is what the claims of a pod mean for where it may go. Claims of members that are
+// of the same make are alike: bound to volumes that the same nodes reach, or waiting for
+// such volumes.
+type claimed struct {
+	// any tells that there are claims; members of a class may have different ones.
+	any bool
+	// shape is what scheduling can tell of them.
+	shape []any
+	// contends: what one member gets, others may want.
+	contends bool
+	// exclusive: another member has the same claim, and one pod at a time may use it.
+	exclusive bool
+	// reach are what the volumes ask of a node.
+	reach []*nodeaffinity.NodeSelector
+}
+
+// claimsOf names the claims of a pod's volumes, by volume; a volume that needs none has an
+// empty one.
+func claimsOf(pod *v1.Pod) []string {
+	var names []string
+	for i := range pod.Spec.Volumes {
+		name := ""
+		switch v := &pod.Spec.Volumes[i]; {
+		case v.PersistentVolumeClaim != nil:
+			name = v.PersistentVolumeClaim.ClaimName
+		case v.Ephemeral != nil:
+			name = ephemeral.VolumeClaimName(pod, v)
+		}
+		names = append(names, name)
+	}
+	return names
+}
+
+// claimKey is a claim by namespace and name.
+type claimKey struct{ namespace, name string }
+
+// read looks at the claims of a pod; uses counts the pods of the attempt that have each.
+func (s storage) read(pod *v1.Pod, uses map[claimKey]int) (claimed, error) {
+	var c claimed
+	for i, name := range claimsOf(pod) {
+		if name == "" {
+			continue
+		}
+		c.any = true
+		key := claimKey{pod.Namespace, name}
+		claim, err := s.claims.PersistentVolumeClaims(key.namespace).Get(key.name)
+		switch {
+		case err == nil:
+			err = s.readClaim(&c, claim, uses[key] > 1)
+		case apierrors.IsNotFound(err) && pod.Spec.Volumes[i].Ephemeral != nil:
+			c.shape, err = append(c.shape, "to be made"), nil // until then no such pod is placed
+		case apierrors.IsNotFound(err):
+			c.shape, err = append(c.shape, "missing", name), nil
+		}
+		if err != nil {
+			return claimed{}, fmt.Errorf("reading claim %s/%s of pod %s: %w", key.namespace, key.name, pod.Name, err)
+		}
+	}
+	return c, nil
+}
+
+// readClaim takes in one claim. One that is like no other goes by its name: so does one that
+// is not in order, which the volume filters tell about.
+func (s storage) readClaim(c *claimed, claim *v1.PersistentVolumeClaim, shared bool) error {
+	byName := func() { c.shape = append(c.shape, "claim", claim.Name) }
+	if slices.Contains(claim.Spec.AccessModes, v1.ReadWriteOncePod) {
+		c.exclusive = c.exclusive || shared
+		byName()
+	} else if shared || claim.DeletionTimestamp != nil || claim.Status.Phase == v1.ClaimLost {
+		byName()
+	}
+	if claim.Spec.VolumeName != "" {
+		return s.readBound(c, claim, byName)
+	}
+	return s.readWaiting(c, claim, shared, byName)
+}
+
+// readBound takes in a claim that has its volume.
+func (s storage) readBound(c *claimed, claim *v1.PersistentVolumeClaim, byName func()) error {
+	if _, done := claim.Annotations[volume.AnnBindCompleted]; !done {
+		c.shape = append(c.shape, "binding") // no pod that has it is placed
+		return nil
+	}
+	pv, err := s.volumes.Get(claim.Spec.VolumeName)
+	switch {
+	case apierrors.IsNotFound(err):
+		byName()
+		return nil
+	case err != nil:
+		return fmt.Errorf("reading its volume %s: %w", claim.Spec.VolumeName, err)
+	case pv.Spec.CSI == nil && pv.Spec.Local == nil:
+		byName() // the filters translate some of these, with what they ask of nodes
+		return nil
+	}
+	driver, zones := "", map[string]string{}
+	if pv.Spec.CSI != nil {
+		driver = pv.Spec.CSI.Driver
+	}
+	for _, label := range [...]string{v1.LabelTopologyZone, v1.LabelTopologyRegion, v1.LabelFailureDomainBetaZone, v1.LabelFailureDomainBetaRegion} {
+		if value, ok := pv.Labels[label]; ok {
+			zones[label] = value
+		}
+	}
+	c.shape = append(c.shape, "bound", driver, zones, pv.Spec.NodeAffinity)
+	if pv.Spec.NodeAffinity == nil || pv.Spec.NodeAffinity.Required == nil {
+		return nil
+	}
+	selector, err := nodeaffinity.NewNodeSelector(pv.Spec.NodeAffinity.Required)
+	if err != nil {
+		return nil //nolint:nilerr // the filters refuse it by name
+	}
+	c.reach = append(c.reach, selector)
+	return nil
+}
+
+// readWaiting takes in a claim that has no volume yet.
+func (s storage) readWaiting(c *claimed, claim *v1.PersistentVolumeClaim, shared bool, byName func()) error {
+	class := volume.GetPersistentVolumeClaimClass(claim)
+	delayed, err := volume.IsDelayBindingMode(claim, s.classes)
+	switch {
+	case err != nil:
+		return fmt.Errorf("reading its storage class %s: %w", class, err)
+	case !delayed:
+		c.shape = append(c.shape, "unbound") // no pod that has it is placed
+		return nil
+	}
+	free, err := s.anyUnbound(ofClass(class))
+	if err != nil {
+		return err
+	}
+	own, err := s.anyUnbound(ofClaim(claim.Namespace, claim.Name))
+	if err != nil {
+		return err
+	}
+	if own {
+		byName()
+	}
+	c.contends = c.contends || free || own || shared
+	c.shape = append(c.shape, "waiting", class, claim.Spec, claim.Annotations[volume.AnnSelectedNode])
+	return nil
+}
+
+// use counts the claims of pods.
+func use(uses map[claimKey]int, pod *v1.Pod) {
+	for _, name := range claimsOf(pod) {
+		if name != "" {
+			uses[claimKey{pod.Namespace, name}]++
+		}
+	}
+}
+
+// reaches reports whether the volumes of a class can be used on a node.
+func (w *world) reaches(class, node int) bool {
+	c := w.classes[class]
+	if len(c.claims.reach) == 0 {
+		return true
+	}
+	if c.reach == nil {
+		c.reach = make([]bool, w.tx.Len())
+		for i := range c.reach {
+			on := w.tx.Node(i).Node()
+			c.reach[i] = !slices.ContainsFunc(c.claims.reach, func(s *nodeaffinity.NodeSelector) bool { return !s.Match(on) })
+		}
+	}
+	return c.reach[node]
+}
