@@ -6,6 +6,7 @@ package plugins
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -13,6 +14,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/metadata"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler"
@@ -20,6 +23,7 @@ import (
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
 	"github.com/lockstep-sh/lockstep/plugins/binder"
+	"github.com/lockstep-sh/lockstep/plugins/catchup"
 	"github.com/lockstep-sh/lockstep/plugins/extension"
 	"github.com/lockstep-sh/lockstep/plugins/fairshare"
 	"github.com/lockstep-sh/lockstep/plugins/gang"
@@ -68,8 +72,8 @@ func (s *Set) Add(name string, factory frameworkruntime.PluginFactory) error {
 }
 
 // Install prepares a scheduler that does not run yet for the plugins: pods that
-// wait behind the gate of their gang do so in front of its queue, the plugins learn
-// when it begins to schedule, and it does not schedule further ahead of the API
+// wait behind the gate of their gang do so in front of its queue, the first cycle waits
+// for the caches, the plugins learn when it begins to schedule, and it does not schedule further ahead of the API
 // server than helps. It fails where a profile has the plugins in a way that would do
 // harm; the error names the field.
 func (s *Set) Install(ctx context.Context, sched *scheduler.Scheduler) error {
@@ -104,11 +108,38 @@ func (s *Set) Install(ctx context.Context, sched *scheduler.Scheduler) error {
 			s.queues.Again(one)
 		}
 	}
+	client, factory, err := whatIsStored(sched)
+	if err != nil {
+		return err
+	}
 	next := sched.NextEntity
 	sched.NextEntity = func(logger klog.Logger) (framework.QueuedEntityInfo, error) {
-		s.lead.Do(func() { close(s.leading) })
+		s.lead.Do(func() { s.begin(ctx, sched, client, factory) })
+		if ctx.Err() != nil {
+			return nil, nil // the scheduler goes down, maybe before it began
+		}
 		s.slots.WaitForRoom(ctx)
 		return next(logger)
 	}
 	return nil
+}
+
+// begin returns when scheduling may begin: the process leads, and its caches have what the
+// one that led before it has done.
+func (s *Set) begin(ctx context.Context, sched *scheduler.Scheduler, client metadata.Interface, factory informers.SharedInformerFactory) {
+	if catchup.Wait(ctx, client, factory, sched.Cache) {
+		close(s.leading)
+	}
+}
+
+// whatIsStored returns what all profiles share: a client, and the informers.
+func whatIsStored(sched *scheduler.Scheduler) (metadata.Interface, informers.SharedInformerFactory, error) {
+	for _, profile := range sched.Profiles {
+		client, err := metadata.NewForConfig(profile.KubeConfig())
+		if err != nil {
+			return nil, nil, fmt.Errorf("making a client for what is stored: %w", err)
+		}
+		return client, profile.SharedInformerFactory(), nil
+	}
+	return nil, nil, errors.New("making a client for what is stored: there is no profile")
 }

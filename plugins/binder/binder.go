@@ -6,6 +6,10 @@
 // most of its CPU then goes into TLS handshakes. Bounded, it binds at the rate
 // that the API server takes, and the queue stays sorted while pods wait in it
 // rather than here.
+//
+// A binding whose answer is lost is neither a success nor a failure. Bind returns
+// only once it is known which: until then the scheduler accounts for the pod on its
+// node, and so nothing else is put there.
 package binder
 
 import (
@@ -14,6 +18,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/defaultbinder"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
@@ -28,7 +34,10 @@ const Name = "BoundedBinder"
 // Binder is the plugin.
 type Binder struct {
 	fwk.BindPlugin
-	slots *Slots
+	slots  *Slots
+	client kubernetes.Interface
+	// patience makes the pauses between looks at a pod.
+	patience func() wait.Backoff
 }
 
 var _ fwk.BindPlugin = &Binder{}
@@ -36,13 +45,23 @@ var _ fwk.BindPlugin = &Binder{}
 // Name returns the name of the plugin.
 func (pl *Binder) Name() string { return Name }
 
-// Bind waits for a slot and binds.
+// Bind waits for a slot and binds. It returns once the pod is bound or certainly not.
 func (pl *Binder) Bind(ctx context.Context, state fwk.CycleState, pod *v1.Pod, node string) *fwk.Status {
+	status, sent := pl.send(ctx, state, pod, node)
+	if !sent || status.IsSuccess() {
+		return status
+	}
+	return pl.settle(ctx, state, pod, node, status)
+}
+
+// send sends a Binding, and reports whether it did. The slot is held for the call
+// only: a pod that waits for news of its binding keeps none from others.
+func (pl *Binder) send(ctx context.Context, state fwk.CycleState, pod *v1.Pod, node string) (status *fwk.Status, sent bool) {
 	if err := pl.slots.acquire(ctx); err != nil {
-		return fwk.AsStatus(fmt.Errorf("waiting to bind pod %s/%s: %w", pod.Namespace, pod.Name, err))
+		return fwk.AsStatus(fmt.Errorf("waiting to bind pod %s/%s: %w", pod.Namespace, pod.Name, err)), false
 	}
 	defer pl.slots.release()
-	return pl.BindPlugin.Bind(ctx, state, pod, node)
+	return pl.BindPlugin.Bind(ctx, state, pod, node), true
 }
 
 // New makes the factory of the plugin over slots that all profiles share.
@@ -60,6 +79,7 @@ func New(slots *Slots) frameworkruntime.PluginFactory {
 		if err != nil {
 			return nil, fmt.Errorf("making the binder: %w", err)
 		}
-		return &Binder{BindPlugin: inner.(fwk.BindPlugin), slots: slots}, nil
+		registerMetrics()
+		return &Binder{BindPlugin: inner.(fwk.BindPlugin), slots: slots, client: handle.ClientSet(), patience: patience}, nil
 	}
 }

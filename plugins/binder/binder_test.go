@@ -15,14 +15,6 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/config"
 )
 
-// profile is a handle that knows the name of its profile.
-type profile struct {
-	fwk.Handle
-	name string
-}
-
-func (p profile) ProfileName() string { return p.name }
-
 // slow is a binder whose calls last until they are let go.
 type slow struct {
 	fwk.BindPlugin
@@ -39,8 +31,8 @@ func (b *slow) Bind(_ context.Context, _ fwk.CycleState, pod *v1.Pod, node strin
 
 func TestBind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		refused := fwk.AsStatus(errors.New("no such pod"))
-		inner := &slow{letGo: make(chan struct{}), status: refused}
+		done := fwk.NewStatus(fwk.Success, "by the binder inside")
+		inner := &slow{letGo: make(chan struct{}), status: done}
 		pl := &Binder{BindPlugin: inner, slots: slotsOf(1)}
 		ctx, cancel := context.WithCancel(t.Context())
 		answers := map[string]*fwk.Status{}
@@ -62,7 +54,7 @@ func TestBind(t *testing.T) {
 		}
 		inner.letGo <- struct{}{}
 		synctest.Wait()
-		if answers["a"] != refused {
+		if answers["a"] != done {
 			t.Errorf("status %v, want that of the binder inside", answers["a"])
 		}
 		bind(t.Context(), "c")
@@ -85,7 +77,7 @@ func TestNew(t *testing.T) {
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			slots := NewSlots()
-			plugin, err := New(slots)(t.Context(), c.args, profile{name: "ours"})
+			plugin, err := New(slots)(t.Context(), c.args, clientOf{})
 			if c.want != "" {
 				if err == nil || !strings.Contains(err.Error(), c.want) {
 					t.Errorf("error %v, want %s", err, c.want)

@@ -19,6 +19,9 @@ func (s *Scenario) check() error {
 	if strings.TrimSpace(s.Description) == "" {
 		return fmt.Errorf("checking description: it is empty")
 	}
+	if s.Scheduler.Standby && s.Scheduler.Stopped {
+		return fmt.Errorf("checking scheduler: stopped and standby together: the first replica has to lead from the start")
+	}
 	if len(s.Steps) == 0 {
 		return fmt.Errorf("checking steps: there are none")
 	}
@@ -67,10 +70,13 @@ func (p *plan) checkStep(step Step, names []string) error {
 	case step.Finish != nil:
 		return oneOf("phase", step.Finish.Phase, string(v1.PodSucceeded), string(v1.PodFailed))
 	case step.Scheduler != "":
-		return oneOf("scheduler", step.Scheduler, "start", "stop", "kill", "restart", "interrupted")
+		return oneOf("scheduler", step.Scheduler, "start", "stop", "kill", "restart", "interrupted", "freeze", "thaw", "ended", "handedOver")
 	case step.APIServer != "":
 		return oneOf("apiServer", step.APIServer, "start", "kill", "restart", "interrupted")
 	case step.Interrupt != nil:
+		if step.Interrupt.Freeze {
+			return oneOf("kill", step.Interrupt.Kill, victimScheduler)
+		}
 		return oneOf("kill", step.Interrupt.Kill, victimScheduler, victimAPIServer)
 	case step.Expect != nil:
 		return p.checkExpect(step.Expect, names)

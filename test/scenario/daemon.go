@@ -33,11 +33,14 @@ type daemon struct {
 	config  string // of the scheduler; empty for that of the binary
 	ready   string // URL that answers 200 when it is ready
 	dir     string
-	// died gets an error when it ends by itself.
+	// kubeconfig leads to the API server.
+	kubeconfig string
+	// died gets an error when it ends by itself, unless it was frozen and thawed.
 	died chan<- error
 
 	mu      sync.Mutex
 	starts  int
+	thawed  *localcluster.Process
 	process *localcluster.Process // nil while it is down
 }
 
@@ -60,6 +63,10 @@ func (d *daemon) start(ctx context.Context) error {
 		defer d.mu.Unlock()
 		if d.process == process {
 			d.process = nil
+			if d.thawed == process {
+				d.rec.note(KindNote, "%s has ended by itself: %v", d.name, process.Err())
+				return
+			}
 			d.died <- fmt.Errorf("running the %s: it ended by itself: %w", d.name, process.Err())
 		}
 	}()
@@ -173,7 +180,7 @@ func (d *daemon) configure(s *Scenario, stock bool, root, binary string) error {
 		"--authorization-always-allow-paths=/healthz,/livez,/readyz,/metrics", "--v=2",
 	}
 	if config == nil {
-		d.args = append(d.args, "--kubeconfig="+d.cluster.Kubeconfig())
+		d.args = append(d.args, "--kubeconfig="+d.kubeconfig)
 	} else if err := d.writeConfig(config); err != nil {
 		return err
 	}
@@ -202,7 +209,7 @@ func (s *Scheduler) config(root string) (map[string]any, error) {
 // writeConfig adds the address of the cluster, since with a configuration the flag is ignored.
 func (d *daemon) writeConfig(config map[string]any) error {
 	config = merge(map[string]any{}, config)
-	config = merge(config, map[string]any{"clientConnection": map[string]any{"kubeconfig": d.cluster.Kubeconfig()}})
+	config = merge(config, map[string]any{"clientConnection": map[string]any{"kubeconfig": d.kubeconfig}})
 	data, err := yaml.Marshal(config)
 	if err != nil {
 		return fmt.Errorf("encoding the scheduler's configuration: %w", err)
@@ -224,7 +231,7 @@ func (d *daemon) configureController(binary, schedulerConfig string) error {
 	}
 	d.name, d.binary, d.ready = "controller", binary, fmt.Sprintf("http://127.0.0.1:%d/readyz", port)
 	d.args = []string{
-		"--kubeconfig=" + d.cluster.Kubeconfig(), "--metrics-bind-address=0",
+		"--kubeconfig=" + d.kubeconfig, "--metrics-bind-address=0",
 		fmt.Sprintf("--health-probe-bind-address=127.0.0.1:%d", port),
 	}
 	if schedulerConfig != "" {

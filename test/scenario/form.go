@@ -49,6 +49,8 @@ type Scheduler struct {
 	Args []string `json:"args,omitempty"`
 	// Stopped: it does not run until a step starts it.
 	Stopped bool `json:"stopped,omitempty"`
+	// Standby: a second replica stands by. They elect a leader, with a lease of 5s; the first leads.
+	Standby bool `json:"standby,omitempty"`
 }
 
 // Nodes is a pool of like nodes, named <name>-0, <name>-1 and so on.

@@ -19,10 +19,14 @@ type Step struct {
 	Pause *metav1.Duration `json:"pause,omitzero"`
 	// Scheduler and APIServer: start, stop (the scheduler only), kill (SIGKILL), restart (kill and
 	// start). Start waits for an interrupt of it that is armed; interrupted only waits for it.
+	// With a second replica the scheduler is the first, and there are also: freeze (SIGSTOP), thaw
+	// (SIGCONT), ended (waits until what was thawed has ended by itself, with an error), and handedOver
+	// (waits until the second leads; an interrupt is over then).
 	Scheduler string     `json:"scheduler,omitempty"`
 	APIServer string     `json:"apiServer,omitempty"`
 	Interrupt *Interrupt `json:"interrupt,omitempty"`
 	Bindings  *Bindings  `json:"bindings,omitempty"`
+	Network   *Network   `json:"network,omitempty"`
 	Expect    *Expect    `json:"expect,omitempty"`
 }
 
@@ -81,7 +85,9 @@ type Finish struct {
 // The steps scheduler: start and scheduler: interrupted (or those of apiServer) wait for it.
 type Interrupt struct {
 	// Kill is scheduler or apiServer.
-	Kill       string   `json:"kill"`
+	Kill string `json:"kill"`
+	// Freeze: the scheduler is not killed but frozen.
+	Freeze     bool     `json:"freeze,omitempty"`
 	AfterBound int      `json:"afterBound"`
 	Of         []string `json:"of"`
 }
@@ -93,6 +99,31 @@ type Bindings struct {
 	Delay *DelayBindings `json:"delay,omitempty"`
 	// Allow ends all of it.
 	Allow bool `json:"allow,omitempty"`
+}
+
+// Network is trouble between the schedulers and the API server, made by a proxy between them.
+type Network struct {
+	// LoseAnswers and Lag stay until allowed.
+	LoseAnswers *LoseAnswers `json:"loseAnswers,omitempty"`
+	Lag         *LagWatch    `json:"lag,omitempty"`
+	// Allow ends all of it.
+	Allow bool `json:"allow,omitempty"`
+}
+
+// LoseAnswers loses the answers to the bindings of each of the pods so many times; 0: every time. The
+// bindings are stored.
+type LoseAnswers struct {
+	Pods  []string `json:"pods"`
+	Times int      `json:"times,omitempty"`
+}
+
+// LagWatch has the watches of a resource tell everything late.
+type LagWatch struct {
+	// Resource, such as pods.
+	Resource string          `json:"resource"`
+	By       metav1.Duration `json:"by"`
+	// Standby: those of the second replica. Default: those of the first.
+	Standby bool `json:"standby,omitempty"`
 }
 
 // FailBindings refuses bindings of each of the pods so many times; 0: every time.

@@ -47,8 +47,10 @@ type run struct {
 	rec        *recorder
 	audit      *auditLog
 	scheduler  *daemon
+	standby    *daemon // a second replica of the scheduler, or nil
 	controller *daemon
 	gate       *gate
+	proxy      *proxy
 	armed      *interrupt
 	died       chan error
 
@@ -141,6 +143,9 @@ func (r *run) play(ctx context.Context, report *Report) {
 	if r.scheduler != nil {
 		report.SchedulerLog = r.scheduler.tail()
 	}
+	if r.standby != nil {
+		report.SchedulerLog += "\nthe second replica:\n" + r.standby.tail()
+	}
 	if err := r.tearDown(context.WithoutCancel(ctx)); err != nil {
 		report.Failures = append(report.Failures, err.Error())
 	}
@@ -174,7 +179,7 @@ func (r *run) setUp(ctx context.Context) error {
 		}
 	}
 	if !r.scenario.Scheduler.Stopped {
-		if err := r.scheduler.start(ctx); err != nil {
+		if err := r.startSchedulers(ctx); err != nil {
 			return err
 		}
 	}
@@ -184,14 +189,36 @@ func (r *run) setUp(ctx context.Context) error {
 	return nil
 }
 
+// newDaemon makes a program that is not configured yet.
+func (r *run) newDaemon() *daemon {
+	d := &daemon{cluster: r.site.cluster, rec: r.rec, dir: r.dir, died: r.died, kubeconfig: r.site.cluster.Kubeconfig()}
+	if r.proxy != nil {
+		d.kubeconfig = r.proxy.kubeconfig
+	}
+	return d
+}
+
 func (r *run) prepareDaemons() error {
-	r.scheduler = &daemon{cluster: r.site.cluster, rec: r.rec, dir: r.dir, died: r.died}
+	for _, step := range r.scenario.Steps {
+		if step.Network != nil && r.proxy == nil {
+			var err error
+			if r.proxy, err = openProxy(r.site.cluster.RESTConfig(), r.rec, filepath.Join(r.dir, "proxy.kubeconfig")); err != nil {
+				return err
+			}
+		}
+	}
+	r.scheduler = r.newDaemon()
 	if err := r.scheduler.configure(r.scenario, r.stock, r.Fleet.root, r.Scheduler); err != nil {
 		return err
 	}
 	r.rec.setDown(victimScheduler, true)
+	if r.scenario.Scheduler.Standby {
+		if err := r.prepareStandby(); err != nil {
+			return err
+		}
+	}
 	if r.scenario.Controller && !r.stock {
-		r.controller = &daemon{cluster: r.site.cluster, rec: r.rec, dir: r.dir, died: r.died}
+		r.controller = r.newDaemon()
 		return r.controller.configureController(r.Controller, r.scheduler.config)
 	}
 	return nil
@@ -286,7 +313,7 @@ func (r *run) tearDown(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, endTimeout)
 	defer cancel()
 	var errs []error
-	for _, d := range []*daemon{r.controller, r.scheduler} {
+	for _, d := range []*daemon{r.controller, r.scheduler, r.standby} {
 		if d != nil && d.running() {
 			errs = append(errs, d.kill(ctx))
 		}
@@ -296,6 +323,9 @@ func (r *run) tearDown(ctx context.Context) error {
 	}
 	if r.gate != nil {
 		r.gate.close()
+	}
+	if r.proxy != nil {
+		errs = append(errs, r.proxy.close())
 	}
 	return errors.Join(errs...)
 }

@@ -66,6 +66,9 @@ func (r *run) step(ctx context.Context, text string, step Step) error {
 		return r.stepAPIServer(ctx, step.APIServer)
 	case step.Interrupt != nil:
 		return r.arm(step.Interrupt)
+	case step.Network != nil:
+		r.proxy.set(step.Network)
+		return nil
 	default:
 		r.gate.set(step.Bindings)
 		return nil
@@ -122,6 +125,14 @@ func (r *run) stepScheduler(ctx context.Context, action string) error {
 		return r.scheduler.kill(ctx)
 	case "interrupted":
 		return r.fired(ctx, victimScheduler)
+	case "freeze":
+		return r.scheduler.freeze(ctx)
+	case "thaw":
+		return r.scheduler.thaw()
+	case "ended":
+		return r.scheduler.waitEnded(ctx)
+	case "handedOver":
+		return r.handedOver(ctx)
 	case "restart":
 		if err := r.scheduler.kill(ctx); err != nil {
 			return err
@@ -174,8 +185,11 @@ func (r *run) arm(spec *Interrupt) error {
 		return errors.New("arming an interrupt: one is armed already")
 	}
 	i := &interrupt{Interrupt: *spec, kill: r.scheduler.kill}
-	if spec.Kill == victimAPIServer {
+	switch {
+	case spec.Kill == victimAPIServer:
 		i.kill = r.killAPIServer
+	case spec.Freeze:
+		i.kill = r.scheduler.freeze
 	}
 	r.armed = i
 	r.gate.arm(i)

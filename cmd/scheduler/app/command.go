@@ -3,8 +3,6 @@
 package app
 
 import (
-	"context"
-	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -17,10 +15,9 @@ import (
 	logsapi "k8s.io/component-base/logs/api/v1"
 	"k8s.io/component-base/term"
 	"k8s.io/component-base/version/verflag"
+	"k8s.io/klog/v2"
 	schedulerapp "k8s.io/kubernetes/cmd/kube-scheduler/app"
-	schedulerconfig "k8s.io/kubernetes/cmd/kube-scheduler/app/config"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
-	"k8s.io/kubernetes/pkg/scheduler"
 
 	"github.com/lockstep-sh/lockstep/plugins"
 )
@@ -64,8 +61,7 @@ func run(cmd *cobra.Command, opts *options.Options) error {
 	}
 	cliflag.PrintFlags(cmd.Flags())
 	ctx := server.SetupSignalContext()
-	set := plugins.NewSet()
-	config, sched, err := setup(ctx, opts, set)
+	config, sched, err := setup(ctx, opts, plugins.NewSet(), endWithoutLease)
 	if err != nil {
 		return err
 	}
@@ -80,24 +76,8 @@ func run(cmd *cobra.Command, opts *options.Options) error {
 	return err
 }
 
-// setup makes the scheduler that the options describe, with Lockstep's plugins.
-func setup(ctx context.Context, opts *options.Options, set *plugins.Set) (*schedulerconfig.CompletedConfig, *scheduler.Scheduler, error) {
-	if err := useDefaults(func() string { return opts.Deprecated.Kubeconfig }); err != nil {
-		return nil, nil, err
-	}
-	var registry []schedulerapp.Option
-	for name, factory := range set.Registry {
-		registry = append(registry, schedulerapp.WithPlugin(name, factory))
-	}
-	config, sched, err := schedulerapp.Setup(ctx, opts, registry...)
-	if err != nil {
-		if errs := misread(opts.ConfigFile); len(errs) > 0 {
-			err = errors.Join(errs.ToAggregate(), err)
-		}
-		return nil, nil, fmt.Errorf("setting up the scheduler: %w", err)
-	}
-	if err := set.Install(ctx, sched); err != nil {
-		return nil, nil, fmt.Errorf("setting up the scheduler: %w", err)
-	}
-	return config, sched, nil
+// endWithoutLease ends a process that led and does not any more.
+func endWithoutLease(err error) {
+	klog.ErrorS(err, "The lease is lost: ending, so that nothing is bound or evicted beside the next leader")
+	klog.FlushAndExit(klog.ExitFlushTimeout, 1)
 }

@@ -40,7 +40,7 @@ func setUp(t *testing.T, flags ...string) (*made, error) {
 	if err := all.Parse(append([]string{"--secure-port=0"}, flags...)); err != nil {
 		t.Fatal(err)
 	}
-	config, sched, err := setup(ctx, opts, plugins.NewSet())
+	config, sched, err := setup(ctx, opts, plugins.NewSet(), func(err error) { t.Error(err) })
 	if err != nil {
 		return nil, err
 	}

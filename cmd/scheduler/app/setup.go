@@ -1,0 +1,108 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/client-go/kubernetes"
+	restclient "k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
+	schedulerconfig "k8s.io/kubernetes/cmd/kube-scheduler/app/config"
+	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
+	"k8s.io/kubernetes/pkg/scheduler"
+	schedconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
+
+	"github.com/lockstep-sh/lockstep/cmd/scheduler/lease"
+	"github.com/lockstep-sh/lockstep/plugins"
+)
+
+// setup makes the scheduler that the options describe, with Lockstep's plugins. lost is
+// called when its lease is lost, and ends the process.
+func setup(ctx context.Context, opts *options.Options, set *plugins.Set, lost func(error)) (*schedulerconfig.CompletedConfig, *scheduler.Scheduler, error) {
+	if err := useDefaults(func() string { return opts.Deprecated.Kubeconfig }); err != nil {
+		return nil, nil, err
+	}
+	config, sched, err := build(ctx, opts, set, lost)
+	if err != nil {
+		if errs := misread(opts.ConfigFile); len(errs) > 0 {
+			err = errors.Join(errs.ToAggregate(), err)
+		}
+		return nil, nil, fmt.Errorf("setting up the scheduler: %w", err)
+	}
+	if err := set.Install(ctx, sched); err != nil {
+		return nil, nil, fmt.Errorf("setting up the scheduler: %w", err)
+	}
+	return config, sched, nil
+}
+
+// build is kube-scheduler's own Setup, step by step, but for what happens between the
+// second and the third: the clients that the scheduler gets are guarded. Setup makes
+// configuration, clients and scheduler in one go, and plugins begin to use the clients
+// while it runs, so nothing can be changed from outside.
+func build(ctx context.Context, opts *options.Options, set *plugins.Set, lost func(error)) (*schedulerconfig.CompletedConfig, *scheduler.Scheduler, error) {
+	defaults, err := latest.Default()
+	if err != nil {
+		return nil, nil, err
+	}
+	opts.ComponentConfig = defaults
+	if errs := opts.Validate(); len(errs) > 0 {
+		return nil, nil, utilerrors.NewAggregate(errs)
+	}
+	config, err := opts.Config(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := guard(ctx, config, opts, lost); err != nil {
+		return nil, nil, err
+	}
+	completed := config.Complete()
+	var profiles []schedconfig.KubeSchedulerProfile
+	sched, err := scheduler.New(ctx,
+		completed.Client,
+		completed.InformerFactory,
+		completed.DynInformerFactory,
+		func(name string) events.EventRecorderLogger { return completed.EventBroadcaster.NewRecorder(name) },
+		scheduler.WithComponentConfigVersion(completed.ComponentConfig.APIVersion),
+		scheduler.WithKubeConfig(completed.KubeConfig),
+		scheduler.WithProfiles(completed.ComponentConfig.Profiles...),
+		scheduler.WithPercentageOfNodesToScore(completed.ComponentConfig.PercentageOfNodesToScore),
+		scheduler.WithFrameworkOutOfTreeRegistry(set.Registry),
+		scheduler.WithPodMaxBackoffSeconds(completed.ComponentConfig.PodMaxBackoffSeconds),
+		scheduler.WithPodInitialBackoffSeconds(completed.ComponentConfig.PodInitialBackoffSeconds),
+		scheduler.WithPodMaxInUnschedulablePodsDuration(completed.PodMaxInUnschedulablePodsDuration),
+		scheduler.WithExtenders(completed.ComponentConfig.Extenders...),
+		scheduler.WithParallelism(completed.ComponentConfig.Parallelism),
+		scheduler.WithBuildFrameworkCapturer(func(profile schedconfig.KubeSchedulerProfile) { profiles = append(profiles, profile) }),
+	)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := options.LogOrWriteConfig(klog.FromContext(ctx), opts.WriteConfigTo, &completed.ComponentConfig, profiles); err != nil {
+		return nil, nil, err
+	}
+	return &completed, sched, nil
+}
+
+// guard has the scheduler's clients write only while the process holds its lease. Those
+// of leader election and of events stay as they are. Without leader election there is no
+// lease, and nothing to guard.
+func guard(ctx context.Context, config *schedulerconfig.Config, opts *options.Options, lost func(error)) error {
+	if config.LeaderElection == nil {
+		return nil
+	}
+	held := lease.New(config.LeaderElection.Lock.Describe(), lost)
+	config.LeaderElection.Lock = held.Lock(config.LeaderElection.Lock)
+	config.KubeConfig = held.Guard(config.KubeConfig)
+	client, err := kubernetes.NewForConfig(restclient.AddUserAgent(config.KubeConfig, "scheduler"))
+	if err != nil {
+		return fmt.Errorf("making the scheduler's client: %w", err)
+	}
+	config.Client = client
+	config.InformerFactory = scheduler.NewInformerFactory(client, 0, opts.InformerName)
+	go held.Watch(ctx)
+	return nil
+}

@@ -1,0 +1,19 @@
+package lease
+
+import (
+	"sync"
+
+	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/legacyregistry"
+)
+
+var (
+	refused = metrics.NewCounterVec(&metrics.CounterOpts{
+		Namespace: "lockstep", Subsystem: "lease", Name: "refused_writes_total", StabilityLevel: metrics.ALPHA,
+		Help: "Writes that were not sent, by why: not_held, lapsed, taken, given_back.",
+	}, []string{"reason"})
+
+	registerOnce sync.Once
+)
+
+func registerMetrics() { registerOnce.Do(func() { legacyregistry.MustRegister(refused) }) }

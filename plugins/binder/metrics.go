@@ -1,0 +1,30 @@
+package binder
+
+import (
+	"sync"
+
+	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/legacyregistry"
+)
+
+const (
+	metricsNamespace = "lockstep"
+	metricsSubsystem = "binder"
+)
+
+var (
+	doubtful = metrics.NewCounterVec(&metrics.CounterOpts{
+		Namespace: metricsNamespace, Subsystem: metricsSubsystem, Name: "doubtful_bindings_total", StabilityLevel: metrics.ALPHA,
+		Help: "Bindings whose call did not succeed, by what the pod said then: bound, elsewhere, gone, failed; abandoned where the scheduler went down first.",
+	}, []string{"outcome"})
+	openBindings = metrics.NewGauge(&metrics.GaugeOpts{
+		Namespace: metricsNamespace, Subsystem: metricsSubsystem, Name: "open_bindings", StabilityLevel: metrics.ALPHA,
+		Help: "Bindings of which it is being found out whether they are stored; their nodes stay held.",
+	})
+
+	registerOnce sync.Once
+)
+
+func registerMetrics() {
+	registerOnce.Do(func() { legacyregistry.MustRegister(doubtful, openBindings) })
+}

@@ -1,0 +1,122 @@
+package binder
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// answer is what the API server said to a Binding.
+type answer int
+
+const (
+	// stored: the pod is on its node.
+	stored answer = iota
+	// answered: the call is over. It said no, but so it does to a Binding that is sent
+	// again after the first was stored; only the pod tells.
+	answered
+	// silent: the call may still be at work, and be stored later.
+	silent
+)
+
+// landsWithin is how long after it was sent a call without an answer may still be
+// stored: the API server ends requests after a minute (its --request-timeout), and
+// what it has handed to etcd by then, etcd decides within seconds.
+const landsWithin = 75 * time.Second
+
+// classify returns what an error of a Binding call says.
+//
+// A Conflict is no answer: the API server wraps whatever goes wrong in storage into
+// one, timeouts of etcd too.
+func classify(err error) answer {
+	if err == nil {
+		return stored
+	}
+	code, reason := int32(0), apierrors.ReasonForError(err)
+	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
+		code = status.Status().Code
+	}
+	switch {
+	case code == 0, code == http.StatusConflict, code == http.StatusRequestTimeout, code > http.StatusInternalServerError:
+		return silent // 502 to 504 come from what stands in between, too
+	case reason == metav1.StatusReasonTimeout, reason == metav1.StatusReasonServerTimeout, apierrors.IsUnexpectedServerError(err):
+		return silent
+	}
+	return answered
+}
+
+// outcome is what a look at the pod says about its Binding.
+type outcome int
+
+const (
+	// unknown: the look failed.
+	unknown outcome = iota
+	// again: it is not stored; send it again.
+	again
+	// bound: it is stored.
+	bound
+	// elsewhere: somebody else bound the pod to another node.
+	elsewhere
+	// gone: the pod is deleted, or being deleted; nothing of ours can be stored any more.
+	gone
+	// failed: it is not stored, and none of the calls can be stored any more.
+	failed
+)
+
+// String returns the outcome as metrics and logs have it.
+func (o outcome) String() string {
+	return [...]string{"unknown", "again", "bound", "elsewhere", "gone", "failed"}[o]
+}
+
+// question is whether one of the Bindings that were sent for a pod is stored. All
+// of them carry the pod's UID and name the same node, so at most one is ever stored,
+// and which one makes no difference.
+type question struct {
+	uid  types.UID
+	node string
+
+	times int
+	// openUntil is when the last call without an answer can be stored no more.
+	openUntil time.Time
+	// refused: the last call was answered, with no.
+	refused bool
+}
+
+// sent notes a call that came back with err.
+func (q *question) sent(err error, now time.Time) {
+	q.times++
+	switch classify(err) {
+	case silent:
+		q.refused, q.openUntil = false, now.Add(landsWithin)
+	case answered:
+		q.refused = true
+	}
+}
+
+// judge returns what the pod, as it is stored now, says of the question, and why.
+// The look has to be later than the last call.
+func (q *question) judge(live *v1.Pod, err error, now time.Time) (outcome, string) {
+	switch {
+	case apierrors.IsNotFound(err):
+		return gone, "the pod is gone"
+	case err != nil:
+		return unknown, err.Error()
+	case live.UID != q.uid:
+		return gone, fmt.Sprintf("the pod is gone; there is another of its name, with UID %s", live.UID)
+	case live.Spec.NodeName == q.node:
+		return bound, ""
+	case live.Spec.NodeName != "":
+		return elsewhere, fmt.Sprintf("it is bound to node %s, by another scheduler", live.Spec.NodeName)
+	case live.DeletionTimestamp != nil:
+		return gone, "the pod is being deleted"
+	case q.refused && !now.Before(q.openUntil):
+		return failed, ""
+	}
+	return again, ""
+}

@@ -1,0 +1,81 @@
+package binder
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+)
+
+// readTimeout bounds one look at a pod, so that a connection that died without a
+// word does not keep the next look waiting.
+const readTimeout = 5 * time.Second
+
+// patience makes the pauses between looks at a pod. They grow, and are spread, so that
+// the members of a gang do not come back to a troubled API server all at once.
+func patience() wait.Backoff {
+	return wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 8, Cap: 5 * time.Second}
+}
+
+// settle finds out whether a Binding is stored whose call did not succeed, and sends
+// it again while it may yet be. Until that is known it does not return, unless the
+// scheduler goes down: who returns from Bind with an error gives the node to others.
+func (pl *Binder) settle(ctx context.Context, state fwk.CycleState, pod *v1.Pod, node string, status *fwk.Status) *fwk.Status {
+	logger, begin := klog.FromContext(ctx), time.Now()
+	logger.Info("A binding did not succeed; its node stays held until it is known whether it is stored",
+		"pod", klog.KObj(pod), "node", node, "answer", status.Message())
+	openBindings.Inc()
+	defer openBindings.Dec()
+	q := question{uid: pod.UID, node: node}
+	q.sent(status.AsError(), begin)
+	for pause := pl.patience(); ; {
+		live, err := pl.read(ctx, pod)
+		outcome, why := q.judge(live, err, time.Now())
+		if outcome == again {
+			var sent bool
+			if status, sent = pl.send(ctx, state, pod, node); sent {
+				q.sent(status.AsError(), time.Now())
+			}
+			if status.IsSuccess() {
+				outcome = bound
+			}
+		}
+		if outcome != again && outcome != unknown {
+			doubtful.WithLabelValues(outcome.String()).Inc()
+			logger.Info("It is known what became of a binding", "pod", klog.KObj(pod), "node", node,
+				"outcome", outcome.String(), "sent", q.times, "took", time.Since(begin))
+			return q.status(outcome, pod, status, why)
+		}
+		select {
+		case <-ctx.Done():
+			doubtful.WithLabelValues("abandoned").Inc()
+			return fwk.AsStatus(fmt.Errorf("binding pod %s/%s to node %s: %w before it was known whether it is stored; the last answer: %s",
+				pod.Namespace, pod.Name, node, context.Cause(ctx), status.Message()))
+		case <-time.After(pause.Step()):
+		}
+	}
+}
+
+// read gets the pod as it is stored, not as some cache has it.
+func (pl *Binder) read(ctx context.Context, pod *v1.Pod) (*v1.Pod, error) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	// No resource version: the API server answers with the newest there is.
+	return pl.client.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
+}
+
+// status is what Bind returns for an outcome.
+func (q *question) status(o outcome, pod *v1.Pod, last *fwk.Status, why string) *fwk.Status {
+	switch o {
+	case bound:
+		return nil
+	case failed:
+		return last
+	}
+	return fwk.AsStatus(fmt.Errorf("binding pod %s/%s to node %s: %s", pod.Namespace, pod.Name, q.node, why))
+}

@@ -1,0 +1,191 @@
+package catchup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	"github.com/lockstep-sh/lockstep/plugins/internal/backlog"
+)
+
+const (
+	// firstPage is the number of objects that are read at once; of kinds that are few it
+	// is all. laterPage is that of further reads.
+	firstPage, laterPage = 500, 5000
+	// settling is how long a kind of which there is more gets to see the first page's
+	// revision by itself, as it does where something happens all the time.
+	settling = 300 * time.Millisecond
+	// look is how often a cache is looked at.
+	look = 10 * time.Millisecond
+)
+
+// kind is a kind of object that the scheduler watches.
+type kind struct {
+	resource schema.GroupVersionResource
+	store    cache.Store
+	objects  metadata.Getter
+	// selector is the field selector of the watch.
+	selector string
+}
+
+// podSelector is that of the scheduler's own watch: pods that have ended are nothing to it.
+var podSelector = fmt.Sprintf("status.phase!=%s,status.phase!=%s", v1.PodSucceeded, v1.PodFailed)
+
+// kinds lists what the informers of a factory watch. What a plugin watches there that
+// Kubernetes does not know is its own affair.
+func kinds(logger klog.Logger, factory informers.SharedInformerFactory, client metadata.Interface) []*kind {
+	var all []*kind
+	done := make(chan struct{})
+	close(done) // it is the list that is wanted, nothing to wait for
+	for watched := range factory.WaitForCacheSync(done) {
+		resource, informer, err := watchOf(watched, factory)
+		if err != nil {
+			logger.Info("Not waiting for the cache of a kind", "type", watched.String(), "why", err.Error())
+			continue
+		}
+		k := &kind{resource: resource, store: informer.GetStore(), objects: client.Resource(resource)}
+		if resource == v1.SchemeGroupVersion.WithResource("pods") {
+			k.selector = podSelector
+		}
+		all = append(all, k)
+	}
+	return all
+}
+
+// watchOf finds the resource of a type, and its watch.
+func watchOf(watched reflect.Type, factory informers.SharedInformerFactory) (schema.GroupVersionResource, cache.SharedIndexInformer, error) {
+	object, ok := reflect.New(watched.Elem()).Interface().(runtime.Object)
+	if !ok {
+		return schema.GroupVersionResource{}, nil, fmt.Errorf("finding the kind of %s: it is no object", watched)
+	}
+	gvks, _, err := scheme.Scheme.ObjectKinds(object)
+	if err != nil {
+		return schema.GroupVersionResource{}, nil, fmt.Errorf("finding the kind of %s: %w", watched, err)
+	}
+	resource, _ := meta.UnsafeGuessKindToResource(gvks[0])
+	informer, err := factory.ForResource(resource)
+	if err != nil {
+		return resource, nil, fmt.Errorf("finding the watch of %s: %w", resource, err)
+	}
+	return resource, informer.Informer(), nil
+}
+
+// catchUp returns when the cache has what is stored now. left is told how much it lacks.
+func (k *kind) catchUp(ctx context.Context, left func(int)) error {
+	page, err := k.page(ctx, firstPage, "")
+	if err != nil {
+		return err
+	}
+	at := page.ResourceVersion // all pages are of one moment
+	stored := map[string]string{}
+	note(stored, page)
+	if page.Continue != "" {
+		if err := until(ctx, settling, func() (bool, error) { return k.at(at) }); err == nil || !errors.Is(err, errBehind) {
+			return err
+		}
+	}
+	for page.Continue != "" {
+		if page, err = k.page(ctx, laterPage, page.Continue); err != nil {
+			return err
+		}
+		note(stored, page)
+	}
+	b, err := backlog.New(stored, at, k.cached())
+	if err != nil {
+		return err
+	}
+	return until(ctx, readAnew, func() (bool, error) {
+		// What was deleted since shows in that the cache has got past the moment.
+		if past, err := k.at(at); past || err != nil {
+			return past, err
+		}
+		n, err := b.Settle(k.revision, func(string) bool { return false })
+		left(n)
+		return n == 0, err
+	})
+}
+
+// page reads objects, from the store and not from a cache of the API server's.
+func (k *kind) page(ctx context.Context, limit int64, next string) (*metav1.PartialObjectMetadataList, error) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	page, err := k.objects.List(ctx, metav1.ListOptions{Limit: limit, Continue: next, FieldSelector: k.selector})
+	if err != nil {
+		return nil, fmt.Errorf("listing %s: %w", k.resource.Resource, err)
+	}
+	return page, nil
+}
+
+func note(stored map[string]string, page *metav1.PartialObjectMetadataList) {
+	for i := range page.Items {
+		stored[cache.MetaObjectToName(&page.Items[i]).String()] = page.Items[i].ResourceVersion
+	}
+}
+
+// at reports whether the cache is known to have all up to a revision.
+func (k *kind) at(revision string) (bool, error) {
+	has := k.store.LastStoreSyncResourceVersion()
+	if has == "" {
+		return false, nil // client-go does not keep it in this configuration
+	}
+	return backlog.Reached(has, revision)
+}
+
+// cached lists the revisions of what the cache has.
+func (k *kind) cached() map[string]string {
+	revisions := map[string]string{}
+	for _, object := range k.store.List() {
+		if accessor, err := meta.Accessor(object); err == nil {
+			revisions[cache.MetaObjectToName(accessor).String()] = accessor.GetResourceVersion()
+		}
+	}
+	return revisions
+}
+
+// revision looks up an object in the cache.
+func (k *kind) revision(key string) (string, bool) {
+	object, ok, err := k.store.GetByKey(key)
+	if err != nil || !ok {
+		return "", false
+	}
+	accessor, err := meta.Accessor(object)
+	if err != nil {
+		return "", false
+	}
+	return accessor.GetResourceVersion(), true
+}
+
+// errBehind is that a cache did not catch up in time.
+var errBehind = errors.New("the cache does not have all yet")
+
+// until returns when a condition holds; with errBehind when it does not in time, or with
+// the error that asking gave.
+func until(ctx context.Context, within time.Duration, condition func() (bool, error)) error {
+	end := time.NewTimer(within)
+	defer end.Stop()
+	for {
+		if ok, err := condition(); ok || err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-end.C:
+			return errBehind
+		case <-time.After(look):
+		}
+	}
+}

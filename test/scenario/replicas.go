@@ -1,0 +1,130 @@
+package scenario
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"time"
+)
+
+// standbySuffix is what the file of the second replica is called beyond the first's: its file is what a
+// scheduler calls itself towards the API server, and so the two can be told apart.
+const standbySuffix = "-2"
+
+// electArgs have replicas elect a leader quickly. The name of the lease is the scenario's own, since a
+// control plane is used again.
+func electArgs(lease string) []string {
+	return []string{
+		"--leader-elect=true", "--leader-elect-resource-name=" + lease,
+		"--leader-elect-lease-duration=5s", "--leader-elect-renew-deadline=4s", "--leader-elect-retry-period=1s",
+	}
+}
+
+// prepareStandby makes the second replica.
+func (r *run) prepareStandby() error {
+	lease := "scenario-" + strconv.FormatInt(time.Now().UnixNano(), 36)
+	r.scheduler.args = append(r.scheduler.args, electArgs(lease)...)
+	file := filepath.Join(r.dir, filepath.Base(r.scheduler.binary)+standbySuffix)
+	if err := os.Symlink(r.scheduler.binary, file); err != nil {
+		return fmt.Errorf("making the second replica: %w", err)
+	}
+	r.standby = r.newDaemon()
+	if err := r.standby.configure(r.scenario, r.stock, r.Fleet.root, file); err != nil {
+		return err
+	}
+	r.standby.name, r.standby.binary = "standby", file
+	r.standby.args = append(r.standby.args, electArgs(lease)...)
+	return nil
+}
+
+// startSchedulers starts the scheduler; where there is a second replica, the first leads before it starts.
+func (r *run) startSchedulers(ctx context.Context) error {
+	if err := r.scheduler.start(ctx); err != nil || r.standby == nil {
+		return err
+	}
+	if err := r.scheduler.waitLeading(ctx); err != nil {
+		return err
+	}
+	return r.standby.start(ctx)
+}
+
+// handedOver waits until the second replica leads.
+func (r *run) handedOver(ctx context.Context) error {
+	if r.standby == nil {
+		return errors.New("waiting for the second replica to lead: there is none; say scheduler: {standby: true}")
+	}
+	if err := r.fired(ctx, victimScheduler); err != nil {
+		return err
+	}
+	r.disarm(victimScheduler)
+	ctx, cancel := context.WithTimeout(ctx, defaultWithin)
+	defer cancel()
+	if err := r.standby.waitLeading(ctx); err != nil {
+		return err
+	}
+	r.rec.setDown(victimScheduler, false)
+	return nil
+}
+
+// freeze stops the process as kill -STOP does; it is no more than asleep.
+func (d *daemon) freeze(context.Context) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.process == nil {
+		return fmt.Errorf("freezing the %s: it does not run", d.name)
+	}
+	d.rec.setDown(d.name, true)
+	return d.process.Signal(syscall.SIGSTOP)
+}
+
+// thaw has it go on. It may end by itself then.
+func (d *daemon) thaw() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.process == nil {
+		return fmt.Errorf("thawing the %s: it does not run", d.name)
+	}
+	d.thawed = d.process
+	return d.process.Signal(syscall.SIGCONT)
+}
+
+// waitEnded returns when the process that was thawed has ended by itself, with an error.
+func (d *daemon) waitEnded(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, defaultWithin)
+	defer cancel()
+	d.mu.Lock()
+	thawed := d.thawed
+	d.mu.Unlock()
+	if thawed == nil {
+		return fmt.Errorf("waiting for the %s to end: it was not thawed", d.name)
+	}
+	select {
+	case <-thawed.Done():
+	case <-ctx.Done():
+		return fmt.Errorf("waiting for the %s to end: it goes on", d.name)
+	}
+	if thawed.Err() == nil {
+		return fmt.Errorf("waiting for the %s to end: it ended with exit code 0, as if all were well", d.name)
+	}
+	return nil
+}
+
+// waitLeading returns when it has become the leader.
+func (d *daemon) waitLeading(ctx context.Context) error {
+	for {
+		log, err := os.ReadFile(d.log())
+		if bytes.Contains(log, []byte("Successfully acquired lease")) {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return errors.Join(fmt.Errorf("waiting for the %s to lead: %w", d.name, context.Cause(ctx)), err)
+		case <-time.After(readyPoll):
+		}
+	}
+}
