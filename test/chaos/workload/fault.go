@@ -53,15 +53,23 @@ type Fault struct {
 	Node int
 }
 
-// LeaseDuration is that of the replicas: a leader that is stopped for longer has lost its lease.
-const LeaseDuration = 5 * time.Second
+// LeaseDuration is that of the scheduler, controllerLease that of the controller: a leader that is stopped for
+// longer has lost it.
+const (
+	LeaseDuration   = 5 * time.Second
+	controllerLease = 15 * time.Second
+)
 
 // Kind names the kind of the fault, by which they are counted.
 func (f Fault) Kind() string {
 	length := ""
 	if f.Blow == Stop {
 		length = " shortly"
-		if f.Lasts > LeaseDuration {
+		lease := LeaseDuration
+		if f.Target == Controller {
+			lease = controllerLease
+		}
+		if f.Lasts > lease {
 			length = " longer than the lease"
 		}
 	}
@@ -94,7 +102,7 @@ var processKinds = [][]kind{
 		{Scheduler, Stop, AtFirstBind, 500 * time.Millisecond, 3 * time.Second},
 		{Scheduler, Stop, AtFirstEviction, 6 * time.Second, 8 * time.Second},
 		{Controller, Stop, AtOnce, 500 * time.Millisecond, 3 * time.Second},
-		{Controller, Stop, AtOnce, 6 * time.Second, 8 * time.Second},
+		{Controller, Stop, AtOnce, 16 * time.Second, 18 * time.Second},
 		{APIServer, Kill, AtOnce, 0, 4 * time.Second},
 		{APIServer, Kill, AtFirstEviction, 0, 2 * time.Second},
 		{APIServer, Stop, AtFirstBind, 500 * time.Millisecond, 2 * time.Second},
