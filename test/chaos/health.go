@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -20,9 +21,9 @@ const (
 	leaseNamespace = metav1.NamespaceSystem
 
 	probeEvery   = 150 * time.Millisecond
-	probeTimeout = 500 * time.Millisecond
+	probeTimeout = time.Second
 	// stall is how late the prober may be before the machine counts as having stood still.
-	stall = time.Second
+	stall = 2 * time.Second
 )
 
 var leaseNames = map[workload.Target]string{workload.Scheduler: "lockstep-scheduler", workload.Controller: "lockstep-controller"}
@@ -46,10 +47,12 @@ type health struct {
 	stricken   string
 	failovers  []time.Duration
 	stalls     int
+	// holders are all who have led, by their names in leases.
+	holders map[string]bool
 }
 
 func newHealth(client kubernetes.Interface, seen *observer) *health {
-	return &health{client: client, seen: seen, replicas: map[workload.Target][]*replica{}, broken: map[string]bool{}}
+	return &health{client: client, seen: seen, replicas: map[workload.Target][]*replica{}, broken: map[string]bool{}, holders: map[string]bool{}}
 }
 
 // breaks notes that something is broken from now on, mends that it is not any more.
@@ -137,13 +140,14 @@ func (h *health) probe(ctx context.Context) {
 
 // look returns what is not well.
 func (h *health) look(ctx context.Context) []string {
-	ctx, cancel := context.WithTimeout(ctx, 4*probeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, 2*probeTimeout)
 	defer cancel()
 	lease, err := h.lease(ctx, workload.Scheduler)
 	if err != nil {
+		h.touches(fmt.Sprintf("the API server did not answer within %s", probeTimeout))
 		return []string{string(workload.APIServer)}
 	}
-	leader := h.leader(ctx, workload.Scheduler, lease)
+	leader := h.leader(workload.Scheduler, lease)
 	if leader == nil || !leader.works() || time.Since(lease.Spec.RenewTime.Time) > workload.LeaseDuration {
 		return []string{string(workload.Scheduler)}
 	}
@@ -167,7 +171,7 @@ func (h *health) lease(ctx context.Context, of workload.Target) (*coordinationv1
 
 // leader finds the process that holds a lease: processes do not know their names, so whoever says that it leads
 // while a name is new has that name.
-func (h *health) leader(ctx context.Context, of workload.Target, lease *coordinationv1.Lease) *replica {
+func (h *health) leader(of workload.Target, lease *coordinationv1.Lease) *replica {
 	if lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity == "" || lease.Spec.RenewTime == nil {
 		return nil
 	}
@@ -177,8 +181,17 @@ func (h *health) leader(ctx context.Context, of workload.Target, lease *coordina
 			return r
 		}
 	}
+	h.mu.Lock()
+	ended := h.holders[holder]
+	h.mu.Unlock()
+	if ended {
+		return nil // the process that had this name has ended
+	}
 	for _, r := range h.replicas[of] {
-		if r.claims(ctx, holder) {
+		if r.claims(holder) {
+			h.mu.Lock()
+			h.holders[holder] = true
+			h.mu.Unlock()
 			h.seen.fault("%s leads", r.name)
 			return r
 		}
@@ -190,7 +203,7 @@ func (h *health) leader(ctx context.Context, of workload.Target, lease *coordina
 func (h *health) waitLeader(ctx context.Context, of workload.Target) (*replica, error) {
 	for {
 		if lease, err := h.lease(ctx, of); err == nil {
-			if r := h.leader(ctx, of, lease); r != nil && r.works() {
+			if r := h.leader(of, lease); r != nil && r.works() {
 				return r, nil
 			}
 		}

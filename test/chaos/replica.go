@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"fmt"
@@ -35,6 +36,8 @@ type replica struct {
 	mu      sync.Mutex
 	process *localcluster.Process
 	stopped bool // by SIGSTOP
+	// logStart is where in the log this process begins.
+	logStart int64
 	// holder is how this process calls itself in the lease; empty as long as it has not led.
 	holder   string
 	starts   int
@@ -52,6 +55,10 @@ const aftermath = 15 * time.Second
 func (r *replica) start() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.logStart = 0
+	if info, err := os.Stat(r.logFile); err == nil {
+		r.logStart = info.Size()
+	}
 	process, err := r.cluster.Start(r.name, r.binary, r.args, r.logFile)
 	if err != nil {
 		return err
@@ -74,7 +81,7 @@ func (r *replica) watch(process *localcluster.Process) {
 	tail := r.tail()
 	lost := false
 	for _, text := range leaseLost {
-		lost = lost || strings.Contains(tail, text)
+		lost = lost || strings.Contains(strings.ToLower(tail), text)
 	}
 	since, why := r.health.lastFault()
 	if lost && since < aftermath {
@@ -91,7 +98,7 @@ func (r *replica) watch(process *localcluster.Process) {
 }
 
 // tailBytes is how much of the end of a log says why a process ended.
-const tailBytes = 1500
+const tailBytes = 800
 
 func (r *replica) tail() string {
 	data, err := os.ReadFile(r.logFile)
@@ -178,30 +185,37 @@ func (r *replica) readMetrics(ctx context.Context) (string, error) {
 	return string(text), nil
 }
 
-// claims reports whether the process says that it leads, and takes that to be the holder of the lease if it has not
-// been another one before.
-func (r *replica) claims(ctx context.Context, holder string) bool {
-	if !r.works() || r.holds() != "" {
-		return false
-	}
-	text, err := r.readMetrics(ctx)
-	if err != nil || !leads(text) {
-		return false
-	}
+// acquired is what client-go writes when a process begins to lead.
+const acquired = "successfully acquired lease"
+
+// claims reports whether the process says that it leads, and takes it to be the holder of the lease from then on. It
+// is asked for its log, since the metric is not in every scheduler.
+func (r *replica) claims(holder string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.process == nil || r.stopped || r.holder != "" {
+		return false
+	}
+	log, err := readFrom(r.logFile, r.logStart)
+	if err != nil || !bytes.Contains(bytes.ToLower(log), []byte(acquired)) {
+		return false
+	}
 	r.holder = holder
 	return true
 }
 
-// leads reads from metrics whether a process leads.
-func leads(metrics string) bool {
-	for line := range strings.Lines(metrics) {
-		if strings.HasPrefix(line, "leader_election_master_status{") {
-			return strings.HasSuffix(strings.TrimSpace(line), "} 1")
-		}
+// readFrom reads a file from an offset on.
+func readFrom(path string, offset int64) ([]byte, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading a log: %w", err)
 	}
-	return false
+	defer func() { _ = file.Close() }()
+	data, err := io.ReadAll(io.NewSectionReader(file, offset, 1<<40))
+	if err != nil {
+		return nil, fmt.Errorf("reading a log: %w", err)
+	}
+	return data, nil
 }
 
 // waitReady waits until the process serves.

@@ -139,14 +139,14 @@ func (s *stage) run(ctx context.Context, plan workload.Plan) (*Report, error) {
 	if err := s.seen.waitSynced(ctx); err != nil {
 		return nil, err
 	}
-	if err := s.startReplicas(ctx); err != nil {
-		return nil, err
-	}
 	defer func() {
 		for _, r := range s.replicas {
 			_ = r.end() // the control plane's end takes what is left
 		}
 	}()
+	if err := s.startReplicas(ctx); err != nil {
+		return nil, err
+	}
 	go s.health.probe(watching)
 	go s.seen.tick(watching)
 
