@@ -142,7 +142,9 @@ func (h *health) probe(ctx context.Context) {
 func (h *health) look(ctx context.Context) []string {
 	ctx, cancel := context.WithTimeout(ctx, 2*probeTimeout)
 	defer cancel()
+	asked := time.Now()
 	lease, err := h.lease(ctx, workload.Scheduler)
+	h.seen.observe(invariant.Answered{After: time.Since(asked)})
 	if err != nil {
 		h.touches(fmt.Sprintf("the API server did not answer within %s", probeTimeout))
 		return []string{string(workload.APIServer)}

@@ -61,7 +61,8 @@ type Config struct {
 	// start together. Before, a scheduler may not know yet that its last member is gone.
 	LifeGap time.Duration
 	// InFlight is how long, by the clock on the wall, a preemptor may have been placed already when a
-	// pod is evicted for it: the call may have been on its way.
+	// pod is evicted for it: the call may have been on its way. As long as the API server takes to answer
+	// comes on top.
 	InFlight time.Duration
 	// PlacedWithin is how soon after the first eviction for it a preemptor is placed.
 	PlacedWithin time.Duration
@@ -119,6 +120,9 @@ type Checker struct {
 	down    []string
 	// faults counts how often something became faulty.
 	faults int
+	// slowest is the longest that the API server took of late to answer.
+	slowest   time.Duration
+	slowestAt time.Time
 	// listing: pods of a list are being taken in.
 	listing bool
 	// nodeLostAt is when a node was last deleted or cordoned.

@@ -27,6 +27,8 @@ type eviction struct {
 	when      moment
 	// listed: when exactly is not known.
 	listed bool
+	// slow is how long the API server took to answer then.
+	slow   time.Duration
 	judged bool
 }
 
@@ -76,7 +78,7 @@ func (c *Checker) judgeMarks() {
 // evicted takes in that the scheduler deleted a pod, which counted for its gang until now, or not.
 func (c *Checker) evicted(p *pod, listed, counted bool) {
 	c.counts.Evictions++
-	e := &eviction{pod: p.name, node: p.node, gang: p.gang.key, when: c.moment(), listed: listed}
+	e := &eviction{pod: p.name, node: p.node, gang: p.gang.key, when: c.moment(), listed: listed, slow: c.slowest}
 	c.evictions[p.uid] = e
 	c.note(&p.gang.past, p.gang.String(), "pod %s evicted from %s: %s", p.name, p.node, p.markMessage)
 	g, have := p.gang, p.gang.have()
@@ -166,7 +168,7 @@ func (c *Checker) forWhom(e *eviction, key string) {
 
 // wasPlaced reports whether a preemptor was placed for some time when a pod was evicted for it.
 func (c *Checker) wasPlaced(g *gang, e *eviction) bool {
-	from := e.when.at.Add(-c.config.InFlight)
+	from := e.when.at.Add(-c.config.InFlight - e.slow)
 	if e.listed || g.changedAt.After(from.Add(-2*time.Second)) && !g.changedAt.After(e.when.at) {
 		return false
 	}

@@ -3,6 +3,7 @@ package invariant
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -51,6 +52,9 @@ type Told struct{ Event *v1.Event }
 // Health says which components are faulty from now on; nothing: all is well.
 type Health struct{ Down []string }
 
+// Answered is how long the API server took to answer a call. It bounds how long one may be on its way.
+type Answered struct{ After time.Duration }
+
 // UserEnds says that the user is about to delete a pod, or everything of a gang ("namespace/name"):
 // such a deletion is no eviction, even if the scheduler had begun one.
 type UserEnds struct {
@@ -70,6 +74,15 @@ func (o Tick) apply(c *Checker) {
 	}
 	c.judgePursuits()
 	c.judgeMarks()
+}
+
+// slowFor is how long an answer that took long counts.
+const slowFor = 5 * time.Second
+
+func (o Answered) apply(c *Checker) {
+	if o.After >= c.slowest || c.now.Sub(c.slowestAt) > slowFor {
+		c.slowest, c.slowestAt = o.After, c.now
+	}
 }
 
 func (o Fault) apply(c *Checker) { c.log("fault", "%s", o.Text) }
