@@ -66,6 +66,9 @@ type Config struct {
 	InFlight time.Duration
 	// PlacedWithin is how soon after the first eviction for it a preemptor is placed.
 	PlacedWithin time.Duration
+	// UsedWithin is how long, by the clock on the wall, a preemptor has to begin to use the room that was made for
+	// it, before others are evicted for it: its scheduler may have begun to look before the last victim ended.
+	UsedWithin time.Duration
 	// VictimsWithin is how soon after the last eviction a gang that lost members is whole or gone.
 	VictimsWithin time.Duration
 	// MarkedFor is how long a pod may be marked as evicted and not be deleted.
@@ -86,7 +89,7 @@ type Config struct {
 func Default() Config {
 	return Config{
 		PartialFor: 3 * time.Second, LifeGap: time.Second, InFlight: 250 * time.Millisecond,
-		PlacedWithin: 10 * time.Second, VictimsWithin: 12 * time.Second, MarkedFor: 12 * time.Second,
+		PlacedWithin: 10 * time.Second, UsedWithin: 2 * time.Second, VictimsWithin: 12 * time.Second, MarkedFor: 12 * time.Second,
 		SplitFor: 500 * time.Millisecond, MaxStep: 500 * time.Millisecond,
 	}
 }

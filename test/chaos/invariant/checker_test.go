@@ -284,10 +284,33 @@ func TestChecker(t *testing.T) {
 			},
 			"no futile eviction: gang a/g: since 12:00:02.000, 10.1 healthy seconds, 1 pods were evicted for it, and it has 0 of its minimum of 2 bound: a/v",
 		},
+		"pods are evicted a second time for room that was made": {
+			func(s *story) {
+				s.at(1, append(s.gangPods("g", 2, 2, priority(5)), s.pod("v"), s.bound("v", 1), s.pod("w"), s.bound("w", 1))...)
+				s.at(2, s.evicted("v", "g-1")...)
+				s.at(3, s.gone("v"))
+				s.at(6, s.evicted("w", "g-1")...)
+				s.at(7, s.gone("w"), s.bound("g-0", 1), s.bound("g-1", 1))
+			},
+			"no futile eviction: gang a/g: pod a/w was evicted for it at 12:00:06.000, when the 1 pods that were evicted for it since 12:00:02.000 had all ended at 12:00:03.000",
+		},
+		"a gang in repair makes room for one member after the other": {
+			func(s *story) {
+				s.at(1, append(s.gangPods("g", 5, 3, priority(5)), s.pod("v"), s.bound("v", 1), s.pod("w"), s.bound("w", 1))...)
+				s.at(1, s.bound("g-0", 0), s.bound("g-1", 0), s.bound("g-2", 0))
+				s.at(2, s.deleting("g-1"), s.deleting("g-2"))
+				s.at(5, s.evicted("v", "g-3")...)
+				s.at(6, s.gone("v"), s.bound("g-3", 1))
+				s.at(9, s.evicted("w", "g-4")...)
+				s.at(10, s.gone("w"), s.bound("g-4", 1))
+			},
+			"",
+		},
 		"more evictions are no excuse": {
 			func(s *story) {
 				s.at(1, append(s.gangPods("g", 2, 2, priority(5)), s.pod("v"), s.bound("v", 1), s.pod("w"), s.bound("w", 1))...)
 				s.at(2, s.evicted("v", "g-1")...)
+				s.at(8, s.gone("v"))
 				s.at(8, s.evicted("w", "g-1")...)
 				s.at(13)
 			},

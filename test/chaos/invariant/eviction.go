@@ -28,7 +28,9 @@ type eviction struct {
 	// listed: when exactly is not known.
 	listed bool
 	// slow is how long the API server took to answer then.
-	slow   time.Duration
+	slow time.Duration
+	// gone is when it had ended; zero: not yet.
+	gone   time.Time
 	judged bool
 }
 
@@ -36,10 +38,12 @@ type eviction struct {
 type pursuit struct {
 	preemptor *gang
 	first     moment
-	victims   []string
-	nodes     map[string]bool
-	priority  int32
-	excuse    string
+	evictions []*eviction
+	// had is how many members were bound at first.
+	had      int
+	nodes    map[string]bool
+	priority int32
+	excuse   string
 	// placed: by the time that an event told of it, it was.
 	placed bool
 }
@@ -152,18 +156,46 @@ func (c *Checker) forWhom(e *eviction, key string) {
 	p := c.pursuits[key]
 	if p == nil {
 		c.counts.Preemptors++
-		p = &pursuit{preemptor: g, first: e.when, nodes: map[string]bool{}, priority: g.priority()}
+		p = &pursuit{preemptor: g, first: e.when, had: g.have(), nodes: map[string]bool{}, priority: g.priority()}
 		c.pursuits[key] = p
 		for _, member := range g.pods {
 			c.nominatedTo(member)
 		}
 	}
 	p.placed = p.placed || c.placedSince(g, e.when.at)
-	p.victims = append(p.victims, e.pod)
+	c.judgeAgain(p, e)
+	p.evictions = append(p.evictions, e)
 	p.nodes[e.node] = true
 	if e.listed {
 		p.excuse = "it is not known when pods were evicted for it"
 	}
+}
+
+// victims lists the pods that were evicted.
+func (p *pursuit) victims() string {
+	var names []string
+	for _, e := range p.evictions {
+		names = append(names, e.pod)
+	}
+	return strings.Join(names, ", ")
+}
+
+// judgeAgain checks that nobody is evicted for a preemptor that has room already: all that were evicted for it have
+// ended, and it was not bound. One that is in repair makes room for one member after the other.
+func (c *Checker) judgeAgain(p *pursuit, e *eviction) {
+	var last time.Time
+	for _, one := range p.evictions {
+		if one.gone.IsZero() {
+			return
+		}
+		last = maxTime(last, one.gone)
+	}
+	if last.IsZero() || p.placed || e.when.at.Sub(last) <= c.config.UsedWithin+e.slow || p.preemptor.have() > p.had || c.excuse(p) != "" {
+		return
+	}
+	c.violate(FutileEvict, p.preemptor.String(), "again "+p.first.at.Format(stamp), p.preemptor.past,
+		"pod %s was evicted for it at %s, when the %d pods that were evicted for it since %s had all ended at %s and it was not bound: %s",
+		e.pod, e.when.at.Format(stamp), len(p.evictions), p.first.at.Format(stamp), last.Format(stamp), p.victims())
 }
 
 // wasPlaced reports whether a preemptor was placed for some time when a pod was evicted for it.
@@ -207,14 +239,14 @@ func (c *Checker) judgePursuits() {
 		switch excuse := c.excuse(p); {
 		case p.placed || c.groupWhole(p.preemptor):
 			c.counts.PreemptorsPlaced++
-			c.log(p.preemptor.String(), "placed after %d evictions", len(p.victims))
+			c.log(p.preemptor.String(), "placed after %d evictions", len(p.evictions))
 		case excuse != "":
 			c.counts.PreemptorsExcused++
-			c.log(p.preemptor.String(), "not placed after %d evictions, excused: %s", len(p.victims), excuse)
+			c.log(p.preemptor.String(), "not placed after %d evictions, excused: %s", len(p.evictions), excuse)
 		case c.since(p.first) > c.config.PlacedWithin:
 			c.violate(FutileEvict, p.preemptor.String(), p.first.at.Format(stamp), p.preemptor.past,
 				"since %s, %.1f healthy seconds, %d pods were evicted for it, and it has %d of its minimum of %d bound: %s",
-				p.first.at.Format(stamp), c.since(p.first).Seconds(), len(p.victims), p.preemptor.have(), p.preemptor.min, strings.Join(p.victims, ", "))
+				p.first.at.Format(stamp), c.since(p.first).Seconds(), len(p.evictions), p.preemptor.have(), p.preemptor.min, p.victims())
 		default:
 			continue
 		}

@@ -213,6 +213,9 @@ func (o PodGone) apply(c *Checker) {
 func (c *Checker) forget(p *pod) {
 	c.free(p)
 	c.note(&p.gang.past, p.gang.String(), "pod %s gone", p.name)
+	if e := c.evictions[p.uid]; e != nil {
+		e.gone = c.now
+	}
 	delete(c.pods, p.uid)
 	delete(p.gang.pods, p.uid)
 	if len(p.gang.pods) == 0 {
