@@ -32,6 +32,13 @@ COMMANDS := $(patsubst cmd/%/main.go,%,$(wildcard cmd/*/main.go))
 
 CLUSTER := go run ./hack/cluster
 
+# chaos: what the plan is made from, how long gangs come and faults happen, whether they are in queues (1), and whose
+# scheduler it is: a binary, or stock.
+SEED ?= 1
+MINUTES ?= 5
+QUEUES ?= 0
+SCHEDULER ?= bin/lockstep-scheduler
+
 ##@ Try it
 
 .PHONY: demo
@@ -99,6 +106,10 @@ test-unit: ## Run the tests that need no cluster; those of the plugins with the 
 .PHONY: test-e2e
 test-e2e: build control-plane ## Run the tests that need a cluster
 	go test -count=1 -p 1 -timeout 30m ./test/...
+
+.PHONY: chaos
+chaos: build control-plane ## Run gangs under faults and check what has to hold (SEED, MINUTES, QUEUES=1, SCHEDULER=stock)
+	go run ./test/chaos -seed $(SEED) -minutes $(MINUTES) -queues=$(QUEUES) -scheduler $(SCHEDULER) $(ARGS)
 
 .PHONY: bench
 bench: build control-plane ## Run benchmarks (BENCH, COUNT; ARGS=-short for a quick look), against the stock scheduler too

@@ -3,7 +3,7 @@
 //	apis <- plugins/internal (pure) <- libraries <- plugins/X <- plugins (puts them together) <- cmd
 //
 // No plugin imports another one, pure packages have no client, no scheduler and no log, and nobody
-// but test and hack imports test and hack. Run it at the top of the repository.
+// but test and hack imports test and hack. What judges the scheduler imports nothing of it. Run it at the top of the repository.
 package main
 
 import (
@@ -26,6 +26,9 @@ var libraries = []string{"crd", "extension", "gangpoint", "holds", "order", "pla
 
 // impure is what values in, values out has no use for, by prefix.
 var impure = []string{"k8s.io/kubernetes", "k8s.io/client-go", "k8s.io/klog", "log"}
+
+// judge is the package that says whether the scheduler did well.
+const judge = "test/chaos/invariant"
 
 // pkg is what go list says about a package.
 type pkg struct {
@@ -89,6 +92,8 @@ func forbidden(from, path string) string {
 	switch {
 	case !ours && strings.HasPrefix(from, "plugins/internal/") && slices.ContainsFunc(impure, under(path)):
 		return "packages in plugins/internal are pure: no scheduler, no client, no log"
+	case ours && (from == judge || strings.HasPrefix(from, judge+"/")):
+		return "what judges the scheduler shares nothing with it"
 	case !ours, layer == "test", layer == "hack":
 		return ""
 	case top(to) == "test", top(to) == "hack":

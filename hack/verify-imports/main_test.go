@@ -35,6 +35,10 @@ func TestForbidden(t *testing.T) {
 		"a command uses its own sub-package":      {"cmd/scheduler", module + "cmd/scheduler/app", false},
 		"an end-to-end test uses a command":       {"test/e2e", module + "cmd/scheduler", false},
 		"an end-to-end test uses the test folder": {"test/e2e", module + "test/localcluster", false},
+		"a judge uses API types":                  {"test/chaos/invariant", "k8s.io/api/core/v1", false},
+		"a judge uses what it judges":             {"test/chaos/invariant", module + "plugins/internal/gang", true},
+		"a judge uses keys of what it judges":     {"test/chaos/invariant", module + "apis/scheduling/v1alpha1", true},
+		"a run of faults uses the judge":          {"test/chaos", module + "test/chaos/invariant", false},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -6,7 +6,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -62,10 +61,8 @@ func setUp() error {
 	if err != nil {
 		return err
 	}
-	build := exec.Command("make", "--silent", "build")
-	build.Dir = root
-	if out, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("building the binaries: %w\n%s", err, out)
+	if err := localcluster.BuildCommands(context.Background()); err != nil {
+		return err
 	}
 	if err := localcluster.Build(context.Background(), os.Stderr); err != nil {
 		return err

@@ -33,6 +33,18 @@ func (c *Cluster) KillAPIServer(ctx context.Context) error {
 	return nil
 }
 
+// SignalAPIServer sends the API server a signal: SIGSTOP has it stand still, SIGCONT go on.
+func (c *Cluster) SignalAPIServer(s syscall.Signal) error {
+	pid, err := c.componentPID(apiServer)
+	if err != nil {
+		return err
+	}
+	if err := syscall.Kill(pid, s); err != nil {
+		return fmt.Errorf("signalling the API server: %w", err)
+	}
+	return nil
+}
+
 // StartAPIServer starts it again, on the same port, and returns when it serves.
 func (c *Cluster) StartAPIServer(ctx context.Context) error {
 	if err := c.kwokctl(ctx, "start", "cluster"); err != nil {

@@ -81,6 +81,20 @@ func Build(ctx context.Context, progress io.Writer) error {
 	return buildPrograms(ctx, progress, controlPlane)
 }
 
+// BuildCommands makes the commands of this repository in bin/, so that what is tested is the code as it is now.
+func BuildCommands(ctx context.Context) error {
+	root, err := Root()
+	if err != nil {
+		return err
+	}
+	build := exec.CommandContext(ctx, "make", "--silent", "build")
+	build.Dir = root
+	if out, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("building the commands: %w\n%s", err, out)
+	}
+	return nil
+}
+
 // BuildTools makes the named programs, of the control plane or of the tools for verify and generate.
 func BuildTools(ctx context.Context, progress io.Writer, names ...string) error {
 	known := map[string]program{}

@@ -60,6 +60,10 @@ type Options struct {
 	// APIServerArgs are further flags of kube-apiserver, without dashes: "v=2".
 	APIServerArgs []string
 
+	// AuditLog is a file, outside the cluster's folder, into which the API server writes every write that it
+	// is asked for, with who asked. Default: none.
+	AuditLog string
+
 	// Keep leaves the cluster running when the process that called Up ends. Without it, a cluster
 	// whose creator is gone is garbage, which the next Up of any name takes down.
 	Keep bool

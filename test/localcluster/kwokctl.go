@@ -43,6 +43,20 @@ const (
 	logTail     = 15 // lines of each log in an error
 )
 
+// auditPolicyFile, in the cluster's folder, has the API server log every write, with who made it, and nothing
+// else.
+const (
+	auditPolicyFile = "audit-policy.yaml"
+	auditPolicy     = `apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived, ResponseStarted]
+rules:
+- level: Metadata
+  verbs: [create, update, patch, delete, deletecollection]
+- level: None
+`
+)
+
 // FreePort returns a port of 127.0.0.1 that nobody listens on.
 func FreePort() (int, error) {
 	for range portAttempts {
@@ -142,6 +156,13 @@ func (c *Cluster) kwokctlConfiguration(o Options) ([]byte, error) {
 		// pods need no service account, which only a controller manager would create.
 		"disable-admission-plugins=TaintNodesByCondition,ServiceAccount",
 	}, o.APIServerArgs...)
+	if o.AuditLog != "" {
+		policy := filepath.Join(c.dir, auditPolicyFile)
+		if err := os.WriteFile(policy, []byte(auditPolicy), 0o644); err != nil {
+			return nil, fmt.Errorf("writing the audit policy: %w", err)
+		}
+		apiServer = append(apiServer, "audit-policy-file="+policy, "audit-log-path="+o.AuditLog, "audit-log-mode=blocking")
+	}
 	documents := []any{
 		map[string]any{
 			"apiVersion": "config.kwok.x-k8s.io/v1alpha1",

@@ -3,9 +3,11 @@ package localcluster
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -111,6 +113,37 @@ func (p *Process) Stop(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 		return p.Kill()
+	}
+}
+
+// readyPoll is how often a process is asked whether it is ready.
+const readyPoll = 25 * time.Millisecond
+
+// WaitReady returns when url says OK, or with an error when the process or ctx ends first. The certificate is
+// not checked: the process has made it a moment ago.
+func (p *Process) WaitReady(ctx context.Context, url string) error {
+	client := &http.Client{
+		Timeout:   time.Second,
+		Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true},
+	}
+	for {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+		if err != nil {
+			return fmt.Errorf("asking whether the %s is ready: %w", p.Name, err)
+		}
+		if response, err := client.Do(request); err == nil {
+			_ = response.Body.Close()
+			if response.StatusCode == http.StatusOK {
+				return nil
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for the %s to be ready: %w", p.Name, context.Cause(ctx))
+		case <-p.done:
+			return fmt.Errorf("waiting for the %s to be ready: it ended: %w", p.Name, p.err)
+		case <-time.After(readyPoll):
+		}
 	}
 }
 

@@ -13,16 +13,6 @@ import (
 	"time"
 )
 
-// auditPolicy has the API server log every write, with who made it, and nothing else.
-const auditPolicy = `apiVersion: audit.k8s.io/v1
-kind: Policy
-omitStages: [RequestReceived, ResponseStarted]
-rules:
-- level: Metadata
-  verbs: [create, update, patch, delete, deletecollection]
-- level: None
-`
-
 // write is one request in the audit log.
 type write struct {
 	Verb      string `json:"verb"`

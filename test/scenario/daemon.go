@@ -2,26 +2,21 @@ package scenario
 
 import (
 	"context"
-	"crypto/tls"
 	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"sigs.k8s.io/yaml"
 
 	"github.com/lockstep-sh/lockstep/test/localcluster"
 )
 
-const (
-	readyPoll = 25 * time.Millisecond
-	logTail   = 25 // lines of the scheduler's log in a report
-)
+// logTail is how many lines of the scheduler's log are in a report.
+const logTail = 25
 
 // daemon is a program of the test, such as the scheduler, that runs, dies and runs again.
 type daemon struct {
@@ -70,7 +65,7 @@ func (d *daemon) start(ctx context.Context) error {
 			d.died <- fmt.Errorf("running the %s: it ended by itself: %w", d.name, process.Err())
 		}
 	}()
-	if err := d.waitReady(ctx, process); err != nil {
+	if err := process.WaitReady(ctx, d.ready); err != nil {
 		return err
 	}
 	d.rec.setDown(d.name, false)
@@ -80,33 +75,6 @@ func (d *daemon) start(ctx context.Context) error {
 // log is the file of the current or last run.
 func (d *daemon) log() string {
 	return filepath.Join(d.dir, fmt.Sprintf("%s-%d.log", d.name, max(d.starts, 1)))
-}
-
-func (d *daemon) waitReady(ctx context.Context, process *localcluster.Process) error {
-	client := &http.Client{
-		Timeout: time.Second,
-		// A self-signed certificate that it made a moment ago.
-		Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true},
-	}
-	for {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, d.ready, nil)
-		if err != nil {
-			return fmt.Errorf("asking whether the %s is ready: %w", d.name, err)
-		}
-		if response, err := client.Do(request); err == nil {
-			_ = response.Body.Close()
-			if response.StatusCode == http.StatusOK {
-				return nil
-			}
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("waiting for the %s to be ready: %w", d.name, context.Cause(ctx))
-		case <-process.Done():
-			return fmt.Errorf("waiting for the %s to be ready: it ended: %w", d.name, process.Err())
-		case <-time.After(readyPoll):
-		}
-	}
 }
 
 // kill ends it as a crash would; stop asks it to end.

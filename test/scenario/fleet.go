@@ -101,15 +101,15 @@ func (f *Fleet) take(ctx context.Context, kind Cluster) (*site, error) {
 func (f *Fleet) start(ctx context.Context, kind Cluster, name string) (*site, error) {
 	f.starting.Lock()
 	defer f.starting.Unlock()
-	policy, strays := filepath.Join(f.dir(), "audit-policy.yaml"), filepath.Join(f.dir(), "stray-deletes.yaml")
-	if err := errors.Join(os.WriteFile(policy, []byte(auditPolicy), 0o644), os.WriteFile(strays, []byte(strayDeletes), 0o644)); err != nil {
+	strays := filepath.Join(f.dir(), "stray-deletes.yaml")
+	if err := os.WriteFile(strays, []byte(strayDeletes), 0o644); err != nil {
 		return nil, fmt.Errorf("writing what the control plane reads: %w", err)
 	}
 	s := &site{kind: kind, audit: filepath.Join(f.dir(), name+".audit.log")}
 	o := localcluster.Options{
-		Name:          name,
-		Manifests:     []string{strays},
-		APIServerArgs: []string{"audit-policy-file=" + policy, "audit-log-path=" + s.audit, "audit-log-mode=blocking"},
+		Name:      name,
+		Manifests: []string{strays},
+		AuditLog:  s.audit,
 	}
 	if kind.NativePodGroups {
 		o.FeatureGates = "GenericWorkload=true"

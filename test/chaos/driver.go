@@ -1,0 +1,284 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/ptr"
+
+	"github.com/lockstep-sh/lockstep/test/chaos/invariant"
+	"github.com/lockstep-sh/lockstep/test/chaos/workload"
+)
+
+// driver is the users: it takes the steps of all works of a plan.
+type driver struct {
+	client  kubernetes.Interface
+	dynamic dynamic.Interface
+	seen    *observer
+	begin   time.Time
+	done    sync.WaitGroup
+	// calls bounds calls in flight.
+	calls chan struct{}
+
+	mu sync.Mutex
+	// there are the works that were created and not deleted yet, in the order of their creation.
+	there []*activity
+	// errs are what the API server would not do.
+	errs []error
+}
+
+// activity is a work that is under way.
+type activity struct {
+	*workload.Work
+	gangs []*cast
+}
+
+// cast is a gang of it, and what is known of its objects.
+type cast struct {
+	*workload.Gang
+	members int // that were made, of a bare gang
+	minimum int
+}
+
+const (
+	// callsAtOnce bounds how much users load the API server.
+	callsAtOnce = 8
+	// againAfter is the pause before a call that failed is made again.
+	againAfter = 200 * time.Millisecond
+)
+
+func newDriver(client kubernetes.Interface, dynamic dynamic.Interface, seen *observer) *driver {
+	return &driver{client: client, dynamic: dynamic, seen: seen, calls: make(chan struct{}, callsAtOnce)}
+}
+
+// run takes all steps until ctx ends.
+func (d *driver) run(ctx context.Context, works []workload.Work) {
+	d.begin = time.Now()
+	for i := range works {
+		w := &works[i]
+		if d.waitFor(ctx, w.Steps[0].At) != nil {
+			break
+		}
+		a := &activity{Work: w}
+		for g := range w.Gangs {
+			a.gangs = append(a.gangs, &cast{Gang: &w.Gangs[g], minimum: w.Gangs[g].Min})
+		}
+		d.mu.Lock()
+		d.there = append(d.there, a)
+		d.mu.Unlock()
+		d.done.Go(func() { d.play(ctx, a) })
+	}
+	d.done.Wait()
+}
+
+func (d *driver) waitFor(ctx context.Context, at time.Duration) error {
+	return pause(ctx, time.Until(d.begin.Add(at)))
+}
+
+// play takes the steps of one work.
+func (d *driver) play(ctx context.Context, a *activity) {
+	for _, step := range a.Steps {
+		if d.waitFor(ctx, step.At) != nil {
+			return
+		}
+		d.take(ctx, a, step)
+	}
+}
+
+// take takes one step.
+func (d *driver) take(ctx context.Context, a *activity, step workload.Step) {
+	g := a.gangs[step.Gang]
+	switch step.Do {
+	case workload.Create:
+		for _, g := range a.gangs {
+			d.create(ctx, g)
+		}
+	case workload.Delete:
+		d.delete(ctx, a)
+	case workload.DeleteMember:
+		d.deleteMember(ctx, g, step.Member)
+	case workload.FailMember:
+		d.failMember(ctx, g, step.Member)
+	case workload.AddMember:
+		d.addMember(ctx, g)
+	case workload.SetMinimum:
+		d.setMinimum(ctx, g, step.Minimum)
+	case workload.DropPodGroup:
+		d.try(ctx, func(ctx context.Context) error {
+			return d.dynamic.Resource(podGroups).Namespace(g.Namespace).Delete(ctx, g.Name, metav1.DeleteOptions{})
+		})
+	case workload.MakePodGroup:
+		d.makeGroup(ctx, g)
+	}
+}
+
+// try calls until the API server has done it, or has done it before, or what it is about is gone.
+func (d *driver) try(ctx context.Context, call func(context.Context) error) {
+	for {
+		err := d.once(ctx, call)
+		switch {
+		case err == nil, apierrors.IsAlreadyExists(err), apierrors.IsNotFound(err), apierrors.IsConflict(err):
+			return // a conflict: the object of that UID is gone
+		case apierrors.IsInvalid(err), apierrors.IsForbidden(err), apierrors.IsBadRequest(err):
+			d.mu.Lock()
+			d.errs = append(d.errs, err)
+			d.mu.Unlock()
+			return
+		}
+		if pause(ctx, againAfter) != nil {
+			return
+		}
+	}
+}
+
+// callTimeout bounds one call: an API server that is stopped does not answer, and goes on with it later.
+const callTimeout = 10 * time.Second
+
+func (d *driver) once(ctx context.Context, call func(context.Context) error) error {
+	d.calls <- struct{}{}
+	defer func() { <-d.calls }()
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	return call(ctx)
+}
+
+func (d *driver) create(ctx context.Context, g *cast) {
+	if g.Join == workload.PodGroup {
+		d.makeGroup(ctx, g)
+	}
+	switch g.Owner {
+	case workload.Job:
+		d.try(ctx, func(ctx context.Context) error {
+			_, err := d.client.BatchV1().Jobs(g.Namespace).Create(ctx, g.BatchJob(), metav1.CreateOptions{})
+			return err
+		})
+	case workload.ReplicaSet:
+		d.try(ctx, func(ctx context.Context) error {
+			_, err := d.client.AppsV1().ReplicaSets(g.Namespace).Create(ctx, g.Replicas(), metav1.CreateOptions{})
+			return err
+		})
+	case workload.Bare:
+		for range g.Size {
+			d.addMember(ctx, g)
+		}
+	}
+}
+
+func (d *driver) makeGroup(ctx context.Context, g *cast) {
+	d.try(ctx, func(ctx context.Context) error {
+		_, err := d.dynamic.Resource(podGroups).Namespace(g.Namespace).Create(ctx, g.Group(g.minimum), metav1.CreateOptions{})
+		return err
+	})
+}
+
+func (d *driver) addMember(ctx context.Context, g *cast) {
+	pod := g.Pod(g.members)
+	g.members++
+	d.try(ctx, func(ctx context.Context) error {
+		_, err := d.client.CoreV1().Pods(g.Namespace).Create(ctx, pod, metav1.CreateOptions{})
+		return err
+	})
+}
+
+func (d *driver) deleteMember(ctx context.Context, g *cast, number int) {
+	members := d.seen.members(g.Gang, func(p *v1.Pod) bool { return p.Status.Phase == v1.PodPending || p.Status.Phase == v1.PodRunning })
+	if len(members) == 0 {
+		return
+	}
+	pod := members[number%len(members)]
+	d.seen.observe(invariant.UserEnds{Pod: pod.UID})
+	d.try(ctx, func(ctx context.Context) error {
+		return d.client.CoreV1().Pods(g.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))})
+	})
+}
+
+func (d *driver) failMember(ctx context.Context, g *cast, number int) {
+	members := d.seen.members(g.Gang, func(p *v1.Pod) bool { return p.Status.Phase == v1.PodRunning })
+	if len(members) == 0 {
+		return
+	}
+	pod := members[number%len(members)]
+	d.try(ctx, func(ctx context.Context) error {
+		_, err := d.client.CoreV1().Pods(g.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, workload.FailNow, metav1.PatchOptions{})
+		return err
+	})
+}
+
+func (d *driver) setMinimum(ctx context.Context, g *cast, minimum int) {
+	g.minimum = minimum
+	patch := fmt.Appendf(nil, `{"spec":{"minMember":%d}}`, minimum)
+	d.try(ctx, func(ctx context.Context) error {
+		_, err := d.dynamic.Resource(podGroups).Namespace(g.Namespace).Patch(ctx, g.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+		return err
+	})
+}
+
+// delete deletes everything of a work.
+func (d *driver) delete(ctx context.Context, a *activity) {
+	for _, g := range a.gangs {
+		d.seen.observe(invariant.UserEnds{Gang: g.Key()})
+		for _, p := range d.seen.members(g.Gang, func(*v1.Pod) bool { return true }) {
+			d.seen.observe(invariant.UserEnds{Pod: p.UID})
+		}
+		d.deleteGang(ctx, g)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for i, one := range d.there {
+		if one == a {
+			d.there = append(d.there[:i:i], d.there[i+1:]...)
+			return
+		}
+	}
+}
+
+func (d *driver) deleteGang(ctx context.Context, g *cast) {
+	options := metav1.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationBackground)}
+	if g.Join == workload.PodGroup {
+		d.try(ctx, func(ctx context.Context) error {
+			return d.dynamic.Resource(podGroups).Namespace(g.Namespace).Delete(ctx, g.Name, options)
+		})
+	}
+	switch g.Owner {
+	case workload.Job:
+		d.try(ctx, func(ctx context.Context) error {
+			return d.client.BatchV1().Jobs(g.Namespace).Delete(ctx, g.Name, options)
+		})
+	case workload.ReplicaSet:
+		d.try(ctx, func(ctx context.Context) error {
+			return d.client.AppsV1().ReplicaSets(g.Namespace).Delete(ctx, g.Name, options)
+		})
+	case workload.Bare:
+		d.try(ctx, func(ctx context.Context) error {
+			return d.client.CoreV1().Pods(g.Namespace).DeleteCollection(ctx, options, metav1.ListOptions{LabelSelector: workload.GangLabel + "=" + g.Name})
+		})
+	}
+}
+
+// oldest deletes the work that has been there for longest, and reports whether there was one.
+func (d *driver) oldest(ctx context.Context) bool {
+	d.mu.Lock()
+	if len(d.there) == 0 {
+		d.mu.Unlock()
+		return false
+	}
+	a := d.there[0]
+	d.mu.Unlock()
+	d.delete(ctx, a)
+	return true
+}
+
+// refusals returns what the API server would not do.
+func (d *driver) refusals() []error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.errs
+}

@@ -1,0 +1,184 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/lockstep-sh/lockstep/test/chaos/invariant"
+	"github.com/lockstep-sh/lockstep/test/chaos/workload"
+	"github.com/lockstep-sh/lockstep/test/localcluster"
+)
+
+const (
+	// quietFor is how long nothing happens to any pod when the cluster counts as quiet, quietWithin how long that
+	// is waited for: what is there may go on as long as pods end by themselves.
+	quietFor    = 6 * time.Second
+	quietWithin = 90 * time.Second
+	// settled is how long nothing happens when there is room for all.
+	settled = 4 * time.Second
+	// relieved is how much of the GPUs is asked for after the cluster was relieved.
+	relieved = 0.7
+
+	goneWithin   = 60 * time.Second
+	gaugesWithin = 15 * time.Second
+)
+
+// end lets everything come to rest, checks what has to be true then, makes room, checks again, deletes everything,
+// and checks what is left.
+func (s *stage) end(ctx context.Context, users *driver, report *Report) error {
+	if ctx.Err() != nil {
+		report.cut = true
+		return nil
+	}
+	s.progress("arrivals and faults have ended; waiting until all is quiet")
+	if err := s.health.waitWell(ctx); err != nil {
+		return err
+	}
+	report.quiet = s.waitQuiet(ctx, quietFor)
+	s.seen.with(func(c *invariant.Checker) {
+		report.room = c.CheckRoom()
+		c.CheckMarks()
+	})
+	for s.load() > relieved && users.oldest(ctx) {
+		s.waitDeleted(ctx)
+	}
+	report.quiet = s.waitQuiet(ctx, settled) && report.quiet
+	s.seen.with(func(c *invariant.Checker) { report.relievedRoom = c.CheckRoom() })
+	s.progress("deleting everything")
+	for users.oldest(ctx) {
+	}
+	s.sweep(ctx, users)
+	s.waitEmpty(ctx)
+	gauges, err := s.gauges(ctx)
+	if err != nil {
+		return err
+	}
+	s.seen.with(func(c *invariant.Checker) { c.CheckEmpty(gauges) })
+	if ctx.Err() != nil {
+		report.cut = true
+	}
+	return s.readLogs()
+}
+
+// load is what is asked for, as a part of all GPUs.
+func (s *stage) load() (load float64) {
+	s.seen.with(func(c *invariant.Checker) {
+		asked, there, _ := c.Demand(localcluster.ResourceGPU)
+		load = float64(asked) / float64(max(1, there))
+	})
+	return load
+}
+
+// waitDeleted lets a deletion be seen.
+func (s *stage) waitDeleted(ctx context.Context) { _ = pause(ctx, 5*tickEvery) }
+
+// waitQuiet waits until nothing happens any more, and reports whether that was so.
+func (s *stage) waitQuiet(ctx context.Context, quiet time.Duration) bool {
+	deadline := time.Now().Add(quietWithin)
+	for time.Now().Before(deadline) {
+		if time.Since(s.seen.quietSince()) > quiet && s.health.well() {
+			return true
+		}
+		if pause(ctx, tickEvery) != nil {
+			return false
+		}
+	}
+	return false
+}
+
+// sweep deletes whatever users may have left.
+func (s *stage) sweep(ctx context.Context, users *driver) {
+	options := metav1.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationBackground)}
+	client := s.cluster.Clientset()
+	for _, namespace := range workload.Namespaces {
+		for _, call := range []func(context.Context) error{
+			func(ctx context.Context) error {
+				return client.BatchV1().Jobs(namespace).DeleteCollection(ctx, options, metav1.ListOptions{})
+			},
+			func(ctx context.Context) error {
+				return client.AppsV1().ReplicaSets(namespace).DeleteCollection(ctx, options, metav1.ListOptions{})
+			},
+			func(ctx context.Context) error {
+				return client.CoreV1().Pods(namespace).DeleteCollection(ctx, options, metav1.ListOptions{})
+			},
+			func(ctx context.Context) error {
+				return s.dynamic.Resource(podGroups).Namespace(namespace).DeleteCollection(ctx, options, metav1.ListOptions{})
+			},
+		} {
+			users.try(ctx, call)
+		}
+	}
+}
+
+func (s *stage) waitEmpty(ctx context.Context) {
+	deadline := time.Now().Add(goneWithin)
+	for s.seen.count() > 0 && time.Now().Before(deadline) && pause(ctx, tickEvery) == nil {
+	}
+}
+
+// ours are the gauges that are 0 where there are no gangs.
+var ours = []string{"lockstep_holds{", "lockstep_gang_gangs{", "lockstep_gang_members_held{"}
+
+// gauges reads them from the leading scheduler, when they are 0 or after a while.
+func (s *stage) gauges(ctx context.Context) (map[string]float64, error) {
+	if s.options.Scheduler == stock {
+		return nil, nil
+	}
+	for deadline := time.Now().Add(gaugesWithin); ; {
+		leader, err := s.health.waitLeader(ctx, workload.Scheduler)
+		if err != nil {
+			return nil, fmt.Errorf("reading gauges: %w", err)
+		}
+		text, err := leader.readMetrics(ctx)
+		found, sum := map[string]float64{}, 0.0
+		for line := range strings.Lines(text) {
+			if name, value, ok := gauge(line); ok {
+				found[name] = value
+				sum += math.Abs(value)
+			}
+		}
+		if err == nil && len(found) > 0 && sum == 0 || time.Now().After(deadline) {
+			if len(found) == 0 {
+				return nil, fmt.Errorf("reading gauges: %s has none of %q: %w", leader.name, ours, err)
+			}
+			return found, nil
+		}
+		if err := pause(ctx, tickEvery); err != nil {
+			return nil, fmt.Errorf("reading gauges: %w", err)
+		}
+	}
+}
+
+// gauge reads one of ours from a line.
+func gauge(line string) (name string, value float64, ok bool) {
+	for _, prefix := range ours {
+		if strings.HasPrefix(line, prefix) {
+			at := strings.LastIndexByte(strings.TrimSpace(line), ' ')
+			value, err := strconv.ParseFloat(strings.TrimSpace(line[at:]), 64)
+			return line[:at], value, err == nil
+		}
+	}
+	return "", 0, false
+}
+
+// readLogs looks for panics and data races.
+func (s *stage) readLogs() error {
+	for _, r := range s.replicas {
+		data, err := os.ReadFile(r.logFile)
+		if err != nil {
+			return fmt.Errorf("reading the log of %s: %w", r.name, err)
+		}
+		for _, finding := range invariant.Findings(string(data)) {
+			s.seen.report(invariant.LogFinding, r.name, "%s", finding)
+		}
+	}
+	return nil
+}

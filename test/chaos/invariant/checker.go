@@ -1,0 +1,249 @@
+package invariant
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Invariant is the name of something that has to hold.
+type Invariant string
+
+// The invariants.
+const (
+	Oversold      Invariant = "nothing oversold"
+	Partial       Invariant = "nothing partial for long"
+	GroupPartial  Invariant = "no group of gangs in part for long"
+	RackSplit     Invariant = "no required topology split"
+	NeedlessEvict Invariant = "no eviction for a preemptor that is placed"
+	FutileEvict   Invariant = "no futile eviction"
+	BrokenVictim  Invariant = "no victim gang left in part"
+	FreeRoom      Invariant = "what fits is bound in the end"
+	LeftOver      Invariant = "nothing left over"
+	Process       Invariant = "no process ends by itself"
+	LogFinding    Invariant = "no panic and no data race"
+)
+
+// Violation is an invariant that did not hold.
+type Violation struct {
+	Invariant Invariant
+	// Object is what it did not hold for: "gang a/b", "node node-3".
+	Object string
+	// Text has the numbers.
+	Text string
+	At   time.Time
+	// Recent is what was last seen of the object, oldest first.
+	Recent []string
+}
+
+// String returns the violation on several lines.
+func (v Violation) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %s: %s, at %s\n", v.Invariant, v.Object, v.Text, v.At.Format(stamp))
+	for _, line := range v.Recent {
+		fmt.Fprintf(&b, "    %s\n", line)
+	}
+	return b.String()
+}
+
+// stamp is how moments are written: the date is that of the run.
+const stamp = "15:04:05.000"
+
+// Config bounds what is tolerated. Durations are of healthy time unless they say otherwise: time in
+// which the scheduler leads and the API server answers.
+type Config struct {
+	// PartialFor is how long a gang may have a part of its minimum bound before it ever had all of it.
+	PartialFor time.Duration
+	// LifeGap is how long a gang has had nothing bound when it counts as a gang again that has to
+	// start together. Before, a scheduler may not know yet that its last member is gone.
+	LifeGap time.Duration
+	// InFlight is how long, by the clock on the wall, a preemptor may have been placed already when a
+	// pod is evicted for it: the call may have been on its way. As long as the API server takes to answer
+	// comes on top.
+	InFlight time.Duration
+	// PlacedWithin is how soon after the first eviction for it a preemptor is placed.
+	PlacedWithin time.Duration
+	// UsedWithin is how long, by the clock on the wall, a preemptor has to begin to use the room that was made for
+	// it, before others are evicted for it: its scheduler may have begun to look before the last victim ended.
+	UsedWithin time.Duration
+	// VictimsWithin is how soon after the last eviction a gang that lost members is whole or gone.
+	VictimsWithin time.Duration
+	// MarkedFor is how long a pod may be marked as evicted and not be deleted.
+	MarkedFor time.Duration
+	// SplitFor is how long, by the clock on the wall, a gang may seem to be in two domains: nodes and
+	// pods are two watches.
+	SplitFor time.Duration
+	// MaxStep bounds how much healthy time passes between two observations. A machine that stood
+	// still says nothing about the scheduler.
+	MaxStep time.Duration
+	// Queues are the queues with a bound, and their parents. AllQueues says that queues are in use at
+	// all: then only what fits beside everything else that waits has to be bound in the end.
+	Queues    []Queue
+	AllQueues bool
+}
+
+// Default returns the bounds of the fault run.
+func Default() Config {
+	return Config{
+		PartialFor: 3 * time.Second, LifeGap: time.Second, InFlight: 250 * time.Millisecond,
+		PlacedWithin: 10 * time.Second, UsedWithin: 2 * time.Second, VictimsWithin: 12 * time.Second, MarkedFor: 12 * time.Second,
+		SplitFor: 500 * time.Millisecond, MaxStep: 500 * time.Millisecond,
+	}
+}
+
+// Counts say how much was judged: an invariant that never had a case has not been shown to hold.
+type Counts struct {
+	Gangs, Pods, Binds, Evictions int
+	// Relists are lists after the first: what happened before them may have been missed.
+	Relists int
+	// Started are gangs that had their minimum bound; Interrupted those of them that were partial
+	// while something was faulty.
+	Started, Interrupted int
+	// LongestPartial is the longest healthy time that a gang was partial before it started.
+	LongestPartial time.Duration
+	// Preemptors are those for which pods were evicted: placed in time, excused, and not placed.
+	Preemptors, PreemptorsPlaced, PreemptorsExcused int
+	// UnknownPreemptor counts evictions of which no event said for whom.
+	UnknownPreemptor int
+	// VictimGangs lost members to the scheduler; excused are those that lost others otherwise.
+	VictimGangs, VictimGangsExcused int
+	// Healthy of Total is the time in which nothing was faulty.
+	Healthy, Total time.Duration
+}
+
+// Checker judges one run.
+type Checker struct {
+	config Config
+
+	now     time.Time
+	healthy time.Duration
+	down    []string
+	// faults counts how often something became faulty.
+	faults int
+	// slowest is the longest that the API server took of late to answer.
+	slowest   time.Duration
+	slowestAt time.Time
+	// listing: pods of a list are being taken in.
+	listing bool
+	// nodeLostAt is when a node was last deleted or cordoned.
+	nodeLostAt time.Time
+
+	pods  map[types.UID]*pod
+	nodes map[string]*node
+	gangs map[string]*gang
+	// objects are the PodGroups.
+	objects map[string]Group
+	// gangOfPod stays when a pod is gone: events come late.
+	gangOfPod map[types.UID]string
+	// active are gangs that have pods.
+	active map[string]*gang
+
+	evictions map[types.UID]*eviction
+	preemptor map[types.UID]string // by victim, as events tell
+	pursuits  map[string]*pursuit
+	// ending are gangs and pods that their user ends.
+	ending map[string]bool
+
+	counts     Counts
+	violations []Violation
+	reported   map[string]bool
+	// Log, if set, gets a line for everything of note that was observed.
+	Log func(at time.Time, object, text string)
+}
+
+// New returns a checker that has seen nothing.
+func New(config Config) *Checker {
+	return &Checker{
+		config: config, pods: map[types.UID]*pod{}, nodes: map[string]*node{}, gangs: map[string]*gang{},
+		objects: map[string]Group{}, gangOfPod: map[types.UID]string{}, active: map[string]*gang{},
+		evictions: map[types.UID]*eviction{}, preemptor: map[types.UID]string{}, pursuits: map[string]*pursuit{},
+		ending: map[string]bool{}, reported: map[string]bool{},
+	}
+}
+
+// Observe takes in what was seen at that time, which is never earlier than that of the call before.
+func (c *Checker) Observe(at time.Time, o Observation) {
+	c.advance(at)
+	o.apply(c)
+}
+
+// advance moves both clocks.
+func (c *Checker) advance(at time.Time) {
+	if c.now.IsZero() || at.Before(c.now) {
+		at = maxTime(at, c.now)
+		c.now = at
+		return
+	}
+	passed := at.Sub(c.now)
+	c.now = at
+	c.counts.Total += passed
+	if len(c.down) == 0 {
+		c.healthy += min(passed, c.config.MaxStep)
+		c.counts.Healthy = c.healthy
+	}
+}
+
+func maxTime(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
+}
+
+// Violations returns what did not hold so far, in the order in which it was found.
+func (c *Checker) Violations() []Violation { return slices.Clone(c.violations) }
+
+// Counts returns how much was judged so far.
+func (c *Checker) Counts() Counts { return c.counts }
+
+// moment is a point in time: by the clock on the wall, in healthy time, and after how many faults.
+type moment struct {
+	at      time.Time
+	healthy time.Duration
+	faults  int
+}
+
+func (c *Checker) moment() moment { return moment{c.now, c.healthy, c.faults} }
+
+// since returns the healthy time since m.
+func (c *Checker) since(m moment) time.Duration { return c.healthy - m.healthy }
+
+// calm reports whether nothing became faulty since m, and nothing is.
+func (c *Checker) calm(m moment) bool { return len(c.down) == 0 && c.faults == m.faults }
+
+// violate reports a violation, once for each object and key.
+func (c *Checker) violate(i Invariant, object, key string, recent []string, format string, args ...any) {
+	id := fmt.Sprint(i, object, key)
+	if c.reported[id] {
+		return
+	}
+	c.reported[id] = true
+	v := Violation{Invariant: i, Object: object, Text: fmt.Sprintf(format, args...), At: c.now, Recent: slices.Clone(recent)}
+	c.violations = append(c.violations, v)
+	c.log("VIOLATION", "%s: %s: %s", i, object, v.Text)
+}
+
+func (c *Checker) log(object, format string, args ...any) {
+	if c.Log != nil {
+		c.Log(c.now, object, fmt.Sprintf(format, args...))
+	}
+}
+
+// historyLength is how much of an object's past is kept for reports.
+const historyLength = 24
+
+// history is what was last seen of an object.
+type history []string
+
+// note adds a line.
+func (c *Checker) note(h *history, object, format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	*h = append(*h, c.now.Format(stamp)+" "+text)
+	if len(*h) > historyLength {
+		*h = slices.Delete(*h, 0, len(*h)-historyLength)
+	}
+	c.log(object, "%s", text)
+}

@@ -1,0 +1,465 @@
+package invariant
+
+import (
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// Every invariant can fail, and what looks like a failure and is none is not taken for one.
+func TestChecker(t *testing.T) {
+	for name, c := range map[string]struct {
+		tell func(s *story)
+		want string
+	}{
+		"a node is oversold": {
+			func(s *story) {
+				s.at(1, s.gangPods("g", 5, 5)...)
+				s.at(2, s.bound("g-0", 0), s.bound("g-1", 0), s.bound("g-2", 0), s.bound("g-3", 0), s.bound("g-4", 0))
+			},
+			"nothing oversold: node n0: its pods ask for 10 nvidia.com/gpu of 8: a/g-0, a/g-1, a/g-2, a/g-3, a/g-4",
+		},
+		"a node has too many pods": {
+			func(s *story) {
+				s.at(1, s.gangPods("g", 6, 6, asking(1))...)
+				s.at(2, s.bound("g-0", 0), s.bound("g-1", 0), s.bound("g-2", 0), s.bound("g-3", 0), s.bound("g-4", 0), s.bound("g-5", 0))
+			},
+			"nothing oversold: node n0: its pods ask for 6 pods of 5",
+		},
+		"a node is given again what a pod gave back": {
+			func(s *story) {
+				s.at(1, s.pod("a", asking(8)), s.pod("b", asking(8)), s.pod("c", asking(8)), s.bound("a", 0))
+				s.at(2, s.phase("a", v1.PodSucceeded), s.bound("b", 0))
+				s.at(3, s.deleting("b"))
+				s.at(4, s.gone("b"), s.bound("c", 0))
+			},
+			"",
+		},
+		"a pod that is ending still uses its node": {
+			func(s *story) {
+				s.at(1, s.pod("a", asking(8)), s.pod("b", asking(8)), s.bound("a", 0))
+				s.at(2, s.deleting("a"), s.bound("b", 0))
+			},
+			"nothing oversold: node n0: its pods ask for 16 nvidia.com/gpu of 8: a/a, a/b",
+		},
+		"what changed while nobody watched has no order": {
+			func(s *story) {
+				s.at(1, s.pod("a", asking(8)), s.pod("b", asking(8)), s.bound("a", 0))
+				s.phase("a", v1.PodSucceeded)
+				s.bound("b", 0)
+				s.at(2, s.listed())
+			},
+			"",
+		},
+		"a node that is oversold in a list": {
+			func(s *story) {
+				s.at(1, s.pod("a", asking(8)), s.pod("b", asking(8)), s.bound("a", 0))
+				s.bound("b", 0)
+				s.at(2, s.listed())
+			},
+			"nothing oversold: node n0: its pods ask for 16 nvidia.com/gpu of 8: a/a, a/b",
+		},
+		"a node that comes back with the pods that it had is asked for no more than before": {
+			func(s *story) {
+				s.at(1, s.pod("a", asking(8)), s.bound("a", 0))
+				s.at(2, NodeGone{"n0"})
+				s.at(3, NodeSeen{s.node(0, false)})
+			},
+			"",
+		},
+		"a node that comes back is given away a second time": {
+			func(s *story) {
+				s.at(1, s.pod("a", asking(8)), s.pod("b", asking(8)), s.bound("a", 0))
+				s.at(2, NodeGone{"n0"})
+				s.at(2.5, s.bound("b", 0))
+				s.at(3, NodeSeen{s.node(0, false)})
+			},
+			"nothing oversold: node n0: its pods ask for 16 nvidia.com/gpu of 8: a/a, a/b",
+		},
+
+		"a gang is partial for long": {
+			func(s *story) {
+				s.at(1, s.gangPods("g", 4, 4)...)
+				s.at(2, s.bound("g-0", 0), s.bound("g-1", 0))
+				s.at(6)
+			},
+			"nothing partial for long: gang a/g: 2 of its minimum of 4 bound for 3.",
+		},
+		"a gang is partial for a burst": {
+			func(s *story) {
+				s.at(1, s.gangPods("g", 4, 4)...)
+				s.at(2, s.bound("g-0", 0), s.bound("g-1", 0))
+				s.at(4.5, s.bound("g-2", 0), s.bound("g-3", 1))
+				s.at(10)
+			},
+			"",
+		},
+		"partial time while something is faulty does not count": {
+			func(s *story) {
+				s.at(1, s.gangPods("g", 4, 4)...)
+				s.at(2, s.bound("g-0", 0), s.bound("g-1", 0))
+				s.at(3, Health{[]string{"scheduler"}})
+				s.at(9, Health{})
+				s.at(10.5, s.bound("g-2", 0), s.bound("g-3", 1))
+				s.at(15)
+			},
+			"",
+		},
+		"a crash in mid-release is no excuse for ever": {
+			func(s *story) {
+				s.at(1, s.gangPods("g", 4, 4)...)
+				s.at(2, s.bound("g-0", 0), s.bound("g-1", 0))
+				s.at(2.1, Health{[]string{"scheduler"}})
+				s.at(9, Health{})
+				s.at(13)
+			},
+			"nothing partial for long: gang a/g: 2 of its minimum of 4 bound",
+		},
+		"a gang of a PodGroup is partial for long": {
+			func(s *story) {
+				s.at(1, GroupSeen{Group{Key: "a/g", UID: "1", Min: 3}}, s.pod("x", inGroup("g")), s.pod("y", inGroup("g")), s.pod("z", inGroup("g")))
+				s.at(2, s.bound("x", 0))
+				s.at(6)
+			},
+			"nothing partial for long: gang a/g: 1 of its minimum of 3 bound",
+		},
+		"a gang that lost a member after it started is in repair": {
+			func(s *story) {
+				s.at(1, s.gangPods("g", 2, 2)...)
+				s.at(2, s.bound("g-0", 0), s.bound("g-1", 0))
+				s.at(3, s.deleting("g-0"))
+				s.at(20, s.gone("g-0"))
+			},
+			"",
+		},
+		"a gang that lost a member before it started is in repair": {
+			func(s *story) {
+				s.at(1, s.gangPods("g", 3, 3)...)
+				s.at(2, s.bound("g-0", 0), s.bound("g-1", 0))
+				s.at(3, s.phase("g-0", v1.PodFailed))
+				s.at(20)
+			},
+			"",
+		},
+		"a gang of which all ended begins a new life": {
+			func(s *story) {
+				s.at(1, s.gangPods("g", 2, 2)...)
+				s.at(2, s.bound("g-0", 0), s.bound("g-1", 0))
+				s.at(3, s.deleting("g-0"), s.deleting("g-1"))
+				s.at(4, s.gone("g-0"), s.gone("g-1"))
+				s.at(5, s.gangPods("g", 2, 2)...)
+				s.at(6, s.bound("g-0", 0))
+				s.at(10)
+			},
+			"nothing partial for long: gang a/g: 1 of its minimum of 2 bound",
+		},
+		"what ended while nobody watched may have run with the others": {
+			func(s *story) {
+				s.at(1, s.gangPods("g", 2, 2)...)
+				s.at(2)
+				s.bound("g-0", 0)
+				delete(s.pods, "g-1")
+				s.at(3, s.listed())
+				s.at(20, s.gangPods("g", 2, 2)[1])
+			},
+			"",
+		},
+		"what was bound while nobody watched, and no more": {
+			func(s *story) {
+				s.at(1, s.gangPods("g", 2, 2)...)
+				s.bound("g-0", 0)
+				s.at(3, s.listed())
+				s.at(20)
+			},
+			"nothing partial for long: gang a/g: 1 of its minimum of 2 bound",
+		},
+		"a gang that cannot start since its PodGroup is gone": {
+			func(s *story) {
+				s.at(1, GroupSeen{Group{Key: "a/g", UID: "1", Min: 2}}, s.pod("x", inGroup("g")), s.pod("y", inGroup("g")))
+				s.at(2, s.bound("x", 0))
+				s.at(2.1, GroupGone{"a/g"})
+				s.at(20)
+			},
+			"",
+		},
+		"a node was lost while a gang was being released": {
+			func(s *story) {
+				s.at(1, s.gangPods("g", 2, 2)...)
+				s.at(2, NodeSeen{s.node(3, true)})
+				s.at(2.5, s.bound("g-0", 0))
+				s.at(20)
+			},
+			"",
+		},
+		"a machine that stands still does not count": {
+			func(s *story) {
+				s.at(1, s.gangPods("g", 2, 2)...)
+				s.at(2, s.bound("g-0", 0))
+				s.last = s.last.Add(10e9)
+				s.at(12.5, s.bound("g-1", 0))
+				s.at(14)
+			},
+			"",
+		},
+
+		"a group of gangs starts in part": {
+			func(s *story) {
+				groups := annotated(keyGroups, `["a/g","a/h"]`)
+				s.at(1, append(s.gangPods("g", 2, 2, groups), s.gangPods("h", 2, 2, groups)...)...)
+				s.at(2, s.bound("g-0", 0), s.bound("g-1", 0))
+				s.at(8)
+			},
+			"no group of gangs in part for long: gang a/g: it has started at 12:00:02.000",
+		},
+		"a group of gangs starts together": {
+			func(s *story) {
+				groups := annotated(keyGroups, `["a/g","a/h"]`)
+				s.at(1, append(s.gangPods("g", 2, 2, groups), s.gangPods("h", 2, 2, groups)...)...)
+				s.at(2, s.bound("g-0", 0), s.bound("g-1", 0), s.bound("h-0", 1), s.bound("h-1", 1))
+				s.at(3, s.deleting("h-0"), s.deleting("h-1"))
+				s.at(4, s.gone("h-0"), s.gone("h-1"))
+				s.at(20, s.gangPods("h", 2, 2, groups)...)
+				s.at(30)
+			},
+			"",
+		},
+
+		"a gang with a required rack is in two": {
+			func(s *story) {
+				s.at(1, s.gangPods("g", 2, 2, annotated(keyTopology, "rack"))...)
+				s.at(2, s.bound("g-0", 1), s.bound("g-1", 2))
+				s.at(3)
+			},
+			"no required topology split: gang a/g: it requires one rack and is in 2: r0: a/g-0 on n1; r1: a/g-1 on n2",
+		},
+		"a gang whose node is gone goes to another rack": {
+			func(s *story) {
+				s.at(1, s.gangPods("g", 2, 1, annotated(keyTopology, "rack"))...)
+				s.at(2, s.bound("g-0", 1))
+				s.at(3, s.bound("g-1", 2), NodeGone{"n1"})
+				s.at(4)
+			},
+			"",
+		},
+
+		"a pod is evicted for a gang that has its minimum": {
+			func(s *story) {
+				s.at(1, append(s.gangPods("g", 3, 2, priority(5)), s.pod("v"), s.bound("v", 1))...)
+				s.at(2, s.bound("g-0", 0), s.bound("g-1", 0))
+				s.at(3, s.evicted("v", "g-2")...)
+			},
+			"no eviction for a preemptor that is placed: gang a/g: pod a/v was evicted from n1 for it at 12:00:03.000, when its minimum of 2 was bound",
+		},
+		"an eviction was on its way when the preemptor was bound": {
+			func(s *story) {
+				s.at(1, append(s.gangPods("g", 2, 2, priority(5)), s.pod("v"), s.bound("v", 1))...)
+				s.at(2, s.bound("g-0", 0), s.bound("g-1", 0))
+				s.at(2.1, s.evicted("v", "g-1")...)
+			},
+			"",
+		},
+		"an eviction was on its way for as long as the API server takes to answer": {
+			func(s *story) {
+				s.at(1, append(s.gangPods("g", 2, 2, priority(5)), s.pod("v"), s.bound("v", 1))...)
+				s.at(2, s.bound("g-0", 0), s.bound("g-1", 0), Answered{time.Second})
+				s.at(3, s.evicted("v", "g-1")...)
+			},
+			"",
+		},
+		"a pod is evicted for one that is bound": {
+			func(s *story) {
+				s.at(1, s.pod("p", priority(5)), s.pod("v"), s.bound("v", 1))
+				s.at(2, s.bound("p", 0))
+				s.at(3, s.evicted("v", "p")...)
+			},
+			"no eviction for a preemptor that is placed: pod a/p: pod a/v was evicted",
+		},
+		"a gang for which pods are evicted is never placed": {
+			func(s *story) {
+				s.at(1, append(s.gangPods("g", 2, 2, priority(5)), s.pod("v"), s.bound("v", 1))...)
+				s.at(2, s.evicted("v", "g-1")...)
+				s.at(3, s.gone("v"))
+				s.at(14)
+			},
+			"no futile eviction: gang a/g: since 12:00:02.000, 10.1 healthy seconds, 1 pods were evicted for it, and it has 0 of its minimum of 2 bound: a/v",
+		},
+		"pods are evicted a second time for room that was made": {
+			func(s *story) {
+				s.at(1, append(s.gangPods("g", 2, 2, priority(5)), s.pod("v"), s.bound("v", 1), s.pod("w"), s.bound("w", 1))...)
+				s.at(2, s.evicted("v", "g-1")...)
+				s.at(3, s.gone("v"))
+				s.at(6, s.evicted("w", "g-1")...)
+				s.at(7, s.gone("w"), s.bound("g-0", 1), s.bound("g-1", 1))
+			},
+			"no futile eviction: gang a/g: pod a/w was evicted for it at 12:00:06.000, when the 1 pods that were evicted for it since 12:00:02.000 had all ended at 12:00:03.000",
+		},
+		"a gang in repair makes room for one member after the other": {
+			func(s *story) {
+				s.at(1, append(s.gangPods("g", 5, 3, priority(5)), s.pod("v"), s.bound("v", 1), s.pod("w"), s.bound("w", 1))...)
+				s.at(1, s.bound("g-0", 0), s.bound("g-1", 0), s.bound("g-2", 0))
+				s.at(2, s.deleting("g-1"), s.deleting("g-2"))
+				s.at(5, s.evicted("v", "g-3")...)
+				s.at(6, s.gone("v"), s.bound("g-3", 1))
+				s.at(9, s.evicted("w", "g-4")...)
+				s.at(10, s.gone("w"), s.bound("g-4", 1))
+			},
+			"",
+		},
+		"more evictions are no excuse": {
+			func(s *story) {
+				s.at(1, append(s.gangPods("g", 2, 2, priority(5)), s.pod("v"), s.bound("v", 1), s.pod("w"), s.bound("w", 1))...)
+				s.at(2, s.evicted("v", "g-1")...)
+				s.at(8, s.gone("v"))
+				s.at(8, s.evicted("w", "g-1")...)
+				s.at(13)
+			},
+			"no futile eviction: gang a/g: since 12:00:02.000, 10.1 healthy seconds, 2 pods were evicted for it",
+		},
+		"the event names the preemptor in its text only": {
+			func(s *story) {
+				s.at(1, append(s.gangPods("g", 2, 2, priority(5)), s.pod("v"), s.bound("v", 1))...)
+				uid := s.pods["v"].UID
+				s.at(2, Told{&v1.Event{Reason: "Preempted", InvolvedObject: v1.ObjectReference{Kind: "Pod", UID: uid}, Message: "pod a/v: preempted by gang a/g (priority 5): need 2"}})
+				s.at(3, s.marked("v"), s.deleting("v"))
+				s.at(14)
+			},
+			"no futile eviction: gang a/g: since 12:00:03.000",
+		},
+		"a gang for which pods are evicted is placed in time": {
+			func(s *story) {
+				s.at(1, append(s.gangPods("g", 2, 2, priority(5)), s.pod("v"), s.bound("v", 1))...)
+				s.at(2, s.evicted("v", "g-1")...)
+				s.at(3, s.gone("v"), s.bound("g-0", 1), s.bound("g-1", 1))
+				s.at(20)
+			},
+			"",
+		},
+		"a preemptor whose member is deleted": {
+			func(s *story) {
+				s.at(1, append(s.gangPods("g", 2, 2, priority(5)), s.pod("v"), s.bound("v", 1))...)
+				s.at(2, s.evicted("v", "g-1")...)
+				s.at(3, s.gone("g-0"))
+				s.at(20)
+			},
+			"",
+		},
+		"a preemptor whose room went to something more important": {
+			func(s *story) {
+				s.at(1, append(s.gangPods("g", 2, 2, priority(5)), s.pod("v"), s.bound("v", 1), s.pod("urgent", priority(9)))...)
+				s.at(2, s.evicted("v", "g-1")...)
+				s.at(3, s.gone("v"), s.bound("urgent", 1))
+				s.at(20)
+			},
+			"",
+		},
+		"a preemptor whose room went to something less important": {
+			func(s *story) {
+				s.at(1, append(s.gangPods("g", 2, 2, priority(5)), s.pod("v"), s.bound("v", 1), s.pod("thief", priority(1)))...)
+				s.at(2, s.evicted("v", "g-1")...)
+				s.at(3, s.gone("v"), s.bound("thief", 1))
+				s.at(20)
+			},
+			"no futile eviction: gang a/g",
+		},
+		"a preemptor to which a fault came": {
+			func(s *story) {
+				s.at(1, append(s.gangPods("g", 2, 2, priority(5)), s.pod("v"), s.bound("v", 1))...)
+				s.at(2, s.evicted("v", "g-1")...)
+				s.at(3, Health{[]string{"API server"}})
+				s.at(4, Health{})
+				s.at(30)
+			},
+			"",
+		},
+		"a preemptor whose node is lost": {
+			func(s *story) {
+				s.at(1, append(s.gangPods("g", 2, 2, priority(5)), s.pod("v"), s.bound("v", 1))...)
+				s.at(2, s.evicted("v", "g-1")...)
+				s.at(2.5, s.nominated("g-0", 3))
+				s.at(3, NodeGone{"n3"})
+				s.at(30)
+			},
+			"",
+		},
+		"a user deletes what the scheduler has marked": {
+			func(s *story) {
+				s.at(1, append(s.gangPods("g", 2, 2, priority(5)), s.pod("v"), s.bound("v", 1))...)
+				s.at(2, s.bound("g-0", 0), s.bound("g-1", 0))
+				s.at(3, UserEnds{Pod: s.pods["v"].UID})
+				s.at(3.1, s.evicted("v", "g-1")...)
+			},
+			"",
+		},
+
+		"a victim gang is left in part": {
+			func(s *story) {
+				s.at(1, append(s.gangPods("g", 3, 3), s.pod("p", priority(5), asking(4)))...)
+				s.at(2, s.bound("g-0", 0), s.bound("g-1", 0), s.bound("g-2", 1))
+				s.at(3, s.evicted("g-0", "p")...)
+				s.at(3, s.evicted("g-1", "p")...)
+				s.at(4, s.gone("g-0"), s.gone("g-1"), s.bound("p", 0))
+				s.at(20)
+			},
+			"no victim gang left in part: gang a/g: the scheduler evicted 2 of its members from 12:00:03.000 on (a/g-0, a/g-1), and for 12.1 healthy seconds 1 of its minimum of 3 have been bound",
+		},
+		"a victim gang goes whole": {
+			func(s *story) {
+				s.at(1, append(s.gangPods("g", 2, 2), s.pod("p", priority(5)))...)
+				s.at(2, s.bound("g-0", 0), s.bound("g-1", 0))
+				s.at(3, s.evicted("g-0", "p")...)
+				s.at(3.5, s.evicted("g-1", "p")...)
+				s.at(4, s.gone("g-0"), s.gone("g-1"), s.bound("p", 0))
+				s.at(20)
+			},
+			"",
+		},
+		"a victim gang loses what it can do without": {
+			func(s *story) {
+				s.at(1, append(s.gangPods("g", 3, 2), s.pod("p", priority(5)))...)
+				s.at(2, s.bound("g-0", 0), s.bound("g-1", 0), s.bound("g-2", 0))
+				s.at(3, s.evicted("g-0", "p")...)
+				s.at(4, s.gone("g-0"), s.bound("p", 0))
+				s.at(20)
+			},
+			"",
+		},
+		"an eviction that a crash interrupted and nobody finishes": {
+			func(s *story) {
+				s.at(1, append(s.gangPods("g", 3, 3), s.pod("p", priority(5)))...)
+				s.at(2, s.bound("g-0", 0), s.bound("g-1", 0), s.bound("g-2", 0))
+				s.at(3, s.evicted("g-0", "p")...)
+				s.at(3.1, Health{[]string{"scheduler"}})
+				s.at(9, Health{}, s.bound("p", 0))
+				s.at(22)
+			},
+			"no victim gang left in part: gang a/g: the scheduler evicted 1 of its members",
+		},
+		"a victim gang loses another member by chance": {
+			func(s *story) {
+				s.at(1, append(s.gangPods("g", 3, 2), s.pod("p", priority(5)))...)
+				s.at(2, s.bound("g-0", 0), s.bound("g-1", 0), s.bound("g-2", 0))
+				s.at(3, s.phase("g-1", v1.PodFailed))
+				s.at(3, s.evicted("g-0", "p")...)
+				s.at(4, s.bound("p", 0))
+				s.at(20)
+			},
+			"",
+		},
+
+		"a mark is left behind": {
+			func(s *story) {
+				s.at(1, s.pod("v"), s.bound("v", 1))
+				s.at(2, s.marked("v"))
+				s.at(20)
+			},
+			"nothing left over: pod a/v: marked as evicted at 12:00:02.000, and it runs on: preempting",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := tell(t)
+			c.tell(s)
+			s.want(c.want)
+		})
+	}
+}

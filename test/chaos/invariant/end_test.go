@@ -1,0 +1,119 @@
+package invariant
+
+import (
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+func TestCheckRoom(t *testing.T) {
+	queues := func(c *Config) {
+		c.AllQueues = true
+		c.Queues = []Queue{{Name: "top"}, {Name: "low", Parent: "top", Capability: v1.ResourceList{gpu: resource.MustParse("3")}}}
+	}
+	inQueue := func(name string) with { return func(p *v1.Pod) { p.Labels[keyQueue] = name } }
+	for name, c := range map[string]struct {
+		configure func(*Config)
+		tell      func(s *story)
+		want      string
+	}{
+		"a gang waits and there is room": {
+			tell: func(s *story) { s.at(1, s.gangPods("g", 8, 8, asking(4))...) },
+			want: "what fits is bound in the end: gang a/g: 8 members wait (the largest asks for 4 nvidia.com/gpu), and there is room for 8, 0 of which others that wait could take",
+		},
+		"a gang waits that is larger than the cluster": {
+			tell: func(s *story) { s.at(1, s.gangPods("g", 9, 9, asking(4))...) },
+		},
+		"room on a cordoned node is none": {
+			tell: func(s *story) { s.at(1, append(s.gangPods("g", 8, 8, asking(4)), NodeSeen{s.node(0, true)})...) },
+		},
+		"what runs leaves no room": {
+			tell: func(s *story) { s.at(1, append(s.gangPods("g", 8, 8, asking(4)), s.pod("x"), s.bound("x", 0))...) },
+		},
+		"members are missing": {
+			tell: func(s *story) { s.at(1, s.gangPods("g", 2, 3)...) },
+		},
+		"a gang fits, but into no rack": {
+			tell: func(s *story) { s.at(1, s.gangPods("g", 5, 5, asking(4), annotated(keyTopology, "rack"))...) },
+		},
+		"a gang fits into a rack": {
+			tell: func(s *story) { s.at(1, s.gangPods("g", 4, 4, asking(4), annotated(keyTopology, "rack"))...) },
+			want: "what fits is bound in the end: gang a/g: 4 members wait (the largest asks for 4 nvidia.com/gpu), and there is room for 4 in r0",
+		},
+		"a later member has to stay in the rack of the others": {
+			tell: func(s *story) {
+				s.at(1, s.gangPods("g", 3, 2, asking(8), annotated(keyTopology, "rack"))...)
+				s.at(2, s.bound("g-0", 0), s.bound("g-1", 1))
+			},
+		},
+		"a later member waits and there is room": {
+			tell: func(s *story) {
+				s.at(1, s.gangPods("g", 3, 2)...)
+				s.at(2, s.bound("g-0", 0), s.bound("g-1", 1))
+			},
+			want: "what fits is bound in the end: gang a/g: 1 members wait",
+		},
+		"a gang of a group whose other gang is missing": {
+			tell: func(s *story) { s.at(1, s.gangPods("g", 1, 1, annotated(keyGroups, `["a/g","a/h"]`))...) },
+		},
+		"what a NonStrict gang may hold is not free": {
+			tell: func(s *story) {
+				s.at(1, append(s.gangPods("n", 9, 9, asking(4), annotated(keyMode, "NonStrict")), s.pod("p", asking(8)))...)
+			},
+		},
+		"with queues, what all others that wait ask for is not free": {
+			configure: queues,
+			tell:      func(s *story) { s.at(1, append(s.gangPods("n", 9, 9, asking(4)), s.pod("p", asking(8)))...) },
+		},
+		"with queues, there is room for all": {
+			configure: queues,
+			tell:      func(s *story) { s.at(1, append(s.gangPods("n", 9, 9, asking(4)), s.pod("p", asking(0)))...) },
+			want:      "what fits is bound in the end: pod a/p: 1 members wait",
+		},
+		"a queue has a ceiling": {
+			configure: queues,
+			tell:      func(s *story) { s.at(1, s.pod("p", asking(4), inQueue("low"))) },
+		},
+		"a queue is below its ceiling": {
+			configure: queues,
+			tell:      func(s *story) { s.at(1, s.pod("p", asking(3), inQueue("low"))) },
+			want:      "what fits is bound in the end: pod a/p: 1 members wait",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if c.configure == nil {
+				c.configure = func(*Config) {}
+			}
+			s := tell(t, c.configure)
+			c.tell(s)
+			s.check.CheckRoom()
+			s.want(c.want)
+		})
+	}
+}
+
+func TestCheckEmpty(t *testing.T) {
+	s := tell(t)
+	s.check.CheckEmpty(map[string]float64{"lockstep_holds": 0})
+	s.want("")
+	s.check.CheckEmpty(map[string]float64{"lockstep_holds": 2})
+	s.want("nothing left over: metric lockstep_holds: it is 2 when everything was deleted")
+
+	s = tell(t)
+	s.at(1, s.pod("p"))
+	s.check.CheckEmpty(nil)
+	s.want(`nothing left over: pod a/p: it is there (node "", Pending) when everything was deleted`)
+}
+
+func TestFindings(t *testing.T) {
+	calm := "I0101 all is well\nE0101 a pod panics about nothing\n"
+	if found := Findings(calm); len(found) > 0 {
+		t.Errorf("found %q in a log without a panic", found)
+	}
+	for _, line := range []string{"panic: assignment to entry in nil map", "WARNING: DATA RACE", "fatal error: concurrent map writes", `E0101 "Observed a panic" panic="x"`} {
+		if found := Findings(calm + line + "\ngoroutine 1"); len(found) != 1 {
+			t.Errorf("found %q, want %q", found, line)
+		}
+	}
+}

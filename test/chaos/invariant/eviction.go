@@ -1,0 +1,326 @@
+package invariant
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// reasonPreempted is the reason of the event by which kube-scheduler, and whoever keeps its ways, says
+// on a pod that it was evicted, and for whom: that one is the related object.
+const reasonPreempted = "Preempted"
+
+// byWhom finds the preemptor in the text, for events that relate to none.
+var byWhom = regexp.MustCompile(`(gang|pod) ([^\s/]+/[^\s/]+) \(priority -?\d+\)`)
+
+// eviction is a pod that the scheduler evicted.
+type eviction struct {
+	pod, node string
+	gang      string
+	when      moment
+	// listed: when exactly is not known.
+	listed bool
+	// slow is how long the API server took to answer then.
+	slow time.Duration
+	// gone is when it had ended; zero: not yet.
+	gone   time.Time
+	judged bool
+}
+
+// pursuit is a preemptor for which pods were evicted and that is not placed yet.
+type pursuit struct {
+	preemptor *gang
+	first     moment
+	evictions []*eviction
+	// had is how many members were bound at first.
+	had      int
+	nodes    map[string]bool
+	priority int32
+	excuse   string
+	// placed: by the time that an event told of it, it was.
+	placed bool
+}
+
+// wave is the loss of members of one gang to the scheduler.
+type wave struct {
+	first, last moment
+	lost        []string
+	// part is since when the gang has been in part.
+	part *moment
+}
+
+// setMark takes in whether the scheduler says that it evicts a pod.
+func (c *Checker) setMark(p *pod, marked bool, message string) {
+	if marked == p.marked {
+		return
+	}
+	p.marked, p.markedSince, p.markMessage = marked, c.moment(), message
+	if marked {
+		c.note(&p.gang.past, p.gang.String(), "pod %s marked: %s", p.name, message)
+	} else {
+		c.note(&p.gang.past, p.gang.String(), "pod %s not marked any more", p.name)
+	}
+}
+
+// judgeMarks checks that a pod that is marked is deleted, or is not marked any more.
+func (c *Checker) judgeMarks() {
+	for _, p := range c.pods {
+		if p.marked && !p.deleting && !p.ended() && p.node != "" && !p.lost && c.since(p.markedSince) > c.config.MarkedFor {
+			c.violate(LeftOver, "pod "+p.name, p.markedSince.at.Format(stamp), p.gang.past,
+				"marked as evicted at %s, and it runs on: %s", p.markedSince.at.Format(stamp), p.markMessage)
+		}
+	}
+}
+
+// evicted takes in that the scheduler deleted a pod, which counted for its gang until now, or not.
+func (c *Checker) evicted(p *pod, listed, counted bool) {
+	c.counts.Evictions++
+	e := &eviction{pod: p.name, node: p.node, gang: p.gang.key, when: c.moment(), listed: listed, slow: c.slowest}
+	c.evictions[p.uid] = e
+	c.note(&p.gang.past, p.gang.String(), "pod %s evicted from %s: %s", p.name, p.node, p.markMessage)
+	g, have := p.gang, p.gang.have()
+	if counted && !g.single && g.known {
+		if g.wave == nil && have+1 >= g.min {
+			g.wave = &wave{first: e.when}
+			c.counts.VictimGangs++
+		}
+		if g.wave != nil {
+			g.wave.last, g.wave.part = e.when, nil
+			g.wave.lost = append(g.wave.lost, p.name)
+		}
+	}
+	if pursued := c.pursuits[g.key]; pursued != nil {
+		pursued.excuse = "it was evicted itself"
+	}
+	if key := c.preemptor[p.uid]; key != "" {
+		c.forWhom(e, key)
+	}
+}
+
+func (o Told) apply(c *Checker) {
+	victim := o.Event.InvolvedObject
+	if o.Event.Reason != reasonPreempted || victim.Kind != "Pod" || c.preemptor[victim.UID] != "" {
+		return
+	}
+	key := c.preemptorOf(o.Event)
+	if key == "" {
+		return
+	}
+	c.preemptor[victim.UID] = key
+	if gang := c.gangs[c.gangOfPod[victim.UID]]; gang != nil {
+		c.note(&gang.past, gang.String(), "event on pod %s/%s: %s", victim.Namespace, victim.Name, o.Event.Message)
+	}
+	if e := c.evictions[victim.UID]; e != nil {
+		c.forWhom(e, key)
+	}
+}
+
+func (c *Checker) preemptorOf(event *v1.Event) string {
+	if event.Related != nil {
+		if key := c.gangOfPod[event.Related.UID]; key != "" {
+			return key
+		}
+	}
+	found := byWhom.FindStringSubmatch(event.Message)
+	switch {
+	case found == nil:
+		return ""
+	case found[1] == "pod":
+		return "pod:" + found[2]
+	}
+	return found[2]
+}
+
+// forWhom judges an eviction of which the preemptor is known.
+func (c *Checker) forWhom(e *eviction, key string) {
+	if e.judged {
+		return
+	}
+	e.judged = true
+	g := c.gangs[key]
+	if g == nil {
+		return
+	}
+	c.note(&g.past, g.String(), "for it pod %s was evicted from %s at %s", e.pod, e.node, e.when.at.Format(stamp))
+	if c.wasPlaced(g, e) {
+		c.violate(NeedlessEvict, g.String(), e.pod, g.past, "pod %s was evicted from %s for it at %s, when its minimum of %d was bound",
+			e.pod, e.node, e.when.at.Format(stamp), g.min)
+	}
+	p := c.pursuits[key]
+	if p == nil {
+		c.counts.Preemptors++
+		p = &pursuit{preemptor: g, first: e.when, had: g.have(), nodes: map[string]bool{}, priority: g.priority()}
+		c.pursuits[key] = p
+		for _, member := range g.pods {
+			c.nominatedTo(member)
+		}
+	}
+	p.placed = p.placed || c.placedSince(g, e.when.at)
+	c.judgeAgain(p, e)
+	p.evictions = append(p.evictions, e)
+	p.nodes[e.node] = true
+	if e.listed {
+		p.excuse = "it is not known when pods were evicted for it"
+	}
+}
+
+// victims lists the pods that were evicted.
+func (p *pursuit) victims() string {
+	var names []string
+	for _, e := range p.evictions {
+		names = append(names, e.pod)
+	}
+	return strings.Join(names, ", ")
+}
+
+// judgeAgain checks that nobody is evicted for a preemptor that has room already: all that were evicted for it have
+// ended, and it was not bound. One that is in repair makes room for one member after the other.
+func (c *Checker) judgeAgain(p *pursuit, e *eviction) {
+	var last time.Time
+	for _, one := range p.evictions {
+		if one.gone.IsZero() {
+			return
+		}
+		last = maxTime(last, one.gone)
+	}
+	if last.IsZero() || p.placed || e.when.at.Sub(last) <= c.config.UsedWithin+e.slow || p.preemptor.have() > p.had || c.excuse(p) != "" {
+		return
+	}
+	c.violate(FutileEvict, p.preemptor.String(), "again "+p.first.at.Format(stamp), p.preemptor.past,
+		"pod %s was evicted for it at %s, when the %d pods that were evicted for it since %s had all ended at %s and it was not bound: %s",
+		e.pod, e.when.at.Format(stamp), len(p.evictions), p.first.at.Format(stamp), last.Format(stamp), p.victims())
+}
+
+// wasPlaced reports whether a preemptor was placed for some time when a pod was evicted for it.
+func (c *Checker) wasPlaced(g *gang, e *eviction) bool {
+	from := e.when.at.Add(-c.config.InFlight - e.slow)
+	if e.listed || g.changedAt.After(from.Add(-2*time.Second)) && !g.changedAt.After(e.when.at) {
+		return false
+	}
+	if !g.wholeDuring(from, e.when.at) {
+		return false
+	}
+	return !slices.ContainsFunc(c.together(g), func(other *gang) bool { return !other.wholeDuring(from, e.when.at) })
+}
+
+// placedSince reports whether a gang and its group are whole, or were since that moment.
+func (c *Checker) placedSince(g *gang, at time.Time) bool {
+	return c.groupWhole(g) || len(c.together(g)) == 0 &&
+		slices.ContainsFunc(g.placed, func(one change) bool { return one.whole && one.at.After(at) })
+}
+
+// nominatedTo notes where a preemptor is to go.
+func (c *Checker) nominatedTo(p *pod) {
+	if pursued := c.pursuits[p.gang.key]; pursued != nil && p.nominated != "" {
+		pursued.nodes[p.nominated] = true
+	}
+}
+
+// takenBy excuses preemptors whose room went to something more important.
+func (c *Checker) takenBy(p *pod) {
+	for _, pursued := range c.pursuits {
+		if pursued.nodes[p.node] && p.priority > pursued.priority && p.gang != pursued.preemptor {
+			pursued.excuse = fmt.Sprintf("pod %s of priority %d came before it", p.name, p.priority)
+		}
+	}
+}
+
+// judgePursuits checks that preemptors are placed.
+func (c *Checker) judgePursuits() {
+	for _, key := range slices.Sorted(maps.Keys(c.pursuits)) {
+		p := c.pursuits[key]
+		switch excuse := c.excuse(p); {
+		case p.placed || c.groupWhole(p.preemptor):
+			c.counts.PreemptorsPlaced++
+			c.log(p.preemptor.String(), "placed after %d evictions", len(p.evictions))
+		case excuse != "":
+			c.counts.PreemptorsExcused++
+			c.log(p.preemptor.String(), "not placed after %d evictions, excused: %s", len(p.evictions), excuse)
+		case c.since(p.first) > c.config.PlacedWithin:
+			c.violate(FutileEvict, p.preemptor.String(), p.first.at.Format(stamp), p.preemptor.past,
+				"since %s, %.1f healthy seconds, %d pods were evicted for it, and it has %d of its minimum of %d bound: %s",
+				p.first.at.Format(stamp), c.since(p.first).Seconds(), len(p.evictions), p.preemptor.have(), p.preemptor.min, p.victims())
+		default:
+			continue
+		}
+		delete(c.pursuits, key)
+	}
+}
+
+// excuse returns what kept a preemptor from being placed; empty: nothing did.
+func (c *Checker) excuse(p *pursuit) string {
+	g := p.preemptor
+	before := p.first.at.Add(-2 * time.Second)
+	for _, one := range append(c.together(g), g) {
+		switch {
+		case len(one.pods) == 0 || c.ending[one.key]:
+			return "it is gone"
+		case one.changedAt.After(before):
+			return "it was changed: " + one.changedWhy
+		case one.known && one.there() < one.min:
+			return "it has " + strconv.Itoa(one.there()) + " members of " + strconv.Itoa(one.min)
+		}
+		for uid := range one.pods {
+			if c.ending[string(uid)] {
+				return "a member is ended"
+			}
+		}
+	}
+	for name := range p.nodes {
+		if n := c.nodes[name]; n != nil && n.lostAt.at.After(before) {
+			return "node " + name + " was lost"
+		}
+	}
+	if !c.calm(p.first) {
+		return "there was a fault"
+	}
+	return p.excuse
+}
+
+// judgeWave checks that a gang that lost members to the scheduler is whole or gone.
+func (c *Checker) judgeWave(g *gang, have int) {
+	w := g.wave
+	if w == nil {
+		return
+	}
+	lost := g.changedAt.After(w.first.at.Add(-2*time.Second)) || c.ending[g.key]
+	if !g.known || have == 0 || have >= g.min || lost {
+		if lost && have > 0 && have < g.min {
+			c.counts.VictimGangsExcused++
+		}
+		g.wave = nil
+		return
+	}
+	if w.part == nil || w.part.faults != c.faults {
+		now := c.moment()
+		w.part = &now
+	}
+	if len(c.down) > 0 || c.since(*w.part) <= c.config.VictimsWithin {
+		return
+	}
+	c.violate(BrokenVictim, g.String(), w.first.at.Format(stamp), g.past,
+		"the scheduler evicted %d of its members from %s on (%s), and for %.1f healthy seconds %d of its minimum of %d have been bound",
+		len(w.lost), w.first.at.Format(stamp), strings.Join(w.lost, ", "), c.since(*w.part).Seconds(), have, g.min)
+	g.wave = nil
+}
+
+// UnknownPreemptors counts the evictions of which no event said for whom: events may be lost.
+func (c *Checker) UnknownPreemptors() int {
+	n := 0
+	for _, e := range c.evictions {
+		if !e.judged {
+			n++
+		}
+	}
+	return n
+}
+
+// Evicted returns the pods that the scheduler evicted.
+func (c *Checker) Evicted() []types.UID { return slices.Collect(maps.Keys(c.evictions)) }

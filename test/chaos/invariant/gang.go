@@ -1,0 +1,368 @@
+package invariant
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// gang is the pods that name the same gang, or one pod that names none: a gang of one.
+type gang struct {
+	key    string // namespace/name
+	single bool
+	pods   map[types.UID]*pod
+
+	// What its user says, read from the pods first, then from the PodGroup. known is that the
+	// minimum is.
+	annotations map[string]string
+	known       bool
+	min         int
+	nonStrict   bool
+	topology    string
+	groups      []string
+
+	// A life begins when the first member is bound. started is that the minimum was bound together
+	// in it: from then on members that are lost are replaced one by one, and that is no partial gang.
+	started bool
+	// repair is that a member was lost, before it started, in another way than by the scheduler, or
+	// that its user changed it: the life is not judged any more.
+	repair string
+	// emptySince is when the last bound member was lost.
+	emptySince *moment
+	partial    *spell
+	split      *moment
+	// groupSplit is since when it has started and a gang of its group, which could have, has not.
+	groupSplit *moment
+	// lives tells violations of one life from those of the next.
+	lives int
+
+	// changedAt is when its user, a node or chance last changed it.
+	changedAt  time.Time
+	changedWhy string
+	// placed is when it became whole and when it ceased to be, in order.
+	placed []change
+	wave   *wave
+	past   history
+}
+
+// spell is a time in which a gang is partial.
+type spell struct {
+	since       moment
+	interrupted bool
+	disturbed   string
+}
+
+// change is a point in time from which a gang was whole, or not.
+type change struct {
+	at    time.Time
+	whole bool
+}
+
+// String names the gang for users.
+func (g *gang) String() string {
+	if g.single {
+		return "pod " + strings.TrimPrefix(g.key, "pod:")
+	}
+	return "gang " + g.key
+}
+
+// gangOf finds or makes the gang of a pod.
+func (c *Checker) gangOf(p *v1.Pod) *gang {
+	name, single := "", false
+	for _, one := range []string{p.Annotations[keyGang], p.Labels[keyGroup], p.Labels[keyGroupX]} {
+		if name == "" {
+			name = one
+		}
+	}
+	key := p.Namespace + "/" + name
+	if single = name == ""; single {
+		key = "pod:" + p.Namespace + "/" + p.Name
+	}
+	g := c.gangs[key]
+	if g == nil {
+		g = &gang{key: key, single: single, pods: map[types.UID]*pod{}}
+		c.gangs[key] = g
+		c.counts.Gangs++
+	}
+	g.annotations = p.Annotations
+	c.read(g)
+	return g
+}
+
+// read takes in what the user says of a gang: annotations of pods win over those of the PodGroup, and
+// these over its spec.
+func (c *Checker) read(g *gang) {
+	if g.single {
+		g.known, g.min = true, 1
+		return
+	}
+	object, exists := c.objects[g.key]
+	get := func(key string) string {
+		if value := g.annotations[key]; value != "" {
+			return value
+		}
+		return object.Annotations[key]
+	}
+	was := g.min
+	g.known = false
+	if n, err := strconv.Atoi(get(keyMin)); err == nil && n > 0 {
+		g.known, g.min = true, n
+	} else if exists && object.Min > 0 {
+		g.known, g.min = true, object.Min
+	}
+	if g.known && was != 0 && was != g.min {
+		c.changed(g, "minimum is "+strconv.Itoa(g.min))
+	}
+	g.nonStrict = get(keyMode) == "NonStrict"
+	g.topology = get(keyTopology)
+	g.groups = nil
+	if err := json.Unmarshal([]byte(get(keyGroups)), &g.groups); err != nil {
+		g.groups = nil
+	}
+}
+
+// have counts the members that are bound.
+func (g *gang) have() int {
+	n := 0
+	for _, p := range g.pods {
+		if p.counts() {
+			n++
+		}
+	}
+	return n
+}
+
+// there counts the members that are bound or could be.
+func (g *gang) there() int {
+	n := g.have()
+	for _, p := range g.pods {
+		if p.pending() {
+			n++
+		}
+	}
+	return n
+}
+
+// priority is the lowest of its members'.
+func (g *gang) priority() int32 {
+	lowest, first := int32(0), true
+	for _, p := range g.pods {
+		if first || p.priority < lowest {
+			lowest, first = p.priority, false
+		}
+	}
+	return lowest
+}
+
+// whole reports whether its minimum is bound.
+func (g *gang) whole() bool { return g.known && g.have() >= g.min }
+
+// changed takes in that the gang is not any more what the scheduler last placed.
+func (c *Checker) changed(g *gang, why string) {
+	g.changedAt, g.changedWhy = c.now, why
+	if !g.started && (g.partial != nil || g.have() > 0) {
+		g.repair = why
+	}
+	c.note(&g.past, g.String(), "%s", why)
+}
+
+// empty takes in that a gang has no pods left.
+func (c *Checker) empty(g *gang) {
+	delete(c.active, g.key)
+	delete(c.ending, g.key)
+	g.begin(c)
+	g.wave = nil
+	g.annotations = nil
+}
+
+// begin is the end of a life, and the begin of the next.
+func (g *gang) begin(*Checker) {
+	g.started, g.repair, g.partial, g.emptySince, g.split, g.groupSplit = false, "", nil, nil, nil, nil
+	g.lives++
+}
+
+// judge looks at a gang after something happened, or time passed.
+func (c *Checker) judge(g *gang) {
+	if c.listing {
+		return
+	}
+	have := g.have()
+	if whole := g.whole(); len(g.placed) == 0 && whole || len(g.placed) > 0 && g.placed[len(g.placed)-1].whole != whole {
+		g.placed = append(g.placed, change{c.now, whole})
+		c.note(&g.past, g.String(), "whole: %t (%d bound, minimum %d)", whole, have, g.min)
+	}
+	switch {
+	case have == 0:
+		c.judgeEmpty(g)
+	case !g.known:
+		g.partial = nil // it cannot start now: its PodGroup is gone
+	case have >= g.min:
+		c.start(g)
+	case !g.started && g.repair == "":
+		c.judgePartial(g, have)
+	}
+	c.judgeSplit(g)
+	c.judgeGroup(g)
+	c.judgeWave(g, have)
+}
+
+func (c *Checker) judgeEmpty(g *gang) {
+	if g.partial != nil || !g.started && g.repair == "" {
+		g.partial = nil
+		return
+	}
+	if g.emptySince == nil {
+		now := c.moment()
+		g.emptySince = &now
+	}
+	if c.since(*g.emptySince) >= c.config.LifeGap {
+		g.begin(c)
+	}
+}
+
+// start takes in that the minimum is bound.
+func (c *Checker) start(g *gang) {
+	g.emptySince = nil
+	if !g.started {
+		g.started, g.repair = true, ""
+		c.counts.Started++
+		if g.partial != nil {
+			c.counts.LongestPartial = max(c.counts.LongestPartial, c.since(g.partial.since))
+			if g.partial.interrupted {
+				c.counts.Interrupted++
+			}
+		}
+	}
+	g.partial = nil
+}
+
+// nodeLag is how late a scheduler may know that a node is gone or cordoned.
+const nodeLag = 1500 * time.Millisecond
+
+func (c *Checker) judgePartial(g *gang, have int) {
+	g.emptySince = nil
+	if g.partial == nil {
+		g.partial = &spell{since: c.moment()}
+		if !c.nodeLostAt.IsZero() && c.now.Sub(c.nodeLostAt) < nodeLag {
+			g.partial.disturbed = "a node was lost a moment before"
+		}
+	}
+	lasted := c.since(g.partial.since)
+	if g.partial.disturbed != "" || c.ending[g.key] || lasted <= c.config.PartialFor {
+		return
+	}
+	c.violate(Partial, g.String(), strconv.Itoa(g.lives), g.past,
+		"%d of its minimum of %d bound for %.1f healthy seconds, since %s, and never all of it; %d members are there",
+		have, g.min, lasted.Seconds(), g.partial.since.at.Format(stamp), g.there())
+}
+
+// judgeSplit checks that a gang is in one domain of the topology that it requires.
+func (c *Checker) judgeSplit(g *gang) {
+	domains := map[string][]string{}
+	if g.topology != "" {
+		for _, p := range g.pods {
+			if n := c.nodes[p.node]; p.counts() && !p.ended() && !p.lost && n != nil && n.labels[g.topology] != "" {
+				domain := n.labels[g.topology]
+				domains[domain] = append(domains[domain], p.name+" on "+p.node)
+			}
+		}
+	}
+	if len(domains) < 2 {
+		g.split = nil
+		return
+	}
+	if g.split == nil {
+		now := c.moment()
+		g.split = &now
+	}
+	if c.now.Sub(g.split.at) < c.config.SplitFor {
+		return
+	}
+	var text []string
+	for _, domain := range slices.Sorted(maps.Keys(domains)) {
+		slices.Sort(domains[domain])
+		text = append(text, domain+": "+strings.Join(domains[domain], ", "))
+	}
+	c.violate(RackSplit, g.String(), strconv.Itoa(g.lives), g.past, "it requires one %s and is in %d: %s",
+		g.topology, len(domains), strings.Join(text, "; "))
+}
+
+// judgeGroup checks that the gangs of a group start together: once one has started in this life, the
+// others that could have follow.
+func (c *Checker) judgeGroup(g *gang) {
+	if g.started && g.groupSplit == nil && len(g.groups) > 1 {
+		now := c.moment()
+		g.groupSplit = &now
+	}
+	if g.groupSplit == nil || c.since(*g.groupSplit) <= c.config.PartialFor {
+		return
+	}
+	for _, other := range c.together(g) {
+		if other.started || !other.known || other.repair != "" || other.partial != nil && other.partial.disturbed != "" {
+			continue
+		}
+		// Whatever made it another one than that which was to start with this one excuses it.
+		if other.changedAt.After(g.groupSplit.at.Add(-2*time.Second)) || other.there() < other.min || c.ending[g.key] || c.ending[other.key] ||
+			c.nodeLostAt.After(g.groupSplit.at.Add(-nodeLag)) {
+			continue
+		}
+		if other.bornAfter(g.groupSplit.at) {
+			continue
+		}
+		c.violate(GroupPartial, g.String(), strconv.Itoa(g.lives), slices.Concat(g.past, other.past),
+			"it has started at %s, %.1f healthy seconds ago, and %s of its group, which has %d members, has %d of its minimum of %d bound",
+			g.groupSplit.at.Format(stamp), c.since(*g.groupSplit).Seconds(), other, other.there(), other.have(), other.min)
+	}
+}
+
+// bornAfter reports whether the gang has members of which none was there before that moment, or was
+// whole at that moment: then its present life is a later one.
+func (g *gang) bornAfter(at time.Time) bool {
+	for i := len(g.placed) - 1; i >= 0; i-- {
+		if g.placed[i].at.After(at.Add(-2 * time.Second)) {
+			return true // it came or went since
+		}
+	}
+	return false
+}
+
+// together returns the other gangs of a gang's group: those that it names and that name it.
+func (c *Checker) together(g *gang) []*gang {
+	var others []*gang
+	for _, key := range g.groups {
+		if other := c.gangs[key]; other != nil && other != g && len(other.pods) > 0 && slices.Contains(other.groups, g.key) {
+			others = append(others, other)
+		}
+	}
+	return others
+}
+
+// groupWhole reports whether a gang and all others of its group are whole.
+func (c *Checker) groupWhole(g *gang) bool {
+	if !g.whole() {
+		return false
+	}
+	return !slices.ContainsFunc(c.together(g), func(other *gang) bool { return !other.whole() })
+}
+
+// wholeDuring reports whether a gang was whole all the time from one moment to another.
+func (g *gang) wholeDuring(from, to time.Time) bool {
+	whole := false
+	for _, one := range g.placed {
+		if one.at.After(to) {
+			break
+		}
+		if !one.at.After(from) {
+			whole = one.whole
+		} else if !one.whole {
+			return false
+		}
+	}
+	return whole
+}

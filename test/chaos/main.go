@@ -1,0 +1,76 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"github.com/lockstep-sh/lockstep/test/localcluster"
+)
+
+// errViolated is of a run in which an invariant did not hold.
+var errViolated = errors.New("an invariant did not hold")
+
+func main() {
+	// Ctrl-C ends the run, which then cleans up; a second one ends it at once.
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)
+	err := run(ctx)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "error:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context) error {
+	root, err := localcluster.Root()
+	if err != nil {
+		return err
+	}
+	o := Options{Progress: os.Stderr}
+	minutes := flag.Float64("minutes", 5, "how long gangs come and faults happen")
+	flag.Uint64Var(&o.Seed, "seed", uint64(time.Now().UnixNano()%1e6), "what the plan is made from")
+	flag.BoolVar(&o.Queues, "queues", false, "with FairShare on, and all gangs in queues")
+	flag.BoolVar(&o.Faults, "faults", true, "make faults happen")
+	flag.StringVar(&o.Scheduler, "scheduler", filepath.Join(root, "bin", "lockstep-scheduler"), `the scheduler's binary, or "stock" for kube-scheduler itself`)
+	flag.StringVar(&o.Controller, "controller", filepath.Join(root, "bin", "lockstep-controller"), "the controller's binary")
+	flag.Parse()
+	if *minutes <= 0 {
+		return fmt.Errorf("reading -minutes: %g is not above 0", *minutes)
+	}
+	o.Length = time.Duration(*minutes * float64(time.Minute))
+	quietKlog()
+	report, err := Run(ctx, o)
+	if report != nil {
+		fmt.Print(report)
+		if report.Violated() {
+			err = errors.Join(err, fmt.Errorf("checking the invariants: %w, seed %d", errViolated, o.Seed))
+		}
+	}
+	return err
+}
+
+// quietKlog has client-go say nothing about the API server that we kill.
+func quietKlog() {
+	flags := flag.NewFlagSet("klog", flag.ContinueOnError)
+	klog.InitFlags(flags)
+	for name, value := range map[string]string{"logtostderr": "false", "alsologtostderr": "false", "stderrthreshold": "FATAL"} {
+		if err := flags.Set(name, value); err != nil {
+			panic(err) // klog has no such flag any more
+		}
+	}
+	klog.SetOutput(discard{})
+}
+
+type discard struct{}
+
+func (discard) Write(p []byte) (int, error) { return len(p), nil }

@@ -1,0 +1,231 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/test/chaos/invariant"
+	"github.com/lockstep-sh/lockstep/test/chaos/workload"
+)
+
+// observer feeds the checker, one observation at a time, and knows what users and faults need to know: which
+// pods there are now, and when something is bound or evicted. It is safe for concurrent use.
+type observer struct {
+	mu    sync.Mutex
+	check *invariant.Checker
+	log   io.Writer
+
+	pods map[types.UID]*v1.Pod
+	// busyAt is when a pod was last created, bound, marked, nominated, deleted, or ended.
+	busyAt time.Time
+	// waiting are those that wait for a moment.
+	waiting map[workload.Moment][]chan struct{}
+	synced  map[string]bool
+}
+
+func newObserver(config invariant.Config, log io.Writer) *observer {
+	o := &observer{
+		check: invariant.New(config), log: log, pods: map[types.UID]*v1.Pod{}, busyAt: time.Now(),
+		waiting: map[workload.Moment][]chan struct{}{}, synced: map[string]bool{},
+	}
+	o.check.Log = func(at time.Time, object, text string) {
+		_, _ = fmt.Fprintf(log, "%s %-28s %s\n", at.Format("15:04:05.000"), object, text) // a log that cannot be written is no finding
+	}
+	return o
+}
+
+// observe hands observations to the checker.
+func (o *observer) observe(list ...invariant.Observation) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, one := range list {
+		o.check.Observe(time.Now(), one)
+	}
+}
+
+// fault notes something that was done to the cluster.
+func (o *observer) fault(format string, args ...any) {
+	o.observe(invariant.Fault{Text: fmt.Sprintf(format, args...)})
+}
+
+// report hands on something that was found elsewhere.
+func (o *observer) report(i invariant.Invariant, object, format string, args ...any) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.check.Report(i, object, format, args...)
+}
+
+// with calls f with the checker.
+func (o *observer) with(f func(*invariant.Checker)) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	f(o.check)
+}
+
+// tickEvery is how often the checker is told that time passes.
+const tickEvery = 100 * time.Millisecond
+
+func (o *observer) tick(ctx context.Context) {
+	ticker := time.NewTicker(tickEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			o.observe(invariant.Tick{})
+		}
+	}
+}
+
+// seePod takes in a pod that was created or changed.
+func (o *observer) seePod(pod *v1.Pod) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.changed(o.pods[pod.UID], pod)
+	o.pods[pod.UID] = pod
+	o.check.Observe(time.Now(), invariant.PodSeen{Pod: pod})
+}
+
+func (o *observer) podGone(pod *v1.Pod) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.pods, pod.UID)
+	o.busyAt = time.Now()
+	o.check.Observe(time.Now(), invariant.PodGone{Pod: pod})
+}
+
+func (o *observer) podsListed(pods []*v1.Pod) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.pods, o.busyAt = map[types.UID]*v1.Pod{}, time.Now()
+	for _, pod := range pods {
+		o.pods[pod.UID] = pod
+	}
+	o.check.Observe(time.Now(), invariant.PodsListed{Pods: pods})
+	o.synced["pods"] = true
+}
+
+// changed looks for moments, and for signs that the cluster is not quiet. The mutex is locked.
+func (o *observer) changed(before, now *v1.Pod) {
+	if before == nil {
+		before = &v1.Pod{}
+		o.busyAt = time.Now()
+	}
+	if before.Spec.NodeName != now.Spec.NodeName || before.Status.Phase != now.Status.Phase || before.Status.NominatedNodeName != now.Status.NominatedNodeName ||
+		(before.DeletionTimestamp == nil) != (now.DeletionTimestamp == nil) {
+		o.busyAt = time.Now()
+	}
+	if before.Spec.NodeName == "" && now.Spec.NodeName != "" && isMember(now) && !o.any(now, func(p *v1.Pod) bool { return p.Spec.NodeName != "" }) {
+		o.reached(workload.AtFirstBind)
+	}
+	if !beingEvicted(before) && beingEvicted(now) && !o.any(now, beingEvicted) {
+		o.reached(workload.AtFirstEviction)
+	}
+}
+
+// any reports whether another pod of the same gang is like that. The mutex is locked.
+func (o *observer) any(of *v1.Pod, like func(*v1.Pod) bool) bool {
+	for _, p := range o.pods {
+		if p.UID != of.UID && p.Namespace == of.Namespace && p.Labels[workload.GangLabel] == of.Labels[workload.GangLabel] && p.DeletionTimestamp == nil && like(p) {
+			return true
+		}
+	}
+	return false
+}
+
+// isMember reports whether a pod is in a gang.
+func isMember(p *v1.Pod) bool {
+	return p.Labels[v1alpha1.PodGroupXLabel] != "" || p.Annotations[v1alpha1.GangNameAnnotation] != ""
+}
+
+func beingEvicted(p *v1.Pod) bool {
+	return slices.ContainsFunc(p.Status.Conditions, func(c v1.PodCondition) bool {
+		return c.Type == v1.DisruptionTarget && c.Status == v1.ConditionTrue && c.Reason == v1.PodReasonPreemptionByScheduler
+	})
+}
+
+// reached wakes those that wait for a moment. The mutex is locked.
+func (o *observer) reached(moment workload.Moment) {
+	for _, channel := range o.waiting[moment] {
+		close(channel)
+	}
+	delete(o.waiting, moment)
+}
+
+// next returns a channel that is closed at the next such moment.
+func (o *observer) next(moment workload.Moment) <-chan struct{} {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	channel := make(chan struct{})
+	o.waiting[moment] = append(o.waiting[moment], channel)
+	return channel
+}
+
+// members lists the pods of a gang that are not being deleted and are like that, by name.
+func (o *observer) members(g *workload.Gang, like func(*v1.Pod) bool) []*v1.Pod {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var list []*v1.Pod
+	for _, p := range o.pods {
+		if p.Namespace == g.Namespace && p.Labels[workload.GangLabel] == g.Name && p.DeletionTimestamp == nil && like(p) {
+			list = append(list, p)
+		}
+	}
+	slices.SortFunc(list, func(a, b *v1.Pod) int { return strings.Compare(a.Name, b.Name) })
+	return list
+}
+
+// quietSince returns when something last happened to a pod.
+func (o *observer) quietSince() time.Time {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.busyAt
+}
+
+// count returns how many pods there are.
+func (o *observer) count() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return len(o.pods)
+}
+
+func (o *observer) markSynced(what string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.synced[what] = true
+}
+
+// waitSynced returns when everything was listed once.
+func (o *observer) waitSynced(ctx context.Context) error {
+	for {
+		o.mu.Lock()
+		n := len(o.synced)
+		o.mu.Unlock()
+		if n == watched {
+			return nil
+		}
+		if err := pause(ctx, tickEvery); err != nil {
+			return fmt.Errorf("waiting for the first lists: %w", err)
+		}
+	}
+}
+
+// pause waits, unless ctx ends first.
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(d):
+		return nil
+	}
+}

@@ -1,0 +1,193 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/dynamic"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/lockstep-sh/lockstep/test/chaos/invariant"
+	"github.com/lockstep-sh/lockstep/test/chaos/workload"
+	"github.com/lockstep-sh/lockstep/test/localcluster"
+)
+
+// Options say what to run.
+type Options struct {
+	Seed uint64
+	// Length is how long gangs come and faults happen; what follows takes about a minute more.
+	Length time.Duration
+	// Queues switches FairShare on and has all gangs in queues.
+	Queues bool
+	// Faults: without, nothing is broken.
+	Faults bool
+	// Scheduler and Controller are binaries. Scheduler may be "stock".
+	Scheduler, Controller string
+	// Progress gets a line now and then.
+	Progress io.Writer
+}
+
+// downTimeout bounds the end of the control plane.
+const downTimeout = time.Minute
+
+// Run runs the plan of a seed and returns what came of it. An error is of the harness: it says nothing about the
+// scheduler. If ctx ends, what was found by then is reported.
+func Run(ctx context.Context, o Options) (*Report, error) {
+	root, err := localcluster.Root()
+	if err != nil {
+		return nil, err
+	}
+	dir := filepath.Join(root, ".local", "chaos", fmt.Sprintf("%s-seed-%d", time.Now().Format("20060102-150405"), o.Seed))
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("making the folder of the run: %w", err)
+	}
+	plan := workload.Make(workload.Options{
+		Seed: o.Seed, Length: o.Length, Queues: o.Queues, Nodes: nodes, NodesPerRack: nodesPerRack, GPUs: gpusOnNode,
+	})
+	if err := writeJSON(filepath.Join(dir, "plan.json"), plan); err != nil {
+		return nil, err
+	}
+	log, err := os.Create(filepath.Join(dir, "observed.log"))
+	if err != nil {
+		return nil, fmt.Errorf("making the log of the run: %w", err)
+	}
+	defer func() { _ = log.Close() }()
+	cluster, err := clusterUp(ctx, o, root, dir)
+	if err != nil {
+		return nil, err
+	}
+	s := &stage{cluster: cluster, root: root, dir: dir, options: o, seen: newObserver(bounds(o), log)}
+	report, err := s.run(ctx, plan)
+	down, cancel := context.WithTimeout(context.WithoutCancel(ctx), downTimeout)
+	defer cancel()
+	err = errors.Join(err, s.keepLogs(), cluster.Down(down))
+	if report != nil {
+		err = errors.Join(err, report.save())
+	}
+	return report, err
+}
+
+func writeJSON(path string, value any) error {
+	data, err := json.MarshalIndent(value, "", " ")
+	if err != nil {
+		return fmt.Errorf("encoding %s: %w", filepath.Base(path), err)
+	}
+	if err := os.WriteFile(path, data, 0o644); err != nil {
+		return fmt.Errorf("writing %s: %w", filepath.Base(path), err)
+	}
+	return nil
+}
+
+// bounds are those of the checker, with the queues.
+func bounds(o Options) invariant.Config {
+	config := invariant.Default()
+	if !o.Queues {
+		return config
+	}
+	config.AllQueues = true
+	for _, q := range workload.QueueSpecs {
+		one := invariant.Queue{Name: q.Name, Parent: q.Parent}
+		if q.Capability > 0 {
+			one.Capability = v1.ResourceList{localcluster.ResourceGPU: *resource.NewQuantity(int64(q.Capability), resource.DecimalSI)}
+		}
+		config.Queues = append(config.Queues, one)
+	}
+	return config
+}
+
+// keepLogs copies the logs of the control plane, which go with it.
+func (s *stage) keepLogs() error {
+	files, err := filepath.Glob(filepath.Join(s.cluster.LogDir(), "*.log"))
+	if err != nil {
+		return fmt.Errorf("keeping logs: %w", err)
+	}
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			return fmt.Errorf("keeping logs: %w", err)
+		}
+		if err := os.WriteFile(filepath.Join(s.dir, filepath.Base(file)), data, 0o644); err != nil {
+			return fmt.Errorf("keeping logs: %w", err)
+		}
+	}
+	return nil
+}
+
+// run plays a plan on the stage.
+func (s *stage) run(ctx context.Context, plan workload.Plan) (*Report, error) {
+	var err error
+	if s.dynamic, err = dynamic.NewForConfig(s.cluster.RESTConfig()); err != nil {
+		return nil, fmt.Errorf("making a client: %w", err)
+	}
+	if err := s.furnish(ctx); err != nil {
+		return nil, err
+	}
+	s.health = newHealth(s.cluster.Clientset(), s.seen)
+	// Watching goes on to the very end, also when the run is cut short.
+	watching, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	s.seen.watchAll(watching, s.cluster.Clientset(), s.dynamic)
+	if err := s.seen.waitSynced(ctx); err != nil {
+		return nil, err
+	}
+	defer func() {
+		for _, r := range s.replicas {
+			_ = r.end() // the control plane's end takes what is left
+		}
+	}()
+	if err := s.startReplicas(ctx); err != nil {
+		return nil, err
+	}
+	go s.health.probe(watching)
+	go s.seen.tick(watching)
+
+	users := newDriver(s.cluster.Clientset(), s.dynamic, s.seen)
+	faults := newInjector(s, users)
+	s.progress("%s", plan.String())
+	begin := time.Now()
+	s.play(ctx, plan, users, faults)
+	report := &Report{options: s.options, dir: s.dir, plan: plan.String(), played: time.Since(begin)}
+	err = s.end(ctx, users, report)
+	s.fill(report, users, faults)
+	return report, errors.Join(append(append([]error{err}, faults.errs...), users.refusals()...)...)
+}
+
+// play has users and faults at work for the length of the plan.
+func (s *stage) play(ctx context.Context, plan workload.Plan, users *driver, faults *injector) {
+	ctx, cancel := context.WithTimeout(ctx, s.options.Length)
+	defer cancel()
+	var all sync.WaitGroup
+	all.Go(func() { users.run(ctx, plan.Works) })
+	if s.options.Faults {
+		all.Go(func() { faults.run(ctx, plan.Faults) })
+		all.Go(func() { faults.run(ctx, plan.NodeFaults) })
+	}
+	all.Go(func() { s.tellProgress(ctx) })
+	all.Wait()
+}
+
+const progressEvery = 15 * time.Second
+
+func (s *stage) tellProgress(ctx context.Context) {
+	for begin := time.Now(); pause(ctx, progressEvery) == nil; {
+		s.seen.with(func(c *invariant.Checker) {
+			n := c.Counts()
+			asked, there, waiting := c.Demand(localcluster.ResourceGPU)
+			s.progress("%3.0f s: %d gangs, %d pods, %d binds, %d evictions; %d pods wait, %d%% of GPUs asked for; %d violations",
+				time.Since(begin).Seconds(), n.Gangs, n.Pods, n.Binds, n.Evictions, waiting, 100*asked/max(1, there), len(c.Violations()))
+		})
+	}
+}
+
+func (s *stage) progress(format string, args ...any) {
+	_, _ = fmt.Fprintf(s.options.Progress, format+"\n", args...) // progress that cannot be written is no finding
+}

@@ -1,0 +1,153 @@
+package workload
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+)
+
+// Target is what a fault hits.
+type Target string
+
+// The targets. Of replicas it is the one that leads.
+const (
+	Scheduler  Target = "scheduler"
+	Controller Target = "controller"
+	APIServer  Target = "API server"
+	Node       Target = "node"
+)
+
+// Blow is how.
+type Blow string
+
+// The blows. A process that is stopped goes on where it was; one that is killed is started again. A
+// node that is deleted comes back empty, one that is renewed with the pods that it had.
+const (
+	Kill   Blow = "killed"
+	Stop   Blow = "stopped"
+	Remove Blow = "deleted"
+	Renew  Blow = "renewed"
+	Cordon Blow = "cordoned"
+)
+
+// Moment is when a fault hits, once its time has come.
+type Moment string
+
+// The moments: at once, or when the first member of a gang was bound, or the first of a gang evicted.
+const (
+	AtOnce          Moment = ""
+	AtFirstBind     Moment = " at a first bind"
+	AtFirstEviction Moment = " at a first eviction"
+)
+
+// Fault is one fault.
+type Fault struct {
+	Target Target
+	Blow   Blow
+	When   Moment
+	// Calm is how long all is well before it: since the last fault was over.
+	Calm time.Duration
+	// Lasts is how long until it is mended.
+	Lasts time.Duration
+	// Node is the number of the node.
+	Node int
+}
+
+// LeaseDuration is that of the scheduler, controllerLease that of the controller: a leader that is stopped for
+// longer has lost it.
+const (
+	LeaseDuration   = 5 * time.Second
+	controllerLease = 15 * time.Second
+)
+
+// Kind names the kind of the fault, by which they are counted.
+func (f Fault) Kind() string {
+	length := ""
+	if f.Blow == Stop {
+		length = " shortly"
+		lease := LeaseDuration
+		if f.Target == Controller {
+			lease = controllerLease
+		}
+		if f.Lasts > lease {
+			length = " longer than the lease"
+		}
+	}
+	return fmt.Sprintf("%s %s%s%s", f.Target, f.Blow, length, f.When)
+}
+
+// kind is a kind of fault and how long it lasts.
+type kind struct {
+	target   Target
+	blow     Blow
+	when     Moment
+	from, to time.Duration
+}
+
+// processKinds come in turn, in an order of the seed: none twice before all were there. The most
+// telling come first in short runs, since the order is drawn within each half.
+var processKinds = [][]kind{
+	{
+		{Scheduler, Kill, AtFirstBind, 500 * time.Millisecond, 2 * time.Second},
+		{Scheduler, Stop, AtFirstBind, 6 * time.Second, 8 * time.Second},
+		{APIServer, Kill, AtFirstBind, 0, 2 * time.Second},
+		{Scheduler, Kill, AtFirstEviction, 500 * time.Millisecond, 2 * time.Second},
+		{Controller, Kill, AtOnce, 500 * time.Millisecond, 3 * time.Second},
+		{APIServer, Stop, AtOnce, 500 * time.Millisecond, 2 * time.Second},
+	},
+	{
+		{Scheduler, Kill, AtOnce, 500 * time.Millisecond, 5 * time.Second},
+		{Scheduler, Stop, AtOnce, 500 * time.Millisecond, 3 * time.Second},
+		{Scheduler, Stop, AtOnce, 6 * time.Second, 9 * time.Second},
+		{Scheduler, Stop, AtFirstBind, 500 * time.Millisecond, 3 * time.Second},
+		{Scheduler, Stop, AtFirstEviction, 6 * time.Second, 8 * time.Second},
+		{Controller, Stop, AtOnce, 500 * time.Millisecond, 3 * time.Second},
+		{Controller, Stop, AtOnce, 16 * time.Second, 18 * time.Second},
+		{APIServer, Kill, AtOnce, 0, 4 * time.Second},
+		{APIServer, Kill, AtFirstEviction, 0, 2 * time.Second},
+		{APIServer, Stop, AtFirstBind, 500 * time.Millisecond, 2 * time.Second},
+		{APIServer, Stop, AtOnce, 6 * time.Second, 8 * time.Second},
+	},
+}
+
+// Calm times: long enough for gangs to be judged in, and short enough for many faults.
+const (
+	firstCalm          = 12 * time.Second
+	leastCalm, maxCalm = 4 * time.Second, 16 * time.Second
+)
+
+// processFaults makes up more faults than there is time for: how long each takes is seen when it comes.
+func processFaults(o Options, r *rand.Rand) []Fault {
+	var faults []Fault
+	for n := int(o.Length/leastCalm) + 1; len(faults) < n; {
+		for _, half := range processKinds {
+			for _, i := range r.Perm(len(half)) {
+				k := half[i]
+				f := Fault{Target: k.target, Blow: k.blow, When: k.when, Calm: between(r, leastCalm, maxCalm), Lasts: between(r, k.from, k.to)}
+				if len(faults) == 0 {
+					f.Calm = firstCalm
+				}
+				faults = append(faults, f)
+			}
+		}
+	}
+	return faults
+}
+
+func nodeFaults(o Options, r *rand.Rand) []Fault {
+	var faults []Fault
+	for at := time.Duration(0); at < o.Length; {
+		f := Fault{Target: Node, Node: r.IntN(o.Nodes), Calm: between(r, 5*time.Second, 20*time.Second)}
+		switch pick(r, 40, 15, 45) {
+		case 0:
+			f.Blow, f.Lasts = Remove, between(r, 3*time.Second, 10*time.Second)
+		case 1:
+			f.Blow, f.Lasts = Renew, between(r, 500*time.Millisecond, 4*time.Second)
+		default:
+			f.Blow, f.Lasts = Cordon, between(r, 5*time.Second, 15*time.Second)
+		}
+		faults = append(faults, f)
+		at += f.Calm
+	}
+	return faults
+}
