@@ -322,7 +322,7 @@ func (pl *Gang) start(ctx context.Context) {
 	if !cache.WaitForCacheSync(ctx.Done(), pl.synced...) {
 		return // the scheduler is going down
 	}
-	pl.input(ctx, func(s *gang.Gangs, _ time.Time) gang.Effects { return s.Open() })
+	pl.input(ctx, func(s *gang.Gangs, now time.Time) gang.Effects { return s.Open(now) })
 	pl.opened.Store(true)
 	pl.run(ctx)
 }

@@ -199,6 +199,9 @@ func keepMembership(object any) (any, error) {
 	}
 	if _, _, member := gang.KeyOf(pod); member {
 		kept.Labels, kept.Annotations = pod.Labels, pod.Annotations
+		if end := gang.EndOf(pod); !end.IsZero() {
+			kept.Status.ContainerStatuses = []v1.ContainerStatus{{State: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{FinishedAt: metav1.NewTime(end)}}}}
+		}
 	}
 	return kept, nil
 }

@@ -200,7 +200,7 @@ func (c *chaos) step() {
 	case 23:
 		if c.pick(4) == 1 {
 			c.say("open")
-			c.do(c.s.Open())
+			c.do(c.s.Open(c.now))
 			return
 		}
 		c.say("changed")
@@ -213,7 +213,7 @@ func (c *chaos) step() {
 func (c *chaos) settleDown() {
 	c.say("settle down")
 	c.bytes = nil
-	c.do(c.s.Open())
+	c.do(c.s.Open(c.now))
 	for quiet, minutes := 0, 0; quiet < 3; quiet++ {
 		if minutes++; minutes > 100 {
 			c.fail("it does not settle down")

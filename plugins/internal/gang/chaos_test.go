@@ -171,6 +171,8 @@ func (c *chaos) create() {
 		gated(pod)
 	case 2:
 		pod.Spec.NodeName = "n"
+	case 3: // of a release that was interrupted, or of old
+		bindTo("n", c.now.Sub(start))(pod)
 	}
 	c.say("create %s %v %v on %q", pod.Name, pod.Annotations, pod.Labels, pod.Spec.NodeName)
 	c.see(pod)

@@ -65,6 +65,21 @@ func as(role string) func(*v1.Pod) { return labeled(v1alpha1.RoleLabel, role) }
 
 func on(node string) func(*v1.Pod) { return func(p *v1.Pod) { p.Spec.NodeName = node } }
 
+// bindTo binds a pod, so long after the stories begin.
+func bindTo(node string, after time.Duration) func(*v1.Pod) {
+	return func(p *v1.Pod) {
+		p.Spec.NodeName = node
+		p.Status.Conditions = []v1.PodCondition{{Type: v1.PodScheduled, Status: v1.ConditionTrue, LastTransitionTime: metav1.NewTime(start.Add(after))}}
+	}
+}
+
+// ended says when the container of a pod ended.
+func ended(after time.Duration) func(*v1.Pod) {
+	return func(p *v1.Pod) {
+		p.Status.ContainerStatuses = []v1.ContainerStatus{{State: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{FinishedAt: metav1.NewTime(start.Add(after))}}}}
+	}
+}
+
 func urgent(priority int32) func(*v1.Pod) { return func(p *v1.Pod) { p.Spec.Priority = &priority } }
 
 func aged(age time.Duration) func(*v1.Pod) {
@@ -119,6 +134,8 @@ type cluster struct {
 	tasks  []func()
 	refuse map[types.UID]int // how often the next bindings of a pod fail
 	cycles map[types.UID]int
+	// position is where a pod stands in the queue, since it entered it.
+	position map[types.UID]Position
 	cost   time.Duration // of an attempt
 	// spoiled is a pod that fails on every node it is planned for.
 	spoiled types.UID
@@ -131,7 +148,7 @@ func newCluster(t *testing.T, room map[string]int) *cluster {
 	s := New(10*time.Minute, Backoff{Initial: time.Second, Max: 10 * time.Second})
 	c := &cluster{
 		now: start, room: room, pods: map[types.UID]*v1.Pod{}, at: map[types.UID]place{}, node: map[types.UID]string{},
-		refuse: map[types.UID]int{}, cycles: map[types.UID]int{},
+		refuse: map[types.UID]int{}, cycles: map[types.UID]int{}, position: map[types.UID]Position{},
 	}
 	c.watch = newWatch(s, func(format string, args ...any) {
 		t.Helper()
@@ -191,7 +208,8 @@ func (c *cluster) remove(prefix string) {
 // finish ends pods with success.
 func (c *cluster) finish(prefix string) {
 	for _, id := range c.named(prefix) {
-		pod := c.pods[id]
+		pod := edit(c.pods[id], ended(c.now.Sub(start)))
+		delete(c.pods, id)
 		delete(c.node, id)
 		delete(c.at, id)
 		c.do(c.s.Gone(id, c.now))
@@ -259,7 +277,22 @@ func (c *cluster) doPlan(e Effects, accepted map[types.UID]string) {
 func (c *cluster) offer(id types.UID) {
 	if pod := c.pods[id]; pod != nil && c.at[id] == parked && len(pod.Spec.SchedulingGates) == 0 && c.queue(pod) {
 		c.at[id] = queued
+		c.position[id], _ = c.s.Position(pod)
 	}
+}
+
+// before orders pods as the queue does.
+func (c *cluster) before(a, b *v1.Pod) bool {
+	x, y := c.position[a.UID], c.position[b.UID]
+	late := func(p Position) int {
+		if p.Extra {
+			return 1
+		}
+		return 0
+	}
+	return cmp.Or(
+		cmp.Compare(priorityOf(b), priorityOf(a)), cmp.Compare(late(x), late(y)), x.Created.Compare(y.Created),
+		cmp.Compare(x.Gang, y.Gang), compareMembers(&member{pod: a}, &member{pod: b})) < 0
 }
 
 // step runs one task or one scheduling cycle.
@@ -273,7 +306,7 @@ func (c *cluster) step() bool {
 	var next *v1.Pod
 	for id, at := range c.at {
 		pod := c.pods[id]
-		if at == queued && (next == nil || compareMembers(&member{pod: pod}, &member{pod: next}) < 0) {
+		if at == queued && (next == nil || c.before(pod, next)) {
 			next = pod
 		}
 	}

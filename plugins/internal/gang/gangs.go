@@ -62,7 +62,7 @@ func (s *Gangs) gang(key Key) *gang {
 	if g == nil {
 		g = &gang{
 			key: key, members: map[types.UID]*member{}, byRole: map[string]*roleCount{},
-			succeeded: map[types.UID]finished{}, doneBy: map[types.UID]int{}, doneRole: map[finished]int{},
+			past: newPast(),
 			spec: Spec{Mode: Strict, Policy: OnceSatisfied, WaitTime: s.defaultWait},
 		}
 		g.group = &group{gangs: []*gang{g}}
@@ -120,6 +120,8 @@ func (s *Gangs) join(g *gang, m *member, now time.Time) {
 	s.members[m.uid()] = m
 	g.members[m.uid()] = m
 	g.note(m.pod)
+	g.group.ranked = false
+	g.past.unfinished(m.pod, true)
 	g.enter(m)
 	s.listen(m)
 	if g.defining() != g.definer {
@@ -134,6 +136,10 @@ func (s *Gangs) update(m *member, pod *v1.Pod, now time.Time) {
 	g := m.gang
 	changed := !fieldsOf(pod).same(fieldsOf(m.pod))
 	was, came := m.state, m.coming()
+	if !sameLife(m.pod, pod) {
+		g.past.unfinished(m.pod, false)
+		g.past.unfinished(pod, true)
+	}
 	g.change(m, func() { m.observe(pod) })
 	switch {
 	case m.state == Bound:
@@ -176,6 +182,7 @@ func (s *Gangs) remove(m *member, now time.Time) {
 	g := m.gang
 	s.unhand(m, m.state)
 	g.leave(m)
+	g.past.unfinished(m.pod, false)
 	delete(g.members, m.uid())
 	delete(s.members, m.uid())
 	if len(g.members) == 0 {
@@ -211,7 +218,7 @@ func (s *Gangs) forget(g *gang) {
 }
 
 // Succeeded takes in that a member ran to success; it counts towards the
-// minimum of what runs under the same owner.
+// minimum in this life of the gang.
 func (s *Gangs) Succeeded(pod *v1.Pod, now time.Time) Effects {
 	key, _, ok := KeyOf(pod)
 	former := s.succeeded[pod.UID]
@@ -224,7 +231,7 @@ func (s *Gangs) Succeeded(pod *v1.Pod, now time.Time) Effects {
 	g := s.gang(key)
 	if s.succeeded[pod.UID] == nil {
 		s.succeeded[pod.UID] = g
-		g.addSucceeded(pod.UID, finished{ownerOf(pod), roleOf(pod)})
+		g.past.add(pod.UID, finished{owner: ownerOf(pod), role: roleOf(pod), ended: EndOf(pod)})
 	}
 	if m := s.members[pod.UID]; m != nil {
 		s.dismiss(m)
@@ -244,7 +251,7 @@ func (s *Gangs) ForgetSucceeded(pod *v1.Pod, now time.Time) Effects {
 
 func (s *Gangs) dropSucceeded(g *gang, uid types.UID, now time.Time) {
 	delete(s.succeeded, uid)
-	g.dropSucceeded(uid)
+	g.past.drop(uid)
 	s.settle(g, now)
 	s.forget(g)
 }

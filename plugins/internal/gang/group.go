@@ -51,6 +51,10 @@ type group struct {
 	// wrote a wait time it runs on through the failures of a Strict group, which
 	// holds members only for a moment.
 	held time.Time
+
+	// rank is where the group stands among others, if ranked; see rankOf.
+	rank   rank
+	ranked bool
 }
 
 // maxReplans bounds how often a round is replanned around members that fail on
@@ -185,7 +189,35 @@ func (g *group) created() time.Time {
 	return first
 }
 
-// compareRank orders by: 1. priority, high first; 2. creation, old first; 3. key.
-func compareRank(a, b *group) int {
-	return cmp.Or(cmp.Compare(b.priority(), a.priority()), a.created().Compare(b.created()), compareKeys(a.key(), b.key()))
+// rank is what orders groups.
+type rank struct {
+	priority int32
+	// begun: part of it runs, which is of no use without the rest.
+	begun   bool
+	created time.Time
+	key     Key
 }
+
+// rankOf is the rank of a group. It is kept until a member or an object of the group
+// changes: to know the priority is to look at every member.
+func (g *group) rankOf() rank {
+	if !g.ranked {
+		g.ranked, g.rank = true, rank{priority: g.priority(), begun: g.begun(), created: g.created(), key: g.key()}
+	}
+	return g.rank
+}
+
+// compare orders by: 1. priority, high first; 2. what has begun to run; 3. creation,
+// old first; 4. key.
+func (r rank) compare(other rank) int {
+	begun := 0
+	if r.begun != other.begun {
+		begun = 1
+		if r.begun {
+			begun = -1
+		}
+	}
+	return cmp.Or(cmp.Compare(other.priority, r.priority), begun, r.created.Compare(other.created), compareKeys(r.key, other.key))
+}
+
+func compareRank(a, b *group) int { return a.rankOf().compare(b.rankOf()) }

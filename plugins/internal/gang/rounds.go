@@ -36,12 +36,14 @@ func (s *Gangs) gather(grp *group, now time.Time) {
 // noteRunning lets members go alone once their gang runs, and gates them again
 // when it no longer does.
 func (s *Gangs) noteRunning(g *gang, now time.Time) {
+	s.judge(g, now)
 	if g.satisfied() == g.ran {
 		return
 	}
 	g.ran = !g.ran
 	if g.ran {
 		s.letGo(g)
+		s.judge(g, now) // more of it run
 	}
 	s.admitGang(g)
 	s.settleAwaiting(g, now)
