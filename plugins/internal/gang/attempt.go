@@ -92,7 +92,8 @@ type Placed struct {
 }
 
 func (s *Gangs) attempt(grp *group) *Attempt {
-	grp.seen, grp.stale, grp.tried = s.changes, false, grp.pool()
+	s.pump.begin(grp)
+	grp.tried = grp.pool()
 	a := &Attempt{Group: grp.key().String(), Leader: grp.leader, Strict: grp.strict()}
 	for _, g := range grp.gangs {
 		a.Gangs = append(a.Gangs, g.wants())
@@ -147,5 +148,10 @@ type Outcome struct {
 	Cost time.Duration
 	// Evict: groups whose held, incomplete plans make way for this one.
 	Evict []string
+	// Hopeless: it would not fit either if all nodes were empty.
+	Hopeless bool
+	// Coupled: members care about other pods, so that a pod that comes to a node may help.
+	Coupled bool
+	// Shape is what the attempt asked for, if that says all about why it failed.
+	Shape Shape
 }
-

@@ -109,7 +109,7 @@ func TestVisit(t *testing.T) {
 				c.run()
 				c.changed()
 				c.now = c.now.Add(time.Second)
-				c.do(c.s.Tick(c.now))
+				c.do(c.s.Tick(c.now, nil))
 			},
 			visit: "ps2",
 			want: told{Verdict: Lead, Group: "a/x", Members: 2, Gangs: []toldNeed{
@@ -125,7 +125,7 @@ func TestVisit(t *testing.T) {
 				c.run()
 				c.changed()
 				c.now = c.now.Add(time.Second)
-				c.do(c.s.Tick(c.now))
+				c.do(c.s.Tick(c.now, nil))
 			},
 			visit: "ps1",
 			want: told{Verdict: Lead, Group: "a/x", Members: 2, Gangs: []toldNeed{

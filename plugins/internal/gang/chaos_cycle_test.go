@@ -146,7 +146,7 @@ func (c *chaos) bind(id types.UID) {
 func (c *chaos) pass(d time.Duration) {
 	c.now = c.now.Add(d)
 	c.say("%s pass", d)
-	c.do(c.s.Tick(c.now))
+	c.do(c.s.Tick(c.now, nil))
 }
 
 func (c *chaos) mark() {

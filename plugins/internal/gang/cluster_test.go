@@ -23,6 +23,8 @@ var start = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 const (
 	sizeLabel = "size" // what a pod takes of its node; 1 if it does not say
 	nodeLabel = "node" // the only node that takes a pod
+	// coupledLabel is on pods that care about others.
+	coupledLabel = "coupled"
 )
 
 // podOf makes a pod of namespace a whose UID is its name.
@@ -136,13 +138,33 @@ type cluster struct {
 	cycles map[types.UID]int
 	// position is where a pod stands in the queue, since it entered it.
 	position map[types.UID]Position
-	cost   time.Duration // of an attempt
+	cost     time.Duration // of an attempt
 	// spoiled is a pod that fails on every node it is planned for.
 	spoiled types.UID
-	log     []string
+	// failed counts the rounds that failed.
+	failed int
+	// hopeless are the groups of which a plan says so.
+	hopeless map[string]bool
+	// attempts are those that were made.
+	attempts []attempted
+	// elsewhere is what others do for groups.
+	elsewhere elsewhere
+	log       []string
 }
 
 type podT = v1.Pod
+
+// attempted is an attempt, and what came of it.
+type attempted struct {
+	*Attempt
+	Outcome
+}
+
+// elsewhere are the groups for which room is made, or kept.
+type elsewhere struct{ making, promised map[string]bool }
+
+func (e elsewhere) Making(group string) bool   { return e.making[group] }
+func (e elsewhere) Promised(group string) bool { return e.promised[group] }
 
 func newCluster(t *testing.T, room map[string]int) *cluster {
 	s := New(10*time.Minute, Backoff{Initial: time.Second, Max: 10 * time.Second})
@@ -243,6 +265,7 @@ func (c *cluster) do(e Effects) { c.doPlan(e, nil) }
 
 func (c *cluster) doPlan(e Effects, accepted map[types.UID]string) {
 	c.after(e, accepted)
+	c.failed += e.RoundsFailed
 	for _, id := range e.Release {
 		if c.at[id] == held {
 			c.bind(id)
@@ -321,11 +344,21 @@ func (c *cluster) step() bool {
 
 // run steps until nothing moves.
 func (c *cluster) run() {
-	for n := 0; c.step(); n++ {
+	for n := 0; c.step() || c.retry(); n++ {
 		if n > 10000 {
 			c.fail("it spins")
 		}
 	}
+}
+
+// retry has groups tried again that are due.
+func (c *cluster) retry() bool {
+	at, due := c.s.Due()
+	if !due || c.now.Before(at) {
+		return false
+	}
+	c.do(c.s.Tick(c.now, c.elsewhere))
+	return true
 }
 
 // until steps until a member is in a state.
@@ -341,7 +374,7 @@ func (c *cluster) until(id types.UID, state State) {
 func (c *cluster) pass(d time.Duration) {
 	for end := c.now.Add(d); c.now.Before(end); {
 		c.now = c.now.Add(time.Second)
-		c.do(c.s.Tick(c.now))
+		c.do(c.s.Tick(c.now, c.elsewhere))
 		c.run()
 	}
 }

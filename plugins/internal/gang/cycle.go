@@ -87,7 +87,7 @@ func (s *Gangs) Visit(pod *v1.Pod) Visit {
 // the plan decides from now on; the caller holds their capacity, for the group
 // that the attempt names, and then acts on the effects. Only a complete plan is
 // followed, by its leader too; of an incomplete one a NonStrict group keeps what
-// it holds.
+// it holds, unless it is hopeless: then it has nothing to wait for.
 func (s *Gangs) Planned(a *Attempt, o Outcome, now time.Time) (map[types.UID]string, Effects) {
 	leader := s.members[a.Leader]
 	if leader == nil {
@@ -99,9 +99,9 @@ func (s *Gangs) Planned(a *Attempt, o Outcome, now time.Time) (map[types.UID]str
 		s.readmit(leader)
 		return nil, s.take()
 	}
-	grp.cost = o.Cost
 	s.evict(o.Evict, grp)
-	keep := o.Complete || !grp.strict()
+	hopeless := o.Hopeless && !o.Complete
+	keep := o.Complete || !grp.strict() && !hopeless
 	accepted := map[types.UID]string{}
 	if keep {
 		accepted = s.accept(grp, o.Nodes)
@@ -110,13 +110,17 @@ func (s *Gangs) Planned(a *Attempt, o Outcome, now time.Time) (map[types.UID]str
 		g.failure = o.Why[g.key]
 		s.tell(g)
 	}
-	if _, set := grp.waitTime(); set && !keep && o.Fit > 0 && grp.held.IsZero() {
-		grp.held = now // they would have been held
+	if grp.strict() && !o.Complete && o.Fit > 0 {
+		grp.clocks.wouldHold(grp, now)
 	}
 	if o.Complete {
 		s.enterPhase(grp, following, now)
 	} else {
-		s.fail(grp, now)
+		s.miss(grp, o, now)
+	}
+	if hopeless && !grp.strict() {
+		s.giveBack(grp)
+		grp.clocks = clocks{}
 	}
 	s.settle(leader.gang, now)
 	s.dropLost(accepted)
@@ -170,8 +174,8 @@ func (s *Gangs) Reserved(uid types.UID, node string, now time.Time) Effects {
 	case !m.free():
 		// It was taken out of the round while it was in its cycle.
 		s.takeBack(m)
-	case grp.held.IsZero() && !m.gang.satisfied():
-		grp.held = now
+	case !m.gang.satisfied():
+		grp.clocks.start(now)
 	}
 	s.track(grp)
 	return s.take()

@@ -19,11 +19,10 @@ type Gangs struct {
 	succeeded map[types.UID]*gang
 	// naming lists, for a gang, the gangs that name it in their groups.
 	naming map[Key]map[Key]bool
-	// timed are the groups that time can move, resting how many of them rest.
-	timed   map[*group]bool
-	resting int
-	// changes counts what happened in the cluster that could help a gang.
-	changes uint64
+	// timed are the groups that time can move; ticked is when it was looked at last.
+	timed  map[*group]bool
+	ticked time.Time
+	pump   pump
 	// closed: nobody is let through yet, see Close.
 	closed bool
 
@@ -40,6 +39,7 @@ func New(defaultWait time.Duration, backoff Backoff) *Gangs {
 		succeeded:   map[types.UID]*gang{},
 		naming:      map[Key]map[Key]bool{},
 		timed:       map[*group]bool{},
+		pump:        pump{resting: map[*group]bool{}},
 	}
 }
 
@@ -128,7 +128,7 @@ func (s *Gangs) join(g *gang, m *member, now time.Time) {
 		s.redefine(g, now)
 	}
 	if m.coming() {
-		g.group.stale = true
+		g.group.retry.stale = true
 	}
 }
 
@@ -157,7 +157,7 @@ func (s *Gangs) update(m *member, pod *v1.Pod, now time.Time) {
 		}
 	}
 	if m.coming() && !came {
-		g.group.stale = true
+		g.group.retry.stale = true
 	}
 }
 
@@ -255,7 +255,3 @@ func (s *Gangs) dropSucceeded(g *gang, uid types.UID, now time.Time) {
 	s.settle(g, now)
 	s.forget(g)
 }
-
-// Changed takes in that something happened in the cluster which could help a
-// gang that does not fit.
-func (s *Gangs) Changed() { s.changes++ }

@@ -30,27 +30,20 @@ type group struct {
 	phase  phase
 	leader types.UID // in phase ready: the one member that is let through
 
-	// failures in a row, and what spaces the next attempt.
+	// failures counts the rounds that failed in a row although a plan stood; the next
+	// attempt is not made before notBefore.
 	failures  int
 	notBefore time.Time
-	// seen is the cluster's change count when the last attempt began; stale tells
-	// that the group itself has changed since, so that it may fit now.
-	seen  uint64
-	stale bool
+	retry     retry
 	// tried is the number of members that the last attempt looked at.
 	tried int
-	// cost is how long the last attempt took.
-	cost time.Duration
 	// replans counts the plans of this round that did not survive contact.
 	replans int
 	// since is when the phase began, nudged when its members were last let through.
 	// After patience they are let through once more.
 	since, nudged time.Time
 	patience      time.Duration
-	// held is when the first member was held; zero while nothing is. Where a user
-	// wrote a wait time it runs on through the failures of a Strict group, which
-	// holds members only for a moment.
-	held time.Time
+	clocks        clocks
 
 	// rank is where the group stands among others, if ranked; see rankOf.
 	rank   rank
@@ -76,17 +69,6 @@ func (g *group) reached() bool {
 // strict: a group is NonStrict only if all its gangs are.
 func (g *group) strict() bool {
 	return slices.ContainsFunc(g.gangs, func(gang *gang) bool { return gang.spec.Mode != NonStrict })
-}
-
-// waitTime is the shortest of its gangs', and whether a user wrote any.
-func (g *group) waitTime() (wait time.Duration, set bool) {
-	for i, gang := range g.gangs {
-		if i == 0 || gang.spec.WaitTime < wait {
-			wait = gang.spec.WaitTime
-		}
-		set = set || gang.spec.WaitTimeSet
-	}
-	return wait, set
 }
 
 func (g *group) countIn(state State) int {

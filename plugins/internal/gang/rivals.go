@@ -1,9 +1,6 @@
 package gang
 
-import (
-	"slices"
-	"time"
-)
+import "slices"
 
 // evict gives back the plans of groups that make way for another one.
 func (s *Gangs) evict(names []string, winner *group) {
@@ -13,7 +10,7 @@ func (s *Gangs) evict(names []string, winner *group) {
 	for grp := range s.timed {
 		if grp != winner && grp.hoards() && slices.Contains(names, grp.key().String()) {
 			s.giveBack(grp)
-			grp.held = time.Time{}
+			grp.clocks = clocks{}
 		}
 	}
 }
@@ -60,4 +57,3 @@ func (s *Gangs) Rivals(a *Attempt) []string {
 	}
 	return names
 }
-

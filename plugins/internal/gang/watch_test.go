@@ -273,7 +273,7 @@ func (w *watch) checkHolds() {
 
 // checkState checks the state against a plain recount.
 func checkState(s *Gangs, reserving map[types.UID]bool, fail func(string, ...any)) {
-	members, rest, naming, groups := 0, 0, map[Key]map[Key]bool{}, map[*group]bool{}
+	members, rest, naming, groups := 0, map[*group]bool{}, map[Key]map[Key]bool{}, map[*group]bool{}
 	for key, g := range s.gangs {
 		members += len(g.members)
 		if !slices.Contains(g.group.gangs, g) {
@@ -303,11 +303,14 @@ func checkState(s *Gangs, reserving map[types.UID]bool, fail func(string, ...any
 		}
 		checkGroup(s, grp, settled, fail)
 		if grp.phase == resting {
-			rest++
+			rest[grp] = true
 		}
 	}
-	if rest != s.resting {
-		fail("%d groups rest, counted %d", rest, s.resting)
+	if !maps.Equal(rest, s.pump.resting) {
+		fail("groups rest that are not known to, or the other way round: %v, %v", rest, s.pump.resting)
+	}
+	if s.pump.trying != nil && (!groups[s.pump.trying] || s.pump.trying.phase != ready) {
+		fail("group %s is said to be tried", s.pump.trying.key())
 	}
 	for grp := range s.timed {
 		if !groups[grp] {
@@ -430,10 +433,10 @@ func checkGroup(s *Gangs, grp *group, settled bool, fail func(string, ...any)) {
 	if grp.phase != gathering && !s.timed[grp] {
 		complain("it is not timed")
 	}
-	if grp.holding() > 0 && grp.held.IsZero() {
+	if grp.holding() > 0 && grp.clocks.held.IsZero() {
 		complain("it holds something since never")
 	}
-	if !grp.held.IsZero() && !s.timed[grp] {
+	if !grp.clocks.held.IsZero() && !s.timed[grp] {
 		complain("its wait time does not run")
 	}
 	checkAdmissions(s, grp, settled, complain)
