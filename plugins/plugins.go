@@ -19,6 +19,7 @@ import (
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
 	"github.com/lockstep-sh/lockstep/plugins/binder"
+	"github.com/lockstep-sh/lockstep/plugins/cacheevents"
 	"github.com/lockstep-sh/lockstep/plugins/extension"
 	"github.com/lockstep-sh/lockstep/plugins/fairshare"
 	"github.com/lockstep-sh/lockstep/plugins/gang"
@@ -39,6 +40,7 @@ type Set struct {
 	lead      sync.Once
 	all       *extension.Plugins
 	queues    *fairshare.Dispatcher
+	events    *cacheevents.Events
 	// Registry has the factories, by the names under which a
 	// KubeSchedulerConfiguration enables the plugins.
 	Registry frameworkruntime.Registry
@@ -47,12 +49,13 @@ type Set struct {
 // NewSet makes the plugins of a process. All its profiles share them.
 func NewSet() *Set {
 	slots, ledger, positions, leading, gangs := binder.NewSlots(), holds.New(), order.New(), make(chan struct{}), roster.New()
-	s := &Set{slots: slots, positions: positions, leading: leading, all: extension.New(), queues: fairshare.NewDispatcher(gangs, ledger, leading)}
+	underway, events := preemption.NewUnderway(), cacheevents.New()
+	s := &Set{slots: slots, positions: positions, leading: leading, all: extension.New(), queues: fairshare.NewDispatcher(gangs, ledger, leading), events: events}
 	s.Registry = frameworkruntime.Registry{
 		binder.Name:     s.all.Watch(binder.New(slots)),
-		gang.Name:       s.all.Watch(gang.New(gang.Shared{Holds: ledger, Order: positions, Plugins: s.all, Roster: gangs, Leading: leading})),
+		gang.Name:       s.all.Watch(gang.New(gang.Shared{Holds: ledger, Order: positions, Plugins: s.all, Roster: gangs, Events: events, Victims: underway.Victims, Leading: leading})),
 		queuesort.Name:  s.all.Watch(queuesort.New(positions)),
-		preemption.Name: s.all.Watch(preemption.New(preemption.Shared{Holds: ledger, Roster: gangs, Plugins: s.all, Underway: preemption.NewUnderway(), Leading: leading})),
+		preemption.Name: s.all.Watch(preemption.New(preemption.Shared{Holds: ledger, Roster: gangs, Plugins: s.all, Underway: underway, Leading: leading})),
 		fairshare.Name:  s.all.Watch(fairshare.New(s.queues)),
 		gpushare.Name:   s.all.Watch(gpushare.New(gpushare.NewLedger())),
 	}
@@ -87,7 +90,7 @@ func (s *Set) Install(ctx context.Context, sched *scheduler.Scheduler) error {
 			s.queues.Preempts(profile.ProfileName())
 		}
 	}
-	lobby.Install(sched, []string{gang.Name, fairshare.Name}, s.positions.Forget)
+	lobby.Install(sched, []string{gang.Name, fairshare.Name}, s.positions.Forget, s.events.Heard)
 	failed := sched.FailureHandler
 	sched.FailureHandler = func(ctx context.Context, profile framework.Framework, pod *framework.QueuedPodInfo, status *fwk.Status, nominating *fwk.NominatingInfo, start time.Time) {
 		one := pod.Pod
@@ -101,7 +104,9 @@ func (s *Set) Install(ctx context.Context, sched *scheduler.Scheduler) error {
 	sched.NextEntity = func(logger klog.Logger) (framework.QueuedEntityInfo, error) {
 		s.lead.Do(func() { close(s.leading) })
 		s.slots.WaitForRoom(ctx)
-		return next(logger)
+		entity, err := next(logger)
+		s.events.Begin()
+		return entity, err
 	}
 	return nil
 }

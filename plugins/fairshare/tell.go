@@ -113,6 +113,14 @@ func (d *Dispatcher) Keeps(member *v1.Pod) (reason, message string) {
 	return "", ""
 }
 
+// Waiting tells whether a pod waits for the turn of its job.
+func (d *Dispatcher) Waiting(pod *v1.Pod) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	usage, _ := d.book.Counted(string(pod.UID))
+	return d.waiting[usage.Job] != nil
+}
+
 // tellPod writes it.
 func (d *Dispatcher) tellPod(ctx context.Context, n news) error {
 	handle := d.handle(n.pod.Spec.SchedulerName)

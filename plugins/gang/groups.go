@@ -87,5 +87,11 @@ func (pl *Gang) groupGone(ctx context.Context, kind gang.Kind, object any) {
 		klog.FromContext(ctx).Error(err, "Failed to read which PodGroup was deleted")
 		return
 	}
+	if unknown, ok := object.(cache.DeletedFinalStateUnknown); ok {
+		object = unknown.Obj
+	}
+	if meta, ok := object.(metav1.Object); ok {
+		pl.tell.forgetProblems(meta.GetUID())
+	}
 	pl.describe(ctx, kind, gang.Key{Namespace: name.Namespace, Name: name.Name}, nil, time.Time{})
 }

@@ -120,6 +120,9 @@ func (u *Underway) victims(holder string) int {
 	return len(u.byHolder[holder])
 }
 
+// Victims is how many victims of a preemptor have not ended, by its holder in the ledger.
+func (u *Underway) Victims(holder string) int { return u.victims(holder) }
+
 // of lists the victims of a preemptor that have not ended.
 func (u *Underway) of(holder string) []types.UID {
 	u.mu.Lock()

@@ -73,6 +73,8 @@ func (a *Attempt) Without(placed map[types.UID]string) *Attempt {
 type Need struct {
 	Key  Key
 	Spec Spec
+	// Queue is the one that the gang's PodGroup names; empty for none.
+	Queue string
 	// Min members are still to be placed, among them MinByRole of each role.
 	Min       int
 	MinByRole map[string]int
@@ -108,7 +110,7 @@ func (g *group) isOf(a *Attempt) bool {
 
 // wants is what an attempt has to know of a gang.
 func (g *gang) wants() Need {
-	n := Need{Key: g.key, Spec: g.spec, Min: g.need(), Placed: g.places()}
+	n := Need{Key: g.key, Spec: g.spec, Queue: g.queue(), Min: g.need(), Placed: g.places()}
 	if n.Min > 0 {
 		n.MinByRole = g.missingRoles()
 		n.Pending = podsOf(g.sorted((*member).eligible))

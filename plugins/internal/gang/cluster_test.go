@@ -357,7 +357,7 @@ func (c *cluster) retry() bool {
 	if !due || c.now.Before(at) {
 		return false
 	}
-	c.do(c.s.Tick(c.now, c.elsewhere))
+	c.do(c.s.Retry(c.now, c.elsewhere))
 	return true
 }
 

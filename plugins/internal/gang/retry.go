@@ -112,8 +112,7 @@ func (s *Gangs) PassOver(leader types.UID) {
 	}
 }
 
-// Due is when Tick has to come so that a group is tried again; false: when it comes
-// anyway.
+// Due is when Retry has to come so that a group is tried again; false: Tick will do.
 func (s *Gangs) Due() (time.Time, bool) {
 	p := &s.pump
 	return p.notBefore, p.look && p.trying == nil && len(p.resting) > 0

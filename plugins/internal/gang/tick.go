@@ -31,8 +31,7 @@ func (s *Gangs) track(grp *group) {
 	s.timed[grp] = true
 }
 
-// Tick takes in that time has passed. It has to come every now and then, and when
-// [Gangs.Due] says so. A nil elsewhere is one where nothing happens.
+// Tick takes in that time has passed. It has to come every now and then. A nil elsewhere is one where nothing happens.
 func (s *Gangs) Tick(now time.Time, elsewhere Elsewhere) Effects {
 	if elsewhere == nil {
 		elsewhere = nowhere{}
@@ -42,6 +41,13 @@ func (s *Gangs) Tick(now time.Time, elsewhere Elsewhere) Effects {
 	}
 	s.retryNext(now, elsewhere)
 	s.ticked = now
+	return s.take()
+}
+
+// Retry takes in that the next group may be tried again, and nothing else of what time
+// brings.
+func (s *Gangs) Retry(now time.Time, elsewhere Elsewhere) Effects {
+	s.retryNext(now, elsewhere)
 	return s.take()
 }
 

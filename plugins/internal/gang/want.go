@@ -60,6 +60,10 @@ func (s *Gangs) QueueOf(key Key) string {
 	if g == nil {
 		return ""
 	}
+	return g.queue()
+}
+
+func (g *gang) queue() string {
 	for _, object := range g.objects {
 		if object != nil && object.Queue != "" {
 			return object.Queue
