@@ -23,6 +23,7 @@ import (
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
 	"github.com/lockstep-sh/lockstep/plugins/binder"
+	"github.com/lockstep-sh/lockstep/plugins/cacheevents"
 	"github.com/lockstep-sh/lockstep/plugins/catchup"
 	"github.com/lockstep-sh/lockstep/plugins/extension"
 	"github.com/lockstep-sh/lockstep/plugins/fairshare"
@@ -45,6 +46,7 @@ type Set struct {
 	lead      sync.Once
 	all       *extension.Plugins
 	queues    *fairshare.Dispatcher
+	events    *cacheevents.Events
 	// Registry has the factories, by the names under which a
 	// KubeSchedulerConfiguration enables the plugins.
 	Registry frameworkruntime.Registry
@@ -53,12 +55,13 @@ type Set struct {
 // NewSet makes the plugins of a process. All its profiles share them.
 func NewSet() *Set {
 	slots, ledger, positions, leading, gangs := binder.NewSlots(), holds.New(), order.New(), make(chan struct{}), roster.New()
-	s := &Set{holds: ledger, slots: slots, positions: positions, leading: leading, all: extension.New(), queues: fairshare.NewDispatcher(gangs, ledger, leading)}
+	underway, events := preemption.NewUnderway(), cacheevents.New()
+	s := &Set{holds: ledger, slots: slots, positions: positions, leading: leading, all: extension.New(), queues: fairshare.NewDispatcher(gangs, ledger, leading), events: events}
 	s.Registry = frameworkruntime.Registry{
 		binder.Name:     s.all.Watch(binder.New(slots)),
-		gang.Name:       s.all.Watch(gang.New(gang.Shared{Holds: ledger, Order: positions, Plugins: s.all, Roster: gangs, Leading: leading})),
+		gang.Name:       s.all.Watch(gang.New(gang.Shared{Holds: ledger, Order: positions, Plugins: s.all, Roster: gangs, Events: events, Victims: underway.Victims, Leading: leading})),
 		queuesort.Name:  s.all.Watch(queuesort.New(positions)),
-		preemption.Name: s.all.Watch(preemption.New(preemption.Shared{Holds: ledger, Roster: gangs, Plugins: s.all, Underway: preemption.NewUnderway(), Leading: leading})),
+		preemption.Name: s.all.Watch(preemption.New(preemption.Shared{Holds: ledger, Roster: gangs, Plugins: s.all, Underway: underway, Leading: leading})),
 		fairshare.Name:  s.all.Watch(fairshare.New(s.queues)),
 		gpushare.Name:   s.all.Watch(gpushare.New(gpushare.NewLedger())),
 	}
@@ -98,7 +101,7 @@ func (s *Set) Install(ctx context.Context, sched *scheduler.Scheduler) error {
 	for _, profile := range sched.Profiles {
 		profile.SetPodNominator(s.holds.Nominator(sched.SchedulingQueue, func(pod *v1.Pod) bool { return preempts[pod.Spec.SchedulerName] }))
 	}
-	lobby.Install(sched, []string{gang.Name, fairshare.Name}, s.positions.Forget)
+	lobby.Install(sched, []string{gang.Name, fairshare.Name}, s.positions.Forget, s.events.Heard)
 	failed := sched.FailureHandler
 	sched.FailureHandler = func(ctx context.Context, profile framework.Framework, pod *framework.QueuedPodInfo, status *fwk.Status, nominating *fwk.NominatingInfo, start time.Time) {
 		one := pod.Pod
@@ -119,7 +122,9 @@ func (s *Set) Install(ctx context.Context, sched *scheduler.Scheduler) error {
 			return nil, nil // the scheduler goes down, maybe before it began
 		}
 		s.slots.WaitForRoom(ctx)
-		return next(logger)
+		entity, err := next(logger)
+		s.events.Begin()
+		return entity, err
 	}
 	return nil
 }

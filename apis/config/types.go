@@ -11,11 +11,13 @@ import (
 type GangArgs struct {
 	metav1.TypeMeta
 
-	// DefaultWaitTime is the wait time of gangs that set none: the longest time
-	// that members may be held while the minimum is not reached. More than 0.
+	// DefaultWaitTime is the wait time of NonStrict gangs that set none: the longest
+	// time that members may be held while the minimum is not reached. Of Strict gangs
+	// that set none it is the longest time of a round. More than 0.
 	DefaultWaitTime metav1.Duration
-	// InitialBackoff is the least time between a failed attempt to place a gang
-	// and the next; it doubles with every failure. More than 0.
+	// InitialBackoff is the least time between a round that failed although a plan
+	// stood, or that ran out of time, and the next; it doubles with every such failure
+	// in a row. More than 0.
 	InitialBackoff metav1.Duration
 	// MaxBackoff bounds the backoff. Not below InitialBackoff.
 	MaxBackoff metav1.Duration

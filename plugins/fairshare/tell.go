@@ -115,6 +115,14 @@ func (d *Dispatcher) Keeps(member *v1.Pod) (reason, message string) {
 	return "", ""
 }
 
+// Waiting reports whether a pod waits for the turn of its job.
+func (d *Dispatcher) Waiting(pod *v1.Pod) bool {
+	d.lock()
+	defer d.mu.Unlock()
+	usage, _ := d.book.Counted(string(pod.UID))
+	return d.waiting[usage.Job] != nil
+}
+
 // teller tells the pods of jobs in no gang why they wait, each time with what is true then. What
 // could not be written is tried again.
 type teller struct {

@@ -38,8 +38,9 @@ var visitKey fwk.StateKey = "lockstep.dev/" + Name
 type visitState struct {
 	verdict gang.Verdict
 	node    string // with Follow
-	// attempt is that of a gang of one, which needs no plan.
+	// attempt is that of a gang of one, which needs no plan, and when it began.
 	attempt *gang.Attempt
+	began   time.Time
 	// extra: the gang runs without this member.
 	extra   bool
 	holders []string
@@ -108,7 +109,7 @@ func (pl *Gang) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod
 	visit := &visitState{verdict: v.Verdict, extra: position.Extra, ended: pl.holds.Ended()}
 	if v.Verdict == gang.Lead {
 		v.Verdict = gang.Alone // nothing to plan
-		visit.verdict, visit.attempt = v.Verdict, v.Attempt
+		visit.verdict, visit.attempt, visit.began = v.Verdict, v.Attempt, pl.clock.Now()
 	}
 	visit.holders = []string{pl.holder(holds.PodGroup(pod.UID))}
 	if v.Verdict == gang.Follow {
@@ -224,6 +225,7 @@ func (pl *Gang) lead(ctx context.Context, state fwk.CycleState, a *gang.Attempt)
 		result = &planner.Plan{Outcome: gang.Outcome{Why: everyWhy(a, err.Error())}}
 	}
 	result.Cost, result.Evict = took, evict
+	result.Outcome.Coupled, result.Outcome.Hopeless = result.Coupled, result.Hopeless
 	var accepted map[types.UID]string
 	pl.mu.Lock()
 	accepted, e := pl.gangs.Planned(a, result.Outcome, pl.clock.Now())
@@ -231,7 +233,11 @@ func (pl *Gang) lead(ctx context.Context, state fwk.CycleState, a *gang.Attempt)
 	if len(accepted) > 0 {
 		pl.follow(a, accepted, result.Demand)
 	}
+	_, due := pl.gangs.Due()
 	pl.mu.Unlock()
+	if due {
+		pl.look()
+	}
 	pl.order.Plan(slices.DeleteFunc(result.Order, func(uid types.UID) bool { _, ok := accepted[uid]; return !ok }))
 	if len(accepted) > 0 && len(elsewhere) > 0 {
 		pl.roster.Yield(ctx, pl.holds.Among(elsewhere, maps.Values(accepted)))
@@ -254,9 +260,6 @@ func (pl *Gang) lead(ctx context.Context, state fwk.CycleState, a *gang.Attempt)
 		pl.roster.Hopeless(leaderOf(a))
 	}
 	(&planner.Unplaced{Attempt: a.Without(accepted)}).Tell(state)
-	if result.Coupled {
-		pl.affine.Store(true)
-	}
 	return "", fwk.NewStatus(fwk.UnschedulableAndUnresolvable, leaderWhy(a, result.Why))
 }
 
@@ -393,7 +396,7 @@ func (pl *Gang) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.Po
 	if visit.attempt != nil {
 		// The scheduler explains a single pod itself, and may preempt for it.
 		pl.input(ctx, func(s *gang.Gangs, now time.Time) gang.Effects {
-			_, e := s.Planned(visit.attempt, gang.Outcome{}, now)
+			_, e := s.Planned(visit.attempt, gang.Outcome{Cost: now.Sub(visit.began)}, now)
 			return e
 		})
 	}

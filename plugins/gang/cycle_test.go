@@ -24,7 +24,7 @@ import (
 // cycles came to nothing.
 func (s *stage) run(t *testing.T, pods []*v1.Pod) (at map[types.UID]string, failed int) {
 	t.Helper()
-	s.input(s.ctx, func(g *gang.Gangs, _ time.Time) gang.Effects { return g.Open() })
+	s.input(s.ctx, func(g *gang.Gangs, now time.Time) gang.Effects { return g.Open(now) })
 	for _, pod := range pods {
 		s.podSeen(s.ctx, nil, pod)
 	}

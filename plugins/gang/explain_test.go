@@ -59,9 +59,14 @@ func TestExplanations(t *testing.T) {
 			nodes: twoNodes, pods: fill(twoNodes, 0), attempt: needs("train", 2, gang.Spec{}, nil),
 			want: []string{`gang "default/train": 0 of 2 members fit; short 2 nvidia.com/gpu (of 2 nodes: 2 Insufficient nvidia.com/gpu)`},
 		},
+		"more than there is": {
+			nodes: twoNodes, pods: fill(twoNodes, 3), attempt: placed(needs("train", 20, gang.Spec{}, nil), "node-0000"),
+			want: []string{`gang "default/train": 7 of 20 members fit; short 13 nvidia.com/gpu; it would not fit even if the cluster were empty: the nodes have room for 17 of 20 members`},
+		},
 		"a filter refuses nodes": {
 			nodes: twoNodes, attempt: needs("train", 2, gang.Spec{}, noNode),
-			want: []string{`gang "default/train": 0 of 2 members fit (of 2 nodes: 2 node(s) didn't match Pod's node affinity/selector)`},
+			want: []string{`gang "default/train": 0 of 2 members fit (of 2 nodes: 2 node(s) didn't match Pod's node affinity/selector); ` +
+				`it would not fit even if the cluster were empty: the nodes have room for 0 of 2 members`},
 		},
 		"members stand in each other's way": {
 			nodes: twoNodes, attempt: needs("train", 3, gang.Spec{}, apart),
@@ -92,7 +97,8 @@ func TestExplanations(t *testing.T) {
 			nodes: fourRacks, attempt: groupOf(needs("a", 9, required, nil), needs("b", 8, required, nil)),
 			want: []string{
 				`gang "default/a" fits into no rack: rack r0: 8 of 9 members fit; short 1 nvidia.com/gpu; rack r1: 8 of 9 members fit; short 1 nvidia.com/gpu; ` +
-					`rack r2: 8 of 9 members fit; short 1 nvidia.com/gpu; rack r3: 8 of 9 members fit; short 1 nvidia.com/gpu`,
+					`rack r2: 8 of 9 members fit; short 1 nvidia.com/gpu; rack r3: 8 of 9 members fit; short 1 nvidia.com/gpu; ` +
+					`it would not fit even if the cluster were empty: the nodes of one rack have room for 8 of 9 members`,
 				`gang "default/b" fits, but not together with the other gangs of its group`,
 			},
 		},

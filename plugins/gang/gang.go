@@ -25,6 +25,8 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/config"
 	"github.com/lockstep-sh/lockstep/apis/config/validation"
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/plugins/cacheevents"
 	"github.com/lockstep-sh/lockstep/plugins/extension"
 	"github.com/lockstep-sh/lockstep/plugins/holds"
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
@@ -64,10 +66,12 @@ type Gang struct {
 	// queue or the API server: the queue calls PreEnqueue with its own lock held.
 	mu    sync.Mutex
 	gangs *gang.Gangs
-	// echoAt is when changes are noted again; zero while there are none.
-	echoAt time.Time
 	// freed is what the ledger's count of freed capacity was when it was last noted.
 	freed uint64
+	// wake has run look whether a group is to be tried again.
+	wake chan struct{}
+	// victims is how many victims of a holder have not ended; nil where nobody evicts.
+	victims func(holder string) int
 
 	// opened: members have been let through.
 	opened atomic.Bool
@@ -79,9 +83,6 @@ type Gang struct {
 	tell    *teller
 	// strangers are the pods of its gangs that name other schedulers.
 	strangers strangers
-	// affine is set once a group failed whose members care about other pods; from
-	// then on pods that come to nodes count as changes that may help.
-	affine atomic.Bool
 }
 
 var (
@@ -109,6 +110,11 @@ type Shared struct {
 	Plugins *extension.Plugins
 	// Roster learns the gangs of each profile.
 	Roster *roster.Roster
+	// Events tells what the scheduler's cache has taken in.
+	Events *cacheevents.Events
+	// Victims is how many victims of a holder in the ledger have not ended; nil where
+	// nobody evicts for holders.
+	Victims func(holder string) int
 	// Leading is closed once this process schedules. Until then another process may,
 	// and the plugin says nothing to users.
 	Leading <-chan struct{}
@@ -132,7 +138,8 @@ func New(shared Shared) frameworkruntime.PluginFactory {
 		pl := &Gang{
 			handle: handle, fw: fw, clock: clock.RealClock{}, holds: shared.Holds, order: shared.Order, plugins: shared.Plugins, roster: shared.Roster,
 			leaveNative: utilfeature.DefaultFeatureGate.Enabled(features.GenericWorkload),
-			gangs:       gang.New(args.DefaultWaitTime.Duration, gang.Backoff{Initial: args.InitialBackoff.Duration, Max: args.MaxBackoff.Duration}),
+			wake:        make(chan struct{}, 1), victims: shared.Victims,
+			gangs: gang.New(args.DefaultWaitTime.Duration, gang.Backoff{Initial: args.InitialBackoff.Duration, Max: args.MaxBackoff.Duration}),
 		}
 		pl.barrier.doors = map[types.UID]*door{}
 		pl.holds.OnEnd(pl.blocked.ended)
@@ -142,6 +149,7 @@ func New(shared Shared) frameworkruntime.PluginFactory {
 		}
 		pl.gangs.Close()
 		shared.Roster.Register(handle.ProfileName(), pl)
+		shared.Events.Listen(pl)
 		go pl.start(ctx)
 		go pl.tell.run(ctx)
 		return pl, nil
@@ -203,11 +211,26 @@ func (pl *Gang) QueueOf(key gang.Key) string {
 	return pl.gangs.QueueOf(key)
 }
 
-// Changed tells that something has changed that may help gangs which did not fit.
-func (pl *Gang) Changed() { pl.changed() }
-
 // Explain has the users of gangs told why they wait, if that has changed.
 func (pl *Gang) Explain(keys []gang.Key) { pl.tell.note(gang.Effects{Changed: keys}) }
+
+// explain is why a gang waits, as far as its state tells, and the pods of other schedulers.
+func (pl *Gang) explain(key gang.Key) (gang.Explanation, bool) {
+	pl.mu.Lock()
+	e, ok := pl.gangs.Explain(key)
+	pl.mu.Unlock()
+	if e.Reason == v1alpha1.ReasonGangIncomplete {
+		e.Message += pl.strangers.of(key, pl.handle.ProfileName())
+	}
+	return e, ok
+}
+
+// pending is a member as it was last seen, and whether it still waits.
+func (pl *Gang) pending(uid types.UID) (*v1.Pod, bool) {
+	pl.mu.Lock()
+	defer pl.mu.Unlock()
+	return pl.gangs.Pending(uid)
+}
 
 // Synced tells whether all gangs are known that there were at the start, and have come to the
 // gates after this plugin's.
@@ -258,7 +281,11 @@ func (pl *Gang) input(ctx context.Context, f func(*gang.Gangs, time.Time) gang.E
 	pl.mu.Lock()
 	e := f(pl.gangs, pl.clock.Now())
 	pl.settle(&e)
+	_, due := pl.gangs.Due()
 	pl.mu.Unlock()
+	if due {
+		pl.look()
+	}
 	pl.act(ctx, e)
 }
 
@@ -283,9 +310,7 @@ func (pl *Gang) act(ctx context.Context, e gang.Effects) {
 	for _, uid := range e.Release {
 		pl.open(uid, "")
 	}
-	if len(e.Reject) > 0 {
-		roundsGivenBack.Inc()
-	}
+	roundsFailed.Add(float64(e.RoundsFailed))
 	for _, uid := range e.Reject {
 		pl.open(uid, reasonGivenBack)
 	}
@@ -318,59 +343,4 @@ func (pl *Gang) activate(ctx context.Context, pods []*v1.Pod) {
 		byName[pod.Namespace+"/"+pod.Name] = pod
 	}
 	pl.handle.Activate(klog.FromContext(ctx), byName)
-}
-
-// start lets members through once all that the API server has was seen.
-func (pl *Gang) start(ctx context.Context) {
-	if !cache.WaitForCacheSync(ctx.Done(), pl.synced...) {
-		return // the scheduler is going down
-	}
-	pl.input(ctx, func(s *gang.Gangs, _ time.Time) gang.Effects { return s.Open() })
-	pl.opened.Store(true)
-	pl.run(ctx)
-}
-
-// tickEvery is how often time is looked at: the resolution of backoffs and of
-// wait times.
-const tickEvery = 100 * time.Millisecond
-
-// measureEvery is how many ticks lie between two looks at the gauges.
-const measureEvery = 50
-
-// run turns the passing of time into inputs.
-func (pl *Gang) run(ctx context.Context) {
-	ticker := pl.clock.NewTicker(tickEvery)
-	defer ticker.Stop()
-	for n := 0; ; n++ {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C():
-		}
-		pl.input(ctx, func(s *gang.Gangs, now time.Time) gang.Effects {
-			pl.echo(now)
-			if freed := pl.holds.Freed(); freed != pl.freed {
-				pl.freed = freed
-				pl.noteChange()
-			}
-			return s.Tick(now)
-		})
-		pl.activate(ctx, pl.blocked.take())
-		if n%measureEvery == 0 {
-			pl.measure()
-		}
-	}
-}
-
-// measure sets the gauges.
-func (pl *Gang) measure() {
-	pl.mu.Lock()
-	c := pl.gangs.Count()
-	pl.mu.Unlock()
-	profile := pl.handle.ProfileName()
-	membersHeld.WithLabelValues(profile).Set(float64(c.Held))
-	gangsGauge.WithLabelValues(profile, "incomplete").Set(float64(c.Incomplete))
-	gangsGauge.WithLabelValues(profile, "unschedulable").Set(float64(c.Unschedulable))
-	gangsGauge.WithLabelValues(profile, "running").Set(float64(c.Running))
-	holdsGauge.WithLabelValues(string(hold.Plan)).Set(float64(pl.holds.Count(hold.Plan)))
 }

@@ -55,7 +55,7 @@ func (pl *Gang) groupSeen(ctx context.Context, kind gang.Kind, object any) {
 	said := &gang.Object{UID: meta.GetUID(), Annotations: meta.GetAnnotations(), Queue: meta.GetLabels()[lockstepv1alpha1.QueueLabel]}
 	switch group := object.(type) {
 	case *v1alpha1.PodGroup:
-		said.Min, said.WaitSeconds = group.Spec.MinMember, group.Spec.ScheduleTimeoutSeconds
+		said.Min, said.RoundSeconds = group.Spec.MinMember, group.Spec.ScheduleTimeoutSeconds
 	case *schedulingv1beta1.PodGroup:
 		if policy := group.Spec.SchedulingPolicy.Gang; policy != nil {
 			said.Min = policy.MinCount
@@ -86,6 +86,12 @@ func (pl *Gang) groupGone(ctx context.Context, kind gang.Kind, object any) {
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "Failed to read which PodGroup was deleted")
 		return
+	}
+	if unknown, ok := object.(cache.DeletedFinalStateUnknown); ok {
+		object = unknown.Obj
+	}
+	if meta, ok := object.(metav1.Object); ok {
+		pl.tell.forgetProblems(meta.GetUID())
 	}
 	pl.describe(ctx, kind, gang.Key{Namespace: name.Namespace, Name: name.Name}, nil, time.Time{})
 }

@@ -31,9 +31,9 @@ var (
 		Namespace: metricsNamespace, Subsystem: metricsSubsystem, Name: "members_unfit_total", StabilityLevel: metrics.ALPHA,
 		Help: "Members that did not fit on the node of their plan, so that the plan was made again.",
 	})
-	roundsGivenBack = metrics.NewCounter(&metrics.CounterOpts{
+	roundsFailed = metrics.NewCounter(&metrics.CounterOpts{
 		Namespace: metricsNamespace, Subsystem: metricsSubsystem, Name: "rounds_failed_total", StabilityLevel: metrics.ALPHA,
-		Help: "Rounds in which members that were held had to give back their nodes.",
+		Help: "Rounds that failed although a plan placed the whole minimum, or that ran out of time, and gave back what was held.",
 	})
 	gangsGauge = metrics.NewGaugeVec(&metrics.GaugeOpts{
 		Namespace: metricsNamespace, Subsystem: metricsSubsystem, Name: "gangs", StabilityLevel: metrics.ALPHA,
@@ -53,6 +53,6 @@ var (
 
 func registerMetrics() {
 	registerOnce.Do(func() {
-		legacyregistry.MustRegister(attempts, planDuration, startDuration, membersUnfit, roundsGivenBack, gangsGauge, membersHeld, holdsGauge)
+		legacyregistry.MustRegister(attempts, planDuration, startDuration, membersUnfit, roundsFailed, gangsGauge, membersHeld, holdsGauge)
 	})
 }

@@ -4,16 +4,19 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/plugins/holds"
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
@@ -300,5 +303,58 @@ func TestHopelessPlans(t *testing.T) {
 				t.Errorf("complete: %v, hopeless: %v; want a failure, and %v", result.Complete, result.Hopeless, c.want)
 			}
 		})
+	}
+}
+
+// TestShapesOfPlans: attempts that differ in nothing that decides whether they fit have one
+// key, and where something else may have decided, none.
+func TestShapesOfPlans(t *testing.T) {
+	labelled := func(key, value string) func(int, *st.PodWrapper) {
+		return func(_ int, p *st.PodWrapper) { p.Label(key, value) }
+	}
+	nodes := makeNodes(2, 2)
+	s := newStage(t, nodes, fill(nodes, 2)...)
+	shape := func(members int, spec gang.Spec, change func(int, *st.PodWrapper)) gang.Shape {
+		return mustPlan(t, s, attemptOf(makeMembers("train", members, 1, change), spec)).Shape
+	}
+	plain := shape(5, gang.Spec{}, nil)
+	if plain.Key == 0 || plain.Members != 5 || plain.Request[gpu] != 1 {
+		t.Fatalf("shape of 5 members that do not fit: %+v", plain)
+	}
+	for sentence, c := range map[string]struct {
+		shape gang.Shape
+		same  bool
+	}{
+		"more of them":                   {shape(6, gang.Spec{}, nil), true},
+		"of another job":                 {shape(5, gang.Spec{}, labelled("job-name", "other")), true},
+		"of another priority":            {shape(5, gang.Spec{}, func(_ int, p *st.PodWrapper) { p.Priority(7) }), true},
+		"of another queue":               {shape(5, gang.Spec{}, labelled(v1alpha1.QueueLabel, "other")), false},
+		"on other nodes":                 {shape(5, gang.Spec{}, func(_ int, p *st.PodWrapper) { p.NodeSelector(map[string]string{"a": "b"}) }), false},
+		"with a toleration":              {shape(5, gang.Spec{}, func(_ int, p *st.PodWrapper) { p.Toleration("a") }), false},
+		"that never preempt":             {shape(5, gang.Spec{}, func(_ int, p *st.PodWrapper) { p.PreemptionPolicy(v1.PreemptNever) }), false},
+		"in one rack":                    {shape(5, gang.Spec{RequiredTopology: rack}, nil), false},
+		"with a host port":               {shape(5, gang.Spec{}, constraints["one host port"]), false},
+		"of several kinds":               {shape(5, gang.Spec{}, func(i int, p *st.PodWrapper) { p.Req(map[v1.ResourceName]string{gpu: strconv.Itoa(1 + i%2)}) }), false},
+		"that care about each other":     {shape(5, gang.Spec{}, constraints["each on a node of its own"]), false},
+		"that may not be near what runs": {shape(5, gang.Spec{}, labelled("apart", "yes")), true},
+	} {
+		if got := c.shape.Key == plain.Key; got != c.same {
+			t.Errorf("%s: the same key: %t", sentence, got)
+		}
+	}
+	if coupled := shape(5, gang.Spec{}, constraints["each on a node of its own"]); coupled.Key != 0 {
+		t.Errorf("members that care about each other have the shape %+v", coupled)
+	}
+	kinds := func(i int, p *st.PodWrapper) { p.Req(map[v1.ResourceName]string{gpu: strconv.Itoa(1 + i%2)}) }
+	if one, other := shape(5, gang.Spec{}, kinds), shape(5, gang.Spec{}, kinds); one.Key == 0 || one.Key != other.Key {
+		t.Errorf("two that are the same in several kinds: %+v, %+v", one, other)
+	}
+	apart := st.MakePod().Namespace("other").Name("apart").UID("apart").Node(nodes[0].Name).Obj()
+	apart.Spec.Affinity = &v1.Affinity{PodAntiAffinity: &v1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []v1.PodAffinityTerm{{
+		TopologyKey: v1.LabelHostname, NamespaceSelector: &metav1.LabelSelector{}, LabelSelector: st.MakeLabelSelector().Label("apart", "yes").Obj(),
+	}}}}
+	s = newStage(t, nodes, append(fill(nodes, 2), apart)...)
+	if got := shape(5, gang.Spec{}, labelled("apart", "yes")); got.Key != 0 {
+		t.Errorf("members that a pod does not want near it have the shape %+v", got)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -36,8 +37,11 @@ type teller struct {
 	marks   workqueue.TypedRateLimitingInterface[mark]
 
 	mu sync.Mutex
-	// problems are still to be told.
-	problems []gang.Report
+	// problems are still to be told, in the order in which they came; pending has them once
+	// each. What is gone takes its problems along, so there are no more than what is there
+	// has.
+	problems []problem
+	pending  map[problem]gang.Report
 	// due are the gangs of which the explanation may have changed, and since when.
 	due map[gang.Key]time.Time
 	// told is what was last said of a gang.
@@ -46,6 +50,12 @@ type teller struct {
 	members workqueue.TypedInterface[gang.Key]
 	// written is the version of a pod that was written to last.
 	written map[types.UID]string
+}
+
+// problem is a bad value of a pod, or of a PodGroup, by its UID.
+type problem struct {
+	of         types.UID
+	key, value string
 }
 
 // mark is a member to mark with the timeout annotation.
@@ -58,7 +68,7 @@ func newTeller(pl *Gang, qps int32, leading <-chan struct{}) *teller {
 	return &teller{
 		pl: pl, leading: leading, limit: rate.NewLimiter(rate.Limit(qps), int(qps)),
 		marks: workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[mark]()),
-		due:   map[gang.Key]time.Time{}, told: map[gang.Key]string{},
+		due:   map[gang.Key]time.Time{}, told: map[gang.Key]string{}, pending: map[problem]gang.Report{},
 		members: workqueue.NewTyped[gang.Key](), written: map[types.UID]string{},
 	}
 }
@@ -74,9 +84,16 @@ func (t *teller) note(e gang.Effects) {
 	now := t.pl.clock.Now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.problems = append(t.problems, e.Problems...)
-	// A process that never leads must not collect for ever.
-	t.problems = t.problems[max(0, len(t.problems)-mostProblems):]
+	for _, r := range e.Problems {
+		p := problem{of: r.Object, key: r.Problem.Key, value: r.Problem.Value}
+		if r.Pod != nil {
+			p.of = r.Pod.UID
+		}
+		if _, known := t.pending[p]; !known {
+			t.problems = append(t.problems, p)
+		}
+		t.pending[p] = r
+	}
 	for _, key := range e.Changed {
 		if _, ok := t.due[key]; !ok {
 			t.due[key] = now
@@ -84,16 +101,36 @@ func (t *teller) note(e gang.Effects) {
 	}
 }
 
-// mostProblems is how many problems are kept until they can be told.
-const mostProblems = 1000
+// problemsAtOnce is how many problems are told at a time: the recorder of events drops what
+// comes faster than it writes.
+const problemsAtOnce = 100
 
-// takeProblems takes the problems to tell.
+// takeProblems takes problems to tell.
 func (t *teller) takeProblems() []gang.Report {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	list := t.problems
-	t.problems = nil
+	var list []gang.Report
+	n := 0
+	for ; n < len(t.problems) && len(list) < problemsAtOnce; n++ {
+		if r, ok := t.pending[t.problems[n]]; ok {
+			list = append(list, r)
+			delete(t.pending, t.problems[n])
+		}
+	}
+	t.problems = t.problems[n:]
 	return list
+}
+
+// forgetProblems drops what was not told of a pod, or a PodGroup, that is gone.
+func (t *teller) forgetProblems(of types.UID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.problems = slices.DeleteFunc(t.problems, func(p problem) bool {
+		if p.of == of {
+			delete(t.pending, p)
+		}
+		return p.of == of
+	})
 }
 
 func (t *teller) problem(r gang.Report) {
@@ -166,12 +203,7 @@ func (t *teller) again(key gang.Key) {
 
 // explanation is what is to be said of a gang now.
 func (t *teller) explanation(key gang.Key) (gang.Explanation, bool) {
-	t.pl.mu.Lock()
-	e, ok := t.pl.gangs.Explain(key)
-	t.pl.mu.Unlock()
-	if e.Reason == v1alpha1.ReasonGangIncomplete {
-		e.Message += t.pl.strangers.of(key, t.pl.handle.ProfileName())
-	}
+	e, ok := t.pl.explain(key)
 	if !ok || e.Running || len(e.Pending) == 0 || e.Reason != "" && e.Reason != v1alpha1.ReasonUnschedulable {
 		return e, ok
 	}
@@ -340,14 +372,14 @@ const fieldManager = "lockstep-scheduler"
 // refused if the pod has changed since, so that a pod that was just bound is not
 // said to be pending.
 func (t *teller) pod(ctx context.Context, uid types.UID, e gang.Explanation) error {
-	pod, pending := t.pending(uid)
+	pod, pending := t.pl.pending(uid)
 	if !pending || says(pod, e) {
 		return nil
 	}
 	if err := t.wait(ctx); err != nil {
 		return err
 	}
-	if pod, pending = t.pending(uid); !pending || says(pod, e) {
+	if pod, pending = t.pl.pending(uid); !pending || says(pod, e) {
 		return nil
 	}
 	status := pod.Status.DeepCopy()
@@ -377,12 +409,6 @@ func (t *teller) pod(ctx context.Context, uid types.UID, e gang.Explanation) err
 		return fmt.Errorf("writing condition of pod %s: %w", klog.KObj(pod), err)
 	}
 	return nil
-}
-
-func (t *teller) pending(uid types.UID) (*v1.Pod, bool) {
-	t.pl.mu.Lock()
-	defer t.pl.mu.Unlock()
-	return t.pl.gangs.Pending(uid)
 }
 
 // says tells whether the pod's condition carries the explanation.

@@ -25,7 +25,7 @@ func plainPod(name string, gpus string) *v1.Pod {
 
 // open lets members through that the plugin sees from now on.
 func (s *stage) open() {
-	s.input(s.ctx, func(g *gang.Gangs, _ time.Time) gang.Effects { return g.Open() })
+	s.input(s.ctx, func(g *gang.Gangs, now time.Time) gang.Effects { return g.Open(now) })
 }
 
 // see shows pods to the plugin, as the API server would.

@@ -402,3 +402,33 @@ func TestHints(t *testing.T) {
 		})
 	}
 }
+
+// TestObjectsMadeAgain: a pod or a node that was deleted and made again while the watch was
+// interrupted comes as an update with another UID. What was known of the one before is not
+// true of it.
+func TestObjectsMadeAgain(t *testing.T) {
+	node := st.MakeNode().Name("n").UID("old").Obj()
+	pod := st.MakePod().Namespace("ns").Name("p").UID("old").Obj()
+	s := newStage(t, node, pod)
+	s.ledger.put("old", reservation{node: "n", card: 1, memory: 4})
+	s.ledger.layout(node, 8)
+	s.ledger.news("old", "cards", "8")
+	again, other := pod.DeepCopy(), node.DeepCopy()
+	again.UID, other.UID = "new", "new"
+	if _, err := s.client.CoreV1().Pods("ns").Update(s.ctx, again, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.client.CoreV1().Nodes().Update(s.ctx, other, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	forgotten := func() bool {
+		s.ledger.mu.RLock()
+		defer s.ledger.mu.RUnlock()
+		return len(s.ledger.pods)+len(s.ledger.byNode)+len(s.ledger.layouts)+len(s.ledger.told) == 0
+	}
+	for end := time.Now().Add(5 * time.Second); !forgotten(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("still known: pods %v, layouts %v, told %v", s.ledger.pods, s.ledger.layouts, s.ledger.told)
+		}
+	}
+}

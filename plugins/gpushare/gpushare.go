@@ -64,7 +64,7 @@ func New(ledger *Ledger) frameworkruntime.PluginFactory {
 func (pl *GPUShare) watch() error {
 	factory := pl.handle.SharedInformerFactory()
 	if _, err := factory.Core().V1().Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
-		UpdateFunc: func(_, object any) { pl.ledger.podSeen(object.(*v1.Pod)) },
+		UpdateFunc: func(old, object any) { pl.podChanged(old.(*v1.Pod), object.(*v1.Pod)) },
 		DeleteFunc: func(object any) {
 			if pod, ok := last[*v1.Pod](object); ok {
 				pl.ledger.podGone(pod.UID)
@@ -74,6 +74,11 @@ func (pl *GPUShare) watch() error {
 		return fmt.Errorf("watching pods: %w", err)
 	}
 	if _, err := factory.Core().V1().Nodes().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		UpdateFunc: func(old, object any) {
+			if before := old.(*v1.Node); before.UID != object.(*v1.Node).UID {
+				pl.ledger.nodeGone(before)
+			}
+		},
 		DeleteFunc: func(object any) {
 			if node, ok := last[*v1.Node](object); ok {
 				pl.ledger.nodeGone(node)
@@ -83,6 +88,15 @@ func (pl *GPUShare) watch() error {
 		return fmt.Errorf("watching nodes: %w", err)
 	}
 	return nil
+}
+
+// podChanged takes in a new version of a pod, or another pod of its name: a watch that was
+// interrupted does not tell of the end of the one before.
+func (pl *GPUShare) podChanged(before, now *v1.Pod) {
+	if before.UID != now.UID {
+		pl.ledger.podGone(before.UID)
+	}
+	pl.ledger.podSeen(now)
 }
 
 // last is the last that is known of an object which was deleted.

@@ -33,6 +33,8 @@ type Lobby struct {
 	gates map[string][]fwk.PreEnqueuePlugin
 	// forget is told of a pod once the queue has let go of it.
 	forget func(types.UID)
+	// heard is told of events that the scheduler's cache has taken in.
+	heard func(event fwk.ClusterEvent, before, after any)
 
 	// mu makes asking the gate and letting the pod wait one step, so that a pod
 	// cannot be activated in between and miss it; and leaving here and entering
@@ -46,9 +48,10 @@ type Lobby struct {
 // yet. gates are the names of the PreEnqueue plugins whose pods may wait there;
 // profiles without any do not use the lobby. forget is told of each pod that is
 // deleted or bound, after the queue has let go of it: what a queue is sorted by must
-// not change before.
-func Install(sched *scheduler.Scheduler, gates []string, forget func(types.UID)) {
-	l := &Lobby{SchedulingQueue: sched.SchedulingQueue, gates: map[string][]fwk.PreEnqueuePlugin{}, forget: forget, pods: map[types.UID]*v1.Pod{}}
+// not change before. heard is told of each event of the cluster that the queue is told
+// of, which is when the scheduler's cache has taken it in.
+func Install(sched *scheduler.Scheduler, gates []string, forget func(types.UID), heard func(event fwk.ClusterEvent, before, after any)) {
+	l := &Lobby{SchedulingQueue: sched.SchedulingQueue, gates: map[string][]fwk.PreEnqueuePlugin{}, forget: forget, heard: heard, pods: map[types.UID]*v1.Pod{}}
 	for name, profile := range sched.Profiles {
 		for _, plugin := range profile.PreEnqueuePlugins() {
 			if slices.Contains(gates, plugin.Name()) {
@@ -129,6 +132,12 @@ func (l *Lobby) Activate(logger klog.Logger, pods map[string]*v1.Pod) {
 	if len(rest) > 0 {
 		l.SchedulingQueue.Activate(logger, rest)
 	}
+}
+
+// MoveAllToActiveOrBackoffQueue passes an event on, and tells of it.
+func (l *Lobby) MoveAllToActiveOrBackoffQueue(logger klog.Logger, event fwk.ClusterEvent, before, after any, check queue.PreEnqueueCheck) {
+	l.SchedulingQueue.MoveAllToActiveOrBackoffQueue(logger, event, before, after, check)
+	l.heard(event, before, after)
 }
 
 // PendingPods lists the pods that wait here too.

@@ -42,6 +42,10 @@ func (r *recorder) Activate(_ klog.Logger, m map[string]*v1.Pod) {
 	r.note("activate", pods...)
 }
 
+func (r *recorder) MoveAllToActiveOrBackoffQueue(_ klog.Logger, event fwk.ClusterEvent, _, _ any, _ queue.PreEnqueueCheck) {
+	r.note("move " + string(event.Resource))
+}
+
 // gate refuses the pods that are in it.
 type gate map[types.UID]bool
 
@@ -151,5 +155,18 @@ func TestLobby(t *testing.T) {
 				t.Errorf("calls to the queue, and pods that wait (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestEventsAreTold: an event of the cluster is passed on, and told once the queue has it.
+func TestEventsAreTold(t *testing.T) {
+	rec := &recorder{}
+	var told []string
+	l := &Lobby{SchedulingQueue: rec, heard: func(event fwk.ClusterEvent, before, after any) {
+		told = append(told, rec.calls[len(rec.calls)-1]+", "+before.(*v1.Pod).Name)
+	}}
+	l.MoveAllToActiveOrBackoffQueue(klog.Background(), fwk.ClusterEvent{Resource: fwk.AssignedPod, ActionType: fwk.Delete}, pod("a").Obj(), nil, nil)
+	if diff := cmp.Diff([]string{"move AssignedPod, a"}, told); diff != "" {
+		t.Errorf("told (-want +got):\n%s", diff)
 	}
 }

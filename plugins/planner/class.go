@@ -108,11 +108,7 @@ func (g *grouping) hash(pod *v1.Pod, claims claimed) uint64 {
 	w.number(int64(corev1helpers.PodPriority(pod)))
 	w.labels(pod.Labels)
 	w.sorted(spec.NodeSelector)
-	w.number(int64(len(spec.Tolerations)))
-	for i := range spec.Tolerations {
-		t := &spec.Tolerations[i]
-		w.text(t.Key, string(t.Operator), t.Value, string(t.Effect))
-	}
+	w.tolerations(spec.Tolerations)
 	w.containers(spec.InitContainers)
 	w.containers(spec.Containers)
 	w.resources(spec.Overhead)
@@ -200,6 +196,29 @@ func (w hashWriter) resources(list v1.ResourceList) {
 		w.number(quantity.MilliValue())
 	}
 	w.text("")
+}
+
+func (w hashWriter) tolerations(list []v1.Toleration) {
+	w.number(int64(len(list)))
+	for i := range list {
+		t := &list[i]
+		w.text(t.Key, string(t.Operator), t.Value, string(t.Effect))
+	}
+}
+
+func (w hashWriter) volumes(list []v1.Volume) {
+	for i := range list {
+		if source := &list[i].VolumeSource; !isLocalVolume(source) {
+			w.object(source)
+		}
+	}
+}
+
+func (w hashWriter) claims(pod *v1.Pod) {
+	if len(pod.Spec.ResourceClaims) > 0 {
+		w.object(pod.Spec.ResourceClaims)
+		w.text(pod.Name) // claims made from a template are the pod's own
+	}
 }
 
 func (w hashWriter) containers(list []v1.Container) {

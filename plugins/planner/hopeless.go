@@ -1,41 +1,72 @@
 package planner
 
 import (
+	"fmt"
 	"math"
 
 	"github.com/lockstep-sh/lockstep/plugins/holds"
+	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 	"github.com/lockstep-sh/lockstep/plugins/internal/placement"
+	"github.com/lockstep-sh/lockstep/plugins/internal/topology"
 )
 
-// hopeless tells whether some gang would not fit if the nodes were empty: there is not enough
-// for its minimum on nodes that no filter has ruled out for good. That is arithmetic, class by
-// class; it may take for possible what is not.
-func (w *world) hopeless(problem placement.Problem) bool {
-	for _, g := range problem.Gangs {
+// hopeless finds gangs that would not fit if the nodes were empty: there is not enough for
+// their minimum on nodes that no filter has ruled out for good. It adds that, with the
+// numbers, to the explanation of each, and reports whether there are any. That is arithmetic,
+// class by class; it may take for possible what is not.
+func (w *world) hopeless(a *gang.Attempt, problem placement.Problem, why map[gang.Key]string) bool {
+	some := false
+	for i, g := range problem.Gangs {
 		if g.Min == 0 {
 			continue // it runs
 		}
-		count := map[int]int{}
-		for _, member := range g.Members {
-			count[w.classOf[member]]++
+		most, domains := w.mostEmpty(g)
+		if most >= g.Min {
+			continue
 		}
-		domains := map[string][]int{}
-		for _, node := range problem.Nodes {
-			if g.Required == "" {
-				domains[""] = append(domains[""], node)
-			} else if value, ok := w.Label(node, g.Required); ok {
-				domains[value] = append(domains[value], node)
-			}
+		some = true
+		if domains == 0 {
+			continue // no node has the label of its topology, and that is said
 		}
-		most := 0
-		for _, nodes := range domains {
-			most = max(most, w.fitEmpty(count, nodes))
+		need := a.Gangs[i]
+		have, in := need.Spec.Min-need.Min, ""
+		if g.Required != "" {
+			in = " of one " + topology.ShortKey(g.Required)
 		}
-		if most < g.Min {
-			return true
+		why[need.Key] += fmt.Sprintf("; it would not fit even if the cluster were empty: the nodes%s have room for %d of %d members", in, have+most, need.Spec.Min)
+	}
+	return some
+}
+
+// mostEmpty is how many members of a gang would have a place if the nodes were empty, at
+// most: in one domain, where it has to be in one. It answers the number of domains, too.
+func (w *world) mostEmpty(g placement.Gang) (most, domains int) {
+	count := map[int]int{}
+	for _, member := range g.Members {
+		count[w.classOf[member]]++
+	}
+	if g.Required == "" {
+		return w.fitEmpty(count, w.all()), 1
+	}
+	nodes := map[string][]int{}
+	for _, node := range w.all() {
+		if value, ok := w.Label(node, g.Required); ok {
+			nodes[value] = append(nodes[value], node)
 		}
 	}
-	return false
+	for _, in := range nodes {
+		most = max(most, w.fitEmpty(count, in))
+	}
+	return most, len(nodes)
+}
+
+// all are the nodes, by index.
+func (w *world) all() []int {
+	nodes := make([]int, w.tx.Len())
+	for i := range nodes {
+		nodes[i] = i
+	}
+	return nodes
 }
 
 // fitEmpty is how many members would have a place on nodes if these were empty, at most.

@@ -98,7 +98,8 @@ func (p *Planner) Plan(ctx context.Context, a *gang.Attempt, evict []string) (re
 	}
 	if !solved.Complete {
 		result.Why = w.explain(a, problem, solved)
-		result.Hopeless = !w.coupled && w.hopeless(problem)
+		result.Hopeless = !w.coupled && w.hopeless(a, problem, result.Why)
+		result.Shape = w.shape(a, problem)
 	}
 	if n := w.tx.Len(); n > 0 {
 		// An attempt that fails has seen all nodes; the next begins where it did, so

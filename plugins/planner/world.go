@@ -57,6 +57,8 @@ type world struct {
 	// never are the nodes that a class cannot use whoever goes.
 	never   map[slot]bool
 	lacking map[v1.ResourceName]bool
+	// opaque: a node was refused by a plugin that may look at more of a pod than a shape has.
+	opaque bool
 	// denied is why a member was not admitted at all as things stood then.
 	denied string
 }
@@ -320,6 +322,7 @@ func (w *world) judge(node int, status *fwk.Status) (bool, error) {
 	for _, reason := range status.Reasons() {
 		w.refuse(node, reason)
 	}
+	w.opaque = w.opaque || !plain[status.Plugin()] && !slices.Equal(status.Reasons(), []string{holds.ErrReasonHeld})
 	return false, nil
 }
 

@@ -50,6 +50,8 @@ type Roster struct {
 type Keeper interface {
 	// Keeps tells why a member of a gang waits; an empty reason is that it does not.
 	Keeps(member *v1.Pod) (reason, message string)
+	// Waiting tells whether a pod waits for its turn, whoever has been told so.
+	Waiting(pod *v1.Pod) bool
 	// Hopeless tells that what a pod stands for would not fit if everything else were gone:
 	// it is of no use to keep others waiting for it.
 	Hopeless(pod *v1.Pod)
@@ -99,6 +101,14 @@ func (r *Roster) Keeps(member *v1.Pod) (reason, message string) {
 		return "", ""
 	}
 	return keeper.Keeps(member)
+}
+
+// Waiting tells whether a pod is kept waiting, whoever has been told so.
+func (r *Roster) Waiting(pod *v1.Pod) bool {
+	r.mu.RLock()
+	keeper := r.keeper
+	r.mu.RUnlock()
+	return keeper != nil && keeper.Waiting(pod)
 }
 
 // Hopeless tells whoever keeps gangs waiting that what a pod stands for would not fit if

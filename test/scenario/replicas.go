@@ -114,6 +114,9 @@ func (d *daemon) waitEnded(ctx context.Context) error {
 	return nil
 }
 
+// logPoll is how often a log is looked at.
+const logPoll = 25 * time.Millisecond
+
 // waitLeading returns when it has become the leader.
 func (d *daemon) waitLeading(ctx context.Context) error {
 	for {
@@ -124,7 +127,7 @@ func (d *daemon) waitLeading(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return errors.Join(fmt.Errorf("waiting for the %s to lead: %w", d.name, context.Cause(ctx)), err)
-		case <-time.After(readyPoll):
+		case <-time.After(logPoll):
 		}
 	}
 }

@@ -11,12 +11,14 @@ import (
 type GangArgs struct {
 	metav1.TypeMeta `json:",inline"`
 
-	// DefaultWaitTime is the wait time of gangs that set none: the longest time
-	// that members may be held while the minimum is not reached. More than 0.
+	// DefaultWaitTime is the wait time of NonStrict gangs that set none: the longest
+	// time that members may be held while the minimum is not reached. Of Strict gangs
+	// that set none it is the longest time of a round. More than 0.
 	// Default: 10m.
 	DefaultWaitTime *metav1.Duration `json:"defaultWaitTime,omitempty"`
-	// InitialBackoff is the least time between a failed attempt to place a gang
-	// and the next; it doubles with every failure. More than 0. Default: 250ms.
+	// InitialBackoff is the least time between a round that failed although a plan
+	// stood, or that ran out of time, and the next; it doubles with every such failure
+	// in a row. More than 0. Default: 250ms.
 	InitialBackoff *metav1.Duration `json:"initialBackoff,omitempty"`
 	// MaxBackoff bounds the backoff. Not below InitialBackoff. Default: 1s.
 	MaxBackoff *metav1.Duration `json:"maxBackoff,omitempty"`

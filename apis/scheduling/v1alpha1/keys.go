@@ -25,8 +25,9 @@ const (
 	// MinAvailableAnnotation is the number of members that must be held or bound
 	// together: a positive integer. Required (PodGroup: spec.minMember).
 	MinAvailableAnnotation = "gang.scheduling.koordinator.sh/min-available"
-	// WaitingTimeAnnotation is the longest wait since the first member was held:
-	// a positive Go duration (PodGroup: spec.scheduleTimeoutSeconds).
+	// WaitingTimeAnnotation is the longest wait since the first member was held, after
+	// which the gang is left alone until its user acts: a positive Go duration. The
+	// PodGroup's spec.scheduleTimeoutSeconds ends one round only.
 	WaitingTimeAnnotation = "gang.scheduling.koordinator.sh/waiting-time"
 	// TotalNumberAnnotation is the number of members that a Strict round waits to
 	// have tried: an integer not below the minimum.

@@ -3,7 +3,6 @@ package podgroup
 import (
 	"cmp"
 	"slices"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -103,12 +102,12 @@ func observe(key gang.Key, object gang.Object, pods []*v1.Pod) facts {
 	live := distinct(pods)
 	spec := specOf(key, object, live)
 	f := facts{key: key, minimum: minimumOf(spec), policy: spec.Policy}
-	run := currentRun(live)
+	life := lifeOf(live)
 	for _, pod := range live {
 		switch {
 		case !ended(pod):
 			f.addUnfinished(pod)
-		case !run.includes(pod):
+		case !life.Includes(gang.OwnerOf(pod), gang.EndOf(pod)):
 			continue
 		case pod.Status.Phase == v1.PodSucceeded:
 			f.succeeded++
@@ -226,49 +225,13 @@ func specOf(key gang.Key, object gang.Object, live []*v1.Pod) gang.Spec {
 	return spec
 }
 
-// run is one life of a gang. A PodGroup may be used again while ended pods of
-// its last use are still there; those count no more.
-type run struct {
-	owners map[types.UID]bool
-	// start is when its first unfinished member was created; zero if there is none.
-	start time.Time
-}
-
-func currentRun(live []*v1.Pod) run {
-	r := run{owners: map[types.UID]bool{}}
+// lifeOf is the life of a gang as its pods that have not ended tell it.
+func lifeOf(live []*v1.Pod) *gang.Life {
+	life := &gang.Life{}
 	for _, pod := range live {
-		if ended(pod) {
-			continue
-		}
-		r.owners[ownerOf(pod)] = true
-		if created := pod.CreationTimestamp.Time; r.start.IsZero() || created.Before(r.start) {
-			r.start = created
+		if !ended(pod) {
+			life.Add(pod)
 		}
 	}
-	return r
-}
-
-// includes tells whether an ended pod belongs to the run: it has an owner in
-// common with what is unfinished, or was still there when that began, or nothing
-// is unfinished.
-func (r run) includes(pod *v1.Pod) bool {
-	return len(r.owners) == 0 || r.owners[ownerOf(pod)] || endOf(pod).After(r.start)
-}
-
-func ownerOf(pod *v1.Pod) types.UID {
-	if ref := metav1.GetControllerOfNoCopy(pod); ref != nil {
-		return ref.UID
-	}
-	return ""
-}
-
-// endOf is when the last container of a pod ended; zero where that is not known.
-func endOf(pod *v1.Pod) time.Time {
-	var end time.Time
-	for i := range pod.Status.ContainerStatuses {
-		if t := pod.Status.ContainerStatuses[i].State.Terminated; t != nil && t.FinishedAt.After(end) {
-			end = t.FinishedAt.Time
-		}
-	}
-	return end
+	return life
 }

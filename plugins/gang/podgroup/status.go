@@ -77,7 +77,7 @@ func (l *podGroupList) DeepCopyObject() runtime.Object {
 
 // wishes is what the PodGroup says of its gang.
 func (pg *podGroup) wishes() gang.Object {
-	return gang.Object{Min: pg.Spec.MinMember, WaitSeconds: pg.Spec.ScheduleTimeoutSeconds, Annotations: pg.Annotations}
+	return gang.Object{Min: pg.Spec.MinMember, RoundSeconds: pg.Spec.ScheduleTimeoutSeconds, Annotations: pg.Annotations}
 }
 
 // next is the status that the facts ask for, given the one that stands.

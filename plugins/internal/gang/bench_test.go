@@ -133,7 +133,7 @@ func BenchmarkTimeout(b *testing.B) {
 			s := benchGangs()
 			seeAll(s, pods)
 			s.Reserved(pods[0].UID, "n", start)
-			s.Tick(start.Add(5 * time.Second))
+			s.Tick(start.Add(5*time.Second), nil)
 			s.Unreserved(pods[0].UID, start)
 			seeAll(s, marked)
 			seeAll(s, pods)
@@ -212,7 +212,7 @@ func BenchmarkTick(b *testing.B) {
 	}
 	b.Run("5000 resting", func(b *testing.B) {
 		for b.Loop() {
-			s.Tick(start)
+			s.Tick(start, nil)
 		}
 	})
 }

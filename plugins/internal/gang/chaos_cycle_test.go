@@ -82,6 +82,10 @@ func (c *chaos) plan(all bool) {
 			o.Evict = rivals[:c.pick(len(rivals)+1)]
 		}
 		o.Cost = oneOf(c, 0, 100*time.Millisecond)
+		o.Hopeless, o.Coupled = c.pick(4) == 1, c.pick(4) == 1
+		if !o.Complete {
+			o.Shape = Shape{Key: uint64(c.pick(3)), Members: c.pick(3)}
+		}
 	}
 	c.say("plan of %s by %s: %v, complete: %t, evict %v", a.Group, a.Leader, slices.Sorted(maps.Keys(o.Nodes)), o.Complete, o.Evict)
 	accepted, e := c.s.Planned(a, o, c.now)
@@ -146,7 +150,43 @@ func (c *chaos) bind(id types.UID) {
 func (c *chaos) pass(d time.Duration) {
 	c.now = c.now.Add(d)
 	c.say("%s pass", d)
-	c.do(c.s.Tick(c.now))
+	c.do(c.s.Tick(c.now, c.elsewhere))
+}
+
+// retry has groups tried again that are due.
+func (c *chaos) retry() bool {
+	at, due := c.s.Due()
+	if !due || c.now.Before(at) {
+		return false
+	}
+	c.say("retry")
+	c.do(c.s.Retry(c.now, c.elsewhere))
+	return true
+}
+
+// happen is something that happens elsewhere.
+func (c *chaos) happen() {
+	group := oneOf(c, "a/x", "a/y", "a/z")
+	switch c.pick(8) {
+	case 0:
+		c.s.Changed()
+	case 1:
+		c.s.NodesChanged()
+	case 2:
+		c.s.PodsMoved()
+	case 3:
+		c.s.Begin()
+	case 4:
+		c.elsewhere.making[group] = !c.elsewhere.making[group]
+	case 5:
+		c.elsewhere.promised[group] = !c.elsewhere.promised[group]
+	case 6:
+		if leader, ok := c.s.Trying(); ok {
+			c.s.PassOver(leader)
+		}
+	case 7:
+		c.retry()
+	}
 }
 
 func (c *chaos) mark() {
@@ -200,11 +240,11 @@ func (c *chaos) step() {
 	case 23:
 		if c.pick(4) == 1 {
 			c.say("open")
-			c.do(c.s.Open())
+			c.do(c.s.Open(c.now))
 			return
 		}
-		c.say("changed")
-		c.s.Changed()
+		c.say("something happens")
+		c.happen()
 	}
 }
 
@@ -212,8 +252,9 @@ func (c *chaos) step() {
 // who interferes, and then lets some time pass, until nothing moves any more.
 func (c *chaos) settleDown() {
 	c.say("settle down")
-	c.bytes = nil
-	c.do(c.s.Open())
+	c.bytes, c.elsewhere = nil, elsewhere{}
+	c.s.Begin()
+	c.do(c.s.Open(c.now))
 	for quiet, minutes := 0, 0; quiet < 3; quiet++ {
 		if minutes++; minutes > 100 {
 			c.fail("it does not settle down")
@@ -225,7 +266,8 @@ func (c *chaos) settleDown() {
 			}
 		}
 		c.mark()
-		c.s.Changed()
+		c.s.NodesChanged()
+		c.s.Begin()
 		c.pass(time.Minute)
 		for rounds := 0; c.work(); rounds++ {
 			if quiet = 0; rounds > 1000 {
@@ -250,7 +292,7 @@ func (c *chaos) work() bool {
 			return true
 		}
 	}
-	return false
+	return c.retry()
 }
 
 // checkLiveness checks that nobody is stuck who could go: there is room for all.

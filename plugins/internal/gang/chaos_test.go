@@ -30,7 +30,9 @@ type chaos struct {
 	plans   []*Attempt
 	marks   []types.UID
 	made    int
-	trace   []string
+	// elsewhere is what others do for groups.
+	elsewhere elsewhere
+	trace     []string
 }
 
 // stage is where the scheduler has a pod.
@@ -51,6 +53,7 @@ const (
 func newChaos(t testing.TB, bytes []byte) *chaos {
 	c := &chaos{
 		now: start, bytes: bytes, pods: map[types.UID]*v1.Pod{}, at: map[types.UID]stage{}, node: map[types.UID]string{}, verdict: map[types.UID]Verdict{},
+		elsewhere: elsewhere{making: map[string]bool{}, promised: map[string]bool{}},
 	}
 	s := New(20*time.Second, Backoff{Initial: time.Second, Max: 4 * time.Second})
 	c.watch = newWatch(s, func(format string, args ...any) {
@@ -171,6 +174,8 @@ func (c *chaos) create() {
 		gated(pod)
 	case 2:
 		pod.Spec.NodeName = "n"
+	case 3: // of a release that was interrupted, or of old
+		bindTo("n", c.now.Sub(start))(pod)
 	}
 	c.say("create %s %v %v on %q", pod.Name, pod.Annotations, pod.Labels, pod.Spec.NodeName)
 	c.see(pod)

@@ -8,6 +8,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/lockstep-sh/lockstep/plugins/internal/resource"
 )
 
 // cycle is one scheduling cycle of a pod.
@@ -30,6 +32,8 @@ func (c *cluster) cycle(pod *v1.Pod) {
 		c.follow(pod, v.Node)
 	case Lead:
 		_, o := c.plan(v.Attempt)
+		c.attempts = append(c.attempts, attempted{v.Attempt, o})
+		c.now = c.now.Add(c.cost)
 		accepted, e := c.s.Planned(v.Attempt, o, c.now)
 		c.doPlan(e, accepted)
 		if node := accepted[pod.UID]; o.Complete && node != "" {
@@ -163,10 +167,11 @@ func (c *cluster) try(a *Attempt, evict []string) Outcome {
 			used[node] -= sizeOf(m.pod)
 		}
 	}
-	o := Outcome{Nodes: map[types.UID]string{}, Complete: true, Why: map[Key]string{}, Cost: c.cost}
+	o := Outcome{Nodes: map[types.UID]string{}, Complete: true, Why: map[Key]string{}, Cost: c.cost, Hopeless: c.hopeless[a.Group]}
 	for _, need := range a.Gangs {
 		fit, roles := 0, maps.Clone(need.MinByRole)
 		for _, pod := range need.Pending {
+			o.Coupled = o.Coupled || pod.Labels[coupledLabel] != ""
 			if node := c.fit(pod, used); node != "" {
 				used[node] += sizeOf(pod)
 				o.Nodes[pod.UID] = node
@@ -177,10 +182,26 @@ func (c *cluster) try(a *Attempt, evict []string) Outcome {
 		}
 		if fit < need.Min || len(roles) > 0 {
 			o.Complete = false
+			o.Shape = shapeOf(a)
 			o.Why[need.Key] = fmt.Sprintf("gang %q: %d of %d members fit", need.Key, fit, need.Min)
 		}
 	}
 	return o
+}
+
+// shapeOf is the shape of an attempt for one gang of members that are alike and may go
+// anywhere.
+func shapeOf(a *Attempt) Shape {
+	need := a.Gangs[0]
+	if len(a.Gangs) > 1 || len(need.MinByRole) > 0 || len(need.Pending) == 0 {
+		return Shape{}
+	}
+	for _, pod := range need.Pending {
+		if sizeOf(pod) != sizeOf(need.Pending[0]) || pod.Labels[nodeLabel]+pod.Labels[coupledLabel] != "" {
+			return Shape{}
+		}
+	}
+	return Shape{Key: 1, Members: need.Min, Request: resource.Vector{"size": int64(sizeOf(need.Pending[0]))}}
 }
 
 // less counts one of a role as placed.

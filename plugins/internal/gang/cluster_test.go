@@ -23,6 +23,8 @@ var start = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 const (
 	sizeLabel = "size" // what a pod takes of its node; 1 if it does not say
 	nodeLabel = "node" // the only node that takes a pod
+	// coupledLabel is on pods that care about others.
+	coupledLabel = "coupled"
 )
 
 // podOf makes a pod of namespace a whose UID is its name.
@@ -64,6 +66,21 @@ func only(node string) func(*v1.Pod) { return labeled(nodeLabel, node) }
 func as(role string) func(*v1.Pod) { return labeled(v1alpha1.RoleLabel, role) }
 
 func on(node string) func(*v1.Pod) { return func(p *v1.Pod) { p.Spec.NodeName = node } }
+
+// bindTo binds a pod, so long after the stories begin.
+func bindTo(node string, after time.Duration) func(*v1.Pod) {
+	return func(p *v1.Pod) {
+		p.Spec.NodeName = node
+		p.Status.Conditions = []v1.PodCondition{{Type: v1.PodScheduled, Status: v1.ConditionTrue, LastTransitionTime: metav1.NewTime(start.Add(after))}}
+	}
+}
+
+// ended says when the container of a pod ended.
+func ended(after time.Duration) func(*v1.Pod) {
+	return func(p *v1.Pod) {
+		p.Status.ContainerStatuses = []v1.ContainerStatus{{State: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{FinishedAt: metav1.NewTime(start.Add(after))}}}}
+	}
+}
 
 func urgent(priority int32) func(*v1.Pod) { return func(p *v1.Pod) { p.Spec.Priority = &priority } }
 
@@ -119,19 +136,41 @@ type cluster struct {
 	tasks  []func()
 	refuse map[types.UID]int // how often the next bindings of a pod fail
 	cycles map[types.UID]int
-	cost   time.Duration // of an attempt
+	// position is where a pod stands in the queue, since it entered it.
+	position map[types.UID]Position
+	cost     time.Duration // of an attempt
 	// spoiled is a pod that fails on every node it is planned for.
 	spoiled types.UID
-	log     []string
+	// failed counts the rounds that failed.
+	failed int
+	// hopeless are the groups of which a plan says so.
+	hopeless map[string]bool
+	// attempts are those that were made.
+	attempts []attempted
+	// elsewhere is what others do for groups.
+	elsewhere elsewhere
+	log       []string
 }
 
 type podT = v1.Pod
+
+// attempted is an attempt, and what came of it.
+type attempted struct {
+	*Attempt
+	Outcome
+}
+
+// elsewhere are the groups for which room is made, or kept.
+type elsewhere struct{ making, promised map[string]bool }
+
+func (e elsewhere) Making(group string) bool   { return e.making[group] }
+func (e elsewhere) Promised(group string) bool { return e.promised[group] }
 
 func newCluster(t *testing.T, room map[string]int) *cluster {
 	s := New(10*time.Minute, Backoff{Initial: time.Second, Max: 10 * time.Second})
 	c := &cluster{
 		now: start, room: room, pods: map[types.UID]*v1.Pod{}, at: map[types.UID]place{}, node: map[types.UID]string{},
-		refuse: map[types.UID]int{}, cycles: map[types.UID]int{},
+		refuse: map[types.UID]int{}, cycles: map[types.UID]int{}, position: map[types.UID]Position{},
 	}
 	c.watch = newWatch(s, func(format string, args ...any) {
 		t.Helper()
@@ -191,7 +230,8 @@ func (c *cluster) remove(prefix string) {
 // finish ends pods with success.
 func (c *cluster) finish(prefix string) {
 	for _, id := range c.named(prefix) {
-		pod := c.pods[id]
+		pod := edit(c.pods[id], ended(c.now.Sub(start)))
+		delete(c.pods, id)
 		delete(c.node, id)
 		delete(c.at, id)
 		c.do(c.s.Gone(id, c.now))
@@ -225,6 +265,7 @@ func (c *cluster) do(e Effects) { c.doPlan(e, nil) }
 
 func (c *cluster) doPlan(e Effects, accepted map[types.UID]string) {
 	c.after(e, accepted)
+	c.failed += e.RoundsFailed
 	for _, id := range e.Release {
 		if c.at[id] == held {
 			c.bind(id)
@@ -259,7 +300,22 @@ func (c *cluster) doPlan(e Effects, accepted map[types.UID]string) {
 func (c *cluster) offer(id types.UID) {
 	if pod := c.pods[id]; pod != nil && c.at[id] == parked && len(pod.Spec.SchedulingGates) == 0 && c.queue(pod) {
 		c.at[id] = queued
+		c.position[id], _ = c.s.Position(pod)
 	}
+}
+
+// before orders pods as the queue does.
+func (c *cluster) before(a, b *v1.Pod) bool {
+	x, y := c.position[a.UID], c.position[b.UID]
+	late := func(p Position) int {
+		if p.Extra {
+			return 1
+		}
+		return 0
+	}
+	return cmp.Or(
+		cmp.Compare(priorityOf(b), priorityOf(a)), cmp.Compare(late(x), late(y)), x.Created.Compare(y.Created),
+		cmp.Compare(x.Gang, y.Gang), compareMembers(&member{pod: a}, &member{pod: b})) < 0
 }
 
 // step runs one task or one scheduling cycle.
@@ -273,7 +329,7 @@ func (c *cluster) step() bool {
 	var next *v1.Pod
 	for id, at := range c.at {
 		pod := c.pods[id]
-		if at == queued && (next == nil || compareMembers(&member{pod: pod}, &member{pod: next}) < 0) {
+		if at == queued && (next == nil || c.before(pod, next)) {
 			next = pod
 		}
 	}
@@ -288,11 +344,21 @@ func (c *cluster) step() bool {
 
 // run steps until nothing moves.
 func (c *cluster) run() {
-	for n := 0; c.step(); n++ {
+	for n := 0; c.step() || c.retry(); n++ {
 		if n > 10000 {
 			c.fail("it spins")
 		}
 	}
+}
+
+// retry has groups tried again that are due.
+func (c *cluster) retry() bool {
+	at, due := c.s.Due()
+	if !due || c.now.Before(at) {
+		return false
+	}
+	c.do(c.s.Retry(c.now, c.elsewhere))
+	return true
 }
 
 // until steps until a member is in a state.
@@ -308,7 +374,7 @@ func (c *cluster) until(id types.UID, state State) {
 func (c *cluster) pass(d time.Duration) {
 	for end := c.now.Add(d); c.now.Before(end); {
 		c.now = c.now.Add(time.Second)
-		c.do(c.s.Tick(c.now))
+		c.do(c.s.Tick(c.now, c.elsewhere))
 		c.run()
 	}
 }

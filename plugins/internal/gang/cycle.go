@@ -1,15 +1,11 @@
 package gang
 
 import (
-	"maps"
-	"math"
 	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 )
 
 // Verdict is what a scheduling cycle of a pod has to do.
@@ -39,85 +35,6 @@ type Visit struct {
 	// Need, with Alone, is the gang's topology and, where it has one, the places of
 	// its members.
 	Need *Need
-}
-
-// Attempt is what a plan has to place. It is a copy: the state may move on while
-// the plan is made, and Planned copes.
-type Attempt struct {
-	Group  string
-	Leader types.UID
-	Strict bool
-	Gangs  []Need
-}
-
-// Members counts what has to be placed at least.
-func (a *Attempt) Members() int {
-	n := 0
-	for _, need := range a.Gangs {
-		n += need.Min
-	}
-	return n
-}
-
-// Priority is the highest of the pending members: by it the attempt ranks.
-func (a *Attempt) Priority() int32 {
-	priority := int32(math.MinInt32)
-	for _, need := range a.Gangs {
-		for _, pod := range need.Pending {
-			priority = max(priority, priorityOf(pod))
-		}
-	}
-	return priority
-}
-
-// Without is what is left of an attempt of which some members were given a node: those
-// stand in the plan.
-func (a *Attempt) Without(placed map[types.UID]string) *Attempt {
-	if len(placed) == 0 {
-		return a
-	}
-	left := *a
-	left.Gangs = nil
-	for _, need := range a.Gangs {
-		rest := need
-		rest.Pending, rest.Placed, rest.MinByRole = nil, slices.Clone(need.Placed), maps.Clone(need.MinByRole)
-		for _, pod := range need.Pending {
-			node, ok := placed[pod.UID]
-			if !ok {
-				rest.Pending = append(rest.Pending, pod)
-				continue
-			}
-			rest.Placed = append(rest.Placed, Placed{Pod: pod, Node: node, InPlan: true})
-			rest.Min = max(0, rest.Min-1)
-			if role := pod.Labels[v1alpha1.RoleLabel]; rest.MinByRole[role] > 0 {
-				rest.MinByRole[role]--
-			}
-		}
-		left.Gangs = append(left.Gangs, rest)
-	}
-	return &left
-}
-
-// Need is one gang of an attempt.
-type Need struct {
-	Key  Key
-	Spec Spec
-	// Min members are still to be placed, among them MinByRole of each role.
-	Min       int
-	MinByRole map[string]int
-	// Pending are the members that may be placed, in order.
-	Pending []*v1.Pod
-	// Placed are the members that have a node, by its name, in order. Those that
-	// are on their way out do not count.
-	Placed []Placed
-}
-
-// Placed is a member that has a node.
-type Placed struct {
-	Pod  *v1.Pod
-	Node string
-	// InPlan: only the plan gives it the node; the scheduler's cache does not know.
-	InPlan bool
 }
 
 // Queue tells whether the queue may let a pod through, and if not, why.
@@ -166,69 +83,11 @@ func (s *Gangs) Visit(pod *v1.Pod) Visit {
 	return v
 }
 
-func (s *Gangs) attempt(grp *group) *Attempt {
-	grp.seen, grp.stale, grp.tried = s.changes, false, grp.pool()
-	a := &Attempt{Group: grp.key().String(), Leader: grp.leader, Strict: grp.strict()}
-	for _, g := range grp.gangs {
-		a.Gangs = append(a.Gangs, g.wants())
-	}
-	return a
-}
-
-// isOf tells whether an attempt was made for the group as it is now.
-func (g *group) isOf(a *Attempt) bool {
-	return slices.EqualFunc(g.gangs, a.Gangs, func(gang *gang, need Need) bool { return gang.key == need.Key })
-}
-
-// wants is what an attempt has to know of a gang.
-func (g *gang) wants() Need {
-	n := Need{Key: g.key, Spec: g.spec, Min: g.need(), Placed: g.places()}
-	if n.Min > 0 {
-		n.MinByRole = g.missingRoles()
-		n.Pending = podsOf(g.sorted((*member).eligible))
-	}
-	return n
-}
-
-// context is what a member that goes alone has to know of its gang. Without a
-// topology it does not matter where the others are, and they may be many.
-func (g *gang) context() *Need {
-	n := &Need{Key: g.key, Spec: g.spec}
-	if g.spec.RequiredTopology != "" || g.spec.PreferredTopology != "" {
-		n.Placed = g.places()
-	}
-	return n
-}
-
-func (g *gang) places() []Placed {
-	var places []Placed
-	for _, m := range g.sorted((*member).placed) {
-		places = append(places, Placed{Pod: m.pod, Node: m.node, InPlan: m.state == Planned})
-	}
-	return places
-}
-
-// Outcome is what came of an attempt.
-type Outcome struct {
-	// Nodes are the members that fit, by UID.
-	Nodes map[types.UID]string
-	// Fit is the number of members that fit, at best, also where Nodes are not kept.
-	Fit int
-	// Complete: with Nodes every gang of the group has its minimum.
-	Complete bool
-	// Why explains to users, gang by gang, why not.
-	Why map[Key]string
-	// Cost is how long the attempt kept the scheduling thread.
-	Cost time.Duration
-	// Evict: groups whose held, incomplete plans make way for this one.
-	Evict []string
-}
-
 // Planned takes in the outcome of an attempt. It answers the members whose node
 // the plan decides from now on; the caller holds their capacity, for the group
 // that the attempt names, and then acts on the effects. Only a complete plan is
 // followed, by its leader too; of an incomplete one a NonStrict group keeps what
-// it holds.
+// it holds, unless it is hopeless: then it has nothing to wait for.
 func (s *Gangs) Planned(a *Attempt, o Outcome, now time.Time) (map[types.UID]string, Effects) {
 	leader := s.members[a.Leader]
 	if leader == nil {
@@ -240,9 +99,9 @@ func (s *Gangs) Planned(a *Attempt, o Outcome, now time.Time) (map[types.UID]str
 		s.readmit(leader)
 		return nil, s.take()
 	}
-	grp.cost = o.Cost
 	s.evict(o.Evict, grp)
-	keep := o.Complete || !grp.strict()
+	hopeless := o.Hopeless && !o.Complete
+	keep := o.Complete || !grp.strict() && !hopeless
 	accepted := map[types.UID]string{}
 	if keep {
 		accepted = s.accept(grp, o.Nodes)
@@ -251,13 +110,17 @@ func (s *Gangs) Planned(a *Attempt, o Outcome, now time.Time) (map[types.UID]str
 		g.failure = o.Why[g.key]
 		s.tell(g)
 	}
-	if _, set := grp.waitTime(); set && !keep && o.Fit > 0 && grp.held.IsZero() {
-		grp.held = now // they would have been held
+	if grp.strict() && !o.Complete && o.Fit > 0 {
+		grp.clocks.wouldHold(grp, now)
 	}
 	if o.Complete {
 		s.enterPhase(grp, following, now)
 	} else {
-		s.fail(grp, now)
+		s.miss(grp, o, now)
+	}
+	if hopeless && !grp.strict() {
+		s.giveBack(grp)
+		grp.clocks = clocks{}
 	}
 	s.settle(leader.gang, now)
 	s.dropLost(accepted)
@@ -295,62 +158,6 @@ func (s *Gangs) dropLost(accepted map[types.UID]string) {
 	s.effects.Unhold = slices.DeleteFunc(s.effects.Unhold, func(uid types.UID) bool { return lost[uid] })
 }
 
-// evict gives back the plans of groups that make way for another one.
-func (s *Gangs) evict(names []string, winner *group) {
-	if len(names) == 0 {
-		return
-	}
-	for grp := range s.timed {
-		if grp != winner && grp.hoards() && slices.Contains(names, grp.key().String()) {
-			s.giveBack(grp)
-			grp.held = time.Time{}
-		}
-	}
-}
-
-// Hoards lists the groups of less than a priority that hold capacity without being
-// complete.
-func (s *Gangs) Hoards(below int32) []string {
-	var names []string
-	for grp := range s.timed {
-		if grp.hoards() && grp.priority() < below {
-			names = append(names, grp.key().String())
-		}
-	}
-	slices.Sort(names)
-	return names
-}
-
-// Yield has groups that hold capacity without being complete give it back, for somebody
-// whom this state does not know.
-func (s *Gangs) Yield(names []string) Effects {
-	s.evict(names, nil)
-	return s.take()
-}
-
-// Rivals lists the groups that hold capacity without being complete and that
-// rank below the group of an attempt, the last in rank first: NonStrict groups
-// may starve each other (seed 002, NonStrict).
-func (s *Gangs) Rivals(a *Attempt) []string {
-	leader := s.members[a.Leader]
-	if leader == nil {
-		return nil
-	}
-	grp := leader.gang.group
-	var below []*group
-	for other := range s.timed {
-		if other != grp && other.hoards() && compareRank(grp, other) < 0 {
-			below = append(below, other)
-		}
-	}
-	slices.SortFunc(below, func(a, b *group) int { return compareRank(b, a) })
-	names := make([]string, len(below))
-	for i, other := range below {
-		names[i] = other.key().String()
-	}
-	return names
-}
-
 // Reserved takes in that the scheduler reserved a member on a node.
 func (s *Gangs) Reserved(uid types.UID, node string, now time.Time) Effects {
 	m := s.members[uid]
@@ -367,8 +174,8 @@ func (s *Gangs) Reserved(uid types.UID, node string, now time.Time) Effects {
 	case !m.free():
 		// It was taken out of the round while it was in its cycle.
 		s.takeBack(m)
-	case grp.held.IsZero() && !m.gang.satisfied():
-		grp.held = now
+	case !m.gang.satisfied():
+		grp.clocks.start(now)
 	}
 	s.track(grp)
 	return s.take()

@@ -106,7 +106,7 @@ func (s *Gangs) redefine(g *gang, now time.Time) {
 	before := g.spec.Groups
 	spec, problems := Parse(g.key, g.object(), fields, s.defaultWait)
 	g.spec = spec
-	g.group.stale = true
+	g.group.retry.stale, g.group.ranked = true, false
 	for _, problem := range problems {
 		if problem.OnObject {
 			s.report(g, nil, &g.told, problem)

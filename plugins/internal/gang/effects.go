@@ -30,6 +30,8 @@ type Effects struct {
 	Rehold []Hold
 	// Started: the minimum of a gang was bound this long after it was complete.
 	Started []time.Duration
+	// RoundsFailed counts rounds that failed although a plan stood.
+	RoundsFailed int
 	// Freed tells that capacity was given back.
 	Freed bool
 }
@@ -52,5 +54,5 @@ type Report struct {
 
 // Idle tells that there is nothing to do.
 func (e *Effects) Idle() bool {
-	return len(e.Unhold)+len(e.Release)+len(e.Reject)+len(e.Expire)+len(e.Activate)+len(e.Problems)+len(e.Changed)+len(e.Rehold)+len(e.Started) == 0 && !e.Freed
+	return len(e.Unhold)+len(e.Release)+len(e.Reject)+len(e.Expire)+len(e.Activate)+len(e.Problems)+len(e.Changed)+len(e.Rehold)+len(e.Started)+e.RoundsFailed == 0 && !e.Freed
 }

@@ -197,10 +197,9 @@ func (s *Gangs) Position(pod *v1.Pod) (p Position, ok bool) {
 	}
 	g := m.gang
 	p = Position{Created: g.group.created(), Gang: g.group.key().String()}
-	running := g.count[Released] + g.count[Bound] + g.doneBy[g.owner]
 	switch {
 	case m.state != Pending:
-	case g.satisfied() && running >= g.spec.Min:
+	case g.satisfied() && g.standing() >= g.spec.Min:
 		p.Extra = true
 	case g.group.begun():
 		// Part of it runs, which is of no use without the rest: the scheduler was
@@ -208,14 +207,6 @@ func (s *Gangs) Position(pod *v1.Pod) (p Position, ok bool) {
 		p.Created = time.Time{}
 	}
 	return p, true
-}
-
-// begun tells that members of the group run. Where they do not count towards the
-// minimum, each wave of members starts anew.
-func (g *group) begun() bool {
-	return slices.ContainsFunc(g.gangs, func(gang *gang) bool {
-		return gang.spec.Policy != OnlyWaiting && gang.count[Released]+gang.count[Bound] > 0
-	})
 }
 
 // Keys lists the gangs, sorted.

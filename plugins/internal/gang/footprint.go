@@ -17,8 +17,8 @@ type Footprint struct {
 	// many of each role, 0 or more: members that ran to success are counted off.
 	Min       int
 	MinByRole map[string]int
-	// BrokenSince is when a gang that had its minimum bound fell below it; zero while it has
-	// it.
+	// BrokenSince is when a gang of which part runs was first seen below its minimum;
+	// zero while it has it.
 	BrokenSince time.Time
 	// Running are the members that are on a node or on their way there, but for those
 	// that are about to end, in order.
@@ -43,14 +43,15 @@ func (s *Gangs) Footprints(key Key) []Footprint {
 }
 
 func (s *Gangs) footprint(g *gang) Footprint {
-	f := Footprint{Key: g.key, Created: g.created(), Min: max(0, g.spec.Min-g.doneBy[g.owner])}
+	done := g.past.counted()
+	f := Footprint{Key: g.key, Created: g.created(), Min: max(0, g.spec.Min-done.n), BrokenSince: g.broken}
 	if g.objects[0] != nil {
 		f.Object = g.objects[0].UID
 	}
 	if g.enforceRoles() {
 		f.MinByRole = map[string]int{}
 		for role, n := range g.spec.MinByRole {
-			f.MinByRole[role] = max(0, n-g.doneRole[finished{g.owner, role}])
+			f.MinByRole[role] = max(0, n-done.roles[role])
 		}
 	}
 	for _, p := range g.places() {

@@ -15,14 +15,9 @@ type gang struct {
 	group   *group
 	members map[types.UID]*member
 
-	// succeeded are members that ran to success; they still count, but only what
-	// succeeded under the controller of the newest member, owner, so that a job
-	// that is run again starts as a gang. doneBy and doneRole count them.
-	succeeded map[types.UID]finished
-	doneBy    map[types.UID]int
-	doneRole  map[finished]int
-	owner     types.UID
-	newest    time.Time
+	// past is members that ran to success; they still count, but only those of this
+	// life of the gang, so that a job that is run again starts as a gang.
+	past past
 
 	objects [2]*described // community PodGroup, native PodGroup
 	spec    Spec
@@ -52,18 +47,16 @@ type gang struct {
 	completed time.Time
 	// ran is what satisfied said when it was last acted upon.
 	ran bool
+	// begin is what is known of how the members that run began to.
+	begin begin
+	// broken is since when less than the minimum runs; zero where it does, or nothing.
+	broken time.Time
 }
 
 // described is an object that describes the gang.
 type described struct {
 	Object
 	created time.Time
-}
-
-// finished is what still matters of a member that ran to success.
-type finished struct {
-	owner types.UID
-	role  string
 }
 
 // roleCount counts the members of one role. Planned ones are among the waiting.
@@ -76,6 +69,7 @@ func (g *gang) enter(m *member) { g.tally(m, 1) }
 func (g *gang) leave(m *member) { g.tally(m, -1) }
 
 func (g *gang) tally(m *member, by int) {
+	g.group.ranked = false
 	if m.leaving() {
 		return
 	}
@@ -117,42 +111,6 @@ func (g *gang) change(m *member, f func()) {
 	g.enter(m)
 }
 
-// addSucceeded and dropSucceeded keep what ran to success.
-func (g *gang) addSucceeded(uid types.UID, f finished) {
-	g.succeeded[uid] = f
-	g.doneBy[f.owner]++
-	g.doneRole[f]++
-}
-
-func (g *gang) dropSucceeded(uid types.UID) {
-	f := g.succeeded[uid]
-	delete(g.succeeded, uid)
-	if g.doneBy[f.owner]--; g.doneBy[f.owner] == 0 {
-		delete(g.doneBy, f.owner)
-	}
-	if g.doneRole[f]--; g.doneRole[f] == 0 {
-		delete(g.doneRole, f)
-	}
-}
-
-// satisfied tells whether members may go alone: the gang runs already, or as many
-// as have to start together ran to the end. It is derived from what is there, so
-// it survives a restart, and it ends when all pods are gone.
-func (g *gang) satisfied() bool {
-	if g.spec.Min == 0 {
-		return false
-	}
-	running, done := g.count[Released]+g.count[Bound], g.doneBy[g.owner]
-	switch g.spec.Policy {
-	case OnlyWaiting:
-		return false
-	case WaitingAndRunning:
-		return running+done >= g.spec.Min
-	default:
-		return running > 0 || done >= g.spec.Min
-	}
-}
-
 // have counts what a plan can build on: members that have a node, or had one to
 // the end.
 func (g *gang) have() int {
@@ -160,7 +118,7 @@ func (g *gang) have() int {
 	if g.spec.Policy == OnlyWaiting {
 		return waiting
 	}
-	return waiting + g.count[Released] + g.count[Bound] + g.doneBy[g.owner]
+	return waiting + g.standing()
 }
 
 // reached tells whether the gang could be released: its minimum is held,
@@ -193,7 +151,7 @@ func (g *gang) lack(adjust func(*roleCount) int) map[string]int {
 	var missing map[string]int
 	for role, n := range g.spec.MinByRole {
 		if g.spec.Policy != OnlyWaiting {
-			n -= g.doneRole[finished{g.owner, role}]
+			n -= g.past.counted().roles[role]
 		}
 		if count := g.byRole[role]; count != nil {
 			n -= count.waiting + adjust(count)
@@ -256,14 +214,10 @@ func (g *gang) created() time.Time {
 	return g.oldest
 }
 
-// note takes in a new member's age and owner.
+// note takes in a new member's age.
 func (g *gang) note(pod *v1.Pod) {
-	created := pod.CreationTimestamp.Time
-	if g.oldest.IsZero() || created.Before(g.oldest) {
+	if created := pod.CreationTimestamp.Time; g.oldest.IsZero() || created.Before(g.oldest) {
 		g.oldest = created
-	}
-	if !created.Before(g.newest) {
-		g.owner, g.newest = ownerOf(pod), created
 	}
 }
 
@@ -280,7 +234,7 @@ func (g *gang) sorted(test func(*member) bool) []*member {
 }
 
 func (g *gang) empty() bool {
-	return len(g.members) == 0 && g.objects[0] == nil && g.objects[1] == nil && len(g.succeeded) == 0
+	return len(g.members) == 0 && g.objects[0] == nil && g.objects[1] == nil && len(g.past.succeeded) == 0
 }
 
 func podsOf(members []*member) []*v1.Pod {

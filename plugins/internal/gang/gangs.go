@@ -19,11 +19,10 @@ type Gangs struct {
 	succeeded map[types.UID]*gang
 	// naming lists, for a gang, the gangs that name it in their groups.
 	naming map[Key]map[Key]bool
-	// timed are the groups that time can move, resting how many of them rest.
-	timed   map[*group]bool
-	resting int
-	// changes counts what happened in the cluster that could help a gang.
-	changes uint64
+	// timed are the groups that time can move; ticked is when it was looked at last.
+	timed  map[*group]bool
+	ticked time.Time
+	pump   pump
 	// closed: nobody is let through yet, see Close.
 	closed bool
 
@@ -40,6 +39,7 @@ func New(defaultWait time.Duration, backoff Backoff) *Gangs {
 		succeeded:   map[types.UID]*gang{},
 		naming:      map[Key]map[Key]bool{},
 		timed:       map[*group]bool{},
+		pump:        pump{resting: map[*group]bool{}},
 	}
 }
 
@@ -62,7 +62,7 @@ func (s *Gangs) gang(key Key) *gang {
 	if g == nil {
 		g = &gang{
 			key: key, members: map[types.UID]*member{}, byRole: map[string]*roleCount{},
-			succeeded: map[types.UID]finished{}, doneBy: map[types.UID]int{}, doneRole: map[finished]int{},
+			past: newPast(),
 			spec: Spec{Mode: Strict, Policy: OnceSatisfied, WaitTime: s.defaultWait},
 		}
 		g.group = &group{gangs: []*gang{g}}
@@ -120,13 +120,15 @@ func (s *Gangs) join(g *gang, m *member, now time.Time) {
 	s.members[m.uid()] = m
 	g.members[m.uid()] = m
 	g.note(m.pod)
+	g.group.ranked = false
+	g.past.unfinished(m.pod, true)
 	g.enter(m)
 	s.listen(m)
 	if g.defining() != g.definer {
 		s.redefine(g, now)
 	}
 	if m.coming() {
-		g.group.stale = true
+		g.group.retry.stale = true
 	}
 }
 
@@ -134,6 +136,10 @@ func (s *Gangs) update(m *member, pod *v1.Pod, now time.Time) {
 	g := m.gang
 	changed := !fieldsOf(pod).same(fieldsOf(m.pod))
 	was, came := m.state, m.coming()
+	if !sameLife(m.pod, pod) {
+		g.past.unfinished(m.pod, false)
+		g.past.unfinished(pod, true)
+	}
 	g.change(m, func() { m.observe(pod) })
 	switch {
 	case m.state == Bound:
@@ -151,7 +157,7 @@ func (s *Gangs) update(m *member, pod *v1.Pod, now time.Time) {
 		}
 	}
 	if m.coming() && !came {
-		g.group.stale = true
+		g.group.retry.stale = true
 	}
 }
 
@@ -176,6 +182,7 @@ func (s *Gangs) remove(m *member, now time.Time) {
 	g := m.gang
 	s.unhand(m, m.state)
 	g.leave(m)
+	g.past.unfinished(m.pod, false)
 	delete(g.members, m.uid())
 	delete(s.members, m.uid())
 	if len(g.members) == 0 {
@@ -211,7 +218,7 @@ func (s *Gangs) forget(g *gang) {
 }
 
 // Succeeded takes in that a member ran to success; it counts towards the
-// minimum of what runs under the same owner.
+// minimum in this life of the gang.
 func (s *Gangs) Succeeded(pod *v1.Pod, now time.Time) Effects {
 	key, _, ok := KeyOf(pod)
 	former := s.succeeded[pod.UID]
@@ -224,7 +231,7 @@ func (s *Gangs) Succeeded(pod *v1.Pod, now time.Time) Effects {
 	g := s.gang(key)
 	if s.succeeded[pod.UID] == nil {
 		s.succeeded[pod.UID] = g
-		g.addSucceeded(pod.UID, finished{ownerOf(pod), roleOf(pod)})
+		g.past.add(pod.UID, finished{owner: ownerOf(pod), role: roleOf(pod), ended: EndOf(pod)})
 	}
 	if m := s.members[pod.UID]; m != nil {
 		s.dismiss(m)
@@ -244,11 +251,7 @@ func (s *Gangs) ForgetSucceeded(pod *v1.Pod, now time.Time) Effects {
 
 func (s *Gangs) dropSucceeded(g *gang, uid types.UID, now time.Time) {
 	delete(s.succeeded, uid)
-	g.dropSucceeded(uid)
+	g.past.drop(uid)
 	s.settle(g, now)
 	s.forget(g)
 }
-
-// Changed takes in that something happened in the cluster which could help a
-// gang that does not fit.
-func (s *Gangs) Changed() { s.changes++ }

@@ -30,27 +30,24 @@ type group struct {
 	phase  phase
 	leader types.UID // in phase ready: the one member that is let through
 
-	// failures in a row, and what spaces the next attempt.
+	// failures counts the rounds that failed in a row although a plan stood; the next
+	// attempt is not made before notBefore.
 	failures  int
 	notBefore time.Time
-	// seen is the cluster's change count when the last attempt began; stale tells
-	// that the group itself has changed since, so that it may fit now.
-	seen  uint64
-	stale bool
+	retry     retry
 	// tried is the number of members that the last attempt looked at.
 	tried int
-	// cost is how long the last attempt took.
-	cost time.Duration
 	// replans counts the plans of this round that did not survive contact.
 	replans int
 	// since is when the phase began, nudged when its members were last let through.
 	// After patience they are let through once more.
 	since, nudged time.Time
 	patience      time.Duration
-	// held is when the first member was held; zero while nothing is. Where a user
-	// wrote a wait time it runs on through the failures of a Strict group, which
-	// holds members only for a moment.
-	held time.Time
+	clocks        clocks
+
+	// rank is where the group stands among others, if ranked; see rankOf.
+	rank   rank
+	ranked bool
 }
 
 // maxReplans bounds how often a round is replanned around members that fail on
@@ -72,17 +69,6 @@ func (g *group) reached() bool {
 // strict: a group is NonStrict only if all its gangs are.
 func (g *group) strict() bool {
 	return slices.ContainsFunc(g.gangs, func(gang *gang) bool { return gang.spec.Mode != NonStrict })
-}
-
-// waitTime is the shortest of its gangs', and whether a user wrote any.
-func (g *group) waitTime() (wait time.Duration, set bool) {
-	for i, gang := range g.gangs {
-		if i == 0 || gang.spec.WaitTime < wait {
-			wait = gang.spec.WaitTime
-		}
-		set = set || gang.spec.WaitTimeSet
-	}
-	return wait, set
 }
 
 func (g *group) countIn(state State) int {
@@ -185,7 +171,35 @@ func (g *group) created() time.Time {
 	return first
 }
 
-// compareRank orders by: 1. priority, high first; 2. creation, old first; 3. key.
-func compareRank(a, b *group) int {
-	return cmp.Or(cmp.Compare(b.priority(), a.priority()), a.created().Compare(b.created()), compareKeys(a.key(), b.key()))
+// rank is what orders groups.
+type rank struct {
+	priority int32
+	// begun: part of it runs, which is of no use without the rest.
+	begun   bool
+	created time.Time
+	key     Key
 }
+
+// rankOf is the rank of a group. It is kept until a member or an object of the group
+// changes: to know the priority is to look at every member.
+func (g *group) rankOf() rank {
+	if !g.ranked {
+		g.ranked, g.rank = true, rank{priority: g.priority(), begun: g.begun(), created: g.created(), key: g.key()}
+	}
+	return g.rank
+}
+
+// compare orders by: 1. priority, high first; 2. what has begun to run; 3. creation,
+// old first; 4. key.
+func (r rank) compare(other rank) int {
+	begun := 0
+	if r.begun != other.begun {
+		begun = 1
+		if r.begun {
+			begun = -1
+		}
+	}
+	return cmp.Or(cmp.Compare(other.priority, r.priority), begun, r.created.Compare(other.created), compareKeys(r.key, other.key))
+}
+
+func compareRank(a, b *group) int { return a.rankOf().compare(b.rankOf()) }

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
@@ -124,14 +123,6 @@ func priorityOf(pod *v1.Pod) int32 {
 }
 
 func roleOf(pod *v1.Pod) string { return pod.Labels[v1alpha1.RoleLabel] }
-
-// ownerOf is the UID of the controller that made the pod, or empty.
-func ownerOf(pod *v1.Pod) types.UID {
-	if ref := metav1.GetControllerOfNoCopy(pod); ref != nil {
-		return ref.UID
-	}
-	return ""
-}
 
 // Backoff spaces the attempts to place a gang.
 type Backoff struct {

@@ -1,5 +1,7 @@
 package gang
 
+import "time"
+
 // Close keeps every member out of the queue until Open. The caller closes the
 // gangs while it does not know everything yet: after a restart, a gang that is
 // about to be seen half bound has to come before those that wait.
@@ -7,8 +9,11 @@ func (s *Gangs) Close() { s.closed = true }
 
 // Open lets through whoever may go. It takes in that what there was to see at
 // the start has been seen.
-func (s *Gangs) Open() Effects {
+func (s *Gangs) Open(now time.Time) Effects {
 	s.closed = false
+	for _, g := range s.gangs {
+		s.settle(g, now)
+	}
 	for _, g := range s.gangs {
 		s.admitGang(g)
 	}

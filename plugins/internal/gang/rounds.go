@@ -17,7 +17,7 @@ func (s *Gangs) settle(g *gang, now time.Time) {
 		able = s.able(grp) // under OnlyWaiting those who were let go count no more
 	}
 	if able {
-		grp.setClock(now)
+		grp.setClocks(now)
 	} else {
 		s.gather(grp, now)
 	}
@@ -30,18 +30,20 @@ func (s *Gangs) gather(grp *group, now time.Time) {
 		s.enterPhase(grp, gathering, now)
 	}
 	s.giveBack(grp)
-	grp.held = time.Time{}
+	grp.clocks = clocks{}
 }
 
 // noteRunning lets members go alone once their gang runs, and gates them again
 // when it no longer does.
 func (s *Gangs) noteRunning(g *gang, now time.Time) {
+	s.judge(g, now)
 	if g.satisfied() == g.ran {
 		return
 	}
 	g.ran = !g.ran
 	if g.ran {
 		s.letGo(g)
+		s.judge(g, now) // more of it run
 	}
 	s.admitGang(g)
 	s.settleAwaiting(g, now)
@@ -84,7 +86,7 @@ func (s *Gangs) advance(grp *group, now time.Time) {
 				g.completed = now
 			}
 		}
-		s.enterPhase(grp, ready, now)
+		s.enterPhase(grp, s.inTurn(grp, now), now)
 	case grp.phase == ready:
 		if leader := s.members[grp.leader]; leader == nil || !leader.leads() {
 			s.lead(grp, now)
@@ -95,7 +97,7 @@ func (s *Gangs) advance(grp *group, now time.Time) {
 		if grp.strict() {
 			s.giveBack(grp) // of members that were on their way when the round failed
 		}
-		if grp.pool() > grp.tried && grp.tried < grp.total() {
+		if grp.pool() > grp.tried && grp.tried < grp.total() && !s.outranked(grp, now) {
 			// The round waits to have tried total-number members: newcomers are part
 			// of it, without a pause.
 			s.enterPhase(grp, ready, now)
@@ -121,12 +123,7 @@ func (s *Gangs) enterPhase(grp *group, next phase, now time.Time) {
 }
 
 func (s *Gangs) setPhase(grp *group, next phase) {
-	if grp.phase == resting {
-		s.resting--
-	}
-	if next == resting {
-		s.resting++
-	}
+	s.pump.move(grp, next)
 	grp.phase = next
 }
 
@@ -159,30 +156,25 @@ func (s *Gangs) replan(grp *group, now time.Time) {
 			g.failure = g.neverFits()
 		}
 	}
-	s.fail(grp, now)
+	s.failRound(grp, now)
 }
 
-// fail ends a round. A Strict group gives back what it holds, a NonStrict one
-// keeps it.
-func (s *Gangs) fail(grp *group, now time.Time) {
+// failRound ends a round that failed although a plan stood. The next attempt waits for a
+// backoff, whatever happens: the plan may fit and fail again and again.
+func (s *Gangs) failRound(grp *group, now time.Time) {
 	grp.failures++
+	grp.notBefore = now.Add(s.backoff.after(grp.failures))
+	s.effects.RoundsFailed++
+	s.rest(grp, now)
+}
+
+// rest ends a round. A Strict group gives back what it holds, a NonStrict one keeps it.
+func (s *Gangs) rest(grp *group, now time.Time) {
 	grp.replans = 0
-	grp.notBefore = now.Add(max(s.backoff.after(grp.failures), s.share(grp.cost)))
 	s.enterPhase(grp, resting, now)
 	if grp.strict() {
 		s.giveBack(grp)
 	}
-}
-
-// retryShare is the most of the scheduling thread that attempts which fail may
-// take while something happens in the cluster all the time: one part in this.
-const retryShare = 5
-
-// share is the pause after an attempt of the given cost that keeps all groups
-// that rest, the one that failed included, within their share of the scheduling
-// thread.
-func (s *Gangs) share(cost time.Duration) time.Duration {
-	return min(cost*time.Duration(retryShare*(s.resting+1)), retryAnyway)
 }
 
 // giveBack voids the plan of a group and takes back what its members hold, except
@@ -236,7 +228,7 @@ func (s *Gangs) release(grp *group, now time.Time) bool {
 	for _, g := range grp.gangs {
 		s.letGo(g)
 	}
-	grp.held = time.Time{}
+	grp.clocks = clocks{}
 	grp.failures, grp.replans = 0, 0
 	for _, g := range grp.gangs {
 		s.noteRunning(g, now)

@@ -45,10 +45,14 @@ type Spec struct {
 	// Total is the number of members that a Strict round waits to have tried. Not below Min.
 	Total int
 	Mode  Mode
-	// WaitTime is the longest time since the first member was held.
+	// WaitTime is the longest time since the first member was held. After it nobody is
+	// tried again until the user acts.
 	WaitTime time.Duration
 	// WaitTimeSet tells that the user wrote it.
 	WaitTimeSet bool
+	// RoundTime is the longest time since the first member of a round was held. After it
+	// the round has failed, and the gang is tried again. 0 where nobody said it.
+	RoundTime time.Duration
 	// Groups are the other gangs that start together with this one, sorted,
 	// without duplicates and without itself.
 	Groups []Key
@@ -84,10 +88,12 @@ const longValue = 200
 
 // Object is what a PodGroup says of a gang. Zero fields say nothing.
 type Object struct {
-	UID         types.UID
-	Min         int32
-	WaitSeconds *int32
-	Annotations map[string]string
+	UID types.UID
+	Min int32
+	// RoundSeconds is spec.scheduleTimeoutSeconds. Operators write it into all PodGroups,
+	// or 0 for nothing.
+	RoundSeconds *int32
+	Annotations  map[string]string
 	// Queue is the queue that it names; empty for none.
 	Queue string
 }
@@ -172,8 +178,8 @@ const (
 //
 // Bad values never stop it: they come back as problems that name the key, the
 // value and what is used instead. Whatever comes in, in the spec Min is from 0 to
-// 100000, Total from Min to 100000, WaitTime positive if defaultWait is, and Mode
-// and Policy are one of theirs.
+// 100000, Total from Min to 100000, WaitTime positive if defaultWait is,
+// RoundTime not negative, and Mode and Policy are one of theirs.
 func Parse(key Key, object *Object, pod Fields, defaultWait time.Duration) (Spec, []Problem) {
 	p := parser{key: key, pod: pod}
 	if object != nil {
@@ -183,6 +189,7 @@ func Parse(key Key, object *Object, pod Fields, defaultWait time.Duration) (Spec
 	p.spec.Total = p.parseTotal()
 	p.spec.Mode = Mode(p.oneOf(v1alpha1.ModeAnnotation, v1alpha1.ModeStrict, v1alpha1.ModeNonStrict))
 	p.spec.Policy = MatchPolicy(p.oneOf(v1alpha1.MatchPolicyAnnotation, v1alpha1.MatchOnceSatisfied, v1alpha1.MatchOnlyWaiting, v1alpha1.MatchWaitingAndRunning))
+	p.spec.RoundTime = p.parseRound()
 	p.spec.WaitTime, p.spec.WaitTimeSet = p.parseWait(defaultWait)
 	p.spec.Groups = p.parseGroups()
 	p.spec.MinByRole = p.parseRoles()
@@ -283,19 +290,26 @@ func (p *parser) parseWait(defaultWait time.Duration) (time.Duration, bool) {
 	if parsed, err := time.ParseDuration(value); err == nil && parsed > 0 {
 		return parsed, true
 	}
-	wait, set, used := defaultWait, false, fmt.Sprintf("%s, the default", defaultWait)
-	if seconds := p.object.WaitSeconds; seconds != nil {
-		if *seconds > 0 {
-			wait, set = time.Duration(*seconds)*time.Second, true
-			used = fmt.Sprintf("%s, the PodGroup's", wait)
-		} else {
-			p.bad(true, "spec.scheduleTimeoutSeconds", strconv.Itoa(int(*seconds)), "a positive number of seconds", used)
-		}
-	}
 	if value != "" {
+		used := fmt.Sprintf("%s, the default", defaultWait)
+		if p.spec.RoundTime > 0 {
+			used = fmt.Sprintf("none: rounds of %s, as the PodGroup has it, without an end", p.spec.RoundTime)
+		}
 		p.bad(onObject, v1alpha1.WaitingTimeAnnotation, value, "a positive duration such as 90s or 1h", used)
 	}
-	return wait, set
+	return defaultWait, false
+}
+
+func (p *parser) parseRound() time.Duration {
+	seconds := p.object.RoundSeconds
+	switch {
+	case seconds == nil || *seconds == 0:
+		return 0
+	case *seconds < 0:
+		p.bad(true, "spec.scheduleTimeoutSeconds", strconv.Itoa(int(*seconds)), "a number of seconds, or 0 for none", "none: rounds have no time of their own")
+		return 0
+	}
+	return time.Duration(*seconds) * time.Second
 }
 
 func (p *parser) parseGroups() []Key {

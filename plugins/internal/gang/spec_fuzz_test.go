@@ -22,7 +22,7 @@ func FuzzParse(f *testing.F) {
 	f.Add("", "", "", "", `""`, "", `{"ps":null,"w":1.5}`, "", int32(1), int32(0), true)
 	f.Fuzz(func(t *testing.T, minimum, total, wait, mode, groups, policy, roles, topology string, field, seconds int32, onObject bool) {
 		said := values{minKey: minimum, totalKey: total, waitKey: wait, modeKey: mode, groupsKey: groups, policyKey: policy, rolesKey: roles, requiredKey: topology}
-		object, pod := &Object{Min: field, WaitSeconds: &seconds}, Fields{}
+		object, pod := &Object{Min: field, RoundSeconds: &seconds}, Fields{}
 		if onObject {
 			object.Annotations = said
 		} else {
@@ -40,7 +40,7 @@ func FuzzParse(f *testing.F) {
 			}
 		}
 		if spec.Min > 0 {
-			again, problems := Parse(key, nil, Fields{Annotations: written(spec)}, time.Minute)
+			again, problems := Parse(key, &Object{RoundSeconds: new(int32(spec.RoundTime / time.Second))}, Fields{Annotations: written(spec)}, time.Minute)
 			if diff := cmp.Diff(spec, again); diff != "" || len(problems) > 0 {
 				t.Errorf("written out and read again, problems %v (-want +got):\n%s", problems, diff)
 			}
@@ -50,7 +50,7 @@ func FuzzParse(f *testing.F) {
 
 func checkBounds(t *testing.T, key Key, spec Spec) {
 	t.Helper()
-	if spec.Min < 0 || spec.Min > maxCount || spec.Total < spec.Min || spec.Total > maxCount || spec.WaitTime <= 0 {
+	if spec.Min < 0 || spec.Min > maxCount || spec.Total < spec.Min || spec.Total > maxCount || spec.WaitTime <= 0 || spec.RoundTime < 0 {
 		t.Errorf("out of bounds: %+v", spec)
 	}
 	if spec.Mode != Strict && spec.Mode != NonStrict || !slices.Contains([]MatchPolicy{OnceSatisfied, OnlyWaiting, WaitingAndRunning}, spec.Policy) {

@@ -73,25 +73,25 @@ func TestParse(t *testing.T) {
 			}},
 		},
 		"every field can be said by the PodGroup": {
-			object: &Object{Min: 3, WaitSeconds: new(int32(90)), Annotations: values{
+			object: &Object{Min: 3, RoundSeconds: new(int32(90)), Annotations: values{
 				totalKey: "5", modeKey: "NonStrict", groupsKey: `["a/x"]`, policyKey: "waiting-and-running",
 				rolesKey: `{"ps":0}`, requiredKey: "rack", preferKey: "row",
 			}},
 			want: parsed{Spec: Spec{
-				Min: 3, Total: 5, WaitTime: 90 * time.Second, WaitTimeSet: true, Mode: NonStrict, Groups: []Key{{"a", "x"}},
+				Min: 3, Total: 5, WaitTime: 10 * time.Minute, RoundTime: 90 * time.Second, Mode: NonStrict, Groups: []Key{{"a", "x"}},
 				Policy: WaitingAndRunning, MinByRole: map[string]int{"ps": 0}, RequiredTopology: "rack", PreferredTopology: "row",
 			}},
 		},
 		"the pod wins field by field": {
-			object: &Object{Min: 3, WaitSeconds: new(int32(90)), Annotations: values{totalKey: "7", modeKey: "NonStrict", requiredKey: "rack"}},
+			object: &Object{Min: 3, RoundSeconds: new(int32(90)), Annotations: values{totalKey: "7", modeKey: "NonStrict", requiredKey: "rack"}},
 			pod:    Fields{Annotations: values{minKey: "4", waitKey: "1h", requiredKey: "zone"}},
 			want: parsed{Spec: Spec{
-				Min: 4, Total: 7, Mode: NonStrict, WaitTime: time.Hour, WaitTimeSet: true, Policy: OnceSatisfied, RequiredTopology: "zone",
+				Min: 4, Total: 7, Mode: NonStrict, WaitTime: time.Hour, WaitTimeSet: true, RoundTime: 90 * time.Second, Policy: OnceSatisfied, RequiredTopology: "zone",
 			}},
 		},
 		"the PodGroup's annotations win over its fields": {
-			object: &Object{Min: 3, WaitSeconds: new(int32(90)), Annotations: values{minKey: "5", waitKey: "1h"}},
-			want:   parsed{Spec: with(defaults(5), func(s *Spec) { s.WaitTime, s.WaitTimeSet = time.Hour, true })},
+			object: &Object{Min: 3, RoundSeconds: new(int32(90)), Annotations: values{minKey: "5", waitKey: "1h"}},
+			want:   parsed{Spec: with(defaults(5), func(s *Spec) { s.WaitTime, s.WaitTimeSet, s.RoundTime = time.Hour, true, 90*time.Second })},
 		},
 		"an empty annotation of the pod asks for the default": {
 			object: &Object{Min: 3, Annotations: values{modeKey: "NonStrict", groupsKey: `["a/x"]`, requiredKey: "rack", rolesKey: `{"ps":1}`, totalKey: "9", policyKey: "only-waiting"}},
@@ -161,7 +161,7 @@ func TestParse(t *testing.T) {
 			want:   parsed{Spec: defaults(3), Problems: []string{minKey + `: "many"` + notCount + "3, the PodGroup's minimum"}, OnObject: []string{minKey}},
 		},
 		"what the pod overrides is not looked at": {
-			object: &Object{Min: -1, WaitSeconds: new(int32(0)), Annotations: values{minKey: "many", modeKey: "loose"}},
+			object: &Object{Min: -1, RoundSeconds: new(int32(0)), Annotations: values{minKey: "many", modeKey: "loose"}},
 			pod:    Fields{Annotations: values{minKey: "2", waitKey: "5s", modeKey: "Strict"}},
 			want:   parsed{Spec: with(defaults(2), func(s *Spec) { s.WaitTime, s.WaitTimeSet = 5*time.Second, true })},
 		},
@@ -198,19 +198,23 @@ func TestParse(t *testing.T) {
 			pod:  Fields{Annotations: values{minKey: "2", waitKey: "-1s"}},
 			want: parsed{Spec: defaults(2), Problems: []string{waitKey + `: "-1s" is not a positive duration such as 90s or 1h; using 10m0s, the default`}},
 		},
-		"a bad wait time falls back to the PodGroup's": {
-			object: &Object{WaitSeconds: new(int32(30))},
+		"a bad wait time of a gang that has time for its rounds is none": {
+			object: &Object{RoundSeconds: new(int32(30))},
 			pod:    Fields{Annotations: values{minKey: "2", waitKey: "soon"}},
 			want: parsed{
-				Spec:     with(defaults(2), func(s *Spec) { s.WaitTime, s.WaitTimeSet = 30*time.Second, true }),
-				Problems: []string{waitKey + `: "soon" is not a positive duration such as 90s or 1h; using 30s, the PodGroup's`},
+				Spec:     with(defaults(2), func(s *Spec) { s.RoundTime = 30 * time.Second }),
+				Problems: []string{waitKey + `: "soon" is not a positive duration such as 90s or 1h; using none: rounds of 30s, as the PodGroup has it, without an end`},
 			},
 		},
-		"the PodGroup's wait time is positive, too": {
-			object: &Object{Min: 2, WaitSeconds: new(int32(0))},
+		"operators write 0 for no time": {
+			object: &Object{Min: 2, RoundSeconds: new(int32(0))},
+			want:   parsed{Spec: defaults(2)},
+		},
+		"the time of rounds is not negative": {
+			object: &Object{Min: 2, RoundSeconds: new(int32(-1))},
 			want: parsed{
 				Spec:     defaults(2),
-				Problems: []string{`spec.scheduleTimeoutSeconds: "0" is not a positive number of seconds; using 10m0s, the default`},
+				Problems: []string{`spec.scheduleTimeoutSeconds: "-1" is not a number of seconds, or 0 for none; using none: rounds have no time of their own`},
 				OnObject: []string{"spec.scheduleTimeoutSeconds"},
 			},
 		},

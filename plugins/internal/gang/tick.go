@@ -1,71 +1,70 @@
 package gang
 
-import (
-	"fmt"
-	"time"
-)
+import "time"
 
-const (
-	// nudgeAfter is how long members may take to do what they were told before
-	// they are told again; from then on it doubles up to retryAnyway, for they may
-	// have heard and be stuck. They may have been in a cycle when they were let
-	// through, or not yet waiting when they were released or rejected, and then
-	// nobody heard.
-	nudgeAfter = time.Second
-	// retryAnyway is when a group that does not fit is tried again even though
-	// nothing was seen to happen.
-	retryAnyway = time.Minute
-)
+// nudgeAfter is how long members may take to do what they were told before they are
+// told again; from then on it doubles up to retryAnyway, for they may have heard and be
+// stuck. They may have been in a cycle when they were let through, or not yet waiting
+// when they were released or rejected, and then nobody heard.
+const nudgeAfter = time.Second
+
+// Elsewhere is what happens to a group, by its name, that is decided by others.
+type Elsewhere interface {
+	// Making reports whether room is being made for the group: victims have not all ended.
+	Making(group string) bool
+	// Promised reports whether room is kept for the group that no plan of its own holds.
+	Promised(group string) bool
+}
+
+// nowhere is where nothing happens.
+type nowhere struct{}
+
+func (nowhere) Making(string) bool   { return false }
+func (nowhere) Promised(string) bool { return false }
 
 // track notes whether time can move the group.
 func (s *Gangs) track(grp *group) {
-	if grp.phase == gathering && grp.held.IsZero() && grp.countIn(Planned)+grp.countIn(Released)+grp.countIn(Returning) == 0 {
+	if grp.phase == gathering && grp.clocks.held.IsZero() && grp.countIn(Planned)+grp.countIn(Released)+grp.countIn(Returning) == 0 {
 		delete(s.timed, grp)
 		return
 	}
 	s.timed[grp] = true
 }
 
-// setClock begins the wait time where something is held, and ends it where
-// nothing is any more.
-func (g *group) setClock(now time.Time) {
-	holding := g.holding() > 0
-	switch _, set := g.waitTime(); {
-	case holding && g.held.IsZero():
-		g.held = now
-	case !holding && !(set && g.strict()):
-		g.held = time.Time{}
+// Tick takes in that time has passed. It has to come every now and then. A nil elsewhere is one where nothing happens.
+func (s *Gangs) Tick(now time.Time, elsewhere Elsewhere) Effects {
+	if elsewhere == nil {
+		elsewhere = nowhere{}
 	}
-}
-
-// Tick takes in that time has passed.
-func (s *Gangs) Tick(now time.Time) Effects {
 	for grp := range s.timed {
-		s.tick(grp, now)
+		s.tick(grp, now, elsewhere)
 	}
+	s.retryNext(now, elsewhere)
+	s.ticked = now
 	return s.take()
 }
 
-func (s *Gangs) tick(grp *group, now time.Time) {
-	if wait, _ := grp.waitTime(); !grp.held.IsZero() && now.Sub(grp.held) >= wait {
-		s.expire(grp, now)
-		return
+// Retry takes in that the next group may be tried again, and nothing else of what time
+// brings.
+func (s *Gangs) Retry(now time.Time, elsewhere Elsewhere) Effects {
+	s.retryNext(now, elsewhere)
+	return s.take()
+}
+
+func (s *Gangs) tick(grp *group, now time.Time, elsewhere Elsewhere) {
+	if grp.clocks != (clocks{}) {
+		if elsewhere.Making(grp.key().String()) {
+			grp.clocks.stand(s.ticked, now)
+		} else if s.runOut(grp, now) {
+			return
+		}
 	}
 	if now.Sub(grp.nudged) >= grp.patience {
 		s.nudge(grp, now)
 	}
-	if grp.phase == resting && s.due(grp, now) {
-		s.enterPhase(grp, ready, now)
+	if grp.phase == resting && s.pump.due(grp, now) {
+		s.pump.look = true
 	}
-}
-
-// due tells whether a group that rests may be tried again: its pause is over, and
-// something has happened that could help.
-func (s *Gangs) due(grp *group, now time.Time) bool {
-	if now.Before(grp.notBefore) {
-		return false
-	}
-	return grp.stale || grp.seen != s.changes || now.Sub(grp.since) >= retryAnyway
 }
 
 // nudge repeats what members were told and have not done yet.
@@ -82,25 +81,5 @@ func (s *Gangs) nudge(grp *group, now time.Time) {
 				s.effects.Release = append(s.effects.Release, m.uid())
 			}
 		}
-	}
-}
-
-// expire gives everything back and marks who waited; nobody of them is tried
-// again until the user acts (seed 002, WaitTime).
-func (s *Gangs) expire(grp *group, now time.Time) {
-	wait, _ := grp.waitTime()
-	for _, g := range grp.gangs {
-		if g.satisfied() {
-			continue
-		}
-		for _, m := range g.sorted(func(m *member) bool { return m.state != Bound && m.state != Released && !m.expired }) {
-			g.change(m, func() { m.expired = true })
-			s.effects.Expire = append(s.effects.Expire, m.pod)
-		}
-		g.failure = fmt.Sprintf("gang %q did not reach its minimum of %d members within %s of holding the first", g.key, g.spec.Min, wait)
-	}
-	s.giveBack(grp)
-	for _, g := range grp.gangs {
-		s.settle(g, now)
 	}
 }

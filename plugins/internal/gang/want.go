@@ -15,7 +15,9 @@ type Want struct {
 	Pods []*v1.Pod
 	// Ready tells that the gang runs already.
 	Ready bool
-	Begun bool // part of the minimum is bound already: its release was interrupted
+	// Begun: part of the minimum is bound already: its release was interrupted. The rest
+	// comes before everything of its rank.
+	Begun bool
 }
 
 // Wants answers it. It answers false for pods whose place is decided: they follow a plan.
@@ -29,7 +31,7 @@ func (s *Gangs) Wants(pod *v1.Pod) (Want, bool) {
 	case m.gang.satisfied():
 		return Want{Job: m.gang.group.key().String(), Pods: []*v1.Pod{m.pod}, Ready: true}, true
 	}
-	want := Want{Job: m.gang.group.key().String()}
+	want := Want{Job: m.gang.group.key().String(), Begun: m.gang.group.begun()}
 	for _, g := range m.gang.group.gangs {
 		want.Pods = append(want.Pods, g.least(podsOf(g.sorted((*member).eligible)))...)
 	}
@@ -58,6 +60,10 @@ func (s *Gangs) QueueOf(key Key) string {
 	if g == nil {
 		return ""
 	}
+	return g.queue()
+}
+
+func (g *gang) queue() string {
 	for _, object := range g.objects {
 		if object != nil && object.Queue != "" {
 			return object.Queue

@@ -138,8 +138,9 @@ func runs(g *gang, fresh map[types.UID]bool) bool {
 			running++
 		}
 	}
-	for _, f := range g.succeeded {
-		if f.owner == g.owner {
+	life := lifeOf(g)
+	for _, f := range g.past.succeeded {
+		if life.Includes(f.owner, f.ended) {
 			done++
 		}
 	}
@@ -149,8 +150,19 @@ func runs(g *gang, fresh map[types.UID]bool) bool {
 	case g.spec.Policy == WaitingAndRunning:
 		return running+done >= g.spec.Min
 	default:
-		return running > 0 || done >= g.spec.Min
+		return g.begin == started && running > 0 || done >= g.spec.Min
 	}
+}
+
+// lifeOf is the life of a gang, from what is there.
+func lifeOf(g *gang) *Life {
+	life := &Life{}
+	for _, m := range g.members {
+		if m.pod.DeletionTimestamp == nil {
+			life.Add(m.pod)
+		}
+	}
+	return life
 }
 
 func holds(g *gang, fresh map[types.UID]bool) bool {
@@ -166,8 +178,9 @@ func holds(g *gang, fresh map[types.UID]bool) bool {
 		}
 	}
 	if g.spec.Policy != OnlyWaiting {
-		for _, f := range g.succeeded {
-			if f.owner == g.owner {
+		life := lifeOf(g)
+		for _, f := range g.past.succeeded {
+			if life.Includes(f.owner, f.ended) {
 				total++
 				byRole[f.role]++
 			}
@@ -260,7 +273,7 @@ func (w *watch) checkHolds() {
 
 // checkState checks the state against a plain recount.
 func checkState(s *Gangs, reserving map[types.UID]bool, fail func(string, ...any)) {
-	members, rest, naming, groups := 0, 0, map[Key]map[Key]bool{}, map[*group]bool{}
+	members, rest, naming, groups := 0, map[*group]bool{}, map[Key]map[Key]bool{}, map[*group]bool{}
 	for key, g := range s.gangs {
 		members += len(g.members)
 		if !slices.Contains(g.group.gangs, g) {
@@ -290,11 +303,14 @@ func checkState(s *Gangs, reserving map[types.UID]bool, fail func(string, ...any
 		}
 		checkGroup(s, grp, settled, fail)
 		if grp.phase == resting {
-			rest++
+			rest[grp] = true
 		}
 	}
-	if rest != s.resting {
-		fail("%d groups rest, counted %d", rest, s.resting)
+	if !maps.Equal(rest, s.pump.resting) {
+		fail("groups rest that are not known to, or the other way round: %v, %v", rest, s.pump.resting)
+	}
+	if s.pump.trying != nil && (!groups[s.pump.trying] || s.pump.trying.phase != ready) {
+		fail("group %s is said to be tried", s.pump.trying.key())
 	}
 	for grp := range s.timed {
 		if !groups[grp] {
@@ -365,15 +381,27 @@ func checkGang(s *Gangs, g *gang, fail func(string, ...any)) {
 	if g.empty() {
 		fail("gang %s is empty and not forgotten", g.key)
 	}
-	done := 0
-	for _, n := range g.doneBy {
-		done += n
+	var past tally
+	for _, f := range g.past.succeeded {
+		if lifeOf(g).Includes(f.owner, f.ended) {
+			past.add(1, nil)
+		}
 	}
-	for _, n := range g.doneRole {
-		done += n
+	if n := g.past.counted().n; n != past.n {
+		fail("gang %s: %d members succeeded in this life, counted %d", g.key, past.n, n)
 	}
-	if done != 2*len(g.succeeded) {
-		fail("gang %s: %d members succeeded, counted %v and %v", g.key, len(g.succeeded), g.doneBy, g.doneRole)
+	checkBegin(s, g, fail)
+}
+
+// checkBegin checks what is known of how a gang began to run.
+func checkBegin(s *Gangs, g *gang, fail func(string, ...any)) {
+	switch running, whole := g.running(), g.whole(); {
+	case (running == 0) != (g.begin == unknown) && !s.closed && g.spec.Min > 0:
+		fail("gang %s: %d run, and how they began is %d", g.key, running, g.begin)
+	case running > 0 && whole && g.begin != started:
+		fail("gang %s has its minimum, and has not started", g.key)
+	case g.broken.IsZero() != (running == 0 || whole || g.spec.Min == 0):
+		fail("gang %s: %d run, and it is broken since %s", g.key, running, g.broken)
 	}
 }
 
@@ -405,10 +433,10 @@ func checkGroup(s *Gangs, grp *group, settled bool, fail func(string, ...any)) {
 	if grp.phase != gathering && !s.timed[grp] {
 		complain("it is not timed")
 	}
-	if grp.holding() > 0 && grp.held.IsZero() {
+	if grp.holding() > 0 && grp.clocks.held.IsZero() {
 		complain("it holds something since never")
 	}
-	if !grp.held.IsZero() && !s.timed[grp] {
+	if !grp.clocks.held.IsZero() && !s.timed[grp] {
 		complain("its wait time does not run")
 	}
 	checkAdmissions(s, grp, settled, complain)

@@ -28,6 +28,9 @@ const (
 	Nomination Reason = "nomination"
 )
 
+// Reasons lists all reasons.
+func Reasons() []Reason { return []Reason{Plan, Nomination} }
+
 // Hold is capacity on a node that only its holder may use.
 type Hold struct {
 	// For is the pod that will take the place of the hold; there is one at most.

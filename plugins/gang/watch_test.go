@@ -1,0 +1,140 @@
+package gang
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/tools/cache"
+	cachetest "k8s.io/client-go/tools/cache/testing"
+
+	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+)
+
+var train = gang.Key{Namespace: "default", Name: "train"}
+
+// feed runs an informer with these handlers over a source of pods.
+func feed(t *testing.T, handlers cache.ResourceEventHandlerFuncs) *cachetest.FakeControllerSource {
+	t.Helper()
+	source := cachetest.NewFakeControllerSource()
+	informer := cache.NewSharedInformer(source, &v1.Pod{}, 0)
+	registration, err := informer.AddEventHandler(handlers)
+	if err != nil {
+		t.Fatal(err)
+	}
+	go informer.RunWithContext(t.Context())
+	if !cache.WaitForCacheSync(t.Context().Done(), registration.HasSynced) {
+		t.Fatal("the informer does not sync")
+	}
+	return source
+}
+
+// eventually waits until something is as it should be.
+func eventually[T any](t *testing.T, what string, want T, get func() T) {
+	t.Helper()
+	var diff string
+	err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, 5*time.Second, true, func(context.Context) (bool, error) {
+		diff = cmp.Diff(want, get())
+		return diff == "", nil
+	})
+	if err != nil {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+func again(pod *v1.Pod, uid string) *v1.Pod {
+	pod = pod.DeepCopy()
+	pod.UID = types.UID(uid)
+	return pod
+}
+
+// TestMemberMadeAgain: a member that was deleted and made again while the watch was
+// interrupted comes as an update with another UID. The one before is gone.
+func TestMemberMadeAgain(t *testing.T) {
+	s := newStage(t, makeNodes(1, 1))
+	s.open()
+	source := feed(t, s.podHandlers(s.ctx))
+	members := makeMembers("train", 3, 1, nil)
+	uids := func() []types.UID {
+		e, _ := s.explain(train)
+		return uidsOf(e.Pending)
+	}
+	source.Add(members[0])
+	source.Add(members[1])
+	eventually(t, "members", []types.UID{members[0].UID, members[1].UID}, uids)
+	source.Modify(again(members[1], "again"))
+	eventually(t, "members once one was made again", []types.UID{members[0].UID, "again"}, uids)
+	if e, _ := s.explain(train); e.Message != `gang "default/train" has 2 of 3 members` {
+		t.Errorf("of three members there are two, and it says %q", e.Message)
+	}
+}
+
+// TestSucceededMemberMadeAgain is the same for members that ran to success.
+func TestSucceededMemberMadeAgain(t *testing.T) {
+	s := newStage(t, makeNodes(1, 1))
+	s.open()
+	source := feed(t, s.succeeded(s.ctx))
+	members := makeMembers("train", 3, 1, nil)
+	s.see(bound(members[0], "node-0000"))
+	least := func() int { return s.Running(train)[0].Min }
+	done := bound(members[1], "node-0000")
+	source.Add(done)
+	eventually(t, "minimum beside one that succeeded", 2, least)
+	source.Modify(again(done, "again"))
+	source.Delete(again(done, "again"))
+	eventually(t, "minimum once that is gone", 3, least)
+}
+
+// TestEndOfSucceeded: what is kept of a member that succeeded says when it ended.
+func TestEndOfSucceeded(t *testing.T) {
+	end := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+	pod := makeMembers("train", 1, 1, nil)[0]
+	for _, at := range []time.Time{end.Add(-time.Hour), end} {
+		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses,
+			v1.ContainerStatus{State: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{FinishedAt: metav1.NewTime(at)}}})
+	}
+	kept, err := keepMembership(pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := gang.EndOf(kept.(*v1.Pod)); !got.Equal(end) {
+		t.Errorf("it ended at %s, want %s", got, end)
+	}
+}
+
+// TestAllProblemsAreTold: however many there are, and however late somebody leads.
+func TestAllProblemsAreTold(t *testing.T) {
+	s := newStage(t, makeNodes(1, 1))
+	tell := newTeller(s.Gang, 10, make(chan struct{}))
+	const bad = 2500
+	var e gang.Effects
+	for i := range bad {
+		pod := plainPod(fmt.Sprintf("p%04d", i), "1")
+		e.Problems = append(e.Problems, gang.Report{Gang: train, Pod: pod, Problem: gang.Problem{Key: "mode", Value: "no"}})
+	}
+	tell.note(e)
+	tell.note(e) // the same
+	tell.forgetProblems("p0007")
+	told := map[types.UID]int{}
+	for range bad {
+		list := tell.takeProblems()
+		if len(list) == 0 {
+			break
+		}
+		if len(list) > problemsAtOnce {
+			t.Fatalf("%d problems at once", len(list))
+		}
+		for _, r := range list {
+			told[r.Pod.UID]++
+		}
+	}
+	if len(told) != bad-1 || told["p0007"] != 0 || told["p0000"] != 1 {
+		t.Errorf("%d pods are told of, the first %d times, one that is gone %d times; want %d, 1, 0", len(told), told["p0000"], told["p0007"], bad-1)
+	}
+}

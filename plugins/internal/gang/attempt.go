@@ -1,0 +1,159 @@
+package gang
+
+import (
+	"maps"
+	"math"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+)
+
+// Attempt is what a plan has to place. It is a copy: the state may move on while
+// the plan is made, and Planned copes.
+type Attempt struct {
+	Group  string
+	Leader types.UID
+	Strict bool
+	Gangs  []Need
+}
+
+// Members counts what has to be placed at least.
+func (a *Attempt) Members() int {
+	n := 0
+	for _, need := range a.Gangs {
+		n += need.Min
+	}
+	return n
+}
+
+// Priority is the highest of the pending members: by it the attempt ranks.
+func (a *Attempt) Priority() int32 {
+	priority := int32(math.MinInt32)
+	for _, need := range a.Gangs {
+		for _, pod := range need.Pending {
+			priority = max(priority, priorityOf(pod))
+		}
+	}
+	return priority
+}
+
+// Without is what is left of an attempt of which some members were given a node: those
+// stand in the plan.
+func (a *Attempt) Without(placed map[types.UID]string) *Attempt {
+	if len(placed) == 0 {
+		return a
+	}
+	left := *a
+	left.Gangs = nil
+	for _, need := range a.Gangs {
+		rest := need
+		rest.Pending, rest.Placed, rest.MinByRole = nil, slices.Clone(need.Placed), maps.Clone(need.MinByRole)
+		for _, pod := range need.Pending {
+			node, ok := placed[pod.UID]
+			if !ok {
+				rest.Pending = append(rest.Pending, pod)
+				continue
+			}
+			rest.Placed = append(rest.Placed, Placed{Pod: pod, Node: node, InPlan: true})
+			rest.Min = max(0, rest.Min-1)
+			if role := pod.Labels[v1alpha1.RoleLabel]; rest.MinByRole[role] > 0 {
+				rest.MinByRole[role]--
+			}
+		}
+		left.Gangs = append(left.Gangs, rest)
+	}
+	return &left
+}
+
+// Need is one gang of an attempt.
+type Need struct {
+	Key  Key
+	Spec Spec
+	// Queue is the one that the gang's PodGroup names; empty for none.
+	Queue string
+	// Min members are still to be placed, among them MinByRole of each role.
+	Min       int
+	MinByRole map[string]int
+	// Pending are the members that may be placed, in order.
+	Pending []*v1.Pod
+	// Placed are the members that have a node, by its name, in order. Those that
+	// are on their way out do not count.
+	Placed []Placed
+}
+
+// Placed is a member that has a node.
+type Placed struct {
+	Pod  *v1.Pod
+	Node string
+	// InPlan: only the plan gives it the node; the scheduler's cache does not know.
+	InPlan bool
+}
+
+func (s *Gangs) attempt(grp *group) *Attempt {
+	s.pump.begin(grp)
+	grp.tried = grp.pool()
+	a := &Attempt{Group: grp.key().String(), Leader: grp.leader, Strict: grp.strict()}
+	for _, g := range grp.gangs {
+		a.Gangs = append(a.Gangs, g.wants())
+	}
+	return a
+}
+
+// isOf tells whether an attempt was made for the group as it is now.
+func (g *group) isOf(a *Attempt) bool {
+	return slices.EqualFunc(g.gangs, a.Gangs, func(gang *gang, need Need) bool { return gang.key == need.Key })
+}
+
+// wants is what an attempt has to know of a gang.
+func (g *gang) wants() Need {
+	n := Need{Key: g.key, Spec: g.spec, Queue: g.queue(), Min: g.need(), Placed: g.places()}
+	if n.Min > 0 {
+		n.MinByRole = g.missingRoles()
+		n.Pending = podsOf(g.sorted((*member).eligible))
+	}
+	return n
+}
+
+// context is what a member that goes alone has to know of its gang. Without a
+// topology it does not matter where the others are, and they may be many.
+func (g *gang) context() *Need {
+	n := &Need{Key: g.key, Spec: g.spec}
+	if g.spec.RequiredTopology != "" || g.spec.PreferredTopology != "" {
+		n.Placed = g.places()
+	}
+	return n
+}
+
+func (g *gang) places() []Placed {
+	var places []Placed
+	for _, m := range g.sorted((*member).placed) {
+		places = append(places, Placed{Pod: m.pod, Node: m.node, InPlan: m.state == Planned})
+	}
+	return places
+}
+
+// Outcome is what came of an attempt.
+type Outcome struct {
+	// Nodes are the members that fit, by UID.
+	Nodes map[types.UID]string
+	// Fit is the number of members that fit, at best, also where Nodes are not kept.
+	Fit int
+	// Complete: with Nodes every gang of the group has its minimum.
+	Complete bool
+	// Why explains to users, gang by gang, why not.
+	Why map[Key]string
+	// Cost is how long the attempt kept the scheduling thread.
+	Cost time.Duration
+	// Evict: groups whose held, incomplete plans make way for this one.
+	Evict []string
+	// Hopeless: it would not fit either if all nodes were empty.
+	Hopeless bool
+	// Coupled: members care about other pods, so that a pod that comes to a node may help.
+	Coupled bool
+	// Shape is what the attempt asked for, if that says all about why it failed.
+	Shape Shape
+}

@@ -1,0 +1,305 @@
+package gang
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Groups that did not fit rest, and are tried again when something has changed that can
+// help: in order of rank, one after the other, within a part of the scheduling thread. A
+// change begins again with the first. A group that asks for no less than one of higher
+// rank which did not fit since the last change is passed by without an attempt. So what
+// becomes free goes to the first in rank that can use it, and what it costs to look does
+// not grow with the number of groups that wait for the same.
+
+const (
+	// retryAnyway is when a group that does not fit is tried again even though
+	// nothing was seen to happen.
+	retryAnyway = time.Minute
+	// retryShare is the most of the scheduling thread that attempts which fail may
+	// take while something happens in the cluster all the time: one part in this.
+	retryShare = 5
+	// showUp is how long the leader of a group that is tried again may take to come. One
+	// that does not is kept by somebody else, or by those before it in the queue; the next
+	// is let through, and the queue has them in order.
+	showUp = 200 * time.Millisecond
+	// longestAttempt is how long an attempt may take that has begun. It ends by itself; if its
+	// end was not told, the others go on.
+	longestAttempt = 10 * time.Second
+)
+
+// view counts what happened in the cluster.
+type view struct {
+	// changes could help any group; nodes are those of them that are not about pods, and
+	// help a group too that would not fit on empty nodes. moves are pods that came to nodes.
+	changes, nodes, moves uint64
+}
+
+// retry is what is known of the last attempt of a group.
+type retry struct {
+	// seen is what the attempt knew of; stale: the group itself has changed since.
+	seen  view
+	stale bool
+	// at is when it ended, or was found to be of no use.
+	at time.Time
+	// hopeless and coupled say what can help.
+	hopeless, coupled bool
+	shape             Shape
+	// passed is the miss because of which it was found to be of no use.
+	passed *miss
+}
+
+// miss is an attempt that failed. Until the next change it speaks for others.
+type miss struct {
+	group string
+	rank  rank
+	shape Shape
+	at    time.Time
+	// void: room is made for the group, so others may find some as well.
+	void bool
+}
+
+// pump has resting groups tried again.
+type pump struct {
+	resting map[*group]bool
+	// coupled is how many of them a pod that comes to a node may help.
+	coupled int
+	// view is what happened so far; cycle is what the running scheduling cycle knows of,
+	// where that was told.
+	view, cycle view
+	cycles      bool
+	// misses are the attempts that failed since the last change.
+	misses []*miss
+	// trying is the group that was made ready last, until its attempt is over; visited:
+	// it has begun.
+	trying  *group
+	since   time.Time
+	visited bool
+	// notBefore keeps attempts within their share.
+	notBefore time.Time
+	// look: there may be a group that is due.
+	look bool
+	// aged: the next turn is of a group that has not been looked at for long.
+	aged bool
+}
+
+// Changed takes in that room has become free in the cluster.
+func (s *Gangs) Changed() { s.pump.changed() }
+
+// NodesChanged takes in that something else than pods has changed which could help a
+// group that does not fit: nodes, volumes, devices.
+func (s *Gangs) NodesChanged() {
+	s.pump.view.nodes++
+	s.pump.changed()
+}
+
+// PodsMoved takes in that a pod has come to a node, or has got other labels there, which
+// could help a group whose members care about other pods.
+func (s *Gangs) PodsMoved() {
+	s.pump.view.moves++
+	s.pump.look = s.pump.look || s.pump.coupled > 0
+}
+
+// Begin takes in that a scheduling cycle begins. What is told from here on, the cycle
+// does not know of.
+func (s *Gangs) Begin() { s.pump.cycle, s.pump.cycles = s.pump.view, true }
+
+// PassOver takes in that somebody else keeps the leader of a group that is ready.
+func (s *Gangs) PassOver(leader types.UID) {
+	if p := &s.pump; p.trying != nil && p.trying.leader == leader && !p.visited {
+		p.done()
+	}
+}
+
+// Due is when Retry has to come so that a group is tried again; false: Tick will do.
+func (s *Gangs) Due() (time.Time, bool) {
+	p := &s.pump
+	return p.notBefore, p.look && p.trying == nil && len(p.resting) > 0
+}
+
+// Trying is the leader of the group that was made ready last and has not come yet.
+func (s *Gangs) Trying() (types.UID, bool) {
+	if p := &s.pump; p.trying != nil && !p.visited {
+		return p.trying.leader, true
+	}
+	return "", false
+}
+
+func (p *pump) changed() {
+	p.view.changes++
+	p.misses, p.look = nil, true
+}
+
+// begin notes that an attempt begins.
+func (p *pump) begin(grp *group) {
+	grp.retry.seen, grp.retry.stale, grp.retry.passed = p.view, false, nil
+	if p.cycles {
+		grp.retry.seen = p.cycle
+	}
+	if p.trying == grp {
+		p.visited = true
+	}
+}
+
+// move notes that a group changes its phase.
+func (p *pump) move(grp *group, next phase) {
+	if p.trying == grp && next != ready {
+		p.done()
+	}
+	if (grp.phase == resting) == (next == resting) {
+		return
+	}
+	by := 1
+	if next == resting {
+		p.resting[grp], p.look = true, true
+	} else {
+		delete(p.resting, grp)
+		by = -1
+	}
+	if grp.retry.coupled {
+		p.coupled += by
+	}
+}
+
+// done ends that a group is tried.
+func (p *pump) done() { p.trying, p.look = nil, true }
+
+// due reports whether a group that rests may fit by now.
+func (p *pump) due(grp *group, now time.Time) bool {
+	r := &grp.retry
+	switch {
+	case now.Before(grp.notBefore):
+		return false
+	case r.stale, r.passed != nil && r.passed.void, p.isAged(grp, now):
+		return true
+	case r.coupled && r.seen.moves != p.view.moves:
+		return true
+	case r.hopeless:
+		return r.seen.nodes != p.view.nodes
+	default:
+		return r.seen.changes != p.view.changes
+	}
+}
+
+// isAged reports whether a group has not been looked at for so long that it is tried
+// whatever happened.
+func (p *pump) isAged(grp *group, now time.Time) bool { return now.Sub(grp.retry.at) >= retryAnyway }
+
+// spokenFor is the miss that says that an attempt would be of no use; nil for none.
+func (p *pump) spokenFor(grp *group, now time.Time) *miss {
+	if grp.retry.stale {
+		return nil
+	}
+	for _, m := range p.misses {
+		if !m.void && now.Sub(m.at) < retryAnyway && m.rank.compare(grp.rankOf()) <= 0 && grp.retry.shape.asksNoLessThan(m.shape) {
+			return m
+		}
+	}
+	return nil
+}
+
+// next is the first in rank of the groups that are due and may fit; nil for none. Every
+// other turn is of those that have not been looked at for long, if there are any: while
+// changes come faster than attempts can be made, the last in rank would never be tried.
+func (p *pump) next(now time.Time, elsewhere Elsewhere) *group {
+	var first, aged *group
+	for grp := range p.resting {
+		if !p.due(grp, now) {
+			continue
+		}
+		if m := p.spokenFor(grp, now); m != nil && !elsewhere.Promised(grp.key().String()) {
+			grp.retry.seen, grp.retry.at, grp.retry.passed = p.view, now, m
+			continue
+		}
+		first = firstOf(first, grp)
+		if p.isAged(grp, now) {
+			aged = firstOf(aged, grp)
+		}
+	}
+	if p.aged = !p.aged; !p.aged && aged != nil {
+		return aged
+	}
+	return first
+}
+
+func firstOf(a, b *group) *group {
+	if a == nil || compareRank(b, a) < 0 {
+		return b
+	}
+	return a
+}
+
+// listen has misses no longer speak for others once room is made for their groups: a
+// preemptor finds victims that the next one may find, too.
+func (p *pump) listen(elsewhere Elsewhere) {
+	for _, m := range p.misses {
+		if !m.void && (elsewhere.Making(m.group) || elsewhere.Promised(m.group)) {
+			m.void, p.look = true, true
+		}
+	}
+}
+
+// retryNext makes the next group ready, if it is time.
+func (s *Gangs) retryNext(now time.Time, elsewhere Elsewhere) {
+	p := &s.pump
+	p.listen(elsewhere)
+	if p.trying != nil {
+		patience := showUp
+		if p.visited {
+			patience = longestAttempt
+		}
+		if now.Sub(p.since) < patience {
+			return
+		}
+		p.done()
+	}
+	if !p.look || now.Before(p.notBefore) {
+		return
+	}
+	grp := p.next(now, elsewhere)
+	if grp == nil {
+		p.look = false
+		return
+	}
+	p.trying, p.since, p.visited = grp, now, false
+	s.enterPhase(grp, ready, now)
+}
+
+// miss takes in that an attempt failed, and has the group rest.
+func (s *Gangs) miss(grp *group, o Outcome, now time.Time) {
+	p, r := &s.pump, &grp.retry
+	r.at, r.hopeless, r.coupled, r.shape = now, o.Hopeless, o.Coupled, o.Shape
+	if r.shape.Key != 0 && r.seen == p.view {
+		p.misses = append(p.misses, &miss{group: grp.key().String(), rank: grp.rankOf(), shape: r.shape, at: now})
+	}
+	pause := min(o.Cost*(retryShare-1), retryAnyway)
+	p.notBefore = later(p.notBefore, now).Add(pause)
+	if limit := now.Add(retryAnyway); p.notBefore.After(limit) {
+		p.notBefore = limit
+	}
+	if grp.replans > 0 {
+		s.failRound(grp, now)
+	} else {
+		s.rest(grp, now)
+	}
+}
+
+// inTurn is the phase of a group that has come together: it may be tried at once, unless
+// another before it in rank is due.
+func (s *Gangs) inTurn(grp *group, now time.Time) phase {
+	if !s.outranked(grp, now) {
+		return ready
+	}
+	grp.retry = retry{stale: true, at: now}
+	return resting
+}
+
+func (s *Gangs) outranked(grp *group, now time.Time) bool {
+	for other := range s.pump.resting {
+		if other != grp && s.pump.due(other, now) && compareRank(other, grp) < 0 && s.pump.spokenFor(other, now) == nil {
+			return true
+		}
+	}
+	return false
+}

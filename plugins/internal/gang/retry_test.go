@@ -1,0 +1,437 @@
+package gang
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/lockstep-sh/lockstep/plugins/internal/resource"
+)
+
+// queue is a full cluster with many gangs that wait. Whenever one starts it checks that
+// no gang before it in rank could have.
+type queue struct {
+	*cluster
+	random *rand.Rand
+	made   int
+	// sizes and members are what gangs ask for.
+	sizes, members int
+	starts         int
+}
+
+func newQueue(t *testing.T, seed uint64, room map[string]int) *queue {
+	return &queue{cluster: newCluster(t, room), random: rand.New(rand.NewPCG(seed, 7)), sizes: 3, members: 4}
+}
+
+// come makes a gang, of some priority and age, that asks for something.
+func (q *queue) come() {
+	q.made++
+	name := fmt.Sprintf("g%03d", q.made)
+	n := 1 + q.random.IntN(q.members)
+	q.add(podsNamed(name+"-", n, of(name), needs(n), sized(1+q.random.IntN(q.sizes)), urgent(int32(q.random.IntN(3))),
+		aged(time.Duration(q.random.IntN(3600))*time.Second))...)
+}
+
+// end ends what runs of some gang.
+func (q *queue) end() {
+	var running []Key
+	for _, key := range q.s.Keys() {
+		if q.s.gangs[key].satisfied() {
+			running = append(running, key)
+		}
+	}
+	if len(running) > 0 {
+		q.remove(running[q.random.IntN(len(running))].Name + "-")
+	}
+}
+
+// settle steps until nothing moves, and checks every start.
+func (q *queue) settle() {
+	for {
+		waiting, seen := q.waiting(), len(q.attempts)
+		if !q.step() && !q.retry() {
+			return
+		}
+		for _, a := range q.attempts[seen:] {
+			if a.Complete {
+				q.starts++
+				q.checkTurn(a.Group, waiting)
+			}
+		}
+	}
+}
+
+// waiter is a gang that is complete and has nothing.
+type waiter struct {
+	rank
+	fits bool
+}
+
+func (q *queue) waiting() map[string]waiter {
+	all := map[string]waiter{}
+	for key, g := range q.s.gangs {
+		if g.need() > 0 && g.complete() && g.have() == 0 {
+			all[key.String()] = waiter{g.group.rankOf(), q.try(&Attempt{Gangs: []Need{g.wants()}}, nil).Complete}
+		}
+	}
+	return all
+}
+
+func (q *queue) checkTurn(started string, waiting map[string]waiter) {
+	for name, w := range waiting {
+		if name != started && w.fits && w.compare(waiting[started].rank) < 0 {
+			q.fail("gang %s starts before %s, which comes first and fits", started, name)
+		}
+	}
+}
+
+// TestTurns: whatever becomes free, and whoever comes meanwhile, a gang starts only if
+// those before it in rank do not fit; and one change costs no more attempts that fail than
+// there are things to ask for.
+func TestTurns(t *testing.T) {
+	starts := 0
+	for seed := range uint64(15) {
+		q := newQueue(t, seed, map[string]int{"n1": 12, "n2": 6, "n3": 6})
+		for range 30 {
+			q.come()
+		}
+		q.settle()
+		for range 25 {
+			before := len(q.attempts)
+			came := 0
+			if q.random.IntN(4) == 0 {
+				q.come()
+				q.settle()
+				came++
+			}
+			q.end()
+			if q.random.IntN(4) == 0 {
+				q.come() // what has become free is not for it
+				came++
+			}
+			q.settle()
+			failed := 0
+			for _, a := range q.attempts[before:] {
+				if !a.Complete {
+					failed++
+				}
+			}
+			// What is given back counts as a change, and may be two.
+			if limit := 2*q.sizes*q.members + came; failed > limit {
+				t.Errorf("seed %d: a change cost %d attempts that failed, of %d gangs, want at most %d", seed, failed, len(q.s.pump.resting), limit)
+			}
+			q.pass(time.Second)
+		}
+		starts += q.starts
+		if t.Failed() {
+			return
+		}
+	}
+	if starts < 150 {
+		t.Errorf("only %d starts were looked at", starts)
+	}
+}
+
+// line is gangs of one that wait in a full cluster, the oldest first, each for a size.
+func line(t *testing.T, n int, size func(i int) int) *cluster {
+	t.Helper()
+	c := newCluster(t, map[string]int{"n": 0})
+	for i := range n {
+		name := fmt.Sprintf("g%03d", i)
+		c.add(podsNamed(name+"-", 1, of(name), needs(1), sized(size(i)), aged(time.Hour-time.Duration(i)*time.Second))...)
+	}
+	c.run()
+	c.attempts = nil
+	return c
+}
+
+// churn has something end so often, and counts the attempts of each group.
+func (c *cluster) churn(every, long time.Duration, cost time.Duration) map[string]int {
+	c.cost = cost
+	const step = 10 * time.Millisecond
+	for next, end := c.now, c.now.Add(long); c.now.Before(end); c.now = c.now.Add(step) {
+		if !c.now.Before(next) {
+			next = next.Add(every)
+			c.s.Changed()
+		}
+		c.do(c.s.Tick(c.now, nil))
+		c.run()
+	}
+	tried := map[string]int{}
+	for _, a := range c.attempts {
+		tried[a.Group]++
+	}
+	return tried
+}
+
+// TestTurnsAreAffordable: with many gangs that wait and something that ends all the time,
+// attempts that fail take their part of the thread and no more, and the first in rank is
+// tried for each change.
+func TestTurnsAreAffordable(t *testing.T) {
+	const seconds, perSecond = 20, 5
+	for sentence, c := range map[string]struct {
+		size        func(int) int
+		least, most time.Duration
+	}{
+		"all ask for the same": {func(int) int { return 7 }, seconds * perSecond * 10 * time.Millisecond, (seconds*perSecond + 1) * 10 * time.Millisecond},
+		"each asks for less":   {func(i int) int { return 200 - i }, seconds * time.Second / 6, seconds * time.Second / retryShare},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			cluster := line(t, 60, c.size)
+			tried := cluster.churn(time.Second/perSecond, seconds*time.Second, 10*time.Millisecond)
+			if busy := time.Duration(len(cluster.attempts)) * cluster.cost; busy < c.least || busy > c.most {
+				t.Errorf("attempts took %s of %d s, want %s to %s", busy, seconds, c.least, c.most)
+			}
+			if n := tried["a/g000"]; n < seconds*perSecond*9/10 {
+				t.Errorf("the first in rank was tried %d times in %d changes", n, seconds*perSecond)
+			}
+		})
+	}
+}
+
+// TestLastInRank: while changes come faster than attempts can be made, the last in rank
+// has its turn all the same.
+func TestLastInRank(t *testing.T) {
+	c := line(t, 30, func(i int) int { return 200 - i })
+	tried := c.churn(100*time.Millisecond, 2*time.Minute, 100*time.Millisecond)
+	if tried["a/g029"] == 0 || tried["a/g000"] < 100 {
+		t.Errorf("in 2 min, %d attempts: the first was tried %d times, the last %d times", len(c.attempts), tried["a/g000"], tried["a/g029"])
+	}
+}
+
+func TestShapes(t *testing.T) {
+	gpus := func(n int64) resource.Vector { return resource.Vector{"gpu": n} }
+	for sentence, c := range map[string]struct {
+		one, other Shape
+		want       bool
+	}{
+		"the same":                          {Shape{1, 2, gpus(1)}, Shape{1, 2, gpus(1)}, true},
+		"more members":                      {Shape{1, 3, gpus(1)}, Shape{1, 2, gpus(1)}, true},
+		"fewer members":                     {Shape{1, 1, gpus(1)}, Shape{1, 2, gpus(1)}, false},
+		"larger members":                    {Shape{1, 2, gpus(2)}, Shape{1, 2, gpus(1)}, true},
+		"fewer of them that are larger":     {Shape{1, 1, gpus(4)}, Shape{1, 2, gpus(1)}, false},
+		"something else is asked for, too":  {Shape{1, 2, resource.Vector{"gpu": 1, v1.ResourceCPU: 1}}, Shape{1, 2, gpus(1)}, true},
+		"something else is asked for":       {Shape{1, 2, resource.Vector{v1.ResourceCPU: 1}}, Shape{1, 2, gpus(1)}, false},
+		"other nodes may do":                {Shape{1, 2, gpus(1)}, Shape{2, 2, gpus(1)}, false},
+		"what is not known says nothing":    {Shape{}, Shape{}, false},
+		"of what is not known nothing said": {Shape{1, 2, gpus(1)}, Shape{}, false},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			if got := c.one.asksNoLessThan(c.other); got != c.want {
+				t.Errorf("%+v asks for no less than %+v: %t", c.one, c.other, got)
+			}
+		})
+	}
+}
+
+func TestStoriesOfTurns(t *testing.T) {
+	full := func(c *cluster, names ...string) {
+		c.room["n"] = 0
+		for i, name := range names {
+			c.add(podsNamed(name, 2, of(name), needs(2), aged(time.Hour-time.Duration(i)*time.Minute))...)
+		}
+		c.run()
+		c.attempts = nil
+	}
+	tried := func(c *cluster) string {
+		names := ""
+		for _, a := range c.attempts {
+			names += a.Group + " "
+		}
+		c.attempts = nil
+		return names
+	}
+	tellStories(t, map[string]story{
+		"one attempt speaks for all that ask for no less": {
+			room: map[string]int{"n": 0},
+			play: func(c *cluster) {
+				full(c, "a", "b", "c")
+				c.changed()
+				c.run()
+				c.note("%s", tried(c))
+				c.grow("n", 4)
+				c.run()
+				c.look("room for two")
+			},
+			want: []string{"a/a ", "room for two: a/a 2 bound, a/b 2 bound, a/c 2 pending"},
+		},
+		"not for one that has changed since": {
+			room: map[string]int{"n": 0},
+			play: func(c *cluster) {
+				full(c, "a", "b")
+				c.changed()
+				c.run()
+				c.remove("b2")
+				c.add(podOf("b3", of("b"), needs(2)))
+				tried(c)
+				c.run()
+				c.note("%s", tried(c))
+			},
+			want: []string{"a/a a/b "},
+		},
+		"not where room is made for the one that failed: the next may find some, too": {
+			room: map[string]int{"n": 0},
+			play: func(c *cluster) {
+				full(c, "a", "b")
+				c.changed()
+				c.run()
+				c.note("%s", tried(c))
+				c.elsewhere.making = map[string]bool{"a/a": true}
+				c.pass(time.Second)
+				c.note("%s", tried(c))
+			},
+			want: []string{"a/a ", "a/b "},
+		},
+		"nor to one for which room is kept": {
+			room: map[string]int{"n": 0},
+			play: func(c *cluster) {
+				full(c, "a", "b")
+				c.elsewhere.promised = map[string]bool{"a/b": true}
+				c.changed()
+				c.run()
+				c.note("%s", tried(c))
+			},
+			want: []string{"a/a a/b "},
+		},
+		"a leader that does not come is passed over": {
+			room: map[string]int{"n": 0},
+			play: func(c *cluster) {
+				full(c, "a", "b")
+				c.changed()
+				c.do(c.s.Tick(c.now, nil))
+				c.at["a1"] = going // somebody else keeps it
+				c.room["n"] = 2
+				c.changed()
+				c.run()
+				c.note("at once: %s", tried(c))
+				c.now = c.now.Add(showUp)
+				c.do(c.s.Tick(c.now, nil))
+				c.run()
+				c.note("after a while: %s", tried(c))
+			},
+			want: []string{"at once: ", "after a while: a/b "},
+		},
+		"or at once, where somebody says so": {
+			room: map[string]int{"n": 0},
+			play: func(c *cluster) {
+				full(c, "a", "b")
+				c.room["n"] = 2
+				c.changed()
+				c.do(c.s.Tick(c.now, nil))
+				c.at["a1"] = going
+				leader, ok := c.s.Trying()
+				c.note("%s: %t", leader, ok)
+				c.s.PassOver(leader)
+				c.run()
+				c.note("%s", tried(c))
+			},
+			want: []string{"a1: true", "a/b "},
+		},
+		"what happens while a cycle runs it does not know of": {
+			room: map[string]int{"n": 0},
+			play: func(c *cluster) {
+				full(c, "a")
+				c.changed()
+				c.do(c.s.Tick(c.now, nil))
+				c.s.Begin()
+				c.s.Changed()
+				c.step() // the cycle has an older snapshot
+				c.note("%s", tried(c))
+				c.s.Begin()
+				c.run()
+				c.note("%s", tried(c))
+			},
+			want: []string{"a/a ", "a/a "},
+		},
+		"one that comes does not overtake one that waits and is due": {
+			room: map[string]int{"n": 0},
+			play: func(c *cluster) {
+				full(c, "a")
+				c.room["n"] = 2
+				c.s.Changed()
+				c.add(podsNamed("z", 2, of("z"), needs(2))...)
+				c.add(podsNamed("y", 2, of("y"), needs(2), urgent(5))...)
+				c.note("z rests: %t, y rests: %t", c.s.gangs[Key{"a", "z"}].group.phase == resting, c.s.gangs[Key{"a", "y"}].group.phase == resting)
+				c.remove("y")
+				c.run()
+				c.look("room for one")
+			},
+			want: []string{"z rests: true, y rests: false", "room for one: a/a 2 bound, a/z 2 pending"},
+		},
+		"pods that come to nodes wake those whose members care about pods": {
+			room: map[string]int{"n": 0},
+			play: func(c *cluster) {
+				c.add(podsNamed("a", 2, of("a"), needs(2), labeled(coupledLabel, "yes"))...)
+				full(c, "b")
+				c.s.PodsMoved()
+				c.run()
+				c.note("%s", tried(c))
+				c.change("a", func(p *podT) { delete(p.Labels, coupledLabel) })
+				c.s.PodsMoved()
+				c.run()
+				c.note("it is tried once more: %s", tried(c))
+				c.s.PodsMoved()
+				c.run()
+				c.note("and does not care any more: %s", tried(c))
+			},
+			want: []string{"a/a ", "it is tried once more: a/a ", "and does not care any more: "},
+		},
+	})
+}
+
+// TestStoriesOfHope: what would not fit on empty nodes holds nothing, and waits for nodes.
+func TestStoriesOfHope(t *testing.T) {
+	gang := []func(*podT){of("x"), needs(4), says(modeKey, "NonStrict"), says(waitKey, "5s")}
+	tellStories(t, map[string]story{
+		"a NonStrict gang that can never fit takes nothing": {
+			room: map[string]int{"n": 3},
+			play: func(c *cluster) {
+				c.hopeless = map[string]bool{"a/x": true}
+				c.add(podsNamed("p", 4, gang...)...)
+				c.run()
+				c.look("room for three")
+				c.pass(time.Minute)
+				c.note("a minute later %d marked", c.marked())
+			},
+			want: []string{"room for three: a/x 4 pending", "a minute later 0 marked"},
+		},
+		"one that has lost its hope gives back what it holds": {
+			room: map[string]int{"n": 3},
+			play: func(c *cluster) {
+				c.add(podsNamed("p", 4, gang...)...)
+				c.run()
+				c.look("room for three")
+				c.hopeless = map[string]bool{"a/x": true}
+				c.changed()
+				c.run()
+				c.look("nodes went")
+				c.pass(10 * time.Second)
+				c.note("%d marked", c.marked())
+			},
+			want: []string{"room for three: a/x 1 pending 3 planned", "nodes went: a/x 4 pending", "0 marked"},
+		},
+		"it is tried again when nodes change, not when pods do": {
+			room: map[string]int{"n": 3},
+			play: func(c *cluster) {
+				c.hopeless = map[string]bool{"a/x": true}
+				c.add(podsNamed("p", 4, gang...)...)
+				c.run()
+				c.tries()
+				for range 20 {
+					c.changed()
+					c.pass(time.Second)
+				}
+				c.note("pods ended: %d", c.tries())
+				c.hopeless = nil
+				c.room["n"] = 4
+				c.s.NodesChanged()
+				c.run()
+				c.look("a node came")
+			},
+			want: []string{"pods ended: 0", "a node came: a/x 4 bound"},
+		},
+	})
+}

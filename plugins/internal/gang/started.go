@@ -1,0 +1,137 @@
+package gang
+
+import (
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// begin is what is known of how the members of a gang that run began to.
+type begin uint8
+
+const (
+	// unknown: nothing runs, or not everything was seen yet.
+	unknown begin = iota
+	// interrupted: part of the minimum runs, and the rest was there to run with it. The
+	// gang was being released when whoever did so ended. It is not started.
+	interrupted
+	// started: the minimum ran. It stays so until nothing runs any more.
+	started
+)
+
+// running counts the members that are bound, or on their way to be.
+func (g *gang) running() int { return g.count[Released] + g.count[Bound] }
+
+// standing counts what the gang has of its minimum, but for what is only held.
+func (g *gang) standing() int { return g.running() + g.past.counted().n }
+
+// whole reports whether the minimum runs, or ran to success.
+func (g *gang) whole() bool { return g.spec.Min > 0 && g.wholeWith(tally{}) }
+
+// wholeWith reports whether the minimum would run together with other members.
+func (g *gang) wholeWith(more tally) bool {
+	if g.standing()+more.n < g.spec.Min {
+		return false
+	}
+	if len(g.spec.MinByRole) == 0 || !g.enforceRoles() {
+		return true
+	}
+	done := g.past.counted().roles
+	for role, n := range g.spec.MinByRole {
+		running := 0
+		if count := g.byRole[role]; count != nil {
+			running = count.running
+		}
+		if running+done[role]+more.roles[role] < n {
+			return false
+		}
+	}
+	return true
+}
+
+// satisfied reports whether members may go alone: the gang has started and runs, or
+// as many as have to start together ran to the end. It ends when all pods are gone.
+func (g *gang) satisfied() bool {
+	if g.spec.Min == 0 {
+		return false
+	}
+	switch g.spec.Policy {
+	case OnlyWaiting:
+		return false
+	case WaitingAndRunning:
+		return g.standing() >= g.spec.Min
+	default:
+		return g.begin == started && g.running() > 0 || g.past.counted().n >= g.spec.Min
+	}
+}
+
+// judge finds out whether the gang has started, and since when it is broken. It has to
+// be called when the number of members that run may have changed.
+func (s *Gangs) judge(g *gang, now time.Time) {
+	running, whole := g.running(), g.whole()
+	switch {
+	case running == 0:
+		g.begin = unknown
+	case whole:
+		g.begin = started
+	case g.begin != unknown || s.closed || g.spec.Min == 0:
+		// It stays as it is; of what runs, not everything may be known yet.
+	case g.wasInterrupted():
+		g.begin = interrupted
+	default:
+		g.begin = started
+	}
+	switch {
+	case running == 0 || whole || g.spec.Min == 0:
+		g.broken = time.Time{}
+	case g.broken.IsZero():
+		g.broken = now
+	}
+}
+
+// wasInterrupted tells a gang whose release was interrupted from one that has lost
+// members, where less than the minimum runs: those that wait were there before the
+// first of the others was bound, and are enough. Replacements are younger.
+func (g *gang) wasInterrupted() bool {
+	var first time.Time
+	for _, m := range g.members {
+		if m.state != Bound || m.leaving() {
+			continue
+		}
+		if at := boundAt(m.pod); !at.IsZero() && (first.IsZero() || at.Before(first)) {
+			first = at
+		}
+	}
+	if first.IsZero() {
+		return false // nobody bound them
+	}
+	var before tally
+	for _, m := range g.members {
+		if m.free() && m.state != Released && m.state != Bound && !m.pod.CreationTimestamp.After(first) {
+			before.add(1, map[string]int{m.role(): 1})
+		}
+	}
+	return g.wholeWith(before)
+}
+
+// boundAt is when a pod was bound, in whole seconds; zero where nothing tells.
+func boundAt(pod *v1.Pod) time.Time {
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == v1.PodScheduled && c.Status == v1.ConditionTrue {
+			return c.LastTransitionTime.Time
+		}
+	}
+	if pod.Status.StartTime != nil {
+		return pod.Status.StartTime.Time
+	}
+	return time.Time{}
+}
+
+// begun reports whether members of the group run. Where they do not count towards
+// the minimum, each wave of members starts anew.
+func (g *group) begun() bool {
+	return slices.ContainsFunc(g.gangs, func(gang *gang) bool {
+		return gang.spec.Policy != OnlyWaiting && gang.running() > 0
+	})
+}

@@ -1,0 +1,269 @@
+package gang
+
+import (
+	"testing"
+	"time"
+)
+
+// TestStoriesOfInterruptedReleases: whoever released a gang ended before all of its
+// minimum was bound.
+func TestStoriesOfInterruptedReleases(t *testing.T) {
+	// half is a gang of four of which two are bound.
+	half := func(c *cluster, changes ...func(*podT)) {
+		c.s.Close()
+		gang := append([]func(*podT){of("x"), needs(4)}, changes...)
+		c.add(podsNamed("b", 2, append(gang, bindTo("n", time.Second))...)...)
+		c.add(podsNamed("p", 2, gang...)...)
+		c.do(c.s.Open(c.now))
+	}
+	tellStories(t, map[string]story{
+		"the rest is planned as a whole, or not at all": {
+			room: map[string]int{"n": 3},
+			play: func(c *cluster) {
+				half(c)
+				c.run()
+				c.look("room for one of two")
+				c.why("x")
+				c.grow("n", 1)
+				c.pass(time.Second)
+				c.look("room for both")
+				c.remove("p1")
+				c.add(podOf("q", of("x"), needs(4)))
+				c.run()
+				c.look("it has started by now, and a replacement goes alone")
+			},
+			want: []string{
+				"room for one of two: a/x 2 pending 2 bound",
+				`Unschedulable: gang "a/x": 1 of 2 members fit`,
+				"room for both: a/x 4 bound",
+				"it has started by now, and a replacement goes alone: a/x 4 bound",
+			},
+		},
+		"the rest comes before older gangs of its priority": {
+			room: map[string]int{"n": 4},
+			play: func(c *cluster) {
+				c.s.Close()
+				c.add(podsNamed("o", 2, of("older"), needs(2), aged(time.Hour))...)
+				half(c)
+				c.step()
+				c.run()
+				c.look("room for two")
+				w, _ := c.s.Wants(c.pods["o1"])
+				c.note("older has begun: %t", w.Begun)
+			},
+			want: []string{"room for two: a/older 2 pending, a/x 4 bound", "older has begun: false"},
+		},
+		"what waits for a turn by shares is said to have begun": {
+			room: map[string]int{"n": 2},
+			play: func(c *cluster) {
+				half(c)
+				w, undecided := c.s.Wants(c.pods["p1"])
+				c.note("%d to place, begun: %t, runs: %t, undecided: %t", len(w.Pods), w.Begun, w.Ready, undecided)
+			},
+			want: []string{"2 to place, begun: true, runs: false, undecided: true"},
+		},
+		"replacements of members that were lost before the restart go alone": {
+			room: map[string]int{"n": 3},
+			play: func(c *cluster) {
+				c.s.Close()
+				c.add(podsNamed("b", 2, of("x"), needs(4), bindTo("n", time.Second))...)
+				c.add(podsNamed("p", 2, of("x"), needs(4), aged(-2*time.Second))...)
+				c.do(c.s.Open(c.now))
+				c.run()
+				c.look("room for one of two")
+			},
+			want: []string{"room for one of two: a/x 1 pending 3 bound"},
+		},
+		"members that could not have been part of the release do not tell of one": {
+			room: map[string]int{"n": 3},
+			play: func(c *cluster) {
+				c.s.Close()
+				c.add(podsNamed("b", 2, of("x"), needs(3), bindTo("n", time.Second))...)
+				c.add(podsNamed("g", 2, of("x"), needs(3), gated)...)
+				c.add(podOf("p", of("x"), needs(3), aged(-2*time.Second)))
+				c.do(c.s.Open(c.now))
+				c.run()
+				c.look("a replacement, and two with gates")
+			},
+			want: []string{"a replacement, and two with gates: a/x 2 pending 3 bound"},
+		},
+		"a role that is short is part of the minimum": {
+			room: map[string]int{"n": 9},
+			play: func(c *cluster) {
+				c.s.Close()
+				gang := []func(*podT){of("x"), needs(2), says(rolesKey, `{"ps":1,"w":1}`)}
+				c.add(podsNamed("w", 2, append(gang, as("w"), bindTo("n", time.Second))...)...)
+				c.add(podOf("ps", append(gang, as("ps"))...))
+				c.do(c.s.Open(c.now))
+				w, _ := c.s.Wants(c.pods["ps"])
+				c.note("runs: %t", w.Ready)
+				c.run()
+				c.look("the ps came")
+			},
+			want: []string{"runs: false", "the ps came: a/x 3 bound"},
+		},
+		"a process that watches another one release knows what is left of it": {
+			room: map[string]int{"n": 3},
+			play: func(c *cluster) {
+				c.add(podsNamed("p", 4, of("x"), needs(4))...)
+				c.pass(time.Second)
+				c.add(edit(c.pods["p1"], bindTo("n", time.Second)), edit(c.pods["p2"], bindTo("n", time.Second)))
+				c.run()
+				c.look("two were bound, and there is room for one of the others")
+				c.add(edit(c.pods["p3"], bindTo("n", time.Second)), edit(c.pods["p4"], bindTo("n", time.Second)))
+				c.remove("p1")
+				c.add(podOf("q", of("x"), needs(4)))
+				c.run()
+				c.look("all were, and one was lost")
+			},
+			want: []string{
+				"two were bound, and there is room for one of the others: a/x 2 pending 2 bound",
+				"all were, and one was lost: a/x 1 pending 3 bound",
+			},
+		},
+		"when what was bound is gone it is a gang like any other": {
+			room: map[string]int{"n": 3},
+			play: func(c *cluster) {
+				half(c)
+				c.remove("b")
+				c.add(podsNamed("q", 2, of("x"), needs(4))...)
+				c.run()
+				w, _ := c.s.Wants(c.pods["p1"])
+				c.note("begun: %t", w.Begun)
+				c.look("four, and room for three")
+			},
+			want: []string{"begun: false", "four, and room for three: a/x 4 pending"},
+		},
+	})
+}
+
+// TestStoriesOfOwners: what succeeded counts in the life of the gang in which it did.
+func TestStoriesOfOwners(t *testing.T) {
+	jobs := func(c *cluster, n int, changes ...func(*podT)) {
+		for i := range n {
+			job := string(rune('a' + i))
+			c.add(podsNamed(job, 2, append([]func(*podT){of("set"), needs(2 * n), owned(job), as("r")}, changes...)...)...)
+		}
+	}
+	tellStories(t, map[string]story{
+		"a gang of several jobs is whole when one of them is done": {
+			room: map[string]int{"n": 8},
+			play: func(c *cluster) {
+				jobs(c, 4, says(rolesKey, `{"r":8}`))
+				c.run()
+				c.pass(time.Minute)
+				c.finish("a")
+				c.footprint("set")
+				c.remove("b1")
+				c.footprint("set")
+				c.add(podOf("b3", of("set"), needs(8), owned("b"), as("r"), says(rolesKey, `{"r":8}`), aged(-time.Minute)))
+				c.run()
+				c.look("a replacement")
+				c.footprint("set")
+			},
+			want: []string{
+				"set: 6 run of min 6, map[r:6] by role, broken for 0s",
+				"set: 5 run of min 6, map[r:6] by role, broken for 0s",
+				"a replacement: a/set 6 bound",
+				"set: 6 run of min 6, map[r:6] by role, broken for 0s",
+			},
+		},
+		"the same under a policy that counts": {
+			room: map[string]int{"n": 8},
+			play: func(c *cluster) {
+				jobs(c, 4, says(policyKey, "waiting-and-running"))
+				c.run()
+				c.pass(time.Minute)
+				c.finish("a")
+				c.remove("b1")
+				c.add(podOf("b3", of("set"), needs(8), owned("b"), says(policyKey, "waiting-and-running"), aged(-time.Minute)))
+				c.run()
+				c.look("a replacement")
+			},
+			want: []string{"a replacement: a/set 6 bound"},
+		},
+		"what ended before the oldest of those that live began does not count": {
+			room: map[string]int{"n": 8},
+			play: func(c *cluster) {
+				jobs(c, 2)
+				c.run()
+				c.pass(time.Minute)
+				c.finish("")
+				c.add(podsNamed("c", 2, of("set"), needs(4), owned("c"), aged(-2*time.Minute))...)
+				c.run()
+				c.look("half of the next run")
+			},
+			want: []string{"half of the next run: a/set 2 pending"},
+		},
+	})
+}
+
+// footprint notes what runs of a gang.
+func (c *cluster) footprint(name string) {
+	f := c.s.Footprints(Key{"a", name})[0]
+	broken := time.Duration(0)
+	if !f.BrokenSince.IsZero() {
+		broken = c.now.Sub(f.BrokenSince)
+	}
+	c.note("%s: %d run of min %d, %v by role, broken for %s", name, len(f.Running), f.Min, f.MinByRole, broken)
+}
+
+// TestStoriesOfRepair: a gang is broken from when it is below its minimum.
+func TestStoriesOfRepair(t *testing.T) {
+	tellStories(t, map[string]story{
+		"from when it lost a member until it has its minimum again": {
+			room: map[string]int{"n": 3},
+			play: func(c *cluster) {
+				c.add(podsNamed("p", 3, of("x"), needs(3))...)
+				c.footprint("x")
+				c.until("p3", Released)
+				c.footprint("x")
+				c.run()
+				c.pass(time.Minute)
+				c.footprint("x")
+				c.change("p1", dying)
+				c.pass(20 * time.Second)
+				c.footprint("x")
+				c.remove("p1")
+				c.remove("p2")
+				c.pass(10 * time.Second)
+				c.footprint("x")
+				c.add(podsNamed("q", 2, of("x"), needs(3))...)
+				c.run()
+				c.footprint("x")
+				c.note("broken: %t", !c.s.Footprints(Key{"a", "x"})[0].BrokenSince.IsZero())
+			},
+			want: []string{
+				"x: 0 run of min 3, map[] by role, broken for 0s",
+				"x: 3 run of min 3, map[] by role, broken for 0s",
+				"x: 3 run of min 3, map[] by role, broken for 0s",
+				"x: 2 run of min 3, map[] by role, broken for 20s",
+				"x: 1 run of min 3, map[] by role, broken for 30s",
+				"x: 3 run of min 3, map[] by role, broken for 0s",
+				"broken: false",
+			},
+		},
+		"after a restart, from when that was seen": {
+			room: map[string]int{"n": 3},
+			play: func(c *cluster) {
+				c.add(podsNamed("p", 2, of("x"), needs(3), bindTo("n", -time.Hour), aged(2*time.Hour))...)
+				c.pass(10 * time.Second)
+				c.footprint("x")
+			},
+			want: []string{"x: 2 run of min 3, map[] by role, broken for 10s"},
+		},
+		"nothing of it runs any more, and nothing is broken": {
+			room: map[string]int{"n": 3},
+			play: func(c *cluster) {
+				c.add(podsNamed("p", 3, of("x"), needs(3))...)
+				c.run()
+				c.remove("p1")
+				c.pass(time.Second)
+				c.remove("p")
+				c.add(podOf("q", of("x"), needs(3)))
+				c.footprint("x")
+			},
+			want: []string{"x: 0 run of min 3, map[] by role, broken for 0s"},
+		},
+	})
+}

@@ -1,0 +1,110 @@
+package planner
+
+import (
+	"hash/maphash"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+	"github.com/lockstep-sh/lockstep/plugins/internal/placement"
+)
+
+// plain are the filters that look at nothing of a pod but what a shape has.
+var plain = map[string]bool{
+	names.NodeResourcesFit: true, names.NodeAffinity: true, names.NodeName: true, names.NodePorts: true,
+	names.NodeUnschedulable: true, names.TaintToleration: true,
+}
+
+// shapes is the seed of the keys of shapes, which are compared within a process.
+var shapes = maphash.MakeSeed()
+
+// shape is what an attempt that failed asked for; zero where something else may have
+// decided that it failed.
+func (w *world) shape(a *gang.Attempt, problem placement.Problem) gang.Shape {
+	if w.coupled || w.opaque || len(w.rejected) > 0 || w.denied != "" || len(w.pods) == 0 {
+		return gang.Shape{}
+	}
+	var h maphash.Hash
+	h.SetSeed(shapes)
+	out := hashWriter{&h}
+	for i, g := range problem.Gangs {
+		need := &a.Gangs[i]
+		if g.Required != "" && len(need.Placed) > 0 {
+			return gang.Shape{} // it has to be where those are
+		}
+		if g.Min > 0 {
+			out.text(g.Required, need.Queue)
+		}
+	}
+	if len(w.classes) == 1 && len(problem.Gangs) == 1 {
+		w.constraints(out, 0)
+		return gang.Shape{Key: h.Sum64(), Members: problem.Gangs[0].Min, Request: w.classes[0].demand.Request}
+	}
+	// Of members that differ only the very same compares.
+	for _, g := range problem.Gangs {
+		out.number(int64(g.Min))
+		for _, role := range sortedKeys(g.MinByRole) {
+			out.text(role)
+			out.number(int64(g.MinByRole[role]))
+		}
+		for _, member := range g.Members {
+			out.number(int64(w.classOf[member]))
+			out.text(w.pods[member].Labels[v1alpha1.RoleLabel])
+		}
+	}
+	for class := range w.classes {
+		w.constraints(out, class)
+		out.resources(w.classes[class].demand.Request.List())
+	}
+	return gang.Shape{Key: h.Sum64(), Members: 1}
+}
+
+// constraints writes what of a class decides which nodes it may use, and who may be
+// evicted for it, but for its requests and its priority.
+func (w *world) constraints(out hashWriter, class int) {
+	pod := w.classes[class].info.Pod
+	spec := &pod.Spec
+	out.text(pod.Namespace, spec.SchedulerName, pod.Labels[v1alpha1.QueueLabel])
+	if spec.PreemptionPolicy != nil {
+		out.text(string(*spec.PreemptionPolicy))
+	}
+	out.placing(pod)
+	for _, port := range w.classes[class].demand.Ports {
+		out.text(port.IP, port.Protocol)
+		out.number(int64(port.Number))
+	}
+	for _, name := range sortedKeys(w.classes[class].demand.Request) {
+		out.text(string(name))
+	}
+}
+
+// placing writes what of a pod chooses nodes, beside what it requests.
+func (w hashWriter) placing(pod *v1.Pod) {
+	spec := &pod.Spec
+	w.text(spec.NodeName)
+	w.sorted(spec.NodeSelector)
+	w.tolerations(spec.Tolerations)
+	if spec.Affinity != nil && spec.Affinity.NodeAffinity != nil {
+		w.object(spec.Affinity.NodeAffinity)
+	}
+	w.volumes(spec.Volumes)
+	w.claims(pod)
+	if spec.OS != nil {
+		w.text(string(spec.OS.Name))
+	}
+	if spec.RuntimeClassName != nil {
+		w.text(*spec.RuntimeClassName)
+	}
+}
+
+func sortedKeys[K ~string, V any](m map[K]V) []K {
+	keys := make([]K, 0, len(m))
+	for key := range m {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	return keys
+}
