@@ -120,8 +120,8 @@ func (pl *Gang) Reserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod, 
 }
 
 // Unreserve takes a member back. It runs before the scheduler's cache forgets
-// the member, mostly on a binding goroutine; what it gives back is planned with
-// only after a pause, or finds the capacity still taken and waits for the next.
+// the member, mostly on a binding goroutine. An attempt in between finds the capacity
+// still taken; the next comes when the cache has forgotten it.
 func (pl *Gang) Unreserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod, node string) {
 	if state.IsPodGroupSchedulingCycle() {
 		return

@@ -165,7 +165,7 @@ func (c *chaos) create() {
 	}
 	c.made++
 	pod := podOf(fmt.Sprintf("p%d", c.made), of(oneOf(c, "x", "y", "z")), needs(2), as(oneOf(c, "", "r", "s")),
-		urgent(oneOf[int32](c, 0, 5)), aged(oneOf(c, 0, time.Minute)), owned(oneOf(c, "job", "again")))
+		urgent(oneOf[int32](c, 0, 5)), aged(oneOf(c, 0, time.Minute, -c.now.Sub(start))), owned(oneOf(c, "job", "again")))
 	if c.pick(2) == 1 {
 		c.spec(pod)
 	}
@@ -232,7 +232,7 @@ func (c *chaos) remove() {
 	c.do(c.s.Gone(pod.UID, c.now))
 	if pod.Spec.NodeName != "" && c.pick(2) == 1 {
 		c.say("%s succeeded", pod.Name)
-		c.do(c.s.Succeeded(pod, c.now))
+		c.do(c.s.Succeeded(edit(pod, ended(c.now.Sub(start)-oneOf(c, 0, 10*time.Second, 2*time.Minute))), c.now))
 	}
 }
 
