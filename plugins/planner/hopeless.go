@@ -3,15 +3,17 @@ package planner
 import (
 	"math"
 
+	v1 "k8s.io/api/core/v1"
+
 	"github.com/lockstep-sh/lockstep/plugins/holds"
 	"github.com/lockstep-sh/lockstep/plugins/internal/placement"
 )
 
 // hopeless tells whether some gang would not fit if the nodes were empty: there is not enough
-// for its minimum on nodes that no filter has ruled out for good. That is arithmetic, class by
+// for its minimum, and what it asks for beside it, on nodes that no filter has ruled out for good. That is arithmetic, class by
 // class; it may take for possible what is not.
 func (w *world) hopeless(problem placement.Problem) bool {
-	for _, g := range problem.Gangs {
+	for i, g := range problem.Gangs {
 		if g.Min == 0 {
 			continue // it runs
 		}
@@ -29,6 +31,9 @@ func (w *world) hopeless(problem placement.Problem) bool {
 		}
 		most := 0
 		for _, nodes := range domains {
+			if f := w.floors[i]; f != nil && !w.bound(f, nil, nodes, w.allocatable) {
+				continue
+			}
 			most = max(most, w.fitEmpty(count, nodes))
 		}
 		if most < g.Min {
@@ -36,6 +41,15 @@ func (w *world) hopeless(problem placement.Problem) bool {
 		}
 	}
 	return false
+}
+
+// allocatable is how much of a resource a node has.
+func (w *world) allocatable(node int, name v1.ResourceName) int64 {
+	has := w.tx.Node(node).GetAllocatable()
+	if name == v1.ResourcePods {
+		return int64(has.GetAllowedPodNumber())
+	}
+	return holds.Amount(has, name)
 }
 
 // fitEmpty is how many members would have a place on nodes if these were empty, at most.
