@@ -170,7 +170,7 @@ func alone(a *gang.Attempt) bool {
 		if need.Min == 0 {
 			continue // it runs already
 		}
-		if need.Min > 1 || len(need.Placed) > 0 {
+		if need.Min > 1 || len(need.Placed) > 0 || len(need.Floor) > 0 {
 			return false
 		}
 		pending += len(need.Pending)

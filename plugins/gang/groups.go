@@ -55,7 +55,7 @@ func (pl *Gang) groupSeen(ctx context.Context, kind gang.Kind, object any) {
 	said := &gang.Object{UID: meta.GetUID(), Annotations: meta.GetAnnotations(), Queue: meta.GetLabels()[lockstepv1alpha1.QueueLabel]}
 	switch group := object.(type) {
 	case *v1alpha1.PodGroup:
-		said.Min, said.RoundSeconds = group.Spec.MinMember, group.Spec.ScheduleTimeoutSeconds
+		said.Min, said.RoundSeconds, said.MinResources = group.Spec.MinMember, group.Spec.ScheduleTimeoutSeconds, group.Spec.MinResources
 	case *schedulingv1beta1.PodGroup:
 		if policy := group.Spec.SchedulingPolicy.Gang; policy != nil {
 			said.Min = policy.MinCount

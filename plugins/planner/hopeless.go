@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 
+	v1 "k8s.io/api/core/v1"
+
 	"github.com/lockstep-sh/lockstep/plugins/holds"
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 	"github.com/lockstep-sh/lockstep/plugins/internal/placement"
@@ -11,22 +13,26 @@ import (
 )
 
 // hopeless finds gangs that would not fit if the nodes were empty: there is not enough for
-// their minimum on nodes that no filter has ruled out for good. It adds that, with the
-// numbers, to the explanation of each, and reports whether there are any. That is arithmetic,
-// class by class; it may take for possible what is not.
+// their minimum, or for what they ask for beside it, on nodes that no filter has ruled out for
+// good. It adds that, with the numbers, to the explanation of each, and reports whether there
+// are any. That is arithmetic, class by class; it may take for possible what is not.
 func (w *world) hopeless(a *gang.Attempt, problem placement.Problem, why map[gang.Key]string) bool {
 	some := false
 	for i, g := range problem.Gangs {
 		if g.Min == 0 {
 			continue // it runs
 		}
-		most, domains := w.mostEmpty(g)
-		if most >= g.Min {
+		most, afloat, domains := w.mostEmpty(g, w.floors[i])
+		if most >= g.Min && afloat {
 			continue
 		}
 		some = true
 		if domains == 0 {
 			continue // no node has the label of its topology, and that is said
+		}
+		if most >= g.Min {
+			why[a.Gangs[i].Key] += "; its PodGroup's minResources are more than the nodes that it may use have"
+			continue
 		}
 		need := a.Gangs[i]
 		have, in := need.Spec.Min-need.Min, ""
@@ -39,14 +45,15 @@ func (w *world) hopeless(a *gang.Attempt, problem placement.Problem, why map[gan
 }
 
 // mostEmpty is how many members of a gang would have a place if the nodes were empty, at
-// most: in one domain, where it has to be in one. It answers the number of domains, too.
-func (w *world) mostEmpty(g placement.Gang) (most, domains int) {
+// most: in one domain, where it has to be in one. afloat: there is a domain with so much of
+// what it asks for beside its members. It returns the number of domains, too.
+func (w *world) mostEmpty(g placement.Gang, f *floor) (most int, afloat bool, domains int) {
 	count := map[int]int{}
 	for _, member := range g.Members {
 		count[w.classOf[member]]++
 	}
 	if g.Required == "" {
-		return w.fitEmpty(count, w.all()), 1
+		return w.fitEmpty(count, w.all()), w.floats(f, w.all()), 1
 	}
 	nodes := map[string][]int{}
 	for _, node := range w.all() {
@@ -56,8 +63,15 @@ func (w *world) mostEmpty(g placement.Gang) (most, domains int) {
 	}
 	for _, in := range nodes {
 		most = max(most, w.fitEmpty(count, in))
+		afloat = afloat || w.fitEmpty(count, in) >= g.Min && w.floats(f, in)
 	}
-	return most, len(nodes)
+	return most, afloat, len(nodes)
+}
+
+// floats reports whether nodes have what a gang asks for beside its members; it may ask for
+// nothing.
+func (w *world) floats(f *floor, nodes []int) bool {
+	return f == nil || w.bound(f, nil, nodes, w.allocatable)
 }
 
 // all are the nodes, by index.
@@ -67,6 +81,15 @@ func (w *world) all() []int {
 		nodes[i] = i
 	}
 	return nodes
+}
+
+// allocatable is how much of a resource a node has.
+func (w *world) allocatable(node int, name v1.ResourceName) int64 {
+	has := w.tx.Node(node).GetAllocatable()
+	if name == v1.ResourcePods {
+		return int64(has.GetAllowedPodNumber())
+	}
+	return holds.Amount(has, name)
 }
 
 // fitEmpty is how many members would have a place on nodes if these were empty, at most.

@@ -140,7 +140,10 @@ func (p *Planner) pose(a *gang.Attempt, evict []string, inCopies bool) (*world, 
 	}
 	problem := placement.Problem{KeepPartial: !a.Strict}
 	for _, need := range a.Gangs {
-		g := placement.Gang{Min: need.Min, MinByRole: need.MinByRole, Required: need.Spec.RequiredTopology, Preferred: need.Spec.PreferredTopology}
+		g := placement.Gang{
+			Min: need.Min, MinByRole: need.MinByRole, Floor: len(need.Floor) > 0,
+			Required: need.Spec.RequiredTopology, Preferred: need.Spec.PreferredTopology,
+		}
 		for _, pod := range need.Pending {
 			class, err := group.add(pod)
 			if err != nil {
@@ -166,6 +169,9 @@ func (p *Planner) pose(a *gang.Attempt, evict []string, inCopies bool) (*world, 
 		}
 	}
 	w.uses = group.uses
+	if w.floors, err = floorsOf(a); err != nil {
+		return nil, problem, err
+	}
 	w.sortClasses()
 	w.views = make([]*whatif.View, len(w.classes))
 	for member, class := range w.classOf {
@@ -300,10 +306,14 @@ func (w *world) refusal(a *gang.Attempt, message string) map[gang.Key]string {
 func (w *world) explain(a *gang.Attempt, problem placement.Problem, solved placement.Result) map[gang.Key]string {
 	why := map[gang.Key]string{}
 	for i, need := range a.Gangs {
-		if need.Min == 0 {
-			continue // it runs
+		if need.Min == 0 && !solved.Gangs[i].FloorShort {
+			continue // it runs, or has all it needs
 		}
 		outcome := solved.Gangs[i]
+		if outcome.Fit >= need.Min && outcome.FloorShort {
+			why[need.Key] = w.explainFloor(need, w.floors[i])
+			continue
+		}
 		if outcome.Fit >= need.Min && len(a.Gangs) > 1 {
 			why[need.Key] = fmt.Sprintf("gang %q fits, but not together with the other gangs of its group", need.Key)
 			continue

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync/atomic"
 
+	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/parallelize"
 
@@ -33,6 +34,10 @@ type Room struct {
 	never [][]bool
 	// count is how many members of each class each gang has.
 	count [][]int
+	// all are the nodes of the cluster. What gangs ask for beside their minimums counts
+	// anywhere, or, if confined, in the scope only; or else in a required domain.
+	all      []int
+	confined bool
 }
 
 // Room opens a what-if about an attempt, with no nodes in it yet. The holds of the
@@ -49,6 +54,9 @@ func (p *Planner) Room(ctx context.Context, a *gang.Attempt, evict []string) (*R
 	r := &Room{w: w, problem: problem, sum: make([]int, len(w.classes)), within: make([]bool, w.tx.Len())}
 	for range w.classes {
 		r.slots, r.never = append(r.slots, make([]int, w.tx.Len())), append(r.never, make([]bool, w.tx.Len()))
+	}
+	for node := range w.tx.Len() {
+		r.all = append(r.all, node)
 	}
 	for _, g := range problem.Gangs {
 		count := make([]int, len(w.classes))
@@ -148,8 +156,46 @@ func (r *Room) ShortWithout(nodes []int, freed func(node int) (resource.Vector, 
 			}
 		}
 	}
-	return r.short(sum)
+	return r.short(sum) + r.floorsShort(nodes, freed)
 }
+
+// floorsShort is how many gangs arithmetic leaves without what they ask for beside their
+// minimums, if so much were freed on these nodes.
+func (r *Room) floorsShort(nodes []int, freed func(node int) (resource.Vector, int)) int {
+	short := 0
+	var on map[int]bool
+	for i, f := range r.w.floors {
+		if f == nil {
+			continue
+		}
+		if on == nil {
+			on = make(map[int]bool, len(nodes))
+			for _, node := range nodes {
+				on[node] = true
+			}
+		}
+		count := r.all
+		if r.confined || r.problem.Gangs[i].Required != "" && len(r.problem.Gangs) == 1 {
+			count = nodes // they are the domain
+		}
+		if !r.w.bound(f, f.have, count, func(node int, name v1.ResourceName) int64 {
+			if !on[node] {
+				return r.w.free(node, name)
+			}
+			amount, pods := freed(node)
+			if name == v1.ResourcePods {
+				return r.w.free(node, name) + int64(pods)
+			}
+			return r.w.free(node, name) + amount[name]
+		}) {
+			short++
+		}
+	}
+	return short
+}
+
+// Confine has what gangs ask for beside their minimums count in the nodes to place on only.
+func (r *Room) Confine() { r.confined = true }
 
 // short is how many members have no place, if each class has so many.
 func (r *Room) short(sum []int) int {
@@ -233,6 +279,9 @@ func (r *Room) solve(ctx context.Context, unscored bool) (placement.Result, erro
 				break
 			}
 		}
+	}
+	if r.problem.Floors = r.all; r.confined {
+		r.problem.Floors = r.scope
 	}
 	return placement.Solve(ctx, r.w, r.problem)
 }

@@ -35,6 +35,9 @@ func (w *world) shape(a *gang.Attempt, problem placement.Problem) gang.Shape {
 		if g.Required != "" && len(need.Placed) > 0 {
 			return gang.Shape{} // it has to be where those are
 		}
+		if need.Floor != nil {
+			return gang.Shape{} // it may have failed for what it asks for beside its members
+		}
 		if g.Min > 0 {
 			out.text(g.Required, need.Queue)
 		}

@@ -45,6 +45,8 @@ type world struct {
 	coupled, inCopies bool
 	// base is what stood before any member was placed.
 	base whatif.Mark
+	// floors are what gangs ask for beside their minimums, by gang; nil for none.
+	floors []*floor
 	// unscored: whether members fit is all that is asked, not where best.
 	unscored bool
 

@@ -32,7 +32,8 @@ type demand struct {
 	// priority is the lowest of the members': nobody makes way for a pod that is no more
 	// important.
 	priority int32
-	// need is what the minimum asks for, of the resources that any member does.
+	// need is what the minimum asks for, and the PodGroup beside it, of the resources that
+	// either does.
 	need      victim.Vector
 	resources map[v1.ResourceName]bool
 	never     bool
@@ -71,6 +72,10 @@ func (pl *GangPreemption) demandOf(state fwk.CycleState, pod *v1.Pod) (*demand, 
 			if i < need.Min {
 				d.need.Add(request, 1)
 			}
+		}
+		for name, amount := range planner.Beyond(need) {
+			d.need[name] += amount
+			d.resources[name] = true
 		}
 	}
 	return d, nil

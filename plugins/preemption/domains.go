@@ -32,6 +32,7 @@ func (pl *GangPreemption) domains(ctx context.Context, d *demand, room *planner.
 		return nil, err
 	}
 	if len(answers) > 0 {
+		room.Confine()
 		return indexed(answers, room), nil
 	}
 	required, preferred := d.topology()

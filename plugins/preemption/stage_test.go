@@ -119,7 +119,7 @@ func (s *stage) demand(tb testing.TB, spec gang.Spec, pods ...*v1.Pod) *demand {
 	tb.Helper()
 	spec.Min = len(pods)
 	key, _, _ := gang.KeyOf(pods[0])
-	need := gang.Need{Key: key, Spec: spec}
+	need := gang.Need{Key: key, Spec: spec, Floor: spec.MinResources}
 	for _, pod := range pods {
 		if pod.Spec.NodeName != "" {
 			need.Placed = append(need.Placed, gang.Placed{Pod: pod, Node: pod.Spec.NodeName})

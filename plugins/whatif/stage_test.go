@@ -10,6 +10,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	clientcache "k8s.io/client-go/tools/cache"
@@ -42,14 +43,14 @@ type stage struct {
 	nodes    []*v1.Node
 }
 
-func newStage(t testing.TB) *stage {
+func newStage(t testing.TB, objects ...runtime.Object) *stage {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)
 	s := &stage{snapshot: cache.NewEmptySnapshot()}
-	client := fake.NewClientset(claim("shared", v1.ReadWriteMany), volume("shared"), claim("single", v1.ReadWriteOncePod), volume("single"), &v1.Service{
+	client := fake.NewClientset(append(objects, claim("shared", v1.ReadWriteMany), volume("shared"), claim("single", v1.ReadWriteOncePod), volume("single"), &v1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "served"}, Spec: v1.ServiceSpec{Selector: map[string]string{"kind": "served"}},
-	})
+	})...)
 	factory := informers.NewSharedInformerFactory(client, 0)
 	sched, err := scheduler.New(ctx, client, factory, nil,
 		func(string) events.EventRecorderLogger { return &events.FakeRecorder{} },

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/plugins/internal/resource"
 )
 
 // Attempt is what a plan has to place. It is a copy: the state may move on while
@@ -78,6 +79,9 @@ type Need struct {
 	// Min members are still to be placed, among them MinByRole of each role.
 	Min       int
 	MinByRole map[string]int
+	// Floor is what its PodGroup wants free for it in all, what its members have and take
+	// included; nil for nothing, and where it runs already.
+	Floor resource.Vector
 	// Pending are the members that may be placed, in order.
 	Pending []*v1.Pod
 	// Placed are the members that have a node, by its name, in order. Those that
@@ -111,6 +115,9 @@ func (g *group) isOf(a *Attempt) bool {
 // wants is what an attempt has to know of a gang.
 func (g *gang) wants() Need {
 	n := Need{Key: g.key, Spec: g.spec, Queue: g.queue(), Min: g.need(), Placed: g.places()}
+	if !g.satisfied() {
+		n.Floor = g.spec.MinResources
+	}
 	if n.Min > 0 {
 		n.MinByRole = g.missingRoles()
 		n.Pending = podsOf(g.sorted((*member).eligible))

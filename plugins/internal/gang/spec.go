@@ -4,15 +4,18 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/plugins/internal/resource"
 )
 
 // Mode says what happens to held members when one does not fit.
@@ -61,6 +64,9 @@ type Spec struct {
 	MinByRole map[string]int
 	// RequiredTopology and PreferredTopology are node label keys, or empty.
 	RequiredTopology, PreferredTopology string
+	// MinResources is what has to be free for the gang in all before it starts; nil for
+	// nothing. All amounts are positive.
+	MinResources resource.Vector
 }
 
 // Problem is a value that could not be used.
@@ -93,6 +99,8 @@ type Object struct {
 	// RoundSeconds is spec.scheduleTimeoutSeconds. Operators write it into all PodGroups,
 	// or 0 for nothing.
 	RoundSeconds *int32
+	// MinResources is spec.minResources as it is written.
+	MinResources v1.ResourceList
 	Annotations  map[string]string
 	// Queue is the queue that it names; empty for none.
 	Queue string
@@ -195,6 +203,7 @@ func Parse(key Key, object *Object, pod Fields, defaultWait time.Duration) (Spec
 	p.spec.MinByRole = p.parseRoles()
 	p.spec.RequiredTopology = p.parseTopology(v1alpha1.RequiredTopologyAnnotation)
 	p.spec.PreferredTopology = p.parseTopology(v1alpha1.PreferredTopologyAnnotation)
+	p.spec.MinResources = p.parseMinResources()
 	return p.spec, p.problems
 }
 
@@ -390,6 +399,23 @@ func (p *parser) parseTopology(key string) string {
 		return ""
 	}
 	return value
+}
+
+// parseMinResources reads what the PodGroup wants free.
+func (p *parser) parseMinResources() resource.Vector {
+	var floor resource.Vector
+	for _, name := range slices.Sorted(maps.Keys(p.object.MinResources)) {
+		switch amount := p.object.MinResources[name]; amount.Sign() {
+		case -1:
+			p.bad(true, "spec.minResources", fmt.Sprintf("%s: %s", name, amount.String()), "an amount of 0 or more", "the others, and nothing for "+string(name))
+		case 1:
+			if floor == nil {
+				floor = resource.Vector{}
+			}
+			floor.Add(resource.FromList(v1.ResourceList{name: amount}), 1)
+		}
+	}
+	return floor
 }
 
 // parseCount reads a whole number from 1 to 100000, digits only.

@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"context"
 	"fmt"
 	"slices"
 )
@@ -85,6 +86,7 @@ func (o *oracle) canSpare(member int) bool {
 }
 
 func (o *oracle) done() bool {
+	var floors []Floor
 	for _, g := range o.p.Gangs {
 		n, roles := 0, map[string]int{}
 		for _, m := range g.Members {
@@ -102,17 +104,46 @@ func (o *oracle) done() bool {
 			}
 		}
 	}
-	return true
+	for i, g := range o.p.Gangs {
+		value, set := "", false
+		for _, node := range g.On {
+			if v, ok := o.c.Label(node, g.Required); ok && !set {
+				value, set = v, true
+			}
+		}
+		f := Floor{Gang: i, Placed: map[int]int{}}
+		for _, m := range g.Members {
+			if node := o.at[m]; node >= 0 {
+				f.Placed[m] = node
+				if v, ok := o.c.Label(node, g.Required); ok && !set {
+					value, set = v, true
+				}
+			}
+		}
+		for _, node := range o.p.Nodes {
+			if v, ok := o.c.Label(node, g.Required); g.Required == "" || ok && set && v == value {
+				f.Nodes = append(f.Nodes, node)
+			}
+		}
+		if g.Floor {
+			floors = append(floors, f)
+		}
+	}
+	short, err := o.c.Spare(context.Background(), floors)
+	return err == nil && len(short) == 0
 }
 
 // audit checks that a result is true and that the world agrees with it.
 // before is the cluster as it was.
 func audit(before, after *cluster, p Problem, r Result) error {
-	if want := complete(p, r); r.Complete != want {
+	if want := complete(p, r) && floorsMet(after, p, r); r.Complete != want {
 		return fmt.Errorf("it says complete %v, and is %v", r.Complete, want)
 	}
 	if !r.Complete && !p.KeepPartial && len(r.Node) > 0 {
 		return fmt.Errorf("it is not complete, and leaves %v placed", r.Node)
+	}
+	if !r.Complete && len(r.Node) > 0 && complete(p, r) {
+		return fmt.Errorf("all gangs have their minimum, and not what they ask for beyond: %v", r.Node)
 	}
 	if err := auditWorld(before, after, p, r); err != nil {
 		return err
@@ -184,6 +215,22 @@ func auditGang(c *cluster, p Problem, r Result, gang int) error {
 		return fmt.Errorf("the problem is complete, and the outcome is %+v", outcome)
 	}
 	return nil
+}
+
+// floorsMet reports whether every gang has the room that it asks for beyond its members, in the cluster as the
+// result left it.
+func floorsMet(after *cluster, p Problem, r Result) bool {
+	o := &oracle{c: after, p: Problem{Members: p.Members, Gangs: slices.Clone(p.Gangs), Nodes: p.Nodes}, at: make([]int, len(p.Members))}
+	for i := range o.p.Gangs {
+		o.p.Gangs[i].Min, o.p.Gangs[i].MinByRole = 0, nil
+	}
+	for m := range o.at {
+		o.at[m] = -1
+		if node, ok := r.Node[m]; ok {
+			o.at[m] = node
+		}
+	}
+	return o.done()
 }
 
 // complete tells whether every gang has what it needs.

@@ -16,6 +16,8 @@ type shape struct {
 	// crossing: racks and zones overlap, instead of a rack being in one zone.
 	crossing bool
 	roles    bool
+	// floors: gangs may ask for room beyond their members.
+	floors bool
 }
 
 const (
@@ -46,6 +48,12 @@ func (s shape) from(rng *rand.Rand) (*cluster, Problem) {
 	}
 	for i := range p.Gangs {
 		s.gang(rng, &p, &p.Gangs[i], len(c.free))
+	}
+	for _, m := range p.Members {
+		c.classOf = append(c.classOf, m.Class)
+	}
+	if s.floors {
+		s.floorsFor(rng, c, &p)
 	}
 	return c, p
 }
@@ -123,5 +131,24 @@ func (s shape) gang(rng *rand.Rand, p *Problem, g *Gang, nodes int) {
 	g.Required, g.Preferred = keys[rng.IntN(len(keys))], keys[rng.IntN(len(keys))]
 	if rng.IntN(4) == 0 {
 		g.On = []int{rng.IntN(nodes)}
+	}
+}
+
+// floorsFor has some gangs ask for room beyond their members, of which some stand already, and some gangs
+// have nobody left to place.
+func (s shape) floorsFor(rng *rand.Rand, c *cluster, p *Problem) {
+	c.floors, c.standing = map[int][]int{}, map[int][]int{}
+	for i := range p.Gangs {
+		if rng.IntN(3) == 0 {
+			continue
+		}
+		p.Gangs[i].Floor = true
+		for range s.resources {
+			c.floors[i] = append(c.floors[i], rng.IntN(16))
+			c.standing[i] = append(c.standing[i], rng.IntN(3))
+		}
+		if i > 0 && rng.IntN(5) == 0 {
+			p.Gangs[i].Min, p.Gangs[i].MinByRole = 0, nil
+		}
 	}
 }

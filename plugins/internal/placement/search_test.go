@@ -83,6 +83,45 @@ func TestSolveMissesLittle(t *testing.T) {
 	}
 }
 
+// TestSolveWithFloors: what gangs ask for beyond their members is there, whatever else competes; and where
+// only one domain, or one gang, can have it, it is found whenever there is a way.
+func TestSolveWithFloors(t *testing.T) {
+	for sentence, c := range map[string]struct {
+		shape
+		exact bool
+	}{
+		"one gang":                       {shape{classes: 1, resources: 2, gangs: 1, floors: true}, true},
+		"one gang in a topology":         {shape{classes: 1, resources: 2, gangs: 1, topology: true, crossing: true, floors: true}, true},
+		"several gangs, joint":           {shape{classes: 1, resources: 1, gangs: 3, roles: true, floors: true}, true},
+		"several gangs, racks and zones": {shape{classes: 1, resources: 2, gangs: 3, topology: true, floors: true}, false},
+		"shapes, and everything":         {shape{classes: 3, resources: 2, gangs: 3, topology: true, crossing: true, roles: true, floors: true}, false},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			var solved, missed, short float64
+			for seed := range uint64(2000) {
+				c, p := c.random(seed)
+				r := solve(t, c, p)
+				for _, outcome := range r.Gangs {
+					if !r.Complete && outcome.FloorShort {
+						short++
+						break
+					}
+				}
+				switch {
+				case r.Complete:
+					solved++
+				case solvable(c, p):
+					missed++
+				}
+			}
+			t.Logf("missed %.0f of %.0f; %.0f were short of a floor", missed, solved+missed, short)
+			if solved < 100 || short < 100 || c.exact && missed > 0 || missed > solved/20 {
+				t.Errorf("solved %.0f, short of a floor %.0f, missed %.0f", solved, short, missed)
+			}
+		})
+	}
+}
+
 // TestSolveKeepsNoOrderAmongEqualMembers: which of several members that are alike
 // comes first decides who is placed, not whether all are.
 func TestSolveKeepsNoOrderAmongEqualMembers(t *testing.T) {

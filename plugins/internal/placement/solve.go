@@ -34,7 +34,7 @@ func newSolver(w World, p Problem) *solver {
 	return &solver{
 		world: w, Problem: p, effort: cmp.Or(p.Effort, max(leastEffort, effortPerMember*len(p.Members))),
 		best: make([]Outcome, len(p.Gangs)), fits: make([]map[string]int, len(p.Gangs)),
-		takers: map[int]map[string]bool{}, domains: map[string][]topology.Domain{},
+		takers: map[int]map[string]bool{}, domains: map[string][]topology.Domain{}, floorMet: map[int]bool{},
 	}
 }
 
@@ -73,6 +73,12 @@ type solver struct {
 	takers map[int]map[string]bool
 	// domains of the nodes, by label key.
 	domains map[string][]topology.Domain
+	// floors are those of the gangs that have been placed so far.
+	floors []Floor
+	// floorMet are the gangs that had theirs somewhere.
+	floorMet map[int]bool
+	// floorDomains are the nodes that count for floors, by label key and value.
+	floorDomains map[string]map[string][]int
 }
 
 // part is gangs that are placed together: one that is bound to a topology, or all
@@ -148,14 +154,17 @@ func (s *solver) descend(ctx context.Context, parts []part, node map[int]int) (b
 		if s.idle(p, scope) {
 			continue
 		}
-		mark := s.world.Mark()
+		mark, floors := s.world.Mark(), len(s.floors)
 		placed, ok, err := s.inScope(ctx, p, scope)
 		if err != nil {
 			return false, err
 		}
 		if ok {
 			fitted = true
-			if ok, err = s.descend(ctx, parts[1:], node); err != nil {
+			s.floors = append(s.floors, s.floorsOf(p, scope.Value, placed)...)
+			ok, err = s.descend(ctx, parts[1:], node)
+			s.floors = s.floors[:floors]
+			if err != nil {
 				return false, err
 			}
 			if ok {
@@ -233,7 +242,11 @@ func (s *solver) inScope(ctx context.Context, p part, scope topology.Ranked) (pl
 	for _, gang := range p {
 		s.record(gang, scope.Value, of(s.Gangs[gang], placed))
 	}
-	return placed, s.enough(p, placed), nil
+	if !s.enough(p, placed) {
+		return placed, false, nil
+	}
+	ok, err = s.spare(ctx, append(slices.Clip(s.floors), s.floorsOf(p, scope.Value, placed)...))
+	return placed, ok, err
 }
 
 // prefer tries the domains of the preferred topology one by one, and where none
@@ -308,9 +321,20 @@ func (s *solver) fillPartially(ctx context.Context, node map[int]int) error {
 		if most <= 0 {
 			continue
 		}
-		placed, _, err := s.inScope(ctx, part{gang}, scope)
+		mark, p := s.world.Mark(), part{gang}
+		placed, ok, err := s.inScope(ctx, p, scope)
 		if err != nil {
 			return err
+		}
+		if !ok && s.enough(p, placed) {
+			// With its whole minimum it would start, and it lacks its floor.
+			if err := s.world.Undo(ctx, mark); err != nil {
+				return err
+			}
+			continue
+		}
+		if ok {
+			s.floors = append(s.floors, s.floorsOf(p, scope.Value, placed)...)
 		}
 		maps.Copy(node, placed)
 	}

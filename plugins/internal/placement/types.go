@@ -13,6 +13,9 @@ type World interface {
 	// Open prepares to place up to want members of a class on nodes of scope;
 	// tight asks for the fullest node first instead of the best scored.
 	Open(ctx context.Context, class int, scope []int, want int, tight bool) (Offers, error)
+	// Spare reports which of these gangs lack the room that they ask for beyond their
+	// members, if all are to have theirs at once, with all that is placed. It takes nothing.
+	Spare(ctx context.Context, floors []Floor) (short []int, err error)
 	// Mark and Undo: Undo takes back every placement since the mark.
 	Mark() int
 	Undo(ctx context.Context, mark int) error
@@ -22,6 +25,18 @@ type World interface {
 type Offers interface {
 	// Take places a member on the best node left; ok is false where none is.
 	Take(ctx context.Context, member int) (node int, ok bool, err error)
+}
+
+// Floor is where a gang may have the room that it asks for beyond its members.
+type Floor struct {
+	// Gang is its index in Problem.Gangs.
+	Gang int
+	// Placed are the members that have been placed: what they take counts.
+	Placed map[int]int
+	// Nodes are those that count: of the domain of its required topology, Value, if it
+	// requires one.
+	Nodes []int
+	Value string
 }
 
 // Member is a member that may be placed.
@@ -41,6 +56,9 @@ type Gang struct {
 	MinByRole map[string]int
 	// Required and Preferred are label keys, or empty.
 	Required, Preferred string
+	// Floor: it asks for room beyond its members, see World.Spare. Also where its Min is 0,
+	// since others of its group are still to be placed.
+	Floor bool
 	// On are the nodes of members that are placed already: they decide the
 	// required domain, and lead the preferred one.
 	On []int
@@ -52,7 +70,11 @@ type Problem struct {
 	Gangs   []Gang
 	// Nodes are the nodes to place on, in the order to try them.
 	Nodes []int
-	// KeepPartial leaves what fits placed, also where the whole does not.
+	// Floors are the nodes that count for what gangs ask for beyond their members; nil is
+	// Nodes.
+	Floors []int
+	// KeepPartial leaves what fits placed, also where the whole does not. It never leaves
+	// every minimum placed where a gang lacks its floor: they would start.
 	KeepPartial bool
 	// Effort bounds the search, in Takes of the world; 0 leaves it to Solve. It
 	// should be many times the number of members.
@@ -77,6 +99,8 @@ type Outcome struct {
 	// Untried is how many further domains there are. They take no more members than
 	// those of Domains that come first, if the search was not cut short.
 	Untried int
+	// FloorShort: wherever its minimum was placed, the room that it asks for beyond was not.
+	FloorShort bool
 	// Unplaced are members that were meant for the minimum and found no place: as
 	// many as are missing, at best.
 	Unplaced []int

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 )
 
@@ -18,6 +19,11 @@ type cluster struct {
 	// refuses are nodes that a class may not be on, whatever room they have: a
 	// filter that Slots does not know about.
 	refuses map[[2]int]bool
+
+	// floors are the amounts that gangs ask for in all, by gang and resource; what members
+	// have that were placed before counts as standing.
+	floors, standing map[int][]int
+	classOf          []int // by member
 
 	log []taking
 	// failAfter is the number of Takes after which the world breaks; 0 is never.
@@ -115,6 +121,51 @@ func (o *ranked) Take(_ context.Context, member int) (int, bool, error) {
 	o.change(t, -1)
 	o.log = append(o.log, t)
 	return t.node, true, nil
+}
+
+// Spare is exact: for every set of gangs there has to be as much as they lack, on the nodes that
+// count for any of them.
+func (c *cluster) Spare(_ context.Context, floors []Floor) ([]int, error) {
+	short := map[int]bool{}
+	for set := 1; set < 1<<len(floors); set++ {
+		for r := range c.ask[0] {
+			lack, free, nodes := 0, 0, map[int]bool{}
+			for i, f := range floors {
+				if set>>i&1 == 0 {
+					continue
+				}
+				lack += c.lacks(f, r)
+				for _, node := range f.Nodes {
+					nodes[node] = true
+				}
+			}
+			for node := range nodes {
+				free += c.free[node][r]
+			}
+			for i, f := range floors {
+				if set>>i&1 == 1 && lack > free {
+					short[f.Gang] = true
+				}
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(short)), nil
+}
+
+// lacks is what a gang asks for of a resource beyond its members.
+func (c *cluster) lacks(f Floor, r int) int {
+	want := c.floors[f.Gang]
+	if want == nil {
+		return 0
+	}
+	lack := want[r]
+	if standing := c.standing[f.Gang]; standing != nil {
+		lack -= standing[r]
+	}
+	for m := range f.Placed {
+		lack -= c.ask[c.classOf[m]][r]
+	}
+	return max(0, lack)
 }
 
 // copied is the cluster as it is now, with nothing to undo.

@@ -1,0 +1,283 @@
+package planner
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/lockstep-sh/lockstep/plugins/holds"
+	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+	"github.com/lockstep-sh/lockstep/plugins/internal/placement"
+	"github.com/lockstep-sh/lockstep/plugins/internal/resource"
+	"github.com/lockstep-sh/lockstep/plugins/internal/topology"
+	"github.com/lockstep-sh/lockstep/plugins/whatif"
+)
+
+// floor is what a gang asks for beside its minimum: so much has to be free for it in all,
+// what its members take and have included. Nothing is held for it.
+type floor struct {
+	want resource.Vector
+	// have is what members have that were placed before.
+	have resource.Vector
+	// probes are pods like the members that ask for nothing: where one may be, what is free
+	// counts. They were prepared as views when first asked for.
+	probes []*v1.Pod
+	views  []*whatif.View
+	usable []usability // by node
+	// least is what was short where least was, and in which domain.
+	least  resource.Vector
+	domain string
+}
+
+// usability is whether members may use a node, once that is known.
+type usability uint8
+
+const (
+	unasked usability = iota
+	usable
+	unusable
+)
+
+// floorsOf reads what the gangs of an attempt ask for beside their minimums; nil for a gang
+// that asks for nothing.
+func floorsOf(a *gang.Attempt) ([]*floor, error) {
+	floors := make([]*floor, len(a.Gangs))
+	for i, need := range a.Gangs {
+		if len(need.Floor) == 0 {
+			continue
+		}
+		f := &floor{want: need.Floor, have: resource.Vector{}}
+		pods := slices.Clone(need.Pending)
+		for _, placed := range need.Placed {
+			f.have.Add(resource.FromList(resource.Requests(placed.Pod)), 1)
+			f.have[v1.ResourcePods]++
+			pods = append(pods, placed.Pod)
+		}
+		kinds := newGrouping(storage{})
+		for _, pod := range pods {
+			probe := bare(pod)
+			class, err := kinds.add(probe)
+			if err != nil {
+				return nil, err
+			}
+			if class == len(f.probes) {
+				f.probes = append(f.probes, probe)
+			}
+		}
+		floors[i] = f
+	}
+	return floors, nil
+}
+
+// bare is a pod with no more than what rules out nodes for it: what it takes of them, and
+// which volumes it has, is its own affair and not that of the members that come later.
+func bare(pod *v1.Pod) *v1.Pod {
+	probe := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Labels: pod.Labels}}
+	probe.Spec = v1.PodSpec{
+		SchedulerName: pod.Spec.SchedulerName, Priority: pod.Spec.Priority, NodeSelector: pod.Spec.NodeSelector,
+		Tolerations: pod.Spec.Tolerations, Containers: []v1.Container{{Name: "none"}},
+	}
+	if affinity := pod.Spec.Affinity; affinity != nil && affinity.NodeAffinity != nil {
+		probe.Spec.Affinity = &v1.Affinity{NodeAffinity: affinity.NodeAffinity}
+	}
+	return probe
+}
+
+// mayUse reports whether members of a gang may be on a node, if it had room for them.
+func (w *world) mayUse(ctx context.Context, f *floor, node int) (bool, error) {
+	if f.usable == nil {
+		f.usable = make([]usability, w.tx.Len())
+		for _, probe := range f.probes {
+			v, status := w.tx.View(ctx, probe, func(state fwk.CycleState) { Ask(state, &Question{Holders: w.holders}) })
+			switch {
+			case status.IsSuccess():
+				f.views = append(f.views, v)
+			case !status.IsRejected():
+				return false, fmt.Errorf("preparing to look for nodes of pod %s/%s: %w", probe.Namespace, probe.Name, status.AsError())
+			}
+		}
+	}
+	if f.usable[node] == unasked {
+		f.usable[node] = unusable
+		for _, v := range f.views {
+			if !v.Allows(w.tx.Node(node)) {
+				continue
+			}
+			status := w.tx.Fits(ctx, v, node)
+			if status.Code() == fwk.Error {
+				return false, fmt.Errorf("filtering node %s: %w", w.tx.Node(node).Node().Name, status.AsError())
+			}
+			if status.Code() != fwk.UnschedulableAndUnresolvable {
+				f.usable[node] = usable
+				break
+			}
+		}
+	}
+	return f.usable[node] == usable, nil
+}
+
+// free is how much of a resource a node has left beside what is held there for others; of one
+// that takes no more pods, nothing.
+func (w *world) free(node int, name v1.ResourceName) int64 {
+	info := w.tx.Node(node)
+	has := info.GetAllocatable()
+	taken, some := w.holds.Others(info, w.holders...)
+	pods := int64(has.GetAllowedPodNumber() - len(info.GetPods()) - taken.Pods)
+	if pods <= 0 || name == v1.ResourcePods {
+		return max(0, pods)
+	}
+	left := holds.Amount(has, name) - holds.Amount(info.GetRequested(), name)
+	if some {
+		left -= taken.Request[name]
+	}
+	return max(0, left)
+}
+
+// rest is what a gang asks for beyond its members, those placed in a plan included.
+func (w *world) rest(f *floor, placed map[int]int) resource.Vector {
+	rest := maps.Clone(f.want)
+	for name := range rest {
+		rest[name] -= f.have[name]
+		for m := range placed {
+			if name == v1.ResourcePods {
+				rest[name]--
+			} else {
+				rest[name] -= w.classes[w.classOf[m]].demand.Request[name]
+			}
+		}
+	}
+	maps.DeleteFunc(rest, func(_ v1.ResourceName, amount int64) bool { return amount <= 0 })
+	return rest
+}
+
+// Spare reports which gangs lack what they ask for beyond their members. Gangs that ask on
+// fewer nodes come first; that is exact for one gang, and where the domains of one lie in
+// those of another.
+func (w *world) Spare(ctx context.Context, asked []placement.Floor) (short []int, err error) {
+	asked = slices.Clone(asked)
+	slices.SortStableFunc(asked, func(a, b placement.Floor) int { return cmp.Compare(len(a.Nodes), len(b.Nodes)) })
+	given := map[slotOf]int64{} // to those that came before
+	for _, one := range asked {
+		f := w.floors[one.Gang]
+		rest := w.rest(f, one.Placed)
+		for _, node := range one.Nodes {
+			if len(rest) == 0 {
+				break
+			}
+			if err := w.give(ctx, f, node, rest, given); err != nil {
+				return nil, err
+			}
+		}
+		if len(rest) > 0 {
+			short = append(short, one.Gang)
+			if f.least == nil || share(rest, f.want) < share(f.least, f.want) {
+				f.least, f.domain = rest, one.Value
+			}
+		}
+	}
+	return short, nil
+}
+
+// slotOf is a resource of a node.
+type slotOf struct {
+	node int
+	name v1.ResourceName
+}
+
+// give counts what a node has towards the rest that a gang asks for.
+func (w *world) give(ctx context.Context, f *floor, node int, rest resource.Vector, given map[slotOf]int64) error {
+	for name, amount := range rest {
+		free := w.free(node, name) - given[slotOf{node, name}]
+		if free <= 0 {
+			continue
+		}
+		if ok, err := w.mayUse(ctx, f, node); !ok {
+			return err
+		}
+		if len(w.floors) > 1 {
+			given[slotOf{node, name}] += min(free, amount)
+		}
+		if rest[name] = amount - free; rest[name] <= 0 {
+			delete(rest, name)
+		}
+	}
+	return nil
+}
+
+// share is how much of what is wanted is short, of all resources together.
+func share(short, want resource.Vector) float64 {
+	sum := 0.0
+	for name, amount := range short {
+		sum += float64(amount) / float64(want[name])
+	}
+	return sum
+}
+
+// bound reports whether a gang could have its floor on nodes that have so much each, at most,
+// beside what its members have elsewhere; what they will take is counted among that.
+func (w *world) bound(f *floor, have resource.Vector, nodes []int, free func(node int, name v1.ResourceName) int64) bool {
+	for name, want := range f.want {
+		want -= have[name]
+		for _, node := range nodes {
+			if want <= 0 {
+				break
+			}
+			if f.usable == nil || f.usable[node] != unusable {
+				want -= free(node, name)
+			}
+		}
+		if want > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// Beyond is what a gang asks for beside its minimum: what its PodGroup wants free for it in
+// all, without what members have, and without what the first of those that wait will take.
+func Beyond(need gang.Need) resource.Vector {
+	rest := maps.Clone(need.Floor)
+	take := func(pod *v1.Pod) {
+		rest.Add(resource.FromList(resource.Requests(pod)), -1)
+		rest[v1.ResourcePods]--
+	}
+	if len(rest) == 0 {
+		return nil
+	}
+	for _, placed := range need.Placed {
+		take(placed.Pod)
+	}
+	for _, pod := range need.Pending[:min(need.Min, len(need.Pending))] {
+		take(pod)
+	}
+	maps.DeleteFunc(rest, func(_ v1.ResourceName, amount int64) bool { return amount <= 0 })
+	return rest
+}
+
+// explainFloor words what a gang lacks beyond its members.
+func (w *world) explainFloor(need gang.Need, f *floor) string {
+	var ask, free []string
+	for _, name := range slices.Sorted(maps.Keys(f.least)) {
+		ask = append(ask, resource.Vector{name: f.want[name]}.String())
+		have := resource.Vector{name: f.want[name] - f.least[name]}.String()
+		if have == "" {
+			have = "0 " + string(name)
+		}
+		if len(f.least) == 1 {
+			have = strings.TrimSuffix(have, " "+string(name))
+		}
+		free = append(free, have)
+	}
+	in := ""
+	if need.Spec.RequiredTopology != "" {
+		in = fmt.Sprintf(" in %s %s, the most of any", topology.ShortKey(need.Spec.RequiredTopology), f.domain)
+	}
+	return fmt.Sprintf("gang %q: its PodGroup's minResources ask for %s; %s are free%s; short %s", need.Key, strings.Join(ask, ", "), strings.Join(free, ", "), in, f.least)
+}
