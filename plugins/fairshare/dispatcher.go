@@ -116,7 +116,7 @@ type sighting struct {
 
 // NewDispatcher makes one without queues but the default one.
 func NewDispatcher(gangs *roster.Roster, ledger *holds.Holds, leading <-chan struct{}) *Dispatcher {
-	d := &Dispatcher{
+	return &Dispatcher{
 		roster: gangs, holds: ledger, leading: leading, clock: clock.RealClock{},
 		book: dispatch.NewBook(v1alpha1.DefaultQueue), nodes: withoutPools(), handles: map[string]fwk.Handle{}, preempts: map[string]bool{},
 		waiting: map[string]*waiter{}, since: map[string]time.Time{}, waited: map[string]time.Time{},
@@ -124,7 +124,6 @@ func NewDispatcher(gangs *roster.Roster, ledger *holds.Holds, leading <-chan str
 		assumed: map[types.UID]string{}, places: map[types.UID]place{}, seen: map[types.UID]sighting{}, members: index{}, jobs: index{}, on: index{},
 		kinds: map[*pool.Class]map[types.UID]bool{}, calling: make(chan struct{}, 1),
 	}
-	return d
 }
 
 func withoutPools() *pool.Cluster {
@@ -159,12 +158,12 @@ func (d *Dispatcher) serve(ctx context.Context, handle fwk.Handle, args *config.
 	d.handles[handle.ProfileName()] = handle
 	d.mu.Unlock()
 	d.once.Do(func() {
+		d.holds.OnChange(d.holdsChanged)
 		registerMetrics(d)
 		for _, doubt := range doubts(args.Tiers) {
 			klog.FromContext(ctx).Info("Doubtful configuration", "plugin", Name, "why", doubt)
 		}
 		d.teller = newTeller(d, args.ExplanationQPS, d.writeCondition)
-		d.holds.OnChange(d.holdsChanged)
 		go d.call(ctx)
 		go d.tell(ctx)
 		err = d.watch(ctx, handle)

@@ -163,8 +163,8 @@ func (d *Dispatcher) podSeen(pod *v1.Pod) {
 	before, known := d.book.Counted(string(pod.UID))
 	d.recount(now)
 	after, _ := d.book.Counted(string(pod.UID))
-	if known && after.Queue != before.Queue {
-		d.move(now)
+	if known && !after.Equal(before) {
+		d.reenter(after.Job) // in another queue, or with more or less, or elsewhere
 	}
 	if known && after.Queue != before.Queue || after.Promised && !before.Promised {
 		d.turn("") // it may wait
@@ -231,10 +231,6 @@ func (d *Dispatcher) namespaceSeen(before, now *v1.Namespace) {
 		d.moveAll(uids)
 	})
 }
-
-// move counts a pod in the queue in which it is now, and has the job that it is part of wait
-// there.
-func (d *Dispatcher) move(pod *v1.Pod) { d.moveAll(map[types.UID]bool{pod.UID: true}) }
 
 func (d *Dispatcher) queueSeen(ctx context.Context, object any) {
 	raw, ok := object.(*unstructured.Unstructured)

@@ -190,8 +190,18 @@ func TestNominations(t *testing.T) {
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			h := New()
+			heard := "" // by who is told of changes only
+			h.OnChange(func(pods []types.UID) {
+				for _, pod := range pods {
+					one, _ := h.Of(pod)
+					heard = one.Node
+				}
+			})
 			for _, step := range c.story {
 				step(h)
+			}
+			if heard != c.want {
+				t.Errorf("heard of %q, want %q", heard, c.want)
 			}
 			got, held := h.Of("p")
 			if promised := held && !got.Recalled; got.Node != c.want || promised != c.promised {

@@ -96,11 +96,12 @@ func TestTotal(t *testing.T) {
 		pods   []*v1.Pod
 		want   vector.Vector
 	}{
-		"all without taints":                         {want: vector.Vector{gpu: 3}},
-		"a cordoned node has nothing":                {cordon: true, want: vector.Vector{gpu: 1}},
-		"a taint that nobody tolerates":              {taints: []v1.Taint{taint("gangs", noSchedule)}, pods: []*v1.Pod{tolerating(), tolerating("other")}, want: vector.Vector{gpu: 1}},
-		"a taint that somebody tolerates":            {taints: []v1.Taint{taint("gangs", noSchedule)}, pods: []*v1.Pod{tolerating(), tolerating("gangs")}, want: vector.Vector{gpu: 3}},
-		"of two taints one pod has to tolerate both": {taints: []v1.Taint{taint("gangs", noSchedule), taint("more", noExecute)}, pods: []*v1.Pod{tolerating("more"), tolerating("gangs")}, want: vector.Vector{gpu: 1}},
+		"all without taints":                                {want: vector.Vector{gpu: 3}},
+		"a cordoned node has nothing":                       {cordon: true, want: vector.Vector{gpu: 1}},
+		"a taint that nobody tolerates":                     {taints: []v1.Taint{taint("gangs", noSchedule)}, pods: []*v1.Pod{tolerating(), tolerating("other")}, want: vector.Vector{gpu: 1}},
+		"a taint that somebody tolerates":                   {taints: []v1.Taint{taint("gangs", noSchedule)}, pods: []*v1.Pod{tolerating(), tolerating("gangs")}, want: vector.Vector{gpu: 3}},
+		"one that tolerates whatever there is says nothing": {taints: []v1.Taint{taint("gangs", noSchedule)}, pods: []*v1.Pod{tolerating("")}, want: vector.Vector{gpu: 1}},
+		"of two taints one pod has to tolerate both":        {taints: []v1.Taint{taint("gangs", noSchedule), taint("more", noExecute)}, pods: []*v1.Pod{tolerating("more"), tolerating("gangs")}, want: vector.Vector{gpu: 1}},
 		"and does":                                           {taints: []v1.Taint{taint("gangs", noSchedule), taint("more", noExecute)}, pods: []*v1.Pod{tolerating("more", "gangs")}, want: vector.Vector{gpu: 3}},
 		"a taint that only puts off":                         {taints: []v1.Taint{taint("gangs", v1.TaintEffectPreferNoSchedule)}, want: vector.Vector{gpu: 3}},
 		"a node that is not ready":                           {taints: notReady(noSchedule, noExecute), pods: []*v1.Pod{admitted}, want: vector.Vector{gpu: 1}},
@@ -172,6 +173,7 @@ func TestPools(t *testing.T) {
 		want []string
 	}{
 		"any without taints":                         {&v1.Pod{}, []string{"b", "default"}},
+		"what tolerates whatever there is":           {tolerating(""), []string{"a", "b", "default"}},
 		"with the taint all":                         {tolerating("gangs"), []string{"a", "b", "default"}},
 		"by its selector":                            {selecting(tolerating("gangs"), "model", "a"), []string{"a"}},
 		"not where a taint is in its way":            {selecting(tolerating(), "zone", "1"), []string{"b"}},
@@ -217,7 +219,7 @@ func (w *world) node() *v1.Node {
 }
 
 func (w *world) pod() *v1.Pod {
-	pod := tolerating([][]string{nil, {"gangs"}, {"gangs", "more"}}[w.IntN(3)]...)
+	pod := tolerating([][]string{nil, {"gangs"}, {"gangs", "more"}, {""}}[w.IntN(4)]...)
 	if w.IntN(2) == 0 {
 		selecting(pod, []string{"model", "zone"}[w.IntN(2)], []string{"a", "b", "1"}[w.IntN(3)])
 	}
@@ -243,7 +245,8 @@ func (w *world) total() vector.Vector {
 	for _, n := range w.nodes {
 		usable := len(hard(n)) == 0
 		for _, pod := range w.pods {
-			usable = usable || tolerateAll(pod.Spec.Tolerations, hard(n))
+			means := slices.DeleteFunc(slices.Clone(pod.Spec.Tolerations), func(t v1.Toleration) bool { return t.Key == "" })
+			usable = usable || tolerateAll(means, hard(n))
 		}
 		for _, p := range w.pools {
 			if p.Name == w.poolOf(n) && len(p.Tolerations) > 0 {

@@ -13,7 +13,7 @@ import (
 type taints struct {
 	list  []v1.Taint
 	nodes map[string]*node
-	// users is how many of the known sets of tolerations tolerate all of them.
+	// users is how many of the known sets of tolerations mean them.
 	users int
 }
 
@@ -21,8 +21,9 @@ type taints struct {
 type tolerations struct {
 	list []v1.Toleration
 	pods int
-	// all tells which sets of taints they tolerate.
-	all map[*taints]bool
+	// all tells which sets of taints they tolerate, means which of them by their keys: daemons
+	// tolerate whatever there is, and that says nothing of what nodes are for.
+	all, means map[*taints]bool
 }
 
 // keepOff are the taints that keep pods off a node, in order, and a name for them.
@@ -102,7 +103,9 @@ func (c *Cluster) taintsOf(list []v1.Taint) *taints {
 
 // relate notes whether tolerations tolerate a set of taints.
 func (c *Cluster) relate(t *tolerations, set *taints) {
-	if t.all[set] = tolerateAll(t.list, set.list); t.all[set] {
+	t.all[set] = tolerateAll(t.list, set.list)
+	t.means[set] = tolerateAll(slices.DeleteFunc(slices.Clone(t.list), func(t v1.Toleration) bool { return t.Key == "" }), set.list)
+	if t.means[set] {
 		set.users++
 		if set.users == 1 {
 			c.recount(set)
@@ -119,6 +122,7 @@ func (c *Cluster) forget(set *taints) {
 	delete(c.taints, key)
 	for _, t := range c.tolerations {
 		delete(t.all, set)
+		delete(t.means, set)
 	}
 }
 
@@ -127,7 +131,7 @@ func (c *Cluster) useTolerations(list []v1.Toleration) *tolerations {
 	kept, key := lasting(list)
 	t := c.tolerations[key]
 	if t == nil {
-		t = &tolerations{list: kept, all: map[*taints]bool{}}
+		t = &tolerations{list: kept, all: map[*taints]bool{}, means: map[*taints]bool{}}
 		c.tolerations[key] = t
 		for _, set := range c.taints {
 			c.relate(t, set)
@@ -144,8 +148,8 @@ func (c *Cluster) dropTolerations(t *tolerations) {
 	}
 	_, key := lasting(t.list)
 	delete(c.tolerations, key)
-	for set, all := range t.all {
-		if all {
+	for set, means := range t.means {
+		if means {
 			if set.users--; set.users == 0 {
 				c.recount(set)
 			}
