@@ -26,9 +26,10 @@ const (
 
 // options are the flags.
 type options struct {
-	quick  bool
-	rounds int
-	run    *regexp.Regexp
+	quick   bool
+	rounds  int
+	run     *regexp.Regexp
+	columns *regexp.Regexp
 	// system: the schedulers are measured with what users run beside them.
 	system     bool
 	scheduler  string
@@ -58,6 +59,7 @@ func parse(args []string) (options, error) {
 	flags.BoolVar(&o.quick, "short", false, "one round of the smallest size: less than a minute")
 	flags.IntVar(&o.rounds, "rounds", 2, "how often each scheduler has its turn")
 	pattern := flags.String("run", ".", "regular expression: run only the benchmarks whose name matches")
+	columns := flags.String("columns", ".", "regular expression: with -system, take turns only among the columns whose name matches")
 	flags.BoolVar(&o.system, "system", false, "measure what users run: kubelets (KWOK) beside both schedulers, and lockstep-controller beside ours")
 	flags.StringVar(&o.scheduler, "scheduler", "", "the lockstep-scheduler to measure (default: build this checkout's)")
 	flags.StringVar(&o.controller, "controller", "", "the lockstep-controller to measure with -system (default: build this checkout's)")
@@ -71,6 +73,9 @@ func parse(args []string) (options, error) {
 	var err error
 	if o.run, err = regexp.Compile(*pattern); err != nil {
 		return o, fmt.Errorf("reading -run: %w", err)
+	}
+	if o.columns, err = regexp.Compile(*columns); err != nil {
+		return o, fmt.Errorf("reading -columns: %w", err)
 	}
 	if o.rounds < 1 || flags.NArg() > 0 {
 		return o, errors.New("reading flags: want at least one round, and no arguments")

@@ -53,6 +53,9 @@ func (b system) run(ctx context.Context, f *fixture, r *report) error {
 	t := r.table(b.name(), b.goals, "scheduler=stock", "scheduler=ours/by=annotation", "scheduler=ours/by=podgroup")
 	for round := range f.rounds {
 		for column, k := range []kind{plainPods: stock, byAnnotation: ours, byPodGroup: ours} {
+			if !f.columns.MatchString(t.columns[column]) {
+				continue
+			}
 			f.turn++ // kubelets may still be busy with the pods of the turn before
 			w := workload{scheduler: k.schedulerName, prefix: fmt.Sprintf("train-%d-", f.turn), gangs: b.gangs, size: b.size, described: column == byPodGroup}
 			if k == ours {

@@ -32,7 +32,8 @@ type reconciler struct {
 	client client.Client
 	clock  clock.PassiveClock
 	// pods is the watch of members.
-	pods crd.OnDemand
+	pods      crd.OnDemand
+	gathering gathering
 	// pruned: the API server dropped the conditions of the last write, because the
 	// CRD does not have them. Then a condition is worth no write of its own; it goes
 	// along with others, and so shows when the CRD has been replaced.
@@ -41,6 +42,7 @@ type reconciler struct {
 
 // Reconcile implements reconcile.Reconciler.
 func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	r.gathering.done(request.NamespacedName)
 	pg := &podGroup{} // out of the cache, and not to be changed
 	err := r.client.Get(ctx, request.NamespacedName, pg, client.UnsafeDisableDeepCopy)
 	if apierrors.IsNotFound(err) {

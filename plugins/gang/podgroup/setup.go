@@ -3,6 +3,7 @@ package podgroup
 import (
 	"context"
 	"fmt"
+	"sync"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -56,21 +57,21 @@ func start(ctx context.Context, mgr manager.Manager, o Options) error {
 	r := &reconciler{client: mgr.GetClient(), clock: clock.RealClock{}}
 	return r.pods.Prepare(func() (func() error, error) {
 		c, err := builder.ControllerManagedBy(mgr).Named(name).
-			Watches(&podGroup{}, podGroupEvents()).
+			Watches(&podGroup{}, podGroupEvents(&r.gathering)).
 			WithOptions(controller.Options{MaxConcurrentReconciles: o.Workers}).
 			Build(r)
 		if err != nil {
 			return nil, fmt.Errorf("starting the %s controller: %w", name, err)
 		}
-		return func() error { return watchPods(ctx, mgr, c) }, nil
+		return func() error { return watchPods(ctx, mgr, c, &r.gathering) }, nil
 	})
 }
 
-func watchPods(ctx context.Context, mgr manager.Manager, c controller.Controller) error {
+func watchPods(ctx context.Context, mgr manager.Manager, c controller.Controller, g *gathering) error {
 	if err := mgr.GetFieldIndexer().IndexField(ctx, &v1.Pod{}, memberIndex, indexOf); err != nil {
 		return fmt.Errorf("indexing pods by gang: %w", err)
 	}
-	if err := c.Watch(source.Kind[client.Object](mgr.GetCache(), &v1.Pod{}, podEvents())); err != nil {
+	if err := c.Watch(source.Kind[client.Object](mgr.GetCache(), &v1.Pod{}, podEvents(g))); err != nil {
 		return fmt.Errorf("watching pods: %w", err)
 	}
 	return nil
@@ -95,30 +96,54 @@ func describedKey(pod *v1.Pod) (types.NamespacedName, bool) {
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// enqueue has a gang looked at soon; until then, further events change nothing.
-func enqueue(q queue, key types.NamespacedName) {
-	q.AddAfter(reconcile.Request{NamespacedName: key}, settle)
+// gathering is the gangs of which events gather: each is looked at soon, and until
+// then further events cost nothing.
+type gathering struct {
+	mu    sync.Mutex
+	gangs map[types.NamespacedName]bool
 }
 
-func podGroupEvents() handler.EventHandler {
+// add has a gang looked at.
+func (g *gathering) add(q queue, key types.NamespacedName) {
+	g.mu.Lock()
+	known := g.gangs[key]
+	if g.gangs == nil {
+		g.gangs = map[types.NamespacedName]bool{}
+	}
+	g.gangs[key] = true
+	g.mu.Unlock()
+	if !known {
+		q.AddAfter(reconcile.Request{NamespacedName: key}, settle)
+	}
+}
+
+// done ends the gathering for a gang that is about to be looked at: what comes from
+// now on may not be seen.
+func (g *gathering) done(key types.NamespacedName) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.gangs, key)
+}
+
+func podGroupEvents(g *gathering) handler.EventHandler {
 	return handler.Funcs{
 		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) {
-			enqueue(q, client.ObjectKeyFromObject(e.Object))
+			g.add(q, client.ObjectKeyFromObject(e.Object))
 		},
 		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) {
-			enqueue(q, client.ObjectKeyFromObject(e.ObjectNew))
+			g.add(q, client.ObjectKeyFromObject(e.ObjectNew))
 		},
 		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) {
-			enqueue(q, client.ObjectKeyFromObject(e.Object))
+			g.add(q, client.ObjectKeyFromObject(e.Object))
 		},
 	}
 }
 
-func podEvents() handler.EventHandler {
+func podEvents(g *gathering) handler.EventHandler {
 	member := func(object client.Object, q queue) {
 		if pod, ok := object.(*v1.Pod); ok {
 			if key, ok := describedKey(pod); ok {
-				enqueue(q, key)
+				g.add(q, key)
 			}
 		}
 	}

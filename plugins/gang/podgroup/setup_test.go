@@ -2,11 +2,16 @@ package podgroup
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 )
@@ -67,5 +72,62 @@ func TestIndex(t *testing.T) {
 				t.Errorf("index (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// Events gather: a gang is looked at once for many, and again for one that comes when it is being
+// looked at.
+func TestGathering(t *testing.T) {
+	q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+	defer q.ShutDown()
+	added := &counting{TypedRateLimitingInterface: q}
+	var g gathering
+	events, ctx := podEvents(&g), t.Context()
+	p, stranger := pod(0, "waiting"), pod(1, "waiting")
+	stranger.Labels = nil
+	for range 10 {
+		events.Create(ctx, event.CreateEvent{Object: p}, added)
+		events.Update(ctx, event.UpdateEvent{ObjectOld: p, ObjectNew: p}, added)
+		events.Create(ctx, event.CreateEvent{Object: stranger}, added)
+	}
+	if added.n != 1 {
+		t.Errorf("%d looks for the events of one gang, want 1", added.n)
+	}
+	g.done(types.NamespacedName(key))
+	events.Delete(ctx, event.DeleteEvent{Object: p}, added)
+	if added.n != 2 {
+		t.Errorf("%d looks, want one more for what came after the first", added.n)
+	}
+	left := p.DeepCopy()
+	left.Labels[v1alpha1.PodGroupLabel] = "other"
+	g.done(types.NamespacedName(key))
+	events.Update(ctx, event.UpdateEvent{ObjectOld: p, ObjectNew: left}, added)
+	if added.n != 4 {
+		t.Errorf("%d looks, want one more for the gang that was left, and one for the other", added.n)
+	}
+}
+
+// counting counts what is added to a queue.
+type counting struct {
+	workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+	n int
+}
+
+func (c *counting) AddAfter(reconcile.Request, time.Duration) { c.n++ }
+
+func TestDeepCopy(t *testing.T) {
+	pg := group(2, "")
+	pg.Status = pg.after(pods("running", "running"))
+	pg.Annotations, pg.Spec.ScheduleTimeoutSeconds = map[string]string{"a": "b"}, ptr.To[int32](3)
+	list := &podGroupList{Items: []podGroup{*pg}}
+	copied, ok := list.DeepCopyObject().(*podGroupList)
+	if diff := cmp.Diff(list, copied); !ok || diff != "" {
+		t.Fatalf("copy (-of +copy):\n%s", diff)
+	}
+	item := &copied.Items[0]
+	item.Annotations["a"], *item.Spec.ScheduleTimeoutSeconds, item.Status.Conditions[0].Message = "c", 4, "changed"
+	if pg.Annotations["a"] != "b" || *pg.Spec.ScheduleTimeoutSeconds != 3 || pg.Status.Conditions[0].Message == "changed" {
+		t.Error("the copy shares what it is a copy of")
 	}
 }
