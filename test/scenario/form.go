@@ -49,7 +49,7 @@ type Scheduler struct {
 	Args []string `json:"args,omitempty"`
 	// Stopped: it does not run until a step starts it.
 	Stopped bool `json:"stopped,omitempty"`
-	// Standby: a second replica stands by. They elect a leader, with a lease of 5s; the first leads.
+	// Standby: a second replica stands by. They elect a leader, with a lease of 8s; the first leads.
 	Standby bool `json:"standby,omitempty"`
 }
 

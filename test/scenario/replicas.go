@@ -21,7 +21,7 @@ const standbySuffix = "-2"
 func electArgs(lease string) []string {
 	return []string{
 		"--leader-elect=true", "--leader-elect-resource-name=" + lease,
-		"--leader-elect-lease-duration=5s", "--leader-elect-renew-deadline=4s", "--leader-elect-retry-period=1s",
+		"--leader-elect-lease-duration=8s", "--leader-elect-renew-deadline=6s", "--leader-elect-retry-period=1s",
 	}
 }
 

@@ -3,6 +3,7 @@
 package app
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -61,7 +62,7 @@ func run(cmd *cobra.Command, opts *options.Options) error {
 	}
 	cliflag.PrintFlags(cmd.Flags())
 	ctx := server.SetupSignalContext()
-	config, sched, err := setup(ctx, opts, plugins.NewSet(), endWithoutLease)
+	config, sched, err := setup(ctx, opts, plugins.NewSet(), endWithoutLease(ctx))
 	if err != nil {
 		return err
 	}
@@ -76,8 +77,10 @@ func run(cmd *cobra.Command, opts *options.Options) error {
 	return err
 }
 
-// endWithoutLease ends a process that led and does not any more.
-func endWithoutLease(err error) {
-	klog.ErrorS(err, "The lease is lost: ending, so that nothing is bound or evicted beside the next leader")
-	klog.FlushAndExit(klog.ExitFlushTimeout, 1)
+// endWithoutLease returns what ends a process that led and does not any more.
+func endWithoutLease(ctx context.Context) func(error) {
+	return func(err error) {
+		klog.FromContext(ctx).Error(err, "The lease is lost: ending, so that nothing is bound or evicted beside the next leader")
+		klog.FlushAndExit(klog.ExitFlushTimeout, 1)
+	}
 }
