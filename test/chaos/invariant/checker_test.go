@@ -192,6 +192,15 @@ func TestChecker(t *testing.T) {
 			},
 			"",
 		},
+		"a member was deleted while its gang was being released": {
+			func(s *story) {
+				s.at(1, s.gangPods("g", 3, 2)...)
+				s.at(2, s.deleting("g-2"))
+				s.at(3, s.gone("g-2"), s.bound("g-0", 0))
+				s.at(20)
+			},
+			"",
+		},
 		"a machine that stands still does not count": {
 			func(s *story) {
 				s.at(1, s.gangPods("g", 2, 2)...)
