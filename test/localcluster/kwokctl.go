@@ -39,8 +39,9 @@ const (
 	// never is a node-monitor-grace-period: fake nodes send no heartbeats.
 	never = 1000 * time.Hour
 
-	servingPoll = 50 * time.Millisecond
-	logTail     = 15 // lines of each log in an error
+	servingPoll    = 50 * time.Millisecond
+	servingTimeout = 5 * time.Second
+	logTail        = 15 // lines of each log in an error
 )
 
 // auditPolicyFile, in the cluster's folder, has the API server log every write, with who made it, and nothing
@@ -239,10 +240,7 @@ func (c *Cluster) kwokctlOptions(o Options) (map[string]any, error) {
 // waitServing waits until the API server is ready and has made the namespaces that pods need.
 func (c *Cluster) waitServing(ctx context.Context) error {
 	for {
-		_, err := c.clientset.Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(ctx)
-		if err == nil {
-			_, err = c.clientset.CoreV1().Namespaces().Get(ctx, metav1.NamespaceDefault, metav1.GetOptions{})
-		}
+		err := c.serves(ctx)
 		if err == nil {
 			return nil
 		}
@@ -255,6 +253,17 @@ func (c *Cluster) waitServing(ctx context.Context) error {
 		case <-time.After(servingPoll):
 		}
 	}
+}
+
+// serves asks the API server once. A call that was made while it went down may never be answered.
+func (c *Cluster) serves(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, servingTimeout)
+	defer cancel()
+	if _, err := c.clientset.Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(ctx); err != nil {
+		return err
+	}
+	_, err := c.clientset.CoreV1().Namespaces().Get(ctx, metav1.NamespaceDefault, metav1.GetOptions{})
+	return err
 }
 
 // components are the parts of the control plane that o asks for, by their names in pids/ and logs/.

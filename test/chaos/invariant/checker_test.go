@@ -192,6 +192,15 @@ func TestChecker(t *testing.T) {
 			},
 			"",
 		},
+		"a member was deleted while its gang was being released": {
+			func(s *story) {
+				s.at(1, s.gangPods("g", 3, 2)...)
+				s.at(2, s.deleting("g-2"))
+				s.at(3, s.gone("g-2"), s.bound("g-0", 0))
+				s.at(20)
+			},
+			"",
+		},
 		"a machine that stands still does not count": {
 			func(s *story) {
 				s.at(1, s.gangPods("g", 2, 2)...)
@@ -325,6 +334,20 @@ func TestChecker(t *testing.T) {
 				s.at(14)
 			},
 			"no futile eviction: gang a/g: since 12:00:03.000",
+		},
+		"the event names the preemptor by its UID only": {
+			func(s *story) {
+				s.at(1, s.pod("p", priority(5)), s.pod("v"), s.bound("v", 1))
+				s.pods["q"] = s.pods["p"].DeepCopy()
+				s.pods["q"].Name, s.pods["q"].UID = "q", "12345678-1234-1234-1234-123456789012"
+				s.at(2, PodSeen{s.pods["q"]}, s.marked("v"), s.deleting("v"))
+				s.at(2, Told{&v1.Event{
+					Reason: "Preempted", InvolvedObject: v1.ObjectReference{Kind: "Pod", UID: s.pods["v"].UID},
+					Message: "Preempted by pod 12345678-1234-1234-1234-123456789012 on node n1",
+				}})
+				s.at(14)
+			},
+			"no futile eviction: pod a/q: since 12:00:02.000",
 		},
 		"a gang for which pods are evicted is placed in time": {
 			func(s *story) {

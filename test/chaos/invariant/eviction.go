@@ -17,8 +17,12 @@ import (
 // on a pod that it was evicted, and for whom: that one is the related object.
 const reasonPreempted = "Preempted"
 
-// byWhom finds the preemptor in the text, for events that relate to none.
-var byWhom = regexp.MustCompile(`(gang|pod) ([^\s/]+/[^\s/]+) \(priority -?\d+\)`)
+// byWhom and byUID find the preemptor in the text, for events that relate to none: as Lockstep words it, and as
+// kube-scheduler does.
+var (
+	byWhom = regexp.MustCompile(`(gang|pod) ([^\s/]+/[^\s/]+) \(priority -?\d+\)`)
+	byUID  = regexp.MustCompile(`by pod ([0-9a-f-]{36})`)
+)
 
 // eviction is a pod that the scheduler evicted.
 type eviction struct {
@@ -127,6 +131,9 @@ func (c *Checker) preemptorOf(event *v1.Event) string {
 		if key := c.gangOfPod[event.Related.UID]; key != "" {
 			return key
 		}
+	}
+	if found := byUID.FindStringSubmatch(event.Message); found != nil {
+		return c.gangOfPod[types.UID(found[1])]
 	}
 	found := byWhom.FindStringSubmatch(event.Message)
 	switch {

@@ -242,7 +242,8 @@ func (c *Checker) start(g *gang) {
 	g.partial = nil
 }
 
-// nodeLag is how late a scheduler may know that a node is gone or cordoned.
+// nodeLag is how late a scheduler may know that a node is gone or cordoned, or a member lost: bindings may have been on
+// their way.
 const nodeLag = 1500 * time.Millisecond
 
 func (c *Checker) judgePartial(g *gang, have int) {
@@ -251,6 +252,9 @@ func (c *Checker) judgePartial(g *gang, have int) {
 		g.partial = &spell{since: c.moment()}
 		if !c.nodeLostAt.IsZero() && c.now.Sub(c.nodeLostAt) < nodeLag {
 			g.partial.disturbed = "a node was lost a moment before"
+		}
+		if !g.changedAt.IsZero() && c.now.Sub(g.changedAt) < nodeLag+c.slowest {
+			g.partial.disturbed = "a moment before, " + g.changedWhy
 		}
 	}
 	lasted := c.since(g.partial.since)
