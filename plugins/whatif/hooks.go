@@ -2,6 +2,7 @@ package whatif
 
 import (
 	"context"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -50,17 +51,50 @@ type Hooks struct {
 	allocatable []Allocatable
 	// volumes is the profile's own, where it has one: see Contend.
 	volumes *volumebinding.VolumeBinding
+	// listeners are the PreFilter plugins that may want to hear of pods that come and go;
+	// counted tells that they were looked for.
+	listeners []string
+	counted   bool
 }
 
 // HooksOf finds the hooks among the plugins of a profile, all of which have to be made.
 func HooksOf(plugins *extension.Plugins, fw framework.Framework) Hooks {
+	listeners := listenersOf(fw)
 	return Hooks{
+		listeners: listeners, counted: true,
 		removers:    extension.Of[TaskRemover](plugins, fw),
 		adders:      extension.Of[TaskAdder](plugins, fw),
 		predicates:  extension.Of[Predicate](plugins, fw),
 		allocatable: extension.Of[Allocatable](plugins, fw),
 		volumes:     volumesOf(fw),
 	}
+}
+
+// listenersOf names the PreFilter plugins of a profile that have extensions, or may have: of
+// those that the framework does not hand out nobody knows.
+func listenersOf(fw framework.Framework) []string {
+	deaf := map[string]bool{}
+	for _, plugin := range fw.EnqueueExtensions() {
+		if found, ok := plugin.(fwk.PreFilterPlugin); ok && found.PreFilterExtensions() == nil {
+			deaf[found.Name()] = true
+		}
+	}
+	var names []string
+	for _, plugin := range fw.ListPlugins().PreFilter.Enabled {
+		if !deaf[plugin.Name] {
+			names = append(names, plugin.Name)
+		}
+	}
+	return names
+}
+
+// hears reports whether pods that come and go may matter to a cycle state.
+func (h Hooks) hears(state fwk.CycleState) bool {
+	if !h.counted || len(h.adders)+len(h.removers) > 0 {
+		return true
+	}
+	skipped := state.GetSkipFilterPlugins()
+	return slices.ContainsFunc(h.listeners, func(name string) bool { return !skipped.Has(name) })
 }
 
 func (h Hooks) added(ctx context.Context, state fwk.CycleState, pod *v1.Pod, added fwk.PodInfo, node fwk.NodeInfo) *fwk.Status {

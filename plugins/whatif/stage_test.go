@@ -23,6 +23,8 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/backend/queue"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
+
+	"github.com/lockstep-sh/lockstep/plugins/extension"
 )
 
 const (
@@ -111,7 +113,7 @@ func (s *stage) set(pods ...*v1.Pod) { *s.snapshot = *cache.NewSnapshot(pods, s.
 // begin opens a transaction, and answers the nodes by name.
 func (s *stage) begin(t testing.TB, interdependent bool) (*Transaction, map[string]int) {
 	t.Helper()
-	tx, err := Begin(s.fw, Hooks{}, interdependent)
+	tx, err := Begin(s.fw, HooksOf(extension.New(), s.fw), interdependent)
 	if err != nil {
 		t.Fatal(err)
 	}

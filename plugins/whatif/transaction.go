@@ -29,8 +29,9 @@ type Transaction struct {
 	snapshot *cache.Snapshot
 	copied   map[int]bool
 	log      []step
-	views    []*View
-	own      sets.Set[types.UID]
+	// views are those to which pods that come and go may matter.
+	views []*View
+	own   sets.Set[types.UID]
 	// contending are the pods of which the volumes are taken when they are added.
 	contending sets.Set[types.UID]
 	// version counts the changes of each node, and changes those of all.
@@ -132,6 +133,9 @@ func (t *Transaction) View(ctx context.Context, pod *v1.Pod, prepare func(fwk.Cy
 	}
 	if t.snapshot != nil {
 		return v, nil // what was added stands in the snapshot
+	}
+	if !t.hooks.hears(state) {
+		return v, nil
 	}
 	for _, s := range t.log {
 		if err := t.shift(ctx, v, s); err != nil {
