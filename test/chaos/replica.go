@@ -46,7 +46,7 @@ type replica struct {
 }
 
 // leaseLost is what the services write when they end because they lead no more.
-var leaseLost = []string{"leaderelection lost", "leader election lost"}
+var leaseLost = []string{"leaderelection lost", "leader election lost", "The lease is lost"}
 
 // aftermath is how long after a fault a replica may lose its lease to it.
 const aftermath = 15 * time.Second
