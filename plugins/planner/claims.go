@@ -9,7 +9,6 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 	storagelisters "k8s.io/client-go/listers/storage/v1"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"k8s.io/component-helpers/storage/ephemeral"
 	"k8s.io/component-helpers/storage/volume"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
@@ -85,7 +84,9 @@ type claimed struct {
 	// exclusive: another member has the same claim, and one pod at a time may use it.
 	exclusive bool
 	// reach are what the volumes ask of a node.
-	reach []*nodeaffinity.NodeSelector
+	reach []reach
+	// static are the storage classes that make no volumes: what is there is all there is.
+	static []string
 }
 
 // claimsOf names the claims of a pod's volumes, by volume; a volume that needs none has an
@@ -179,11 +180,9 @@ func (s storage) readBound(c *claimed, claim *v1.PersistentVolumeClaim, byName f
 	if pv.Spec.NodeAffinity == nil || pv.Spec.NodeAffinity.Required == nil {
 		return nil
 	}
-	selector, err := nodeaffinity.NewNodeSelector(pv.Spec.NodeAffinity.Required)
-	if err != nil {
-		return nil //nolint:nilerr // the filters refuse it by name
+	if r, err := reachOf(pv.Spec.NodeAffinity.Required); err == nil { // else the filters tell
+		c.reach = append(c.reach, r)
 	}
-	c.reach = append(c.reach, selector)
 	return nil
 }
 
@@ -210,6 +209,9 @@ func (s storage) readWaiting(c *claimed, claim *v1.PersistentVolumeClaim, shared
 		byName()
 	}
 	c.contends = c.contends || free || own || shared
+	if kind, err := s.classes.Get(class); err == nil && kind.Provisioner == volume.NotSupportedProvisioner && !own && !shared {
+		c.static = append(c.static, class)
+	}
 	c.shape = append(c.shape, "waiting", class, claim.Spec, claim.Annotations[volume.AnnSelectedNode])
 	return nil
 }
@@ -221,20 +223,4 @@ func use(uses map[claimKey]int, pod *v1.Pod) {
 			uses[claimKey{pod.Namespace, name}]++
 		}
 	}
-}
-
-// reaches reports whether the volumes of a class can be used on a node.
-func (w *world) reaches(class, node int) bool {
-	c := w.classes[class]
-	if len(c.claims.reach) == 0 {
-		return true
-	}
-	if c.reach == nil {
-		c.reach = make([]bool, w.tx.Len())
-		for i := range c.reach {
-			on := w.tx.Node(i).Node()
-			c.reach[i] = !slices.ContainsFunc(c.claims.reach, func(s *nodeaffinity.NodeSelector) bool { return !s.Match(on) })
-		}
-	}
-	return c.reach[node]
 }

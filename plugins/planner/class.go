@@ -41,8 +41,8 @@ type class struct {
 	info   *framework.PodInfo
 	demand holds.Demand
 	claims claimed
-	// reach, by node, tells which ones the volumes can be used on; see world.reaches.
-	reach []bool
+	// reached bounds, by node, how many members have volumes there; see world.volumeSlots.
+	reached []int32
 	// alone: no node takes more than one of them.
 	alone bool
 }

@@ -104,7 +104,7 @@ func (w *world) fitEmpty(count map[int]int, nodes []int) int {
 			if room >= want {
 				break
 			}
-			if !w.never[slot{class, node}] && w.reaches(class, node) {
+			if !w.never[slot{class, node}] {
 				room += w.slotsEmpty(class, node)
 			}
 		}
@@ -130,5 +130,5 @@ func (w *world) slotsEmpty(class, node int) int {
 	if w.classes[class].alone {
 		least = min(least, 1)
 	}
-	return least
+	return min(least, w.volumeSlots(class, node))
 }

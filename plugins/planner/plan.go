@@ -168,7 +168,7 @@ func (p *Planner) pose(a *gang.Attempt, evict []string, inCopies bool) (*world, 
 			tx.Contend(pod.UID)
 		}
 	}
-	w.uses = group.uses
+	w.uses, w.storage = group.uses, p.storage
 	if w.floors, err = floorsOf(a); err != nil {
 		return nil, problem, err
 	}

@@ -32,6 +32,8 @@ type Room struct {
 	slots [][]int
 	sum   []int
 	never [][]bool
+	// takers is how many classes a node takes any of, by node.
+	takers []int
 	// count is how many members of each class each gang has.
 	count [][]int
 	// all are the nodes of the cluster. What gangs ask for beside their minimums counts
@@ -51,8 +53,12 @@ func (p *Planner) Room(ctx context.Context, a *gang.Attempt, evict []string) (*R
 		return nil, errors.Join(err, w.tx.Discard(ctx))
 	}
 	problem.KeepPartial = false
-	r := &Room{w: w, problem: problem, sum: make([]int, len(w.classes)), within: make([]bool, w.tx.Len())}
-	for range w.classes {
+	r := &Room{w: w, problem: problem, sum: make([]int, len(w.classes)), within: make([]bool, w.tx.Len()), takers: make([]int, w.tx.Len())}
+	w.verdicts = make([][]verdict, len(w.classes))
+	for class := range w.classes {
+		if !w.volatile(class) {
+			w.verdicts[class] = make([]verdict, w.tx.Len())
+		}
 		r.slots, r.never = append(r.slots, make([]int, w.tx.Len())), append(r.never, make([]bool, w.tx.Len()))
 	}
 	for node := range w.tx.Len() {
@@ -101,23 +107,28 @@ func (r *Room) Restrict(ctx context.Context, nodes []int, workers int) ([]int, e
 		}
 		var asked []int
 		for i, node := range nodes {
-			if r.never[class][node] = !r.w.reaches(class, node) || !view.Allows(r.w.tx.Node(node)); !r.never[class][node] {
+			if r.never[class][node] = r.w.volumeSlots(class, node) == 0 || !view.Allows(r.w.tx.Node(node)); !r.never[class][node] {
 				asked = append(asked, i)
 			}
 		}
 		parallelize.NewParallelizer(workers).Until(ctx, len(asked), func(n int) {
 			i := asked[n]
-			if r.w.tx.Fits(ctx, view, nodes[i]).Code() == fwk.UnschedulableAndUnresolvable {
+			if r.w.ask(ctx, view, class, nodes[i]).Code() == fwk.UnschedulableAndUnresolvable {
 				r.never[class][nodes[i]] = true
 			} else {
 				usable[i].Store(true)
 			}
 		}, operation)
 	}
+	for _, node := range nodes {
+		r.takers[node] = 0
+	}
 	for class := range r.sum {
 		r.sum[class] = 0
 		for _, node := range nodes {
-			r.slots[class][node] = r.room(class, node)
+			if r.slots[class][node] = r.room(class, node); r.slots[class][node] > 0 {
+				r.takers[node]++
+			}
 			r.sum[class] += r.slots[class][node]
 		}
 	}
@@ -233,9 +244,10 @@ func (r *Room) recount(node int) {
 		return
 	}
 	for class := range r.sum {
-		n := r.room(class, node)
-		r.sum[class] += n - r.slots[class][node]
+		n, before := r.room(class, node), r.slots[class][node]
+		r.sum[class] += n - before
 		r.slots[class][node] = n
+		r.takers[node] += min(n, 1) - min(before, 1)
 	}
 }
 
@@ -273,11 +285,8 @@ func (r *Room) solve(ctx context.Context, unscored bool) (placement.Result, erro
 	}
 	r.problem.Nodes = r.problem.Nodes[:0]
 	for _, node := range r.scope {
-		for class := range r.slots {
-			if r.slots[class][node] > 0 {
-				r.problem.Nodes = append(r.problem.Nodes, node)
-				break
-			}
+		if r.takers[node] > 0 {
+			r.problem.Nodes = append(r.problem.Nodes, node)
 		}
 	}
 	if r.problem.Floors = r.all; r.confined {

@@ -38,7 +38,13 @@ type world struct {
 	pods    []*v1.Pod      // by member
 	classOf []int          // by member
 	// uses is how many pods of the attempt have each claim.
-	uses map[claimKey]int
+	uses    map[claimKey]int
+	storage storage
+	// supply is the volumes that are left, by storage class and node.
+	supply map[string][]int32
+	// verdicts are by class and node; only where room is sought, and nil for classes that
+	// are volatile.
+	verdicts [][]verdict
 	// coupled: members care about each other. In a plan every one is prepared and
 	// scored anew, on a snapshot in which the earlier ones are assumed; inCopies, where
 	// room is sought, the filters hear of those that come and go.
@@ -81,12 +87,12 @@ func (w *world) slots(class, node int) (int, v1.ResourceName) {
 
 // slotsWithout is slots if so much were freed on the node, by so many pods.
 func (w *world) slotsWithout(class, node int, freed resource.Vector, pods int) (int, v1.ResourceName) {
-	if !w.reaches(class, node) {
+	most := w.volumeSlots(class, node)
+	if most == 0 {
 		return 0, ""
 	}
-	most := math.MaxInt32
 	if w.classes[class].alone {
-		most = 1
+		most = min(most, 1)
 	}
 	if !w.checksResources {
 		return min(most, len(w.pods)), ""
@@ -256,9 +262,9 @@ func (w *world) filter(ctx context.Context, v *whatif.View, class int, nodes []i
 			w.refuse(node, "didn't satisfy a plugin's choice of nodes")
 			continue
 		}
-		if !w.reaches(class, node) {
+		if w.volumeSlots(class, node) == 0 {
 			w.never[slot{class, node}] = true
-			w.refuse(node, string(volumebinding.ErrReasonNodeConflict))
+			w.refuse(node, w.volumeReason(class))
 			continue
 		}
 		if n, scarce := w.slots(class, node); n == 0 {
@@ -271,13 +277,13 @@ func (w *world) filter(ctx context.Context, v *whatif.View, class int, nodes []i
 	statuses := make([]*fwk.Status, len(candidates))
 	if len(candidates) < 8 {
 		for i, node := range candidates {
-			statuses[i] = w.tx.Fits(ctx, v, node)
+			statuses[i] = w.ask(ctx, v, class, node)
 		}
 	} else {
 		var failed atomic.Bool
 		w.fw.Parallelizer().Until(ctx, len(candidates), func(i int) {
 			if !failed.Load() {
-				statuses[i] = w.tx.Fits(ctx, v, candidates[i])
+				statuses[i] = w.ask(ctx, v, class, candidates[i])
 				if statuses[i].Code() == fwk.Error {
 					failed.Store(true)
 				}
@@ -313,6 +319,34 @@ func (w *world) scarcity(class, node int, scarce v1.ResourceName) string {
 	return "Insufficient " + string(scarce)
 }
 
+// ask runs the filters for a class on a node. Where room is sought it does so once for each
+// state of the node, unless what others do matters too.
+func (w *world) ask(ctx context.Context, v *whatif.View, class, node int) *fwk.Status {
+	if w.verdicts == nil || w.verdicts[class] == nil {
+		return w.tx.Fits(ctx, v, node)
+	}
+	known := &w.verdicts[class][node]
+	if version := w.tx.Version(node); !known.asked || known.version != version {
+		*known = verdict{asked: true, version: version, status: w.tx.Fits(ctx, v, node)}
+	}
+	return known.status
+}
+
+// verdict is what the filters said of a node in a state.
+type verdict struct {
+	asked   bool
+	version int
+	status  *fwk.Status
+}
+
+// volumeReason is the filter's own for nodes that the volumes of a class do not reach.
+func (w *world) volumeReason(class int) string {
+	if len(w.classes[class].claims.static) > 0 {
+		return string(volumebinding.ErrReasonBindConflict)
+	}
+	return string(volumebinding.ErrReasonNodeConflict)
+}
+
 // judge reads the status of a node and keeps the reasons of those that refuse.
 func (w *world) judge(node int, status *fwk.Status) (bool, error) {
 	if status.IsSuccess() {
@@ -329,6 +363,9 @@ func (w *world) judge(node int, status *fwk.Status) (bool, error) {
 }
 
 func (w *world) refuse(node int, reason string) {
+	if w.inCopies {
+		return // nobody asks why
+	}
 	if w.refused[reason] == nil {
 		w.refused[reason] = map[string]bool{}
 	}

@@ -34,7 +34,7 @@ type Transaction struct {
 	own   sets.Set[types.UID]
 	// contending are the pods of which the volumes are taken when they are added.
 	contending sets.Set[types.UID]
-	// version counts the changes of each node, and changes those of all.
+	// changes counts all changes; version is its count at the last one of each node.
 	version []int
 	changes int
 }
@@ -46,6 +46,8 @@ type step struct {
 	removed bool
 	// volumes are those that the pod took when it was added, nil for none.
 	volumes *volumebinding.PodVolumes
+	// before is the version that the node had.
+	before int
 }
 
 // undone is the step back.
@@ -96,7 +98,8 @@ func (t *Transaction) Index(name string) (int, bool) {
 	return i, ok
 }
 
-// Version changes whenever pods on the node do.
+// Version changes whenever pods on the node do. It is the same again once that was rolled
+// back.
 func (t *Transaction) Version(i int) int { return t.version[i] }
 
 // Changes changes whenever anything does.
@@ -236,6 +239,8 @@ func (t *Transaction) Restore(ctx context.Context, info fwk.PodInfo, node int) e
 }
 
 func (t *Transaction) do(ctx context.Context, s step) error {
+	t.changes++
+	s.before, t.version[s.node] = t.version[s.node], t.changes
 	if err := t.apply(ctx, s); err != nil {
 		return err
 	}
@@ -245,8 +250,6 @@ func (t *Transaction) do(ctx context.Context, s step) error {
 
 // apply makes a step, forwards or back.
 func (t *Transaction) apply(ctx context.Context, s step) error {
-	t.version[s.node]++
-	t.changes++
 	pod := s.info.GetPod()
 	if t.snapshot != nil {
 		return t.assume(ctx, s)
@@ -319,6 +322,8 @@ func (t *Transaction) Rollback(ctx context.Context, mark Mark) error {
 		last := t.log[len(t.log)-1]
 		t.log = t.log[:len(t.log)-1]
 		t.giveBack(last.volumes)
+		t.changes++
+		t.version[last.node] = last.before
 		if err := t.apply(ctx, last.undone()); err != nil {
 			return err
 		}
