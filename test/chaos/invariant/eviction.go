@@ -243,14 +243,15 @@ func (c *Checker) takenBy(p *pod) {
 func (c *Checker) judgePursuits() {
 	for _, key := range slices.Sorted(maps.Keys(c.pursuits)) {
 		p := c.pursuits[key]
+		late := c.since(p.first) > c.config.PlacedWithin
 		switch excuse := c.excuse(p); {
 		case p.placed || c.groupWhole(p.preemptor):
 			c.counts.PreemptorsPlaced++
 			c.log(p.preemptor.String(), "placed after %d evictions", len(p.evictions))
-		case excuse != "":
+		case excuse != "" && (late || !c.calm(p.first) || len(p.preemptor.pods) == 0):
 			c.counts.PreemptorsExcused++
 			c.log(p.preemptor.String(), "not placed after %d evictions, excused: %s", len(p.evictions), excuse)
-		case c.since(p.first) > c.config.PlacedWithin:
+		case late:
 			c.violate(FutileEvict, p.preemptor.String(), p.first.at.Format(stamp), p.preemptor.past,
 				"since %s, %.1f healthy seconds, %d pods were evicted for it, and it has %d of its minimum of %d bound: %s",
 				p.first.at.Format(stamp), c.since(p.first).Seconds(), len(p.evictions), p.preemptor.have(), p.preemptor.min, p.victims())

@@ -89,16 +89,28 @@ func target(at time.Duration) float64 {
 	return middle + swing*math.Sin(2*math.Pi*at.Seconds()/wave.Seconds())
 }
 
-// Load returns what is asked for at a moment as a part of all GPUs, if nothing ends before it is
-// deleted.
+// Load returns what is asked for at a moment as a part of all GPUs, if whatever ends by itself has waited for its
+// nodes for as long as startWait.
 func (p *Plan) Load(at time.Duration) float64 {
 	gpus := 0
 	for i := range p.Works {
-		if w := &p.Works[i]; w.begin() <= at && at < w.end() {
+		if w := &p.Works[i]; w.begin() <= at && at < w.expectedEnd() {
 			gpus += w.gpus()
 		}
 	}
 	return float64(gpus) / float64(p.Options.Nodes*p.Options.GPUs)
+}
+
+// startWait is how long gangs are taken to wait on average.
+const startWait = 4 * time.Second
+
+// expectedEnd is when the work asks for nothing any more.
+func (w *Work) expectedEnd() time.Duration {
+	end := w.end()
+	if completes := w.Gangs[0].Completes; completes > 0 {
+		end = min(end, w.begin()+startWait+completes)
+	}
+	return end
 }
 
 func (w *Work) begin() time.Duration { return w.Steps[0].At }

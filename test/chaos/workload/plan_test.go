@@ -41,7 +41,7 @@ func TestLoad(t *testing.T) {
 		for at := 10 * time.Second; at < p.Options.Length; at += time.Second {
 			low, high = min(low, p.Load(at)), max(high, p.Load(at))
 		}
-		if low > 0.9 || low < 0.4 || high < 1.5 || high > 1.8 {
+		if low > 0.9 || low < 0.4 || high < 1.5 || high > 1.9 {
 			t.Errorf("seed %d: the load is between %.2f and %.2f, want about 0.6 to 1.6", seed, low, high)
 		}
 		pods := 0
