@@ -9,7 +9,7 @@ import (
 
 const (
 	// gatherFor is how long the events of a watch gather before they are read. What follows from them is
-	// written a second later anyway.
+	// written later anyway.
 	gatherFor = 500 * time.Millisecond
 	// gatherSize is how many bytes are read at once. Where there are more, they are read without a pause,
 	// so that lists are not slowed down and the API server does not take the client for a slow one.
