@@ -101,6 +101,7 @@ func run(o *options, queues queuestatus.Options) error {
 	}
 	// Where bandwidth costs less than CPU, as beside the API server, to unpack lists is a waste.
 	kubeconfig.DisableCompression = true
+	kubeconfig.Wrap(gathered)
 	mgr, err := ctrl.NewManager(kubeconfig, o.manager())
 	if err != nil {
 		return fmt.Errorf("creating the manager: %w", err)

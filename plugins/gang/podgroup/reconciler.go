@@ -24,8 +24,8 @@ import (
 
 // settle is how long events of one gang gather before it is looked at, and so the
 // least time between two writes for it: a gang that starts passes through several
-// phases in less.
-const settle = time.Second
+// phases in less. Events of watches may have gathered before, as long again.
+const settle = 500 * time.Millisecond
 
 // reconciler brings the status of PodGroups up to date.
 type reconciler struct {
