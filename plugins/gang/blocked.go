@@ -9,7 +9,8 @@ import (
 
 // blocked is the pods that found capacity held for others. No event of the
 // cluster tells when a hold ends, so they are activated when one does on a node
-// that refused them, in whichever profile.
+// that refused them, in whichever profile; when a pod ends there; and when nodes
+// change, since the queue knows of no event that could help what this plugin refused.
 type blocked struct {
 	mu   sync.Mutex
 	pods map[types.UID]*v1.Pod
@@ -67,6 +68,17 @@ func (b *blocked) ended(node string) {
 	if len(b.pods) == 0 {
 		clear(b.on)
 	}
+}
+
+// all has all pods looked at again: another node may take them.
+func (b *blocked) all() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for uid, pod := range b.pods {
+		b.ready[uid] = pod
+	}
+	clear(b.pods)
+	clear(b.on)
 }
 
 // take hands out the pods to look at again.

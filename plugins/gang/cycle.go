@@ -230,8 +230,11 @@ func (pl *Gang) lead(ctx context.Context, state fwk.CycleState, a *gang.Attempt)
 	pl.mu.Lock()
 	accepted, e := pl.gangs.Planned(a, result.Outcome, pl.clock.Now())
 	pl.settle(&e)
-	if len(accepted) > 0 {
+	switch {
+	case len(accepted) > 0:
 		pl.follow(a, accepted, result.Demand)
+	case result.Hopeless:
+		pl.holds.DropNominations(pl.holder(a.Group)) // nor does it need room that was made for it
 	}
 	_, due := pl.gangs.Due()
 	pl.mu.Unlock()

@@ -20,6 +20,9 @@ func (pl *Gang) Heard(event fwk.ClusterEvent, before, after any) {
 		switch {
 		case event.ActionType&(fwk.Delete|fwk.UpdatePodScaleDown) != 0 && event.ActionType != fwk.Update:
 			pl.changed((*gang.Gangs).Changed)
+			if pod, ok := before.(*v1.Pod); ok {
+				pl.blocked.ended(pod.Spec.NodeName)
+			}
 		case event.ActionType&(fwk.Add|fwk.UpdatePodLabel) != 0 && event.ActionType != fwk.Update:
 			pl.changed((*gang.Gangs).PodsMoved)
 		}
@@ -28,6 +31,7 @@ func (pl *Gang) Heard(event fwk.ClusterEvent, before, after any) {
 		node, _ := after.(*v1.Node)
 		if old == nil || node == nil || helps(old, node) {
 			pl.changed((*gang.Gangs).NodesChanged)
+			pl.blocked.all()
 		}
 	case fwk.Pod, fwk.UnscheduledPod, fwk.TargetPod, fwk.PodGroup:
 		// Of members the plugin hears itself.

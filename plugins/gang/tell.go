@@ -411,10 +411,16 @@ func (t *teller) pod(ctx context.Context, uid types.UID, e gang.Explanation) err
 	return nil
 }
 
-// says tells whether the pod's condition carries the explanation.
+// says reports whether the pod's condition carries the explanation, and not one that only
+// begins like it. On the pod that was tried, kube-scheduler puts words before it, and more
+// sentences after it.
 func says(pod *v1.Pod, e gang.Explanation) bool {
 	_, current := podutil.GetPodCondition(&pod.Status, v1.PodScheduled)
-	return current != nil && current.Status == v1.ConditionFalse && strings.Contains(current.Message, e.Message)
+	if current == nil || current.Status != v1.ConditionFalse {
+		return false
+	}
+	_, rest, found := strings.Cut(current.Message, e.Message)
+	return found && (rest == "" || strings.HasPrefix(rest, "."))
 }
 
 // runMarks writes the timeout annotations.
