@@ -9,7 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"strings"
+	"regexp"
 	"sync"
 	"syscall"
 	"time"
@@ -46,7 +46,7 @@ type replica struct {
 }
 
 // leaseLost is what the services write when they end because they lead no more.
-var leaseLost = []string{"leaderelection lost", "leader election lost", "The lease is lost"}
+var leaseLost = regexp.MustCompile(`(?i)leader ?election lost|lease is lost|lease \S+ ran out`)
 
 // aftermath is how long after a fault a replica may lose its lease to it.
 const aftermath = 15 * time.Second
@@ -79,10 +79,7 @@ func (r *replica) watch(process *localcluster.Process) {
 	}
 	r.process = nil
 	tail := r.tail()
-	lost := false
-	for _, text := range leaseLost {
-		lost = lost || strings.Contains(strings.ToLower(tail), text)
-	}
+	lost := leaseLost.MatchString(tail)
 	since, why := r.health.lastFault()
 	if lost && since < aftermath {
 		r.lostRuns++
