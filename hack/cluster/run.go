@@ -89,11 +89,17 @@ func foreground(ctx context.Context, program string, args []string) error {
 		defer func() { _ = unix.IoctlSetPointerInt(terminal, unix.TIOCSPGRP, group) }()
 	}
 	err := cmd.Run()
-	if ctx.Err() != nil && cmd.ProcessState != nil && cmd.ProcessState.Success() {
-		return nil
-	}
-	if err != nil {
+	if err != nil && !asked(cmd.ProcessState) {
 		return fmt.Errorf("running %s: %w", filepath.Base(program), err)
 	}
 	return nil
+}
+
+// asked reports whether a process ended well, or because it was asked to before it could heed that.
+func asked(state *os.ProcessState) bool {
+	if state == nil {
+		return false
+	}
+	status, ok := state.Sys().(syscall.WaitStatus)
+	return state.Success() || ok && status.Signaled() && (status.Signal() == syscall.SIGINT || status.Signal() == syscall.SIGTERM)
 }
