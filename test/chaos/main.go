@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/go-logr/logr"
 	"k8s.io/klog/v2"
 
 	"github.com/lockstep-sh/lockstep/test/localcluster"
@@ -60,17 +61,4 @@ func run(ctx context.Context) error {
 }
 
 // quietKlog has client-go say nothing about the API server that we kill.
-func quietKlog() {
-	flags := flag.NewFlagSet("klog", flag.ContinueOnError)
-	klog.InitFlags(flags)
-	for name, value := range map[string]string{"logtostderr": "false", "alsologtostderr": "false", "stderrthreshold": "FATAL"} {
-		if err := flags.Set(name, value); err != nil {
-			panic(err) // klog has no such flag any more
-		}
-	}
-	klog.SetOutput(discard{})
-}
-
-type discard struct{}
-
-func (discard) Write(p []byte) (int, error) { return len(p), nil }
+func quietKlog() { klog.SetLogger(logr.Discard()) }
