@@ -76,7 +76,7 @@ build: ## Build the commands into bin/
 	done
 
 .PHONY: control-plane
-control-plane: ## Build etcd, kube-apiserver and the rest of a local cluster (10 minutes the first time)
+control-plane: ## Build etcd, kube-apiserver and the rest of a local cluster (12 minutes the first time)
 	@$(CLUSTER) build
 
 .PHONY: generate

@@ -263,15 +263,6 @@ func (l *Ledger) Len() int { return len(l.holds) }
 // Count is the number of holds for a reason.
 func (l *Ledger) Count(r Reason) int { return l.count[r] }
 
-// Nodes lists the nodes on which something is held.
-func (l *Ledger) Nodes() []string {
-	names := make([]string, 0, len(l.nodes))
-	for name := range l.nodes {
-		names = append(names, name)
-	}
-	return names
-}
-
 // Hold answers the hold of a pod.
 func (l *Ledger) Hold(pod types.UID) (Hold, bool) {
 	h, ok := l.holds[pod]
