@@ -36,6 +36,9 @@ type Expect struct {
 	StableFor int `json:"stableFor,omitempty"`
 	// RoundEvery is the least length of a round. Default: 400ms.
 	RoundEvery metav1.Duration `json:"roundEvery,omitzero"`
+	// Settle is how long nothing may have changed before the rounds count; if it is longer than the
+	// default, then also after a first round. Default: 2s.
+	Settle metav1.Duration `json:"settle,omitzero"`
 }
 
 // PodsExpect is about pods; without exist there must be at least one. What it says of conditions,

@@ -14,11 +14,11 @@ import (
 )
 
 const (
-	// settleQuiet is how long nothing may have changed before the rounds begin, and settleWithin how
+	// defaultSettle is how long nothing may have changed before the rounds begin, and settleWithin how
 	// long that may take to come: what belongs to an expectation, such as the conditions of other
 	// members, may be written a moment after it holds.
-	settleQuiet  = 2 * time.Second
-	settleWithin = 20 * time.Second
+	defaultSettle = 2 * time.Second
+	settleWithin  = 20 * time.Second
 
 	defaultRound = 400 * time.Millisecond
 	warmUpRounds = 4
@@ -38,7 +38,7 @@ const (
 // nomination, no condition or annotation written anew, no status of a PodGroup.
 func (r *run) stayStable(ctx context.Context, e *Expect) error {
 	every := cmp.Or(e.RoundEvery.Duration, defaultRound)
-	if err := r.warmUp(ctx, every); err != nil {
+	if err := r.warmUp(ctx, every, cmp.Or(e.Settle.Duration, defaultSettle)); err != nil {
 		return err
 	}
 	from := r.entries()
@@ -54,19 +54,24 @@ func (r *run) stayStable(ctx context.Context, e *Expect) error {
 	return nil
 }
 
-// warmUp goes round until a round has changed nothing. Why a pod waits may be written anew when it is
-// tried for the first time after the last thing that happened; that it is bound or evicted is a
-// failure already.
-func (r *run) warmUp(ctx context.Context, every time.Duration) error {
+// warmUp goes round until a round has changed nothing, and neither has the time after it. Why a pod
+// waits may be written anew when it is tried for the first time after the last thing that happened;
+// that it is bound or evicted is a failure already.
+func (r *run) warmUp(ctx context.Context, every, quiet time.Duration) error {
 	from := r.entries()
+	if err := r.settle(ctx, quiet, r.begin); err != nil {
+		return err
+	}
 	for range warmUpRounds {
-		if err := r.settle(ctx); err != nil {
-			return err
-		}
-		before := r.entries()
+		before, begin := r.entries(), time.Now()
 		r.rec.note(KindNote, "round before it counts")
 		if err := r.round(ctx, every); err != nil {
 			return err
+		}
+		if quiet > defaultSettle || len(r.changes(before, Kind.flaps)) > 0 {
+			if err := r.settle(ctx, quiet, begin); err != nil {
+				return err
+			}
 		}
 		if f := r.changes(from, Kind.moves); len(f) > 0 {
 			return append(failures{fmt.Sprintf("stable: %d changes after everything held, want none:", len(f))}, f...)
@@ -99,33 +104,41 @@ func (r *run) changes(from int, kind func(Kind) bool) failures {
 	return f
 }
 
-// settle waits until nothing has changed for a moment.
-func (r *run) settle(ctx context.Context) error {
+// settle waits until nothing has changed for so long since then.
+func (r *run) settle(ctx context.Context, quiet time.Duration, since time.Time) error {
 	deadline := time.Now().Add(settleWithin)
 	for {
 		r.rec.mu.Lock()
-		changed, last := r.rec.changed, r.begin
+		changed, last := r.rec.changed, since
 		for i := len(r.rec.timeline) - 1; i >= 0; i-- {
 			if r.rec.timeline[i].Kind.flaps() {
-				last = r.rec.timeline[i].At
+				last = latest(since, r.rec.timeline[i].At)
 				break
 			}
 		}
 		r.rec.mu.Unlock()
-		quiet := time.Since(last)
-		if quiet >= settleQuiet {
+		left := time.Until(last.Add(quiet))
+		if left <= 0 {
 			return nil
 		}
 		if time.Now().After(deadline) {
-			return failures{fmt.Sprintf("stable: something changes at least every %s, for %s already", settleQuiet, settleWithin)}
+			return failures{fmt.Sprintf("stable: something changes at least every %s, for %s already", quiet, settleWithin)}
 		}
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-changed:
-		case <-time.After(settleQuiet - quiet):
+		case <-time.After(left):
 		}
 	}
+}
+
+// latest is the later of two times.
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // round has the scheduler go round once: a pod without requests comes, is scheduled and goes, a node
