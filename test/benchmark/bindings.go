@@ -17,8 +17,9 @@ import (
 
 // bound is where a pod is, and when the harness saw it there.
 type bound struct {
-	node string
-	at   time.Time
+	node   string
+	at     time.Time
+	ending bool // it is being deleted
 }
 
 // bindings is the pods that have a node, as a watch tells.
@@ -32,6 +33,8 @@ type bindings struct {
 	history []change
 	// first and last are of all bindings seen, pods that are gone included.
 	first, last time.Time
+	// lastEnding is when a pod was last seen to be ending for the first time, lastGone when one went.
+	lastEnding, lastGone time.Time
 	// cuts is how often the watch broke, and times were lost.
 	cuts    int
 	err     error
@@ -124,7 +127,14 @@ func (b *bindings) watch(ctx context.Context, version *string) error {
 }
 
 func (b *bindings) see(pod *v1.Pod, now time.Time) {
-	if _, known := b.pods[pod.Name]; known || pod.Spec.NodeName == "" {
+	if was, known := b.pods[pod.Name]; known {
+		if pod.DeletionTimestamp != nil && !was.ending {
+			was.ending = true
+			b.pods[pod.Name], b.lastEnding = was, now
+		}
+		return
+	}
+	if pod.Spec.NodeName == "" {
 		return
 	}
 	b.note(change{at: now, pod: pod.Name, bound: true})
@@ -140,7 +150,8 @@ func (b *bindings) lose(name string) {
 	if _, known := b.pods[name]; !known {
 		return
 	}
-	b.note(change{at: time.Now(), pod: name})
+	b.lastGone = time.Now()
+	b.note(change{at: b.lastGone, pod: name})
 	delete(b.pods, name)
 	if b.gangs[gangOf(name)]--; b.gangs[gangOf(name)] == 0 {
 		delete(b.gangs, gangOf(name))

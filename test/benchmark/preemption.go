@@ -131,7 +131,11 @@ func (b preemption) once(ctx context.Context, f *fixture, k kind, r *report) (v 
 	}
 	seen.mu.Lock()
 	defer seen.mu.Unlock()
-	v = values{"s-to-all-bound": took.Seconds(), "victims": float64(low.pods() - seen.of(low.prefix)), "gangs-touched": 0, "gangs-left-broken": 0}
+	v = values{"victims": float64(low.pods() - seen.of(low.prefix)), "gangs-touched": 0, "gangs-left-broken": 0}
+	v["s-to-all-bound"], v["s-to-all-gone"] = took.Seconds(), seen.lastGone.Sub(started).Seconds()
+	if b.ending > 0 { // without kubelets a victim is gone at once
+		v["s-to-all-evicted"] = seen.lastEnding.Sub(started).Seconds()
+	}
 	for gang := range b.gangs {
 		left := seen.gangs[low.gangName(gang)]
 		if left < b.size {

@@ -39,6 +39,8 @@ var units = []unit{
 	{"cpu-s", false},              // of the scheduler
 	{"ms-to-next-gang", false},    // from the last delete of a gang to the last bind of the next one
 	{"s-to-all-bound", false},     // from the first create of preemptors to the last bind
+	{"s-to-all-evicted", false},   // from there until the last victim begins to end
+	{"s-to-all-gone", false},      // from there until the last victim is gone
 	{"starts", true},              // gangs that started
 	{"inversions", false},         // gangs that started before one of higher rank that would have fit
 	{"thread-busy-%", false},      // of the time, the scheduling thread
