@@ -85,8 +85,10 @@ type claimed struct {
 	exclusive bool
 	// reach are what the volumes ask of a node.
 	reach []reach
-	// static are the storage classes that make no volumes: what is there is all there is.
-	static []string
+	// waiting counts the claims that wait for their first consumer; static are those of them
+	// whose storage class makes no volumes: what is there is all there is.
+	waiting int
+	static  []*v1.PersistentVolumeClaim
 }
 
 // claimsOf names the claims of a pod's volumes, by volume; a volume that needs none has an
@@ -210,8 +212,9 @@ func (s storage) readWaiting(c *claimed, claim *v1.PersistentVolumeClaim, shared
 	}
 	c.contends = c.contends || free || own || shared
 	if kind, err := s.classes.Get(class); err == nil && kind.Provisioner == volume.NotSupportedProvisioner && !own && !shared {
-		c.static = append(c.static, class)
+		c.static = append(c.static, claim)
 	}
+	c.waiting++
 	c.shape = append(c.shape, "waiting", class, claim.Spec, claim.Annotations[volume.AnnSelectedNode])
 	return nil
 }

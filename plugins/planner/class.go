@@ -41,8 +41,13 @@ type class struct {
 	info   *framework.PodInfo
 	demand holds.Demand
 	claims claimed
-	// reached bounds, by node, how many members have volumes there; see world.volumeSlots.
-	reached []int32
+	// reached is, by node, whether it reaches the volumes of claims that are bound; left are
+	// the volumes for those that wait. Both are made when first asked for.
+	reached []bool
+	left    []*supply
+	// counted is the storage class whose volumes are counted for members; see
+	// world.countVolumes.
+	counted string
 	// alone: no node takes more than one of them.
 	alone bool
 }

@@ -113,8 +113,12 @@ func (w *world) fitEmpty(count map[int]int, nodes []int) int {
 	return fit
 }
 
-// slotsEmpty is how many members of a class a node would take if it were empty.
+// slotsEmpty is how many members of a class a node would take if it were empty. Volumes that
+// others have now would be free then, too.
 func (w *world) slotsEmpty(class, node int) int {
+	if !w.reaches(class, node) {
+		return 0
+	}
 	if !w.checksResources {
 		return len(w.pods)
 	}
@@ -130,5 +134,5 @@ func (w *world) slotsEmpty(class, node int) int {
 	if w.classes[class].alone {
 		least = min(least, 1)
 	}
-	return min(least, w.volumeSlots(class, node))
+	return least
 }

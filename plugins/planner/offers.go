@@ -127,9 +127,12 @@ func (o *offers) fetch(ctx context.Context) (bool, error) {
 // changed for it.
 func (o *offers) refresh(ctx context.Context, c *candidate) error {
 	room, scarce := o.slots(o.class, c.node)
-	if room == 0 {
+	switch {
+	case room == 0 && o.volumeSlots(o.class, c.node) == 0:
+		o.refuse(c.node, o.volumeReason(o.class, c.node))
+	case room == 0:
 		o.lacking[scarce] = true
-	} else {
+	default:
 		ok, err := o.judge(c.node, o.tx.Fits(ctx, o.view, c.node))
 		if err != nil {
 			return err

@@ -11,6 +11,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/component-helpers/storage/volume"
 	"k8s.io/klog/v2"
 	schedconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
@@ -162,13 +163,14 @@ func (p *Planner) pose(a *gang.Attempt, evict []string, inCopies bool) (*world, 
 		return nil, problem, err
 	}
 	w.tx = tx
+	w.uses, w.storage = group.uses, p.storage
+	w.countVolumes()
 	for member, pod := range w.pods {
 		tx.Own(pod.UID)
-		if w.classes[w.classOf[member]].claims.contends {
+		if c := w.classes[w.classOf[member]]; c.claims.contends && c.counted == "" {
 			tx.Contend(pod.UID)
 		}
 	}
-	w.uses, w.storage = group.uses, p.storage
 	if w.floors, err = floorsOf(a); err != nil {
 		return nil, problem, err
 	}
@@ -219,6 +221,9 @@ func (p *Planner) standing(ctx context.Context, w *world, a *gang.Attempt) error
 			}
 			if claims.contends {
 				w.tx.Contend(placed.Pod.UID)
+			}
+			if w.takes != nil && len(claims.static) == 1 {
+				w.takes[placed.Pod.UID] = volume.GetPersistentVolumeClaimClass(claims.static[0])
 			}
 			info, err := framework.NewPodInfo(placed.Pod)
 			if err != nil {

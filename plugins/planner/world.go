@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/volumebinding"
@@ -40,8 +41,10 @@ type world struct {
 	// uses is how many pods of the attempt have each claim.
 	uses    map[claimKey]int
 	storage storage
-	// supply is the volumes that are left, by storage class and node.
-	supply map[string][]int32
+	// supplies are the volumes that are left, by the make of the claims they are good for.
+	supplies map[string]*supply
+	// takes is the storage class of which a member takes a volume, where these are counted.
+	takes map[types.UID]string
 	// verdicts are by class and node; only where room is sought, and nil for classes that
 	// are volatile.
 	verdicts [][]verdict
@@ -172,7 +175,9 @@ func (w *world) viewOf(ctx context.Context, class int, pod *v1.Pod) (*whatif.Vie
 
 // volatile reports whether placing one member may change on which other nodes those of a
 // class fit.
-func (w *world) volatile(class int) bool { return w.coupled || w.classes[class].claims.contends }
+func (w *world) volatile(class int) bool {
+	return w.coupled || w.classes[class].claims.contends && w.classes[class].counted == ""
+}
 
 func (w *world) prepare(ctx context.Context, class int, pod *v1.Pod) (*whatif.View, error) {
 	v, status := w.tx.View(ctx, pod, func(state fwk.CycleState) {
@@ -263,8 +268,8 @@ func (w *world) filter(ctx context.Context, v *whatif.View, class int, nodes []i
 			continue
 		}
 		if w.volumeSlots(class, node) == 0 {
-			w.never[slot{class, node}] = true
-			w.refuse(node, w.volumeReason(class))
+			w.never[slot{class, node}] = !w.reaches(class, node)
+			w.refuse(node, w.volumeReason(class, node))
 			continue
 		}
 		if n, scarce := w.slots(class, node); n == 0 {
@@ -339,9 +344,10 @@ type verdict struct {
 	status  *fwk.Status
 }
 
-// volumeReason is the filter's own for nodes that the volumes of a class do not reach.
-func (w *world) volumeReason(class int) string {
-	if len(w.classes[class].claims.static) > 0 {
+// volumeReason is the filter's own for nodes on which the volumes of a class are not, or not
+// any more.
+func (w *world) volumeReason(class, node int) string {
+	if w.reaches(class, node) {
 		return string(volumebinding.ErrReasonBindConflict)
 	}
 	return string(volumebinding.ErrReasonNodeConflict)

@@ -8,6 +8,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
@@ -27,6 +28,28 @@ func claiming(n int, claim func(i int) string) []*v1.Pod {
 }
 
 func own(i int) string { return fmt.Sprint("p-", i) }
+
+// small is a volume that is too small for claims.
+func small(name string, node *v1.Node) *v1.PersistentVolume {
+	volume := volumeOn(name, node, nil)
+	volume.Spec.Capacity[v1.ResourceStorage] = resource.MustParse("1Mi")
+	return volume
+}
+
+// released is a volume that was somebody's and is not available again yet.
+func released(name string, node *v1.Node) *v1.PersistentVolume {
+	volume := volumeOn(name, node, nil)
+	volume.Status.Phase = v1.VolumeReleased
+	return volume
+}
+
+// shared is a volume that two nodes reach.
+func shared(name string, one, other *v1.Node) *v1.PersistentVolume {
+	volume := volumeOn(name, one, nil)
+	host := &volume.Spec.NodeAffinity.Required.NodeSelectorTerms[0].MatchExpressions[0]
+	host.Values = append(host.Values, other.Name)
+	return volume
+}
 
 // TestPlansWithClaims: four nodes with room for all, and volumes for some.
 func TestPlansWithClaims(t *testing.T) {
@@ -56,11 +79,18 @@ func TestPlansWithClaims(t *testing.T) {
 		objects     []runtime.Object
 		most        int // members on a node
 		why         string
+		differ      bool // every second member asks for more of the node
 	}{
 		"a local volume on each node, for as many":       {members: 4, claim: own, provisioner: none, objects: onEach(4), most: 1},
 		"for one more than there are":                    {members: 5, claim: own, provisioner: none, objects: onEach(4), why: "4 of 5 members fit (of 4 nodes: 4 node(s) didn't find available persistent volumes to bind)"},
 		"two on each node":                               {members: 8, claim: own, provisioner: none, objects: onEach(8), most: 2},
 		"volumes on some nodes":                          {members: 3, claim: own, provisioner: none, objects: onEach(2), why: "2 of 3 members fit"},
+		"members of two makes have the same volumes":     {members: 4, claim: own, provisioner: none, objects: onEach(4), most: 1, differ: true},
+		"and no more than there are":                     {members: 5, claim: own, provisioner: none, objects: onEach(4), differ: true, why: "4 of 5 members fit"},
+		"volumes that are too small are none":            {members: 4, claim: own, provisioner: none, objects: append(onEach(3), small("small", nodes[3])), why: "3 of 4 members fit"},
+		"nor are those that nobody may have yet":         {members: 4, claim: own, provisioner: none, objects: append(onEach(3), released("released", nodes[3])), why: "3 of 4 members fit"},
+		"a volume that two nodes reach is one":           {members: 3, claim: own, provisioner: none, objects: append(onEach(2), shared("shared", nodes[2], nodes[3])), most: 1},
+		"and not two":                                    {members: 4, claim: own, provisioner: none, objects: append(onEach(2), shared("shared", nodes[2], nodes[3])), why: "3 of 4 members fit"},
 		"volumes that are made where they are wanted":    {members: 9, claim: own, provisioner: csi, most: 9},
 		"of which a node may have two":                   {members: 8, claim: own, provisioner: csi, objects: attachable(2), most: 2},
 		"and no more":                                    {members: 9, claim: own, provisioner: csi, objects: attachable(2), why: "8 of 9 members fit (of 4 nodes: 4 node(s) exceed max volume count)"},
@@ -70,6 +100,9 @@ func TestPlansWithClaims(t *testing.T) {
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			preemptor := claiming(c.members, c.claim)
+			for i := 1; i < len(preemptor) && c.differ; i += 2 {
+				preemptor[i].Spec.Containers[0].Resources.Requests[v1.ResourceCPU] = resource.MustParse("1m")
+			}
 			s := newStage(t, nodes, nil, slices.Concat(waitingClaims(c.provisioner, preemptor), c.objects)...)
 			d := s.demand(t, gang.Spec{}, preemptor...)
 			for range 2 { // a plan leaves nothing taken
