@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	gocmp "github.com/google/go-cmp/cmp"
@@ -129,17 +130,24 @@ func (m moment) at(mark Mark) moment {
 // TestRemovals: whatever is removed, added and put back, a node is what it would be with the pods that
 // stand there, and the transaction knows what it came to.
 func TestRemovals(t *testing.T) {
+	for _, kinds := range [][]string{independent[:4], {"spread", "gpu"}, {"apart", "zones-apart", "near"}} {
+		t.Run(strings.Join(kinds, " "), func(t *testing.T) { testRemovals(t, kinds) })
+	}
+}
+
+func testRemovals(t *testing.T, kinds []string) {
+	t.Helper()
 	for seed := range uint64(60) {
 		r := rand.New(rand.NewPCG(seed, 3))
 		s := newStage(t)
 		var running []*v1.Pod
 		for i := range 12 {
-			running = append(running, on(pod(independent[r.IntN(4)], i), s.nodes[r.IntN(len(s.nodes))].Name))
+			running = append(running, on(pod(kinds[r.IntN(len(kinds))], i), s.nodes[r.IntN(len(s.nodes))].Name))
 		}
 		s.set(running...)
 		before := s.facts(t)
 		tx, at := s.begin(t, false)
-		v := view(t, tx, pod("gpu", 99))
+		v := view(t, tx, pod(kinds[0], 99))
 		infos := map[types.UID]fwk.PodInfo{}
 		for node := range tx.Len() {
 			for _, info := range tx.Node(node).GetPods() {
@@ -166,7 +174,7 @@ func TestRemovals(t *testing.T) {
 					now.standing = append(slices.Clone(now.standing), p)
 				}
 			case 2:
-				p, name := pod("gpu", 100+i), s.nodes[r.IntN(len(s.nodes))].Name
+				p, name := pod(kinds[0], 100+i), s.nodes[r.IntN(len(s.nodes))].Name
 				if err := tx.Add(t.Context(), podInfo(t, p), at[name]); err != nil {
 					t.Fatal(err)
 				}
@@ -205,7 +213,7 @@ func TestRemovals(t *testing.T) {
 		}
 		s.set(now.standing...)
 		fresh, _ := s.begin(t, false)
-		if diff := gocmp.Diff(fits(t, fresh, view(t, fresh, pod("gpu", 99))), got); diff != "" {
+		if diff := gocmp.Diff(fits(t, fresh, view(t, fresh, pod(kinds[0], 99))), got); diff != "" {
 			t.Fatalf("seed %d: nodes that fit (-want +got):\n%s", seed, diff)
 		}
 	}

@@ -155,7 +155,9 @@ func (t *Transaction) shift(ctx context.Context, v *View, s step) error {
 	if s.removed {
 		extension, hook = t.fw.RunPreFilterExtensionRemovePod, t.hooks.removed
 	}
-	status := extension(ctx, v.State, v.Pod, s.info, t.nodes[s.node])
+	status := keepingFewest(v.State, func() *fwk.Status {
+		return extension(ctx, v.State, v.Pod, s.info, t.nodes[s.node])
+	})
 	if status.IsSuccess() {
 		status = hook(ctx, v.State, v.Pod, s.info, t.nodes[s.node])
 	}
@@ -176,7 +178,9 @@ func (t *Transaction) Fits(ctx context.Context, v *View, node int) *fwk.Status {
 	with, state := info.Snapshot(), v.State.Clone()
 	for _, p := range nominated {
 		with.AddPodInfo(p)
-		status := t.fw.RunPreFilterExtensionAddPod(ctx, state, v.Pod, p, with)
+		status := keepingFewest(state, func() *fwk.Status {
+			return t.fw.RunPreFilterExtensionAddPod(ctx, state, v.Pod, p, with)
+		})
 		if status.IsSuccess() {
 			status = t.hooks.added(ctx, state, v.Pod, p, with)
 		}

@@ -19,6 +19,7 @@ var modes = map[string]struct {
 }{
 	"pods that care about their node only": {false, independent},
 	"pods that care about each other":      {true, interdependent},
+	"these in copies":                      {false, []string{"apart", "zones-apart", "near", "rather", "spread", "gpu", "plain"}},
 }
 
 // standing is pods of all kinds that are there already, wherever they are.
