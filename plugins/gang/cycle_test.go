@@ -15,7 +15,11 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/plugins/holds"
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
+	"github.com/lockstep-sh/lockstep/plugins/internal/resource"
 	"github.com/lockstep-sh/lockstep/plugins/order"
 )
 
@@ -196,6 +200,48 @@ func TestNominatedMembersAreTheirGangs(t *testing.T) {
 			}
 			if at, failed := s.run(t, members); len(at) != c.want || c.want > 0 && failed > 0 {
 				t.Errorf("held on %v, after %d cycles that came to nothing, want %d", at, failed, c.want)
+			}
+		})
+	}
+}
+
+// TestNothingElsewhereWhileRoomIsMade: a NonStrict gang for which room is made takes no part of its minimum elsewhere,
+// since it would give up the room.
+func TestNothingElsewhereWhileRoomIsMade(t *testing.T) {
+	for sentence, c := range map[string]struct {
+		nominated []string // by member
+		want      int      // members that are held
+	}{
+		"no room is made":               {want: 1},
+		"room is made on two nodes":     {nominated: []string{"node-0000", "node-0001"}},
+		"room is made for those others": {nominated: []string{"", "node-0001"}},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			nodes := makeNodes(3, 3)
+			s := newStage(t, nodes, fill(nodes[:2], 0)...)
+			s.open()
+			members := makeMembers("train", 2, 8, func(_ int, pod *st.PodWrapper) { pod.Annotation(v1alpha1.ModeAnnotation, v1alpha1.ModeNonStrict) })
+			s.see(members...)
+			for i, node := range c.nominated {
+				if node != "" {
+					s.holds.Nominate(hold.Hold{For: members[i].UID, Holder: holds.Holder(testProfile, "default/train"), Node: node, Request: resource.Vector{gpu: 8}})
+				}
+			}
+			held := 0
+			for range 2 {
+				for _, pod := range members {
+					if s.cycle(t, pod) != "" {
+						held++
+					}
+				}
+			}
+			if held != c.want {
+				t.Errorf("%d members are held, want %d", held, c.want)
+			}
+			for i, node := range c.nominated {
+				if one, _ := s.holds.Nomination(members[i].UID); one.Node != node {
+					t.Errorf("member %d is nominated to %q, want %q", i, one.Node, node)
+				}
 			}
 		})
 	}

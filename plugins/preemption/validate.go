@@ -10,14 +10,16 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/plugins/holds"
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
 	"github.com/lockstep-sh/lockstep/plugins/victim"
 )
 
 // needs reports whether a preemptor still needs the room that is made for it: enough of its
-// pods are there, and what they were nominated to by this decision is what they have. A
-// plan that found other places, or a preemptor of higher priority, has ended that.
+// pods are there, what they were nominated to by this decision is what they have, and the
+// members that had a place already have it. A plan that found other places, or a preemptor
+// of higher priority, has ended that.
 func (pl *GangPreemption) needs(d *demand, f *found) bool {
-	if !holds.IsPod(d.group) && !pl.Roster.Placing(pl.holder(d)) {
+	if !holds.IsPod(d.group) && !pl.Roster.Placing(pl.holder(d)) || !pl.stand(d) {
 		return false
 	}
 	there := 0
@@ -28,6 +30,30 @@ func (pl *GangPreemption) needs(d *demand, f *found) bool {
 		}
 	}
 	return there >= d.attempt.Members()
+}
+
+// stand reports whether the members that were placed when room was sought for the others are
+// where they were: on their nodes, or with a plan that holds these for them. A NonStrict
+// gang that is incomplete makes way for others that come before it.
+func (pl *GangPreemption) stand(d *demand) bool {
+	for _, need := range d.attempt.Gangs {
+		if need.Min == 0 || len(need.Placed) == 0 {
+			continue
+		}
+		on := map[types.UID]string{}
+		for _, running := range pl.Roster.Running(pl.fw.ProfileName(), need.Key) {
+			for _, one := range running.Running {
+				on[one.Pod.UID] = one.Node
+			}
+		}
+		for _, placed := range need.Placed {
+			held, ok := pl.Holds.Of(placed.Pod.UID)
+			if on[placed.Pod.UID] != placed.Node && !(ok && held.Reason == hold.Plan && held.Node == placed.Node) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // outdated returns why a decision does not hold any more; empty if it does. Time has passed

@@ -77,10 +77,16 @@ func TestWhatWasFoundHolds(t *testing.T) {
 	preemptor := members("p", 2, 2, 100, 1)
 	for sentence, c := range map[string]struct {
 		min     int
+		held    bool // a third member has a place, which is held for it
 		between func(s *stage, d *demand, v *changing)
 		left    string
 	}{
-		"nothing changes, and surplus goes":   {min: 2, left: "v-2 v-3"},
+		"nothing changes, and surplus goes":    {min: 2, left: "v-2 v-3"},
+		"one member has a place, and keeps it": {min: 2, held: true, left: "v-2 v-3"},
+		"one member has a place, and gives it back to others": {
+			min: 2, held: true, left: all,
+			between: func(s *stage, _ *demand, _ *changing) { s.Holds.GiveBack("p-2") },
+		},
 		"nothing changes, and all of it goes": {min: 4, left: ""},
 		"a plan has found room elsewhere": {
 			min: 2, left: all,
@@ -117,9 +123,18 @@ func TestWhatWasFoundHolds(t *testing.T) {
 			for _, pod := range slices.Concat(victims, preemptor) {
 				objects = append(objects, pod)
 			}
-			s := newStage(t, []*v1.Node{node("n0", 4, "r0")}, victims, objects...)
+			nodes := []*v1.Node{node("n0", 4, "r0")}
+			if c.held {
+				nodes = append(nodes, node("n2", 1, "r0"))
+			}
+			s := newStage(t, nodes, victims, objects...)
 			v := s.change(t, victims, c.min)
 			d := s.demand(t, gang.Spec{}, preemptor...)
+			if c.held {
+				third := member("p", 2, 2, 100, 1, "")
+				d.attempt.Gangs[0].Placed = []gang.Placed{{Pod: third, Node: "n2", InPlan: true}}
+				s.Holds.Follow(s.holder(d), []types.UID{"p-2"}, []hold.Hold{{For: "p-2", Node: "n2"}})
+			}
 			f, err := s.search(s.ctx, d)
 			if err != nil || f == nil {
 				t.Fatalf("found %v, %v", f, err)
