@@ -127,7 +127,7 @@ func (pl *GangPreemption) evictAll(ctx context.Context, d *demand, f *found) []e
 			return
 		}
 		for _, pod := range units[i].pods {
-			errs.add(pl.evictOne(ctx, d, f, pod, evicted, false))
+			errs.add(pl.evictOne(ctx, d, f, pod, evicted, false, func() bool { return pl.needs(d, f) }))
 		}
 	})
 	pl.tellVictims(d, f, evicted)
@@ -192,10 +192,13 @@ func (pl *GangPreemption) spare(pods []*v1.Pod) {
 	}
 }
 
-// evictOne evicts a pod for a preemptor.
-func (pl *GangPreemption) evictOne(ctx context.Context, d *demand, f *found, pod *v1.Pod, evicted *evictions, marked bool) error {
-	result, err := pl.evict(ctx, pod, d.leader, f.note(d, pod), marked)
+// evictOne evicts a pod for a preemptor, if it is needed still once it is marked.
+func (pl *GangPreemption) evictOne(ctx context.Context, d *demand, f *found, pod *v1.Pod, evicted *evictions, marked bool, needed func() bool) error {
+	result, err := pl.evict(ctx, pod, d.leader, f.note(d, pod), marked, needed)
 	switch {
+	case err == nil && result == runsOn:
+		pl.Underway.spared(pod.UID)
+		return nil
 	case err == nil:
 		evicted.done.Store(pod.UID, true)
 		if result == calledOff {

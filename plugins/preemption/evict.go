@@ -24,16 +24,30 @@ const (
 	// calledOff: it was not on its node yet. Its binding was called off, and it waits in
 	// the queue again; no deletion will tell.
 	calledOff
+	// runsOn: it need not go any more.
+	runsOn
 )
 
-// evict ends a pod, and no other of its name. note tells the pod's users why; marked: its
-// status says already that it is being evicted.
-func (pl *GangPreemption) evict(ctx context.Context, pod, preemptor *v1.Pod, note string, marked bool) (ending, error) {
+// evict ends a pod, and no other of its name. note tells the pod's users why. A pod of which
+// the status does not say yet that it is being evicted is marked first; that is a call, and
+// after it the pod goes only if that is still needed.
+func (pl *GangPreemption) evict(ctx context.Context, pod, preemptor *v1.Pod, note string, marked bool, needed func() bool) (ending, error) {
 	result := ends
 	if pl.callOff(pod) {
 		result, note = calledOff, note+" (before it was on its node)"
-	} else if gone, err := pl.end(ctx, pod, marked); gone || err != nil {
-		return ends, err
+	} else {
+		if !marked {
+			if gone, err := pl.mark(ctx, pod); gone || err != nil {
+				return ends, err
+			}
+			if !needed() {
+				pl.unmark(ctx, pod)
+				return runsOn, nil
+			}
+		}
+		if gone, err := pl.delete(ctx, pod, metav1.DeleteOptions{}); gone || err != nil {
+			return ends, err
+		}
 	}
 	klog.FromContext(ctx).V(2).Info("Evicted pod", "pod", klog.KObj(pod), "node", pod.Spec.NodeName, "preemptor", klog.KObj(preemptor))
 	pl.handle.EventRecorder().Eventf(pod, preemptor, v1.EventTypeNormal, EventPreempted, actionPreempting, "%s", note)
@@ -49,16 +63,6 @@ func (pl *GangPreemption) callOff(pod *v1.Pod) bool {
 		return binding.CancelPod("preempted by " + Name)
 	}
 	return false
-}
-
-// end marks a pod and deletes it. It reports whether the pod was gone already.
-func (pl *GangPreemption) end(ctx context.Context, pod *v1.Pod, marked bool) (gone bool, err error) {
-	if !marked {
-		if gone, err := pl.mark(ctx, pod); gone || err != nil {
-			return gone, err
-		}
-	}
-	return pl.delete(ctx, pod, metav1.DeleteOptions{})
 }
 
 // delete deletes a pod. It reports whether the pod was gone already.

@@ -79,6 +79,7 @@ func TestWhatWasFoundHolds(t *testing.T) {
 		min     int
 		held    bool // a third member has a place, which is held for it
 		between func(s *stage, d *demand, v *changing)
+		marking bool // between is while the first victim is marked
 		left    string
 	}{
 		"nothing changes, and surplus goes":    {min: 2, left: "v-2 v-3"},
@@ -93,6 +94,14 @@ func TestWhatWasFoundHolds(t *testing.T) {
 			between: func(s *stage, d *demand, _ *changing) {
 				s.Holds.Follow(s.holder(d), uids(d.pods), []hold.Hold{{For: "p-0", Node: "n1"}, {For: "p-1", Node: "n1"}})
 			},
+		},
+		"a plan has found room elsewhere while surplus is marked": {
+			min: 2, left: all, marking: true,
+			between: func(s *stage, d *demand, _ *changing) { s.Holds.DropNominations(s.holder(d)) },
+		},
+		"a plan has found room elsewhere while a gang is marked": {
+			min: 4, left: all, marking: true,
+			between: func(s *stage, d *demand, _ *changing) { s.Holds.DropNominations(s.holder(d)) },
 		},
 		"a preemptor of higher priority takes the place": {
 			min: 2, left: all,
@@ -140,18 +149,46 @@ func TestWhatWasFoundHolds(t *testing.T) {
 				t.Fatalf("found %v, %v", f, err)
 			}
 			s.promise(d, f)
-			if c.between != nil {
+			switch {
+			case c.marking:
+				var once sync.Once
+				server{patches: func(name string) error {
+					if strings.HasPrefix(name, "v-") {
+						once.Do(func() { c.between(s, d, v) })
+					}
+					return nil
+				}}.stand(s.handle.ClientSet().(*fake.Clientset))
+			case c.between != nil:
 				c.between(s, d, v)
 			}
 			s.carryOut(s.ctx, d, f)
 			if got := s.left(t); got != c.left {
 				t.Errorf("left %q, want %q", got, c.left)
 			}
+			if marked := s.markedPods(t); c.left == all && len(marked) > 0 {
+				t.Errorf("%q are marked and run on", marked)
+			}
 			if n := s.Underway.Victims(s.holder(d)); c.left == all && n > 0 {
 				t.Errorf("%d victims are waited for that run on", n)
 			}
 		})
 	}
+}
+
+// markedPods lists the pods of which the status says that they are being evicted.
+func (s *stage) markedPods(t *testing.T) []string {
+	t.Helper()
+	list, err := s.handle.ClientSet().CoreV1().Pods("").List(s.ctx, metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for i := range list.Items {
+		if s.marked(&list.Items[i]) {
+			names = append(names, list.Items[i].Name)
+		}
+	}
+	return names
 }
 
 func uids(pods []*v1.Pod) []types.UID {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
@@ -34,13 +35,14 @@ func (pl *GangPreemption) evictWhole(ctx context.Context, d *demand, f *found, u
 		pods = union(pods, together)
 	}
 	pl.Underway.begin(pl.holder(d), pods)
-	if err := pl.markAll(ctx, pods); err != nil {
+	needed := func() bool { return pl.needs(d, f) }
+	if err := pl.markAll(ctx, pods); err != nil || len(pods) > 1 && !needed() { // marking takes its time
 		pl.spare(pods)
 		pl.each(ctx, len(pods), func(i int) { pl.unmark(ctx, pods[i]) })
 		return err
 	}
 	var errs collected
-	pl.each(ctx, len(pods), func(i int) { errs.add(pl.evictOne(ctx, d, f, pods[i], evicted, len(pods) > 1)) })
+	pl.each(ctx, len(pods), func(i int) { errs.add(pl.evictOne(ctx, d, f, pods[i], evicted, len(pods) > 1, needed)) })
 	failed := errs.list()
 	switch begun := evicted.anyOf(pods); {
 	case !begun && len(pods) > 1:
@@ -73,6 +75,7 @@ func (pl *GangPreemption) markAll(ctx context.Context, pods []*v1.Pod) error {
 func (pl *GangPreemption) evictRest(ctx context.Context, d *demand, f *found, of owner, first *v1.Pod, evicted *evictions) error {
 	ticker := pl.clock.NewTicker(lookAgainEvery)
 	defer ticker.Stop()
+	begun := func() bool { return true }
 	var last error
 	for {
 		together, err := pl.runningWith(of, first)
@@ -85,7 +88,7 @@ func (pl *GangPreemption) evictRest(ctx context.Context, d *demand, f *found, of
 		}
 		pl.Underway.begin(pl.holder(d), rest)
 		var errs collected
-		pl.each(ctx, len(rest), func(i int) { errs.add(pl.evictOne(ctx, d, f, rest[i], evicted, false)) })
+		pl.each(ctx, len(rest), func(i int) { errs.add(pl.evictOne(ctx, d, f, rest[i], evicted, false, begun)) })
 		last = errors.Join(errs.list()...)
 		select {
 		case <-ctx.Done():
@@ -174,7 +177,14 @@ func (pl *GangPreemption) runningWith(of owner, pod *v1.Pod) ([]gang.Footprint, 
 
 // finishEviction evicts a pod of a gang that another process has begun to end.
 func (pl *GangPreemption) finishEviction(ctx context.Context, pod *v1.Pod) {
-	gone, err := pl.end(ctx, pod, pl.marked(pod))
+	var gone bool
+	var err error
+	if !pl.marked(pod) {
+		gone, err = pl.mark(ctx, pod)
+	}
+	if !gone && err == nil {
+		gone, err = pl.delete(ctx, pod, metav1.DeleteOptions{})
+	}
 	switch {
 	case err != nil:
 		klog.FromContext(ctx).Error(err, "Failed to finish an eviction; trying again", "pod", klog.KObj(pod))
