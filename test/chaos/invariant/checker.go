@@ -102,7 +102,8 @@ type Counts struct {
 	// Started are gangs that had their minimum bound; Interrupted those of them that were partial
 	// while something was faulty.
 	Started, Interrupted int
-	// LongestPartial is the longest healthy time that a gang was partial before it started.
+	// LongestPartial is the longest healthy time that a gang was partial before it started, of those
+	// that were judged.
 	LongestPartial time.Duration
 	// Preemptors are those for which pods were evicted: placed in time, excused, and not placed.
 	Preemptors, PreemptorsPlaced, PreemptorsExcused int

@@ -233,7 +233,9 @@ func (c *Checker) start(g *gang) {
 		g.started, g.repair = true, ""
 		c.counts.Started++
 		if g.partial != nil {
-			c.counts.LongestPartial = max(c.counts.LongestPartial, c.since(g.partial.since))
+			if g.partial.disturbed == "" {
+				c.counts.LongestPartial = max(c.counts.LongestPartial, c.since(g.partial.since))
+			}
 			if g.partial.interrupted {
 				c.counts.Interrupted++
 			}
