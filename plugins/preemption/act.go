@@ -140,6 +140,8 @@ type unit struct {
 	of    owner
 	whole bool
 	pods  []*v1.Pod
+	// stay are members that may not go.
+	stay map[types.UID]bool
 }
 
 // units divides the victims into what is evicted together, once begun: gangs that go
@@ -154,8 +156,11 @@ func (f *found) units(broken bool) []unit {
 		if b.Kind != victim.Whole && !(b.Broken && broken) {
 			continue
 		}
-		u := unit{of: f.gangs[b.Gang.ID].of, whole: true}
+		u := unit{of: f.gangs[b.Gang.ID].of, whole: true, stay: map[types.UID]bool{}}
 		for _, one := range b.Gang.Pods {
+			if one.Protected {
+				u.stay[one.UID] = true
+			}
 			if pod := byUID[one.UID]; pod != nil {
 				u.pods = append(u.pods, pod)
 				delete(byUID, one.UID)
@@ -173,7 +178,7 @@ func (f *found) units(broken bool) []unit {
 	return units
 }
 
-// evictions are the pods that were evicted. It is safe for concurrent use.
+// evictions are the pods that the API server was told to end. It is safe for concurrent use.
 type evictions struct{ done sync.Map }
 
 func (e *evictions) has(pod types.UID) bool {
@@ -199,12 +204,12 @@ func (pl *GangPreemption) evictOne(ctx context.Context, d *demand, f *found, pod
 	case err == nil && result == runsOn:
 		pl.Underway.spared(pod.UID)
 		return nil
+	case err == nil && result == calledOff:
+		pl.Underway.spared(pod.UID)
+		pl.Holds.DropNomination(pod.UID) // the preemptor comes in its place
+		return nil
 	case err == nil:
 		evicted.done.Store(pod.UID, true)
-		if result == calledOff {
-			pl.Underway.spared(pod.UID)
-			pl.Holds.DropNomination(pod.UID) // the preemptor comes in its place
-		}
 		return nil
 	case refuses(err):
 		pl.Underway.refuse(pod.UID, pl.clock.Now())

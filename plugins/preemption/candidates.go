@@ -196,6 +196,8 @@ func (c *candidates) gang(id string, footprints []gang.Footprint, local map[type
 		if c.inRepair(f) {
 			f.Min, f.MinByRole = c.staying(f), nil // all that runs of it, or nothing
 		}
+		// Members that are done count off; the roles of those that are left bind as before.
+		f.Min = max(f.Min, sum(f.MinByRole))
 		g.Min += f.Min
 		put(&g.MinByPart, part, f.Min)
 		for role, n := range f.MinByRole {
@@ -214,10 +216,11 @@ func (c *candidates) gang(id string, footprints []gang.Footprint, local map[type
 	return g
 }
 
-// inRepair reports whether a gang has fallen below its minimum not long ago: its members
-// are being replaced.
+// inRepair reports whether a gang is below its minimum, and has not been for long: its
+// members are being replaced, or are on their way to their nodes for the first time. Of a
+// gang that no profile knows nobody tells since when.
 func (c *candidates) inRepair(f gang.Footprint) bool {
-	return !f.BrokenSince.IsZero() && c.now.Sub(f.BrokenSince) < c.grace
+	return !enough(f, c.ending) && (f.BrokenSince.IsZero() || c.now.Sub(f.BrokenSince) < c.grace)
 }
 
 // staying is how many members of a gang run and are not about to end.
@@ -227,6 +230,14 @@ func (c *candidates) staying(f gang.Footprint) int {
 		if !c.ending[member.Pod.UID] {
 			n++
 		}
+	}
+	return n
+}
+
+func sum(byRole map[string]int) int {
+	n := 0
+	for _, least := range byRole {
+		n += least
 	}
 	return n
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
@@ -128,8 +129,8 @@ func TestSearch(t *testing.T) {
 		"what a budget guards goes last": {
 			pods: slices.Concat(guarded(members("a", 1, 0, 10, 4, "n0")), members("b", 1, 0, 10, 4, "n1")), preemptor: members("p", 1, 1, 100, 4), want: "b-0",
 		},
-		"a broken gang goes first, and all of it": {
-			pods: slices.Concat(members("broken", 2, 4, 50, 2, "n0"), members("low", 4, 4, 10, 1, "n1")), preemptor: members("p", 1, 1, 100, 2), want: "broken-0 broken-1",
+		"a gang below its minimum, and nobody knows since when, is in repair": {
+			pods: slices.Concat(members("broken", 2, 4, 50, 2, "n0"), members("low", 4, 4, 10, 1, "n1")), preemptor: members("p", 1, 1, 100, 2), want: "low-0 low-1 low-2 low-3",
 		},
 	} {
 		t.Run(sentence, func(t *testing.T) {
@@ -190,6 +191,10 @@ func TestSearchTogether(t *testing.T) {
 		}
 		return f
 	}
+	broken := func(f gang.Footprint) gang.Footprint {
+		f.BrokenSince = time.Unix(1, 0)
+		return f
+	}
 	for sentence, c := range map[string]struct {
 		a, b gang.Footprint
 		gpus int
@@ -198,7 +203,7 @@ func TestSearchTogether(t *testing.T) {
 		"surplus of one goes by itself":                 {footprint("a", 2, a), footprint("b", 2, b), 1, "b-0"},
 		"one does not go without the other":             {footprint("a", 2, a), footprint("b", 2, b), 2, "a-0 a-1 b-0 b-1 b-2"},
 		"one that has ended is no reason":               {footprint("a", 2, a), footprint("b", 2, nil), 2, "a-0 a-1"},
-		"where one is broken both are, to the last pod": {footprint("a", 3, a), footprint("b", 2, b), 1, "a-0 a-1 b-0 b-1 b-2"},
+		"where one is broken both are, to the last pod": {broken(footprint("a", 3, a)), footprint("b", 2, b), 1, "a-0 a-1 b-0 b-1 b-2"},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			pods := slices.Clone(a)

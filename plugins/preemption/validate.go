@@ -3,6 +3,7 @@ package preemption
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -58,19 +59,25 @@ func (pl *GangPreemption) stand(d *demand) bool {
 
 // outdated returns why a decision does not hold any more; empty if it does. Time has passed
 // since it was made: members of the gangs that were to lose what they can do without may
-// have gone.
+// have gone, and those that gangs lacked may have come.
 func (pl *GangPreemption) outdated(ctx context.Context, d *demand, f *found) string {
 	if !pl.needs(d, f) {
 		return "the preemptor does not need the room any more"
 	}
-	ending := pl.Underway.all()
+	ending, ends := pl.Underway.all(), f.wholeGangs()
 	for _, b := range f.selection.Bundles {
-		if b.Kind != victim.Safe || b.Broken || len(f.gangs[b.Gang.ID].gangs) == 0 {
+		if b.Kind != victim.Safe || ends[b.Gang.ID] || len(f.gangs[b.Gang.ID].gangs) == 0 {
 			continue
 		}
 		together, err := pl.runningWith(f.gangs[b.Gang.ID].of, f.byUID(b.Pods[0].UID))
 		if err != nil {
 			return err.Error()
+		}
+		if b.Broken {
+			if !slices.ContainsFunc(together, func(one gang.Footprint) bool { return !enough(one, nil) }) {
+				return fmt.Sprintf("%s has its minimum again", f.gangs[b.Gang.ID].name)
+			}
+			continue
 		}
 		for _, one := range together {
 			if !enough(one, ending) {
@@ -79,6 +86,17 @@ func (pl *GangPreemption) outdated(ctx context.Context, d *demand, f *found) str
 		}
 	}
 	return ""
+}
+
+// wholeGangs are the gangs that end, by ID: what they could have done without ends with them.
+func (f *found) wholeGangs() map[string]bool {
+	ends := map[string]bool{}
+	for _, b := range f.selection.Bundles {
+		if b.Kind == victim.Whole {
+			ends[b.Gang.ID] = true
+		}
+	}
+	return ends
 }
 
 // enough reports whether a gang has its minimum without the pods that are about to end.

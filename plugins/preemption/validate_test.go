@@ -74,10 +74,11 @@ func (s *stage) left(t *testing.T) string {
 // v runs with its 4 pods.
 func TestWhatWasFoundHolds(t *testing.T) {
 	const all = "v-0 v-1 v-2 v-3"
-	preemptor := members("p", 2, 2, 100, 1)
 	for sentence, c := range map[string]struct {
 		min     int
-		held    bool // a third member has a place, which is held for it
+		gpus    int  // for each of the preemptor; 0 is 1
+		held    bool // a third member of the preemptor has a place, which is held for it
+		broken  bool // v is, for long; and a fifth pod of it, v-9, is more important than the preemptor
 		between func(s *stage, d *demand, v *changing)
 		marking bool // between is while the first victim is marked
 		left    string
@@ -111,6 +112,12 @@ func TestWhatWasFoundHolds(t *testing.T) {
 			min: 2, left: all,
 			between: func(_ *stage, _ *demand, v *changing) { v.waits = false },
 		},
+		"nothing changes, and a gang with surplus goes whole": {min: 3, gpus: 2, left: ""},
+		"a broken gang has its minimum again": {
+			min: 6, left: all + " v-9", broken: true,
+			between: func(_ *stage, _ *demand, v *changing) { v.comes(member("v", 4, 6, 10, 1, "n2")) },
+		},
+		"a broken gang goes, but for a member that may not": {min: 6, broken: true, left: "v-9"},
 		"the gang has lost a member and has less to spare": {
 			min: 2, left: all,
 			between: func(_ *stage, _ *demand, v *changing) { v.ends("v-2") },
@@ -127,7 +134,10 @@ func TestWhatWasFoundHolds(t *testing.T) {
 		},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			victims := members("v", 4, c.min, 10, 1, "n0")
+			victims, preemptor := members("v", 4, c.min, 10, 1, "n0"), members("p", 2, 2, 100, max(1, c.gpus))
+			if c.broken {
+				victims = append(victims, member("v", 9, c.min, 200, 0, "n0"))
+			}
 			var objects []runtime.Object
 			for _, pod := range slices.Concat(victims, preemptor) {
 				objects = append(objects, pod)
@@ -138,6 +148,9 @@ func TestWhatWasFoundHolds(t *testing.T) {
 			}
 			s := newStage(t, nodes, victims, objects...)
 			v := s.change(t, victims, c.min)
+			if c.broken {
+				v.running.BrokenSince = time.Unix(1, 0)
+			}
 			d := s.demand(t, gang.Spec{}, preemptor...)
 			if c.held {
 				third := member("p", 2, 2, 100, 1, "")
@@ -165,10 +178,10 @@ func TestWhatWasFoundHolds(t *testing.T) {
 			if got := s.left(t); got != c.left {
 				t.Errorf("left %q, want %q", got, c.left)
 			}
-			if marked := s.markedPods(t); c.left == all && len(marked) > 0 {
+			if marked := s.markedPods(t); strings.HasPrefix(c.left, all) && len(marked) > 0 {
 				t.Errorf("%q are marked and run on", marked)
 			}
-			if n := s.Underway.Victims(s.holder(d)); c.left == all && n > 0 {
+			if n := s.Underway.Victims(s.holder(d)); strings.HasPrefix(c.left, all) && n > 0 {
 				t.Errorf("%d victims are waited for that run on", n)
 			}
 		})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -32,57 +33,76 @@ func (pl *GangPreemption) evictWhole(ctx context.Context, d *demand, f *found, u
 			pl.spare(pods)
 			return err
 		}
-		pods = union(pods, together)
+		pods = union(pods, together, u.stay)
 	}
 	pl.Underway.begin(pl.holder(d), pods)
 	needed := func() bool { return pl.needs(d, f) }
-	if err := pl.markAll(ctx, pods); err != nil || len(pods) > 1 && !needed() { // marking takes its time
+	marked, err := pl.markAll(ctx, pods)
+	if err != nil || marked.any() && !needed() { // marking takes its time
 		pl.spare(pods)
-		pl.each(ctx, len(pods), func(i int) { pl.unmark(ctx, pods[i]) })
+		pl.unmarkAll(ctx, pods, marked)
 		return err
 	}
 	var errs collected
-	pl.each(ctx, len(pods), func(i int) { errs.add(pl.evictOne(ctx, d, f, pods[i], evicted, len(pods) > 1, needed)) })
-	failed := errs.list()
+	pl.each(ctx, len(pods), func(i int) { errs.add(pl.evictOne(ctx, d, f, pods[i], evicted, marked[i], needed)) })
 	switch begun := evicted.anyOf(pods); {
-	case !begun && len(pods) > 1:
-		pl.each(ctx, len(pods), func(i int) { pl.unmark(ctx, pods[i]) })
-	case begun && u.of.pod == "":
-		return pl.evictRest(ctx, d, f, u.of, first, evicted)
+	case !begun:
+		pl.unmarkAll(ctx, pods, marked)
+	case u.of.pod == "":
+		return pl.evictRest(ctx, d, f, u, first, evicted)
 	}
-	return errors.Join(failed...)
+	return errors.Join(errs.list()...)
 }
 
-// markAll marks pods of which there are several.
-func (pl *GangPreemption) markAll(ctx context.Context, pods []*v1.Pod) error {
+// marks tells which pods of a list are marked.
+type marks []bool
+
+func (m marks) any() bool { return slices.Contains(m, true) }
+
+func (pl *GangPreemption) unmarkAll(ctx context.Context, pods []*v1.Pod, marked marks) {
+	pl.each(ctx, len(pods), func(i int) {
+		if marked[i] {
+			pl.unmark(ctx, pods[i])
+		}
+	})
+}
+
+// markAll marks pods of which there are several, those that are on their nodes by now. The
+// others will be called back.
+func (pl *GangPreemption) markAll(ctx context.Context, pods []*v1.Pod) (marks, error) {
+	marked := make(marks, len(pods))
 	if len(pods) == 1 {
-		return nil // it is marked when it is evicted
+		return marked, nil // it is marked when it is evicted
 	}
 	var errs collected
 	pl.each(ctx, len(pods), func(i int) {
+		if now, ok := pl.podByUID(pods[i].UID); ok {
+			pods[i] = now
+		}
 		if pods[i].Spec.NodeName != "" {
 			_, err := pl.mark(ctx, pods[i])
+			marked[i] = true // if in doubt, too
 			errs.add(err)
 		}
 	})
-	return errors.Join(errs.list()...)
+	return marked, errors.Join(errs.list()...)
 }
 
 // evictRest evicts what is left of a gang that has begun to end: pods of which the eviction
 // failed, and members that were on their way to a node meanwhile. It returns once all that
 // were evicted are seen to end, and what runs of the gang is nothing, or a new life of it,
 // with its minimum.
-func (pl *GangPreemption) evictRest(ctx context.Context, d *demand, f *found, of owner, first *v1.Pod, evicted *evictions) error {
+func (pl *GangPreemption) evictRest(ctx context.Context, d *demand, f *found, u unit, first *v1.Pod, evicted *evictions) error {
 	ticker := pl.clock.NewTicker(lookAgainEvery)
 	defer ticker.Stop()
 	begun := func() bool { return true }
 	var last error
 	for {
-		together, err := pl.runningWith(of, first)
+		together, err := pl.runningWith(u.of, first)
 		if err != nil {
 			return err
 		}
-		rest, seen := leftOver(together, evicted)
+		rest, seen := leftOver(together, evicted, u.stay)
 		if len(rest) == 0 && seen {
 			return nil
 		}
@@ -92,15 +112,15 @@ func (pl *GangPreemption) evictRest(ctx context.Context, d *demand, f *found, of
 		last = errors.Join(errs.list()...)
 		select {
 		case <-ctx.Done():
-			return errors.Join(last, fmt.Errorf("ending gang %s: %w", of.gang, context.Cause(ctx)))
+			return errors.Join(last, fmt.Errorf("ending gang %s: %w", u.of.gang, context.Cause(ctx)))
 		case <-ticker.C():
 		}
 	}
 }
 
-// leftOver lists the pods on nodes of gangs that are left with less than their minimum.
-// seen: none that was evicted seems to run on.
-func leftOver(together []gang.Footprint, evicted *evictions) (rest []*v1.Pod, seen bool) {
+// leftOver lists the pods on nodes of gangs that are left with less than their minimum, but
+// for those that may not go. seen: none that was evicted seems to run on.
+func leftOver(together []gang.Footprint, evicted *evictions, stay map[types.UID]bool) (rest []*v1.Pod, seen bool) {
 	seen = true
 	for _, one := range together {
 		var bound []*v1.Pod
@@ -111,7 +131,7 @@ func leftOver(together []gang.Footprint, evicted *evictions) (rest []*v1.Pod, se
 				continue
 			}
 			stays++
-			if member.Pod.Spec.NodeName != "" {
+			if member.Pod.Spec.NodeName != "" && !stay[member.Pod.UID] {
 				bound = append(bound, member.Pod)
 			}
 		}
@@ -122,8 +142,9 @@ func leftOver(together []gang.Footprint, evicted *evictions) (rest []*v1.Pod, se
 	return rest, seen
 }
 
-// union is the pods that were chosen and all that runs of their gangs.
-func union(chosen []*v1.Pod, together []gang.Footprint) []*v1.Pod {
+// union is the pods that were chosen and all that runs of their gangs, but for what has to
+// stay.
+func union(chosen []*v1.Pod, together []gang.Footprint, stay map[types.UID]bool) []*v1.Pod {
 	pods := append([]*v1.Pod(nil), chosen...)
 	known := map[types.UID]bool{}
 	for _, pod := range chosen {
@@ -131,7 +152,7 @@ func union(chosen []*v1.Pod, together []gang.Footprint) []*v1.Pod {
 	}
 	for _, one := range together {
 		for _, member := range one.Running {
-			if !known[member.Pod.UID] {
+			if !known[member.Pod.UID] && !stay[member.Pod.UID] {
 				known[member.Pod.UID] = true
 				pods = append(pods, member.Pod)
 			}
