@@ -54,24 +54,27 @@ func (pl *GangPreemption) carryOut(ctx context.Context, d *demand, f *found) {
 	if len(failed) == 0 {
 		stale = pl.outdated(ctx, d, f)
 	}
-	switch {
-	case len(failed) > 0 || stale != "":
-		if stale != "" {
-			logger.V(2).Info("Preemption is not carried out; the preemptor will look again", "preemptor", d.String(), "why", stale)
-		}
+	if stale != "" {
+		logger.V(2).Info("Preemption is not carried out; the preemptor will look again", "preemptor", d.String(), "why", stale)
+	}
+	withdrawn := len(failed) > 0 || stale != ""
+	if withdrawn {
 		pl.withdraw(f)
-	case len(f.victims) > 0:
+	} else {
 		failed = pl.evictAll(ctx, d, f)
 	}
+	after := time.Duration(0)
 	if len(failed) > 0 {
 		evictionErrors.Add(float64(len(failed)))
 		logger.Error(failed[0], "Failed to make room; the preemptor will look again", "preemptor", d.String(), "errors", len(failed))
+		after = pauseAfterErrors
+	}
+	if withdrawn {
+		after = pl.pauses.withdrawn(d.group, pl.clock.Now(), after)
+	} else {
+		pl.pauses.forget(d.group)
 	}
 	if pl.Underway.Victims(pl.holder(d)) == 0 {
-		after := time.Duration(0)
-		if len(failed) > 0 {
-			after = pauseAfterErrors
-		}
 		pl.comeAgain(d.leader, after)
 	}
 }
@@ -114,6 +117,9 @@ func (pl *GangPreemption) rehearse(ctx context.Context, victim *v1.Pod) error {
 
 // evictAll evicts the victims, and tells whom it concerns.
 func (pl *GangPreemption) evictAll(ctx context.Context, d *demand, f *found) []error {
+	if len(f.victims) == 0 {
+		return nil // what others have nominated or hold makes way
+	}
 	pl.tellPreemptor(d, f)
 	var errs collected
 	units, evicted := f.units(pl.args.EvictBrokenGangs), &evictions{}
@@ -130,6 +136,11 @@ func (pl *GangPreemption) evictAll(ctx context.Context, d *demand, f *found) []e
 			errs.add(pl.evictOne(ctx, d, f, pod, evicted, false, func() bool { return pl.needs(d, f) }))
 		}
 	})
+	for _, pod := range f.victims {
+		if !evicted.has(pod.UID) {
+			pl.Underway.spared(pod.UID) // time was up before its turn came
+		}
+	}
 	pl.tellVictims(d, f, evicted)
 	return errs.list()
 }

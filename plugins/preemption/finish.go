@@ -76,6 +76,7 @@ func (pl *GangPreemption) tidy(ctx context.Context) {
 		}
 		now := pl.clock.Now()
 		pl.finish(ctx, now)
+		pl.giveUp(now)
 		pl.giveBack(now)
 	}
 }
@@ -110,6 +111,16 @@ func (pl *GangPreemption) finish(ctx context.Context, now time.Time) {
 					pl.finishEviction(ctx, one)
 				}
 			}
+		}
+	}
+}
+
+// giveUp has nobody wait any more for victims that should have ended long ago: a node that is
+// down ends no pod. Preemptors look for others, and their clocks run.
+func (pl *GangPreemption) giveUp(now time.Time) {
+	for uid := range pl.Underway.all() {
+		if pod, ok := pl.podByUID(uid); ok && stuck(pod, now) {
+			pl.Underway.spared(uid)
 		}
 	}
 }

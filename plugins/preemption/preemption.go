@@ -33,6 +33,7 @@ const (
 	msgWaiting = "waiting for the pods to end that make room"
 	msgNever   = "not eligible to preempt: a member has preemptionPolicy Never"
 	msgNobody  = "no victims: nobody who may be evicted would make room for the whole minimum"
+	msgAgain   = "what was decided could not be carried out; trying again in a while"
 )
 
 // Shared is what the profiles of a process share.
@@ -152,7 +153,6 @@ func (pl *GangPreemption) PostFilter(ctx context.Context, state fwk.CycleState, 
 		pl.Holds.DropNominations(pl.holder(d))
 		return nil, d.refused(d.nobody())
 	}
-	pl.pauses.forget(d.group)
 	logger.V(2).Info("Preempting", "preemptor", d.String(), "victims", len(found.victims), "numbers", found.numbers(d), "took", took)
 	pl.act(ctx, d, found)
 	return framework.NewPostFilterResultWithNominatedNode(found.plan.Nodes[pod.UID]), fwk.NewStatus(fwk.Success)
@@ -184,14 +184,18 @@ func (pl *GangPreemption) standsBack(d *demand) string {
 	if pl.underway(d) || pl.ending(d) {
 		return msgWaiting
 	}
-	if left := pl.pauses.left(d.group, pl.clock.Now()); left > 0 {
-		if holds.IsPod(d.group) {
-			// What brought it here may have been of help. A gang comes again by itself.
-			pl.comeAgain(d.leader, left)
-		}
+	switch left, withdrawn := pl.pauses.left(d.group, pl.clock.Now()); {
+	case left <= 0:
+		return ""
+	case withdrawn:
+		return msgAgain
+	case holds.IsPod(d.group):
+		// What brought it here may have been of help. A gang comes again by itself.
+		pl.comeAgain(d.leader, left)
+		fallthrough
+	default:
 		return d.nobody() // still
 	}
-	return ""
 }
 
 // comeAgain has a preemptor looked at again after a while.
@@ -209,38 +213,10 @@ func (pl *GangPreemption) bringBack(ctx context.Context) {
 		}
 		if pod, ok := pl.podByUID(uid); ok {
 			pl.handle.Activate(klog.FromContext(ctx), map[string]*v1.Pod{pod.Namespace + "/" + pod.Name: pod})
+			if ownerOf(pod).pod == "" {
+				pl.Roster.Changed() // a gang that rests is not activated
+			}
 		}
 		pl.later.Done(uid)
 	}
 }
-
-// pauses keep searches that find nothing to a small part of the time.
-type pauses struct {
-	until map[string]time.Time
-}
-
-const (
-	// pauseShare: searches that find nothing take at most one part in this of the
-	// scheduling goroutine, all preemptors together.
-	pauseShare = 20
-	// longestPause is how late a preemptor may notice that there are victims now.
-	longestPause = 30 * time.Second
-)
-
-// left is how much of its pause a preemptor has left.
-func (p *pauses) left(group string, now time.Time) time.Duration { return p.until[group].Sub(now) }
-
-func (p *pauses) failed(group string, now time.Time, took time.Duration) {
-	if p.until == nil {
-		p.until = map[string]time.Time{}
-	}
-	for other, until := range p.until {
-		if now.Sub(until) > longestPause {
-			delete(p.until, other) // it has not come again
-		}
-	}
-	p.until[group] = now // it counts
-	p.until[group] = now.Add(min(longestPause, took*time.Duration(pauseShare*len(p.until))))
-}
-
-func (p *pauses) forget(group string) { delete(p.until, group) }

@@ -1,0 +1,99 @@
+package preemption
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+)
+
+// permitted is a handle of which some pods wait at Permit.
+type permitted struct {
+	fwk.Handle
+	pods map[types.UID]bool
+}
+
+func (p permitted) GetWaitingPod(uid types.UID) fwk.WaitingPod {
+	if p.pods[uid] {
+		return waitingPod{}
+	}
+	return nil
+}
+
+type waitingPod struct{ fwk.WaitingPod }
+
+func (waitingPod) Preempt(string, string) bool { return true }
+
+// TestMembersThatAreCalledOff: those that were on their way to their nodes wait in the queue again. Where nothing else of
+// their gang was begun to be ended, and they come to nodes after all, the gang is left alone.
+func TestMembersThatAreCalledOff(t *testing.T) {
+	onTheirWay := members("v", 2, 2, 10, 1, "")
+	s := newStage(t, []*v1.Node{node("n0", 2, "r0")}, nil, onTheirWay[0], onTheirWay[1])
+	s.GangPreemption.handle = permitted{Handle: s.handle, pods: map[types.UID]bool{onTheirWay[0].UID: true, onTheirWay[1].UID: true}}
+	v := s.change(t, nil, 2)
+	for _, pod := range members("v", 2, 2, 10, 1, "n0") { // soon
+		v.comes(pod)
+	}
+	d := s.demand(t, gang.Spec{}, members("p", 2, 2, 100, 1)...)
+	u := unit{of: ownerOf(onTheirWay[0]), whole: true, pods: onTheirWay}
+	ctx, cancel := context.WithTimeout(s.ctx, 5*time.Second)
+	defer cancel()
+	if err := s.evictWhole(ctx, d, &found{}, u, &evictions{}); err != nil {
+		t.Error(err)
+	}
+	if got := s.left(t); got != "v-0 v-1" {
+		t.Errorf("left %q, want all", got)
+	}
+	if n := s.Underway.Victims(s.holder(d)); n > 0 {
+		t.Errorf("%d victims are waited for", n)
+	}
+}
+
+// TestTimeIsUp: victims whose turn does not come are not waited for.
+func TestTimeIsUp(t *testing.T) {
+	victims := members("v", 2, 2, 10, 1, "n0")
+	s := newStage(t, []*v1.Node{node("n0", 2, "r0")}, victims)
+	d := s.demand(t, gang.Spec{}, members("p", 2, 2, 100, 1)...)
+	f, err := s.search(s.ctx, d)
+	if err != nil || f == nil {
+		t.Fatalf("found %v, %v", f, err)
+	}
+	s.promise(d, f)
+	over, cancel := context.WithCancel(s.ctx)
+	cancel()
+	s.evictAll(over, d, f)
+	if n := s.Underway.Victims(s.holder(d)); n > 0 {
+		t.Errorf("%d victims are waited for, want none", n)
+	}
+}
+
+// TestVictimsThatDoNotEnd: a victim whose node is down is waited for no longer than its grace period and a while.
+func TestVictimsThatDoNotEnd(t *testing.T) {
+	for sentence, c := range map[string]struct {
+		since time.Duration
+		want  int
+	}{"it has its time": {10 * time.Second, 1}, "it should have ended long ago": {time.Minute, 0}} {
+		t.Run(sentence, func(t *testing.T) {
+			victim := member("v", 0, 0, 10, 1, "n0")
+			victim.Finalizers = []string{"example.com/still"}
+			victim.DeletionTimestamp = &metav1.Time{}
+			s := newStage(t, []*v1.Node{node("n0", 2, "r0")}, nil, victim)
+			ended, ok := s.podByUID(victim.UID)
+			if !ok {
+				t.Fatal("the victim is not known")
+			}
+			ended.DeletionTimestamp = &metav1.Time{Time: s.clock.Now().Add(-c.since)}
+			s.Underway.begin("p", []*v1.Pod{victim})
+			s.giveUp(s.clock.Now())
+			if got := s.Underway.Victims("p"); got != c.want {
+				t.Errorf("%d victims are waited for, want %d", got, c.want)
+			}
+		})
+	}
+}
