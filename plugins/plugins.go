@@ -35,6 +35,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/preemption"
 	"github.com/lockstep-sh/lockstep/plugins/queuesort"
 	"github.com/lockstep-sh/lockstep/plugins/roster"
+	"github.com/lockstep-sh/lockstep/plugins/watches"
 )
 
 // Set is the plugins of one scheduler process.
@@ -47,6 +48,7 @@ type Set struct {
 	all       *extension.Plugins
 	queues    *fairshare.Dispatcher
 	events    *cacheevents.Events
+	watched   *watches.Watches
 	// Registry has the factories, by the names under which a
 	// KubeSchedulerConfiguration enables the plugins.
 	Registry frameworkruntime.Registry
@@ -55,13 +57,13 @@ type Set struct {
 // NewSet makes the plugins of a process. All its profiles share them.
 func NewSet() *Set {
 	slots, ledger, positions, leading, gangs := binder.NewSlots(), holds.New(), order.New(), make(chan struct{}), roster.New()
-	underway, events := preemption.NewUnderway(), cacheevents.New()
-	s := &Set{holds: ledger, slots: slots, positions: positions, leading: leading, all: extension.New(), queues: fairshare.NewDispatcher(gangs, ledger, leading), events: events}
+	underway, events, watched := preemption.NewUnderway(), cacheevents.New(), watches.New()
+	s := &Set{holds: ledger, slots: slots, positions: positions, leading: leading, all: extension.New(), queues: fairshare.NewDispatcher(gangs, ledger, leading, watched), events: events, watched: watched}
 	s.Registry = frameworkruntime.Registry{
 		binder.Name:     s.all.Watch(binder.New(slots)),
-		gang.Name:       s.all.Watch(gang.New(gang.Shared{Holds: ledger, Order: positions, Plugins: s.all, Roster: gangs, Events: events, Victims: underway.Victims, Leading: leading})),
+		gang.Name:       s.all.Watch(gang.New(gang.Shared{Holds: ledger, Order: positions, Plugins: s.all, Roster: gangs, Events: events, Watches: watched, Victims: underway.Victims, Leading: leading})),
 		queuesort.Name:  s.all.Watch(queuesort.New(positions)),
-		preemption.Name: s.all.Watch(preemption.New(preemption.Shared{Holds: ledger, Roster: gangs, Plugins: s.all, Underway: underway, Leading: leading})),
+		preemption.Name: s.all.Watch(preemption.New(preemption.Shared{Holds: ledger, Roster: gangs, Plugins: s.all, Underway: underway, Watches: watched, Leading: leading})),
 		fairshare.Name:  s.all.Watch(fairshare.New(s.queues)),
 		gpushare.Name:   s.all.Watch(gpushare.New(gpushare.NewLedger())),
 	}
@@ -111,13 +113,13 @@ func (s *Set) Install(ctx context.Context, sched *scheduler.Scheduler) error {
 			s.queues.Again(one)
 		}
 	}
-	client, factory, err := whatIsStored(sched)
+	api, factory, err := whatIsStored(sched)
 	if err != nil {
 		return err
 	}
 	next := sched.NextEntity
 	sched.NextEntity = func(logger klog.Logger) (framework.QueuedEntityInfo, error) {
-		s.lead.Do(func() { s.begin(ctx, sched, client, factory) })
+		s.lead.Do(func() { s.begin(ctx, sched, api, factory) })
 		if ctx.Err() != nil {
 			return nil, nil // the scheduler goes down, maybe before it began
 		}
@@ -129,22 +131,26 @@ func (s *Set) Install(ctx context.Context, sched *scheduler.Scheduler) error {
 	return nil
 }
 
-// begin returns when scheduling may begin: the process leads, and its caches have what the
-// one that led before it has done.
-func (s *Set) begin(ctx context.Context, sched *scheduler.Scheduler, client metadata.Interface, factory informers.SharedInformerFactory) {
-	if catchup.Wait(ctx, client, factory, sched.Cache) {
+// begin returns when scheduling may begin: the process leads, and its caches and plugins have
+// what the one that led before it has done.
+func (s *Set) begin(ctx context.Context, sched *scheduler.Scheduler, api catchup.API, factory informers.SharedInformerFactory) {
+	var all []catchup.Watch
+	for _, watch := range s.watched.All() {
+		all = append(all, watch)
+	}
+	if catchup.Wait(ctx, api, factory, sched.Cache, all...) {
 		close(s.leading)
 	}
 }
 
-// whatIsStored returns what all profiles share: a client, and the informers.
-func whatIsStored(sched *scheduler.Scheduler) (metadata.Interface, informers.SharedInformerFactory, error) {
+// whatIsStored returns what all profiles share: clients, and the informers.
+func whatIsStored(sched *scheduler.Scheduler) (catchup.API, informers.SharedInformerFactory, error) {
 	for _, profile := range sched.Profiles {
 		client, err := metadata.NewForConfig(profile.KubeConfig())
 		if err != nil {
-			return nil, nil, fmt.Errorf("making a client for what is stored: %w", err)
+			return catchup.API{}, nil, fmt.Errorf("making a client for what is stored: %w", err)
 		}
-		return client, profile.SharedInformerFactory(), nil
+		return catchup.API{Metadata: client, Discovery: profile.ClientSet().Discovery()}, profile.SharedInformerFactory(), nil
 	}
-	return nil, nil, errors.New("making a client for what is stored: there is no profile")
+	return catchup.API{}, nil, errors.New("making a client for what is stored: there is no profile")
 }

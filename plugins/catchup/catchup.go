@@ -9,6 +9,9 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/cache"
@@ -30,33 +33,59 @@ const (
 	sayEvery = 10 * time.Second
 )
 
-// Wait returns when the informers of the factory, and the scheduler's own cache, have all
-// that was stored when it was called, with true; or with false, when ctx is done. The
-// informers and their handlers have synced. It says once in a while what it waits for.
-func Wait(ctx context.Context, client metadata.Interface, factory informers.SharedInformerFactory, scheduler schedcache.Cache) bool {
+// Watch is a handler of a plugin's at an informer.
+type Watch interface {
+	// Name is who watches what.
+	Name() string
+	// Own is what the plugin's own informer watches, and with what field selector; false
+	// where the informer is one of the factory's.
+	Own() (resource schema.GroupVersionResource, selector string, own bool)
+	// Store is the cache of the informer.
+	Store() cache.Store
+	// Handled is the revisions of the objects that the handler has taken in, by UID.
+	Handled() map[string]string
+	// Forget tells that Handled is not asked any more.
+	Forget()
+}
+
+// API is what tells of what is stored.
+type API struct {
+	Metadata  metadata.Interface
+	Discovery discovery.DiscoveryInterface
+}
+
+// Wait returns when the informers of the factory and those of plugins, and then the
+// scheduler's own cache and the handlers of plugins, have all that was stored when it was
+// called, with true; or with false, when ctx is done. The informers of the factory and their
+// handlers have synced. It says once in a while what it waits for.
+func Wait(ctx context.Context, api API, factory informers.SharedInformerFactory, scheduler schedcache.Cache, watches ...Watch) bool {
 	logger, begin := klog.FromContext(ctx), time.Now()
 	w := &waiting{lacks: map[string]string{}}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go w.say(ctx)
 	var group sync.WaitGroup
-	for _, k := range kinds(logger, factory, client) {
+	for _, k := range append(kinds(logger, factory, api.Metadata), ownKinds(watches, api)...) {
 		group.Go(func() {
-			name := k.resource.GroupResource().String()
-			w.persist(ctx, name, func(ctx context.Context) error {
-				return k.catchUp(ctx, func(n int) { w.note(name, fmt.Sprintf("%d changes are not in the cache yet", n)) })
+			w.persist(ctx, k.name, func(ctx context.Context) error {
+				return k.catchUp(ctx, func(n int) { w.note(k.name, fmt.Sprintf("%d changes are not in the cache yet", n)) })
 			})
 		})
 	}
 	group.Wait()
-	for name, own := range map[string]func() (stored, cached map[string]string){
-		"pods in the scheduler's cache":  func() (_, _ map[string]string) { return podsIn(factory), podsOf(scheduler) },
-		"nodes in the scheduler's cache": func() (_, _ map[string]string) { return nodesIn(factory), nodesOf(scheduler) },
-	} {
-		w.persist(ctx, name, func(ctx context.Context) error { return follow(ctx, own) })
+	for _, f := range followers(factory, scheduler, watches) {
+		group.Go(func() {
+			w.persist(ctx, f.name, func(ctx context.Context) error {
+				return follow(ctx, f, func(n int) { w.note(f.name, fmt.Sprintf("%d changes have not been taken in yet", n)) })
+			})
+		})
 	}
+	group.Wait()
 	if ctx.Err() != nil {
 		return false
+	}
+	for _, watch := range watches {
+		watch.Forget()
 	}
 	took := time.Since(begin)
 	caughtUp(took)
@@ -64,17 +93,40 @@ func Wait(ctx context.Context, client metadata.Interface, factory informers.Shar
 	return true
 }
 
-// follow returns when a cache that is made from another has what that one has now.
-func follow(ctx context.Context, own func() (stored, cached map[string]string)) error {
-	stored, cached := own()
-	b, err := backlog.New(stored, "", cached)
+// follower is what is made from a cache. What it has taken in is looked up before what
+// there is: else what came in between would be something that it has to lose.
+type follower struct {
+	name        string
+	has, stored func() map[string]string
+}
+
+func followers(factory informers.SharedInformerFactory, scheduler schedcache.Cache, watches []Watch) []follower {
+	all := []follower{
+		{"pods in the scheduler's cache", func() map[string]string { return podsOf(scheduler) }, func() map[string]string { return podsIn(factory) }},
+		{"nodes in the scheduler's cache", func() map[string]string { return nodesOf(scheduler) }, func() map[string]string { return nodesIn(factory) }},
+	}
+	for _, watch := range watches {
+		all = append(all, follower{watch.Name(), watch.Handled, func() map[string]string { return uidsIn(watch.Store()) }})
+	}
+	return all
+}
+
+// follow returns when a follower has taken in what there is now. left is told how much it
+// lacks.
+func follow(ctx context.Context, f follower, left func(int)) error {
+	has, stored := f.has(), f.stored()
+	b, err := backlog.New(stored, "", has)
 	if err != nil {
 		return err
 	}
 	return until(ctx, readAnew, func() (bool, error) {
-		stored, cached := own()
-		n, err := b.Settle(in(cached), func(key string) bool { _, ok := stored[key]; return !ok })
-		return n == 0, err
+		n, err := b.Settle(in(has), func(key string) bool { _, ok := stored[key]; return !ok })
+		if n == 0 || err != nil {
+			return err == nil, err
+		}
+		left(n)
+		has, stored = f.has(), f.stored()
+		return false, nil
 	})
 }
 
@@ -99,6 +151,17 @@ func nodesIn(factory informers.SharedInformerFactory) map[string]string {
 	for _, object := range factory.Core().V1().Nodes().Informer().GetStore().List() {
 		if node, ok := object.(*v1.Node); ok {
 			revisions[cache.MetaObjectToName(node).String()] = node.ResourceVersion
+		}
+	}
+	return revisions
+}
+
+// uidsIn are the objects that a cache has, by UID.
+func uidsIn(store cache.Store) map[string]string {
+	revisions := map[string]string{}
+	for _, object := range store.List() {
+		if accessor, err := meta.Accessor(object); err == nil {
+			revisions[string(accessor.GetUID())] = accessor.GetResourceVersion()
 		}
 	}
 	return revisions

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
+	"github.com/lockstep-sh/lockstep/plugins/crd"
 	"github.com/lockstep-sh/lockstep/plugins/internal/backlog"
 )
 
@@ -32,13 +33,16 @@ const (
 	look = 10 * time.Millisecond
 )
 
-// kind is a kind of object that the scheduler watches.
+// kind is a kind of object that the scheduler or a plugin watches.
 type kind struct {
+	name     string // for those who wonder what is waited for
 	resource schema.GroupVersionResource
 	store    cache.Store
 	objects  metadata.Getter
 	// selector is the field selector of the watch.
 	selector string
+	// served reports whether there is such a kind; nil where there always is.
+	served func(context.Context) (bool, error)
 }
 
 // podSelector is that of the scheduler's own watch: pods that have ended are nothing to it.
@@ -56,11 +60,27 @@ func kinds(logger klog.Logger, factory informers.SharedInformerFactory, client m
 			logger.Info("Not waiting for the cache of a kind", "type", watched.String(), "why", err.Error())
 			continue
 		}
-		k := &kind{resource: resource, store: informer.GetStore(), objects: client.Resource(resource)}
+		k := &kind{name: resource.GroupResource().String(), resource: resource, store: informer.GetStore(), objects: client.Resource(resource)}
 		if resource == v1.SchemeGroupVersion.WithResource("pods") {
 			k.selector = podSelector
 		}
 		all = append(all, k)
+	}
+	return all
+}
+
+// ownKinds lists what plugins watch by informers of their own. Nothing is stored of kinds
+// that the API server does not serve, and who may not list them is not told that they are
+// none, so it is asked first.
+func ownKinds(watches []Watch, api API) []*kind {
+	var all []*kind
+	for _, watch := range watches {
+		if resource, selector, own := watch.Own(); own {
+			all = append(all, &kind{
+				name: watch.Name(), resource: resource, selector: selector, store: watch.Store(), objects: api.Metadata.Resource(resource),
+				served: func(ctx context.Context) (bool, error) { return crd.Served(ctx, api.Discovery, resource) },
+			})
+		}
 	}
 	return all
 }
@@ -85,6 +105,11 @@ func watchOf(watched reflect.Type, factory informers.SharedInformerFactory) (sch
 
 // catchUp returns when the cache has what is stored now. left is told how much it lacks.
 func (k *kind) catchUp(ctx context.Context, left func(int)) error {
+	if k.served != nil {
+		if ok, err := k.served(ctx); !ok || err != nil {
+			return err
+		}
+	}
 	page, err := k.page(ctx, firstPage, "")
 	if err != nil {
 		return err

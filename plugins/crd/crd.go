@@ -25,8 +25,8 @@ func WhenServed(ctx context.Context, client discovery.DiscoveryInterface, resour
 	var registration cache.ResourceEventHandlerRegistration
 	go func() {
 		logger := klog.FromContext(ctx)
-		err := wait.PollUntilContextCancel(ctx, lookEvery, true, func(context.Context) (bool, error) {
-			ok, err := served(client, resource)
+		err := wait.PollUntilContextCancel(ctx, lookEvery, true, func(ctx context.Context) (bool, error) {
+			ok, err := Served(ctx, client, resource)
 			if err != nil {
 				logger.Error(err, "Failed to ask whether a kind of object is served; asking again", "resource", resource)
 				return false, nil
@@ -51,8 +51,9 @@ func WhenServed(ctx context.Context, client discovery.DiscoveryInterface, resour
 	return func() bool { return absent.Load() || running.Load() && registration.HasSynced() }
 }
 
-func served(client discovery.DiscoveryInterface, resource schema.GroupVersionResource) (bool, error) {
-	list, err := client.ServerResourcesForGroupVersion(resource.GroupVersion().String())
+// Served reports whether the API server serves a resource.
+func Served(ctx context.Context, client discovery.DiscoveryInterface, resource schema.GroupVersionResource) (bool, error) {
+	list, err := discovery.ToServerResourcesInterfaceWithContext(client).ServerResourcesForGroupVersionWithContext(ctx, resource.GroupVersion().String())
 	if apierrors.IsNotFound(err) {
 		return false, nil
 	}

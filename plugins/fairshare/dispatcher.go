@@ -24,6 +24,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 	"github.com/lockstep-sh/lockstep/plugins/internal/pool"
 	"github.com/lockstep-sh/lockstep/plugins/roster"
+	"github.com/lockstep-sh/lockstep/plugins/watches"
 )
 
 // Dispatcher is the queues of a process, and whose turn it is in all its profiles. It is
@@ -34,6 +35,8 @@ type Dispatcher struct {
 	clock  clock.WithTicker
 	// leading is closed once this process schedules.
 	leading <-chan struct{}
+	// watches learns what is watched; nil where nobody asks.
+	watches *watches.Watches
 
 	// mu is held for look-ups and arithmetic only. It is taken under the scheduling queue's
 	// lock, and the lock of gangs under it, never the other way round.
@@ -115,9 +118,9 @@ type sighting struct {
 }
 
 // NewDispatcher makes one without queues but the default one.
-func NewDispatcher(gangs *roster.Roster, ledger *holds.Holds, leading <-chan struct{}) *Dispatcher {
+func NewDispatcher(gangs *roster.Roster, ledger *holds.Holds, leading <-chan struct{}, watched *watches.Watches) *Dispatcher {
 	return &Dispatcher{
-		roster: gangs, holds: ledger, leading: leading, clock: clock.RealClock{},
+		roster: gangs, holds: ledger, leading: leading, watches: watched, clock: clock.RealClock{},
 		book: dispatch.NewBook(v1alpha1.DefaultQueue), nodes: withoutPools(), handles: map[string]fwk.Handle{}, preempts: map[string]bool{},
 		waiting: map[string]*waiter{}, since: map[string]time.Time{}, waited: map[string]time.Time{},
 		patient: map[string]time.Time{}, failed: map[string]*failure{}, refused: map[types.UID]bool{}, hopeless: map[types.UID]bool{},

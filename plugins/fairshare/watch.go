@@ -31,14 +31,14 @@ func (d *Dispatcher) watch(ctx context.Context, handle fwk.Handle) error {
 	d.pods = factory.Core().V1().Pods().Lister()
 	d.roster.OnMove(d.gangMoved)
 	d.roster.SetKeeper(d)
-	namespaces, err := factory.Core().V1().Namespaces().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+	namespaces, err := d.listen("namespaces", factory.Core().V1().Namespaces().Informer(), cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(object any) { d.namespaceSeen(&v1.Namespace{}, object.(*v1.Namespace)) },
 		UpdateFunc: func(before, object any) { d.namespaceSeen(before.(*v1.Namespace), object.(*v1.Namespace)) },
 	})
 	if err != nil {
 		return fmt.Errorf("watching namespaces: %w", err)
 	}
-	pods, err := factory.Core().V1().Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+	pods, err := d.listen("pods", factory.Core().V1().Pods().Informer(), cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(object any) { d.podSeen(object.(*v1.Pod)) },
 		UpdateFunc: func(before, object any) { d.podChanged(before.(*v1.Pod), object.(*v1.Pod)) },
 		DeleteFunc: func(object any) { withDeleted(object, d.podGone) },
@@ -46,7 +46,7 @@ func (d *Dispatcher) watch(ctx context.Context, handle fwk.Handle) error {
 	if err != nil {
 		return fmt.Errorf("watching pods: %w", err)
 	}
-	nodes, err := factory.Core().V1().Nodes().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+	nodes, err := d.listen("nodes", factory.Core().V1().Nodes().Informer(), cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(object any) { d.nodeSeen(object.(*v1.Node)) },
 		UpdateFunc: func(_, object any) { d.nodeSeen(object.(*v1.Node)) },
 		DeleteFunc: func(object any) {
@@ -61,15 +61,21 @@ func (d *Dispatcher) watch(ctx context.Context, handle fwk.Handle) error {
 		return fmt.Errorf("making a client for queues: %w", err)
 	}
 	queues := dynamicinformer.NewDynamicSharedInformerFactory(client, 0).ForResource(v1alpha1.QueueResource).Informer()
-	served := crd.WhenServed(ctx, handle.ClientSet().Discovery(), v1alpha1.QueueResource, queues, cache.ResourceEventHandlerFuncs{
+	handler := d.watches.Own("queues", v1alpha1.QueueResource, "", queues, cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(object any) { d.queueSeen(ctx, object) },
 		UpdateFunc: func(_, object any) { d.queueSeen(ctx, object) },
 		DeleteFunc: func(object any) {
 			withDeleted(object, func(queue *unstructured.Unstructured) { d.change(func() { d.queueGone(queue.GetName()) }) })
 		},
 	})
+	served := crd.WhenServed(ctx, handle.ClientSet().Discovery(), v1alpha1.QueueResource, queues, handler)
 	go d.open(ctx, pods.HasSynced, nodes.HasSynced, namespaces.HasSynced, d.roster.Synced, served)
 	return nil
+}
+
+// listen registers a handler at an informer that all of the scheduler share.
+func (d *Dispatcher) listen(what string, informer cache.SharedIndexInformer, handler cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
+	return informer.AddEventHandler(d.watches.Shared(what+" in the shares of queues", informer, handler))
 }
 
 // open begins to admit once all that there is has been seen: with half of the queues, the

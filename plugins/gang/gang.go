@@ -34,6 +34,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/order"
 	"github.com/lockstep-sh/lockstep/plugins/planner"
 	"github.com/lockstep-sh/lockstep/plugins/roster"
+	"github.com/lockstep-sh/lockstep/plugins/watches"
 )
 
 // Name is the name of the plugin in a KubeSchedulerConfiguration.
@@ -81,6 +82,7 @@ type Gang struct {
 	barrier barrier
 	blocked blocked
 	tell    *teller
+	watches *watches.Watches
 	// strangers are the pods of its gangs that name other schedulers.
 	strangers strangers
 }
@@ -112,6 +114,8 @@ type Shared struct {
 	Roster *roster.Roster
 	// Events tells what the scheduler's cache has taken in.
 	Events *cacheevents.Events
+	// Watches learns what the plugin watches; nil where nobody asks.
+	Watches *watches.Watches
 	// Victims is how many victims of a holder in the ledger have not ended; nil where
 	// nobody evicts for holders.
 	Victims func(holder string) int
@@ -138,7 +142,7 @@ func New(shared Shared) frameworkruntime.PluginFactory {
 		pl := &Gang{
 			handle: handle, fw: fw, clock: clock.RealClock{}, holds: shared.Holds, order: shared.Order, plugins: shared.Plugins, roster: shared.Roster,
 			leaveNative: utilfeature.DefaultFeatureGate.Enabled(features.GenericWorkload),
-			wake:        make(chan struct{}, 1), victims: shared.Victims,
+			wake:        make(chan struct{}, 1), victims: shared.Victims, watches: shared.Watches,
 			gangs: gang.New(args.DefaultWaitTime.Duration, gang.Backoff{Initial: args.InitialBackoff.Duration, Max: args.MaxBackoff.Duration}),
 		}
 		pl.barrier.doors = map[types.UID]*door{}

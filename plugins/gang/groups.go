@@ -40,11 +40,12 @@ func (pl *Gang) watchGroups(ctx context.Context) error {
 // whenServed watches a kind of PodGroup. What is there when the scheduler starts is seen
 // before any member is let through.
 func (pl *Gang) whenServed(ctx context.Context, resource schema.GroupVersionResource, kind gang.Kind, informer cache.SharedIndexInformer) {
-	pl.synced = append(pl.synced, crd.WhenServed(ctx, pl.handle.ClientSet().Discovery(), resource, informer, cache.ResourceEventHandlerFuncs{
+	handler := pl.watches.Own(pl.watchName(resource.GroupResource().String()), resource, "", informer, cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(object any) { pl.groupSeen(ctx, kind, object) },
 		UpdateFunc: func(_, object any) { pl.groupSeen(ctx, kind, object) },
 		DeleteFunc: func(object any) { pl.groupGone(ctx, kind, object) },
-	}))
+	})
+	pl.synced = append(pl.synced, crd.WhenServed(ctx, pl.handle.ClientSet().Discovery(), resource, informer, handler))
 }
 
 func (pl *Gang) groupSeen(ctx context.Context, kind gang.Kind, object any) {

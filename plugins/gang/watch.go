@@ -19,7 +19,7 @@ import (
 func (pl *Gang) watch(ctx context.Context) error {
 	factory := pl.handle.SharedInformerFactory()
 	pods := factory.Core().V1().Pods().Informer()
-	registration, err := pods.AddEventHandler(pl.podHandlers(ctx))
+	registration, err := pods.AddEventHandler(pl.watches.Shared(pl.watchName("pods"), pods, pl.podHandlers(ctx)))
 	if err != nil {
 		return fmt.Errorf("watching pods: %w", err)
 	}
@@ -28,6 +28,11 @@ func (pl *Gang) watch(ctx context.Context) error {
 		return err
 	}
 	return pl.watchGroups(ctx)
+}
+
+// watchName is what a watch is called before those who run the scheduler.
+func (pl *Gang) watchName(what string) string {
+	return what + " in the gangs of profile " + pl.handle.ProfileName()
 }
 
 func (pl *Gang) podHandlers(ctx context.Context) cache.ResourceEventHandlerFuncs {
@@ -93,7 +98,7 @@ func (pl *Gang) watchSucceeded(ctx context.Context) error {
 	if err := informer.SetTransform(keepMembership); err != nil {
 		return fmt.Errorf("watching pods that succeeded: %w", err)
 	}
-	registration, err := informer.AddEventHandler(pl.succeeded(ctx))
+	registration, err := informer.AddEventHandler(pl.watches.Own(pl.watchName("pods that succeeded"), v1.SchemeGroupVersion.WithResource("pods"), selector, informer, pl.succeeded(ctx)))
 	if err != nil {
 		return fmt.Errorf("watching pods that succeeded: %w", err)
 	}

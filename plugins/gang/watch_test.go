@@ -108,6 +108,26 @@ func TestEndOfSucceeded(t *testing.T) {
 	}
 }
 
+// TestWatches: who begins to lead can wait for all that makes gangs what they are.
+func TestWatches(t *testing.T) {
+	s, got := newStage(t, makeNodes(1, 1)), map[string]string{}
+	for _, watch := range s.watches.All() {
+		got[watch.Name()] = "the scheduler's informer"
+		if resource, selector, own := watch.Own(); own {
+			got[watch.Name()] = resource.String() + selector
+		}
+	}
+	want := map[string]string{
+		"pods in the gangs of profile lockstep-scheduler":                          "the scheduler's informer",
+		"pods that succeeded in the gangs of profile lockstep-scheduler":           "/v1, Resource=podsstatus.phase=Succeeded",
+		"podgroups.scheduling.x-k8s.io in the gangs of profile lockstep-scheduler": "scheduling.x-k8s.io/v1alpha1, Resource=podgroups",
+		"podgroups.scheduling.k8s.io in the gangs of profile lockstep-scheduler":   "scheduling.k8s.io/v1beta1, Resource=podgroups",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("watches (-want +got):\n%s", diff)
+	}
+}
+
 // TestAllProblemsAreTold: however many there are, and however late somebody leads.
 func TestAllProblemsAreTold(t *testing.T) {
 	s := newStage(t, makeNodes(1, 1))

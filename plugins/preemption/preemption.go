@@ -23,6 +23,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/holds"
 	"github.com/lockstep-sh/lockstep/plugins/planner"
 	"github.com/lockstep-sh/lockstep/plugins/roster"
+	"github.com/lockstep-sh/lockstep/plugins/watches"
 )
 
 // Name is the name of the plugin in a KubeSchedulerConfiguration.
@@ -43,6 +44,8 @@ type Shared struct {
 	Plugins *extension.Plugins
 	// Underway is the preemptions of all profiles.
 	Underway *Underway
+	// Watches learns what the plugin watches; nil where nobody asks.
+	Watches *watches.Watches
 	// Leading is closed once this process schedules; before, it writes nothing.
 	Leading <-chan struct{}
 }

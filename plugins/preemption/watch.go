@@ -32,11 +32,11 @@ func (pl *GangPreemption) watch() error {
 			return fmt.Errorf("watching pods: %w", err)
 		}
 	}
-	if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+	if _, err := informer.AddEventHandler(pl.Watches.Shared("nominations and victims in profile "+pl.handle.ProfileName(), informer, cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(object any) { pl.podSeen(nil, object.(*v1.Pod)) },
 		UpdateFunc: func(old, object any) { pl.podSeen(old.(*v1.Pod), object.(*v1.Pod)) },
 		DeleteFunc: pl.podGone,
-	}); err != nil {
+	})); err != nil {
 		return fmt.Errorf("watching pods: %w", err)
 	}
 	return nil
