@@ -285,6 +285,25 @@ func TestStoriesOfTurns(t *testing.T) {
 			},
 			want: []string{"a/a ", "a/b "},
 		},
+		"nor to one that keeps a part, if it is of one that does not": {
+			room: map[string]int{"n": 0},
+			play: func(c *cluster) {
+				nonStrict := []func(*podT){needs(4), says(modeKey, "NonStrict"), says(waitKey, "1h")}
+				c.add(podsNamed("a", 4, of("a"), needs(4), aged(2*time.Hour))...)
+				c.add(podsNamed("b", 4, append(nonStrict, of("b"), aged(time.Hour))...)...)
+				c.add(podsNamed("c", 4, append(nonStrict, of("c"))...)...)
+				c.run()
+				tried(c)
+				c.changed()
+				c.run()
+				c.note("%s", tried(c))
+				c.grow("n", 1)
+				c.run()
+				c.note("%s", tried(c))
+				c.look("room for one member")
+			},
+			want: []string{"a/a a/b ", "a/a a/b ", "room for one member: a/a 4 pending, a/b 3 pending 1 planned, a/c 4 pending"},
+		},
 		"nor to one for which room is kept": {
 			room: map[string]int{"n": 0},
 			play: func(c *cluster) {
