@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
@@ -128,6 +129,15 @@ func (pl *Gang) Begin() {
 	pl.mu.Lock()
 	defer pl.mu.Unlock()
 	pl.gangs.Begin()
+}
+
+// Failed notes that the cycle of a pod came to nothing: not every one of a leader gets as far as
+// PostFilter or Reserve.
+func (pl *Gang) Failed(pod *v1.Pod) {
+	if pod.Spec.SchedulerName != pl.handle.ProfileName() || pl.outside(pod) {
+		return
+	}
+	pl.input(context.Background(), func(s *gang.Gangs, now time.Time) gang.Effects { return s.Failed(pod.UID, now) })
 }
 
 // elsewhere is what happens to groups outside their state machine, as it is at one moment.
