@@ -5,7 +5,6 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
@@ -59,7 +58,7 @@ func (pl *Gang) tick(ctx context.Context) {
 			pl.freed = freed
 			s.Changed()
 		}
-		return s.Tick(now, &elsewhere{pl: pl})
+		return s.Tick(now, elsewhere{pl})
 	})
 	pl.activate(ctx, pl.blocked.take())
 }
@@ -78,7 +77,7 @@ func (pl *Gang) retry(ctx context.Context) time.Duration {
 		case pause > 0:
 			return pause
 		}
-		pl.input(ctx, func(s *gang.Gangs, now time.Time) gang.Effects { return s.Retry(now, &elsewhere{pl: pl}) })
+		pl.input(ctx, func(s *gang.Gangs, now time.Time) gang.Effects { return s.Retry(now, elsewhere{pl}) })
 		pl.passOver()
 	}
 	return 0
@@ -140,27 +139,16 @@ func (pl *Gang) Failed(pod *v1.Pod) {
 	pl.input(context.Background(), func(s *gang.Gangs, now time.Time) gang.Effects { return s.Failed(pod.UID, now) })
 }
 
-// elsewhere is what happens to groups outside their state machine, as it is at one moment.
-// It is used under the lock.
-type elsewhere struct {
-	pl *Gang
-	// promised are the nominations, once they were asked for.
-	promised map[string][]types.UID
-	asked    bool
-}
+// elsewhere is what happens to groups outside their state machine. It is used under the lock.
+type elsewhere struct{ pl *Gang }
 
 // Making reports whether victims of a group have not all ended.
-func (e *elsewhere) Making(group string) bool {
+func (e elsewhere) Making(group string) bool {
 	return e.pl.victims != nil && e.pl.victims(e.pl.holder(group)) > 0
 }
 
 // Promised reports whether room is kept for a group by nominations.
-func (e *elsewhere) Promised(group string) bool {
-	if !e.asked {
-		e.asked, e.promised = true, e.pl.holds.Nominations()
-	}
-	return len(e.promised[e.pl.holder(group)]) > 0
-}
+func (e elsewhere) Promised(group string) bool { return e.pl.holds.Nominated(e.pl.holder(group)) }
 
 // measure sets the gauges.
 func (pl *Gang) measure() {
