@@ -1,5 +1,5 @@
 // Package cacheevents tells plugins what the scheduler's cache has taken in, and when a
-// scheduling cycle begins.
+// scheduling cycle begins and fails.
 //
 // kube-scheduler's informer handlers and those of a plugin run beside each other: a
 // plugin that acts on what its own handler hears may have a cycle run on a snapshot that
@@ -12,6 +12,7 @@ package cacheevents
 import (
 	"sync"
 
+	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 )
 
@@ -23,6 +24,9 @@ type Listener interface {
 	Heard(event fwk.ClusterEvent, before, after any)
 	// Begin tells that a cycle begins: what is heard from now on, its snapshot may not have.
 	Begin()
+	// Failed tells that the cycle of a pod, or its binding, came to nothing. The queue does not
+	// have it back yet.
+	Failed(pod *v1.Pod)
 }
 
 // Events is the listeners of a process. It is safe for concurrent use.
@@ -52,6 +56,13 @@ func (e *Events) Heard(event fwk.ClusterEvent, before, after any) {
 func (e *Events) Begin() {
 	for _, l := range e.all() {
 		l.Begin()
+	}
+}
+
+// Failed tells all listeners.
+func (e *Events) Failed(pod *v1.Pod) {
+	for _, l := range e.all() {
+		l.Failed(pod)
 	}
 }
 

@@ -186,7 +186,7 @@ func jobOf(pod *v1.Pod, want gang.Want) string {
 	if want.Job == "" {
 		return holds.PodGroup(pod.UID)
 	}
-	if want.Ready {
+	if want.Alone {
 		return pod.Spec.SchedulerName + "/" + want.Job + "/" + string(pod.UID)
 	}
 	return pod.Spec.SchedulerName + "/" + want.Job
@@ -245,7 +245,7 @@ func (d *Dispatcher) enter(job string, pod *v1.Pod, want gang.Want) {
 	}
 	w.pod, w.pods, w.gangs = pod, want.Pods, nil
 	for _, one := range want.Pods {
-		if key, _, ok := gang.KeyOf(one); ok && !want.Ready && !slices.Contains(w.gangs, key) {
+		if key, _, ok := gang.KeyOf(one); ok && !want.Alone && !slices.Contains(w.gangs, key) {
 			w.gangs = append(w.gangs, key)
 		}
 	}

@@ -21,7 +21,7 @@ func (d *Dispatcher) Failed(pod *v1.Pod, err error) (again bool) {
 	d.lock()
 	defer d.mu.Unlock()
 	want, _ := d.roster.Wants(pod)
-	alone := want.Job == "" || want.Ready
+	alone := want.Job == "" || want.Alone
 	hopeless := d.hopeless[pod.UID] || alone && unresolvable(err)
 	delete(d.hopeless, pod.UID)
 	usage, known := d.book.Counted(string(pod.UID))

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -12,6 +13,7 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/plugins/holds"
 	"github.com/lockstep-sh/lockstep/plugins/internal/dispatch"
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
@@ -147,6 +149,47 @@ func TestBegun(t *testing.T) {
 	d.calledNow()
 	if why := d.offer(h.pods[0]); why != "" {
 		t.Errorf("it comes again and hears %q", why)
+	}
+}
+
+// mending knows one gang by what Gang knows of it.
+type mending struct {
+	roster.Source
+	gangs *gang.Gangs
+}
+
+func (m mending) QueueOf(gang.Key) string             { return "" }
+func (m mending) Wants(pod *v1.Pod) (gang.Want, bool) { return m.gangs.Wants(pod) }
+
+// TestMends: who makes up for a lost member of a gang that runs enters at once, however much its queue has by now;
+// members beyond the minimum wait.
+func TestMends(t *testing.T) {
+	d := newDispatcher(t, 20, 9, dispatch.Queue{Name: "a", Capability: gpus(4)})
+	m := mending{gangs: gang.New(time.Minute, gang.Backoff{Initial: time.Second, Max: time.Second})}
+	d.roster.Register(profile, m)
+	see := func(name, node string) *v1.Pod {
+		p := pod(name, "a", 1, node)
+		p.Annotations = map[string]string{v1alpha1.GangNameAnnotation: "g", v1alpha1.MinAvailableAnnotation: "4"}
+		d.seeAll(p)
+		m.gangs.See(p, time.Now())
+		return p
+	}
+	lost := see("g0", "all")
+	for i := range 3 {
+		see(fmt.Sprint("g", i+1), "all")
+	}
+	extra := see("g4", "")
+	if why := d.offer(extra); why == "" {
+		t.Error("one beyond the minimum enters although its queue is at its ceiling")
+	}
+	d.seeAll(pod("another", "a", 1, "all"))
+	d.podGone(lost)
+	m.gangs.Gone("g0", time.Now())
+	if why := d.offer(extra); why != "" {
+		t.Errorf("one is lost, and who makes up for it hears %q", why)
+	}
+	if why := d.offer(see("g5", "")); why == "" {
+		t.Error("another one beyond the minimum enters")
 	}
 }
 

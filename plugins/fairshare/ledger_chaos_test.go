@@ -264,12 +264,12 @@ func (g gangsOf) Wants(pod *v1.Pod) (gang.Want, bool) {
 		switch {
 		case known.Labels["gang"] != name || g.c.IntN(3) > 0 && l.ends():
 		case known.Spec.NodeName != "":
-			want.Ready = true
+			want.Alone, want.Ready = true, true
 		case !l.reserved:
 			want.Pods = append(want.Pods, known)
 		}
 	}
-	if want.Ready {
+	if want.Alone {
 		want.Pods = []*v1.Pod{pod}
 	}
 	return want, true
@@ -393,8 +393,8 @@ func (c *chaos) schedule(l *life) {
 	}
 	switch {
 	case l.cycle == nil && p.Spec.NodeName == "":
-		for _, ready := range []bool{false, true} {
-			c.jobs[jobOf(p, gang.Want{Job: p.Labels["gang"], Ready: ready})] = true
+		for _, alone := range []bool{false, true} {
+			c.jobs[jobOf(p, gang.Want{Job: p.Labels["gang"], Alone: alone})] = true
 		}
 		if c.d.offer(p) == "" {
 			l.cycle = p.DeepCopy()

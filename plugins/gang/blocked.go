@@ -1,10 +1,14 @@
 package gang
 
 import (
+	"cmp"
+	"maps"
+	"slices"
 	"sync"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 )
 
 // blocked is the pods that found capacity held for others. No event of the
@@ -16,9 +20,20 @@ type blocked struct {
 	pods map[types.UID]*v1.Pod
 	// on has the pods by the nodes that refused them.
 	on map[string]map[types.UID]bool
-	// ready are the pods to look at again.
-	ready map[types.UID]*v1.Pod
+	// ready are the pods to look at again, and turn is how often some were handed out.
+	ready map[types.UID]roused
+	turn  int
 }
+
+// roused is a pod that is to be looked at again, from a turn on.
+type roused struct {
+	pod  *v1.Pod
+	from int
+}
+
+// maxAtOnce is how many pods are looked at again at a time. While things end one after the
+// other, each would have all pods tried that fit nowhere, and those keep the thread from others.
+const maxAtOnce = 50
 
 // add notes a pod that these nodes refused. changed: holds have ended since it was
 // first looked at, and it is not known where.
@@ -26,11 +41,11 @@ func (b *blocked) add(pod *v1.Pod, nodes []string, changed func() bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.pods == nil {
-		b.pods, b.on, b.ready = map[types.UID]*v1.Pod{}, map[string]map[types.UID]bool{}, map[types.UID]*v1.Pod{}
+		b.pods, b.on, b.ready = map[types.UID]*v1.Pod{}, map[string]map[types.UID]bool{}, map[types.UID]roused{}
 	}
 	// Asked under the lock: what ends from now on is told to ended.
 	if changed() {
-		b.ready[pod.UID] = pod
+		b.rouse(pod)
 		return
 	}
 	b.pods[pod.UID] = pod
@@ -59,7 +74,7 @@ func (b *blocked) ended(node string) {
 	for _, name := range []string{node, anyNode} {
 		for uid := range b.on[name] {
 			if pod := b.pods[uid]; pod != nil {
-				b.ready[uid] = pod
+				b.rouse(pod)
 				delete(b.pods, uid)
 			}
 		}
@@ -74,21 +89,51 @@ func (b *blocked) ended(node string) {
 func (b *blocked) all() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for uid, pod := range b.pods {
-		b.ready[uid] = pod
+	for _, pod := range b.pods {
+		b.rouse(pod)
 	}
 	clear(b.pods)
 	clear(b.on)
 }
 
-// take hands out the pods to look at again.
+// rouse has a pod looked at again. One that is to be already keeps its turn.
+func (b *blocked) rouse(pod *v1.Pod) {
+	r, known := b.ready[pod.UID]
+	if !known {
+		r.from = b.turn
+	}
+	r.pod = pod
+	b.ready[pod.UID] = r
+}
+
+// take hands out the pods to look at again, or as many of them as may be at a time: half of
+// them are the first in rank, and half those that have waited longest, so that each has its
+// turn. The others are left for the next time.
 func (b *blocked) take() []*v1.Pod {
 	b.mu.Lock()
-	defer b.mu.Unlock()
-	pods := make([]*v1.Pod, 0, len(b.ready))
-	for _, pod := range b.ready {
-		pods = append(pods, pod)
+	ready := slices.Collect(maps.Values(b.ready))
+	b.turn++
+	b.mu.Unlock()
+	if len(ready) > maxAtOnce { // sorted without the lock, which cycles need
+		slices.SortFunc(ready, compareRoused)
+		slices.SortStableFunc(ready[maxAtOnce/2:], func(x, y roused) int { return cmp.Compare(x.from, y.from) })
+		ready = ready[:maxAtOnce]
 	}
-	clear(b.ready)
+	pods := make([]*v1.Pod, len(ready))
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for i, r := range ready {
+		pods[i] = r.pod
+		delete(b.ready, r.pod.UID)
+	}
 	return pods
+}
+
+// compareRoused orders by: 1. priority, high first; 2. creation, old first; 3. UID.
+func compareRoused(x, y roused) int {
+	return cmp.Or(
+		cmp.Compare(corev1helpers.PodPriority(y.pod), corev1helpers.PodPriority(x.pod)),
+		x.pod.CreationTimestamp.Compare(y.pod.CreationTimestamp.Time),
+		cmp.Compare(x.pod.UID, y.pod.UID),
+	)
 }

@@ -224,7 +224,7 @@ func (pl *Gang) lead(ctx context.Context, state fwk.CycleState, a *gang.Attempt)
 		attempts.WithLabelValues("error").Inc()
 		result = &planner.Plan{Outcome: gang.Outcome{Why: everyWhy(a, err.Error())}}
 	}
-	if !result.Complete && len(pl.holds.NominationsOf(pl.holder(a.Group))) > 0 {
+	if !result.Complete && pl.holds.Nominated(pl.holder(a.Group)) {
 		// Room is being made for the whole minimum. A part of it elsewhere would undo that.
 		result.Nodes, result.Order = nil, nil
 	}

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
@@ -58,7 +58,7 @@ func (pl *Gang) tick(ctx context.Context) {
 			pl.freed = freed
 			s.Changed()
 		}
-		return s.Tick(now, &elsewhere{pl: pl})
+		return s.Tick(now, elsewhere{pl})
 	})
 	pl.activate(ctx, pl.blocked.take())
 }
@@ -77,7 +77,7 @@ func (pl *Gang) retry(ctx context.Context) time.Duration {
 		case pause > 0:
 			return pause
 		}
-		pl.input(ctx, func(s *gang.Gangs, now time.Time) gang.Effects { return s.Retry(now, &elsewhere{pl: pl}) })
+		pl.input(ctx, func(s *gang.Gangs, now time.Time) gang.Effects { return s.Retry(now, elsewhere{pl}) })
 		pl.passOver()
 	}
 	return 0
@@ -130,27 +130,25 @@ func (pl *Gang) Begin() {
 	pl.gangs.Begin()
 }
 
-// elsewhere is what happens to groups outside their state machine, as it is at one moment.
-// It is used under the lock.
-type elsewhere struct {
-	pl *Gang
-	// promised are the nominations, once they were asked for.
-	promised map[string][]types.UID
-	asked    bool
+// Failed notes that the cycle of a pod came to nothing: not every one of a leader gets as far as
+// PostFilter or Reserve.
+func (pl *Gang) Failed(pod *v1.Pod) {
+	if pod.Spec.SchedulerName != pl.handle.ProfileName() || pl.outside(pod) {
+		return
+	}
+	pl.input(context.Background(), func(s *gang.Gangs, now time.Time) gang.Effects { return s.Failed(pod.UID, now) })
 }
 
+// elsewhere is what happens to groups outside their state machine. It is used under the lock.
+type elsewhere struct{ pl *Gang }
+
 // Making reports whether victims of a group have not all ended.
-func (e *elsewhere) Making(group string) bool {
+func (e elsewhere) Making(group string) bool {
 	return e.pl.victims != nil && e.pl.victims(e.pl.holder(group)) > 0
 }
 
 // Promised reports whether room is kept for a group by nominations.
-func (e *elsewhere) Promised(group string) bool {
-	if !e.asked {
-		e.asked, e.promised = true, e.pl.holds.Nominations()
-	}
-	return len(e.promised[e.pl.holder(group)]) > 0
-}
+func (e elsewhere) Promised(group string) bool { return e.pl.holds.Nominated(e.pl.holder(group)) }
 
 // measure sets the gauges.
 func (pl *Gang) measure() {

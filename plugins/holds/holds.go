@@ -6,7 +6,6 @@ package holds
 
 import (
 	"iter"
-	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -344,13 +343,17 @@ func (h *Holds) Nominations() map[string][]types.UID {
 	}
 	h.mu.RLock()
 	defer h.mu.RUnlock()
-	list := map[string][]types.UID{}
-	for _, holder := range h.ledger.Holders(hold.Nomination, math.MaxInt32) {
-		for _, one := range h.ledger.Of(holder, hold.Nomination) {
-			list[holder] = append(list[holder], one.For)
-		}
+	return h.ledger.Nominations()
+}
+
+// Nominated reports whether a holder has nominations.
+func (h *Holds) Nominated(holder string) bool {
+	if h.Empty() {
+		return false
 	}
-	return list
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	return h.ledger.Nominated(holder)
 }
 
 // DropNominations ends the nominations of a holder.

@@ -274,3 +274,29 @@ func (l listed) NominatedPodsForNode(string) []fwk.PodInfo                   { r
 func (listed) AddNominatedPod(klog.Logger, fwk.PodInfo, *fwk.NominatingInfo) {}
 func (listed) DeleteNominatedPodIfExists(*v1.Pod)                            {}
 func (listed) UpdateNominatedPod(klog.Logger, *v1.Pod, fwk.PodInfo)          {}
+
+// BenchmarkNominations: after a restart each pod that was nominated is a holder of its own. The gangs ask about each
+// of theirs whenever one is to be tried again.
+func BenchmarkNominations(b *testing.B) {
+	h := New()
+	holders := make([]string, 1600)
+	for i := range holders {
+		uid := types.UID(fmt.Sprint("pod-", i))
+		holders[i] = Holder("lockstep-scheduler", PodGroup(uid))
+		h.Recall(hold.Hold{For: uid, Holder: holders[i], Node: fmt.Sprint("node-", i/8), Request: resource.Vector{gpu: 1}})
+	}
+	b.Run("all", func(b *testing.B) {
+		for b.Loop() {
+			if n := len(h.Nominations()); n != len(holders) {
+				b.Fatalf("%d holders, want %d", n, len(holders))
+			}
+		}
+	})
+	b.Run("one", func(b *testing.B) {
+		for b.Loop() {
+			if !h.Nominated(holders[7]) {
+				b.Fatal("it has no nomination")
+			}
+		}
+	})
+}

@@ -99,7 +99,7 @@ type Placed struct {
 
 func (s *Gangs) attempt(grp *group) *Attempt {
 	s.pump.begin(grp)
-	grp.tried = grp.pool()
+	grp.visited, grp.tried = true, grp.pool()
 	a := &Attempt{Group: grp.key().String(), Leader: grp.leader, Strict: grp.strict()}
 	for _, g := range grp.gangs {
 		a.Gangs = append(a.Gangs, g.wants())

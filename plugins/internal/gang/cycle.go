@@ -94,6 +94,7 @@ func (s *Gangs) Planned(a *Attempt, o Outcome, now time.Time) (map[types.UID]str
 		return nil, s.take() // another one leads by now
 	}
 	grp := leader.gang.group
+	grp.visited = false
 	if grp.phase != ready || !grp.isOf(a) {
 		// The group changed under the plan, and has been settled since.
 		s.readmit(leader)
@@ -234,6 +235,21 @@ func (s *Gangs) Unreserved(uid types.UID, now time.Time) Effects {
 	}
 	s.settle(m.gang, now)
 	s.admit(m)
+	return s.take()
+}
+
+// Failed takes in that the scheduling cycle of a pod came to nothing. A leader whose
+// attempt ends so, by an error or by a plugin that refuses what was found for it, is not
+// one that does not fit: its group is tried again after a backoff, whatever happens.
+func (s *Gangs) Failed(uid types.UID, now time.Time) Effects {
+	m := s.members[uid]
+	if m == nil || !m.gang.group.visited || m.gang.group.leader != uid {
+		return s.take()
+	}
+	grp := m.gang.group
+	grp.retry.stale, grp.retry.at = true, now
+	s.failRound(grp, now)
+	s.settle(m.gang, now)
 	return s.take()
 }
 

@@ -179,6 +179,11 @@ func (g *gang) need() int {
 	if g.satisfied() {
 		return 0
 	}
+	return g.short()
+}
+
+// short is how many members the minimum lacks, whether or not they go alone.
+func (g *gang) short() int {
 	roles := 0
 	for _, n := range g.missingRoles() {
 		roles += n

@@ -29,6 +29,8 @@ type group struct {
 	gangs  []*gang // sorted by key
 	phase  phase
 	leader types.UID // in phase ready: the one member that is let through
+	// visited: the leader has come, and what came of its attempt was not told yet.
+	visited bool
 
 	// failures counts the rounds that failed in a row although a plan stood; the next
 	// attempt is not made before notBefore.

@@ -56,6 +56,9 @@ type miss struct {
 	rank  rank
 	shape Shape
 	at    time.Time
+	// kept: the group keeps what fits of it, and so has left nothing for one that asks for no
+	// less. What a group gives back may be of use to one that would keep it.
+	kept bool
 	// void: room is made for the group, so others may find some as well.
 	void bool
 }
@@ -192,7 +195,7 @@ func (p *pump) spokenFor(grp *group, now time.Time) *miss {
 		return nil
 	}
 	for _, m := range p.misses {
-		if !m.void && now.Sub(m.at) < retryAnyway && m.rank.compare(grp.rankOf()) <= 0 && grp.retry.shape.asksNoLessThan(m.shape) {
+		if !m.void && (m.kept || grp.strict()) && now.Sub(m.at) < retryAnyway && m.rank.compare(grp.rankOf()) <= 0 && grp.retry.shape.asksNoLessThan(m.shape) {
 			return m
 		}
 	}
@@ -271,7 +274,9 @@ func (s *Gangs) miss(grp *group, o Outcome, now time.Time) {
 	p, r := &s.pump, &grp.retry
 	r.at, r.hopeless, r.coupled, r.shape = now, o.Hopeless, o.Coupled, o.Shape
 	if r.shape.Key != 0 && r.seen == p.view {
-		p.misses = append(p.misses, &miss{group: grp.key().String(), rank: grp.rankOf(), shape: r.shape, at: now})
+		p.misses = append(p.misses, &miss{
+			group: grp.key().String(), rank: grp.rankOf(), shape: r.shape, at: now, kept: !grp.strict(),
+		})
 	}
 	pause := min(o.Cost*(retryShare-1), retryAnyway)
 	p.notBefore = later(p.notBefore, now).Add(pause)

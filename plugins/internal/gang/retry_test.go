@@ -285,6 +285,25 @@ func TestStoriesOfTurns(t *testing.T) {
 			},
 			want: []string{"a/a ", "a/b "},
 		},
+		"nor to one that keeps a part, if it is of one that does not": {
+			room: map[string]int{"n": 0},
+			play: func(c *cluster) {
+				nonStrict := []func(*podT){needs(4), says(modeKey, "NonStrict"), says(waitKey, "1h")}
+				c.add(podsNamed("a", 4, of("a"), needs(4), aged(2*time.Hour))...)
+				c.add(podsNamed("b", 4, append(nonStrict, of("b"), aged(time.Hour))...)...)
+				c.add(podsNamed("c", 4, append(nonStrict, of("c"))...)...)
+				c.run()
+				tried(c)
+				c.changed()
+				c.run()
+				c.note("%s", tried(c))
+				c.grow("n", 1)
+				c.run()
+				c.note("%s", tried(c))
+				c.look("room for one member")
+			},
+			want: []string{"a/a a/b ", "a/a a/b ", "room for one member: a/a 4 pending, a/b 3 pending 1 planned, a/c 4 pending"},
+		},
 		"nor to one for which room is kept": {
 			room: map[string]int{"n": 0},
 			play: func(c *cluster) {
@@ -329,6 +348,30 @@ func TestStoriesOfTurns(t *testing.T) {
 				c.note("%s", tried(c))
 			},
 			want: []string{"a1: true", "a/b "},
+		},
+		"a leader whose cycle ends in an error lets the others have their turn, and comes again": {
+			room: map[string]int{"n": 0},
+			play: func(c *cluster) {
+				for i, name := range []string{"a", "b"} {
+					c.add(podsNamed(name, 1, of(name), needs(1), aged(time.Hour-time.Duration(i)*time.Minute))...)
+				}
+				c.run()
+				tried(c)
+				c.room["n"] = 1
+				c.s.Changed()
+				c.do(c.s.Tick(c.now, nil))
+				c.at["a1"] = going
+				c.note("a leads: %t", c.visit(c.pods["a1"]).Verdict == Lead)
+				c.do(c.s.Failed("a1", c.now))
+				c.do(c.s.Failed("a1", c.now)) // it has been told
+				c.park("a1", false)
+				c.run()
+				c.note("at once: %s, %d round failed", tried(c), c.failed)
+				c.remove("b1")
+				c.pass(time.Second)
+				c.look("a second later")
+			},
+			want: []string{"a leads: true", "at once: a/b , 1 round failed", "a second later: a/a 1 bound"},
 		},
 		"what happens while a cycle runs it does not know of": {
 			room: map[string]int{"n": 0},

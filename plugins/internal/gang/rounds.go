@@ -129,7 +129,7 @@ func (s *Gangs) setPhase(grp *group, next phase) {
 
 // lead lets through whom the phase calls for; while ready, exactly one member.
 func (s *Gangs) lead(grp *group, now time.Time) {
-	grp.leader, grp.nudged, grp.patience = "", now, nudgeAfter
+	grp.leader, grp.visited, grp.nudged, grp.patience = "", false, now, nudgeAfter
 	if grp.phase == ready {
 		if leader := grp.pickLeader(); leader != nil {
 			grp.leader = leader.uid()

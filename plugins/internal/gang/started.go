@@ -87,6 +87,21 @@ func (s *Gangs) judge(g *gang, now time.Time) {
 		g.broken = time.Time{}
 	case g.broken.IsZero():
 		g.broken = now
+		if g.satisfied() {
+			s.mend(g)
+		}
+	}
+}
+
+// mend has the gates asked again about members that wait: they were beyond the minimum.
+func (s *Gangs) mend(g *gang) {
+	if g.count[Pending] == 0 {
+		return
+	}
+	for _, m := range g.sorted((*member).eligible) {
+		if m.admitted {
+			s.effects.Activate = append(s.effects.Activate, m.pod)
+		}
 	}
 }
 

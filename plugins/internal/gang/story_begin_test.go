@@ -3,6 +3,8 @@ package gang
 import (
 	"testing"
 	"time"
+
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // TestStoriesOfInterruptedReleases: whoever released a gang ended before all of its
@@ -121,6 +123,64 @@ func TestStoriesOfInterruptedReleases(t *testing.T) {
 				"all were, and one was lost: a/x 1 pending 3 bound",
 			},
 		},
+		"who makes up for lost members has begun, and others do not": {
+			room: map[string]int{"n": 4},
+			play: func(c *cluster) {
+				wants := func(when string) {
+					for _, id := range c.named("") {
+						if w, undecided := c.s.Wants(c.pods[id]); undecided {
+							c.note("%s: %s begun %t, beyond the minimum %t, alone %t", when, id, w.Begun, w.Ready, w.Alone)
+						}
+					}
+				}
+				c.add(podsNamed("p", 4, of("x"), needs(4))...)
+				c.run()
+				c.add(podOf("q", of("x"), needs(4), aged(-time.Minute)))
+				c.run()
+				wants("all run")
+				delete(c.pods, "p1")
+				delete(c.node, "p1")
+				delete(c.at, "p1")
+				e := c.s.Gone("p1", c.now)
+				for _, pod := range e.Activate {
+					c.note("the gates are asked again about %s", pod.Name)
+				}
+				c.add(podOf("r", of("x"), needs(4), aged(-2*time.Minute)))
+				wants("one is lost")
+				c.do(e)
+				c.run()
+				c.look("it has its place")
+				wants("all run again")
+			},
+			want: []string{
+				"all run: q begun false, beyond the minimum true, alone true",
+				"the gates are asked again about q",
+				"one is lost: q begun true, beyond the minimum false, alone true",
+				"one is lost: r begun false, beyond the minimum true, alone true",
+				"it has its place: a/x 1 pending 4 bound",
+				"all run again: r begun false, beyond the minimum true, alone true",
+			},
+		},
+		"of roles that are short the right one": {
+			room: map[string]int{"n": 4},
+			play: func(c *cluster) {
+				job := func(role string, changes ...func(*podT)) []func(*podT) {
+					return append(changes, of("x"), needs(4), says(rolesKey, `{"ps":1,"worker":3}`), as(role))
+				}
+				c.add(podOf("ps", job("ps")...))
+				c.add(podsNamed("w", 3, job("worker")...)...)
+				c.run()
+				c.room["n"] = 0
+				c.remove("ps")
+				c.add(podOf("more", job("worker", aged(-time.Minute))...), podOf("new", job("ps", aged(-2*time.Minute))...))
+				c.run()
+				for _, id := range []string{"more", "new"} {
+					w, _ := c.s.Wants(c.pods[types.UID(id)])
+					c.note("%s begun: %t", id, w.Begun)
+				}
+			},
+			want: []string{"more begun: false", "new begun: true"},
+		},
 		"when what was bound is gone it is a gang like any other": {
 			room: map[string]int{"n": 3},
 			play: func(c *cluster) {
@@ -194,6 +254,19 @@ func TestStoriesOfOwners(t *testing.T) {
 				c.look("half of the next run")
 			},
 			want: []string{"half of the next run: a/set 2 pending"},
+		},
+		"nor where nobody made them, then or now": {
+			room: map[string]int{"n": 8},
+			play: func(c *cluster) {
+				c.add(podsNamed("p", 4, of("bare"), needs(4))...)
+				c.run()
+				c.pass(time.Minute)
+				c.finish("p")
+				c.add(podsNamed("q", 2, of("bare"), needs(4), aged(-2*time.Minute))...)
+				c.run()
+				c.look("half of the next run")
+			},
+			want: []string{"half of the next run: a/bare 2 pending"},
 		},
 	})
 }

@@ -1,6 +1,8 @@
 package gang
 
 import (
+	"slices"
+
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
@@ -13,10 +15,12 @@ type Want struct {
 	Job string
 	// Pods are those that have to be placed.
 	Pods []*v1.Pod
-	// Ready tells that the gang runs already.
+	// Alone tells that the gang has started, so that the pod goes by itself.
+	Alone bool
+	// Ready tells that the pod is beyond the minimum of a gang that has started.
 	Ready bool
-	// Begun: part of the minimum is bound already: its release was interrupted. The rest
-	// comes before everything of its rank.
+	// Begun: part of the minimum is bound already: its release was interrupted, or members
+	// were lost. The rest comes before everything of its rank.
 	Begun bool
 }
 
@@ -29,7 +33,8 @@ func (s *Gangs) Wants(pod *v1.Pod) (Want, bool) {
 	case m.state != Pending:
 		return Want{}, false
 	case m.gang.satisfied():
-		return Want{Job: m.gang.group.key().String(), Pods: []*v1.Pod{m.pod}, Ready: true}, true
+		mends := m.gang.short() > 0 && slices.Contains(m.gang.least(podsOf(m.gang.sorted((*member).eligible))), m.pod)
+		return Want{Job: m.gang.group.key().String(), Pods: []*v1.Pod{m.pod}, Alone: true, Ready: !mends, Begun: mends}, true
 	}
 	want := Want{Job: m.gang.group.key().String(), Begun: m.gang.group.begun()}
 	for _, g := range m.gang.group.gangs {
@@ -51,7 +56,7 @@ func (g *gang) least(pods []*v1.Pod) []*v1.Pod {
 			others = append(others, pod)
 		}
 	}
-	return append(least, others[:max(0, min(g.need()-len(least), len(others)))]...)
+	return append(least, others[:max(0, min(g.short()-len(least), len(others)))]...)
 }
 
 // QueueOf is the queue that the PodGroup of a gang names; empty for none.

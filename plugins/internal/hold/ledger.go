@@ -75,6 +75,8 @@ type Ledger struct {
 	nodes map[string]*node
 	count map[Reason]int
 	made  int // how many holds were Made
+	// nominated is how many nominations each holder has.
+	nominated map[string]int
 	// changed are the pods whose holds have changed since it was asked last.
 	changed []types.UID
 }
@@ -94,7 +96,7 @@ type Taken struct {
 
 // NewLedger makes an empty ledger.
 func NewLedger() *Ledger {
-	return &Ledger{holds: map[types.UID]Hold{}, nodes: map[string]*node{}, count: map[Reason]int{}}
+	return &Ledger{holds: map[types.UID]Hold{}, nodes: map[string]*node{}, count: map[Reason]int{}, nominated: map[string]int{}}
 }
 
 // Put adds a hold, in place of the one that its pod had.
@@ -111,6 +113,9 @@ func (l *Ledger) Put(h Hold) {
 	}
 	l.holds[h.For] = h
 	l.count[h.Reason]++
+	if h.Reason == Nomination {
+		l.nominated[h.Holder]++
+	}
 	if h.Made {
 		l.made++
 	}
@@ -127,6 +132,11 @@ func (l *Ledger) Drop(pod types.UID) bool {
 	delete(l.holds, pod)
 	l.changed = append(l.changed, pod)
 	l.count[h.Reason]--
+	if h.Reason == Nomination {
+		if l.nominated[h.Holder]--; l.nominated[h.Holder] == 0 {
+			delete(l.nominated, h.Holder)
+		}
+	}
 	if h.Made {
 		l.made--
 	}
@@ -262,6 +272,23 @@ func (l *Ledger) Len() int { return len(l.holds) }
 
 // Count is the number of holds for a reason.
 func (l *Ledger) Count(r Reason) int { return l.count[r] }
+
+// Nominated reports whether a holder has nominations.
+func (l *Ledger) Nominated(holder string) bool { return l.nominated[holder] > 0 }
+
+// Nominations lists the pods that have nominations, by holder and then by UID.
+func (l *Ledger) Nominations() map[string][]types.UID {
+	list := make(map[string][]types.UID, len(l.nominated))
+	for uid, h := range l.holds {
+		if h.Reason == Nomination {
+			list[h.Holder] = append(list[h.Holder], uid)
+		}
+	}
+	for _, pods := range list {
+		slices.Sort(pods)
+	}
+	return list
+}
 
 // Hold answers the hold of a pod.
 func (l *Ledger) Hold(pod types.UID) (Hold, bool) {

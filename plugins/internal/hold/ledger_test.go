@@ -51,6 +51,16 @@ func (m model) count(r Reason) int {
 	return n
 }
 
+func (m model) nominations() map[string][]types.UID {
+	list := map[string][]types.UID{}
+	for _, uid := range slices.Sorted(maps.Keys(m)) {
+		if h := m[uid]; h.Reason == Nomination {
+			list[h.Holder] = append(list[h.Holder], uid)
+		}
+	}
+	return list
+}
+
 // sameTaken compares what holds add up to: an amount of 0 is none, and ports come
 // in any order.
 var sameTaken = gocmp.Options{
@@ -123,6 +133,15 @@ func compare(t *testing.T, when string, ledger *Ledger, counted model) {
 	for _, reason := range reasons {
 		if got, want := ledger.Count(reason), counted.count(reason); got != want {
 			t.Fatalf("%s: %d for reason %s, want %d", when, got, reason, want)
+		}
+	}
+	nominations := counted.nominations()
+	if diff := gocmp.Diff(nominations, ledger.Nominations()); diff != "" {
+		t.Fatalf("%s: nominations (-want +got):\n%s", when, diff)
+	}
+	for _, holder := range holders {
+		if got, want := ledger.Nominated(holder), len(nominations[holder]) > 0; got != want {
+			t.Fatalf("%s: %s has nominations: %v, want %v", when, holder, got, want)
 		}
 	}
 	for mine := range 1 << len(holders) { // every set of holders
@@ -239,7 +258,7 @@ func TestRoomThatWasMade(t *testing.T) {
 			for uid := range got {
 				l.Drop(uid)
 			}
-			if l.Len()+len(l.nodes)+l.made != 0 {
+			if l.Len()+len(l.nodes)+len(l.nominated)+l.made != 0 {
 				t.Errorf("left over: %d holds, %d nodes, %d made", l.Len(), len(l.nodes), l.made)
 			}
 		})

@@ -1,0 +1,60 @@
+package gang
+
+import (
+	"fmt"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	st "k8s.io/kubernetes/pkg/scheduler/testing"
+)
+
+// TestBlockedInTurns: of many pods that are to be looked at again a few are at a time, the first in rank at once; each
+// has its turn, although those before it come again and again, and nobody is forgotten.
+func TestBlockedInTurns(t *testing.T) {
+	const count = 20 * maxAtOnce
+	var b blocked
+	nodes := make([]string, manyNodes+1)
+	for i := range nodes {
+		nodes[i] = fmt.Sprint("node-", i)
+	}
+	quiet := func() bool { return false }
+	pods := make([]*v1.Pod, count)
+	for i := range pods {
+		pods[i] = st.MakePod().Name(fmt.Sprint(i)).UID(fmt.Sprint(i)).Priority(int32(count - i)).Obj()
+		b.add(pods[i], nodes, quiet)
+	}
+	seen := map[types.UID]int{}
+	for turn := range 2 * count / maxAtOnce {
+		b.ended("elsewhere")
+		taken := b.take()
+		if len(taken) > maxAtOnce || len(taken) == 0 {
+			t.Fatalf("%d pods at once, want 1 to %d", len(taken), maxAtOnce)
+		}
+		if taken[0].UID != "0" {
+			t.Fatalf("turn %d begins with %s, want the first in rank", turn, taken[0].UID)
+		}
+		for _, pod := range taken {
+			seen[pod.UID]++
+			b.add(pod, nodes, quiet) // it fails again
+		}
+	}
+	for _, pod := range pods {
+		if seen[pod.UID] == 0 {
+			t.Fatalf("pod %s had no turn; %d of %d had", pod.UID, len(seen), count)
+		}
+	}
+	left := map[types.UID]bool{}
+	b.all()
+	for taken := b.take(); len(taken) > 0; taken = b.take() {
+		for _, pod := range taken {
+			if left[pod.UID] {
+				t.Fatalf("pod %s has two turns, and nothing ended", pod.UID)
+			}
+			left[pod.UID] = true
+		}
+	}
+	if len(left) != count {
+		t.Errorf("%d pods were left, want %d", len(left), count)
+	}
+}
