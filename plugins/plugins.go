@@ -56,7 +56,7 @@ type Set struct {
 func NewSet() *Set {
 	slots, ledger, positions, leading, gangs := binder.NewSlots(), holds.New(), order.New(), make(chan struct{}), roster.New()
 	underway, events := preemption.NewUnderway(), cacheevents.New()
-	s := &Set{holds: ledger, slots: slots, positions: positions, leading: leading, all: extension.New(), queues: fairshare.NewDispatcher(gangs, ledger, leading), events: events}
+	s := &Set{holds: ledger, slots: slots, positions: positions, leading: leading, all: extension.New(), queues: fairshare.NewDispatcher(gangs, ledger, underway.Victims, leading), events: events}
 	s.Registry = frameworkruntime.Registry{
 		binder.Name:     s.all.Watch(binder.New(slots)),
 		gang.Name:       s.all.Watch(gang.New(gang.Shared{Holds: ledger, Order: positions, Plugins: s.all, Roster: gangs, Events: events, Victims: underway.Victims, Leading: leading})),
