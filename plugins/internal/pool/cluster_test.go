@@ -94,10 +94,16 @@ func TestTotal(t *testing.T) {
 		taints []v1.Taint
 		cordon bool
 		pods   []*v1.Pod
+		used   int64
 		want   vector.Vector
 	}{
 		"all without taints":                                {want: vector.Vector{gpu: 3}},
 		"a cordoned node has nothing":                       {cordon: true, want: vector.Vector{gpu: 1}},
+		"but for what is there":                             {cordon: true, used: 1, want: vector.Vector{gpu: 2}},
+		"or what it has, if that is less":                   {cordon: true, used: 5, want: vector.Vector{gpu: 3}},
+		"what is on a node that is not ready":               {taints: notReady(noSchedule, noExecute), pods: []*v1.Pod{admitted}, used: 1, want: vector.Vector{gpu: 2}},
+		"what is on a node that counts comes out of that":   {used: 1, want: vector.Vector{gpu: 3}},
+		"what is on a cordoned node of a pool":              {pools: models("b"), labels: map[string]string{"model": "b"}, cordon: true, used: 1, want: vector.Vector{gpu: 1, "nvidia.com/gpu@b": 1}},
 		"a taint that nobody tolerates":                     {taints: []v1.Taint{taint("gangs", noSchedule)}, pods: []*v1.Pod{tolerating(), tolerating("other")}, want: vector.Vector{gpu: 1}},
 		"a taint that somebody tolerates":                   {taints: []v1.Taint{taint("gangs", noSchedule)}, pods: []*v1.Pod{tolerating(), tolerating("gangs")}, want: vector.Vector{gpu: 3}},
 		"one that tolerates whatever there is says nothing": {taints: []v1.Taint{taint("gangs", noSchedule)}, pods: []*v1.Pod{tolerating("")}, want: vector.Vector{gpu: 1}},
@@ -117,6 +123,7 @@ func TestTotal(t *testing.T) {
 			other := nodeOf("other", 2, c.labels, c.taints...)
 			other.Spec.Unschedulable = c.cordon
 			cluster.SetNode(other)
+			cluster.Use("other", vector.Vector{gpu: c.used}, 1)
 			var classes []*Class
 			for _, pod := range c.pods {
 				classes = append(classes, cluster.Enter(pod))
@@ -127,9 +134,10 @@ func TestTotal(t *testing.T) {
 			for _, class := range classes {
 				cluster.Leave(class)
 			}
+			cluster.Use("other", vector.Vector{gpu: c.used}, -1)
 			cluster.DropNode("other")
 			cluster.DropNode("plain")
-			if left := without(cluster.Total()); len(left)+len(cluster.taints)+len(cluster.tolerations)+len(cluster.classes) > 0 {
+			if left := without(cluster.Total()); len(left)+len(cluster.used)+len(cluster.taints)+len(cluster.tolerations)+len(cluster.classes) > 0 {
 				t.Errorf("%v, %d sets of taints, %d of tolerations and %d classes are left of nothing", left, len(cluster.taints), len(cluster.tolerations), len(cluster.classes))
 			}
 		})
@@ -205,6 +213,8 @@ type world struct {
 	pods  map[types.UID]*v1.Pod
 	// foreign are pods of others, by the node on which they are, with one GPU each.
 	foreign map[types.UID]string
+	// used is what pods that share have on nodes.
+	used map[string]int64
 }
 
 func (w *world) node() *v1.Node {
@@ -254,6 +264,8 @@ func (w *world) total() vector.Vector {
 			}
 		}
 		if !usable || n.Spec.Unschedulable {
+			has := vector.FromList(n.Status.Allocatable)[gpu]
+			total.Add(vector.Vector{gpu: min(has, w.used[n.Name])}.In(w.poolOf(n)), 1)
 			continue
 		}
 		total.Add(vector.FromList(n.Status.Allocatable).In(w.poolOf(n)), 1)
@@ -294,7 +306,7 @@ func TestClusterIsWhatItWasTold(t *testing.T) {
 	several := 0
 	for seed := range uint64(90) {
 		r := rand.New(rand.NewPCG(seed, 5))
-		w := &world{Rand: r, nodes: map[string]*v1.Node{}, pods: map[types.UID]*v1.Pod{}, foreign: map[types.UID]string{}}
+		w := &world{Rand: r, nodes: map[string]*v1.Node{}, pods: map[types.UID]*v1.Pod{}, foreign: map[types.UID]string{}, used: map[string]int64{}}
 		if seed%3 > 0 {
 			w.pools = models("a", "b")
 		}
@@ -310,7 +322,7 @@ func TestClusterIsWhatItWasTold(t *testing.T) {
 				before[class] = class.Pools()
 			}
 			var changed []*Class
-			switch r.IntN(6) {
+			switch r.IntN(7) {
 			case 0, 1:
 				n := w.node()
 				old := w.nodes[n.Name]
@@ -331,6 +343,10 @@ func TestClusterIsWhatItWasTold(t *testing.T) {
 				delete(w.foreign, uid)
 				c.DropForeign(uid)
 			case 5:
+				name, amount := fmt.Sprint("n", r.IntN(8)), r.Int64N(3)
+				c.Use(name, vector.Vector{gpu: amount - w.used[name]}, 1)
+				w.used[name] = amount
+			case 6:
 				if class := classes[uid]; class != nil {
 					c.Leave(class)
 					delete(classes, uid)
