@@ -28,7 +28,11 @@ type Cluster struct {
 	taints      map[string]*taints
 	tolerations map[string]*tolerations
 	classes     map[string]*Class
-	total       resource.Vector
+	// loose are the classes that any node could take, and pinned the others by the names of the
+	// nodes that could; neither has any where there is one pool only.
+	loose  map[*Class]bool
+	pinned map[string]map[*Class]bool
+	total  resource.Vector
 }
 
 // pool is one of the configuration.
@@ -59,7 +63,7 @@ type foreign struct {
 func New(pools []config.Pool) (*Cluster, error) {
 	c := &Cluster{
 		nodes: map[string]*node{}, foreign: map[types.UID]foreign{}, taken: map[string]resource.Vector{}, used: map[string]resource.Vector{},
-		taints: map[string]*taints{}, tolerations: map[string]*tolerations{}, classes: map[string]*Class{}, total: resource.Vector{},
+		taints: map[string]*taints{}, tolerations: map[string]*tolerations{}, classes: map[string]*Class{}, loose: map[*Class]bool{}, pinned: map[string]map[*Class]bool{}, total: resource.Vector{},
 	}
 	for _, p := range pools {
 		selector, err := metav1.LabelSelectorAsSelector(p.NodeSelector)
@@ -120,12 +124,7 @@ func (c *Cluster) SetNode(object *v1.Node) (moved bool, changed []*Class) {
 	}
 	c.nodes[object.Name], c.pools[n.pool].nodes[object.Name] = n, n
 	c.count(object.Name, n)
-	for _, class := range c.classes {
-		if c.revise(class, object.Name, before, n) {
-			changed = append(changed, class)
-		}
-	}
-	return before == nil || before.pool != n.pool, changed
+	return before == nil || before.pool != n.pool, c.reviseAll(object.Name, before, n)
 }
 
 // sameKind tells whether a node takes the same pods as before.
@@ -143,12 +142,7 @@ func (c *Cluster) DropNode(name string) (changed []*Class) {
 	}
 	c.remove(name, n)
 	c.forget(n.taints)
-	for _, class := range c.classes {
-		if c.revise(class, name, n, nil) {
-			changed = append(changed, class)
-		}
-	}
-	return changed
+	return c.reviseAll(name, n, nil)
 }
 
 func (c *Cluster) remove(name string, n *node) {

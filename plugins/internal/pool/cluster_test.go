@@ -45,6 +45,18 @@ func selecting(pod *v1.Pod, key, value string) *v1.Pod {
 	return pod
 }
 
+// pinned asks for one of some nodes by name, as a daemon does.
+func pinned(pod *v1.Pod, names ...string) *v1.Pod {
+	required := &v1.NodeSelector{}
+	for _, name := range names {
+		required.NodeSelectorTerms = append(required.NodeSelectorTerms, v1.NodeSelectorTerm{
+			MatchFields: []v1.NodeSelectorRequirement{{Key: metav1.ObjectNameField, Operator: v1.NodeSelectorOpIn, Values: []string{name}}},
+		})
+	}
+	pod.Spec.Affinity = &v1.Affinity{NodeAffinity: &v1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: required}}
+	return pod
+}
+
 func models(names ...string) []config.Pool {
 	var pools []config.Pool
 	for _, name := range names {
@@ -137,7 +149,7 @@ func TestTotal(t *testing.T) {
 			cluster.Use("other", vector.Vector{gpu: c.used}, -1)
 			cluster.DropNode("other")
 			cluster.DropNode("plain")
-			if left := without(cluster.Total()); len(left)+len(cluster.used)+len(cluster.taints)+len(cluster.tolerations)+len(cluster.classes) > 0 {
+			if left := without(cluster.Total()); len(left)+len(cluster.used)+len(cluster.loose)+len(cluster.pinned)+len(cluster.taints)+len(cluster.tolerations)+len(cluster.classes) > 0 {
 				t.Errorf("%v, %d sets of taints, %d of tolerations and %d classes are left of nothing", left, len(cluster.taints), len(cluster.tolerations), len(cluster.classes))
 			}
 		})
@@ -232,6 +244,9 @@ func (w *world) pod() *v1.Pod {
 	pod := tolerating([][]string{nil, {"gangs"}, {"gangs", "more"}, {""}}[w.IntN(4)]...)
 	if w.IntN(2) == 0 {
 		selecting(pod, []string{"model", "zone"}[w.IntN(2)], []string{"a", "b", "1"}[w.IntN(3)])
+	}
+	if w.IntN(4) == 0 {
+		pinned(pod, fmt.Sprint("n", w.IntN(8)), fmt.Sprint("n", w.IntN(8)))
 	}
 	return pod
 }
@@ -381,6 +396,30 @@ func TestClusterIsWhatItWasTold(t *testing.T) {
 	}
 }
 
+// TestPinned: what names its node costs a look at that, not at all nodes; nor does a node cost a look at all who name others.
+func TestPinned(t *testing.T) {
+	c := mustNew(t, models("a", "b"))
+	for i := range 1000 {
+		c.SetNode(nodeOf(fmt.Sprint("n", i), 8, map[string]string{"model": "a"}))
+		c.Enter(pinned(tolerating(), fmt.Sprint("m", i)))
+	}
+	enter := func() {
+		if class := c.Enter(pinned(tolerating(), "n7")); !slices.Equal(class.Pools(), []string{"a"}) {
+			t.Errorf("it may use %v", class.Pools())
+		} else {
+			c.Leave(class)
+		}
+	}
+	drop := func() {
+		c.DropNode("n8")
+		c.SetNode(nodeOf("n8", 8, map[string]string{"model": "b"}))
+	}
+	// Each look at a node takes some.
+	if enters, drops := testing.AllocsPerRun(10, enter), testing.AllocsPerRun(10, drop); enters > 200 || drops > 200 {
+		t.Errorf("%v allocations for a pod, %v for a node", enters, drops)
+	}
+}
+
 // TestTolerates: as kube-scheduler judges it.
 func TestTolerates(t *testing.T) {
 	of := v1.Taint{Key: "k", Value: "5", Effect: v1.TaintEffectNoSchedule}
@@ -404,8 +443,9 @@ func TestTolerates(t *testing.T) {
 	}
 }
 
-// BenchmarkSetNode: a node of 5,000 changes its taints, beside 1,000 kinds of pods.
-func BenchmarkSetNode(b *testing.B) {
+// large is 5,000 nodes with 1,000 kinds of pods, and with ten daemons on each node.
+func large(b *testing.B) *Cluster {
+	b.Helper()
 	c, err := New(models("a", "b"))
 	if err != nil {
 		b.Fatal(err)
@@ -416,6 +456,29 @@ func BenchmarkSetNode(b *testing.B) {
 	for i := range 40000 {
 		c.Enter(selecting(tolerating(fmt.Sprint("t", i%100)), "zone", fmt.Sprint(i%10)))
 	}
+	for i := range 50000 {
+		c.Enter(daemon(i))
+	}
+	return c
+}
+
+// daemon is a pod of one of ten daemons, each with tolerations of its own, on one of 5,000 nodes.
+func daemon(i int) *v1.Pod {
+	return pinned(tolerating("", fmt.Sprint("d", i%10)), fmt.Sprint("n", i/10))
+}
+
+// BenchmarkEnter: a daemon comes to a node.
+func BenchmarkEnter(b *testing.B) {
+	c := large(b)
+	for i := 0; b.Loop(); i++ {
+		class := c.Enter(pinned(tolerating(), fmt.Sprint("n", i%5000)))
+		c.Leave(class)
+	}
+}
+
+// BenchmarkSetNode: a node changes its taints.
+func BenchmarkSetNode(b *testing.B) {
+	c := large(b)
 	for i := 0; b.Loop(); i++ {
 		n := nodeOf("n7", 8, map[string]string{"model": "b", "zone": "7"})
 		if i%2 == 0 {

@@ -6,5 +6,6 @@
 // Elsewhere only that counts which they have there already.
 //
 // Nodes and pods come in as values. What it costs grows with the number of kinds of pods, by
-// what they ask of nodes, and of kinds of taints; never with pods times nodes.
+// what they ask of nodes, and of kinds of taints; never with pods times nodes. Kinds that name their nodes, as daemons do, cost a
+// look at these.
 package pool
