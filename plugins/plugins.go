@@ -58,7 +58,10 @@ type Set struct {
 func NewSet() *Set {
 	slots, ledger, positions, leading, gangs := binder.NewSlots(), holds.New(), order.New(), make(chan struct{}), roster.New()
 	underway, events, watched := preemption.NewUnderway(), cacheevents.New(), watches.New()
-	s := &Set{holds: ledger, slots: slots, positions: positions, leading: leading, all: extension.New(), queues: fairshare.NewDispatcher(gangs, ledger, leading, watched), events: events, watched: watched}
+	s := &Set{
+		holds: ledger, slots: slots, positions: positions, leading: leading, all: extension.New(), events: events, watched: watched,
+		queues: fairshare.NewDispatcher(gangs, ledger, underway.Victims, leading, watched),
+	}
 	s.Registry = frameworkruntime.Registry{
 		binder.Name:     s.all.Watch(binder.New(slots)),
 		gang.Name:       s.all.Watch(gang.New(gang.Shared{Holds: ledger, Order: positions, Plugins: s.all, Roster: gangs, Events: events, Watches: watched, Victims: underway.Victims, Leading: leading})),

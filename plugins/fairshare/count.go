@@ -2,6 +2,7 @@ package fairshare
 
 import (
 	"fmt"
+	"maps"
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -84,6 +85,7 @@ func (d *Dispatcher) count(pod *v1.Pod, job string) dispatch.Usage {
 // see remembers a pod as it is now.
 func (d *Dispatcher) see(pod *v1.Pod) sighting {
 	s, known := d.seen[pod.UID]
+	last := s
 	if !known {
 		s.namespace, s.name = pod.Namespace, pod.Name
 		d.learn(pod.UID)
@@ -101,7 +103,6 @@ func (d *Dispatcher) see(pod *v1.Pod) sighting {
 			d.book.SetTotal(d.nodes.Total()) // there may be more of use
 		}
 	}
-	before := s.node
 	switch s.node = pod.Spec.NodeName; {
 	case s.node != "":
 	case d.assumed[pod.UID] != "":
@@ -111,9 +112,22 @@ func (d *Dispatcher) see(pod *v1.Pod) sighting {
 	default:
 		s.node = pod.Status.NominatedNodeName
 	}
-	d.on.move(pod.UID, before, s.node)
+	d.on.move(pod.UID, last.node, s.node)
+	d.use(last, s)
 	d.seen[pod.UID] = s
 	return s
+}
+
+// use takes in what a pod has of nodes: where nobody can come to that alone is there to be shared.
+func (d *Dispatcher) use(before, now sighting) {
+	if before.node == now.node && maps.Equal(before.amount, now.amount) {
+		return
+	}
+	gives := before.node != "" && d.nodes.Use(before.node, before.amount, -1)
+	takes := now.node != "" && d.nodes.Use(now.node, now.amount, 1)
+	if gives || takes {
+		d.book.SetTotal(d.nodes.Total())
+	}
 }
 
 // forget ends what is remembered of a pod that is gone.
@@ -121,6 +135,7 @@ func (d *Dispatcher) forget(uid types.UID) {
 	if s, known := d.seen[uid]; known {
 		delete(d.seen, uid)
 		d.on.move(uid, s.node, "")
+		d.use(s, sighting{})
 		d.leaveKind(uid, s.kind)
 	}
 	delete(d.assumed, uid)

@@ -55,9 +55,10 @@ func (d *Dispatcher) crowded(pod *v1.Pod, asked bool) *crowd {
 	if !undecided {
 		return nil
 	}
+	name, making := jobOf(pod, want), d.makes(pod, want)
 	d.lock()
 	defer d.mu.Unlock()
-	name := jobOf(pod, want)
+	d.noteMaking(name, making)
 	var c crowd
 	var choices []int
 	if d.book.Admitted(name) {

@@ -33,6 +33,8 @@ type Dispatcher struct {
 	roster *roster.Roster
 	holds  *holds.Holds
 	clock  clock.WithTicker
+	// victims is how many victims of a holder in the ledger have not ended.
+	victims func(holder string) int
 	// leading is closed once this process schedules.
 	leading <-chan struct{}
 	// watches learns what is watched; nil where nobody asks.
@@ -66,6 +68,9 @@ type Dispatcher struct {
 	// jobs for which nobody made way, and since when.
 	refused map[types.UID]bool
 	patient map[string]time.Time
+	// making are the jobs for which others are evicted that have not all ended, by their holders
+	// in the ledger.
+	making map[string]string
 	// failed are the jobs that did not fit, until they come again.
 	failed map[string]*failure
 	// hopeless are the members of which the gang was found to be, until their cycle is over.
@@ -117,13 +122,14 @@ type sighting struct {
 	node string
 }
 
-// NewDispatcher makes one without queues but the default one.
-func NewDispatcher(gangs *roster.Roster, ledger *holds.Holds, leading <-chan struct{}, watched *watches.Watches) *Dispatcher {
+// NewDispatcher makes one without queues but the default one. victims is how many victims of a
+// holder in the ledger have not ended; it is asked with no lock held.
+func NewDispatcher(gangs *roster.Roster, ledger *holds.Holds, victims func(holder string) int, leading <-chan struct{}, watched *watches.Watches) *Dispatcher {
 	return &Dispatcher{
-		roster: gangs, holds: ledger, leading: leading, watches: watched, clock: clock.RealClock{},
+		roster: gangs, holds: ledger, victims: victims, leading: leading, watches: watched, clock: clock.RealClock{},
 		book: dispatch.NewBook(v1alpha1.DefaultQueue), nodes: withoutPools(), handles: map[string]fwk.Handle{}, preempts: map[string]bool{},
 		waiting: map[string]*waiter{}, since: map[string]time.Time{}, waited: map[string]time.Time{},
-		patient: map[string]time.Time{}, failed: map[string]*failure{}, refused: map[types.UID]bool{}, hopeless: map[types.UID]bool{},
+		patient: map[string]time.Time{}, making: map[string]string{}, failed: map[string]*failure{}, refused: map[types.UID]bool{}, hopeless: map[types.UID]bool{},
 		assumed: map[types.UID]string{}, places: map[types.UID]place{}, seen: map[types.UID]sighting{}, members: index{}, jobs: index{}, on: index{},
 		kinds: map[*pool.Class]map[types.UID]bool{}, calling: make(chan struct{}, 1),
 	}
@@ -194,21 +200,31 @@ func jobOf(pod *v1.Pod, want gang.Want) string {
 
 // offer tells why a pod has to wait; empty if it need not.
 func (d *Dispatcher) offer(pod *v1.Pod) string {
-	if pod.Status.NominatedNodeName != "" || len(pod.Spec.SchedulingGates) > 0 {
-		return "" // it has a place already, or another gate keeps it
+	if len(pod.Spec.SchedulingGates) > 0 {
+		return "" // another gate keeps it
 	}
 	want, undecided := d.roster.Wants(pod)
 	if !undecided {
 		return ""
 	}
-	name := jobOf(pod, want)
+	name, making := jobOf(pod, want), d.makes(pod, want)
+	promised := pod.Status.NominatedNodeName != ""
+	if promised && making == "" {
+		return "" // it has a place already
+	}
 	d.lock()
 	defer d.mu.Unlock()
+	d.noteMaking(name, making)
 	if d.book.Admitted(name) {
 		return ""
 	}
 	if !d.waits(pod) {
 		return "it is gone, or has a node" // the scheduling queue will hear of it
+	}
+	if promised {
+		if exceeded, _ := d.book.Ceilings(d.job(name, pod, want)); len(exceeded) == 0 {
+			return "" // others end for a node, not for what its queue may have
+		}
 	}
 	d.enter(name, pod, want)
 	if !d.opened {
@@ -254,7 +270,7 @@ func (d *Dispatcher) enter(job string, pod *v1.Pod, want gang.Want) {
 // job is what waits with a pod.
 func (d *Dispatcher) job(name string, pod *v1.Pod, want gang.Want) dispatch.Job {
 	j := dispatch.Job{
-		Name: name, Title: titleOf(pod), Queue: d.queueOf(pod), Group: groupOf(pod), Priority: corev1helpers.PodPriority(pod), Created: pod.CreationTimestamp.Time, Ready: want.Ready, Begun: want.Begun,
+		Name: name, Title: titleOf(pod), Queue: d.queueOf(pod), Group: groupOf(pod), Priority: corev1helpers.PodPriority(pod), Created: pod.CreationTimestamp.Time, Ready: want.Ready, Begun: want.Begun, Making: d.making[name] != "",
 	}
 	_, tried := d.patient[name]
 	j.Patient = tried || !d.preempts[pod.Spec.SchedulerName]

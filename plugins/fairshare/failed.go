@@ -55,9 +55,10 @@ func (d *Dispatcher) Again(pod *v1.Pod) {
 	if !undecided {
 		return
 	}
-	name := jobOf(pod, want)
+	name, making := jobOf(pod, want), d.makes(pod, want)
 	d.lock()
 	defer d.mu.Unlock()
+	d.noteMaking(name, making)
 	if d.waiting[name] == nil && !d.book.Admitted(name) && d.waits(pod) {
 		d.enter(name, pod, want)
 		d.turn("")

@@ -49,7 +49,7 @@ func gpus(n int64) dispatch.Vector { return dispatch.Vector{gpu: n} }
 // that runs by itself.
 func newDispatcher(t *testing.T, total int64, window int, queues ...dispatch.Queue) *Dispatcher {
 	t.Helper()
-	d := NewDispatcher(roster.New(), holds.New(), make(chan struct{}), nil)
+	d := NewDispatcher(roster.New(), holds.New(), func(string) int { return 0 }, make(chan struct{}), nil)
 	d.holds.OnChange(d.holdsChanged)
 	d.clock = testingclock.NewFakeClock(time.Unix(1000, 0))
 	namespaces := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})

@@ -35,10 +35,7 @@ func (d *Dispatcher) holdsChanged(pods []types.UID) {
 	d.heard.mu.Lock()
 	d.heard.pods = append(d.heard.pods, pods...)
 	d.heard.mu.Unlock()
-	select {
-	case d.calling <- struct{}{}:
-	default: // it has been told
-	}
+	d.poke()
 }
 
 // hear takes in what the ledger has to say: what is held for a pod counts as used by its queue,

@@ -189,20 +189,24 @@ func (c *chaos) poolsOf(p *v1.Pod) []string {
 	return pools
 }
 
+// on is the node of a pod, or that which is held for it or promised to it; empty for none.
+func (c *chaos) on(l *life) string {
+	switch one, held := c.d.holds.Of(l.uid); {
+	case l.now().Spec.NodeName != "":
+		return l.now().Spec.NodeName
+	case l.reserved:
+		return l.cycle.Spec.NodeName
+	case held:
+		return one.Node
+	default:
+		return l.now().Status.NominatedNodeName
+	}
+}
+
 // has is what a pod has or asks for: in the pool of its node, or of that which is held for it, or in all that it
 // may use.
 func (c *chaos) has(l *life) []dispatch.Vector {
-	var node string
-	switch one, held := c.d.holds.Of(l.uid); {
-	case l.now().Spec.NodeName != "":
-		node = l.now().Spec.NodeName
-	case l.reserved:
-		node = l.cycle.Spec.NodeName
-	case held:
-		node = one.Node
-	default:
-		node = l.now().Status.NominatedNodeName
-	}
+	node := c.on(l)
 	if n := c.nodes[node]; n != nil {
 		return []dispatch.Vector{gpus(l.asks()).In(c.poolOf(n))}
 	}
@@ -220,11 +224,18 @@ func (c *chaos) total() dispatch.Vector {
 	total := dispatch.Vector{}
 	for name, n := range c.nodes {
 		tolerated := len(n.Spec.Taints) == 0 || slices.ContainsFunc(c.lives, func(l *life) bool { return l.ours() && len(l.now().Spec.Tolerations) > 0 })
-		if n.Spec.Unschedulable || !tolerated {
-			continue
-		}
 		free := n.Status.Allocatable[gpu]
 		left := free.Value()
+		if n.Spec.Unschedulable || !tolerated {
+			used := int64(0)
+			for _, l := range c.lives {
+				if l.ours() && c.on(l) == name {
+					used += l.asks()
+				}
+			}
+			total.Add(gpus(min(left, used)).In(c.poolOf(n)), 1)
+			continue
+		}
 		for _, l := range c.lives {
 			if l.foreign() && l.now().Spec.NodeName == name {
 				left -= l.asks()

@@ -165,6 +165,27 @@ func TestEitherPool(t *testing.T) {
 	}
 }
 
+// TestCordoned: who runs where nobody can come to keeps nobody of his queue from what is there beside.
+func TestCordoned(t *testing.T) {
+	d := newDispatcher(t, 8, 9, dispatch.Queue{Name: "a"})
+	for _, name := range []string{"all", "cordoned"} {
+		d.nodeSeen(st.MakeNode().Name(name).Unschedulable(name == "cordoned").Capacity(map[v1.ResourceName]string{gpu: "8"}).Obj())
+	}
+	there, comes, next := pod("there", "a", 8, "cordoned"), pod("comes", "a", 8, ""), pod("next", "a", 1, "")
+	d.seeAll(there, comes, next)
+	if why := d.offer(comes); why != "" {
+		t.Errorf("it waits beside a node that is free: %s", why)
+	}
+	d.reserve(comes, "all")
+	if why := d.offer(next); why == "" {
+		t.Error("more is let in than there is")
+	}
+	d.lose(there)
+	if total := d.nodes.Total()[gpu]; total != 8 {
+		t.Errorf("%d are to be shared once nobody is there, want 8", total)
+	}
+}
+
 // TestTaintedNodes: what nobody can use is not divided, from when nobody can.
 func TestTaintedNodes(t *testing.T) {
 	d := newDispatcher(t, 8, 9, dispatch.Queue{Name: "a"}, dispatch.Queue{Name: "b"})

@@ -27,8 +27,16 @@ const (
 	// tellAgain is how long a job is left alone after that: the numbers may change all the
 	// time.
 	tellAgain = 30 * time.Second
+	// tellUnread is how long they wait until they are told that the queues are not known yet.
+	tellUnread = 10 * time.Second
 	// retryFirst and retryMost are the pauses after a write that failed.
 	retryFirst, retryMost = time.Second, time.Minute
+)
+
+// reasonUnread and unread are what users are told while nobody can say whose turn it is.
+const (
+	reasonUnread = "QueuesNotRead"
+	unread       = "waiting for queues and pods to be read; see the scheduler's log"
 )
 
 // tell has the users of jobs told what they wait for, from when this process schedules. Gangs
@@ -79,12 +87,18 @@ func (d *Dispatcher) untold(name string, w *waiter) (reason, message string) {
 		return "", "" // its pods were told what was tried
 	}
 	now := d.clock.Now()
-	if now.Sub(w.since) < tellAfter || now.Sub(w.at) < tellAgain {
+	if !d.opened { // a queue that seems not to be there may not have been read
+		if now.Sub(w.since) < tellUnread || w.told == unread {
+			return "", ""
+		}
+		return reasonUnread, unread
+	}
+	if now.Sub(w.since) < tellAfter || w.told != unread && now.Sub(w.at) < tellAgain {
 		return "", ""
 	}
 	why, message := d.book.Why(name)
-	if why == "" || why == dispatch.Turn || message == w.told {
-		return "", ""
+	if why == "" || why == dispatch.Turn && w.told != unread || message == w.told {
+		return "", "" // that others come first may be over in a moment
 	}
 	return forUsers(why), message
 }

@@ -106,6 +106,48 @@ func TestToldOnceItIs(t *testing.T) {
 	}
 }
 
+// TestUnread: what seems to be so while queues are not read yet nobody is told, but that they are not; and once they are,
+// what is so, at once.
+func TestUnread(t *testing.T) {
+	for queue, want := range map[string]string{"": `QueueTurn: it is not yet its turn in queue "default"`, "a": `QueueClosed: queue "a" is closed`} {
+		t.Run("queue "+queue, func(t *testing.T) {
+			d := newDispatcher(t, 8, 0)
+			d.opened = false
+			p := pod("p", queue, 1, "")
+			d.seeAll(p)
+			d.offer(p)
+			told := func() string {
+				t.Helper()
+				w := d.waiting["pod:p"]
+				if w == nil {
+					return ""
+				}
+				reason, message := d.untold("pod:p", w)
+				if reason == "" {
+					return ""
+				}
+				w.note(reason, message, d.clock.Now())
+				return reason + ": " + message
+			}
+			step := func(sentence, want string, passes time.Duration) {
+				t.Helper()
+				d.clock.(*testingclock.FakeClock).Step(passes)
+				if got := told(); got != want {
+					t.Errorf("%s: told %q, want %q", sentence, got, want)
+				}
+			}
+			step("they may be read in a moment", "", 9*time.Second)
+			step("they are not", "QueuesNotRead: waiting for queues and pods to be read; see the scheduler's log", time.Second)
+			step("it was told", "", time.Hour)
+			d.change(func() {
+				d.book.SetQueue(dispatch.Queue{Name: "a", Weight: 1, Closed: true})
+				d.opened = true
+			})
+			step("they are read", want, 0)
+		})
+	}
+}
+
 // explaining notes the gangs that are to be explained.
 type explaining struct {
 	roster.Source

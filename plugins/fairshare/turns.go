@@ -38,10 +38,15 @@ func (d *Dispatcher) turn(except string) {
 		}
 	}
 	if len(d.called) > 0 {
-		select {
-		case d.calling <- struct{}{}:
-		default: // it has been told
-		}
+		d.poke()
+	}
+}
+
+// poke has call look whether there is anything to do.
+func (d *Dispatcher) poke() {
+	select {
+	case d.calling <- struct{}{}:
+	default: // it has been told
 	}
 }
 
@@ -132,9 +137,14 @@ func (d *Dispatcher) call(ctx context.Context) {
 	ticker := d.clock.NewTicker(longestTurn / 10)
 	defer ticker.Stop()
 	for {
+		var soon <-chan time.Time
+		if d.made() {
+			soon = d.clock.After(madeEvery)
+		}
 		select {
 		case <-ctx.Done():
 			return
+		case <-soon:
 		case <-ticker.C():
 			if d.expire() {
 				d.roster.Changed()

@@ -192,6 +192,9 @@ func (d *Dispatcher) podGone(pod *v1.Pod) {
 	d.lock()
 	defer d.mu.Unlock()
 	uid := string(pod.UID)
+	if len(d.making) > 0 {
+		d.poke() // it may be the last that had to end for a job
+	}
 	if d.nodes.DropForeign(pod.UID) {
 		d.book.SetTotal(d.nodes.Total())
 	}

@@ -115,6 +115,9 @@ func (c *cluster) shared() (*pool.Cluster, map[types.UID]*pool.Class, error) {
 			nodes.SetForeign(pod.UID, pod.Spec.NodeName, amountOf(pod))
 		case c.counts(pod):
 			kinds[pod.UID] = nodes.Enter(pod)
+			if pod.Spec.NodeName != "" {
+				nodes.Use(pod.Spec.NodeName, amountOf(pod), 1)
+			}
 		}
 	}
 	for _, node := range c.nodes {

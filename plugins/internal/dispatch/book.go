@@ -345,6 +345,21 @@ func (b *Book) drop(j *job) {
 	}
 }
 
+// Made notes that others have made way for a job, or need not any more.
+func (b *Book) Made(name string) {
+	j := b.jobs[name]
+	if j == nil || !j.Making {
+		return
+	}
+	if j.admitted {
+		j.Making = false
+		return
+	}
+	b.unlist(j)
+	j.Making = false
+	b.list(j)
+}
+
 // Admitted tells whether it is a job's turn.
 func (b *Book) Admitted(name string) bool {
 	j := b.jobs[name]

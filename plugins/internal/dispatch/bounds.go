@@ -84,7 +84,7 @@ func (b *Book) bounds(j *job) iter.Seq[Bound] {
 				if j.admitted {
 					used -= need
 				}
-				if b.promised[j.Name][at][name] >= need {
+				if !j.Making && b.promised[j.Name][at][name] >= need {
 					continue // others have made way
 				}
 				if b.judges(q.spec, name) && !yield(Bound{Reason: Overused, Queue: at, Resource: name, Used: used, Need: need, Most: fair[name]}) {
@@ -234,7 +234,8 @@ func (b *Book) Crowded(name string) []Bound {
 
 // Ceilings are those of a job that is to be placed without its turn, if it would exceed one
 // with each of its options: of the first. It returns the options with which it would not, the
-// first being 0. The share is a matter of turns, and does not count.
+// first being 0. The share is a matter of turns, and counts only while others are evicted for the
+// job: until they have made way.
 func (b *Book) Ceilings(offered Job) (exceeded []Bound, keeps []int) {
 	j := newJob(offered)
 	reason, _ := b.shut(j)
@@ -243,7 +244,7 @@ func (b *Book) Ceilings(offered Job) (exceeded []Bound, keeps []int) {
 		var ceilings []Bound
 		if reason != NotFound && reason != Loose && !j.Begun {
 			for bound := range b.bounds(j) {
-				if bound.Reason == Capability {
+				if bound.Reason == Capability || j.Making {
 					ceilings = append(ceilings, bound)
 				}
 			}

@@ -40,6 +40,9 @@ func (b *Book) kindOf(j *job) string {
 	if j.Patient {
 		kind.WriteString("patient ")
 	}
+	if j.Making {
+		kind.WriteString("making ")
+	}
 	j.asks(&kind)
 	for at := 1; at < len(j.options); at++ {
 		j.take(at)

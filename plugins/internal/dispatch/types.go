@@ -44,6 +44,8 @@ type Job struct {
 	// Begun tells that part of its minimum is bound already: it has its turn before all others,
 	// whatever the limits of its queues.
 	Begun bool
+	// Making: others are evicted for it, and still have what is promised to it.
+	Making bool
 	// Need is what is asked for if it is admitted. Its queue is the one by which it is ordered.
 	Need Needs
 	// Or is what it may ask for instead, the first that its queues have room for: the same in

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
@@ -18,7 +19,10 @@ type Class struct {
 	affinity    nodeaffinity.RequiredNodeAffinity
 	// named are the labels that nodes have to have for these pods.
 	named labels.Set
-	pods  int
+	// pinned are the names of the only nodes that could take them, as the pods of daemons say;
+	// nil for any.
+	pinned []string
+	pods   int
 	// witness is a node of each pool that would take them; empty for none.
 	witness []string
 	pools   []string
@@ -42,6 +46,8 @@ func (c *Cluster) Enter(pod *v1.Pod) *Class {
 		if c.several() {
 			class.affinity, class.named = nodeaffinity.GetRequiredNodeAffinity(pod), namedBy(pod)
 			class.witness = make([]string, len(c.pools))
+			class.pinned = pinnedBy(pod)
+			c.index(class)
 		}
 		c.classes[key] = class
 	}
@@ -60,6 +66,7 @@ func (c *Cluster) Enter(pod *v1.Pod) *Class {
 func (c *Cluster) Leave(class *Class) {
 	if class.pods--; class.pods == 0 {
 		delete(c.classes, class.key)
+		c.unindex(class)
 	}
 	c.dropTolerations(class.tolerations)
 }
@@ -107,6 +114,49 @@ func namedBy(pod *v1.Pod) labels.Set {
 	return named
 }
 
+// pinnedBy are the names of nodes that a pod asks for, each once; nil for any.
+func pinnedBy(pod *v1.Pod) []string {
+	required := requiredBy(pod)
+	if required == nil {
+		return nil
+	}
+	var names []string
+	for _, term := range required.NodeSelectorTerms {
+		at := slices.IndexFunc(term.MatchFields, func(r v1.NodeSelectorRequirement) bool {
+			return r.Key == metav1.ObjectNameField && r.Operator == v1.NodeSelectorOpIn
+		})
+		if at < 0 {
+			return nil
+		}
+		names = append(names, term.MatchFields[at].Values...)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// index has a class looked at where a node changes that could take its pods. Daemons make as many
+// classes as there are nodes for each: a node is not to cost a look at all of them.
+func (c *Cluster) index(class *Class) {
+	if class.pinned == nil {
+		c.loose[class] = true
+	}
+	for _, name := range class.pinned {
+		if c.pinned[name] == nil {
+			c.pinned[name] = map[*Class]bool{}
+		}
+		c.pinned[name][class] = true
+	}
+}
+
+func (c *Cluster) unindex(class *Class) {
+	delete(c.loose, class)
+	for _, name := range class.pinned {
+		if delete(c.pinned[name], class); len(c.pinned[name]) == 0 {
+			delete(c.pinned, name)
+		}
+	}
+}
+
 // takes tells whether a node would take the pods of a class if nothing else was there.
 func (n *node) takes(class *Class) bool {
 	if n.object.Spec.Unschedulable || n.taints != nil && !class.tolerations.all[n.taints] {
@@ -118,6 +168,14 @@ func (n *node) takes(class *Class) bool {
 
 // search finds a node of a pool that takes a class; empty for none.
 func (c *Cluster) search(class *Class, at int) string {
+	if class.pinned != nil {
+		for _, name := range class.pinned {
+			if n := c.nodes[name]; n != nil && n.pool == at && n.takes(class) {
+				return name
+			}
+		}
+		return ""
+	}
 	for name, n := range c.pools[at].nodes {
 		if n.takes(class) {
 			return name
@@ -126,12 +184,22 @@ func (c *Cluster) search(class *Class, at int) string {
 	return ""
 }
 
+// reviseAll has all classes revised that a node could take. It returns those that may use other
+// pools than before.
+func (c *Cluster) reviseAll(name string, was, is *node) (changed []*Class) {
+	for _, classes := range []map[*Class]bool{c.loose, c.pinned[name]} {
+		for class := range classes {
+			if c.revise(class, name, was, is) {
+				changed = append(changed, class)
+			}
+		}
+	}
+	return changed
+}
+
 // revise takes in that a node was, and is now, of some kind; nil for not there. It returns
 // whether the class may use other pools than before.
 func (c *Cluster) revise(class *Class, name string, was, is *node) bool {
-	if !c.several() {
-		return false
-	}
 	changed := false
 	if was != nil && class.witness[was.pool] == name && (is == nil || is.pool != was.pool || !is.takes(class)) {
 		class.witness[was.pool] = c.search(class, was.pool)

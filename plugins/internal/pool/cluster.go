@@ -21,13 +21,18 @@ type Cluster struct {
 	// pools are those of the configuration, and the default one, which takes every node, last.
 	pools []pool
 	nodes map[string]*node
-	// foreign is what others have, taken its sum by node, also of nodes that are not known.
+	// foreign is what others have, taken its sum by node, and used what those have that are to
+	// share, also of nodes that are not known.
 	foreign     map[types.UID]foreign
-	taken       map[string]resource.Vector
+	taken, used map[string]resource.Vector
 	taints      map[string]*taints
 	tolerations map[string]*tolerations
 	classes     map[string]*Class
-	total       resource.Vector
+	// loose are the classes that any node could take, and pinned the others by the names of the
+	// nodes that could; neither has any where there is one pool only.
+	loose  map[*Class]bool
+	pinned map[string]map[*Class]bool
+	total  resource.Vector
 }
 
 // pool is one of the configuration.
@@ -44,8 +49,8 @@ type node struct {
 	has    resource.Vector
 	pool   int
 	taints *taints // nil for none
-	// counts tells that what it has is there to be shared.
-	counts bool
+	// shared is what it adds to the total.
+	shared resource.Vector
 }
 
 // foreign is what a pod of another scheduler has.
@@ -57,8 +62,8 @@ type foreign struct {
 // New makes a cluster without nodes. The pools have to be valid.
 func New(pools []config.Pool) (*Cluster, error) {
 	c := &Cluster{
-		nodes: map[string]*node{}, foreign: map[types.UID]foreign{}, taken: map[string]resource.Vector{},
-		taints: map[string]*taints{}, tolerations: map[string]*tolerations{}, classes: map[string]*Class{}, total: resource.Vector{},
+		nodes: map[string]*node{}, foreign: map[types.UID]foreign{}, taken: map[string]resource.Vector{}, used: map[string]resource.Vector{},
+		taints: map[string]*taints{}, tolerations: map[string]*tolerations{}, classes: map[string]*Class{}, loose: map[*Class]bool{}, pinned: map[string]map[*Class]bool{}, total: resource.Vector{},
 	}
 	for _, p := range pools {
 		selector, err := metav1.LabelSelectorAsSelector(p.NodeSelector)
@@ -102,7 +107,7 @@ func (c *Cluster) find(object *v1.Node) int {
 func (c *Cluster) SetNode(object *v1.Node) (moved bool, changed []*Class) {
 	before := c.nodes[object.Name]
 	if before != nil && sameKind(before.object, object) {
-		c.uncount(object.Name, before)
+		c.uncount(before)
 		before.object, before.has = object, resource.FromList(object.Status.Allocatable)
 		c.count(object.Name, before)
 		return false, nil
@@ -119,12 +124,7 @@ func (c *Cluster) SetNode(object *v1.Node) (moved bool, changed []*Class) {
 	}
 	c.nodes[object.Name], c.pools[n.pool].nodes[object.Name] = n, n
 	c.count(object.Name, n)
-	for _, class := range c.classes {
-		if c.revise(class, object.Name, before, n) {
-			changed = append(changed, class)
-		}
-	}
-	return before == nil || before.pool != n.pool, changed
+	return before == nil || before.pool != n.pool, c.reviseAll(object.Name, before, n)
 }
 
 // sameKind tells whether a node takes the same pods as before.
@@ -142,16 +142,11 @@ func (c *Cluster) DropNode(name string) (changed []*Class) {
 	}
 	c.remove(name, n)
 	c.forget(n.taints)
-	for _, class := range c.classes {
-		if c.revise(class, name, n, nil) {
-			changed = append(changed, class)
-		}
-	}
-	return changed
+	return c.reviseAll(name, n, nil)
 }
 
 func (c *Cluster) remove(name string, n *node) {
-	c.uncount(name, n)
+	c.uncount(n)
 	delete(c.nodes, name)
 	delete(c.pools[n.pool].nodes, name)
 	if n.taints != nil {
@@ -159,25 +154,31 @@ func (c *Cluster) remove(name string, n *node) {
 	}
 }
 
-// count adds what a node has to what is shared, unless nobody could use it.
+// count adds what a node has to what is shared.
 func (c *Cluster) count(name string, n *node) {
-	if n.counts = c.usable(n); n.counts {
-		c.add(name, n, 1)
-	}
+	n.shared = c.sharedOf(name, n)
+	c.total.Add(n.shared, 1)
 }
 
 // uncount takes it off.
-func (c *Cluster) uncount(name string, n *node) {
-	if n.counts {
-		c.add(name, n, -1)
-		n.counts = false
-	}
+func (c *Cluster) uncount(n *node) {
+	c.total.Add(n.shared, -1)
+	n.shared = nil
 }
 
-func (c *Cluster) add(name string, n *node, times int64) {
-	pool := c.pools[n.pool].name
-	c.total.Add(n.has.In(pool), times)
-	c.total.Add(c.taken[name].In(pool), -times)
+// sharedOf is what a node has to be shared. Where nobody could come to that is what those have
+// who are there: it counts as used, and would else be missing to the others.
+func (c *Cluster) sharedOf(name string, n *node) resource.Vector {
+	shared := resource.Vector{}
+	if c.usable(n) {
+		shared.Add(n.has, 1)
+		shared.Add(c.taken[name], -1)
+	} else {
+		for of, amount := range c.used[name] {
+			shared[of] = min(amount, n.has[of])
+		}
+	}
+	return shared.In(c.pools[n.pool].name)
 }
 
 func (c *Cluster) usable(n *node) bool {
@@ -196,9 +197,22 @@ func (c *Cluster) usable(n *node) bool {
 // recount looks again whether the nodes with a set of taints count.
 func (c *Cluster) recount(set *taints) {
 	for name, n := range set.nodes {
-		c.uncount(name, n)
+		c.uncount(n)
 		c.count(name, n)
 	}
+}
+
+// Use takes in that those who are to share have so much more of a node, with a negative times
+// less. It returns whether that may change what is shared.
+func (c *Cluster) Use(name string, amount resource.Vector, times int64) bool {
+	sum(c.used, name, amount, times)
+	n := c.nodes[name]
+	if n == nil || c.usable(n) {
+		return false
+	}
+	c.uncount(n)
+	c.count(name, n)
+	return true
 }
 
 // SetForeign takes in what a pod of another scheduler has of a node.
@@ -225,17 +239,19 @@ func (c *Cluster) HasForeign(uid types.UID, node string, amount resource.Vector)
 }
 
 func (c *Cluster) take(name string, amount resource.Vector, times int64) {
-	n := c.nodes[name]
-	if n != nil {
-		c.uncount(name, n)
-	}
-	if c.taken[name] == nil {
-		c.taken[name] = resource.Vector{}
-	}
-	if c.taken[name].Add(amount, times); c.taken[name].Zero() {
-		delete(c.taken, name)
-	}
-	if n != nil {
+	sum(c.taken, name, amount, times)
+	if n := c.nodes[name]; n != nil {
+		c.uncount(n)
 		c.count(name, n)
+	}
+}
+
+// sum adds an amount to that of a node; where nothing is left there is none.
+func sum(sums map[string]resource.Vector, name string, amount resource.Vector, times int64) {
+	if sums[name] == nil {
+		sums[name] = resource.Vector{}
+	}
+	if sums[name].Add(amount, times); sums[name].Zero() {
+		delete(sums, name)
 	}
 }

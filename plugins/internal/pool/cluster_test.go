@@ -45,6 +45,18 @@ func selecting(pod *v1.Pod, key, value string) *v1.Pod {
 	return pod
 }
 
+// pinned asks for one of some nodes by name, as a daemon does.
+func pinned(pod *v1.Pod, names ...string) *v1.Pod {
+	required := &v1.NodeSelector{}
+	for _, name := range names {
+		required.NodeSelectorTerms = append(required.NodeSelectorTerms, v1.NodeSelectorTerm{
+			MatchFields: []v1.NodeSelectorRequirement{{Key: metav1.ObjectNameField, Operator: v1.NodeSelectorOpIn, Values: []string{name}}},
+		})
+	}
+	pod.Spec.Affinity = &v1.Affinity{NodeAffinity: &v1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: required}}
+	return pod
+}
+
 func models(names ...string) []config.Pool {
 	var pools []config.Pool
 	for _, name := range names {
@@ -94,10 +106,16 @@ func TestTotal(t *testing.T) {
 		taints []v1.Taint
 		cordon bool
 		pods   []*v1.Pod
+		used   int64
 		want   vector.Vector
 	}{
 		"all without taints":                                {want: vector.Vector{gpu: 3}},
 		"a cordoned node has nothing":                       {cordon: true, want: vector.Vector{gpu: 1}},
+		"but for what is there":                             {cordon: true, used: 1, want: vector.Vector{gpu: 2}},
+		"or what it has, if that is less":                   {cordon: true, used: 5, want: vector.Vector{gpu: 3}},
+		"what is on a node that is not ready":               {taints: notReady(noSchedule, noExecute), pods: []*v1.Pod{admitted}, used: 1, want: vector.Vector{gpu: 2}},
+		"what is on a node that counts comes out of that":   {used: 1, want: vector.Vector{gpu: 3}},
+		"what is on a cordoned node of a pool":              {pools: models("b"), labels: map[string]string{"model": "b"}, cordon: true, used: 1, want: vector.Vector{gpu: 1, "nvidia.com/gpu@b": 1}},
 		"a taint that nobody tolerates":                     {taints: []v1.Taint{taint("gangs", noSchedule)}, pods: []*v1.Pod{tolerating(), tolerating("other")}, want: vector.Vector{gpu: 1}},
 		"a taint that somebody tolerates":                   {taints: []v1.Taint{taint("gangs", noSchedule)}, pods: []*v1.Pod{tolerating(), tolerating("gangs")}, want: vector.Vector{gpu: 3}},
 		"one that tolerates whatever there is says nothing": {taints: []v1.Taint{taint("gangs", noSchedule)}, pods: []*v1.Pod{tolerating("")}, want: vector.Vector{gpu: 1}},
@@ -117,6 +135,7 @@ func TestTotal(t *testing.T) {
 			other := nodeOf("other", 2, c.labels, c.taints...)
 			other.Spec.Unschedulable = c.cordon
 			cluster.SetNode(other)
+			cluster.Use("other", vector.Vector{gpu: c.used}, 1)
 			var classes []*Class
 			for _, pod := range c.pods {
 				classes = append(classes, cluster.Enter(pod))
@@ -127,9 +146,10 @@ func TestTotal(t *testing.T) {
 			for _, class := range classes {
 				cluster.Leave(class)
 			}
+			cluster.Use("other", vector.Vector{gpu: c.used}, -1)
 			cluster.DropNode("other")
 			cluster.DropNode("plain")
-			if left := without(cluster.Total()); len(left)+len(cluster.taints)+len(cluster.tolerations)+len(cluster.classes) > 0 {
+			if left := without(cluster.Total()); len(left)+len(cluster.used)+len(cluster.loose)+len(cluster.pinned)+len(cluster.taints)+len(cluster.tolerations)+len(cluster.classes) > 0 {
 				t.Errorf("%v, %d sets of taints, %d of tolerations and %d classes are left of nothing", left, len(cluster.taints), len(cluster.tolerations), len(cluster.classes))
 			}
 		})
@@ -205,6 +225,8 @@ type world struct {
 	pods  map[types.UID]*v1.Pod
 	// foreign are pods of others, by the node on which they are, with one GPU each.
 	foreign map[types.UID]string
+	// used is what pods that share have on nodes.
+	used map[string]int64
 }
 
 func (w *world) node() *v1.Node {
@@ -222,6 +244,9 @@ func (w *world) pod() *v1.Pod {
 	pod := tolerating([][]string{nil, {"gangs"}, {"gangs", "more"}, {""}}[w.IntN(4)]...)
 	if w.IntN(2) == 0 {
 		selecting(pod, []string{"model", "zone"}[w.IntN(2)], []string{"a", "b", "1"}[w.IntN(3)])
+	}
+	if w.IntN(4) == 0 {
+		pinned(pod, fmt.Sprint("n", w.IntN(8)), fmt.Sprint("n", w.IntN(8)))
 	}
 	return pod
 }
@@ -254,6 +279,8 @@ func (w *world) total() vector.Vector {
 			}
 		}
 		if !usable || n.Spec.Unschedulable {
+			has := vector.FromList(n.Status.Allocatable)[gpu]
+			total.Add(vector.Vector{gpu: min(has, w.used[n.Name])}.In(w.poolOf(n)), 1)
 			continue
 		}
 		total.Add(vector.FromList(n.Status.Allocatable).In(w.poolOf(n)), 1)
@@ -294,7 +321,7 @@ func TestClusterIsWhatItWasTold(t *testing.T) {
 	several := 0
 	for seed := range uint64(90) {
 		r := rand.New(rand.NewPCG(seed, 5))
-		w := &world{Rand: r, nodes: map[string]*v1.Node{}, pods: map[types.UID]*v1.Pod{}, foreign: map[types.UID]string{}}
+		w := &world{Rand: r, nodes: map[string]*v1.Node{}, pods: map[types.UID]*v1.Pod{}, foreign: map[types.UID]string{}, used: map[string]int64{}}
 		if seed%3 > 0 {
 			w.pools = models("a", "b")
 		}
@@ -310,7 +337,7 @@ func TestClusterIsWhatItWasTold(t *testing.T) {
 				before[class] = class.Pools()
 			}
 			var changed []*Class
-			switch r.IntN(6) {
+			switch r.IntN(7) {
 			case 0, 1:
 				n := w.node()
 				old := w.nodes[n.Name]
@@ -331,6 +358,10 @@ func TestClusterIsWhatItWasTold(t *testing.T) {
 				delete(w.foreign, uid)
 				c.DropForeign(uid)
 			case 5:
+				name, amount := fmt.Sprint("n", r.IntN(8)), r.Int64N(3)
+				c.Use(name, vector.Vector{gpu: amount - w.used[name]}, 1)
+				w.used[name] = amount
+			case 6:
 				if class := classes[uid]; class != nil {
 					c.Leave(class)
 					delete(classes, uid)
@@ -365,6 +396,30 @@ func TestClusterIsWhatItWasTold(t *testing.T) {
 	}
 }
 
+// TestPinned: what names its node costs a look at that, not at all nodes; nor does a node cost a look at all who name others.
+func TestPinned(t *testing.T) {
+	c := mustNew(t, models("a", "b"))
+	for i := range 1000 {
+		c.SetNode(nodeOf(fmt.Sprint("n", i), 8, map[string]string{"model": "a"}))
+		c.Enter(pinned(tolerating(), fmt.Sprint("m", i)))
+	}
+	enter := func() {
+		if class := c.Enter(pinned(tolerating(), "n7")); !slices.Equal(class.Pools(), []string{"a"}) {
+			t.Errorf("it may use %v", class.Pools())
+		} else {
+			c.Leave(class)
+		}
+	}
+	drop := func() {
+		c.DropNode("n8")
+		c.SetNode(nodeOf("n8", 8, map[string]string{"model": "b"}))
+	}
+	// Each look at a node takes some.
+	if enters, drops := testing.AllocsPerRun(10, enter), testing.AllocsPerRun(10, drop); enters > 200 || drops > 200 {
+		t.Errorf("%v allocations for a pod, %v for a node", enters, drops)
+	}
+}
+
 // TestTolerates: as kube-scheduler judges it.
 func TestTolerates(t *testing.T) {
 	of := v1.Taint{Key: "k", Value: "5", Effect: v1.TaintEffectNoSchedule}
@@ -388,8 +443,9 @@ func TestTolerates(t *testing.T) {
 	}
 }
 
-// BenchmarkSetNode: a node of 5,000 changes its taints, beside 1,000 kinds of pods.
-func BenchmarkSetNode(b *testing.B) {
+// large is 5,000 nodes with 1,000 kinds of pods, and with ten daemons on each node.
+func large(b *testing.B) *Cluster {
+	b.Helper()
 	c, err := New(models("a", "b"))
 	if err != nil {
 		b.Fatal(err)
@@ -400,6 +456,29 @@ func BenchmarkSetNode(b *testing.B) {
 	for i := range 40000 {
 		c.Enter(selecting(tolerating(fmt.Sprint("t", i%100)), "zone", fmt.Sprint(i%10)))
 	}
+	for i := range 50000 {
+		c.Enter(daemon(i))
+	}
+	return c
+}
+
+// daemon is a pod of one of ten daemons, each with tolerations of its own, on one of 5,000 nodes.
+func daemon(i int) *v1.Pod {
+	return pinned(tolerating("", fmt.Sprint("d", i%10)), fmt.Sprint("n", i/10))
+}
+
+// BenchmarkEnter: a daemon comes to a node.
+func BenchmarkEnter(b *testing.B) {
+	c := large(b)
+	for i := 0; b.Loop(); i++ {
+		class := c.Enter(pinned(tolerating(), fmt.Sprint("n", i%5000)))
+		c.Leave(class)
+	}
+}
+
+// BenchmarkSetNode: a node changes its taints.
+func BenchmarkSetNode(b *testing.B) {
+	c := large(b)
 	for i := 0; b.Loop(); i++ {
 		n := nodeOf("n7", 8, map[string]string{"model": "b", "zone": "7"})
 		if i%2 == 0 {

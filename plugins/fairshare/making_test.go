@@ -1,0 +1,106 @@
+package fairshare
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/utils/ptr"
+
+	"github.com/lockstep-sh/lockstep/plugins/holds"
+	"github.com/lockstep-sh/lockstep/plugins/internal/dispatch"
+	"github.com/lockstep-sh/lockstep/plugins/roster"
+)
+
+// TestWayIsMade: who is nominated in a queue that has its share waits until others have ended for it, though a node has
+// room.
+func TestWayIsMade(t *testing.T) {
+	for _, gang := range []bool{false, true} {
+		t.Run(fmt.Sprint("in a gang: ", gang), func(t *testing.T) {
+			d := newDispatcher(t, 8, 9, dispatch.Queue{Name: "a"}, dispatch.Queue{Name: "b"})
+			d.Preempts(profile)
+			top := pod("top", "a", 1, "")
+			top.Spec.Priority = ptr.To(int32(9))
+			holder := holds.Holder(profile, holds.PodGroup(top.UID))
+			if gang {
+				top.Labels["gang"] = "g"
+				holder = holds.Holder(profile, "g")
+				d.roster = roster.New()
+				d.roster.Register(profile, &hoarding{pods: []*v1.Pod{top}})
+			}
+			ending := map[string]int{}
+			d.victims = func(holder string) int { return ending[holder] }
+			all := []*v1.Pod{top, pod("b1", "b", 5, "")}
+			for i := range 5 {
+				all = append(all, pod(fmt.Sprint("a", i), "a", 1, "all"))
+			}
+			for _, p := range all {
+				d.know(p)
+				d.podSeen(p)
+			}
+			pl := &FairShare{dispatcher: d}
+			begins := func() *fwk.Status {
+				_, status := pl.PreFilter(t.Context(), framework.NewCycleState(), top, nil)
+				return status
+			}
+			if why := d.offer(top); why != "" {
+				t.Fatalf("it waits for others to make way: %s", why)
+			}
+			if status := begins(); status.Code() != fwk.Unschedulable {
+				t.Fatalf("nobody has to make way: %v", status)
+			}
+			ending[holder] = 1
+			nominated := top.DeepCopy()
+			nominated.Status.NominatedNodeName = "all"
+			if d.Failed(top, unfit(fwk.Unschedulable)) {
+				d.Again(top)
+			}
+			d.know(nominated)
+			d.podSeen(nominated)
+			top = nominated
+			waits := func(sentence string, used int) {
+				t.Helper()
+				if why := d.offer(top); !strings.HasPrefix(why, fmt.Sprintf("queue %q is overused: %d ", "a", used)) {
+					t.Errorf("%s: it hears %q", sentence, why)
+				}
+				if left := d.made(); !left || d.calledNow() != "" {
+					t.Errorf("%s: it is called", sentence)
+				}
+				if status := begins(); status.Code() != fwk.Unschedulable {
+					t.Errorf("%s: it is placed: %v", sentence, status)
+				}
+			}
+			waits("one is to end", 5)
+			d.lose(all[2])
+			waits("not all have heard that it has ended", 4)
+			delete(ending, holder)
+			if left, called := d.made(), d.calledNow(); left || called != "top" {
+				t.Errorf("one has made way: called %q, more to come: %v", called, left)
+			}
+			if why, status := d.offer(top), begins(); why != "" || status.Code() == fwk.Unschedulable {
+				t.Errorf("one has made way: it hears %q and %v", why, status)
+			}
+		})
+	}
+}
+
+// TestWayIsMadeOnNodes: who is nominated within the share of its queue takes whatever place there is first.
+func TestWayIsMadeOnNodes(t *testing.T) {
+	d := newDispatcher(t, 8, 1, dispatch.Queue{Name: "a"}, dispatch.Queue{Name: "b"})
+	d.victims = func(string) int { return 1 }
+	top := pod("top", "a", 1, "")
+	top.Status.NominatedNodeName = "all"
+	for _, p := range []*v1.Pod{pod("b1", "b", 5, ""), pod("a1", "a", 3, "all"), top} {
+		d.know(p)
+		d.podSeen(p)
+	}
+	if why := d.offer(top); why != "" {
+		t.Errorf("it waits: %s", why)
+	}
+	if c := d.crowded(top, false); c != nil {
+		t.Errorf("it is refused: %s", c.why())
+	}
+}
