@@ -252,6 +252,40 @@ func TestNothingElsewhereWhileRoomIsMade(t *testing.T) {
 	}
 }
 
+// TestNothingForWhatCanNeverFit: a NonStrict gang that would not fit on an empty cluster takes nothing, whatever its
+// members wish of each other, and is told so.
+func TestNothingForWhatCanNeverFit(t *testing.T) {
+	for sentence, wish := range map[string]func(*st.PodWrapper){
+		"no wishes": func(*st.PodWrapper) {},
+		"to be apart, if there is a choice": func(pod *st.PodWrapper) {
+			pod.PodAntiAffinityIn("app", v1.LabelHostname, []string{"train"}, st.PodAntiAffinityWithPreferredReq)
+		},
+		"to be spread, if there is a choice": func(pod *st.PodWrapper) {
+			pod.SpreadConstraint(1, v1.LabelHostname, v1.ScheduleAnyway, st.MakeLabelSelector().Label("app", "train").Obj(), nil, nil, nil, nil)
+		},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			s := newStage(t, makeNodes(2, 2))
+			s.open()
+			members := makeMembers("train", 3, 8, func(_ int, pod *st.PodWrapper) {
+				pod.Annotation(v1alpha1.ModeAnnotation, v1alpha1.ModeNonStrict)
+				wish(pod)
+			})
+			s.see(members...)
+			for range 2 {
+				for _, pod := range members {
+					if node := s.cycle(t, pod); node != "" {
+						t.Errorf("%s is held on %s", pod.Name, node)
+					}
+				}
+			}
+			if why, _ := s.explain(gang.Key{Namespace: "default", Name: "train"}); !strings.Contains(why.Message, "even if the cluster were empty: the nodes have room for 2 of 3 members") {
+				t.Errorf("it is told %q", why.Message)
+			}
+		})
+	}
+}
+
 // TestClaimsWithoutAVolumeYet: a member that has to wait for its volume does not make its gang one that would not fit
 // on an empty cluster; room that is being made for it stays.
 func TestClaimsWithoutAVolumeYet(t *testing.T) {

@@ -50,7 +50,7 @@ func TestPlansLeaveWhatIsAskedForBesideTheMinimum(t *testing.T) {
 		"several that are short":                            {floor: resource.Vector{gpu: 17, v1.ResourceCPU: 129000}, why: "ask for 129 cpu, 17 nvidia.com/gpu; 128 cpu, 16 nvidia.com/gpu are free; short 1 cpu, 1 nvidia.com/gpu", hopeless: true},
 		"a gang that keeps what fits does not start either": {floor: resource.Vector{gpu: 17}, partial: true, why: "short 1 nvidia.com/gpu", hopeless: true},
 		"a node that is not ready may be by then":           {floor: resource.Vector{gpu: 9}, firstNode: tainted(v1.TaintNodeNotReady, v1.TaintEffectNoSchedule), why: "ask for 9 nvidia.com/gpu; 8 are free; short 1 nvidia.com/gpu"},
-		"members that care about each other too":            {floor: resource.Vector{gpu: 17}, change: constraints["each on a node of its own"], why: "short 1 nvidia.com/gpu"},
+		"members that care about each other too":            {floor: resource.Vector{gpu: 17}, change: constraints["each on a node of its own"], why: "short 1 nvidia.com/gpu", hopeless: true},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			var running []gang.Placed

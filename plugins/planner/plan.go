@@ -104,7 +104,7 @@ func (p *Planner) Plan(ctx context.Context, a *gang.Attempt, evict []string) (re
 	}
 	if !solved.Complete {
 		result.Why = w.explain(a, problem, solved)
-		result.Hopeless = !w.coupled && w.hopeless(a, problem, result.Why)
+		result.Hopeless = w.hopeless(a, problem, result.Why)
 		result.Shape = w.shape(a, problem)
 	}
 	if n := w.tx.Len(); n > 0 {
