@@ -1,14 +1,18 @@
 package gang
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -21,6 +25,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
 	"github.com/lockstep-sh/lockstep/plugins/internal/resource"
 	"github.com/lockstep-sh/lockstep/plugins/order"
+	"github.com/lockstep-sh/lockstep/plugins/planner"
 )
 
 // run runs scheduling cycles, as kube-scheduler does, for pods that may enter the
@@ -244,5 +249,87 @@ func TestNothingElsewhereWhileRoomIsMade(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestNothingForWhatCanNeverFit: a NonStrict gang that would not fit on an empty cluster takes nothing, whatever its
+// members wish of each other, and is told so.
+func TestNothingForWhatCanNeverFit(t *testing.T) {
+	for sentence, wish := range map[string]func(*st.PodWrapper){
+		"no wishes": func(*st.PodWrapper) {},
+		"to be apart, if there is a choice": func(pod *st.PodWrapper) {
+			pod.PodAntiAffinityIn("app", v1.LabelHostname, []string{"train"}, st.PodAntiAffinityWithPreferredReq)
+		},
+		"to be spread, if there is a choice": func(pod *st.PodWrapper) {
+			pod.SpreadConstraint(1, v1.LabelHostname, v1.ScheduleAnyway, st.MakeLabelSelector().Label("app", "train").Obj(), nil, nil, nil, nil)
+		},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			s := newStage(t, makeNodes(2, 2))
+			s.open()
+			members := makeMembers("train", 3, 8, func(_ int, pod *st.PodWrapper) {
+				pod.Annotation(v1alpha1.ModeAnnotation, v1alpha1.ModeNonStrict)
+				wish(pod)
+			})
+			s.see(members...)
+			for range 2 {
+				for _, pod := range members {
+					if node := s.cycle(t, pod); node != "" {
+						t.Errorf("%s is held on %s", pod.Name, node)
+					}
+				}
+			}
+			if why, _ := s.explain(gang.Key{Namespace: "default", Name: "train"}); !strings.Contains(why.Message, "even if the cluster were empty: the nodes have room for 2 of 3 members") {
+				t.Errorf("it is told %q", why.Message)
+			}
+		})
+	}
+}
+
+// TestClaimsWithoutAVolumeYet: a member that has to wait for its volume does not make its gang one that would not fit
+// on an empty cluster; room that is being made for it stays.
+func TestClaimsWithoutAVolumeYet(t *testing.T) {
+	nodes := makeNodes(2, 2)
+	s := newStage(t, nodes, fill(nodes, 0)...)
+	s.open()
+	members := makeMembers("train", 2, 8, func(i int, pod *st.PodWrapper) {
+		if i == 1 {
+			pod.PVC("data")
+		}
+	})
+	s.provision(t, st.MakePersistentVolumeClaim().Namespace("default").Name("data").Obj(), members[1])
+	s.see(members...)
+	for i, pod := range members {
+		s.holds.Nominate(hold.Hold{For: pod.UID, Holder: holds.Holder(testProfile, "default/train"), Node: nodes[i].Name, Request: resource.Vector{gpu: 8}})
+	}
+	for _, pod := range members {
+		if node := s.cycle(t, pod); node != "" {
+			t.Errorf("%s is held on %s", pod.Name, node)
+		}
+	}
+	for _, pod := range members {
+		if _, ok := s.holds.Nomination(pod.UID); !ok {
+			t.Errorf("%s has lost its nomination", pod.Name)
+		}
+	}
+	if why, _ := s.explain(gang.Key{Namespace: "default", Name: "train"}); !strings.Contains(why.Message, "unbound immediate") || strings.Contains(why.Message, "empty") {
+		t.Errorf("it is told %q, want what it waits for, and nothing of an empty cluster", why.Message)
+	}
+}
+
+// provision makes a claim, without a volume, and waits until the filters know that of a pod which has it.
+func (s *stage) provision(t *testing.T, claim *v1.PersistentVolumeClaim, pod *v1.Pod) {
+	t.Helper()
+	if _, err := s.handle.ClientSet().CoreV1().PersistentVolumeClaims(claim.Namespace).Create(s.ctx, claim, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	go s.handle.SharedInformerFactory().Core().V1().PersistentVolumeClaims().Informer().RunWithContext(s.ctx)
+	if err := wait.PollUntilContextTimeout(s.ctx, 5*time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) {
+		state := framework.NewCycleState()
+		planner.Ask(state, &planner.Question{})
+		_, status, _ := s.scheduler.Profiles[testProfile].RunPreFilterPlugins(s.ctx, state, pod)
+		return strings.Contains(status.Message(), "unbound immediate"), nil
+	}); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -70,7 +70,8 @@ func TestExplanations(t *testing.T) {
 		},
 		"members stand in each other's way": {
 			nodes: twoNodes, attempt: needs("train", 3, gang.Spec{}, apart),
-			want: []string{`gang "default/train": 2 of 3 members fit (of 2 nodes: 2 node(s) didn't match pod anti-affinity rules)`},
+			want: []string{`gang "default/train": 2 of 3 members fit (of 2 nodes: 2 node(s) didn't match pod anti-affinity rules); ` +
+				`it would not fit even if the cluster were empty: the nodes have room for 2 of 3 members`},
 		},
 		"members that have a node count": {
 			nodes: twoNodes, pods: fill(twoNodes, 1), attempt: placed(needs("train", 4, gang.Spec{}, nil), "node-0000"),

@@ -33,6 +33,8 @@ func TestPlansLeaveWhatIsAskedForBesideTheMinimum(t *testing.T) {
 		partial  bool
 		why      string
 		hopeless bool
+		// firstNode, if not nil, changes it.
+		firstNode func(*v1.Node)
 	}{
 		"all there is counts, with what the member takes":   {floor: resource.Vector{gpu: 16, v1.ResourceCPU: 128000}},
 		"one more is too much":                              {floor: resource.Vector{gpu: 17}, why: `gang "default/train": its PodGroup's minResources ask for 17 nvidia.com/gpu; 16 are free; short 1 nvidia.com/gpu`, hopeless: true},
@@ -47,7 +49,8 @@ func TestPlansLeaveWhatIsAskedForBesideTheMinimum(t *testing.T) {
 		"a resource that nobody has":                        {floor: resource.Vector{"example.com/fpga": 1}, why: "ask for 1 example.com/fpga; 0 are free; short 1 example.com/fpga", hopeless: true},
 		"several that are short":                            {floor: resource.Vector{gpu: 17, v1.ResourceCPU: 129000}, why: "ask for 129 cpu, 17 nvidia.com/gpu; 128 cpu, 16 nvidia.com/gpu are free; short 1 cpu, 1 nvidia.com/gpu", hopeless: true},
 		"a gang that keeps what fits does not start either": {floor: resource.Vector{gpu: 17}, partial: true, why: "short 1 nvidia.com/gpu", hopeless: true},
-		"members that care about each other too":            {floor: resource.Vector{gpu: 17}, change: constraints["each on a node of its own"], why: "short 1 nvidia.com/gpu"},
+		"a node that is not ready may be by then":           {floor: resource.Vector{gpu: 9}, firstNode: tainted(v1.TaintNodeNotReady, v1.TaintEffectNoSchedule), why: "ask for 9 nvidia.com/gpu; 8 are free; short 1 nvidia.com/gpu"},
+		"members that care about each other too":            {floor: resource.Vector{gpu: 17}, change: constraints["each on a node of its own"], why: "short 1 nvidia.com/gpu", hopeless: true},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			var running []gang.Placed
@@ -57,7 +60,11 @@ func TestPlansLeaveWhatIsAskedForBesideTheMinimum(t *testing.T) {
 				pod.Name, pod.UID, pod.Spec.NodeName = pod.Name+"-runs", pod.UID+"-runs", node
 				running, used = append(running, gang.Placed{Pod: pod, Node: node}), append(used, pod)
 			}
-			s := newStage(t, makeNodes(2, 2), used...)
+			nodes := makeNodes(2, 2)
+			if c.firstNode != nil {
+				c.firstNode(nodes[0])
+			}
+			s := newStage(t, nodes, used...)
 			put(s.holds, c.holds...)
 			a := attemptOf(makeMembers("train", 1, 1, c.change), c.spec)
 			a.Strict, a.Gangs[0].Floor, a.Gangs[0].Placed = !c.partial, c.floor, running

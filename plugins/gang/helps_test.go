@@ -94,7 +94,9 @@ func TestHeard(t *testing.T) {
 			s := newStage(t, nodes, fill(nodes, 2)...)
 			var change func(int, *st.PodWrapper)
 			if c.coupled {
-				change = constraints["each on a node of its own"]
+				change = func(_ int, pod *st.PodWrapper) {
+					pod.PodAntiAffinityIn("app", v1.LabelHostname, []string{"train"}, st.PodAntiAffinityWithPreferredReq)
+				}
 			}
 			members := makeMembers("train", 3, 1, change)
 			if at, failed := s.run(t, members); len(at) > 0 || failed != 1 {

@@ -273,6 +273,11 @@ func TestPlansAndHolds(t *testing.T) {
 	}
 }
 
+// tainted gives a node one more taint.
+func tainted(key string, effect v1.TaintEffect) func(*v1.Node) {
+	return func(n *v1.Node) { n.Spec.Taints = append(n.Spec.Taints, v1.Taint{Key: key, Effect: effect}) }
+}
+
 // TestHopelessPlans: a plan that fails tells whether it would on an empty cluster too.
 func TestHopelessPlans(t *testing.T) {
 	all := []hold.Hold{
@@ -280,27 +285,72 @@ func TestHopelessPlans(t *testing.T) {
 		{For: "b", Holder: testProfile + "/default/other", Node: "node-0001", Reason: hold.Plan, Request: resource.Vector{gpu: 8}},
 	}
 	nowhere := func(_ int, p *st.PodWrapper) { p.NodeSelector(map[string]string{"no": "such"}) }
+	named := func(_ int, p *st.PodWrapper) {
+		p.NodeAffinityIn(metav1.ObjectNameField, []string{"gone"}, st.NodeSelectorTypeMatchFields)
+	}
+	cordoned := func(n *v1.Node) {
+		n.Spec.Unschedulable = true
+		tainted(v1.TaintNodeUnschedulable, v1.TaintEffectNoSchedule)(n)
+	}
+	apart := func(_ int, p *st.PodWrapper) {
+		p.PodAntiAffinityIn("app", v1.LabelHostname, []string{"train"}, st.PodAntiAffinityWithPreferredReq)
+	}
+	spread := func(_ int, p *st.PodWrapper) {
+		p.SpreadConstraint(1, v1.LabelHostname, v1.ScheduleAnyway, st.MakeLabelSelector().Label("app", "train").Obj(), nil, nil, nil, nil)
+	}
+	near := func(_ int, p *st.PodWrapper) {
+		p.PodAffinityIn("app", v1.LabelHostname, []string{"other"}, st.PodAffinityWithRequiredReq)
+	}
+	tolerant := func(_ int, p *st.PodWrapper) { p.Toleration("team") }
 	for sentence, c := range map[string]struct {
 		members int
 		spec    gang.Spec
 		change  func(int, *st.PodWrapper)
+		nodes   func(*v1.Node)
 		holds   []hold.Hold
 		want    bool
 	}{
-		"all is taken":                          {members: 16, holds: all},
-		"there never is so much":                {members: 17, want: true},
-		"no node is good for it":                {members: 1, change: nowhere, want: true},
-		"no rack has so much":                   {members: 9, spec: gang.Spec{RequiredTopology: rack}, want: true},
-		"a rack has, but it is taken":           {members: 8, spec: gang.Spec{RequiredTopology: rack}, holds: all},
-		"members that care about each other":    {members: 3, change: constraints["each on a node of its own"]}, // nobody can tell by arithmetic
-		"no node has the label of the topology": {members: 1, spec: gang.Spec{RequiredTopology: "no-such"}, want: true},
+		"all is taken":                                  {members: 16, holds: all},
+		"there never is so much":                        {members: 17, want: true},
+		"no node is good for it":                        {members: 1, change: nowhere, want: true},
+		"nor would one be that is full":                 {members: 1, change: nowhere, holds: all, want: true},
+		"the node that it names is not there":           {members: 1, change: named, want: true},
+		"no rack has so much":                           {members: 9, spec: gang.Spec{RequiredTopology: rack}, want: true},
+		"a rack has, but it is taken":                   {members: 8, spec: gang.Spec{RequiredTopology: rack}, holds: all},
+		"members that care about each other":            {members: 3, change: constraints["each on a node of its own"], want: true},
+		"there are nodes for these, but they are taken": {members: 2, change: constraints["each on a node of its own"], holds: all},
+		"members that had rather be apart":              {members: 17, change: apart, want: true},
+		"there is enough for these, but it is taken":    {members: 16, change: apart, holds: all},
+		"members that should be spread":                 {members: 17, change: spread, want: true},
+		"no other members are near, but may be":         {members: 2, change: near},
+		"no node has the label of the topology":         {members: 1, spec: gang.Spec{RequiredTopology: "no-such"}, want: true},
+		"its claims are not there yet":                  {members: 1, change: func(_ int, p *st.PodWrapper) { p.PVC("none") }},
+		"so many claims would not help":                 {members: 17, change: func(_ int, p *st.PodWrapper) { p.PVC("none") }, want: true},
+		"nodes that are not ready will be":              {members: 1, nodes: tainted(v1.TaintNodeNotReady, v1.TaintEffectNoSchedule)},
+		"nodes that are cordoned may come back":         {members: 1, nodes: cordoned},
+		"nodes are not for it":                          {members: 1, nodes: tainted("team", v1.TaintEffectNoSchedule), want: true},
+		"also while they are not ready": {members: 1, nodes: func(n *v1.Node) {
+			tainted(v1.TaintNodeNotReady, v1.TaintEffectNoSchedule)(n)
+			tainted("team", v1.TaintEffectNoExecute)(n)
+		}, want: true},
+		"they are for it, and not ready": {members: 1, change: tolerant, nodes: func(n *v1.Node) {
+			tainted("team", v1.TaintEffectNoSchedule)(n)
+			tainted(v1.TaintNodeNotReady, v1.TaintEffectNoSchedule)(n)
+		}},
+		"they had rather it were not there": {members: 17, nodes: tainted("team", v1.TaintEffectPreferNoSchedule), want: true},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			s := newStage(t, makeNodes(2, 2))
+			nodes := makeNodes(2, 2)
+			if c.nodes != nil {
+				for _, node := range nodes {
+					c.nodes(node)
+				}
+			}
+			s := newStage(t, nodes)
 			put(s.holds, c.holds...)
 			result := mustPlan(t, s, attemptOf(makeMembers("train", c.members, 1, c.change), c.spec))
 			if result.Complete || result.Hopeless != c.want {
-				t.Errorf("complete: %v, hopeless: %v; want a failure, and %v", result.Complete, result.Hopeless, c.want)
+				t.Errorf("complete: %v, hopeless: %v; want a failure, and %v: %v", result.Complete, result.Hopeless, c.want, result.Why)
 			}
 		})
 	}

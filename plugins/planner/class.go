@@ -11,6 +11,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
@@ -50,6 +51,8 @@ type class struct {
 	counted string
 	// alone: no node takes more than one of them.
 	alone bool
+	// required is which nodes it asks for; made when first asked for.
+	required *nodeaffinity.RequiredNodeAffinity
 }
 
 // grouping sorts pods into classes.
@@ -92,6 +95,15 @@ func repels(info *framework.PodInfo) bool {
 	return slices.ContainsFunc(info.GetRequiredAntiAffinityTerms(), func(term fwk.AffinityTerm) bool {
 		return term.TopologyKey == v1.LabelHostname && term.Matches(info.Pod, nil)
 	})
+}
+
+// wants reports whether a node is one of those that the class asks for, by their labels or names.
+func (c *class) wants(node *v1.Node) bool {
+	if c.required == nil {
+		c.required = new(nodeaffinity.GetRequiredNodeAffinity(c.info.Pod))
+	}
+	match, _ := c.required.Match(node) // the filter, too, takes what it cannot read for no match
+	return match
 }
 
 // podInfo is the PodInfo of a pod of a class. What the class computed once is

@@ -31,18 +31,22 @@ type floor struct {
 	probes []*v1.Pod
 	views  []*whatif.View
 	usable []usability // by node
+	// passing: a probe was refused on every node, for what may pass.
+	passing bool
 	// least is what was short where least was, and in which domain.
 	least  resource.Vector
 	domain string
 }
 
-// usability is whether members may use a node, once that is known.
+// usability is whether members may use a node, once that is known, from best to worst.
 type usability uint8
 
 const (
 	unasked usability = iota
 	usable
 	unusable
+	// closed nodes would be unusable if the cluster were empty, too.
+	closed
 )
 
 // floorsOf reads what the gangs of an attempt ask for beside their minimums; nil for a gang
@@ -101,13 +105,19 @@ func (w *world) mayUse(ctx context.Context, f *floor, node int) (bool, error) {
 				f.views = append(f.views, v)
 			case !status.IsRejected():
 				return false, fmt.Errorf("preparing to look for nodes of pod %s/%s: %w", probe.Namespace, probe.Name, status.AsError())
+			case !forGood(status):
+				f.passing = true
 			}
 		}
 	}
 	if f.usable[node] == unasked {
-		f.usable[node] = unusable
+		f.usable[node] = closed
+		if f.passing {
+			f.usable[node] = unusable
+		}
 		for _, v := range f.views {
 			if !v.Allows(w.tx.Node(node)) {
+				f.usable[node] = unusable // whoever chose may choose another
 				continue
 			}
 			status := w.tx.Fits(ctx, v, node)
@@ -117,6 +127,9 @@ func (w *world) mayUse(ctx context.Context, f *floor, node int) (bool, error) {
 			if status.Code() != fwk.UnschedulableAndUnresolvable {
 				f.usable[node] = usable
 				break
+			}
+			if !lasts(ctx, status, v.Pod, w.tx.Node(node).Node()) {
+				f.usable[node] = unusable
 			}
 		}
 	}
@@ -221,15 +234,16 @@ func share(short, want resource.Vector) float64 {
 }
 
 // bound reports whether a gang could have its floor on nodes that have so much each, at most,
-// beside what its members have elsewhere; what they will take is counted among that.
-func (w *world) bound(f *floor, have resource.Vector, nodes []int, free func(node int, name v1.ResourceName) int64) bool {
+// beside what its members have elsewhere; what they will take is counted among that. Nodes that
+// are known to be of no such use, or worse, do not count.
+func (w *world) bound(f *floor, have resource.Vector, nodes []int, use usability, free func(node int, name v1.ResourceName) int64) bool {
 	for name, want := range f.want {
 		want -= have[name]
 		for _, node := range nodes {
 			if want <= 0 {
 				break
 			}
-			if f.usable == nil || f.usable[node] != unusable {
+			if f.usable == nil || f.usable[node] < use {
 				want -= free(node, name)
 			}
 		}

@@ -1,10 +1,17 @@
 package planner
 
 import (
+	"context"
 	"fmt"
 	"math"
+	"slices"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 
 	"github.com/lockstep-sh/lockstep/plugins/holds"
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
@@ -14,8 +21,8 @@ import (
 
 // hopeless finds gangs that would not fit if the nodes were empty: there is not enough for
 // their minimum, or for what they ask for beside it, on nodes that no filter has ruled out for
-// good. It adds that, with the numbers, to the explanation of each, and reports whether there
-// are any. That is arithmetic, class by class; it may take for possible what is not.
+// what they are. It adds that, with the numbers, to the explanation of each, and reports whether
+// there are any. That is arithmetic, class by class; it may take for possible what is not.
 func (w *world) hopeless(a *gang.Attempt, problem placement.Problem, why map[gang.Key]string) bool {
 	some := false
 	for i, g := range problem.Gangs {
@@ -71,7 +78,7 @@ func (w *world) mostEmpty(g placement.Gang, f *floor) (most int, afloat bool, do
 // floats reports whether nodes have what a gang asks for beside its members; it may ask for
 // nothing.
 func (w *world) floats(f *floor, nodes []int) bool {
-	return f == nil || w.bound(f, nil, nodes, w.allocatable)
+	return f == nil || w.bound(f, nil, nodes, closed, w.allocatable)
 }
 
 // all are the nodes, by index.
@@ -104,7 +111,7 @@ func (w *world) fitEmpty(count map[int]int, nodes []int) int {
 			if room >= want {
 				break
 			}
-			if !w.never[slot{class, node}] {
+			if !w.closed[slot{class, node}] {
 				room += w.slotsEmpty(class, node)
 			}
 		}
@@ -113,10 +120,40 @@ func (w *world) fitEmpty(count map[int]int, nodes []int) int {
 	return fit
 }
 
+// ownTaints begin the keys of taints with which Kubernetes says how a node is just now.
+var ownTaints = []string{"node.kubernetes.io/", "node.cloudprovider.kubernetes.io/"}
+
+// forGood reports whether a refusal is by a filter that goes by what the pod asks for and what
+// its nodes are. That a refusal cannot be resolved by evictions does not say so: a claim gets
+// its volume, others release devices, a node is uncordoned.
+func forGood(status *fwk.Status) bool {
+	if status.Code() != fwk.UnschedulableAndUnresolvable {
+		return false
+	}
+	switch status.Plugin() {
+	case names.NodeAffinity, names.NodeName, names.NodeResourcesFit, names.NodeDeclaredFeatures:
+		return true
+	default:
+		return false
+	}
+}
+
+// lasts reports whether a filter would refuse a node if the cluster were empty, too.
+func lasts(ctx context.Context, status *fwk.Status, pod *v1.Pod, node *v1.Node) bool {
+	if status.IsSuccess() || status.Plugin() != names.TaintToleration {
+		return forGood(status)
+	}
+	_, stays := corev1helpers.FindMatchingUntoleratedTaint(klog.FromContext(ctx), node.Spec.Taints, pod.Spec.Tolerations, func(taint *v1.Taint) bool {
+		passes := func(prefix string) bool { return strings.HasPrefix(taint.Key, prefix) }
+		return taint.Effect != v1.TaintEffectPreferNoSchedule && !slices.ContainsFunc(ownTaints, passes)
+	}, true)
+	return stays
+}
+
 // slotsEmpty is how many members of a class a node would take if it were empty. Volumes that
 // others have now would be free then, too.
 func (w *world) slotsEmpty(class, node int) int {
-	if !w.reaches(class, node) {
+	if !w.reaches(class, node) || w.checksAffinity && !w.classes[class].wants(w.tx.Node(node).Node()) {
 		return 0
 	}
 	if !w.checksResources {

@@ -37,11 +37,12 @@ type Planner struct {
 	points Points
 	// start is the node at which the next sweep begins, so that all nodes have
 	// their turn.
-	start           int
-	weights         map[string]int64
-	checksResources bool
-	percentage      *int32
-	storage         storage
+	start      int
+	weights    map[string]int64
+	percentage *int32
+	storage    storage
+	// The profile filters by these.
+	checksResources, checksAffinity bool
 }
 
 // New makes the planner of a profile. It has to be called when all plugins of the
@@ -53,7 +54,10 @@ func New(fw framework.Framework, h *holds.Holds, plugins *extension.Plugins) *Pl
 	for _, score := range enabled.Score.Enabled {
 		p.weights[score.Name] = int64(score.Weight)
 	}
-	p.checksResources = slices.ContainsFunc(enabled.Filter.Enabled, func(p schedconfig.Plugin) bool { return p.Name == names.NodeResourcesFit })
+	filters := func(name string) bool {
+		return slices.ContainsFunc(enabled.Filter.Enabled, func(p schedconfig.Plugin) bool { return p.Name == name })
+	}
+	p.checksResources, p.checksAffinity = filters(names.NodeResourcesFit), filters(names.NodeAffinity)
 	return p
 }
 
@@ -68,7 +72,8 @@ type Plan struct {
 	// Coupled tells that members care about other pods.
 	Coupled bool
 	// Hopeless tells that the attempt would not fit either if everything else were gone, as
-	// far as the nodes were looked at.
+	// far as the nodes were looked at. What passes without that does not count: claims that
+	// have no volume yet, devices in use, nodes that are not ready or cordoned.
 	Hopeless bool
 }
 
@@ -99,7 +104,7 @@ func (p *Planner) Plan(ctx context.Context, a *gang.Attempt, evict []string) (re
 	}
 	if !solved.Complete {
 		result.Why = w.explain(a, problem, solved)
-		result.Hopeless = !w.coupled && w.hopeless(a, problem, result.Why)
+		result.Hopeless = w.hopeless(a, problem, result.Why)
 		result.Shape = w.shape(a, problem)
 	}
 	if n := w.tx.Len(); n > 0 {
@@ -135,9 +140,9 @@ func (p *Planner) pose(a *gang.Attempt, evict []string, inCopies bool) (*world, 
 	holders := append([]string{holds.Holder(p.fw.ProfileName(), a.Group)}, evict...)
 	w := &world{
 		fw: p.fw, holds: p.holds, holders: holders,
-		sample: p.sample, weights: p.weights, checksResources: p.checksResources,
+		sample: p.sample, weights: p.weights, checksResources: p.checksResources, checksAffinity: p.checksAffinity,
 		inCopies: inCopies,
-		refused:  map[string]map[string]bool{}, rejected: map[int]string{}, barred: map[int]bool{}, never: map[slot]bool{}, lacking: map[v1.ResourceName]bool{},
+		refused:  map[string]map[string]bool{}, rejected: map[int]string{}, barred: map[int]bool{}, never: map[slot]bool{}, closed: map[slot]bool{}, lacking: map[v1.ResourceName]bool{},
 	}
 	problem := placement.Problem{KeepPartial: !a.Strict}
 	for _, need := range a.Gangs {

@@ -189,7 +189,7 @@ func (r *Room) floorsShort(nodes []int, freed func(node int) (resource.Vector, i
 		if r.confined || r.problem.Gangs[i].Required != "" && len(r.problem.Gangs) == 1 {
 			count = nodes // they are the domain
 		}
-		if !r.w.bound(f, f.have, count, func(node int, name v1.ResourceName) int64 {
+		if !r.w.bound(f, f.have, count, unusable, func(node int, name v1.ResourceName) int64 {
 			if !on[node] {
 				return r.w.free(node, name)
 			}

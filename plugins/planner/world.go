@@ -28,8 +28,9 @@ type world struct {
 	holders []string // whose holds are no obstacle
 	sample  func(nodes int) int
 	// checksResources tells that the profile filters by node resources, so that
-	// arithmetic may rule nodes out before the filters do.
-	checksResources bool
+	// arithmetic may rule nodes out before the filters do, checksAffinity that it filters by
+	// what pods ask of the labels and names of nodes.
+	checksResources, checksAffinity bool
 
 	// weights are those of the profile's Score plugins.
 	weights map[string]int64
@@ -63,10 +64,12 @@ type world struct {
 	refused map[string]map[string]bool // reason -> node names
 	// rejected is what PreFilter plugins said of a whole class.
 	rejected map[int]string
-	// barred are those of them that are rejected whoever goes.
+	// barred are those of them that would be rejected on an empty cluster, too.
 	barred map[int]bool
-	// never are the nodes that a class cannot use whoever goes.
-	never   map[slot]bool
+	// never are the nodes that a class cannot use, whoever of the attempt is placed where.
+	never map[slot]bool
+	// closed are the nodes that a class could not use if the cluster were empty.
+	closed  map[slot]bool
 	lacking map[v1.ResourceName]bool
 	// opaque: a node was refused by a plugin that may look at more of a pod than a shape has.
 	opaque bool
@@ -188,7 +191,7 @@ func (w *world) prepare(ctx context.Context, class int, pod *v1.Pod) (*whatif.Vi
 	}
 	if status.IsRejected() {
 		w.rejected[class] = status.Message()
-		w.barred[class] = status.Code() == fwk.UnschedulableAndUnresolvable
+		w.barred[class] = forGood(status)
 		return nil, nil
 	}
 	return nil, fmt.Errorf("preparing pod %s/%s: %w", pod.Namespace, pod.Name, status.AsError())
@@ -299,6 +302,9 @@ func (w *world) filter(ctx context.Context, v *whatif.View, class int, nodes []i
 	for i, node := range candidates {
 		if statuses[i].Code() == fwk.UnschedulableAndUnresolvable && (w.tx.Checkpoint() == w.base || !w.volatile(class)) && !w.coupled {
 			w.never[slot{class, node}] = true
+		}
+		if lasts(ctx, statuses[i], v.Pod, w.tx.Node(node).Node()) {
+			w.closed[slot{class, node}] = true
 		}
 		if ok, err := w.judge(node, statuses[i]); err != nil {
 			return nil, err

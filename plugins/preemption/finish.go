@@ -128,11 +128,15 @@ func (pl *GangPreemption) giveUp(now time.Time) {
 // giveBack ends the nominations of gangs that wait for something else than room: members
 // that are missing, or a PodGroup that is gone. Members that are made anew have a while.
 func (pl *GangPreemption) giveBack(now time.Time) {
+	if !pl.Roster.Synced() {
+		return // nobody is placed yet
+	}
 	nominations := pl.Holds.Nominations()
 	maps.DeleteFunc(pl.idle, func(holder string, _ time.Time) bool { return nominations[holder] == nil })
-	for holder := range nominations {
+	placing := map[gang.Key]bool{}
+	for holder, pods := range nominations {
 		group, mine := strings.CutPrefix(holder, holds.Holder(pl.fw.ProfileName(), ""))
-		if !mine || holds.IsPod(group) || pl.Roster.Placing(holder) {
+		if !mine || pl.lacksRoom(holder, group, pods, placing) {
 			delete(pl.idle, holder)
 			continue
 		}
@@ -145,4 +149,28 @@ func (pl *GangPreemption) giveBack(now time.Time) {
 		delete(pl.idle, holder)
 		pl.Holds.DropNominations(holder)
 	}
+}
+
+// lacksRoom reports whether a holder waits for nothing but room. A member that is placed by
+// itself, or of which only the status tells that it was nominated, does as long as its gang
+// runs or is being placed. What was found out of gangs is kept in placing: to ask costs a look
+// at all their members.
+func (pl *GangPreemption) lacksRoom(holder, group string, pods []types.UID, placing map[gang.Key]bool) bool {
+	if !holds.IsPod(group) {
+		return pl.Roster.Placing(holder)
+	}
+	pod, ok := pl.podByUID(pods[0])
+	if !ok {
+		return true // its nomination goes with it
+	}
+	key, _, _ := gang.KeyOf(pod)
+	if known, ok := placing[key]; ok {
+		return known
+	}
+	want, undecided := pl.Roster.Wants(pod)
+	if !undecided || want.Job == "" {
+		return true
+	}
+	placing[key] = want.Ready || pl.Roster.Placing(holds.Holder(pl.fw.ProfileName(), want.Job))
+	return placing[key]
 }

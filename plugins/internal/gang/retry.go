@@ -272,7 +272,8 @@ func (s *Gangs) retryNext(now time.Time, elsewhere Elsewhere) {
 // miss takes in that an attempt failed, and has the group rest.
 func (s *Gangs) miss(grp *group, o Outcome, now time.Time) {
 	p, r := &s.pump, &grp.retry
-	r.at, r.hopeless, r.coupled, r.shape = now, o.Hopeless, o.Coupled, o.Shape
+	// No pod helps those without hope, wherever it comes.
+	r.at, r.hopeless, r.coupled, r.shape = now, o.Hopeless, o.Coupled && !o.Hopeless, o.Shape
 	if r.shape.Key != 0 && r.seen == p.view {
 		p.misses = append(p.misses, &miss{
 			group: grp.key().String(), rank: grp.rankOf(), shape: r.shape, at: now, kept: !grp.strict(),

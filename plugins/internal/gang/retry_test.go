@@ -476,5 +476,20 @@ func TestStoriesOfHope(t *testing.T) {
 			},
 			want: []string{"pods ended: 0", "a node came: a/x 4 bound"},
 		},
+		"nor when pods come to nodes, if its members care about others": {
+			room: map[string]int{"n": 3},
+			play: func(c *cluster) {
+				c.hopeless = map[string]bool{"a/x": true}
+				c.add(podsNamed("p", 4, append(gang, labeled(coupledLabel, "yes"))...)...)
+				c.run()
+				c.tries()
+				for range 20 {
+					c.s.PodsMoved()
+					c.pass(time.Second)
+				}
+				c.note("pods came: %d", c.tries())
+			},
+			want: []string{"pods came: 0"},
+		},
 	})
 }
