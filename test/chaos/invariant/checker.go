@@ -124,6 +124,8 @@ type Checker struct {
 	down    []string
 	// faults counts how often something became faulty.
 	faults int
+	// awaySince is since when the API server does not answer, blindUntil until when a scheduler may not see what it has.
+	awaySince, blindUntil time.Time
 	// slowest is the longest that the API server took of late to answer.
 	slowest   time.Duration
 	slowestAt time.Time
@@ -212,8 +214,8 @@ func (c *Checker) moment() moment { return moment{c.now, c.healthy, c.faults} }
 // since returns the healthy time since m.
 func (c *Checker) since(m moment) time.Duration { return c.healthy - m.healthy }
 
-// calm reports whether nothing became faulty since m, and nothing is.
-func (c *Checker) calm(m moment) bool { return len(c.down) == 0 && c.faults == m.faults }
+// blind reports whether a scheduler may not see again yet what the API server has.
+func (c *Checker) blind() bool { return c.now.Before(c.blindUntil) }
 
 // violate reports a violation, once for each object and key.
 func (c *Checker) violate(i Invariant, object, key string, recent []string, format string, args ...any) {

@@ -385,15 +385,96 @@ func TestChecker(t *testing.T) {
 			},
 			"no futile eviction: gang a/g",
 		},
-		"a preemptor to which a fault came": {
+		"a fault restarts the clock of a preemption": {
 			func(s *story) {
 				s.at(1, append(s.gangPods("g", 2, 2, priority(5)), s.pod("v"), s.bound("v", 1))...)
 				s.at(2, s.evicted("v", "g-1")...)
-				s.at(3, Health{[]string{"API server"}})
-				s.at(4, Health{})
+				s.at(8, Health{[]string{"scheduler"}})
+				s.at(14, Health{})
+				s.at(23, s.gone("v"), s.bound("g-0", 1), s.bound("g-1", 1))
+				s.at(40)
+			},
+			"",
+		},
+		"a fault does not pardon a preemption": {
+			func(s *story) {
+				s.at(1, append(s.gangPods("g", 2, 2, priority(5)), s.pod("v"), s.bound("v", 1))...)
+				s.at(2, s.evicted("v", "g-1")...)
+				s.at(3, Health{[]string{"scheduler"}})
+				s.at(9, Health{})
+				s.at(20)
+			},
+			"no futile eviction: gang a/g: since 12:00:02.000, 10.1 healthy seconds after the last fault, 1 pods were evicted for it",
+		},
+		"a scheduler that watches asks an API server that was away rarely": {
+			func(s *story) {
+				s.at(1, append(s.gangPods("g", 2, 2, priority(5)), s.pod("v"), s.bound("v", 1))...)
+				s.at(2, s.evicted("v", "g-1")...)
+				s.at(3, Health{[]string{APIServer}})
+				s.at(9, Health{})
+				s.at(30, s.gone("v"), s.bound("g-0", 1), s.bound("g-1", 1))
+				s.at(50)
+			},
+			"",
+		},
+		"whoever leads next evicts others, and the preemptor is never placed": {
+			func(s *story) {
+				s.at(1, append(s.gangPods("g", 2, 2, priority(5)), s.pod("v"), s.bound("v", 1), s.pod("w"), s.bound("w", 1))...)
+				s.at(2, s.evicted("v", "g-1")...)
+				s.at(2.1, Health{[]string{"scheduler"}})
+				s.at(3, s.gone("v"))
+				s.at(8, Health{})
+				s.at(12, s.evicted("w", "g-1")...)
+				s.at(13, s.gone("w"))
+				s.at(30)
+			},
+			"no futile eviction: gang a/g: since 12:00:02.000, 10.1 healthy seconds after the last fault, 2 pods were evicted for it",
+		},
+		"whoever leads next evicts what a crash had spared": {
+			func(s *story) {
+				s.at(1, append(s.gangPods("g", 2, 2, priority(5)), s.pod("v"), s.bound("v", 1), s.pod("w"), s.bound("w", 1))...)
+				s.at(2, s.evicted("v", "g-1")...)
+				s.at(2.1, Health{[]string{"scheduler"}})
+				s.at(3, s.gone("v"))
+				s.at(8, Health{})
+				s.at(12, s.evicted("w", "g-1")...)
+				s.at(13, s.gone("w"), s.bound("g-0", 1), s.bound("g-1", 1))
 				s.at(30)
 			},
 			"",
+		},
+		"whoever leads next evicts once, and once more": {
+			func(s *story) {
+				s.at(1, append(s.gangPods("g", 2, 2, priority(5)), s.pod("v"), s.bound("v", 1), s.pod("w"), s.bound("w", 1), s.pod("x"), s.bound("x", 1))...)
+				s.at(2, s.evicted("v", "g-1")...)
+				s.at(2.1, Health{[]string{"scheduler"}})
+				s.at(3, s.gone("v"))
+				s.at(8, Health{})
+				s.at(9, s.evicted("w", "g-1")...)
+				s.at(10, s.gone("w"))
+				s.at(13, s.evicted("x", "g-1")...)
+				s.at(14, s.gone("x"), s.bound("g-0", 1), s.bound("g-1", 1))
+			},
+			"no futile eviction: gang a/g: pod a/x was evicted for it at 12:00:13.000, when the 2 pods that were evicted for it since 12:00:02.000 had all ended at 12:00:10.000",
+		},
+		"after a fault something as important came first": {
+			func(s *story) {
+				s.at(1, append(s.gangPods("g", 2, 2, priority(5)), s.pod("v"), s.bound("v", 1), s.pod("first", priority(5)))...)
+				s.at(2, s.evicted("v", "g-1")...)
+				s.at(2.1, Health{[]string{"scheduler"}})
+				s.at(8, s.gone("v"), Health{}, s.bound("first", 1))
+				s.at(30)
+			},
+			"",
+		},
+		"an eviction that is first seen in a list": {
+			func(s *story) {
+				s.at(1, append(s.gangPods("g", 2, 2, priority(5)), s.pod("v"), s.bound("v", 1))...)
+				told := s.evicted("v", "g-1")
+				s.at(2, s.listed(), told[2])
+				s.at(13)
+			},
+			"no futile eviction: gang a/g: since 12:00:02.000, 10.1 healthy seconds, 1 pods were evicted for it",
 		},
 		"a preemptor whose node is lost": {
 			func(s *story) {

@@ -2,6 +2,7 @@ package invariant
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -48,6 +49,9 @@ type (
 
 // Told is an event of the API. It may come before or after what it tells of, and twice.
 type Told struct{ Event *v1.Event }
+
+// APIServer is what Health calls the API server.
+const APIServer = "API server"
 
 // Health says which components are faulty from now on; nothing: all is well.
 type Health struct{ Down []string }
@@ -110,10 +114,23 @@ func (o Health) apply(c *Checker) {
 		}
 	}
 	c.down = o.Down
+	c.seeAPIServer()
 	if is == "" {
 		c.log("health", "all is well")
 	} else {
 		c.log("health", "faulty: %s", is)
+	}
+}
+
+// seeAPIServer takes in whether the API server answers. Clients that watch it ask again ever more rarely, and at random
+// up to twice as late: the next time may be as far off as twice the time for which they asked in vain.
+func (c *Checker) seeAPIServer() {
+	switch away := slices.Contains(c.down, APIServer); {
+	case away && c.awaySince.IsZero():
+		c.awaySince = c.now
+	case !away && !c.awaySince.IsZero():
+		c.blindUntil = maxTime(c.blindUntil, c.now.Add(2*c.now.Sub(c.awaySince)))
+		c.awaySince = time.Time{}
 	}
 }
 
