@@ -57,6 +57,9 @@ const stamp = "15:04:05.000"
 type Config struct {
 	// PartialFor is how long a gang may have a part of its minimum bound before it ever had all of it.
 	PartialFor time.Duration
+	// DoubtFor is the same for one that may have lost a member or room, from when on it has all members again, and there
+	// is clear room for them: it may have to wait for as long as a pod that was refused often.
+	DoubtFor time.Duration
 	// LifeGap is how long a gang has had nothing bound when it counts as a gang again that has to
 	// start together. Before, a scheduler may not know yet that its last member is gone.
 	LifeGap time.Duration
@@ -88,7 +91,7 @@ type Config struct {
 // Default returns the bounds of the fault run.
 func Default() Config {
 	return Config{
-		PartialFor: 3 * time.Second, LifeGap: time.Second, InFlight: 250 * time.Millisecond,
+		PartialFor: 3 * time.Second, DoubtFor: 12 * time.Second, LifeGap: time.Second, InFlight: 250 * time.Millisecond,
 		PlacedWithin: 10 * time.Second, UsedWithin: 2 * time.Second, VictimsWithin: 12 * time.Second, MarkedFor: 12 * time.Second,
 		SplitFor: 500 * time.Millisecond, MaxStep: 500 * time.Millisecond,
 	}

@@ -183,23 +183,65 @@ func TestChecker(t *testing.T) {
 			},
 			"",
 		},
-		"a node was lost while a gang was being released": {
+		"a node with room was lost while a gang was being released, and there is no other": {
 			func(s *story) {
-				s.at(1, s.gangPods("g", 2, 2)...)
-				s.at(2, NodeSeen{s.node(3, true)})
+				s.at(1, append(s.gangPods("g", 2, 2), s.pod("x", asking(6)), s.pod("y", asking(8)), s.pod("z", asking(8)))...)
+				s.at(2, s.bound("x", 0), s.bound("y", 1), s.bound("z", 2), NodeSeen{s.node(3, true)})
 				s.at(2.5, s.bound("g-0", 0))
-				s.at(20)
+				s.at(30)
 			},
 			"",
 		},
-		"a member was deleted while its gang was being released": {
+		"a node with room was lost while a gang was being released, and there is other": {
 			func(s *story) {
-				s.at(1, s.gangPods("g", 3, 2)...)
-				s.at(2, s.deleting("g-2"))
-				s.at(3, s.gone("g-2"), s.bound("g-0", 0))
-				s.at(20)
+				s.at(1, append(s.gangPods("g", 2, 2), s.pod("x", asking(8)), s.bound("x", 1))...)
+				s.at(2, s.bound("g-0", 0))
+				s.at(2.5, NodeSeen{s.node(3, true)})
+				s.at(12, NodeSeen{s.node(2, true)})
+				s.at(25)
+			},
+			"nothing partial for long: gang a/g: 1 of its minimum of 2 bound since 12:00:02.000, and never all of it; before, node n2 was lost, " +
+				"and for 12.1 healthy seconds since 12:00:12.000",
+		},
+		"a node on which others wait for room was lost while a gang was being released": {
+			func(s *story) {
+				s.at(1, append(s.gangPods("g", 2, 2), s.pod("x", asking(8)), s.pod("y", asking(8)), s.pod("z", asking(8)), s.bound("x", 1))...)
+				s.at(2, s.bound("g-0", 0))
+				s.at(2.5, NodeSeen{s.node(3, true)})
+				s.at(30)
 			},
 			"",
+		},
+		"a node without room was lost while a gang was being released": {
+			func(s *story) {
+				s.at(1, append(s.gangPods("g", 2, 2), s.pod("x", asking(8)), s.bound("x", 3))...)
+				s.at(2, NodeSeen{s.node(3, true)})
+				s.at(2.5, s.bound("g-0", 0))
+				s.at(3, NodeGone{"n3"})
+				s.at(12.5)
+			},
+			"nothing partial for long: gang a/g: 1 of its minimum of 2 bound for 3.1 healthy seconds",
+		},
+		"a member was deleted while its gang was being released": {
+			func(s *story) {
+				s.at(1, s.gangPods("g", 2, 2)...)
+				s.at(2, s.deleting("g-1"))
+				s.at(3, s.gone("g-1"), s.bound("g-0", 0))
+				s.at(20, s.gangPods("g", 2, 2)[1])
+				s.at(29, s.bound("g-1", 0))
+				s.at(40)
+			},
+			"",
+		},
+		"a member was deleted while its gang was being released, and is never replaced though there is room": {
+			func(s *story) {
+				s.at(1, s.gangPods("g", 2, 2)...)
+				s.at(2, s.deleting("g-1"))
+				s.at(3, s.gone("g-1"), s.bound("g-0", 0))
+				s.at(10, s.gangPods("g", 2, 2)[1])
+				s.at(25)
+			},
+			"nothing partial for long: gang a/g: 1 of its minimum of 2 bound since 12:00:03.000, and never all of it; before, lost pod a/g-1, and for 12.1 healthy seconds since",
 		},
 		"a machine that stands still does not count": {
 			func(s *story) {

@@ -60,7 +60,7 @@ func (c *Checker) CheckRoom() Room {
 			continue
 		}
 		room.Judged++
-		slots, destroyed, where := c.slots(u)
+		slots, destroyed, where := c.slots(u, c.config.AllQueues)
 		if slots-destroyed < len(u.pending) {
 			continue
 		}
@@ -88,16 +88,35 @@ func (c *Checker) waiting() []*unit {
 			}
 			continue
 		}
-		group := append([]*gang{g}, c.together(g)...)
-		var missing []*pod
-		for _, one := range group {
+		u := c.missing(g)
+		for _, one := range u.gangs {
 			done[one] = true
-			members := slices.DeleteFunc(sorted(one.pods), func(p *pod) bool { return !p.pending() })
-			missing = append(missing, members[:min(len(members), max(0, one.min-one.have()))]...)
 		}
-		units = append(units, c.unit(missing, group...))
+		units = append(units, u)
 	}
 	return units
+}
+
+// missing returns what a gang and its group lack to be whole.
+func (c *Checker) missing(g *gang) *unit {
+	group := append([]*gang{g}, c.together(g)...)
+	var missing []*pod
+	for _, one := range group {
+		members := slices.DeleteFunc(sorted(one.pods), func(p *pod) bool { return !p.pending() })
+		missing = append(missing, members[:min(len(members), max(0, one.min-one.have()))]...)
+	}
+	return c.unit(missing, group...)
+}
+
+// clearRoom reports whether there is clear room for what a gang lacks, beside all else that waits: while pods come and go
+// any of them may be held somewhere.
+func (c *Checker) clearRoom(g *gang) bool {
+	u := c.missing(g)
+	if c.cannotStart(u) != "" {
+		return false
+	}
+	slots, destroyed, _ := c.slots(u, true)
+	return slots-destroyed >= len(u.pending)
 }
 
 func sorted(pods map[types.UID]*pod) []*pod {
@@ -193,8 +212,8 @@ func (c *Checker) overCeiling(u *unit) string {
 }
 
 // slots counts the members of a unit for which there is room, and how many of the slots others could
-// destroy.
-func (c *Checker) slots(u *unit) (slots, destroyed int, where string) {
+// destroy: all that wait, or those that may hold room in a cluster in which nothing happens.
+func (c *Checker) slots(u *unit, all bool) (slots, destroyed int, where string) {
 	size := largest(u.pending)
 	byDomain := map[string]int{}
 	for _, n := range c.nodes {
@@ -219,7 +238,7 @@ func (c *Checker) slots(u *unit) (slots, destroyed int, where string) {
 		}
 	}
 	for _, p := range c.pods {
-		if p.pending() && !slices.Contains(u.pending, p) && (c.config.AllQueues || p.nominated != "" || p.gang.nonStrict && !p.gang.whole()) {
+		if p.pending() && !slices.Contains(u.pending, p) && (all || p.nominated != "" || p.gang.nonStrict && !p.gang.whole()) {
 			destroyed += destroys(p.requests, size)
 		}
 	}
