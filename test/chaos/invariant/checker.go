@@ -118,6 +118,20 @@ type Counts struct {
 	Healthy, Total time.Duration
 }
 
+// Little returns why a run of that length shows too little, whatever was found; empty: it shows enough.
+func (n Counts) Little(length time.Duration) string {
+	const long, enough = 2 * time.Minute, 0.4
+	switch {
+	case n.Healthy.Seconds() < enough*n.Total.Seconds():
+		return fmt.Sprintf("it was healthy for %.0f of %.0f seconds", n.Healthy.Seconds(), n.Total.Seconds())
+	case n.Started == 0:
+		return "no gang started"
+	case length >= long && n.Preemptors <= n.PreemptorsExcused:
+		return "no preemptor was judged"
+	}
+	return ""
+}
+
 // Checker judges one run.
 type Checker struct {
 	config Config
@@ -136,6 +150,9 @@ type Checker struct {
 	listing bool
 	// nodeLostAt is when a node was last deleted or cordoned.
 	nodeLostAt time.Time
+
+	// finished is when a pod last ended by itself.
+	finished moment
 
 	pods  map[types.UID]*pod
 	nodes map[string]*node

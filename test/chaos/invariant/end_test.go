@@ -2,6 +2,7 @@ package invariant
 
 import (
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -104,6 +105,45 @@ func TestCheckEmpty(t *testing.T) {
 	s.at(1, s.pod("p"))
 	s.check.CheckEmpty(nil)
 	s.want(`nothing left over: pod a/p: it is there (node "", Pending) when everything was deleted`)
+}
+
+func TestCheckQuiet(t *testing.T) {
+	s := tell(t)
+	s.at(1, s.pod("a"), s.pod("b"), s.bound("a", 0))
+	s.at(20, s.phase("a", v1.PodSucceeded))
+	s.at(45)
+	s.check.CheckQuiet()
+	s.want("")
+	s.at(46, Health{[]string{"scheduler"}})
+	s.at(60, Health{})
+	s.check.CheckQuiet()
+	s.want("")
+	s.at(65, s.deleting("b"), s.phase("b", v1.PodFailed))
+	s.check.CheckQuiet()
+	s.want("what fits is bound in the end: the cluster: it does not come to rest, and no pod has ended by itself for 31 healthy seconds")
+}
+
+func TestLittle(t *testing.T) {
+	enough := Counts{Healthy: 50 * time.Second, Total: 100 * time.Second, Started: 3, Preemptors: 5, PreemptorsExcused: 4}
+	for name, c := range map[string]struct {
+		change func(*Counts)
+		length time.Duration
+		want   string
+	}{
+		"enough":                               {func(*Counts) {}, 5 * time.Minute, ""},
+		"hardly healthy":                       {func(n *Counts) { n.Healthy = 39 * time.Second }, time.Minute, "it was healthy for 39 of 100 seconds"},
+		"nothing started":                      {func(n *Counts) { n.Started = 0 }, time.Minute, "no gang started"},
+		"all preemptors were excused":          {func(n *Counts) { n.PreemptorsExcused = 5 }, 2 * time.Minute, "no preemptor was judged"},
+		"a short run has perhaps no preemptor": {func(n *Counts) { n.Preemptors, n.PreemptorsExcused = 0, 0 }, time.Minute, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := enough
+			c.change(&n)
+			if got := n.Little(c.length); got != c.want {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
+	}
 }
 
 func TestFindings(t *testing.T) {

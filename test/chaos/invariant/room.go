@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -318,6 +319,19 @@ func (c *Checker) CheckEmpty(gauges map[string]float64) {
 		if gauges[name] != 0 {
 			c.violate(LeftOver, "metric "+name, "", nil, "it is %s when everything was deleted", fmt.Sprintf("%g", gauges[name]))
 		}
+	}
+}
+
+// busyFor is for how long, in healthy time, no pod has ended by itself when what still happens is no work: longer than
+// pods run that end by themselves.
+const busyFor = 30 * time.Second
+
+// CheckQuiet checks that a cluster to which users and faults do nothing any more, and in which something happens all the
+// same, is at work: as long as pods end others take their places.
+func (c *Checker) CheckQuiet() {
+	if c.since(c.finished) > busyFor {
+		c.violate(FreeRoom, "the cluster", "", nil, "it does not come to rest, and no pod has ended by itself for %.0f healthy seconds",
+			c.since(c.finished).Seconds())
 	}
 }
 
