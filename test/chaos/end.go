@@ -180,7 +180,7 @@ func gauge(line string) (name string, value float64, ok bool) {
 	return "", 0, false
 }
 
-// readLogs looks for panics and data races.
+// readLogs looks for panics and data races, and for decisions that come to nothing.
 func (s *stage) readLogs() error {
 	for _, r := range s.replicas {
 		data, err := os.ReadFile(r.logFile)
@@ -190,6 +190,7 @@ func (s *stage) readLogs() error {
 		for _, finding := range invariant.Findings(string(data)) {
 			s.seen.report(invariant.LogFinding, r.name, "%s", finding)
 		}
+		s.seen.with(func(c *invariant.Checker) { c.CheckWithdrawals(string(data)) })
 	}
 	return nil
 }

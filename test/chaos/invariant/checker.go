@@ -20,6 +20,7 @@ const (
 	RackSplit     Invariant = "no required topology split"
 	NeedlessEvict Invariant = "no eviction for a preemptor that is placed"
 	FutileEvict   Invariant = "no futile eviction"
+	Withdrawn     Invariant = "no decision withdrawn over and over"
 	BrokenVictim  Invariant = "no victim gang left in part"
 	FreeRoom      Invariant = "what fits is bound in the end"
 	LeftOver      Invariant = "nothing left over"
@@ -143,6 +144,8 @@ type Checker struct {
 	faults int
 	// awaySince is since when the API server does not answer, blindUntil until when a scheduler may not see what it has.
 	awaySince, blindUntil time.Time
+	// troubled are the times in which something was faulty, or the scheduler may not have seen all.
+	troubled []span
 	// slowest is the longest that the API server took of late to answer.
 	slowest   time.Duration
 	slowestAt time.Time
@@ -221,6 +224,14 @@ func (c *Checker) Violations() []Violation { return slices.Clone(c.violations) }
 
 // Counts returns how much was judged so far.
 func (c *Checker) Counts() Counts { return c.counts }
+
+// span is a time; without an end it has not ended.
+type span struct{ from, to time.Time }
+
+// troubledIn reports whether something was faulty at some time from one moment to another.
+func (c *Checker) troubledIn(from, to time.Time) bool {
+	return slices.ContainsFunc(c.troubled, func(s span) bool { return !s.from.After(to) && (s.to.IsZero() || !s.to.Before(from)) })
+}
 
 // moment is a point in time: by the clock on the wall, in healthy time, and after how many faults.
 type moment struct {

@@ -89,6 +89,9 @@ func (o Answered) apply(c *Checker) {
 	}
 }
 
+// noticed is how late it may be seen that something is faulty.
+const noticed = 2 * time.Second
+
 func (o Fault) apply(c *Checker) { c.log("fault", "%s", o.Text) }
 
 func (o UserEnds) apply(c *Checker) {
@@ -107,6 +110,7 @@ func (o Health) apply(c *Checker) {
 	}
 	if was == "" {
 		c.faults++
+		c.troubled = append(c.troubled, span{from: c.now.Add(-noticed)})
 		for _, g := range c.active {
 			if g.partial != nil {
 				g.partial.interrupted = true
@@ -116,6 +120,9 @@ func (o Health) apply(c *Checker) {
 	c.down = o.Down
 	c.seeAPIServer()
 	if is == "" {
+		if n := len(c.troubled); n > 0 {
+			c.troubled[n-1].to = maxTime(c.now, c.blindUntil)
+		}
 		c.log("health", "all is well")
 	} else {
 		c.log("health", "faulty: %s", is)
