@@ -433,7 +433,7 @@ func TestChecker(t *testing.T) {
 				s.at(2, s.evicted("v", "g-1")...)
 				s.at(8, Health{[]string{"scheduler"}})
 				s.at(14, Health{})
-				s.at(23, s.gone("v"), s.bound("g-0", 1), s.bound("g-1", 1))
+				s.at(25.5, s.gone("v"), s.bound("g-0", 1), s.bound("g-1", 1))
 				s.at(40)
 			},
 			"",
@@ -444,9 +444,9 @@ func TestChecker(t *testing.T) {
 				s.at(2, s.evicted("v", "g-1")...)
 				s.at(3, Health{[]string{"scheduler"}})
 				s.at(9, Health{})
-				s.at(20)
+				s.at(22)
 			},
-			"no futile eviction: gang a/g: since 12:00:02.000, 10.1 healthy seconds after the last fault, 1 pods were evicted for it",
+			"no futile eviction: gang a/g: since 12:00:02.000, 12.1 healthy seconds after the last fault, 1 pods were evicted for it",
 		},
 		"a scheduler that watches asks an API server that was away rarely": {
 			func(s *story) {
@@ -470,7 +470,7 @@ func TestChecker(t *testing.T) {
 				s.at(13, s.gone("w"))
 				s.at(30)
 			},
-			"no futile eviction: gang a/g: since 12:00:02.000, 10.1 healthy seconds after the last fault, 2 pods were evicted for it",
+			"no futile eviction: gang a/g: since 12:00:02.000, 12.1 healthy seconds after the last fault, 2 pods were evicted for it",
 		},
 		"whoever leads next evicts what a crash had spared": {
 			func(s *story) {

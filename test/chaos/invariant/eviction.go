@@ -255,7 +255,11 @@ func (c *Checker) judgePursuits() {
 		if p.clock.faults != c.faults || p.first.faults != c.faults && c.blind() {
 			p.clock = c.moment()
 		}
-		late := c.since(p.clock) > c.config.PlacedWithin
+		within := c.config.PlacedWithin
+		if p.clock != p.first {
+			within = c.config.PlacedAfter
+		}
+		late := c.since(p.clock) > within
 		switch excuse := c.excuse(p); {
 		case p.placed || c.groupWhole(p.preemptor):
 			c.counts.PreemptorsPlaced++
