@@ -154,8 +154,6 @@ type Checker struct {
 	slowestAt time.Time
 	// listing: pods of a list are being taken in.
 	listing bool
-	// nodeLostAt is when a node was last deleted or cordoned.
-	nodeLostAt time.Time
 
 	// finished is when a pod last ended by itself.
 	finished moment

@@ -263,6 +263,24 @@ func TestChecker(t *testing.T) {
 			},
 			"no group of gangs in part for long: gang a/g: it has started at 12:00:02.000",
 		},
+		"a group of gangs starts in part when a node without room was lost": {
+			func(s *story) {
+				groups := annotated(keyGroups, `["a/g","a/h"]`)
+				s.at(1, append(append(s.gangPods("g", 2, 2, groups), s.gangPods("h", 2, 2, groups)...), s.pod("x", asking(8)), s.bound("x", 3))...)
+				s.at(2, s.bound("g-0", 0), s.bound("g-1", 0), NodeSeen{s.node(3, true)})
+				s.at(8)
+			},
+			"no group of gangs in part for long: gang a/g: it has started at 12:00:02.000",
+		},
+		"a group of gangs starts in part when a node with room was lost": {
+			func(s *story) {
+				groups := annotated(keyGroups, `["a/g","a/h"]`)
+				s.at(1, append(s.gangPods("g", 2, 2, groups), s.gangPods("h", 2, 2, groups)...)...)
+				s.at(2, s.bound("g-0", 0), s.bound("g-1", 0), NodeSeen{s.node(3, true)})
+				s.at(8)
+			},
+			"",
+		},
 		"a group of gangs starts together": {
 			func(s *story) {
 				groups := annotated(keyGroups, `["a/g","a/h"]`)

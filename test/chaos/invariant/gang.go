@@ -45,6 +45,8 @@ type gang struct {
 	// changedAt is when its user, a node or chance last changed it.
 	changedAt  time.Time
 	changedWhy string
+	// roomLostAt is when a node was last lost on which it may have been promised room.
+	roomLostAt time.Time
 	// placed is when it became whole and when it ceased to be, in order.
 	placed []change
 	wave   *wave
@@ -363,7 +365,7 @@ func (c *Checker) judgeGroup(g *gang) {
 		}
 		// Whatever made it another one than that which was to start with this one excuses it.
 		if other.changedAt.After(g.groupSplit.at.Add(-2*time.Second)) || other.there() < other.min || c.ending[g.key] || c.ending[other.key] ||
-			c.nodeLostAt.After(g.groupSplit.at.Add(-nodeLag)) {
+			other.roomLostAt.After(g.groupSplit.at.Add(-nodeLag)) {
 			continue
 		}
 		if other.bornAfter(g.groupSplit.at) {

@@ -130,9 +130,12 @@ func (o NodesListed) apply(c *Checker) {
 // room on it, and has to find other room.
 func (c *Checker) loseNode(n *node) {
 	n.lostAt = c.moment()
-	c.nodeLostAt = c.now
 	for _, g := range c.active {
-		if g.partial != nil && mayNeed(g, n) {
+		if !mayNeed(g, n) {
+			continue
+		}
+		g.roomLostAt = c.now
+		if g.partial != nil {
 			g.partial.doubt, g.partial.clock = "node "+n.name+" was lost", c.moment()
 		}
 	}
