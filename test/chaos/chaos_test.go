@@ -39,6 +39,9 @@ func TestShort(t *testing.T) {
 	} else {
 		t.Log(report)
 	}
+	if little := report.Little(); little != "" {
+		t.Error("the run shows too little:", little)
+	}
 	if n := report.counts; n.Binds < 100 || n.Started < 10 || len(report.faults) == 0 {
 		t.Errorf("the run shows little: %d binds, %d gangs started, %d kinds of faults", n.Binds, n.Started, len(report.faults))
 	}

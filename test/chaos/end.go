@@ -42,7 +42,7 @@ func (s *stage) end(ctx context.Context, users *driver, report *Report) error {
 	if err := s.health.waitWell(ctx); err != nil {
 		return err
 	}
-	report.quiet = s.waitQuiet(ctx, quietFor)
+	report.quiet = s.rest(ctx, quietFor)
 	s.seen.with(func(c *invariant.Checker) {
 		report.room = c.CheckRoom()
 		c.CheckMarks()
@@ -50,7 +50,7 @@ func (s *stage) end(ctx context.Context, users *driver, report *Report) error {
 	for s.load() > relieved && users.oldest(ctx) {
 		s.waitDeleted(ctx)
 	}
-	report.quiet = s.waitQuiet(ctx, settled) && report.quiet
+	report.quiet = s.rest(ctx, settled) && report.quiet
 	s.seen.with(func(c *invariant.Checker) { report.relievedRoom = c.CheckRoom() })
 	s.progress("deleting everything")
 	for users.oldest(ctx) {
@@ -79,6 +79,17 @@ func (s *stage) load() (load float64) {
 
 // waitDeleted lets a deletion be seen.
 func (s *stage) waitDeleted(ctx context.Context) { _ = pause(ctx, 5*tickEvery) }
+
+// rest waits until nothing happens any more, and reports whether that was so. If not, the checker is asked why.
+func (s *stage) rest(ctx context.Context, quiet time.Duration) bool {
+	if s.waitQuiet(ctx, quiet) {
+		return true
+	}
+	if ctx.Err() == nil && time.Since(s.seen.quietSince()) <= quiet {
+		s.seen.with((*invariant.Checker).CheckQuiet)
+	}
+	return false
+}
 
 // waitQuiet waits until nothing happens any more, and reports whether that was so.
 func (s *stage) waitQuiet(ctx context.Context, quiet time.Duration) bool {
@@ -169,7 +180,7 @@ func gauge(line string) (name string, value float64, ok bool) {
 	return "", 0, false
 }
 
-// readLogs looks for panics and data races.
+// readLogs looks for panics and data races, and for decisions that come to nothing.
 func (s *stage) readLogs() error {
 	for _, r := range s.replicas {
 		data, err := os.ReadFile(r.logFile)
@@ -179,6 +190,7 @@ func (s *stage) readLogs() error {
 		for _, finding := range invariant.Findings(string(data)) {
 			s.seen.report(invariant.LogFinding, r.name, "%s", finding)
 		}
+		s.seen.with(func(c *invariant.Checker) { c.CheckWithdrawals(string(data)) })
 	}
 	return nil
 }

@@ -17,8 +17,14 @@ import (
 	"github.com/lockstep-sh/lockstep/test/localcluster"
 )
 
-// errViolated is of a run in which an invariant did not hold.
-var errViolated = errors.New("an invariant did not hold")
+// errViolated is of a run in which an invariant did not hold, errLittle of one that shows too little.
+var (
+	errViolated = errors.New("an invariant did not hold")
+	errLittle   = errors.New("the run shows too little")
+)
+
+// exitLittle is how the process ends when the run shows too little, and nothing else is wrong.
+const exitLittle = 3
 
 func main() {
 	// Ctrl-C ends the run, which then cleans up; a second one ends it at once.
@@ -28,6 +34,9 @@ func main() {
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "error:", err)
+		if errors.Is(err, errLittle) {
+			os.Exit(exitLittle)
+		}
 		os.Exit(1)
 	}
 }
@@ -55,6 +64,9 @@ func run(ctx context.Context) error {
 		fmt.Print(report)
 		if report.Violated() {
 			err = errors.Join(err, fmt.Errorf("checking the invariants: %w, seed %d", errViolated, o.Seed))
+		}
+		if little := report.Little(); little != "" && err == nil {
+			err = fmt.Errorf("%w: %s", errLittle, little)
 		}
 	}
 	return err

@@ -54,6 +54,14 @@ func (s *stage) fill(r *Report, _ *driver, faults *injector) {
 // Violated reports whether an invariant did not hold.
 func (r *Report) Violated() bool { return len(r.violations) > 0 }
 
+// Little returns why the run shows too little; empty: it shows enough.
+func (r *Report) Little() string {
+	if r.cut {
+		return ""
+	}
+	return r.counts.Little(r.played)
+}
+
 // String returns the report for people.
 func (r *Report) String() string {
 	var b strings.Builder
@@ -69,6 +77,9 @@ func (r *Report) String() string {
 	line("  planned: %s", r.plan)
 	r.writeFaults(line)
 	r.writeCounts(line)
+	if little := r.Little(); little != "" {
+		line("THE RUN SHOWS TOO LITTLE: %s", little)
+	}
 	if len(r.violations) == 0 {
 		line("no violations")
 	} else {

@@ -20,6 +20,7 @@ const (
 	RackSplit     Invariant = "no required topology split"
 	NeedlessEvict Invariant = "no eviction for a preemptor that is placed"
 	FutileEvict   Invariant = "no futile eviction"
+	Withdrawn     Invariant = "no decision withdrawn over and over"
 	BrokenVictim  Invariant = "no victim gang left in part"
 	FreeRoom      Invariant = "what fits is bound in the end"
 	LeftOver      Invariant = "nothing left over"
@@ -57,6 +58,9 @@ const stamp = "15:04:05.000"
 type Config struct {
 	// PartialFor is how long a gang may have a part of its minimum bound before it ever had all of it.
 	PartialFor time.Duration
+	// DoubtFor is the same for one that may have lost a member or room, from when on it has all members again, and there
+	// is clear room for them: it may have to wait for as long as a pod that was refused often.
+	DoubtFor time.Duration
 	// LifeGap is how long a gang has had nothing bound when it counts as a gang again that has to
 	// start together. Before, a scheduler may not know yet that its last member is gone.
 	LifeGap time.Duration
@@ -66,6 +70,9 @@ type Config struct {
 	InFlight time.Duration
 	// PlacedWithin is how soon after the first eviction for it a preemptor is placed.
 	PlacedWithin time.Duration
+	// PlacedAfter is the same after a fault, which may have cost it an answer: a pod that was refused often waits 10
+	// seconds before it is tried again.
+	PlacedAfter time.Duration
 	// UsedWithin is how long, by the clock on the wall, a preemptor has to begin to use the room that was made for
 	// it, before others are evicted for it: its scheduler may have begun to look before the last victim ended.
 	UsedWithin time.Duration
@@ -88,8 +95,8 @@ type Config struct {
 // Default returns the bounds of the fault run.
 func Default() Config {
 	return Config{
-		PartialFor: 3 * time.Second, LifeGap: time.Second, InFlight: 250 * time.Millisecond,
-		PlacedWithin: 10 * time.Second, UsedWithin: 2 * time.Second, VictimsWithin: 12 * time.Second, MarkedFor: 12 * time.Second,
+		PartialFor: 3 * time.Second, DoubtFor: 12 * time.Second, LifeGap: time.Second, InFlight: 250 * time.Millisecond,
+		PlacedWithin: 10 * time.Second, PlacedAfter: 12 * time.Second, UsedWithin: 2 * time.Second, VictimsWithin: 12 * time.Second, MarkedFor: 12 * time.Second,
 		SplitFor: 500 * time.Millisecond, MaxStep: 500 * time.Millisecond,
 	}
 }
@@ -115,6 +122,20 @@ type Counts struct {
 	Healthy, Total time.Duration
 }
 
+// Little returns why a run of that length shows too little, whatever was found; empty: it shows enough.
+func (n Counts) Little(length time.Duration) string {
+	const long, enough = 2 * time.Minute, 0.4
+	switch {
+	case n.Healthy.Seconds() < enough*n.Total.Seconds():
+		return fmt.Sprintf("it was healthy for %.0f of %.0f seconds", n.Healthy.Seconds(), n.Total.Seconds())
+	case n.Started == 0:
+		return "no gang started"
+	case length >= long && n.Preemptors <= n.PreemptorsExcused:
+		return "no preemptor was judged"
+	}
+	return ""
+}
+
 // Checker judges one run.
 type Checker struct {
 	config Config
@@ -124,13 +145,18 @@ type Checker struct {
 	down    []string
 	// faults counts how often something became faulty.
 	faults int
+	// awaySince is since when the API server does not answer, blindUntil until when a scheduler may not see what it has.
+	awaySince, blindUntil time.Time
+	// troubled are the times in which something was faulty, or the scheduler may not have seen all.
+	troubled []span
 	// slowest is the longest that the API server took of late to answer.
 	slowest   time.Duration
 	slowestAt time.Time
 	// listing: pods of a list are being taken in.
 	listing bool
-	// nodeLostAt is when a node was last deleted or cordoned.
-	nodeLostAt time.Time
+
+	// finished is when a pod last ended by itself.
+	finished moment
 
 	pods  map[types.UID]*pod
 	nodes map[string]*node
@@ -200,6 +226,14 @@ func (c *Checker) Violations() []Violation { return slices.Clone(c.violations) }
 // Counts returns how much was judged so far.
 func (c *Checker) Counts() Counts { return c.counts }
 
+// span is a time; without an end it has not ended.
+type span struct{ from, to time.Time }
+
+// troubledIn reports whether something was faulty at some time from one moment to another.
+func (c *Checker) troubledIn(from, to time.Time) bool {
+	return slices.ContainsFunc(c.troubled, func(s span) bool { return !s.from.After(to) && (s.to.IsZero() || !s.to.Before(from)) })
+}
+
 // moment is a point in time: by the clock on the wall, in healthy time, and after how many faults.
 type moment struct {
 	at      time.Time
@@ -212,8 +246,8 @@ func (c *Checker) moment() moment { return moment{c.now, c.healthy, c.faults} }
 // since returns the healthy time since m.
 func (c *Checker) since(m moment) time.Duration { return c.healthy - m.healthy }
 
-// calm reports whether nothing became faulty since m, and nothing is.
-func (c *Checker) calm(m moment) bool { return len(c.down) == 0 && c.faults == m.faults }
+// blind reports whether a scheduler may not see again yet what the API server has.
+func (c *Checker) blind() bool { return c.now.Before(c.blindUntil) }
 
 // violate reports a violation, once for each object and key.
 func (c *Checker) violate(i Invariant, object, key string, recent []string, format string, args ...any) {

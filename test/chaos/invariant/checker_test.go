@@ -183,23 +183,65 @@ func TestChecker(t *testing.T) {
 			},
 			"",
 		},
-		"a node was lost while a gang was being released": {
+		"a node with room was lost while a gang was being released, and there is no other": {
 			func(s *story) {
-				s.at(1, s.gangPods("g", 2, 2)...)
-				s.at(2, NodeSeen{s.node(3, true)})
+				s.at(1, append(s.gangPods("g", 2, 2), s.pod("x", asking(6)), s.pod("y", asking(8)), s.pod("z", asking(8)))...)
+				s.at(2, s.bound("x", 0), s.bound("y", 1), s.bound("z", 2), NodeSeen{s.node(3, true)})
 				s.at(2.5, s.bound("g-0", 0))
-				s.at(20)
+				s.at(30)
 			},
 			"",
 		},
-		"a member was deleted while its gang was being released": {
+		"a node with room was lost while a gang was being released, and there is other": {
 			func(s *story) {
-				s.at(1, s.gangPods("g", 3, 2)...)
-				s.at(2, s.deleting("g-2"))
-				s.at(3, s.gone("g-2"), s.bound("g-0", 0))
-				s.at(20)
+				s.at(1, append(s.gangPods("g", 2, 2), s.pod("x", asking(8)), s.bound("x", 1))...)
+				s.at(2, s.bound("g-0", 0))
+				s.at(2.5, NodeSeen{s.node(3, true)})
+				s.at(12, NodeSeen{s.node(2, true)})
+				s.at(25)
+			},
+			"nothing partial for long: gang a/g: 1 of its minimum of 2 bound since 12:00:02.000, and never all of it; before, node n2 was lost, " +
+				"and for 12.1 healthy seconds since 12:00:12.000",
+		},
+		"a node on which others wait for room was lost while a gang was being released": {
+			func(s *story) {
+				s.at(1, append(s.gangPods("g", 2, 2), s.pod("x", asking(8)), s.pod("y", asking(8)), s.pod("z", asking(8)), s.bound("x", 1))...)
+				s.at(2, s.bound("g-0", 0))
+				s.at(2.5, NodeSeen{s.node(3, true)})
+				s.at(30)
 			},
 			"",
+		},
+		"a node without room was lost while a gang was being released": {
+			func(s *story) {
+				s.at(1, append(s.gangPods("g", 2, 2), s.pod("x", asking(8)), s.bound("x", 3))...)
+				s.at(2, NodeSeen{s.node(3, true)})
+				s.at(2.5, s.bound("g-0", 0))
+				s.at(3, NodeGone{"n3"})
+				s.at(12.5)
+			},
+			"nothing partial for long: gang a/g: 1 of its minimum of 2 bound for 3.1 healthy seconds",
+		},
+		"a member was deleted while its gang was being released": {
+			func(s *story) {
+				s.at(1, s.gangPods("g", 2, 2)...)
+				s.at(2, s.deleting("g-1"))
+				s.at(3, s.gone("g-1"), s.bound("g-0", 0))
+				s.at(20, s.gangPods("g", 2, 2)[1])
+				s.at(29, s.bound("g-1", 0))
+				s.at(40)
+			},
+			"",
+		},
+		"a member was deleted while its gang was being released, and is never replaced though there is room": {
+			func(s *story) {
+				s.at(1, s.gangPods("g", 2, 2)...)
+				s.at(2, s.deleting("g-1"))
+				s.at(3, s.gone("g-1"), s.bound("g-0", 0))
+				s.at(10, s.gangPods("g", 2, 2)[1])
+				s.at(25)
+			},
+			"nothing partial for long: gang a/g: 1 of its minimum of 2 bound since 12:00:03.000, and never all of it; before, lost pod a/g-1, and for 12.1 healthy seconds since",
 		},
 		"a machine that stands still does not count": {
 			func(s *story) {
@@ -220,6 +262,24 @@ func TestChecker(t *testing.T) {
 				s.at(8)
 			},
 			"no group of gangs in part for long: gang a/g: it has started at 12:00:02.000",
+		},
+		"a group of gangs starts in part when a node without room was lost": {
+			func(s *story) {
+				groups := annotated(keyGroups, `["a/g","a/h"]`)
+				s.at(1, append(append(s.gangPods("g", 2, 2, groups), s.gangPods("h", 2, 2, groups)...), s.pod("x", asking(8)), s.bound("x", 3))...)
+				s.at(2, s.bound("g-0", 0), s.bound("g-1", 0), NodeSeen{s.node(3, true)})
+				s.at(8)
+			},
+			"no group of gangs in part for long: gang a/g: it has started at 12:00:02.000",
+		},
+		"a group of gangs starts in part when a node with room was lost": {
+			func(s *story) {
+				groups := annotated(keyGroups, `["a/g","a/h"]`)
+				s.at(1, append(s.gangPods("g", 2, 2, groups), s.gangPods("h", 2, 2, groups)...)...)
+				s.at(2, s.bound("g-0", 0), s.bound("g-1", 0), NodeSeen{s.node(3, true)})
+				s.at(8)
+			},
+			"",
 		},
 		"a group of gangs starts together": {
 			func(s *story) {
@@ -385,15 +445,96 @@ func TestChecker(t *testing.T) {
 			},
 			"no futile eviction: gang a/g",
 		},
-		"a preemptor to which a fault came": {
+		"a fault restarts the clock of a preemption": {
 			func(s *story) {
 				s.at(1, append(s.gangPods("g", 2, 2, priority(5)), s.pod("v"), s.bound("v", 1))...)
 				s.at(2, s.evicted("v", "g-1")...)
-				s.at(3, Health{[]string{"API server"}})
-				s.at(4, Health{})
+				s.at(8, Health{[]string{"scheduler"}})
+				s.at(14, Health{})
+				s.at(25.5, s.gone("v"), s.bound("g-0", 1), s.bound("g-1", 1))
+				s.at(40)
+			},
+			"",
+		},
+		"a fault does not pardon a preemption": {
+			func(s *story) {
+				s.at(1, append(s.gangPods("g", 2, 2, priority(5)), s.pod("v"), s.bound("v", 1))...)
+				s.at(2, s.evicted("v", "g-1")...)
+				s.at(3, Health{[]string{"scheduler"}})
+				s.at(9, Health{})
+				s.at(22)
+			},
+			"no futile eviction: gang a/g: since 12:00:02.000, 12.1 healthy seconds after the last fault, 1 pods were evicted for it",
+		},
+		"a scheduler that watches asks an API server that was away rarely": {
+			func(s *story) {
+				s.at(1, append(s.gangPods("g", 2, 2, priority(5)), s.pod("v"), s.bound("v", 1))...)
+				s.at(2, s.evicted("v", "g-1")...)
+				s.at(3, Health{[]string{APIServer}})
+				s.at(9, Health{})
+				s.at(30, s.gone("v"), s.bound("g-0", 1), s.bound("g-1", 1))
+				s.at(50)
+			},
+			"",
+		},
+		"whoever leads next evicts others, and the preemptor is never placed": {
+			func(s *story) {
+				s.at(1, append(s.gangPods("g", 2, 2, priority(5)), s.pod("v"), s.bound("v", 1), s.pod("w"), s.bound("w", 1))...)
+				s.at(2, s.evicted("v", "g-1")...)
+				s.at(2.1, Health{[]string{"scheduler"}})
+				s.at(3, s.gone("v"))
+				s.at(8, Health{})
+				s.at(12, s.evicted("w", "g-1")...)
+				s.at(13, s.gone("w"))
+				s.at(30)
+			},
+			"no futile eviction: gang a/g: since 12:00:02.000, 12.1 healthy seconds after the last fault, 2 pods were evicted for it",
+		},
+		"whoever leads next evicts what a crash had spared": {
+			func(s *story) {
+				s.at(1, append(s.gangPods("g", 2, 2, priority(5)), s.pod("v"), s.bound("v", 1), s.pod("w"), s.bound("w", 1))...)
+				s.at(2, s.evicted("v", "g-1")...)
+				s.at(2.1, Health{[]string{"scheduler"}})
+				s.at(3, s.gone("v"))
+				s.at(8, Health{})
+				s.at(12, s.evicted("w", "g-1")...)
+				s.at(13, s.gone("w"), s.bound("g-0", 1), s.bound("g-1", 1))
 				s.at(30)
 			},
 			"",
+		},
+		"whoever leads next evicts once, and once more": {
+			func(s *story) {
+				s.at(1, append(s.gangPods("g", 2, 2, priority(5)), s.pod("v"), s.bound("v", 1), s.pod("w"), s.bound("w", 1), s.pod("x"), s.bound("x", 1))...)
+				s.at(2, s.evicted("v", "g-1")...)
+				s.at(2.1, Health{[]string{"scheduler"}})
+				s.at(3, s.gone("v"))
+				s.at(8, Health{})
+				s.at(9, s.evicted("w", "g-1")...)
+				s.at(10, s.gone("w"))
+				s.at(13, s.evicted("x", "g-1")...)
+				s.at(14, s.gone("x"), s.bound("g-0", 1), s.bound("g-1", 1))
+			},
+			"no futile eviction: gang a/g: pod a/x was evicted for it at 12:00:13.000, when the 2 pods that were evicted for it since 12:00:02.000 had all ended at 12:00:10.000",
+		},
+		"after a fault something as important came first": {
+			func(s *story) {
+				s.at(1, append(s.gangPods("g", 2, 2, priority(5)), s.pod("v"), s.bound("v", 1), s.pod("first", priority(5)))...)
+				s.at(2, s.evicted("v", "g-1")...)
+				s.at(2.1, Health{[]string{"scheduler"}})
+				s.at(8, s.gone("v"), Health{}, s.bound("first", 1))
+				s.at(30)
+			},
+			"",
+		},
+		"an eviction that is first seen in a list": {
+			func(s *story) {
+				s.at(1, append(s.gangPods("g", 2, 2, priority(5)), s.pod("v"), s.bound("v", 1))...)
+				told := s.evicted("v", "g-1")
+				s.at(2, s.listed(), told[2])
+				s.at(13)
+			},
+			"no futile eviction: gang a/g: since 12:00:02.000, 10.1 healthy seconds, 1 pods were evicted for it",
 		},
 		"a preemptor whose node is lost": {
 			func(s *story) {

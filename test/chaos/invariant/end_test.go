@@ -1,7 +1,9 @@
 package invariant
 
 import (
+	"fmt"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -104,6 +106,83 @@ func TestCheckEmpty(t *testing.T) {
 	s.at(1, s.pod("p"))
 	s.check.CheckEmpty(nil)
 	s.want(`nothing left over: pod a/p: it is there (node "", Pending) when everything was deleted`)
+}
+
+func TestCheckQuiet(t *testing.T) {
+	s := tell(t)
+	s.at(1, s.pod("a"), s.pod("b"), s.bound("a", 0))
+	s.at(20, s.phase("a", v1.PodSucceeded))
+	s.at(45)
+	s.check.CheckQuiet()
+	s.want("")
+	s.at(46, Health{[]string{"scheduler"}})
+	s.at(60, Health{})
+	s.check.CheckQuiet()
+	s.want("")
+	s.at(65, s.deleting("b"), s.phase("b", v1.PodFailed))
+	s.check.CheckQuiet()
+	s.want("what fits is bound in the end: the cluster: it does not come to rest, and no pod has ended by itself for 31 healthy seconds")
+}
+
+func TestLittle(t *testing.T) {
+	enough := Counts{Healthy: 50 * time.Second, Total: 100 * time.Second, Started: 3, Preemptors: 5, PreemptorsExcused: 4}
+	for name, c := range map[string]struct {
+		change func(*Counts)
+		length time.Duration
+		want   string
+	}{
+		"enough":                               {func(*Counts) {}, 5 * time.Minute, ""},
+		"hardly healthy":                       {func(n *Counts) { n.Healthy = 39 * time.Second }, time.Minute, "it was healthy for 39 of 100 seconds"},
+		"nothing started":                      {func(n *Counts) { n.Started = 0 }, time.Minute, "no gang started"},
+		"all preemptors were excused":          {func(n *Counts) { n.PreemptorsExcused = 5 }, 2 * time.Minute, "no preemptor was judged"},
+		"a short run has perhaps no preemptor": {func(n *Counts) { n.Preemptors, n.PreemptorsExcused = 0, 0 }, time.Minute, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := enough
+			c.change(&n)
+			if got := n.Little(c.length); got != c.want {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+func TestCheckWithdrawals(t *testing.T) {
+	line := func(second float64, preemptor, why string) string {
+		at := begin.Add(time.Duration(second * float64(time.Second)))
+		return fmt.Sprintf("I%s    3075 act.go:60] \"Preemption is not carried out; the preemptor will look again\" pod=\"a/g-0\" preemptor=%q why=%q\n",
+			at.Format("0102 15:04:05.000000"), preemptor, why)
+	}
+	times := func(n int, from, each float64) (log string) {
+		for i := range n {
+			log += line(from+float64(i)*each, "gang a/g (priority 5)", "gang a/v has lost members")
+		}
+		return log
+	}
+	for name, c := range map[string]struct {
+		log, want string
+	}{
+		"once a second": {
+			times(6, 10, 1),
+			"no decision withdrawn over and over: gang a/g (priority 5): from 12:00:10.000 to 12:00:15.000 it was decided 6 times to evict for it, and each time withdrawn: gang a/v has lost members",
+		},
+		"now and then":               {times(30, 10, 2.1), ""},
+		"in a burst":                 {times(20, 10, 0.05), ""},
+		"with a fault between":       {times(4, 45, 1) + times(4, 51, 1), ""},
+		"while something was faulty": {times(20, 51, 0.2), ""},
+		"before it was seen again what the API server has": {times(20, 55.1, 0.2), ""},
+		"after a fault":         {times(10, 62.1, 0.5), "no decision withdrawn over and over: gang a/g (priority 5): from 12:01:02.100 to 12:01:04."},
+		"for different reasons": {line(1, "gang a/g", "a") + line(2, "gang a/g", "b") + line(3, "gang a/g", "c") + line(4, "gang a/g", "d") + line(5, "gang a/g", "e") + line(6, "gang a/g", "f"), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := tell(t)
+			s.at(50, Health{[]string{APIServer}})
+			s.at(54, Health{})
+			s.at(80)
+			s.check.CheckWithdrawals("I0101 all is well\n" + c.log)
+			s.want(c.want)
+		})
+	}
 }
 
 func TestFindings(t *testing.T) {

@@ -31,6 +31,8 @@ type eviction struct {
 	when      moment
 	// listed: when exactly is not known.
 	listed bool
+	// unsure: something was faulty then, or the scheduler may not have seen all. It may have been cut short.
+	unsure bool
 	// slow is how long the API server took to answer then.
 	slow time.Duration
 	// gone is when it had ended; zero: not yet.
@@ -41,12 +43,15 @@ type eviction struct {
 // pursuit is a preemptor for which pods were evicted and that is not placed yet.
 type pursuit struct {
 	preemptor *gang
-	first     moment
-	evictions []*eviction
+	// first is when the first pod was evicted for it, clock from when on it has to be placed: from then, or from the
+	// last fault after that. Whoever leads next has the time again.
+	first, clock moment
+	evictions    []*eviction
 	// had is how many members were bound at first.
 	had      int
 	nodes    map[string]bool
 	priority int32
+	queue    string
 	excuse   string
 	// placed: by the time that an event told of it, it was.
 	placed bool
@@ -86,7 +91,7 @@ func (c *Checker) judgeMarks() {
 // evicted takes in that the scheduler deleted a pod, which counted for its gang until now, or not.
 func (c *Checker) evicted(p *pod, listed, counted bool) {
 	c.counts.Evictions++
-	e := &eviction{pod: p.name, node: p.node, gang: p.gang.key, when: c.moment(), listed: listed, slow: c.slowest}
+	e := &eviction{pod: p.name, node: p.node, gang: p.gang.key, when: c.moment(), listed: listed, unsure: len(c.down) > 0 || c.blind(), slow: c.slowest}
 	c.evictions[p.uid] = e
 	c.note(&p.gang.past, p.gang.String(), "pod %s evicted from %s: %s", p.name, p.node, p.markMessage)
 	g, have := p.gang, p.gang.have()
@@ -163,9 +168,10 @@ func (c *Checker) forWhom(e *eviction, key string) {
 	p := c.pursuits[key]
 	if p == nil {
 		c.counts.Preemptors++
-		p = &pursuit{preemptor: g, first: e.when, had: g.have(), nodes: map[string]bool{}, priority: g.priority()}
+		p = &pursuit{preemptor: g, first: e.when, clock: e.when, had: g.have(), nodes: map[string]bool{}, priority: g.priority()}
 		c.pursuits[key] = p
 		for _, member := range g.pods {
+			p.queue = member.queue
 			c.nominatedTo(member)
 		}
 	}
@@ -173,9 +179,6 @@ func (c *Checker) forWhom(e *eviction, key string) {
 	c.judgeAgain(p, e)
 	p.evictions = append(p.evictions, e)
 	p.nodes[e.node] = true
-	if e.listed {
-		p.excuse = "it is not known when pods were evicted for it"
-	}
 }
 
 // victims lists the pods that were evicted.
@@ -188,16 +191,19 @@ func (p *pursuit) victims() string {
 }
 
 // judgeAgain checks that nobody is evicted for a preemptor that has room already: all that were evicted for it have
-// ended, and it was not bound. One that is in repair makes room for one member after the other.
+// ended, and it was not bound. One that is in repair makes room for one member after the other. What was evicted before a
+// fault was perhaps not all that had to be, so that it takes an eviction after it, and in calm, to know that there was room.
 func (c *Checker) judgeAgain(p *pursuit, e *eviction) {
 	var last time.Time
+	complete := false
 	for _, one := range p.evictions {
 		if one.gone.IsZero() {
 			return
 		}
 		last = maxTime(last, one.gone)
+		complete = complete || one.when.faults == e.when.faults && !one.unsure && !one.listed
 	}
-	if last.IsZero() || p.placed || e.when.at.Sub(last) <= c.config.UsedWithin+e.slow || p.preemptor.have() > p.had || c.excuse(p) != "" {
+	if !complete || e.unsure || e.listed || p.placed || e.when.at.Sub(last) <= c.config.UsedWithin+e.slow || p.preemptor.have() > p.had || c.excuse(p) != "" {
 		return
 	}
 	c.violate(FutileEvict, p.preemptor.String(), "again "+p.first.at.Format(stamp), p.preemptor.past,
@@ -230,10 +236,13 @@ func (c *Checker) nominatedTo(p *pod) {
 	}
 }
 
-// takenBy excuses preemptors whose room went to something more important.
+// takenBy excuses preemptors whose room went to something more important. After a fault also to what is as important, or
+// in another queue: it may have been tried first, when a nomination that was never stored was forgotten.
 func (c *Checker) takenBy(p *pod) {
 	for _, pursued := range c.pursuits {
-		if pursued.nodes[p.node] && p.priority > pursued.priority && p.gang != pursued.preemptor {
+		before := p.priority > pursued.priority ||
+			pursued.first.faults != c.faults && (p.priority == pursued.priority || p.queue != pursued.queue)
+		if pursued.nodes[p.node] && before && p.gang != pursued.preemptor {
 			pursued.excuse = fmt.Sprintf("pod %s of priority %d came before it", p.name, p.priority)
 		}
 	}
@@ -243,23 +252,39 @@ func (c *Checker) takenBy(p *pod) {
 func (c *Checker) judgePursuits() {
 	for _, key := range slices.Sorted(maps.Keys(c.pursuits)) {
 		p := c.pursuits[key]
-		late := c.since(p.first) > c.config.PlacedWithin
+		if p.clock.faults != c.faults || p.first.faults != c.faults && c.blind() {
+			p.clock = c.moment()
+		}
+		within := c.config.PlacedWithin
+		if p.clock != p.first {
+			within = c.config.PlacedAfter
+		}
+		late := c.since(p.clock) > within
 		switch excuse := c.excuse(p); {
 		case p.placed || c.groupWhole(p.preemptor):
 			c.counts.PreemptorsPlaced++
 			c.log(p.preemptor.String(), "placed after %d evictions", len(p.evictions))
-		case excuse != "" && (late || !c.calm(p.first) || len(p.preemptor.pods) == 0):
+		case excuse != "" && (late || len(p.preemptor.pods) == 0):
 			c.counts.PreemptorsExcused++
 			c.log(p.preemptor.String(), "not placed after %d evictions, excused: %s", len(p.evictions), excuse)
 		case late:
 			c.violate(FutileEvict, p.preemptor.String(), p.first.at.Format(stamp), p.preemptor.past,
-				"since %s, %.1f healthy seconds, %d pods were evicted for it, and it has %d of its minimum of %d bound: %s",
-				p.first.at.Format(stamp), c.since(p.first).Seconds(), len(p.evictions), p.preemptor.have(), p.preemptor.min, p.victims())
+				"since %s, %s, %d pods were evicted for it, and it has %d of its minimum of %d bound: %s",
+				p.first.at.Format(stamp), c.waited(p), len(p.evictions), p.preemptor.have(), p.preemptor.min, p.victims())
 		default:
 			continue
 		}
 		delete(c.pursuits, key)
 	}
+}
+
+// waited says how long a preemptor has had to be placed.
+func (c *Checker) waited(p *pursuit) string {
+	text := fmt.Sprintf("%.1f healthy seconds", c.since(p.clock).Seconds())
+	if p.clock != p.first {
+		text += " after the last fault"
+	}
+	return text
 }
 
 // excuse returns what kept a preemptor from being placed; empty: nothing did.
@@ -285,9 +310,6 @@ func (c *Checker) excuse(p *pursuit) string {
 		if n := c.nodes[name]; n != nil && n.lostAt.at.After(before) {
 			return "node " + name + " was lost"
 		}
-	}
-	if !c.calm(p.first) {
-		return "there was a fault"
 	}
 	return p.excuse
 }

@@ -31,7 +31,7 @@ type gang struct {
 	// in it: from then on members that are lost are replaced one by one, and that is no partial gang.
 	started bool
 	// repair is that a member was lost, before it started, in another way than by the scheduler, or
-	// that its user changed it: the life is not judged any more.
+	// that its user changed it: from then on it is judged only where it has all that it needs.
 	repair string
 	// emptySince is when the last bound member was lost.
 	emptySince *moment
@@ -45,6 +45,8 @@ type gang struct {
 	// changedAt is when its user, a node or chance last changed it.
 	changedAt  time.Time
 	changedWhy string
+	// roomLostAt is when a node was last lost on which it may have been promised room.
+	roomLostAt time.Time
 	// placed is when it became whole and when it ceased to be, in order.
 	placed []change
 	wave   *wave
@@ -55,7 +57,10 @@ type gang struct {
 type spell struct {
 	since       moment
 	interrupted bool
-	disturbed   string
+	// doubt is what may have cost it a member or room that it had been promised; empty: nothing did. Then it only
+	// counts how long, without a break, its members have been there, and clear room for them: since clock.
+	doubt string
+	clock moment
 }
 
 // change is a point in time from which a gang was whole, or not.
@@ -169,6 +174,9 @@ func (c *Checker) changed(g *gang, why string) {
 	if !g.started && (g.partial != nil || g.have() > 0) {
 		g.repair = why
 	}
+	if g.partial != nil {
+		g.partial.clock = c.moment()
+	}
 	c.note(&g.past, g.String(), "%s", why)
 }
 
@@ -204,7 +212,7 @@ func (c *Checker) judge(g *gang) {
 		g.partial = nil // it cannot start now: its PodGroup is gone
 	case have >= g.min:
 		c.start(g)
-	case !g.started && g.repair == "":
+	case !g.started:
 		c.judgePartial(g, have)
 	}
 	c.judgeSplit(g)
@@ -233,7 +241,7 @@ func (c *Checker) start(g *gang) {
 		g.started, g.repair = true, ""
 		c.counts.Started++
 		if g.partial != nil {
-			if g.partial.disturbed == "" {
+			if g.partial.doubt == "" {
 				c.counts.LongestPartial = max(c.counts.LongestPartial, c.since(g.partial.since))
 			}
 			if g.partial.interrupted {
@@ -251,21 +259,63 @@ const nodeLag = 1500 * time.Millisecond
 func (c *Checker) judgePartial(g *gang, have int) {
 	g.emptySince = nil
 	if g.partial == nil {
-		g.partial = &spell{since: c.moment()}
-		if !c.nodeLostAt.IsZero() && c.now.Sub(c.nodeLostAt) < nodeLag {
-			g.partial.disturbed = "a node was lost a moment before"
+		g.partial = &spell{since: c.moment(), clock: c.moment()}
+		for _, n := range c.nodes {
+			if !n.lostAt.at.IsZero() && c.now.Sub(n.lostAt.at) < nodeLag && mayNeed(g, n) {
+				g.partial.doubt = "node " + n.name + " was lost"
+			}
 		}
 		if !g.changedAt.IsZero() && c.now.Sub(g.changedAt) < nodeLag+c.slowest {
-			g.partial.disturbed = "a moment before, " + g.changedWhy
+			g.partial.doubt = g.changedWhy
 		}
 	}
+	if g.repair != "" {
+		g.partial.doubt = g.repair
+	}
+	if g.partial.doubt != "" {
+		c.judgeDoubt(g, have)
+		return
+	}
 	lasted := c.since(g.partial.since)
-	if g.partial.disturbed != "" || c.ending[g.key] || lasted <= c.config.PartialFor {
+	if c.ending[g.key] || lasted <= c.config.PartialFor {
 		return
 	}
 	c.violate(Partial, g.String(), strconv.Itoa(g.lives), g.past,
 		"%d of its minimum of %d bound for %.1f healthy seconds, since %s, and never all of it; %d members are there",
 		have, g.min, lasted.Seconds(), g.partial.since.at.Format(stamp), g.there())
+}
+
+// mayNeed reports whether a gang may have been promised room on a node: one of its pods is bound or nominated there, or
+// one fits there beside what stays. Room that is held is not to be seen.
+func mayNeed(g *gang, n *node) bool {
+	stays := &node{allocatable: n.allocatable, used: maps.Clone(n.used)}
+	for _, p := range n.pods {
+		if p.deleting {
+			stays.used.add(p.requests, -1)
+		}
+	}
+	for _, p := range g.pods {
+		if p.node == n.name || p.pending() && (p.nominated == n.name || fits(stays, p.requests) > 0) {
+			return true
+		}
+	}
+	return false
+}
+
+// judgeDoubt judges a partial gang that may have lost a member or room: whoever schedules has to find other room for it,
+// and there may be none.
+func (c *Checker) judgeDoubt(g *gang, have int) {
+	s := g.partial
+	if len(c.down) > 0 || s.clock.faults != c.faults || c.blind() || c.ending[g.key] || !c.clearRoom(g) {
+		s.clock = c.moment()
+		return
+	}
+	if c.since(s.clock) <= c.config.DoubtFor {
+		return
+	}
+	c.violate(Partial, g.String(), strconv.Itoa(g.lives), g.past,
+		"%d of its minimum of %d bound since %s, and never all of it; before, %s, and for %.1f healthy seconds since %s its %d members have been there, and room for them",
+		have, g.min, s.since.at.Format(stamp), s.doubt, c.since(s.clock).Seconds(), s.clock.at.Format(stamp), g.there())
 }
 
 // judgeSplit checks that a gang is in one domain of the topology that it requires.
@@ -310,12 +360,12 @@ func (c *Checker) judgeGroup(g *gang) {
 		return
 	}
 	for _, other := range c.together(g) {
-		if other.started || !other.known || other.repair != "" || other.partial != nil && other.partial.disturbed != "" {
+		if other.started || !other.known || other.repair != "" || other.partial != nil && other.partial.doubt != "" {
 			continue
 		}
 		// Whatever made it another one than that which was to start with this one excuses it.
 		if other.changedAt.After(g.groupSplit.at.Add(-2*time.Second)) || other.there() < other.min || c.ending[g.key] || c.ending[other.key] ||
-			c.nodeLostAt.After(g.groupSplit.at.Add(-nodeLag)) {
+			other.roomLostAt.After(g.groupSplit.at.Add(-nodeLag)) {
 			continue
 		}
 		if other.bornAfter(g.groupSplit.at) {

@@ -1,8 +1,10 @@
 package invariant
 
 import (
+	"fmt"
 	"regexp"
 	"strings"
+	"time"
 )
 
 // wrong is what a process writes when something went wrong inside it.
@@ -21,4 +23,42 @@ func Findings(log string) []string {
 		}
 	}
 	return found
+}
+
+// withdrawal is what the scheduler writes when it has decided whom to evict and then evicts nobody.
+var withdrawal = regexp.MustCompile(`^I(\d{4} \d\d:\d\d:\d\d\.\d+) .*"Preemption is not carried out.* preemptor="([^"]*)" why="([^"]*)"`)
+
+// A decision that is withdrawn for the same reason more often than withdrawals in withdrawnIn, in calm, is taken without
+// regard to that reason. Before withdrawnFor the scheduler may not have seen yet what changed.
+const (
+	withdrawals  = 5
+	withdrawnIn  = 10 * time.Second
+	withdrawnFor = 2 * time.Second
+)
+
+// CheckWithdrawals looks in the log of a scheduler for decisions to evict that are withdrawn over and over: nobody is
+// evicted, so that nothing of it is to be seen but marks that come and go.
+func (c *Checker) CheckWithdrawals(log string) {
+	type reason struct{ preemptor, why string }
+	all := map[reason][]time.Time{}
+	for line := range strings.Lines(log) {
+		found := withdrawal.FindStringSubmatch(line)
+		if found == nil {
+			continue
+		}
+		at, err := time.ParseInLocation("2006 0102 15:04:05", fmt.Sprint(c.now.Year(), " ", found[1]), c.now.Location())
+		if err != nil {
+			continue
+		}
+		r := reason{found[2], found[3]}
+		times := append(all[r], at)
+		for at.Sub(times[0]) > withdrawnIn || c.troubledIn(times[0], at) && len(times) > 1 {
+			times = times[1:]
+		}
+		all[r] = times
+		if len(times) > withdrawals && at.Sub(times[0]) >= withdrawnFor && !c.troubledIn(times[0], at) {
+			c.violate(Withdrawn, r.preemptor, "", nil, "from %s to %s it was decided %d times to evict for it, and each time withdrawn: %s",
+				times[0].Format(stamp), at.Format(stamp), len(times), r.why)
+		}
+	}
 }

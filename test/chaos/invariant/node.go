@@ -127,13 +127,16 @@ func (o NodesListed) apply(c *Checker) {
 }
 
 // loseNode takes in that a node can take nobody any more: what is being placed may have been promised
-// room on it.
+// room on it, and has to find other room.
 func (c *Checker) loseNode(n *node) {
 	n.lostAt = c.moment()
-	c.nodeLostAt = c.now
 	for _, g := range c.active {
+		if !mayNeed(g, n) {
+			continue
+		}
+		g.roomLostAt = c.now
 		if g.partial != nil {
-			g.partial.disturbed = "node " + n.name + " was lost"
+			g.partial.doubt, g.partial.clock = "node "+n.name+" was lost", c.moment()
 		}
 	}
 }

@@ -2,6 +2,7 @@ package invariant
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -49,6 +50,9 @@ type (
 // Told is an event of the API. It may come before or after what it tells of, and twice.
 type Told struct{ Event *v1.Event }
 
+// APIServer is what Health calls the API server.
+const APIServer = "API server"
+
 // Health says which components are faulty from now on; nothing: all is well.
 type Health struct{ Down []string }
 
@@ -85,6 +89,9 @@ func (o Answered) apply(c *Checker) {
 	}
 }
 
+// noticed is how late it may be seen that something is faulty.
+const noticed = 2 * time.Second
+
 func (o Fault) apply(c *Checker) { c.log("fault", "%s", o.Text) }
 
 func (o UserEnds) apply(c *Checker) {
@@ -103,6 +110,7 @@ func (o Health) apply(c *Checker) {
 	}
 	if was == "" {
 		c.faults++
+		c.troubled = append(c.troubled, span{from: c.now.Add(-noticed)})
 		for _, g := range c.active {
 			if g.partial != nil {
 				g.partial.interrupted = true
@@ -110,10 +118,26 @@ func (o Health) apply(c *Checker) {
 		}
 	}
 	c.down = o.Down
+	c.seeAPIServer()
 	if is == "" {
+		if n := len(c.troubled); n > 0 {
+			c.troubled[n-1].to = maxTime(c.now, c.blindUntil)
+		}
 		c.log("health", "all is well")
 	} else {
 		c.log("health", "faulty: %s", is)
+	}
+}
+
+// seeAPIServer takes in whether the API server answers. Clients that watch it ask again ever more rarely, and at random
+// up to twice as late: the next time may be as far off as twice the time for which they asked in vain.
+func (c *Checker) seeAPIServer() {
+	switch away := slices.Contains(c.down, APIServer); {
+	case away && c.awaySince.IsZero():
+		c.awaySince = c.now
+	case !away && !c.awaySince.IsZero():
+		c.blindUntil = maxTime(c.blindUntil, c.now.Add(2*c.now.Sub(c.awaySince)))
+		c.awaySince = time.Time{}
 	}
 }
 

@@ -115,6 +115,9 @@ func (c *Checker) see(seen *v1.Pod, listed bool) {
 	if p.ended() && !before.ended() {
 		c.free(p)
 		c.note(&p.gang.past, p.gang.String(), "pod %s %s", p.name, p.phase)
+		if p.phase == v1.PodSucceeded {
+			c.finished = c.moment()
+		}
 		if p.phase == v1.PodFailed && !p.deleting {
 			c.lose(p)
 		}

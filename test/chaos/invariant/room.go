@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -60,7 +61,7 @@ func (c *Checker) CheckRoom() Room {
 			continue
 		}
 		room.Judged++
-		slots, destroyed, where := c.slots(u)
+		slots, destroyed, where := c.slots(u, c.config.AllQueues)
 		if slots-destroyed < len(u.pending) {
 			continue
 		}
@@ -88,16 +89,35 @@ func (c *Checker) waiting() []*unit {
 			}
 			continue
 		}
-		group := append([]*gang{g}, c.together(g)...)
-		var missing []*pod
-		for _, one := range group {
+		u := c.missing(g)
+		for _, one := range u.gangs {
 			done[one] = true
-			members := slices.DeleteFunc(sorted(one.pods), func(p *pod) bool { return !p.pending() })
-			missing = append(missing, members[:min(len(members), max(0, one.min-one.have()))]...)
 		}
-		units = append(units, c.unit(missing, group...))
+		units = append(units, u)
 	}
 	return units
+}
+
+// missing returns what a gang and its group lack to be whole.
+func (c *Checker) missing(g *gang) *unit {
+	group := append([]*gang{g}, c.together(g)...)
+	var missing []*pod
+	for _, one := range group {
+		members := slices.DeleteFunc(sorted(one.pods), func(p *pod) bool { return !p.pending() })
+		missing = append(missing, members[:min(len(members), max(0, one.min-one.have()))]...)
+	}
+	return c.unit(missing, group...)
+}
+
+// clearRoom reports whether there is clear room for what a gang lacks, beside all else that waits: while pods come and go
+// any of them may be held somewhere.
+func (c *Checker) clearRoom(g *gang) bool {
+	u := c.missing(g)
+	if c.cannotStart(u) != "" {
+		return false
+	}
+	slots, destroyed, _ := c.slots(u, true)
+	return slots-destroyed >= len(u.pending)
 }
 
 func sorted(pods map[types.UID]*pod) []*pod {
@@ -193,8 +213,8 @@ func (c *Checker) overCeiling(u *unit) string {
 }
 
 // slots counts the members of a unit for which there is room, and how many of the slots others could
-// destroy.
-func (c *Checker) slots(u *unit) (slots, destroyed int, where string) {
+// destroy: all that wait, or those that may hold room in a cluster in which nothing happens.
+func (c *Checker) slots(u *unit, all bool) (slots, destroyed int, where string) {
 	size := largest(u.pending)
 	byDomain := map[string]int{}
 	for _, n := range c.nodes {
@@ -219,7 +239,7 @@ func (c *Checker) slots(u *unit) (slots, destroyed int, where string) {
 		}
 	}
 	for _, p := range c.pods {
-		if p.pending() && !slices.Contains(u.pending, p) && (c.config.AllQueues || p.nominated != "" || p.gang.nonStrict && !p.gang.whole()) {
+		if p.pending() && !slices.Contains(u.pending, p) && (all || p.nominated != "" || p.gang.nonStrict && !p.gang.whole()) {
 			destroyed += destroys(p.requests, size)
 		}
 	}
@@ -299,6 +319,19 @@ func (c *Checker) CheckEmpty(gauges map[string]float64) {
 		if gauges[name] != 0 {
 			c.violate(LeftOver, "metric "+name, "", nil, "it is %s when everything was deleted", fmt.Sprintf("%g", gauges[name]))
 		}
+	}
+}
+
+// busyFor is for how long, in healthy time, no pod has ended by itself when what still happens is no work: longer than
+// pods run that end by themselves.
+const busyFor = 30 * time.Second
+
+// CheckQuiet checks that a cluster to which users and faults do nothing any more, and in which something happens all the
+// same, is at work: as long as pods end others take their places.
+func (c *Checker) CheckQuiet() {
+	if c.since(c.finished) > busyFor {
+		c.violate(FreeRoom, "the cluster", "", nil, "it does not come to rest, and no pod has ended by itself for %.0f healthy seconds",
+			c.since(c.finished).Seconds())
 	}
 }
 
