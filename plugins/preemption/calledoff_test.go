@@ -82,15 +82,11 @@ func TestVictimsThatDoNotEnd(t *testing.T) {
 		t.Run(sentence, func(t *testing.T) {
 			victim := member("v", 0, 0, 10, 1, "n0")
 			victim.Finalizers = []string{"example.com/still"}
-			victim.DeletionTimestamp = &metav1.Time{}
+			now := time.Now()
+			victim.DeletionTimestamp = &metav1.Time{Time: now.Add(-c.since)}
 			s := newStage(t, []*v1.Node{node("n0", 2, "r0")}, nil, victim)
-			ended, ok := s.podByUID(victim.UID)
-			if !ok {
-				t.Fatal("the victim is not known")
-			}
-			ended.DeletionTimestamp = &metav1.Time{Time: s.clock.Now().Add(-c.since)}
 			s.Underway.begin("p", []*v1.Pod{victim})
-			s.giveUp(s.clock.Now())
+			s.giveUp(now)
 			if got := s.Underway.Victims("p"); got != c.want {
 				t.Errorf("%d victims are waited for, want %d", got, c.want)
 			}
