@@ -65,17 +65,14 @@ func (l *Life) began() time.Time {
 
 // ownedBy reports whether an ended pod of a controller belongs to this life
 // whenever it ended: it has its controller in common with an unfinished pod, or
-// there is none. Pods without a controller have nothing in common.
-func (l *Life) ownedBy(owner types.UID) bool {
-	return len(l.owners) == 0 || owner != "" && l.owners[owner] > 0
-}
+// there is none.
+func (l *Life) ownedBy(owner types.UID) bool { return len(l.owners) == 0 || l.owners[owner] > 0 }
 
 // Includes reports whether an ended pod belongs to this life: it has its controller
 // in common with an unfinished pod, or was still there when the oldest of those was
-// created, or nothing is unfinished. ended is zero where it is not known; of pods without
-// a controller nothing speaks against it then.
+// created, or nothing is unfinished. ended is zero where it is not known.
 func (l *Life) Includes(owner types.UID, ended time.Time) bool {
-	return l.ownedBy(owner) || ended.After(l.began()) || owner == "" && ended.IsZero()
+	return l.ownedBy(owner) || ended.After(l.began())
 }
 
 // OwnerOf is the UID of the controller that made a pod, or empty.
@@ -208,7 +205,7 @@ func (p *past) counted() tally {
 		switch {
 		case p.life.ownedBy(owner) || by.first.After(p.life.began()):
 			p.sum.add(by.n, by.roles)
-		case by.last.After(p.life.began()), owner == "" && by.first.IsZero():
+		case by.last.After(p.life.began()):
 			p.countOneByOne(owner)
 		}
 	}

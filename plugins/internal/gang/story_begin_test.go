@@ -255,19 +255,6 @@ func TestStoriesOfOwners(t *testing.T) {
 			},
 			want: []string{"half of the next run: a/set 2 pending"},
 		},
-		"nor where nobody made them, then or now": {
-			room: map[string]int{"n": 8},
-			play: func(c *cluster) {
-				c.add(podsNamed("p", 4, of("bare"), needs(4))...)
-				c.run()
-				c.pass(time.Minute)
-				c.finish("p")
-				c.add(podsNamed("q", 2, of("bare"), needs(4), aged(-2*time.Minute))...)
-				c.run()
-				c.look("half of the next run")
-			},
-			want: []string{"half of the next run: a/bare 2 pending"},
-		},
 	})
 }
 
