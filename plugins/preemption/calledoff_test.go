@@ -2,6 +2,7 @@ package preemption
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,26 +17,34 @@ import (
 // permitted is a handle of which some pods wait at Permit.
 type permitted struct {
 	fwk.Handle
-	pods map[types.UID]bool
+	pods map[types.UID]*waitingPod
 }
 
 func (p permitted) GetWaitingPod(uid types.UID) fwk.WaitingPod {
-	if p.pods[uid] {
-		return waitingPod{}
+	if waiting := p.pods[uid]; waiting != nil {
+		return waiting
 	}
 	return nil
 }
 
-type waitingPod struct{ fwk.WaitingPod }
+// waitingPod counts how often it was called off.
+type waitingPod struct {
+	fwk.WaitingPod
+	calledOff atomic.Int32
+}
 
-func (waitingPod) Preempt(string, string) bool { return true }
+func (w *waitingPod) Preempt(string, string) bool {
+	w.calledOff.Add(1)
+	return true
+}
 
 // TestMembersThatAreCalledOff: those that were on their way to their nodes wait in the queue again. Where nothing else of
 // their gang was begun to be ended, and they come to nodes after all, the gang is left alone.
 func TestMembersThatAreCalledOff(t *testing.T) {
 	onTheirWay := members("v", 2, 2, 10, 1, "")
 	s := newStage(t, []*v1.Node{node("n0", 2, "r0")}, nil, onTheirWay[0], onTheirWay[1])
-	s.GangPreemption.handle = permitted{Handle: s.handle, pods: map[types.UID]bool{onTheirWay[0].UID: true, onTheirWay[1].UID: true}}
+	waiting := map[types.UID]*waitingPod{onTheirWay[0].UID: {}, onTheirWay[1].UID: {}}
+	s.GangPreemption.handle = permitted{Handle: s.handle, pods: waiting}
 	v := s.change(t, nil, 2)
 	for _, pod := range members("v", 2, 2, 10, 1, "n0") { // soon
 		v.comes(pod)
@@ -46,6 +55,11 @@ func TestMembersThatAreCalledOff(t *testing.T) {
 	defer cancel()
 	if err := s.evictWhole(ctx, d, &found{}, u, &evictions{}); err != nil {
 		t.Error(err)
+	}
+	for uid, pod := range waiting {
+		if n := pod.calledOff.Load(); n != 1 {
+			t.Errorf("pod %s was called off %d times, want once", uid, n)
+		}
 	}
 	if got := s.left(t); got != "v-0 v-1" {
 		t.Errorf("left %q, want all", got)

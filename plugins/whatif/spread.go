@@ -45,8 +45,12 @@ func fewestOf(state fwk.CycleState) (f fewest, ok bool, err error) {
 	}
 	f.paths = fields.FieldByName("CriticalPaths")
 	for i := range f.counts {
-		f.number(i) // and all that is read or written later
-		_ = f.domain(i, 1).FieldByName("TopologyValue").String()
+		for place := range 2 { // all that is read or written later
+			name, number := f.domain(i, place).FieldByName("TopologyValue"), f.domain(i, place).FieldByName("MatchNum")
+			if name.Kind() != reflect.String || !name.CanSet() || !number.CanInt() || !number.CanSet() {
+				return fewest{}, false, fmt.Errorf("reading the state of plugin %s, a %T: CriticalPaths are not domains and numbers", names.PodTopologySpread, data)
+			}
+		}
 	}
 	return f, len(f.counts) > 0, nil
 }
