@@ -111,7 +111,7 @@ func (s *Set) Install(ctx context.Context, sched *scheduler.Scheduler) error {
 	sched.FailureHandler = func(ctx context.Context, profile framework.Framework, pod *framework.QueuedPodInfo, status *fwk.Status, nominating *fwk.NominatingInfo, start time.Time) {
 		one := pod.Pod
 		again := s.queues.Failed(one, status.AsError())
-		s.events.Failed(one)
+		s.events.Failed(ctx, one)
 		failed(ctx, profile, pod, status, nominating, start)
 		if again {
 			s.queues.Again(one)

@@ -10,6 +10,7 @@
 package cacheevents
 
 import (
+	"context"
 	"sync"
 
 	v1 "k8s.io/api/core/v1"
@@ -26,7 +27,7 @@ type Listener interface {
 	Begin()
 	// Failed tells that the cycle of a pod, or its binding, came to nothing. The queue does not
 	// have it back yet.
-	Failed(pod *v1.Pod)
+	Failed(ctx context.Context, pod *v1.Pod)
 }
 
 // Events is the listeners of a process. It is safe for concurrent use.
@@ -60,9 +61,9 @@ func (e *Events) Begin() {
 }
 
 // Failed tells all listeners.
-func (e *Events) Failed(pod *v1.Pod) {
+func (e *Events) Failed(ctx context.Context, pod *v1.Pod) {
 	for _, l := range e.all() {
-		l.Failed(pod)
+		l.Failed(ctx, pod)
 	}
 }
 

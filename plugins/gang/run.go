@@ -132,11 +132,11 @@ func (pl *Gang) Begin() {
 
 // Failed notes that the cycle of a pod came to nothing: not every one of a leader gets as far as
 // PostFilter or Reserve.
-func (pl *Gang) Failed(pod *v1.Pod) {
+func (pl *Gang) Failed(ctx context.Context, pod *v1.Pod) {
 	if pod.Spec.SchedulerName != pl.handle.ProfileName() || pl.outside(pod) {
 		return
 	}
-	pl.input(context.Background(), func(s *gang.Gangs, now time.Time) gang.Effects { return s.Failed(pod.UID, now) })
+	pl.input(ctx, func(s *gang.Gangs, now time.Time) gang.Effects { return s.Failed(pod.UID, now) })
 }
 
 // elsewhere is what happens to groups outside their state machine. It is used under the lock.
