@@ -184,6 +184,9 @@ func (p *Planner) pose(a *gang.Attempt, evict []string, inCopies bool) (*world, 
 	for member, class := range w.classOf {
 		problem.Members = append(problem.Members, placement.Member{Class: class, Role: w.pods[member].Labels[v1alpha1.RoleLabel]})
 	}
+	for _, c := range w.classes {
+		w.expect(c.info)
+	}
 	if w.coupled {
 		problem.Effort = coupledEffort + coupledEffortPerMember*len(w.pods)
 	}
@@ -234,6 +237,7 @@ func (p *Planner) standing(ctx context.Context, w *world, a *gang.Attempt) error
 			if err != nil {
 				return fmt.Errorf("reading affinity of pod %s: %w", klog.KObj(placed.Pod), err)
 			}
+			w.expect(info)
 			if err := w.tx.Add(ctx, info, node); err != nil {
 				return err
 			}
@@ -241,6 +245,14 @@ func (p *Planner) standing(ctx context.Context, w *world, a *gang.Attempt) error
 	}
 	w.base = w.tx.Checkpoint()
 	return nil
+}
+
+// expect names a member that others may have to keep away from. In a plan, where these are
+// prepared one after the other in the snapshot, there is no need to.
+func (w *world) expect(info *framework.PodInfo) {
+	if w.coupled && w.inCopies {
+		w.tx.Expect(info)
+	}
 }
 
 // sortClasses numbers classes from the largest to the smallest by their dominant

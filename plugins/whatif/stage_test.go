@@ -145,6 +145,8 @@ func pod(kind string, n int) *v1.Pod {
 		p.PodAntiAffinityIn("kind", host, []string{"apart"}, st.PodAntiAffinityWithRequiredReq)
 	case "zones-apart":
 		p.PodAntiAffinityIn("kind", zone, []string{"zones-apart", "apart"}, st.PodAntiAffinityWithRequiredReq)
+	case "gpu-apart":
+		p.PodAntiAffinityIn("kind", host, []string{"gpu"}, st.PodAntiAffinityWithRequiredReq)
 	case "near":
 		p.PodAffinityIn("kind", zone, []string{"near", "gpu"}, st.PodAffinityWithRequiredReq)
 	case "rather":

@@ -34,6 +34,8 @@ type Transaction struct {
 	own   sets.Set[types.UID]
 	// contending are the pods of which the volumes are taken when they are added.
 	contending sets.Set[types.UID]
+	// expected are pods that may be added, and that others may have to keep away from.
+	expected []*framework.PodInfo
 	// changes counts all changes; version is its count at the last one of each node.
 	version []int
 	changes int
@@ -72,11 +74,10 @@ func Begin(fw framework.Framework, hooks Hooks, interdependent bool) (*Transacti
 		t.copied = map[int]bool{}
 		return t, nil
 	}
-	snapshot, ok := fw.SnapshotSharedLister().(*cache.Snapshot)
-	if !ok {
-		return nil, fmt.Errorf("assuming pods in the snapshot: want *cache.Snapshot, got %T", fw.SnapshotSharedLister())
+	t.snapshot, err = snapshotOf(fw)
+	if err != nil {
+		return nil, err
 	}
-	t.snapshot = snapshot
 	return t, nil
 }
 
@@ -137,7 +138,13 @@ func (t *Transaction) View(ctx context.Context, pod *v1.Pod, prepare func(fwk.Cy
 	if t.snapshot != nil {
 		return v, nil // what was added stands in the snapshot
 	}
-	if !t.hooks.hears(state) {
+	if len(t.expected) > 0 && len(t.nodes) > 0 && t.hooks.skippedBy(state) {
+		var err error
+		if v.State, err = t.besideExpected(ctx, pod, prepare); err != nil {
+			return nil, fwk.AsStatus(err)
+		}
+	}
+	if !t.hooks.hears(v.State) {
 		return v, nil
 	}
 	for _, s := range t.log {

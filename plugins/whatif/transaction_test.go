@@ -13,19 +13,39 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 )
 
-var modes = map[string]struct {
+// mode is a kind of transaction: pods of these kinds are added.
+type mode struct {
 	coupled bool
 	kinds   []string
-}{
-	"pods that care about their node only": {false, independent},
-	"pods that care about each other":      {true, interdependent},
-	"these in copies":                      {false, []string{"apart", "zones-apart", "near", "rather", "spread", "gpu", "plain"}},
+	// stand are the kinds of pods that are there already.
+	stand []string
+	// expected: the transaction is told which pods may be added.
+	expected bool
 }
 
-// standing is pods of all kinds that are there already, wherever they are.
-func standing() []*v1.Pod {
+var modes = map[string]mode{
+	"pods that care about their node only": {kinds: independent, stand: interdependent},
+	"pods that care about each other":      {coupled: true, kinds: interdependent, stand: interdependent},
+	"these in copies":                      {kinds: []string{"apart", "zones-apart", "near", "rather", "spread", "gpu", "plain"}, stand: interdependent},
+	"these where none of them stands":      {kinds: []string{"apart", "zones-apart", "spread", "single", "gpu", "plain"}, stand: independent, expected: true},
+	"hosts apart":                          {kinds: []string{"gpu-apart", "gpu", "plain"}, stand: independent, expected: true},
+	"claims of one pod":                    {kinds: []string{"single", "plain"}, stand: independent, expected: true},
+}
+
+// expect names the pods that may be added.
+func (m mode) expect(t *testing.T, tx *Transaction) {
+	t.Helper()
+	for i, kind := range m.kinds {
+		if m.expected {
+			tx.Expect(podInfo(t, pod(kind, 900+i)))
+		}
+	}
+}
+
+// standing is pods of some kinds that are there already, wherever they are.
+func standing(kinds ...string) []*v1.Pod {
 	var pods []*v1.Pod
-	for i, kind := range interdependent {
+	for i, kind := range kinds {
 		if kind != "single" {
 			pods = append(pods, on(pod(kind, 100+i), fmt.Sprint("n", i%4)))
 		}
@@ -49,7 +69,7 @@ func TestDiscardLeavesNoTrace(t *testing.T) {
 		t.Run(sentence, func(t *testing.T) {
 			for seed := range uint64(20) {
 				rng := rand.New(rand.NewPCG(seed, 2))
-				s.set(standing()...)
+				s.set(standing(interdependent...)...)
 				before := s.facts(t)
 				tx, _ := s.begin(t, mode.coupled)
 				walk(t, rng, tx, mode.kinds, nil)
@@ -73,8 +93,9 @@ func TestFitsAsIfThePodsStoodThere(t *testing.T) {
 		t.Run(sentence, func(t *testing.T) {
 			for seed := range uint64(40) {
 				rng := rand.New(rand.NewPCG(seed, 4))
-				s.set(standing()...)
+				s.set(standing(mode.stand...)...)
 				tx, _ := s.begin(t, mode.coupled)
+				mode.expect(t, tx)
 				views := map[string]*View{}
 				added := walk(t, rng, tx, mode.kinds, views)
 				got := map[string][]string{}
@@ -88,7 +109,7 @@ func TestFitsAsIfThePodsStoodThere(t *testing.T) {
 				if err := tx.Discard(t.Context()); err != nil {
 					t.Fatal(err)
 				}
-				if diff := gocmp.Diff(s.inFact(t, mode.kinds, added), got); diff != "" {
+				if diff := gocmp.Diff(s.inFact(t, mode, added), got); diff != "" {
 					t.Fatalf("seed %d, with %v: nodes that fit (-in fact +in the transaction):\n%s", seed, added, diff)
 				}
 			}
@@ -97,15 +118,15 @@ func TestFitsAsIfThePodsStoodThere(t *testing.T) {
 }
 
 // inFact tells on which nodes a pod of each kind fits where the added pods stand.
-func (s *stage) inFact(t *testing.T, kinds []string, added []hypothetical) map[string][]string {
+func (s *stage) inFact(t *testing.T, mode mode, added []hypothetical) map[string][]string {
 	t.Helper()
-	pods := standing()
+	pods := standing(mode.stand...)
 	for _, h := range added {
 		pods = append(pods, on(h.pod, h.node))
 	}
 	s.set(pods...)
 	want := map[string][]string{}
-	for _, kind := range kinds {
+	for _, kind := range mode.kinds {
 		tx, _ := s.begin(t, false)
 		want[kind] = fits(t, tx, view(t, tx, pod(kind, 999)))
 	}
@@ -163,7 +184,7 @@ func TestNodesAreAsTheyWouldBe(t *testing.T) {
 	s := newStage(t)
 	for sentence, mode := range modes {
 		t.Run(sentence, func(t *testing.T) {
-			s.set(standing()...)
+			s.set(standing(mode.stand...)...)
 			tx, at := s.begin(t, mode.coupled)
 			added := walk(t, rand.New(rand.NewPCG(9, 9)), tx, mode.kinds, nil)
 			got := map[string]nodeFacts{}
@@ -179,7 +200,8 @@ func TestNodesAreAsTheyWouldBe(t *testing.T) {
 			if err := tx.Discard(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			s.inFact(t, nil, added)
+			mode.kinds = nil // nobody is asked about
+			s.inFact(t, mode, added)
 			want := map[string]nodeFacts{}
 			for name, facts := range s.facts(t).Nodes {
 				want[name] = comparable(facts)
@@ -260,7 +282,7 @@ func (s *stage) nominate(t *testing.T, p *v1.Pod, priority int32, node string) {
 // counts them, but for the transaction's own.
 func TestFitsBesideNominatedPods(t *testing.T) {
 	s := newStage(t)
-	s.set(standing()...)
+	s.set(standing(interdependent...)...)
 	nominated := map[types.UID]bool{}
 	for i, kind := range interdependent {
 		p := pod(kind, 200+i)

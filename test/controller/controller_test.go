@@ -205,10 +205,9 @@ func TestRecreated(t *testing.T) {
 	n.createPod(member("train-1", slow))
 	g.wait("Unknown", 1, 0, 0, awaiting)
 	n.kubectl("delete", "pod", "--all", "--force", "--grace-period=0")
-	g.wait("Pending", 0, 0, 0, incomplete)
-	if start := g.last().ScheduleStartTime; !start.IsZero() {
-		t.Errorf("start %v, want none once all pods are gone", start)
-	}
+	g.waitFor("phase Pending without a start, once all pods are gone", func(s status) bool {
+		return s.Phase == "Pending" && s.Running == 0 && s.scheduled().Reason == incomplete && s.ScheduleStartTime.IsZero()
+	})
 }
 
 // A gang of 100 that comes, binds and runs costs a handful of writes.

@@ -1,0 +1,94 @@
+package whatif
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+)
+
+// A PreFilter plugin that returns Skip says that nothing in the snapshot matters to a pod:
+// no other pod keeps it away by anti-affinity, say, or has its ReadWriteOncePod claim. It is
+// not told of pods that are added later, so in a transaction that may be wrong. Where
+// plugins skip, they are asked again with the pods that may be added in the snapshot; then
+// they are told that these are gone.
+
+// Expect names a pod that may be added, and that others may have to keep away from. It has
+// to be called before the views of those are made.
+func (t *Transaction) Expect(info *framework.PodInfo) { t.expected = append(t.expected, info) }
+
+// skippedBy reports whether plugins that would hear of pods that come and go have skipped.
+func (h Hooks) skippedBy(state fwk.CycleState) bool {
+	skipped := state.GetSkipFilterPlugins()
+	return slices.ContainsFunc(h.listeners, skipped.Has)
+}
+
+// besideExpected returns the state of a pod in which no plugin has skipped that the expected
+// pods matter to.
+func (t *Transaction) besideExpected(ctx context.Context, pod *v1.Pod, prepare func(fwk.CycleState)) (state fwk.CycleState, err error) {
+	snapshot, err := snapshotOf(t.fw)
+	if err != nil {
+		return nil, err
+	}
+	var assumed []*framework.PodInfo
+	forget := func() (err error) {
+		for _, info := range slices.Backward(assumed) {
+			err = errors.Join(err, snapshot.ForgetPod(klog.FromContext(ctx), info.Pod))
+		}
+		return err
+	}
+	for _, info := range t.expected {
+		placed := place(info, t.nodeFor(info).Node().Name)
+		if err := snapshot.AssumePod(placed); err != nil {
+			return nil, errors.Join(fmt.Errorf("assuming pod %s in the snapshot: %w", klog.KObj(info.Pod), err), forget())
+		}
+		assumed = append(assumed, placed)
+	}
+	state = framework.NewCycleState()
+	prepare(state)
+	_, status, _ := t.fw.RunPreFilterPlugins(ctx, state, pod)
+	if err := forget(); err != nil {
+		return nil, fmt.Errorf("forgetting pods in the snapshot: %w", err)
+	}
+	for _, info := range slices.Backward(assumed) {
+		if status.IsSuccess() {
+			i, _ := t.Index(info.Pod.Spec.NodeName)
+			status = keepingFewest(state, func() *fwk.Status {
+				return t.fw.RunPreFilterExtensionRemovePod(ctx, state, pod, info, t.nodes[i])
+			})
+		}
+	}
+	if !status.IsSuccess() {
+		return nil, fmt.Errorf("preparing pod %s beside those that may come: %w", klog.KObj(pod), status.AsError())
+	}
+	return state, nil
+}
+
+// nodeFor is a node on which a pod is of concern to others: one that has the labels that its
+// anti-affinity is about, if there is any.
+func (t *Transaction) nodeFor(info *framework.PodInfo) fwk.NodeInfo {
+	for _, node := range t.nodes {
+		if !slices.ContainsFunc(info.GetRequiredAntiAffinityTerms(), func(term fwk.AffinityTerm) bool {
+			_, ok := node.Node().Labels[term.TopologyKey]
+			return !ok
+		}) {
+			return node
+		}
+	}
+	return t.nodes[0]
+}
+
+// snapshotOf is kube-scheduler's own snapshot. An error means that a profile has another.
+func snapshotOf(fw framework.Framework) (*cache.Snapshot, error) {
+	snapshot, ok := fw.SnapshotSharedLister().(*cache.Snapshot)
+	if !ok {
+		return nil, fmt.Errorf("assuming pods in the snapshot: want *cache.Snapshot, got %T", fw.SnapshotSharedLister())
+	}
+	return snapshot, nil
+}
