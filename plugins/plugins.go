@@ -89,7 +89,7 @@ func (s *Set) Install(ctx context.Context, sched *scheduler.Scheduler) error {
 	for _, profile := range sched.Profiles {
 		errs = append(errs, check(profile)...)
 		if doubt := doubtful(profile); doubt != "" {
-			klog.FromContext(ctx).Info("Doubtful configuration", "profile", profile.ProfileName(), "why", doubt)
+			klog.FromContext(ctx).Info("Risky configuration", "profile", profile.ProfileName(), "why", doubt)
 		}
 	}
 	if len(errs) > 0 {

@@ -74,7 +74,7 @@ func PolicyNames() []PolicyName {
 // CanAnswer lists the questions that a policy can answer; none for an unknown one.
 func CanAnswer(name PolicyName) []PolicyQuestion { return slices.Clone(answers[name]) }
 
-// asked tells whether a policy answers a question in its tier.
+// asked reports whether a policy answers a question in its tier.
 func (p Policy) asked(question PolicyQuestion) bool {
 	list := p.Answers
 	if len(list) == 0 {
@@ -100,7 +100,7 @@ func Asked(tiers []PolicyTier, question PolicyQuestion) [][]PolicyName {
 	return list
 }
 
-// HasPolicy tells whether a policy is in any tier.
+// HasPolicy reports whether a policy is in any tier.
 func HasPolicy(tiers []PolicyTier, name PolicyName) bool {
 	return slices.ContainsFunc(tiers, func(tier PolicyTier) bool {
 		return slices.ContainsFunc(tier.Policies, func(p Policy) bool { return p.Name == name })

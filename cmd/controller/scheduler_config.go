@@ -74,7 +74,7 @@ func fromScheduler(file string) (queuestatus.Options, error) {
 	return o, nil
 }
 
-// hasQueues tells whether FairShare lets in the pods of a profile.
+// hasQueues reports whether FairShare lets in the pods of a profile.
 func hasQueues(plugins *schedconfig.Plugins) bool {
 	if plugins == nil {
 		return false

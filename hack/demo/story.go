@@ -145,12 +145,12 @@ func (s *stage) tooBig(ctx context.Context, p *printer) error {
 	if err := s.apply(ctx, p, "3-too-big.yaml"); err != nil {
 		return err
 	}
-	if err := s.reported(ctx, namespace+"/pretrain", "Unschedulable", "fits into no rack", "rack r"); err != nil {
+	if err := s.reported(ctx, namespace+"/pretrain", "Unschedulable", "does not fit in any rack", "rack r"); err != nil {
 		return err
 	}
 	var told []string
 	if err := s.await(ctx, fmt.Sprintf("an explanation in the condition PodScheduled of all %d pods", workers), func(seen *sightings) (string, bool) {
-		told = seen.told(namespace, "fits into no rack")
+		told = seen.told(namespace, "does not fit in any rack")
 		return fmt.Sprintf("%d pods with one", len(told)), len(told) == workers
 	}); err != nil {
 		return err

@@ -32,7 +32,7 @@ func WhenServed(ctx context.Context, client discovery.DiscoveryInterface, resour
 				return false, nil
 			}
 			if !ok && absent.CompareAndSwap(false, true) {
-				logger.Info("A kind of object is not served; it will be picked up when it is", "resource", resource)
+				logger.Info("Resource not served yet; waiting", "resource", resource)
 			}
 			return ok, nil
 		})

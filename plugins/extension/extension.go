@@ -28,7 +28,7 @@ type Plugins struct {
 // New makes an empty collection.
 func New() *Plugins { return &Plugins{byProfile: map[string][]fwk.Plugin{}} }
 
-// Watch answers a factory that makes the same plugin, and remembers it.
+// Watch returns a factory that makes the same plugin, and remembers it.
 func (p *Plugins) Watch(factory frameworkruntime.PluginFactory) frameworkruntime.PluginFactory {
 	return func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 		plugin, err := factory(ctx, args, handle)

@@ -43,7 +43,7 @@ func (d *Dispatcher) find(namespace, name string, uid types.UID) (*v1.Pod, error
 	return pod, nil
 }
 
-// waits tells whether a pod is there and has no node.
+// waits reports whether a pod is there and has no node.
 func (d *Dispatcher) waits(pod *v1.Pod) bool {
 	now := d.current(pod)
 	return now != nil && now.Spec.NodeName == ""

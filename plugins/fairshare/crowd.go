@@ -146,7 +146,7 @@ func (pl *FairShare) SimulateAddTask(_ context.Context, state fwk.CycleState, _ 
 	return nil
 }
 
-// SimulateAllocatable tells whether the queue of a pod, and those above it, would keep their
+// SimulateAllocatable reports whether the queue of a pod, and those above it, would keep their
 // limits.
 func (pl *FairShare) SimulateAllocatable(_ context.Context, state fwk.CycleState, _ *v1.Pod) *fwk.Status {
 	if c := crowdOf(state); c != nil {

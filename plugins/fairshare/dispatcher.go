@@ -170,7 +170,7 @@ func (d *Dispatcher) serve(ctx context.Context, handle fwk.Handle, args *config.
 		d.holds.OnChange(d.holdsChanged)
 		registerMetrics(d)
 		for _, doubt := range doubts(args.Tiers) {
-			klog.FromContext(ctx).Info("Doubtful configuration", "plugin", Name, "why", doubt)
+			klog.FromContext(ctx).Info("Risky configuration", "plugin", Name, "why", doubt)
 		}
 		d.teller = newTeller(d, args.ExplanationQPS, d.writeCondition)
 		go d.call(ctx)
@@ -219,7 +219,7 @@ func (d *Dispatcher) offer(pod *v1.Pod) string {
 		return ""
 	}
 	if !d.waits(pod) {
-		return "it is gone, or has a node" // the scheduling queue will hear of it
+		return "pod is deleted or already bound" // the scheduling queue will hear of it
 	}
 	if promised {
 		if exceeded, _ := d.book.Ceilings(d.job(name, pod, want)); len(exceeded) == 0 {
@@ -228,7 +228,7 @@ func (d *Dispatcher) offer(pod *v1.Pod) string {
 	}
 	d.enter(name, pod, want)
 	if !d.opened {
-		return "not all queues and pods are known yet" // the shares would be reckoned for each
+		return "waiting for queue and pod caches to sync" // the shares would be reckoned for each
 	}
 	d.turn(name)
 	_, why := d.book.Why(name)
@@ -304,7 +304,7 @@ func groupOf(pod *v1.Pod) string {
 
 func groupName(profile string, key gang.Key) string { return profile + "/" + key.String() }
 
-// running answers what a pod that runs has, and its queue and those above it.
+// running returns what a pod that runs has, and its queue and those above it.
 func (d *Dispatcher) running(uid types.UID) (dispatch.Usage, []string) {
 	d.lock()
 	defer d.mu.Unlock()

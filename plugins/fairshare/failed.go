@@ -13,7 +13,7 @@ import (
 
 // Failed ends the turn of a pod that could not be scheduled, before the scheduling queue has it
 // back: it may come to the gate at once. One for which others would have to make way, and nobody
-// did, is patient for a while. It answers whether [Dispatcher.Again] has to bring it back.
+// did, is patient for a while. It returns whether [Dispatcher.Again] has to bring it back.
 //
 // Nobody is kept waiting for what would not fit if everything else were gone: err says so of
 // pods, and Gang of gangs.
@@ -80,7 +80,7 @@ func (d *Dispatcher) ask(uid types.UID, job string, demand dispatch.Demand) {
 	}
 }
 
-// unresolvable tells whether a pod failed for reasons that have nothing to do with what runs.
+// unresolvable reports whether a pod failed for reasons that have nothing to do with what runs.
 func unresolvable(err error) bool {
 	var unfit *framework.FitError
 	if !errors.As(err, &unfit) {
@@ -111,7 +111,7 @@ type failure struct {
 }
 
 // retry brings back jobs that did not fit and of which the queue deserves more by now: it may
-// reclaim then, and no event of the cluster says so. It answers whether there are gangs among
+// reclaim then, and no event of the cluster says so. It returns whether there are gangs among
 // them, which Gang brings back.
 func (d *Dispatcher) retry() (gangs bool) {
 	for name, f := range d.failed {

@@ -89,7 +89,7 @@ func (pl *FairShare) PreFilter(_ context.Context, state fwk.CycleState, pod *v1.
 	}
 }
 
-// PreFilterExtensions answers none: no node matters to a queue.
+// PreFilterExtensions returns none: no node matters to a queue.
 func (pl *FairShare) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
 
 // Reserve counts the pod as one that runs.

@@ -41,7 +41,7 @@ type life struct {
 	// versions are what the API server had, the last one last.
 	versions []*v1.Pod
 	gone     bool
-	// cycle is the copy that the scheduler works on; reserved tells whether it has a node.
+	// cycle is the copy that the scheduler works on; reserved reports whether it has a node.
 	cycle    *v1.Pod
 	reserved bool
 }
@@ -51,7 +51,7 @@ func (l *life) now() *v1.Pod { return l.versions[len(l.versions)-1] }
 // ends tells that nothing is asked for any more.
 func (l *life) ends() bool { return l.gone || l.now().Status.Phase == v1.PodSucceeded }
 
-// ours tells whether a pod counts for a queue, foreign whether it takes from what there is.
+// ours reports whether a pod counts for a queue, foreign whether it takes from what there is.
 func (l *life) ours() bool {
 	return !l.ends() && l.now().Spec.SchedulerName == profile && len(l.now().Spec.SchedulingGates) == 0
 }

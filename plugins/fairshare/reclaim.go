@@ -43,7 +43,7 @@ func (d *Dispatcher) rounds(preemptor gangpoint.Gang) []gangpoint.Round {
 	return append([]gangpoint.Round{preempt}, d.reclaims(own, preemptor)...)
 }
 
-// scattered tells whether any of some pods is in another queue than the first.
+// scattered reports whether any of some pods is in another queue than the first.
 func (d *Dispatcher) scattered(pods []*v1.Pod, first string) bool {
 	d.lock()
 	defer d.mu.Unlock()
@@ -111,7 +111,7 @@ func (d *Dispatcher) reclaim(c *claim, gone func() map[types.UID]bool) []gangpoi
 	return rounds
 }
 
-// reclaims tells whether any policy says who has more than he deserves.
+// reclaims reports whether any policy says who has more than he deserves.
 func reclaims(tiers []config.PolicyTier) bool {
 	return slices.ContainsFunc(config.Asked(tiers, config.Reclaimable), func(names []config.PolicyName) bool {
 		return slices.Contains(names, config.PolicyProportion) || slices.Contains(names, config.PolicyCapacity)
@@ -154,7 +154,7 @@ type claim struct {
 	below string
 }
 
-// claim answers nil where the queue would have more than it deserves with the preemptor, in
+// claim returns nil where the queue would have more than it deserves with the preemptor, in
 // a resource that this one needs: nothing is reclaimed for that. Pods for which a node is held
 // count as running.
 func (d *Dispatcher) claim(own string, preemptor gangpoint.Gang, need resource.Vector) *claim {
@@ -194,7 +194,7 @@ func (d *Dispatcher) claim(own string, preemptor gangpoint.Gang, need resource.V
 	return c
 }
 
-// within tells whether a queue has no more than it deserves with the preemptor, of what this
+// within reports whether a queue has no more than it deserves with the preemptor, of what this
 // one needs and others ask for.
 func (c *claim) within(queue string, promised resource.Vector) bool {
 	s := c.standings[queue]
@@ -206,7 +206,7 @@ func (c *claim) within(queue string, promised resource.Vector) bool {
 	return true
 }
 
-// permits tells whether a queue may lose pods for the claim.
+// permits reports whether a queue may lose pods for the claim.
 func (c *claim) permits(queue string) bool {
 	s := c.standings[queue]
 	kept := slices.ContainsFunc(c.apart(s.Path), func(at string) bool { return c.standings[at].Kept })
@@ -327,7 +327,7 @@ func (c *claim) apart(path []string) []string {
 	return path
 }
 
-// affords tells whether a queue can give an amount: it has something of what is needed and
+// affords reports whether a queue can give an amount: it has something of what is needed and
 // contested, and no less than it deserves of any of that afterwards.
 func (b *budget) affords(queue string, amount resource.Vector, contested map[v1.ResourceName]bool) bool {
 	gives := false

@@ -109,7 +109,7 @@ func TestToldOnceItIs(t *testing.T) {
 // TestUnread: what seems to be so while queues are not read yet nobody is told, but that they are not; and once they are,
 // what is so, at once.
 func TestUnread(t *testing.T) {
-	for queue, want := range map[string]string{"": `QueueTurn: it is not yet its turn in queue "default"`, "a": `QueueClosed: queue "a" is closed`} {
+	for queue, want := range map[string]string{"": `QueueTurn: waiting for its turn in queue "default"`, "a": `QueueClosed: queue "a" is closed`} {
 		t.Run("queue "+queue, func(t *testing.T) {
 			d := newDispatcher(t, 8, 0)
 			d.opened = false

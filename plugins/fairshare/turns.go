@@ -72,7 +72,7 @@ func (d *Dispatcher) done(job string) {
 // back by another gate meanwhile. It comes again.
 const longestTurn = 30 * time.Second
 
-// expire ends turns of which nothing came, and whatever else time ends. It answers whether gangs
+// expire ends turns of which nothing came, and whatever else time ends. It returns whether gangs
 // that failed may fit by now.
 func (d *Dispatcher) expire() (retry bool) {
 	d.lock()

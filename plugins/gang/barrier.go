@@ -16,10 +16,10 @@ import (
 )
 
 // reasonGivenBack is why a held member does not bind after all.
-const reasonGivenBack = "the gang gave back what its members held"
+const reasonGivenBack = "gang released its held nodes"
 
 // reasonPreempted is why a held member has to look for another place.
-const reasonPreempted = "a pod of higher priority took the node that was held"
+const reasonPreempted = "preempted by a higher-priority pod while held"
 
 // barrier is where held members wait. A member passes when its group is
 // released, and turns back when the group gives up.

@@ -37,7 +37,7 @@ func (s *stage) bind(t *testing.T, pod *v1.Pod, ended bool) *fwk.Status {
 
 var errEnded = errors.New("the cycle is over")
 
-// waits tells whether a member would wait at the barrier.
+// waits reports whether a member would wait at the barrier.
 func (s *stage) waits(pod *v1.Pod) bool {
 	d := s.barrier.get(pod.UID)
 	return d != nil && !isClosed(d.opened)

@@ -211,7 +211,7 @@ func (pl *Gang) pin(visit *visitState, need *gang.Need) error {
 	return nil
 }
 
-// lead plans a group and stores the plan. It answers the leader's own node.
+// lead plans a group and stores the plan. It returns the leader's own node.
 func (pl *Gang) lead(ctx context.Context, state fwk.CycleState, a *gang.Attempt) (string, *fwk.Status) {
 	started := pl.clock.Now()
 	for _, need := range a.Gangs {
@@ -260,7 +260,7 @@ func (pl *Gang) lead(ctx context.Context, state fwk.CycleState, a *gang.Attempt)
 	case result.Complete:
 		// The plan placed others and left the leader out; they are on their way.
 		attempts.WithLabelValues("planned").Inc()
-		return "", fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "the plan of the gang places other members")
+		return "", fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "the gang's plan does not include this member yet")
 	}
 	attempts.WithLabelValues("unschedulable").Inc()
 	if result.Hopeless {
@@ -293,7 +293,7 @@ func (pl *Gang) follow(a *gang.Attempt, accepted map[types.UID]string, demand ma
 
 // plan makes a plan, if need be at the expense of groups of lower rank that hold
 // capacity without being complete: those of this profile by rank, one after the other,
-// and then those of lower priority in the others too. It answers who has to make way, by
+// and then those of lower priority in the others too. It returns who has to make way, by
 // their names in this profile and as holders in the others.
 func (pl *Gang) plan(ctx context.Context, a *gang.Attempt) (result *planner.Plan, evict, elsewhere []string, err error) {
 	p := pl.ready()
@@ -355,7 +355,7 @@ func leaderWhy(a *gang.Attempt, why map[gang.Key]string) string {
 	return "the gang does not fit"
 }
 
-// PreFilterExtensions answers none: what this plugin checks of a node it reads
+// PreFilterExtensions returns none: what this plugin checks of a node it reads
 // from the node and from the ledger.
 func (pl *Gang) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
 
@@ -436,7 +436,7 @@ func (pl *Gang) refusedEarly(ctx context.Context, pod *v1.Pod) *fwk.Status {
 		case gang.Follow:
 			return s.Unfit(pod.UID, now)
 		case gang.Lead:
-			_, e := s.Planned(v.Attempt, gang.Outcome{Why: everyWhy(v.Attempt, fmt.Sprintf("pod %s was refused before its gang was looked at; see its events", klog.KObj(pod)))}, now)
+			_, e := s.Planned(v.Attempt, gang.Outcome{Why: everyWhy(v.Attempt, fmt.Sprintf("pod %s was rejected by another plugin before the gang was planned; see its events", klog.KObj(pod)))}, now)
 			return e
 		}
 		return gang.Effects{}

@@ -29,7 +29,7 @@ import (
 )
 
 // run runs scheduling cycles, as kube-scheduler does, for pods that may enter the
-// queue, until there is nobody left. It answers where they are, and how many
+// queue, until there is nobody left. It returns where they are, and how many
 // cycles came to nothing.
 func (s *stage) run(t *testing.T, pods []*v1.Pod) (at map[types.UID]string, failed int) {
 	t.Helper()
@@ -71,7 +71,7 @@ func (s *stage) compare(a, b *v1.Pod) int {
 	return 0
 }
 
-// cycle is one scheduling cycle. It answers the node that the pod is held on.
+// cycle is one scheduling cycle. It returns the node that the pod is held on.
 func (s *stage) cycle(t *testing.T, pod *v1.Pod) string {
 	t.Helper()
 	fw, logger := s.scheduler.Profiles[testProfile], klog.FromContext(s.ctx)

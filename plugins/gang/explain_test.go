@@ -79,12 +79,12 @@ func TestExplanations(t *testing.T) {
 		},
 		"each domain, of a required topology": {
 			nodes: fourRacks, pods: fill(fourRacks, 2), attempt: needs("train", 4, required, nil),
-			want: []string{`gang "default/train" fits into no rack: rack r0: 2 of 4 members fit; short 2 nvidia.com/gpu; rack r1: 2 of 4 members fit; short 2 nvidia.com/gpu; ` +
+			want: []string{`gang "default/train" does not fit in any rack: rack r0: 2 of 4 members fit; short 2 nvidia.com/gpu; rack r1: 2 of 4 members fit; short 2 nvidia.com/gpu; ` +
 				`rack r2: 2 of 4 members fit; short 2 nvidia.com/gpu; rack r3: 2 of 4 members fit; short 2 nvidia.com/gpu`},
 		},
 		"the domain that the members run in": {
 			nodes: fourRacks, pods: fill(fourRacks, 1), attempt: placed(needs("train", 3, required, nil), "node-0002"),
-			want: []string{`gang "default/train" fits into no rack: rack r2: 2 of 3 members fit; short 1 nvidia.com/gpu`},
+			want: []string{`gang "default/train" does not fit in any rack: rack r2: 2 of 3 members fit; short 1 nvidia.com/gpu`},
 		},
 		"no node has the label": {
 			nodes: withoutRack, attempt: needs("train", 2, required, nil),
@@ -97,7 +97,7 @@ func TestExplanations(t *testing.T) {
 		"a gang of a group that does not fit says what it lacks, the other that it would": {
 			nodes: fourRacks, attempt: groupOf(needs("a", 9, required, nil), needs("b", 8, required, nil)),
 			want: []string{
-				`gang "default/a" fits into no rack: rack r0: 8 of 9 members fit; short 1 nvidia.com/gpu; rack r1: 8 of 9 members fit; short 1 nvidia.com/gpu; ` +
+				`gang "default/a" does not fit in any rack: rack r0: 8 of 9 members fit; short 1 nvidia.com/gpu; rack r1: 8 of 9 members fit; short 1 nvidia.com/gpu; ` +
 					`rack r2: 8 of 9 members fit; short 1 nvidia.com/gpu; rack r3: 8 of 9 members fit; short 1 nvidia.com/gpu; ` +
 					`it would not fit even if the cluster were empty: the nodes of one rack have room for 8 of 9 members`,
 				`gang "default/b" fits, but not together with the other gangs of its group`,
@@ -130,11 +130,11 @@ func TestExplanations(t *testing.T) {
 func TestExplanationsOfManyDomains(t *testing.T) {
 	nodes := makeNodes(12, 12)
 	s := newStage(t, nodes, fill(nodes, 1)...)
-	want := `gang "default/train" fits into no rack: `
+	want := `gang "default/train" does not fit in any rack: `
 	for _, r := range []int{0, 1, 10, 11, 2, 3, 4, 5} { // as strings sort
 		want += fmt.Sprintf("rack r%d: 1 of 2 members fit; short 1 nvidia.com/gpu; ", r)
 	}
-	want += "and 4 more that take no more"
+	want += "and 4 more, none with more room"
 	got := mustPlan(t, s, needs("train", 2, gang.Spec{RequiredTopology: rack}, nil)).Why[gang.Key{Namespace: "default", Name: "train"}]
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("explanation (-want +got):\n%s", diff)

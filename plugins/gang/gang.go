@@ -200,7 +200,7 @@ func (pl *Gang) Yield(ctx context.Context, holders []string) {
 	}
 }
 
-// Wants answers what is to be placed if a pod of this profile is scheduled; false where its
+// Wants returns what is to be placed if a pod of this profile is scheduled; false where its
 // place is decided.
 func (pl *Gang) Wants(pod *v1.Pod) (gang.Want, bool) {
 	pl.mu.Lock()
@@ -236,13 +236,13 @@ func (pl *Gang) pending(uid types.UID) (*v1.Pod, bool) {
 	return pl.gangs.Pending(uid)
 }
 
-// Synced tells whether all gangs are known that there were at the start, and have come to the
+// Synced reports whether all gangs are known that there were at the start, and have come to the
 // gates after this plugin's.
 func (pl *Gang) Synced() bool {
 	return pl.opened.Load()
 }
 
-// Placing tells whether a holder is a group of this profile that waits for nothing but room.
+// Placing reports whether a holder is a group of this profile that waits for nothing but room.
 func (pl *Gang) Placing(holder string) bool {
 	name, ok := strings.CutPrefix(holder, pl.holder(""))
 	if !ok {
@@ -261,7 +261,7 @@ func (pl *Gang) atPostFilter(name string) int {
 // gangPreemption is the name of the plugin that makes room for whole gangs.
 const gangPreemption = "GangPreemption"
 
-// Running answers what runs of a gang of this profile, and of those that start together
+// Running returns what runs of a gang of this profile, and of those that start together
 // with it.
 func (pl *Gang) Running(key gang.Key) []gang.Footprint {
 	pl.mu.Lock()

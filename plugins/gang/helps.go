@@ -40,7 +40,7 @@ func (pl *Gang) Heard(event fwk.ClusterEvent, before, after any) {
 	}
 }
 
-// helps tells whether a change of a node may let a pod fit that did not. Of annotations
+// helps reports whether a change of a node may let a pod fit that did not. Of annotations
 // only those count that plugins of this project read: others change all the time.
 func helps(old, node *v1.Node) bool {
 	return old.Spec.Unschedulable != node.Spec.Unschedulable ||

@@ -34,7 +34,7 @@ func mustPlan(t *testing.T, s *stage, a *gang.Attempt, evict ...string) *planner
 }
 
 // fitting scores the nodes on which a pod fits as things stand in the snapshot,
-// and answers the best.
+// and returns the best.
 func (s *stage) fitting(t *testing.T, pod *v1.Pod) (scores map[string]int64, best string) {
 	t.Helper()
 	fw := s.scheduler.Profiles[testProfile]
@@ -278,7 +278,7 @@ func tainted(key string, effect v1.TaintEffect) func(*v1.Node) {
 	return func(n *v1.Node) { n.Spec.Taints = append(n.Spec.Taints, v1.Taint{Key: key, Effect: effect}) }
 }
 
-// TestHopelessPlans: a plan that fails tells whether it would on an empty cluster too.
+// TestHopelessPlans: a plan that fails reports whether it would on an empty cluster too.
 func TestHopelessPlans(t *testing.T) {
 	all := []hold.Hold{
 		{For: "a", Holder: testProfile + "/default/other", Node: "node-0000", Reason: hold.Plan, Request: resource.Vector{gpu: 8}},

@@ -24,5 +24,5 @@ func (pl *Gang) Score(_ context.Context, state fwk.CycleState, _ *v1.Pod, info f
 	return 0, nil
 }
 
-// ScoreExtensions answers none: the scores are in range as they are.
+// ScoreExtensions returns none: the scores are in range as they are.
 func (pl *Gang) ScoreExtensions() fwk.ScoreExtensions { return nil }

@@ -284,7 +284,7 @@ func (t *teller) nextMember(ctx context.Context, key gang.Key) (bool, error) {
 	return false, nil
 }
 
-// justTold tells whether this version of a pod was written to already; the next
+// justTold reports whether this version of a pod was written to already; the next
 // will come by the informer.
 func (t *teller) justTold(pod *v1.Pod) bool {
 	t.mu.Lock()

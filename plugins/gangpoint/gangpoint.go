@@ -83,7 +83,7 @@ type Round struct {
 
 // Tier is whom a round may take.
 type Tier struct {
-	// Permits tells whether a pod may be evicted.
+	// Permits reports whether a pod may be evicted.
 	Permits func(*v1.Pod) bool
 	// Gangs: a gang loses what it can do without, or goes as a whole. Otherwise its pods are
 	// taken one by one.
@@ -116,7 +116,7 @@ type VictimRounds interface {
 
 // VictimSelector is the "who": it leaves of the candidates those gangs that may be taken,
 // in the order in which they are to be, and so overrides the order of priority and return
-// on investment among what is otherwise equal in kind. It answers false to leave the choice
+// on investment among what is otherwise equal in kind. It returns false to leave the choice
 // to others. It is never asked for, and cannot add, pods that are protected.
 type VictimSelector interface {
 	GangVictimSelector(ctx context.Context, preemptor Gang, need victim.Vector, candidates []victim.Gang) (ids []string, decided bool)

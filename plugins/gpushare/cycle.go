@@ -84,7 +84,7 @@ func (pl *GPUShare) PreFilter(_ context.Context, state fwk.CycleState, pod *v1.P
 	return nil, nil
 }
 
-// PreFilterExtensions answers none: Filter reads the node as it is given, and a pod that
+// PreFilterExtensions returns none: Filter reads the node as it is given, and a pod that
 // preemption takes away and puts back has its card in the ledger or in its annotation.
 // What a what-if has to keep beyond that the Simulate hooks do.
 func (pl *GPUShare) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
@@ -135,5 +135,5 @@ func (pl *GPUShare) Score(_ context.Context, state fwk.CycleState, _ *v1.Pod, in
 	return int64(taken * float64(fwk.MaxScore)), nil
 }
 
-// ScoreExtensions answers none: the scores are in range as they are.
+// ScoreExtensions returns none: the scores are in range as they are.
 func (pl *GPUShare) ScoreExtensions() fwk.ScoreExtensions { return nil }

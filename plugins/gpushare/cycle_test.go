@@ -270,7 +270,7 @@ func TestBadValues(t *testing.T) {
 		return func(pod *v1.Pod) { pod.Annotations[v1alpha1.GPUCardMemoryAnnotation] = value }
 	}
 	every := func(value string) []string {
-		return []string{`Warning BadGPUCardValue scheduling.lockstep.dev/gpu-card: ` + value + ` is not a card of its node, which are 0 to 1; until it is, the pod's 4096 MiB count on every card of node n`}
+		return []string{`Warning BadGPUCardValue scheduling.lockstep.dev/gpu-card: invalid value ` + value + `, want a card of its node, which are 0 to 1; the pod's 4096 MiB count against every card of node n until fixed`}
 	}
 	less := func(value string) []string {
 		return []string{`Warning BadGPUCardValue scheduling.lockstep.dev/gpu-card-memory: "` + value + `" is not the 4096 MiB that the pod requests; using 4096`}
@@ -289,7 +289,7 @@ func TestBadValues(t *testing.T) {
 		"less than nothing":    {[]runtime.Object{half("0", memory("-4096"))}, card.Free{4096, 8192}, less("-4096")},
 		"less than requested":  {[]runtime.Object{half("0", memory("1"))}, card.Free{4096, 8192}, less("1")},
 		"no memory said":       {[]runtime.Object{half("0", func(p *v1.Pod) { delete(p.Annotations, v1alpha1.GPUCardMemoryAnnotation) })}, card.Free{4096, 8192}, nil},
-		"a pod without a card": {[]runtime.Object{half("0", func(p *v1.Pod) { p.Annotations = nil })}, card.Free{4096, 4096}, []string{"Warning BadGPUCardValue scheduling.lockstep.dev/gpu-card: missing, though the pod is on node n; until it is there, the pod's 4096 MiB count on every card of the node"}},
+		"a pod without a card": {[]runtime.Object{half("0", func(p *v1.Pod) { p.Annotations = nil })}, card.Free{4096, 4096}, []string{"Warning BadGPUCardValue scheduling.lockstep.dev/gpu-card: annotation missing on pod bound to node n; its 4096 MiB count against every card of the node"}},
 		"a card that is oversold": {
 			[]runtime.Object{half("0", nil), onCard("b", 8192, "n", "0")}, card.Free{-4096, 8192},
 			[]string{"Warning BadGPUCardValue scheduling.lockstep.dev/gpu-card: pods have 12288 MiB of card 0, which has 8192; it takes no more until some of them are gone"},
@@ -315,7 +315,7 @@ func TestBadCards(t *testing.T) {
 	node.Annotations[v1alpha1.GPUCardsAnnotation] = "[1"
 	s := newStage(t, node)
 	text := func(value, want string) []string {
-		return []string{"Warning BadGPUCardValue scheduling.lockstep.dev/gpu-cards: " + value + " is not " + want + "; until it is, the node takes no pods that request scheduling.lockstep.dev/gpu-memory"}
+		return []string{"Warning BadGPUCardValue scheduling.lockstep.dev/gpu-cards: invalid value " + value + ", want " + want + "; node accepts no pods requesting scheduling.lockstep.dev/gpu-memory until fixed"}
 	}
 	ask := func(value string) *fwk.Status {
 		changed := node.DeepCopy()

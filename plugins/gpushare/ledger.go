@@ -75,7 +75,7 @@ func (l *Ledger) release(pod types.UID, node string) {
 	}
 }
 
-// of answers the card of a pod.
+// of returns the card of a pod.
 func (l *Ledger) of(pod types.UID) (reservation, bool) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -119,7 +119,7 @@ func (l *Ledger) nodeGone(node *v1.Node) {
 	delete(l.told, node.UID)
 }
 
-// news tells whether a value of an object was not told yet, and notes that it is now.
+// news reports whether a value of an object was not told yet, and notes that it is now.
 func (l *Ledger) news(object types.UID, key, value string) bool {
 	l.mu.RLock()
 	before, told := l.told[object][key]
@@ -139,7 +139,7 @@ func (l *Ledger) news(object types.UID, key, value string) bool {
 	return true
 }
 
-// layout answers the cards of a node, which it reads where they have changed.
+// layout returns the cards of a node, which it reads where they have changed.
 func (l *Ledger) layout(node *v1.Node, total int64) layout {
 	value, annotated := node.Annotations[v1alpha1.GPUCardsAnnotation]
 	l.mu.RLock()

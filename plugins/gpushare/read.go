@@ -51,7 +51,7 @@ func layoutOf(node *v1.Node) layout {
 	return readLayout(value, annotated, total.Value())
 }
 
-// cards answers the cards of a node, and tells where they cannot be read.
+// cards returns the cards of a node, and tells where they cannot be read.
 func (pl *GPUShare) cards(info fwk.NodeInfo) layout {
 	node := info.Node()
 	l := pl.ledger.layout(node, info.GetAllocatable().GetScalarResources()[v1alpha1.GPUMemoryResource])
@@ -61,7 +61,7 @@ func (pl *GPUShare) cards(info fwk.NodeInfo) layout {
 	return l
 }
 
-// free answers the free memory of each card of a node as it is given, with the pods that
+// free returns the free memory of each card of a node as it is given, with the pods that
 // are on it and no others. further are pods that are on its cards as well.
 func (pl *GPUShare) free(c *cycle, info fwk.NodeInfo, sizes []int64, further ...card.Pod) card.Free {
 	free, _ := card.Lay(sizes, append(pl.pods(c, info, sizes), further...))
@@ -112,7 +112,7 @@ func (pl *GPUShare) pods(c *cycle, info fwk.NodeInfo, sizes []int64) []card.Pod 
 	return pods
 }
 
-// cardOf answers the card of a pod on a node with so many. What this process has reserved
+// cardOf returns the card of a pod on a node with so many. What this process has reserved
 // counts before what the pod carries: that may be the card of an earlier attempt to bind
 // it. A pod that somebody else has bound without a card may be on any.
 func (pl *GPUShare) cardOf(pod *v1.Pod, memory int64, node *v1.Node, cards int) int {

@@ -46,7 +46,7 @@ func (pl *GPUShare) Unreserve(_ context.Context, state fwk.CycleState, pod *v1.P
 	}
 }
 
-// PreBindPreFlight tells whether there is a card to record.
+// PreBindPreFlight reports whether there is a card to record.
 func (pl *GPUShare) PreBindPreFlight(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ string) (*fwk.PreBindPreFlightResult, *fwk.Status) {
 	if requested(pod) == 0 {
 		return nil, fwk.NewStatus(fwk.Skip)

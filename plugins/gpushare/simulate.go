@@ -58,7 +58,7 @@ func (c *cycle) came(pod *v1.Pod, fresh bool) {
 	c.arrivals[pod] = arrival{number: len(c.arrivals), fresh: fresh}
 }
 
-// cycleOf answers what PreFilter has written; nil where the pod needs no GPU memory, or
+// cycleOf returns what PreFilter has written; nil where the pod needs no GPU memory, or
 // where PreFilter was not asked.
 func cycleOf(state fwk.CycleState) *cycle {
 	data, err := state.Read(cycleKey)

@@ -32,7 +32,7 @@ func clip(value string) string {
 
 func (pl *GPUShare) tellCards(node *v1.Node, l layout) {
 	if pl.ledger.news(node.UID, v1alpha1.GPUCardsAnnotation, fmt.Sprint(l.total, " ", l.value)) {
-		pl.tell(node, v1alpha1.GPUCardsAnnotation, "%q is not %v; until it is, the node takes no pods that request %s",
+		pl.tell(node, v1alpha1.GPUCardsAnnotation, "invalid value %q, want %v; node accepts no pods requesting %s until fixed",
 			clip(l.value), l.want, v1alpha1.GPUMemoryResource)
 	}
 }
@@ -47,13 +47,13 @@ func (pl *GPUShare) tellOversold(node *v1.Node, index int, recorded, size int64)
 
 func (pl *GPUShare) tellCardMissing(pod *v1.Pod, memory int64, node *v1.Node) {
 	if pl.ledger.news(pod.UID, v1alpha1.GPUCardAnnotation, "") {
-		pl.tell(pod, v1alpha1.GPUCardAnnotation, "missing, though the pod is on node %s; until it is there, the pod's %d MiB count on every card of the node", node.Name, memory)
+		pl.tell(pod, v1alpha1.GPUCardAnnotation, "annotation missing on pod bound to node %s; its %d MiB count against every card of the node", node.Name, memory)
 	}
 }
 
 func (pl *GPUShare) tellCard(pod *v1.Pod, value string, want error, memory int64, node *v1.Node) {
 	if pl.ledger.news(pod.UID, v1alpha1.GPUCardAnnotation, value) {
-		pl.tell(pod, v1alpha1.GPUCardAnnotation, "%q is not %v; until it is, the pod's %d MiB count on every card of node %s", clip(value), want, memory, node.Name)
+		pl.tell(pod, v1alpha1.GPUCardAnnotation, "invalid value %q, want %v; the pod's %d MiB count against every card of node %s until fixed", clip(value), want, memory, node.Name)
 	}
 }
 

@@ -164,7 +164,7 @@ func (h *Holds) Count(r hold.Reason) int {
 	return h.ledger.Count(r)
 }
 
-// Check tells whether a node has room for a pod besides what is held there for
+// Check reports whether a node has room for a pod besides what is held there for
 // others than the given holders. It looks at resources and host ports only where
 // something is held; whether the pod fits otherwise is for the other filters.
 func (h *Holds) Check(d Demand, info fwk.NodeInfo, holders ...string) *fwk.Status {
@@ -397,7 +397,7 @@ func Amount(r fwk.Resource, name v1.ResourceName) int64 {
 	}
 }
 
-// clash tells whether two pods want the same host port, as kube-scheduler judges
+// clash reports whether two pods want the same host port, as kube-scheduler judges
 // pods on a node.
 func clash(mine, theirs []hold.Port) bool {
 	if len(mine) == 0 || len(theirs) == 0 {

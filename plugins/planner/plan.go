@@ -365,9 +365,9 @@ func (w *world) explainDomains(need gang.Need, g placement.Gang, outcome placeme
 		parts = append(parts, fmt.Sprintf("%s %s: %d of %d members fit%s", topology.ShortKey(key), d.Value, have+d.Fit, of, w.short(missing)))
 	}
 	if more := len(outcome.Domains) - len(told) + outcome.Untried; more > 0 {
-		parts = append(parts, fmt.Sprintf("and %d more that take no more", more))
+		parts = append(parts, fmt.Sprintf("and %d more, none with more room", more))
 	}
-	return fmt.Sprintf("gang %q fits into no %s: %s%s", need.Key, topology.ShortKey(key), strings.Join(parts, "; "), w.reasons())
+	return fmt.Sprintf("gang %q does not fit in any %s: %s%s", need.Key, topology.ShortKey(key), strings.Join(parts, "; "), w.reasons())
 }
 
 // short sums up what members without a place ask of the resources that nodes

@@ -58,7 +58,7 @@ func (p Points) Rounds(ctx context.Context, preemptor gangpoint.Gang, need victi
 	return []gangpoint.Round{gangpoint.Preempt(preemptor.Priority)}
 }
 
-// Refuse asks whether a gang can fit at all. It answers why not, or nothing.
+// Refuse asks whether a gang can fit at all. It returns why not, or nothing.
 func (p Points) Refuse(ctx context.Context, g gangpoint.Gang, nodes []fwk.NodeInfo) (string, error) {
 	for _, predicate := range p.predicates {
 		status := predicate.GangPredicate(ctx, g, nodes)

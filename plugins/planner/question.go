@@ -22,7 +22,7 @@ func (q *Question) Clone() fwk.StateData { return q }
 // Ask makes a cycle state one of a plan's question.
 func Ask(state fwk.CycleState, q *Question) { state.Write(questionKey, q) }
 
-// QuestionOf answers the question that a cycle state is about; nil for none.
+// QuestionOf returns the question that a cycle state is about; nil for none.
 func QuestionOf(state fwk.CycleState) *Question {
 	data, err := state.Read(questionKey)
 	if err != nil {

@@ -83,7 +83,7 @@ func (r *Room) Node(node int) fwk.NodeInfo { return r.w.tx.Node(node) }
 // Index finds a node by its name.
 func (r *Room) Index(name string) (int, bool) { return r.w.tx.Index(name) }
 
-// Restrict makes these the nodes to place on. It answers those that some member could
+// Restrict makes these the nodes to place on. It returns those that some member could
 // use if pods on it were gone; the filters are asked about each, workers at a time.
 func (r *Room) Restrict(ctx context.Context, nodes []int, workers int) ([]int, error) {
 	for _, node := range r.scope {

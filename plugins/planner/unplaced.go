@@ -20,7 +20,7 @@ func (u *Unplaced) Clone() fwk.StateData { return u }
 // Tell notes in a cycle state what the pod stands for.
 func (u *Unplaced) Tell(state fwk.CycleState) { state.Write(unplacedKey, u) }
 
-// UnplacedOf answers what a pod stands for; nil where it stands for itself.
+// UnplacedOf returns what a pod stands for; nil where it stands for itself.
 func UnplacedOf(state fwk.CycleState) *Unplaced {
 	data, err := state.Read(unplacedKey)
 	if err != nil {

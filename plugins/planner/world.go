@@ -130,7 +130,7 @@ func isNative(name v1.ResourceName) bool {
 // slot is a node for a class.
 type slot struct{ class, node int }
 
-// Label answers a label of a node.
+// Label returns a label of a node.
 func (w *world) Label(node int, key string) (string, bool) {
 	value, ok := w.tx.Node(node).Node().Labels[key]
 	return value, ok
@@ -260,7 +260,7 @@ func (w *world) sweep(ctx context.Context, v *whatif.View, class int, scope []in
 // minChunk keeps the sweep's rounds worth the parallel start.
 const minChunk = 64
 
-// filter answers which of the nodes a class fits on.
+// filter returns which of the nodes a class fits on.
 func (w *world) filter(ctx context.Context, v *whatif.View, class int, nodes []int) ([]int, error) {
 	candidates := make([]int, 0, len(nodes))
 	for _, node := range nodes {

@@ -318,7 +318,7 @@ func (c *candidates) elsewhere(member gang.Placed) victim.Vector {
 	return victim.Vector{}
 }
 
-// places answers where a pod stands.
+// places returns where a pod stands.
 func (c *candidates) places(uid types.UID) (place, bool) {
 	at, ok := c.at[uid]
 	return at, ok

@@ -90,7 +90,7 @@ func (d *demand) String() string {
 	return fmt.Sprintf("pod %s/%s (priority %d)", d.leader.Namespace, d.leader.Name, d.priority)
 }
 
-// underway tells whether victims of the preemptor are still ending. One that does not end, or of
+// underway reports whether victims of the preemptor are still ending. One that does not end, or of
 // which the node is gone, is waited for no longer: the preemptor looks for others.
 func (pl *GangPreemption) underway(d *demand) bool {
 	for _, uid := range pl.Underway.of(pl.holder(d)) {
@@ -109,7 +109,7 @@ func stuck(pod *v1.Pod, now time.Time) bool {
 	return pod.DeletionTimestamp != nil && now.Sub(pod.DeletionTimestamp.Time) > stuckAfter
 }
 
-// ending tells whether pods that were preempted are still ending where the preemptor is
+// ending reports whether pods that were preempted are still ending where the preemptor is
 // nominated to, whoever evicted them: another process may have, before it died.
 func (pl *GangPreemption) ending(d *demand) bool {
 	nodes := pl.fw.SnapshotSharedLister().NodeInfos()

@@ -33,7 +33,7 @@ type freed struct {
 	pods   int
 }
 
-// freedBy answers what nodes would have more if all went that may go with their gang, or
+// freedBy returns what nodes would have more if all went that may go with their gang, or
 // without it.
 func (c *candidates) freedBy(gangs []victim.Gang, need victim.Vector) func(int) (victim.Vector, int) {
 	sums := map[int]*freed{}
@@ -62,7 +62,7 @@ func (c *candidates) freedBy(gangs []victim.Gang, need victim.Vector) func(int) 
 
 // concentrate ranks the pods by their nodes, so that the surplus of all gangs is taken from
 // the same ones: first from those that would have most if all went that are of gangs with
-// surplus. It answers false where no gang has a choice.
+// surplus. It returns false where no gang has a choice.
 func (c *candidates) concentrate(gangs []victim.Gang, need victim.Vector) bool {
 	gain := map[int]float64{}
 	choice := false

@@ -31,9 +31,9 @@ const Name = "GangPreemption"
 
 // Messages of attempts that evict nothing. They stay the same while the fact does.
 const (
-	msgWaiting = "waiting for the pods to end that make room"
+	msgWaiting = "waiting for victims to terminate"
 	msgNever   = "not eligible to preempt: a member has preemptionPolicy Never"
-	msgNobody  = "no victims: nobody who may be evicted would make room for the whole minimum"
+	msgNobody  = "no victims: evicting every eligible pod would still not fit the minimum"
 	msgAgain   = "what was decided could not be carried out; trying again in a while"
 )
 

@@ -34,7 +34,7 @@ func (pl *GangPreemption) tellPreemptor(d *demand, f *found) {
 		}
 	}
 	pl.handle.EventRecorder().Eventf(d.leader, nil, v1.EventTypeNormal, EventPreempting, actionPreempting,
-		"evicting %d pods in %s to place %d: %d gangs or pods whole, %d gangs without harm; %s",
+		"evicting %d pods in %s to place %d members: %d gangs or pods entirely, surplus of %d gangs; %s",
 		len(f.victims), f.domain, len(f.plan.Nodes), whole, safe, f.numbers(d))
 }
 
@@ -90,5 +90,5 @@ func (f *found) note(d *demand, pod *v1.Pod) string {
 			return fmt.Sprintf("%s: %s by %s: %s", f.gangs[b.Gang.ID].name, f.lost(b), d, f.worth(d, b))
 		}
 	}
-	return fmt.Sprintf("what was left of its gang is of no use after preemption by %s", d)
+	return fmt.Sprintf("evicted with its gang, which fell below its minimum (preemptor %s)", d)
 }

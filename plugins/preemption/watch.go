@@ -99,7 +99,7 @@ func nomination(pod *v1.Pod) string {
 	return pod.Status.NominatedNodeName
 }
 
-// leads tells whether this process schedules.
+// leads reports whether this process schedules.
 func (pl *GangPreemption) leads() bool {
 	select {
 	case <-pl.Leading:

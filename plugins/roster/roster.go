@@ -16,25 +16,25 @@ import (
 
 // Source knows the gangs of a profile.
 type Source interface {
-	// Running answers what runs of a gang and of those that start together with it, by
+	// Running returns what runs of a gang and of those that start together with it, by
 	// key; none where it knows no such gang.
 	Running(key gang.Key) []gang.Footprint
 	// Hoards lists the holders of less than a priority that hold capacity without being
 	// complete; Yield has such holders, of whichever profile, give it back.
 	Hoards(below int32) []string
 	Yield(ctx context.Context, holders []string)
-	// Wants answers what is to be placed if a pod is scheduled; false where its place is
+	// Wants returns what is to be placed if a pod is scheduled; false where its place is
 	// decided.
 	Wants(pod *v1.Pod) (gang.Want, bool)
 	// QueueOf is the queue that the PodGroup of a gang names; empty for none.
 	QueueOf(key gang.Key) string
-	// Synced tells whether all gangs are known that there were at the start.
+	// Synced reports whether all gangs are known that there were at the start.
 	Synced() bool
 	// Changed tells that something has changed that may help gangs which did not fit.
 	Changed()
 	// Explain has the users of gangs told why they wait, if that has changed.
 	Explain(keys []gang.Key)
-	// Placing tells whether a holder of this profile waits for nothing but room.
+	// Placing reports whether a holder of this profile waits for nothing but room.
 	Placing(holder string) bool
 }
 
@@ -50,7 +50,7 @@ type Roster struct {
 type Keeper interface {
 	// Keeps tells why a member of a gang waits; an empty reason is that it does not.
 	Keeps(member *v1.Pod) (reason, message string)
-	// Waiting tells whether a pod waits for its turn, whoever has been told so.
+	// Waiting reports whether a pod waits for its turn, whoever has been told so.
 	Waiting(pod *v1.Pod) bool
 	// Hopeless tells that what a pod stands for would not fit if everything else were gone:
 	// it is of no use to keep others waiting for it.
@@ -103,7 +103,7 @@ func (r *Roster) Keeps(member *v1.Pod) (reason, message string) {
 	return keeper.Keeps(member)
 }
 
-// Waiting tells whether a pod is kept waiting, whoever has been told so.
+// Waiting reports whether a pod is kept waiting, whoever has been told so.
 func (r *Roster) Waiting(pod *v1.Pod) bool {
 	r.mu.RLock()
 	keeper := r.keeper
@@ -136,7 +136,7 @@ func (r *Roster) Explain(profile string, keys []gang.Key) {
 	}
 }
 
-// Synced tells whether all gangs of all profiles are known that there were at the start.
+// Synced reports whether all gangs of all profiles are known that there were at the start.
 func (r *Roster) Synced() bool {
 	for _, source := range r.all() {
 		if !source.Synced() {
@@ -166,7 +166,7 @@ func (r *Roster) Yield(ctx context.Context, holders []string) {
 	}
 }
 
-// Placing tells whether a holder, of whichever profile, waits for nothing but room.
+// Placing reports whether a holder, of whichever profile, waits for nothing but room.
 func (r *Roster) Placing(holder string) bool {
 	for _, source := range r.all() {
 		if source.Placing(holder) {
@@ -182,7 +182,7 @@ func (r *Roster) all() map[string]Source {
 	return maps.Clone(r.sources)
 }
 
-// Wants answers what is to be placed if a pod of a profile is scheduled: where nobody knows
+// Wants returns what is to be placed if a pod of a profile is scheduled: where nobody knows
 // the profile's gangs, the pod.
 func (r *Roster) Wants(pod *v1.Pod) (gang.Want, bool) {
 	if source := r.source(pod.Spec.SchedulerName); source != nil {
@@ -205,7 +205,7 @@ func (r *Roster) source(profile string) Source {
 	return r.sources[profile]
 }
 
-// Running answers what runs of a gang of a profile, and of those that start together with
+// Running returns what runs of a gang of a profile, and of those that start together with
 // it; none where nobody knows it.
 func (r *Roster) Running(profile string, key gang.Key) []gang.Footprint {
 	if source := r.source(profile); source != nil {

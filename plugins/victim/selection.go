@@ -12,7 +12,7 @@ type Trial interface {
 	Remove(pods []Pod) error
 	// Restore supposes that they are back, each exactly as it was.
 	Restore(pods []Pod) error
-	// Fits tells whether the whole minimum of the preemptor can be placed now.
+	// Fits reports whether the whole minimum of the preemptor can be placed now.
 	Fits() (bool, error)
 }
 
@@ -78,7 +78,7 @@ func (p Problem) Candidates() []Bundle {
 	return bundles
 }
 
-// Select chooses victims. It answers false where the preemptor would not fit even if
+// Select chooses victims. It returns false where the preemptor would not fit even if
 // all candidates were gone; then nothing is chosen. Where it fits as things are, the
 // selection is empty. What it chose is removed in the trial when it returns true.
 //
@@ -181,7 +181,7 @@ func (s *search) trim() error {
 }
 
 // spare hands pods back, together, if the preemptor fits all the same, and else, where
-// they may be parted, half by half, the last first. It answers who has to go.
+// they may be parted, half by half, the last first. It returns who has to go.
 func (s *search) spare(pods []Pod, part bool) ([]Pod, error) {
 	if err := s.trial.Restore(pods); err != nil {
 		return nil, fmt.Errorf("restoring %d pods: %w", len(pods), err)

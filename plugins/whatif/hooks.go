@@ -32,12 +32,12 @@ type TaskAdder interface {
 	SimulateAddTask(ctx context.Context, state fwk.CycleState, toSchedule *v1.Pod, toAdd fwk.PodInfo, node fwk.NodeInfo) *fwk.Status
 }
 
-// Predicate tells whether a pod would fit on a node, beyond what Filter plugins see.
+// Predicate reports whether a pod would fit on a node, beyond what Filter plugins see.
 type Predicate interface {
 	SimulatePredicate(ctx context.Context, state fwk.CycleState, pod *v1.Pod, node fwk.NodeInfo) *fwk.Status
 }
 
-// Allocatable tells whether a pod may be placed at all as things would be: whether its
+// Allocatable reports whether a pod may be placed at all as things would be: whether its
 // queue has room for it, say.
 type Allocatable interface {
 	SimulateAllocatable(ctx context.Context, state fwk.CycleState, pod *v1.Pod) *fwk.Status
@@ -124,7 +124,7 @@ func (h Hooks) fits(ctx context.Context, state fwk.CycleState, pod *v1.Pod, node
 	return nil
 }
 
-// Admits tells whether the pod of a view may be placed at all as things would be.
+// Admits reports whether the pod of a view may be placed at all as things would be.
 func (t *Transaction) Admits(ctx context.Context, v *View) *fwk.Status {
 	for _, hook := range t.hooks.allocatable {
 		if status := hook.SimulateAllocatable(ctx, v.State, v.Pod); !status.IsSuccess() {

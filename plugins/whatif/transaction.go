@@ -116,7 +116,7 @@ type View struct {
 	only sets.Set[string]
 }
 
-// Allows tells whether PreFilter left the node.
+// Allows reports whether PreFilter left the node.
 func (v *View) Allows(info fwk.NodeInfo) bool {
 	return v.only == nil || v.only.Has(info.Node().Name)
 }
@@ -324,7 +324,7 @@ func (t *Transaction) Added(since Mark) []types.UID {
 	return uids
 }
 
-// Checkpoint answers a point to roll back to.
+// Checkpoint returns a point to roll back to.
 func (t *Transaction) Checkpoint() Mark { return Mark(len(t.log)) }
 
 // Rollback takes back what was done since the mark, last first.

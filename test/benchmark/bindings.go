@@ -96,7 +96,7 @@ func (b *bindings) follow(ctx context.Context, version string) {
 	}
 }
 
-// watch takes in events until the watch ends. It answers an error where it cannot go on from version.
+// watch takes in events until the watch ends. It returns an error where it cannot go on from version.
 func (b *bindings) watch(ctx context.Context, version *string) error {
 	w, err := b.client.CoreV1().Pods(namespace).Watch(ctx, metav1.ListOptions{
 		FieldSelector: assigned, ResourceVersion: *version, AllowWatchBookmarks: true,

@@ -149,7 +149,7 @@ func (w workload) split(i int) (gang, member int) {
 	return i / w.size, i % w.size
 }
 
-// at answers the pod to create as number i.
+// at returns the pod to create as number i.
 func (w workload) at(i int) *v1.Pod {
 	gang, member := w.split(i)
 	pod := &v1.Pod{

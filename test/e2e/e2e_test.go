@@ -107,7 +107,7 @@ func TestScenarios(t *testing.T) {
 	}
 }
 
-// useStock has a scenario run with the stock scheduler. It tells whether the scenario still has to
+// useStock has a scenario run with the stock scheduler. It reports whether the scenario still has to
 // hold, since all it asks for is to be like that one.
 func useStock(s *scenario.Scenario) (holds bool) {
 	s.Scheduler.Stock = true

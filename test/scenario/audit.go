@@ -80,7 +80,7 @@ func (a *auditLog) writes(agent string) ([]write, error) {
 	}
 }
 
-// matches tells whether a request is one of those that an expectation counts.
+// matches reports whether a request is one of those that an expectation counts.
 func (x *WritesExpect) matches(w *write, since time.Time) bool {
 	if w.Received.Before(since) || w.ObjectRef.Namespace == probeNamespace || strings.HasSuffix(w.resource(), "reviews") {
 		return false

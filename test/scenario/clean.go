@@ -23,7 +23,7 @@ const (
 
 var priorityClassesResource = resourceOf("scheduling.k8s.io", "v1", "priorityclasses")
 
-// keptNamespace tells whether a control plane brings a namespace along.
+// keptNamespace reports whether a control plane brings a namespace along.
 func keptNamespace(name string) bool {
 	return name == v1.NamespaceDefault || strings.HasPrefix(name, "kube-")
 }
@@ -102,7 +102,7 @@ func (s *site) sweep(ctx context.Context, resource schema.GroupVersionResource) 
 	}
 }
 
-// isSystem tells whether the API server itself made an object and would make it again.
+// isSystem reports whether the API server itself made an object and would make it again.
 func isSystem(resource schema.GroupVersionResource, name string) bool {
 	return resource == priorityClassesResource && strings.HasPrefix(name, "system-")
 }

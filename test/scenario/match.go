@@ -69,7 +69,7 @@ func parseCountRange(text string) (countRange, error) {
 	return countRange{n, n}, err
 }
 
-// Has tells whether n is right.
+// Has reports whether n is right.
 func (c Count) Has(n int) bool {
 	return slices.ContainsFunc(c.ranges, func(r countRange) bool { return r.least <= n && n <= r.most })
 }
@@ -123,7 +123,7 @@ func split(name string) (namespace, base string) {
 	return namespace, base
 }
 
-// glob tells whether a name with * and ? in it matches a full name. A * does not cross the slash.
+// glob reports whether a name with * and ? in it matches a full name. A * does not cross the slash.
 func glob(pattern, name string) bool {
 	ok, err := path.Match(fullName(pattern), name)
 	return err == nil && ok

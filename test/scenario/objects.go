@@ -179,7 +179,7 @@ func (r *run) createPods(ctx context.Context, pods []*v1.Pod, oneByOne bool) err
 	return nil
 }
 
-// wasTried tells whether the scheduler has bound a pod or said why not.
+// wasTried reports whether the scheduler has bound a pod or said why not.
 func wasTried(p *podRecord) bool {
 	return p.pod.Spec.NodeName != "" || conditionOf(p.pod, v1.PodScheduled) != nil
 }

@@ -39,7 +39,7 @@ type proxy struct {
 
 type loseRule struct {
 	LoseAnswers
-	done map[string]int // lost answers by pod
+	done map[string]int // lost returns by pod
 }
 
 // openProxy starts a proxy to an API server, and writes a kubeconfig that leads to it.

@@ -56,7 +56,7 @@ type podRecord struct {
 	gone     bool
 }
 
-// bound tells whether the pod has a node and is not on its way out.
+// bound reports whether the pod has a node and is not on its way out.
 func (p *podRecord) bound() bool {
 	return p.pod.Spec.NodeName != "" && !p.deleting && !p.gone && p.pod.Status.Phase != v1.PodFailed
 }

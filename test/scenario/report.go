@@ -28,7 +28,7 @@ type Report struct {
 	SchedulerLog string
 }
 
-// Failed tells whether anything was not as expected.
+// Failed reports whether anything was not as expected.
 func (r *Report) Failed() bool { return len(r.Failures) > 0 }
 
 // String tells the story of a scenario that failed.

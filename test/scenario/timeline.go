@@ -30,7 +30,7 @@ const (
 	KindStatus    Kind = "status" // of a PodGroup
 )
 
-// flaps tells whether an entry of this kind is a change of state.
+// flaps reports whether an entry of this kind is a change of state.
 func (k Kind) flaps() bool {
 	switch k {
 	case KindStep, KindNote, KindEvent, KindNode:
@@ -39,7 +39,7 @@ func (k Kind) flaps() bool {
 	return true
 }
 
-// moves tells whether an entry of this kind changes what runs where.
+// moves reports whether an entry of this kind changes what runs where.
 func (k Kind) moves() bool {
 	switch k {
 	case KindCreated, KindBound, KindEvicted, KindDeleted, KindGone, KindNominated:

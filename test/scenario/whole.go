@@ -138,7 +138,7 @@ func (w *wholeness) lacks() string {
 	return strings.Join(out, ", ")
 }
 
-// check answers the violation, the first one for ever.
+// check returns the violation, the first one for ever.
 func (w *wholeness) check(now time.Duration) string {
 	if w.violation == "" && w.broken && now-w.since > w.burst {
 		w.violation = fmt.Sprintf("all or nothing: gang %s has had %s for more than %s", w.key, w.lacks(), w.burst)

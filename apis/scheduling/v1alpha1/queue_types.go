@@ -108,7 +108,7 @@ type QueueSpec struct {
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=8
 	Pools []QueuePool `json:"pools,omitempty"`
-	// Reclaimable tells whether others may take back what the queue, and those below it, use
+	// Reclaimable reports whether others may take back what the queue, and those below it, use
 	// beyond what they deserve, by eviction.
 	//
 	// +optional

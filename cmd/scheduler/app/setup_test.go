@@ -65,7 +65,7 @@ func write(t *testing.T, name, text string) string {
 	return file
 }
 
-// apiServer is an API server that has nothing. It answers its address and a
+// apiServer is an API server that has nothing. It returns its address and a
 // kubeconfig for it.
 func apiServer(t *testing.T) (host, kubeconfig string) {
 	t.Helper()

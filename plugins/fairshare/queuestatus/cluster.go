@@ -137,12 +137,12 @@ func (c *cluster) tree() map[string]share.Queue {
 	return tree
 }
 
-// foreign tells whether a pod has part of a node that queues do not share.
+// foreign reports whether a pod has part of a node that queues do not share.
 func (c *cluster) foreign(pod *v1.Pod) bool {
 	return !c.schedulers[pod.Spec.SchedulerName] && pod.Spec.NodeName != "" && !ended(pod)
 }
 
-// counts tells whether a pod is counted in its queue: with gates it asks for nothing yet.
+// counts reports whether a pod is counted in its queue: with gates it asks for nothing yet.
 func (c *cluster) counts(pod *v1.Pod) bool {
 	return c.schedulers[pod.Spec.SchedulerName] && !ended(pod) && len(pod.Spec.SchedulingGates) == 0
 }

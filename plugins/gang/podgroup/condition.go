@@ -83,7 +83,7 @@ func incomplete(f facts) string {
 	return message
 }
 
-// stands tells whether what somebody else wrote is to be left, although counting
+// stands reports whether what somebody else wrote is to be left, although counting
 // would put want there. Two writers that both held on to their view would write
 // for ever; so the other's stands wherever it may know more.
 func stands(current *metav1.Condition, want metav1.Condition, f facts) bool {
@@ -104,7 +104,7 @@ func stands(current *metav1.Condition, want metav1.Condition, f facts) bool {
 	}
 }
 
-// ours tells whether this controller wrote the condition as it stands, alone or in
+// ours reports whether this controller wrote the condition as it stands, alone or in
 // the same words as somebody else. Where the field managers are not known, the
 // reason has to tell.
 func (pg *podGroup) ours(current *metav1.Condition) bool {

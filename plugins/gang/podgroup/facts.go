@@ -48,7 +48,7 @@ func (t *tally) add(pod *v1.Pod) {
 	}
 }
 
-// reaches tells whether the minimum is there. A gang without one reaches nothing.
+// reaches reports whether the minimum is there. A gang without one reaches nothing.
 func (t tally) reaches(m minimum) bool {
 	if m.n == 0 || t.n < m.n {
 		return false
@@ -149,7 +149,7 @@ func (f *facts) addUnfinished(pod *v1.Pod) {
 	}
 }
 
-// refused tells whether the scheduler has said that there is no place for a pod.
+// refused reports whether the scheduler has said that there is no place for a pod.
 func refused(pod *v1.Pod) bool {
 	for i := range pod.Status.Conditions {
 		c := &pod.Status.Conditions[i]

@@ -98,12 +98,12 @@ func (pg *podGroup) next(f facts, now metav1.Time) status {
 	return want
 }
 
-// over tells whether a phase is an end. A gang leaves it only by new members.
+// over reports whether a phase is an end. A gang leaves it only by new members.
 func over(phase schedulingv1alpha1.PodGroupPhase) bool {
 	return phase == schedulingv1alpha1.PodGroupFinished || phase == schedulingv1alpha1.PodGroupFailed
 }
 
-// cleanedUp tells whether pods of a gang that has ended are being removed. What
+// cleanedUp reports whether pods of a gang that has ended are being removed. What
 // the gang came to stands then.
 func cleanedUp(was status, f facts) bool {
 	return over(was.Phase) && f.unfinished == 0 && (f.succeeded < was.Succeeded || f.failed < was.Failed)
@@ -136,7 +136,7 @@ func phaseOf(was schedulingv1alpha1.PodGroupPhase, f facts) schedulingv1alpha1.P
 	}
 }
 
-// hadMinimum tells whether a phase is one that only a gang reaches whose minimum
+// hadMinimum reports whether a phase is one that only a gang reaches whose minimum
 // was bound, or that had lost part of it.
 func hadMinimum(phase schedulingv1alpha1.PodGroupPhase) bool {
 	switch phase {

@@ -6,8 +6,8 @@ import "math"
 // none.
 type Free []int64
 
-// Best answers the card that a pod gets: of those with room the one that keeps the
-// least, then the first. It answers false where no card has room.
+// Best returns the card that a pod gets: of those with room the one that keeps the
+// least, then the first. It returns false where no card has room.
 func (f Free) Best(memory int64) (int, bool) {
 	best := -1
 	for i, free := range f {

@@ -248,7 +248,7 @@ type Standing struct {
 // queue has such a name.
 func Own(queue string) string { return queue + "/" }
 
-// Standings answers how all queues stand, and the own pods of those that have children. What it
+// Standings returns how all queues stand, and the own pods of those that have children. What it
 // answers does not change any more.
 func (b *Book) Standings() map[string]Standing {
 	shares := b.Shares()
@@ -267,7 +267,7 @@ func (b *Book) Standings() map[string]Standing {
 	return all
 }
 
-// Shares answers what comes to each queue as things are.
+// Shares returns what comes to each queue as things are.
 func (b *Book) Shares() map[string]share.Share {
 	if b.stale {
 		b.shares, b.stale = share.Deserve(b.total, b.described()), false
@@ -312,7 +312,7 @@ func (b *Book) Path(queue string) []string {
 // Turns is the number of jobs whose turn it is.
 func (b *Book) Turns() int { return b.turns }
 
-// Counted answers what is counted under a name.
+// Counted returns what is counted under a name.
 func (b *Book) Counted(name string) (Usage, bool) {
 	u, ok := b.usages[name]
 	return u, ok
@@ -360,7 +360,7 @@ func (b *Book) Made(name string) {
 	b.list(j)
 }
 
-// Admitted tells whether it is a job's turn.
+// Admitted reports whether it is a job's turn.
 func (b *Book) Admitted(name string) bool {
 	j := b.jobs[name]
 	return j != nil && j.admitted

@@ -269,7 +269,7 @@ func TestBypass(t *testing.T) {
 	if got := turns(b); got != "" {
 		t.Errorf("turns %q, want that all wait", got)
 	}
-	if reason, why := b.Why(third.Name); reason != Passed || why != "it waits for gang a/big, which does not fit and was passed by 2 others" {
+	if reason, why := b.Why(third.Name); reason != Passed || why != "waiting behind gang a/big, which does not fit; 2 later jobs were already placed" {
 		t.Errorf("it waits since %s: %s", reason, why)
 	}
 	b.Offer(high)

@@ -26,7 +26,7 @@ type Bound struct {
 	Freed int64
 }
 
-// Exceeded tells whether the job would not keep the bound if so much less were used.
+// Exceeded reports whether the job would not keep the bound if so much less were used.
 func (b Bound) Exceeded(less int64) bool {
 	if less += b.Freed; b.Reason == Overused {
 		return b.Used-less >= b.Most && (b.Freed == 0 || b.Freed < b.Need)
@@ -105,7 +105,7 @@ func (b *Book) bounds(j *job) iter.Seq[Bound] {
 	}
 }
 
-// above tells whether a queue is one of some others, or above one.
+// above reports whether a queue is one of some others, or above one.
 func (b *Book) above(queues []string, at string) bool {
 	return slices.ContainsFunc(queues, func(queue string) bool { return slices.Contains(b.Path(queue), at) })
 }
@@ -186,7 +186,7 @@ func (b *Book) yields(j *job) Vector {
 	return sum
 }
 
-// reclaims tells whether a job may have a queue above its own freed by siblings: its queue has a
+// reclaims reports whether a job may have a queue above its own freed by siblings: its queue has a
 // right to all that it asks for, and it asks for nothing in others.
 func (b *Book) reclaims(j *job, above string) bool {
 	if !b.policies.reclaim || above == j.Queue || len(j.need()) > 1 {
@@ -201,7 +201,7 @@ func (b *Book) reclaims(j *job, above string) bool {
 	return true
 }
 
-// tooLarge tells whether a job is above a ceiling all by itself, whichever option it takes.
+// tooLarge reports whether a job is above a ceiling all by itself, whichever option it takes.
 func (b *Book) tooLarge(j *job) bool {
 	return !slices.ContainsFunc(j.options, func(need Needs) bool { return !b.aboveCeiling(need) })
 }
@@ -316,7 +316,7 @@ func (j *job) offered() Job {
 	return offered
 }
 
-// Exceeds answers the first of some bounds that is exceeded; false if none is.
+// Exceeds returns the first of some bounds that is exceeded; false if none is.
 func Exceeds(bounds []Bound) (Bound, bool) {
 	if i := slices.IndexFunc(bounds, func(b Bound) bool { return b.Exceeded(0) }); i >= 0 {
 		return bounds[i], true

@@ -100,7 +100,7 @@ func (b *Book) placed(j *job) {
 	}
 }
 
-// concerns tells whether a job comes after one that was missed, asks for any of what that
+// concerns reports whether a job comes after one that was missed, asks for any of what that
 // asks for, and is under the ceiling that keeps it waiting.
 func (b *Book) concerns(m *missed, j *job) bool {
 	if j.Name == m.Name || j.Priority > m.Priority || j.Priority == m.Priority && !m.Created.Before(j.Created) {
@@ -112,7 +112,7 @@ func (b *Book) concerns(m *missed, j *job) bool {
 	return slices.ContainsFunc(slices.Concat([]Needs{m.Need}, m.Or), func(need Needs) bool { return asksOf(need, j) })
 }
 
-// asksOf tells whether a job asks for any of some needs.
+// asksOf reports whether a job asks for any of some needs.
 func asksOf(need Needs, j *job) bool {
 	asked := need.total()
 	return slices.ContainsFunc(j.needs, func(name v1.ResourceName) bool { return asked[name] > 0 })
@@ -127,7 +127,7 @@ func (b *Book) waitsFor(j *job) string {
 	for _, name := range slices.Sorted(maps.Keys(waited)) {
 		m := b.missed[name]
 		if b.concerns(m, j) && slices.ContainsFunc(b.asNow(m), func(one *job) bool { return asksOf(one.need(), j) && b.couldFit(m, one) && b.entitled(one, j) }) {
-			return fmt.Sprintf("it waits for %s, which does not fit and was passed by %d others", m.Title, m.passed)
+			return fmt.Sprintf("waiting behind %s, which does not fit; %d later jobs were already placed", m.Title, m.passed)
 		}
 	}
 	return ""
@@ -151,7 +151,7 @@ func (b *Book) asNow(m *missed) []*job {
 	return all
 }
 
-// entitled tells whether a job has to wait for one of another queue: only where that queue, and
+// entitled reports whether a job has to wait for one of another queue: only where that queue, and
 // those above it that are not above the job too, have a right to what is waited for, as far as
 // it is contested. Otherwise it would be taken back at once.
 func (b *Book) entitled(one, j *job) bool {
@@ -172,7 +172,7 @@ func (b *Book) entitled(one, j *job) bool {
 	return true
 }
 
-// couldFit tells whether it is of use to wait for a job. It is not for one that waits for the
+// couldFit reports whether it is of use to wait for a job. It is not for one that waits for the
 // share of its queue, or that is larger than all there is.
 func (b *Book) couldFit(m *missed, one *job) bool {
 	for name, need := range one.need().total() {

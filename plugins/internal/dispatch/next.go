@@ -40,7 +40,7 @@ func (b *Book) admit(j *job) {
 	b.charge(j, 1)
 }
 
-// Urgent tells whether there are jobs that have begun, and wait to go on.
+// Urgent reports whether there are jobs that have begun, and wait to go on.
 func (b *Book) Urgent() bool { return len(b.urgent) > 0 }
 
 // mostUrgent is the first of the jobs that have begun; nil for none.

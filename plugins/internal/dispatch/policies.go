@@ -68,7 +68,7 @@ func (b *Book) deserves(spec *Queue) Vector {
 	return b.policies.rules.Entitled(b.total, spec.Deserved, spec.Guarantee)
 }
 
-// judges tells whether a policy that answers Overused is about a resource of a queue: what is
+// judges reports whether a policy that answers Overused is about a resource of a queue: what is
 // stated is capacity's, and everything where there is no proportion; the rest is proportion's.
 func (b *Book) judges(spec *Queue, name v1.ResourceName) bool {
 	_, stated := spec.Deserved[name]

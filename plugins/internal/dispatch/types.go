@@ -89,7 +89,7 @@ const (
 	Hopeless
 )
 
-// Equal tells whether the same is asked for in the same way.
+// Equal reports whether the same is asked for in the same way.
 func (u Usage) Equal(other Usage) bool {
 	return u.Queue == other.Queue && u.Job == other.Job && u.Group == other.Group && u.Priority == other.Priority &&
 		u.Runs == other.Runs && u.Demand == other.Demand && u.Promised == other.Promised && u.Held == other.Held && maps.Equal(u.Amount, other.Amount) &&

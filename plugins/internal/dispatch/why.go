@@ -41,7 +41,7 @@ func (b *Book) Why(name string) (Reason, string) {
 	case why != "":
 		return Passed, why
 	}
-	return Turn, fmt.Sprintf("it is not yet its turn in queue %q", j.Queue)
+	return Turn, fmt.Sprintf("waiting for its turn in queue %q", j.Queue)
 }
 
 // shut tells which of a job's queues lets nobody in; an empty reason is none.
@@ -60,12 +60,12 @@ func (b *Book) shut(j *job) (Reason, string) {
 	return "", ""
 }
 
-// closed tells whether a queue, or one above it, admits nothing.
+// closed reports whether a queue, or one above it, admits nothing.
 func (b *Book) closed(q *queue) bool {
 	return slices.ContainsFunc(q.path, func(at string) bool { spec := b.queues[at].spec; return spec != nil && spec.Closed })
 }
 
-// isShut tells whether any of a job's queues lets nobody in.
+// isShut reports whether any of a job's queues lets nobody in.
 func (b *Book) isShut(j *job) bool {
 	reason, _ := b.shut(j)
 	return reason != ""

@@ -107,7 +107,7 @@ func (s *Gangs) attempt(grp *group) *Attempt {
 	return a
 }
 
-// isOf tells whether an attempt was made for the group as it is now.
+// isOf reports whether an attempt was made for the group as it is now.
 func (g *group) isOf(a *Attempt) bool {
 	return slices.EqualFunc(g.gangs, a.Gangs, func(gang *gang, need Need) bool { return gang.key == need.Key })
 }

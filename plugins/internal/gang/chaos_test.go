@@ -67,7 +67,7 @@ func newChaos(t testing.TB, bytes []byte) *chaos {
 	return c
 }
 
-// pick answers a number below n, from the bytes.
+// pick returns a number below n, from the bytes.
 func (c *chaos) pick(n int) int {
 	if len(c.bytes) == 0 {
 		return 0

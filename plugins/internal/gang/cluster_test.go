@@ -36,7 +36,7 @@ func podOf(name string, changes ...func(*v1.Pod)) *v1.Pod {
 	return edit(pod, changes...)
 }
 
-// edit answers a changed copy.
+// edit returns a changed copy.
 func edit(pod *v1.Pod, changes ...func(*v1.Pod)) *v1.Pod {
 	pod = pod.DeepCopy()
 	for _, change := range changes {

@@ -37,7 +37,7 @@ type Visit struct {
 	Need *Need
 }
 
-// Queue tells whether the queue may let a pod through, and if not, why.
+// Queue reports whether the queue may let a pod through, and if not, why.
 func (s *Gangs) Queue(pod *v1.Pod) (bool, string) {
 	key, _, ok := KeyOf(pod)
 	if !ok {
@@ -56,7 +56,7 @@ func (s *Gangs) Queue(pod *v1.Pod) (bool, string) {
 
 func gatedReason(key Key) string { return "waiting for gang " + key.String() }
 
-// Visit answers a pod that enters its scheduling cycle.
+// Visit returns a pod that enters its scheduling cycle.
 func (s *Gangs) Visit(pod *v1.Pod) Visit {
 	m := s.members[pod.UID]
 	if m == nil {
@@ -83,7 +83,7 @@ func (s *Gangs) Visit(pod *v1.Pod) Visit {
 	return v
 }
 
-// Planned takes in the outcome of an attempt. It answers the members whose node
+// Planned takes in the outcome of an attempt. It returns the members whose node
 // the plan decides from now on; the caller holds their capacity, for the group
 // that the attempt names, and then acts on the effects. Only a complete plan is
 // followed, by its leader too; of an incomplete one a NonStrict group keeps what
@@ -183,7 +183,7 @@ func (s *Gangs) Reserved(uid types.UID, node string, now time.Time) Effects {
 }
 
 // Permitted takes in that nothing but its gang stands between a member and its
-// binding. It answers whether the member has to wait; if not, it and whoever
+// binding. It returns whether the member has to wait; if not, it and whoever
 // else is released is in the effects. A member that was rejected before it came
 // here waits too, and is rejected once more when time has passed.
 func (s *Gangs) Permitted(uid types.UID, now time.Time) (wait bool, e Effects) {

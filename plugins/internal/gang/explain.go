@@ -61,7 +61,7 @@ func (s *Gangs) why(g *gang) (reason, message string) {
 		return v1alpha1.ReasonTimedOut, message
 	}
 	if key, waits := s.awaited(g); waits {
-		return v1alpha1.ReasonGangIncomplete, fmt.Sprintf("gang %q waits for gang %q, which it names in its groups", g.key, key)
+		return v1alpha1.ReasonGangIncomplete, fmt.Sprintf("gang %q waits for gang %q, listed in its groups annotation", g.key, key)
 	}
 	for _, other := range g.group.gangs {
 		if !other.complete() {
@@ -189,7 +189,7 @@ type Position struct {
 	Extra bool
 }
 
-// Position answers where a member stands in the queue; ok is false outside gangs.
+// Position returns where a member stands in the queue; ok is false outside gangs.
 func (s *Gangs) Position(pod *v1.Pod) (p Position, ok bool) {
 	m := s.members[pod.UID]
 	if m == nil {

@@ -25,7 +25,7 @@ type Footprint struct {
 	Running []Placed
 }
 
-// Footprints answers what runs of a gang and of those that start together with it, by
+// Footprints returns what runs of a gang and of those that start together with it, by
 // key; none where there is no such gang. Those of which nobody knows the minimum are left
 // out.
 func (s *Gangs) Footprints(key Key) []Footprint {
@@ -62,7 +62,7 @@ func (s *Gangs) footprint(g *gang) Footprint {
 	return f
 }
 
-// Placing tells whether a group, by its name, has all members that it needs to be placed.
+// Placing reports whether a group, by its name, has all members that it needs to be placed.
 func (s *Gangs) Placing(name string) bool {
 	key, err := ParseKey(name)
 	if err != nil {

@@ -121,7 +121,7 @@ func (g *gang) have() int {
 	return waiting + g.standing()
 }
 
-// reached tells whether the gang could be released: its minimum is held,
+// reached reports whether the gang could be released: its minimum is held,
 // released or bound. Planned members do not count: they hold capacity, but the
 // scheduler has not yet checked them on their node.
 func (g *gang) reached() bool {
@@ -191,7 +191,7 @@ func (g *gang) short() int {
 	return max(0, g.spec.Min-g.have(), roles)
 }
 
-// complete tells whether a round could reach the minimum. Members that give back
+// complete reports whether a round could reach the minimum. Members that give back
 // a node will be eligible again.
 func (g *gang) complete() bool {
 	switch {

@@ -58,7 +58,7 @@ const maxReplans = 3
 
 func (g *group) key() Key { return g.gangs[0].key }
 
-// reached tells whether the group may be released.
+// reached reports whether the group may be released.
 func (g *group) reached() bool {
 	for _, gang := range g.gangs {
 		if !gang.reached() {

@@ -5,7 +5,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Pending answers a member as it was last seen, and whether it still waits.
+// Pending returns a member as it was last seen, and whether it still waits.
 func (s *Gangs) Pending(uid types.UID) (*v1.Pod, bool) {
 	m := s.members[uid]
 	if m == nil {
@@ -14,7 +14,7 @@ func (s *Gangs) Pending(uid types.UID) (*v1.Pod, bool) {
 	return m.pod, m.waits()
 }
 
-// waits tells whether a member has no node, or only holds one until its group, which
+// waits reports whether a member has no node, or only holds one until its group, which
 // does not fit, has its minimum.
 func (m *member) waits() bool {
 	return m.state == Pending || m.state == Planned && m.gang.group.phase == resting

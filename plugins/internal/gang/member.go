@@ -64,10 +64,10 @@ func (m *member) free() bool {
 	return !m.expired && m.pod.DeletionTimestamp == nil && len(m.pod.Spec.SchedulingGates) == 0
 }
 
-// eligible tells whether a plan may place it.
+// eligible reports whether a plan may place it.
 func (m *member) eligible() bool { return m.state == Pending && m.free() }
 
-// coming tells whether it is eligible, or will be once it has given back its node.
+// coming reports whether it is eligible, or will be once it has given back its node.
 func (m *member) coming() bool { return m.eligible() || m.state == Returning && m.free() }
 
 // leaving tells that it ran and is being deleted. It counts no more: the members
@@ -75,7 +75,7 @@ func (m *member) coming() bool { return m.eligible() || m.state == Returning && 
 // gang while they terminate.
 func (m *member) leaving() bool { return m.state == Bound && m.pod.DeletionTimestamp != nil }
 
-// placed tells whether it counts as having a node.
+// placed reports whether it counts as having a node.
 func (m *member) placed() bool {
 	switch m.state {
 	case Planned, Held, Released:

@@ -123,7 +123,7 @@ func (s *Gangs) agreeing(g *gang) []*gang {
 	return found
 }
 
-// names tells whether the gang names another one in its groups.
+// names reports whether the gang names another one in its groups.
 func (g *gang) names(key Key) bool {
 	_, ok := slices.BinarySearchFunc(g.spec.Groups, key, compareKeys)
 	return ok

@@ -58,7 +58,7 @@ func (s *Gangs) settleAwaiting(g *gang, now time.Time) {
 	}
 }
 
-// able tells whether every gang of the group could reach its minimum.
+// able reports whether every gang of the group could reach its minimum.
 func (s *Gangs) able(grp *group) bool {
 	for _, g := range grp.gangs {
 		if !g.complete() {
@@ -139,7 +139,7 @@ func (s *Gangs) lead(grp *group, now time.Time) {
 	s.admitGroup(grp)
 }
 
-// leads tells whether a member, once let through, would still plan its group.
+// leads reports whether a member, once let through, would still plan its group.
 func (m *member) leads() bool {
 	return m.eligible() && m.gang.group.leader == m.uid() && m.gang.need() > 0
 }
@@ -218,7 +218,7 @@ func (s *Gangs) unplan(m *member) {
 	m.admitted = false
 }
 
-// release lets go of a group whose every minimum is held, and tells whether
+// release lets go of a group whose every minimum is held, and reports whether
 // anybody went.
 func (s *Gangs) release(grp *group, now time.Time) bool {
 	if !grp.reached() {
@@ -253,7 +253,7 @@ func (s *Gangs) letGoOf(m *member) {
 	s.effects.Release = append(s.effects.Release, m.uid())
 }
 
-// admissible tells whether the queue may let a member through.
+// admissible reports whether the queue may let a member through.
 func (s *Gangs) admissible(m *member) bool {
 	g := m.gang
 	switch m.state {

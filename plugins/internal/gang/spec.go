@@ -123,7 +123,7 @@ func (f Fields) min() (key, value string) {
 	return v1alpha1.PodGroupMinAvailableLabel, f.Annotations[v1alpha1.PodGroupMinAvailableLabel]
 }
 
-// Defines tells whether this pod states a usable minimum, and so may define the
+// Defines reports whether this pod states a usable minimum, and so may define the
 // gang. bad is set where it states one that cannot be used.
 func (f Fields) Defines() (ok bool, bad *Problem) {
 	key, value := f.min()
@@ -145,7 +145,7 @@ var describing = [...]string{
 	v1alpha1.PodGroupMinAvailableLabel,
 }
 
-// Describes tells whether the pod carries anything but membership, so that it
+// Describes reports whether the pod carries anything but membership, so that it
 // may add to what a PodGroup says.
 func (f Fields) Describes() bool {
 	for _, key := range describing {
@@ -157,7 +157,7 @@ func (f Fields) Describes() bool {
 	return ok
 }
 
-// same tells whether both say the same of their gang.
+// same reports whether both say the same of their gang.
 func (f Fields) same(other Fields) bool {
 	for _, key := range describing {
 		if !sameEntry(f.Annotations, other.Annotations, key) {

@@ -24,7 +24,7 @@ type Want struct {
 	Begun bool
 }
 
-// Wants answers it. It answers false for pods whose place is decided: they follow a plan.
+// Wants returns it. It returns false for pods whose place is decided: they follow a plan.
 func (s *Gangs) Wants(pod *v1.Pod) (Want, bool) {
 	m := s.members[pod.UID]
 	switch {

@@ -55,7 +55,7 @@ func (w *watch) visit(pod *v1.Pod) Visit {
 	return w.s.Visit(pod)
 }
 
-// ended is the end of a cycle that came to nothing. It answers whether the queue
+// ended is the end of a cycle that came to nothing. It returns whether the queue
 // looks at the pod again at once. Of a pod on its own the queue knows itself what
 // could help it.
 func (w *watch) ended(pod *v1.Pod, alone bool) bool {

@@ -123,7 +123,7 @@ func (l *Ledger) Put(h Hold) {
 	n.holder[h.Holder].add(h, 1)
 }
 
-// Drop ends the hold of a pod. It answers false where there was none.
+// Drop ends the hold of a pod. It returns false where there was none.
 func (l *Ledger) Drop(pod types.UID) bool {
 	h, ok := l.holds[pod]
 	if !ok {
@@ -290,7 +290,7 @@ func (l *Ledger) Nominations() map[string][]types.UID {
 	return list
 }
 
-// Hold answers the hold of a pod.
+// Hold returns the hold of a pod.
 func (l *Ledger) Hold(pod types.UID) (Hold, bool) {
 	h, ok := l.holds[pod]
 	return h, ok

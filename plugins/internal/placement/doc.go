@@ -2,7 +2,7 @@
 // of the pending members make up the minimum, which topology domain takes them,
 // in what order they are placed, and what to try next when that fails.
 //
-// It answers a whole placement or says how far it came: a Result is complete
+// It returns a whole placement or says how far it came: a Result is complete
 // only if every gang has its minimum inside one domain of its required topology.
 //
 // It knows neither pods nor filters nor scores. What fits where, and which node

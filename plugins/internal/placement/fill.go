@@ -263,7 +263,7 @@ func (f *filling) exhausted(class int) bool {
 	return o != nil && o.step >= len(f.steps)
 }
 
-// useful tells whether a further member leaves room for what the roles need.
+// useful reports whether a further member leaves room for what the roles need.
 func (f *filling) useful(g Gang, mine map[int]int, member int) bool {
 	lacking := 0
 	have := map[string]int{}

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// oracle answers by trying everything whether a problem has a solution. It is
+// oracle returns by trying everything whether a problem has a solution. It is
 // slow, and too simple to be wrong.
 type oracle struct {
 	c *cluster
@@ -233,7 +233,7 @@ func floorsMet(after *cluster, p Problem, r Result) bool {
 	return o.done()
 }
 
-// complete tells whether every gang has what it needs.
+// complete reports whether every gang has what it needs.
 func complete(p Problem, r Result) bool {
 	for _, g := range p.Gangs {
 		n, roles := 0, map[string]int{}

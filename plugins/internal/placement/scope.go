@@ -106,7 +106,7 @@ func (s *solver) idle(p part, scope topology.Ranked) bool {
 	return better >= tellDomains
 }
 
-// mayTake tells whether arithmetic leaves hope that a scope takes a part.
+// mayTake reports whether arithmetic leaves hope that a scope takes a part.
 func (s *solver) mayTake(p part, scope topology.Ranked) bool {
 	return len(p) > 1 || scope.Most >= s.Gangs[p[0]].Min
 }

@@ -185,7 +185,7 @@ func (s *solver) descend(ctx context.Context, parts []part, node map[int]int) (b
 	return false, nil
 }
 
-// alone tells whether a part finds a place with nobody in its way, and notes
+// alone reports whether a part finds a place with nobody in its way, and notes
 // where.
 func (s *solver) alone(ctx context.Context, p part) (bool, error) {
 	takers := map[string]bool{}
@@ -341,7 +341,7 @@ func (s *solver) fillPartially(ctx context.Context, node map[int]int) error {
 	return nil
 }
 
-// all tells whether every gang has its minimum.
+// all reports whether every gang has its minimum.
 func (s *solver) all(node map[int]int) bool {
 	for gang := range s.Gangs {
 		if !s.enough(part{gang}, node) {

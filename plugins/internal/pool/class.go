@@ -71,7 +71,7 @@ func (c *Cluster) Leave(class *Class) {
 	c.dropTolerations(class.tolerations)
 }
 
-// Is tells whether a pod is of a class.
+// Is reports whether a pod is of a class.
 func (c *Cluster) Is(pod *v1.Pod, class *Class) bool { return class.key == c.keyOf(pod) }
 
 // keyOf names what a pod asks of nodes. Most ask for nothing.
@@ -157,7 +157,7 @@ func (c *Cluster) unindex(class *Class) {
 	}
 }
 
-// takes tells whether a node would take the pods of a class if nothing else was there.
+// takes reports whether a node would take the pods of a class if nothing else was there.
 func (n *node) takes(class *Class) bool {
 	if n.object.Spec.Unschedulable || n.taints != nil && !class.tolerations.all[n.taints] {
 		return false

@@ -76,7 +76,7 @@ func New(pools []config.Pool) (*Cluster, error) {
 	return c, nil
 }
 
-// several tells whether there are pools beside the default one.
+// several reports whether there are pools beside the default one.
 func (c *Cluster) several() bool { return len(c.pools) > 1 }
 
 // Total is what there is to be shared, as amounts of pools ([resource.Of]). It must not be
@@ -127,7 +127,7 @@ func (c *Cluster) SetNode(object *v1.Node) (moved bool, changed []*Class) {
 	return before == nil || before.pool != n.pool, c.reviseAll(object.Name, before, n)
 }
 
-// sameKind tells whether a node takes the same pods as before.
+// sameKind reports whether a node takes the same pods as before.
 func sameKind(a, b *v1.Node) bool {
 	return a.Spec.Unschedulable == b.Spec.Unschedulable && maps.Equal(a.Labels, b.Labels) &&
 		slices.EqualFunc(a.Spec.Taints, b.Spec.Taints, func(a, b v1.Taint) bool { return a.MatchTaint(&b) && a.Value == b.Value })
@@ -232,7 +232,7 @@ func (c *Cluster) DropForeign(uid types.UID) bool {
 	return ok
 }
 
-// HasForeign tells whether a pod of another scheduler is known to have just that.
+// HasForeign reports whether a pod of another scheduler is known to have just that.
 func (c *Cluster) HasForeign(uid types.UID, node string, amount resource.Vector) bool {
 	f, ok := c.foreign[uid]
 	return ok && f.node == node && maps.Equal(f.amount, amount)

@@ -40,7 +40,7 @@ func saturate(a, b, n int64) int64 {
 	}
 }
 
-// fits tells whether a product did not overflow.
+// fits reports whether a product did not overflow.
 func fits(b, n, product int64) bool {
 	return n == 0 || product/n == b && (n != -1 || b != math.MinInt64)
 }

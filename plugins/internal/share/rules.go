@@ -11,7 +11,7 @@ type Rules struct {
 	Weighted bool
 }
 
-// Entitled answers the resources of which a queue is entitled to a stated amount, for
+// Entitled returns the resources of which a queue is entitled to a stated amount, for
 // [Queue.Deserved].
 func (r Rules) Entitled(total, deserved, guarantee Vector) Vector {
 	switch {

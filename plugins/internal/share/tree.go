@@ -195,7 +195,7 @@ func saturated(a, b int64) int64 {
 	return a + b
 }
 
-// entitle answers what each deserves: those that state it that, the others a part of the
+// entitle returns what each deserves: those that state it that, the others a part of the
 // rest.
 func (t *tree) entitle(names []string, claims []Claim, capacity int64) []int64 {
 	entitled := make([]int64, len(claims))
