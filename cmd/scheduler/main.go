@@ -12,5 +12,5 @@ import (
 )
 
 func main() {
-	os.Exit(cli.Run(app.NewCommand()))
+	os.Exit(cli.Run(app.NewSchedulerCommand()))
 }

@@ -14,11 +14,15 @@ import (
 	"k8s.io/component-base/featuregate"
 	"k8s.io/component-base/logs"
 	logsapi "k8s.io/component-base/logs/api/v1"
+	_ "k8s.io/component-base/logs/json/register"          // --logging-format=json
+	_ "k8s.io/component-base/metrics/prometheus/clientgo" // requests to the API server
+	_ "k8s.io/component-base/metrics/prometheus/version"
 	"k8s.io/component-base/term"
 	"k8s.io/component-base/version/verflag"
 	"k8s.io/klog/v2"
 	schedulerapp "k8s.io/kubernetes/cmd/kube-scheduler/app"
-	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
+	schedoptions "k8s.io/kubernetes/cmd/kube-scheduler/app/options"
+	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
 	"github.com/lockstep-sh/lockstep/plugins"
 )
@@ -26,9 +30,20 @@ import (
 // Name is the name of the binary.
 const Name = "lockstep-scheduler"
 
-// NewCommand makes the command.
-func NewCommand() *cobra.Command {
-	opts := options.NewOptions()
+// Option changes what a command runs.
+type Option func(*plugins.Set) error
+
+// WithPlugin adds a plugin of the caller's, for profiles to enable by its name. Beside the
+// extension points of kube-scheduler it may implement the Simulate hooks of package whatif
+// and the gang extension points of package gangpoint; these are found without being
+// enabled. It fails, when the command runs, where a plugin of that name is there already.
+func WithPlugin(name string, factory frameworkruntime.PluginFactory) Option {
+	return func(set *plugins.Set) error { return set.Add(name, factory) }
+}
+
+// NewSchedulerCommand makes the command.
+func NewSchedulerCommand(options ...Option) *cobra.Command {
+	opts := schedoptions.NewOptions()
 	cmd := &cobra.Command{
 		Use: Name,
 		Long: `lockstep-scheduler is kube-scheduler with gang scheduling: pods that belong
@@ -38,7 +53,7 @@ spec.schedulerName: lockstep-scheduler.`,
 		Args:              cobra.NoArgs,
 		SilenceUsage:      true,
 		PersistentPreRunE: func(*cobra.Command, []string) error { return opts.ComponentGlobalsRegistry.Set() },
-		RunE:              func(cmd *cobra.Command, _ []string) error { return run(cmd, opts) },
+		RunE:              func(cmd *cobra.Command, _ []string) error { return run(cmd, opts, options) },
 	}
 	sets := opts.Flags
 	verflag.AddFlags(sets.FlagSet("global"))
@@ -54,7 +69,7 @@ spec.schedulerName: lockstep-scheduler.`,
 	return cmd
 }
 
-func run(cmd *cobra.Command, opts *options.Options) error {
+func run(cmd *cobra.Command, opts *schedoptions.Options, extensions []Option) error {
 	verflag.PrintAndExitIfRequested()
 	gate := opts.ComponentGlobalsRegistry.FeatureGateFor(basecompatibility.DefaultKubeComponent)
 	if err := logsapi.ValidateAndApply(opts.Logs, gate); err != nil {
@@ -62,7 +77,13 @@ func run(cmd *cobra.Command, opts *options.Options) error {
 	}
 	cliflag.PrintFlags(cmd.Flags())
 	ctx := server.SetupSignalContext()
-	config, sched, err := setup(ctx, opts, plugins.NewSet(), endWithoutLease(ctx))
+	set := plugins.NewSet()
+	for _, extend := range extensions {
+		if err := extend(set); err != nil {
+			return fmt.Errorf("adding a plugin: %w", err)
+		}
+	}
+	config, sched, err := setup(ctx, opts, set, endWithoutLease(ctx))
 	if err != nil {
 		return err
 	}
