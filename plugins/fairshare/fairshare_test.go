@@ -227,7 +227,7 @@ func TestMissedAndGone(t *testing.T) {
 				t.Fatal(why)
 			}
 			d.reserve(small, "all")
-			if why := d.offer(next); !strings.HasPrefix(why, "it waits for pod default/big") {
+			if why := d.offer(next); !strings.HasPrefix(why, "waiting behind pod default/big") {
 				t.Errorf("the next one hears %q", why)
 			}
 			end(d, big)
