@@ -268,8 +268,8 @@ func (d *Dispatcher) unreserve(logger klog.Logger, pod *v1.Pod) {
 	d.lock()
 	defer d.mu.Unlock()
 	delete(d.assumed, pod.UID)
-	d.learn(pod.UID)
 	if now := d.current(pod); now != nil {
+		d.learn(pod.UID)
 		d.recount(now)
 	}
 	d.turn("")

@@ -60,7 +60,7 @@ func (d *Dispatcher) crowded(pod *v1.Pod, asked bool) *crowd {
 	defer d.mu.Unlock()
 	d.noteMaking(name, making)
 	var c crowd
-	var choices []int
+	var choices []dispatch.Choice
 	if d.book.Admitted(name) {
 		choices = d.book.Choices(name)
 		c.bounds = d.book.Crowded(name)
@@ -79,16 +79,27 @@ func (d *Dispatcher) crowded(pod *v1.Pod, asked bool) *crowd {
 }
 
 // poolsOf are the pools that a pod has with some of the options of its job; nil if it can use
-// but one anyhow.
-func (d *Dispatcher) poolsOf(pod *v1.Pod, choices []int) []string {
+// but one anyhow, or asks for nothing.
+func (d *Dispatcher) poolsOf(pod *v1.Pod, choices []dispatch.Choice) []string {
 	s, known := d.seen[pod.UID]
 	if !known || len(s.kind.Pools()) == 1 {
 		return nil
 	}
-	var pools []string
-	for _, at := range choices {
-		all := s.kind.Pools()
-		pools = append(pools, all[min(at, len(all)-1)])
+	usage, _ := d.book.Counted(string(pod.UID))
+	var pools, others []string
+	for _, choice := range choices {
+		named := choice.Pools()
+		own := dispatch.Choice{Need: dispatch.Needs{usage.Queue: usage.Option(choice.At)}}
+		for _, of := range s.kind.Pools() {
+			if named[of] && own.Pools()[of] {
+				pools = append(pools, of)
+			} else if named[of] {
+				others = append(others, of)
+			}
+		}
+	}
+	if len(pools) == 0 {
+		return others // since its turn came it may use other pools, but has none in them
 	}
 	return pools
 }

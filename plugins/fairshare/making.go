@@ -15,14 +15,13 @@ import (
 const madeEvery = 100 * time.Millisecond
 
 // makes is the holder of what a pod is placed with, if others are evicted for it and have not all
-// ended; empty if not. It is asked with no lock held.
+// ended; empty if not. A member that is all there is to place is placed by itself. It is asked
+// with no lock held.
 func (d *Dispatcher) makes(pod *v1.Pod, want gang.Want) string {
-	group := want.Job
-	if group == "" {
-		group = holds.PodGroup(pod.UID)
-	}
-	if holder := holds.Holder(pod.Spec.SchedulerName, group); d.victims(holder) > 0 {
-		return holder
+	for _, group := range [...]string{want.Job, holds.PodGroup(pod.UID)} {
+		if holder := holds.Holder(pod.Spec.SchedulerName, group); d.victims(holder) > 0 {
+			return holder
+		}
 	}
 	return ""
 }

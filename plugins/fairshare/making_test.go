@@ -18,16 +18,18 @@ import (
 // TestWayIsMade: who is nominated in a queue that has its share waits until others have ended for it, though a node has
 // room.
 func TestWayIsMade(t *testing.T) {
-	for _, gang := range []bool{false, true} {
-		t.Run(fmt.Sprint("in a gang: ", gang), func(t *testing.T) {
+	for _, sentence := range []string{"in no gang", "in a gang", "in a gang, by itself"} {
+		t.Run(sentence, func(t *testing.T) {
 			d := newDispatcher(t, 8, 9, dispatch.Queue{Name: "a"}, dispatch.Queue{Name: "b"})
 			d.Preempts(profile)
 			top := pod("top", "a", 1, "")
 			top.Spec.Priority = ptr.To(int32(9))
 			holder := holds.Holder(profile, holds.PodGroup(top.UID))
-			if gang {
+			if sentence != "in no gang" {
 				top.Labels["gang"] = "g"
-				holder = holds.Holder(profile, "g")
+				if sentence == "in a gang" {
+					holder = holds.Holder(profile, "g")
+				}
 				d.roster = roster.New()
 				d.roster.Register(profile, &hoarding{pods: []*v1.Pod{top}})
 			}

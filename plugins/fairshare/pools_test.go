@@ -50,6 +50,34 @@ func (d *Dispatcher) seeAll(pods ...*v1.Pod) {
 	}
 }
 
+// TestPoolThatComesLate: a job whose turn it is stays in the pool that it is charged with when another
+// gets its first node.
+func TestPoolThatComesLate(t *testing.T) {
+	capability := gpus(4).In("x")
+	capability.Add(gpus(4).In("y"), 1)
+	d := newDispatcher(t, 0, 9, dispatch.Queue{Name: "a", Capability: capability})
+	d.withModels(t)
+	pl := &FairShare{dispatcher: d, nodes: d.nodes}
+	d.nodeSeen(ofModel("ny", "y", 8))
+	p := pod("p", "a", 3, "")
+	d.seeAll(p)
+	if why := d.offer(p); why != "" {
+		t.Fatal(why)
+	}
+	d.nodeSeen(ofModel("nx", "x", 8))
+	state := framework.NewCycleState()
+	if _, status := pl.PreFilter(t.Context(), state, p, nil); !status.IsSuccess() {
+		t.Fatal(status)
+	}
+	for pool, want := range map[string]bool{"x": false, "y": true} {
+		info := framework.NewNodeInfo()
+		info.SetNode(ofModel("n"+pool, pool, 8))
+		if got := pl.Filter(t.Context(), state, p, info).IsSuccess(); got != want {
+			t.Errorf("it may be placed in pool %s: %v, want %v", pool, got, want)
+		}
+	}
+}
+
 // TestSharesOfPools: each pool is divided by itself, for those that ask for it; reclaiming too.
 func TestSharesOfPools(t *testing.T) {
 	d := newDispatcher(t, 0, 9, dispatch.Queue{Name: "a"}, dispatch.Queue{Name: "b"})
@@ -130,6 +158,11 @@ func TestEitherPool(t *testing.T) {
 		}
 		return strings.Join(list, " ")
 	}
+	made := pod("made", "a", 3, "")
+	made.Status.NominatedNodeName = "ny"
+	d.seeAll(made)
+	may("room was made in the second", made, "ny")
+	d.lose(made)
 	first, second, third := pod("first", "a", 3, ""), pod("second", "a", 3, ""), pod("third", "a", 3, "")
 	d.seeAll(first, second, third)
 	if why := d.offer(first); why != "" {

@@ -81,15 +81,15 @@ func (d *Dispatcher) needs(preemptor gangpoint.Gang) []dispatch.Vector {
 		}
 		usages = append(usages, usage)
 	}
-	choices := []int{0}
+	choices := []dispatch.Choice{{}}
 	if len(usages) > 0 && d.book.Admitted(usages[0].Job) {
 		choices = d.book.Choices(usages[0].Job)
 	}
 	needs := make([]dispatch.Vector, len(choices))
-	for i, at := range choices {
+	for i, choice := range choices {
 		needs[i] = dispatch.Vector{}
 		for _, usage := range usages {
-			needs[i].Add(usage.Option(at), 1)
+			needs[i].Add(usage.Option(choice.At), 1)
 		}
 	}
 	return needs

@@ -131,8 +131,12 @@ func (b *Book) SetTotal(total Vector) {
 	}
 }
 
-// SetQueue describes a queue.
+// SetQueue describes a queue. It costs time by all that is counted, but nothing where the
+// queue is described like this already.
 func (b *Book) SetQueue(spec Queue) {
+	if q := b.queues[spec.Name]; q != nil && q.spec != nil && q.spec.Equal(spec) {
+		return
+	}
 	q := b.enter(spec.Name)
 	q.users-- // by its description it stays
 	q.spec = &spec

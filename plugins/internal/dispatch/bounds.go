@@ -233,10 +233,9 @@ func (b *Book) Crowded(name string) []Bound {
 }
 
 // Ceilings are those of a job that is to be placed without its turn, if it would exceed one
-// with each of its options: of the first. It returns the options with which it would not, the
-// first being 0. The share is a matter of turns, and counts only while others are evicted for the
+// with each of its options: of the first. It returns the options with which it would not. The share is a matter of turns, and counts only while others are evicted for the
 // job: until they have made way.
-func (b *Book) Ceilings(offered Job) (exceeded []Bound, keeps []int) {
+func (b *Book) Ceilings(offered Job) (exceeded []Bound, keeps []Choice) {
 	j := newJob(offered)
 	reason, _ := b.shut(j)
 	for at := range j.options {
@@ -250,7 +249,7 @@ func (b *Book) Ceilings(offered Job) (exceeded []Bound, keeps []int) {
 			}
 		}
 		if _, over := Exceeds(ceilings); !over {
-			keeps = append(keeps, at)
+			keeps = append(keeps, j.choice(at))
 		} else if exceeded == nil {
 			exceeded = ceilings
 		}
@@ -264,13 +263,13 @@ func (b *Book) Ceilings(offered Job) (exceeded []Bound, keeps []int) {
 // Choices are the options with which a job that is admitted is above no limit as things are.
 // It is charged with the first: that it was charged with before, if that is among them. If none
 // is, they are the one that it is charged with.
-func (b *Book) Choices(name string) []int {
+func (b *Book) Choices(name string) []Choice {
 	j := b.jobs[name]
 	if j == nil || !j.admitted {
 		return nil
 	}
 	if len(j.options) == 1 {
-		return []int{0}
+		return []Choice{j.choice(0)}
 	}
 	b.charge(j, -1)
 	j.admitted = false
@@ -292,7 +291,31 @@ func (b *Book) Choices(name string) []int {
 	j.take(keeps[0])
 	j.admitted = true
 	b.charge(j, 1)
-	return keeps
+	choices := make([]Choice, len(keeps))
+	for i, at := range keeps {
+		choices[i] = j.choice(at)
+	}
+	return choices
+}
+
+// Choice is an option of a job.
+type Choice struct {
+	// At is its number, from 0.
+	At int
+	// Need is what the job still asks for with it.
+	Need Needs
+}
+
+func (j *job) choice(at int) Choice { return Choice{At: at, Need: j.options[at]} }
+
+// Pools are those in which something is asked for.
+func (c Choice) Pools() map[string]bool {
+	pools := map[string]bool{}
+	for _, name := range c.Need.names() {
+		of, _ := resource.Split(name)
+		pools[of] = true
+	}
+	return pools
 }
 
 func (b *Book) over(j *job) bool {

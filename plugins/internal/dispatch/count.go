@@ -131,6 +131,10 @@ func (b *Book) settle(name string, now, asked Usage) {
 func (b *Book) unsettle(name string, u Usage) {
 	if j := b.jobs[u.Job]; j != nil && j.held[name] {
 		delete(j.held, name)
+		if !slices.Contains(j.in, u.Queue) { // it has moved meanwhile
+			b.enter(u.Queue)
+			j.in = append(j.in, u.Queue)
+		}
 		b.change(j, func(at int, need Needs) Needs {
 			more := need.clone()
 			more.Add(u.Queue, u.Option(at))

@@ -98,7 +98,11 @@ func TestChoices(t *testing.T) {
 	}
 	step := func(sentence string, want []int, used Vector) {
 		t.Helper()
-		if diff := gocmp.Diff(want, b.Choices("a-1")); diff != "" {
+		var got []int
+		for _, choice := range b.Choices("a-1") {
+			got = append(got, choice.At)
+		}
+		if diff := gocmp.Diff(want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", sentence, diff)
 		}
 		for name, amount := range used {
@@ -210,6 +214,54 @@ func TestBegun(t *testing.T) {
 				t.Errorf("it is kept by %v", over)
 			}
 		})
+	}
+}
+
+// TestQueueAsItWas: to describe a queue as it is described already costs nothing.
+func TestQueueAsItWas(t *testing.T) {
+	b := newBook(tier)
+	b.SetTotal(gpus(20))
+	q := Queue{Name: "a", Weight: 1, Capability: gpus(8)}
+	b.SetQueue(q)
+	b.Shares()
+	if b.SetQueue(q); b.stale {
+		t.Error("the same: the shares are reckoned again")
+	}
+	q.Weight = 2
+	if b.SetQueue(q); !b.stale {
+		t.Error("another weight: the shares stay")
+	}
+	b.Shares()
+	q.Capability = nil
+	if b.SetQueue(q); !b.stale {
+		t.Error("no capability: the shares stay")
+	}
+}
+
+// TestHeldInAQueueThatGoes: what is held moves to a queue that is not described, and waits again there.
+func TestHeldInAQueueThatGoes(t *testing.T) {
+	b := newBook(tier)
+	b.SetTotal(gpus(20))
+	b.SetQueue(Queue{Name: "a", Weight: 1})
+	u := Usage{Queue: "a", Job: "a-1", Amount: gpus(2)}
+	b.Count("p", u)
+	b.Offer(of("a", 1, gpus(2)))
+	if got := turns(b); got != "a-1" {
+		t.Fatalf("turns %q", got)
+	}
+	u.Held = true
+	b.Count("p", u)
+	u.Queue = "typo"
+	b.Count("p", u)
+	u.Held = false
+	b.Count("p", u)
+	b.Uncount("p")
+	b.Done("a-1")
+	if q := b.queues["typo"]; q != nil {
+		t.Errorf("the queue is still known: %+v", q)
+	}
+	if got := b.queues["a"].used[gpu]; got != 0 {
+		t.Errorf("%d used, want none", got)
 	}
 }
 

@@ -26,6 +26,14 @@ type Queue struct {
 	Kept bool
 }
 
+// Equal reports whether two descriptions say the same.
+func (q Queue) Equal(other Queue) bool {
+	same := func(a, b Vector) bool { return (a == nil) == (b == nil) && maps.Equal(a, b) }
+	return q.Name == other.Name && q.Parent == other.Parent && q.Weight == other.Weight && q.Priority == other.Priority &&
+		q.Closed == other.Closed && q.Kept == other.Kept &&
+		same(q.Deserved, other.Deserved) && same(q.Guarantee, other.Guarantee) && same(q.Capability, other.Capability)
+}
+
 // Job is pods that start together, or one pod.
 type Job struct {
 	// Name is unique. It ends every order. Title is what users know it by.
