@@ -51,6 +51,8 @@ type gang struct {
 	begin begin
 	// broken is since when less than the minimum runs; zero where it does, or nothing.
 	broken time.Time
+	// stood is the largest minimum that ran since anything does.
+	stood int
 }
 
 // described is an object that describes the gang.

@@ -72,25 +72,34 @@ func (s *Gangs) judge(g *gang, now time.Time) {
 	running, whole := g.running(), g.whole()
 	switch {
 	case running == 0:
-		g.begin = unknown
+		g.begin, g.stood = unknown, 0
 	case whole:
-		g.begin = started
+		g.begin, g.stood = started, max(g.stood, g.spec.Min)
 	case g.begin != unknown || s.closed || g.spec.Min == 0:
 		// It stays as it is; of what runs, not everything may be known yet.
 	case g.wasInterrupted():
 		g.begin = interrupted
 	default:
-		g.begin = started
+		g.begin, g.stood = started, g.spec.Min
 	}
 	switch {
 	case running == 0 || whole || g.spec.Min == 0:
 		g.broken = time.Time{}
 	case g.broken.IsZero():
 		g.broken = now
-		if g.satisfied() {
+		if g.satisfied() && g.lost() > 0 {
 			s.mend(g)
 		}
 	}
+}
+
+// lost counts the members that the gang lacks of a minimum that ran. What a minimum was
+// raised by since was never there.
+func (g *gang) lost() int {
+	if g.spec.Min <= g.stood {
+		return g.short()
+	}
+	return max(0, min(g.short(), g.stood-g.have()))
 }
 
 // mend has the gates asked again about members that wait: they were beyond the minimum.
@@ -109,18 +118,30 @@ func (s *Gangs) mend(g *gang) {
 // members, where less than the minimum runs: those that wait were there before the
 // first of the others was bound, and are enough. Replacements are younger.
 func (g *gang) wasInterrupted() bool {
+	first := firstBound(g)
+	return !first.IsZero() && g.wasThere(first)
+}
+
+// firstBound is when the first of the members of gangs that run was bound; zero where nothing
+// tells.
+func firstBound(gangs ...*gang) time.Time {
 	var first time.Time
-	for _, m := range g.members {
-		if m.state != Bound || m.leaving() {
-			continue
-		}
-		if at := boundAt(m.pod); !at.IsZero() && (first.IsZero() || at.Before(first)) {
-			first = at
+	for _, g := range gangs {
+		for _, m := range g.members {
+			if m.state != Bound || m.leaving() {
+				continue
+			}
+			if at := boundAt(m.pod); !at.IsZero() && (first.IsZero() || at.Before(first)) {
+				first = at
+			}
 		}
 	}
-	if first.IsZero() {
-		return false // nobody bound them
-	}
+	return first
+}
+
+// wasThere reports whether the members that do not run and were created by then are enough
+// for the rest of the minimum.
+func (g *gang) wasThere(first time.Time) bool {
 	var before tally
 	for _, m := range g.members {
 		if m.free() && m.state != Released && m.state != Bound && !m.pod.CreationTimestamp.After(first) {
@@ -143,10 +164,27 @@ func boundAt(pod *v1.Pod) time.Time {
 	return time.Time{}
 }
 
-// begun reports whether members of the group run. Where they do not count towards
-// the minimum, each wave of members starts anew.
+// begun reports whether part of the group's minimum runs and the rest was to run with it, or
+// did. A gang that came later, or a minimum that was raised, starts anew; so does each
+// wave of members where those that run do not count.
 func (g *group) begun() bool {
-	return slices.ContainsFunc(g.gangs, func(gang *gang) bool {
-		return gang.spec.Policy != OnlyWaiting && gang.running() > 0
+	if !slices.ContainsFunc(g.gangs, func(gang *gang) bool { return gang.counts() && gang.running() > 0 }) {
+		return false
+	}
+	return !slices.ContainsFunc(g.gangs, func(gang *gang) bool {
+		return gang.counts() && gang.short() > 0 && !gang.owed()
 	})
+}
+
+// counts reports whether members that run count towards the minimum.
+func (g *gang) counts() bool { return g.spec.Policy != OnlyWaiting }
+
+// owed reports whether what a gang lacks of its minimum ran, or was to run together with what
+// runs of its group.
+func (g *gang) owed() bool {
+	if g.running() > 0 {
+		return g.begin == interrupted || g.spec.Min <= g.stood
+	}
+	first := firstBound(g.group.gangs...)
+	return first.IsZero() || g.wasThere(first)
 }

@@ -161,6 +161,49 @@ func TestStoriesOfInterruptedReleases(t *testing.T) {
 				"all run again: r begun false, beyond the minimum true, alone true",
 			},
 		},
+		"a minimum that is raised was never lost": {
+			room: map[string]int{"n": 2},
+			play: func(c *cluster) {
+				c.add(podsNamed("p", 2, of("x"), needs(2))...)
+				c.run()
+				c.add(podsNamed("q", 3, of("x"), needs(2), aged(-time.Minute))...)
+				c.run()
+				c.change("", needs(5))
+				for _, id := range c.named("q") {
+					w, _ := c.s.Wants(c.pods[id])
+					c.note("%s begun %t", id, w.Begun)
+				}
+				delete(c.pods, "p1")
+				delete(c.node, "p1")
+				delete(c.at, "p1")
+				c.do(c.s.Gone("p1", c.now))
+				for _, id := range c.named("q") {
+					w, _ := c.s.Wants(c.pods[id])
+					c.note("one is lost: %s begun %t", id, w.Begun)
+				}
+			},
+			want: []string{
+				"q1 begun false", "q2 begun false", "q3 begun false",
+				"one is lost: q1 begun true", "one is lost: q2 begun false", "one is lost: q3 begun false",
+			},
+		},
+		"a gang that comes later to a group of which one runs has not begun": {
+			room: map[string]int{"n": 2},
+			play: func(c *cluster) {
+				both := says(groupsKey, `["a/x", "a/y"]`)
+				c.s.Close()
+				c.add(podsNamed("p", 2, of("x"), needs(2), both, bindTo("n", time.Second))...)
+				c.add(podsNamed("l", 2, of("y"), needs(2), both, aged(-2*time.Second))...)
+				c.do(c.s.Open(c.now))
+				w, _ := c.s.Wants(c.pods["l1"])
+				c.note("later: begun %t", w.Begun)
+				c.remove("l")
+				c.add(podsNamed("e", 2, of("y"), needs(2), both)...)
+				w, _ = c.s.Wants(c.pods["e1"])
+				c.note("there when the first was bound: begun %t", w.Begun)
+			},
+			want: []string{"later: begun false", "there when the first was bound: begun true"},
+		},
 		"of roles that are short the right one": {
 			room: map[string]int{"n": 4},
 			play: func(c *cluster) {

@@ -33,7 +33,7 @@ func (s *Gangs) Wants(pod *v1.Pod) (Want, bool) {
 	case m.state != Pending:
 		return Want{}, false
 	case m.gang.satisfied():
-		mends := m.gang.short() > 0 && slices.Contains(m.gang.least(podsOf(m.gang.sorted((*member).eligible))), m.pod)
+		mends := m.gang.mends(m.pod)
 		return Want{Job: m.gang.group.key().String(), Pods: []*v1.Pod{m.pod}, Alone: true, Ready: !mends, Begun: mends}, true
 	}
 	want := Want{Job: m.gang.group.key().String(), Begun: m.gang.group.begun()}
@@ -41,6 +41,16 @@ func (s *Gangs) Wants(pod *v1.Pod) (Want, bool) {
 		want.Pods = append(want.Pods, g.least(podsOf(g.sorted((*member).eligible)))...)
 	}
 	return want, true
+}
+
+// mends reports whether a pod makes up for a member that a running gang lost of its minimum.
+func (g *gang) mends(pod *v1.Pod) bool {
+	lost := g.lost()
+	if lost == 0 {
+		return false
+	}
+	least := g.least(podsOf(g.sorted((*member).eligible)))
+	return slices.Contains(least[:min(lost, len(least))], pod)
 }
 
 // least are the pods that reach the minimum: of each role those that are missing, then
