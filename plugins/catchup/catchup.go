@@ -31,6 +31,9 @@ const (
 	tryAgain = 500 * time.Millisecond
 	// sayEvery is how often it is said that scheduling waits.
 	sayEvery = 10 * time.Second
+	// patience is for how long a kind that only plugins watch may fail to be read. They
+	// cannot read it either, and what needs it is kept waiting by them; nothing else is.
+	patience = 30 * time.Second
 )
 
 // Watch is a handler of a plugin's at an informer.
@@ -67,7 +70,7 @@ func Wait(ctx context.Context, api API, factory informers.SharedInformerFactory,
 	var group sync.WaitGroup
 	for _, k := range append(kinds(logger, factory, api.Metadata), ownKinds(watches, api)...) {
 		group.Go(func() {
-			w.persist(ctx, k.name, func(ctx context.Context) error {
+			w.persist(ctx, k.name, k.patience, func(ctx context.Context) error {
 				return k.catchUp(ctx, func(n int) { w.note(k.name, fmt.Sprintf("%d changes are not in the cache yet", n)) })
 			})
 		})
@@ -75,7 +78,7 @@ func Wait(ctx context.Context, api API, factory informers.SharedInformerFactory,
 	group.Wait()
 	for _, f := range followers(factory, scheduler, watches) {
 		group.Go(func() {
-			w.persist(ctx, f.name, func(ctx context.Context) error {
+			w.persist(ctx, f.name, 0, func(ctx context.Context) error {
 				return follow(ctx, f, func(n int) { w.note(f.name, fmt.Sprintf("%d changes have not been taken in yet", n)) })
 			})
 		})
@@ -199,19 +202,32 @@ func (w *waiting) note(name, lack string) {
 	w.lacks[name] = lack
 }
 
-// persist does something until it succeeds, or ctx is done.
-func (w *waiting) persist(ctx context.Context, name string, do func(context.Context) error) {
+func (w *waiting) end(name string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.lacks, name)
+}
+
+// persist does something until it succeeds, or ctx is done, or it has failed for as long as
+// there is patience; 0 is for ever.
+func (w *waiting) persist(ctx context.Context, name string, patience time.Duration, do func(context.Context) error) {
 	w.note(name, "being read")
+	var failing time.Time
 	for ctx.Err() == nil {
 		err := do(ctx)
 		switch {
 		case err == nil:
-			w.mu.Lock()
-			delete(w.lacks, name)
-			w.mu.Unlock()
+			w.end(name)
 			return
 		case errors.Is(err, errBehind):
+			failing = time.Time{}
 			continue // what it lacks is noted
+		case failing.IsZero():
+			failing = time.Now()
+		case patience > 0 && time.Since(failing) > patience:
+			klog.FromContext(ctx).Error(err, "Failed to read a kind of object that plugins watch; scheduling begins without", "kind", name)
+			w.end(name)
+			return
 		}
 		w.note(name, err.Error())
 		select {
