@@ -135,8 +135,8 @@ func (s *stage) waitEmpty(ctx context.Context) {
 	}
 }
 
-// ours are the gauges that are 0 where there are no gangs.
-var ours = []string{"lockstep_holds{", "lockstep_gang_gangs{", "lockstep_gang_members_held{"}
+// ours are the gauges that are 0 where there are no pods.
+var ours = []string{"lockstep_holds{", "lockstep_gang_gangs{", "lockstep_gang_members_held{", "lockstep_queue_allocated{", "lockstep_queue_pending_gangs{"}
 
 // gauges reads them from the leading scheduler, when they are 0 or after a while.
 func (s *stage) gauges(ctx context.Context) (map[string]float64, error) {

@@ -236,12 +236,12 @@ func (c *Checker) nominatedTo(p *pod) {
 	}
 }
 
-// takenBy excuses preemptors whose room went to something more important. After a fault also to what is as important, or
-// in another queue: it may have been tried first, when a nomination that was never stored was forgotten.
+// takenBy excuses preemptors whose room went to something more important. For a while after a fault also to what is as
+// important, or in another queue: it may have been tried first, when a nomination that was never stored was forgotten.
 func (c *Checker) takenBy(p *pod) {
 	for _, pursued := range c.pursuits {
-		before := p.priority > pursued.priority ||
-			pursued.first.faults != c.faults && (p.priority == pursued.priority || p.queue != pursued.queue)
+		forgotten := pursued.first.faults != c.faults && (pursued.clock.faults != c.faults || c.since(pursued.clock) <= c.config.PlacedAfter)
+		before := p.priority > pursued.priority || forgotten && (p.priority == pursued.priority || p.queue != pursued.queue)
 		if pursued.nodes[p.node] && before && p.gang != pursued.preemptor {
 			pursued.excuse = fmt.Sprintf("pod %s of priority %d came before it", p.name, p.priority)
 		}
