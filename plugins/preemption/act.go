@@ -133,7 +133,7 @@ func (pl *GangPreemption) evictAll(ctx context.Context, d *demand, f *found) []e
 			return
 		}
 		for _, pod := range units[i].pods {
-			errs.add(pl.evictOne(ctx, d, f, pod, evicted, false, func() bool { return pl.needs(d, f) }))
+			errs.add(pl.evictOne(ctx, d, f, turn{pod: pod, from: f.from[pod.UID], needed: func() bool { return pl.needs(d, f) }}, evicted))
 		}
 	})
 	for _, pod := range f.victims {
@@ -209,8 +209,9 @@ func (pl *GangPreemption) spare(pods []*v1.Pod) {
 }
 
 // evictOne evicts a pod for a preemptor, if it is needed still once it is marked.
-func (pl *GangPreemption) evictOne(ctx context.Context, d *demand, f *found, pod *v1.Pod, evicted *evictions, marked bool, needed func() bool) error {
-	result, err := pl.evict(ctx, pod, d.leader, f.note(d, pod), marked, needed)
+func (pl *GangPreemption) evictOne(ctx context.Context, d *demand, f *found, one turn, evicted *evictions) error {
+	pod := one.pod
+	result, err := pl.evict(ctx, one, d.leader, f.note(d, pod))
 	switch {
 	case err == nil && result == runsOn:
 		pl.Underway.spared(pod.UID)

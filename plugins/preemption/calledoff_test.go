@@ -8,9 +8,11 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 )
 
@@ -66,6 +68,65 @@ func TestMembersThatAreCalledOff(t *testing.T) {
 	}
 	if n := s.Underway.Victims(s.holder(d)); n > 0 {
 		t.Errorf("%d victims are waited for", n)
+	}
+}
+
+// TestMembersThatGaveBack: those that were on their way to their nodes when they were chosen, and wait again by the time of
+// the eviction, are left alone, and so is who came to another node.
+func TestMembersThatGaveBack(t *testing.T) {
+	for sentence, c := range map[string]struct {
+		chosen []*v1.Pod // as the search saw them
+		now    []*v1.Pod // as the API server has them
+		left   string
+	}{
+		"a gang waits again":        {members("v", 2, 2, 10, 1, "n0"), members("v", 2, 2, 10, 1), "v-0 v-1"},
+		"surplus waits again":       {members("v", 2, 1, 10, 1, "n0"), append(members("v", 1, 1, 10, 1), member("v", 1, 1, 10, 1, "n0")), "v-0 v-1"},
+		"single pods wait again":    {members("v", 2, 0, 10, 1, "n0"), members("v", 2, 0, 10, 1), "v-0 v-1"},
+		"single pods run elsewhere": {members("v", 2, 0, 10, 1, "n0"), members("v", 2, 0, 10, 1, "n1"), "v-0 v-1"},
+		"single pods run there":     {members("v", 2, 0, 10, 1, "n0"), members("v", 2, 0, 10, 1, "n0"), "v-1"},
+		"of a gang one has come":    {members("v", 2, 2, 10, 1, "n0"), append(members("v", 1, 2, 10, 1, "n0"), member("v", 1, 2, 10, 1, "")), "v-1"},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			preemptor := members("p", 1, 1, 100, 1)
+			objects := []runtime.Object{preemptor[0]}
+			for _, pod := range c.now {
+				objects = append(objects, pod)
+			}
+			s := newStage(t, []*v1.Node{node("n0", 2, "r0")}, c.chosen, objects...)
+			v := s.change(t, nil, 0)
+			for _, pod := range c.chosen {
+				v.comes(pod)
+			}
+			v.running.Min = 2
+			if c.chosen[0].Annotations[v1alpha1.MinAvailableAnnotation] == "1" {
+				v.running.Min = 1
+			}
+			d := s.demand(t, gang.Spec{}, preemptor...)
+			f, err := s.search(s.ctx, d)
+			if err != nil || f == nil {
+				t.Fatalf("found %v, %v", f, err)
+			}
+			s.promise(d, f)
+			for _, pod := range c.now {
+				if pod.Spec.NodeName == "" {
+					v.ends(pod.Name)
+				}
+			}
+			ctx, cancel := context.WithTimeout(s.ctx, 5*time.Second)
+			defer cancel()
+			for _, err := range s.evictAll(ctx, d, f) {
+				t.Error(err)
+			}
+			if got := s.left(t); got != c.left {
+				t.Errorf("left %q, want %q", got, c.left)
+			}
+			if n := s.Underway.Victims(s.holder(d)); c.left == "v-0 v-1" && n > 0 {
+				t.Errorf("%d victims are waited for", n)
+			}
+			if marked := s.markedPods(t); len(marked) > 0 {
+				t.Errorf("%q are marked and run on", marked)
+			}
+		})
 	}
 }
 
