@@ -136,11 +136,7 @@ func (pl *GangPreemption) evictAll(ctx context.Context, d *demand, f *found) []e
 			errs.add(pl.evictOne(ctx, d, f, turn{pod: pod, from: f.from[pod.UID], needed: func() bool { return pl.needs(d, f) }}, evicted))
 		}
 	})
-	for _, pod := range f.victims {
-		if !evicted.has(pod.UID) {
-			pl.Underway.spared(pod.UID) // time was up before its turn came
-		}
-	}
+	pl.spareOthers(d, f.victims, evicted)
 	pl.tellVictims(d, f, evicted)
 	return errs.list()
 }
@@ -205,6 +201,16 @@ func (e *evictions) any(pods []victim.Pod) bool {
 func (pl *GangPreemption) spare(pods []*v1.Pod) {
 	for _, pod := range pods {
 		pl.Underway.spared(pod.UID)
+	}
+}
+
+// spareOthers notes that those go on of which the eviction was not made: time may have been up
+// before their turn came.
+func (pl *GangPreemption) spareOthers(d *demand, pods []*v1.Pod, evicted *evictions) {
+	for _, pod := range pods {
+		if !evicted.has(pod.UID) {
+			pl.Underway.sparedBy(pl.holder(d), pod.UID)
+		}
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
@@ -145,6 +146,49 @@ func TestTimeIsUp(t *testing.T) {
 	s.evictAll(over, d, f)
 	if n := s.Underway.Victims(s.holder(d)); n > 0 {
 		t.Errorf("%d victims are waited for, want none", n)
+	}
+}
+
+// TestTimeIsUpForThoseWhoCameLate: nor are members of a gang that goes whole which were not chosen, since they came later.
+func TestTimeIsUpForThoseWhoCameLate(t *testing.T) {
+	for sentence, begun := range map[string]bool{"before the first is evicted": false, "after it": true} {
+		t.Run(sentence, func(t *testing.T) {
+			victims, late := members("v", 2, 2, 10, 1, "n0"), member("v", 2, 2, 10, 1, "n1")
+			preemptor := members("p", 2, 2, 100, 1)
+			s := newStage(t, []*v1.Node{node("n0", 2, "r0")}, victims, victims[0], victims[1], late, preemptor[0], preemptor[1])
+			v := s.change(t, victims, 2)
+			d := s.demand(t, gang.Spec{}, preemptor...)
+			f, err := s.search(s.ctx, d)
+			if err != nil || f == nil {
+				t.Fatalf("found %v, %v", f, err)
+			}
+			s.promise(d, f)
+			v.running.Min = 3 // so that two of them are a rest
+			ctx, cancel := context.WithCancel(s.ctx)
+			defer cancel()
+			if begun {
+				server{deletes: func(string, metav1.DeleteOptions) error {
+					if ctx.Err() == nil {
+						v.comes(late)
+					}
+					cancel()
+					return nil
+				}}.stand(s.handle.ClientSet().(*fake.Clientset))
+			} else {
+				v.comes(late)
+				cancel()
+			}
+			evicted := &evictions{}
+			err = s.evictWhole(ctx, d, f, unit{of: ownerOf(late), whole: true, pods: victims}, evicted)
+			if begun != (err != nil) || begun != evicted.anyOf(victims) {
+				t.Errorf("evicted any: %v, %v", evicted.anyOf(victims), err)
+			}
+			for _, uid := range s.Underway.of(s.holder(d)) {
+				if !evicted.has(uid) {
+					t.Errorf("%s is waited for", uid)
+				}
+			}
+		})
 	}
 }
 

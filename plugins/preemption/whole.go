@@ -36,10 +36,10 @@ func (pl *GangPreemption) evictWhole(ctx context.Context, d *demand, f *found, u
 		pods = union(pods, together, u.stay)
 	}
 	pl.Underway.begin(pl.holder(d), pods)
+	defer func() { pl.spareOthers(d, pods, evicted) }()
 	needed := func() bool { return pl.needs(d, f) }
 	marked, err := pl.markAll(ctx, pods)
 	if err != nil || marked.any() && !needed() { // marking takes its time
-		pl.spare(pods)
 		pl.unmarkAll(ctx, pods, marked)
 		return err
 	}
@@ -115,6 +115,7 @@ func (pl *GangPreemption) evictRest(ctx context.Context, d *demand, f *found, u 
 		pl.Underway.begin(pl.holder(d), rest)
 		var errs collected
 		pl.each(ctx, len(rest), func(i int) { errs.add(pl.evictOne(ctx, d, f, turn{pod: rest[i], needed: begun}, evicted)) })
+		pl.spareOthers(d, rest, evicted)
 		last = errors.Join(errs.list()...)
 		select {
 		case <-ctx.Done():
