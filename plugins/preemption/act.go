@@ -30,10 +30,6 @@ func (pl *GangPreemption) act(ctx context.Context, d *demand, f *found) {
 	pl.outrank(f)
 	pl.Roster.Yield(ctx, pl.Holds.Among(f.outrank, maps.Values(f.plan.Nodes)))
 	pl.Underway.begin(holder, f.victims)
-	if len(f.victims) > 0 {
-		preemptions.WithLabelValues(f.round).Inc()
-	}
-	victimsTotal.Add(float64(len(f.victims)))
 	// The cycle's context ends with the cycle.
 	go pl.carryOut(context.WithoutCancel(ctx), d, f)
 }
@@ -186,7 +182,16 @@ func (f *found) units(broken bool) []unit {
 }
 
 // evictions are the pods that the API server was told to end. It is safe for concurrent use.
-type evictions struct{ done sync.Map }
+type evictions struct {
+	done  sync.Map
+	first sync.Once
+}
+
+// count counts a pod that was evicted, or called off, and with the first the preemption.
+func (e *evictions) count(f *found) {
+	e.first.Do(func() { preemptions.WithLabelValues(f.round).Inc() })
+	victimsTotal.Inc()
+}
 
 func (e *evictions) has(pod types.UID) bool {
 	_, ok := e.done.Load(pod)
@@ -223,10 +228,14 @@ func (pl *GangPreemption) evictOne(ctx context.Context, d *demand, f *found, one
 		pl.Underway.spared(pod.UID)
 		return nil
 	case err == nil && result == calledOff:
+		evicted.count(f)
 		pl.Underway.spared(pod.UID)
 		pl.Holds.DropNomination(pod.UID) // the preemptor comes in its place
 		return nil
 	case err == nil:
+		if result == ends {
+			evicted.count(f)
+		}
 		evicted.done.Store(pod.UID, true)
 		return nil
 	case refuses(err):

@@ -21,8 +21,10 @@ import (
 type ending int
 
 const (
-	// ends: the API server ends it, or it is gone.
+	// ends: the API server ends it.
 	ends ending = iota
+	// wasGone: there was nothing to end any more.
+	wasGone
 	// calledOff: it was not on its node yet. Its binding was called off, and it waits in
 	// the queue again; no deletion will tell.
 	calledOff
@@ -54,7 +56,7 @@ func (pl *GangPreemption) evict(ctx context.Context, one turn, preemptor *v1.Pod
 	default:
 		if !one.marked {
 			if gone, err := pl.mark(ctx, pod); gone || err != nil {
-				return ends, err
+				return wasGone, err
 			}
 			if !one.needed() {
 				pl.unmark(ctx, pod)
@@ -62,7 +64,7 @@ func (pl *GangPreemption) evict(ctx context.Context, one turn, preemptor *v1.Pod
 			}
 		}
 		if gone, err := pl.delete(ctx, pod, metav1.DeleteOptions{}); gone || err != nil {
-			return ends, err
+			return wasGone, err
 		}
 	}
 	klog.FromContext(ctx).V(2).Info("Evicted pod", "pod", klog.KObj(pod), "node", pod.Spec.NodeName, "preemptor", klog.KObj(preemptor))
