@@ -132,6 +132,10 @@ func crowdOf(state fwk.CycleState) *crowd {
 	return c
 }
 
+// SimulatesNodeLocally says that nodes are judged by what PreFilter found: what pods give back
+// matters to whether their queues have room, which is no matter of nodes.
+func (pl *FairShare) SimulatesNodeLocally() {}
+
 // SimulateRemoveTask takes in that a pod would give back what it has of its queue.
 func (pl *FairShare) SimulateRemoveTask(_ context.Context, state fwk.CycleState, _ *v1.Pod, toRemove fwk.PodInfo, _ fwk.NodeInfo) *fwk.Status {
 	if c := crowdOf(state); c != nil {

@@ -92,6 +92,9 @@ func (pl *GPUShare) touch(c *cycle, node string) error {
 	return nil
 }
 
+// SimulatesNodeLocally says that the cards of a node are a matter of the pods on it.
+func (pl *GPUShare) SimulatesNodeLocally() {}
+
 // SimulateAddTask takes in that a pod comes to a node: put back, or placed there anew.
 func (pl *GPUShare) SimulateAddTask(_ context.Context, state fwk.CycleState, _ *v1.Pod, toAdd fwk.PodInfo, node fwk.NodeInfo) *fwk.Status {
 	c := cycleOf(state)

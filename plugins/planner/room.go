@@ -55,10 +55,7 @@ func (p *Planner) Room(ctx context.Context, a *gang.Attempt, evict []string) (*R
 	problem.KeepPartial = false
 	r := &Room{w: w, problem: problem, sum: make([]int, len(w.classes)), within: make([]bool, w.tx.Len()), takers: make([]int, w.tx.Len())}
 	w.verdicts = make([][]verdict, len(w.classes))
-	for class := range w.classes {
-		if !w.volatile(class) {
-			w.verdicts[class] = make([]verdict, w.tx.Len())
-		}
+	for range w.classes {
 		r.slots, r.never = append(r.slots, make([]int, w.tx.Len())), append(r.never, make([]bool, w.tx.Len()))
 	}
 	for node := range w.tx.Len() {
@@ -113,7 +110,7 @@ func (r *Room) Restrict(ctx context.Context, nodes []int, workers int) ([]int, e
 		}
 		parallelize.NewParallelizer(workers).Until(ctx, len(asked), func(n int) {
 			i := asked[n]
-			if r.w.ask(ctx, view, class, nodes[i]).Code() == fwk.UnschedulableAndUnresolvable {
+			if view.Settled(r.w.ask(ctx, view, class, nodes[i])) {
 				r.never[class][nodes[i]] = true
 			} else {
 				usable[i].Store(true)

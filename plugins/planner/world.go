@@ -47,7 +47,7 @@ type world struct {
 	// takes is the storage class of which a member takes a volume, where these are counted.
 	takes map[types.UID]string
 	// verdicts are by class and node; only where room is sought, and nil for classes that
-	// are volatile.
+	// are volatile, or not prepared yet.
 	verdicts [][]verdict
 	// coupled: members care about each other. In a plan every one is prepared and
 	// scored anew, on a snapshot in which the earlier ones are assumed; inCopies, where
@@ -154,8 +154,14 @@ func (w *world) view(ctx context.Context, class int) (*whatif.View, error) {
 		return w.views[class], nil
 	}
 	v, err := w.prepare(ctx, class, w.classes[class].info.Pod)
+	if v == nil || err != nil {
+		return nil, err
+	}
 	w.views[class] = v
-	return v, err
+	if w.verdicts != nil && !w.volatile(class) {
+		w.verdicts[class] = make([]verdict, w.tx.Len())
+	}
+	return v, nil
 }
 
 // viewOf is the view of a class for one of its members.
@@ -176,10 +182,10 @@ func (w *world) viewOf(ctx context.Context, class int, pod *v1.Pod) (*whatif.Vie
 	}
 }
 
-// volatile reports whether placing one member may change on which other nodes those of a
-// class fit.
+// volatile reports whether pods that come to a node, or leave it, may change on which other
+// nodes those of a class fit. The class has to be prepared.
 func (w *world) volatile(class int) bool {
-	return w.coupled || w.classes[class].claims.contends && w.classes[class].counted == ""
+	return w.coupled || w.classes[class].claims.contends && w.classes[class].counted == "" || !w.views[class].Local()
 }
 
 func (w *world) prepare(ctx context.Context, class int, pod *v1.Pod) (*whatif.View, error) {
@@ -300,7 +306,7 @@ func (w *world) filter(ctx context.Context, v *whatif.View, class int, nodes []i
 	}
 	feasible := candidates[:0]
 	for i, node := range candidates {
-		if statuses[i].Code() == fwk.UnschedulableAndUnresolvable && (w.tx.Checkpoint() == w.base || !w.volatile(class)) && !w.coupled {
+		if v.Settled(statuses[i]) && (w.tx.Checkpoint() == w.base || !w.volatile(class)) && !w.coupled {
 			w.never[slot{class, node}] = true
 		}
 		if lasts(ctx, statuses[i], v.Pod, w.tx.Node(node).Node()) {

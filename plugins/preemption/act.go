@@ -30,10 +30,6 @@ func (pl *GangPreemption) act(ctx context.Context, d *demand, f *found) {
 	pl.outrank(f)
 	pl.Roster.Yield(ctx, pl.Holds.Among(f.outrank, maps.Values(f.plan.Nodes)))
 	pl.Underway.begin(holder, f.victims)
-	if len(f.victims) > 0 {
-		preemptions.WithLabelValues(f.round).Inc()
-	}
-	victimsTotal.Add(float64(len(f.victims)))
 	// The cycle's context ends with the cycle.
 	go pl.carryOut(context.WithoutCancel(ctx), d, f)
 }
@@ -133,14 +129,10 @@ func (pl *GangPreemption) evictAll(ctx context.Context, d *demand, f *found) []e
 			return
 		}
 		for _, pod := range units[i].pods {
-			errs.add(pl.evictOne(ctx, d, f, pod, evicted, false, func() bool { return pl.needs(d, f) }))
+			errs.add(pl.evictOne(ctx, d, f, turn{pod: pod, from: f.from[pod.UID], needed: func() bool { return pl.needs(d, f) }}, evicted))
 		}
 	})
-	for _, pod := range f.victims {
-		if !evicted.has(pod.UID) {
-			pl.Underway.spared(pod.UID) // time was up before its turn came
-		}
-	}
+	pl.spareOthers(d, f.victims, evicted)
 	pl.tellVictims(d, f, evicted)
 	return errs.list()
 }
@@ -190,7 +182,16 @@ func (f *found) units(broken bool) []unit {
 }
 
 // evictions are the pods that the API server was told to end. It is safe for concurrent use.
-type evictions struct{ done sync.Map }
+type evictions struct {
+	done  sync.Map
+	first sync.Once
+}
+
+// count counts a pod that was evicted, or called off, and with the first the preemption.
+func (e *evictions) count(f *found) {
+	e.first.Do(func() { preemptions.WithLabelValues(f.round).Inc() })
+	victimsTotal.Inc()
+}
 
 func (e *evictions) has(pod types.UID) bool {
 	_, ok := e.done.Load(pod)
@@ -208,18 +209,33 @@ func (pl *GangPreemption) spare(pods []*v1.Pod) {
 	}
 }
 
+// spareOthers notes that those go on of which the eviction was not made: time may have been up
+// before their turn came.
+func (pl *GangPreemption) spareOthers(d *demand, pods []*v1.Pod, evicted *evictions) {
+	for _, pod := range pods {
+		if !evicted.has(pod.UID) {
+			pl.Underway.sparedBy(pl.holder(d), pod.UID)
+		}
+	}
+}
+
 // evictOne evicts a pod for a preemptor, if it is needed still once it is marked.
-func (pl *GangPreemption) evictOne(ctx context.Context, d *demand, f *found, pod *v1.Pod, evicted *evictions, marked bool, needed func() bool) error {
-	result, err := pl.evict(ctx, pod, d.leader, f.note(d, pod), marked, needed)
+func (pl *GangPreemption) evictOne(ctx context.Context, d *demand, f *found, one turn, evicted *evictions) error {
+	pod := one.pod
+	result, err := pl.evict(ctx, one, d.leader, f.note(d, pod))
 	switch {
 	case err == nil && result == runsOn:
 		pl.Underway.spared(pod.UID)
 		return nil
 	case err == nil && result == calledOff:
+		evicted.count(f)
 		pl.Underway.spared(pod.UID)
 		pl.Holds.DropNomination(pod.UID) // the preemptor comes in its place
 		return nil
 	case err == nil:
+		if result == ends {
+			evicted.count(f)
+		}
 		evicted.done.Store(pod.UID, true)
 		return nil
 	case refuses(err):

@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/testutil"
 
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
@@ -104,7 +106,14 @@ func TestActInTrouble(t *testing.T) {
 			client := s.handle.ClientSet().(*fake.Clientset)
 			c.server.stand(client)
 			d := s.demand(t, gang.Spec{}, preemptor...)
+			carried, victimsBefore := counter(t, preemptions.WithLabelValues("preempt")), counter(t, victimsTotal)
 			s.carryOutNow(t, d)
+			if n := counter(t, preemptions.WithLabelValues("preempt")) - carried; int(n) != min(c.gone, 1) {
+				t.Errorf("%v preemptions are counted, want %d", n, min(c.gone, 1))
+			}
+			if n := counter(t, victimsTotal) - victimsBefore; int(n) != c.gone {
+				t.Errorf("%v victims are counted, want %d", n, c.gone)
+			}
 			left, err := client.CoreV1().Pods("default").List(s.ctx, metav1.ListOptions{})
 			if err != nil {
 				t.Fatal(err)
@@ -122,6 +131,15 @@ func TestActInTrouble(t *testing.T) {
 			}
 		})
 	}
+}
+
+func counter(t *testing.T, metric metrics.CounterMetric) float64 {
+	t.Helper()
+	value, err := testutil.GetCounterMetricValue(metric)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return value
 }
 
 // carryOutNow chooses victims, and does all that follows before it returns.

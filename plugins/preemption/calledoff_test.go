@@ -8,9 +8,12 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 )
 
@@ -69,6 +72,65 @@ func TestMembersThatAreCalledOff(t *testing.T) {
 	}
 }
 
+// TestMembersThatGaveBack: those that were on their way to their nodes when they were chosen, and wait again by the time of
+// the eviction, are left alone, and so is who came to another node.
+func TestMembersThatGaveBack(t *testing.T) {
+	for sentence, c := range map[string]struct {
+		chosen []*v1.Pod // as the search saw them
+		now    []*v1.Pod // as the API server has them
+		left   string
+	}{
+		"a gang waits again":        {members("v", 2, 2, 10, 1, "n0"), members("v", 2, 2, 10, 1), "v-0 v-1"},
+		"surplus waits again":       {members("v", 2, 1, 10, 1, "n0"), append(members("v", 1, 1, 10, 1), member("v", 1, 1, 10, 1, "n0")), "v-0 v-1"},
+		"single pods wait again":    {members("v", 2, 0, 10, 1, "n0"), members("v", 2, 0, 10, 1), "v-0 v-1"},
+		"single pods run elsewhere": {members("v", 2, 0, 10, 1, "n0"), members("v", 2, 0, 10, 1, "n1"), "v-0 v-1"},
+		"single pods run there":     {members("v", 2, 0, 10, 1, "n0"), members("v", 2, 0, 10, 1, "n0"), "v-1"},
+		"of a gang one has come":    {members("v", 2, 2, 10, 1, "n0"), append(members("v", 1, 2, 10, 1, "n0"), member("v", 1, 2, 10, 1, "")), "v-1"},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			preemptor := members("p", 1, 1, 100, 1)
+			objects := []runtime.Object{preemptor[0]}
+			for _, pod := range c.now {
+				objects = append(objects, pod)
+			}
+			s := newStage(t, []*v1.Node{node("n0", 2, "r0")}, c.chosen, objects...)
+			v := s.change(t, nil, 0)
+			for _, pod := range c.chosen {
+				v.comes(pod)
+			}
+			v.running.Min = 2
+			if c.chosen[0].Annotations[v1alpha1.MinAvailableAnnotation] == "1" {
+				v.running.Min = 1
+			}
+			d := s.demand(t, gang.Spec{}, preemptor...)
+			f, err := s.search(s.ctx, d)
+			if err != nil || f == nil {
+				t.Fatalf("found %v, %v", f, err)
+			}
+			s.promise(d, f)
+			for _, pod := range c.now {
+				if pod.Spec.NodeName == "" {
+					v.ends(pod.Name)
+				}
+			}
+			ctx, cancel := context.WithTimeout(s.ctx, 5*time.Second)
+			defer cancel()
+			for _, err := range s.evictAll(ctx, d, f) {
+				t.Error(err)
+			}
+			if got := s.left(t); got != c.left {
+				t.Errorf("left %q, want %q", got, c.left)
+			}
+			if n := s.Underway.Victims(s.holder(d)); c.left == "v-0 v-1" && n > 0 {
+				t.Errorf("%d victims are waited for", n)
+			}
+			if marked := s.markedPods(t); len(marked) > 0 {
+				t.Errorf("%q are marked and run on", marked)
+			}
+		})
+	}
+}
+
 // TestTimeIsUp: victims whose turn does not come are not waited for.
 func TestTimeIsUp(t *testing.T) {
 	victims := members("v", 2, 2, 10, 1, "n0")
@@ -84,6 +146,49 @@ func TestTimeIsUp(t *testing.T) {
 	s.evictAll(over, d, f)
 	if n := s.Underway.Victims(s.holder(d)); n > 0 {
 		t.Errorf("%d victims are waited for, want none", n)
+	}
+}
+
+// TestTimeIsUpForThoseWhoCameLate: nor are members of a gang that goes whole which were not chosen, since they came later.
+func TestTimeIsUpForThoseWhoCameLate(t *testing.T) {
+	for sentence, begun := range map[string]bool{"before the first is evicted": false, "after it": true} {
+		t.Run(sentence, func(t *testing.T) {
+			victims, late := members("v", 2, 2, 10, 1, "n0"), member("v", 2, 2, 10, 1, "n1")
+			preemptor := members("p", 2, 2, 100, 1)
+			s := newStage(t, []*v1.Node{node("n0", 2, "r0")}, victims, victims[0], victims[1], late, preemptor[0], preemptor[1])
+			v := s.change(t, victims, 2)
+			d := s.demand(t, gang.Spec{}, preemptor...)
+			f, err := s.search(s.ctx, d)
+			if err != nil || f == nil {
+				t.Fatalf("found %v, %v", f, err)
+			}
+			s.promise(d, f)
+			v.running.Min = 3 // so that two of them are a rest
+			ctx, cancel := context.WithCancel(s.ctx)
+			defer cancel()
+			if begun {
+				server{deletes: func(string, metav1.DeleteOptions) error {
+					if ctx.Err() == nil {
+						v.comes(late)
+					}
+					cancel()
+					return nil
+				}}.stand(s.handle.ClientSet().(*fake.Clientset))
+			} else {
+				v.comes(late)
+				cancel()
+			}
+			evicted := &evictions{}
+			err = s.evictWhole(ctx, d, f, unit{of: ownerOf(late), whole: true, pods: victims}, evicted)
+			if begun != (err != nil) || begun != evicted.anyOf(victims) {
+				t.Errorf("evicted any: %v, %v", evicted.anyOf(victims), err)
+			}
+			for _, uid := range s.Underway.of(s.holder(d)) {
+				if !evicted.has(uid) {
+					t.Errorf("%s is waited for", uid)
+				}
+			}
+		})
 	}
 }
 

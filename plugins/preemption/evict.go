@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -13,14 +14,17 @@ import (
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 )
 
 // ending is what came of the eviction of a pod.
 type ending int
 
 const (
-	// ends: the API server ends it, or it is gone.
+	// ends: the API server ends it.
 	ends ending = iota
+	// wasGone: there was nothing to end any more.
+	wasGone
 	// calledOff: it was not on its node yet. Its binding was called off, and it waits in
 	// the queue again; no deletion will tell.
 	calledOff
@@ -28,25 +32,39 @@ const (
 	runsOn
 )
 
-// evict ends a pod, and no other of its name. note tells the pod's users why. A pod of which
-// the status does not say yet that it is being evicted is marked first; that is a call, and
-// after it the pod goes only if that is still needed.
-func (pl *GangPreemption) evict(ctx context.Context, pod, preemptor *v1.Pod, note string, marked bool, needed func() bool) (ending, error) {
-	result := ends
-	if pl.callOff(pod) {
+// turn is the eviction of a pod.
+type turn struct {
+	pod *v1.Pod
+	// from is the node on which it was chosen; empty where it goes wherever it is.
+	from string
+	// marked: its status says already that it is being evicted.
+	marked bool
+	needed func() bool
+}
+
+// evict ends a pod, and no other of its name. note tells the pod's users why. A pod that has
+// lost its place by itself meanwhile runs on, or waits. One of which the status does not say
+// yet that it is being evicted is marked first; that is a call, and after it the pod goes only
+// if that is still needed.
+func (pl *GangPreemption) evict(ctx context.Context, one turn, preemptor *v1.Pod, note string) (ending, error) {
+	result, pod := ends, one.pod
+	switch {
+	case pl.callOff(pod):
 		result, note = calledOff, note+" (before it was on its node)"
-	} else {
-		if !marked {
+	case !pl.hasPlace(pod, one.from):
+		return runsOn, nil
+	default:
+		if !one.marked {
 			if gone, err := pl.mark(ctx, pod); gone || err != nil {
-				return ends, err
+				return wasGone, err
 			}
-			if !needed() {
+			if !one.needed() {
 				pl.unmark(ctx, pod)
 				return runsOn, nil
 			}
 		}
 		if gone, err := pl.delete(ctx, pod, metav1.DeleteOptions{}); gone || err != nil {
-			return ends, err
+			return wasGone, err
 		}
 	}
 	klog.FromContext(ctx).V(2).Info("Evicted pod", "pod", klog.KObj(pod), "node", pod.Spec.NodeName, "preemptor", klog.KObj(preemptor))
@@ -63,6 +81,27 @@ func (pl *GangPreemption) callOff(pod *v1.Pod) bool {
 		return binding.CancelPod("preempted by " + Name)
 	}
 	return false
+}
+
+// hasPlace reports whether a pod is on a node, or is known to be on its way there; on this one,
+// if any is given. Of a pod that is not there any more the API server has the last word.
+func (pl *GangPreemption) hasPlace(pod *v1.Pod, node string) bool {
+	now, ok := pl.podByUID(pod.UID)
+	if !ok {
+		return true
+	}
+	if now.Spec.NodeName != "" {
+		return node == "" || now.Spec.NodeName == node
+	}
+	of := ownerOf(now)
+	if of.pod != "" {
+		return false // if it is being bound all the same, whoever needs its place finds it there
+	}
+	return slices.ContainsFunc(pl.Roster.Running(of.profile, of.gang), func(f gang.Footprint) bool {
+		return slices.ContainsFunc(f.Running, func(p gang.Placed) bool {
+			return p.Pod.UID == pod.UID && (node == "" || p.Node == node)
+		})
+	})
 }
 
 // delete deletes a pod. It reports whether the pod was gone already.

@@ -24,7 +24,7 @@ var (
 	}, []string{"action"})
 	victimsTotal = metrics.NewCounter(&metrics.CounterOpts{
 		Namespace: metricsNamespace, Subsystem: metricsSubsystem, Name: "victims_total", StabilityLevel: metrics.ALPHA,
-		Help: "Pods that were chosen as victims.",
+		Help: "Pods that were evicted, or called off on their way to a node.",
 	})
 	evictionErrors = metrics.NewCounter(&metrics.CounterOpts{
 		Namespace: metricsNamespace, Subsystem: metricsSubsystem, Name: "errors_total", StabilityLevel: metrics.ALPHA,

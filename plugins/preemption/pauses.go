@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// pauses keep searches that find nothing, or nothing that can be carried out, to a small
-// part of the time. It is safe for concurrent use.
+// pauses keep searches that find nothing, nothing that can be carried out, or nothing but what
+// ends anyhow, to a small part of the time. It is safe for concurrent use.
 type pauses struct {
 	mu     sync.Mutex
 	groups map[string]*pause
@@ -17,10 +17,35 @@ type pause struct {
 	until time.Time
 	// withdrawn is how many decisions in a row were not carried out.
 	withdrawn int
+	// waits: nobody else has to be evicted than who is ending.
+	waits bool
+}
+
+// cause is why a preemptor pauses.
+type cause int
+
+const (
+	// foundNothing: there are no victims.
+	foundNothing cause = iota
+	// notCarriedOut: what was found was not.
+	notCarriedOut
+	// waitsForEnding: pods are ending whose place will do.
+	waitsForEnding
+)
+
+func (p *pause) cause() cause {
+	switch {
+	case p.withdrawn > 0:
+		return notCarriedOut
+	case p.waits:
+		return waitsForEnding
+	default:
+		return foundNothing
+	}
 }
 
 const (
-	// pauseShare: searches that find nothing take at most one part in this of the
+	// pauseShare: searches that find nobody to evict take at most one part in this of the
 	// scheduling goroutine, all preemptors together.
 	pauseShare = 20
 	// longestPause is how late a preemptor may notice that there are victims now.
@@ -30,23 +55,23 @@ const (
 	firstPause = 200 * time.Millisecond
 )
 
-// left is how much of its pause a preemptor has left. withdrawn: it pauses because what was
-// found was not carried out.
-func (p *pauses) left(group string, now time.Time) (left time.Duration, withdrawn bool) {
+// left is how much of its pause a preemptor has left, and why it pauses.
+func (p *pauses) left(group string, now time.Time) (time.Duration, cause) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if one := p.groups[group]; one != nil {
-		return one.until.Sub(now), one.withdrawn > 0
+		return one.until.Sub(now), one.cause()
 	}
-	return 0, false
+	return 0, foundNothing
 }
 
-// failed notes a search that found nothing, and how long it took.
-func (p *pauses) failed(group string, now time.Time, took time.Duration) {
+// failed notes a search that found nobody to evict, and how long it took. waits: pods are
+// ending whose place will do.
+func (p *pauses) failed(group string, now time.Time, took time.Duration, waits bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	one := p.of(group, now)
-	one.withdrawn = 0
+	one.withdrawn, one.waits = 0, waits
 	one.until = now.Add(min(longestPause, took*time.Duration(pauseShare*len(p.groups))))
 }
 

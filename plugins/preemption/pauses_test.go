@@ -1,8 +1,20 @@
 package preemption
 
 import (
+	"context"
+	"strings"
 	"testing"
 	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/lockstep-sh/lockstep/plugins/gangpoint"
+	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+	"github.com/lockstep-sh/lockstep/plugins/planner"
 )
 
 // TestPauses: a decision that is not carried out is made again at once, and then after ever longer pauses, until one is.
@@ -13,8 +25,8 @@ func TestPauses(t *testing.T) {
 		if got := p.withdrawn("a", now, 0); got != want {
 			t.Errorf("pause %d: %s, want %s", i, got, want)
 		}
-		if left, withdrawn := p.left("a", now); left != want || !withdrawn {
-			t.Errorf("pause %d: %s is left, withdrawn %v, want %s", i, left, withdrawn, want)
+		if left, why := p.left("a", now); left != want || why != notCarriedOut {
+			t.Errorf("pause %d: %s is left, cause %d, want %s", i, left, why, want)
 		}
 	}
 	if got := p.withdrawn("a", now, time.Second); got != 8*time.Second {
@@ -27,15 +39,70 @@ func TestPauses(t *testing.T) {
 		t.Errorf("in the end: %s, want %s", left, longestPause)
 	}
 	p.forget("a")
-	if left, withdrawn := p.left("a", now); left > 0 || withdrawn {
+	if left, why := p.left("a", now); left > 0 || why != foundNothing {
 		t.Errorf("once room is made: %s is left", left)
 	}
-	p.failed("b", now, time.Second)
-	if left, withdrawn := p.left("b", now); left != pauseShare*time.Second || withdrawn {
-		t.Errorf("after a search that found nothing: %s, withdrawn %v, want %s", left, withdrawn, pauseShare*time.Second)
+	for waits, want := range map[bool]cause{false: foundNothing, true: waitsForEnding} {
+		p.failed("b", now, time.Second, waits)
+		if left, why := p.left("b", now); left != pauseShare*time.Second || why != want {
+			t.Errorf("after a search that found nobody to evict: %s, cause %d, want %s, %d", left, why, pauseShare*time.Second, want)
+		}
 	}
-	p.failed("c", now.Add(2*longestPause), time.Millisecond)
+	p.failed("c", now.Add(2*longestPause), time.Millisecond, false)
 	if len(p.groups) != 1 {
 		t.Errorf("%d preemptors are remembered, want the one that came", len(p.groups))
+	}
+}
+
+// slow is a plugin that is asked once in each search, and takes a second.
+type slow struct {
+	opinion
+	clock *clocktesting.FakeClock
+	asked int
+}
+
+func (s *slow) GangPredicate(context.Context, gangpoint.Gang, []fwk.NodeInfo) *fwk.Status {
+	s.asked++
+	s.clock.Step(time.Second)
+	return nil
+}
+
+// TestWaitingForWhatEndsAnyhow: while the places are held that pods leave which nobody had to evict, there is one search
+// in a while.
+func TestWaitingForWhatEndsAnyhow(t *testing.T) {
+	leaving := members("v", 2, 2, 10, 1, "n0")
+	clock := clocktesting.NewFakeClock(time.Now())
+	for _, pod := range leaving {
+		pod.DeletionTimestamp = &metav1.Time{Time: clock.Now()}
+	}
+	plugin := &slow{clock: clock}
+	s := newStageWith(t, plugin, []*v1.Node{node("n0", 2, "r0")}, leaving)
+	s.clock = clock
+	d := s.demand(t, gang.Spec{}, members("p", 2, 2, 100, 1)...)
+	state := framework.NewCycleState()
+	(&planner.Unplaced{Attempt: d.attempt}).Tell(state)
+	f, err := s.search(s.ctx, d)
+	if err != nil || f == nil || !f.waits {
+		t.Fatalf("found %+v, %v", f, err)
+	}
+	s.promise(d, f)
+	searches := func(n, want int, when string) {
+		t.Helper()
+		before := plugin.asked
+		for range n {
+			if _, status := s.PostFilter(s.ctx, state, d.leader, nil); !strings.Contains(status.Message(), msgWaiting) {
+				t.Fatalf("%s: %v", when, status)
+			}
+		}
+		if got := plugin.asked - before; got != want {
+			t.Errorf("%s: %d searches in %d attempts, want %d", when, got, n, want)
+		}
+	}
+	searches(10, 1, "while they end")
+	clock.Step(pauseShare * time.Second)
+	searches(10, 1, "after a while")
+	s.Holds.DropNominations(s.holder(d))
+	if message := s.standsBack(d); message != "" {
+		t.Errorf("once the places are gone it stands back: %q", message)
 	}
 }

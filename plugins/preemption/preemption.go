@@ -145,12 +145,13 @@ func (pl *GangPreemption) PostFilter(ctx context.Context, state fwk.CycleState, 
 	logger := klog.FromContext(ctx)
 	switch {
 	case err != nil:
-		pl.pauses.failed(d.group, pl.clock.Now(), took)
+		pl.pauses.failed(d.group, pl.clock.Now(), took, false)
 		return nil, fwk.AsStatus(fmt.Errorf("looking for victims for %s: %w", d, err))
-	case found != nil && found.waits && len(pl.Holds.NominationsOf(pl.holder(d))) > 0:
+	case found != nil && found.waits && pl.nominated(d):
+		pl.pauses.failed(d.group, pl.clock.Now(), took, true)
 		return nil, d.refused(msgWaiting)
 	case found == nil:
-		pl.pauses.failed(d.group, pl.clock.Now(), took)
+		pl.pauses.failed(d.group, pl.clock.Now(), took, false)
 		logger.V(3).Info("No victims found", "preemptor", d.String(), "took", took)
 		// A node that it was nominated to may be gone. What is left must not lie idle for it.
 		pl.Holds.DropNominations(pl.holder(d))
@@ -187,18 +188,26 @@ func (pl *GangPreemption) standsBack(d *demand) string {
 	if pl.underway(d) || pl.ending(d) {
 		return msgWaiting
 	}
-	switch left, withdrawn := pl.pauses.left(d.group, pl.clock.Now()); {
-	case left <= 0:
+	left, why := pl.pauses.left(d.group, pl.clock.Now())
+	if left <= 0 || why == waitsForEnding && !pl.nominated(d) {
 		return ""
-	case withdrawn:
+	}
+	if why == notCarriedOut {
 		return msgAgain
-	case holds.IsPod(d.group):
+	}
+	if holds.IsPod(d.group) {
 		// What brought it here may have been of help. A gang comes again by itself.
 		pl.comeAgain(d.leader, left)
-		fallthrough
-	default:
-		return d.nobody() // still
 	}
+	if why == waitsForEnding {
+		return msgWaiting
+	}
+	return d.nobody() // still
+}
+
+// nominated reports whether places are held for a preemptor that it waits for.
+func (pl *GangPreemption) nominated(d *demand) bool {
+	return len(pl.Holds.NominationsOf(pl.holder(d))) > 0
 }
 
 // comeAgain has a preemptor looked at again after a while.

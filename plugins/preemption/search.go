@@ -22,7 +22,9 @@ type found struct {
 	harm      victim.Harm
 	// victims are the pods to evict: those selected, and what is left of broken gangs.
 	victims []*v1.Pod
-	gangs   map[string]candidate
+	// from is where they stood, as far as that was looked up.
+	from  map[types.UID]string
+	gangs map[string]candidate
 	// outrank are the holders that have to make way.
 	outrank []string
 	domain  string
@@ -230,13 +232,16 @@ func (s *searching) clear(ctx context.Context, gangs []victim.Gang) (result *fou
 	if !plan.Complete {
 		return nil, fmt.Errorf("placing the preemptor: it does not fit where it just did")
 	}
-	result = &found{plan: plan, selection: selection, harm: selection.Harm(), gangs: s.gangs.byID}
+	result = &found{plan: plan, selection: selection, harm: selection.Harm(), gangs: s.gangs.byID, from: map[types.UID]string{}}
 	chosen := selection.Pods()
 	if s.pl.args.EvictBrokenGangs {
 		chosen = append(chosen, selection.Remnants...)
 	}
 	for _, pod := range chosen {
 		result.victims = append(result.victims, s.gangs.pods[pod.UID])
+		if at, ok := s.gangs.places(pod.UID); ok {
+			result.from[pod.UID] = s.room.Node(at.node).Node().Name
+		}
 	}
 	return result, nil
 }

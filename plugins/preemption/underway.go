@@ -94,6 +94,16 @@ func (u *Underway) spared(victim types.UID) {
 	u.remove(victim)
 }
 
+// sparedBy notes that a victim of a preemptor did not have to end. If it is that of another by
+// now, that stands.
+func (u *Underway) sparedBy(holder string, victim types.UID) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.holderOf[victim] == holder {
+		u.remove(victim)
+	}
+}
+
 func (u *Underway) remove(victim types.UID) {
 	holder := u.holderOf[victim]
 	delete(u.holderOf, victim)

@@ -36,15 +36,21 @@ func (pl *GangPreemption) evictWhole(ctx context.Context, d *demand, f *found, u
 		pods = union(pods, together, u.stay)
 	}
 	pl.Underway.begin(pl.holder(d), pods)
+	defer func() { pl.spareOthers(d, pods, evicted) }()
 	needed := func() bool { return pl.needs(d, f) }
 	marked, err := pl.markAll(ctx, pods)
 	if err != nil || marked.any() && !needed() { // marking takes its time
-		pl.spare(pods)
 		pl.unmarkAll(ctx, pods, marked)
 		return err
 	}
 	var errs collected
-	pl.each(ctx, len(pods), func(i int) { errs.add(pl.evictOne(ctx, d, f, pods[i], evicted, marked[i], needed)) })
+	pl.each(ctx, len(pods), func(i int) {
+		one := turn{pod: pods[i], marked: marked[i], needed: needed}
+		if u.of.pod != "" {
+			one.from = f.from[pods[i].UID] // members of a gang go wherever they are
+		}
+		errs.add(pl.evictOne(ctx, d, f, one, evicted))
+	})
 	switch begun := evicted.anyOf(pods); {
 	case !begun:
 		pl.unmarkAll(ctx, pods, marked)
@@ -108,7 +114,8 @@ func (pl *GangPreemption) evictRest(ctx context.Context, d *demand, f *found, u 
 		}
 		pl.Underway.begin(pl.holder(d), rest)
 		var errs collected
-		pl.each(ctx, len(rest), func(i int) { errs.add(pl.evictOne(ctx, d, f, rest[i], evicted, false, begun)) })
+		pl.each(ctx, len(rest), func(i int) { errs.add(pl.evictOne(ctx, d, f, turn{pod: rest[i], needed: begun}, evicted)) })
+		pl.spareOthers(d, rest, evicted)
 		last = errors.Join(errs.list()...)
 		select {
 		case <-ctx.Done():

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/volumebinding"
@@ -41,6 +42,13 @@ type Predicate interface {
 // queue has room for it, say.
 type Allocatable interface {
 	SimulateAllocatable(ctx context.Context, state fwk.CycleState, pod *v1.Pod) *fwk.Status
+}
+
+// NodeLocal is for plugins with a TaskRemover or TaskAdder that change nothing by which the
+// plugin judges other nodes than the one that the pod leaves or comes to: what was asked about
+// those holds, and is not asked again. What they change for an Allocatable does not count.
+type NodeLocal interface {
+	SimulatesNodeLocally()
 }
 
 // Hooks are the hooks of a profile. The zero value has none.
@@ -95,6 +103,40 @@ func (h Hooks) hears(state fwk.CycleState) bool {
 	}
 	skipped := state.GetSkipFilterPlugins()
 	return slices.ContainsFunc(h.listeners, func(name string) bool { return !skipped.Has(name) })
+}
+
+// beyondNode names the plugins that may judge a node by pods on others, for a cycle state. False:
+// nobody knows, and any may.
+func (h Hooks) beyondNode(state fwk.CycleState) (sets.Set[string], bool) {
+	if !h.counted {
+		return nil, false
+	}
+	names := sets.New[string]()
+	skipped := state.GetSkipFilterPlugins()
+	for _, name := range h.listeners {
+		if !skipped.Has(name) {
+			names.Insert(name)
+		}
+	}
+	for _, hook := range h.removers {
+		note(names, hook)
+	}
+	for _, hook := range h.adders {
+		note(names, hook)
+	}
+	return names, true
+}
+
+// note names a plugin with hooks, unless it judges nodes by what is on them only.
+func note(names sets.Set[string], hook any) {
+	if _, local := hook.(NodeLocal); local {
+		return
+	}
+	name := "" // as in a status of its Predicate
+	if plugin, ok := hook.(fwk.Plugin); ok {
+		name = plugin.Name()
+	}
+	names.Insert(name, "")
 }
 
 func (h Hooks) added(ctx context.Context, state fwk.CycleState, pod *v1.Pod, added fwk.PodInfo, node fwk.NodeInfo) *fwk.Status {

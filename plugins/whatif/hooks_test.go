@@ -12,6 +12,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
+	st "k8s.io/kubernetes/pkg/scheduler/testing"
 )
 
 // census is a plugin with hooks: in each cycle state it counts pods by node, and has no room for a
@@ -110,6 +112,72 @@ func TestHooksHaveTheirSay(t *testing.T) {
 	for _, view := range []*View{v, late} {
 		if status := tx.Fits(t.Context(), view, n1); !status.IsSuccess() {
 			t.Errorf("all taken back: %v", status)
+		}
+	}
+}
+
+// quiet is census as it would be if it judged nodes by what is on them only.
+type quiet struct{ census }
+
+func (quiet) SimulatesNodeLocally() {}
+
+// TestLocalViews: whether pods elsewhere matter to a node depends on who keeps the pod away from where, and on the hooks.
+func TestLocalViews(t *testing.T) {
+	repels := func(topology string) *v1.Pod {
+		p := st.PodWrapper{Pod: *on(pod("nothing", 0), "n0")}
+		return p.PodAntiAffinityIn("kind", topology, []string{"gpu"}, st.PodAntiAffinityWithRequiredReq).Obj()
+	}
+	with := func(hook any) Hooks {
+		return Hooks{counted: true, adders: []TaskAdder{hook.(TaskAdder)}, removers: []TaskRemover{hook.(TaskRemover)}}
+	}
+	for sentence, c := range map[string]struct {
+		kind   string
+		others []*v1.Pod
+		hooks  Hooks
+		local  bool
+	}{
+		"nobody matters":                      {kind: "gpu", hooks: Hooks{counted: true}, local: true},
+		"one keeps others away":               {kind: "plain", others: []*v1.Pod{repels(zone)}, hooks: Hooks{counted: true}, local: true},
+		"one keeps it away from a zone":       {kind: "gpu", others: []*v1.Pod{repels(zone)}, hooks: Hooks{counted: true}},
+		"one has its claim":                   {kind: "single", others: []*v1.Pod{on(pod("single", 0), "n0")}, hooks: Hooks{counted: true}},
+		"the plugins were not looked through": {kind: "gpu"},
+		"a plugin with hooks":                 {kind: "gpu", hooks: with(census{})},
+		"one that judges nodes by themselves": {kind: "gpu", hooks: with(quiet{}), local: true},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			s := newStage(t)
+			s.set(c.others...)
+			if c.hooks.counted {
+				c.hooks.listeners = listenersOf(s.fw)
+			}
+			tx, err := Begin(s.fw, c.hooks, false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			v := view(t, tx, pod(c.kind, 9))
+			if got := v.Local(); got != c.local {
+				t.Errorf("local: %v, want %v; plugins %q", got, c.local, v.beyond)
+			}
+		})
+	}
+}
+
+// TestSettled: what a plugin says for good of a node is not for good where pods elsewhere matter to it.
+func TestSettled(t *testing.T) {
+	s := newStage(t)
+	repels := st.PodWrapper{Pod: *on(pod("nothing", 0), "n0")}
+	s.set(repels.PodAntiAffinityIn("kind", zone, []string{"gpu"}, st.PodAntiAffinityWithRequiredReq).Obj())
+	tx, err := Begin(s.fw, Hooks{counted: true, listeners: listenersOf(s.fw)}, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := view(t, tx, pod("gpu", 9))
+	for plugin, want := range map[string]bool{names.TaintToleration: true, names.InterPodAffinity: false, names.PodTopologySpread: true} {
+		if got := v.Settled(fwk.NewStatus(fwk.UnschedulableAndUnresolvable).WithPlugin(plugin)); got != want {
+			t.Errorf("what %s says is settled: %v, want %v", plugin, got, want)
+		}
+		if v.Settled(fwk.NewStatus(fwk.Unschedulable).WithPlugin(plugin)) {
+			t.Errorf("that %s has no room is settled", plugin)
 		}
 	}
 }

@@ -114,11 +114,24 @@ type View struct {
 	State fwk.CycleState
 	// only is the nodes that PreFilter left, by name; nil means all.
 	only sets.Set[string]
+	// beyond are the plugins that may judge a node by pods on others; without known, any may.
+	beyond sets.Set[string]
+	known  bool
 }
 
 // Allows reports whether PreFilter left the node.
 func (v *View) Allows(info fwk.NodeInfo) bool {
 	return v.only == nil || v.only.Has(info.Node().Name)
+}
+
+// Local reports whether, of the pods that come and go, only those on a node itself matter to
+// what the filters say of it.
+func (v *View) Local() bool { return v.known && len(v.beyond) == 0 }
+
+// Settled reports whether a status of a node says that the pod cannot run there whatever pods
+// come and go, there or elsewhere.
+func (v *View) Settled(status *fwk.Status) bool {
+	return status.Code() == fwk.UnschedulableAndUnresolvable && v.known && !v.beyond.Has(status.Plugin())
 }
 
 // View runs the PreFilter plugins for a pod. prepare may write to the cycle
@@ -136,6 +149,7 @@ func (t *Transaction) View(ctx context.Context, pod *v1.Pod, prepare func(fwk.Cy
 		v.only = result.NodeNames
 	}
 	if t.snapshot != nil {
+		v.beyond, v.known = t.hooks.beyondNode(v.State)
 		return v, nil // what was added stands in the snapshot
 	}
 	if len(t.expected) > 0 && len(t.nodes) > 0 && t.hooks.skippedBy(state) {
@@ -144,6 +158,7 @@ func (t *Transaction) View(ctx context.Context, pod *v1.Pod, prepare func(fwk.Cy
 			return nil, fwk.AsStatus(err)
 		}
 	}
+	v.beyond, v.known = t.hooks.beyondNode(v.State)
 	if !t.hooks.hears(v.State) {
 		return v, nil
 	}

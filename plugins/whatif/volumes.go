@@ -44,7 +44,9 @@ func (t *Transaction) For(ctx context.Context, v *View, pod *v1.Pod) (*View, *fw
 			return nil, status
 		}
 	}
-	return &View{Pod: pod, State: v.State, only: v.only}, nil
+	own := *v
+	own.Pod = pod
+	return &own, nil
 }
 
 // take assumes the volumes that a pod would be bound to on a node. Nil is none: also where
