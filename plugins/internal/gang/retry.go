@@ -41,6 +41,8 @@ type retry struct {
 	// seen is what the attempt knew of; stale: the group itself has changed since.
 	seen  view
 	stale bool
+	// fresh: there was none since the group came together. first: it is the one after that.
+	fresh, first bool
 	// at is when it ended, or was found to be of no use.
 	at time.Time
 	// hopeless and coupled say what can help.
@@ -66,8 +68,9 @@ type miss struct {
 // pump has resting groups tried again.
 type pump struct {
 	resting map[*group]bool
-	// coupled is how many of them a pod that comes to a node may help.
-	coupled int
+	// coupled is how many of them a pod that comes to a node may help; fresh, how many
+	// were never tried.
+	coupled, fresh int
 	// view is what happened so far; cycle is what the running scheduling cycle knows of,
 	// where that was told.
 	view, cycle view
@@ -81,10 +84,11 @@ type pump struct {
 	visited bool
 	// notBefore keeps attempts within their share.
 	notBefore time.Time
-	// look: there may be a group that is due.
-	look bool
-	// aged: the next turn is of a group that has not been looked at for long.
-	aged bool
+	// look: there may be a group that is due. gap: one that was never tried may be, in the
+	// pause after an attempt.
+	look, gap bool
+	// turn counts turns.
+	turn int
 }
 
 // Changed takes in that room has become free in the cluster.
@@ -118,7 +122,11 @@ func (s *Gangs) PassOver(leader types.UID) {
 // Due is when Retry has to come so that a group is tried again; false: Tick will do.
 func (s *Gangs) Due() (time.Time, bool) {
 	p := &s.pump
-	return p.notBefore, p.look && p.trying == nil && len(p.resting) > 0
+	at := p.notBefore
+	if p.gap && p.fresh > 0 {
+		at = time.Time{}
+	}
+	return at, p.look && p.trying == nil && len(p.resting) > 0
 }
 
 // Trying is the leader of the group that was made ready last and has not come yet.
@@ -136,9 +144,11 @@ func (p *pump) changed() {
 
 // begin notes that an attempt begins.
 func (p *pump) begin(grp *group) {
-	grp.retry.seen, grp.retry.stale, grp.retry.passed = p.view, false, nil
+	r := &grp.retry
+	r.seen, r.stale, r.passed = p.view, false, nil
+	r.first, r.fresh = r.fresh, false
 	if p.cycles {
-		grp.retry.seen = p.cycle
+		r.seen = p.cycle
 	}
 	if p.trying == grp {
 		p.visited = true
@@ -163,10 +173,13 @@ func (p *pump) move(grp *group, next phase) {
 	if grp.retry.coupled {
 		p.coupled += by
 	}
+	if grp.retry.fresh {
+		p.fresh += by
+	}
 }
 
 // done ends that a group is tried.
-func (p *pump) done() { p.trying, p.look = nil, true }
+func (p *pump) done() { p.trying, p.look, p.gap = nil, true, true }
 
 // due reports whether a group that rests may fit by now.
 func (p *pump) due(grp *group, now time.Time) bool {
@@ -202,11 +215,9 @@ func (p *pump) spokenFor(grp *group, now time.Time) *miss {
 	return nil
 }
 
-// next is the first in rank of the groups that are due and may fit; nil for none. Every
-// other turn is of those that have not been looked at for long, if there are any: while
-// changes come faster than attempts can be made, the last in rank would never be tried.
-func (p *pump) next(now time.Time, elsewhere Elsewhere) *group {
-	var first, aged *group
+// waiting lists the groups that are due and may fit.
+func (p *pump) waiting(now time.Time, elsewhere Elsewhere) []*group {
+	var due []*group
 	for grp := range p.resting {
 		if !p.due(grp, now) {
 			continue
@@ -215,22 +226,40 @@ func (p *pump) next(now time.Time, elsewhere Elsewhere) *group {
 			grp.retry.seen, grp.retry.at, grp.retry.passed = p.view, now, m
 			continue
 		}
-		first = firstOf(first, grp)
-		if p.isAged(grp, now) {
-			aged = firstOf(aged, grp)
-		}
+		due = append(due, grp)
 	}
-	if p.aged = !p.aged; !p.aged && aged != nil {
-		return aged
-	}
-	return first
+	return due
 }
 
-func firstOf(a, b *group) *group {
-	if a == nil || compareRank(b, a) < 0 {
-		return b
+// next is whose turn it is; nil for nobody. It is the first in rank of the groups that are
+// due and may fit. Every other turn is of those that have not been looked at for long, or
+// were never tried, if there are any: while changes come faster than attempts can be made,
+// the last in rank would not be tried.
+func (p *pump) next(now time.Time, elsewhere Elsewhere) *group {
+	due := p.waiting(now, elsewhere)
+	p.turn++
+	if p.turn%2 == 0 {
+		aged := first(due, func(grp *group) bool { return p.isAged(grp, now) })
+		way, _ := wayOfNewcomer(due, now)
+		switch {
+		case way != nil && (aged == nil || p.turn%4 == 0):
+			return way
+		case aged != nil:
+			return aged
+		}
 	}
-	return a
+	return first(due, func(*group) bool { return true })
+}
+
+// first is the first in rank of the groups that pass the test; nil for none.
+func first(groups []*group, test func(*group) bool) *group {
+	var found *group
+	for _, grp := range groups {
+		if test(grp) && (found == nil || compareRank(grp, found) < 0) {
+			found = grp
+		}
+	}
+	return found
 }
 
 // listen has misses no longer speak for others once room is made for their groups: a
@@ -257,12 +286,18 @@ func (s *Gangs) retryNext(now time.Time, elsewhere Elsewhere) {
 		}
 		p.done()
 	}
-	if !p.look || now.Before(p.notBefore) {
+	var grp *group
+	switch {
+	case !p.look:
 		return
+	case !now.Before(p.notBefore):
+		grp = p.next(now, elsewhere)
+		p.look = grp != nil
+	case p.fresh > 0:
+		grp = p.nextInPause(now, elsewhere)
+		p.gap = grp != nil
 	}
-	grp := p.next(now, elsewhere)
 	if grp == nil {
-		p.look = false
 		return
 	}
 	p.trying, p.since, p.visited = grp, now, false
@@ -279,11 +314,7 @@ func (s *Gangs) miss(grp *group, o Outcome, now time.Time) {
 			group: grp.key().String(), rank: grp.rankOf(), shape: r.shape, at: now, kept: !grp.strict(),
 		})
 	}
-	pause := min(o.Cost*(retryShare-1), retryAnyway)
-	p.notBefore = later(p.notBefore, now).Add(pause)
-	if limit := now.Add(retryAnyway); p.notBefore.After(limit) {
-		p.notBefore = limit
-	}
+	p.pause(grp, o.Cost, now)
 	if grp.replans > 0 {
 		s.failRound(grp, now)
 	} else {
@@ -291,21 +322,16 @@ func (s *Gangs) miss(grp *group, o Outcome, now time.Time) {
 	}
 }
 
-// inTurn is the phase of a group that has come together: it may be tried at once, unless
-// another before it in rank is due.
-func (s *Gangs) inTurn(grp *group, now time.Time) phase {
-	if !s.outranked(grp, now) {
-		return ready
+// pause keeps attempts that fail within their share of the thread. Those of newcomers do
+// not add up: each is tried once, and the others need not wait for all that came.
+func (p *pump) pause(grp *group, cost time.Duration, now time.Time) {
+	pause := min(cost*(retryShare-1), retryAnyway)
+	if grp.retry.first {
+		p.notBefore = later(p.notBefore, now.Add(pause))
+		return
 	}
-	grp.retry = retry{stale: true, at: now}
-	return resting
-}
-
-func (s *Gangs) outranked(grp *group, now time.Time) bool {
-	for other := range s.pump.resting {
-		if other != grp && s.pump.due(other, now) && compareRank(other, grp) < 0 && s.pump.spokenFor(other, now) == nil {
-			return true
-		}
+	p.notBefore = later(p.notBefore, now).Add(pause)
+	if limit := now.Add(retryAnyway); p.notBefore.After(limit) {
+		p.notBefore = limit
 	}
-	return false
 }
