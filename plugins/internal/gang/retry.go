@@ -1,6 +1,7 @@
 package gang
 
 import (
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -202,13 +203,21 @@ func (p *pump) due(grp *group, now time.Time) bool {
 // whatever happened.
 func (p *pump) isAged(grp *group, now time.Time) bool { return now.Sub(grp.retry.at) >= retryAnyway }
 
+// note keeps a miss, in place of the one that its group had, and of those that are too old to
+// speak for anybody.
+func (p *pump) note(one *miss) {
+	p.misses = append(slices.DeleteFunc(p.misses, func(m *miss) bool { return m.group == one.group || m.old(one.at) }), one)
+}
+
+func (m *miss) old(now time.Time) bool { return now.Sub(m.at) >= retryAnyway }
+
 // spokenFor is the miss that says that an attempt would be of no use; nil for none.
 func (p *pump) spokenFor(grp *group, now time.Time) *miss {
 	if grp.retry.stale {
 		return nil
 	}
 	for _, m := range p.misses {
-		if !m.void && (m.kept || grp.strict()) && now.Sub(m.at) < retryAnyway && m.rank.compare(grp.rankOf()) <= 0 && grp.retry.shape.asksNoLessThan(m.shape) {
+		if !m.void && (m.kept || grp.strict()) && !m.old(now) && m.rank.compare(grp.rankOf()) <= 0 && grp.retry.shape.asksNoLessThan(m.shape) {
 			return m
 		}
 	}
@@ -310,9 +319,7 @@ func (s *Gangs) miss(grp *group, o Outcome, now time.Time) {
 	// No pod helps those without hope, wherever it comes.
 	r.at, r.hopeless, r.coupled, r.shape = now, o.Hopeless, o.Coupled && !o.Hopeless, o.Shape
 	if r.shape.Key != 0 && r.seen == p.view {
-		p.misses = append(p.misses, &miss{
-			group: grp.key().String(), rank: grp.rankOf(), shape: r.shape, at: now, kept: !grp.strict(),
-		})
+		p.note(&miss{group: grp.key().String(), rank: grp.rankOf(), shape: r.shape, at: now, kept: !grp.strict()})
 	}
 	p.pause(grp, o.Cost, now)
 	if grp.replans > 0 {
