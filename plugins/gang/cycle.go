@@ -112,8 +112,11 @@ func (pl *Gang) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod
 		visit.verdict, visit.attempt, visit.began = v.Verdict, v.Attempt, pl.clock.Now()
 	}
 	visit.holders = []string{pl.holder(holds.PodGroup(pod.UID))}
-	if v.Verdict == gang.Follow {
+	switch v.Verdict {
+	case gang.Follow:
 		visit.holders = []string{pl.holder(v.Group)}
+	case gang.Alone:
+		pl.holds.Adopt(visit.holders[0], []types.UID{pod.UID}) // room that was made for it as one of several
 	}
 	state.Write(visitKey, visit)
 	switch v.Verdict {
