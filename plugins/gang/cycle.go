@@ -406,7 +406,7 @@ func (pl *Gang) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.Po
 	if visit.attempt != nil {
 		// The scheduler explains a single pod itself, and may preempt for it.
 		pl.input(ctx, func(s *gang.Gangs, now time.Time) gang.Effects {
-			_, e := s.Planned(visit.attempt, gang.Outcome{Cost: now.Sub(visit.began)}, now)
+			_, e := s.Planned(visit.attempt, gang.Outcome{Cost: now.Sub(visit.began), Coupled: planner.Coupled(pod)}, now)
 			return e
 		})
 	}
