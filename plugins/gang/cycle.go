@@ -112,8 +112,11 @@ func (pl *Gang) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod
 		visit.verdict, visit.attempt, visit.began = v.Verdict, v.Attempt, pl.clock.Now()
 	}
 	visit.holders = []string{pl.holder(holds.PodGroup(pod.UID))}
-	if v.Verdict == gang.Follow {
+	switch v.Verdict {
+	case gang.Follow:
 		visit.holders = []string{pl.holder(v.Group)}
+	case gang.Alone:
+		pl.holds.Adopt(visit.holders[0], []types.UID{pod.UID}) // room that was made for it as one of several
 	}
 	state.Write(visitKey, visit)
 	switch v.Verdict {
@@ -403,7 +406,7 @@ func (pl *Gang) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.Po
 	if visit.attempt != nil {
 		// The scheduler explains a single pod itself, and may preempt for it.
 		pl.input(ctx, func(s *gang.Gangs, now time.Time) gang.Effects {
-			_, e := s.Planned(visit.attempt, gang.Outcome{Cost: now.Sub(visit.began)}, now)
+			_, e := s.Planned(visit.attempt, gang.Outcome{Cost: now.Sub(visit.began), Coupled: planner.Coupled(pod)}, now)
 			return e
 		})
 	}

@@ -277,7 +277,8 @@ func (h *Holds) Bound(pod types.UID, nodeName string) {
 }
 
 // Adopt makes the nominations of pods those of a holder: after a restart nobody knows
-// which group a pod was nominated with.
+// which group a pod was nominated with, and one that was nominated with its gang may go
+// alone by now.
 func (h *Holds) Adopt(holder string, pods []types.UID) {
 	if h.Empty() {
 		return

@@ -280,9 +280,13 @@ func (w hashWriter) object(value any) {
 
 // interdependent reports whether placing one pod of the class changes where others
 // may or should go, beyond what it takes of its node and of volumes.
-func (c *class) interdependent() bool {
-	spec := &c.info.Pod.Spec
+func (c *class) interdependent() bool { return c.claims.exclusive || Coupled(c.info.Pod) }
+
+// Coupled reports whether a pod cares about others, by inter-pod affinity or spread
+// constraints.
+func Coupled(pod *v1.Pod) bool {
+	spec := &pod.Spec
 	affinity := spec.Affinity
-	return len(spec.TopologySpreadConstraints) > 0 || c.claims.exclusive ||
+	return len(spec.TopologySpreadConstraints) > 0 ||
 		affinity != nil && (affinity.PodAffinity != nil || affinity.PodAntiAffinity != nil)
 }

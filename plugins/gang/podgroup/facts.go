@@ -38,13 +38,14 @@ type tally struct {
 	roles map[string]int
 }
 
-func (t *tally) add(pod *v1.Pod) {
-	t.n++
-	if role := pod.Labels[v1alpha1.RoleLabel]; role != "" {
+// add counts so many of a role, or of none.
+func (t *tally) add(n int, role string) {
+	t.n += n
+	if role != "" {
 		if t.roles == nil {
 			t.roles = map[string]int{}
 		}
-		t.roles[role]++
+		t.roles[role] += n
 	}
 }
 
@@ -97,33 +98,51 @@ type facts struct {
 	occupiedBy string
 }
 
-// observe counts the pods of a gang, each once, by UID.
-func observe(key gang.Key, object gang.Object, pods []*v1.Pod) facts {
+// observe counts the pods of a gang, each once, by UID. The history is what was seen of
+// them before, and sees them now.
+func observe(key gang.Key, object gang.Object, pods []*v1.Pod, history *gang.History) facts {
 	live := distinct(pods)
 	spec := specOf(key, object, live)
 	f := facts{key: key, minimum: minimumOf(spec), policy: spec.Policy}
-	life := lifeOf(live)
+	history.See(live)
 	for _, pod := range live {
 		switch {
 		case !ended(pod):
 			f.addUnfinished(pod)
-		case !life.Includes(gang.OwnerOf(pod), gang.EndOf(pod)):
+		case !history.Includes(pod):
 			continue
 		case pod.Status.Phase == v1.PodSucceeded:
 			f.succeeded++
 			for _, t := range []*tally{&f.members, &f.bound, &f.up, &f.all} {
-				t.add(pod)
+				t.add(1, roleOf(pod))
 			}
 		default:
 			f.failed++
-			f.all.add(pod)
+			f.all.add(1, roleOf(pod))
 		}
 		if owner := metav1.GetControllerOfNoCopy(pod); owner != nil && f.occupiedBy == "" {
 			f.occupiedBy = pod.Namespace + "/" + owner.Name
 		}
 	}
+	f.addKept(history)
 	return f
 }
+
+// addKept adds what succeeded in this life and was deleted since.
+func (f *facts) addKept(history *gang.History) {
+	n, roles := history.Kept()
+	f.succeeded += int32(n)
+	for _, t := range []*tally{&f.members, &f.bound, &f.up, &f.all} {
+		plain := n
+		for role, n := range roles {
+			t.add(n, role)
+			plain -= n
+		}
+		t.add(plain, "")
+	}
+}
+
+func roleOf(pod *v1.Pod) string { return pod.Labels[v1alpha1.RoleLabel] }
 
 func (f *facts) addUnfinished(pod *v1.Pod) {
 	f.unfinished++
@@ -138,14 +157,14 @@ func (f *facts) addUnfinished(pod *v1.Pod) {
 			return
 		}
 	}
-	f.members.add(pod)
-	f.all.add(pod)
+	f.members.add(1, roleOf(pod))
+	f.all.add(1, roleOf(pod))
 	if pod.Spec.NodeName != "" {
-		f.bound.add(pod)
+		f.bound.add(1, roleOf(pod))
 	}
 	if pod.Status.Phase == v1.PodRunning {
 		f.running++
-		f.up.add(pod)
+		f.up.add(1, roleOf(pod))
 	}
 }
 
@@ -223,15 +242,4 @@ func specOf(key gang.Key, object gang.Object, live []*v1.Pod) gang.Spec {
 	// The wait time is the scheduler's to use, and the problems are its to tell.
 	spec, _ := gang.Parse(key, &object, fields, 0)
 	return spec
-}
-
-// lifeOf is the life of a gang as its pods that have not ended tell it.
-func lifeOf(live []*v1.Pod) *gang.Life {
-	life := &gang.Life{}
-	for _, pod := range live {
-		if !ended(pod) {
-			life.Add(pod)
-		}
-	}
-	return life
 }

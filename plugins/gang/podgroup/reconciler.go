@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -34,6 +35,7 @@ type reconciler struct {
 	// pods is the watch of members.
 	pods      crd.OnDemand
 	gathering gathering
+	histories histories
 	// pruned: the API server dropped the conditions of the last write, because the
 	// CRD does not have them. Then a condition is worth no write of its own; it goes
 	// along with others, and so shows when the CRD has been replaced.
@@ -46,6 +48,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	pg := &podGroup{} // out of the cache, and not to be changed
 	err := r.client.Get(ctx, request.NamespacedName, pg, client.UnsafeDisableDeepCopy)
 	if apierrors.IsNotFound(err) {
+		r.histories.forget(request.NamespacedName)
 		return reconcile.Result{}, nil
 	}
 	if err != nil {
@@ -55,7 +58,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	facts := observe(gang.Key(request.NamespacedName), pg.wishes(), pods)
+	facts := observe(gang.Key(request.NamespacedName), pg.wishes(), pods, r.histories.of(request.NamespacedName))
 	want := pg.next(facts, metav1.NewTime(r.clock.Now()))
 	conditions, pruned := want.Conditions, r.pruned.Load()
 	if pruned {
@@ -69,6 +72,31 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		fields["conditions"] = conditions
 	}
 	return r.write(ctx, pg, fields)
+}
+
+// histories are those of the gangs that have a PodGroup. Each is used by one reconciliation
+// at a time.
+type histories struct {
+	mu sync.Mutex
+	m  map[types.NamespacedName]*gang.History
+}
+
+func (h *histories) of(key types.NamespacedName) *gang.History {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.m == nil {
+		h.m = map[types.NamespacedName]*gang.History{}
+	}
+	if h.m[key] == nil {
+		h.m[key] = &gang.History{}
+	}
+	return h.m[key]
+}
+
+func (h *histories) forget(key types.NamespacedName) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.m, key)
 }
 
 // members are the pods of a gang, out of the cache and not to be changed.

@@ -78,7 +78,7 @@ func group(minMember int32, was schedulingv1alpha1.PodGroupPhase) *podGroup {
 }
 
 func (pg *podGroup) after(pods []*v1.Pod) status {
-	return pg.next(observe(key, pg.wishes(), pods), metav1.NewTime(epoch))
+	return pg.next(observe(key, pg.wishes(), pods, &gang.History{}), metav1.NewTime(epoch))
 }
 
 func TestPhase(t *testing.T) {
@@ -266,7 +266,7 @@ func TestSettles(t *testing.T) {
 			if err := json.Unmarshal(data, stored); err != nil {
 				t.Fatal(err)
 			}
-			again := stored.next(observe(key, stored.wishes(), set), metav1.NewTime(epoch.Add(time.Hour)))
+			again := stored.next(observe(key, stored.wishes(), set, &gang.History{}), metav1.NewTime(epoch.Add(time.Hour)))
 			if fields := changes(stored.Status, again); len(fields) > 0 {
 				t.Errorf("from %q with %v: a second write of %v", was, phases(set), fields)
 			}

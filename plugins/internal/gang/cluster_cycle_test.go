@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -33,7 +34,7 @@ func (c *cluster) cycle(pod *v1.Pod) {
 	case Lead:
 		_, o := c.plan(v.Attempt)
 		c.attempts = append(c.attempts, attempted{v.Attempt, o})
-		c.now = c.now.Add(c.cost)
+		c.now = c.now.Add(o.Cost)
 		accepted, e := c.s.Planned(v.Attempt, o, c.now)
 		c.doPlan(e, accepted)
 		if node := accepted[pod.UID]; o.Complete && node != "" {
@@ -167,7 +168,7 @@ func (c *cluster) try(a *Attempt, evict []string) Outcome {
 			used[node] -= sizeOf(m.pod)
 		}
 	}
-	o := Outcome{Nodes: map[types.UID]string{}, Complete: true, Why: map[Key]string{}, Cost: c.cost, Hopeless: c.hopeless[a.Group]}
+	o := Outcome{Nodes: map[types.UID]string{}, Complete: true, Why: map[Key]string{}, Cost: c.costOf(a), Hopeless: c.hopeless[a.Group]}
 	for _, need := range a.Gangs {
 		fit, roles := 0, maps.Clone(need.MinByRole)
 		for _, pod := range need.Pending {
@@ -187,6 +188,13 @@ func (c *cluster) try(a *Attempt, evict []string) Outcome {
 		}
 	}
 	return o
+}
+
+func (c *cluster) costOf(a *Attempt) time.Duration {
+	if c.dear != "" && c.dear != a.Group {
+		return 0
+	}
+	return c.cost
 }
 
 // shapeOf is the shape of an attempt for one gang of members that are alike and may go

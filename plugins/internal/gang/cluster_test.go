@@ -139,6 +139,7 @@ type cluster struct {
 	// position is where a pod stands in the queue, since it entered it.
 	position map[types.UID]Position
 	cost     time.Duration // of an attempt
+	dear     string        // the only group whose attempts cost something; empty for all
 	// spoiled is a pod that fails on every node it is planned for.
 	spoiled types.UID
 	// failed counts the rounds that failed.

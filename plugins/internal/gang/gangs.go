@@ -223,6 +223,7 @@ func (s *Gangs) Succeeded(pod *v1.Pod, now time.Time) Effects {
 	key, _, ok := KeyOf(pod)
 	former := s.succeeded[pod.UID]
 	if former != nil && (!ok || former.key != key) {
+		former.past.drop(pod.UID)
 		s.dropSucceeded(former, pod.UID, now)
 	}
 	if !ok || pod.Spec.NodeName == "" {
@@ -244,6 +245,7 @@ func (s *Gangs) Succeeded(pod *v1.Pod, now time.Time) Effects {
 // ForgetSucceeded takes in that the object of such a member was deleted.
 func (s *Gangs) ForgetSucceeded(pod *v1.Pod, now time.Time) Effects {
 	if g := s.succeeded[pod.UID]; g != nil {
+		g.past.deleted(pod.UID)
 		s.dropSucceeded(g, pod.UID, now)
 	}
 	return s.take()
@@ -251,7 +253,6 @@ func (s *Gangs) ForgetSucceeded(pod *v1.Pod, now time.Time) Effects {
 
 func (s *Gangs) dropSucceeded(g *gang, uid types.UID, now time.Time) {
 	delete(s.succeeded, uid)
-	g.past.drop(uid)
 	s.settle(g, now)
 	s.forget(g)
 }

@@ -1,6 +1,7 @@
 package gang
 
 import (
+	"maps"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -9,75 +10,105 @@ import (
 )
 
 // Life is one life of a gang: the pods that have not ended, and those that ended
-// while one of them was there. The name of a gang may be used again while ended pods
-// of its last use are still there; those count no more. The zero Life is of a gang
-// without unfinished pods.
+// while it went on. The name of a gang may be used again while ended pods of its last use
+// are still there; those count no more. A life goes on when all pods that have not ended
+// are gone and their controllers make new ones. The zero Life is of a gang without
+// unfinished pods.
 type Life struct {
-	// owners and created count the unfinished pods by their controller and by their
-	// creation, in nanoseconds.
-	owners  map[types.UID]int
-	created map[int64]int
-	// first is the oldest creation. It is looked up anew where the last pod that had it
-	// is gone.
-	first time.Time
-	stale bool
+	// owners are the controllers of unfinished pods, and those that had some and may make
+	// more, until another controller begins.
+	owners map[types.UID]*tenure
+	// bare counts the unfinished pods without a controller by their creation, in
+	// nanoseconds. Nobody makes them anew, so nothing is kept of those that are gone.
+	bare map[int64]int
+	// living is how many pods are unfinished.
+	living int
 }
 
-// Add takes in a pod that has not ended and is not being deleted.
-func (l *Life) Add(pod *v1.Pod) {
+// tenure is what one controller has in a life.
+type tenure struct {
+	living int
+	// first is the creation of the oldest pod that it ever had in this life.
+	first time.Time
+}
+
+// Add takes in a pod that has not ended and is not being deleted. It returns whether a
+// controller begins, or a pod without one where there was none.
+func (l *Life) Add(pod *v1.Pod) (begins bool) {
 	if l.owners == nil {
-		l.owners, l.created = map[types.UID]int{}, map[int64]int{}
+		l.owners, l.bare = map[types.UID]*tenure{}, map[int64]int{}
 	}
-	created := pod.CreationTimestamp.Time
-	if len(l.created) == 0 || created.Before(l.first) {
-		l.first, l.stale = created, false
+	l.living++
+	owner, created := ownerOf(pod), pod.CreationTimestamp.Time
+	of := l.owners[owner]
+	if begins = of == nil && (owner != "" || len(l.bare) == 0); begins {
+		maps.DeleteFunc(l.owners, func(_ types.UID, of *tenure) bool { return of.living == 0 })
 	}
-	l.owners[ownerOf(pod)]++
-	l.created[created.UnixNano()]++
+	switch {
+	case owner == "":
+		l.bare[created.UnixNano()]++
+		return begins
+	case of == nil:
+		of = &tenure{first: created}
+		l.owners[owner] = of
+	case created.Before(of.first):
+		of.first = created
+	}
+	of.living++
+	return begins
 }
 
 // Remove is the opposite of Add, for a pod with the same controller and creation.
 func (l *Life) Remove(pod *v1.Pod) {
-	owner, created := ownerOf(pod), pod.CreationTimestamp.UnixNano()
-	if l.owners[owner]--; l.owners[owner] == 0 {
-		delete(l.owners, owner)
+	l.living--
+	if owner := ownerOf(pod); owner != "" {
+		l.owners[owner].living--
+		return
 	}
-	if l.created[created]--; l.created[created] == 0 {
-		delete(l.created, created)
-		l.stale = l.stale || created == l.first.UnixNano()
+	created := pod.CreationTimestamp.UnixNano()
+	if l.bare[created]--; l.bare[created] == 0 {
+		delete(l.bare, created)
 	}
 }
 
-// began is when the oldest unfinished pod was created.
+// began is when the first pod was created of those controllers that have unfinished pods.
 func (l *Life) began() time.Time {
-	if !l.stale {
-		return l.first
-	}
-	l.stale = false
-	first := true
-	for created := range l.created {
-		if first || created < l.first.UnixNano() {
-			l.first, first = time.Unix(0, created), false
+	var began time.Time
+	note := func(created time.Time) {
+		if began.IsZero() || created.Before(began) {
+			began = created
 		}
 	}
-	return l.first
+	for _, of := range l.owners {
+		if of.living > 0 {
+			note(of.first)
+		}
+	}
+	for created := range l.bare {
+		note(time.Unix(0, created))
+	}
+	return began
 }
 
 // ownedBy reports whether an ended pod of a controller belongs to this life
 // whenever it ended: it has its controller in common with an unfinished pod, or
 // there is none.
-func (l *Life) ownedBy(owner types.UID) bool { return len(l.owners) == 0 || l.owners[owner] > 0 }
+func (l *Life) ownedBy(owner types.UID) bool {
+	if l.living == 0 || owner == "" && len(l.bare) > 0 {
+		return true
+	}
+	of := l.owners[owner]
+	return of != nil && of.living > 0
+}
 
 // Includes reports whether an ended pod belongs to this life: it has its controller
-// in common with an unfinished pod, or was still there when the oldest of those was
-// created, or nothing is unfinished. ended is zero where it is not known.
+// in common with an unfinished pod, or was still there when the first pod of those
+// controllers was created, or nothing is unfinished. ended is zero where it is not known.
 func (l *Life) Includes(owner types.UID, ended time.Time) bool {
 	return l.ownedBy(owner) || ended.After(l.began())
 }
 
-// OwnerOf is the UID of the controller that made a pod, or empty.
-func OwnerOf(pod *v1.Pod) types.UID { return ownerOf(pod) }
-
+// ownerOf is the UID of the controller that made a pod, or empty.
 func ownerOf(pod *v1.Pod) types.UID {
 	if ref := metav1.GetControllerOfNoCopy(pod); ref != nil {
 		return ref.UID
@@ -131,6 +162,9 @@ func (t *tally) add(n int, roles map[string]int) {
 type past struct {
 	succeeded map[types.UID]finished
 	by        map[types.UID]*finishedBy
+	// kept are those of which the objects are gone, while the life goes on in which they
+	// were. Members without a controller count as long as they are there.
+	kept map[types.UID]*finishedBy
 	// life is that of the gang's members which have not ended.
 	life Life
 	// sum is what of succeeded belongs to this life; known: nothing has changed since.
@@ -139,15 +173,19 @@ type past struct {
 }
 
 func newPast() past {
-	return past{succeeded: map[types.UID]finished{}, by: map[types.UID]*finishedBy{}}
+	return past{succeeded: map[types.UID]finished{}, by: map[types.UID]*finishedBy{}, kept: map[types.UID]*finishedBy{}}
 }
 
 func (p *past) add(uid types.UID, f finished) {
 	p.known, p.succeeded[uid] = false, f
-	by := p.by[f.owner]
+	note(p.by, f)
+}
+
+func note(all map[types.UID]*finishedBy, f finished) {
+	by := all[f.owner]
 	if by == nil {
 		by = &finishedBy{first: f.ended, last: f.ended, roles: map[string]int{}}
-		p.by[f.owner] = by
+		all[f.owner] = by
 	}
 	by.n++
 	if f.ended.Before(by.first) {
@@ -159,6 +197,14 @@ func (p *past) add(uid types.UID, f finished) {
 	if f.role != "" {
 		by.roles[f.role]++
 	}
+}
+
+// deleted takes in that the object of a member is gone.
+func (p *past) deleted(uid types.UID) {
+	if f := p.succeeded[uid]; f.owner != "" && p.life.living > 0 && p.life.Includes(f.owner, f.ended) {
+		note(p.kept, f)
+	}
+	p.drop(uid)
 }
 
 func (p *past) drop(uid types.UID) {
@@ -181,10 +227,10 @@ func (p *past) unfinished(pod *v1.Pod, lives bool) {
 		return // it is on its way out
 	}
 	p.known = false
-	if lives {
-		p.life.Add(pod)
-	} else {
+	if !lives {
 		p.life.Remove(pod)
+	} else if p.life.Add(pod) {
+		maps.DeleteFunc(p.kept, func(owner types.UID, by *finishedBy) bool { return !p.life.Includes(owner, by.first) })
 	}
 }
 
@@ -201,15 +247,28 @@ func (p *past) counted() tally {
 		return p.sum
 	}
 	p.sum, p.known = tally{}, true
+	began := p.life.began()
 	for owner, by := range p.by {
 		switch {
-		case p.life.ownedBy(owner) || by.first.After(p.life.began()):
+		case p.life.ownedBy(owner) || by.first.After(began):
 			p.sum.add(by.n, by.roles)
-		case by.last.After(p.life.began()):
+		case by.last.After(began):
 			p.countOneByOne(owner)
 		}
 	}
+	kept := p.countedOfKept()
+	p.sum.add(kept.n, kept.roles)
 	return p.sum
+}
+
+func (p *past) countedOfKept() tally {
+	var t tally
+	for owner, by := range p.kept {
+		if p.life.Includes(owner, by.first) {
+			t.add(by.n, by.roles)
+		}
+	}
+	return t
 }
 
 func (p *past) countOneByOne(owner types.UID) {

@@ -1,6 +1,7 @@
 package gang
 
 import (
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -41,6 +42,8 @@ type retry struct {
 	// seen is what the attempt knew of; stale: the group itself has changed since.
 	seen  view
 	stale bool
+	// fresh: there was none since the group came together. first: it is the one after that.
+	fresh, first bool
 	// at is when it ended, or was found to be of no use.
 	at time.Time
 	// hopeless and coupled say what can help.
@@ -66,8 +69,9 @@ type miss struct {
 // pump has resting groups tried again.
 type pump struct {
 	resting map[*group]bool
-	// coupled is how many of them a pod that comes to a node may help.
-	coupled int
+	// coupled is how many of them a pod that comes to a node may help; fresh, how many
+	// were never tried.
+	coupled, fresh int
 	// view is what happened so far; cycle is what the running scheduling cycle knows of,
 	// where that was told.
 	view, cycle view
@@ -81,10 +85,11 @@ type pump struct {
 	visited bool
 	// notBefore keeps attempts within their share.
 	notBefore time.Time
-	// look: there may be a group that is due.
-	look bool
-	// aged: the next turn is of a group that has not been looked at for long.
-	aged bool
+	// look: there may be a group that is due. gap: one that was never tried may be, in the
+	// pause after an attempt.
+	look, gap bool
+	// turn counts turns.
+	turn int
 }
 
 // Changed takes in that room has become free in the cluster.
@@ -118,7 +123,11 @@ func (s *Gangs) PassOver(leader types.UID) {
 // Due is when Retry has to come so that a group is tried again; false: Tick will do.
 func (s *Gangs) Due() (time.Time, bool) {
 	p := &s.pump
-	return p.notBefore, p.look && p.trying == nil && len(p.resting) > 0
+	at := p.notBefore
+	if p.gap && p.fresh > 0 {
+		at = time.Time{}
+	}
+	return at, p.look && p.trying == nil && len(p.resting) > 0
 }
 
 // Trying is the leader of the group that was made ready last and has not come yet.
@@ -136,9 +145,11 @@ func (p *pump) changed() {
 
 // begin notes that an attempt begins.
 func (p *pump) begin(grp *group) {
-	grp.retry.seen, grp.retry.stale, grp.retry.passed = p.view, false, nil
+	r := &grp.retry
+	r.seen, r.stale, r.passed = p.view, false, nil
+	r.first, r.fresh = r.fresh, false
 	if p.cycles {
-		grp.retry.seen = p.cycle
+		r.seen = p.cycle
 	}
 	if p.trying == grp {
 		p.visited = true
@@ -163,10 +174,13 @@ func (p *pump) move(grp *group, next phase) {
 	if grp.retry.coupled {
 		p.coupled += by
 	}
+	if grp.retry.fresh {
+		p.fresh += by
+	}
 }
 
 // done ends that a group is tried.
-func (p *pump) done() { p.trying, p.look = nil, true }
+func (p *pump) done() { p.trying, p.look, p.gap = nil, true, true }
 
 // due reports whether a group that rests may fit by now.
 func (p *pump) due(grp *group, now time.Time) bool {
@@ -189,24 +203,30 @@ func (p *pump) due(grp *group, now time.Time) bool {
 // whatever happened.
 func (p *pump) isAged(grp *group, now time.Time) bool { return now.Sub(grp.retry.at) >= retryAnyway }
 
+// note keeps a miss, in place of the one that its group had, and of those that are too old to
+// speak for anybody.
+func (p *pump) note(one *miss) {
+	p.misses = append(slices.DeleteFunc(p.misses, func(m *miss) bool { return m.group == one.group || m.old(one.at) }), one)
+}
+
+func (m *miss) old(now time.Time) bool { return now.Sub(m.at) >= retryAnyway }
+
 // spokenFor is the miss that says that an attempt would be of no use; nil for none.
 func (p *pump) spokenFor(grp *group, now time.Time) *miss {
 	if grp.retry.stale {
 		return nil
 	}
 	for _, m := range p.misses {
-		if !m.void && (m.kept || grp.strict()) && now.Sub(m.at) < retryAnyway && m.rank.compare(grp.rankOf()) <= 0 && grp.retry.shape.asksNoLessThan(m.shape) {
+		if !m.void && (m.kept || grp.strict()) && !m.old(now) && m.rank.compare(grp.rankOf()) <= 0 && grp.retry.shape.asksNoLessThan(m.shape) {
 			return m
 		}
 	}
 	return nil
 }
 
-// next is the first in rank of the groups that are due and may fit; nil for none. Every
-// other turn is of those that have not been looked at for long, if there are any: while
-// changes come faster than attempts can be made, the last in rank would never be tried.
-func (p *pump) next(now time.Time, elsewhere Elsewhere) *group {
-	var first, aged *group
+// waiting lists the groups that are due and may fit.
+func (p *pump) waiting(now time.Time, elsewhere Elsewhere) []*group {
+	var due []*group
 	for grp := range p.resting {
 		if !p.due(grp, now) {
 			continue
@@ -215,22 +235,40 @@ func (p *pump) next(now time.Time, elsewhere Elsewhere) *group {
 			grp.retry.seen, grp.retry.at, grp.retry.passed = p.view, now, m
 			continue
 		}
-		first = firstOf(first, grp)
-		if p.isAged(grp, now) {
-			aged = firstOf(aged, grp)
-		}
+		due = append(due, grp)
 	}
-	if p.aged = !p.aged; !p.aged && aged != nil {
-		return aged
-	}
-	return first
+	return due
 }
 
-func firstOf(a, b *group) *group {
-	if a == nil || compareRank(b, a) < 0 {
-		return b
+// next is whose turn it is; nil for nobody. It is the first in rank of the groups that are
+// due and may fit. Every other turn is of those that have not been looked at for long, or
+// were never tried, if there are any: while changes come faster than attempts can be made,
+// the last in rank would not be tried.
+func (p *pump) next(now time.Time, elsewhere Elsewhere) *group {
+	due := p.waiting(now, elsewhere)
+	p.turn++
+	if p.turn%2 == 0 {
+		aged := first(due, func(grp *group) bool { return p.isAged(grp, now) })
+		way, _ := wayOfNewcomer(due, now)
+		switch {
+		case way != nil && (aged == nil || p.turn%4 == 0):
+			return way
+		case aged != nil:
+			return aged
+		}
 	}
-	return a
+	return first(due, func(*group) bool { return true })
+}
+
+// first is the first in rank of the groups that pass the test; nil for none.
+func first(groups []*group, test func(*group) bool) *group {
+	var found *group
+	for _, grp := range groups {
+		if test(grp) && (found == nil || compareRank(grp, found) < 0) {
+			found = grp
+		}
+	}
+	return found
 }
 
 // listen has misses no longer speak for others once room is made for their groups: a
@@ -257,12 +295,18 @@ func (s *Gangs) retryNext(now time.Time, elsewhere Elsewhere) {
 		}
 		p.done()
 	}
-	if !p.look || now.Before(p.notBefore) {
+	var grp *group
+	switch {
+	case !p.look:
 		return
+	case !now.Before(p.notBefore):
+		grp = p.next(now, elsewhere)
+		p.look = grp != nil
+	case p.fresh > 0:
+		grp = p.nextInPause(now, elsewhere)
+		p.gap = grp != nil
 	}
-	grp := p.next(now, elsewhere)
 	if grp == nil {
-		p.look = false
 		return
 	}
 	p.trying, p.since, p.visited = grp, now, false
@@ -275,15 +319,9 @@ func (s *Gangs) miss(grp *group, o Outcome, now time.Time) {
 	// No pod helps those without hope, wherever it comes.
 	r.at, r.hopeless, r.coupled, r.shape = now, o.Hopeless, o.Coupled && !o.Hopeless, o.Shape
 	if r.shape.Key != 0 && r.seen == p.view {
-		p.misses = append(p.misses, &miss{
-			group: grp.key().String(), rank: grp.rankOf(), shape: r.shape, at: now, kept: !grp.strict(),
-		})
+		p.note(&miss{group: grp.key().String(), rank: grp.rankOf(), shape: r.shape, at: now, kept: !grp.strict()})
 	}
-	pause := min(o.Cost*(retryShare-1), retryAnyway)
-	p.notBefore = later(p.notBefore, now).Add(pause)
-	if limit := now.Add(retryAnyway); p.notBefore.After(limit) {
-		p.notBefore = limit
-	}
+	p.pause(grp, o.Cost, now)
 	if grp.replans > 0 {
 		s.failRound(grp, now)
 	} else {
@@ -291,21 +329,16 @@ func (s *Gangs) miss(grp *group, o Outcome, now time.Time) {
 	}
 }
 
-// inTurn is the phase of a group that has come together: it may be tried at once, unless
-// another before it in rank is due.
-func (s *Gangs) inTurn(grp *group, now time.Time) phase {
-	if !s.outranked(grp, now) {
-		return ready
+// pause keeps attempts that fail within their share of the thread. Those of newcomers do
+// not add up: each is tried once, and the others need not wait for all that came.
+func (p *pump) pause(grp *group, cost time.Duration, now time.Time) {
+	pause := min(cost*(retryShare-1), retryAnyway)
+	if grp.retry.first {
+		p.notBefore = later(p.notBefore, now.Add(pause))
+		return
 	}
-	grp.retry = retry{stale: true, at: now}
-	return resting
-}
-
-func (s *Gangs) outranked(grp *group, now time.Time) bool {
-	for other := range s.pump.resting {
-		if other != grp && s.pump.due(other, now) && compareRank(other, grp) < 0 && s.pump.spokenFor(other, now) == nil {
-			return true
-		}
+	p.notBefore = later(p.notBefore, now).Add(pause)
+	if limit := now.Add(retryAnyway); p.notBefore.After(limit) {
+		p.notBefore = limit
 	}
-	return false
 }

@@ -53,7 +53,11 @@ func (q *queue) settle() {
 	for {
 		waiting, seen := q.waiting(), len(q.attempts)
 		if !q.step() && !q.retry() {
-			return
+			at, due := q.s.Due()
+			if !due {
+				return
+			}
+			q.now = at // the pause is over
 		}
 		for _, a := range q.attempts[seen:] {
 			if a.Complete {
@@ -95,6 +99,9 @@ func TestTurns(t *testing.T) {
 	starts := 0
 	for seed := range uint64(15) {
 		q := newQueue(t, seed, map[string]int{"n1": 12, "n2": 6, "n3": 6})
+		if seed >= 10 {
+			q.cost = 10 * time.Millisecond // and there are pauses
+		}
 		for range 30 {
 			q.come()
 		}

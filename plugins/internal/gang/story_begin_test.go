@@ -1,6 +1,7 @@
 package gang
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -285,6 +286,64 @@ func TestStoriesOfOwners(t *testing.T) {
 			},
 			want: []string{"a replacement: a/set 6 bound"},
 		},
+		"one of several jobs is done, and the pods of the others end together and are made anew": {
+			room: map[string]int{"n": 8},
+			play: func(c *cluster) {
+				jobs(c, 4)
+				c.run()
+				c.pass(time.Minute)
+				c.finish("a")
+				c.pass(time.Minute)
+				for _, job := range []string{"b", "c", "d"} {
+					c.remove(job)
+				}
+				for _, job := range []string{"b", "c", "d"} {
+					c.add(podsNamed("new"+job, 2, of("set"), needs(8), owned(job), as("r"), aged(-3*time.Minute))...)
+				}
+				c.run()
+				c.look("with what is done")
+			},
+			want: []string{"with what is done: a/set 6 bound"},
+		},
+		"pods of a job that is done are deleted while the rest runs": {
+			room: map[string]int{"n": 8},
+			play: func(c *cluster) {
+				jobs(c, 4, says(rolesKey, `{"r":8}`))
+				c.run()
+				c.pass(time.Minute)
+				c.finish("a")
+				c.forget("a")
+				c.footprint("set")
+				c.pass(time.Minute)
+				c.remove("b")
+				c.footprint("set")
+				c.finish("")
+				c.add(podsNamed("e", 6, of("set"), needs(8), owned("e"), aged(-3*time.Minute))...)
+				c.run()
+				c.look("another run")
+			},
+			want: []string{
+				"set: 6 run of min 6, map[r:6] by role, broken for 0s",
+				"set: 4 run of min 6, map[r:6] by role, broken for 0s",
+				"another run: a/set 6 pending",
+			},
+		},
+		"pods without a controller count as long as they are there": {
+			room: map[string]int{"n": 8},
+			play: func(c *cluster) {
+				c.add(podsNamed("p", 4, of("set"), needs(4))...)
+				c.run()
+				c.pass(time.Minute)
+				c.finish("p1")
+				c.footprint("set")
+				c.forget("p1")
+				c.footprint("set")
+			},
+			want: []string{
+				"set: 3 run of min 3, map[] by role, broken for 0s",
+				"set: 3 run of min 4, map[] by role, broken for 0s",
+			},
+		},
 		"what ended before the oldest of those that live began does not count": {
 			room: map[string]int{"n": 8},
 			play: func(c *cluster) {
@@ -299,6 +358,15 @@ func TestStoriesOfOwners(t *testing.T) {
 			want: []string{"half of the next run: a/set 2 pending"},
 		},
 	})
+}
+
+// forget deletes the objects of pods that ended with success.
+func (c *cluster) forget(prefix string) {
+	for id := range c.s.succeeded {
+		if strings.HasPrefix(string(id), prefix) {
+			c.do(c.s.ForgetSucceeded(podOf(string(id)), c.now))
+		}
+	}
 }
 
 // footprint notes what runs of a gang.

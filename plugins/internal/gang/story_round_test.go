@@ -74,7 +74,7 @@ func TestStoriesOfRounds(t *testing.T) {
 				}
 				c.note("two of them, in 27 s %d", c.tries())
 			},
-			want: []string{"in 16 s 1", "two of them, in 27 s 1"},
+			want: []string{"in 16 s 1", "two of them, in 27 s 2"},
 		},
 		"a newcomer of a Strict gang is tried at once while total-number is not reached": {
 			room: map[string]int{"n": 4},

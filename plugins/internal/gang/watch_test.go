@@ -132,16 +132,10 @@ func (w *watch) checkReleases(e Effects) {
 // runs and holds are satisfied and reached again, counted by hand. What was
 // released just now does not make a gang run.
 func runs(g *gang, fresh map[types.UID]bool) bool {
-	running, done := 0, 0
+	running, done := 0, recount(&g.past).n
 	for uid, m := range g.members {
 		if (m.state == Released && !fresh[uid]) || (m.state == Bound && m.pod.DeletionTimestamp == nil) {
 			running++
-		}
-	}
-	life := lifeOf(g)
-	for _, f := range g.past.succeeded {
-		if life.Includes(f.owner, f.ended) {
-			done++
 		}
 	}
 	switch {
@@ -154,15 +148,20 @@ func runs(g *gang, fresh map[types.UID]bool) bool {
 	}
 }
 
-// lifeOf is the life of a gang, from what is there.
-func lifeOf(g *gang) *Life {
-	life := &Life{}
-	for _, m := range g.members {
-		if m.pod.DeletionTimestamp == nil {
-			life.Add(m.pod)
+// recount is what of the members that succeeded belongs to this life, one by one.
+func recount(p *past) tally {
+	var t tally
+	for _, f := range p.succeeded {
+		if p.life.Includes(f.owner, f.ended) {
+			t.add(1, map[string]int{f.role: 1})
 		}
 	}
-	return life
+	for owner, by := range p.kept {
+		if p.life.Includes(owner, by.first) {
+			t.add(by.n, by.roles)
+		}
+	}
+	return t
 }
 
 func holds(g *gang, fresh map[types.UID]bool) bool {
@@ -178,12 +177,10 @@ func holds(g *gang, fresh map[types.UID]bool) bool {
 		}
 	}
 	if g.spec.Policy != OnlyWaiting {
-		life := lifeOf(g)
-		for _, f := range g.past.succeeded {
-			if life.Includes(f.owner, f.ended) {
-				total++
-				byRole[f.role]++
-			}
+		done := recount(&g.past)
+		total += done.n
+		for role, n := range done.roles {
+			byRole[role] += n
 		}
 	}
 	sum := 0
@@ -381,14 +378,24 @@ func checkGang(s *Gangs, g *gang, fail func(string, ...any)) {
 	if g.empty() {
 		fail("gang %s is empty and not forgotten", g.key)
 	}
-	var past tally
-	for _, f := range g.past.succeeded {
-		if lifeOf(g).Includes(f.owner, f.ended) {
-			past.add(1, nil)
+	if n, want := g.past.counted().n, recount(&g.past).n; n != want {
+		fail("gang %s: %d members succeeded in this life, counted %d", g.key, want, n)
+	}
+	living, owners := 0, map[types.UID]int{}
+	for _, m := range g.members {
+		if m.pod.DeletionTimestamp == nil {
+			living++
+			owners[ownerOf(m.pod)]++
 		}
 	}
-	if n := g.past.counted().n; n != past.n {
-		fail("gang %s: %d members succeeded in this life, counted %d", g.key, past.n, n)
+	delete(owners, "")
+	for owner, of := range g.past.life.owners {
+		if of.living != owners[owner] {
+			fail("gang %s: %d live of controller %s, counted %d", g.key, owners[owner], owner, of.living)
+		}
+	}
+	if g.past.life.living != living {
+		fail("gang %s: %d live, counted %d", g.key, living, g.past.life.living)
 	}
 	checkBegin(s, g, fail)
 }

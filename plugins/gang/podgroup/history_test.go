@@ -1,0 +1,61 @@
+package podgroup
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+)
+
+// TestHistory: as for the scheduler, a life goes on when the controllers of those that ended
+// make new pods, and what succeeded in it counts when its pods are deleted, too.
+func TestHistory(t *testing.T) {
+	of := func(job string, list []*v1.Pod) []*v1.Pod {
+		return with(list, func(_ int, p *v1.Pod) {
+			p.UID = types.UID(job + string(p.UID))
+			p.OwnerReferences = []metav1.OwnerReference{{Name: job, UID: types.UID(job), Controller: new(true)}}
+			if p.Status.Phase == v1.PodSucceeded {
+				p.Status.ContainerStatuses = []v1.ContainerStatus{{State: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{FinishedAt: metav1.NewTime(epoch.Add(time.Hour))}}}}
+			}
+		})
+	}
+	late := func(list []*v1.Pod) []*v1.Pod {
+		return with(list, func(_ int, p *v1.Pod) {
+			p.UID = "late-" + p.UID
+			p.CreationTimestamp = metav1.NewTime(epoch.Add(2 * time.Hour))
+		})
+	}
+	done, rest := of("a", pods("succeeded", "succeeded")), of("b", pods("running", "running"))
+	all := slices.Concat(done, rest)
+	for sentence, c := range map[string]struct {
+		seen      [][]*v1.Pod
+		succeeded int32
+		members   int
+	}{
+		"the rest ends together and is made anew": {
+			seen:      [][]*v1.Pod{all, done, slices.Concat(done, late(of("b", pods("waiting", "waiting"))))},
+			succeeded: 2, members: 4,
+		},
+		"what is done is deleted while the rest runs": {seen: [][]*v1.Pod{all, rest}, succeeded: 2, members: 4},
+		"another run": {
+			seen:      [][]*v1.Pod{all, rest, nil, late(of("c", pods("waiting", "waiting")))},
+			succeeded: 0, members: 2,
+		},
+		"nothing is left": {seen: [][]*v1.Pod{all, rest, nil}},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			history, f := &gang.History{}, facts{}
+			for _, list := range c.seen {
+				f = observe(key, group(4, "").wishes(), list, history)
+			}
+			if f.succeeded != c.succeeded || f.members.n != c.members {
+				t.Errorf("%d succeeded, %d members, want %d and %d", f.succeeded, f.members.n, c.succeeded, c.members)
+			}
+		})
+	}
+}
