@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# The go.mod and go.sum files of both modules are tidy, and what the commands and the control plane are both
+# The go.mod and go.sum files of all modules are tidy, and what the commands and the control plane are both
 # made of is the same in both: else all of it is compiled twice.
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 tidy() {
-  go mod tidy -diff && (cd hack/tools && go mod tidy -diff)
+  go mod tidy -diff && (cd hack/tools && go mod tidy -diff) && (cd test/extension/seats && go mod tidy -diff)
 }
 
 # versions PACKAGE...: the modules that they are made of.
@@ -17,5 +17,5 @@ differing() {
     awk '$2 != $3 { print $1 ": " $2 " here, " $3 " in hack/tools" }'
 }
 
-check mod "run: go mod tidy, and the same in hack/tools" tidy
+check mod "run: go mod tidy, and the same in hack/tools and test/extension/seats" tidy
 check versions "run: go get MODULE@VERSION where it is older" none differing

@@ -158,7 +158,7 @@ func (w *world) view(ctx context.Context, class int) (*whatif.View, error) {
 		return nil, err
 	}
 	w.views[class] = v
-	if w.verdicts != nil && !w.volatile(class) {
+	if w.verdicts != nil && v.Local() && !w.volatile(class) {
 		w.verdicts[class] = make([]verdict, w.tx.Len())
 	}
 	return v, nil
@@ -182,10 +182,10 @@ func (w *world) viewOf(ctx context.Context, class int, pod *v1.Pod) (*whatif.Vie
 	}
 }
 
-// volatile reports whether pods that come to a node, or leave it, may change on which other
-// nodes those of a class fit. The class has to be prepared.
+// volatile reports whether members that are placed on a node may change on which other nodes
+// those of a class fit. The class has to be prepared.
 func (w *world) volatile(class int) bool {
-	return w.coupled || w.classes[class].claims.contends && w.classes[class].counted == "" || !w.views[class].Local()
+	return w.coupled || w.classes[class].claims.contends && w.classes[class].counted == "" || w.views[class].Spreads()
 }
 
 func (w *world) prepare(ctx context.Context, class int, pod *v1.Pod) (*whatif.View, error) {

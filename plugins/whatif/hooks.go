@@ -17,8 +17,9 @@ import (
 // is asked at every step of a transaction, after the framework's own
 // PreFilterExtensions and Filter plugins; so a plugin that those serve well needs no
 // hook. Hooks see a cycle state of the transaction's own and nodes as they would be;
-// they must change nothing else, and may be called from several goroutines for
-// different states. (Names and meaning: Volcano's topology-aware preemption design.)
+// they must change nothing else. What changes a state is called by one goroutine at a
+// time; what asks, by several for the same state. (Names and meaning: Volcano's
+// topology-aware preemption design.)
 
 // TaskRemover takes in that a pod would leave its node. What the pod had there, such
 // as a GPU card, the hook has to leave for it: the pod may be put back.
@@ -118,25 +119,38 @@ func (h Hooks) beyondNode(state fwk.CycleState) (sets.Set[string], bool) {
 			names.Insert(name)
 		}
 	}
-	for _, hook := range h.removers {
-		note(names, hook)
-	}
-	for _, hook := range h.adders {
-		note(names, hook)
+	for _, name := range h.roaming(state) {
+		names.Insert(name, "") // a status of its Predicate has no name
 	}
 	return names, true
 }
 
-// note names a plugin with hooks, unless it judges nodes by what is on them only.
-func note(names sets.Set[string], hook any) {
-	if _, local := hook.(NodeLocal); local {
-		return
+// note has a view know which plugins judge nodes by pods on others.
+func (h Hooks) note(v *View) {
+	v.beyond, v.known = h.beyondNode(v.State)
+	v.spreads = len(h.roaming(v.State)) > 0
+}
+
+// roaming names the plugins with hooks that may judge a node by pods on others. One whose
+// PreFilter skipped judges no node.
+func (h Hooks) roaming(state fwk.CycleState) []string {
+	var names []string
+	note := func(hook any) {
+		name := ""
+		if plugin, ok := hook.(fwk.Plugin); ok {
+			name = plugin.Name()
+		}
+		if _, local := hook.(NodeLocal); !local && !state.GetSkipFilterPlugins().Has(name) {
+			names = append(names, name)
+		}
 	}
-	name := "" // as in a status of its Predicate
-	if plugin, ok := hook.(fwk.Plugin); ok {
-		name = plugin.Name()
+	for _, hook := range h.removers {
+		note(hook)
 	}
-	names.Insert(name, "")
+	for _, hook := range h.adders {
+		note(hook)
+	}
+	return names
 }
 
 func (h Hooks) added(ctx context.Context, state fwk.CycleState, pod *v1.Pod, added fwk.PodInfo, node fwk.NodeInfo) *fwk.Status {

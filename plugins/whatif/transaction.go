@@ -117,6 +117,8 @@ type View struct {
 	// beyond are the plugins that may judge a node by pods on others; without known, any may.
 	beyond sets.Set[string]
 	known  bool
+	// spreads: plugins with hooks may, whatever the pods ask of each other.
+	spreads bool
 }
 
 // Allows reports whether PreFilter left the node.
@@ -127,6 +129,10 @@ func (v *View) Allows(info fwk.NodeInfo) bool {
 // Local reports whether, of the pods that come and go, only those on a node itself matter to
 // what the filters say of it.
 func (v *View) Local() bool { return v.known && len(v.beyond) == 0 }
+
+// Spreads reports whether any pod that comes or goes may matter to other nodes than its own:
+// plugins with hooks may go by anything. Others go by what pods ask of each other.
+func (v *View) Spreads() bool { return v.spreads }
 
 // Settled reports whether a status of a node says that the pod cannot run there whatever pods
 // come and go, there or elsewhere.
@@ -148,17 +154,13 @@ func (t *Transaction) View(ctx context.Context, pod *v1.Pod, prepare func(fwk.Cy
 	if !result.AllNodes() {
 		v.only = result.NodeNames
 	}
-	if t.snapshot != nil {
-		v.beyond, v.known = t.hooks.beyondNode(v.State)
-		return v, nil // what was added stands in the snapshot
-	}
-	if len(t.expected) > 0 && len(t.nodes) > 0 && t.hooks.skippedBy(state) {
+	if t.snapshot == nil && len(t.expected) > 0 && len(t.nodes) > 0 && t.hooks.skippedBy(state) {
 		var err error
 		if v.State, err = t.besideExpected(ctx, pod, prepare); err != nil {
 			return nil, fwk.AsStatus(err)
 		}
 	}
-	v.beyond, v.known = t.hooks.beyondNode(v.State)
+	t.hooks.note(v)
 	if !t.hooks.hears(v.State) {
 		return v, nil
 	}
@@ -167,19 +169,25 @@ func (t *Transaction) View(ctx context.Context, pod *v1.Pod, prepare func(fwk.Cy
 			return nil, fwk.AsStatus(err)
 		}
 	}
-	t.views = append(t.views, v)
+	if t.snapshot == nil { // else it holds until the next change only
+		t.views = append(t.views, v)
+	}
 	return v, nil
 }
 
-// shift tells a view that a pod came or went.
+// shift tells a view that a pod came or went. What stands in the snapshot PreFilter plugins
+// have seen by themselves; hooks have not.
 func (t *Transaction) shift(ctx context.Context, v *View, s step) error {
 	extension, hook := t.fw.RunPreFilterExtensionAddPod, t.hooks.added
 	if s.removed {
 		extension, hook = t.fw.RunPreFilterExtensionRemovePod, t.hooks.removed
 	}
-	status := keepingFewest(v.State, func() *fwk.Status {
-		return extension(ctx, v.State, v.Pod, s.info, t.nodes[s.node])
-	})
+	var status *fwk.Status
+	if t.snapshot == nil {
+		status = keepingFewest(v.State, func() *fwk.Status {
+			return extension(ctx, v.State, v.Pod, s.info, t.nodes[s.node])
+		})
+	}
 	if status.IsSuccess() {
 		status = hook(ctx, v.State, v.Pod, s.info, t.nodes[s.node])
 	}

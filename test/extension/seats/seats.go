@@ -1,0 +1,205 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"sync"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+	fwk "k8s.io/kube-scheduler/framework"
+	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+
+	"github.com/lockstep-sh/lockstep/plugins/gangpoint"
+	"github.com/lockstep-sh/lockstep/plugins/whatif"
+)
+
+// Name is the name of the plugin in a KubeSchedulerConfiguration.
+const Name = "LicenseSeats"
+
+// label says how many seats a pod takes while it is on a node.
+const label = "example.com/seats"
+
+// args are the arguments of the plugin.
+type args struct {
+	// Seats is how many there are: 1 or more.
+	Seats int `json:"seats"`
+}
+
+// LicenseSeats keeps the seats of a licence that all pods of the cluster share: no pod is
+// placed that would take more than there are. A seat is not on any node, so kube-scheduler's
+// arithmetic knows nothing of it.
+type LicenseSeats struct {
+	seats int
+
+	mu sync.Mutex
+	// taken is what pods on nodes take, by UID.
+	taken map[types.UID]int
+}
+
+var (
+	_ fwk.PreFilterPlugin   = &LicenseSeats{}
+	_ fwk.FilterPlugin      = &LicenseSeats{}
+	_ fwk.ReservePlugin     = &LicenseSeats{}
+	_ fwk.EnqueueExtensions = &LicenseSeats{}
+
+	_ whatif.TaskAdder    = &LicenseSeats{}
+	_ whatif.TaskRemover  = &LicenseSeats{}
+	_ gangpoint.Predicate = &LicenseSeats{}
+)
+
+// New is the factory of the plugin.
+func New(_ context.Context, object runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
+	var a args
+	if err := frameworkruntime.DecodeInto(object, &a); err != nil {
+		return nil, fmt.Errorf("reading arguments of %s: %w", Name, err)
+	}
+	if a.Seats < 1 {
+		return nil, fmt.Errorf("reading arguments of %s: seats is %d, want 1 or more", Name, a.Seats)
+	}
+	pl := &LicenseSeats{seats: a.Seats, taken: map[types.UID]int{}}
+	_, err := handle.SharedInformerFactory().Core().V1().Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    pl.see,
+		UpdateFunc: func(_, object any) { pl.see(object) },
+		DeleteFunc: pl.forget,
+	})
+	return pl, err
+}
+
+// Name returns the name of the plugin.
+func (pl *LicenseSeats) Name() string { return Name }
+
+func (pl *LicenseSeats) see(object any) {
+	if pod, ok := object.(*v1.Pod); ok && pod.Spec.NodeName != "" {
+		pl.take(pod)
+	}
+}
+
+func (pl *LicenseSeats) forget(object any) {
+	if gone, ok := object.(cache.DeletedFinalStateUnknown); ok {
+		object = gone.Obj
+	}
+	if pod, ok := object.(*v1.Pod); ok {
+		pl.giveBack(pod)
+	}
+}
+
+func (pl *LicenseSeats) take(pod *v1.Pod) {
+	pl.mu.Lock()
+	defer pl.mu.Unlock()
+	if n := seatsOf(pod); n > 0 {
+		pl.taken[pod.UID] = n
+	}
+}
+
+func (pl *LicenseSeats) giveBack(pod *v1.Pod) {
+	pl.mu.Lock()
+	defer pl.mu.Unlock()
+	delete(pl.taken, pod.UID)
+}
+
+// seatsOf is how many seats a pod takes; 0 where the label is missing or is not a number.
+func seatsOf(pod *v1.Pod) int {
+	n, err := strconv.Atoi(pod.Labels[label])
+	if err != nil {
+		return 0
+	}
+	return max(0, n)
+}
+
+// stateKey is where the plugin keeps what is taken in a scheduling cycle, or in a what-if.
+const stateKey fwk.StateKey = Name
+
+type state struct{ taken int }
+
+// Clone copies it.
+func (s *state) Clone() fwk.StateData { return &state{taken: s.taken} }
+
+// PreFilter notes how many seats are taken now. Pods that take none are not its business.
+func (pl *LicenseSeats) PreFilter(_ context.Context, cycle fwk.CycleState, pod *v1.Pod, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
+	if seatsOf(pod) == 0 {
+		return nil, fwk.NewStatus(fwk.Skip)
+	}
+	pl.mu.Lock()
+	defer pl.mu.Unlock()
+	s := &state{}
+	for taken := range maps.Values(pl.taken) {
+		s.taken += taken
+	}
+	cycle.Write(stateKey, s)
+	return nil, nil
+}
+
+// PreFilterExtensions returns none: the hooks below hear of pods that come and go.
+func (pl *LicenseSeats) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
+
+// Filter refuses pods for which too few seats are left, on any node.
+func (pl *LicenseSeats) Filter(_ context.Context, cycle fwk.CycleState, pod *v1.Pod, _ fwk.NodeInfo) *fwk.Status {
+	if s := stateOf(cycle); s != nil && s.taken+seatsOf(pod) > pl.seats {
+		return fwk.NewStatus(fwk.Unschedulable, fmt.Sprintf("too few seats: %d of %d are taken", s.taken, pl.seats))
+	}
+	return nil
+}
+
+func stateOf(cycle fwk.CycleState) *state {
+	data, err := cycle.Read(stateKey)
+	if err != nil {
+		return nil // the pod takes no seat
+	}
+	s, _ := data.(*state)
+	return s
+}
+
+// SimulateAddTask takes in that a pod would be placed.
+func (pl *LicenseSeats) SimulateAddTask(_ context.Context, cycle fwk.CycleState, _ *v1.Pod, toAdd fwk.PodInfo, _ fwk.NodeInfo) *fwk.Status {
+	if s := stateOf(cycle); s != nil {
+		s.taken += seatsOf(toAdd.GetPod())
+	}
+	return nil
+}
+
+// SimulateRemoveTask takes in that a pod would be evicted.
+func (pl *LicenseSeats) SimulateRemoveTask(_ context.Context, cycle fwk.CycleState, _ *v1.Pod, toRemove fwk.PodInfo, _ fwk.NodeInfo) *fwk.Status {
+	if s := stateOf(cycle); s != nil {
+		s.taken -= seatsOf(toRemove.GetPod())
+	}
+	return nil
+}
+
+// GangPredicate refuses gangs that ask for more seats than there are at all.
+func (pl *LicenseSeats) GangPredicate(_ context.Context, gang gangpoint.Gang, _ []fwk.NodeInfo) *fwk.Status {
+	var seats []int
+	for _, pod := range gang.Pods {
+		seats = append(seats, seatsOf(pod))
+	}
+	slices.Sort(seats)
+	least := 0
+	for _, n := range seats[:min(gang.Min, len(seats))] {
+		least += n
+	}
+	if least > pl.seats {
+		return fwk.NewStatus(fwk.Unschedulable, fmt.Sprintf("it takes %d seats, there are %d", least, pl.seats))
+	}
+	return nil
+}
+
+// Reserve takes the seats of a pod that has its node.
+func (pl *LicenseSeats) Reserve(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ string) *fwk.Status {
+	pl.take(pod)
+	return nil
+}
+
+// Unreserve gives them back.
+func (pl *LicenseSeats) Unreserve(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ string) {
+	pl.giveBack(pod)
+}
+
+// EventsToRegister are those that may give seats back.
+func (pl *LicenseSeats) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
+	return []fwk.ClusterEventWithHint{{Event: fwk.ClusterEvent{Resource: fwk.AssignedPod, ActionType: fwk.Delete}}}, nil
+}
