@@ -1,13 +1,18 @@
 package gang
 
 import (
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
+	"github.com/lockstep-sh/lockstep/plugins/holds"
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
+	"github.com/lockstep-sh/lockstep/plugins/internal/resource"
 )
 
 // TestGangOfOneThatCaresAboutPods: the pod that it waits for wakes it.
@@ -36,5 +41,60 @@ func TestGangOfOneThatCaresAboutPods(t *testing.T) {
 				t.Errorf("a pod comes to a node, and it is tried again: %t", woken)
 			}
 		})
+	}
+}
+
+// TestGangsOfOneThatAreAlike: when something changes, one attempt speaks for all that ask for
+// the same, but not where room is made for it, nor to one that room is kept for.
+func TestGangsOfOneThatAreAlike(t *testing.T) {
+	nodes := makeNodes(1, 1)
+	s := newStage(t, nodes, fill(nodes, 0)...)
+	making := ""
+	s.victims = func(holder string) int {
+		if holder == making {
+			return 1
+		}
+		return 0
+	}
+	var pods []*v1.Pod
+	for i := range 20 {
+		pods = append(pods, makeMembers(fmt.Sprintf("g%02d", i), 1, 1, nil)...)
+	}
+	if at, failed := s.run(t, pods); len(at) > 0 || failed != len(pods) {
+		t.Fatalf("on %v after %d cycles", at, failed)
+	}
+	first := holds.PodGroup(pods[0].UID)
+	for _, step := range []struct {
+		sentence string
+		change   func()
+		want     int
+	}{
+		{"something ends", s.Changed, 1},
+		{"room is made for the first, and so the second may find some", func() { making = s.holder(first) }, 1},
+		{"something ends, and room is kept for the last", func() {
+			making = ""
+			last := pods[len(pods)-1].UID
+			s.holds.Nominate(hold.Hold{For: last, Holder: s.holder(holds.PodGroup(last)), Node: "node-0000", Request: resource.Vector{gpu: 1}})
+			s.Changed()
+		}, 2},
+	} {
+		step.change()
+		if tried := s.retried(t, pods); tried != step.want {
+			t.Errorf("%s: %d attempts, want %d", step.sentence, tried, step.want)
+		}
+	}
+}
+
+// retried has all tried again that are due, and counts them.
+func (s *stage) retried(t *testing.T, pods []*v1.Pod) (tried int) {
+	t.Helper()
+	for now := time.Now().Add(time.Second); ; now = now.Add(time.Second) { // the pauses are over
+		s.input(s.ctx, func(g *gang.Gangs, _ time.Time) gang.Effects { return g.Retry(now, elsewhere{s.Gang}) })
+		i := slices.IndexFunc(pods, func(pod *v1.Pod) bool { return s.PreEnqueue(s.ctx, pod).IsSuccess() })
+		if i < 0 {
+			return tried
+		}
+		s.cycle(t, pods[i])
+		tried++
 	}
 }

@@ -392,7 +392,7 @@ func (pl *Gang) Filter(_ context.Context, state fwk.CycleState, _ *v1.Pod, info 
 // behalf of a single member, which would evict for a pod that cannot start alone, and
 // on behalf of members beyond the minimum; a leader's goes on only if what comes next
 // makes room for whole gangs.
-func (pl *Gang) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, _ fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
+func (pl *Gang) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, statuses fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
 	visit := visitOf(state)
 	if visit == nil && !pl.outside(pod) {
 		return nil, pl.refusedEarly(ctx, pod)
@@ -405,10 +405,7 @@ func (pl *Gang) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.Po
 	}
 	if visit.attempt != nil {
 		// The scheduler explains a single pod itself, and may preempt for it.
-		pl.input(ctx, func(s *gang.Gangs, now time.Time) gang.Effects {
-			_, e := s.Planned(visit.attempt, gang.Outcome{Cost: now.Sub(visit.began), Coupled: planner.Coupled(pod)}, now)
-			return e
-		})
+		pl.missed(ctx, visit, pod, statuses)
 	}
 	switch visit.verdict {
 	case gang.Follow:
@@ -429,6 +426,21 @@ func (pl *Gang) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.Po
 		}
 	}
 	return nil, fwk.NewStatus(fwk.Unschedulable)
+}
+
+// missed takes note of a gang of one that did not fit.
+func (pl *Gang) missed(ctx context.Context, visit *visitState, pod *v1.Pod, statuses fwk.NodeToStatusReader) {
+	shape, err := pl.ready().ShapeOf(visit.attempt, statuses)
+	if err != nil {
+		// The attempt has failed all the same; it speaks for no other.
+		klog.FromContext(ctx).Error(err, "Failed to read what a pod asks for", "pod", klog.KObj(pod))
+	}
+	pl.input(ctx, func(s *gang.Gangs, now time.Time) gang.Effects {
+		_, e := s.Planned(visit.attempt, gang.Outcome{
+			Cost: now.Sub(visit.began), Coupled: planner.Coupled(pod), Shape: shape, Holder: holds.PodGroup(pod.UID),
+		}, now)
+		return e
+	})
 }
 
 // refusedEarly handles a member that another plugin refused in PreFilter before

@@ -1,13 +1,16 @@
 package planner
 
 import (
+	"fmt"
 	"hash/maphash"
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/plugins/holds"
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 	"github.com/lockstep-sh/lockstep/plugins/internal/placement"
 )
@@ -16,6 +19,43 @@ import (
 var plain = map[string]bool{
 	names.NodeResourcesFit: true, names.NodeAffinity: true, names.NodeName: true, names.NodePorts: true,
 	names.NodeUnschedulable: true, names.TaintToleration: true,
+}
+
+// opaque reports whether a node was refused by a plugin that may look at more of a pod than a
+// shape has.
+func opaque(status *fwk.Status) bool {
+	return !plain[status.Plugin()] && !slices.Equal(status.Reasons(), []string{holds.ErrReasonHeld})
+}
+
+// ShapeOf is what an attempt asked for whose only pod kube-scheduler found no node for; zero
+// where something else may have decided that.
+func (p *Planner) ShapeOf(a *gang.Attempt, statuses fwk.NodeToStatusReader) (gang.Shape, error) {
+	nodes, err := p.fw.SnapshotSharedLister().NodeInfos().List()
+	if err != nil {
+		return gang.Shape{}, fmt.Errorf("listing nodes of the snapshot: %w", err)
+	}
+	for _, info := range nodes {
+		if opaque(statuses.Get(info.Node().Name)) {
+			return gang.Shape{}, nil
+		}
+	}
+	w, group, problem := &world{}, newGrouping(p.storage), placement.Problem{}
+	for _, need := range a.Gangs {
+		g := placement.Gang{Min: need.Min, MinByRole: need.MinByRole, Required: need.Spec.RequiredTopology}
+		for _, pod := range need.Pending {
+			use(group.uses, pod)
+			class, err := group.add(pod)
+			if err != nil {
+				return gang.Shape{}, err
+			}
+			g.Members = append(g.Members, len(w.pods))
+			w.pods, w.classOf = append(w.pods, pod), append(w.classOf, class)
+		}
+		problem.Gangs = append(problem.Gangs, g)
+	}
+	w.classes = group.classes
+	w.coupled = slices.ContainsFunc(w.classes, (*class).interdependent)
+	return w.shape(a, problem), nil
 }
 
 // shapes is the seed of the keys of shapes, which are compared within a process.

@@ -376,7 +376,7 @@ func (w *world) judge(node int, status *fwk.Status) (bool, error) {
 	for _, reason := range status.Reasons() {
 		w.refuse(node, reason)
 	}
-	w.opaque = w.opaque || !plain[status.Plugin()] && !slices.Equal(status.Reasons(), []string{holds.ErrReasonHeld})
+	w.opaque = w.opaque || opaque(status)
 	return false, nil
 }
 

@@ -163,4 +163,7 @@ type Outcome struct {
 	Coupled bool
 	// Shape is what the attempt asked for, if that says all about why it failed.
 	Shape Shape
+	// Holder is for whom room is made, by its name, where that is not the group: its only
+	// pod, by itself. Empty for the group.
+	Holder string
 }

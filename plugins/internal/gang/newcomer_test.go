@@ -98,3 +98,13 @@ func TestNewcomersDoNotAddUp(t *testing.T) {
 		t.Errorf("nobody is tried for %s", at.Sub(c.now))
 	}
 }
+
+// TestLastInRank: while changes come faster than attempts can be made, the last in rank
+// has its turn all the same.
+func TestLastInRank(t *testing.T) {
+	c := line(t, 30, func(i int) int { return 200 - i })
+	tried := c.churn(100*time.Millisecond, 2*time.Minute, 100*time.Millisecond)
+	if tried["a/g029"] == 0 || tried["a/g000"] < 100 {
+		t.Errorf("in 2 min, %d attempts: the first was tried %d times, the last %d times", len(c.attempts), tried["a/g000"], tried["a/g029"])
+	}
+}

@@ -1,6 +1,7 @@
 package gang
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -49,13 +50,15 @@ type retry struct {
 	// hopeless and coupled say what can help.
 	hopeless, coupled bool
 	shape             Shape
+	// holder is for whom room is made where that is not the group.
+	holder string
 	// passed is the miss because of which it was found to be of no use.
 	passed *miss
 }
 
 // miss is an attempt that failed. Until the next change it speaks for others.
 type miss struct {
-	group string
+	group string // as the ledger knows it
 	rank  rank
 	shape Shape
 	at    time.Time
@@ -65,6 +68,9 @@ type miss struct {
 	// void: room is made for the group, so others may find some as well.
 	void bool
 }
+
+// holder is for whom room is made when the group does not fit.
+func (g *group) holder() string { return cmp.Or(g.retry.holder, g.key().String()) }
 
 // pump has resting groups tried again.
 type pump struct {
@@ -231,7 +237,7 @@ func (p *pump) waiting(now time.Time, elsewhere Elsewhere) []*group {
 		if !p.due(grp, now) {
 			continue
 		}
-		if m := p.spokenFor(grp, now); m != nil && !elsewhere.Promised(grp.key().String()) {
+		if m := p.spokenFor(grp, now); m != nil && !elsewhere.Promised(grp.holder()) {
 			grp.retry.seen, grp.retry.at, grp.retry.passed = p.view, now, m
 			continue
 		}
@@ -317,9 +323,9 @@ func (s *Gangs) retryNext(now time.Time, elsewhere Elsewhere) {
 func (s *Gangs) miss(grp *group, o Outcome, now time.Time) {
 	p, r := &s.pump, &grp.retry
 	// No pod helps those without hope, wherever it comes.
-	r.at, r.hopeless, r.coupled, r.shape = now, o.Hopeless, o.Coupled && !o.Hopeless, o.Shape
+	r.at, r.hopeless, r.coupled, r.shape, r.holder = now, o.Hopeless, o.Coupled && !o.Hopeless, o.Shape, o.Holder
 	if r.shape.Key != 0 && r.seen == p.view {
-		p.note(&miss{group: grp.key().String(), rank: grp.rankOf(), shape: r.shape, at: now, kept: !grp.strict()})
+		p.note(&miss{group: grp.holder(), rank: grp.rankOf(), shape: r.shape, at: now, kept: !grp.strict()})
 	}
 	p.pause(grp, o.Cost, now)
 	if grp.replans > 0 {

@@ -199,16 +199,6 @@ func TestTurnsAreAffordable(t *testing.T) {
 	}
 }
 
-// TestLastInRank: while changes come faster than attempts can be made, the last in rank
-// has its turn all the same.
-func TestLastInRank(t *testing.T) {
-	c := line(t, 30, func(i int) int { return 200 - i })
-	tried := c.churn(100*time.Millisecond, 2*time.Minute, 100*time.Millisecond)
-	if tried["a/g029"] == 0 || tried["a/g000"] < 100 {
-		t.Errorf("in 2 min, %d attempts: the first was tried %d times, the last %d times", len(c.attempts), tried["a/g000"], tried["a/g029"])
-	}
-}
-
 func TestShapes(t *testing.T) {
 	gpus := func(n int64) resource.Vector { return resource.Vector{"gpu": n} }
 	for sentence, c := range map[string]struct {
