@@ -163,7 +163,7 @@ func (d *Dispatcher) serve(ctx context.Context, handle fwk.Handle, args *config.
 	}
 	d.args, d.window, d.bypassHold = args, int(args.Window), args.BypassHold.Duration
 	d.book.SetBypass(int(args.MaxBypass))
-	d.book.SetPolicies(args.Tiers)
+	d.book.SetPolicies(policiesOf(args.Tiers))
 	d.handles[handle.ProfileName()] = handle
 	d.mu.Unlock()
 	d.once.Do(func() {

@@ -61,7 +61,7 @@ func newDispatcher(t *testing.T, total int64, window int, queues ...dispatch.Que
 	d.pods = podLister{corelisters.NewPodLister(store), store}
 	d.handles[profile] = nil
 	d.args = defaultArgs()
-	d.book.SetPolicies(d.args.Tiers)
+	d.book.SetPolicies(policiesOf(d.args.Tiers))
 	d.window, d.opened = window, true
 	for _, q := range queues {
 		q.Weight = max(q.Weight, 1)

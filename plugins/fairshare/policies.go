@@ -11,8 +11,34 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/config"
 	"github.com/lockstep-sh/lockstep/plugins/gangpoint"
 	"github.com/lockstep-sh/lockstep/plugins/internal/dispatch"
+	"github.com/lockstep-sh/lockstep/plugins/internal/share"
 	"github.com/lockstep-sh/lockstep/plugins/victim"
 )
+
+// policiesOf is what the tiers of a configuration are to the book. TaskOrder comes after JobOrder:
+// what is compared is jobs, of which members beyond a minimum are one each.
+func policiesOf(tiers []config.PolicyTier) dispatch.Policies {
+	flat := func(questions ...config.PolicyQuestion) []dispatch.Policy {
+		var list []dispatch.Policy
+		for _, question := range questions {
+			for _, name := range slices.Concat(config.Asked(tiers, question)...) {
+				list = append(list, dispatch.Policy(name))
+			}
+		}
+		return list
+	}
+	p := dispatch.Policies{
+		QueueOrder: flat(config.QueueOrder), JobOrder: flat(config.JobOrder, config.TaskOrder), Overused: flat(config.Overused),
+		Rules:   share.Rules{Stated: config.HasPolicy(tiers, config.PolicyCapacity), Weighted: config.HasPolicy(tiers, config.PolicyProportion)},
+		Reclaim: reclaims(tiers),
+	}
+	for _, names := range config.Asked(tiers, config.Preemptable) {
+		if p.Preempt = max(p.Preempt, dispatch.Lower); !slices.Contains(names, config.PolicyPriority) {
+			p.Preempt = dispatch.Anything
+		}
+	}
+	return p
+}
 
 // judge is what a policy says of who may be evicted for a preemptor.
 type judge struct {

@@ -13,7 +13,7 @@ import (
 // Book is all queues, what is used and who waits.
 type Book struct {
 	total    Vector
-	policies policies
+	policies Policies
 	queues   map[string]*queue
 	usages   map[string]Usage
 	// running is what runs of each group.

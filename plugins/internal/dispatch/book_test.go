@@ -12,7 +12,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/lockstep-sh/lockstep/apis/config"
+	"github.com/lockstep-sh/lockstep/plugins/internal/share"
 )
 
 const (
@@ -22,15 +22,15 @@ const (
 
 func gpus(n int64) Vector { return Vector{gpu: n} }
 
-// tier is the default one.
-var tier = config.PolicyTier{Policies: []config.Policy{
-	{Name: config.PolicyPriority}, {Name: config.PolicyGang}, {Name: config.PolicyConformance}, {Name: config.PolicyProportion}, {Name: config.PolicyCapacity},
-	{Name: config.PolicyDRF, Answers: []config.PolicyQuestion{config.JobOrder}},
-}}
+// tier is the policies of the default tier.
+var tier = Policies{
+	QueueOrder: []Policy{PolicyPriority, PolicyProportion, PolicyCapacity}, JobOrder: []Policy{PolicyPriority, PolicyGang, PolicyDRF, PolicyPriority},
+	Overused: []Policy{PolicyProportion, PolicyCapacity}, Rules: share.Rules{Stated: true, Weighted: true}, Preempt: Lower, Reclaim: true,
+}
 
-func newBook(tiers ...config.PolicyTier) *Book {
+func newBook(policies Policies) *Book {
 	b := NewBook("default")
-	b.SetPolicies(tiers)
+	b.SetPolicies(policies)
 	return b
 }
 

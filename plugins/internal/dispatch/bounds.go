@@ -175,11 +175,11 @@ func (b *Book) insuperable(j *job) (Bound, bool) {
 // yields is what a job's queue itself has running that may make way for the job.
 func (b *Book) yields(j *job) Vector {
 	sum := Vector{}
-	if b.policies.preempt == anybody {
+	if b.policies.Preempt == Anything {
 		return b.queues[j.Queue].allocated
 	}
 	for priority, amount := range b.queues[j.Queue].byPriority {
-		if b.policies.preempt == lower && priority < j.Priority {
+		if b.policies.Preempt == Lower && priority < j.Priority {
 			sum.Add(amount, 1)
 		}
 	}
@@ -189,7 +189,7 @@ func (b *Book) yields(j *job) Vector {
 // reclaims reports whether a job may have a queue above its own freed by siblings: its queue has a
 // right to all that it asks for, and it asks for nothing in others.
 func (b *Book) reclaims(j *job, above string) bool {
-	if !b.policies.reclaim || above == j.Queue || len(j.need()) > 1 {
+	if !b.policies.Reclaim || above == j.Queue || len(j.need()) > 1 {
 		return false
 	}
 	deserved := b.Deserved(j.Queue)
