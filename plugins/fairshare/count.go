@@ -77,7 +77,6 @@ func (d *Dispatcher) count(pod *v1.Pod, job string) dispatch.Usage {
 	if !known || !before.Equal(now) {
 		d.book.Count(string(pod.UID), now)
 		d.members.move(pod.UID, before.Group, now.Group)
-		d.jobs.move(pod.UID, before.Job, now.Job)
 	}
 	return now
 }
@@ -140,8 +139,6 @@ func (d *Dispatcher) forget(uid types.UID) {
 	}
 	delete(d.assumed, uid)
 	delete(d.places, uid)
-	delete(d.refused, uid)
-	delete(d.hopeless, uid)
 }
 
 func (d *Dispatcher) leaveKind(uid types.UID, kind *pool.Class) {
@@ -202,9 +199,9 @@ func (d *Dispatcher) recount(pod *v1.Pod) {
 
 // reenter has a job that waits do so with what it asks for now.
 func (d *Dispatcher) reenter(job string) {
-	if w := d.waiting[job]; w != nil {
-		if want, undecided := d.roster.Wants(w.pod); undecided {
-			d.enter(job, w.pod, want)
+	if pod := d.known(types.UID(d.book.Speaker(job))); pod != nil {
+		if want, undecided := d.roster.Wants(pod); undecided {
+			d.book.Offer(d.job(job, pod, want), d.moment())
 		}
 	}
 }
@@ -260,7 +257,7 @@ func (d *Dispatcher) reserve(pod *v1.Pod, node string) {
 		d.assumed[pod.UID] = node
 		d.recount(now)
 	}
-	d.turn("")
+	d.turn()
 }
 
 // unreserve takes in that it has given it back.
@@ -272,6 +269,6 @@ func (d *Dispatcher) unreserve(logger klog.Logger, pod *v1.Pod) {
 	if now := d.current(pod); now != nil {
 		d.recount(now)
 	}
-	d.turn("")
+	d.turn()
 	logger.V(4).Info("Pod waits again", "pod", klog.KObj(pod))
 }

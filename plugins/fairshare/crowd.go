@@ -61,7 +61,7 @@ func (d *Dispatcher) crowded(pod *v1.Pod, asked bool) *crowd {
 	d.noteMaking(name, making)
 	var c crowd
 	var choices []int
-	if d.book.Admitted(name) {
+	if d.book.Phase(name) == dispatch.Admitted {
 		choices = d.book.Choices(name)
 		c.bounds = d.book.Crowded(name)
 	} else {
@@ -72,7 +72,7 @@ func (d *Dispatcher) crowded(pod *v1.Pod, asked bool) *crowd {
 		return nil
 	}
 	if len(c.bounds) > 0 && !asked {
-		d.refused[pod.UID] = true
+		d.book.Refuse(string(pod.UID))
 	}
 	c.gone = map[types.UID]bool{}
 	return &c

@@ -30,21 +30,15 @@ func (d *Dispatcher) makes(pod *v1.Pod, want gang.Want) string {
 // noteMaking notes for which holder others are evicted so that a job may be placed; empty if
 // nobody is.
 func (d *Dispatcher) noteMaking(job, holder string) {
-	switch {
-	case holder != "":
-		if d.making[job] = holder; len(d.making) == 1 {
-			d.poke() // they are to be looked after from now on
-		}
-	case d.making[job] != "":
-		delete(d.making, job)
-		d.book.Made(job)
+	if d.book.Make(job, holder) {
+		d.poke() // they are to be looked after from now on
 	}
 }
 
 // made takes in for which jobs others have made way. It reports whether there are more.
 func (d *Dispatcher) made() bool {
 	d.mu.Lock()
-	making := maps.Clone(d.making)
+	making := d.book.Making()
 	d.mu.Unlock()
 	left := len(making)
 	maps.DeleteFunc(making, func(_, holder string) bool { return d.victims(holder) > 0 })
@@ -56,6 +50,6 @@ func (d *Dispatcher) made() bool {
 	for job := range making {
 		d.noteMaking(job, "")
 	}
-	d.turn("")
+	d.turn()
 	return left > len(making)
 }

@@ -82,7 +82,7 @@ func (d *Dispatcher) needs(preemptor gangpoint.Gang) []dispatch.Vector {
 		usages = append(usages, usage)
 	}
 	choices := []int{0}
-	if len(usages) > 0 && d.book.Admitted(usages[0].Job) {
+	if len(usages) > 0 && d.book.Phase(usages[0].Job) == dispatch.Admitted {
 		choices = d.book.Choices(usages[0].Job)
 	}
 	needs := make([]dispatch.Vector, len(choices))

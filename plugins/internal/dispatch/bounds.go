@@ -81,10 +81,10 @@ func (b *Book) bounds(j *job) iter.Seq[Bound] {
 				}
 				need := j.need()[at][name]
 				used := q.mine[name] - b.promised[j.Name][at][name]
-				if j.admitted {
+				if j.phase == Admitted {
 					used -= need
 				}
-				if !j.Making && b.promised[j.Name][at][name] >= need {
+				if !j.making && b.promised[j.Name][at][name] >= need {
 					continue // others have made way
 				}
 				if b.judges(q.spec, name) && !yield(Bound{Reason: Overused, Queue: at, Resource: name, Used: used, Need: need, Most: fair[name]}) {
@@ -129,7 +129,7 @@ func (b *Book) ceilings(j *job, at string, yield func(Bound) bool) bool {
 // its turn, and what is promised to it.
 func (b *Book) own(j *job, at string, name v1.ResourceName) int64 {
 	sum := b.at(b.promised[j.Name], at, name)
-	if j.admitted {
+	if j.phase == Admitted {
 		sum += b.at(j.need(), at, name)
 	}
 	return sum
@@ -155,7 +155,7 @@ func (b *Book) insuperable(j *job) (Bound, bool) {
 		if !bound.Exceeded(0) {
 			continue
 		}
-		if j.Patient || b.crowded > 0 {
+		if j.patient() || b.crowded > 0 {
 			return bound, true
 		}
 		if yields == nil {
@@ -223,7 +223,7 @@ func (b *Book) aboveCeiling(need Needs) bool {
 // have to make way first. There are none if they have, or if it was not at one.
 func (b *Book) Crowded(name string) []Bound {
 	j := b.jobs[name]
-	if j == nil || !j.admitted || !j.crowded {
+	if j == nil || !j.crowded {
 		return nil
 	}
 	if _, exceeded := b.exceeded(j); !exceeded {
@@ -238,13 +238,14 @@ func (b *Book) Crowded(name string) []Bound {
 // job: until they have made way.
 func (b *Book) Ceilings(offered Job) (exceeded []Bound, keeps []int) {
 	j := newJob(offered)
+	j.making = b.making[j.Name] != nil
 	reason, _ := b.shut(j)
 	for at := range j.options {
 		j.take(at)
 		var ceilings []Bound
 		if reason != NotFound && reason != Loose && !j.Begun {
 			for bound := range b.bounds(j) {
-				if bound.Reason == Capability || j.Making {
+				if bound.Reason == Capability || j.making {
 					ceilings = append(ceilings, bound)
 				}
 			}
@@ -266,14 +267,14 @@ func (b *Book) Ceilings(offered Job) (exceeded []Bound, keeps []int) {
 // is, they are the one that it is charged with.
 func (b *Book) Choices(name string) []int {
 	j := b.jobs[name]
-	if j == nil || !j.admitted {
+	if j == nil || j.phase != Admitted {
 		return nil
 	}
 	if len(j.options) == 1 {
 		return []int{0}
 	}
 	b.charge(j, -1)
-	j.admitted = false
+	j.phase = Waiting
 	charged := j.at
 	keeps := []int{}
 	for at := range j.options {
@@ -290,7 +291,7 @@ func (b *Book) Choices(name string) []int {
 		b.crowded--
 	}
 	j.take(keeps[0])
-	j.admitted = true
+	j.phase = Admitted
 	b.charge(j, 1)
 	return keeps
 }
@@ -298,22 +299,6 @@ func (b *Book) Choices(name string) []int {
 func (b *Book) over(j *job) bool {
 	_, over := b.exceeded(j)
 	return over
-}
-
-// newJob is a job as the book keeps it.
-func newJob(offered Job) *job {
-	j := &job{Job: offered, options: make([]Needs, 1, 1+len(offered.Or))}
-	j.options[0] = offered.Need
-	j.options = append(j.options, offered.Or...)
-	j.take(0)
-	return j
-}
-
-// offered is a job as it would be offered now.
-func (j *job) offered() Job {
-	offered := j.Job
-	offered.Need, offered.Or = j.options[0], j.options[1:]
-	return offered
 }
 
 // Exceeds returns the first of some bounds that is exceeded; false if none is.

@@ -37,10 +37,10 @@ func (b *Book) kindOf(j *job) string {
 	if b.promised[j.Name] != nil {
 		kind.WriteString(j.Name + " ")
 	}
-	if j.Patient {
+	if j.patient() {
 		kind.WriteString("patient ")
 	}
-	if j.Making {
+	if j.making {
 		kind.WriteString("making ")
 	}
 	j.asks(&kind)

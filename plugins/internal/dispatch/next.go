@@ -2,13 +2,13 @@ package dispatch
 
 import "strings"
 
-// Next admits the job whose turn it is; false if there is none. It costs a look at each
+// next admits the job whose turn it is; false if there is none. It costs a look at each
 // queue in which somebody waits.
 //
 // Queues are ordered by the policies that answer QueueOrder, top down through the tree, and
 // then by name; jobs of a queue by those that answer JobOrder and TaskOrder, and then by age,
 // old first, and name.
-func (b *Book) Next() (Job, bool) {
+func (b *Book) next() (Job, bool) {
 	if j := b.mostUrgent(); j != nil {
 		b.admit(j)
 		return j.offered(), true
@@ -31,13 +31,6 @@ func (b *Book) Next() (Job, bool) {
 	b.crowded += count(best.crowded)
 	b.admit(best)
 	return best.offered(), true
-}
-
-func (b *Book) admit(j *job) {
-	b.unlist(j)
-	j.admitted = true
-	b.turns++
-	b.charge(j, 1)
 }
 
 // Urgent reports whether there are jobs that have begun, and wait to go on.

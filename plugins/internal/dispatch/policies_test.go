@@ -87,7 +87,7 @@ func TestPolicies(t *testing.T) {
 				b.Count(name, u)
 			}
 			for _, j := range c.jobs {
-				b.Offer(j)
+				b.offer(j)
 			}
 			if diff := gocmp.Diff(c.want, turns(b)); diff != "" {
 				t.Errorf("turns (-want +got):\n%s", diff)

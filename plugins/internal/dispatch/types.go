@@ -31,6 +31,11 @@ type Job struct {
 	// Name is unique. It ends every order. Title is what users know it by.
 	Name, Title string
 	Queue       string
+	// Pod is the one that comes to the gate, and Pods are all that would be placed. Gang tells that
+	// these are the minimum of gangs, which others bring to the gate.
+	Pod  string
+	Pods []string
+	Gang bool
 	// Group is whose usage counts as the job's own: that of a gang, for members that come
 	// later. Empty for none.
 	Group string
@@ -39,13 +44,13 @@ type Job struct {
 	Created  time.Time
 	// Ready tells that its minimum runs: what waits is beyond it.
 	Ready bool
-	// Patient: nobody makes way for it. It waits until its queue keeps all limits by itself.
+	// Patient: nothing makes way for it. It waits until its queue keeps all limits by itself.
 	Patient bool
 	// Begun tells that part of its minimum is bound already: it has its turn before all others,
 	// whatever the limits of its queues.
 	Begun bool
-	// Making: others are evicted for it, and still have what is promised to it.
-	Making bool
+	// making: others are evicted for it, and still have what is promised to it.
+	making bool
 	// Need is what is asked for if it is admitted. Its queue is the one by which it is ordered.
 	Need Needs
 	// Or is what it may ask for instead, the first that its queues have room for: the same in
@@ -74,6 +79,9 @@ type Usage struct {
 	// Held tells that its place is held for it until others of its job have theirs: it counts
 	// as used, and its job does not ask for it any more.
 	Held bool
+	// refused and despairs are what was found of it in its cycle, until that is over: it has to wait
+	// until others have made way, and would not fit on an empty cluster.
+	refused, despairs bool
 }
 
 // Demand is how far what somebody asks for counts in what comes to queues.

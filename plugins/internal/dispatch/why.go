@@ -24,12 +24,14 @@ const (
 	Passed Reason = "QueuePassed"
 	// Turn: others come first.
 	Turn Reason = "QueueTurn"
+	// Unread: queues and pods have not been read.
+	Unread Reason = "QueuesNotRead"
 )
 
 // Why tells what a job waits for, in words for users; empty if it does not wait.
 func (b *Book) Why(name string) (Reason, string) {
 	j := b.jobs[name]
-	if j == nil || j.admitted {
+	if j == nil || j.phase != Waiting {
 		return "", ""
 	}
 	if reason, why := b.shut(j); reason != "" {
