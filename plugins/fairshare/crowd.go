@@ -72,7 +72,7 @@ func (d *Dispatcher) crowded(pod *v1.Pod, asked bool) *crowd {
 		return nil
 	}
 	if len(c.bounds) > 0 && !asked {
-		d.book.Refuse(string(pod.UID))
+		d.book.Find(string(pod.UID), true, false)
 	}
 	c.gone = map[types.UID]bool{}
 	return &c

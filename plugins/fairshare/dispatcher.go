@@ -182,16 +182,16 @@ func (d *Dispatcher) offer(pod *v1.Pod) string {
 	if d.book.Phase(name) == dispatch.Admitted {
 		return ""
 	}
-	if !d.waits(pod) {
+	now := d.current(pod)
+	if now == nil || now.Spec.NodeName != "" {
 		return "pod is deleted or already bound" // the scheduling queue will hear of it
 	}
-	offered := d.job(name, pod, want)
 	if promised {
-		if exceeded, _ := d.book.Ceilings(offered); len(exceeded) == 0 {
+		if exceeded, _ := d.book.Ceilings(d.job(name, pod, want)); len(exceeded) == 0 {
 			return "" // others end for a node, not for what its queue may have
 		}
 	}
-	d.do(d.book.Come(offered, d.moment()))
+	d.do(d.book.Come(d.job(name, now, want), d.moment()))
 	if !d.opened {
 		return "waiting for queue and pod caches to sync" // the shares would be reckoned for each
 	}
@@ -201,9 +201,6 @@ func (d *Dispatcher) offer(pod *v1.Pod) string {
 
 // job is what waits with a pod. Its pods are counted as part of it.
 func (d *Dispatcher) job(name string, pod *v1.Pod, want gang.Want) dispatch.Job {
-	if now := d.current(pod); now != nil {
-		pod = now
-	}
 	j := dispatch.Job{
 		Name: name, Title: titleOf(pod), Queue: d.queueOf(pod), Pod: string(pod.UID), Gang: together(want), Group: groupOf(pod),
 		Priority: corev1helpers.PodPriority(pod), Created: pod.CreationTimestamp.Time, Ready: want.Ready, Begun: want.Begun, Patient: !d.preempts[pod.Spec.SchedulerName],

@@ -35,8 +35,9 @@ func (d *Dispatcher) Again(pod *v1.Pod) {
 	d.lock()
 	defer d.mu.Unlock()
 	d.noteMaking(name, making)
-	if phase := d.book.Phase(name); phase != dispatch.Waiting && phase != dispatch.Admitted && d.waits(pod) {
-		d.book.Offer(d.job(name, pod, want), d.moment())
+	now, phase := d.current(pod), d.book.Phase(name)
+	if phase != dispatch.Waiting && phase != dispatch.Admitted && now != nil && now.Spec.NodeName == "" {
+		d.book.Offer(d.job(name, now, want), d.moment())
 		d.turn()
 	}
 }
@@ -59,5 +60,5 @@ func unresolvable(err error) bool {
 func (d *Dispatcher) Hopeless(member *v1.Pod) {
 	d.lock()
 	defer d.mu.Unlock()
-	d.book.Despair(string(member.UID))
+	d.book.Find(string(member.UID), false, true)
 }

@@ -11,7 +11,7 @@ import (
 func (b *Book) Count(name string, u Usage) {
 	before, known := b.usages[name]
 	b.enter(u.Queue)
-	u.refused, u.despairs = before.refused && !u.Runs, before.despairs && !u.Runs
+	u.refused, u.hopeless = before.refused && !u.Runs, before.hopeless && !u.Runs
 	b.usages[name] = u
 	b.assign(name, before.Job, u.Job)
 	if known {

@@ -21,9 +21,6 @@ const (
 	Failed
 )
 
-// String returns the name of the phase.
-func (p Phase) String() string { return [...]string{"outside", "waiting", "admitted", "failed"}[p] }
-
 // Moment is when an input comes, and what is known then.
 type Moment struct {
 	Now time.Time
@@ -258,29 +255,19 @@ func (b *Book) relist(j *job) {
 	b.list(j)
 }
 
-// demand notes how far what the pods of a job ask for counts.
-func (b *Book) demand(j *job, of func(pod string) Demand) {
+// demand has what some pods of a job ask for count in full, and that of its others as given.
+func (b *Book) demand(j *job, full []string, others Demand) {
+	demands := map[string]Demand{}
 	for pod := range j.counted {
-		if u := b.usages[pod]; u.Demand != of(pod) {
-			u.Demand = of(pod)
+		demands[pod] = others
+	}
+	for _, pod := range full {
+		demands[pod] = Full
+	}
+	for pod := range j.counted {
+		if u := b.usages[pod]; u.Demand != demands[pod] {
+			u.Demand = demands[pod]
 			b.Count(pod, u)
 		}
-	}
-}
-
-// always is the same of all pods.
-func always(demand Demand) func(string) Demand { return func(string) Demand { return demand } }
-
-// among is Full of the given pods: others are beyond the minimum.
-func among(pods []string) func(string) Demand {
-	all := map[string]Demand{}
-	for _, pod := range pods {
-		all[pod] = Full
-	}
-	return func(pod string) Demand {
-		if demand, ok := all[pod]; ok {
-			return demand
-		}
-		return Hopeless
 	}
 }

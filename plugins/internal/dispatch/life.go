@@ -1,6 +1,9 @@
 package dispatch
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 const (
 	// longestTurn is how long a turn lasts of which nothing comes: the pod may have been kept back by
@@ -35,7 +38,7 @@ func (b *Book) Offer(offered Job, at Moment) {
 		since = j.since
 	}
 	offered.making = j.holder != ""
-	b.demand(j, among(offered.Pods))
+	b.demand(j, offered.Pods, Hopeless)
 	j.deserved = nil
 	b.offer(offered)
 	j.since = since
@@ -82,16 +85,11 @@ func (b *Book) quit(j *job, at Moment) {
 	}
 }
 
-// Refuse takes in that a pod was refused in its cycle, so that others of its queue make way first.
-func (b *Book) Refuse(pod string) { b.find(pod, func(u *Usage) { u.refused = true }) }
-
-// Despair takes in that the gang of a pod that is in its cycle would not fit on an empty cluster.
-func (b *Book) Despair(pod string) { b.find(pod, func(u *Usage) { u.despairs = true }) }
-
-// find notes what was found of a pod in its cycle.
-func (b *Book) find(pod string, note func(*Usage)) {
+// Find takes in what was found of a pod in its cycle: it has to wait until others of its queue have
+// made way, or its gang would not fit on an empty cluster. It counts until Fail.
+func (b *Book) Find(pod string, refused, hopeless bool) {
 	if u, known := b.usages[pod]; known {
-		note(&u)
+		u.refused, u.hopeless = u.refused || refused, u.hopeless || hopeless
 		b.usages[pod] = u
 	}
 }
@@ -114,34 +112,27 @@ func (b *Book) Fail(pod string, how Failure, at Moment) Effects {
 	if !known {
 		return Effects{}
 	}
-	refused, hopeless := u.refused, u.despairs || how.Hopeless
-	b.find(pod, func(u *Usage) { u.refused, u.despairs = false, false })
-	if u.Job != "" {
-		how.Job = u.Job
+	refused, name, demand := u.refused, cmp.Or(u.Job, how.Job), Idle
+	if u.hopeless || how.Hopeless {
+		demand = Hopeless
+		delete(b.missed, name)
+	} else {
+		b.miss(name)
 	}
-	j := b.job(how.Job)
-	if refused || len(b.Crowded(j.Name)) > 0 {
+	u.refused, u.hopeless = false, false
+	b.usages[pod] = u
+	crowded := len(b.Crowded(name)) > 0
+	b.demand(b.job(name), nil, demand)
+	b.done(name)
+	j := b.job(name)
+	if b.move(j, Failed); refused || crowded {
 		j.tried = at.Now
 	}
-	if hopeless {
-		delete(b.missed, j.Name)
-		b.demand(j, always(Hopeless))
-	} else {
-		b.miss(j.Name)
-		b.demand(j, always(Idle))
-	}
-	b.done(j.Name)
-	b.fail(how, u.Queue, pod, at)
+	j.since, j.Queue, j.Pod, j.Gang, j.deserved = at.Now, u.Queue, pod, how.Gang, Vector{}
+	j.deserved.Add(b.Deserved(u.Queue), 1)
 	b.turn(at, "")
 	b.effects.Again = refused && !how.Gang
 	return b.take()
-}
-
-func (b *Book) fail(how Failure, queue, pod string, at Moment) {
-	j := b.job(how.Job)
-	b.move(j, Failed)
-	j.since, j.Queue, j.Pod, j.Gang, j.deserved = at.Now, queue, pod, how.Gang, Vector{}
-	j.deserved.Add(b.Deserved(queue), 1)
 }
 
 // Gone takes in that a pod is gone, or has ended.
@@ -203,7 +194,7 @@ func (b *Book) Tick(at Moment) Effects {
 		switch {
 		case j.phase == Admitted && at.Now.Sub(j.since) > longestTurn:
 			b.done(j.Name)
-			b.demand(j, always(Hopeless)) // it asks for nothing until it comes again
+			b.demand(j, nil, Hopeless) // it asks for nothing until it comes again
 		case j.phase == Waiting && !at.Waits(j.Pod):
 			b.quit(j, at)
 		}

@@ -79,9 +79,8 @@ type Usage struct {
 	// Held tells that its place is held for it until others of its job have theirs: it counts
 	// as used, and its job does not ask for it any more.
 	Held bool
-	// refused and despairs are what was found of it in its cycle, until that is over: it has to wait
-	// until others have made way, and would not fit on an empty cluster.
-	refused, despairs bool
+	// refused and hopeless are what was found of it in its cycle, until that is over.
+	refused, hopeless bool
 }
 
 // Demand is how far what somebody asks for counts in what comes to queues.
