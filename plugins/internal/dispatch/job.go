@@ -243,9 +243,14 @@ func (b *Book) done(name string) {
 			b.leave(queue)
 		}
 	}
+	b.end(j)
+}
+
+// end ends the phase of a job, and what belongs to it: it is outside then.
+func (b *Book) end(j *job) {
 	b.phases[j.phase]--
-	*j = job{asking: asking{Job: Job{Name: name}}, counted: j.counted, tried: j.tried, holder: j.holder}
 	b.phases[Outside]++
+	*j = job{asking: asking{Job: Job{Name: j.Name}}, counted: j.counted, tried: j.tried, holder: j.holder}
 	b.keep(j)
 }
 

@@ -145,7 +145,7 @@ func (b *Book) Gone(pod string, at Moment) Effects {
 		speaks := j.Pod == pod
 		switch {
 		case j.phase == Failed && speaks:
-			b.move(j, Outside)
+			b.end(j)
 		case j.phase == Waiting && speaks:
 			b.quit(j, at)
 		case j.phase == Admitted && !u.placed():
@@ -227,10 +227,10 @@ func (b *Book) retry(at Moment) {
 		if waits && !grows {
 			continue
 		}
-		b.move(j, Outside)
 		b.effects.Retry = b.effects.Retry || waits && j.Gang
 		if waits && !j.Gang {
 			b.effects.Call = append(b.effects.Call, j.Pod)
 		}
+		b.end(j)
 	}
 }
