@@ -56,8 +56,7 @@ func (d *Dispatcher) crowded(pod *v1.Pod, asked bool) *crowd {
 		return nil
 	}
 	name, making := jobOf(pod, want), d.makes(pod, want)
-	d.lock()
-	defer d.mu.Unlock()
+	defer d.lock()()
 	d.noteMaking(name, making)
 	var c crowd
 	var choices []int

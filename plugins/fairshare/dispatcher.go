@@ -64,9 +64,9 @@ type Dispatcher struct {
 	seen map[types.UID]sighting
 	// members are those of them that are in a gang, by groupOf, and on those that have a node by
 	// that.
-	members, on index
+	members, on index[string]
 	// kinds are all by what they ask of nodes.
-	kinds map[*pool.Class]map[types.UID]bool
+	kinds index[*pool.Class]
 	// freed: there may be room since it was last looked whose turn it is.
 	freed bool
 	// called are pods that are to be activated.
@@ -94,8 +94,8 @@ func NewDispatcher(gangs *roster.Roster, ledger *holds.Holds, victims func(holde
 	return &Dispatcher{
 		roster: gangs, holds: ledger, victims: victims, leading: leading, watches: watched, clock: clock.RealClock{},
 		book: dispatch.NewBook(v1alpha1.DefaultQueue), nodes: withoutPools(), handles: map[string]fwk.Handle{}, preempts: map[string]bool{},
-		assumed: map[types.UID]string{}, places: map[types.UID]place{}, seen: map[types.UID]sighting{}, members: index{}, on: index{},
-		kinds: map[*pool.Class]map[types.UID]bool{}, calling: make(chan struct{}, 1),
+		assumed: map[types.UID]string{}, places: map[types.UID]place{}, seen: map[types.UID]sighting{}, members: index[string]{}, on: index[string]{},
+		kinds: index[*pool.Class]{}, calling: make(chan struct{}, 1),
 	}
 }
 
@@ -105,10 +105,11 @@ func withoutPools() *pool.Cluster {
 	return nodes
 }
 
-// lock takes the lock, and takes in what the ledger has to say.
-func (d *Dispatcher) lock() {
+// lock takes the lock, takes in what the ledger has to say, and returns what unlocks.
+func (d *Dispatcher) lock() (unlock func()) {
 	d.mu.Lock()
 	d.hear()
+	return d.mu.Unlock
 }
 
 // serve adds a profile. The arguments have to be the same in all.
@@ -146,8 +147,7 @@ func (d *Dispatcher) serve(ctx context.Context, handle fwk.Handle, args *config.
 
 // Preempts says that in a profile GangPreemption makes room for jobs.
 func (d *Dispatcher) Preempts(profile string) {
-	d.lock()
-	defer d.mu.Unlock()
+	defer d.lock()()
 	d.preempts[profile] = true
 }
 
@@ -176,8 +176,7 @@ func (d *Dispatcher) offer(pod *v1.Pod) string {
 	if promised && making == "" {
 		return "" // it has a place already
 	}
-	d.lock()
-	defer d.mu.Unlock()
+	defer d.lock()()
 	d.noteMaking(name, making)
 	if d.book.Phase(name) == dispatch.Admitted {
 		return ""
@@ -244,8 +243,7 @@ func groupName(profile string, key gang.Key) string { return profile + "/" + key
 
 // running returns what a pod that runs has, and its queue and those above it.
 func (d *Dispatcher) running(uid types.UID) (dispatch.Usage, []string) {
-	d.lock()
-	defer d.mu.Unlock()
+	defer d.lock()()
 	usage, ok := d.book.Counted(string(uid))
 	if !ok || !usage.Runs {
 		return usage, nil

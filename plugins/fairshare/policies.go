@@ -153,8 +153,7 @@ func (f *fairer) take(uids []types.UID) bool {
 // lose takes a pod n times off its job, and answers the share that is left. A pod that is in
 // no gang is a job by itself, of which nothing is left.
 func (f *fairer) lose(uid types.UID, n int64) (share float64, known bool) {
-	f.d.lock()
-	defer f.d.mu.Unlock()
+	defer f.d.lock()()
 	usage, ok := f.d.book.Counted(string(uid))
 	if !ok || !usage.Runs {
 		return 0, false

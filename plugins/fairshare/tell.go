@@ -8,7 +8,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
@@ -53,8 +52,7 @@ func (d *Dispatcher) tell(ctx context.Context) {
 // news hands to the teller the jobs of which there is something to tell, and returns the gangs,
 // by profile, that Gang is to tell.
 func (d *Dispatcher) news() map[string][]gang.Key {
-	d.lock()
-	defer d.mu.Unlock()
+	defer d.lock()()
 	gangs := map[string][]gang.Key{}
 	at := d.moment()
 	for _, notice := range d.book.News(at) {
@@ -63,12 +61,10 @@ func (d *Dispatcher) news() map[string][]gang.Key {
 			continue
 		}
 		d.book.Told(notice, at)
-		for _, uid := range notice.Pods {
-			if pod := d.known(types.UID(uid)); pod != nil {
-				profile := pod.Spec.SchedulerName
-				if key, _, ok := gang.KeyOf(pod); ok && !slices.Contains(gangs[profile], key) {
-					gangs[profile] = append(gangs[profile], key)
-				}
+		for _, pod := range d.podsOf(notice.Pods) {
+			profile := pod.Spec.SchedulerName
+			if key, _, ok := gang.KeyOf(pod); ok && !slices.Contains(gangs[profile], key) {
+				gangs[profile] = append(gangs[profile], key)
 			}
 		}
 	}
@@ -78,16 +74,14 @@ func (d *Dispatcher) news() map[string][]gang.Key {
 // Keeps tells why a member of a gang waits for its turn, as its users were told last; an empty
 // reason is that it does not wait, or not for long.
 func (d *Dispatcher) Keeps(member *v1.Pod) (reason, message string) {
-	d.lock()
-	defer d.mu.Unlock()
+	defer d.lock()()
 	said, message := d.book.Said(string(member.UID))
 	return string(said), message
 }
 
 // Waiting reports whether a pod waits for the turn of its job.
 func (d *Dispatcher) Waiting(pod *v1.Pod) bool {
-	d.lock()
-	defer d.mu.Unlock()
+	defer d.lock()()
 	usage, _ := d.book.Counted(string(pod.UID))
 	return d.book.Phase(usage.Job) == dispatch.Waiting
 }
@@ -145,8 +139,7 @@ func (t *teller) job(ctx context.Context, name string) error {
 			return err
 		}
 	}
-	t.d.lock()
-	defer t.d.mu.Unlock()
+	defer t.d.lock()()
 	t.d.book.Told(notice, t.d.moment())
 	return nil
 }
@@ -154,16 +147,9 @@ func (t *teller) job(ctx context.Context, name string) error {
 // due is what there is to tell of a job, as it waits now, and the pods to tell; false if there is
 // nothing.
 func (t *teller) due(name string) (notice dispatch.Notice, pods []*v1.Pod, due bool) {
-	t.d.lock()
-	defer t.d.mu.Unlock()
-	if notice, due = t.d.book.Untold(name, t.d.moment()); due {
-		for _, uid := range notice.Pods {
-			if pod := t.d.known(types.UID(uid)); pod != nil {
-				pods = append(pods, pod)
-			}
-		}
-	}
-	return notice, pods, due
+	defer t.d.lock()()
+	notice, due = t.d.book.Untold(name, t.d.moment())
+	return notice, t.d.podsOf(notice.Pods), due
 }
 
 // writeCondition tells a pod that waits, in its condition PodScheduled.

@@ -2,6 +2,8 @@ package fairshare
 
 import (
 	"context"
+	"errors"
+	"maps"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -9,8 +11,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
 
+	"github.com/lockstep-sh/lockstep/plugins/holds"
 	"github.com/lockstep-sh/lockstep/plugins/internal/dispatch"
+	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 )
 
 // moment is now, with what is known of pods.
@@ -29,11 +34,7 @@ func (d *Dispatcher) turn() {
 
 // do carries out what an input has effected. Pods are activated by call.
 func (d *Dispatcher) do(e dispatch.Effects) {
-	for _, uid := range e.Call {
-		if pod := d.known(types.UID(uid)); pod != nil {
-			d.called = append(d.called, pod)
-		}
-	}
+	d.called = append(d.called, d.podsOf(e.Call)...)
 	for _, one := range e.Began {
 		waitDuration.WithLabelValues(one.Queue).Observe(one.Waited.Seconds())
 	}
@@ -58,8 +59,7 @@ const expireEvery = 3 * time.Second
 
 // expire ends what time ends. It returns whether gangs that failed may fit by now.
 func (d *Dispatcher) expire() (retry bool) {
-	d.lock()
-	defer d.mu.Unlock()
+	defer d.lock()()
 	e := d.book.Tick(d.moment())
 	d.do(e)
 	return e.Retry
@@ -102,8 +102,7 @@ func (d *Dispatcher) call(ctx context.Context) {
 // respond takes the pods that are to be activated, of those too that wait for what the ledger has
 // given back.
 func (d *Dispatcher) respond() []*v1.Pod {
-	d.lock()
-	defer d.mu.Unlock()
+	defer d.lock()()
 	if d.freed {
 		d.turn()
 	}
@@ -116,4 +115,97 @@ func (d *Dispatcher) handle(profile string) fwk.Handle {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.handles[profile]
+}
+
+// Failed ends the turn of a pod that could not be scheduled, before the scheduling queue has it
+// back: it may come to the gate at once. It returns whether [Dispatcher.Again] has to bring it back.
+// Whether it would fit if everything else were gone err says of pods, and Gang of gangs.
+func (d *Dispatcher) Failed(pod *v1.Pod, err error) (again bool) {
+	defer d.lock()()
+	if d.assumed[pod.UID] != "" {
+		return false
+	}
+	want, _ := d.roster.Wants(pod)
+	e := d.book.Fail(string(pod.UID), dispatch.Failure{Job: jobOf(pod, want), Gang: together(want), Hopeless: !together(want) && unresolvable(err)}, d.moment())
+	d.do(e)
+	return e.Again
+}
+
+// Again has a pod wait for its turn that PreFilter has refused: nothing else brings it back.
+func (d *Dispatcher) Again(pod *v1.Pod) {
+	want, undecided := d.roster.Wants(pod)
+	if !undecided {
+		return
+	}
+	name, making := jobOf(pod, want), d.makes(pod, want)
+	defer d.lock()()
+	d.noteMaking(name, making)
+	now, phase := d.current(pod), d.book.Phase(name)
+	if phase != dispatch.Waiting && phase != dispatch.Admitted && now != nil && now.Spec.NodeName == "" {
+		d.book.Offer(d.job(name, now, want), d.moment())
+		d.turn()
+	}
+}
+
+// unresolvable reports whether a pod failed for reasons that have nothing to do with what runs.
+func unresolvable(err error) bool {
+	var unfit *framework.FitError
+	if !errors.As(err, &unfit) {
+		return false // it failed later, or for another reason
+	}
+	statuses := unfit.Diagnosis.NodeToStatus
+	possible := statuses.AbsentNodesStatus().Code() == fwk.Unschedulable && statuses.Len() < unfit.NumAllNodes
+	statuses.ForEachExplicitNode(func(_ string, status *fwk.Status) {
+		possible = possible || status.Code() == fwk.Unschedulable
+	})
+	return !possible
+}
+
+// Hopeless notes that the gang of a member would not fit if everything else were gone.
+func (d *Dispatcher) Hopeless(member *v1.Pod) {
+	defer d.lock()()
+	d.book.Find(string(member.UID), false, true)
+}
+
+// madeEvery is how often is looked whether those have ended that make way for jobs: we may hear
+// of the end of the last one before those do who count them.
+const madeEvery = 100 * time.Millisecond
+
+// makes is the holder of what a pod is placed with, if others are evicted for it and have not all
+// ended; empty if not. It is asked with no lock held.
+func (d *Dispatcher) makes(pod *v1.Pod, want gang.Want) string {
+	group := want.Job
+	if group == "" {
+		group = holds.PodGroup(pod.UID)
+	}
+	if holder := holds.Holder(pod.Spec.SchedulerName, group); d.victims(holder) > 0 {
+		return holder
+	}
+	return ""
+}
+
+// noteMaking notes for which holder others are evicted so that a job may be placed; empty if
+// nobody is.
+func (d *Dispatcher) noteMaking(job, holder string) {
+	if d.book.Make(job, holder) {
+		d.poke() // they are to be looked after from now on
+	}
+}
+
+// made takes in for which jobs others have made way. It reports whether there are more.
+func (d *Dispatcher) made() bool {
+	d.mu.Lock()
+	making := d.book.Making()
+	d.mu.Unlock()
+	left := len(making)
+	maps.DeleteFunc(making, func(_, holder string) bool { return d.victims(holder) > 0 })
+	if len(making) == 0 {
+		return left > 0
+	}
+	defer d.lock()()
+	for job := range making {
+		d.noteMaking(job, "")
+	}
+	d.turn()
+	return left > len(making)
 }

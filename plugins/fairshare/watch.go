@@ -103,8 +103,7 @@ func withDeleted[T any](object any, do func(T)) {
 
 // change makes a change to what there is or to the queues, and looks whose turn it is then.
 func (d *Dispatcher) change(do func()) {
-	d.lock()
-	defer d.mu.Unlock()
+	defer d.lock()()
 	do()
 	d.book.SetTotal(d.nodes.Total())
 	d.turn()
@@ -157,8 +156,7 @@ func (d *Dispatcher) podSeen(pod *v1.Pod) {
 	if len(pod.Spec.SchedulingGates) > 0 {
 		return // it asks for nothing yet
 	}
-	d.lock()
-	defer d.mu.Unlock()
+	defer d.lock()()
 	now := d.current(pod)
 	if now == nil {
 		return // an event that tells so follows
@@ -189,8 +187,7 @@ func (d *Dispatcher) foreign(pod *v1.Pod) {
 }
 
 func (d *Dispatcher) podGone(pod *v1.Pod) {
-	d.lock()
-	defer d.mu.Unlock()
+	defer d.lock()()
 	if len(d.book.Making()) > 0 {
 		d.poke() // it may be the last that had to end for a job
 	}

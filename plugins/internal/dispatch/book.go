@@ -269,13 +269,10 @@ func (b *Book) Waiting() int { return b.phases[Waiting] }
 // Pending is how many jobs wait, by queue.
 func (b *Book) Pending() map[string]int {
 	pending := map[string]int{}
-	for name, q := range b.queues {
-		for _, l := range q.waiting {
-			pending[name] += l.fresh.Len() + len(l.started)
+	for _, j := range b.timed {
+		if j.phase == Waiting {
+			pending[j.Queue]++
 		}
-	}
-	for _, j := range b.urgent {
-		pending[j.Queue]++
 	}
 	return pending
 }

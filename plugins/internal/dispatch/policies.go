@@ -15,16 +15,11 @@ type Policy string
 
 // Policies.
 const (
-	// PolicyPriority: high before low.
-	PolicyPriority Policy = "priority"
-	// PolicyGang: jobs of which the minimum does not run come first.
-	PolicyGang Policy = "gang"
-	// PolicyDRF: the job with the smaller dominant share comes first.
-	PolicyDRF Policy = "drf"
-	// PolicyProportion is about what queues deserve by weight.
-	PolicyProportion Policy = "proportion"
-	// PolicyCapacity is about what is stated that queues deserve.
-	PolicyCapacity Policy = "capacity"
+	PolicyPriority   Policy = "priority"   // high before low
+	PolicyGang       Policy = "gang"       // jobs of which the minimum does not run come first
+	PolicyDRF        Policy = "drf"        // the job with the smaller dominant share comes first
+	PolicyProportion Policy = "proportion" // about what queues deserve by weight
+	PolicyCapacity   Policy = "capacity"   // about what is stated that queues deserve
 )
 
 // Policies are those by which a book decides. The zero value has none.
