@@ -112,13 +112,11 @@ func (d *Dispatcher) fairer(preemptor gangpoint.Gang) judge {
 	need := d.needs(preemptor)[0]
 	floor := d.book.JobShare(groupOf(preemptor.Pods[0]), need)
 	d.mu.Unlock()
+	fresh := func() *fairer { return &fairer{d: d, floor: floor, lost: map[string]dispatch.Vector{}} }
 	return judge{
-		permits: func(pod *v1.Pod) bool {
-			f := &fairer{d: d, floor: floor, lost: map[string]dispatch.Vector{}}
-			return f.take([]types.UID{pod.UID})
-		},
+		permits: func(pod *v1.Pod) bool { return fresh().take([]types.UID{pod.UID}) },
 		budget: func(ending map[types.UID]bool) victim.Budget {
-			f := &fairer{d: d, floor: floor, lost: map[string]dispatch.Vector{}}
+			f := fresh()
 			for uid := range ending {
 				f.lose(uid, 1)
 			}

@@ -184,8 +184,7 @@ func (d *Dispatcher) makes(pod *v1.Pod, want gang.Want) string {
 	return ""
 }
 
-// noteMaking notes for which holder others are evicted so that a job may be placed; empty if
-// nobody is.
+// noteMaking notes for which holder others are evicted so that a job may be placed; empty if none are.
 func (d *Dispatcher) noteMaking(job, holder string) {
 	if d.book.Make(job, holder) {
 		d.poke() // they are to be looked after from now on

@@ -213,9 +213,14 @@ func (b *Book) offer(offered Job) {
 	b.list(j)
 }
 
-// drop takes a job that waits out of its queues.
+// drop takes a job that is active out of its queues.
 func (b *Book) drop(j *job) {
-	b.unlist(j)
+	if j.phase == Waiting {
+		b.unlist(j)
+	} else {
+		b.crowded -= count(j.crowded)
+		b.charge(j, -1)
+	}
 	for _, queue := range j.in {
 		b.leave(queue)
 	}
@@ -230,20 +235,10 @@ func (b *Book) admit(j *job) {
 
 // done ends the turn of a job, or its waiting.
 func (b *Book) done(name string) {
-	j := b.active(name)
-	if j == nil {
-		return
-	}
-	if j.phase == Waiting {
+	if j := b.active(name); j != nil {
 		b.drop(j)
-	} else {
-		b.crowded -= count(j.crowded)
-		b.charge(j, -1)
-		for _, queue := range j.in {
-			b.leave(queue)
-		}
+		b.end(j)
 	}
-	b.end(j)
 }
 
 // end ends the phase of a job, and what belongs to it: it is outside then.

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"cmp"
+	"slices"
 	"time"
 )
 
@@ -77,11 +78,8 @@ func (b *Book) turn(at Moment, except string) {
 func (b *Book) quit(j *job, at Moment) {
 	pods := j.Pods
 	b.done(j.Name)
-	for _, pod := range pods {
-		if at.Waits(pod) {
-			b.effects.Call = append(b.effects.Call, pod)
-			return
-		}
+	if i := slices.IndexFunc(pods, at.Waits); i >= 0 {
+		b.effects.Call = append(b.effects.Call, pods[i])
 	}
 }
 
