@@ -65,8 +65,7 @@ func (d *Dispatcher) expire() (retry bool) {
 	return e.Retry
 }
 
-// call activates pods whose turn it is: not from where that is found out, which may be
-// inside the scheduling queue.
+// call activates pods whose turn it is: not from where that is found out, which may be inside the scheduling queue.
 func (d *Dispatcher) call(ctx context.Context) {
 	ticker := d.clock.NewTicker(expireEvery)
 	defer ticker.Stop()
@@ -99,8 +98,7 @@ func (d *Dispatcher) call(ctx context.Context) {
 	}
 }
 
-// respond takes the pods that are to be activated, of those too that wait for what the ledger has
-// given back.
+// respond takes the pods that are to be activated, of those too that wait for what the ledger has given back.
 func (d *Dispatcher) respond() []*v1.Pod {
 	defer d.lock()()
 	if d.freed {
@@ -117,9 +115,9 @@ func (d *Dispatcher) handle(profile string) fwk.Handle {
 	return d.handles[profile]
 }
 
-// Failed ends the turn of a pod that could not be scheduled, before the scheduling queue has it
-// back: it may come to the gate at once. It returns whether [Dispatcher.Again] has to bring it back.
-// Whether it would fit if everything else were gone err says of pods, and Gang of gangs.
+// Failed ends the turn of a pod that could not be scheduled, before the scheduling queue has it back: it may come to
+// the gate at once. It returns whether [Dispatcher.Again] has to bring it back. Whether it would fit if everything
+// else were gone err says of pods, and Gang of gangs.
 func (d *Dispatcher) Failed(pod *v1.Pod, err error) (again bool) {
 	defer d.lock()()
 	if d.assumed[pod.UID] != "" {
@@ -167,12 +165,12 @@ func (d *Dispatcher) Hopeless(member *v1.Pod) {
 	d.book.Find(string(member.UID), false, true)
 }
 
-// madeEvery is how often is looked whether those have ended that make way for jobs: we may hear
-// of the end of the last one before those do who count them.
+// madeEvery is how often is looked whether those have ended that make way for jobs: we may hear of the end of the
+// last one before those do who count them.
 const madeEvery = 100 * time.Millisecond
 
-// makes is the holder of what a pod is placed with, if others are evicted for it and have not all
-// ended; empty if not. It is asked with no lock held.
+// makes is the holder of what a pod is placed with, if others are evicted for it and have not all ended; empty if
+// not. It is asked with no lock held.
 func (d *Dispatcher) makes(pod *v1.Pod, want gang.Want) string {
 	group := want.Job
 	if group == "" {

@@ -26,20 +26,18 @@ type missed struct {
 type Limits struct {
 	// Window is how many jobs may have their turn at once.
 	Window int
-	// MaxBypass is how many jobs may pass one that does not fit; 0 for any number. When so many
-	// have, those that come after it, and ask for any of what it asks for, wait until it is placed,
-	// gone, or let off. For one that a ceiling keeps waiting only those under that ceiling do.
+	// MaxBypass is how many jobs may pass one that does not fit; 0 for any number. When so many have, those that come
+	// after it, and ask for any of what it asks for, wait until it is placed, gone, or let off. For one that a
+	// ceiling keeps waiting only those under that ceiling do.
 	MaxBypass int
-	// BypassHold is how long they wait at first. Each time it is twice as long, and so many more
-	// may pass.
+	// BypassHold is how long they wait at first. Each time it is twice as long, and so many more may pass.
 	BypassHold time.Duration
 }
 
 // SetLimits sets the limits.
 func (b *Book) SetLimits(limits Limits) { b.limits = limits }
 
-// miss notes that a job did not fit in its turn. One for which others would have to make way is not
-// waited for.
+// miss notes that a job did not fit in its turn. One for which others would have to make way is not waited for.
 func (b *Book) miss(name string) {
 	if j := b.jobs[name]; j != nil && j.phase == Admitted && !j.crowded {
 		b.note(missed{Job: j.offered()})
@@ -57,8 +55,8 @@ func (b *Book) note(one missed) {
 	b.missed[one.Name] = &one
 }
 
-// pass notes the jobs that a ceiling keeps waiting while one that comes after them goes under
-// it. Where there is no ceiling it costs nothing, otherwise a look at each queue under it.
+// pass notes the jobs that a ceiling keeps waiting while one that comes after them goes under it. Where there is no
+// ceiling it costs nothing, otherwise a look at each queue under it.
 func (b *Book) pass(j *job) {
 	path := b.queues[j.Queue].path
 	limited := slices.ContainsFunc(path, func(at string) bool { return len(b.queues[at].spec.Capability) > 0 })
@@ -116,8 +114,8 @@ func (b *Book) placed(j *job) {
 	}
 }
 
-// concerns reports whether a job comes after one that was missed, asks for any of what that
-// asks for, and is under the ceiling that keeps it waiting.
+// concerns reports whether a job comes after one that was missed, asks for any of what that asks for, and is under
+// the ceiling that keeps it waiting.
 func (b *Book) concerns(m *missed, j *job) bool {
 	if j.Name == m.Name || j.Priority > m.Priority || j.Priority == m.Priority && !m.Created.Before(j.Created) {
 		return false
@@ -163,9 +161,9 @@ func (b *Book) asNow(m *missed) []*job {
 	return all
 }
 
-// entitled reports whether a job has to wait for one of another queue: only where that queue, and
-// those above it that are not above the job too, have a right to what is waited for, as far as
-// it is contested. Otherwise it would be taken back at once.
+// entitled reports whether a job has to wait for one of another queue: only where that queue, and those above it that
+// are not above the job too, have a right to what is waited for, as far as it is contested. Otherwise it would be
+// taken back at once.
 func (b *Book) entitled(one, j *job) bool {
 	shares := b.Shares()
 	for _, queue := range one.queues() {
@@ -184,8 +182,8 @@ func (b *Book) entitled(one, j *job) bool {
 	return true
 }
 
-// couldFit reports whether it is of use to wait for a job. It is not for one that waits for the
-// share of its queue, or that is larger than all there is.
+// couldFit reports whether it is of use to wait for a job. It is not for one that waits for the share of its queue,
+// or that is larger than all there is.
 func (b *Book) couldFit(m *missed, one *job) bool {
 	for name, need := range one.need().total() {
 		if need > b.total[name] {

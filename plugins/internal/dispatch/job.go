@@ -26,15 +26,13 @@ type Moment struct {
 	Now time.Time
 	// Read tells that all queues and pods have been read: before, no job is admitted.
 	Read bool
-	// Waits reports whether a pod is there and has no node. It may know of the end of a pod before
-	// the book is told.
+	// Waits reports whether a pod is there and has no node. It may know of the end of a pod before the book is told.
 	Waits func(pod string) bool
 }
 
 // Effects is what the caller has to do after an input.
 type Effects struct {
-	// Call: bring these pods to the gate. It is the turn of their jobs, or they have to offer these
-	// again.
+	// Call: bring these pods to the gate. It is the turn of their jobs, or they have to offer these again.
 	Call []string
 	// Began are the jobs whose turn began.
 	Began []Began
@@ -52,8 +50,8 @@ type Began struct {
 	Waited time.Duration
 }
 
-// job is all that is known of a job. It is kept as long as a pod of it is counted, or its phase or
-// a note says something.
+// job is all that is known of a job. It is kept as long as a pod of it is counted, or its phase or a note says
+// something.
 type job struct {
 	asking
 	phase Phase
@@ -61,24 +59,22 @@ type job struct {
 	since time.Time
 	// counted are its pods that are counted.
 	counted map[string]bool
-	// tried is when nothing made way for it, which makes it patient until patience is over; zero
-	// if it is not.
+	// tried is when nothing made way for it, which makes it patient until patience is over; zero if it is not.
 	tried time.Time
-	// holder has what is promised to it in the ledger, while others are evicted for it; empty if
-	// they are not.
+	// holder has what is promised to it in the ledger, while others are evicted for it; empty if they are not.
 	holder string
 
-	// While it waits: kind is of the list that it is in, and index its place in the list's heap,
-	// -1 if it is not there. told and its reason are what its users were told, and toldAt when.
+	// While it waits: kind is of the list that it is in, and index its place in the list's heap, -1 if it is not
+	// there. told and its reason are what its users were told, and toldAt when.
 	kind   string
 	index  int
 	reason Reason
 	told   string
 	toldAt time.Time
 
-	// In its turn: held are the usages that were taken off what it asks for since they are held,
-	// and whole is the job as it was before the first. crowded: when it was admitted, its queue was
-	// at a limit, and others had to make way.
+	// In its turn: held are the usages that were taken off what it asks for since they are held, and whole is the job
+	// as it was before the first. crowded: when it was admitted, its queue was at a limit, and others had to make
+	// way.
 	held    map[string]bool
 	whole   *job
 	crowded bool
@@ -91,8 +87,7 @@ type job struct {
 type asking struct {
 	// Job is as it was offered, without Need and Or, which are in options.
 	Job
-	// options are what it asks for, or may ask for instead; at is the one by which it is judged and
-	// charged.
+	// options are what it asks for, or may ask for instead; at is the one by which it is judged and charged.
 	options []Needs
 	at      int
 	// needs are the resources that it asks for, in order.
@@ -128,8 +123,7 @@ func (b *Book) Phase(name string) Phase {
 	return Outside
 }
 
-// Speaker returns the pod that is called when it is the turn of a job that waits; empty if it does
-// not wait.
+// Speaker returns the pod that is called when it is the turn of a job that waits; empty if it does not wait.
 func (b *Book) Speaker(name string) string {
 	if j := b.jobs[name]; j != nil && j.phase == Waiting {
 		return j.Pod
@@ -192,8 +186,8 @@ func (b *Book) assign(pod, from, to string) {
 	}
 }
 
-// offer has a job wait for its turn, or takes in that it has changed. One that is admitted already
-// stays so, and counts as it was.
+// offer has a job wait for its turn, or takes in that it has changed. One that is admitted already stays so, and
+// counts as it was.
 func (b *Book) offer(offered Job) {
 	j := b.job(offered.Name)
 	if j.phase == Admitted {

@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	// longestTurn is how long a turn lasts of which nothing comes: the pod may have been kept back by
-	// another gate meanwhile. It comes again.
+	// longestTurn is how long a turn lasts of which nothing comes: the pod may have been kept back by another gate
+	// meanwhile. It comes again.
 	longestTurn = 30 * time.Second
 	// patience is how long a job waits, after nothing made way for it, until something may.
 	patience = 30 * time.Second
@@ -27,8 +27,8 @@ func (b *Book) Look(at Moment) Effects {
 	return b.take()
 }
 
-// Offer takes in what a job asks for now. If it is not its turn, it waits for that. Nothing has its
-// turn before the next input.
+// Offer takes in what a job asks for now. If it is not its turn, it waits for that. Nothing has its turn before the
+// next input.
 func (b *Book) Offer(offered Job, at Moment) {
 	j := b.job(offered.Name)
 	if j.phase == Admitted {
@@ -45,16 +45,15 @@ func (b *Book) Offer(offered Job, at Moment) {
 	j.since = since
 }
 
-// Come takes in that a pod of a job has come to the gate. If its turn begins, it is not called: it
-// is on its way.
+// Come takes in that a pod of a job has come to the gate. If its turn begins, it is not called: it is on its way.
 func (b *Book) Come(offered Job, at Moment) Effects {
 	b.Offer(offered, at)
 	b.turn(at, offered.Name)
 	return b.take()
 }
 
-// turn admits the jobs whose turn it is, as long as the window has room; what has begun already in
-// any case. All are called but the one of the given name.
+// turn admits the jobs whose turn it is, as long as the window has room; what has begun already in any case. All are
+// called but the one of the given name.
 func (b *Book) turn(at Moment, except string) {
 	for at.Read && b.Waiting() > 0 && (b.Turns() < b.limits.Window || b.Urgent()) {
 		next, ok := b.next()
@@ -73,8 +72,8 @@ func (b *Book) turn(at Moment, except string) {
 	}
 }
 
-// quit ends the waiting of a job, or its turn, of which the pod to call does not wait any more.
-// Another of its pods is called, if there is one, and offers it again.
+// quit ends the waiting of a job, or its turn, of which the pod to call does not wait any more. Another of its pods
+// is called, if there is one, and offers it again.
 func (b *Book) quit(j *job, at Moment) {
 	pods := j.Pods
 	b.done(j.Name)
@@ -83,8 +82,8 @@ func (b *Book) quit(j *job, at Moment) {
 	}
 }
 
-// Find takes in what was found of a pod in its cycle: it has to wait until others of its queue have
-// made way, or its gang would not fit on an empty cluster. It counts until Fail.
+// Find takes in what was found of a pod in its cycle: it has to wait until others of its queue have made way, or its
+// gang would not fit on an empty cluster. It counts until Fail.
 func (b *Book) Find(pod string, refused, hopeless bool) {
 	if u, known := b.usages[pod]; known {
 		u.refused, u.hopeless = u.refused || refused, u.hopeless || hopeless
@@ -102,9 +101,9 @@ type Failure struct {
 	Hopeless bool
 }
 
-// Fail takes in that a pod could not be scheduled: the turn of its job ends. One for which others
-// would have to make way, and nothing did, is patient for a while. What would not fit if everything
-// else were gone keeps nothing waiting.
+// Fail takes in that a pod could not be scheduled: the turn of its job ends. One for which others would have to make
+// way, and nothing did, is patient for a while. What would not fit if everything else were gone keeps nothing
+// waiting.
 func (b *Book) Fail(pod string, how Failure, at Moment) Effects {
 	u, known := b.usages[pod]
 	if !known {
@@ -155,9 +154,8 @@ func (b *Book) Gone(pod string, at Moment) Effects {
 	return b.take()
 }
 
-// Make takes in which holder others are evicted for so that a job may be placed; empty if they are
-// not, or have ended. It reports whether the job is the only one: the caller has to look after it
-// from now on.
+// Make takes in which holder others are evicted for so that a job may be placed; empty if they are not, or have
+// ended. It reports whether the job is the only one: the caller has to look after it from now on.
 func (b *Book) Make(name, holder string) bool {
 	switch j := b.jobs[name]; {
 	case holder != "":
@@ -184,9 +182,9 @@ func (b *Book) Making() map[string]string {
 	return holders
 }
 
-// Tick takes in that time has passed. It ends turns of which nothing came, the waiting of jobs that
-// have no pod to call, the patience of jobs, and the waiting for jobs that do not fit; and it has
-// those tried again that failed and may fit by now.
+// Tick takes in that time has passed. It ends turns of which nothing came, the waiting of jobs that have no pod to
+// call, the patience of jobs, and the waiting for jobs that do not fit; and it has those tried again that failed and
+// may fit by now.
 func (b *Book) Tick(at Moment) Effects {
 	for _, j := range b.timed {
 		switch {
@@ -210,8 +208,8 @@ func (b *Book) Tick(at Moment) Effects {
 	return b.take()
 }
 
-// retry brings back jobs that have failed and of which the queue deserves more by now: they may
-// reclaim then, and no event of the cluster says so.
+// retry brings back jobs that have failed and of which the queue deserves more by now: they may reclaim then, and no
+// event of the cluster says so.
 func (b *Book) retry(at Moment) {
 	for _, j := range b.timed {
 		if j.phase != Failed {

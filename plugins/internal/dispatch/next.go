@@ -6,12 +6,11 @@ import (
 	"strings"
 )
 
-// next admits the job whose turn it is; false if there is none. It costs a look at each
-// queue in which somebody waits.
+// next admits the job whose turn it is; false if there is none. It costs a look at each queue in which somebody
+// waits.
 //
-// Queues are ordered by the policies that answer QueueOrder, top down through the tree, and
-// then by name; jobs of a queue by those that answer JobOrder and TaskOrder, and then by age,
-// old first, and name.
+// Queues are ordered by the policies that answer QueueOrder, top down through the tree, and then by name; jobs of a
+// queue by those that answer JobOrder and TaskOrder, and then by age, old first, and name.
 func (b *Book) next() (Job, bool) {
 	if j := b.mostUrgent(); j != nil {
 		b.admit(j)
@@ -58,8 +57,8 @@ func count(yes bool) int {
 	return 0
 }
 
-// first is the job of a queue whose turn it is, nil if there is none, and those before it
-// that a ceiling keeps from theirs.
+// first is the job of a queue whose turn it is, nil if there is none, and those before it that a ceiling keeps from
+// theirs.
 func (b *Book) first(q *queue) (*job, []*missed) {
 	var first *job
 	var blocked []*missed
@@ -81,9 +80,9 @@ func (b *Book) first(q *queue) (*job, []*missed) {
 	return first, blocked
 }
 
-// judge has a job take the first of its options with which it is above no limit; if there is
-// none, the first for which others can make way. It returns what keeps it from its turn, with
-// its first option: a limit, or else for whom it waits.
+// judge has a job take the first of its options with which it is above no limit; if there is none, the first for
+// which others can make way. It returns what keeps it from its turn, with its first option: a limit, or else for whom
+// it waits.
 func (b *Book) judge(j *job) (bound Bound, over bool, why string) {
 	if len(j.options) > 1 {
 		for at := range j.options {
@@ -105,8 +104,7 @@ func (b *Book) judge(j *job) (bound Bound, over bool, why string) {
 	return Bound{}, false, b.waitsFor(j)
 }
 
-// list is the jobs of a queue that wait and ask for the same: what keeps the first of them
-// from its turn keeps all.
+// list is the jobs of a queue that wait and ask for the same: what keeps the first of them from its turn keeps all.
 type list struct {
 	// fresh are those of whose groups nothing runs, in an order that does not change.
 	fresh fresh
@@ -128,8 +126,8 @@ func (l *list) first(b *Book) *job {
 	return best
 }
 
-// kindOf names what a job asks for, and whether others may have to make way for it. One that
-// has been promised some of it is of a kind of its own.
+// kindOf names what a job asks for, and whether others may have to make way for it. One that has been promised some
+// of it is of a kind of its own.
 func (b *Book) kindOf(j *job) string {
 	var kind strings.Builder
 	j.take(0)
@@ -162,8 +160,8 @@ func (j *job) asks(asks *strings.Builder) {
 	}
 }
 
-// list has a job wait, unless it is above a ceiling all by itself: it will never have its
-// turn, as things are, and keeps nobody else waiting.
+// list has a job wait, unless it is above a ceiling all by itself: it will never have its turn, as things are, and
+// keeps nobody else waiting.
 func (b *Book) list(j *job) {
 	if j.Begun {
 		b.urgent[j.Name] = j

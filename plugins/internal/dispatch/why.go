@@ -141,8 +141,7 @@ func (b *Book) Told(n Notice, at Moment) {
 	}
 }
 
-// Said returns what the users of a pod's job that waits were told last; an empty reason for
-// nothing.
+// Said returns what the users of a pod's job that waits were told last; an empty reason for nothing.
 func (b *Book) Said(pod string) (Reason, string) {
 	if j := b.jobs[b.usages[pod].Job]; j != nil && j.phase == Waiting {
 		return j.reason, j.told
