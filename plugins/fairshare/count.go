@@ -77,7 +77,6 @@ func (d *Dispatcher) count(pod *v1.Pod, job string) dispatch.Usage {
 	if !known || !before.Equal(now) {
 		d.book.Count(string(pod.UID), now)
 		d.members.move(pod.UID, before.Group, now.Group)
-		d.jobs.move(pod.UID, before.Job, now.Job)
 	}
 	return now
 }
@@ -95,11 +94,8 @@ func (d *Dispatcher) see(pod *v1.Pod) sighting {
 		if s.kind == nil || !d.nodes.Is(pod, s.kind) {
 			before := s.kind
 			s.kind = d.nodes.Enter(pod)
-			if d.kinds[s.kind] == nil {
-				d.kinds[s.kind] = map[types.UID]bool{}
-			}
-			d.kinds[s.kind][pod.UID] = true
-			d.leaveKind(pod.UID, before)
+			d.kinds.move(pod.UID, before, s.kind)
+			d.leaveKind(before)
 			d.book.SetTotal(d.nodes.Total()) // there may be more of use
 		}
 	}
@@ -136,23 +132,18 @@ func (d *Dispatcher) forget(uid types.UID) {
 		delete(d.seen, uid)
 		d.on.move(uid, s.node, "")
 		d.use(s, sighting{})
-		d.leaveKind(uid, s.kind)
+		d.kinds.move(uid, s.kind, nil)
+		d.leaveKind(s.kind)
 	}
 	delete(d.assumed, uid)
 	delete(d.places, uid)
-	delete(d.refused, uid)
-	delete(d.hopeless, uid)
 }
 
-func (d *Dispatcher) leaveKind(uid types.UID, kind *pool.Class) {
-	if kind == nil {
-		return
+func (d *Dispatcher) leaveKind(kind *pool.Class) {
+	if kind != nil {
+		d.nodes.Leave(kind)
+		d.book.SetTotal(d.nodes.Total())
 	}
-	if delete(d.kinds[kind], uid); len(d.kinds[kind]) == 0 {
-		delete(d.kinds, kind)
-	}
-	d.nodes.Leave(kind)
-	d.book.SetTotal(d.nodes.Total())
 }
 
 // rekind takes in that pods may use other pools of nodes than before.
@@ -194,6 +185,16 @@ func (d *Dispatcher) known(uid types.UID) *v1.Pod {
 	return pod
 }
 
+// podsOf are those of some pods that are there, as they are now.
+func (d *Dispatcher) podsOf(uids []string) (pods []*v1.Pod) {
+	for _, uid := range uids {
+		if pod := d.known(types.UID(uid)); pod != nil {
+			pods = append(pods, pod)
+		}
+	}
+	return pods
+}
+
 // recount counts a pod as part of the job that it is in.
 func (d *Dispatcher) recount(pod *v1.Pod) {
 	before, _ := d.book.Counted(string(pod.UID))
@@ -202,9 +203,9 @@ func (d *Dispatcher) recount(pod *v1.Pod) {
 
 // reenter has a job that waits do so with what it asks for now.
 func (d *Dispatcher) reenter(job string) {
-	if w := d.waiting[job]; w != nil {
-		if want, undecided := d.roster.Wants(w.pod); undecided {
-			d.enter(job, w.pod, want)
+	if pod := d.known(types.UID(d.book.Speaker(job))); pod != nil {
+		if want, undecided := d.roster.Wants(pod); undecided {
+			d.book.Offer(d.job(job, pod, want), d.moment())
 		}
 	}
 }
@@ -215,17 +216,15 @@ func amountOf(pod *v1.Pod) dispatch.Vector {
 }
 
 // index is pods by what they are part of.
-type index map[string]map[types.UID]bool
+type index[K comparable] map[K]map[types.UID]bool
 
-// move notes that a pod is part of something else; empty for nothing.
-func (x index) move(uid types.UID, from, to string) {
-	if from == to {
-		return
-	}
+// move notes that a pod is part of something else; the zero value for nothing.
+func (x index[K]) move(uid types.UID, from, to K) {
+	var none K
 	if delete(x[from], uid); len(x[from]) == 0 {
 		delete(x, from)
 	}
-	if to == "" {
+	if to == none {
 		return
 	}
 	if x[to] == nil {
@@ -253,25 +252,23 @@ func (d *Dispatcher) queueOf(pod *v1.Pod) string {
 
 // reserve takes in that a pod has a node.
 func (d *Dispatcher) reserve(pod *v1.Pod, node string) {
-	d.lock()
-	defer d.mu.Unlock()
+	defer d.lock()()
 	delete(d.places, pod.UID) // it is there
 	if now := d.current(pod); now != nil {
 		d.assumed[pod.UID] = node
 		d.recount(now)
 	}
-	d.turn("")
+	d.turn()
 }
 
 // unreserve takes in that it has given it back.
 func (d *Dispatcher) unreserve(logger klog.Logger, pod *v1.Pod) {
-	d.lock()
-	defer d.mu.Unlock()
+	defer d.lock()()
 	delete(d.assumed, pod.UID)
 	if now := d.current(pod); now != nil {
 		d.learn(pod.UID)
 		d.recount(now)
 	}
-	d.turn("")
+	d.turn()
 	logger.V(4).Info("Pod waits again", "pod", klog.KObj(pod))
 }

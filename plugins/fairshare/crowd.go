@@ -56,12 +56,11 @@ func (d *Dispatcher) crowded(pod *v1.Pod, asked bool) *crowd {
 		return nil
 	}
 	name, making := jobOf(pod, want), d.makes(pod, want)
-	d.lock()
-	defer d.mu.Unlock()
+	defer d.lock()()
 	d.noteMaking(name, making)
 	var c crowd
 	var choices []dispatch.Choice
-	if d.book.Admitted(name) {
+	if d.book.Phase(name) == dispatch.Admitted {
 		choices = d.book.Choices(name)
 		c.bounds = d.book.Crowded(name)
 	} else {
@@ -72,7 +71,7 @@ func (d *Dispatcher) crowded(pod *v1.Pod, asked bool) *crowd {
 		return nil
 	}
 	if len(c.bounds) > 0 && !asked {
-		d.refused[pod.UID] = true
+		d.book.Find(string(pod.UID), true, false)
 	}
 	c.gone = map[types.UID]bool{}
 	return &c

@@ -3,9 +3,7 @@ package fairshare
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -42,10 +40,10 @@ type Dispatcher struct {
 
 	// mu is held for look-ups and arithmetic only. It is taken under the scheduling queue's
 	// lock, and the lock of gangs under it, never the other way round.
-	mu     sync.Mutex
-	book   *dispatch.Book
-	args   *config.FairShareArgs
-	window int
+	mu sync.Mutex
+	// book is the jobs and their queues, and decides.
+	book *dispatch.Book
+	args *config.FairShareArgs
 	// nodes are what there is to be shared, and which of it pods may use.
 	nodes *pool.Cluster
 	// opened: all that there was at the start is in the book.
@@ -54,27 +52,8 @@ type Dispatcher struct {
 	handles    map[string]fwk.Handle
 	namespaces corelisters.NamespaceLister
 	pods       corelisters.PodLister
-	// waiting are the jobs that wait.
-	waiting map[string]*waiter
-	// since is when a job's turn began.
-	since map[string]time.Time
-	// waited are the jobs that others wait for, and since when; after bypassHold they do no
-	// longer, the next time after twice that, and so on.
-	waited     map[string]time.Time
-	bypassHold time.Duration
 	// preempts are the profiles in which others make way for a job if it finds whom to evict.
 	preempts map[string]bool
-	// refused are the pods that PreFilter refused, until their cycle is over; patient are the
-	// jobs for which nobody made way, and since when.
-	refused map[types.UID]bool
-	patient map[string]time.Time
-	// making are the jobs for which others are evicted that have not all ended, by their holders
-	// in the ledger.
-	making map[string]string
-	// failed are the jobs that did not fit, until they come again.
-	failed map[string]*failure
-	// hopeless are the members of which the gang was found to be, until their cycle is over.
-	hopeless map[types.UID]bool
 	// assumed are the pods that have a node which their status does not tell yet, by its name.
 	assumed map[types.UID]string
 	// places are the nodes that are held for pods, as the ledger says; heard are pods of which
@@ -83,31 +62,18 @@ type Dispatcher struct {
 	heard  heard
 	// seen are the pods that are counted.
 	seen map[types.UID]sighting
-	// members are those of them that are in a gang, by groupOf; jobs are all by their job, and
-	// on those that have a node by that.
-	members, jobs, on index
+	// members are those of them that are in a gang, by groupOf, and on those that have a node by
+	// that.
+	members, on index[string]
 	// kinds are all by what they ask of nodes.
-	kinds map[*pool.Class]map[types.UID]bool
-	// freed: there may be room since the last turn.
+	kinds index[*pool.Class]
+	// freed: there may be room since it was last looked whose turn it is.
 	freed bool
-	// called are pods whose turn it is, to be activated.
+	// called are pods that are to be activated.
 	called  []*v1.Pod
 	calling chan struct{}
 	once    sync.Once
 	teller  *teller
-}
-
-// waiter is a job that waits.
-type waiter struct {
-	// pod is the one to activate; pods are all that would be placed.
-	pod   *v1.Pod
-	pods  []*v1.Pod
-	since time.Time
-	// gangs are those that the pods are the minimum of: Gang tells them. None for others.
-	gangs []gang.Key
-	// reason and told are what its users were told, and when.
-	reason, told string
-	at           time.Time
 }
 
 // sighting is what is remembered of a pod that is counted, beside what the book has.
@@ -128,10 +94,8 @@ func NewDispatcher(gangs *roster.Roster, ledger *holds.Holds, victims func(holde
 	return &Dispatcher{
 		roster: gangs, holds: ledger, victims: victims, leading: leading, watches: watched, clock: clock.RealClock{},
 		book: dispatch.NewBook(v1alpha1.DefaultQueue), nodes: withoutPools(), handles: map[string]fwk.Handle{}, preempts: map[string]bool{},
-		waiting: map[string]*waiter{}, since: map[string]time.Time{}, waited: map[string]time.Time{},
-		patient: map[string]time.Time{}, making: map[string]string{}, failed: map[string]*failure{}, refused: map[types.UID]bool{}, hopeless: map[types.UID]bool{},
-		assumed: map[types.UID]string{}, places: map[types.UID]place{}, seen: map[types.UID]sighting{}, members: index{}, jobs: index{}, on: index{},
-		kinds: map[*pool.Class]map[types.UID]bool{}, calling: make(chan struct{}, 1),
+		assumed: map[types.UID]string{}, places: map[types.UID]place{}, seen: map[types.UID]sighting{}, members: index[string]{}, on: index[string]{},
+		kinds: index[*pool.Class]{}, calling: make(chan struct{}, 1),
 	}
 }
 
@@ -141,10 +105,11 @@ func withoutPools() *pool.Cluster {
 	return nodes
 }
 
-// lock takes the lock, and takes in what the ledger has to say.
-func (d *Dispatcher) lock() {
+// lock takes the lock, takes in what the ledger has to say, and returns what unlocks.
+func (d *Dispatcher) lock() (unlock func()) {
 	d.mu.Lock()
 	d.hear()
+	return d.mu.Unlock
 }
 
 // serve adds a profile. The arguments have to be the same in all.
@@ -161,9 +126,9 @@ func (d *Dispatcher) serve(ctx context.Context, handle fwk.Handle, args *config.
 	if d.args == nil {
 		d.nodes = nodes
 	}
-	d.args, d.window, d.bypassHold = args, int(args.Window), args.BypassHold.Duration
-	d.book.SetBypass(int(args.MaxBypass))
-	d.book.SetPolicies(args.Tiers)
+	d.args = args
+	d.book.SetLimits(dispatch.Limits{Window: int(args.Window), MaxBypass: int(args.MaxBypass), BypassHold: args.BypassHold.Duration})
+	d.book.SetPolicies(policiesOf(args.Tiers))
 	d.handles[handle.ProfileName()] = handle
 	d.mu.Unlock()
 	d.once.Do(func() {
@@ -182,8 +147,7 @@ func (d *Dispatcher) serve(ctx context.Context, handle fwk.Handle, args *config.
 
 // Preempts says that in a profile GangPreemption makes room for jobs.
 func (d *Dispatcher) Preempts(profile string) {
-	d.lock()
-	defer d.mu.Unlock()
+	defer d.lock()()
 	d.preempts[profile] = true
 }
 
@@ -212,13 +176,13 @@ func (d *Dispatcher) offer(pod *v1.Pod) string {
 	if promised && making == "" {
 		return "" // it has a place already
 	}
-	d.lock()
-	defer d.mu.Unlock()
+	defer d.lock()()
 	d.noteMaking(name, making)
-	if d.book.Admitted(name) {
+	if d.book.Phase(name) == dispatch.Admitted {
 		return ""
 	}
-	if !d.waits(pod) {
+	now := d.current(pod)
+	if now == nil || now.Spec.NodeName != "" {
 		return "pod is deleted or already bound" // the scheduling queue will hear of it
 	}
 	if promised {
@@ -226,65 +190,38 @@ func (d *Dispatcher) offer(pod *v1.Pod) string {
 			return "" // others end for a node, not for what its queue may have
 		}
 	}
-	d.enter(name, pod, want)
+	d.do(d.book.Come(d.job(name, now, want), d.moment()))
 	if !d.opened {
 		return "waiting for queue and pod caches to sync" // the shares would be reckoned for each
 	}
-	d.turn(name)
 	_, why := d.book.Why(name)
 	return why
 }
 
-// enter has a job wait for its turn.
-func (d *Dispatcher) enter(job string, pod *v1.Pod, want gang.Want) {
-	delete(d.failed, job)
-	if now := d.current(pod); now != nil {
-		pod = now
-	}
-	offered := d.job(job, pod, want)
-	wanted := map[types.UID]bool{}
-	for _, one := range want.Pods {
-		wanted[one.UID] = true
-	}
-	for uid := range d.jobs[job] {
-		if wanted[uid] {
-			d.ask(uid, job, dispatch.Full)
-		} else {
-			d.ask(uid, job, dispatch.Hopeless) // it is beyond the minimum by now
-		}
-	}
-	d.book.Offer(offered)
-	w := d.waiting[job]
-	if w == nil {
-		w = &waiter{since: d.clock.Now()}
-		d.waiting[job] = w
-	}
-	w.pod, w.pods, w.gangs = pod, want.Pods, nil
-	for _, one := range want.Pods {
-		if key, _, ok := gang.KeyOf(one); ok && !want.Alone && !slices.Contains(w.gangs, key) {
-			w.gangs = append(w.gangs, key)
-		}
-	}
-}
-
-// job is what waits with a pod.
+// job is what waits with a pod. Its pods are counted as part of it.
 func (d *Dispatcher) job(name string, pod *v1.Pod, want gang.Want) dispatch.Job {
 	j := dispatch.Job{
-		Name: name, Title: titleOf(pod), Queue: d.queueOf(pod), Group: groupOf(pod), Priority: corev1helpers.PodPriority(pod), Created: pod.CreationTimestamp.Time, Ready: want.Ready, Begun: want.Begun, Making: d.making[name] != "",
+		Name: name, Title: titleOf(pod), Queue: d.queueOf(pod), Pod: string(pod.UID), Gang: together(want), Group: groupOf(pod),
+		Priority: corev1helpers.PodPriority(pod), Created: pod.CreationTimestamp.Time, Ready: want.Ready, Begun: want.Begun, Patient: !d.preempts[pod.Spec.SchedulerName],
 	}
-	_, tried := d.patient[name]
-	j.Patient = tried || !d.preempts[pod.Spec.SchedulerName]
 	var asked []dispatch.Usage
 	for _, one := range want.Pods {
+		j.Pods = append(j.Pods, string(one.UID))
 		j.Patient = j.Patient || one.Spec.PreemptionPolicy != nil && *one.Spec.PreemptionPolicy == v1.PreemptNever
 		if now := d.current(one); now != nil {
 			asked = append(asked, d.count(now, name))
 		}
 	}
+	if _, seen := d.seen[pod.UID]; !seen && d.waits(pod) {
+		d.recount(pod)
+	}
 	options := dispatch.Options(asked)
 	j.Need, j.Or = options[0], options[1:]
 	return j
 }
+
+// together reports whether a pod stands for its gang.
+func together(want gang.Want) bool { return want.Job != "" && !want.Alone }
 
 // titleOf is what users know a job by.
 func titleOf(pod *v1.Pod) string {
@@ -306,8 +243,7 @@ func groupName(profile string, key gang.Key) string { return profile + "/" + key
 
 // running returns what a pod that runs has, and its queue and those above it.
 func (d *Dispatcher) running(uid types.UID) (dispatch.Usage, []string) {
-	d.lock()
-	defer d.mu.Unlock()
+	defer d.lock()()
 	usage, ok := d.book.Counted(string(uid))
 	if !ok || !usage.Runs {
 		return usage, nil

@@ -38,7 +38,9 @@ import (
 
 const (
 	profile = "lockstep-scheduler"
-	gpu     = v1.ResourceName("nvidia.com/gpu")
+	// turnsEnd is long enough for turns to end of which nothing comes.
+	turnsEnd = 30 * time.Second
+	gpu      = v1.ResourceName("nvidia.com/gpu")
 )
 
 var silent klog.Logger
@@ -61,8 +63,9 @@ func newDispatcher(t *testing.T, total int64, window int, queues ...dispatch.Que
 	d.pods = podLister{corelisters.NewPodLister(store), store}
 	d.handles[profile] = nil
 	d.args = defaultArgs()
-	d.book.SetPolicies(d.args.Tiers)
-	d.window, d.opened = window, true
+	d.book.SetPolicies(policiesOf(d.args.Tiers))
+	d.book.SetLimits(dispatch.Limits{Window: window})
+	d.opened = true
 	for _, q := range queues {
 		q.Weight = max(q.Weight, 1)
 		d.book.SetQueue(q)
@@ -192,7 +195,7 @@ func TestTurns(t *testing.T) {
 	step("one gives back its node, and has no turn any more", quietly(func() { d.unreserve(silent, pods["a1"]) }), true, "")
 	step("one is deleted in its turn", quietly(func() { d.lose(pods["b1"]) }), true, "a2")
 	step("what comes of nothing ends", quietly(func() {
-		d.clock.(*testingclock.FakeClock).Step(2 * longestTurn)
+		d.clock.(*testingclock.FakeClock).Step(2 * turnsEnd)
 		d.expire()
 	}), true, "")
 	nominated := pod("n", "a", 1, "")
@@ -212,8 +215,7 @@ func TestMissedAndGone(t *testing.T) {
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			d := newDispatcher(t, 8, 9)
-			d.bypassHold = time.Minute
-			d.book.SetBypass(1)
+			d.book.SetLimits(dispatch.Limits{Window: 9, MaxBypass: 1, BypassHold: time.Minute})
 			big, small, next := pod("big", "", 8, ""), pod("small", "", 1, ""), pod("tiny", "", 1, "")
 			for i, p := range []*v1.Pod{big, small, next} {
 				p.CreationTimestamp = metav1.Unix(int64(i), 0)
@@ -259,8 +261,7 @@ func TestHopeless(t *testing.T) {
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			d := newDispatcher(t, 8, 9)
-			d.bypassHold = time.Minute
-			d.book.SetBypass(1)
+			d.book.SetLimits(dispatch.Limits{Window: 9, MaxBypass: 1, BypassHold: time.Minute})
 			d.roster.Register(profile, gangsByLabel{})
 			big, small, next := pod("big", "", 8, ""), pod("small", "", 1, ""), pod("tiny", "", 1, "")
 			if c.gang != "" {
@@ -334,8 +335,8 @@ func TestGoneForGood(t *testing.T) {
 				d.podSeen(p)
 				end(d, p)
 				do(d, p)
-				if usage, known := d.book.Counted("p"); known || len(d.waiting)+d.book.Turns() > 0 {
-					t.Errorf("counted: %+v; %d wait, %d turns", usage, len(d.waiting), d.book.Turns())
+				if usage, known := d.book.Counted("p"); known || d.book.Waiting()+d.book.Turns() > 0 {
+					t.Errorf("counted: %+v; %d wait, %d turns", usage, d.book.Waiting(), d.book.Turns())
 				}
 			})
 		}
@@ -393,7 +394,7 @@ func TestResized(t *testing.T) {
 func TestSpeaker(t *testing.T) {
 	first, second := pod("first", "", 1, ""), pod("second", "", 1, "")
 	for sentence, end := range map[string]func(*Dispatcher){
-		"when it is its turn": func(d *Dispatcher) { d.opened = true; d.turn("") },
+		"when it is its turn": func(d *Dispatcher) { d.opened = true; d.turn() },
 		"when turns end":      func(d *Dispatcher) { d.expire() },
 		"when it hears of it": func(d *Dispatcher) { d.podGone(first) },
 	} {

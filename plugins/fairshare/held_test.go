@@ -241,7 +241,7 @@ func TestUnknownQueues(t *testing.T) {
 		d.offer(p)
 		d.lose(p)
 	}
-	d.clock.(*testingclock.FakeClock).Step(longestTurn)
+	d.clock.(*testingclock.FakeClock).Step(turnsEnd)
 	d.expire()
 	if got := len(d.book.Standings()); got != before {
 		t.Errorf("%d queues are known, want %d", got, before)

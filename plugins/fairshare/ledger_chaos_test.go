@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -31,6 +32,9 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/share"
 	"github.com/lockstep-sh/lockstep/plugins/roster"
 )
+
+// window is how many jobs may have their turn at once.
+const window = 5
 
 // chaosQueues may be described or not; "none" never is.
 var chaosQueues = []string{v1alpha1.DefaultQueue, "a", "b", "c", "d", "none"}
@@ -115,13 +119,13 @@ func newChaos(t *testing.T, seed uint64) *chaos {
 
 // dispatcher is one that knows nothing of the cluster yet.
 func (c *chaos) dispatcher() *Dispatcher {
-	d := newDispatcher(c.t, 0, 5)
+	d := newDispatcher(c.t, 0, window)
 	d.clock = c.clock
 	var err error
 	if d.nodes, err = pool.New(c.pools); err != nil {
 		c.t.Fatal(err)
 	}
-	d.bypassHold = time.Minute
+	d.book.SetLimits(dispatch.Limits{Window: window, BypassHold: time.Minute})
 	d.roster.Register(profile, gangsOf{c: c})
 	d.Preempts(profile)
 	d.roster.OnMove(d.gangMoved)
@@ -487,7 +491,7 @@ func (c *chaos) describe() {
 // expire ends all turns, and closes the gate.
 func (c *chaos) expire(d *Dispatcher) {
 	d.opened = false
-	c.clock.Step(2 * longestTurn)
+	c.clock.Step(2 * turnsEnd)
 	d.expire()
 	for _, l := range c.lives {
 		if !l.reserved {
@@ -718,26 +722,38 @@ func (c *chaos) compareJobs(counts map[string]int) {
 	c.t.Helper()
 	admitted := 0
 	for name := range c.jobs {
-		if c.d.book.Admitted(name) {
+		if c.d.book.Phase(name) == dispatch.Admitted {
 			admitted++
 			counts["admitted"]++
 		}
 	}
-	if got := c.d.book.Turns(); got != admitted || got > c.d.window {
-		c.fail("%d turns, of %d jobs; want no more than %d", got, admitted, c.d.window)
+	if got := c.d.book.Turns(); got != admitted || got > window {
+		c.fail("%d turns, of %d jobs; want no more than %d", got, admitted, window)
 	}
-	if got := c.d.book.Waiting(); got != len(c.d.waiting) {
-		c.fail("%d jobs wait for their turn, %d for somebody to tell", got, len(c.d.waiting))
+	waiting := c.waiting(c.d)
+	if got := c.d.book.Waiting(); got != len(waiting) {
+		c.fail("%d jobs wait for their turn, %d for somebody to tell", got, len(waiting))
 	}
 	c.d.expire()
-	for name, w := range c.d.waiting {
+	for name, speaker := range c.waiting(c.d) {
 		counts["told to wait"]++
 		for _, l := range c.lives {
-			if l.uid == w.pod.UID && (l.ends() || l.now().Spec.NodeName != "") {
+			if l.uid == speaker && (l.ends() || l.now().Spec.NodeName != "") {
 				c.fail("job %s waits for its turn with pod %s, which does not", name, l.uid)
 			}
 		}
 	}
+}
+
+// waiting are the jobs that wait for their turn, and the pods to call then.
+func (c *chaos) waiting(d *Dispatcher) map[string]types.UID {
+	waiting := map[string]types.UID{}
+	for name := range c.jobs {
+		if speaker := d.book.Speaker(name); speaker != "" {
+			waiting[name] = types.UID(speaker)
+		}
+	}
+	return waiting
 }
 
 // compareRestarted compares with a process that starts anew: what all queues use, once the
@@ -780,9 +796,10 @@ func (c *chaos) compareEmpty() {
 		c.d.expire()
 	}
 	d := c.d
+	book := func(field string) int { return reflect.ValueOf(d.book).Elem().FieldByName(field).Len() }
 	for what, n := range map[string]int{
-		"waiting": len(d.waiting), "since": len(d.since), "waited": len(d.waited), "patient": len(d.patient), "failed": len(d.failed), "refused": len(d.refused), "hopeless": len(d.hopeless),
-		"assumed": len(d.assumed), "places": len(d.places), "seen": len(d.seen), "members": len(d.members), "jobs": len(d.jobs), "on": len(d.on), "kinds": len(d.kinds), "waited for": len(d.book.Waited()),
+		"jobs": book("jobs"), "jobs that time can move": book("timed"), "jobs for which others are evicted": book("making"), "usages": book("usages"), "missed": book("missed"),
+		"assumed": len(d.assumed), "places": len(d.places), "seen": len(d.seen), "members": len(d.members), "on": len(d.on), "kinds": len(d.kinds),
 	} {
 		if n > 0 {
 			c.fail("%d %s are left of nothing", n, what)
@@ -804,23 +821,21 @@ func (c *chaos) letIn(d *Dispatcher) string {
 		if usage.Group != "" {
 			demand = dispatch.Hopeless
 		}
-		d.ask(l.uid, usage.Job, demand)
+		if usage.Demand != demand {
+			usage.Demand = demand
+			d.book.Count(string(l.uid), usage)
+		}
 	}
 	for _, l := range c.lives {
 		if l.ours() && !l.runs() && l.now().Labels["gang"] == "" {
 			d.offer(l.now())
 		}
 	}
-	for name := range d.waiting {
-		if strings.HasPrefix(name, profile) {
-			d.done(name) // of a gang
-		}
-	}
+	alone := map[string]bool{} // others are in a gang, or may enter anyhow
 	for _, l := range c.lives {
-		if l.now().Status.NominatedNodeName != "" {
-			d.done(jobOf(l.now(), gang.Want{})) // it may enter anyhow
-		}
+		alone[string(l.uid)] = l.now().Labels["gang"] == "" && l.now().Status.NominatedNodeName == ""
 	}
+	d.book.Tick(dispatch.Moment{Now: c.clock.Now(), Waits: func(pod string) bool { return alone[pod] }})
 	d.calledNow() // before
 	d.change(func() { d.opened = true })
 	return d.calledNow()

@@ -11,8 +11,34 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/config"
 	"github.com/lockstep-sh/lockstep/plugins/gangpoint"
 	"github.com/lockstep-sh/lockstep/plugins/internal/dispatch"
+	"github.com/lockstep-sh/lockstep/plugins/internal/share"
 	"github.com/lockstep-sh/lockstep/plugins/victim"
 )
+
+// policiesOf is what the tiers of a configuration are to the book. TaskOrder comes after JobOrder:
+// what is compared is jobs, of which members beyond a minimum are one each.
+func policiesOf(tiers []config.PolicyTier) dispatch.Policies {
+	flat := func(questions ...config.PolicyQuestion) []dispatch.Policy {
+		var list []dispatch.Policy
+		for _, question := range questions {
+			for _, name := range slices.Concat(config.Asked(tiers, question)...) {
+				list = append(list, dispatch.Policy(name))
+			}
+		}
+		return list
+	}
+	p := dispatch.Policies{
+		QueueOrder: flat(config.QueueOrder), JobOrder: flat(config.JobOrder, config.TaskOrder), Overused: flat(config.Overused),
+		Rules:   share.Rules{Stated: config.HasPolicy(tiers, config.PolicyCapacity), Weighted: config.HasPolicy(tiers, config.PolicyProportion)},
+		Reclaim: reclaims(tiers),
+	}
+	for _, names := range config.Asked(tiers, config.Preemptable) {
+		if p.Preempt = max(p.Preempt, dispatch.Lower); !slices.Contains(names, config.PolicyPriority) {
+			p.Preempt = dispatch.Anything
+		}
+	}
+	return p
+}
 
 // judge is what a policy says of who may be evicted for a preemptor.
 type judge struct {
@@ -86,13 +112,11 @@ func (d *Dispatcher) fairer(preemptor gangpoint.Gang) judge {
 	need := d.needs(preemptor)[0]
 	floor := d.book.JobShare(groupOf(preemptor.Pods[0]), need)
 	d.mu.Unlock()
+	fresh := func() *fairer { return &fairer{d: d, floor: floor, lost: map[string]dispatch.Vector{}} }
 	return judge{
-		permits: func(pod *v1.Pod) bool {
-			f := &fairer{d: d, floor: floor, lost: map[string]dispatch.Vector{}}
-			return f.take([]types.UID{pod.UID})
-		},
+		permits: func(pod *v1.Pod) bool { return fresh().take([]types.UID{pod.UID}) },
 		budget: func(ending map[types.UID]bool) victim.Budget {
-			f := &fairer{d: d, floor: floor, lost: map[string]dispatch.Vector{}}
+			f := fresh()
 			for uid := range ending {
 				f.lose(uid, 1)
 			}
@@ -127,8 +151,7 @@ func (f *fairer) take(uids []types.UID) bool {
 // lose takes a pod n times off its job, and answers the share that is left. A pod that is in
 // no gang is a job by itself, of which nothing is left.
 func (f *fairer) lose(uid types.UID, n int64) (share float64, known bool) {
-	f.d.lock()
-	defer f.d.mu.Unlock()
+	defer f.d.lock()()
 	usage, ok := f.d.book.Counted(string(uid))
 	if !ok || !usage.Runs {
 		return 0, false

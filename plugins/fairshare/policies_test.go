@@ -13,6 +13,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/plugins/gangpoint"
 	"github.com/lockstep-sh/lockstep/plugins/internal/dispatch"
+	"github.com/lockstep-sh/lockstep/plugins/internal/share"
 	"github.com/lockstep-sh/lockstep/plugins/victim"
 )
 
@@ -22,6 +23,38 @@ func named(names ...config.PolicyName) config.PolicyTier {
 		t.Policies = append(t.Policies, config.Policy{Name: name})
 	}
 	return t
+}
+
+// TestPoliciesOf: what the book is told of tiers.
+func TestPoliciesOf(t *testing.T) {
+	const (
+		priority, gangs, drf, proportion, capacity = dispatch.PolicyPriority, dispatch.PolicyGang, dispatch.PolicyDRF, dispatch.PolicyProportion, dispatch.PolicyCapacity
+	)
+	only := func(name config.PolicyName, question config.PolicyQuestion) config.PolicyTier {
+		return config.PolicyTier{Policies: []config.Policy{{Name: name, Answers: []config.PolicyQuestion{question}}}}
+	}
+	type list = []dispatch.Policy
+	for sentence, c := range map[string]struct {
+		tiers []config.PolicyTier
+		want  dispatch.Policies
+	}{
+		"none":                           {},
+		"the default":                    {defaultArgs().Tiers, dispatch.Policies{QueueOrder: list{priority, proportion, capacity}, JobOrder: list{priority, gangs, drf, priority}, Overused: list{proportion, capacity}, Rules: share.Rules{Stated: true, Weighted: true}, Preempt: dispatch.Lower, Reclaim: true}},
+		"priority":                       {[]config.PolicyTier{named(config.PolicyPriority)}, dispatch.Policies{QueueOrder: list{priority}, JobOrder: list{priority, priority}, Preempt: dispatch.Lower}},
+		"priority that only orders jobs": {[]config.PolicyTier{only(config.PolicyPriority, config.JobOrder)}, dispatch.Policies{JobOrder: list{priority}}},
+		"gang before priority":           {[]config.PolicyTier{named(config.PolicyGang), named(config.PolicyPriority)}, dispatch.Policies{QueueOrder: list{priority}, JobOrder: list{gangs, priority, priority}, Preempt: dispatch.Anything}},
+		"priority before gang":           {[]config.PolicyTier{named(config.PolicyPriority), named(config.PolicyGang)}, dispatch.Policies{QueueOrder: list{priority}, JobOrder: list{priority, gangs, priority}, Preempt: dispatch.Anything}},
+		"drf before priority":            {[]config.PolicyTier{named(config.PolicyDRF, config.PolicyPriority)}, dispatch.Policies{QueueOrder: list{priority}, JobOrder: list{drf, priority, priority}, Preempt: dispatch.Lower}},
+		"proportion":                     {[]config.PolicyTier{named(config.PolicyProportion)}, dispatch.Policies{QueueOrder: list{proportion}, Overused: list{proportion}, Rules: share.Rules{Weighted: true}, Reclaim: true}},
+		"capacity":                       {[]config.PolicyTier{named(config.PolicyCapacity)}, dispatch.Policies{QueueOrder: list{capacity}, Overused: list{capacity}, Rules: share.Rules{Stated: true}, Reclaim: true}},
+		"capacity and proportion":        {[]config.PolicyTier{named(config.PolicyCapacity), named(config.PolicyProportion)}, dispatch.Policies{QueueOrder: list{capacity, proportion}, Overused: list{capacity, proportion}, Rules: share.Rules{Stated: true, Weighted: true}, Reclaim: true}},
+		"proportion that only orders":    {[]config.PolicyTier{only(config.PolicyProportion, config.QueueOrder)}, dispatch.Policies{QueueOrder: list{proportion}, Rules: share.Rules{Weighted: true}}},
+		"with drf anything makes way":    {[]config.PolicyTier{named(config.PolicyProportion, config.PolicyPriority), named(config.PolicyDRF)}, dispatch.Policies{QueueOrder: list{proportion, priority}, JobOrder: list{priority, drf, priority}, Overused: list{proportion}, Rules: share.Rules{Weighted: true}, Preempt: dispatch.Anything, Reclaim: true}},
+	} {
+		if diff := cmp.Diff(c.want, policiesOf(c.tiers)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", sentence, diff)
+		}
+	}
 }
 
 // inGang puts a pod into a gang.
@@ -66,7 +99,7 @@ func TestTiers(t *testing.T) {
 		t.Run(sentence, func(t *testing.T) {
 			d := newDispatcher(t, 20, 9, queues...)
 			d.args.Tiers = c.tiers
-			d.book.SetPolicies(c.tiers)
+			d.book.SetPolicies(policiesOf(c.tiers))
 			preemptor := with(pod("p", "a", 2, ""), 0)
 			for _, p := range append(slices.Clone(pods), preemptor) {
 				d.know(p)

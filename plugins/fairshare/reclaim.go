@@ -45,8 +45,7 @@ func (d *Dispatcher) rounds(preemptor gangpoint.Gang) []gangpoint.Round {
 
 // scattered reports whether any of some pods is in another queue than the first.
 func (d *Dispatcher) scattered(pods []*v1.Pod, first string) bool {
-	d.lock()
-	defer d.mu.Unlock()
+	defer d.lock()()
 	return slices.ContainsFunc(pods, func(pod *v1.Pod) bool { return d.queueOf(pod) != first })
 }
 
@@ -82,7 +81,7 @@ func (d *Dispatcher) needs(preemptor gangpoint.Gang) []dispatch.Vector {
 		usages = append(usages, usage)
 	}
 	choices := []dispatch.Choice{{}}
-	if len(usages) > 0 && d.book.Admitted(usages[0].Job) {
+	if len(usages) > 0 && d.book.Phase(usages[0].Job) == dispatch.Admitted {
 		choices = d.book.Choices(usages[0].Job)
 	}
 	needs := make([]dispatch.Vector, len(choices))
@@ -120,8 +119,7 @@ func reclaims(tiers []config.PolicyTier) bool {
 
 // counted is the queue in which a pod is counted; empty for pods of other schedulers.
 func (d *Dispatcher) counted(pod *v1.Pod) string {
-	d.lock()
-	defer d.mu.Unlock()
+	defer d.lock()()
 	usage, _ := d.book.Counted(string(pod.UID))
 	return usage.Queue
 }
@@ -129,8 +127,7 @@ func (d *Dispatcher) counted(pod *v1.Pod) string {
 // gone are the pods that count as running though they are there no more: who watches them
 // with us may have heard of it first. It costs a look-up for each pod.
 func (d *Dispatcher) gone() map[types.UID]bool {
-	d.lock()
-	defer d.mu.Unlock()
+	defer d.lock()()
 	gone := map[types.UID]bool{}
 	for uid, s := range d.seen {
 		if usage, ok := d.book.Counted(string(uid)); !ok || !usage.Runs {
@@ -162,8 +159,7 @@ func (d *Dispatcher) claim(own string, preemptor gangpoint.Gang, need resource.V
 	for _, pod := range preemptor.Pods {
 		mine[pod.UID] = true
 	}
-	d.lock()
-	defer d.mu.Unlock()
+	defer d.lock()()
 	c := &claim{own: own, need: need, standings: d.book.Standings()}
 	promised := map[string]resource.Vector{}
 	for uid := range d.places {
@@ -250,8 +246,7 @@ func (c *claim) excess(queue string) float64 {
 // with parts, one whose share is stated may, by the last pod or gang that it loses: it has
 // more than its share and no smaller part to give.
 func (d *Dispatcher) budget(c *claim, ending, gone map[types.UID]bool, parts bool) *budget {
-	d.lock()
-	defer d.mu.Unlock()
+	defer d.lock()()
 	b := &budget{claim: c, d: d, parts: parts, left: map[string]resource.Vector{}}
 	for name, s := range d.book.Standings() {
 		left := resource.Vector{}
@@ -299,8 +294,7 @@ func (b *budget) Take(gang *victim.Gang, pods []victim.Pod) bool {
 
 // amounts are what victims have, each in the pool of its node.
 func (d *Dispatcher) amounts(pods []victim.Pod) resource.Vector {
-	d.lock()
-	defer d.mu.Unlock()
+	defer d.lock()()
 	amount := resource.Vector{}
 	for _, pod := range pods {
 		usage, _ := d.book.Counted(string(pod.UID))

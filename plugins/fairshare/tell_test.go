@@ -94,12 +94,16 @@ func TestToldOnceItIs(t *testing.T) {
 	d.offer(p)
 	d.clock.(*testingclock.FakeClock).Step(time.Minute)
 	job := "pod:p"
-	if err := d.teller.job(t.Context(), job); err == nil || d.waiting[job].told != "" {
-		t.Errorf("error %v, told %q; want one, and nothing", err, d.waiting[job].told)
+	told := func(d *Dispatcher) string {
+		_, message := d.book.Said("p")
+		return message
+	}
+	if err := d.teller.job(t.Context(), job); err == nil || told(d) != "" {
+		t.Errorf("error %v, told %q; want one, and nothing", err, told(d))
 	}
 	d.change(func() { d.queueGone("a") })
-	if err := d.teller.job(t.Context(), job); err != nil || d.waiting[job].told != `queue "a" does not exist` {
-		t.Errorf("error %v, told %q", err, d.waiting[job].told)
+	if err := d.teller.job(t.Context(), job); err != nil || told(d) != `queue "a" does not exist` {
+		t.Errorf("error %v, told %q", err, told(d))
 	}
 	if err := d.teller.job(t.Context(), job); err != nil || len(w.called) != 1 {
 		t.Errorf("error %v, told %d times, want once", err, len(w.called))
@@ -118,16 +122,12 @@ func TestUnread(t *testing.T) {
 			d.offer(p)
 			told := func() string {
 				t.Helper()
-				w := d.waiting["pod:p"]
-				if w == nil {
+				notice, due := d.book.Untold("pod:p", d.moment())
+				if !due {
 					return ""
 				}
-				reason, message := d.untold("pod:p", w)
-				if reason == "" {
-					return ""
-				}
-				w.note(reason, message, d.clock.Now())
-				return reason + ": " + message
+				d.book.Told(notice, d.moment())
+				return string(notice.Reason) + ": " + notice.Message
 			}
 			step := func(sentence, want string, passes time.Duration) {
 				t.Helper()

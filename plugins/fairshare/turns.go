@@ -2,40 +2,44 @@ package fairshare
 
 import (
 	"context"
+	"errors"
 	"maps"
-	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
 
+	"github.com/lockstep-sh/lockstep/plugins/holds"
 	"github.com/lockstep-sh/lockstep/plugins/internal/dispatch"
+	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 )
 
-// turn admits whose turn it is, as long as the window has room; what has begun already in any
-// case. All are activated but the
-// one of the given name, which is on its way.
-func (d *Dispatcher) turn(except string) {
+// moment is now, with what is known of pods.
+func (d *Dispatcher) moment() dispatch.Moment {
+	return dispatch.Moment{Now: d.clock.Now(), Read: d.opened, Waits: func(uid string) bool {
+		s, seen := d.seen[types.UID(uid)]
+		return seen && d.waits(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: s.name, UID: types.UID(uid)}})
+	}}
+}
+
+// turn looks whose turn it is.
+func (d *Dispatcher) turn() {
 	d.freed = false
-	for d.opened && d.book.Waiting() > 0 && (d.book.Turns() < d.window || d.book.Urgent()) {
-		j, ok := d.book.Next()
-		if !ok {
-			break
-		}
-		w := d.waiting[j.Name]
-		if w != nil && !d.waits(w.pod) {
-			d.leave(j.Name)
-			continue
-		}
-		delete(d.waiting, j.Name)
-		d.since[j.Name] = d.clock.Now()
-		if w != nil {
-			waitDuration.WithLabelValues(j.Queue).Observe(d.clock.Since(w.since).Seconds())
-		}
-		if j.Name != except && w != nil {
-			d.called = append(d.called, w.pod)
-		}
+	d.do(d.book.Look(d.moment()))
+}
+
+// do carries out what an input has effected. Pods are activated by call.
+func (d *Dispatcher) do(e dispatch.Effects) {
+	d.called = append(d.called, d.podsOf(e.Call)...)
+	for _, one := range e.Began {
+		waitDuration.WithLabelValues(one.Queue).Observe(one.Waited.Seconds())
+	}
+	for _, queue := range e.Freed {
+		waitDuration.Delete(map[string]string{"queue": queue})
 	}
 	if len(d.called) > 0 {
 		d.poke()
@@ -50,91 +54,20 @@ func (d *Dispatcher) poke() {
 	}
 }
 
-// leave ends the waiting of a job of which the pod to activate does not wait any more.
-// Another of its pods is activated, if there is one, and offers it again.
-func (d *Dispatcher) leave(job string) {
-	w := d.waiting[job]
-	d.book.Done(job)
-	delete(d.waiting, job)
-	if i := slices.IndexFunc(w.pods, d.waits); i >= 0 {
-		d.called = append(d.called, w.pods[i])
-	}
-}
+// expireEvery is how often is looked what time has ended.
+const expireEvery = 3 * time.Second
 
-// done ends the turn of a job, or its waiting.
-func (d *Dispatcher) done(job string) {
-	d.book.Done(job)
-	delete(d.waiting, job)
-	d.turn("")
-}
-
-// longestTurn is how long a turn lasts of which nothing comes: the pod may have been kept
-// back by another gate meanwhile. It comes again.
-const longestTurn = 30 * time.Second
-
-// expire ends turns of which nothing came, and whatever else time ends. It returns whether gangs
-// that failed may fit by now.
+// expire ends what time ends. It returns whether gangs that failed may fit by now.
 func (d *Dispatcher) expire() (retry bool) {
-	d.lock()
-	defer d.mu.Unlock()
-	for name, since := range d.since {
-		switch {
-		case !d.book.Admitted(name):
-			delete(d.since, name)
-		case d.clock.Since(since) > longestTurn:
-			d.book.Done(name)
-			delete(d.since, name)
-			d.demand(name, dispatch.Hopeless) // it asks for nothing until it comes again
-		}
-	}
-	for name, w := range d.waiting {
-		if !d.waits(w.pod) {
-			d.leave(name)
-		}
-	}
-	d.letOff()
-	d.hurry()
-	gangs := d.retry()
-	d.turn("")
-	for _, queue := range d.book.Freed() {
-		waitDuration.Delete(map[string]string{"queue": queue})
-	}
-	return gangs
+	defer d.lock()()
+	e := d.book.Tick(d.moment())
+	d.do(e)
+	return e.Retry
 }
 
-// patience is how long a job waits, after nobody made way for it, until somebody may.
-const patience = 30 * time.Second
-
-// hurry ends the patience of jobs.
-func (d *Dispatcher) hurry() {
-	for name, since := range d.patient {
-		if d.clock.Since(since) < patience {
-			continue
-		}
-		delete(d.patient, name)
-		d.reenter(name)
-	}
-}
-
-// letOff ends the waiting for jobs that have been waited for long enough.
-func (d *Dispatcher) letOff() {
-	waited := d.book.Waited()
-	maps.DeleteFunc(d.waited, func(name string, _ time.Time) bool { _, still := waited[name]; return !still })
-	for name, rounds := range waited {
-		switch since, known := d.waited[name]; {
-		case !known:
-			d.waited[name] = d.clock.Now()
-		case d.clock.Since(since) > d.bypassHold<<rounds:
-			d.book.LetOff(name)
-			delete(d.waited, name)
-		}
-	}
-}
-
-// call activates pods whose turn it is: not from where that is found out, which may be
-// inside the scheduling queue.
+// call activates pods whose turn it is: not from where that is found out, which may be inside the scheduling queue.
 func (d *Dispatcher) call(ctx context.Context) {
-	ticker := d.clock.NewTicker(longestTurn / 10)
+	ticker := d.clock.NewTicker(expireEvery)
 	defer ticker.Stop()
 	for {
 		var soon <-chan time.Time
@@ -165,13 +98,11 @@ func (d *Dispatcher) call(ctx context.Context) {
 	}
 }
 
-// respond takes the pods that are to be activated, of those too that wait for what the ledger has
-// given back.
+// respond takes the pods that are to be activated, of those too that wait for what the ledger has given back.
 func (d *Dispatcher) respond() []*v1.Pod {
-	d.lock()
-	defer d.mu.Unlock()
+	defer d.lock()()
 	if d.freed {
-		d.turn("")
+		d.turn()
 	}
 	pods := d.called
 	d.called = nil
@@ -182,4 +113,94 @@ func (d *Dispatcher) handle(profile string) fwk.Handle {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.handles[profile]
+}
+
+// Failed ends the turn of a pod that could not be scheduled, before the scheduling queue has it back: it may come to
+// the gate at once. It returns whether [Dispatcher.Again] has to bring it back. Whether it would fit if everything
+// else were gone err says of pods, and Gang of gangs.
+func (d *Dispatcher) Failed(pod *v1.Pod, err error) (again bool) {
+	defer d.lock()()
+	if d.assumed[pod.UID] != "" {
+		return false
+	}
+	want, _ := d.roster.Wants(pod)
+	e := d.book.Fail(string(pod.UID), dispatch.Failure{Job: jobOf(pod, want), Gang: together(want), Hopeless: !together(want) && unresolvable(err)}, d.moment())
+	d.do(e)
+	return e.Again
+}
+
+// Again has a pod wait for its turn that PreFilter has refused: nothing else brings it back.
+func (d *Dispatcher) Again(pod *v1.Pod) {
+	want, undecided := d.roster.Wants(pod)
+	if !undecided {
+		return
+	}
+	name, making := jobOf(pod, want), d.makes(pod, want)
+	defer d.lock()()
+	d.noteMaking(name, making)
+	now, phase := d.current(pod), d.book.Phase(name)
+	if phase != dispatch.Waiting && phase != dispatch.Admitted && now != nil && now.Spec.NodeName == "" {
+		d.book.Offer(d.job(name, now, want), d.moment())
+		d.turn()
+	}
+}
+
+// unresolvable reports whether a pod failed for reasons that have nothing to do with what runs.
+func unresolvable(err error) bool {
+	var unfit *framework.FitError
+	if !errors.As(err, &unfit) {
+		return false // it failed later, or for another reason
+	}
+	statuses := unfit.Diagnosis.NodeToStatus
+	possible := statuses.AbsentNodesStatus().Code() == fwk.Unschedulable && statuses.Len() < unfit.NumAllNodes
+	statuses.ForEachExplicitNode(func(_ string, status *fwk.Status) {
+		possible = possible || status.Code() == fwk.Unschedulable
+	})
+	return !possible
+}
+
+// Hopeless notes that the gang of a member would not fit if everything else were gone.
+func (d *Dispatcher) Hopeless(member *v1.Pod) {
+	defer d.lock()()
+	d.book.Find(string(member.UID), false, true)
+}
+
+// madeEvery is how often is looked whether those have ended that make way for jobs: we may hear of the end of the
+// last one before those do who count them.
+const madeEvery = 100 * time.Millisecond
+
+// makes is the holder of what a pod is placed with, if others are evicted for it and have not all ended; empty if
+// not. A member that is all there is to place is placed by itself. It is asked with no lock held.
+func (d *Dispatcher) makes(pod *v1.Pod, want gang.Want) string {
+	for _, group := range [...]string{want.Job, holds.PodGroup(pod.UID)} {
+		if holder := holds.Holder(pod.Spec.SchedulerName, group); d.victims(holder) > 0 {
+			return holder
+		}
+	}
+	return ""
+}
+
+// noteMaking notes for which holder others are evicted so that a job may be placed; empty if none are.
+func (d *Dispatcher) noteMaking(job, holder string) {
+	if d.book.Make(job, holder) {
+		d.poke() // they are to be looked after from now on
+	}
+}
+
+// made takes in for which jobs others have made way. It reports whether there are more.
+func (d *Dispatcher) made() bool {
+	d.mu.Lock()
+	making := d.book.Making()
+	d.mu.Unlock()
+	left := len(making)
+	maps.DeleteFunc(making, func(_, holder string) bool { return d.victims(holder) > 0 })
+	if len(making) == 0 {
+		return left > 0
+	}
+	defer d.lock()()
+	for job := range making {
+		d.noteMaking(job, "")
+	}
+	d.turn()
+	return left > len(making)
 }

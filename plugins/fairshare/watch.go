@@ -103,11 +103,10 @@ func withDeleted[T any](object any, do func(T)) {
 
 // change makes a change to what there is or to the queues, and looks whose turn it is then.
 func (d *Dispatcher) change(do func()) {
-	d.lock()
-	defer d.mu.Unlock()
+	defer d.lock()()
 	do()
 	d.book.SetTotal(d.nodes.Total())
-	d.turn("")
+	d.turn()
 }
 
 // nodeSeen takes in a node. What runs there is in its pool.
@@ -157,8 +156,7 @@ func (d *Dispatcher) podSeen(pod *v1.Pod) {
 	if len(pod.Spec.SchedulingGates) > 0 {
 		return // it asks for nothing yet
 	}
-	d.lock()
-	defer d.mu.Unlock()
+	defer d.lock()()
 	now := d.current(pod)
 	if now == nil {
 		return // an event that tells so follows
@@ -173,7 +171,7 @@ func (d *Dispatcher) podSeen(pod *v1.Pod) {
 		d.reenter(after.Job) // in another queue, or with more or less, or elsewhere
 	}
 	if known && after.Queue != before.Queue || after.Promised && !before.Promised {
-		d.turn("") // it may wait
+		d.turn() // it may wait
 	}
 }
 
@@ -189,32 +187,17 @@ func (d *Dispatcher) foreign(pod *v1.Pod) {
 }
 
 func (d *Dispatcher) podGone(pod *v1.Pod) {
-	d.lock()
-	defer d.mu.Unlock()
-	uid := string(pod.UID)
-	if len(d.making) > 0 {
+	defer d.lock()()
+	if len(d.book.Making()) > 0 {
 		d.poke() // it may be the last that had to end for a job
 	}
 	if d.nodes.DropForeign(pod.UID) {
 		d.book.SetTotal(d.nodes.Total())
 	}
 	d.forget(pod.UID)
-	if usage, known := d.book.Counted(uid); known {
-		d.book.Uncount(uid)
-		d.members.move(pod.UID, usage.Group, "")
-		d.jobs.move(pod.UID, usage.Job, "")
-		delete(d.patient, usage.Job)
-		if f := d.failed[usage.Job]; f != nil && f.pod.UID == pod.UID {
-			delete(d.failed, usage.Job)
-		}
-		d.book.Forget(usage.Job) // if it is still there it will be missed again
-		if at := d.waiting[usage.Job]; at != nil && at.pod.UID == pod.UID {
-			d.leave(usage.Job)
-		} else if !usage.Runs && !usage.Held {
-			d.book.Settle(usage)
-		}
-	}
-	d.turn("")
+	usage, _ := d.book.Counted(string(pod.UID))
+	d.members.move(pod.UID, usage.Group, "")
+	d.do(d.book.Gone(string(pod.UID), d.moment()))
 }
 
 // gangMoved takes in that the PodGroup of a gang names another queue.

@@ -10,32 +10,40 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/share"
 )
 
-// Book is all queues, what is used and who waits.
+// Book is all queues, what is used and all jobs. It is not safe for concurrent use.
 type Book struct {
 	total    Vector
-	policies policies
+	limits   Limits
+	policies Policies
 	queues   map[string]*queue
 	usages   map[string]Usage
 	// running is what runs of each group.
 	running map[string]Vector
 	jobs    map[string]*job
-	// members are the jobs that wait, by group.
+	// phases is how many of them are in each phase.
+	phases [Failed + 1]int
+	// timed are those of them that time can move.
+	timed map[string]*job
+	// making are those for which others are evicted.
+	making map[string]*job
+	// members are those that wait, by group.
 	members map[string]map[string]*job
 	shares  map[string]share.Share
 	// promised is what is promised to each job.
 	promised map[string]Needs
-	// missed are jobs that did not fit; bypass is how often each may be passed.
+	// missed are those that did not fit, which others may have to wait for.
 	missed map[string]*missed
-	bypass int
-	// turns is how many of the jobs are admitted; crowded is how many of them are crowded, 1 at
-	// most: for each others make way, and what several ask for together they need not.
-	turns, crowded int
+	// crowded is how many of those that are admitted are crowded, 1 at most: for each others make
+	// way, and what several ask for together they need not.
+	crowded int
 	// urgent are those of the jobs that wait and have begun.
 	urgent map[string]*job
 	// freed are queues of which nothing is left.
 	freed []string
 	// stale: the shares have to be reckoned anew.
 	stale bool
+	// effects are those of the input that is taken in.
+	effects Effects
 }
 
 // queue is the state of a queue. One that is counted in and not described has no spec, and is
@@ -56,33 +64,12 @@ type queue struct {
 	waiting    map[string]*list // by what the jobs ask for
 }
 
-// job is one that waits or is admitted. Its Need and Or are in options.
-type job struct {
-	Job
-	// options are what it asks for, or may ask for instead; at is the one by which it is
-	// judged and charged.
-	options []Needs
-	at      int
-	// needs are the resources that it asks for, in order.
-	needs []v1.ResourceName
-	// in are the queues in which it is.
-	in       []string
-	admitted bool
-	// held are the usages that were taken off what it asks for since they are held, and whole is
-	// the job as it was before the first.
-	held  map[string]bool
-	whole *job
-	// crowded: when it was admitted, its queue was at a limit, and others had to make way.
-	crowded bool
-	kind    string // of the list that it is in
-	index   int    // in the list's heap; -1 if it is not there
-}
-
 // NewBook makes a book with the queue of the given name, which has weight 1 unless it is
 // described otherwise.
 func NewBook(standard string) *Book {
 	b := &Book{
 		total: Vector{}, queues: map[string]*queue{}, usages: map[string]Usage{}, running: map[string]Vector{}, jobs: map[string]*job{},
+		timed: map[string]*job{}, making: map[string]*job{},
 		members: map[string]map[string]*job{}, promised: map[string]Needs{}, missed: map[string]*missed{}, urgent: map[string]*job{}, stale: true,
 	}
 	b.SetQueue(Queue{Name: standard, Weight: 1})
@@ -171,11 +158,12 @@ func (b *Book) relink() {
 		}
 	}
 	for _, j := range b.jobs {
-		if j.admitted {
+		switch j.phase {
+		case Waiting:
+			b.relist(j)
+		case Admitted:
 			b.charge(j, 1)
-		} else {
-			b.unlist(j)
-			b.list(j)
+		case Outside, Failed:
 		}
 	}
 }
@@ -280,18 +268,15 @@ func (b *Book) Shares() map[string]share.Share {
 }
 
 // Waiting is the number of jobs that wait for their turn.
-func (b *Book) Waiting() int { return len(b.jobs) - b.turns }
+func (b *Book) Waiting() int { return b.phases[Waiting] }
 
 // Pending is how many jobs wait, by queue.
 func (b *Book) Pending() map[string]int {
 	pending := map[string]int{}
-	for name, q := range b.queues {
-		for _, l := range q.waiting {
-			pending[name] += l.fresh.Len() + len(l.started)
+	for _, j := range b.timed {
+		if j.phase == Waiting {
+			pending[j.Queue]++
 		}
-	}
-	for _, j := range b.urgent {
-		pending[j.Queue]++
 	}
 	return pending
 }
@@ -314,77 +299,10 @@ func (b *Book) Path(queue string) []string {
 }
 
 // Turns is the number of jobs whose turn it is.
-func (b *Book) Turns() int { return b.turns }
+func (b *Book) Turns() int { return b.phases[Admitted] }
 
 // Counted returns what is counted under a name.
 func (b *Book) Counted(name string) (Usage, bool) {
 	u, ok := b.usages[name]
 	return u, ok
-}
-
-// Offer has a job wait for its turn, or takes in that it has changed. One that is admitted
-// already stays so, and counts as it was.
-func (b *Book) Offer(offered Job) {
-	if j := b.jobs[offered.Name]; j != nil {
-		if j.admitted {
-			return
-		}
-		b.drop(j)
-	}
-	j := newJob(offered)
-	j.in = j.all()
-	for _, queue := range j.in {
-		b.enter(queue)
-	}
-	b.jobs[j.Name] = j
-	b.list(j)
-}
-
-// drop ends the waiting of a job.
-func (b *Book) drop(j *job) {
-	b.unlist(j)
-	delete(b.jobs, j.Name)
-	for _, queue := range j.in {
-		b.leave(queue)
-	}
-}
-
-// Made notes that others have made way for a job, or need not any more.
-func (b *Book) Made(name string) {
-	j := b.jobs[name]
-	if j == nil || !j.Making {
-		return
-	}
-	if j.admitted {
-		j.Making = false
-		return
-	}
-	b.unlist(j)
-	j.Making = false
-	b.list(j)
-}
-
-// Admitted reports whether it is a job's turn.
-func (b *Book) Admitted(name string) bool {
-	j := b.jobs[name]
-	return j != nil && j.admitted
-}
-
-// Done ends the turn of a job, or its waiting.
-func (b *Book) Done(name string) {
-	j := b.jobs[name]
-	if j == nil {
-		return
-	}
-	if !j.admitted {
-		b.drop(j)
-		return
-	}
-	delete(b.jobs, name)
-	b.turns--
-	b.crowded -= count(j.crowded)
-	b.charge(j, -1)
-	for _, queue := range j.in {
-		b.leave(queue)
-	}
 }

@@ -12,7 +12,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/lockstep-sh/lockstep/apis/config"
+	"github.com/lockstep-sh/lockstep/plugins/internal/share"
 )
 
 const (
@@ -22,15 +22,15 @@ const (
 
 func gpus(n int64) Vector { return Vector{gpu: n} }
 
-// tier is the default one.
-var tier = config.PolicyTier{Policies: []config.Policy{
-	{Name: config.PolicyPriority}, {Name: config.PolicyGang}, {Name: config.PolicyConformance}, {Name: config.PolicyProportion}, {Name: config.PolicyCapacity},
-	{Name: config.PolicyDRF, Answers: []config.PolicyQuestion{config.JobOrder}},
-}}
+// tier is the policies of the default tier.
+var tier = Policies{
+	QueueOrder: []Policy{PolicyPriority, PolicyProportion, PolicyCapacity}, JobOrder: []Policy{PolicyPriority, PolicyGang, PolicyDRF, PolicyPriority},
+	Overused: []Policy{PolicyProportion, PolicyCapacity}, Rules: share.Rules{Stated: true, Weighted: true}, Preempt: Lower, Reclaim: true,
+}
 
-func newBook(tiers ...config.PolicyTier) *Book {
+func newBook(policies Policies) *Book {
 	b := NewBook("default")
-	b.SetPolicies(tiers)
+	b.SetPolicies(policies)
 	return b
 }
 
@@ -43,7 +43,7 @@ func of(queue string, n int, need Vector) Job {
 func turns(b *Book) string {
 	var names []string
 	for {
-		j, ok := b.Next()
+		j, ok := b.next()
 		if !ok {
 			return strings.Join(names, " ")
 		}
@@ -175,7 +175,7 @@ func TestNext(t *testing.T) {
 				if len(c.count) == 0 {
 					b.Count("pods of "+j.Name, Usage{Queue: j.Queue, Job: j.Name, Amount: j.Need.total()})
 				}
-				b.Offer(j)
+				b.offer(j)
 			}
 			if diff := gocmp.Diff(c.want, turns(b)); diff != "" {
 				t.Errorf("turns (-want +got):\n%s", diff)
@@ -198,18 +198,18 @@ func TestSettledOnce(t *testing.T) {
 	for _, pod := range []string{"one", "two"} {
 		b.Count(pod, Usage{Queue: "default", Job: j.Name, Amount: gpus(1)})
 	}
-	b.Offer(j)
+	b.offer(j)
 	if got := turns(b); got != j.Name {
 		t.Fatalf("turns %q", got)
 	}
 	for range 3 {
 		b.Count("one", Usage{Queue: "default", Job: j.Name, Amount: gpus(1), Runs: true})
 	}
-	if used := b.queues["default"].used[gpu]; used != 2 || !b.Admitted(j.Name) {
-		t.Errorf("%d GPUs count as used, want 2; it is its turn: %v", used, b.Admitted(j.Name))
+	if used := b.queues["default"].used[gpu]; used != 2 || b.Phase(j.Name) != Admitted {
+		t.Errorf("%d GPUs count as used, want 2; it is its turn: %v", used, b.Phase(j.Name) == Admitted)
 	}
 	b.Count("two", Usage{Queue: "default", Job: j.Name, Amount: gpus(1), Runs: true})
-	if b.Admitted(j.Name) {
+	if b.Phase(j.Name) == Admitted {
 		t.Error("its turn goes on though all of it runs")
 	}
 }
@@ -236,11 +236,11 @@ func TestSameTotal(t *testing.T) {
 func TestBypass(t *testing.T) {
 	b := newBook(tier)
 	b.SetTotal(gpus(8))
-	b.SetBypass(2)
+	b.SetLimits(Limits{MaxBypass: 2})
 	place := func(j Job) {
 		t.Helper()
 		b.Count("pods of "+j.Name, Usage{Queue: "default", Job: j.Name, Amount: j.Need.total()})
-		b.Offer(j)
+		b.offer(j)
 		if got := turns(b); got != j.Name {
 			t.Fatalf("turns %q, want %s", got, j.Name)
 		}
@@ -250,10 +250,10 @@ func TestBypass(t *testing.T) {
 	big.Title = "gang a/big"
 	b.Count("big", Usage{Queue: "default", Job: big.Name, Amount: big.Need.total()})
 	miss := func() {
-		b.Offer(big)
-		b.Next()
-		b.Miss(big.Name)
-		b.Done(big.Name)
+		b.offer(big)
+		b.next()
+		b.miss(big.Name)
+		b.done(big.Name)
 	}
 	miss()
 	place(of("default", 2, gpus(1)))
@@ -265,19 +265,19 @@ func TestBypass(t *testing.T) {
 		b.Count("pods of "+j.Name, Usage{Queue: "default", Job: j.Name, Amount: j.Need.total()})
 	}
 	b.SetTotal(Vector{gpu: 8, cpu: 9})
-	b.Offer(third)
+	b.offer(third)
 	if got := turns(b); got != "" {
 		t.Errorf("turns %q, want that all wait", got)
 	}
 	if reason, why := b.Why(third.Name); reason != Passed || why != "waiting behind gang a/big, which does not fit; 2 later jobs were already placed" {
 		t.Errorf("it waits since %s: %s", reason, why)
 	}
-	b.Offer(high)
-	b.Offer(other)
+	b.offer(high)
+	b.offer(other)
 	if got := turns(b); got != "default-5 default-6" {
 		t.Errorf("turns %q, want who is more important, and who asks for something else", got)
 	}
-	b.LetOff(big.Name)
+	b.letOff(big.Name)
 	if got := turns(b); got != third.Name {
 		t.Errorf("turns %q once it is let off, want %s", got, third.Name)
 	}
@@ -288,14 +288,14 @@ func TestBypass(t *testing.T) {
 func TestBypassUnderACeiling(t *testing.T) {
 	b := newBook(tier)
 	b.SetTotal(gpus(100))
-	b.SetBypass(2)
+	b.SetLimits(Limits{MaxBypass: 2})
 	for _, q := range []Queue{{Name: "p", Weight: 1, Capability: gpus(40)}, {Name: "a", Parent: "p", Weight: 1}, {Name: "b", Parent: "p", Weight: 1}} {
 		b.SetQueue(q)
 	}
 	b.Count("runs", Usage{Queue: "a", Amount: gpus(20), Runs: true})
 	offer := func(j Job) {
 		b.Count("pods of "+j.Name, Usage{Queue: j.Queue, Job: j.Name, Amount: j.Need.total()})
-		b.Offer(j)
+		b.offer(j)
 	}
 	big := of("a", 1, gpus(30))
 	offer(big)
@@ -308,9 +308,9 @@ func TestBypassUnderACeiling(t *testing.T) {
 			queue, _, _ := strings.Cut(name, "-")
 			b.Count("pods of "+name, Usage{Queue: queue, Job: name, Amount: gpus(1), Runs: true})
 		}
-		if waits, ok := b.Waited()[big.Name]; ok && !strings.Contains(took, "a-") {
-			took += fmt.Sprint(" waits:", waits)
-			b.LetOff(big.Name)
+		if m := b.missed[big.Name]; m != nil && b.waited(m) && !strings.Contains(took, "a-") {
+			took += fmt.Sprint(" waits:", m.rounds)
+			b.letOff(big.Name)
 		}
 		story = append(story, took)
 	}
@@ -340,7 +340,7 @@ func TestSeveralQueues(t *testing.T) {
 	for pod, queue := range map[string]string{"a": "a", "b": "b"} {
 		b.Count(pod, Usage{Queue: queue, Job: "j", Amount: gpus(2)})
 	}
-	b.Offer(j)
+	b.offer(j)
 	if got := turns(b); got != "j" {
 		t.Fatalf("turns %q", got)
 	}
@@ -351,12 +351,12 @@ func TestSeveralQueues(t *testing.T) {
 		t.Errorf("a, b and p use %s, want 2 2 4", got)
 	}
 	b.Count("b", Usage{Queue: "b", Job: "j", Amount: gpus(2), Runs: true})
-	if got := used(); got != "2 2 4" || !b.Admitted("j") {
-		t.Errorf("a, b and p use %s once a part runs, want 2 2 4; it is its turn: %v", got, b.Admitted("j"))
+	if got := used(); got != "2 2 4" || b.Phase("j") != Admitted {
+		t.Errorf("a, b and p use %s once a part runs, want 2 2 4; it is its turn: %v", got, b.Phase("j") == Admitted)
 	}
 	b.Count("a", Usage{Queue: "a", Job: "j", Amount: gpus(2), Runs: true})
-	if got := used(); got != "2 2 4" || b.Admitted("j") {
-		t.Errorf("a, b and p use %s once all of it runs, want 2 2 4; it is its turn: %v", got, b.Admitted("j"))
+	if got := used(); got != "2 2 4" || b.Phase("j") == Admitted {
+		t.Errorf("a, b and p use %s once all of it runs, want 2 2 4; it is its turn: %v", got, b.Phase("j") == Admitted)
 	}
 }
 
@@ -378,14 +378,12 @@ func (w *world) fresh(r *rand.Rand) *Book {
 	shuffled(r, w.queues, func(_ string, q Queue) { b.SetQueue(q) })
 	shuffled(r, w.usages, b.Count) // before the jobs, which have settled with what runs
 	shuffled(r, w.jobs, func(name string, j Job) {
-		b.Offer(j)
+		b.offer(j)
 		if w.admitted[name] {
 			one := b.jobs[name]
-			b.unlist(one)
-			one.admitted, one.crowded, one.held = true, w.crowded[name], w.held[name]
+			one.crowded, one.held = w.crowded[name], w.held[name]
 			b.crowded += count(one.crowded)
-			b.turns++
-			b.charge(one, 1)
+			b.admit(one)
 		}
 	})
 	b.SetTotal(w.total)
@@ -522,7 +520,7 @@ func TestBookIsWhatItWasTold(t *testing.T) {
 					delete(w.usages, id)
 					w.unhold(before.Job, id)
 				}
-				b.Uncount(id)
+				b.uncount(id)
 			case 5, 6:
 				j := Job{Name: fmt.Sprint("j", r.IntN(12)), Group: fmt.Sprint("g", r.IntN(3)), Queue: name, Priority: int32(r.IntN(2)), Created: time.Unix(int64(step), 0), Need: Needs{name: gpus(1 + r.Int64N(4))}, Ready: r.IntN(4) == 0, Patient: r.IntN(4) == 0}
 				if r.IntN(3) == 0 {
@@ -531,11 +529,11 @@ func TestBookIsWhatItWasTold(t *testing.T) {
 				if !w.admitted[j.Name] {
 					w.jobs[j.Name] = j
 				}
-				b.Offer(j)
+				b.offer(j)
 			case 7:
 				id := fmt.Sprint("j", r.IntN(12))
 				w.done(id)
-				b.Done(id)
+				b.done(id)
 			}
 			if r.IntN(3) > 0 {
 				continue
@@ -543,7 +541,7 @@ func TestBookIsWhatItWasTold(t *testing.T) {
 			told := w.fresh(r)
 			mustEqual(t, seed, step, told, b)
 			want := firstOf(told)
-			got, ok := b.Next()
+			got, ok := b.next()
 			if ok != (want != "") || got.Name != want {
 				t.Fatalf("seed %d, step %d: %q is admitted, want %q", seed, step, got.Name, want)
 			}
@@ -592,7 +590,7 @@ func firstOf(b *Book) string {
 	var best *job
 	for _, j := range b.jobs {
 		q := b.queues[j.Queue]
-		if j.admitted || b.isShut(j) || b.tooLarge(j) {
+		if j.phase != Waiting || b.isShut(j) || b.tooLarge(j) {
 			continue
 		}
 		if _, over := b.insuperable(j); over {
@@ -627,16 +625,16 @@ func BenchmarkNext(b *testing.B) {
 	for i := range 10000 {
 		j := of(fmt.Sprint("q", i%1000), i, Vector{gpu: 8, cpu: 1000})
 		book.Count("pods of "+j.Name, Usage{Queue: j.Queue, Job: j.Name, Amount: j.Need.total()})
-		book.Offer(j)
+		book.offer(j)
 	}
 	book.Shares()
 	b.ResetTimer()
 	for i := 0; b.Loop(); i++ {
-		j, ok := book.Next()
+		j, ok := book.next()
 		if !ok {
 			b.Fatal("nobody is admitted")
 		}
-		book.Done(j.Name)
-		book.Offer(j)
+		book.done(j.Name)
+		book.offer(j)
 	}
 }

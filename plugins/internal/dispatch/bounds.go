@@ -81,10 +81,10 @@ func (b *Book) bounds(j *job) iter.Seq[Bound] {
 				}
 				need := j.need()[at][name]
 				used := q.mine[name] - b.promised[j.Name][at][name]
-				if j.admitted {
+				if j.phase == Admitted {
 					used -= need
 				}
-				if !j.Making && b.promised[j.Name][at][name] >= need {
+				if !j.making && b.promised[j.Name][at][name] >= need {
 					continue // others have made way
 				}
 				if b.judges(q.spec, name) && !yield(Bound{Reason: Overused, Queue: at, Resource: name, Used: used, Need: need, Most: fair[name]}) {
@@ -129,7 +129,7 @@ func (b *Book) ceilings(j *job, at string, yield func(Bound) bool) bool {
 // its turn, and what is promised to it.
 func (b *Book) own(j *job, at string, name v1.ResourceName) int64 {
 	sum := b.at(b.promised[j.Name], at, name)
-	if j.admitted {
+	if j.phase == Admitted {
 		sum += b.at(j.need(), at, name)
 	}
 	return sum
@@ -155,7 +155,7 @@ func (b *Book) insuperable(j *job) (Bound, bool) {
 		if !bound.Exceeded(0) {
 			continue
 		}
-		if j.Patient || b.crowded > 0 {
+		if j.patient() || b.crowded > 0 {
 			return bound, true
 		}
 		if yields == nil {
@@ -175,11 +175,11 @@ func (b *Book) insuperable(j *job) (Bound, bool) {
 // yields is what a job's queue itself has running that may make way for the job.
 func (b *Book) yields(j *job) Vector {
 	sum := Vector{}
-	if b.policies.preempt == anybody {
+	if b.policies.Preempt == Anything {
 		return b.queues[j.Queue].allocated
 	}
 	for priority, amount := range b.queues[j.Queue].byPriority {
-		if b.policies.preempt == lower && priority < j.Priority {
+		if b.policies.Preempt == Lower && priority < j.Priority {
 			sum.Add(amount, 1)
 		}
 	}
@@ -189,7 +189,7 @@ func (b *Book) yields(j *job) Vector {
 // reclaims reports whether a job may have a queue above its own freed by siblings: its queue has a
 // right to all that it asks for, and it asks for nothing in others.
 func (b *Book) reclaims(j *job, above string) bool {
-	if !b.policies.reclaim || above == j.Queue || len(j.need()) > 1 {
+	if !b.policies.Reclaim || above == j.Queue || len(j.need()) > 1 {
 		return false
 	}
 	deserved := b.Deserved(j.Queue)
@@ -223,7 +223,7 @@ func (b *Book) aboveCeiling(need Needs) bool {
 // have to make way first. There are none if they have, or if it was not at one.
 func (b *Book) Crowded(name string) []Bound {
 	j := b.jobs[name]
-	if j == nil || !j.admitted || !j.crowded {
+	if j == nil || !j.crowded {
 		return nil
 	}
 	if _, exceeded := b.exceeded(j); !exceeded {
@@ -237,13 +237,14 @@ func (b *Book) Crowded(name string) []Bound {
 // job: until they have made way.
 func (b *Book) Ceilings(offered Job) (exceeded []Bound, keeps []Choice) {
 	j := newJob(offered)
+	j.making = b.making[j.Name] != nil
 	reason, _ := b.shut(j)
 	for at := range j.options {
 		j.take(at)
 		var ceilings []Bound
 		if reason != NotFound && reason != Loose && !j.Begun {
 			for bound := range b.bounds(j) {
-				if bound.Reason == Capability || j.Making {
+				if bound.Reason == Capability || j.making {
 					ceilings = append(ceilings, bound)
 				}
 			}
@@ -265,14 +266,14 @@ func (b *Book) Ceilings(offered Job) (exceeded []Bound, keeps []Choice) {
 // is, they are the one that it is charged with.
 func (b *Book) Choices(name string) []Choice {
 	j := b.jobs[name]
-	if j == nil || !j.admitted {
+	if j == nil || j.phase != Admitted {
 		return nil
 	}
 	if len(j.options) == 1 {
 		return []Choice{j.choice(0)}
 	}
 	b.charge(j, -1)
-	j.admitted = false
+	j.phase = Waiting
 	charged := j.at
 	keeps := []int{}
 	for at := range j.options {
@@ -289,7 +290,7 @@ func (b *Book) Choices(name string) []Choice {
 		b.crowded--
 	}
 	j.take(keeps[0])
-	j.admitted = true
+	j.phase = Admitted
 	b.charge(j, 1)
 	choices := make([]Choice, len(keeps))
 	for i, at := range keeps {
@@ -321,22 +322,6 @@ func (c Choice) Pools() map[string]bool {
 func (b *Book) over(j *job) bool {
 	_, over := b.exceeded(j)
 	return over
-}
-
-// newJob is a job as the book keeps it.
-func newJob(offered Job) *job {
-	j := &job{Job: offered, options: make([]Needs, 1, 1+len(offered.Or))}
-	j.options[0] = offered.Need
-	j.options = append(j.options, offered.Or...)
-	j.take(0)
-	return j
-}
-
-// offered is a job as it would be offered now.
-func (j *job) offered() Job {
-	offered := j.Job
-	offered.Need, offered.Or = j.options[0], j.options[1:]
-	return offered
 }
 
 // Exceeds returns the first of some bounds that is exceeded; false if none is.

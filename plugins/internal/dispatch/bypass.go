@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 )
@@ -17,24 +18,34 @@ type missed struct {
 	passed int
 	// rounds is how often it was let off.
 	rounds int
+	// since is when it was noticed that others wait for it; zero while they do not.
+	since time.Time
 }
 
-// SetBypass says how many jobs may pass one that does not fit; 0 for any number. When so
-// many have, those that come after it and ask for any of what it asks for wait, until it is
-// placed, gone, or let off. For one that a ceiling keeps waiting only those under that
-// ceiling do.
-func (b *Book) SetBypass(most int) { b.bypass = most }
+// Limits are those that the caller sets.
+type Limits struct {
+	// Window is how many jobs may have their turn at once.
+	Window int
+	// MaxBypass is how many jobs may pass one that does not fit; 0 for any number. When so many have, those that come
+	// after it, and ask for any of what it asks for, wait until it is placed, gone, or let off. For one that a
+	// ceiling keeps waiting only those under that ceiling do.
+	MaxBypass int
+	// BypassHold is how long they wait at first. Each time it is twice as long, and so many more may pass.
+	BypassHold time.Duration
+}
 
-// Miss notes that a job did not fit in its turn. One for which others would have to make way
-// is not waited for.
-func (b *Book) Miss(name string) {
-	if j := b.jobs[name]; j != nil && j.admitted && !j.crowded {
-		b.miss(missed{Job: j.offered()})
+// SetLimits sets the limits.
+func (b *Book) SetLimits(limits Limits) { b.limits = limits }
+
+// miss notes that a job did not fit in its turn. One for which others would have to make way is not waited for.
+func (b *Book) miss(name string) {
+	if j := b.jobs[name]; j != nil && j.phase == Admitted && !j.crowded {
+		b.note(missed{Job: j.offered()})
 	}
 }
 
-func (b *Book) miss(one missed) {
-	if b.bypass == 0 {
+func (b *Book) note(one missed) {
+	if b.limits.MaxBypass == 0 {
 		return
 	}
 	if m := b.missed[one.Name]; m != nil {
@@ -44,12 +55,12 @@ func (b *Book) miss(one missed) {
 	b.missed[one.Name] = &one
 }
 
-// pass notes the jobs that a ceiling keeps waiting while one that comes after them goes under
-// it. Where there is no ceiling it costs nothing, otherwise a look at each queue under it.
+// pass notes the jobs that a ceiling keeps waiting while one that comes after them goes under it. Where there is no
+// ceiling it costs nothing, otherwise a look at each queue under it.
 func (b *Book) pass(j *job) {
 	path := b.queues[j.Queue].path
 	limited := slices.ContainsFunc(path, func(at string) bool { return len(b.queues[at].spec.Capability) > 0 })
-	if !limited || b.bypass == 0 {
+	if !limited || b.limits.MaxBypass == 0 {
 		return
 	}
 	for _, q := range b.queues {
@@ -59,36 +70,39 @@ func (b *Book) pass(j *job) {
 		_, blocked := b.first(q)
 		for _, m := range blocked {
 			if b.concerns(m, j) {
-				b.miss(*m)
+				b.note(*m)
 			}
 		}
 	}
 }
 
-// Forget ends what was noted of a job that did not fit: it is gone.
-func (b *Book) Forget(name string) { delete(b.missed, name) }
-
 // mostRounds bounds the doubling.
 const mostRounds = 10
 
-// LetOff has a job be passed by twice as many as before, until it is waited for again.
-func (b *Book) LetOff(name string) {
+// letOff has a job be passed by twice as many as before, until it is waited for again.
+func (b *Book) letOff(name string) {
 	if m := b.missed[name]; m != nil {
-		m.passed = 0
+		m.passed, m.since = 0, time.Time{}
 		m.rounds = min(m.rounds+1, mostRounds)
 	}
 }
 
-// Waited are the jobs for which others wait now, and how often each was let off.
-func (b *Book) Waited() map[string]int {
-	waited := map[string]int{}
+// relent lets off the jobs that others have waited for long enough.
+func (b *Book) relent(now time.Time) {
 	for name, m := range b.missed {
-		if m.passed >= b.bypass<<m.rounds {
-			waited[name] = m.rounds
+		switch {
+		case !b.waited(m):
+			m.since = time.Time{}
+		case m.since.IsZero():
+			m.since = now
+		case now.Sub(m.since) > b.limits.BypassHold<<m.rounds:
+			b.letOff(name)
 		}
 	}
-	return waited
 }
+
+// waited reports whether others wait for a job that was missed.
+func (b *Book) waited(m *missed) bool { return m.passed >= b.limits.MaxBypass<<m.rounds }
 
 // placed counts a job that was placed against those that it passed.
 func (b *Book) placed(j *job) {
@@ -100,8 +114,8 @@ func (b *Book) placed(j *job) {
 	}
 }
 
-// concerns reports whether a job comes after one that was missed, asks for any of what that
-// asks for, and is under the ceiling that keeps it waiting.
+// concerns reports whether a job comes after one that was missed, asks for any of what that asks for, and is under
+// the ceiling that keeps it waiting.
 func (b *Book) concerns(m *missed, j *job) bool {
 	if j.Name == m.Name || j.Priority > m.Priority || j.Priority == m.Priority && !m.Created.Before(j.Created) {
 		return false
@@ -120,13 +134,9 @@ func asksOf(need Needs, j *job) bool {
 
 // waitsFor tells for whom a job has to wait; empty for nobody.
 func (b *Book) waitsFor(j *job) string {
-	if len(b.missed) == 0 {
-		return ""
-	}
-	waited := b.Waited()
-	for _, name := range slices.Sorted(maps.Keys(waited)) {
+	for _, name := range slices.Sorted(maps.Keys(b.missed)) {
 		m := b.missed[name]
-		if b.concerns(m, j) && slices.ContainsFunc(b.asNow(m), func(one *job) bool { return asksOf(one.need(), j) && b.couldFit(m, one) && b.entitled(one, j) }) {
+		if b.waited(m) && b.concerns(m, j) && slices.ContainsFunc(b.asNow(m), func(one *job) bool { return asksOf(one.need(), j) && b.couldFit(m, one) && b.entitled(one, j) }) {
 			return fmt.Sprintf("waiting behind %s, which does not fit; %d later jobs were already placed", m.Title, m.passed)
 		}
 	}
@@ -135,8 +145,8 @@ func (b *Book) waitsFor(j *job) string {
 
 // asNow is a job that was missed as it is now, with each of its options.
 func (b *Book) asNow(m *missed) []*job {
-	current := b.jobs[m.Name]
-	if current != nil && current.admitted {
+	current := b.active(m.Name)
+	if current != nil && current.phase == Admitted {
 		return []*job{current} // it counts as used already
 	}
 	offered := m.Job
@@ -151,9 +161,9 @@ func (b *Book) asNow(m *missed) []*job {
 	return all
 }
 
-// entitled reports whether a job has to wait for one of another queue: only where that queue, and
-// those above it that are not above the job too, have a right to what is waited for, as far as
-// it is contested. Otherwise it would be taken back at once.
+// entitled reports whether a job has to wait for one of another queue: only where that queue, and those above it that
+// are not above the job too, have a right to what is waited for, as far as it is contested. Otherwise it would be
+// taken back at once.
 func (b *Book) entitled(one, j *job) bool {
 	shares := b.Shares()
 	for _, queue := range one.queues() {
@@ -172,8 +182,8 @@ func (b *Book) entitled(one, j *job) bool {
 	return true
 }
 
-// couldFit reports whether it is of use to wait for a job. It is not for one that waits for the
-// share of its queue, or that is larger than all there is.
+// couldFit reports whether it is of use to wait for a job. It is not for one that waits for the share of its queue,
+// or that is larger than all there is.
 func (b *Book) couldFit(m *missed, one *job) bool {
 	for name, need := range one.need().total() {
 		if need > b.total[name] {
@@ -183,7 +193,7 @@ func (b *Book) couldFit(m *missed, one *job) bool {
 	if reason, _ := b.shut(one); reason != "" {
 		return false
 	}
-	if one.admitted {
+	if one.phase == Admitted {
 		return true // it counts as used already
 	}
 	bound, over := b.exceeded(one)

@@ -11,7 +11,9 @@ import (
 func (b *Book) Count(name string, u Usage) {
 	before, known := b.usages[name]
 	b.enter(u.Queue)
+	u.refused, u.hopeless = before.refused && !u.Runs, before.hopeless && !u.Runs
 	b.usages[name] = u
+	b.assign(name, before.Job, u.Job)
 	if known {
 		b.count(before, -1)
 	}
@@ -35,10 +37,11 @@ func (b *Book) Count(name string, u Usage) {
 	}
 }
 
-// Uncount ends what was counted under a name.
-func (b *Book) Uncount(name string) {
+// uncount ends what was counted under a name.
+func (b *Book) uncount(name string) {
 	if u, ok := b.usages[name]; ok {
 		delete(b.usages, name)
+		b.assign(name, u.Job, "")
 		b.count(u, -1)
 		b.leave(u.Queue)
 		b.unhold(u.Job, name)
@@ -70,8 +73,7 @@ func (b *Book) count(u Usage, n int64) {
 	sum(b.running, u.Group, u.Amount, n)
 	if now := b.running[u.Group] != nil; now != before {
 		for _, j := range slices.Collect(maps.Values(b.members[u.Group])) {
-			b.unlist(j)
-			b.list(j)
+			b.relist(j)
 		}
 	}
 }
@@ -87,9 +89,8 @@ func (b *Book) promise(u Usage, n int64) {
 	if sum(b.promised[u.Job], u.Queue, u.Amount, n); len(b.promised[u.Job]) == 0 {
 		delete(b.promised, u.Job)
 	}
-	if j := b.jobs[u.Job]; j != nil && !j.admitted {
-		b.unlist(j)
-		b.list(j)
+	if j := b.jobs[u.Job]; j != nil && j.phase == Waiting {
+		b.relist(j)
 	}
 }
 
@@ -103,17 +104,14 @@ func sum[M ~map[K]Vector, K comparable](sums M, key K, amount Vector, n int64) {
 	}
 }
 
-// Settle takes off what counts for a job that is admitted: a part of it does not wait any more.
-// Its turn ends with the last part.
-func (b *Book) Settle(u Usage) { b.settle("", Usage{Job: u.Job, Queue: u.Queue, Runs: true}, u) }
-
-// settle takes off what a usage asked for: it runs now, or is held.
+// settle takes off what counts for a job that is admitted what a usage asked for: it runs now, or is
+// held. The turn ends with the last part.
 func (b *Book) settle(name string, now, asked Usage) {
-	j := b.jobs[now.Job]
+	j := b.active(now.Job)
 	if j == nil && now.Runs {
 		delete(b.missed, now.Job) // it was placed without its turn
 	}
-	if j == nil || !j.admitted {
+	if j == nil || j.phase != Admitted {
 		return
 	}
 	last := *j
@@ -166,7 +164,7 @@ func (b *Book) change(j *job, do func(at int, need Needs) Needs) {
 // finish ends the turn of a job that has all that it asked for; last is how it was before.
 func (b *Book) finish(j, last *job) {
 	if len(j.needs) == 0 && len(j.held) == 0 {
-		b.Done(j.Name)
+		b.done(j.Name)
 		b.placed(last)
 	}
 }

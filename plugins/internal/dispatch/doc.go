@@ -6,5 +6,9 @@
 // counted themselves or its turn is over. After each admission everything is judged anew:
 // no order is kept that could be out of date.
 //
-// It takes no lock, reads no clock and knows no pod: amounts come in, decisions go out.
+// A Book is a state machine over values, see the diagram in the README of FairShare. Its calls are
+// the inputs (a pod came to the gate, failed, is gone; time has passed), the Effects they return the
+// outputs. A job is in exactly one phase, and one that waits is called when its turn comes.
+//
+// It takes no lock, reads no clock and knows no client: amounts and time come in, decisions go out.
 package dispatch

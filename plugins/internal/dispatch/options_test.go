@@ -61,7 +61,7 @@ func TestOptions(t *testing.T) {
 				b.Count(id, u)
 			}
 			for _, j := range c.jobs {
-				b.Offer(j)
+				b.offer(j)
 			}
 			if got := turns(b); got != c.want {
 				t.Errorf("turns %q, want %q", got, c.want)
@@ -92,7 +92,7 @@ func TestChoices(t *testing.T) {
 	j := of("a", 1, inPool("x", 3))
 	j.Or = []Needs{{"a": inPool("y", 3)}}
 	b.Count("pod", Usage{Queue: "a", Job: j.Name, Amount: inPool("x", 3), Or: []Vector{inPool("y", 3)}})
-	b.Offer(j)
+	b.offer(j)
 	if got := turns(b); got != "a-1" {
 		t.Fatalf("turns %q", got)
 	}
@@ -114,10 +114,10 @@ func TestChoices(t *testing.T) {
 	step("room in both", []int{0, 1}, Vector{"nvidia.com/gpu@x": 3, "nvidia.com/gpu@y": 0})
 	b.Count("other", Usage{Queue: "a", Amount: inPool("x", 2), Runs: true})
 	step("another came to the first", []int{1}, Vector{"nvidia.com/gpu@x": 2, "nvidia.com/gpu@y": 3})
-	b.Uncount("other")
+	b.uncount("other")
 	step("it stays where it is charged", []int{1, 0}, Vector{"nvidia.com/gpu@x": 0, "nvidia.com/gpu@y": 3})
 	b.Count("pod", Usage{Queue: "a", Job: j.Name, Amount: inPool("x", 3), Runs: true})
-	if b.Admitted("a-1") || b.queues["a"].used["nvidia.com/gpu@y"] != 0 {
+	if b.Phase("a-1") == Admitted || b.queues["a"].used["nvidia.com/gpu@y"] != 0 {
 		t.Error("it was placed in the first, and its turn goes on")
 	}
 }
@@ -134,7 +134,7 @@ func TestHeld(t *testing.T) {
 	for _, pod := range pods {
 		count(pod, false, false)
 	}
-	b.Offer(of("a", 1, gpus(8)))
+	b.offer(of("a", 1, gpus(8)))
 	if got := turns(b); got != "a-1" {
 		t.Fatalf("turns %q", got)
 	}
@@ -150,14 +150,14 @@ func TestHeld(t *testing.T) {
 	used("part of it is held", 8)
 	count("2", false, false)
 	used("and part of that given back in its turn", 8)
-	b.Done("a-1")
+	b.done("a-1")
 	used("its turn ends, and what is held stays", 2)
-	b.Offer(of("a", 2, gpus(7)))
+	b.offer(of("a", 2, gpus(7)))
 	if _, why := b.Why("a-2"); !strings.HasSuffix(why, "2 nvidia.com/gpu used, 7 nvidia.com/gpu asked for") {
 		t.Errorf("another waits: %q", why)
 	}
-	b.Done("a-2")
-	b.Offer(of("a", 1, gpus(6)))
+	b.done("a-2")
+	b.offer(of("a", 1, gpus(6)))
 	if got := turns(b); got != "a-1" {
 		t.Fatalf("turns %q", got)
 	}
@@ -165,14 +165,14 @@ func TestHeld(t *testing.T) {
 		count(pod, true, false)
 	}
 	used("all is held", 8)
-	if !b.Admitted("a-1") {
+	if b.Phase("a-1") != Admitted {
 		t.Error("its turn ends before any of it runs")
 	}
 	for _, pod := range pods {
 		count(pod, false, true)
 	}
 	used("all of it runs", 8)
-	if b.Admitted("a-1") {
+	if b.Phase("a-1") == Admitted {
 		t.Error("its turn goes on")
 	}
 }
@@ -193,14 +193,14 @@ func TestBegun(t *testing.T) {
 			b.SetQueue(Queue{Name: "b", Weight: 1, Priority: 9})
 			b.Count("runs", Usage{Queue: "a", Group: "g", Amount: gpus(3), Runs: true})
 			b.Count("waits", Usage{Queue: "b", Amount: gpus(6)})
-			b.Offer(of("b", 1, gpus(1)))
+			b.offer(of("b", 1, gpus(1)))
 			j := of("a", 2, gpus(3))
 			j.Group, j.Begun = "g", true
-			b.Offer(j)
+			b.offer(j)
 			if !b.Urgent() || b.Pending()["a"] != 1 {
 				t.Error("it is not known to be urgent")
 			}
-			first, ok := b.Next()
+			first, ok := b.next()
 			if !ok || first.Name != "a-2" || b.Urgent() {
 				t.Errorf("%q comes first", first.Name)
 			}
@@ -245,7 +245,7 @@ func TestHeldInAQueueThatGoes(t *testing.T) {
 	b.SetQueue(Queue{Name: "a", Weight: 1})
 	u := Usage{Queue: "a", Job: "a-1", Amount: gpus(2)}
 	b.Count("p", u)
-	b.Offer(of("a", 1, gpus(2)))
+	b.offer(of("a", 1, gpus(2)))
 	if got := turns(b); got != "a-1" {
 		t.Fatalf("turns %q", got)
 	}
@@ -255,8 +255,8 @@ func TestHeldInAQueueThatGoes(t *testing.T) {
 	b.Count("p", u)
 	u.Held = false
 	b.Count("p", u)
-	b.Uncount("p")
-	b.Done("a-1")
+	b.uncount("p")
+	b.done("a-1")
 	if q := b.queues["typo"]; q != nil {
 		t.Errorf("the queue is still known: %+v", q)
 	}
@@ -281,24 +281,24 @@ func TestFreed(t *testing.T) {
 		t.Errorf("%d queues after a look, want the default one", len(b.queues))
 	}
 	b.Count("pod", Usage{Queue: "typo", Amount: gpus(1)})
-	b.Offer(of("typo", 1, gpus(1)))
+	b.offer(of("typo", 1, gpus(1)))
 	b.Count("pod", Usage{Queue: "other", Amount: gpus(1)})
 	look()
 	if _, there := b.Pending()["typo"]; !there {
 		t.Error("who waits in a queue that is not there is not counted")
 	}
-	b.Done("typo-1")
+	b.done("typo-1")
 	if diff := gocmp.Diff([]string{"typo"}, b.Freed()); diff != "" {
 		t.Errorf("freed (-want +got):\n%s", diff)
 	}
-	b.Uncount("pod")
+	b.uncount("pod")
 	b.SetQueue(Queue{Name: "late", Weight: 1})
-	b.Offer(Job{Name: "j", Queue: "late", Created: time.Unix(1, 0), Need: Needs{"late": gpus(1), "more": gpus(1)}})
+	b.offer(Job{Name: "j", Queue: "late", Created: time.Unix(1, 0), Need: Needs{"late": gpus(1), "more": gpus(1)}})
 	b.RemoveQueue("late")
 	if diff := gocmp.Diff([]string{"other"}, b.Freed()); diff != "" {
 		t.Errorf("freed (-want +got):\n%s", diff)
 	}
-	b.Done("j")
+	b.done("j")
 	if diff := gocmp.Diff([]string{"late", "more"}, b.Freed()); diff != "" {
 		t.Errorf("freed (-want +got):\n%s", diff)
 	}

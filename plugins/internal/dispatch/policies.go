@@ -7,76 +7,66 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/lockstep-sh/lockstep/apis/config"
 	"github.com/lockstep-sh/lockstep/plugins/internal/share"
 )
 
-// policies are the tiers of a configuration, as a book uses them.
-type policies struct {
-	// queues, jobs and overused are who is asked, one after the other. TaskOrder comes after
-	// JobOrder: what is compared is jobs, of which members beyond a minimum are one each.
-	queues, jobs, overused []config.PolicyName
-	rules                  share.Rules
-	// preempt tells who makes way inside a queue, as far as that is known here; reclaim that
-	// queues make way for each other.
-	preempt way
-	reclaim bool
-}
+// Policy is a rule by which queues and jobs are ordered, and queues limited.
+type Policy string
 
-// way is who may make way for a job in its queue.
-type way int
-
+// Policies.
 const (
-	nobody way = iota
-	lower      // who has a lower priority
-	anybody
+	PolicyPriority   Policy = "priority"   // high before low
+	PolicyGang       Policy = "gang"       // jobs of which the minimum does not run come first
+	PolicyDRF        Policy = "drf"        // the job with the smaller dominant share comes first
+	PolicyProportion Policy = "proportion" // about what queues deserve by weight
+	PolicyCapacity   Policy = "capacity"   // about what is stated that queues deserve
 )
 
-// SetPolicies says by which policies queues and jobs are ordered, and what queues deserve. A
-// new book has none. It is for books in which nobody waits yet.
-func (b *Book) SetPolicies(tiers []config.PolicyTier) {
-	flat := func(questions ...config.PolicyQuestion) []config.PolicyName {
-		var names []config.PolicyName
-		for _, question := range questions {
-			names = append(names, slices.Concat(config.Asked(tiers, question)...)...)
-		}
-		return names
-	}
-	b.policies = policies{
-		queues: flat(config.QueueOrder), jobs: flat(config.JobOrder, config.TaskOrder), overused: flat(config.Overused),
-		rules:   share.Rules{Stated: config.HasPolicy(tiers, config.PolicyCapacity), Weighted: config.HasPolicy(tiers, config.PolicyProportion)},
-		preempt: wayOf(tiers),
-	}
-	reclaimable := flat(config.Reclaimable)
-	b.policies.reclaim = slices.Contains(reclaimable, config.PolicyCapacity) || slices.Contains(reclaimable, config.PolicyProportion)
-	b.relink()
+// Policies are those by which a book decides. The zero value has none.
+type Policies struct {
+	// QueueOrder and JobOrder are asked one after the other: the first that tells two apart decides.
+	QueueOrder, JobOrder []Policy
+	// Overused are those that limit queues to their share.
+	Overused []Policy
+	// Rules say what queues deserve.
+	Rules share.Rules
+	// Preempt is what makes way inside a queue, as far as that is known here. Reclaim tells that
+	// queues make way for each other.
+	Preempt Way
+	Reclaim bool
 }
 
-func wayOf(tiers []config.PolicyTier) way {
-	found := nobody
-	for _, names := range config.Asked(tiers, config.Preemptable) {
-		if !slices.Contains(names, config.PolicyPriority) {
-			return anybody
-		}
-		found = lower
-	}
-	return found
+// Way is what may make way for a job in its queue.
+type Way int
+
+// Ways.
+const (
+	Nothing  Way = iota
+	Lower        // what has a lower priority
+	Anything     // whatever its priority
+)
+
+// SetPolicies says by which policies queues and jobs are ordered, and what queues deserve. It is
+// for books in which nothing waits yet.
+func (b *Book) SetPolicies(policies Policies) {
+	b.policies = policies
+	b.relink()
 }
 
 // deserves is what a queue is entitled to by its description, as far as that counts.
 func (b *Book) deserves(spec *Queue) Vector {
-	return b.policies.rules.Entitled(b.total, spec.Deserved, spec.Guarantee)
+	return b.policies.Rules.Entitled(b.total, spec.Deserved, spec.Guarantee)
 }
 
 // judges reports whether a policy that answers Overused is about a resource of a queue: what is
 // stated is capacity's, and everything where there is no proportion; the rest is proportion's.
 func (b *Book) judges(spec *Queue, name v1.ResourceName) bool {
 	_, stated := spec.Deserved[name]
-	policy := config.PolicyProportion
-	if rules := b.policies.rules; rules.Stated && (stated || !rules.Weighted) {
-		policy = config.PolicyCapacity
+	policy := PolicyProportion
+	if rules := b.policies.Rules; rules.Stated && (stated || !rules.Weighted) {
+		policy = PolicyCapacity
 	}
-	return slices.Contains(b.policies.overused, policy)
+	return slices.Contains(b.policies.Overused, policy)
 }
 
 // compareQueues orders queues top down: where their branches part it is decided, by what the
@@ -87,14 +77,14 @@ func (b *Book) compareQueues(p, q *queue) int {
 
 func (b *Book) compareSiblings(i, j string) int {
 	p, q := b.queues[i], b.queues[j]
-	for _, policy := range b.policies.queues {
+	for _, policy := range b.policies.QueueOrder {
 		order := 0
 		switch policy {
-		case config.PolicyPriority:
+		case PolicyPriority:
 			order = cmp.Compare(q.spec.Priority, p.spec.Priority)
-		case config.PolicyProportion:
+		case PolicyProportion:
 			order = cmp.Compare(b.served(p), b.served(q))
-		case config.PolicyCapacity:
+		case PolicyCapacity:
 			order = cmp.Compare(b.filled(i), b.filled(j))
 		}
 		if order != 0 {
@@ -126,14 +116,14 @@ func (b *Book) filled(name string) float64 {
 }
 
 func (b *Book) compareJobs(i, j *job) int {
-	for _, policy := range b.policies.jobs {
+	for _, policy := range b.policies.JobOrder {
 		order := 0
 		switch policy {
-		case config.PolicyPriority:
+		case PolicyPriority:
 			order = cmp.Compare(j.Priority, i.Priority)
-		case config.PolicyGang:
+		case PolicyGang:
 			order = compareReady(i.Ready, j.Ready)
-		case config.PolicyDRF:
+		case PolicyDRF:
 			order = cmp.Compare(b.JobShare(i.Group, nil), b.JobShare(j.Group, nil))
 		}
 		if order != 0 {
@@ -158,7 +148,7 @@ func compareReady(i, j bool) int {
 // compareFresh compares jobs of whose groups nothing runs, by what does not change while they
 // wait.
 func (b *Book) compareFresh(i, j *job) int {
-	if slices.Contains(b.policies.jobs, config.PolicyPriority) {
+	if slices.Contains(b.policies.JobOrder, PolicyPriority) {
 		return cmp.Or(cmp.Compare(j.Priority, i.Priority), compareAge(i, j))
 	}
 	return compareAge(i, j)

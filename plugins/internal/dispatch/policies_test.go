@@ -5,22 +5,16 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 
-	"github.com/lockstep-sh/lockstep/apis/config"
+	"github.com/lockstep-sh/lockstep/plugins/internal/share"
 )
 
-// named is a tier of policies that answer all that they can.
-func named(names ...config.PolicyName) config.PolicyTier {
-	var t config.PolicyTier
-	for _, name := range names {
-		t.Policies = append(t.Policies, config.Policy{Name: name})
-	}
-	return t
-}
-
+// TestPolicies: FairShare tells the same policies of tiers, see its TestPoliciesOf.
 func TestPolicies(t *testing.T) {
 	const (
-		priority, gang, drf, proportion, capacity = config.PolicyPriority, config.PolicyGang, config.PolicyDRF, config.PolicyProportion, config.PolicyCapacity
+		priority, gang, drf, proportion, capacity = PolicyPriority, PolicyGang, PolicyDRF, PolicyProportion, PolicyCapacity
 	)
+	type list = []Policy
+	byPriority := Policies{QueueOrder: list{priority}, JobOrder: list{priority, priority}, Preempt: Lower}
 	high := func(j Job) Job { j.Priority = 10; return j }
 	ready := func(j Job, group string) Job { j.Ready, j.Group = true, group; return j }
 	runs := func(queue, group string, n int64) Usage {
@@ -29,61 +23,61 @@ func TestPolicies(t *testing.T) {
 	waits := func(queue string, n int64) Usage { return Usage{Queue: queue, Amount: gpus(n)} }
 	two := []Queue{{Name: "a", Deserved: gpus(6), Guarantee: gpus(1)}, {Name: "b", Weight: 3, Priority: 1}}
 	for sentence, c := range map[string]struct {
-		tiers  []config.PolicyTier
-		queues []Queue
-		count  map[string]Usage
-		jobs   []Job
-		want   string
+		policies Policies
+		queues   []Queue
+		count    map[string]Usage
+		jobs     []Job
+		want     string
 	}{
 		"none: jobs by age, queues by name, and no shares": {
 			queues: two, count: map[string]Usage{"1": runs("a", "", 8), "2": waits("b", 9)},
 			jobs: []Job{of("b", 1, gpus(1)), high(of("b", 2, gpus(1))), of("a", 3, gpus(1))}, want: "a-3 b-1 b-2",
 		},
 		"priority, of queues and of jobs": {
-			tiers: []config.PolicyTier{named(priority)}, queues: two,
+			policies: byPriority, queues: two,
 			jobs: []Job{of("b", 1, gpus(1)), high(of("b", 2, gpus(1))), of("a", 3, gpus(1))}, want: "b-2 b-1 a-3",
 		},
 		"priority that only orders jobs": {
-			tiers: []config.PolicyTier{{Policies: []config.Policy{{Name: priority, Answers: []config.PolicyQuestion{config.JobOrder}}}}}, queues: two,
+			policies: Policies{JobOrder: list{priority}}, queues: two,
 			jobs: []Job{of("b", 1, gpus(1)), high(of("b", 2, gpus(1))), of("a", 3, gpus(1))}, want: "a-3 b-2 b-1",
 		},
 		"priority of branches, not of leaves": {
-			tiers: []config.PolicyTier{named(priority)}, queues: []Queue{{Name: "a"}, {Name: "a1", Parent: "a", Priority: 5}, {Name: "b", Priority: 1}},
+			policies: byPriority, queues: []Queue{{Name: "a"}, {Name: "a1", Parent: "a", Priority: 5}, {Name: "b", Priority: 1}},
 			jobs: []Job{of("a1", 1, gpus(1)), of("b", 2, gpus(1))}, want: "b-2 a1-1",
 		},
 		"gang before priority": {
-			tiers: []config.PolicyTier{named(gang), named(priority)}, jobs: []Job{ready(high(of("default", 1, gpus(1))), "g"), of("default", 2, gpus(1))}, want: "default-2 default-1",
+			policies: Policies{QueueOrder: list{priority}, JobOrder: list{gang, priority, priority}, Preempt: Anything}, jobs: []Job{ready(high(of("default", 1, gpus(1))), "g"), of("default", 2, gpus(1))}, want: "default-2 default-1",
 		},
 		"priority before gang": {
-			tiers: []config.PolicyTier{named(priority), named(gang)}, jobs: []Job{ready(high(of("default", 1, gpus(1))), "g"), of("default", 2, gpus(1))}, want: "default-1 default-2",
+			policies: Policies{QueueOrder: list{priority}, JobOrder: list{priority, gang, priority}, Preempt: Anything}, jobs: []Job{ready(high(of("default", 1, gpus(1))), "g"), of("default", 2, gpus(1))}, want: "default-1 default-2",
 		},
 		"drf before priority": {
-			tiers: []config.PolicyTier{named(drf, priority)}, count: map[string]Usage{"1": runs("default", "g", 2), "2": runs("default", "h", 1)},
+			policies: Policies{QueueOrder: list{priority}, JobOrder: list{drf, priority, priority}, Preempt: Lower}, count: map[string]Usage{"1": runs("default", "g", 2), "2": runs("default", "h", 1)},
 			jobs: []Job{ready(high(of("default", 1, gpus(1))), "g"), ready(of("default", 2, gpus(1)), "h"), of("default", 3, gpus(1))}, want: "default-3 default-2 default-1",
 		},
 		"proportion: by weight, whatever is stated": {
-			tiers: []config.PolicyTier{named(proportion)}, queues: two, count: map[string]Usage{"1": runs("a", "", 2), "2": runs("b", "", 5), "3": waits("a", 9), "4": waits("b", 9)},
+			policies: Policies{QueueOrder: list{proportion}, Overused: list{proportion}, Rules: share.Rules{Weighted: true}, Reclaim: true}, queues: two, count: map[string]Usage{"1": runs("a", "", 2), "2": runs("b", "", 5), "3": waits("a", 9), "4": waits("b", 9)},
 			jobs: []Job{of("a", 1, gpus(1)), of("b", 2, gpus(1)), of("b", 3, gpus(1))}, want: "b-2", // 2 and 6 of 8
 		},
 		"capacity: what is stated, and what is guaranteed where nothing is": {
-			tiers: []config.PolicyTier{named(capacity)}, queues: two, count: map[string]Usage{"1": runs("a", "", 5), "2": runs("b", "", 1), "3": waits("a", 9), "4": waits("b", 9)},
+			policies: Policies{QueueOrder: list{capacity}, Overused: list{capacity}, Rules: share.Rules{Stated: true}, Reclaim: true}, queues: two, count: map[string]Usage{"1": runs("a", "", 5), "2": runs("b", "", 1), "3": waits("a", 9), "4": waits("b", 9)},
 			jobs: []Job{of("a", 1, gpus(1)), of("a", 2, gpus(1)), of("b", 3, gpus(1)), of("b", 4, gpus(1))}, want: "a-1 b-3", // 6 and 0, and one is lent
 		},
 		"capacity and proportion: what is stated, and the rest by weight": {
-			tiers: []config.PolicyTier{named(capacity), named(proportion)}, queues: two, count: map[string]Usage{"1": runs("a", "", 5), "3": waits("a", 9), "4": waits("b", 9)},
+			policies: Policies{QueueOrder: list{capacity, proportion}, Overused: list{capacity, proportion}, Rules: share.Rules{Stated: true, Weighted: true}, Reclaim: true}, queues: two, count: map[string]Usage{"1": runs("a", "", 5), "3": waits("a", 9), "4": waits("b", 9)},
 			jobs: []Job{of("a", 1, gpus(1)), of("a", 2, gpus(1)), of("b", 3, gpus(1)), of("b", 4, gpus(1)), of("b", 5, gpus(1))}, want: "b-3 b-4 a-1", // 6 and 2
 		},
 		"overused is for who answers it": {
-			tiers:  []config.PolicyTier{{Policies: []config.Policy{{Name: proportion, Answers: []config.PolicyQuestion{config.QueueOrder}}}}},
-			queues: []Queue{{Name: "a"}, {Name: "b"}}, count: map[string]Usage{"1": runs("a", "", 8), "2": waits("b", 8)}, jobs: []Job{of("a", 1, gpus(1))}, want: "a-1",
+			policies: Policies{QueueOrder: list{proportion}, Rules: share.Rules{Weighted: true}},
+			queues:   []Queue{{Name: "a"}, {Name: "b"}}, count: map[string]Usage{"1": runs("a", "", 8), "2": waits("b", 8)}, jobs: []Job{of("a", 1, gpus(1))}, want: "a-1",
 		},
 		"with drf anybody may make way": {
-			tiers: []config.PolicyTier{named(proportion, priority), named(drf)}, queues: []Queue{{Name: "a"}, {Name: "b"}},
+			policies: Policies{QueueOrder: list{proportion, priority}, JobOrder: list{priority, drf, priority}, Overused: list{proportion}, Rules: share.Rules{Weighted: true}, Preempt: Anything, Reclaim: true}, queues: []Queue{{Name: "a"}, {Name: "b"}},
 			count: map[string]Usage{"1": runs("a", "g", 4), "2": waits("a", 9), "3": runs("b", "", 4), "4": waits("b", 9)}, jobs: []Job{of("a", 1, gpus(1))}, want: "a-1",
 		},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			b := newBook(c.tiers...)
+			b := newBook(c.policies)
 			b.SetTotal(gpus(8))
 			for _, q := range c.queues {
 				q.Weight = max(q.Weight, 1)
@@ -93,7 +87,7 @@ func TestPolicies(t *testing.T) {
 				b.Count(name, u)
 			}
 			for _, j := range c.jobs {
-				b.Offer(j)
+				b.offer(j)
 			}
 			if diff := gocmp.Diff(c.want, turns(b)); diff != "" {
 				t.Errorf("turns (-want +got):\n%s", diff)

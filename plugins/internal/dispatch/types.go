@@ -39,25 +39,28 @@ type Job struct {
 	// Name is unique. It ends every order. Title is what users know it by.
 	Name, Title string
 	Queue       string
-	// Group is whose usage counts as the job's own: that of a gang, for members that come
-	// later. Empty for none.
+	// Pod is the one that comes to the gate, and Pods are all that would be placed. Gang tells that these are the
+	// minimum of gangs, which others bring to the gate.
+	Pod  string
+	Pods []string
+	Gang bool
+	// Group is whose usage counts as the job's own: that of a gang, for members that come later. Empty for none.
 	Group string
 	// Priority is high before low.
 	Priority int32
 	Created  time.Time
 	// Ready tells that its minimum runs: what waits is beyond it.
 	Ready bool
-	// Patient: nobody makes way for it. It waits until its queue keeps all limits by itself.
+	// Patient: nothing makes way for it. It waits until its queue keeps all limits by itself.
 	Patient bool
-	// Begun tells that part of its minimum is bound already: it has its turn before all others,
-	// whatever the limits of its queues.
+	// Begun tells that part of its minimum is bound already: it has its turn before all others, whatever the limits
+	// of its queues.
 	Begun bool
-	// Making: others are evicted for it, and still have what is promised to it.
-	Making bool
+	// making: others are evicted for it, and still have what is promised to it.
+	making bool
 	// Need is what is asked for if it is admitted. Its queue is the one by which it is ordered.
 	Need Needs
-	// Or is what it may ask for instead, the first that its queues have room for: the same in
-	// other pools of nodes.
+	// Or is what it may ask for instead, the first that its queues have room for: the same in other pools of nodes.
 	Or []Needs
 }
 
@@ -69,19 +72,19 @@ type Usage struct {
 	// Priority is that of who asks; high may preempt low in the same queue.
 	Priority int32
 	Amount   Vector
-	// Or is what it may have instead while it waits, in the order of [Job]. All of it is asked
-	// for.
+	// Or is what it may have instead while it waits, in the order of [Job]. All of it is asked for.
 	Or []Vector
 	// Runs tells that it has its node. Otherwise it waits.
 	Runs bool
 	// Demand is how far what it asks for counts while it waits.
 	Demand Demand
-	// Promised tells that it waits for a node on which others made way for it: it counts as
-	// used.
+	// Promised tells that it waits for a node on which others made way for it: it counts as used.
 	Promised bool
-	// Held tells that its place is held for it until others of its job have theirs: it counts
-	// as used, and its job does not ask for it any more.
+	// Held tells that its place is held for it until others of its job have theirs: it counts as used, and its job
+	// does not ask for it any more.
 	Held bool
+	// refused and hopeless are what was found of it in its cycle, until that is over.
+	refused, hopeless bool
 }
 
 // Demand is how far what somebody asks for counts in what comes to queues.

@@ -3,6 +3,9 @@ package dispatch
 import (
 	"fmt"
 	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
 )
 
 // Reason is the kind of thing that a job waits for.
@@ -24,12 +27,14 @@ const (
 	Passed Reason = "QueuePassed"
 	// Turn: others come first.
 	Turn Reason = "QueueTurn"
+	// Unread: queues and pods have not been read.
+	Unread Reason = "QueuesNotRead"
 )
 
 // Why tells what a job waits for, in words for users; empty if it does not wait.
 func (b *Book) Why(name string) (Reason, string) {
 	j := b.jobs[name]
-	if j == nil || j.admitted {
+	if j == nil || j.phase != Waiting {
 		return "", ""
 	}
 	if reason, why := b.shut(j); reason != "" {
@@ -69,4 +74,77 @@ func (b *Book) closed(q *queue) bool {
 func (b *Book) isShut(j *job) bool {
 	reason, _ := b.shut(j)
 	return reason != ""
+}
+
+const (
+	// tellAfter is how long a job waits before its users are told why: most wait for a moment only.
+	tellAfter = 2 * time.Second
+	// tellAgain is how long a job is left alone after that: the numbers may change all the time.
+	tellAgain = 30 * time.Second
+	// tellUnread is how long they wait until they are told that the queues are not known yet.
+	tellUnread = 10 * time.Second
+)
+
+// unread is what users are told while it is not known whose turn it is.
+const unread = "waiting for queues and pods to be read; see the scheduler's log"
+
+// Notice is what the users of a job that waits are to be told.
+type Notice struct {
+	Job string
+	// Pods are all that would be placed. Gang tells that they are the minimum of gangs.
+	Pods []string
+	Gang bool
+	// Reason is Unschedulable where more capacity would help: autoscalers look for that.
+	Reason  Reason
+	Message string
+}
+
+// News returns what there is to tell, of all jobs.
+func (b *Book) News(at Moment) []Notice {
+	var news []Notice
+	for name := range b.timed {
+		if one, ok := b.Untold(name, at); ok {
+			news = append(news, one)
+		}
+	}
+	return news
+}
+
+// Untold returns what there is to tell of a job; false for nothing.
+func (b *Book) Untold(name string, at Moment) (Notice, bool) {
+	j := b.jobs[name]
+	if j == nil || j.phase != Waiting || !j.tried.IsZero() { // its pods were told what was tried
+		return Notice{}, false
+	}
+	n := Notice{Job: name, Pods: j.Pods, Gang: j.Gang, Reason: Unread, Message: unread}
+	waited, first := at.Now.Sub(j.since), j.told == unread
+	switch {
+	case !at.Read: // a queue that seems not to be there may not have been read
+		return n, waited >= tellUnread && !first
+	case waited < tellAfter || !first && at.Now.Sub(j.toldAt) < tellAgain:
+		return Notice{}, false
+	}
+	n.Reason, n.Message = b.Why(name)
+	if n.Reason == Turn && !first || n.Message == j.told {
+		return Notice{}, false // that others come first may be over in a moment
+	}
+	if n.Reason == Overused {
+		n.Reason = v1.PodReasonUnschedulable
+	}
+	return n, true
+}
+
+// Told takes in that the users of a job were told something.
+func (b *Book) Told(n Notice, at Moment) {
+	if j := b.jobs[n.Job]; j != nil && j.phase == Waiting {
+		j.reason, j.told, j.toldAt = n.Reason, n.Message, at.Now
+	}
+}
+
+// Said returns what the users of a pod's job that waits were told last; an empty reason for nothing.
+func (b *Book) Said(pod string) (Reason, string) {
+	if j := b.jobs[b.usages[pod].Job]; j != nil && j.phase == Waiting {
+		return j.reason, j.told
+	}
+	return "", ""
 }

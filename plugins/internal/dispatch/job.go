@@ -1,0 +1,267 @@
+package dispatch
+
+import (
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// Phase is how far a job is.
+type Phase int
+
+// Phases. A job is in exactly one.
+const (
+	// Outside: it is placed, or has not come to the gate.
+	Outside Phase = iota
+	// Waiting: it waits for its turn.
+	Waiting
+	// Admitted: it is its turn, and what it asks for counts as used.
+	Admitted
+	// Failed: it did not fit. It comes again when the cluster changes, or its queue deserves more.
+	Failed
+)
+
+// Moment is when an input comes, and what is known then.
+type Moment struct {
+	Now time.Time
+	// Read tells that all queues and pods have been read: before, no job is admitted.
+	Read bool
+	// Waits reports whether a pod is there and has no node. It may know of the end of a pod before the book is told.
+	Waits func(pod string) bool
+}
+
+// Effects is what the caller has to do after an input.
+type Effects struct {
+	// Call: bring these pods to the gate. It is the turn of their jobs, or they have to offer these again.
+	Call []string
+	// Began are the jobs whose turn began.
+	Began []Began
+	// Again: nothing else brings the pod back that has failed; it has to be offered again.
+	Again bool
+	// Retry: gangs that failed may fit by now.
+	Retry bool
+	// Freed are queues of which nothing is left.
+	Freed []string
+}
+
+// Began is how long a job of a queue waited for its turn.
+type Began struct {
+	Queue  string
+	Waited time.Duration
+}
+
+// job is all that is known of a job. It is kept as long as a pod of it is counted, or its phase or a note says
+// something.
+type job struct {
+	asking
+	phase Phase
+	// since is when the phase began.
+	since time.Time
+	// counted are its pods that are counted.
+	counted map[string]bool
+	// tried is when nothing made way for it, which makes it patient until patience is over; zero if it is not.
+	tried time.Time
+	// holder has what is promised to it in the ledger, while others are evicted for it; empty if they are not.
+	holder string
+
+	// While it waits: kind is of the list that it is in, and index its place in the list's heap, -1 if it is not
+	// there. told and its reason are what its users were told, and toldAt when.
+	kind   string
+	index  int
+	reason Reason
+	told   string
+	toldAt time.Time
+
+	// In its turn: held are the usages that were taken off what it asks for since they are held, and whole is the job
+	// as it was before the first. crowded: when it was admitted, its queue was at a limit, and others had to make
+	// way.
+	held    map[string]bool
+	whole   *job
+	crowded bool
+
+	// Once it has failed: deserved is the least that its queue has deserved since.
+	deserved Vector
+}
+
+// asking is what a job asks for. Of one that has failed only Name, Queue, Pod and Gang are known.
+type asking struct {
+	// Job is as it was offered, without Need and Or, which are in options.
+	Job
+	// options are what it asks for, or may ask for instead; at is the one by which it is judged and charged.
+	options []Needs
+	at      int
+	// needs are the resources that it asks for, in order.
+	needs []v1.ResourceName
+	// in are the queues in which it is.
+	in []string
+}
+
+// newJob is a job as the book keeps it.
+func newJob(offered Job) *job {
+	j := &job{asking: asking{Job: offered, options: make([]Needs, 1, 1+len(offered.Or))}}
+	j.options[0] = offered.Need
+	j.options = append(j.options, offered.Or...)
+	j.take(0)
+	return j
+}
+
+// offered is a job as it would be offered now.
+func (j *job) offered() Job {
+	offered := j.Job
+	offered.Need, offered.Or = j.options[0], j.options[1:]
+	return offered
+}
+
+// patient reports whether nothing makes way for it.
+func (j *job) patient() bool { return j.Patient || !j.tried.IsZero() }
+
+// Phase returns the phase of a job.
+func (b *Book) Phase(name string) Phase {
+	if j := b.jobs[name]; j != nil {
+		return j.phase
+	}
+	return Outside
+}
+
+// Speaker returns the pod that is called when it is the turn of a job that waits; empty if it does not wait.
+func (b *Book) Speaker(name string) string {
+	if j := b.jobs[name]; j != nil && j.phase == Waiting {
+		return j.Pod
+	}
+	return ""
+}
+
+// job returns the one of a name, which is known from then on.
+func (b *Book) job(name string) *job {
+	j := b.jobs[name]
+	if j == nil {
+		j = &job{asking: asking{Job: Job{Name: name}}, counted: map[string]bool{}}
+		b.jobs[name] = j
+		b.phases[Outside]++
+	}
+	return j
+}
+
+// active returns a job that waits or is admitted; nil for others.
+func (b *Book) active(name string) *job {
+	if j := b.jobs[name]; j != nil && (j.phase == Waiting || j.phase == Admitted) {
+		return j
+	}
+	return nil
+}
+
+// move has a job be in another phase.
+func (b *Book) move(j *job, to Phase) {
+	b.phases[j.phase]--
+	b.phases[to]++
+	j.phase = to
+	b.keep(j)
+}
+
+// keep notes whether time can move a job, and forgets one of which there is nothing to know.
+func (b *Book) keep(j *job) {
+	switch {
+	case j.phase != Outside || !j.tried.IsZero():
+		b.timed[j.Name] = j
+	default:
+		delete(b.timed, j.Name)
+		if len(j.counted) == 0 && j.holder == "" && b.jobs[j.Name] == j {
+			delete(b.jobs, j.Name)
+			b.phases[Outside]--
+		}
+	}
+}
+
+// assign notes that a pod is part of another job; an empty one is none.
+func (b *Book) assign(pod, from, to string) {
+	if from == to {
+		return
+	}
+	if to != "" {
+		b.job(to).counted[pod] = true
+	}
+	if j := b.jobs[from]; j != nil {
+		delete(j.counted, pod)
+		b.keep(j)
+	}
+}
+
+// offer has a job wait for its turn, or takes in that it has changed. One that is admitted already stays so, and
+// counts as it was.
+func (b *Book) offer(offered Job) {
+	j := b.job(offered.Name)
+	if j.phase == Admitted {
+		return
+	}
+	asked := newJob(offered)
+	asked.in = asked.all()
+	for _, queue := range asked.in {
+		b.enter(queue)
+	}
+	if j.phase == Waiting {
+		b.drop(j)
+	} else {
+		b.move(j, Waiting)
+	}
+	j.asking = asked.asking
+	b.list(j)
+}
+
+// drop takes a job that is active out of its queues.
+func (b *Book) drop(j *job) {
+	if j.phase == Waiting {
+		b.unlist(j)
+	} else {
+		b.crowded -= count(j.crowded)
+		b.charge(j, -1)
+	}
+	for _, queue := range j.in {
+		b.leave(queue)
+	}
+}
+
+// admit begins the turn of a job that waits.
+func (b *Book) admit(j *job) {
+	b.unlist(j)
+	b.move(j, Admitted)
+	b.charge(j, 1)
+}
+
+// done ends the turn of a job, or its waiting.
+func (b *Book) done(name string) {
+	if j := b.active(name); j != nil {
+		b.drop(j)
+		b.end(j)
+	}
+}
+
+// end ends the phase of a job, and what belongs to it: it is outside then.
+func (b *Book) end(j *job) {
+	b.phases[j.phase]--
+	b.phases[Outside]++
+	*j = job{asking: asking{Job: Job{Name: j.Name}}, counted: j.counted, tried: j.tried, holder: j.holder}
+	b.keep(j)
+}
+
+// relist puts a job that waits where it belongs now.
+func (b *Book) relist(j *job) {
+	b.unlist(j)
+	b.list(j)
+}
+
+// demand has what some pods of a job ask for count in full, and that of its others as given.
+func (b *Book) demand(j *job, full []string, others Demand) {
+	demands := map[string]Demand{}
+	for pod := range j.counted {
+		demands[pod] = others
+	}
+	for _, pod := range full {
+		demands[pod] = Full
+	}
+	for pod := range j.counted {
+		if u := b.usages[pod]; u.Demand != demands[pod] {
+			u.Demand = demands[pod]
+			b.Count(pod, u)
+		}
+	}
+}

@@ -1,0 +1,232 @@
+package dispatch
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+const (
+	// longestTurn is how long a turn lasts of which nothing comes: the pod may have been kept back by another gate
+	// meanwhile. It comes again.
+	longestTurn = 30 * time.Second
+	// patience is how long a job waits, after nothing made way for it, until something may.
+	patience = 30 * time.Second
+)
+
+// take hands out the effects that gathered during an input.
+func (b *Book) take() Effects {
+	e := b.effects
+	b.effects = Effects{}
+	return e
+}
+
+// Look takes in that something has changed: there may be room for more turns.
+func (b *Book) Look(at Moment) Effects {
+	b.turn(at, "")
+	return b.take()
+}
+
+// Offer takes in what a job asks for now. If it is not its turn, it waits for that. Nothing has its turn before the
+// next input.
+func (b *Book) Offer(offered Job, at Moment) {
+	j := b.job(offered.Name)
+	if j.phase == Admitted {
+		return
+	}
+	since := at.Now
+	if j.phase == Waiting {
+		since = j.since
+	}
+	offered.making = j.holder != ""
+	b.demand(j, offered.Pods, Hopeless)
+	j.deserved = nil
+	b.offer(offered)
+	j.since = since
+}
+
+// Come takes in that a pod of a job has come to the gate. If its turn begins, it is not called: it is on its way.
+func (b *Book) Come(offered Job, at Moment) Effects {
+	b.Offer(offered, at)
+	b.turn(at, offered.Name)
+	return b.take()
+}
+
+// turn admits the jobs whose turn it is, as long as the window has room; what has begun already in any case. All are
+// called but the one of the given name.
+func (b *Book) turn(at Moment, except string) {
+	for at.Read && b.Waiting() > 0 && (b.Turns() < b.limits.Window || b.Urgent()) {
+		next, ok := b.next()
+		if !ok {
+			return
+		}
+		j := b.jobs[next.Name]
+		if !at.Waits(j.Pod) {
+			b.quit(j, at)
+			continue
+		}
+		b.effects.Began = append(b.effects.Began, Began{Queue: j.Queue, Waited: at.Now.Sub(j.since)})
+		if j.since = at.Now; j.Name != except {
+			b.effects.Call = append(b.effects.Call, j.Pod)
+		}
+	}
+}
+
+// quit ends the waiting of a job, or its turn, of which the pod to call does not wait any more. Another of its pods
+// is called, if there is one, and offers it again.
+func (b *Book) quit(j *job, at Moment) {
+	pods := j.Pods
+	b.done(j.Name)
+	if i := slices.IndexFunc(pods, at.Waits); i >= 0 {
+		b.effects.Call = append(b.effects.Call, pods[i])
+	}
+}
+
+// Find takes in what was found of a pod in its cycle: it has to wait until others of its queue have made way, or its
+// gang would not fit on an empty cluster. It counts until Fail.
+func (b *Book) Find(pod string, refused, hopeless bool) {
+	if u, known := b.usages[pod]; known {
+		u.refused, u.hopeless = u.refused || refused, u.hopeless || hopeless
+		b.usages[pod] = u
+	}
+}
+
+// Failure is how a pod failed.
+type Failure struct {
+	// Job is what it would have been offered with, where it came without a turn.
+	Job string
+	// Gang tells that it stands for a gang, which others bring back.
+	Gang bool
+	// Hopeless tells that it would not fit on an empty cluster.
+	Hopeless bool
+}
+
+// Fail takes in that a pod could not be scheduled: the turn of its job ends. One for which others would have to make
+// way, and nothing did, is patient for a while. What would not fit if everything else were gone keeps nothing
+// waiting.
+func (b *Book) Fail(pod string, how Failure, at Moment) Effects {
+	u, known := b.usages[pod]
+	if !known {
+		return Effects{}
+	}
+	refused, name, demand := u.refused, cmp.Or(u.Job, how.Job), Idle
+	if u.hopeless || how.Hopeless {
+		demand = Hopeless
+		delete(b.missed, name)
+	} else {
+		b.miss(name)
+	}
+	u.refused, u.hopeless = false, false
+	b.usages[pod] = u
+	crowded := len(b.Crowded(name)) > 0
+	b.demand(b.job(name), nil, demand)
+	b.done(name)
+	j := b.job(name)
+	if b.move(j, Failed); refused || crowded {
+		j.tried = at.Now
+	}
+	j.since, j.Queue, j.Pod, j.Gang, j.deserved = at.Now, u.Queue, pod, how.Gang, Vector{}
+	j.deserved.Add(b.Deserved(u.Queue), 1)
+	b.turn(at, "")
+	b.effects.Again = refused && !how.Gang
+	return b.take()
+}
+
+// Gone takes in that a pod is gone, or has ended.
+func (b *Book) Gone(pod string, at Moment) Effects {
+	if u, known := b.usages[pod]; known {
+		b.uncount(pod)
+		delete(b.missed, u.Job) // if it is still there it will be missed again
+		j := b.job(u.Job)
+		j.tried = time.Time{}
+		speaks := j.Pod == pod
+		switch {
+		case j.phase == Failed && speaks:
+			b.end(j)
+		case j.phase == Waiting && speaks:
+			b.quit(j, at)
+		case j.phase == Admitted && !u.placed():
+			b.settle("", Usage{Job: u.Job, Queue: u.Queue, Runs: true}, u)
+		}
+		b.keep(j)
+	}
+	b.turn(at, "")
+	return b.take()
+}
+
+// Make takes in which holder others are evicted for so that a job may be placed; empty if they are not, or have
+// ended. It reports whether the job is the only one: the caller has to look after it from now on.
+func (b *Book) Make(name, holder string) bool {
+	switch j := b.jobs[name]; {
+	case holder != "":
+		j = b.job(name)
+		j.holder, b.making[name] = holder, j
+		return len(b.making) == 1
+	case j != nil && j.holder != "":
+		j.holder = ""
+		delete(b.making, name)
+		if j.making = false; j.phase == Waiting {
+			b.relist(j)
+		}
+		b.keep(j)
+	}
+	return false
+}
+
+// Making returns the holders for which others are evicted, by job.
+func (b *Book) Making() map[string]string {
+	holders := make(map[string]string, len(b.making))
+	for name, j := range b.making {
+		holders[name] = j.holder
+	}
+	return holders
+}
+
+// Tick takes in that time has passed. It ends turns of which nothing came, the waiting of jobs that have no pod to
+// call, the patience of jobs, and the waiting for jobs that do not fit; and it has those tried again that failed and
+// may fit by now.
+func (b *Book) Tick(at Moment) Effects {
+	for _, j := range b.timed {
+		switch {
+		case j.phase == Admitted && at.Now.Sub(j.since) > longestTurn:
+			b.done(j.Name)
+			b.demand(j, nil, Hopeless) // it asks for nothing until it comes again
+		case j.phase == Waiting && !at.Waits(j.Pod):
+			b.quit(j, at)
+		}
+		if !j.tried.IsZero() && at.Now.Sub(j.tried) >= patience {
+			if j.tried = (time.Time{}); j.phase == Waiting {
+				b.relist(j)
+			}
+			b.keep(j)
+		}
+	}
+	b.relent(at.Now)
+	b.retry(at)
+	b.turn(at, "")
+	b.effects.Freed = b.Freed()
+	return b.take()
+}
+
+// retry brings back jobs that have failed and of which the queue deserves more by now: they may reclaim then, and no
+// event of the cluster says so.
+func (b *Book) retry(at Moment) {
+	for _, j := range b.timed {
+		if j.phase != Failed {
+			continue
+		}
+		waits, grows := at.Waits(j.Pod), false
+		for resource, amount := range b.Deserved(j.Queue) {
+			grows = grows || amount > j.deserved[resource]
+			j.deserved[resource] = min(amount, j.deserved[resource])
+		}
+		if waits && !grows {
+			continue
+		}
+		b.effects.Retry = b.effects.Retry || waits && j.Gang
+		if waits && !j.Gang {
+			b.effects.Call = append(b.effects.Call, j.Pod)
+		}
+		b.end(j)
+	}
+}

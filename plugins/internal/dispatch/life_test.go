@@ -1,0 +1,212 @@
+package dispatch
+
+import (
+	"testing"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+)
+
+var start = time.Unix(1000, 0)
+
+// scene is a book in which a job j of two pods, p1 which speaks for it and p2, is in some phase. Its
+// queue b deserves 4 of 9 GPUs, of which a has all.
+type scene struct {
+	*Book
+	now   time.Time
+	gone  map[string]bool // pods that wait no more
+	offer Job
+}
+
+func newScene(from Phase, gang bool) *scene {
+	s := &scene{Book: newBook(tier), now: start, gone: map[string]bool{}, offer: Job{Name: "j", Queue: "b", Pod: "p1", Pods: []string{"p1", "p2"}, Gang: gang, Need: Needs{"b": gpus(6)}}}
+	s.SetTotal(gpus(9))
+	s.SetQueue(Queue{Name: "a", Weight: 1})
+	s.SetQueue(Queue{Name: "b", Weight: 1})
+	s.Count("runs", Usage{Queue: "a", Amount: gpus(9), Runs: true})
+	s.Count("more", Usage{Queue: "a", Amount: gpus(9)})
+	s.both(Usage{})
+	s.room(from != Waiting)
+	switch from {
+	case Waiting, Admitted:
+		s.Come(s.offer, s.at())
+	case Failed:
+		s.Fail("p1", Failure{Gang: gang}, s.at())
+	case Outside:
+	}
+	return s
+}
+
+func (s *scene) at() Moment {
+	return Moment{Now: s.now, Read: true, Waits: func(pod string) bool { return !s.gone[pod] }}
+}
+
+// room has the window have room, or none.
+func (s *scene) room(yes bool) { s.SetLimits(Limits{Window: 9 * count(yes)}) }
+
+func (s *scene) one(pod string, u Usage) {
+	u.Queue, u.Job, u.Amount, u.Demand = "b", "j", gpus(3), s.usages[pod].Demand
+	s.Count(pod, u)
+}
+
+func (s *scene) both(u Usage) {
+	s.one("p1", u)
+	s.one("p2", u)
+}
+
+func (s *scene) after(d time.Duration) Effects {
+	s.now = s.now.Add(d)
+	return s.Tick(s.at())
+}
+
+// TestTransitions: what each input makes of a job in each phase, and what has to be done then.
+func TestTransitions(t *testing.T) {
+	began := []Began{{Queue: "b"}}
+	come := func(s *scene) Effects { return s.Come(s.offer, s.at()) }
+	comeLate := func(s *scene) Effects { s.room(false); return come(s) }
+	offer := func(s *scene) Effects { s.Offer(s.offer, s.at()); return s.take() }
+	look := func(s *scene) Effects { s.room(true); return s.Look(s.at()) }
+	tick := func(s *scene) Effects { return s.after(time.Second) }
+	fail := func(s *scene) Effects { return s.Fail("p1", Failure{Gang: s.offer.Gang}, s.at()) }
+	refused := func(s *scene) Effects { s.Find("p1", true, false); return fail(s) }
+	hopeless := func(s *scene) Effects { s.Find("p1", false, true); return fail(s) }
+	gone := func(pods ...string) func(*scene) Effects {
+		return func(s *scene) (e Effects) {
+			for _, pod := range pods {
+				s.gone[pod] = true
+				e = s.Gone(pod, s.at())
+			}
+			return e
+		}
+	}
+	without := func(do func(*scene) Effects, pods ...string) func(*scene) Effects {
+		return func(s *scene) Effects {
+			for _, pod := range pods {
+				s.gone[pod] = true
+			}
+			return do(s)
+		}
+	}
+	more := func(do func(*scene) Effects) func(*scene) Effects {
+		return func(s *scene) Effects { s.SetQueue(Queue{Name: "b", Weight: 2}); return do(s) }
+	}
+	usage := func(pods []string, us ...Usage) func(*scene) Effects {
+		return func(s *scene) Effects {
+			for _, u := range us {
+				for _, pod := range pods {
+					s.one(pod, u)
+				}
+			}
+			return s.Look(s.at())
+		}
+	}
+	all, first := []string{"p1", "p2"}, []string{"p1"}
+	held, runs := Usage{Held: true}, Usage{Runs: true}
+	for sentence, c := range map[string]struct {
+		from   Phase
+		gang   bool
+		do     func(*scene) Effects
+		want   Phase
+		effect Effects
+		demand Demand // of p2, if it is there
+	}{
+		"it comes, and it is its turn":                      {from: Outside, do: come, want: Admitted, effect: Effects{Began: began}},
+		"it comes, and the window has no room":              {from: Outside, do: comeLate, want: Waiting},
+		"it comes before queues are read":                   {from: Outside, do: func(s *scene) Effects { at := s.at(); at.Read = false; return s.Come(s.offer, at) }, want: Waiting},
+		"it is offered, and nothing is looked at":           {from: Outside, do: offer, want: Waiting},
+		"it fails though it never came":                     {from: Outside, do: fail, want: Failed, demand: Idle},
+		"nothing happens to it":                             {from: Outside, do: tick, want: Outside},
+		"its pods run without a turn":                       {from: Outside, do: usage(all, runs), want: Outside},
+		"its pods are gone":                                 {from: Outside, do: gone(all...), want: Outside},
+		"it comes again while it waits":                     {from: Waiting, do: come, want: Waiting},
+		"it waits, and the window has room":                 {from: Waiting, do: look, want: Admitted, effect: Effects{Began: began, Call: []string{"p1"}}},
+		"it waits, and time passes":                         {from: Waiting, do: tick, want: Waiting},
+		"its turn comes, and the pod to call does not wait": {from: Waiting, do: without(look, "p1"), want: Outside, effect: Effects{Call: []string{"p2"}}},
+		"time passes, and the pod to call does not wait":    {from: Waiting, do: without(tick, "p1"), want: Outside, effect: Effects{Call: []string{"p2"}}},
+		"time passes, and none of its pods waits":           {from: Waiting, do: without(tick, "p1", "p2"), want: Outside},
+		"the pod to call is gone":                           {from: Waiting, do: gone("p1"), want: Outside, effect: Effects{Call: []string{"p2"}}},
+		"another of its pods is gone while it waits":        {from: Waiting, do: gone("p2"), want: Waiting},
+		"it fails while it waits":                           {from: Waiting, do: fail, want: Failed, demand: Idle},
+		"it comes in its turn":                              {from: Admitted, do: come, want: Admitted},
+		"it is offered in its turn":                         {from: Admitted, do: offer, want: Admitted},
+		"it fails":                                          {from: Admitted, do: fail, want: Failed, demand: Idle},
+		"it would not fit on an empty cluster":              {from: Admitted, do: hopeless, want: Failed, demand: Hopeless},
+		"it is refused":                                     {from: Admitted, do: refused, want: Failed, effect: Effects{Again: true}, demand: Idle},
+		"a gang is refused":                                 {from: Admitted, gang: true, do: refused, want: Failed, demand: Idle},
+		"a pod of it runs":                                  {from: Admitted, do: usage(first, runs), want: Admitted},
+		"all of it runs":                                    {from: Admitted, do: usage(all, runs), want: Outside},
+		"all of it is held":                                 {from: Admitted, do: usage(all, held), want: Admitted},
+		"all of it is held, and runs":                       {from: Admitted, do: usage(all, held, runs), want: Outside},
+		"all of it is held, and given back":                 {from: Admitted, do: usage(all, held, Usage{}), want: Admitted},
+		"a pod of it is gone in its turn":                   {from: Admitted, do: gone("p2"), want: Admitted},
+		"all of it is gone in its turn":                     {from: Admitted, do: gone(all...), want: Outside},
+		"its turn goes on":                                  {from: Admitted, do: func(s *scene) Effects { return s.after(longestTurn) }, want: Admitted},
+		"nothing comes of its turn":                         {from: Admitted, do: func(s *scene) Effects { return s.after(longestTurn + 1) }, want: Outside, demand: Hopeless},
+		"it has failed, comes, and it is its turn":          {from: Failed, do: come, want: Admitted, effect: Effects{Began: began}},
+		"it has failed, comes, and there is no room":        {from: Failed, do: comeLate, want: Waiting},
+		"it has failed, and time passes":                    {from: Failed, do: tick, want: Failed, demand: Idle},
+		"it has failed, and there is room":                  {from: Failed, do: look, want: Failed, demand: Idle},
+		"it has failed, and its queue deserves more":        {from: Failed, do: more(tick), want: Outside, effect: Effects{Call: []string{"p1"}}, demand: Idle},
+		"a gang has failed, and its queue deserves more":    {from: Failed, gang: true, do: more(tick), want: Outside, effect: Effects{Retry: true}, demand: Idle},
+		"it has failed, and its pod waits no more":          {from: Failed, do: without(more(tick), "p1"), want: Outside, demand: Idle},
+		"it has failed, and its pod is gone":                {from: Failed, do: gone("p1"), want: Outside, demand: Idle},
+		"it has failed, and another pod is gone":            {from: Failed, do: gone("p2"), want: Failed},
+		"it fails again":                                    {from: Failed, do: fail, want: Failed, demand: Idle},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			s := newScene(c.from, c.gang)
+			if got := s.Phase("j"); got != c.from {
+				t.Fatalf("it begins %s, want %s", names[got], names[c.from])
+			}
+			got := c.do(s)
+			if diff := gocmp.Diff(c.effect, got); diff != "" {
+				t.Errorf("effects (-want +got):\n%s", diff)
+			}
+			if phase := s.Phase("j"); phase != c.want {
+				t.Errorf("it is %s, want %s", names[phase], names[c.want])
+			}
+			if u, there := s.Counted("p2"); there && u.Demand != c.demand {
+				t.Errorf("what it asks for counts as %d, want %d", u.Demand, c.demand)
+			}
+			checkJobs(s.Book, t.Fatalf)
+		})
+	}
+}
+
+// TestPatience: nothing makes way for a job, nor is there anything to tell of it, for a while after it was refused.
+func TestPatience(t *testing.T) {
+	s := newScene(Admitted, false)
+	s.Find("p1", true, false)
+	s.Fail("p1", Failure{}, s.at())
+	s.room(false)
+	s.Come(s.offer, s.at())
+	for _, c := range []struct {
+		passes  time.Duration
+		patient bool
+	}{{patience - 1, true}, {1, false}} {
+		s.after(c.passes)
+		if _, due := s.Untold("j", s.at()); s.jobs["j"].patient() != c.patient || due {
+			t.Errorf("patient: %v, want %v; something to tell: %v", !c.patient, c.patient, due)
+		}
+	}
+	s.SetQueue(Queue{Name: "b", Weight: 1, Closed: true})
+	if n, due := s.Untold("j", s.at()); !due || n.Message != `queue "b" is closed` {
+		t.Errorf("to be told: %q, want that its queue is closed", n.Message)
+	}
+}
+
+// TestMaking: a job is looked after while others are evicted for it, and no longer.
+func TestMaking(t *testing.T) {
+	s := newScene(Waiting, false)
+	if !s.Make("j", "holder") || s.Make("other", "holder") || !s.Make("other", "") == false {
+		t.Error("not the first alone is to be looked after")
+	}
+	s.Come(s.offer, s.at())
+	if diff := gocmp.Diff(map[string]string{"j": "holder"}, s.Making()); diff != "" || !s.jobs["j"].making {
+		t.Errorf("it does not wait for others to end (-want +got):\n%s", diff)
+	}
+	if s.Make("j", ""); len(s.Making()) > 0 || s.jobs["j"].making || s.jobs["other"] != nil {
+		t.Error("it waits for others to end that have")
+	}
+	checkJobs(s.Book, t.Fatalf)
+}
