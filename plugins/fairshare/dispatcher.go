@@ -20,6 +20,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/holds"
 	"github.com/lockstep-sh/lockstep/plugins/internal/dispatch"
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
 	"github.com/lockstep-sh/lockstep/plugins/internal/pool"
 	"github.com/lockstep-sh/lockstep/plugins/roster"
 	"github.com/lockstep-sh/lockstep/plugins/watches"
@@ -32,7 +33,7 @@ type Dispatcher struct {
 	holds  *holds.Holds
 	clock  clock.WithTicker
 	// victims is how many victims of a holder in the ledger have not ended.
-	victims func(holder string) int
+	victims func(holder hold.Holder) int
 	// leading is closed once this process schedules.
 	leading <-chan struct{}
 	// watches learns what is watched; nil where nobody asks.
@@ -90,7 +91,7 @@ type sighting struct {
 
 // NewDispatcher makes one without queues but the default one. victims is how many victims of a
 // holder in the ledger have not ended; it is asked with no lock held.
-func NewDispatcher(gangs *roster.Roster, ledger *holds.Holds, victims func(holder string) int, leading <-chan struct{}, watched *watches.Watches) *Dispatcher {
+func NewDispatcher(gangs *roster.Roster, ledger *holds.Holds, victims func(holder hold.Holder) int, leading <-chan struct{}, watched *watches.Watches) *Dispatcher {
 	return &Dispatcher{
 		roster: gangs, holds: ledger, victims: victims, leading: leading, watches: watched, clock: clock.RealClock{},
 		book: dispatch.NewBook(v1alpha1.DefaultQueue), nodes: withoutPools(), handles: map[string]fwk.Handle{}, preempts: map[string]bool{},
@@ -154,7 +155,7 @@ func (d *Dispatcher) Preempts(profile string) {
 // jobOf names what a pod is placed with.
 func jobOf(pod *v1.Pod, want gang.Want) string {
 	if want.Job == "" {
-		return holds.PodGroup(pod.UID)
+		return hold.SinglePod(pod.UID)
 	}
 	if want.Alone {
 		return pod.Spec.SchedulerName + "/" + want.Job + "/" + string(pod.UID)
@@ -173,7 +174,7 @@ func (d *Dispatcher) offer(pod *v1.Pod) string {
 	}
 	name, making := jobOf(pod, want), d.makes(pod, want)
 	promised := pod.Status.NominatedNodeName != ""
-	if promised && making == "" {
+	if promised && making.IsNone() {
 		return "" // it has a place already
 	}
 	defer d.lock()()

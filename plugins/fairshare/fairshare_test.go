@@ -51,7 +51,7 @@ func gpus(n int64) dispatch.Vector { return dispatch.Vector{gpu: n} }
 // that runs by itself.
 func newDispatcher(t *testing.T, total int64, window int, queues ...dispatch.Queue) *Dispatcher {
 	t.Helper()
-	d := NewDispatcher(roster.New(), holds.New(), func(string) int { return 0 }, make(chan struct{}), nil)
+	d := NewDispatcher(roster.New(), holds.New(), func(hold.Holder) int { return 0 }, make(chan struct{}), nil)
 	d.holds.OnChange(d.holdsChanged)
 	d.clock = testingclock.NewFakeClock(time.Unix(1000, 0))
 	namespaces := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
@@ -540,7 +540,7 @@ func TestRounds(t *testing.T) {
 				}
 			}
 			for _, uid := range c.nominated {
-				d.holds.Nominate(hold.Hold{For: uid, Holder: profile + "/" + string(uid), Node: "n"})
+				d.holds.Nominate(hold.Hold{For: uid, Holder: hold.Holder{Profile: profile, Group: string(uid)}, Node: "n"})
 			}
 			rounds := d.rounds(gangpoint.Gang{Pods: []*v1.Pod{c.preemptor}, Min: 1})
 			if rounds[0].Name != "preempt" || slices.ContainsFunc(running, rounds[0].Tiers[0].Permits) {

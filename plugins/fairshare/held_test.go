@@ -61,7 +61,7 @@ func TestHoards(t *testing.T) {
 	}
 	for _, p := range h.pods[:4] {
 		h.placed[p.Name] = true
-		put(d.holds, hold.Hold{For: p.UID, Holder: "g", Node: "all", Reason: hold.Plan})
+		put(d.holds, hold.Hold{For: p.UID, Holder: hold.Holder{Group: "g"}, Node: "all", Reason: hold.Plan})
 	}
 	d.Failed(h.pods[7], unfit(fwk.Unschedulable))
 	another := pod("another", "a", 5, "")
@@ -95,7 +95,7 @@ func TestHeldIsHeard(t *testing.T) {
 	another := pod("another", "a", 5, "")
 	d.seeAll(member, another)
 	h.placed["g0"] = true
-	put(d.holds, hold.Hold{For: "g0", Holder: "g", Node: "all", Reason: hold.Plan})
+	put(d.holds, hold.Hold{For: "g0", Holder: hold.Holder{Group: "g"}, Node: "all", Reason: hold.Plan})
 	if why := d.offer(another); why == "" {
 		t.Fatal("it enters")
 	}

@@ -564,7 +564,7 @@ func (c *chaos) hold(l *life) {
 		drop(c.d.holds, l.uid)
 		return
 	}
-	put(c.d.holds, hold.Hold{For: l.uid, Holder: "h", Node: c.someNode(), Reason: []hold.Reason{hold.Plan, hold.Plan, hold.Nomination}[c.IntN(3)]})
+	put(c.d.holds, hold.Hold{For: l.uid, Holder: hold.Holder{Group: "h"}, Node: c.someNode(), Reason: []hold.Reason{hold.Plan, hold.Plan, hold.Nomination}[c.IntN(3)]})
 }
 
 // restart has another process take over, which knows of no cycle.

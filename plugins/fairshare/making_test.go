@@ -10,8 +10,8 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/utils/ptr"
 
-	"github.com/lockstep-sh/lockstep/plugins/holds"
 	"github.com/lockstep-sh/lockstep/plugins/internal/dispatch"
+	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
 	"github.com/lockstep-sh/lockstep/plugins/roster"
 )
 
@@ -24,17 +24,17 @@ func TestWayIsMade(t *testing.T) {
 			d.Preempts(profile)
 			top := pod("top", "a", 1, "")
 			top.Spec.Priority = ptr.To(int32(9))
-			holder := holds.Holder(profile, holds.PodGroup(top.UID))
+			holder := hold.Holder{Profile: profile, Group: hold.SinglePod(top.UID)}
 			if sentence != "in no gang" {
 				top.Labels["gang"] = "g"
 				if sentence == "in a gang" {
-					holder = holds.Holder(profile, "g")
+					holder = hold.Holder{Profile: profile, Group: "g"}
 				}
 				d.roster = roster.New()
 				d.roster.Register(profile, &hoarding{pods: []*v1.Pod{top}})
 			}
-			ending := map[string]int{}
-			d.victims = func(holder string) int { return ending[holder] }
+			ending := map[hold.Holder]int{}
+			d.victims = func(holder hold.Holder) int { return ending[holder] }
 			all := []*v1.Pod{top, pod("b1", "b", 5, "")}
 			for i := range 5 {
 				all = append(all, pod(fmt.Sprint("a", i), "a", 1, "all"))
@@ -92,7 +92,7 @@ func TestWayIsMade(t *testing.T) {
 // TestWayIsMadeOnNodes: who is nominated within the share of its queue takes whatever place there is first.
 func TestWayIsMadeOnNodes(t *testing.T) {
 	d := newDispatcher(t, 8, 1, dispatch.Queue{Name: "a"}, dispatch.Queue{Name: "b"})
-	d.victims = func(string) int { return 1 }
+	d.victims = func(hold.Holder) int { return 1 }
 	top := pod("top", "a", 1, "")
 	top.Status.NominatedNodeName = "all"
 	for _, p := range []*v1.Pod{pod("b1", "b", 5, ""), pod("a1", "a", 3, "all"), top} {

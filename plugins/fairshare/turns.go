@@ -13,9 +13,9 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
-	"github.com/lockstep-sh/lockstep/plugins/holds"
 	"github.com/lockstep-sh/lockstep/plugins/internal/dispatch"
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
 )
 
 // moment is now, with what is known of pods.
@@ -169,19 +169,20 @@ func (d *Dispatcher) Hopeless(member *v1.Pod) {
 // last one before those do who count them.
 const madeEvery = 100 * time.Millisecond
 
-// makes is the holder of what a pod is placed with, if others are evicted for it and have not all ended; empty if
+// makes is the holder of what a pod is placed with, if others are evicted for it and have not all ended; none if
 // not. A member that is all there is to place is placed by itself. It is asked with no lock held.
-func (d *Dispatcher) makes(pod *v1.Pod, want gang.Want) string {
-	for _, group := range [...]string{want.Job, holds.PodGroup(pod.UID)} {
-		if holder := holds.Holder(pod.Spec.SchedulerName, group); d.victims(holder) > 0 {
+func (d *Dispatcher) makes(pod *v1.Pod, want gang.Want) hold.Holder {
+	for _, group := range [...]string{want.Job, hold.SinglePod(pod.UID)} {
+		holder := hold.Holder{Profile: pod.Spec.SchedulerName, Group: group}
+		if d.victims(holder) > 0 {
 			return holder
 		}
 	}
-	return ""
+	return hold.Holder{}
 }
 
-// noteMaking notes for which holder others are evicted so that a job may be placed; empty if none are.
-func (d *Dispatcher) noteMaking(job, holder string) {
+// noteMaking notes for which holder others are evicted so that a job may be placed; none if none are.
+func (d *Dispatcher) noteMaking(job string, holder hold.Holder) {
 	if d.book.Make(job, holder) {
 		d.poke() // they are to be looked after from now on
 	}
@@ -193,13 +194,13 @@ func (d *Dispatcher) made() bool {
 	making := d.book.Making()
 	d.mu.Unlock()
 	left := len(making)
-	maps.DeleteFunc(making, func(_, holder string) bool { return d.victims(holder) > 0 })
+	maps.DeleteFunc(making, func(_ string, holder hold.Holder) bool { return d.victims(holder) > 0 })
 	if len(making) == 0 {
 		return left > 0
 	}
 	defer d.lock()()
 	for job := range making {
-		d.noteMaking(job, "")
+		d.noteMaking(job, hold.Holder{})
 	}
 	d.turn()
 	return left > len(making)

@@ -49,8 +49,8 @@ func TestGangOfOneThatCaresAboutPods(t *testing.T) {
 func TestGangsOfOneThatAreAlike(t *testing.T) {
 	nodes := makeNodes(1, 1)
 	s := newStage(t, nodes, fill(nodes, 0)...)
-	making := ""
-	s.victims = func(holder string) int {
+	var making hold.Holder
+	s.victims = func(holder hold.Holder) int {
 		if holder == making {
 			return 1
 		}
@@ -63,7 +63,7 @@ func TestGangsOfOneThatAreAlike(t *testing.T) {
 	if at, failed := s.run(t, pods); len(at) > 0 || failed != len(pods) {
 		t.Fatalf("on %v after %d cycles", at, failed)
 	}
-	first := holds.PodGroup(pods[0].UID)
+	first := hold.SinglePod(pods[0].UID)
 	for _, step := range []struct {
 		sentence string
 		change   func()
@@ -72,9 +72,9 @@ func TestGangsOfOneThatAreAlike(t *testing.T) {
 		{"something ends", s.Changed, 1},
 		{"room is made for the first, and so the second may find some", func() { making = s.holder(first) }, 1},
 		{"something ends, and room is kept for the last", func() {
-			making = ""
+			making = hold.Holder{}
 			last := pods[len(pods)-1].UID
-			s.holds.Nominate(hold.Hold{For: last, Holder: s.holder(holds.PodGroup(last)), Node: "node-0000", Request: resource.Vector{gpu: 1}})
+			s.holds.Nominate(hold.Hold{For: last, Holder: s.holder(hold.SinglePod(last)), Node: "node-0000", Request: resource.Vector{gpu: 1}})
 			s.Changed()
 		}, 2},
 	} {

@@ -43,7 +43,7 @@ type visitState struct {
 	began   time.Time
 	// extra: the gang runs without this member.
 	extra   bool
-	holders []string
+	holders []hold.Holder
 	demand  holds.Demand
 	// required is the topology of which the node has to be in a domain: in the one
 	// that the members which run are in, if that is known.
@@ -111,10 +111,10 @@ func (pl *Gang) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod
 		v.Verdict = gang.Alone // nothing to plan
 		visit.verdict, visit.attempt, visit.began = v.Verdict, v.Attempt, pl.clock.Now()
 	}
-	visit.holders = []string{pl.holder(holds.PodGroup(pod.UID))}
+	visit.holders = []hold.Holder{pl.holder(hold.SinglePod(pod.UID))}
 	switch v.Verdict {
 	case gang.Follow:
-		visit.holders = []string{pl.holder(v.Group)}
+		visit.holders = []hold.Holder{pl.holder(v.Group)}
 	case gang.Alone:
 		pl.holds.Adopt(visit.holders[0], []types.UID{pod.UID}) // room that was made for it as one of several
 	}
@@ -148,7 +148,7 @@ func (pl *Gang) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod
 func byItself(pod *v1.Pod, need *gang.Need) *gang.Attempt {
 	one := *need
 	one.Min, one.MinByRole, one.Pending = 1, nil, []*v1.Pod{pod}
-	return &gang.Attempt{Group: holds.PodGroup(pod.UID), Leader: pod.UID, Strict: true, Gangs: []gang.Need{one}}
+	return &gang.Attempt{Group: hold.SinglePod(pod.UID), Leader: pod.UID, Strict: true, Gangs: []gang.Need{one}}
 }
 
 // preFilterOutside prepares a pod that is in no gang: it has to leave alone what
@@ -161,7 +161,7 @@ func (pl *Gang) preFilterOutside(state fwk.CycleState, pod *v1.Pod) (*fwk.PreFil
 	if err != nil {
 		return nil, fwk.AsStatus(fmt.Errorf("reading affinity of pod %s: %w", klog.KObj(pod), err))
 	}
-	state.Write(visitKey, &visitState{verdict: gang.Outside, holders: []string{pl.holder(holds.PodGroup(pod.UID))}, ended: pl.holds.Ended(), demand: holds.DemandOf(info)})
+	state.Write(visitKey, &visitState{verdict: gang.Outside, holders: []hold.Holder{pl.holder(hold.SinglePod(pod.UID))}, ended: pl.holds.Ended(), demand: holds.DemandOf(info)})
 	return nil, nil
 }
 
@@ -298,7 +298,7 @@ func (pl *Gang) follow(a *gang.Attempt, accepted map[types.UID]string, demand ma
 // capacity without being complete: those of this profile by rank, one after the other,
 // and then those of lower priority in the others too. It returns who has to make way, by
 // their names in this profile and as holders in the others.
-func (pl *Gang) plan(ctx context.Context, a *gang.Attempt) (result *planner.Plan, evict, elsewhere []string, err error) {
+func (pl *Gang) plan(ctx context.Context, a *gang.Attempt) (result *planner.Plan, evict []string, elsewhere []hold.Holder, err error) {
 	p := pl.ready()
 	result, err = p.Plan(ctx, a, nil)
 	if err != nil || result.Complete || pl.holds.Empty() {
@@ -307,7 +307,7 @@ func (pl *Gang) plan(ctx context.Context, a *gang.Attempt) (result *planner.Plan
 	pl.mu.Lock()
 	rivals := pl.gangs.Rivals(a)
 	pl.mu.Unlock()
-	var holders []string
+	var holders []hold.Holder
 	for n, rival := range rivals {
 		holders = append(holders, pl.holder(rival))
 		other, err := p.Plan(ctx, a, holders)
@@ -437,7 +437,7 @@ func (pl *Gang) missed(ctx context.Context, visit *visitState, pod *v1.Pod, stat
 	}
 	pl.input(ctx, func(s *gang.Gangs, now time.Time) gang.Effects {
 		_, e := s.Planned(visit.attempt, gang.Outcome{
-			Cost: now.Sub(visit.began), Coupled: planner.Coupled(pod), Shape: shape, Holder: holds.PodGroup(pod.UID),
+			Cost: now.Sub(visit.began), Coupled: planner.Coupled(pod), Shape: shape, Holder: hold.SinglePod(pod.UID),
 		}, now)
 		return e
 	})

@@ -229,7 +229,7 @@ func TestNothingElsewhereWhileRoomIsMade(t *testing.T) {
 			s.see(members...)
 			for i, node := range c.nominated {
 				if node != "" {
-					s.holds.Nominate(hold.Hold{For: members[i].UID, Holder: holds.Holder(testProfile, "default/train"), Node: node, Request: resource.Vector{gpu: 8}})
+					s.holds.Nominate(hold.Hold{For: members[i].UID, Holder: hold.Holder{Profile: testProfile, Group: "default/train"}, Node: node, Request: resource.Vector{gpu: 8}})
 				}
 			}
 			held := 0
@@ -300,7 +300,7 @@ func TestClaimsWithoutAVolumeYet(t *testing.T) {
 	s.provision(t, st.MakePersistentVolumeClaim().Namespace("default").Name("data").Obj(), members[1])
 	s.see(members...)
 	for i, pod := range members {
-		s.holds.Nominate(hold.Hold{For: pod.UID, Holder: holds.Holder(testProfile, "default/train"), Node: nodes[i].Name, Request: resource.Vector{gpu: 8}})
+		s.holds.Nominate(hold.Hold{For: pod.UID, Holder: hold.Holder{Profile: testProfile, Group: "default/train"}, Node: nodes[i].Name, Request: resource.Vector{gpu: 8}})
 	}
 	for _, pod := range members {
 		if node := s.cycle(t, pod); node != "" {

@@ -17,7 +17,7 @@ import (
 // one that takes a GPU and 2 CPUs.
 func TestPlansLeaveWhatIsAskedForBesideTheMinimum(t *testing.T) {
 	taken := func(node string, gpus int64) hold.Hold {
-		return hold.Hold{For: types.UID("held-" + node), Holder: testProfile + "/default/other", Node: node, Reason: hold.Plan, Request: resource.Vector{gpu: gpus}}
+		return hold.Hold{For: types.UID("held-" + node), Holder: hold.Holder{Profile: testProfile, Group: "default/other"}, Node: node, Reason: hold.Plan, Request: resource.Vector{gpu: gpus}}
 	}
 	only := func(zone string) func(int, *st.PodWrapper) {
 		return func(_ int, pod *st.PodWrapper) { pod.NodeSelector(map[string]string{v1.LabelTopologyZone: zone}) }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -72,7 +71,7 @@ type Gang struct {
 	// wake has run look whether a group is to be tried again.
 	wake chan struct{}
 	// victims is how many victims of a holder have not ended; nil where nobody evicts.
-	victims func(holder string) int
+	victims func(holder hold.Holder) int
 
 	// opened: members have been let through.
 	opened atomic.Bool
@@ -118,7 +117,7 @@ type Shared struct {
 	Watches *watches.Watches
 	// Victims is how many victims of a holder in the ledger have not ended; nil where
 	// nobody evicts for holders.
-	Victims func(holder string) int
+	Victims func(holder hold.Holder) int
 	// Leading is closed once this process schedules. Until then another process may,
 	// and the plugin says nothing to users.
 	Leading <-chan struct{}
@@ -177,22 +176,22 @@ func (pl *Gang) ready() *planner.Planner {
 
 // Hoards lists the holders of less than a priority, of this profile, that hold capacity
 // without being complete.
-func (pl *Gang) Hoards(below int32) []string {
+func (pl *Gang) Hoards(below int32) []hold.Holder {
 	pl.mu.Lock()
 	defer pl.mu.Unlock()
-	names := pl.gangs.Hoards(below)
-	for i := range names {
-		names[i] = pl.holder(names[i])
+	var holders []hold.Holder
+	for _, group := range pl.gangs.Hoards(below) {
+		holders = append(holders, pl.holder(group))
 	}
-	return names
+	return holders
 }
 
 // Yield has holders of this profile give back what they hold without being complete.
-func (pl *Gang) Yield(ctx context.Context, holders []string) {
+func (pl *Gang) Yield(ctx context.Context, holders []hold.Holder) {
 	var names []string
 	for _, holder := range holders {
-		if name, ok := strings.CutPrefix(holder, pl.holder("")); ok {
-			names = append(names, name)
+		if holder.Profile == pl.handle.ProfileName() {
+			names = append(names, holder.Group)
 		}
 	}
 	if len(names) > 0 {
@@ -243,14 +242,13 @@ func (pl *Gang) Synced() bool {
 }
 
 // Placing reports whether a holder is a group of this profile that waits for nothing but room.
-func (pl *Gang) Placing(holder string) bool {
-	name, ok := strings.CutPrefix(holder, pl.holder(""))
-	if !ok {
+func (pl *Gang) Placing(holder hold.Holder) bool {
+	if holder.Profile != pl.handle.ProfileName() {
 		return false
 	}
 	pl.mu.Lock()
 	defer pl.mu.Unlock()
-	return pl.gangs.Placing(name)
+	return pl.gangs.Placing(holder.Group)
 }
 
 // atPostFilter is the position of a plugin there; -1 if it is not.
@@ -270,7 +268,9 @@ func (pl *Gang) Running(key gang.Key) []gang.Footprint {
 }
 
 // holder is the name of a group in the ledger, which all profiles share.
-func (pl *Gang) holder(group string) string { return holds.Holder(pl.handle.ProfileName(), group) }
+func (pl *Gang) holder(group string) hold.Holder {
+	return hold.Holder{Profile: pl.handle.ProfileName(), Group: group}
+}
 
 // outside tells pods that are none of this plugin's business.
 func (pl *Gang) outside(pod *v1.Pod) bool {

@@ -128,8 +128,8 @@ func (s *stage) retryAll() {
 // TestReasonsOfHolds: all of them are measured.
 func TestReasonsOfHolds(t *testing.T) {
 	s := newStage(t, makeNodes(1, 1))
-	put(s.holds, heldOn("node-0000", "default/train", 1))
-	s.holds.Nominate(hold.Hold{For: "nominated", Holder: "default/other", Node: "node-0000", Priority: 1})
+	put(s.holds, heldOn("node-0000", hold.Holder{Group: "default/train"}, 1))
+	s.holds.Nominate(hold.Hold{For: "nominated", Holder: hold.Holder{Group: "default/other"}, Node: "node-0000", Priority: 1})
 	s.measure()
 	for _, reason := range []string{"plan", "nomination"} {
 		if n, err := testutil.GetGaugeMetricValue(holdsGauge.WithLabelValues(reason)); err != nil || n != 1 {

@@ -195,7 +195,7 @@ func BenchmarkFilter(b *testing.B) {
 	members := makeMembers("train", 1000, 1, nil)
 	for i, pod := range members {
 		d := holds.DemandOf(podInfo(b, pod))
-		put(s.holds, hold.Hold{For: pod.UID, Holder: fmt.Sprintf("default/train-%d", i%50), Node: nodes[i%500].Name, Reason: hold.Plan, Request: d.Request})
+		put(s.holds, hold.Hold{For: pod.UID, Holder: hold.Holder{Group: fmt.Sprintf("default/train-%d", i%50)}, Node: nodes[i%500].Name, Reason: hold.Plan, Request: d.Request})
 	}
 	run("holds=1000/node=free", nodes[999].Name, true)
 	run("holds=1000/node=held", nodes[0].Name, true)

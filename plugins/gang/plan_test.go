@@ -24,7 +24,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/planner"
 )
 
-func mustPlan(t *testing.T, s *stage, a *gang.Attempt, evict ...string) *planner.Plan {
+func mustPlan(t *testing.T, s *stage, a *gang.Attempt, evict ...hold.Holder) *planner.Plan {
 	t.Helper()
 	result, err := s.ready().Plan(s.ctx, a, evict)
 	if err != nil {
@@ -40,7 +40,7 @@ func (s *stage) fitting(t *testing.T, pod *v1.Pod) (scores map[string]int64, bes
 	fw := s.scheduler.Profiles[testProfile]
 	state := framework.NewCycleState()
 	// The cycle of a plan's question: the gang itself has no say.
-	planner.Ask(state, &planner.Question{Holders: []string{testProfile + "/default/train"}})
+	planner.Ask(state, &planner.Question{Holders: []hold.Holder{{Profile: testProfile, Group: "default/train"}}})
 	result, status, _ := fw.RunPreFilterPlugins(s.ctx, state, pod)
 	if status.Code() == fwk.Error {
 		t.Fatal(status)
@@ -229,14 +229,14 @@ func (s *stage) counts(t *testing.T) map[string][]int {
 // itself, or for those that make way for it, is not.
 func TestPlansAndHolds(t *testing.T) {
 	held := func(uid, holder, node string, gpus int64, ports ...hold.Port) hold.Hold {
-		return hold.Hold{For: types.UID(uid), Holder: testProfile + "/" + holder, Node: node, Reason: hold.Plan, Request: resource.Vector{gpu: gpus}, Ports: ports}
+		return hold.Hold{For: types.UID(uid), Holder: hold.Holder{Profile: testProfile, Group: holder}, Node: node, Reason: hold.Plan, Request: resource.Vector{gpu: gpus}, Ports: ports}
 	}
 	const other, own, n0, n1 = "default/other", "default/train", "node-0000", "node-0001"
 	for sentence, c := range map[string]struct {
 		holds   []hold.Hold
 		members int
 		change  func(int, *st.PodWrapper)
-		evict   []string
+		evict   []hold.Holder
 		want    map[string]int // members by node; nil where there is no plan
 		why     string
 	}{
@@ -245,9 +245,9 @@ func TestPlansAndHolds(t *testing.T) {
 		"others hold too much":                                 {members: 11, holds: []hold.Hold{held("a", other, n0, 6)}, why: "10 of 11 members fit; short 1 nvidia.com/gpu"},
 		"it says so where all is held":                         {members: 1, holds: []hold.Hold{held("a", other, n0, 8), held("b", other, n1, 8)}, why: "2 " + holds.ErrReasonHeld},
 		"one's own holds do not count":                         {members: 16, holds: []hold.Hold{held("a", own, n0, 6)}, want: map[string]int{n0: 8, n1: 8}},
-		"those of the group of its name in another profile do": {members: 16, holds: []hold.Hold{{For: "a", Holder: "another/" + own, Node: n0, Reason: hold.Plan, Request: resource.Vector{gpu: 6}}}, why: "10 of 16 members fit"},
-		"nor those of a group that makes way":                  {members: 16, holds: []hold.Hold{held("a", other, n0, 6)}, evict: []string{testProfile + "/" + other}, want: map[string]int{n0: 8, n1: 8}},
-		"a second group still does":                            {members: 16, holds: []hold.Hold{held("a", other, n0, 6), held("b", "default/third", n1, 1)}, evict: []string{testProfile + "/" + other}, why: "15 of 16 members fit"},
+		"those of the group of its name in another profile do": {members: 16, holds: []hold.Hold{{For: "a", Holder: hold.Holder{Profile: "another", Group: own}, Node: n0, Reason: hold.Plan, Request: resource.Vector{gpu: 6}}}, why: "10 of 16 members fit"},
+		"nor those of a group that makes way":                  {members: 16, holds: []hold.Hold{held("a", other, n0, 6)}, evict: []hold.Holder{{Profile: testProfile, Group: other}}, want: map[string]int{n0: 8, n1: 8}},
+		"a second group still does":                            {members: 16, holds: []hold.Hold{held("a", other, n0, 6), held("b", "default/third", n1, 1)}, evict: []hold.Holder{{Profile: testProfile, Group: other}}, why: "15 of 16 members fit"},
 		"a host port that is held is taken":                    {members: 1, change: constraints["one host port"], holds: []hold.Hold{held("a", other, n0, 1, hold.Port{Protocol: "TCP", Number: 8080})}, want: map[string]int{n1: 1}},
 		"also for members that care about each other":          {members: 2, change: constraints["each on a node of its own"], holds: []hold.Hold{held("a", other, n0, 8)}, why: "1 of 2 members fit"},
 		"a hold on a node that is gone is in nobody's way":     {members: 16, holds: []hold.Hold{held("a", other, "gone", 8)}, want: map[string]int{n0: 8, n1: 8}},
@@ -281,8 +281,8 @@ func tainted(key string, effect v1.TaintEffect) func(*v1.Node) {
 // TestHopelessPlans: a plan that fails reports whether it would on an empty cluster too.
 func TestHopelessPlans(t *testing.T) {
 	all := []hold.Hold{
-		{For: "a", Holder: testProfile + "/default/other", Node: "node-0000", Reason: hold.Plan, Request: resource.Vector{gpu: 8}},
-		{For: "b", Holder: testProfile + "/default/other", Node: "node-0001", Reason: hold.Plan, Request: resource.Vector{gpu: 8}},
+		{For: "a", Holder: hold.Holder{Profile: testProfile, Group: "default/other"}, Node: "node-0000", Reason: hold.Plan, Request: resource.Vector{gpu: 8}},
+		{For: "b", Holder: hold.Holder{Profile: testProfile, Group: "default/other"}, Node: "node-0001", Reason: hold.Plan, Request: resource.Vector{gpu: 8}},
 	}
 	nowhere := func(_ int, p *st.PodWrapper) { p.NodeSelector(map[string]string{"no": "such"}) }
 	named := func(_ int, p *st.PodWrapper) {

@@ -57,7 +57,7 @@ func (s *stage) refusals(t *testing.T, state fwk.CycleState, pod *v1.Pod) map[st
 	return reasons
 }
 
-func heldOn(node, holder string, gpus int64) hold.Hold {
+func heldOn(node string, holder hold.Holder, gpus int64) hold.Hold {
 	return hold.Hold{For: "held", Holder: holder, Node: node, Reason: hold.Plan, Request: resource.Vector{gpu: gpus}}
 }
 
@@ -81,7 +81,7 @@ func TestPodsOutsideGangs(t *testing.T) {
 	if fragments, status := s.SignPod(s.ctx, pod); fragments != nil || !status.IsSuccess() {
 		t.Errorf("SignPod answers %v, %v: batching ends", fragments, status)
 	}
-	put(s.holds, heldOn("node-0000", "default/train", 8))
+	put(s.holds, heldOn("node-0000", hold.Holder{Group: "default/train"}, 8))
 	state = framework.NewCycleState()
 	if result, status := s.PreFilter(s.ctx, state, pod, nil); !status.IsSuccess() || !result.AllNodes() {
 		t.Errorf("PreFilter answers %v, %v, want success", result, status)
@@ -103,7 +103,7 @@ func TestPodsOutsideGangs(t *testing.T) {
 	if pods := s.blocked.take(); len(pods) != 1 || pods[0] != pod {
 		t.Errorf("once something is no longer held, %v are looked at again, want the pod", pods)
 	}
-	put(s.holds, heldOn("node-0000", "default/train", 8))
+	put(s.holds, heldOn("node-0000", hold.Holder{Group: "default/train"}, 8))
 	state = framework.NewCycleState()
 	s.PreFilter(s.ctx, state, pod, nil)
 	s.refusals(t, state, pod)

@@ -7,7 +7,6 @@ package holds
 import (
 	"iter"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -101,7 +100,7 @@ func (h *Holds) change(f func(*hold.Ledger) hold.Change) {
 
 // Follow takes in the plan of a holder, which was made for these pods: the holds of the
 // plan take the place of their nominations.
-func (h *Holds) Follow(holder string, pods []types.UID, plan []hold.Hold) {
+func (h *Holds) Follow(holder hold.Holder, pods []types.UID, plan []hold.Hold) {
 	h.change(func(l *hold.Ledger) hold.Change { return l.Follow(holder, pods, plan) })
 }
 
@@ -167,7 +166,7 @@ func (h *Holds) Count(r hold.Reason) int {
 // Check reports whether a node has room for a pod besides what is held there for
 // others than the given holders. It looks at resources and host ports only where
 // something is held; whether the pod fits otherwise is for the other filters.
-func (h *Holds) Check(d Demand, info fwk.NodeInfo, holders ...string) *fwk.Status {
+func (h *Holds) Check(d Demand, info fwk.NodeInfo, holders ...hold.Holder) *fwk.Status {
 	if h.Empty() {
 		return nil
 	}
@@ -184,7 +183,7 @@ func (h *Holds) Check(d Demand, info fwk.NodeInfo, holders ...string) *fwk.Statu
 // Others is what is held on a node for others than the given holders. What is held for
 // a pod that the NodeInfo has on the node, because it is assumed or nominated there,
 // does not count twice.
-func (h *Holds) Others(info fwk.NodeInfo, holders ...string) (hold.Taken, bool) {
+func (h *Holds) Others(info fwk.NodeInfo, holders ...hold.Holder) (hold.Taken, bool) {
 	if h.Empty() {
 		return hold.Taken{}, false
 	}
@@ -202,18 +201,6 @@ func podsOn(info fwk.NodeInfo) iter.Seq[types.UID] {
 		}
 	}
 }
-
-// Holder is the name in the ledger of a group of gangs of a profile. All profiles share
-// the ledger.
-func Holder(profile, group string) string { return profile + "/" + group }
-
-// PodGroup is the group of a pod that is placed by itself. No gang has such a key.
-func PodGroup(pod types.UID) string { return podPrefix + string(pod) }
-
-// IsPod tells groups that are a pod by itself.
-func IsPod(group string) bool { return strings.HasPrefix(group, podPrefix) }
-
-const podPrefix = "pod:"
 
 // Nominate holds nodes for the pods of a holder for which others are evicted. A pod that
 // has a place in a plan keeps that.
@@ -279,7 +266,7 @@ func (h *Holds) Bound(pod types.UID, nodeName string) {
 // Adopt makes the nominations of pods those of a holder: after a restart nobody knows
 // which group a pod was nominated with, and one that was nominated with its gang may go
 // alone by now.
-func (h *Holds) Adopt(holder string, pods []types.UID) {
+func (h *Holds) Adopt(holder hold.Holder, pods []types.UID) {
 	if h.Empty() {
 		return
 	}
@@ -311,34 +298,34 @@ func (h *Holds) Of(pod types.UID) (hold.Hold, bool) {
 }
 
 // NominatedBelow lists who has nominations of less than a priority.
-func (h *Holds) NominatedBelow(priority int32) []string {
+func (h *Holds) NominatedBelow(priority int32) []hold.Holder {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	return h.ledger.Holders(hold.Nomination, priority)
 }
 
 // NominationsOf lists the nominations of a holder.
-func (h *Holds) NominationsOf(holder string) []hold.Hold {
+func (h *Holds) NominationsOf(holder hold.Holder) []hold.Hold {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	return h.ledger.Of(holder, hold.Nomination)
 }
 
 // Among leaves of holders those that hold something on any of these nodes.
-func (h *Holds) Among(holders []string, nodes iter.Seq[string]) []string {
+func (h *Holds) Among(holders []hold.Holder, nodes iter.Seq[string]) []hold.Holder {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
-	on := map[string]bool{}
+	on := map[hold.Holder]bool{}
 	for node := range nodes {
 		for _, holder := range h.ledger.On(node) {
 			on[holder] = true
 		}
 	}
-	return slices.DeleteFunc(slices.Clone(holders), func(holder string) bool { return !on[holder] })
+	return slices.DeleteFunc(slices.Clone(holders), func(holder hold.Holder) bool { return !on[holder] })
 }
 
 // Nominations lists the pods that have nominations, by holder.
-func (h *Holds) Nominations() map[string][]types.UID {
+func (h *Holds) Nominations() map[hold.Holder][]types.UID {
 	if h.Empty() {
 		return nil
 	}
@@ -348,7 +335,7 @@ func (h *Holds) Nominations() map[string][]types.UID {
 }
 
 // Nominated reports whether a holder has nominations.
-func (h *Holds) Nominated(holder string) bool {
+func (h *Holds) Nominated(holder hold.Holder) bool {
 	if h.Empty() {
 		return false
 	}
@@ -358,7 +345,7 @@ func (h *Holds) Nominated(holder string) bool {
 }
 
 // DropNominations ends the nominations of a holder.
-func (h *Holds) DropNominations(holder string) {
+func (h *Holds) DropNominations(holder hold.Holder) {
 	if h.Empty() {
 		return
 	}

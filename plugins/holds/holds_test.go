@@ -84,10 +84,10 @@ func TestDemandOf(t *testing.T) {
 }
 
 func TestCheck(t *testing.T) {
-	held := func(holder string, n int, request resource.Vector, ports ...hold.Port) []hold.Hold {
+	held := func(group string, n int, request resource.Vector, ports ...hold.Port) []hold.Hold {
 		var list []hold.Hold
 		for i := range n {
-			list = append(list, hold.Hold{For: types.UID(fmt.Sprint(holder, i)), Holder: holder, Node: "n", Reason: hold.Plan, Request: request, Ports: ports})
+			list = append(list, hold.Hold{For: types.UID(fmt.Sprint(group, i)), Holder: hold.Holder{Group: group}, Node: "n", Reason: hold.Plan, Request: request, Ports: ports})
 		}
 		return list
 	}
@@ -98,30 +98,30 @@ func TestCheck(t *testing.T) {
 		holds   []hold.Hold
 		pods    []*v1.Pod
 		demand  Demand
-		holders []string
+		holders []hold.Holder
 		want    string
 	}{
 		"nothing is held":                                  {demand: Demand{Request: gpus(9)}},
 		"what is left is enough":                           {holds: held("a", 1, gpus(2)), pods: []*v1.Pod{onNode}, demand: Demand{Request: gpus(1)}},
 		"what is left is not enough":                       {holds: held("a", 1, gpus(3)), pods: []*v1.Pod{onNode}, demand: Demand{Request: gpus(1)}, want: refused},
-		"one's own holds are no obstacle":                  {holds: held("a", 1, gpus(3)), pods: []*v1.Pod{onNode}, demand: Demand{Request: gpus(1)}, holders: []string{"a"}},
-		"those of several holders may be":                  {holds: append(held("a", 1, gpus(2)), held("b", 1, gpus(2))...), demand: Demand{Request: gpus(4)}, holders: []string{"a", "b"}},
-		"others' are beside one's own":                     {holds: append(held("a", 1, gpus(2)), held("b", 1, gpus(2))...), demand: Demand{Request: gpus(3)}, holders: []string{"a"}, want: refused},
+		"one's own holds are no obstacle":                  {holds: held("a", 1, gpus(3)), pods: []*v1.Pod{onNode}, demand: Demand{Request: gpus(1)}, holders: []hold.Holder{{Group: "a"}}},
+		"those of several holders may be":                  {holds: append(held("a", 1, gpus(2)), held("b", 1, gpus(2))...), demand: Demand{Request: gpus(4)}, holders: []hold.Holder{{Group: "a"}, {Group: "b"}}},
+		"others' are beside one's own":                     {holds: append(held("a", 1, gpus(2)), held("b", 1, gpus(2))...), demand: Demand{Request: gpus(3)}, holders: []hold.Holder{{Group: "a"}}, want: refused},
 		"a resource that nobody holds is not looked at":    {holds: held("a", 1, gpus(1)), demand: Demand{Request: resource.Vector{v1.ResourceCPU: 99000}}},
 		"a resource that the pod does not ask for":         {holds: held("a", 1, gpus(9)), demand: Demand{Request: resource.Vector{v1.ResourceCPU: 1000}}},
 		"CPU in thousandths":                               {holds: held("a", 1, resource.Vector{v1.ResourceCPU: 3500}), demand: Demand{Request: resource.Vector{v1.ResourceCPU: 501}}, want: refused},
 		"a resource that the node does not have":           {holds: held("a", 1, resource.Vector{"x": 1}), demand: Demand{Request: resource.Vector{"x": 1}}, want: refused},
 		"pods that are to come count as pods":              {holds: held("a", 2, nil), pods: []*v1.Pod{onNode}, want: refused},
 		"as long as there is room for one more":            {holds: held("a", 1, nil), pods: []*v1.Pod{onNode}},
-		"one's own do not":                                 {holds: held("a", 2, nil), pods: []*v1.Pod{onNode}, holders: []string{"a"}},
+		"one's own do not":                                 {holds: held("a", 2, nil), pods: []*v1.Pod{onNode}, holders: []hold.Holder{{Group: "a"}}},
 		"a port that is held":                              {holds: held("a", 1, nil, hold.Port{Protocol: "TCP", Number: 80}), demand: Demand{Ports: []hold.Port{{Protocol: "TCP", Number: 80}}}, want: refused},
 		"the same port of another protocol":                {holds: held("a", 1, nil, hold.Port{Protocol: "TCP", Number: 80}), demand: Demand{Ports: []hold.Port{{Protocol: "UDP", Number: 80}}}},
 		"the same port of another address":                 {holds: held("a", 1, nil, hold.Port{IP: "10.0.0.1", Number: 80}), demand: Demand{Ports: []hold.Port{{IP: "10.0.0.2", Number: 80}}}},
 		"every address is each address":                    {holds: held("a", 1, nil, hold.Port{IP: "10.0.0.1", Number: 80}), demand: Demand{Ports: []hold.Port{{IP: "0.0.0.0", Number: 80}}}, want: refused},
 		"no address is every address":                      {holds: held("a", 1, nil, hold.Port{Number: 80}), demand: Demand{Ports: []hold.Port{{IP: "10.0.0.2", Number: 80}}}, want: refused},
 		"no protocol is TCP":                               {holds: held("a", 1, nil, hold.Port{Number: 80}), demand: Demand{Ports: []hold.Port{{Protocol: "TCP", Number: 80}}}, want: refused},
-		"one's own port is no obstacle to the ledger":      {holds: held("a", 1, nil, hold.Port{Number: 80}), demand: Demand{Ports: []hold.Port{{Number: 80}}}, holders: []string{"a"}},
-		"what is held on another node is not looked at":    {holds: []hold.Hold{{For: "a", Holder: "a", Node: "m", Request: gpus(4)}}, demand: Demand{Request: gpus(4)}},
+		"one's own port is no obstacle to the ledger":      {holds: held("a", 1, nil, hold.Port{Number: 80}), demand: Demand{Ports: []hold.Port{{Number: 80}}}, holders: []hold.Holder{{Group: "a"}}},
+		"what is held on another node is not looked at":    {holds: []hold.Hold{{For: "a", Holder: hold.Holder{Group: "a"}, Node: "m", Request: gpus(4)}}, demand: Demand{Request: gpus(4)}},
 		"a node that is overcommitted has nothing left":    {holds: held("a", 1, gpus(5)), demand: Demand{Request: gpus(1)}, want: refused},
 		"a hold without amounts still takes a pod's place": {holds: held("a", 3, nil), want: refused},
 	} {
@@ -163,15 +163,19 @@ func TestPortsClashAsOnANode(t *testing.T) {
 func TestNominations(t *testing.T) {
 	one := Demand{Request: resource.Vector{gpu: 1}}
 	promise := func(node string) func(*Holds) {
-		return func(h *Holds) { h.Nominate(hold.Hold{For: "p", Holder: "g", Node: node, Request: one.Request}) }
+		return func(h *Holds) {
+			h.Nominate(hold.Hold{For: "p", Holder: hold.Holder{Group: "g"}, Node: node, Request: one.Request})
+		}
 	}
 	recall := func(node string) func(*Holds) {
-		return func(h *Holds) { h.Recall(hold.Hold{For: "p", Holder: "g", Node: node, Request: one.Request}) }
+		return func(h *Holds) {
+			h.Recall(hold.Hold{For: "p", Holder: hold.Holder{Group: "g"}, Node: node, Request: one.Request})
+		}
 	}
 	cleared := func(h *Holds) { h.DropRecalled("p") }
 	bound := func(h *Holds) { h.Bound("p", "b") }
 	plan := func(h *Holds) {
-		h.Follow("g", []types.UID{"p"}, []hold.Hold{{For: "p", Node: "planned", Request: one.Request}})
+		h.Follow(hold.Holder{Group: "g"}, []types.UID{"p"}, []hold.Hold{{For: "p", Node: "planned", Request: one.Request}})
 	}
 	for sentence, c := range map[string]struct {
 		story    []func(*Holds)
@@ -219,7 +223,7 @@ func TestHoldsInParallel(t *testing.T) {
 		group.Go(func() {
 			for i := range 200 {
 				uid := types.UID(fmt.Sprint(worker, "-", i%7))
-				h.Follow(fmt.Sprint(worker), nil, []hold.Hold{{For: uid, Node: "n", Request: resource.Vector{gpu: 1}, Ports: []hold.Port{{Number: 80}}}})
+				h.Follow(hold.Holder{Group: fmt.Sprint(worker)}, nil, []hold.Hold{{For: uid, Node: "n", Request: resource.Vector{gpu: 1}, Ports: []hold.Port{{Number: 80}}}})
 				if status := h.Check(Demand{Request: resource.Vector{gpu: 4}}, info); status.IsSuccess() {
 					t.Error("there is room beside a hold that stands")
 				}
@@ -246,10 +250,10 @@ func TestNominator(t *testing.T) {
 		want  []string
 	}{
 		"a status for which nothing is held": {func(*Holds) {}, []string{"stranger"}},
-		"a nomination here":                  {func(h *Holds) { h.Nominate(hold.Hold{For: "known", Holder: "g", Node: "n"}) }, []string{"known", "stranger"}},
-		"a nomination elsewhere":             {func(h *Holds) { h.Nominate(hold.Hold{For: "known", Holder: "g", Node: "m"}) }, []string{"stranger"}},
+		"a nomination here":                  {func(h *Holds) { h.Nominate(hold.Hold{For: "known", Holder: hold.Holder{Group: "g"}, Node: "n"}) }, []string{"known", "stranger"}},
+		"a nomination elsewhere":             {func(h *Holds) { h.Nominate(hold.Hold{For: "known", Holder: hold.Holder{Group: "g"}, Node: "m"}) }, []string{"stranger"}},
 		"a place in a plan, here": {func(h *Holds) {
-			h.Follow("g", nil, []hold.Hold{{For: "known", Node: "n"}, {For: "stranger", Node: "m"}})
+			h.Follow(hold.Holder{Group: "g"}, nil, []hold.Hold{{For: "known", Node: "n"}, {For: "stranger", Node: "m"}})
 		}, nil},
 	} {
 		t.Run(sentence, func(t *testing.T) {
@@ -279,10 +283,10 @@ func (listed) UpdateNominatedPod(klog.Logger, *v1.Pod, fwk.PodInfo)          {}
 // of theirs whenever one is to be tried again.
 func BenchmarkNominations(b *testing.B) {
 	h := New()
-	holders := make([]string, 1600)
+	holders := make([]hold.Holder, 1600)
 	for i := range holders {
 		uid := types.UID(fmt.Sprint("pod-", i))
-		holders[i] = Holder("lockstep-scheduler", PodGroup(uid))
+		holders[i] = hold.Holder{Profile: "lockstep-scheduler", Group: hold.SinglePod(uid)}
 		h.Recall(hold.Hold{For: uid, Holder: holders[i], Node: fmt.Sprint("node-", i/8), Request: resource.Vector{gpu: 1}})
 	}
 	b.Run("all", func(b *testing.B) {

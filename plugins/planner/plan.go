@@ -21,6 +21,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/extension"
 	"github.com/lockstep-sh/lockstep/plugins/holds"
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
 	"github.com/lockstep-sh/lockstep/plugins/internal/placement"
 	"github.com/lockstep-sh/lockstep/plugins/internal/resource"
 	"github.com/lockstep-sh/lockstep/plugins/internal/topology"
@@ -79,7 +80,7 @@ type Plan struct {
 
 // Plan plans an attempt. The holds of the given holders are no obstacle; they
 // would be given back.
-func (p *Planner) Plan(ctx context.Context, a *gang.Attempt, evict []string) (result *Plan, err error) {
+func (p *Planner) Plan(ctx context.Context, a *gang.Attempt, evict []hold.Holder) (result *Plan, err error) {
 	w, problem, err := p.pose(a, evict, false)
 	if err != nil {
 		return nil, err
@@ -127,7 +128,7 @@ func (w *world) note(result *Plan, solved placement.Result, before whatif.Mark) 
 }
 
 // pose turns an attempt into a placement problem over indexes.
-func (p *Planner) pose(a *gang.Attempt, evict []string, inCopies bool) (*world, placement.Problem, error) {
+func (p *Planner) pose(a *gang.Attempt, evict []hold.Holder, inCopies bool) (*world, placement.Problem, error) {
 	group := newGrouping(p.storage)
 	for _, need := range a.Gangs {
 		for _, pod := range need.Pending {
@@ -137,7 +138,7 @@ func (p *Planner) pose(a *gang.Attempt, evict []string, inCopies bool) (*world, 
 			use(group.uses, placed.Pod)
 		}
 	}
-	holders := append([]string{holds.Holder(p.fw.ProfileName(), a.Group)}, evict...)
+	holders := append([]hold.Holder{hold.Holder{Profile: p.fw.ProfileName(), Group: a.Group}}, evict...)
 	w := &world{
 		fw: p.fw, holds: p.holds, holders: holders,
 		sample: p.sample, weights: p.weights, checksResources: p.checksResources, checksAffinity: p.checksAffinity,

@@ -4,13 +4,14 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/lockstep-sh/lockstep/plugins/holds"
+	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
 )
 
 // Question is in the cycle state where it is a plan that asks the plugins of the
 // profile about a pod, and not the pod's own cycle.
 type Question struct {
 	// Holders are those whose holds are no obstacle.
-	Holders []string
+	Holders []hold.Holder
 	Demand  holds.Demand
 }
 

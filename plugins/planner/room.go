@@ -10,6 +10,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/parallelize"
 
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
 	"github.com/lockstep-sh/lockstep/plugins/internal/placement"
 	"github.com/lockstep-sh/lockstep/plugins/internal/resource"
 	"github.com/lockstep-sh/lockstep/plugins/whatif"
@@ -44,7 +45,7 @@ type Room struct {
 
 // Room opens a what-if about an attempt, with no nodes in it yet. The holds of the
 // given holders are no obstacle.
-func (p *Planner) Room(ctx context.Context, a *gang.Attempt, evict []string) (*Room, error) {
+func (p *Planner) Room(ctx context.Context, a *gang.Attempt, evict []hold.Holder) (*Room, error) {
 	w, problem, err := p.pose(a, evict, true)
 	if err != nil {
 		return nil, err

@@ -14,6 +14,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/volumebinding"
 
 	"github.com/lockstep-sh/lockstep/plugins/holds"
+	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
 	"github.com/lockstep-sh/lockstep/plugins/internal/placement"
 	"github.com/lockstep-sh/lockstep/plugins/internal/resource"
 	"github.com/lockstep-sh/lockstep/plugins/whatif"
@@ -25,7 +26,7 @@ type world struct {
 	fw      framework.Framework
 	tx      *whatif.Transaction
 	holds   *holds.Holds
-	holders []string // whose holds are no obstacle
+	holders []hold.Holder // whose holds are no obstacle
 	sample  func(nodes int) int
 	// checksResources tells that the profile filters by node resources, so that
 	// arithmetic may rule nodes out before the filters do, checksAffinity that it filters by

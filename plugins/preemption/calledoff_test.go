@@ -15,6 +15,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
 )
 
 // permitted is a handle of which some pods wait at Permit.
@@ -204,9 +205,9 @@ func TestVictimsThatDoNotEnd(t *testing.T) {
 			now := time.Now()
 			victim.DeletionTimestamp = &metav1.Time{Time: now.Add(-c.since)}
 			s := newStage(t, []*v1.Node{node("n0", 2, "r0")}, nil, victim)
-			s.Underway.begin("p", []*v1.Pod{victim})
+			s.Underway.begin(hold.Holder{Group: "p"}, []*v1.Pod{victim})
 			s.giveUp(now)
-			if got := s.Underway.Victims("p"); got != c.want {
+			if got := s.Underway.Victims(hold.Holder{Group: "p"}); got != c.want {
 				t.Errorf("%d victims are waited for, want %d", got, c.want)
 			}
 		})

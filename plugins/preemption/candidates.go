@@ -18,6 +18,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/gangpoint"
 	"github.com/lockstep-sh/lockstep/plugins/holds"
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
 	"github.com/lockstep-sh/lockstep/plugins/planner"
 	"github.com/lockstep-sh/lockstep/plugins/roster"
 	"github.com/lockstep-sh/lockstep/plugins/victim"
@@ -175,7 +176,7 @@ func ownerOf(pod *v1.Pod) owner {
 // id names it among the gangs of a problem.
 func (o owner) id() string {
 	if o.pod != "" {
-		return holds.PodGroup(o.pod)
+		return hold.SinglePod(o.pod)
 	}
 	return o.profile + "/" + o.gang.String()
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/gangpoint"
 	"github.com/lockstep-sh/lockstep/plugins/holds"
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
 	"github.com/lockstep-sh/lockstep/plugins/planner"
 	"github.com/lockstep-sh/lockstep/plugins/victim"
 )
@@ -45,7 +46,7 @@ func (pl *GangPreemption) demandOf(state fwk.CycleState, pod *v1.Pod) (*demand, 
 	if unplaced := planner.UnplacedOf(state); unplaced != nil {
 		d.attempt = unplaced.Attempt
 	} else {
-		d.attempt = &gang.Attempt{Group: holds.PodGroup(pod.UID), Leader: pod.UID, Strict: true, Gangs: []gang.Need{{
+		d.attempt = &gang.Attempt{Group: hold.SinglePod(pod.UID), Leader: pod.UID, Strict: true, Gangs: []gang.Need{{
 			Key: gang.Key{Namespace: pod.Namespace, Name: pod.Name}, Spec: gang.Spec{Min: 1}, Min: 1, Pending: []*v1.Pod{pod},
 		}}}
 	}
@@ -84,7 +85,7 @@ func (pl *GangPreemption) demandOf(state fwk.CycleState, pod *v1.Pod) (*demand, 
 // String names the preemptor for users.
 func (d *demand) String() string {
 	first := d.attempt.Gangs[0]
-	if first.Spec.Min > 1 || len(d.attempt.Gangs) > 1 || d.group != holds.PodGroup(d.leader.UID) {
+	if first.Spec.Min > 1 || len(d.attempt.Gangs) > 1 || d.group != hold.SinglePod(d.leader.UID) {
 		return fmt.Sprintf("gang %s (priority %d)", first.Key, d.priority)
 	}
 	return fmt.Sprintf("pod %s/%s (priority %d)", d.leader.Namespace, d.leader.Name, d.priority)

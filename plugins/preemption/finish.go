@@ -4,15 +4,14 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
-	"github.com/lockstep-sh/lockstep/plugins/holds"
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
 )
 
 // since remembers for which pods something holds, and since when that is known. It is safe
@@ -132,11 +131,10 @@ func (pl *GangPreemption) giveBack(now time.Time) {
 		return // nobody is placed yet
 	}
 	nominations := pl.Holds.Nominations()
-	maps.DeleteFunc(pl.idle, func(holder string, _ time.Time) bool { return nominations[holder] == nil })
+	maps.DeleteFunc(pl.idle, func(holder hold.Holder, _ time.Time) bool { return nominations[holder] == nil })
 	placing := map[gang.Key]bool{}
 	for holder, pods := range nominations {
-		group, mine := strings.CutPrefix(holder, holds.Holder(pl.fw.ProfileName(), ""))
-		if !mine || pl.lacksRoom(holder, group, pods, placing) {
+		if holder.Profile != pl.fw.ProfileName() || pl.lacksRoom(holder, pods, placing) {
 			delete(pl.idle, holder)
 			continue
 		}
@@ -155,8 +153,8 @@ func (pl *GangPreemption) giveBack(now time.Time) {
 // itself, or of which only the status tells that it was nominated, does as long as its gang
 // runs or is being placed. What was found out of gangs is kept in placing: to ask costs a look
 // at all their members.
-func (pl *GangPreemption) lacksRoom(holder, group string, pods []types.UID, placing map[gang.Key]bool) bool {
-	if !holds.IsPod(group) {
+func (pl *GangPreemption) lacksRoom(holder hold.Holder, pods []types.UID, placing map[gang.Key]bool) bool {
+	if !holder.IsSinglePod() {
 		return pl.Roster.Placing(holder)
 	}
 	pod, ok := pl.podByUID(pods[0])
@@ -171,6 +169,6 @@ func (pl *GangPreemption) lacksRoom(holder, group string, pods []types.UID, plac
 	if !undecided || want.Job == "" {
 		return true
 	}
-	placing[key] = want.Ready || pl.Roster.Placing(holds.Holder(pl.fw.ProfileName(), want.Job))
+	placing[key] = want.Ready || pl.Roster.Placing(hold.Holder{Profile: pl.fw.ProfileName(), Group: want.Job})
 	return placing[key]
 }

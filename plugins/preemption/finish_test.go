@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/plugins/holds"
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
 )
@@ -82,8 +81,10 @@ type gangsOf struct {
 }
 
 func (g gangsOf) Wants(*v1.Pod) (gang.Want, bool) { return g.want, !g.decided }
-func (g gangsOf) Placing(holder string) bool      { return g.placing && holder == profile+"/default/g" }
-func (g gangsOf) Synced() bool                    { return !g.starting }
+func (g gangsOf) Placing(holder hold.Holder) bool {
+	return g.placing && holder == hold.Holder{Profile: profile, Group: "default/g"}
+}
+func (g gangsOf) Synced() bool { return !g.starting }
 
 // TestGiveBack: nominations end of which a gang has no use, also those that nobody knows but from the status of its
 // members. Others stay.
@@ -121,7 +122,7 @@ func TestGiveBack(t *testing.T) {
 				t.Fatal(err)
 			}
 			for i, pod := range pods {
-				s.Holds.Adopt(holds.Holder(profile, c.holders[i]), []types.UID{pod.UID})
+				s.Holds.Adopt(hold.Holder{Profile: profile, Group: c.holders[i]}, []types.UID{pod.UID})
 			}
 			now := time.Now()
 			for _, pass := range []struct {

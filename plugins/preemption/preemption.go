@@ -21,6 +21,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/config/validation"
 	"github.com/lockstep-sh/lockstep/plugins/extension"
 	"github.com/lockstep-sh/lockstep/plugins/holds"
+	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
 	"github.com/lockstep-sh/lockstep/plugins/planner"
 	"github.com/lockstep-sh/lockstep/plugins/roster"
 	"github.com/lockstep-sh/lockstep/plugins/watches"
@@ -68,7 +69,7 @@ type GangPreemption struct {
 	// unfinished are the pods that were marked and run on.
 	unfinished since
 	// idle is since when a holder could not use what it holds; tidy has it alone.
-	idle map[string]time.Time
+	idle map[hold.Holder]time.Time
 
 	// planner and points are made at the first attempt, when the profile's plugins are
 	// all there.
@@ -100,7 +101,7 @@ func New(shared Shared) frameworkruntime.PluginFactory {
 		}
 		registerMetrics()
 		pl := &GangPreemption{
-			Shared: shared, args: args, handle: handle, fw: fw, clock: clock.RealClock{}, idle: map[string]time.Time{},
+			Shared: shared, args: args, handle: handle, fw: fw, clock: clock.RealClock{}, idle: map[hold.Holder]time.Time{},
 			budgets: handle.SharedInformerFactory().Policy().V1().PodDisruptionBudgets().Lister(),
 			stale:   workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[types.UID]()),
 			later:   workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[types.UID]{}),
@@ -174,14 +175,16 @@ func (d *demand) nobody() string {
 // a plugin that comes after this one would evict for its leader alone.
 func (d *demand) refused(message string) *fwk.Status {
 	code := fwk.Unschedulable
-	if d.group != holds.PodGroup(d.leader.UID) {
+	if d.group != hold.SinglePod(d.leader.UID) {
 		code = fwk.UnschedulableAndUnresolvable
 	}
 	return fwk.NewStatus(code, "preemption: "+message)
 }
 
 // holder is the name of a preemptor in the ledger.
-func (pl *GangPreemption) holder(d *demand) string { return holds.Holder(pl.fw.ProfileName(), d.group) }
+func (pl *GangPreemption) holder(d *demand) hold.Holder {
+	return hold.Holder{Profile: pl.fw.ProfileName(), Group: d.group}
+}
 
 // standsBack returns why a preemptor has to leave it for now; empty if it need not.
 func (pl *GangPreemption) standsBack(d *demand) string {
@@ -195,7 +198,7 @@ func (pl *GangPreemption) standsBack(d *demand) string {
 	if why == notCarriedOut {
 		return msgAgain
 	}
-	if holds.IsPod(d.group) {
+	if pl.holder(d).IsSinglePod() {
 		// What brought it here may have been of help. A gang comes again by itself.
 		pl.comeAgain(d.leader, left)
 	}

@@ -11,6 +11,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/lockstep-sh/lockstep/plugins/gangpoint"
+	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
 	"github.com/lockstep-sh/lockstep/plugins/planner"
 	"github.com/lockstep-sh/lockstep/plugins/victim"
 )
@@ -26,7 +27,7 @@ type found struct {
 	from  map[types.UID]string
 	gangs map[string]candidate
 	// outrank are the holders that have to make way.
-	outrank []string
+	outrank []hold.Holder
 	domain  string
 	// round is the name of the round that found them, and done what it does to them.
 	round, done string
@@ -52,7 +53,7 @@ func (f *found) numbers(d *demand) string {
 // room.
 func (pl *GangPreemption) search(ctx context.Context, d *demand) (*found, error) {
 	own := pl.holder(d)
-	outranked := slices.DeleteFunc(pl.Holds.NominatedBelow(d.priority), func(holder string) bool { return holder == own })
+	outranked := slices.DeleteFunc(pl.Holds.NominatedBelow(d.priority), func(holder hold.Holder) bool { return holder == own })
 	outranked = append(outranked, pl.Roster.Hoards(d.priority, "")...)
 	if len(outranked) > 0 {
 		if result, err := pl.searchBeside(ctx, d, outranked, nil); err != nil || result != nil {
@@ -76,7 +77,7 @@ func (pl *GangPreemption) search(ctx context.Context, d *demand) (*found, error)
 
 // searchBeside looks for room as if the holders that are outranked held nothing, and by
 // evicting whom a round permits; nil permits nobody.
-func (pl *GangPreemption) searchBeside(ctx context.Context, d *demand, outrank []string, round *gangpoint.Round) (best *found, err error) {
+func (pl *GangPreemption) searchBeside(ctx context.Context, d *demand, outrank []hold.Holder, round *gangpoint.Round) (best *found, err error) {
 	room, err := pl.planner.Room(ctx, d.attempt, outrank)
 	if err != nil {
 		return nil, err

@@ -16,15 +16,16 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
 )
 
 // known is a profile that knows its gangs, with those that start together with them.
 type known map[gang.Key][]gang.Footprint
 
 func (k known) Running(key gang.Key) []gang.Footprint { return slices.Clone(k[key]) }
-func (k known) Hoards(int32) []string                 { return nil }
-func (k known) Yield(context.Context, []string)       {}
-func (k known) Placing(string) bool                   { return true }
+func (k known) Hoards(int32) []hold.Holder            { return nil }
+func (k known) Yield(context.Context, []hold.Holder)  {}
+func (k known) Placing(hold.Holder) bool              { return true }
 func (k known) Synced() bool                          { return true }
 func (k known) Changed()                              {}
 func (k known) Explain([]gang.Key)                    {}

@@ -168,7 +168,7 @@ func TestSearchBehindMany(t *testing.T) {
 // TestSearchOfThePolite: who never preempts still gets what is only held for the less important.
 func TestSearchOfThePolite(t *testing.T) {
 	s := newStage(t, []*v1.Node{node("n0", 2, "r0")}, members("v", 1, 1, 10, 1, "n0"))
-	s.Holds.Nominate(hold.Hold{For: "other", Holder: "lockstep-scheduler/default/other", Node: "n0", Priority: 50, Request: map[v1.ResourceName]int64{gpu: 1}})
+	s.Holds.Nominate(hold.Hold{For: "other", Holder: hold.Holder{Profile: "lockstep-scheduler", Group: "default/other"}, Node: "n0", Priority: 50, Request: map[v1.ResourceName]int64{gpu: 1}})
 	preemptor := members("p", 2, 1, 100, 1)
 	for _, pod := range preemptor {
 		pod.Spec.PreemptionPolicy = ptr.To(v1.PreemptNever)
@@ -232,7 +232,7 @@ func TestHoldsOfOthers(t *testing.T) {
 	}{"more important": {200, "none"}, "less important": {50, ""}} {
 		t.Run(sentence, func(t *testing.T) {
 			s := newStage(t, []*v1.Node{node("n0", 4, "r0")}, nil)
-			s.Holds.Nominate(hold.Hold{For: "other", Holder: "lockstep-scheduler/default/other", Node: "n0", Priority: c.priority, Request: map[v1.ResourceName]int64{gpu: 4}})
+			s.Holds.Nominate(hold.Hold{For: "other", Holder: hold.Holder{Profile: "lockstep-scheduler", Group: "default/other"}, Node: "n0", Priority: c.priority, Request: map[v1.ResourceName]int64{gpu: 4}})
 			if got := s.victimsOf(t, s.demand(t, gang.Spec{}, members("p", 2, 2, 100, 1)...)); got != c.want {
 				t.Errorf("victims %q, want %q", got, c.want)
 			}

@@ -8,14 +8,16 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
 )
 
 // Underway is the preemptions of all profiles whose victims have not all ended, by the
 // holder that they make room for. It is safe for concurrent use.
 type Underway struct {
 	mu       sync.Mutex
-	byHolder map[string]map[types.UID]bool
-	holderOf map[types.UID]string
+	byHolder map[hold.Holder]map[types.UID]bool
+	holderOf map[types.UID]hold.Holder
 	// ended are victims that have ended, and when. For a moment the scheduler's cache may
 	// still have them, and so may whoever counts the members of their gangs.
 	ended map[types.UID]time.Time
@@ -31,11 +33,11 @@ const endedFor = 30 * time.Second
 
 // NewUnderway makes one without preemptions.
 func NewUnderway() *Underway {
-	return &Underway{byHolder: map[string]map[types.UID]bool{}, holderOf: map[types.UID]string{}, ended: map[types.UID]time.Time{}, refused: map[types.UID]time.Time{}}
+	return &Underway{byHolder: map[hold.Holder]map[types.UID]bool{}, holderOf: map[types.UID]hold.Holder{}, ended: map[types.UID]time.Time{}, refused: map[types.UID]time.Time{}}
 }
 
 // begin notes victims of a preemptor, beside those that it has. None of them has another.
-func (u *Underway) begin(holder string, victims []*v1.Pod) {
+func (u *Underway) begin(holder hold.Holder, victims []*v1.Pod) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for _, pod := range victims {
@@ -96,7 +98,7 @@ func (u *Underway) spared(victim types.UID) {
 
 // sparedBy notes that a victim of a preemptor did not have to end. If it is that of another by
 // now, that stands.
-func (u *Underway) sparedBy(holder string, victim types.UID) {
+func (u *Underway) sparedBy(holder hold.Holder, victim types.UID) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.holderOf[victim] == holder {
@@ -114,14 +116,14 @@ func (u *Underway) remove(victim types.UID) {
 }
 
 // Victims returns how many victims of a preemptor have not ended, by its holder.
-func (u *Underway) Victims(holder string) int {
+func (u *Underway) Victims(holder hold.Holder) int {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return len(u.byHolder[holder])
 }
 
 // of lists the victims of a preemptor that have not ended.
-func (u *Underway) of(holder string) []types.UID {
+func (u *Underway) of(holder hold.Holder) []types.UID {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return slices.Collect(maps.Keys(u.byHolder[holder]))

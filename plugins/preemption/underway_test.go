@@ -7,6 +7,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
 )
 
 func pods(uids ...types.UID) []*v1.Pod {
@@ -19,15 +21,15 @@ func pods(uids ...types.UID) []*v1.Pod {
 
 func TestUnderway(t *testing.T) {
 	u, now := NewUnderway(), time.Now()
-	u.begin("x", pods("a", "b", "c"))
-	if n := u.Victims("x"); n != 3 || u.Victims("y") != 0 {
-		t.Errorf("%d victims of x, %d of y; want 3 and none", n, u.Victims("y"))
+	u.begin(hold.Holder{Group: "x"}, pods("a", "b", "c"))
+	if n := u.Victims(hold.Holder{Group: "x"}); n != 3 || u.Victims(hold.Holder{Group: "y"}) != 0 {
+		t.Errorf("%d victims of x, %d of y; want 3 and none", n, u.Victims(hold.Holder{Group: "y"}))
 	}
 	u.gone("a", now)
 	u.gone("stranger", now)
 	u.spared("b")
 	u.refuse("c", now)
-	if n := u.Victims("x"); n != 0 {
+	if n := u.Victims(hold.Holder{Group: "x"}); n != 0 {
 		t.Errorf("%d victims have not ended, want none", n)
 	}
 	if all := u.all(); len(all) != 1 || !all["a"] {
@@ -37,7 +39,7 @@ func TestUnderway(t *testing.T) {
 		t.Errorf("refused: %v, want c", refused)
 	}
 	later := now.Add(time.Hour)
-	u.begin("y", pods("d"))
+	u.begin(hold.Holder{Group: "y"}, pods("d"))
 	u.gone("d", later)
 	if all := u.all(); len(all) != 1 || !all["d"] || len(u.refusals(later)) != 0 {
 		t.Errorf("an hour later: %v, refused %v; want d and nobody", all, u.refusals(later))

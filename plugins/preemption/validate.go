@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/plugins/holds"
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
 	"github.com/lockstep-sh/lockstep/plugins/victim"
@@ -20,7 +19,7 @@ import (
 // members that had a place already have it. A plan that found other places, or a preemptor
 // of higher priority, has ended that.
 func (pl *GangPreemption) needs(d *demand, f *found) bool {
-	if !holds.IsPod(d.group) && !pl.Roster.Placing(pl.holder(d)) || !pl.stand(d) {
+	if !pl.holder(d).IsSinglePod() && !pl.Roster.Placing(pl.holder(d)) || !pl.stand(d) {
 		return false
 	}
 	there := 0

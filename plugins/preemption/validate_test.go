@@ -38,7 +38,7 @@ func (c *changing) Running(key gang.Key) []gang.Footprint {
 	return []gang.Footprint{f}
 }
 
-func (c *changing) Placing(string) bool { return c.waits }
+func (c *changing) Placing(hold.Holder) bool { return c.waits }
 
 // ends takes a pod off the gang, as its deletion does.
 func (c *changing) ends(name string) {

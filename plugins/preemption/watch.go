@@ -82,7 +82,7 @@ func (pl *GangPreemption) podSeen(old, pod *v1.Pod) {
 		}
 		demand := holds.DemandOf(info)
 		pl.Holds.Recall(hold.Hold{
-			For: pod.UID, Holder: holds.Holder(pl.fw.ProfileName(), holds.PodGroup(pod.UID)), Node: node,
+			For: pod.UID, Holder: hold.Holder{Profile: pl.fw.ProfileName(), Group: hold.SinglePod(pod.UID)}, Node: node,
 			Priority: corev1helpers.PodPriority(pod), Request: demand.Request, Ports: demand.Ports,
 		})
 	case node == "" && before != "":

@@ -12,6 +12,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
 )
 
 // Source knows the gangs of a profile.
@@ -21,8 +22,8 @@ type Source interface {
 	Running(key gang.Key) []gang.Footprint
 	// Hoards lists the holders of less than a priority that hold capacity without being
 	// complete; Yield has such holders, of whichever profile, give it back.
-	Hoards(below int32) []string
-	Yield(ctx context.Context, holders []string)
+	Hoards(below int32) []hold.Holder
+	Yield(ctx context.Context, holders []hold.Holder)
 	// Wants returns what is to be placed if a pod is scheduled; false where its place is
 	// decided.
 	Wants(pod *v1.Pod) (gang.Want, bool)
@@ -35,7 +36,7 @@ type Source interface {
 	// Explain has the users of gangs told why they wait, if that has changed.
 	Explain(keys []gang.Key)
 	// Placing reports whether a holder of this profile waits for nothing but room.
-	Placing(holder string) bool
+	Placing(holder hold.Holder) bool
 }
 
 // Roster is the gangs of all profiles. It is safe for concurrent use.
@@ -148,26 +149,26 @@ func (r *Roster) Synced() bool {
 
 // Hoards lists the holders of less than a priority, in all profiles but one, that hold
 // capacity without being complete.
-func (r *Roster) Hoards(below int32, but string) []string {
-	var holders []string
+func (r *Roster) Hoards(below int32, but string) []hold.Holder {
+	var holders []hold.Holder
 	for profile, source := range r.all() {
 		if profile != but {
 			holders = append(holders, source.Hoards(below)...)
 		}
 	}
-	slices.Sort(holders)
+	slices.SortFunc(holders, hold.Holder.Compare)
 	return holders
 }
 
 // Yield has these holders give back what they hold without being complete.
-func (r *Roster) Yield(ctx context.Context, holders []string) {
+func (r *Roster) Yield(ctx context.Context, holders []hold.Holder) {
 	for _, source := range r.all() {
 		source.Yield(ctx, holders)
 	}
 }
 
 // Placing reports whether a holder, of whichever profile, waits for nothing but room.
-func (r *Roster) Placing(holder string) bool {
+func (r *Roster) Placing(holder hold.Holder) bool {
 	for _, source := range r.all() {
 		if source.Placing(holder) {
 			return true

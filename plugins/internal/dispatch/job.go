@@ -4,6 +4,8 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
 )
 
 // Phase is how far a job is.
@@ -61,8 +63,8 @@ type job struct {
 	counted map[string]bool
 	// tried is when nothing made way for it, which makes it patient until patience is over; zero if it is not.
 	tried time.Time
-	// holder has what is promised to it in the ledger, while others are evicted for it; empty if they are not.
-	holder string
+	// holder has what is promised to it in the ledger, while others are evicted for it; none if they are not.
+	holder hold.Holder
 
 	// While it waits: kind is of the list that it is in, and index its place in the list's heap, -1 if it is not
 	// there. told and its reason are what its users were told, and toldAt when.
@@ -165,7 +167,7 @@ func (b *Book) keep(j *job) {
 		b.timed[j.Name] = j
 	default:
 		delete(b.timed, j.Name)
-		if len(j.counted) == 0 && j.holder == "" && b.jobs[j.Name] == j {
+		if len(j.counted) == 0 && j.holder.IsNone() && b.jobs[j.Name] == j {
 			delete(b.jobs, j.Name)
 			b.phases[Outside]--
 		}

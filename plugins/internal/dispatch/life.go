@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"time"
+
+	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
 )
 
 const (
@@ -38,7 +40,7 @@ func (b *Book) Offer(offered Job, at Moment) {
 	if j.phase == Waiting {
 		since = j.since
 	}
-	offered.making = j.holder != ""
+	offered.making = !j.holder.IsNone()
 	b.demand(j, offered.Pods, Hopeless)
 	j.deserved = nil
 	b.offer(offered)
@@ -154,16 +156,16 @@ func (b *Book) Gone(pod string, at Moment) Effects {
 	return b.take()
 }
 
-// Make takes in which holder others are evicted for so that a job may be placed; empty if they are not, or have
+// Make takes in which holder others are evicted for so that a job may be placed; none if they are not, or have
 // ended. It reports whether the job is the only one: the caller has to look after it from now on.
-func (b *Book) Make(name, holder string) bool {
+func (b *Book) Make(name string, holder hold.Holder) bool {
 	switch j := b.jobs[name]; {
-	case holder != "":
+	case !holder.IsNone():
 		j = b.job(name)
 		j.holder, b.making[name] = holder, j
 		return len(b.making) == 1
-	case j != nil && j.holder != "":
-		j.holder = ""
+	case j != nil && !j.holder.IsNone():
+		j.holder = hold.Holder{}
 		delete(b.making, name)
 		if j.making = false; j.phase == Waiting {
 			b.relist(j)
@@ -174,8 +176,8 @@ func (b *Book) Make(name, holder string) bool {
 }
 
 // Making returns the holders for which others are evicted, by job.
-func (b *Book) Making() map[string]string {
-	holders := make(map[string]string, len(b.making))
+func (b *Book) Making() map[string]hold.Holder {
+	holders := make(map[string]hold.Holder, len(b.making))
 	for name, j := range b.making {
 		holders[name] = j.holder
 	}

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
+
+	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
 )
 
 var start = time.Unix(1000, 0)
@@ -197,15 +199,15 @@ func TestPatience(t *testing.T) {
 
 // TestMaking: a job is looked after while others are evicted for it, and no longer.
 func TestMaking(t *testing.T) {
-	s := newScene(Waiting, false)
-	if !s.Make("j", "holder") || s.Make("other", "holder") || !s.Make("other", "") == false {
+	s, holder := newScene(Waiting, false), hold.Holder{Profile: "p", Group: "g"}
+	if !s.Make("j", holder) || s.Make("other", holder) || !s.Make("other", hold.Holder{}) == false {
 		t.Error("not the first alone is to be looked after")
 	}
 	s.Come(s.offer, s.at())
-	if diff := gocmp.Diff(map[string]string{"j": "holder"}, s.Making()); diff != "" || !s.jobs["j"].making {
+	if diff := gocmp.Diff(map[string]hold.Holder{"j": holder}, s.Making()); diff != "" || !s.jobs["j"].making {
 		t.Errorf("it does not wait for others to end (-want +got):\n%s", diff)
 	}
-	if s.Make("j", ""); len(s.Making()) > 0 || s.jobs["j"].making || s.jobs["other"] != nil {
+	if s.Make("j", hold.Holder{}); len(s.Making()) > 0 || s.jobs["j"].making || s.jobs["other"] != nil {
 		t.Error("it waits for others to end that have")
 	}
 	checkJobs(s.Book, t.Fatalf)

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
 )
 
 // names are those of the phases.
@@ -44,9 +46,9 @@ func checkJobs(b *Book, fail func(string, ...any)) {
 			fail("job %s is %s, its queue deserved %v", name, names[j.phase], j.deserved)
 		case (b.timed[name] == j) != (j.phase != Outside || !j.tried.IsZero()):
 			fail("job %s is %s, and time moves it: %v", name, names[j.phase], b.timed[name] == j)
-		case (b.making[name] == j) != (j.holder != ""):
+		case (b.making[name] == j) != !j.holder.IsNone():
 			fail("job %s: others are evicted for %q, and it is looked after: %v", name, j.holder, b.making[name] == j)
-		case b.timed[name] == nil && len(j.counted) == 0 && j.holder == "":
+		case b.timed[name] == nil && len(j.counted) == 0 && j.holder.IsNone():
 			fail("job %s is kept for nothing", name)
 		}
 		for pod := range j.counted {
@@ -278,7 +280,7 @@ func (s *story) one() {
 		s.now = s.now.Add(time.Duration(s.IntN(15)) * time.Second)
 		s.do("tick", s.b.Tick(s.at()))
 	case n == 4 && p.there:
-		s.b.Make(p.job, []string{"", "", "holder"}[s.IntN(3)])
+		s.b.Make(p.job, []hold.Holder{{}, {}, {Group: "holder"}}[s.IntN(3)])
 		s.do("make "+p.job, s.b.Look(s.at()))
 	case !p.there && p.told:
 		s.hear(p)
@@ -306,7 +308,7 @@ func (s *story) finish() {
 		s.b.SetQueue(Queue{Name: name, Weight: 1})
 	}
 	for _, p := range s.pods {
-		s.b.Make(p.job, "")
+		s.b.Make(p.job, hold.Holder{})
 		if !p.there && p.told {
 			s.hear(p)
 		}

@@ -5,6 +5,7 @@ import (
 	"iter"
 	"maps"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -31,12 +32,40 @@ const (
 // Reasons lists all reasons.
 func Reasons() []Reason { return []Reason{Plan, Nomination} }
 
+// Holder is what capacity is held for: a group of gangs of a profile, or one pod of it. All
+// profiles of a process share a ledger.
+type Holder struct {
+	Profile string
+	// Group is the name of a group of gangs, or what SinglePod returns.
+	Group string
+}
+
+// SinglePod is the group of a pod that is placed by itself. No group of gangs has such a
+// name.
+func SinglePod(pod types.UID) string { return podPrefix + string(pod) }
+
+// IsSinglePod reports whether the holder is a pod that is placed by itself.
+func (h Holder) IsSinglePod() bool { return strings.HasPrefix(h.Group, podPrefix) }
+
+const podPrefix = "pod:"
+
+// IsNone reports whether there is no holder: it is the zero value.
+func (h Holder) IsNone() bool { return h == Holder{} }
+
+// Compare orders holders by profile and group.
+func (h Holder) Compare(other Holder) int {
+	return cmp.Or(cmp.Compare(h.Profile, other.Profile), cmp.Compare(h.Group, other.Group))
+}
+
+// String is the holder's name in logs.
+func (h Holder) String() string { return h.Profile + "/" + h.Group }
+
 // Hold is capacity on a node that only its holder may use.
 type Hold struct {
 	// For is the pod that will take the place of the hold; there is one at most.
 	For types.UID
-	// Holder is who may use the capacity: a group of gangs, or a pod.
-	Holder string
+	// Holder is what may use the capacity.
+	Holder Holder
 	Node   string
 	Reason Reason
 	// Priority is that of whoever the capacity is held for.
@@ -76,7 +105,7 @@ type Ledger struct {
 	count map[Reason]int
 	made  int // how many holds were Made
 	// nominated is how many nominations each holder has.
-	nominated map[string]int
+	nominated map[Holder]int
 	// changed are the pods whose holds have changed since it was asked last.
 	changed []types.UID
 }
@@ -84,7 +113,7 @@ type Ledger struct {
 // node is what is held on a node: in all, and by holder.
 type node struct {
 	total  Taken
-	holder map[string]*Taken
+	holder map[Holder]*Taken
 }
 
 // Taken is what holds add up to.
@@ -96,7 +125,7 @@ type Taken struct {
 
 // NewLedger makes an empty ledger.
 func NewLedger() *Ledger {
-	return &Ledger{holds: map[types.UID]Hold{}, nodes: map[string]*node{}, count: map[Reason]int{}, nominated: map[string]int{}}
+	return &Ledger{holds: map[types.UID]Hold{}, nodes: map[string]*node{}, count: map[Reason]int{}, nominated: map[Holder]int{}}
 }
 
 // Put adds a hold, in place of the one that its pod had.
@@ -105,7 +134,7 @@ func (l *Ledger) Put(h Hold) {
 	l.changed = append(l.changed, h.For)
 	n := l.nodes[h.Node]
 	if n == nil {
-		n = &node{total: Taken{Request: resource.Vector{}}, holder: map[string]*Taken{}}
+		n = &node{total: Taken{Request: resource.Vector{}}, holder: map[Holder]*Taken{}}
 		l.nodes[h.Node] = n
 	}
 	if n.holder[h.Holder] == nil {
@@ -173,7 +202,7 @@ func (t *Taken) add(h Hold, by int) {
 // Follow takes in a plan of a holder: its holds take the place of the nominations of the
 // pods that the plan was made for, those of pods that it leaves out included. If the holder
 // had nominations, or what was left of them, room was made for it.
-func (l *Ledger) Follow(holder string, pods []types.UID, plan []Hold) Change {
+func (l *Ledger) Follow(holder Holder, pods []types.UID, plan []Hold) Change {
 	made, priority := l.madeFor(holder)
 	var c Change
 	for _, pod := range pods {
@@ -207,7 +236,7 @@ func (l *Ledger) denominate(c Change, h Hold) Change {
 }
 
 // madeFor reports whether room was made for a holder, and at which priority.
-func (l *Ledger) madeFor(holder string) (bool, int32) {
+func (l *Ledger) madeFor(holder Holder) (bool, int32) {
 	if l.count[Nomination]+l.made == 0 {
 		return false, 0
 	}
@@ -274,11 +303,11 @@ func (l *Ledger) Len() int { return len(l.holds) }
 func (l *Ledger) Count(r Reason) int { return l.count[r] }
 
 // Nominated reports whether a holder has nominations.
-func (l *Ledger) Nominated(holder string) bool { return l.nominated[holder] > 0 }
+func (l *Ledger) Nominated(holder Holder) bool { return l.nominated[holder] > 0 }
 
 // Nominations lists the pods that have nominations, by holder and then by UID.
-func (l *Ledger) Nominations() map[string][]types.UID {
-	list := make(map[string][]types.UID, len(l.nominated))
+func (l *Ledger) Nominations() map[Holder][]types.UID {
+	list := make(map[Holder][]types.UID, len(l.nominated))
 	for uid, h := range l.holds {
 		if h.Reason == Nomination {
 			list[h.Holder] = append(list[h.Holder], uid)
@@ -297,27 +326,27 @@ func (l *Ledger) Hold(pod types.UID) (Hold, bool) {
 }
 
 // Holders lists who holds something for a reason at less than a priority.
-func (l *Ledger) Holders(reason Reason, below int32) []string {
-	found := map[string]bool{}
+func (l *Ledger) Holders(reason Reason, below int32) []Holder {
+	found := map[Holder]bool{}
 	for _, h := range l.holds {
 		if h.Reason == reason && h.Priority < below {
 			found[h.Holder] = true
 		}
 	}
-	return slices.Sorted(maps.Keys(found))
+	return slices.SortedFunc(maps.Keys(found), Holder.Compare)
 }
 
 // On lists who holds something on a node.
-func (l *Ledger) On(nodeName string) []string {
+func (l *Ledger) On(nodeName string) []Holder {
 	n := l.nodes[nodeName]
 	if n == nil {
 		return nil
 	}
-	return slices.Sorted(maps.Keys(n.holder))
+	return slices.SortedFunc(maps.Keys(n.holder), Holder.Compare)
 }
 
 // Of lists what a holder holds for a reason, by the UID of the pods.
-func (l *Ledger) Of(holder string, reason Reason) []Hold {
+func (l *Ledger) Of(holder Holder, reason Reason) []Hold {
 	var found []Hold
 	for _, h := range l.holds {
 		if h.Holder == holder && h.Reason == reason {
@@ -331,7 +360,7 @@ func (l *Ledger) Of(holder string, reason Reason) []Hold {
 // Others is what is held on a node by anybody but the given holders, and not for one
 // of the pods that are counted as being there already. The second result is false
 // where nothing is, and it costs next to nothing to learn that.
-func (l *Ledger) Others(nodeName string, there iter.Seq[types.UID], holders ...string) (Taken, bool) {
+func (l *Ledger) Others(nodeName string, there iter.Seq[types.UID], holders ...Holder) (Taken, bool) {
 	n := l.nodes[nodeName]
 	if n == nil {
 		return Taken{}, false

@@ -19,7 +19,7 @@ import (
 // model is the ledger without any sum: a list that is counted anew each time.
 type model map[types.UID]Hold
 
-func (m model) others(node string, there []types.UID, holders ...string) (Taken, bool) {
+func (m model) others(node string, there []types.UID, holders ...Holder) (Taken, bool) {
 	t := Taken{Request: resource.Vector{}}
 	for _, h := range m {
 		if h.Node == node && !slices.Contains(holders, h.Holder) && !slices.Contains(there, h.For) {
@@ -51,8 +51,8 @@ func (m model) count(r Reason) int {
 	return n
 }
 
-func (m model) nominations() map[string][]types.UID {
-	list := map[string][]types.UID{}
+func (m model) nominations() map[Holder][]types.UID {
+	list := map[Holder][]types.UID{}
 	for _, uid := range slices.Sorted(maps.Keys(m)) {
 		if h := m[uid]; h.Reason == Nomination {
 			list[h.Holder] = append(list[h.Holder], uid)
@@ -74,7 +74,7 @@ var sameTaken = gocmp.Options{
 
 var (
 	nodeNames = []string{"n0", "n1", "n2"}
-	holders   = []string{"a/x", "a/y", "b/x"}
+	holders   = []Holder{{"a", "x"}, {"a", "y"}, {"b", "x"}}
 	reasons   = []Reason{Plan, Nomination}
 )
 
@@ -145,7 +145,7 @@ func compare(t *testing.T, when string, ledger *Ledger, counted model) {
 		}
 	}
 	for mine := range 1 << len(holders) { // every set of holders
-		var own []string
+		var own []Holder
 		for i, holder := range holders {
 			if mine>>i&1 == 1 {
 				own = append(own, holder)
@@ -171,7 +171,7 @@ func compare(t *testing.T, when string, ledger *Ledger, counted model) {
 // nor the ledger with it.
 func TestOthersIsTheCallersOwn(t *testing.T) {
 	ledger := NewLedger()
-	ledger.Put(Hold{For: "a", Holder: "x", Node: "n", Request: resource.Vector{v1.ResourceCPU: 1}, Ports: []Port{{Number: 80}}})
+	ledger.Put(Hold{For: "a", Holder: Holder{Group: "x"}, Node: "n", Request: resource.Vector{v1.ResourceCPU: 1}, Ports: []Port{{Number: 80}}})
 	got, _ := ledger.Others("n", slices.Values([]types.UID(nil)))
 	got.Request[v1.ResourceCPU] = 7
 	got.Ports[0].Number = 7
@@ -180,7 +180,7 @@ func TestOthersIsTheCallersOwn(t *testing.T) {
 	if diff := gocmp.Diff(want, again); diff != "" {
 		t.Errorf("after the caller wrote to it (-want +got):\n%s", diff)
 	}
-	ledger.Put(Hold{For: "b", Holder: "x", Node: "n", Request: resource.Vector{v1.ResourceCPU: 1}})
+	ledger.Put(Hold{For: "b", Holder: Holder{Group: "x"}, Node: "n", Request: resource.Vector{v1.ResourceCPU: 1}})
 	if diff := gocmp.Diff(want, again); diff != "" {
 		t.Errorf("after the ledger changed (-want +got):\n%s", diff)
 	}
@@ -191,12 +191,12 @@ func TestOthersIsTheCallersOwn(t *testing.T) {
 func TestRoomThatWasMade(t *testing.T) {
 	nominate := func(pod types.UID, node string) func(*Ledger) Change {
 		return func(l *Ledger) Change {
-			l.Put(Hold{For: pod, Holder: "g", Node: node, Reason: Nomination, Priority: 7})
+			l.Put(Hold{For: pod, Holder: Holder{Group: "g"}, Node: node, Reason: Nomination, Priority: 7})
 			return Change{}
 		}
 	}
 	plan := func(places ...Hold) func(*Ledger) Change {
-		return func(l *Ledger) Change { return l.Follow("g", []types.UID{"a", "b", "c"}, places) }
+		return func(l *Ledger) Change { return l.Follow(Holder{Group: "g"}, []types.UID{"a", "b", "c"}, places) }
 	}
 	use := func(pod types.UID, node string) func(*Ledger) Change {
 		return func(l *Ledger) Change { return l.Use(pod, node) }
