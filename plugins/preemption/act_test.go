@@ -193,7 +193,7 @@ func TestOnlyThisPod(t *testing.T) {
 	if gone, err := s.delete(s.ctx, was, metav1.DeleteOptions{}); !gone || err != nil {
 		t.Errorf("deleting: %v, %v, want that it is gone", gone, err)
 	}
-	if gone, err := s.mark(s.ctx, was); !gone || err != nil {
+	if gone, err := s.mark(s.ctx, was); gone != wasGone || err != nil {
 		t.Errorf("marking: %v, %v, want that it is gone", gone, err)
 	}
 	if seen["delete"] != string(was.UID) || !strings.Contains(seen["patch"], `"uid":"`+string(was.UID)+`"`) {

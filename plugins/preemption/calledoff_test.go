@@ -73,6 +73,13 @@ func TestMembersThatAreCalledOff(t *testing.T) {
 	}
 }
 
+func succeeded(pods []*v1.Pod) []*v1.Pod {
+	for _, pod := range pods {
+		pod.Status.Phase = v1.PodSucceeded
+	}
+	return pods
+}
+
 // TestMembersThatGaveBack: those that were on their way to their nodes when they were chosen, and wait again by the time of
 // the eviction, are left alone, and so is who came to another node.
 func TestMembersThatGaveBack(t *testing.T) {
@@ -86,6 +93,8 @@ func TestMembersThatGaveBack(t *testing.T) {
 		"single pods wait again":    {members("v", 2, 0, 10, 1, "n0"), members("v", 2, 0, 10, 1), "v-0 v-1"},
 		"single pods run elsewhere": {members("v", 2, 0, 10, 1, "n0"), members("v", 2, 0, 10, 1, "n1"), "v-0 v-1"},
 		"single pods run there":     {members("v", 2, 0, 10, 1, "n0"), members("v", 2, 0, 10, 1, "n0"), "v-1"},
+		"a gang has succeeded":      {members("v", 2, 2, 10, 1, "n0"), succeeded(members("v", 2, 2, 10, 1, "n0")), "v-0 v-1"},
+		"single pods have, too":     {members("v", 2, 0, 10, 1, "n0"), succeeded(members("v", 2, 0, 10, 1, "n0")), "v-0 v-1"},
 		"of a gang one has come":    {members("v", 2, 2, 10, 1, "n0"), append(members("v", 1, 2, 10, 1, "n0"), member("v", 1, 2, 10, 1, "")), "v-1"},
 	} {
 		t.Run(sentence, func(t *testing.T) {

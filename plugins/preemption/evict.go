@@ -55,8 +55,8 @@ func (pl *GangPreemption) evict(ctx context.Context, one turn, preemptor *v1.Pod
 		return runsOn, nil
 	default:
 		if !one.marked {
-			if gone, err := pl.mark(ctx, pod); gone || err != nil {
-				return wasGone, err
+			if result, err := pl.mark(ctx, pod); result != ends || err != nil {
+				return result, err
 			}
 			if !one.needed() {
 				pl.unmark(ctx, pod)
@@ -130,10 +130,19 @@ func (pl *GangPreemption) isGone(ctx context.Context, pod *v1.Pod, err error) (b
 	return false, err
 }
 
-// mark says in a pod's status that it is being evicted, before it is. It reports whether
-// the pod was gone already.
-func (pl *GangPreemption) mark(ctx context.Context, pod *v1.Pod) (gone bool, err error) {
-	return pl.setTarget(ctx, pod, v1.ConditionTrue, v1.PodReasonPreemptionByScheduler, pl.fw.ProfileName()+": preempting to make room for a pod or gang that comes before it")
+// mark says in a pod's status that it is being evicted, before it is. One that has ended by
+// itself is left alone: its owner counts it, and there is no room to make.
+func (pl *GangPreemption) mark(ctx context.Context, pod *v1.Pod) (ending, error) {
+	now, gone, err := pl.setTarget(ctx, pod, v1.ConditionTrue, v1.PodReasonPreemptionByScheduler, pl.fw.ProfileName()+": preempting to make room for a pod or gang that comes before it")
+	switch {
+	case gone || err != nil:
+		return wasGone, err
+	case podutil.IsPodTerminal(now):
+		pl.unmark(ctx, pod)
+		return runsOn, nil
+	default:
+		return ends, nil
+	}
 }
 
 // ReasonWithdrawn is the reason of the conditions, false by then, of pods that were marked
@@ -142,37 +151,37 @@ const ReasonWithdrawn = "PreemptionWithdrawn"
 
 // unmark takes a mark back. One that fails is taken back later, by finish.
 func (pl *GangPreemption) unmark(ctx context.Context, pod *v1.Pod) {
-	if _, err := pl.setTarget(ctx, pod, v1.ConditionFalse, ReasonWithdrawn, pl.fw.ProfileName()+": the preemption was not carried out"); err != nil {
+	if _, _, err := pl.setTarget(ctx, pod, v1.ConditionFalse, ReasonWithdrawn, pl.fw.ProfileName()+": the preemption was not carried out"); err != nil {
 		klog.FromContext(ctx).Error(err, "Failed to take back that a pod is being evicted; trying again", "pod", klog.KObj(pod))
 	}
 }
 
 // setTarget writes two conditions: DisruptionTarget, which everybody knows, and our own,
-// whose message is the name of the profile that evicts and nothing else.
-func (pl *GangPreemption) setTarget(ctx context.Context, pod *v1.Pod, is v1.ConditionStatus, reason, message string) (gone bool, err error) {
+// whose message is the name of the profile that evicts and nothing else. It returns the pod as
+// it is then.
+func (pl *GangPreemption) setTarget(ctx context.Context, pod *v1.Pod, is v1.ConditionStatus, reason, message string) (now *v1.Pod, gone bool, err error) {
 	condition := func(kind v1.PodConditionType, message string) v1.PodCondition {
 		return v1.PodCondition{
 			Type: kind, Status: is, Reason: reason, Message: message, LastTransitionTime: metav1.NewTime(pl.clock.Now()),
 			ObservedGeneration: podutil.CalculatePodConditionObservedGeneration(&pod.Status, pod.Generation, kind),
 		}
 	}
-	err = pl.patchStatus(ctx, pod, map[string]any{"conditions": []v1.PodCondition{
+	now, err = pl.patchStatus(ctx, pod, map[string]any{"conditions": []v1.PodCondition{
 		condition(v1.DisruptionTarget, message), condition(v1alpha1.PodEvicting, pl.fw.ProfileName()),
 	}})
 	if gone, err = pl.isGone(ctx, pod, err); err != nil {
-		return false, fmt.Errorf("marking pod %s: %w", klog.KObj(pod), err)
+		return nil, false, fmt.Errorf("marking pod %s: %w", klog.KObj(pod), err)
 	}
-	return gone, nil
+	return now, gone, nil
 }
 
-// patchStatus merges fields into the status of a pod of this UID.
-func (pl *GangPreemption) patchStatus(ctx context.Context, pod *v1.Pod, status map[string]any) error {
+// patchStatus merges fields into the status of a pod of this UID, and returns the pod.
+func (pl *GangPreemption) patchStatus(ctx context.Context, pod *v1.Pod, status map[string]any) (*v1.Pod, error) {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": pod.UID}, "status": status})
 	if err != nil {
-		return fmt.Errorf("encoding a patch: %w", err)
+		return nil, fmt.Errorf("encoding a patch: %w", err)
 	}
-	_, err = pl.handle.ClientSet().CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
-	return err
+	return pl.handle.ClientSet().CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
 }
 
 // marked reports whether this profile has begun to evict a pod that runs on.

@@ -29,7 +29,7 @@ func (pl *GangPreemption) patchNomination(ctx context.Context, pod *v1.Pod, node
 	if node != "" {
 		value = node
 	}
-	err := pl.patchStatus(ctx, pod, map[string]any{"nominatedNodeName": value})
+	_, err := pl.patchStatus(ctx, pod, map[string]any{"nominatedNodeName": value})
 	// It is of no use to a pod that is gone, nor to another of its name.
 	if _, err = pl.isGone(ctx, pod, err); err != nil {
 		return fmt.Errorf("nominating pod %s: %w", klog.KObj(pod), err)

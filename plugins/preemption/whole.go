@@ -45,7 +45,10 @@ func (pl *GangPreemption) evictWhole(ctx context.Context, d *demand, f *found, u
 	}
 	var errs collected
 	pl.each(ctx, len(pods), func(i int) {
-		one := turn{pod: pods[i], marked: marked[i], needed: needed}
+		if marked[i] == hasEnded {
+			return
+		}
+		one := turn{pod: pods[i], marked: marked[i] == isMarked, needed: needed}
 		if u.of.pod != "" {
 			one.from = f.from[pods[i].UID] // members of a gang go wherever they are
 		}
@@ -60,14 +63,24 @@ func (pl *GangPreemption) evictWhole(ctx context.Context, d *demand, f *found, u
 	return errors.Join(errs.list()...)
 }
 
-// marks tells which pods of a list are marked.
-type marks []bool
+// marks tells what came of marking the pods of a list.
+type marks []markState
 
-func (m marks) any() bool { return slices.Contains(m, true) }
+type markState int
+
+const (
+	// unmarked: it is marked when it is evicted.
+	unmarked markState = iota
+	isMarked
+	// hasEnded: there is nothing to evict any more.
+	hasEnded
+)
+
+func (m marks) any() bool { return slices.Contains(m, isMarked) }
 
 func (pl *GangPreemption) unmarkAll(ctx context.Context, pods []*v1.Pod, marked marks) {
 	pl.each(ctx, len(pods), func(i int) {
-		if marked[i] {
+		if marked[i] == isMarked {
 			pl.unmark(ctx, pods[i])
 		}
 	})
@@ -86,8 +99,10 @@ func (pl *GangPreemption) markAll(ctx context.Context, pods []*v1.Pod) (marks, e
 			pods[i] = now
 		}
 		if pods[i].Spec.NodeName != "" {
-			_, err := pl.mark(ctx, pods[i])
-			marked[i] = true // if in doubt, too
+			result, err := pl.mark(ctx, pods[i])
+			if marked[i] = isMarked; err == nil && result != ends { // if in doubt it is
+				marked[i] = hasEnded
+			}
 			errs.add(err)
 		}
 	})
@@ -205,18 +220,18 @@ func (pl *GangPreemption) runningWith(of owner, pod *v1.Pod) ([]gang.Footprint, 
 
 // finishEviction evicts a pod of a gang that another process has begun to end.
 func (pl *GangPreemption) finishEviction(ctx context.Context, pod *v1.Pod) {
-	var gone bool
+	result, gone := ends, false
 	var err error
 	if !pl.marked(pod) {
-		gone, err = pl.mark(ctx, pod)
+		result, err = pl.mark(ctx, pod)
 	}
-	if !gone && err == nil {
+	if result == ends && err == nil {
 		gone, err = pl.delete(ctx, pod, metav1.DeleteOptions{})
 	}
 	switch {
 	case err != nil:
 		klog.FromContext(ctx).Error(err, "Failed to finish an eviction; trying again", "pod", klog.KObj(pod))
-	case !gone:
+	case result == ends && !gone:
 		pl.handle.EventRecorder().Eventf(pod, nil, v1.EventTypeNormal, EventPreempted, actionPreempting, "completing an interrupted preemption of the gang")
 	}
 }
