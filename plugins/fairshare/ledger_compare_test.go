@@ -1,0 +1,279 @@
+package fairshare
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/lockstep-sh/lockstep/plugins/internal/dispatch"
+	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
+	"github.com/lockstep-sh/lockstep/plugins/internal/share"
+)
+
+// compare compares with a count of all pods. All events have been delivered.
+func (c *chaos) compare(counts map[string]int) {
+	c.t.Helper()
+	c.d.lock()
+	c.d.mu.Unlock()
+	total, described := c.total(), map[string]share.Queue{}
+	for name, q := range c.queues {
+		described[name] = share.Queue{Name: name, Parent: q.Parent, Weight: q.Weight, Capability: q.Capability, Request: dispatch.Vector{}, Idle: dispatch.Vector{}}
+	}
+	running := map[string]dispatch.Vector{}
+	runs := func(queue string, amount dispatch.Vector) {
+		if running[queue] == nil {
+			running[queue] = dispatch.Vector{}
+		}
+		running[queue].Add(amount, 1)
+	}
+	for _, l := range c.lives {
+		c.comparePod(l)
+		if !l.ours() {
+			continue
+		}
+		if q, ok := described[c.queue(l)]; ok {
+			c.demand(l, q)
+		}
+		if !l.runs() {
+			counts["waiting"]++
+			if _, held := c.d.holds.Of(l.uid); held {
+				counts["held"]++
+			}
+			if len(c.has(l)) > 1 {
+				counts["in several pools"]++
+			}
+			continue
+		}
+		counts["running"]++
+		runs(dispatch.Own(c.queue(l)), c.has(l)[0])
+		for _, at := range c.path(c.queue(l)) {
+			runs(at, c.has(l)[0])
+		}
+	}
+	if diff := cmp.Diff(without(total), without(c.d.nodes.Total())); diff != "" {
+		c.fail("there to be shared (-want +got):\n%s", diff)
+	}
+	for name, s := range c.d.book.Standings() {
+		if diff := cmp.Diff(without(running[name]), without(s.Running)); diff != "" {
+			c.fail("running in queue %s (-want +got):\n%s", name, diff)
+		}
+	}
+	c.compareNotes()
+	c.compareShares(share.Deserve(total, described))
+	c.compareJobs(counts)
+}
+
+// demand adds what a pod asks for: in a closed queue only what it has.
+func (c *chaos) demand(l *life, q share.Queue) {
+	usage, _ := c.d.book.Counted(string(l.uid))
+	shut := slices.ContainsFunc(c.path(q.Name), func(at string) bool { return c.queues[at].Closed })
+	switch {
+	case l.runs():
+		q.Request.Add(c.has(l)[0], 1)
+	case shut || !usage.Held && usage.Demand == dispatch.Hopeless:
+	default:
+		for _, amount := range c.has(l) {
+			q.Request.Add(amount, 1)
+			if !usage.Held && usage.Demand == dispatch.Idle {
+				q.Idle.Add(amount, 1)
+			}
+		}
+	}
+}
+
+// path are a queue and those above it; only itself where they do not lead to the top.
+func (c *chaos) path(name string) []string {
+	path := []string{}
+	for at := name; at != ""; at = c.queues[at].Parent {
+		if _, ok := c.queues[at]; !ok || slices.Contains(path, at) {
+			return []string{name}
+		}
+		path = append(path, at)
+	}
+	return path
+}
+
+func (c *chaos) comparePod(l *life) {
+	c.t.Helper()
+	type counted struct {
+		Known, Runs, Promised, Held bool
+		Queue                       string
+		Priority                    int32
+		GPUs                        []dispatch.Vector
+	}
+	var want counted
+	if l.ours() {
+		one, held := c.d.holds.Of(l.uid)
+		held = held && !l.runs()
+		want = counted{
+			true, l.runs(), l.now().Status.NominatedNodeName != "" || held && one.Reason == hold.Nomination, held && one.Reason == hold.Plan,
+			c.queue(l), *l.now().Spec.Priority, c.has(l),
+		}
+	}
+	usage, known := c.d.book.Counted(string(l.uid))
+	got := counted{known, usage.Runs, usage.Promised, usage.Held && !usage.Runs, usage.Queue, usage.Priority, nil}
+	if known {
+		got.GPUs = append([]dispatch.Vector{usage.Amount}, usage.Or...)
+	}
+	if l.runs() {
+		got.Promised, want.Promised = false, false
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		c.fail("pod %s (-want +counted):\n%s", l.uid, diff)
+	}
+}
+
+// compareNotes: nothing is kept of pods of which there is nothing to keep.
+func (c *chaos) compareNotes() {
+	c.t.Helper()
+	assumed, versions := 0, 0
+	for _, l := range c.lives {
+		if l.ours() {
+			versions++
+			if l.reserved && c.d.assumed[l.uid] != "" { // not where somebody else has bound it
+				assumed++
+			}
+		}
+	}
+	if len(c.d.assumed) != assumed || len(c.d.seen) != versions {
+		c.fail("%d pods are assumed, want %d; %d versions are known, want %d", len(c.d.assumed), assumed, len(c.d.seen), versions)
+	}
+}
+
+// compareShares tells wrong requests too: nobody gets more than is asked for.
+func (c *chaos) compareShares(want map[string]share.Share) {
+	c.t.Helper()
+	for name, got := range c.d.book.Shares() {
+		if diff := cmp.Diff([]dispatch.Vector{without(want[name].Deserved), without(want[name].Fair)}, []dispatch.Vector{without(got.Deserved), without(got.Fair)}); diff != "" {
+			c.fail("what queue %s deserves and may have (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// compareJobs: a turn is that of a job, and what waits is a pod that is there.
+func (c *chaos) compareJobs(counts map[string]int) {
+	c.t.Helper()
+	admitted := 0
+	for name := range c.jobs {
+		if c.d.book.Phase(name) == dispatch.Admitted {
+			admitted++
+			counts["admitted"]++
+		}
+	}
+	if got := c.d.book.Turns(); got != admitted || got > window {
+		c.fail("%d turns, of %d jobs; want no more than %d", got, admitted, window)
+	}
+	waiting := c.waiting(c.d)
+	if got := c.d.book.Waiting(); got != len(waiting) {
+		c.fail("%d jobs wait for their turn, %d for somebody to tell", got, len(waiting))
+	}
+	c.d.expire()
+	for name, speaker := range c.waiting(c.d) {
+		counts["told to wait"]++
+		for _, l := range c.lives {
+			if l.uid == speaker && (l.ends() || l.now().Spec.NodeName != "") {
+				c.fail("job %s waits for its turn with pod %s, which does not", name, l.uid)
+			}
+		}
+	}
+}
+
+// waiting are the jobs that wait for their turn, and the pods to call then.
+func (c *chaos) waiting(d *Dispatcher) map[string]types.UID {
+	waiting := map[string]types.UID{}
+	for name := range c.jobs {
+		if speaker := d.book.Speaker(name); speaker != "" {
+			waiting[name] = types.UID(speaker)
+		}
+	}
+	return waiting
+}
+
+// compareRestarted compares with a process that starts anew: what all queues use, once the
+// turns have ended, and who is let in then.
+func (c *chaos) compareRestarted() {
+	c.t.Helper()
+	for _, l := range c.lives {
+		drop(c.d.holds, l.uid) // another process would not know of it
+		if l.reserved {
+			assumed := l.cycle
+			l.cycle, l.reserved = nil, false
+			c.d.unreserve(silent, assumed)
+		}
+	}
+	c.expire(c.d)
+	fresh := c.restarted()
+	c.compare(map[string]int{})
+	for _, name := range chaosQueues {
+		all := dispatch.Job{Queue: name, Need: dispatch.Needs{name: gpus(1000)}}
+		want, _ := fresh.book.Ceilings(all)
+		got, _ := c.d.book.Ceilings(all)
+		if diff := cmp.Diff(want, got); diff != "" {
+			c.fail("what queue %s uses (-restarted +as it was):\n%s", name, diff)
+		}
+	}
+	if diff := cmp.Diff(c.letIn(fresh), c.letIn(c.d)); diff != "" {
+		c.fail("who is let in (-restarted +as it was):\n%s", diff)
+	}
+}
+
+// compareEmpty: once all pods are gone and some time has passed, nothing is left of them.
+func (c *chaos) compareEmpty() {
+	c.t.Helper()
+	for _, l := range c.lives {
+		c.remove(l)
+	}
+	c.deliver(len(c.events))
+	for range 3 {
+		c.clock.Step(time.Hour)
+		c.d.expire()
+	}
+	d := c.d
+	book := func(field string) int { return reflect.ValueOf(d.book).Elem().FieldByName(field).Len() }
+	for what, n := range map[string]int{
+		"jobs": book("jobs"), "jobs that time can move": book("timed"), "jobs for which others are evicted": book("making"), "usages": book("usages"), "missed": book("missed"),
+		"assumed": len(d.assumed), "places": len(d.places), "seen": len(d.seen), "members": len(d.members), "on": len(d.on), "kinds": len(d.kinds),
+	} {
+		if n > 0 {
+			c.fail("%d %s are left of nothing", n, what)
+		}
+	}
+	for name := range d.book.Standings() {
+		if _, described := c.queues[strings.TrimSuffix(name, dispatch.Own(""))]; !described {
+			c.fail("queue %s is left of nothing", name)
+		}
+	}
+}
+
+// letIn has all pods in no gang come to the gate, which opens then, and names those that may enter.
+func (c *chaos) letIn(d *Dispatcher) string {
+	d.opened = false
+	for _, l := range c.lives { // what was tried before does not count
+		usage, _ := d.book.Counted(string(l.uid))
+		demand := dispatch.Full
+		if usage.Group != "" {
+			demand = dispatch.Hopeless
+		}
+		if usage.Demand != demand {
+			usage.Demand = demand
+			d.book.Count(string(l.uid), usage)
+		}
+	}
+	for _, l := range c.lives {
+		if l.ours() && !l.runs() && l.now().Labels["gang"] == "" {
+			d.offer(l.now())
+		}
+	}
+	alone := map[string]bool{} // others are in a gang, or may enter anyhow
+	for _, l := range c.lives {
+		alone[string(l.uid)] = l.now().Labels["gang"] == "" && l.now().Status.NominatedNodeName == ""
+	}
+	d.book.Tick(dispatch.Moment{Now: c.clock.Now(), Waits: func(pod string) bool { return alone[pod] }})
+	d.calledNow() // before
+	d.change(func() { d.opened = true })
+	return d.calledNow()
+}

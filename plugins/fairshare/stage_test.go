@@ -1,0 +1,131 @@
+package fairshare
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	st "k8s.io/kubernetes/pkg/scheduler/testing"
+	testingclock "k8s.io/utils/clock/testing"
+
+	"github.com/lockstep-sh/lockstep/apis/config"
+	configv1 "github.com/lockstep-sh/lockstep/apis/config/v1"
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/plugins/holds"
+	"github.com/lockstep-sh/lockstep/plugins/internal/dispatch"
+	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
+	"github.com/lockstep-sh/lockstep/plugins/roster"
+)
+
+func gpus(n int64) dispatch.Vector { return dispatch.Vector{gpu: n} }
+
+// newDispatcher is one with so many GPUs, a window, queues of weight 1 unless they say otherwise, and nothing
+// that runs by itself.
+func newDispatcher(t *testing.T, total int64, window int, queues ...dispatch.Queue) *Dispatcher {
+	t.Helper()
+	d := NewDispatcher(roster.New(), holds.New(), func(hold.Holder) int { return 0 }, make(chan struct{}), nil)
+	d.holds.OnChange(d.holdsChanged)
+	d.clock = testingclock.NewFakeClock(time.Unix(1000, 0))
+	namespaces := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
+	if err := namespaces.Add(&v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "of-a", Annotations: map[string]string{v1alpha1.QueueLabel: "a"}}}); err != nil {
+		t.Fatal(err)
+	}
+	d.namespaces = namespaceLister{corelisters.NewNamespaceLister(namespaces), namespaces}
+	store := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+	d.pods = podLister{corelisters.NewPodLister(store), store}
+	d.handles[profile] = nil
+	d.args = defaultArgs()
+	d.book.SetPolicies(policiesOf(d.args.Tiers))
+	d.book.SetLimits(dispatch.Limits{Window: window})
+	d.opened = true
+	for _, q := range queues {
+		q.Weight = max(q.Weight, 1)
+		d.book.SetQueue(q)
+	}
+	if total > 0 {
+		d.has(gpus(total))
+	}
+	return d
+}
+
+// has has all that is there to be shared on one node.
+func (d *Dispatcher) has(amount dispatch.Vector) {
+	list := amount.List()
+	list[v1.ResourcePods] = *apiresource.NewQuantity(1<<40, apiresource.DecimalSI) // nobody asks for it
+	d.nodeSeen(&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "all"}, Status: v1.NodeStatus{Allocatable: list}})
+}
+
+// defaultArgs are those of who says nothing.
+func defaultArgs() *config.FairShareArgs {
+	given, args := &configv1.FairShareArgs{}, &config.FairShareArgs{}
+	configv1.SetDefaults_FairShareArgs(given)
+	if err := configv1.Convert_v1_FairShareArgs_To_config_FairShareArgs(given, args, nil); err != nil {
+		panic(err)
+	}
+	return args
+}
+
+// namespaceLister lists the namespaces of a store.
+type namespaceLister struct {
+	corelisters.NamespaceLister
+	store cache.Indexer
+}
+
+// unfit is what the scheduler says of a pod that finds no place: none of three nodes takes it, for one kind of reason.
+func unfit(code fwk.Code) error {
+	err := &framework.FitError{NumAllNodes: 3, Diagnosis: framework.Diagnosis{NodeToStatus: framework.NewDefaultNodeToStatus()}}
+	err.Diagnosis.NodeToStatus.Set("a", fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "of no use"))
+	err.Diagnosis.NodeToStatus.Set("b", fwk.NewStatus(code, "full"))
+	return err
+}
+
+// podLister lists the pods of a store.
+type podLister struct {
+	corelisters.PodLister
+	store cache.Indexer
+}
+
+// know has the API server have these pods.
+func (d *Dispatcher) know(pods ...*v1.Pod) {
+	for _, p := range pods {
+		_ = d.pods.(podLister).store.Update(p) // it fails for what has no name only
+	}
+}
+
+// lose has the API server have a pod no longer.
+func (d *Dispatcher) lose(pod *v1.Pod) {
+	_ = d.pods.(podLister).store.Delete(pod)
+	d.podGone(pod)
+}
+
+// pod asks for some GPUs in a queue. Without a node it waits.
+func pod(name, queue string, n int, on string) *v1.Pod {
+	p := st.MakePod().Namespace("default").Name(name).UID(name).SchedulerName(profile).Req(map[v1.ResourceName]string{gpu: fmt.Sprint(n)})
+	if queue != "" {
+		p.Label(v1alpha1.QueueLabel, queue)
+	}
+	if on != "" {
+		p.Node(on)
+	}
+	return p.Obj()
+}
+
+// called names the pods that were called since it was last asked.
+func (d *Dispatcher) calledNow() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var names []string
+	for _, p := range d.called {
+		names = append(names, p.Name)
+	}
+	d.called = nil
+	return strings.Join(names, " ")
+}
