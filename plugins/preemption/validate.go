@@ -17,8 +17,12 @@ import (
 // needs reports whether a preemptor still needs the room that is made for it: enough of its
 // pods are there, what they were nominated to by this decision is what they have, and the
 // members that had a place already have it. A plan that found other places, or a preemptor
-// of higher priority, has ended that.
+// of higher priority, has ended that; so has the news that a member which was missed ran to
+// success, where the preemptor was to take its place.
 func (pl *GangPreemption) needs(d *demand, f *found) bool {
+	if want, waits := pl.Roster.Wants(d.leader); waits && want.Alone && want.Ready {
+		return false // its gang has its minimum without it
+	}
 	if !pl.holder(d).IsSinglePod() && !pl.Roster.Placing(pl.holder(d)) || !pl.stand(d) {
 		return false
 	}

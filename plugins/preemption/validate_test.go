@@ -25,7 +25,11 @@ type changing struct {
 	running gang.Footprint
 	// waits tells that preemptors wait for nothing but room.
 	waits bool
+	// wants is what the preemptor is to its gang.
+	wants gang.Want
 }
+
+func (c *changing) Wants(*v1.Pod) (gang.Want, bool) { return c.wants, true }
 
 func (c *changing) Running(key gang.Key) []gang.Footprint {
 	c.mu.Lock()
@@ -111,6 +115,14 @@ func TestWhatWasFoundHolds(t *testing.T) {
 		"the preemptor waits for its own members by now": {
 			min: 2, left: all,
 			between: func(_ *stage, _ *demand, v *changing) { v.waits = false },
+		},
+		"the gang of the preemptor has its minimum by now": {
+			min: 2, left: all,
+			between: func(_ *stage, _ *demand, v *changing) { v.wants = gang.Want{Alone: true, Ready: true} },
+		},
+		"the preemptor is still missed": {
+			min: 2, left: "v-2 v-3",
+			between: func(_ *stage, _ *demand, v *changing) { v.wants = gang.Want{Alone: true, Begun: true} },
 		},
 		"nothing changes, and a gang with surplus goes whole": {min: 3, gpus: 2, left: ""},
 		"a broken gang has its minimum again": {
