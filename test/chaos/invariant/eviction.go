@@ -161,7 +161,11 @@ func (c *Checker) forWhom(e *eviction, key string) {
 		return
 	}
 	c.note(&g.past, g.String(), "for it pod %s was evicted from %s at %s", e.pod, e.node, e.when.at.Format(stamp))
-	if c.wasPlaced(g, e) && !c.begunWhole(c.pursuits[key], e) {
+	if !c.wasPlaced(g, e) {
+		if victim := c.gangs[e.gang]; victim != nil {
+			victim.endsFor = key
+		}
+	} else if !c.begunWhole(key, e) {
 		c.violate(NeedlessEvict, g.String(), e.pod, g.past, "pod %s was evicted from %s for it at %s, when its minimum of %d was bound",
 			e.pod, e.node, e.when.at.Format(stamp), g.min)
 	}
@@ -225,15 +229,12 @@ func (c *Checker) wasPlaced(g *gang, e *eviction) bool {
 
 // begunWhole reports whether what is left of a gang is evicted, which was begun when its preemptor needed the room: a gang
 // that goes whole goes whole.
-func (c *Checker) begunWhole(p *pursuit, e *eviction) bool {
+func (c *Checker) begunWhole(preemptor string, e *eviction) bool {
 	victim := c.gangs[e.gang]
-	if p == nil || victim == nil || victim.have() >= victim.min {
+	if victim == nil || victim.have() >= victim.min {
 		return false
 	}
-	return slices.ContainsFunc(p.evictions, func(one *eviction) bool {
-		other := c.gangs[one.gang]
-		return !c.wasPlaced(p.preemptor, one) && other != nil && (other == victim || slices.Contains(c.together(victim), other))
-	})
+	return slices.ContainsFunc(append(c.together(victim), victim), func(g *gang) bool { return g.endsFor == preemptor })
 }
 
 // placedSince reports whether a gang and its group are whole, or were since that moment.

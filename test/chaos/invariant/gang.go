@@ -18,6 +18,9 @@ type gang struct {
 	single bool
 	pods   map[types.UID]*pod
 
+	// endsFor is the preemptor for which the last of its pods went that had to.
+	endsFor string
+
 	// What its user says, read from the pods first, then from the PodGroup. known is that the
 	// minimum is.
 	annotations map[string]string
