@@ -5,8 +5,8 @@
 // The rules are in plugins/internal/gang (what happens next) and
 // plugins/internal/placement (who goes where); this package translates between
 // them and the scheduling framework. Its invariant: no member binds before its
-// group is released, and what is held is in the ledger or in the scheduler's
-// cache, never in both and never in neither.
+// group is released, and the place of a member is in the ledger while it is planned,
+// in the scheduler's cache once it is held, never in neither and never counted twice.
 //
 // It does not order the queue, bind, or evict.
 package gang

@@ -1,6 +1,6 @@
 // Package gangpoint has the gang extension points: interfaces that a plugin of a profile
-// may implement beside those of kube-scheduler, and is then asked for whole gangs. (Seed of
-// the names and of their meaning: Volcano's gang-aware preemption design, section 2.)
+// may implement beside those of kube-scheduler, and is then asked for whole gangs. (Names and
+// meaning: Volcano's gang-aware preemption design, section 2.)
 //
 // Plugins are asked on the scheduling goroutine, in the order of the profile's
 // configuration. They see the cluster as it is in the running cycle, and change nothing.

@@ -20,7 +20,7 @@ type minimum struct {
 }
 
 // minimumOf leaves out the roles of an elastic gang: one whose minimum is below
-// the sum of its role minimums is not bound by them (seed 000, section 3.2.1).
+// the sum of its role minimums is not bound by them.
 func minimumOf(spec gang.Spec) minimum {
 	sum := 0
 	for _, n := range spec.MinByRole {

@@ -123,7 +123,7 @@ func (s *Gangs) runOut(grp *group, now time.Time) bool {
 }
 
 // expire gives everything back and marks who waited; nobody of them is tried
-// again until the user acts (seed 002, WaitTime).
+// again until the user acts.
 func (s *Gangs) expire(grp *group, wait time.Duration, now time.Time) {
 	if grp.holding() > 0 {
 		s.effects.RoundsFailed++

@@ -135,7 +135,7 @@ func (g *gang) reached() bool {
 }
 
 // enforceRoles: a gang whose minimum is below the sum of its role minimums is
-// elastic, and its roles do not bind it (seed 000, section 3.2.1).
+// elastic, and its roles do not bind it.
 func (g *gang) enforceRoles() bool {
 	sum := 0
 	for _, n := range g.spec.MinByRole {

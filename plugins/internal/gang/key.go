@@ -56,7 +56,7 @@ func KeyOf(pod *v1.Pod) (Key, Source, bool) {
 			return Key{pod.Namespace, name}, FromLabel, true
 		}
 	}
-	// The seed lists the community keys as annotations too.
+	// Some users write the community keys as annotations.
 	for _, key := range [...]string{v1alpha1.PodGroupLabel, v1alpha1.PodGroupNameLabel} {
 		if name := pod.Annotations[key]; name != "" {
 			return Key{pod.Namespace, name}, FromLabel, true

@@ -37,7 +37,7 @@ func (s *Gangs) Yield(names []string) Effects {
 
 // Rivals lists the groups that hold capacity without being complete and that
 // rank below the group of an attempt, the last in rank first: NonStrict groups
-// may starve each other (seed 002, NonStrict).
+// may starve each other.
 func (s *Gangs) Rivals(a *Attempt) []string {
 	leader := s.members[a.Leader]
 	if leader == nil {
