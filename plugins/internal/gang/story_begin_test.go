@@ -172,7 +172,7 @@ func TestStoriesOfInterruptedReleases(t *testing.T) {
 				c.change("", needs(5))
 				for _, id := range c.named("q") {
 					w, _ := c.s.Wants(c.pods[id])
-					c.note("%s begun %t", id, w.Begun)
+					c.note("%s begun %t, beyond the minimum %t", id, w.Begun, w.Ready)
 				}
 				delete(c.pods, "p1")
 				delete(c.node, "p1")
@@ -184,7 +184,7 @@ func TestStoriesOfInterruptedReleases(t *testing.T) {
 				}
 			},
 			want: []string{
-				"q1 begun false", "q2 begun false", "q3 begun false",
+				"q1 begun false, beyond the minimum false", "q2 begun false, beyond the minimum false", "q3 begun false, beyond the minimum false",
 				"one is lost: q1 begun true", "one is lost: q2 begun false", "one is lost: q3 begun false",
 			},
 		},

@@ -33,8 +33,8 @@ func (s *Gangs) Wants(pod *v1.Pod) (Want, bool) {
 	case m.state != Pending:
 		return Want{}, false
 	case m.gang.satisfied():
-		mends := m.gang.mends(m.pod)
-		return Want{Job: m.gang.group.key().String(), Pods: []*v1.Pod{m.pod}, Alone: true, Ready: !mends, Begun: mends}, true
+		reaches, mends := m.gang.makesUp(m.pod)
+		return Want{Job: m.gang.group.key().String(), Pods: []*v1.Pod{m.pod}, Alone: true, Ready: !reaches, Begun: mends}, true
 	}
 	want := Want{Job: m.gang.group.key().String(), Begun: m.gang.group.begun()}
 	for _, g := range m.gang.group.gangs {
@@ -43,14 +43,16 @@ func (s *Gangs) Wants(pod *v1.Pod) (Want, bool) {
 	return want, true
 }
 
-// mends reports whether a pod makes up for a member that a running gang lost of its minimum.
-func (g *gang) mends(pod *v1.Pod) bool {
-	lost := g.lost()
-	if lost == 0 {
-		return false
+// makesUp reports whether a pod is one of those that reach the minimum of a running gang, and
+// whether it mends it: makes up for a member that it lost. What the minimum was raised by
+// since it ran is reached, but not mended.
+func (g *gang) makesUp(pod *v1.Pod) (reaches, mends bool) {
+	if g.short() == 0 {
+		return false, false
 	}
 	least := g.least(podsOf(g.sorted((*member).eligible)))
-	return slices.Contains(least[:min(lost, len(least))], pod)
+	i := slices.Index(least, pod)
+	return i >= 0, i >= 0 && i < g.lost()
 }
 
 // least are the pods that reach the minimum: of each role those that are missing, then
