@@ -138,7 +138,7 @@ func (p *Planner) pose(a *gang.Attempt, evict []hold.Holder, inCopies bool) (*wo
 			use(group.uses, placed.Pod)
 		}
 	}
-	holders := append([]hold.Holder{hold.Holder{Profile: p.fw.ProfileName(), Group: a.Group}}, evict...)
+	holders := append([]hold.Holder{{Profile: p.fw.ProfileName(), Group: a.Group}}, evict...)
 	w := &world{
 		fw: p.fw, holds: p.holds, holders: holders,
 		sample: p.sample, weights: p.weights, checksResources: p.checksResources, checksAffinity: p.checksAffinity,
