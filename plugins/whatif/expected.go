@@ -30,7 +30,8 @@ func (h Hooks) skippedBy(state fwk.CycleState) bool {
 }
 
 // besideExpected returns the state of a pod in which no plugin has skipped that the expected
-// pods matter to.
+// pods matter to; nil where a plugin rejects the pod beside all of them, which says nothing
+// of some of them.
 func (t *Transaction) besideExpected(ctx context.Context, pod *v1.Pod, prepare func(fwk.CycleState)) (state fwk.CycleState, err error) {
 	snapshot, err := snapshotOf(t.fw)
 	if err != nil {
@@ -55,6 +56,9 @@ func (t *Transaction) besideExpected(ctx context.Context, pod *v1.Pod, prepare f
 	_, status, _ := t.fw.RunPreFilterPlugins(ctx, state, pod)
 	if err := forget(); err != nil {
 		return nil, fmt.Errorf("forgetting pods in the snapshot: %w", err)
+	}
+	if status.IsRejected() {
+		return nil, nil
 	}
 	for _, info := range slices.Backward(assumed) {
 		if status.IsSuccess() {

@@ -155,9 +155,12 @@ func (t *Transaction) View(ctx context.Context, pod *v1.Pod, prepare func(fwk.Cy
 		v.only = result.NodeNames
 	}
 	if t.snapshot == nil && len(t.expected) > 0 && len(t.nodes) > 0 && t.hooks.skippedBy(state) {
-		var err error
-		if v.State, err = t.besideExpected(ctx, pod, prepare); err != nil {
+		beside, err := t.besideExpected(ctx, pod, prepare)
+		if err != nil {
 			return nil, fwk.AsStatus(err)
+		}
+		if beside != nil {
+			v.State = beside
 		}
 	}
 	t.hooks.note(v)
