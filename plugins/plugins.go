@@ -28,18 +28,19 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/extension"
 	"github.com/lockstep-sh/lockstep/plugins/fairshare"
 	"github.com/lockstep-sh/lockstep/plugins/gang"
+	"github.com/lockstep-sh/lockstep/plugins/gangs"
 	"github.com/lockstep-sh/lockstep/plugins/gpushare"
 	"github.com/lockstep-sh/lockstep/plugins/holds"
 	"github.com/lockstep-sh/lockstep/plugins/lobby"
 	"github.com/lockstep-sh/lockstep/plugins/order"
 	"github.com/lockstep-sh/lockstep/plugins/preemption"
 	"github.com/lockstep-sh/lockstep/plugins/queuesort"
-	"github.com/lockstep-sh/lockstep/plugins/roster"
 	"github.com/lockstep-sh/lockstep/plugins/watches"
 )
 
 // Set is the plugins of one scheduler process.
 type Set struct {
+	gangs     *gangs.Registry
 	holds     *holds.Holds
 	slots     *binder.Slots
 	positions *order.Order
@@ -56,17 +57,19 @@ type Set struct {
 
 // NewSet makes the plugins of a process. All its profiles share them.
 func NewSet() *Set {
-	slots, ledger, positions, leading, gangs := binder.NewSlots(), holds.New(), order.New(), make(chan struct{}), roster.New()
+	slots, ledger, positions, leading := binder.NewSlots(), holds.New(), order.New(), make(chan struct{})
 	underway, events, watched := preemption.NewUnderway(), cacheevents.New(), watches.New()
+	registry := gangs.New(ledger, underway.Victims, watched)
+	events.Listen(registry)
 	s := &Set{
-		holds: ledger, slots: slots, positions: positions, leading: leading, all: extension.New(), events: events, watched: watched,
-		queues: fairshare.NewDispatcher(gangs, ledger, underway.Victims, leading, watched),
+		gangs: registry, holds: ledger, slots: slots, positions: positions, leading: leading, all: extension.New(), events: events, watched: watched,
+		queues: fairshare.NewDispatcher(registry, ledger, underway.Victims, leading, watched),
 	}
 	s.Registry = frameworkruntime.Registry{
 		binder.Name:     s.all.Watch(binder.New(slots)),
-		gang.Name:       s.all.Watch(gang.New(gang.Shared{Holds: ledger, Order: positions, Plugins: s.all, Roster: gangs, Events: events, Watches: watched, Victims: underway.Victims, Leading: leading})),
+		gang.Name:       s.all.Watch(gang.New(gang.Shared{Gangs: registry, Holds: ledger, Order: positions, Plugins: s.all, Turns: s.queues, Events: events, Leading: leading})),
 		queuesort.Name:  s.all.Watch(queuesort.New(positions)),
-		preemption.Name: s.all.Watch(preemption.New(preemption.Shared{Holds: ledger, Roster: gangs, Plugins: s.all, Underway: underway, Watches: watched, Leading: leading})),
+		preemption.Name: s.all.Watch(preemption.New(preemption.Shared{Holds: ledger, Roster: registry, Plugins: s.all, Underway: underway, Watches: watched, Leading: leading})),
 		fairshare.Name:  s.all.Watch(fairshare.New(s.queues)),
 		gpushare.Name:   s.all.Watch(gpushare.New(gpushare.NewLedger())),
 	}
@@ -116,6 +119,9 @@ func (s *Set) Install(ctx context.Context, sched *scheduler.Scheduler) error {
 		if again {
 			s.queues.Again(one)
 		}
+	}
+	if err := s.gangs.Start(ctx, s.queues); err != nil {
+		return err
 	}
 	api, factory, err := whatIsStored(sched)
 	if err != nil {

@@ -22,14 +22,13 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
 	"github.com/lockstep-sh/lockstep/plugins/internal/pool"
-	"github.com/lockstep-sh/lockstep/plugins/roster"
 	"github.com/lockstep-sh/lockstep/plugins/watches"
 )
 
 // Dispatcher is the queues of a process, and whose turn it is in all its profiles. It is
 // safe for concurrent use.
 type Dispatcher struct {
-	roster *roster.Roster
+	roster Gangs
 	holds  *holds.Holds
 	clock  clock.WithTicker
 	// victims is how many victims of a holder in the ledger have not ended.
@@ -77,6 +76,22 @@ type Dispatcher struct {
 	teller  *teller
 }
 
+// Gangs is what is asked about the gangs of all profiles.
+type Gangs interface {
+	// Wants returns what is to be placed if a pod is scheduled; false where its place is decided.
+	Wants(pod *v1.Pod) (gang.Want, bool)
+	// QueueOf returns the queue that the PodGroup of a gang names; empty for none. OnMove has a
+	// function called when it names another one than before.
+	QueueOf(profile string, key gang.Key) string
+	OnMove(moved func(profile string, key gang.Key))
+	// Synced reports whether all gangs are known that there were at the start.
+	Synced() bool
+	// Changed tells that something has changed that may help gangs which did not fit.
+	Changed()
+	// Explain has the users of gangs told why they wait, if that has changed.
+	Explain(ctx context.Context, profile string, keys []gang.Key)
+}
+
 // sighting is what is remembered of a pod that is counted, beside what the book has.
 type sighting struct {
 	namespace, name string
@@ -91,7 +106,7 @@ type sighting struct {
 
 // NewDispatcher makes one without queues but the default one. victims is how many victims of a
 // holder in the ledger have not ended; it is asked with no lock held.
-func NewDispatcher(gangs *roster.Roster, ledger *holds.Holds, victims func(holder hold.Holder) int, leading <-chan struct{}, watched *watches.Watches) *Dispatcher {
+func NewDispatcher(gangs Gangs, ledger *holds.Holds, victims func(holder hold.Holder) int, leading <-chan struct{}, watched *watches.Watches) *Dispatcher {
 	return &Dispatcher{
 		roster: gangs, holds: ledger, victims: victims, leading: leading, watches: watched, clock: clock.RealClock{},
 		book: dispatch.NewBook(v1alpha1.DefaultQueue), nodes: withoutPools(), handles: map[string]fwk.Handle{}, preempts: map[string]bool{},

@@ -16,7 +16,6 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/plugins/internal/dispatch"
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
-	"github.com/lockstep-sh/lockstep/plugins/roster"
 )
 
 const (
@@ -140,7 +139,7 @@ func TestHopeless(t *testing.T) {
 		t.Run(sentence, func(t *testing.T) {
 			d := newDispatcher(t, 8, 9)
 			d.book.SetLimits(dispatch.Limits{Window: 9, MaxBypass: 1, BypassHold: time.Minute})
-			d.roster.Register(profile, gangsByLabel{})
+			d.roster = gangsByLabel{}
 			big, small, next := pod("big", "", 8, ""), pod("small", "", 1, ""), pod("tiny", "", 1, "")
 			if c.gang != "" {
 				big.Labels = map[string]string{"gang": c.gang}
@@ -166,9 +165,7 @@ func TestHopeless(t *testing.T) {
 }
 
 // gangsByLabel knows gangs of one by a label.
-type gangsByLabel struct{ roster.Source }
-
-func (gangsByLabel) QueueOf(gang.Key) string { return "" }
+type gangsByLabel struct{ noGangs }
 
 func (gangsByLabel) Wants(pod *v1.Pod) (gang.Want, bool) {
 	return gang.Want{Job: pod.Labels["gang"], Pods: []*v1.Pod{pod}}, true
@@ -278,7 +275,7 @@ func TestSpeaker(t *testing.T) {
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			d := newDispatcher(t, 8, 9)
-			d.roster.Register(profile, wanting{pods: []*v1.Pod{first, second}})
+			d.roster = wanting{pods: []*v1.Pod{first, second}}
 			d.know(first, second)
 			d.opened = false
 			d.offer(first)
@@ -293,13 +290,11 @@ func TestSpeaker(t *testing.T) {
 
 // wanting says of all pods that they are placed with certain others.
 type wanting struct {
-	roster.Source
+	noGangs
 	pods []*v1.Pod
 }
 
 func (w wanting) Wants(*v1.Pod) (gang.Want, bool) { return gang.Want{Job: "g", Pods: w.pods}, true }
-
-func (w wanting) QueueOf(gang.Key) string { return "" }
 
 // TestOpened: nobody enters before everything is known.
 func TestOpened(t *testing.T) {
@@ -394,7 +389,7 @@ func TestNamespaceMoves(t *testing.T) {
 // TestRetry: what did not fit comes again once its queue deserves more, and not before.
 func TestRetry(t *testing.T) {
 	d := newDispatcher(t, 9, 9, dispatch.Queue{Name: "a"}, dispatch.Queue{Name: "b"})
-	d.roster.Register(profile, gangsByLabel{})
+	d.roster = gangsByLabel{}
 	running, waiting, member := pod("running", "a", 9, "n"), pod("waiting", "b", 6, ""), pod("member", "b", 6, "")
 	member.Labels["gang"] = "g"
 	for _, p := range []*v1.Pod{running, waiting, member, pod("more", "a", 9, "")} {

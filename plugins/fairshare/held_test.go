@@ -18,18 +18,15 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/dispatch"
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
-	"github.com/lockstep-sh/lockstep/plugins/roster"
 )
 
 // hoarding knows one gang; those of its members that are placed follow a plan.
 type hoarding struct {
-	roster.Source
+	noGangs
 	pods   []*v1.Pod
 	placed map[string]bool
 	begun  bool
 }
-
-func (h *hoarding) QueueOf(gang.Key) string { return "" }
 
 func (h *hoarding) Wants(pod *v1.Pod) (gang.Want, bool) {
 	if pod.Labels["gang"] == "" {
@@ -49,7 +46,7 @@ func (h *hoarding) Wants(pod *v1.Pod) (gang.Want, bool) {
 func TestHoards(t *testing.T) {
 	d := newDispatcher(t, 20, 9, dispatch.Queue{Name: "a", Capability: gpus(8)})
 	h := &hoarding{placed: map[string]bool{}}
-	d.roster.Register(profile, h)
+	d.roster = h
 	for i := range 8 {
 		p := pod(fmt.Sprint("g", i), "a", 1, "")
 		p.Labels["gang"] = "g"
@@ -88,7 +85,7 @@ func TestHoards(t *testing.T) {
 func TestHeldIsHeard(t *testing.T) {
 	d := newDispatcher(t, 20, 9, dispatch.Queue{Name: "a", Capability: gpus(8)})
 	h := &hoarding{placed: map[string]bool{}}
-	d.roster.Register(profile, h)
+	d.roster = h
 	member := pod("g0", "a", 4, "")
 	member.Labels["gang"] = "g"
 	h.pods = []*v1.Pod{member}
@@ -118,7 +115,7 @@ func TestHeldIsHeard(t *testing.T) {
 func TestBegun(t *testing.T) {
 	d := newDispatcher(t, 6, 1, dispatch.Queue{Name: "a", Capability: gpus(3)}, dispatch.Queue{Name: "b", Priority: 9})
 	h := &hoarding{placed: map[string]bool{}, begun: true}
-	d.roster.Register(profile, h)
+	d.roster = h
 	d.opened = false
 	first := pod("first", "b", 1, "")
 	d.seeAll(first)
@@ -154,11 +151,10 @@ func TestBegun(t *testing.T) {
 
 // mending knows one gang by what Gang knows of it.
 type mending struct {
-	roster.Source
+	noGangs
 	gangs *gang.Gangs
 }
 
-func (m mending) QueueOf(gang.Key) string             { return "" }
 func (m mending) Wants(pod *v1.Pod) (gang.Want, bool) { return m.gangs.Wants(pod) }
 
 // TestMends: who makes up for a lost member of a gang that runs enters at once, however much its queue has by now;
@@ -166,7 +162,7 @@ func (m mending) Wants(pod *v1.Pod) (gang.Want, bool) { return m.gangs.Wants(pod
 func TestMends(t *testing.T) {
 	d := newDispatcher(t, 20, 9, dispatch.Queue{Name: "a", Capability: gpus(4)})
 	m := mending{gangs: gang.New(time.Minute, gang.Backoff{Initial: time.Second, Max: time.Second})}
-	d.roster.Register(profile, m)
+	d.roster = m
 	see := func(name, node string) *v1.Pod {
 		p := pod(name, "a", 1, node)
 		p.Annotations = map[string]string{v1alpha1.GangNameAnnotation: "g", v1alpha1.MinAvailableAnnotation: "4"}

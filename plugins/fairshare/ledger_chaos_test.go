@@ -75,9 +75,8 @@ func (c *chaos) dispatcher() *Dispatcher {
 		c.t.Fatal(err)
 	}
 	d.book.SetLimits(dispatch.Limits{Window: window, BypassHold: time.Minute})
-	d.roster.Register(profile, gangsOf{c: c})
+	d.roster = gangsOf{c: c}
 	d.Preempts(profile)
-	d.roster.OnMove(d.gangMoved)
 	d.pods = podLister{corelisters.NewPodLister(c.store), c.store}
 	return d
 }
@@ -278,7 +277,7 @@ func (c *chaos) describe() {
 	case 4:
 		name := fmt.Sprint("g", c.IntN(3))
 		c.gangs[name] = chaosQueues[c.IntN(len(chaosQueues))]
-		c.d.roster.Moved(profile, gang.Key{Namespace: "default", Name: name})
+		c.d.gangMoved(profile, gang.Key{Namespace: "default", Name: name})
 	case 0, 1:
 		q := dispatch.Queue{Name: name, Weight: 1 + c.Int64N(3), Priority: int32(c.IntN(2)), Closed: c.IntN(8) == 0, Capability: gpus(40 + c.Int64N(3))}
 		if c.IntN(2) == 0 {

@@ -14,7 +14,6 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/plugins/internal/dispatch"
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
-	"github.com/lockstep-sh/lockstep/plugins/roster"
 )
 
 // life is a pod as the API server has it, and how far the scheduler is with it.
@@ -169,11 +168,11 @@ func without(v dispatch.Vector) dispatch.Vector {
 
 // gangsOf knows gangs by a label, and what it knows may be old.
 type gangsOf struct {
-	roster.Source
+	noGangs
 	c *chaos
 }
 
-func (g gangsOf) QueueOf(key gang.Key) string { return g.c.gangs[key.Name] }
+func (g gangsOf) QueueOf(_ string, key gang.Key) string { return g.c.gangs[key.Name] }
 
 func (g gangsOf) Wants(pod *v1.Pod) (gang.Want, bool) {
 	name := pod.Labels["gang"]

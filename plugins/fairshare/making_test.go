@@ -12,7 +12,6 @@ import (
 
 	"github.com/lockstep-sh/lockstep/plugins/internal/dispatch"
 	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
-	"github.com/lockstep-sh/lockstep/plugins/roster"
 )
 
 // TestWayIsMade: who is nominated in a queue that has its share waits until others have ended for it, though a node has
@@ -30,8 +29,7 @@ func TestWayIsMade(t *testing.T) {
 				if sentence == "in a gang" {
 					holder = hold.Holder{Profile: profile, Group: "g"}
 				}
-				d.roster = roster.New()
-				d.roster.Register(profile, &hoarding{pods: []*v1.Pod{top}})
+				d.roster = &hoarding{pods: []*v1.Pod{top}}
 			}
 			ending := map[hold.Holder]int{}
 			d.victims = func(holder hold.Holder) int { return ending[holder] }

@@ -1,6 +1,7 @@
 package fairshare
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -21,8 +22,8 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/plugins/holds"
 	"github.com/lockstep-sh/lockstep/plugins/internal/dispatch"
+	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
-	"github.com/lockstep-sh/lockstep/plugins/roster"
 )
 
 func gpus(n int64) dispatch.Vector { return dispatch.Vector{gpu: n} }
@@ -31,7 +32,7 @@ func gpus(n int64) dispatch.Vector { return dispatch.Vector{gpu: n} }
 // that runs by itself.
 func newDispatcher(t *testing.T, total int64, window int, queues ...dispatch.Queue) *Dispatcher {
 	t.Helper()
-	d := NewDispatcher(roster.New(), holds.New(), func(hold.Holder) int { return 0 }, make(chan struct{}), nil)
+	d := NewDispatcher(noGangs{}, holds.New(), func(hold.Holder) int { return 0 }, make(chan struct{}), nil)
 	d.holds.OnChange(d.holdsChanged)
 	d.clock = testingclock.NewFakeClock(time.Unix(1000, 0))
 	namespaces := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
@@ -129,3 +130,13 @@ func (d *Dispatcher) calledNow() string {
 	d.called = nil
 	return strings.Join(names, " ")
 }
+
+// noGangs knows no gang.
+type noGangs struct{}
+
+func (noGangs) Wants(pod *v1.Pod) (gang.Want, bool)         { return gang.Want{Pods: []*v1.Pod{pod}}, true }
+func (noGangs) QueueOf(string, gang.Key) string             { return "" }
+func (noGangs) OnMove(func(string, gang.Key))               {}
+func (noGangs) Synced() bool                                { return true }
+func (noGangs) Changed()                                    {}
+func (noGangs) Explain(context.Context, string, []gang.Key) {}

@@ -44,7 +44,7 @@ func (d *Dispatcher) tell(ctx context.Context) {
 		case <-ticker.C():
 		}
 		for profile, keys := range d.news() {
-			d.roster.Explain(profile, keys)
+			d.roster.Explain(ctx, profile, keys)
 		}
 	}
 }

@@ -13,7 +13,6 @@ import (
 
 	"github.com/lockstep-sh/lockstep/plugins/internal/dispatch"
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
-	"github.com/lockstep-sh/lockstep/plugins/roster"
 )
 
 // writes are what pods are told. The first so many fail.
@@ -150,11 +149,9 @@ func TestUnread(t *testing.T) {
 
 // explaining notes the gangs that are to be explained.
 type explaining struct {
-	roster.Source
+	noGangs
 	keys chan string
 }
-
-func (e explaining) QueueOf(gang.Key) string { return "" }
 
 func (e explaining) Wants(pod *v1.Pod) (gang.Want, bool) {
 	want := gang.Want{Pods: []*v1.Pod{pod}}
@@ -164,7 +161,7 @@ func (e explaining) Wants(pod *v1.Pod) (gang.Want, bool) {
 	return want, true
 }
 
-func (e explaining) Explain(keys []gang.Key) {
+func (e explaining) Explain(_ context.Context, _ string, keys []gang.Key) {
 	for _, key := range keys {
 		select {
 		case e.keys <- key.Name:
@@ -178,7 +175,7 @@ func TestGangsAreToldFirst(t *testing.T) {
 	w := &writes{}
 	d := speaking(t, 1, w, dispatch.Queue{Name: "a", Closed: true})
 	e := explaining{keys: make(chan string, 10)}
-	d.roster.Register(profile, e)
+	d.roster = e
 	for i := range 300 {
 		p := pod(fmt.Sprint("p", i), "a", 1, "")
 		d.seeAll(p)

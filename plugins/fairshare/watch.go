@@ -30,7 +30,6 @@ func (d *Dispatcher) watch(ctx context.Context, handle fwk.Handle) error {
 	d.namespaces = factory.Core().V1().Namespaces().Lister()
 	d.pods = factory.Core().V1().Pods().Lister()
 	d.roster.OnMove(d.gangMoved)
-	d.roster.SetKeeper(d)
 	namespaces, err := d.listen("namespaces", factory.Core().V1().Namespaces().Informer(), cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(object any) { d.namespaceSeen(&v1.Namespace{}, object.(*v1.Namespace)) },
 		UpdateFunc: func(before, object any) { d.namespaceSeen(before.(*v1.Namespace), object.(*v1.Namespace)) },

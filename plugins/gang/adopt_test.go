@@ -17,7 +17,7 @@ import (
 
 // nominate holds all of a node for a pod, as one of its gang.
 func (s *stage) nominate(pod *v1.Pod, node string) {
-	s.holds.Nominate(hold.Hold{For: pod.UID, Holder: s.holder("default/train"), Node: node, Request: resource.Vector{gpu: 8}})
+	s.holds.Nominate(hold.Hold{For: pod.UID, Holder: s.gangs.Holder("default/train"), Node: node, Request: resource.Vector{gpu: 8}})
 }
 
 // TestOwnNomination: what was nominated to a pod as one of its gang does not keep it out

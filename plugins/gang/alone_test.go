@@ -34,7 +34,7 @@ func TestGangOfOneThatCaresAboutPods(t *testing.T) {
 			}
 			s.input(s.ctx, func(g *gang.Gangs, now time.Time) gang.Effects {
 				g.PodsMoved()
-				return g.Retry(now.Add(time.Second), elsewhere{s.Gang}) // the pause is over
+				return g.Retry(now.Add(time.Second), elsewhere{s, func(hold.Holder) int { return 0 }}) // the pause is over
 			})
 			if woken := s.PreEnqueue(s.ctx, pods[0]).IsSuccess(); woken != c.want {
 				t.Errorf("a pod comes to a node, and it is tried again: %t", woken)
@@ -49,7 +49,7 @@ func TestGangsOfOneThatAreAlike(t *testing.T) {
 	nodes := makeNodes(1, 1)
 	s := newStage(t, nodes, fill(nodes, 0)...)
 	var making hold.Holder
-	s.victims = func(holder hold.Holder) int {
+	victims := func(holder hold.Holder) int {
 		if holder == making {
 			return 1
 		}
@@ -68,27 +68,27 @@ func TestGangsOfOneThatAreAlike(t *testing.T) {
 		change   func()
 		want     int
 	}{
-		{"something ends", s.Changed, 1},
-		{"room is made for the first, and so the second may find some", func() { making = s.holder(first) }, 1},
+		{"something ends", s.registry.Changed, 1},
+		{"room is made for the first, and so the second may find some", func() { making = s.gangs.Holder(first) }, 1},
 		{"something ends, and room is kept for the last", func() {
 			making = hold.Holder{}
 			last := pods[len(pods)-1].UID
-			s.holds.Nominate(hold.Hold{For: last, Holder: s.holder(hold.SinglePod(last)), Node: "node-0000", Request: resource.Vector{gpu: 1}})
-			s.Changed()
+			s.holds.Nominate(hold.Hold{For: last, Holder: s.gangs.Holder(hold.SinglePod(last)), Node: "node-0000", Request: resource.Vector{gpu: 1}})
+			s.registry.Changed()
 		}, 2},
 	} {
 		step.change()
-		if tried := s.retried(t, pods); tried != step.want {
+		if tried := s.retried(t, pods, victims); tried != step.want {
 			t.Errorf("%s: %d attempts, want %d", step.sentence, tried, step.want)
 		}
 	}
 }
 
 // retried has all tried again that are due, and counts them.
-func (s *stage) retried(t *testing.T, pods []*v1.Pod) (tried int) {
+func (s *stage) retried(t *testing.T, pods []*v1.Pod, victims func(hold.Holder) int) (tried int) {
 	t.Helper()
 	for now := time.Now().Add(time.Second); ; now = now.Add(time.Second) { // the pauses are over
-		s.input(s.ctx, func(g *gang.Gangs, _ time.Time) gang.Effects { return g.Retry(now, elsewhere{s.Gang}) })
+		s.input(s.ctx, func(g *gang.Gangs, _ time.Time) gang.Effects { return g.Retry(now, elsewhere{s, victims}) })
 		i := slices.IndexFunc(pods, func(pod *v1.Pod) bool { return s.PreEnqueue(s.ctx, pod).IsSuccess() })
 		if i < 0 {
 			return tried

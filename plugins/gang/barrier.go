@@ -102,7 +102,7 @@ func isClosed(c chan struct{}) bool {
 // ignored tells pods of which the reservation is none of this plugin's business,
 // and simulated reservations of native pod groups.
 func (pl *Gang) ignored(state fwk.CycleState, pod *v1.Pod) bool {
-	return state.IsPodGroupSchedulingCycle() || pl.outside(pod)
+	return state.IsPodGroupSchedulingCycle() || pl.gangs.Outside(pod)
 }
 
 // Reserve notes that the scheduler's cache accounts for the member from now on.
@@ -111,7 +111,7 @@ func (pl *Gang) Reserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod, 
 		return nil
 	}
 	pl.holds.Use(pod.UID, node)
-	if pl.outside(pod) {
+	if pl.gangs.Outside(pod) {
 		return nil
 	}
 	pl.barrier.add(pod.UID)
@@ -127,7 +127,7 @@ func (pl *Gang) Unreserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod
 		return
 	}
 	pl.holds.NoteFreed(node) // a place that is given back may help a gang
-	if pl.outside(pod) {
+	if pl.gangs.Outside(pod) {
 		return
 	}
 	pl.barrier.remove(pod.UID)
@@ -216,7 +216,7 @@ func unschedulable(pod *v1.Pod, node, reason string) *fwk.Status {
 
 // PostBind notes that the member is on its node.
 func (pl *Gang) PostBind(ctx context.Context, _ fwk.CycleState, pod *v1.Pod, _ string) {
-	if pl.outside(pod) {
+	if pl.gangs.Outside(pod) {
 		return
 	}
 	pl.barrier.remove(pod.UID)

@@ -90,14 +90,17 @@ func (pl *Gang) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod
 	if planner.QuestionOf(state) != nil {
 		return nil, nil
 	}
-	if pl.outside(pod) {
+	if pl.gangs.Outside(pod) {
 		return pl.preFilterOutside(state, pod)
 	}
-	pl.mu.Lock()
-	v := pl.gangs.Visit(pod)
-	position, _ := pl.gangs.Position(pod)
-	contested := v.Verdict == gang.Lead && !pl.holds.Empty() && len(pl.gangs.Rivals(v.Attempt)) > 0
-	pl.mu.Unlock()
+	var v gang.Visit
+	var position gang.Position
+	contested := false
+	pl.gangs.Look(func(s *gang.Gangs) {
+		v = s.Visit(pod)
+		position, _ = s.Position(pod)
+		contested = v.Verdict == gang.Lead && !pl.holds.Empty() && len(s.Rivals(v.Attempt)) > 0
+	})
 	if v.Verdict == gang.Lead && (contested || !alone(v.Attempt)) {
 		node, status := pl.lead(ctx, state, v.Attempt)
 		if !status.IsSuccess() {
@@ -111,10 +114,10 @@ func (pl *Gang) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod
 		v.Verdict = gang.Alone // nothing to plan
 		visit.verdict, visit.attempt, visit.began = v.Verdict, v.Attempt, pl.clock.Now()
 	}
-	visit.holders = []hold.Holder{pl.holder(hold.SinglePod(pod.UID))}
+	visit.holders = []hold.Holder{pl.gangs.Holder(hold.SinglePod(pod.UID))}
 	switch v.Verdict {
 	case gang.Follow:
-		visit.holders = []hold.Holder{pl.holder(v.Group)}
+		visit.holders = []hold.Holder{pl.gangs.Holder(v.Group)}
 	case gang.Alone:
 		pl.holds.Adopt(visit.holders[0], []types.UID{pod.UID}) // room that was made for it as one of several
 	}
@@ -161,7 +164,7 @@ func (pl *Gang) preFilterOutside(state fwk.CycleState, pod *v1.Pod) (*fwk.PreFil
 	if err != nil {
 		return nil, fwk.AsStatus(fmt.Errorf("reading affinity of pod %s: %w", klog.KObj(pod), err))
 	}
-	state.Write(visitKey, &visitState{verdict: gang.Outside, holders: []hold.Holder{pl.holder(hold.SinglePod(pod.UID))}, ended: pl.holds.Ended(), demand: holds.DemandOf(info)})
+	state.Write(visitKey, &visitState{verdict: gang.Outside, holders: []hold.Holder{pl.gangs.Holder(hold.SinglePod(pod.UID))}, ended: pl.holds.Ended(), demand: holds.DemandOf(info)})
 	return nil, nil
 }
 
@@ -218,7 +221,7 @@ func (pl *Gang) pin(visit *visitState, need *gang.Need) error {
 func (pl *Gang) lead(ctx context.Context, state fwk.CycleState, a *gang.Attempt) (string, *fwk.Status) {
 	started := pl.clock.Now()
 	for _, need := range a.Gangs {
-		pl.holds.Adopt(pl.holder(a.Group), uidsOf(need.Pending))
+		pl.holds.Adopt(pl.gangs.Holder(a.Group), uidsOf(need.Pending))
 	}
 	result, evict, elsewhere, err := pl.plan(ctx, a)
 	took := pl.clock.Since(started)
@@ -227,32 +230,21 @@ func (pl *Gang) lead(ctx context.Context, state fwk.CycleState, a *gang.Attempt)
 		attempts.WithLabelValues("error").Inc()
 		result = &planner.Plan{Outcome: gang.Outcome{Why: everyWhy(a, err.Error())}}
 	}
-	if !result.Complete && pl.holds.Nominated(pl.holder(a.Group)) {
+	if !result.Complete && pl.holds.Nominated(pl.gangs.Holder(a.Group)) {
 		// Room is being made for the whole minimum. A part of it elsewhere would undo that.
 		result.Nodes, result.Order = nil, nil
 	}
 	result.Cost, result.Evict = took, evict
 	result.Outcome.Coupled, result.Outcome.Hopeless = result.Coupled, result.Hopeless
 	var accepted map[types.UID]string
-	pl.mu.Lock()
-	accepted, e := pl.gangs.Planned(a, result.Outcome, pl.clock.Now())
-	pl.settle(&e)
-	switch {
-	case len(accepted) > 0:
-		pl.follow(a, accepted, result.Demand)
-	case result.Hopeless:
-		pl.holds.DropNominations(pl.holder(a.Group)) // nor does it need room that was made for it
-	}
-	_, due := pl.gangs.Due()
-	pl.mu.Unlock()
-	if due {
-		pl.look()
-	}
-	pl.order.Plan(slices.DeleteFunc(result.Order, func(uid types.UID) bool { _, ok := accepted[uid]; return !ok }))
-	if len(accepted) > 0 && len(elsewhere) > 0 {
-		pl.roster.Yield(ctx, pl.holds.Among(elsewhere, maps.Values(accepted)))
-	}
-	pl.act(ctx, e)
+	pl.gangs.Planned(a, result.Outcome, result.Demand, func(placed map[types.UID]string, e gang.Effects) {
+		accepted = placed
+		pl.order.Plan(slices.DeleteFunc(result.Order, func(uid types.UID) bool { _, ok := placed[uid]; return !ok }))
+		if len(placed) > 0 && len(elsewhere) > 0 {
+			pl.gangs.Yield(ctx, pl.holds.Among(elsewhere, maps.Values(placed)))
+		}
+		pl.Act(ctx, e)
+	})
 	klog.FromContext(ctx).V(3).Info("Planned gang", "group", a.Group, "members", a.Members(), "placed", len(accepted), "complete", result.Complete, "took", took)
 	switch node := accepted[a.Leader]; {
 	case err != nil:
@@ -266,8 +258,8 @@ func (pl *Gang) lead(ctx context.Context, state fwk.CycleState, a *gang.Attempt)
 		return "", fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "the gang's plan does not include this member yet")
 	}
 	attempts.WithLabelValues("unschedulable").Inc()
-	if result.Hopeless {
-		pl.roster.Hopeless(leaderOf(a))
+	if result.Hopeless && pl.turns != nil {
+		pl.turns.Hopeless(leaderOf(a))
 	}
 	(&planner.Unplaced{Attempt: a.Without(accepted)}).Tell(state)
 	return "", fwk.NewStatus(fwk.UnschedulableAndUnresolvable, leaderWhy(a, result.Why))
@@ -281,19 +273,6 @@ func uidsOf(pods []*v1.Pod) []types.UID {
 	return uids
 }
 
-// follow holds what a plan gives to members, in place of what they were nominated to.
-func (pl *Gang) follow(a *gang.Attempt, accepted map[types.UID]string, demand map[types.UID]holds.Demand) {
-	plan := make([]hold.Hold, 0, len(accepted))
-	for uid, node := range accepted {
-		plan = append(plan, hold.Hold{For: uid, Node: node, Request: demand[uid].Request, Ports: demand[uid].Ports})
-	}
-	var pending []types.UID
-	for _, need := range a.Gangs {
-		pending = append(pending, uidsOf(need.Pending)...)
-	}
-	pl.holds.Follow(pl.holder(a.Group), pending, plan)
-}
-
 // plan makes a plan, if need be at the expense of groups of lower rank that hold
 // capacity without being complete: those of this profile by rank, one after the other,
 // and then those of lower priority in the others too. It returns who has to make way, by
@@ -304,12 +283,11 @@ func (pl *Gang) plan(ctx context.Context, a *gang.Attempt) (result *planner.Plan
 	if err != nil || result.Complete || pl.holds.Empty() {
 		return result, nil, nil, err
 	}
-	pl.mu.Lock()
-	rivals := pl.gangs.Rivals(a)
-	pl.mu.Unlock()
+	var rivals []string
+	pl.gangs.Look(func(s *gang.Gangs) { rivals = s.Rivals(a) })
 	var holders []hold.Holder
 	for n, rival := range rivals {
-		holders = append(holders, pl.holder(rival))
+		holders = append(holders, pl.gangs.Holder(rival))
 		other, err := p.Plan(ctx, a, holders)
 		if err != nil {
 			return nil, nil, nil, err
@@ -318,7 +296,7 @@ func (pl *Gang) plan(ctx context.Context, a *gang.Attempt) (result *planner.Plan
 			return other, rivals[:n+1], nil, nil
 		}
 	}
-	elsewhere = pl.roster.Hoards(a.Priority(), pl.handle.ProfileName())
+	elsewhere = pl.gangs.Hoards(a.Priority(), pl.handle.ProfileName())
 	if len(elsewhere) == 0 {
 		return result, nil, nil, nil
 	}
@@ -394,7 +372,7 @@ func (pl *Gang) Filter(_ context.Context, state fwk.CycleState, _ *v1.Pod, info 
 // makes room for whole gangs.
 func (pl *Gang) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, statuses fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
 	visit := visitOf(state)
-	if visit == nil && !pl.outside(pod) {
+	if visit == nil && !pl.gangs.Outside(pod) {
 		return nil, pl.refusedEarly(ctx, pod)
 	}
 	if visit == nil {

@@ -34,7 +34,7 @@ func (s *stage) run(t *testing.T, pods []*v1.Pod) (at map[types.UID]string, fail
 	t.Helper()
 	s.input(s.ctx, func(g *gang.Gangs, now time.Time) gang.Effects { return g.Open(now) })
 	for _, pod := range pods {
-		s.podSeen(s.ctx, nil, pod)
+		s.podSeen(s.ctx, pod)
 	}
 	at = map[types.UID]string{}
 	for range 20 * len(pods) {
@@ -278,7 +278,7 @@ func TestNothingForWhatCanNeverFit(t *testing.T) {
 					}
 				}
 			}
-			if why, _ := s.explain(gang.Key{Namespace: "default", Name: "train"}); !strings.Contains(why.Message, "even if the cluster were empty: the nodes have room for 2 of 3 members") {
+			if why, _ := s.gangs.Explanation(gang.Key{Namespace: "default", Name: "train"}); !strings.Contains(why.Message, "even if the cluster were empty: the nodes have room for 2 of 3 members") {
 				t.Errorf("it is told %q", why.Message)
 			}
 		})
@@ -311,7 +311,7 @@ func TestClaimsWithoutAVolumeYet(t *testing.T) {
 			t.Errorf("%s has lost its nomination", pod.Name)
 		}
 	}
-	if why, _ := s.explain(gang.Key{Namespace: "default", Name: "train"}); !strings.Contains(why.Message, "unbound immediate") || strings.Contains(why.Message, "empty") {
+	if why, _ := s.gangs.Explanation(gang.Key{Namespace: "default", Name: "train"}); !strings.Contains(why.Message, "unbound immediate") || strings.Contains(why.Message, "empty") {
 		t.Errorf("it is told %q, want what it waits for, and nothing of an empty cluster", why.Message)
 	}
 }

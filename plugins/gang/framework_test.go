@@ -28,10 +28,9 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/plugins/cacheevents"
 	"github.com/lockstep-sh/lockstep/plugins/extension"
+	"github.com/lockstep-sh/lockstep/plugins/gangs"
 	"github.com/lockstep-sh/lockstep/plugins/holds"
 	"github.com/lockstep-sh/lockstep/plugins/order"
-	"github.com/lockstep-sh/lockstep/plugins/roster"
-	"github.com/lockstep-sh/lockstep/plugins/watches"
 )
 
 const (
@@ -44,6 +43,7 @@ const (
 // queue. Nothing runs; the API server is a fake without objects.
 type stage struct {
 	*Gang
+	registry  *gangs.Registry
 	ctx       context.Context
 	scheduler *scheduler.Scheduler
 	snapshot  *cache.Snapshot
@@ -57,7 +57,9 @@ func newStage(tb testing.TB, nodes []*v1.Node, pods ...*v1.Pod) *stage {
 	tb.Cleanup(cancel)
 	s := &stage{ctx: ctx, snapshot: cache.NewEmptySnapshot()}
 	capture := func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
-		plugin, err := New(Shared{Holds: holds.New(), Order: order.New(), Plugins: extension.New(), Roster: roster.New(), Events: cacheevents.New(), Watches: watches.New(), Leading: closed()})(ctx, args, handle)
+		ledger := holds.New()
+		s.registry = gangs.New(ledger, nil, nil)
+		plugin, err := New(Shared{Gangs: s.registry, Holds: ledger, Order: order.New(), Plugins: extension.New(), Events: cacheevents.New(), Leading: closed()})(ctx, args, handle)
 		s.Gang, _ = plugin.(*Gang)
 		return plugin, err
 	}

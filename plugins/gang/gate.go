@@ -21,16 +21,17 @@ func (pl *Gang) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, e
 // has placed, members of gangs that run already, and pods outside gangs. It runs
 // under the queue's lock, for every pod, and does a few look-ups.
 func (pl *Gang) PreEnqueue(_ context.Context, pod *v1.Pod) *fwk.Status {
-	if pl.outside(pod) {
+	if pl.gangs.Outside(pod) {
 		return nil
 	}
-	pl.mu.Lock()
-	ok, reason := pl.gangs.Queue(pod)
+	var ok bool
+	var reason string
 	var p gang.Position
-	if ok {
-		p, _ = pl.gangs.Position(pod)
-	}
-	pl.mu.Unlock()
+	pl.gangs.Look(func(s *gang.Gangs) {
+		if ok, reason = s.Queue(pod); ok {
+			p, _ = s.Position(pod)
+		}
+	})
 	if !ok {
 		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, reason)
 	}
@@ -42,7 +43,7 @@ func (pl *Gang) PreEnqueue(_ context.Context, pod *v1.Pod) *fwk.Status {
 // placement this plugin decides nothing about, and refuses it for members: they
 // go where their plan says.
 func (pl *Gang) SignPod(_ context.Context, pod *v1.Pod) ([]fwk.SignFragment, *fwk.Status) {
-	if pl.outside(pod) {
+	if pl.gangs.Outside(pod) {
 		return nil, nil
 	}
 	return nil, fwk.NewStatus(fwk.Unschedulable, "members of gangs follow a plan")

@@ -6,12 +6,12 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	"k8s.io/component-base/metrics/testutil"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
 )
 
@@ -108,7 +108,7 @@ func TestHeard(t *testing.T) {
 				t.Fatal("it is tried again, and nothing has happened")
 			}
 			for _, e := range c.events {
-				s.Heard(e.ClusterEvent, e.before, e.after)
+				s.registry.Heard(e.ClusterEvent, e.before, e.after)
 			}
 			s.retryAll()
 			if waits() == c.want {
@@ -120,20 +120,11 @@ func TestHeard(t *testing.T) {
 
 // retryAll has all groups tried again that are due, as soon as their share allows.
 func (s *stage) retryAll() {
-	for pause := s.retry(s.ctx); pause > 0; pause = s.retry(s.ctx) {
-		time.Sleep(pause)
-	}
-}
-
-// TestReasonsOfHolds: all of them are measured.
-func TestReasonsOfHolds(t *testing.T) {
-	s := newStage(t, makeNodes(1, 1))
-	put(s.holds, heldOn("node-0000", hold.Holder{Group: "default/train"}, 1))
-	s.holds.Nominate(hold.Hold{For: "nominated", Holder: hold.Holder{Group: "default/other"}, Node: "node-0000", Priority: 1})
-	s.measure()
-	for _, reason := range []string{"plan", "nomination"} {
-		if n, err := testutil.GetGaugeMetricValue(holdsGauge.WithLabelValues(reason)); err != nil || n != 1 {
-			t.Errorf("%g holds of reason %s, %v, want 1", n, reason, err)
-		}
+	for due := true; due; {
+		var at time.Time
+		s.gangs.Look(func(g *gang.Gangs) { at, due = g.Due() })
+		time.Sleep(time.Until(at))
+		nobody := func(hold.Holder) int { return 0 }
+		s.input(s.ctx, func(g *gang.Gangs, now time.Time) gang.Effects { return g.Retry(now, elsewhere{s, nobody}) })
 	}
 }

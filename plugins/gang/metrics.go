@@ -35,24 +35,12 @@ var (
 		Namespace: metricsNamespace, Subsystem: metricsSubsystem, Name: "rounds_failed_total", StabilityLevel: metrics.ALPHA,
 		Help: "Rounds that failed although a plan placed the whole minimum, or that ran out of time, and gave back what was held.",
 	})
-	gangsGauge = metrics.NewGaugeVec(&metrics.GaugeOpts{
-		Namespace: metricsNamespace, Subsystem: metricsSubsystem, Name: "gangs", StabilityLevel: metrics.ALPHA,
-		Help: "Gangs by profile and state: incomplete, unschedulable, running.",
-	}, []string{"profile", "state"})
-	membersHeld = metrics.NewGaugeVec(&metrics.GaugeOpts{
-		Namespace: metricsNamespace, Subsystem: metricsSubsystem, Name: "members_held", StabilityLevel: metrics.ALPHA,
-		Help: "Members that hold capacity and do not bind yet, by profile.",
-	}, []string{"profile"})
-	holdsGauge = metrics.NewGaugeVec(&metrics.GaugeOpts{
-		Namespace: metricsNamespace, Name: "holds", StabilityLevel: metrics.ALPHA,
-		Help: "Holds in the ledger, by reason.",
-	}, []string{"reason"})
 
 	registerOnce sync.Once
 )
 
 func registerMetrics() {
 	registerOnce.Do(func() {
-		legacyregistry.MustRegister(attempts, planDuration, startDuration, membersUnfit, roundsFailed, gangsGauge, membersHeld, holdsGauge)
+		legacyregistry.MustRegister(attempts, planDuration, startDuration, membersUnfit, roundsFailed)
 	})
 }

@@ -148,7 +148,7 @@ func BenchmarkPreEnqueue(b *testing.B) {
 	for i := range 1000 {
 		pods := makeMembers(fmt.Sprintf("train-%d", i), 8, 1, nil)
 		for _, pod := range pods[:7] {
-			s.podSeen(s.ctx, nil, pod)
+			s.podSeen(s.ctx, pod)
 			member = pod
 		}
 	}

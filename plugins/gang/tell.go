@@ -64,9 +64,9 @@ type mark struct {
 	uid types.UID
 }
 
-func newTeller(pl *Gang, qps int32, leading <-chan struct{}) *teller {
+func newTeller(pl *Gang, groups pgclientset.Interface, qps int32, leading <-chan struct{}) *teller {
 	return &teller{
-		pl: pl, leading: leading, limit: rate.NewLimiter(rate.Limit(qps), int(qps)),
+		pl: pl, groups: groups, leading: leading, limit: rate.NewLimiter(rate.Limit(qps), int(qps)),
 		marks: workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[mark]()),
 		due:   map[gang.Key]time.Time{}, told: map[gang.Key]string{}, pending: map[problem]gang.Report{},
 		members: workqueue.NewTyped[gang.Key](), written: map[types.UID]string{},
@@ -203,12 +203,12 @@ func (t *teller) again(key gang.Key) {
 
 // explanation is what is to be said of a gang now.
 func (t *teller) explanation(key gang.Key) (gang.Explanation, bool) {
-	e, ok := t.pl.explain(key)
+	e, ok := t.pl.gangs.Explanation(key)
 	if !ok || e.Running || len(e.Pending) == 0 || e.Reason != "" && e.Reason != v1alpha1.ReasonUnschedulable {
 		return e, ok
 	}
 	for _, pod := range e.Pending { // some may be beyond what is kept
-		if reason, message := t.pl.roster.Keeps(pod); reason != "" {
+		if reason, message := t.pl.keeps(pod); reason != "" {
 			e.Reason, e.Message = reason, message // it does not get so far as to be placed
 			break
 		}

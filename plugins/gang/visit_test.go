@@ -1,6 +1,7 @@
 package gang
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -31,9 +32,32 @@ func (s *stage) open() {
 // see shows pods to the plugin, as the API server would.
 func (s *stage) see(pods ...*v1.Pod) {
 	for _, pod := range pods {
-		s.podSeen(s.ctx, nil, pod)
+		s.podSeen(s.ctx, pod)
 	}
 }
+
+// podSeen shows a pod to the gangs of the profile.
+func (s *stage) podSeen(ctx context.Context, pod *v1.Pod) {
+	s.input(ctx, func(g *gang.Gangs, now time.Time) gang.Effects { return g.See(pod, now) })
+	if pod.Spec.NodeName != "" {
+		s.holds.Bound(pod.UID, pod.Spec.NodeName)
+	}
+}
+
+// podGone tells the gangs of the profile that a pod is gone.
+func (s *stage) podGone(ctx context.Context, pod *v1.Pod) {
+	s.input(ctx, func(g *gang.Gangs, now time.Time) gang.Effects { return g.Gone(pod.UID, now) })
+	s.holds.DropNomination(pod.UID)
+}
+
+// elsewhere is what happens to groups outside their state machine.
+type elsewhere struct {
+	s       *stage
+	victims func(hold.Holder) int
+}
+
+func (e elsewhere) Making(group string) bool   { return e.victims(e.s.gangs.Holder(group)) > 0 }
+func (e elsewhere) Promised(group string) bool { return e.s.holds.Nominated(e.s.gangs.Holder(group)) }
 
 func bound(pod *v1.Pod, node string) *v1.Pod {
 	pod = pod.DeepCopy()

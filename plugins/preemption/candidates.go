@@ -20,7 +20,6 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
 	"github.com/lockstep-sh/lockstep/plugins/planner"
-	"github.com/lockstep-sh/lockstep/plugins/roster"
 	"github.com/lockstep-sh/lockstep/plugins/victim"
 )
 
@@ -46,7 +45,7 @@ type candidates struct {
 	round  *gangpoint.Round // nil: nobody is evicted
 	tier   *gangpoint.Tier  // that is asked
 	room   *planner.Room
-	roster *roster.Roster
+	roster Gangs
 	byID   map[string]candidate
 	pods   map[types.UID]*v1.Pod
 	at     map[types.UID]place

@@ -51,7 +51,7 @@ func TestFinish(t *testing.T) {
 				f.Running = append(f.Running, gang.Placed{Pod: pod, Node: pod.Spec.NodeName})
 			}
 			s := newStage(t, nil, nil, objects...)
-			s.Roster.Register(profile, known{key: {f}})
+			s.Roster = known{key: {f}}
 			s.args.EvictBrokenGangs = !c.keep
 			for _, pod := range c.pods {
 				s.unfinished.note(pod.UID, s.marked(pod), time.Now()) // if the informer has not yet
@@ -115,7 +115,7 @@ func TestGiveBack(t *testing.T) {
 				objects = append(objects, pod)
 			}
 			s := newStage(t, nil, nil, objects...)
-			s.Roster.Register(profile, c.gangs)
+			s.Roster = c.gangs
 			if err := wait.PollUntilContextTimeout(s.ctx, time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) {
 				return s.Holds.Count(hold.Nomination) == len(pods), nil
 			}); err != nil {

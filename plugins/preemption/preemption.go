@@ -21,9 +21,9 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/config/validation"
 	"github.com/lockstep-sh/lockstep/plugins/extension"
 	"github.com/lockstep-sh/lockstep/plugins/holds"
+	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
 	"github.com/lockstep-sh/lockstep/plugins/planner"
-	"github.com/lockstep-sh/lockstep/plugins/roster"
 	"github.com/lockstep-sh/lockstep/plugins/watches"
 )
 
@@ -41,7 +41,7 @@ const (
 // Shared is what the profiles of a process share.
 type Shared struct {
 	Holds   *holds.Holds
-	Roster  *roster.Roster
+	Roster  Gangs
 	Plugins *extension.Plugins
 	// Underway is the preemptions of all profiles.
 	Underway *Underway
@@ -84,6 +84,25 @@ var (
 
 // Name returns the name of the plugin.
 func (pl *GangPreemption) Name() string { return Name }
+
+// Gangs is what is asked about the gangs of all profiles.
+type Gangs interface {
+	// Running returns what runs of a gang of a profile, and of those that start together with
+	// it, by key; none where nobody knows it.
+	Running(profile string, key gang.Key) []gang.Footprint
+	// Wants returns what is to be placed if a pod is scheduled; false where its place is decided.
+	Wants(pod *v1.Pod) (gang.Want, bool)
+	// Placing reports whether a holder is a group that waits for nothing but room.
+	Placing(holder hold.Holder) bool
+	// Hoards lists the holders of less than a priority, in all profiles but one, that hold
+	// capacity without being complete; Yield has holders give that back.
+	Hoards(below int32, but string) []hold.Holder
+	Yield(ctx context.Context, holders []hold.Holder)
+	// Synced reports whether all gangs are known that there were at the start.
+	Synced() bool
+	// Changed tells that something has changed that may help gangs which did not fit.
+	Changed()
+}
 
 // New makes the factory of the plugin.
 func New(shared Shared) frameworkruntime.PluginFactory {

@@ -22,15 +22,18 @@ import (
 // known is a profile that knows its gangs, with those that start together with them.
 type known map[gang.Key][]gang.Footprint
 
-func (k known) Running(key gang.Key) []gang.Footprint { return slices.Clone(k[key]) }
-func (k known) Hoards(int32) []hold.Holder            { return nil }
-func (k known) Yield(context.Context, []hold.Holder)  {}
-func (k known) Placing(hold.Holder) bool              { return true }
-func (k known) Synced() bool                          { return true }
-func (k known) Changed()                              {}
-func (k known) Explain([]gang.Key)                    {}
-func (k known) Wants(*v1.Pod) (gang.Want, bool)       { return gang.Want{}, false }
-func (k known) QueueOf(gang.Key) string               { return "" }
+func (k known) Running(of string, key gang.Key) []gang.Footprint {
+	if of != profile {
+		return nil
+	}
+	return slices.Clone(k[key])
+}
+func (k known) Hoards(int32, string) []hold.Holder   { return nil }
+func (k known) Yield(context.Context, []hold.Holder) {}
+func (k known) Placing(hold.Holder) bool             { return true }
+func (k known) Synced() bool                         { return true }
+func (k known) Changed()                             {}
+func (k known) Wants(*v1.Pod) (gang.Want, bool)      { return gang.Want{}, false }
 
 // full is a cluster of nodes of 8 GPUs, in racks, full of gangs of 8 pods of low priority, each on 8
 // nodes beside each other.
@@ -74,7 +77,7 @@ func BenchmarkSearch(b *testing.B) {
 		b.Run(c.name, func(b *testing.B) {
 			nodes, pods, gangs := full(c.nodes, c.racks, c.min)
 			s := newStage(b, nodes, pods)
-			s.Roster.Register(profile, gangs)
+			s.Roster = gangs
 			d := s.demand(b, c.spec, members("p", 64, 64, 100, 1)...)
 			b.ReportAllocs()
 			before := processCPU(b)
@@ -165,7 +168,7 @@ func BenchmarkSearchMembersThatDiffer(b *testing.B) {
 					objects = c.claims(nodes, preemptor)
 				}
 				s := newStage(b, nodes, pods, objects...)
-				s.Roster.Register(profile, gangs)
+				s.Roster = gangs
 				d := s.demand(b, gang.Spec{}, preemptor...)
 				b.ReportAllocs()
 				victims, before := 0, processCPU(b)

@@ -214,7 +214,7 @@ func TestSearchTogether(t *testing.T) {
 			}
 			s := newStage(t, []*v1.Node{node("n0", 2, "r0"), node("n1", 3, "r1")}, pods)
 			together := []gang.Footprint{c.a, c.b}
-			s.Roster.Register(profile, known{c.a.Key: together, c.b.Key: together})
+			s.Roster = known{c.a.Key: together, c.b.Key: together}
 			d := s.demand(t, gang.Spec{RequiredTopology: rack}, members("p", c.gpus, c.gpus, 100, 1)...)
 			if got := s.victimsOf(t, d); got != c.want {
 				t.Errorf("victims %q, want %q", got, c.want)

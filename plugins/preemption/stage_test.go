@@ -27,7 +27,6 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/holds"
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 	"github.com/lockstep-sh/lockstep/plugins/planner"
-	"github.com/lockstep-sh/lockstep/plugins/roster"
 )
 
 const (
@@ -58,7 +57,7 @@ func newStageWith(tb testing.TB, more fwk.Plugin, nodes []*v1.Node, pods []*v1.P
 	tb.Cleanup(cancel)
 	s := &stage{ctx: ctx}
 	plugins := extension.New()
-	make := New(Shared{Holds: holds.New(), Roster: roster.New(), Plugins: plugins, Underway: NewUnderway()})
+	make := New(Shared{Holds: holds.New(), Roster: known{}, Plugins: plugins, Underway: NewUnderway()})
 	capture := func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 		plugin, err := make(ctx, args, handle)
 		s.GangPreemption, _ = plugin.(*GangPreemption)
@@ -87,7 +86,7 @@ func newStageWith(tb testing.TB, more fwk.Plugin, nodes []*v1.Node, pods []*v1.P
 		scheduler.WithFrameworkOutOfTreeRegistry(registry)); err != nil {
 		tb.Fatal(err)
 	}
-	s.Roster.Register(profile, known{})
+	s.Roster = known{}
 	factory.Start(ctx.Done())
 	factory.WaitForCacheSync(ctx.Done())
 	s.ready()

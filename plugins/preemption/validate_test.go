@@ -31,7 +31,7 @@ type changing struct {
 
 func (c *changing) Wants(*v1.Pod) (gang.Want, bool) { return c.wants, true }
 
-func (c *changing) Running(key gang.Key) []gang.Footprint {
+func (c *changing) Running(of string, key gang.Key) []gang.Footprint {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if key != c.running.Key {
@@ -232,7 +232,7 @@ func (s *stage) change(t *testing.T, pods []*v1.Pod, min int) *changing {
 	for _, pod := range pods {
 		v.comes(pod)
 	}
-	s.Roster.Register(profile, v)
+	s.Roster = v
 	server{deletes: func(name string, options metav1.DeleteOptions) error {
 		if len(options.DryRun) == 0 {
 			v.ends(name)

@@ -1,8 +1,7 @@
-package gang
+package gangs
 
 import (
 	"context"
-	"fmt"
 	"testing"
 	"time"
 
@@ -16,8 +15,6 @@ import (
 
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 )
-
-var train = gang.Key{Namespace: "default", Name: "train"}
 
 // feed runs an informer with these handlers over a source of pods.
 func feed(t *testing.T, handlers cache.ResourceEventHandlerFuncs) *cachetest.FakeControllerSource {
@@ -57,32 +54,34 @@ func again(pod *v1.Pod, uid string) *v1.Pod {
 // TestMemberMadeAgain: a member that was deleted and made again while the watch was
 // interrupted comes as an update with another UID. The one before is gone.
 func TestMemberMadeAgain(t *testing.T) {
-	s := newStage(t, makeNodes(1, 1))
-	s.open()
+	s := newStage(t, testProfile)
 	source := feed(t, s.podHandlers(s.ctx))
-	members := makeMembers("train", 3, 1, nil)
+	members := makeMembers("train", 3)
 	uids := func() []types.UID {
-		e, _ := s.explain(train)
-		return uidsOf(e.Pending)
+		e, _ := s.of(testProfile).Explanation(train)
+		var uids []types.UID
+		for _, pod := range e.Pending {
+			uids = append(uids, pod.UID)
+		}
+		return uids
 	}
 	source.Add(members[0])
 	source.Add(members[1])
 	eventually(t, "members", []types.UID{members[0].UID, members[1].UID}, uids)
 	source.Modify(again(members[1], "again"))
 	eventually(t, "members once one was made again", []types.UID{members[0].UID, "again"}, uids)
-	if e, _ := s.explain(train); e.Message != `gang "default/train" has 2 of 3 members` {
+	if e, _ := s.of(testProfile).Explanation(train); e.Message != `gang "default/train" has 2 of 3 members` {
 		t.Errorf("of three members there are two, and it says %q", e.Message)
 	}
 }
 
 // TestSucceededMemberMadeAgain is the same for members that ran to success.
 func TestSucceededMemberMadeAgain(t *testing.T) {
-	s := newStage(t, makeNodes(1, 1))
-	s.open()
+	s := newStage(t, testProfile)
 	source := feed(t, s.succeeded(s.ctx))
-	members := makeMembers("train", 3, 1, nil)
-	s.see(bound(members[0], "node-0000"))
-	least := func() int { return s.Running(train)[0].Min }
+	members := makeMembers("train", 3)
+	s.podSeen(s.ctx, nil, bound(members[0], "node-0000"))
+	least := func() int { return s.Running(testProfile, train)[0].Min }
 	done := bound(members[1], "node-0000")
 	source.Add(done)
 	eventually(t, "minimum beside one that succeeded", 2, least)
@@ -94,7 +93,7 @@ func TestSucceededMemberMadeAgain(t *testing.T) {
 // TestEndOfSucceeded: what is kept of a member that succeeded says when it ended.
 func TestEndOfSucceeded(t *testing.T) {
 	end := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
-	pod := makeMembers("train", 1, 1, nil)[0]
+	pod := makeMembers("train", 1)[0]
 	for _, at := range []time.Time{end.Add(-time.Hour), end} {
 		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses,
 			v1.ContainerStatus{State: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{FinishedAt: metav1.NewTime(at)}}})
@@ -108,9 +107,13 @@ func TestEndOfSucceeded(t *testing.T) {
 	}
 }
 
-// TestWatches: who begins to lead can wait for all that makes gangs what they are.
+// TestWatches: who begins to lead can wait for all that makes gangs what they are, whatever the
+// number of profiles.
 func TestWatches(t *testing.T) {
-	s, got := newStage(t, makeNodes(1, 1)), map[string]string{}
+	s, got := newStage(t, testProfile, "another"), map[string]string{}
+	if err := s.Start(s.ctx, nil); err != nil {
+		t.Fatal(err)
+	}
 	for _, watch := range s.watches.All() {
 		got[watch.Name()] = "the scheduler's informer"
 		if resource, selector, own := watch.Own(); own {
@@ -118,43 +121,12 @@ func TestWatches(t *testing.T) {
 		}
 	}
 	want := map[string]string{
-		"pods in the gangs of profile lockstep-scheduler":                          "the scheduler's informer",
-		"pods that succeeded in the gangs of profile lockstep-scheduler":           "/v1, Resource=podsstatus.phase=Succeeded",
-		"podgroups.scheduling.x-k8s.io in the gangs of profile lockstep-scheduler": "scheduling.x-k8s.io/v1alpha1, Resource=podgroups",
-		"podgroups.scheduling.k8s.io in the gangs of profile lockstep-scheduler":   "scheduling.k8s.io/v1beta1, Resource=podgroups",
+		"pods in gangs":                 "the scheduler's informer",
+		"pods that succeeded":           "/v1, Resource=podsstatus.phase=Succeeded",
+		"podgroups.scheduling.x-k8s.io": "scheduling.x-k8s.io/v1alpha1, Resource=podgroups",
+		"podgroups.scheduling.k8s.io":   "scheduling.k8s.io/v1beta1, Resource=podgroups",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("watches (-want +got):\n%s", diff)
-	}
-}
-
-// TestAllProblemsAreTold: however many there are, and however late somebody leads.
-func TestAllProblemsAreTold(t *testing.T) {
-	s := newStage(t, makeNodes(1, 1))
-	tell := newTeller(s.Gang, 10, make(chan struct{}))
-	const bad = 2500
-	var e gang.Effects
-	for i := range bad {
-		pod := plainPod(fmt.Sprintf("p%04d", i), "1")
-		e.Problems = append(e.Problems, gang.Report{Gang: train, Pod: pod, Problem: gang.Problem{Key: "mode", Value: "no"}})
-	}
-	tell.note(e)
-	tell.note(e) // the same
-	tell.forgetProblems("p0007")
-	told := map[types.UID]int{}
-	for range bad {
-		list := tell.takeProblems()
-		if len(list) == 0 {
-			break
-		}
-		if len(list) > problemsAtOnce {
-			t.Fatalf("%d problems at once", len(list))
-		}
-		for _, r := range list {
-			told[r.Pod.UID]++
-		}
-	}
-	if len(told) != bad-1 || told["p0007"] != 0 || told["p0000"] != 1 {
-		t.Errorf("%d pods are told of, the first %d times, one that is gone %d times; want %d, 1, 0", len(told), told["p0000"], told["p0007"], bad-1)
 	}
 }

@@ -1,4 +1,4 @@
-package gang
+package gangs
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
 	"sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 	pgclientset "sigs.k8s.io/scheduler-plugins/pkg/generated/clientset/versioned"
 	pginformers "sigs.k8s.io/scheduler-plugins/pkg/generated/informers/externalversions"
@@ -22,33 +23,32 @@ import (
 
 // watchGroups watches the PodGroups of both kinds, each from when the API server
 // serves it. Gangs by annotation need neither.
-func (pl *Gang) watchGroups(ctx context.Context) error {
-	client, err := pgclientset.NewForConfig(pl.handle.KubeConfig())
+func (r *Registry) watchGroups(ctx context.Context, handle fwk.Handle) error {
+	client, err := pgclientset.NewForConfig(handle.KubeConfig())
 	if err != nil {
 		return fmt.Errorf("making a client for PodGroups: %w", err)
 	}
-	pl.tell.groups = client
-	pl.whenServed(ctx, v1alpha1.SchemeGroupVersion.WithResource("podgroups"), gang.Community,
+	r.whenServed(ctx, handle, v1alpha1.SchemeGroupVersion.WithResource("podgroups"), gang.Community,
 		pginformers.NewSharedInformerFactory(client, 0).Scheduling().V1alpha1().PodGroups().Informer())
-	if !pl.leaveNative {
-		pl.whenServed(ctx, schedulingv1beta1.SchemeGroupVersion.WithResource("podgroups"), gang.Native,
-			informers.NewSharedInformerFactory(pl.handle.ClientSet(), 0).Scheduling().V1beta1().PodGroups().Informer())
+	if !r.leaveNative {
+		r.whenServed(ctx, handle, schedulingv1beta1.SchemeGroupVersion.WithResource("podgroups"), gang.Native,
+			informers.NewSharedInformerFactory(handle.ClientSet(), 0).Scheduling().V1beta1().PodGroups().Informer())
 	}
 	return nil
 }
 
 // whenServed watches a kind of PodGroup. What is there when the scheduler starts is seen
 // before any member is let through.
-func (pl *Gang) whenServed(ctx context.Context, resource schema.GroupVersionResource, kind gang.Kind, informer cache.SharedIndexInformer) {
-	handler := pl.watches.Own(pl.watchName(resource.GroupResource().String()), resource, "", informer, cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(object any) { pl.groupSeen(ctx, kind, object) },
-		UpdateFunc: func(_, object any) { pl.groupSeen(ctx, kind, object) },
-		DeleteFunc: func(object any) { pl.groupGone(ctx, kind, object) },
+func (r *Registry) whenServed(ctx context.Context, handle fwk.Handle, resource schema.GroupVersionResource, kind gang.Kind, informer cache.SharedIndexInformer) {
+	handler := r.watches.Own(resource.GroupResource().String(), resource, "", informer, cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(object any) { r.groupSeen(ctx, kind, object) },
+		UpdateFunc: func(_, object any) { r.groupSeen(ctx, kind, object) },
+		DeleteFunc: func(object any) { r.groupGone(ctx, kind, object) },
 	})
-	pl.synced = append(pl.synced, crd.WhenServed(ctx, pl.handle.ClientSet().Discovery(), resource, informer, handler))
+	r.synced = append(r.synced, crd.WhenServed(ctx, handle.ClientSet().Discovery(), resource, informer, handler))
 }
 
-func (pl *Gang) groupSeen(ctx context.Context, kind gang.Kind, object any) {
+func (r *Registry) groupSeen(ctx context.Context, kind gang.Kind, object any) {
 	meta, ok := object.(metav1.Object)
 	if !ok {
 		return
@@ -65,24 +65,30 @@ func (pl *Gang) groupSeen(ctx context.Context, kind gang.Kind, object any) {
 		}
 	}
 	key := gang.Key{Namespace: meta.GetNamespace(), Name: meta.GetName()}
-	pl.describe(ctx, kind, key, said, meta.GetCreationTimestamp().Time)
+	r.describe(ctx, kind, key, said, meta.GetCreationTimestamp().Time)
 }
 
-// describe takes in what a PodGroup says of a gang; nil if it is gone.
-func (pl *Gang) describe(ctx context.Context, kind gang.Kind, key gang.Key, said *gang.Object, created time.Time) {
-	moved := false
-	pl.input(ctx, func(s *gang.Gangs, now time.Time) gang.Effects {
-		before := s.QueueOf(key)
-		effects := s.Describe(kind, key, said, created, now)
-		moved = s.QueueOf(key) != before
-		return effects
-	})
-	if moved {
-		pl.roster.Moved(pl.handle.ProfileName(), key)
+// describe takes in what a PodGroup says of the gangs of its name, one in each profile; nil if it
+// is gone.
+func (r *Registry) describe(ctx context.Context, kind gang.Kind, key gang.Key, said *gang.Object, created time.Time) {
+	for _, p := range r.profiles {
+		moved := false
+		p.Input(ctx, func(s *gang.Gangs, now time.Time) gang.Effects {
+			before := s.QueueOf(key)
+			effects := s.Describe(kind, key, said, created, now)
+			moved = s.QueueOf(key) != before
+			return effects
+		})
+		if !moved {
+			continue
+		}
+		for _, tell := range r.moved {
+			tell(p.name, key)
+		}
 	}
 }
 
-func (pl *Gang) groupGone(ctx context.Context, kind gang.Kind, object any) {
+func (r *Registry) groupGone(ctx context.Context, kind gang.Kind, object any) {
 	name, err := cache.DeletionHandlingObjectToName(object)
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "Failed to read which PodGroup was deleted")
@@ -92,7 +98,9 @@ func (pl *Gang) groupGone(ctx context.Context, kind gang.Kind, object any) {
 		object = unknown.Obj
 	}
 	if meta, ok := object.(metav1.Object); ok {
-		pl.tell.forgetProblems(meta.GetUID())
+		for _, p := range r.profiles {
+			p.adapter.Gone(meta.GetUID())
+		}
 	}
-	pl.describe(ctx, kind, gang.Key{Namespace: name.Namespace, Name: name.Name}, nil, time.Time{})
+	r.describe(ctx, kind, gang.Key{Namespace: name.Namespace, Name: name.Name}, nil, time.Time{})
 }

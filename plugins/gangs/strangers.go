@@ -1,4 +1,4 @@
-package gang
+package gangs
 
 import (
 	"fmt"
@@ -13,18 +13,17 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 )
 
-// strangers are the pods that are in a gang by what they say, but name another scheduler than
-// this profile: they are no members, and whoever made them does not know. It is safe for
-// concurrent use.
+// strangers are the pods of gangs by the schedulers that they name: those of a gang that name
+// another one than a profile are no members there, and whoever made them does not know. It is
+// safe for concurrent use.
 type strangers struct {
 	mu sync.Mutex
-	// schedulers are the names that the strangers of each gang give.
+	// schedulers are the names that the pods of each gang give.
 	schedulers map[gang.Key]map[types.UID]string
 	gangs      map[types.UID]gang.Key
 }
 
-// see takes in a pod of another scheduler, and returns the gangs of which the strangers have
-// changed.
+// see takes in a pod, and returns the gangs of which it has become or is no more a part.
 func (s *strangers) see(pod *v1.Pod) (changed []gang.Key) {
 	key, _, ok := gang.KeyOf(pod)
 	s.mu.Lock()
@@ -50,7 +49,7 @@ func (s *strangers) see(pod *v1.Pod) (changed []gang.Key) {
 	return append(changed, key)
 }
 
-// gone takes in that a pod of another scheduler is no more.
+// gone takes in that a pod is no more.
 func (s *strangers) gone(uid types.UID) (changed []gang.Key) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -70,18 +69,24 @@ func (s *strangers) drop(uid types.UID, key gang.Key) {
 	}
 }
 
-// of says which pods of a gang this profile leaves aside; empty where there are none.
+// of says which pods of a gang a profile leaves aside; empty where there are none.
 func (s *strangers) of(key gang.Key, profile string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	count := len(s.schedulers[key])
+	count, others := 0, map[string]bool{}
+	for _, name := range s.schedulers[key] {
+		if name != profile {
+			count++
+			others[name] = true
+		}
+	}
 	if count == 0 {
 		return ""
 	}
-	names := slices.Compact(slices.Sorted(maps.Values(s.schedulers[key])))
 	verb := "names"
 	if count > 1 {
 		verb = "name"
 	}
-	return fmt.Sprintf("; %d more %s another scheduler: %s (set spec.schedulerName: %s)", count, verb, strings.Join(names, ", "), profile)
+	names := strings.Join(slices.Sorted(maps.Keys(others)), ", ")
+	return fmt.Sprintf("; %d more %s another scheduler: %s (set spec.schedulerName: %s)", count, verb, names, profile)
 }

@@ -1,4 +1,4 @@
-package gang
+package gangs
 
 import (
 	"maps"
@@ -14,35 +14,34 @@ import (
 
 // Heard notes what may help groups that did not fit, of all that the scheduler's cache has
 // taken in. What it has not is told here later.
-func (pl *Gang) Heard(event fwk.ClusterEvent, before, after any) {
+func (r *Registry) Heard(event fwk.ClusterEvent, before, after any) {
 	switch event.Resource {
 	case fwk.AssignedPod:
 		switch {
 		case event.ActionType&(fwk.Delete|fwk.UpdatePodScaleDown) != 0 && event.ActionType != fwk.Update:
-			pl.changed((*gang.Gangs).Changed)
-			if pod, ok := before.(*v1.Pod); ok {
-				pl.blocked.ended(pod.Spec.NodeName)
-			}
+			r.changed((*gang.Gangs).Changed)
 		case event.ActionType&(fwk.Add|fwk.UpdatePodLabel) != 0 && event.ActionType != fwk.Update:
-			pl.changed((*gang.Gangs).PodsMoved)
+			r.changed((*gang.Gangs).PodsMoved)
 		}
 	case fwk.Node:
-		old, _ := before.(*v1.Node)
-		node, _ := after.(*v1.Node)
-		if old == nil || node == nil || helps(old, node) {
-			pl.changed((*gang.Gangs).NodesChanged)
-			pl.blocked.all()
+		if Helps(before, after) {
+			r.changed((*gang.Gangs).NodesChanged)
 		}
 	case fwk.Pod, fwk.UnscheduledPod, fwk.TargetPod, fwk.PodGroup:
-		// Of members the plugin hears itself.
+		// Of members the registry hears itself.
 	default:
-		pl.changed((*gang.Gangs).NodesChanged) // volumes, devices
+		r.changed((*gang.Gangs).NodesChanged) // volumes, devices
 	}
 }
 
-// helps reports whether a change of a node may let a pod fit that did not. Of annotations
+// Helps reports whether a change of a node may let a pod fit that did not. Of annotations
 // only those count that plugins of this project read: others change all the time.
-func helps(old, node *v1.Node) bool {
+func Helps(before, after any) bool {
+	old, _ := before.(*v1.Node)
+	node, _ := after.(*v1.Node)
+	if old == nil || node == nil {
+		return true
+	}
 	return old.Spec.Unschedulable != node.Spec.Unschedulable ||
 		!maps.Equal(old.Labels, node.Labels) ||
 		!equality.Semantic.DeepEqual(old.Spec.Taints, node.Spec.Taints) ||

@@ -1,0 +1,124 @@
+package gangs
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/client-go/tools/cache"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+)
+
+// start lets members through once all that the API server has was seen.
+func (r *Registry) start(ctx context.Context) {
+	if !cache.WaitForCacheSync(ctx.Done(), r.synced...) {
+		return // the scheduler is going down
+	}
+	for _, p := range r.profiles {
+		p.Input(ctx, func(s *gang.Gangs, now time.Time) gang.Effects { return s.Open(now) })
+	}
+	r.opened.Store(true)
+	r.run(ctx)
+}
+
+const (
+	// tickEvery is how often time is looked at: the resolution of pauses and of wait times.
+	tickEvery = 100 * time.Millisecond
+	// measureEvery is how many ticks lie between two looks at the gauges.
+	measureEvery = 50
+)
+
+// run turns the passing of time into inputs, and has groups tried again.
+func (r *Registry) run(ctx context.Context) {
+	ticker, timer := r.clock.NewTicker(tickEvery), r.clock.NewTimer(tickEvery)
+	defer ticker.Stop()
+	defer timer.Stop()
+	for n := 0; ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C():
+			r.tick(ctx)
+			if n++; n%measureEvery == 0 {
+				r.measure()
+			}
+		case <-timer.C():
+		case <-r.wake:
+		}
+		if pause := r.retry(ctx); pause > 0 {
+			timer.Reset(pause)
+		}
+	}
+}
+
+// tick takes in that time has passed.
+func (r *Registry) tick(ctx context.Context) {
+	if freed := r.holds.Freed(); freed != r.freed {
+		r.freed = freed
+		r.changed((*gang.Gangs).Changed)
+	}
+	for _, p := range r.profiles {
+		p.Input(ctx, func(s *gang.Gangs, now time.Time) gang.Effects { return s.Tick(now, elsewhere{p}) })
+	}
+}
+
+// retry has groups of all profiles tried again that are due. It returns how long to wait until
+// the next may be; 0 for no matter.
+func (r *Registry) retry(ctx context.Context) time.Duration {
+	var next time.Duration
+	for _, p := range r.profiles {
+		if pause := p.retry(ctx); pause > 0 && (next == 0 || pause < next) {
+			next = pause
+		}
+	}
+	return next
+}
+
+// retry has groups tried again that are due, one after the other as their attempts end.
+func (p *Profile) retry(ctx context.Context) time.Duration {
+	for ctx.Err() == nil {
+		var at time.Time
+		var due bool
+		p.Look(func(s *gang.Gangs) { at, due = s.Due() })
+		if !due {
+			return 0
+		}
+		if pause := at.Sub(p.clock.Now()); pause > 0 {
+			return pause
+		}
+		p.Input(ctx, func(s *gang.Gangs, now time.Time) gang.Effects { return s.Retry(now, elsewhere{p}) })
+		p.passOver()
+	}
+	return 0
+}
+
+// passOver has the next group tried where somebody else keeps the leader of this one: it
+// has come to all gates when it was activated.
+func (p *Profile) passOver() {
+	if p.turns == nil {
+		return
+	}
+	var leader *v1.Pod
+	waits := false
+	p.Look(func(s *gang.Gangs) {
+		if uid, trying := s.Trying(); trying {
+			leader, waits = s.Pending(uid)
+		}
+	})
+	if waits && p.turns.Waiting(leader) {
+		p.Look(func(s *gang.Gangs) { s.PassOver(leader.UID) })
+	}
+}
+
+// elsewhere is what happens to groups outside their state machine. It is used under the lock.
+type elsewhere struct{ p *Profile }
+
+// Making reports whether victims of a group have not all ended.
+func (e elsewhere) Making(group string) bool {
+	return e.p.victims != nil && e.p.victims(e.p.Holder(group)) > 0
+}
+
+// Promised reports whether room is kept for a group by nominations.
+func (e elsewhere) Promised(group string) bool { return e.p.holds.Nominated(e.p.Holder(group)) }

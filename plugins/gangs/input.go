@@ -1,0 +1,144 @@
+package gangs
+
+import (
+	"context"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/lockstep-sh/lockstep/plugins/holds"
+	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
+)
+
+// Look calls with the gangs of the profile, to ask them something. It is called under their
+// lock, and calls nobody.
+func (p *Profile) Look(do func(s *gang.Gangs)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	do(p.gangs)
+}
+
+// Input gives the gangs of the profile an input and has what follows acted on. The ledger
+// changes together with the state; everything else follows once the lock is free.
+func (p *Profile) Input(ctx context.Context, f func(s *gang.Gangs, now time.Time) gang.Effects) {
+	p.input(f, func(e gang.Effects) {
+		if !e.Idle() {
+			p.adapter.Act(ctx, e)
+		}
+	})
+}
+
+// Planned takes in what came of an attempt. What the gangs accept of the plan is held from now
+// on. then is called with that, and with the effects, which the caller has to act on.
+func (p *Profile) Planned(a *gang.Attempt, outcome gang.Outcome, demand map[types.UID]holds.Demand, then func(accepted map[types.UID]string, e gang.Effects)) {
+	var accepted map[types.UID]string
+	p.input(func(s *gang.Gangs, now time.Time) gang.Effects {
+		var e gang.Effects
+		accepted, e = s.Planned(a, outcome, now)
+		return e
+	}, func(e gang.Effects) { then(accepted, e) }, func() {
+		switch {
+		case len(accepted) > 0:
+			p.follow(a, accepted, demand)
+		case outcome.Hopeless:
+			p.holds.DropNominations(p.Holder(a.Group)) // nor does it need room that was made for it
+		}
+	})
+}
+
+// input gives the gangs an input. The ledger changes under the lock, then that which is
+// to be held; act is called without it.
+func (p *Profile) input(f func(s *gang.Gangs, now time.Time) gang.Effects, act func(e gang.Effects), held ...func()) {
+	p.mu.Lock()
+	e := f(p.gangs, p.clock.Now())
+	p.settle(&e)
+	for _, do := range held {
+		do()
+	}
+	_, due := p.gangs.Due()
+	p.mu.Unlock()
+	if due {
+		p.rouse()
+	}
+	act(e)
+}
+
+// settle does the part of effects that belongs under the lock.
+func (p *Profile) settle(e *gang.Effects) {
+	for _, h := range e.Rehold {
+		p.rehold(h)
+	}
+	if len(e.Unhold) > 0 {
+		p.holds.GiveBack(e.Unhold...)
+	}
+	if e.Freed {
+		p.holds.NoteFreed()
+	}
+}
+
+// rehold puts a member's place into the ledger again, before the scheduler's cache
+// forgets the member.
+func (p *Profile) rehold(h gang.Hold) {
+	info, err := framework.NewPodInfo(h.Pod)
+	if err != nil {
+		return // such a pod was never reserved
+	}
+	d := holds.DemandOf(info)
+	p.holds.Follow(p.Holder(h.Holder), []types.UID{h.Pod.UID}, []hold.Hold{{For: h.Pod.UID, Node: h.Node, Request: d.Request, Ports: d.Ports}})
+}
+
+// follow holds what a plan gives to members, in place of what they were nominated to.
+func (p *Profile) follow(a *gang.Attempt, accepted map[types.UID]string, demand map[types.UID]holds.Demand) {
+	plan := make([]hold.Hold, 0, len(accepted))
+	for uid, node := range accepted {
+		plan = append(plan, hold.Hold{For: uid, Node: node, Request: demand[uid].Request, Ports: demand[uid].Ports})
+	}
+	var pending []types.UID
+	for _, need := range a.Gangs {
+		for _, pod := range need.Pending {
+			pending = append(pending, pod.UID)
+		}
+	}
+	p.holds.Follow(p.Holder(a.Group), pending, plan)
+}
+
+// rouse has run look at once whether a group is to be tried again.
+func (r *Registry) rouse() {
+	select {
+	case r.wake <- struct{}{}:
+	default: // it has been told
+	}
+}
+
+// changed notes something that may help groups that did not fit.
+func (r *Registry) changed(note func(s *gang.Gangs)) {
+	due := false
+	for _, p := range r.profiles {
+		p.Look(func(s *gang.Gangs) {
+			note(s)
+			_, one := s.Due()
+			due = due || one
+		})
+	}
+	if due {
+		r.rouse()
+	}
+}
+
+// Begin notes that a scheduling cycle begins.
+func (r *Registry) Begin() {
+	for _, p := range r.profiles {
+		p.Look((*gang.Gangs).Begin)
+	}
+}
+
+// Failed notes that the cycle of a pod came to nothing: not every one of a leader gets as far as
+// PostFilter or Reserve.
+func (r *Registry) Failed(ctx context.Context, pod *v1.Pod) {
+	if p := r.profiles[pod.Spec.SchedulerName]; p != nil && !r.outside(pod) {
+		p.Input(ctx, func(s *gang.Gangs, now time.Time) gang.Effects { return s.Failed(pod.UID, now) })
+	}
+}

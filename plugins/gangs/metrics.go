@@ -1,0 +1,52 @@
+package gangs
+
+import (
+	"sync"
+
+	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/legacyregistry"
+
+	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
+)
+
+const (
+	metricsNamespace = "lockstep"
+	metricsSubsystem = "gang"
+)
+
+var (
+	gangsGauge = metrics.NewGaugeVec(&metrics.GaugeOpts{
+		Namespace: metricsNamespace, Subsystem: metricsSubsystem, Name: "gangs", StabilityLevel: metrics.ALPHA,
+		Help: "Gangs by profile and state: incomplete, unschedulable, running.",
+	}, []string{"profile", "state"})
+	membersHeld = metrics.NewGaugeVec(&metrics.GaugeOpts{
+		Namespace: metricsNamespace, Subsystem: metricsSubsystem, Name: "members_held", StabilityLevel: metrics.ALPHA,
+		Help: "Members that hold capacity and do not bind yet, by profile.",
+	}, []string{"profile"})
+	holdsGauge = metrics.NewGaugeVec(&metrics.GaugeOpts{
+		Namespace: metricsNamespace, Name: "holds", StabilityLevel: metrics.ALPHA,
+		Help: "Holds in the ledger, by reason.",
+	}, []string{"reason"})
+
+	registerOnce sync.Once
+)
+
+func registerMetrics() {
+	registerOnce.Do(func() { legacyregistry.MustRegister(gangsGauge, membersHeld, holdsGauge) })
+}
+
+// measure sets the gauges.
+func (r *Registry) measure() {
+	for name, p := range r.profiles {
+		var c gang.Counts
+		p.Look(func(s *gang.Gangs) { c = s.Count() })
+		membersHeld.WithLabelValues(name).Set(float64(c.Held))
+		gangsGauge.WithLabelValues(name, "incomplete").Set(float64(c.Incomplete))
+		gangsGauge.WithLabelValues(name, "unschedulable").Set(float64(c.Unschedulable))
+		gangsGauge.WithLabelValues(name, "running").Set(float64(c.Running))
+	}
+	for _, reason := range hold.Reasons() {
+		holdsGauge.WithLabelValues(string(reason)).Set(float64(r.holds.Count(reason)))
+	}
+}

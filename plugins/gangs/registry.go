@@ -1,0 +1,237 @@
+// Package gangs owns the gangs of a process: one state machine for each profile, fed from
+// one set of watches and one clock, and what the ledger holds for their plans. Whoever wants
+// to know what a gang is, whether it runs and what it needs asks here.
+//
+// The rules are in plugins/internal/gang. The Gang plugin of each profile is told what
+// follows from them, and acts on it in the scheduling framework.
+package gangs
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/client-go/tools/cache"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/features"
+	"k8s.io/utils/clock"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/plugins/holds"
+	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
+	"github.com/lockstep-sh/lockstep/plugins/watches"
+)
+
+// Registry is the gangs of a process. It is safe for concurrent use.
+type Registry struct {
+	clock clock.WithTicker
+	holds *holds.Holds
+	// watches learns what is watched; nil where nobody asks.
+	watches *watches.Watches
+	// victims is how many victims of a holder have not ended; nil where nobody evicts.
+	victims func(holder hold.Holder) int
+	// turns keeps gangs waiting that could be placed; nil where nobody does.
+	turns Turns
+	// leaveNative: the scheduler runs native pod groups itself.
+	leaveNative bool
+	// moved are told that the PodGroup of a gang names another queue than before.
+	moved []func(profile string, key gang.Key)
+
+	// profiles are complete, and do not change, once it starts.
+	profiles map[string]*Profile
+
+	// mu guards the state machines of all profiles. It is never held across a call into the
+	// framework, the queue or the API server: the queue calls PreEnqueue with its own lock held.
+	mu sync.Mutex
+	// freed is what the ledger's count of freed capacity was when it was last noted.
+	freed uint64
+	// wake has run look whether a group is to be tried again.
+	wake chan struct{}
+	// synced tell that the watches have delivered what there was at the start.
+	synced []cache.InformerSynced
+	// opened: members have been let through.
+	opened atomic.Bool
+	// strangers are the pods of gangs, by the schedulers that they name.
+	strangers strangers
+}
+
+// Turns keeps gangs waiting that could be placed.
+type Turns interface {
+	// Waiting reports whether a pod waits for its turn, whoever has been told so.
+	Waiting(pod *v1.Pod) bool
+}
+
+// New makes a registry without profiles. victims is how many victims of a holder in the ledger
+// have not ended, and is asked under the lock of the gangs; nil where nobody evicts. watched
+// learns what is watched; nil where nobody asks.
+func New(ledger *holds.Holds, victims func(holder hold.Holder) int, watched *watches.Watches) *Registry {
+	return &Registry{
+		clock: clock.RealClock{}, holds: ledger, watches: watched, victims: victims,
+		leaveNative: utilfeature.DefaultFeatureGate.Enabled(features.GenericWorkload),
+		profiles:    map[string]*Profile{}, wake: make(chan struct{}, 1),
+	}
+}
+
+// Adapter acts in a profile on what follows from the state of its gangs. It is called with no
+// lock held.
+type Adapter interface {
+	// Act acts on effects; the ledger knows of them already.
+	Act(ctx context.Context, e gang.Effects)
+	// Gone tells that a pod, or a PodGroup, of this UID is gone.
+	Gone(uid types.UID)
+}
+
+// Settings are those of the gangs of a profile.
+type Settings struct {
+	// WaitTime is how long a gang holds what it has if it does not say.
+	WaitTime time.Duration
+	Backoff  gang.Backoff
+}
+
+// Profile is the gangs of one profile. It is safe for concurrent use.
+type Profile struct {
+	*Registry
+	name    string
+	handle  fwk.Handle
+	gangs   *gang.Gangs
+	adapter Adapter
+}
+
+// Register adds the gangs of a profile, before Start.
+func (r *Registry) Register(handle fwk.Handle, settings Settings, adapter Adapter) *Profile {
+	registerMetrics()
+	p := &Profile{Registry: r, name: handle.ProfileName(), handle: handle, adapter: adapter, gangs: gang.New(settings.WaitTime, settings.Backoff)}
+	p.gangs.Close()
+	r.profiles[p.name] = p
+	return p
+}
+
+// Start begins to watch, once all profiles are registered. Members are let through when all
+// that the API server has was seen. It fails where a watch cannot be made.
+func (r *Registry) Start(ctx context.Context, turns Turns) error {
+	r.turns = turns
+	for _, p := range r.profiles { // they have the same clients and informers
+		if err := r.watch(ctx, p.handle); err != nil {
+			return err
+		}
+		go r.start(ctx)
+		break
+	}
+	return nil
+}
+
+// OnMove has a function called whenever the PodGroup of a gang names another queue than
+// before, with no lock held. OnMove is for the time before Start.
+func (r *Registry) OnMove(moved func(profile string, key gang.Key)) { r.moved = append(r.moved, moved) }
+
+// outside reports whether a pod is in no gang that is scheduled here.
+func (r *Registry) outside(pod *v1.Pod) bool {
+	_, source, ok := gang.KeyOf(pod)
+	return !ok || source == gang.FromSchedulingGroup && r.leaveNative
+}
+
+// Outside reports whether a pod is in no gang of this scheduler.
+func (p *Profile) Outside(pod *v1.Pod) bool { return p.outside(pod) }
+
+// Holder names a group of this profile in the ledger, which all profiles share.
+func (p *Profile) Holder(group string) hold.Holder {
+	return hold.Holder{Profile: p.name, Group: group}
+}
+
+// look calls with the gangs of a profile, if they are known here.
+func (r *Registry) look(profile string, do func(s *gang.Gangs)) (known bool) {
+	p := r.profiles[profile]
+	if p != nil {
+		p.Look(do)
+	}
+	return p != nil
+}
+
+// Running returns what runs of a gang of a profile, and of those that start together with it,
+// by key; none where nobody knows it.
+func (r *Registry) Running(profile string, key gang.Key) (running []gang.Footprint) {
+	r.look(profile, func(s *gang.Gangs) { running = s.Footprints(key) })
+	return running
+}
+
+// Wants returns what is to be placed if a pod is scheduled: of a pod in no gang, the pod. It
+// returns false where its place is decided.
+func (r *Registry) Wants(pod *v1.Pod) (want gang.Want, undecided bool) {
+	if !r.look(pod.Spec.SchedulerName, func(s *gang.Gangs) { want, undecided = s.Wants(pod) }) {
+		return gang.Want{Pods: []*v1.Pod{pod}}, true
+	}
+	return want, undecided
+}
+
+// QueueOf returns the queue that the PodGroup of a gang of a profile names; empty for none.
+func (r *Registry) QueueOf(profile string, key gang.Key) (queue string) {
+	r.look(profile, func(s *gang.Gangs) { queue = s.QueueOf(key) })
+	return queue
+}
+
+// Placing reports whether a holder is a group that waits for nothing but room.
+func (r *Registry) Placing(holder hold.Holder) (placing bool) {
+	r.look(holder.Profile, func(s *gang.Gangs) { placing = s.Placing(holder.Group) })
+	return placing
+}
+
+// Hoards lists the holders of less than a priority, in all profiles but one, that hold
+// capacity without being complete.
+func (r *Registry) Hoards(below int32, but string) []hold.Holder {
+	var holders []hold.Holder
+	for name, p := range r.profiles {
+		if name == but {
+			continue
+		}
+		p.Look(func(s *gang.Gangs) {
+			for _, group := range s.Hoards(below) {
+				holders = append(holders, p.Holder(group))
+			}
+		})
+	}
+	slices.SortFunc(holders, hold.Holder.Compare)
+	return holders
+}
+
+// Yield has holders, of whichever profile, give back what they hold without being complete.
+func (r *Registry) Yield(ctx context.Context, holders []hold.Holder) {
+	groups := map[string][]string{}
+	for _, holder := range holders {
+		groups[holder.Profile] = append(groups[holder.Profile], holder.Group)
+	}
+	for profile, names := range groups {
+		if p := r.profiles[profile]; p != nil {
+			p.Input(ctx, func(s *gang.Gangs, _ time.Time) gang.Effects { return s.Yield(names) })
+		}
+	}
+}
+
+// Changed tells that something has changed that may help gangs which did not fit.
+func (r *Registry) Changed() { r.changed((*gang.Gangs).Changed) }
+
+// Explain has the users of gangs of a profile told why they wait, if that has changed.
+func (r *Registry) Explain(ctx context.Context, profile string, keys []gang.Key) {
+	if p := r.profiles[profile]; p != nil {
+		p.adapter.Act(ctx, gang.Effects{Changed: keys})
+	}
+}
+
+// Synced reports whether all gangs are known that there were at the start, and have come to
+// the gates after that of the Gang plugin.
+func (r *Registry) Synced() bool { return r.opened.Load() || len(r.profiles) == 0 }
+
+// Explanation returns why a gang waits, as far as its state tells, and the pods of it that name
+// other schedulers; false where there is no such gang.
+func (p *Profile) Explanation(key gang.Key) (e gang.Explanation, ok bool) {
+	p.Look(func(s *gang.Gangs) { e, ok = s.Explain(key) })
+	if e.Reason == v1alpha1.ReasonGangIncomplete {
+		e.Message += p.strangers.of(key, p.name)
+	}
+	return e, ok
+}

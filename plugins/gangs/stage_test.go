@@ -1,0 +1,92 @@
+package gangs
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/defaultbinder"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/queuesort"
+	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+	st "k8s.io/kubernetes/pkg/scheduler/testing"
+	tf "k8s.io/kubernetes/pkg/scheduler/testing/framework"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/plugins/holds"
+	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+	"github.com/lockstep-sh/lockstep/plugins/watches"
+)
+
+const testProfile = "lockstep-scheduler"
+
+var train = gang.Key{Namespace: "default", Name: "train"}
+
+// stage is a registry with real frameworks. It lets members through. Nothing runs.
+type stage struct {
+	*Registry
+	ctx context.Context
+	// acted is what the adapters were to act on, by profile.
+	acted map[string]gang.Effects
+}
+
+type adapter struct {
+	s       *stage
+	profile string
+}
+
+func (a adapter) Act(_ context.Context, e gang.Effects) {
+	sum := a.s.acted[a.profile]
+	sum.Changed, sum.Activate = slices.Concat(sum.Changed, e.Changed), slices.Concat(sum.Activate, e.Activate)
+	a.s.acted[a.profile] = sum
+}
+
+func (adapter) Gone(types.UID) {}
+
+func newStage(tb testing.TB, profiles ...string) *stage {
+	tb.Helper()
+	var silent klog.Logger
+	ctx, cancel := context.WithCancel(klog.NewContext(context.Background(), silent))
+	tb.Cleanup(cancel)
+	s := &stage{ctx: ctx, acted: map[string]gang.Effects{}, Registry: New(holds.New(), nil, watches.New())}
+	client := fake.NewClientset()
+	factory := informers.NewSharedInformerFactory(client, 0)
+	for _, name := range profiles {
+		handle, err := tf.NewFramework(ctx, []tf.RegisterPluginFunc{
+			tf.RegisterQueueSortPlugin(queuesort.Name, queuesort.New), tf.RegisterBindPlugin(defaultbinder.Name, defaultbinder.New),
+		}, name, frameworkruntime.WithClientSet(client), frameworkruntime.WithInformerFactory(factory), frameworkruntime.WithKubeConfig(&rest.Config{}))
+		if err != nil {
+			tb.Fatal(err)
+		}
+		s.Register(handle, Settings{WaitTime: time.Minute, Backoff: gang.Backoff{Initial: time.Second, Max: time.Second}}, adapter{s, name}).
+			Input(ctx, func(g *gang.Gangs, now time.Time) gang.Effects { return g.Open(now) })
+	}
+	return s
+}
+
+// of returns the gangs of a profile.
+func (s *stage) of(profile string) *Profile { return s.profiles[profile] }
+
+// makeMembers makes members of gang default/name.
+func makeMembers(name string, count int) []*v1.Pod {
+	pods := make([]*v1.Pod, count)
+	for i := range pods {
+		pods[i] = st.MakePod().Namespace("default").Name(fmt.Sprintf("%s-%d", name, i)).UID(fmt.Sprintf("%s-%d", name, i)).SchedulerName(testProfile).
+			Annotation(v1alpha1.GangNameAnnotation, name).Annotation(v1alpha1.MinAvailableAnnotation, strconv.Itoa(count)).Obj()
+	}
+	return pods
+}
+
+func bound(pod *v1.Pod, node string) *v1.Pod {
+	pod = pod.DeepCopy()
+	pod.Spec.NodeName = node
+	return pod
+}
