@@ -78,8 +78,8 @@ func (r *replica) watch(process *localcluster.Process) {
 		return // kill has taken it away
 	}
 	r.process = nil
-	tail := r.tail()
-	lost := leaseLost.MatchString(tail)
+	tail := r.tail(tailBytes)
+	lost := leaseLost.MatchString(r.tail(endBytes))
 	since, why := r.health.lastFault()
 	if lost && since < aftermath {
 		r.lostRuns++
@@ -94,15 +94,21 @@ func (r *replica) watch(process *localcluster.Process) {
 	}()
 }
 
-// tailBytes is how much of the end of a log says why a process ended.
-const tailBytes = 800
+const (
+	// tailBytes is how much of the end of a log is shown.
+	tailBytes = 800
+	// endBytes is how much of it may say why a process ended: what was under way fails too, and
+	// says so.
+	endBytes = 64 << 10
+)
 
-func (r *replica) tail() string {
+// tail returns the end of the log of this process.
+func (r *replica) tail(bytes int) string {
 	data, err := os.ReadFile(r.logFile)
 	if err != nil {
 		return err.Error()
 	}
-	return string(data[max(0, len(data)-tailBytes):])
+	return string(data[max(int(r.logStart), len(data)-bytes, 0):])
 }
 
 // kill ends the process as a crash would.
