@@ -19,14 +19,9 @@ type minimum struct {
 	roles map[string]int
 }
 
-// minimumOf leaves out the roles of an elastic gang: one whose minimum is below
-// the sum of its role minimums is not bound by them.
+// minimumOf leaves out the roles of an elastic gang.
 func minimumOf(spec gang.Spec) minimum {
-	sum := 0
-	for _, n := range spec.MinByRole {
-		sum += n
-	}
-	if spec.Min < sum {
+	if !spec.RolesBind() {
 		return minimum{n: spec.Min}
 	}
 	return minimum{n: spec.Min, roles: spec.MinByRole}

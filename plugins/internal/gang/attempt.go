@@ -115,7 +115,7 @@ func (g *group) isOf(a *Attempt) bool {
 // wants is what an attempt has to know of a gang.
 func (g *gang) wants() Need {
 	n := Need{Key: g.key, Spec: g.spec, Queue: g.queue(), Min: g.need(), Placed: g.places()}
-	if !g.satisfied() {
+	if !g.goesAlone() {
 		n.Floor = g.spec.MinResources
 	}
 	if n.Min > 0 {

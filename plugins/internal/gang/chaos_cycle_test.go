@@ -261,7 +261,7 @@ func (c *chaos) settleDown() {
 		}
 		for _, id := range slices.Sorted(maps.Keys(c.pods)) {
 			c.see(c.pods[id]) // what the informer was late with
-			if m := c.s.members[id]; m == nil || m.gang.satisfied() {
+			if m := c.s.members[id]; m == nil || m.gang.goesAlone() {
 				c.offer(id) // the queue knows by itself what helps pods that go alone
 			}
 		}
@@ -306,7 +306,7 @@ func (c *chaos) checkLiveness() {
 		if n := g.count[Planned] + g.count[Held] + g.count[Released] + g.count[Returning]; n > 0 {
 			c.fail("gang %s is stuck on its way: %v", g.key, g.count)
 		}
-		if able := c.s.able(g.group); (able || g.satisfied()) && g.coming > 0 {
+		if able := c.s.able(g.group); (able || g.goesAlone()) && g.coming > 0 {
 			c.fail("gang %s could go and does not: %d pending", g.key, g.coming)
 		}
 	}

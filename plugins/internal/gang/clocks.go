@@ -129,7 +129,7 @@ func (s *Gangs) expire(grp *group, wait time.Duration, now time.Time) {
 		s.effects.RoundsFailed++
 	}
 	for _, g := range grp.gangs {
-		if g.satisfied() {
+		if g.goesAlone() {
 			continue
 		}
 		for _, m := range g.sorted(func(m *member) bool { return m.state != Bound && m.state != Released && !m.expired }) {

@@ -249,7 +249,7 @@ func (c *cluster) describe(name string, object *Object) {
 func (c *cluster) changed() {
 	c.s.Changed()
 	for _, id := range slices.Sorted(maps.Keys(c.at)) {
-		if m := c.s.members[id]; c.at[id] == parked && (m == nil || m.gang.satisfied()) {
+		if m := c.s.members[id]; c.at[id] == parked && (m == nil || m.gang.goesAlone()) {
 			c.offer(id)
 		}
 	}

@@ -72,7 +72,7 @@ func (s *Gangs) Visit(pod *v1.Pod) Visit {
 		v.Verdict, v.Node = Follow, m.node
 	case !m.eligible():
 		v.Verdict, v.Reason = Wait, gatedReason(g.key)
-	case g.satisfied():
+	case g.goesAlone():
 		v.Verdict, v.Need = Alone, g.context()
 	case grp.phase == ready && grp.leader == pod.UID:
 		v.Verdict = Lead
@@ -175,7 +175,7 @@ func (s *Gangs) Reserved(uid types.UID, node string, now time.Time) Effects {
 	case !m.free():
 		// It was taken out of the round while it was in its cycle.
 		s.takeBack(m)
-	case !m.gang.satisfied():
+	case !m.gang.goesAlone():
 		grp.clocks.start(now)
 	}
 	s.track(grp)
@@ -191,7 +191,7 @@ func (s *Gangs) Permitted(uid types.UID, now time.Time) (wait bool, e Effects) {
 	if m == nil || (m.state != Held && m.state != Returning) {
 		return false, s.take()
 	}
-	if m.state == Held && m.gang.satisfied() {
+	if m.state == Held && m.gang.goesAlone() {
 		s.letGoOf(m)
 	}
 	s.settle(m.gang, now)

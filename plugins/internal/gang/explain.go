@@ -39,7 +39,7 @@ func (s *Gangs) Explain(key Key) (e Explanation, ok bool) {
 	}
 	e = Explanation{Gang: key, Created: g.created(), HasObject: g.objects[Community] != nil, Object: g.objectUID()}
 	e.Pending = podsOf(g.sorted((*member).waits))
-	if e.Running = g.satisfied(); len(e.Pending) == 0 || e.Running {
+	if e.Running = g.goesAlone(); len(e.Pending) == 0 || e.Running {
 		return e, true
 	}
 	e.Reason, e.Message = s.why(g)
@@ -50,7 +50,7 @@ func (s *Gangs) why(g *gang) (reason, message string) {
 	if g.spec.Min == 0 {
 		return v1alpha1.ReasonGangUndefined, g.undefined()
 	}
-	if !g.complete() {
+	if !g.gathered() {
 		message := g.lacks()
 		switch {
 		case g.expired() == 0:
@@ -64,7 +64,7 @@ func (s *Gangs) why(g *gang) (reason, message string) {
 		return v1alpha1.ReasonGangIncomplete, fmt.Sprintf("gang %q waits for gang %q, listed in its groups annotation", g.key, key)
 	}
 	for _, other := range g.group.gangs {
-		if !other.complete() {
+		if !other.gathered() {
 			return v1alpha1.ReasonGangIncomplete, fmt.Sprintf("gang %q waits for its group: %s", g.key, other.lacks())
 		}
 	}
@@ -166,7 +166,7 @@ func (s *Gangs) Count() Counts {
 	for _, g := range s.gangs {
 		c.Held += g.count[Planned] + g.count[Held]
 		c.Pending += g.count[Pending]
-		if g.satisfied() {
+		if g.goesAlone() {
 			c.Running++
 			continue
 		}
@@ -199,7 +199,7 @@ func (s *Gangs) Position(pod *v1.Pod) (p Position, ok bool) {
 	p = Position{Created: g.group.created(), Gang: g.group.key().String()}
 	switch {
 	case m.state != Pending:
-	case g.satisfied() && g.standing() >= g.spec.Min:
+	case g.goesAlone() && g.standing() >= g.spec.Min:
 		p.Extra = true
 	case g.group.begun():
 		// Part of it runs, which is of no use without the rest: the scheduler was

@@ -45,7 +45,7 @@ type gang struct {
 	failure string
 	// completed is when the round began that is to start it; zero once it has.
 	completed time.Time
-	// ran is what satisfied said when it was last acted upon.
+	// ran is what goesAlone said when it was last acted upon.
 	ran bool
 	// begin is what is known of how the members that run began to.
 	begin begin
@@ -123,31 +123,21 @@ func (g *gang) have() int {
 	return waiting + g.standing()
 }
 
-// reached reports whether the gang could be released: its minimum is held,
+// releasable reports whether the gang could be released: its minimum is held,
 // released or bound. Planned members do not count: they hold capacity, but the
 // scheduler has not yet checked them on their node.
-func (g *gang) reached() bool {
-	if g.satisfied() {
+func (g *gang) releasable() bool {
+	if g.goesAlone() {
 		return true
 	}
 	return g.spec.Min > 0 && g.have()-g.count[Planned] >= g.spec.Min &&
 		len(g.lack(func(r *roleCount) int { return -r.planned })) == 0
 }
 
-// enforceRoles: a gang whose minimum is below the sum of its role minimums is
-// elastic, and its roles do not bind it.
-func (g *gang) enforceRoles() bool {
-	sum := 0
-	for _, n := range g.spec.MinByRole {
-		sum += n
-	}
-	return sum > 0 && g.spec.Min >= sum
-}
-
 // lack tells what each role lacks if, beside the members that count towards have,
 // adjust more of the role do.
 func (g *gang) lack(adjust func(*roleCount) int) map[string]int {
-	if len(g.spec.MinByRole) == 0 || !g.enforceRoles() {
+	if !g.spec.RolesBind() {
 		return nil
 	}
 	var missing map[string]int
@@ -178,7 +168,7 @@ func (g *gang) missingRoles() map[string]int {
 
 // need is the number of members that a plan has to place.
 func (g *gang) need() int {
-	if g.satisfied() {
+	if g.goesAlone() {
 		return 0
 	}
 	return g.short()
@@ -193,13 +183,13 @@ func (g *gang) short() int {
 	return max(0, g.spec.Min-g.have(), roles)
 }
 
-// complete reports whether a round could reach the minimum. Members that give back
+// gathered reports whether a round could reach the minimum. Members that give back
 // a node will be eligible again.
-func (g *gang) complete() bool {
+func (g *gang) gathered() bool {
 	switch {
 	case g.spec.Min == 0:
 		return false
-	case g.satisfied():
+	case g.goesAlone():
 		return true
 	}
 	return g.have()+g.coming >= g.spec.Min && len(g.lackingRoles()) == 0

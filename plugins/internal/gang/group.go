@@ -58,10 +58,10 @@ const maxReplans = 3
 
 func (g *group) key() Key { return g.gangs[0].key }
 
-// reached reports whether the group may be released.
-func (g *group) reached() bool {
+// releasable reports whether the group may be released.
+func (g *group) releasable() bool {
 	for _, gang := range g.gangs {
-		if !gang.reached() {
+		if !gang.releasable() {
 			return false
 		}
 	}
@@ -89,7 +89,7 @@ func (g *group) holding() int { return g.waiting(Planned) + g.waiting(Held) }
 func (g *group) waiting(state State) int {
 	n := 0
 	for _, gang := range g.gangs {
-		if !gang.satisfied() {
+		if !gang.goesAlone() {
 			n += gang.count[state]
 		}
 	}

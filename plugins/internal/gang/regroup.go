@@ -132,11 +132,11 @@ func (g *gang) names(key Key) bool {
 // awaited is the first gang that g names, that does not name it back (or does
 // not exist), and that does not run yet. A gang that runs itself waits for none.
 func (s *Gangs) awaited(g *gang) (Key, bool) {
-	if g.satisfied() {
+	if g.goesAlone() {
 		return Key{}, false
 	}
 	for _, key := range g.apart {
-		if other := s.gangs[key]; other == nil || !other.satisfied() {
+		if other := s.gangs[key]; other == nil || !other.goesAlone() {
 			return key, true
 		}
 	}

@@ -39,7 +39,7 @@ func (q *queue) come() {
 func (q *queue) end() {
 	var running []Key
 	for _, key := range q.s.Keys() {
-		if q.s.gangs[key].satisfied() {
+		if q.s.gangs[key].goesAlone() {
 			running = append(running, key)
 		}
 	}
@@ -77,7 +77,7 @@ type waiter struct {
 func (q *queue) waiting() map[string]waiter {
 	all := map[string]waiter{}
 	for key, g := range q.s.gangs {
-		if g.need() > 0 && g.complete() && g.have() == 0 {
+		if g.need() > 0 && g.gathered() && g.have() == 0 {
 			all[key.String()] = waiter{g.group.rankOf(), q.try(&Attempt{Gangs: []Need{g.wants()}}, nil).Complete}
 		}
 	}

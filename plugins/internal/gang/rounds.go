@@ -37,7 +37,7 @@ func (s *Gangs) gather(grp *group, now time.Time) {
 // when it no longer does.
 func (s *Gangs) noteRunning(g *gang, now time.Time) {
 	s.judge(g, now)
-	if g.satisfied() == g.ran {
+	if g.goesAlone() == g.ran {
 		return
 	}
 	g.ran = !g.ran
@@ -61,7 +61,7 @@ func (s *Gangs) settleAwaiting(g *gang, now time.Time) {
 // able reports whether every gang of the group could reach its minimum.
 func (s *Gangs) able(grp *group) bool {
 	for _, g := range grp.gangs {
-		if !g.complete() {
+		if !g.gathered() {
 			return false
 		}
 	}
@@ -184,7 +184,7 @@ func (s *Gangs) giveBack(grp *group) {
 		return
 	}
 	for _, g := range grp.gangs {
-		if g.satisfied() {
+		if g.goesAlone() {
 			continue
 		}
 		for _, m := range g.members {
@@ -221,7 +221,7 @@ func (s *Gangs) unplan(m *member) {
 // release lets go of a group whose every minimum is held, and reports whether
 // anybody went.
 func (s *Gangs) release(grp *group, now time.Time) bool {
-	if !grp.reached() {
+	if !grp.releasable() {
 		return false
 	}
 	some := grp.countIn(Held) > 0
@@ -261,9 +261,9 @@ func (s *Gangs) admissible(m *member) bool {
 		if !m.eligible() || s.closed {
 			return false
 		}
-		return g.satisfied() || (g.group.phase == ready && g.group.leader == m.uid())
+		return g.goesAlone() || (g.group.phase == ready && g.group.leader == m.uid())
 	case Planned:
-		return g.group.phase == following || g.group.phase == ready && g.group.replans > 0 || g.satisfied()
+		return g.group.phase == following || g.group.phase == ready && g.group.replans > 0 || g.goesAlone()
 	default:
 		return true // it is past the queue
 	}

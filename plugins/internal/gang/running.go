@@ -48,7 +48,7 @@ func (s *Gangs) footprint(g *gang) Footprint {
 	if g.objects[0] != nil {
 		f.Object = g.objects[0].UID
 	}
-	if g.enforceRoles() {
+	if g.spec.RolesBind() {
 		f.MinByRole = map[string]int{}
 		for role, n := range g.spec.MinByRole {
 			f.MinByRole[role] = max(0, n-done.roles[role])

@@ -69,6 +69,16 @@ type Spec struct {
 	MinResources resource.Vector
 }
 
+// RolesBind reports whether the minimum of each role has to be there. A gang whose minimum is
+// below their sum is elastic, and its roles do not bind it.
+func (s *Spec) RolesBind() bool {
+	sum := 0
+	for _, n := range s.MinByRole {
+		sum += n
+	}
+	return sum > 0 && s.Min >= sum
+}
+
 // Problem is a value that could not be used.
 type Problem struct {
 	Key   string // the annotation or field

@@ -26,15 +26,15 @@ func (g *gang) running() int { return g.count[Released] + g.count[Bound] }
 // standing counts what the gang has of its minimum, but for what is only held.
 func (g *gang) standing() int { return g.running() + g.past.counted().n }
 
-// whole reports whether the minimum runs, or ran to success.
-func (g *gang) whole() bool { return g.spec.Min > 0 && g.wholeWith(tally{}) }
+// minimumRuns reports whether the minimum runs, or ran to success.
+func (g *gang) minimumRuns() bool { return g.spec.Min > 0 && g.minimumRunsWith(tally{}) }
 
-// wholeWith reports whether the minimum would run together with other members.
-func (g *gang) wholeWith(more tally) bool {
+// minimumRunsWith reports whether the minimum would run together with other members.
+func (g *gang) minimumRunsWith(more tally) bool {
 	if g.standing()+more.n < g.spec.Min {
 		return false
 	}
-	if len(g.spec.MinByRole) == 0 || !g.enforceRoles() {
+	if !g.spec.RolesBind() {
 		return true
 	}
 	done := g.past.counted().roles
@@ -50,9 +50,9 @@ func (g *gang) wholeWith(more tally) bool {
 	return true
 }
 
-// satisfied reports whether members may go alone: the gang has started and runs, or
+// goesAlone reports whether members may go alone: the gang has started and runs, or
 // as many as have to start together ran to the end. It ends when all pods are gone.
-func (g *gang) satisfied() bool {
+func (g *gang) goesAlone() bool {
 	if g.spec.Min == 0 {
 		return false
 	}
@@ -69,7 +69,7 @@ func (g *gang) satisfied() bool {
 // judge finds out whether the gang has started, and since when it is broken. It has to
 // be called when the number of members that run may have changed.
 func (s *Gangs) judge(g *gang, now time.Time) {
-	running, whole := g.running(), g.whole()
+	running, whole := g.running(), g.minimumRuns()
 	switch {
 	case running == 0:
 		g.begin, g.stood = unknown, 0
@@ -87,7 +87,7 @@ func (s *Gangs) judge(g *gang, now time.Time) {
 		g.broken = time.Time{}
 	case g.broken.IsZero():
 		g.broken = now
-		if g.satisfied() && g.lost() > 0 {
+		if g.goesAlone() && g.lost() > 0 {
 			s.mend(g)
 		}
 	}
@@ -148,7 +148,7 @@ func (g *gang) wasThere(first time.Time) bool {
 			before.add(1, map[string]int{m.role(): 1})
 		}
 	}
-	return g.wholeWith(before)
+	return g.minimumRunsWith(before)
 }
 
 // boundAt is when a pod was bound, in whole seconds; zero where nothing tells.

@@ -372,7 +372,7 @@ func checkGang(s *Gangs, g *gang, fail func(string, ...any)) {
 	if describers != len(g.describers) || !slices.IsSortedFunc(g.describers, compareDescribers) || g.definer != g.defining() {
 		fail("gang %s: wrong describers", g.key)
 	}
-	if g.ran != g.satisfied() || g.ran != runs(g, nil) {
+	if g.ran != g.goesAlone() || g.ran != runs(g, nil) {
 		fail("gang %s runs: %t, acted upon: %t", g.key, runs(g, nil), g.ran)
 	}
 	if g.empty() {
@@ -402,7 +402,7 @@ func checkGang(s *Gangs, g *gang, fail func(string, ...any)) {
 
 // checkBegin checks what is known of how a gang began to run.
 func checkBegin(s *Gangs, g *gang, fail func(string, ...any)) {
-	switch running, whole := g.running(), g.whole(); {
+	switch running, whole := g.running(), g.minimumRuns(); {
 	case (running == 0) != (g.begin == unknown) && !s.closed && g.spec.Min > 0:
 		fail("gang %s: %d run, and how they began is %d", g.key, running, g.begin)
 	case running > 0 && whole && g.begin != started:
@@ -434,7 +434,7 @@ func checkGroup(s *Gangs, grp *group, settled bool, fail func(string, ...any)) {
 		complain("it lacks %d, and %d follow", need, grp.countIn(Planned))
 	case grp.phase == resting && grp.strict() && grp.holding() > 0:
 		complain("it is Strict, has failed, and holds something")
-	case grp.reached() && able && grp.waiting(Held) > 0:
+	case grp.releasable() && able && grp.waiting(Held) > 0:
 		complain("its minimum is reached and %d wait", grp.waiting(Held))
 	}
 	if grp.phase != gathering && !s.timed[grp] {
@@ -456,7 +456,7 @@ func checkAdmissions(s *Gangs, grp *group, settled bool, complain func(string, .
 			if (m.state == Pending || m.state == Planned) && m.admitted != s.admissible(m) {
 				complain("pod %s is admitted: %t", uid, m.admitted)
 			}
-			if m.admitted && m.state == Pending && !g.satisfied() {
+			if m.admitted && m.state == Pending && !g.goesAlone() {
 				leaders++
 				if grp.leader != uid || grp.phase != ready {
 					complain("pod %s is admitted and does not lead", uid)
