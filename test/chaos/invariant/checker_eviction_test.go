@@ -293,7 +293,7 @@ func TestCheckerOfEvictions(t *testing.T) {
 				s.at(2, s.marked("v"))
 				s.at(20)
 			},
-			"nothing left over: pod a/v: marked as evicted at 12:00:02.000, and it runs on: preempting",
+			"nothing left over: pod a/v: marked as evicted at 12:00:02.000 or before, and it runs on: preempting",
 		},
 		"a gang that goes whole goes whole, though its preemptor is placed meanwhile": {
 			func(s *story) {

@@ -78,12 +78,16 @@ func (c *Checker) setMark(p *pod, marked bool, message string) {
 	}
 }
 
-// judgeMarks checks that a pod that is marked is deleted, or is not marked any more.
+// judgeMarks checks that a pod that is marked is deleted, or is not marked any more. Whoever
+// leads next after a fault has the time again.
 func (c *Checker) judgeMarks() {
 	for _, p := range c.pods {
+		if p.marked && p.markedSince.faults != c.faults {
+			p.markedSince = c.moment()
+		}
 		if p.marked && !p.deleting && !p.ended() && p.node != "" && !p.lost && c.since(p.markedSince) > c.config.MarkedFor {
 			c.violate(LeftOver, "pod "+p.name, p.markedSince.at.Format(stamp), p.gang.past,
-				"marked as evicted at %s, and it runs on: %s", p.markedSince.at.Format(stamp), p.markMessage)
+				"marked as evicted at %s or before, and it runs on: %s", p.markedSince.at.Format(stamp), p.markMessage)
 		}
 	}
 }
