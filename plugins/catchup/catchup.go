@@ -31,8 +31,9 @@ const (
 	tryAgain = 500 * time.Millisecond
 	// sayEvery is how often it is said that scheduling waits.
 	sayEvery = 10 * time.Second
-	// patience is for how long a kind that only plugins watch may fail to be read. They
-	// cannot read it either, and what needs it is kept waiting by them; nothing else is.
+	// patience is for how long a kind that only plugins watch may fail to be read, if they never
+	// could read it either: what needs it is kept waiting by them, and nothing else is. One
+	// that they have read before is waited for: what they have may be old.
 	patience = 30 * time.Second
 )
 
@@ -45,6 +46,8 @@ type Watch interface {
 	Own() (resource schema.GroupVersionResource, selector string, own bool)
 	// Store is the cache of the informer.
 	Store() cache.Store
+	// Synced reports whether the informer has ever listed what there is.
+	Synced() bool
 	// Handled is the revisions of the objects that the handler has taken in, by UID.
 	Handled() map[string]string
 	// Forget tells that Handled is not asked any more.
@@ -70,7 +73,7 @@ func Wait(ctx context.Context, api API, factory informers.SharedInformerFactory,
 	var group sync.WaitGroup
 	for _, k := range append(kinds(logger, factory, api.Metadata), ownKinds(watches, api)...) {
 		group.Go(func() {
-			w.persist(ctx, k.name, k.patience, func(ctx context.Context) error {
+			w.persist(ctx, k.name, k.mayEnd, func(ctx context.Context) error {
 				return k.catchUp(ctx, func(n int) { w.note(k.name, fmt.Sprintf("%d changes are not in the cache yet", n)) })
 			})
 		})
@@ -78,7 +81,7 @@ func Wait(ctx context.Context, api API, factory informers.SharedInformerFactory,
 	group.Wait()
 	for _, f := range followers(factory, scheduler, watches) {
 		group.Go(func() {
-			w.persist(ctx, f.name, 0, func(ctx context.Context) error {
+			w.persist(ctx, f.name, nil, func(ctx context.Context) error {
 				return follow(ctx, f, func(n int) { w.note(f.name, fmt.Sprintf("%d changes have not been taken in yet", n)) })
 			})
 		})
@@ -208,9 +211,9 @@ func (w *waiting) end(name string) {
 	delete(w.lacks, name)
 }
 
-// persist does something until it succeeds, or ctx is done, or it has failed for as long as
-// there is patience; 0 is for ever.
-func (w *waiting) persist(ctx context.Context, name string, patience time.Duration, do func(context.Context) error) {
+// persist does something until it succeeds, or ctx is done, or mayEnd says of the time for which
+// it has failed that it may end; nil is never.
+func (w *waiting) persist(ctx context.Context, name string, mayEnd func(failing time.Duration) bool, do func(context.Context) error) {
 	w.note(name, "being read")
 	var failing time.Time
 	for ctx.Err() == nil {
@@ -224,7 +227,7 @@ func (w *waiting) persist(ctx context.Context, name string, patience time.Durati
 			continue // what it lacks is noted
 		case failing.IsZero():
 			failing = time.Now()
-		case patience > 0 && time.Since(failing) > patience:
+		case mayEnd != nil && mayEnd(time.Since(failing)):
 			klog.FromContext(ctx).Error(err, "Failed to read a kind of object that plugins watch; scheduling begins without", "kind", name)
 			w.end(name)
 			return

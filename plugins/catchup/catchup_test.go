@@ -34,6 +34,7 @@ type watch struct {
 	handled   map[string]string
 	looks     atomic.Int32
 	forgotten atomic.Bool
+	unsynced  bool
 }
 
 type looked struct {
@@ -52,6 +53,7 @@ func newWatch(resource schema.GroupVersionResource) *watch {
 
 func (w *watch) Name() string       { return "somebody's" }
 func (w *watch) Store() cache.Store { return &w.store }
+func (w *watch) Synced() bool       { return !w.unsynced }
 func (w *watch) Forget()            { w.forgotten.Store(true) }
 func (w *watch) Own() (schema.GroupVersionResource, string, bool) {
 	return w.resource, "", !w.resource.Empty()
@@ -174,6 +176,21 @@ func TestWatchesOfPlugins(t *testing.T) {
 				t.Errorf("it gave up, or what was handled is remembered for ever")
 			}
 		})
+	}
+}
+
+// TestMayEnd: a kind that only plugins watch may go unread after a while where they could never read it either.
+func TestMayEnd(t *testing.T) {
+	for _, c := range []struct {
+		unsynced bool
+		failing  time.Duration
+		want     bool
+	}{{true, patience - 1, false}, {true, patience + 1, true}, {false, patience + 1, false}} {
+		w := newWatch(v1alpha1.QueueResource)
+		w.unsynced = c.unsynced
+		if got := ownKinds([]Watch{w}, storedQueues(t, true))[0].mayEnd(c.failing); got != c.want {
+			t.Errorf("never read: %t, failing for %s: may end %t, want %t", c.unsynced, c.failing, got, c.want)
+		}
 	}
 }
 

@@ -43,8 +43,9 @@ type kind struct {
 	selector string
 	// served reports whether there is such a kind; nil where there always is.
 	served func(context.Context) (bool, error)
-	// patience is for how long it may fail to be read; 0 is for ever.
-	patience time.Duration
+	// mayEnd reports whether it may go unread that has failed to be read for so long; nil is
+	// never.
+	mayEnd func(failing time.Duration) bool
 }
 
 // podSelector is that of the scheduler's own watch: pods that have ended are nothing to it.
@@ -79,7 +80,8 @@ func ownKinds(watches []Watch, api API) []*kind {
 	for _, watch := range watches {
 		if resource, selector, own := watch.Own(); own {
 			all = append(all, &kind{
-				name: watch.Name(), resource: resource, selector: selector, store: watch.Store(), objects: api.Metadata.Resource(resource), patience: patience,
+				name: watch.Name(), resource: resource, selector: selector, store: watch.Store(), objects: api.Metadata.Resource(resource),
+				mayEnd: func(failing time.Duration) bool { return failing > patience && !watch.Synced() },
 				served: func(ctx context.Context) (bool, error) { return crd.Served(ctx, api.Discovery, resource) },
 			})
 		}

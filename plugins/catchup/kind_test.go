@@ -129,19 +129,19 @@ func TestPersist(t *testing.T) {
 	k := kindFrom(t, server)
 	w := &waiting{lacks: map[string]string{}}
 	begin := time.Now()
-	w.persist(t.Context(), "pods", 0, func(ctx context.Context) error { return k.catchUp(ctx, func(int) {}) })
+	w.persist(t.Context(), "pods", nil, func(ctx context.Context) error { return k.catchUp(ctx, func(int) {}) })
 	if took := time.Since(begin); took < 2*tryAgain || len(w.lacks) > 0 || len(server.reads) != 1 {
 		t.Errorf("after %s, lacking %v, %d reads", took, w.lacks, len(server.reads))
 	}
 	server.away.Store(1000)
 	ctx, cancel := context.WithTimeout(t.Context(), tryAgain/2)
 	defer cancel()
-	w.persist(ctx, "pods", 0, func(ctx context.Context) error { return k.catchUp(ctx, func(int) {}) })
+	w.persist(ctx, "pods", nil, func(ctx context.Context) error { return k.catchUp(ctx, func(int) {}) })
 	if lack := w.lacks["pods"]; !strings.Contains(lack, "listing pods") {
 		t.Errorf("lacking %q, want what went wrong", lack)
 	}
 	begin = time.Now()
-	w.persist(t.Context(), "pods", tryAgain/2, func(ctx context.Context) error { return k.catchUp(ctx, func(int) {}) })
+	w.persist(t.Context(), "pods", func(failing time.Duration) bool { return failing > tryAgain/2 }, func(ctx context.Context) error { return k.catchUp(ctx, func(int) {}) })
 	if took := time.Since(begin); took < tryAgain/2 || len(w.lacks) > 0 {
 		t.Errorf("it gave up after %s, lacking %v", took, w.lacks)
 	}

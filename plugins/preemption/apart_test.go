@@ -60,3 +60,50 @@ func TestSearchForMembersThatCannotRunTogether(t *testing.T) {
 		})
 	}
 }
+
+// TestSearchForAClaimThatIsInUse: that a pod which may not be evicted uses the claim of a member is not forgotten,
+// whatever else is asked of the member beside those that come with it.
+func TestSearchForAClaimThatIsInUse(t *testing.T) {
+	for sentence, spread := range map[string]bool{"plain": false, "with a soft spread constraint": true} {
+		t.Run(sentence, func(t *testing.T) {
+			nodes := []*v1.Node{node("n1", 4, "r1"), node("n2", 4, "r1")}
+			low := member("low", 0, 0, 10, 4, "n1")
+			user := (&st.PodWrapper{Pod: *member("user", 0, 0, 200, 4, "n2")}).PVC("p-0").Obj()
+			p := (&st.PodWrapper{Pod: *member("p", 0, 1, 100, 4, "")}).PVC("p-0").Label("app", "p")
+			if spread {
+				p = p.SpreadConstraint(1, v1.LabelHostname, v1.ScheduleAnyway, &metav1.LabelSelector{MatchLabels: map[string]string{"app": "p"}}, nil, nil, nil, nil)
+			}
+			s := newStage(t, nodes, []*v1.Pod{low, user}, forOnePod(nodes, p.Obj())...)
+			if got := s.victimsOf(t, s.demand(t, gang.Spec{}, p.Obj())); got != "none" {
+				t.Errorf("victims %q, want none", got)
+			}
+		})
+	}
+}
+
+// TestSearchForMembersOfDifferentSizeThatShareAClaim: they cannot run together.
+func TestSearchForMembersOfDifferentSizeThatShareAClaim(t *testing.T) {
+	nodes := []*v1.Node{node("n1", 4, "r1")}
+	preemptor := []*v1.Pod{
+		(&st.PodWrapper{Pod: *member("p", 0, 2, 100, 2, "")}).PVC("p-0").Obj(), (&st.PodWrapper{Pod: *member("p", 1, 2, 100, 1, "")}).PVC("p-0").Obj(),
+	}
+	s := newStage(t, nodes, []*v1.Pod{member("low", 0, 0, 10, 4, "n1")}, forOnePod(nodes, preemptor[0])...)
+	if got := s.victimsOf(t, s.demand(t, gang.Spec{}, preemptor...)); got != "none" {
+		t.Errorf("victims %q, want none", got)
+	}
+}
+
+// forOnePod is the storage of a pod whose claims only one pod may use, on whichever node.
+func forOnePod(nodes []*v1.Node, pod *v1.Pod) []runtime.Object {
+	objects := []runtime.Object{&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: benchClass}}}
+	for _, object := range boundClaims(nodes, []*v1.Pod{pod}) {
+		switch one := object.(type) {
+		case *v1.PersistentVolumeClaim:
+			one.Spec.AccessModes = []v1.PersistentVolumeAccessMode{v1.ReadWriteOncePod}
+		case *v1.PersistentVolume:
+			one.Spec.NodeAffinity = nil
+		}
+		objects = append(objects, object)
+	}
+	return objects
+}

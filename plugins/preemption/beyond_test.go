@@ -5,8 +5,6 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
@@ -54,16 +52,7 @@ func TestSearchBeyondTheNode(t *testing.T) {
 			var objects []runtime.Object
 			if c.claim {
 				preemptor[0] = claims(preemptor[0])
-				objects = append(objects, &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: benchClass}})
-				for _, object := range boundClaims(nodes, preemptor[:1]) {
-					switch one := object.(type) {
-					case *v1.PersistentVolumeClaim:
-						one.Spec.AccessModes = []v1.PersistentVolumeAccessMode{v1.ReadWriteOncePod}
-					case *v1.PersistentVolume:
-						one.Spec.NodeAffinity = nil
-					}
-					objects = append(objects, object)
-				}
+				objects = forOnePod(nodes, preemptor[0])
 			}
 			s := newStage(t, nodes, slices.Concat(full, c.pods), objects...)
 			if got := s.victimsOf(t, s.demand(t, gang.Spec{}, preemptor...)); got != c.want {

@@ -37,13 +37,13 @@ func (w *Watches) All() []*Watch {
 // Shared returns the handler to register at an informer that the scheduler watches by, too.
 // The name is for those who wonder what is waited for.
 func (w *Watches) Shared(name string, informer cache.SharedInformer, handler cache.ResourceEventHandler) cache.ResourceEventHandler {
-	return w.add(&Watch{name: name, store: informer.GetStore(), handler: handler})
+	return w.add(&Watch{name: name, synced: informer.HasSynced, store: informer.GetStore(), handler: handler})
 }
 
 // Own returns the handler to register at an informer of the plugin's own. The selector is
 // the field selector of its watch.
 func (w *Watches) Own(name string, resource schema.GroupVersionResource, selector string, informer cache.SharedInformer, handler cache.ResourceEventHandler) cache.ResourceEventHandler {
-	return w.add(&Watch{name: name, resource: resource, selector: selector, store: informer.GetStore(), handler: handler})
+	return w.add(&Watch{name: name, resource: resource, selector: selector, synced: informer.HasSynced, store: informer.GetStore(), handler: handler})
 }
 
 func (w *Watches) add(watch *Watch) cache.ResourceEventHandler {
@@ -62,6 +62,7 @@ type Watch struct {
 	name     string
 	resource schema.GroupVersionResource
 	selector string
+	synced   cache.InformerSynced
 	store    cache.Store
 	handler  cache.ResourceEventHandler
 
@@ -80,6 +81,9 @@ func (w *Watch) Name() string { return w.name }
 func (w *Watch) Own() (resource schema.GroupVersionResource, selector string, own bool) {
 	return w.resource, w.selector, !w.resource.Empty()
 }
+
+// Synced reports whether the informer has ever listed what there is.
+func (w *Watch) Synced() bool { return w.synced() }
 
 // Store returns the cache of the informer.
 func (w *Watch) Store() cache.Store { return w.store }

@@ -46,6 +46,7 @@ func (t *Transaction) besideExpected(ctx context.Context, pod *v1.Pod, prepare f
 	}
 	for _, info := range t.expected {
 		placed := place(info, t.nodeFor(info).Node().Name)
+		dropUsedClaims(snapshot, placed.Pod)
 		if err := snapshot.AssumePod(placed); err != nil {
 			return nil, errors.Join(fmt.Errorf("assuming pod %s in the snapshot: %w", klog.KObj(info.Pod), err), forget())
 		}
@@ -72,6 +73,16 @@ func (t *Transaction) besideExpected(ctx context.Context, pod *v1.Pod, prepare f
 		return nil, fmt.Errorf("preparing pod %s beside those that may come: %w", klog.KObj(pod), status.AsError())
 	}
 	return state, nil
+}
+
+// dropUsedClaims takes those volumes off a pod of which another pod in the snapshot uses the
+// claim. That claims are in use plugins count once for each claim, and take off for each pod:
+// only the first pod may count.
+func dropUsedClaims(snapshot *cache.Snapshot, pod *v1.Pod) {
+	pod.Spec.Volumes = slices.DeleteFunc(slices.Clone(pod.Spec.Volumes), func(volume v1.Volume) bool {
+		claim := volume.PersistentVolumeClaim
+		return claim != nil && snapshot.StorageInfos().IsPVCUsedByPods(framework.GetNamespacedName(pod.Namespace, claim.ClaimName))
+	})
 }
 
 // nodeFor is a node on which a pod is of concern to others: one that has the labels that its

@@ -51,7 +51,7 @@ type gang struct {
 	begin begin
 	// broken is since when less than the minimum runs; zero where it does, or nothing.
 	broken time.Time
-	// stood is the largest minimum that ran since anything does.
+	// stood is the minimum when it last ran whole, since anything runs.
 	stood int
 }
 

@@ -108,13 +108,23 @@ func (l *Life) Includes(owner types.UID, ended time.Time) bool {
 	return l.ownedBy(owner) || ended.After(l.began())
 }
 
-// ownerOf is the UID of the controller that made a pod, or empty.
+// ownerOf names the controller that made a pod by its UID; empty for none. The Jobs of a
+// JobSet are made together, and again together in its next attempt: they are one.
 func ownerOf(pod *v1.Pod) types.UID {
+	if jobSet := pod.Labels[jobSetUID]; jobSet != "" {
+		return types.UID(jobSet + "/" + pod.Labels[jobSetAttempt])
+	}
 	if ref := metav1.GetControllerOfNoCopy(pod); ref != nil {
 		return ref.UID
 	}
 	return ""
 }
+
+// Labels that JobSet gives to pods.
+const (
+	jobSetUID     = "jobset.sigs.k8s.io/jobset-uid"
+	jobSetAttempt = "jobset.sigs.k8s.io/restart-attempt"
+)
 
 // EndOf is when the last container of a pod ended; zero where that is not known.
 func EndOf(pod *v1.Pod) time.Time {

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -130,5 +132,24 @@ func TestLife(t *testing.T) {
 				t.Errorf("included: %t", got)
 			}
 		})
+	}
+}
+
+// TestJobsOfAJobSet: of a JobSet whose Jobs are made together, those that are done belong to the life of the others, also
+// if all pods of these were made anew since; those of an earlier attempt do not.
+func TestJobsOfAJobSet(t *testing.T) {
+	of := func(job, attempt string, created time.Time) *v1.Pod {
+		p := podOf("p", owned(job))
+		p.CreationTimestamp = metav1.NewTime(created)
+		p.Labels = map[string]string{jobSetUID: "set", jobSetAttempt: attempt}
+		return p
+	}
+	var l Life
+	l.Add(of("one", "1", start))
+	for attempt, want := range map[string]bool{"1": true, "0": false} {
+		done := of("another", attempt, start.Add(-2*time.Hour))
+		if got := l.Includes(ownerOf(done), start.Add(-time.Hour)); got != want {
+			t.Errorf("one of attempt %s belongs to attempt 1: %t", attempt, got)
+		}
 	}
 }

@@ -74,7 +74,7 @@ func (s *Gangs) judge(g *gang, now time.Time) {
 	case running == 0:
 		g.begin, g.stood = unknown, 0
 	case whole:
-		g.begin, g.stood = started, max(g.stood, g.spec.Min)
+		g.begin, g.stood = started, g.spec.Min
 	case g.begin != unknown || s.closed || g.spec.Min == 0:
 		// It stays as it is; of what runs, not everything may be known yet.
 	case g.wasInterrupted():

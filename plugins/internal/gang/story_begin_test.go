@@ -188,6 +188,27 @@ func TestStoriesOfInterruptedReleases(t *testing.T) {
 				"one is lost: q1 begun true", "one is lost: q2 begun false", "one is lost: q3 begun false",
 			},
 		},
+		"what a gang gave up by itself was not lost": {
+			room: map[string]int{"n": 4},
+			play: func(c *cluster) {
+				c.add(podsNamed("p", 4, of("x"), needs(4))...)
+				c.run()
+				c.change("", needs(2))
+				for _, id := range []types.UID{"p3", "p4"} {
+					delete(c.pods, id)
+					delete(c.node, id)
+					delete(c.at, id)
+					c.do(c.s.Gone(id, c.now))
+				}
+				c.add(podsNamed("q", 2, of("x"), needs(2), aged(-time.Minute))...)
+				c.change("", needs(4))
+				for _, id := range c.named("q") {
+					w, _ := c.s.Wants(c.pods[id])
+					c.note("%s begun %t, beyond the minimum %t", id, w.Begun, w.Ready)
+				}
+			},
+			want: []string{"q1 begun false, beyond the minimum false", "q2 begun false, beyond the minimum false"},
+		},
 		"a gang that comes later to a group of which one runs has not begun": {
 			room: map[string]int{"n": 2},
 			play: func(c *cluster) {
