@@ -125,7 +125,8 @@ func (pl *GangPreemption) giveUp(now time.Time) {
 }
 
 // giveBack ends the nominations of gangs that wait for something else than room: members
-// that are missing, or a PodGroup that is gone. Members that are made anew have a while.
+// that are missing, or a PodGroup that is gone. Members that are made anew have a while, and so
+// has whoever waited for victims to end.
 func (pl *GangPreemption) giveBack(now time.Time) {
 	if !pl.Roster.Synced() {
 		return // nobody is placed yet
@@ -134,7 +135,7 @@ func (pl *GangPreemption) giveBack(now time.Time) {
 	maps.DeleteFunc(pl.idle, func(holder hold.Holder, _ time.Time) bool { return nominations[holder] == nil })
 	placing := map[gang.Key]bool{}
 	for holder, pods := range nominations {
-		if holder.Profile != pl.fw.ProfileName() || pl.lacksRoom(holder, pods, placing) {
+		if holder.Profile != pl.fw.ProfileName() || pl.Underway.Victims(holder) > 0 || pl.lacksRoom(holder, pods, placing) {
 			delete(pl.idle, holder)
 			continue
 		}
@@ -150,9 +151,9 @@ func (pl *GangPreemption) giveBack(now time.Time) {
 }
 
 // lacksRoom reports whether a holder waits for nothing but room. A member that is placed by
-// itself, or of which only the status tells that it was nominated, does as long as its gang
-// runs or is being placed. What was found out of gangs is kept in placing: to ask costs a look
-// at all their members.
+// itself does while it makes up for one that its gang has lost, and one of which only the status
+// tells that it was nominated does while its gang is being placed. What was found out of such
+// gangs is kept in placing: to ask costs a look at all their members.
 func (pl *GangPreemption) lacksRoom(holder hold.Holder, pods []types.UID, placing map[gang.Key]bool) bool {
 	if !holder.IsSinglePod() {
 		return pl.Roster.Placing(holder)
@@ -166,9 +167,12 @@ func (pl *GangPreemption) lacksRoom(holder hold.Holder, pods []types.UID, placin
 		return known
 	}
 	want, undecided := pl.Roster.Wants(pod)
-	if !undecided || want.Job == "" {
+	switch {
+	case !undecided || want.Job == "":
 		return true
+	case want.Alone:
+		return !want.Ready
 	}
-	placing[key] = want.Ready || pl.Roster.Placing(hold.Holder{Profile: pl.fw.ProfileName(), Group: want.Job})
+	placing[key] = pl.Roster.Placing(hold.Holder{Profile: pl.fw.ProfileName(), Group: want.Job})
 	return placing[key]
 }

@@ -102,7 +102,8 @@ func TestGiveBack(t *testing.T) {
 		"its nominations were recalled, and it is placed": {min: 3, gangs: gangsOf{want: ofGang, placing: true}, holders: recalled},
 		"and it lacks a member":                           {min: 3, gangs: gangsOf{want: ofGang}, holders: recalled, ends: true},
 		"nobody knows yet whether it does":                {min: 3, gangs: gangsOf{want: ofGang, starting: true}, holders: recalled},
-		"it runs, and members may go alone":               {min: 3, gangs: gangsOf{want: gang.Want{Job: "default/g", Ready: true}}, holders: recalled},
+		"it runs, and lacks members":                      {min: 3, gangs: gangsOf{want: gang.Want{Job: "default/g", Alone: true}}, holders: recalled},
+		"it runs, and lacks none":                         {min: 3, gangs: gangsOf{want: gang.Want{Job: "default/g", Alone: true, Ready: true}}, holders: recalled, ends: true},
 		"where members go is decided":                     {min: 3, gangs: gangsOf{decided: true}, holders: recalled},
 		"somebody else places the gang":                   {min: 3, holders: recalled},
 		"pods in no gang":                                 {holders: recalled},
@@ -133,6 +134,67 @@ func TestGiveBack(t *testing.T) {
 				if n := s.Holds.Count(hold.Nomination); n != len(pods) && !pass.ends || n != 0 && pass.ends {
 					t.Errorf("after %v there are %d nominations; they have to end: %v", pass.after, n, pass.ends)
 				}
+			}
+		})
+	}
+}
+
+// running is a profile with the gangs that its pods make.
+type running struct {
+	known
+	gangs *gang.Gangs
+}
+
+func (r running) Running(_ string, key gang.Key) []gang.Footprint { return r.gangs.Footprints(key) }
+func (r running) Wants(pod *v1.Pod) (gang.Want, bool)             { return r.gangs.Wants(pod) }
+func (r running) Placing(holder hold.Holder) bool                 { return r.gangs.Placing(holder.Group) }
+
+// gangsRunning are the gangs of pods, of which those on nodes have been there for an hour.
+func gangsRunning(pods ...*v1.Pod) running {
+	now := time.Now()
+	r := running{gangs: gang.New(time.Minute, gang.Backoff{Initial: time.Millisecond, Max: time.Second})}
+	r.gangs.Close()
+	for _, pod := range pods {
+		pod.CreationTimestamp = metav1.NewTime(now.Add(-time.Second))
+		if pod.Spec.NodeName != "" {
+			pod.CreationTimestamp = metav1.NewTime(now.Add(-time.Hour))
+			pod.Status.Conditions = append(pod.Status.Conditions, v1.PodCondition{Type: v1.PodScheduled, Status: v1.ConditionTrue, LastTransitionTime: pod.CreationTimestamp})
+		}
+		r.gangs.See(pod, now)
+	}
+	r.gangs.Open(now)
+	return r
+}
+
+// TestReplacementKeepsItsRoom: what is held for the replacement of a member stays while its victims end, and after that
+// while its gang lacks it; what is held for a member beyond the minimum does not.
+func TestReplacementKeepsItsRoom(t *testing.T) {
+	for sentence, c := range map[string]struct {
+		min    int
+		ending bool
+		ends   bool
+	}{
+		"the gang lacks it, and victims are ending": {min: 4, ending: true},
+		"the gang lacks it":                         {min: 4},
+		"the gang is whole, and victims are ending": {min: 3, ending: true},
+		"the gang is whole":                         {min: 3, ends: true},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			waiting, victim := member("g", 3, c.min, 100, 1, ""), member("v", 0, 0, 10, 1, "n0")
+			pods := append(members("g", 3, c.min, 100, 1, "n1"), waiting)
+			s := newStage(t, nil, nil, victim, waiting)
+			s.Roster = gangsRunning(pods...)
+			holder := hold.Holder{Profile: profile, Group: hold.SinglePod(waiting.UID)}
+			s.Holds.Nominate(hold.Hold{For: waiting.UID, Holder: holder, Node: "n0", Priority: 100, Claim: s.Holds.NewClaim()})
+			if c.ending {
+				s.Underway.begin(holder, []*v1.Pod{victim})
+			}
+			now := time.Now()
+			for _, after := range []time.Duration{0, idleFor, 10 * idleFor} {
+				s.giveBack(now.Add(after))
+			}
+			if ended := s.Holds.Count(hold.Nomination) == 0; ended != c.ends {
+				t.Errorf("its room was given back: %t", ended)
 			}
 		})
 	}
