@@ -15,6 +15,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/plugins/eviction"
 	"github.com/lockstep-sh/lockstep/plugins/gangpoint"
 	"github.com/lockstep-sh/lockstep/plugins/holds"
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
@@ -47,9 +48,11 @@ type candidates struct {
 	tier   *gangpoint.Tier  // that is asked
 	room   *planner.Room
 	roster *roster.Roster
-	byID   map[string]candidate
-	pods   map[types.UID]*v1.Pod
-	at     map[types.UID]place
+	// budgets order victims; nil where nobody is evicted.
+	budgets *eviction.Budgets
+	byID    map[string]candidate
+	pods    map[types.UID]*v1.Pod
+	at      map[types.UID]place
 	// ending are the pods that leave without being chosen.
 	ending map[types.UID]bool
 	// refused are the pods of which the API server refused the eviction a moment ago.
@@ -69,6 +72,13 @@ func (pl *GangPreemption) newCandidates(ctx context.Context, d *demand, room *pl
 	c := &candidates{
 		d: d, room: room, round: round, roster: pl.Roster, byID: map[string]candidate{}, pods: map[types.UID]*v1.Pod{}, at: map[types.UID]place{},
 		ending: pl.Underway.all(), refused: pl.Underway.refusals(pl.clock.Now()), now: pl.clock.Now(), grace: pl.args.BrokenGrace.Duration,
+	}
+	if round != nil {
+		budgets, err := eviction.ListBudgets(pl.budgets)
+		if err != nil {
+			return nil, err
+		}
+		c.budgets = budgets
 	}
 	var leaving []place
 	for node := range room.Len() {
@@ -262,7 +272,7 @@ func (c *candidates) pod(member gang.Placed, local map[types.UID]victim.Vector) 
 	c.pods[pod.UID] = pod
 	return victim.Pod{
 		UID: pod.UID, Request: request, Role: pod.Labels[v1alpha1.RoleLabel], Priority: corev1helpers.PodPriority(pod),
-		Created: pod.CreationTimestamp.Time, Local: here, Protected: c.protected(pod),
+		Created: pod.CreationTimestamp.Time, Local: here, Guards: c.budgets.Guards(pod), Protected: c.protected(pod),
 	}
 }
 

@@ -185,9 +185,6 @@ func (s *searching) try(ctx context.Context, domain domain) (result *found, simu
 	var gangs []victim.Gang
 	if s.round != nil {
 		gangs = s.gangs.among(usable)
-		if err := s.gangs.guard(gangs, s.pl.budgets); err != nil {
-			return nil, true, err
-		}
 		if domain.counts && s.room.ShortWithout(usable, s.gangs.freedBy(gangs, s.d.need)) > 0 {
 			return nil, false, nil // who may go by himself may not without his gang
 		}
@@ -215,11 +212,11 @@ func (s *searching) try(ctx context.Context, domain domain) (result *found, simu
 func (s *searching) clear(ctx context.Context, gangs []victim.Gang) (result *found, err error) {
 	start := s.room.Checkpoint()
 	defer func() { err = errors.Join(err, s.room.Rollback(ctx, start)) }()
-	problem := victim.Problem{Need: s.d.need, Gangs: gangs, Threshold: float64(s.pl.args.ROIThresholdPercent) / 100}
+	problem := victim.Problem{Need: s.d.need, Gangs: gangs, Allowed: s.gangs.budgets.Allowed(), Threshold: float64(s.pl.args.ROIThresholdPercent) / 100}
 	if s.round != nil {
 		problem.Order = s.round.Order
 		if tier := s.gangs.tier; tier != nil && tier.Budget != nil {
-			problem.Budget = tier.Budget(s.gangs.ending)
+			problem.Budget = func() victim.Budget { return tier.Budget(s.gangs.ending) }
 		}
 	}
 	selection, ok, err := s.choose(ctx, problem)
