@@ -25,6 +25,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/binder"
 	"github.com/lockstep-sh/lockstep/plugins/cacheevents"
 	"github.com/lockstep-sh/lockstep/plugins/catchup"
+	"github.com/lockstep-sh/lockstep/plugins/eviction"
 	"github.com/lockstep-sh/lockstep/plugins/extension"
 	"github.com/lockstep-sh/lockstep/plugins/fairshare"
 	"github.com/lockstep-sh/lockstep/plugins/gang"
@@ -57,7 +58,7 @@ type Set struct {
 // NewSet makes the plugins of a process. All its profiles share them.
 func NewSet() *Set {
 	slots, ledger, positions, leading, gangs := binder.NewSlots(), holds.New(), order.New(), make(chan struct{}), roster.New()
-	underway, events, watched := preemption.NewUnderway(), cacheevents.New(), watches.New()
+	underway, events, watched := eviction.NewUnderway(), cacheevents.New(), watches.New()
 	s := &Set{
 		holds: ledger, slots: slots, positions: positions, leading: leading, all: extension.New(), events: events, watched: watched,
 		queues: fairshare.NewDispatcher(gangs, ledger, underway.Victims, leading, watched),

@@ -19,7 +19,6 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/gangpoint"
 	"github.com/lockstep-sh/lockstep/plugins/holds"
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
-	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
 	"github.com/lockstep-sh/lockstep/plugins/planner"
 	"github.com/lockstep-sh/lockstep/plugins/roster"
 	"github.com/lockstep-sh/lockstep/plugins/victim"
@@ -30,7 +29,7 @@ import (
 type candidate struct {
 	// name is what users know it by, of what it is.
 	name string
-	of   owner
+	of   eviction.Owner
 	// gangs are none for a single pod.
 	gangs []gang.Footprint
 }
@@ -63,7 +62,7 @@ type candidates struct {
 	sums  []*freed // by node
 	// strangers are the pods of gangs that no profile knows, nil before they
 	// were looked for.
-	strangers map[owner][]gang.Placed
+	strangers map[eviction.Owner][]gang.Placed
 }
 
 // newCandidates supposes that the pods which are ending anyhow are gone: whoever they
@@ -71,7 +70,7 @@ type candidates struct {
 func (pl *GangPreemption) newCandidates(ctx context.Context, d *demand, room *planner.Room, round *gangpoint.Round) (*candidates, error) {
 	c := &candidates{
 		d: d, room: room, round: round, roster: pl.Roster, byID: map[string]candidate{}, pods: map[types.UID]*v1.Pod{}, at: map[types.UID]place{},
-		ending: pl.Underway.all(), refused: pl.Underway.refusals(pl.clock.Now()), now: pl.clock.Now(), grace: pl.args.BrokenGrace.Duration,
+		ending: pl.Underway.All(), refused: pl.Underway.Refusals(pl.clock.Now()), now: pl.clock.Now(), grace: pl.args.BrokenGrace.Duration,
 	}
 	if round != nil {
 		budgets, err := eviction.ListBudgets(pl.budgets)
@@ -88,7 +87,7 @@ func (pl *GangPreemption) newCandidates(ctx context.Context, d *demand, room *pl
 				continue
 			}
 			c.ending[pod.UID] = true
-			if !stuck(pod, c.now) { // else it may never end
+			if !eviction.Stuck(pod, c.now) { // else it may never end
 				leaving = append(leaving, place{info, node})
 			}
 		}
@@ -100,9 +99,6 @@ func (pl *GangPreemption) newCandidates(ctx context.Context, d *demand, room *pl
 	}
 	return c, nil
 }
-
-// stuckAfter is how long after its grace period a pod counts as one that does not end.
-const stuckAfter = 30 * time.Second
 
 // request is what a pod gives back of what the preemptor needs.
 func (c *candidates) request(info fwk.PodInfo) victim.Vector {
@@ -134,17 +130,17 @@ func (c *candidates) among(nodes []int) []victim.Gang {
 // on lists the gangs that have pods on these nodes, as the tier sees them.
 func (c *candidates) on(nodes []int) []victim.Gang {
 	local := map[types.UID]victim.Vector{}
-	var owners []owner
-	first := map[owner]*v1.Pod{}
+	var owners []eviction.Owner
+	first := map[eviction.Owner]*v1.Pod{}
 	for _, node := range nodes {
 		for _, info := range c.room.Node(node).GetPods() {
 			pod := info.GetPod()
-			id := ownerOf(pod)
+			id := eviction.OwnerOf(pod)
 			if c.ending[pod.UID] || c.d.own[id] {
 				continue
 			}
 			if !c.tier.Gangs {
-				id = owner{pod: pod.UID}
+				id = eviction.Owner{Pod: pod.UID}
 			}
 			local[pod.UID] = c.request(info)
 			c.at[pod.UID] = place{info, node}
@@ -155,40 +151,18 @@ func (c *candidates) on(nodes []int) []victim.Gang {
 		}
 	}
 	gangs := make([]victim.Gang, 0, len(owners))
-	known := map[owner]bool{}
+	known := map[eviction.Owner]bool{}
 	for _, one := range owners {
 		if known[one] {
 			continue // with another one
 		}
 		footprints := c.footprints(one, first[one])
 		for _, f := range footprints {
-			known[owner{profile: one.profile, gang: f.Key}] = true
+			known[eviction.Owner{Profile: one.Profile, Gang: f.Key}] = true
 		}
-		gangs = append(gangs, c.gang(one.id(), footprints, local))
+		gangs = append(gangs, c.gang(one.ID(), footprints, local))
 	}
 	return gangs
-}
-
-// owner is what pods of one gang have in common, or a pod that is in none.
-type owner struct {
-	profile string
-	gang    gang.Key
-	pod     types.UID
-}
-
-func ownerOf(pod *v1.Pod) owner {
-	if key, _, ok := gang.KeyOf(pod); ok {
-		return owner{profile: pod.Spec.SchedulerName, gang: key}
-	}
-	return owner{pod: pod.UID}
-}
-
-// id names it among the gangs of a problem.
-func (o owner) id() string {
-	if o.pod != "" {
-		return hold.SinglePod(o.pod)
-	}
-	return o.profile + "/" + o.gang.String()
 }
 
 // gang is the candidate that runs so. Gangs that start together are of use together only:
@@ -231,7 +205,7 @@ func (c *candidates) gang(id string, footprints []gang.Footprint, local map[type
 // members are being replaced, or are on their way to their nodes for the first time. Of a
 // gang that no profile knows nobody tells since when.
 func (c *candidates) inRepair(f gang.Footprint) bool {
-	return !enough(f, c.ending) && (f.BrokenSince.IsZero() || c.now.Sub(f.BrokenSince) < c.grace)
+	return !eviction.Enough(f, c.ending) && (f.BrokenSince.IsZero() || c.now.Sub(f.BrokenSince) < c.grace)
 }
 
 // staying is how many members of a gang run and are not about to end.
@@ -279,13 +253,13 @@ func (c *candidates) pod(member gang.Placed, local map[types.UID]victim.Vector) 
 // footprints is what runs of a gang, and of those that start together with it and run at
 // all: what its profile knows, or for a gang that no profile does what is on the nodes.
 // Where nobody knows the minimum of that, all of it counts.
-func (c *candidates) footprints(of owner, pod *v1.Pod) []gang.Footprint {
-	key := of.gang
-	if of.pod != "" {
-		c.byID[of.id()] = candidate{of: of, name: fmt.Sprintf("pod %s/%s", pod.Namespace, pod.Name)}
+func (c *candidates) footprints(of eviction.Owner, pod *v1.Pod) []gang.Footprint {
+	key := of.Gang
+	if of.Pod != "" {
+		c.byID[of.ID()] = candidate{of: of, name: fmt.Sprintf("pod %s/%s", pod.Namespace, pod.Name)}
 		return []gang.Footprint{{Min: 1, Created: pod.CreationTimestamp.Time, Running: []gang.Placed{{Pod: pod}}}}
 	}
-	together := slices.DeleteFunc(c.roster.Running(of.profile, key), func(f gang.Footprint) bool { return len(f.Running) == 0 })
+	together := slices.DeleteFunc(c.roster.Running(of.Profile, key), func(f gang.Footprint) bool { return len(f.Running) == 0 })
 	if !slices.ContainsFunc(together, func(f gang.Footprint) bool { return f.Key == key }) {
 		together = []gang.Footprint{c.stranger(of, pod)}
 	}
@@ -297,23 +271,23 @@ func (c *candidates) footprints(of owner, pod *v1.Pod) []gang.Footprint {
 	if len(names) > 1 {
 		name = "gangs " + strings.Join(names, ", ")
 	}
-	c.byID[of.id()] = candidate{of: of, name: name, gangs: together}
+	c.byID[of.ID()] = candidate{of: of, name: name, gangs: together}
 	return together
 }
 
-func (c *candidates) stranger(of owner, pod *v1.Pod) gang.Footprint {
+func (c *candidates) stranger(of eviction.Owner, pod *v1.Pod) gang.Footprint {
 	if c.strangers == nil {
-		c.strangers = map[owner][]gang.Placed{}
+		c.strangers = map[eviction.Owner][]gang.Placed{}
 		for node := range c.room.Len() {
 			info := c.room.Node(node)
 			for _, p := range info.GetPods() {
-				if one := p.GetPod(); !c.ending[one.UID] && ownerOf(one).pod == "" {
-					c.strangers[ownerOf(one)] = append(c.strangers[ownerOf(one)], gang.Placed{Pod: one, Node: info.Node().Name})
+				if one := p.GetPod(); !c.ending[one.UID] && eviction.OwnerOf(one).Pod == "" {
+					c.strangers[eviction.OwnerOf(one)] = append(c.strangers[eviction.OwnerOf(one)], gang.Placed{Pod: one, Node: info.Node().Name})
 				}
 			}
 		}
 	}
-	f := gang.Footprint{Key: of.gang, Created: pod.CreationTimestamp.Time, Running: c.strangers[of], Min: len(c.strangers[of])}
+	f := gang.Footprint{Key: of.Gang, Created: pod.CreationTimestamp.Time, Running: c.strangers[of], Min: len(c.strangers[of])}
 	slices.SortFunc(f.Running, func(a, b gang.Placed) int { return cmp.Compare(a.Pod.UID, b.Pod.UID) })
 	if n, ok := gang.MinimumOf(pod); ok {
 		f.Min = n

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/lockstep-sh/lockstep/plugins/eviction"
 	"github.com/lockstep-sh/lockstep/plugins/holds"
 	"github.com/lockstep-sh/lockstep/plugins/victim"
 )
@@ -17,7 +18,7 @@ func (c *candidates) freed(node int) (victim.Vector, int) {
 	if c.sums[node] == nil {
 		sum := &freed{amount: victim.Vector{}}
 		for _, info := range c.room.Node(node).GetPods() {
-			if pod := info.GetPod(); !c.ending[pod.UID] && !c.d.own[ownerOf(pod)] && c.mayGo(pod) {
+			if pod := info.GetPod(); !c.ending[pod.UID] && !c.d.own[eviction.OwnerOf(pod)] && c.mayGo(pod) {
 				sum.amount.Add(c.request(info), 1)
 				sum.pods++
 			}

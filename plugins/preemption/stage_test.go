@@ -23,6 +23,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/config"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/plugins/eviction"
 	"github.com/lockstep-sh/lockstep/plugins/extension"
 	"github.com/lockstep-sh/lockstep/plugins/holds"
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
@@ -58,7 +59,7 @@ func newStageWith(tb testing.TB, more fwk.Plugin, nodes []*v1.Node, pods []*v1.P
 	tb.Cleanup(cancel)
 	s := &stage{ctx: ctx}
 	plugins := extension.New()
-	make := New(Shared{Holds: holds.New(), Roster: roster.New(), Plugins: plugins, Underway: NewUnderway()})
+	make := New(Shared{Holds: holds.New(), Roster: roster.New(), Plugins: plugins, Underway: eviction.NewUnderway()})
 	capture := func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 		plugin, err := make(ctx, args, handle)
 		s.GangPreemption, _ = plugin.(*GangPreemption)

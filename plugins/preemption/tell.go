@@ -23,6 +23,10 @@ const (
 	actionPreempting = "Preempting"
 )
 
+// ReasonWithdrawn is the reason of the conditions, false by then, of pods that were marked
+// and run on.
+const ReasonWithdrawn = "PreemptionWithdrawn"
+
 // tellPreemptor tells the preemptor what is done for it.
 func (pl *GangPreemption) tellPreemptor(d *demand, f *found) {
 	safe, whole := 0, 0

@@ -209,7 +209,7 @@ func (s *stage) markedPods(t *testing.T) []string {
 	}
 	var names []string
 	for i := range list.Items {
-		if s.marked(&list.Items[i]) {
+		if s.evictor.Marked(&list.Items[i]) {
 			names = append(names, list.Items[i].Name)
 		}
 	}
