@@ -165,7 +165,7 @@ func (f *found) units(broken bool) []unit {
 		if b.Kind != victim.Whole && !(b.Broken && broken) {
 			continue
 		}
-		u := unit{of: f.gangs[b.Gang.ID].of, whole: true, stay: map[types.UID]bool{}}
+		u := unit{of: f.gangs[b.Gang.ID].Of, whole: true, stay: map[types.UID]bool{}}
 		for _, one := range b.Gang.Pods {
 			if one.Protected {
 				u.stay[one.UID] = true

@@ -69,16 +69,16 @@ func (pl *GangPreemption) outdated(ctx context.Context, d *demand, f *found) str
 	}
 	ending, ends := pl.Underway.All(), f.wholeGangs()
 	for _, b := range f.selection.Bundles {
-		if b.Kind != victim.Safe || ends[b.Gang.ID] || len(f.gangs[b.Gang.ID].gangs) == 0 {
+		if b.Kind != victim.Safe || ends[b.Gang.ID] || len(f.gangs[b.Gang.ID].Gangs) == 0 {
 			continue
 		}
-		together, err := pl.evictor.Together(f.gangs[b.Gang.ID].of, f.byUID(b.Pods[0].UID))
+		together, err := pl.evictor.Together(f.gangs[b.Gang.ID].Of, f.byUID(b.Pods[0].UID))
 		if err != nil {
 			return err.Error()
 		}
 		if b.Broken {
 			if !slices.ContainsFunc(together, func(one gang.Footprint) bool { return !eviction.Enough(one, nil) }) {
-				return fmt.Sprintf("%s has its minimum again", f.gangs[b.Gang.ID].name)
+				return fmt.Sprintf("%s has its minimum again", f.gangs[b.Gang.ID].Name)
 			}
 			continue
 		}
