@@ -25,6 +25,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/binder"
 	"github.com/lockstep-sh/lockstep/plugins/cacheevents"
 	"github.com/lockstep-sh/lockstep/plugins/catchup"
+	"github.com/lockstep-sh/lockstep/plugins/eviction"
 	"github.com/lockstep-sh/lockstep/plugins/extension"
 	"github.com/lockstep-sh/lockstep/plugins/fairshare"
 	"github.com/lockstep-sh/lockstep/plugins/gang"
@@ -58,7 +59,7 @@ type Set struct {
 // NewSet makes the plugins of a process. All its profiles share them.
 func NewSet() *Set {
 	slots, ledger, positions, leading := binder.NewSlots(), holds.New(), order.New(), make(chan struct{})
-	underway, events, watched := preemption.NewUnderway(), cacheevents.New(), watches.New()
+	underway, events, watched := eviction.NewUnderway(), cacheevents.New(), watches.New()
 	registry := gangs.New(ledger, underway.Victims, watched)
 	events.Listen(registry)
 	s := &Set{

@@ -2,21 +2,39 @@ package preemption
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/scheduler/framework/parallelize"
 
+	"github.com/lockstep-sh/lockstep/plugins/eviction"
 	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
 	"github.com/lockstep-sh/lockstep/plugins/victim"
 )
+
+// makeEvictor makes what ends pods in the name of this profile.
+func (pl *GangPreemption) makeEvictor() (err error) {
+	pods, profile := pl.handle.SharedInformerFactory().Core().V1().Pods(), pl.fw.ProfileName()
+	if pl.podByUID, err = eviction.PodsByUID(pods.Informer()); err != nil {
+		return err
+	}
+	pl.evictor = &eviction.Evictor{
+		Profile: profile, Client: pl.handle.ClientSet().CoreV1(), Recorder: pl.handle.EventRecorder(), Clock: pl.clock,
+		Pod: pl.podByUID, Pods: pods.Lister(), OnTheirWay: pl.handle, Gangs: pl.Roster, Underway: pl.Underway,
+		Words: eviction.Words{
+			Plugin: Name,
+			Reason: v1.PodReasonPreemptionByScheduler, Message: profile + ": preempting to make room for a pod or gang that comes before it",
+			WithdrawnReason: ReasonWithdrawn, WithdrawnMessage: profile + ": the preemption was not carried out",
+			Event: EventPreempted, Action: actionPreempting, Finishing: "completing an interrupted preemption of the gang",
+		},
+	}
+	return nil
+}
 
 // act makes room: the places are held from now on; evictions and nominations follow on
 // goroutines of their own, since they are calls to the API server.
@@ -29,7 +47,7 @@ func (pl *GangPreemption) act(ctx context.Context, d *demand, f *found) {
 	}
 	pl.outrank(f)
 	pl.Roster.Yield(ctx, pl.Holds.Among(f.outrank, maps.Values(f.plan.Nodes)))
-	pl.Underway.begin(holder, f.victims)
+	pl.Underway.Begin(holder, f.victims)
 	// The cycle's context ends with the cycle.
 	go pl.carryOut(context.WithoutCancel(ctx), d, f)
 }
@@ -89,7 +107,7 @@ func (pl *GangPreemption) withdraw(f *found) {
 // prepare does all that can be taken back.
 func (pl *GangPreemption) prepare(ctx context.Context, d *demand, f *found) []error {
 	var errs collected
-	pl.each(ctx, len(f.victims), func(i int) { errs.add(pl.rehearse(ctx, f.victims[i])) })
+	pl.each(ctx, len(f.victims), func(i int) { errs.add(pl.evictor.Rehearse(ctx, f.victims[i])) })
 	if failed := errs.list(); len(failed) > 0 {
 		return failed
 	}
@@ -98,18 +116,6 @@ func (pl *GangPreemption) prepare(ctx context.Context, d *demand, f *found) []er
 
 // pauseAfterErrors is how long a preemptor is kept from trying again.
 const pauseAfterErrors = time.Second
-
-// rehearse asks whether an eviction would be refused.
-func (pl *GangPreemption) rehearse(ctx context.Context, victim *v1.Pod) error {
-	if victim.Spec.NodeName == "" {
-		return nil // it is not on its node yet, and will be called back
-	}
-	_, err := pl.delete(ctx, victim, metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}})
-	if refuses(err) {
-		pl.Underway.refuse(victim.UID, pl.clock.Now())
-	}
-	return err
-}
 
 // evictAll evicts the victims, and tells whom it concerns.
 func (pl *GangPreemption) evictAll(ctx context.Context, d *demand, f *found) []error {
@@ -129,7 +135,7 @@ func (pl *GangPreemption) evictAll(ctx context.Context, d *demand, f *found) []e
 			return
 		}
 		for _, pod := range units[i].pods {
-			errs.add(pl.evictOne(ctx, d, f, turn{pod: pod, from: f.from[pod.UID], needed: func() bool { return pl.needs(d, f) }}, evicted))
+			errs.add(pl.evictOne(ctx, d, f, eviction.Turn{Pod: pod, From: f.from[pod.UID], Needed: func() bool { return pl.needs(d, f) }}, evicted))
 		}
 	})
 	pl.spareOthers(d, f.victims, evicted)
@@ -140,7 +146,7 @@ func (pl *GangPreemption) evictAll(ctx context.Context, d *demand, f *found) []e
 // unit is victims that one decision is about.
 type unit struct {
 	// of is the gang that ends whole, or the pod.
-	of    owner
+	of    eviction.Owner
 	whole bool
 	pods  []*v1.Pod
 	// stay are members that may not go.
@@ -159,7 +165,7 @@ func (f *found) units(broken bool) []unit {
 		if b.Kind != victim.Whole && !(b.Broken && broken) {
 			continue
 		}
-		u := unit{of: f.gangs[b.Gang.ID].of, whole: true, stay: map[types.UID]bool{}}
+		u := unit{of: f.gangs[b.Gang.ID].Of, whole: true, stay: map[types.UID]bool{}}
 		for _, one := range b.Gang.Pods {
 			if one.Protected {
 				u.stay[one.UID] = true
@@ -205,7 +211,7 @@ func (e *evictions) any(pods []victim.Pod) bool {
 // spare notes that victims go on.
 func (pl *GangPreemption) spare(pods []*v1.Pod) {
 	for _, pod := range pods {
-		pl.Underway.spared(pod.UID)
+		pl.Underway.Spared(pod.UID)
 	}
 }
 
@@ -214,36 +220,29 @@ func (pl *GangPreemption) spare(pods []*v1.Pod) {
 func (pl *GangPreemption) spareOthers(d *demand, pods []*v1.Pod, evicted *evictions) {
 	for _, pod := range pods {
 		if !evicted.has(pod.UID) {
-			pl.Underway.sparedBy(pl.holder(d), pod.UID)
+			pl.Underway.SparedBy(pl.holder(d), pod.UID)
 		}
 	}
 }
 
 // evictOne evicts a pod for a preemptor, if it is needed still once it is marked.
-func (pl *GangPreemption) evictOne(ctx context.Context, d *demand, f *found, one turn, evicted *evictions) error {
-	pod := one.pod
-	result, err := pl.evict(ctx, one, d.leader, f.note(d, pod))
-	switch {
-	case err == nil && result == runsOn:
-		pl.Underway.spared(pod.UID)
-		return nil
-	case err == nil && result == calledOff:
-		evicted.count(f)
-		pl.Underway.spared(pod.UID)
-		pl.Holds.DropNomination(pod.UID) // the preemptor comes in its place
-		return nil
-	case err == nil:
-		if result == ends {
-			evicted.count(f)
-		}
-		evicted.done.Store(pod.UID, true)
-		return nil
-	case refuses(err):
-		pl.Underway.refuse(pod.UID, pl.clock.Now())
-	default:
-		pl.Underway.spared(pod.UID)
+func (pl *GangPreemption) evictOne(ctx context.Context, d *demand, f *found, one eviction.Turn, evicted *evictions) error {
+	one.For, one.Note = d.leader, f.note(d, one.Pod)
+	outcome, err := pl.evictor.Evict(ctx, one)
+	if err != nil {
+		return err
 	}
-	return fmt.Errorf("evicting pod %s: %w", klog.KObj(pod), err)
+	switch outcome {
+	case eviction.Ends:
+		evicted.count(f)
+		evicted.done.Store(one.Pod.UID, true)
+	case eviction.WasGone:
+		evicted.done.Store(one.Pod.UID, true)
+	case eviction.CalledOff:
+		evicted.count(f)
+		pl.Holds.DropNomination(one.Pod.UID) // the preemptor comes in its place
+	}
+	return nil
 }
 
 // each runs calls to the API server, some at a time.

@@ -3,9 +3,7 @@ package preemption
 import (
 	"errors"
 	"slices"
-	"strings"
 	"testing"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -160,7 +158,7 @@ func (s *stage) promise(d *demand, f *found) {
 	for uid, on := range f.plan.Nodes {
 		s.Holds.Nominate(hold.Hold{For: uid, Holder: s.holder(d), Node: on, Priority: d.priority, Request: f.plan.Demand[uid].Request, Claim: f.claim})
 	}
-	s.Underway.begin(s.holder(d), f.victims)
+	s.Underway.Begin(s.holder(d), f.victims)
 }
 
 // TestVictimsThatAreGone: a preemptor does not wait for pods that ended while it was choosing.
@@ -172,68 +170,4 @@ func TestVictimsThatAreGone(t *testing.T) {
 	if message := s.standsBack(d); message != "" {
 		t.Errorf("it stands back: %q", message)
 	}
-}
-
-// TestOnlyThisPod: what is meant for one pod does not reach another of its name.
-func TestOnlyThisPod(t *testing.T) {
-	was := member("v", 0, 0, 10, 1, "n0")
-	again := was.DeepCopy()
-	again.UID = "another"
-	s := newStage(t, nil, nil, again)
-	client := s.handle.ClientSet().(*fake.Clientset)
-	seen := map[string]string{}
-	client.PrependReactor("delete", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
-		seen["delete"] = string(*a.(clienttesting.DeleteAction).GetDeleteOptions().Preconditions.UID)
-		return true, nil, apierrors.NewConflict(v1.Resource("pods"), "v-0", errors.New("the UID in the precondition is not that of the record"))
-	})
-	client.PrependReactor("patch", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
-		seen["patch"] = string(a.(clienttesting.PatchAction).GetPatch())
-		return true, nil, apierrors.NewConflict(v1.Resource("pods"), "v-0", errors.New("another UID"))
-	})
-	if gone, err := s.delete(s.ctx, was, metav1.DeleteOptions{}); !gone || err != nil {
-		t.Errorf("deleting: %v, %v, want that it is gone", gone, err)
-	}
-	if gone, err := s.mark(s.ctx, was); gone != wasGone || err != nil {
-		t.Errorf("marking: %v, %v, want that it is gone", gone, err)
-	}
-	if seen["delete"] != string(was.UID) || !strings.Contains(seen["patch"], `"uid":"`+string(was.UID)+`"`) {
-		t.Errorf("the API server was asked about %v", seen)
-	}
-	// The same answer about the pod itself is an error.
-	if gone, err := s.delete(s.ctx, again, metav1.DeleteOptions{}); gone || err == nil {
-		t.Errorf("a conflict about the pod itself: %v, %v, want an error", gone, err)
-	}
-}
-
-// TestUnfinishedMarks: a mark that nothing came of is taken back.
-func TestUnfinishedMarks(t *testing.T) {
-	pods := members("g", 2, 2, 10, 1, "n0")
-	s := newStage(t, nil, nil, pods[0], pods[1])
-	for _, pod := range pods {
-		if _, err := s.mark(s.ctx, pod); err != nil {
-			t.Fatal(err)
-		}
-		waitFor(t, func() bool {
-			now, ok := s.podByUID(pod.UID)
-			return ok && s.marked(now)
-		})
-	}
-	s.finish(s.ctx, time.Now().Add(time.Hour))
-	for _, pod := range pods {
-		now, err := s.handle.ClientSet().CoreV1().Pods("default").Get(s.ctx, pod.Name, metav1.GetOptions{})
-		if err != nil || s.marked(now) {
-			t.Errorf("pod %s: %v, %v", pod.Name, err, now.Status.Conditions)
-		}
-	}
-}
-
-func waitFor(t *testing.T, is func() bool) {
-	t.Helper()
-	for range 500 {
-		if is() {
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	t.Fatal("it does not come to be")
 }

@@ -14,13 +14,13 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/plugins/eviction"
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
-	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
 )
 
-// permitted is a handle of which some pods wait at Permit.
+// permitted has some pods that wait at Permit.
 type permitted struct {
-	fwk.Handle
+	eviction.OnTheirWay
 	pods map[types.UID]*waitingPod
 }
 
@@ -48,13 +48,13 @@ func TestMembersThatAreCalledOff(t *testing.T) {
 	onTheirWay := members("v", 2, 2, 10, 1, "")
 	s := newStage(t, []*v1.Node{node("n0", 2, "r0")}, nil, onTheirWay[0], onTheirWay[1])
 	waiting := map[types.UID]*waitingPod{onTheirWay[0].UID: {}, onTheirWay[1].UID: {}}
-	s.GangPreemption.handle = permitted{Handle: s.handle, pods: waiting}
+	s.evictor.OnTheirWay = permitted{OnTheirWay: s.handle, pods: waiting}
 	v := s.change(t, nil, 2)
 	for _, pod := range members("v", 2, 2, 10, 1, "n0") { // soon
 		v.comes(pod)
 	}
 	d := s.demand(t, gang.Spec{}, members("p", 2, 2, 100, 1)...)
-	u := unit{of: ownerOf(onTheirWay[0]), whole: true, pods: onTheirWay}
+	u := unit{of: eviction.OwnerOf(onTheirWay[0]), whole: true, pods: onTheirWay}
 	ctx, cancel := context.WithTimeout(s.ctx, 5*time.Second)
 	defer cancel()
 	if err := s.evictWhole(ctx, d, &found{}, u, &evictions{}); err != nil {
@@ -189,35 +189,14 @@ func TestTimeIsUpForThoseWhoCameLate(t *testing.T) {
 				cancel()
 			}
 			evicted := &evictions{}
-			err = s.evictWhole(ctx, d, f, unit{of: ownerOf(late), whole: true, pods: victims}, evicted)
+			err = s.evictWhole(ctx, d, f, unit{of: eviction.OwnerOf(late), whole: true, pods: victims}, evicted)
 			if begun != (err != nil) || begun != evicted.anyOf(victims) {
 				t.Errorf("evicted any: %v, %v", evicted.anyOf(victims), err)
 			}
-			for _, uid := range s.Underway.of(s.holder(d)) {
+			for _, uid := range s.Underway.Of(s.holder(d)) {
 				if !evicted.has(uid) {
 					t.Errorf("%s is waited for", uid)
 				}
-			}
-		})
-	}
-}
-
-// TestVictimsThatDoNotEnd: a victim whose node is down is waited for no longer than its grace period and a while.
-func TestVictimsThatDoNotEnd(t *testing.T) {
-	for sentence, c := range map[string]struct {
-		since time.Duration
-		want  int
-	}{"it has its time": {10 * time.Second, 1}, "it should have ended long ago": {time.Minute, 0}} {
-		t.Run(sentence, func(t *testing.T) {
-			victim := member("v", 0, 0, 10, 1, "n0")
-			victim.Finalizers = []string{"example.com/still"}
-			now := time.Now()
-			victim.DeletionTimestamp = &metav1.Time{Time: now.Add(-c.since)}
-			s := newStage(t, []*v1.Node{node("n0", 2, "r0")}, nil, victim)
-			s.Underway.begin(hold.Holder{Group: "p"}, []*v1.Pod{victim})
-			s.giveUp(now)
-			if got := s.Underway.Victims(hold.Holder{Group: "p"}); got != c.want {
-				t.Errorf("%d victims are waited for, want %d", got, c.want)
 			}
 		})
 	}

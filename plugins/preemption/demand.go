@@ -2,13 +2,13 @@ package preemption
 
 import (
 	"fmt"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	stockpreemption "k8s.io/kubernetes/pkg/scheduler/framework/preemption"
 
+	"github.com/lockstep-sh/lockstep/plugins/eviction"
 	"github.com/lockstep-sh/lockstep/plugins/gangpoint"
 	"github.com/lockstep-sh/lockstep/plugins/holds"
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
@@ -29,7 +29,7 @@ type demand struct {
 	pods []*v1.Pod
 	// own are the gangs of the attempt, and those that start together with them: they run
 	// in part, maybe, and make no way for themselves.
-	own map[owner]bool
+	own map[eviction.Owner]bool
 	// priority is the lowest of the members': nobody makes way for a pod that is no more
 	// important.
 	priority int32
@@ -42,7 +42,7 @@ type demand struct {
 
 // demandOf reads what a pod that did not fit stands for.
 func (pl *GangPreemption) demandOf(state fwk.CycleState, pod *v1.Pod) (*demand, error) {
-	d := &demand{leader: pod, own: map[owner]bool{}, need: victim.Vector{}, resources: map[v1.ResourceName]bool{}}
+	d := &demand{leader: pod, own: map[eviction.Owner]bool{}, need: victim.Vector{}, resources: map[v1.ResourceName]bool{}}
 	if unplaced := planner.UnplacedOf(state); unplaced != nil {
 		d.attempt = unplaced.Attempt
 	} else {
@@ -54,13 +54,13 @@ func (pl *GangPreemption) demandOf(state fwk.CycleState, pod *v1.Pod) (*demand, 
 	d.pods, d.priority = d.gang.Pods, d.gang.Priority
 	for _, need := range d.attempt.Gangs {
 		for _, f := range pl.Roster.Running(pl.fw.ProfileName(), need.Key) {
-			d.own[owner{profile: pl.fw.ProfileName(), gang: f.Key}] = true // and those that start together with it
+			d.own[eviction.Owner{Profile: pl.fw.ProfileName(), Gang: f.Key}] = true // and those that start together with it
 		}
 		for _, placed := range need.Placed {
-			d.own[ownerOf(placed.Pod)] = true
+			d.own[eviction.OwnerOf(placed.Pod)] = true
 		}
 		for i, member := range need.Pending {
-			d.own[ownerOf(member)] = true
+			d.own[eviction.OwnerOf(member)] = true
 			d.never = d.never || member.Spec.PreemptionPolicy != nil && *member.Spec.PreemptionPolicy == v1.PreemptNever
 			info, err := framework.NewPodInfo(member)
 			if err != nil {
@@ -94,20 +94,15 @@ func (d *demand) String() string {
 // underway reports whether victims of the preemptor are still ending. One that does not end, or of
 // which the node is gone, is waited for no longer: the preemptor looks for others.
 func (pl *GangPreemption) underway(d *demand) bool {
-	for _, uid := range pl.Underway.of(pl.holder(d)) {
+	for _, uid := range pl.Underway.Of(pl.holder(d)) {
 		pod, ok := pl.podByUID(uid)
 		if !ok {
-			pl.Underway.gone(uid, pl.clock.Now()) // before it was known as a victim
-		} else if _, err := pl.fw.SnapshotSharedLister().NodeInfos().Get(pod.Spec.NodeName); err == nil && !stuck(pod, pl.clock.Now()) {
+			pl.Underway.Gone(uid, pl.clock.Now()) // before it was known as a victim
+		} else if _, err := pl.fw.SnapshotSharedLister().NodeInfos().Get(pod.Spec.NodeName); err == nil && !eviction.Stuck(pod, pl.clock.Now()) {
 			return true
 		}
 	}
 	return false
-}
-
-// stuck tells pods that should have ended long ago.
-func stuck(pod *v1.Pod, now time.Time) bool {
-	return pod.DeletionTimestamp != nil && now.Sub(pod.DeletionTimestamp.Time) > stuckAfter
 }
 
 // ending reports whether pods that were preempted are still ending where the preemptor is
@@ -126,7 +121,7 @@ func (pl *GangPreemption) ending(d *demand) bool {
 			continue // the node is gone, and all on it
 		}
 		for _, other := range info.GetPods() {
-			if p := other.GetPod(); stockpreemption.PodTerminatingByPreemption(p) && !stuck(p, pl.clock.Now()) {
+			if p := other.GetPod(); stockpreemption.PodTerminatingByPreemption(p) && !eviction.Stuck(p, pl.clock.Now()) {
 				return true
 			}
 		}

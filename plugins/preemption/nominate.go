@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
+	"github.com/lockstep-sh/lockstep/plugins/eviction"
 	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
 )
 
@@ -29,9 +30,9 @@ func (pl *GangPreemption) patchNomination(ctx context.Context, pod *v1.Pod, node
 	if node != "" {
 		value = node
 	}
-	_, err := pl.patchStatus(ctx, pod, map[string]any{"nominatedNodeName": value})
 	// It is of no use to a pod that is gone, nor to another of its name.
-	if _, err = pl.isGone(ctx, pod, err); err != nil {
+	_, _, err := eviction.PatchStatus(ctx, pl.evictor.Client, pod, map[string]any{"nominatedNodeName": value})
+	if err != nil {
 		return fmt.Errorf("nominating pod %s: %w", klog.KObj(pod), err)
 	}
 	return nil

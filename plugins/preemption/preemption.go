@@ -2,6 +2,7 @@ package preemption
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/config"
 	"github.com/lockstep-sh/lockstep/apis/config/validation"
+	"github.com/lockstep-sh/lockstep/plugins/eviction"
 	"github.com/lockstep-sh/lockstep/plugins/extension"
 	"github.com/lockstep-sh/lockstep/plugins/holds"
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
@@ -43,8 +45,8 @@ type Shared struct {
 	Holds   *holds.Holds
 	Roster  Gangs
 	Plugins *extension.Plugins
-	// Underway is the preemptions of all profiles.
-	Underway *Underway
+	// Underway is the evictions of all profiles.
+	Underway *eviction.Underway
 	// Watches learns what the plugin watches; nil where nobody asks.
 	Watches *watches.Watches
 	// Leading is closed once this process schedules; before, it writes nothing.
@@ -66,8 +68,9 @@ type GangPreemption struct {
 	// stale are pods whose status may say something else of their nomination than the ledger.
 	stale workqueue.TypedRateLimitingInterface[types.UID]
 
-	// unfinished are the pods that were marked and run on.
-	unfinished since
+	evictor *eviction.Evictor
+	// podByUID finds a pod.
+	podByUID func(types.UID) (*v1.Pod, bool)
 	// idle is since when a holder could not use what it holds; tidy has it alone.
 	idle map[hold.Holder]time.Time
 
@@ -125,7 +128,7 @@ func New(shared Shared) frameworkruntime.PluginFactory {
 			stale:   workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[types.UID]()),
 			later:   workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[types.UID]{}),
 		}
-		if err := pl.watch(); err != nil {
+		if err := errors.Join(pl.makeEvictor(), pl.watch()); err != nil {
 			return nil, err
 		}
 		pl.Holds.OnRenominate(pl.renominated)
@@ -247,7 +250,7 @@ func (pl *GangPreemption) bringBack(ctx context.Context) {
 		}
 		if pod, ok := pl.podByUID(uid); ok {
 			pl.handle.Activate(klog.FromContext(ctx), map[string]*v1.Pod{pod.Namespace + "/" + pod.Name: pod})
-			if ownerOf(pod).pod == "" {
+			if !eviction.OwnerOf(pod).IsPod() {
 				pl.Roster.Changed() // a gang that rests is not activated
 			}
 		}

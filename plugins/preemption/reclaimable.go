@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/lockstep-sh/lockstep/plugins/eviction"
 	"github.com/lockstep-sh/lockstep/plugins/holds"
 	"github.com/lockstep-sh/lockstep/plugins/victim"
 )
@@ -17,8 +18,8 @@ func (c *candidates) freed(node int) (victim.Vector, int) {
 	if c.sums[node] == nil {
 		sum := &freed{amount: victim.Vector{}}
 		for _, info := range c.room.Node(node).GetPods() {
-			if pod := info.GetPod(); !c.ending[pod.UID] && !c.d.own[ownerOf(pod)] && c.mayGo(pod) {
-				sum.amount.Add(c.request(info), 1)
+			if pod := info.GetPod(); !c.Ending[pod.UID] && !c.d.own[eviction.OwnerOf(pod)] && c.mayGo(pod) {
+				sum.amount.Add(c.Request(info), 1)
 				sum.pods++
 			}
 		}
@@ -40,15 +41,15 @@ func (c *candidates) freedBy(gangs []victim.Gang, need victim.Vector) func(int) 
 	for i := range gangs {
 		for _, b := range victim.Split(need, &gangs[i]) {
 			for _, pod := range b.Pods {
-				at, ok := c.at[pod.UID]
+				at, ok := c.Place(pod.UID)
 				if !ok || !pod.Local {
 					continue
 				}
-				if sums[at.node] == nil {
-					sums[at.node] = &freed{amount: victim.Vector{}}
+				if sums[at.Node] == nil {
+					sums[at.Node] = &freed{amount: victim.Vector{}}
 				}
-				sums[at.node].amount.Add(pod.Request, 1)
-				sums[at.node].pods++
+				sums[at.Node].amount.Add(pod.Request, 1)
+				sums[at.Node].pods++
 			}
 		}
 	}
@@ -73,9 +74,9 @@ func (c *candidates) concentrate(gangs []victim.Gang, need victim.Vector) bool {
 		}
 		nodes := map[int]bool{}
 		for _, pod := range g.Pods {
-			if at, ok := c.at[pod.UID]; ok && pod.Local && !pod.Protected {
-				nodes[at.node] = true
-				gain[at.node] += victim.Coverage(need, pod.Request)
+			if at, ok := c.Place(pod.UID); ok && pod.Local && !pod.Protected {
+				nodes[at.Node] = true
+				gain[at.Node] += victim.Coverage(need, pod.Request)
 			}
 		}
 		choice = choice || len(nodes) > 1
@@ -96,8 +97,8 @@ func (c *candidates) concentrate(gangs []victim.Gang, need victim.Vector) bool {
 	for i := range gangs {
 		for j := range gangs[i].Pods {
 			pod := &gangs[i].Pods[j]
-			if at, ok := c.at[pod.UID]; ok && pod.Local {
-				pod.Rank = rank[at.node]
+			if at, ok := c.Place(pod.UID); ok && pod.Local {
+				pod.Rank = rank[at.Node]
 			}
 		}
 	}

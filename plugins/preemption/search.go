@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/lockstep-sh/lockstep/plugins/eviction"
 	"github.com/lockstep-sh/lockstep/plugins/gangpoint"
 	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
 	"github.com/lockstep-sh/lockstep/plugins/planner"
@@ -25,7 +26,7 @@ type found struct {
 	victims []*v1.Pod
 	// from is where they stood, as far as that was looked up.
 	from  map[types.UID]string
-	gangs map[string]candidate
+	gangs map[string]eviction.Candidate
 	// outrank are the holders that have to make way.
 	outrank []hold.Holder
 	domain  string
@@ -108,7 +109,7 @@ func (pl *GangPreemption) searchBeside(ctx context.Context, d *demand, outrank [
 		best.round, best.done = round.Name, round.Done
 	}
 	best.waits = len(best.victims)+len(outrank) == 0
-	if best.waits && len(gangs.ending) == 0 {
+	if best.waits && len(gangs.Ending) == 0 {
 		return nil, nil // whatever keeps the gang from its place, no eviction helps
 	}
 	return best, nil
@@ -185,9 +186,6 @@ func (s *searching) try(ctx context.Context, domain domain) (result *found, simu
 	var gangs []victim.Gang
 	if s.round != nil {
 		gangs = s.gangs.among(usable)
-		if err := s.gangs.guard(gangs, s.pl.budgets); err != nil {
-			return nil, true, err
-		}
 		if domain.counts && s.room.ShortWithout(usable, s.gangs.freedBy(gangs, s.d.need)) > 0 {
 			return nil, false, nil // who may go by himself may not without his gang
 		}
@@ -215,11 +213,11 @@ func (s *searching) try(ctx context.Context, domain domain) (result *found, simu
 func (s *searching) clear(ctx context.Context, gangs []victim.Gang) (result *found, err error) {
 	start := s.room.Checkpoint()
 	defer func() { err = errors.Join(err, s.room.Rollback(ctx, start)) }()
-	problem := victim.Problem{Need: s.d.need, Gangs: gangs, Threshold: float64(s.pl.args.ROIThresholdPercent) / 100}
+	problem := victim.Problem{Need: s.d.need, Gangs: gangs, Allowed: s.gangs.Budgets.Allowed(), Threshold: float64(s.pl.args.ROIThresholdPercent) / 100}
 	if s.round != nil {
 		problem.Order = s.round.Order
 		if tier := s.gangs.tier; tier != nil && tier.Budget != nil {
-			problem.Budget = tier.Budget(s.gangs.ending)
+			problem.Budget = func() victim.Budget { return tier.Budget(s.gangs.Ending) }
 		}
 	}
 	selection, ok, err := s.choose(ctx, problem)
@@ -233,15 +231,15 @@ func (s *searching) clear(ctx context.Context, gangs []victim.Gang) (result *fou
 	if !plan.Complete {
 		return nil, fmt.Errorf("placing the preemptor: it does not fit where it just did")
 	}
-	result = &found{plan: plan, selection: selection, harm: selection.Harm(), gangs: s.gangs.byID, from: map[types.UID]string{}}
+	result = &found{plan: plan, selection: selection, harm: selection.Harm(), gangs: s.gangs.Known(), from: map[types.UID]string{}}
 	chosen := selection.Pods()
 	if s.pl.args.EvictBrokenGangs {
 		chosen = append(chosen, selection.Remnants...)
 	}
 	for _, pod := range chosen {
-		result.victims = append(result.victims, s.gangs.pods[pod.UID])
-		if at, ok := s.gangs.places(pod.UID); ok {
-			result.from[pod.UID] = s.room.Node(at.node).Node().Name
+		result.victims = append(result.victims, s.gangs.Pod(pod.UID))
+		if at, ok := s.gangs.Place(pod.UID); ok {
+			result.from[pod.UID] = s.room.Node(at.Node).Node().Name
 		}
 	}
 	return result, nil
@@ -267,14 +265,14 @@ func (s *searching) choose(ctx context.Context, problem victim.Problem) (victim.
 
 // trial tries victims in a room.
 type trial struct {
-	places          func(types.UID) (place, bool)
+	places          func(types.UID) (eviction.Place, bool)
 	remove, restore func(fwk.PodInfo, int) error
 	fits            func() (bool, error)
 }
 
 func (s *searching) trial(ctx context.Context) *trial {
 	return &trial{
-		places:  s.gangs.places,
+		places:  s.gangs.Place,
 		remove:  func(info fwk.PodInfo, node int) error { return s.room.Remove(ctx, info, node) },
 		restore: func(info fwk.PodInfo, node int) error { return s.room.Restore(ctx, info, node) },
 		fits:    func() (bool, error) { return s.room.Fits(ctx) },
@@ -293,7 +291,7 @@ func (t *trial) Fits() (bool, error) { return t.fits() }
 func (t *trial) each(pods []victim.Pod, do func(fwk.PodInfo, int) error) error {
 	for _, pod := range pods {
 		if at, ok := t.places(pod.UID); ok {
-			if err := do(at.info, at.node); err != nil {
+			if err := do(at.Info, at.Node); err != nil {
 				return err
 			}
 		}

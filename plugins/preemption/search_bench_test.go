@@ -77,7 +77,7 @@ func BenchmarkSearch(b *testing.B) {
 		b.Run(c.name, func(b *testing.B) {
 			nodes, pods, gangs := full(c.nodes, c.racks, c.min)
 			s := newStage(b, nodes, pods)
-			s.Roster = gangs
+			s.know(gangs)
 			d := s.demand(b, c.spec, members("p", 64, 64, 100, 1)...)
 			b.ReportAllocs()
 			before := processCPU(b)
@@ -168,7 +168,7 @@ func BenchmarkSearchMembersThatDiffer(b *testing.B) {
 					objects = c.claims(nodes, preemptor)
 				}
 				s := newStage(b, nodes, pods, objects...)
-				s.Roster = gangs
+				s.know(gangs)
 				d := s.demand(b, gang.Spec{}, preemptor...)
 				b.ReportAllocs()
 				victims, before := 0, processCPU(b)

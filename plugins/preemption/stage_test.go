@@ -23,6 +23,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/config"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/plugins/eviction"
 	"github.com/lockstep-sh/lockstep/plugins/extension"
 	"github.com/lockstep-sh/lockstep/plugins/holds"
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
@@ -57,7 +58,7 @@ func newStageWith(tb testing.TB, more fwk.Plugin, nodes []*v1.Node, pods []*v1.P
 	tb.Cleanup(cancel)
 	s := &stage{ctx: ctx}
 	plugins := extension.New()
-	make := New(Shared{Holds: holds.New(), Roster: known{}, Plugins: plugins, Underway: NewUnderway()})
+	make := New(Shared{Holds: holds.New(), Roster: known{}, Plugins: plugins, Underway: eviction.NewUnderway()})
 	capture := func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 		plugin, err := make(ctx, args, handle)
 		s.GangPreemption, _ = plugin.(*GangPreemption)
@@ -86,12 +87,15 @@ func newStageWith(tb testing.TB, more fwk.Plugin, nodes []*v1.Node, pods []*v1.P
 		scheduler.WithFrameworkOutOfTreeRegistry(registry)); err != nil {
 		tb.Fatal(err)
 	}
-	s.Roster = known{}
+	s.know(known{})
 	factory.Start(ctx.Done())
 	factory.WaitForCacheSync(ctx.Done())
 	s.ready()
 	return s
 }
+
+// know has the plugin know these gangs.
+func (s *stage) know(gangs Gangs) { s.Roster, s.evictor.Gangs = gangs, gangs }
 
 // node is a node with so many GPUs, in a rack.
 func node(name string, gpus int, inRack string) *v1.Node {

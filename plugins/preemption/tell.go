@@ -23,6 +23,10 @@ const (
 	actionPreempting = "Preempting"
 )
 
+// ReasonWithdrawn is the reason of the conditions, false by then, of pods that were marked
+// and run on.
+const ReasonWithdrawn = "PreemptionWithdrawn"
+
 // tellPreemptor tells the preemptor what is done for it.
 func (pl *GangPreemption) tellPreemptor(d *demand, f *found) {
 	safe, whole := 0, 0
@@ -48,7 +52,7 @@ func (pl *GangPreemption) tellVictims(d *demand, f *found, evicted *evictions) {
 		if b.Kind == victim.Whole {
 			reason = EventGangPreempted
 		}
-		for _, one := range f.gangs[b.Gang.ID].gangs {
+		for _, one := range f.gangs[b.Gang.ID].Gangs {
 			loses := b.Kind == victim.Whole || slices.ContainsFunc(b.Pods, func(p victim.Pod) bool { return p.Part == "" || p.Part == one.Key.String() })
 			if one.Object == "" || !loses {
 				continue
@@ -87,7 +91,7 @@ func (f *found) worth(d *demand, b victim.Bundle) string {
 func (f *found) note(d *demand, pod *v1.Pod) string {
 	for _, b := range f.selection.Bundles {
 		if slices.ContainsFunc(b.Pods, func(p victim.Pod) bool { return p.UID == pod.UID }) {
-			return fmt.Sprintf("%s: %s by %s: %s", f.gangs[b.Gang.ID].name, f.lost(b), d, f.worth(d, b))
+			return fmt.Sprintf("%s: %s by %s: %s", f.gangs[b.Gang.ID].Name, f.lost(b), d, f.worth(d, b))
 		}
 	}
 	return fmt.Sprintf("evicted with its gang, which fell below its minimum (preemptor %s)", d)

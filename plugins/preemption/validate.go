@@ -8,7 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/plugins/eviction"
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
 	"github.com/lockstep-sh/lockstep/plugins/victim"
@@ -67,23 +67,23 @@ func (pl *GangPreemption) outdated(ctx context.Context, d *demand, f *found) str
 	if !pl.needs(d, f) {
 		return "the preemptor does not need the room any more"
 	}
-	ending, ends := pl.Underway.all(), f.wholeGangs()
+	ending, ends := pl.Underway.All(), f.wholeGangs()
 	for _, b := range f.selection.Bundles {
-		if b.Kind != victim.Safe || ends[b.Gang.ID] || len(f.gangs[b.Gang.ID].gangs) == 0 {
+		if b.Kind != victim.Safe || ends[b.Gang.ID] || len(f.gangs[b.Gang.ID].Gangs) == 0 {
 			continue
 		}
-		together, err := pl.runningWith(f.gangs[b.Gang.ID].of, f.byUID(b.Pods[0].UID))
+		together, err := pl.evictor.Together(f.gangs[b.Gang.ID].Of, f.byUID(b.Pods[0].UID))
 		if err != nil {
 			return err.Error()
 		}
 		if b.Broken {
-			if !slices.ContainsFunc(together, func(one gang.Footprint) bool { return !enough(one, nil) }) {
-				return fmt.Sprintf("%s has its minimum again", f.gangs[b.Gang.ID].name)
+			if !slices.ContainsFunc(together, func(one gang.Footprint) bool { return !eviction.Enough(one, nil) }) {
+				return fmt.Sprintf("%s has its minimum again", f.gangs[b.Gang.ID].Name)
 			}
 			continue
 		}
 		for _, one := range together {
-			if !enough(one, ending) {
+			if !eviction.Enough(one, ending) {
 				return fmt.Sprintf("gang %s has lost members meanwhile, and cannot do without those that were chosen", one.Key)
 			}
 		}
@@ -100,23 +100,6 @@ func (f *found) wholeGangs() map[string]bool {
 		}
 	}
 	return ends
-}
-
-// enough reports whether a gang has its minimum without the pods that are about to end.
-func enough(f gang.Footprint, ending map[types.UID]bool) bool {
-	stays, byRole := 0, map[string]int{}
-	for _, member := range f.Running {
-		if !ending[member.Pod.UID] {
-			stays++
-			byRole[member.Pod.Labels[v1alpha1.RoleLabel]]++
-		}
-	}
-	for role, n := range f.MinByRole {
-		if byRole[role] < n {
-			return false
-		}
-	}
-	return stays >= f.Min
 }
 
 // byUID finds a victim.

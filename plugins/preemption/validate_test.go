@@ -13,12 +13,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
 
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
 )
 
-// changing is a roster source of one gang, of which something runs that changes.
+// changing knows one gang, of which something runs that changes.
 type changing struct {
 	known
 	mu      sync.Mutex
@@ -209,7 +211,7 @@ func (s *stage) markedPods(t *testing.T) []string {
 	}
 	var names []string
 	for i := range list.Items {
-		if s.marked(&list.Items[i]) {
+		if s.evictor.Marked(&list.Items[i]) {
 			names = append(names, list.Items[i].Name)
 		}
 	}
@@ -232,7 +234,7 @@ func (s *stage) change(t *testing.T, pods []*v1.Pod, min int) *changing {
 	for _, pod := range pods {
 		v.comes(pod)
 	}
-	s.Roster = v
+	s.know(v)
 	server{deletes: func(name string, options metav1.DeleteOptions) error {
 		if len(options.DryRun) == 0 {
 			v.ends(name)
@@ -300,5 +302,31 @@ func TestInRepair(t *testing.T) {
 				t.Errorf("victims %q, want %q", got, c.want)
 			}
 		})
+	}
+}
+
+// TestSurplusOfAGroupThatRunsInPart: what a gang has beyond its minimum may go although another one of its group does not
+// run.
+func TestSurplusOfAGroupThatRunsInPart(t *testing.T) {
+	runs, waits := members("g", 3, 2, 10, 1, "n0"), member("h", 0, 1, 10, 1, "")
+	var objects []runtime.Object
+	for _, pod := range append(runs, waits) {
+		pod.Annotations[v1alpha1.GroupsAnnotation] = `["default/g","default/h"]`
+		objects = append(objects, pod)
+	}
+	preemptor := member("p", 0, 0, 100, 1, "")
+	s := newStage(t, []*v1.Node{node("n0", 3, "r0")}, runs, append(objects, preemptor)...)
+	s.know(gangsRunning(append(runs, waits)...))
+	d, err := s.demandOf(framework.NewCycleState(), preemptor)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := s.search(s.ctx, d)
+	if err != nil || f == nil {
+		t.Fatalf("found %v, %v", f, err)
+	}
+	s.promise(d, f)
+	if why := s.outdated(s.ctx, d, f); why != "" || len(f.victims) != 1 {
+		t.Errorf("%d victims, withdrawn because %q", len(f.victims), why)
 	}
 }

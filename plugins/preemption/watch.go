@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
@@ -14,24 +13,10 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
 )
 
-// uidIndex finds pods by their UID.
-const uidIndex = "lockstep.dev/uid"
-
 // watch learns from the pods' status which nominations stand that this process did not
 // make: after a restart that is all of them.
 func (pl *GangPreemption) watch() error {
 	informer := pl.handle.SharedInformerFactory().Core().V1().Pods().Informer()
-	if _, ok := informer.GetIndexer().GetIndexers()[uidIndex]; !ok {
-		if err := informer.AddIndexers(cache.Indexers{uidIndex: func(object any) ([]string, error) {
-			pod, ok := object.(*v1.Pod)
-			if !ok {
-				return nil, nil
-			}
-			return []string{string(pod.UID)}, nil
-		}}); err != nil {
-			return fmt.Errorf("watching pods: %w", err)
-		}
-	}
 	if _, err := informer.AddEventHandler(pl.Watches.Shared("nominations and victims in profile "+pl.handle.ProfileName(), informer, cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(object any) { pl.podSeen(nil, object.(*v1.Pod)) },
 		UpdateFunc: func(old, object any) { pl.podSeen(old.(*v1.Pod), object.(*v1.Pod)) },
@@ -42,21 +27,12 @@ func (pl *GangPreemption) watch() error {
 	return nil
 }
 
-func (pl *GangPreemption) podByUID(uid types.UID) (*v1.Pod, bool) {
-	found, err := pl.handle.SharedInformerFactory().Core().V1().Pods().Informer().GetIndexer().ByIndex(uidIndex, string(uid))
-	if err != nil || len(found) == 0 {
-		return nil, false
-	}
-	pod, ok := found[0].(*v1.Pod)
-	return pod, ok
-}
-
 func (pl *GangPreemption) podSeen(old, pod *v1.Pod) {
 	if old != nil && old.UID != pod.UID {
 		pl.podGone(old)
 		old = nil
 	}
-	pl.unfinished.note(pod.UID, pl.marked(pod), pl.clock.Now())
+	pl.evictor.Seen(pod)
 	if pod.Spec.SchedulerName != pl.fw.ProfileName() {
 		return
 	}
@@ -114,8 +90,7 @@ func (pl *GangPreemption) podGone(object any) {
 		object = unknown.Obj
 	}
 	if pod, ok := object.(*v1.Pod); ok {
-		pl.Underway.gone(pod.UID, pl.clock.Now())
+		pl.evictor.Gone(pod.UID)
 		pl.Holds.DropNomination(pod.UID)
-		pl.unfinished.note(pod.UID, false, pl.clock.Now())
 	}
 }

@@ -8,12 +8,9 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/klog/v2"
-	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 
+	"github.com/lockstep-sh/lockstep/plugins/eviction"
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 )
 
@@ -26,19 +23,19 @@ const lookAgainEvery = 100 * time.Millisecond
 // to end. All are marked before the first is evicted: whoever comes after this process
 // finishes what it has begun. Where nothing was begun the marks are taken back.
 func (pl *GangPreemption) evictWhole(ctx context.Context, d *demand, f *found, u unit, evicted *evictions) error {
-	pods, first := u.pods, u.pods[0]
-	if u.of.pod == "" {
-		together, err := pl.runningWith(u.of, first)
+	pods, ran := u.pods, 0
+	if !u.of.IsPod() {
+		together, err := pl.evictor.Together(u.of, u.pods[0])
 		if err != nil {
 			pl.spare(pods)
 			return err
 		}
-		pods = union(pods, together, u.stay)
+		pods, ran = union(pods, together, u.stay), eviction.OnNodes(together)
 	}
-	pl.Underway.begin(pl.holder(d), pods)
+	pl.Underway.Begin(pl.holder(d), pods)
 	defer func() { pl.spareOthers(d, pods, evicted) }()
 	needed := func() bool { return pl.needs(d, f) }
-	marked, err := pl.markAll(ctx, pods)
+	marked, err := pl.markAll(ctx, pods, ran)
 	if err != nil || marked.any() && !needed() { // marking takes its time
 		pl.unmarkAll(ctx, pods, marked)
 		return err
@@ -48,17 +45,17 @@ func (pl *GangPreemption) evictWhole(ctx context.Context, d *demand, f *found, u
 		if marked[i] == hasEnded {
 			return
 		}
-		one := turn{pod: pods[i], marked: marked[i] == isMarked, needed: needed}
-		if u.of.pod != "" {
-			one.from = f.from[pods[i].UID] // members of a gang go wherever they are
+		one := eviction.Turn{Pod: pods[i], Marked: marked[i] == isMarked, Of: ran, Needed: needed}
+		if u.of.IsPod() {
+			one.From = f.from[pods[i].UID] // members of a gang go wherever they are
 		}
 		errs.add(pl.evictOne(ctx, d, f, one, evicted))
 	})
 	switch begun := evicted.anyOf(pods); {
 	case !begun:
 		pl.unmarkAll(ctx, pods, marked)
-	case u.of.pod == "":
-		return pl.evictRest(ctx, d, f, u, first, evicted)
+	case !u.of.IsPod():
+		return pl.evictRest(ctx, d, f, u, ran, evicted)
 	}
 	return errors.Join(errs.list()...)
 }
@@ -81,14 +78,14 @@ func (m marks) any() bool { return slices.Contains(m, isMarked) }
 func (pl *GangPreemption) unmarkAll(ctx context.Context, pods []*v1.Pod, marked marks) {
 	pl.each(ctx, len(pods), func(i int) {
 		if marked[i] == isMarked {
-			pl.unmark(ctx, pods[i])
+			pl.evictor.Unmark(ctx, pods[i])
 		}
 	})
 }
 
-// markAll marks pods of which there are several, those that are on their nodes by now. The
-// others will be called back.
-func (pl *GangPreemption) markAll(ctx context.Context, pods []*v1.Pod) (marks, error) {
+// markAll marks pods of which there are several, those that are on their nodes by now, as some of
+// so many that go. The others will be called back.
+func (pl *GangPreemption) markAll(ctx context.Context, pods []*v1.Pod, of int) (marks, error) {
 	marked := make(marks, len(pods))
 	if len(pods) == 1 {
 		return marked, nil // it is marked when it is evicted
@@ -99,8 +96,8 @@ func (pl *GangPreemption) markAll(ctx context.Context, pods []*v1.Pod) (marks, e
 			pods[i] = now
 		}
 		if pods[i].Spec.NodeName != "" {
-			result, err := pl.mark(ctx, pods[i])
-			if marked[i] = isMarked; err == nil && result != ends { // if in doubt it is
+			result, err := pl.evictor.Mark(ctx, pods[i], of)
+			if marked[i] = isMarked; err == nil && result != eviction.Ends { // if in doubt it is
 				marked[i] = hasEnded
 			}
 			errs.add(err)
@@ -113,13 +110,12 @@ func (pl *GangPreemption) markAll(ctx context.Context, pods []*v1.Pod) (marks, e
 // failed, and members that were on their way to a node meanwhile. It returns once all that
 // were evicted are seen to end, and what runs of the gang is nothing, or a new life of it,
 // with its minimum.
-func (pl *GangPreemption) evictRest(ctx context.Context, d *demand, f *found, u unit, first *v1.Pod, evicted *evictions) error {
+func (pl *GangPreemption) evictRest(ctx context.Context, d *demand, f *found, u unit, ran int, evicted *evictions) error {
 	ticker := pl.clock.NewTicker(lookAgainEvery)
 	defer ticker.Stop()
-	begun := func() bool { return true }
 	var last error
 	for {
-		together, err := pl.runningWith(u.of, first)
+		together, err := pl.evictor.Together(u.of, u.pods[0])
 		if err != nil {
 			return err
 		}
@@ -127,14 +123,14 @@ func (pl *GangPreemption) evictRest(ctx context.Context, d *demand, f *found, u 
 		if len(rest) == 0 && seen {
 			return nil
 		}
-		pl.Underway.begin(pl.holder(d), rest)
+		pl.Underway.Begin(pl.holder(d), rest)
 		var errs collected
-		pl.each(ctx, len(rest), func(i int) { errs.add(pl.evictOne(ctx, d, f, turn{pod: rest[i], needed: begun}, evicted)) })
+		pl.each(ctx, len(rest), func(i int) { errs.add(pl.evictOne(ctx, d, f, eviction.Turn{Pod: rest[i], Of: ran}, evicted)) })
 		pl.spareOthers(d, rest, evicted)
 		last = errors.Join(errs.list()...)
 		select {
 		case <-ctx.Done():
-			return errors.Join(last, fmt.Errorf("ending gang %s: %w", u.of.gang, context.Cause(ctx)))
+			return errors.Join(last, fmt.Errorf("ending gang %s: %w", u.of.Gang, context.Cause(ctx)))
 		case <-ticker.C():
 		}
 	}
@@ -190,48 +186,4 @@ func (e *evictions) anyOf(pods []*v1.Pod) bool {
 		}
 	}
 	return false
-}
-
-// runningWith is what runs of the gang of a pod, and of those that start together with it.
-// Of a gang that no profile knows, the pod says the minimum; where it does not, all that
-// runs has to.
-func (pl *GangPreemption) runningWith(of owner, pod *v1.Pod) ([]gang.Footprint, error) {
-	if together := pl.Roster.Running(of.profile, of.gang); len(together) > 0 {
-		return together, nil
-	}
-	f := gang.Footprint{Key: of.gang}
-	pods, err := pl.handle.SharedInformerFactory().Core().V1().Pods().Lister().Pods(of.gang.Namespace).List(labels.Everything())
-	if err != nil {
-		return nil, fmt.Errorf("listing the members of gang %s: %w", of.gang, err)
-	}
-	for _, one := range pods {
-		if ownerOf(one) == of && one.Spec.NodeName != "" && one.DeletionTimestamp == nil && !podutil.IsPodTerminal(one) {
-			f.Running = append(f.Running, gang.Placed{Pod: one, Node: one.Spec.NodeName})
-		}
-	}
-	f.Min = len(f.Running)
-	if pod != nil {
-		if n, known := gang.MinimumOf(pod); known {
-			f.Min = n
-		}
-	}
-	return []gang.Footprint{f}, nil
-}
-
-// finishEviction evicts a pod of a gang that another process has begun to end.
-func (pl *GangPreemption) finishEviction(ctx context.Context, pod *v1.Pod) {
-	result, gone := ends, false
-	var err error
-	if !pl.marked(pod) {
-		result, err = pl.mark(ctx, pod)
-	}
-	if result == ends && err == nil {
-		gone, err = pl.delete(ctx, pod, metav1.DeleteOptions{})
-	}
-	switch {
-	case err != nil:
-		klog.FromContext(ctx).Error(err, "Failed to finish an eviction; trying again", "pod", klog.KObj(pod))
-	case result == ends && !gone:
-		pl.handle.EventRecorder().Eventf(pod, nil, v1.EventTypeNormal, EventPreempted, actionPreempting, "completing an interrupted preemption of the gang")
-	}
 }

@@ -27,7 +27,7 @@ func validate(need Vector, bundles []Bundle, budget Budget) []Bundle {
 				granted = append(granted, b.Pods[i])
 			}
 		}
-		shrunk[b.Gang.ID] = len(granted) < len(b.Pods)
+		shrunk[b.Gang.ID] = shrunk[b.Gang.ID] || len(granted) < len(b.Pods)
 		if len(granted) > 0 {
 			b.Pods = granted
 			valid = append(valid, makeBundle(need, b))

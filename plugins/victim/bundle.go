@@ -33,9 +33,9 @@ type Pod struct {
 	Created time.Time
 	// Local tells that it stands in the domain in which room is sought.
 	Local bool
-	// Guarded tells that its eviction would violate a PodDisruptionBudget. Guarded
-	// pods go last among equals; a budget never forbids.
-	Guarded bool
+	// Guards are the PodDisruptionBudgets that guard it, by their places in
+	// [Problem.Allowed].
+	Guards []int
 	// Protected pods stay, whatever happens: those of a priority that the preemptor
 	// may not preempt, those that the system needs. A gang that has one never goes
 	// whole.
@@ -104,11 +104,19 @@ type Bundle struct {
 	// ROI is Gain/Cost, the return on investment. For Safe bundles, which cost
 	// nothing, it is the Gain.
 	ROI float64
+	// violating tells that every pod of a Safe bundle, or some pod of a Whole one,
+	// violates a PodDisruptionBudget once all bundles are taken that come before.
+	violating bool
+	// part is which part it is in of those into which [Order.Sort] divides equals.
+	part int
 }
 
 // Split sorts the pods of a gang in the domain into a Safe and a Whole bundle, each
 // only if it has pods there.
-func Split(need Vector, g *Gang) []Bundle {
+func Split(need Vector, g *Gang) []Bundle { return split(need, g, newSpending(nil)) }
+
+// split is Split where so much is spent already. It leaves that as it was.
+func split(need Vector, g *Gang, spent *spending) []Bundle {
 	var local []Pod
 	protected := false
 	for _, pod := range g.Pods {
@@ -122,9 +130,12 @@ func Split(need Vector, g *Gang) []Bundle {
 	}
 	slices.SortFunc(local, func(a, b Pod) int { return comparePods(need, a, b) })
 	if g.broken() {
-		return []Bundle{makeBundle(need, Bundle{Kind: Safe, Gang: g, Broken: true, Pods: local})}
+		granted, violating := spent.grant(local)
+		spent.giveBack(granted...)
+		return []Bundle{makeBundle(need, Bundle{Kind: Safe, Gang: g, Broken: true, Pods: append(granted, violating...)})}
 	}
-	safe, core := g.spare(local)
+	safe, core := g.spare(local, spent)
+	spent.giveBack(safe...)
 	var bundles []Bundle
 	if len(safe) > 0 {
 		bundles = append(bundles, makeBundle(need, Bundle{Kind: Safe, Gang: g, Pods: safe}))
@@ -191,22 +202,34 @@ func (g *Gang) surplus(least map[string]int, of func(Pod) string) map[string]int
 }
 
 // spare divides pods of a healthy gang into those that it can do without and the
-// rest, in their order.
-func (g *Gang) spare(pods []Pod) (safe, core []Pod) {
+// rest, in their order; but those that violate a PodDisruptionBudget come last.
+func (g *Gang) spare(pods []Pod, spent *spending) (safe, core []Pod) {
 	surplus, byRole, byPart := len(g.Pods)-g.Min, g.surplusByRole(), g.surplusByPart()
-	for _, pod := range pods {
-		if surplus > 0 && (byRole == nil || byRole[pod.Role] > 0) && (byPart == nil || byPart[pod.Part] > 0) {
-			safe = append(safe, pod)
-			surplus--
-			if byRole != nil {
-				byRole[pod.Role]--
-			}
-			if byPart != nil {
-				byPart[pod.Part]--
-			}
-		} else {
+	divide := func(pod Pod) {
+		if surplus <= 0 || byRole != nil && byRole[pod.Role] <= 0 || byPart != nil && byPart[pod.Part] <= 0 {
 			core = append(core, pod)
+			return
 		}
+		safe = append(safe, pod)
+		spent.take(pod)
+		surplus--
+		if byRole != nil {
+			byRole[pod.Role]--
+		}
+		if byPart != nil {
+			byPart[pod.Part]--
+		}
+	}
+	var violating []Pod
+	for _, pod := range pods {
+		if spent.violatedBy(pod) {
+			violating = append(violating, pod)
+		} else {
+			divide(pod)
+		}
+	}
+	for _, pod := range violating {
+		divide(pod)
 	}
 	return safe, core
 }
@@ -255,12 +278,12 @@ func share(need, has Vector) float64 {
 	return sum
 }
 
-// comparePods orders pods of a gang by who goes first: 1. those no budget guards;
-// 2. coverage of the need, high first; 3. priority, low first; 4. rank, low first;
-// 5. waste, little first; 6. age, the youngest first; 7. UID.
+// comparePods orders pods of a gang by who goes first, among those that violate no
+// PodDisruptionBudget and among the others: 1. coverage of the need, high first;
+// 2. priority, low first; 3. rank, low first; 4. waste, little first; 5. age, the
+// youngest first; 6. UID.
 func comparePods(need Vector, a, b Pod) int {
 	return cmp.Or(
-		compareBools(a.Guarded, b.Guarded),
 		cmp.Compare(Coverage(need, b.Request), Coverage(need, a.Request)),
 		cmp.Compare(a.Priority, b.Priority),
 		cmp.Compare(a.Rank, b.Rank),

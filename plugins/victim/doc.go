@@ -5,7 +5,8 @@
 // the domain and outside it, or not at all. Among what it may take it prefers what
 // hurts least, by the rules of [Preempt] or [Reclaim]. It never leaves a healthy
 // gang below its minimum, never chooses anything where the preemptor would not fit
-// after all, and never a pod whose return would still let it fit.
+// after all, and never a pod whose return would still let it fit. PodDisruptionBudgets
+// count those that are chosen: victims that violate one go last among equals.
 //
 // It decides; callers evict. It knows no API server, no clock and no nodes: whether
 // the preemptor fits, a [Trial] tells. Values go in, values come out.

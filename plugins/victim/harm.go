@@ -13,8 +13,8 @@ type Harm struct {
 	// Priority is the highest among the gangs that lose a bundle of that kind;
 	// [math.MinInt32] where nobody goes.
 	Priority int32
-	// Guarded is how many of the pods a PodDisruptionBudget guards.
-	Guarded int
+	// Violating is how many of the pods violate a PodDisruptionBudget.
+	Violating int
 	// Cost is the sum of the bundles' costs.
 	Cost float64
 	// Pods is how many go.
@@ -23,7 +23,7 @@ type Harm struct {
 
 // Harm sums up the selection. Remnants, of use to nobody, do not count.
 func (s Selection) Harm() Harm {
-	h := Harm{Priority: math.MinInt32, Cost: s.Cost()}
+	h := Harm{Priority: math.MinInt32, Violating: s.Violating, Cost: s.Cost()}
 	for _, b := range s.Bundles {
 		if b.Kind > h.Kind {
 			h.Kind, h.Priority = b.Kind, math.MinInt32
@@ -31,12 +31,7 @@ func (s Selection) Harm() Harm {
 		if b.Kind == h.Kind {
 			h.Priority = max(h.Priority, b.Gang.Priority)
 		}
-		for _, pod := range b.Pods {
-			h.Pods++
-			if pod.Guarded {
-				h.Guarded++
-			}
-		}
+		h.Pods += len(b.Pods)
 	}
 	return h
 }
@@ -47,8 +42,8 @@ func (h Harm) CompareKind(other Harm) int {
 	return cmp.Or(cmp.Compare(h.Kind, other.Kind), cmp.Compare(h.Priority, other.Priority))
 }
 
-// Compare orders by less harm first: 1. kind; 2. priority; 3. guarded pods; 4. cost;
-// 5. pods.
+// Compare orders by less harm first: 1. kind; 2. priority; 3. pods that violate a
+// PodDisruptionBudget; 4. cost; 5. pods.
 func (h Harm) Compare(other Harm) int {
-	return cmp.Or(h.CompareKind(other), cmp.Compare(h.Guarded, other.Guarded), cmp.Compare(h.Cost, other.Cost), cmp.Compare(h.Pods, other.Pods))
+	return cmp.Or(h.CompareKind(other), cmp.Compare(h.Violating, other.Violating), cmp.Compare(h.Cost, other.Cost), cmp.Compare(h.Pods, other.Pods))
 }

@@ -17,8 +17,8 @@ type Order struct {
 }
 
 // Preempt is the order for making room for a higher priority: 1. Safe first;
-// 2. gang's priority, low first; 3. bundles without guarded pods first; 4. return on
-// investment, high first; 5. age, the youngest first; 6. ID.
+// 2. gang's priority, low first; 3. bundles that violate no PodDisruptionBudget first;
+// 4. return on investment, high first; 5. age, the youngest first; 6. ID.
 //
 // Returns on investment that differ by no more than a threshold tie. So that this is
 // an order, bundles equal in 1 to 3 are partitioned from the best down, each part led
@@ -27,8 +27,8 @@ func Preempt() Order { return Order{} }
 
 // Reclaim is the order for taking back what queues have borrowed: 1. Safe first;
 // 2. queues, negative from the function for the one to take from first; 3. return on
-// investment, as for Preempt; 4. gang's priority, low first; 5. bundles without
-// guarded pods first; 6. age, the youngest first; 7. ID.
+// investment, as for Preempt; 4. gang's priority, low first; 5. bundles that violate no
+// PodDisruptionBudget first; 6. age, the youngest first; 7. ID.
 func Reclaim(queues func(a, b *Gang) int) Order { return Order{reclaim: true, queues: queues} }
 
 // Ranked is the order of somebody else: 1. Safe first; 2. rank, low first; 3. ID.
@@ -39,24 +39,15 @@ func (o Order) Sort(bundles []Bundle, threshold float64) {
 	slices.SortFunc(bundles, func(a, b Bundle) int {
 		return cmp.Or(o.before(a, b), cmp.Compare(b.ROI, a.ROI), o.after(a, b))
 	})
-	part := make(map[key]int, len(bundles))
-	leader, n := 0, 0
+	leader, part := 0, 0
 	for i, b := range bundles {
 		if i > 0 && (o.before(bundles[leader], b) != 0 || bundles[leader].ROI-b.ROI > threshold) {
 			leader = i
-			n++
+			part++
 		}
-		part[key{b.Gang.ID, b.Kind}] = n
+		bundles[i].part = part
 	}
-	slices.SortFunc(bundles, func(a, b Bundle) int {
-		return cmp.Or(cmp.Compare(part[key{a.Gang.ID, a.Kind}], part[key{b.Gang.ID, b.Kind}]), o.after(a, b))
-	})
-}
-
-// key tells bundles of a problem apart.
-type key struct {
-	gang string
-	kind Kind
+	slices.SortFunc(bundles, func(a, b Bundle) int { return cmp.Or(cmp.Compare(a.part, b.part), o.after(a, b)) })
 }
 
 // before is what counts more than the return on investment.
@@ -68,23 +59,28 @@ func (o Order) before(a, b Bundle) int {
 	if o.reclaim {
 		return cmp.Or(kind, o.queues(a.Gang, b.Gang))
 	}
-	return cmp.Or(kind, cmp.Compare(a.Gang.Priority, b.Gang.Priority), compareBools(a.guarded(), b.guarded()))
+	return cmp.Or(kind, cmp.Compare(a.Gang.Priority, b.Gang.Priority), compareBools(a.violating, b.violating))
 }
 
 // after is what counts less. It is total.
 func (o Order) after(a, b Bundle) int {
-	rest := cmp.Or(b.Gang.Created.Compare(a.Gang.Created), cmp.Compare(a.Gang.ID, b.Gang.ID), cmp.Compare(a.Kind, b.Kind))
+	violating := compareBools(a.violating, b.violating)
+	rest := cmp.Or(b.Gang.Created.Compare(a.Gang.Created), cmp.Compare(a.Gang.ID, b.Gang.ID), cmp.Compare(a.Kind, b.Kind), violating)
 	if o.reclaim {
-		return cmp.Or(cmp.Compare(a.Gang.Priority, b.Gang.Priority), compareBools(a.guarded(), b.guarded()), rest)
+		return cmp.Or(cmp.Compare(a.Gang.Priority, b.Gang.Priority), violating, rest)
 	}
 	return rest
 }
 
-// guarded tells that the bundle cannot be taken without violating a budget. A Safe
-// one can be taken in part, and those come first.
-func (b Bundle) guarded() bool {
-	if b.Kind == Safe {
-		return b.Pods[0].Guarded
+// equal reports whether nothing that counts more than PodDisruptionBudgets tells two
+// sorted bundles apart.
+func (o Order) equal(a, b Bundle) bool {
+	switch {
+	case o.rank != nil:
+		return a.Kind == b.Kind && a.Gang == b.Gang
+	case o.reclaim:
+		return a.part == b.part && a.Gang.Priority == b.Gang.Priority
+	default:
+		return a.Kind == b.Kind && a.Gang.Priority == b.Gang.Priority
 	}
-	return slices.ContainsFunc(b.Pods, func(p Pod) bool { return p.Guarded })
 }

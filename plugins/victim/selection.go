@@ -1,6 +1,7 @@
 package victim
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 )
@@ -27,8 +28,12 @@ type Problem struct {
 	// Threshold is the difference in return on investment that does not count, 0 or
 	// more. [DefaultThreshold] is a good one.
 	Threshold float64
-	// Budget limits what may be taken; nil for no limit.
-	Budget Budget
+	// Budget makes the limit of what may be taken, for one choice; nil for no limit.
+	Budget func() Budget
+	// Allowed is how many more pods each PodDisruptionBudget lets go. A pod violates
+	// one only where the other victims use it up. Such pods go last among equals; a
+	// PodDisruptionBudget never forbids.
+	Allowed []int
 }
 
 // Selection is who goes.
@@ -38,6 +43,9 @@ type Selection struct {
 	// Remnants are what is left of gangs that were broken already and lose pods: they
 	// only waste what they keep. The preemptor does not need their place.
 	Remnants []Pod
+	// Violating is how many of the victims violate a PodDisruptionBudget: those before
+	// them have used it up.
+	Violating int
 }
 
 // Pods are the victims.
@@ -63,30 +71,49 @@ func (s Selection) sum(of func(Bundle) float64) float64 {
 	return total
 }
 
-// Candidates are the bundles of a problem that may be taken, by who goes first.
-func (p Problem) Candidates() []Bundle {
-	var bundles []Bundle
-	for i := range p.Gangs {
-		bundles = append(bundles, Split(p.Need, &p.Gangs[i])...)
-	}
-	p.Order.Sort(bundles, p.Threshold)
-	if p.Budget == nil {
-		return bundles
-	}
-	bundles = validate(p.Need, bundles, p.Budget)
-	p.Order.Sort(bundles, p.Threshold) // what shrank is worth less
-	return bundles
-}
-
 // Select chooses victims. It returns false where the preemptor would not fit even if
 // all candidates were gone; then nothing is chosen. Where it fits as things are, the
 // selection is empty. What it chose is removed in the trial when it returns true.
 //
 // The trial is asked about twice the logarithm of the number of bundles until it fits,
-// and once for every victim after that. An error of the trial ends the selection.
+// and once for every victim after that; and as often again where a victim violates a
+// PodDisruptionBudget. An error of the trial ends the selection.
 func (p Problem) Select(trial Trial) (Selection, bool, error) {
-	s := search{trial: trial, bundles: p.Candidates()}
+	first, found, err := p.choose(trial, nil, nil)
+	if err != nil || !found {
+		return Selection{}, false, err
+	}
+	violating, granted := first.violations(p.Allowed)
+	if first.Violating = violating; violating == 0 {
+		return first, true, nil
+	}
+	// Others may do that violate less. Those of the first choice that violate nothing have
+	// a claim on their budgets: they are known to be of use.
+	if err := trial.Restore(first.Pods()); err != nil {
+		return Selection{}, false, fmt.Errorf("restoring the first choice: %w", err)
+	}
+	second, found, err := p.choose(trial, p.Allowed, granted)
+	if err != nil {
+		return Selection{}, false, err
+	}
+	second.Violating, _ = second.violations(p.Allowed)
+	if found && second.Harm().Compare(first.Harm()) < 0 {
+		return second, true, nil
+	}
+	if err := errors.Join(trial.Restore(second.Pods()), trial.Remove(first.Pods())); err != nil {
+		return Selection{}, false, fmt.Errorf("going back to the first choice: %w", err)
+	}
+	return first, true, nil
+}
+
+// choose chooses victims where PodDisruptionBudgets allow so much, and these pods have a
+// claim on them.
+func (p Problem) choose(trial Trial, allowed []int, claims []Pod) (Selection, bool, error) {
+	s := search{trial: trial, bundles: p.candidates(allowed, claims)}
 	found, err := s.prefix()
+	if err == nil && !found && allowed != nil {
+		err = s.take(0) // there is another choice to go back to
+	}
 	if err != nil || !found {
 		return Selection{}, false, err
 	}
@@ -94,6 +121,51 @@ func (p Problem) Select(trial Trial) (Selection, bool, error) {
 		return Selection{}, false, err
 	}
 	return s.selection(p.Need), true, nil
+}
+
+// candidates are the bundles of a problem that may be taken, by who goes first.
+func (p Problem) candidates(allowed []int, claims []Pod) []Bundle {
+	var bundles []Bundle
+	spent := newSpending(allowed, claims...)
+	for i := range p.Gangs {
+		bundles = append(bundles, split(p.Need, &p.Gangs[i], spent)...)
+	}
+	bundles = p.sorted(bundles, allowed, claims)
+	if p.Budget == nil {
+		return bundles
+	}
+	return p.sorted(validate(p.Need, bundles, p.Budget()), allowed, claims) // what shrank is worth less
+}
+
+// sorted sorts bundles by who goes first.
+func (p Problem) sorted(bundles []Bundle, allowed []int, claims []Pod) []Bundle {
+	if len(allowed) > 0 {
+		bundles = joined(p.Need, bundles)
+		p.Order.Sort(bundles, p.Threshold)
+		bundles = newSpending(allowed, claims...).guard(p.Order, bundles)
+	}
+	p.Order.Sort(bundles, p.Threshold)
+	return bundles
+}
+
+// violations counts the victims that violate a PodDisruptionBudget. It returns also the
+// others that go by themselves, or with a gang of which none violates one.
+func (s Selection) violations(allowed []int) (n int, granted []Pod) {
+	spent := newSpending(allowed)
+	for _, b := range s.Bundles {
+		var fine []Pod
+		for _, pod := range b.Pods {
+			if !spent.violatedBy(pod) {
+				fine = append(fine, pod)
+			}
+			spent.take(pod)
+		}
+		n += len(b.Pods) - len(fine)
+		if b.Kind == Safe || len(fine) == len(b.Pods) {
+			granted = append(granted, fine...)
+		}
+	}
+	return n, granted
 }
 
 // search is a selection in the making.
@@ -210,10 +282,7 @@ func (s *search) spare(pods []Pod, part bool) ([]Pod, error) {
 // selection is the outcome.
 func (s *search) selection(need Vector) Selection {
 	var out Selection
-	for _, b := range s.bundles {
-		if len(b.Pods) == 0 {
-			continue
-		}
+	for _, b := range joined(need, slices.DeleteFunc(s.bundles, func(b Bundle) bool { return len(b.Pods) == 0 })) {
 		b = makeBundle(need, b)
 		out.Bundles = append(out.Bundles, b)
 		if b.Broken {

@@ -51,6 +51,41 @@ func random(r *rand.Rand) (*cluster, []Gang) {
 	return c, gangs
 }
 
+// guarded puts pods under PodDisruptionBudgets, and returns what these allow.
+func guarded(seed uint64, gangs []Gang) []int {
+	r := rand.New(rand.NewPCG(seed, 2))
+	if r.IntN(2) == 0 {
+		return nil
+	}
+	allowed := []int{r.IntN(3), r.IntN(3)}
+	for i := range gangs {
+		for j := range gangs[i].Pods {
+			for budget := range allowed {
+				if r.IntN(3) == 0 {
+					gangs[i].Pods[j].Guards = append(gangs[i].Pods[j].Guards, budget)
+				}
+			}
+		}
+	}
+	return allowed
+}
+
+// violations counts the pods that go beyond what budgets allow, one after the other.
+func violations(allowed []int, pods []Pod) int {
+	left, n := slices.Clone(allowed), 0
+	for _, pod := range pods {
+		violates := false
+		for _, budget := range pod.Guards {
+			left[budget]--
+			violates = violates || left[budget] < 0
+		}
+		if violates {
+			n++
+		}
+	}
+	return n
+}
+
 // TestSelectionsHold holds selections on small random clusters against what can be
 // said of any right one.
 func TestSelectionsHold(t *testing.T) {
@@ -58,7 +93,7 @@ func TestSelectionsHold(t *testing.T) {
 	for seed := range uint64(20000) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		c, gangs := random(r)
-		p := Problem{Need: c.need(), Gangs: gangs, Threshold: DefaultThreshold}
+		p := Problem{Need: c.need(), Gangs: gangs, Threshold: DefaultThreshold, Allowed: guarded(seed, gangs)}
 		before := slices.Clone(c.free)
 		got, ok, err := p.Select(c)
 		if err != nil {
@@ -100,6 +135,9 @@ func mustHold(t *testing.T, seed uint64, c *cluster, p Problem, got Selection) {
 	}
 	if len(c.gone) != len(got.Pods()) {
 		t.Errorf("seed %d: %d are gone in the trial, %d were chosen", seed, len(c.gone), len(got.Pods()))
+	}
+	if n := violations(p.Allowed, got.Pods()); n != got.Violating {
+		t.Errorf("seed %d: %d victims violate a budget, %d are told", seed, n, got.Violating)
 	}
 	whole, worst := map[string]bool{}, math.MinInt
 	for _, b := range got.Bundles {
@@ -173,12 +211,13 @@ func TestOrderOfInputDoesNotMatter(t *testing.T) {
 		var first string
 		for turn := range 3 {
 			c, gangs := random(rand.New(rand.NewPCG(seed, 1)))
+			allowed := guarded(seed, gangs)
 			r := rand.New(rand.NewPCG(seed, uint64(turn)))
 			r.Shuffle(len(gangs), func(i, j int) { gangs[i], gangs[j] = gangs[j], gangs[i] })
 			for i := range gangs {
 				r.Shuffle(len(gangs[i].Pods), func(a, b int) { gangs[i].Pods[a], gangs[i].Pods[b] = gangs[i].Pods[b], gangs[i].Pods[a] })
 			}
-			got, _, err := Problem{Need: c.need(), Gangs: gangs, Threshold: DefaultThreshold}.Select(c)
+			got, _, err := Problem{Need: c.need(), Gangs: gangs, Threshold: DefaultThreshold, Allowed: allowed}.Select(c)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -190,6 +229,78 @@ func TestOrderOfInputDoesNotMatter(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestLeastViolations holds how many victims violate a budget against all there is to choose
+// from, where nothing else tells victims apart: pods of one GPU that their gangs can do
+// without, for members of one GPU.
+func TestLeastViolations(t *testing.T) {
+	some, most := 0, 0
+	for seed := range uint64(20000) {
+		r := rand.New(rand.NewPCG(seed, 3))
+		need, pods := 1+r.IntN(5), 0
+		c := newCluster(int64(need), 1, 100)
+		allowed := []int{r.IntN(3), r.IntN(3)}
+		var gangs []Gang
+		var surplus, budgets []int // by gang
+		for i := range 1 + r.IntN(4) {
+			// A gang is healthy, or broken.
+			min, n := 1+r.IntN(4), 1+r.IntN(4)
+			budget, word := r.IntN(3)-1, "0"
+			if budget >= 0 {
+				word = fmt.Sprint("0?", budget)
+			}
+			g := c.gangOf(string(rune('a'+i)), min, 0, r.IntN(10), strings.Repeat(word+" ", n))
+			gangs, budgets, surplus = append(gangs, g), append(budgets, budget), append(surplus, n)
+			if n >= min {
+				surplus[i] = n - min
+			}
+			pods += surplus[i]
+		}
+		c.free[0] = 0
+		if pods < need {
+			continue // gangs go whole
+		}
+		least := leastViolations(need, surplus, budgets, allowed)
+		got, ok, err := Problem{Need: c.need(), Gangs: gangs, Threshold: DefaultThreshold, Allowed: allowed}.Select(c)
+		if !ok || err != nil || len(got.Pods()) != need {
+			t.Fatalf("seed %d: selected %s, %v, %v, want %d pods", seed, names(got.Pods()), ok, err, need)
+		}
+		if got.Violating != least {
+			t.Errorf("seed %d: %d of %s violate a budget, %d would do", seed, got.Violating, names(got.Pods()), least)
+		}
+		if least > 0 {
+			some++
+		}
+		most = max(most, least)
+	}
+	if some < 1000 || most < 4 {
+		t.Errorf("%d selections in which a budget is violated, at most by %d victims, tell little", some, most)
+	}
+}
+
+// leastViolations tries all ways to take so many pods of gangs that have so much surplus, each
+// guarded by one budget; -1 is none.
+func leastViolations(need int, surplus, budgets, allowed []int) int {
+	if len(surplus) == 0 {
+		if need > 0 {
+			return math.MaxInt
+		}
+		n := 0
+		for _, left := range allowed {
+			n += max(0, -left)
+		}
+		return n
+	}
+	least := math.MaxInt
+	for n := range min(need, surplus[0]) + 1 {
+		left := slices.Clone(allowed)
+		if budgets[0] >= 0 {
+			left[budgets[0]] -= n
+		}
+		least = min(least, leastViolations(need-n, surplus[1:], budgets[1:], left))
+	}
+	return least
 }
 
 // TestFewTrials: the number of trials grows with the victims, not with the cluster.

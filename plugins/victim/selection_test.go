@@ -66,12 +66,16 @@ func (c *cluster) fits() bool {
 }
 
 // gangOf makes a gang from text: a member per word, "0" on node 0, "0!" protected,
-// "0?" guarded, "0:2" of 2 GPUs, "0@x" of role x.
+// "0?12" guarded by the PodDisruptionBudgets 1 and 2, "0:2" of 2 GPUs, "0@x" of role x.
 func (c *cluster) gangOf(id string, min int, priority int32, age int, words string) Gang {
 	g := Gang{ID: id, Min: min, Priority: priority, Created: time.Unix(int64(1000-age), 0)}
 	for i, word := range strings.Fields(words) {
 		pod := Pod{UID: types.UID(fmt.Sprintf("%s%d", id, i)), Priority: priority, Created: g.Created, Request: Vector{gpu: 1}}
 		word, pod.Role, _ = strings.Cut(word, "@")
+		word, guards, _ := strings.Cut(word, "?")
+		for _, budget := range guards {
+			pod.Guards = append(pod.Guards, int(budget-'0'))
+		}
 		if size, ok := strings.CutPrefix(word[1:], ":"); ok {
 			var n int64
 			if _, err := fmt.Sscan(size, &n); err != nil {
@@ -79,7 +83,7 @@ func (c *cluster) gangOf(id string, min int, priority int32, age int, words stri
 			}
 			pod.Request[gpu] = n
 		}
-		pod.Protected, pod.Guarded = strings.HasSuffix(word, "!"), strings.HasSuffix(word, "?")
+		pod.Protected = strings.HasSuffix(word, "!")
 		node := int(word[0] - '0')
 		pod.Local = c.domain[node]
 		c.on[pod.UID] = node
@@ -122,10 +126,13 @@ func TestSelect(t *testing.T) {
 		cluster  *cluster
 		gangs    []gang
 		order    Order
-		budget   Budget
+		budget   *allowance
+		allowed  []int // by PodDisruptionBudgets
 		want     string
 		remnants string
 		none     bool
+		// violating is how many of the victims violate a PodDisruptionBudget.
+		violating int
 	}{
 		"where there is room nobody goes": {cluster: newCluster(1, 1, 2), gangs: []gang{{"a", 1, 0, 0, "0"}}},
 		"where nothing would help nobody goes": {
@@ -164,10 +171,63 @@ func TestSelect(t *testing.T) {
 			cluster: newCluster(1, 1, 2), gangs: []gang{{"a", 1, 0, 9, "0"}, {"b", 1, 0, 1, "0"}}, want: "b0",
 		},
 		"of equals the one that no budget guards goes": {
-			cluster: newCluster(1, 1, 2), gangs: []gang{{"a", 1, 0, 1, "0?"}, {"b", 1, 0, 9, "0"}}, want: "b0",
+			cluster: newCluster(1, 1, 2), gangs: []gang{{"a", 1, 0, 1, "0?0"}, {"b", 1, 0, 9, "0"}}, allowed: []int{0}, want: "b0",
 		},
 		"a budget forbids nothing": {
-			cluster: newCluster(2, 1, 2), gangs: []gang{{"a", 1, 0, 1, "0?"}, {"b", 1, 0, 9, "0"}}, want: "a0 b0",
+			cluster: newCluster(2, 1, 2), gangs: []gang{{"a", 1, 0, 1, "0?0"}, {"b", 1, 0, 9, "0"}}, allowed: []int{0}, want: "a0 b0", violating: 1,
+		},
+		"one that still allows a pod to go guards none": {
+			cluster: newCluster(1, 1, 2), gangs: []gang{{"a", 1, 0, 1, "0?0"}, {"b", 1, 0, 9, "0"}}, allowed: []int{1}, want: "a0",
+		},
+		"but guards the second": {
+			cluster: newCluster(2, 1, 3), gangs: []gang{{"a", 1, 0, 1, "0?0"}, {"b", 1, 0, 2, "0?0"}, {"c", 1, 0, 9, "0"}}, allowed: []int{1}, want: "a0 c0",
+		},
+		"who is of no use has no claim on it, though it is less important": {
+			cluster: newCluster(1, 2, 1, 2, 2), gangs: []gang{{"a", 1, 0, 0, "0?0"}, {"b", 1, 5, 1, "1:2?0"}, {"c", 1, 5, 9, "2:2"}}, allowed: []int{1}, want: "b0",
+		},
+		"nor where another one is violated": {
+			cluster: newCluster(2, 2, 1, 2, 2, 2, 2), gangs: []gang{
+				{"a", 1, 0, 0, "0?0"}, {"b", 1, 5, 1, "1:2?0"}, {"c", 1, 5, 2, "2:2?1"}, {"d", 1, 5, 8, "3:2"}, {"e", 1, 5, 9, "4:2"},
+			}, allowed: []int{1, 0}, want: "b0 d0",
+		},
+		"a gang that goes whole may use up more than there is": {
+			cluster: newCluster(2, 1, 4), gangs: []gang{{"a", 2, 0, 1, "0?0 0?0"}, {"b", 2, 0, 9, "0 0"}}, allowed: []int{1}, want: "b0 b1",
+		},
+		"and then it has no claim on what there is": {
+			cluster: newCluster(3, 1, 5), gangs: []gang{{"a", 2, 0, 1, "0?0 0?0"}, {"b", 1, 0, 5, "0?0"}, {"c", 2, 0, 9, "0 0"}}, allowed: []int{1}, want: "b0 c0 c1",
+		},
+		"surplus that violates one goes after that of others": {
+			cluster: newCluster(3, 1, 7), gangs: []gang{{"a", 1, 0, 1, "0?0 0?0 0?0 0?0"}, {"b", 1, 0, 9, "0 0 0"}}, allowed: []int{1}, want: "a0 b0 b1",
+		},
+		"and before the end of a gang": {
+			cluster: newCluster(3, 1, 5), gangs: []gang{{"a", 1, 0, 1, "0?0 0?0 0?0 0?0"}, {"b", 1, 0, 9, "0"}}, allowed: []int{1}, want: "a0 a1 a2", violating: 2,
+		},
+		"of a gang the members go that violate none": {
+			cluster: newCluster(1, 1, 3), gangs: []gang{{"a", 2, 0, 1, "0?0 0?0 0"}}, allowed: []int{0}, want: "a2",
+		},
+		"of a broken one, too": {
+			cluster: newCluster(1, 1, 3), gangs: []gang{{"a", 9, 0, 1, "0?0 0?0 0"}}, allowed: []int{0}, want: "a2", remnants: "a0 a1",
+		},
+		"a lower priority counts more than a budget": {
+			cluster: newCluster(1, 1, 2), gangs: []gang{{"a", 1, 0, 1, "0?0"}, {"b", 1, 5, 9, "0"}}, allowed: []int{0}, want: "a0", violating: 1,
+		},
+		"a pod uses up every budget that guards it": {
+			cluster: newCluster(2, 1, 3), gangs: []gang{{"a", 1, 0, 1, "0?01"}, {"b", 1, 0, 2, "0?1"}, {"c", 1, 0, 9, "0"}}, allowed: []int{0, 1}, want: "b0 c0",
+		},
+		"queues take back what violates none, of what is as efficient": {
+			cluster: newCluster(1, 1, 2), gangs: []gang{{"a", 1, 0, 1, "0?0"}, {"b", 1, 0, 9, "0"}}, order: Reclaim(overQuota), allowed: []int{0}, want: "b0",
+		},
+		"but efficiency counts more": {
+			cluster: newCluster(4, 1, 8, -4), gangs: []gang{{"a", 8, 0, 0, "0 0 0 0 1 1 1 1"}, {"b", 4, 0, 9, "0?0 0?0 0?0 0?0"}}, order: Reclaim(overQuota), allowed: []int{0}, want: "b0 b1 b2 b3", violating: 4,
+		},
+		"in the order of somebody else no budget counts": {
+			cluster: newCluster(1, 1, 2), gangs: []gang{{"a", 1, 0, 1, "0?0"}, {"b", 1, 0, 9, "0"}}, order: Ranked(func(g *Gang) int { return int(g.ID[0]) }), allowed: []int{0}, want: "a0", violating: 1,
+		},
+		"where the limit of a queue leaves nobody else one is violated": {
+			cluster: newCluster(1, 2, 2, 1), gangs: []gang{{"a", 1, 0, 1, "0:2?0"}, {"b", 1, 0, 9, "1"}}, budget: &allowance{1}, allowed: []int{0}, want: "a0", violating: 1,
+		},
+		"what a gang of lower priority uses up is no more": {
+			cluster: newCluster(3, 1, 4), gangs: []gang{{"a", 2, 0, 1, "0?0 0?0"}, {"b", 1, 5, 1, "0?0"}, {"c", 1, 5, 9, "0"}}, allowed: []int{1}, want: "a0 a1 c0", violating: 1,
 		},
 		"what is protected stays, and its gang does not go whole": {
 			cluster: newCluster(1, 1, 2), gangs: []gang{{"a", 2, 0, 0, "0! 0"}}, none: true,
@@ -201,7 +261,10 @@ func TestSelect(t *testing.T) {
 		},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			p := Problem{Need: c.cluster.need(), Order: c.order, Threshold: DefaultThreshold, Budget: c.budget}
+			p := Problem{Need: c.cluster.need(), Order: c.order, Threshold: DefaultThreshold, Allowed: c.allowed}
+			if c.budget != nil {
+				p.Budget = func() Budget { return &allowance{c.budget.left} }
+			}
 			for _, g := range c.gangs {
 				gang := c.cluster.gangOf(g.id, g.min, g.priority, g.age, g.pods)
 				gang.Queue = "q"
@@ -211,8 +274,11 @@ func TestSelect(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff([]string{c.want, c.remnants, fmt.Sprint(!c.none)}, []string{names(got.Pods()), names(got.Remnants), fmt.Sprint(ok)}); diff != "" {
-				t.Errorf("victims, remnants, found (-want +got):\n%s", diff)
+			if n := len(got.Pods()); ok && len(c.cluster.gone) != n {
+				t.Errorf("%d are gone in the trial, %d were chosen", len(c.cluster.gone), n)
+			}
+			if diff := cmp.Diff([]string{c.want, c.remnants, fmt.Sprint(!c.none, c.violating)}, []string{names(got.Pods()), names(got.Remnants), fmt.Sprint(ok, got.Violating)}); diff != "" {
+				t.Errorf("victims, remnants, found and violating (-want +got):\n%s", diff)
 			}
 		})
 	}

@@ -115,6 +115,7 @@ const (
 )
 
 // PodEvicting is a condition of pods, written by the scheduler: True while it ends the pod
-// to make room for another one, False where it did not after all. Its message is the name
-// of the profile that does so, for whichever process finishes what another has begun.
+// to make room for another one, False where it did not after all. While it is True its reason
+// is the name of the profile that does so, and its message how many pods go with it, as JSON:
+// for whichever process finishes what another has begun.
 const PodEvicting v1.PodConditionType = "scheduling.lockstep.dev/Evicting"

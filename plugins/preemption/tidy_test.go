@@ -2,8 +2,6 @@ package preemption
 
 import (
 	"context"
-	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -13,65 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 
-	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
 )
-
-// TestFinish: what an interrupted eviction has begun is finished where a gang is left in part, and
-// nowhere else.
-func TestFinish(t *testing.T) {
-	marked := func(pods []*v1.Pod) []*v1.Pod {
-		for _, pod := range pods {
-			pod.Status.Conditions = []v1.PodCondition{{
-				Type: v1alpha1.PodEvicting, Status: v1.ConditionTrue, Reason: v1.PodReasonPreemptionByScheduler, Message: profile,
-			}}
-		}
-		return pods
-	}
-	for sentence, c := range map[string]struct {
-		pods []*v1.Pod
-		min  int
-		keep bool // broken gangs are left alone
-		left string
-	}{
-		"a gang of which all are marked and none is gone runs on":      {pods: marked(members("g", 3, 3, 10, 1, "n0")), min: 3, left: "g-0 g-1 g-2"},
-		"one that has lost members goes whole":                         {pods: marked(members("g", 2, 3, 10, 1, "n0")), min: 3},
-		"also those of it that were not marked yet":                    {pods: slices.Concat(marked(members("g", 1, 3, 10, 1, "n0")), members("g", 2, 3, 10, 1, "n0")[1:]), min: 3},
-		"but for what was begun nobody goes where they are left alone": {pods: slices.Concat(marked(members("g", 1, 3, 10, 1, "n0")), members("g", 2, 3, 10, 1, "n0")[1:]), min: 3, keep: true, left: "g-1"},
-		"a pod in no gang stays: it is chosen again if it has to go":   {pods: marked(members("single", 1, 0, 10, 1, "n0")), min: 1, left: "single-0"},
-		"nobody goes who is not marked":                                {pods: members("g", 2, 3, 10, 1, "n0"), min: 3, left: "g-0 g-1"},
-	} {
-		t.Run(sentence, func(t *testing.T) {
-			var objects []runtime.Object
-			key := gang.Key{Namespace: "default", Name: "g"}
-			f := gang.Footprint{Key: key, Min: c.min}
-			for _, pod := range c.pods {
-				objects = append(objects, pod)
-				f.Running = append(f.Running, gang.Placed{Pod: pod, Node: pod.Spec.NodeName})
-			}
-			s := newStage(t, nil, nil, objects...)
-			s.Roster = known{key: {f}}
-			s.args.EvictBrokenGangs = !c.keep
-			for _, pod := range c.pods {
-				s.unfinished.note(pod.UID, s.marked(pod), time.Now()) // if the informer has not yet
-			}
-			s.finish(s.ctx, time.Now().Add(time.Hour))
-			list, err := s.handle.ClientSet().CoreV1().Pods("").List(s.ctx, metav1.ListOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			var names []string
-			for i := range list.Items {
-				names = append(names, list.Items[i].Name)
-			}
-			slices.Sort(names)
-			if got := strings.Join(names, " "); got != c.left {
-				t.Errorf("left %q, want %q", got, c.left)
-			}
-		})
-	}
-}
 
 // gangsOf is a profile that says of all gangs the same.
 type gangsOf struct {
@@ -116,7 +58,7 @@ func TestGiveBack(t *testing.T) {
 				objects = append(objects, pod)
 			}
 			s := newStage(t, nil, nil, objects...)
-			s.Roster = c.gangs
+			s.know(c.gangs)
 			if err := wait.PollUntilContextTimeout(s.ctx, time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) {
 				return s.Holds.Count(hold.Nomination) == len(pods), nil
 			}); err != nil {
@@ -183,11 +125,11 @@ func TestReplacementKeepsItsRoom(t *testing.T) {
 			waiting, victim := member("g", 3, c.min, 100, 1, ""), member("v", 0, 0, 10, 1, "n0")
 			pods := append(members("g", 3, c.min, 100, 1, "n1"), waiting)
 			s := newStage(t, nil, nil, victim, waiting)
-			s.Roster = gangsRunning(pods...)
+			s.know(gangsRunning(pods...))
 			holder := hold.Holder{Profile: profile, Group: hold.SinglePod(waiting.UID)}
 			s.Holds.Nominate(hold.Hold{For: waiting.UID, Holder: holder, Node: "n0", Priority: 100, Claim: s.Holds.NewClaim()})
 			if c.ending {
-				s.Underway.begin(holder, []*v1.Pod{victim})
+				s.Underway.Begin(holder, []*v1.Pod{victim})
 			}
 			now := time.Now()
 			for _, after := range []time.Duration{0, idleFor, 10 * idleFor} {

@@ -1,4 +1,4 @@
-package preemption
+package eviction
 
 import (
 	"testing"
@@ -21,27 +21,27 @@ func pods(uids ...types.UID) []*v1.Pod {
 
 func TestUnderway(t *testing.T) {
 	u, now := NewUnderway(), time.Now()
-	u.begin(hold.Holder{Group: "x"}, pods("a", "b", "c"))
+	u.Begin(hold.Holder{Group: "x"}, pods("a", "b", "c"))
 	if n := u.Victims(hold.Holder{Group: "x"}); n != 3 || u.Victims(hold.Holder{Group: "y"}) != 0 {
 		t.Errorf("%d victims of x, %d of y; want 3 and none", n, u.Victims(hold.Holder{Group: "y"}))
 	}
-	u.gone("a", now)
-	u.gone("stranger", now)
-	u.spared("b")
+	u.Gone("a", now)
+	u.Gone("stranger", now)
+	u.Spared("b")
 	u.refuse("c", now)
 	if n := u.Victims(hold.Holder{Group: "x"}); n != 0 {
 		t.Errorf("%d victims have not ended, want none", n)
 	}
-	if all := u.all(); len(all) != 1 || !all["a"] {
+	if all := u.All(); len(all) != 1 || !all["a"] {
 		t.Errorf("ending, or ended just now: %v, want a", all)
 	}
-	if refused := u.refusals(now); len(refused) != 1 || !refused["c"] {
+	if refused := u.Refusals(now); len(refused) != 1 || !refused["c"] {
 		t.Errorf("refused: %v, want c", refused)
 	}
 	later := now.Add(time.Hour)
-	u.begin(hold.Holder{Group: "y"}, pods("d"))
-	u.gone("d", later)
-	if all := u.all(); len(all) != 1 || !all["d"] || len(u.refusals(later)) != 0 {
-		t.Errorf("an hour later: %v, refused %v; want d and nobody", all, u.refusals(later))
+	u.Begin(hold.Holder{Group: "y"}, pods("d"))
+	u.Gone("d", later)
+	if all := u.All(); len(all) != 1 || !all["d"] || len(u.Refusals(later)) != 0 {
+		t.Errorf("an hour later: %v, refused %v; want d and nobody", all, u.Refusals(later))
 	}
 }

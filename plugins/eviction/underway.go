@@ -1,4 +1,4 @@
-package preemption
+package eviction
 
 import (
 	"maps"
@@ -36,8 +36,8 @@ func NewUnderway() *Underway {
 	return &Underway{byHolder: map[hold.Holder]map[types.UID]bool{}, holderOf: map[types.UID]hold.Holder{}, ended: map[types.UID]time.Time{}, refused: map[types.UID]time.Time{}}
 }
 
-// begin notes victims of a preemptor, beside those that it has. None of them has another.
-func (u *Underway) begin(holder hold.Holder, victims []*v1.Pod) {
+// Begin notes victims of a preemptor, beside those that it has. None of them has another.
+func (u *Underway) Begin(holder hold.Holder, victims []*v1.Pod) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for _, pod := range victims {
@@ -50,8 +50,8 @@ func (u *Underway) begin(holder hold.Holder, victims []*v1.Pod) {
 	}
 }
 
-// gone notes that a pod has ended, if it is a victim.
-func (u *Underway) gone(pod types.UID, now time.Time) {
+// Gone notes that a pod has ended, if it is a victim.
+func (u *Underway) Gone(pod types.UID, now time.Time) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if _, victim := u.holderOf[pod]; !victim {
@@ -74,8 +74,8 @@ func (u *Underway) refuse(victim types.UID, now time.Time) {
 	u.remove(victim)
 }
 
-// refusals lists the pods of which the eviction was refused not long ago.
-func (u *Underway) refusals(now time.Time) map[types.UID]bool {
+// Refusals lists the pods of which the eviction was refused not long ago.
+func (u *Underway) Refusals(now time.Time) map[types.UID]bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	list := map[types.UID]bool{}
@@ -89,16 +89,16 @@ func (u *Underway) refusals(now time.Time) map[types.UID]bool {
 	return list
 }
 
-// spared notes that a victim did not have to end.
-func (u *Underway) spared(victim types.UID) {
+// Spared notes that a victim did not have to end.
+func (u *Underway) Spared(victim types.UID) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.remove(victim)
 }
 
-// sparedBy notes that a victim of a preemptor did not have to end. If it is that of another by
+// SparedBy notes that a victim of a preemptor did not have to end. If it is that of another by
 // now, that stands.
-func (u *Underway) sparedBy(holder hold.Holder, victim types.UID) {
+func (u *Underway) SparedBy(holder hold.Holder, victim types.UID) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.holderOf[victim] == holder {
@@ -122,15 +122,15 @@ func (u *Underway) Victims(holder hold.Holder) int {
 	return len(u.byHolder[holder])
 }
 
-// of lists the victims of a preemptor that have not ended.
-func (u *Underway) of(holder hold.Holder) []types.UID {
+// Of lists the victims of a preemptor that have not ended.
+func (u *Underway) Of(holder hold.Holder) []types.UID {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return slices.Collect(maps.Keys(u.byHolder[holder]))
 }
 
-// all lists the victims, those that have ended just now included.
-func (u *Underway) all() map[types.UID]bool {
+// All lists the victims, those that have ended just now included.
+func (u *Underway) All() map[types.UID]bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	all := make(map[types.UID]bool, len(u.holderOf))

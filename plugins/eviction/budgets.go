@@ -1,0 +1,65 @@
+package eviction
+
+import (
+	"fmt"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	policylisters "k8s.io/client-go/listers/policy/v1"
+)
+
+// Budgets are the PodDisruptionBudgets of the cluster at some moment. Nil is none.
+type Budgets struct {
+	allowed     []int
+	byNamespace map[string][]budget
+}
+
+// budget is one of them.
+type budget struct {
+	place    int // in allowed
+	selector labels.Selector
+	// disrupted are pods, by name, that are ending with its leave: it counts them already.
+	disrupted map[string]metav1.Time
+}
+
+// ListBudgets reads the budgets that there are.
+func ListBudgets(lister policylisters.PodDisruptionBudgetLister) (*Budgets, error) {
+	list, err := lister.List(labels.Everything())
+	if err != nil {
+		return nil, fmt.Errorf("listing disruption budgets: %w", err)
+	}
+	b := &Budgets{byNamespace: map[string][]budget{}}
+	for _, one := range list {
+		selector, err := metav1.LabelSelectorAsSelector(one.Spec.Selector)
+		if err != nil || selector.Empty() {
+			continue // it matches nothing, as for kube-scheduler
+		}
+		b.byNamespace[one.Namespace] = append(b.byNamespace[one.Namespace], budget{len(b.allowed), selector, one.Status.DisruptedPods})
+		b.allowed = append(b.allowed, int(one.Status.DisruptionsAllowed))
+	}
+	return b, nil
+}
+
+// Allowed is how many more pods each budget lets go.
+func (b *Budgets) Allowed() []int {
+	if b == nil {
+		return nil
+	}
+	return b.allowed
+}
+
+// Guards returns the budgets that guard a pod, by their places in Allowed. The rules are those
+// of kube-scheduler: a pod without labels is guarded by none.
+func (b *Budgets) Guards(pod *v1.Pod) []int {
+	if b == nil || len(pod.Labels) == 0 {
+		return nil
+	}
+	var guards []int
+	for _, one := range b.byNamespace[pod.Namespace] {
+		if _, counted := one.disrupted[pod.Name]; !counted && one.selector.Matches(labels.Set(pod.Labels)) {
+			guards = append(guards, one.place)
+		}
+	}
+	return guards
+}

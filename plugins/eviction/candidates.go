@@ -1,0 +1,278 @@
+package eviction
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+	"github.com/lockstep-sh/lockstep/plugins/victim"
+)
+
+// Nodes are the nodes of the cluster, by index.
+type Nodes interface {
+	Len() int
+	Node(node int) fwk.NodeInfo
+	Index(name string) (node int, ok bool)
+}
+
+// Place is where a pod stands.
+type Place struct {
+	Info fwk.PodInfo
+	Node int
+}
+
+// Ending returns the pods on nodes that leave without being chosen: those that are being
+// deleted, and those of which the eviction is under way. leaving are those of them that are not
+// [Stuck], and will have left.
+func Ending(nodes Nodes, underway map[types.UID]bool, now time.Time) (ending map[types.UID]bool, leaving []Place) {
+	ending = underway
+	for node := range nodes.Len() {
+		for _, info := range nodes.Node(node).GetPods() {
+			pod := info.GetPod()
+			if pod.DeletionTimestamp == nil && !ending[pod.UID] {
+				continue
+			}
+			ending[pod.UID] = true
+			if !Stuck(pod, now) { // else it may never end
+				leaving = append(leaving, Place{info, node})
+			}
+		}
+	}
+	return ending, leaving
+}
+
+// Candidates turns the pods on nodes into gangs that may lose some, as values for package
+// victim. It serves one search, on one goroutine.
+type Candidates struct {
+	Nodes Nodes
+	Gangs Gangs
+	// Budgets guard pods; nil for none.
+	Budgets *Budgets
+	// Own are the gangs for which room is sought: they make no way for themselves.
+	Own map[Owner]bool
+	// Ending are the pods that leave without being chosen, see [Ending].
+	Ending map[types.UID]bool
+	// Request is what the end of a pod gives back.
+	Request func(fwk.PodInfo) victim.Vector
+	// Queue is the queue of a pod; nil where there are none.
+	Queue func(*v1.Pod) string
+	// Now is when the search began, Grace how long a gang below its minimum is in repair.
+	Now   time.Time
+	Grace time.Duration
+
+	known  map[string]Candidate
+	pods   map[types.UID]*v1.Pod
+	places map[types.UID]Place
+	// strangers are the pods of gangs that no profile knows, nil before they were looked for.
+	strangers map[Owner][]gang.Placed
+}
+
+// Candidate is what is known of a gang that may lose pods, or of several that start
+// together.
+type Candidate struct {
+	// Name is what users know it by, Of what it is.
+	Name string
+	Of   Owner
+	// Gangs are none for a single pod.
+	Gangs []gang.Footprint
+}
+
+// Known returns the candidates so far, by their ID among the gangs of a problem.
+func (c *Candidates) Known() map[string]Candidate { return c.known }
+
+// Pod returns a pod of a candidate.
+func (c *Candidates) Pod(uid types.UID) *v1.Pod { return c.pods[uid] }
+
+// Place returns where a pod of a candidate stands; false where it is on none of the nodes.
+func (c *Candidates) Place(uid types.UID) (Place, bool) {
+	at, ok := c.places[uid]
+	return at, ok
+}
+
+// On lists the gangs that have pods on these nodes, each with all its pods. Those that are not
+// permitted to go are protected. Where gangs do not count every pod stands by itself.
+func (c *Candidates) On(nodes []int, permits func(*v1.Pod) bool, gangsCount bool) []victim.Gang {
+	if c.known == nil {
+		c.known, c.pods, c.places = map[string]Candidate{}, map[types.UID]*v1.Pod{}, map[types.UID]Place{}
+	}
+	local := map[types.UID]victim.Vector{}
+	var owners []Owner
+	first := map[Owner]*v1.Pod{}
+	for _, node := range nodes {
+		for _, info := range c.Nodes.Node(node).GetPods() {
+			pod := info.GetPod()
+			of := OwnerOf(pod)
+			if c.Ending[pod.UID] || c.Own[of] {
+				continue
+			}
+			if !gangsCount {
+				of = Owner{Pod: pod.UID}
+			}
+			local[pod.UID] = c.Request(info)
+			c.places[pod.UID] = Place{info, node}
+			if first[of] == nil {
+				first[of] = pod
+				owners = append(owners, of)
+			}
+		}
+	}
+	gangs := make([]victim.Gang, 0, len(owners))
+	known := map[Owner]bool{}
+	for _, of := range owners {
+		if known[of] {
+			continue // with another one
+		}
+		footprints := c.footprints(of, first[of])
+		for _, f := range footprints {
+			known[Owner{Profile: of.Profile, Gang: f.Key}] = true
+		}
+		gangs = append(gangs, c.gang(of.ID(), footprints, local, permits))
+	}
+	return gangs
+}
+
+// gang is the candidate that runs so. Gangs that start together are of use together only:
+// they are the parts of one. local has the requests of the pods on the nodes that are looked
+// at.
+func (c *Candidates) gang(id string, footprints []gang.Footprint, local map[types.UID]victim.Vector, permits func(*v1.Pod) bool) victim.Gang {
+	g := victim.Gang{ID: id, Priority: math.MinInt32, Created: footprints[0].Created}
+	if first := footprints[0].Running; c.Queue != nil && len(first) > 0 {
+		g.Queue = c.Queue(first[0].Pod)
+	}
+	for _, f := range footprints {
+		part, roles := "", ""
+		if len(footprints) > 1 {
+			part, roles = f.Key.String(), f.Key.String()+"/"
+		}
+		if c.inRepair(f) {
+			f.Min, f.MinByRole = c.staying(f), nil // all that runs of it, or nothing
+		}
+		// Members that are done count off; the roles of those that are left bind as before.
+		f.Min = max(f.Min, sum(f.MinByRole))
+		g.Min += f.Min
+		put(&g.MinByPart, part, f.Min)
+		for role, n := range f.MinByRole {
+			put(&g.MinByRole, roles+role, n)
+		}
+		for _, member := range f.Running {
+			if c.Ending[member.Pod.UID] {
+				continue
+			}
+			pod := c.pod(member, local)
+			pod.Part, pod.Role, pod.Protected = part, roles+pod.Role, !permits(member.Pod)
+			g.Priority = max(g.Priority, pod.Priority)
+			g.Pods = append(g.Pods, pod)
+		}
+	}
+	return g
+}
+
+// inRepair reports whether a gang is below its minimum, and has not been for long: its
+// members are being replaced, or are on their way to their nodes for the first time. Of a
+// gang that no profile knows nobody tells since when.
+func (c *Candidates) inRepair(f gang.Footprint) bool {
+	return !Enough(f, c.Ending) && (f.BrokenSince.IsZero() || c.Now.Sub(f.BrokenSince) < c.Grace)
+}
+
+// staying is how many members of a gang run and are not about to end.
+func (c *Candidates) staying(f gang.Footprint) int {
+	n := 0
+	for _, member := range f.Running {
+		if !c.Ending[member.Pod.UID] {
+			n++
+		}
+	}
+	return n
+}
+
+func sum(byRole map[string]int) int {
+	n := 0
+	for _, least := range byRole {
+		n += least
+	}
+	return n
+}
+
+func put(m *map[string]int, name string, n int) {
+	if name == "" {
+		return
+	}
+	if *m == nil {
+		*m = map[string]int{}
+	}
+	(*m)[name] = n
+}
+
+func (c *Candidates) pod(member gang.Placed, local map[types.UID]victim.Vector) victim.Pod {
+	pod := member.Pod
+	request, here := local[pod.UID]
+	if !here {
+		request = c.elsewhere(member)
+	}
+	c.pods[pod.UID] = pod
+	return victim.Pod{
+		UID: pod.UID, Request: request, Role: pod.Labels[v1alpha1.RoleLabel], Priority: corev1helpers.PodPriority(pod),
+		Created: pod.CreationTimestamp.Time, Local: here, Guards: c.Budgets.Guards(pod),
+	}
+}
+
+// footprints is what runs of a gang, and of those that start together with it and run at
+// all. One of which its profile knows nothing that runs is a stranger: its pods are there.
+func (c *Candidates) footprints(of Owner, pod *v1.Pod) []gang.Footprint {
+	if of.IsPod() {
+		c.known[of.ID()] = Candidate{Of: of, Name: fmt.Sprintf("pod %s/%s", pod.Namespace, pod.Name)}
+		return []gang.Footprint{{Min: 1, Created: pod.CreationTimestamp.Time, Running: []gang.Placed{{Pod: pod}}}}
+	}
+	together, _ := running(c.Gangs, of)
+	if !slices.ContainsFunc(together, isOf(of)) {
+		if c.strangers == nil {
+			c.strangers = byGang(c.staysOnNodes)
+		}
+		together = []gang.Footprint{stranger(of, pod, c.strangers)}
+	}
+	var names []string
+	for _, f := range together {
+		names = append(names, f.Key.String())
+	}
+	name := "gang " + names[0]
+	if len(names) > 1 {
+		name = "gangs " + strings.Join(names, ", ")
+	}
+	c.known[of.ID()] = Candidate{Of: of, Name: name, Gangs: together}
+	return together
+}
+
+// staysOnNodes yields the pods of all nodes that do not leave anyhow.
+func (c *Candidates) staysOnNodes(yield func(*v1.Pod) bool) {
+	for node := range c.Nodes.Len() {
+		for _, info := range c.Nodes.Node(node).GetPods() {
+			if pod := info.GetPod(); !c.Ending[pod.UID] && !yield(pod) {
+				return
+			}
+		}
+	}
+}
+
+// elsewhere is what a pod outside the nodes that are looked at asks for.
+func (c *Candidates) elsewhere(member gang.Placed) victim.Vector {
+	node, ok := c.Nodes.Index(member.Node)
+	if !ok {
+		return victim.Vector{}
+	}
+	for _, info := range c.Nodes.Node(node).GetPods() {
+		if info.GetPod().UID == member.Pod.UID {
+			c.places[member.Pod.UID] = Place{info, node}
+			return c.Request(info)
+		}
+	}
+	return victim.Vector{}
+}

@@ -1,0 +1,160 @@
+package eviction
+
+import (
+	"cmp"
+	"fmt"
+	"iter"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
+)
+
+// Gangs tells what runs of gangs.
+type Gangs interface {
+	// Running returns what runs of a gang of a profile, and of those that start together
+	// with it; none where nobody knows it.
+	Running(profile string, key gang.Key) []gang.Footprint
+}
+
+// Owner is what pods of one gang have in common, or a pod that is in none.
+type Owner struct {
+	Profile string
+	Gang    gang.Key
+	// Pod is empty for a gang.
+	Pod types.UID
+}
+
+// OwnerOf is the gang of a pod; the pod itself where it is in none.
+func OwnerOf(pod *v1.Pod) Owner {
+	if key, _, ok := gang.KeyOf(pod); ok {
+		return Owner{Profile: pod.Spec.SchedulerName, Gang: key}
+	}
+	return Owner{Pod: pod.UID}
+}
+
+// IsPod reports whether it is a pod that is in no gang.
+func (o Owner) IsPod() bool { return o.Pod != "" }
+
+// ID names it among the gangs of a problem.
+func (o Owner) ID() string {
+	if o.IsPod() {
+		return hold.SinglePod(o.Pod)
+	}
+	return o.Profile + "/" + o.Gang.String()
+}
+
+// Together returns what runs of the gang of a pod, and of those that start together with it and
+// run at all, as their profile knows them. A gang that no profile knows is read from the pods
+// there are.
+func (e *Evictor) Together(of Owner, pod *v1.Pod) ([]gang.Footprint, error) {
+	if together, known := running(e.Gangs, of); known {
+		return together, nil
+	}
+	pods, err := e.Pods.Pods(of.Gang.Namespace).List(labels.Everything())
+	if err != nil {
+		return nil, fmt.Errorf("listing the members of gang %s: %w", of.Gang, err)
+	}
+	return []gang.Footprint{stranger(of, pod, byGang(slices.Values(pods)))}, nil
+}
+
+// running returns what runs of a gang, and of those that start together with it and run at all;
+// false where no profile knows it.
+func running(gangs Gangs, of Owner) (together []gang.Footprint, known bool) {
+	all := gangs.Running(of.Profile, of.Gang)
+	known = slices.ContainsFunc(all, isOf(of))
+	return slices.DeleteFunc(all, func(f gang.Footprint) bool { return len(f.Running) == 0 }), known
+}
+
+// OnNodes counts the pods of gangs that are on their nodes.
+func OnNodes(gangs []gang.Footprint) int {
+	n := 0
+	for _, f := range gangs {
+		for _, member := range f.Running {
+			if member.Pod.Spec.NodeName != "" {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// isOf reports of a footprint whether it is that of this gang itself.
+func isOf(of Owner) func(gang.Footprint) bool {
+	return func(f gang.Footprint) bool { return f.Key == of.Gang }
+}
+
+// byGang sorts the pods that run by their gangs. Those in none are left out.
+func byGang(pods iter.Seq[*v1.Pod]) map[Owner][]gang.Placed {
+	gangs := map[Owner][]gang.Placed{}
+	for pod := range pods {
+		if pod.Spec.NodeName == "" || pod.DeletionTimestamp != nil || podutil.IsPodTerminal(pod) {
+			continue
+		}
+		if of := OwnerOf(pod); !of.IsPod() {
+			gangs[of] = append(gangs[of], gang.Placed{Pod: pod, Node: pod.Spec.NodeName})
+		}
+	}
+	return gangs
+}
+
+// stranger is what runs of a gang that no profile knows. One of its pods says the minimum;
+// where it does not, all that runs has to.
+func stranger(of Owner, pod *v1.Pod, running map[Owner][]gang.Placed) gang.Footprint {
+	f := gang.Footprint{Key: of.Gang, Created: pod.CreationTimestamp.Time, Running: running[of], Min: len(running[of])}
+	slices.SortFunc(f.Running, func(a, b gang.Placed) int { return cmp.Compare(a.Pod.UID, b.Pod.UID) })
+	if n, ok := gang.MinimumOf(pod); ok {
+		f.Min = n
+	}
+	return f
+}
+
+// Enough reports whether a gang has its minimum without the pods that are about to end.
+func Enough(f gang.Footprint, ending map[types.UID]bool) bool {
+	stays, byRole := 0, map[string]int{}
+	for _, member := range f.Running {
+		if !ending[member.Pod.UID] {
+			stays++
+			byRole[member.Pod.Labels[v1alpha1.RoleLabel]]++
+		}
+	}
+	for role, n := range f.MinByRole {
+		if byRole[role] < n {
+			return false
+		}
+	}
+	return stays >= f.Min
+}
+
+// uidIndex finds pods by their UID.
+const uidIndex = "lockstep.dev/uid"
+
+// PodsByUID returns the function that finds the pods of an informer by their UID.
+func PodsByUID(pods cache.SharedIndexInformer) (func(types.UID) (*v1.Pod, bool), error) {
+	if _, ok := pods.GetIndexer().GetIndexers()[uidIndex]; !ok {
+		if err := pods.AddIndexers(cache.Indexers{uidIndex: func(object any) ([]string, error) {
+			pod, ok := object.(*v1.Pod)
+			if !ok {
+				return nil, nil
+			}
+			return []string{string(pod.UID)}, nil
+		}}); err != nil {
+			return nil, fmt.Errorf("indexing pods by UID: %w", err)
+		}
+	}
+	return func(uid types.UID) (*v1.Pod, bool) {
+		found, err := pods.GetIndexer().ByIndex(uidIndex, string(uid))
+		if err != nil || len(found) == 0 {
+			return nil, false
+		}
+		pod, ok := found[0].(*v1.Pod)
+		return pod, ok
+	}, nil
+}

@@ -1,0 +1,125 @@
+package victim
+
+import (
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// spending is what pods that go use up of PodDisruptionBudgets. Without budgets nobody
+// violates any.
+type spending struct {
+	// allowed is how many more pods each budget lets go at all, spent how many go.
+	allowed []int
+	spent   map[int]int
+	// claims are pods that are in spent from the start, whether they go or not.
+	claims map[types.UID]bool
+}
+
+func newSpending(allowed []int, claims ...Pod) *spending {
+	s := &spending{allowed: allowed}
+	if len(allowed) == 0 {
+		return s
+	}
+	s.spent = map[int]int{}
+	s.take(claims...)
+	s.claims = map[types.UID]bool{}
+	for _, pod := range claims {
+		s.claims[pod.UID] = true
+	}
+	return s
+}
+
+// violatedBy reports whether a budget that guards a pod is used up by others.
+func (s *spending) violatedBy(pod Pod) bool {
+	return len(s.allowed) > 0 && !s.claims[pod.UID] &&
+		slices.ContainsFunc(pod.Guards, func(budget int) bool { return s.spent[budget] >= s.allowed[budget] })
+}
+
+// take counts pods that go, whether they violate a budget or not.
+func (s *spending) take(pods ...Pod) { s.count(pods, 1) }
+
+// giveBack counts pods that stay after all.
+func (s *spending) giveBack(pods ...Pod) { s.count(pods, -1) }
+
+func (s *spending) count(pods []Pod, n int) {
+	if len(s.allowed) == 0 {
+		return
+	}
+	for _, pod := range pods {
+		if s.claims[pod.UID] {
+			continue
+		}
+		for _, budget := range pod.Guards {
+			s.spent[budget] += n
+		}
+	}
+}
+
+// grant takes those of some pods that violate nothing, one after the other.
+func (s *spending) grant(pods []Pod) (granted, violating []Pod) {
+	if len(s.allowed) == 0 || !slices.ContainsFunc(pods, func(p Pod) bool { return len(p.Guards) > 0 }) {
+		return pods, nil
+	}
+	for _, pod := range pods {
+		if s.violatedBy(pod) {
+			violating = append(violating, pod)
+		} else {
+			s.take(pod)
+			granted = append(granted, pod)
+		}
+	}
+	return granted, violating
+}
+
+// guard finds the bundles that violate a budget once all are taken that come before, where
+// equals come first that violate none. A Safe bundle of which only some pods do comes in
+// two parts, which rank by what they are worth together. The bundles are sorted, and are to
+// be sorted again.
+func (s *spending) guard(order Order, bundles []Bundle) []Bundle {
+	guarded := make([]Bundle, 0, len(bundles))
+	var late []Pod // come after all that are equal
+	for i, b := range bundles {
+		if i > 0 && !order.equal(bundles[i-1], b) {
+			s.take(late...)
+			late = nil
+		}
+		granted, violating := s.grant(b.Pods)
+		if b.Kind == Whole && len(violating) > 0 {
+			s.giveBack(granted...)
+			granted, violating = nil, b.Pods
+		}
+		if len(granted) > 0 {
+			b.Pods = granted
+			guarded = append(guarded, b)
+		}
+		if len(violating) > 0 {
+			late = append(late, violating...)
+			b.Pods, b.violating = violating, true
+			guarded = append(guarded, b)
+		}
+	}
+	return guarded
+}
+
+// joined puts the parts of bundles together again, those first that violated nothing.
+func joined(need Vector, bundles []Bundle) []Bundle {
+	type key struct {
+		gang string
+		kind Kind
+	}
+	at := make(map[key]int, len(bundles))
+	var list []Bundle
+	for _, b := range bundles {
+		b.violating = false
+		id := key{b.Gang.ID, b.Kind}
+		if i, ok := at[id]; ok {
+			b.Pods = slices.Concat(list[i].Pods, b.Pods)
+			list[i] = makeBundle(need, b)
+			continue
+		}
+		at[id] = len(list)
+		list = append(list, b)
+	}
+	return list
+}
