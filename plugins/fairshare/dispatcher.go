@@ -22,6 +22,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
 	"github.com/lockstep-sh/lockstep/plugins/internal/pool"
+	"github.com/lockstep-sh/lockstep/plugins/leading"
 	"github.com/lockstep-sh/lockstep/plugins/roster"
 	"github.com/lockstep-sh/lockstep/plugins/watches"
 )
@@ -35,7 +36,7 @@ type Dispatcher struct {
 	// victims is how many victims of a holder in the ledger have not ended.
 	victims func(holder hold.Holder) int
 	// leading is closed once this process schedules.
-	leading <-chan struct{}
+	leading leading.Signal
 	// watches learns what is watched; nil where nobody asks.
 	watches *watches.Watches
 
@@ -91,9 +92,9 @@ type sighting struct {
 
 // NewDispatcher makes one without queues but the default one. victims is how many victims of a
 // holder in the ledger have not ended; it is asked with no lock held.
-func NewDispatcher(gangs *roster.Roster, ledger *holds.Holds, victims func(holder hold.Holder) int, leading <-chan struct{}, watched *watches.Watches) *Dispatcher {
+func NewDispatcher(gangs *roster.Roster, ledger *holds.Holds, victims func(holder hold.Holder) int, leads leading.Signal, watched *watches.Watches) *Dispatcher {
 	return &Dispatcher{
-		roster: gangs, holds: ledger, victims: victims, leading: leading, watches: watched, clock: clock.RealClock{},
+		roster: gangs, holds: ledger, victims: victims, leading: leads, watches: watched, clock: clock.RealClock{},
 		book: dispatch.NewBook(v1alpha1.DefaultQueue), nodes: withoutPools(), handles: map[string]fwk.Handle{}, preempts: map[string]bool{},
 		assumed: map[types.UID]string{}, places: map[types.UID]place{}, seen: map[types.UID]sighting{}, members: index[string]{}, on: index[string]{},
 		kinds: index[*pool.Class]{}, calling: make(chan struct{}, 1),

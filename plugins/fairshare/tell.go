@@ -29,24 +29,12 @@ const (
 // tell has the users of jobs told what they wait for, from when this process schedules. Gangs
 // are told by Gang, and do not wait behind the pods in none, which are told one by one.
 func (d *Dispatcher) tell(ctx context.Context) {
-	select {
-	case <-d.leading:
-	case <-ctx.Done():
-		return
-	}
 	go d.teller.run(ctx)
-	ticker := d.clock.NewTicker(tellEvery)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C():
-		}
+	d.leading.Every(ctx, d.clock, tellEvery, func() {
 		for profile, keys := range d.news() {
 			d.roster.Explain(profile, keys)
 		}
-	}
+	})
 }
 
 // news hands to the teller the jobs of which there is something to tell, and returns the gangs,

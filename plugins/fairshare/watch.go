@@ -81,12 +81,8 @@ func (d *Dispatcher) listen(what string, informer cache.SharedIndexInformer, han
 // open begins to admit once all that there is has been seen: with half of the queues, the
 // shares would be wrong.
 func (d *Dispatcher) open(ctx context.Context, synced ...cache.InformerSynced) {
-	select {
-	case <-d.leading: // who waited for that has seen who else waits
-	case <-ctx.Done():
-		return
-	}
-	if cache.WaitForCacheSync(ctx.Done(), synced...) {
+	// Who waits until this process schedules has seen who else waits.
+	if d.leading.Wait(ctx) && cache.WaitForCacheSync(ctx.Done(), synced...) {
 		d.change(func() { d.opened = true })
 	}
 }

@@ -30,6 +30,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/holds"
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
+	"github.com/lockstep-sh/lockstep/plugins/leading"
 	"github.com/lockstep-sh/lockstep/plugins/order"
 	"github.com/lockstep-sh/lockstep/plugins/planner"
 	"github.com/lockstep-sh/lockstep/plugins/roster"
@@ -120,7 +121,7 @@ type Shared struct {
 	Victims func(holder hold.Holder) int
 	// Leading is closed once this process schedules. Until then another process may,
 	// and the plugin says nothing to users.
-	Leading <-chan struct{}
+	Leading leading.Signal
 }
 
 // New makes the factory of the plugin.

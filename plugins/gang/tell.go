@@ -22,6 +22,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+	"github.com/lockstep-sh/lockstep/plugins/leading"
 )
 
 // teller tells users why gangs wait: in events, in the condition of the PodGroup,
@@ -32,7 +33,7 @@ type teller struct {
 	pl     *Gang
 	groups pgclientset.Interface
 	// leading is closed once this process schedules.
-	leading <-chan struct{}
+	leading leading.Signal
 	limit   *rate.Limiter
 	marks   workqueue.TypedRateLimitingInterface[mark]
 
@@ -64,9 +65,9 @@ type mark struct {
 	uid types.UID
 }
 
-func newTeller(pl *Gang, qps int32, leading <-chan struct{}) *teller {
+func newTeller(pl *Gang, qps int32, leads leading.Signal) *teller {
 	return &teller{
-		pl: pl, leading: leading, limit: rate.NewLimiter(rate.Limit(qps), int(qps)),
+		pl: pl, leading: leads, limit: rate.NewLimiter(rate.Limit(qps), int(qps)),
 		marks: workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[mark]()),
 		due:   map[gang.Key]time.Time{}, told: map[gang.Key]string{}, pending: map[problem]gang.Report{},
 		members: workqueue.NewTyped[gang.Key](), written: map[types.UID]string{},
@@ -151,21 +152,12 @@ const (
 
 // run tells, from when this process schedules until it ends.
 func (t *teller) run(ctx context.Context) {
-	select {
-	case <-t.leading:
-	case <-ctx.Done():
+	if !t.leading.Wait(ctx) {
 		return
 	}
 	go t.runMarks(ctx)
 	go t.runMembers(ctx)
-	ticker := t.pl.clock.NewTicker(tellEvery)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C():
-		}
+	t.leading.Every(ctx, t.pl.clock, tellEvery, func() {
 		for _, report := range t.takeProblems() {
 			t.problem(report)
 		}
@@ -175,7 +167,7 @@ func (t *teller) run(ctx context.Context) {
 				t.again(key)
 			}
 		}
-	}
+	})
 }
 
 // dueNow takes the gangs whose pause is over.
