@@ -32,6 +32,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/holds"
 	"github.com/lockstep-sh/lockstep/plugins/lobby"
 	"github.com/lockstep-sh/lockstep/plugins/order"
+	"github.com/lockstep-sh/lockstep/plugins/podstatus"
 	"github.com/lockstep-sh/lockstep/plugins/preemption"
 	"github.com/lockstep-sh/lockstep/plugins/queuesort"
 	"github.com/lockstep-sh/lockstep/plugins/roster"
@@ -57,14 +58,14 @@ type Set struct {
 // NewSet makes the plugins of a process. All its profiles share them.
 func NewSet() *Set {
 	slots, ledger, positions, leading, gangs := binder.NewSlots(), holds.New(), order.New(), make(chan struct{}), roster.New()
-	underway, events, watched := preemption.NewUnderway(), cacheevents.New(), watches.New()
+	underway, events, watched, statuses := preemption.NewUnderway(), cacheevents.New(), watches.New(), podstatus.New(leading)
 	s := &Set{
 		holds: ledger, slots: slots, positions: positions, leading: leading, all: extension.New(), events: events, watched: watched,
-		queues: fairshare.NewDispatcher(gangs, ledger, underway.Victims, leading, watched),
+		queues: fairshare.NewDispatcher(gangs, ledger, underway.Victims, leading, statuses, watched),
 	}
 	s.Registry = frameworkruntime.Registry{
 		binder.Name:     s.all.Watch(binder.New(slots)),
-		gang.Name:       s.all.Watch(gang.New(gang.Shared{Holds: ledger, Order: positions, Plugins: s.all, Roster: gangs, Events: events, Watches: watched, Victims: underway.Victims, Leading: leading})),
+		gang.Name:       s.all.Watch(gang.New(gang.Shared{Holds: ledger, Order: positions, Plugins: s.all, Roster: gangs, Events: events, Watches: watched, Victims: underway.Victims, Leading: leading, Statuses: statuses})),
 		queuesort.Name:  s.all.Watch(queuesort.New(positions)),
 		preemption.Name: s.all.Watch(preemption.New(preemption.Shared{Holds: ledger, Roster: gangs, Plugins: s.all, Underway: underway, Watches: watched, Leading: leading})),
 		fairshare.Name:  s.all.Watch(fairshare.New(s.queues)),

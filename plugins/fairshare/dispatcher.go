@@ -23,6 +23,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
 	"github.com/lockstep-sh/lockstep/plugins/internal/pool"
 	"github.com/lockstep-sh/lockstep/plugins/leading"
+	"github.com/lockstep-sh/lockstep/plugins/podstatus"
 	"github.com/lockstep-sh/lockstep/plugins/roster"
 	"github.com/lockstep-sh/lockstep/plugins/watches"
 )
@@ -37,6 +38,8 @@ type Dispatcher struct {
 	victims func(holder hold.Holder) int
 	// leading is closed once this process schedules.
 	leading leading.Signal
+	// statuses is where pods are told why they wait.
+	statuses *podstatus.Writer
 	// watches learns what is watched; nil where nobody asks.
 	watches *watches.Watches
 
@@ -75,7 +78,8 @@ type Dispatcher struct {
 	called  []*v1.Pod
 	calling chan struct{}
 	once    sync.Once
-	teller  *teller
+	// lane is that of the pods in no gang.
+	lane *podstatus.Lane[string]
 }
 
 // sighting is what is remembered of a pod that is counted, beside what the book has.
@@ -92,9 +96,9 @@ type sighting struct {
 
 // NewDispatcher makes one without queues but the default one. victims is how many victims of a
 // holder in the ledger have not ended; it is asked with no lock held.
-func NewDispatcher(gangs *roster.Roster, ledger *holds.Holds, victims func(holder hold.Holder) int, leads leading.Signal, watched *watches.Watches) *Dispatcher {
+func NewDispatcher(gangs *roster.Roster, ledger *holds.Holds, victims func(holder hold.Holder) int, leads leading.Signal, statuses *podstatus.Writer, watched *watches.Watches) *Dispatcher {
 	return &Dispatcher{
-		roster: gangs, holds: ledger, victims: victims, leading: leads, watches: watched, clock: clock.RealClock{},
+		roster: gangs, holds: ledger, victims: victims, leading: leads, statuses: statuses, watches: watched, clock: clock.RealClock{},
 		book: dispatch.NewBook(v1alpha1.DefaultQueue), nodes: withoutPools(), handles: map[string]fwk.Handle{}, preempts: map[string]bool{},
 		assumed: map[types.UID]string{}, places: map[types.UID]place{}, seen: map[types.UID]sighting{}, members: index[string]{}, on: index[string]{},
 		kinds: index[*pool.Class]{}, calling: make(chan struct{}, 1),
@@ -139,7 +143,7 @@ func (d *Dispatcher) serve(ctx context.Context, handle fwk.Handle, args *config.
 		for _, doubt := range doubts(args.Tiers) {
 			klog.FromContext(ctx).Info("Risky configuration", "plugin", Name, "why", doubt)
 		}
-		d.teller = newTeller(d, args.ExplanationQPS, d.writeCondition)
+		d.lane = podstatus.NewLane(d.statuses, handle.ClientSet(), args.ExplanationQPS, d.say)
 		go d.call(ctx)
 		go d.tell(ctx)
 		err = d.watch(ctx, handle)

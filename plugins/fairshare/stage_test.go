@@ -31,7 +31,7 @@ func gpus(n int64) dispatch.Vector { return dispatch.Vector{gpu: n} }
 // that runs by itself.
 func newDispatcher(t *testing.T, total int64, window int, queues ...dispatch.Queue) *Dispatcher {
 	t.Helper()
-	d := NewDispatcher(roster.New(), holds.New(), func(hold.Holder) int { return 0 }, make(chan struct{}), nil)
+	d := NewDispatcher(roster.New(), holds.New(), func(hold.Holder) int { return 0 }, make(chan struct{}), nil, nil)
 	d.holds.OnChange(d.holdsChanged)
 	d.clock = testingclock.NewFakeClock(time.Unix(1000, 0))
 	namespaces := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})

@@ -30,6 +30,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/extension"
 	"github.com/lockstep-sh/lockstep/plugins/holds"
 	"github.com/lockstep-sh/lockstep/plugins/order"
+	"github.com/lockstep-sh/lockstep/plugins/podstatus"
 	"github.com/lockstep-sh/lockstep/plugins/roster"
 	"github.com/lockstep-sh/lockstep/plugins/watches"
 )
@@ -57,7 +58,7 @@ func newStage(tb testing.TB, nodes []*v1.Node, pods ...*v1.Pod) *stage {
 	tb.Cleanup(cancel)
 	s := &stage{ctx: ctx, snapshot: cache.NewEmptySnapshot()}
 	capture := func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
-		plugin, err := New(Shared{Holds: holds.New(), Order: order.New(), Plugins: extension.New(), Roster: roster.New(), Events: cacheevents.New(), Watches: watches.New(), Leading: closed()})(ctx, args, handle)
+		plugin, err := New(Shared{Holds: holds.New(), Order: order.New(), Plugins: extension.New(), Roster: roster.New(), Events: cacheevents.New(), Watches: watches.New(), Statuses: podstatus.New(closed()), Leading: closed()})(ctx, args, handle)
 		s.Gang, _ = plugin.(*Gang)
 		return plugin, err
 	}

@@ -33,6 +33,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/leading"
 	"github.com/lockstep-sh/lockstep/plugins/order"
 	"github.com/lockstep-sh/lockstep/plugins/planner"
+	"github.com/lockstep-sh/lockstep/plugins/podstatus"
 	"github.com/lockstep-sh/lockstep/plugins/roster"
 	"github.com/lockstep-sh/lockstep/plugins/watches"
 )
@@ -119,6 +120,8 @@ type Shared struct {
 	// Victims is how many victims of a holder in the ledger have not ended; nil where
 	// nobody evicts for holders.
 	Victims func(holder hold.Holder) int
+	// Statuses is where pods are told why they wait.
+	Statuses *podstatus.Writer
 	// Leading is closed once this process schedules. Until then another process may,
 	// and the plugin says nothing to users.
 	Leading leading.Signal
@@ -147,7 +150,7 @@ func New(shared Shared) frameworkruntime.PluginFactory {
 		}
 		pl.barrier.doors = map[types.UID]*door{}
 		pl.holds.OnEnd(pl.blocked.ended)
-		pl.tell = newTeller(pl, args.ExplanationQPS, shared.Leading)
+		pl.tell = newTeller(pl, args.ExplanationQPS, shared.Statuses, shared.Leading)
 		if err := pl.watch(ctx); err != nil {
 			return nil, err
 		}

@@ -92,7 +92,7 @@ func (pl *Gang) groupGone(ctx context.Context, kind gang.Kind, object any) {
 		object = unknown.Obj
 	}
 	if meta, ok := object.(metav1.Object); ok {
-		pl.tell.forgetProblems(meta.GetUID())
+		pl.tell.problems.forget(meta.GetUID())
 	}
 	pl.describe(ctx, kind, gang.Key{Namespace: name.Namespace, Name: name.Name}, nil, time.Time{})
 }

@@ -79,8 +79,7 @@ func (pl *Gang) podGone(ctx context.Context, object any) {
 		pl.Explain(pl.strangers.gone(pod.UID))
 		return
 	}
-	pl.tell.forgetPod(pod.UID)
-	pl.tell.forgetProblems(pod.UID)
+	pl.tell.problems.forget(pod.UID)
 	if pl.outside(pod) {
 		return
 	}

@@ -15,6 +15,7 @@ import (
 	cachetest "k8s.io/client-go/tools/cache/testing"
 
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+	"github.com/lockstep-sh/lockstep/plugins/podstatus"
 )
 
 var train = gang.Key{Namespace: "default", Name: "train"}
@@ -131,7 +132,7 @@ func TestWatches(t *testing.T) {
 // TestAllProblemsAreTold: however many there are, and however late somebody leads.
 func TestAllProblemsAreTold(t *testing.T) {
 	s := newStage(t, makeNodes(1, 1))
-	tell := newTeller(s.Gang, 10, make(chan struct{}))
+	tell := newTeller(s.Gang, 10, podstatus.New(nil), nil)
 	const bad = 2500
 	var e gang.Effects
 	for i := range bad {
@@ -140,10 +141,10 @@ func TestAllProblemsAreTold(t *testing.T) {
 	}
 	tell.note(e)
 	tell.note(e) // the same
-	tell.forgetProblems("p0007")
+	tell.problems.forget("p0007")
 	told := map[types.UID]int{}
 	for range bad {
-		list := tell.takeProblems()
+		list := tell.problems.take()
 		if len(list) == 0 {
 			break
 		}
