@@ -48,7 +48,7 @@ func newDispatcher(t *testing.T, total int64, window int, queues ...dispatch.Que
 	d.opened = true
 	for _, q := range queues {
 		q.Weight = max(q.Weight, 1)
-		d.book.SetQueue(q)
+		d.book.SetQueues(q)
 	}
 	if total > 0 {
 		d.has(gpus(total))

@@ -158,7 +158,7 @@ func TestUnread(t *testing.T) {
 			step("they are not", "QueuesNotRead: waiting for queues and pods to be read; see the scheduler's log", time.Second)
 			step("it was told", "", time.Hour)
 			d.change(func() {
-				d.book.SetQueue(dispatch.Queue{Name: "a", Weight: 1, Closed: true})
+				d.book.SetQueues(dispatch.Queue{Name: "a", Weight: 1, Closed: true})
 				d.opened = true
 			})
 			step("they are read", want, 0)
