@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 
-	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -54,7 +53,6 @@ func (t *teller) mark(ctx context.Context, m mark) error {
 	if err != nil {
 		return fmt.Errorf("marking pod %s: %w", m.NamespacedName, err)
 	}
-	t.pl.handle.EventRecorder().Eventf(pod, nil, v1.EventTypeWarning, EventTimedOut, actionScheduling,
-		"the gang did not reach its minimum in time; remove the annotation %s to have the pod scheduled again", v1alpha1.TimeoutAnnotation)
+	timedOut(pod).Record(t.pl.handle.EventRecorder())
 	return nil
 }

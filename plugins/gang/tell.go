@@ -75,7 +75,7 @@ func (t *teller) run(ctx context.Context) {
 	go t.lane.Run(ctx)
 	t.leading.Every(ctx, t.pl.clock, tellEvery, func() {
 		for _, report := range t.problems.take() {
-			t.problem(report)
+			badValue(report).Record(t.pl.handle.EventRecorder())
 		}
 		for _, key := range t.dueNow() {
 			t.gang(ctx, key)
@@ -175,7 +175,7 @@ func (t *teller) gang(ctx context.Context, key gang.Key) {
 		if t.lane.Wait(ctx) != nil {
 			return // the process ends
 		}
-		t.event(e)
+		waits(e).Record(t.pl.handle.EventRecorder())
 	}
 	t.lane.Tell(key)
 }
@@ -205,21 +205,4 @@ func (t *teller) forget(key gang.Key) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.told, key)
-}
-
-func (t *teller) problem(r gang.Report) {
-	if r.Pod != nil {
-		t.pl.handle.EventRecorder().Eventf(r.Pod, nil, v1.EventTypeWarning, EventBadValue, reading(r.Problem), "%s", r.Problem.String())
-		return
-	}
-	t.pl.handle.EventRecorder().Eventf(groupRef(r.Gang, r.Object), nil, v1.EventTypeWarning, EventBadValue, reading(r.Problem), "%s", r.Problem.String())
-}
-
-// event tells the PodGroup, or where there is none the first member.
-func (t *teller) event(e gang.Explanation) {
-	if e.HasObject {
-		t.pl.handle.EventRecorder().Eventf(groupRef(e.Gang, e.Object), nil, v1.EventTypeWarning, e.Reason, actionScheduling, "%s", clip(e.Message))
-	} else if len(e.Pending) > 0 {
-		t.pl.handle.EventRecorder().Eventf(e.Pending[0], nil, v1.EventTypeWarning, e.Reason, actionScheduling, "%s", clip(e.Message))
-	}
 }

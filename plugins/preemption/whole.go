@@ -232,6 +232,6 @@ func (pl *GangPreemption) finishEviction(ctx context.Context, pod *v1.Pod) {
 	case err != nil:
 		klog.FromContext(ctx).Error(err, "Failed to finish an eviction; trying again", "pod", klog.KObj(pod))
 	case result == ends && !gone:
-		pl.handle.EventRecorder().Eventf(pod, nil, v1.EventTypeNormal, EventPreempted, actionPreempting, "completing an interrupted preemption of the gang")
+		completed(pod).Record(pl.handle.EventRecorder())
 	}
 }
