@@ -27,6 +27,7 @@ func (pl *Gang) watchGroups(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("making a client for PodGroups: %w", err)
 	}
+	pl.tell.groups = client
 	pl.whenServed(ctx, v1alpha1.SchemeGroupVersion.WithResource("podgroups"), gang.Community,
 		pginformers.NewSharedInformerFactory(client, 0).Scheduling().V1alpha1().PodGroups().Informer())
 	if !pl.leaveNative {

@@ -2,13 +2,18 @@ package gang
 
 import (
 	"context"
-	"slices"
+	"encoding/json"
+	"fmt"
 	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+	pgclientset "sigs.k8s.io/scheduler-plugins/pkg/generated/clientset/versioned"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
@@ -16,12 +21,13 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/podstatus"
 )
 
-// teller tells users why gangs wait: in events, and in the PodScheduled condition of every
-// pending member, so that an autoscaler sees the whole demand. From there the controller takes
-// it to the PodGroup. It works beside the scheduling goroutine, at a bounded rate, and tells what
-// changed only.
+// teller tells users why gangs wait: in events, in the condition of the PodGroup,
+// and in the PodScheduled condition of every pending member, so that an
+// autoscaler sees the whole demand. It works beside the scheduling goroutine, at
+// a bounded rate, and tells what changed only.
 type teller struct {
-	pl *Gang
+	pl     *Gang
+	groups pgclientset.Interface
 	// leading is given once this process schedules.
 	leading leading.Signal
 	// lane is where the pending members of gangs are told.
@@ -78,7 +84,10 @@ func (t *teller) run(ctx context.Context) {
 			badValue(report).Record(t.pl.handle.EventRecorder())
 		}
 		for _, key := range t.dueNow() {
-			t.gang(ctx, key)
+			if err := t.gang(ctx, key); err != nil {
+				klog.FromContext(ctx).Error(err, "Failed to tell why a gang waits; trying again", "gang", key)
+				t.again(key)
+			}
 		}
 	})
 }
@@ -123,61 +132,44 @@ func (t *teller) explanation(key gang.Key) (gang.Explanation, bool) {
 
 // say returns what the pending members of a gang are to say now.
 func (t *teller) say(key gang.Key) podstatus.Saying {
-	switch e, ok := t.explanation(key); {
-	case !ok || e.Running:
+	e, ok := t.explanation(key)
+	if !ok || e.Reason == "" {
 		return podstatus.Saying{}
-	case e.Reason == "":
-		return podstatus.Saying{Reason: v1alpha1.ReasonAwaitingPlacement, Message: gang.TextAwaiting(key, e.Min), Pods: t.outdated(e)}
-	default:
-		return podstatus.Saying{Reason: e.Reason, Message: e.Message, Pods: e.Pending}
 	}
-}
-
-// outdated are the pending members of a gang of which nothing is to be explained, and that say what
-// they were told before: members were missing, or it was not their turn. What kube-scheduler says of
-// a pod that it has tried may be so still, and is replaced by what comes of the next attempt; so may
-// what is said of queues, as long as a queue keeps the gang.
-func (t *teller) outdated(e gang.Explanation) (pods []*v1.Pod) {
-	kept := sync.OnceValue(func() bool { return slices.ContainsFunc(e.Pending, t.pl.roster.Waiting) })
-	for _, pod := range e.Pending {
-		word := podstatus.Word(pod)
-		if word == nil {
-			continue
-		}
-		switch word.Reason {
-		case v1.PodReasonUnschedulable, v1.PodReasonSchedulerError, v1.PodReasonSchedulingGated:
-		case v1alpha1.ReasonGangIncomplete, v1alpha1.ReasonGangUndefined, v1alpha1.ReasonTimedOut, v1alpha1.ReasonAwaitingPlacement:
-			pods = append(pods, pod)
-		default:
-			if !kept() {
-				pods = append(pods, pod)
-			}
-		}
-	}
-	return pods
+	return podstatus.Saying{Reason: e.Reason, Message: e.Message, Pods: e.Pending}
 }
 
 // gang tells of one gang what has changed.
-func (t *teller) gang(ctx context.Context, key gang.Key) {
+func (t *teller) gang(ctx context.Context, key gang.Key) error {
 	e, ok := t.explanation(key)
 	if !ok || e.Reason == "" {
 		t.forget(key)
-		if len(t.outdated(e)) > 0 {
-			t.lane.Tell(key)
-		}
-		return
+		return nil
 	}
 	if gathers := e.Reason == v1alpha1.ReasonGangIncomplete || e.Reason == v1alpha1.ReasonGangUndefined; gathers && t.pl.clock.Since(youngest(e.Pending)) < incompletePause {
 		t.again(key)
-		return
+		return nil
 	}
 	if t.isNews(e) {
-		if t.lane.Wait(ctx) != nil {
-			return // the process ends
+		if err := t.news(ctx, e); err != nil {
+			t.forget(key)
+			return err
 		}
-		waits(e).Record(t.pl.handle.EventRecorder())
 	}
 	t.lane.Tell(key)
+	return nil
+}
+
+// news tells what is new in an event and in the PodGroup's condition.
+func (t *teller) news(ctx context.Context, e gang.Explanation) error {
+	if err := t.lane.Wait(ctx); err != nil {
+		return err
+	}
+	waits(e).Record(t.pl.handle.EventRecorder())
+	if !e.HasObject {
+		return nil
+	}
+	return t.condition(ctx, e)
 }
 
 func youngest(pods []*v1.Pod) time.Time {
@@ -206,3 +198,29 @@ func (t *teller) forget(key gang.Key) {
 	defer t.mu.Unlock()
 	delete(t.told, key)
 }
+
+// condition tells the PodGroup's status. A PodGroup CRD without conditions drops
+// it, which does no harm.
+func (t *teller) condition(ctx context.Context, e gang.Explanation) error {
+	patch, err := json.Marshal(map[string]any{
+		"apiVersion": "scheduling.x-k8s.io/v1alpha1", "kind": "PodGroup",
+		"metadata": map[string]any{"name": e.Gang.Name, "namespace": e.Gang.Namespace},
+		"status": map[string]any{"conditions": []metav1.Condition{{
+			Type: v1alpha1.ConditionScheduled, Status: metav1.ConditionFalse, Reason: e.Reason, Message: e.Message,
+			LastTransitionTime: metav1.NewTime(t.pl.clock.Now()),
+		}}},
+	})
+	if err != nil {
+		return fmt.Errorf("writing condition of PodGroup %s: %w", e.Gang, err)
+	}
+	force := true
+	_, err = t.groups.SchedulingV1alpha1().PodGroups(e.Gang.Namespace).Patch(ctx, e.Gang.Name, types.ApplyPatchType, patch,
+		metav1.PatchOptions{FieldManager: fieldManager, Force: &force}, "status")
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("writing condition of PodGroup %s: %w", e.Gang, err)
+	}
+	return nil
+}
+
+// fieldManager owns what the scheduler writes on PodGroups.
+const fieldManager = "lockstep-scheduler"

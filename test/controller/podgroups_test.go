@@ -174,16 +174,16 @@ func (g *group) stays() {
 	}
 }
 
-// explain has pods say why they wait, as the scheduler does.
-func (g *group) explain(reason, message string, pods ...string) {
+// explain writes the condition Scheduled as the scheduler does.
+func (g *group) explain(reason, message string) {
 	g.n.t.Helper()
-	body := fmt.Sprintf(`{"status": {"conditions": [{"type": "PodScheduled", "status": "False", "reason": %q, "message": %q, "lastTransitionTime": %q}]}}`,
-		reason, message, time.Now().UTC().Format(time.RFC3339))
-	for _, name := range pods {
-		if _, err := g.n.cluster.Clientset().CoreV1().Pods(g.n.name).Patch(g.n.t.Context(), name, types.StrategicMergePatchType, []byte(body),
-			metav1.PatchOptions{}, "status"); err != nil {
-			g.n.t.Fatalf("explaining: %v", err)
-		}
+	body := fmt.Sprintf(`{"apiVersion": %q, "kind": "PodGroup", "metadata": {"name": "train"}, "status": {"conditions": [
+		{"type": "Scheduled", "status": "False", "reason": %q, "message": %q, "lastTransitionTime": %q}]}}`,
+		podGroups.GroupVersion(), reason, message, time.Now().UTC().Format(time.RFC3339))
+	force := true
+	if _, err := g.client.Patch(g.n.t.Context(), "train", types.ApplyPatchType, []byte(body),
+		metav1.PatchOptions{FieldManager: "lockstep-scheduler", Force: &force}, "status"); err != nil {
+		g.n.t.Fatalf("explaining: %v", err)
 	}
 }
 

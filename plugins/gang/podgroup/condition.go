@@ -2,10 +2,13 @@ package podgroup
 
 import (
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
@@ -14,9 +17,18 @@ import (
 // FieldOwner is the field manager of what this package writes.
 const FieldOwner = "lockstep-controller"
 
-// conditions is what the conditions should be. Those of others stay.
+// ReasonAwaitingPlacement: the gang is complete, and the scheduler has not said
+// anything about it yet.
+const ReasonAwaitingPlacement = "AwaitingPlacement"
+
+// conditions is what the conditions should be. Where that is what they are, they
+// come back as they are.
 func (pg *podGroup) conditions(f facts, now metav1.Time) []metav1.Condition {
 	want := scheduled(f)
+	current := meta.FindStatusCondition(pg.Status.Conditions, v1alpha1.ConditionScheduled)
+	if current != nil && !pg.ours(current) && stands(current, want, f) {
+		return pg.Status.Conditions
+	}
 	want.ObservedGeneration = pg.Generation
 	want.LastTransitionTime = now
 	conditions := slices.Clone(pg.Status.Conditions)
@@ -24,56 +36,94 @@ func (pg *podGroup) conditions(f facts, now metav1.Time) []metav1.Condition {
 	return conditions
 }
 
-// scheduled is the condition Scheduled. It follows from the pods alone: from counting them, and from
-// what the scheduler says in their status of why they wait, where that can be so.
+// scheduled is the condition as far as counting tells it.
 func scheduled(f facts) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionScheduled, Status: metav1.ConditionFalse}
-	told := f.told()
-	// Under only-waiting, what is bound is no answer to those that wait.
-	wave := f.policy == gang.OnlyWaiting && f.waiting > 0 && told
 	switch {
 	case f.minimum.n == 0:
-		c.Reason, c.Message = v1alpha1.ReasonGangUndefined, gang.TextUndefined(f.key)
-	case f.bound.reaches(f.minimum) && !wave:
+		c.Reason = v1alpha1.ReasonGangUndefined
+		c.Message = fmt.Sprintf("gang %q has no minimum: set spec.minMember of its PodGroup", f.key)
+	case f.bound.reaches(f.minimum):
 		c.Status = metav1.ConditionTrue
 		c.Reason = v1alpha1.ReasonMinimumBound
 		c.Message = fmt.Sprintf("gang %q has its minimum of %d members bound", f.key, f.minimum.n)
-	case told:
-		c.Reason, c.Message = f.reason, f.message
 	case !f.members.reaches(f.minimum):
-		c.Reason, c.Message = v1alpha1.ReasonGangIncomplete, incomplete(f)
+		c.Reason = v1alpha1.ReasonGangIncomplete
+		c.Message = incomplete(f)
 	default:
-		c.Reason, c.Message = v1alpha1.ReasonAwaitingPlacement, gang.TextAwaiting(f.key, f.minimum.n)
+		c.Reason = ReasonAwaitingPlacement
+		c.Message = fmt.Sprintf("gang %q has its minimum of %d members and waits for nodes", f.key, f.minimum.n)
 	}
 	return c
 }
 
-// told reports whether the scheduler says of members why they wait, and counting does not speak
-// against it: a pod may say for a moment what was so before.
-func (f facts) told() bool {
-	switch f.reason {
-	case "", v1alpha1.ReasonGangUndefined:
-		return false // there is a minimum by now
-	case v1alpha1.ReasonTimedOut:
-		return f.expired
-	case v1alpha1.ReasonGangIncomplete:
-		return true // maybe another gang of its group is, or pods name other schedulers
-	default:
-		return f.members.reaches(f.minimum)
-	}
-}
-
-// incomplete says what is missing.
+// incomplete says what is missing, in the scheduler's words.
 func incomplete(f facts) string {
+	var message string
 	if f.members.n >= f.minimum.n {
-		return gang.TextLacks(f.key, f.members.lacks(f.minimum))
+		lacks := f.members.lacks(f.minimum)
+		var parts []string
+		for _, role := range slices.Sorted(maps.Keys(lacks)) {
+			parts = append(parts, fmt.Sprintf("%d more of role %s", lacks[role], role))
+		}
+		message = fmt.Sprintf("gang %q lacks %s", f.key, strings.Join(parts, ", "))
+	} else {
+		message = fmt.Sprintf("gang %q has %d of %d members", f.key, f.members.n, f.minimum.n)
 	}
 	var aside []string
 	if f.gated > 0 {
-		aside = append(aside, gang.TextGated(f.gated))
+		aside = append(aside, fmt.Sprintf("%d with scheduling gates", f.gated))
 	}
 	if f.failed > 0 {
 		aside = append(aside, fmt.Sprintf("%d failed", f.failed))
 	}
-	return gang.TextIncomplete(f.key, f.members.n, f.minimum.n, aside...)
+	if len(aside) > 0 {
+		message += " (and " + strings.Join(aside, "; ") + ")"
+	}
+	return message
+}
+
+// stands reports whether what somebody else wrote is to be left, although counting
+// would put want there. Two writers that both held on to their view would write
+// for ever; so the other's stands wherever it may know more.
+func stands(current *metav1.Condition, want metav1.Condition, f facts) bool {
+	if current.Status != metav1.ConditionFalse {
+		return false
+	}
+	switch want.Reason {
+	case ReasonAwaitingPlacement:
+		return true
+	case v1alpha1.ReasonGangIncomplete:
+		// Members whose time ran out are none to the scheduler, and it says so.
+		return current.Reason == want.Reason || (current.Reason == v1alpha1.ReasonTimedOut && f.expired)
+	case v1alpha1.ReasonMinimumBound:
+		// Under only-waiting, what is bound is no answer to those that wait.
+		return f.policy == gang.OnlyWaiting && f.waiting > 0
+	default:
+		return current.Reason == want.Reason
+	}
+}
+
+// ours reports whether this controller wrote the condition as it stands, alone or in
+// the same words as somebody else. Where the field managers are not known, the
+// reason has to tell.
+func (pg *podGroup) ours(current *metav1.Condition) bool {
+	path := fieldpath.MakePathOrDie("status", "conditions",
+		fieldpath.KeyByFields("type", v1alpha1.ConditionScheduled), "message")
+	known := false
+	for i := range pg.ManagedFields {
+		entry := &pg.ManagedFields[i]
+		if entry.FieldsV1 == nil {
+			continue
+		}
+		fields := fieldpath.NewSet()
+		if err := fields.FromJSON(entry.FieldsV1.GetRawReader()); err != nil || !fields.Has(path) {
+			continue
+		}
+		if entry.Manager == FieldOwner {
+			return true
+		}
+		known = true
+	}
+	return !known && current.Reason != v1alpha1.ReasonUnschedulable && current.Reason != v1alpha1.ReasonTimedOut
 }

@@ -16,93 +16,76 @@ func condition(status metav1.ConditionStatus, reason, message string) *metav1.Co
 	return &metav1.Condition{Type: v1alpha1.ConditionScheduled, Status: status, Reason: reason, Message: message}
 }
 
-// saying has pods say in their status why they wait. Those that say something else are left alone.
-func saying(c *metav1.Condition, list []*v1.Pod) []*v1.Pod {
-	return with(list, func(_ int, p *v1.Pod) {
-		if p.Spec.NodeName == "" {
-			p.Status.Conditions = []v1.PodCondition{{Type: v1.PodScheduled, Status: v1.ConditionStatus(c.Status), Reason: c.Reason, Message: c.Message}}
-		}
-	})
+// managed is the record the API server keeps of who wrote a condition's message.
+func managed(by string) []metav1.ManagedFieldsEntry {
+	const owns = `{"f:status":{"f:conditions":{"k:{\"type\":\"Scheduled\"}":{".":{},"f:message":{}}}}}`
+	return []metav1.ManagedFieldsEntry{
+		{Manager: "kubectl", FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:minMember":{}}}`)},
+		{Manager: by, Subresource: "status", FieldsV1: metav1.NewFieldsV1(owns)},
+	}
 }
 
-// TestCondition: what is said follows from the pods, whatever was said before.
 func TestCondition(t *testing.T) {
+	const scheduler = "lockstep-scheduler"
 	var (
-		awaiting    = condition("False", v1alpha1.ReasonAwaitingPlacement, `gang "team/train" has its minimum of 2 members and waits for nodes`)
+		awaiting    = condition("False", ReasonAwaitingPlacement, `gang "team/train" has its minimum of 2 members and waits for nodes`)
 		bound       = condition("True", v1alpha1.ReasonMinimumBound, `gang "team/train" has its minimum of 2 members bound`)
-		none        = condition("False", v1alpha1.ReasonGangIncomplete, `gang "team/train" has 0 of 2 members`)
 		one         = condition("False", v1alpha1.ReasonGangIncomplete, `gang "team/train" has 1 of 2 members`)
 		short       = condition("False", v1alpha1.ReasonUnschedulable, "rack r1: 1 of 2 members fit")
-		tried       = condition("False", v1alpha1.ReasonUnschedulable, "0/4 nodes are available: rack r1: 1 of 2 members fit. preemption: no victims.")
-		failed      = condition("False", v1.PodReasonSchedulerError, "trouble")
 		timedOut    = condition("False", v1alpha1.ReasonTimedOut, "waited 5s")
 		otherGang   = condition("False", v1alpha1.ReasonGangIncomplete, "waits for its group")
-		undefined   = condition("False", v1alpha1.ReasonGangUndefined, "its PodGroup does not exist")
-		queue       = condition("False", "QueueClosed", `queue "b" is closed`)
-		unusable    = condition("False", "no reason", "of a scheduler that nobody knows")
 		onlyWaiting = func(list []*v1.Pod) []*v1.Pod {
 			return with(list, func(_ int, p *v1.Pod) {
 				p.Annotations[v1alpha1.MinAvailableAnnotation] = "2"
 				p.Annotations[v1alpha1.MatchPolicyAnnotation] = v1alpha1.MatchOnlyWaiting
 			})
 		}
-		first = func(c *metav1.Condition, list []*v1.Pod) []*v1.Pod {
-			saying(c, list[:1])
-			return list
-		}
 	)
 	for name, tc := range map[string]struct {
+		was  *metav1.Condition
+		by   string
 		pods []*v1.Pod
 		want *metav1.Condition
 	}{
-		"no pods":                            {nil, none},
-		"members are missing":                {pods("waiting"), one},
-		"a gate keeps a member back":         {pods("waiting", "gated"), condition("False", v1alpha1.ReasonGangIncomplete, one.Message+" (and 1 with scheduling gates)")},
-		"a member failed":                    {pods("running", "failed"), condition("False", v1alpha1.ReasonGangIncomplete, one.Message+" (and 1 failed)")},
-		"complete":                           {pods("waiting", "waiting"), awaiting},
-		"the scheduler's explanation stands": {saying(short, pods("waiting", "waiting")), short},
-		"in plain words, as all but the first say it":      {first(tried, saying(short, pods("waiting", "waiting"))), short},
-		"before these say it, it is not told":              {first(tried, pods("waiting", "waiting")), awaiting},
-		"also that it cannot be planned":                   {first(tried, saying(failed, pods("waiting", "waiting"))), failed},
-		"one that waits alone says it in all words":        {saying(tried, pods("running", "waiting")), tried},
-		"not against facts":                                {saying(short, pods("waiting")), one},
-		"and it is over when they are bound":               {saying(short, pods("bound", "bound")), bound},
-		"timed out members are no news":                    {saying(timedOut, pods("expired", "expired")), timedOut},
-		"nor is one of them deleted":                       {saying(timedOut, pods("expired")), timedOut},
-		"replaced members are":                             {pods("waiting"), one},
-		"and those that are to be tried again":             {saying(timedOut, pods("waiting", "waiting")), awaiting},
-		"the scheduler knows of other gangs":               {saying(otherGang, pods("waiting", "waiting")), otherGang},
-		"and of its own members":                           {saying(otherGang, pods("waiting")), otherGang},
-		"and of queues":                                    {saying(queue, pods("waiting", "waiting")), queue},
-		"but not of members that are missing":              {saying(queue, pods("waiting")), one},
-		"a PodGroup made anew has a minimum":               {saying(undefined, pods("waiting", "waiting")), awaiting},
-		"also where members are missing":                   {saying(undefined, pods("waiting")), one},
-		"what cannot be a condition is left aside":         {first(unusable, saying(otherGang, pods("waiting", "waiting"))), otherGang},
-		"what pods with gates say, too":                    {saying(short, pods("running", "gated")), condition("False", v1alpha1.ReasonGangIncomplete, one.Message+" (and 1 with scheduling gates)")},
-		"bound":                                            {pods("bound", "bound"), bound},
-		"bound and more":                                   {saying(short, pods("bound", "running", "waiting")), bound},
-		"succeeded":                                        {pods("succeeded", "succeeded"), bound},
-		"a part is lost":                                   {pods("running"), one},
-		"its successor waits":                              {pods("running", "waiting"), awaiting},
-		"what is bound is no answer to a batch that waits": {saying(short, onlyWaiting(pods("running", "running", "waiting", "waiting"))), short},
-		"until it is bound":                                {onlyWaiting(pods("running", "running", "bound", "bound")), bound},
+		"members are missing":                              {nil, "", pods("waiting"), one},
+		"a gate keeps a member back":                       {nil, "", pods("waiting", "gated"), condition("False", v1alpha1.ReasonGangIncomplete, one.Message+" (and 1 with scheduling gates)")},
+		"a member failed":                                  {bound, FieldOwner, pods("running", "failed"), condition("False", v1alpha1.ReasonGangIncomplete, one.Message+" (and 1 failed)")},
+		"complete":                                         {one, FieldOwner, pods("waiting", "waiting"), awaiting},
+		"complete, and nothing was said":                   {nil, "", pods("waiting", "waiting"), awaiting},
+		"the scheduler's explanation stands":               {short, scheduler, pods("refused", "refused"), short},
+		"also where managers are unknown":                  {short, "", pods("refused", "refused"), short},
+		"not against facts":                                {short, scheduler, pods("refused"), one},
+		"and it is over when they are bound":               {short, scheduler, pods("bound", "bound"), bound},
+		"timed out members are no news":                    {timedOut, scheduler, pods("expired", "expired"), timedOut},
+		"nor is one of them deleted":                       {timedOut, scheduler, pods("expired"), timedOut},
+		"replaced members are":                             {timedOut, scheduler, pods("waiting"), one},
+		"the scheduler knows of other gangs":               {otherGang, scheduler, pods("waiting", "waiting"), otherGang},
+		"and of its own members":                           {otherGang, scheduler, pods("waiting"), otherGang},
+		"bound":                                            {awaiting, FieldOwner, pods("bound", "bound"), bound},
+		"bound and more":                                   {bound, FieldOwner, pods("bound", "running", "waiting"), bound},
+		"succeeded":                                        {bound, FieldOwner, pods("succeeded", "succeeded"), bound},
+		"a part is lost":                                   {bound, FieldOwner, pods("running"), one},
+		"its successor waits":                              {one, FieldOwner, pods("running", "waiting"), awaiting},
+		"what is bound is no answer to a batch that waits": {short, scheduler, onlyWaiting(pods("running", "running", "refused", "refused")), short},
+		"until it is bound":                                {short, scheduler, onlyWaiting(pods("running", "running", "bound", "bound")), bound},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for _, was := range []*metav1.Condition{nil, awaiting, bound, one, short, timedOut, otherGang} {
-				pg := group(2, "")
-				if was != nil {
-					pg.Status.Conditions = []metav1.Condition{*was}
-				}
-				pg.Status.Conditions = append(pg.Status.Conditions, metav1.Condition{Type: "Other", Status: "True", Reason: "Foreign"})
-				got := pg.after(tc.pods).Conditions
-				if len(got) != 2 {
-					t.Fatalf("conditions %v, want Scheduled and the one of somebody else", got)
-				}
-				for i := range got {
-					if got[i].Type == v1alpha1.ConditionScheduled {
-						if diff := cmp.Diff(*tc.want, got[i], cmpopts.IgnoreFields(metav1.Condition{}, "LastTransitionTime", "ObservedGeneration")); diff != "" {
-							t.Errorf("after %v: condition (-want +got):\n%s", was, diff)
-						}
+			pg := group(2, "")
+			if tc.was != nil {
+				pg.Status.Conditions = []metav1.Condition{*tc.was}
+			}
+			if tc.by != "" {
+				pg.ManagedFields = managed(tc.by)
+			}
+			pg.Status.Conditions = append(pg.Status.Conditions, metav1.Condition{Type: "Other", Status: "True", Reason: "Foreign"})
+			got := pg.after(tc.pods).Conditions
+			if len(got) != 2 {
+				t.Fatalf("conditions %v, want Scheduled and the one of somebody else", got)
+			}
+			for i := range got {
+				if got[i].Type == v1alpha1.ConditionScheduled {
+					if diff := cmp.Diff(*tc.want, got[i], cmpopts.IgnoreFields(metav1.Condition{}, "LastTransitionTime", "ObservedGeneration")); diff != "" {
+						t.Errorf("condition (-want +got):\n%s", diff)
 					}
 				}
 			}

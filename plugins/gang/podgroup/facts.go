@@ -6,7 +6,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
@@ -95,8 +94,6 @@ type facts struct {
 	refused bool
 	// expired: the wait time ran out on a waiting member.
 	expired bool
-	// reason and message are what the scheduler says of why members wait; empty for nothing.
-	reason, message string
 	// occupiedBy is the controlling owner of the first member that has one.
 	occupiedBy string
 }
@@ -128,50 +125,7 @@ func observe(key gang.Key, object gang.Object, pods []*v1.Pod, history *gang.His
 		}
 	}
 	f.addKept(history)
-	f.reason, f.message = said(live)
 	return f
-}
-
-// said returns what the scheduler says of why members wait, as the first of them says it: they are
-// told in order. A pod that kube-scheduler has tried says it in more words, which change with each
-// attempt. Of a gang that is its first member, so another one is heard, if any waits.
-func said(live []*v1.Pod) (reason, message string) {
-	var tried *v1.PodCondition
-	waiting := 0
-	for _, pod := range live {
-		if ended(pod) || pod.Spec.NodeName != "" || len(pod.Spec.SchedulingGates) > 0 {
-			continue
-		}
-		waiting++
-		switch word := wordOf(pod); {
-		case word == nil:
-		case waiting == 1 && (word.Reason == v1.PodReasonUnschedulable || word.Reason == v1.PodReasonSchedulerError):
-			tried = word
-		default:
-			return word.Reason, word.Message
-		}
-	}
-	if waiting == 1 && tried != nil {
-		return tried.Reason, tried.Message
-	}
-	return "", ""
-}
-
-// wordOf is what a pod says of why it waits; nil for nothing that a condition of a PodGroup could say.
-func wordOf(pod *v1.Pod) *v1.PodCondition {
-	for i := range pod.Status.Conditions {
-		c := &pod.Status.Conditions[i]
-		if c.Type != v1.PodScheduled || c.Status != v1.ConditionFalse || c.Message == "" {
-			continue
-		}
-		usable := metav1.Condition{
-			Type: v1alpha1.ConditionScheduled, Status: metav1.ConditionFalse, Reason: c.Reason, Message: c.Message, LastTransitionTime: metav1.Unix(1, 0),
-		}
-		if len(validation.ValidateCondition(usable, nil)) == 0 {
-			return c
-		}
-	}
-	return nil
 }
 
 // addKept adds what succeeded in this life and was deleted since.
