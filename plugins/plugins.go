@@ -34,6 +34,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/holds"
 	"github.com/lockstep-sh/lockstep/plugins/lobby"
 	"github.com/lockstep-sh/lockstep/plugins/order"
+	"github.com/lockstep-sh/lockstep/plugins/podstatus"
 	"github.com/lockstep-sh/lockstep/plugins/preemption"
 	"github.com/lockstep-sh/lockstep/plugins/queuesort"
 	"github.com/lockstep-sh/lockstep/plugins/watches"
@@ -59,16 +60,16 @@ type Set struct {
 // NewSet makes the plugins of a process. All its profiles share them.
 func NewSet() *Set {
 	slots, ledger, positions, leading := binder.NewSlots(), holds.New(), order.New(), make(chan struct{})
-	underway, events, watched := eviction.NewUnderway(), cacheevents.New(), watches.New()
+	underway, events, watched, statuses := eviction.NewUnderway(), cacheevents.New(), watches.New(), podstatus.New(leading)
 	registry := gangs.New(ledger, underway.Victims, watched)
 	events.Listen(registry)
 	s := &Set{
 		gangs: registry, holds: ledger, slots: slots, positions: positions, leading: leading, all: extension.New(), events: events, watched: watched,
-		queues: fairshare.NewDispatcher(registry, ledger, underway.Victims, leading, watched),
+		queues: fairshare.NewDispatcher(registry, ledger, underway.Victims, leading, statuses, watched),
 	}
 	s.Registry = frameworkruntime.Registry{
 		binder.Name:     s.all.Watch(binder.New(slots)),
-		gang.Name:       s.all.Watch(gang.New(gang.Shared{Gangs: registry, Holds: ledger, Order: positions, Plugins: s.all, Turns: s.queues, Events: events, Leading: leading})),
+		gang.Name:       s.all.Watch(gang.New(gang.Shared{Gangs: registry, Holds: ledger, Order: positions, Plugins: s.all, Turns: s.queues, Events: events, Leading: leading, Statuses: statuses})),
 		queuesort.Name:  s.all.Watch(queuesort.New(positions)),
 		preemption.Name: s.all.Watch(preemption.New(preemption.Shared{Holds: ledger, Roster: registry, Plugins: s.all, Underway: underway, Watches: watched, Leading: leading})),
 		fairshare.Name:  s.all.Watch(fairshare.New(s.queues)),

@@ -15,40 +15,80 @@ import (
 )
 
 // TestReadmesNameWhatUsersSee: every metric and every reason of an event or a condition that the code has is in the text
-// about its plugin, or in docs/.
+// about its plugin, or in docs/. What pure packages and the API have is in any of the texts.
 func TestReadmesNameWhatUsersSee(t *testing.T) {
-	docs := texts(t, filepath.Join("..", "docs"))
-	err := filepath.WalkDir(".", func(dir string, entry fs.DirEntry, err error) error {
-		if err != nil || !entry.IsDir() {
-			return err
-		}
-		said := docs + texts(t, dir) + texts(t, filepath.Dir(dir))
-		for _, name := range seen(t, dir) {
-			if !strings.Contains(said, name) {
-				t.Errorf("%s: no README says what %s means", dir, name)
+	docs, all := texts(t, filepath.Join("..", "docs")), everyReadme(t)
+	count := 0
+	for _, root := range []string{".", filepath.Join("..", "cmd"), filepath.Join("..", "apis")} {
+		for _, dir := range folders(t, root) {
+			said := docs + texts(t, dir) + texts(t, filepath.Dir(dir))
+			if strings.HasPrefix(dir, "internal") || root == filepath.Join("..", "apis") {
+				said = docs + all
+			}
+			names := seen(t, dir)
+			count += len(names)
+			for _, name := range names {
+				if !strings.Contains(said, name) {
+					t.Errorf("%s: no README says what %s means", dir, name)
+				}
 			}
 		}
-		return nil
+	}
+	if count < 40 {
+		t.Errorf("%d metrics and reasons are found in all: they are not where this test looks", count)
+	}
+}
+
+// TestEventsStandTogether: the events of a plugin are in one file, and what they are called is a constant of it, or that of a
+// condition.
+func TestEventsStandTogether(t *testing.T) {
+	count := 0
+	for _, dir := range folders(t, ".") {
+		inspect(t, dir, func(file string, node ast.Node) {
+			literal, ok := node.(*ast.CompositeLit)
+			if !ok {
+				return
+			}
+			if kind, ok := literal.Type.(*ast.SelectorExpr); !ok || kind.Sel.Name != "Event" || !isNamed(kind.X, "event") {
+				return
+			}
+			count++
+			if filepath.Base(file) != "events.go" {
+				t.Errorf("%s makes an event: events.go is the file for that", file)
+			}
+			if reason := text(fieldsOf(literal)["Reason"]); reason != "" {
+				t.Errorf("%s: reason %q is no constant", file, reason)
+			}
+		})
+	}
+	if count == 0 {
+		t.Error("no events are found: they are not where this test looks")
+	}
+}
+
+// folders are those below a folder, itself included.
+func folders(t *testing.T, root string) (dirs []string) {
+	t.Helper()
+	err := filepath.WalkDir(root, func(dir string, entry fs.DirEntry, err error) error {
+		if err == nil && entry.IsDir() {
+			dirs = append(dirs, dir)
+		}
+		return err
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range seen(t, filepath.Join("..", "apis", "scheduling", "v1alpha1")) {
-		if !strings.Contains(docs+texts(t, ".")+everyReadme(t), name) {
-			t.Errorf("no README says what reason %s means", name)
-		}
-	}
+	return dirs
 }
 
 func everyReadme(t *testing.T) string {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join("*", "README.md"))
-	if err != nil || len(files) == 0 {
-		t.Fatal("there are no READMEs", err)
-	}
 	all := ""
-	for _, file := range files {
-		all += texts(t, filepath.Dir(file))
+	for _, dir := range folders(t, ".") {
+		all += texts(t, dir)
+	}
+	if all == "" {
+		t.Fatal("there are no READMEs")
 	}
 	return all
 }
@@ -71,16 +111,56 @@ func texts(t *testing.T, dir string) string {
 	return all
 }
 
-var reason = regexp.MustCompile(`^(Event|Reason)[A-Z]`)
+// reason is what constants are called that are reasons. Those of a type Reason are, too.
+var reason = regexp.MustCompile(`^(Event|Reason|QueueReason)[A-Z]`)
 
 // seen are the names of metrics and the values of constants that are reasons, in the code of a folder.
 func seen(t *testing.T, dir string) []string {
+	t.Helper()
+	var names []string
+	constants := map[string]string{}
+	note := func(name string) {
+		if name != "" {
+			names = append(names, name)
+		}
+	}
+	inspect(t, dir, func(_ string, node ast.Node) {
+		if spec, ok := node.(*ast.ValueSpec); ok {
+			for i, constant := range spec.Names {
+				if i >= len(spec.Values) {
+					break
+				}
+				constants[constant.Name] = text(spec.Values[i])
+				if reason.MatchString(constant.Name) || isNamed(spec.Type, "Reason") {
+					note(text(spec.Values[i]))
+				}
+			}
+		}
+	})
+	inspect(t, dir, func(file string, node ast.Node) {
+		switch n := node.(type) {
+		case *ast.CompositeLit:
+			note(metricOf(n))
+		case *ast.CallExpr:
+			if called, ok := n.Fun.(*ast.SelectorExpr); ok && called.Sel.Name == "NewDesc" && len(n.Args) > 0 {
+				name := joined(n.Args[0], constants)
+				if note(name); name == "" {
+					t.Errorf("%s: the name of a metric is not made of constants", file)
+				}
+			}
+		}
+	})
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// inspect calls with every node of the code of a folder, but for tests.
+func inspect(t *testing.T, dir string, see func(file string, node ast.Node)) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	var names []string
 	for _, file := range files {
 		if strings.HasSuffix(file, "_test.go") {
 			continue
@@ -90,25 +170,10 @@ func seen(t *testing.T, dir string) []string {
 			t.Fatal(err)
 		}
 		ast.Inspect(parsed, func(node ast.Node) bool {
-			switch n := node.(type) {
-			case *ast.CompositeLit:
-				if name := metricOf(n); name != "" {
-					names = append(names, name)
-				}
-			case *ast.ValueSpec:
-				for i, constant := range n.Names {
-					if reason.MatchString(constant.Name) && i < len(n.Values) {
-						if value := text(n.Values[i]); value != "" {
-							names = append(names, value)
-						}
-					}
-				}
-			}
+			see(file, node)
 			return true
 		})
 	}
-	slices.Sort(names)
-	return slices.Compact(names)
 }
 
 // metricOf is the name of a metric that the options of a literal make; empty if they make none.
@@ -117,18 +182,46 @@ func metricOf(literal *ast.CompositeLit) string {
 	if !ok || !strings.HasSuffix(kind.Sel.Name, "Opts") {
 		return ""
 	}
-	parts := map[string]string{}
+	fields := fieldsOf(literal)
+	name := text(fields["Name"])
+	if name == "" {
+		return ""
+	}
+	return strings.TrimPrefix(text(fields["Subsystem"])+"_"+name, "_")
+}
+
+// fieldsOf are the values of a literal, by the names of fields.
+func fieldsOf(literal *ast.CompositeLit) map[string]ast.Expr {
+	fields := map[string]ast.Expr{}
 	for _, element := range literal.Elts {
 		if pair, ok := element.(*ast.KeyValueExpr); ok {
 			if key, ok := pair.Key.(*ast.Ident); ok {
-				parts[key.Name] = text(pair.Value)
+				fields[key.Name] = pair.Value
 			}
 		}
 	}
-	if parts["Name"] == "" {
-		return ""
+	return fields
+}
+
+func isNamed(expression ast.Expr, name string) bool {
+	ident, ok := expression.(*ast.Ident)
+	return ok && ident.Name == name
+}
+
+// joined is the value of string literals and constants that are added up; empty for anything else.
+func joined(expression ast.Expr, constants map[string]string) string {
+	switch e := expression.(type) {
+	case *ast.Ident:
+		return constants[e.Name]
+	case *ast.BinaryExpr:
+		left, right := joined(e.X, constants), joined(e.Y, constants)
+		if e.Op != token.ADD || left == "" || right == "" {
+			return ""
+		}
+		return left + right
+	default:
+		return text(expression)
 	}
-	return strings.TrimPrefix(parts["Subsystem"]+"_"+parts["Name"], "_")
 }
 
 // text is the value of a string literal; empty for anything else.

@@ -63,17 +63,7 @@ func (d *Dispatcher) count(pod *v1.Pod, job string) dispatch.Usage {
 	if !known && job == "" && now.Group != "" && !now.Promised {
 		now.Demand = dispatch.Hopeless // its gang asks for nothing before it is complete
 	}
-	pools := s.kind.Pools()
-	if of, ok := d.nodes.Pool(s.node); ok {
-		now.Amount = s.amount.In(of)
-	} else {
-		now.Amount = s.amount.In(pools[0])
-		for _, other := range pools[1:] {
-			if s.node == "" {
-				now.Or = append(now.Or, s.amount.In(other))
-			}
-		}
-	}
+	now.Amount, now.Or = d.nodes.Charge(s.amount, s.kind, s.node)
 	if !known || !before.Equal(now) {
 		d.book.Count(string(pod.UID), now)
 		d.members.move(pod.UID, before.Group, now.Group)

@@ -22,6 +22,8 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
 	"github.com/lockstep-sh/lockstep/plugins/internal/pool"
+	"github.com/lockstep-sh/lockstep/plugins/leading"
+	"github.com/lockstep-sh/lockstep/plugins/podstatus"
 	"github.com/lockstep-sh/lockstep/plugins/watches"
 )
 
@@ -34,7 +36,9 @@ type Dispatcher struct {
 	// victims is how many victims of a holder in the ledger have not ended.
 	victims func(holder hold.Holder) int
 	// leading is closed once this process schedules.
-	leading <-chan struct{}
+	leading leading.Signal
+	// statuses is where pods are told why they wait.
+	statuses *podstatus.Writer
 	// watches learns what is watched; nil where nobody asks.
 	watches *watches.Watches
 
@@ -73,7 +77,8 @@ type Dispatcher struct {
 	called  []*v1.Pod
 	calling chan struct{}
 	once    sync.Once
-	teller  *teller
+	// lane is that of the pods in no gang.
+	lane *podstatus.Lane[string]
 }
 
 // Gangs is what is asked about the gangs of all profiles.
@@ -106,9 +111,9 @@ type sighting struct {
 
 // NewDispatcher makes one without queues but the default one. victims is how many victims of a
 // holder in the ledger have not ended; it is asked with no lock held.
-func NewDispatcher(gangs Gangs, ledger *holds.Holds, victims func(holder hold.Holder) int, leading <-chan struct{}, watched *watches.Watches) *Dispatcher {
+func NewDispatcher(gangs Gangs, ledger *holds.Holds, victims func(holder hold.Holder) int, leads leading.Signal, statuses *podstatus.Writer, watched *watches.Watches) *Dispatcher {
 	return &Dispatcher{
-		roster: gangs, holds: ledger, victims: victims, leading: leading, watches: watched, clock: clock.RealClock{},
+		roster: gangs, holds: ledger, victims: victims, leading: leads, statuses: statuses, watches: watched, clock: clock.RealClock{},
 		book: dispatch.NewBook(v1alpha1.DefaultQueue), nodes: withoutPools(), handles: map[string]fwk.Handle{}, preempts: map[string]bool{},
 		assumed: map[types.UID]string{}, places: map[types.UID]place{}, seen: map[types.UID]sighting{}, members: index[string]{}, on: index[string]{},
 		kinds: index[*pool.Class]{}, calling: make(chan struct{}, 1),
@@ -153,7 +158,7 @@ func (d *Dispatcher) serve(ctx context.Context, handle fwk.Handle, args *config.
 		for _, doubt := range doubts(args.Tiers) {
 			klog.FromContext(ctx).Info("Risky configuration", "plugin", Name, "why", doubt)
 		}
-		d.teller = newTeller(d, args.ExplanationQPS, d.writeCondition)
+		d.lane = podstatus.NewLane(d.statuses, handle.ClientSet(), args.ExplanationQPS, d.say)
 		go d.call(ctx)
 		go d.tell(ctx)
 		err = d.watch(ctx, handle)

@@ -405,7 +405,7 @@ func TestRetry(t *testing.T) {
 	if gangs := d.expire(); gangs || d.calledNow() != "" {
 		t.Error("they come again though nothing has changed")
 	}
-	d.change(func() { d.book.SetQueue(dispatch.Queue{Name: "b", Weight: 2}) })
+	d.change(func() { d.book.SetQueues(dispatch.Queue{Name: "b", Weight: 2}) })
 	if gangs, called := d.expire(), d.calledNow(); !gangs || called != "waiting" {
 		t.Errorf("called %q, gangs: %v; want the pod and the gang", called, gangs)
 	}
@@ -445,7 +445,7 @@ func TestClosedLendsNothing(t *testing.T) {
 	w := pod("w", "a", 4, "")
 	d.offer(w)
 	d.Failed(w, unfit(fwk.Unschedulable))
-	d.change(func() { d.book.SetQueue(dispatch.Queue{Name: "a", Weight: 1, Closed: true}) })
+	d.change(func() { d.book.SetQueues(dispatch.Queue{Name: "a", Weight: 1, Closed: true}) })
 	if got := d.book.Shares()["b"].Fair[gpu]; got != 5 {
 		t.Errorf("b may have %d, but 5 of 10 run in a and are deserved", got)
 	}

@@ -94,7 +94,7 @@ func (c *chaos) restarted() *Dispatcher {
 		d.nodeSeen(n)
 	}
 	for _, q := range c.queues {
-		d.change(func() { d.book.SetQueue(q) })
+		d.change(func() { d.book.SetQueues(q) })
 	}
 	d.change(func() { d.opened = true })
 	return d
@@ -284,7 +284,7 @@ func (c *chaos) describe() {
 			q.Parent = chaosQueues[1+c.IntN(4)] // a loop too
 		}
 		c.queues[name] = q
-		c.d.change(func() { c.d.book.SetQueue(q) })
+		c.d.change(func() { c.d.book.SetQueues(q) })
 	case 2:
 		delete(c.queues, name)
 		if name == v1alpha1.DefaultQueue {

@@ -32,7 +32,7 @@ func gpus(n int64) dispatch.Vector { return dispatch.Vector{gpu: n} }
 // that runs by itself.
 func newDispatcher(t *testing.T, total int64, window int, queues ...dispatch.Queue) *Dispatcher {
 	t.Helper()
-	d := NewDispatcher(noGangs{}, holds.New(), func(hold.Holder) int { return 0 }, make(chan struct{}), nil)
+	d := NewDispatcher(noGangs{}, holds.New(), func(hold.Holder) int { return 0 }, make(chan struct{}), nil, nil)
 	d.holds.OnChange(d.holdsChanged)
 	d.clock = testingclock.NewFakeClock(time.Unix(1000, 0))
 	namespaces := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
@@ -49,7 +49,7 @@ func newDispatcher(t *testing.T, total int64, window int, queues ...dispatch.Que
 	d.opened = true
 	for _, q := range queues {
 		q.Weight = max(q.Weight, 1)
-		d.book.SetQueue(q)
+		d.book.SetQueues(q)
 	}
 	if total > 0 {
 		d.has(gpus(total))

@@ -2,6 +2,7 @@ package fairshare
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
@@ -9,10 +10,14 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
 	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/lockstep-sh/lockstep/plugins/internal/dispatch"
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+	"github.com/lockstep-sh/lockstep/plugins/podstatus"
 )
 
 // writes are what pods are told. The first so many fail.
@@ -23,19 +28,26 @@ type writes struct {
 	called chan string
 }
 
-func (w *writes) write(_ context.Context, pod *v1.Pod, reason, message string) error {
+// patch takes in a write to the status of a pod.
+func (w *writes) patch(action clienttesting.Action) (bool, runtime.Object, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.fail > 0 {
 		w.fail--
-		return errors.New("the API server is away")
+		return true, nil, errors.New("the API server is away")
 	}
-	w.told[pod.Name] = reason + ": " + message
+	patch := action.(clienttesting.PatchAction)
+	pod := &v1.Pod{}
+	if err := json.Unmarshal(patch.GetPatch(), pod); err != nil {
+		return true, nil, err
+	}
+	name := patch.GetName()
+	w.told[name] = pod.Status.Conditions[0].Reason + ": " + pod.Status.Conditions[0].Message
 	select {
-	case w.called <- pod.Name:
+	case w.called <- name:
 	default:
 	}
-	return nil
+	return true, pod, nil
 }
 
 // speaking is a Dispatcher that tells pods, so many per second.
@@ -43,10 +55,12 @@ func speaking(t *testing.T, qps int32, w *writes, queues ...dispatch.Queue) *Dis
 	t.Helper()
 	d := newDispatcher(t, 8, 9, queues...)
 	w.told, w.called = map[string]string{}, make(chan string, 100)
-	d.teller = newTeller(d, qps, w.write)
+	client := fake.NewClientset()
+	client.PrependReactor("patch", "pods", w.patch)
 	leading := make(chan struct{})
 	close(leading)
 	d.leading = leading
+	d.lane = podstatus.NewLane(podstatus.New(leading), client, qps, d.say)
 	return d
 }
 
@@ -86,26 +100,31 @@ func TestToldAgain(t *testing.T) {
 
 // TestToldOnceItIs: nothing counts as told that was not written.
 func TestToldOnceItIs(t *testing.T) {
-	w := &writes{fail: 1}
-	d := speaking(t, 1000, w, dispatch.Queue{Name: "a", Closed: true})
+	d := newDispatcher(t, 8, 9, dispatch.Queue{Name: "a", Closed: true})
 	p := pod("p", "a", 1, "")
 	d.seeAll(p)
 	d.offer(p)
 	d.clock.(*testingclock.FakeClock).Step(time.Minute)
-	job := "pod:p"
-	told := func(d *Dispatcher) string {
+	told := func() string {
 		_, message := d.book.Said("p")
 		return message
 	}
-	if err := d.teller.job(t.Context(), job); err == nil || told(d) != "" {
-		t.Errorf("error %v, told %q; want one, and nothing", err, told(d))
+	says := func(want string) podstatus.Saying {
+		t.Helper()
+		saying := d.say("pod:p")
+		if saying.Message != want || told() != "" {
+			t.Errorf("it is to say %q, and was told %q; want %q, and nothing", saying.Message, told(), want)
+		}
+		return saying
 	}
+	says(`queue "a" is closed`) // which could not be written
 	d.change(func() { d.queueGone("a") })
-	if err := d.teller.job(t.Context(), job); err != nil || told(d) != `queue "a" does not exist` {
-		t.Errorf("error %v, told %q", err, told(d))
+	says(`queue "a" does not exist`).Said()
+	if got := told(); got != `queue "a" does not exist` {
+		t.Errorf("told %q", got)
 	}
-	if err := d.teller.job(t.Context(), job); err != nil || len(w.called) != 1 {
-		t.Errorf("error %v, told %d times, want once", err, len(w.called))
+	if again := d.say("pod:p"); len(again.Pods) > 0 || again.Said != nil {
+		t.Errorf("it is to say %q again, want once", again.Message)
 	}
 }
 
@@ -139,7 +158,7 @@ func TestUnread(t *testing.T) {
 			step("they are not", "QueuesNotRead: waiting for queues and pods to be read; see the scheduler's log", time.Second)
 			step("it was told", "", time.Hour)
 			d.change(func() {
-				d.book.SetQueue(dispatch.Queue{Name: "a", Weight: 1, Closed: true})
+				d.book.SetQueues(dispatch.Queue{Name: "a", Weight: 1, Closed: true})
 				d.opened = true
 			})
 			step("they are read", want, 0)

@@ -80,12 +80,8 @@ func (d *Dispatcher) listen(what string, informer cache.SharedIndexInformer, han
 // open begins to admit once all that there is has been seen: with half of the queues, the
 // shares would be wrong.
 func (d *Dispatcher) open(ctx context.Context, synced ...cache.InformerSynced) {
-	select {
-	case <-d.leading: // who waited for that has seen who else waits
-	case <-ctx.Done():
-		return
-	}
-	if cache.WaitForCacheSync(ctx.Done(), synced...) {
+	// Who waits until this process schedules has seen who else waits.
+	if d.leading.Wait(ctx) && cache.WaitForCacheSync(ctx.Done(), synced...) {
 		d.change(func() { d.opened = true })
 	}
 }
@@ -233,17 +229,13 @@ func (d *Dispatcher) queueSeen(ctx context.Context, object any) {
 		klog.FromContext(ctx).Error(err, "Failed to read a queue; what was known of it stays", "queue", raw.GetName())
 		return
 	}
-	spec := dispatch.Queue{
-		Name: q.Name, Parent: q.Spec.Parent, Weight: int64(max(q.Spec.Weight, 1)), Priority: q.Spec.Priority, Closed: q.Spec.Closed, Kept: q.Spec.Reclaimable != nil && !*q.Spec.Reclaimable,
-	}
-	spec.Deserved, spec.Guarantee, spec.Capability = pool.Amounts(&q.Spec)
-	d.change(func() { d.book.SetQueue(spec) })
+	d.change(func() { d.book.SetQueues(pool.Queue(q)) })
 }
 
 // queueGone forgets a queue; the default one is as if it had not been described.
 func (d *Dispatcher) queueGone(name string) {
 	if name == v1alpha1.DefaultQueue {
-		d.book.SetQueue(dispatch.Queue{Name: name, Weight: 1})
+		d.book.SetQueues(dispatch.Queue{Name: name, Weight: 1})
 		return
 	}
 	d.book.RemoveQueue(name)

@@ -1,10 +1,13 @@
 package gang
 
 import (
-	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/kubernetes/pkg/apis/core/validation"
+	"fmt"
 
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/plugins/event"
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 	"github.com/lockstep-sh/lockstep/plugins/internal/topology"
 )
@@ -16,24 +19,32 @@ const (
 	EventBadValue = "BadGangValue"
 	// EventTimedOut: the wait time of the gang ran out.
 	EventTimedOut = "GangTimedOut"
+
+	actionScheduling = "Scheduling"
 )
 
-const actionScheduling = "Scheduling"
-
-// reading is the action of an event about a bad value. It names the key: events
-// of one object that differ in their note alone are counted as one.
-func reading(p gang.Problem) string { return "Reading " + topology.ShortKey(p.Key) }
-
-// groupRef refers to the PodGroup of a gang.
-func groupRef(key gang.Key, uid types.UID) *v1.ObjectReference {
-	return &v1.ObjectReference{APIVersion: "scheduling.x-k8s.io/v1alpha1", Kind: "PodGroup", Namespace: key.Namespace, Name: key.Name, UID: uid}
+// badValue is on the pod or PodGroup that has the value. Its action names the key.
+func badValue(r gang.Report) event.Event {
+	var on runtime.Object = event.PodGroup(r.Gang.Namespace, r.Gang.Name, r.Object)
+	if r.Pod != nil {
+		on = r.Pod
+	}
+	return event.Event{On: on, Type: v1.EventTypeWarning, Reason: EventBadValue, Action: "Reading " + topology.ShortKey(r.Problem.Key), Note: r.Problem.String()}
 }
 
-// clip cuts a note to what the API server takes.
-func clip(note string) string {
-	const more = " ..."
-	if len(note) <= validation.NoteLengthLimit {
-		return note
+// waits says why a gang does, on its PodGroup, or where there is none on the first member that waits.
+func waits(e gang.Explanation) event.Event {
+	var on runtime.Object
+	if e.HasObject {
+		on = event.PodGroup(e.Gang.Namespace, e.Gang.Name, e.Object)
+	} else {
+		on = e.Pending[0]
 	}
-	return note[:validation.NoteLengthLimit-len(more)] + more
+	return event.Event{On: on, Type: v1.EventTypeWarning, Reason: e.Reason, Action: actionScheduling, Note: e.Message}
+}
+
+// timedOut is on a member that was marked.
+func timedOut(pod *v1.Pod) event.Event {
+	return event.Event{On: pod, Type: v1.EventTypeWarning, Reason: EventTimedOut, Action: actionScheduling,
+		Note: fmt.Sprintf("the gang did not reach its minimum in time; remove the annotation %s to have the pod scheduled again", v1alpha1.TimeoutAnnotation)}
 }

@@ -31,6 +31,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/gangs"
 	"github.com/lockstep-sh/lockstep/plugins/holds"
 	"github.com/lockstep-sh/lockstep/plugins/order"
+	"github.com/lockstep-sh/lockstep/plugins/podstatus"
 )
 
 const (
@@ -59,7 +60,7 @@ func newStage(tb testing.TB, nodes []*v1.Node, pods ...*v1.Pod) *stage {
 	capture := func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 		ledger := holds.New()
 		s.registry = gangs.New(ledger, nil, nil)
-		plugin, err := New(Shared{Gangs: s.registry, Holds: ledger, Order: order.New(), Plugins: extension.New(), Events: cacheevents.New(), Leading: closed()})(ctx, args, handle)
+		plugin, err := New(Shared{Gangs: s.registry, Holds: ledger, Order: order.New(), Plugins: extension.New(), Events: cacheevents.New(), Statuses: podstatus.New(closed()), Leading: closed()})(ctx, args, handle)
 		s.Gang, _ = plugin.(*Gang)
 		return plugin, err
 	}

@@ -26,8 +26,10 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/gangs"
 	"github.com/lockstep-sh/lockstep/plugins/holds"
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+	"github.com/lockstep-sh/lockstep/plugins/leading"
 	"github.com/lockstep-sh/lockstep/plugins/order"
 	"github.com/lockstep-sh/lockstep/plugins/planner"
+	"github.com/lockstep-sh/lockstep/plugins/podstatus"
 )
 
 // Name is the name of the plugin in a KubeSchedulerConfiguration.
@@ -88,9 +90,11 @@ type Shared struct {
 	Turns Turns
 	// Events tells what the scheduler's cache has taken in.
 	Events *cacheevents.Events
+	// Statuses is where pods are told why they wait.
+	Statuses *podstatus.Writer
 	// Leading is closed once this process schedules. Until then another process may,
 	// and the plugin says nothing to users.
-	Leading <-chan struct{}
+	Leading leading.Signal
 }
 
 // Turns keeps gangs waiting that could be placed.
@@ -126,7 +130,7 @@ func New(shared Shared) frameworkruntime.PluginFactory {
 		if err != nil {
 			return nil, fmt.Errorf("making a client for PodGroups: %w", err)
 		}
-		pl.tell = newTeller(pl, groups, args.ExplanationQPS, shared.Leading)
+		pl.tell = newTeller(pl, groups, args.ExplanationQPS, shared.Statuses, shared.Leading)
 		backoff := gang.Backoff{Initial: args.InitialBackoff.Duration, Max: args.MaxBackoff.Duration}
 		pl.gangs = shared.Gangs.Register(handle, gangs.Settings{WaitTime: args.DefaultWaitTime.Duration, Backoff: backoff}, pl)
 		shared.Events.Listen(pl)
@@ -161,8 +165,7 @@ const gangPreemption = "GangPreemption"
 
 // Gone tells that a pod, or a PodGroup, is gone: what was to be told of it goes with it.
 func (pl *Gang) Gone(uid types.UID) {
-	pl.tell.forgetPod(uid)
-	pl.tell.forgetProblems(uid)
+	pl.tell.problems.forget(uid)
 }
 
 // Act acts on what follows from the state of gangs.

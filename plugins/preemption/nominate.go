@@ -41,7 +41,7 @@ func (pl *GangPreemption) patchNomination(ctx context.Context, pod *v1.Pod, node
 // renominated has the status of a pod brought up to date whose nomination has ended or
 // changed. It may be called under locks.
 func (pl *GangPreemption) renominated(pod types.UID) {
-	if pl.leads() {
+	if pl.Leading.Given() {
 		pl.stale.Add(pod)
 	}
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/holds"
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
+	"github.com/lockstep-sh/lockstep/plugins/leading"
 	"github.com/lockstep-sh/lockstep/plugins/planner"
 	"github.com/lockstep-sh/lockstep/plugins/watches"
 )
@@ -50,7 +51,7 @@ type Shared struct {
 	// Watches learns what the plugin watches; nil where nobody asks.
 	Watches *watches.Watches
 	// Leading is closed once this process schedules; before, it writes nothing.
-	Leading <-chan struct{}
+	Leading leading.Signal
 }
 
 // GangPreemption is the plugin, one for each profile.

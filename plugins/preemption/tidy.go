@@ -21,24 +21,12 @@ const (
 // tidy finishes evictions that were begun and interrupted, and gives back what is held for
 // preemptors that wait for something else by now, as long as this process schedules.
 func (pl *GangPreemption) tidy(ctx context.Context) {
-	select {
-	case <-pl.Leading:
-	case <-ctx.Done():
-		return
-	}
-	ticker := pl.clock.NewTicker(tidyEvery)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C():
-		}
+	pl.Leading.Every(ctx, pl.clock, tidyEvery, func() {
 		now := pl.clock.Now()
 		pl.evictor.Finish(ctx, now, pl.args.EvictBrokenGangs)
 		pl.evictor.GiveUp(now)
 		pl.giveBack(now)
-	}
+	})
 }
 
 // giveBack ends the nominations of gangs that wait for something else than room: members

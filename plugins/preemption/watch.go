@@ -75,16 +75,6 @@ func nomination(pod *v1.Pod) string {
 	return pod.Status.NominatedNodeName
 }
 
-// leads reports whether this process schedules.
-func (pl *GangPreemption) leads() bool {
-	select {
-	case <-pl.Leading:
-		return true
-	default:
-		return false
-	}
-}
-
 func (pl *GangPreemption) podGone(object any) {
 	if unknown, ok := object.(cache.DeletedFinalStateUnknown); ok {
 		object = unknown.Obj

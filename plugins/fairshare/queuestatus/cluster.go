@@ -13,6 +13,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/config"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/plugins/internal/dispatch"
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 	"github.com/lockstep-sh/lockstep/plugins/internal/pool"
 	"github.com/lockstep-sh/lockstep/plugins/internal/resource"
@@ -54,42 +55,39 @@ func memberOf(pod *v1.Pod) member {
 	return member{pod: pod.UID}
 }
 
-// statuses returns the status of each queue, by name. now is when conditions change that do.
+// statuses returns the status of each queue, by name. now is when conditions change that do. What
+// queues deserve follows from what is counted, as in the scheduler: by the same book.
 func (c *cluster) statuses(now metav1.Time) (map[string]v1alpha1.QueueStatus, error) {
-	nodes, kinds, err := c.shared()
+	nodes, pods, err := c.shared()
 	if err != nil {
 		return nil, err
 	}
-	tree, total := c.tree(), nodes.Total()
+	tree, total, book := c.tree(), nodes.Total(), c.book(nodes.Total())
 	sums := map[string]*sum{}
 	for name := range tree {
 		sums[name] = &sum{allocated: resource.Vector{}, requested: resource.Vector{}, gangs: map[member]bool{}}
+	}
+	chains := map[string][]string{}
+	for _, pod := range c.pods {
+		what, counts := pods[pod.UID]
+		if !counts {
+			continue
+		}
+		usage := dispatch.Usage{Queue: c.queueOf(pod), Runs: pod.Spec.NodeName != "", Demand: demandOf(pod)}
+		usage.Amount, usage.Or = nodes.Charge(what.amount, what.kind, pod.Spec.NodeName)
+		book.Count(string(pod.UID), usage)
+		if _, known := chains[usage.Queue]; !known {
+			chains[usage.Queue] = chain(tree, usage.Queue)
+		}
+		for _, at := range chains[usage.Queue] {
+			sums[at].add(usage, memberOf(pod))
+		}
 	}
 	closed := map[string]bool{}
 	for _, q := range c.queues {
 		closed[q.Name] = q.Spec.Closed
 	}
-	chains := map[string][]string{}
-	for _, pod := range c.pods {
-		kind := kinds[pod.UID]
-		if kind == nil {
-			continue
-		}
-		name := c.queueOf(pod)
-		if _, known := chains[name]; !known {
-			chains[name] = chain(tree, name)
-		}
-		pools := kind.Pools()
-		if of, ok := nodes.Pool(pod.Spec.NodeName); ok {
-			pools = []string{of}
-		}
-		c.count(pod, pools, chains[name], tree, sums, shut(chains[name], closed) != "")
-	}
-	for name, q := range tree {
-		q.Deserved = c.rules.Entitled(total, q.Deserved, q.Guarantee)
-		tree[name] = q
-	}
-	shares := share.Deserve(total, tree)
+	shares := book.Shares()
 	statuses := make(map[string]v1alpha1.QueueStatus, len(c.queues))
 	for _, q := range c.queues {
 		status := sums[q.Name].status(shares[q.Name].Deserved, total, len(c.pools) > 0)
@@ -102,39 +100,71 @@ func (c *cluster) statuses(now metav1.Time) (map[string]v1alpha1.QueueStatus, er
 	return statuses, nil
 }
 
-// shared is what there is to be shared, and what the pods that count ask of nodes.
-func (c *cluster) shared() (*pool.Cluster, map[types.UID]*pool.Class, error) {
+// asked is what a pod that counts asks for, and of which nodes.
+type asked struct {
+	amount resource.Vector
+	kind   *pool.Class
+}
+
+// shared is what there is to be shared, and what the pods that count ask for.
+func (c *cluster) shared() (*pool.Cluster, map[types.UID]asked, error) {
 	nodes, err := pool.New(c.pools)
 	if err != nil {
 		return nil, nil, err
 	}
-	kinds := make(map[types.UID]*pool.Class, len(c.pods))
+	pods := make(map[types.UID]asked, len(c.pods))
 	for _, pod := range c.pods {
 		switch {
 		case c.foreign(pod):
 			nodes.SetForeign(pod.UID, pod.Spec.NodeName, amountOf(pod))
 		case c.counts(pod):
-			kinds[pod.UID] = nodes.Enter(pod)
+			one := asked{amountOf(pod), nodes.Enter(pod)}
+			pods[pod.UID] = one
 			if pod.Spec.NodeName != "" {
-				nodes.Use(pod.Spec.NodeName, amountOf(pod), 1)
+				nodes.Use(pod.Spec.NodeName, one.amount, 1)
 			}
 		}
 	}
 	for _, node := range c.nodes {
 		nodes.SetNode(node)
 	}
-	return nodes, kinds, nil
+	return nodes, pods, nil
 }
 
-// tree is all queues as the arithmetic wants them. The default one is there in any case.
+// book is all queues, in which nothing is counted yet.
+func (c *cluster) book(total resource.Vector) *dispatch.Book {
+	book := dispatch.NewBook(v1alpha1.DefaultQueue)
+	book.SetPolicies(dispatch.Policies{Rules: c.rules})
+	book.SetTotal(total)
+	queues := make([]dispatch.Queue, len(c.queues))
+	for i, q := range c.queues {
+		queues[i] = pool.Queue(q)
+	}
+	book.SetQueues(queues...)
+	return book
+}
+
+// tree is which queue is below which. The default one is there in any case.
 func (c *cluster) tree() map[string]share.Queue {
-	tree := map[string]share.Queue{v1alpha1.DefaultQueue: {Name: v1alpha1.DefaultQueue, Weight: 1, Request: resource.Vector{}}}
+	tree := map[string]share.Queue{v1alpha1.DefaultQueue: {Name: v1alpha1.DefaultQueue}}
 	for _, q := range c.queues {
-		one := share.Queue{Name: q.Name, Parent: q.Spec.Parent, Weight: int64(max(q.Spec.Weight, 1)), Request: resource.Vector{}}
-		one.Deserved, one.Guarantee, one.Capability = pool.Amounts(&q.Spec)
-		tree[q.Name] = one
+		tree[q.Name] = share.Queue{Name: q.Name, Parent: q.Spec.Parent}
 	}
 	return tree
+}
+
+// demandOf is how far what a pod asks for counts while it waits. The scheduler says in its status
+// that its gang is not complete: then it asks for nothing yet.
+func demandOf(pod *v1.Pod) dispatch.Demand {
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == v1.PodScheduled && c.Status == v1.ConditionFalse {
+			switch c.Reason {
+			case v1alpha1.ReasonGangIncomplete, v1alpha1.ReasonGangUndefined, v1alpha1.ReasonTimedOut:
+				return dispatch.Hopeless
+			}
+		}
+	}
+	return dispatch.Full
 }
 
 // foreign reports whether a pod has part of a node that queues do not share.
@@ -157,28 +187,13 @@ func (c *cluster) queueOf(pod *v1.Pod) string {
 		func(name string) string { return c.byNamespace[name] })
 }
 
-// count takes a pod into its queue and those above it: in the pool of its node, or in those that
-// it may use. In a queue that does not exist it is counted nowhere; in one that is shut it has
-// no share before it runs.
-func (c *cluster) count(pod *v1.Pod, pools, chain []string, tree map[string]share.Queue, sums map[string]*sum, shut bool) {
-	if len(chain) == 0 {
-		return
+// add takes in a pod of the queue, or of one below it.
+func (s *sum) add(usage dispatch.Usage, as member) {
+	s.requested.Add(usage.Amount, 1)
+	if usage.Runs {
+		s.allocated.Add(usage.Amount, 1)
 	}
-	amount, runs, as := amountOf(pod), pod.Spec.NodeName != "", memberOf(pod)
-	if runs || !shut {
-		for _, name := range pools {
-			tree[chain[0]].Request.Add(amount.In(name), 1)
-		}
-	}
-	amount = amount.In(pools[0])
-	for _, at := range chain {
-		s := sums[at]
-		s.requested.Add(amount, 1)
-		if runs {
-			s.allocated.Add(amount, 1)
-		}
-		s.gangs[as] = s.gangs[as] || runs
-	}
+	s.gangs[as] = s.gangs[as] || usage.Runs
 }
 
 // chain is a queue and those above it, as far as they exist and none comes twice: of a part

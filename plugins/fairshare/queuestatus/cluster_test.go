@@ -62,6 +62,12 @@ func bound(p *v1.Pod)                    { p.Spec.NodeName = "node" }
 func gated(p *v1.Pod)                    { p.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "wait"}} }
 func phase(is v1.PodPhase) func(*v1.Pod) { return func(p *v1.Pod) { p.Status.Phase = is } }
 
+func says(reason string) func(*v1.Pod) {
+	return func(p *v1.Pod) {
+		p.Status.Conditions = []v1.PodCondition{{Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: reason, Message: "why"}}
+	}
+}
+
 func nodeOf(cpu string) *v1.Node {
 	return &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node"}, Status: v1.NodeStatus{Allocatable: v1.ResourceList{
 		v1.ResourceCPU: resource.MustParse(cpu), v1.ResourcePods: resource.MustParse("110"),
@@ -126,6 +132,13 @@ func TestStatuses(t *testing.T) {
 		"in a circle too": {
 			[]string{"a<b", "b<a"}, []*v1.Pod{podOf("1", "1", in("b"), bound)}, []string{"a: 0/1/1 12.5% 1+0", "b: 0/1/1 12.5% 1+0"},
 		},
+		"a gang of which the scheduler says that it is not complete has no share yet": {
+			[]string{"a"}, []*v1.Pod{
+				podOf("1", "1", in("a"), at("g"), says(v1alpha1.ReasonGangIncomplete)), podOf("2", "1", in("a"), at("g"), says(v1alpha1.ReasonGangIncomplete)),
+				podOf("3", "1", in("a"), at("h"), says(v1alpha1.ReasonTimedOut)), podOf("4", "2", in("a"), at("i"), says(v1alpha1.ReasonUnschedulable)),
+			}, []string{"a: 2/0/5 0% 0+3"},
+		},
+		"what runs has, whatever it said": {[]string{"a"}, []*v1.Pod{podOf("1", "1", in("a"), at("g"), bound, says(v1alpha1.ReasonGangIncomplete))}, []string{"a: 1/1/1 12.5% 1+0"}},
 		"init containers and overhead": {
 			[]string{"a"}, []*v1.Pod{podOf("1", "1", in("a"), bound, func(p *v1.Pod) {
 				p.Spec.InitContainers = []v1.Container{{Name: "first", Resources: asking("2")}}

@@ -183,7 +183,7 @@ func podDiffers(was, is client.Object) bool {
 	b, bOK := is.(*v1.Pod)
 	return !aOK || !bOK ||
 		a.UID != b.UID || ended(a) != ended(b) || a.Spec.NodeName != b.Spec.NodeName ||
-		len(a.Spec.SchedulingGates) != len(b.Spec.SchedulingGates) || memberOf(a) != memberOf(b) ||
+		len(a.Spec.SchedulingGates) != len(b.Spec.SchedulingGates) || memberOf(a) != memberOf(b) || demandOf(a) != demandOf(b) ||
 		a.Labels[v1alpha1.QueueLabel] != b.Labels[v1alpha1.QueueLabel] ||
 		!equality.Semantic.DeepEqual(requests(a), requests(b)) || !equality.Semantic.DeepEqual(places(a), places(b))
 }

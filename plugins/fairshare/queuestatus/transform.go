@@ -44,11 +44,24 @@ func StripPod(keep cache.TransformFunc) cache.TransformFunc {
 		if queue, ok := pod.Labels[v1alpha1.QueueLabel]; ok && stripped.Labels == nil {
 			stripped.Labels = map[string]string{v1alpha1.QueueLabel: queue}
 		}
+		if len(stripped.Status.Conditions) == 0 {
+			stripped.Status.Conditions = whyItWaits(pod)
+		}
 		if !ended(pod) {
 			spec.Containers = []v1.Container{{Resources: v1.ResourceRequirements{Requests: requests(pod)}}}
 		}
 		return stripped, nil
 	}
+}
+
+// whyItWaits is the reason that a pod says.
+func whyItWaits(pod *v1.Pod) []v1.PodCondition {
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == v1.PodScheduled && c.Status == v1.ConditionFalse {
+			return []v1.PodCondition{{Type: c.Type, Status: c.Status, Reason: c.Reason}}
+		}
+	}
+	return nil
 }
 
 // places is what a pod asks of nodes.

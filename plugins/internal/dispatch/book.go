@@ -72,7 +72,7 @@ func NewBook(standard string) *Book {
 		timed: map[string]*job{}, making: map[string]*job{},
 		members: map[string]map[string]*job{}, promised: map[string]Needs{}, missed: map[string]*missed{}, urgent: map[string]*job{}, stale: true,
 	}
-	b.SetQueue(Queue{Name: standard, Weight: 1})
+	b.SetQueues(Queue{Name: standard, Weight: 1})
 	return b
 }
 
@@ -118,16 +118,22 @@ func (b *Book) SetTotal(total Vector) {
 	}
 }
 
-// SetQueue describes a queue. It costs time by all that is counted, but nothing where the
-// queue is described like this already.
-func (b *Book) SetQueue(spec Queue) {
-	if q := b.queues[spec.Name]; q != nil && q.spec != nil && q.spec.Equal(spec) {
-		return
+// SetQueues describes queues. It costs time by all that is counted, but nothing where all are
+// described like this already.
+func (b *Book) SetQueues(specs ...Queue) {
+	changed := false
+	for _, spec := range specs {
+		if q := b.queues[spec.Name]; q != nil && q.spec != nil && q.spec.Equal(spec) {
+			continue
+		}
+		q := b.enter(spec.Name)
+		q.users-- // by its description it stays
+		q.spec = &spec
+		changed = true
 	}
-	q := b.enter(spec.Name)
-	q.users-- // by its description it stays
-	q.spec = &spec
-	b.relink()
+	if changed {
+		b.relink()
+	}
 }
 
 // RemoveQueue takes the description of a queue away. What is counted in it stays so.

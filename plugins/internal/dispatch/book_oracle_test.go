@@ -26,7 +26,7 @@ type world struct {
 // fresh is a book that was told all at once.
 func (w *world) fresh(r *rand.Rand) *Book {
 	b := newBook(tier)
-	shuffled(r, w.queues, func(_ string, q Queue) { b.SetQueue(q) })
+	shuffled(r, w.queues, func(_ string, q Queue) { b.SetQueues(q) })
 	shuffled(r, w.usages, b.Count) // before the jobs, which have settled with what runs
 	shuffled(r, w.jobs, func(name string, j Job) {
 		b.offer(j)
@@ -151,7 +151,7 @@ func TestBookIsWhatItWasTold(t *testing.T) {
 					q.Capability = gpus(r.Int64N(12))
 				}
 				w.queues[name] = q
-				b.SetQueue(q)
+				b.SetQueues(q)
 			case 1:
 				if name != "default" {
 					delete(w.queues, name)

@@ -163,7 +163,7 @@ func TestNext(t *testing.T) {
 			b.SetTotal(c.total)
 			for _, q := range c.queues {
 				q.Weight = max(q.Weight, 1)
-				b.SetQueue(q)
+				b.SetQueues(q)
 			}
 			for name, u := range c.count {
 				b.Count(name, u)
@@ -287,7 +287,7 @@ func TestBypassUnderACeiling(t *testing.T) {
 	b.SetTotal(gpus(100))
 	b.SetLimits(Limits{MaxBypass: 2})
 	for _, q := range []Queue{{Name: "p", Weight: 1, Capability: gpus(40)}, {Name: "a", Parent: "p", Weight: 1}, {Name: "b", Parent: "p", Weight: 1}} {
-		b.SetQueue(q)
+		b.SetQueues(q)
 	}
 	b.Count("runs", Usage{Queue: "a", Amount: gpus(20), Runs: true})
 	offer := func(j Job) {
@@ -326,7 +326,7 @@ func TestSeveralQueues(t *testing.T) {
 	b := newBook(tier)
 	b.SetTotal(gpus(9))
 	for _, q := range []Queue{{Name: "p", Weight: 1, Capability: gpus(4)}, {Name: "a", Parent: "p", Weight: 1}, {Name: "b", Parent: "p", Weight: 1}} {
-		b.SetQueue(q)
+		b.SetQueues(q)
 	}
 	j := Job{Name: "j", Queue: "a", Need: Needs{"a": gpus(2), "b": gpus(3)}}
 	ceilings, _ := b.Ceilings(j)
@@ -362,7 +362,7 @@ func BenchmarkNext(b *testing.B) {
 	book := newBook(tier)
 	book.SetTotal(Vector{gpu: 40000, cpu: 1 << 30})
 	for i := range 1000 {
-		book.SetQueue(Queue{Name: fmt.Sprint("q", i), Weight: int64(1 + i%7)})
+		book.SetQueues(Queue{Name: fmt.Sprint("q", i), Weight: int64(1 + i%7)})
 	}
 	for i := range 10000 {
 		j := of(fmt.Sprint("q", i%1000), i, Vector{gpu: 8, cpu: 1000})

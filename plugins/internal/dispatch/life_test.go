@@ -23,8 +23,8 @@ type scene struct {
 func newScene(from Phase, gang bool) *scene {
 	s := &scene{Book: newBook(tier), now: start, gone: map[string]bool{}, offer: Job{Name: "j", Queue: "b", Pod: "p1", Pods: []string{"p1", "p2"}, Gang: gang, Need: Needs{"b": gpus(6)}}}
 	s.SetTotal(gpus(9))
-	s.SetQueue(Queue{Name: "a", Weight: 1})
-	s.SetQueue(Queue{Name: "b", Weight: 1})
+	s.SetQueues(Queue{Name: "a", Weight: 1})
+	s.SetQueues(Queue{Name: "b", Weight: 1})
 	s.Count("runs", Usage{Queue: "a", Amount: gpus(9), Runs: true})
 	s.Count("more", Usage{Queue: "a", Amount: gpus(9)})
 	s.both(Usage{})
@@ -90,7 +90,7 @@ func TestTransitions(t *testing.T) {
 		}
 	}
 	more := func(do func(*scene) Effects) func(*scene) Effects {
-		return func(s *scene) Effects { s.SetQueue(Queue{Name: "b", Weight: 2}); return do(s) }
+		return func(s *scene) Effects { s.SetQueues(Queue{Name: "b", Weight: 2}); return do(s) }
 	}
 	usage := func(pods []string, us ...Usage) func(*scene) Effects {
 		return func(s *scene) Effects {
@@ -191,7 +191,7 @@ func TestPatience(t *testing.T) {
 			t.Errorf("patient: %v, want %v; something to tell: %v", !c.patient, c.patient, due)
 		}
 	}
-	s.SetQueue(Queue{Name: "b", Weight: 1, Closed: true})
+	s.SetQueues(Queue{Name: "b", Weight: 1, Closed: true})
 	if n, due := s.Untold("j", s.at()); !due || n.Message != `queue "b" is closed` {
 		t.Errorf("to be told: %q, want that its queue is closed", n.Message)
 	}

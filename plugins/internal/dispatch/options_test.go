@@ -55,7 +55,7 @@ func TestOptions(t *testing.T) {
 			b.SetTotal(both)
 			for _, q := range c.queues {
 				q.Weight = 1
-				b.SetQueue(q)
+				b.SetQueues(q)
 			}
 			for id, u := range c.count {
 				b.Count(id, u)
@@ -88,7 +88,7 @@ func TestOptions(t *testing.T) {
 func TestChoices(t *testing.T) {
 	b := newBook(tier)
 	b.SetTotal(Vector{"nvidia.com/gpu@x": 9, "nvidia.com/gpu@y": 9})
-	b.SetQueue(Queue{Name: "a", Weight: 1, Capability: Vector{"nvidia.com/gpu@x": 4, "nvidia.com/gpu@y": 4}})
+	b.SetQueues(Queue{Name: "a", Weight: 1, Capability: Vector{"nvidia.com/gpu@x": 4, "nvidia.com/gpu@y": 4}})
 	j := of("a", 1, inPool("x", 3))
 	j.Or = []Needs{{"a": inPool("y", 3)}}
 	b.Count("pod", Usage{Queue: "a", Job: j.Name, Amount: inPool("x", 3), Or: []Vector{inPool("y", 3)}})
@@ -126,7 +126,7 @@ func TestChoices(t *testing.T) {
 func TestHeld(t *testing.T) {
 	b := newBook(tier)
 	b.SetTotal(gpus(20))
-	b.SetQueue(Queue{Name: "a", Weight: 1, Capability: gpus(8)})
+	b.SetQueues(Queue{Name: "a", Weight: 1, Capability: gpus(8)})
 	pods := []string{"1", "2", "3", "4"}
 	count := func(pod string, held, runs bool) {
 		b.Count(pod, Usage{Queue: "a", Job: "a-1", Amount: gpus(2), Held: held, Runs: runs})
@@ -189,8 +189,8 @@ func TestBegun(t *testing.T) {
 			b := newBook(tier)
 			b.SetTotal(gpus(6))
 			q.Weight = 1
-			b.SetQueue(q)
-			b.SetQueue(Queue{Name: "b", Weight: 1, Priority: 9})
+			b.SetQueues(q)
+			b.SetQueues(Queue{Name: "b", Weight: 1, Priority: 9})
 			b.Count("runs", Usage{Queue: "a", Group: "g", Amount: gpus(3), Runs: true})
 			b.Count("waits", Usage{Queue: "b", Amount: gpus(6)})
 			b.offer(of("b", 1, gpus(1)))
@@ -222,18 +222,18 @@ func TestQueueAsItWas(t *testing.T) {
 	b := newBook(tier)
 	b.SetTotal(gpus(20))
 	q := Queue{Name: "a", Weight: 1, Capability: gpus(8)}
-	b.SetQueue(q)
+	b.SetQueues(q)
 	b.Shares()
-	if b.SetQueue(q); b.stale {
+	if b.SetQueues(q); b.stale {
 		t.Error("the same: the shares are reckoned again")
 	}
 	q.Weight = 2
-	if b.SetQueue(q); !b.stale {
+	if b.SetQueues(q); !b.stale {
 		t.Error("another weight: the shares stay")
 	}
 	b.Shares()
 	q.Capability = nil
-	if b.SetQueue(q); !b.stale {
+	if b.SetQueues(q); !b.stale {
 		t.Error("no capability: the shares stay")
 	}
 }
@@ -242,7 +242,7 @@ func TestQueueAsItWas(t *testing.T) {
 func TestHeldInAQueueThatGoes(t *testing.T) {
 	b := newBook(tier)
 	b.SetTotal(gpus(20))
-	b.SetQueue(Queue{Name: "a", Weight: 1})
+	b.SetQueues(Queue{Name: "a", Weight: 1})
 	u := Usage{Queue: "a", Job: "a-1", Amount: gpus(2)}
 	b.Count("p", u)
 	b.offer(of("a", 1, gpus(2)))
@@ -292,7 +292,7 @@ func TestFreed(t *testing.T) {
 		t.Errorf("freed (-want +got):\n%s", diff)
 	}
 	b.uncount("pod")
-	b.SetQueue(Queue{Name: "late", Weight: 1})
+	b.SetQueues(Queue{Name: "late", Weight: 1})
 	b.offer(Job{Name: "j", Queue: "late", Created: time.Unix(1, 0), Need: Needs{"late": gpus(1), "more": gpus(1)}})
 	b.RemoveQueue("late")
 	if diff := gocmp.Diff([]string{"other"}, b.Freed()); diff != "" {

@@ -81,7 +81,7 @@ func TestPolicies(t *testing.T) {
 			b.SetTotal(gpus(8))
 			for _, q := range c.queues {
 				q.Weight = max(q.Weight, 1)
-				b.SetQueue(q)
+				b.SetQueues(q)
 			}
 			for name, u := range c.count {
 				b.Count(name, u)

@@ -260,7 +260,7 @@ func (s *story) describe() {
 	case 0:
 		s.b.SetTotal(gpus(8 + s.Int64N(16)))
 	case 1:
-		s.b.SetQueue(q)
+		s.b.SetQueues(q)
 	case 2:
 		s.limit(1 + s.IntN(6))
 	}
@@ -305,7 +305,7 @@ func (s *story) finish() {
 	s.limit(2)
 	s.b.SetTotal(gpus(1 << 30))
 	for _, name := range []string{"default", "a", "b"} {
-		s.b.SetQueue(Queue{Name: name, Weight: 1})
+		s.b.SetQueues(Queue{Name: name, Weight: 1})
 	}
 	for _, p := range s.pods {
 		s.b.Make(p.job, hold.Holder{})

@@ -19,8 +19,8 @@ const (
 	Loose Reason = "QueueWithoutParent"
 	// Closed: the queue admits nothing.
 	Closed Reason = "QueueClosed"
-	// Overused: the queue has its share. More capacity would help.
-	Overused Reason = "QueueOverused"
+	// Overused: the queue has its share. More capacity would help, and autoscalers look for this reason.
+	Overused Reason = v1.PodReasonUnschedulable
 	// Capability: the queue, or one above it, would exceed its ceiling.
 	Capability Reason = "QueueCapability"
 	// Passed: a job that comes first does not fit, and was passed often enough.
@@ -92,9 +92,8 @@ const unread = "waiting for queues and pods to be read; see the scheduler's log"
 type Notice struct {
 	Job string
 	// Pods are all that would be placed. Gang tells that they are the minimum of gangs.
-	Pods []string
-	Gang bool
-	// Reason is Unschedulable where more capacity would help: autoscalers look for that.
+	Pods    []string
+	Gang    bool
 	Reason  Reason
 	Message string
 }
@@ -127,9 +126,6 @@ func (b *Book) Untold(name string, at Moment) (Notice, bool) {
 	n.Reason, n.Message = b.Why(name)
 	if n.Reason == Turn && !first || n.Message == j.told {
 		return Notice{}, false // that others come first may be over in a moment
-	}
-	if n.Reason == Overused {
-		n.Reason = v1.PodReasonUnschedulable
 	}
 	return n, true
 }

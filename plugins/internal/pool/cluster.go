@@ -92,6 +92,21 @@ func (c *Cluster) Pool(name string) (string, bool) {
 	return c.pools[n.pool].name, true
 }
 
+// Charge returns what is counted of what pods of a class ask for: it is in the pool of their node,
+// where they have one, else in the first that they may use, or instead in another.
+func (c *Cluster) Charge(amount resource.Vector, class *Class, node string) (charged resource.Vector, instead []resource.Vector) {
+	pools := class.Pools()
+	if of, ok := c.Pool(node); ok {
+		return amount.In(of), nil
+	}
+	if node == "" {
+		for _, other := range pools[1:] {
+			instead = append(instead, amount.In(other))
+		}
+	}
+	return amount.In(pools[0]), instead
+}
+
 // PoolOf is the pool of a node by its labels. It may be asked concurrently.
 func (c *Cluster) PoolOf(object *v1.Node) string { return c.pools[c.find(object)].name }
 

@@ -4,16 +4,21 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/plugins/internal/dispatch"
 	"github.com/lockstep-sh/lockstep/plugins/internal/resource"
 )
 
-// Amounts are what a queue's owner says of it, in all pools.
-func Amounts(q *v1alpha1.QueueSpec) (deserved, guarantee, capability resource.Vector) {
-	deserved, guarantee, capability = resource.FromList(q.Deserved), resource.FromList(q.Guarantee), resource.FromList(q.Capability)
-	for _, p := range q.Pools {
-		for to, list := range map[*resource.Vector]v1.ResourceList{&deserved: p.Deserved, &guarantee: p.Guarantee, &capability: p.Capability} {
+// Queue is a queue as its owner describes it, in all pools.
+func Queue(q *v1alpha1.Queue) dispatch.Queue {
+	one := dispatch.Queue{
+		Name: q.Name, Parent: q.Spec.Parent, Weight: int64(max(q.Spec.Weight, 1)), Priority: q.Spec.Priority,
+		Closed: q.Spec.Closed, Kept: q.Spec.Reclaimable != nil && !*q.Spec.Reclaimable,
+		Deserved: resource.FromList(q.Spec.Deserved), Guarantee: resource.FromList(q.Spec.Guarantee), Capability: resource.FromList(q.Spec.Capability),
+	}
+	for _, p := range q.Spec.Pools {
+		for to, list := range map[*resource.Vector]v1.ResourceList{&one.Deserved: p.Deserved, &one.Guarantee: p.Guarantee, &one.Capability: p.Capability} {
 			to.Add(resource.FromList(list).In(p.Name), 1)
 		}
 	}
-	return deserved, guarantee, capability
+	return one
 }

@@ -1,0 +1,58 @@
+package gang
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+)
+
+// mark is a member to mark with the timeout annotation.
+type mark struct {
+	types.NamespacedName
+	uid types.UID
+}
+
+// runMarks writes the timeout annotations, until the process ends.
+func (t *teller) runMarks(ctx context.Context) {
+	defer context.AfterFunc(ctx, t.marks.ShutDown)()
+	for {
+		m, down := t.marks.Get()
+		if down {
+			return
+		}
+		if err := t.mark(ctx, m); err != nil {
+			klog.FromContext(ctx).Error(err, "Failed to mark a member whose gang timed out; trying again", "pod", m.NamespacedName)
+			t.marks.AddRateLimited(m)
+		} else {
+			t.marks.Forget(m)
+		}
+		t.marks.Done(m)
+	}
+}
+
+// mark marks a member, and tells its users.
+func (t *teller) mark(ctx context.Context, m mark) error {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid":         m.uid, // the API server refuses the patch for a pod of the same name
+		"annotations": map[string]string{v1alpha1.TimeoutAnnotation: "true"},
+	}})
+	if err != nil {
+		return fmt.Errorf("marking pod %s: %w", m.NamespacedName, err)
+	}
+	pod, err := t.pl.handle.ClientSet().CoreV1().Pods(m.Namespace).Patch(ctx, m.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.IsInvalid(err) {
+		return nil // it is gone
+	}
+	if err != nil {
+		return fmt.Errorf("marking pod %s: %w", m.NamespacedName, err)
+	}
+	timedOut(pod).Record(t.pl.handle.EventRecorder())
+	return nil
+}

@@ -1,0 +1,53 @@
+// Package leading has what runs only in the process that schedules wait until this one does.
+// Until then another process may, and whatever both wrote would contradict each other.
+//
+// It does not tell who leads: a process that has begun to schedule does so until it ends.
+package leading
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/utils/clock"
+)
+
+// Signal is a channel that is closed once this process schedules.
+type Signal <-chan struct{}
+
+// Given reports whether this process schedules.
+func (s Signal) Given() bool {
+	select {
+	case <-s:
+		return true
+	default:
+		return false
+	}
+}
+
+// Wait returns true once this process schedules, and false if ctx ends before.
+func (s Signal) Wait(ctx context.Context) bool {
+	select {
+	case <-s:
+		return ctx.Err() == nil
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// Every calls a function once per period, from one period after this process begins to schedule until ctx ends. A call that
+// takes longer than a period has the next one follow at once; no more than one is made up for.
+func (s Signal) Every(ctx context.Context, clock clock.WithTicker, period time.Duration, do func()) {
+	if !s.Wait(ctx) {
+		return
+	}
+	ticker := clock.NewTicker(period)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C():
+		}
+		do()
+	}
+}

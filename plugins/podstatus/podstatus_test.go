@@ -1,0 +1,352 @@
+package podstatus
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/lockstep-sh/lockstep/plugins/leading"
+)
+
+// server has pods, and takes in patches of their status as an API server does. What it has the reader sees once it is shown.
+type server struct {
+	mu sync.Mutex
+	// stored and seen are pods by name.
+	stored, seen map[string]*v1.Pod
+	// fail is what the next writes end in.
+	fail []error
+	// wrote is "pod: reason: message", in order.
+	wrote []string
+}
+
+func newServer(names ...string) *server {
+	s := &server{stored: map[string]*v1.Pod{}, seen: map[string]*v1.Pod{}}
+	for _, name := range names {
+		s.stored[name] = &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID("uid of " + name), ResourceVersion: "1"}}
+	}
+	s.show()
+	return s
+}
+
+// show has the reader see everything.
+func (s *server) show() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.seen = map[string]*v1.Pod{}
+	for name, pod := range s.stored {
+		s.seen[name] = pod
+	}
+}
+
+// touch changes a pod.
+func (s *server) touch(name string, change func(*v1.Pod)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.change(name, change)
+}
+
+func (s *server) change(name string, change func(*v1.Pod)) {
+	pod := s.stored[name].DeepCopy()
+	change(pod)
+	version, _ := strconv.Atoi(pod.ResourceVersion)
+	pod.ResourceVersion = strconv.Itoa(version + 1)
+	s.stored[name] = pod
+}
+
+// pods are what the reader sees.
+func (s *server) pods(names ...string) (list []*v1.Pod) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, name := range names {
+		if pod := s.seen[name]; pod != nil {
+			list = append(list, pod)
+		}
+	}
+	return list
+}
+
+func (s *server) written() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.wrote)
+}
+
+func (s *server) patch(action clienttesting.Action) (bool, runtime.Object, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.fail) > 0 {
+		err := s.fail[0]
+		s.fail = s.fail[1:]
+		return true, nil, err
+	}
+	patch := action.(clienttesting.PatchAction)
+	resource := v1.Resource("pods")
+	pod := s.stored[patch.GetName()]
+	if pod == nil {
+		return true, nil, apierrors.NewNotFound(resource, patch.GetName())
+	}
+	var body v1.Pod
+	if err := json.Unmarshal(patch.GetPatch(), &body); err != nil {
+		return true, nil, err
+	}
+	if body.UID != pod.UID || body.ResourceVersion != pod.ResourceVersion {
+		return true, nil, apierrors.NewConflict(resource, pod.Name, errors.New("it has changed"))
+	}
+	condition := body.Status.Conditions[0]
+	s.change(pod.Name, func(p *v1.Pod) { p.Status.Conditions = body.Status.Conditions })
+	s.wrote = append(s.wrote, fmt.Sprintf("%s: %s: %s", pod.Name, condition.Reason, condition.Message))
+	return true, s.stored[pod.Name], nil
+}
+
+// lane makes a lane to a server.
+func lane(s *server, qps int32, say func(string) Saying) *Lane[string] {
+	begun := make(chan struct{})
+	close(begun)
+	return laneOf(New(begun), s, qps, say)
+}
+
+func laneOf(w *Writer, s *server, qps int32, say func(string) Saying) *Lane[string] {
+	client := fake.NewClientset()
+	client.PrependReactor("patch", "pods", s.patch)
+	return NewLane(w, client, qps, say)
+}
+
+// shared is a value that the test sets and a lane reads, or the other way round.
+type shared[T any] struct {
+	mu    sync.Mutex
+	value T
+}
+
+func (v *shared[T]) get() T {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.value
+}
+
+func (v *shared[T]) set(value T) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.value = value
+}
+
+func expect(t *testing.T, sentence string, s *server, want ...string) {
+	t.Helper()
+	synctest.Wait()
+	if diff := cmp.Diff(want, s.written()); diff != "" {
+		t.Errorf("%s: writes (-want +got):\n%s", sentence, diff)
+	}
+}
+
+// run runs a lane in a bubble, until the test ends.
+func run(t *testing.T, test func(t *testing.T, ctx context.Context)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		test(t, ctx)
+		cancel()
+		synctest.Wait()
+	})
+}
+
+// TestWrites: each pod is written to once; what it says already is not written; all having said it is noted.
+func TestWrites(t *testing.T) {
+	run(t, func(t *testing.T, ctx context.Context) {
+		s := newServer("a", "b", "c", "d", "e", "f")
+		var said atomic.Int32
+		says := func(pod *v1.Pod, reason, message string) {
+			pod.Status.Conditions = []v1.PodCondition{{Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: reason, Message: message}}
+		}
+		s.touch("b", func(pod *v1.Pod) { says(pod, "Why", "no room") })
+		s.touch("c", func(pod *v1.Pod) {
+			says(pod, v1.PodReasonUnschedulable, "0/3 nodes are available: no room. preemption: nobody.")
+		})
+		s.touch("d", func(pod *v1.Pod) { says(pod, "Why", "no room for two") })
+		s.touch("e", func(pod *v1.Pod) { says(pod, "Before", "it took too long; no room") })
+		s.touch("f", func(pod *v1.Pod) { says(pod, "Before", "no room") })
+		s.show()
+		l := lane(s, 1000, func(string) Saying {
+			return Saying{Reason: "Why", Message: "no room", Pods: s.pods("a", "b", "c", "d", "e", "f"), Said: func() { said.Add(1) }}
+		})
+		go l.Run(ctx)
+		l.Tell("job")
+		expect(t, "who does not say it", s, "a: Why: no room", "d: Why: no room", "e: Why: no room", "f: Why: no room")
+		if n := said.Load(); n != 1 {
+			t.Errorf("said %d times, want once", n)
+		}
+		s.show()
+		l.Tell("job")
+		expect(t, "all say it", s, "a: Why: no room", "d: Why: no room", "e: Why: no room", "f: Why: no room")
+	})
+}
+
+// TestBeforeItLeads: nothing is written before the process schedules.
+func TestBeforeItLeads(t *testing.T) {
+	run(t, func(t *testing.T, ctx context.Context) {
+		s, begin := newServer("a"), make(chan struct{})
+		l := laneOf(New(leading.Signal(begin)), s, 10, func(string) Saying { return Saying{Reason: "Why", Message: "m", Pods: s.pods("a")} })
+		go l.Run(ctx)
+		l.Tell("job")
+		time.Sleep(time.Hour)
+		expect(t, "another process schedules", s)
+		close(begin)
+		expect(t, "this one does", s, "a: Why: m")
+	})
+}
+
+// TestTrueWhenWritten: what waits for the rate says what is true once it has it, or nothing.
+func TestTrueWhenWritten(t *testing.T) {
+	run(t, func(t *testing.T, ctx context.Context) {
+		s := newServer("a", "b", "c")
+		var now shared[map[string]Saying]
+		now.set(map[string]Saying{
+			"one": {Reason: "Why", Message: "m", Pods: s.pods("a")}, "two": {Reason: "Old", Message: "m", Pods: s.pods("b")}, "three": {Reason: "Old", Message: "m", Pods: s.pods("c")},
+		})
+		l := lane(s, 1, func(key string) Saying { return now.get()[key] })
+		go l.Run(ctx)
+		for _, key := range []string{"one", "two", "three"} {
+			l.Tell(key)
+		}
+		expect(t, "one a second", s, "a: Why: m")
+		now.set(map[string]Saying{"two": {Reason: "New", Message: "m", Pods: s.pods("b")}})
+		time.Sleep(10 * time.Second)
+		expect(t, "two says something else by then, three nothing", s, "a: Why: m", "b: New: m")
+	})
+}
+
+// TestInTurn: a key of many pods does not keep one of few waiting, and no lane keeps another one waiting.
+func TestInTurn(t *testing.T) {
+	run(t, func(t *testing.T, ctx context.Context) {
+		s := newServer("a0", "a1", "a2", "a3", "b0", "x")
+		w := New(closed())
+		pods := map[string][]*v1.Pod{"a": s.pods("a0", "a1", "a2", "a3"), "b": s.pods("b0"), "x": s.pods("x")}
+		say := func(key string) Saying { return Saying{Reason: "Why", Message: "m", Pods: pods[key]} }
+		gangs, singles := laneOf(w, s, 1, say), laneOf(w, s, 1, say)
+		gangs.Tell("a")
+		gangs.Tell("b")
+		go gangs.Run(ctx)
+		time.Sleep(1500 * time.Millisecond)
+		expect(t, "one of each", s, "a0: Why: m", "b0: Why: m")
+		singles.Tell("x")
+		go singles.Run(ctx)
+		expect(t, "the other lane", s, "a0: Why: m", "b0: Why: m", "x: Why: m")
+		time.Sleep(10 * time.Second)
+		expect(t, "the others", s, "a0: Why: m", "b0: Why: m", "x: Why: m", "a1: Why: m", "a2: Why: m", "a3: Why: m")
+	})
+}
+
+// TestChanged: a pod that has changed is written to as it is then, others do not wait for it, and nothing counts as said before.
+func TestChanged(t *testing.T) {
+	run(t, func(t *testing.T, ctx context.Context) {
+		s := newServer("a", "b")
+		var said atomic.Bool
+		s.touch("a", func(*v1.Pod) {}) // the reader does not see it
+		l := lane(s, 1000, func(string) Saying {
+			return Saying{Reason: "Why", Message: "m", Pods: s.pods("a", "b"), Said: func() { said.Store(true) }}
+		})
+		go l.Run(ctx)
+		l.Tell("job")
+		expect(t, "the watch is behind", s, "b: Why: m")
+		if said.Load() {
+			t.Error("it counts as said, and a does not say it")
+		}
+		s.show()
+		time.Sleep(2 * lookAgain)
+		expect(t, "the watch has told", s, "b: Why: m", "a: Why: m")
+		if !said.Load() {
+			t.Error("it does not count as said")
+		}
+	})
+}
+
+// TestMadeAgain: another pod of its name is left alone, and so is one that is gone, or is bound.
+func TestMadeAgain(t *testing.T) {
+	run(t, func(t *testing.T, ctx context.Context) {
+		s := newServer("made-again", "gone", "bound")
+		var said atomic.Bool
+		var old shared[[]*v1.Pod]
+		old.set(s.pods("made-again", "gone", "bound"))
+		s.touch("made-again", func(pod *v1.Pod) { pod.UID = "another" })
+		s.touch("bound", func(pod *v1.Pod) { pod.Spec.NodeName = "node" })
+		s.mu.Lock()
+		delete(s.stored, "gone")
+		s.mu.Unlock()
+		l := lane(s, 1000, func(string) Saying {
+			return Saying{Reason: "Why", Message: "m", Pods: old.get(), Said: func() { said.Store(true) }}
+		})
+		go l.Run(ctx)
+		l.Tell("job")
+		time.Sleep(10 * time.Second)
+		expect(t, "nothing is written", s)
+		old.set(nil)
+		time.Sleep(2 * lookAgain)
+		if !said.Load() {
+			t.Error("nobody is left, and it does not count as said")
+		}
+	})
+}
+
+// TestSaysSomethingElse: a pod that was just told one thing is told another one when the watch has come so far.
+func TestSaysSomethingElse(t *testing.T) {
+	run(t, func(t *testing.T, ctx context.Context) {
+		s := newServer("a")
+		var message shared[string]
+		message.set("first")
+		l := lane(s, 1000, func(string) Saying { return Saying{Reason: "Why", Message: message.get(), Pods: s.pods("a")} })
+		go l.Run(ctx)
+		l.Tell("job")
+		expect(t, "at first", s, "a: Why: first")
+		message.set("second")
+		l.Tell("job")
+		expect(t, "the watch has not told of the first write", s, "a: Why: first")
+		s.show()
+		time.Sleep(2 * lookAgain)
+		expect(t, "it has", s, "a: Why: first", "a: Why: second")
+	})
+}
+
+// TestRetried: a write that failed is made again after a pause, which grows; it counts as said after that.
+func TestRetried(t *testing.T) {
+	run(t, func(t *testing.T, ctx context.Context) {
+		s := newServer("a")
+		var said atomic.Bool
+		s.fail = []error{errors.New("the API server is away"), apierrors.NewInternalError(errors.New("trouble"))}
+		l := lane(s, 1000, func(string) Saying {
+			return Saying{Reason: "Why", Message: "m", Pods: s.pods("a"), Said: func() { said.Store(true) }}
+		})
+		go l.Run(ctx)
+		l.Tell("job")
+		time.Sleep(retryFirst + 2*retryFirst - time.Millisecond)
+		expect(t, "it fails twice", s)
+		if said.Load() {
+			t.Error("it counts as said")
+		}
+		time.Sleep(2 * time.Millisecond)
+		expect(t, "then it does not", s, "a: Why: m")
+		if !said.Load() {
+			t.Error("it does not count as said")
+		}
+	})
+}
+
+func closed() chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}
