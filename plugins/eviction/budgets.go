@@ -53,8 +53,8 @@ func (b *Budgets) Allowed() []int {
 	return b.allowed
 }
 
-// Guards returns the budgets that guard a pod, by their places in Allowed; not to be changed. The rules are those
-// of kube-scheduler: a pod without labels is guarded by none.
+// Guards returns the budgets that guard a pod, by their places in Allowed. It must not be
+// changed. The rules are those of kube-scheduler: a pod without labels is guarded by none.
 func (b *Budgets) Guards(pod *v1.Pod) map[int]bool {
 	if b == nil || len(pod.Labels) == 0 {
 		return nil
