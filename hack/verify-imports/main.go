@@ -20,7 +20,7 @@ import (
 const module = "github.com/lockstep-sh/lockstep/"
 
 // libraries are the packages below plugins/ that are no plugins, and that plugins may share: algorithms
-// (victim, whatif), how pods are ended (eviction), the state of a scheduler process (holds, order), what its cache has taken in
+// (victim, whatif), the state of a scheduler process (holds, order), what its cache has taken in
 // (cacheevents) and its plugins have (watches), and how kinds of objects are waited for (crd).
 var libraries = []string{"cacheevents", "crd", "eviction", "extension", "gangpoint", "holds", "order", "planner", "roster", "victim", "watches", "whatif"}
 
