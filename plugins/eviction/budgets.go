@@ -2,6 +2,7 @@ package eviction
 
 import (
 	"fmt"
+	"maps"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,7 +18,8 @@ type Budgets struct {
 
 // budget is one of them.
 type budget struct {
-	place    int // in allowed
+	place    int          // in allowed
+	alone    map[int]bool // where it is the only one that guards a pod
 	selector labels.Selector
 	// disrupted are pods, by name, that are ending with its leave: it counts them already.
 	disrupted map[string]metav1.Time
@@ -35,7 +37,9 @@ func ListBudgets(lister policylisters.PodDisruptionBudgetLister) (*Budgets, erro
 		if err != nil || selector.Empty() {
 			continue // it matches nothing, as for kube-scheduler
 		}
-		b.byNamespace[one.Namespace] = append(b.byNamespace[one.Namespace], budget{len(b.allowed), selector, one.Status.DisruptedPods})
+		b.byNamespace[one.Namespace] = append(b.byNamespace[one.Namespace], budget{
+			place: len(b.allowed), alone: map[int]bool{len(b.allowed): true}, selector: selector, disrupted: one.Status.DisruptedPods,
+		})
 		b.allowed = append(b.allowed, int(one.Status.DisruptionsAllowed))
 	}
 	return b, nil
@@ -49,17 +53,23 @@ func (b *Budgets) Allowed() []int {
 	return b.allowed
 }
 
-// Guards returns the budgets that guard a pod, by their places in Allowed. The rules are those
-// of kube-scheduler: a pod without labels is guarded by none.
-func (b *Budgets) Guards(pod *v1.Pod) []int {
+// Guards returns the budgets that guard a pod, by their places in Allowed. It must not be
+// changed. The rules are those of kube-scheduler: a pod without labels is guarded by none.
+func (b *Budgets) Guards(pod *v1.Pod) map[int]bool {
 	if b == nil || len(pod.Labels) == 0 {
 		return nil
 	}
-	var guards []int
+	var guards map[int]bool
 	for _, one := range b.byNamespace[pod.Namespace] {
-		if _, counted := one.disrupted[pod.Name]; !counted && one.selector.Matches(labels.Set(pod.Labels)) {
-			guards = append(guards, one.place)
+		if _, counted := one.disrupted[pod.Name]; counted || !one.selector.Matches(labels.Set(pod.Labels)) {
+			continue
 		}
+		if guards == nil {
+			guards = one.alone
+			continue
+		}
+		guards = maps.Clone(guards)
+		guards[one.place] = true
 	}
 	return guards
 }

@@ -2,7 +2,9 @@ package eviction
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -66,7 +68,7 @@ func TestGuards(t *testing.T) {
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "x", Name: "pod", Labels: c.labels}}
-			if diff := cmp.Diff(c.want, list(t, c.budget).Guards(pod)); diff != "" {
+			if diff := cmp.Diff(c.want, slices.Collect(maps.Keys(list(t, c.budget).Guards(pod)))); diff != "" {
 				t.Errorf("guards (-want +got):\n%s", diff)
 			}
 		})
@@ -78,6 +80,31 @@ func TestNoBudgets(t *testing.T) {
 	var none *Budgets
 	if guards := none.Guards(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "a"}}}); guards != nil || none.Allowed() != nil {
 		t.Errorf("guarded by %v of %v", guards, none.Allowed())
+	}
+}
+
+// TestTwoBudgets: a pod may be guarded by several, which changes nothing for others.
+func TestTwoBudgets(t *testing.T) {
+	b := list(t, budgetOf("x", "b", app, 1), budgetOf("x", "c", &metav1.LabelSelector{MatchLabels: map[string]string{"role": "r"}}, 2))
+	pod := func(labels map[string]string) *v1.Pod {
+		return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "x", Name: "pod", Labels: labels}}
+	}
+	for range 2 {
+		both := b.Guards(pod(map[string]string{"app": "a", "role": "r"}))
+		if len(both) != 2 || len(b.Allowed()) != 2 {
+			t.Errorf("guarded by %v of %v, want two of two", both, b.Allowed())
+		}
+		for label, want := range map[string]int{"app": 1, "role": 2} {
+			one := b.Guards(pod(map[string]string{label: map[string]string{"app": "a", "role": "r"}[label]}))
+			if len(one) != 1 {
+				t.Fatalf("guarded by %v, want one", one)
+			}
+			for place := range one {
+				if b.Allowed()[place] != want {
+					t.Errorf("guarded by one that allows %d, want %d", b.Allowed()[place], want)
+				}
+			}
+		}
 	}
 }
 

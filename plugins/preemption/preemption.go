@@ -140,6 +140,25 @@ func New(shared Shared) frameworkruntime.PluginFactory {
 	}
 }
 
+// makeEvictor makes what ends pods in the name of this profile.
+func (pl *GangPreemption) makeEvictor() (err error) {
+	pods, profile := pl.handle.SharedInformerFactory().Core().V1().Pods(), pl.fw.ProfileName()
+	if pl.podByUID, err = eviction.PodsByUID(pods.Informer()); err != nil {
+		return err
+	}
+	pl.evictor = &eviction.Evictor{
+		Profile: profile, Client: pl.handle.ClientSet().CoreV1(), Recorder: pl.handle.EventRecorder(), Clock: pl.clock,
+		Pod: pl.podByUID, Pods: pods.Lister(), OnTheirWay: pl.handle, Gangs: pl.Roster, Underway: pl.Underway,
+		Words: eviction.Words{
+			Plugin: Name,
+			Reason: v1.PodReasonPreemptionByScheduler, Message: profile + ": preempting to make room for a pod or gang that comes before it",
+			WithdrawnReason: ReasonWithdrawn, WithdrawnMessage: profile + ": the preemption was not carried out",
+			Event: EventPreempted, Action: actionPreempting, Finishing: "completing an interrupted preemption of the gang",
+		},
+	}
+	return nil
+}
+
 func (pl *GangPreemption) ready() {
 	pl.once.Do(func() {
 		pl.planner = planner.New(pl.fw, pl.Holds, pl.Plugins)

@@ -23,19 +23,19 @@ type Pod struct {
 	Role string
 	// Part is the part of the gang that it is of; empty for none.
 	Part string
-	// Priority is the pod's own. Of two pods of a gang the lower goes first.
-	Priority int32
 	// Rank is the caller's preference among pods of a gang that are otherwise alike: low
 	// goes first. Surplus that lies together may be of use where as much that is scattered
 	// is not.
 	Rank int
 	// Created breaks ties: the youngest goes first.
 	Created time.Time
-	// Local tells that it stands in the domain in which room is sought.
-	Local bool
 	// Guards are the PodDisruptionBudgets that guard it, by their places in
 	// [Problem.Allowed].
-	Guards []int
+	Guards map[int]bool
+	// Priority is the pod's own. Of two pods of a gang the lower goes first.
+	Priority int32
+	// Local tells that it stands in the domain in which room is sought.
+	Local bool
 	// Protected pods stay, whatever happens: those of a priority that the preemptor
 	// may not preempt, those that the system needs. A gang that has one never goes
 	// whole.

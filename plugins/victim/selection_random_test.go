@@ -62,7 +62,7 @@ func guarded(seed uint64, gangs []Gang) []int {
 		for j := range gangs[i].Pods {
 			for budget := range allowed {
 				if r.IntN(3) == 0 {
-					gangs[i].Pods[j].Guards = append(gangs[i].Pods[j].Guards, budget)
+					gangs[i].Pods[j].Guards[budget] = true
 				}
 			}
 		}
@@ -75,7 +75,7 @@ func violations(allowed []int, pods []Pod) int {
 	left, n := slices.Clone(allowed), 0
 	for _, pod := range pods {
 		violates := false
-		for _, budget := range pod.Guards {
+		for budget := range pod.Guards {
 			left[budget]--
 			violates = violates || left[budget] < 0
 		}

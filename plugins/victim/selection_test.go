@@ -73,8 +73,9 @@ func (c *cluster) gangOf(id string, min int, priority int32, age int, words stri
 		pod := Pod{UID: types.UID(fmt.Sprintf("%s%d", id, i)), Priority: priority, Created: g.Created, Request: Vector{gpu: 1}}
 		word, pod.Role, _ = strings.Cut(word, "@")
 		word, guards, _ := strings.Cut(word, "?")
+		pod.Guards = map[int]bool{}
 		for _, budget := range guards {
-			pod.Guards = append(pod.Guards, int(budget-'0'))
+			pod.Guards[int(budget-'0')] = true
 		}
 		if size, ok := strings.CutPrefix(word[1:], ":"); ok {
 			var n int64

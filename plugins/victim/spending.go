@@ -32,8 +32,15 @@ func newSpending(allowed []int, claims ...Pod) *spending {
 
 // violatedBy reports whether a budget that guards a pod is used up by others.
 func (s *spending) violatedBy(pod Pod) bool {
-	return len(s.allowed) > 0 && !s.claims[pod.UID] &&
-		slices.ContainsFunc(pod.Guards, func(budget int) bool { return s.spent[budget] >= s.allowed[budget] })
+	if len(s.allowed) == 0 || s.claims[pod.UID] {
+		return false
+	}
+	for budget := range pod.Guards {
+		if s.spent[budget] >= s.allowed[budget] {
+			return true
+		}
+	}
+	return false
 }
 
 // take counts pods that go, whether they violate a budget or not.
@@ -50,7 +57,7 @@ func (s *spending) count(pods []Pod, n int) {
 		if s.claims[pod.UID] {
 			continue
 		}
-		for _, budget := range pod.Guards {
+		for budget := range pod.Guards {
 			s.spent[budget] += n
 		}
 	}
