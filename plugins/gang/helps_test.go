@@ -1,8 +1,8 @@
 package gang
 
 import (
+	"fmt"
 	"testing"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -13,6 +13,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
+	"github.com/lockstep-sh/lockstep/test/await"
 )
 
 // TestHeard: of what the scheduler's cache takes in, what may help a gang that rests has
@@ -103,14 +104,14 @@ func TestHeard(t *testing.T) {
 				t.Fatalf("held on %v after %d failures", at, failed)
 			}
 			waits := func() bool { return !s.PreEnqueue(s.ctx, members[0]).IsSuccess() }
-			s.retryAll()
+			s.retryAll(t)
 			if !waits() {
 				t.Fatal("it is tried again, and nothing has happened")
 			}
 			for _, e := range c.events {
 				s.Heard(e.ClusterEvent, e.before, e.after)
 			}
-			s.retryAll()
+			s.retryAll(t)
 			if waits() == c.want {
 				t.Errorf("it is tried again: %t", !waits())
 			}
@@ -119,10 +120,14 @@ func TestHeard(t *testing.T) {
 }
 
 // retryAll has all groups tried again that are due, as soon as their share allows.
-func (s *stage) retryAll() {
-	for pause := s.retry(s.ctx); pause > 0; pause = s.retry(s.ctx) {
-		time.Sleep(pause)
-	}
+func (s *stage) retryAll(t *testing.T) {
+	t.Helper()
+	await.NoError(t, "all groups that are due are tried again", func() error {
+		if pause := s.retry(s.ctx); pause > 0 {
+			return fmt.Errorf("the next is due in %s", pause)
+		}
+		return nil
+	})
 }
 
 // TestReasonsOfHolds: all of them are measured.

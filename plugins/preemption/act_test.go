@@ -18,6 +18,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
+	"github.com/lockstep-sh/lockstep/test/await"
 )
 
 // server is an API server in trouble: what it answers to calls about pods, before the fake one does.
@@ -213,7 +214,7 @@ func TestUnfinishedMarks(t *testing.T) {
 		if _, err := s.mark(s.ctx, pod); err != nil {
 			t.Fatal(err)
 		}
-		waitFor(t, func() bool {
+		await.Until(t, "the mark of pod "+pod.Name+" is seen", func() bool {
 			now, ok := s.podByUID(pod.UID)
 			return ok && s.marked(now)
 		})
@@ -225,15 +226,4 @@ func TestUnfinishedMarks(t *testing.T) {
 			t.Errorf("pod %s: %v, %v", pod.Name, err, now.Status.Conditions)
 		}
 	}
-}
-
-func waitFor(t *testing.T, is func() bool) {
-	t.Helper()
-	for range 500 {
-		if is() {
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	t.Fatal("it does not come to be")
 }
