@@ -28,7 +28,7 @@ var libraries = []string{"cacheevents", "crd", "extension", "gangpoint", "holds"
 var impure = []string{"k8s.io/kubernetes", "k8s.io/client-go", "k8s.io/klog", "log"}
 
 // helpers are the packages below test/ that help tests of any package.
-var helpers = []string{"test/await"}
+var helpers = []string{"test/await", "test/idle"}
 
 // judge is the package that says whether the scheduler did well.
 const judge = "test/chaos/invariant"

@@ -33,7 +33,7 @@ func must(t testing.TB, err error) {
 // its card; -1 for whichever.
 func (s *stage) place(t testing.TB, pod *v1.Pod, node string, want int) {
 	t.Helper()
-	s.look(t)
+	s.scheduler.Look(t)
 	pod = pod.DeepCopy()
 	pod.Spec.NodeName = node
 	must(t, s.scheduler.Cache.AssumePod(klog.FromContext(s.ctx), pod))
@@ -43,7 +43,7 @@ func (s *stage) place(t testing.TB, pod *v1.Pod, node string, want int) {
 	if r, ok := s.ledger.of(pod.UID); !ok || want >= 0 && r.card != want {
 		t.Fatalf("%s got %+v, want card %d", pod.Name, r, want)
 	}
-	s.look(t)
+	s.scheduler.Look(t)
 }
 
 func wantDeleted(t *testing.T, s *stage, names ...string) {
