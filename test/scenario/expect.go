@@ -51,9 +51,9 @@ func (r *run) hold(ctx context.Context, e *Expect) error {
 	deadline := time.NewTimer(within)
 	defer deadline.Stop()
 	for {
-		r.rec.mu.Lock()
-		changed, broken := r.rec.changed, r.rec.violations()
-		r.rec.mu.Unlock()
+		r.rec.Lock()
+		changed, broken := r.rec.Next(), r.rec.violations()
+		r.rec.Unlock()
 		if len(broken) > 0 {
 			return failures(broken)
 		}
@@ -107,8 +107,8 @@ func (r *run) problems(ctx context.Context, e *Expect) ([]string, error) {
 
 // watched checks what the recorder knows.
 func (r *run) watched(e *Expect) []string {
-	r.rec.mu.Lock()
-	defer r.rec.mu.Unlock()
+	r.rec.Lock()
+	defer r.rec.Unlock()
 	out := r.checkGangs(e)
 	for i := range e.Pods {
 		out = append(out, r.checkPods(&e.Pods[i])...)

@@ -163,8 +163,10 @@ func (r *run) setUp(ctx context.Context) error {
 	}
 	r.begin, r.steps, r.died = time.Now(), map[string]time.Time{}, make(chan error, 8)
 	r.lastAction = r.begin
-	r.rec = newRecorder(r.site.client, r.plan)
-	r.rec.start(ctx)
+	r.rec = newRecorder(r.plan)
+	if err := r.rec.start(ctx, r.site.cluster.Clientset(), r.site.client); err != nil {
+		return err
+	}
 	if err := r.createSetting(ctx); err != nil {
 		return err
 	}
@@ -286,7 +288,7 @@ func (r *run) createPool(ctx context.Context, pool *Nodes) error {
 			return fmt.Errorf("cordoning node %s: %w", name, err)
 		}
 	}
-	return r.rec.wait(ctx, func() bool {
+	return r.rec.Wait(ctx, func() bool {
 		for i := range count {
 			if r.rec.nodes[fmt.Sprintf("%s-%d", pool.Name, i)] == nil {
 				return false
@@ -301,8 +303,8 @@ func (r *run) checkEnd() error {
 	if r.armed != nil {
 		return errors.New("the interrupt that was armed never came; this scenario has not tested what it is for")
 	}
-	r.rec.mu.Lock()
-	defer r.rec.mu.Unlock()
+	r.rec.Lock()
+	defer r.rec.Unlock()
 	if v := r.rec.violations(); len(v) > 0 {
 		return failures(v)
 	}
