@@ -58,7 +58,7 @@ func TestSelectionsHold(t *testing.T) {
 	for seed := range uint64(20000) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		c, gangs := random(r)
-		p := Problem{Need: c.need(), Gangs: gangs, Threshold: DefaultThreshold}
+		p := Problem{Need: c.need(), Gangs: gangs, Threshold: threshold}
 		before := slices.Clone(c.free)
 		got, ok, err := p.Select(c)
 		if err != nil {
@@ -178,7 +178,7 @@ func TestOrderOfInputDoesNotMatter(t *testing.T) {
 			for i := range gangs {
 				r.Shuffle(len(gangs[i].Pods), func(a, b int) { gangs[i].Pods[a], gangs[i].Pods[b] = gangs[i].Pods[b], gangs[i].Pods[a] })
 			}
-			got, _, err := Problem{Need: c.need(), Gangs: gangs, Threshold: DefaultThreshold}.Select(c)
+			got, _, err := Problem{Need: c.need(), Gangs: gangs, Threshold: threshold}.Select(c)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -264,7 +264,7 @@ func testRemovals(t *testing.T, kinds []string) {
 			}
 		}
 		got := fits(t, tx, v)
-		outcome, err := tx.Commit(t.Context())
+		outcome, err := tx.commit(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

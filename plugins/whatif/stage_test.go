@@ -2,7 +2,9 @@ package whatif
 
 import (
 	"cmp"
+	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 
@@ -10,6 +12,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	clientcache "k8s.io/client-go/tools/cache"
 	fwk "k8s.io/kube-scheduler/framework"
 	schedconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
@@ -261,4 +264,31 @@ func byName(list []string) []string {
 	list = slices.Clone(list)
 	slices.SortFunc(list, func(a, b string) int { return cmp.Compare(a, b) })
 	return list
+}
+
+// outcome is what a transaction came to.
+type outcome struct {
+	// Evict are the pods that were removed and not put back.
+	Evict []*v1.Pod
+	// Place is the node of each pod that was added and not taken back.
+	Place map[types.UID]string
+}
+
+// commit discards the transaction, and returns what it came to.
+func (t *Transaction) commit(ctx context.Context) (outcome, error) {
+	gone, out := map[types.UID]*v1.Pod{}, outcome{Place: map[types.UID]string{}}
+	for _, s := range t.log {
+		pod := s.info.GetPod()
+		_, back := gone[pod.UID]
+		switch {
+		case s.removed:
+			gone[pod.UID] = pod
+		case back:
+			delete(gone, pod.UID)
+		default:
+			out.Place[pod.UID] = t.nodes[s.node].Node().Name
+		}
+	}
+	out.Evict = slices.SortedFunc(maps.Values(gone), func(a, b *v1.Pod) int { return cmp.Compare(a.UID, b.UID) })
+	return out, t.Discard(ctx)
 }

@@ -146,7 +146,7 @@ func TestVolumesAreGivenBack(t *testing.T) {
 		if rng.IntN(2) == 0 {
 			err = tx.Discard(t.Context())
 		} else {
-			_, err = tx.Commit(t.Context())
+			_, err = tx.commit(t.Context())
 		}
 		if err != nil {
 			t.Fatal(err)
