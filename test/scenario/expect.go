@@ -189,10 +189,20 @@ func (r *run) checkPods(x *PodsExpect) []string {
 			out = append(out, fmt.Sprintf("pods %s: got %d bound, want %s", what, bound, x.Bound))
 		}
 	}
+	matching := 0
 	for _, p := range pods {
-		for _, problem := range checkPod(x, p.pod) {
-			out = append(out, "pod "+p.name+": "+problem)
+		problems := checkPod(x, p.pod)
+		if len(problems) == 0 {
+			matching++
 		}
+		for _, problem := range problems {
+			if x.Matching == nil {
+				out = append(out, "pod "+p.name+": "+problem)
+			}
+		}
+	}
+	if x.Matching != nil && !x.Matching.Has(matching) {
+		out = append(out, fmt.Sprintf("pods %s: got %d of which that is true, want %s", what, matching, x.Matching))
 	}
 	return out
 }

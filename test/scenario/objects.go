@@ -236,12 +236,7 @@ func (r *run) delete(ctx context.Context, d *Delete) error {
 }
 
 func (r *run) deletePods(ctx context.Context, d *Delete, options metav1.DeleteOptions) ([]types.UID, error) {
-	var uids []types.UID
-	r.rec.Lock()
-	for _, p := range r.rec.live(func(p *podRecord) bool { return globAny(d.Pods, p.name) }) {
-		uids = append(uids, p.pod.UID)
-	}
-	r.rec.Unlock()
+	uids := r.liveUIDs(d.Pods)
 	if len(d.Pods) > 0 && len(uids) == 0 {
 		return nil, fmt.Errorf("deleting pods %v: there are none", d.Pods)
 	}
@@ -254,6 +249,16 @@ func (r *run) deletePods(ctx context.Context, d *Delete, options metav1.DeleteOp
 		}
 	}
 	return uids, nil
+}
+
+// liveUIDs are those of the pods that are there and match.
+func (r *run) liveUIDs(patterns []string) (uids []types.UID) {
+	r.rec.Lock()
+	defer r.rec.Unlock()
+	for _, p := range r.rec.live(func(p *podRecord) bool { return globAny(patterns, p.name) }) {
+		uids = append(uids, p.pod.UID)
+	}
+	return uids
 }
 
 // waitGone waits until objects are gone.

@@ -36,7 +36,7 @@ func (r *run) prepareStandby() error {
 		return fmt.Errorf("making the second replica: %w", err)
 	}
 	r.standby = r.newDaemon()
-	if err := r.standby.configure(r.scenario, r.stock, r.Fleet.root, file); err != nil {
+	if err := r.standby.configure(&r.scenario.Scheduler, r.stock, r.Fleet.root, file); err != nil {
 		return err
 	}
 	r.standby.name, r.standby.binary = "standby", file

@@ -22,7 +22,7 @@ var unquote = strings.NewReplacer(`\"`, `"`, `"`, "", `\u003c`, "<", `\u003e`, "
 // stepText is how a step is called in reports.
 func stepText(i int, step Step) string {
 	name := step.Name
-	step.Name = ""
+	step.Name, step.Title, step.Say = "", "", ""
 	text := unquote.Replace(mustJSON(step))
 	if runes := []rune(text); len(runes) > stepWidth {
 		text = string(runes[:stepWidth]) + "..."
@@ -39,6 +39,9 @@ func (r *run) step(ctx context.Context, text string, step Step) error {
 	now := time.Now()
 	if step.Name != "" {
 		r.steps[step.Name] = now
+	}
+	if err := r.tell(step); err != nil {
+		return err
 	}
 	if step.Expect != nil {
 		if r.rehearsal {
@@ -58,6 +61,10 @@ func (r *run) step(ctx context.Context, text string, step Step) error {
 		return r.finish(ctx, step.Finish)
 	case len(step.Apply) > 0:
 		return r.apply(ctx, step.Apply)
+	case step.Run != nil:
+		return r.command(ctx, step.Run)
+	case step.Configure != "":
+		return r.configure(ctx, step.Configure)
 	case step.Pause != nil:
 		return r.pause(ctx, step.Pause.Duration)
 	case step.Scheduler != "":
