@@ -20,7 +20,7 @@ import (
 
 const (
 	// runTimeout bounds a scenario, without the start of its control plane.
-	runTimeout = 3 * time.Minute
+	runTimeout = 5 * time.Minute
 	// endTimeout bounds stopping its processes and cleaning up.
 	endTimeout = 30 * time.Second
 )
