@@ -7,19 +7,19 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	batchv1 "k8s.io/api/batch/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/lockstep-sh/lockstep/test/localcluster"
+	"github.com/lockstep-sh/lockstep/test/scenario"
 )
 
 // The story names numbers. They have to be those of the files that it applies.
 func TestWorkloads(t *testing.T) {
 	want := map[string]int32{
-		"1-one-rack.yaml": gpusPerRack / gpusPerWorker, "2-learners.yaml": 4, "2-actors.yaml": 4, "3-too-big.yaml": 10, "4-elastic.yaml": 24, "5-urgent.yaml": 8, "6-gang.yaml": workersPerGang,
+		"1-one-rack.yaml": 8, "2-learners.yaml": 4, "2-actors.yaml": 4, "3-too-big.yaml": 10, "4-elastic.yaml": 24, "5-urgent.yaml": 8, "6-gang.yaml": 4,
 	}
 	files, err := filepath.Glob("*.yaml")
 	files = slices.DeleteFunc(files, func(file string) bool { return file == "6-fairshare.yaml" || file == "6-queues.yaml" }) // no workloads
@@ -40,43 +40,37 @@ func TestWorkloads(t *testing.T) {
 			t.Errorf("%s has %d workers, want %d", file, got, want[file])
 		}
 		gpus := job.Spec.Template.Spec.Containers[0].Resources.Limits[localcluster.ResourceGPU]
-		if gpus.Value() != gpusPerWorker {
-			t.Errorf("%s has %s GPUs per worker, want %d", file, gpus.String(), gpusPerWorker)
+		if gpus.Value() != 4 {
+			t.Errorf("%s has %s GPUs per worker, want %d", file, gpus.String(), 4)
 		}
 	}
 }
 
-func TestCommand(t *testing.T) {
-	for name, tc := range map[string]struct{ args, want []string }{
-		"plain words stand as they are": {
-			[]string{"get", "pods", "-n", "a", "--sort-by=.spec.nodeName"},
-			[]string{"$ kubectl get pods -n a --sort-by=.spec.nodeName"},
-		},
-		"only the value of an option is quoted": {
-			[]string{"get", "pod", "-o", message},
-			[]string{`$ kubectl get pod -o jsonpath='{.status.conditions[0].message}{"\n"}'`},
-		},
-		"a quote inside quotes survives": {[]string{"it's"}, []string{`$ kubectl 'it'\''s'`}},
-		"a long line is broken before its output format": {
-			[]string{"get", strings.Repeat("p", width), "-o", "wide"},
-			[]string{"$ kubectl get " + strings.Repeat("p", width) + ` \`, "    -o wide"},
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, command(tc.args)); diff != "" {
-				t.Error(diff)
+// TestStory: it applies the files of this folder, all of them.
+func TestStory(t *testing.T) {
+	s, err := scenario.Load(filepath.Join("..", "..", story))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := filepath.Glob("*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var named []string
+	for _, step := range s.Steps {
+		text := step.Configure
+		if step.Run != nil {
+			text += " " + step.Run.Command
+		}
+		for _, word := range strings.Fields(text) {
+			if file, ok := strings.CutPrefix(strings.TrimSuffix(word, ";"), "hack/demo/"); ok {
+				named = append(named, file)
 			}
-		})
-	}
-}
-
-func TestSpan(t *testing.T) {
-	for d, want := range map[time.Duration]string{
-		0: "1 ms", time.Millisecond: "1 ms", time.Millisecond + 1: "2 ms", 1500 * time.Millisecond: "1.5 s",
-	} {
-		if got := span(d); got != want {
-			t.Errorf("span(%s) = %q, want %q", d, got, want)
 		}
+	}
+	slices.Sort(named)
+	if diff := cmp.Diff(want, slices.Compact(named)); diff != "" {
+		t.Errorf("files that the story names (-there +named):\n%s", diff)
 	}
 }
 
@@ -91,9 +85,10 @@ func TestPrinter(t *testing.T) {
 	var out bytes.Buffer
 	p.out = &out
 	text := strings.TrimSpace(strings.Repeat("words of a message ", 20))
-	p.title("title")
-	p.say(text)
-	p.output(text + "\n")
+	p.Title("title")
+	p.Say(text)
+	p.Command("kubectl get pods \\\n    -o wide")
+	p.Output(text+"\n", false)
 	if strings.Contains(out.String(), "\x1b") {
 		t.Errorf("colours: %q", out.String())
 	}
@@ -102,7 +97,12 @@ func TestPrinter(t *testing.T) {
 			t.Errorf("%d bytes: %q", len(line), line)
 		}
 	}
-	if diff := cmp.Diff("title "+text+" "+text, strings.Join(strings.Fields(out.String()), " ")); diff != "" {
+	if diff := cmp.Diff("title "+text+` $ kubectl get pods \ -o wide `+text, strings.Join(strings.Fields(out.String()), " ")); diff != "" {
 		t.Error(diff)
+	}
+	out.Reset()
+	p.Output(text+"\n", true)
+	if lines := strings.Count(out.String(), "\n"); lines != 1 || !strings.HasSuffix(out.String(), " ...\n") {
+		t.Errorf("the begin of what was printed is %q, want one line", out.String())
 	}
 }

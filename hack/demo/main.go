@@ -1,27 +1,32 @@
 // Command demo tells on the terminal what Lockstep does, with a real control plane, the scheduler and
-// the controller of this checkout, and kubectl: make demo. What it says it has seen; a step that does
-// not come out as told ends it with exit code 1.
+// the controller of this checkout, and kubectl: make demo. It runs a scenario, test/e2e/scenarios/D1-demo.yaml. What it
+// says it has seen; a step that does not come out as told ends it with exit code 1.
 package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
 	"github.com/lockstep-sh/lockstep/test/localcluster"
+	"github.com/lockstep-sh/lockstep/test/scenario"
 )
 
 const (
 	// clusterName is the cluster of the demo. A demo that runs takes the place of the last one.
 	clusterName = "demo"
-	// startTimeout bounds the start of the control plane, endTimeout its end.
-	startTimeout = 2 * time.Minute
-	endTimeout   = 30 * time.Second
+	// endTimeout bounds taking it down.
+	endTimeout = 30 * time.Second
+)
+
+var (
+	binDir = filepath.Join(".local", "bin")
+	story  = filepath.Join("test", "e2e", "scenarios", "D1-demo.yaml")
 )
 
 func main() {
@@ -34,7 +39,7 @@ func main() {
 	case err == nil:
 		return
 	case interrupted:
-		p.say("Interrupted. " + takeDown())
+		p.Say("Interrupted. " + takeDown())
 	default:
 		p.failure(err)
 	}
@@ -50,23 +55,52 @@ func run(ctx context.Context, p *printer) error {
 	if err := os.Chdir(root); err != nil { // paths on the terminal are relative to the repository
 		return fmt.Errorf("going to the repository: %w", err)
 	}
-	begin := time.Now()
-	p.title("Lockstep: gangs of pods start together, or wait without holding anything")
-	p.say(`A real Kubernetes control plane (etcd, kube-apiserver, kube-controller-manager) with 16 fake nodes:
-		4 racks, r0 to r3, of 4 nodes with 8 GPUs each. KWOK plays the kubelets; all else is real.`)
-	s, err := setUp(ctx)
+	s, err := scenario.Load(story)
 	if err != nil {
 		return err
 	}
-	defer s.stopWatching()
-	p.say(fmt.Sprintf("Kubernetes %s and lockstep-scheduler are up after %.1f s. To look for yourself, in another terminal, here:",
-		s.version, time.Since(begin).Seconds()))
-	p.code("export KUBECONFIG="+s.kubeconfig(), "export PATH=$PWD/"+binDir+":$PATH   # kubectl")
-	if err := s.tell(ctx, p); err != nil {
-		return fmt.Errorf("%w\n%s", err, s.whereToLook())
+	fleet, err := scenario.NewFleet()
+	if err != nil {
+		return err
 	}
-	p.ending(time.Since(begin))
+	runner := scenario.Runner{Fleet: fleet, Keep: clusterName, Narrator: p}
+	for name, binary := range map[string]*string{"lockstep-scheduler": &runner.Scheduler, "lockstep-controller": &runner.Controller} {
+		*binary = filepath.Join(root, "bin", name)
+		if _, err := os.Stat(*binary); err != nil {
+			return fmt.Errorf("finding %s (make build makes it): %w", name, err)
+		}
+	}
+	if err := localcluster.Build(ctx, os.Stderr); err != nil { // not part of the time that the start may take
+		return err
+	}
+	p.Title("Lockstep: gangs of pods start together, or wait without holding anything")
+	p.Say(s.Description)
+	p.begin = time.Now()
+	report := runner.Run(ctx, s)
+	if report.Failed() {
+		return failed(report)
+	}
+	p.ending()
 	return nil
+}
+
+// failed says what did not come out as told, and where to look.
+func failed(r *scenario.Report) error {
+	return fmt.Errorf("%s\n  %s\nWhat happened, and the logs of the scheduler and the controller, is in %s\n"+
+		"If the cluster is up it is left as it is: export KUBECONFIG=%s\nTo remove it: make down NAME=%s",
+		r.Step, strings.Join(r.Failures, "\n  "), fromHere(r.Dir), filepath.Join(".local", "clusters", clusterName, "kubeconfig.yaml"), clusterName)
+}
+
+// fromHere is a path relative to the working directory.
+func fromHere(path string) string {
+	here, err := os.Getwd()
+	if err != nil {
+		return path
+	}
+	if short, err := filepath.Rel(here, path); err == nil {
+		return short
+	}
+	return path
 }
 
 // takeDown removes what an interrupted demo started, and says so.
@@ -77,26 +111,4 @@ func takeDown() string {
 		return fmt.Sprintf("The cluster could not be taken down: %v", err)
 	}
 	return "The cluster is down again."
-}
-
-// up starts the control plane, in place of the one that an earlier demo left.
-func up(ctx context.Context) (*localcluster.Cluster, error) {
-	// Not part of the time that the start may take.
-	if err := localcluster.Build(ctx, os.Stderr); err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
-	o := localcluster.Options{
-		Name: clusterName, Keep: true, Nodes: racks(),
-		Manifests: []string{filepath.Join("manifests", "crds")},
-	}
-	c, err := localcluster.Up(ctx, o)
-	if !errors.Is(err, localcluster.ErrExists) {
-		return c, err
-	}
-	if err := localcluster.Down(ctx, clusterName); err != nil {
-		return nil, err
-	}
-	return localcluster.Up(ctx, o)
 }

@@ -6,6 +6,8 @@ import (
 	"os"
 	"strings"
 	"time"
+
+	"github.com/lockstep-sh/lockstep/test/localcluster"
 )
 
 // width is where lines are broken.
@@ -14,8 +16,10 @@ const width = 100
 // codeIndent stands before commands and what they print.
 const codeIndent = "    "
 
-// printer writes the story. It colours nothing unless it writes to a terminal.
+// printer writes the story, and is its narrator. It colours nothing unless it writes to a terminal.
 type printer struct {
+	// begin is when the control plane began to start.
+	begin                   time.Time
 	out                     io.Writer
 	bold, dim, red, regular string
 }
@@ -35,14 +39,25 @@ func (p *printer) line(style, text string) {
 	fmt.Fprintln(p.out, text)
 }
 
-// title begins a part of the story.
-func (p *printer) title(text string) {
+// Up says where to look.
+func (p *printer) Up(c *localcluster.Cluster) {
+	version := "(of an unknown version)"
+	if info, err := c.Clientset().Discovery().ServerVersion(); err == nil {
+		version = info.GitVersion
+	}
+	p.Say(fmt.Sprintf("Kubernetes %s and lockstep-scheduler are up after %.1f s. To look for yourself, in another terminal, here:",
+		version, time.Since(p.begin).Seconds()))
+	p.code("export KUBECONFIG="+fromHere(c.Kubeconfig()), "export PATH=$PWD/"+binDir+":$PATH   # kubectl")
+}
+
+// Title begins a part of the story.
+func (p *printer) Title(text string) {
 	p.line("", "")
 	p.line(p.bold, text)
 }
 
-// say writes prose.
-func (p *printer) say(text string) {
+// Say writes prose.
+func (p *printer) Say(text string) {
 	p.line("", "")
 	for _, line := range wrap(strings.Join(strings.Fields(text), " "), "  ") {
 		p.line("", line)
@@ -57,8 +72,18 @@ func (p *printer) code(lines ...string) {
 	}
 }
 
-// output writes what a command printed. Lines that are too long are broken, and nothing else is changed.
-func (p *printer) output(text string) {
+// Command writes a command as one types it.
+func (p *printer) Command(line string) {
+	p.code(strings.Split("$ "+line, "\n")...)
+}
+
+// Output writes what a command printed. Lines that are too long are broken, and nothing else is changed; of what is only
+// begun, one line is left.
+func (p *printer) Output(text string, begin bool) {
+	const more = " ..."
+	if lines := wrap(text, codeIndent+more); begin && len(lines) > 1 {
+		text = strings.TrimPrefix(lines[0], codeIndent+more) + more
+	}
 	for line := range strings.Lines(text) {
 		line = strings.TrimRight(line, " \n")
 		lines := []string{codeIndent + line}
@@ -101,10 +126,14 @@ func wrap(text, indent string) []string {
 	return append(lines, line)
 }
 
-// span words a time, rounded up: in milliseconds below one second.
-func span(d time.Duration) string {
-	if d < time.Second {
-		return fmt.Sprintf("%d ms", max(0, d-1)/time.Millisecond+1)
-	}
-	return fmt.Sprintf("%.1f s", d.Seconds())
+// ending says what to do next.
+func (p *printer) ending() {
+	p.Title(fmt.Sprintf("That was all, in %.0f s. The cluster stays up. To try:", time.Since(p.begin).Seconds()))
+	p.code(
+		"kubectl get queues -w",
+		`kubectl patch queue team-a --type=merge -p '{"spec":{"weight":3}}'`,
+		"                                                # a deserves 96 GPUs now, and takes 32 back",
+		"kubectl delete job,podgroup --all -n team-a     # then b has the whole cluster",
+	)
+	p.Say("Or take it down: make down NAME=" + clusterName)
 }

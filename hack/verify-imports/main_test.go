@@ -48,3 +48,25 @@ func TestForbidden(t *testing.T) {
 		})
 	}
 }
+
+// TestHelpers: what helps tests is for tests.
+func TestHelpers(t *testing.T) {
+	helper := []string{module + helpers[0]}
+	for name, c := range map[string]struct {
+		pkg pkg
+		bad int
+	}{
+		"a test":                              {pkg{TestImports: helper}, 0},
+		"an external test":                    {pkg{XTestImports: helper}, 0},
+		"what is tested":                      {pkg{Imports: helper}, 1},
+		"what is tested, and its test":        {pkg{Imports: helper, TestImports: helper}, 1},
+		"a test that wants more of the tests": {pkg{TestImports: []string{module + "test/localcluster"}}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.pkg.ImportPath = module + "plugins/gang"
+			if got := check(c.pkg); len(got) != c.bad {
+				t.Errorf("violations %q, want %d", got, c.bad)
+			}
+		})
+	}
+}

@@ -20,6 +20,7 @@ import (
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
 	"github.com/lockstep-sh/lockstep/apis/config"
+	"github.com/lockstep-sh/lockstep/test/await"
 )
 
 // apiServer has one pod, and does with each call what it is told to: first, second
@@ -212,9 +213,7 @@ func TestOpenBinding(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan *fwk.Status, 1)
 	go func() { done <- pl.Bind(ctx, nil, pod, "here") }()
-	for strings.Count(server.history(), "read") < 20 {
-		time.Sleep(time.Millisecond)
-	}
+	await.Until(t, "the pod was read 20 times", func() bool { return strings.Count(server.history(), "read") >= 20 })
 	select {
 	case status := <-done:
 		t.Fatalf("it returned %v", status)
@@ -225,7 +224,7 @@ func TestOpenBinding(t *testing.T) {
 	}
 	pl.slots.release()
 	cancel()
-	status := <-done
+	status := await.Value(t, "Bind to return when the scheduler goes down", done)
 	if status.Code() != fwk.Error || !strings.Contains(status.Message(), "binding pod ns/a to node here: context canceled before it was known whether it is stored") {
 		t.Errorf("status %v", status)
 	}

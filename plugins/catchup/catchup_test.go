@@ -1,7 +1,6 @@
 package catchup
 
 import (
-	"context"
 	"encoding/json"
 	"maps"
 	"net/http"
@@ -14,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
@@ -24,6 +22,7 @@ import (
 	schedcache "k8s.io/kubernetes/pkg/scheduler/backend/cache"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/test/await"
 )
 
 // watch is a plugin's. How often it was looked at is counted.
@@ -164,15 +163,13 @@ func TestWatchesOfPlugins(t *testing.T) {
 			go func() { done <- Wait(t.Context(), api, factory, empty{}, w) }()
 			if c.late != nil {
 				looks := c.late(w)
-				if err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, 5*time.Second, true, func(context.Context) (bool, error) { return looks.Load() > 3, nil }); err != nil {
-					t.Fatalf("looked %d times: %v", looks.Load(), err)
-				}
+				await.Until(t, "it has looked 4 times", func() bool { return looks.Load() > 3 })
 				if len(done) > 0 || w.forgotten.Load() {
 					t.Fatal("it did not wait")
 				}
 				c.then(t, w)
 			}
-			if !<-done || !w.forgotten.Load() {
+			if !await.Value(t, "the wait to end", done) || !w.forgotten.Load() {
 				t.Errorf("it gave up, or what was handled is remembered for ever")
 			}
 		})

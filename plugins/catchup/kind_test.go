@@ -16,6 +16,8 @@ import (
 	"k8s.io/client-go/metadata"
 	restclient "k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/lockstep-sh/lockstep/test/await"
 )
 
 // apiServer has pods at revision 100: p-0 of revision 1, p-1 of revision 2 and so on. It
@@ -112,7 +114,7 @@ func TestCatchUp(t *testing.T) {
 				}
 				c.then(t, k)
 			}
-			if err := <-done; err != nil {
+			if err := await.Value(t, "the cache to have caught up", done); err != nil {
 				t.Error(err)
 			}
 			if got := strings.Join(server.reads, " "); got != c.reads {

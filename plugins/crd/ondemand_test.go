@@ -4,6 +4,8 @@ import (
 	"errors"
 	"sync/atomic"
 	"testing"
+
+	"github.com/lockstep-sh/lockstep/test/await"
 )
 
 // A watch starts once, when it is first needed, after an error again, and not before it is prepared.
@@ -29,7 +31,7 @@ func TestOnDemand(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := <-needed; !errors.Is(err, failing) || !prepared.Load() {
+	if err := await.Value(t, "the first need", needed); !errors.Is(err, failing) || !prepared.Load() {
 		t.Errorf("the first need: %v, want %v", err, failing)
 	}
 	for range 3 {

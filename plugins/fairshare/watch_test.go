@@ -1,13 +1,11 @@
 package fairshare
 
 import (
-	"context"
+	"fmt"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
@@ -16,6 +14,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/plugins/watches"
+	"github.com/lockstep-sh/lockstep/test/await"
 )
 
 // watching is the handle of a profile, as far as it takes to watch.
@@ -57,11 +56,12 @@ func TestWatches(t *testing.T) {
 		t.Fatalf("watches (-want +got):\n%s", diff)
 	}
 	h.factory.Start(t.Context().Done())
-	if err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, 5*time.Second, true, func(context.Context) (bool, error) {
-		return pods.Handled()[string(runs.UID)] == "7", nil
-	}); err != nil {
-		t.Fatalf("taken in: %v, %v", pods.Handled(), err)
-	}
+	await.NoError(t, "the pod is taken in", func() error {
+		if handled := pods.Handled(); handled[string(runs.UID)] != "7" {
+			return fmt.Errorf("taken in: %v", handled)
+		}
+		return nil
+	})
 	usage, _ := d.running(runs.UID)
 	if diff := cmp.Diff(gpus(1), usage.Amount); diff != "" {
 		t.Errorf("what counts of a pod that was taken in (-want +got):\n%s", diff)

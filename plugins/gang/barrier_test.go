@@ -3,12 +3,13 @@ package gang
 import (
 	"context"
 	"errors"
-	"runtime"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/lockstep-sh/lockstep/test/await"
 )
 
 // hold reserves a member on a node and permits it, as a cycle that follows the
@@ -131,18 +132,18 @@ func TestPreemptedAtTheBarrier(t *testing.T) {
 	s.hold(t, members[0], "node-0000")
 	done := make(chan *fwk.Status)
 	go func() { done <- s.Bind(s.ctx, framework.NewCycleState(), members[0], "node-0000") }()
-	for s.fw.GetPodInPreBind(members[0].UID) == nil {
+	await.Until(t, "its binding can be called off", func() bool {
 		select {
 		case status := <-done:
 			t.Fatalf("it does not wait: %v", status)
 		default:
-			runtime.Gosched()
 		}
-	}
+		return s.fw.GetPodInPreBind(members[0].UID) != nil
+	})
 	if !s.fw.GetPodInPreBind(members[0].UID).CancelPod("preempted") {
 		t.Fatal("its binding cannot be called off")
 	}
-	if status := <-done; status.Code() != fwk.Unschedulable || s.fw.GetPodInPreBind(members[0].UID) != nil {
+	if status := await.Value(t, "Bind to return", done); status.Code() != fwk.Unschedulable || s.fw.GetPodInPreBind(members[0].UID) != nil {
 		t.Errorf("at the barrier: %v, want that it has to look for another place", status)
 	}
 }

@@ -1,7 +1,6 @@
 package gang
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -12,7 +11,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -25,6 +23,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/resource"
 	"github.com/lockstep-sh/lockstep/plugins/order"
 	"github.com/lockstep-sh/lockstep/plugins/planner"
+	"github.com/lockstep-sh/lockstep/test/await"
 )
 
 // run runs scheduling cycles, as kube-scheduler does, for pods that may enter the
@@ -323,12 +322,10 @@ func (s *stage) provision(t *testing.T, claim *v1.PersistentVolumeClaim, pod *v1
 		t.Fatal(err)
 	}
 	go s.handle.SharedInformerFactory().Core().V1().PersistentVolumeClaims().Informer().RunWithContext(s.ctx)
-	if err := wait.PollUntilContextTimeout(s.ctx, 5*time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) {
+	await.Until(t, "the filters know that claim "+claim.Name+" has no volume", func() bool {
 		state := framework.NewCycleState()
 		planner.Ask(state, &planner.Question{})
 		_, status, _ := s.scheduler.Profiles[testProfile].RunPreFilterPlugins(s.ctx, state, pod)
-		return strings.Contains(status.Message(), "unbound immediate"), nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+		return strings.Contains(status.Message(), "unbound immediate")
+	})
 }

@@ -9,18 +9,9 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes/fake"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
-	fwk "k8s.io/kube-scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler"
 	schedconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
-	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
 	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
-	"k8s.io/kubernetes/pkg/scheduler/framework"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
@@ -32,6 +23,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/holds"
 	"github.com/lockstep-sh/lockstep/plugins/order"
 	"github.com/lockstep-sh/lockstep/plugins/podstatus"
+	"github.com/lockstep-sh/lockstep/test/idle"
 )
 
 const (
@@ -46,63 +38,37 @@ type stage struct {
 	*Gang
 	registry  *gangs.Registry
 	ctx       context.Context
-	scheduler *scheduler.Scheduler
+	scheduler *idle.Scheduler
 	snapshot  *cache.Snapshot
 }
 
 // newStage makes a stage with these nodes, and pods on them.
 func newStage(tb testing.TB, nodes []*v1.Node, pods ...*v1.Pod) *stage {
 	tb.Helper()
-	var silent klog.Logger
-	ctx, cancel := context.WithCancel(klog.NewContext(context.Background(), silent))
-	tb.Cleanup(cancel)
-	s := &stage{ctx: ctx, snapshot: cache.NewEmptySnapshot()}
-	capture := func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
-		ledger := holds.New()
-		s.registry = gangs.New(ledger, nil, nil)
-		plugin, err := New(Shared{Gangs: s.registry, Holds: ledger, Order: order.New(), Plugins: extension.New(), Events: cacheevents.New(), Statuses: podstatus.New(closed()), Leading: closed()})(ctx, args, handle)
-		s.Gang, _ = plugin.(*Gang)
-		return plugin, err
-	}
-	client := fake.NewClientset()
-	var err error
-	s.scheduler, err = scheduler.New(ctx, client, informers.NewSharedInformerFactory(client, 0), nil,
-		func(string) events.EventRecorderLogger { return &events.FakeRecorder{} },
-		scheduler.WithKubeConfig(&rest.Config{}),
-		scheduler.WithProfiles(profile(tb)),
-		scheduler.WithNodeInfoSnapshot(s.snapshot),
-		scheduler.WithFrameworkOutOfTreeRegistry(frameworkruntime.Registry{Name: capture}))
-	if err != nil {
-		tb.Fatal(err)
-	}
+	s := &stage{}
+	ledger := holds.New()
+	s.registry = gangs.New(ledger, nil, nil)
+	shared := Shared{Gangs: s.registry, Holds: ledger, Order: order.New(), Plugins: extension.New(), Events: cacheevents.New(), Statuses: podstatus.New(closed()), Leading: closed()}
+	s.scheduler = idle.New(tb, idle.Options{Name: testProfile, Plugins: frameworkruntime.Registry{Name: idle.Keep(&s.Gang, New(shared))}, Configure: configure})
+	s.ctx, s.snapshot = s.scheduler.Context, s.scheduler.Snapshot
 	nominator := s.holds.Nominator(s.scheduler.SchedulingQueue, func(*v1.Pod) bool { return false })
-	s.scheduler.Profiles[testProfile].SetPodNominator(nominator)
+	s.scheduler.Framework.SetPodNominator(nominator)
 	for _, node := range nodes {
-		s.scheduler.Cache.AddNode(klog.FromContext(ctx), node)
+		s.scheduler.Cache.AddNode(klog.FromContext(s.ctx), node)
 	}
 	for _, pod := range pods {
-		if err := s.scheduler.Cache.AddPod(klog.FromContext(ctx), pod); err != nil {
+		if err := s.scheduler.Cache.AddPod(klog.FromContext(s.ctx), pod); err != nil {
 			tb.Fatal(err)
 		}
 	}
-	if err := s.scheduler.Cache.UpdateSnapshot(klog.FromContext(ctx), s.snapshot); err != nil {
-		tb.Fatal(err)
-	}
+	s.scheduler.Look(tb)
 	return s
 }
 
-// profile is kube-scheduler's default profile with the plugin in it. The order of the queue and the
-// binder stay kube-scheduler's: no plugin imports another.
-func profile(tb testing.TB) schedconfig.KubeSchedulerProfile {
-	tb.Helper()
-	defaults, err := latest.Default()
-	if err != nil {
-		tb.Fatal(err)
-	}
-	p := defaults.Profiles[0]
-	p.SchedulerName = testProfile
+// configure puts the plugin where it has to be. The order of the queue and the binder stay kube-scheduler's: no plugin
+// imports another.
+func configure(p *schedconfig.KubeSchedulerProfile) {
 	only := schedconfig.PluginSet{Enabled: []schedconfig.Plugin{{Name: Name}}}
-	p.Plugins.MultiPoint.Enabled = append(p.Plugins.MultiPoint.Enabled, schedconfig.Plugin{Name: Name})
 	p.Plugins.PreFilter, p.Plugins.PostFilter, p.Plugins.Bind = only, only, only
 	p.Plugins.Score = schedconfig.PluginSet{Enabled: []schedconfig.Plugin{{Name: Name, Weight: 20}}}
 	p.PluginConfig = append(p.PluginConfig, schedconfig.PluginConfig{Name: Name, Args: &config.GangArgs{
@@ -111,17 +77,6 @@ func profile(tb testing.TB) schedconfig.KubeSchedulerProfile {
 		MaxBackoff:      metav1.Duration{Duration: time.Second},
 		ExplanationQPS:  10,
 	}})
-	return p
-}
-
-// podInfo is the PodInfo of a pod.
-func podInfo(tb testing.TB, pod *v1.Pod) *framework.PodInfo {
-	tb.Helper()
-	info, err := framework.NewPodInfo(pod)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return info
 }
 
 // makeNodes makes nodes of 8 GPUs, spread over racks.

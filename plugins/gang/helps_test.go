@@ -1,6 +1,8 @@
 package gang
 
 import (
+	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -13,6 +15,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
+	"github.com/lockstep-sh/lockstep/test/await"
 )
 
 // TestHeard: of what the scheduler's cache takes in, what may help a gang that rests has
@@ -103,14 +106,14 @@ func TestHeard(t *testing.T) {
 				t.Fatalf("held on %v after %d failures", at, failed)
 			}
 			waits := func() bool { return !s.PreEnqueue(s.ctx, members[0]).IsSuccess() }
-			s.retryAll()
+			s.retryAll(t)
 			if !waits() {
 				t.Fatal("it is tried again, and nothing has happened")
 			}
 			for _, e := range c.events {
 				s.registry.Heard(e.ClusterEvent, e.before, e.after)
 			}
-			s.retryAll()
+			s.retryAll(t)
 			if waits() == c.want {
 				t.Errorf("it is tried again: %t", !waits())
 			}
@@ -119,12 +122,20 @@ func TestHeard(t *testing.T) {
 }
 
 // retryAll has all groups tried again that are due, as soon as their share allows.
-func (s *stage) retryAll() {
-	for due := true; due; {
+func (s *stage) retryAll(t *testing.T) {
+	t.Helper()
+	nobody := func(hold.Holder) int { return 0 }
+	await.NoError(t, "all groups that are due are tried again", func() error {
 		var at time.Time
+		var due bool
 		s.gangs.Look(func(g *gang.Gangs) { at, due = g.Due() })
-		time.Sleep(time.Until(at))
-		nobody := func(hold.Holder) int { return 0 }
-		s.input(s.ctx, func(g *gang.Gangs, now time.Time) gang.Effects { return g.Retry(now, elsewhere{s, nobody}) })
-	}
+		if pause := time.Until(at); due && pause > 0 {
+			return fmt.Errorf("the next is due in %s", pause)
+		}
+		if due {
+			s.input(s.ctx, func(g *gang.Gangs, now time.Time) gang.Effects { return g.Retry(now, elsewhere{s, nobody}) })
+			return errors.New("there may be more")
+		}
+		return nil
+	})
 }

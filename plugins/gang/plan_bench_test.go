@@ -12,6 +12,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/holds"
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
+	"github.com/lockstep-sh/lockstep/test/idle"
 )
 
 // attemptOf is an attempt to place all of these pods, as the state machine would make it.
@@ -194,7 +195,7 @@ func BenchmarkFilter(b *testing.B) {
 	run("holds=0", nodes[0].Name, false)
 	members := makeMembers("train", 1000, 1, nil)
 	for i, pod := range members {
-		d := holds.DemandOf(podInfo(b, pod))
+		d := holds.DemandOf(idle.PodInfo(b, pod))
 		put(s.holds, hold.Hold{For: pod.UID, Holder: hold.Holder{Group: fmt.Sprintf("default/train-%d", i%50)}, Node: nodes[i%500].Name, Reason: hold.Plan, Request: d.Request})
 	}
 	run("holds=1000/node=free", nodes[999].Name, true)

@@ -22,6 +22,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
 	"github.com/lockstep-sh/lockstep/plugins/internal/resource"
 	"github.com/lockstep-sh/lockstep/plugins/planner"
+	"github.com/lockstep-sh/lockstep/test/idle"
 )
 
 func mustPlan(t *testing.T, s *stage, a *gang.Attempt, evict ...hold.Holder) *planner.Plan {
@@ -76,7 +77,7 @@ func (s *stage) assume(t *testing.T, pod *v1.Pod, node string) {
 	t.Helper()
 	assumed := pod.DeepCopy()
 	assumed.Spec.NodeName = node
-	if err := s.snapshot.AssumePod(podInfo(t, assumed)); err != nil {
+	if err := s.snapshot.AssumePod(idle.PodInfo(t, assumed)); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -1,7 +1,7 @@
 package gangs
 
 import (
-	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -9,11 +9,11 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/cache"
 	cachetest "k8s.io/client-go/tools/cache/testing"
 
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+	"github.com/lockstep-sh/lockstep/test/await"
 )
 
 // feed runs an informer with these handlers over a source of pods.
@@ -35,14 +35,12 @@ func feed(t *testing.T, handlers cache.ResourceEventHandlerFuncs) *cachetest.Fak
 // eventually waits until something is as it should be.
 func eventually[T any](t *testing.T, what string, want T, get func() T) {
 	t.Helper()
-	var diff string
-	err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, 5*time.Second, true, func(context.Context) (bool, error) {
-		diff = cmp.Diff(want, get())
-		return diff == "", nil
+	await.NoError(t, what+": as wanted", func() error {
+		if diff := cmp.Diff(want, get()); diff != "" {
+			return fmt.Errorf("(-want +got):\n%s", diff)
+		}
+		return nil
 	})
-	if err != nil {
-		t.Errorf("%s (-want +got):\n%s", what, diff)
-	}
 }
 
 func again(pod *v1.Pod, uid string) *v1.Pod {

@@ -1,18 +1,16 @@
 package gpushare
 
 import (
-	"context"
 	"encoding/json"
+	"fmt"
 	"math"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/wait"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -21,6 +19,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/plugins/internal/card"
+	"github.com/lockstep-sh/lockstep/test/await"
 )
 
 func must(t testing.TB, err error) {
@@ -34,7 +33,7 @@ func must(t testing.TB, err error) {
 // its card; -1 for whichever.
 func (s *stage) place(t testing.TB, pod *v1.Pod, node string, want int) {
 	t.Helper()
-	s.look(t)
+	s.scheduler.Look(t)
 	pod = pod.DeepCopy()
 	pod.Spec.NodeName = node
 	must(t, s.scheduler.Cache.AssumePod(klog.FromContext(s.ctx), pod))
@@ -44,22 +43,21 @@ func (s *stage) place(t testing.TB, pod *v1.Pod, node string, want int) {
 	if r, ok := s.ledger.of(pod.UID); !ok || want >= 0 && r.card != want {
 		t.Fatalf("%s got %+v, want card %d", pod.Name, r, want)
 	}
-	s.look(t)
+	s.scheduler.Look(t)
 }
 
 func wantDeleted(t *testing.T, s *stage, names ...string) {
 	t.Helper()
 	var deleted []string
-	err := wait.PollUntilContextTimeout(s.ctx, 5*time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) {
+	await.Until(t, fmt.Sprintf("pods %v are evicted", names), func() bool {
 		deleted = nil
 		for _, action := range s.client.Actions() {
 			if d, ok := action.(clienttesting.DeleteAction); ok && action.GetResource().Resource == "pods" {
 				deleted = append(deleted, d.GetName())
 			}
 		}
-		return len(deleted) >= len(names), nil
+		return len(deleted) >= len(names)
 	})
-	must(t, err)
 	slices.Sort(deleted)
 	same(t, "pods evicted", names, deleted)
 }
@@ -364,11 +362,20 @@ func TestForgets(t *testing.T) {
 	s.ledger.put("a", reservation{node: "n", memory: 4096})
 	must(t, s.client.CoreV1().Pods("ns").Delete(s.ctx, "a", metav1.DeleteOptions{}))
 	must(t, s.client.CoreV1().Nodes().Delete(s.ctx, "n", metav1.DeleteOptions{}))
-	must(t, wait.PollUntilContextTimeout(s.ctx, 5*time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) {
+	s.forgets(t)
+}
+
+// forgets waits until nothing is known of any pod or node.
+func (s *stage) forgets(t *testing.T) {
+	t.Helper()
+	await.NoError(t, "all is forgotten", func() error {
 		s.ledger.mu.RLock()
 		defer s.ledger.mu.RUnlock()
-		return len(s.ledger.pods)+len(s.ledger.byNode)+len(s.ledger.layouts)+len(s.ledger.told) == 0, nil
-	}))
+		if len(s.ledger.pods)+len(s.ledger.byNode)+len(s.ledger.layouts)+len(s.ledger.told) > 0 {
+			return fmt.Errorf("still known: pods %v, by node %v, layouts %v, told %v", s.ledger.pods, s.ledger.byNode, s.ledger.layouts, s.ledger.told)
+		}
+		return nil
+	})
 }
 
 func TestHints(t *testing.T) {
@@ -421,14 +428,5 @@ func TestObjectsMadeAgain(t *testing.T) {
 	if _, err := s.client.CoreV1().Nodes().Update(s.ctx, other, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	forgotten := func() bool {
-		s.ledger.mu.RLock()
-		defer s.ledger.mu.RUnlock()
-		return len(s.ledger.pods)+len(s.ledger.byNode)+len(s.ledger.layouts)+len(s.ledger.told) == 0
-	}
-	for end := time.Now().Add(5 * time.Second); !forgotten(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("still known: pods %v, layouts %v, told %v", s.ledger.pods, s.ledger.layouts, s.ledger.told)
-		}
-	}
+	s.forgets(t)
 }

@@ -10,15 +10,8 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/events"
-	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler"
-	schedconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
-	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
 	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
@@ -28,6 +21,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/extension"
 	"github.com/lockstep-sh/lockstep/plugins/internal/card"
 	"github.com/lockstep-sh/lockstep/plugins/whatif"
+	"github.com/lockstep-sh/lockstep/test/idle"
 )
 
 // stage is the plugin inside a real scheduler: all default plugins, the real cache, snapshot
@@ -35,7 +29,7 @@ import (
 type stage struct {
 	*GPUShare
 	ctx       context.Context
-	scheduler *scheduler.Scheduler
+	scheduler *idle.Scheduler
 	fw        framework.Framework
 	hooks     whatif.Hooks
 	client    *fake.Clientset
@@ -46,60 +40,19 @@ type stage struct {
 // newStage makes a stage with these objects. The pods with a node are on it.
 func newStage(t testing.TB, objects ...runtime.Object) *stage {
 	t.Helper()
-	var silent klog.Logger
-	ctx, cancel := context.WithCancel(klog.NewContext(context.Background(), silent))
-	t.Cleanup(cancel)
-	s := &stage{ctx: ctx, snapshot: cache.NewEmptySnapshot(), client: fake.NewClientset(objects...), events: make(chan string, 1000)}
+	s := &stage{events: make(chan string, 1000)}
 	plugins := extension.New()
-	capture := func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
-		plugin, err := New(NewLedger())(ctx, args, handle)
-		s.GPUShare, _ = plugin.(*GPUShare)
-		return plugin, err
-	}
-	factory := scheduler.NewInformerFactory(s.client, 0, nil)
-	var err error
-	s.scheduler, err = scheduler.New(ctx, s.client, factory, nil,
-		func(string) events.EventRecorderLogger { return &events.FakeRecorder{Events: s.events} },
-		scheduler.WithKubeConfig(&rest.Config{}),
-		scheduler.WithProfiles(profile(t)),
-		scheduler.WithNodeInfoSnapshot(s.snapshot),
-		scheduler.WithFrameworkOutOfTreeRegistry(frameworkruntime.Registry{Name: plugins.Watch(capture)}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.fw = s.scheduler.Profiles[v1.DefaultSchedulerName]
+	s.scheduler = idle.New(t, idle.Options{
+		Plugins: frameworkruntime.Registry{Name: plugins.Watch(idle.Keep(&s.GPUShare, New(NewLedger())))}, Objects: objects, Events: s.events,
+	})
+	s.ctx, s.fw, s.client, s.snapshot = s.scheduler.Context, s.scheduler.Framework, s.scheduler.Client, s.scheduler.Snapshot
 	s.hooks = whatif.HooksOf(plugins, s.fw)
-	start(ctx, factory)
-	if err := s.scheduler.WaitForHandlersSync(ctx); err != nil {
+	s.scheduler.Start()
+	if err := s.scheduler.WaitForHandlersSync(s.ctx); err != nil {
 		t.Fatal(err)
 	}
-	s.look(t)
+	s.scheduler.Look(t)
 	return s
-}
-
-func start(ctx context.Context, factory informers.SharedInformerFactory) {
-	factory.Start(ctx.Done())
-	factory.WaitForCacheSync(ctx.Done())
-}
-
-// profile is kube-scheduler's default profile with the plugin in it.
-func profile(t testing.TB) schedconfig.KubeSchedulerProfile {
-	t.Helper()
-	defaults, err := latest.Default()
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := defaults.Profiles[0]
-	p.Plugins.MultiPoint.Enabled = append(p.Plugins.MultiPoint.Enabled, schedconfig.Plugin{Name: Name})
-	return p
-}
-
-// look takes a new snapshot, as every cycle does at its begin.
-func (s *stage) look(t testing.TB) {
-	t.Helper()
-	if err := s.scheduler.Cache.UpdateSnapshot(klog.FromContext(s.ctx), s.snapshot); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // told takes the events so far.
@@ -141,15 +94,6 @@ func makePod(name string, memory int) *st.PodWrapper {
 func onCard(name string, memory int, node, card string) *v1.Pod {
 	return makePod(name, memory).Node(node).Priority(0).Condition(v1.PodScheduled, v1.ConditionTrue, "").
 		Annotation(v1alpha1.GPUCardAnnotation, card).Annotation(v1alpha1.GPUCardMemoryAnnotation, strconv.Itoa(memory)).Obj()
-}
-
-func podInfo(t testing.TB, pod *v1.Pod) *framework.PodInfo {
-	t.Helper()
-	info, err := framework.NewPodInfo(pod)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return info
 }
 
 // begin opens a transaction.

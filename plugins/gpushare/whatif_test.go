@@ -15,6 +15,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/plugins/internal/card"
 	"github.com/lockstep-sh/lockstep/plugins/whatif"
+	"github.com/lockstep-sh/lockstep/test/idle"
 )
 
 // TestPutBackOnItsCard is story 3 of topology-aware preemption: two cards of 8 GB, a pod of
@@ -31,7 +32,7 @@ func TestPutBackOnItsCard(t *testing.T) {
 			s.ledger.put(pod.UID, reservation{node: "n", card: i, memory: 4096})
 			must(t, s.scheduler.Cache.AssumePod(klog.FromContext(s.ctx), pod))
 		}
-		s.look(t)
+		s.scheduler.Look(t)
 		return s
 	}
 	for sentence, stand := range map[string]func(t *testing.T) *stage{
@@ -126,7 +127,7 @@ func (w *walk) step(t *testing.T) {
 			pod.Annotations = onCard("", 1, "", "0").Annotations
 		}
 		w.last = "adding " + pod.Name
-		must(t, w.tx.Add(w.ctx, podInfo(t, pod), node))
+		must(t, w.tx.Add(w.ctx, idle.PodInfo(t, pod), node))
 	case n < 4 && len(pods) > 0:
 		g := gone{info: pods[w.rng.IntN(len(pods))], node: node, before: w.seen(w.tx, w.early, node)}
 		w.last = "removing " + g.info.GetPod().Name
@@ -146,7 +147,7 @@ func (w *walk) step(t *testing.T) {
 		w.last = "going back"
 		mark, before := w.tx.Checkpoint(), w.seen(w.tx, w.early, node)
 		for i := range w.rng.IntN(3) {
-			must(t, w.tx.Add(w.ctx, podInfo(t, makePod(fmt.Sprint("tried", i), 1000*(1+w.rng.IntN(5))).Obj()), node))
+			must(t, w.tx.Add(w.ctx, idle.PodInfo(t, makePod(fmt.Sprint("tried", i), 1000*(1+w.rng.IntN(5))).Obj()), node))
 		}
 		if pods := w.tx.Node(node).GetPods(); len(pods) > 0 {
 			must(t, w.tx.Remove(w.ctx, pods[w.rng.IntN(len(pods))], node))
@@ -175,10 +176,10 @@ func TestPlansAreKept(t *testing.T) {
 			if !copies.Fits(s.ctx, asked, 0).IsSuccess() {
 				continue
 			}
-			must(t, copies.Add(s.ctx, podInfo(t, pod), 0))
+			must(t, copies.Add(s.ctx, idle.PodInfo(t, pod), 0))
 			inOrder = append(inOrder, pod)
 			for _, p := range inOrder {
-				must(t, snapshot.Add(s.ctx, podInfo(t, p), 0))
+				must(t, snapshot.Add(s.ctx, idle.PodInfo(t, p), 0))
 			}
 			same(t, fmt.Sprintf("seed %d: on the snapshot", seed), s.seen(copies, v, 0), s.now(t, "n"))
 			must(t, snapshot.Rollback(s.ctx, 0))
@@ -227,13 +228,13 @@ func TestWithoutMemory(t *testing.T) {
 	plain := st.MakePod().Namespace("ns").Name("plain").UID("plain").Obj()
 	v := view(t, tx, plain)
 	must(t, tx.Remove(s.ctx, on(t, tx, 0, "a"), 0))
-	must(t, tx.Add(s.ctx, podInfo(t, makePod("b", 8192).Obj()), 0))
+	must(t, tx.Add(s.ctx, idle.PodInfo(t, makePod("b", 8192).Obj()), 0))
 	wantFits(t, tx, v, 0, true, "on a full card")
 	if cycleOf(v.State) != nil {
 		t.Error("the plugin keeps a state for a pod that requests no GPU memory")
 	}
 	gpu := view(t, tx, makePod("c", 1).Obj())
-	must(t, tx.Add(s.ctx, podInfo(t, plain), 0))
+	must(t, tx.Add(s.ctx, idle.PodInfo(t, plain), 0))
 	wantFits(t, tx, gpu, 0, false, "on a full card")
 }
 
@@ -244,7 +245,7 @@ func TestOrderIsKept(t *testing.T) {
 	for i, memory := range []int{1000, 4000, 3000, 5000} {
 		must(t, s.scheduler.Cache.AddPod(klog.FromContext(s.ctx), makePod(fmt.Sprint("p", i), memory).Node("n").Obj()))
 	}
-	s.look(t)
+	s.scheduler.Look(t)
 	tx := s.begin(t, false)
 	v := view(t, tx, makePod("any", 1).Obj())
 	before := s.seen(tx, v, 0)
@@ -262,7 +263,7 @@ func TestPlacedAnew(t *testing.T) {
 	pod := makePod("new", 4096).Annotation(v1alpha1.GPUCardAnnotation, "1").Obj()
 	tx := s.begin(t, false)
 	v := view(t, tx, makePod("any", 1).Obj())
-	must(t, tx.Add(s.ctx, podInfo(t, pod), 0))
+	must(t, tx.Add(s.ctx, idle.PodInfo(t, pod), 0))
 	same(t, "free with the pod in a what-if", card.Free{4096, 8192}, s.seen(tx, v, 0))
 	s.place(t, pod, "n", 0)
 }

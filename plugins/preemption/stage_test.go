@@ -8,14 +8,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes/fake"
-	"k8s.io/client-go/tools/events"
-	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler"
 	schedconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
-	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
 	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
@@ -28,6 +22,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/holds"
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 	"github.com/lockstep-sh/lockstep/plugins/planner"
+	"github.com/lockstep-sh/lockstep/test/idle"
 )
 
 const (
@@ -53,43 +48,23 @@ func newStage(tb testing.TB, nodes []*v1.Node, pods []*v1.Pod, objects ...runtim
 // newStageWith is newStage with one more plugin in the profile; nil for none.
 func newStageWith(tb testing.TB, more fwk.Plugin, nodes []*v1.Node, pods []*v1.Pod, objects ...runtime.Object) *stage {
 	tb.Helper()
-	var silent klog.Logger
-	ctx, cancel := context.WithCancel(klog.NewContext(context.Background(), silent))
-	tb.Cleanup(cancel)
-	s := &stage{ctx: ctx}
+	s := &stage{}
 	plugins := extension.New()
-	make := New(Shared{Holds: holds.New(), Roster: known{}, Plugins: plugins, Underway: eviction.NewUnderway()})
-	capture := func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
-		plugin, err := make(ctx, args, handle)
-		s.GangPreemption, _ = plugin.(*GangPreemption)
-		return plugin, err
-	}
-	defaults, err := latest.Default()
-	if err != nil {
-		tb.Fatal(err)
-	}
-	p := defaults.Profiles[0]
-	p.SchedulerName = profile
-	p.Plugins.MultiPoint.Enabled = append(p.Plugins.MultiPoint.Enabled, schedconfig.Plugin{Name: Name})
-	p.PluginConfig = append(p.PluginConfig, schedconfig.PluginConfig{Name: Name, Args: &config.GangPreemptionArgs{
-		MinCandidateNodesPercentage: 100, MinCandidateNodesAbsolute: 100, Workers: 4, MaxDomains: 5, ROIThresholdPercent: 5, EvictBrokenGangs: true,
-	}})
-	registry := frameworkruntime.Registry{Name: capture}
+	registry := frameworkruntime.Registry{Name: idle.Keep(&s.GangPreemption, New(Shared{Holds: holds.New(), Roster: known{}, Plugins: plugins, Underway: eviction.NewUnderway()}))}
 	if more != nil {
-		p.Plugins.MultiPoint.Enabled = append(p.Plugins.MultiPoint.Enabled, schedconfig.Plugin{Name: more.Name()})
 		registry[more.Name()] = plugins.Watch(func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) { return more, nil })
 	}
-	client := fake.NewClientset(objects...)
-	factory := informers.NewSharedInformerFactory(client, 0)
-	if _, err := scheduler.New(ctx, client, factory, nil,
-		func(string) events.EventRecorderLogger { return &events.FakeRecorder{} },
-		scheduler.WithProfiles(p), scheduler.WithNodeInfoSnapshot(cache.NewSnapshot(pods, nodes)),
-		scheduler.WithFrameworkOutOfTreeRegistry(registry)); err != nil {
-		tb.Fatal(err)
-	}
+	scheduler := idle.New(tb, idle.Options{
+		Name: profile, Plugins: registry, Objects: objects, Snapshot: cache.NewSnapshot(pods, nodes),
+		Configure: func(p *schedconfig.KubeSchedulerProfile) {
+			p.PluginConfig = append(p.PluginConfig, schedconfig.PluginConfig{Name: Name, Args: &config.GangPreemptionArgs{
+				MinCandidateNodesPercentage: 100, MinCandidateNodesAbsolute: 100, Workers: 4, MaxDomains: 5, ROIThresholdPercent: 5, EvictBrokenGangs: true,
+			}})
+		},
+	})
+	s.ctx = scheduler.Context
 	s.know(known{})
-	factory.Start(ctx.Done())
-	factory.WaitForCacheSync(ctx.Done())
+	scheduler.Start()
 	s.ready()
 	return s
 }

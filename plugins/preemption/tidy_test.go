@@ -1,7 +1,6 @@
 package preemption
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -9,10 +8,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
+	"github.com/lockstep-sh/lockstep/test/await"
 )
 
 // gangsOf is a profile that says of all gangs the same.
@@ -59,11 +58,7 @@ func TestGiveBack(t *testing.T) {
 			}
 			s := newStage(t, nil, nil, objects...)
 			s.know(c.gangs)
-			if err := wait.PollUntilContextTimeout(s.ctx, time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) {
-				return s.Holds.Count(hold.Nomination) == len(pods), nil
-			}); err != nil {
-				t.Fatal(err)
-			}
+			await.Until(t, "all nominations are held", func() bool { return s.Holds.Count(hold.Nomination) == len(pods) })
 			for i, pod := range pods {
 				s.Holds.Adopt(hold.Holder{Profile: profile, Group: c.holders[i]}, []types.UID{pod.UID})
 			}

@@ -78,13 +78,6 @@ const (
 	Whole
 )
 
-func (k Kind) String() string {
-	if k == Safe {
-		return "Safe"
-	}
-	return "Whole"
-}
-
 // Bundle is pods of a gang that one decision is about.
 type Bundle struct {
 	Kind Kind

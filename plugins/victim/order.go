@@ -5,10 +5,6 @@ import (
 	"slices"
 )
 
-// DefaultThreshold is the difference in return on investment below which two
-// bundles count as equally efficient.
-const DefaultThreshold = 0.05
-
 // Order ranks bundles by who goes first. The zero Order is Preempt's.
 type Order struct {
 	reclaim bool

@@ -26,7 +26,7 @@ type Problem struct {
 	// Order ranks them.
 	Order Order
 	// Threshold is the difference in return on investment that does not count, 0 or
-	// more. [DefaultThreshold] is a good one.
+	// more. 0.05 is a good one.
 	Threshold float64
 	// Budget makes the limit of what may be taken, for one choice; nil for no limit.
 	Budget func() Budget

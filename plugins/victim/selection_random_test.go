@@ -93,7 +93,7 @@ func TestSelectionsHold(t *testing.T) {
 	for seed := range uint64(20000) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		c, gangs := random(r)
-		p := Problem{Need: c.need(), Gangs: gangs, Threshold: DefaultThreshold, Allowed: guarded(seed, gangs)}
+		p := Problem{Need: c.need(), Gangs: gangs, Threshold: threshold, Allowed: guarded(seed, gangs)}
 		before := slices.Clone(c.free)
 		got, ok, err := p.Select(c)
 		if err != nil {
@@ -217,7 +217,7 @@ func TestOrderOfInputDoesNotMatter(t *testing.T) {
 			for i := range gangs {
 				r.Shuffle(len(gangs[i].Pods), func(a, b int) { gangs[i].Pods[a], gangs[i].Pods[b] = gangs[i].Pods[b], gangs[i].Pods[a] })
 			}
-			got, _, err := Problem{Need: c.need(), Gangs: gangs, Threshold: DefaultThreshold, Allowed: allowed}.Select(c)
+			got, _, err := Problem{Need: c.need(), Gangs: gangs, Threshold: threshold, Allowed: allowed}.Select(c)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -262,7 +262,7 @@ func TestLeastViolations(t *testing.T) {
 			continue // gangs go whole
 		}
 		least := leastViolations(need, surplus, budgets, allowed)
-		got, ok, err := Problem{Need: c.need(), Gangs: gangs, Threshold: DefaultThreshold, Allowed: allowed}.Select(c)
+		got, ok, err := Problem{Need: c.need(), Gangs: gangs, Threshold: threshold, Allowed: allowed}.Select(c)
 		if !ok || err != nil || len(got.Pods()) != need {
 			t.Fatalf("seed %d: selected %s, %v, %v, want %d pods", seed, names(got.Pods()), ok, err, need)
 		}

@@ -15,6 +15,9 @@ import (
 
 const gpu v1.ResourceName = "nvidia.com/gpu"
 
+// threshold is a difference in return on investment that does not count.
+const threshold = 0.05
+
 // cluster is nodes with one resource, pods on them, and a preemptor of members of
 // one size. It is the trial, and counts by itself what fits.
 type cluster struct {
@@ -262,7 +265,7 @@ func TestSelect(t *testing.T) {
 		},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			p := Problem{Need: c.cluster.need(), Order: c.order, Threshold: DefaultThreshold, Allowed: c.allowed}
+			p := Problem{Need: c.cluster.need(), Order: c.order, Threshold: threshold, Allowed: c.allowed}
 			if c.budget != nil {
 				p.Budget = func() Budget { return &allowance{c.budget.left} }
 			}

@@ -10,6 +10,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/lockstep-sh/lockstep/plugins/extension"
+	"github.com/lockstep-sh/lockstep/test/idle"
 )
 
 // crowdShy has a plugin that rejects pods in PreFilter as soon as any pod is on a node.
@@ -38,7 +39,7 @@ func TestRejectedBesideExpected(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tx.Expect(podInfo(t, pod("gpu-apart", 1)))
+	tx.Expect(idle.PodInfo(t, pod("gpu-apart", 1)))
 	if v := view(t, tx, pod("gpu", 2)); v == nil {
 		t.Error("it is rejected as things are")
 	}

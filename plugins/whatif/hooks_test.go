@@ -14,6 +14,8 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
+
+	"github.com/lockstep-sh/lockstep/test/idle"
 )
 
 // census is a plugin with hooks: in each cycle state it counts pods by node, and has no room for a
@@ -87,7 +89,7 @@ func TestHooksHaveTheirSay(t *testing.T) {
 	if status := tx.Fits(t.Context(), v, n1); !status.IsSuccess() {
 		t.Fatal(status)
 	}
-	if err := tx.Add(t.Context(), podInfo(t, pod("nothing", 1)), n1); err != nil {
+	if err := tx.Add(t.Context(), idle.PodInfo(t, pod("nothing", 1)), n1); err != nil {
 		t.Fatal(err)
 	}
 	if status := tx.Fits(t.Context(), v, n1); status.Message() != "one has come" {
@@ -100,7 +102,7 @@ func TestHooksHaveTheirSay(t *testing.T) {
 	if status := tx.Admits(t.Context(), v); !status.IsSuccess() {
 		t.Errorf("one is admitted: %v", status)
 	}
-	if err := tx.Add(t.Context(), podInfo(t, pod("nothing", 3)), n0); err != nil {
+	if err := tx.Add(t.Context(), idle.PodInfo(t, pod("nothing", 3)), n0); err != nil {
 		t.Fatal(err)
 	}
 	if status := tx.Admits(t.Context(), v); status.Message() != "two have come" {
@@ -243,7 +245,7 @@ func testRemovals(t *testing.T, kinds []string) {
 				}
 			case 2:
 				p, name := pod(kinds[0], 100+i), s.nodes[r.IntN(len(s.nodes))].Name
-				if err := tx.Add(t.Context(), podInfo(t, p), at[name]); err != nil {
+				if err := tx.Add(t.Context(), idle.PodInfo(t, p), at[name]); err != nil {
 					t.Fatal(err)
 				}
 				now.standing = append(slices.Clone(now.standing), on(p, name))
@@ -262,7 +264,7 @@ func testRemovals(t *testing.T, kinds []string) {
 			}
 		}
 		got := fits(t, tx, v)
-		outcome, err := tx.Commit(t.Context())
+		outcome, err := tx.commit(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

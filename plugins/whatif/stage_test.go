@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 
@@ -11,20 +12,17 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/apimachinery/pkg/types"
 	clientcache "k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/tools/events"
 	fwk "k8s.io/kube-scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler"
 	schedconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
-	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
 	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
 	"k8s.io/kubernetes/pkg/scheduler/backend/queue"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
 	"github.com/lockstep-sh/lockstep/plugins/extension"
+	"github.com/lockstep-sh/lockstep/test/idle"
 )
 
 const (
@@ -47,23 +45,15 @@ type stage struct {
 
 func newStage(t testing.TB, objects ...runtime.Object) *stage {
 	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	t.Cleanup(cancel)
-	s := &stage{snapshot: cache.NewEmptySnapshot()}
-	client := fake.NewClientset(append(objects, claim("shared", v1.ReadWriteMany), volume("shared"), claim("single", v1.ReadWriteOncePod), volume("single"), &v1.Service{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "served"}, Spec: v1.ServiceSpec{Selector: map[string]string{"kind": "served"}},
-	})...)
-	factory := informers.NewSharedInformerFactory(client, 0)
-	sched, err := scheduler.New(ctx, client, factory, nil,
-		func(string) events.EventRecorderLogger { return &events.FakeRecorder{} },
-		scheduler.WithNodeInfoSnapshot(s.snapshot), scheduler.WithProfiles(profile(t)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	factory.Start(ctx.Done())
-	factory.WaitForCacheSync(ctx.Done())
-	s.fw, s.queue = sched.Profiles[v1.DefaultSchedulerName], sched.SchedulingQueue
-	s.known = factory.Core().V1().Pods().Informer().GetIndexer()
+	sched := idle.New(t, idle.Options{
+		Objects: append(objects, claim("shared", v1.ReadWriteMany), volume("shared"), claim("single", v1.ReadWriteOncePod), volume("single"), &v1.Service{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "served"}, Spec: v1.ServiceSpec{Selector: map[string]string{"kind": "served"}},
+		}),
+		Configure: configure,
+	})
+	sched.Start()
+	s := &stage{snapshot: sched.Snapshot, fw: sched.Framework, queue: sched.SchedulingQueue}
+	s.known = sched.Informers.Core().V1().Pods().Informer().GetIndexer()
 	for i := range 6 {
 		s.nodes = append(s.nodes, st.MakeNode().Name(fmt.Sprint("n", i)).Label(host, fmt.Sprint("n", i)).Label(zone, fmt.Sprint("z", i/2)).
 			Capacity(amounts{gpu: "4", v1.ResourceCPU: "8", v1.ResourceMemory: "16Gi", v1.ResourcePods: "6"}).Obj())
@@ -71,15 +61,8 @@ func newStage(t testing.TB, objects ...runtime.Object) *stage {
 	return s
 }
 
-// profile is kube-scheduler's default profile, but for one thing: pods of a
-// service are spread over zones also where they do not ask for it.
-func profile(t testing.TB) schedconfig.KubeSchedulerProfile {
-	t.Helper()
-	defaults, err := latest.Default()
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := defaults.Profiles[0]
+// configure has pods of a service spread over zones also where they do not ask for it.
+func configure(p *schedconfig.KubeSchedulerProfile) {
 	for i, entry := range p.PluginConfig {
 		if args, ok := entry.Args.(*schedconfig.PodTopologySpreadArgs); ok {
 			args.DefaultingType = schedconfig.ListDefaulting
@@ -87,7 +70,6 @@ func profile(t testing.TB) schedconfig.KubeSchedulerProfile {
 			p.PluginConfig[i].Args = args
 		}
 	}
-	return p
 }
 
 // claim is a PersistentVolumeClaim that is bound to the volume of its name.
@@ -167,15 +149,6 @@ func on(p *v1.Pod, node string) *v1.Pod {
 	p = p.DeepCopy()
 	p.Spec.NodeName = node
 	return p
-}
-
-func podInfo(t testing.TB, p *v1.Pod) *framework.PodInfo {
-	t.Helper()
-	info, err := framework.NewPodInfo(p)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return info
 }
 
 // view prepares a pod; it fails the test if a plugin breaks, and answers nil if
@@ -291,4 +264,31 @@ func byName(list []string) []string {
 	list = slices.Clone(list)
 	slices.SortFunc(list, func(a, b string) int { return cmp.Compare(a, b) })
 	return list
+}
+
+// outcome is what a transaction came to.
+type outcome struct {
+	// Evict are the pods that were removed and not put back.
+	Evict []*v1.Pod
+	// Place is the node of each pod that was added and not taken back.
+	Place map[types.UID]string
+}
+
+// commit discards the transaction, and returns what it came to.
+func (t *Transaction) commit(ctx context.Context) (outcome, error) {
+	gone, out := map[types.UID]*v1.Pod{}, outcome{Place: map[types.UID]string{}}
+	for _, s := range t.log {
+		pod := s.info.GetPod()
+		_, back := gone[pod.UID]
+		switch {
+		case s.removed:
+			gone[pod.UID] = pod
+		case back:
+			delete(gone, pod.UID)
+		default:
+			out.Place[pod.UID] = t.nodes[s.node].Node().Name
+		}
+	}
+	out.Evict = slices.SortedFunc(maps.Values(gone), func(a, b *v1.Pod) int { return cmp.Compare(a.UID, b.UID) })
+	return out, t.Discard(ctx)
 }

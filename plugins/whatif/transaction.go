@@ -1,10 +1,8 @@
 package whatif
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
@@ -369,7 +367,7 @@ func (t *Transaction) Rollback(ctx context.Context, mark Mark) error {
 }
 
 // Discard ends the transaction and leaves the snapshot, and the volumes, as they were found.
-// Every transaction has to end with it, or with Commit.
+// Every transaction has to end with it.
 func (t *Transaction) Discard(ctx context.Context) (err error) {
 	if t.snapshot != nil {
 		err = t.Rollback(ctx, 0)
@@ -380,32 +378,4 @@ func (t *Transaction) Discard(ctx context.Context) (err error) {
 	}
 	t.log = nil
 	return err
-}
-
-// Outcome is what a transaction came to.
-type Outcome struct {
-	// Evict are the pods that were removed and not put back.
-	Evict []*v1.Pod
-	// Place is the node of each pod that was added and not taken back.
-	Place map[types.UID]string
-}
-
-// Commit ends the transaction, leaves the snapshot as it was found, and answers what
-// the transaction came to, for the caller to make it so.
-func (t *Transaction) Commit(ctx context.Context) (Outcome, error) {
-	gone, out := map[types.UID]*v1.Pod{}, Outcome{Place: map[types.UID]string{}}
-	for _, s := range t.log {
-		pod := s.info.GetPod()
-		_, back := gone[pod.UID]
-		switch {
-		case s.removed:
-			gone[pod.UID] = pod
-		case back:
-			delete(gone, pod.UID)
-		default:
-			out.Place[pod.UID] = t.nodes[s.node].Node().Name
-		}
-	}
-	out.Evict = slices.SortedFunc(maps.Values(gone), func(a, b *v1.Pod) int { return cmp.Compare(a.UID, b.UID) })
-	return out, t.Discard(ctx)
 }

@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/lockstep-sh/lockstep/test/idle"
 )
 
 // mode is a kind of transaction: pods of these kinds are added.
@@ -37,7 +39,7 @@ func (m mode) expect(t *testing.T, tx *Transaction) {
 	t.Helper()
 	for i, kind := range m.kinds {
 		if m.expected {
-			tx.Expect(podInfo(t, pod(kind, 900+i)))
+			tx.Expect(idle.PodInfo(t, pod(kind, 900+i)))
 		}
 	}
 }
@@ -163,7 +165,7 @@ func walk(t *testing.T, rng *rand.Rand, tx *Transaction, kinds []string, views m
 				continue // no filter would let it; that two pods have a port is more than a NodeInfo can know
 			}
 			version := tx.Version(node)
-			if err := tx.Add(t.Context(), podInfo(t, p), node); err != nil {
+			if err := tx.Add(t.Context(), idle.PodInfo(t, p), node); err != nil {
 				t.Fatal(err)
 			}
 			if p.Spec.NodeName != "" {
@@ -227,7 +229,7 @@ func TestRollbackTakesBackTheLastFirst(t *testing.T) {
 			s.set()
 			tx, at := s.begin(t, mode.coupled)
 			add := func(n int) {
-				if err := tx.Add(t.Context(), podInfo(t, pod("gpu", n)), at["n0"]); err != nil {
+				if err := tx.Add(t.Context(), idle.PodInfo(t, pod("gpu", n)), at["n0"]); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 	"k8s.io/utils/ptr"
+
+	"github.com/lockstep-sh/lockstep/test/idle"
 )
 
 // local are volumes that wait for a claim: two on n0, one each on n1 and n2; and claims that wait for them.
@@ -80,7 +82,7 @@ func fitsFor(t *testing.T, tx *Transaction, v *View, p *v1.Pod) []string {
 
 func add(t *testing.T, tx *Transaction, p *v1.Pod, node int) {
 	t.Helper()
-	if err := tx.Add(t.Context(), podInfo(t, p), node); err != nil {
+	if err := tx.Add(t.Context(), idle.PodInfo(t, p), node); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -144,7 +146,7 @@ func TestVolumesAreGivenBack(t *testing.T) {
 		if rng.IntN(2) == 0 {
 			err = tx.Discard(t.Context())
 		} else {
-			_, err = tx.Commit(t.Context())
+			_, err = tx.commit(t.Context())
 		}
 		if err != nil {
 			t.Fatal(err)

@@ -2,17 +2,15 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/lockstep-sh/lockstep/test/observe"
 )
 
 // bound is where a pod is, and when the harness saw it there.
@@ -24,9 +22,7 @@ type bound struct {
 
 // bindings is the pods that have a node, as a watch tells.
 type bindings struct {
-	client kubernetes.Interface
-
-	mu    sync.Mutex
+	observe.Board
 	pods  map[string]bound
 	gangs map[string]int // bound members
 	// history is what has changed since record was called; nil before.
@@ -35,95 +31,39 @@ type bindings struct {
 	first, last time.Time
 	// lastEnding is when a pod was last seen to be ending for the first time, lastGone when one went.
 	lastEnding, lastGone time.Time
-	// cuts is how often the watch broke, and times were lost.
-	cuts    int
-	err     error
-	changed chan struct{} // closed at a change, and made anew
+	// lists is how often all was listed: more than once, and the watch broke, and times were lost.
+	lists int
 }
 
 // assigned selects pods with a node: the API server then sends a pod when it is bound, not before.
-var assigned = fields.OneTermNotEqualSelector("spec.nodeName", "").String()
+var assigned = fields.OneTermNotEqualSelector("spec.nodeName", "")
 
 // watchBindings watches until ctx is over.
 func watchBindings(ctx context.Context, client kubernetes.Interface) (*bindings, error) {
-	b := &bindings{client: client, pods: map[string]bound{}, gangs: map[string]int{}, changed: make(chan struct{})}
-	version, err := b.list(ctx)
-	if err != nil {
-		return nil, err
+	b := &bindings{pods: map[string]bound{}, gangs: map[string]int{}}
+	go observe.Follower[*v1.Pod]{From: observe.Core(client, "pods", namespace, assigned), See: b.change, Listed: b.listed}.Run(ctx)
+	if err := b.Wait(ctx, func() bool { return b.lists > 0 }); err != nil {
+		return nil, fmt.Errorf("waiting to see which pods are bound: %w", err)
 	}
-	go b.follow(ctx, version)
 	return b, nil
 }
 
-func (b *bindings) list(ctx context.Context) (version string, err error) {
-	list, err := b.client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{FieldSelector: assigned})
-	if err != nil {
-		return "", fmt.Errorf("listing bound pods: %w", err)
+func (b *bindings) change(before, after *v1.Pod) {
+	b.Lock()
+	defer b.Unlock()
+	defer b.Changed()
+	if after == nil {
+		b.lose(before.Name)
+		return
 	}
-	now := time.Now()
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	there := map[string]bool{}
-	for i := range list.Items {
-		b.see(&list.Items[i], now)
-		there[list.Items[i].Name] = true
-	}
-	for name := range b.pods {
-		if !there[name] {
-			b.lose(name)
-		}
-	}
-	b.signal()
-	return list.ResourceVersion, nil
+	b.see(after, time.Now())
 }
 
-// follow watches, and lists again when the watch breaks.
-func (b *bindings) follow(ctx context.Context, version string) {
-	for ctx.Err() == nil {
-		err := b.watch(ctx, &version)
-		if err != nil && ctx.Err() == nil {
-			version, err = b.list(ctx)
-		}
-		b.mu.Lock()
-		b.cuts++
-		if err != nil {
-			b.err = err
-			b.signal()
-			b.mu.Unlock()
-			return
-		}
-		b.mu.Unlock()
-	}
-}
-
-// watch takes in events until the watch ends. It returns an error where it cannot go on from version.
-func (b *bindings) watch(ctx context.Context, version *string) error {
-	w, err := b.client.CoreV1().Pods(namespace).Watch(ctx, metav1.ListOptions{
-		FieldSelector: assigned, ResourceVersion: *version, AllowWatchBookmarks: true,
-	})
-	if err != nil {
-		return fmt.Errorf("watching bound pods: %w", err)
-	}
-	defer w.Stop()
-	for event := range w.ResultChan() {
-		pod, ok := event.Object.(*v1.Pod)
-		if !ok {
-			return errors.New("watching bound pods: the watch ended with an error")
-		}
-		*version = pod.ResourceVersion
-		if event.Type == watch.Bookmark {
-			continue
-		}
-		b.mu.Lock()
-		if event.Type == watch.Deleted {
-			b.lose(pod.Name)
-		} else {
-			b.see(pod, time.Now())
-		}
-		b.signal()
-		b.mu.Unlock()
-	}
-	return nil
+func (b *bindings) listed() {
+	b.Lock()
+	defer b.Unlock()
+	b.lists++
+	b.Changed()
 }
 
 func (b *bindings) see(pod *v1.Pod, now time.Time) {
@@ -166,38 +106,13 @@ func (b *bindings) note(c change) {
 
 // record keeps what changes from now on. The history is what was kept so far, in its order.
 func (b *bindings) record() (history func() []change) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+	b.Lock()
+	defer b.Unlock()
 	b.history = []change{}
 	return func() []change {
-		b.mu.Lock()
-		defer b.mu.Unlock()
+		b.Lock()
+		defer b.Unlock()
 		return slices.Clone(b.history)
-	}
-}
-
-func (b *bindings) signal() {
-	close(b.changed)
-	b.changed = make(chan struct{})
-}
-
-// until waits until the test, which is called with the lock held, holds.
-func (b *bindings) until(ctx context.Context, test func() bool) error {
-	for {
-		b.mu.Lock()
-		ok, err, changed := test(), b.err, b.changed
-		b.mu.Unlock()
-		switch {
-		case err != nil:
-			return err
-		case ok:
-			return nil
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
 	}
 }
 
@@ -254,15 +169,15 @@ func (b *bindings) spreads() []time.Duration {
 }
 
 func (b *bindings) lastBind() time.Time {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+	b.Lock()
+	defer b.Unlock()
 	return b.last
 }
 
 // oldest is the gang of the pod that was bound first, of those that are left.
 func (b *bindings) oldest() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+	b.Lock()
+	defer b.Unlock()
 	var name string
 	for pod, bound := range b.pods {
 		if name == "" || bound.at.Before(b.pods[name].at) {

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/lockstep-sh/lockstep/test/await"
 )
 
 // churn keeps a cluster full while pods end all the time and many gangs of several priorities wait:
@@ -79,18 +81,11 @@ func (b churn) run(ctx context.Context, f *fixture, r *report) error {
 func (b churn) once(ctx context.Context, f *fixture) (v values, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	seen, err := watchBindings(ctx, f.client)
-	if err != nil {
-		return nil, err
-	}
-	s, err := f.start(ours, b.name())
+	seen, s, err := f.startWatched(ctx, b.name())
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, s.stop()) }()
-	if err := s.ready(ctx); err != nil {
-		return nil, err
-	}
 	f.turn++
 	fill := workload{scheduler: ours.schedulerName, prefix: fmt.Sprintf("fill-%d-", f.turn), gangs: b.nodes, size: gpusOnNode, priority: fillPriority, polite: true}
 	if err := f.create(ctx, fill); err != nil {
@@ -112,7 +107,7 @@ func (b churn) once(ctx context.Context, f *fixture) (v values, err error) {
 	if err := f.whileBusy(ctx, s, v, func() error { return b.end(ctx, f, fill, random) }); err != nil {
 		return nil, err
 	}
-	if err := pause(ctx, settlePause); err != nil {
+	if err := await.Pause(ctx, settlePause); err != nil {
 		return nil, err
 	}
 	starts, inversions := inverted(wait, history())
@@ -140,7 +135,7 @@ func (b churn) line(ctx context.Context, f *fixture, random *rand.Rand) ([]conte
 			}
 			wait = append(wait, contender{gang: w.gangName(0), priority: w.priority, size: w.size})
 		}
-		if err := pause(ctx, time.Until(next)); err != nil {
+		if err := await.Pause(ctx, time.Until(next)); err != nil {
 			return nil, err
 		}
 	}
@@ -159,7 +154,7 @@ func (b churn) end(ctx context.Context, f *fixture, fill workload, random *rand.
 		if err := f.deletePods(ctx, names); err != nil {
 			return err
 		}
-		if err := pause(ctx, time.Until(next)); err != nil {
+		if err := await.Pause(ctx, time.Until(next)); err != nil {
 			return err
 		}
 	}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/lockstep-sh/lockstep/test/await"
 )
 
 // contention submits twice as many gangs as fit, their members interleaved, while lockstep-scheduler
@@ -46,18 +48,11 @@ func (b contention) run(ctx context.Context, f *fixture, r *report) error {
 func (b contention) once(ctx context.Context, f *fixture, r *report) (v values, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	seen, err := watchBindings(ctx, f.client)
-	if err != nil {
-		return nil, err
-	}
-	s, err := f.start(ours, b.name())
+	seen, s, err := f.startWatched(ctx, b.name())
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, s.stop()) }()
-	if err := s.ready(ctx); err != nil {
-		return nil, err
-	}
 	started := time.Now()
 	if err := f.create(ctx, workload{scheduler: ours.schedulerName, prefix: "train", gangs: b.gangs, size: b.size, min: b.size, mixed: true}); err != nil {
 		return nil, err
@@ -72,10 +67,10 @@ func (b contention) once(ctx context.Context, f *fixture, r *report) (v values, 
 	if err := b.watchFull(ctx, f, s, v); err != nil {
 		return nil, err
 	}
-	seen.mu.Lock()
+	seen.Lock()
 	whole, partial := seen.whole(b.size)
 	b.check(r, "when full", seen)
-	seen.mu.Unlock()
+	seen.Unlock()
 	v["gangs-bound"], v["gangs-partial"] = float64(whole), float64(partial)
 	if v["peak-MiB"], err = peakOf(s.Pid()); err != nil {
 		return nil, err
@@ -100,7 +95,7 @@ const fullTimeout = time.Minute
 func (b contention) wait(ctx context.Context, seen *bindings, s *scheduler, r *report, when string) error {
 	waitCtx, cancel := context.WithTimeout(ctx, fullTimeout)
 	defer cancel()
-	err := seen.until(waitCtx, func() bool {
+	err := seen.Wait(waitCtx, func() bool {
 		whole, _ := seen.whole(b.size)
 		return whole >= b.fit()
 	})
@@ -108,8 +103,8 @@ func (b contention) wait(ctx context.Context, seen *bindings, s *scheduler, r *r
 	case s.ended():
 		return s.died()
 	case ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded):
-		seen.mu.Lock()
-		defer seen.mu.Unlock()
+		seen.Lock()
+		defer seen.Unlock()
 		b.check(r, when, seen)
 		return nil
 	}
@@ -124,7 +119,7 @@ func (b contention) watchFull(ctx context.Context, f *fixture, s *scheduler, v v
 	}
 	wrote := f.wrote.Load()
 	start := time.Now()
-	if err := pause(ctx, fullWindow); err != nil {
+	if err := await.Pause(ctx, fullWindow); err != nil {
 		return err
 	}
 	after, err := f.writesNow(ctx)
@@ -134,7 +129,7 @@ func (b contention) watchFull(ctx context.Context, f *fixture, s *scheduler, v v
 	written := after.since(before)
 	v["writes-in-40s"] = float64(written.total()) - float64(f.wrote.Load()-wrote)
 	progress("%s: written while full: %s", b.name(), written.per(1))
-	if err := pause(ctx, f.observe-time.Since(start)); err != nil {
+	if err := await.Pause(ctx, f.observe-time.Since(start)); err != nil {
 		return err
 	}
 	cpu, err := cpuOf(s.Pid())
@@ -156,7 +151,7 @@ func (b contention) replace(ctx context.Context, f *fixture, seen *bindings, s *
 			return err
 		}
 		deleted := time.Now()
-		if err := seen.until(ctx, func() bool { return seen.gangs[gang] == 0 }); err != nil {
+		if err := seen.Wait(ctx, func() bool { return seen.gangs[gang] == 0 }); err != nil {
 			return err
 		}
 		if err := b.wait(ctx, seen, s, r, "after a gang went"); err != nil {
@@ -166,12 +161,12 @@ func (b contention) replace(ctx context.Context, f *fixture, seen *bindings, s *
 			took = append(took, last.Sub(deleted))
 		}
 		// The gang that went may have come back in part, the new one may lose members.
-		if err := pause(ctx, settlePause); err != nil {
+		if err := await.Pause(ctx, settlePause); err != nil {
 			return err
 		}
-		seen.mu.Lock()
+		seen.Lock()
 		b.check(r, "after a gang went", seen)
-		seen.mu.Unlock()
+		seen.Unlock()
 	}
 	if len(took) > 0 {
 		progress("%s: the next gang was bound after %v", b.name(), took)

@@ -2,11 +2,8 @@ package main
 
 import (
 	"context"
-	"fmt"
-	"io"
 	"net"
 	"strconv"
-	"time"
 
 	"github.com/lockstep-sh/lockstep/test/localcluster"
 )
@@ -43,7 +40,7 @@ func (f *fixture) startController(ctx context.Context, label string) (err error)
 		return err
 	}
 	f.statusKeeper = c
-	if err := c.ready(ctx); err != nil {
+	if err := c.ready(ctx, "/metrics"); err != nil {
 		return err
 	}
 	if f.profiles != "" {
@@ -60,22 +57,6 @@ func (f *fixture) stopController() error {
 	}
 	f.statusKeeper = nil
 	return c.stop()
-}
-
-// ready waits until the controller serves.
-func (c *controller) ready(ctx context.Context) error {
-	for {
-		if err := c.get(ctx, "/metrics", io.Discard); err == nil {
-			return nil
-		}
-		select {
-		case <-c.Done():
-			return c.died()
-		case <-ctx.Done():
-			return fmt.Errorf("waiting for the controller: %w", context.Cause(ctx))
-		case <-time.After(servingPoll):
-		}
-	}
 }
 
 // measure adds what the controller has used since its start to values that have what the scheduler has.

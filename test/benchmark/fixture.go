@@ -331,15 +331,6 @@ func (f *fixture) clear(ctx context.Context) error {
 // settlePause lets the API server finish with what the harness has just done.
 const settlePause = time.Second
 
-func pause(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-time.After(d):
-		return nil
-	}
-}
-
 // pidOf is the process of a component of the control plane.
 func (f *fixture) pidOf(component string) (int, error) {
 	data, err := os.ReadFile(filepath.Join(f.cluster.Dir(), "pids", component+".pid"))

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/lockstep-sh/lockstep/test/await"
 )
 
 // preemption fills the nodes with gangs of low priority and then submits ten gangs of 16 of high
@@ -107,7 +109,7 @@ func (b preemption) once(ctx context.Context, f *fixture, k kind, r *report) (v 
 	if err := f.allBound(ctx, seen, s, low.pods()); err != nil {
 		return nil, err
 	}
-	settle := func(ctx context.Context) error { return pause(ctx, settlePause) }
+	settle := func(ctx context.Context) error { return await.Pause(ctx, settlePause) }
 	if b.ending > 0 {
 		settle = f.untilQuiet // only a pod that runs takes its time to end
 	}
@@ -120,17 +122,17 @@ func (b preemption) once(ctx context.Context, f *fixture, k kind, r *report) (v 
 	}
 	waitCtx, stop := context.WithTimeout(ctx, fullTimeout)
 	defer stop()
-	if err := seen.until(waitCtx, func() bool { return seen.of(high.prefix) == high.pods() }); err != nil {
-		seen.mu.Lock()
-		defer seen.mu.Unlock()
+	if err := seen.Wait(waitCtx, func() bool { return seen.of(high.prefix) == high.pods() }); err != nil {
+		seen.Lock()
+		defer seen.Unlock()
 		return nil, fmt.Errorf("waiting for %d preemptors, %d are bound: %w", high.pods(), seen.of(high.prefix), err)
 	}
 	took := seen.lastBind().Sub(started)
-	if err := pause(ctx, settlePause); err != nil {
+	if err := await.Pause(ctx, settlePause); err != nil {
 		return nil, err
 	}
-	seen.mu.Lock()
-	defer seen.mu.Unlock()
+	seen.Lock()
+	defer seen.Unlock()
 	v = values{"victims": float64(low.pods() - seen.of(low.prefix)), "gangs-touched": 0, "gangs-left-broken": 0}
 	v["s-to-all-bound"], v["s-to-all-gone"] = took.Seconds(), seen.lastGone.Sub(started).Seconds()
 	if b.ending > 0 { // without kubelets a victim is gone at once

@@ -94,15 +94,7 @@ func (b fairness) run(ctx context.Context, f *fixture, r *report) error {
 	}
 	for round := range f.rounds {
 		for column, k := range []kind{ours, fair} {
-			if err := f.create(ctx, w); err != nil {
-				return err
-			}
-			v, err := f.race(ctx, k, fmt.Sprintf("%s/round=%d", b.name(), round+1), w.pods(), true, r)
-			if err != nil {
-				return err
-			}
-			r.add(t, column, w.pods(), v)
-			if err := f.clear(ctx); err != nil {
+			if err := f.raceOnce(ctx, r, t, column, k, fmt.Sprintf("%s/round=%d", b.name(), round+1), w); err != nil {
 				return err
 			}
 		}

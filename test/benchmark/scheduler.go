@@ -2,8 +2,8 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"time"
@@ -90,22 +90,32 @@ func (f *fixture) start(k kind, label string) (*scheduler, error) {
 	return s, nil
 }
 
-const servingPoll = 20 * time.Millisecond
-
-// ready waits until the scheduler schedules.
-func (s *scheduler) ready(ctx context.Context) error {
-	for {
-		if err := s.get(ctx, "/readyz", io.Discard); err == nil {
-			return nil
-		}
-		select {
-		case <-s.Done():
-			return s.died()
-		case <-ctx.Done():
-			return fmt.Errorf("waiting for the scheduler: %w", context.Cause(ctx))
-		case <-time.After(servingPoll):
-		}
+// startWatched starts ours, with bindings watched before, and returns when it schedules.
+func (f *fixture) startWatched(ctx context.Context, label string) (*bindings, *scheduler, error) {
+	seen, err := watchBindings(ctx, f.client)
+	if err != nil {
+		return nil, nil, err
 	}
+	s, err := f.start(ours, label)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := s.ready(ctx, readyPath); err != nil {
+		return nil, nil, errors.Join(err, s.stop())
+	}
+	return seen, s, nil
+}
+
+// readyPath says that a scheduler schedules.
+const readyPath = "/readyz"
+
+// ready waits until a process answers at a path.
+func (s *served) ready(ctx context.Context, path string) error {
+	err := s.WaitReady(ctx, s.url+path)
+	if s.ended() {
+		return s.died()
+	}
+	return err
 }
 
 // died is the error of a process that ended by itself.

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lockstep-sh/lockstep/test/await"
 	"github.com/lockstep-sh/lockstep/test/localcluster"
 )
 
@@ -73,6 +74,9 @@ func (s *served) metrics(ctx context.Context) ([]byte, error) {
 // is profiled in slices, which go tool pprof merges.
 const slice = 2 * time.Second
 
+// profilePoll is how often a process is asked for its first profile.
+const profilePoll = 20 * time.Millisecond
+
 // profileOf is the beginning of the names of the profiles of a process.
 func (f *fixture) profileOf(label, process string) string {
 	return filepath.Join(f.profiles, strings.NewReplacer("/", ",", "=", "").Replace(label)+","+process)
@@ -86,7 +90,7 @@ func (s *served) profile(path string) {
 		for n := 0; ctx.Err() == nil; {
 			cpu := fmt.Sprintf("/debug/pprof/profile?seconds=%d", slice/time.Second)
 			if err := s.profileInto(fmt.Sprintf("%s-%d.pb.gz", path, n), cpu); err != nil {
-				_ = pause(ctx, servingPoll) // it does not serve yet
+				_ = await.Pause(ctx, profilePoll) // it does not serve yet
 				continue
 			}
 			n++

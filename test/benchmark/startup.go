@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/lockstep-sh/lockstep/test/await"
 )
 
 // startup measures what a scheduler costs before it has scheduled anything: its part in the CPU time
@@ -43,11 +45,11 @@ func (b startup) once(ctx context.Context, f *fixture, k kind) (v values, err er
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, s.stop()) }()
-	if err := s.ready(ctx); err != nil {
+	if err := s.ready(ctx, readyPath); err != nil {
 		return nil, err
 	}
 	v = values{"s-to-ready": time.Since(s.started).Seconds()}
-	if err := pause(ctx, startupWindow-time.Since(s.started)); err != nil {
+	if err := await.Pause(ctx, startupWindow-time.Since(s.started)); err != nil {
 		return nil, err
 	}
 	cpu, err := cpuOf(s.Pid())

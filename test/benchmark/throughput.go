@@ -7,6 +7,8 @@ import (
 	"os"
 	"runtime"
 	"time"
+
+	"github.com/lockstep-sh/lockstep/test/await"
 )
 
 // benchmark is one of those that -run selects.
@@ -77,21 +79,25 @@ func (b throughput) run(ctx context.Context, f *fixture, r *report) error {
 			if k == ours {
 				w.min = b.size
 			}
-			label := fmt.Sprintf("%s/round=%d", b.name(), round+1)
-			if err := f.create(ctx, w); err != nil {
-				return err
-			}
-			v, err := f.race(ctx, k, label, w.pods(), true, r)
-			if err != nil {
-				return err
-			}
-			r.add(t, column, w.pods(), v)
-			if err := f.clear(ctx); err != nil {
+			if err := f.raceOnce(ctx, r, t, column, k, fmt.Sprintf("%s/round=%d", b.name(), round+1), w); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// raceOnce has a scheduler schedule a workload, adds what was measured to a column, and clears.
+func (f *fixture) raceOnce(ctx context.Context, r *report, t *table, column int, k kind, label string, w workload) error {
+	if err := f.create(ctx, w); err != nil {
+		return err
+	}
+	v, err := f.race(ctx, k, label, w.pods(), true, r)
+	if err != nil {
+		return err
+	}
+	r.add(t, column, w.pods(), v)
+	return f.clear(ctx)
 }
 
 // raceTimeout bounds the scheduling of the pods of one round.
@@ -100,7 +106,7 @@ const raceTimeout = 5 * time.Minute
 // race starts a scheduler and measures it until n pods are bound and, with quiet, until nobody writes
 // any more: schedulers write events late.
 func (f *fixture) race(ctx context.Context, k kind, label string, n int, quiet bool, r *report) (v values, err error) {
-	if err := pause(ctx, settlePause); err != nil {
+	if err := await.Pause(ctx, settlePause); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -146,8 +152,8 @@ func (f *fixture) race(ctx context.Context, k kind, label string, n int, quiet b
 	if err != nil {
 		return nil, err
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
+	b.Lock()
+	defer b.Unlock()
 	b.check(r, label+" "+k.name, n)
 	gangs := max(1, len(b.gangs))
 	written := after.since(before)
@@ -174,8 +180,8 @@ func (f *fixture) race(ctx context.Context, k kind, label string, n int, quiet b
 		}
 	}
 	progress("%s %s: %d bound in %.1f s; per pod: %s", label, k.name, len(b.pods), b.last.Sub(s.started).Seconds(), written.per(n))
-	if b.cuts > 0 {
-		progress("%s %s: the watch of the harness broke %d times; bind times are late", label, k.name, b.cuts)
+	if b.lists > 1 {
+		progress("%s %s: the watch of the harness broke %d times; bind times are late", label, k.name, b.lists-1)
 	}
 	return v, nil
 }
@@ -193,7 +199,7 @@ func (f *fixture) allBound(ctx context.Context, b *bindings, s *scheduler, n int
 		case <-raceCtx.Done():
 		}
 	}()
-	err := b.until(raceCtx, func() bool { return len(b.pods) >= n })
+	err := b.Wait(raceCtx, func() bool { return len(b.pods) >= n })
 	switch {
 	case s.ended():
 		return s.died()

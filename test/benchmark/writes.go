@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/lockstep-sh/lockstep/test/await"
 )
 
 // writes counts the writes that the API server has answered, by verb and resource:
@@ -145,7 +147,7 @@ func (f *fixture) untilQuiet(ctx context.Context) error {
 			quiet = 0
 		}
 		last = now.total()
-		if err := pause(ctx, quietPoll); err != nil {
+		if err := await.Pause(ctx, quietPoll); err != nil {
 			return err
 		}
 	}

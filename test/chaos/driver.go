@@ -14,8 +14,10 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/ptr"
 
+	"github.com/lockstep-sh/lockstep/test/await"
 	"github.com/lockstep-sh/lockstep/test/chaos/invariant"
 	"github.com/lockstep-sh/lockstep/test/chaos/workload"
+	"github.com/lockstep-sh/lockstep/test/observe"
 )
 
 // driver is the users: it takes the steps of all works of a plan.
@@ -80,7 +82,7 @@ func (d *driver) run(ctx context.Context, works []workload.Work) {
 }
 
 func (d *driver) waitFor(ctx context.Context, at time.Duration) error {
-	return pause(ctx, time.Until(d.begin.Add(at)))
+	return await.Pause(ctx, time.Until(d.begin.Add(at)))
 }
 
 // play takes the steps of one work.
@@ -113,7 +115,7 @@ func (d *driver) take(ctx context.Context, a *activity, step workload.Step) {
 		d.setMinimum(ctx, g, step.Minimum)
 	case workload.DropPodGroup:
 		d.try(ctx, func(ctx context.Context) error {
-			return d.dynamic.Resource(podGroups).Namespace(g.Namespace).Delete(ctx, g.Name, metav1.DeleteOptions{})
+			return d.dynamic.Resource(observe.PodGroups).Namespace(g.Namespace).Delete(ctx, g.Name, metav1.DeleteOptions{})
 		})
 	case workload.MakePodGroup:
 		d.makeGroup(ctx, g)
@@ -133,7 +135,7 @@ func (d *driver) try(ctx context.Context, call func(context.Context) error) {
 			d.mu.Unlock()
 			return
 		}
-		if pause(ctx, againAfter) != nil {
+		if await.Pause(ctx, againAfter) != nil {
 			return
 		}
 	}
@@ -174,7 +176,7 @@ func (d *driver) create(ctx context.Context, g *cast) {
 
 func (d *driver) makeGroup(ctx context.Context, g *cast) {
 	d.try(ctx, func(ctx context.Context) error {
-		_, err := d.dynamic.Resource(podGroups).Namespace(g.Namespace).Create(ctx, g.Group(g.minimum), metav1.CreateOptions{})
+		_, err := d.dynamic.Resource(observe.PodGroups).Namespace(g.Namespace).Create(ctx, g.Group(g.minimum), metav1.CreateOptions{})
 		return err
 	})
 }
@@ -216,7 +218,7 @@ func (d *driver) setMinimum(ctx context.Context, g *cast, minimum int) {
 	g.minimum = minimum
 	patch := fmt.Appendf(nil, `{"spec":{"minMember":%d}}`, minimum)
 	d.try(ctx, func(ctx context.Context) error {
-		_, err := d.dynamic.Resource(podGroups).Namespace(g.Namespace).Patch(ctx, g.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+		_, err := d.dynamic.Resource(observe.PodGroups).Namespace(g.Namespace).Patch(ctx, g.Name, types.MergePatchType, patch, metav1.PatchOptions{})
 		return err
 	})
 }
@@ -244,7 +246,7 @@ func (d *driver) deleteGang(ctx context.Context, g *cast) {
 	options := metav1.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationBackground)}
 	if g.Join == workload.PodGroup {
 		d.try(ctx, func(ctx context.Context) error {
-			return d.dynamic.Resource(podGroups).Namespace(g.Namespace).Delete(ctx, g.Name, options)
+			return d.dynamic.Resource(observe.PodGroups).Namespace(g.Namespace).Delete(ctx, g.Name, options)
 		})
 	}
 	switch g.Owner {

@@ -12,9 +12,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/lockstep-sh/lockstep/test/await"
 	"github.com/lockstep-sh/lockstep/test/chaos/invariant"
 	"github.com/lockstep-sh/lockstep/test/chaos/workload"
 	"github.com/lockstep-sh/lockstep/test/localcluster"
+	"github.com/lockstep-sh/lockstep/test/observe"
 )
 
 const (
@@ -78,7 +80,7 @@ func (s *stage) load() (load float64) {
 }
 
 // waitDeleted lets a deletion be seen.
-func (s *stage) waitDeleted(ctx context.Context) { _ = pause(ctx, 5*tickEvery) }
+func (s *stage) waitDeleted(ctx context.Context) { _ = await.Pause(ctx, 5*tickEvery) }
 
 // rest waits until nothing happens any more, and reports whether that was so. If not, the checker is asked why.
 func (s *stage) rest(ctx context.Context, quiet time.Duration) bool {
@@ -98,7 +100,7 @@ func (s *stage) waitQuiet(ctx context.Context, quiet time.Duration) bool {
 		if time.Since(s.seen.quietSince()) > quiet && s.health.well() {
 			return true
 		}
-		if pause(ctx, tickEvery) != nil {
+		if await.Pause(ctx, tickEvery) != nil {
 			return false
 		}
 	}
@@ -121,7 +123,7 @@ func (s *stage) sweep(ctx context.Context, users *driver) {
 				return client.CoreV1().Pods(namespace).DeleteCollection(ctx, options, metav1.ListOptions{})
 			},
 			func(ctx context.Context) error {
-				return s.dynamic.Resource(podGroups).Namespace(namespace).DeleteCollection(ctx, options, metav1.ListOptions{})
+				return s.dynamic.Resource(observe.PodGroups).Namespace(namespace).DeleteCollection(ctx, options, metav1.ListOptions{})
 			},
 		} {
 			users.try(ctx, call)
@@ -131,7 +133,7 @@ func (s *stage) sweep(ctx context.Context, users *driver) {
 
 func (s *stage) waitEmpty(ctx context.Context) {
 	deadline := time.Now().Add(goneWithin)
-	for s.seen.count() > 0 && time.Now().Before(deadline) && pause(ctx, tickEvery) == nil {
+	for s.seen.count() > 0 && time.Now().Before(deadline) && await.Pause(ctx, tickEvery) == nil {
 	}
 }
 
@@ -162,7 +164,7 @@ func (s *stage) gauges(ctx context.Context) (map[string]float64, error) {
 			}
 			return found, nil
 		}
-		if err := pause(ctx, tickEvery); err != nil {
+		if err := await.Pause(ctx, tickEvery); err != nil {
 			return nil, fmt.Errorf("reading gauges: %w", err)
 		}
 	}

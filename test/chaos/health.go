@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/lockstep-sh/lockstep/test/await"
 	"github.com/lockstep-sh/lockstep/test/chaos/invariant"
 	"github.com/lockstep-sh/lockstep/test/chaos/workload"
 )
@@ -209,7 +210,7 @@ func (h *health) waitLeader(ctx context.Context, of workload.Target) (*replica, 
 				return r, nil
 			}
 		}
-		if err := pause(ctx, probeEvery); err != nil {
+		if err := await.Pause(ctx, probeEvery); err != nil {
 			return nil, err
 		}
 	}
@@ -218,7 +219,7 @@ func (h *health) waitLeader(ctx context.Context, of workload.Target) (*replica, 
 // waitWell returns when nothing is faulty.
 func (h *health) waitWell(ctx context.Context) error {
 	for !h.well() {
-		if err := pause(ctx, probeEvery); err != nil {
+		if err := await.Pause(ctx, probeEvery); err != nil {
 			return err
 		}
 	}

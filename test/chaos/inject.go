@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
+	"github.com/lockstep-sh/lockstep/test/await"
 	"github.com/lockstep-sh/lockstep/test/chaos/workload"
 )
 
@@ -40,7 +41,7 @@ const momentWithin = 10 * time.Second
 // mended before it returns.
 func (i *injector) run(ctx context.Context, faults []workload.Fault) {
 	for _, f := range faults {
-		if f.Target != workload.Node && i.health.waitWell(ctx) != nil || pause(ctx, f.Calm) != nil {
+		if f.Target != workload.Node && i.health.waitWell(ctx) != nil || await.Pause(ctx, f.Calm) != nil {
 			return
 		}
 		if !i.waitMoment(ctx, f) {
@@ -111,7 +112,7 @@ func (i *injector) hitLeader(ctx, mend context.Context, f workload.Fault) error 
 		if err := leader.kill(); err != nil {
 			return err
 		}
-		_ = pause(ctx, f.Lasts)
+		_ = await.Pause(ctx, f.Lasts)
 		if err := leader.start(); err != nil {
 			return err
 		}
@@ -120,7 +121,7 @@ func (i *injector) hitLeader(ctx, mend context.Context, f workload.Fault) error 
 	if err := leader.freeze(true); err != nil {
 		return err
 	}
-	_ = pause(ctx, f.Lasts)
+	_ = await.Pause(ctx, f.Lasts)
 	i.seen.fault("%s goes on", leader.name)
 	return leader.freeze(false)
 }
@@ -133,7 +134,7 @@ func (i *injector) hitAPIServer(ctx, mend context.Context, f workload.Fault) err
 		if err := i.cluster.KillAPIServer(mend); err != nil {
 			return err
 		}
-		_ = pause(ctx, f.Lasts)
+		_ = await.Pause(ctx, f.Lasts)
 		err := i.cluster.StartAPIServer(mend)
 		i.seen.fault("the API server serves again")
 		return err
@@ -141,7 +142,7 @@ func (i *injector) hitAPIServer(ctx, mend context.Context, f workload.Fault) err
 	if err := i.cluster.SignalAPIServer(syscall.SIGSTOP); err != nil {
 		return err
 	}
-	_ = pause(ctx, f.Lasts)
+	_ = await.Pause(ctx, f.Lasts)
 	i.seen.fault("the API server goes on")
 	return i.cluster.SignalAPIServer(syscall.SIGCONT)
 }
@@ -152,7 +153,7 @@ func (i *injector) hitNode(ctx, mend context.Context, f workload.Fault) error {
 	i.seen.fault("%s: %s, for %s", f.Kind(), name, f.Lasts)
 	if f.Blow == workload.Cordon {
 		i.cordon(mend, name, true)
-		_ = pause(ctx, f.Lasts)
+		_ = await.Pause(ctx, f.Lasts)
 		i.cordon(mend, name, false)
 		return nil
 	}
@@ -165,11 +166,11 @@ func (i *injector) hitNode(ctx, mend context.Context, f workload.Fault) error {
 		return fmt.Errorf("reading node %s: it is not there", name)
 	}
 	i.users.try(mend, func(ctx context.Context) error { return nodes.Delete(ctx, name, metav1.DeleteOptions{}) })
-	_ = pause(ctx, f.Lasts/2)
+	_ = await.Pause(ctx, f.Lasts/2)
 	if f.Blow == workload.Remove {
 		i.buryPods(mend, name)
 	}
-	_ = pause(ctx, f.Lasts/2)
+	_ = await.Pause(ctx, f.Lasts/2)
 	if f.Blow == workload.Remove {
 		i.buryPods(mend, name) // those that were bound to it late
 	}

@@ -6,7 +6,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -15,27 +14,30 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/test/chaos/invariant"
 	"github.com/lockstep-sh/lockstep/test/chaos/workload"
+	"github.com/lockstep-sh/lockstep/test/observe"
 )
 
 // observer feeds the checker, one observation at a time, and knows what users and faults need to know: which
 // pods there are now, and when something is bound or evicted. It is safe for concurrent use.
 type observer struct {
-	mu    sync.Mutex
 	check *invariant.Checker
 	log   io.Writer
+
+	observe.Board
+	// unseen is how many kinds of objects were not listed yet.
+	unseen int
 
 	pods map[types.UID]*v1.Pod
 	// busyAt is when a pod was last created, bound, marked, nominated, deleted, or ended.
 	busyAt time.Time
 	// waiting are those that wait for a moment.
 	waiting map[workload.Moment][]chan struct{}
-	synced  map[string]bool
 }
 
 func newObserver(config invariant.Config, log io.Writer) *observer {
 	o := &observer{
 		check: invariant.New(config), log: log, pods: map[types.UID]*v1.Pod{}, busyAt: time.Now(),
-		waiting: map[workload.Moment][]chan struct{}{}, synced: map[string]bool{},
+		waiting: map[workload.Moment][]chan struct{}{},
 	}
 	o.check.Log = func(at time.Time, object, text string) {
 		_, _ = fmt.Fprintf(log, "%s %-28s %s\n", at.Format("15:04:05.000"), object, text) // a log that cannot be written is no finding
@@ -45,8 +47,8 @@ func newObserver(config invariant.Config, log io.Writer) *observer {
 
 // observe hands observations to the checker.
 func (o *observer) observe(list ...invariant.Observation) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
+	o.Lock()
+	defer o.Unlock()
 	for _, one := range list {
 		o.check.Observe(time.Now(), one)
 	}
@@ -59,15 +61,15 @@ func (o *observer) fault(format string, args ...any) {
 
 // report hands on something that was found elsewhere.
 func (o *observer) report(i invariant.Invariant, object, format string, args ...any) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
+	o.Lock()
+	defer o.Unlock()
 	o.check.Report(i, object, format, args...)
 }
 
 // with calls f with the checker.
 func (o *observer) with(f func(*invariant.Checker)) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
+	o.Lock()
+	defer o.Unlock()
 	f(o.check)
 }
 
@@ -87,36 +89,33 @@ func (o *observer) tick(ctx context.Context) {
 	}
 }
 
-// seePod takes in a pod that was created or changed.
-func (o *observer) seePod(pod *v1.Pod) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.changed(o.pods[pod.UID], pod)
-	o.pods[pod.UID] = pod
-	o.check.Observe(time.Now(), invariant.PodSeen{Pod: pod})
-}
-
-func (o *observer) podGone(pod *v1.Pod) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	delete(o.pods, pod.UID)
-	o.busyAt = time.Now()
-	o.check.Observe(time.Now(), invariant.PodGone{Pod: pod})
+// seePod takes in a pod that was created, changed or is gone.
+func (o *observer) seePod(before, after *v1.Pod) {
+	o.Lock()
+	defer o.Unlock()
+	if after == nil {
+		delete(o.pods, before.UID)
+		o.busyAt = time.Now()
+		o.check.Observe(time.Now(), invariant.PodGone{Pod: before})
+		return
+	}
+	o.change(before, after)
+	o.pods[after.UID] = after
+	o.check.Observe(time.Now(), invariant.PodSeen{Pod: after})
 }
 
 func (o *observer) podsListed(pods []*v1.Pod) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
+	o.Lock()
+	defer o.Unlock()
 	o.pods, o.busyAt = map[types.UID]*v1.Pod{}, time.Now()
 	for _, pod := range pods {
 		o.pods[pod.UID] = pod
 	}
 	o.check.Observe(time.Now(), invariant.PodsListed{Pods: pods})
-	o.synced["pods"] = true
 }
 
-// changed looks for moments, and for signs that the cluster is not quiet. The mutex is locked.
-func (o *observer) changed(before, now *v1.Pod) {
+// change looks for moments, and for signs that the cluster is not quiet. The lock is held.
+func (o *observer) change(before, now *v1.Pod) {
 	if before == nil {
 		before = &v1.Pod{}
 		o.busyAt = time.Now()
@@ -133,7 +132,7 @@ func (o *observer) changed(before, now *v1.Pod) {
 	}
 }
 
-// any reports whether another pod of the same gang is like that. The mutex is locked.
+// any reports whether another pod of the same gang is like that. The lock is held.
 func (o *observer) any(of *v1.Pod, like func(*v1.Pod) bool) bool {
 	for _, p := range o.pods {
 		if p.UID != of.UID && p.Namespace == of.Namespace && p.Labels[workload.GangLabel] == of.Labels[workload.GangLabel] && p.DeletionTimestamp == nil && like(p) {
@@ -154,7 +153,7 @@ func beingEvicted(p *v1.Pod) bool {
 	})
 }
 
-// reached wakes those that wait for a moment. The mutex is locked.
+// reached wakes those that wait for a moment. The lock is held.
 func (o *observer) reached(moment workload.Moment) {
 	for _, channel := range o.waiting[moment] {
 		close(channel)
@@ -164,8 +163,8 @@ func (o *observer) reached(moment workload.Moment) {
 
 // next returns a channel that is closed at the next such moment.
 func (o *observer) next(moment workload.Moment) <-chan struct{} {
-	o.mu.Lock()
-	defer o.mu.Unlock()
+	o.Lock()
+	defer o.Unlock()
 	channel := make(chan struct{})
 	o.waiting[moment] = append(o.waiting[moment], channel)
 	return channel
@@ -173,8 +172,8 @@ func (o *observer) next(moment workload.Moment) <-chan struct{} {
 
 // members lists the pods of a gang that are not being deleted and are like that, by name.
 func (o *observer) members(g *workload.Gang, like func(*v1.Pod) bool) []*v1.Pod {
-	o.mu.Lock()
-	defer o.mu.Unlock()
+	o.Lock()
+	defer o.Unlock()
 	var list []*v1.Pod
 	for _, p := range o.pods {
 		if p.Namespace == g.Namespace && p.Labels[workload.GangLabel] == g.Name && p.DeletionTimestamp == nil && like(p) {
@@ -187,45 +186,14 @@ func (o *observer) members(g *workload.Gang, like func(*v1.Pod) bool) []*v1.Pod 
 
 // quietSince returns when something last happened to a pod.
 func (o *observer) quietSince() time.Time {
-	o.mu.Lock()
-	defer o.mu.Unlock()
+	o.Lock()
+	defer o.Unlock()
 	return o.busyAt
 }
 
 // count returns how many pods there are.
 func (o *observer) count() int {
-	o.mu.Lock()
-	defer o.mu.Unlock()
+	o.Lock()
+	defer o.Unlock()
 	return len(o.pods)
-}
-
-func (o *observer) markSynced(what string) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.synced[what] = true
-}
-
-// waitSynced returns when everything was listed once.
-func (o *observer) waitSynced(ctx context.Context) error {
-	for {
-		o.mu.Lock()
-		n := len(o.synced)
-		o.mu.Unlock()
-		if n == watched {
-			return nil
-		}
-		if err := pause(ctx, tickEvery); err != nil {
-			return fmt.Errorf("waiting for the first lists: %w", err)
-		}
-	}
-}
-
-// pause waits, unless ctx ends first.
-func pause(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-time.After(d):
-		return nil
-	}
 }

@@ -16,6 +16,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/lockstep-sh/lockstep/test/await"
 	"github.com/lockstep-sh/lockstep/test/chaos/invariant"
 	"github.com/lockstep-sh/lockstep/test/chaos/workload"
 	"github.com/lockstep-sh/lockstep/test/localcluster"
@@ -135,8 +136,7 @@ func (s *stage) run(ctx context.Context, plan workload.Plan) (*Report, error) {
 	// Watching goes on to the very end, also when the run is cut short.
 	watching, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
-	s.seen.watchAll(watching, s.cluster.Clientset(), s.dynamic)
-	if err := s.seen.waitSynced(ctx); err != nil {
+	if err := s.seen.watchAll(ctx, watching, s.cluster.Clientset(), s.dynamic); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -178,7 +178,7 @@ func (s *stage) play(ctx context.Context, plan workload.Plan, users *driver, fau
 const progressEvery = 15 * time.Second
 
 func (s *stage) tellProgress(ctx context.Context) {
-	for begin := time.Now(); pause(ctx, progressEvery) == nil; {
+	for begin := time.Now(); await.Pause(ctx, progressEvery) == nil; {
 		s.seen.with(func(c *invariant.Checker) {
 			n := c.Counts()
 			asked, there, waiting := c.Demand(localcluster.ResourceGPU)

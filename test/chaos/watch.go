@@ -2,115 +2,87 @@ package main
 
 import (
 	"context"
-	"time"
+	"fmt"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/lockstep-sh/lockstep/test/chaos/invariant"
+	"github.com/lockstep-sh/lockstep/test/observe"
 )
 
-var podGroups = schema.GroupVersionResource{Group: "scheduling.x-k8s.io", Version: "v1alpha1", Resource: "podgroups"}
-
-// watched is how many kinds of objects are watched.
-const watched = 4
-
-// sink hands what a reflector sees to the observer: in the order of the watch, and again as a whole after it was
-// cut.
-type sink struct {
-	seen   func(any)
-	gone   func(any)
-	listed func([]any)
-}
-
-func (s sink) Add(object any) error    { s.seen(object); return nil }
-func (s sink) Update(object any) error { s.seen(object); return nil }
-func (s sink) Delete(object any) error { s.gone(object); return nil }
-func (s sink) Resync() error           { return nil }
-
-func (s sink) Replace(list []any, _ string) error {
-	s.listed(list)
+// watchAll begins to watch all that the checker judges by, and returns when all of it was seen once.
+func (o *observer) watchAll(ctx, watching context.Context, client kubernetes.Interface, dynamic dynamic.Interface) error {
+	follow(watching, o, observe.Follower[*v1.Pod]{
+		From: observe.Core(client, "pods", metav1.NamespaceAll, fields.Everything()), See: o.seePod, SeeAll: o.podsListed,
+	})
+	follow(watching, o, observe.Follower[*v1.Node]{
+		From: observe.Core(client, "nodes", metav1.NamespaceAll, fields.Everything()),
+		See: func(before, after *v1.Node) {
+			if after == nil {
+				o.observe(invariant.NodeGone{Name: before.Name})
+				return
+			}
+			o.observe(invariant.NodeSeen{Node: after})
+		},
+		SeeAll: func(all []*v1.Node) { o.observe(invariant.NodesListed{Nodes: all}) },
+	})
+	follow(watching, o, observe.Follower[*v1.Event]{
+		From: observe.Core(client, "events", metav1.NamespaceAll, fields.OneTermEqualSelector("reason", "Preempted")),
+		See: func(_, after *v1.Event) {
+			if after != nil {
+				o.observe(invariant.Told{Event: after})
+			}
+		},
+	})
+	follow(watching, o, observe.Follower[*unstructured.Unstructured]{
+		From: observe.Dynamic(dynamic.Resource(observe.PodGroups)),
+		See: func(before, after *unstructured.Unstructured) {
+			if after == nil {
+				o.observe(invariant.GroupGone{Key: groupOf(before).Key})
+				return
+			}
+			o.observe(invariant.GroupSeen{Group: groupOf(after)})
+		},
+		SeeAll: func(list []*unstructured.Unstructured) {
+			all := invariant.GroupsListed{}
+			for _, group := range list {
+				all.Groups = append(all.Groups, groupOf(group))
+			}
+			o.observe(all)
+		},
+	})
+	if err := o.Wait(ctx, func() bool { return o.unseen == 0 }); err != nil {
+		return fmt.Errorf("waiting for the first lists: %w", err)
+	}
 	return nil
 }
 
-// watchAll begins to watch all that the checker judges by.
-func (o *observer) watchAll(ctx context.Context, client kubernetes.Interface, dynamic dynamic.Interface) {
-	core := client.CoreV1().RESTClient()
-	reflect(ctx, "pods", cache.NewListWatchFromClient(core, "pods", v1.NamespaceAll, fields.Everything()), &v1.Pod{}, sink{
-		seen:   func(object any) { o.seePod(object.(*v1.Pod)) },
-		gone:   func(object any) { o.podGone(object.(*v1.Pod)) },
-		listed: func(list []any) { o.podsListed(typed[*v1.Pod](list)) },
-	})
-	reflect(ctx, "nodes", cache.NewListWatchFromClient(core, "nodes", v1.NamespaceAll, fields.Everything()), &v1.Node{}, sink{
-		seen: func(object any) { o.observe(invariant.NodeSeen{Node: object.(*v1.Node)}) },
-		gone: func(object any) { o.observe(invariant.NodeGone{Name: object.(*v1.Node).Name}) },
-		listed: func(list []any) {
-			o.observe(invariant.NodesListed{Nodes: typed[*v1.Node](list)})
-			o.markSynced("nodes")
-		},
-	})
-	told := func(object any) { o.observe(invariant.Told{Event: object.(*v1.Event)}) }
-	reflect(ctx, "events", cache.NewListWatchFromClient(core, "events", v1.NamespaceAll, fields.OneTermEqualSelector("reason", "Preempted")), &v1.Event{}, sink{
-		seen: told,
-		gone: func(any) {},
-		listed: func(list []any) {
-			for _, object := range list {
-				told(object)
-			}
-			o.markSynced("events")
-		},
-	})
-	groups := &cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			return dynamic.Resource(podGroups).List(ctx, options)
-		},
-		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			return dynamic.Resource(podGroups).Watch(ctx, options)
-		},
+// follow follows the objects of one resource.
+func follow[T observe.Object](ctx context.Context, o *observer, f observe.Follower[T]) {
+	o.Lock()
+	defer o.Unlock()
+	o.unseen++
+	first := true
+	f.Listed = func() {
+		o.Lock()
+		defer o.Unlock()
+		if first {
+			first = false
+			o.unseen--
+			o.Changed()
+		}
 	}
-	reflect(ctx, "podgroups", groups, &unstructured.Unstructured{}, sink{
-		seen: func(object any) { o.observe(invariant.GroupSeen{Group: groupOf(object)}) },
-		gone: func(object any) { o.observe(invariant.GroupGone{Key: groupOf(object).Key}) },
-		listed: func(list []any) {
-			all := invariant.GroupsListed{}
-			for _, object := range list {
-				all.Groups = append(all.Groups, groupOf(object))
-			}
-			o.observe(all)
-			o.markSynced("podgroups")
-		},
-	})
+	go f.Run(ctx)
 }
 
-func typed[T any](list []any) []T {
-	out := make([]T, len(list))
-	for i := range list {
-		out[i] = list[i].(T)
-	}
-	return out
-}
-
-func groupOf(object any) invariant.Group {
-	u := object.(*unstructured.Unstructured)
+func groupOf(u *unstructured.Unstructured) invariant.Group {
 	minimum, _, _ := unstructured.NestedInt64(u.Object, "spec", "minMember")
 	return invariant.Group{
 		Key: u.GetNamespace() + "/" + u.GetName(), UID: u.GetUID(), Min: int(minimum), Annotations: u.GetAnnotations(), Labels: u.GetLabels(),
 	}
-}
-
-// reflect runs a reflector that comes back soon after the API server does.
-func reflect(ctx context.Context, name string, from cache.ListerWatcher, object runtime.Object, into sink) {
-	reflector := cache.NewReflectorWithOptions(from, object, into, cache.ReflectorOptions{
-		Name: name, Backoff: &wait.Backoff{Duration: 50 * time.Millisecond, Factor: 1.5, Steps: 5, Cap: 500 * time.Millisecond},
-	})
-	go reflector.RunWithContext(ctx)
 }

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/lockstep-sh/lockstep/test/await"
 	"github.com/lockstep-sh/lockstep/test/localcluster"
 )
 
@@ -122,7 +123,7 @@ func testJob(t *testing.T, c *localcluster.Cluster) {
 		t.Errorf("phases %s, want %s", got, want)
 	}
 	n.kubectl("delete", "job", "train", "--wait=true")
-	eventually(t, "the pods are gone", func() error {
+	await.NoError(t, "the pods are gone", func() error {
 		list, err := c.Clientset().CoreV1().Pods(n.name).List(t.Context(), metav1.ListOptions{})
 		if err != nil || len(list.Items) > 0 {
 			return fmt.Errorf("%d pods, %w", len(list.Items), err)

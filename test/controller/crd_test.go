@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockstep-sh/lockstep/test/await"
 	"github.com/lockstep-sh/lockstep/test/localcluster"
 )
 
@@ -50,7 +51,7 @@ func TestMissingCRD(t *testing.T) {
 	c := start(t)
 	controller := run(t, c, "controller")
 	const line = `Waiting for a CRD: the API server does not serve its kind" kind="scheduling.x-k8s.io/v1alpha1, Kind=PodGroup"`
-	eventually(t, "the log says that it waits", func() error { return contains(controller.log(t), line) })
+	await.NoError(t, "the log says that it waits", func() error { return contains(controller.log(t), line) })
 	time.Sleep(2 * quiet)
 	if err := controller.Err(); err != nil {
 		t.Fatalf("the controller ended: %v", err)
@@ -97,7 +98,7 @@ func TestCommunityCRD(t *testing.T) {
 	}
 	n.kubectl("delete", "pod", "train-2", "--force", "--grace-period=0")
 	// Asked for: a watch from before may still leave out what the old CRD did not have.
-	eventually(t, "there is a condition", func() error {
+	await.NoError(t, "there is a condition", func() error {
 		if s := g.get(); s.Phase != "Unknown" || s.scheduled().Reason != incomplete {
 			return fmt.Errorf("it has %s", s)
 		}

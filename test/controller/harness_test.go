@@ -24,13 +24,14 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/client-go/util/retry"
 
+	"github.com/lockstep-sh/lockstep/test/await"
 	"github.com/lockstep-sh/lockstep/test/localcluster"
 )
 
 const (
 	system         = "kube-system"
 	serviceAccount = "lockstep-controller"
-	// patience is the longest wait for something that has to happen.
+	// patience is how long kubectl may take.
 	patience = 30 * time.Second
 	// quiet is how long nothing may happen where nothing should.
 	quiet = 3 * time.Second
@@ -111,7 +112,7 @@ func run(t *testing.T, c *localcluster.Cluster, name string, args ...string) *in
 	if i.Process, err = c.Start(name, path, args, ""); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the controller is healthy", func() error {
+	await.NoError(t, "the controller is healthy", func() error {
 		for _, path := range []string{"/healthz", "/readyz"} {
 			if code, err := get(http.DefaultClient, "http://"+i.probes+path, ""); err != nil || code != http.StatusOK {
 				return fmt.Errorf("getting %s: %d, %w", path, code, err)
@@ -184,22 +185,6 @@ func kubeconfig(t *testing.T, c *localcluster.Cluster, name string) string {
 		t.Fatal(err)
 	}
 	return path
-}
-
-// eventually waits until check has nothing to say.
-func eventually(t *testing.T, what string, check func() error) {
-	t.Helper()
-	deadline := time.Now().Add(patience)
-	for {
-		err := check()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("waiting until %s: %v", what, err)
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
 }
 
 // namespace is a namespace of a test.

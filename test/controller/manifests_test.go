@@ -14,6 +14,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 
 	_ "github.com/lockstep-sh/lockstep/apis/config/scheme"
+	"github.com/lockstep-sh/lockstep/test/await"
 	"github.com/lockstep-sh/lockstep/test/localcluster"
 )
 
@@ -46,7 +47,7 @@ func TestManifests(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	eventually(t, "all samples have pods", func() error {
+	await.NoError(t, "all samples have pods", func() error {
 		out, err := c.Kubectl(testContext(t), "get", "jobs", "--all-namespaces",
 			"--output", `jsonpath={range .items[*]}{.metadata.name}={.spec.parallelism}/{.status.active} {end}`)
 		if err != nil {

@@ -11,9 +11,11 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 	schedulingv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
+
+	"github.com/lockstep-sh/lockstep/test/await"
+	"github.com/lockstep-sh/lockstep/test/observe"
 )
 
 var podGroups = schedulingv1alpha1.SchemeGroupVersion.WithResource("podgroups")
@@ -68,27 +70,13 @@ func (n *namespace) createGroup(minMember int64) *group {
 	if err != nil {
 		n.t.Fatalf("creating a PodGroup: %v", err)
 	}
-	go g.follow(n.t.Context(), object.GetResourceVersion())
+	created := object.GetResourceVersion()
+	go observe.Follower[*unstructured.Unstructured]{From: observe.Dynamic(g.client), See: func(_, after *unstructured.Unstructured) {
+		if after != nil && after.GetName() == "train" && after.GetResourceVersion() != created {
+			g.see(after)
+		}
+	}}.Run(n.t.Context())
 	return g
-}
-
-// follow watches until ctx is done. A watch may end before, and then begins anew
-// with what is there.
-func (g *group) follow(ctx context.Context, version string) {
-	for ctx.Err() == nil {
-		w, err := g.client.Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=train"})
-		if err != nil {
-			time.Sleep(50 * time.Millisecond)
-			continue
-		}
-		for e := range w.ResultChan() {
-			object, ok := e.Object.(*unstructured.Unstructured)
-			if ok && e.Type != watch.Deleted && object.GetResourceVersion() != version {
-				version = object.GetResourceVersion()
-				g.see(object)
-			}
-		}
-	}
 }
 
 func (g *group) see(object *unstructured.Unstructured) {
@@ -156,7 +144,7 @@ func (g *group) wait(phase schedulingv1alpha1.PodGroupPhase, running, succeeded,
 
 func (g *group) waitFor(what string, check func(status) bool) {
 	g.n.t.Helper()
-	eventually(g.n.t, "PodGroup "+g.n.name+"/train has "+what, func() error {
+	await.NoError(g.n.t, "PodGroup "+g.n.name+"/train has "+what, func() error {
 		if s := g.last(); !check(s) {
 			return fmt.Errorf("it has %s", s)
 		}

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/lockstep-sh/lockstep/test/await"
 )
 
 // Of two replicas one works; the other follows when it goes. Metrics are served
@@ -25,7 +27,7 @@ func TestReplicas(t *testing.T) {
 		return *lease.Spec.HolderIdentity, nil
 	}
 	var leader string
-	eventually(t, "the first leads", func() (err error) {
+	await.NoError(t, "the first leads", func() (err error) {
 		leader, err = holder()
 		return err
 	})
@@ -51,7 +53,7 @@ func TestReplicas(t *testing.T) {
 	if err := process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the second leads", func() error {
+	await.NoError(t, "the second leads", func() error {
 		if now, err := holder(); err != nil || now == leader || now == "" {
 			return fmt.Errorf("the holder is %q, %w", now, err)
 		}
@@ -72,7 +74,7 @@ func checkMetrics(t *testing.T, i *instance, tokens map[string]int) {
 	t.Helper()
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 	for token, want := range tokens {
-		eventually(t, "metrics are served", func() error { // a new role takes a moment
+		await.NoError(t, "metrics are served", func() error { // a new role takes a moment
 			code, err := get(client, "https://"+i.metrics+"/metrics", token)
 			if err != nil || code != want {
 				return fmt.Errorf("reading metrics: %d, want %d, %w", code, want, err)

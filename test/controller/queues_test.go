@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/test/await"
 	"github.com/lockstep-sh/lockstep/test/localcluster"
 )
 
@@ -56,7 +57,7 @@ func (q *queues) patch(name, body string) {
 // and the reason of Ready.
 func (q *queues) wait(name, want string) {
 	q.t.Helper()
-	eventually(q.t, fmt.Sprintf("queue %s has %q", name, want), func() error {
+	await.NoError(q.t, fmt.Sprintf("queue %s has %q", name, want), func() error {
 		got, err := q.cluster.Kubectl(q.t.Context(), "get", "queue", name, "--output",
 			`jsonpath={.status.deserved.cpu}/{.status.allocated.cpu}/{.status.requested.cpu} {.status.share} {.status.runningGangs}+{.status.pendingGangs} {.status.conditions[?(@.type=="Ready")].reason}`)
 		if err != nil || got != want {

@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/lockstep-sh/lockstep/test/await"
 	"github.com/lockstep-sh/lockstep/test/localcluster"
 )
 
@@ -51,7 +52,9 @@ func TestMakeRun(t *testing.T) {
 		}
 	}
 	screen.press(t, 3) // Ctrl-C
-	if err := cmd.Wait(); err != nil {
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	if err := await.Value(t, "make run to end", ended); err != nil {
 		t.Errorf("make run ends with %v after Ctrl-C", err)
 	}
 	for _, bad := range []string{"command failed", "Error", "error:", "exit status", "Interrupt", "has ended"} {

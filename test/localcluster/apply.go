@@ -39,14 +39,36 @@ func (c *Cluster) Apply(ctx context.Context, paths ...string) error {
 
 // Kubectl runs kubectl against the cluster and returns its standard output.
 func (c *Cluster) Kubectl(ctx context.Context, args ...string) (string, error) {
-	kubectl := filepath.Join(filepath.Dir(filepath.Dir(c.dir)), "bin", "kubectl")
-	cmd := exec.CommandContext(ctx, kubectl, args...)
-	cmd.Env = append(c.environ(), "PATH="+os.Getenv("PATH"), "KUBECONFIG="+c.Kubeconfig())
+	out, err := c.output(exec.CommandContext(ctx, filepath.Join(c.bin(), "kubectl"), args...))
+	if err != nil {
+		return "", fmt.Errorf("running kubectl %s: %w", strings.Join(args, " "), err)
+	}
+	return out, nil
+}
+
+// Shell runs a command line at the top of the repository, in which kubectl is that of the cluster, and returns its
+// standard output.
+func (c *Cluster) Shell(ctx context.Context, line string) (string, error) {
+	cmd := exec.CommandContext(ctx, "sh", "-c", line)
+	cmd.Dir = filepath.Dir(filepath.Dir(c.bin()))
+	out, err := c.output(cmd)
+	if err != nil {
+		return "", fmt.Errorf("running %s: %w", line, err)
+	}
+	return out, nil
+}
+
+// bin is the folder of our tools.
+func (c *Cluster) bin() string { return filepath.Join(filepath.Dir(filepath.Dir(c.dir)), "bin") }
+
+// output runs a command and returns what it prints; the error has what it complains of.
+func (c *Cluster) output(cmd *exec.Cmd) (string, error) {
+	cmd.Env = append(c.environ(), "PATH="+c.bin()+":"+os.Getenv("PATH"), "KUBECONFIG="+c.Kubeconfig())
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
-		return "", fmt.Errorf("running kubectl %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(stderr.String()))
+		return "", fmt.Errorf("%w: %s", err, strings.TrimSpace(stderr.String()))
 	}
 	return string(out), nil
 }

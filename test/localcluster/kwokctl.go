@@ -104,11 +104,10 @@ func (c *Cluster) watchComponents(ctx context.Context, cancel context.CancelCaus
 
 // kwokctl runs kwokctl for this cluster. What it starts inherits the environment, and so the marker.
 func (c *Cluster) kwokctl(ctx context.Context, args ...string) error {
-	local := filepath.Dir(filepath.Dir(c.dir))
-	bin := filepath.Join(local, "bin")
+	bin := c.bin()
 	args = append([]string{"--name", c.name, "--config", filepath.Join(c.dir, kwokctlConfig)}, args...)
 	cmd := exec.CommandContext(ctx, filepath.Join(bin, "kwokctl"), args...)
-	cmd.Env = append(c.environ(), "KWOK_WORKDIR="+local, "PATH="+bin+":"+os.Getenv("PATH"))
+	cmd.Env = append(c.environ(), "KWOK_WORKDIR="+filepath.Dir(bin), "PATH="+bin+":"+os.Getenv("PATH"))
 	out, err := cmd.CombinedOutput()
 	if ctx.Err() != nil {
 		return fmt.Errorf("running kwokctl: %w", context.Cause(ctx))
@@ -207,7 +206,7 @@ func (c *Cluster) kwokctlOptions(o Options) (map[string]any, error) {
 	if o.WithoutKwok {
 		disable = append(disable, "kwok-controller")
 	}
-	bin := filepath.Join(filepath.Dir(filepath.Dir(c.dir)), "bin")
+	bin := c.bin()
 	options := map[string]any{
 		"runtime":                     "binary",
 		"kubeVersion":                 kubeVersion,

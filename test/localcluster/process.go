@@ -117,7 +117,7 @@ func (p *Process) Stop(ctx context.Context) error {
 }
 
 // readyPoll is how often a process is asked whether it is ready.
-const readyPoll = 25 * time.Millisecond
+const readyPoll = 20 * time.Millisecond
 
 // WaitReady returns when url says OK, or with an error when the process or ctx ends first. The certificate is
 // not checked: the process has made it a moment ago.

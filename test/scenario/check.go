@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 	"reflect"
@@ -18,6 +19,9 @@ func (s *Scenario) check() error {
 	}
 	if strings.TrimSpace(s.Description) == "" {
 		return fmt.Errorf("checking description: it is empty")
+	}
+	if s.Scheduler.Standby && slices.ContainsFunc(s.Steps, func(step Step) bool { return step.Configure != "" }) {
+		return fmt.Errorf("checking scheduler: a scheduler with a second replica cannot be configured anew")
 	}
 	if s.Scheduler.Standby && s.Scheduler.Stopped {
 		return fmt.Errorf("checking scheduler: stopped and standby together: the first replica has to lead from the start")
@@ -50,7 +54,7 @@ func (p *plan) checkStep(step Step, names []string) error {
 	var set []string
 	value := reflect.ValueOf(step)
 	for i := range value.NumField() {
-		if name := value.Type().Field(i).Name; name != "Name" && !value.Field(i).IsZero() {
+		if name := value.Type().Field(i).Name; !slices.Contains([]string{"Name", "Title", "Say"}, name) && !value.Field(i).IsZero() {
 			set = append(set, name)
 		}
 	}
@@ -60,7 +64,12 @@ func (p *plan) checkStep(step Step, names []string) error {
 	if slices.Contains(names, step.Name) {
 		return fmt.Errorf("a step named %q comes before", step.Name)
 	}
+	if _, err := words(step.Say, noFacts(names)); err != nil {
+		return err
+	}
 	switch {
+	case step.Run != nil:
+		return oneOf("show", cmp.Or(step.Run.Show, showAll), showAll, showBegin, showNothing)
 	case step.Create != nil:
 		return p.checkCreate(step.Create)
 	case step.Delete != nil:

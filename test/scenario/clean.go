@@ -12,6 +12,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
+
+	"github.com/lockstep-sh/lockstep/test/await"
+	"github.com/lockstep-sh/lockstep/test/observe"
 )
 
 const (
@@ -21,7 +24,13 @@ const (
 	cleanPoll    = 50 * time.Millisecond
 )
 
-var priorityClassesResource = resourceOf("scheduling.k8s.io", "v1", "priorityclasses")
+var (
+	podsResource            = resourceOf("", "v1", "pods")
+	nodesResource           = resourceOf("", "v1", "nodes")
+	eventsResource          = resourceOf("", "v1", "events")
+	priorityClassesResource = resourceOf("scheduling.k8s.io", "v1", "priorityclasses")
+	nativePodGroupsResource = resourceOf("scheduling.k8s.io", "v1beta1", "podgroups")
+)
 
 // keptNamespace reports whether a control plane brings a namespace along.
 func keptNamespace(name string) bool {
@@ -39,7 +48,7 @@ var sweeps = []schema.GroupVersionResource{
 	resourceOf("apps", "v1", "deployments"),
 	resourceOf("apps", "v1", "statefulsets"),
 	resourceOf("apps", "v1", "replicasets"),
-	podGroupsResource,
+	observe.PodGroups,
 	nativePodGroupsResource,
 	resourceOf("scheduling.lockstep.dev", "v1alpha1", "podmigrations"),
 	resourceOf("scheduling.lockstep.dev", "v1alpha1", "reservations"),
@@ -94,10 +103,8 @@ func (s *site) sweep(ctx context.Context, resource schema.GroupVersionResource) 
 				return err
 			}
 		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-time.After(cleanPoll):
+		if err := await.Pause(ctx, cleanPoll); err != nil {
+			return err
 		}
 	}
 }

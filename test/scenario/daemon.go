@@ -124,13 +124,13 @@ func (d *daemon) tail() string {
 }
 
 // configure makes d the scheduler of a scenario: the binary, or the stock scheduler.
-func (d *daemon) configure(s *Scenario, stock bool, root, binary string) error {
+func (d *daemon) configure(s *Scheduler, stock bool, root, binary string) error {
 	port, err := localcluster.FreePort()
 	if err != nil {
 		return err
 	}
 	d.name, d.binary, d.ready = victimScheduler, binary, fmt.Sprintf("https://127.0.0.1:%d/readyz", port)
-	config, err := s.Scheduler.config(root)
+	config, err := s.config(root)
 	if err != nil {
 		return err
 	}
@@ -153,7 +153,7 @@ func (d *daemon) configure(s *Scenario, stock bool, root, binary string) error {
 		return err
 	}
 	if !stock {
-		d.args = append(d.args, s.Scheduler.Args...)
+		d.args = append(d.args, s.Args...)
 	}
 	return nil
 }

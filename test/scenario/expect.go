@@ -51,9 +51,9 @@ func (r *run) hold(ctx context.Context, e *Expect) error {
 	deadline := time.NewTimer(within)
 	defer deadline.Stop()
 	for {
-		r.rec.mu.Lock()
-		changed, broken := r.rec.changed, r.rec.violations()
-		r.rec.mu.Unlock()
+		r.rec.Lock()
+		changed, broken := r.rec.Next(), r.rec.violations()
+		r.rec.Unlock()
 		if len(broken) > 0 {
 			return failures(broken)
 		}
@@ -107,8 +107,8 @@ func (r *run) problems(ctx context.Context, e *Expect) ([]string, error) {
 
 // watched checks what the recorder knows.
 func (r *run) watched(e *Expect) []string {
-	r.rec.mu.Lock()
-	defer r.rec.mu.Unlock()
+	r.rec.Lock()
+	defer r.rec.Unlock()
 	out := r.checkGangs(e)
 	for i := range e.Pods {
 		out = append(out, r.checkPods(&e.Pods[i])...)
@@ -189,10 +189,20 @@ func (r *run) checkPods(x *PodsExpect) []string {
 			out = append(out, fmt.Sprintf("pods %s: got %d bound, want %s", what, bound, x.Bound))
 		}
 	}
+	matching := 0
 	for _, p := range pods {
-		for _, problem := range checkPod(x, p.pod) {
-			out = append(out, "pod "+p.name+": "+problem)
+		problems := checkPod(x, p.pod)
+		if len(problems) == 0 {
+			matching++
 		}
+		for _, problem := range problems {
+			if x.Matching == nil {
+				out = append(out, "pod "+p.name+": "+problem)
+			}
+		}
+	}
+	if x.Matching != nil && !x.Matching.Has(matching) {
+		out = append(out, fmt.Sprintf("pods %s: got %d of which that is true, want %s", what, matching, x.Matching))
 	}
 	return out
 }

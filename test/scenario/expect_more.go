@@ -20,14 +20,7 @@ import (
 func (r *run) checkPlacement(x *PlacementExpect) []string {
 	label := cmp.Or(x.Label, v1.LabelHostname)
 	key := fullName(x.Gang)
-	counts := map[string]int{}
-	for _, p := range r.rec.live(func(p *podRecord) bool {
-		return p.bound() && (x.Gang != "" && p.gang == key || globAny(x.Pods, p.name))
-	}) {
-		if node := r.rec.nodes[p.pod.Spec.NodeName]; node != nil {
-			counts[node.Labels[label]]++
-		}
-	}
+	counts := r.domains(label, func(p *podRecord) bool { return x.Gang != "" && p.gang == key || globAny(x.Pods, p.name) })
 	what := fmt.Sprintf("placement of %s%v by %s", x.Gang, x.Pods, label)
 	var out []string
 	if x.Domains != nil && !x.Domains.Has(len(counts)) {
@@ -47,6 +40,17 @@ func (r *run) checkPlacement(x *PlacementExpect) []string {
 		}
 	}
 	return out
+}
+
+// domains counts the bound pods that match by a label of their nodes. The recorder is locked.
+func (r *run) domains(label string, match func(*podRecord) bool) map[string]int {
+	counts := map[string]int{}
+	for _, p := range r.rec.live(func(p *podRecord) bool { return p.bound() && match(p) }) {
+		if node := r.rec.nodes[p.pod.Spec.NodeName]; node != nil {
+			counts[node.Labels[label]]++
+		}
+	}
+	return counts
 }
 
 func (r *run) checkEvent(x *EventExpect) []string {

@@ -88,7 +88,8 @@ func (f *Fleet) take(ctx context.Context, kind Cluster) (*site, error) {
 	f.made++
 	name := fmt.Sprintf("scenario-%s-%d", strconv.FormatInt(time.Now().UnixNano(), 36), f.made)
 	f.mu.Unlock()
-	s, err := f.start(ctx, kind, name)
+	audit := filepath.Join(f.dir(), name+".audit.log")
+	s, err := f.start(ctx, kind, localcluster.Options{Name: name, AuditLog: audit})
 	if err != nil {
 		return nil, err
 	}
@@ -98,19 +99,23 @@ func (f *Fleet) take(ctx context.Context, kind Cluster) (*site, error) {
 	return s, nil
 }
 
-func (f *Fleet) start(ctx context.Context, kind Cluster, name string) (*site, error) {
+// kept starts a control plane that stays, in place of the one that has its name. It has no audit log.
+func (f *Fleet) kept(ctx context.Context, kind Cluster, name string) (*site, error) {
+	if err := localcluster.Down(ctx, name); err != nil {
+		return nil, err
+	}
+	return f.start(ctx, kind, localcluster.Options{Name: name, Keep: true})
+}
+
+func (f *Fleet) start(ctx context.Context, kind Cluster, o localcluster.Options) (*site, error) {
 	f.starting.Lock()
 	defer f.starting.Unlock()
 	strays := filepath.Join(f.dir(), "stray-deletes.yaml")
 	if err := os.WriteFile(strays, []byte(strayDeletes), 0o644); err != nil {
 		return nil, fmt.Errorf("writing what the control plane reads: %w", err)
 	}
-	s := &site{kind: kind, audit: filepath.Join(f.dir(), name+".audit.log")}
-	o := localcluster.Options{
-		Name:      name,
-		Manifests: []string{strays},
-		AuditLog:  s.audit,
-	}
+	s := &site{kind: kind, audit: o.AuditLog}
+	o.Manifests = []string{strays}
 	if kind.NativePodGroups {
 		o.FeatureGates = "GenericWorkload=true"
 		o.RuntimeConfig = "scheduling.k8s.io/v1beta1=true"

@@ -74,7 +74,7 @@ type Nodes struct {
 	Later bool `json:"later,omitempty"`
 }
 
-// Namespace is created before the first step. Those of gangs and pods need no entry.
+// Namespace is created before the first step. Those of pods and objects need no entry.
 type Namespace struct {
 	Name        string            `json:"name"`
 	Labels      map[string]string `json:"labels,omitempty"`

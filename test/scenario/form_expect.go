@@ -48,6 +48,8 @@ type PodsExpect struct {
 	// Exist and Bound count them.
 	Exist *Count `json:"exist,omitempty"`
 	Bound *Count `json:"bound,omitempty"`
+	// Matching counts those of which it is true, which need not be all then.
+	Matching *Count `json:"matching,omitempty"`
 	// Nodes are names with * and ?: each is on one of them. Nominated likewise.
 	Nodes     []string `json:"nodes,omitempty"`
 	Nominated []string `json:"nominated,omitempty"`

@@ -4,10 +4,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Step is one thing that happens: exactly one of its fields besides the name.
+// Step is one thing that happens: exactly one of its fields besides the name, and what is told of it.
 type Step struct {
 	// Name lets expectations refer to the step.
 	Name string `json:"name,omitempty"`
+	// Title begins a part of the story, and Say tells of the step, before it is taken, where a scenario is told to people.
+	// Say may ask for what was seen, in {{ }}: narrate.go has what.
+	Title string `json:"title,omitempty"`
+	Say   string `json:"say,omitempty"`
 
 	Create *Create `json:"create,omitempty"`
 	Delete *Delete `json:"delete,omitempty"`
@@ -15,6 +19,7 @@ type Step struct {
 	Finish *Finish `json:"finish,omitempty"`
 	// Apply applies files or folders of the repository, as kubectl apply does.
 	Apply []string `json:"apply,omitempty"`
+	Run   *Run     `json:"run,omitempty"`
 	// Pause lets time pass. To wait for something, expect it.
 	Pause *metav1.Duration `json:"pause,omitzero"`
 	// Scheduler and APIServer: start, stop (the scheduler only), kill (SIGKILL), restart (kill and
@@ -22,7 +27,9 @@ type Step struct {
 	// With a second replica the scheduler is the first, and there are also: freeze (SIGSTOP), thaw
 	// (SIGCONT), ended (waits until what was thawed has ended by itself, with an error), and handedOver
 	// (waits until the second leads; an interrupt is over then).
-	Scheduler string     `json:"scheduler,omitempty"`
+	Scheduler string `json:"scheduler,omitempty"`
+	// Configure stops the scheduler and starts it with the configuration in a file of the repository.
+	Configure string     `json:"configure,omitempty"`
 	APIServer string     `json:"apiServer,omitempty"`
 	Interrupt *Interrupt `json:"interrupt,omitempty"`
 	Bindings  *Bindings  `json:"bindings,omitempty"`
@@ -78,6 +85,15 @@ type Patch struct {
 type Finish struct {
 	Pods  []string `json:"pods"`
 	Phase string   `json:"phase"`
+}
+
+// Run runs a command line as people type it: by sh at the top of the repository, with kubectl for the cluster.
+type Run struct {
+	Command string `json:"command"`
+	// Show is what people are shown of what it prints: all, begin (the first line) or nothing. Default: all.
+	Show string `json:"show,omitempty"`
+	// Ends are the pods that the command ends: of these no deletion is an eviction.
+	Ends []string `json:"ends,omitempty"`
 }
 
 // Interrupt arms a SIGKILL in the middle of a release: exactly AfterBound of the pods get bound, and

@@ -18,6 +18,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/cert"
 	"k8s.io/utils/ptr"
+
+	"github.com/lockstep-sh/lockstep/test/await"
 )
 
 // Victims of an interrupt.
@@ -43,7 +45,7 @@ var certificate = sync.OnceValues(func() (pair [2][]byte, err error) {
 // refuse, delay, and pull the plug at a chosen binding.
 type gate struct {
 	rec    *recorder
-	server *http.Server
+	server tlsServer
 	probed chan struct{} // gets a value when the probe came by
 
 	mu        sync.Mutex
@@ -69,39 +71,54 @@ type interrupt struct {
 
 // openGate starts the webhook and returns when the API server asks it.
 func openGate(ctx context.Context, client kubernetes.Interface, rec *recorder) (*gate, error) {
-	pair, err := certificate()
-	if err != nil {
-		return nil, fmt.Errorf("making a certificate: %w", err)
-	}
-	keyPair, err := tls.X509KeyPair(pair[0], pair[1])
-	if err != nil {
-		return nil, fmt.Errorf("reading the certificate: %w", err)
-	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, fmt.Errorf("listening for webhooks: %w", err)
-	}
 	g := &gate{rec: rec, probed: make(chan struct{}, 1)}
-	g.server = &http.Server{
-		Handler: http.HandlerFunc(g.serve), ReadHeaderTimeout: 10 * time.Second,
-		TLSConfig: &tls.Config{Certificates: []tls.Certificate{keyPair}, MinVersion: tls.VersionTLS12},
+	var err error
+	if g.server, err = serveTLS(http.HandlerFunc(g.serve)); err != nil {
+		return nil, fmt.Errorf("serving webhooks: %w", err)
 	}
-	go func() { _ = g.server.ServeTLS(listener, "", "") }()
-	if err := g.register(ctx, client, "https://"+listener.Addr().String(), pair[0]); err != nil {
+	if err := g.register(ctx, client); err != nil {
 		return nil, err
 	}
 	return g, nil
 }
 
+// tlsServer serves on this machine, at url, with a certificate that ca vouches for.
+type tlsServer struct {
+	*http.Server
+	url string
+	ca  []byte
+}
+
+func serveTLS(handler http.Handler) (s tlsServer, err error) {
+	pair, err := certificate()
+	if err != nil {
+		return s, fmt.Errorf("making a certificate: %w", err)
+	}
+	keyPair, err := tls.X509KeyPair(pair[0], pair[1])
+	if err != nil {
+		return s, fmt.Errorf("reading the certificate: %w", err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return s, fmt.Errorf("listening: %w", err)
+	}
+	server := &http.Server{
+		Handler: handler, ReadHeaderTimeout: 10 * time.Second,
+		TLSConfig: &tls.Config{Certificates: []tls.Certificate{keyPair}, MinVersion: tls.VersionTLS12},
+	}
+	go func() { _ = server.ServeTLS(listener, "", "") }()
+	return tlsServer{server, "https://" + listener.Addr().String(), pair[0]}, nil
+}
+
 func (g *gate) close() { _ = g.server.Close() }
 
 // register tells the API server of the webhook and waits until it asks.
-func (g *gate) register(ctx context.Context, client kubernetes.Interface, url string, ca []byte) error {
+func (g *gate) register(ctx context.Context, client kubernetes.Interface) error {
 	configuration := &admissionregistrationv1.ValidatingWebhookConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: gateName},
 		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
 			Name:                    "bindings.scenario.lockstep.dev",
-			ClientConfig:            admissionregistrationv1.WebhookClientConfig{URL: &url, CABundle: ca},
+			ClientConfig:            admissionregistrationv1.WebhookClientConfig{URL: &g.server.url, CABundle: g.server.ca},
 			AdmissionReviewVersions: []string{"v1"},
 			SideEffects:             ptr.To(admissionregistrationv1.SideEffectClassNone),
 			FailurePolicy:           ptr.To(admissionregistrationv1.Fail),
@@ -160,10 +177,7 @@ func (g *gate) decide(ctx context.Context, pod string) string {
 	}
 	delay, refusal, armed := g.apply(pod)
 	if delay > 0 {
-		select {
-		case <-ctx.Done():
-		case <-time.After(delay):
-		}
+		_ = await.Pause(ctx, delay)
 	}
 	if armed != nil {
 		armed.once.Do(func() { go g.fire(armed) })
@@ -203,7 +217,7 @@ func (g *gate) fire(i *interrupt) {
 	ctx, cancel := context.WithTimeout(context.Background(), interruptWait)
 	defer cancel()
 	defer close(i.fired)
-	err := g.rec.wait(ctx, func() bool {
+	err := g.rec.Wait(ctx, func() bool {
 		return len(g.rec.live(func(p *podRecord) bool { return !p.placed && p.bound() && globAny(i.Of, p.name) })) >= i.AfterBound
 	})
 	if err != nil {

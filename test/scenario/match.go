@@ -19,11 +19,6 @@ type Count struct {
 
 type countRange struct{ least, most int }
 
-// CountOf is the count of exactly n.
-func CountOf(n int) Count {
-	return Count{text: strconv.Itoa(n), ranges: []countRange{{n, n}}}
-}
-
 // AtLeast is the count of n or more.
 func AtLeast(n int) Count {
 	return Count{text: fmt.Sprintf(">=%d", n), ranges: []countRange{{n, math.MaxInt}}}

@@ -16,6 +16,8 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/restmapper"
 	"k8s.io/utils/ptr"
+
+	"github.com/lockstep-sh/lockstep/test/await"
 )
 
 // object is a planned object and the client for its resource and namespace.
@@ -188,7 +190,7 @@ func wasTried(p *podRecord) bool {
 func (r *run) waitWithin(ctx context.Context, within time.Duration, condition func() bool) error {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	return r.rec.wait(ctx, condition)
+	return r.rec.Wait(ctx, condition)
 }
 
 func (r *run) delete(ctx context.Context, d *Delete) error {
@@ -208,9 +210,9 @@ func (r *run) delete(ctx context.Context, d *Delete) error {
 		}
 	}
 	for _, name := range d.Nodes {
-		r.rec.mu.Lock()
+		r.rec.Lock()
 		r.rec.ourNodes[name] = true
-		r.rec.mu.Unlock()
+		r.rec.Unlock()
 		if err := r.site.client.Resource(nodesResource).Delete(ctx, name, options); err != nil {
 			return fmt.Errorf("deleting node %s: %w", name, err)
 		}
@@ -234,12 +236,7 @@ func (r *run) delete(ctx context.Context, d *Delete) error {
 }
 
 func (r *run) deletePods(ctx context.Context, d *Delete, options metav1.DeleteOptions) ([]types.UID, error) {
-	var uids []types.UID
-	r.rec.mu.Lock()
-	for _, p := range r.rec.live(func(p *podRecord) bool { return globAny(d.Pods, p.name) }) {
-		uids = append(uids, p.pod.UID)
-	}
-	r.rec.mu.Unlock()
+	uids := r.liveUIDs(d.Pods)
 	if len(d.Pods) > 0 && len(uids) == 0 {
 		return nil, fmt.Errorf("deleting pods %v: there are none", d.Pods)
 	}
@@ -254,6 +251,16 @@ func (r *run) deletePods(ctx context.Context, d *Delete, options metav1.DeleteOp
 	return uids, nil
 }
 
+// liveUIDs are those of the pods that are there and match.
+func (r *run) liveUIDs(patterns []string) (uids []types.UID) {
+	r.rec.Lock()
+	defer r.rec.Unlock()
+	for _, p := range r.rec.live(func(p *podRecord) bool { return globAny(patterns, p.name) }) {
+		uids = append(uids, p.pod.UID)
+	}
+	return uids
+}
+
 // waitGone waits until objects are gone.
 func (r *run) waitGone(ctx context.Context, objects []object) error {
 	for _, o := range objects {
@@ -265,10 +272,8 @@ func (r *run) waitGone(ctx context.Context, objects []object) error {
 			if err != nil {
 				return fmt.Errorf("waiting for %s to be gone: %w", o.ref(), err)
 			}
-			select {
-			case <-ctx.Done():
-				return fmt.Errorf("waiting for %s to be gone: %w", o.ref(), context.Cause(ctx))
-			case <-time.After(cleanPoll):
+			if err := await.Pause(ctx, cleanPoll); err != nil {
+				return fmt.Errorf("waiting for %s to be gone: %w", o.ref(), err)
 			}
 		}
 	}

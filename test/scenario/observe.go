@@ -35,12 +35,9 @@ func gangOf(pod *v1.Pod) string {
 }
 
 func (r *recorder) seePod(before, after *v1.Pod) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	if after == nil {
 		if p := r.pods[before.UID]; p != nil {
 			r.podGone(p, before)
-			r.notify()
 		}
 		return
 	}
@@ -59,7 +56,6 @@ func (r *recorder) seePod(before, after *v1.Pod) {
 	for _, c := range podChanges(old, after) {
 		r.podEntry(p, c.kind, "%s", c.text)
 	}
-	r.notify()
 }
 
 func describe(p *podRecord, pod *v1.Pod) string {
@@ -226,8 +222,6 @@ func mapChanges(pairs ...map[string]string) string {
 }
 
 func (r *recorder) seeNode(before, after *v1.Node) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	switch {
 	case after == nil:
 		delete(r.nodes, before.Name)
@@ -241,10 +235,9 @@ func (r *recorder) seeNode(before, after *v1.Node) {
 			r.add(KindNode, "node "+after.Name, after.UID, "unschedulable: %t", after.Spec.Unschedulable)
 		}
 	}
-	r.notify()
 }
 
-// checkNode finds a node whose pods ask for more than it has. The mutex is locked.
+// checkNode finds a node whose pods ask for more than it has. The lock is held.
 func (r *recorder) checkNode(name string) {
 	node := r.nodes[name]
 	if node == nil || r.oversold != "" {
@@ -273,8 +266,6 @@ func (r *recorder) checkNode(name string) {
 }
 
 func (r *recorder) seeEvent(_, after *v1.Event) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	if after == nil || after.InvolvedObject.Namespace == probeNamespace {
 		return
 	}
@@ -288,12 +279,9 @@ func (r *recorder) seeEvent(_, after *v1.Event) {
 		object := fmt.Sprintf("%s %s/%s", strings.ToLower(after.InvolvedObject.Kind), after.InvolvedObject.Namespace, after.InvolvedObject.Name)
 		r.add(KindEvent, object, after.InvolvedObject.UID, "%s %s: %s", after.Type, after.Reason, after.Message)
 	}
-	r.notify()
 }
 
 func (r *recorder) seePodGroup(before, after *unstructured.Unstructured) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	switch {
 	case after == nil:
 		r.add(KindGone, "podgroup "+nameOf(before), before.GetUID(), "")

@@ -336,10 +336,6 @@ func (p *plan) namespaces(s *Scenario) []Namespace {
 			out = append(out, Namespace{Name: name})
 		}
 	}
-	for _, key := range p.order {
-		namespace, _ := split(key)
-		need(namespace)
-	}
 	for _, pod := range p.pods {
 		need(pod.Namespace)
 	}

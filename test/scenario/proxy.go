@@ -3,11 +3,9 @@ package scenario
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
@@ -29,7 +27,7 @@ const lagPoll = 20 * time.Millisecond
 // told to. It acts in the schedulers' name, so that the API server sees no difference.
 type proxy struct {
 	rec        *recorder
-	server     *http.Server
+	server     tlsServer
 	kubeconfig string
 
 	mu   sync.Mutex
@@ -44,14 +42,6 @@ type loseRule struct {
 
 // openProxy starts a proxy to an API server, and writes a kubeconfig that leads to it.
 func openProxy(config *rest.Config, rec *recorder, kubeconfig string) (*proxy, error) {
-	pair, err := certificate()
-	if err != nil {
-		return nil, fmt.Errorf("making a certificate: %w", err)
-	}
-	keyPair, err := tls.X509KeyPair(pair[0], pair[1])
-	if err != nil {
-		return nil, fmt.Errorf("reading the certificate: %w", err)
-	}
 	target, err := url.Parse(config.Host)
 	if err != nil {
 		return nil, fmt.Errorf("reading the address of the API server: %w", err)
@@ -60,30 +50,23 @@ func openProxy(config *rest.Config, rec *recorder, kubeconfig string) (*proxy, e
 	if err != nil {
 		return nil, fmt.Errorf("making a connection to the API server: %w", err)
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, fmt.Errorf("listening for schedulers: %w", err)
-	}
 	p := &proxy{rec: rec, kubeconfig: kubeconfig}
-	p.server = &http.Server{
-		Handler: &httputil.ReverseProxy{
-			Rewrite:   func(r *httputil.ProxyRequest) { r.SetURL(target) },
-			Transport: transport, FlushInterval: -1, ModifyResponse: p.answer,
-			// What is lost is lost: no answer, a broken stream.
-			ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
-		},
-		ReadHeaderTimeout: 10 * time.Second,
-		TLSConfig:         &tls.Config{Certificates: []tls.Certificate{keyPair}, MinVersion: tls.VersionTLS12},
-		ErrorLog:          nil,
+	p.server, err = serveTLS(&httputil.ReverseProxy{
+		Rewrite:   func(r *httputil.ProxyRequest) { r.SetURL(target) },
+		Transport: transport, FlushInterval: -1, ModifyResponse: p.answer,
+		// What is lost is lost: no answer, a broken stream.
+		ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
+	})
+	if err != nil {
+		return nil, fmt.Errorf("serving schedulers: %w", err)
 	}
 	cfg := clientcmdapi.NewConfig()
-	cfg.Clusters["proxy"] = &clientcmdapi.Cluster{Server: "https://" + listener.Addr().String(), CertificateAuthorityData: pair[0]}
+	cfg.Clusters["proxy"] = &clientcmdapi.Cluster{Server: p.server.url, CertificateAuthorityData: p.server.ca}
 	cfg.Contexts["proxy"] = &clientcmdapi.Context{Cluster: "proxy"}
 	cfg.CurrentContext = "proxy"
 	if err := clientcmd.WriteToFile(*cfg, kubeconfig); err != nil {
-		return nil, errors.Join(fmt.Errorf("writing the way to the proxy: %w", err), listener.Close())
+		return nil, errors.Join(fmt.Errorf("writing the way to the proxy: %w", err), p.server.Close())
 	}
-	go func() { _ = p.server.ServeTLS(listener, "", "") }()
 	return p, nil
 }
 

@@ -7,26 +7,27 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/lockstep-sh/lockstep/test/observe"
 )
 
 // probeNamespace is where the runner has pods of its own, which are no part of the story.
 const probeNamespace = "lockstep-probe"
 
 // recorder watches the cluster and keeps what it saw: the timeline, and the state it led to.
-// It is safe for concurrent use; fields below the mutex are read with it locked.
+// It is safe for concurrent use; fields below the board are read with its lock held.
 type recorder struct {
-	client  dynamic.Interface
-	synced  sync.WaitGroup
 	stopped sync.WaitGroup
 	cancel  context.CancelFunc
 
-	mu       sync.Mutex
-	changed  chan struct{} // closed at the next change
+	observe.Board
 	timeline Timeline
 	uptime   *uptime
 	pods     map[types.UID]*podRecord
@@ -61,11 +62,11 @@ func (p *podRecord) bound() bool {
 	return p.pod.Spec.NodeName != "" && !p.deleting && !p.gone && p.pod.Status.Phase != v1.PodFailed
 }
 
-func newRecorder(client dynamic.Interface, p *plan) *recorder {
+func newRecorder(p *plan) *recorder {
 	now := time.Now()
 	r := &recorder{
-		client: client, changed: make(chan struct{}), uptime: newUptime(now),
-		pods: map[types.UID]*podRecord{}, nodes: map[string]*v1.Node{}, events: map[types.UID]*v1.Event{},
+		uptime: newUptime(now),
+		pods:   map[types.UID]*podRecord{}, nodes: map[string]*v1.Node{}, events: map[types.UID]*v1.Event{},
 		whole: map[string]*wholeness{}, ours: map[types.UID]bool{}, ourNodes: map[string]bool{},
 		placed: map[string]bool{}, lists: map[schema.GroupVersionResource]int{},
 	}
@@ -124,38 +125,44 @@ func agreeing(p *plan, key string) []string {
 }
 
 // start begins to watch and returns when everything that is there was seen.
-func (r *recorder) start(ctx context.Context) {
-	ctx, r.cancel = context.WithCancel(ctx)
-	sees := map[schema.GroupVersionResource]func(before, after *unstructured.Unstructured){
-		podsResource:            typed(r.seePod),
-		nodesResource:           typed(r.seeNode),
-		eventsResource:          typed(r.seeEvent),
-		podGroupsResource:       r.seePodGroup,
-		nativePodGroupsResource: r.seePodGroup,
+func (r *recorder) start(ctx context.Context, client kubernetes.Interface, dynamic dynamic.Interface) error {
+	watching, cancel := context.WithCancel(ctx)
+	r.cancel = cancel
+	core := func(resource schema.GroupVersionResource) cache.ListerWatcherWithContext {
+		return observe.Core(client, resource.Resource, metav1.NamespaceAll, fields.Everything())
 	}
-	for resource, see := range sees {
-		core := resource.Group == "" // PodGroups may come later, or never
-		if core {
-			r.synced.Add(1)
-		}
-		first := true
-		f := &follower{client: r.client, resource: resource, see: see, listed: func() {
-			r.mu.Lock()
+	follow(watching, r, podsResource, core(podsResource), r.seePod)
+	follow(watching, r, nodesResource, core(nodesResource), r.seeNode)
+	follow(watching, r, eventsResource, core(eventsResource), r.seeEvent)
+	for _, resource := range []schema.GroupVersionResource{observe.PodGroups, nativePodGroupsResource} { // they may come later, or never
+		follow(watching, r, resource, observe.Dynamic(dynamic.Resource(resource)), r.seePodGroup)
+	}
+	if err := r.Wait(ctx, func() bool {
+		return r.lists[podsResource] > 0 && r.lists[nodesResource] > 0 && r.lists[eventsResource] > 0
+	}); err != nil {
+		return fmt.Errorf("waiting to see what is there: %w", err)
+	}
+	return nil
+}
+
+// follow has r see the objects of one resource, with the lock held.
+func follow[T observe.Object](ctx context.Context, r *recorder, resource schema.GroupVersionResource, from cache.ListerWatcherWithContext, see func(before, after T)) {
+	follower := observe.Follower[T]{
+		From: from,
+		See: func(before, after T) {
+			r.Lock()
+			defer r.Unlock()
+			see(before, after)
+			r.Changed()
+		},
+		Listed: func() {
+			r.Lock()
+			defer r.Unlock()
 			r.lists[resource]++
-			r.notify()
-			r.mu.Unlock()
-			if core && first {
-				first = false
-				r.synced.Done()
-			}
-		}}
-		r.stopped.Add(1)
-		go func() {
-			defer r.stopped.Done()
-			f.run(ctx)
-		}()
+			r.Changed()
+		},
 	}
-	r.synced.Wait()
+	r.stopped.Go(func() { follower.Run(ctx) })
 }
 
 // stop ends the watching.
@@ -164,46 +171,25 @@ func (r *recorder) stop() {
 	r.stopped.Wait()
 }
 
-// typed adapts a function on typed objects.
-func typed[T any](see func(before, after *T)) func(before, after *unstructured.Unstructured) {
-	convert := func(u *unstructured.Unstructured) *T {
-		if u == nil {
-			return nil
-		}
-		out := new(T)
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, out); err != nil {
-			panic(fmt.Errorf("decoding what the API server sent: %w", err))
-		}
-		return out
-	}
-	return func(before, after *unstructured.Unstructured) { see(convert(before), convert(after)) }
-}
-
-// notify wakes whoever waits for a change. The mutex is locked.
-func (r *recorder) notify() {
-	close(r.changed)
-	r.changed = make(chan struct{})
-}
-
-// add appends to the timeline. The mutex is locked.
+// add appends to the timeline. The lock is held.
 func (r *recorder) add(kind Kind, object string, uid types.UID, format string, args ...any) {
 	r.timeline = append(r.timeline, Entry{
 		At: time.Now(), Kind: kind, Object: object, UID: uid, Text: fmt.Sprintf(format, args...),
 	})
-	r.notify()
+	r.Changed()
 }
 
 // note appends something that the runner did.
 func (r *recorder) note(kind Kind, format string, args ...any) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	r.Lock()
+	defer r.Unlock()
 	r.add(kind, "", "", format, args...)
 }
 
 // setDown notes that the scheduler or the API server went down or came up.
 func (r *recorder) setDown(what string, down bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	r.Lock()
+	defer r.Unlock()
 	r.uptime.set(what, down, time.Now())
 	text := what + " is up"
 	if down {
@@ -214,31 +200,14 @@ func (r *recorder) setDown(what string, down bool) {
 
 // mark notes that the scenario itself ends these pods, or pods of these owners.
 func (r *recorder) mark(uids ...types.UID) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	r.Lock()
+	defer r.Unlock()
 	for _, uid := range uids {
 		r.ours[uid] = true
 	}
 }
 
-// wait returns when the condition holds, which is asked with the mutex locked after every change.
-func (r *recorder) wait(ctx context.Context, condition func() bool) error {
-	for {
-		r.mu.Lock()
-		ok, changed := condition(), r.changed
-		r.mu.Unlock()
-		if ok {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-changed:
-		}
-	}
-}
-
-// live lists the pods that are there and match, in no order. The mutex is locked.
+// live lists the pods that are there and match, in no order. The lock is held.
 func (r *recorder) live(match func(*podRecord) bool) []*podRecord {
 	var out []*podRecord
 	for _, p := range r.pods {
@@ -249,7 +218,7 @@ func (r *recorder) live(match func(*podRecord) bool) []*podRecord {
 	return out
 }
 
-// violations are the invariants that do not hold. The mutex is locked.
+// violations are the invariants that do not hold. The lock is held.
 func (r *recorder) violations() []string {
 	var out []string
 	now := r.uptime.at(time.Now())

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"syscall"
 	"time"
+
+	"github.com/lockstep-sh/lockstep/test/await"
 )
 
 // standbySuffix is what the file of the second replica is called beyond the first's: its file is what a
@@ -34,7 +36,7 @@ func (r *run) prepareStandby() error {
 		return fmt.Errorf("making the second replica: %w", err)
 	}
 	r.standby = r.newDaemon()
-	if err := r.standby.configure(r.scenario, r.stock, r.Fleet.root, file); err != nil {
+	if err := r.standby.configure(&r.scenario.Scheduler, r.stock, r.Fleet.root, file); err != nil {
 		return err
 	}
 	r.standby.name, r.standby.binary = "standby", file
@@ -124,10 +126,8 @@ func (d *daemon) waitLeading(ctx context.Context) error {
 		if bytes.Contains(log, []byte("Successfully acquired lease")) {
 			return nil
 		}
-		select {
-		case <-ctx.Done():
-			return errors.Join(fmt.Errorf("waiting for the %s to lead: %w", d.name, context.Cause(ctx)), err)
-		case <-time.After(logPoll):
+		if pauseErr := await.Pause(ctx, logPoll); pauseErr != nil {
+			return errors.Join(fmt.Errorf("waiting for the %s to lead: %w", d.name, pauseErr), err)
 		}
 	}
 }

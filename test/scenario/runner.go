@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,7 +20,7 @@ import (
 
 const (
 	// runTimeout bounds a scenario, without the start of its control plane.
-	runTimeout = 3 * time.Minute
+	runTimeout = 5 * time.Minute
 	// endTimeout bounds stopping its processes and cleaning up.
 	endTimeout = 30 * time.Second
 )
@@ -30,11 +31,16 @@ type Runner struct {
 	// Scheduler and Controller are the binaries under test. The name of the scheduler's file is what
 	// it calls itself towards the API server.
 	Scheduler, Controller string
+	// Keep, if set, is the name of the control plane, in place of one that has it. It stays, with all that runs in it.
+	Keep string
+	// Narrator, if set, is told what happens.
+	Narrator Narrator
 }
 
 // run is one scenario while it runs.
 type run struct {
 	*Runner
+	narrator Narrator
 	scenario *Scenario
 	plan     *plan
 	// stock: the stock scheduler runs. rehearsal: only to see where it puts pods.
@@ -74,19 +80,23 @@ func (r *Runner) runAll(ctx context.Context, s *Scenario) *Report {
 		if step.Expect == nil || len(step.Expect.SameNodesAsStock) == 0 {
 			continue
 		}
-		rehearsal := &run{Runner: r, scenario: s, stock: true, rehearsal: true, stockNodes: nodes}
+		rehearsal := &run{Runner: r, narrator: silence{}, scenario: s, stock: true, rehearsal: true, stockNodes: nodes}
 		if report := rehearsal.do(ctx); report.Failed() {
 			report.Step += " (with the stock scheduler, to see where it puts pods)"
 			return report
 		}
 		break
 	}
-	return (&run{Runner: r, scenario: s, stock: s.Scheduler.Stock, stockNodes: nodes}).do(ctx)
+	told := r.Narrator
+	if told == nil {
+		told = silence{}
+	}
+	return (&run{Runner: r, narrator: told, scenario: s, stock: s.Scheduler.Stock, stockNodes: nodes}).do(ctx)
 }
 
 // do runs the scenario once, on a control plane of its own.
 func (r *run) do(ctx context.Context) *Report {
-	r.dir = filepath.Join(r.Fleet.dir(), r.scenario.Name)
+	r.dir = filepath.Join(r.Fleet.dir(), cmp.Or(r.Keep, r.scenario.Name))
 	if r.rehearsal {
 		r.dir += "-stock"
 	}
@@ -102,12 +112,20 @@ func (r *run) do(ctx context.Context) *Report {
 	if r.plan, err = newPlan(r.scenario); err != nil {
 		return fail(err)
 	}
-	if r.site, err = r.Fleet.take(ctx, r.scenario.Cluster); err != nil {
+	if r.Keep != "" {
+		r.site, err = r.Fleet.kept(ctx, r.scenario.Cluster, r.Keep)
+	} else {
+		r.site, err = r.Fleet.take(ctx, r.scenario.Cluster)
+	}
+	if err != nil {
 		return fail(err)
 	}
 	r.play(ctx, report)
 	if err := report.save(); err != nil {
 		fail(err)
+	}
+	if r.Keep != "" {
+		return report
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
 	defer cancel()
@@ -123,6 +141,9 @@ func (r *run) play(ctx context.Context, report *Report) {
 	defer cancel()
 	err := r.setUp(ctx)
 	step := "the set-up"
+	if err == nil {
+		r.narrator.Up(r.site.cluster)
+	}
 	for i := 0; err == nil && i < len(r.scenario.Steps); i++ {
 		step = stepText(i, r.scenario.Steps[i])
 		err = r.step(ctx, step, r.scenario.Steps[i])
@@ -163,8 +184,10 @@ func (r *run) setUp(ctx context.Context) error {
 	}
 	r.begin, r.steps, r.died = time.Now(), map[string]time.Time{}, make(chan error, 8)
 	r.lastAction = r.begin
-	r.rec = newRecorder(r.site.client, r.plan)
-	r.rec.start(ctx)
+	r.rec = newRecorder(r.plan)
+	if err := r.rec.start(ctx, r.site.cluster.Clientset(), r.site.client); err != nil {
+		return err
+	}
 	if err := r.createSetting(ctx); err != nil {
 		return err
 	}
@@ -208,7 +231,7 @@ func (r *run) prepareDaemons() error {
 		}
 	}
 	r.scheduler = r.newDaemon()
-	if err := r.scheduler.configure(r.scenario, r.stock, r.Fleet.root, r.Scheduler); err != nil {
+	if err := r.scheduler.configure(&r.scenario.Scheduler, r.stock, r.Fleet.root, r.Scheduler); err != nil {
 		return err
 	}
 	r.rec.setDown(victimScheduler, true)
@@ -286,7 +309,7 @@ func (r *run) createPool(ctx context.Context, pool *Nodes) error {
 			return fmt.Errorf("cordoning node %s: %w", name, err)
 		}
 	}
-	return r.rec.wait(ctx, func() bool {
+	return r.rec.Wait(ctx, func() bool {
 		for i := range count {
 			if r.rec.nodes[fmt.Sprintf("%s-%d", pool.Name, i)] == nil {
 				return false
@@ -301,8 +324,8 @@ func (r *run) checkEnd() error {
 	if r.armed != nil {
 		return errors.New("the interrupt that was armed never came; this scenario has not tested what it is for")
 	}
-	r.rec.mu.Lock()
-	defer r.rec.mu.Unlock()
+	r.rec.Lock()
+	defer r.rec.Unlock()
 	if v := r.rec.violations(); len(v) > 0 {
 		return failures(v)
 	}
@@ -314,7 +337,7 @@ func (r *run) tearDown(ctx context.Context) error {
 	defer cancel()
 	var errs []error
 	for _, d := range []*daemon{r.controller, r.scheduler, r.standby} {
-		if d != nil && d.running() {
+		if d != nil && d.running() && r.Keep == "" {
 			errs = append(errs, d.kill(ctx))
 		}
 	}

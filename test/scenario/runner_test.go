@@ -215,6 +215,7 @@ func TestRunnerReportsEveryExpectation(t *testing.T) {
     - {pods: [first], exist: 2, bound: 0, nodes: [large-0], phase: Failed, annotations: {none: ""}, labels: {none: ""}}
     - {pods: [c-0], reason: Sated, conditions: [{type: DisruptionTarget}], withoutAnnotations: [gang.scheduling.koordinator.sh/name]}
     - {pods: [third]}
+    - {pods: [first, second], phase: Failed, matching: 1}
     placement:
     - {pods: [first], domains: 2, in: [large-0], perDomain: 3, counts: {large-0: 1}}
     events:
@@ -237,6 +238,7 @@ func TestRunnerReportsEveryExpectation(t *testing.T) {
 		"pod default/c-0: condition DisruptionTarget: there is none",
 		`annotation gang.scheduling.koordinator.sh/name: got "c", want no such annotation`,
 		"pods third: there are none",
+		"pods first, second: got 0 of which that is true, want 1",
 		"got 1 domains map[small-0:1], want 2",
 		`got 1 in "small-0", want them in [large-0]`,
 		`got 1 in "small-0", want 3 in each`,

@@ -86,15 +86,15 @@ func (r *run) warmUp(ctx context.Context, every, quiet time.Duration) error {
 
 // entries is the length of the timeline.
 func (r *run) entries() int {
-	r.rec.mu.Lock()
-	defer r.rec.mu.Unlock()
+	r.rec.Lock()
+	defer r.rec.Unlock()
 	return len(r.rec.timeline)
 }
 
 // changes lists the entries of a kind since then, and the invariants that are broken.
 func (r *run) changes(from int, kind func(Kind) bool) failures {
-	r.rec.mu.Lock()
-	defer r.rec.mu.Unlock()
+	r.rec.Lock()
+	defer r.rec.Unlock()
 	f := failures(r.rec.violations())
 	for _, c := range r.rec.timeline[from:] {
 		if kind(c.Kind) {
@@ -108,15 +108,15 @@ func (r *run) changes(from int, kind func(Kind) bool) failures {
 func (r *run) settle(ctx context.Context, quiet time.Duration, since time.Time) error {
 	deadline := time.Now().Add(settleWithin)
 	for {
-		r.rec.mu.Lock()
-		changed, last := r.rec.changed, since
+		r.rec.Lock()
+		changed, last := r.rec.Next(), since
 		for i := len(r.rec.timeline) - 1; i >= 0; i-- {
 			if r.rec.timeline[i].Kind.flaps() {
 				last = latest(since, r.rec.timeline[i].At)
 				break
 			}
 		}
-		r.rec.mu.Unlock()
+		r.rec.Unlock()
 		left := time.Until(last.Add(quiet))
 		if left <= 0 {
 			return nil
@@ -165,9 +165,9 @@ func (r *run) round(ctx context.Context, length time.Duration) error {
 
 // touchNode changes a label and a resource of one node, another in each round.
 func (r *run) touchNode(ctx context.Context) error {
-	r.rec.mu.Lock()
+	r.rec.Lock()
 	names := keys(r.rec.nodes)
-	r.rec.mu.Unlock()
+	r.rec.Unlock()
 	if len(names) == 0 {
 		return nil
 	}

@@ -22,7 +22,7 @@ var unquote = strings.NewReplacer(`\"`, `"`, `"`, "", `\u003c`, "<", `\u003e`, "
 // stepText is how a step is called in reports.
 func stepText(i int, step Step) string {
 	name := step.Name
-	step.Name = ""
+	step.Name, step.Title, step.Say = "", "", ""
 	text := unquote.Replace(mustJSON(step))
 	if runes := []rune(text); len(runes) > stepWidth {
 		text = string(runes[:stepWidth]) + "..."
@@ -39,6 +39,9 @@ func (r *run) step(ctx context.Context, text string, step Step) error {
 	now := time.Now()
 	if step.Name != "" {
 		r.steps[step.Name] = now
+	}
+	if err := r.tell(step); err != nil {
+		return err
 	}
 	if step.Expect != nil {
 		if r.rehearsal {
@@ -58,6 +61,10 @@ func (r *run) step(ctx context.Context, text string, step Step) error {
 		return r.finish(ctx, step.Finish)
 	case len(step.Apply) > 0:
 		return r.apply(ctx, step.Apply)
+	case step.Run != nil:
+		return r.command(ctx, step.Run)
+	case step.Configure != "":
+		return r.configure(ctx, step.Configure)
 	case step.Pause != nil:
 		return r.pause(ctx, step.Pause.Duration)
 	case step.Scheduler != "":
@@ -84,8 +91,8 @@ func (r *run) pause(ctx context.Context, d time.Duration) error {
 		return err
 	case <-time.After(d):
 	}
-	r.rec.mu.Lock()
-	defer r.rec.mu.Unlock()
+	r.rec.Lock()
+	defer r.rec.Unlock()
 	if v := r.rec.violations(); len(v) > 0 {
 		return failures(v)
 	}
@@ -162,13 +169,13 @@ func (r *run) stepAPIServer(ctx context.Context, action string) error {
 		}
 		r.disarm(victimAPIServer)
 	}
-	r.rec.mu.Lock()
+	r.rec.Lock()
 	lists := r.rec.lists[podsResource]
-	r.rec.mu.Unlock()
+	r.rec.Unlock()
 	if err := r.site.cluster.StartAPIServer(ctx); err != nil {
 		return err
 	}
-	if err := r.rec.wait(ctx, func() bool { return r.rec.lists[podsResource] > lists }); err != nil {
+	if err := r.rec.Wait(ctx, func() bool { return r.rec.lists[podsResource] > lists }); err != nil {
 		return fmt.Errorf("waiting to see pods again: %w", err)
 	}
 	r.rec.setDown(victimAPIServer, false)
@@ -255,7 +262,7 @@ func (r *run) finish(ctx context.Context, f *Finish) error {
 			return fmt.Errorf("finishing pod %s: %w", name, err)
 		}
 	}
-	return r.rec.wait(ctx, func() bool {
+	return r.rec.Wait(ctx, func() bool {
 		return len(r.rec.live(func(p *podRecord) bool {
 			return globAny(f.Pods, p.name) && p.pod.Status.Phase != v1.PodPhase(f.Phase)
 		})) == 0
@@ -264,8 +271,8 @@ func (r *run) finish(ctx context.Context, f *Finish) error {
 
 // podsNamed are the names of the pods that are there and match.
 func (r *run) podsNamed(patterns []string) []string {
-	r.rec.mu.Lock()
-	defer r.rec.mu.Unlock()
+	r.rec.Lock()
+	defer r.rec.Unlock()
 	names := map[string]bool{}
 	for _, p := range r.rec.live(func(p *podRecord) bool { return globAny(patterns, p.name) }) {
 		names[p.name] = true

@@ -133,7 +133,7 @@ func TestOversold(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			r := newRecorder(nil, &plan{})
+			r := newRecorder(&plan{})
 			r.seeNode(nil, &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node"}, Status: v1.NodeStatus{Allocatable: allocatable}})
 			for _, p := range c.others {
 				r.placed[nameOf(p)] = true

@@ -12,7 +12,3 @@ package v1alpha1
 
 // GroupName is the API group of Lockstep's own objects.
 const GroupName = "scheduling.lockstep.dev"
-
-// DefaultSchedulerName is the name of the profile that the embedded default
-// configuration serves; pods opt in with it in spec.schedulerName.
-const DefaultSchedulerName = "lockstep-scheduler"

@@ -13,6 +13,8 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+
+	"github.com/lockstep-sh/lockstep/test/await"
 )
 
 // process is a scheduler's lease with a clock of the test's.
@@ -195,9 +197,7 @@ func TestGivingBack(t *testing.T) {
 		}
 		given := make(chan error, 1)
 		go func() { given <- p.lock.Update(t.Context(), free) }()
-		for p.why() == "" {
-			time.Sleep(time.Millisecond) // until it is being given back
-		}
+		await.Until(t, "the lease is being given back", func() bool { return p.why() != "" })
 		select {
 		case err := <-given:
 			t.Fatalf("given back, with %v, while a write was under way", err)
@@ -208,14 +208,14 @@ func TestGivingBack(t *testing.T) {
 	t.Run("answered", func(t *testing.T) {
 		p, client, given := start(t)
 		p.done(true, p.now()+Instant(9*time.Second))
-		if err := <-given; err != nil || holder(t, client) != "" {
+		if err := await.Value(t, "the lease to be given back", given); err != nil || holder(t, client) != "" {
 			t.Errorf("error %v, held by %q", err, holder(t, client))
 		}
 	})
 	t.Run("without an answer", func(t *testing.T) {
 		p, client, given := start(t)
 		p.done(false, p.now()+Instant(9*time.Second))
-		if err := <-given; err == nil || !strings.Contains(err.Error(), "0 writes are under way and some may still be stored for 9s") || holder(t, client) != "me" {
+		if err := await.Value(t, "giving back to fail", given); err == nil || !strings.Contains(err.Error(), "0 writes are under way and some may still be stored for 9s") || holder(t, client) != "me" {
 			t.Errorf("error %v, held by %q", err, holder(t, client))
 		}
 		p.pass(9 * time.Second)

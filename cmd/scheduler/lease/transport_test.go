@@ -17,6 +17,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	restclient "k8s.io/client-go/rest"
+
+	"github.com/lockstep-sh/lockstep/test/await"
 )
 
 // stage is a process with a guarded client of an API server that notes what comes in.
@@ -219,6 +221,8 @@ func TestCancelled(t *testing.T) {
 	s := stageOf(t)
 	s.lead(t)
 	came, letGo := make(chan struct{}), make(chan struct{})
+	release := sync.OnceFunc(func() { close(letGo) })
+	defer release()
 	s.before = func(*http.Request) {
 		close(came)
 		<-letGo
@@ -226,7 +230,7 @@ func TestCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	bound := make(chan error, 1)
 	go func() { bound <- s.bind(ctx) }()
-	<-came
+	await.Value(t, "the write to arrive", came)
 	cancel()
 	given := make(chan error, 1)
 	go func() { given <- s.leaving(t.Context()) }()
@@ -235,11 +239,11 @@ func TestCancelled(t *testing.T) {
 		t.Fatalf("given back, with %v, while a write was under way", err)
 	case <-time.After(20 * time.Millisecond):
 	}
-	close(letGo)
-	if err := <-given; err != nil {
+	release()
+	if err := await.Value(t, "the lease to be given back", given); err != nil {
 		t.Errorf("giving back: %v", err)
 	}
-	if err := <-bound; err != nil {
+	if err := await.Value(t, "the binding to return", bound); err != nil {
 		t.Errorf("the binding was answered, and its caller is told %v", err)
 	}
 	s.requests = nil
@@ -277,7 +281,7 @@ func TestWatch(t *testing.T) {
 	case <-time.After(lookEvery + lookEvery/2):
 	}
 	p.pass(time.Minute)
-	if err := <-ended; !strings.Contains(err.Error(), "ran out 51s ago") {
+	if err := await.Value(t, "the end of the process", ended); !strings.Contains(err.Error(), "ran out 51s ago") {
 		t.Errorf("ended with %v", err)
 	}
 }

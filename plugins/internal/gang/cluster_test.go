@@ -384,7 +384,7 @@ func (c *cluster) pass(d time.Duration) {
 func (c *cluster) look(when string) {
 	names := [numStates]string{"pending", "planned", "held", "released", "bound", "returning"}
 	var gangs []string
-	for _, key := range c.s.Keys() {
+	for _, key := range c.s.keys() {
 		var parts []string
 		for state, n := range c.s.gangs[key].count {
 			if n > 0 {

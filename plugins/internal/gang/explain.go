@@ -208,13 +208,3 @@ func (s *Gangs) Position(pod *v1.Pod) (p Position, ok bool) {
 	}
 	return p, true
 }
-
-// Keys lists the gangs, sorted.
-func (s *Gangs) Keys() []Key {
-	keys := make([]Key, 0, len(s.gangs))
-	for key := range s.gangs {
-		keys = append(keys, key)
-	}
-	slices.SortFunc(keys, compareKeys)
-	return keys
-}

@@ -38,7 +38,7 @@ func (q *queue) come() {
 // end ends what runs of some gang.
 func (q *queue) end() {
 	var running []Key
-	for _, key := range q.s.Keys() {
+	for _, key := range q.s.keys() {
 		if q.s.gangs[key].goesAlone() {
 			running = append(running, key)
 		}

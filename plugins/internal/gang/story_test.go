@@ -1,6 +1,7 @@
 package gang
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -45,7 +46,7 @@ func checkNothingLeft(t testing.TB, w *watch, now time.Time) {
 	for id := range s.succeeded {
 		w.after(s.ForgetSucceeded(podOf(string(id)), now), nil)
 	}
-	for _, key := range s.Keys() {
+	for _, key := range s.keys() {
 		w.after(s.Describe(Community, key, nil, start, now), nil)
 		w.after(s.Describe(Native, key, nil, start, now), nil)
 	}
@@ -268,4 +269,14 @@ func TestStoriesOfRelease(t *testing.T) {
 			want: []string{"after the restart: a/train 4 pending"},
 		},
 	})
+}
+
+// keys lists the gangs, sorted.
+func (s *Gangs) keys() []Key {
+	keys := make([]Key, 0, len(s.gangs))
+	for key := range s.gangs {
+		keys = append(keys, key)
+	}
+	slices.SortFunc(keys, compareKeys)
+	return keys
 }

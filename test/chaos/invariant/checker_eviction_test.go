@@ -8,10 +8,7 @@ import (
 
 // TestCheckerOfEvictions: what is wrong about evictions is found, and what is right is not taken for it.
 func TestCheckerOfEvictions(t *testing.T) {
-	for name, c := range map[string]struct {
-		tell func(s *story)
-		want string
-	}{
+	judge(t, map[string]tale{
 		"a pod is evicted for one that is bound": {
 			func(s *story) {
 				s.at(1, s.pod("p", priority(5)), s.pod("v"), s.bound("v", 1))
@@ -315,11 +312,5 @@ func TestCheckerOfEvictions(t *testing.T) {
 			},
 			"no eviction for a preemptor that is placed: pod a/p: pod a/g-0 was evicted from n1 for it at 12:00:06.000, when its minimum of 1 was bound",
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := tell(t)
-			c.tell(s)
-			s.want(c.want)
-		})
-	}
+	})
 }

@@ -9,10 +9,7 @@ import (
 
 // Every invariant can fail, and what looks like a failure and is none is not taken for one.
 func TestChecker(t *testing.T) {
-	for name, c := range map[string]struct {
-		tell func(s *story)
-		want string
-	}{
+	judge(t, map[string]tale{
 		"a node is oversold": {
 			func(s *story) {
 				s.at(1, s.gangPods("g", 5, 5)...)
@@ -336,11 +333,5 @@ func TestChecker(t *testing.T) {
 			},
 			"",
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := tell(t)
-			c.tell(s)
-			s.want(c.want)
-		})
-	}
+	})
 }

@@ -181,3 +181,21 @@ func (s *story) want(want string) {
 		s.t.Errorf("found:\n%s\nwant:\n%s", found, want)
 	}
 }
+
+// tale is what happens in a story, and the violation that is to be found, as want takes it.
+type tale struct {
+	tell func(s *story)
+	want string
+}
+
+// judge tells each tale to a checker of its own.
+func judge(t *testing.T, tales map[string]tale) {
+	t.Helper()
+	for name, c := range tales {
+		t.Run(name, func(t *testing.T) {
+			s := tell(t)
+			c.tell(s)
+			s.want(c.want)
+		})
+	}
+}

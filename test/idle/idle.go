@@ -1,0 +1,128 @@
+// Package idle has kube-scheduler itself, standing still, for tests of plugins: all default plugins, the real cache,
+// snapshot and queue, over an API server that is a fake. Nothing is scheduled but what a test asks for.
+package idle
+
+import (
+	"context"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler"
+	schedconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
+	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+)
+
+// Options say what is in a scheduler. The zero value is kube-scheduler as it comes, without anything to schedule.
+type Options struct {
+	// Name is what its only profile is called. Default: default-scheduler.
+	Name string
+	// Plugins are enabled at all their extension points, beside the default ones.
+	Plugins frameworkruntime.Registry
+	// Configure, if set, has the last word on the profile.
+	Configure func(*schedconfig.KubeSchedulerProfile)
+	// Snapshot is that of the cycles. Default: an empty one.
+	Snapshot *cache.Snapshot
+	// Objects are what the API server has.
+	Objects []runtime.Object
+	// Events gets the text of each event. Whoever tells of one waits for room in it.
+	Events chan string
+}
+
+// Scheduler is a kube-scheduler that does not run.
+type Scheduler struct {
+	*scheduler.Scheduler
+	// Context ends with the test. It logs nothing.
+	Context   context.Context
+	Framework framework.Framework
+	Snapshot  *cache.Snapshot
+	Client    *fake.Clientset
+	Informers informers.SharedInformerFactory
+}
+
+// New makes a scheduler. Its informers do not run before Start.
+func New(tb testing.TB, o Options) *Scheduler {
+	tb.Helper()
+	var silent klog.Logger
+	ctx, cancel := context.WithCancel(klog.NewContext(context.Background(), silent))
+	tb.Cleanup(cancel)
+	s := &Scheduler{Context: ctx, Snapshot: o.Snapshot, Client: fake.NewClientset(o.Objects...)}
+	if s.Snapshot == nil {
+		s.Snapshot = cache.NewEmptySnapshot()
+	}
+	s.Informers = scheduler.NewInformerFactory(s.Client, 0, nil)
+	profile := o.profile(tb)
+	var err error
+	s.Scheduler, err = scheduler.New(ctx, s.Client, s.Informers, nil,
+		func(string) events.EventRecorderLogger { return &events.FakeRecorder{Events: o.Events} },
+		scheduler.WithKubeConfig(&rest.Config{}),
+		scheduler.WithProfiles(profile),
+		scheduler.WithNodeInfoSnapshot(s.Snapshot),
+		scheduler.WithFrameworkOutOfTreeRegistry(o.Plugins))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	s.Framework = s.Profiles[profile.SchedulerName]
+	return s
+}
+
+func (o Options) profile(tb testing.TB) schedconfig.KubeSchedulerProfile {
+	tb.Helper()
+	defaults, err := latest.Default()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	p := defaults.Profiles[0]
+	if o.Name != "" {
+		p.SchedulerName = o.Name
+	}
+	for name := range o.Plugins {
+		p.Plugins.MultiPoint.Enabled = append(p.Plugins.MultiPoint.Enabled, schedconfig.Plugin{Name: name})
+	}
+	if o.Configure != nil {
+		o.Configure(&p)
+	}
+	return p
+}
+
+// Start starts the informers, and returns when they have everything.
+func (s *Scheduler) Start() {
+	s.Informers.Start(s.Context.Done())
+	s.Informers.WaitForCacheSync(s.Context.Done())
+}
+
+// Look takes a new snapshot of the cache, as every cycle does at its begin.
+func (s *Scheduler) Look(tb testing.TB) {
+	tb.Helper()
+	if err := s.Cache.UpdateSnapshot(klog.FromContext(s.Context), s.Snapshot); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// Keep returns a factory that also keeps the plugin which it made.
+func Keep[P fwk.Plugin](in *P, factory frameworkruntime.PluginFactory) frameworkruntime.PluginFactory {
+	return func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
+		plugin, err := factory(ctx, args, handle)
+		*in, _ = plugin.(P)
+		return plugin, err
+	}
+}
+
+// PodInfo is the PodInfo of a pod.
+func PodInfo(tb testing.TB, pod *v1.Pod) *framework.PodInfo {
+	tb.Helper()
+	info, err := framework.NewPodInfo(pod)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return info
+}
