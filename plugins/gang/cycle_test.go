@@ -325,7 +325,7 @@ func (s *stage) provision(t *testing.T, claim *v1.PersistentVolumeClaim, pod *v1
 	go s.handle.SharedInformerFactory().Core().V1().PersistentVolumeClaims().Informer().RunWithContext(s.ctx)
 	if err := wait.PollUntilContextTimeout(s.ctx, 5*time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) {
 		state := framework.NewCycleState()
-		planner.Ask(state, &planner.Question{})
+		planner.Ask(state)
 		_, status, _ := s.scheduler.Profiles[testProfile].RunPreFilterPlugins(s.ctx, state, pod)
 		return strings.Contains(status.Message(), "unbound immediate"), nil
 	}); err != nil {

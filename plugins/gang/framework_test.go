@@ -56,10 +56,14 @@ func newStage(tb testing.TB, nodes []*v1.Node, pods ...*v1.Pod) *stage {
 	ctx, cancel := context.WithCancel(klog.NewContext(context.Background(), silent))
 	tb.Cleanup(cancel)
 	s := &stage{ctx: ctx, snapshot: cache.NewEmptySnapshot()}
+	ledger := holds.New()
 	capture := func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
-		plugin, err := New(Shared{Holds: holds.New(), Order: order.New(), Plugins: extension.New(), Roster: roster.New(), Events: cacheevents.New(), Watches: watches.New(), Leading: closed()})(ctx, args, handle)
+		plugin, err := New(Shared{Holds: ledger, Order: order.New(), Plugins: extension.New(), Roster: roster.New(), Events: cacheevents.New(), Watches: watches.New(), Leading: closed()})(ctx, args, handle)
 		s.Gang, _ = plugin.(*Gang)
 		return plugin, err
+	}
+	held := func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) {
+		return heldCapacity{ledger}, nil
 	}
 	client := fake.NewClientset()
 	var err error
@@ -68,7 +72,7 @@ func newStage(tb testing.TB, nodes []*v1.Node, pods ...*v1.Pod) *stage {
 		scheduler.WithKubeConfig(&rest.Config{}),
 		scheduler.WithProfiles(profile(tb)),
 		scheduler.WithNodeInfoSnapshot(s.snapshot),
-		scheduler.WithFrameworkOutOfTreeRegistry(frameworkruntime.Registry{Name: capture}))
+		scheduler.WithFrameworkOutOfTreeRegistry(frameworkruntime.Registry{Name: capture, heldCapacity{}.Name(): held}))
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -99,7 +103,7 @@ func profile(tb testing.TB) schedconfig.KubeSchedulerProfile {
 	p := defaults.Profiles[0]
 	p.SchedulerName = testProfile
 	only := schedconfig.PluginSet{Enabled: []schedconfig.Plugin{{Name: Name}}}
-	p.Plugins.MultiPoint.Enabled = append(p.Plugins.MultiPoint.Enabled, schedconfig.Plugin{Name: Name})
+	p.Plugins.MultiPoint.Enabled = append(p.Plugins.MultiPoint.Enabled, schedconfig.Plugin{Name: Name}, schedconfig.Plugin{Name: heldCapacity{}.Name()})
 	p.Plugins.PreFilter, p.Plugins.PostFilter, p.Plugins.Bind = only, only, only
 	p.Plugins.Score = schedconfig.PluginSet{Enabled: []schedconfig.Plugin{{Name: Name, Weight: 20}}}
 	p.PluginConfig = append(p.PluginConfig, schedconfig.PluginConfig{Name: Name, Args: &config.GangArgs{
@@ -109,6 +113,16 @@ func profile(tb testing.TB) schedconfig.KubeSchedulerProfile {
 		ExplanationQPS:  10,
 	}})
 	return p
+}
+
+// heldCapacity stands for the plugin of that name, which is another one: it goes by what Gang has
+// granted.
+type heldCapacity struct{ holds *holds.Holds }
+
+func (heldCapacity) Name() string { return "HeldCapacity" }
+
+func (pl heldCapacity) Filter(_ context.Context, state fwk.CycleState, pod *v1.Pod, info fwk.NodeInfo) *fwk.Status {
+	return pl.holds.Check(holds.DemandOf(&framework.PodInfo{Pod: pod}), info, holds.Granted(state, pod)...)
 }
 
 // podInfo is the PodInfo of a pod.

@@ -79,7 +79,6 @@ type Gang struct {
 	synced []cache.InformerSynced
 
 	barrier barrier
-	blocked blocked
 	tell    *teller
 	watches *watches.Watches
 	// strangers are the pods of its gangs that name other schedulers.
@@ -145,7 +144,6 @@ func New(shared Shared) frameworkruntime.PluginFactory {
 			gangs: gang.New(args.DefaultWaitTime.Duration, gang.Backoff{Initial: args.InitialBackoff.Duration, Max: args.MaxBackoff.Duration}),
 		}
 		pl.barrier.doors = map[types.UID]*door{}
-		pl.holds.OnEnd(pl.blocked.ended)
 		pl.tell = newTeller(pl, args.ExplanationQPS, shared.Leading)
 		if err := pl.watch(ctx); err != nil {
 			return nil, err

@@ -60,7 +60,6 @@ func (pl *Gang) tick(ctx context.Context) {
 		}
 		return s.Tick(now, elsewhere{pl})
 	})
-	pl.activate(ctx, pl.blocked.take())
 }
 
 // retry has groups tried again that are due, one after the other as their attempts end. It
@@ -132,7 +131,7 @@ func (pl *Gang) Begin() {
 
 // Failed notes that the cycle of a pod came to nothing: not every one of a leader gets as far as
 // PostFilter or Reserve.
-func (pl *Gang) Failed(ctx context.Context, pod *v1.Pod) {
+func (pl *Gang) Failed(ctx context.Context, pod *v1.Pod, _ error) {
 	if pod.Spec.SchedulerName != pl.handle.ProfileName() || pl.outside(pod) {
 		return
 	}

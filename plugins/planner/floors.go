@@ -99,7 +99,7 @@ func (w *world) mayUse(ctx context.Context, f *floor, node int) (bool, error) {
 	if f.usable == nil {
 		f.usable = make([]usability, w.tx.Len())
 		for _, probe := range f.probes {
-			v, status := w.tx.View(ctx, probe, func(state fwk.CycleState) { Ask(state, &Question{Holders: w.holders}) })
+			v, status := w.tx.View(ctx, probe, func(state fwk.CycleState) { Ask(state, w.holders...) })
 			switch {
 			case status.IsSuccess():
 				f.views = append(f.views, v)

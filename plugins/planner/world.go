@@ -191,7 +191,7 @@ func (w *world) volatile(class int) bool {
 
 func (w *world) prepare(ctx context.Context, class int, pod *v1.Pod) (*whatif.View, error) {
 	v, status := w.tx.View(ctx, pod, func(state fwk.CycleState) {
-		Ask(state, &Question{Holders: w.holders, Demand: w.classes[class].demand})
+		Ask(state, w.holders...)
 	})
 	if status.IsSuccess() {
 		return v, nil
