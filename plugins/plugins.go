@@ -67,7 +67,7 @@ func NewSet() *Set {
 	s.Registry = frameworkruntime.Registry{
 		binder.Name:       s.all.Watch(binder.New(slots)),
 		gang.Name:         s.all.Watch(gang.New(gang.Shared{Holds: ledger, Order: positions, Plugins: s.all, Roster: gangs, Events: events, Watches: watched, Victims: underway.Victims, Leading: leading})),
-		heldcapacity.Name: s.all.Watch(heldcapacity.New(ledger, events)),
+		heldcapacity.Name: s.all.Watch(heldcapacity.New(ledger, events, s.all)),
 		queuesort.Name:    s.all.Watch(queuesort.New(positions)),
 		preemption.Name:   s.all.Watch(preemption.New(preemption.Shared{Holds: ledger, Roster: gangs, Plugins: s.all, Underway: underway, Watches: watched, Leading: leading})),
 		fairshare.Name:    s.all.Watch(fairshare.New(s.queues)),

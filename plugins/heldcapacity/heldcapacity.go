@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -18,6 +20,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/config/validation"
 	"github.com/lockstep-sh/lockstep/plugins/cacheevents"
+	"github.com/lockstep-sh/lockstep/plugins/extension"
 	"github.com/lockstep-sh/lockstep/plugins/holds"
 	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
 )
@@ -31,6 +34,8 @@ type HeldCapacity struct {
 	holds   *holds.Holds
 	clock   clock.WithTicker
 	blocked blocked
+	// granters are the plugins of the profile that know what is held for pods.
+	granters func() []holds.Granter
 	// ended is the ledger's count before the cycle that runs looked at any node.
 	ended atomic.Uint64
 }
@@ -68,7 +73,8 @@ func (pl *HeldCapacity) PreFilter(_ context.Context, state fwk.CycleState, pod *
 	if pl.holds.Empty() {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
-	state.Write(visitKey, &visit{demand: holds.DemandOf(&framework.PodInfo{Pod: pod}), holders: holds.Granted(state, pod)})
+	holders := slices.Concat(holds.Granted(state, pod), holds.GrantedBy(pl.granters(), pod))
+	state.Write(visitKey, &visit{demand: holds.DemandOf(&framework.PodInfo{Pod: pod}), holders: holders})
 	return nil, nil
 }
 
@@ -150,21 +156,26 @@ func (pl *HeldCapacity) wake(ctx context.Context) {
 }
 
 // New makes the factory of the plugin over the ledger that all profiles share. events tell what
-// the scheduler's cache has taken in.
-func New(ledger *holds.Holds, events *cacheevents.Events) frameworkruntime.PluginFactory {
+// the scheduler's cache has taken in, and plugins are those of all profiles.
+func New(ledger *holds.Holds, events *cacheevents.Events, plugins *extension.Plugins) frameworkruntime.PluginFactory {
 	return func(ctx context.Context, object runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 		if object != nil {
 			path := validation.Path(handle.ProfileName(), Name)
 			return nil, fmt.Errorf("reading arguments of %s: %w", Name, field.Forbidden(path, "it takes none; remove the entry"))
 		}
-		pl := newPlugin(ledger, events, handle, clock.RealClock{})
+		fw, ok := handle.(framework.Framework)
+		if !ok {
+			return nil, fmt.Errorf("making %s: want the framework of kube-scheduler as its handle, got %T", Name, handle)
+		}
+		pl := newPlugin(ledger, events, plugins, fw, clock.RealClock{})
 		go pl.wake(ctx)
 		return pl, nil
 	}
 }
 
-func newPlugin(ledger *holds.Holds, events *cacheevents.Events, handle fwk.Handle, clock clock.WithTicker) *HeldCapacity {
-	pl := &HeldCapacity{handle: handle, holds: ledger, clock: clock}
+func newPlugin(ledger *holds.Holds, events *cacheevents.Events, plugins *extension.Plugins, fw framework.Framework, clock clock.WithTicker) *HeldCapacity {
+	pl := &HeldCapacity{handle: fw, holds: ledger, clock: clock}
+	pl.granters = sync.OnceValue(func() []holds.Granter { return extension.Of[holds.Granter](plugins, fw) }) // once all are made
 	ledger.OnEnd(pl.blocked.ended)
 	events.Listen(pl)
 	return pl

@@ -27,6 +27,7 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/lockstep-sh/lockstep/plugins/cacheevents"
+	"github.com/lockstep-sh/lockstep/plugins/extension"
 	"github.com/lockstep-sh/lockstep/plugins/holds"
 	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
 	"github.com/lockstep-sh/lockstep/plugins/internal/resource"
@@ -62,16 +63,18 @@ func newStage(tb testing.TB, nodes int) *stage {
 	}
 	p := defaults.Profiles[0]
 	p.SchedulerName = testProfile
-	p.Plugins.MultiPoint.Enabled = append(p.Plugins.MultiPoint.Enabled, schedconfig.Plugin{Name: Name})
+	p.Plugins.MultiPoint.Enabled = append(p.Plugins.MultiPoint.Enabled, schedconfig.Plugin{Name: Name}, schedconfig.Plugin{Name: knowing{}.Name()})
+	plugins := extension.New()
 	capture := func(_ context.Context, _ runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
-		s.HeldCapacity = newPlugin(holds.New(), s.events, handle, s.clock)
+		s.HeldCapacity = newPlugin(holds.New(), s.events, plugins, handle.(framework.Framework), s.clock)
 		return s.HeldCapacity, nil
 	}
+	knows := plugins.Watch(func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) { return knowing{}, nil })
 	client := fake.NewClientset()
 	s.scheduler, err = scheduler.New(ctx, client, informers.NewSharedInformerFactory(client, 0), nil,
 		func(string) events.EventRecorderLogger { return &events.FakeRecorder{} },
 		scheduler.WithProfiles(p), scheduler.WithNodeInfoSnapshot(s.snapshot),
-		scheduler.WithFrameworkOutOfTreeRegistry(frameworkruntime.Registry{Name: capture}))
+		scheduler.WithFrameworkOutOfTreeRegistry(frameworkruntime.Registry{Name: capture, knowing{}.Name(): knows}))
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -84,6 +87,22 @@ func newStage(tb testing.TB, nodes int) *stage {
 		tb.Fatal(err)
 	}
 	return s
+}
+
+// knowing is a plugin that knows what is held for pods with an annotation.
+type knowing struct{}
+
+func (knowing) Name() string { return "Knowing" }
+
+func (knowing) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) { return nil, nil }
+
+func (knowing) Filter(context.Context, fwk.CycleState, *v1.Pod, fwk.NodeInfo) *fwk.Status { return nil }
+
+func (knowing) Grants(pod *v1.Pod) []hold.Holder {
+	if group := pod.Annotations["group"]; group != "" {
+		return []hold.Holder{{Group: group}}
+	}
+	return nil
 }
 
 func nodeName(i int) string { return fmt.Sprintf("node-%04d", i) }
@@ -128,9 +147,14 @@ func TestFilter(t *testing.T) {
 		by      hold.Holder
 		none    bool
 		granted []hold.Holder
+		known   string // of whom a plugin knows
 		want    string
 	}{
-		"nothing is held":                            {none: true},
+		"nothing is held": {none: true},
+		"a plugin knows that it is held for the pod": {by: hold.Holder{Group: "team"}, known: "team"},
+		"also for one of a gang":                     {by: hold.Holder{Group: "team"}, known: "team", granted: []hold.Holder{gang}},
+		"beside what its gang has":                   {by: gang, known: "team", granted: []hold.Holder{gang}},
+		"a plugin knows of something else":           {by: others, known: "team", want: holds.ErrReasonHeld},
 		"others hold a node":                         {by: others, want: holds.ErrReasonHeld},
 		"it is held for the pod itself":              {by: single},
 		"for a pod of its UID in another profile":    {by: hold.Holder{Profile: "another", Group: single.Group}, want: holds.ErrReasonHeld},
@@ -141,7 +165,8 @@ func TestFilter(t *testing.T) {
 		"a gang of its name in another profile does": {by: hold.Holder{Profile: "another", Group: gang.Group}, granted: []hold.Holder{gang}, want: holds.ErrReasonHeld},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			s := newStage(t, 2)
+			s, pod := newStage(t, 2), pod.DeepCopy()
+			pod.Annotations = map[string]string{"group": c.known}
 			if !c.none {
 				s.hold("some", c.by, nodeName(0))
 			}
@@ -273,7 +298,7 @@ func TestWake(t *testing.T) {
 }
 
 func TestArguments(t *testing.T) {
-	_, err := New(holds.New(), cacheevents.New())(t.Context(), &runtime.Unknown{}, newStage(t, 1).handle)
+	_, err := New(holds.New(), cacheevents.New(), extension.New())(t.Context(), &runtime.Unknown{}, newStage(t, 1).handle)
 	if err == nil || !strings.Contains(err.Error(), "profiles["+testProfile+"]") || !strings.Contains(err.Error(), "takes none") {
 		t.Errorf("error %v, want one that names the profile", err)
 	}
