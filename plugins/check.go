@@ -10,11 +10,13 @@ import (
 
 	"github.com/lockstep-sh/lockstep/plugins/fairshare"
 	"github.com/lockstep-sh/lockstep/plugins/gang"
+	"github.com/lockstep-sh/lockstep/plugins/heldcapacity"
 	"github.com/lockstep-sh/lockstep/plugins/preemption"
 )
 
 // check tells what makes a profile one in which the plugins would do harm: a gang that is
-// not held until it is complete, or evictions for places that nobody keeps.
+// not held until it is complete, evictions for places that nobody keeps, or promises that the
+// profile does not keep itself.
 func check(profile framework.Framework) field.ErrorList {
 	path := field.NewPath("profiles").Key(profile.ProfileName()).Child("plugins")
 	enabled := profile.ListPlugins()
@@ -35,20 +37,43 @@ func check(profile framework.Framework) field.ErrorList {
 	if own := at(enabled.PreEnqueue, fairshare.Name); own >= 0 && at(enabled.PreEnqueue, gang.Name) > own {
 		errs = append(errs, field.Invalid(path.Child("preEnqueue"), fairshare.Name, gang.Name+" has to come before it"))
 	}
+	if promises(profile) && !keeps(profile) {
+		errs = append(errs, field.Required(path.Child("multiPoint", "enabled"), heldcapacity.Name+" has to be among them, and disabled nowhere: write \"- name: "+
+			heldcapacity.Name+"\" after \"- name: "+gang.Name+"\". Without it pods take what is promised to gangs"))
+	}
+	if own := at(enabled.PreFilter, heldcapacity.Name); own >= 0 && at(enabled.PreFilter, gang.Name) > own {
+		errs = append(errs, field.Invalid(path.Child("preFilter"), heldcapacity.Name, gang.Name+" has to come before it"))
+	}
 	return errs
 }
 
-// doubtful tells of what works, but not as users of gangs would want it.
-func doubtful(profile framework.Framework) string {
+// promises reports whether plugins of a profile count on capacity that is held.
+func promises(profile framework.Framework) bool {
+	enabled := profile.ListPlugins()
+	return at(enabled.Filter, gang.Name) >= 0 || at(enabled.PostFilter, preemption.Name) >= 0 || at(enabled.PreEnqueue, fairshare.Name) >= 0
+}
+
+// keeps reports whether pods of a profile are kept out of what is held for others.
+func keeps(profile framework.Framework) bool {
+	enabled := profile.ListPlugins()
+	return at(enabled.PreFilter, heldcapacity.Name) >= 0 && at(enabled.Filter, heldcapacity.Name) >= 0
+}
+
+// doubts tell of what works, but not as users of gangs would want it. promised: some profile of
+// the process promises capacity.
+func doubts(profile framework.Framework, promised bool) (list []string) {
 	enabled := profile.ListPlugins()
 	stock, first := at(enabled.PostFilter, names.DefaultPreemption), at(enabled.PostFilter, gang.Name)
 	switch {
 	case stock >= 0 && at(enabled.PostFilter, preemption.Name) >= 0:
-		return "DefaultPreemption is enabled beside GangPreemption: pods outside gangs preempt by its rules, which know no gangs"
+		list = append(list, "DefaultPreemption is enabled beside GangPreemption: pods outside gangs preempt by its rules, which know no gangs")
 	case stock >= 0 && stock < first:
-		return "DefaultPreemption comes before Gang: it may evict for a single member of a gang"
+		list = append(list, "DefaultPreemption comes before Gang: it may evict for a single member of a gang")
 	}
-	return ""
+	if promised && !promises(profile) && !keeps(profile) {
+		list = append(list, heldcapacity.Name+" is not enabled: pods of this profile take what other profiles promise to gangs; add it to plugins.multiPoint.enabled")
+	}
+	return list
 }
 
 // point is an extension point, and what is enabled there.

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -31,6 +32,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/gang"
 	"github.com/lockstep-sh/lockstep/plugins/gangs"
 	"github.com/lockstep-sh/lockstep/plugins/gpushare"
+	"github.com/lockstep-sh/lockstep/plugins/heldcapacity"
 	"github.com/lockstep-sh/lockstep/plugins/holds"
 	"github.com/lockstep-sh/lockstep/plugins/lobby"
 	"github.com/lockstep-sh/lockstep/plugins/order"
@@ -68,12 +70,13 @@ func NewSet() *Set {
 		queues: fairshare.NewDispatcher(registry, ledger, underway.Victims, leading, statuses, watched),
 	}
 	s.Registry = frameworkruntime.Registry{
-		binder.Name:     s.all.Watch(binder.New(slots)),
-		gang.Name:       s.all.Watch(gang.New(gang.Shared{Gangs: registry, Holds: ledger, Order: positions, Plugins: s.all, Turns: s.queues, Events: events, Leading: leading, Statuses: statuses})),
-		queuesort.Name:  s.all.Watch(queuesort.New(positions)),
-		preemption.Name: s.all.Watch(preemption.New(preemption.Shared{Holds: ledger, Roster: registry, Plugins: s.all, Underway: underway, Watches: watched, Leading: leading})),
-		fairshare.Name:  s.all.Watch(fairshare.New(s.queues)),
-		gpushare.Name:   s.all.Watch(gpushare.New(gpushare.NewLedger())),
+		binder.Name:       s.all.Watch(binder.New(slots)),
+		gang.Name:         s.all.Watch(gang.New(gang.Shared{Gangs: registry, Holds: ledger, Order: positions, Plugins: s.all, Turns: s.queues, Leading: leading, Statuses: statuses})),
+		heldcapacity.Name: s.all.Watch(heldcapacity.New(ledger, events, s.all)),
+		queuesort.Name:    s.all.Watch(queuesort.New(positions)),
+		preemption.Name:   s.all.Watch(preemption.New(preemption.Shared{Holds: ledger, Roster: registry, Plugins: s.all, Underway: underway, Watches: watched, Leading: leading})),
+		fairshare.Name:    s.all.Watch(fairshare.New(s.queues)),
+		gpushare.Name:     s.all.Watch(gpushare.New(gpushare.NewLedger())),
 	}
 	return s
 }
@@ -91,9 +94,10 @@ func (s *Set) Add(name string, factory frameworkruntime.PluginFactory) error {
 // harm; the error names the field.
 func (s *Set) Install(ctx context.Context, sched *scheduler.Scheduler) error {
 	var errs field.ErrorList
+	promised := slices.ContainsFunc(slices.Collect(maps.Values(sched.Profiles)), promises)
 	for _, profile := range sched.Profiles {
 		errs = append(errs, check(profile)...)
-		if doubt := doubtful(profile); doubt != "" {
+		for _, doubt := range doubts(profile, promised) {
 			klog.FromContext(ctx).Info("Risky configuration", "profile", profile.ProfileName(), "why", doubt)
 		}
 	}
@@ -115,8 +119,9 @@ func (s *Set) Install(ctx context.Context, sched *scheduler.Scheduler) error {
 	failed := sched.FailureHandler
 	sched.FailureHandler = func(ctx context.Context, profile framework.Framework, pod *framework.QueuedPodInfo, status *fwk.Status, nominating *fwk.NominatingInfo, start time.Time) {
 		one := pod.Pod
-		again := s.queues.Failed(one, status.AsError())
-		s.events.Failed(ctx, one)
+		why := status.AsError()
+		again := s.queues.Failed(one, why)
+		s.events.Failed(ctx, one, why)
 		failed(ctx, profile, pod, status, nominating, start)
 		if again {
 			s.queues.Again(one)

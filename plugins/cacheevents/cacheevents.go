@@ -6,7 +6,7 @@
 // does not know of it yet, and whoever comes next gets what was meant for the first. What
 // is told here the next snapshot has.
 //
-// It decides nothing, and keeps nothing but the listeners.
+// It keeps nothing but the listeners, and decides nothing but whether an event may help a pod.
 package cacheevents
 
 import (
@@ -25,9 +25,9 @@ type Listener interface {
 	Heard(event fwk.ClusterEvent, before, after any)
 	// Begin tells that a cycle begins: what is heard from now on, its snapshot may not have.
 	Begin()
-	// Failed tells that the cycle of a pod, or its binding, came to nothing. The queue does not
-	// have it back yet.
-	Failed(ctx context.Context, pod *v1.Pod)
+	// Failed tells that the cycle of a pod, or its binding, came to nothing, and why. The queue
+	// does not have it back yet.
+	Failed(ctx context.Context, pod *v1.Pod, why error)
 }
 
 // Events is the listeners of a process. It is safe for concurrent use.
@@ -61,9 +61,9 @@ func (e *Events) Begin() {
 }
 
 // Failed tells all listeners.
-func (e *Events) Failed(ctx context.Context, pod *v1.Pod) {
+func (e *Events) Failed(ctx context.Context, pod *v1.Pod, why error) {
 	for _, l := range e.all() {
-		l.Failed(ctx, pod)
+		l.Failed(ctx, pod, why)
 	}
 }
 

@@ -55,12 +55,12 @@ func (d *Dispatcher) waits(pod *v1.Pod) bool {
 func (d *Dispatcher) count(pod *v1.Pod, job string) dispatch.Usage {
 	before, known := d.book.Counted(string(pod.UID))
 	s := d.see(pod)
-	at, held := d.places[pod.UID]
+	at := d.place(pod)
 	now := dispatch.Usage{
 		Queue: d.queueOf(pod), Job: job, Group: groupOf(pod), Priority: corev1helpers.PodPriority(pod), Demand: before.Demand,
-		Runs: pod.Spec.NodeName != "" || d.assumed[pod.UID] != "", Promised: pod.Status.NominatedNodeName != "" || held && !at.planned, Held: held && at.planned,
+		Runs: pod.Spec.NodeName != "" || d.assumed[pod.UID] != "", Promised: at.Nominated(), Held: at.Planned,
 	}
-	if !known && job == "" && now.Group != "" && !now.Promised {
+	if !known && job == "" && now.Group != "" && at.Node == "" {
 		now.Demand = dispatch.Hopeless // its gang asks for nothing before it is complete
 	}
 	now.Amount, now.Or = d.nodes.Charge(s.amount, s.kind, s.node)
@@ -93,10 +93,8 @@ func (d *Dispatcher) see(pod *v1.Pod) sighting {
 	case s.node != "":
 	case d.assumed[pod.UID] != "":
 		s.node = d.assumed[pod.UID]
-	case d.places[pod.UID].node != "":
-		s.node = d.places[pod.UID].node
 	default:
-		s.node = pod.Status.NominatedNodeName
+		s.node = d.place(pod).Node
 	}
 	d.on.move(pod.UID, last.node, s.node)
 	d.use(last, s)

@@ -62,7 +62,7 @@ type Dispatcher struct {
 	assumed map[types.UID]string
 	// places are the nodes that are held for pods, as the ledger says; heard are pods of which
 	// it has more to say.
-	places map[types.UID]place
+	places map[types.UID]holds.Place
 	heard  heard
 	// seen are the pods that are counted.
 	seen map[types.UID]sighting
@@ -115,7 +115,7 @@ func NewDispatcher(gangs Gangs, ledger *holds.Holds, victims func(holder hold.Ho
 	return &Dispatcher{
 		roster: gangs, holds: ledger, victims: victims, leading: leads, statuses: statuses, watches: watched, clock: clock.RealClock{},
 		book: dispatch.NewBook(v1alpha1.DefaultQueue), nodes: withoutPools(), handles: map[string]fwk.Handle{}, preempts: map[string]bool{},
-		assumed: map[types.UID]string{}, places: map[types.UID]place{}, seen: map[types.UID]sighting{}, members: index[string]{}, on: index[string]{},
+		assumed: map[types.UID]string{}, places: map[types.UID]holds.Place{}, seen: map[types.UID]sighting{}, members: index[string]{}, on: index[string]{},
 		kinds: index[*pool.Class]{}, calling: make(chan struct{}, 1),
 	}
 }
@@ -193,11 +193,11 @@ func (d *Dispatcher) offer(pod *v1.Pod) string {
 		return ""
 	}
 	name, making := jobOf(pod, want), d.makes(pod, want)
-	promised := pod.Status.NominatedNodeName != ""
+	defer d.lock()()
+	promised := d.place(pod).Nominated()
 	if promised && making.IsNone() {
 		return "" // it has a place already
 	}
-	defer d.lock()()
 	d.noteMaking(name, making)
 	if d.book.Phase(name) == dispatch.Admitted {
 		return ""

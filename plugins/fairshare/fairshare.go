@@ -76,7 +76,7 @@ func (pl *FairShare) PreEnqueue(_ context.Context, pod *v1.Pod) *fwk.Status {
 // it is found out whether enough of them are gone. What it says changes only with the limit:
 // it is written into the condition of the pod.
 func (pl *FairShare) PreFilter(_ context.Context, state fwk.CycleState, pod *v1.Pod, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
-	asked := planner.QuestionOf(state) != nil
+	asked := planner.Asks(state)
 	c := pl.dispatcher.crowded(pod, asked)
 	switch {
 	case c == nil:

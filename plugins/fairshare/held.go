@@ -3,17 +3,11 @@ package fairshare
 import (
 	"sync"
 
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
+	"github.com/lockstep-sh/lockstep/plugins/holds"
 )
-
-// place is a node that the ledger holds for a pod: by the plan of its gang, or since others are
-// evicted for it.
-type place struct {
-	node    string
-	planned bool
-}
 
 // heard are pods whose holds have changed. The ledger tells so with locks held that are taken
 // under the Dispatcher's.
@@ -47,23 +41,32 @@ func (d *Dispatcher) hear() {
 		}
 		before := d.places[uid]
 		pod := d.known(uid)
-		if _, held := d.holds.Of(uid); !held && before.planned && pod != nil {
+		if _, held := d.holds.Place(uid); !held && before.Planned && pod != nil {
 			if _, undecided := d.roster.Wants(pod); !undecided {
 				continue // it is being reserved there
 			}
 		}
 		if d.learn(uid); d.places[uid] != before && pod != nil {
 			d.recount(pod)
-			d.freed = d.freed || before.node != ""
+			d.freed = d.freed || before.Node != ""
 		}
 	}
 }
 
 // learn asks the ledger what is held for a pod.
 func (d *Dispatcher) learn(uid types.UID) {
-	if one, held := d.holds.Of(uid); held {
-		d.places[uid] = place{node: one.Node, planned: one.Reason == hold.Plan}
+	if at, held := d.holds.Place(uid); held {
+		d.places[uid] = at
 	} else {
 		delete(d.places, uid)
 	}
+}
+
+// place is where a pod that waits is to go: the ledger says, or where it holds nothing the pod's
+// status.
+func (d *Dispatcher) place(pod *v1.Pod) holds.Place {
+	if at, held := d.places[pod.UID]; held {
+		return at
+	}
+	return holds.Stated(pod)
 }

@@ -111,6 +111,37 @@ func TestHeldIsHeard(t *testing.T) {
 	}
 }
 
+// TestNominatedByTheLedger: who has a node nominated enters without its turn; its status may say so later, or not any more.
+func TestNominatedByTheLedger(t *testing.T) {
+	for sentence, c := range map[string]struct {
+		status string
+		holds  *hold.Hold
+		enters bool
+	}{
+		"nobody says anything":               {},
+		"the ledger says so":                 {holds: &hold.Hold{Reason: hold.Nomination, Node: "all"}, enters: true},
+		"its status alone says so":           {status: "all", enters: true},
+		"the ledger says so, on another one": {status: "gone", holds: &hold.Hold{Reason: hold.Nomination, Node: "all"}, enters: true},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			d := newDispatcher(t, 20, 9, dispatch.Queue{Name: "a", Closed: true})
+			p := pod("p", "a", 4, "")
+			p.Status.NominatedNodeName = c.status
+			d.seeAll(p)
+			if c.holds != nil {
+				c.holds.For, c.holds.Holder = p.UID, hold.Holder{Group: "g"}
+				put(d.holds, *c.holds)
+			}
+			if why := d.offer(p); (why == "") != c.enters {
+				t.Errorf("it hears %q, want it to enter: %t", why, c.enters)
+			}
+			if usage, _ := d.book.Counted("p"); usage.Promised != c.enters || d.seen["p"].node != map[bool]string{true: "all"}[c.enters] {
+				t.Errorf("%+v counts on node %q", usage, d.seen["p"].node)
+			}
+		})
+	}
+}
+
 // TestBegun: a gang of which part is bound enters at once, whatever its queue says and whoever is in front.
 func TestBegun(t *testing.T) {
 	d := newDispatcher(t, 6, 1, dispatch.Queue{Name: "a", Capability: gpus(3)}, dispatch.Queue{Name: "b", Priority: 9})

@@ -109,9 +109,12 @@ func (c *chaos) comparePod(l *life) {
 	if l.ours() {
 		one, held := c.d.holds.Of(l.uid)
 		held = held && !l.runs()
+		promised := l.now().Status.NominatedNodeName != ""
+		if held { // the status may be late
+			promised = one.Reason == hold.Nomination
+		}
 		want = counted{
-			true, l.runs(), l.now().Status.NominatedNodeName != "" || held && one.Reason == hold.Nomination, held && one.Reason == hold.Plan,
-			c.queue(l), *l.now().Spec.Priority, c.has(l),
+			true, l.runs(), promised, held && one.Reason == hold.Plan, c.queue(l), *l.now().Spec.Priority, c.has(l),
 		}
 	}
 	usage, known := c.d.book.Counted(string(l.uid))

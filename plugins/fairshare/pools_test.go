@@ -129,7 +129,7 @@ func TestEitherPool(t *testing.T) {
 		for _, asked := range []bool{false, true} {
 			state := framework.NewCycleState()
 			if asked {
-				planner.Ask(state, &planner.Question{})
+				planner.Ask(state)
 			}
 			_, status := pl.PreFilter(t.Context(), state, p, nil)
 			var got []string

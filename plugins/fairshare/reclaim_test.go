@@ -205,7 +205,7 @@ func TestCrowd(t *testing.T) {
 	if _, status := pl.PreFilter(t.Context(), state, top, nil); status.Code() != fwk.Unschedulable {
 		t.Errorf("it is placed before others have made way: %v", status)
 	}
-	planner.Ask(state, &planner.Question{})
+	planner.Ask(state)
 	if _, status := pl.PreFilter(t.Context(), state, top, nil); !status.IsSuccess() {
 		t.Fatalf("nobody may ask what if: %v", status)
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -13,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/lockstep-sh/lockstep/plugins/holds"
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
@@ -42,9 +40,7 @@ type visitState struct {
 	attempt *gang.Attempt
 	began   time.Time
 	// extra: the gang runs without this member.
-	extra   bool
-	holders []hold.Holder
-	demand  holds.Demand
+	extra bool
 	// required is the topology of which the node has to be in a domain: in the one
 	// that the members which run are in, if that is known.
 	required        string
@@ -52,27 +48,10 @@ type visitState struct {
 	pinned          bool
 	preferredKey    string
 	preferredValues sets.Set[string]
-	// ended is the ledger's count before the first node was looked at; blocked are the
-	// nodes that were refused for what is held on them.
-	ended   uint64
-	blocked nodeList
 }
 
-// Clone shares the state: but for the list of nodes, which only grows, it does not
-// change after PreFilter.
+// Clone shares the state, which does not change after PreFilter.
 func (s *visitState) Clone() fwk.StateData { return s }
-
-// nodeList is a list that filters of several nodes add to at once.
-type nodeList struct {
-	mu    sync.Mutex
-	names []string
-}
-
-func (l *nodeList) add(name string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.names = append(l.names, name)
-}
 
 func visitOf(state fwk.CycleState) *visitState {
 	data, err := state.Read(visitKey)
@@ -87,11 +66,8 @@ func visitOf(state fwk.CycleState) *visitState {
 // makes the plan; its cost is that of the plan. For everybody else it is a
 // look-up.
 func (pl *Gang) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
-	if planner.QuestionOf(state) != nil {
-		return nil, nil
-	}
-	if pl.gangs.Outside(pod) {
-		return pl.preFilterOutside(state, pod)
+	if planner.Asks(state) || pl.gangs.Outside(pod) {
+		return nil, fwk.NewStatus(fwk.Skip)
 	}
 	var v gang.Visit
 	var position gang.Position
@@ -109,34 +85,23 @@ func (pl *Gang) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod
 		}
 		v.Verdict, v.Node = gang.Follow, node
 	}
-	visit := &visitState{verdict: v.Verdict, extra: position.Extra, ended: pl.holds.Ended()}
+	visit := &visitState{verdict: v.Verdict, extra: position.Extra}
 	if v.Verdict == gang.Lead {
 		v.Verdict = gang.Alone // nothing to plan
 		visit.verdict, visit.attempt, visit.began = v.Verdict, v.Attempt, pl.clock.Now()
 	}
-	visit.holders = []hold.Holder{pl.gangs.Holder(hold.SinglePod(pod.UID))}
-	switch v.Verdict {
-	case gang.Follow:
-		visit.holders = []hold.Holder{pl.gangs.Holder(v.Group)}
-	case gang.Alone:
-		pl.holds.Adopt(visit.holders[0], []types.UID{pod.UID}) // room that was made for it as one of several
-	}
 	state.Write(visitKey, visit)
 	switch v.Verdict {
 	case gang.Outside:
-		return pl.preFilterOutside(state, pod)
+		return nil, fwk.NewStatus(fwk.Skip)
 	case gang.Wait:
 		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, v.Reason)
-	}
-	info, err := framework.NewPodInfo(pod)
-	if err != nil {
-		return nil, fwk.AsStatus(fmt.Errorf("reading affinity of pod %s: %w", klog.KObj(pod), err))
-	}
-	visit.demand = holds.DemandOf(info)
-	if v.Verdict == gang.Follow {
+	case gang.Follow:
+		holds.Grant(state, pl.gangs.Holder(v.Group))
 		visit.node = v.Node
 		return &fwk.PreFilterResult{NodeNames: sets.New(v.Node)}, nil
 	}
+	pl.holds.Adopt(pl.gangs.Holder(hold.SinglePod(pod.UID)), []types.UID{pod.UID}) // room that was made for it as one of several
 	need := v.Need
 	if need == nil {
 		need = needOf(v.Attempt, pod)
@@ -152,20 +117,6 @@ func byItself(pod *v1.Pod, need *gang.Need) *gang.Attempt {
 	one := *need
 	one.Min, one.MinByRole, one.Pending = 1, nil, []*v1.Pod{pod}
 	return &gang.Attempt{Group: hold.SinglePod(pod.UID), Leader: pod.UID, Strict: true, Gangs: []gang.Need{one}}
-}
-
-// preFilterOutside prepares a pod that is in no gang: it has to leave alone what
-// is held for gangs, if anything is.
-func (pl *Gang) preFilterOutside(state fwk.CycleState, pod *v1.Pod) (*fwk.PreFilterResult, *fwk.Status) {
-	if pl.holds.Empty() {
-		return nil, fwk.NewStatus(fwk.Skip)
-	}
-	info, err := framework.NewPodInfo(pod)
-	if err != nil {
-		return nil, fwk.AsStatus(fmt.Errorf("reading affinity of pod %s: %w", klog.KObj(pod), err))
-	}
-	state.Write(visitKey, &visitState{verdict: gang.Outside, holders: []hold.Holder{pl.gangs.Holder(hold.SinglePod(pod.UID))}, ended: pl.holds.Ended(), demand: holds.DemandOf(info)})
-	return nil, nil
 }
 
 // alone tells attempts that need no plan: one pod is all there is to place, and
@@ -337,16 +288,12 @@ func leaderWhy(a *gang.Attempt, why map[gang.Key]string) string {
 }
 
 // PreFilterExtensions returns none: what this plugin checks of a node it reads
-// from the node and from the ledger.
+// from the node.
 func (pl *Gang) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
 
-// Filter keeps a member on the node of its plan and in the domain of its gang,
-// and everybody out of what is held for others. It costs a map look-up, and
-// arithmetic where something is held.
+// Filter keeps a member on the node of its plan and in the domain of its gang. It costs
+// a map look-up.
 func (pl *Gang) Filter(_ context.Context, state fwk.CycleState, _ *v1.Pod, info fwk.NodeInfo) *fwk.Status {
-	if q := planner.QuestionOf(state); q != nil {
-		return pl.holds.Check(q.Demand, info, q.Holders...)
-	}
 	visit := visitOf(state)
 	if visit == nil {
 		return nil
@@ -359,11 +306,7 @@ func (pl *Gang) Filter(_ context.Context, state fwk.CycleState, _ *v1.Pod, info 
 			return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, ErrReasonDomain)
 		}
 	}
-	status := pl.holds.Check(visit.demand, info, visit.holders...)
-	if !status.IsSuccess() {
-		visit.blocked.add(info.Node().Name)
-	}
-	return status
+	return nil
 }
 
 // PostFilter takes note of members that did not fit. It stops preemption on
@@ -377,9 +320,6 @@ func (pl *Gang) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.Po
 	}
 	if visit == nil {
 		return nil, fwk.NewStatus(fwk.Unschedulable)
-	}
-	if nodes := visit.blocked.names; len(nodes) > 0 {
-		pl.blocked.add(pod, nodes, func() bool { return pl.holds.Ended() != visit.ended })
 	}
 	if visit.attempt != nil {
 		// The scheduler explains a single pod itself, and may preempt for it.

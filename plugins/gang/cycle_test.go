@@ -324,7 +324,7 @@ func (s *stage) provision(t *testing.T, claim *v1.PersistentVolumeClaim, pod *v1
 	go s.handle.SharedInformerFactory().Core().V1().PersistentVolumeClaims().Informer().RunWithContext(s.ctx)
 	await.Until(t, "the filters know that claim "+claim.Name+" has no volume", func() bool {
 		state := framework.NewCycleState()
-		planner.Ask(state, &planner.Question{})
+		planner.Ask(state)
 		_, status, _ := s.scheduler.Profiles[testProfile].RunPreFilterPlugins(s.ctx, state, pod)
 		return strings.Contains(status.Message(), "unbound immediate")
 	})

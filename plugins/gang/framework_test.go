@@ -9,15 +9,17 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
 	schedconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
 	"github.com/lockstep-sh/lockstep/apis/config"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/plugins/cacheevents"
 	"github.com/lockstep-sh/lockstep/plugins/extension"
 	"github.com/lockstep-sh/lockstep/plugins/gangs"
 	"github.com/lockstep-sh/lockstep/plugins/holds"
@@ -48,8 +50,11 @@ func newStage(tb testing.TB, nodes []*v1.Node, pods ...*v1.Pod) *stage {
 	s := &stage{}
 	ledger := holds.New()
 	s.registry = gangs.New(ledger, nil, nil)
-	shared := Shared{Gangs: s.registry, Holds: ledger, Order: order.New(), Plugins: extension.New(), Events: cacheevents.New(), Statuses: podstatus.New(closed()), Leading: closed()}
-	s.scheduler = idle.New(tb, idle.Options{Name: testProfile, Plugins: frameworkruntime.Registry{Name: idle.Keep(&s.Gang, New(shared))}, Configure: configure})
+	shared := Shared{Gangs: s.registry, Holds: ledger, Order: order.New(), Plugins: extension.New(), Statuses: podstatus.New(closed()), Leading: closed()}
+	held := func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) {
+		return heldCapacity{ledger}, nil
+	}
+	s.scheduler = idle.New(tb, idle.Options{Name: testProfile, Plugins: frameworkruntime.Registry{Name: idle.Keep(&s.Gang, New(shared)), heldCapacity{}.Name(): held}, Configure: configure})
 	s.ctx, s.snapshot = s.scheduler.Context, s.scheduler.Snapshot
 	nominator := s.holds.Nominator(s.scheduler.SchedulingQueue, func(*v1.Pod) bool { return false })
 	s.scheduler.Framework.SetPodNominator(nominator)
@@ -77,6 +82,16 @@ func configure(p *schedconfig.KubeSchedulerProfile) {
 		MaxBackoff:      metav1.Duration{Duration: time.Second},
 		ExplanationQPS:  10,
 	}})
+}
+
+// heldCapacity stands for the plugin of that name, which is another one: it goes by what Gang has
+// granted.
+type heldCapacity struct{ holds *holds.Holds }
+
+func (heldCapacity) Name() string { return "HeldCapacity" }
+
+func (pl heldCapacity) Filter(_ context.Context, state fwk.CycleState, pod *v1.Pod, info fwk.NodeInfo) *fwk.Status {
+	return pl.holds.Check(holds.DemandOf(&framework.PodInfo{Pod: pod}), info, holds.Granted(state, pod)...)
 }
 
 // makeNodes makes nodes of 8 GPUs, spread over racks.

@@ -21,7 +21,6 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/config"
 	"github.com/lockstep-sh/lockstep/apis/config/validation"
-	"github.com/lockstep-sh/lockstep/plugins/cacheevents"
 	"github.com/lockstep-sh/lockstep/plugins/extension"
 	"github.com/lockstep-sh/lockstep/plugins/gangs"
 	"github.com/lockstep-sh/lockstep/plugins/holds"
@@ -58,7 +57,6 @@ type Gang struct {
 	preempts bool
 
 	barrier barrier
-	blocked blocked
 	tell    *teller
 }
 
@@ -88,8 +86,6 @@ type Shared struct {
 	Plugins *extension.Plugins
 	// Turns keeps gangs waiting that could be placed; nil where nobody does.
 	Turns Turns
-	// Events tells what the scheduler's cache has taken in.
-	Events *cacheevents.Events
 	// Statuses is where pods are told why they wait.
 	Statuses *podstatus.Writer
 	// Leading is closed once this process schedules. Until then another process may,
@@ -125,7 +121,6 @@ func New(shared Shared) frameworkruntime.PluginFactory {
 			handle: handle, fw: fw, clock: clock.RealClock{}, holds: shared.Holds, order: shared.Order, plugins: shared.Plugins, turns: shared.Turns,
 		}
 		pl.barrier.doors = map[types.UID]*door{}
-		pl.holds.OnEnd(pl.blocked.ended)
 		groups, err := pgclientset.NewForConfig(handle.KubeConfig())
 		if err != nil {
 			return nil, fmt.Errorf("making a client for PodGroups: %w", err)
@@ -133,9 +128,7 @@ func New(shared Shared) frameworkruntime.PluginFactory {
 		pl.tell = newTeller(pl, groups, args.ExplanationQPS, shared.Statuses, shared.Leading)
 		backoff := gang.Backoff{Initial: args.InitialBackoff.Duration, Max: args.MaxBackoff.Duration}
 		pl.gangs = shared.Gangs.Register(handle, gangs.Settings{WaitTime: args.DefaultWaitTime.Duration, Backoff: backoff}, pl)
-		shared.Events.Listen(pl)
 		go pl.tell.run(ctx)
-		go pl.wakeBlocked(ctx)
 		return pl, nil
 	}
 }

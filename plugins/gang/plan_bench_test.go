@@ -6,13 +6,9 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/kubernetes/pkg/scheduler/framework"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
-	"github.com/lockstep-sh/lockstep/plugins/holds"
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
-	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
-	"github.com/lockstep-sh/lockstep/test/idle"
 )
 
 // attemptOf is an attempt to place all of these pods, as the state machine would make it.
@@ -166,38 +162,4 @@ func BenchmarkPreEnqueue(b *testing.B) {
 	}
 	run("pod=plain", plain, true)
 	run("pod=member", member, false)
-}
-
-// Filter runs for every pod on every node that it looks at.
-func BenchmarkFilter(b *testing.B) {
-	nodes := makeNodes(1000, 10)
-	s := newStage(b, nodes)
-	plain := st.MakePod().Name("plain").UID("plain").SchedulerName(testProfile).Req(map[v1.ResourceName]string{gpu: "1"}).Obj()
-	run := func(name, node string, held bool) {
-		b.Run(name, func(b *testing.B) {
-			state := framework.NewCycleState()
-			_, status := s.PreFilter(s.ctx, state, plain, nil)
-			if held == status.IsSkip() {
-				b.Fatal(status)
-			}
-			info, err := s.snapshot.Get(node)
-			if err != nil {
-				b.Fatal(err)
-			}
-			b.ReportAllocs()
-			for b.Loop() {
-				if status := s.Filter(s.ctx, state, plain, info); !status.IsSuccess() {
-					b.Fatal(status)
-				}
-			}
-		})
-	}
-	run("holds=0", nodes[0].Name, false)
-	members := makeMembers("train", 1000, 1, nil)
-	for i, pod := range members {
-		d := holds.DemandOf(idle.PodInfo(b, pod))
-		put(s.holds, hold.Hold{For: pod.UID, Holder: hold.Holder{Group: fmt.Sprintf("default/train-%d", i%50)}, Node: nodes[i%500].Name, Reason: hold.Plan, Request: d.Request})
-	}
-	run("holds=1000/node=free", nodes[999].Name, true)
-	run("holds=1000/node=held", nodes[0].Name, true)
 }

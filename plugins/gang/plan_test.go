@@ -41,7 +41,7 @@ func (s *stage) fitting(t *testing.T, pod *v1.Pod) (scores map[string]int64, bes
 	fw := s.scheduler.Profiles[testProfile]
 	state := framework.NewCycleState()
 	// The cycle of a plan's question: the gang itself has no say.
-	planner.Ask(state, &planner.Question{Holders: []hold.Holder{{Profile: testProfile, Group: "default/train"}}})
+	planner.Ask(state, hold.Holder{Profile: testProfile, Group: "default/train"})
 	result, status, _ := fw.RunPreFilterPlugins(s.ctx, state, pod)
 	if status.Code() == fwk.Error {
 		t.Fatal(status)

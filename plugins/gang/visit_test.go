@@ -65,7 +65,8 @@ func bound(pod *v1.Pod, node string) *v1.Pod {
 	return pod
 }
 
-// refusals filters a pod on every node and answers the reasons by node.
+// refusals filters a pod on every node, as far as gangs and what is held matter, and answers the
+// reasons by node.
 func (s *stage) refusals(t *testing.T, state fwk.CycleState, pod *v1.Pod) map[string]string {
 	t.Helper()
 	infos, err := s.snapshot.List()
@@ -74,7 +75,11 @@ func (s *stage) refusals(t *testing.T, state fwk.CycleState, pod *v1.Pod) map[st
 	}
 	reasons := map[string]string{}
 	for _, info := range infos {
-		if status := s.Filter(s.ctx, state, pod, info); !status.IsSuccess() {
+		status := s.Filter(s.ctx, state, pod, info)
+		if status.IsSuccess() {
+			status = heldCapacity{s.holds}.Filter(s.ctx, state, pod, info)
+		}
+		if !status.IsSuccess() {
 			reasons[info.Node().Name] = status.Message()
 		}
 	}
@@ -107,34 +112,14 @@ func TestPodsOutsideGangs(t *testing.T) {
 	}
 	put(s.holds, heldOn("node-0000", hold.Holder{Group: "default/train"}, 8))
 	state = framework.NewCycleState()
-	if result, status := s.PreFilter(s.ctx, state, pod, nil); !status.IsSuccess() || !result.AllNodes() {
-		t.Errorf("PreFilter answers %v, %v, want success", result, status)
+	if result, status := s.PreFilter(s.ctx, state, pod, nil); !status.IsSkip() || result != nil {
+		t.Errorf("PreFilter answers %v, %v, want Skip: what is held is not this plugin's affair", result, status)
 	}
 	if diff := cmp.Diff(map[string]string{"node-0000": holds.ErrReasonHeld}, s.refusals(t, state, pod)); diff != "" {
 		t.Errorf("refused (-want +got):\n%s", diff)
 	}
 	if _, status := s.PostFilter(s.ctx, state, pod, nil); status.Code() != fwk.Unschedulable {
 		t.Errorf("PostFilter answers %v: nobody after it may preempt", status)
-	}
-	if pods := s.blocked.take(); len(pods) != 0 {
-		t.Errorf("while all is held, %v are looked at again", pods)
-	}
-	s.holds.NoteFreed("node-0001")
-	if pods := s.blocked.take(); len(pods) != 0 {
-		t.Errorf("something is free on a node that did not refuse it, and %v are looked at again", pods)
-	}
-	s.holds.GiveBack("held") // by whichever profile
-	if pods := s.blocked.take(); len(pods) != 1 || pods[0] != pod {
-		t.Errorf("once something is no longer held, %v are looked at again, want the pod", pods)
-	}
-	put(s.holds, heldOn("node-0000", hold.Holder{Group: "default/train"}, 8))
-	state = framework.NewCycleState()
-	s.PreFilter(s.ctx, state, pod, nil)
-	s.refusals(t, state, pod)
-	s.holds.GiveBack("held")
-	s.PostFilter(s.ctx, state, pod, nil)
-	if pods := s.blocked.take(); len(pods) != 1 {
-		t.Errorf("a hold ended during the cycle, and %v are looked at again, want the pod", pods)
 	}
 	status := s.Reserve(s.ctx, state, pod, "node-0001")
 	permit, wait := s.Permit(s.ctx, state, pod, "node-0001")
@@ -208,7 +193,7 @@ func TestLeaderAndFollowers(t *testing.T) {
 	for _, pod := range []*v1.Pod{plainPod("plain", "1"), makeMembers("other", 1, 1, nil)[0]} {
 		state := framework.NewCycleState()
 		s.see(pod)
-		if _, status := s.PreFilter(s.ctx, state, pod, nil); !status.IsSuccess() {
+		if _, status := s.PreFilter(s.ctx, state, pod, nil); !status.IsSuccess() && !status.IsSkip() {
 			t.Fatal(status)
 		}
 		want := map[string]string{"node-0000": holds.ErrReasonHeld, "node-0001": holds.ErrReasonHeld}

@@ -221,7 +221,7 @@ func (h *Holds) Recall(one hold.Hold) {
 func (h *Holds) nominate(one hold.Hold) {
 	one.Reason = hold.Nomination
 	h.change(func(l *hold.Ledger) hold.Change {
-		now, ok := l.Hold(one.For)
+		now, ok := l.Hold(hold.IDOf(one.For))
 		if ok && (now.Reason != hold.Nomination || one.Recalled && !now.Recalled) {
 			return hold.Change{}
 		}
@@ -249,18 +249,9 @@ func (h *Holds) DropRecalled(pod types.UID) {
 
 // Bound ends what is held for a pod that is on a node by now.
 func (h *Holds) Bound(pod types.UID, nodeName string) {
-	if h.Empty() {
-		return
+	if !h.Empty() {
+		h.change(func(l *hold.Ledger) hold.Change { return l.Bound(pod, nodeName) })
 	}
-	h.change(func(l *hold.Ledger) (c hold.Change) {
-		if one, ok := l.Hold(pod); ok && one.Reason == hold.Nomination {
-			l.Drop(pod)
-			if one.Node != nodeName {
-				c.Freed = []string{one.Node}
-			}
-		}
-		return c
-	})
 }
 
 // Adopt makes the nominations of pods those of a holder: after a restart nobody knows
@@ -272,7 +263,7 @@ func (h *Holds) Adopt(holder hold.Holder, pods []types.UID) {
 	}
 	h.change(func(l *hold.Ledger) hold.Change {
 		for _, pod := range pods {
-			if one, ok := l.Hold(pod); ok && one.Reason == hold.Nomination && one.Holder != holder {
+			if one, ok := l.Hold(hold.IDOf(pod)); ok && one.Reason == hold.Nomination && one.Holder != holder {
 				one.Holder = holder
 				l.Put(one)
 			}
@@ -294,7 +285,7 @@ func (h *Holds) Of(pod types.UID) (hold.Hold, bool) {
 	}
 	h.mu.RLock()
 	defer h.mu.RUnlock()
-	return h.ledger.Hold(pod)
+	return h.ledger.Hold(hold.IDOf(pod))
 }
 
 // NominatedBelow lists who has nominations of less than a priority.

@@ -5,8 +5,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
-
-	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
 )
 
 // Nominator returns kube-scheduler's nominator without what the ledger knows better: a pod
@@ -32,10 +30,10 @@ type nominator struct {
 // caller's.
 func (n *nominator) NominatedPodsForNode(nodeName string) []fwk.PodInfo {
 	return slices.DeleteFunc(n.PodNominator.NominatedPodsForNode(nodeName), func(p fwk.PodInfo) bool {
-		one, held := n.holds.Of(p.GetPod().UID)
+		at, held := n.holds.Place(p.GetPod().UID)
 		if !held {
 			return n.known(p.GetPod())
 		}
-		return one.Reason != hold.Nomination || one.Node != nodeName
+		return !at.Nominated() || at.Node != nodeName
 	})
 }

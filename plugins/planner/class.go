@@ -16,6 +16,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/lockstep-sh/lockstep/plugins/holds"
+	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
 )
 
 // identityLabels number the pods of a workload. They tell pods apart, but no
@@ -41,7 +42,10 @@ type class struct {
 	// info is the first of them; a plan asks the filters about it for all.
 	info   *framework.PodInfo
 	demand holds.Demand
-	claims claimed
+	// granted are holders beside those of the attempt whose holds are no obstacle to it;
+	// holders are both.
+	granted, holders []hold.Holder
+	claims           claimed
 	// reached is, by node, whether it reaches the volumes of claims that are bound; left are
 	// the volumes for those that wait. Both are made when first asked for.
 	reached []bool
@@ -63,6 +67,8 @@ type grouping struct {
 	storage storage
 	// uses is how many pods of the attempt have each claim.
 	uses map[claimKey]int
+	// granters know what is held for members beside what their gang holds.
+	granters []holds.Granter
 }
 
 func newGrouping(s storage) *grouping {
@@ -76,7 +82,8 @@ func (g *grouping) add(pod *v1.Pod) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	hash := g.hash(pod, claims)
+	granted := holds.GrantedBy(g.granters, pod)
+	hash := g.hash(pod, claims, granted)
 	if i, ok := g.byHash[hash]; ok {
 		return i, nil
 	}
@@ -86,7 +93,7 @@ func (g *grouping) add(pod *v1.Pod) (int, error) {
 	}
 	g.byHash[hash] = len(g.classes)
 	demand := holds.DemandOf(info)
-	g.classes = append(g.classes, &class{info: info, demand: demand, claims: claims, alone: len(demand.Ports) > 0 || repels(info)})
+	g.classes = append(g.classes, &class{info: info, demand: demand, granted: granted, claims: claims, alone: len(demand.Ports) > 0 || repels(info)})
 	return len(g.classes) - 1, nil
 }
 
@@ -114,9 +121,9 @@ func (c *class) podInfo(pod *v1.Pod) *framework.PodInfo {
 	return &info
 }
 
-// hash covers all of a pod that the scheduler's plugins look at. Two pods with
-// one hash are of one class.
-func (g *grouping) hash(pod *v1.Pod, claims claimed) uint64 {
+// hash covers all of a pod that the scheduler's plugins look at, and what is held for it. Two
+// pods with one hash are of one class.
+func (g *grouping) hash(pod *v1.Pod, claims claimed, granted []hold.Holder) uint64 {
 	var h maphash.Hash
 	h.SetSeed(g.seed)
 	w := hashWriter{&h}
@@ -169,6 +176,7 @@ func (g *grouping) hash(pod *v1.Pod, claims claimed) uint64 {
 	if spec.RuntimeClassName != nil {
 		w.text(*spec.RuntimeClassName)
 	}
+	w.holders(granted)
 	return h.Sum64()
 }
 
@@ -192,6 +200,13 @@ func (w hashWriter) number(n int64) { maphash.WriteComparable(w.h, n) }
 func (w hashWriter) sorted(m map[string]string) {
 	for _, key := range slices.Sorted(maps.Keys(m)) {
 		w.text(key, m[key])
+	}
+	w.text("")
+}
+
+func (w hashWriter) holders(list []hold.Holder) {
+	for _, holder := range list {
+		w.text(holder.Profile, holder.Group)
 	}
 	w.text("")
 }

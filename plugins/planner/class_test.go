@@ -139,7 +139,7 @@ func hashOf(t *testing.T, g *grouping, pod *v1.Pod) uint64 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return g.hash(pod, claims)
+	return g.hash(pod, claims, nil)
 }
 
 func mustAdd(t *testing.T, g *grouping, pod *v1.Pod) int {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/plugins/holds"
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
 	"github.com/lockstep-sh/lockstep/plugins/internal/placement"
 	"github.com/lockstep-sh/lockstep/plugins/internal/resource"
 	"github.com/lockstep-sh/lockstep/plugins/internal/topology"
@@ -26,6 +27,8 @@ type floor struct {
 	want resource.Vector
 	// have is what members have that were placed before.
 	have resource.Vector
+	// holders are those whose holds are no obstacle to some member.
+	holders []hold.Holder
 	// probes are pods like the members that ask for nothing: where one may be, what is free
 	// counts. They were prepared as views when first asked for.
 	probes []*v1.Pod
@@ -99,7 +102,7 @@ func (w *world) mayUse(ctx context.Context, f *floor, node int) (bool, error) {
 	if f.usable == nil {
 		f.usable = make([]usability, w.tx.Len())
 		for _, probe := range f.probes {
-			v, status := w.tx.View(ctx, probe, func(state fwk.CycleState) { Ask(state, &Question{Holders: w.holders}) })
+			v, status := w.tx.View(ctx, probe, func(state fwk.CycleState) { Ask(state, f.holders...) })
 			switch {
 			case status.IsSuccess():
 				f.views = append(f.views, v)
@@ -136,12 +139,12 @@ func (w *world) mayUse(ctx context.Context, f *floor, node int) (bool, error) {
 	return f.usable[node] == usable, nil
 }
 
-// free is how much of a resource a node has left beside what is held there for others; of one
-// that takes no more pods, nothing.
-func (w *world) free(node int, name v1.ResourceName) int64 {
+// free is how much of a resource a node has left for a gang beside what is held there for
+// others; of one that takes no more pods, nothing.
+func (w *world) free(f *floor, node int, name v1.ResourceName) int64 {
 	info := w.tx.Node(node)
 	has := info.GetAllocatable()
-	taken, some := w.holds.Others(info, w.holders...)
+	taken, some := w.holds.Others(info, f.holders...)
 	pods := int64(has.GetAllowedPodNumber() - len(info.GetPods()) - taken.Pods)
 	if pods <= 0 || name == v1.ResourcePods {
 		return max(0, pods)
@@ -207,7 +210,7 @@ type slotOf struct {
 // give counts what a node has towards the rest that a gang asks for.
 func (w *world) give(ctx context.Context, f *floor, node int, rest resource.Vector, given map[slotOf]int64) error {
 	for name, amount := range rest {
-		free := w.free(node, name) - given[slotOf{node, name}]
+		free := w.free(f, node, name) - given[slotOf{node, name}]
 		if free <= 0 {
 			continue
 		}

@@ -130,6 +130,7 @@ func (w *world) note(result *Plan, solved placement.Result, before whatif.Mark) 
 // pose turns an attempt into a placement problem over indexes.
 func (p *Planner) pose(a *gang.Attempt, evict []hold.Holder, inCopies bool) (*world, placement.Problem, error) {
 	group := newGrouping(p.storage)
+	group.granters = p.points.granters
 	for _, need := range a.Gangs {
 		for _, pod := range need.Pending {
 			use(group.uses, pod)
@@ -138,9 +139,8 @@ func (p *Planner) pose(a *gang.Attempt, evict []hold.Holder, inCopies bool) (*wo
 			use(group.uses, placed.Pod)
 		}
 	}
-	holders := append([]hold.Holder{{Profile: p.fw.ProfileName(), Group: a.Group}}, evict...)
 	w := &world{
-		fw: p.fw, holds: p.holds, holders: holders,
+		fw: p.fw, holds: p.holds,
 		sample: p.sample, weights: p.weights, checksResources: p.checksResources, checksAffinity: p.checksAffinity,
 		inCopies: inCopies,
 		refused:  map[string]map[string]bool{}, rejected: map[int]string{}, barred: map[int]bool{}, never: map[slot]bool{}, closed: map[slot]bool{}, lacking: map[v1.ResourceName]bool{},
@@ -180,6 +180,7 @@ func (p *Planner) pose(a *gang.Attempt, evict []hold.Holder, inCopies bool) (*wo
 	if w.floors, err = floorsOf(a); err != nil {
 		return nil, problem, err
 	}
+	w.grant(problem, append([]hold.Holder{{Profile: p.fw.ProfileName(), Group: a.Group}}, evict...))
 	w.sortClasses()
 	w.views = make([]*whatif.View, len(w.classes))
 	for member, class := range w.classOf {
@@ -203,6 +204,28 @@ func (p *Planner) pose(a *gang.Attempt, evict []hold.Holder, inCopies bool) (*wo
 		}
 	}
 	return w, problem, nil
+}
+
+// grant has what these holders have be no obstacle, nor, to each class, what is held for its
+// members beside that.
+func (w *world) grant(problem placement.Problem, holders []hold.Holder) {
+	holders = slices.Clip(holders)
+	for _, c := range w.classes {
+		c.holders = append(holders, c.granted...)
+	}
+	for i, f := range w.floors {
+		if f == nil {
+			continue
+		}
+		f.holders = holders
+		for _, member := range problem.Gangs[i].Members {
+			for _, holder := range w.classes[w.classOf[member]].granted {
+				if !slices.Contains(f.holders, holder) {
+					f.holders = append(f.holders, holder)
+				}
+			}
+		}
+	}
 }
 
 // Members that care about each other cost a millisecond or more each time that one

@@ -11,6 +11,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/plugins/extension"
 	"github.com/lockstep-sh/lockstep/plugins/gangpoint"
+	"github.com/lockstep-sh/lockstep/plugins/holds"
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 	"github.com/lockstep-sh/lockstep/plugins/internal/placement"
 	"github.com/lockstep-sh/lockstep/plugins/victim"
@@ -24,6 +25,9 @@ type Points struct {
 	// Selectors choose victims.
 	Selectors []gangpoint.VictimSelector
 	rounds    []gangpoint.VictimRounds
+	// granters know what is held for members beside what their gang holds. Those for which
+	// it is not the same are of different classes.
+	granters []holds.Granter
 }
 
 // PointsOf finds them; all plugins of the profile have to be made.
@@ -33,6 +37,7 @@ func PointsOf(plugins *extension.Plugins, fw framework.Framework) Points {
 		spaces:     extension.Of[gangpoint.SearchSpace](plugins, fw),
 		Selectors:  extension.Of[gangpoint.VictimSelector](plugins, fw),
 		rounds:     extension.Of[gangpoint.VictimRounds](plugins, fw),
+		granters:   extension.Of[holds.Granter](plugins, fw),
 	}
 }
 

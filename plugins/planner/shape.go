@@ -40,6 +40,7 @@ func (p *Planner) ShapeOf(a *gang.Attempt, statuses fwk.NodeToStatusReader) (gan
 		}
 	}
 	w, group, problem := &world{}, newGrouping(p.storage), placement.Problem{}
+	group.granters = p.points.granters
 	for _, need := range a.Gangs {
 		g := placement.Gang{Min: need.Min, MinByRole: need.MinByRole, Required: need.Spec.RequiredTopology}
 		for _, pod := range need.Pending {
@@ -115,6 +116,7 @@ func (w *world) constraints(out hashWriter, class int) {
 		out.text(string(*spec.PreemptionPolicy))
 	}
 	out.placing(pod)
+	out.holders(w.classes[class].granted)
 	for _, port := range w.classes[class].demand.Ports {
 		out.text(port.IP, port.Protocol)
 		out.number(int64(port.Number))

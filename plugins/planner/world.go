@@ -14,7 +14,6 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/volumebinding"
 
 	"github.com/lockstep-sh/lockstep/plugins/holds"
-	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
 	"github.com/lockstep-sh/lockstep/plugins/internal/placement"
 	"github.com/lockstep-sh/lockstep/plugins/internal/resource"
 	"github.com/lockstep-sh/lockstep/plugins/whatif"
@@ -23,11 +22,10 @@ import (
 // world answers a plan's questions about the cluster from a what-if transaction.
 // It is the adapter between placement, which knows indexes, and the framework.
 type world struct {
-	fw      framework.Framework
-	tx      *whatif.Transaction
-	holds   *holds.Holds
-	holders []hold.Holder // whose holds are no obstacle
-	sample  func(nodes int) int
+	fw     framework.Framework
+	tx     *whatif.Transaction
+	holds  *holds.Holds
+	sample func(nodes int) int
 	// checksResources tells that the profile filters by node resources, so that
 	// arithmetic may rule nodes out before the filters do, checksAffinity that it filters by
 	// what pods ask of the labels and names of nodes.
@@ -106,7 +104,7 @@ func (w *world) slotsWithout(class, node int, freed resource.Vector, pods int) (
 	}
 	info, demand := w.tx.Node(node), w.classes[class].demand
 	has, used := info.GetAllocatable(), info.GetRequested()
-	taken, some := w.holds.Others(info, w.holders...)
+	taken, some := w.holds.Others(info, w.classes[class].holders...)
 	least, scarce := has.GetAllowedPodNumber()-len(info.GetPods())-taken.Pods+pods, v1.ResourcePods
 	for name, amount := range demand.Request {
 		total := holds.Amount(has, name)
@@ -191,7 +189,7 @@ func (w *world) volatile(class int) bool {
 
 func (w *world) prepare(ctx context.Context, class int, pod *v1.Pod) (*whatif.View, error) {
 	v, status := w.tx.View(ctx, pod, func(state fwk.CycleState) {
-		Ask(state, &Question{Holders: w.holders, Demand: w.classes[class].demand})
+		Ask(state, w.classes[class].holders...)
 	})
 	if status.IsSuccess() {
 		return v, nil
@@ -324,7 +322,7 @@ func (w *world) filter(ctx context.Context, v *whatif.View, class int, nodes []i
 
 // scarcity is why arithmetic rules a node out: nothing left, or held for others.
 func (w *world) scarcity(class, node int, scarce v1.ResourceName) string {
-	if w.holds.Check(w.classes[class].demand, w.tx.Node(node), w.holders...) != nil {
+	if w.holds.Check(w.classes[class].demand, w.tx.Node(node), w.classes[class].holders...) != nil {
 		info := w.tx.Node(node)
 		has, used := info.GetAllocatable(), info.GetRequested()
 		if scarce != v1.ResourcePods && holds.Amount(has, scarce)-holds.Amount(used, scarce) >= w.classes[class].demand.Request[scarce] {

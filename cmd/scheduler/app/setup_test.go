@@ -91,7 +91,7 @@ func withPlugins(name string) string {
 	return `- schedulerName: ` + name + `
   plugins:
     multiPoint:
-      enabled: [{name: Gang}, {name: BoundedBinder}]
+      enabled: [{name: Gang}, {name: HeldCapacity}, {name: BoundedBinder}]
       disabled: [{name: DefaultBinder}]
     queueSort:
       enabled: [{name: GangQueueSort}]
@@ -121,9 +121,9 @@ func TestBuiltInConfiguration(t *testing.T) {
 	for sentence, c := range map[string]struct{ got, want []string }{
 		"the queue is ordered by gangs":                            {names(enabled.QueueSort.Enabled), []string{"GangQueueSort"}},
 		"gangs gate pods after kube-scheduler's own gates":         {names(enabled.PreEnqueue.Enabled), append(names(theirs.PreEnqueue.Enabled), "Gang")},
-		"gangs are planned before their members are looked at":     {names(enabled.PreFilter.Enabled), front("Gang", theirs.PreFilter.Enabled)},
+		"gangs are planned before their members are looked at":     {names(enabled.PreFilter.Enabled), append(front("Gang", theirs.PreFilter.Enabled), "HeldCapacity")},
 		"nobody preempts for a single member":                      {names(enabled.PostFilter.Enabled), []string{"Gang", "GangPreemption", "DynamicResources"}},
-		"filters are kube-scheduler's and the gang's":              {names(enabled.Filter.Enabled), append(names(theirs.Filter.Enabled), "Gang")},
+		"filters are kube-scheduler's and the gang's":              {names(enabled.Filter.Enabled), append(names(theirs.Filter.Enabled), "Gang", "HeldCapacity")},
 		"held members wait before anything is bound":               {names(enabled.Bind.Enabled), []string{"Gang", "BoundedBinder"}},
 		"members wait at Permit where they have to":                {names(enabled.Permit.Enabled), append(names(theirs.Permit.Enabled), "Gang")},
 		"a gang notes what is reserved after it is":                {names(enabled.Reserve.Enabled), append(names(theirs.Reserve.Enabled), "Gang")},
@@ -222,7 +222,19 @@ func TestBadConfiguration(t *testing.T) {
 		},
 		"evictions for places that nobody holds": {
 			"profiles:\n- schedulerName: ours\n  plugins: {multiPoint: {enabled: [{name: GangPreemption}]}}\n",
-			[]string{"profiles[ours].plugins.postFilter", "GangPreemption", "Gang has to come before it"},
+			[]string{"profiles[ours].plugins.postFilter", "GangPreemption", "Gang has to come before it", "profiles[ours].plugins.multiPoint.enabled: Required value: HeldCapacity"},
+		},
+		"promises that nobody keeps": {
+			"profiles:\n" + withPlugins("ours") + "    filter: {disabled: [{name: HeldCapacity}]}\n" + withPlugins("other"),
+			[]string{"profiles[ours].plugins.multiPoint.enabled: Required value: HeldCapacity has to be among them", `write "- name: HeldCapacity" after "- name: Gang"`},
+		},
+		"promises that nobody keeps, to queues": {
+			"profiles:\n- schedulerName: ours\n  plugins: {multiPoint: {enabled: [{name: FairShare}]}}\n",
+			[]string{"profiles[ours].plugins.multiPoint.enabled: Required value: HeldCapacity"},
+		},
+		"promises of which it is not known whose they are": {
+			"profiles:\n" + withPlugins("ours") + "    preFilter: {enabled: [{name: HeldCapacity}]}\n",
+			[]string{"profiles[ours].plugins.preFilter", "HeldCapacity", "Gang has to come before it"},
 		},
 		"arguments for a plugin that takes none": {
 			"profiles:\n" + withPlugins("ours") + "  pluginConfig: [{name: GangQueueSort, args: {byAge: true}}]\n", []string{"ours", "GangQueueSort", "takes none"},

@@ -79,6 +79,7 @@ type Usage struct {
 	// Demand is how far what it asks for counts while it waits.
 	Demand Demand
 	// Promised tells that it waits for a node on which others made way for it: it counts as used.
+	// It is not Held then.
 	Promised bool
 	// Held tells that its place is held for it until others of its job have theirs: it counts as used, and its job
 	// does not ask for it any more.

@@ -27,10 +27,12 @@ const (
 	Plan Reason = "plan"
 	// Nomination: pods were evicted to make room for this one.
 	Nomination Reason = "nomination"
+	// Reservation: it was asked for, whoever comes; of what a pod has taken of it, the pod has.
+	Reservation Reason = "reservation"
 )
 
 // Reasons lists all reasons.
-func Reasons() []Reason { return []Reason{Plan, Nomination} }
+func Reasons() []Reason { return []Reason{Plan, Nomination, Reservation} }
 
 // Holder is what capacity is held for: a group of gangs of a profile, or one pod of it. All
 // profiles of a process share a ledger.
@@ -60,10 +62,23 @@ func (h Holder) Compare(other Holder) int {
 // String is the holder's name in logs.
 func (h Holder) String() string { return h.Profile + "/" + h.Group }
 
+// ID names a hold. That of a pod's is IDOf the pod; whoever holds capacity for nobody yet gives
+// the hold a name that no pod has, such as the UID of an object that asks for it.
+type ID string
+
+// IDOf is the name of the hold of a pod, which has one at most.
+func IDOf(pod types.UID) ID { return ID(pod) }
+
 // Hold is capacity on a node that only its holder may use.
 type Hold struct {
-	// For is the pod that will take the place of the hold; there is one at most.
+	// ID names it. Where it is for a pod, Put sets it.
+	ID ID
+	// For is the pod that will take the place of the hold; empty where pods are to take parts
+	// of it.
 	For types.UID
+	// From is the hold of which the pod takes a part: as much of what it takes as is left of
+	// that, and gives back with its own hold. Empty for none.
+	From ID
 	// Holder is what may use the capacity.
 	Holder Holder
 	Node   string
@@ -72,6 +87,8 @@ type Hold struct {
 	Priority int32
 	Request  resource.Vector
 	Ports    []Port
+	// Pods is how many places for pods it has. Where it is for a pod, Put sets it to one.
+	Pods int
 	// Recalled: it is known from what was written in a pod's status, by whomever, and
 	// not because this process promised it.
 	Recalled bool
@@ -100,8 +117,9 @@ type Change struct {
 
 // Ledger is all holds.
 type Ledger struct {
-	holds map[types.UID]Hold
-	nodes map[string]*node
+	holds map[ID]entry
+	// nodes are what is held on each, by holder.
+	nodes map[string]map[Holder]*share
 	count map[Reason]int
 	made  int // how many holds were Made
 	// nominated is how many nominations each holder has.
@@ -110,10 +128,19 @@ type Ledger struct {
 	changed []types.UID
 }
 
-// node is what is held on a node: in all, and by holder.
-type node struct {
-	total  Taken
-	holder map[Holder]*Taken
+// entry is a hold as the ledger has it.
+type entry struct {
+	Hold
+	// left is what pods have not taken of it, and what it adds to its node; part is what it
+	// has taken of the hold that it is From itself. All that was taken and what is left are
+	// the whole.
+	left, part Taken
+}
+
+// share is what a holder has on a node.
+type share struct {
+	Taken
+	holds int
 }
 
 // Taken is what holds add up to.
@@ -125,96 +152,123 @@ type Taken struct {
 
 // NewLedger makes an empty ledger.
 func NewLedger() *Ledger {
-	return &Ledger{holds: map[types.UID]Hold{}, nodes: map[string]*node{}, count: map[Reason]int{}, nominated: map[Holder]int{}}
+	return &Ledger{holds: map[ID]entry{}, nodes: map[string]map[Holder]*share{}, count: map[Reason]int{}, nominated: map[Holder]int{}}
 }
 
-// Put adds a hold, in place of the one that its pod had.
+// Put adds a hold, in place of the one that has its ID, or that its pod had. Pods that have parts
+// of that one have them of the new one, as far as it is on their node and has so much.
 func (l *Ledger) Put(h Hold) {
-	l.Drop(h.For)
-	l.changed = append(l.changed, h.For)
-	n := l.nodes[h.Node]
-	if n == nil {
-		n = &node{total: Taken{Request: resource.Vector{}}, holder: map[Holder]*Taken{}}
-		l.nodes[h.Node] = n
+	if h.For != "" {
+		h.ID = IDOf(h.For)
 	}
-	if n.holder[h.Holder] == nil {
-		n.holder[h.Holder] = &Taken{Request: resource.Vector{}}
+	if h.For != "" && h.Reason != Reservation {
+		h.Pods = 1
 	}
-	l.holds[h.For] = h
-	l.count[h.Reason]++
-	if h.Reason == Nomination {
-		l.nominated[h.Holder]++
+	takers := l.takers(h.ID)
+	l.Drop(h.ID)
+	e := entry{Hold: h, left: Taken{Pods: h.Pods, Request: h.Request, Ports: h.Ports}}
+	if e.part = l.take(h); e.part.zero() {
+		e.From = ""
 	}
-	if h.Made {
-		l.made++
+	l.holds[h.ID] = e
+	l.note(h, 1)
+	if l.nodes[h.Node] == nil {
+		l.nodes[h.Node] = map[Holder]*share{}
 	}
-	n.total.add(h, 1)
-	n.holder[h.Holder].add(h, 1)
+	if l.nodes[h.Node][h.Holder] == nil {
+		l.nodes[h.Node][h.Holder] = &share{Taken: Taken{Request: resource.Vector{}}}
+	}
+	of := l.nodes[h.Node][h.Holder]
+	of.holds++
+	of.add(e.left, 1)
+	for _, taker := range takers {
+		l.Put(taker)
+		if taker.Reason == Reservation {
+			l.settle(taker.ID)
+		}
+	}
 }
 
-// Drop ends the hold of a pod. It returns false where there was none.
-func (l *Ledger) Drop(pod types.UID) bool {
-	h, ok := l.holds[pod]
+// Drop ends a hold. What it had taken of another one is left of that again, and places that pods
+// have with a part of it are all their own. It returns false where there was none.
+func (l *Ledger) Drop(id ID) bool {
+	e, ok := l.holds[id]
 	if !ok {
 		return false
 	}
-	delete(l.holds, pod)
-	l.changed = append(l.changed, pod)
-	l.count[h.Reason]--
+	for _, taker := range l.takers(id) {
+		l.detach(taker.ID)
+		if taker.Reason == Reservation {
+			l.Drop(taker.ID)
+		}
+	}
+	delete(l.holds, id)
+	l.note(e.Hold, -1)
+	on := l.nodes[e.Node]
+	if of := on[e.Holder]; of.holds == 1 {
+		delete(on, e.Holder)
+	} else {
+		of.holds--
+		of.add(e.left, -1)
+	}
+	if len(on) == 0 {
+		delete(l.nodes, e.Node)
+	}
+	l.give(e)
+	return true
+}
+
+// note counts a hold that comes, or with -1 goes.
+func (l *Ledger) note(h Hold, by int) {
+	if h.For != "" {
+		l.changed = append(l.changed, h.For)
+	}
+	l.count[h.Reason] += by
 	if h.Reason == Nomination {
-		if l.nominated[h.Holder]--; l.nominated[h.Holder] == 0 {
+		if l.nominated[h.Holder] += by; l.nominated[h.Holder] == 0 {
 			delete(l.nominated, h.Holder)
 		}
 	}
 	if h.Made {
-		l.made--
+		l.made += by
 	}
-	n := l.nodes[h.Node]
-	n.total.add(h, -1)
-	if mine := n.holder[h.Holder]; mine.Pods == 1 {
-		delete(n.holder, h.Holder)
-	} else {
-		mine.add(h, -1)
-	}
-	if n.total.Pods == 0 {
-		delete(l.nodes, h.Node)
-	}
-	return true
 }
 
-func (t *Taken) add(h Hold, by int) {
-	t.Pods += by
-	t.Request.Add(h.Request, int64(by))
+func (t *Taken) add(other Taken, by int) {
+	t.Pods += by * other.Pods
+	t.Request.Add(other.Request, int64(by))
 	if by > 0 {
-		t.Ports = append(t.Ports, h.Ports...)
+		t.Ports = append(t.Ports, other.Ports...)
 		return
 	}
-	for _, gone := range h.Ports {
-		for i, port := range t.Ports {
-			if port == gone {
-				t.Ports = append(t.Ports[:i:i], t.Ports[i+1:]...)
-				break
-			}
+	for _, gone := range other.Ports {
+		if i := slices.Index(t.Ports, gone); i >= 0 {
+			t.Ports = slices.Concat(t.Ports[:i], t.Ports[i+1:])
 		}
 	}
 }
+
+// zero reports whether it is nothing.
+func (t Taken) zero() bool { return t.Pods == 0 && len(t.Ports) == 0 && t.Request.Zero() }
 
 // Follow takes in a plan of a holder: its holds take the place of the nominations of the
 // pods that the plan was made for, those of pods that it leaves out included. If the holder
-// had nominations, or what was left of them, room was made for it.
+// had nominations, or what was left of them, room was made for it. A pod that has a part of a
+// hold where it goes has it still.
 func (l *Ledger) Follow(holder Holder, pods []types.UID, plan []Hold) Change {
 	made, priority := l.madeFor(holder)
+	from := l.takenFrom(plan)
 	var c Change
 	for _, pod := range pods {
-		if h, ok := l.holds[pod]; ok && h.Holder == holder && h.Reason == Nomination {
+		if h, ok := l.Hold(IDOf(pod)); ok && h.Holder == holder && h.Reason == Nomination {
 			c = l.denominate(c, h)
 		}
 	}
-	for _, h := range plan {
-		h.Holder, h.Reason, h.Made, h.Priority = holder, Plan, made, priority
+	for i, h := range plan {
+		h.Holder, h.Reason, h.Made, h.Priority, h.From = holder, Plan, made, priority, from[i]
 		l.Put(h)
 	}
-	c.Renominated = slices.DeleteFunc(c.Renominated, func(pod types.UID) bool { _, planned := l.holds[pod]; return planned })
+	c.Renominated = slices.DeleteFunc(c.Renominated, func(pod types.UID) bool { _, planned := l.holds[IDOf(pod)]; return planned })
 	return c
 }
 
@@ -222,7 +276,7 @@ func (l *Ledger) Follow(holder Holder, pods []types.UID, plan []Hold) Change {
 func (l *Ledger) Denominate(pods ...types.UID) Change {
 	var c Change
 	for _, pod := range pods {
-		if h, ok := l.holds[pod]; ok && h.Reason == Nomination {
+		if h, ok := l.Hold(IDOf(pod)); ok && h.Reason == Nomination {
 			c = l.denominate(c, h)
 		}
 	}
@@ -230,7 +284,7 @@ func (l *Ledger) Denominate(pods ...types.UID) Change {
 }
 
 func (l *Ledger) denominate(c Change, h Hold) Change {
-	l.Drop(h.For)
+	l.Drop(h.ID)
 	c.Freed, c.Renominated = append(c.Freed, h.Node), append(c.Renominated, h.For)
 	return c
 }
@@ -250,21 +304,36 @@ func (l *Ledger) madeFor(holder Holder) (bool, int32) {
 
 // Use takes in that a pod is counted on a node from now on. What was held for it elsewhere
 // is free; so it is where it was held, but to nobody's use: the pod has it. Room that was
-// made stays nominated to the pod in case that it gives back its place.
+// made stays nominated to the pod in case that it gives back its place, and what it has taken
+// of a hold stays its part of that.
 func (l *Ledger) Use(pod types.UID, nodeName string) Change {
-	h, ok := l.holds[pod]
+	h, ok := l.Hold(IDOf(pod))
 	switch {
 	case !ok:
 	case h.Node != nodeName:
-		l.Drop(pod)
+		l.Drop(h.ID)
 		return Change{Freed: []string{h.Node}}
 	case h.Reason == Plan && h.Made:
 		l.Put(h.nomination())
 	case h.Reason == Plan:
-		l.Drop(pod)
+		l.settle(h.ID)
 	case h.Reason == Nomination:
 		h.Claim = 0 // what is done to make room here is not needed any more
 		l.Put(h)
+	}
+	return Change{}
+}
+
+// Bound takes in that a pod is bound, and that nothing needs to be nominated to it any more.
+func (l *Ledger) Bound(pod types.UID, nodeName string) Change {
+	h, ok := l.Hold(IDOf(pod))
+	switch {
+	case !ok || h.Reason != Nomination:
+	case h.Node != nodeName:
+		l.Drop(h.ID)
+		return Change{Freed: []string{h.Node}}
+	default:
+		l.settle(h.ID)
 	}
 	return Change{}
 }
@@ -273,15 +342,15 @@ func (l *Ledger) Use(pod types.UID, nodeName string) Change {
 func (l *Ledger) GiveBack(pods ...types.UID) Change {
 	var c Change
 	for _, pod := range pods {
-		h, ok := l.holds[pod]
+		h, ok := l.Hold(IDOf(pod))
 		if !ok || h.Reason != Plan {
 			continue
 		}
-		l.Drop(pod)
 		if h.Made {
 			l.Put(h.nomination())
 			c.Renominated = append(c.Renominated, pod)
 		} else {
+			l.Drop(h.ID)
 			c.Freed = append(c.Freed, h.Node)
 		}
 	}
@@ -308,9 +377,9 @@ func (l *Ledger) Nominated(holder Holder) bool { return l.nominated[holder] > 0 
 // Nominations lists the pods that have nominations, by holder and then by UID.
 func (l *Ledger) Nominations() map[Holder][]types.UID {
 	list := make(map[Holder][]types.UID, len(l.nominated))
-	for uid, h := range l.holds {
+	for _, h := range l.holds {
 		if h.Reason == Nomination {
-			list[h.Holder] = append(list[h.Holder], uid)
+			list[h.Holder] = append(list[h.Holder], h.For)
 		}
 	}
 	for _, pods := range list {
@@ -319,10 +388,10 @@ func (l *Ledger) Nominations() map[Holder][]types.UID {
 	return list
 }
 
-// Hold returns the hold of a pod.
-func (l *Ledger) Hold(pod types.UID) (Hold, bool) {
-	h, ok := l.holds[pod]
-	return h, ok
+// Hold returns a hold: the whole of it, whatever pods have taken.
+func (l *Ledger) Hold(id ID) (Hold, bool) {
+	e, ok := l.holds[id]
+	return e.Hold, ok
 }
 
 // Holders lists who holds something for a reason at less than a priority.
@@ -338,22 +407,18 @@ func (l *Ledger) Holders(reason Reason, below int32) []Holder {
 
 // On lists who holds something on a node.
 func (l *Ledger) On(nodeName string) []Holder {
-	n := l.nodes[nodeName]
-	if n == nil {
-		return nil
-	}
-	return slices.SortedFunc(maps.Keys(n.holder), Holder.Compare)
+	return slices.SortedFunc(maps.Keys(l.nodes[nodeName]), Holder.Compare)
 }
 
-// Of lists what a holder holds for a reason, by the UID of the pods.
+// Of lists what a holder holds for a reason, by ID.
 func (l *Ledger) Of(holder Holder, reason Reason) []Hold {
 	var found []Hold
 	for _, h := range l.holds {
 		if h.Holder == holder && h.Reason == reason {
-			found = append(found, h)
+			found = append(found, h.Hold)
 		}
 	}
-	slices.SortFunc(found, func(a, b Hold) int { return cmp.Compare(a.For, b.For) })
+	slices.SortFunc(found, func(a, b Hold) int { return cmp.Compare(a.ID, b.ID) })
 	return found
 }
 
@@ -361,30 +426,23 @@ func (l *Ledger) Of(holder Holder, reason Reason) []Hold {
 // of the pods that are counted as being there already. The second result is false
 // where nothing is, and it costs next to nothing to learn that.
 func (l *Ledger) Others(nodeName string, there iter.Seq[types.UID], holders ...Holder) (Taken, bool) {
-	n := l.nodes[nodeName]
-	if n == nil {
-		return Taken{}, false
-	}
-	left := Taken{Pods: n.total.Pods}
-	for _, holder := range holders {
-		if mine := n.holder[holder]; mine != nil {
-			left.Pods -= mine.Pods
+	var left Taken
+	for holder, t := range l.nodes[nodeName] {
+		if slices.Contains(holders, holder) {
+			continue
 		}
-	}
-	if left.Pods == 0 {
-		return Taken{}, false
-	}
-	left.Request = resource.Vector{}
-	for name, t := range n.holder {
-		if !slices.Contains(holders, name) {
-			left.Request.Add(t.Request, 1)
-			left.Ports = append(left.Ports, t.Ports...)
+		if left.Request == nil {
+			left.Request = resource.Vector{}
 		}
+		left.add(t.Taken, 1)
+	}
+	if left.Request == nil {
+		return Taken{}, false
 	}
 	for pod := range there {
-		if h, ok := l.holds[pod]; ok && h.Node == nodeName && !slices.Contains(holders, h.Holder) {
-			left.add(h, -1)
+		if e, ok := l.holds[IDOf(pod)]; ok && e.Node == nodeName && !slices.Contains(holders, e.Holder) {
+			left.add(e.left, -1)
 		}
 	}
-	return left, left.Pods > 0
+	return left, !left.zero()
 }

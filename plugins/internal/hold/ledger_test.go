@@ -109,14 +109,14 @@ func TestLedgerEqualsARecount(t *testing.T) {
 			} else {
 				_, had := counted[h.For]
 				delete(counted, h.For)
-				if got := ledger.Drop(h.For); got != had {
+				if got := ledger.Drop(IDOf(h.For)); got != had {
 					t.Fatalf("seed %d, step %d: Drop answers %v, want %v", seed, step, got, had)
 				}
 			}
 			compare(t, fmt.Sprintf("seed %d, step %d", seed, step), ledger, counted)
 		}
 		for uid := range counted {
-			ledger.Drop(uid)
+			ledger.Drop(IDOf(uid))
 		}
 		compare(t, "empty again", ledger, model{})
 	}
@@ -242,7 +242,8 @@ func TestRoomThatWasMade(t *testing.T) {
 				last = step(l)
 			}
 			got := map[types.UID]string{}
-			for uid, h := range l.holds {
+			for _, h := range l.holds {
+				uid := h.For
 				got[uid] = h.Node + " " + string(h.Reason)
 				if h.Reason == Nomination && h.Priority != 7 {
 					t.Errorf("%s is held at priority %d, want that of the preemptor", uid, h.Priority)
@@ -256,7 +257,7 @@ func TestRoomThatWasMade(t *testing.T) {
 				t.Errorf("what the last step changes (-want +got):\n%s", diff)
 			}
 			for uid := range got {
-				l.Drop(uid)
+				l.Drop(IDOf(uid))
 			}
 			if l.Len()+len(l.nodes)+len(l.nominated)+l.made != 0 {
 				t.Errorf("left over: %d holds, %d nodes, %d made", l.Len(), len(l.nodes), l.made)

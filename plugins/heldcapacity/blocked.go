@@ -1,19 +1,14 @@
-package gang
+package heldcapacity
 
 import (
 	"cmp"
-	"context"
 	"maps"
 	"slices"
 	"sync"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
-	fwk "k8s.io/kube-scheduler/framework"
-
-	"github.com/lockstep-sh/lockstep/plugins/gangs"
 )
 
 // blocked is the pods that found capacity held for others. No event of the
@@ -142,41 +137,3 @@ func compareRoused(x, y roused) int {
 		cmp.Compare(x.pod.UID, y.pod.UID),
 	)
 }
-
-// wakeEvery is how often pods are woken that found capacity held for others.
-const wakeEvery = 100 * time.Millisecond
-
-// wakeBlocked has pods tried again that may find room now.
-func (pl *Gang) wakeBlocked(ctx context.Context) {
-	ticker := pl.clock.NewTicker(wakeEvery)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C():
-			pl.activate(ctx, pl.blocked.take())
-		}
-	}
-}
-
-// Heard notes what may help pods that found capacity held for others.
-func (pl *Gang) Heard(event fwk.ClusterEvent, before, after any) {
-	switch event.Resource {
-	case fwk.AssignedPod:
-		pod, ok := before.(*v1.Pod)
-		if ok && event.ActionType&(fwk.Delete|fwk.UpdatePodScaleDown) != 0 && event.ActionType != fwk.Update {
-			pl.blocked.ended(pod.Spec.NodeName)
-		}
-	case fwk.Node:
-		if gangs.Helps(before, after) {
-			pl.blocked.all()
-		}
-	}
-}
-
-// Begin is of no matter here.
-func (pl *Gang) Begin() {}
-
-// Failed is of no matter here.
-func (pl *Gang) Failed(context.Context, *v1.Pod) {}

@@ -1,0 +1,41 @@
+package cacheevents
+
+import (
+	"maps"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+)
+
+// Frees reports whether an event is that a pod has left its node, or takes less of it.
+func Frees(event fwk.ClusterEvent) bool {
+	return event.Resource == fwk.AssignedPod && event.ActionType&(fwk.Delete|fwk.UpdatePodScaleDown) != 0 && event.ActionType != fwk.Update
+}
+
+// NodeHelps reports whether what an event tells of a node may let a pod fit that did not. Of
+// annotations only those count that plugins of this project read: others change all the time.
+func NodeHelps(before, after any) bool {
+	old, _ := before.(*v1.Node)
+	node, _ := after.(*v1.Node)
+	return old == nil || node == nil ||
+		old.Spec.Unschedulable != node.Spec.Unschedulable ||
+		!maps.Equal(old.Labels, node.Labels) ||
+		!equality.Semantic.DeepEqual(old.Spec.Taints, node.Spec.Taints) ||
+		!equality.Semantic.DeepEqual(old.Status.Allocatable, node.Status.Allocatable) ||
+		!maps.Equal(ours(old.Annotations), ours(node.Annotations))
+}
+
+// ours are the annotations under the domain of this project.
+func ours(annotations map[string]string) map[string]string {
+	found := map[string]string{}
+	for key, value := range annotations {
+		if strings.HasPrefix(key, v1alpha1.GroupName+"/") {
+			found[key] = value
+		}
+	}
+	return found
+}

@@ -1,0 +1,182 @@
+package heldcapacity
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+	"k8s.io/utils/clock"
+
+	"github.com/lockstep-sh/lockstep/apis/config/validation"
+	"github.com/lockstep-sh/lockstep/plugins/cacheevents"
+	"github.com/lockstep-sh/lockstep/plugins/extension"
+	"github.com/lockstep-sh/lockstep/plugins/holds"
+	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
+)
+
+// Name is the name of the plugin in a KubeSchedulerConfiguration.
+const Name = "HeldCapacity"
+
+// HeldCapacity is the plugin, one for each profile.
+type HeldCapacity struct {
+	handle  fwk.Handle
+	holds   *holds.Holds
+	clock   clock.WithTicker
+	blocked blocked
+	// granters are the plugins of the profile that know what is held for pods.
+	granters func() []holds.Granter
+	// ended is the ledger's count before the cycle that runs looked at any node.
+	ended atomic.Uint64
+}
+
+var (
+	_ fwk.EnqueueExtensions = &HeldCapacity{}
+	_ fwk.PreFilterPlugin   = &HeldCapacity{}
+	_ fwk.FilterPlugin      = &HeldCapacity{}
+	_ fwk.SignPlugin        = &HeldCapacity{}
+	_ cacheevents.Listener  = &HeldCapacity{}
+)
+
+const visitKey fwk.StateKey = "lockstep.dev/" + Name
+
+// visit is what PreFilter found out about a pod.
+type visit struct {
+	demand  holds.Demand
+	holders []hold.Holder
+}
+
+// Clone shares the visit, which never changes.
+func (v *visit) Clone() fwk.StateData { return v }
+
+// Name returns the name of the plugin.
+func (pl *HeldCapacity) Name() string { return Name }
+
+// EventsToRegister registers none: no event of the cluster tells when a hold ends. The plugin
+// activates what it refused itself, once something ends on a node that refused it.
+func (pl *HeldCapacity) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
+	return nil, nil
+}
+
+// PreFilter skips Filter while nothing is held.
+func (pl *HeldCapacity) PreFilter(_ context.Context, state fwk.CycleState, pod *v1.Pod, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
+	if pl.holds.Empty() {
+		return nil, fwk.NewStatus(fwk.Skip)
+	}
+	holders := slices.Concat(holds.Granted(state, pod), holds.GrantedBy(pl.granters(), pod))
+	state.Write(visitKey, &visit{demand: holds.DemandOf(&framework.PodInfo{Pod: pod}), holders: holders})
+	return nil, nil
+}
+
+// PreFilterExtensions returns none: Filter reads the pods of a node from the node.
+func (pl *HeldCapacity) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
+
+// Filter keeps a pod out of what is held for others. It costs a look-up, and arithmetic where
+// something is held.
+func (pl *HeldCapacity) Filter(_ context.Context, state fwk.CycleState, _ *v1.Pod, info fwk.NodeInfo) *fwk.Status {
+	data, err := state.Read(visitKey)
+	if err != nil {
+		return nil // nothing was held
+	}
+	v, ok := data.(*visit)
+	if !ok {
+		return fwk.AsStatus(fmt.Errorf("reading the cycle state of %s: got %T", Name, data))
+	}
+	return pl.holds.Check(v.demand, info, v.holders...)
+}
+
+// SignPod keeps kube-scheduler's batching alive: a node that it proposes for a pod because it
+// was good for one like it is filtered all the same.
+func (pl *HeldCapacity) SignPod(context.Context, *v1.Pod) ([]fwk.SignFragment, *fwk.Status) {
+	return nil, nil
+}
+
+// Begin notes that a scheduling cycle begins.
+func (pl *HeldCapacity) Begin() { pl.ended.Store(pl.holds.Ended()) }
+
+// Failed takes note of a pod that found no node, if any refused it for what is held there.
+func (pl *HeldCapacity) Failed(_ context.Context, pod *v1.Pod, why error) {
+	var unfit *framework.FitError
+	if pod.Spec.SchedulerName != pl.handle.ProfileName() || !errors.As(why, &unfit) || !unfit.Diagnosis.UnschedulablePlugins.Has(Name) {
+		return
+	}
+	var nodes []string
+	unfit.Diagnosis.NodeToStatus.ForEachExplicitNode(func(node string, status *fwk.Status) {
+		if status.Plugin() == Name {
+			nodes = append(nodes, node)
+		}
+	})
+	began := pl.ended.Load()
+	pl.blocked.add(pod, nodes, func() bool { return pl.holds.Ended() != began })
+}
+
+// Heard has pods looked at again that may fit by now, by what the scheduler's cache has taken in.
+func (pl *HeldCapacity) Heard(event fwk.ClusterEvent, before, after any) {
+	switch {
+	case cacheevents.Frees(event):
+		if pod, ok := before.(*v1.Pod); ok {
+			pl.blocked.ended(pod.Spec.NodeName)
+		}
+	case event.Resource == fwk.Node && cacheevents.NodeHelps(before, after):
+		pl.blocked.all()
+	}
+}
+
+// wakeEvery is how often pods that may fit by now are looked at again.
+const wakeEvery = 100 * time.Millisecond
+
+// wake has the queue look at pods again that may fit by now.
+func (pl *HeldCapacity) wake(ctx context.Context) {
+	ticker := pl.clock.NewTicker(wakeEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C():
+			byName := map[string]*v1.Pod{}
+			for _, pod := range pl.blocked.take() {
+				byName[pod.Namespace+"/"+pod.Name] = pod
+			}
+			if len(byName) > 0 {
+				pl.handle.Activate(klog.FromContext(ctx), byName)
+			}
+		}
+	}
+}
+
+// New makes the factory of the plugin over the ledger that all profiles share. events tell what
+// the scheduler's cache has taken in, and plugins are those of all profiles.
+func New(ledger *holds.Holds, events *cacheevents.Events, plugins *extension.Plugins) frameworkruntime.PluginFactory {
+	return func(ctx context.Context, object runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
+		if object != nil {
+			path := validation.Path(handle.ProfileName(), Name)
+			return nil, fmt.Errorf("reading arguments of %s: %w", Name, field.Forbidden(path, "it takes none; remove the entry"))
+		}
+		fw, ok := handle.(framework.Framework)
+		if !ok {
+			return nil, fmt.Errorf("making %s: want the framework of kube-scheduler as its handle, got %T", Name, handle)
+		}
+		pl := newPlugin(ledger, events, plugins, fw, clock.RealClock{})
+		go pl.wake(ctx)
+		return pl, nil
+	}
+}
+
+func newPlugin(ledger *holds.Holds, events *cacheevents.Events, plugins *extension.Plugins, fw framework.Framework, clock clock.WithTicker) *HeldCapacity {
+	pl := &HeldCapacity{handle: fw, holds: ledger, clock: clock}
+	pl.granters = sync.OnceValue(func() []holds.Granter { return extension.Of[holds.Granter](plugins, fw) }) // once all are made
+	ledger.OnEnd(pl.blocked.ended)
+	events.Listen(pl)
+	return pl
+}

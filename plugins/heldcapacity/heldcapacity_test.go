@@ -1,0 +1,385 @@
+package heldcapacity
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler"
+	schedconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
+	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+	st "k8s.io/kubernetes/pkg/scheduler/testing"
+	testingclock "k8s.io/utils/clock/testing"
+
+	"github.com/lockstep-sh/lockstep/plugins/cacheevents"
+	"github.com/lockstep-sh/lockstep/plugins/extension"
+	"github.com/lockstep-sh/lockstep/plugins/holds"
+	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
+	"github.com/lockstep-sh/lockstep/plugins/internal/resource"
+)
+
+const (
+	testProfile = "plain-scheduler"
+	gpu         = v1.ResourceName("nvidia.com/gpu")
+)
+
+// stage is the plugin inside a real scheduler without gangs: all default plugins, the real cache, snapshot and queue.
+// Nothing runs; the API server is a fake without objects.
+type stage struct {
+	*HeldCapacity
+	ctx       context.Context
+	scheduler *scheduler.Scheduler
+	fw        framework.Framework
+	snapshot  *cache.Snapshot
+	events    *cacheevents.Events
+	clock     *testingclock.FakeClock
+}
+
+// newStage makes a stage with so many nodes of 8 GPUs.
+func newStage(tb testing.TB, nodes int) *stage {
+	tb.Helper()
+	var silent klog.Logger
+	ctx, cancel := context.WithCancel(klog.NewContext(context.Background(), silent))
+	tb.Cleanup(cancel)
+	s := &stage{ctx: ctx, snapshot: cache.NewEmptySnapshot(), events: cacheevents.New(), clock: testingclock.NewFakeClock(time.Now())}
+	defaults, err := latest.Default()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	p := defaults.Profiles[0]
+	p.SchedulerName = testProfile
+	p.Plugins.MultiPoint.Enabled = append(p.Plugins.MultiPoint.Enabled, schedconfig.Plugin{Name: Name}, schedconfig.Plugin{Name: knowing{}.Name()})
+	plugins := extension.New()
+	capture := func(_ context.Context, _ runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
+		s.HeldCapacity = newPlugin(holds.New(), s.events, plugins, handle.(framework.Framework), s.clock)
+		return s.HeldCapacity, nil
+	}
+	knows := plugins.Watch(func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) { return knowing{}, nil })
+	client := fake.NewClientset()
+	s.scheduler, err = scheduler.New(ctx, client, informers.NewSharedInformerFactory(client, 0), nil,
+		func(string) events.EventRecorderLogger { return &events.FakeRecorder{} },
+		scheduler.WithProfiles(p), scheduler.WithNodeInfoSnapshot(s.snapshot),
+		scheduler.WithFrameworkOutOfTreeRegistry(frameworkruntime.Registry{Name: capture, knowing{}.Name(): knows}))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	s.fw = s.scheduler.Profiles[testProfile]
+	for i := range nodes {
+		s.scheduler.Cache.AddNode(klog.FromContext(ctx), st.MakeNode().Name(nodeName(i)).
+			Capacity(map[v1.ResourceName]string{gpu: "8", v1.ResourceCPU: "64", v1.ResourceMemory: "512Gi", v1.ResourcePods: "110"}).Obj())
+	}
+	if err := s.scheduler.Cache.UpdateSnapshot(klog.FromContext(ctx), s.snapshot); err != nil {
+		tb.Fatal(err)
+	}
+	return s
+}
+
+// knowing is a plugin that knows what is held for pods with an annotation.
+type knowing struct{}
+
+func (knowing) Name() string { return "Knowing" }
+
+func (knowing) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) { return nil, nil }
+
+func (knowing) Filter(context.Context, fwk.CycleState, *v1.Pod, fwk.NodeInfo) *fwk.Status { return nil }
+
+func (knowing) Grants(pod *v1.Pod) []hold.Holder {
+	if group := pod.Annotations["group"]; group != "" {
+		return []hold.Holder{{Group: group}}
+	}
+	return nil
+}
+
+func nodeName(i int) string { return fmt.Sprintf("node-%04d", i) }
+
+func makePod(name string) *v1.Pod {
+	return st.MakePod().Namespace("default").Name(name).UID(name).SchedulerName(testProfile).Req(map[v1.ResourceName]string{gpu: "1"}).Obj()
+}
+
+var others = hold.Holder{Profile: "lockstep-scheduler", Group: "default/train"}
+
+// hold holds all of a node for a pod of a holder.
+func (s *stage) hold(pod types.UID, holder hold.Holder, node string) {
+	s.holds.Follow(holder, nil, []hold.Hold{{For: pod, Node: node, Request: resource.Vector{gpu: 8}}})
+}
+
+// schedule runs a cycle of a pod as far as the choice of its node. It returns why there is none.
+func (s *stage) schedule(pod *framework.QueuedPodInfo) error {
+	s.events.Begin()
+	_, err := s.scheduler.SchedulePod(s.ctx, s.fw, framework.NewCycleState(), pod)
+	if err != nil {
+		s.events.Failed(s.ctx, pod.Pod, err)
+	}
+	return err
+}
+
+// queued is a pod as the queue has it.
+func queued(t *testing.T, pod *v1.Pod) *framework.QueuedPodInfo {
+	t.Helper()
+	info, err := framework.NewPodInfo(pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &framework.QueuedPodInfo{PodInfo: info}
+}
+
+// TestFilter: a pod is kept out of what is held, but for what is held for it, or what it has been granted instead.
+func TestFilter(t *testing.T) {
+	pod := makePod("mine")
+	single := hold.Holder{Profile: testProfile, Group: hold.SinglePod(pod.UID)}
+	gang := hold.Holder{Profile: testProfile, Group: "default/train"}
+	for sentence, c := range map[string]struct {
+		by      hold.Holder
+		none    bool
+		granted []hold.Holder
+		known   string // of whom a plugin knows
+		want    string
+	}{
+		"nothing is held": {none: true},
+		"a plugin knows that it is held for the pod": {by: hold.Holder{Group: "team"}, known: "team"},
+		"also for one of a gang":                     {by: hold.Holder{Group: "team"}, known: "team", granted: []hold.Holder{gang}},
+		"beside what its gang has":                   {by: gang, known: "team", granted: []hold.Holder{gang}},
+		"a plugin knows of something else":           {by: others, known: "team", want: holds.ErrReasonHeld},
+		"others hold a node":                         {by: others, want: holds.ErrReasonHeld},
+		"it is held for the pod itself":              {by: single},
+		"for a pod of its UID in another profile":    {by: hold.Holder{Profile: "another", Group: single.Group}, want: holds.ErrReasonHeld},
+		"its gang has it":                            {by: gang, granted: []hold.Holder{gang}},
+		"its gang and another may be granted":        {by: others, granted: []hold.Holder{gang, others}},
+		"others hold it, whatever its gang has":      {by: others, granted: []hold.Holder{gang}, want: holds.ErrReasonHeld},
+		"what is granted is instead of its own":      {by: single, granted: []hold.Holder{gang}, want: holds.ErrReasonHeld},
+		"a gang of its name in another profile does": {by: hold.Holder{Profile: "another", Group: gang.Group}, granted: []hold.Holder{gang}, want: holds.ErrReasonHeld},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			s, pod := newStage(t, 2), pod.DeepCopy()
+			pod.Annotations = map[string]string{"group": c.known}
+			if !c.none {
+				s.hold("some", c.by, nodeName(0))
+			}
+			state := framework.NewCycleState()
+			if c.granted != nil {
+				holds.Grant(state, c.granted...)
+			}
+			result, status := s.PreFilter(s.ctx, state, pod, nil)
+			if status.IsSkip() != c.none || !c.none && !status.IsSuccess() || !result.AllNodes() {
+				t.Errorf("PreFilter answers %v, %v", result, status)
+			}
+			for i, want := range []string{c.want, ""} {
+				info, err := s.snapshot.Get(nodeName(i))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if status := s.Filter(s.ctx, state.Clone(), pod, info); status.Message() != want || want != "" && status.Code() != fwk.Unschedulable {
+					t.Errorf("node %d: %v, want %q", i, status, want)
+				}
+			}
+		})
+	}
+}
+
+func TestBatchingGoesOn(t *testing.T) {
+	s := newStage(t, 1)
+	s.hold("some", others, nodeName(0))
+	if fragments, status := s.SignPod(s.ctx, makePod("plain")); fragments != nil || !status.IsSuccess() {
+		t.Errorf("SignPod answers %v, %v: batching ends", fragments, status)
+	}
+}
+
+// TestLookedAtAgain: a pod that was refused for what is held is looked at again when something ends on a node that
+// refused it, or nodes change.
+func TestLookedAtAgain(t *testing.T) {
+	runs := st.MakePod().Name("runs").UID("runs").Node(nodeName(0)).Obj()
+	node := func(cpu string) *v1.Node {
+		return st.MakeNode().Name(nodeName(1)).Capacity(map[v1.ResourceName]string{v1.ResourceCPU: cpu}).Obj()
+	}
+	changed := fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.UpdateNodeAllocatable}
+	for sentence, c := range map[string]struct {
+		happens func(s *stage)
+		pod     *v1.Pod
+		want    bool
+	}{
+		"nothing happens":                             {func(*stage) {}, nil, false},
+		"something ends on a node that refused it":    {func(s *stage) { s.holds.NoteFreed(nodeName(0)) }, nil, true},
+		"the hold itself ends":                        {func(s *stage) { s.holds.GiveBack("a") }, nil, true},
+		"something ends elsewhere":                    {func(s *stage) { s.holds.NoteFreed("elsewhere") }, nil, false},
+		"a pod ends there":                            {func(s *stage) { s.events.Heard(framework.EventAssignedPodDelete, runs, nil) }, nil, true},
+		"a pod comes there":                           {func(s *stage) { s.events.Heard(framework.EventAssignedPodAdd, nil, runs) }, nil, false},
+		"a node gets more":                            {func(s *stage) { s.events.Heard(changed, node("1"), node("2")) }, nil, true},
+		"a node is as it was":                         {func(s *stage) { s.events.Heard(changed, node("1"), node("1")) }, nil, false},
+		"it was refused for something else, and ends": {func(s *stage) { s.holds.GiveBack("a", "b") }, st.MakePod().Namespace("default").Name("p").UID("p").SchedulerName(testProfile).NodeSelector(map[string]string{"no": "node"}).Obj(), false},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			s := newStage(t, 2)
+			s.hold("a", others, nodeName(0))
+			s.hold("b", others, nodeName(1))
+			if c.pod == nil {
+				c.pod = makePod("p")
+			}
+			if err := s.schedule(queued(t, c.pod)); err == nil {
+				t.Fatal("it has a node")
+			}
+			c.happens(s)
+			again := s.blocked.take()
+			if got := len(again) == 1 && again[0] == c.pod; got != c.want {
+				t.Errorf("%v are looked at again, want the pod: %t", again, c.want)
+			}
+		})
+	}
+}
+
+// TestHoldEndsDuringTheCycle: it is not known which node it was on, so the pod is looked at again.
+func TestHoldEndsDuringTheCycle(t *testing.T) {
+	s := newStage(t, 1)
+	pod := queued(t, makePod("p"))
+	s.hold("a", others, nodeName(0))
+	s.events.Begin()
+	_, err := s.scheduler.SchedulePod(s.ctx, s.fw, framework.NewCycleState(), pod)
+	if err == nil {
+		t.Fatal("it has a node")
+	}
+	s.holds.GiveBack("a")
+	s.events.Failed(s.ctx, pod.Pod, err)
+	if again := s.blocked.take(); len(again) != 1 {
+		t.Errorf("%v are looked at again, want the pod", again)
+	}
+	s.hold("a", others, nodeName(0))
+	if err := s.schedule(pod); err == nil || len(s.blocked.take()) > 0 {
+		t.Errorf("while it is held, the pod is looked at again: %v", err)
+	}
+}
+
+// TestWake: a pod that waits in the queue is activated, and has a node.
+func TestWake(t *testing.T) {
+	s := newStage(t, 1)
+	go s.wake(s.ctx)
+	queue, logger, pod := s.scheduler.SchedulingQueue, klog.FromContext(s.ctx), makePod("p")
+	queue.Add(s.ctx, pod)
+	s.hold("a", others, nodeName(0))
+	attempt := func() (*framework.QueuedPodInfo, error) {
+		entity, err := queue.Pop(logger)
+		if err != nil {
+			t.Fatal(err)
+		}
+		info := entity.(*framework.QueuedPodInfo)
+		return info, s.schedule(info)
+	}
+	info, err := attempt()
+	if err == nil || !strings.Contains(err.Error(), holds.ErrReasonHeld) {
+		t.Fatalf("it finds a node: %v", err)
+	}
+	info.UnschedulablePlugins.Insert(Name)
+	if err := queue.AddUnschedulablePodIfNotPresent(logger, info, queue.SchedulingCycle()); err != nil {
+		t.Fatal(err)
+	}
+	s.holds.GiveBack("a")
+	if err := wait.PollUntilContextTimeout(s.ctx, 5*time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) {
+		s.clock.Step(wakeEvery)
+		return len(queue.PodsInActiveQ()) == 1, nil
+	}); err != nil {
+		t.Fatalf("it is not activated: %v", err)
+	}
+	if _, err := attempt(); err != nil {
+		t.Errorf("it finds no node: %v", err)
+	}
+}
+
+func TestArguments(t *testing.T) {
+	_, err := New(holds.New(), cacheevents.New(), extension.New())(t.Context(), &runtime.Unknown{}, newStage(t, 1).handle)
+	if err == nil || !strings.Contains(err.Error(), "profiles["+testProfile+"]") || !strings.Contains(err.Error(), "takes none") {
+		t.Errorf("error %v, want one that names the profile", err)
+	}
+}
+
+// BenchmarkFilter: it runs for every pod on every node that this one looks at.
+func BenchmarkFilter(b *testing.B) {
+	s := newStage(b, 1000)
+	plain := makePod("plain")
+	run := func(name, node string, held bool) {
+		b.Run(name, func(b *testing.B) {
+			state := framework.NewCycleState()
+			_, status := s.PreFilter(s.ctx, state, plain, nil)
+			if held == status.IsSkip() {
+				b.Fatal(status)
+			}
+			info, err := s.snapshot.Get(node)
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				if status := s.Filter(s.ctx, state, plain, info); !status.IsSuccess() {
+					b.Fatal(status)
+				}
+			}
+		})
+	}
+	run("holds=0", nodeName(0), false)
+	for i := range 1000 {
+		s.holds.Follow(hold.Holder{Profile: testProfile, Group: fmt.Sprintf("default/train-%d", i%50)}, nil,
+			[]hold.Hold{{For: types.UID(fmt.Sprint(i)), Node: nodeName(i % 500), Request: resource.Vector{gpu: 1, v1.ResourceCPU: 2000, v1.ResourceMemory: 8 << 30}}})
+	}
+	run("holds=1000/node=free", nodeName(999), true)
+	run("holds=1000/node=held", nodeName(0), true)
+}
+
+// BenchmarkFilters: what a cycle pays per node, all of the profile's filters included.
+func BenchmarkFilters(b *testing.B) {
+	for _, held := range []int{0, 1000} {
+		b.Run(fmt.Sprintf("holds=%d", held), func(b *testing.B) {
+			s := newStage(b, 1000)
+			for i := range held {
+				s.holds.Follow(others, nil, []hold.Hold{{For: types.UID(fmt.Sprint(i)), Node: nodeName(i % 500), Request: resource.Vector{gpu: 1}}})
+			}
+			state, pod := framework.NewCycleState(), makePod("plain")
+			if _, status, _ := s.fw.RunPreFilterPlugins(s.ctx, state, pod); !status.IsSuccess() {
+				b.Fatal(status)
+			}
+			info, err := s.snapshot.Get(nodeName(999))
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				if status := s.fw.RunFilterPlugins(s.ctx, state, pod, info); !status.IsSuccess() {
+					b.Fatal(status)
+				}
+			}
+		})
+	}
+}
+
+// TestBlockedNodes: the nodes that refused a pod are those of the plugin, of all that refused it.
+func TestBlockedNodes(t *testing.T) {
+	s := newStage(t, 3)
+	s.hold("a", others, nodeName(0))
+	s.hold("b", others, nodeName(1))
+	s.scheduler.Cache.RemoveNode(klog.FromContext(s.ctx), st.MakeNode().Name(nodeName(2)).Obj())
+	s.scheduler.Cache.AddNode(klog.FromContext(s.ctx), st.MakeNode().Name(nodeName(2)).Obj()) // without GPUs
+	if err := s.scheduler.Cache.UpdateSnapshot(klog.FromContext(s.ctx), s.snapshot); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.schedule(queued(t, makePod("p"))); err == nil {
+		t.Fatal("it has a node")
+	}
+	got := map[string]bool{}
+	for node := range s.blocked.on {
+		got[node] = true
+	}
+	if diff := cmp.Diff(map[string]bool{nodeName(0): true, nodeName(1): true}, got); diff != "" {
+		t.Errorf("nodes (-want +got):\n%s", diff)
+	}
+}

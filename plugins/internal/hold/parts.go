@@ -1,0 +1,144 @@
+package hold
+
+import (
+	"cmp"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/lockstep-sh/lockstep/plugins/internal/resource"
+)
+
+// Consume has a pod that is counted on the node of a hold from now on take a part of it: as much
+// of what the pod takes as is left. So much is not held beside the pod, but stays the pod's
+// part: it is held again when the pod gives it back. A place in a plan that the pod has there,
+// or a nomination, goes on as it is, with that part in it. It returns false where the pod has
+// no part: there is no such hold, or nothing that the pod takes is left of it.
+func (l *Ledger) Consume(id ID, pod types.UID, request resource.Vector, ports ...Port) bool {
+	of, ok := l.holds[id]
+	if !ok || of.For != "" {
+		return false
+	}
+	h, has := l.Hold(IDOf(pod))
+	if !has || h.Node != of.Node || h.Reason == Reservation {
+		// Until the pod gives it back its part is nobody else's, those included that may use
+		// what is left.
+		h = Hold{
+			For: pod, Node: of.Node, Reason: Reservation, Priority: of.Priority, Pods: 1, Request: request, Ports: ports,
+			Holder: Holder{Profile: of.Holder.Profile, Group: SinglePod(pod)},
+		}
+	}
+	h.From = id
+	l.Put(h)
+	if h.Reason == Reservation {
+		l.settle(IDOf(pod))
+	}
+	return l.holds[IDOf(pod)].From == id
+}
+
+// Return has pods give back what they have taken of holds. Where these have ended it is free. A
+// place in a plan and a nomination end otherwise, and give back their part with that.
+func (l *Ledger) Return(pods ...types.UID) Change {
+	var c Change
+	for _, pod := range pods {
+		if h, ok := l.Hold(IDOf(pod)); ok && h.Reason == Reservation {
+			l.Drop(h.ID)
+			c.Freed = append(c.Freed, h.Node) // to those that may use the hold, at least
+		}
+	}
+	return c
+}
+
+// Left is what pods have not taken of a hold; nothing, where there is none.
+func (l *Ledger) Left(id ID) Taken {
+	left := Taken{Request: resource.Vector{}}
+	left.add(l.holds[id].left, 1)
+	return left
+}
+
+// settle ends the hold of a pod that is counted on its node, but for what the pod has taken of
+// another hold: that it gives back one day.
+func (l *Ledger) settle(id ID) {
+	e := l.holds[id]
+	if e.From == "" {
+		l.Drop(id)
+		return
+	}
+	h := e.Hold
+	h.Reason, h.Made, h.Recalled, h.Claim = Reservation, false, false, 0
+	h.Pods, h.Request, h.Ports = e.part.Pods, e.part.Request, e.part.Ports
+	l.Put(h)
+}
+
+// take takes a part for a hold of the one that it is from: of each amount no more than is left.
+func (l *Ledger) take(h Hold) Taken {
+	from, ok := l.holds[h.From]
+	if h.From == "" || !ok || from.For != "" || from.Node != h.Node {
+		return Taken{}
+	}
+	part := Taken{Pods: min(h.Pods, from.left.Pods), Request: resource.Vector{}}
+	for name, amount := range h.Request {
+		if n := min(amount, from.left.Request[name]); n > 0 {
+			part.Request[name] = n
+		}
+	}
+	for _, port := range h.Ports {
+		if slices.Contains(from.left.Ports, port) && !slices.Contains(part.Ports, port) {
+			part.Ports = append(part.Ports, port)
+		}
+	}
+	l.shift(from, part, -1)
+	return part
+}
+
+// give gives back what a hold has taken of another one.
+func (l *Ledger) give(e entry) {
+	if from, ok := l.holds[e.From]; ok && e.From != "" {
+		l.shift(from, e.part, 1)
+	}
+}
+
+// shift takes in that there is more left of a hold, or with -1 less.
+func (l *Ledger) shift(of entry, part Taken, by int) {
+	left := Taken{Pods: of.left.Pods, Request: resource.Vector{}, Ports: slices.Clone(of.left.Ports)}
+	left.Request.Add(of.left.Request, 1)
+	left.add(part, by)
+	of.left = left
+	l.holds[of.ID] = of
+	l.nodes[of.Node][of.Holder].add(part, by)
+}
+
+// detach has a hold be a part of none. What it took is its own.
+func (l *Ledger) detach(id ID) {
+	e := l.holds[id]
+	e.From, e.part = "", Taken{}
+	l.holds[id] = e
+}
+
+// takers are the holds that have parts of one, by ID.
+func (l *Ledger) takers(id ID) []Hold {
+	if of, ok := l.holds[id]; !ok || of.For != "" {
+		return nil // of what is for a pod nobody takes a part
+	}
+	var found []Hold
+	for _, e := range l.holds {
+		if e.From == id {
+			found = append(found, e.Hold)
+		}
+	}
+	slices.SortFunc(found, func(a, b Hold) int { return cmp.Compare(a.ID, b.ID) })
+	return found
+}
+
+// takenFrom is what each hold of a plan takes a part of: what it says itself, or what its pod has
+// a part of on that node already.
+func (l *Ledger) takenFrom(plan []Hold) []ID {
+	from := make([]ID, len(plan))
+	for i, h := range plan {
+		from[i] = h.From
+		if now := l.holds[IDOf(h.For)]; h.From == "" && now.Node == h.Node {
+			from[i] = now.From
+		}
+	}
+	return from
+}
