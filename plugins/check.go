@@ -38,13 +38,23 @@ func check(profile framework.Framework) field.ErrorList {
 		errs = append(errs, field.Invalid(path.Child("preEnqueue"), fairshare.Name, gang.Name+" has to come before it"))
 	}
 	if promises(profile) && !keeps(profile) {
-		errs = append(errs, field.Required(path.Child("multiPoint", "enabled"), heldcapacity.Name+" has to be among them, and disabled nowhere: write \"- name: "+
-			heldcapacity.Name+"\" after \"- name: "+gang.Name+"\". Without it pods take what is promised to gangs"))
+		errs = append(errs, field.Required(path, heldcapacity.Name+" is disabled, and without it pods take what is promised to gangs: disable it nowhere"))
 	}
 	if own := at(enabled.PreFilter, heldcapacity.Name); own >= 0 && at(enabled.PreFilter, gang.Name) > own {
 		errs = append(errs, field.Invalid(path.Child("preFilter"), heldcapacity.Name, gang.Name+" has to come before it"))
 	}
 	return errs
+}
+
+// Complete enables HeldCapacity in profiles that say nothing of it: what a process promises to
+// gangs, all of its profiles have to keep. It comes last, and so after Gang.
+func Complete(profiles []schedconfig.KubeSchedulerProfile) {
+	for i := range profiles {
+		all := &profiles[i].Plugins.MultiPoint
+		if !slices.ContainsFunc(slices.Concat(all.Enabled, all.Disabled), func(p schedconfig.Plugin) bool { return p.Name == heldcapacity.Name }) {
+			all.Enabled = append(all.Enabled, schedconfig.Plugin{Name: heldcapacity.Name})
+		}
+	}
 }
 
 // promises reports whether plugins of a profile count on capacity that is held.
@@ -71,7 +81,7 @@ func doubts(profile framework.Framework, promised bool) (list []string) {
 		list = append(list, "DefaultPreemption comes before Gang: it may evict for a single member of a gang")
 	}
 	if promised && !promises(profile) && !keeps(profile) {
-		list = append(list, heldcapacity.Name+" is not enabled: pods of this profile take what other profiles promise to gangs; add it to plugins.multiPoint.enabled")
+		list = append(list, heldcapacity.Name+" is disabled: pods of this profile take what other profiles promise to gangs; disable it nowhere")
 	}
 	return list
 }

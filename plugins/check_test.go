@@ -41,7 +41,7 @@ func TestOversold(t *testing.T) {
 				t.Errorf("it would do harm: %v", errs)
 			}
 			list := doubts(c.profile, c.promised)
-			if got := len(list) == 1 && strings.Contains(list[0], "add it to plugins.multiPoint.enabled"); got != c.doubtful {
+			if got := len(list) == 1 && strings.Contains(list[0], "HeldCapacity is disabled"); got != c.doubtful {
 				t.Errorf("doubts %q, want some: %t", list, c.doubtful)
 			}
 		})

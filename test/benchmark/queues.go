@@ -21,7 +21,7 @@ clientConnection:
 profiles:
 - schedulerName: lockstep-scheduler
   plugins:
-    multiPoint: {enabled: [{name: Gang}, {name: HeldCapacity}, {name: GangPreemption}, {name: FairShare}]}
+    multiPoint: {enabled: [{name: Gang}, {name: GangPreemption}, {name: FairShare}]}
     queueSort: {enabled: [{name: GangQueueSort}], disabled: [{name: PrioritySort}]}
     preFilter: {enabled: [{name: Gang}]}
     postFilter: {enabled: [{name: Gang}, {name: GangPreemption}], disabled: [{name: DefaultPreemption}]}

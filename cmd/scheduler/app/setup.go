@@ -59,6 +59,7 @@ func build(ctx context.Context, opts *options.Options, set *plugins.Set, lost fu
 	if err := guard(ctx, config, opts, lost); err != nil {
 		return nil, nil, err
 	}
+	plugins.Complete(config.ComponentConfig.Profiles)
 	completed := config.Complete()
 	var profiles []schedconfig.KubeSchedulerProfile
 	sched, err := scheduler.New(ctx,

@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -91,7 +92,7 @@ func withPlugins(name string) string {
 	return `- schedulerName: ` + name + `
   plugins:
     multiPoint:
-      enabled: [{name: Gang}, {name: HeldCapacity}, {name: BoundedBinder}]
+      enabled: [{name: Gang}, {name: BoundedBinder}]
       disabled: [{name: DefaultBinder}]
     queueSort:
       enabled: [{name: GangQueueSort}]
@@ -119,16 +120,17 @@ func TestBuiltInConfiguration(t *testing.T) {
 	// What comes first matters; what kube-scheduler has by default stays behind it.
 	front := func(name string, rest []schedconfig.Plugin) []string { return append([]string{name}, names(rest)...) }
 	for sentence, c := range map[string]struct{ got, want []string }{
-		"the queue is ordered by gangs":                            {names(enabled.QueueSort.Enabled), []string{"GangQueueSort"}},
-		"gangs gate pods after kube-scheduler's own gates":         {names(enabled.PreEnqueue.Enabled), append(names(theirs.PreEnqueue.Enabled), "Gang")},
-		"gangs are planned before their members are looked at":     {names(enabled.PreFilter.Enabled), append(front("Gang", theirs.PreFilter.Enabled), "HeldCapacity")},
-		"nobody preempts for a single member":                      {names(enabled.PostFilter.Enabled), []string{"Gang", "GangPreemption", "DynamicResources"}},
-		"filters are kube-scheduler's and the gang's":              {names(enabled.Filter.Enabled), append(names(theirs.Filter.Enabled), "Gang", "HeldCapacity")},
-		"held members wait before anything is bound":               {names(enabled.Bind.Enabled), []string{"Gang", "BoundedBinder"}},
-		"members wait at Permit where they have to":                {names(enabled.Permit.Enabled), append(names(theirs.Permit.Enabled), "Gang")},
-		"a gang notes what is reserved after it is":                {names(enabled.Reserve.Enabled), append(names(theirs.Reserve.Enabled), "Gang")},
-		"what is done before binding is as it was":                 {names(enabled.PreBind.Enabled), names(theirs.PreBind.Enabled)},
-		"scores of the gang come first, and the others are all on": {names(enabled.Score.Enabled), front("Gang", theirs.Score.Enabled)},
+		"the queue is ordered by gangs":                              {names(enabled.QueueSort.Enabled), []string{"GangQueueSort"}},
+		"gangs gate pods after kube-scheduler's own gates":           {names(enabled.PreEnqueue.Enabled), append(names(theirs.PreEnqueue.Enabled), "Gang")},
+		"gangs are planned before their members are looked at":       {names(enabled.PreFilter.Enabled), front("Gang", theirs.PreFilter.Enabled)},
+		"every profile keeps what is promised":                       {names(theirs.Filter.Enabled)[len(theirs.Filter.Enabled)-1:], []string{"HeldCapacity"}},
+		"nobody preempts for a single member":                        {names(enabled.PostFilter.Enabled), []string{"Gang", "GangPreemption", "DynamicResources"}},
+		"filters are kube-scheduler's, the gang's, and what is held": {names(enabled.Filter.Enabled), slices.Insert(names(theirs.Filter.Enabled), len(theirs.Filter.Enabled)-1, "Gang")},
+		"held members wait before anything is bound":                 {names(enabled.Bind.Enabled), []string{"Gang", "BoundedBinder"}},
+		"members wait at Permit where they have to":                  {names(enabled.Permit.Enabled), append(names(theirs.Permit.Enabled), "Gang")},
+		"a gang notes what is reserved after it is":                  {names(enabled.Reserve.Enabled), append(names(theirs.Reserve.Enabled), "Gang")},
+		"what is done before binding is as it was":                   {names(enabled.PreBind.Enabled), names(theirs.PreBind.Enabled)},
+		"scores of the gang come first, and the others are all on":   {names(enabled.Score.Enabled), front("Gang", theirs.Score.Enabled)},
 	} {
 		if diff := cmp.Diff(c.want, c.got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", sentence, diff)
@@ -222,15 +224,15 @@ func TestBadConfiguration(t *testing.T) {
 		},
 		"evictions for places that nobody holds": {
 			"profiles:\n- schedulerName: ours\n  plugins: {multiPoint: {enabled: [{name: GangPreemption}]}}\n",
-			[]string{"profiles[ours].plugins.postFilter", "GangPreemption", "Gang has to come before it", "profiles[ours].plugins.multiPoint.enabled: Required value: HeldCapacity"},
+			[]string{"profiles[ours].plugins.postFilter", "GangPreemption", "Gang has to come before it"},
 		},
 		"promises that nobody keeps": {
 			"profiles:\n" + withPlugins("ours") + "    filter: {disabled: [{name: HeldCapacity}]}\n" + withPlugins("other"),
-			[]string{"profiles[ours].plugins.multiPoint.enabled: Required value: HeldCapacity has to be among them", `write "- name: HeldCapacity" after "- name: Gang"`},
+			[]string{"profiles[ours].plugins: Required value: HeldCapacity is disabled", "disable it nowhere"},
 		},
 		"promises that nobody keeps, to queues": {
-			"profiles:\n- schedulerName: ours\n  plugins: {multiPoint: {enabled: [{name: FairShare}]}}\n",
-			[]string{"profiles[ours].plugins.multiPoint.enabled: Required value: HeldCapacity"},
+			"profiles:\n- schedulerName: ours\n  plugins: {multiPoint: {enabled: [{name: FairShare}], disabled: [{name: HeldCapacity}]}}\n",
+			[]string{"profiles[ours].plugins: Required value: HeldCapacity is disabled"},
 		},
 		"promises of which it is not known whose they are": {
 			"profiles:\n" + withPlugins("ours") + "    preFilter: {enabled: [{name: HeldCapacity}]}\n",
