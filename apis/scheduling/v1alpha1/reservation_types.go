@@ -108,8 +108,8 @@ type Reservation struct {
 
 // ReservationSpec is what is held, for whom and how long. Only owners, ttl and expires can be changed.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.startTime) == has(oldSelf.startTime) && (!has(self.startTime) || self.startTime == oldSelf.startTime)",fieldPath=".startTime",messageExpression="'startTime: cannot be changed, and was ' + (has(oldSelf.startTime) ? string(oldSelf.startTime) : 'not set') + ': make another Reservation with what you want'",message="startTime: cannot be changed: make another Reservation with what you want"
-// +kubebuilder:validation:XValidation:rule="!has(self.expires) || !has(self.startTime) || self.expires > self.startTime",fieldPath=".expires",messageExpression="'expires: ' + string(self.expires) + ' is not after startTime, ' + string(self.startTime) + ': nothing would ever be held: set it later, or leave it out'",message="expires: is not after startTime: nothing would ever be held: set it later, or leave it out"
+// +kubebuilder:validation:XValidation:rule="has(self.startTime) == has(oldSelf.startTime) && (!has(self.startTime) || self.startTime == oldSelf.startTime)",fieldPath=".startTime",message="startTime: cannot be changed: make another Reservation with what you want"
+// +kubebuilder:validation:XValidation:rule="!has(self.expires) || !has(self.startTime) || self.expires > self.startTime",fieldPath=".expires",message="expires: is not after startTime: nothing would ever be held: set it later, or leave it out"
 type ReservationSpec struct {
 	// Template is the pod for which a place is sought, and whose requests are held: it goes through
 	// scheduling with all that it says, and is never created. metadata.namespace is the namespace that
@@ -118,9 +118,10 @@ type ReservationSpec struct {
 	// of the gang that several replicas are. Cannot be changed.
 	//
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="template: cannot be changed: make another Reservation with what you want"
-	// +kubebuilder:validation:XValidation:rule="has(self.spec) && size(self.spec.containers) > 0",message="template.spec.containers: is empty: name one container with the resources.requests that are to be held"
-	// +kubebuilder:validation:XValidation:rule="!has(self.spec) || !has(self.spec.nodeName)",message="template.spec.nodeName: must not be set, the scheduler chooses: narrow its choice with nodeSelector or affinity"
-	// +kubebuilder:validation:XValidation:rule="!has(self.spec) || !has(self.spec.schedulingGates) || size(self.spec.schedulingGates) == 0",message="template.spec.schedulingGates: must not be set, nobody would remove them: say with startTime when to begin"
+	// +kubebuilder:validation:XValidation:rule="has(self.spec) && size(self.spec.containers) > 0",fieldPath=".spec.containers",message="template.spec.containers: is empty: name one container with the resources.requests that are to be held"
+	// +kubebuilder:validation:XValidation:rule="!has(self.spec) || !has(self.spec.nodeName)",fieldPath=".spec.nodeName",message="template.spec.nodeName: must not be set, the scheduler chooses: narrow its choice with nodeSelector or affinity"
+	// +kubebuilder:validation:XValidation:rule="!has(self.spec) || !has(self.spec.schedulingGates) || size(self.spec.schedulingGates) == 0",fieldPath=".spec.schedulingGates",message="template.spec.schedulingGates: must not be set, nobody would remove them: say with startTime when to begin"
+	// +kubebuilder:validation:XValidation:rule="!has(self.metadata) || !has(self.metadata.__namespace__) || !format.dns1123Label().validate(self.metadata.__namespace__).hasValue()",fieldPath=".metadata.namespace",message="template.metadata.namespace: is the name of no namespace: correct it, or leave it out for default"
 	Template v1.PodTemplateSpec `json:"template"`
 	// Owners are who may use what is held: pods to which one of the entries applies. From 1 to 16. May
 	// be changed; a pod that uses it already goes on doing so.
@@ -137,7 +138,7 @@ type ReservationSpec struct {
 	// +kubebuilder:default="24h"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=64
-	// +kubebuilder:validation:XValidation:rule="self.matches('^(0|([0-9]{1,9}([.][0-9]{1,9})?(h|m|s|ms)){1,4})$') && duration(self) <= duration('87600h')",messageExpression="'ttl: \"' + self + '\" is no duration from 0s to 87600h: write it like 90m, 24h or 1h30m; 0s is for ever'",message="ttl: must be a duration from 0s to 87600h: write it like 90m, 24h or 1h30m; 0s is for ever"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^(0|(([0-9]{1,5}([.][0-9]{1,9})?h|[0-9]{1,7}([.][0-9]{1,9})?m|[0-9]{1,9}([.][0-9]{1,9})?s|[0-9]{1,12}([.][0-9]{1,9})?ms)){1,4})$') && duration(self) <= duration('87600h')",messageExpression="'ttl: \"' + self + '\" is no duration from 0s to 87600h: write it like 90m, 24h or 1h30m; 0s is for ever'",message="ttl: must be a duration from 0s to 87600h: write it like 90m, 24h or 1h30m; 0s is for ever"
 	TTL *metav1.Duration `json:"ttl,omitempty"`
 	// Expires is when it ends at the latest, whatever the ttl; RFC 3339, such as 2027-01-31T06:00:00Z.
 	// Without, only the ttl counts. May be changed until it has passed.
@@ -150,7 +151,7 @@ type ReservationSpec struct {
 	//
 	// +optional
 	// +kubebuilder:default=true
-	// +kubebuilder:validation:XValidation:rule="self == oldSelf",messageExpression="'allocateOnce: cannot be changed from ' + string(oldSelf) + ' to ' + string(self) + ': make another Reservation with what you want'",message="allocateOnce: cannot be changed: make another Reservation with what you want"
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="allocateOnce: cannot be changed: make another Reservation with what you want"
 	AllocateOnce *bool `json:"allocateOnce,omitempty"`
 	// AllocatePolicy is how an owner may use what is reserved. Aligned: what it asks for beyond that it
 	// takes from what is free on the node. Restricted: it gets no more than is reserved, of the resources
@@ -159,7 +160,7 @@ type ReservationSpec struct {
 	// +optional
 	// +kubebuilder:default=Aligned
 	// +kubebuilder:validation:Enum=Aligned;Restricted
-	// +kubebuilder:validation:XValidation:rule="self == oldSelf",messageExpression="'allocatePolicy: cannot be changed from ' + oldSelf + ' to ' + self + ': make another Reservation with what you want'",message="allocatePolicy: cannot be changed: make another Reservation with what you want"
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",messageExpression="'allocatePolicy: cannot be changed from ' + oldSelf + ': make another Reservation with what you want'",message="allocatePolicy: cannot be changed: make another Reservation with what you want"
 	AllocatePolicy AllocatePolicy `json:"allocatePolicy,omitempty"`
 	// Replicas is how many places are held, each with the requests of the template: all of them or none,
 	// as a gang is placed. From 1 to 1024. Default: 1. Cannot be changed.
@@ -168,7 +169,7 @@ type ReservationSpec struct {
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1024
-	// +kubebuilder:validation:XValidation:rule="self == oldSelf",messageExpression="'replicas: cannot be changed from ' + string(oldSelf) + ' to ' + string(self) + ': make another Reservation with what you want'",message="replicas: cannot be changed: make another Reservation with what you want"
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="replicas: cannot be changed: make another Reservation with what you want"
 	Replicas int32 `json:"replicas,omitempty"`
 	// StartTime is when to begin: before it nothing is held, and no place is sought. RFC 3339. Without, at
 	// once. Cannot be changed.
@@ -195,6 +196,8 @@ type ReservationOwner struct {
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="has(self.matchLabels) && size(self.matchLabels) > 0 || has(self.matchExpressions) && size(self.matchExpressions) > 0",message="labelSelector: is empty, and would be every pod: set matchLabels or matchExpressions"
 	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, e.operator in ['In', 'NotIn', 'Exists', 'DoesNotExist'] && (e.operator in ['In', 'NotIn']) == (has(e.values) && size(e.values) > 0))",message="labelSelector.matchExpressions: each needs operator In or NotIn with values, or Exists or DoesNotExist without"
+	// +kubebuilder:validation:XValidation:rule="!has(self.matchLabels) || self.matchLabels.all(k, !format.qualifiedName().validate(k).hasValue() && !format.labelValue().validate(self.matchLabels[k]).hasValue())",message="labelSelector.matchLabels: a key or value can be on no pod: correct it"
+	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, !format.qualifiedName().validate(e.key).hasValue() && (!has(e.values) || e.values.all(v, !format.labelValue().validate(v).hasValue())))",message="labelSelector.matchExpressions: a key or value can be on no pod: correct it"
 	LabelSelector *metav1.LabelSelector `json:"labelSelector,omitempty"`
 	// Namespace is that of the pods which labelSelector selects. Default: that of the template.
 	//
