@@ -75,9 +75,6 @@ const (
 	ReservationReasonExpired = "Expired"
 	// ReservationReasonDeleted: it is being deleted, and waits for finalizers.
 	ReservationReasonDeleted = "Deleted"
-	// ReservationReasonNodeUnschedulable is the reason of an event: a node on which it holds something
-	// was cordoned. It stays held.
-	ReservationReasonNodeUnschedulable = "NodeUnschedulable"
 )
 
 // Reservation is capacity that is held for pods that are yet to come.
