@@ -174,7 +174,7 @@ func TestNext(t *testing.T) {
 		},
 		"of several each is used once": {
 			r: reserve(3, ttl(0), placed("n1", "n2", "n3")), consumers: []Consumer{user("w", 1, "n2", 1)},
-			want: outcome{Phase: "Available", Placed: "0@n1=0 1@n2=1! 2@n3=0 ", Owners: 1, Ready: "True/Available", Message: "1 of 3 placements have been used, the others are held until it is deleted"},
+			want: outcome{Phase: "Available", Placed: "0@n1=0 1@n2=1! 2@n3=0 ", Owners: 1, Ready: "True/Available", Message: "1 of 3 placements used; the others are held until it is deleted"},
 		},
 		"all of them used, it has succeeded": {
 			r: reserve(2, placed("n1", "n2")), consumers: []Consumer{user("v", 0, "n1", 1), user("w", 1, "n2", 1)},
@@ -206,7 +206,7 @@ func TestNext(t *testing.T) {
 		},
 		"what was used once needs no other place": {
 			r: reserve(2, ttl(0), placed("n1", "n2")), consumers: []Consumer{user("w", 1, "n2", 1)}, nodes: map[string]Node{"n2": NodeGone},
-			want: outcome{Phase: "Available", Placed: "0@n1=0 1@n2=1! ", Owners: 1, Ready: "True/Available", Message: "1 of 2 placements have been used, the others are held until it is deleted"},
+			want: outcome{Phase: "Available", Placed: "0@n1=0 1@n2=1! ", Owners: 1, Ready: "True/Available", Message: "1 of 2 placements used; the others are held until it is deleted"},
 		},
 		"one that waits for finalizers holds nothing": {
 			r: reserve(1, placed("n1"), deleted), now: 2 * time.Hour,

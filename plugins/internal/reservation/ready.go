@@ -46,7 +46,7 @@ func (l *standing) held(r *v1alpha1.Reservation) string {
 	case len(l.placements) == 1:
 		text = fmt.Sprintf("it is held on node %s", l.placements[0].NodeName)
 	case l.spent > 0:
-		text = fmt.Sprintf("%d of %d placements have been used, the others are held", l.spent, len(l.placements))
+		text = fmt.Sprintf("%d of %d placements used; the others are held", l.spent, len(l.placements))
 	}
 	text += " until " + until(r)
 	if len(l.cordoned) > 0 {
