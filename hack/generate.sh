@@ -38,7 +38,11 @@ mapfile -t conversion < <(packages conversion-gen)
 need conversion-gen "${conversion[@]}"
 "$bin/conversion-gen" --output-file zz_generated.conversion.go "${conversion[@]}"
 
-"$bin/controller-gen" crd paths=./apis/scheduling/... "output:crd:dir=$scratch/ours"
+# Labels and annotations of templates are kept. Reservations are then cut down, and tightened.
+"$bin/controller-gen" crd:generateEmbeddedObjectMeta=true paths=./apis/scheduling/... "output:crd:dir=$scratch/ours"
+readonly reservations=scheduling.lockstep.dev_reservations.yaml
+mv "$scratch/ours/$reservations" "$scratch/$reservations"
+go run ./hack/reservationcrd < "$scratch/$reservations" > "$scratch/ours/$reservations"
 
 # The community's PodGroup, with our columns and conditions.
 "$bin/controller-gen" crd paths=sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1 "output:crd:dir=$scratch/theirs"

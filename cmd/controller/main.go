@@ -1,10 +1,11 @@
-// Command lockstep-controller keeps the status of PodGroups and Queues.
+// Command lockstep-controller keeps the status of PodGroups, Queues and Reservations.
 package main
 
 import (
 	"flag"
 	"fmt"
 	"os"
+	"time"
 
 	"github.com/spf13/cobra"
 	v1 "k8s.io/api/core/v1"
@@ -24,6 +25,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/plugins/fairshare/queuestatus"
 	"github.com/lockstep-sh/lockstep/plugins/gang/podgroup"
+	"github.com/lockstep-sh/lockstep/plugins/reservation/lifecycle"
 )
 
 const leaderElectionID = "lockstep-controller"
@@ -40,6 +42,8 @@ type options struct {
 	queueSchedulerNames  []string
 	queuePolicies        []string
 	schedulerConfig      string
+	keepReservations     time.Duration
+	markNodes            bool
 
 	logging      *logsapi.LoggingConfiguration
 	featureGates featuregate.MutableVersionedFeatureGate
@@ -53,7 +57,7 @@ func newCommand() *cobra.Command {
 	o := &options{logging: logsapi.NewLoggingConfiguration(), featureGates: featuregate.NewFeatureGate()}
 	cmd := &cobra.Command{
 		Use:     "lockstep-controller",
-		Short:   "Keep the status of PodGroups and Queues",
+		Short:   "Keep the status of PodGroups, Queues and Reservations",
 		Version: version.Get().GitVersion,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -72,10 +76,12 @@ func newCommand() *cobra.Command {
 	flags.StringVar(&o.metricsCertDir, "metrics-cert-dir", "", "Folder with the tls.crt and tls.key of the metrics server. Without, it makes its own.")
 	flags.StringVar(&o.healthProbeAddress, "health-probe-bind-address", ":8081", "Address that serves /healthz and /readyz. 0 serves neither.")
 	flags.StringVar(&o.pprofAddress, "pprof-bind-address", "", "Address that serves /debug/pprof, to everyone who reaches it. Without, profiles are not served.")
-	flags.IntVar(&o.workers, "workers", 4, "Number of PodGroups that are worked on at a time.")
+	flags.IntVar(&o.workers, "workers", 4, "Number of PodGroups, and of Reservations, that are worked on at a time.")
 	flags.StringSliceVar(&o.queuePolicies, "queue-policies", []string{"proportion", "capacity"}, "Which of these policies the tiers of the plugin FairShare name: what queues deserve is reckoned by them.")
 	flags.StringSliceVar(&o.queueSchedulerNames, "queue-scheduler-names", []string{"lockstep-scheduler"}, "Schedulers that use queues: the profiles with the plugin FairShare. Only their pods are counted in the status of Queues.")
 	flags.StringVar(&o.schedulerConfig, "scheduler-config", "", "The file that the scheduler has as --config. If any profile there has the plugin FairShare, it says which schedulers use queues, by which policies, and what pools of nodes there are; --queue-policies and --queue-scheduler-names may not be given then.")
+	flags.DurationVar(&o.keepReservations, "reservation-keep-ended", 24*time.Hour, "How long Reservations are kept that have succeeded or failed; then they are deleted. 0 keeps them.")
+	flags.BoolVar(&o.markNodes, "reservation-mark-nodes", false, "Mark nodes on which Reservations hold something, so that cluster-autoscaler and Karpenter do not remove them. Needs the role in manifests/rbac/node-marks.yaml. If false, marks from before are removed.")
 	flags.AddGoFlag(flag.Lookup(config.KubeconfigFlagName))
 	if err := logsapi.AddFeatureGates(o.featureGates); err != nil {
 		panic(err) // a gate was registered twice
@@ -112,6 +118,10 @@ func run(o *options, queues queuestatus.Options) error {
 	if err := queuestatus.Setup(mgr, queues); err != nil {
 		return err
 	}
+	reservations := lifecycle.Options{Workers: o.workers, KeepEnded: o.keepReservations, MarkNodes: o.markNodes}
+	if err := lifecycle.Setup(mgr, reservations); err != nil {
+		return err
+	}
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
 		return fmt.Errorf("adding the health check: %w", err)
 	}
@@ -139,8 +149,8 @@ func (o *options) manager() ctrl.Options {
 		HealthProbeBindAddress:        o.healthProbeAddress,
 		PprofBindAddress:              o.pprofAddress,
 		Cache: cache.Options{ByObject: map[client.Object]cache.ByObject{
-			&v1.Pod{}:       {Transform: queuestatus.StripPod(podgroup.StripPod)},
-			&v1.Node{}:      {Transform: queuestatus.StripNode},
+			&v1.Pod{}:       {Transform: lifecycle.StripPod(queuestatus.StripPod(podgroup.StripPod))},
+			&v1.Node{}:      {Transform: lifecycle.StripNode(queuestatus.StripNode)},
 			&v1.Namespace{}: {Transform: queuestatus.StripNamespace},
 		}},
 	}

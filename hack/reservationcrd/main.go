@@ -1,0 +1,159 @@
+// Command reservationcrd reads the CRD of Reservations, as controller-gen writes it, from standard input
+// and writes to standard output the one that is installed. It differs in three ways.
+//
+// The descriptions below spec.template are gone: they are those of every pod, which kubectl explain pod
+// tells, and are most of what is a CRD of 650 kB with them. Without, kubectl apply can keep its copy of it
+// in an annotation, which holds 256 KiB.
+//
+// Selectors may be only so long. Without, rules about them would cost the API server more than it allows.
+//
+// What the API server accepts can be read by clients in Go. By the patterns of the API machinery it takes
+// quantities, numbers and times that are then refused where they are read, and a single such object would
+// keep the scheduler and the controller from reading any.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+)
+
+const (
+	// quantity is what resource.ParseQuantity reads, not below 0: the exponent is a number of two digits at most.
+	quantity = `^[+]?([0-9]{1,32}([.][0-9]{0,32})?|[.][0-9]{1,32})([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]{1,2})?$`
+	// dateTime is what time.Parse reads as RFC 3339; that there are 60 minutes in an hour the format says.
+	dateTime = `^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,9})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$`
+)
+
+func main() {
+	if err := run(os.Stdin, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "error:", err)
+		os.Exit(1)
+	}
+}
+
+func run(in io.Reader, out io.Writer) error {
+	data, err := io.ReadAll(in)
+	if err != nil {
+		return fmt.Errorf("reading the CRD: %w", err)
+	}
+	crd := map[string]any{}
+	if err := yaml.Unmarshal(data, &crd); err != nil {
+		return fmt.Errorf("parsing the CRD: %w", err)
+	}
+	if err := rewrite(crd); err != nil {
+		return err
+	}
+	if data, err = yaml.Marshal(crd); err != nil {
+		return fmt.Errorf("encoding the CRD: %w", err)
+	}
+	if _, err := fmt.Fprintf(out, "---\n%s", data); err != nil {
+		return fmt.Errorf("writing the CRD: %w", err)
+	}
+	return nil
+}
+
+// rewrite changes the only version of the CRD in place.
+func rewrite(crd map[string]any) error {
+	spec, _ := crd["spec"].(map[string]any)
+	versions, _ := spec["versions"].([]any)
+	if len(versions) != 1 {
+		return fmt.Errorf("reading the versions: found %d, want 1", len(versions))
+	}
+	version, _ := versions[0].(map[string]any)
+	holder, _ := version["schema"].(map[string]any)
+	schema, ok := holder["openAPIV3Schema"].(map[string]any)
+	if !ok {
+		return errors.New("reading the version: it has no schema")
+	}
+	walk(schema, tighten)
+	if err := limit(schema); err != nil {
+		return err
+	}
+	template, err := at(schema, "spec/template")
+	if err != nil {
+		return err
+	}
+	properties, _ := template["properties"].(map[string]any)
+	for _, property := range properties {
+		walk(property, func(schema map[string]any) { delete(schema, "description") })
+	}
+	return nil
+}
+
+// limits are how long what rules look at may be, by its place in the schema.
+var limits = []struct {
+	path string
+	name string
+	most int
+}{
+	{"spec/template/metadata/namespace", "maxLength", 63},
+	{"spec/owners/items/labelSelector/matchLabels", "maxProperties", 16},
+	{"spec/owners/items/labelSelector/matchLabels/additionalProperties", "maxLength", 63},
+	{"spec/owners/items/labelSelector/matchExpressions", "maxItems", 16},
+	{"spec/owners/items/labelSelector/matchExpressions/items/key", "maxLength", 317},
+	{"spec/owners/items/labelSelector/matchExpressions/items/operator", "maxLength", 12},
+	{"spec/owners/items/labelSelector/matchExpressions/items/values", "maxItems", 32},
+	{"spec/owners/items/labelSelector/matchExpressions/items/values/items", "maxLength", 63},
+}
+
+// limit sets the limits. Without, rules about what is limited cost the API server more than it allows.
+func limit(root map[string]any) error {
+	for _, l := range limits {
+		schema, err := at(root, l.path)
+		if err != nil {
+			return err
+		}
+		schema[l.name] = l.most
+	}
+	return nil
+}
+
+// at is a part of a schema: properties by their names, and items and additionalProperties as such.
+func at(schema map[string]any, path string) (map[string]any, error) {
+	for step := range strings.SplitSeq(path, "/") {
+		from := schema
+		if step != "items" && step != "additionalProperties" {
+			from, _ = schema["properties"].(map[string]any)
+		}
+		next, ok := from[step].(map[string]any)
+		if !ok {
+			return nil, fmt.Errorf("finding %s in the schema: there is no %s", path, step)
+		}
+		schema = next
+	}
+	return schema, nil
+}
+
+// walk visits a schema and those below it.
+func walk(schema any, visit func(schema map[string]any)) {
+	s, ok := schema.(map[string]any)
+	if !ok {
+		return
+	}
+	visit(s)
+	walk(s["items"], visit)
+	walk(s["additionalProperties"], visit)
+	properties, _ := s["properties"].(map[string]any)
+	for _, property := range properties {
+		walk(property, visit)
+	}
+}
+
+// tighten makes a schema accept no more than can be read.
+func tighten(schema map[string]any) {
+	pattern, _ := schema["pattern"].(string)
+	switch {
+	case schema["x-kubernetes-int-or-string"] == true && strings.Contains(pattern, "KMGTPE"):
+		schema["pattern"], schema["minimum"] = quantity, 0
+	case schema["x-kubernetes-int-or-string"] == true:
+		schema["minimum"], schema["maximum"] = math.MinInt32, math.MaxInt32
+	case schema["format"] == "date-time":
+		schema["pattern"] = dateTime
+	}
+}
