@@ -20,9 +20,9 @@ import (
 const module = "github.com/lockstep-sh/lockstep/"
 
 // libraries are the packages below plugins/ that are no plugins, and that plugins may share: algorithms
-// (victim, whatif), the state of a scheduler process (gangs, holds, order), what its cache has taken in
+// (victim, whatif), the state of a scheduler process (gangs, holds, order, reservepods), what its cache has taken in
 // (cacheevents) and its plugins have (watches), and how kinds of objects are waited for (crd).
-var libraries = []string{"cacheevents", "crd", "extension", "gangpoint", "gangs", "holds", "order", "planner", "victim", "watches", "whatif"}
+var libraries = []string{"cacheevents", "crd", "extension", "gangpoint", "gangs", "holds", "order", "planner", "reservepods", "victim", "watches", "whatif"}
 
 // impure is what values in, values out has no use for, by prefix.
 var impure = []string{"k8s.io/kubernetes", "k8s.io/client-go", "k8s.io/klog", "log"}
