@@ -103,9 +103,8 @@ func (l *ListWatch) WatchWithContext(ctx context.Context, options metav1.ListOpt
 	l.known() // where nothing was listed before, it is from now
 	streaming := options.SendInitialEvents != nil && *options.SendInitialEvents
 	w := &merged{
-		list: l, inner: inner, streaming: streaming, bookmarks: options.AllowWatchBookmarks,
-		ordered: !streaming && isVersion(options.ResourceVersion),
-		result:  make(chan watch.Event), stop: make(chan struct{}), done: make(chan struct{}),
+		list: l, inner: inner, streaming: streaming, ordered: !streaming && isVersion(options.ResourceVersion),
+		result: make(chan watch.Event), stop: make(chan struct{}), done: make(chan struct{}),
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -203,7 +203,7 @@ func TestListIsWhatTheReflectorHas(t *testing.T) {
 			if len(list.Items) != 1 || (list.Items[0].Spec.NodeName != "") != bound {
 				t.Errorf("the list is %v; bound should be %t", list.Items, bound)
 			}
-			w := watched(t, l, metav1.ListOptions{ResourceVersion: "100"})
+			w := watched(t, l, from("100"))
 			if !bound {
 				receive(t, w, 1)
 			}

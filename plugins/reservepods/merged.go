@@ -18,8 +18,6 @@ type merged struct {
 	streaming bool
 	// ordered is set once the API server's events come in the order of their resourceVersions.
 	ordered bool
-	// bookmarks is set where the reflector wants bookmarks.
-	bookmarks bool
 
 	// result has no room: an event that was sent, the reflector has.
 	result chan watch.Event
@@ -93,7 +91,7 @@ func (m *merged) tell() bool {
 		return false
 	}
 	version := m.list.sent()
-	if version == "" || !m.bookmarks {
+	if version == "" {
 		return true
 	}
 	return m.send(watch.Event{Type: watch.Bookmark, Object: &v1.Pod{ObjectMeta: metav1.ObjectMeta{ResourceVersion: version}}})

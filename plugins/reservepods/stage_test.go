@@ -16,7 +16,7 @@ const ns = "team-a"
 // reservePod is the only pod of a Reservation.
 func reservePod(reservation string) *st.PodWrapper {
 	name := PodName(reservation, 0)
-	return st.MakePod().Namespace(ns).Name(name).UID(name).Label("app", "train").Container("image").
+	return st.MakePod().Namespace(ns).Name(name).UID(name).Label("app", "train").SchedulerName(v1.DefaultSchedulerName).Container("image").
 		CreationTimestamp(metav1.NewTime(time.Unix(1700000000, 0))).
 		Req(map[v1.ResourceName]string{v1.ResourceCPU: "1500m", v1.ResourceMemory: "1Gi"})
 }

@@ -107,7 +107,7 @@ func (s *story) note(of map[types.UID][]string, object any, gone bool) {
 func (s *story) step() {
 	real, reserve := fmt.Sprint("pod-", s.random.IntN(6)), PodName(fmt.Sprint("r", s.random.IntN(4)), 0)
 	var err error
-	switch s.random.IntN(16) {
+	switch s.random.IntN(18) {
 	case 0, 1:
 		s.api.put(real, func(before *v1.Pod) *v1.Pod {
 			if before != nil {
@@ -136,6 +136,15 @@ func (s *story) step() {
 		}
 	case 12:
 		err = s.store.Delete(ns, reserve, nil)
+	case 13: // many at once, while something happens to the connection
+		var group sync.WaitGroup
+		for i := range 4 {
+			patch := conditionPatch(s, fmt.Sprint("at once ", i))
+			group.Go(func() { _, _ = s.store.Patch(ns, reserve, strategic, patch, "status") })
+			group.Go(func() { _ = s.store.Bind(ns, bindingOf(reserve, "n3")) })
+		}
+		s.trouble()
+		group.Wait()
 	default:
 		s.trouble()
 	}
