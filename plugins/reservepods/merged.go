@@ -62,7 +62,7 @@ func (m *merged) run() {
 func (m *merged) pass(event watch.Event) bool {
 	object, err := meta.Accessor(event.Object)
 	known := err == nil // an error has no metadata
-	if m.streaming && known && event.Type == watch.Bookmark && object.GetAnnotations()[metav1.InitialEventsAnnotationKey] == "true" {
+	if m.streaming && event.Type == watch.Bookmark && known && object.GetAnnotations()[metav1.InitialEventsAnnotationKey] == "true" {
 		for _, pod := range m.list.known() {
 			if !m.send(watch.Event{Type: watch.Added, Object: pod}) {
 				return false
@@ -94,7 +94,8 @@ func (m *merged) tell() bool {
 	if version == "" {
 		return true
 	}
-	return m.send(watch.Event{Type: watch.Bookmark, Object: &v1.Pod{ObjectMeta: metav1.ObjectMeta{ResourceVersion: version}}})
+	bookmark := &v1.Pod{ObjectMeta: metav1.ObjectMeta{ResourceVersion: version}}
+	return m.send(watch.Event{Type: watch.Bookmark, Object: bookmark})
 }
 
 // send reports whether the reflector took the event; it did not if it ended the watch.

@@ -51,7 +51,7 @@ func patched(pod *v1.Pod, kind types.PatchType, patch []byte) (*v1.Pod, error) {
 	case types.MergePatchType:
 		after, err = mergePatch(before, patch)
 	default:
-		return nil, fmt.Errorf("a reserve pod takes no patch of type %q, only %q and %q", kind, types.StrategicMergePatchType, types.MergePatchType)
+		return nil, fmt.Errorf("its type is %q; a reserve pod takes %q and %q", kind, types.StrategicMergePatchType, types.MergePatchType)
 	}
 	if err != nil {
 		return nil, err
@@ -124,7 +124,9 @@ func keepIdentity(before, now *v1.Pod) error {
 	}
 	path := field.NewPath("metadata")
 	for _, f := range []struct{ name, before, now string }{
-		{"name", before.Name, now.Name}, {"namespace", before.Namespace, now.Namespace}, {"uid", string(before.UID), string(now.UID)},
+		{"name", before.Name, now.Name},
+		{"namespace", before.Namespace, now.Namespace},
+		{"uid", string(before.UID), string(now.UID)},
 	} {
 		if f.now != f.before {
 			return invalid(before, field.Invalid(path.Child(f.name), f.now, validation.FieldImmutableErrorMsg))

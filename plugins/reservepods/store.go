@@ -47,7 +47,7 @@ func (s *Store) Observe(observer Observer) {
 // Add puts a pod into the store. It has the name of a reserve pod, a namespace and a UID.
 func (s *Store) Add(pod *v1.Pod) error {
 	if !IsReservePod(pod) || pod.Namespace == "" || pod.UID == "" {
-		return apierrors.NewBadRequest(fmt.Sprintf("pod %q in namespace %q with UID %q is no reserve pod: its name begins with %q, and it has a namespace and a UID",
+		return apierrors.NewBadRequest(fmt.Sprintf("adding pod %q in namespace %q with UID %q: the name of a reserve pod begins with %q, and it has a namespace and a UID",
 			pod.Name, pod.Namespace, pod.UID, prefix))
 	}
 	pod = pod.DeepCopy()
@@ -106,7 +106,8 @@ func (s *Store) Bind(namespace string, binding *v1.Binding) error {
 			return nil, err
 		}
 		if pod.Spec.NodeName != "" {
-			return nil, apierrors.NewConflict(v1.Resource("pods/binding"), pod.Name, fmt.Errorf("pod %s is already assigned to node %q", pod.Name, pod.Spec.NodeName))
+			return nil, apierrors.NewConflict(v1.Resource("pods/binding"), pod.Name,
+				fmt.Errorf("pod %s is already assigned to node %q", pod.Name, pod.Spec.NodeName))
 		}
 		pod = pod.DeepCopy()
 		pod.Spec.NodeName = binding.Target.Name
@@ -219,7 +220,8 @@ func check(pod *v1.Pod, uid *types.UID, version *string) error {
 		return apierrors.NewConflict(resource, pod.Name, fmt.Errorf("its UID is %s, not %s", pod.UID, *uid))
 	}
 	if version != nil && *version != "" && *version != pod.ResourceVersion {
-		return apierrors.NewConflict(resource, pod.Name, fmt.Errorf("the object has been modified: its resourceVersion is %s, not %s; please apply your changes to the latest version and try again", pod.ResourceVersion, *version))
+		return apierrors.NewConflict(resource, pod.Name,
+			fmt.Errorf("its resourceVersion is %s, not %s: it has changed; apply the change to what it is now", pod.ResourceVersion, *version))
 	}
 	return nil
 }

@@ -238,7 +238,7 @@ func (s *story) order() {
 // what an informer has in the end, nor about what its handlers see of reserve pods.
 func TestInformerHasAllAndHandlersSeeAllInOrder(t *testing.T) {
 	for _, first := range []int64{1, 1_000_000} { // as a store's own, and not
-		for seed := range uint64(60) {
+		for seed := range uint64(30) {
 			t.Run(fmt.Sprintf("from %d, seed %d", first, seed), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					s := newStory(t, seed, first)
