@@ -50,7 +50,7 @@ type stage struct {
 	store  *Store
 	sched  *scheduler.Scheduler
 	events told
-	// bound are the nodes that handlers of the pod informer saw of reserve pods, in order.
+	// bound is what a handler of the pod informer saw of reserve pods, and their nodes, in order.
 	mu    sync.Mutex
 	bound []string
 }
@@ -165,9 +165,11 @@ func TestReservePodIsScheduledLikeAnyPod(t *testing.T) {
 			return a.GetVerb() == "create" && a.GetSubresource() == "binding"
 		})
 	})
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	expect(t, "what handlers saw of the reserve pod", []string{"added on ", "updated on n1", "deleted on n1"}, s.bound)
+	s.eventually("handlers saw it bound before they saw its end", func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return slices.Equal(s.bound, []string{"added on ", "updated on n1", "deleted on n1"})
+	})
 }
 
 func TestReservePodThatDoesNotFitIsTriedAgain(t *testing.T) {
