@@ -1,0 +1,73 @@
+package reservepods
+
+import (
+	"fmt"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
+	st "k8s.io/kubernetes/pkg/scheduler/testing"
+)
+
+// notes is a recorder that notes what events are about.
+type notes struct {
+	said   *[]string
+	logger string
+}
+
+func (n notes) Eventf(regarding, related runtime.Object, _, reason, _, note string, args ...any) {
+	*n.said = append(*n.said, fmt.Sprintf("%s%s about %s and %s: %s", n.logger, reason, nameOf(regarding), nameOf(related), fmt.Sprintf(note, args...)))
+}
+
+func (n notes) WithLogger(klog.Logger) events.EventRecorderLogger {
+	return notes{said: n.said, logger: "logged "}
+}
+
+func nameOf(object runtime.Object) string {
+	switch object := object.(type) {
+	case nil:
+		return "nothing"
+	case *v1.ObjectReference:
+		return object.Kind + " " + object.Name
+	case *v1.Pod:
+		return "pod " + object.Name
+	}
+	return fmt.Sprintf("%T", object)
+}
+
+// reservationOf is the Reservation of a pod, but for one that is gone.
+func reservationOf(pod *v1.Pod) runtime.Object {
+	name, _, _ := PlacementOf(pod)
+	if name == "gone" {
+		return nil
+	}
+	return &v1.ObjectReference{Kind: "Reservation", Name: name}
+}
+
+func TestRecorder(t *testing.T) {
+	reserve, gone, real := reservePod("a").Obj(), reservePod("gone").Obj(), st.MakePod().Name("real").Obj()
+	for name, c := range map[string]struct {
+		regarding, related runtime.Object
+		want               []string
+	}{
+		"an event about a reserve pod":               {reserve, nil, []string{"Why about Reservation a and nothing: 5 nodes"}},
+		"an event about a real pod":                  {real, nil, []string{"Why about pod real and nothing: 5 nodes"}},
+		"an event that a reserve pod has to do with": {real, reserve, []string{"Why about pod real and Reservation a: 5 nodes"}},
+		"an event about nothing that is known":       {gone, real, nil},
+		"an event that such a pod has to do with":    {real, gone, []string{"Why about pod real and nothing: 5 nodes"}},
+		"an event about something else":              {&v1.ObjectReference{Kind: "PodGroup", Name: "g"}, nil, []string{"Why about PodGroup g and nothing: 5 nodes"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var said, want []string
+			r := Recorder(notes{said: &said}, reservationOf)
+			r.Eventf(c.regarding, c.related, v1.EventTypeWarning, "Why", "Action", "%d nodes", 5)
+			r.WithLogger(klog.Background()).Eventf(c.regarding, c.related, v1.EventTypeWarning, "Why", "Action", "%d nodes", 5)
+			for _, w := range c.want {
+				want = append(want, w, "logged "+w)
+			}
+			expect(t, "events", want, said)
+		})
+	}
+}
