@@ -20,10 +20,9 @@ import (
 const module = "github.com/lockstep-sh/lockstep/"
 
 // libraries are the packages below plugins/ that are no plugins, and that plugins may share: algorithms
-// (victim, whatif), the state of a scheduler process (gangs, holds, order, leading,
-// reservepods), what its cache has taken in
-// (cacheevents) and its plugins have (watches), how kinds of objects are waited for (crd), and what users are told
-// (podstatus, event).
+// (victim, whatif), the state of a scheduler process (gangs, holds, order, leading, reservepods), what its
+// cache has taken in (cacheevents) and its plugins have (watches), how kinds of objects are waited for (crd), and what
+// users are told (podstatus, event).
 var libraries = []string{"cacheevents", "crd", "event", "eviction", "extension", "gangpoint", "gangs", "holds", "leading", "order", "planner", "podstatus", "reservepods", "victim", "watches", "whatif"}
 
 // impure is what values in, values out has no use for, by prefix.

@@ -202,9 +202,3 @@ func (pl *Gang) keeps(member *v1.Pod) (reason, message string) {
 	}
 	return pl.turns.Keeps(member)
 }
-
-// pending returns a member as it was last seen, and reports whether it still waits.
-func (pl *Gang) pending(uid types.UID) (pod *v1.Pod, waits bool) {
-	pl.gangs.Look(func(s *gang.Gangs) { pod, waits = s.Pending(uid) })
-	return pod, waits
-}

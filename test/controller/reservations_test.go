@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/test/await"
 	"github.com/lockstep-sh/lockstep/test/localcluster"
 )
 
@@ -149,7 +150,7 @@ func (b *booking) story() string {
 
 func (b *booking) wait(want string) {
 	b.n.t.Helper()
-	eventually(b.n.t, fmt.Sprintf("Reservation %s is %q", b.name, want), func() error {
+	await.NoError(b.n.t, fmt.Sprintf("Reservation %s is %q", b.name, want), func() error {
 		if got := b.story(); got != want {
 			return fmt.Errorf("it is %q", got)
 		}
@@ -177,7 +178,7 @@ func (b *booking) stays() {
 // event waits for one on the Reservation.
 func (b *booking) event(kind, reason string) {
 	b.n.t.Helper()
-	eventually(b.n.t, fmt.Sprintf("Reservation %s has an event %s %s", b.name, kind, reason), func() error {
+	await.NoError(b.n.t, fmt.Sprintf("Reservation %s has an event %s %s", b.name, kind, reason), func() error {
 		list, err := b.n.cluster.Clientset().CoreV1().Events("default").List(b.n.t.Context(), metav1.ListOptions{})
 		if err != nil {
 			return err
@@ -198,11 +199,11 @@ func TestReservations(t *testing.T) {
 	controller := run(t, c, "first", "--reservation-mark-nodes", "--metrics-secure=false")
 	early := newNamespace(t, c, "early")
 	const line = `Waiting for a CRD: the API server does not serve its kind" kind="scheduling.lockstep.dev/v1alpha1, Kind=Reservation"`
-	eventually(t, "the log says that it waits", func() error { return contains(controller.log(t), line) })
+	await.NoError(t, "the log says that it waits", func() error { return contains(controller.log(t), line) })
 	if err := c.Apply(testContext(t), manifest(t, "crds", reservationCRD)); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "clients find Reservations", func() error {
+	await.NoError(t, "clients find Reservations", func() error {
 		return typedClient(t, c.RESTConfig()).List(t.Context(), &v1alpha1.ReservationList{})
 	})
 	kept := early.reserve(forTTL(0), withReplicas(2), usedAgain)
@@ -316,11 +317,11 @@ func testReservationCordoned(t *testing.T, c *localcluster.Cluster) {
 	b.place("node-5")
 	b.wait("Available/Available 0@node-5=0 owners=0")
 	b.n.kubectl("cordon", "node-5")
-	eventually(t, "it says so", func() error {
+	await.NoError(t, "it says so", func() error {
 		return contains(meta.FindStatusCondition(b.get().Status.Conditions, v1alpha1.ReservationReady).Message, "cordoned, and still held: node node-5")
 	})
 	b.n.kubectl("uncordon", "node-5")
-	eventually(t, "it says it no more", func() error {
+	await.NoError(t, "it says it no more", func() error {
 		if message := meta.FindStatusCondition(b.get().Status.Conditions, v1alpha1.ReservationReady).Message; strings.Contains(message, "cordoned") {
 			return fmt.Errorf("it says %q", message)
 		}
@@ -343,7 +344,7 @@ func testReservationDeleted(t *testing.T, c *localcluster.Cluster) {
 
 func (b *booking) gone() {
 	b.n.t.Helper()
-	eventually(b.n.t, fmt.Sprintf("Reservation %s is gone", b.name), func() error {
+	await.NoError(b.n.t, fmt.Sprintf("Reservation %s is gone", b.name), func() error {
 		err := b.admin.Get(b.n.t.Context(), client.ObjectKey{Name: b.name}, &v1alpha1.Reservation{})
 		if client.IgnoreNotFound(err) != nil || err == nil {
 			return fmt.Errorf("it is there, %w", err)
@@ -355,7 +356,7 @@ func (b *booking) gone() {
 // marks waits for the marks of a node.
 func (n *namespace) marks(node string, want map[string]string) {
 	n.t.Helper()
-	eventually(n.t, fmt.Sprintf("node %s has marks %v", node, want), func() error {
+	await.NoError(n.t, fmt.Sprintf("node %s has marks %v", node, want), func() error {
 		object, err := n.cluster.Clientset().CoreV1().Nodes().Get(n.t.Context(), node, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -382,7 +383,7 @@ func testReservationMarks(t *testing.T, c *localcluster.Cluster) {
 
 func checkReservationMetrics(t *testing.T, i *instance) {
 	t.Helper()
-	eventually(t, "metrics have what there is", func() error { // they follow watches
+	await.NoError(t, "metrics have what there is", func() error { // they follow watches
 		have, err := reservationMetrics(i)
 		if err != nil {
 			return err
