@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -330,16 +329,3 @@ func (f *fixture) clear(ctx context.Context) error {
 
 // settlePause lets the API server finish with what the harness has just done.
 const settlePause = time.Second
-
-// pidOf is the process of a component of the control plane.
-func (f *fixture) pidOf(component string) (int, error) {
-	data, err := os.ReadFile(filepath.Join(f.cluster.Dir(), "pids", component+".pid"))
-	if err != nil {
-		return 0, fmt.Errorf("finding the process of %s: %w", component, err)
-	}
-	pid, err := strconv.Atoi(strings.TrimSpace(string(data)))
-	if err != nil {
-		return 0, fmt.Errorf("finding the process of %s: %w", component, err)
-	}
-	return pid, nil
-}

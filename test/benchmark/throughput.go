@@ -239,7 +239,7 @@ func (f *fixture) load(scheduler int) (load, error) {
 	}
 	pids := map[int]*time.Duration{os.Getpid(): &l.control}
 	for component, sum := range components {
-		pid, err := f.pidOf(component)
+		pid, err := f.cluster.ComponentPID(component)
 		if err != nil {
 			return l, err
 		}

@@ -12,7 +12,7 @@ const apiServer = "kube-apiserver"
 
 // KillAPIServer ends the API server as a crash would. What it stored stays in etcd.
 func (c *Cluster) KillAPIServer(ctx context.Context) error {
-	pid, err := c.componentPID(apiServer)
+	pid, err := c.ComponentPID(apiServer)
 	if err != nil {
 		return err
 	}
@@ -35,7 +35,7 @@ func (c *Cluster) KillAPIServer(ctx context.Context) error {
 
 // SignalAPIServer sends the API server a signal: SIGSTOP has it stand still, SIGCONT go on.
 func (c *Cluster) SignalAPIServer(s syscall.Signal) error {
-	pid, err := c.componentPID(apiServer)
+	pid, err := c.ComponentPID(apiServer)
 	if err != nil {
 		return err
 	}

@@ -94,7 +94,7 @@ func (c *Cluster) create(ctx context.Context, o Options) error {
 func (c *Cluster) watchComponents(ctx context.Context, cancel context.CancelCauseFunc, names []string) {
 	for ctx.Err() == nil {
 		for _, name := range names {
-			if _, err := c.componentPID(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			if _, err := c.ComponentPID(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				cancel(err)
 			}
 		}
@@ -280,15 +280,15 @@ func components(o Options) []string {
 // checkComponents fails if one of the components has ended: kwokctl does not look.
 func (c *Cluster) checkComponents(o Options) error {
 	for _, name := range components(o) {
-		if _, err := c.componentPID(name); err != nil {
+		if _, err := c.ComponentPID(name); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// componentPID returns the id of a component's process, if it runs.
-func (c *Cluster) componentPID(name string) (int, error) {
+// ComponentPID returns the id of a component's process, if it runs.
+func (c *Cluster) ComponentPID(name string) (int, error) {
 	data, err := os.ReadFile(c.pidFile(name))
 	if err != nil {
 		return 0, fmt.Errorf("finding the process of %s: %w", name, err)
