@@ -74,7 +74,7 @@ func NewSet() *Set {
 		gang.Name:         s.all.Watch(gang.New(gang.Shared{Gangs: registry, Holds: ledger, Order: positions, Plugins: s.all, Turns: s.queues, Leading: leading, Statuses: statuses})),
 		heldcapacity.Name: s.all.Watch(heldcapacity.New(ledger, events, s.all)),
 		queuesort.Name:    s.all.Watch(queuesort.New(positions)),
-		preemption.Name:   s.all.Watch(preemption.New(preemption.Shared{Holds: ledger, Roster: registry, Plugins: s.all, Underway: underway, Watches: watched, Leading: leading})),
+		preemption.Name:   s.all.Watch(preemption.New(preemption.Shared{Holds: ledger, Gangs: registry, Plugins: s.all, Underway: underway, Watches: watched, Leading: leading})),
 		fairshare.Name:    s.all.Watch(fairshare.New(s.queues)),
 		gpushare.Name:     s.all.Watch(gpushare.New(gpushare.NewLedger())),
 	}

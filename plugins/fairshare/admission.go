@@ -80,7 +80,7 @@ func (d *Dispatcher) call(ctx context.Context) {
 		case <-soon:
 		case <-ticker.C():
 			if d.expire() {
-				d.roster.Changed()
+				d.gangs.Changed()
 			}
 		case <-d.calling:
 		}
@@ -123,7 +123,7 @@ func (d *Dispatcher) Failed(pod *v1.Pod, err error) (again bool) {
 	if d.assumed[pod.UID] != "" {
 		return false
 	}
-	want, _ := d.roster.Wants(pod)
+	want, _ := d.gangs.Wants(pod)
 	e := d.book.Fail(string(pod.UID), dispatch.Failure{Job: jobOf(pod, want), Gang: together(want), Hopeless: !together(want) && unresolvable(err)}, d.moment())
 	d.do(e)
 	return e.Again
@@ -131,7 +131,7 @@ func (d *Dispatcher) Failed(pod *v1.Pod, err error) (again bool) {
 
 // Again has a pod wait for its turn that PreFilter has refused: nothing else brings it back.
 func (d *Dispatcher) Again(pod *v1.Pod) {
-	want, undecided := d.roster.Wants(pod)
+	want, undecided := d.gangs.Wants(pod)
 	if !undecided {
 		return
 	}

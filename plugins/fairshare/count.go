@@ -192,7 +192,7 @@ func (d *Dispatcher) recount(pod *v1.Pod) {
 // reenter has a job that waits do so with what it asks for now.
 func (d *Dispatcher) reenter(job string) {
 	if pod := d.known(types.UID(d.book.Speaker(job))); pod != nil {
-		if want, undecided := d.roster.Wants(pod); undecided {
+		if want, undecided := d.gangs.Wants(pod); undecided {
 			d.book.Offer(d.job(job, pod, want), d.moment())
 		}
 	}
@@ -223,7 +223,7 @@ func (x index[K]) move(uid types.UID, from, to K) {
 
 func (d *Dispatcher) queueOf(pod *v1.Pod) string {
 	return gang.QueueOf(pod,
-		func(key gang.Key) string { return d.roster.QueueOf(pod.Spec.SchedulerName, key) },
+		func(key gang.Key) string { return d.gangs.QueueOf(pod.Spec.SchedulerName, key) },
 		func(name string) string {
 			namespace, err := d.namespaces.Get(name)
 			switch {

@@ -30,9 +30,9 @@ import (
 // Dispatcher is the queues of a process, and whose turn it is in all its profiles. It is
 // safe for concurrent use.
 type Dispatcher struct {
-	roster Gangs
-	holds  *holds.Holds
-	clock  clock.WithTicker
+	gangs Gangs
+	holds *holds.Holds
+	clock clock.WithTicker
 	// victims is how many victims of a holder in the ledger have not ended.
 	victims func(holder hold.Holder) int
 	// leading is closed once this process schedules.
@@ -113,7 +113,7 @@ type sighting struct {
 // holder in the ledger have not ended; it is asked with no lock held.
 func NewDispatcher(gangs Gangs, ledger *holds.Holds, victims func(holder hold.Holder) int, leads leading.Signal, statuses *podstatus.Writer, watched *watches.Watches) *Dispatcher {
 	return &Dispatcher{
-		roster: gangs, holds: ledger, victims: victims, leading: leads, statuses: statuses, watches: watched, clock: clock.RealClock{},
+		gangs: gangs, holds: ledger, victims: victims, leading: leads, statuses: statuses, watches: watched, clock: clock.RealClock{},
 		book: dispatch.NewBook(v1alpha1.DefaultQueue), nodes: withoutPools(), handles: map[string]fwk.Handle{}, preempts: map[string]bool{},
 		assumed: map[types.UID]string{}, places: map[types.UID]holds.Place{}, seen: map[types.UID]sighting{}, members: index[string]{}, on: index[string]{},
 		kinds: index[*pool.Class]{}, calling: make(chan struct{}, 1),
@@ -188,7 +188,7 @@ func (d *Dispatcher) offer(pod *v1.Pod) string {
 	if len(pod.Spec.SchedulingGates) > 0 {
 		return "" // another gate keeps it
 	}
-	want, undecided := d.roster.Wants(pod)
+	want, undecided := d.gangs.Wants(pod)
 	if !undecided {
 		return ""
 	}

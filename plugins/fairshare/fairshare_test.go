@@ -139,7 +139,7 @@ func TestHopeless(t *testing.T) {
 		t.Run(sentence, func(t *testing.T) {
 			d := newDispatcher(t, 8, 9)
 			d.book.SetLimits(dispatch.Limits{Window: 9, MaxBypass: 1, BypassHold: time.Minute})
-			d.roster = gangsByLabel{}
+			d.gangs = gangsByLabel{}
 			big, small, next := pod("big", "", 8, ""), pod("small", "", 1, ""), pod("tiny", "", 1, "")
 			if c.gang != "" {
 				big.Labels = map[string]string{"gang": c.gang}
@@ -275,7 +275,7 @@ func TestSpeaker(t *testing.T) {
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			d := newDispatcher(t, 8, 9)
-			d.roster = wanting{pods: []*v1.Pod{first, second}}
+			d.gangs = wanting{pods: []*v1.Pod{first, second}}
 			d.know(first, second)
 			d.opened = false
 			d.offer(first)
@@ -389,7 +389,7 @@ func TestNamespaceMoves(t *testing.T) {
 // TestRetry: what did not fit comes again once its queue deserves more, and not before.
 func TestRetry(t *testing.T) {
 	d := newDispatcher(t, 9, 9, dispatch.Queue{Name: "a"}, dispatch.Queue{Name: "b"})
-	d.roster = gangsByLabel{}
+	d.gangs = gangsByLabel{}
 	running, waiting, member := pod("running", "a", 9, "n"), pod("waiting", "b", 6, ""), pod("member", "b", 6, "")
 	member.Labels["gang"] = "g"
 	for _, p := range []*v1.Pod{running, waiting, member, pod("more", "a", 9, "")} {

@@ -42,7 +42,7 @@ func (d *Dispatcher) hear() {
 		before := d.places[uid]
 		pod := d.known(uid)
 		if _, held := d.holds.Place(uid); !held && before.Planned && pod != nil {
-			if _, undecided := d.roster.Wants(pod); !undecided {
+			if _, undecided := d.gangs.Wants(pod); !undecided {
 				continue // it is being reserved there
 			}
 		}

@@ -46,7 +46,7 @@ func (h *hoarding) Wants(pod *v1.Pod) (gang.Want, bool) {
 func TestHoards(t *testing.T) {
 	d := newDispatcher(t, 20, 9, dispatch.Queue{Name: "a", Capability: gpus(8)})
 	h := &hoarding{placed: map[string]bool{}}
-	d.roster = h
+	d.gangs = h
 	for i := range 8 {
 		p := pod(fmt.Sprint("g", i), "a", 1, "")
 		p.Labels["gang"] = "g"
@@ -85,7 +85,7 @@ func TestHoards(t *testing.T) {
 func TestHeldIsHeard(t *testing.T) {
 	d := newDispatcher(t, 20, 9, dispatch.Queue{Name: "a", Capability: gpus(8)})
 	h := &hoarding{placed: map[string]bool{}}
-	d.roster = h
+	d.gangs = h
 	member := pod("g0", "a", 4, "")
 	member.Labels["gang"] = "g"
 	h.pods = []*v1.Pod{member}
@@ -146,7 +146,7 @@ func TestNominatedByTheLedger(t *testing.T) {
 func TestBegun(t *testing.T) {
 	d := newDispatcher(t, 6, 1, dispatch.Queue{Name: "a", Capability: gpus(3)}, dispatch.Queue{Name: "b", Priority: 9})
 	h := &hoarding{placed: map[string]bool{}, begun: true}
-	d.roster = h
+	d.gangs = h
 	d.opened = false
 	first := pod("first", "b", 1, "")
 	d.seeAll(first)
@@ -193,7 +193,7 @@ func (m mending) Wants(pod *v1.Pod) (gang.Want, bool) { return m.gangs.Wants(pod
 func TestMends(t *testing.T) {
 	d := newDispatcher(t, 20, 9, dispatch.Queue{Name: "a", Capability: gpus(4)})
 	m := mending{gangs: gang.New(time.Minute, gang.Backoff{Initial: time.Second, Max: time.Second})}
-	d.roster = m
+	d.gangs = m
 	see := func(name, node string) *v1.Pod {
 		p := pod(name, "a", 1, node)
 		p.Annotations = map[string]string{v1alpha1.GangNameAnnotation: "g", v1alpha1.MinAvailableAnnotation: "4"}

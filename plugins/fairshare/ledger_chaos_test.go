@@ -75,7 +75,7 @@ func (c *chaos) dispatcher() *Dispatcher {
 		c.t.Fatal(err)
 	}
 	d.book.SetLimits(dispatch.Limits{Window: window, BypassHold: time.Minute})
-	d.roster = gangsOf{c: c}
+	d.gangs = gangsOf{c: c}
 	d.Preempts(profile)
 	d.pods = podLister{corelisters.NewPodLister(c.store), c.store}
 	return d

@@ -29,7 +29,7 @@ func TestWayIsMade(t *testing.T) {
 				if sentence == "in a gang" {
 					holder = hold.Holder{Profile: profile, Group: "g"}
 				}
-				d.roster = &hoarding{pods: []*v1.Pod{top}}
+				d.gangs = &hoarding{pods: []*v1.Pod{top}}
 			}
 			ending := map[hold.Holder]int{}
 			d.victims = func(holder hold.Holder) int { return ending[holder] }

@@ -51,7 +51,7 @@ func (c *crowd) why() string {
 // crowded returns what limits a pod as things are, before others have made way; nil if nothing
 // does. Where it would exceed a limit, and nobody only asks, the pod is refused then.
 func (d *Dispatcher) crowded(pod *v1.Pod, asked bool) *crowd {
-	want, undecided := d.roster.Wants(pod)
+	want, undecided := d.gangs.Wants(pod)
 	if !undecided {
 		return nil
 	}

@@ -21,7 +21,7 @@ func (d *Dispatcher) tell(ctx context.Context) {
 	go d.lane.Run(ctx)
 	d.leading.Every(ctx, d.clock, tellEvery, func() {
 		for profile, keys := range d.news() {
-			d.roster.Explain(ctx, profile, keys)
+			d.gangs.Explain(ctx, profile, keys)
 		}
 	})
 }

@@ -194,7 +194,7 @@ func TestGangsAreToldFirst(t *testing.T) {
 	w := &writes{}
 	d := speaking(t, 1, w, dispatch.Queue{Name: "a", Closed: true})
 	e := explaining{keys: make(chan string, 10)}
-	d.roster = e
+	d.gangs = e
 	for i := range 300 {
 		p := pod(fmt.Sprint("p", i), "a", 1, "")
 		d.seeAll(p)

@@ -29,7 +29,7 @@ func (d *Dispatcher) watch(ctx context.Context, handle fwk.Handle) error {
 	factory := handle.SharedInformerFactory()
 	d.namespaces = factory.Core().V1().Namespaces().Lister()
 	d.pods = factory.Core().V1().Pods().Lister()
-	d.roster.OnMove(d.gangMoved)
+	d.gangs.OnMove(d.gangMoved)
 	namespaces, err := d.listen("namespaces", factory.Core().V1().Namespaces().Informer(), cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(object any) { d.namespaceSeen(&v1.Namespace{}, object.(*v1.Namespace)) },
 		UpdateFunc: func(before, object any) { d.namespaceSeen(before.(*v1.Namespace), object.(*v1.Namespace)) },
@@ -68,7 +68,7 @@ func (d *Dispatcher) watch(ctx context.Context, handle fwk.Handle) error {
 		},
 	})
 	served := crd.WhenServed(ctx, handle.ClientSet().Discovery(), v1alpha1.QueueResource, queues, handler)
-	go d.open(ctx, pods.HasSynced, nodes.HasSynced, namespaces.HasSynced, d.roster.Synced, served)
+	go d.open(ctx, pods.HasSynced, nodes.HasSynced, namespaces.HasSynced, d.gangs.Synced, served)
 	return nil
 }
 

@@ -27,7 +27,7 @@ func (pl *GangPreemption) act(ctx context.Context, d *demand, f *found) {
 		pl.Holds.Nominate(hold.Hold{For: uid, Holder: holder, Node: node, Priority: d.priority, Request: demand.Request, Ports: demand.Ports, Claim: f.claim})
 	}
 	pl.outrank(f)
-	pl.Roster.Yield(ctx, pl.Holds.Among(f.outrank, maps.Values(f.plan.Nodes)))
+	pl.Gangs.Yield(ctx, pl.Holds.Among(f.outrank, maps.Values(f.plan.Nodes)))
 	pl.Underway.Begin(holder, f.victims)
 	// The cycle's context ends with the cycle.
 	go pl.carryOut(context.WithoutCancel(ctx), d, f)

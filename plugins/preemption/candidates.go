@@ -40,7 +40,7 @@ func (pl *GangPreemption) newCandidates(ctx context.Context, d *demand, room *pl
 		}
 	}
 	c := &candidates{d: d, round: round, room: room, refused: pl.Underway.Refusals(now), Candidates: &eviction.Candidates{
-		Nodes: room, Gangs: pl.Roster, Own: d.own, Ending: ending, Request: d.givenBack, Now: now, Grace: pl.args.BrokenGrace.Duration,
+		Nodes: room, Gangs: pl.Gangs, Own: d.own, Ending: ending, Request: d.givenBack, Now: now, Grace: pl.args.BrokenGrace.Duration,
 	}}
 	if round == nil {
 		return c, nil

@@ -53,7 +53,7 @@ func (pl *GangPreemption) demandOf(state fwk.CycleState, pod *v1.Pod) (*demand, 
 	d.group, d.gang = d.attempt.Group, planner.GangOf(d.attempt)
 	d.pods, d.priority = d.gang.Pods, d.gang.Priority
 	for _, need := range d.attempt.Gangs {
-		for _, f := range pl.Roster.Running(pl.fw.ProfileName(), need.Key) {
+		for _, f := range pl.Gangs.Running(pl.fw.ProfileName(), need.Key) {
 			d.own[eviction.Owner{Profile: pl.fw.ProfileName(), Gang: f.Key}] = true // and those that start together with it
 		}
 		for _, placed := range need.Placed {

@@ -44,7 +44,7 @@ const (
 // Shared is what the profiles of a process share.
 type Shared struct {
 	Holds   *holds.Holds
-	Roster  Gangs
+	Gangs   Gangs
 	Plugins *extension.Plugins
 	// Underway is the evictions of all profiles.
 	Underway *eviction.Underway
@@ -148,7 +148,7 @@ func (pl *GangPreemption) makeEvictor() (err error) {
 	}
 	pl.evictor = &eviction.Evictor{
 		Profile: profile, Client: pl.handle.ClientSet().CoreV1(), Recorder: pl.handle.EventRecorder(), Clock: pl.clock,
-		Pod: pl.podByUID, Pods: pods.Lister(), OnTheirWay: pl.handle, Gangs: pl.Roster, Underway: pl.Underway,
+		Pod: pl.podByUID, Pods: pods.Lister(), OnTheirWay: pl.handle, Gangs: pl.Gangs, Underway: pl.Underway,
 		Words: eviction.Words{
 			Plugin: Name,
 			Reason: v1.PodReasonPreemptionByScheduler, Message: profile + ": preempting to make room for a pod or gang that comes before it",
@@ -271,7 +271,7 @@ func (pl *GangPreemption) bringBack(ctx context.Context) {
 		if pod, ok := pl.podByUID(uid); ok {
 			pl.handle.Activate(klog.FromContext(ctx), map[string]*v1.Pod{pod.Namespace + "/" + pod.Name: pod})
 			if !eviction.OwnerOf(pod).IsPod() {
-				pl.Roster.Changed() // a gang that rests is not activated
+				pl.Gangs.Changed() // a gang that rests is not activated
 			}
 		}
 		pl.later.Done(uid)

@@ -55,7 +55,7 @@ func (f *found) numbers(d *demand) string {
 func (pl *GangPreemption) search(ctx context.Context, d *demand) (*found, error) {
 	own := pl.holder(d)
 	outranked := slices.DeleteFunc(pl.Holds.NominatedBelow(d.priority), func(holder hold.Holder) bool { return holder == own })
-	outranked = append(outranked, pl.Roster.Hoards(d.priority, "")...)
+	outranked = append(outranked, pl.Gangs.Hoards(d.priority, "")...)
 	if len(outranked) > 0 {
 		if result, err := pl.searchBeside(ctx, d, outranked, nil); err != nil || result != nil {
 			return result, err

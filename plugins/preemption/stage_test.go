@@ -50,7 +50,7 @@ func newStageWith(tb testing.TB, more fwk.Plugin, nodes []*v1.Node, pods []*v1.P
 	tb.Helper()
 	s := &stage{}
 	plugins := extension.New()
-	registry := frameworkruntime.Registry{Name: idle.Keep(&s.GangPreemption, New(Shared{Holds: holds.New(), Roster: known{}, Plugins: plugins, Underway: eviction.NewUnderway()}))}
+	registry := frameworkruntime.Registry{Name: idle.Keep(&s.GangPreemption, New(Shared{Holds: holds.New(), Gangs: known{}, Plugins: plugins, Underway: eviction.NewUnderway()}))}
 	if more != nil {
 		registry[more.Name()] = plugins.Watch(func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) { return more, nil })
 	}
@@ -70,7 +70,7 @@ func newStageWith(tb testing.TB, more fwk.Plugin, nodes []*v1.Node, pods []*v1.P
 }
 
 // know has the plugin know these gangs.
-func (s *stage) know(gangs Gangs) { s.Roster, s.evictor.Gangs = gangs, gangs }
+func (s *stage) know(gangs Gangs) { s.Gangs, s.evictor.Gangs = gangs, gangs }
 
 // node is a node with so many GPUs, in a rack.
 func node(name string, gpus int, inRack string) *v1.Node {

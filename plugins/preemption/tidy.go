@@ -33,7 +33,7 @@ func (pl *GangPreemption) tidy(ctx context.Context) {
 // that are missing, or a PodGroup that is gone. Members that are made anew have a while, and so
 // has whoever waited for victims to end.
 func (pl *GangPreemption) giveBack(now time.Time) {
-	if !pl.Roster.Synced() {
+	if !pl.Gangs.Synced() {
 		return // nobody is placed yet
 	}
 	nominations := pl.Holds.Nominations()
@@ -61,7 +61,7 @@ func (pl *GangPreemption) giveBack(now time.Time) {
 // gangs is kept in placing: to ask costs a look at all their members.
 func (pl *GangPreemption) lacksRoom(holder hold.Holder, pods []types.UID, placing map[gang.Key]bool) bool {
 	if !holder.IsSinglePod() {
-		return pl.Roster.Placing(holder)
+		return pl.Gangs.Placing(holder)
 	}
 	pod, ok := pl.podByUID(pods[0])
 	if !ok {
@@ -71,13 +71,13 @@ func (pl *GangPreemption) lacksRoom(holder hold.Holder, pods []types.UID, placin
 	if known, ok := placing[key]; ok {
 		return known
 	}
-	want, undecided := pl.Roster.Wants(pod)
+	want, undecided := pl.Gangs.Wants(pod)
 	switch {
 	case !undecided || want.Job == "":
 		return true
 	case want.Alone:
 		return !want.Ready
 	}
-	placing[key] = pl.Roster.Placing(hold.Holder{Profile: pl.fw.ProfileName(), Group: want.Job})
+	placing[key] = pl.Gangs.Placing(hold.Holder{Profile: pl.fw.ProfileName(), Group: want.Job})
 	return placing[key]
 }

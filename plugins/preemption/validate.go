@@ -20,10 +20,10 @@ import (
 // of higher priority, has ended that; so has the news that a member which was missed ran to
 // success, where the preemptor was to take its place.
 func (pl *GangPreemption) needs(d *demand, f *found) bool {
-	if want, waits := pl.Roster.Wants(d.leader); waits && want.Alone && want.Ready {
+	if want, waits := pl.Gangs.Wants(d.leader); waits && want.Alone && want.Ready {
 		return false // its gang has its minimum without it
 	}
-	if !pl.holder(d).IsSinglePod() && !pl.Roster.Placing(pl.holder(d)) || !pl.stand(d) {
+	if !pl.holder(d).IsSinglePod() && !pl.Gangs.Placing(pl.holder(d)) || !pl.stand(d) {
 		return false
 	}
 	there := 0
@@ -45,7 +45,7 @@ func (pl *GangPreemption) stand(d *demand) bool {
 			continue
 		}
 		on := map[types.UID]string{}
-		for _, running := range pl.Roster.Running(pl.fw.ProfileName(), need.Key) {
+		for _, running := range pl.Gangs.Running(pl.fw.ProfileName(), need.Key) {
 			for _, one := range running.Running {
 				on[one.Pod.UID] = one.Node
 			}
