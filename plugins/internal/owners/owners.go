@@ -1,0 +1,158 @@
+// Package owners finds what is held for a pod: the entries of which an owner's description
+// matches it. Values in, values out; it knows neither clock nor client nor lock.
+package owners
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+)
+
+// Owner describes pods. All that is set has to match; where nothing is, nothing does.
+type Owner struct {
+	// Pod is one pod, and no other of its name; empty for any.
+	Pod types.UID
+	// Controller is what made the pods; nil for any.
+	Controller *Controller
+	// Selector matches labels of pods in Namespace; nil for all.
+	Selector  labels.Selector
+	Namespace string
+	// Gang is that of the pods; nil for any.
+	Gang *gang.Key
+}
+
+// Controller is a controller of pods.
+type Controller struct {
+	Group, Kind, Namespace, Name string
+	// UID is that of the very object; empty for whichever has the kind and name, also when
+	// it is made again.
+	UID types.UID
+}
+
+// matches reports whether the description is of this pod.
+func (o *Owner) matches(pod *v1.Pod) bool {
+	if o.Pod == "" && o.Controller == nil && o.Selector == nil && o.Gang == nil {
+		return false
+	}
+	if o.Pod != "" && o.Pod != pod.UID || o.Controller != nil && !o.Controller.made(pod) {
+		return false
+	}
+	if o.Selector != nil && (pod.Namespace != o.Namespace || !o.Selector.Matches(labels.Set(pod.Labels))) {
+		return false
+	}
+	if o.Gang != nil {
+		key, _, ok := gang.KeyOf(pod)
+		return ok && key == *o.Gang
+	}
+	return true
+}
+
+// made reports whether the controller made a pod.
+func (c *Controller) made(pod *v1.Pod) bool {
+	ref := metav1.GetControllerOfNoCopy(pod)
+	if ref == nil || pod.Namespace != c.Namespace || ref.Kind != c.Kind || ref.Name != c.Name || c.UID != "" && ref.UID != c.UID {
+		return false
+	}
+	gv, err := schema.ParseGroupVersion(ref.APIVersion)
+	return err == nil && gv.Group == c.Group
+}
+
+// Index is entries by their owners. To find those of a pod is a few look-ups, and a match for
+// each label selector of its namespace. It is not safe for concurrent use. The zero Index is
+// empty.
+type Index[K cmp.Ordered] struct {
+	entries map[K][]Owner
+	// byKey has the entries by what their owners can be found by.
+	byKey map[any]map[K]int
+}
+
+// What owners are found by, the narrowest first.
+type (
+	byPod        types.UID
+	byController struct{ namespace, kind, name string }
+	byGang       gang.Key
+	byNamespace  string
+)
+
+// keyOf returns what the pods of an owner have in common; nil where it matches none.
+func keyOf(o *Owner) any {
+	switch {
+	case o.Pod != "":
+		return byPod(o.Pod)
+	case o.Controller != nil:
+		return byController{o.Controller.Namespace, o.Controller.Kind, o.Controller.Name}
+	case o.Gang != nil:
+		return byGang(*o.Gang)
+	case o.Selector != nil:
+		return byNamespace(o.Namespace)
+	}
+	return nil
+}
+
+// Set gives an entry these owners, and no others. None is to remove it.
+func (x *Index[K]) Set(entry K, owners ...Owner) {
+	if x.entries == nil {
+		x.entries, x.byKey = map[K][]Owner{}, map[any]map[K]int{}
+	}
+	for i := range x.entries[entry] {
+		x.count(keyOf(&x.entries[entry][i]), entry, -1)
+	}
+	delete(x.entries, entry)
+	if len(owners) == 0 {
+		return
+	}
+	x.entries[entry] = slices.Clone(owners)
+	for i := range owners {
+		x.count(keyOf(&owners[i]), entry, 1)
+	}
+}
+
+func (x *Index[K]) count(key any, entry K, by int) {
+	if key == nil {
+		return
+	}
+	if x.byKey[key] == nil {
+		x.byKey[key] = map[K]int{}
+	}
+	if x.byKey[key][entry] += by; x.byKey[key][entry] == 0 {
+		delete(x.byKey[key], entry)
+	}
+	if len(x.byKey[key]) == 0 {
+		delete(x.byKey, key)
+	}
+}
+
+// Of returns the entries of which an owner matches a pod, in order.
+func (x *Index[K]) Of(pod *v1.Pod) []K {
+	if len(x.entries) == 0 {
+		return nil
+	}
+	found := map[K]bool{}
+	look := func(key any) {
+		for entry := range x.byKey[key] {
+			if !found[entry] && slices.ContainsFunc(x.entries[entry], func(o Owner) bool { return o.matches(pod) }) {
+				found[entry] = true
+			}
+		}
+	}
+	look(byPod(pod.UID))
+	look(byNamespace(pod.Namespace))
+	if ref := metav1.GetControllerOfNoCopy(pod); ref != nil {
+		look(byController{pod.Namespace, ref.Kind, ref.Name})
+	}
+	if key, _, ok := gang.KeyOf(pod); ok {
+		look(byGang(key))
+	}
+	return slices.Sorted(maps.Keys(found))
+}
+
+// Len returns how many entries there are.
+func (x *Index[K]) Len() int { return len(x.entries) }
