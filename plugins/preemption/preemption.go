@@ -134,7 +134,7 @@ func New(shared Shared) frameworkruntime.PluginFactory {
 		}
 		pl.Holds.OnRenominate(pl.renominated)
 		go pl.keepStatuses(ctx)
-		go pl.tidy(ctx)
+		go pl.Leading.Every(ctx, pl.clock, tidyEvery, func() { pl.tidy(ctx) })
 		go pl.bringBack(ctx)
 		return pl, nil
 	}

@@ -19,14 +19,12 @@ const (
 )
 
 // tidy finishes evictions that were begun and interrupted, and gives back what is held for
-// preemptors that wait for something else by now, as long as this process schedules.
+// preemptors that wait for something else by now. It is for the process that schedules.
 func (pl *GangPreemption) tidy(ctx context.Context) {
-	pl.Leading.Every(ctx, pl.clock, tidyEvery, func() {
-		now := pl.clock.Now()
-		pl.evictor.Finish(ctx, now, pl.args.EvictBrokenGangs)
-		pl.evictor.GiveUp(now)
-		pl.giveBack(now)
-	})
+	now := pl.clock.Now()
+	pl.evictor.Finish(ctx, now, pl.args.EvictBrokenGangs)
+	pl.evictor.GiveUp(now)
+	pl.giveBack(now)
 }
 
 // giveBack ends the nominations of gangs that wait for something else than room: members
