@@ -28,13 +28,16 @@ type object struct {
 
 func (o object) ref() string { return o.GetKind() + " " + nameOf(o) }
 
+// servedWithin is how long after it was applied a CRD is served.
+const servedWithin = 15 * time.Second
+
 // clientFor finds the resource of a kind, as the API server serves it now: CRDs come and go.
 func (r *run) clientFor(kind schema.GroupVersionKind, namespace string) (dynamic.ResourceInterface, error) {
-	groups, err := restmapper.GetAPIGroupResources(r.site.cluster.Clientset().Discovery())
-	if err != nil {
-		return nil, fmt.Errorf("asking what the API server serves: %w", err)
+	mapping, err := r.mapping(kind)
+	for meta.IsNoMatchError(err) && time.Since(r.applied) < servedWithin {
+		time.Sleep(100 * time.Millisecond)
+		mapping, err = r.mapping(kind)
 	}
-	mapping, err := restmapper.NewDiscoveryRESTMapper(groups).RESTMapping(kind.GroupKind(), kind.Version)
 	if err != nil {
 		return nil, fmt.Errorf("finding the resource of %s: %w", kind, err)
 	}
@@ -45,6 +48,14 @@ func (r *run) clientFor(kind schema.GroupVersionKind, namespace string) (dynamic
 		namespace = v1.NamespaceDefault
 	}
 	return r.site.client.Resource(mapping.Resource).Namespace(namespace), nil
+}
+
+func (r *run) mapping(kind schema.GroupVersionKind) (*meta.RESTMapping, error) {
+	groups, err := restmapper.GetAPIGroupResources(r.site.cluster.Clientset().Discovery())
+	if err != nil {
+		return nil, fmt.Errorf("asking what the API server serves: %w", err)
+	}
+	return restmapper.NewDiscoveryRESTMapper(groups).RESTMapping(kind.GroupKind(), kind.Version)
 }
 
 // objectsOf finds planned PodGroups and objects.

@@ -17,7 +17,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 )
 
-// gangOf is the key of the gang that a pod belongs to, or empty: DESIGN's rules, said once more, since
+// gangOf is the key of the gang that a pod belongs to, or empty: the rules of docs/keys.md, said once more, since
 // a test that asked the code under test would prove nothing.
 func gangOf(pod *v1.Pod) string {
 	for _, name := range []string{

@@ -47,6 +47,8 @@ type run struct {
 	stock, rehearsal bool
 	// stockNodes is the outcome of the rehearsal: nodes by name of the pod.
 	stockNodes map[string]string
+	// applied is when files were applied last; they may have CRDs.
+	applied time.Time
 
 	site       *site
 	dir        string

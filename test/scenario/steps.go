@@ -209,6 +209,7 @@ func (r *run) apply(ctx context.Context, paths []string) error {
 			return err
 		}
 	}
+	r.applied = time.Now()
 	return nil
 }
 
