@@ -2,6 +2,7 @@ package preemption
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/plugins/eviction"
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+	"github.com/lockstep-sh/lockstep/plugins/planner"
 )
 
 // permitted has some pods that wait at Permit.
@@ -78,6 +80,24 @@ func succeeded(pods []*v1.Pod) []*v1.Pod {
 		pod.Status.Phase = v1.PodSucceeded
 	}
 	return pods
+}
+
+// TestGangThatSucceeded: where all members that were chosen have run to success by the time of the eviction, one that came to
+// run beside them since does not go.
+func TestGangThatSucceeded(t *testing.T) {
+	chosen, came := succeeded(members("v", 2, 2, 10, 1, "n0")), member("v", 2, 2, 10, 1, "n1")
+	preemptor := members("p", 1, 1, 100, 1)
+	s := newStage(t, []*v1.Node{node("n0", 2, "r0")}, nil, preemptor[0], chosen[0], chosen[1], came)
+	s.change(t, append(slices.Clone(chosen), came), 2)
+	d := s.demand(t, gang.Spec{}, preemptor...)
+	f := &found{plan: &planner.Plan{Outcome: gang.Outcome{Nodes: map[types.UID]string{preemptor[0].UID: "n0"}}}, victims: chosen}
+	s.promise(d, f)
+	if err := s.evictWhole(s.ctx, d, f, unit{of: eviction.OwnerOf(came), whole: true, pods: chosen}, &evictions{}); err != nil {
+		t.Error(err)
+	}
+	if got := s.left(t); got != "v-0 v-1 v-2" {
+		t.Errorf("left %q, want all", got)
+	}
 }
 
 // TestMembersThatGaveBack: those that were on their way to their nodes when they were chosen, and wait again by the time of

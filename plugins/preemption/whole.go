@@ -36,7 +36,7 @@ func (pl *GangPreemption) evictWhole(ctx context.Context, d *demand, f *found, u
 	defer func() { pl.spareOthers(d, pods, evicted) }()
 	needed := func() bool { return pl.needs(d, f) }
 	marked, err := pl.markAll(ctx, pods, ran)
-	if err != nil || marked.any() && !needed() { // marking takes its time
+	if err != nil || marked.any() && !needed() || marked[:len(u.pods)].allEnded() { // marking takes its time
 		pl.unmarkAll(ctx, pods, marked)
 		return err
 	}
@@ -74,6 +74,12 @@ const (
 )
 
 func (m marks) any() bool { return slices.Contains(m, isMarked) }
+
+// allEnded reports whether all have ended by themselves: their places are free, and whoever came to
+// run beside them since need not go.
+func (m marks) allEnded() bool {
+	return !slices.ContainsFunc(m, func(one markState) bool { return one != hasEnded })
+}
 
 func (pl *GangPreemption) unmarkAll(ctx context.Context, pods []*v1.Pod, marked marks) {
 	pl.each(ctx, len(pods), func(i int) {
