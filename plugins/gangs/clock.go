@@ -16,7 +16,7 @@ func (r *Registry) start(ctx context.Context) {
 	if !cache.WaitForCacheSync(ctx.Done(), r.synced...) {
 		return // the scheduler is going down
 	}
-	for _, p := range r.profiles {
+	for _, p := range r.all() {
 		p.Input(ctx, func(s *gang.Gangs, now time.Time) gang.Effects { return s.Open(now) })
 	}
 	r.opened.Store(true)
@@ -59,7 +59,7 @@ func (r *Registry) tick(ctx context.Context) {
 		r.freed = freed
 		r.changed((*gang.Gangs).Changed)
 	}
-	for _, p := range r.profiles {
+	for _, p := range r.all() {
 		p.Input(ctx, func(s *gang.Gangs, now time.Time) gang.Effects { return s.Tick(now, elsewhere{p}) })
 	}
 }
@@ -68,7 +68,7 @@ func (r *Registry) tick(ctx context.Context) {
 // the next may be; 0 for no matter.
 func (r *Registry) retry(ctx context.Context) time.Duration {
 	var next time.Duration
-	for _, p := range r.profiles {
+	for _, p := range r.all() {
 		if pause := p.retry(ctx); pause > 0 && (next == 0 || pause < next) {
 			next = pause
 		}

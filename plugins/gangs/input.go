@@ -116,7 +116,7 @@ func (r *Registry) rouse() {
 // changed notes something that may help groups that did not fit.
 func (r *Registry) changed(note func(s *gang.Gangs)) {
 	due := false
-	for _, p := range r.profiles {
+	for _, p := range r.all() {
 		p.Look(func(s *gang.Gangs) {
 			note(s)
 			_, one := s.Due()
@@ -130,7 +130,7 @@ func (r *Registry) changed(note func(s *gang.Gangs)) {
 
 // Begin notes that a scheduling cycle begins.
 func (r *Registry) Begin() {
-	for _, p := range r.profiles {
+	for _, p := range r.all() {
 		p.Look((*gang.Gangs).Begin)
 	}
 }
@@ -138,7 +138,7 @@ func (r *Registry) Begin() {
 // Failed notes that the cycle of a pod came to nothing: not every one of a leader gets as far as
 // PostFilter or Reserve.
 func (r *Registry) Failed(ctx context.Context, pod *v1.Pod, _ error) {
-	if p := r.profiles[pod.Spec.SchedulerName]; p != nil && !r.outside(pod) {
+	if p := r.all()[pod.Spec.SchedulerName]; p != nil && !r.outside(pod) {
 		p.Input(ctx, func(s *gang.Gangs, now time.Time) gang.Effects { return s.Failed(pod.UID, now) })
 	}
 }

@@ -38,7 +38,7 @@ func registerMetrics() {
 
 // measure sets the gauges.
 func (r *Registry) measure() {
-	for name, p := range r.profiles {
+	for name, p := range r.all() {
 		var c gang.Counts
 		p.Look(func(s *gang.Gangs) { c = s.Count() })
 		membersHeld.WithLabelValues(name).Set(float64(c.Held))

@@ -71,7 +71,7 @@ func (r *Registry) groupSeen(ctx context.Context, kind gang.Kind, object any) {
 // describe takes in what a PodGroup says of the gangs of its name, one in each profile; nil if it
 // is gone.
 func (r *Registry) describe(ctx context.Context, kind gang.Kind, key gang.Key, said *gang.Object, created time.Time) {
-	for _, p := range r.profiles {
+	for _, p := range r.all() {
 		moved := false
 		p.Input(ctx, func(s *gang.Gangs, now time.Time) gang.Effects {
 			before := s.QueueOf(key)
@@ -98,7 +98,7 @@ func (r *Registry) groupGone(ctx context.Context, kind gang.Kind, object any) {
 		object = unknown.Obj
 	}
 	if meta, ok := object.(metav1.Object); ok {
-		for _, p := range r.profiles {
+		for _, p := range r.all() {
 			p.adapter.Gone(meta.GetUID())
 		}
 	}

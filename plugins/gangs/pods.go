@@ -49,7 +49,7 @@ func (r *Registry) podChanged(ctx context.Context, old, pod *v1.Pod) {
 
 func (r *Registry) podSeen(ctx context.Context, old, pod *v1.Pod) {
 	r.explainToOthers(ctx, pod, r.strangers.see(pod))
-	p := r.profiles[pod.Spec.SchedulerName]
+	p := r.all()[pod.Spec.SchedulerName]
 	if p == nil || r.outside(pod) && (old == nil || r.outside(old)) {
 		return
 	}
@@ -68,7 +68,7 @@ func (r *Registry) podGone(ctx context.Context, object any) {
 		return
 	}
 	r.explainToOthers(ctx, pod, r.strangers.gone(pod.UID))
-	p := r.profiles[pod.Spec.SchedulerName]
+	p := r.all()[pod.Spec.SchedulerName]
 	if p == nil {
 		return
 	}
@@ -83,7 +83,7 @@ func (r *Registry) podGone(ctx context.Context, object any) {
 // explainToOthers has the users of gangs in the other profiles told that they have more or fewer
 // pods which name another scheduler.
 func (r *Registry) explainToOthers(ctx context.Context, pod *v1.Pod, changed []gang.Key) {
-	for name := range r.profiles {
+	for name := range r.all() {
 		if len(changed) > 0 && name != pod.Spec.SchedulerName {
 			r.Explain(ctx, name, changed)
 		}
@@ -119,7 +119,7 @@ func (r *Registry) succeeded(ctx context.Context) cache.ResourceEventHandlerFunc
 		if !ok || r.outside(pod) {
 			return nil, nil
 		}
-		return r.profiles[pod.Spec.SchedulerName], pod
+		return r.all()[pod.Spec.SchedulerName], pod
 	}
 	add := func(object any) {
 		if p, pod := member(object); p != nil {

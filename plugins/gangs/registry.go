@@ -8,6 +8,7 @@ package gangs
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -43,8 +44,9 @@ type Registry struct {
 	// moved are told that the PodGroup of a gang names another queue than before.
 	moved []func(profile string, key gang.Key)
 
-	// profiles are complete, and do not change, once it starts.
-	profiles map[string]*Profile
+	// profiles are those registered, by name. The map is replaced, never changed: the watches of
+	// others begin while profiles are still being registered, and ask.
+	profiles atomic.Pointer[map[string]*Profile]
 
 	// mu guards the state machines of all profiles. It is never held across a call into the
 	// framework, the queue or the API server: the queue calls PreEnqueue with its own lock held.
@@ -71,12 +73,17 @@ type Turns interface {
 // have not ended, and is asked under the lock of the gangs; nil where nobody evicts. watched
 // learns what is watched; nil where nobody asks.
 func New(ledger *holds.Holds, victims func(holder hold.Holder) int, watched *watches.Watches) *Registry {
-	return &Registry{
+	r := &Registry{
 		clock: clock.RealClock{}, holds: ledger, watches: watched, victims: victims,
 		leaveNative: utilfeature.DefaultFeatureGate.Enabled(features.GenericWorkload),
-		profiles:    map[string]*Profile{}, wake: make(chan struct{}, 1),
+		wake:        make(chan struct{}, 1),
 	}
+	r.profiles.Store(&map[string]*Profile{})
+	return r
 }
+
+// all returns the profiles by name, not to be changed.
+func (r *Registry) all() map[string]*Profile { return *r.profiles.Load() }
 
 // Adapter acts in a profile on what follows from the state of its gangs. It is called with no
 // lock held.
@@ -103,12 +110,14 @@ type Profile struct {
 	adapter Adapter
 }
 
-// Register adds the gangs of a profile, before Start.
+// Register adds the gangs of a profile, before Start. It is called for one profile at a time.
 func (r *Registry) Register(handle fwk.Handle, settings Settings, adapter Adapter) *Profile {
 	registerMetrics()
 	p := &Profile{Registry: r, name: handle.ProfileName(), handle: handle, adapter: adapter, gangs: gang.New(settings.WaitTime, settings.Backoff)}
 	p.gangs.Close()
-	r.profiles[p.name] = p
+	profiles := maps.Clone(r.all())
+	profiles[p.name] = p
+	r.profiles.Store(&profiles)
 	return p
 }
 
@@ -116,7 +125,7 @@ func (r *Registry) Register(handle fwk.Handle, settings Settings, adapter Adapte
 // that the API server has was seen. It fails where a watch cannot be made.
 func (r *Registry) Start(ctx context.Context, turns Turns) error {
 	r.turns = turns
-	for _, p := range r.profiles { // they have the same clients and informers
+	for _, p := range r.all() { // they have the same clients and informers
 		if err := r.watch(ctx, p.handle); err != nil {
 			return err
 		}
@@ -146,7 +155,7 @@ func (p *Profile) Holder(group string) hold.Holder {
 
 // look calls with the gangs of a profile, if they are known here.
 func (r *Registry) look(profile string, do func(s *gang.Gangs)) (known bool) {
-	p := r.profiles[profile]
+	p := r.all()[profile]
 	if p != nil {
 		p.Look(do)
 	}
@@ -185,7 +194,7 @@ func (r *Registry) Placing(holder hold.Holder) (placing bool) {
 // capacity without being complete.
 func (r *Registry) Hoards(below int32, but string) []hold.Holder {
 	var holders []hold.Holder
-	for name, p := range r.profiles {
+	for name, p := range r.all() {
 		if name == but {
 			continue
 		}
@@ -206,7 +215,7 @@ func (r *Registry) Yield(ctx context.Context, holders []hold.Holder) {
 		groups[holder.Profile] = append(groups[holder.Profile], holder.Group)
 	}
 	for profile, names := range groups {
-		if p := r.profiles[profile]; p != nil {
+		if p := r.all()[profile]; p != nil {
 			p.Input(ctx, func(s *gang.Gangs, _ time.Time) gang.Effects { return s.Yield(names) })
 		}
 	}
@@ -217,14 +226,14 @@ func (r *Registry) Changed() { r.changed((*gang.Gangs).Changed) }
 
 // Explain has the users of gangs of a profile told why they wait, if that has changed.
 func (r *Registry) Explain(ctx context.Context, profile string, keys []gang.Key) {
-	if p := r.profiles[profile]; p != nil {
+	if p := r.all()[profile]; p != nil {
 		p.adapter.Act(ctx, gang.Effects{Changed: keys})
 	}
 }
 
 // Synced reports whether all gangs are known that there were at the start, and have come to
 // the gates after that of the Gang plugin.
-func (r *Registry) Synced() bool { return r.opened.Load() || len(r.profiles) == 0 }
+func (r *Registry) Synced() bool { return r.opened.Load() || len(r.all()) == 0 }
 
 // Explanation returns why a gang waits, as far as its state tells, and the pods of it that name
 // other schedulers; false where there is no such gang.

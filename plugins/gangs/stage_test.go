@@ -73,7 +73,7 @@ func newStage(tb testing.TB, profiles ...string) *stage {
 }
 
 // of returns the gangs of a profile.
-func (s *stage) of(profile string) *Profile { return s.profiles[profile] }
+func (s *stage) of(profile string) *Profile { return s.all()[profile] }
 
 // makeMembers makes members of gang default/name.
 func makeMembers(name string, count int) []*v1.Pod {

@@ -1,0 +1,37 @@
+package gangs
+
+import (
+	"fmt"
+	"testing"
+
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+)
+
+// TestAskedWhileRegistering: what is watched asks while profiles are still being registered.
+func TestAskedWhileRegistering(t *testing.T) {
+	s := newStage(t, "one")
+	asked := make(chan struct{})
+	go func() {
+		defer close(asked)
+		for range 1000 {
+			s.QueueOf("one", gang.Key{})
+		}
+	}()
+	for i := range 100 {
+		s.Register(named{name: fmt.Sprint("profile-", i)}, Settings{}, nil)
+	}
+	<-asked
+	if got := len(s.all()); got != 101 {
+		t.Errorf("%d profiles are registered, want 101", got)
+	}
+}
+
+// named is a framework handle of which only the name is asked.
+type named struct {
+	fwk.Handle
+	name string
+}
+
+func (n named) ProfileName() string { return n.name }
