@@ -261,6 +261,18 @@ func TestCheckerOfEvictions(t *testing.T) {
 			},
 			"",
 		},
+		"what a victim gang has left has succeeded": {
+			func(s *story) {
+				s.at(1, append(s.gangPods("g", 3, 3), s.pod("p", priority(5), asking(4)))...)
+				s.at(2, s.bound("g-0", 0), s.bound("g-1", 0), s.bound("g-2", 1))
+				s.at(2.5, s.phase("g-2", v1.PodSucceeded))
+				s.at(3, s.evicted("g-0", "p")...)
+				s.at(3, s.evicted("g-1", "p")...)
+				s.at(4, s.gone("g-0"), s.gone("g-1"), s.bound("p", 0))
+				s.at(20)
+			},
+			"",
+		},
 		"an eviction that a crash interrupted and nobody finishes": {
 			func(s *story) {
 				s.at(1, append(s.gangPods("g", 3, 3), s.pod("p", priority(5)))...)

@@ -339,7 +339,7 @@ func (c *Checker) judgeWave(g *gang, have int) {
 		return
 	}
 	lost := g.changedAt.After(w.first.at.Add(-2*time.Second)) || c.ending[g.key]
-	if !g.known || have == 0 || have >= g.min || lost {
+	if !g.known || !g.runs() || have >= g.min || lost {
 		if lost && have > 0 && have < g.min {
 			c.counts.VictimGangsExcused++
 		}

@@ -146,6 +146,16 @@ func (g *gang) have() int {
 	return n
 }
 
+// runs reports whether members have a node and have not come to their end.
+func (g *gang) runs() bool {
+	for _, p := range g.pods {
+		if p.counts() && !p.ended() {
+			return true
+		}
+	}
+	return false
+}
+
 // there counts the members that are bound or could be.
 func (g *gang) there() int {
 	n := g.have()
