@@ -12,6 +12,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/gang"
 	"github.com/lockstep-sh/lockstep/plugins/heldcapacity"
 	"github.com/lockstep-sh/lockstep/plugins/preemption"
+	"github.com/lockstep-sh/lockstep/plugins/reservation"
 )
 
 // check tells what makes a profile one in which the plugins would do harm: a gang that is
@@ -43,18 +44,39 @@ func check(profile framework.Framework) field.ErrorList {
 	if own := at(enabled.PreFilter, heldcapacity.Name); own >= 0 && at(enabled.PreFilter, gang.Name) > own {
 		errs = append(errs, field.Invalid(path.Child("preFilter"), heldcapacity.Name, gang.Name+" has to come before it"))
 	}
+	if binds := enabled.Bind; at(enabled.Reserve, reservation.Name) >= 0 {
+		before := slices.IndexFunc(binds.Enabled, func(p schedconfig.Plugin) bool { return p.Name != gang.Name })
+		if own := at(binds, reservation.Name); own < 0 || own != before {
+			errs = append(errs, field.Invalid(path.Child("bind"), reservation.Name, "it has to be enabled here too, before every binder; of plugins only "+gang.Name+" comes before it"))
+		}
+	}
 	return errs
 }
 
-// Complete enables HeldCapacity in profiles that say nothing of it: what a process promises to
-// gangs, all of its profiles have to keep. It comes last, and so after Gang.
+// Complete enables Reservation and HeldCapacity in profiles that say nothing of them: what a
+// process promises, all of its profiles have to keep. They come last, and so after Gang; but
+// Reservation comes before the binder, which knows nothing of reserve pods.
 func Complete(profiles []schedconfig.KubeSchedulerProfile) {
 	for i := range profiles {
-		all := &profiles[i].Plugins.MultiPoint
-		if !slices.ContainsFunc(slices.Concat(all.Enabled, all.Disabled), func(p schedconfig.Plugin) bool { return p.Name == heldcapacity.Name }) {
+		all, bind := &profiles[i].Plugins.MultiPoint, &profiles[i].Plugins.Bind
+		if !mentions(all, reservation.Name) {
+			all.Enabled = append(all.Enabled, schedconfig.Plugin{Name: reservation.Name, Weight: reservationWeight})
+		}
+		if at(*all, reservation.Name) >= 0 && !mentions(bind, reservation.Name) {
+			bind.Enabled = slices.Insert(bind.Enabled, at(*bind, gang.Name)+1, schedconfig.Plugin{Name: reservation.Name})
+		}
+		if !mentions(all, heldcapacity.Name) {
 			all.Enabled = append(all.Enabled, schedconfig.Plugin{Name: heldcapacity.Name})
 		}
 	}
+}
+
+// reservationWeight has pods go to what is held for them, whatever else speaks for another node.
+const reservationWeight = 100
+
+// mentions reports whether a profile says something of a plugin.
+func mentions(set *schedconfig.PluginSet, name string) bool {
+	return slices.ContainsFunc(slices.Concat(set.Enabled, set.Disabled), func(p schedconfig.Plugin) bool { return p.Name == name })
 }
 
 // promises reports whether plugins of a profile count on capacity that is held.

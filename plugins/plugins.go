@@ -39,6 +39,9 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/podstatus"
 	"github.com/lockstep-sh/lockstep/plugins/preemption"
 	"github.com/lockstep-sh/lockstep/plugins/queuesort"
+	"github.com/lockstep-sh/lockstep/plugins/reservation"
+	"github.com/lockstep-sh/lockstep/plugins/reservations"
+	"github.com/lockstep-sh/lockstep/plugins/reservepods"
 	"github.com/lockstep-sh/lockstep/plugins/watches"
 )
 
@@ -54,6 +57,7 @@ type Set struct {
 	queues    *fairshare.Dispatcher
 	events    *cacheevents.Events
 	watched   *watches.Watches
+	reserve   *reservepods.Store
 	// Registry has the factories, by the names under which a
 	// KubeSchedulerConfiguration enables the plugins.
 	Registry frameworkruntime.Registry
@@ -65,8 +69,11 @@ func NewSet() *Set {
 	underway, events, watched, statuses := eviction.NewUnderway(), cacheevents.New(), watches.New(), podstatus.New(leading)
 	registry := gangs.New(ledger, underway.Victims, watched)
 	events.Listen(registry)
+	reserve := reservepods.NewStore()
+	reserved := reservations.New(ledger, reserve, watched, leading, nil)
 	s := &Set{
-		gangs: registry, holds: ledger, slots: slots, positions: positions, leading: leading, all: extension.New(), events: events, watched: watched,
+		reserve: reserve,
+		gangs:   registry, holds: ledger, slots: slots, positions: positions, leading: leading, all: extension.New(), events: events, watched: watched,
 		queues: fairshare.NewDispatcher(registry, ledger, underway.Victims, leading, statuses, watched),
 	}
 	s.Registry = frameworkruntime.Registry{
@@ -74,12 +81,17 @@ func NewSet() *Set {
 		gang.Name:         s.all.Watch(gang.New(gang.Shared{Gangs: registry, Holds: ledger, Order: positions, Plugins: s.all, Turns: s.queues, Leading: leading, Statuses: statuses})),
 		heldcapacity.Name: s.all.Watch(heldcapacity.New(ledger, events, s.all)),
 		queuesort.Name:    s.all.Watch(queuesort.New(positions)),
+		reservation.Name:  s.all.Watch(reservation.New(ledger, reserved, s.all, binder.Name)),
 		preemption.Name:   s.all.Watch(preemption.New(preemption.Shared{Holds: ledger, Gangs: registry, Plugins: s.all, Underway: underway, Watches: watched, Leading: leading})),
 		fairshare.Name:    s.all.Watch(fairshare.New(s.queues)),
 		gpushare.Name:     s.all.Watch(gpushare.New(gpushare.NewLedger())),
 	}
 	return s
 }
+
+// ReservePods are the pods that look for places of Reservations. The scheduler has to be made with
+// them: in its pod informer, its client, and its events.
+func (s *Set) ReservePods() *reservepods.Store { return s.reserve }
 
 // Add adds a plugin of somebody else. Where it implements the Simulate hooks or the gang
 // extension points, they are found by themselves. It fails where the name is taken.

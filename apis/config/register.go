@@ -20,6 +20,7 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(schedconfig.SchemeGroupVersion,
 		&GangArgs{},
 		&GangPreemptionArgs{},
+		&ReservationArgs{},
 		&BoundedBinderArgs{},
 		&FairShareArgs{},
 	)

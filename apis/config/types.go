@@ -40,6 +40,18 @@ type BoundedBinderArgs struct {
 
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 
+// ReservationArgs are the arguments of the Reservation plugin. See package v1 for
+// defaults.
+type ReservationArgs struct {
+	metav1.TypeMeta
+
+	// Preempt: pods of lower priority may be evicted to make room for Reservations, as
+	// the priority of their templates allows.
+	Preempt bool
+}
+
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+
 // GangPreemptionArgs are the arguments of the GangPreemption plugin. See package
 // v1 for defaults.
 type GangPreemptionArgs struct {

@@ -17,15 +17,18 @@ import (
 	"fmt"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/defaultbinder"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+	"k8s.io/kubernetes/pkg/scheduler/util"
 
 	"github.com/lockstep-sh/lockstep/apis/config"
 	"github.com/lockstep-sh/lockstep/apis/config/validation"
+	"github.com/lockstep-sh/lockstep/plugins/binding"
 )
 
 // Name is the name of the plugin in a KubeSchedulerConfiguration.
@@ -61,6 +64,12 @@ func (pl *Binder) send(ctx context.Context, state fwk.CycleState, pod *v1.Pod, n
 		return fwk.AsStatus(fmt.Errorf("waiting to bind pod %s/%s: %w", pod.Namespace, pod.Name, err)), false
 	}
 	defer pl.slots.release()
+	if notes := binding.Annotations(state); notes != nil {
+		return fwk.AsStatus(util.BindPod(ctx, pl.client, &v1.Binding{
+			ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Annotations: notes},
+			Target:     v1.ObjectReference{Kind: "Node", Name: node},
+		})), true
+	}
 	return pl.BindPlugin.Bind(ctx, state, pod, node), true
 }
 

@@ -20,6 +20,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/plugins/crd"
 	"github.com/lockstep-sh/lockstep/plugins/internal/backlog"
+	"github.com/lockstep-sh/lockstep/plugins/reservepods"
 )
 
 const (
@@ -173,10 +174,13 @@ func (k *kind) at(revision string) (bool, error) {
 	return backlog.Reached(has, revision)
 }
 
-// cached lists the revisions of what the cache has.
+// cached lists the revisions of what the cache has of the API server.
 func (k *kind) cached() map[string]string {
 	revisions := map[string]string{}
 	for _, object := range k.store.List() {
+		if pod, ok := object.(*v1.Pod); ok && reservepods.IsReservePod(pod) {
+			continue
+		}
 		if accessor, err := meta.Accessor(object); err == nil {
 			revisions[cache.MetaObjectToName(accessor).String()] = accessor.GetResourceVersion()
 		}

@@ -104,20 +104,40 @@ func (pl *HeldCapacity) SignPod(context.Context, *v1.Pod) ([]fwk.SignFragment, *
 // Begin notes that a scheduling cycle begins.
 func (pl *HeldCapacity) Begin() { pl.ended.Store(pl.holds.Ended()) }
 
-// Failed takes note of a pod that found no node, if any refused it for what is held there.
+// Failed takes note of a pod that found no node, if any refused it for what is held there: this
+// plugin, or one that knows what is held for pods. Where such a one refused it everywhere, it may
+// fit wherever something ends.
 func (pl *HeldCapacity) Failed(_ context.Context, pod *v1.Pod, why error) {
 	var unfit *framework.FitError
-	if pod.Spec.SchedulerName != pl.handle.ProfileName() || !errors.As(why, &unfit) || !unfit.Diagnosis.UnschedulablePlugins.Has(Name) {
+	if pod.Spec.SchedulerName != pl.handle.ProfileName() || !errors.As(why, &unfit) {
+		return
+	}
+	ours := pl.names()
+	if !slices.ContainsFunc(ours, unfit.Diagnosis.UnschedulablePlugins.Has) {
 		return
 	}
 	var nodes []string
 	unfit.Diagnosis.NodeToStatus.ForEachExplicitNode(func(node string, status *fwk.Status) {
-		if status.Plugin() == Name {
+		if slices.Contains(ours, status.Plugin()) {
 			nodes = append(nodes, node)
 		}
 	})
+	if len(nodes) == 0 {
+		nodes = []string{anyNode}
+	}
 	began := pl.ended.Load()
 	pl.blocked.add(pod, nodes, func() bool { return pl.holds.Ended() != began })
+}
+
+// names are those of the plugins whose refusals end when a hold does.
+func (pl *HeldCapacity) names() []string {
+	names := []string{Name}
+	for _, granter := range pl.granters() {
+		if plugin, ok := granter.(fwk.Plugin); ok {
+			names = append(names, plugin.Name())
+		}
+	}
+	return names
 }
 
 // Heard has pods looked at again that may fit by now, by what the scheduler's cache has taken in.

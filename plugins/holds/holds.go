@@ -174,11 +174,20 @@ func (h *Holds) Check(d Demand, info fwk.NodeInfo, holders ...hold.Holder) *fwk.
 	if !any {
 		return nil
 	}
-	if short(d, info, taken) || clash(d.Ports, taken.Ports) {
+	if !d.Fits(info, taken) {
 		return fwk.NewStatus(fwk.Unschedulable, ErrReasonHeld)
 	}
 	return nil
 }
+
+// Fits reports whether a node has room for it beside what is held there: resources of which
+// something is held, places for pods, and host ports.
+func (d Demand) Fits(info fwk.NodeInfo, held hold.Taken) bool {
+	return !short(d, info, held) && !clash(d.Ports, held.Ports)
+}
+
+// Amount is what it takes, of one pod.
+func (d Demand) Amount() hold.Taken { return hold.Taken{Pods: 1, Request: d.Request, Ports: d.Ports} }
 
 // Others is what is held on a node for others than the given holders. What is held for
 // a pod that the NodeInfo has on the node, because it is assumed or nominated there,
@@ -313,6 +322,13 @@ func (h *Holds) Among(holders []hold.Holder, nodes iter.Seq[string]) []hold.Hold
 		}
 	}
 	return slices.DeleteFunc(slices.Clone(holders), func(holder hold.Holder) bool { return !on[holder] })
+}
+
+// NodesOf lists the nodes on which one of these holders holds something.
+func (h *Holds) NodesOf(holders ...hold.Holder) []string {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	return h.ledger.NodesOf(holders...)
 }
 
 // Nominations lists the pods that have nominations, by holder.

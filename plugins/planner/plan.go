@@ -79,13 +79,36 @@ type Plan struct {
 }
 
 // Plan plans an attempt. The holds of the given holders are no obstacle; they
-// would be given back.
+// would be given back. Members that have capacity held for them by name, a reservation say, go
+// where that is, if all fit there, or else as many as do.
 func (p *Planner) Plan(ctx context.Context, a *gang.Attempt, evict []hold.Holder) (result *Plan, err error) {
+	for _, nodes := range p.grounds(a) {
+		if result, err := p.plan(ctx, a, evict, nodes); err != nil || result.Complete {
+			return result, err
+		}
+	}
+	return p.plan(ctx, a, evict, nil)
+}
+
+// PlanOn plans an attempt on these nodes, and returns where its pods go; none if they do not fit.
+func (p *Planner) PlanOn(ctx context.Context, a *gang.Attempt, nodes []string) (map[types.UID]string, error) {
+	result, err := p.plan(ctx, a, nil, nodes)
+	if err != nil || !result.Complete {
+		return nil, err
+	}
+	return result.Nodes, nil
+}
+
+// plan plans an attempt on some nodes only; nil for all. Without all it explains nothing.
+func (p *Planner) plan(ctx context.Context, a *gang.Attempt, evict []hold.Holder, only []string) (result *Plan, err error) {
 	w, problem, err := p.pose(a, evict, false)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, w.tx.Discard(ctx)) }()
+	if only != nil {
+		problem.Nodes = w.named(only)
+	}
 	if err := p.standing(ctx, w, a); err != nil {
 		return nil, err
 	}
@@ -103,12 +126,12 @@ func (p *Planner) Plan(ctx context.Context, a *gang.Attempt, evict []hold.Holder
 	for _, outcome := range solved.Gangs {
 		result.Fit += outcome.Fit
 	}
-	if !solved.Complete {
+	if !solved.Complete && only == nil {
 		result.Why = w.explain(a, problem, solved)
 		result.Hopeless = w.hopeless(a, problem, result.Why)
 		result.Shape = w.shape(a, problem)
 	}
-	if n := w.tx.Len(); n > 0 {
+	if n := w.tx.Len(); n > 0 && only == nil {
 		// An attempt that fails has seen all nodes; the next begins where it did, so
 		// that it explains itself in the same words.
 		p.start = (p.start + len(solved.Node)) % n

@@ -6,6 +6,10 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 )
 
 // prefix begins the name of each reserve pod. The API server refuses a pod of such a name.
@@ -17,6 +21,22 @@ func GroupName(reservation string) string { return prefix + reservation }
 // PodName returns the name of the reserve pod for one placement of a Reservation.
 func PodName(reservation string, index int) string {
 	return fmt.Sprintf("%s%s_%d", prefix, reservation, index)
+}
+
+// ReservationOf refers to the Reservation that a reserve pod is made for, for events; nil for another pod.
+func ReservationOf(pod *v1.Pod) runtime.Object {
+	name, _, ok := PlacementOf(pod)
+	if !ok {
+		return nil
+	}
+	return &v1.ObjectReference{
+		APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "Reservation", Name: name, UID: types.UID(strings.SplitN(string(pod.UID), "/", 2)[0]),
+	}
+}
+
+// UIDOf is the UID of the reserve pod for a placement, in an attempt to find places.
+func UIDOf(reservation types.UID, index int32, attempt int) types.UID {
+	return types.UID(fmt.Sprintf("%s/%d/%d", reservation, index, attempt))
 }
 
 // IsReservePod reports whether the pod is a reserve pod. No pod of the API server is taken for one.

@@ -99,10 +99,14 @@ func listenersOf(fw framework.Framework) []string {
 
 // hears reports whether pods that come and go may matter to a cycle state.
 func (h Hooks) hears(state fwk.CycleState) bool {
-	if !h.counted || len(h.adders)+len(h.removers) > 0 {
+	if !h.counted {
 		return true
 	}
 	skipped := state.GetSkipFilterPlugins()
+	if slices.ContainsFunc(h.adders, func(hook TaskAdder) bool { return !skipped.Has(nameOf(hook)) }) ||
+		slices.ContainsFunc(h.removers, func(hook TaskRemover) bool { return !skipped.Has(nameOf(hook)) }) {
+		return true
+	}
 	return slices.ContainsFunc(h.listeners, func(name string) bool { return !skipped.Has(name) })
 }
 
@@ -136,10 +140,7 @@ func (h Hooks) note(v *View) {
 func (h Hooks) roaming(state fwk.CycleState) []string {
 	var names []string
 	note := func(hook any) {
-		name := ""
-		if plugin, ok := hook.(fwk.Plugin); ok {
-			name = plugin.Name()
-		}
+		name := nameOf(hook)
 		if _, local := hook.(NodeLocal); !local && !state.GetSkipFilterPlugins().Has(name) {
 			names = append(names, name)
 		}
@@ -151,6 +152,14 @@ func (h Hooks) roaming(state fwk.CycleState) []string {
 		note(hook)
 	}
 	return names
+}
+
+// nameOf is the name of the plugin that a hook is; empty where it is none.
+func nameOf(hook any) string {
+	if plugin, ok := hook.(fwk.Plugin); ok {
+		return plugin.Name()
+	}
+	return ""
 }
 
 func (h Hooks) added(ctx context.Context, state fwk.CycleState, pod *v1.Pod, added fwk.PodInfo, node fwk.NodeInfo) *fwk.Status {

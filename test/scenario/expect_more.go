@@ -8,6 +8,7 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -61,7 +62,7 @@ func (r *run) checkEvent(x *EventExpect) []string {
 	var about, hits []string
 	for _, e := range r.rec.events {
 		o := e.InvolvedObject
-		if o.Kind != kind || !glob(x.Name, fullName(o.Namespace+"/"+o.Name)) {
+		if o.Kind != kind || !glob(x.Name, fullName(strings.TrimPrefix(o.Namespace+"/"+o.Name, "/"))) {
 			continue
 		}
 		text := fmt.Sprintf("%s/%s %s %s: %s", o.Namespace, o.Name, e.Type, e.Reason, e.Message)

@@ -19,6 +19,15 @@ func SetDefaults_GangArgs(args *GangArgs) {
 	}
 }
 
+// SetDefaults_ReservationArgs fills what the user left out.
+//
+//nolint:revive // the generator fixes the name
+func SetDefaults_ReservationArgs(args *ReservationArgs) {
+	if args.Preempt == nil {
+		args.Preempt = ptr.To(false)
+	}
+}
+
 // SetDefaults_BoundedBinderArgs fills what the user left out.
 //
 //nolint:revive // the generator fixes the name

@@ -22,6 +22,7 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(configv1.SchemeGroupVersion,
 		&GangArgs{},
 		&GangPreemptionArgs{},
+		&ReservationArgs{},
 		&BoundedBinderArgs{},
 		&FairShareArgs{},
 	)

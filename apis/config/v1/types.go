@@ -40,6 +40,18 @@ type BoundedBinderArgs struct {
 
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 
+// ReservationArgs are the arguments of the Reservation plugin.
+type ReservationArgs struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// Preempt: pods of lower priority may be evicted to make room for Reservations, as
+	// the priority of their templates allows. If false, a Reservation waits until there
+	// is room. Default: false.
+	Preempt *bool `json:"preempt,omitempty"`
+}
+
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+
 // GangPreemptionArgs are the arguments of the GangPreemption plugin.
 type GangPreemptionArgs struct {
 	metav1.TypeMeta `json:",inline"`

@@ -17,6 +17,7 @@ func RegisterDefaults(scheme *runtime.Scheme) error {
 	scheme.AddTypeDefaultingFunc(&FairShareArgs{}, func(obj interface{}) { SetObjectDefaults_FairShareArgs(obj.(*FairShareArgs)) })
 	scheme.AddTypeDefaultingFunc(&GangArgs{}, func(obj interface{}) { SetObjectDefaults_GangArgs(obj.(*GangArgs)) })
 	scheme.AddTypeDefaultingFunc(&GangPreemptionArgs{}, func(obj interface{}) { SetObjectDefaults_GangPreemptionArgs(obj.(*GangPreemptionArgs)) })
+	scheme.AddTypeDefaultingFunc(&ReservationArgs{}, func(obj interface{}) { SetObjectDefaults_ReservationArgs(obj.(*ReservationArgs)) })
 	return nil
 }
 
@@ -34,4 +35,8 @@ func SetObjectDefaults_GangArgs(in *GangArgs) {
 
 func SetObjectDefaults_GangPreemptionArgs(in *GangPreemptionArgs) {
 	SetDefaults_GangPreemptionArgs(in)
+}
+
+func SetObjectDefaults_ReservationArgs(in *ReservationArgs) {
+	SetDefaults_ReservationArgs(in)
 }

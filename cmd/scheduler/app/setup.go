@@ -4,10 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
+	v1 "k8s.io/api/core/v1"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	restclient "k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 	schedulerconfig "k8s.io/kubernetes/cmd/kube-scheduler/app/config"
@@ -18,6 +22,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/cmd/scheduler/lease"
 	"github.com/lockstep-sh/lockstep/plugins"
+	"github.com/lockstep-sh/lockstep/plugins/reservepods"
 )
 
 // setup makes the scheduler that the options describe, with Lockstep's plugins. lost is
@@ -40,7 +45,7 @@ func setup(ctx context.Context, opts *options.Options, set *plugins.Set, lost fu
 }
 
 // build is kube-scheduler's own Setup, step by step, but for what happens between the
-// second and the third: the clients that the scheduler gets are guarded. Setup makes
+// second and the third: the clients that the scheduler gets are guarded, and know reserve pods. Setup makes
 // configuration, clients and scheduler in one go, and plugins begin to use the clients
 // while it runs, so nothing can be changed from outside.
 func build(ctx context.Context, opts *options.Options, set *plugins.Set, lost func(error)) (*schedulerconfig.CompletedConfig, *scheduler.Scheduler, error) {
@@ -59,6 +64,8 @@ func build(ctx context.Context, opts *options.Options, set *plugins.Set, lost fu
 	if err := guard(ctx, config, opts, lost); err != nil {
 		return nil, nil, err
 	}
+	config.Client = reservepods.Client(config.Client, set.ReservePods())
+	config.InformerFactory = informerFactory(config.Client, opts, set.ReservePods())
 	plugins.Complete(config.ComponentConfig.Profiles)
 	completed := config.Complete()
 	var profiles []schedconfig.KubeSchedulerProfile
@@ -66,7 +73,9 @@ func build(ctx context.Context, opts *options.Options, set *plugins.Set, lost fu
 		completed.Client,
 		completed.InformerFactory,
 		completed.DynInformerFactory,
-		func(name string) events.EventRecorderLogger { return completed.EventBroadcaster.NewRecorder(name) },
+		func(name string) events.EventRecorderLogger {
+			return reservepods.Recorder(completed.EventBroadcaster.NewRecorder(name), reservepods.ReservationOf)
+		},
 		scheduler.WithComponentConfigVersion(completed.ComponentConfig.APIVersion),
 		scheduler.WithKubeConfig(completed.KubeConfig),
 		scheduler.WithProfiles(completed.ComponentConfig.Profiles...),
@@ -103,7 +112,15 @@ func guard(ctx context.Context, config *schedulerconfig.Config, opts *options.Op
 		return fmt.Errorf("making the scheduler's client: %w", err)
 	}
 	config.Client = client
-	config.InformerFactory = scheduler.NewInformerFactory(client, 0, opts.InformerName)
 	go held.Watch(ctx)
 	return nil
+}
+
+// informerFactory is that of kube-scheduler, with reserve pods among the pods.
+func informerFactory(client kubernetes.Interface, opts *options.Options, store *reservepods.Store) informers.SharedInformerFactory {
+	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithInformerName(opts.InformerName))
+	factory.InformerFor(&v1.Pod{}, func(client kubernetes.Interface, _ time.Duration) cache.SharedIndexInformer {
+		return reservepods.NewInformer(store, client, opts.InformerName)
+	})
+	return factory
 }

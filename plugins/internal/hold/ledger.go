@@ -410,6 +410,18 @@ func (l *Ledger) On(nodeName string) []Holder {
 	return slices.SortedFunc(maps.Keys(l.nodes[nodeName]), Holder.Compare)
 }
 
+// NodesOf lists the nodes on which one of these holders holds something.
+func (l *Ledger) NodesOf(holders ...Holder) []string {
+	var nodes []string
+	for node, on := range l.nodes {
+		if slices.ContainsFunc(holders, func(holder Holder) bool { return on[holder] != nil }) {
+			nodes = append(nodes, node)
+		}
+	}
+	slices.Sort(nodes)
+	return nodes
+}
+
 // Of lists what a holder holds for a reason, by ID.
 func (l *Ledger) Of(holder Holder, reason Reason) []Hold {
 	var found []Hold

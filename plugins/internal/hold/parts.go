@@ -76,19 +76,38 @@ func (l *Ledger) take(h Hold) Taken {
 	if h.From == "" || !ok || from.For != "" || from.Node != h.Node {
 		return Taken{}
 	}
-	part := Taken{Pods: min(h.Pods, from.left.Pods), Request: resource.Vector{}}
-	for name, amount := range h.Request {
-		if n := min(amount, from.left.Request[name]); n > 0 {
+	part := from.left.Part(Taken{Pods: h.Pods, Request: h.Request, Ports: h.Ports})
+	l.shift(from, part, -1)
+	return part
+}
+
+// Part is as much of an amount as there is.
+func (t Taken) Part(of Taken) Taken {
+	part := Taken{Pods: min(of.Pods, t.Pods), Request: resource.Vector{}}
+	for name, amount := range of.Request {
+		if n := min(amount, t.Request[name]); n > 0 {
 			part.Request[name] = n
 		}
 	}
-	for _, port := range h.Ports {
-		if slices.Contains(from.left.Ports, port) && !slices.Contains(part.Ports, port) {
+	for _, port := range of.Ports {
+		if slices.Contains(t.Ports, port) && !slices.Contains(part.Ports, port) {
 			part.Ports = append(part.Ports, port)
 		}
 	}
-	l.shift(from, part, -1)
 	return part
+}
+
+// Plus is both together.
+func (t Taken) Plus(other Taken) Taken { return t.with(other, 1) }
+
+// Minus is what is left without the other, which is a part of it.
+func (t Taken) Minus(other Taken) Taken { return t.with(other, -1) }
+
+func (t Taken) with(other Taken, by int) Taken {
+	sum := Taken{Pods: t.Pods, Request: resource.Vector{}, Ports: slices.Clone(t.Ports)}
+	sum.Request.Add(t.Request, 1)
+	sum.add(other, by)
+	return sum
 }
 
 // give gives back what a hold has taken of another one.
@@ -100,10 +119,7 @@ func (l *Ledger) give(e entry) {
 
 // shift takes in that there is more left of a hold, or with -1 less.
 func (l *Ledger) shift(of entry, part Taken, by int) {
-	left := Taken{Pods: of.left.Pods, Request: resource.Vector{}, Ports: slices.Clone(of.left.Ports)}
-	left.Request.Add(of.left.Request, 1)
-	left.add(part, by)
-	of.left = left
+	of.left = of.left.with(part, by)
 	l.holds[of.ID] = of
 	l.nodes[of.Node][of.Holder].add(part, by)
 }

@@ -1,0 +1,96 @@
+package reservation
+
+import (
+	"cmp"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
+)
+
+// Seat is a placement that a pod may use, as it is now.
+type Seat struct {
+	// ID is what the ledger calls it, and Holder who holds it there.
+	ID     hold.ID
+	Holder hold.Holder
+	Node   string
+	// Left is what nobody uses of it.
+	Left hold.Taken
+	// Once: whoever uses it has it alone. Taken: somebody does.
+	Once, Taken bool
+	// Restricted names the resources of which a pod gets no more than is left; empty for none.
+	Restricted []v1.ResourceName
+}
+
+// Offers reports whether a pod that asks for so much may use it, and gets anything.
+func (s *Seat) Offers(need hold.Taken) bool {
+	if s.Taken {
+		return false
+	}
+	for _, name := range s.Restricted {
+		if need.Request[name] > s.Left.Request[name] {
+			return false
+		}
+	}
+	part := s.Left.Part(need)
+	return !part.Request.Zero() || len(part.Ports) > 0 || len(need.Request) == 0 && part.Pods > 0
+}
+
+// Rank orders the seats that a pod may use, the one that suits it best first: 1. that which covers
+// most of what it asks for; 2. that of which least is left over; 3. as they come. It returns their
+// positions.
+func Rank(need hold.Taken, seats []Seat) []int {
+	type rank struct {
+		at            int
+		lacks, leaves float64
+	}
+	var ranks []rank
+	for i := range seats {
+		if !seats[i].Offers(need) {
+			continue
+		}
+		r := rank{at: i}
+		for name, amount := range need.Request {
+			if amount > 0 {
+				r.lacks += float64(max(0, amount-seats[i].Left.Request[name])) / float64(amount)
+			}
+		}
+		for name, left := range seats[i].Left.Request {
+			if left > 0 {
+				r.leaves += float64(max(0, left-need.Request[name])) / float64(left)
+			}
+		}
+		ranks = append(ranks, r)
+	}
+	slices.SortStableFunc(ranks, func(a, b rank) int {
+		return cmp.Or(cmp.Compare(a.lacks, b.lacks), cmp.Compare(a.leaves, b.leaves))
+	})
+	order := make([]int, len(ranks))
+	for i, r := range ranks {
+		order[i] = r.at
+	}
+	return order
+}
+
+// Suits is how well a seat suits a pod, from 0 to 1: how much it covers of what the pod asks for,
+// and how little is left over.
+func Suits(need hold.Taken, seat *Seat) float64 {
+	covers, leaves := share(need, seat.Left), 1-share(seat.Left, need)
+	return covers * (1 - leaves/2)
+}
+
+// share is how much of what one amount has there is in the other, on the average of its resources.
+func share(of, in hold.Taken) float64 {
+	sum, count := 0.0, 0
+	for name, amount := range of.Request {
+		if amount > 0 {
+			sum += float64(min(amount, in.Request[name])) / float64(amount)
+			count++
+		}
+	}
+	if count == 0 {
+		return 1
+	}
+	return sum / float64(count)
+}

@@ -1,0 +1,91 @@
+package reservation
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/plugins/binding"
+	"github.com/lockstep-sh/lockstep/plugins/reservepods"
+)
+
+// Reserve has the pod use the placement on its node that suits it best.
+func (pl *Reservation) Reserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, node string) *fwk.Status {
+	c := cycleOf(state)
+	if c == nil || len(c.seats[node]) == 0 {
+		return nil
+	}
+	info, err := pl.handle.SnapshotSharedLister().NodeInfos().Get(node)
+	if err != nil {
+		return fwk.AsStatus(fmt.Errorf("looking up node %s in the snapshot: %w", node, err))
+	}
+	seat, ok := pl.choose(c, info)
+	if !ok {
+		return fwk.NewStatus(fwk.Unschedulable, "what is held for the pod on node "+node+" has been taken")
+	}
+	if seat != nil && !pl.reservations.Take(pod, seat.ID, c.demand) && c.named {
+		return fwk.NewStatus(fwk.Unschedulable, "the Reservation that the pod asks for ended as it was placed")
+	}
+	return nil
+}
+
+// Unreserve has the pod give back what it uses; a reserve pod, its place.
+func (pl *Reservation) Unreserve(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ string) {
+	pl.reservations.Return(pod)
+}
+
+// Bind writes down the place of a reserve pod. What another pod uses is written on it as it is
+// bound, by the binder that comes next.
+func (pl *Reservation) Bind(ctx context.Context, state fwk.CycleState, pod *v1.Pod, node string) *fwk.Status {
+	if reservepods.IsReservePod(pod) {
+		return fwk.AsStatus(pl.reservations.Bind(ctx, pod, node))
+	}
+	value := ""
+	if a, ok := pl.reservations.Allocation(pod); ok {
+		value = a.String()
+	} else if c := cycleOf(state); c != nil && c.named {
+		return fwk.NewStatus(fwk.Unschedulable, "the Reservation that the pod asks for ended as it was placed")
+	}
+	now, has := pod.Annotations[v1alpha1.ReservationAllocatedAnnotation]
+	switch {
+	case value == now && (has || value == ""):
+	case value != "" && pl.notes():
+		binding.Annotate(state, v1alpha1.ReservationAllocatedAnnotation, value)
+	default:
+		if err := pl.write(ctx, pod, value); err != nil {
+			return fwk.AsStatus(fmt.Errorf("writing annotation %s on pod %s/%s: %w", v1alpha1.ReservationAllocatedAnnotation, pod.Namespace, pod.Name, err))
+		}
+	}
+	return fwk.NewStatus(fwk.Skip)
+}
+
+// write writes what a pod uses on it; nothing, where it uses nothing.
+func (pl *Reservation) write(ctx context.Context, pod *v1.Pod, value string) error {
+	annotations := map[string]any{v1alpha1.ReservationAllocatedAnnotation: nil}
+	if value != "" {
+		annotations[v1alpha1.ReservationAllocatedAnnotation] = value
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": pod.UID, "annotations": annotations}})
+	if err != nil {
+		return err
+	}
+	_, err = pl.handle.ClientSet().CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil // the binder finds out
+	}
+	return err
+}
+
+// PostBind takes a reserve pod away: what it looked for is held.
+func (pl *Reservation) PostBind(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ string) {
+	if reservepods.IsReservePod(pod) {
+		pl.reservations.Placed(pod)
+	}
+}

@@ -1,0 +1,55 @@
+package reservations
+
+import (
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+	"github.com/lockstep-sh/lockstep/plugins/internal/owners"
+	"github.com/lockstep-sh/lockstep/plugins/internal/reservation"
+)
+
+// ownersOf reads who may use a Reservation. The schema lets nothing through that it cannot read.
+func ownersOf(r *v1alpha1.Reservation) ([]owners.Owner, error) {
+	list := make([]owners.Owner, len(r.Spec.Owners))
+	for i := range r.Spec.Owners {
+		one, err := ownerOf(&r.Spec.Owners[i], reservation.Namespace(r))
+		if err != nil {
+			return nil, fmt.Errorf("spec.owners[%d].%w", i, err)
+		}
+		list[i] = one
+	}
+	return list, nil
+}
+
+func ownerOf(o *v1alpha1.ReservationOwner, namespace string) (one owners.Owner, err error) {
+	if o.Object != nil {
+		one.Pod = o.Object.UID
+	}
+	if c := o.Controller; c != nil {
+		gv, err := schema.ParseGroupVersion(c.APIVersion)
+		if err != nil {
+			return one, fmt.Errorf("controller.apiVersion: %w", err)
+		}
+		one.Controller = &owners.Controller{Group: gv.Group, Kind: c.Kind, Namespace: c.Namespace, Name: c.Name, UID: c.UID}
+	}
+	if o.LabelSelector != nil {
+		if one.Selector, err = metav1.LabelSelectorAsSelector(o.LabelSelector); err != nil {
+			return one, fmt.Errorf("labelSelector: %w", err)
+		}
+		if one.Namespace = o.Namespace; one.Namespace == "" {
+			one.Namespace = namespace
+		}
+	}
+	if o.PodGroup != "" {
+		key, err := gang.ParseKey(o.PodGroup)
+		if err != nil {
+			return one, fmt.Errorf("podGroup: %w", err)
+		}
+		one.Gang = &key
+	}
+	return one, nil
+}

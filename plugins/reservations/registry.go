@@ -1,0 +1,332 @@
+// Package reservations owns the Reservations of a scheduler process: what the ledger holds for
+// them, the reserve pods that look for their places, and which pods use what.
+//
+// All of it follows from the Reservations and the pods as they are stored, and from the time. So
+// a scheduler that begins has what the one before it held, before its first cycle. A place is
+// found in the cycles of reserve pods; once all that are sought are found, one write of the status
+// says so, and only after that write they are held.
+//
+// The Reservation plugin of each profile asks here. What becomes of a Reservation otherwise, its
+// controller says.
+package reservations
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/utils/clock"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/plugins/holds"
+	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
+	"github.com/lockstep-sh/lockstep/plugins/internal/owners"
+	"github.com/lockstep-sh/lockstep/plugins/internal/reservation"
+	"github.com/lockstep-sh/lockstep/plugins/leading"
+	"github.com/lockstep-sh/lockstep/plugins/reservepods"
+	"github.com/lockstep-sh/lockstep/plugins/watches"
+)
+
+// Registry is the Reservations of a process. It is safe for concurrent use.
+type Registry struct {
+	clock   clock.WithTicker
+	holds   *holds.Holds
+	store   *reservepods.Store
+	watches *watches.Watches
+	leading leading.Signal
+	// charges are told what is held; nil for nobody.
+	charges Charges
+
+	once     sync.Once
+	failed   error // what once came to
+	client   kubernetes.Interface
+	statuses dynamic.NamespaceableResourceInterface
+	objects  cache.Store
+	nodes    corelisters.NodeLister
+	// work are the names of Reservations to look at, queue.
+	work workqueue.TypedRateLimitingInterface[string]
+
+	// held mirrors the number of placements, so that where there is none pods cost no lock.
+	held atomic.Int64
+
+	// acting is held while what there is of a Reservation is made what it should be: the ledger,
+	// the reserve pods. It is taken before mu.
+	acting sync.Mutex
+	// mu guards what follows. It is held for look-ups and arithmetic only.
+	mu sync.RWMutex
+	// profiles are those with the plugin, and whether their reserve pods may preempt.
+	profiles map[string]bool
+	entries  map[string]*entry
+	// places has the placements by what the ledger calls them.
+	places map[hold.ID]*place
+	owners owners.Index[string]
+	// users are the pods that say they use a placement, and those that are about to; of has them
+	// by the placement.
+	users map[types.UID]*user
+	of    map[hold.ID]map[types.UID]*user
+}
+
+// Charges are told what is held for whom to come: it counts as used by the queue of its template.
+type Charges interface {
+	// Charge has what is left of a placement count as used by the queue that the pod is in; an
+	// amount of nothing ends it. It is called with a lock held, and must not call back.
+	Charge(id hold.ID, pod *v1.Pod, node string, left hold.Taken)
+}
+
+// entry is what is known of a Reservation.
+type entry struct {
+	object *v1alpha1.Reservation
+	// template is a pod as the template has it.
+	template *v1.Pod
+	demand   holds.Demand
+	places   map[int32]*place
+	// pods are the reserve pods that look for places, by index.
+	pods map[int32]*v1.Pod
+	// attempt counts how often reserve pods were made.
+	attempt int
+	round   *round
+	// why it has no place, as its reserve pods were told; refused: nobody looks for one.
+	why     string
+	refused bool
+}
+
+// place is a placement that is held.
+type place struct {
+	id    hold.ID
+	entry *entry
+	index int32
+	node  string
+	// by is the pod that has it, where it is used once; empty for none yet.
+	by types.UID
+}
+
+// user is a pod and the placement that it uses.
+type user struct {
+	reservation.Allocation
+	pod    types.UID
+	node   string
+	demand holds.Demand
+	// bound: it is on its node for good.
+	bound bool
+}
+
+// place is what the ledger calls the placement.
+func (u *user) place() hold.ID { return idOf(u.UID, u.Index) }
+
+// New makes a registry without Reservations. charges may be nil.
+func New(ledger *holds.Holds, store *reservepods.Store, watched *watches.Watches, leads leading.Signal, charges Charges) *Registry {
+	r := &Registry{
+		clock: clock.RealClock{}, holds: ledger, store: store, watches: watched, leading: leads, charges: charges,
+		profiles: map[string]bool{}, entries: map[string]*entry{}, places: map[hold.ID]*place{}, users: map[types.UID]*user{}, of: map[hold.ID]map[types.UID]*user{},
+		work: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](minPause, maxPause)),
+	}
+	store.Observe(r.observe)
+	return r
+}
+
+// Pauses between attempts to write a status.
+const (
+	minPause = 50 * time.Millisecond
+	maxPause = 10 * time.Second
+)
+
+// Serve has the Reservations of a profile be placed. preempts: other pods may be evicted for
+// them. It begins to watch with the first profile.
+func (r *Registry) Serve(ctx context.Context, handle fwk.Handle, preempts bool) error {
+	r.mu.Lock()
+	r.profiles[handle.ProfileName()] = preempts
+	r.mu.Unlock()
+	r.once.Do(func() {
+		registerMetrics(r)
+		r.failed = r.watch(ctx, handle)
+	})
+	return r.failed
+}
+
+// idOf is what the ledger calls a placement.
+func idOf(reservation types.UID, index int32) hold.ID {
+	return hold.ID(string(reservation) + "/" + strconv.Itoa(int(index)))
+}
+
+// holderOf is who holds the placements of a Reservation in the ledger.
+func holderOf(reservation types.UID) hold.Holder {
+	return hold.Holder{Profile: "reservation", Group: string(reservation)}
+}
+
+// Empty reports whether nothing is held for anybody.
+func (r *Registry) Empty() bool { return r.held.Load() == 0 }
+
+// Grants returns the holders of the Reservations that a pod owns.
+func (r *Registry) Grants(pod *v1.Pod) []hold.Holder {
+	if r.Empty() || reservepods.IsReservePod(pod) {
+		return nil
+	}
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	var holders []hold.Holder
+	for _, e := range r.owned(pod) {
+		holders = append(holders, holderOf(e.object.UID))
+	}
+	return holders
+}
+
+// Seats returns what is held for a pod, by node. One that asks for a Reservation by name gets
+// those of that alone.
+func (r *Registry) Seats(pod *v1.Pod) map[string][]reservation.Seat {
+	if r.Empty() || reservepods.IsReservePod(pod) {
+		return nil
+	}
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	var ids []hold.ID
+	seats := map[string][]reservation.Seat{}
+	for _, e := range r.owned(pod) {
+		for _, index := range sortedKeys(e.places) {
+			p := e.places[index]
+			ids = append(ids, p.id)
+			s := reservation.Seat{
+				ID: p.id, Holder: holderOf(e.object.UID), Node: p.node, Once: reservation.Once(e.object), Taken: p.by != "" && p.by != pod.UID,
+			}
+			if e.object.Spec.AllocatePolicy == v1alpha1.AllocateRestricted {
+				s.Restricted = sortedKeys(e.demand.Request)
+			}
+			seats[p.node] = append(seats[p.node], s)
+		}
+	}
+	left := map[hold.ID]hold.Taken{}
+	for i, taken := range r.holds.Left(ids...) {
+		left[ids[i]] = taken
+	}
+	for _, list := range seats {
+		for i := range list {
+			list[i].Left = left[list[i].ID]
+		}
+	}
+	return seats
+}
+
+// owned are the entries that a pod owns, by name. mu is held.
+func (r *Registry) owned(pod *v1.Pod) (list []*entry) {
+	only, named := pod.Annotations[v1alpha1.ReservationAnnotation]
+	for _, name := range r.owners.Of(pod) {
+		if !named || only == name {
+			list = append(list, r.entries[name])
+		}
+	}
+	return list
+}
+
+// Missing tells why a pod cannot use the Reservation that it asks for by name; empty if it can,
+// or asks for none.
+func (r *Registry) Missing(pod *v1.Pod) string {
+	name, named := pod.Annotations[v1alpha1.ReservationAnnotation]
+	if !named || reservepods.IsReservePod(pod) {
+		return ""
+	}
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	e := r.entries[name]
+	asks := "annotation " + v1alpha1.ReservationAnnotation + " asks for Reservation \"" + name + "\""
+	switch {
+	case e == nil:
+		return asks + ", which does not exist or has ended"
+	case len(e.places) == 0:
+		return asks + ", which holds nothing yet: see its condition Scheduled"
+	case !slices.Contains(r.owners.Of(pod), name):
+		return asks + ", of whose owners the pod is none: see its spec.owners"
+	}
+	return ""
+}
+
+// Take has a pod that is counted on the node of a placement from now on use it. It returns false
+// where that is not held any more, or somebody else has it.
+func (r *Registry) Take(pod *v1.Pod, id hold.ID, d holds.Demand) bool {
+	r.mu.Lock()
+	p := r.places[id]
+	if p == nil || p.by != "" && p.by != pod.UID {
+		r.mu.Unlock()
+		return false
+	}
+	if reservation.Once(p.entry.object) {
+		p.by = pod.UID
+	}
+	name := p.entry.object.Name
+	r.note(&user{Allocation: reservation.Allocation{Name: name, UID: p.entry.object.UID, Index: p.index}, pod: pod.UID, node: p.node, demand: d})
+	r.mu.Unlock()
+	r.holds.Consume(id, pod.UID, d)
+	r.work.Add(name)
+	return true
+}
+
+// note takes in that a pod uses a placement. mu is held.
+func (r *Registry) note(u *user) {
+	r.forget(u.pod)
+	r.users[u.pod] = u
+	id := u.place()
+	if r.of[id] == nil {
+		r.of[id] = map[types.UID]*user{}
+	}
+	r.of[id][u.pod] = u
+}
+
+// forget takes in that a pod uses nothing. mu is held.
+func (r *Registry) forget(pod types.UID) *user {
+	u := r.users[pod]
+	if u == nil {
+		return nil
+	}
+	delete(r.users, pod)
+	id := u.place()
+	if delete(r.of[id], pod); len(r.of[id]) == 0 {
+		delete(r.of, id)
+	}
+	return u
+}
+
+// Allocation returns what a pod uses that is counted on a node; false for nothing.
+func (r *Registry) Allocation(pod *v1.Pod) (reservation.Allocation, bool) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	u := r.users[pod.UID]
+	if u == nil || r.places[u.place()] == nil {
+		return reservation.Allocation{}, false
+	}
+	return u.Allocation, true
+}
+
+// Return has a pod that came to nothing, or has ended, give back what it uses; a reserve pod, its
+// place. What was used by a pod that ran, and is not to be used again, is free.
+func (r *Registry) Return(pod *v1.Pod) {
+	if reservepods.IsReservePod(pod) {
+		r.abandon(pod)
+		return
+	}
+	r.mu.Lock()
+	u := r.forget(pod.UID)
+	if u == nil {
+		r.mu.Unlock()
+		return
+	}
+	if p := r.places[u.place()]; p != nil && p.by == pod.UID && !u.bound {
+		p.by = ""
+	}
+	r.mu.Unlock()
+	r.holds.Return(pod.UID)
+	r.work.Add(u.Name)
+}
+
+// sortedKeys returns the keys of a map in order.
+func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }

@@ -1,0 +1,170 @@
+package reservations
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corev1defaults "k8s.io/kubernetes/pkg/apis/core/v1"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/plugins/internal/reservation"
+	"github.com/lockstep-sh/lockstep/plugins/reservepods"
+)
+
+// DefaultScheduler is the profile of templates that name none.
+const DefaultScheduler = "lockstep-scheduler"
+
+// waitingTime is longer than reserve pods can be held before all are: they are placed in one go.
+const waitingTime = "8760h"
+
+// templateOf returns the pod that a Reservation describes, with the defaults of the API server, in
+// no gang. It has no name yet.
+func templateOf(r *v1alpha1.Reservation) *v1.Pod {
+	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: reservation.Namespace(r), Labels: maps.Clone(r.Spec.Template.Labels), Annotations: maps.Clone(r.Spec.Template.Annotations),
+		CreationTimestamp: metav1.NewTime(reservation.Start(r)),
+	}}
+	r.Spec.Template.Spec.DeepCopyInto(&pod.Spec)
+	corev1defaults.SetObjectDefaults_Pod(pod)
+	if name := r.Spec.Template.Spec.SchedulerName; name == "" {
+		pod.Spec.SchedulerName = DefaultScheduler
+	}
+	pod.Spec.SchedulingGroup = nil
+	maps.DeleteFunc(pod.Labels, func(key, _ string) bool { return slices.Contains(gangLabels, key) })
+	maps.DeleteFunc(pod.Annotations, func(key, _ string) bool {
+		return slices.Contains(gangLabels, key) || strings.HasPrefix(key, gangAnnotations) ||
+			key == v1alpha1.MinByRoleAnnotation || key == v1alpha1.ReservationAnnotation || key == v1alpha1.ReservationAllocatedAnnotation
+	})
+	for _, key := range []string{v1alpha1.RequiredTopologyAnnotation, v1alpha1.PreferredTopologyAnnotation} {
+		if value, ok := r.Annotations[key]; ok && pod.Annotations[key] == "" {
+			metav1.SetMetaDataAnnotation(&pod.ObjectMeta, key, value)
+		}
+	}
+	return pod
+}
+
+// What makes a pod a member of a gang. A template often is that of the job which is to come; the
+// reserve pods are no members of it.
+var gangLabels = []string{
+	v1alpha1.PodGroupLabel, v1alpha1.PodGroupXLabel, v1alpha1.PodGroupNameLabel, v1alpha1.PodGroupMinAvailableLabel,
+}
+
+const gangAnnotations = "gang.scheduling.koordinator.sh/"
+
+// refusal tells why no place is sought for a template; empty where one is.
+func refusal(pod *v1.Pod) string {
+	for _, volume := range pod.Spec.Volumes {
+		if source := volume.VolumeSource; source.PersistentVolumeClaim != nil || source.Ephemeral != nil || source.CSI != nil {
+			return fmt.Sprintf("spec.template.spec.volumes: %q: volumes that have to be provisioned or attached cannot be reserved; leave it out, and narrow the choice of nodes with nodeSelector if it is bound to some", volume.Name)
+		}
+	}
+	if len(pod.Spec.ResourceClaims) > 0 {
+		return fmt.Sprintf("spec.template.spec.resourceClaims: %q: devices by claims cannot be reserved; leave it out", pod.Spec.ResourceClaims[0].Name)
+	}
+	return ""
+}
+
+// reservePods makes the pods that look for places: of several, members of one gang.
+func reservePods(r *v1alpha1.Reservation, template *v1.Pod, missing []int32, attempt int) map[int32]*v1.Pod {
+	pods := map[int32]*v1.Pod{}
+	for _, index := range missing {
+		pod := template.DeepCopy()
+		pod.Name = reservepods.PodName(r.Name, int(index))
+		pod.UID = reservepods.UIDOf(r.UID, index, attempt)
+		if len(missing) > 1 {
+			metav1.SetMetaDataAnnotation(&pod.ObjectMeta, v1alpha1.GangNameAnnotation, reservepods.GroupName(r.Name))
+			metav1.SetMetaDataAnnotation(&pod.ObjectMeta, v1alpha1.MinAvailableAnnotation, strconv.Itoa(len(missing)))
+			metav1.SetMetaDataAnnotation(&pod.ObjectMeta, v1alpha1.WaitingTimeAnnotation, waitingTime)
+		}
+		pods[index] = pod
+	}
+	return pods
+}
+
+// domain has the pod be placed where the other placements are, in the topology that is required.
+func (r *Registry) domain(pod *v1.Pod, standing []v1alpha1.ReservationPlacement) error {
+	key := pod.Annotations[v1alpha1.RequiredTopologyAnnotation]
+	if key == "" {
+		return nil
+	}
+	for _, p := range standing {
+		node, err := r.nodes.Get(p.NodeName)
+		switch {
+		case apierrors.IsNotFound(err):
+			continue // it is about to be said that it is gone; the others tell the domain
+		case err != nil:
+			return fmt.Errorf("looking up node %s: %w", p.NodeName, err)
+		}
+		if value, ok := node.Labels[key]; ok {
+			pod.Spec.NodeSelector = maps.Clone(pod.Spec.NodeSelector)
+			if pod.Spec.NodeSelector == nil {
+				pod.Spec.NodeSelector = map[string]string{}
+			}
+			pod.Spec.NodeSelector[key] = value
+			return nil
+		}
+	}
+	return nil
+}
+
+// errNoClass is that a priority class does not exist.
+var errNoClass = errors.New("there is no such PriorityClass: create it, or make another Reservation without it")
+
+// prioritize gives a pod the priority of its class, as admission does with pods.
+func (r *Registry) prioritize(ctx context.Context, pod *v1.Pod, preempts bool) error {
+	class, err := r.classOf(ctx, pod)
+	if err != nil {
+		return err
+	}
+	priority, policy := int32(0), v1.PreemptLowerPriority
+	if class != nil {
+		priority = class.Value
+		if class.PreemptionPolicy != nil {
+			policy = *class.PreemptionPolicy
+		}
+		pod.Spec.PriorityClassName = class.Name
+	}
+	pod.Spec.Priority = &priority
+	if !preempts {
+		policy = v1.PreemptNever
+	}
+	if pod.Spec.PreemptionPolicy == nil || policy == v1.PreemptNever {
+		pod.Spec.PreemptionPolicy = &policy
+	}
+	return nil
+}
+
+// classOf is the priority class of a pod: that which it names, or the default one; nil for none.
+func (r *Registry) classOf(ctx context.Context, pod *v1.Pod) (*schedulingv1.PriorityClass, error) {
+	classes := r.client.SchedulingV1().PriorityClasses()
+	if name := pod.Spec.PriorityClassName; name != "" {
+		class, err := classes.Get(ctx, name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil, fmt.Errorf("spec.template.spec.priorityClassName: %q: %w", name, errNoClass)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("looking up PriorityClass %q: %w", name, err)
+		}
+		return class, nil
+	}
+	list, err := classes.List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("looking up the default PriorityClass: %w", err)
+	}
+	var found *schedulingv1.PriorityClass
+	for i := range list.Items {
+		if c := &list.Items[i]; c.GlobalDefault && (found == nil || c.Value < found.Value) {
+			found = c
+		}
+	}
+	return found, nil
+}

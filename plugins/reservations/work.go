@@ -1,0 +1,251 @@
+package reservations
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/plugins/internal/reservation"
+	"github.com/lockstep-sh/lockstep/plugins/reservepods"
+)
+
+// settling is how long to wait for more to be said of why reserve pods have no place.
+const settling = 200 * time.Millisecond
+
+// workers is how many Reservations are looked at at a time.
+const workers = 4
+
+// run looks at Reservations until ctx is done.
+func (r *Registry) run(ctx context.Context) {
+	go func() {
+		<-ctx.Done()
+		r.work.ShutDown()
+	}()
+	for range workers {
+		go func() {
+			for {
+				name, down := r.work.Get()
+				if down {
+					return
+				}
+				r.handle(ctx, name)
+				r.work.Done(name)
+			}
+		}()
+	}
+}
+
+func (r *Registry) handle(ctx context.Context, name string) {
+	err := r.look(ctx, name)
+	switch {
+	case err == nil:
+		r.work.Forget(name)
+		return
+	case !apierrors.IsConflict(err) && ctx.Err() == nil:
+		klog.FromContext(ctx).Error(err, "Failed to do what a Reservation needs; trying again", "reservation", name)
+	}
+	r.work.AddRateLimited(name)
+}
+
+// look sees to it that places are sought for what a Reservation lacks, and that it says why it
+// has none.
+func (r *Registry) look(ctx context.Context, name string) error {
+	e, now, pods := r.snapshot(name)
+	if e == nil {
+		return nil
+	}
+	at := r.clock.Now()
+	if over(now, at) != "" {
+		r.take(now)
+		return nil
+	}
+	r.acting.Lock()
+	r.recharge(name)
+	r.acting.Unlock()
+	if expiry := reservation.Expiry(now); !expiry.IsZero() {
+		r.work.AddAfter(name, expiry.Sub(at))
+	}
+	preempts, ours := r.profile(e.template.Spec.SchedulerName)
+	if !ours {
+		return nil // another scheduler's
+	}
+	missing := missingOf(now)
+	if len(missing) == 0 {
+		return nil
+	}
+	if start := reservation.Start(now); at.Before(start) {
+		r.work.AddAfter(name, start.Sub(at))
+		return r.tell(ctx, now, v1alpha1.ReservationReasonWaitingForStartTime, fmt.Sprintf("nothing is held before spec.startTime, %s", start.UTC().Format(time.RFC3339)))
+	}
+	if why := refusal(e.template); why != "" {
+		return r.tell(ctx, now, v1alpha1.ReservationReasonUnschedulable, why)
+	}
+	if !slices.Equal(sortedKeys(pods), missing) {
+		switch err := r.seek(ctx, e, now, missing, preempts); {
+		case errors.Is(err, errNoClass):
+			r.work.AddAfter(name, maxPause)
+			return r.tell(ctx, now, v1alpha1.ReservationReasonUnschedulable, err.Error())
+		case err != nil:
+			return err
+		}
+	}
+	r.mu.RLock()
+	why := e.why
+	r.mu.RUnlock()
+	if why == "" {
+		return nil
+	}
+	return r.tell(ctx, now, v1alpha1.ReservationReasonUnschedulable, why)
+}
+
+// snapshot returns what is known of a Reservation, and its reserve pods; nil where it has ended.
+func (r *Registry) snapshot(name string) (*entry, *v1alpha1.Reservation, map[int32]*v1.Pod) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	e := r.entries[name]
+	if e == nil {
+		return nil, nil, nil
+	}
+	return e, e.object, e.pods
+}
+
+// profile reports whether a profile has the plugin, and whether its reserve pods may preempt.
+func (r *Registry) profile(name string) (preempts, ours bool) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	preempts, ours = r.profiles[name]
+	return preempts, ours
+}
+
+// missingOf lists the placements that have no place.
+func missingOf(now *v1alpha1.Reservation) (missing []int32) {
+	for index := range int32(reservation.Replicas(now)) {
+		if !slices.ContainsFunc(now.Status.Placements, func(p v1alpha1.ReservationPlacement) bool { return p.Index == index }) {
+			missing = append(missing, index)
+		}
+	}
+	return missing
+}
+
+// seek puts reserve pods into the scheduling queue for placements that are missing.
+func (r *Registry) seek(ctx context.Context, e *entry, now *v1alpha1.Reservation, missing []int32, preempts bool) error {
+	pod := e.template.DeepCopy()
+	if err := r.prioritize(ctx, pod, preempts); err != nil {
+		return err
+	}
+	if err := r.domain(pod, now.Status.Placements); err != nil {
+		return err
+	}
+	r.acting.Lock()
+	defer r.acting.Unlock()
+	r.mu.RLock()
+	stale, busy := r.entries[now.Name] != e || e.object != now, e.round != nil && e.round.writing
+	r.mu.RUnlock()
+	if stale {
+		return nil // what has changed is looked at next
+	}
+	if busy {
+		r.work.AddAfter(now.Name, settling)
+		return nil
+	}
+	r.mu.Lock()
+	e.fail("other places are sought")
+	r.mu.Unlock()
+	r.withdraw(e)
+	e.attempt++
+	made := reservePods(now, pod, missing, e.attempt)
+	r.mu.Lock()
+	e.pods, e.why = made, ""
+	r.mu.Unlock()
+	for _, index := range missing {
+		if err := r.store.Add(made[index]); err != nil {
+			return fmt.Errorf("seeking a place for placement %d: %w", index, err)
+		}
+	}
+	return nil
+}
+
+// recharge has what is left of the placements of a Reservation count for its queue. acting is held.
+func (r *Registry) recharge(name string) {
+	if r.charges == nil {
+		return
+	}
+	r.mu.RLock()
+	var list []*place
+	if e := r.entries[name]; e != nil {
+		for _, index := range sortedKeys(e.places) {
+			list = append(list, e.places[index])
+		}
+	}
+	r.mu.RUnlock()
+	for _, p := range list {
+		r.charge(p)
+	}
+}
+
+// observe takes in why a reserve pod has no place.
+func (r *Registry) observe(_, now *v1.Pod) {
+	if now == nil {
+		return
+	}
+	_, condition := podutil.GetPodCondition(&now.Status, v1.PodScheduled)
+	if condition == nil || condition.Status != v1.ConditionFalse || condition.Message == "" {
+		return
+	}
+	name, index, ok := reservepods.PlacementOf(now)
+	if !ok {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if e := r.entries[name]; e != nil && e.pods[int32(index)] != nil && e.pods[int32(index)].UID == now.UID && e.why != condition.Message {
+		e.why = condition.Message
+		r.work.AddAfter(name, settling)
+	}
+}
+
+// tell has a Reservation say why it has no place. Only the process that schedules does.
+func (r *Registry) tell(ctx context.Context, now *v1alpha1.Reservation, reason, message string) error {
+	condition := metav1.Condition{
+		Type: v1alpha1.ReservationScheduled, Status: metav1.ConditionFalse, Reason: reason, Message: clip(message), ObservedGeneration: now.Generation,
+	}
+	if was := meta.FindStatusCondition(now.Status.Conditions, condition.Type); was != nil &&
+		was.Status == condition.Status && was.Reason == condition.Reason && was.Message == condition.Message {
+		return nil
+	}
+	if !r.leading.Given() {
+		r.work.AddAfter(now.Name, time.Second)
+		return nil
+	}
+	next := now.DeepCopy()
+	if next.Status.Phase == "" {
+		next.Status.Phase = v1alpha1.ReservationPending
+	}
+	condition.LastTransitionTime = metav1.NewTime(r.clock.Now())
+	meta.SetStatusCondition(&next.Status.Conditions, condition)
+	_, err := r.write(ctx, next)
+	if apierrors.IsNotFound(err) {
+		return nil // it is gone, which is about to be told
+	}
+	return err
+}
+
+// longest is how long the API server lets a message of a condition be.
+const longest = 32768
+
+func clip(message string) string {
+	if len(message) <= longest {
+		return message
+	}
+	return message[:longest-3] + "..."
+}
