@@ -70,11 +70,13 @@ func NewSet() *Set {
 	registry := gangs.New(ledger, underway.Victims, watched)
 	events.Listen(registry)
 	reserve := reservepods.NewStore()
-	reserved := reservations.New(ledger, reserve, watched, leading, nil)
+	queues := fairshare.NewDispatcher(registry, ledger, underway.Victims, leading, statuses, watched)
+	reserved := reservations.New(ledger, reserve, watched, leading, queues)
+	queues.SetReserved(reserved)
 	s := &Set{
 		reserve: reserve,
 		gangs:   registry, holds: ledger, slots: slots, positions: positions, leading: leading, all: extension.New(), events: events, watched: watched,
-		queues: fairshare.NewDispatcher(registry, ledger, underway.Victims, leading, statuses, watched),
+		queues: queues,
 	}
 	s.Registry = frameworkruntime.Registry{
 		binder.Name:       s.all.Watch(binder.New(slots)),

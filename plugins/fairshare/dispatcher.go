@@ -66,6 +66,11 @@ type Dispatcher struct {
 	heard  heard
 	// seen are the pods that are counted.
 	seen map[types.UID]sighting
+	// charges are what is held for pods to come, by what the ledger calls it; counting: they are
+	// in the book. reserved knows for whom they are; nil where nobody does.
+	charges  map[hold.ID]charge
+	counting bool
+	reserved Reserved
 	// members are those of them that are in a gang, by groupOf, and on those that have a node by
 	// that.
 	members, on index[string]
@@ -116,7 +121,7 @@ func NewDispatcher(gangs Gangs, ledger *holds.Holds, victims func(holder hold.Ho
 		gangs: gangs, holds: ledger, victims: victims, leading: leads, statuses: statuses, watches: watched, clock: clock.RealClock{},
 		book: dispatch.NewBook(v1alpha1.DefaultQueue), nodes: withoutPools(), handles: map[string]fwk.Handle{}, preempts: map[string]bool{},
 		assumed: map[types.UID]string{}, places: map[types.UID]holds.Place{}, seen: map[types.UID]sighting{}, members: index[string]{}, on: index[string]{},
-		kinds: index[*pool.Class]{}, calling: make(chan struct{}, 1),
+		charges: map[hold.ID]charge{}, kinds: index[*pool.Class]{}, calling: make(chan struct{}, 1),
 	}
 }
 
@@ -162,6 +167,10 @@ func (d *Dispatcher) serve(ctx context.Context, handle fwk.Handle, args *config.
 		go d.call(ctx)
 		go d.tell(ctx)
 		err = d.watch(ctx, handle)
+		d.change(func() {
+			d.counting = true
+			d.countCharges(func(charge) bool { return true })
+		})
 	})
 	return err
 }
@@ -190,6 +199,9 @@ func (d *Dispatcher) offer(pod *v1.Pod) string {
 	}
 	want, undecided := d.gangs.Wants(pod)
 	if !undecided {
+		return ""
+	}
+	if d.covered(pod, want.Pods) {
 		return ""
 	}
 	name, making := jobOf(pod, want), d.makes(pod, want)

@@ -111,6 +111,7 @@ func (d *Dispatcher) nodeSeen(node *v1.Node) {
 		d.book.SetTotal(d.nodes.Total())
 		if moved {
 			d.moveAll(maps.Clone(d.on[node.Name]))
+			d.countCharges(func(c charge) bool { return c.node == node.Name })
 		}
 		d.rekind(changed)
 	})
@@ -121,6 +122,7 @@ func (d *Dispatcher) nodeGone(node *v1.Node) {
 		changed := d.nodes.DropNode(node.Name)
 		d.book.SetTotal(d.nodes.Total())
 		d.moveAll(maps.Clone(d.on[node.Name]))
+		d.countCharges(func(c charge) bool { return c.node == node.Name })
 		d.rekind(changed)
 	})
 }
@@ -216,6 +218,7 @@ func (d *Dispatcher) namespaceSeen(before, now *v1.Namespace) {
 			uids[pod.UID] = true
 		}
 		d.moveAll(uids)
+		d.countCharges(func(c charge) bool { return c.pod.Namespace == now.Name })
 	})
 }
 

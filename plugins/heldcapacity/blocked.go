@@ -65,7 +65,16 @@ func (b *blocked) add(pod *v1.Pod, nodes []string, changed func() bool) {
 const (
 	manyNodes = 32
 	anyNode   = ""
+	// anyHold is where pods wait that no node refused: something has to be held for them first, or
+	// to be theirs. Pods that end do not help these.
+	anyHold = " "
 )
+
+// released takes in that something of the ledger is free on a node, or is to be had by others.
+func (b *blocked) released(node string) {
+	b.ended(node)
+	b.ended(anyHold)
+}
 
 // ended takes in that something is free on a node that was held.
 func (b *blocked) ended(node string) {

@@ -123,7 +123,7 @@ func (pl *HeldCapacity) Failed(_ context.Context, pod *v1.Pod, why error) {
 		}
 	})
 	if len(nodes) == 0 {
-		nodes = []string{anyNode}
+		nodes = []string{anyHold}
 	}
 	began := pl.ended.Load()
 	pl.blocked.add(pod, nodes, func() bool { return pl.holds.Ended() != began })
@@ -196,7 +196,7 @@ func New(ledger *holds.Holds, events *cacheevents.Events, plugins *extension.Plu
 func newPlugin(ledger *holds.Holds, events *cacheevents.Events, plugins *extension.Plugins, fw framework.Framework, clock clock.WithTicker) *HeldCapacity {
 	pl := &HeldCapacity{handle: fw, holds: ledger, clock: clock}
 	pl.granters = sync.OnceValue(func() []holds.Granter { return extension.Of[holds.Granter](plugins, fw) }) // once all are made
-	ledger.OnEnd(pl.blocked.ended)
+	ledger.OnEnd(pl.blocked.released)
 	events.Listen(pl)
 	return pl
 }

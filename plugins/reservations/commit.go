@@ -1,9 +1,11 @@
 package reservations
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -172,6 +174,7 @@ func (r *Registry) placed(now *v1alpha1.Reservation, e *entry, at map[int32]stri
 			next.Status.Placements = append(next.Status.Placements, v1alpha1.ReservationPlacement{Index: index, NodeName: at[index], Allocatable: amount})
 		}
 	}
+	slices.SortFunc(next.Status.Placements, func(a, b v1alpha1.ReservationPlacement) int { return cmp.Compare(a.Index, b.Index) })
 	total := resource.Vector{}
 	for _, p := range next.Status.Placements {
 		total.Add(resource.FromList(p.Allocatable), 1)

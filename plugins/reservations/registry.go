@@ -28,6 +28,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/utils/clock"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
@@ -243,10 +244,12 @@ func (r *Registry) Missing(pod *v1.Pod) string {
 	switch {
 	case e == nil:
 		return asks + ", which does not exist or has ended"
-	case len(e.places) == 0:
-		return asks + ", which holds nothing yet: see its condition Scheduled"
 	case !slices.Contains(r.owners.Of(pod), name):
 		return asks + ", of whose owners the pod is none: see its spec.owners"
+	case len(e.places) == 0 && len(e.object.Status.Placements) > 0:
+		return asks + ", of which all has been used"
+	case len(e.places) == 0:
+		return asks + ", which holds nothing yet: see its condition Scheduled"
 	}
 	return ""
 }
@@ -305,6 +308,54 @@ func (r *Registry) Allocation(pod *v1.Pod) (reservation.Allocation, bool) {
 		return reservation.Allocation{}, false
 	}
 	return u.Allocation, true
+}
+
+// Covers returns the placements in which all that these pods ask for is held for them; none where
+// that is not all.
+func (r *Registry) Covers(pods []*v1.Pod) []hold.ID {
+	if r.Empty() {
+		return nil
+	}
+	var ids []hold.ID
+	var last *choice
+	used := map[hold.ID]bool{}
+	for _, pod := range pods {
+		need, who := holds.DemandOf(&framework.PodInfo{Pod: pod}).Amount(), r.Grants(pod)
+		if last == nil || !slices.Equal(who, last.who) || !maps.Equal(need.Request, last.need.Request) {
+			last = r.choiceOf(pod, need, who) // that of a gang's members is mostly the same
+		}
+		for len(last.rest) > 0 && used[last.rest[0]] {
+			last.rest = last.rest[1:]
+		}
+		if len(last.rest) == 0 {
+			return nil
+		}
+		ids = append(ids, last.rest[0])
+		used[last.rest[0]] = true
+	}
+	return ids
+}
+
+// choice is the placements that hold all that a pod asks for, the best first.
+type choice struct {
+	who  []hold.Holder
+	need hold.Taken
+	rest []hold.ID
+}
+
+func (r *Registry) choiceOf(pod *v1.Pod, need hold.Taken, who []hold.Holder) *choice {
+	var seats []reservation.Seat
+	for _, list := range r.Seats(pod) {
+		seats = append(seats, list...)
+	}
+	slices.SortFunc(seats, func(a, b reservation.Seat) int { return cmp.Compare(a.ID, b.ID) })
+	c := &choice{who: who, need: need}
+	for _, i := range reservation.Rank(need, seats) {
+		if maps.Equal(seats[i].Left.Part(need).Request, need.Request) {
+			c.rest = append(c.rest, seats[i].ID)
+		}
+	}
+	return c
 }
 
 // Return has a pod that came to nothing, or has ended, give back what it uses; a reserve pod, its

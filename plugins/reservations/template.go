@@ -20,9 +20,6 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/reservepods"
 )
 
-// DefaultScheduler is the profile of templates that name none.
-const DefaultScheduler = "lockstep-scheduler"
-
 // waitingTime is longer than reserve pods can be held before all are: they are placed in one go.
 const waitingTime = "8760h"
 
@@ -36,7 +33,7 @@ func templateOf(r *v1alpha1.Reservation) *v1.Pod {
 	r.Spec.Template.Spec.DeepCopyInto(&pod.Spec)
 	corev1defaults.SetObjectDefaults_Pod(pod)
 	if name := r.Spec.Template.Spec.SchedulerName; name == "" {
-		pod.Spec.SchedulerName = DefaultScheduler
+		pod.Spec.SchedulerName = reservation.DefaultScheduler
 	}
 	pod.Spec.SchedulingGroup = nil
 	maps.DeleteFunc(pod.Labels, func(key, _ string) bool { return slices.Contains(gangLabels, key) })

@@ -25,6 +25,8 @@ type cluster struct {
 	queues []*v1alpha1.Queue
 	pods   []*v1.Pod
 	nodes  []*v1.Node
+	// reserved are pods that stand for Reservations: what is held, and what is sought. They are no gangs.
+	reserved []*v1.Pod
 	// byNamespace and byGang are the queues that namespaces and PodGroups name.
 	byNamespace map[string]string
 	byGang      map[gang.Key]string
@@ -68,7 +70,7 @@ func (c *cluster) statuses(now metav1.Time) (map[string]v1alpha1.QueueStatus, er
 		sums[name] = &sum{allocated: resource.Vector{}, requested: resource.Vector{}, gangs: map[member]bool{}}
 	}
 	chains := map[string][]string{}
-	for _, pod := range c.pods {
+	for i, pod := range slices.Concat(c.pods, c.reserved) {
 		what, counts := pods[pod.UID]
 		if !counts {
 			continue
@@ -80,7 +82,10 @@ func (c *cluster) statuses(now metav1.Time) (map[string]v1alpha1.QueueStatus, er
 			chains[usage.Queue] = chain(tree, usage.Queue)
 		}
 		for _, at := range chains[usage.Queue] {
-			sums[at].add(usage, memberOf(pod))
+			sums[at].add(usage)
+			if i < len(c.pods) {
+				sums[at].member(memberOf(pod), usage.Runs)
+			}
 		}
 	}
 	closed := map[string]bool{}
@@ -113,7 +118,7 @@ func (c *cluster) shared() (*pool.Cluster, map[types.UID]asked, error) {
 		return nil, nil, err
 	}
 	pods := make(map[types.UID]asked, len(c.pods))
-	for _, pod := range c.pods {
+	for _, pod := range slices.Concat(c.pods, c.reserved) {
 		switch {
 		case c.foreign(pod):
 			nodes.SetForeign(pod.UID, pod.Spec.NodeName, amountOf(pod))
@@ -188,13 +193,15 @@ func (c *cluster) queueOf(pod *v1.Pod) string {
 }
 
 // add takes in a pod of the queue, or of one below it.
-func (s *sum) add(usage dispatch.Usage, as member) {
+func (s *sum) add(usage dispatch.Usage) {
 	s.requested.Add(usage.Amount, 1)
 	if usage.Runs {
 		s.allocated.Add(usage.Amount, 1)
 	}
-	s.gangs[as] = s.gangs[as] || usage.Runs
 }
+
+// member takes in of what it is one.
+func (s *sum) member(as member, runs bool) { s.gangs[as] = s.gangs[as] || runs }
 
 // chain is a queue and those above it, as far as they exist and none comes twice: of a part
 // of the tree that does not hang on the top the numbers add up, too.

@@ -22,6 +22,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/plugins/crd"
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+	"github.com/lockstep-sh/lockstep/plugins/internal/reservation"
 	"github.com/lockstep-sh/lockstep/plugins/internal/share"
 )
 
@@ -51,8 +52,8 @@ type reconciler struct {
 	cluster crd.OnDemand
 
 	mu sync.Mutex
-	// groups are the kinds of PodGroups that are watched.
-	groups []schema.GroupVersionKind
+	// kinds are those that are watched of what the API server may not serve.
+	kinds []schema.GroupVersionKind
 }
 
 // Reconcile implements reconcile.Reconciler.
@@ -117,8 +118,26 @@ func (r *reconciler) read(ctx context.Context) (*cluster, error) {
 		}
 	}
 	var err error
+	if c.reserved, err = r.reserved(ctx); err != nil {
+		return nil, err
+	}
 	c.byGang, err = r.byGang(ctx)
 	return c, err
+}
+
+// reserved is what Reservations hold and seek, as pods.
+func (r *reconciler) reserved(ctx context.Context) (pods []*v1.Pod, err error) {
+	if !r.watches(reservations) {
+		return nil, nil
+	}
+	var list v1alpha1.ReservationList
+	if err := r.client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing Reservations: %w", err)
+	}
+	for i := range list.Items {
+		pods = append(pods, reservation.Standing(&list.Items[i], r.clock.Now())...)
+	}
+	return pods, nil
 }
 
 func pointers[T any](items []T) []*T {
@@ -151,17 +170,17 @@ func (r *reconciler) byGang(ctx context.Context) (map[gang.Key]string, error) {
 	return queues, nil
 }
 
-// watch notes that a kind of PodGroups is watched from now on.
+// watch notes that a kind is watched from now on.
 func (r *reconciler) watch(kind schema.GroupVersionKind) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.groups = append(r.groups, kind)
+	r.kinds = append(r.kinds, kind)
 }
 
 func (r *reconciler) watches(kind schema.GroupVersionKind) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return slices.Contains(r.groups, kind)
+	return slices.Contains(r.kinds, kind)
 }
 
 // write patches a status that is not as it should be, provided that nobody has changed the

@@ -43,6 +43,9 @@ var (
 	native    = schedulingv1beta1.SchemeGroupVersion.WithKind("PodGroup")
 )
 
+// reservations hold capacity, which their queues pay.
+var reservations = v1alpha1.SchemeGroupVersion.WithKind("Reservation")
+
 // Options of the controller.
 type Options struct {
 	// SchedulerNames are the schedulers that use queues: only their pods are counted, and
@@ -139,14 +142,27 @@ func watchCluster(mgr manager.Manager, c controller.Controller, r *reconciler) e
 	case !meta.IsNoMatchError(err):
 		return fmt.Errorf("asking the API server for native PodGroups: %w", err)
 	}
-	wait := manager.RunnableFunc(func(ctx context.Context) error {
-		if !crd.Await(ctx, mgr.GetRESTMapper(), community) {
-			return nil
+	for kind, start := range map[schema.GroupVersionKind]func() error{
+		community:    func() error { return watchGroup(mgr, c, r, community) },
+		reservations: func() error { return watchReservations(mgr, c, r) },
+	} {
+		wait := manager.RunnableFunc(func(ctx context.Context) error {
+			if !crd.Await(ctx, mgr.GetRESTMapper(), kind) {
+				return nil
+			}
+			return start()
+		})
+		if err := mgr.Add(wait); err != nil {
+			return fmt.Errorf("waiting for %s: %w", kind, err)
 		}
-		return watchGroup(mgr, c, r, community)
-	})
-	if err := mgr.Add(wait); err != nil {
-		return fmt.Errorf("waiting for PodGroups: %w", err)
+	}
+	return nil
+}
+
+func watchReservations(mgr manager.Manager, c controller.Controller, r *reconciler) error {
+	r.watch(reservations)
+	if err := c.Watch(source.Kind[client.Object](mgr.GetCache(), &v1alpha1.Reservation{}, events())); err != nil {
+		return fmt.Errorf("watching Reservations: %w", err)
 	}
 	return nil
 }

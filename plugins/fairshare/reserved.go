@@ -1,0 +1,135 @@
+package fairshare
+
+import (
+	"maps"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/lockstep-sh/lockstep/plugins/internal/dispatch"
+	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
+)
+
+// Reserved is what is held for pods to come.
+type Reserved interface {
+	// Covers returns what is held for all that these pods ask for, together, by what the ledger
+	// calls it; none where that is not all.
+	Covers(pods []*v1.Pod) []hold.ID
+}
+
+// charge is capacity that is held for pods to come.
+type charge struct {
+	// pod is the one that it is held as: it says the queue.
+	pod    *v1.Pod
+	node   string
+	amount dispatch.Vector
+}
+
+// Charge has capacity that is held for pods to come count as used by the queue that a pod like
+// this one is in; an amount of nothing ends it.
+func (d *Dispatcher) Charge(id hold.ID, pod *v1.Pod, node string, left hold.Taken) {
+	now := charge{pod: pod, node: node, amount: left.Request}
+	defer d.lock()()
+	before, known := d.charges[id]
+	if left.Request.Zero() {
+		if known {
+			d.discharge(id)
+		}
+		return
+	}
+	if known && before.node == node && maps.Equal(before.amount, now.amount) {
+		return
+	}
+	d.charges[id] = now
+	if !d.counting {
+		return // it is counted with all others, once anything is
+	}
+	d.countCharge(id)
+	d.turn()
+	if !known {
+		d.callCovered()
+	}
+}
+
+// SetReserved has jobs for which all that they ask for is held be let through whenever they come.
+// It is for the time before anything is scheduled.
+func (d *Dispatcher) SetReserved(reserved Reserved) {
+	defer d.lock()()
+	d.reserved = reserved
+}
+
+// countCharge counts one, in its queue as that is now. The lock is held.
+func (d *Dispatcher) countCharge(id hold.ID) {
+	c := d.charges[id]
+	d.nodes.DropForeign(types.UID(id))
+	if _, ours := d.handles[c.pod.Spec.SchedulerName]; !ours {
+		d.book.Gone(string(id), d.moment())
+		d.nodes.SetForeign(types.UID(id), c.node, c.amount)
+		d.book.SetTotal(d.nodes.Total())
+		return
+	}
+	kind := d.nodes.Enter(c.pod)
+	amount, _ := d.nodes.Charge(c.amount, kind, c.node)
+	d.nodes.Leave(kind)
+	d.book.Count(string(id), dispatch.Usage{Queue: d.queueOf(c.pod), Amount: amount, Runs: true})
+	d.book.SetTotal(d.nodes.Total())
+}
+
+// discharge ends one. The lock is held.
+func (d *Dispatcher) discharge(id hold.ID) {
+	delete(d.charges, id)
+	if d.nodes.DropForeign(types.UID(id)) {
+		d.book.SetTotal(d.nodes.Total())
+	}
+	d.do(d.book.Gone(string(id), d.moment()))
+	d.freed = true
+}
+
+// countCharges counts those that an event may concern anew. The lock is held.
+func (d *Dispatcher) countCharges(concerned func(c charge) bool) {
+	for id, c := range d.charges {
+		if d.counting && concerned(c) {
+			d.countCharge(id)
+		}
+	}
+}
+
+// covered reports whether all that is to be placed with a pod is held for it, and counts as used
+// by its own queue already: it takes nothing from anybody, and has no turn to wait for.
+func (d *Dispatcher) covered(pod *v1.Pod, pods []*v1.Pod) bool {
+	if d.reserved == nil {
+		return false
+	}
+	ids := d.reserved.Covers(pods)
+	if len(ids) == 0 {
+		return false
+	}
+	defer d.lock()()
+	queue := d.queueOf(pod)
+	for _, id := range ids {
+		if usage, ok := d.book.Counted(string(id)); !ok || usage.Queue != queue {
+			return false
+		}
+	}
+	return true
+}
+
+// callCovered has the pods come again that speak for jobs which wait, and for which something is
+// held. The lock is held.
+func (d *Dispatcher) callCovered() {
+	if d.reserved == nil {
+		return
+	}
+	for uid := range d.seen {
+		usage, _ := d.book.Counted(string(uid))
+		if usage.Job == "" || d.book.Phase(usage.Job) != dispatch.Waiting || d.book.Speaker(usage.Job) != string(uid) {
+			continue
+		}
+		if pod := d.known(uid); pod != nil && len(d.reserved.Covers([]*v1.Pod{pod})) > 0 {
+			d.called = append(d.called, pod)
+		}
+	}
+	if len(d.called) > 0 {
+		d.poke()
+	}
+}

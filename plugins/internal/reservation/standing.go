@@ -1,0 +1,80 @@
+package reservation
+
+import (
+	"fmt"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/plugins/internal/resource"
+)
+
+// DefaultScheduler is the profile of templates that name none.
+const DefaultScheduler = "lockstep-scheduler"
+
+// Standing is a Reservation as pods that queues count: for each placement one on its node, with what
+// no owner uses of it, and one without a node for each that is still sought. They have one container
+// without a name, the labels and the namespace of the template, and all that it asks of nodes.
+func Standing(r *v1alpha1.Reservation, now time.Time) []*v1.Pod {
+	if Ended(r.Status.Phase) || r.DeletionTimestamp != nil || expired(r, now) {
+		return nil
+	}
+	pods := make([]*v1.Pod, 0, Replicas(r))
+	placed := map[int32]bool{}
+	for _, p := range r.Status.Placements {
+		placed[p.Index] = true
+		left := resource.FromList(p.Allocatable)
+		if left.Add(resource.FromList(p.Allocated), -1); !p.Spent && !left.Zero() {
+			pods = append(pods, podOf(r, p.Index, p.NodeName, left.List()))
+		}
+	}
+	if now.Before(Start(r)) {
+		return pods
+	}
+	asked := requests(r)
+	for index := range int32(Replicas(r)) {
+		if !placed[index] {
+			pods = append(pods, podOf(r, index, "", asked))
+		}
+	}
+	return pods
+}
+
+func podOf(r *v1alpha1.Reservation, index int32, node string, asked v1.ResourceList) *v1.Pod {
+	template := &r.Spec.Template
+	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: Namespace(r), UID: types.UID(fmt.Sprintf("%s/%d", r.UID, index))}}
+	if queue, ok := template.Labels[v1alpha1.QueueLabel]; ok {
+		pod.Labels = map[string]string{v1alpha1.QueueLabel: queue}
+	}
+	pod.Spec = v1.PodSpec{
+		SchedulerName: template.Spec.SchedulerName, NodeName: node,
+		NodeSelector: template.Spec.NodeSelector, Affinity: template.Spec.Affinity, Tolerations: template.Spec.Tolerations,
+		Containers: []v1.Container{{Resources: v1.ResourceRequirements{Requests: asked}}},
+	}
+	if pod.Spec.SchedulerName == "" {
+		pod.Spec.SchedulerName = DefaultScheduler
+	}
+	return pod
+}
+
+// requests is what the template asks for; where it says limits alone, those.
+func requests(r *v1alpha1.Reservation) v1.ResourceList {
+	pod := &v1.Pod{Spec: *r.Spec.Template.Spec.DeepCopy()}
+	for _, list := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range list {
+			resources := &list[i].Resources
+			for name, amount := range resources.Limits {
+				if _, said := resources.Requests[name]; !said {
+					if resources.Requests == nil {
+						resources.Requests = v1.ResourceList{}
+					}
+					resources.Requests[name] = amount
+				}
+			}
+		}
+	}
+	return resource.Requests(pod)
+}
