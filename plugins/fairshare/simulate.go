@@ -52,7 +52,7 @@ func (c *crowd) why() string {
 // does. Where it would exceed a limit, and nobody only asks, the pod is refused then.
 func (d *Dispatcher) crowded(pod *v1.Pod, asked bool) *crowd {
 	want, undecided := d.gangs.Wants(pod)
-	if !undecided {
+	if !undecided || d.covered(pod, want.Pods) {
 		return nil
 	}
 	name, making := jobOf(pod, want), d.makes(pod, want)
