@@ -199,7 +199,7 @@ func (r *Registry) placed(now *v1alpha1.Reservation, e *entry, at map[int32]stri
 
 // placing has the ledger hold what was written, and the reserve pods be on their nodes.
 func (r *Registry) placing(written *v1alpha1.Reservation, e *entry, at map[int32]string) error {
-	r.take(written)
+	r.Learn(written)
 	r.acting.Lock()
 	defer r.acting.Unlock()
 	r.mu.Lock()

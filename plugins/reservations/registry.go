@@ -99,9 +99,10 @@ type entry struct {
 	// attempt counts how often reserve pods were made.
 	attempt int
 	round   *round
-	// why it has no place, as its reserve pods were told; refused: nobody looks for one.
-	why     string
-	refused bool
+	// why it has no place, as its reserve pods were told.
+	why string
+	// refusal tells why nobody looks for one; empty where somebody does.
+	refusal func() string
 }
 
 // place is a placement that is held.

@@ -1,6 +1,7 @@
 package reservations
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,7 +14,11 @@ import (
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	corev1defaults "k8s.io/kubernetes/pkg/apis/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	podutil "k8s.io/kubernetes/pkg/api/pod"
+	"k8s.io/kubernetes/pkg/apis/core"
+	corev1 "k8s.io/kubernetes/pkg/apis/core/v1"
+	"k8s.io/kubernetes/pkg/apis/core/validation"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/plugins/internal/reservation"
@@ -31,7 +36,7 @@ func templateOf(r *v1alpha1.Reservation) *v1.Pod {
 		CreationTimestamp: metav1.NewTime(reservation.Start(r)),
 	}}
 	r.Spec.Template.Spec.DeepCopyInto(&pod.Spec)
-	corev1defaults.SetObjectDefaults_Pod(pod)
+	corev1.SetObjectDefaults_Pod(pod)
 	if name := r.Spec.Template.Spec.SchedulerName; name == "" {
 		pod.Spec.SchedulerName = reservation.DefaultScheduler
 	}
@@ -57,15 +62,32 @@ var gangLabels = []string{
 
 const gangAnnotations = "gang.scheduling.koordinator.sh/"
 
-// refusal tells why no place is sought for a template; empty where one is.
+// refusal tells why no place is sought for a template; empty where one is. The schema checks the
+// shape of a template; this is what the API server checks of pods, and what cannot be reserved.
 func refusal(pod *v1.Pod) string {
-	for _, volume := range pod.Spec.Volumes {
+	path := field.NewPath("spec", "template", "spec")
+	for i, volume := range pod.Spec.Volumes {
 		if source := volume.VolumeSource; source.PersistentVolumeClaim != nil || source.Ephemeral != nil || source.CSI != nil {
-			return fmt.Sprintf("spec.template.spec.volumes: %q: volumes that have to be provisioned or attached cannot be reserved; leave it out, and narrow the choice of nodes with nodeSelector if it is bound to some", volume.Name)
+			return field.Invalid(path.Child("volumes").Index(i), volume.Name,
+				"volumes that have to be provisioned or attached cannot be reserved; leave it out, and narrow the choice of nodes with nodeSelector if it is bound to some").Error()
 		}
 	}
-	if len(pod.Spec.ResourceClaims) > 0 {
-		return fmt.Sprintf("spec.template.spec.resourceClaims: %q: devices by claims cannot be reserved; leave it out", pod.Spec.ResourceClaims[0].Name)
+	for i, claim := range pod.Spec.ResourceClaims {
+		return field.Invalid(path.Child("resourceClaims").Index(i), claim.Name, "devices by claims cannot be reserved; leave it out").Error()
+	}
+	whole := pod.DeepCopy()
+	for kind, list := range map[string][]v1.Container{"init": whole.Spec.InitContainers, "container": whole.Spec.Containers} {
+		for i := range list { // no pod will run: what it would run may be left out
+			list[i].Name, list[i].Image = cmp.Or(list[i].Name, fmt.Sprint(kind, "-", i)), cmp.Or(list[i].Image, "none")
+		}
+	}
+	var internal core.PodTemplateSpec
+	if err := corev1.Convert_v1_PodTemplateSpec_To_core_PodTemplateSpec(&v1.PodTemplateSpec{ObjectMeta: whole.ObjectMeta, Spec: whole.Spec}, &internal, nil); err != nil {
+		return "spec.template: " + err.Error()
+	}
+	options := podutil.GetValidationOptionsFromPodTemplate(&internal, nil)
+	if errs := validation.ValidatePodTemplateSpec(&internal, field.NewPath("spec", "template"), options); len(errs) > 0 {
+		return errs.ToAggregate().Error()
 	}
 	return ""
 }

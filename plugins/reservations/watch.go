@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -83,7 +84,7 @@ func (r *Registry) seen(ctx context.Context, object any) {
 		klog.FromContext(ctx).Error(err, "Failed to read a Reservation; going on with what is known of it")
 		return
 	}
-	r.take(now)
+	r.Learn(now)
 	r.work.Add(now.Name)
 }
 
@@ -99,9 +100,10 @@ func typed(object any) (*v1alpha1.Reservation, error) {
 	return now, nil
 }
 
-// take makes of what is held for a Reservation what it is to be by its status, by those who use
+// Learn takes in a Reservation as it is stored: what is held for it becomes what it is to be by its
+// status, by those who use
 // it, and by the time.
-func (r *Registry) take(now *v1alpha1.Reservation) {
+func (r *Registry) Learn(now *v1alpha1.Reservation) {
 	r.acting.Lock()
 	defer r.acting.Unlock()
 	r.mu.RLock()
@@ -131,6 +133,7 @@ func (r *Registry) take(now *v1alpha1.Reservation) {
 	if e.template == nil {
 		e.template = templateOf(now)
 		e.demand = holds.DemandOf(&framework.PodInfo{Pod: e.template})
+		e.refusal = sync.OnceValue(func() string { return refusal(e.template) })
 	}
 	wanted := map[int32]string{}
 	for _, p := range now.Status.Placements {

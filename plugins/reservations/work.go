@@ -66,7 +66,7 @@ func (r *Registry) look(ctx context.Context, name string) error {
 	}
 	at := r.clock.Now()
 	if over(now, at) != "" {
-		r.take(now)
+		r.Learn(now)
 		return nil
 	}
 	r.acting.Lock()
@@ -81,13 +81,13 @@ func (r *Registry) look(ctx context.Context, name string) error {
 	}
 	missing := missingOf(now)
 	if len(missing) == 0 {
-		return nil
+		return r.seek(ctx, e, now, nil, preempts) // whoever else has placed it
 	}
 	if start := reservation.Start(now); at.Before(start) {
 		r.work.AddAfter(name, start.Sub(at))
 		return r.tell(ctx, now, v1alpha1.ReservationReasonWaitingForStartTime, fmt.Sprintf("nothing is held before spec.startTime, %s", start.UTC().Format(time.RFC3339)))
 	}
-	if why := refusal(e.template); why != "" {
+	if why := e.refusal(); why != "" {
 		return r.tell(ctx, now, v1alpha1.ReservationReasonUnschedulable, why)
 	}
 	if !slices.Equal(sortedKeys(pods), missing) {
@@ -137,21 +137,25 @@ func missingOf(now *v1alpha1.Reservation) (missing []int32) {
 	return missing
 }
 
-// seek puts reserve pods into the scheduling queue for placements that are missing.
+// seek puts reserve pods into the scheduling queue for placements that are missing, and takes back
+// those of before.
 func (r *Registry) seek(ctx context.Context, e *entry, now *v1alpha1.Reservation, missing []int32, preempts bool) error {
 	pod := e.template.DeepCopy()
-	if err := r.prioritize(ctx, pod, preempts); err != nil {
-		return err
-	}
-	if err := r.domain(pod, now.Status.Placements); err != nil {
-		return err
+	if len(missing) > 0 {
+		if err := r.prioritize(ctx, pod, preempts); err != nil {
+			return err
+		}
+		if err := r.domain(pod, now.Status.Placements); err != nil {
+			return err
+		}
 	}
 	r.acting.Lock()
 	defer r.acting.Unlock()
 	r.mu.RLock()
 	stale, busy := r.entries[now.Name] != e || e.object != now, e.round != nil && e.round.writing
+	idle := len(e.pods)+len(missing) == 0
 	r.mu.RUnlock()
-	if stale {
+	if stale || idle {
 		return nil // what has changed is looked at next
 	}
 	if busy {

@@ -1,0 +1,72 @@
+package reservation
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
+	"github.com/lockstep-sh/lockstep/plugins/internal/resource"
+)
+
+func asked(cpu, gpu int64) hold.Taken {
+	taken := hold.Taken{Pods: 1, Request: resource.Vector{}}
+	if cpu > 0 {
+		taken.Request[v1.ResourceCPU] = cpu
+	}
+	if gpu > 0 {
+		taken.Request["gpu"] = gpu
+	}
+	return taken
+}
+
+func TestRank(t *testing.T) {
+	seat := func(cpu, gpu int64) Seat { return Seat{Left: asked(cpu, gpu), Once: true} }
+	taken, restricted := seat(4, 0), seat(4, 0)
+	taken.Taken, restricted.Restricted = true, []v1.ResourceName{v1.ResourceCPU}
+	for sentence, c := range map[string]struct {
+		need  hold.Taken
+		seats []Seat
+		want  []int
+	}{
+		"the tightest that covers all":                     {asked(4, 0), []Seat{seat(8, 0), seat(4, 0), seat(6, 0)}, []int{1, 2, 0}},
+		"what covers more goes before what leaves less":    {asked(4, 0), []Seat{seat(2, 0), seat(16, 0)}, []int{1, 0}},
+		"each resource counts alike":                       {asked(4, 2), []Seat{seat(4, 0), seat(4, 1), seat(2, 2)}, []int{1, 2, 0}},
+		"as they come where they are alike":                {asked(4, 0), []Seat{seat(4, 0), seat(4, 0)}, []int{0, 1}},
+		"what somebody has is no choice":                   {asked(4, 0), []Seat{taken, seat(2, 0)}, []int{1}},
+		"restricted gives no more than is left":            {asked(5, 0), []Seat{restricted}, nil},
+		"and all of it":                                    {asked(4, 0), []Seat{restricted}, []int{0}},
+		"it does not restrict what is not reserved":        {asked(4, 8), []Seat{restricted}, []int{0}},
+		"what has nothing of what is asked for is no help": {asked(0, 1), []Seat{seat(4, 0)}, nil},
+		"a pod that asks for nothing has its place":        {asked(0, 0), []Seat{seat(4, 0)}, []int{0}},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			if got := Rank(c.need, c.seats); !slices.Equal(got, c.want) {
+				t.Errorf("order %v, want %v", got, c.want)
+			}
+		})
+	}
+}
+
+// TestSuits: it is from 0 to 1, 1 only where a seat is just what is asked for, and never better for one that covers less
+// and leaves more.
+func TestSuits(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 10000 {
+		need := asked(1+random.Int64N(8), random.Int64N(8))
+		seat := Seat{Left: asked(1+random.Int64N(8), random.Int64N(8))}
+		got := Suits(need, &seat)
+		if got < 0 || got > 1 {
+			t.Fatalf("%v for %v in %v", got, need.Request, seat.Left.Request)
+		}
+		if same := need.Request[v1.ResourceCPU] == seat.Left.Request[v1.ResourceCPU] && need.Request["gpu"] == seat.Left.Request["gpu"]; same != (got == 1) {
+			t.Fatalf("%v for %v in %v", got, need.Request, seat.Left.Request)
+		}
+		larger := Seat{Left: asked(seat.Left.Request[v1.ResourceCPU]+1, seat.Left.Request["gpu"])}
+		if need.Request[v1.ResourceCPU] <= seat.Left.Request[v1.ResourceCPU] && Suits(need, &larger) >= got && got > 0 {
+			t.Fatalf("%v for %v in %v, and no less in %v", got, need.Request, seat.Left.Request, larger.Left.Request)
+		}
+	}
+}

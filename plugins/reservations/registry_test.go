@@ -1,0 +1,327 @@
+package reservations
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	st "k8s.io/kubernetes/pkg/scheduler/testing"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/plugins/holds"
+	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
+	"github.com/lockstep-sh/lockstep/plugins/internal/reservation"
+	"github.com/lockstep-sh/lockstep/plugins/reservepods"
+	"github.com/lockstep-sh/lockstep/plugins/watches"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+)
+
+var begin = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// stage is a registry that watches nothing: it is told.
+type stage struct {
+	*testing.T
+	*Registry
+	clock   *clocktesting.FakeClock
+	version int
+}
+
+func newStage(t *testing.T) *stage {
+	s := &stage{T: t, clock: clocktesting.NewFakeClock(begin), Registry: New(holds.New(), reservepods.NewStore(), watches.New(), nil, nil)}
+	s.Registry.clock = s.clock
+	return s
+}
+
+// make makes a Reservation of 4 CPUs a placement, for pods with the label app: owner, that is held on these nodes.
+func (s *stage) make(name string, changes ...func(*v1alpha1.Reservation)) *v1alpha1.Reservation {
+	s.version++
+	r := &v1alpha1.Reservation{
+		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name), CreationTimestamp: metav1.NewTime(begin), Generation: 1, ResourceVersion: fmt.Sprint(10 + s.version)},
+		Spec: v1alpha1.ReservationSpec{
+			Owners: []v1alpha1.ReservationOwner{{LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "owner"}}}},
+			Template: v1.PodTemplateSpec{Spec: v1.PodSpec{Containers: []v1.Container{{
+				Resources: v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceCPU: resource.MustParse("4")}},
+			}}}},
+			Replicas: 1,
+		},
+	}
+	for _, change := range changes {
+		change(r)
+	}
+	return r
+}
+
+func on(nodes ...string) func(*v1alpha1.Reservation) {
+	return func(r *v1alpha1.Reservation) {
+		r.Spec.Replicas, r.Status.Phase = int32(len(nodes)), v1alpha1.ReservationAvailable
+		for i, node := range nodes {
+			r.Status.Placements = append(r.Status.Placements, v1alpha1.ReservationPlacement{Index: int32(i), NodeName: node})
+		}
+	}
+}
+
+func shared(r *v1alpha1.Reservation) { r.Spec.AllocateOnce = new(false) }
+
+// held is what is left of what the ledger holds, in CPUs: "node: 4, other: 4".
+func (s *stage) held() string {
+	s.Helper()
+	var list []string
+	for _, id := range sortedKeys(s.places) {
+		one, ok := s.holds.Kept(id)
+		if !ok || one.Node != s.places[id].node {
+			s.Errorf("the ledger has %v, %t of placement %s", one, ok, id)
+		}
+		list = append(list, fmt.Sprintf("%s: %d", one.Node, s.holds.Left(id)[0].Request[v1.ResourceCPU]/1000))
+	}
+	if got, want := s.held0(), len(list); got != want {
+		s.Errorf("%d places are counted, want %d", got, want)
+	}
+	slices.Sort(list)
+	return strings.Join(list, ", ")
+}
+
+func (s *stage) held0() int { return int(s.Registry.held.Load()) }
+
+func owner(name, cpu string) *v1.Pod {
+	return st.MakePod().Namespace("default").Name(name).UID("uid-"+name).Label("app", "owner").
+		Req(map[v1.ResourceName]string{v1.ResourceCPU: cpu}).Obj()
+}
+
+func demand(pod *v1.Pod) holds.Demand { return holds.DemandOf(&framework.PodInfo{Pod: pod}) }
+
+// bound is a pod as the API server has it once it is on its node.
+func bound(pod *v1.Pod, node string, r *v1alpha1.Reservation, index int32) *v1.Pod {
+	pod = pod.DeepCopy()
+	pod.Spec.NodeName = node
+	metav1.SetMetaDataAnnotation(&pod.ObjectMeta, v1alpha1.ReservationAllocatedAnnotation, reservation.Allocation{Name: r.Name, UID: r.UID, Index: index}.String())
+	return pod
+}
+
+// TestHeld: what is held follows from the Reservation as it is, and from nothing that was before.
+func TestHeld(t *testing.T) {
+	for sentence, c := range map[string]struct {
+		first, then func(s *stage) *v1alpha1.Reservation
+		want        string
+	}{
+		"what has placements": {func(s *stage) *v1alpha1.Reservation { return s.make("r", on("a", "b")) }, nil, "a: 4, b: 4"},
+		"two on one node":     {func(s *stage) *v1alpha1.Reservation { return s.make("r", on("a", "a")) }, nil, "a: 4, a: 4"},
+		"none yet":            {func(s *stage) *v1alpha1.Reservation { return s.make("r") }, nil, ""},
+		"it has ended": {
+			func(s *stage) *v1alpha1.Reservation { return s.make("r", on("a")) },
+			func(s *stage) *v1alpha1.Reservation {
+				return s.make("r", on("a"), func(r *v1alpha1.Reservation) { r.Status.Phase = v1alpha1.ReservationFailed })
+			}, "",
+		},
+		"it is being deleted": {
+			func(s *stage) *v1alpha1.Reservation { return s.make("r", on("a")) },
+			func(s *stage) *v1alpha1.Reservation {
+				return s.make("r", on("a"), func(r *v1alpha1.Reservation) { r.DeletionTimestamp = new(metav1.NewTime(begin)) })
+			}, "",
+		},
+		"a placement is spent": {
+			func(s *stage) *v1alpha1.Reservation { return s.make("r", on("a", "b")) },
+			func(s *stage) *v1alpha1.Reservation {
+				return s.make("r", on("a", "b"), func(r *v1alpha1.Reservation) { r.Status.Placements[0].Spent = true })
+			}, "b: 4",
+		},
+		"a placement is lost, and is found elsewhere": {
+			func(s *stage) *v1alpha1.Reservation { return s.make("r", on("a", "b")) },
+			func(s *stage) *v1alpha1.Reservation { return s.make("r", on("c", "b")) }, "b: 4, c: 4",
+		},
+		"an older version comes late": {
+			func(s *stage) *v1alpha1.Reservation { return s.make("r", on("a")) },
+			func(s *stage) *v1alpha1.Reservation {
+				return s.make("r", func(r *v1alpha1.Reservation) { r.ResourceVersion = "5" })
+			}, "a: 4",
+		},
+		"there is another of its name": {
+			func(s *stage) *v1alpha1.Reservation { return s.make("r", on("a")) },
+			func(s *stage) *v1alpha1.Reservation {
+				return s.make("r", func(r *v1alpha1.Reservation) { r.UID, r.ResourceVersion = "another", "5" })
+			}, "",
+		},
+		"its ttl has run out": {
+			func(s *stage) *v1alpha1.Reservation { return s.make("r", on("a")) },
+			func(s *stage) *v1alpha1.Reservation {
+				return s.make("r", on("a"), func(r *v1alpha1.Reservation) { r.Spec.Expires = new(metav1.NewTime(begin)) })
+			}, "",
+		},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			s := newStage(t)
+			s.Learn(c.first(s))
+			if c.then != nil {
+				s.Learn(c.then(s))
+			}
+			if got := s.held(); got != c.want {
+				t.Errorf("held %q, want %q", got, c.want)
+			}
+			s.gone("r")
+			if got := s.held(); got != "" || !s.holds.Empty() {
+				t.Errorf("held %q after it is gone, ledger empty: %t", got, s.holds.Empty())
+			}
+		})
+	}
+}
+
+// TestUsedOnce: a placement that is used once is one pod's, which gives it back whole if it comes to nothing; what a pod
+// leaves that runs is free.
+func TestUsedOnce(t *testing.T) {
+	s := newStage(t)
+	r := s.make("r", on("a"))
+	s.Learn(r)
+	first, second := owner("first", "1"), owner("second", "1")
+	id := idOf(r.UID, 0)
+	for range 2 {
+		if !s.Take(first, id, demand(first)) || s.Take(second, id, demand(second)) {
+			t.Fatal("the first was refused, or the second was not")
+		}
+		if got := s.held(); got != "a: 3" {
+			t.Errorf("held %q beside what the pod has", got)
+		}
+		if seats := s.Seats(second)["a"]; len(seats) != 1 || !seats[0].Taken {
+			t.Errorf("the second finds %+v", seats)
+		}
+		if ids := s.Covers([]*v1.Pod{second}); ids != nil {
+			t.Errorf("%v covers the second", ids)
+		}
+		s.Return(first)
+		if got := s.held(); got != "a: 4" {
+			t.Errorf("held %q after it was given back", got)
+		}
+	}
+	s.Take(first, id, demand(first))
+	s.podSeen(bound(first, "a", r, 0))
+	if got := s.held(); got != "" || !s.holds.Empty() {
+		t.Errorf("held %q beside a pod that runs, ledger empty: %t", got, s.holds.Empty())
+	}
+	s.Learn(s.make("r", on("a"))) // the controller has not seen the pod yet
+	s.podSeen(bound(first, "a", r, 0))
+	if got := s.held(); got != "" {
+		t.Errorf("held %q again", got)
+	}
+}
+
+// TestUsedAgain: of a placement that is used again and again each owner has its part, until it ends.
+func TestUsedAgain(t *testing.T) {
+	s := newStage(t)
+	r := s.make("r", on("a"), shared)
+	s.Learn(r)
+	first, second := owner("first", "1"), owner("second", "6")
+	id := idOf(r.UID, 0)
+	s.Take(first, id, demand(first))
+	s.podSeen(bound(first, "a", r, 0))
+	s.Take(second, id, demand(second)) // it takes the rest, and what is free beside it
+	if got := s.held(); got != "a: 0" {
+		t.Errorf("held %q", got)
+	}
+	s.ended(bound(first, "a", r, 0))
+	if got := s.held(); got != "a: 1" {
+		t.Errorf("held %q: what the first had is held for the next, not for the second", got)
+	}
+	s.Return(second)
+	if got := s.held(); got != "a: 4" {
+		t.Errorf("held %q after all have ended", got)
+	}
+}
+
+// TestRestart: whichever is heard of first, what is held beside those who use it is the same.
+func TestRestart(t *testing.T) {
+	for sentence, podFirst := range map[string]bool{"pods first": true, "Reservations first": false} {
+		t.Run(sentence, func(t *testing.T) {
+			s := newStage(t)
+			once, again := s.make("once", on("a", "b")), s.make("again", on("a"), shared)
+			pods := []*v1.Pod{
+				bound(owner("one", "1"), "a", once, 0), bound(owner("two", "1"), "a", again, 0),
+				bound(owner("elsewhere", "1"), "c", once, 1), bound(owner("of-another", "1"), "a", s.make("x"), 0),
+			}
+			steps := []func(){func() { s.Learn(once); s.Learn(again) }, func() {
+				for _, pod := range pods {
+					s.podSeen(pod)
+				}
+			}}
+			if podFirst {
+				slices.Reverse(steps)
+			}
+			for _, step := range steps {
+				step()
+			}
+			if got := s.held(); got != "a: 3, b: 4" {
+				t.Errorf("held %q", got)
+			}
+		})
+	}
+}
+
+func TestMissing(t *testing.T) {
+	s := newStage(t)
+	s.Learn(s.make("held", on("a")))
+	s.Learn(s.make("pending"))
+	s.Learn(s.make("used", on("b"), func(r *v1alpha1.Reservation) { r.Status.Placements[0].Spent = true }))
+	for sentence, c := range map[string]struct {
+		name, label, want string
+	}{
+		"it is held":          {"held", "owner", ""},
+		"it is another's":     {"held", "other", "of whose owners the pod is none"},
+		"it is pending":       {"pending", "owner", "holds nothing yet"},
+		"it is used up":       {"used", "owner", "all has been used"},
+		"there is none":       {"nosuch", "owner", "does not exist"},
+		"none is asked for":   {"", "owner", ""},
+		"a reserve pod needs": {"nosuch", "reserve", ""},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			pod := owner("p", "1")
+			pod.Labels["app"] = c.label
+			if c.name != "" {
+				pod.Annotations = map[string]string{v1alpha1.ReservationAnnotation: c.name}
+			}
+			if c.label == "reserve" {
+				pod.Name = reservepods.PodName("r", 0)
+			}
+			if got := s.Missing(pod); c.want == "" && got != "" || !strings.Contains(got, c.want) {
+				t.Errorf("%q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+// TestCovers: together, pods find a placement each, or none.
+func TestCovers(t *testing.T) {
+	s := newStage(t)
+	s.Learn(s.make("r", on("a", "b", "b")))
+	pods := func(cpus ...string) (list []*v1.Pod) {
+		for i, cpu := range cpus {
+			list = append(list, owner(fmt.Sprint("p", i), cpu))
+		}
+		return list
+	}
+	for sentence, c := range map[string]struct {
+		pods []*v1.Pod
+		want int
+	}{
+		"one for each":          {pods("4", "4", "4"), 3},
+		"some are left":         {pods("1"), 1},
+		"one is too many":       {pods("1", "1", "1", "1"), 0},
+		"one asks for too much": {pods("4", "5"), 0},
+		"one is no owner":       {append(pods("4"), st.MakePod().Namespace("default").Name("x").UID("x").Obj()), 0},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			ids := s.Covers(c.pods)
+			distinct := map[hold.ID]bool{}
+			for _, id := range ids {
+				distinct[id] = true
+			}
+			if len(ids) != c.want || len(distinct) != len(ids) {
+				t.Errorf("%v, want %d", slices.Sorted(maps.Keys(distinct)), c.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,180 @@
+package reservations
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
+	st "k8s.io/kubernetes/pkg/scheduler/testing"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+)
+
+// TestReservePods: they are pods as the API server would have made them of the template, and members of no gang but
+// that of their Reservation.
+func TestReservePods(t *testing.T) {
+	s := newStage(t)
+	r := s.make("r", func(r *v1alpha1.Reservation) {
+		r.Spec.Replicas = 3
+		r.Annotations = map[string]string{v1alpha1.RequiredTopologyAnnotation: "rack", v1alpha1.PreferredTopologyAnnotation: "row"}
+		template := &r.Spec.Template
+		template.Namespace = "team-a"
+		template.Labels = map[string]string{v1alpha1.PodGroupXLabel: "train", v1alpha1.QueueLabel: "research", "app": "owner"}
+		template.Annotations = map[string]string{
+			v1alpha1.GangNameAnnotation: "train", v1alpha1.GroupsAnnotation: `["team-a/eval"]`, v1alpha1.MinByRoleAnnotation: `{"head":1}`,
+			v1alpha1.ReservationAnnotation: "r", v1alpha1.PreferredTopologyAnnotation: "zone",
+		}
+		template.Spec.SchedulingGroup = &v1.PodSchedulingGroup{PodGroupName: new("train")}
+		template.Spec.Containers[0].Resources = v1.ResourceRequirements{Limits: v1.ResourceList{"nvidia.com/gpu": resource.MustParse("8")}}
+	})
+	pods := reservePods(r, templateOf(r), []int32{0, 2}, 1)
+	if got := slices.Sorted(maps.Keys(pods)); !slices.Equal(got, []int32{0, 2}) {
+		t.Fatalf("indexes %v", got)
+	}
+	pod := pods[2]
+	key, _, member := gang.KeyOf(pod)
+	want := map[string]string{
+		v1alpha1.GangNameAnnotation: "reservation_r", v1alpha1.MinAvailableAnnotation: "2", v1alpha1.WaitingTimeAnnotation: waitingTime,
+		v1alpha1.RequiredTopologyAnnotation: "rack", v1alpha1.PreferredTopologyAnnotation: "zone",
+	}
+	if !member || key.String() != "team-a/reservation_r" || !maps.Equal(pod.Annotations, want) {
+		t.Errorf("gang %v, annotations %v", key, pod.Annotations)
+	}
+	if !maps.Equal(pod.Labels, map[string]string{v1alpha1.QueueLabel: "research", "app": "owner"}) || pod.Spec.SchedulingGroup != nil {
+		t.Errorf("labels %v, scheduling group %v", pod.Labels, pod.Spec.SchedulingGroup)
+	}
+	if got := pod.Spec.Containers[0].Resources.Requests["nvidia.com/gpu"]; got.Value() != 8 || pod.Spec.SchedulerName != "lockstep-scheduler" {
+		t.Errorf("requests %v of scheduler %s: limits are requests", pod.Spec.Containers[0].Resources.Requests, pod.Spec.SchedulerName)
+	}
+	alone := reservePods(r, templateOf(r), []int32{1}, 2)[1]
+	if _, _, member := gang.KeyOf(alone); member || alone.UID == pods[0].UID {
+		t.Errorf("one alone is a member, or has the UID of another: %s", alone.UID)
+	}
+}
+
+func TestRefusal(t *testing.T) {
+	for sentence, c := range map[string]struct {
+		change func(spec *v1.PodSpec)
+		want   string
+	}{
+		"a template without names and images": {func(spec *v1.PodSpec) { spec.Containers = append(spec.Containers, spec.Containers[0]) }, ""},
+		"a volume in the pod": {func(spec *v1.PodSpec) {
+			spec.Volumes = []v1.Volume{{Name: "scratch", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}}}
+		}, ""},
+		"a claim": {func(spec *v1.PodSpec) {
+			spec.Volumes = []v1.Volume{{Name: "data", VolumeSource: v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}}}
+		}, `spec.template.spec.volumes[0]: Invalid value: "data"`},
+		"a device claim": {func(spec *v1.PodSpec) { spec.ResourceClaims = []v1.PodResourceClaim{{Name: "gpu"}} }, `spec.template.spec.resourceClaims[0]: Invalid value: "gpu"`},
+		"a selector that cannot be": {func(spec *v1.PodSpec) {
+			spec.Affinity = &v1.Affinity{NodeAffinity: &v1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &v1.NodeSelector{
+				NodeSelectorTerms: []v1.NodeSelectorTerm{{MatchExpressions: []v1.NodeSelectorRequirement{{Key: "gpu", Operator: "Is", Values: []string{"h200"}}}}},
+			}}}
+		}, `operator: Invalid value: "Is"`},
+		"a spread of nothing": {func(spec *v1.PodSpec) {
+			spec.TopologySpreadConstraints = []v1.TopologySpreadConstraint{{MaxSkew: 0, TopologyKey: "rack", WhenUnsatisfiable: v1.DoNotSchedule}}
+		}, `maxSkew: Invalid value: 0`},
+		"requests above limits": {func(spec *v1.PodSpec) {
+			spec.Containers[0].Resources.Limits = v1.ResourceList{v1.ResourceCPU: resource.MustParse("1")}
+		}, "must be less than or equal to cpu limit"},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			s := newStage(t)
+			got := refusal(templateOf(s.make("r", func(r *v1alpha1.Reservation) { c.change(&r.Spec.Template.Spec) })))
+			if c.want == "" && got != "" || !strings.Contains(got, c.want) {
+				t.Errorf("refused with %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+func TestPriority(t *testing.T) {
+	class := func(name string, value int32, change func(*schedulingv1.PriorityClass)) *schedulingv1.PriorityClass {
+		c := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Value: value}
+		change(c)
+		return c
+	}
+	s := newStage(t)
+	s.client = fake.NewClientset(
+		class("high", 1000, func(*schedulingv1.PriorityClass) {}),
+		class("polite", 2000, func(c *schedulingv1.PriorityClass) { c.PreemptionPolicy = new(v1.PreemptNever) }),
+		class("usual", 7, func(c *schedulingv1.PriorityClass) { c.GlobalDefault = true }),
+	)
+	for sentence, c := range map[string]struct {
+		class    string
+		preempts bool
+		priority int32
+		policy   v1.PreemptionPolicy
+		err      error
+	}{
+		"the default class":                   {preempts: true, priority: 7, policy: v1.PreemptLowerPriority},
+		"it preempts by its priority":         {class: "high", preempts: true, priority: 1000, policy: v1.PreemptLowerPriority},
+		"unless the profile does not have it": {class: "high", priority: 1000, policy: v1.PreemptNever},
+		"or the class":                        {class: "polite", preempts: true, priority: 2000, policy: v1.PreemptNever},
+		"there is no such class":              {class: "nosuch", preempts: true, err: errNoClass},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			pod := st.MakePod().Obj()
+			pod.Spec.PriorityClassName = c.class
+			err := s.prioritize(t.Context(), pod, c.preempts)
+			if !errors.Is(err, c.err) {
+				t.Fatalf("error %v, want %v", err, c.err)
+			}
+			if c.err == nil && (corev1helpers.PodPriority(pod) != c.priority || *pod.Spec.PreemptionPolicy != c.policy) {
+				t.Errorf("priority %d, policy %s", corev1helpers.PodPriority(pod), *pod.Spec.PreemptionPolicy)
+			}
+		})
+	}
+}
+
+// TestDomain: what is sought anew is sought where the rest is, if it has to be in one domain.
+func TestDomain(t *testing.T) {
+	nodes := cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)
+	for name, rack := range map[string]string{"a": "r0", "b": "r1"} {
+		if err := nodes.Add(st.MakeNode().Name(name).Label("rack", rack).Obj()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := newStage(t)
+	s.nodes = corelisters.NewNodeLister(nodes)
+	at := func(names ...string) (list []v1alpha1.ReservationPlacement) {
+		for _, name := range names {
+			list = append(list, v1alpha1.ReservationPlacement{NodeName: name})
+		}
+		return list
+	}
+	for sentence, c := range map[string]struct {
+		key      string
+		standing []v1alpha1.ReservationPlacement
+		want     string
+	}{
+		"where the rest is":        {"rack", at("b"), "r1"},
+		"a node of it is gone":     {"rack", at("gone", "a"), "r0"},
+		"nothing stands":           {"rack", nil, ""},
+		"no topology is required":  {"", at("b"), ""},
+		"the node is in no domain": {"row", at("b"), ""},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			pod := st.MakePod().NodeSelector(map[string]string{"pool": "gpu"}).Obj()
+			if c.key != "" {
+				pod.Annotations = map[string]string{v1alpha1.RequiredTopologyAnnotation: c.key}
+			}
+			if err := s.domain(pod, c.standing); err != nil {
+				t.Fatal(err)
+			}
+			if got := pod.Spec.NodeSelector[c.key]; got != c.want || pod.Spec.NodeSelector["pool"] != "gpu" {
+				t.Errorf("selector %v, want %s=%s in it", pod.Spec.NodeSelector, c.key, c.want)
+			}
+		})
+	}
+}
