@@ -23,6 +23,8 @@ type Underway struct {
 	ended map[types.UID]time.Time
 	// refused are the pods of which the API server refused the eviction, and when.
 	refused map[types.UID]time.Time
+	// wanted are the decisions of others that count on the end of a victim, by holder.
+	wanted map[types.UID]map[hold.Holder]uint64
 }
 
 // refusedFor is how long a pod is left alone after its eviction was refused.
@@ -33,7 +35,7 @@ const endedFor = 30 * time.Second
 
 // NewUnderway makes one without preemptions.
 func NewUnderway() *Underway {
-	return &Underway{byHolder: map[hold.Holder]map[types.UID]bool{}, holderOf: map[types.UID]hold.Holder{}, ended: map[types.UID]time.Time{}, refused: map[types.UID]time.Time{}}
+	return &Underway{byHolder: map[hold.Holder]map[types.UID]bool{}, holderOf: map[types.UID]hold.Holder{}, ended: map[types.UID]time.Time{}, refused: map[types.UID]time.Time{}, wanted: map[types.UID]map[hold.Holder]uint64{}}
 }
 
 // Begin notes victims of a preemptor, beside those that it has. None of them has another.
@@ -41,13 +43,55 @@ func (u *Underway) Begin(holder hold.Holder, victims []*v1.Pod) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for _, pod := range victims {
-		u.remove(pod.UID)
+		wanted := u.wanted[pod.UID]
+		if u.remove(pod.UID); len(wanted) > 0 {
+			u.wanted[pod.UID] = wanted
+		}
 		if u.byHolder[holder] == nil {
 			u.byHolder[holder] = map[types.UID]bool{}
 		}
 		u.byHolder[holder][pod.UID] = true
 		u.holderOf[pod.UID] = holder
 	}
+}
+
+// Want notes that a preemptor counts on the end of victims of others by a decision: they go also
+// if those others do not need it any more. It returns false where one of them has been spared by
+// now, and notes nothing then.
+func (u *Underway) Want(holder hold.Holder, claim uint64, victims []types.UID) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for _, pod := range victims {
+		if _, ended := u.ended[pod]; u.holderOf[pod].IsNone() && !ended {
+			return false
+		}
+	}
+	for _, pod := range victims {
+		if u.holderOf[pod].IsNone() {
+			continue
+		}
+		if u.wanted[pod] == nil {
+			u.wanted[pod] = map[hold.Holder]uint64{}
+		}
+		u.wanted[pod][holder] = claim
+	}
+	return true
+}
+
+// Wanted returns the decisions of others that count on the end of some of these victims, by holder.
+func (u *Underway) Wanted(victims []*v1.Pod) map[hold.Holder]uint64 {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	var by map[hold.Holder]uint64
+	for _, pod := range victims {
+		for holder, claim := range u.wanted[pod.UID] {
+			if by == nil {
+				by = map[hold.Holder]uint64{}
+			}
+			by[holder] = max(by[holder], claim)
+		}
+	}
+	return by
 }
 
 // Gone notes that a pod has ended, if it is a victim.
@@ -109,6 +153,7 @@ func (u *Underway) SparedBy(holder hold.Holder, victim types.UID) {
 func (u *Underway) remove(victim types.UID) {
 	holder := u.holderOf[victim]
 	delete(u.holderOf, victim)
+	delete(u.wanted, victim)
 	delete(u.byHolder[holder], victim)
 	if len(u.byHolder[holder]) == 0 {
 		delete(u.byHolder, holder)

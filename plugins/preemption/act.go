@@ -18,10 +18,14 @@ import (
 )
 
 // act makes room: the places are held from now on; evictions and nominations follow on
-// goroutines of their own, since they are calls to the API server.
-func (pl *GangPreemption) act(ctx context.Context, d *demand, f *found) {
+// goroutines of their own, since they are calls to the API server. It returns false, and does
+// nothing, where pods that others had chosen, and that were taken for gone, go on after all.
+func (pl *GangPreemption) act(ctx context.Context, d *demand, f *found) bool {
 	holder := pl.holder(d)
 	f.claim = pl.Holds.NewClaim()
+	if !pl.Underway.Want(holder, f.claim, f.relies) {
+		return false
+	}
 	for uid, node := range f.plan.Nodes {
 		demand := f.plan.Demand[uid]
 		pl.Holds.Nominate(hold.Hold{For: uid, Holder: holder, Node: node, Priority: d.priority, Request: demand.Request, Ports: demand.Ports, Claim: f.claim})
@@ -31,6 +35,7 @@ func (pl *GangPreemption) act(ctx context.Context, d *demand, f *found) {
 	pl.Underway.Begin(holder, f.victims)
 	// The cycle's context ends with the cycle.
 	go pl.carryOut(context.WithoutCancel(ctx), d, f)
+	return true
 }
 
 // deadline bounds how long the calls of one preemption may take.
@@ -103,11 +108,13 @@ func (pl *GangPreemption) evictAll(ctx context.Context, d *demand, f *found) []e
 	if len(f.victims) == 0 {
 		return nil // what others have nominated or hold makes way
 	}
-	pl.tellPreemptor(d, f)
+	if pl.needs(d, f) {
+		pl.tellPreemptor(d, f)
+	}
 	var errs collected
 	units, evicted := f.units(pl.args.EvictBrokenGangs), &evictions{}
 	pl.each(ctx, len(units), func(i int) {
-		if !pl.needs(d, f) {
+		if !pl.needed(d, f, units[i].pods) {
 			pl.spare(units[i].pods)
 			return
 		}
@@ -116,7 +123,7 @@ func (pl *GangPreemption) evictAll(ctx context.Context, d *demand, f *found) []e
 			return
 		}
 		for _, pod := range units[i].pods {
-			errs.add(pl.evictOne(ctx, d, f, eviction.Turn{Pod: pod, From: f.from[pod.UID], Needed: func() bool { return pl.needs(d, f) }}, evicted))
+			errs.add(pl.evictOne(ctx, d, f, eviction.Turn{Pod: pod, From: f.from[pod.UID], Needed: func() bool { return pl.needed(d, f, units[i].pods) }}, evicted))
 		}
 	})
 	pl.spareOthers(d, f.victims, evicted)
@@ -208,7 +215,10 @@ func (pl *GangPreemption) spareOthers(d *demand, pods []*v1.Pod, evicted *evicti
 
 // evictOne evicts a pod for a preemptor, if it is needed still once it is marked.
 func (pl *GangPreemption) evictOne(ctx context.Context, d *demand, f *found, one eviction.Turn, evicted *evictions) error {
-	one.For, one.Note = d.leader, f.note(d, one.Pod)
+	one.For, one.Note = d.leader, f.note(d, d.String(), one.Pod)
+	if taker, name := pl.taker(d, f, one.Pod); taker != nil {
+		one.For, one.Note = taker, f.note(d, name, one.Pod)
+	}
 	outcome, err := pl.evictor.Evict(ctx, one)
 	if err != nil {
 		return err

@@ -26,7 +26,9 @@ type candidates struct {
 	room  *planner.Room
 	// refused are the pods of which the API server refused the eviction a moment ago.
 	refused map[types.UID]bool
-	sums    []*freed // by node
+	// promised are the pods, by node, that others have chosen and that are not being deleted yet.
+	promised map[string][]types.UID
+	sums     []*freed // by node
 }
 
 // newCandidates supposes that the pods which are ending anyhow are gone: whoever they
@@ -34,12 +36,17 @@ type candidates struct {
 func (pl *GangPreemption) newCandidates(ctx context.Context, d *demand, room *planner.Room, round *gangpoint.Round) (*candidates, error) {
 	now := pl.clock.Now()
 	ending, leaving := eviction.Ending(room, pl.Underway.All(), now)
+	promised := map[string][]types.UID{}
 	for _, one := range leaving {
+		if pod := one.Info.GetPod(); pod.DeletionTimestamp == nil {
+			name := room.Node(one.Node).Node().Name
+			promised[name] = append(promised[name], pod.UID)
+		}
 		if err := room.Remove(ctx, one.Info, one.Node); err != nil {
 			return nil, err
 		}
 	}
-	c := &candidates{d: d, round: round, room: room, refused: pl.Underway.Refusals(now), Candidates: &eviction.Candidates{
+	c := &candidates{d: d, round: round, room: room, refused: pl.Underway.Refusals(now), promised: promised, Candidates: &eviction.Candidates{
 		Nodes: room, Gangs: pl.Gangs, Own: d.own, Ending: ending, Request: d.givenBack, Now: now, Grace: pl.args.BrokenGrace.Duration,
 	}}
 	if round == nil {

@@ -201,7 +201,10 @@ func (pl *GangPreemption) PostFilter(ctx context.Context, state fwk.CycleState, 
 		return nil, d.refused(d.nobody())
 	}
 	logger.V(2).Info("Preempting", "preemptor", d.String(), "victims", len(found.victims), "numbers", found.numbers(d), "took", took)
-	pl.act(ctx, d, found)
+	if !pl.act(ctx, d, found) {
+		pl.comeAgain(d.leader, pl.pauses.withdrawn(d.group, pl.clock.Now(), 0))
+		return nil, d.refused(msgWaiting)
+	}
 	return framework.NewPostFilterResultWithNominatedNode(found.plan.Nodes[pod.UID]), fwk.NewStatus(fwk.Success)
 }
 

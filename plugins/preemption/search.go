@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
@@ -34,6 +35,8 @@ type found struct {
 	round, done string
 	// claim names the decision in the ledger once it is acted upon.
 	claim uint64
+	// relies are victims of others, not being deleted yet, where the preemptor is to go.
+	relies []types.UID
 	// waits: it is enough to wait for pods that are ending anyhow.
 	waits bool
 }
@@ -105,6 +108,9 @@ func (pl *GangPreemption) searchBeside(ctx context.Context, d *demand, outrank [
 		return nil, err
 	}
 	best.outrank = outrank
+	for _, node := range slices.Compact(slices.Sorted(maps.Values(best.plan.Nodes))) {
+		best.relies = append(best.relies, gangs.promised[node]...)
+	}
 	if best.round = "make way"; round != nil {
 		best.round, best.done = round.Name, round.Done
 	}

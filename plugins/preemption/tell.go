@@ -54,12 +54,12 @@ func (f *found) worth(d *demand, b victim.Bundle) string {
 	return text
 }
 
-// note is what a victim is told.
-func (f *found) note(d *demand, pod *v1.Pod) string {
+// note is what a victim is told of the preemptor to whom its place goes.
+func (f *found) note(d *demand, preemptor string, pod *v1.Pod) string {
 	for _, b := range f.selection.Bundles {
 		if slices.ContainsFunc(b.Pods, func(p victim.Pod) bool { return p.UID == pod.UID }) {
-			return fmt.Sprintf("%s: %s by %s: %s", f.gangs[b.Gang.ID].Name, f.lost(b), d, f.worth(d, b))
+			return fmt.Sprintf("%s: %s by %s: %s", f.gangs[b.Gang.ID].Name, f.lost(b), preemptor, f.worth(d, b))
 		}
 	}
-	return fmt.Sprintf("evicted with its gang, which fell below its minimum (preemptor %s)", d)
+	return fmt.Sprintf("evicted with its gang, which fell below its minimum (preemptor %s)", preemptor)
 }

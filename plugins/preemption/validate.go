@@ -36,6 +36,44 @@ func (pl *GangPreemption) needs(d *demand, f *found) bool {
 	return there >= d.attempt.Members()
 }
 
+// needed reports whether victims have to go: the preemptor needs the room still, or another one
+// counts on their end by now.
+func (pl *GangPreemption) needed(d *demand, f *found, victims []*v1.Pod) bool {
+	if pl.needs(d, f) {
+		return true
+	}
+	_, wanted := pl.wanted(victims)
+	return wanted
+}
+
+// wanted returns a place that another preemptor has by a decision which counts on the end of some
+// of these victims.
+func (pl *GangPreemption) wanted(victims []*v1.Pod) (hold.Hold, bool) {
+	for holder, claim := range pl.Underway.Wanted(victims) {
+		for _, one := range pl.Holds.NominationsOf(holder) {
+			if one.Claim == claim {
+				return one, true
+			}
+		}
+	}
+	return hold.Hold{}, false
+}
+
+// taker returns a pod of the preemptor that counts on the end of a victim, and what users call it,
+// where the one that has chosen the victim does not need it any more; else nil.
+func (pl *GangPreemption) taker(d *demand, f *found, victim *v1.Pod) (*v1.Pod, string) {
+	one, wanted := pl.wanted([]*v1.Pod{victim})
+	pod, there := pl.podByUID(one.For)
+	if !wanted || !there || pl.needs(d, f) {
+		return nil, ""
+	}
+	what, of := "pod", pod.Namespace+"/"+pod.Name
+	if key, _, member := gang.KeyOf(pod); member {
+		what, of = "gang", key.String()
+	}
+	return pod, fmt.Sprintf("%s %s (priority %d)", what, of, one.Priority)
+}
+
 // stand reports whether the members that were placed when room was sought for the others are
 // where they were: on their nodes, or with a plan that holds these for them. A NonStrict
 // gang that is incomplete makes way for others that come before it.
@@ -64,7 +102,7 @@ func (pl *GangPreemption) stand(d *demand) bool {
 // since it was made: members of the gangs that were to lose what they can do without may
 // have gone, and those that gangs lacked may have come.
 func (pl *GangPreemption) outdated(ctx context.Context, d *demand, f *found) string {
-	if !pl.needs(d, f) {
+	if !pl.needed(d, f, f.victims) {
 		return "the preemptor does not need the room any more"
 	}
 	ending, ends := pl.Underway.All(), f.wholeGangs()

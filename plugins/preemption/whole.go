@@ -34,7 +34,7 @@ func (pl *GangPreemption) evictWhole(ctx context.Context, d *demand, f *found, u
 	}
 	pl.Underway.Begin(pl.holder(d), pods)
 	defer func() { pl.spareOthers(d, pods, evicted) }()
-	needed := func() bool { return pl.needs(d, f) }
+	needed := func() bool { return pl.needed(d, f, pods) }
 	marked, err := pl.markAll(ctx, pods, ran)
 	if err != nil || marked.any() && !needed() || marked[:len(u.pods)].allEnded() { // marking takes its time
 		pl.unmarkAll(ctx, pods, marked)
