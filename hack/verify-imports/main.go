@@ -23,7 +23,7 @@ const module = "github.com/lockstep-sh/lockstep/"
 // (victim, whatif), the state of a scheduler process (gangs, holds, order, leading, reservepods), what its
 // cache has taken in (cacheevents) and its plugins have (watches), how kinds of objects are waited for (crd), and what
 // users are told (podstatus, event).
-var libraries = []string{"cacheevents", "crd", "event", "eviction", "extension", "gangpoint", "gangs", "holds", "leading", "order", "planner", "podstatus", "reservepods", "victim", "watches", "whatif"}
+var libraries = []string{"binding", "cacheevents", "crd", "event", "eviction", "extension", "gangpoint", "gangs", "holds", "leading", "order", "planner", "podstatus", "reservations", "reservepods", "victim", "watches", "whatif"}
 
 // impure is what values in, values out has no use for, by prefix.
 var impure = []string{"k8s.io/kubernetes", "k8s.io/client-go", "k8s.io/klog", "log"}

@@ -1,4 +1,4 @@
-package reservation
+package plugins
 
 import (
 	"fmt"
@@ -66,7 +66,7 @@ func TestPlanOnWhatIsHeld(t *testing.T) {
 			s := newStage(t, c.nodes)
 			c.reserve(s)
 			s.Look(t)
-			plan, err := s.plugin.planner().Plan(t.Context(), attempt(s.pods(c.members, c.cpu, "mine")...), nil)
+			plan, err := s.planner.Plan(t.Context(), attempt(s.pods(c.members, c.cpu, "mine")...), nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -96,7 +96,7 @@ func TestPlannedMembersFollow(t *testing.T) {
 	s.reserve("r", "mine", 4, true, "a", "a", "b")
 	s.Look(t)
 	members := s.pods(4, 4, "mine")
-	plan, err := s.plugin.planner().Plan(t.Context(), attempt(members...), nil)
+	plan, err := s.planner.Plan(t.Context(), attempt(members...), nil)
 	if err != nil || !plan.Complete {
 		t.Fatal(plan, err)
 	}
@@ -132,7 +132,7 @@ func TestEvictionFreesNoPromise(t *testing.T) {
 	}
 	s.Look(t)
 	for sentence, labels := range map[string][]string{"a stranger": nil, "another owner": {"mine"}} {
-		room, err := s.plugin.planner().Room(t.Context(), attempt(s.pods(1, 8, labels...)...), nil)
+		room, err := s.planner.Room(t.Context(), attempt(s.pods(1, 8, labels...)...), nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,4 +1,4 @@
-package reservation
+package plugins
 
 import (
 	"context"
@@ -22,6 +22,8 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/extension"
 	"github.com/lockstep-sh/lockstep/plugins/heldcapacity"
 	"github.com/lockstep-sh/lockstep/plugins/holds"
+	"github.com/lockstep-sh/lockstep/plugins/planner"
+	"github.com/lockstep-sh/lockstep/plugins/reservation"
 	"github.com/lockstep-sh/lockstep/plugins/reservations"
 	"github.com/lockstep-sh/lockstep/plugins/reservepods"
 	"github.com/lockstep-sh/lockstep/plugins/watches"
@@ -34,7 +36,7 @@ type stage struct {
 	*idle.Scheduler
 	holds    *holds.Holds
 	registry *reservations.Registry
-	plugin   *Reservation
+	planner  *planner.Planner
 	serial   int
 }
 
@@ -44,7 +46,7 @@ func newStage(t *testing.T, nodes map[string]string) *stage {
 	s.registry = reservations.New(s.holds, reservepods.NewStore(), watches.New(), nil, nil)
 	plugins := extension.New()
 	s.Scheduler = idle.New(t, idle.Options{Plugins: frameworkruntime.Registry{
-		Name:              plugins.Watch(idle.Keep(&s.plugin, New(s.holds, s.registry, plugins, ""))),
+		reservation.Name:  plugins.Watch(reservation.New(s.holds, s.registry, plugins, "")),
 		heldcapacity.Name: plugins.Watch(heldcapacity.New(s.holds, cacheevents.New(), plugins)),
 	}})
 	s.Start()
@@ -52,6 +54,7 @@ func newStage(t *testing.T, nodes map[string]string) *stage {
 		s.Cache.AddNode(klog.Background(), st.MakeNode().Name(name).Label(v1.LabelHostname, name).Capacity(map[v1.ResourceName]string{v1.ResourceCPU: cpu, v1.ResourcePods: "100"}).Obj())
 	}
 	s.Look(t)
+	s.planner = planner.New(s.Framework, s.holds, plugins)
 	return s
 }
 
