@@ -10,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
 	"github.com/lockstep-sh/lockstep/apis/config"
@@ -38,7 +39,7 @@ func TestBind(t *testing.T) {
 		answers := map[string]*fwk.Status{}
 		bind := func(ctx context.Context, pod string) {
 			go func() {
-				answers[pod] = pl.Bind(ctx, nil, st.MakePod().Namespace("ns").Name(pod).Obj(), "node")
+				answers[pod] = pl.Bind(ctx, framework.NewCycleState(), st.MakePod().Namespace("ns").Name(pod).Obj(), "node")
 			}()
 			synctest.Wait()
 		}

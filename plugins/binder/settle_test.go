@@ -17,9 +17,11 @@ import (
 	"k8s.io/client-go/kubernetes"
 	restclient "k8s.io/client-go/rest"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
 	"github.com/lockstep-sh/lockstep/apis/config"
+	"github.com/lockstep-sh/lockstep/plugins/binding"
 	"github.com/lockstep-sh/lockstep/test/await"
 )
 
@@ -101,6 +103,9 @@ func (s *apiServer) bind(r *http.Request) *metav1.Status {
 		return &apierrors.NewConflict(v1.Resource("pods/binding"), "a", nil).ErrStatus
 	}
 	s.pod.Spec.NodeName = b.Target.Name
+	for key, value := range b.Annotations {
+		metav1.SetMetaDataAnnotation(&s.pod.ObjectMeta, key, value)
+	}
 	return nil
 }
 
@@ -187,7 +192,7 @@ func TestBindings(t *testing.T) {
 				server.pod = c.live
 			}
 			pl := binderTo(t, server)
-			status := pl.Bind(t.Context(), nil, pod, "here")
+			status := pl.Bind(t.Context(), framework.NewCycleState(), pod, "here")
 			if c.wantErr == "" && !status.IsSuccess() || c.wantErr != "" && !strings.Contains(status.Message(), c.wantErr) {
 				t.Errorf("status %v, want %q", status, c.wantErr)
 			}
@@ -212,7 +217,7 @@ func TestOpenBinding(t *testing.T) {
 	pl := binderTo(t, server)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan *fwk.Status, 1)
-	go func() { done <- pl.Bind(ctx, nil, pod, "here") }()
+	go func() { done <- pl.Bind(ctx, framework.NewCycleState(), pod, "here") }()
 	await.Until(t, "the pod was read 20 times", func() bool { return strings.Count(server.history(), "read") >= 20 })
 	select {
 	case status := <-done:
@@ -230,5 +235,28 @@ func TestOpenBinding(t *testing.T) {
 	}
 	if got := server.history(); strings.Count(got, "bind") != 1 {
 		t.Errorf("calls %q: it was sent again although nobody knew that it was not stored", got)
+	}
+}
+
+// TestNotes: what plugins have written on a pod is there with its node, also where the answer was lost.
+func TestNotes(t *testing.T) {
+	pod := st.MakePod().Namespace("ns").Name("a").UID("1").Obj()
+	for sentence, binds := range map[string][]call{
+		"at once":            {{store: true}},
+		"the answer is lost": {{store: true, lose: true}},
+		"the call is lost":   {{lose: true}, {store: true}},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			server := &apiServer{binds: binds, pod: pod.DeepCopy()}
+			state := framework.NewCycleState()
+			binding.Annotate(state, "one", "1")
+			binding.Annotate(state, "two", "2")
+			if status := binderTo(t, server).Bind(t.Context(), state, pod, "here"); !status.IsSuccess() {
+				t.Fatal(status)
+			}
+			if got := server.pod; got.Spec.NodeName != "here" || got.Annotations["one"] != "1" || got.Annotations["two"] != "2" {
+				t.Errorf("node %q, annotations %v", got.Spec.NodeName, got.Annotations)
+			}
+		})
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/config"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+	"github.com/lockstep-sh/lockstep/plugins/internal/reservation"
 	"github.com/lockstep-sh/lockstep/plugins/internal/share"
 )
 
@@ -351,5 +352,41 @@ func TestStatusStands(t *testing.T) {
 	c.pods = []*v1.Pod{podOf("2", "0.5", in("a"), bound, at("g")), podOf("3", "500m", in("a"), bound, at("g"))}
 	if again := mustReckon(t, c, metav1.NewTime(now.Add(time.Hour)))["a"]; !equality.Semantic.DeepEqual(q.Status, again) {
 		t.Errorf("status (-was +is):\n%s", cmp.Diff(q.Status, again))
+	}
+}
+
+// TestReservedCounts: what a Reservation holds and what it seeks count in the queue of its template, and are no gangs.
+func TestReservedCounts(t *testing.T) {
+	reserved := func(change func(*v1alpha1.Reservation)) []*v1.Pod {
+		r := &v1alpha1.Reservation{ObjectMeta: metav1.ObjectMeta{Name: "r", UID: "r", CreationTimestamp: now}}
+		r.Spec.Replicas = 3
+		r.Spec.Template.Labels = map[string]string{v1alpha1.QueueLabel: "a", v1alpha1.PodGroupXLabel: "of-the-job"}
+		r.Spec.Template.Spec.Containers = []v1.Container{{Resources: v1.ResourceRequirements{Limits: v1.ResourceList{v1.ResourceCPU: resource.MustParse("1")}}}}
+		change(r)
+		return reservation.Standing(r, now.Time)
+	}
+	placed := func(r *v1alpha1.Reservation) {
+		for i := range int32(2) {
+			r.Status.Placements = append(r.Status.Placements, v1alpha1.ReservationPlacement{Index: i, NodeName: "node", Allocatable: asking("1").Requests})
+		}
+	}
+	for sentence, c := range map[string]struct {
+		change func(*v1alpha1.Reservation)
+		want   string
+	}{
+		"nothing is held yet":  {func(*v1alpha1.Reservation) {}, "a: 3/0/3 0% 0+0"},
+		"two of three":         {placed, "a: 3/2/3 25% 0+0"},
+		"an owner uses a part": {func(r *v1alpha1.Reservation) { placed(r); r.Status.Placements[0].Allocated = asking("400m").Requests }, "a: 2600m/1600m/2600m 20% 0+0"},
+		"one is spent":         {func(r *v1alpha1.Reservation) { placed(r); r.Status.Placements[0].Spent = true }, "a: 2/1/2 12.5% 0+0"},
+		"its time is to come":  {func(r *v1alpha1.Reservation) { r.Spec.StartTime = new(metav1.NewTime(now.Add(time.Hour))) }, "a: 0/0/0 0% 0+0"},
+		"it has ended":         {func(r *v1alpha1.Reservation) { placed(r); r.Status.Phase = v1alpha1.ReservationFailed }, "a: 0/0/0 0% 0+0"},
+		"its time is over":     {func(r *v1alpha1.Reservation) { placed(r); r.Spec.Expires = &now }, "a: 0/0/0 0% 0+0"},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			k := &cluster{queues: []*v1alpha1.Queue{queueOf("a")}, nodes: []*v1.Node{nodeOf("8")}, reserved: reserved(c.change), schedulers: map[string]bool{ours: true}, rules: share.Rules{Weighted: true, Stated: true}}
+			if got := words(mustReckon(t, k, now)); len(got) != 1 || got[0] != c.want {
+				t.Errorf("%q, want %q", got, c.want)
+			}
+		})
 	}
 }

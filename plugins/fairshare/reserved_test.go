@@ -1,0 +1,118 @@
+package fairshare
+
+import (
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/lockstep-sh/lockstep/plugins/internal/dispatch"
+	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
+)
+
+// covers holds one placement for the pods of these names.
+type covers map[string]hold.ID
+
+func (c covers) Covers(pods []*v1.Pod) (ids []hold.ID) {
+	for _, one := range pods {
+		id, ok := c[one.Name]
+		if !ok {
+			return nil
+		}
+		ids = append(ids, id)
+	}
+	return ids
+}
+
+func left(n int64) hold.Taken { return hold.Taken{Pods: 1, Request: gpus(n)} }
+
+// used is what a queue has.
+func (d *Dispatcher) used(queue string) int64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.book.Standings()[queue].Running[gpu]
+}
+
+// TestChargesCount: what is held for pods to come counts as used by its queue, as much as is left of it, as long as it is.
+func TestChargesCount(t *testing.T) {
+	d := newDispatcher(t, 8, 8, dispatch.Queue{Name: "a"}, dispatch.Queue{Name: "b"})
+	d.Charge("before", pod("r", "a", 2, ""), "all", left(2))
+	if got := d.used("a"); got != 0 {
+		t.Errorf("a uses %d before anything is counted", got)
+	}
+	d.change(func() {
+		d.counting = true
+		d.countCharges(func(charge) bool { return true })
+	})
+	step := func(sentence string, do func(), a, b int64) {
+		t.Helper()
+		do()
+		if gotA, gotB := d.used("a"), d.used("b"); gotA != a || gotB != b {
+			t.Errorf("%s: a uses %d, b %d; want %d and %d", sentence, gotA, gotB, a, b)
+		}
+	}
+	step("what was held before", func() {}, 2, 0)
+	step("another", func() { d.Charge("more", pod("r", "b", 3, ""), "all", left(3)) }, 2, 3)
+	step("an owner uses a part", func() { d.Charge("more", pod("r", "b", 3, ""), "all", left(1)) }, 2, 1)
+	step("and gives it back", func() { d.Charge("more", pod("r", "b", 3, ""), "all", left(3)) }, 2, 3)
+	step("the queue of a namespace", func() {
+		template := pod("r", "", 1, "")
+		template.Namespace = "of-a"
+		d.Charge("ns", template, "all", left(1))
+	}, 3, 3)
+	step("it ends", func() { d.Charge("more", nil, "", hold.Taken{}) }, 3, 0)
+	step("that of another scheduler is not there to be shared", func() {
+		template := pod("r", "a", 1, "")
+		template.Spec.SchedulerName = "other"
+		d.Charge("foreign", template, "all", left(4))
+	}, 3, 0)
+	if got := d.nodes.Total()[gpu]; got != 4 {
+		t.Errorf("%d are there to be shared, want 4", got)
+	}
+	step("all end", func() {
+		for _, id := range []hold.ID{"before", "ns", "foreign", "never-was"} {
+			d.Charge(id, nil, "", hold.Taken{})
+		}
+	}, 0, 0)
+	if got := d.nodes.Total()[gpu]; got != 8 || len(d.charges) > 0 {
+		t.Errorf("%d are there to be shared, want 8; charges %v", got, d.charges)
+	}
+}
+
+// TestNoTurnForWhatIsHeld: a pod for which all that it asks for is held by its own queue comes in, though the queue is at its
+// ceiling; one that another queue pays for does not.
+func TestNoTurnForWhatIsHeld(t *testing.T) {
+	ceiling := dispatch.Queue{Name: "a", Capability: gpus(4)}
+	d := newDispatcher(t, 8, 8, ceiling, dispatch.Queue{Name: "b", Capability: gpus(1)})
+	d.counting = true
+	d.SetReserved(covers{"owner": "held", "of-b": "held"})
+	owner, stranger, ofB := pod("owner", "a", 4, ""), pod("stranger", "a", 4, ""), pod("of-b", "b", 4, "")
+	busy := pod("busy", "a", 1, "all")
+	d.know(owner, stranger, ofB, busy)
+	d.podSeen(busy)
+	for _, one := range []*v1.Pod{owner, stranger, ofB} {
+		d.podSeen(one)
+		if one != stranger && d.offer(one) == "" {
+			t.Errorf("%s comes in before anything is held", one.Name)
+		}
+		d.calledNow()
+	}
+	d.Charge("held", pod("r", "a", 4, ""), "all", left(4))
+	if got := d.calledNow(); got != "of-b owner" && got != "owner of-b" {
+		t.Errorf("called %q once something is held", got)
+	}
+	if why := d.offer(owner); why != "" {
+		t.Errorf("the owner waits: %s", why)
+	}
+	if d.crowded(owner, false) != nil {
+		t.Error("the owner is crowded")
+	}
+	for _, one := range []*v1.Pod{stranger, ofB} {
+		if d.offer(one) == "" {
+			t.Errorf("%s comes in", one.Name)
+		}
+	}
+	d.Charge("held", nil, "", hold.Taken{})
+	if _, ok := d.book.Counted("held"); ok {
+		t.Error("what has ended is counted")
+	}
+}
