@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
@@ -65,8 +66,8 @@ func (c *Controller) made(pod *v1.Pod) bool {
 	return err == nil && gv.Group == c.Group
 }
 
-// Index is entries by their owners. To find those of a pod is a few look-ups, and a match for
-// each label selector of its namespace. It is not safe for concurrent use. The zero Index is
+// Index is entries by their owners. To find those of a pod is a few look-ups, one for each of its
+// labels, and a match for each selector of its namespace that names no label with a value. It is not safe for concurrent use. The zero Index is
 // empty.
 type Index[K cmp.Ordered] struct {
 	entries map[K][]Owner
@@ -79,22 +80,40 @@ type (
 	byPod        types.UID
 	byController struct{ namespace, kind, name string }
 	byGang       gang.Key
+	byLabel      struct{ namespace, key, value string }
 	byNamespace  string
 )
 
-// keyOf returns what the pods of an owner have in common; nil where it matches none.
-func keyOf(o *Owner) any {
+// keysOf returns what pods of an owner have one of; none where it matches no pod.
+func keysOf(o *Owner) []any {
 	switch {
 	case o.Pod != "":
-		return byPod(o.Pod)
+		return []any{byPod(o.Pod)}
 	case o.Controller != nil:
-		return byController{o.Controller.Namespace, o.Controller.Kind, o.Controller.Name}
+		return []any{byController{o.Controller.Namespace, o.Controller.Kind, o.Controller.Name}}
 	case o.Gang != nil:
-		return byGang(*o.Gang)
+		return []any{byGang(*o.Gang)}
 	case o.Selector != nil:
-		return byNamespace(o.Namespace)
+		return labelsOf(o)
 	}
 	return nil
+}
+
+// labelsOf returns labels of which every pod that a selector matches has one; where the selector
+// names none, pods have their namespace in common.
+func labelsOf(o *Owner) []any {
+	requirements, _ := o.Selector.Requirements()
+	for _, r := range requirements {
+		switch r.Operator() {
+		case selection.Equals, selection.DoubleEquals, selection.In:
+			var keys []any
+			for _, value := range r.ValuesUnsorted() {
+				keys = append(keys, byLabel{o.Namespace, r.Key(), value})
+			}
+			return keys
+		}
+	}
+	return []any{byNamespace(o.Namespace)}
 }
 
 // Set gives an entry these owners, and no others. None is to remove it.
@@ -103,7 +122,7 @@ func (x *Index[K]) Set(entry K, owners ...Owner) {
 		x.entries, x.byKey = map[K][]Owner{}, map[any]map[K]int{}
 	}
 	for i := range x.entries[entry] {
-		x.count(keyOf(&x.entries[entry][i]), entry, -1)
+		x.count(keysOf(&x.entries[entry][i]), entry, -1)
 	}
 	delete(x.entries, entry)
 	if len(owners) == 0 {
@@ -111,22 +130,21 @@ func (x *Index[K]) Set(entry K, owners ...Owner) {
 	}
 	x.entries[entry] = slices.Clone(owners)
 	for i := range owners {
-		x.count(keyOf(&owners[i]), entry, 1)
+		x.count(keysOf(&owners[i]), entry, 1)
 	}
 }
 
-func (x *Index[K]) count(key any, entry K, by int) {
-	if key == nil {
-		return
-	}
-	if x.byKey[key] == nil {
-		x.byKey[key] = map[K]int{}
-	}
-	if x.byKey[key][entry] += by; x.byKey[key][entry] == 0 {
-		delete(x.byKey[key], entry)
-	}
-	if len(x.byKey[key]) == 0 {
-		delete(x.byKey, key)
+func (x *Index[K]) count(keys []any, entry K, by int) {
+	for _, key := range keys {
+		if x.byKey[key] == nil {
+			x.byKey[key] = map[K]int{}
+		}
+		if x.byKey[key][entry] += by; x.byKey[key][entry] == 0 {
+			delete(x.byKey[key], entry)
+		}
+		if len(x.byKey[key]) == 0 {
+			delete(x.byKey, key)
+		}
 	}
 }
 
@@ -135,16 +153,22 @@ func (x *Index[K]) Of(pod *v1.Pod) []K {
 	if len(x.entries) == 0 {
 		return nil
 	}
-	found := map[K]bool{}
+	var found map[K]bool // mostly none is made
 	look := func(key any) {
 		for entry := range x.byKey[key] {
 			if !found[entry] && slices.ContainsFunc(x.entries[entry], func(o Owner) bool { return o.matches(pod) }) {
+				if found == nil {
+					found = map[K]bool{}
+				}
 				found[entry] = true
 			}
 		}
 	}
 	look(byPod(pod.UID))
 	look(byNamespace(pod.Namespace))
+	for key, value := range pod.Labels {
+		look(byLabel{pod.Namespace, key, value})
+	}
 	if ref := metav1.GetControllerOfNoCopy(pod); ref != nil {
 		look(byController{pod.Namespace, ref.Kind, ref.Name})
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -87,7 +88,15 @@ func TestIndex(t *testing.T) {
 			}
 		}
 		if r.IntN(3) == 0 {
-			o.Selector = labels.SelectorFromSet(labels.Set{"app": name(3)})
+			text := []string{"app=%s", "app in (%s,7)", "app in (0,1)", "app", "app!=%s", "tier=1,app=%s", "!tier,app!=%s"}[r.IntN(7)]
+			if strings.Contains(text, "%s") {
+				text = fmt.Sprintf(text, name(3))
+			}
+			selector, err := labels.Parse(text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			o.Selector = selector
 		}
 		if r.IntN(3) == 0 {
 			o.Gang = &gang.Key{Namespace: name(2), Name: name(3)}
@@ -105,6 +114,9 @@ func TestIndex(t *testing.T) {
 		x.Set(entry, all[entry]...)
 		pod := podOf(name(2), name(6), madeBy("batch/v1", "Job", name(3), name(3)))
 		pod.Labels = map[string]string{"app": name(3)}
+		if r.IntN(2) == 0 {
+			pod.Labels["tier"] = name(2)
+		}
 		pod.Annotations = map[string]string{v1alpha1.GangNameAnnotation: name(3)}
 		var want []int
 		for entry, owners := range all {
