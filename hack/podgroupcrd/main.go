@@ -7,43 +7,17 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
+
+	"github.com/lockstep-sh/lockstep/hack/crdfilter"
 )
 
 //go:embed conditions.yaml
 var conditions []byte
 
-func main() {
-	if err := run(os.Stdin, os.Stdout); err != nil {
-		fmt.Fprintln(os.Stderr, "error:", err)
-		os.Exit(1)
-	}
-}
-
-func run(in io.Reader, out io.Writer) error {
-	data, err := io.ReadAll(in)
-	if err != nil {
-		return fmt.Errorf("reading the CRD: %w", err)
-	}
-	crd := map[string]any{}
-	if err := yaml.Unmarshal(data, &crd); err != nil {
-		return fmt.Errorf("parsing the CRD: %w", err)
-	}
-	if err := extend(crd); err != nil {
-		return err
-	}
-	if data, err = yaml.Marshal(crd); err != nil {
-		return fmt.Errorf("encoding the CRD: %w", err)
-	}
-	if _, err := fmt.Fprintf(out, "---\n%s", data); err != nil {
-		return fmt.Errorf("writing the CRD: %w", err)
-	}
-	return nil
-}
+func main() { crdfilter.Main(extend) }
 
 // extend changes the only version of the CRD in place.
 func extend(crd map[string]any) error {

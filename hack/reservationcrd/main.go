@@ -15,12 +15,10 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io"
 	"math"
-	"os"
 	"strings"
 
-	"sigs.k8s.io/yaml"
+	"github.com/lockstep-sh/lockstep/hack/crdfilter"
 )
 
 const (
@@ -30,33 +28,7 @@ const (
 	dateTime = `^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,9})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$`
 )
 
-func main() {
-	if err := run(os.Stdin, os.Stdout); err != nil {
-		fmt.Fprintln(os.Stderr, "error:", err)
-		os.Exit(1)
-	}
-}
-
-func run(in io.Reader, out io.Writer) error {
-	data, err := io.ReadAll(in)
-	if err != nil {
-		return fmt.Errorf("reading the CRD: %w", err)
-	}
-	crd := map[string]any{}
-	if err := yaml.Unmarshal(data, &crd); err != nil {
-		return fmt.Errorf("parsing the CRD: %w", err)
-	}
-	if err := rewrite(crd); err != nil {
-		return err
-	}
-	if data, err = yaml.Marshal(crd); err != nil {
-		return fmt.Errorf("encoding the CRD: %w", err)
-	}
-	if _, err := fmt.Fprintf(out, "---\n%s", data); err != nil {
-		return fmt.Errorf("writing the CRD: %w", err)
-	}
-	return nil
-}
+func main() { crdfilter.Main(rewrite) }
 
 // rewrite changes the only version of the CRD in place.
 func rewrite(crd map[string]any) error {

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/lockstep-sh/lockstep/hack/crdfilter"
 )
 
 // TestQuantity: whatever the pattern takes can be read, is not negative, and is what users write.
@@ -67,7 +69,7 @@ func TestDateTime(t *testing.T) {
 // TestRewrite: of the template the descriptions go, and nothing else; a schema that has become another one is noticed.
 func TestRewrite(t *testing.T) {
 	var out strings.Builder
-	if err := run(strings.NewReader(`{"spec": {"versions": [{"schema": {"openAPIV3Schema": {"properties": {"spec": {}}}}}]}}`), &out); err == nil || !strings.Contains(err.Error(), "there is no template") {
+	if err := crdfilter.Run(strings.NewReader(`{"spec": {"versions": [{"schema": {"openAPIV3Schema": {"properties": {"spec": {}}}}}]}}`), &out, rewrite); err == nil || !strings.Contains(err.Error(), "there is no template") {
 		t.Errorf("a schema without a template: %v", err)
 	}
 	schema := map[string]any{"description": "a", "properties": map[string]any{
