@@ -32,7 +32,7 @@ import (
 
 // stage is kube-scheduler with the plugin and HeldCapacity, which does not run: pods are placed by hand.
 type stage struct {
-	*testing.T
+	testing.TB
 	*idle.Scheduler
 	holds    *holds.Holds
 	registry *reservations.Registry
@@ -40,9 +40,9 @@ type stage struct {
 	serial   int
 }
 
-func newStage(t *testing.T, nodes map[string]string) *stage {
+func newStage(t testing.TB, nodes map[string]string) *stage {
 	t.Helper()
-	s := &stage{T: t, holds: holds.New()}
+	s := &stage{TB: t, holds: holds.New()}
 	s.registry = reservations.New(s.holds, reservepods.NewStore(), watches.New(), nil, nil)
 	plugins := extension.New()
 	s.Scheduler = idle.New(t, idle.Options{Plugins: frameworkruntime.Registry{
@@ -89,7 +89,7 @@ func (s *stage) pod(cpu int, labels ...string) *v1.Pod {
 // fits lists the nodes on which a pod fits, with the state of its cycle.
 func (s *stage) fits(pod *v1.Pod) (fwk.CycleState, []string) {
 	s.Helper()
-	s.Look(s.T)
+	s.Look(s.TB)
 	state := framework.NewCycleState()
 	result, status, _ := s.Framework.RunPreFilterPlugins(context.Background(), state, pod)
 	if status.IsRejected() {
@@ -138,7 +138,7 @@ func (s *stage) takeBack(state fwk.CycleState, pod *v1.Pod) {
 // oversold names a node on which more is used and held than it has; empty where there is none.
 func (s *stage) oversold() string {
 	s.Helper()
-	s.Look(s.T)
+	s.Look(s.TB)
 	infos, err := s.Snapshot.NodeInfos().List()
 	if err != nil {
 		s.Fatal(err)

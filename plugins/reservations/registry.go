@@ -322,6 +322,9 @@ func (r *Registry) Covers(pods []*v1.Pod) []hold.ID {
 	used := map[hold.ID]bool{}
 	for _, pod := range pods {
 		need, who := holds.DemandOf(&framework.PodInfo{Pod: pod}).Amount(), r.Grants(pod)
+		if len(who) == 0 {
+			return nil
+		}
 		if last == nil || !slices.Equal(who, last.who) || !maps.Equal(need.Request, last.need.Request) {
 			last = r.choiceOf(pod, need, who) // that of a gang's members is mostly the same
 		}
