@@ -100,6 +100,7 @@ func (d *Dispatcher) call(ctx context.Context) {
 
 // respond takes the pods that are to be activated, of those too that wait for what the ledger has given back.
 func (d *Dispatcher) respond() []*v1.Pod {
+	d.callCovered()
 	defer d.lock()()
 	if d.freed {
 		d.turn()

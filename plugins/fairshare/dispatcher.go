@@ -71,6 +71,8 @@ type Dispatcher struct {
 	charges  map[hold.ID]charge
 	counting bool
 	reserved Reserved
+	// rechecks: jobs that wait may have all held for them by now.
+	rechecks bool
 	// members are those of them that are in a gang, by groupOf, and on those that have a node by
 	// that.
 	members, on index[string]

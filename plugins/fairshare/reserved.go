@@ -2,6 +2,7 @@ package fairshare
 
 import (
 	"maps"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -46,9 +47,15 @@ func (d *Dispatcher) Charge(id hold.ID, pod *v1.Pod, node string, left hold.Take
 	}
 	d.countCharge(id)
 	d.turn()
-	if !known {
-		d.callCovered()
-	}
+	d.rechecks = true
+	d.poke()
+}
+
+// Recheck has jobs that wait looked at again: all that they ask for may be held for them by now.
+func (d *Dispatcher) Recheck() {
+	defer d.lock()()
+	d.rechecks = true
+	d.poke()
 }
 
 // SetReserved has jobs for which all that they ask for is held be let through whenever they come.
@@ -83,6 +90,7 @@ func (d *Dispatcher) discharge(id hold.ID) {
 	}
 	d.do(d.book.Gone(string(id), d.moment()))
 	d.freed = true
+	d.poke()
 }
 
 // countCharges counts those that an event may concern anew. The lock is held.
@@ -115,21 +123,28 @@ func (d *Dispatcher) covered(pod *v1.Pod, pods []*v1.Pod) bool {
 }
 
 // callCovered has the pods come again that speak for jobs which wait, and for which something is
-// held. The lock is held.
+// held. It asks about them without the lock.
 func (d *Dispatcher) callCovered() {
-	if d.reserved == nil {
+	var waiting []*v1.Pod
+	unlock := d.lock()
+	if !d.rechecks || d.reserved == nil {
+		unlock()
 		return
 	}
+	d.rechecks = false
 	for uid := range d.seen {
 		usage, _ := d.book.Counted(string(uid))
 		if usage.Job == "" || d.book.Phase(usage.Job) != dispatch.Waiting || d.book.Speaker(usage.Job) != string(uid) {
 			continue
 		}
-		if pod := d.known(uid); pod != nil && len(d.reserved.Covers([]*v1.Pod{pod})) > 0 {
-			d.called = append(d.called, pod)
+		if pod := d.known(uid); pod != nil {
+			waiting = append(waiting, pod)
 		}
 	}
-	if len(d.called) > 0 {
-		d.poke()
+	unlock()
+	waiting = slices.DeleteFunc(waiting, func(pod *v1.Pod) bool { return len(d.reserved.Covers([]*v1.Pod{pod})) == 0 })
+	if len(waiting) > 0 {
+		defer d.lock()()
+		d.called = append(d.called, waiting...)
 	}
 }

@@ -97,8 +97,16 @@ func TestNoTurnForWhatIsHeld(t *testing.T) {
 		d.calledNow()
 	}
 	d.Charge("held", pod("r", "a", 4, ""), "all", left(4))
+	d.callCovered()
 	if got := d.calledNow(); got != "of-b owner" && got != "owner of-b" {
 		t.Errorf("called %q once something is held", got)
+	}
+	if d.callCovered(); d.calledNow() != "" {
+		t.Error("somebody is called again though nothing has changed")
+	}
+	d.Recheck()
+	if d.callCovered(); d.calledNow() == "" {
+		t.Error("nobody is called once others may own it")
 	}
 	if why := d.offer(owner); why != "" {
 		t.Errorf("the owner waits: %s", why)

@@ -30,7 +30,7 @@ func (pl *Reservation) Reserve(_ context.Context, state fwk.CycleState, pod *v1.
 	if !ok {
 		return fwk.NewStatus(fwk.Unschedulable, "what is held for the pod on node "+node+" has been taken")
 	}
-	if seat != nil && !pl.reservations.Take(pod, seat.ID, c.demand) && c.named {
+	if seat != nil && !pl.reservations.Take(pod, node, seat.ID, c.demand) && c.named {
 		return fwk.NewStatus(fwk.Unschedulable, "the Reservation that the pod asks for ended as it was placed")
 	}
 	return nil

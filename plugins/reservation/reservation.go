@@ -55,7 +55,7 @@ type Reservations interface {
 	// Missing tells why a pod cannot use the Reservation that it asks for by name; empty if it can.
 	Missing(pod *v1.Pod) string
 	// Take has a pod that is counted on a node from now on use a placement; false where it cannot.
-	Take(pod *v1.Pod, id hold.ID, d holds.Demand) bool
+	Take(pod *v1.Pod, node string, id hold.ID, d holds.Demand) bool
 	// Return has it give that back.
 	Return(pod *v1.Pod)
 	// Allocation returns what a pod uses.

@@ -199,28 +199,35 @@ func (r *Registry) placed(now *v1alpha1.Reservation, e *entry, at map[int32]stri
 
 // placing has the ledger hold what was written, and the reserve pods be on their nodes.
 func (r *Registry) placing(written *v1alpha1.Reservation, e *entry, at map[int32]string) error {
-	r.Learn(written)
+	if !r.relearn(e, written) {
+		return fmt.Errorf("placing Reservation %q: it has ended", written.Name)
+	}
 	r.acting.Lock()
 	defer r.acting.Unlock()
 	r.mu.Lock()
-	stands, pods := r.entries[written.Name] == e, e.pods
-	if stands {
-		e.pods, e.why = nil, ""
-	}
+	pods := e.pods
+	e.pods, e.why = nil, ""
 	r.mu.Unlock()
-	if !stands {
-		return fmt.Errorf("placing Reservation %q: it has ended", written.Name)
-	}
+	var errs []error
 	for index, node := range at {
 		pod := pods[index]
+		if pod == nil {
+			errs = append(errs, fmt.Errorf("binding the reserve pod of placement %d: it was taken back", index))
+			continue
+		}
 		err := r.store.Bind(pod.Namespace, &v1.Binding{
 			ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}, Target: v1.ObjectReference{Kind: "Node", Name: node},
 		})
 		if err != nil {
-			return fmt.Errorf("binding reserve pod %s/%s: %w", pod.Namespace, pod.Name, err)
+			errs = append(errs, fmt.Errorf("binding reserve pod %s/%s: %w", pod.Namespace, pod.Name, err))
 		}
 	}
-	return nil
+	if len(errs) > 0 { // their places are held all the same: nobody needs the pods any more
+		for _, pod := range pods {
+			r.Placed(pod)
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // write writes the status of a Reservation that has not changed since.

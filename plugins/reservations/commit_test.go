@@ -255,3 +255,53 @@ func TestGoingDown(t *testing.T) {
 		s.work.ShutDown()
 	})
 }
+
+// TestDeletedAsItIsWritten: what is deleted before the answer to its last write comes stays deleted.
+func TestDeletedAsItIsWritten(t *testing.T) {
+	for sentence, again := range map[string]bool{"and no more": false, "and made again": true} {
+		t.Run(sentence, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, api := served(t, 2)
+				api.before = func(*server, int) (error, bool) {
+					s.gone("r") // the watch is quicker
+					if again {
+						s.Learn(s.make("r", func(r *v1alpha1.Reservation) {
+							r.UID, r.Spec.TTL, r.CreationTimestamp.Time = "another", nil, time.Now()
+						}))
+					}
+					return nil, true
+				}
+				if failed := s.bindAll(t.Context()); len(failed) != 2 || !strings.Contains(failed[0].Error(), "it has ended") {
+					t.Errorf("failed: %v", failed)
+				}
+				if got := s.held(); got != "" || !s.holds.Empty() {
+					t.Errorf("held %q", got)
+				}
+				if e := s.entries["r"]; again && (e == nil || e.object.UID != "another") || !again && e != nil {
+					t.Errorf("known: %+v", e)
+				}
+				s.work.ShutDown()
+			})
+		})
+	}
+}
+
+// TestReservePodTaken: a reserve pod that somebody deletes while its place is written stands in nobody's way.
+func TestReservePodTaken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, api := served(t, 3)
+		api.before = func(*server, int) (error, bool) {
+			return s.store.Delete("default", "reservation_r_1", nil), true
+		}
+		s.bindAll(t.Context())
+		if got := s.held(); got != "node-0: 4, node-1: 4, node-2: 4" {
+			t.Errorf("held %q", got)
+		}
+		for index := range 3 {
+			if pod, err := s.store.Get("default", fmt.Sprint("reservation_r_", index)); !apierrors.IsNotFound(err) {
+				t.Errorf("reserve pod %d: %v, %v", index, pod, err)
+			}
+		}
+		s.work.ShutDown()
+	})
+}

@@ -28,6 +28,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	fwk "k8s.io/kube-scheduler/framework"
+	schedconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/utils/clock"
 
@@ -57,8 +58,10 @@ type Registry struct {
 	statuses dynamic.NamespaceableResourceInterface
 	objects  cache.Store
 	nodes    corelisters.NodeLister
-	// work are the names of Reservations to look at, queue.
+	// work are the names of Reservations to look at, dues those of which less or more is left than
+	// queues were charged for.
 	work workqueue.TypedRateLimitingInterface[string]
+	dues workqueue.TypedInterface[string]
 
 	// held mirrors the number of placements, so that where there is none pods cost no lock.
 	held atomic.Int64
@@ -68,8 +71,8 @@ type Registry struct {
 	acting sync.Mutex
 	// mu guards what follows. It is held for look-ups and arithmetic only.
 	mu sync.RWMutex
-	// profiles are those with the plugin, and whether their reserve pods may preempt.
-	profiles map[string]bool
+	// profiles are those with the plugin.
+	profiles map[string]profile
 	entries  map[string]*entry
 	// places has the placements by what the ledger calls them.
 	places map[hold.ID]*place
@@ -85,6 +88,16 @@ type Charges interface {
 	// Charge has what is left of a placement count as used by the queue that the pod is in; an
 	// amount of nothing ends it. It is called with a lock held, and must not call back.
 	Charge(id hold.ID, pod *v1.Pod, node string, left hold.Taken)
+	// Recheck tells that others may find by now that all they ask for is held for them.
+	Recheck()
+}
+
+// profile is one with the plugin.
+type profile struct {
+	// preempts: others may be evicted for its reserve pods.
+	preempts bool
+	// gangs reports whether it places gangs.
+	gangs func() bool
 }
 
 // entry is what is known of a Reservation.
@@ -96,6 +109,8 @@ type entry struct {
 	places   map[int32]*place
 	// pods are the reserve pods that look for places, by index.
 	pods map[int32]*v1.Pod
+	// used are the placements that were used once, by index, though the status may not say so yet.
+	used map[int32]bool
 	// attempt counts how often reserve pods were made.
 	attempt int
 	round   *round
@@ -132,8 +147,9 @@ func (u *user) place() hold.ID { return idOf(u.UID, u.Index) }
 func New(ledger *holds.Holds, store *reservepods.Store, watched *watches.Watches, leads leading.Signal, charges Charges) *Registry {
 	r := &Registry{
 		clock: clock.RealClock{}, holds: ledger, store: store, watches: watched, leading: leads, charges: charges,
-		profiles: map[string]bool{}, entries: map[string]*entry{}, places: map[hold.ID]*place{}, users: map[types.UID]*user{}, of: map[hold.ID]map[types.UID]*user{},
+		profiles: map[string]profile{}, entries: map[string]*entry{}, places: map[hold.ID]*place{}, users: map[types.UID]*user{}, of: map[hold.ID]map[types.UID]*user{},
 		work: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](minPause, maxPause)),
+		dues: workqueue.NewTyped[string](),
 	}
 	store.Observe(r.observe)
 	return r
@@ -148,15 +164,28 @@ const (
 // Serve has the Reservations of a profile be placed. preempts: other pods may be evicted for
 // them. It begins to watch with the first profile.
 func (r *Registry) Serve(ctx context.Context, handle fwk.Handle, preempts bool) error {
+	p := profile{preempts: preempts, gangs: func() bool { return true }}
+	if fw, ok := handle.(framework.Framework); ok {
+		p.gangs = func() bool { // once all plugins are made
+			return slices.ContainsFunc(fw.ListPlugins().PreFilter.Enabled, func(p schedconfig.Plugin) bool { return p.Name == gangPlugin })
+		}
+	}
 	r.mu.Lock()
-	r.profiles[handle.ProfileName()] = preempts
+	r.profiles[handle.ProfileName()] = p
+	known := sortedKeys(r.entries)
 	r.mu.Unlock()
+	for _, name := range known {
+		r.work.Add(name) // it may be this profile's
+	}
 	r.once.Do(func() {
 		registerMetrics(r)
 		r.failed = r.watch(ctx, handle)
 	})
 	return r.failed
 }
+
+// gangPlugin is the name of the plugin that places gangs.
+const gangPlugin = "Gang"
 
 // idOf is what the ledger calls a placement.
 func idOf(reservation types.UID, index int32) hold.ID {
@@ -185,19 +214,22 @@ func (r *Registry) Grants(pod *v1.Pod) []hold.Holder {
 	return holders
 }
 
-// Seats returns what is held for a pod, by node. One that asks for a Reservation by name gets
-// those of that alone.
+// Seats returns what is held for a pod, by node; where its place is decided, on that node alone.
+// One that asks for a Reservation by name gets those of that alone.
 func (r *Registry) Seats(pod *v1.Pod) map[string][]reservation.Seat {
 	if r.Empty() || reservepods.IsReservePod(pod) {
 		return nil
+	}
+	only := ""
+	if at, held := r.holds.Place(pod.UID); held && at.Planned {
+		only = at.Node
 	}
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	var ids []hold.ID
 	seats := map[string][]reservation.Seat{}
 	for _, e := range r.owned(pod) {
-		for _, index := range sortedKeys(e.places) {
-			p := e.places[index]
+		for _, p := range e.on(only) {
 			ids = append(ids, p.id)
 			s := reservation.Seat{
 				ID: p.id, Holder: holderOf(e.object.UID), Node: p.node, Once: reservation.Once(e.object), Taken: p.by != "" && p.by != pod.UID,
@@ -218,6 +250,17 @@ func (r *Registry) Seats(pod *v1.Pod) map[string][]reservation.Seat {
 		}
 	}
 	return seats
+}
+
+// on lists the places of an entry on a node, by index; of an empty name, all.
+func (e *entry) on(node string) (places []*place) {
+	for _, p := range e.places {
+		if node == "" || p.node == node {
+			places = append(places, p)
+		}
+	}
+	slices.SortFunc(places, func(a, b *place) int { return cmp.Compare(a.index, b.index) })
+	return places
 }
 
 // owned are the entries that a pod owns, by name. mu is held.
@@ -255,12 +298,12 @@ func (r *Registry) Missing(pod *v1.Pod) string {
 	return ""
 }
 
-// Take has a pod that is counted on the node of a placement from now on use it. It returns false
-// where that is not held any more, or somebody else has it.
-func (r *Registry) Take(pod *v1.Pod, id hold.ID, d holds.Demand) bool {
+// Take has a pod that is counted on a node from now on use a placement there. It returns false
+// where that is not held there any more, or somebody else has it.
+func (r *Registry) Take(pod *v1.Pod, node string, id hold.ID, d holds.Demand) bool {
 	r.mu.Lock()
 	p := r.places[id]
-	if p == nil || p.by != "" && p.by != pod.UID {
+	if p == nil || p.node != node || p.by != "" && p.by != pod.UID {
 		r.mu.Unlock()
 		return false
 	}
@@ -271,7 +314,7 @@ func (r *Registry) Take(pod *v1.Pod, id hold.ID, d holds.Demand) bool {
 	r.note(&user{Allocation: reservation.Allocation{Name: name, UID: p.entry.object.UID, Index: p.index}, pod: pod.UID, node: p.node, demand: d})
 	r.mu.Unlock()
 	r.holds.Consume(id, pod.UID, d)
-	r.work.Add(name)
+	r.dues.Add(name)
 	return true
 }
 
@@ -380,7 +423,7 @@ func (r *Registry) Return(pod *v1.Pod) {
 	}
 	r.mu.Unlock()
 	r.holds.Return(pod.UID)
-	r.work.Add(u.Name)
+	r.dues.Add(u.Name)
 }
 
 // sortedKeys returns the keys of a map in order.

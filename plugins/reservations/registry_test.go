@@ -181,7 +181,7 @@ func TestUsedOnce(t *testing.T) {
 	first, second := owner("first", "1"), owner("second", "1")
 	id := idOf(r.UID, 0)
 	for range 2 {
-		if !s.Take(first, id, demand(first)) || s.Take(second, id, demand(second)) {
+		if !s.Take(first, "a", id, demand(first)) || s.Take(second, "a", id, demand(second)) {
 			t.Fatal("the first was refused, or the second was not")
 		}
 		if got := s.held(); got != "a: 3" {
@@ -198,7 +198,7 @@ func TestUsedOnce(t *testing.T) {
 			t.Errorf("held %q after it was given back", got)
 		}
 	}
-	s.Take(first, id, demand(first))
+	s.Take(first, "a", id, demand(first))
 	s.podSeen(bound(first, "a", r, 0))
 	if got := s.held(); got != "" || !s.holds.Empty() {
 		t.Errorf("held %q beside a pod that runs, ledger empty: %t", got, s.holds.Empty())
@@ -217,9 +217,9 @@ func TestUsedAgain(t *testing.T) {
 	s.Learn(r)
 	first, second := owner("first", "1"), owner("second", "6")
 	id := idOf(r.UID, 0)
-	s.Take(first, id, demand(first))
+	s.Take(first, "a", id, demand(first))
 	s.podSeen(bound(first, "a", r, 0))
-	s.Take(second, id, demand(second)) // it takes the rest, and what is free beside it
+	s.Take(second, "a", id, demand(second)) // it takes the rest, and what is free beside it
 	if got := s.held(); got != "a: 0" {
 		t.Errorf("held %q", got)
 	}

@@ -3,6 +3,7 @@ package reservations
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -106,6 +107,29 @@ func typed(object any) (*v1alpha1.Reservation, error) {
 func (r *Registry) Learn(now *v1alpha1.Reservation) {
 	r.acting.Lock()
 	defer r.acting.Unlock()
+	r.learn(now)
+}
+
+// relearn takes in what was written here, or the time: only the watch tells of Reservations that
+// were not known, or are gone. It returns false where the entry is not that of a Reservation any more.
+func (r *Registry) relearn(e *entry, now *v1alpha1.Reservation) bool {
+	r.acting.Lock()
+	defer r.acting.Unlock()
+	if !r.current(now.Name, e) {
+		return false
+	}
+	r.learn(now)
+	return r.current(now.Name, e)
+}
+
+func (r *Registry) current(name string, e *entry) bool {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.entries[name] == e
+}
+
+// learn is Learn with acting held.
+func (r *Registry) learn(now *v1alpha1.Reservation) {
 	r.mu.RLock()
 	known := r.entries[now.Name]
 	r.mu.RUnlock()
@@ -151,6 +175,9 @@ func (r *Registry) Learn(now *v1alpha1.Reservation) {
 	r.owners.Set(now.Name, who...)
 	r.held.Store(int64(len(r.places)))
 	r.mu.Unlock()
+	if told && r.charges != nil {
+		r.charges.Recheck()
+	}
 	fresh := r.hold(e, keep, drop)
 	for _, p := range keep {
 		r.consume(p)
@@ -170,6 +197,9 @@ func older(a, b *v1alpha1.Reservation) bool {
 func (r *Registry) usedUp(e *entry, id hold.ID, p v1alpha1.ReservationPlacement) bool {
 	if !reservation.Once(e.object) {
 		return false
+	}
+	if e.used[p.Index] {
+		return true
 	}
 	if known := r.places[id]; known != nil && known.by != "" {
 		u := r.users[known.by]
@@ -301,6 +331,10 @@ func (r *Registry) podChanged(before, now *v1.Pod) {
 	if before.UID != now.UID {
 		r.ended(before)
 	}
+	if now.Spec.NodeName == "" && (before.Annotations[v1alpha1.ReservationAnnotation] != now.Annotations[v1alpha1.ReservationAnnotation] ||
+		!maps.Equal(before.Labels, now.Labels) && !r.Empty()) {
+		r.holds.NoteFreed("") // it may use something else now
+	}
 	r.podSeen(now)
 }
 
@@ -334,6 +368,10 @@ func (r *Registry) podSeen(pod *v1.Pod) {
 	spent := p != nil && p.node == pod.Spec.NodeName && reservation.Once(p.entry.object) && (p.by == "" || p.by == pod.UID)
 	if spent {
 		p.by = pod.UID
+		if p.entry.used == nil {
+			p.entry.used = map[int32]bool{}
+		}
+		p.entry.used[p.index] = true
 		delete(p.entry.places, p.index)
 		delete(r.places, id)
 		r.held.Store(int64(len(r.places)))
@@ -342,9 +380,10 @@ func (r *Registry) podSeen(pod *v1.Pod) {
 	switch {
 	case spent:
 		r.release(id) // what the pod leaves is free
+		r.work.AddAfter(a.Name, untold)
 	case p != nil:
 		r.consume(p)
-		r.work.Add(a.Name)
+		r.dues.Add(a.Name)
 	}
 }
 

@@ -30,7 +30,9 @@ func (r *Registry) run(ctx context.Context) {
 	go func() {
 		<-ctx.Done()
 		r.work.ShutDown()
+		r.dues.ShutDown()
 	}()
+	go r.pay()
 	for range workers {
 		go func() {
 			for {
@@ -42,6 +44,20 @@ func (r *Registry) run(ctx context.Context) {
 				r.work.Done(name)
 			}
 		}()
+	}
+}
+
+// pay has queues charged for what is left, which no call to the API server holds up.
+func (r *Registry) pay() {
+	for {
+		name, down := r.dues.Get()
+		if down {
+			return
+		}
+		r.acting.Lock()
+		r.recharge(name)
+		r.acting.Unlock()
+		r.dues.Done(name)
 	}
 }
 
@@ -66,22 +82,22 @@ func (r *Registry) look(ctx context.Context, name string) error {
 	}
 	at := r.clock.Now()
 	if over(now, at) != "" {
-		r.Learn(now)
+		r.relearn(e, now)
 		return nil
 	}
-	r.acting.Lock()
-	r.recharge(name)
-	r.acting.Unlock()
+	if err := r.spend(ctx, e, now); err != nil {
+		return err
+	}
 	if expiry := reservation.Expiry(now); !expiry.IsZero() {
 		r.work.AddAfter(name, expiry.Sub(at))
 	}
-	preempts, ours := r.profile(e.template.Spec.SchedulerName)
+	profile, ours := r.profile(e.template.Spec.SchedulerName)
 	if !ours {
 		return nil // another scheduler's
 	}
 	missing := missingOf(now)
 	if len(missing) == 0 {
-		return r.seek(ctx, e, now, nil, preempts) // whoever else has placed it
+		return r.seek(ctx, e, now, nil, false) // whoever else has placed it
 	}
 	if start := reservation.Start(now); at.Before(start) {
 		r.work.AddAfter(name, start.Sub(at))
@@ -90,8 +106,12 @@ func (r *Registry) look(ctx context.Context, name string) error {
 	if why := e.refusal(); why != "" {
 		return r.tell(ctx, now, v1alpha1.ReservationReasonUnschedulable, why)
 	}
-	if !slices.Equal(sortedKeys(pods), missing) {
-		switch err := r.seek(ctx, e, now, missing, preempts); {
+	if len(missing) > 1 && !profile.gangs() {
+		return r.tell(ctx, now, v1alpha1.ReservationReasonUnschedulable,
+			fmt.Sprintf("spec.replicas: %d: profile %q does not have the plugin %s, and would not place them together; name another profile in spec.template.spec.schedulerName", len(missing), e.template.Spec.SchedulerName, gangPlugin))
+	}
+	if !slices.Equal(sortedKeys(pods), missing) || !r.stored(pods) {
+		switch err := r.seek(ctx, e, now, missing, profile.preempts); {
 		case errors.Is(err, errNoClass):
 			r.work.AddAfter(name, maxPause)
 			return r.tell(ctx, now, v1alpha1.ReservationReasonUnschedulable, err.Error())
@@ -119,12 +139,48 @@ func (r *Registry) snapshot(name string) (*entry, *v1alpha1.Reservation, map[int
 	return e, e.object, e.pods
 }
 
-// profile reports whether a profile has the plugin, and whether its reserve pods may preempt.
-func (r *Registry) profile(name string) (preempts, ours bool) {
+// profile returns a profile; false where it does not have the plugin.
+func (r *Registry) profile(name string) (profile, bool) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	preempts, ours = r.profiles[name]
-	return preempts, ours
+	p, ours := r.profiles[name]
+	return p, ours
+}
+
+// stored reports whether reserve pods are there: somebody may have taken one for a pod to evict.
+func (r *Registry) stored(pods map[int32]*v1.Pod) bool {
+	for _, pod := range pods {
+		if now, err := r.store.Get(pod.Namespace, pod.Name); err != nil || now.UID != pod.UID {
+			return false
+		}
+	}
+	return true
+}
+
+// untold is how long the controller has to say that a placement was used.
+const untold = 5 * time.Second
+
+// spend says of placements that they were used, where nobody else does: who has used one may be gone
+// before a controller sees it.
+func (r *Registry) spend(ctx context.Context, e *entry, now *v1alpha1.Reservation) error {
+	r.mu.RLock()
+	used := sortedKeys(e.used)
+	r.mu.RUnlock()
+	next := now.DeepCopy()
+	said := true
+	for i := range next.Status.Placements {
+		if p := &next.Status.Placements[i]; slices.Contains(used, p.Index) && !p.Spent {
+			p.Spent, said = true, false
+		}
+	}
+	if said || !r.leading.Given() {
+		return nil
+	}
+	_, err := r.write(ctx, next)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
 }
 
 // missingOf lists the placements that have no place.
@@ -172,7 +228,14 @@ func (r *Registry) seek(ctx context.Context, e *entry, now *v1alpha1.Reservation
 	e.pods, e.why = made, ""
 	r.mu.Unlock()
 	for _, index := range missing {
-		if err := r.store.Add(made[index]); err != nil {
+		pod := made[index]
+		err := r.store.Add(pod)
+		if apierrors.IsAlreadyExists(err) { // that of a Reservation of this name which is gone
+			_ = r.store.Delete(pod.Namespace, pod.Name, nil)
+			err = r.store.Add(pod)
+		}
+		if err != nil {
+			r.withdraw(e)
 			return fmt.Errorf("seeking a place for placement %d: %w", index, err)
 		}
 	}
@@ -197,9 +260,12 @@ func (r *Registry) recharge(name string) {
 	}
 }
 
-// observe takes in why a reserve pod has no place.
-func (r *Registry) observe(_, now *v1.Pod) {
+// observe takes in why a reserve pod has no place, and that one is gone.
+func (r *Registry) observe(before, now *v1.Pod) {
 	if now == nil {
+		if name, _, ok := reservepods.PlacementOf(before); ok && before.Spec.NodeName == "" {
+			r.work.AddAfter(name, settling)
+		}
 		return
 	}
 	_, condition := podutil.GetPodCondition(&now.Status, v1.PodScheduled)
