@@ -109,8 +109,8 @@ type entry struct {
 	places   map[int32]*place
 	// pods are the reserve pods that look for places, by index.
 	pods map[int32]*v1.Pod
-	// used are the placements that were used once, by index, though the status may not say so yet.
-	used map[int32]bool
+	// used are the nodes of the placements that were used once, by index: the status may not say so yet.
+	used map[int32]string
 	// attempt counts how often reserve pods were made.
 	attempt int
 	round   *round

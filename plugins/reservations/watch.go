@@ -198,7 +198,7 @@ func (r *Registry) usedUp(e *entry, id hold.ID, p v1alpha1.ReservationPlacement)
 	if !reservation.Once(e.object) {
 		return false
 	}
-	if e.used[p.Index] {
+	if e.used[p.Index] == p.NodeName {
 		return true
 	}
 	if known := r.places[id]; known != nil && known.by != "" {
@@ -369,9 +369,9 @@ func (r *Registry) podSeen(pod *v1.Pod) {
 	if spent {
 		p.by = pod.UID
 		if p.entry.used == nil {
-			p.entry.used = map[int32]bool{}
+			p.entry.used = map[int32]string{}
 		}
-		p.entry.used[p.index] = true
+		p.entry.used[p.index] = p.node
 		delete(p.entry.places, p.index)
 		delete(r.places, id)
 		r.held.Store(int64(len(r.places)))

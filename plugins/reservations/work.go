@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -164,12 +165,12 @@ const untold = 5 * time.Second
 // before a controller sees it.
 func (r *Registry) spend(ctx context.Context, e *entry, now *v1alpha1.Reservation) error {
 	r.mu.RLock()
-	used := sortedKeys(e.used)
+	used := maps.Clone(e.used)
 	r.mu.RUnlock()
 	next := now.DeepCopy()
 	said := true
 	for i := range next.Status.Placements {
-		if p := &next.Status.Placements[i]; slices.Contains(used, p.Index) && !p.Spent {
+		if p := &next.Status.Placements[i]; used[p.Index] == p.NodeName && !p.Spent {
 			p.Spent, said = true, false
 		}
 	}
