@@ -4,18 +4,13 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"slices"
-	"sync"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/tools/cache"
-	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
@@ -24,7 +19,6 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/plugins/crd"
 	"github.com/lockstep-sh/lockstep/plugins/holds"
-	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
 	"github.com/lockstep-sh/lockstep/plugins/internal/reservation"
 	"github.com/lockstep-sh/lockstep/plugins/reservepods"
 )
@@ -101,231 +95,6 @@ func typed(object any) (*v1alpha1.Reservation, error) {
 	return now, nil
 }
 
-// Learn takes in a Reservation as it is stored: what is held for it becomes what it is to be by its
-// status, by those who use
-// it, and by the time.
-func (r *Registry) Learn(now *v1alpha1.Reservation) {
-	r.acting.Lock()
-	defer r.acting.Unlock()
-	r.learn(now)
-}
-
-// relearn takes in what was written here, or the time: only the watch tells of Reservations that
-// were not known, or are gone. It returns false where the entry is not that of a Reservation any more.
-func (r *Registry) relearn(e *entry, now *v1alpha1.Reservation) bool {
-	r.acting.Lock()
-	defer r.acting.Unlock()
-	if !r.current(now.Name, e) {
-		return false
-	}
-	r.learn(now)
-	return r.current(now.Name, e)
-}
-
-func (r *Registry) current(name string, e *entry) bool {
-	r.mu.RLock()
-	defer r.mu.RUnlock()
-	return r.entries[name] == e
-}
-
-// learn is Learn with acting held.
-func (r *Registry) learn(now *v1alpha1.Reservation) {
-	r.mu.RLock()
-	known := r.entries[now.Name]
-	r.mu.RUnlock()
-	if known != nil && known.object.UID == now.UID && older(now, known.object) {
-		return // it was written here since
-	}
-	if known != nil && known.object.UID != now.UID || over(now, r.clock.Now()) != "" {
-		r.end(now.Name)
-	}
-	if over(now, r.clock.Now()) != "" {
-		return
-	}
-	who, err := ownersOf(now)
-	if err != nil {
-		klog.Background().Error(err, "Failed to read the owners of a Reservation; nobody may use it", "reservation", now.Name)
-	}
-	r.mu.Lock()
-	e := r.entries[now.Name]
-	if e == nil {
-		e = &entry{places: map[int32]*place{}}
-		r.entries[now.Name] = e
-	}
-	told := e.object == nil || e.object.Generation != now.Generation
-	e.object = now
-	if e.template == nil {
-		e.template = templateOf(now)
-		e.demand = holds.DemandOf(&framework.PodInfo{Pod: e.template})
-		e.refusal = sync.OnceValue(func() string { return refusal(e.template) })
-	}
-	wanted := map[int32]string{}
-	for _, p := range now.Status.Placements {
-		if id := idOf(now.UID, p.Index); !p.Spent && !r.usedUp(e, id, p) {
-			wanted[p.Index] = p.NodeName
-		}
-	}
-	keep, drop := e.settle(wanted)
-	for _, id := range drop {
-		delete(r.places, id)
-	}
-	for _, p := range keep {
-		r.places[p.id] = p
-	}
-	r.owners.Set(now.Name, who...)
-	r.held.Store(int64(len(r.places)))
-	r.mu.Unlock()
-	if told && r.charges != nil {
-		r.charges.Recheck()
-	}
-	fresh := r.hold(e, keep, drop)
-	for _, p := range keep {
-		r.consume(p)
-		if told || slices.Contains(fresh, p) {
-			r.holds.NoteFreed(p.node) // those who wait for it may use it now
-		}
-	}
-}
-
-// older reports whether an object is an earlier version of another; what cannot be compared is not.
-func older(a, b *v1alpha1.Reservation) bool {
-	order, err := resourceversion.CompareResourceVersion(a.ResourceVersion, b.ResourceVersion)
-	return err == nil && order < 0
-}
-
-// usedUp reports whether a placement that is used once has been: a pod has it for good. mu is held.
-func (r *Registry) usedUp(e *entry, id hold.ID, p v1alpha1.ReservationPlacement) bool {
-	if !reservation.Once(e.object) {
-		return false
-	}
-	if e.used[p.Index] == p.NodeName {
-		return true
-	}
-	if known := r.places[id]; known != nil && known.by != "" {
-		u := r.users[known.by]
-		return u == nil || u.bound
-	}
-	for _, u := range r.of[id] {
-		if u.bound && u.node == p.NodeName {
-			return true
-		}
-	}
-	return false
-}
-
-// settle makes the places of an entry those that are wanted, by index. It returns those that
-// there are now, and what has to go.
-func (e *entry) settle(wanted map[int32]string) (keep []*place, drop []hold.ID) {
-	for _, index := range sortedKeys(e.places) {
-		if p := e.places[index]; wanted[index] != p.node {
-			drop = append(drop, p.id)
-			delete(e.places, index)
-		}
-	}
-	for _, index := range sortedKeys(wanted) {
-		p := e.places[index]
-		if p == nil {
-			p = &place{id: idOf(e.object.UID, index), entry: e, index: index, node: wanted[index]}
-			e.places[index] = p
-		}
-		keep = append(keep, p)
-	}
-	return keep, drop
-}
-
-// hold has the ledger hold the places of an entry, and no others. It returns those that it did
-// not hold before. acting is held.
-func (r *Registry) hold(e *entry, keep []*place, drop []hold.ID) (fresh []*place) {
-	for _, id := range drop {
-		r.release(id)
-	}
-	for _, p := range keep {
-		if now, ok := r.holds.Kept(p.id); ok && now.Node == p.node {
-			continue
-		}
-		r.holds.Keep(hold.Hold{
-			ID: p.id, Holder: holderOf(e.object.UID), Node: p.node, Reason: hold.Reservation, Priority: corev1helpers.PodPriority(e.template),
-			Pods: 1, Request: e.demand.Request, Ports: e.demand.Ports,
-		})
-		r.charge(p)
-		fresh = append(fresh, p)
-	}
-	return fresh
-}
-
-// release ends what the ledger holds for a placement.
-func (r *Registry) release(id hold.ID) {
-	r.holds.Drop(id)
-	if r.charges != nil {
-		r.charges.Charge(id, nil, "", hold.Taken{})
-	}
-}
-
-// charge has what is left of a placement count for its queue.
-func (r *Registry) charge(p *place) {
-	if r.charges != nil {
-		r.charges.Charge(p.id, p.entry.template, p.node, r.holds.Left(p.id)[0])
-	}
-}
-
-// over tells why a Reservation holds nothing any more; empty where it does, or may.
-func over(now *v1alpha1.Reservation, at time.Time) string {
-	switch expiry := reservation.Expiry(now); {
-	case reservation.Ended(now.Status.Phase):
-		return "it has ended: " + string(now.Status.Phase)
-	case now.DeletionTimestamp != nil:
-		return "it is being deleted"
-	case !expiry.IsZero() && !at.Before(expiry):
-		return "it has expired"
-	}
-	return ""
-}
-
-// gone takes in that a Reservation is deleted.
-func (r *Registry) gone(name string) {
-	r.acting.Lock()
-	defer r.acting.Unlock()
-	r.end(name)
-}
-
-// end gives back all that is held for a Reservation, and has nobody look for a place any more.
-// acting is held.
-func (r *Registry) end(name string) {
-	r.mu.Lock()
-	e := r.entries[name]
-	if e == nil {
-		r.mu.Unlock()
-		return
-	}
-	delete(r.entries, name)
-	r.owners.Set(name)
-	_, drop := e.settle(nil)
-	for _, id := range drop {
-		delete(r.places, id)
-	}
-	r.held.Store(int64(len(r.places)))
-	e.fail("Reservation \"" + name + "\" has ended")
-	r.mu.Unlock()
-	for _, id := range drop {
-		r.release(id)
-	}
-	r.withdraw(e)
-}
-
-// withdraw takes back the reserve pods that still look for a place. acting is held.
-func (r *Registry) withdraw(e *entry) {
-	r.mu.Lock()
-	pods := e.pods
-	e.pods = nil
-	r.mu.Unlock()
-	for _, index := range sortedKeys(pods) {
-		pod := pods[index]
-		if now, err := r.store.Get(pod.Namespace, pod.Name); err == nil && now.UID == pod.UID && now.Spec.NodeName == "" {
-			_ = r.store.Delete(pod.Namespace, pod.Name, nil) // it can only be gone
-		}
-	}
-}
-
 // podChanged takes in a new version of a pod, or another pod of its name.
 func (r *Registry) podChanged(before, now *v1.Pod) {
 	if before.UID != now.UID {
@@ -384,22 +153,5 @@ func (r *Registry) podSeen(pod *v1.Pod) {
 	case p != nil:
 		r.consume(p)
 		r.dues.Add(a.Name)
-	}
-}
-
-// consume has the pods that use a placement have their parts of it. acting is held.
-func (r *Registry) consume(p *place) {
-	r.mu.RLock()
-	var list []*user
-	for _, u := range r.of[p.id] {
-		if u.bound && u.node == p.node {
-			list = append(list, u)
-		}
-	}
-	r.mu.RUnlock()
-	for _, u := range list {
-		if one, ok := r.holds.Of(u.pod); !ok || one.From != p.id {
-			r.holds.Consume(p.id, u.pod, u.demand)
-		}
 	}
 }
