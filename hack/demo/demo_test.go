@@ -22,7 +22,9 @@ func TestWorkloads(t *testing.T) {
 		"1-one-rack.yaml": 8, "2-learners.yaml": 4, "2-actors.yaml": 4, "3-too-big.yaml": 10, "4-elastic.yaml": 24, "5-urgent.yaml": 8, "6-run.yaml": 8, "7-gang.yaml": 4,
 	}
 	files, err := filepath.Glob("*.yaml")
-	files = slices.DeleteFunc(files, func(file string) bool { return slices.Contains([]string{"6-tonight.yaml", "7-fairshare.yaml", "7-queues.yaml"}, file) }) // no workloads
+	files = slices.DeleteFunc(files, func(file string) bool {
+		return slices.Contains([]string{"6-tonight.yaml", "7-fairshare.yaml", "7-queues.yaml"}, file)
+	}) // no workloads
 	if err != nil || len(files) != len(want) {
 		t.Fatalf("files: %v, %v; want %d", files, err, len(want))
 	}
