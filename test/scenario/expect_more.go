@@ -62,7 +62,8 @@ func (r *run) checkEvent(x *EventExpect) []string {
 	var about, hits []string
 	for _, e := range r.rec.events {
 		o := e.InvolvedObject
-		if o.Kind != kind || !glob(x.Name, fullName(strings.TrimPrefix(o.Namespace+"/"+o.Name, "/"))) {
+		name := o.Namespace + "/" + o.Name // with a slash in front where it is in no namespace, which may be left out
+		if o.Kind != kind || !glob(x.Name, name) && !glob(x.Name, fullName(strings.TrimPrefix(name, "/"))) {
 			continue
 		}
 		text := fmt.Sprintf("%s/%s %s %s: %s", o.Namespace, o.Name, e.Type, e.Reason, e.Message)
