@@ -38,6 +38,7 @@ const Name = "BoundedBinder"
 type Binder struct {
 	fwk.BindPlugin
 	slots  *Slots
+	handle fwk.Handle
 	client kubernetes.Interface
 	// patience makes the pauses between looks at a pod.
 	patience func() wait.Backoff
@@ -65,12 +66,24 @@ func (pl *Binder) send(ctx context.Context, state fwk.CycleState, pod *v1.Pod, n
 	}
 	defer pl.slots.release()
 	if notes := binding.Annotations(state); notes != nil {
-		return fwk.AsStatus(util.BindPod(ctx, pl.client, &v1.Binding{
+		return fwk.AsStatus(pl.bind(ctx, &v1.Binding{
 			ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Annotations: notes},
 			Target:     v1.ObjectReference{Kind: "Node", Name: node},
 		})), true
 	}
 	return pl.BindPlugin.Bind(ctx, state, pod, node), true
+}
+
+// bind sends a Binding as kube-scheduler's binder does.
+func (pl *Binder) bind(ctx context.Context, b *v1.Binding) error {
+	if calls := pl.handle.APICacher(); calls != nil { // SchedulerAsyncAPICalls
+		done, err := calls.BindPod(b)
+		if err != nil {
+			return err
+		}
+		return calls.WaitOnFinish(ctx, done)
+	}
+	return util.BindPod(ctx, pl.client, b)
 }
 
 // New makes the factory of the plugin over slots that all profiles share.
@@ -89,6 +102,6 @@ func New(slots *Slots) frameworkruntime.PluginFactory {
 			return nil, fmt.Errorf("making the binder: %w", err)
 		}
 		registerMetrics()
-		return &Binder{BindPlugin: inner.(fwk.BindPlugin), slots: slots, client: handle.ClientSet(), patience: patience}, nil
+		return &Binder{BindPlugin: inner.(fwk.BindPlugin), slots: slots, handle: handle, client: handle.ClientSet(), patience: patience}, nil
 	}
 }
