@@ -124,11 +124,13 @@ func (d *driver) take(ctx context.Context, a *activity, step workload.Step) {
 
 // try calls until the API server has done it, or has done it before, or what it is about is gone.
 func (d *driver) try(ctx context.Context, call func(context.Context) error) {
-	for {
+	for tries := 1; ; tries++ {
 		err := d.once(ctx, call)
 		switch {
 		case err == nil, apierrors.IsAlreadyExists(err), apierrors.IsNotFound(err), apierrors.IsConflict(err):
 			return // a conflict: the object of that UID is gone
+		case apierrors.IsForbidden(err) && tries < forbiddenFor:
+			// An API server that has just started may not know the PriorityClasses yet.
 		case apierrors.IsInvalid(err), apierrors.IsForbidden(err), apierrors.IsBadRequest(err):
 			d.mu.Lock()
 			d.errs = append(d.errs, err)
@@ -140,6 +142,9 @@ func (d *driver) try(ctx context.Context, call func(context.Context) error) {
 		}
 	}
 }
+
+// forbiddenFor is how often a call is made before it counts as forbidden.
+const forbiddenFor = 20
 
 // callTimeout bounds one call: an API server that is stopped does not answer, and goes on with it later.
 const callTimeout = 10 * time.Second
