@@ -37,6 +37,7 @@ CLUSTER := go run ./hack/cluster
 SEED ?= 1
 MINUTES ?= 5
 QUEUES ?= 0
+RESERVATIONS ?= 0
 SCHEDULER ?= bin/lockstep-scheduler
 
 ##@ Try it
@@ -108,8 +109,8 @@ test-e2e: build control-plane ## Run the tests that need a cluster
 	go test -count=1 -p 1 -timeout 30m ./test/...
 
 .PHONY: chaos
-chaos: build control-plane ## Run gangs under faults and check what has to hold (SEED, MINUTES, QUEUES=1, SCHEDULER=stock)
-	go run ./test/chaos -seed $(SEED) -minutes $(MINUTES) -queues=$(QUEUES) -scheduler $(SCHEDULER) $(ARGS)
+chaos: build control-plane ## Run gangs under faults and check what has to hold (SEED, MINUTES, QUEUES=1, RESERVATIONS=1, SCHEDULER=stock)
+	go run ./test/chaos -seed $(SEED) -minutes $(MINUTES) -queues=$(QUEUES) -reservations=$(RESERVATIONS) -scheduler $(SCHEDULER) $(ARGS)
 
 .PHONY: bench
 bench: build control-plane ## Run benchmarks (BENCH, COUNT; ARGS=-short for a quick look), against the stock scheduler too

@@ -38,11 +38,12 @@ mapfile -t conversion < <(packages conversion-gen)
 need conversion-gen "${conversion[@]}"
 "$bin/conversion-gen" --output-file zz_generated.conversion.go "${conversion[@]}"
 
-# Labels and annotations of templates are kept. Reservations are then cut down, and tightened.
+# Labels and annotations of templates are kept. What we add is then tightened, and Reservations cut down.
 "$bin/controller-gen" crd:generateEmbeddedObjectMeta=true paths=./apis/scheduling/... "output:crd:dir=$scratch/ours"
-readonly reservations=scheduling.lockstep.dev_reservations.yaml
-mv "$scratch/ours/$reservations" "$scratch/$reservations"
-go run ./hack/reservationcrd < "$scratch/$reservations" > "$scratch/ours/$reservations"
+for crd in defragmentationplans podmigrations reservations; do
+  mv "$scratch/ours/scheduling.lockstep.dev_$crd.yaml" "$scratch/$crd.yaml"
+  go run ./hack/owncrd < "$scratch/$crd.yaml" > "$scratch/ours/scheduling.lockstep.dev_$crd.yaml"
+done
 
 # The community's PodGroup, with our columns and conditions.
 "$bin/controller-gen" crd paths=sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1 "output:crd:dir=$scratch/theirs"

@@ -20,6 +20,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/plugins/cacheevents"
 	"github.com/lockstep-sh/lockstep/plugins/extension"
+	"github.com/lockstep-sh/lockstep/plugins/gpushare"
 	"github.com/lockstep-sh/lockstep/plugins/heldcapacity"
 	"github.com/lockstep-sh/lockstep/plugins/holds"
 	"github.com/lockstep-sh/lockstep/plugins/planner"
@@ -48,6 +49,7 @@ func newStage(t testing.TB, nodes map[string]string) *stage {
 	s.Scheduler = idle.New(t, idle.Options{Plugins: frameworkruntime.Registry{
 		reservation.Name:  plugins.Watch(reservation.New(s.holds, s.registry, plugins, "")),
 		heldcapacity.Name: plugins.Watch(heldcapacity.New(s.holds, cacheevents.New(), plugins)),
+		gpushare.Name:     plugins.Watch(gpushare.New(gpushare.NewLedger(), plugins)),
 	}})
 	s.Start()
 	for name, cpu := range nodes {

@@ -84,9 +84,9 @@ func NewSet() *Set {
 		heldcapacity.Name: s.all.Watch(heldcapacity.New(ledger, events, s.all)),
 		queuesort.Name:    s.all.Watch(queuesort.New(positions)),
 		reservation.Name:  s.all.Watch(reservation.New(ledger, reserved, s.all, binder.Name)),
-		preemption.Name:   s.all.Watch(preemption.New(preemption.Shared{Holds: ledger, Gangs: registry, Plugins: s.all, Underway: underway, Watches: watched, Leading: leading})),
+		preemption.Name:   s.all.Watch(preemption.New(preemption.Shared{Holds: ledger, Gangs: registry, Plugins: s.all, Promises: reserved, Underway: underway, Watches: watched, Leading: leading})),
 		fairshare.Name:    s.all.Watch(fairshare.New(s.queues)),
-		gpushare.Name:     s.all.Watch(gpushare.New(gpushare.NewLedger())),
+		gpushare.Name:     s.all.Watch(gpushare.New(gpushare.NewLedger(), s.all)),
 	}
 	return s
 }
@@ -165,14 +165,36 @@ func (s *Set) Install(ctx context.Context, sched *scheduler.Scheduler) error {
 // begin returns when scheduling may begin: the process leads, and its caches and plugins have
 // what the one that led before it has done.
 func (s *Set) begin(ctx context.Context, sched *scheduler.Scheduler, api catchup.API, factory informers.SharedInformerFactory) {
-	var all []catchup.Watch
-	for _, watch := range s.watched.All() {
-		all = append(all, watch)
-	}
-	if catchup.Wait(ctx, api, factory, sched.Cache, all...) {
+	if catchup.Wait(ctx, api, factory, sched.Cache, s.watches()...) {
 		close(s.leading)
 	}
 }
+
+func (s *Set) watches() (all []catchup.Watch) {
+	for _, watch := range s.watched.All() {
+		all = append(all, watch)
+	}
+	return all
+}
+
+// Follow is for a process that never schedules: it returns when its caches and plugins have what was stored when it was
+// called, with true; or with false, when ctx is done. It is called once, when the informers have synced.
+func (s *Set) Follow(ctx context.Context, sched *scheduler.Scheduler) (bool, error) {
+	api, factory, err := whatIsStored(sched)
+	if err != nil {
+		return false, err
+	}
+	return catchup.Wait(ctx, api, factory, sched.Cache, s.watches()...), nil
+}
+
+// Gangs are those of all profiles.
+func (s *Set) Gangs() *gangs.Registry { return s.gangs }
+
+// Holds is the ledger of all profiles.
+func (s *Set) Holds() *holds.Holds { return s.holds }
+
+// Extensions are the plugins of all profiles, to ask them what kube-scheduler does not.
+func (s *Set) Extensions() *extension.Plugins { return s.all }
 
 // whatIsStored returns what all profiles share: clients, and the informers.
 func whatIsStored(sched *scheduler.Scheduler) (catchup.API, informers.SharedInformerFactory, error) {

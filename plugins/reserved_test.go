@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 	"github.com/lockstep-sh/lockstep/test/idle"
@@ -66,7 +65,8 @@ func TestPlanOnWhatIsHeld(t *testing.T) {
 			s := newStage(t, c.nodes)
 			c.reserve(s)
 			s.Look(t)
-			plan, err := s.planner.Plan(t.Context(), attempt(s.pods(c.members, c.cpu, "mine")...), nil)
+			members := s.pods(c.members, c.cpu, "mine")
+			plan, err := s.planner.Plan(t.Context(), attempt(members...), nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -80,8 +80,10 @@ func TestPlanOnWhatIsHeld(t *testing.T) {
 			if c.on != nil && fmt.Sprint(got) != fmt.Sprint(c.on) {
 				t.Errorf("placed %v, want %v", got, c.on)
 			}
-			if held, _ := s.registry.Allocation(&v1.Pod{}); held.UID != types.UID("") {
-				t.Errorf("a plan uses %v", held)
+			for _, pod := range members {
+				if a, uses := s.registry.Allocation(pod); uses {
+					t.Errorf("a plan uses %v", a)
+				}
 			}
 			if what := s.oversold(); what != "" {
 				t.Error(what)

@@ -48,6 +48,9 @@ type ReservationArgs struct {
 	// Preempt: pods of lower priority may be evicted to make room for Reservations, as
 	// the priority of their templates allows.
 	Preempt bool
+	// Preemptable: what Reservations hold makes way for pods of a higher priority than
+	// that of their templates, if these would not fit otherwise.
+	Preemptable bool
 }
 
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object

@@ -1,4 +1,5 @@
-// Command lockstep-controller keeps the status of PodGroups, Queues and Reservations.
+// Command lockstep-controller keeps the status of PodGroups, Queues and Reservations, and carries out what
+// DefragmentationPlans and PodMigrations ask for.
 package main
 
 import (
@@ -23,6 +24,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/lockstep-sh/lockstep/plugins/defragmentation/migration"
+	"github.com/lockstep-sh/lockstep/plugins/defragmentation/plans"
 	"github.com/lockstep-sh/lockstep/plugins/fairshare/queuestatus"
 	"github.com/lockstep-sh/lockstep/plugins/gang/podgroup"
 	"github.com/lockstep-sh/lockstep/plugins/reservation/lifecycle"
@@ -43,6 +46,7 @@ type options struct {
 	queuePolicies        []string
 	schedulerConfig      string
 	keepReservations     time.Duration
+	keepPlans            time.Duration
 	markNodes            bool
 
 	logging      *logsapi.LoggingConfiguration
@@ -57,7 +61,7 @@ func newCommand() *cobra.Command {
 	o := &options{logging: logsapi.NewLoggingConfiguration(), featureGates: featuregate.NewFeatureGate()}
 	cmd := &cobra.Command{
 		Use:     "lockstep-controller",
-		Short:   "Keep the status of PodGroups, Queues and Reservations",
+		Short:   "Keep the status of PodGroups, Queues and Reservations, and carry out DefragmentationPlans",
 		Version: version.Get().GitVersion,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -76,11 +80,12 @@ func newCommand() *cobra.Command {
 	flags.StringVar(&o.metricsCertDir, "metrics-cert-dir", "", "Folder with the tls.crt and tls.key of the metrics server. Without, it makes its own.")
 	flags.StringVar(&o.healthProbeAddress, "health-probe-bind-address", ":8081", "Address that serves /healthz and /readyz. 0 serves neither.")
 	flags.StringVar(&o.pprofAddress, "pprof-bind-address", "", "Address that serves /debug/pprof, to everyone who reaches it. Without, profiles are not served.")
-	flags.IntVar(&o.workers, "workers", 4, "Number of PodGroups, and of Reservations, that are worked on at a time.")
+	flags.IntVar(&o.workers, "workers", 4, "Number of PodGroups and of Reservations that are worked on at a time.")
 	flags.StringSliceVar(&o.queuePolicies, "queue-policies", []string{"proportion", "capacity"}, "Which of these policies the tiers of the plugin FairShare name: what queues deserve is reckoned by them.")
 	flags.StringSliceVar(&o.queueSchedulerNames, "queue-scheduler-names", []string{"lockstep-scheduler"}, "Schedulers that use queues: the profiles with the plugin FairShare. Only their pods are counted in the status of Queues.")
 	flags.StringVar(&o.schedulerConfig, "scheduler-config", "", "The file that the scheduler has as --config. If any profile there has the plugin FairShare, it says which schedulers use queues, by which policies, and what pools of nodes there are; --queue-policies and --queue-scheduler-names may not be given then.")
 	flags.DurationVar(&o.keepReservations, "reservation-keep-ended", 24*time.Hour, "How long Reservations are kept that have succeeded or failed; then they are deleted. 0 keeps them.")
+	flags.DurationVar(&o.keepPlans, "plan-keep-ended", 24*time.Hour, "How long DefragmentationPlans are kept that have succeeded or failed, with their PodMigrations; then they are deleted. 0 keeps them.")
 	flags.BoolVar(&o.markNodes, "reservation-mark-nodes", false, "Mark nodes on which Reservations hold something, so that cluster-autoscaler and Karpenter do not remove them. Needs the role in manifests/rbac/node-marks.yaml. If false, marks from before are removed.")
 	flags.AddGoFlag(flag.Lookup(config.KubeconfigFlagName))
 	if err := logsapi.AddFeatureGates(o.featureGates); err != nil {
@@ -120,6 +125,12 @@ func run(o *options, queues queuestatus.Options) error {
 	}
 	reservations := lifecycle.Options{Workers: o.workers, KeepEnded: o.keepReservations, MarkNodes: o.markNodes}
 	if err := lifecycle.Setup(mgr, reservations); err != nil {
+		return err
+	}
+	if err := migration.Setup(mgr); err != nil {
+		return err
+	}
+	if err := plans.Setup(mgr, plans.Options{KeepEnded: o.keepPlans}); err != nil {
 		return err
 	}
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {

@@ -19,11 +19,11 @@ import (
 // The story names numbers. They have to be those of the files that it applies.
 func TestWorkloads(t *testing.T) {
 	want := map[string]int32{
-		"1-one-rack.yaml": 8, "2-learners.yaml": 4, "2-actors.yaml": 4, "3-too-big.yaml": 10, "4-elastic.yaml": 24, "5-urgent.yaml": 8, "6-run.yaml": 8, "7-gang.yaml": 4,
+		"1-one-rack.yaml": 8, "2-learners.yaml": 4, "2-actors.yaml": 4, "3-too-big.yaml": 10, "4-elastic.yaml": 24, "5-urgent.yaml": 8, "6-run.yaml": 8, "7-gang.yaml": 4, "8-gang.yaml": 4,
 	}
 	files, err := filepath.Glob("*.yaml")
 	files = slices.DeleteFunc(files, func(file string) bool {
-		return slices.Contains([]string{"6-tonight.yaml", "7-fairshare.yaml", "7-queues.yaml"}, file)
+		return slices.Contains([]string{"6-tonight.yaml", "7-notebooks.yaml", "7-policy.yaml", "8-fairshare.yaml", "8-queues.yaml"}, file)
 	}) // no workloads
 	if err != nil || len(files) != len(want) {
 		t.Fatalf("files: %v, %v; want %d", files, err, len(want))
@@ -42,8 +42,12 @@ func TestWorkloads(t *testing.T) {
 			t.Errorf("%s has %d workers, want %d", file, got, want[file])
 		}
 		gpus := job.Spec.Template.Spec.Containers[0].Resources.Limits[localcluster.ResourceGPU]
-		if gpus.Value() != 4 {
-			t.Errorf("%s has %s GPUs per worker, want %d", file, gpus.String(), 4)
+		each := int64(4)
+		if file == "7-gang.yaml" {
+			each = 8
+		}
+		if gpus.Value() != each {
+			t.Errorf("%s has %s GPUs per worker, want %d", file, gpus.String(), each)
 		}
 	}
 }

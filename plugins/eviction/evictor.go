@@ -9,7 +9,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	corev1listers "k8s.io/client-go/listers/core/v1"
@@ -18,6 +17,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/utils/clock"
 
+	"github.com/lockstep-sh/lockstep/plugins/event"
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 )
 
@@ -48,18 +48,20 @@ type OnTheirWay interface {
 	GetPodInPreBind(types.UID) fwk.PodInPreBind
 }
 
-// Words are what users are told.
+// Words are what users are told by whoever evicts.
 type Words struct {
 	// Plugin is who calls off bindings.
 	Plugin string
-	// Reason and Message are in the condition DisruptionTarget of a pod that is being evicted,
-	// WithdrawnReason and WithdrawnMessage in that of one that runs on.
-	Reason, Message                   string
-	WithdrawnReason, WithdrawnMessage string
-	// Event and Action are those of the event on a pod that is evicted. Finishing is its note
-	// where another process has begun to evict it.
-	Event, Action, Finishing string
+	// Begun is the condition DisruptionTarget of a pod that is being evicted, Withdrawn that of one that runs on.
+	Begun, Withdrawn Condition
+	// Evicted is the event on a pod that is evicted, for a preemptor or nil. Finishing is its note where another
+	// process has begun to evict it.
+	Evicted   func(pod, preemptor *v1.Pod, note string) event.Event
+	Finishing string
 }
+
+// Condition is what one of a pod says.
+type Condition struct{ Reason, Message string }
 
 // Outcome is what came of the eviction of a pod.
 type Outcome int
@@ -133,11 +135,7 @@ func (e *Evictor) end(ctx context.Context, one Turn) (Outcome, error) {
 		}
 	}
 	klog.FromContext(ctx).V(2).Info("Evicted pod", "pod", klog.KObj(pod), "node", pod.Spec.NodeName, "preemptor", klog.KObj(one.For))
-	var related runtime.Object
-	if one.For != nil {
-		related = one.For
-	}
-	e.Recorder.Eventf(pod, related, v1.EventTypeNormal, e.Words.Event, e.Words.Action, "%s", note)
+	e.Words.Evicted(pod, one.For, note).Record(e.Recorder)
 	return outcome, nil
 }
 

@@ -9,6 +9,8 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+
+	"github.com/lockstep-sh/lockstep/test/await"
 )
 
 // TestFinish: what an interrupted eviction has begun is finished where a gang is left in part, and
@@ -68,7 +70,7 @@ func TestFinishTogether(t *testing.T) {
 			if _, err := s.Mark(s.ctx, b[0], c.of); err != nil {
 				t.Fatal(err)
 			}
-			waitFor(t, func() bool { return len(s.unfinished.longerThan(0, time.Now())) > 0 })
+			await.Until(t, "marked pods to be known", func() bool { return len(s.unfinished.longerThan(0, time.Now())) > 0 })
 			s.Finish(s.ctx, time.Now().Add(time.Hour), true)
 			if left := s.left(t); left != c.left {
 				t.Errorf("left %q, want %q", left, c.left)
@@ -86,7 +88,7 @@ func TestUnfinishedMarks(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	waitFor(t, func() bool { return len(s.unfinished.longerThan(0, time.Now())) == len(pods) })
+	await.Until(t, "marked pods to be known", func() bool { return len(s.unfinished.longerThan(0, time.Now())) == len(pods) })
 	s.Finish(s.ctx, time.Now().Add(time.Hour), true)
 	for _, pod := range pods {
 		if now := s.now(t, pod.Name); s.Marked(now) {

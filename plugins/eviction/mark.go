@@ -27,7 +27,7 @@ type mark struct {
 // by itself. One that has ended by itself is left alone: its owner counts it, and there is no
 // room to make. It returns Ends where the pod is to be deleted now.
 func (e *Evictor) Mark(ctx context.Context, pod *v1.Pod, of int) (Outcome, error) {
-	now, gone, err := e.setTarget(ctx, pod, v1.ConditionTrue, e.Words.Reason, e.Words.Message, e.Profile, mark{Of: of})
+	now, gone, err := e.setTarget(ctx, pod, v1.ConditionTrue, e.Words.Begun, e.Profile, mark{Of: of})
 	switch {
 	case gone || err != nil:
 		return WasGone, err
@@ -41,14 +41,14 @@ func (e *Evictor) Mark(ctx context.Context, pod *v1.Pod, of int) (Outcome, error
 
 // Unmark takes a mark back. One that fails is taken back later, by Finish.
 func (e *Evictor) Unmark(ctx context.Context, pod *v1.Pod) {
-	if _, _, err := e.setTarget(ctx, pod, v1.ConditionFalse, e.Words.WithdrawnReason, e.Words.WithdrawnMessage, e.Words.WithdrawnReason, mark{}); err != nil {
+	if _, _, err := e.setTarget(ctx, pod, v1.ConditionFalse, e.Words.Withdrawn, e.Words.Withdrawn.Reason, mark{}); err != nil {
 		klog.FromContext(ctx).Error(err, "Failed to take back that a pod is being evicted; trying again", "pod", klog.KObj(pod))
 	}
 }
 
 // setTarget writes two conditions: DisruptionTarget, which everybody knows, and our own. It
 // returns the pod as it is then.
-func (e *Evictor) setTarget(ctx context.Context, pod *v1.Pod, is v1.ConditionStatus, reason, message, own string, m mark) (now *v1.Pod, gone bool, err error) {
+func (e *Evictor) setTarget(ctx context.Context, pod *v1.Pod, is v1.ConditionStatus, why Condition, own string, m mark) (now *v1.Pod, gone bool, err error) {
 	says, err := json.Marshal(m)
 	if err != nil {
 		return nil, false, fmt.Errorf("encoding the mark of pod %s: %w", klog.KObj(pod), err)
@@ -60,7 +60,7 @@ func (e *Evictor) setTarget(ctx context.Context, pod *v1.Pod, is v1.ConditionSta
 		}
 	}
 	now, gone, err = PatchStatus(ctx, e.Client, pod, map[string]any{"conditions": []v1.PodCondition{
-		condition(v1.DisruptionTarget, reason, message), condition(v1alpha1.PodEvicting, own, string(says)),
+		condition(v1.DisruptionTarget, why.Reason, why.Message), condition(v1alpha1.PodEvicting, own, string(says)),
 	}})
 	if err != nil {
 		return nil, false, fmt.Errorf("marking pod %s: %w", klog.KObj(pod), err)

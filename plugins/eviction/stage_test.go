@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -24,6 +23,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/plugins/event"
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 )
 
@@ -100,7 +100,12 @@ func newStage(t *testing.T, gangs Gangs, pods ...*v1.Pod) *stage {
 	s.Evictor = &Evictor{
 		Profile: profile, Client: s.client.CoreV1(), Recorder: s.events, Clock: clock.RealClock{}, Pod: byUID, Pods: informer.Lister(),
 		OnTheirWay: onTheirWay{}, Gangs: gangs, Underway: NewUnderway(),
-		Words: Words{Reason: v1.PodReasonPreemptionByScheduler, WithdrawnReason: "PreemptionWithdrawn", Event: "Preempted", Finishing: "finishing"},
+		Words: Words{
+			Begun: Condition{Reason: v1.PodReasonPreemptionByScheduler}, Withdrawn: Condition{Reason: "PreemptionWithdrawn"}, Finishing: "finishing",
+			Evicted: func(pod, _ *v1.Pod, note string) event.Event {
+				return event.Event{On: pod, Type: v1.EventTypeNormal, Reason: "Preempted", Note: note}
+			},
+		},
 	}
 	if _, err := informer.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(object any) { s.Seen(object.(*v1.Pod)) },
@@ -160,17 +165,6 @@ func footprint(name string, min int, pods ...*v1.Pod) gang.Footprint {
 		f.Running = append(f.Running, gang.Placed{Pod: pod, Node: pod.Spec.NodeName})
 	}
 	return f
-}
-
-func waitFor(t *testing.T, is func() bool) {
-	t.Helper()
-	for range 500 {
-		if is() {
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	t.Fatal("it does not come to be")
 }
 
 func forbidden(name string) error {

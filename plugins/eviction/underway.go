@@ -43,10 +43,7 @@ func (u *Underway) Begin(holder hold.Holder, victims []*v1.Pod) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for _, pod := range victims {
-		wanted := u.wanted[pod.UID]
-		if u.remove(pod.UID); len(wanted) > 0 {
-			u.wanted[pod.UID] = wanted
-		}
+		u.disown(pod.UID)
 		if u.byHolder[holder] == nil {
 			u.byHolder[holder] = map[types.UID]bool{}
 		}
@@ -151,9 +148,14 @@ func (u *Underway) SparedBy(holder hold.Holder, victim types.UID) {
 }
 
 func (u *Underway) remove(victim types.UID) {
+	u.disown(victim)
+	delete(u.wanted, victim)
+}
+
+// disown takes a victim from its preemptor. Who else counts on its end does so still.
+func (u *Underway) disown(victim types.UID) {
 	holder := u.holderOf[victim]
 	delete(u.holderOf, victim)
-	delete(u.wanted, victim)
 	delete(u.byHolder[holder], victim)
 	if len(u.byHolder[holder]) == 0 {
 		delete(u.byHolder, holder)

@@ -22,6 +22,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/dispatch"
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 	"github.com/lockstep-sh/lockstep/plugins/internal/pool"
+	"github.com/lockstep-sh/lockstep/plugins/watches"
 )
 
 // watch learns what there is, what runs and waits, and the queues.
@@ -40,7 +41,7 @@ func (d *Dispatcher) watch(ctx context.Context, handle fwk.Handle) error {
 	pods, err := d.listen("pods", factory.Core().V1().Pods().Informer(), cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(object any) { d.podSeen(object.(*v1.Pod)) },
 		UpdateFunc: func(before, object any) { d.podChanged(before.(*v1.Pod), object.(*v1.Pod)) },
-		DeleteFunc: func(object any) { withDeleted(object, d.podGone) },
+		DeleteFunc: watches.Deleted(d.podGone),
 	})
 	if err != nil {
 		return fmt.Errorf("watching pods: %w", err)
@@ -48,9 +49,7 @@ func (d *Dispatcher) watch(ctx context.Context, handle fwk.Handle) error {
 	nodes, err := d.listen("nodes", factory.Core().V1().Nodes().Informer(), cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(object any) { d.nodeSeen(object.(*v1.Node)) },
 		UpdateFunc: func(_, object any) { d.nodeSeen(object.(*v1.Node)) },
-		DeleteFunc: func(object any) {
-			withDeleted(object, d.nodeGone)
-		},
+		DeleteFunc: watches.Deleted(d.nodeGone),
 	})
 	if err != nil {
 		return fmt.Errorf("watching nodes: %w", err)
@@ -63,9 +62,7 @@ func (d *Dispatcher) watch(ctx context.Context, handle fwk.Handle) error {
 	handler := d.watches.Own("queues", v1alpha1.QueueResource, "", queues, cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(object any) { d.queueSeen(ctx, object) },
 		UpdateFunc: func(_, object any) { d.queueSeen(ctx, object) },
-		DeleteFunc: func(object any) {
-			withDeleted(object, func(queue *unstructured.Unstructured) { d.change(func() { d.queueGone(queue.GetName()) }) })
-		},
+		DeleteFunc: watches.Deleted(func(queue *unstructured.Unstructured) { d.change(func() { d.queueGone(queue.GetName()) }) }),
 	})
 	served := crd.WhenServed(ctx, handle.ClientSet().Discovery(), v1alpha1.QueueResource, queues, handler)
 	go d.open(ctx, pods.HasSynced, nodes.HasSynced, namespaces.HasSynced, d.gangs.Synced, served)
@@ -83,16 +80,6 @@ func (d *Dispatcher) open(ctx context.Context, synced ...cache.InformerSynced) {
 	// Who waits until this process schedules has seen who else waits.
 	if d.leading.Wait(ctx) && cache.WaitForCacheSync(ctx.Done(), synced...) {
 		d.change(func() { d.opened = true })
-	}
-}
-
-// withDeleted calls with the object that was deleted.
-func withDeleted[T any](object any, do func(T)) {
-	if unknown, ok := object.(cache.DeletedFinalStateUnknown); ok {
-		object = unknown.Obj
-	}
-	if typed, ok := object.(T); ok {
-		do(typed)
 	}
 }
 

@@ -90,8 +90,33 @@ type heldCapacity struct{ holds *holds.Holds }
 
 func (heldCapacity) Name() string { return "HeldCapacity" }
 
+// asks is what a pod takes of a node, for as long as a cycle takes.
+type asks struct{ holds.Demand }
+
+// Clone returns the same, which nobody changes.
+func (a *asks) Clone() fwk.StateData { return a }
+
+const asksKey fwk.StateKey = "heldCapacity"
+
+func (pl heldCapacity) PreFilter(_ context.Context, state fwk.CycleState, pod *v1.Pod, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
+	if pl.holds.Empty() {
+		return nil, fwk.NewStatus(fwk.Skip)
+	}
+	state.Write(asksKey, &asks{holds.DemandOf(&framework.PodInfo{Pod: pod})})
+	return nil, nil
+}
+
+func (heldCapacity) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
+
 func (pl heldCapacity) Filter(_ context.Context, state fwk.CycleState, pod *v1.Pod, info fwk.NodeInfo) *fwk.Status {
-	return pl.holds.Check(holds.DemandOf(&framework.PodInfo{Pod: pod}), info, holds.Granted(state, pod)...)
+	demand, known := asks{}, false
+	if data, err := state.Read(asksKey); err == nil {
+		demand, known = *data.(*asks), true
+	}
+	if !known { // the test runs this Filter alone
+		demand.Demand = holds.DemandOf(&framework.PodInfo{Pod: pod})
+	}
+	return pl.holds.Check(demand.Demand, info, holds.Granted(state, pod)...)
 }
 
 // makeNodes makes nodes of 8 GPUs, spread over racks.

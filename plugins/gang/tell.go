@@ -124,10 +124,30 @@ func (t *teller) explanation(key gang.Key) (gang.Explanation, bool) {
 	for _, pod := range e.Pending { // some may be beyond what is kept
 		if reason, message := t.pl.keeps(pod); reason != "" {
 			e.Reason, e.Message = reason, message // it does not get so far as to be placed
-			break
+			return e, ok
 		}
 	}
+	if outdated := outdated(e.Pending); e.Reason == "" && len(outdated) > 0 {
+		e.Reason, e.Message, e.Pending = v1alpha1.ReasonAwaitingPlacement, gang.TextAwaiting(key, e.Min), outdated
+	}
 	return e, ok
+}
+
+// outdated are the members that say what a gang was told that has nothing to explain any more: that
+// members were missing, say. What comes of an attempt, or of a queue, may be so still, and is replaced
+// by what comes next.
+func outdated(pending []*v1.Pod) (pods []*v1.Pod) {
+	for _, pod := range pending {
+		word := podstatus.Word(pod)
+		if word == nil {
+			continue
+		}
+		switch word.Reason {
+		case v1alpha1.ReasonGangIncomplete, v1alpha1.ReasonGangUndefined, v1alpha1.ReasonTimedOut:
+			pods = append(pods, pod)
+		}
+	}
+	return pods
 }
 
 // say returns what the pending members of a gang are to say now.
@@ -165,7 +185,9 @@ func (t *teller) news(ctx context.Context, e gang.Explanation) error {
 	if err := t.lane.Wait(ctx); err != nil {
 		return err
 	}
-	waits(e).Record(t.pl.handle.EventRecorder())
+	if e.Reason != v1alpha1.ReasonAwaitingPlacement { // which takes back what was said, and is no event
+		waits(e).Record(t.pl.handle.EventRecorder())
+	}
 	if !e.HasObject {
 		return nil
 	}

@@ -13,6 +13,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+	"github.com/lockstep-sh/lockstep/plugins/watches"
 )
 
 // watch registers what is learned from the cluster: the members, and what describes them.
@@ -33,7 +34,7 @@ func (r *Registry) podHandlers(ctx context.Context) cache.ResourceEventHandlerFu
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(object any) { r.podSeen(ctx, nil, object.(*v1.Pod)) },
 		UpdateFunc: func(old, object any) { r.podChanged(ctx, old.(*v1.Pod), object.(*v1.Pod)) },
-		DeleteFunc: func(object any) { r.podGone(ctx, object) },
+		DeleteFunc: watches.Deleted(func(pod *v1.Pod) { r.podGone(ctx, pod) }),
 	}
 }
 
@@ -59,14 +60,7 @@ func (r *Registry) podSeen(ctx context.Context, old, pod *v1.Pod) {
 	}
 }
 
-func (r *Registry) podGone(ctx context.Context, object any) {
-	if unknown, ok := object.(cache.DeletedFinalStateUnknown); ok {
-		object = unknown.Obj
-	}
-	pod, ok := object.(*v1.Pod)
-	if !ok {
-		return
-	}
+func (r *Registry) podGone(ctx context.Context, pod *v1.Pod) {
 	r.explainToOthers(ctx, pod, r.strangers.gone(pod.UID))
 	p := r.all()[pod.Spec.SchedulerName]
 	if p == nil {

@@ -169,6 +169,13 @@ func (r *Registry) Running(profile string, key gang.Key) (running []gang.Footpri
 	return running
 }
 
+// Waiting returns what would be tried of the gangs of a profile that have all their members and no place, in order of
+// rank.
+func (r *Registry) Waiting(profile string) (list []*gang.Attempt) {
+	r.look(profile, func(s *gang.Gangs) { list = s.Waiting() })
+	return list
+}
+
 // Wants returns what is to be placed if a pod is scheduled: of a pod in no gang, the pod. It
 // returns false where its place is decided.
 func (r *Registry) Wants(pod *v1.Pod) (want gang.Want, undecided bool) {

@@ -91,7 +91,7 @@ func (pl *GPUShare) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
 
 // Filter asks for a card with enough free memory. It looks at the pods of this one node:
 // no index of them could know what a what-if has added or taken away.
-func (pl *GPUShare) Filter(_ context.Context, state fwk.CycleState, _ *v1.Pod, info fwk.NodeInfo) *fwk.Status {
+func (pl *GPUShare) Filter(_ context.Context, state fwk.CycleState, pod *v1.Pod, info fwk.NodeInfo) *fwk.Status {
 	c := cycleOf(state)
 	if c == nil {
 		return nil
@@ -103,7 +103,7 @@ func (pl *GPUShare) Filter(_ context.Context, state fwk.CycleState, _ *v1.Pod, i
 	case l.largest() < c.memory:
 		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, ErrReasonSmall)
 	}
-	if _, ok := pl.free(c, info, l.sizes).Best(c.memory); !ok {
+	if _, _, ok := pl.choose(c, state, pod, c.memory, info, l.sizes); !ok {
 		return fwk.NewStatus(fwk.Unschedulable, ErrReasonFull)
 	}
 	return nil
@@ -119,14 +119,13 @@ func (pl *GPUShare) PreScore(_ context.Context, state fwk.CycleState, _ *v1.Pod,
 
 // Score prefers nodes on which the pod fills a card: it is the share of the pod's card
 // that is taken then. Cards that are left whole are there for pods that need one.
-func (pl *GPUShare) Score(_ context.Context, state fwk.CycleState, _ *v1.Pod, info fwk.NodeInfo) (int64, *fwk.Status) {
+func (pl *GPUShare) Score(_ context.Context, state fwk.CycleState, pod *v1.Pod, info fwk.NodeInfo) (int64, *fwk.Status) {
 	c := cycleOf(state)
 	if c == nil {
 		return 0, nil
 	}
 	l := pl.cards(info)
-	free := pl.free(c, info, l.sizes)
-	best, ok := free.Best(c.memory)
+	best, free, ok := pl.choose(c, state, pod, c.memory, info, l.sizes)
 	if !ok {
 		return 0, nil
 	}

@@ -10,15 +10,22 @@ package gpushare
 import (
 	"context"
 	"fmt"
+	"sync"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 	resourcehelper "k8s.io/component-helpers/resource"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/plugins/extension"
+	"github.com/lockstep-sh/lockstep/plugins/holds"
+	"github.com/lockstep-sh/lockstep/plugins/internal/card"
+	"github.com/lockstep-sh/lockstep/plugins/watches"
 	"github.com/lockstep-sh/lockstep/plugins/whatif"
 )
 
@@ -29,6 +36,16 @@ const Name = "GPUShare"
 type GPUShare struct {
 	handle fwk.Handle
 	ledger *Ledger
+	// keepers keep memory of cards for pods that are yet to come.
+	keepers func() []Keeper
+}
+
+// Keeper is a plugin that keeps memory of cards for pods that are yet to come: a reservation, say.
+type Keeper interface {
+	// KeptCards is what is kept on a node, as far as the pod of a cycle is concerned.
+	KeptCards(state fwk.CycleState, pod *v1.Pod, info fwk.NodeInfo) card.Kept
+	// TakenCard is the card of which a pod of a what-if has taken what was kept for it; false for none.
+	TakenCard(state fwk.CycleState, pod types.UID) (int, bool)
 }
 
 var (
@@ -41,6 +58,7 @@ var (
 	_ fwk.EnqueueExtensions = &GPUShare{}
 	_ fwk.SignPlugin        = &GPUShare{}
 
+	_ holds.Dependent    = &GPUShare{}
 	_ whatif.TaskAdder   = &GPUShare{}
 	_ whatif.TaskRemover = &GPUShare{}
 )
@@ -48,13 +66,22 @@ var (
 // Name returns the name of the plugin.
 func (pl *GPUShare) Name() string { return Name }
 
-// New makes the factory of the plugin over a ledger that all profiles share.
-func New(ledger *Ledger) frameworkruntime.PluginFactory {
+// DependsOnHolds says that what refuses a pod may be kept for others, and end.
+func (pl *GPUShare) DependsOnHolds() {}
+
+// New makes the factory of the plugin over a ledger that all profiles share. plugins are those among which
+// it finds keepers.
+func New(ledger *Ledger, plugins *extension.Plugins) frameworkruntime.PluginFactory {
 	return func(_ context.Context, object runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 		if object != nil {
 			return nil, fmt.Errorf("reading arguments of %s: it takes none", Name)
 		}
+		fw, ok := handle.(framework.Framework)
+		if !ok {
+			return nil, fmt.Errorf("making %s: want the framework of kube-scheduler as its handle, got %T", Name, handle)
+		}
 		pl := &GPUShare{handle: handle, ledger: ledger}
+		pl.keepers = sync.OnceValue(func() []Keeper { return extension.Of[Keeper](plugins, fw) }) // once all plugins are made
 		return pl, pl.watch()
 	}
 }
@@ -65,11 +92,7 @@ func (pl *GPUShare) watch() error {
 	factory := pl.handle.SharedInformerFactory()
 	if _, err := factory.Core().V1().Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		UpdateFunc: func(old, object any) { pl.podChanged(old.(*v1.Pod), object.(*v1.Pod)) },
-		DeleteFunc: func(object any) {
-			if pod, ok := last[*v1.Pod](object); ok {
-				pl.ledger.podGone(pod.UID)
-			}
-		},
+		DeleteFunc: watches.Deleted(func(pod *v1.Pod) { pl.ledger.podGone(pod.UID) }),
 	}); err != nil {
 		return fmt.Errorf("watching pods: %w", err)
 	}
@@ -79,11 +102,7 @@ func (pl *GPUShare) watch() error {
 				pl.ledger.nodeGone(before)
 			}
 		},
-		DeleteFunc: func(object any) {
-			if node, ok := last[*v1.Node](object); ok {
-				pl.ledger.nodeGone(node)
-			}
-		},
+		DeleteFunc: watches.Deleted(pl.ledger.nodeGone),
 	}); err != nil {
 		return fmt.Errorf("watching nodes: %w", err)
 	}
@@ -97,15 +116,6 @@ func (pl *GPUShare) podChanged(before, now *v1.Pod) {
 		pl.ledger.podGone(before.UID)
 	}
 	pl.ledger.podSeen(now)
-}
-
-// last is the last that is known of an object which was deleted.
-func last[T any](object any) (T, bool) {
-	if unknown, ok := object.(cache.DeletedFinalStateUnknown); ok {
-		object = unknown.Obj
-	}
-	t, ok := object.(T)
-	return t, ok
 }
 
 // requested is the GPU memory that a pod requests, in MiB.

@@ -63,15 +63,51 @@ func (pl *GPUShare) cards(info fwk.NodeInfo) layout {
 
 // free returns the free memory of each card of a node as it is given, with the pods that
 // are on it and no others. further are pods that are on its cards as well.
-func (pl *GPUShare) free(c *cycle, info fwk.NodeInfo, sizes []int64, further ...card.Pod) card.Free {
-	free, _ := card.Lay(sizes, append(pl.pods(c, info, sizes), further...))
+func (pl *GPUShare) free(c *cycle, state fwk.CycleState, info fwk.NodeInfo, sizes []int64, further ...card.Pod) card.Free {
+	free, _ := card.Lay(sizes, append(pl.pods(c, state, info, sizes), further...))
 	return free
+}
+
+// choose returns the card that the pod of a cycle would get on a node, and what is free beside it; false
+// where there is none. further are pods that are on its cards as well.
+func (pl *GPUShare) choose(c *cycle, state fwk.CycleState, pod *v1.Pod, memory int64, info fwk.NodeInfo, sizes []int64, further ...card.Pod) (int, card.Free, bool) {
+	own := card.Kept{}
+	for _, keeper := range pl.keepers() {
+		kept := keeper.KeptCards(state, pod, info)
+		further = append(further, kept.Pods(len(sizes))...)
+		if kept.Has {
+			own = kept
+		}
+	}
+	free := pl.free(c, state, info, sizes, further...)
+	index, ok := own.Choose(free, memory)
+	return index, free, ok
+}
+
+// takenCard is the card of which a pod of a what-if has taken what was kept for it; false for none.
+func (pl *GPUShare) takenCard(state fwk.CycleState, pod types.UID) (int, bool) {
+	for _, keeper := range pl.keepers() {
+		if at, ok := keeper.TakenCard(state, pod); ok {
+			return at, true
+		}
+	}
+	return 0, false
+}
+
+// CardRoom reports whether the pod of a cycle finds a card on a node, beside what is kept there.
+func (pl *GPUShare) CardRoom(state fwk.CycleState, pod *v1.Pod, info fwk.NodeInfo, kept card.Kept) bool {
+	c, sizes := cycleOf(state), pl.cards(info).sizes
+	if c == nil {
+		return true // it asks for no memory
+	}
+	_, ok := kept.Choose(pl.free(c, state, info, sizes, kept.Pods(len(sizes))...), c.memory)
+	return ok
 }
 
 // pods lists the pods of a node that have GPU memory, those without a card in the order
 // in which they came. It costs time by the pods of this one node, and next to none where
 // no pod has GPU memory.
-func (pl *GPUShare) pods(c *cycle, info fwk.NodeInfo, sizes []int64) []card.Pod {
+func (pl *GPUShare) pods(c *cycle, state fwk.CycleState, info fwk.NodeInfo, sizes []int64) []card.Pod {
 	if info.GetRequested().GetScalarResources()[v1alpha1.GPUMemoryResource] == 0 {
 		return nil
 	}
@@ -93,8 +129,10 @@ func (pl *GPUShare) pods(c *cycle, info fwk.NodeInfo, sizes []int64) []card.Pod 
 		at := card.Open
 		if !a.fresh {
 			at = pl.cardOf(p.GetPod(), memory, info.Node(), len(sizes))
+		} else if taken, ok := pl.takenCard(state, p.GetPod().UID); ok && taken < len(sizes) {
+			at = taken
 		}
-		if at >= 0 {
+		if at >= 0 && !a.fresh {
 			recorded[at] += min(memory, math.MaxInt64-recorded[at])
 		}
 		found = append(found, arrived{card.Pod{Memory: memory, Card: at}, a.number})

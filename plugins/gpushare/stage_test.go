@@ -43,7 +43,7 @@ func newStage(t testing.TB, objects ...runtime.Object) *stage {
 	s := &stage{events: make(chan string, 1000)}
 	plugins := extension.New()
 	s.scheduler = idle.New(t, idle.Options{
-		Plugins: frameworkruntime.Registry{Name: plugins.Watch(idle.Keep(&s.GPUShare, New(NewLedger())))}, Objects: objects, Events: s.events,
+		Plugins: frameworkruntime.Registry{Name: plugins.Watch(idle.Keep(&s.GPUShare, New(NewLedger(), plugins)))}, Objects: objects, Events: s.events,
 	})
 	s.ctx, s.fw, s.client, s.snapshot = s.scheduler.Context, s.scheduler.Framework, s.scheduler.Client, s.scheduler.Snapshot
 	s.hooks = whatif.HooksOf(plugins, s.fw)
@@ -128,7 +128,7 @@ func on(t testing.TB, tx *whatif.Transaction, node int, name string) fwk.PodInfo
 
 // seen is the free memory of each card of a node, as a view sees it.
 func (s *stage) seen(tx *whatif.Transaction, v *whatif.View, node int) card.Free {
-	return s.free(cycleOf(v.State), tx.Node(node), s.cards(tx.Node(node)).sizes)
+	return s.free(cycleOf(v.State), v.State, tx.Node(node), s.cards(tx.Node(node)).sizes)
 }
 
 // now is the same in the snapshot.
@@ -138,7 +138,7 @@ func (s *stage) now(t testing.TB, node string) card.Free {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return s.free(&cycle{}, info, s.cards(info).sizes)
+	return s.free(&cycle{}, nil, info, s.cards(info).sizes)
 }
 
 func wantFits(t testing.TB, tx *whatif.Transaction, v *whatif.View, node int, want bool, when string) {

@@ -36,6 +36,8 @@ type HeldCapacity struct {
 	blocked blocked
 	// granters are the plugins of the profile that know what is held for pods.
 	granters func() []holds.Granter
+	// dependents are those that refuse pods for what is held, too.
+	dependents func() []holds.Dependent
 	// ended is the ledger's count before the cycle that runs looked at any node.
 	ended atomic.Uint64
 }
@@ -73,7 +75,7 @@ func (pl *HeldCapacity) PreFilter(_ context.Context, state fwk.CycleState, pod *
 	if pl.holds.Empty() {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
-	holders := slices.Concat(holds.Granted(state, pod), holds.GrantedBy(pl.granters(), pod))
+	holders := pl.holds.Holding(slices.Concat(holds.Granted(state, pod), holds.GrantedBy(pl.granters(), pod)))
 	state.Write(visitKey, &visit{demand: holds.DemandOf(&framework.PodInfo{Pod: pod}), holders: holders})
 	return nil, nil
 }
@@ -137,6 +139,11 @@ func (pl *HeldCapacity) names() []string {
 			names = append(names, plugin.Name())
 		}
 	}
+	for _, dependent := range pl.dependents() {
+		if plugin, ok := dependent.(fwk.Plugin); ok {
+			names = append(names, plugin.Name())
+		}
+	}
 	return names
 }
 
@@ -195,6 +202,7 @@ func New(ledger *holds.Holds, events *cacheevents.Events, plugins *extension.Plu
 
 func newPlugin(ledger *holds.Holds, events *cacheevents.Events, plugins *extension.Plugins, fw framework.Framework, clock clock.WithTicker) *HeldCapacity {
 	pl := &HeldCapacity{handle: fw, holds: ledger, clock: clock}
+	pl.dependents = sync.OnceValue(func() []holds.Dependent { return extension.Of[holds.Dependent](plugins, fw) })
 	pl.granters = sync.OnceValue(func() []holds.Granter { return extension.Of[holds.Granter](plugins, fw) }) // once all are made
 	ledger.OnEnd(pl.blocked.released)
 	events.Listen(pl)

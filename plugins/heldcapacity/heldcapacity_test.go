@@ -12,14 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes/fake"
-	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler"
-	schedconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
-	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
 	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
@@ -31,6 +25,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/holds"
 	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
 	"github.com/lockstep-sh/lockstep/plugins/internal/resource"
+	"github.com/lockstep-sh/lockstep/test/idle"
 )
 
 const (
@@ -43,7 +38,7 @@ const (
 type stage struct {
 	*HeldCapacity
 	ctx       context.Context
-	scheduler *scheduler.Scheduler
+	scheduler *idle.Scheduler
 	fw        framework.Framework
 	snapshot  *cache.Snapshot
 	events    *cacheevents.Events
@@ -53,39 +48,20 @@ type stage struct {
 // newStage makes a stage with so many nodes of 8 GPUs.
 func newStage(tb testing.TB, nodes int) *stage {
 	tb.Helper()
-	var silent klog.Logger
-	ctx, cancel := context.WithCancel(klog.NewContext(context.Background(), silent))
-	tb.Cleanup(cancel)
-	s := &stage{ctx: ctx, snapshot: cache.NewEmptySnapshot(), events: cacheevents.New(), clock: testingclock.NewFakeClock(time.Now())}
-	defaults, err := latest.Default()
-	if err != nil {
-		tb.Fatal(err)
-	}
-	p := defaults.Profiles[0]
-	p.SchedulerName = testProfile
-	p.Plugins.MultiPoint.Enabled = append(p.Plugins.MultiPoint.Enabled, schedconfig.Plugin{Name: Name}, schedconfig.Plugin{Name: knowing{}.Name()})
+	s := &stage{events: cacheevents.New(), clock: testingclock.NewFakeClock(time.Now())}
 	plugins := extension.New()
 	capture := func(_ context.Context, _ runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 		s.HeldCapacity = newPlugin(holds.New(), s.events, plugins, handle.(framework.Framework), s.clock)
 		return s.HeldCapacity, nil
 	}
 	knows := plugins.Watch(func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) { return knowing{}, nil })
-	client := fake.NewClientset()
-	s.scheduler, err = scheduler.New(ctx, client, informers.NewSharedInformerFactory(client, 0), nil,
-		func(string) events.EventRecorderLogger { return &events.FakeRecorder{} },
-		scheduler.WithProfiles(p), scheduler.WithNodeInfoSnapshot(s.snapshot),
-		scheduler.WithFrameworkOutOfTreeRegistry(frameworkruntime.Registry{Name: capture, knowing{}.Name(): knows}))
-	if err != nil {
-		tb.Fatal(err)
-	}
-	s.fw = s.scheduler.Profiles[testProfile]
+	s.scheduler = idle.New(tb, idle.Options{Name: testProfile, Plugins: frameworkruntime.Registry{Name: capture, knowing{}.Name(): knows}})
+	s.ctx, s.fw, s.snapshot = s.scheduler.Context, s.scheduler.Framework, s.scheduler.Snapshot
 	for i := range nodes {
-		s.scheduler.Cache.AddNode(klog.FromContext(ctx), st.MakeNode().Name(nodeName(i)).
+		s.scheduler.Cache.AddNode(klog.FromContext(s.ctx), st.MakeNode().Name(nodeName(i)).
 			Capacity(map[v1.ResourceName]string{gpu: "8", v1.ResourceCPU: "64", v1.ResourceMemory: "512Gi", v1.ResourcePods: "110"}).Obj())
 	}
-	if err := s.scheduler.Cache.UpdateSnapshot(klog.FromContext(ctx), s.snapshot); err != nil {
-		tb.Fatal(err)
-	}
+	s.scheduler.Look(tb)
 	return s
 }
 
@@ -369,9 +345,7 @@ func TestBlockedNodes(t *testing.T) {
 	s.hold("b", others, nodeName(1))
 	s.scheduler.Cache.RemoveNode(klog.FromContext(s.ctx), st.MakeNode().Name(nodeName(2)).Obj())
 	s.scheduler.Cache.AddNode(klog.FromContext(s.ctx), st.MakeNode().Name(nodeName(2)).Obj()) // without GPUs
-	if err := s.scheduler.Cache.UpdateSnapshot(klog.FromContext(s.ctx), s.snapshot); err != nil {
-		t.Fatal(err)
-	}
+	s.scheduler.Look(t)
 	if err := s.schedule(queued(t, makePod("p"))); err == nil {
 		t.Fatal("it has a node")
 	}

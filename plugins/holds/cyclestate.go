@@ -15,6 +15,9 @@ type Granter interface {
 	Grants(pod *v1.Pod) []hold.Holder
 }
 
+// Dependent is a plugin that refuses pods for what is held, beside HeldCapacity: they may fit where a hold ends.
+type Dependent interface{ DependsOnHolds() }
+
 // GrantedBy returns what plugins grant a pod, in order.
 func GrantedBy(granters []Granter, pod *v1.Pod) []hold.Holder {
 	var holders []hold.Holder

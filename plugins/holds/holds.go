@@ -156,6 +156,19 @@ func (h *Holds) NewClaim() uint64 { return h.claims.Add(1) }
 // Empty tells that nothing is held anywhere.
 func (h *Holds) Empty() bool { return h.held.Load() == 0 }
 
+// Holding returns those of some holders that hold anything: to grant the others something is of no use.
+func (h *Holds) Holding(holders []hold.Holder) []hold.Holder {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	var some []hold.Holder
+	for _, holder := range holders {
+		if h.ledger.Holds(holder) {
+			some = append(some, holder)
+		}
+	}
+	return some
+}
+
 // Count is the number of holds for a reason.
 func (h *Holds) Count(r hold.Reason) int {
 	h.mu.RLock()

@@ -47,6 +47,13 @@ func (h *Holds) Return(pod types.UID) {
 	}
 }
 
+// Part is what a pod has taken of what is kept under an ID; nothing where it has no part of it.
+func (h *Holds) Part(id hold.ID, pod types.UID) hold.Taken {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	return h.ledger.Part(id, pod)
+}
+
 // Left is what pods have not taken of what is kept, by ID, in order.
 func (h *Holds) Left(ids ...hold.ID) []hold.Taken {
 	h.mu.RLock()

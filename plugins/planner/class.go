@@ -15,6 +15,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/plugins/holds"
 	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
 )
@@ -128,7 +129,7 @@ func (g *grouping) hash(pod *v1.Pod, claims claimed, granted []hold.Holder) uint
 	h.SetSeed(g.seed)
 	w := hashWriter{&h}
 	spec := &pod.Spec
-	w.text(pod.Namespace, spec.SchedulerName, spec.PriorityClassName, spec.NodeName)
+	w.text(pod.Namespace, spec.SchedulerName, spec.PriorityClassName, spec.NodeName, pod.Annotations[v1alpha1.ReservationAnnotation])
 	w.number(int64(corev1helpers.PodPriority(pod)))
 	w.labels(pod.Labels)
 	w.sorted(spec.NodeSelector)

@@ -9,14 +9,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes/fake"
-	"k8s.io/client-go/tools/events"
-	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler"
-	schedconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
-	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
 	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
@@ -27,6 +20,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
 	"github.com/lockstep-sh/lockstep/plugins/internal/resource"
+	"github.com/lockstep-sh/lockstep/test/idle"
 )
 
 var team = hold.Holder{Profile: v1.DefaultSchedulerName, Group: "reservation"}
@@ -50,28 +44,14 @@ func (keeper) Grants(pod *v1.Pod) []hold.Holder {
 // newPlanner makes the planner of a profile with kube-scheduler's plugins and a keeper, with these nodes of 8 GPUs.
 func newPlanner(t *testing.T, ledger *holds.Holds, nodes ...string) *Planner {
 	t.Helper()
-	var silent klog.Logger
-	ctx, cancel := context.WithCancel(klog.NewContext(context.Background(), silent))
-	t.Cleanup(cancel)
-	defaults, err := latest.Default()
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, plugins, client := defaults.Profiles[0], extension.New(), fake.NewClientset()
-	p.Plugins.MultiPoint.Enabled = append(p.Plugins.MultiPoint.Enabled, schedconfig.Plugin{Name: keeper{}.Name()})
+	plugins := extension.New()
 	var all []*v1.Node
 	for _, name := range nodes {
 		all = append(all, st.MakeNode().Name(name).Capacity(map[v1.ResourceName]string{gpu: "8", v1.ResourcePods: "110"}).Obj())
 	}
 	made := plugins.Watch(func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) { return keeper{ledger}, nil })
-	s, err := scheduler.New(ctx, client, informers.NewSharedInformerFactory(client, 0), nil,
-		func(string) events.EventRecorderLogger { return &events.FakeRecorder{} },
-		scheduler.WithProfiles(p), scheduler.WithNodeInfoSnapshot(cache.NewSnapshot(nil, all)),
-		scheduler.WithFrameworkOutOfTreeRegistry(frameworkruntime.Registry{keeper{}.Name(): made}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return New(s.Profiles[v1.DefaultSchedulerName], ledger, plugins)
+	s := idle.New(t, idle.Options{Plugins: frameworkruntime.Registry{keeper{}.Name(): made}, Snapshot: cache.NewSnapshot(nil, all)})
+	return New(s.Framework, ledger, plugins)
 }
 
 // gangOf is an attempt of members of 4 GPUs, of which the first are of the team.

@@ -54,6 +54,11 @@ func (pl *GangPreemption) carryOut(ctx context.Context, d *demand, f *found) {
 	if len(failed) == 0 {
 		stale = pl.outdated(ctx, d, f)
 	}
+	if len(failed) == 0 && stale == "" {
+		if err := pl.breakPromises(ctx, d, f); err != nil {
+			failed = append(failed, err)
+		}
+	}
 	if stale != "" {
 		logger.V(2).Info("Preemption is not carried out; the preemptor will look again", "preemptor", d.String(), "why", stale)
 	}

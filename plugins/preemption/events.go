@@ -43,6 +43,15 @@ func preempting(d *demand, f *found) event.Event {
 			len(f.victims), f.domain, len(f.plan.Nodes), whole, safe, f.numbers(d))}
 }
 
+// preempted says why a pod is evicted, for whom if anybody is known.
+func preempted(pod, preemptor *v1.Pod, note string) event.Event {
+	e := event.Event{On: pod, Type: v1.EventTypeNormal, Reason: EventPreempted, Action: actionPreempting, Note: note}
+	if preemptor != nil { // a nil pod would be an object
+		e.Related = preemptor
+	}
+	return e
+}
+
 // gangLost says how many pods a gang of a bundle loses, and for whom.
 func gangLost(d *demand, f *found, b victim.Bundle, of gang.Footprint) event.Event {
 	reason := EventGangShrunk

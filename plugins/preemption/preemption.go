@@ -46,6 +46,8 @@ type Shared struct {
 	Holds   *holds.Holds
 	Gangs   Gangs
 	Plugins *extension.Plugins
+	// Promises are what is held for pods that are yet to come; nil for none.
+	Promises Promises
 	// Underway is the evictions of all profiles.
 	Underway *eviction.Underway
 	// Watches learns what the plugin watches; nil where nobody asks.
@@ -150,10 +152,10 @@ func (pl *GangPreemption) makeEvictor() (err error) {
 		Profile: profile, Client: pl.handle.ClientSet().CoreV1(), Recorder: pl.handle.EventRecorder(), Clock: pl.clock,
 		Pod: pl.podByUID, Pods: pods.Lister(), OnTheirWay: pl.handle, Gangs: pl.Gangs, Underway: pl.Underway,
 		Words: eviction.Words{
-			Plugin: Name,
-			Reason: v1.PodReasonPreemptionByScheduler, Message: profile + ": preempting to make room for a pod or gang that comes before it",
-			WithdrawnReason: ReasonWithdrawn, WithdrawnMessage: profile + ": the preemption was not carried out",
-			Event: EventPreempted, Action: actionPreempting, Finishing: "completing an interrupted preemption of the gang",
+			Plugin:    Name,
+			Begun:     eviction.Condition{Reason: v1.PodReasonPreemptionByScheduler, Message: profile + ": preempting to make room for a pod or gang that comes before it"},
+			Withdrawn: eviction.Condition{Reason: ReasonWithdrawn, Message: profile + ": the preemption was not carried out"},
+			Evicted:   preempted, Finishing: "completing an interrupted preemption of the gang",
 		},
 	}
 	return nil

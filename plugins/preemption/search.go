@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/lockstep-sh/lockstep/plugins/eviction"
@@ -60,7 +60,12 @@ func (pl *GangPreemption) search(ctx context.Context, d *demand) (*found, error)
 	outranked := slices.DeleteFunc(pl.Holds.NominatedBelow(d.priority), func(holder hold.Holder) bool { return holder == own })
 	outranked = append(outranked, pl.Gangs.Hoards(d.priority, "")...)
 	if len(outranked) > 0 {
-		if result, err := pl.searchBeside(ctx, d, outranked, nil); err != nil || result != nil {
+		if result, err := pl.searchBeside(ctx, d, outranked, nil, nil); err != nil || result != nil {
+			return result, err
+		}
+	}
+	if promises := pl.yielding(d); len(promises) > 0 {
+		if result, err := pl.searchPromised(ctx, d, outranked, promises); err != nil || result != nil {
 			return result, err
 		}
 	}
@@ -68,9 +73,9 @@ func (pl *GangPreemption) search(ctx context.Context, d *demand) (*found, error)
 		return nil, nil
 	}
 	for _, round := range pl.points.Rounds(ctx, d.gang, d.need) {
-		result, err := pl.searchBeside(ctx, d, nil, &round)
+		result, err := pl.searchBeside(ctx, d, nil, nil, &round)
 		if err == nil && result == nil && len(outranked) > 0 {
-			result, err = pl.searchBeside(ctx, d, outranked, &round)
+			result, err = pl.searchBeside(ctx, d, outranked, nil, &round)
 		}
 		if err != nil || result != nil {
 			return result, err
@@ -79,9 +84,9 @@ func (pl *GangPreemption) search(ctx context.Context, d *demand) (*found, error)
 	return nil, nil
 }
 
-// searchBeside looks for room as if the holders that are outranked held nothing, and by
-// evicting whom a round permits; nil permits nobody.
-func (pl *GangPreemption) searchBeside(ctx context.Context, d *demand, outrank []hold.Holder, round *gangpoint.Round) (best *found, err error) {
+// searchBeside looks for room as if the holders that are outranked held nothing, on other nodes than
+// those to be avoided, and by evicting whom a round permits; nil permits nobody.
+func (pl *GangPreemption) searchBeside(ctx context.Context, d *demand, outrank []hold.Holder, avoid sets.Set[string], round *gangpoint.Round) (best *found, err error) {
 	room, err := pl.planner.Room(ctx, d.attempt, outrank)
 	if err != nil {
 		return nil, err
@@ -102,13 +107,16 @@ func (pl *GangPreemption) searchBeside(ctx context.Context, d *demand, outrank [
 	if err != nil {
 		return nil, err
 	}
+	for i := range domains {
+		domains[i].nodes = slices.DeleteFunc(slices.Clone(domains[i].nodes), func(node int) bool { return avoid.Has(infos[node].Node().Name) })
+	}
 	s := &searching{pl: pl, d: d, room: room, gangs: gangs, round: round}
 	best, err = s.best(ctx, domains)
 	if best == nil || err != nil {
 		return nil, err
 	}
 	best.outrank = outrank
-	for _, node := range slices.Compact(slices.Sorted(maps.Values(best.plan.Nodes))) {
+	for _, node := range best.nodes() {
 		best.relies = append(best.relies, gangs.promised[node]...)
 	}
 	if best.round = "make way"; round != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/plugins/holds"
 	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
+	"github.com/lockstep-sh/lockstep/plugins/watches"
 )
 
 // watch learns from the pods' status which nominations stand that this process did not
@@ -20,7 +21,7 @@ func (pl *GangPreemption) watch() error {
 	if _, err := informer.AddEventHandler(pl.Watches.Shared("nominations and victims in profile "+pl.handle.ProfileName(), informer, cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(object any) { pl.podSeen(nil, object.(*v1.Pod)) },
 		UpdateFunc: func(old, object any) { pl.podSeen(old.(*v1.Pod), object.(*v1.Pod)) },
-		DeleteFunc: pl.podGone,
+		DeleteFunc: watches.Deleted(pl.podGone),
 	})); err != nil {
 		return fmt.Errorf("watching pods: %w", err)
 	}
@@ -75,12 +76,7 @@ func nomination(pod *v1.Pod) string {
 	return pod.Status.NominatedNodeName
 }
 
-func (pl *GangPreemption) podGone(object any) {
-	if unknown, ok := object.(cache.DeletedFinalStateUnknown); ok {
-		object = unknown.Obj
-	}
-	if pod, ok := object.(*v1.Pod); ok {
-		pl.evictor.Gone(pod.UID)
-		pl.Holds.DropNomination(pod.UID)
-	}
+func (pl *GangPreemption) podGone(pod *v1.Pod) {
+	pl.evictor.Gone(pod.UID)
+	pl.Holds.DropNomination(pod.UID)
 }

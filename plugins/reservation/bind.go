@@ -26,7 +26,7 @@ func (pl *Reservation) Reserve(_ context.Context, state fwk.CycleState, pod *v1.
 	if err != nil {
 		return fwk.AsStatus(fmt.Errorf("looking up node %s in the snapshot: %w", node, err))
 	}
-	seat, ok := pl.choose(c, info)
+	seat, ok := pl.choose(c, state, pod, info)
 	if !ok {
 		return fwk.NewStatus(fwk.Unschedulable, "what is held for the pod on node "+node+" has been taken")
 	}

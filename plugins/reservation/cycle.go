@@ -44,6 +44,7 @@ type cycle struct {
 type part struct {
 	id     hold.ID
 	amount hold.Taken
+	card   int
 }
 
 // Clone copies what a what-if changes.
@@ -133,7 +134,7 @@ func (pl *Reservation) PreFilterExtensions() fwk.PreFilterExtensions { return ni
 
 // Filter refuses nodes that would be oversold: a pod uses one placement at most, and others that
 // it owns are held for who else does. It costs next to nothing for a pod that owns none.
-func (pl *Reservation) Filter(_ context.Context, state fwk.CycleState, _ *v1.Pod, info fwk.NodeInfo) *fwk.Status {
+func (pl *Reservation) Filter(_ context.Context, state fwk.CycleState, pod *v1.Pod, info fwk.NodeInfo) *fwk.Status {
 	c := cycleOf(state)
 	if c == nil {
 		return nil
@@ -145,7 +146,7 @@ func (pl *Reservation) Filter(_ context.Context, state fwk.CycleState, _ *v1.Pod
 		}
 		return nil
 	}
-	if _, ok := pl.choose(c, info); !ok {
+	if _, ok := pl.choose(c, state, pod, info); !ok {
 		return fwk.NewStatus(fwk.Unschedulable, holds.ErrReasonHeld)
 	}
 	return nil
@@ -153,14 +154,14 @@ func (pl *Reservation) Filter(_ context.Context, state fwk.CycleState, _ *v1.Pod
 
 // choose returns the seat on a node that the pod of a cycle is to use; nil for none. It returns
 // false where the pod does not fit beside what is held there for others.
-func (pl *Reservation) choose(c *cycle, info fwk.NodeInfo) (*reservation.Seat, bool) {
+func (pl *Reservation) choose(c *cycle, state fwk.CycleState, pod *v1.Pod, info fwk.NodeInfo) (*reservation.Seat, bool) {
 	seats, need := c.seats[info.Node().Name], c.demand.Amount()
 	held, _ := pl.holds.Others(info, c.holders...)
 	for i := range seats {
 		held = held.Plus(seats[i].Left)
 	}
 	for _, i := range reservation.Rank(need, seats) {
-		if c.demand.Fits(info, held.Minus(seats[i].Left.Part(need))) {
+		if c.demand.Fits(info, held.Minus(seats[i].Left.Part(need))) && pl.dealt(c, state, pod, info, &seats[i]) {
 			return &seats[i], true
 		}
 	}
@@ -190,7 +191,7 @@ func (pl *Reservation) SimulateAddTask(_ context.Context, state fwk.CycleState, 
 			if c.parts == nil {
 				c.parts = map[types.UID]part{}
 			}
-			c.parts[pod.UID] = part{id: s.ID, amount: amount}
+			c.parts[pod.UID] = part{id: s.ID, amount: amount, card: s.Card}
 			return nil
 		}
 	}

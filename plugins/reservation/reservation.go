@@ -39,6 +39,8 @@ type Reservation struct {
 	reservations Reservations
 	// planner finds a node among those where something is held for a pod.
 	planner func() *planner.Planner
+	// dealers are the plugins of the profile that deal out GPU cards.
+	dealers func() []Dealer
 	// notes: the binder of the profile writes annotations as it binds.
 	notes func() bool
 }
@@ -47,7 +49,7 @@ type Reservation struct {
 // are reserve pods: nothing is held for these.
 type Reservations interface {
 	// Serve has the Reservations of a profile be placed.
-	Serve(ctx context.Context, handle fwk.Handle, preempts bool) error
+	Serve(ctx context.Context, handle fwk.Handle, preempts, yields bool) error
 	// Grants returns the holders of the Reservations that a pod owns.
 	Grants(pod *v1.Pod) []hold.Holder
 	// Seats returns what is held for a pod, by node.
@@ -62,6 +64,8 @@ type Reservations interface {
 	Allocation(pod *v1.Pod) (reservation.Allocation, bool)
 	// Bind writes down the place of a reserve pod, with those of the others of its Reservation.
 	Bind(ctx context.Context, pod *v1.Pod, node string) error
+	// Cards lists the placements on GPU cards of a node.
+	Cards(node string) []reservation.OnCard
 	// Placed tells that it is bound.
 	Placed(pod *v1.Pod)
 }
@@ -117,12 +121,13 @@ func New(ledger *holds.Holds, reservations Reservations, plugins *extension.Plug
 		if !ok {
 			return nil, fmt.Errorf("making %s: want the framework of kube-scheduler as its handle, got %T", Name, handle)
 		}
-		if err := reservations.Serve(ctx, handle, args.Preempt); err != nil {
+		if err := reservations.Serve(ctx, handle, args.Preempt, args.Preemptable); err != nil {
 			return nil, fmt.Errorf("making %s: %w", Name, err)
 		}
 		return &Reservation{
 			handle: fw, holds: ledger, reservations: reservations,
 			planner: sync.OnceValue(func() *planner.Planner { return planner.New(fw, ledger, plugins) }), // once all plugins are made
+			dealers: sync.OnceValue(func() []Dealer { return extension.Of[Dealer](plugins, fw) }),
 			notes: sync.OnceValue(func() bool {
 				return slices.ContainsFunc(fw.ListPlugins().Bind.Enabled, func(p schedconfig.Plugin) bool { return p.Name == binder })
 			}),

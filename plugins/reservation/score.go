@@ -19,12 +19,12 @@ func (pl *Reservation) PreScore(_ context.Context, state fwk.CycleState, _ *v1.P
 
 // Score prefers nodes where something is held for the pod, and of those the one where it suits it
 // best: it covers what the pod asks for, and little is left over.
-func (pl *Reservation) Score(_ context.Context, state fwk.CycleState, _ *v1.Pod, info fwk.NodeInfo) (int64, *fwk.Status) {
+func (pl *Reservation) Score(_ context.Context, state fwk.CycleState, pod *v1.Pod, info fwk.NodeInfo) (int64, *fwk.Status) {
 	c := cycleOf(state)
 	if c == nil || len(c.seats[info.Node().Name]) == 0 {
 		return 0, nil
 	}
-	seat, _ := pl.choose(c, info)
+	seat, _ := pl.choose(c, state, pod, info)
 	if seat == nil {
 		return 0, nil
 	}

@@ -171,7 +171,9 @@ func (r *Registry) placed(now *v1alpha1.Reservation, e *entry, at map[int32]stri
 		case ok && node != at[index]:
 			return nil, fmt.Errorf("placement %d is on node %s by now, not on %s", index, node, at[index])
 		case !ok:
-			next.Status.Placements = append(next.Status.Placements, v1alpha1.ReservationPlacement{Index: index, NodeName: at[index], Allocatable: amount})
+			next.Status.Placements = append(next.Status.Placements, v1alpha1.ReservationPlacement{
+				Index: index, NodeName: at[index], Allocatable: amount, Annotations: r.written(e, index),
+			})
 		}
 	}
 	slices.SortFunc(next.Status.Placements, func(a, b v1alpha1.ReservationPlacement) int { return cmp.Compare(a.Index, b.Index) })
@@ -195,6 +197,31 @@ func (r *Registry) placed(now *v1alpha1.Reservation, e *entry, at map[int32]stri
 		ObservedGeneration: next.Generation, LastTransitionTime: metav1.NewTime(r.clock.Now()),
 	})
 	return next, nil
+}
+
+// written is what plugins have written on the reserve pod of a placement; nil for nothing.
+func (r *Registry) written(e *entry, index int32) map[string]string {
+	r.mu.RLock()
+	made := e.pods[index]
+	r.mu.RUnlock()
+	if made == nil {
+		return nil
+	}
+	now, err := r.store.Get(made.Namespace, made.Name)
+	if err != nil {
+		return nil // it was taken back, which ends this
+	}
+	var news map[string]string
+	for key, value := range now.Annotations {
+		if was, ok := made.Annotations[key]; ok && was == value {
+			continue
+		}
+		if news == nil {
+			news = map[string]string{}
+		}
+		news[key] = value
+	}
+	return news
 }
 
 // placing has the ledger hold what was written, and the reserve pods be on their nodes.

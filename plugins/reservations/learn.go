@@ -50,10 +50,11 @@ func (r *Registry) learn(now *v1alpha1.Reservation) {
 	if known != nil && known.object.UID == now.UID && older(now, known.object) {
 		return // it was written here since
 	}
-	if known != nil && known.object.UID != now.UID || over(now, r.clock.Now()) != "" {
+	ended := over(now, r.clock.Now()) != ""
+	if known != nil && known.object.UID != now.UID || ended {
 		r.end(now.Name)
 	}
-	if over(now, r.clock.Now()) != "" {
+	if ended {
 		return
 	}
 	who, err := ownersOf(now)
@@ -73,18 +74,23 @@ func (r *Registry) learn(now *v1alpha1.Reservation) {
 		e.demand = holds.DemandOf(&framework.PodInfo{Pod: e.template})
 		e.refusal = sync.OnceValue(func() string { return refusal(e.template) })
 	}
-	wanted := map[int32]string{}
+	wanted := map[int32]v1alpha1.ReservationPlacement{}
 	for _, p := range now.Status.Placements {
-		if id := idOf(now.UID, p.Index); !p.Spent && !r.usedUp(e, id, p) {
-			wanted[p.Index] = p.NodeName
+		switch {
+		case p.Spent:
+		case r.usedUp(e, idOf(now.UID, p.Index), p):
+			e.use(p.Index, p.NodeName, r.clock.Now()) // also when its user is gone
+			r.work.AddAfter(now.Name, untold)
+		default:
+			wanted[p.Index] = p
 		}
 	}
 	keep, drop := e.settle(wanted)
 	for _, id := range drop {
-		delete(r.places, id)
+		r.remove(id)
 	}
 	for _, p := range keep {
-		r.places[p.id] = p
+		r.add(p)
 	}
 	r.owners.Set(now.Name, who...)
 	r.held.Store(int64(len(r.places)))
@@ -93,8 +99,12 @@ func (r *Registry) learn(now *v1alpha1.Reservation) {
 		r.charges.Recheck()
 	}
 	fresh := r.hold(e, keep, drop)
+	r.promise(e)
 	for _, p := range keep {
 		r.consume(p)
+		if slices.Contains(fresh, p) {
+			r.charge(p) // for what nobody uses of it
+		}
 		if told || slices.Contains(fresh, p) {
 			r.holds.NoteFreed(p.node) // those who wait for it may use it now
 		}
@@ -112,7 +122,7 @@ func (r *Registry) usedUp(e *entry, id hold.ID, p v1alpha1.ReservationPlacement)
 	if !reservation.Once(e.object) {
 		return false
 	}
-	if e.used[p.Index] == p.NodeName {
+	if e.used[p.Index].node == p.NodeName {
 		return true
 	}
 	if known := r.places[id]; known != nil && known.by != "" {
@@ -129,9 +139,9 @@ func (r *Registry) usedUp(e *entry, id hold.ID, p v1alpha1.ReservationPlacement)
 
 // settle makes the places of an entry those that are wanted, by index. It returns those that
 // there are now, and what has to go.
-func (e *entry) settle(wanted map[int32]string) (keep []*place, drop []hold.ID) {
+func (e *entry) settle(wanted map[int32]v1alpha1.ReservationPlacement) (keep []*place, drop []hold.ID) {
 	for _, index := range sortedKeys(e.places) {
-		if p := e.places[index]; wanted[index] != p.node {
+		if p := e.places[index]; wanted[index].NodeName != p.node || cardOf(wanted[index]) != p.card {
 			drop = append(drop, p.id)
 			delete(e.places, index)
 		}
@@ -139,7 +149,7 @@ func (e *entry) settle(wanted map[int32]string) (keep []*place, drop []hold.ID) 
 	for _, index := range sortedKeys(wanted) {
 		p := e.places[index]
 		if p == nil {
-			p = &place{id: idOf(e.object.UID, index), entry: e, index: index, node: wanted[index]}
+			p = &place{id: idOf(e.object.UID, index), entry: e, index: index, node: wanted[index].NodeName, card: cardOf(wanted[index])}
 			e.places[index] = p
 		}
 		keep = append(keep, p)
@@ -161,7 +171,6 @@ func (r *Registry) hold(e *entry, keep []*place, drop []hold.ID) (fresh []*place
 			ID: p.id, Holder: holderOf(e.object.UID), Node: p.node, Reason: hold.Reservation, Priority: corev1helpers.PodPriority(e.template),
 			Pods: 1, Request: e.demand.Request, Ports: e.demand.Ports,
 		})
-		r.charge(p)
 		fresh = append(fresh, p)
 	}
 	return fresh
@@ -215,7 +224,7 @@ func (r *Registry) end(name string) {
 	r.owners.Set(name)
 	_, drop := e.settle(nil)
 	for _, id := range drop {
-		delete(r.places, id)
+		r.remove(id)
 	}
 	r.held.Store(int64(len(r.places)))
 	e.fail("Reservation \"" + name + "\" has ended")
@@ -223,6 +232,7 @@ func (r *Registry) end(name string) {
 	for _, id := range drop {
 		r.release(id)
 	}
+	r.unpromise(e)
 	r.withdraw(e)
 }
 

@@ -25,7 +25,6 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	fwk "k8s.io/kube-scheduler/framework"
 	schedconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
@@ -56,7 +55,6 @@ type Registry struct {
 	failed   error // what once came to
 	client   kubernetes.Interface
 	statuses dynamic.NamespaceableResourceInterface
-	objects  cache.Store
 	nodes    corelisters.NodeLister
 	// work are the names of Reservations to look at, dues those of which less or more is left than
 	// queues were charged for.
@@ -76,6 +74,8 @@ type Registry struct {
 	entries  map[string]*entry
 	// places has the placements by what the ledger calls them.
 	places map[hold.ID]*place
+	// cards are those of them that are on a GPU card, by node.
+	cards  map[string]map[hold.ID]*place
 	owners owners.Index[string]
 	// users are the pods that say they use a placement, and those that are about to; of has them
 	// by the placement.
@@ -96,6 +96,8 @@ type Charges interface {
 type profile struct {
 	// preempts: others may be evicted for its reserve pods.
 	preempts bool
+	// yields: what its Reservations hold makes way for pods of higher priority.
+	yields bool
 	// gangs reports whether it places gangs.
 	gangs func() bool
 }
@@ -107,10 +109,14 @@ type entry struct {
 	template *v1.Pod
 	demand   holds.Demand
 	places   map[int32]*place
+	// promised is where placements are promised that have no place yet, by index.
+	promised map[int32]string
 	// pods are the reserve pods that look for places, by index.
 	pods map[int32]*v1.Pod
-	// used are the nodes of the placements that were used once, by index: the status may not say so yet.
-	used map[int32]string
+	// priority is that of its template, where that matters and is known.
+	priority *int32
+	// used are the placements that were used once, by index: the status may not say so yet.
+	used map[int32]use
 	// attempt counts how often reserve pods were made.
 	attempt int
 	round   *round
@@ -128,6 +134,24 @@ type place struct {
 	node  string
 	// by is the pod that has it, where it is used once; empty for none yet.
 	by types.UID
+	// card is the GPU card that it is on; negative for none.
+	card int
+}
+
+// use is where a placement was when it was used, and since when that is known.
+type use struct {
+	node  string
+	since time.Time
+}
+
+// use notes that a placement was used that is used once. The lock of the registry is held.
+func (e *entry) use(index int32, node string, now time.Time) {
+	if e.used == nil {
+		e.used = map[int32]use{}
+	}
+	if e.used[index].node != node {
+		e.used[index] = use{node: node, since: now}
+	}
 }
 
 // user is a pod and the placement that it uses.
@@ -147,7 +171,7 @@ func (u *user) place() hold.ID { return idOf(u.UID, u.Index) }
 func New(ledger *holds.Holds, store *reservepods.Store, watched *watches.Watches, leads leading.Signal, charges Charges) *Registry {
 	r := &Registry{
 		clock: clock.RealClock{}, holds: ledger, store: store, watches: watched, leading: leads, charges: charges,
-		profiles: map[string]profile{}, entries: map[string]*entry{}, places: map[hold.ID]*place{}, users: map[types.UID]*user{}, of: map[hold.ID]map[types.UID]*user{},
+		profiles: map[string]profile{}, entries: map[string]*entry{}, places: map[hold.ID]*place{}, cards: map[string]map[hold.ID]*place{}, users: map[types.UID]*user{}, of: map[hold.ID]map[types.UID]*user{},
 		work: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](minPause, maxPause)),
 		dues: workqueue.NewTyped[string](),
 	}
@@ -162,9 +186,10 @@ const (
 )
 
 // Serve has the Reservations of a profile be placed. preempts: other pods may be evicted for
-// them. It begins to watch with the first profile.
-func (r *Registry) Serve(ctx context.Context, handle fwk.Handle, preempts bool) error {
-	p := profile{preempts: preempts, gangs: func() bool { return true }}
+// them; yields: what they hold makes way for pods of higher priority. It begins to watch with the
+// first profile.
+func (r *Registry) Serve(ctx context.Context, handle fwk.Handle, preempts, yields bool) error {
+	p := profile{preempts: preempts, yields: yields, gangs: func() bool { return true }}
 	if fw, ok := handle.(framework.Framework); ok {
 		p.gangs = func() bool { // once all plugins are made
 			return slices.ContainsFunc(fw.ListPlugins().PreFilter.Enabled, func(p schedconfig.Plugin) bool { return p.Name == gangPlugin })
@@ -200,9 +225,13 @@ func holderOf(reservation types.UID) hold.Holder {
 // Empty reports whether nothing is held for anybody.
 func (r *Registry) Empty() bool { return r.held.Load() == 0 }
 
-// Grants returns the holders of the Reservations that a pod owns.
+// Grants returns the holders of the Reservations that a pod owns; of a reserve pod, that of what is promised to
+// its Reservation.
 func (r *Registry) Grants(pod *v1.Pod) []hold.Holder {
-	if r.Empty() || reservepods.IsReservePod(pod) {
+	if reservepods.IsReservePod(pod) {
+		return r.promises(pod)
+	}
+	if r.Empty() {
 		return nil
 	}
 	r.mu.RLock()
@@ -232,7 +261,7 @@ func (r *Registry) Seats(pod *v1.Pod) map[string][]reservation.Seat {
 		for _, p := range e.on(only) {
 			ids = append(ids, p.id)
 			s := reservation.Seat{
-				ID: p.id, Holder: holderOf(e.object.UID), Node: p.node, Once: reservation.Once(e.object), Taken: p.by != "" && p.by != pod.UID,
+				ID: p.id, Holder: holderOf(e.object.UID), Node: p.node, Once: reservation.Once(e.object), Taken: p.by != "" && p.by != pod.UID, Card: p.card,
 			}
 			if e.object.Spec.AllocatePolicy == v1alpha1.AllocateRestricted {
 				s.Restricted = sortedKeys(e.demand.Request)

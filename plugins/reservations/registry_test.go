@@ -257,6 +257,11 @@ func TestRestart(t *testing.T) {
 			if got := s.held(); got != "a: 3, b: 4" {
 				t.Errorf("held %q", got)
 			}
+			s.ended(pods[0])
+			s.Learn(s.make("once", on("a", "b"))) // no controller has seen it
+			if got := s.held(); got != "a: 3, b: 4" {
+				t.Errorf("held %q after the user of a placement that is used once has ended", got)
+			}
 		})
 	}
 }

@@ -44,7 +44,7 @@ func templateOf(r *v1alpha1.Reservation) *v1.Pod {
 	maps.DeleteFunc(pod.Labels, func(key, _ string) bool { return slices.Contains(gangLabels, key) })
 	maps.DeleteFunc(pod.Annotations, func(key, _ string) bool {
 		return slices.Contains(gangLabels, key) || strings.HasPrefix(key, gangAnnotations) ||
-			key == v1alpha1.MinByRoleAnnotation || key == v1alpha1.ReservationAnnotation || key == v1alpha1.ReservationAllocatedAnnotation
+			key == v1alpha1.MinByRoleAnnotation || slices.Contains(written, key)
 	})
 	for _, key := range []string{v1alpha1.RequiredTopologyAnnotation, v1alpha1.PreferredTopologyAnnotation} {
 		if value, ok := r.Annotations[key]; ok && pod.Annotations[key] == "" {
@@ -58,6 +58,12 @@ func templateOf(r *v1alpha1.Reservation) *v1.Pod {
 // reserve pods are no members of it.
 var gangLabels = []string{
 	v1alpha1.PodGroupLabel, v1alpha1.PodGroupXLabel, v1alpha1.PodGroupNameLabel, v1alpha1.PodGroupMinAvailableLabel,
+}
+
+// written are the annotations that say of a pod what it uses: those of the pod from which a template was taken
+// mean nothing.
+var written = []string{
+	v1alpha1.ReservationAnnotation, v1alpha1.ReservationAllocatedAnnotation, v1alpha1.GPUCardAnnotation, v1alpha1.GPUCardMemoryAnnotation,
 }
 
 const gangAnnotations = "gang.scheduling.koordinator.sh/"
@@ -99,6 +105,9 @@ func reservePods(r *v1alpha1.Reservation, template *v1.Pod, missing []int32, att
 		pod := template.DeepCopy()
 		pod.Name = reservepods.PodName(r.Name, int(index))
 		pod.UID = reservepods.UIDOf(r.UID, index, attempt)
+		if int(index) < len(r.Spec.NodeNames) {
+			pin(pod, r.Spec.NodeNames[index])
+		}
 		if len(missing) > 1 {
 			metav1.SetMetaDataAnnotation(&pod.ObjectMeta, v1alpha1.GangNameAnnotation, reservepods.GroupName(r.Name))
 			metav1.SetMetaDataAnnotation(&pod.ObjectMeta, v1alpha1.MinAvailableAnnotation, strconv.Itoa(len(missing)))

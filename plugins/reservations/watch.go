@@ -6,6 +6,7 @@ import (
 	"maps"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/dynamic"
@@ -21,6 +22,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/holds"
 	"github.com/lockstep-sh/lockstep/plugins/internal/reservation"
 	"github.com/lockstep-sh/lockstep/plugins/reservepods"
+	"github.com/lockstep-sh/lockstep/plugins/watches"
 )
 
 // watch learns the Reservations and who uses them, and begins to work for them. The API server
@@ -32,7 +34,7 @@ func (r *Registry) watch(ctx context.Context, handle fwk.Handle) error {
 	if _, err := pods.AddEventHandler(r.watches.Shared("pods that use Reservations", pods, cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(object any) { r.podSeen(object.(*v1.Pod)) },
 		UpdateFunc: func(before, object any) { r.podChanged(before.(*v1.Pod), object.(*v1.Pod)) },
-		DeleteFunc: func(object any) { withDeleted(object, r.ended) },
+		DeleteFunc: watches.Deleted(r.ended),
 	})); err != nil {
 		return fmt.Errorf("watching pods: %w", err)
 	}
@@ -42,34 +44,17 @@ func (r *Registry) watch(ctx context.Context, handle fwk.Handle) error {
 	}
 	r.statuses = client.Resource(v1alpha1.ReservationResource)
 	informer := dynamicinformer.NewDynamicSharedInformerFactory(client, 0).ForResource(v1alpha1.ReservationResource).Informer()
-	r.objects = informer.GetStore()
+	if err := informer.SetTransform(slim); err != nil {
+		return fmt.Errorf("watching Reservations: %w", err)
+	}
 	handler := r.watches.Own("Reservations", v1alpha1.ReservationResource, "", informer, cache.ResourceEventHandlerFuncs{
-		AddFunc: func(object any) { r.seen(ctx, object) },
-		UpdateFunc: func(before, object any) {
-			withDeleted(before, func(old *unstructured.Unstructured) {
-				if now, ok := object.(*unstructured.Unstructured); ok && now.GetUID() != old.GetUID() {
-					r.gone(old.GetName()) // a watch that was interrupted does not tell of its end
-				}
-			})
-			r.seen(ctx, object)
-		},
-		DeleteFunc: func(object any) {
-			withDeleted(object, func(gone *unstructured.Unstructured) { r.gone(gone.GetName()) })
-		},
+		AddFunc:    func(object any) { r.seen(ctx, object) },
+		UpdateFunc: func(_, object any) { r.seen(ctx, object) }, // it may be another one of the name
+		DeleteFunc: watches.Deleted(func(gone metav1.Object) { r.gone(gone.GetName()) }),
 	})
 	crd.WhenServed(ctx, handle.ClientSet().Discovery(), v1alpha1.ReservationResource, informer, handler)
 	go r.run(ctx)
 	return nil
-}
-
-// withDeleted calls with the object that was deleted.
-func withDeleted[T any](object any, do func(T)) {
-	if unknown, ok := object.(cache.DeletedFinalStateUnknown); ok {
-		object = unknown.Obj
-	}
-	if typed, ok := object.(T); ok {
-		do(typed)
-	}
 }
 
 // seen takes in a Reservation.
@@ -83,7 +68,21 @@ func (r *Registry) seen(ctx context.Context, object any) {
 	r.work.Add(now.Name)
 }
 
+// slim makes of what is listed what is worked with, without what nobody reads: the maps that it comes in would
+// be kept beside it. What cannot be read stays as it is.
+func slim(object any) (any, error) {
+	now, err := typed(object)
+	if err != nil {
+		return object, nil //nolint:nilerr // whoever takes it in says so
+	}
+	now.ManagedFields = nil
+	return now, nil
+}
+
 func typed(object any) (*v1alpha1.Reservation, error) {
+	if now, ok := object.(*v1alpha1.Reservation); ok {
+		return now, nil
+	}
 	u, ok := object.(*unstructured.Unstructured)
 	if !ok {
 		return nil, fmt.Errorf("reading a Reservation: got a %T", object)
@@ -126,23 +125,22 @@ func (r *Registry) podSeen(pod *v1.Pod) {
 	}
 	r.acting.Lock()
 	defer r.acting.Unlock()
-	id := idOf(a.UID, a.Index)
+	id, demand := idOf(a.UID, a.Index), holds.DemandOf(&framework.PodInfo{Pod: pod})
 	r.mu.Lock()
-	if u := r.users[pod.UID]; u != nil && u.bound && u.Allocation == a {
+	known := r.users[pod.UID]
+	same := known != nil && maps.Equal(known.demand.Request, demand.Request)
+	if same && known.bound && known.Allocation == a {
 		r.mu.Unlock()
 		return
 	}
-	r.note(&user{Allocation: a, pod: pod.UID, node: pod.Spec.NodeName, demand: holds.DemandOf(&framework.PodInfo{Pod: pod}), bound: true})
+	r.note(&user{Allocation: a, pod: pod.UID, node: pod.Spec.NodeName, demand: demand, bound: true})
 	p := r.places[id]
 	spent := p != nil && p.node == pod.Spec.NodeName && reservation.Once(p.entry.object) && (p.by == "" || p.by == pod.UID)
 	if spent {
 		p.by = pod.UID
-		if p.entry.used == nil {
-			p.entry.used = map[int32]string{}
-		}
-		p.entry.used[p.index] = p.node
+		p.entry.use(p.index, p.node, r.clock.Now())
 		delete(p.entry.places, p.index)
-		delete(r.places, id)
+		r.remove(id)
 		r.held.Store(int64(len(r.places)))
 	}
 	r.mu.Unlock()
@@ -151,6 +149,9 @@ func (r *Registry) podSeen(pod *v1.Pod) {
 		r.release(id) // what the pod leaves is free
 		r.work.AddAfter(a.Name, untold)
 	case p != nil:
+		if known != nil && !same {
+			r.holds.Consume(id, pod.UID, demand) // it was resized: another part, in place of the one it had
+		}
 		r.consume(p)
 		r.dues.Add(a.Name)
 	}

@@ -96,6 +96,9 @@ func (r *Registry) look(ctx context.Context, name string) error {
 	if !ours {
 		return nil // another scheduler's
 	}
+	if err := r.rank(ctx, e, profile); err != nil {
+		return err
+	}
 	missing := missingOf(now)
 	if len(missing) == 0 {
 		return r.seek(ctx, e, now, nil, false) // whoever else has placed it
@@ -167,15 +170,21 @@ func (r *Registry) spend(ctx context.Context, e *entry, now *v1alpha1.Reservatio
 	r.mu.RLock()
 	used := maps.Clone(e.used)
 	r.mu.RUnlock()
-	next := now.DeepCopy()
-	said := true
-	for i := range next.Status.Placements {
-		if p := &next.Status.Placements[i]; used[p.Index] == p.NodeName && !p.Spent {
-			p.Spent, said = true, false
+	due := func(p v1alpha1.ReservationPlacement) bool { return used[p.Index].node == p.NodeName && !p.Spent }
+	isNew := func(p v1alpha1.ReservationPlacement) bool {
+		return due(p) && r.clock.Since(used[p.Index].since) >= untold
+	}
+	for _, p := range now.Status.Placements {
+		if due(p) && (!isNew(p) || !r.leading.Given()) {
+			r.work.AddAfter(now.Name, max(time.Second, untold-r.clock.Since(used[p.Index].since)))
 		}
 	}
-	if said || !r.leading.Given() {
+	if !slices.ContainsFunc(now.Status.Placements, isNew) || !r.leading.Given() {
 		return nil
+	}
+	next := now.DeepCopy()
+	for i, p := range next.Status.Placements {
+		next.Status.Placements[i].Spent = p.Spent || isNew(p)
 	}
 	_, err := r.write(ctx, next)
 	if apierrors.IsNotFound(err) {
@@ -184,10 +193,33 @@ func (r *Registry) spend(ctx context.Context, e *entry, now *v1alpha1.Reservatio
 	return err
 }
 
+// rank finds out the priority of a Reservation that makes way by it. Where its class does not exist
+// it makes way for nobody.
+func (r *Registry) rank(ctx context.Context, e *entry, p profile) error {
+	r.mu.RLock()
+	known := e.priority != nil
+	r.mu.RUnlock()
+	if known || !p.yields {
+		return nil
+	}
+	pod := e.template.DeepCopy()
+	if err := r.prioritize(ctx, pod, false); err != nil && !errors.Is(err, errNoClass) {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e.priority = pod.Spec.Priority
+	return nil
+}
+
 // missingOf lists the placements that have no place.
 func missingOf(now *v1alpha1.Reservation) (missing []int32) {
+	has := map[int32]bool{}
+	for _, p := range now.Status.Placements {
+		has[p.Index] = true
+	}
 	for index := range int32(reservation.Replicas(now)) {
-		if !slices.ContainsFunc(now.Status.Placements, func(p v1alpha1.ReservationPlacement) bool { return p.Index == index }) {
+		if !has[index] {
 			missing = append(missing, index)
 		}
 	}
@@ -225,6 +257,7 @@ func (r *Registry) seek(ctx context.Context, e *entry, now *v1alpha1.Reservation
 	r.withdraw(e)
 	e.attempt++
 	made := reservePods(now, pod, missing, e.attempt)
+	r.promise(e) // startTime may just have come
 	r.mu.Lock()
 	e.pods, e.why = made, ""
 	r.mu.Unlock()
@@ -251,9 +284,7 @@ func (r *Registry) recharge(name string) {
 	r.mu.RLock()
 	var list []*place
 	if e := r.entries[name]; e != nil {
-		for _, index := range sortedKeys(e.places) {
-			list = append(list, e.places[index])
-		}
+		list = e.on("")
 	}
 	r.mu.RUnlock()
 	for _, p := range list {
@@ -264,8 +295,8 @@ func (r *Registry) recharge(name string) {
 // observe takes in why a reserve pod has no place, and that one is gone.
 func (r *Registry) observe(before, now *v1.Pod) {
 	if now == nil {
-		if name, _, ok := reservepods.PlacementOf(before); ok && before.Spec.NodeName == "" {
-			r.work.AddAfter(name, settling)
+		if _, _, ok := reservepods.PlacementOf(before); ok && before.Spec.NodeName == "" {
+			r.taken(before)
 		}
 		return
 	}
@@ -283,6 +314,14 @@ func (r *Registry) observe(before, now *v1.Pod) {
 		e.why = condition.Message
 		r.work.AddAfter(name, settling)
 	}
+}
+
+// taken takes in that somebody took a reserve pod that had no place yet: for a pod to evict, say. Those of its
+// Reservation that wait to be bound with it give back theirs.
+func (r *Registry) taken(pod *v1.Pod) {
+	r.abandon(pod)
+	name, _, _ := reservepods.PlacementOf(pod)
+	r.work.AddAfter(name, settling)
 }
 
 // tell has a Reservation say why it has no place. Only the process that schedules does.

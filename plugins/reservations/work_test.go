@@ -101,6 +101,11 @@ func TestUsedThoughNobodySaysSo(t *testing.T) {
 		t.Errorf("held %q", got)
 	}
 	api.object = s.entries["r"].object
+	s.clock.Step(untold - 1)
+	if s.lookNow("r"); api.writes != 0 {
+		t.Error("the controller has no time to say so")
+	}
+	s.clock.Step(1)
 	s.lookNow("r")
 	if p := api.object.Status.Placements; !p[0].Spent || p[1].Spent {
 		t.Errorf("placements %+v", p)

@@ -118,10 +118,20 @@ func (w *Watch) OnUpdate(before, object any) {
 // OnDelete passes the event on.
 func (w *Watch) OnDelete(object any) {
 	w.handler.OnDelete(object)
-	if unknown, ok := object.(cache.DeletedFinalStateUnknown); ok {
-		object = unknown.Obj
+	Deleted(func(last any) { w.note(last, nil) })(object)
+}
+
+// Deleted makes a handler of deletions of one that wants the object as it was known last: where a
+// watch has missed the deletion, too.
+func Deleted[T any](do func(T)) func(object any) {
+	return func(object any) {
+		if unknown, ok := object.(cache.DeletedFinalStateUnknown); ok {
+			object = unknown.Obj
+		}
+		if last, ok := object.(T); ok {
+			do(last)
+		}
 	}
-	w.note(object, nil)
 }
 
 // note remembers the object, and not the one before; they may be two of one name.

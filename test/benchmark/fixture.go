@@ -127,6 +127,8 @@ type workload struct {
 	native bool
 	// described gangs are community PodGroups with a label on the pods; else annotations say it all.
 	described bool
+	// owners have a label that is each pod's own.
+	owners bool
 	// ending is how long a kubelet takes to end a pod; 0 where there is none, and pods go at once.
 	ending time.Duration
 }
@@ -163,6 +165,9 @@ func (w workload) at(i int) *v1.Pod {
 				},
 			}},
 		},
+	}
+	if w.owners {
+		pod.Labels[ownerLabel] = pod.Name
 	}
 	if w.queues > 0 {
 		pod.Labels[v1alpha1.QueueLabel] = queueName(gang % w.queues)

@@ -33,11 +33,13 @@ var benchmarks = []benchmark{
 	fairness{nodes: 500, gangs: 250, size: 8},
 	fairness{nodes: 500, gangs: 250, size: 8, plain: true},
 	fairness{nodes: 500, gangs: 500, size: 8, queues: 200},
+	reserved{nodes: 500, reservations: 5000, pods: 1600},
 	stuck{nodes: 500, pods: 2000, gangs: 100, size: 16},
 	throughput{nodes: 2000, gangs: 500, size: 20, goals: large},
 	throughput{nodes: 2000, gangs: 1250, size: 8, goals: append(large,
 		goal{unit: "s-to-first-bind", atMost: true, bound: 2},
 		goal{unit: "peak-MiB", ratio: true, atMost: true, bound: 1.10})},
+	placing{nodes: 5000, replicas: 64},
 }
 
 // Goals for throughput on 500 and on 2,000 nodes.

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/ptr"
 
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/test/await"
 	"github.com/lockstep-sh/lockstep/test/chaos/invariant"
 	"github.com/lockstep-sh/lockstep/test/chaos/workload"
@@ -119,6 +120,10 @@ func (d *driver) take(ctx context.Context, a *activity, step workload.Step) {
 		})
 	case workload.MakePodGroup:
 		d.makeGroup(ctx, g)
+	case workload.Reserve:
+		d.reserve(ctx, a)
+	case workload.Unreserve:
+		d.unreserve(ctx, a)
 	}
 }
 
@@ -132,15 +137,20 @@ func (d *driver) try(ctx context.Context, call func(context.Context) error) {
 		case apierrors.IsForbidden(err) && tries < forbiddenFor:
 			// An API server that has just started may not know the PriorityClasses yet.
 		case apierrors.IsInvalid(err), apierrors.IsForbidden(err), apierrors.IsBadRequest(err):
-			d.mu.Lock()
-			d.errs = append(d.errs, err)
-			d.mu.Unlock()
+			d.refused(err)
 			return
 		}
 		if await.Pause(ctx, againAfter) != nil {
 			return
 		}
 	}
+}
+
+// refused notes what the API server would not do.
+func (d *driver) refused(err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.errs = append(d.errs, err)
 }
 
 // forbiddenFor is how often a call is made before it counts as forbidden.
@@ -228,7 +238,25 @@ func (d *driver) setMinimum(ctx context.Context, g *cast, minimum int) {
 	})
 }
 
-// delete deletes everything of a work.
+func (d *driver) reserve(ctx context.Context, a *activity) {
+	object, err := a.Reservation.Object(&a.Gangs[0])
+	if err != nil {
+		d.refused(err)
+		return
+	}
+	d.try(ctx, func(ctx context.Context) error {
+		_, err := d.dynamic.Resource(v1alpha1.ReservationResource).Create(ctx, object, metav1.CreateOptions{})
+		return err
+	})
+}
+
+func (d *driver) unreserve(ctx context.Context, a *activity) {
+	d.try(ctx, func(ctx context.Context) error {
+		return d.dynamic.Resource(v1alpha1.ReservationResource).Delete(ctx, a.Reservation.Name, metav1.DeleteOptions{})
+	})
+}
+
+// delete deletes everything of a work but its Reservation, which holds what it holds until it has run out.
 func (d *driver) delete(ctx context.Context, a *activity) {
 	for _, g := range a.gangs {
 		d.seen.observe(invariant.UserEnds{Gang: g.Key()})

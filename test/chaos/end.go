@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/test/await"
 	"github.com/lockstep-sh/lockstep/test/chaos/invariant"
 	"github.com/lockstep-sh/lockstep/test/chaos/workload"
@@ -45,6 +46,12 @@ func (s *stage) end(ctx context.Context, users *driver, report *Report) error {
 		return err
 	}
 	report.quiet = s.rest(ctx, quietFor)
+	if s.options.Reservations {
+		if err := s.checkReservations(ctx, users); err != nil {
+			return err
+		}
+		report.quiet = s.rest(ctx, quietFor) && report.quiet
+	}
 	s.seen.with(func(c *invariant.Checker) {
 		report.room = c.CheckRoom()
 		c.CheckMarks()
@@ -68,6 +75,50 @@ func (s *stage) end(ctx context.Context, users *driver, report *Report) error {
 		report.cut = true
 	}
 	return s.readLogs()
+}
+
+// checkReservations checks what Reservations say, and then deletes them: what they held is free at once.
+func (s *stage) checkReservations(ctx context.Context, users *driver) error {
+	held, deadline := -1, time.Now().Add(gaugesWithin)
+	for s.options.Scheduler != stock {
+		text, err := s.leaderMetrics(ctx)
+		if err != nil && time.Now().After(deadline) {
+			return err
+		}
+		for line := range strings.Lines(text) {
+			if value, ok := strings.CutPrefix(line, "lockstep_reservation_held_placements "); ok {
+				n, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
+				if err != nil {
+					return fmt.Errorf("reading gauges: %w", err)
+				}
+				held = int(n)
+			}
+		}
+		want := 0
+		s.seen.with(func(c *invariant.Checker) { want = c.HeldPlacements() })
+		if held == want || time.Now().After(deadline) || await.Pause(ctx, tickEvery) != nil {
+			break // one that runs out at the moment is over for one of them before it is for the other
+		}
+	}
+	s.seen.with(func(c *invariant.Checker) { c.CheckReservations(held) })
+	users.try(ctx, func(ctx context.Context) error {
+		return s.dynamic.Resource(v1alpha1.ReservationResource).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
+	})
+	s.waitDeleted(ctx)
+	return nil
+}
+
+// leaderMetrics reads the metrics of the leading scheduler.
+func (s *stage) leaderMetrics(ctx context.Context) (string, error) {
+	leader, err := s.health.waitLeader(ctx, workload.Scheduler)
+	if err != nil {
+		return "", fmt.Errorf("reading gauges: %w", err)
+	}
+	text, err := leader.readMetrics(ctx)
+	if err != nil {
+		return "", fmt.Errorf("reading gauges: %w", err)
+	}
+	return text, nil
 }
 
 // load is what is asked for, as a part of all GPUs.
@@ -138,7 +189,7 @@ func (s *stage) waitEmpty(ctx context.Context) {
 }
 
 // ours are the gauges that are 0 where there are no pods.
-var ours = []string{"lockstep_holds{", "lockstep_gang_gangs{", "lockstep_gang_members_held{", "lockstep_queue_allocated{", "lockstep_queue_pending_gangs{"}
+var ours = []string{"lockstep_holds{", "lockstep_gang_gangs{", "lockstep_gang_members_held{", "lockstep_queue_allocated{", "lockstep_queue_pending_gangs{", "lockstep_reservation_held_placements "}
 
 // gauges reads them from the leading scheduler, when they are 0 or after a while.
 func (s *stage) gauges(ctx context.Context) (map[string]float64, error) {
@@ -146,11 +197,7 @@ func (s *stage) gauges(ctx context.Context) (map[string]float64, error) {
 		return nil, nil
 	}
 	for deadline := time.Now().Add(gaugesWithin); ; {
-		leader, err := s.health.waitLeader(ctx, workload.Scheduler)
-		if err != nil {
-			return nil, fmt.Errorf("reading gauges: %w", err)
-		}
-		text, err := leader.readMetrics(ctx)
+		text, err := s.leaderMetrics(ctx)
 		found, sum := map[string]float64{}, 0.0
 		for line := range strings.Lines(text) {
 			if name, value, ok := gauge(line); ok {
@@ -160,7 +207,7 @@ func (s *stage) gauges(ctx context.Context) (map[string]float64, error) {
 		}
 		if err == nil && len(found) > 0 && sum == 0 || time.Now().After(deadline) {
 			if len(found) == 0 {
-				return nil, fmt.Errorf("reading gauges: %s has none of %q: %w", leader.name, ours, err)
+				return nil, fmt.Errorf("reading gauges: the scheduler has none of %q: %w", ours, err)
 			}
 			return found, nil
 		}

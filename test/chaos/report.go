@@ -70,7 +70,7 @@ func (r *Report) String() string {
 	if r.options.Scheduler == stock {
 		scheduler = "the stock scheduler"
 	}
-	line("fault run of %s: seed %d, %.1f minutes, queues: %t", scheduler, r.options.Seed, r.played.Minutes(), r.options.Queues)
+	line("fault run of %s: seed %d, %.1f minutes, queues: %t, Reservations: %t", scheduler, r.options.Seed, r.played.Minutes(), r.options.Queues, r.options.Reservations)
 	if r.cut {
 		line("  it was ended early: what has to be true at the end was not checked")
 	}
@@ -128,6 +128,9 @@ func (r *Report) writeCounts(line func(string, ...any)) {
 	line("preemptors %d: %d placed in time, %d excused by what happened to them; evictions of which no event said for whom: %d",
 		n.Preemptors, n.PreemptorsPlaced, n.PreemptorsExcused, r.unknown)
 	line("victim gangs %d, %d of them excused", n.VictimGangs, n.VictimGangsExcused)
+	if r.options.Reservations {
+		line("Reservations %d; placements that held something at a time, at most: %d; pods bound to one: %d", n.Reservations, n.Placements, n.Uses)
+	}
 	if r.cut {
 		return
 	}

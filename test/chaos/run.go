@@ -29,6 +29,8 @@ type Options struct {
 	Length time.Duration
 	// Queues switches FairShare on and has all gangs in queues.
 	Queues bool
+	// Reservations has capacity held for many of them.
+	Reservations bool
 	// Faults: without, nothing is broken.
 	Faults bool
 	// Scheduler and Controller are binaries. Scheduler may be "stock".
@@ -52,7 +54,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		return nil, fmt.Errorf("making the folder of the run: %w", err)
 	}
 	plan := workload.Make(workload.Options{
-		Seed: o.Seed, Length: o.Length, Queues: o.Queues, Nodes: nodes, NodesPerRack: nodesPerRack, GPUs: gpusOnNode,
+		Seed: o.Seed, Length: o.Length, Queues: o.Queues, Reservations: o.Reservations, Nodes: nodes, NodesPerRack: nodesPerRack, GPUs: gpusOnNode,
 	})
 	if err := writeJSON(filepath.Join(dir, "plan.json"), plan); err != nil {
 		return nil, err
@@ -91,6 +93,7 @@ func writeJSON(path string, value any) error {
 // bounds are those of the checker, with the queues.
 func bounds(o Options) invariant.Config {
 	config := invariant.Default()
+	config.Reservations = o.Reservations
 	if !o.Queues {
 		return config
 	}
@@ -136,7 +139,7 @@ func (s *stage) run(ctx context.Context, plan workload.Plan) (*Report, error) {
 	// Watching goes on to the very end, also when the run is cut short.
 	watching, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
-	if err := s.seen.watchAll(ctx, watching, s.cluster.Clientset(), s.dynamic); err != nil {
+	if err := s.seen.watchAll(ctx, watching, s.cluster.Clientset(), s.dynamic, s.options.Reservations); err != nil {
 		return nil, err
 	}
 	defer func() {

@@ -8,15 +8,17 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/test/chaos/invariant"
 	"github.com/lockstep-sh/lockstep/test/observe"
 )
 
 // watchAll begins to watch all that the checker judges by, and returns when all of it was seen once.
-func (o *observer) watchAll(ctx, watching context.Context, client kubernetes.Interface, dynamic dynamic.Interface) error {
+func (o *observer) watchAll(ctx, watching context.Context, client kubernetes.Interface, dynamic dynamic.Interface, reservations bool) error {
 	follow(watching, o, observe.Follower[*v1.Pod]{
 		From: observe.Core(client, "pods", metav1.NamespaceAll, fields.Everything()), See: o.seePod, SeeAll: o.podsListed,
 	})
@@ -56,10 +58,55 @@ func (o *observer) watchAll(ctx, watching context.Context, client kubernetes.Int
 			o.observe(all)
 		},
 	})
+	if reservations {
+		o.watchReservations(watching, dynamic)
+	}
 	if err := o.Wait(ctx, func() bool { return o.unseen == 0 }); err != nil {
 		return fmt.Errorf("waiting for the first lists: %w", err)
 	}
 	return nil
+}
+
+func (o *observer) watchReservations(ctx context.Context, dynamic dynamic.Interface) {
+	follow(ctx, o, observe.Follower[*unstructured.Unstructured]{
+		From: observe.Dynamic(dynamic.Resource(v1alpha1.ReservationResource)),
+		See: func(before, after *unstructured.Unstructured) {
+			if after == nil {
+				o.observe(invariant.ReservationGone{Reserved: reservedBy(before)})
+				return
+			}
+			o.observe(invariant.ReservationSeen{Reserved: reservedBy(after)})
+		},
+		SeeAll: func(list []*unstructured.Unstructured) {
+			all := invariant.ReservationsListed{}
+			for _, one := range list {
+				all.Reservations = append(all.Reservations, reservedBy(one))
+			}
+			o.observe(all)
+		},
+	})
+}
+
+// reservedBy is what matters of a Reservation that the driver has made.
+func reservedBy(u *unstructured.Unstructured) invariant.Reserved {
+	var r v1alpha1.Reservation
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &r); err != nil {
+		panic(fmt.Errorf("reading Reservation %s: %w", u.GetName(), err)) // the API server takes no other
+	}
+	out := invariant.Reserved{
+		Name: r.Name, UID: r.UID, Version: r.ResourceVersion, Once: *r.Spec.AllocateOnce, Restricted: r.Spec.AllocatePolicy == v1alpha1.AllocateRestricted,
+		Namespace: r.Spec.Template.Namespace, Gang: r.Spec.Owners[0].PodGroup, Ends: r.CreationTimestamp.Add(r.Spec.TTL.Duration),
+		Phase: string(r.Status.Phase), Owners: int(r.Status.OwnerCount),
+	}
+	if selector := r.Spec.Owners[0].LabelSelector; selector != nil {
+		out.Labels = selector.MatchLabels
+	}
+	for _, p := range r.Status.Placements {
+		out.Placements = append(out.Placements, invariant.Placement{
+			Index: int(p.Index), Node: p.NodeName, Allocatable: p.Allocatable, Allocated: p.Allocated, Spent: p.Spent,
+		})
+	}
+	return out
 }
 
 // follow follows the objects of one resource.

@@ -29,6 +29,9 @@ func (s *Scenario) check() error {
 	if len(s.Steps) == 0 {
 		return fmt.Errorf("checking steps: there are none")
 	}
+	if !s.Controller && slices.ContainsFunc(s.Steps, func(step Step) bool { return step.Controller != "" }) {
+		return fmt.Errorf("checking controller: a step is about it, and there is none: set controller: true")
+	}
 	for _, n := range s.Namespaces {
 		if n.Name == "" || n.Name == v1.NamespaceDefault {
 			return fmt.Errorf("checking namespaces: %q cannot be created", n.Name)
@@ -80,6 +83,8 @@ func (p *plan) checkStep(step Step, names []string) error {
 		return oneOf("phase", step.Finish.Phase, string(v1.PodSucceeded), string(v1.PodFailed))
 	case step.Scheduler != "":
 		return oneOf("scheduler", step.Scheduler, "start", "stop", "kill", "restart", "interrupted", "freeze", "thaw", "ended", "handedOver")
+	case step.Controller != "":
+		return oneOf("controller", step.Controller, "start", "kill", "restart")
 	case step.APIServer != "":
 		return oneOf("apiServer", step.APIServer, "start", "kill", "restart", "interrupted")
 	case step.Interrupt != nil:

@@ -28,6 +28,8 @@ type Step struct {
 	// (SIGCONT), ended (waits until what was thawed has ended by itself, with an error), and handedOver
 	// (waits until the second leads; an interrupt is over then).
 	Scheduler string `json:"scheduler,omitempty"`
+	// Controller: start, kill (SIGKILL), restart (kill and start), where the scenario has one.
+	Controller string `json:"controller,omitempty"`
 	// Configure stops the scheduler and starts it with the configuration in a file of the repository.
 	Configure string     `json:"configure,omitempty"`
 	APIServer string     `json:"apiServer,omitempty"`

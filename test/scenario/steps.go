@@ -69,6 +69,8 @@ func (r *run) step(ctx context.Context, text string, step Step) error {
 		return r.pause(ctx, step.Pause.Duration)
 	case step.Scheduler != "":
 		return r.stepScheduler(ctx, step.Scheduler)
+	case step.Controller != "":
+		return r.stepController(ctx, step.Controller)
 	case step.APIServer != "":
 		return r.stepAPIServer(ctx, step.APIServer)
 	case step.Interrupt != nil:
@@ -122,6 +124,15 @@ func (r *run) disarm(victim string) {
 		r.armed = nil
 		r.gate.disarm()
 	}
+}
+
+func (r *run) stepController(ctx context.Context, action string) error {
+	if action != "start" {
+		if err := r.controller.kill(ctx); err != nil || action == "kill" {
+			return err
+		}
+	}
+	return r.controller.start(ctx)
 }
 
 func (r *run) stepScheduler(ctx context.Context, action string) error {

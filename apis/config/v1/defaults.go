@@ -26,6 +26,9 @@ func SetDefaults_ReservationArgs(args *ReservationArgs) {
 	if args.Preempt == nil {
 		args.Preempt = ptr.To(false)
 	}
+	if args.Preemptable == nil {
+		args.Preemptable = ptr.To(false)
+	}
 }
 
 // SetDefaults_BoundedBinderArgs fills what the user left out.

@@ -48,6 +48,10 @@ type ReservationArgs struct {
 	// the priority of their templates allows. If false, a Reservation waits until there
 	// is room. Default: false.
 	Preempt *bool `json:"preempt,omitempty"`
+	// Preemptable: what Reservations hold makes way for pods of a higher priority than
+	// that of their templates, if these would not fit otherwise; other places are sought
+	// for it then. If false, it is kept from everybody but its owners. Default: false.
+	Preemptable *bool `json:"preemptable,omitempty"`
 }
 
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object

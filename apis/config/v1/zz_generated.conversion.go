@@ -346,6 +346,9 @@ func autoConvert_v1_ReservationArgs_To_config_ReservationArgs(in *ReservationArg
 	if err := metav1.Convert_Pointer_bool_To_bool(&in.Preempt, &out.Preempt, s); err != nil {
 		return err
 	}
+	if err := metav1.Convert_Pointer_bool_To_bool(&in.Preemptable, &out.Preemptable, s); err != nil {
+		return err
+	}
 	return nil
 }
 
@@ -356,6 +359,9 @@ func Convert_v1_ReservationArgs_To_config_ReservationArgs(in *ReservationArgs, o
 
 func autoConvert_config_ReservationArgs_To_v1_ReservationArgs(in *config.ReservationArgs, out *ReservationArgs, s conversion.Scope) error {
 	if err := metav1.Convert_bool_To_Pointer_bool(&in.Preempt, &out.Preempt, s); err != nil {
+		return err
+	}
+	if err := metav1.Convert_bool_To_Pointer_bool(&in.Preemptable, &out.Preemptable, s); err != nil {
 		return err
 	}
 	return nil

@@ -291,6 +291,11 @@ func (in *ReservationArgs) DeepCopyInto(out *ReservationArgs) {
 		*out = new(bool)
 		**out = **in
 	}
+	if in.Preemptable != nil {
+		in, out := &in.Preemptable, &out.Preemptable
+		*out = new(bool)
+		**out = **in
+	}
 	return
 }
 

@@ -108,6 +108,9 @@ const (
 	ReasonGangIncomplete = "GangIncomplete"
 	// ReasonGangUndefined: the gang has no usable minimum.
 	ReasonGangUndefined = "GangUndefined"
+	// ReasonAwaitingPlacement: the gang is complete, and nothing is known yet of where
+	// its members could go.
+	ReasonAwaitingPlacement = "AwaitingPlacement"
 	// ReasonUnschedulable: the whole gang was tried and does not fit.
 	ReasonUnschedulable = "Unschedulable"
 	// ReasonTimedOut: the waiting time ran out; the user has to act.

@@ -11,7 +11,8 @@ var SchemeGroupVersion = schema.GroupVersion{Group: GroupName, Version: "v1alpha
 
 // AddToScheme makes the objects of this package known to a scheme.
 func AddToScheme(scheme *runtime.Scheme) error {
-	scheme.AddKnownTypes(SchemeGroupVersion, &Queue{}, &QueueList{}, &Reservation{}, &ReservationList{})
+	scheme.AddKnownTypes(SchemeGroupVersion, &Queue{}, &QueueList{}, &Reservation{}, &ReservationList{},
+		&PodMigration{}, &PodMigrationList{}, &DefragmentationPlan{}, &DefragmentationPlanList{})
 	metav1.AddToGroupVersion(scheme, SchemeGroupVersion)
 	return nil
 }

@@ -57,6 +57,8 @@ const (
 	ReservationReasonScheduled = "Scheduled"
 	// ReservationReasonUnschedulable: it was tried and does not fit.
 	ReservationReasonUnschedulable = "Unschedulable"
+	// ReservationReasonPreempted: placements made way for pods of higher priority; others are sought.
+	ReservationReasonPreempted = "Preempted"
 	// ReservationReasonWaitingForStartTime: spec.startTime is yet to come.
 	ReservationReasonWaitingForStartTime = "WaitingForStartTime"
 
@@ -106,6 +108,8 @@ type Reservation struct {
 // ReservationSpec is what is held, for whom and how long. Only owners, ttl and expires can be changed.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.startTime) == has(oldSelf.startTime) && (!has(self.startTime) || self.startTime == oldSelf.startTime)",fieldPath=".startTime",message="startTime: cannot be changed: make another Reservation with what you want"
+// +kubebuilder:validation:XValidation:rule="has(self.nodeNames) == has(oldSelf.nodeNames) && (!has(self.nodeNames) || self.nodeNames == oldSelf.nodeNames)",fieldPath=".nodeNames",message="nodeNames: cannot be changed: make another Reservation with what you want"
+// +kubebuilder:validation:XValidation:rule="!has(self.nodeNames) || size(self.nodeNames) == (has(self.replicas) ? self.replicas : 1)",fieldPath=".nodeNames",message="nodeNames: must name as many nodes as there are replicas: name one for each, the same one several times if need be"
 // +kubebuilder:validation:XValidation:rule="!has(self.expires) || !has(self.startTime) || self.expires > self.startTime",fieldPath=".expires",message="expires: is not after startTime: nothing would ever be held: set it later, or leave it out"
 type ReservationSpec struct {
 	// Template is the pod for which a place is sought, and whose requests are held: it goes through
@@ -173,6 +177,19 @@ type ReservationSpec struct {
 	//
 	// +optional
 	StartTime *metav1.Time `json:"startTime,omitempty"`
+	// NodeNames are the nodes on which the replicas are to be held, one for each, in the order of their
+	// indexes; a node may be there several times. What is asked for is promised there from the beginning,
+	// also where it is in use: nobody but reserve pods of this Reservation gets what becomes free of it. The
+	// Reservation is Available once there is room for all replicas. Without, the scheduler chooses, and
+	// nothing is held before it has. Cannot be changed.
+	//
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=1024
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=253
+	NodeNames []string `json:"nodeNames,omitempty"`
 }
 
 // ReservationOwner is which pods may use a Reservation: those to which all applies that is set here.
@@ -326,6 +343,11 @@ type ReservationPlacement struct {
 	//
 	// +optional
 	Spent bool `json:"spent,omitempty"`
+	// Annotations are what plugins have written on the pod that found the place: which GPU card it has,
+	// say. An owner gets the same.
+	//
+	// +optional
+	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
 // ReservationConsumer is a pod that uses a placement.

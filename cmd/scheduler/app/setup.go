@@ -48,7 +48,7 @@ func setup(ctx context.Context, opts *options.Options, set *plugins.Set, lost fu
 // second and the third: the clients that the scheduler gets are guarded, and know reserve pods. Setup makes
 // configuration, clients and scheduler in one go, and plugins begin to use the clients
 // while it runs, so nothing can be changed from outside.
-func build(ctx context.Context, opts *options.Options, set *plugins.Set, lost func(error)) (*schedulerconfig.CompletedConfig, *scheduler.Scheduler, error) {
+func build(ctx context.Context, opts *options.Options, set *plugins.Set, lost func(error), more ...scheduler.Option) (*schedulerconfig.CompletedConfig, *scheduler.Scheduler, error) {
 	defaults, err := latest.Default()
 	if err != nil {
 		return nil, nil, err
@@ -61,7 +61,12 @@ func build(ctx context.Context, opts *options.Options, set *plugins.Set, lost fu
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := guard(ctx, config, opts, lost); err != nil {
+	if lost == nil {
+		err = standBy(config)
+	} else {
+		err = guard(ctx, config, opts, lost)
+	}
+	if err != nil {
 		return nil, nil, err
 	}
 	config.Client = reservepods.Client(config.Client, set.ReservePods())
@@ -76,17 +81,18 @@ func build(ctx context.Context, opts *options.Options, set *plugins.Set, lost fu
 		func(name string) events.EventRecorderLogger {
 			return reservepods.Recorder(completed.EventBroadcaster.NewRecorder(name), reservepods.ReservationOf)
 		},
-		scheduler.WithComponentConfigVersion(completed.ComponentConfig.APIVersion),
-		scheduler.WithKubeConfig(completed.KubeConfig),
-		scheduler.WithProfiles(completed.ComponentConfig.Profiles...),
-		scheduler.WithPercentageOfNodesToScore(completed.ComponentConfig.PercentageOfNodesToScore),
-		scheduler.WithFrameworkOutOfTreeRegistry(set.Registry),
-		scheduler.WithPodMaxBackoffSeconds(completed.ComponentConfig.PodMaxBackoffSeconds),
-		scheduler.WithPodInitialBackoffSeconds(completed.ComponentConfig.PodInitialBackoffSeconds),
-		scheduler.WithPodMaxInUnschedulablePodsDuration(completed.PodMaxInUnschedulablePodsDuration),
-		scheduler.WithExtenders(completed.ComponentConfig.Extenders...),
-		scheduler.WithParallelism(completed.ComponentConfig.Parallelism),
-		scheduler.WithBuildFrameworkCapturer(func(profile schedconfig.KubeSchedulerProfile) { profiles = append(profiles, profile) }),
+		append(more,
+			scheduler.WithComponentConfigVersion(completed.ComponentConfig.APIVersion),
+			scheduler.WithKubeConfig(completed.KubeConfig),
+			scheduler.WithProfiles(completed.ComponentConfig.Profiles...),
+			scheduler.WithPercentageOfNodesToScore(completed.ComponentConfig.PercentageOfNodesToScore),
+			scheduler.WithFrameworkOutOfTreeRegistry(set.Registry),
+			scheduler.WithPodMaxBackoffSeconds(completed.ComponentConfig.PodMaxBackoffSeconds),
+			scheduler.WithPodInitialBackoffSeconds(completed.ComponentConfig.PodInitialBackoffSeconds),
+			scheduler.WithPodMaxInUnschedulablePodsDuration(completed.PodMaxInUnschedulablePodsDuration),
+			scheduler.WithExtenders(completed.ComponentConfig.Extenders...),
+			scheduler.WithParallelism(completed.ComponentConfig.Parallelism),
+			scheduler.WithBuildFrameworkCapturer(func(profile schedconfig.KubeSchedulerProfile) { profiles = append(profiles, profile) }))...,
 	)
 	if err != nil {
 		return nil, nil, err
@@ -95,6 +101,18 @@ func build(ctx context.Context, opts *options.Options, set *plugins.Set, lost fu
 		return nil, nil, err
 	}
 	return &completed, sched, nil
+}
+
+// standBy has the scheduler's clients write nothing, ever.
+func standBy(config *schedulerconfig.Config) error {
+	config.LeaderElection = nil
+	config.KubeConfig = lease.New("none: this process only looks", func(error) {}).Guard(config.KubeConfig)
+	client, err := kubernetes.NewForConfig(restclient.AddUserAgent(config.KubeConfig, "standby"))
+	if err != nil {
+		return fmt.Errorf("making the client of a scheduler that only looks: %w", err)
+	}
+	config.Client = client
+	return nil
 }
 
 // guard has the scheduler's clients write only while the process holds its lease. Those

@@ -2,9 +2,7 @@ package podgroup
 
 import (
 	"fmt"
-	"maps"
 	"slices"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,10 +14,6 @@ import (
 
 // FieldOwner is the field manager of what this package writes.
 const FieldOwner = "lockstep-controller"
-
-// ReasonAwaitingPlacement: the gang is complete, and the scheduler has not said
-// anything about it yet.
-const ReasonAwaitingPlacement = "AwaitingPlacement"
 
 // conditions is what the conditions should be. Where that is what they are, they
 // come back as they are.
@@ -41,46 +35,32 @@ func scheduled(f facts) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionScheduled, Status: metav1.ConditionFalse}
 	switch {
 	case f.minimum.n == 0:
-		c.Reason = v1alpha1.ReasonGangUndefined
-		c.Message = fmt.Sprintf("gang %q has no minimum: set spec.minMember of its PodGroup", f.key)
+		c.Reason, c.Message = v1alpha1.ReasonGangUndefined, gang.TextUndefined(f.key)
 	case f.bound.reaches(f.minimum):
 		c.Status = metav1.ConditionTrue
 		c.Reason = v1alpha1.ReasonMinimumBound
 		c.Message = fmt.Sprintf("gang %q has its minimum of %d members bound", f.key, f.minimum.n)
 	case !f.members.reaches(f.minimum):
-		c.Reason = v1alpha1.ReasonGangIncomplete
-		c.Message = incomplete(f)
+		c.Reason, c.Message = v1alpha1.ReasonGangIncomplete, incomplete(f)
 	default:
-		c.Reason = ReasonAwaitingPlacement
-		c.Message = fmt.Sprintf("gang %q has its minimum of %d members and waits for nodes", f.key, f.minimum.n)
+		c.Reason, c.Message = v1alpha1.ReasonAwaitingPlacement, gang.TextAwaiting(f.key, f.minimum.n)
 	}
 	return c
 }
 
-// incomplete says what is missing, in the scheduler's words.
+// incomplete says what is missing.
 func incomplete(f facts) string {
-	var message string
 	if f.members.n >= f.minimum.n {
-		lacks := f.members.lacks(f.minimum)
-		var parts []string
-		for _, role := range slices.Sorted(maps.Keys(lacks)) {
-			parts = append(parts, fmt.Sprintf("%d more of role %s", lacks[role], role))
-		}
-		message = fmt.Sprintf("gang %q lacks %s", f.key, strings.Join(parts, ", "))
-	} else {
-		message = fmt.Sprintf("gang %q has %d of %d members", f.key, f.members.n, f.minimum.n)
+		return gang.TextLacks(f.key, f.members.lacks(f.minimum))
 	}
 	var aside []string
 	if f.gated > 0 {
-		aside = append(aside, fmt.Sprintf("%d with scheduling gates", f.gated))
+		aside = append(aside, gang.TextGated(f.gated))
 	}
 	if f.failed > 0 {
 		aside = append(aside, fmt.Sprintf("%d failed", f.failed))
 	}
-	if len(aside) > 0 {
-		message += " (and " + strings.Join(aside, "; ") + ")"
-	}
-	return message
+	return gang.TextIncomplete(f.key, f.members.n, f.minimum.n, aside...)
 }
 
 // stands reports whether what somebody else wrote is to be left, although counting
@@ -91,7 +71,7 @@ func stands(current *metav1.Condition, want metav1.Condition, f facts) bool {
 		return false
 	}
 	switch want.Reason {
-	case ReasonAwaitingPlacement:
+	case v1alpha1.ReasonAwaitingPlacement:
 		return true
 	case v1alpha1.ReasonGangIncomplete:
 		// Members whose time ran out are none to the scheduler, and it says so.

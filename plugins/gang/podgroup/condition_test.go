@@ -28,7 +28,7 @@ func managed(by string) []metav1.ManagedFieldsEntry {
 func TestCondition(t *testing.T) {
 	const scheduler = "lockstep-scheduler"
 	var (
-		awaiting    = condition("False", ReasonAwaitingPlacement, `gang "team/train" has its minimum of 2 members and waits for nodes`)
+		awaiting    = condition("False", v1alpha1.ReasonAwaitingPlacement, `gang "team/train" has its minimum of 2 members and waits for nodes`)
 		bound       = condition("True", v1alpha1.ReasonMinimumBound, `gang "team/train" has its minimum of 2 members bound`)
 		one         = condition("False", v1alpha1.ReasonGangIncomplete, `gang "team/train" has 1 of 2 members`)
 		short       = condition("False", v1alpha1.ReasonUnschedulable, "rack r1: 1 of 2 members fit")

@@ -2,9 +2,6 @@ package gang
 
 import (
 	"fmt"
-	"maps"
-	"slices"
-	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -19,6 +16,8 @@ import (
 type Explanation struct {
 	Gang            Key
 	Reason, Message string
+	// Min is the minimum of the gang; 0 where it has none.
+	Min int
 	// Running tells that the gang runs; those that wait are beyond its minimum.
 	Running bool
 	// Pending are the members that have no node, or only hold one for now.
@@ -37,7 +36,7 @@ func (s *Gangs) Explain(key Key) (e Explanation, ok bool) {
 	if g == nil {
 		return Explanation{}, false
 	}
-	e = Explanation{Gang: key, Created: g.created(), HasObject: g.objects[Community] != nil, Object: g.objectUID()}
+	e = Explanation{Gang: key, Min: g.spec.Min, Created: g.created(), HasObject: g.objects[Community] != nil, Object: g.objectUID()}
 	e.Pending = podsOf(g.sorted((*member).waits))
 	if e.Running = g.goesAlone(); len(e.Pending) == 0 || e.Running {
 		return e, true
@@ -82,33 +81,24 @@ func (g *gang) lacks() string {
 	if have := g.have() + g.coming; have < g.spec.Min {
 		return g.incomplete(have)
 	}
-	missing := g.lackingRoles()
-	parts := make([]string, 0, len(missing))
-	for _, role := range slices.Sorted(maps.Keys(missing)) {
-		parts = append(parts, fmt.Sprintf("%d more of role %s", missing[role], role))
-	}
-	return fmt.Sprintf("gang %q lacks %s", g.key, strings.Join(parts, ", "))
+	return TextLacks(g.key, g.lackingRoles())
 }
 
 func (g *gang) incomplete(have int) string {
-	message := fmt.Sprintf("gang %q has %d of %d members", g.key, have, g.spec.Min)
 	var aside []string
 	if n := g.expired(); n > 0 {
 		aside = append(aside, fmt.Sprintf("%d timed out: remove the annotation %s from them, or replace them", n, v1alpha1.TimeoutAnnotation))
 	}
 	if n := g.gated(); n > 0 {
-		aside = append(aside, fmt.Sprintf("%d with scheduling gates", n))
+		aside = append(aside, TextGated(n))
 	}
-	if len(aside) > 0 {
-		message += " (and " + strings.Join(aside, "; ") + ")"
-	}
-	return message
+	return TextIncomplete(g.key, have, g.spec.Min, aside...)
 }
 
 func (g *gang) undefined() string {
 	switch {
 	case g.object() != nil:
-		return fmt.Sprintf("gang %q has no minimum: its PodGroup states none that can be used", g.key)
+		return TextUndefined(g.key)
 	case g.source() == FromAnnotation:
 		return fmt.Sprintf("gang %q has no minimum: set the annotation %s on its pods", g.key, v1alpha1.MinAvailableAnnotation)
 	default:

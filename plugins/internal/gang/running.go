@@ -1,6 +1,7 @@
 package gang
 
 import (
+	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -17,6 +18,8 @@ type Footprint struct {
 	// many of each role, 0 or more: members that ran to success are counted off.
 	Min       int
 	MinByRole map[string]int
+	// RequiredTopology is the key of the node label in one domain of which all have to be; empty for none.
+	RequiredTopology string
 	// BrokenSince is when a gang of which part runs was first seen below its minimum;
 	// zero while it has it.
 	BrokenSince time.Time
@@ -44,7 +47,7 @@ func (s *Gangs) Footprints(key Key) []Footprint {
 
 func (s *Gangs) footprint(g *gang) Footprint {
 	done := g.past.counted()
-	f := Footprint{Key: g.key, Created: g.created(), Min: max(0, g.spec.Min-done.n), BrokenSince: g.broken}
+	f := Footprint{Key: g.key, Created: g.created(), Min: max(0, g.spec.Min-done.n), RequiredTopology: g.spec.RequiredTopology, BrokenSince: g.broken}
 	if g.objects[0] != nil {
 		f.Object = g.objects[0].UID
 	}
@@ -64,10 +67,8 @@ func (s *Gangs) footprint(g *gang) Footprint {
 
 // Placing reports whether a group, by its name, has all members that it needs to be placed.
 func (s *Gangs) Placing(name string) bool {
-	key, err := ParseKey(name)
-	if err != nil {
-		return false // no group has such a name
-	}
+	namespace, name, _ := strings.Cut(name, "/") // annotations may name a gang as no object could be named
+	key := Key{Namespace: namespace, Name: name}
 	g := s.gangs[key]
 	return g != nil && g.group.key() == key && g.group.phase != gathering
 }

@@ -1,6 +1,7 @@
 package gang
 
 import (
+	"strconv"
 	"testing"
 
 	gocmp "github.com/google/go-cmp/cmp"
@@ -57,5 +58,21 @@ func TestMinimumOf(t *testing.T) {
 				t.Errorf("minimum %d, %v, want %d, %v", n, ok, c.want, c.ok)
 			}
 		})
+	}
+}
+
+// TestPlacing: a group waits for room once all its members are there, whatever its gang is called.
+func TestPlacing(t *testing.T) {
+	for _, name := range []string{"train", "Train_1", "a/b"} {
+		for members, want := range map[int]bool{1: false, 2: true} {
+			got := asked(t, nil, func(c *cluster) {
+				for i := range members {
+					c.add(podOf(name+strconv.Itoa(i), of(name), needs(2)))
+				}
+			}, func(s *Gangs) bool { return s.Placing(Key{"a", name}.String()) })
+			if got != want {
+				t.Errorf("%d of 2 members of gang %q are there: placing %v", members, name, got)
+			}
+		}
 	}
 }

@@ -2,7 +2,6 @@ package hold
 
 import (
 	"cmp"
-	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -118,10 +117,12 @@ type Change struct {
 // Ledger is all holds.
 type Ledger struct {
 	holds map[ID]entry
-	// nodes are what is held on each, by holder.
-	nodes map[string]map[Holder]*share
+	// nodes are what is held on each.
+	nodes map[string]*onNode
 	count map[Reason]int
-	made  int // how many holds were Made
+	// holders are how many holds each has.
+	holders map[Holder]int
+	made    int // how many holds were Made
 	// nominated is how many nominations each holder has.
 	nominated map[Holder]int
 	// changed are the pods whose holds have changed since it was asked last.
@@ -137,12 +138,6 @@ type entry struct {
 	left, part Taken
 }
 
-// share is what a holder has on a node.
-type share struct {
-	Taken
-	holds int
-}
-
 // Taken is what holds add up to.
 type Taken struct {
 	Pods    int
@@ -152,7 +147,7 @@ type Taken struct {
 
 // NewLedger makes an empty ledger.
 func NewLedger() *Ledger {
-	return &Ledger{holds: map[ID]entry{}, nodes: map[string]map[Holder]*share{}, count: map[Reason]int{}, nominated: map[Holder]int{}}
+	return &Ledger{holds: map[ID]entry{}, nodes: map[string]*onNode{}, count: map[Reason]int{}, holders: map[Holder]int{}, nominated: map[Holder]int{}}
 }
 
 // Put adds a hold, in place of the one that has its ID, or that its pod had. Pods that have parts
@@ -172,15 +167,19 @@ func (l *Ledger) Put(h Hold) {
 	}
 	l.holds[h.ID] = e
 	l.note(h, 1)
-	if l.nodes[h.Node] == nil {
-		l.nodes[h.Node] = map[Holder]*share{}
+	on := l.nodes[h.Node]
+	if on == nil {
+		on = &onNode{shares: map[Holder]*share{}}
+		l.nodes[h.Node] = on
 	}
-	if l.nodes[h.Node][h.Holder] == nil {
-		l.nodes[h.Node][h.Holder] = &share{Taken: Taken{Request: resource.Vector{}}}
+	if on.shares[h.Holder] == nil {
+		on.shares[h.Holder] = &share{Taken: Taken{Request: resource.Vector{}}}
 	}
-	of := l.nodes[h.Node][h.Holder]
-	of.holds++
-	of.add(e.left, 1)
+	on.shares[h.Holder].holds++
+	if h.For != "" {
+		on.ofPods++
+	}
+	on.add(h.Holder, e.left, 1)
 	for _, taker := range takers {
 		l.Put(taker)
 		if taker.Reason == Reservation {
@@ -205,13 +204,16 @@ func (l *Ledger) Drop(id ID) bool {
 	delete(l.holds, id)
 	l.note(e.Hold, -1)
 	on := l.nodes[e.Node]
-	if of := on[e.Holder]; of.holds == 1 {
-		delete(on, e.Holder)
+	on.add(e.Holder, e.left, -1)
+	if e.For != "" {
+		on.ofPods--
+	}
+	if of := on.shares[e.Holder]; of.holds == 1 {
+		delete(on.shares, e.Holder)
 	} else {
 		of.holds--
-		of.add(e.left, -1)
 	}
-	if len(on) == 0 {
+	if len(on.shares) == 0 {
 		delete(l.nodes, e.Node)
 	}
 	l.give(e)
@@ -224,6 +226,9 @@ func (l *Ledger) note(h Hold, by int) {
 		l.changed = append(l.changed, h.For)
 	}
 	l.count[h.Reason] += by
+	if l.holders[h.Holder] += by; l.holders[h.Holder] == 0 {
+		delete(l.holders, h.Holder)
+	}
 	if h.Reason == Nomination {
 		if l.nominated[h.Holder] += by; l.nominated[h.Holder] == 0 {
 			delete(l.nominated, h.Holder)
@@ -405,22 +410,8 @@ func (l *Ledger) Holders(reason Reason, below int32) []Holder {
 	return slices.SortedFunc(maps.Keys(found), Holder.Compare)
 }
 
-// On lists who holds something on a node.
-func (l *Ledger) On(nodeName string) []Holder {
-	return slices.SortedFunc(maps.Keys(l.nodes[nodeName]), Holder.Compare)
-}
-
-// NodesOf lists the nodes on which one of these holders holds something.
-func (l *Ledger) NodesOf(holders ...Holder) []string {
-	var nodes []string
-	for node, on := range l.nodes {
-		if slices.ContainsFunc(holders, func(holder Holder) bool { return on[holder] != nil }) {
-			nodes = append(nodes, node)
-		}
-	}
-	slices.Sort(nodes)
-	return nodes
-}
+// Holds reports whether a holder has any hold.
+func (l *Ledger) Holds(holder Holder) bool { return l.holders[holder] > 0 }
 
 // Of lists what a holder holds for a reason, by ID.
 func (l *Ledger) Of(holder Holder, reason Reason) []Hold {
@@ -432,29 +423,4 @@ func (l *Ledger) Of(holder Holder, reason Reason) []Hold {
 	}
 	slices.SortFunc(found, func(a, b Hold) int { return cmp.Compare(a.ID, b.ID) })
 	return found
-}
-
-// Others is what is held on a node by anybody but the given holders, and not for one
-// of the pods that are counted as being there already. The second result is false
-// where nothing is, and it costs next to nothing to learn that.
-func (l *Ledger) Others(nodeName string, there iter.Seq[types.UID], holders ...Holder) (Taken, bool) {
-	var left Taken
-	for holder, t := range l.nodes[nodeName] {
-		if slices.Contains(holders, holder) {
-			continue
-		}
-		if left.Request == nil {
-			left.Request = resource.Vector{}
-		}
-		left.add(t.Taken, 1)
-	}
-	if left.Request == nil {
-		return Taken{}, false
-	}
-	for pod := range there {
-		if e, ok := l.holds[IDOf(pod)]; ok && e.Node == nodeName && !slices.Contains(holders, e.Holder) {
-			left.add(e.left, -1)
-		}
-	}
-	return left, !left.zero()
 }

@@ -56,6 +56,14 @@ func (l *Ledger) Left(id ID) Taken {
 	return left
 }
 
+// Part is what a pod has taken of a hold; nothing where it has no part of it.
+func (l *Ledger) Part(id ID, pod types.UID) Taken {
+	if e, ok := l.holds[IDOf(pod)]; ok && e.From == id {
+		return e.part
+	}
+	return Taken{}
+}
+
 // settle ends the hold of a pod that is counted on its node, but for what the pod has taken of
 // another hold: that it gives back one day.
 func (l *Ledger) settle(id ID) {
@@ -121,7 +129,7 @@ func (l *Ledger) give(e entry) {
 func (l *Ledger) shift(of entry, part Taken, by int) {
 	of.left = of.left.with(part, by)
 	l.holds[of.ID] = of
-	l.nodes[of.Node][of.Holder].add(part, by)
+	l.nodes[of.Node].add(of.Holder, part, by)
 }
 
 // detach has a hold be a part of none. What it took is its own.

@@ -75,8 +75,10 @@ func Next(r *v1alpha1.Reservation, seen Seen, now time.Time) (v1alpha1.Reservati
 		status.Phase, again = v1alpha1.ReservationAvailable, Expiry(r)
 	default:
 		status.Phase, again = v1alpha1.ReservationPending, Expiry(r)
-		if start := Start(r); now.Before(start) && (again.IsZero() || start.Before(again)) {
-			again = start
+		for _, at := range []time.Time{Start(r), unheardOf(r)} {
+			if now.Before(at) && (again.IsZero() || at.Before(again)) {
+				again = at
+			}
 		}
 	}
 	if Ended(status.Phase) {

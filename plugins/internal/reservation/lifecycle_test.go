@@ -46,6 +46,11 @@ func phase(p v1alpha1.ReservationPhase) change {
 	return func(r *v1alpha1.Reservation) { r.Status.Phase = p }
 }
 
+// tried is one that a scheduler found no place for.
+func tried(r *v1alpha1.Reservation) {
+	r.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ReservationScheduled, Status: metav1.ConditionFalse, Reason: v1alpha1.ReservationReasonUnschedulable}}
+}
+
 func amount(cpu, gpus int64) v1.ResourceList {
 	return v1.ResourceList{v1.ResourceCPU: *apiresource.NewQuantity(cpu, apiresource.DecimalSI), "nvidia.com/gpu": *apiresource.NewQuantity(gpus, apiresource.DecimalSI)}
 }
@@ -110,14 +115,23 @@ func TestNext(t *testing.T) {
 	}{
 		"a new one is pending until its ttl": {
 			r: reserve(1), now: time.Second,
+			want: outcome{Phase: "Pending", Ready: "False/Pending", Message: "0 of 1 placements are held: condition Scheduled tells why; it waits until 2027-02-01T06:00:00Z", Again: 30 * time.Second},
+		},
+		"one that no scheduler has tried says so": {
+			r: reserve(1), now: 30 * time.Second,
+			want: outcome{Phase: "Pending", Ready: "False/Pending", Again: day, Message: "0 of 1 placements are held: no scheduler has tried: see that a lockstep-scheduler runs, and has the profile " +
+				`"lockstep-scheduler" that spec.template.spec.schedulerName asks for; it waits until 2027-02-01T06:00:00Z`},
+		},
+		"one that was tried is looked at when it ends": {
+			r: reserve(1, tried), now: time.Hour,
 			want: outcome{Phase: "Pending", Ready: "False/Pending", Message: "0 of 1 placements are held: condition Scheduled tells why; it waits until 2027-02-01T06:00:00Z", Again: day},
 		},
 		"one for ever is looked at when something happens": {
-			r: reserve(1, ttl(0)), now: 1000 * day,
+			r: reserve(1, ttl(0), tried), now: 1000 * day,
 			want: outcome{Phase: "Pending", Ready: "False/Pending", Message: "0 of 1 placements are held: condition Scheduled tells why; it waits until it is deleted"},
 		},
 		"of ttl and expires the earlier one counts": {
-			r: reserve(1, expires(time.Hour)), now: time.Second,
+			r: reserve(1, expires(time.Hour), tried), now: time.Second,
 			want: outcome{Phase: "Pending", Ready: "False/Pending", Message: "0 of 1 placements are held: condition Scheduled tells why; it waits until 2027-01-31T07:00:00Z", Again: time.Hour},
 		},
 		"an expires after the ttl does not count": {
@@ -129,7 +143,7 @@ func TestNext(t *testing.T) {
 			want: outcome{Phase: "Pending", Ready: "False/Pending", Message: "nothing is held before spec.startTime, 2027-01-31T07:00:00Z", Again: time.Hour},
 		},
 		"the ttl counts from startTime": {
-			r: reserve(1, starts(time.Hour)), now: day,
+			r: reserve(1, starts(time.Hour), tried), now: day,
 			want: outcome{Phase: "Pending", Ready: "False/Pending", Message: "0 of 1 placements are held: condition Scheduled tells why; it waits until 2027-02-01T07:00:00Z", Again: day + time.Hour},
 		},
 		"a startTime before its creation changes nothing": {

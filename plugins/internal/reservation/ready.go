@@ -1,6 +1,7 @@
 package reservation
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -103,7 +104,23 @@ func (l *standing) awaited(r *v1alpha1.Reservation, now time.Time) string {
 	if start := Start(r); now.Before(start) {
 		return fmt.Sprintf("nothing is held before spec.startTime, %s", stamp(start))
 	}
-	return fmt.Sprintf("%d of %d placements are held: condition Scheduled tells why; it waits until %s", len(l.placements), Replicas(r), until(r))
+	why := "condition Scheduled tells why"
+	if at := unheardOf(r); !at.IsZero() && !now.Before(at) {
+		why = fmt.Sprintf("no scheduler has tried: see that a lockstep-scheduler runs, and has the profile %q that spec.template.spec.schedulerName asks for",
+			cmp.Or(r.Spec.Template.Spec.SchedulerName, DefaultScheduler))
+	}
+	return fmt.Sprintf("%d of %d placements are held: %s; it waits until %s", len(l.placements), Replicas(r), why, until(r))
+}
+
+// silence is how long a scheduler takes at most to say why it has no place.
+const silence = 30 * time.Second
+
+// unheardOf is from when on a Reservation is one that no scheduler has tried; zero if one has.
+func unheardOf(r *v1alpha1.Reservation) time.Time {
+	if meta.FindStatusCondition(r.Status.Conditions, v1alpha1.ReservationScheduled) != nil || len(r.Status.Placements) > 0 {
+		return time.Time{}
+	}
+	return Start(r).Add(silence)
 }
 
 // names lists things, sorted, a few of them by name: node a, b, c and 2 more.

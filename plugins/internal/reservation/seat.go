@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
 )
@@ -19,8 +20,23 @@ type Seat struct {
 	Left hold.Taken
 	// Once: whoever uses it has it alone. Taken: somebody does.
 	Once, Taken bool
+	// Card is the GPU card that it is on; negative for none.
+	Card int
 	// Restricted names the resources of which a pod gets no more than is left; empty for none.
 	Restricted []v1.ResourceName
+}
+
+// OnCard is a placement on a GPU card.
+type OnCard struct {
+	ID hold.ID
+	// Reservation and Index are what an Allocation calls it.
+	Reservation types.UID
+	Index       int32
+	Card        int
+	// Left is the memory, in MiB, that nobody uses of it.
+	Left int64
+	// Users are the pods that use it, and their parts of the memory.
+	Users map[types.UID]int64
 }
 
 // Offers reports whether a pod that asks for so much may use it, and gets anything.

@@ -17,6 +17,18 @@ func Replicas(r *v1alpha1.Reservation) int { return int(max(r.Spec.Replicas, 1))
 // Once reports whether each placement is used once.
 func Once(r *v1alpha1.Reservation) bool { return r.Spec.AllocateOnce == nil || *r.Spec.AllocateOnce }
 
+// Promised is where placements are promised that have no place yet, by index.
+func Promised(r *v1alpha1.Reservation) map[int32]string {
+	promised := map[int32]string{}
+	for i, node := range r.Spec.NodeNames {
+		promised[int32(i)] = node
+	}
+	for _, p := range r.Status.Placements {
+		delete(promised, p.Index)
+	}
+	return promised
+}
+
 // Namespace is that of the reserve pods, and of the pods that a selector of owners without a namespace
 // selects.
 func Namespace(r *v1alpha1.Reservation) string {

@@ -151,8 +151,8 @@ func user(name, uid string, index int32, on string) *v1.Pod {
 // TestLife: what is done and told from beginning to end; what has not changed is not written.
 func TestLife(t *testing.T) {
 	s := newStage(t, reserve(2, true), node("n1"), node("n2"))
-	s.want("Pending Pending [] 10m0s")
-	s.want("Pending Pending [] 10m0s")
+	s.want("Pending Pending [] 30s")
+	s.want("Pending Pending [] 30s")
 	if len(s.patches) > 0 {
 		t.Errorf("nothing has changed, and it wrote %s", s.patches)
 	}
@@ -185,7 +185,7 @@ func TestLife(t *testing.T) {
 // TestExpiry: it is looked at when it ends, and ends then.
 func TestExpiry(t *testing.T) {
 	s := newStage(t, reserve(1, true))
-	s.want("Pending Pending [] 10m0s")
+	s.want("Pending Pending [] 30s")
 	s.clock.Step(time.Hour - time.Second)
 	s.want("Pending Pending [] 1s")
 	s.clock.Step(time.Second)
@@ -198,7 +198,7 @@ func TestExpiry(t *testing.T) {
 // TestConflict: what somebody has changed meanwhile is not overwritten, but looked at again.
 func TestConflict(t *testing.T) {
 	s := newStage(t, reserve(1, true), node("n1"))
-	s.want("Pending Pending [] 10m0s")
+	s.want("Pending Pending [] 30s")
 	s.clock.Step(2 * time.Hour)
 	s.before = func() { s.before = func() {}; s.place("n1") }
 	s.want("Available Pending [] 200ms")

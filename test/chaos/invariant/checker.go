@@ -22,6 +22,8 @@ const (
 	FutileEvict   Invariant = "no futile eviction"
 	Withdrawn     Invariant = "no decision withdrawn over and over"
 	BrokenVictim  Invariant = "no victim gang left in part"
+	Promised      Invariant = "nothing promised twice"
+	StatusLies    Invariant = "what is said of Reservations is so"
 	FreeRoom      Invariant = "what fits is bound in the end"
 	LeftOver      Invariant = "nothing left over"
 	Process       Invariant = "no process ends by itself"
@@ -90,6 +92,8 @@ type Config struct {
 	// all: then only what fits beside everything else that waits has to be bound in the end.
 	Queues    []Queue
 	AllQueues bool
+	// Reservations says that there may be some.
+	Reservations bool
 }
 
 // Default returns the bounds of the fault run.
@@ -118,6 +122,9 @@ type Counts struct {
 	UnknownPreemptor int
 	// VictimGangs lost members to the scheduler; excused are those that lost others otherwise.
 	VictimGangs, VictimGangsExcused int
+	// Reservations that were seen, how many of their placements held something at most, and how often a pod was bound
+	// to one.
+	Reservations, Placements, Uses int
 	// Healthy of Total is the time in which nothing was faulty.
 	Healthy, Total time.Duration
 }
@@ -155,6 +162,8 @@ type Checker struct {
 	// listing: pods of a list are being taken in.
 	listing bool
 
+	promises promises
+
 	// finished is when a pod last ended by itself.
 	finished moment
 
@@ -187,7 +196,7 @@ func New(config Config) *Checker {
 		config: config, pods: map[types.UID]*pod{}, nodes: map[string]*node{}, gangs: map[string]*gang{},
 		objects: map[string]Group{}, gangOfPod: map[types.UID]string{}, active: map[string]*gang{},
 		evictions: map[types.UID]*eviction{}, preemptor: map[types.UID]string{}, pursuits: map[string]*pursuit{},
-		ending: map[string]bool{}, reported: map[string]bool{},
+		ending: map[string]bool{}, reported: map[string]bool{}, promises: newPromises(),
 	}
 }
 

@@ -1,6 +1,7 @@
 package invariant
 
 import (
+	"cmp"
 	"encoding/json"
 	"maps"
 	"slices"
@@ -17,6 +18,8 @@ type gang struct {
 	key    string // namespace/name
 	single bool
 	pods   map[types.UID]*pod
+	// done counts the members that have succeeded and are gone, while there are others.
+	done int
 
 	// endsFor is the preemptor for which the last of its pods went that had to.
 	endsFor string
@@ -80,16 +83,20 @@ func (g *gang) String() string {
 	return "gang " + g.key
 }
 
+// gangKey is namespace/name of the gang of a pod; empty for none.
+func gangKey(p *v1.Pod) string {
+	name := cmp.Or(p.Annotations[keyGang], p.Labels[keyGroup], p.Labels[keyGroupX])
+	if name == "" {
+		return ""
+	}
+	return p.Namespace + "/" + name
+}
+
 // gangOf finds or makes the gang of a pod.
 func (c *Checker) gangOf(p *v1.Pod) *gang {
-	name, single := "", false
-	for _, one := range []string{p.Annotations[keyGang], p.Labels[keyGroup], p.Labels[keyGroupX]} {
-		if name == "" {
-			name = one
-		}
-	}
-	key := p.Namespace + "/" + name
-	if single = name == ""; single {
+	key := gangKey(p)
+	single := key == ""
+	if single {
 		key = "pod:" + p.Namespace + "/" + p.Name
 	}
 	g := c.gangs[key]
@@ -135,9 +142,9 @@ func (c *Checker) read(g *gang) {
 	}
 }
 
-// have counts the members that are bound.
+// have counts the members that are bound, or were until they succeeded.
 func (g *gang) have() int {
-	n := 0
+	n := g.done
 	for _, p := range g.pods {
 		if p.counts() {
 			n++

@@ -78,6 +78,7 @@ func (o Tick) apply(c *Checker) {
 	}
 	c.judgePursuits()
 	c.judgeMarks()
+	c.settle(false)
 }
 
 // slowFor is how long an answer that took long counts.

@@ -19,6 +19,9 @@ const (
 	keyGroupX   = "scheduling.x-k8s.io/pod-group"
 	keyTopology = "scheduling.lockstep.dev/required-topology"
 	keyQueue    = "scheduling.lockstep.dev/queue"
+	// keyReservation names the only Reservation that a pod may use, keyAllocated is what it uses.
+	keyReservation = "scheduling.lockstep.dev/reservation"
+	keyAllocated   = "scheduling.lockstep.dev/reservation-allocated"
 
 	defaultQueue = "default"
 )
@@ -61,6 +64,9 @@ type pod struct {
 	requests amounts
 	priority int32
 	queue    string
+	labels   map[string]string
+	// wants is the only Reservation that it may use; empty where it may go anywhere.
+	wants string
 
 	node      string
 	nominated string
@@ -80,7 +86,9 @@ func (p *pod) ended() bool { return p.phase == v1.PodSucceeded || p.phase == v1.
 
 // counts reports whether the pod counts towards the minimum of its gang: it is on a node, or was to
 // the successful end.
-func (p *pod) counts() bool { return p.node != "" && !p.deleting && p.phase != v1.PodFailed }
+func (p *pod) counts() bool {
+	return p.phase == v1.PodSucceeded || p.node != "" && !p.deleting && p.phase != v1.PodFailed
+}
 
 // pending reports whether the pod waits for a node.
 func (p *pod) pending() bool { return p.node == "" && !p.deleting && !p.ended() }
@@ -99,6 +107,7 @@ func (o PodSeen) apply(c *Checker) { c.see(o.Pod, false) }
 
 // see takes in a pod. Where it comes from a list, its changes happened some time before.
 func (c *Checker) see(seen *v1.Pod, listed bool) {
+	c.claim(seen, false)
 	p := c.pods[seen.UID]
 	if p == nil {
 		p = c.join(seen)
@@ -135,7 +144,7 @@ func (c *Checker) see(seen *v1.Pod, listed bool) {
 
 // join takes in a new pod.
 func (c *Checker) join(seen *v1.Pod) *pod {
-	p := &pod{uid: seen.UID, name: seen.Namespace + "/" + seen.Name, requests: requestsOf(seen), queue: seen.Labels[keyQueue]}
+	p := &pod{uid: seen.UID, name: seen.Namespace + "/" + seen.Name, requests: requestsOf(seen), queue: seen.Labels[keyQueue], labels: seen.Labels, wants: seen.Annotations[keyReservation]}
 	if seen.Spec.Priority != nil {
 		p.priority = *seen.Spec.Priority
 	}
@@ -196,6 +205,7 @@ func (c *Checker) deleted(p *pod, listed, counted bool) {
 func (c *Checker) lose(p *pod) { c.changed(p.gang, fmt.Sprintf("lost pod %s", p.name)) }
 
 func (o PodGone) apply(c *Checker) {
+	c.claim(o.Pod, true)
 	p := c.pods[o.Pod.UID]
 	if p == nil {
 		return
@@ -221,7 +231,11 @@ func (c *Checker) forget(p *pod) {
 	}
 	delete(c.pods, p.uid)
 	delete(p.gang.pods, p.uid)
+	if p.phase == v1.PodSucceeded {
+		p.gang.done++
+	}
 	if len(p.gang.pods) == 0 {
+		p.gang.done = 0
 		c.empty(p.gang)
 	}
 }
@@ -236,6 +250,7 @@ func (o PodsListed) apply(c *Checker) {
 		c.log("watch", "pods are listed again: %d, %d before", len(o.Pods), len(c.pods))
 	}
 	lived := map[*gang][]*pod{}
+	c.vanished(there)
 	for uid, p := range c.pods {
 		if !p.deleting && p.phase != v1.PodFailed {
 			lived[p.gang] = append(lived[p.gang], p)

@@ -113,7 +113,7 @@ func (c *Checker) missing(g *gang) *unit {
 // any of them may be held somewhere.
 func (c *Checker) clearRoom(g *gang) bool {
 	u := c.missing(g)
-	if c.cannotStart(u) != "" {
+	if c.cannotStart(u) != "" || c.standing() {
 		return false
 	}
 	slots, destroyed, _ := c.slots(u, true)
@@ -166,6 +166,9 @@ func (c *Checker) cannotStart(u *unit) string {
 		for _, p := range g.pods {
 			if p.timedOut {
 				return "its waiting time ran out"
+			}
+			if p.wants != "" {
+				return "it waits for a Reservation by name"
 			}
 		}
 	}

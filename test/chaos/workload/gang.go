@@ -44,6 +44,8 @@ type Gang struct {
 	Groups []string
 	// Queue is empty where queues are not in use.
 	Queue string
+	// ByName: its pods go where the Reservation of its work is, or nowhere.
+	ByName bool
 	// Completes is how long a member runs until it succeeds; 0: until it is deleted.
 	Completes time.Duration
 	// Completions of a Job; its parallelism is Size.

@@ -77,6 +77,9 @@ func (g *Gang) template() v1.PodTemplateSpec {
 	if g.Queue != "" && g.Join != PodGroup {
 		meta.Labels[v1alpha1.QueueLabel] = g.Queue
 	}
+	if g.ByName {
+		meta.Annotations[v1alpha1.ReservationAnnotation] = ReservationName(g)
+	}
 	if g.Completes > 0 {
 		meta.Annotations[completeKey] = fmt.Sprintf("%gs", g.Completes.Seconds())
 	}

@@ -16,6 +16,8 @@ type Options struct {
 	Length time.Duration
 	// Queues has every gang in one of the queues of Queues.
 	Queues bool
+	// Reservations has capacity held for many of them.
+	Reservations bool
 	// Nodes are in racks of NodesPerRack, with GPUs each.
 	Nodes, NodesPerRack, GPUs int
 }
@@ -43,6 +45,8 @@ const (
 	SetMinimum   Deed = "set the minimum"
 	DropPodGroup Deed = "delete the PodGroup"
 	MakePodGroup Deed = "make the PodGroup"
+	Reserve      Deed = "reserve"
+	Unreserve    Deed = "delete the Reservation"
 )
 
 // Step is one deed, at a time since the begin of the run.
@@ -58,7 +62,9 @@ type Step struct {
 // Work is one gang, or a group of gangs that start together, from its creation to its deletion.
 type Work struct {
 	Gangs []Gang
-	// Steps are in order of time. The first creates it, the last deletes it.
+	// Reservation is for the first of them; nil for none.
+	Reservation *Reservation
+	// Steps are in order of time. The last deletes it.
 	Steps []Step
 }
 
@@ -133,6 +139,9 @@ func makeWorks(o Options, r *rand.Rand) []Work {
 			}
 			w := makeWork(o, r, len(p.Works))
 			w.plan(r, at)
+			if o.Reservations {
+				w.reserve(r)
+			}
 			p.Works = append(p.Works, w)
 		}
 	}
@@ -159,8 +168,18 @@ func (w *Work) plan(r *rand.Rand, at time.Duration) {
 	for i := range w.Gangs {
 		w.mishaps(r, i, at, end)
 	}
-	slices.SortStableFunc(w.Steps, func(a, b Step) int { return cmp.Compare(a.At, b.At) })
 	w.Steps = append(w.Steps, Step{At: end, Do: Delete})
+	w.sort()
+}
+
+// step adds a step to a plan.
+func (w *Work) step(s Step) {
+	w.Steps = append(w.Steps, s)
+	w.sort()
+}
+
+func (w *Work) sort() {
+	slices.SortStableFunc(w.Steps, func(a, b Step) int { return cmp.Compare(a.At, b.At) })
 }
 
 // mishaps makes up what happens to a gang between its creation and its deletion.
@@ -203,13 +222,16 @@ func (w *Work) mishaps(r *rand.Rand, i int, begin, end time.Duration) {
 
 // String summarises a plan.
 func (p *Plan) String() string {
-	gangs, members := 0, 0
+	gangs, members, reservations := 0, 0, 0
 	for i := range p.Works {
+		if p.Works[i].Reservation != nil {
+			reservations++
+		}
 		for _, g := range p.Works[i].Gangs {
 			gangs++
 			members += g.Size
 		}
 	}
-	return fmt.Sprintf("seed %d, %s: %d works with %d gangs and single pods, %d pods; up to %d faults of processes and %d of nodes",
-		p.Options.Seed, p.Options.Length, len(p.Works), gangs, members, len(p.Faults), len(p.NodeFaults))
+	return fmt.Sprintf("seed %d, %s: %d works with %d gangs and single pods, %d pods, %d Reservations; up to %d faults of processes and %d of nodes",
+		p.Options.Seed, p.Options.Length, len(p.Works), gangs, members, reservations, len(p.Faults), len(p.NodeFaults))
 }

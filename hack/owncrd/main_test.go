@@ -69,7 +69,7 @@ func TestDateTime(t *testing.T) {
 // TestRewrite: of the template the descriptions go, and nothing else; a schema that has become another one is noticed.
 func TestRewrite(t *testing.T) {
 	var out strings.Builder
-	if err := crdfilter.Run(strings.NewReader(`{"spec": {"versions": [{"schema": {"openAPIV3Schema": {"properties": {"spec": {}}}}}]}}`), &out, rewrite); err == nil || !strings.Contains(err.Error(), "there is no template") {
+	if err := crdfilter.Run(strings.NewReader(`{"spec": {"names": {"kind": "Reservation"}, "versions": [{"schema": {"openAPIV3Schema": {"properties": {"spec": {}}}}}]}}`), &out, rewrite); err == nil || !strings.Contains(err.Error(), "there is no template") {
 		t.Errorf("a schema without a template: %v", err)
 	}
 	schema := map[string]any{"description": "a", "properties": map[string]any{

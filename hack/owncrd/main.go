@@ -1,15 +1,15 @@
-// Command reservationcrd reads the CRD of Reservations, as controller-gen writes it, from standard input
-// and writes to standard output the one that is installed. It differs in three ways.
+// Command owncrd reads a CRD of Lockstep's, as controller-gen writes it, from standard input
+// and writes to standard output the one that is installed.
 //
-// The descriptions below spec.template are gone: they are those of every pod, which kubectl explain pod
+// What the API server accepts can then be read by clients in Go. By the patterns of the API machinery it takes
+// quantities, numbers and times that are then refused where they are read, and a single such object would
+// keep the scheduler and the controller from reading any.
+//
+// The CRD of Reservations differs in two ways more. The descriptions below spec.template are gone: they are those of every pod, which kubectl explain pod
 // tells, and are most of what is a CRD of 650 kB with them. Without, kubectl apply can keep its copy of it
 // in an annotation, which holds 256 KiB.
 //
 // Selectors may be only so long. Without, rules about them would cost the API server more than it allows.
-//
-// What the API server accepts can be read by clients in Go. By the patterns of the API machinery it takes
-// quantities, numbers and times that are then refused where they are read, and a single such object would
-// keep the scheduler and the controller from reading any.
 package main
 
 import (
@@ -44,6 +44,9 @@ func rewrite(crd map[string]any) error {
 		return errors.New("reading the version: it has no schema")
 	}
 	walk(schema, tighten)
+	if names, _ := spec["names"].(map[string]any); names["kind"] != "Reservation" {
+		return nil
+	}
 	if err := limit(schema); err != nil {
 		return err
 	}

@@ -1,0 +1,75 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"k8s.io/klog/v2"
+	schedulerconfig "k8s.io/kubernetes/cmd/kube-scheduler/app/config"
+	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
+	"k8s.io/kubernetes/pkg/scheduler"
+	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
+
+	"github.com/lockstep-sh/lockstep/plugins"
+)
+
+// Standby is a scheduler that follows a cluster and never schedules, nor writes anything: a replica that never becomes
+// leader. What would be if, it can be asked, with all plugins of its profiles.
+type Standby struct {
+	*scheduler.Scheduler
+	Set      *plugins.Set
+	snapshot *cache.Snapshot
+	config   *schedulerconfig.CompletedConfig
+	once     sync.Once
+	failed   error
+}
+
+// NewStandby makes one. configFile is the scheduler's, or empty for the embedded configuration; kubeconfig is that of
+// who asks, or empty for the one in the cluster. What kinds there are decides who of the profiles is there: it is read
+// when Follow is called.
+func NewStandby(ctx context.Context, configFile, kubeconfig string) (*Standby, error) {
+	opts := options.NewOptions()
+	opts.ConfigFile, opts.Deprecated.Kubeconfig = configFile, kubeconfig
+	opts.SecureServing, opts.Authentication, opts.Authorization = nil, nil, nil
+	if err := useDefaults(func() string { return kubeconfig }); err != nil {
+		return nil, err
+	}
+	s := &Standby{Set: plugins.NewSet(), snapshot: cache.NewEmptySnapshot()}
+	var err error
+	s.config, s.Scheduler, err = build(ctx, opts, s.Set, nil, scheduler.WithNodeInfoSnapshot(s.snapshot))
+	if err != nil {
+		return nil, fmt.Errorf("setting up a scheduler that only looks: %w", err)
+	}
+	if err := s.Set.Install(ctx, s.Scheduler); err != nil {
+		return nil, fmt.Errorf("setting up a scheduler that only looks: %w", err)
+	}
+	return s, nil
+}
+
+// Look has the snapshot be the cluster as it is now. The first time it waits until all is known that is stored.
+func (s *Standby) Look(ctx context.Context) error {
+	s.once.Do(func() { s.failed = s.follow(ctx) })
+	if s.failed != nil {
+		return s.failed
+	}
+	return s.Cache.UpdateSnapshot(klog.FromContext(ctx), s.snapshot)
+}
+
+func (s *Standby) follow(ctx context.Context) error {
+	s.config.InformerFactory.Start(ctx.Done())
+	s.config.InformerFactory.WaitForCacheSync(ctx.Done())
+	if s.config.DynInformerFactory != nil {
+		s.config.DynInformerFactory.Start(ctx.Done())
+		s.config.DynInformerFactory.WaitForCacheSync(ctx.Done())
+	}
+	if err := s.WaitForHandlersSync(ctx); err != nil {
+		return fmt.Errorf("waiting for what is in the cluster: %w", err)
+	}
+	if ok, err := s.Set.Follow(ctx, s.Scheduler); err != nil {
+		return err
+	} else if !ok {
+		return fmt.Errorf("waiting for what is in the cluster: %w", ctx.Err())
+	}
+	return nil
+}

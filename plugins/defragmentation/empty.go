@@ -1,0 +1,286 @@
+package defragmentation
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/plugins/holds"
+	"github.com/lockstep-sh/lockstep/plugins/internal/defrag"
+	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
+	"github.com/lockstep-sh/lockstep/plugins/planner"
+)
+
+// anyProfile is the first of the profiles: what is to be emptied is so for none in particular.
+func (pl *Defragmentation) anyProfile() framework.Framework {
+	return pl.scheduler.Profiles[sortedKeys(pl.scheduler.Profiles)[0]]
+}
+
+// emptied seeks moves after which units run empty, all of them. Without any it tells why.
+func (r *round) emptied(ctx context.Context, plan *v1alpha1.DefragmentationPlan, maxMoves, maxGangs int) (found *proposal, why string, err error) {
+	goal := plan.Spec.Goal.Empty
+	return r.withRoom(ctx, r.nobody(plan.UID, plan.Spec.Goal, maxMoves, maxGangs), func(d *demand, p *posed) (*proposal, string, error) {
+		byName := p.unitsOf(cmp.Or(goal.Unit, v1.LabelHostname))
+		var units [][]int
+		for _, name := range goal.Names {
+			unit, there := byName[name]
+			if !there {
+				return nil, fmt.Sprintf("no node has the label %s=%s", cmp.Or(goal.Unit, v1.LabelHostname), name), nil
+			}
+			units = append(units, unit)
+		}
+		p.leave(goal.Resource)
+		may := p.movable()
+		for i, unit := range units {
+			if stays := r.staying(p, may, unit, goal.Resource); len(stays) > 0 {
+				return nil, fmt.Sprintf("%s cannot be emptied: %d pods on it may not be moved: %s", goal.Names[i], len(stays), someOf(stays)), nil
+			}
+		}
+		p.units = units
+		return r.seek(ctx, d, p, func() (*defrag.Plan, string, error) {
+			cleared, err := defrag.Clear(p.Problem, defrag.Clearing{Units: units, Targets: r.targets(p, units, goal.Resource)})
+			if err != nil {
+				return nil, "", err
+			}
+			for i, unit := range units {
+				if n := p.on(unit); n > 0 && !slices.Contains(cleared.Cleared, i) {
+					return nil, fmt.Sprintf("%s cannot be emptied: its %d pods have no place elsewhere with %d moves or fewer in all, of %d gangs or fewer", goal.Names[i], n, d.maxMoves, d.maxGangs), nil
+				}
+			}
+			return &cleared, "", nil
+		})
+	})
+}
+
+// little seeks moves after which units run empty that are used by less than lowThresholds, as many as can be.
+func (r *round) little(ctx context.Context) (d *demand, found *proposal, why string, err error) {
+	goal := v1alpha1.DefragmentationGoal{Empty: &v1alpha1.EmptyUnits{Unit: r.args.Unit, Resource: r.args.ResourceType}}
+	d = r.nobody("little", goal, int(*r.args.MaxMoves), int(*r.args.MaxGangs))
+	found, why, err = r.withRoom(ctx, d, func(d *demand, p *posed) (*proposal, string, error) {
+		p.leave(r.args.ResourceType)
+		byName, may, on := p.unitsOf(r.args.Unit), p.movable(), p.byNode()
+		var low []string
+		for _, name := range sortedKeys(byName) {
+			if unit := byName[name]; r.isLittle(d, p, unit) && len(r.staying(p, may, unit, r.args.ResourceType)) == 0 && r.pays(p, on, unit) {
+				low = append(low, name)
+			}
+		}
+		if len(low) == 0 || len(low) < r.args.NumberOfNodes {
+			return nil, fmt.Sprintf("%d units of %s are used by less than lowThresholds and could be emptied, numberOfNodes is %d", len(low), r.args.Unit, r.args.NumberOfNodes), nil
+		}
+		slices.SortStableFunc(low, func(a, b string) int {
+			return cmp.Compare(p.use(byName[a], r.args.ResourceType), p.use(byName[b], r.args.ResourceType))
+		})
+		var units [][]int
+		for _, name := range low {
+			units = append(units, byName[name])
+		}
+		p.units = units
+		return r.seek(ctx, d, p, func() (*defrag.Plan, string, error) {
+			cleared, err := defrag.Clear(p.Problem, defrag.Clearing{Units: units, Targets: r.targets(p, nil, r.args.ResourceType), MaxUnits: mostUnits})
+			if err != nil || len(cleared.Cleared) == 0 {
+				return nil, fmt.Sprintf("none of %d units of %s that are used by less than lowThresholds can be emptied with %d moves or fewer, of %d gangs or fewer", len(low), r.args.Unit, d.maxMoves, d.maxGangs), err
+			}
+			goal.Empty.Names = nil
+			for _, unit := range cleared.Cleared {
+				goal.Empty.Names = append(goal.Empty.Names, low[unit])
+			}
+			return &cleared, "", nil
+		})
+	})
+	d.name = goalOf(goal)
+	return d, found, why, err
+}
+
+// mostUnits is how many units a plan empties at most: its goal can name so many.
+const mostUnits = 256
+
+// pays reports whether a unit that is emptied has more to give than starts anew for it alone.
+func (r *round) pays(p *posed, on map[int][]int, unit []int) bool {
+	var gained int64
+	var pods []int
+	for _, node := range unit {
+		gained += holds.Amount(p.room.Node(node).GetAllocatable(), r.args.ResourceType)
+		pods = append(pods, on[node]...)
+	}
+	return gained*100 >= p.loss(r.args.ResourceType, pods)*int64(*r.args.MinGain)
+}
+
+// byNode are those that may be moved, by their node.
+func (p *posed) byNode() map[int][]int {
+	on := map[int][]int{}
+	for i := range p.Pods {
+		on[p.Pods[i].Node] = append(on[p.Pods[i].Node], i)
+	}
+	return on
+}
+
+// movable are the UIDs of those that may be moved.
+func (p *posed) movable() map[types.UID]bool {
+	may := make(map[types.UID]bool, len(p.pods))
+	for _, pod := range p.pods {
+		may[pod.UID] = true
+	}
+	return may
+}
+
+// mostRefusals is how often the plugins may refuse a pod a node before it counts as one that has no place, when units are
+// emptied: others of them may be easier to empty.
+const mostRefusals = 4
+
+// nobody is a demand of nothing, to look at the cluster with. Whose pods are moved is not a matter of priority.
+func (r *round) nobody(id types.UID, goal v1alpha1.DefragmentationGoal, maxMoves, maxGangs int) *demand {
+	d := supposed(r.anyProfile(), id, 1, 1, nil, "")
+	d.goal, d.name, d.maxMoves, d.maxGangs = goal, goalOf(goal), maxMoves, maxGangs
+	return d
+}
+
+// withRoom calls with the cluster as it is, as a problem.
+func (r *round) withRoom(ctx context.Context, d *demand, do func(d *demand, p *posed) (*proposal, string, error)) (found *proposal, why string, err error) {
+	room, err := planner.New(d.fw, r.scheduler.Holds, r.scheduler.Plugins).Room(ctx, d.attempt, nil)
+	if err != nil {
+		return nil, "", err
+	}
+	defer func() { err = errors.Join(err, room.Close(ctx)) }()
+	p, err := r.pose(ctx, d, room)
+	if err != nil {
+		return nil, "", err
+	}
+	p.Want = nil
+	fits := p.Fits
+	p.Fits = func(pod, node int) bool { return p.refusals[p.pods[pod].UID] < mostRefusals && fits(pod, node) }
+	return do(d, p)
+}
+
+// unitsOf are the nodes that have a label, by its value.
+func (p *posed) unitsOf(key string) map[string][]int {
+	units := map[string][]int{}
+	for i := range p.room.Len() {
+		if value, ok := p.room.Node(i).Node().Labels[key]; ok {
+			units[value] = append(units[value], i)
+		}
+	}
+	return units
+}
+
+// leave has pods that do not ask for a resource be none of those that may be moved; of an empty name, all are.
+func (p *posed) leave(name v1.ResourceName) {
+	if name != "" {
+		p.keep(func(pod int) bool { return p.requests[pod][name] > 0 })
+	}
+}
+
+// keep has only some be those that may be moved.
+func (p *posed) keep(which func(pod int) bool) {
+	n := 0
+	for i := range p.Pods {
+		if which(i) {
+			p.Pods[n], p.pods[n], p.gang[n], p.requests[n] = p.Pods[i], p.pods[i], p.gang[i], p.requests[i]
+			n++
+		}
+	}
+	p.Pods, p.pods, p.gang, p.requests = p.Pods[:n], p.pods[:n], p.gang[:n], p.requests[:n]
+}
+
+// on is how many of those that may be moved are on some nodes.
+func (p *posed) on(unit []int) (n int) {
+	for i := range p.Pods {
+		if slices.Contains(unit, p.Pods[i].Node) {
+			n++
+		}
+	}
+	return n
+}
+
+// staying are the pods on some nodes that would have to go, and may not be moved. Those of DaemonSets and of the
+// kubelet stay, as when a node is drained; with a resource, those that do not ask for it.
+func (r *round) staying(p *posed, may map[types.UID]bool, unit []int, name v1.ResourceName) (stays []string) {
+	for _, node := range unit {
+		for _, info := range p.room.Node(node).GetPods() {
+			pod := info.GetPod()
+			switch {
+			case bound(pod), pod.DeletionTimestamp != nil, may[pod.UID]:
+			case name != "" && holds.DemandOf(info).Request[name] == 0:
+			default:
+				stays = append(stays, pod.Namespace+"/"+pod.Name)
+			}
+		}
+	}
+	slices.Sort(stays)
+	return stays
+}
+
+// targets are the nodes that may receive pods when units are emptied, those first of which more is used of a resource.
+// Where nothing of it is used, a pod that comes there would gain nothing.
+func (r *round) targets(p *posed, units [][]int, name v1.ResourceName) []int {
+	leaves := map[int]bool{}
+	for _, unit := range units {
+		for _, node := range unit {
+			leaves[node] = true
+		}
+	}
+	name = cmp.Or(name, r.args.ResourceType)
+	var list []int
+	use := make([]float64, p.room.Len())
+	for i := range use {
+		use[i] = p.use([]int{i}, name)
+		if !leaves[i] && (units != nil || use[i] > 0) {
+			list = append(list, i)
+		}
+	}
+	slices.SortStableFunc(list, func(a, b int) int { return cmp.Compare(use[b], use[a]) })
+	return list
+}
+
+// use is which share of a resource is asked for on some nodes; 0 where they have none of it.
+func (p *posed) use(unit []int, name v1.ResourceName) float64 {
+	var has, used int64
+	for _, node := range unit {
+		has += holds.Amount(p.room.Node(node).GetAllocatable(), name)
+		used += holds.Amount(p.room.Node(node).GetRequested(), name)
+	}
+	if has == 0 {
+		return 0
+	}
+	return float64(used) / float64(has)
+}
+
+// isLittle reports whether a unit is used by less than lowThresholds of all that they name, but of the resource by some.
+// One of which anything is held for somebody is not: it would not be free if it were empty.
+func (r *round) isLittle(d *demand, p *posed, unit []int) bool {
+	if use := p.use(unit, r.args.ResourceType); use == 0 {
+		return false
+	}
+	for _, node := range unit {
+		info := p.room.Node(node)
+		if name := info.Node().Name; !r.nodes.Has(name) || r.resting.Has(name) {
+			return false
+		}
+		if held, _ := r.scheduler.Holds.Others(info, hold.Holder{Profile: d.fw.ProfileName(), Group: d.attempt.Group}); held.Pods > 0 {
+			return false
+		}
+	}
+	for name, percent := range r.args.LowThresholds {
+		if p.use(unit, name)*100 >= float64(percent) {
+			return false
+		}
+	}
+	return true
+}
+
+// someOf names the first few of a list.
+func someOf(names []string) string {
+	const few = 3
+	if len(names) <= few {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:few], ", "), len(names)-few)
+}

@@ -1,0 +1,178 @@
+package defragmentation
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/component-base/metrics/legacyregistry"
+	"k8s.io/component-base/metrics/testutil"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+)
+
+// ask has somebody ask for a plan, and makes a round. It returns what became of it: which pods go and to where,
+// or the reason and the message.
+func (s *stage) ask(tb testing.TB, goal v1alpha1.DefragmentationGoal, scheduler string) (moves, why string, status v1alpha1.DefragmentationPlanStatus) {
+	tb.Helper()
+	p := &v1alpha1.DefragmentationPlan{ObjectMeta: metav1.ObjectMeta{Name: "asked", UID: "asked"}}
+	p.Spec.Goal, p.Spec.SchedulerName = goal, scheduler
+	if err := s.scheduler.Client.Create(tb.Context(), p); err != nil {
+		tb.Fatal(err)
+	}
+	plans := s.balance(tb)
+	if len(plans) != 1 || len(plans[0].Status.Conditions) != 1 {
+		tb.Fatalf("%d plans: %+v", len(plans), plans)
+	}
+	var pods, targets []string // pods that are alike stand for each other
+	for _, m := range plans[0].Status.Moves {
+		pods, targets = append(pods, m.PodName), append(targets, m.TargetNode)
+	}
+	slices.Sort(pods)
+	slices.Sort(targets)
+	if len(pods) > 0 {
+		moves = strings.Join(pods, " ") + " > " + strings.Join(targets, " ")
+	}
+	c := plans[0].Status.Conditions[0]
+	return moves, c.Reason + ": " + c.Message, plans[0].Status
+}
+
+// TestShape: room is made for so many more gangs of a shape than fit, and held for nobody.
+func TestShape(t *testing.T) {
+	nodes := []*v1.Node{node("a0", 4, "a"), node("a1", 4, "a"), node("b0", 4, "b"), node("b1", 4, "b"), node("c0", 8, "c")}
+	cost := func(n string) func(*v1.Pod) {
+		return func(pod *v1.Pod) { pod.Annotations = map[string]string{v1.PodDeletionCost: n} }
+	}
+	pods := []*v1.Pod{runs("p", 1, "a0"), runs("q", 1, "a1", cost("10")), runs("r", 3, "b0", cost("20")), runs("s", 3, "b1", cost("20")), runs("t", 8, "c0")}
+	whole := v1.ResourceList{gpu: resource.MustParse("4")}
+	for sentence, c := range map[string]struct {
+		goal          v1alpha1.GangShape
+		profile       string
+		moves, why    string
+		before, after int32
+	}{
+		"one of two in one rack":  {goal: v1alpha1.GangShape{Members: 2, Requests: whole, Topology: rack, More: 1}, moves: "p q > b0 b1", after: 1},
+		"anywhere, one is enough": {goal: v1alpha1.GangShape{Members: 1, Requests: whole, More: 1}, moves: "p > ", after: 1},
+		"beside those that fit":   {goal: v1alpha1.GangShape{Members: 1, Requests: v1.ResourceList{gpu: resource.MustParse("3")}, More: 1}, why: "NoPlan: no 32 moves or fewer"},
+		"two of them":             {goal: v1alpha1.GangShape{Members: 1, Requests: whole, More: 2}, moves: "p q > b0 b1", after: 2},
+		"too big for any rack":    {goal: v1alpha1.GangShape{Members: 3, Requests: whole, Topology: rack, More: 1}, why: "NoPlan: one more gang of 3 x 4 nvidia.com/gpu in one " + rack + " would not fit on the nodes if they were empty"},
+		"no profile of that name": {goal: v1alpha1.GangShape{Members: 1, Requests: whole, More: 1}, profile: "other", why: `NoPlan: no profile has spec.schedulerName "other": there are lockstep-scheduler`},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			moves, why, status := newStage(t, nodes, pods, "{}").ask(t, v1alpha1.DefragmentationGoal{Shape: &c.goal}, cmp.Or(c.profile, profile))
+			if !strings.HasPrefix(moves, c.moves) || (moves == "") != (c.moves == "") || !strings.HasPrefix(why, c.why) {
+				t.Fatalf("moves %q, %s; want %q, %s", moves, why, c.moves, c.why)
+			}
+			if c.moves != "" && (status.Predicted == nil || status.Predicted.Before != c.before || status.Predicted.After != c.after || len(status.Places) > 0) {
+				t.Errorf("predicted %+v, places %v", status.Predicted, status.Places)
+			}
+		})
+	}
+}
+
+// TestEmpty: units run empty, all of them or none is touched.
+func TestEmpty(t *testing.T) {
+	nodes := []*v1.Node{node("a0", 4, "a"), node("a1", 4, "a"), node("b0", 4, "b"), node("b1", 4, "b")}
+	daemon := func(pod *v1.Pod) { pod.OwnerReferences[0].Kind = "DaemonSet" }
+	bare := func(pod *v1.Pod) { pod.OwnerReferences = nil }
+	used := []*v1.Pod{runs("p", 1, "a0"), runs("q", 1, "a1"), runs("d", 0, "a0", daemon), runs("r", 2, "b0"), runs("s", 3, "b1")}
+	for sentence, c := range map[string]struct {
+		pods       []*v1.Pod
+		goal       v1alpha1.EmptyUnits
+		moves, why string
+	}{
+		"a rack":               {pods: used, goal: v1alpha1.EmptyUnits{Unit: rack, Names: []string{"a"}}, moves: "p q > b0 b1"},
+		"a node":               {pods: used, goal: v1alpha1.EmptyUnits{Names: []string{"a0"}}, moves: "p > b1"},
+		"there is no such":     {pods: used, goal: v1alpha1.EmptyUnits{Unit: rack, Names: []string{"z"}}, why: "NoPlan: no node has the label " + rack + "=z"},
+		"there is no room":     {pods: used, goal: v1alpha1.EmptyUnits{Unit: rack, Names: []string{"a", "b"}}, why: "NoPlan: a cannot be emptied: its 2 pods have no place elsewhere"},
+		"a pod may not move":   {pods: append(slices.Clone(used), runs("x", 0, "a0", bare)), goal: v1alpha1.EmptyUnits{Names: []string{"a0"}}, why: "NoPlan: a0 cannot be emptied: 1 pods on it may not be moved: default/x"},
+		"unless it may stay":   {pods: append(slices.Clone(used), runs("x", 0, "a0", bare)), goal: v1alpha1.EmptyUnits{Names: []string{"a0"}, Resource: gpu}, moves: "p > b1"},
+		"it is empty as it is": {pods: used[2:], goal: v1alpha1.EmptyUnits{Names: []string{"a0"}}, why: "NothingToDo: it is so as things are"},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			moves, why, _ := newStage(t, nodes, c.pods, "{}").ask(t, v1alpha1.DefragmentationGoal{Empty: &c.goal}, profile)
+			if moves != c.moves || !strings.HasPrefix(why, c.why) {
+				t.Fatalf("moves %q, %s; want %q, %s", moves, why, c.moves, c.why)
+			}
+		})
+	}
+}
+
+// TestThreshold: units that are used little are emptied onto those that are used more, and only if there are enough.
+func TestThreshold(t *testing.T) {
+	nodes := []*v1.Node{node("n0", 10, "a"), node("n1", 10, "a"), node("n2", 10, "b"), node("n3", 10, "b")}
+	pods := []*v1.Pod{runs("p", 1, "n0"), runs("q", 1, "n1"), runs("r", 8, "n2")}
+	for sentence, c := range map[string]struct{ args, moves string }{
+		"the least used go where most is used": {args: `{"mode": "Threshold"}`, moves: "p n0>n2, q n1>n2"},
+		"not so few of them":                   {args: `{"mode": "Threshold", "numberOfNodes": 3}`},
+		"none is used so little":               {args: `{"mode": "Threshold", "lowThresholds": {"nvidia.com/gpu": 10}}`},
+		"targets are used by so much":          {args: `{"mode": "Threshold", "defragmentThresholds": {"nvidia.com/gpu": 90}}`},
+		"and not by more than that":            {args: `{"mode": "Threshold", "protectionThresholds": {"nvidia.com/gpu": 90}}`, moves: "p n0>n2"},
+		"a rack is one unit":                   {args: `{"mode": "Threshold", "unit": "` + rack + `"}`, moves: "p n0>n2, q n1>n2"},
+		"no more than the budget":              {args: `{"mode": "Threshold", "maxMoves": 1}`, moves: "p n0>n2"},
+		"what is gained has to be worth it":    {args: `{"mode": "Threshold", "minGain": 1001}`},
+		"by default only for who waits":        {args: `{}`},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			s := newStage(t, nodes, pods, c.args)
+			plans := s.balance(t)
+			var list []string
+			for _, p := range plans {
+				for _, m := range p.Status.Moves {
+					list = append(list, fmt.Sprintf("%s %s>%s", m.PodName, m.SourceNode, m.TargetNode))
+				}
+			}
+			slices.Sort(list)
+			if got := strings.Join(list, ", "); got != c.moves {
+				t.Fatalf("moves %q, want %q", got, c.moves)
+			}
+			if len(plans) > 0 && (plans[0].Spec.Goal.Empty == nil || len(plans[0].Spec.Goal.Empty.Names) == 0 || plans[0].Spec.Goal.Empty.Resource != gpu) {
+				t.Errorf("its goal is %+v", plans[0].Spec.Goal)
+			}
+		})
+	}
+}
+
+// TestMinGain: a gang is not started anew for somebody who asks for less than it.
+func TestMinGain(t *testing.T) {
+	nodes := []*v1.Node{node("n0", 4, "a"), node("n1", 4, "a"), node("n2", 4, "b")}
+	strict := []*v1.Pod{runs("s0", 1, "n0", inGang("s")), runs("s1", 4, "n2", inGang("s"))}
+	for args, want := range map[string]string{"{}": "", `{"minGain": 80}`: "s0 n0>n1", `{"minGain": 0}`: "s0 n0>n1"} {
+		s := newStage(t, nodes, slices.Concat(strict, []*v1.Pod{runs("x", 2, "n1", func(pod *v1.Pod) { pod.OwnerReferences = nil }), waits("w", 4)}), args)
+		s.running("s", 2, strict...)
+		if got := s.moves(t); got != want {
+			t.Errorf("with %s moves %q, want %q", args, got, want)
+		}
+	}
+}
+
+// TestMeasure: what is free is told, how many gangs of the shape fit, and which share of it is too little for a member.
+func TestMeasure(t *testing.T) {
+	registerMetrics()
+	nodes := []*v1.Node{node("n0", 4, "a"), node("n1", 4, "a"), node("n2", 4, "b")}
+	pods := []*v1.Pod{runs("p", 1, "n0"), runs("q", 3, "n1"), waits("w0", 4, inGang("w")), waits("w1", 4, inGang("w"))}
+	s := newStage(t, nodes, pods, "{}")
+	s.waiting("w", rack, pods[2:]...)
+	s.balance(t)
+	want := `
+# HELP lockstep_defragmentation_fragmented_ratio [ALPHA] Which share of what is free of a resource lies on nodes where it is too little for a member of those who wait, averaged over these members.
+# TYPE lockstep_defragmentation_fragmented_ratio gauge
+lockstep_defragmentation_fragmented_ratio{resource="nvidia.com/gpu"} 0.5
+# HELP lockstep_defragmentation_free [ALPHA] How much of a resource is free on all nodes, and not held for anybody.
+# TYPE lockstep_defragmentation_free gauge
+lockstep_defragmentation_free{resource="nvidia.com/gpu"} 8
+# HELP lockstep_defragmentation_gangs_fit [ALPHA] How many gangs of a shape for which somebody waits fit as things are, by domain of its required topology; the domain is empty for one without.
+# TYPE lockstep_defragmentation_gangs_fit gauge
+lockstep_defragmentation_gangs_fit{domain="a",shape="2 x 4 nvidia.com/gpu in one topology.example.com/rack"} 0
+lockstep_defragmentation_gangs_fit{domain="b",shape="2 x 4 nvidia.com/gpu in one topology.example.com/rack"} 0
+`
+	names := []string{"lockstep_defragmentation_fragmented_ratio", "lockstep_defragmentation_free", "lockstep_defragmentation_gangs_fit"}
+	if err := testutil.GatherAndCompare(legacyregistry.DefaultGatherer, strings.NewReader(want), names...); err != nil {
+		t.Error(err)
+	}
+}

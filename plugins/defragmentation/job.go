@@ -1,0 +1,61 @@
+package defragmentation
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	batchv1 "k8s.io/api/batch/v1"
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// makers are the controllers that make a pod again which was evicted. Of a Job it is looked, besides, whether it goes on.
+var makers = []string{"ReplicaSet.apps", "StatefulSet.apps", "ReplicationController", "Job.batch"}
+
+// madeAgain reports whether the controller of a pod is one that makes it again when it is evicted. What others make of it
+// nobody here knows: a workflow, say, may take it for a failure of all that has run so far.
+func (r *round) madeAgain(ref *metav1.OwnerReference) bool {
+	gv, err := schema.ParseGroupVersion(ref.APIVersion)
+	if err != nil {
+		return false
+	}
+	kind := schema.GroupKind{Group: gv.Group, Kind: ref.Kind}.String()
+	return slices.Contains(makers, kind) || slices.Contains(r.args.ControllerKinds, kind)
+}
+
+// survives reports whether the controller of a pod goes on when that is evicted. A Job takes it for a failure, and ends
+// after backoffLimit of them, unless its podFailurePolicy says that a disruption is none.
+func (r *round) survives(ctx context.Context, pod *v1.Pod) (bool, error) {
+	ref := metav1.GetControllerOf(pod)
+	if ref == nil || ref.Kind != "Job" || ref.APIVersion != batchv1.SchemeGroupVersion.String() {
+		return true, nil
+	}
+	job := &batchv1.Job{}
+	switch err := r.scheduler.Client.Get(ctx, client.ObjectKey{Namespace: pod.Namespace, Name: ref.Name}, job); {
+	case apierrors.IsNotFound(err):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("reading Job %s/%s: %w", pod.Namespace, ref.Name, err)
+	}
+	return job.UID == ref.UID && ignoresDisruption(job), nil
+}
+
+// ignoresDisruption reports whether the first rule of a Job that applies to pods which are disrupted ignores or only
+// counts per index what became of them.
+func ignoresDisruption(job *batchv1.Job) bool {
+	if job.Spec.PodFailurePolicy == nil {
+		return false
+	}
+	for _, rule := range job.Spec.PodFailurePolicy.Rules {
+		for _, c := range rule.OnPodConditions {
+			if c.Type == v1.DisruptionTarget && (c.Status == "" || c.Status == v1.ConditionTrue) {
+				return rule.Action == batchv1.PodFailurePolicyActionIgnore
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,128 @@
+package defragmentation
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/legacyregistry"
+
+	"github.com/lockstep-sh/lockstep/plugins/internal/resource"
+)
+
+var (
+	gangsFit = metrics.NewGaugeVec(&metrics.GaugeOpts{
+		Namespace: "lockstep", Subsystem: "defragmentation", Name: "gangs_fit", StabilityLevel: metrics.ALPHA,
+		Help: "How many gangs of a shape for which somebody waits fit as things are, by domain of its required topology; the domain is empty for one without.",
+	}, []string{"shape", "domain"})
+	freeAmount = metrics.NewGaugeVec(&metrics.GaugeOpts{
+		Namespace: "lockstep", Subsystem: "defragmentation", Name: "free", StabilityLevel: metrics.ALPHA,
+		Help: "How much of a resource is free on all nodes, and not held for anybody.",
+	}, []string{"resource"})
+	fragmented = metrics.NewGaugeVec(&metrics.GaugeOpts{
+		Namespace: "lockstep", Subsystem: "defragmentation", Name: "fragmented_ratio", StabilityLevel: metrics.ALPHA,
+		Help: "Which share of what is free of a resource lies on nodes where it is too little for a member of those who wait, averaged over these members.",
+	}, []string{"resource"})
+
+	registerOnce sync.Once
+)
+
+// mostDomains is of how many domains it is told how many gangs fit.
+const mostDomains = 64
+
+func registerMetrics() {
+	registerOnce.Do(func() { legacyregistry.MustRegister(gangsFit, freeAmount, fragmented) })
+}
+
+// measured is what a round has seen of the fragments, for those for whom it sought room.
+type measured struct {
+	free float64
+	// lost is how much of it was too little for each member, in sum over the members.
+	lost    float64
+	members int
+}
+
+// measure takes in how what is free suits somebody who waits.
+func (r *round) measure(d *demand, p *posed) {
+	if len(p.Want) != 1 || !d.waits() {
+		return
+	}
+	shape, key := p.shapeOf(d)
+	free := freeOf(&p.Problem, nil)
+	for i, n := range capacity(&p.Problem, 0, free) {
+		if i == mostDomains {
+			break
+		}
+		domain := ""
+		if key != "" && len(p.Want[0].Domains[i]) > 0 {
+			domain = p.room.Node(p.Want[0].Domains[i][0]).Node().Labels[key]
+		}
+		gangsFit.WithLabelValues(shape, domain).Set(float64(n))
+	}
+	column := -1
+	for i, name := range p.columns {
+		if name == r.args.ResourceType {
+			column = i
+		}
+	}
+	if column < 0 {
+		return
+	}
+	r.seen.free = 0
+	for node := range p.Nodes {
+		has := float64(max(0, p.Nodes[node].Free[column]))
+		r.seen.free += has
+		for class, c := range p.Want[0].Classes {
+			if !fitsIn(p.Nodes[node].Free, c.Request) || !p.FitsMember(0, class, node) {
+				r.seen.lost += has * float64(c.Count)
+			}
+		}
+	}
+	for _, c := range p.Want[0].Classes {
+		r.seen.members += c.Count
+	}
+}
+
+func fitsIn(free, request []int64) bool {
+	for column, amount := range request {
+		if amount > 0 && free[column] < amount {
+			return false
+		}
+	}
+	return true
+}
+
+// publish has it seen what a round has measured. The share is that of Weng et al., "Beware of Fragmentation" (USENIX ATC
+// 2023), for whole devices: what is free on a node is a fragment for a pod that does not fit there.
+func (r *round) publish() {
+	if r.seen.members == 0 {
+		return
+	}
+	name := string(r.args.ResourceType)
+	freeAmount.WithLabelValues(name).Set(r.seen.free)
+	if r.seen.free > 0 {
+		fragmented.WithLabelValues(name).Set(r.seen.lost / r.seen.free / float64(r.seen.members))
+	}
+}
+
+// shapeOf is what a gang asks for in words, and the topology that it requires: 8 x 8 nvidia.com/gpu in one
+// topology.example.com/rack.
+func (p *posed) shapeOf(d *demand) (shape, key string) {
+	var parts []string
+	for class, c := range p.Want[0].Classes {
+		asks := resource.Vector{}
+		for name, amount := range p.classes[0][class].Demand.Request {
+			if name != v1.ResourceCPU && name != v1.ResourceMemory && name != v1.ResourceEphemeralStorage {
+				asks[name] = amount
+			}
+		}
+		parts = append(parts, fmt.Sprintf("%d x %s", c.Count, asks))
+	}
+	shape, key = strings.Join(parts, " + "), d.attempt.Gangs[0].Spec.RequiredTopology
+	if key != "" {
+		shape += " in one " + key
+	}
+	return shape, key
+}

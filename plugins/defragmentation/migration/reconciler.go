@@ -1,0 +1,277 @@
+package migration
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/plugins/internal/migration"
+)
+
+// FieldOwner is the field manager of what this package writes.
+const FieldOwner = "lockstep-controller"
+
+const (
+	// poll is how often a pod is looked at that is to be evicted, or was: no watch is kept for the few there are.
+	poll = time.Second
+	// rest is how often one is looked at that is suspended.
+	rest = 10 * time.Second
+	// retry is how soon a write is tried again that somebody else came before.
+	retry = 200 * time.Millisecond
+)
+
+// reconciler brings PodMigrations on.
+type reconciler struct {
+	client client.Client
+	// live reads past the cache.
+	live     client.Reader
+	recorder events.EventRecorder
+	clock    clock.PassiveClock
+}
+
+// Reconcile implements reconcile.Reconciler.
+func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	m := &v1alpha1.PodMigration{}
+	if err := r.live.Get(ctx, request.NamespacedName, m); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	again, err := r.bring(ctx, m)
+	switch {
+	case apierrors.IsConflict(err):
+		return reconcile.Result{RequeueAfter: retry}, nil
+	case err != nil:
+		return reconcile.Result{}, fmt.Errorf("bringing on PodMigration %s: %w", request.NamespacedName, err)
+	}
+	return reconcile.Result{RequeueAfter: again}, nil
+}
+
+// bring does one step, and returns when to look again.
+func (r *reconciler) bring(ctx context.Context, m *v1alpha1.PodMigration) (time.Duration, error) {
+	before := m.DeepCopy()
+	if !migration.Ended(m.Status.Phase) && m.DeletionTimestamp == nil && controllerutil.AddFinalizer(m, v1alpha1.ReleaseFinalizer) {
+		return retry, r.patch(ctx, m, before)
+	}
+	s, err := r.see(ctx, m)
+	if err != nil {
+		return 0, err
+	}
+	now := r.clock.Now()
+	step := migration.Next(m, s.Seen, now)
+	if !equality.Semantic.DeepEqual(m.Status, step.Status) {
+		return time.Millisecond, r.write(ctx, m, step.Status)
+	}
+	if err := r.mirror(ctx, m); err != nil { // which nothing follows from
+		klog.FromContext(ctx).Error(err, "Failed to say on a PodGroup how far its pods have been moved", "podMigration", klog.KObj(m))
+	}
+	if err := r.act(ctx, m, s, step.Action); err != nil {
+		return 0, err
+	}
+	if migration.Ended(m.Status.Phase) {
+		if step.Action == migration.Release {
+			return retry, nil // and see that it is gone
+		}
+		if controllerutil.RemoveFinalizer(m, v1alpha1.ReleaseFinalizer) {
+			return 0, client.IgnoreNotFound(r.patch(ctx, m, before))
+		}
+		return 0, nil
+	}
+	next := poll
+	if m.Spec.Suspend {
+		next = rest // watches tell of the rest
+	}
+	if !step.Again.IsZero() {
+		next = min(next, max(step.Again.Sub(now), time.Millisecond))
+	}
+	return next, nil
+}
+
+// sight is what there is, as the pure package and as the API have it.
+type sight struct {
+	migration.Seen
+	pod         *v1.Pod
+	reservation *v1alpha1.Reservation
+}
+
+func (r *reconciler) see(ctx context.Context, m *v1alpha1.PodMigration) (s sight, err error) {
+	pod := &v1.Pod{}
+	switch err := r.live.Get(ctx, client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.PodName}, pod); {
+	case err == nil:
+		s.pod = pod
+		s.Pod = &migration.Pod{
+			UID: pod.UID, Node: pod.Spec.NodeName, Ending: pod.DeletionTimestamp != nil, Controlled: metav1.GetControllerOf(pod) != nil,
+			Ended: pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed, Successors: migration.Successors(pod),
+		}
+		if grace := pod.DeletionGracePeriodSeconds; grace != nil {
+			s.Pod.Grace = time.Duration(*grace) * time.Second
+		}
+	case !apierrors.IsNotFound(err):
+		return s, fmt.Errorf("reading the pod: %w", err)
+	}
+	rsv := &v1alpha1.Reservation{}
+	switch err := r.live.Get(ctx, client.ObjectKey{Name: migration.ReservationName(m)}, rsv); {
+	case err == nil:
+		s.reservation = rsv
+		s.Reservation = &migration.Reservation{
+			Ours: rsv.Labels[v1alpha1.MigrationLabel] == string(m.UID), Open: migration.IsOpen(rsv, m), Known: migration.IsKnown(rsv, m), Phase: rsv.Status.Phase,
+			Node: rsv.Status.NodeName, Why: whyOf(rsv), Users: rsv.Status.CurrentOwners,
+		}
+		if rsv.DeletionTimestamp != nil {
+			s.Reservation.Phase = v1alpha1.ReservationFailed
+		}
+		if s.Reservation.Phase == v1alpha1.ReservationAvailable && s.pod != nil && s.pod.DeletionTimestamp == nil {
+			if err := r.seeTarget(ctx, m, s.Reservation); err != nil {
+				return s, err
+			}
+		}
+	case !apierrors.IsNotFound(err):
+		return s, fmt.Errorf("reading the Reservation: %w", err)
+	}
+	if m.Status.Successors != nil && !m.Spec.Suspend && s.Reservation != nil && !s.Reservation.Open {
+		s.Alike, err = r.alike(ctx, m)
+	}
+	return s, err
+}
+
+// alike finds a Reservation of another PodMigration that is open to the same successors. Only one PodMigration is worked
+// on at a time, so that none is opened meanwhile.
+func (r *reconciler) alike(ctx context.Context, m *v1alpha1.PodMigration) (string, error) {
+	var list v1alpha1.ReservationList
+	if err := r.live.List(ctx, &list, client.HasLabels{v1alpha1.MigrationLabel}); err != nil {
+		return "", fmt.Errorf("listing Reservations of migrations: %w", err)
+	}
+	same := migration.OwnerFor(m, nil)
+	for i := range list.Items {
+		rsv := &list.Items[i]
+		ended := rsv.DeletionTimestamp != nil || rsv.Status.Phase == v1alpha1.ReservationSucceeded || rsv.Status.Phase == v1alpha1.ReservationFailed
+		if ended || rsv.Labels[v1alpha1.MigrationLabel] == string(m.UID) {
+			continue
+		}
+		if slices.ContainsFunc(rsv.Spec.Owners, func(o v1alpha1.ReservationOwner) bool { return equality.Semantic.DeepEqual(o, same) }) {
+			return rsv.Name, nil
+		}
+	}
+	return "", nil
+}
+
+// seeTarget takes in that the target takes nobody for now: what is held there is held on, and nobody could use it.
+func (r *reconciler) seeTarget(ctx context.Context, m *v1alpha1.PodMigration, rsv *migration.Reservation) error {
+	node := &v1.Node{}
+	err := r.live.Get(ctx, client.ObjectKey{Name: m.Spec.TargetNode}, node)
+	switch {
+	case apierrors.IsNotFound(err):
+		rsv.Phase, rsv.Why = v1alpha1.ReservationPending, fmt.Sprintf("node %s is gone", m.Spec.TargetNode)
+	case err != nil:
+		return fmt.Errorf("reading node %s: %w", m.Spec.TargetNode, err)
+	case node.Spec.Unschedulable:
+		rsv.Phase, rsv.Why = v1alpha1.ReservationPending, fmt.Sprintf("node %s is cordoned", m.Spec.TargetNode)
+	case !ready(node):
+		rsv.Phase, rsv.Why = v1alpha1.ReservationPending, fmt.Sprintf("node %s is not ready", m.Spec.TargetNode)
+	}
+	return nil
+}
+
+// ready reports whether nothing says that a node is not.
+func ready(node *v1.Node) bool {
+	for _, c := range node.Status.Conditions {
+		if c.Type == v1.NodeReady {
+			return c.Status == v1.ConditionTrue
+		}
+	}
+	return true
+}
+
+// whyOf tells why a Reservation has no place, or why it has ended.
+func whyOf(rsv *v1alpha1.Reservation) string {
+	for _, kind := range []string{v1alpha1.ReservationScheduled, v1alpha1.ReservationReady} {
+		if c := meta.FindStatusCondition(rsv.Status.Conditions, kind); c != nil && c.Status == metav1.ConditionFalse && c.Message != "" {
+			return c.Message
+		}
+	}
+	return ""
+}
+
+// act does what a status says.
+func (r *reconciler) act(ctx context.Context, m *v1alpha1.PodMigration, s sight, action migration.Action) error {
+	switch action {
+	case migration.Reserve:
+		err := r.client.Create(ctx, migration.ReservationFor(m, s.pod), client.FieldOwner(FieldOwner))
+		switch {
+		case apierrors.IsAlreadyExists(err):
+			return nil // it is looked at next
+		case apierrors.IsInvalid(err):
+			return r.write(ctx, m, migration.Refused(m, v1alpha1.MigrationReasonNoRoom, "the pod cannot be reserved for: "+err.Error(), r.clock.Now()))
+		}
+		return err
+	case migration.Open:
+		return r.open(ctx, m, s)
+	case migration.Evict:
+		return r.evict(ctx, m, s.pod)
+	case migration.Release:
+		err := r.client.Delete(ctx, s.reservation, client.Preconditions{UID: &s.reservation.UID})
+		return client.IgnoreNotFound(err)
+	default:
+		return nil
+	}
+}
+
+// open has the successor be an owner of the Reservation, which nobody has changed since it was read.
+func (r *reconciler) open(ctx context.Context, m *v1alpha1.PodMigration, s sight) error {
+	opened := s.reservation.DeepCopy()
+	opened.Spec.Owners = []v1alpha1.ReservationOwner{migration.OwnerFor(m, s.pod)}
+	return r.patch(ctx, opened, s.reservation)
+}
+
+// patch writes what differs, and nothing else: of what cannot be changed Go might write the same in other words. It does
+// so provided that nobody has changed the object since it was read.
+func (r *reconciler) patch(ctx context.Context, object, before client.Object) error {
+	return r.client.Patch(ctx, object, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(FieldOwner))
+}
+
+// evict asks for the eviction of the very pod, if its target is held: both were read just now.
+func (r *reconciler) evict(ctx context.Context, m *v1alpha1.PodMigration, pod *v1.Pod) error {
+	eviction := &policyv1.Eviction{DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &m.Spec.PodUID}}}
+	err := r.client.SubResource("eviction").Create(ctx, pod, eviction)
+	switch {
+	case err == nil:
+		why := ""
+		if text := m.Annotations[v1alpha1.WhyAnnotation]; text != "" {
+			why = ": it " + text
+		}
+		r.recorder.Eventf(pod, m, v1.EventTypeNormal, eventMigrating, action, "moved from node %s to %s, which Reservation %s holds for its successor%s",
+			m.Spec.SourceNode, m.Spec.TargetNode, m.Status.Reservation, why)
+		return nil
+	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
+		return nil // it is gone, or another has its name: looked at next
+	case apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause):
+		return r.write(ctx, m, migration.Refused(m, v1alpha1.MigrationReasonDisruptionBudget, err.Error(), r.clock.Now()))
+	case apierrors.IsForbidden(err), apierrors.IsInvalid(err), apierrors.IsMethodNotSupported(err):
+		return r.write(ctx, m, migration.Refused(m, v1alpha1.MigrationReasonRefused, err.Error(), r.clock.Now()))
+	}
+	return fmt.Errorf("evicting the pod: %w", err)
+}
+
+// write writes a status, provided that nobody has changed the PodMigration since it was read.
+func (r *reconciler) write(ctx context.Context, m *v1alpha1.PodMigration, want v1alpha1.PodMigrationStatus) error {
+	was := m.Status
+	m.Status = want
+	if err := r.client.Status().Update(ctx, m, client.FieldOwner(FieldOwner)); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	r.tell(m, &was)
+	return nil
+}

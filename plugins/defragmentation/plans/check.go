@@ -1,0 +1,145 @@
+package plans
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/plugins/internal/reservation"
+	"github.com/lockstep-sh/lockstep/plugins/internal/resource"
+)
+
+// short tells which node would not have the room that a plan counts on, once its moves are done: between a plan and its
+// approval there may be hours. Empty where all have. Filters are not asked: what they see the scheduler tells when it is
+// to reserve the targets.
+func (r *reconciler) short(ctx context.Context, p *v1alpha1.DefragmentationPlan, s sight) (string, error) {
+	placed := sets.New[string]() // migrations whose target is held
+	held, err := r.held(ctx, func(rsv *v1alpha1.Reservation) bool {
+		if len(rsv.Status.Placements) > 0 {
+			placed.Insert(rsv.Labels[v1alpha1.MigrationLabel])
+		}
+		return rsv.Labels[v1alpha1.PlanLabel] == p.Name && rsv.Labels[v1alpha1.MigrationLabel] == "" // the goal is counted below
+	})
+	if err != nil {
+		return "", err
+	}
+	come, err := r.comers(ctx, p, func(move int) bool { m := s.migrations[move]; return m != nil && placed.Has(string(m.UID)) })
+	if err != nil {
+		return "", err
+	}
+	leave := sets.New[types.UID]()
+	for _, move := range p.Status.Moves {
+		leave.Insert(move.PodUID)
+	}
+	for _, name := range slices.Sorted(maps.Keys(come)) {
+		node := &v1.Node{}
+		err := r.live.Get(ctx, client.ObjectKey{Name: name}, node)
+		switch {
+		case apierrors.IsNotFound(err):
+			return fmt.Sprintf("node %s is gone", name), nil
+		case err != nil:
+			return "", fmt.Errorf("reading node %s: %w", name, err)
+		case node.Spec.Unschedulable:
+			return fmt.Sprintf("node %s is cordoned", name), nil
+		}
+		free := resource.FromList(node.Status.Allocatable)
+		var pods v1.PodList
+		if err := r.live.List(ctx, &pods, client.MatchingFields{"spec.nodeName": name}); err != nil {
+			return "", fmt.Errorf("listing the pods of node %s: %w", name, err)
+		}
+		for i := range pods.Items {
+			pod := &pods.Items[i]
+			if pod.Status.Phase != v1.PodSucceeded && pod.Status.Phase != v1.PodFailed && !leave.Has(pod.UID) {
+				free.Add(requests(pod), -1)
+			}
+		}
+		free.Add(held[name], -1)
+		for _, kind := range slices.Sorted(maps.Keys(come[name])) {
+			if has, wants := free[kind], come[name][kind]; wants > 0 && wants > has {
+				return fmt.Sprintf("once all moves are done, node %s would lack %s for those who are to come", name, resource.Vector{kind: wants - has}), nil
+			}
+		}
+	}
+	return "", nil
+}
+
+// held is what Reservations hold on each node, but some.
+func (r *reconciler) held(ctx context.Context, but func(*v1alpha1.Reservation) bool) (map[string]resource.Vector, error) {
+	var list v1alpha1.ReservationList
+	if err := r.live.List(ctx, &list); err != nil {
+		return nil, fmt.Errorf("listing Reservations: %w", err)
+	}
+	held := map[string]resource.Vector{}
+	for i := range list.Items {
+		if but(&list.Items[i]) {
+			continue
+		}
+		for _, pod := range reservation.Standing(&list.Items[i], r.clock.Now()) {
+			if pod.Spec.NodeName != "" {
+				take(held, pod.Spec.NodeName, pod, 1)
+			}
+		}
+	}
+	return held, nil
+}
+
+// comers are what is to come to each node: moved pods that are not there yet, but those for which room is held, and the
+// goal.
+func (r *reconciler) comers(ctx context.Context, p *v1alpha1.DefragmentationPlan, held func(move int) bool) (map[string]resource.Vector, error) {
+	come := map[string]resource.Vector{}
+	read := func(namespace, name string) (*v1.Pod, error) {
+		pod := &v1.Pod{}
+		switch err := r.live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, pod); {
+		case apierrors.IsNotFound(err):
+			return nil, nil // its PodMigration, or the goal, tells
+		case err != nil:
+			return nil, fmt.Errorf("reading pod %s/%s: %w", namespace, name, err)
+		}
+		return pod, nil
+	}
+	for i, move := range p.Status.Moves {
+		if held(i) {
+			continue
+		}
+		pod, err := read(move.Namespace, move.PodName)
+		if err != nil {
+			return nil, err
+		}
+		if pod != nil && pod.UID == move.PodUID {
+			take(come, move.TargetNode, pod, 1)
+		}
+	}
+	for _, place := range p.Status.Places {
+		pod, err := read(place.Namespace, place.PodName)
+		if err != nil {
+			return nil, err
+		}
+		if pod != nil {
+			take(come, place.NodeName, pod, int64(place.Members))
+		}
+	}
+	return come, nil
+}
+
+// take adds what n pods like one ask for to what there is of a node.
+func take(at map[string]resource.Vector, node string, pod *v1.Pod, n int64) {
+	if at[node] == nil {
+		at[node] = resource.Vector{}
+	}
+	at[node].Add(requests(pod), n)
+}
+
+// requests are what the scheduler counts for a pod, which is one itself.
+func requests(pod *v1.Pod) resource.Vector {
+	v := resource.FromList(resource.Requests(pod))
+	v[v1.ResourcePods] = 1
+	return v
+}

@@ -1,0 +1,191 @@
+package plans
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/plugins/internal/migration"
+)
+
+// FieldOwner is the field manager of what this package writes.
+const FieldOwner = "lockstep-controller"
+
+const (
+	// poll is how often the goal is looked at while a plan is carried out: no watch is kept for it.
+	poll = 2 * time.Second
+	// retry is how soon a write is tried again that somebody else came before.
+	retry = 200 * time.Millisecond
+)
+
+// reconciler brings plans on.
+type reconciler struct {
+	client client.Client
+	// live reads past the cache.
+	live     client.Reader
+	recorder events.EventRecorder
+	clock    clock.PassiveClock
+	// keep is how long what has ended is kept; 0 is for ever.
+	keep time.Duration
+}
+
+// Reconcile implements reconcile.Reconciler.
+func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	p := &v1alpha1.DefragmentationPlan{}
+	if err := r.live.Get(ctx, request.NamespacedName, p); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	again, err := r.bring(ctx, p)
+	switch {
+	case apierrors.IsConflict(err):
+		return reconcile.Result{RequeueAfter: retry}, nil
+	case err != nil:
+		return reconcile.Result{}, fmt.Errorf("bringing on DefragmentationPlan %s: %w", p.Name, err)
+	}
+	return reconcile.Result{RequeueAfter: again}, nil
+}
+
+// bring does one step, and returns when to look again.
+func (r *reconciler) bring(ctx context.Context, p *v1alpha1.DefragmentationPlan) (time.Duration, error) {
+	ended := migration.PlanEnded(p.Status.Phase)
+	before := p.DeepCopy()
+	if !ended && p.DeletionTimestamp == nil && controllerutil.AddFinalizer(p, v1alpha1.ReleaseFinalizer) {
+		return retry, r.patch(ctx, p, before)
+	}
+	if ended && !controllerutil.ContainsFinalizer(p, v1alpha1.ReleaseFinalizer) {
+		return r.collect(ctx, p)
+	}
+	s, err := r.see(ctx, p)
+	if err != nil {
+		return 0, err
+	}
+	now := r.clock.Now()
+	step := migration.NextPlan(p, s.PlanSeen, now)
+	for step.Check && !s.Checked || step.Count && s.Fits == nil {
+		if step.Check {
+			s.Short, err = r.short(ctx, p, s)
+			s.Checked = true
+		} else {
+			s.Fits, err = r.count(ctx, p)
+		}
+		if err != nil {
+			return 0, err
+		}
+		step = migration.NextPlan(p, s.PlanSeen, now)
+	}
+	if !equality.Semantic.DeepEqual(p.Status, step.Status) {
+		return time.Millisecond, r.write(ctx, p, step.Status)
+	}
+	acted, err := r.act(ctx, p, s, step)
+	switch {
+	case err != nil:
+		return 0, err
+	case acted:
+		return retry, nil // and see what came of it
+	case ended:
+		controllerutil.RemoveFinalizer(p, v1alpha1.ReleaseFinalizer)
+		return 0, client.IgnoreNotFound(r.patch(ctx, p, before))
+	case p.Status.Phase == v1alpha1.DefragmentationPending:
+		return 0, nil
+	}
+	next := poll
+	if !step.Again.IsZero() {
+		next = min(next, max(step.Again.Sub(now), time.Millisecond))
+	}
+	return next, nil
+}
+
+// patch writes what differs, and nothing else: of what cannot be changed Go might write the same in other words. It does
+// so provided that nobody has changed the object since it was read.
+func (r *reconciler) patch(ctx context.Context, object, before client.Object) error {
+	return r.client.Patch(ctx, object, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(FieldOwner))
+}
+
+// act does what a status says. It reports whether there was anything to do.
+func (r *reconciler) act(ctx context.Context, p *v1alpha1.DefragmentationPlan, s sight, step migration.PlanStep) (acted bool, err error) {
+	if step.Hold && len(s.holds) < s.Wants {
+		acted = true
+		if err := r.hold(ctx, p, s); err != nil {
+			return true, err
+		}
+	}
+	for _, i := range step.Make {
+		acted = true
+		if err := r.client.Create(ctx, migrationFor(p, i), client.FieldOwner(FieldOwner)); err != nil && !apierrors.IsAlreadyExists(err) {
+			return true, fmt.Errorf("making the PodMigration of move %d: %w", i, err)
+		}
+	}
+	for _, i := range step.Resume {
+		acted = true
+		m := s.migrations[i]
+		before := m.DeepCopy()
+		m.Spec.Suspend = false
+		if err := r.patch(ctx, m, before); err != nil {
+			return true, fmt.Errorf("letting move %d begin: %w", i, err)
+		}
+	}
+	for _, i := range step.Cancel {
+		if m := s.migrations[i]; m.DeletionTimestamp == nil {
+			acted = true
+			if err := r.client.Delete(ctx, m, client.Preconditions{UID: &m.UID}); client.IgnoreNotFound(err) != nil {
+				return true, fmt.Errorf("cancelling move %d: %w", i, err)
+			}
+		}
+	}
+	if step.Release {
+		for _, rsv := range s.holds {
+			acted = true
+			if err := r.client.Delete(ctx, rsv, client.Preconditions{UID: &rsv.UID}); client.IgnoreNotFound(err) != nil {
+				return true, fmt.Errorf("releasing Reservation %s: %w", rsv.Name, err)
+			}
+		}
+	}
+	return acted, nil
+}
+
+// write writes a status, provided that nobody has changed the plan since it was read.
+func (r *reconciler) write(ctx context.Context, p *v1alpha1.DefragmentationPlan, want v1alpha1.DefragmentationPlanStatus) error {
+	was := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.DefragmentationComplete).DeepCopy()
+	p.Status = want
+	if err := r.client.Status().Update(ctx, p, client.FieldOwner(FieldOwner)); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	now := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.DefragmentationComplete)
+	if now == nil || was != nil && was.Reason == now.Reason {
+		return nil
+	}
+	kind := v1.EventTypeNormal
+	if p.Status.Phase == v1alpha1.DefragmentationFailed {
+		kind = v1.EventTypeWarning
+	}
+	r.recorder.Eventf(p, nil, kind, now.Reason, action, "%s", now.Message)
+	if migration.PlanEnded(p.Status.Phase) {
+		ended.WithLabelValues(string(p.Status.Phase), now.Reason).Inc()
+	}
+	return nil
+}
+
+// action is what events say that the controller was doing.
+const action = "Defragment"
+
+// collect deletes a plan that ended long enough ago.
+func (r *reconciler) collect(ctx context.Context, p *v1alpha1.DefragmentationPlan) (time.Duration, error) {
+	if r.keep == 0 || p.DeletionTimestamp != nil || p.Status.EndTime == nil {
+		return 0, nil
+	}
+	if left := p.Status.EndTime.Add(r.keep).Sub(r.clock.Now()); left > 0 {
+		return min(left, 10*time.Minute), nil
+	}
+	return 0, client.IgnoreNotFound(r.client.Delete(ctx, p, client.Preconditions{UID: &p.UID, ResourceVersion: &p.ResourceVersion}))
+}

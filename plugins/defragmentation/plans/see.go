@@ -1,0 +1,139 @@
+package plans
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/plugins/internal/migration"
+)
+
+// sight is what there is, as the pure package and as the API have it.
+type sight struct {
+	migration.PlanSeen
+	migrations map[int]*v1alpha1.PodMigration
+	holds      []*v1alpha1.Reservation
+}
+
+func (r *reconciler) see(ctx context.Context, p *v1alpha1.DefragmentationPlan) (s sight, err error) {
+	s.migrations, s.Moves = map[int]*v1alpha1.PodMigration{}, map[int]*migration.Move{}
+	ours := client.MatchingLabels{v1alpha1.PlanLabel: p.Name}
+	var list v1alpha1.PodMigrationList
+	if err := r.live.List(ctx, &list, ours); err != nil {
+		return s, fmt.Errorf("listing its PodMigrations: %w", err)
+	}
+	for i := range list.Items {
+		m := &list.Items[i]
+		if move, ok := moveOf(p, m); ok {
+			s.migrations[move], s.Moves[move] = m, seen(m)
+			if s.Moves[move].Gone, err = r.gone(ctx, m); err != nil {
+				return s, err
+			}
+		}
+	}
+	var reservations v1alpha1.ReservationList
+	if err := r.live.List(ctx, &reservations, ours); err != nil {
+		return s, fmt.Errorf("listing its Reservations: %w", err)
+	}
+	for i := range reservations.Items {
+		if rsv := &reservations.Items[i]; rsv.Labels[v1alpha1.MigrationLabel] == "" && rsv.DeletionTimestamp == nil && metav1.IsControlledBy(rsv, p) {
+			s.holds = append(s.holds, rsv)
+			s.Holds = append(s.Holds, migration.Hold{
+				Available: rsv.Status.Phase == v1alpha1.ReservationAvailable, Used: rsv.Status.Phase == v1alpha1.ReservationSucceeded, Why: whyOf(rsv),
+			})
+		}
+	}
+	s.Wants = len(kinds(p))
+	s.Goal, err = r.goal(ctx, p)
+	return s, err
+}
+
+// moveOf tells which move of a plan a PodMigration is for.
+func moveOf(p *v1alpha1.DefragmentationPlan, m *v1alpha1.PodMigration) (int, bool) {
+	number, ok := strings.CutPrefix(m.Name, p.Name+"-")
+	if !ok || !metav1.IsControlledBy(m, p) {
+		return 0, false
+	}
+	move, err := strconv.Atoi(number)
+	return move, err == nil && move >= 0 && move < len(p.Status.Moves)
+}
+
+func seen(m *v1alpha1.PodMigration) *migration.Move {
+	move := &migration.Move{
+		Phase: m.Status.Phase, Suspended: m.Spec.Suspend,
+		Reserved: meta.IsStatusConditionTrue(m.Status.Conditions, v1alpha1.MigrationReserved),
+		Evicted:  meta.IsStatusConditionTrue(m.Status.Conditions, v1alpha1.MigrationEvicted),
+	}
+	if c := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.MigrationComplete); c != nil {
+		move.Why = c.Message
+	}
+	if c := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.MigrationEvicted); c != nil {
+		move.Went = c.Reason == v1alpha1.MigrationReasonPodGone
+	}
+	return move
+}
+
+// gone reports whether a move failed for its pod had gone by itself, and the node is free of it indeed.
+func (r *reconciler) gone(ctx context.Context, m *v1alpha1.PodMigration) (bool, error) {
+	c := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.MigrationComplete)
+	if m.Status.Phase != v1alpha1.MigrationFailed || c == nil || c.Reason != v1alpha1.MigrationReasonPodGone {
+		return false, nil
+	}
+	pod := &v1.Pod{}
+	err := r.live.Get(ctx, client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.PodName}, pod)
+	switch {
+	case apierrors.IsNotFound(err):
+		return true, nil
+	case err != nil:
+		return false, fmt.Errorf("looking at pod %s/%s: %w", m.Namespace, m.Spec.PodName, err)
+	}
+	return pod.UID != m.Spec.PodUID || pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed, nil
+}
+
+// whyOf tells why a Reservation has no place.
+func whyOf(rsv *v1alpha1.Reservation) string {
+	if c := meta.FindStatusCondition(rsv.Status.Conditions, v1alpha1.ReservationScheduled); c != nil && c.Status == metav1.ConditionFalse {
+		return c.Message
+	}
+	return ""
+}
+
+// kinds are the members of the goal that stand for their kind: what is freed is held for each kind by a Reservation.
+func kinds(p *v1alpha1.DefragmentationPlan) (names []client.ObjectKey) {
+	for _, place := range p.Status.Places {
+		if key := (client.ObjectKey{Namespace: place.Namespace, Name: place.PodName}); !slices.Contains(names, key) {
+			names = append(names, key)
+		}
+	}
+	return names
+}
+
+// goal tells whether whom a plan is for still waits.
+func (r *reconciler) goal(ctx context.Context, p *v1alpha1.DefragmentationPlan) (migration.Waiting, error) {
+	gone := 0
+	for _, key := range kinds(p) {
+		pod := &v1.Pod{}
+		err := r.live.Get(ctx, key, pod)
+		switch {
+		case apierrors.IsNotFound(err), err == nil && p.Spec.Goal.Pod != nil && pod.UID != p.Spec.Goal.Pod.UID:
+			gone++
+		case err != nil:
+			return migration.Waits, fmt.Errorf("looking at pod %s: %w", key, err)
+		case pod.Spec.NodeName != "":
+			return migration.Runs, nil
+		}
+	}
+	if gone > 0 {
+		return migration.Gone, nil
+	}
+	return migration.Waits, nil
+}

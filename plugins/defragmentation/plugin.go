@@ -1,0 +1,334 @@
+package defragmentation
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/klog/v2"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/descheduler/pkg/framework/pluginregistry"
+	frameworktypes "sigs.k8s.io/descheduler/pkg/framework/types"
+
+	"github.com/lockstep-sh/lockstep/apis/descheduler"
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/plugins/extension"
+	"github.com/lockstep-sh/lockstep/plugins/holds"
+	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+	"github.com/lockstep-sh/lockstep/plugins/internal/migration"
+	"github.com/lockstep-sh/lockstep/plugins/internal/resource"
+)
+
+// Name is the name of the plugin in a DeschedulerPolicy.
+const Name = "Defragmentation"
+
+// Gangs are those of all profiles.
+type Gangs interface {
+	// Waiting returns what would be tried of the gangs of a profile that have all their members and no place, in order
+	// of rank.
+	Waiting(profile string) []*gang.Attempt
+	// Running returns what runs of a gang of a profile, and of those that start together with it.
+	Running(profile string, key gang.Key) []gang.Footprint
+}
+
+// Scheduler is a scheduler that follows the cluster, and never schedules.
+type Scheduler struct {
+	// Look has its snapshot be the cluster as it is now.
+	Look     func(ctx context.Context) error
+	Profiles map[string]framework.Framework
+	Gangs    Gangs
+	Holds    *holds.Holds
+	Plugins  *extension.Plugins
+	// Client reads and writes plans.
+	Client client.Client
+}
+
+// Options are what the plugin works with, beside its arguments.
+type Options struct {
+	// Scheduler returns the scheduler that has a configuration file; of an empty name the embedded one.
+	Scheduler func(ctx context.Context, configFile string) (*Scheduler, error)
+	// DryRun reports whether the descheduler was told to change nothing: then plans are only logged.
+	DryRun func() bool
+	// Ended is told what became of each round; nil is that it went well. The descheduler itself only logs it.
+	Ended func(err error)
+}
+
+// Defragmentation is the plugin.
+type Defragmentation struct {
+	args      *descheduler.DefragmentationArgs
+	handle    frameworktypes.Handle
+	scheduler *Scheduler
+	dryRun    bool
+	ended     func(err error)
+	clock     clock.PassiveClock
+}
+
+var _ frameworktypes.BalancePlugin = &Defragmentation{}
+
+// New makes the factory of the plugin.
+func New(o Options) pluginregistry.PluginBuilder {
+	return func(ctx context.Context, object runtime.Object, handle frameworktypes.Handle) (frameworktypes.Plugin, error) {
+		args, ok := object.(*descheduler.DefragmentationArgs)
+		if !ok {
+			return nil, fmt.Errorf("reading arguments of %s: want DefragmentationArgs, got %T", Name, object)
+		}
+		scheduler, err := o.Scheduler(ctx, args.SchedulerConfig)
+		if err != nil {
+			return nil, fmt.Errorf("making %s: %w", Name, err)
+		}
+		return &Defragmentation{args: args, handle: handle, scheduler: scheduler, dryRun: o.DryRun(), ended: o.Ended, clock: clock.RealClock{}}, nil
+	}
+}
+
+// Register adds the plugin to a registry of the descheduler.
+func Register(registry pluginregistry.Registry, o Options) {
+	registerMetrics()
+	pluginregistry.Register(Name, New(o), &Defragmentation{}, &descheduler.DefragmentationArgs{}, Validate, SetDefaults, registry)
+}
+
+// Name returns the name of the plugin.
+func (pl *Defragmentation) Name() string { return Name }
+
+// Balance makes a round: plans that were asked for get their moves, and if none is under way, one is made for the first
+// of those who wait for which there is one.
+func (pl *Defragmentation) Balance(ctx context.Context, nodes []*v1.Node) *frameworktypes.Status {
+	err := pl.round(ctx, nodes)
+	pl.ended(err)
+	if err != nil {
+		return &frameworktypes.Status{Err: fmt.Errorf("defragmenting: %w", err)}
+	}
+	return nil
+}
+
+// tries is for how many of those who wait a plan is sought in a round.
+const tries = 8
+
+func (pl *Defragmentation) round(ctx context.Context, nodes []*v1.Node) error {
+	if err := pl.scheduler.Look(ctx); err != nil {
+		return err
+	}
+	var plans v1alpha1.DefragmentationPlanList
+	if err := pl.scheduler.Client.List(ctx, &plans); err != nil {
+		return fmt.Errorf("listing DefragmentationPlans: %w", err)
+	}
+	allowed := sets.New[string]()
+	for _, node := range nodes {
+		allowed.Insert(node.Name)
+	}
+	waiting := pl.waiting()
+	foreign, err := pl.reservations(ctx)
+	if err != nil {
+		return err
+	}
+	gangsFit.Reset()
+	freeAmount.Reset()
+	fragmented.Reset()
+	r := &round{Defragmentation: pl, nodes: allowed, resting: pl.resting(plans.Items), reservations: foreign}
+	defer r.publish()
+	var errs []error
+	busy := false
+	for i := range plans.Items {
+		p := &plans.Items[i]
+		switch {
+		case migration.PlanEnded(p.Status.Phase) || p.DeletionTimestamp != nil:
+		case p.Status.Phase == v1alpha1.DefragmentationPlanned || p.Status.Phase == v1alpha1.DefragmentationRunning:
+			busy = busy || p.Spec.Mode == v1alpha1.DefragmentationExecute || p.Spec.Approved
+		}
+	}
+	for i := range plans.Items {
+		if p := &plans.Items[i]; !busy && p.DeletionTimestamp == nil && len(p.Status.Conditions) == 0 {
+			found, err := r.answer(ctx, p, waiting)
+			errs = append(errs, err)
+			busy = found // the others next round: they may want the same
+		}
+	}
+	switch {
+	case busy:
+	case pl.args.Mode == descheduler.ThresholdMode:
+		errs = append(errs, r.threshold(ctx))
+	default:
+		errs = append(errs, r.demand(ctx, waiting, plans.Items))
+	}
+	return errors.Join(errs...)
+}
+
+// threshold makes a plan that empties units which are used little.
+func (r *round) threshold(ctx context.Context) error {
+	d, found, why, err := r.little(ctx)
+	switch {
+	case err != nil:
+		return fmt.Errorf("seeking units to empty: %w", err)
+	case found == nil:
+		klog.FromContext(ctx).Info("Nothing is emptied", "why", why)
+		return nil
+	}
+	if why := r.tooLittle(found); why != "" {
+		klog.FromContext(ctx).Info("Nothing is emptied", "why", why)
+		return nil
+	}
+	return r.write(ctx, d, found)
+}
+
+// tooLittle tells why what is gained is not worth what starts anew for it; empty where it is.
+func (r *round) tooLittle(found *proposal) string {
+	least := int64(*r.args.MinGain)
+	if found.lost == 0 || found.gained*100 >= found.lost*least {
+		return ""
+	}
+	return fmt.Sprintf("%d pods with %s in all would start anew for %s, and minGain is %d percent",
+		found.restarts, amount(r.args.ResourceType, found.lost), amount(r.args.ResourceType, found.gained), least)
+}
+
+func amount(name v1.ResourceName, n int64) string {
+	if n == 0 {
+		return "no " + string(name)
+	}
+	return resource.Vector{name: n}.String()
+}
+
+// round is one round of the plugin.
+type round struct {
+	*Defragmentation
+	// nodes are those that the policy selects, resting those from or to which a pod was moved not long ago, or is to be.
+	nodes, resting sets.Set[string]
+	// reservations are those that nobody made for a plan.
+	reservations sets.Set[types.UID]
+	// searches is how often moves were sought.
+	searches int
+	seen     measured
+}
+
+// demand makes a plan for the first of those who wait for which there is one.
+func (r *round) demand(ctx context.Context, waiting []*demand, plans []v1alpha1.DefragmentationPlan) error {
+	logger := klog.FromContext(ctx)
+	logger.V(1).Info("Looked who waits for room", "number", len(waiting), "resource", r.args.ResourceType)
+	var errs []error
+	for _, d := range waiting {
+		if r.searches == tries {
+			break
+		}
+		if since := r.clock.Since(d.since); since < r.args.WaitedFor.Duration || r.planned(d, plans) {
+			logger.V(1).Info("It is too early for moves: it waits not long enough, or there was a plan for it not long ago", "for", d.name, "waits", since)
+			continue
+		}
+		d.maxMoves, d.maxGangs, d.minGain = int(*r.args.MaxMoves), int(*r.args.MaxGangs), int64(*r.args.MinGain)
+		found, why, err := r.solve(ctx, d)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("seeking room for %s: %w", d.name, err))
+			continue
+		}
+		if found == nil {
+			logger.Info("No moves lead to room", "for", d.name, "why", why)
+			continue
+		}
+		if len(found.moves) == 0 {
+			logger.V(1).Info("There is room without a move: the scheduler places it", "for", d.name)
+			continue
+		}
+		if why := r.tooLittle(found); why != "" {
+			logger.Info("No moves lead to room", "for", d.name, "why", why)
+			continue
+		}
+		return errors.Join(append(errs, r.write(ctx, d, found))...)
+	}
+	return errors.Join(errs...)
+}
+
+// reservations are those that nobody made for a plan.
+func (pl *Defragmentation) reservations(ctx context.Context) (sets.Set[types.UID], error) {
+	var list v1alpha1.ReservationList
+	if err := pl.scheduler.Client.List(ctx, &list); err != nil {
+		return nil, fmt.Errorf("listing Reservations: %w", err)
+	}
+	foreign := sets.New[types.UID]()
+	for i := range list.Items {
+		if labels := list.Items[i].Labels; labels[v1alpha1.MigrationLabel] == "" && labels[v1alpha1.PlanLabel] == "" {
+			foreign.Insert(list.Items[i].UID)
+		}
+	}
+	return foreign, nil
+}
+
+// planned reports whether there was a plan for somebody not long ago.
+func (r *round) planned(d *demand, plans []v1alpha1.DefragmentationPlan) bool {
+	return slices.ContainsFunc(plans, func(p v1alpha1.DefragmentationPlan) bool {
+		return d.is(p.Spec.Goal) && (p.Status.EndTime == nil || r.clock.Since(p.Status.EndTime.Time) < r.args.CoolDownTime.Duration)
+	})
+}
+
+// resting are the nodes of plans that ended not long ago: the plans are what is remembered of them.
+func (pl *Defragmentation) resting(plans []v1alpha1.DefragmentationPlan) sets.Set[string] {
+	nodes := sets.New[string]()
+	for i := range plans {
+		if end := plans[i].Status.EndTime; end != nil && pl.clock.Since(end.Time) >= pl.args.CoolDownTime.Duration {
+			continue
+		}
+		for _, move := range plans[i].Status.Moves {
+			if !migration.PlanEnded(plans[i].Status.Phase) || move.Phase == v1alpha1.MigrationSucceeded || move.Phase == v1alpha1.MigrationRunning {
+				nodes.Insert(move.SourceNode, move.TargetNode)
+			}
+		}
+	}
+	return nodes
+}
+
+// answer gives a plan its moves that somebody has asked for. It reports whether there are any.
+func (r *round) answer(ctx context.Context, p *v1alpha1.DefragmentationPlan, waiting []*demand) (bool, error) {
+	maxMoves, maxGangs := int(*r.args.MaxMoves), int(*r.args.MaxGangs)
+	if n := p.Spec.Budget.MaxMoves; n > 0 {
+		maxMoves = min(maxMoves, int(n))
+	}
+	if n := p.Spec.Budget.MaxGangs; n != nil {
+		maxGangs = min(maxGangs, int(*n))
+	}
+	var found *proposal
+	var why string
+	var err error
+	if p.Spec.Goal.Empty != nil {
+		found, why, err = r.emptied(ctx, p, maxMoves, maxGangs)
+	} else {
+		var d *demand
+		if d, why = r.asked(p, waiting); d != nil {
+			d.maxMoves, d.maxGangs = maxMoves, maxGangs
+			found, why, err = r.solve(ctx, d)
+		}
+	}
+	switch {
+	case err != nil:
+		return false, fmt.Errorf("seeking moves for plan %s: %w", p.Name, err)
+	case found == nil:
+		return false, r.say(ctx, p, nil, v1alpha1.DefragmentationReasonNone, why)
+	case len(found.moves) == 0:
+		return false, r.say(ctx, p, nil, v1alpha1.DefragmentationReasonNothing, cmp.Or(why, "it is so as things are"))
+	}
+	err = r.say(ctx, p, found, v1alpha1.DefragmentationReasonFound, found.words())
+	if apierrors.IsConflict(err) {
+		return true, nil // it is looked at next round
+	}
+	return err == nil, err
+}
+
+// asked is who a plan is to make room for; without, the reason why that is nobody.
+func (r *round) asked(p *v1alpha1.DefragmentationPlan, waiting []*demand) (*demand, string) {
+	if p.Spec.Goal.Shape != nil {
+		fw, why := r.profile(p)
+		if fw == nil {
+			return nil, why
+		}
+		return shaped(fw, p), ""
+	}
+	at := slices.IndexFunc(waiting, func(d *demand) bool { return d.is(p.Spec.Goal) })
+	if at < 0 {
+		return nil, "nobody of that name waits for room: it has no members yet, or lacks some, or has got nodes"
+	}
+	return waiting[at], ""
+}

@@ -1,0 +1,175 @@
+package defragmentation
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+)
+
+// TestWhoMoves: the cheapest moves are made, of pods that may be moved, to where the filters let them.
+func TestWhoMoves(t *testing.T) {
+	bare := func(pod *v1.Pod) { pod.OwnerReferences = nil }
+	workflow := func(pod *v1.Pod) {
+		pod.OwnerReferences[0].APIVersion, pod.OwnerReferences[0].Kind = "argoproj.io/v1alpha1", "Workflow"
+	}
+	label := func(pod *v1.Pod) { pod.Labels = map[string]string{"app": "guarded"} }
+	priority := func(n int32) func(*v1.Pod) { return func(pod *v1.Pod) { pod.Spec.Priority = &n } }
+	volume := func(pod *v1.Pod) {
+		pod.Spec.Volumes = []v1.Volume{{Name: "data", VolumeSource: v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}}}
+	}
+	elsewhere := func(pod *v1.Pod) { pod.Spec.SchedulerName = "default-scheduler" }
+	namespace := func(name string) func(*v1.Pod) { return func(pod *v1.Pod) { pod.Namespace = name } }
+	cost := func(pod *v1.Pod) { pod.Annotations = map[string]string{v1.PodDeletionCost: "10"} }
+	only := func(where string) func(*v1.Pod) {
+		return func(pod *v1.Pod) { pod.Spec.NodeSelector = map[string]string{v1.LabelHostname: where} }
+	}
+	two := []*v1.Node{node("n0", 3, "r0"), node("n1", 3, "r0")}
+	budget := &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "guard"},
+		Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "guarded"}}},
+	}
+	for sentence, c := range map[string]struct {
+		nodes   []*v1.Node
+		pods    []*v1.Pod
+		args    string
+		objects []runtime.Object
+		want    string
+	}{
+		"one of two nodes is cleared":           {nodes: two, pods: []*v1.Pod{runs("a", 2, "n0", only("n0")), runs("b", 1, "n1"), waits("w", 3)}, want: "b n1>n0"},
+		"there is room":                         {nodes: two, pods: []*v1.Pod{runs("a", 2, "n0", only("n0")), waits("w", 3)}},
+		"it would not fit anyhow":               {nodes: two, pods: []*v1.Pod{runs("a", 2, "n0", only("n0")), runs("b", 1, "n1"), waits("w", 4)}},
+		"nobody has said so yet":                {nodes: two, pods: []*v1.Pod{runs("a", 2, "n0", only("n0")), runs("b", 1, "n1"), waits("w", 3, func(p *v1.Pod) { p.Status.Conditions = nil })}},
+		"room is promised to it":                {nodes: two, pods: []*v1.Pod{runs("a", 2, "n0"), runs("b", 1, "n1"), waits("w", 3, func(p *v1.Pod) { p.Status.NominatedNodeName = "n0" })}},
+		"room is being made":                    {nodes: two, pods: []*v1.Pod{runs("a", 2, "n0"), runs("b", 1, "n1", ending), waits("w", 3)}},
+		"not for so long":                       {nodes: two, pods: []*v1.Pod{runs("a", 2, "n0", only("n0")), runs("b", 1, "n1"), waits("w", 3)}, args: `{"waitedFor": "1h"}`},
+		"what a workflow makes of it who knows": {nodes: two, pods: []*v1.Pod{runs("a", 2, "n0", only("n0")), runs("b", 1, "n1", workflow), waits("w", 3)}},
+		"its user does":                         {nodes: two, pods: []*v1.Pod{runs("a", 2, "n0", only("n0")), runs("b", 1, "n1", workflow), waits("w", 3)}, args: `{"controllerKinds": ["Workflow.argoproj.io"]}`, want: "b n1>n0"},
+		"a bare pod stays":                      {nodes: two, pods: []*v1.Pod{runs("a", 2, "n0", only("n0")), runs("b", 1, "n1", bare), waits("w", 3)}},
+		"unless it may go":                      {nodes: two, pods: []*v1.Pod{runs("a", 2, "n0", only("n0")), runs("b", 1, "n1", bare), waits("w", 3)}, args: `{"evictBarePods": true}`, want: "b n1>n0"},
+		"what is more important stays":          {nodes: two, pods: []*v1.Pod{runs("a", 2, "n0", only("n0")), runs("b", 1, "n1", priority(1)), waits("w", 3)}},
+		"a pod with a volume stays":             {nodes: two, pods: []*v1.Pod{runs("a", 2, "n0", only("n0")), runs("b", 1, "n1", volume), waits("w", 3)}},
+		"another scheduler's stays":             {nodes: two, pods: []*v1.Pod{runs("a", 2, "n0", only("n0")), runs("b", 1, "n1", elsewhere), waits("w", 3)}},
+		"a namespace is left alone":             {nodes: two, pods: []*v1.Pod{runs("a", 2, "n0", only("n0")), runs("b", 1, "n1", namespace("prod")), waits("w", 3)}, args: `{"evictableNamespaces": {"exclude": ["prod"]}}`},
+		"a budget allows nobody":                {nodes: two, pods: []*v1.Pod{runs("a", 2, "n0", only("n0")), runs("b", 1, "n1", label), waits("w", 3)}, objects: []runtime.Object{budget}},
+		"it may not be anywhere else":           {nodes: two, pods: []*v1.Pod{runs("a", 2, "n0", only("n0")), runs("b", 1, "n1", only("n1")), waits("w", 3)}},
+		"no target is used by more":             {nodes: two, pods: []*v1.Pod{runs("a", 2, "n0", only("n0")), runs("b", 1, "n1"), waits("w", 3)}, args: `{"protectionThresholds": {"nvidia.com/gpu": 90}}`},
+		"the cheaper of two goes":               {nodes: []*v1.Node{node("n0", 2, "r0"), node("n1", 2, "r0")}, pods: []*v1.Pod{runs("a", 1, "n0", cost), runs("b", 1, "n1"), waits("w", 2)}, want: "b n1>n0"},
+		"a chain":                               {nodes: []*v1.Node{node("n0", 4, "r0"), node("n1", 2, "r0"), node("n2", 1, "r0")}, pods: []*v1.Pod{runs("a", 2, "n0"), runs("b", 1, "n1", func(p *v1.Pod) {}), waits("w", 4)}, want: "b n1>n2, a n0>n1"},
+		"a budget of moves is kept":             {nodes: []*v1.Node{node("n0", 4, "r0"), node("n1", 2, "r0"), node("n2", 1, "r0")}, pods: []*v1.Pod{runs("a", 2, "n0"), runs("b", 1, "n1"), waits("w", 4)}, args: `{"maxMoves": 1}`},
+		"what is refused is not tried again":    {nodes: []*v1.Node{node("n0", 3, "r0"), node("n1", 1, "r0"), node("n2", 1, "r0")}, pods: []*v1.Pod{runs("a", 1, "n0", apart), runs("c", 1, "n1", apart, func(p *v1.Pod) { p.Spec.Containers[0].Resources.Requests[gpu] = zero() }), waits("w", 3)}, want: "a n0>n2"},
+		"one that ends is not in anybody's way": {nodes: two, pods: []*v1.Pod{runs("a", 2, "n0", only("n0")), runs("b", 1, "n1", func(p *v1.Pod) { p.Status.Phase = v1.PodPending }), waits("w", 3)}},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			args := c.args
+			if args == "" {
+				args = "{}"
+			}
+			s := newStage(t, c.nodes, c.pods, args, c.objects...)
+			if got := s.moves(t); got != c.want {
+				t.Errorf("moves %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+// TestGangs: a gang is cleared for as a whole, in one domain; one that would break costs all of it.
+func TestGangs(t *testing.T) {
+	nodes := []*v1.Node{node("a0", 4, "a"), node("a1", 4, "a"), node("b0", 4, "b"), node("b1", 4, "b"), node("c0", 4, "c")}
+	strict := []*v1.Pod{runs("s0", 2, "a0", inGang("s")), runs("s1", 2, "a1", inGang("s")), runs("s2", 1, "c0", inGang("s"))}
+	elastic := []*v1.Pod{runs("e0", 2, "b0", inGang("e")), runs("e1", 2, "b1", inGang("e"))}
+	members := []*v1.Pod{waits("w0", 4, inGang("w")), waits("w1", 4, inGang("w"))}
+	s := newStage(t, nodes, slices.Concat(strict, elastic, members), "{}")
+	s.running("s", 3, strict...)
+	s.running("e", 0, elastic...)
+	s.waiting("w", rack, members...)
+	plans := s.balance(t)
+	if len(plans) != 1 {
+		t.Fatalf("%d plans", len(plans))
+	}
+	var from []string
+	for _, m := range plans[0].Status.Moves {
+		from = append(from, m.SourceNode)
+		if m.PodGroup != "e" || !strings.Contains(m.Why, `makes room for gang "default/w" on node b`) {
+			t.Errorf("move %+v", m)
+		}
+	}
+	if slices.Sort(from); !slices.Equal(from, []string{"b0", "b1"}) || plans[0].Status.Restarts != 2 {
+		t.Errorf("moves from %v, %d restarts", from, plans[0].Status.Restarts)
+	}
+	p := plans[0].Status.Predicted
+	if p == nil || p.Before != 0 || p.After != 1 || len(p.Domains) != 1 || p.Domains[0].Name != "b" {
+		t.Errorf("predicted %+v", p)
+	}
+	if places := plans[0].Status.Places; len(places) != 2 || places[0].PodName != "w0" || places[0].Members != 1 {
+		t.Errorf("places %+v", places)
+	}
+}
+
+// TestRounds: one plan at a time; who has one gets no other; a plan that somebody asks for is answered.
+func TestRounds(t *testing.T) {
+	nodes := []*v1.Node{node("n0", 3, "r0"), node("n1", 3, "r0")}
+	pods := []*v1.Pod{runs("a", 2, "n0"), runs("b", 1, "n1"), waits("w", 3)}
+	s := newStage(t, nodes, pods, "{}")
+	asked := &v1alpha1.DefragmentationPlan{ObjectMeta: metav1.ObjectMeta{Name: "asked"}}
+	asked.Spec.Goal.Pod = &v1alpha1.ReservationOwnerObject{Namespace: "default", Name: "w", UID: "w"}
+	wrong := &v1alpha1.DefragmentationPlan{ObjectMeta: metav1.ObjectMeta{Name: "wrong"}}
+	wrong.Spec.Goal.PodGroup = "default/nosuch"
+	for _, p := range []*v1alpha1.DefragmentationPlan{asked, wrong} {
+		if err := s.scheduler.Client.Create(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.balance(t) // one at a time: they may want the same
+	for range 2 {
+		plans := s.balance(t)
+		if len(plans) != 2 || len(plans[0].Status.Moves) != 1 || plans[0].Status.Phase != v1alpha1.DefragmentationPlanned {
+			t.Fatalf("%d plans: %+v", len(plans), plans[0].Status)
+		}
+		if c := plans[1].Status.Conditions; len(c) != 1 || c[0].Reason != v1alpha1.DefragmentationReasonNone || !strings.Contains(c[0].Message, "nobody of that name waits") {
+			t.Errorf("it says %+v", c)
+		}
+	}
+	dry := newStage(t, nodes, pods, "{}")
+	dry.dryRun = true
+	if plans := dry.balance(t); len(plans) != 0 {
+		t.Errorf("a dry run has written %d plans", len(plans))
+	}
+}
+
+// BenchmarkRound is a round for a gang that waits for a rack, where 6 of the 8 GPUs of each node are used one by one.
+func BenchmarkRound(b *testing.B) {
+	for _, size := range []struct{ nodes, pods int }{{1000, 10}, {5000, 8}} {
+		b.Run(fmt.Sprintf("nodes=%d/pods=%d", size.nodes, size.nodes*size.pods), func(b *testing.B) {
+			var nodes []*v1.Node
+			var pods, members []*v1.Pod
+			for i := range size.nodes {
+				nodes = append(nodes, node(fmt.Sprintf("n%d", i), 8, fmt.Sprintf("r%d", i/16)))
+				for j := range size.pods {
+					gpus := 0
+					if j < 6 {
+						gpus = 1
+					}
+					pods = append(pods, runs(fmt.Sprintf("p%d-%d", i, j), gpus, nodes[i].Name))
+				}
+			}
+			for i := range 8 {
+				members = append(members, waits(fmt.Sprintf("w%d", i), 8, inGang("w")))
+			}
+			s := newStage(b, nodes, slices.Concat(pods, members), "{}")
+			*s.args.MaxMoves = 64
+			s.waiting("w", rack, members...)
+			s.dryRun = true
+			for b.Loop() {
+				s.balance(b)
+			}
+		})
+	}
+}

@@ -1,0 +1,426 @@
+package defragmentation
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	corehelper "k8s.io/kubernetes/pkg/apis/core/helper"
+
+	"github.com/lockstep-sh/lockstep/plugins/eviction"
+	"github.com/lockstep-sh/lockstep/plugins/holds"
+	"github.com/lockstep-sh/lockstep/plugins/internal/defrag"
+	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
+	"github.com/lockstep-sh/lockstep/plugins/internal/reservation"
+	"github.com/lockstep-sh/lockstep/plugins/internal/resource"
+	"github.com/lockstep-sh/lockstep/plugins/planner"
+	"github.com/lockstep-sh/lockstep/plugins/victim"
+)
+
+// posed is a problem, and what its indexes mean.
+type posed struct {
+	defrag.Problem
+	room    *planner.Room
+	columns []v1.ResourceName
+	classes [][]planner.Class
+	pods    []*v1.Pod
+	// requests are what the pods ask for.
+	requests []resource.Vector
+	// kinds number the pods that stand for each other.
+	kinds map[string]int
+	// gang is the name of the gang of each pod; empty for none. asks is what all that run of each group ask for.
+	gang []string
+	asks []resource.Vector
+	// units are those that are to be emptied.
+	units [][]int
+	// before is how many gangs of the shape fit already, where more are to.
+	before int32
+	// fixed are the controllers whose pods stay.
+	fixed map[types.UID]bool
+	// bans are the nodes that the plugins have refused to a pod.
+	bans map[ban]bool
+	// refusals count for each pod how often the plugins refused it a node.
+	refusals map[types.UID]int
+	// required are which nodes pods ask for, by UID.
+	required map[types.UID]nodeaffinity.RequiredNodeAffinity
+}
+
+// ban is a pod, and those that stand for it, on a node.
+type ban struct {
+	kind int
+	pod  types.UID // where it is of no kind
+	node int
+}
+
+// banOf is what keeps a pod, by its place, from a node.
+func (p *posed) banOf(at, node int) ban {
+	if kind := p.Pods[at].Kind; kind >= 0 {
+		return ban{kind: kind, node: node}
+	}
+	return ban{kind: -1, pod: p.pods[at].UID, node: node}
+}
+
+// refuse has a pod, and those that stand for it, not go to a node again.
+func (p *posed) refuse(at, node int) {
+	p.bans[p.banOf(at, node)] = true
+	p.refusals[p.pods[at].UID]++
+}
+
+// pose turns who waits, and the cluster, into a problem over indexes. The room is the caller's to close.
+func (r *round) pose(ctx context.Context, d *demand, room *planner.Room) (*posed, error) {
+	all := make([]int, room.Len())
+	for i := range all {
+		all[i] = i
+	}
+	if _, err := room.Restrict(ctx, all, 4); err != nil {
+		return nil, err
+	}
+	p := &posed{room: room, classes: room.Classes(), kinds: map[string]int{}, fixed: map[types.UID]bool{}, bans: map[ban]bool{}, refusals: map[types.UID]int{}, required: map[types.UID]nodeaffinity.RequiredNodeAffinity{}}
+	candidates, found, err := r.candidates(d, room, all)
+	if err != nil {
+		return nil, err
+	}
+	p.columns = p.resources(found)
+	p.want(d)
+	for i := range all {
+		p.Nodes = append(p.Nodes, defrag.Node{Free: p.free(r.scheduler.Holds, d, room.Node(i))})
+	}
+	for _, g := range found {
+		p.group(candidates, g)
+	}
+	p.Limits = candidates.Budgets.Allowed()
+	p.FitsMember = func(part, class, node int) bool {
+		return r.nodes.Has(room.Node(node).Node().Name) && room.Usable(p.classes[part][class], node)
+	}
+	p.Fits = func(pod, node int) bool { return r.target(p, pod, node) }
+	p.Budget = defrag.Budget{MaxMoves: d.maxMoves, MaxGroups: d.maxGangs}
+	if p.Budget.MaxGroups == 0 {
+		p.Budget.MaxGroups = -1 // here 0 is none
+	}
+	return p, nil
+}
+
+// candidates are the gangs that run, and which of their pods may be moved.
+func (r *round) candidates(d *demand, room *planner.Room, nodes []int) (*eviction.Candidates, []victim.Gang, error) {
+	budgets, err := eviction.ListBudgets(d.fw.SharedInformerFactory().Policy().V1().PodDisruptionBudgets().Lister())
+	if err != nil {
+		return nil, nil, err
+	}
+	ending, _ := eviction.Ending(room, map[types.UID]bool{}, r.clock.Now())
+	own := map[eviction.Owner]bool{}
+	for _, need := range d.attempt.Gangs {
+		own[eviction.Owner{Profile: d.fw.ProfileName(), Gang: need.Key}] = true
+	}
+	c := &eviction.Candidates{
+		Nodes: room, Gangs: r.scheduler.Gangs, Budgets: budgets, Own: own, Ending: ending, Now: r.clock.Now(), Grace: time.Minute,
+		Request: func(info fwk.PodInfo) victim.Vector { return holds.DemandOf(info).Request },
+	}
+	return c, c.On(nodes, func(pod *v1.Pod) bool { return r.movable(d, pod) }, true), nil
+}
+
+// movable reports whether a pod may be moved at all.
+func (r *round) movable(d *demand, pod *v1.Pod) bool {
+	_, ours := r.scheduler.Profiles[pod.Spec.SchedulerName]
+	switch {
+	case !ours, pod.Status.Phase != v1.PodRunning, pod.DeletionTimestamp != nil, bound(pod):
+	case !r.nodes.Has(pod.Spec.NodeName), r.resting.Has(pod.Spec.NodeName):
+	case corev1helpers.PodPriority(pod) > d.priority:
+	case r.owns(pod): // what is reserved for it is not to be moved
+	case metav1.GetControllerOf(pod) == nil && !r.args.EvictBarePods, !r.evictable(pod.Namespace):
+	case slices.ContainsFunc(pod.Spec.Volumes, attached), len(pod.Spec.ResourceClaims) > 0:
+	case metav1.GetControllerOf(pod) == nil:
+		return true // the evictor lets no such pod go
+	case !r.madeAgain(metav1.GetControllerOf(pod)):
+	default:
+		return r.handle.Evictor().Filter(pod)
+	}
+	return false
+}
+
+// bound reports whether a pod belongs to its node, as when that is drained: it is of a DaemonSet, or of the kubelet.
+func bound(pod *v1.Pod) bool {
+	ref := metav1.GetControllerOfNoCopy(pod)
+	_, mirror := pod.Annotations[v1.MirrorPodAnnotationKey]
+	return mirror || ref != nil && ref.Kind == "DaemonSet"
+}
+
+// owns reports whether a pod uses a Reservation that somebody has made, and that is there still.
+func (r *round) owns(pod *v1.Pod) bool {
+	use, ok := reservation.AllocationOf(pod)
+	return ok && r.reservations.Has(use.UID)
+}
+
+// attached reports whether a volume cannot be reserved elsewhere.
+func attached(volume v1.Volume) bool {
+	return volume.PersistentVolumeClaim != nil || volume.Ephemeral != nil || volume.CSI != nil
+}
+
+func (r *round) evictable(namespace string) bool {
+	n := r.args.EvictableNamespaces
+	if len(n.Include) > 0 {
+		return slices.Contains(n.Include, namespace)
+	}
+	return !slices.Contains(n.Exclude, namespace)
+}
+
+// resources are those that whoever waits asks for, or a pod that may be moved; pods are one, too.
+func (p *posed) resources(gangs []victim.Gang) []v1.ResourceName {
+	named := map[v1.ResourceName]bool{v1.ResourcePods: true}
+	for _, classes := range p.classes {
+		for _, class := range classes {
+			for name := range class.Demand.Request {
+				named[name] = true
+			}
+		}
+	}
+	for _, g := range gangs {
+		for _, pod := range g.Pods {
+			if pod.Protected {
+				continue
+			}
+			for name := range pod.Request {
+				named[name] = true
+			}
+		}
+	}
+	return sortedKeys(named)
+}
+
+// want has each gang of the attempt be a part, in one of the domains that it may be in.
+func (p *posed) want(d *demand) {
+	for i, need := range d.attempt.Gangs {
+		part := defrag.Part{Domains: p.domains(need.Spec.RequiredTopology, firstOf(need.Placed, func(at int) string { return need.Placed[at].Node }))}
+		left := need.Min
+		for _, class := range p.classes[i] {
+			n := min(left, len(class.Pods))
+			left -= n
+			part.Classes = append(part.Classes, defrag.Class{Request: p.vector(class.Demand.Request), Count: n})
+		}
+		p.Want = append(p.Want, part)
+	}
+}
+
+// firstOf is the first of what a function returns; empty where there is nothing.
+func firstOf[T any](list []T, of func(at int) string) string {
+	if len(list) == 0 {
+		return ""
+	}
+	return of(0)
+}
+
+// domains are those of a topology, by value of the label; of an empty key, all nodes are one. With a node, only that
+// in which it is.
+func (p *posed) domains(key, with string) [][]int {
+	if key == "" {
+		all := make([]int, p.room.Len())
+		for i := range all {
+			all[i] = i
+		}
+		return [][]int{all}
+	}
+	by := map[string][]int{}
+	only := ""
+	for i := range p.room.Len() {
+		node := p.room.Node(i).Node()
+		if value, ok := node.Labels[key]; ok {
+			by[value] = append(by[value], i)
+			if node.Name == with {
+				only = value
+			}
+		}
+	}
+	if with != "" {
+		return [][]int{by[only]}
+	}
+	var domains [][]int
+	for _, value := range sortedKeys(by) {
+		domains = append(domains, by[value])
+	}
+	return domains
+}
+
+// vector is an amount in columns, of one pod.
+func (p *posed) vector(request map[v1.ResourceName]int64) []int64 {
+	v := make([]int64, len(p.columns))
+	for i, name := range p.columns {
+		if v[i] = request[name]; name == v1.ResourcePods {
+			v[i] = 1
+		}
+	}
+	return v
+}
+
+// free is what a node has that nobody asked for, and nothing is held of for others.
+func (p *posed) free(ledger *holds.Holds, d *demand, info fwk.NodeInfo) []int64 {
+	held, _ := ledger.Others(info, hold.Holder{Profile: d.fw.ProfileName(), Group: d.attempt.Group})
+	has, used := info.GetAllocatable(), info.GetRequested()
+	v := make([]int64, len(p.columns))
+	for i, name := range p.columns {
+		if name == v1.ResourcePods {
+			v[i] = int64(has.GetAllowedPodNumber() - len(info.GetPods()) - held.Pods)
+			continue
+		}
+		v[i] = holds.Amount(has, name) - holds.Amount(used, name) - held.Request[name]
+	}
+	return v
+}
+
+// target reports whether a pod may be moved to a node, arithmetic aside.
+func (r *round) target(p *posed, at, index int) bool {
+	pod, info := p.pods[at], p.room.Node(index)
+	node := info.Node()
+	if !r.nodes.Has(node.Name) || r.resting.Has(node.Name) || node.Spec.Unschedulable || p.bans[p.banOf(at, index)] || !r.within(p.requests[at], info) {
+		return false
+	}
+	if ref := metav1.GetControllerOfNoCopy(pod); ref != nil && p.fixed[ref.UID] {
+		return false
+	}
+	required, known := p.required[pod.UID]
+	if !known {
+		required = nodeaffinity.GetRequiredNodeAffinity(pod)
+		p.required[pod.UID] = required
+	}
+	if match, err := required.Match(node); err != nil || !match {
+		return false
+	}
+	_, repelled := corev1helpers.FindMatchingUntoleratedTaint(klog.Background(), node.Spec.Taints, pod.Spec.Tolerations, func(t *v1.Taint) bool {
+		return t.Effect == v1.TaintEffectNoSchedule || t.Effect == v1.TaintEffectNoExecute
+	}, false)
+	return !repelled
+}
+
+// within reports whether a node is used by as much as targets are to be, and would not be by more with a pod.
+func (r *round) within(request resource.Vector, info fwk.NodeInfo) bool {
+	has, used := info.GetAllocatable(), info.GetRequested()
+	for name, least := range r.args.DefragmentThresholds {
+		if total := holds.Amount(has, name); total > 0 && float64(holds.Amount(used, name))*100 < float64(least)*float64(total) {
+			return false
+		}
+	}
+	for name, most := range r.args.ProtectionThresholds {
+		if most >= 100 {
+			continue // no more than there is anyhow, once others have made room
+		}
+		if total := holds.Amount(has, name); total > 0 && float64(holds.Amount(used, name)+request[name])*100 > float64(most)*float64(total) {
+			return false
+		}
+	}
+	return true
+}
+
+// group takes in a gang that runs, or a pod by itself, with those of its pods that may be moved.
+func (p *posed) group(c *eviction.Candidates, g victim.Gang) {
+	candidate := c.Known()[g.ID]
+	group := -1
+	if !candidate.Of.IsPod() {
+		group = len(p.Groups)
+		p.Groups, p.asks = append(p.Groups, p.groupOf(c, candidate, g)), append(p.asks, asksOf(candidate))
+	}
+	for _, one := range g.Pods {
+		pod := c.Pod(one.UID)
+		at, there := c.Place(one.UID)
+		if one.Protected || !there || pod == nil {
+			continue
+		}
+		var limits []int
+		for limit := range c.Budgets.Guards(pod) {
+			limits = append(limits, limit)
+		}
+		slices.Sort(limits)
+		name := ""
+		if group >= 0 {
+			name = candidate.Of.Gang.Name
+		}
+		asked := holds.DemandOf(at.Info).Request
+		one := defrag.Pod{Node: at.Node, Request: p.vector(asked), Cost: p.cost(c.Now, pod), Group: group, Limits: limits, Kind: -1}
+		one.Kind = p.kind(pod, one)
+		p.pods, p.gang, p.requests = append(p.pods, pod), append(p.gang, name), append(p.requests, asked)
+		p.Pods = append(p.Pods, one)
+	}
+}
+
+// kind is the number of those that stand for a pod: of the same controller, and alike otherwise.
+func (p *posed) kind(pod *v1.Pod, one defrag.Pod) int {
+	ref := metav1.GetControllerOf(pod)
+	if ref == nil {
+		return -1
+	}
+	key := fmt.Sprint(ref.UID, one)
+	if _, known := p.kinds[key]; !known {
+		p.kinds[key] = len(p.kinds)
+	}
+	return p.kinds[key]
+}
+
+// cost is what it costs to restart a pod: 1. the pod; 2. its pod-deletion-cost; 3. for how long it has run, in seconds.
+func (p *posed) cost(now time.Time, pod *v1.Pod) defrag.Cost {
+	deletion, err := corehelper.GetDeletionCostFromPodAnnotations(pod.Annotations)
+	if err != nil {
+		deletion = 0
+	}
+	since := pod.CreationTimestamp.Time
+	if pod.Status.StartTime != nil {
+		since = pod.Status.StartTime.Time
+	}
+	return defrag.Cost{1, int64(max(0, deletion)), max(0, int64(now.Sub(since).Seconds()))}
+}
+
+// groupOf is how a gang may lose pods. If it breaks, all that run of it start anew.
+func (p *posed) groupOf(c *eviction.Candidates, candidate eviction.Candidate, g victim.Gang) defrag.Group {
+	group := defrag.Group{}
+	if len(g.MinByRole) == 0 && len(candidate.Gangs) == 1 {
+		group.Spare = max(0, len(g.Pods)-g.Min)
+	}
+	key, with := "", ""
+	for _, f := range candidate.Gangs {
+		for _, member := range f.Running {
+			cost := p.cost(c.Now, member.Pod)
+			for i := range cost {
+				group.Break[i] += cost[i]
+			}
+			with = member.Node
+		}
+		if f.RequiredTopology != "" {
+			key = f.RequiredTopology
+		}
+	}
+	if key == "" {
+		return group
+	}
+	group.Within = p.domains(key, with) // as long as a member runs there, no successor may be elsewhere
+	return group
+}
+
+// asksOf is what all that run of a gang ask for.
+func asksOf(candidate eviction.Candidate) resource.Vector {
+	sum := resource.Vector{}
+	for _, f := range candidate.Gangs {
+		for _, member := range f.Running {
+			sum.Add(resource.FromList(resource.Requests(member.Pod)), 1)
+		}
+	}
+	return sum
+}
+
+// setAside takes the room of the gangs of the shape that fit already: more are to fit beside them.
+func (p *posed) setAside() {
+	free := freeOf(&p.Problem, nil)
+	for _, n := range capacity(&p.Problem, 0, free) {
+		p.before += int32(n)
+	}
+	for i := range p.Nodes {
+		p.Nodes[i].Free = free[i]
+	}
+}
+
+func (p *posed) String() string {
+	return fmt.Sprintf("%d nodes, %d pods that may be moved, %d gangs", len(p.Nodes), len(p.Pods), len(p.Groups))
+}

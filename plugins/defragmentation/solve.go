@@ -1,0 +1,129 @@
+package defragmentation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	"github.com/lockstep-sh/lockstep/plugins/eviction"
+	"github.com/lockstep-sh/lockstep/plugins/internal/defrag"
+	"github.com/lockstep-sh/lockstep/plugins/planner"
+)
+
+// attempts bounds how often moves are sought anew that the plugins then refuse.
+const attempts = 64
+
+// solve seeks the cheapest moves after which somebody fits who waits, or may come. Without any it tells why. A proposal
+// without moves is that nothing has to be moved.
+func (r *round) solve(ctx context.Context, d *demand) (found *proposal, why string, err error) {
+	plans := planner.New(d.fw, r.scheduler.Holds, r.scheduler.Plugins)
+	now, err := plans.Plan(ctx, d.attempt, nil)
+	switch {
+	case err != nil:
+		return nil, "", err
+	case now.Complete && !d.more:
+		return &proposal{}, "there is room for " + d.name + " as things are", nil
+	case now.Hopeless:
+		return nil, d.name + " would not fit on the nodes if they were empty", nil
+	}
+	r.searches++
+	room, err := plans.Room(ctx, d.attempt, nil)
+	if err != nil {
+		return nil, "", err
+	}
+	defer func() { err = errors.Join(err, room.Close(ctx)) }()
+	p, err := r.pose(ctx, d, room)
+	if err != nil {
+		return nil, "", err
+	}
+	r.measure(d, p)
+	if d.more {
+		p.setAside()
+	} else if fits, err := r.beingMade(ctx, p); err != nil || fits {
+		return nil, "room for " + d.name + " is being made: pods are ending", err
+	}
+	p.leaveDear(r.args.ResourceType, d.minGain)
+	return r.seek(ctx, d, p, func() (*defrag.Plan, string, error) {
+		result, err := defrag.Best(p.Problem)
+		if err != nil || result.Found {
+			return &result.Plan, "", err
+		}
+		why := fmt.Sprintf("no %d moves or fewer, of %d pods that may be moved, of %d gangs or fewer, make room for %s", d.maxMoves, len(p.Pods), d.maxGangs, d.name)
+		if !result.Exhaustive {
+			why = "the search was given up: " + why
+		}
+		return nil, why, nil
+	})
+}
+
+// leaveDear has those be none of the pods that may be moved for each of which alone more would start anew than a plan may
+// lose: else the cheapest plan, by pods, might be one that is not made, and hide others.
+func (p *posed) leaveDear(name v1.ResourceName, minGain int64) {
+	var gained int64
+	for part, classes := range p.classes {
+		for class := range classes {
+			gained += p.classes[part][class].Demand.Request[name] * int64(p.Want[part].Classes[class].Count)
+		}
+	}
+	if minGain > 0 {
+		p.keep(func(pod int) bool { return p.loss(name, []int{pod})*minGain <= gained*100 })
+	}
+}
+
+// seek seeks moves that the plugins accept. best returns the best that are not known to be refused, or tells why there
+// are none.
+func (r *round) seek(ctx context.Context, d *demand, p *posed, best func() (*defrag.Plan, string, error)) (*proposal, string, error) {
+	refused := ""
+	for range attempts {
+		plan, why, err := best()
+		if err != nil || plan == nil {
+			return nil, why + refused, err
+		}
+		mark := p.room.Checkpoint()
+		places, again, err := r.check(ctx, d, p, plan)
+		if err := errors.Join(err, p.room.Rollback(ctx, mark)); err != nil {
+			return nil, "", err
+		}
+		if again == "" {
+			return r.propose(d, p, plan, places), "", nil
+		}
+		klog.FromContext(ctx).V(3).Info("Moves were refused", "for", d.name, "why", again)
+		refused = "; one try was refused: " + again
+		if places == nil && !p.narrow(plan) {
+			break
+		}
+	}
+	return nil, "no moves were found that the plugins accept" + refused, nil
+}
+
+// beingMade reports whether it is enough to wait for pods that are ending.
+func (r *round) beingMade(ctx context.Context, p *posed) (fits bool, err error) {
+	_, leaving := eviction.Ending(p.room, map[types.UID]bool{}, r.clock.Now())
+	if len(leaving) == 0 {
+		return false, nil
+	}
+	mark := p.room.Checkpoint()
+	for _, at := range leaving {
+		if err := p.room.Remove(ctx, at.Info, at.Node); err != nil {
+			return false, err
+		}
+	}
+	fits, err = p.room.Fits(ctx)
+	return fits, errors.Join(err, p.room.Rollback(ctx, mark))
+}
+
+// narrow leaves out the domains in which a plan would have its parts. It reports whether any are left.
+func (p *posed) narrow(plan *defrag.Plan) bool {
+	for part, domain := range plan.Domain {
+		if domains := p.Want[part].Domains; len(domains) > 1 {
+			p.Want[part].Domains = slices.Delete(slices.Clone(domains), domain, domain+1)
+			return true
+		}
+	}
+	return false
+}

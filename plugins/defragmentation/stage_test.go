@@ -1,0 +1,198 @@
+package defragmentation
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	st "k8s.io/kubernetes/pkg/scheduler/testing"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	frameworktypes "sigs.k8s.io/descheduler/pkg/framework/types"
+
+	"github.com/lockstep-sh/lockstep/apis/descheduler"
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/plugins/extension"
+	"github.com/lockstep-sh/lockstep/plugins/holds"
+	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+	"github.com/lockstep-sh/lockstep/test/idle"
+)
+
+const (
+	gpu     = v1.ResourceName("nvidia.com/gpu")
+	rack    = "topology.example.com/rack"
+	profile = "lockstep-scheduler"
+)
+
+// known are gangs that somebody has told of.
+type known struct {
+	waiting []*gang.Attempt
+	running map[gang.Key]gang.Footprint
+}
+
+func (k *known) Waiting(string) []*gang.Attempt { return k.waiting }
+
+func (k *known) Running(_ string, key gang.Key) []gang.Footprint {
+	if f, ok := k.running[key]; ok {
+		return []gang.Footprint{f}
+	}
+	return nil
+}
+
+// lenient is a handle of the descheduler whose evictor lets everybody go.
+type lenient struct{ frameworktypes.Handle }
+
+func (lenient) Evictor() frameworktypes.Evictor { return everybody{} }
+
+type everybody struct{ frameworktypes.Evictor }
+
+func (everybody) Filter(*v1.Pod) bool { return true }
+
+// stage is the plugin over a kube-scheduler that stands still, with an API server that is a fake.
+type stage struct {
+	*Defragmentation
+	gangs *known
+	nodes []*v1.Node
+}
+
+func newStage(tb testing.TB, nodes []*v1.Node, pods []*v1.Pod, args string, objects ...runtime.Object) *stage {
+	tb.Helper()
+	for _, pod := range pods {
+		objects = append(objects, pod)
+	}
+	for _, node := range nodes {
+		objects = append(objects, node)
+	}
+	bound := slices.DeleteFunc(slices.Clone(pods), func(pod *v1.Pod) bool { return pod.Spec.NodeName == "" })
+	scheduler := idle.New(tb, idle.Options{Name: profile, Objects: objects, Snapshot: cache.NewSnapshot(bound, nodes)})
+	scheduler.Start()
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		tb.Fatal(err)
+	}
+	s := &stage{gangs: &known{running: map[gang.Key]gang.Footprint{}}, nodes: nodes}
+	parsed := &descheduler.DefragmentationArgs{}
+	if t, ok := tb.(*testing.T); ok {
+		parsed = read(t, args)
+	}
+	SetDefaults(parsed)
+	s.Defragmentation = &Defragmentation{
+		ended: func(error) {},
+		args:  parsed, handle: lenient{}, clock: clock.RealClock{},
+		scheduler: &Scheduler{
+			Look:     func(context.Context) error { return nil },
+			Profiles: map[string]framework.Framework{profile: scheduler.Framework}, Gangs: s.gangs, Holds: holds.New(), Plugins: extension.New(),
+			Client: fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.DefragmentationPlan{}).Build(),
+		},
+	}
+	return s
+}
+
+// balance makes a round, and returns the plans that there are then.
+func (s *stage) balance(tb testing.TB) []v1alpha1.DefragmentationPlan {
+	tb.Helper()
+	if status := s.Balance(tb.Context(), s.nodes); status != nil {
+		tb.Fatal(status.Err)
+	}
+	var list v1alpha1.DefragmentationPlanList
+	if err := s.scheduler.Client.List(tb.Context(), &list, &client.ListOptions{}); err != nil {
+		tb.Fatal(err)
+	}
+	return list.Items
+}
+
+// moves are those of the only plan: "a n0>n1, b n2>n1"; empty where there is none.
+func (s *stage) moves(tb testing.TB) string {
+	tb.Helper()
+	plans := s.balance(tb)
+	if len(plans) == 0 {
+		return ""
+	}
+	var list []string
+	for _, m := range plans[0].Status.Moves {
+		list = append(list, fmt.Sprintf("%s %s>%s", m.PodName, m.SourceNode, m.TargetNode))
+	}
+	return strings.Join(list, ", ")
+}
+
+func node(name string, gpus int, inRack string) *v1.Node {
+	return st.MakeNode().Name(name).Label(v1.LabelHostname, name).Label(rack, inRack).
+		Capacity(map[v1.ResourceName]string{gpu: fmt.Sprint(gpus), v1.ResourceCPU: "64", v1.ResourceMemory: "512Gi", v1.ResourcePods: "110"}).Obj()
+}
+
+// runs is a pod of a ReplicaSet that runs.
+func runs(name string, gpus int, on string, changes ...func(*v1.Pod)) *v1.Pod {
+	pod := st.MakePod().Namespace("default").Name(name).UID(name).SchedulerName(profile).Node(on).Phase(v1.PodRunning).
+		OwnerReference("rs", appsv1.SchemeGroupVersion.WithKind("ReplicaSet")).Req(map[v1.ResourceName]string{gpu: fmt.Sprint(gpus)}).Obj()
+	pod.OwnerReferences[0].Controller = new(true)
+	pod.CreationTimestamp = metav1.NewTime(time.Now().Add(-time.Hour))
+	for _, change := range changes {
+		change(pod)
+	}
+	return pod
+}
+
+// waits is a pod that was told a while ago that there is no room.
+func waits(name string, gpus int, changes ...func(*v1.Pod)) *v1.Pod {
+	pod := st.MakePod().Namespace("default").Name(name).UID(name).SchedulerName(profile).Req(map[v1.ResourceName]string{gpu: fmt.Sprint(gpus)}).Obj()
+	pod.Status.Conditions = []v1.PodCondition{{
+		Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: v1.PodReasonUnschedulable, LastTransitionTime: metav1.NewTime(time.Now().Add(-time.Minute)),
+	}}
+	for _, change := range changes {
+		change(pod)
+	}
+	return pod
+}
+
+// inGang makes a pod a member.
+func inGang(name string) func(*v1.Pod) {
+	return func(pod *v1.Pod) {
+		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, v1alpha1.GangNameAnnotation, name)
+		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, v1alpha1.MinAvailableAnnotation, "1")
+	}
+}
+
+// running tells of a gang that runs.
+func (s *stage) running(name string, least int, pods ...*v1.Pod) {
+	key := gang.Key{Namespace: "default", Name: name}
+	f := gang.Footprint{Key: key, Min: least}
+	for _, pod := range pods {
+		f.Running = append(f.Running, gang.Placed{Pod: pod, Node: pod.Spec.NodeName})
+	}
+	s.gangs.running[key] = f
+}
+
+// waiting tells of a gang that waits, in one domain of a topology; empty for anywhere.
+func (s *stage) waiting(name, topology string, pods ...*v1.Pod) {
+	key := gang.Key{Namespace: "default", Name: name}
+	s.gangs.waiting = append(s.gangs.waiting, &gang.Attempt{
+		Group: key.String(), Leader: pods[0].UID, Strict: true,
+		Gangs: []gang.Need{{Key: key, Min: len(pods), Pending: pods, Spec: gang.Spec{Min: len(pods), RequiredTopology: topology}}},
+	})
+}
+
+func zero() resource.Quantity { return resource.MustParse("0") }
+
+// apart keeps pods like it off its node.
+func apart(pod *v1.Pod) {
+	pod.Labels = map[string]string{"app": "apart"}
+	pod.Spec.Affinity = &v1.Affinity{PodAntiAffinity: &v1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []v1.PodAffinityTerm{{
+		TopologyKey: v1.LabelHostname, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "apart"}},
+	}}}}
+}
+
+func ending(pod *v1.Pod) {
+	pod.Finalizers = []string{"example.com/kept"} // else the fake API server has it gone
+	pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = new(metav1.NewTime(time.Now().Add(time.Minute))), new(int64(60))
+}

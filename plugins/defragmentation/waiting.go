@@ -1,0 +1,124 @@
+package defragmentation
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
+	"github.com/lockstep-sh/lockstep/plugins/internal/resource"
+	"github.com/lockstep-sh/lockstep/plugins/reservepods"
+)
+
+// demand is a gang, or a pod, that waits for room.
+type demand struct {
+	// name is what users know it by.
+	name     string
+	goal     v1alpha1.DefragmentationGoal
+	attempt  *gang.Attempt
+	fw       framework.Framework
+	priority int32
+	// since is when the scheduler first said that there is no room.
+	since time.Time
+	// maxMoves and maxGangs bound what a plan for it may cost; 0 gangs is none.
+	maxMoves, maxGangs int
+	// asks are the resources that it asks for.
+	asks map[v1.ResourceName]bool
+	// promised: room is being made for it already.
+	promised bool
+	// minGain is what a plan for it has to gain, in percent; 0 is anything.
+	minGain int64
+	// more: so many more of a shape are to fit than do, and none of them is there yet.
+	more bool
+}
+
+// waits reports whether there is somebody who waits: else what is freed is held for nobody.
+func (d *demand) waits() bool { return d.goal.PodGroup != "" || d.goal.Pod != nil }
+
+// is reports whether a goal is to make room for it.
+func (d *demand) is(goal v1alpha1.DefragmentationGoal) bool {
+	switch {
+	case goal.PodGroup != "":
+		return slices.ContainsFunc(d.attempt.Gangs, func(n gang.Need) bool { return goal.PodGroup == n.Key.String() })
+	case goal.Pod != nil:
+		return d.goal.Pod != nil && d.goal.Pod.UID == goal.Pod.UID
+	}
+	return false
+}
+
+// waiting are those to whom the scheduler has said that there is no room, by rank: 1. priority, high first; 2. how long
+// they wait, the longest first; 3. name.
+func (pl *Defragmentation) waiting() []*demand {
+	var list []*demand
+	for _, name := range slices.Sorted(maps.Keys(pl.scheduler.Profiles)) {
+		fw := pl.scheduler.Profiles[name]
+		for _, attempt := range pl.scheduler.Gangs.Waiting(name) {
+			key := attempt.Gangs[0].Key.String()
+			d := &demand{name: fmt.Sprintf("gang %q", key), goal: v1alpha1.DefragmentationGoal{PodGroup: key}, attempt: attempt, fw: fw, priority: attempt.Priority()}
+			for _, need := range attempt.Gangs {
+				for _, pod := range need.Pending {
+					d.note(pod)
+				}
+			}
+			list = append(list, d)
+		}
+		pods, err := fw.SharedInformerFactory().Core().V1().Pods().Lister().List(labels.Everything())
+		if err != nil {
+			continue // a cache does not fail
+		}
+		for _, pod := range pods {
+			if pod.Spec.SchedulerName != name || pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil || reservepods.IsReservePod(pod) {
+				continue
+			}
+			if _, _, member := gang.KeyOf(pod); !member {
+				list = append(list, alone(fw, pod))
+			}
+		}
+	}
+	list = slices.DeleteFunc(list, func(d *demand) bool { return d.since.IsZero() || d.promised || !d.asks[pl.args.ResourceType] })
+	slices.SortFunc(list, func(a, b *demand) int {
+		return cmp.Or(cmp.Compare(b.priority, a.priority), a.since.Compare(b.since), cmp.Compare(a.name, b.name))
+	})
+	return list
+}
+
+// alone is the demand of a pod that is in no gang.
+func alone(fw framework.Framework, pod *v1.Pod) *demand {
+	d := &demand{
+		name:     fmt.Sprintf("pod %q", pod.Namespace+"/"+pod.Name),
+		goal:     v1alpha1.DefragmentationGoal{Pod: &v1alpha1.ReservationOwnerObject{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}},
+		attempt:  &gang.Attempt{Group: hold.SinglePod(pod.UID), Leader: pod.UID, Strict: true, Gangs: []gang.Need{{Min: 1, Pending: []*v1.Pod{pod}}}},
+		fw:       fw,
+		priority: corev1helpers.PodPriority(pod),
+	}
+	d.note(pod)
+	return d
+}
+
+// note takes in since when a pod is said to have no room.
+func (d *demand) note(pod *v1.Pod) {
+	d.promised = d.promised || pod.Status.NominatedNodeName != ""
+	if d.asks == nil {
+		d.asks = map[v1.ResourceName]bool{}
+	}
+	for name := range resource.Requests(pod) {
+		d.asks[name] = true
+	}
+	_, c := podutil.GetPodCondition(&pod.Status, v1.PodScheduled)
+	if c == nil || c.Status != v1.ConditionFalse || c.Reason != v1.PodReasonUnschedulable {
+		return
+	}
+	if d.since.IsZero() || c.LastTransitionTime.Time.Before(d.since) {
+		d.since = c.LastTransitionTime.Time
+	}
+}

@@ -1,0 +1,120 @@
+package defragmentation
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+)
+
+// fieldOwner is the field manager of what this package writes.
+const fieldOwner = "lockstep-descheduler"
+
+// write makes a plan for somebody who waits.
+func (r *round) write(ctx context.Context, d *demand, found *proposal) error {
+	logger := klog.FromContext(ctx)
+	if len(found.moves) == 0 {
+		logger.V(1).Info("There is room without a move", "for", d.name)
+		return nil
+	}
+	for i, m := range found.moves {
+		logger.Info("Planned a move", "for", d.name, "move", i, "pod", klog.KRef(m.Namespace, m.PodName), "from", m.SourceNode, "to", m.TargetNode, "why", m.Why)
+	}
+	if r.dryRun {
+		logger.Info("A dry run: no plan is written", "for", d.name, "plan", found.words())
+		return nil
+	}
+	p := &v1alpha1.DefragmentationPlan{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "for-" + d.slug() + "-"},
+		Spec: v1alpha1.DefragmentationPlanSpec{
+			Mode: v1alpha1.DefragmentationExecute, Goal: d.goal, SchedulerName: d.fw.ProfileName(),
+			Budget:   v1alpha1.DefragmentationBudget{MaxMoves: *r.args.MaxMoves, MaxGangs: r.args.MaxGangs, MaxEvictions: *r.args.MaxEvictions},
+			HoldTime: &metav1.Duration{Duration: r.args.HoldTime.Duration},
+		},
+	}
+	if r.args.DryRun {
+		p.Spec.Mode = v1alpha1.DefragmentationDryRun
+	}
+	if err := r.scheduler.Client.Create(ctx, p, client.FieldOwner(fieldOwner)); err != nil {
+		return fmt.Errorf("making a DefragmentationPlan for %s: %w", d.name, err)
+	}
+	logger.Info("Made a DefragmentationPlan", "name", p.Name, "for", d.name, "plan", found.words())
+	return r.say(ctx, p, found, v1alpha1.DefragmentationReasonFound, found.words())
+}
+
+// slug is a name as objects may have it, of what is planned for.
+func (d *demand) slug() string {
+	name := d.attempt.Gangs[0].Key.Name
+	switch {
+	case d.goal.Pod != nil:
+		name = d.goal.Pod.Name
+	case d.goal.Empty != nil:
+		name = "emptying"
+	}
+	out := make([]byte, 0, len(name))
+	for _, c := range []byte(name) {
+		if c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '-' {
+			out = append(out, c)
+		}
+	}
+	return string(out[:min(len(out), 40)])
+}
+
+// say writes into a plan what was found, or that nothing was. Somebody else may have changed the plan meanwhile, but not
+// what is written here.
+func (r *round) say(ctx context.Context, p *v1alpha1.DefragmentationPlan, found *proposal, reason, message string) error {
+	if r.dryRun {
+		klog.FromContext(ctx).Info("A dry run: nothing is written into the plan", "name", p.Name, "reason", reason, "message", message)
+		return nil
+	}
+	before := p.DeepCopy()
+	is := metav1.ConditionFalse
+	switch {
+	case found != nil:
+		is = metav1.ConditionTrue
+		p.Status.Moves, p.Status.Places, p.Status.MoveCount = found.moves, found.places, int32(len(found.moves))
+		p.Status.Restarts, p.Status.Predicted, p.Status.Phase = found.restarts, found.predicted, v1alpha1.DefragmentationPlanned
+	case reason == v1alpha1.DefragmentationReasonNothing:
+		is = metav1.ConditionTrue
+	}
+	p.Status.Goal = goalOf(p.Spec.Goal)
+	meta.SetStatusCondition(&p.Status.Conditions, metav1.Condition{
+		Type: v1alpha1.DefragmentationFound, Status: is, Reason: reason, Message: clip(message), ObservedGeneration: p.Generation, LastTransitionTime: metav1.NewTime(r.clock.Now()),
+	})
+	if err := r.scheduler.Client.Status().Patch(ctx, p, client.MergeFrom(before), client.FieldOwner(fieldOwner)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("writing what was found into plan %s: %w", p.Name, err)
+	}
+	return nil
+}
+
+// goalOf is a goal in words.
+func goalOf(goal v1alpha1.DefragmentationGoal) string {
+	switch {
+	case goal.PodGroup != "":
+		return "gang " + goal.PodGroup
+	case goal.Pod != nil:
+		return "pod " + goal.Pod.Namespace + "/" + goal.Pod.Name
+	case goal.Shape != nil:
+		return nameOf(goal.Shape)
+	case goal.Empty != nil && len(goal.Empty.Names) > 3:
+		return fmt.Sprintf("empty %s and %d more", strings.Join(goal.Empty.Names[:2], ", "), len(goal.Empty.Names)-2)
+	case goal.Empty != nil:
+		return "empty " + strings.Join(goal.Empty.Names, ", ")
+	}
+	return ""
+}
+
+// clip keeps a message as short as a condition may have it.
+func clip(message string) string {
+	const longest = 4096
+	if len(message) <= longest {
+		return message
+	}
+	return message[:longest-3] + "..."
+}

@@ -1,0 +1,78 @@
+package gang
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	st "k8s.io/kubernetes/pkg/scheduler/testing"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+)
+
+// says has a pod say in its status why it waits.
+func says(pod *v1.Pod, reason, message string) *v1.Pod {
+	pod = pod.DeepCopy()
+	pod.Status.Conditions = []v1.PodCondition{{Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: reason, Message: message}}
+	return pod
+}
+
+// queue keeps all gangs for a reason, or none.
+type queue struct{ reason, message string }
+
+func (q *queue) Keeps(*v1.Pod) (string, string) { return q.reason, q.message }
+func (*queue) Hopeless(*v1.Pod)                 {}
+
+func uids(pods []*v1.Pod) (list []types.UID) {
+	for _, pod := range pods {
+		list = append(list, pod.UID)
+	}
+	return list
+}
+
+// TestWhatMembersSay: each says what is so now. What was told of members that were missing is taken back once
+// they are there; who was told nothing is not told that there is nothing to tell.
+func TestWhatMembersSay(t *testing.T) {
+	const (
+		missing  = `gang "default/train" has 2 of 3 members`
+		awaiting = `gang "default/train" has its minimum of 3 members and waits for nodes`
+	)
+	s := newStage(t, makeNodes(1, 1))
+	s.open()
+	turns := &queue{}
+	s.turns = turns
+	members := makeMembers("train", 3, 1, nil)
+	key := gang.Key{Namespace: "default", Name: "train"}
+	check := func(sentence, reason, message string, pods ...*v1.Pod) {
+		t.Helper()
+		saying := s.tell.say(key)
+		if saying.Reason != reason || saying.Message != message {
+			t.Errorf("%s: %s: %s, want %s: %s", sentence, saying.Reason, saying.Message, reason, message)
+		}
+		if diff := cmp.Diff(uids(pods), uids(saying.Pods)); diff != "" {
+			t.Errorf("%s: pods (-want +got):\n%s", sentence, diff)
+		}
+	}
+	check("nothing is known of it", "", "")
+	s.see(members[0], members[1])
+	check("one is missing", v1alpha1.ReasonGangIncomplete, missing, members[0], members[1])
+	s.see(members[2])
+	check("it is complete, and nobody was told anything", "", "")
+	s.see(says(members[1], v1alpha1.ReasonGangIncomplete, missing))
+	check("it is taken back where it was told", v1alpha1.ReasonAwaitingPlacement, awaiting, members[1])
+	s.see(says(members[0], v1.PodReasonUnschedulable, "0/1 nodes are available: trouble."))
+	check("not where kube-scheduler has tried the pod", v1alpha1.ReasonAwaitingPlacement, awaiting, members[1])
+	turns.reason, turns.message = "QueueClosed", `queue "a" is closed`
+	check("all say what keeps them", turns.reason, turns.message, members...)
+	turns.reason = ""
+	s.see(says(members[1], v1alpha1.ReasonAwaitingPlacement, awaiting))
+	check("all was taken back", "", "")
+	for _, pod := range members {
+		s.see(bound(pod, "node-0000"))
+	}
+	extra := makeMembers("train", 4, 1, func(_ int, pod *st.PodWrapper) { pod.Annotation(v1alpha1.MinAvailableAnnotation, "3") })[3]
+	s.see(says(extra, v1alpha1.ReasonGangIncomplete, missing))
+	check("what kube-scheduler places one by one, it explains", "", "")
+}

@@ -1,0 +1,150 @@
+package defrag
+
+import "cmp"
+
+// Problem is a cluster and a gang that waits. Nodes, pods, groups and limits are known
+// by their indices. All vectors of a problem have one length, a column for each
+// resource; the number of pods is one of them, if it is bounded.
+type Problem struct {
+	Nodes []Node
+	// Pods are those that may be moved. What may not only lessens Free.
+	Pods   []Pod
+	Groups []Group
+	// Limits are how many of the pods that name a limit may move, such as those of a
+	// PodDisruptionBudget.
+	Limits []int
+	// Want is the gang that waits. Clear has no use for it.
+	Want []Part
+	// Fits reports whether, arithmetic aside, a pod may be on a node; nil is always. It
+	// answers alike for pods of one kind.
+	Fits func(pod, node int) bool
+	// FitsMember is the same for members of a class of a part.
+	FitsMember func(part, class, node int) bool
+	Budget     Budget
+}
+
+// Node is a node that may receive pods, or have them taken away.
+type Node struct {
+	// Free is what nobody asked for. It is negative where a node is overcommitted: such
+	// a node receives nobody who asks for that resource.
+	Free []int64
+}
+
+// Pod is a pod that may be moved.
+type Pod struct {
+	Node    int
+	Request []int64
+	// Cost is that of moving it alone.
+	Cost Cost
+	// Group is its gang, or negative.
+	Group int
+	// Limits are those that its move counts for.
+	Limits []int
+	// Kind is the same for pods that ask for the same, fit the same nodes, cost the same,
+	// and are of one group with the same limits; they stand for each other. A pod of a
+	// negative kind is like no other.
+	Kind int
+}
+
+// Group is a gang that runs.
+type Group struct {
+	// Spare is how many of its pods may move before it breaks. Then Break is the cost,
+	// and those of its pods do not count. Break should be no less than what Spare pods
+	// cost, else the plan may not be the cheapest.
+	Spare int
+	Break Cost
+	// Within are disjoint sets of nodes. If a pod of the group moves, all have to be in
+	// one of the sets afterwards. Nil is anywhere. For a group with pods that may not
+	// move it is the one set that they are in. Groups with the same sets should share
+	// the slice.
+	Within [][]int
+}
+
+// Part is members of the waiting gang that have to be in one domain.
+type Part struct {
+	Classes []Class
+	// Domains are the sets of nodes to choose from, at least one.
+	Domains [][]int
+}
+
+// Class is members that are alike.
+type Class struct {
+	Request []int64
+	Count   int
+}
+
+// Budget bounds a plan, and the search for it.
+type Budget struct {
+	// MaxMoves and MaxGroups bound how many pods move, and of how many groups they are.
+	// 0 is no bound, negative none at all.
+	MaxMoves, MaxGroups int
+	// Steps bounds the effort: a step is about one node looked at. 0 is DefaultSteps.
+	Steps int
+}
+
+// DefaultSteps is the effort where the problem sets none: half a second or so.
+const DefaultSteps = 6_000_000
+
+// Cost is what moving pods costs, compared from the first element to the last, lower
+// is better. Elements are not negative.
+type Cost [3]int64
+
+// Compare orders costs by: 1. the first element; 2. the second; 3. the third.
+func (c Cost) Compare(d Cost) int {
+	return cmp.Or(cmp.Compare(c[0], d[0]), cmp.Compare(c[1], d[1]), cmp.Compare(c[2], d[2]))
+}
+
+func (c Cost) plus(d Cost) Cost  { return Cost{c[0] + d[0], c[1] + d[1], c[2] + d[2]} }
+func (c Cost) minus(d Cost) Cost { return Cost{c[0] - d[0], c[1] - d[1], c[2] - d[2]} }
+
+// cost is what it costs that moved pods of the group move, which cost own alone.
+func (g Group) cost(moved int, own Cost) Cost {
+	if moved > g.Spare {
+		return g.Break
+	}
+	return own
+}
+
+// least is cost, but never falls when one more moves.
+func (g Group) least(moved int, own Cost) Cost {
+	if moved > g.Spare || g.Break.Compare(own) < 0 {
+		return g.Break
+	}
+	return own
+}
+
+// over reports whether n exceeds a bound of a budget.
+func over(n, bound int) bool { return bound != 0 && n > max(bound, 0) }
+
+// columns is the length of the problem's vectors.
+func (p *Problem) columns() int {
+	if len(p.Nodes) == 0 {
+		return 0
+	}
+	return len(p.Nodes[0].Free)
+}
+
+func (p *Problem) fits(pod, node int) bool { return p.Fits == nil || p.Fits(pod, node) }
+
+func (p *Problem) fitsMember(part, class, node int) bool {
+	return p.FitsMember == nil || p.FitsMember(part, class, node)
+}
+
+// cost is what a set of moved pods costs.
+func (p *Problem) cost(moves []Move) Cost {
+	var sum Cost
+	moved, own := map[int]int{}, map[int]Cost{}
+	for _, m := range moves {
+		pod := p.Pods[m.Pod]
+		if pod.Group < 0 {
+			sum = sum.plus(pod.Cost)
+			continue
+		}
+		moved[pod.Group]++
+		own[pod.Group] = own[pod.Group].plus(pod.Cost)
+	}
+	for group, n := range moved {
+		sum = sum.plus(p.Groups[group].cost(n, own[group]))
+	}
+	return sum
+}

@@ -1,0 +1,44 @@
+package gang
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Texts of what gangs wait for, for users. The scheduler says them of pods and PodGroups, the controller
+// of PodGroups that no scheduler has spoken of.
+
+// TextUndefined is of a gang whose PodGroup gives it no minimum.
+func TextUndefined(key Key) string {
+	return fmt.Sprintf("gang %q has no minimum: its PodGroup states none that can be used", key)
+}
+
+// TextIncomplete is of a gang that has fewer members than its minimum. aside says, each with a
+// number, which pods are none of them for now.
+func TextIncomplete(key Key, have, minimum int, aside ...string) string {
+	text := fmt.Sprintf("gang %q has %d of %d members", key, have, minimum)
+	if len(aside) > 0 {
+		text += " (and " + strings.Join(aside, "; ") + ")"
+	}
+	return text
+}
+
+// TextLacks is of a gang that has enough members, but so many too few of some roles.
+func TextLacks(key Key, missing map[string]int) string {
+	parts := make([]string, 0, len(missing))
+	for _, role := range slices.Sorted(maps.Keys(missing)) {
+		parts = append(parts, fmt.Sprintf("%d more of role %s", missing[role], role))
+	}
+	return fmt.Sprintf("gang %q lacks %s", key, strings.Join(parts, ", "))
+}
+
+// TextAwaiting is of a gang that has all members that it needs, while nothing is known of where
+// they could go.
+func TextAwaiting(key Key, minimum int) string {
+	return fmt.Sprintf("gang %q has its minimum of %d members and waits for nodes", key, minimum)
+}
+
+// TextGated is of pods that have scheduling gates, for the aside of [TextIncomplete].
+func TextGated(pods int) string { return fmt.Sprintf("%d with scheduling gates", pods) }

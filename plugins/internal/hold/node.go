@@ -1,0 +1,112 @@
+package hold
+
+import (
+	"iter"
+	"maps"
+	"slices"
+	"sync/atomic"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/lockstep-sh/lockstep/plugins/internal/resource"
+)
+
+// onNode is what is held on a node.
+type onNode struct {
+	shares map[Holder]*share
+	// ofPods is how many of the holds there are for pods, which may be counted on the node as well.
+	ofPods int
+	// total is the sum of all shares; nil where they were not added up since they changed. Readers add up.
+	total atomic.Pointer[total]
+}
+
+// total is what holds add up to, and whether that is anything.
+type total struct {
+	Taken
+	any bool
+}
+
+// add adds to the share of a holder, or takes away with -1.
+func (n *onNode) add(holder Holder, amount Taken, by int) {
+	n.shares[holder].add(amount, by)
+	n.total.Store(nil)
+}
+
+// sum is what is held there, by whomever. It is not to be changed.
+func (n *onNode) sum() *total {
+	if known := n.total.Load(); known != nil {
+		return known
+	}
+	sum := &total{Taken: Taken{Request: resource.Vector{}}}
+	for _, of := range n.shares {
+		sum.add(of.Taken, 1)
+	}
+	sum.any = !sum.zero()
+	n.total.Store(sum)
+	return sum
+}
+
+// share is what a holder has on a node.
+type share struct {
+	Taken
+	holds int
+}
+
+// On lists who holds something on a node.
+func (l *Ledger) On(nodeName string) []Holder {
+	if l.nodes[nodeName] == nil {
+		return nil
+	}
+	return slices.SortedFunc(maps.Keys(l.nodes[nodeName].shares), Holder.Compare)
+}
+
+// NodesOf lists the nodes on which one of these holders holds something.
+func (l *Ledger) NodesOf(holders ...Holder) []string {
+	var nodes []string
+	for node, on := range l.nodes {
+		if on.hasAny(holders) {
+			nodes = append(nodes, node)
+		}
+	}
+	slices.Sort(nodes)
+	return nodes
+}
+
+// hasAny reports whether one of these holders holds something there.
+func (n *onNode) hasAny(holders []Holder) bool {
+	return slices.ContainsFunc(holders, func(holder Holder) bool { return n.shares[holder] != nil })
+}
+
+// Others is what is held on a node by anybody but the given holders, and not for one
+// of the pods that are counted as being there already. The second result is false
+// where nothing is, and it costs next to nothing to learn that. What it returns is not to
+// be changed.
+func (l *Ledger) Others(nodeName string, there iter.Seq[types.UID], holders ...Holder) (Taken, bool) {
+	on := l.nodes[nodeName]
+	if on == nil {
+		return Taken{}, false
+	}
+	exempt := on.hasAny(holders)
+	if !exempt && on.ofPods == 0 {
+		sum := on.sum()
+		return sum.Taken, sum.any
+	}
+	left := Taken{Request: resource.Vector{}}
+	if !exempt {
+		left.add(on.sum().Taken, 1)
+	} else {
+		for holder, t := range on.shares {
+			if !slices.Contains(holders, holder) {
+				left.add(t.Taken, 1)
+			}
+		}
+	}
+	if on.ofPods > 0 {
+		for pod := range there {
+			if e, ok := l.holds[IDOf(pod)]; ok && e.Node == nodeName && !slices.Contains(holders, e.Holder) {
+				left.add(e.left, -1)
+			}
+		}
+	}
+	return left, !left.zero()
+}

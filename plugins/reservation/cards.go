@@ -1,0 +1,120 @@
+package reservation
+
+import (
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/plugins/internal/card"
+	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
+	"github.com/lockstep-sh/lockstep/plugins/internal/reservation"
+)
+
+// Dealer is a plugin that deals out the memory of GPU cards.
+type Dealer interface {
+	// CardRoom reports whether the pod of a cycle finds a card on a node, beside what is kept there.
+	CardRoom(state fwk.CycleState, pod *v1.Pod, info fwk.NodeInfo, kept card.Kept) bool
+}
+
+// KeptCards is what is held on the GPU cards of a node, as far as the pod of a cycle, or of a what-if, is
+// concerned. The dealer asks for it. Where nothing is held on a card of the node it costs a look-up.
+func (pl *Reservation) KeptCards(state fwk.CycleState, pod *v1.Pod, info fwk.NodeInfo) card.Kept {
+	placements := pl.reservations.Cards(info.Node().Name)
+	if len(placements) == 0 {
+		return card.Kept{}
+	}
+	if a, uses := pl.reservations.Allocation(pod); uses {
+		for _, p := range placements {
+			if p.Reservation == a.UID && p.Index == a.Index {
+				kept := keptBut("", nil, placements, pod, info) // what it has not taken is others'
+				kept.Has, kept.Seat = p.Users[pod.UID] > 0, p.Card
+				return kept
+			}
+		}
+		return keptBut("", nil, placements, pod, info)
+	}
+	c := cycleOf(state)
+	if c == nil {
+		return keptBut("", nil, placements, pod, info)
+	}
+	seat, _ := pl.choose(c, state, pod, info)
+	return keptFor(c, seat, placements, pod, info)
+}
+
+// TakenCard is the card of the seat that a pod of a what-if has taken; false where it has none.
+func (pl *Reservation) TakenCard(state fwk.CycleState, pod types.UID) (int, bool) {
+	c := cycleOf(state)
+	if c == nil {
+		return 0, false
+	}
+	p, ok := c.parts[pod]
+	if !ok || p.card < 0 || p.amount.Request[v1alpha1.GPUMemoryResource] <= 0 {
+		return 0, false
+	}
+	return p.card, true
+}
+
+// dealt reports whether a pod that is to use a seat finds memory on a card, which is that of the seat where
+// it takes memory of that.
+func (pl *Reservation) dealt(c *cycle, state fwk.CycleState, pod *v1.Pod, info fwk.NodeInfo, seat *reservation.Seat) bool {
+	if c.demand.Request[v1alpha1.GPUMemoryResource] <= 0 {
+		return true
+	}
+	placements := pl.reservations.Cards(info.Node().Name)
+	if len(placements) == 0 {
+		return true // that is for the dealer alone
+	}
+	kept := keptFor(c, seat, placements, pod, info)
+	for _, dealer := range pl.dealers() {
+		if !dealer.CardRoom(state, pod, info, kept) {
+			return false
+		}
+	}
+	return true
+}
+
+// keptFor is what is kept on cards for others than a pod that uses a seat; nil for none.
+func keptFor(c *cycle, seat *reservation.Seat, placements []reservation.OnCard, pod *v1.Pod, info fwk.NodeInfo) card.Kept {
+	left := map[hold.ID]int64{}
+	for _, one := range c.seats[info.Node().Name] {
+		left[one.ID] = one.Left.Request[v1alpha1.GPUMemoryResource] // as a what-if has it
+	}
+	own := hold.ID("")
+	if seat != nil && seat.Left.Part(c.demand.Amount()).Request[v1alpha1.GPUMemoryResource] > 0 {
+		own = seat.ID
+	}
+	kept := keptBut(own, left, placements, pod, info)
+	for _, p := range placements {
+		if p.ID == own {
+			kept.Has, kept.Seat = true, p.Card
+		}
+	}
+	return kept
+}
+
+// keptBut adds up what is kept by all placements but one: what is left of them, where it is not known better,
+// and what those of their users have who are not on the node any more, in a what-if: they leave it to the next.
+func keptBut(own hold.ID, left map[hold.ID]int64, placements []reservation.OnCard, pod *v1.Pod, info fwk.NodeInfo) card.Kept {
+	kept := card.Kept{By: map[int]int64{}}
+	there := sets.Set[types.UID]{}
+	for _, p := range info.GetPods() {
+		there.Insert(p.GetPod().UID)
+	}
+	for _, p := range placements {
+		if p.ID != own {
+			rest, known := left[p.ID]
+			if !known {
+				rest = p.Left
+			}
+			kept.By[p.Card] += rest
+		}
+		for user, memory := range p.Users {
+			if user != pod.UID && !there.Has(user) {
+				kept.By[p.Card] += memory
+			}
+		}
+	}
+	return kept
+}
