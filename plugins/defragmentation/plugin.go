@@ -216,8 +216,12 @@ func (r *round) demand(ctx context.Context, waiting []*demand, plans []v1alpha1.
 		if r.searches == tries {
 			break
 		}
-		if since := r.clock.Since(d.since); since < r.args.WaitedFor.Duration || r.planned(d, plans) {
-			logger.V(1).Info("It is too early for moves: it waits not long enough, or there was a plan for it not long ago", "for", d.name, "waits", since)
+		if since := r.clock.Since(d.since); since < r.args.WaitedFor.Duration {
+			logger.V(1).Info("It is too early for moves", "for", d.name, "waits", since, "waitedFor", r.args.WaitedFor.Duration)
+			continue
+		}
+		if p := r.planned(d, plans); p != nil {
+			logger.Info("There is a plan already, or one ended not long ago", "for", d.name, "plan", p.Name, "phase", p.Status.Phase, "coolDownTime", r.args.CoolDownTime.Duration)
 			continue
 		}
 		d.maxMoves, d.maxGangs, d.minGain = int(*r.args.MaxMoves), int(*r.args.MaxGangs), int64(*r.args.MinGain)
@@ -258,11 +262,15 @@ func (pl *Defragmentation) reservations(ctx context.Context) (sets.Set[types.UID
 	return foreign, nil
 }
 
-// planned reports whether there was a plan for somebody not long ago.
-func (r *round) planned(d *demand, plans []v1alpha1.DefragmentationPlan) bool {
-	return slices.ContainsFunc(plans, func(p v1alpha1.DefragmentationPlan) bool {
+// planned is a plan for somebody that there is, or was not long ago; nil for none.
+func (r *round) planned(d *demand, plans []v1alpha1.DefragmentationPlan) *v1alpha1.DefragmentationPlan {
+	at := slices.IndexFunc(plans, func(p v1alpha1.DefragmentationPlan) bool {
 		return d.is(p.Spec.Goal) && (p.Status.EndTime == nil || r.clock.Since(p.Status.EndTime.Time) < r.args.CoolDownTime.Duration)
 	})
+	if at < 0 {
+		return nil
+	}
+	return &plans[at]
 }
 
 // resting are the nodes of plans that ended not long ago: the plans are what is remembered of them.

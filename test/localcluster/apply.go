@@ -46,14 +46,14 @@ func (c *Cluster) Kubectl(ctx context.Context, args ...string) (string, error) {
 	return out, nil
 }
 
-// Shell runs a command line at the top of the repository, in which kubectl is that of the cluster, and returns its
-// standard output.
+// Shell runs command lines at the top of the repository, in which kubectl is that of the cluster, and returns their
+// standard output. The first that fails ends them.
 func (c *Cluster) Shell(ctx context.Context, line string) (string, error) {
-	cmd := exec.CommandContext(ctx, "sh", "-c", line)
+	cmd := exec.CommandContext(ctx, "sh", "-e", "-c", line)
 	cmd.Dir = filepath.Dir(filepath.Dir(c.bin()))
 	out, err := c.output(cmd)
 	if err != nil {
-		return "", fmt.Errorf("running %s: %w", line, err)
+		return "", fmt.Errorf("running %s: %w\n%s", line, err, strings.TrimSpace(out))
 	}
 	return out, nil
 }
@@ -61,14 +61,14 @@ func (c *Cluster) Shell(ctx context.Context, line string) (string, error) {
 // bin is the folder of our tools.
 func (c *Cluster) bin() string { return filepath.Join(filepath.Dir(filepath.Dir(c.dir)), "bin") }
 
-// output runs a command and returns what it prints; the error has what it complains of.
+// output runs a command and returns what it prints, also where it fails; the error has what it complains of.
 func (c *Cluster) output(cmd *exec.Cmd) (string, error) {
 	cmd.Env = append(c.environ(), "PATH="+c.bin()+":"+os.Getenv("PATH"), "KUBECONFIG="+c.Kubeconfig())
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
-		return "", fmt.Errorf("%w: %s", err, strings.TrimSpace(stderr.String()))
+		return string(out), fmt.Errorf("%w: %s", err, strings.TrimSpace(stderr.String()))
 	}
 	return string(out), nil
 }

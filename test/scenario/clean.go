@@ -4,17 +4,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	"github.com/lockstep-sh/lockstep/test/await"
-	"github.com/lockstep-sh/lockstep/test/observe"
 )
 
 const (
@@ -30,6 +33,7 @@ var (
 	eventsResource          = resourceOf("", "v1", "events")
 	priorityClassesResource = resourceOf("scheduling.k8s.io", "v1", "priorityclasses")
 	nativePodGroupsResource = resourceOf("scheduling.k8s.io", "v1beta1", "podgroups")
+	crdsResource            = resourceOf("apiextensions.k8s.io", "v1", "customresourcedefinitions")
 )
 
 // keptNamespace reports whether a control plane brings a namespace along.
@@ -41,18 +45,18 @@ func resourceOf(group, version, resource string) schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: group, Version: version, Resource: resource}
 }
 
-// sweeps are what a scenario can leave behind, owners before what they own, events last.
-var sweeps = []schema.GroupVersionResource{
+// owners are what a scenario can leave behind that would make other things anew.
+var owners = []schema.GroupVersionResource{
 	resourceOf("admissionregistration.k8s.io", "v1", "validatingwebhookconfigurations"),
 	resourceOf("batch", "v1", "jobs"),
 	resourceOf("apps", "v1", "deployments"),
 	resourceOf("apps", "v1", "statefulsets"),
 	resourceOf("apps", "v1", "replicasets"),
-	observe.PodGroups,
+}
+
+// others are what else it can leave behind, beside custom resources; events last.
+var others = []schema.GroupVersionResource{
 	nativePodGroupsResource,
-	resourceOf("scheduling.lockstep.dev", "v1alpha1", "podmigrations"),
-	resourceOf("scheduling.lockstep.dev", "v1alpha1", "reservations"),
-	resourceOf("scheduling.lockstep.dev", "v1alpha1", "queues"),
 	resourceOf("policy", "v1", "poddisruptionbudgets"),
 	podsResource,
 	resourceOf("", "v1", "persistentvolumeclaims"),
@@ -71,7 +75,11 @@ func (s *site) clean(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, cleanTimeout)
 	defer cancel()
-	for _, resource := range sweeps {
+	custom, err := s.customResources(ctx)
+	if err != nil {
+		return err
+	}
+	for _, resource := range slices.Concat(owners, custom, others) {
 		if err := s.sweep(ctx, resource); err != nil {
 			return fmt.Errorf("cleaning %s: %w", resource.Resource, err)
 		}
@@ -79,7 +87,29 @@ func (s *site) clean(ctx context.Context) error {
 	return s.dropNamespaces(ctx)
 }
 
-// sweep deletes all objects of a resource and waits until they are gone.
+// customResources are those of all CRDs.
+func (s *site) customResources(ctx context.Context) ([]schema.GroupVersionResource, error) {
+	list, err := s.client.Resource(crdsResource).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("listing CRDs: %w", err)
+	}
+	var custom []schema.GroupVersionResource
+	for i := range list.Items {
+		var crd apiextensionsv1.CustomResourceDefinition
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(list.Items[i].Object, &crd); err != nil {
+			return nil, fmt.Errorf("reading CRD %s: %w", list.Items[i].GetName(), err)
+		}
+		for _, version := range crd.Spec.Versions {
+			if version.Storage {
+				custom = append(custom, resourceOf(crd.Spec.Group, version.Name, crd.Spec.Names.Plural))
+			}
+		}
+	}
+	return custom, nil
+}
+
+// sweep deletes all objects of a resource and waits until they are gone. What would take its leave of them first, by
+// their finalizers, does not run any more.
 func (s *site) sweep(ctx context.Context, resource schema.GroupVersionResource) error {
 	for {
 		list, err := s.client.Resource(resource).List(ctx, metav1.ListOptions{})
@@ -91,8 +121,17 @@ func (s *site) sweep(ctx context.Context, resource schema.GroupVersionResource) 
 		}
 		namespaces := map[string]bool{}
 		for i := range list.Items {
-			if !isSystem(resource, list.Items[i].GetName()) {
-				namespaces[list.Items[i].GetNamespace()] = true
+			object := &list.Items[i]
+			if isSystem(resource, object.GetName()) {
+				continue
+			}
+			namespaces[object.GetNamespace()] = true
+			if object.GetDeletionTimestamp() == nil || len(object.GetFinalizers()) == 0 {
+				continue
+			}
+			_, err := s.client.Resource(resource).Namespace(object.GetNamespace()).Patch(ctx, object.GetName(), types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+			if err != nil && !apierrors.IsNotFound(err) {
+				return fmt.Errorf("taking the finalizers off %s: %w", object.GetName(), err)
 			}
 		}
 		if len(namespaces) == 0 {

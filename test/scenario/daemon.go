@@ -15,7 +15,7 @@ import (
 	"github.com/lockstep-sh/lockstep/test/localcluster"
 )
 
-// logTail is how many lines of the scheduler's log are in a report.
+// logTail is how many lines of a log are in a report.
 const logTail = 25
 
 // daemon is a program of the test, such as the scheduler, that runs, dies and runs again.
@@ -118,7 +118,12 @@ func (d *daemon) tail() string {
 	if err != nil {
 		return ""
 	}
-	lines := strings.Split(strings.TrimRight(string(data), "\n"), "\n")
+	return lastLines(string(data))
+}
+
+// lastLines are the last lines of a log that say something.
+func lastLines(log string) string {
+	lines := strings.Split(strings.TrimRight(log, "\n"), "\n")
 	lines = slices.DeleteFunc(lines, func(line string) bool { return noise.MatchString(line) })
 	return strings.Join(lines[max(0, len(lines)-logTail):], "\n")
 }

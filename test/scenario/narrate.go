@@ -138,6 +138,7 @@ func (r *run) command(ctx context.Context, c *Run) error {
 	if err != nil {
 		return err
 	}
+	r.output = out
 	if c.Show != showNothing {
 		r.narrator.Output(out, c.Show == showBegin)
 	}

@@ -24,9 +24,12 @@ type Report struct {
 	Took     time.Duration
 	// Dir has the logs, the timeline and the configuration.
 	Dir string
-	// SchedulerLog is the last lines of the scheduler's log.
-	SchedulerLog string
+	// Tails are the last lines of what programs wrote: of their logs, and of the command that ran last.
+	Tails []Tail
 }
+
+// Tail is the end of what something wrote.
+type Tail struct{ Of, Lines string }
 
 // Failed reports whether anything was not as expected.
 func (r *Report) Failed() bool { return len(r.Failures) > 0 }
@@ -45,7 +48,10 @@ func (r *Report) String() string {
 		fmt.Fprintf(&out, "  * %s\n", strings.ReplaceAll(f, "\n", "\n    "))
 	}
 	fmt.Fprintf(&out, "\nWhat happened (seconds since the step):\n%s", r.Timeline.tail(reportEntries))
-	fmt.Fprintf(&out, "\nLogs: %s; the scheduler's ends with:\n%s\n", r.Dir, r.SchedulerLog)
+	fmt.Fprintf(&out, "\nLogs: %s\n", r.Dir)
+	for _, tail := range r.Tails {
+		fmt.Fprintf(&out, "The end of %s:\n%s\n", tail.Of, tail.Lines)
+	}
 	return out.String()
 }
 

@@ -57,6 +57,7 @@ type run struct {
 	scheduler  *daemon
 	standby    *daemon // a second replica of the scheduler, or nil
 	controller *daemon
+	output     string // of the last command
 	gate       *gate
 	proxy      *proxy
 	armed      *interrupt
@@ -163,11 +164,13 @@ func (r *run) play(ctx context.Context, report *Report) {
 			report.Failures = []string{err.Error()}
 		}
 	}
-	if r.scheduler != nil {
-		report.SchedulerLog = r.scheduler.tail()
+	for _, d := range []*daemon{r.scheduler, r.standby, r.controller} {
+		if d != nil {
+			report.Tails = append(report.Tails, Tail{Of: "the log of the " + d.name, Lines: d.tail()})
+		}
 	}
-	if r.standby != nil {
-		report.SchedulerLog += "\nthe second replica:\n" + r.standby.tail()
+	if r.output != "" {
+		report.Tails = append(report.Tails, Tail{Of: "what the last command wrote", Lines: lastLines(r.output)})
 	}
 	if err := r.tearDown(context.WithoutCancel(ctx)); err != nil {
 		report.Failures = append(report.Failures, err.Error())
