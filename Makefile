@@ -38,6 +38,7 @@ SEED ?= 1
 MINUTES ?= 5
 QUEUES ?= 0
 RESERVATIONS ?= 0
+MOVES ?= 0
 SCHEDULER ?= bin/lockstep-scheduler
 
 ##@ Try it
@@ -109,8 +110,8 @@ test-e2e: build control-plane ## Run the tests that need a cluster
 	go test -count=1 -p 1 -timeout 30m ./test/...
 
 .PHONY: chaos
-chaos: build control-plane ## Run gangs under faults and check what has to hold (SEED, MINUTES, QUEUES=1, RESERVATIONS=1, SCHEDULER=stock)
-	go run ./test/chaos -seed $(SEED) -minutes $(MINUTES) -queues=$(QUEUES) -reservations=$(RESERVATIONS) -scheduler $(SCHEDULER) $(ARGS)
+chaos: build control-plane ## Run gangs under faults and check what has to hold (SEED, MINUTES, QUEUES=1, RESERVATIONS=1, MOVES=1, SCHEDULER=stock)
+	go run ./test/chaos -seed $(SEED) -minutes $(MINUTES) -queues=$(QUEUES) -reservations=$(RESERVATIONS) -moves=$(MOVES) -scheduler $(SCHEDULER) $(ARGS)
 
 .PHONY: bench
 bench: build control-plane ## Run benchmarks (BENCH, COUNT; ARGS=-short for a quick look), against the stock scheduler too

@@ -30,7 +30,10 @@ const (
 	// relieved is how much of the GPUs is asked for after the cluster was relieved.
 	relieved = 0.7
 
-	goneWithin   = 60 * time.Second
+	goneWithin = 60 * time.Second
+	// movesWithin is how long plans may take to end when no more are made: pods that are moved end, and what was freed
+	// is held for a while.
+	movesWithin  = 60 * time.Second
 	gaugesWithin = 15 * time.Second
 )
 
@@ -45,8 +48,13 @@ func (s *stage) end(ctx context.Context, users *driver, report *Report) error {
 	if err := s.health.waitWell(ctx); err != nil {
 		return err
 	}
+	if s.options.Moves {
+		if err := s.endMoves(ctx, users); err != nil {
+			return err
+		}
+	}
 	report.quiet = s.rest(ctx, quietFor)
-	if s.options.Reservations {
+	if s.options.holds() {
 		if err := s.checkReservations(ctx, users); err != nil {
 			return err
 		}
@@ -75,6 +83,32 @@ func (s *stage) end(ctx context.Context, users *driver, report *Report) error {
 		report.cut = true
 	}
 	return s.readLogs()
+}
+
+// endMoves has no more plans made, and checks that those that there are end.
+func (s *stage) endMoves(ctx context.Context, users *driver) error {
+	for _, r := range s.replicas {
+		if r.target == workload.Descheduler {
+			if err := r.end(); err != nil {
+				return fmt.Errorf("ending %s: %w", r.name, err)
+			}
+		}
+	}
+	open := func() (n int) {
+		s.seen.with(func(c *invariant.Checker) { n = c.OpenMoves() })
+		return n
+	}
+	for deadline := time.Now().Add(movesWithin); open() > 0 && time.Now().Before(deadline); {
+		if err := await.Pause(ctx, tickEvery); err != nil {
+			return fmt.Errorf("waiting for plans to end: %w", err)
+		}
+	}
+	s.waitDeleted(ctx)
+	s.seen.with(func(c *invariant.Checker) { c.CheckMoves(movesWithin) })
+	users.try(ctx, func(ctx context.Context) error {
+		return s.dynamic.Resource(v1alpha1.DefragmentationPlanResource).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
+	})
+	return nil
 }
 
 // checkReservations checks what Reservations say, and then deletes them: what they held is free at once.

@@ -27,10 +27,12 @@ const (
 	stall = 2 * time.Second
 )
 
-var leaseNames = map[workload.Target]string{workload.Scheduler: "lockstep-scheduler", workload.Controller: "lockstep-controller"}
+var leaseNames = map[workload.Target]string{
+	workload.Scheduler: "lockstep-scheduler", workload.Controller: "lockstep-controller", workload.Descheduler: "lockstep-descheduler",
+}
 
 // health knows whether everything that schedules is well: the API server answers, and the holder of a fresh lease
-// is a process that runs. The controller is not asked: it writes status only. It is safe for concurrent use.
+// is a process that runs. The controller and the descheduler are not asked: what they do comes late. It is safe for concurrent use.
 type health struct {
 	client   kubernetes.Interface
 	seen     *observer

@@ -51,12 +51,17 @@ func run(ctx context.Context) error {
 	flag.Uint64Var(&o.Seed, "seed", uint64(time.Now().UnixNano()%1e6), "what the plan is made from")
 	flag.BoolVar(&o.Queues, "queues", false, "with FairShare on, and all gangs in queues")
 	flag.BoolVar(&o.Reservations, "reservations", false, "with Reservations for many of the gangs and pods")
+	flag.BoolVar(&o.Moves, "moves", false, "with a descheduler that moves pods to make room for those who wait")
 	flag.BoolVar(&o.Faults, "faults", true, "make faults happen")
 	flag.StringVar(&o.Scheduler, "scheduler", filepath.Join(root, "bin", "lockstep-scheduler"), `the scheduler's binary, or "stock" for kube-scheduler itself`)
 	flag.StringVar(&o.Controller, "controller", filepath.Join(root, "bin", "lockstep-controller"), "the controller's binary")
+	flag.StringVar(&o.Descheduler, "descheduler", filepath.Join(root, "bin", "lockstep-descheduler"), "the descheduler's binary")
 	flag.Parse()
 	if *minutes <= 0 {
 		return fmt.Errorf("reading -minutes: %g is not above 0", *minutes)
+	}
+	if o.Moves && o.Scheduler == stock {
+		return errors.New("reading -moves: the stock scheduler knows no Reservations; take -scheduler away")
 	}
 	o.Length = time.Duration(*minutes * float64(time.Minute))
 	quietKlog()

@@ -127,6 +127,9 @@ func (o *observer) change(before, now *v1.Pod) {
 	if before.Spec.NodeName == "" && now.Spec.NodeName != "" && isMember(now) && !o.any(now, func(p *v1.Pod) bool { return p.Spec.NodeName != "" }) {
 		o.reached(workload.AtFirstBind)
 	}
+	if !beingMoved(before) && beingMoved(now) {
+		o.reached(workload.AtMove)
+	}
 	if !beingEvicted(before) && beingEvicted(now) && !o.any(now, beingEvicted) {
 		o.reached(workload.AtFirstEviction)
 	}
@@ -147,9 +150,14 @@ func isMember(p *v1.Pod) bool {
 	return p.Labels[v1alpha1.PodGroupXLabel] != "" || p.Annotations[v1alpha1.GangNameAnnotation] != ""
 }
 
-func beingEvicted(p *v1.Pod) bool {
+func beingEvicted(p *v1.Pod) bool { return disrupted(p, v1.PodReasonPreemptionByScheduler) }
+
+// beingMoved reports whether a pod was evicted by the Eviction API.
+func beingMoved(p *v1.Pod) bool { return disrupted(p, "EvictionByEvictionAPI") }
+
+func disrupted(p *v1.Pod, reason string) bool {
 	return slices.ContainsFunc(p.Status.Conditions, func(c v1.PodCondition) bool {
-		return c.Type == v1.DisruptionTarget && c.Status == v1.ConditionTrue && c.Reason == v1.PodReasonPreemptionByScheduler
+		return c.Type == v1.DisruptionTarget && c.Status == v1.ConditionTrue && c.Reason == reason
 	})
 }
 

@@ -29,7 +29,8 @@ type replica struct {
 	binary  string
 	args    []string
 	scheme  string // of its addresses
-	probes  int    // port of /readyz
+	probes  int    // port of ready
+	ready   string // "readyz"
 	metrics int    // port of /metrics
 	logFile string
 
@@ -229,7 +230,7 @@ func (r *replica) waitReady(ctx context.Context) error {
 	if process == nil {
 		return fmt.Errorf("waiting for %s: it does not run", r.name)
 	}
-	return process.WaitReady(ctx, fmt.Sprintf("%s://127.0.0.1:%d/readyz", r.scheme, r.probes))
+	return process.WaitReady(ctx, fmt.Sprintf("%s://127.0.0.1:%d/%s", r.scheme, r.probes, r.ready))
 }
 
 // logPath is where the log of a replica is.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"os"
@@ -70,7 +71,8 @@ func (r *Report) String() string {
 	if r.options.Scheduler == stock {
 		scheduler = "the stock scheduler"
 	}
-	line("fault run of %s: seed %d, %.1f minutes, queues: %t, Reservations: %t", scheduler, r.options.Seed, r.played.Minutes(), r.options.Queues, r.options.Reservations)
+	line("fault run of %s: seed %d, %.1f minutes, queues: %t, Reservations: %t, moves: %t",
+		scheduler, r.options.Seed, r.played.Minutes(), r.options.Queues, r.options.Reservations, r.options.Moves)
 	if r.cut {
 		line("  it was ended early: what has to be true at the end was not checked")
 	}
@@ -128,13 +130,24 @@ func (r *Report) writeCounts(line func(string, ...any)) {
 	line("preemptors %d: %d placed in time, %d excused by what happened to them; evictions of which no event said for whom: %d",
 		n.Preemptors, n.PreemptorsPlaced, n.PreemptorsExcused, r.unknown)
 	line("victim gangs %d, %d of them excused", n.VictimGangs, n.VictimGangsExcused)
-	if r.options.Reservations {
+	if r.options.holds() {
 		line("Reservations %d; placements that held something at a time, at most: %d; pods bound to one: %d", n.Reservations, n.Placements, n.Uses)
+	}
+	if r.options.Moves {
+		line("pods evicted to move them %d; migrations: %s; plans: %s", n.Moved, endsText(n.Migrations), endsText(n.Plans))
 	}
 	if r.cut {
 		return
 	}
 	line("at the end quiet: %t; waiting %s; with room made, waiting %s", r.quiet, roomText(r.room), roomText(r.relievedRoom))
+}
+
+func endsText(ends map[string]int) string {
+	var parts []string
+	for _, end := range slices.Sorted(maps.Keys(ends)) {
+		parts = append(parts, fmt.Sprintf("%d %s", ends[end], cmp.Or(end, "not begun")))
+	}
+	return cmp.Or(strings.Join(parts, ", "), "none")
 }
 
 func roomText(r invariant.Room) string {

@@ -31,13 +31,18 @@ type Options struct {
 	Queues bool
 	// Reservations has capacity held for many of them.
 	Reservations bool
+	// Moves has a descheduler move pods to make room for those who wait.
+	Moves bool
 	// Faults: without, nothing is broken.
 	Faults bool
-	// Scheduler and Controller are binaries. Scheduler may be "stock".
-	Scheduler, Controller string
+	// Scheduler, Controller and Descheduler are binaries. Scheduler may be "stock".
+	Scheduler, Controller, Descheduler string
 	// Progress gets a line now and then.
 	Progress io.Writer
 }
+
+// holds reports whether there may be Reservations: a move makes some.
+func (o Options) holds() bool { return o.Reservations || o.Moves }
 
 // downTimeout bounds the end of the control plane.
 const downTimeout = time.Minute
@@ -54,7 +59,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		return nil, fmt.Errorf("making the folder of the run: %w", err)
 	}
 	plan := workload.Make(workload.Options{
-		Seed: o.Seed, Length: o.Length, Queues: o.Queues, Reservations: o.Reservations, Nodes: nodes, NodesPerRack: nodesPerRack, GPUs: gpusOnNode,
+		Seed: o.Seed, Length: o.Length, Queues: o.Queues, Reservations: o.Reservations, Moves: o.Moves, Nodes: nodes, NodesPerRack: nodesPerRack, GPUs: gpusOnNode,
 	})
 	if err := writeJSON(filepath.Join(dir, "plan.json"), plan); err != nil {
 		return nil, err
@@ -93,7 +98,7 @@ func writeJSON(path string, value any) error {
 // bounds are those of the checker, with the queues.
 func bounds(o Options) invariant.Config {
 	config := invariant.Default()
-	config.Reservations = o.Reservations
+	config.Reservations, config.Moves = o.holds(), o.Moves
 	if !o.Queues {
 		return config
 	}
@@ -139,7 +144,7 @@ func (s *stage) run(ctx context.Context, plan workload.Plan) (*Report, error) {
 	// Watching goes on to the very end, also when the run is cut short.
 	watching, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
-	if err := s.seen.watchAll(ctx, watching, s.cluster.Clientset(), s.dynamic, s.options.Reservations); err != nil {
+	if err := s.seen.watchAll(ctx, watching, s.cluster.Clientset(), s.dynamic, s.options); err != nil {
 		return nil, err
 	}
 	defer func() {

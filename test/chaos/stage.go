@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"sigs.k8s.io/yaml"
 
+	"github.com/lockstep-sh/lockstep/plugins/defragmentation"
 	"github.com/lockstep-sh/lockstep/test/chaos/workload"
 	"github.com/lockstep-sh/lockstep/test/localcluster"
 )
@@ -104,6 +105,13 @@ func (s *stage) startReplicas(ctx context.Context) error {
 			return err
 		}
 		s.replicas = append(s.replicas, scheduler, controller)
+		if s.options.Moves {
+			descheduler, err := s.descheduler(i+1, config)
+			if err != nil {
+				return err
+			}
+			s.replicas = append(s.replicas, descheduler)
+		}
 	}
 	for _, r := range s.replicas {
 		s.health.replicas[r.target] = append(s.health.replicas[r.target], r)
@@ -115,7 +123,7 @@ func (s *stage) startReplicas(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	for target := range leaseNames {
+	for target := range s.health.replicas {
 		if _, err := s.health.waitLeader(ctx, target); err != nil {
 			return fmt.Errorf("waiting for a leader: %w", err)
 		}
@@ -214,7 +222,42 @@ func (s *stage) controller(number int) (*replica, error) {
 	return r, nil
 }
 
+// descheduler makes plans so often that there are many in a run, and has what was freed be held for a short while only.
+func (s *stage) descheduler(number int, schedulerConfig string) (*replica, error) {
+	port, err := localcluster.FreePort()
+	if err != nil {
+		return nil, err
+	}
+	policy := map[string]any{
+		"apiVersion": "descheduler/v1alpha2", "kind": "DeschedulerPolicy",
+		"profiles": []any{map[string]any{
+			"name": "moves",
+			"pluginConfig": []any{map[string]any{"name": defragmentation.Name, "args": map[string]any{
+				"waitedFor": "1s", "coolDownTime": "5s", "holdTime": "10s", "minGain": 0, "schedulerConfig": schedulerConfig,
+			}}},
+			"plugins": map[string]any{"balance": map[string]any{"enabled": []any{defragmentation.Name}}},
+		}},
+	}
+	data, err := yaml.Marshal(policy)
+	if err != nil {
+		return nil, fmt.Errorf("encoding the descheduler's policy: %w", err)
+	}
+	path := filepath.Join(s.dir, "descheduler.yaml")
+	if err := os.WriteFile(path, data, 0o644); err != nil {
+		return nil, fmt.Errorf("writing the descheduler's policy: %w", err)
+	}
+	r := s.replica(workload.Descheduler, number)
+	r.binary, r.scheme, r.probes, r.metrics, r.ready = s.options.Descheduler, "https", port, port, "healthz"
+	r.args = []string{
+		"--kubeconfig=" + s.cluster.Kubeconfig(), "--policy-config-file=" + path, "--descheduling-interval=3s",
+		"--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", port), "--cert-dir=" + filepath.Join(s.dir, r.name),
+		"--leader-elect", "--leader-elect-resource-name=" + leaseNames[workload.Descheduler], "--leader-elect-resource-namespace=" + leaseNamespace,
+		"--leader-elect-lease-duration=" + workload.LeaseDuration.String(), "--leader-elect-renew-deadline=3s", "--leader-elect-retry-period=1s", "--v=1",
+	}
+	return r, nil
+}
+
 func (s *stage) replica(target workload.Target, number int) *replica {
 	name := fmt.Sprintf("%s-%d", target, number)
-	return &replica{name: name, target: target, cluster: s.cluster, seen: s.seen, health: s.health, logFile: logPath(s.dir, name)}
+	return &replica{name: name, target: target, ready: "readyz", cluster: s.cluster, seen: s.seen, health: s.health, logFile: logPath(s.dir, name)}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
@@ -14,11 +15,12 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/test/chaos/invariant"
+	"github.com/lockstep-sh/lockstep/test/chaos/workload"
 	"github.com/lockstep-sh/lockstep/test/observe"
 )
 
 // watchAll begins to watch all that the checker judges by, and returns when all of it was seen once.
-func (o *observer) watchAll(ctx, watching context.Context, client kubernetes.Interface, dynamic dynamic.Interface, reservations bool) error {
+func (o *observer) watchAll(ctx, watching context.Context, client kubernetes.Interface, dynamic dynamic.Interface, options Options) error {
 	follow(watching, o, observe.Follower[*v1.Pod]{
 		From: observe.Core(client, "pods", metav1.NamespaceAll, fields.Everything()), See: o.seePod, SeeAll: o.podsListed,
 	})
@@ -58,8 +60,11 @@ func (o *observer) watchAll(ctx, watching context.Context, client kubernetes.Int
 			o.observe(all)
 		},
 	})
-	if reservations {
+	if options.holds() {
 		o.watchReservations(watching, dynamic)
+	}
+	if options.Moves {
+		o.watchMoves(watching, dynamic)
 	}
 	if err := o.Wait(ctx, func() bool { return o.unseen == 0 }); err != nil {
 		return fmt.Errorf("waiting for the first lists: %w", err)
@@ -87,20 +92,99 @@ func (o *observer) watchReservations(ctx context.Context, dynamic dynamic.Interf
 	})
 }
 
-// reservedBy is what matters of a Reservation that the driver has made.
+// watchMoves follows DefragmentationPlans and PodMigrations.
+func (o *observer) watchMoves(ctx context.Context, dynamic dynamic.Interface) {
+	follow(ctx, o, observe.Follower[*unstructured.Unstructured]{
+		From: observe.Dynamic(dynamic.Resource(v1alpha1.PodMigrationResource)),
+		See: func(before, after *unstructured.Unstructured) {
+			if after == nil {
+				o.observe(invariant.MigrationGone{UID: before.GetUID()})
+				return
+			}
+			o.observe(invariant.MigrationSeen{Migration: migrationOf(after)})
+			if migrationOf(after).Reserved && (before == nil || !migrationOf(before).Reserved) {
+				o.Lock()
+				defer o.Unlock()
+				o.reached(workload.AtTarget)
+			}
+		},
+		SeeAll: func(list []*unstructured.Unstructured) {
+			all := invariant.MigrationsListed{}
+			for _, one := range list {
+				all.Migrations = append(all.Migrations, migrationOf(one))
+			}
+			o.observe(all)
+		},
+	})
+	follow(ctx, o, observe.Follower[*unstructured.Unstructured]{
+		From: observe.Dynamic(dynamic.Resource(v1alpha1.DefragmentationPlanResource)),
+		See: func(before, after *unstructured.Unstructured) {
+			if after == nil {
+				o.observe(invariant.PlanGone{UID: before.GetUID()})
+				return
+			}
+			o.observe(invariant.PlanSeen{Plan: planOf(after)})
+		},
+		SeeAll: func(list []*unstructured.Unstructured) {
+			all := invariant.PlansListed{}
+			for _, one := range list {
+				all.Plans = append(all.Plans, planOf(one))
+			}
+			o.observe(all)
+		},
+	})
+}
+
+// read reads an object of a kind that the API server checks.
+func read(u *unstructured.Unstructured, into any) {
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, into); err != nil {
+		panic(fmt.Errorf("reading %s %s: %w", u.GetKind(), u.GetName(), err)) // the API server takes no other
+	}
+}
+
+func migrationOf(u *unstructured.Unstructured) invariant.Migration {
+	var m v1alpha1.PodMigration
+	read(u, &m)
+	out := invariant.Migration{
+		Key: m.Namespace + "/" + m.Name, UID: m.UID, Pod: m.Spec.PodUID, Phase: string(m.Status.Phase),
+		Reserved: meta.IsStatusConditionTrue(m.Status.Conditions, v1alpha1.MigrationReserved),
+	}
+	if c := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.MigrationComplete); c != nil {
+		out.Reason = c.Reason
+	}
+	return out
+}
+
+func planOf(u *unstructured.Unstructured) invariant.Plan {
+	var p v1alpha1.DefragmentationPlan
+	read(u, &p)
+	out := invariant.Plan{Name: p.Name, UID: p.UID, Phase: string(p.Status.Phase), Moves: len(p.Status.Moves)}
+	if c := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.DefragmentationComplete); c != nil {
+		out.Reason = c.Reason
+	}
+	return out
+}
+
+// reservedBy is what matters of a Reservation of the driver's, or of one that was made for a move.
 func reservedBy(u *unstructured.Unstructured) invariant.Reserved {
 	var r v1alpha1.Reservation
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &r); err != nil {
-		panic(fmt.Errorf("reading Reservation %s: %w", u.GetName(), err)) // the API server takes no other
-	}
+	read(u, &r)
 	out := invariant.Reserved{
 		Name: r.Name, UID: r.UID, Version: r.ResourceVersion, Once: *r.Spec.AllocateOnce, Restricted: r.Spec.AllocatePolicy == v1alpha1.AllocateRestricted,
 		Namespace: r.Spec.Template.Namespace, Gang: r.Spec.Owners[0].PodGroup, Ends: r.CreationTimestamp.Add(r.Spec.TTL.Duration),
 		Phase: string(r.Status.Phase), Owners: int(r.Status.OwnerCount),
 	}
-	if selector := r.Spec.Owners[0].LabelSelector; selector != nil {
-		out.Labels = selector.MatchLabels
+	owner := &r.Spec.Owners[0]
+	if owner.LabelSelector != nil {
+		out.Labels = owner.LabelSelector.MatchLabels
 	}
+	if owner.Controller != nil {
+		out.Controller = owner.Controller.UID
+	}
+	if owner.Object != nil {
+		out.Pod = owner.Object.UID
+	}
+	out.ForMove = r.Labels[v1alpha1.PlanLabel] != "" || r.Labels[v1alpha1.MigrationLabel] != ""
 	for _, p := range r.Status.Placements {
 		out.Placements = append(out.Placements, invariant.Placement{
 			Index: int(p.Index), Node: p.NodeName, Allocatable: p.Allocatable, Allocated: p.Allocated, Spent: p.Spent,

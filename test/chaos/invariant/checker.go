@@ -24,6 +24,8 @@ const (
 	BrokenVictim  Invariant = "no victim gang left in part"
 	Promised      Invariant = "nothing promised twice"
 	StatusLies    Invariant = "what is said of Reservations is so"
+	Unreserved    Invariant = "nobody moved before the target is reserved"
+	MovedTwice    Invariant = "nobody moved for nothing, or twice"
 	FreeRoom      Invariant = "what fits is bound in the end"
 	LeftOver      Invariant = "nothing left over"
 	Process       Invariant = "no process ends by itself"
@@ -92,8 +94,8 @@ type Config struct {
 	// all: then only what fits beside everything else that waits has to be bound in the end.
 	Queues    []Queue
 	AllQueues bool
-	// Reservations says that there may be some.
-	Reservations bool
+	// Reservations says that there may be some, Moves that PodMigrations may have pods evicted.
+	Reservations, Moves bool
 }
 
 // Default returns the bounds of the fault run.
@@ -125,6 +127,9 @@ type Counts struct {
 	// Reservations that were seen, how many of their placements held something at most, and how often a pod was bound
 	// to one.
 	Reservations, Placements, Uses int
+	// Plans and Migrations that were seen, by how they ended; Moved are pods that were evicted for them.
+	Plans, Migrations map[string]int
+	Moved             int
 	// Healthy of Total is the time in which nothing was faulty.
 	Healthy, Total time.Duration
 }
@@ -139,6 +144,8 @@ func (n Counts) Little(length time.Duration) string {
 		return "no gang started"
 	case length >= long && n.Preemptors <= n.PreemptorsExcused:
 		return "no preemptor was judged"
+	case length >= long && n.Migrations != nil && n.Migrations["Succeeded"] == 0:
+		return "no pod was moved"
 	}
 	return ""
 }
@@ -163,6 +170,7 @@ type Checker struct {
 	listing bool
 
 	promises promises
+	moves    moves
 
 	// finished is when a pod last ended by itself.
 	finished moment
@@ -196,7 +204,7 @@ func New(config Config) *Checker {
 		config: config, pods: map[types.UID]*pod{}, nodes: map[string]*node{}, gangs: map[string]*gang{},
 		objects: map[string]Group{}, gangOfPod: map[types.UID]string{}, active: map[string]*gang{},
 		evictions: map[types.UID]*eviction{}, preemptor: map[types.UID]string{}, pursuits: map[string]*pursuit{},
-		ending: map[string]bool{}, reported: map[string]bool{}, promises: newPromises(),
+		ending: map[string]bool{}, reported: map[string]bool{}, promises: newPromises(), moves: newMoves(),
 	}
 }
 
@@ -233,7 +241,13 @@ func maxTime(a, b time.Time) time.Time {
 func (c *Checker) Violations() []Violation { return slices.Clone(c.violations) }
 
 // Counts returns how much was judged so far.
-func (c *Checker) Counts() Counts { return c.counts }
+func (c *Checker) Counts() Counts {
+	n := c.counts
+	if c.config.Moves {
+		n.Plans, n.Migrations = c.moves.ends()
+	}
+	return n
+}
 
 // span is a time; without an end it has not ended.
 type span struct{ from, to time.Time }

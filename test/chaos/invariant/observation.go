@@ -79,6 +79,7 @@ func (o Tick) apply(c *Checker) {
 	c.judgePursuits()
 	c.judgeMarks()
 	c.settle(false)
+	c.judgeMoves()
 }
 
 // slowFor is how long an answer that took long counts.

@@ -64,7 +64,7 @@ type pod struct {
 	requests amounts
 	priority int32
 	queue    string
-	labels   map[string]string
+	identity identity
 	// wants is the only Reservation that it may use; empty where it may go anywhere.
 	wants string
 
@@ -131,6 +131,7 @@ func (c *Checker) see(seen *v1.Pod, listed bool) {
 			c.lose(p)
 		}
 	}
+	c.seeMoved(p, seen)
 	if p.deleting && !before.deleting {
 		c.deleted(p, listed, before.counts())
 	}
@@ -144,7 +145,7 @@ func (c *Checker) see(seen *v1.Pod, listed bool) {
 
 // join takes in a new pod.
 func (c *Checker) join(seen *v1.Pod) *pod {
-	p := &pod{uid: seen.UID, name: seen.Namespace + "/" + seen.Name, requests: requestsOf(seen), queue: seen.Labels[keyQueue], labels: seen.Labels, wants: seen.Annotations[keyReservation]}
+	p := &pod{uid: seen.UID, name: seen.Namespace + "/" + seen.Name, requests: requestsOf(seen), queue: seen.Labels[keyQueue], identity: identityOf(seen), wants: seen.Annotations[keyReservation]}
 	if seen.Spec.Priority != nil {
 		p.priority = *seen.Spec.Priority
 	}
@@ -211,6 +212,7 @@ func (o PodGone) apply(c *Checker) {
 		return
 	}
 	if !p.deleting { // it had no grace period
+		c.seeMoved(p, o.Pod)
 		counted := p.counts()
 		message, marked := mark(o.Pod)
 		c.setMark(p, marked, message)

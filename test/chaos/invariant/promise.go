@@ -23,14 +23,39 @@ type Reserved struct {
 	Version string
 	// Once: each placement is used once. Restricted: owners get no more than is reserved.
 	Once, Restricted bool
-	// Namespace and Labels are those of its owners, Gang is theirs as "namespace/name"; empty for any.
+	// Namespace and Labels are those of its owners, Gang is theirs as "namespace/name", Controller and Pod are UIDs;
+	// empty for any.
 	Namespace, Gang string
 	Labels          map[string]string
+	Controller, Pod types.UID
+	// ForMove: it was made for a plan, or for a migration.
+	ForMove bool
 	// Ends is when it holds nothing any more; zero for never.
 	Ends       time.Time
 	Phase      string
 	Placements []Placement
 	Owners     int
+}
+
+// identity is by what a pod is known as an owner of Reservations.
+type identity struct {
+	namespace, gang string
+	uid, controller types.UID
+	labels          map[string]string
+}
+
+func identityOf(p *v1.Pod) identity {
+	one := identity{namespace: p.Namespace, gang: gangKey(p), uid: p.UID, labels: p.Labels}
+	if controller := metav1.GetControllerOfNoCopy(p); controller != nil {
+		one.controller = controller.UID
+	}
+	return one
+}
+
+// owned reports whether a pod is one of its owners.
+func (r *Reserved) owned(by identity) bool {
+	return r.Namespace == by.namespace && (r.Gang == "" || r.Gang == by.gang) && contains(by.labels, r.Labels) &&
+		(r.Controller == "" || r.Controller == by.controller) && (r.Pod == "" || r.Pod == by.uid)
 }
 
 // Placement is what is held on one node.
@@ -236,7 +261,7 @@ func (c *Checker) useBy(by *claimant, pod *v1.Pod) {
 		return // it has ended meanwhile
 	}
 	c.promised(by.node, "pod %s uses %d of Reservation %s", by.name, by.use.Index, r.Name)
-	if r.Namespace != pod.Namespace || r.Gang != "" && r.Gang != gangKey(pod) || !contains(pod.Labels, r.Labels) {
+	if !r.owned(identityOf(pod)) {
 		c.violate(Promised, "Reservation "+r.Name, by.name, *p.past[by.node], "pod %s uses it, and is none of its owners", by.name)
 	}
 	if named := pod.Annotations[keyReservation]; named != "" && named != r.Name {
@@ -459,7 +484,7 @@ func (c *Checker) judgeOwnersOf(r *Reserved, at Placement) {
 	}
 	left := c.promises.left(r, at)
 	for _, waits := range c.pods {
-		if !waits.pending() || !waits.gang.single || r.Gang != "" || !strings.HasPrefix(waits.name, r.Namespace+"/") || !contains(waits.labels, r.Labels) {
+		if !waits.pending() || !waits.gang.single || !r.owned(waits.identity) {
 			continue
 		}
 		fits := len(left) > 0

@@ -3,6 +3,7 @@ package workload
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 )
 
@@ -11,10 +12,11 @@ type Target string
 
 // The targets. Of replicas it is the one that leads.
 const (
-	Scheduler  Target = "scheduler"
-	Controller Target = "controller"
-	APIServer  Target = "API server"
-	Node       Target = "node"
+	Scheduler   Target = "scheduler"
+	Controller  Target = "controller"
+	Descheduler Target = "descheduler"
+	APIServer   Target = "API server"
+	Node        Target = "node"
 )
 
 // Blow is how.
@@ -33,11 +35,14 @@ const (
 // Moment is when a fault hits, once its time has come.
 type Moment string
 
-// The moments: at once, or when the first member of a gang was bound, or the first of a gang evicted.
+// The moments: at once, or when the first member of a gang was bound, or the first of a gang evicted, or a pod evicted so
+// that it moves, or its target reserved.
 const (
 	AtOnce          Moment = ""
 	AtFirstBind     Moment = " at a first bind"
 	AtFirstEviction Moment = " at a first eviction"
+	AtMove          Moment = " at a move"
+	AtTarget        Moment = " at a reserved target"
 )
 
 // Fault is one fault.
@@ -53,8 +58,8 @@ type Fault struct {
 	Node int
 }
 
-// LeaseDuration is that of the scheduler, controllerLease that of the controller: a leader that is stopped for
-// longer has lost it.
+// LeaseDuration is that of the scheduler and of the descheduler, controllerLease that of the controller: a leader that is
+// stopped for longer has lost it.
 const (
 	LeaseDuration   = 5 * time.Second
 	controllerLease = 15 * time.Second
@@ -110,6 +115,18 @@ var processKinds = [][]kind{
 	},
 }
 
+// moveKinds come beside them where pods are moved.
+var moveKinds = []kind{
+	{Controller, Kill, AtMove, 500 * time.Millisecond, 3 * time.Second},
+	{Scheduler, Kill, AtMove, 500 * time.Millisecond, 2 * time.Second},
+	{Controller, Kill, AtTarget, 500 * time.Millisecond, 3 * time.Second},
+	{APIServer, Kill, AtMove, 0, 2 * time.Second},
+	{Descheduler, Kill, AtOnce, 500 * time.Millisecond, 3 * time.Second},
+	{Descheduler, Stop, AtOnce, 6 * time.Second, 9 * time.Second},
+	{Controller, Stop, AtMove, 16 * time.Second, 18 * time.Second},
+	{Scheduler, Stop, AtTarget, 6 * time.Second, 8 * time.Second},
+}
+
 // Calm times: long enough for gangs to be judged in, and short enough for many faults.
 const (
 	firstCalm          = 12 * time.Second
@@ -120,7 +137,11 @@ const (
 func processFaults(o Options, r *rand.Rand) []Fault {
 	var faults []Fault
 	for n := int(o.Length/leastCalm) + 1; len(faults) < n; {
-		for _, half := range processKinds {
+		kinds := processKinds
+		if o.Moves {
+			kinds = [][]kind{slices.Concat(moveKinds[:4], processKinds[0]), slices.Concat(moveKinds[4:], processKinds[1])}
+		}
+		for _, half := range kinds {
 			for _, i := range r.Perm(len(half)) {
 				k := half[i]
 				f := Fault{Target: k.target, Blow: k.blow, When: k.when, Calm: between(r, leastCalm, maxCalm), Lasts: between(r, k.from, k.to)}

@@ -65,6 +65,9 @@ func makeWork(o Options, r *rand.Rand, n int) Work {
 	if o.Queues {
 		g.Queue = queueNames[r.IntN(len(queueNames))]
 	}
+	if o.Moves && chance(r, 35) {
+		return Work{Gangs: []Gang{service(r, g)}}
+	}
 	if chance(r, 12) {
 		return Work{Gangs: []Gang{single(r, g)}}
 	}
@@ -85,6 +88,14 @@ func makeWork(o Options, r *rand.Rand, n int) Work {
 		return group(r, g)
 	}
 	return Work{Gangs: []Gang{g}}
+}
+
+// service makes pods in no gang, that are alike and run on.
+func service(r *rand.Rand, g Gang) Gang {
+	g.Owner, g.Join, g.Size, g.Min = ReplicaSet, None, 1+r.IntN(4), 1
+	g.GPUs = []int{1, 2, 3}[pick(r, 50, 35, 15)]
+	g.MilliCPU, g.MemoryMi = 1000*g.GPUs, 2048*g.GPUs
+	return g
 }
 
 // single makes a pod in no gang.

@@ -18,6 +18,8 @@ type Options struct {
 	Queues bool
 	// Reservations has capacity held for many of them.
 	Reservations bool
+	// Moves has services among them, whose pods may be moved, and faults of whoever moves them.
+	Moves bool
 	// Nodes are in racks of NodesPerRack, with GPUs each.
 	Nodes, NodesPerRack, GPUs int
 }
