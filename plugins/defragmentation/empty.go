@@ -3,7 +3,6 @@ package defragmentation
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -16,7 +15,6 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/holds"
 	"github.com/lockstep-sh/lockstep/plugins/internal/defrag"
 	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
-	"github.com/lockstep-sh/lockstep/plugins/planner"
 )
 
 // anyProfile is the first of the profiles: what is to be emptied is so for none in particular.
@@ -27,7 +25,9 @@ func (pl *Defragmentation) anyProfile() framework.Framework {
 // emptied seeks moves after which units run empty, all of them. Without any it tells why.
 func (r *round) emptied(ctx context.Context, plan *v1alpha1.DefragmentationPlan, maxMoves, maxGangs int) (found *proposal, why string, err error) {
 	goal := plan.Spec.Goal.Empty
-	return r.withRoom(ctx, r.nobody(plan.UID, plan.Spec.Goal, maxMoves, maxGangs), func(d *demand, p *posed) (*proposal, string, error) {
+	d := r.nobody(plan.UID, plan.Spec.Goal, maxMoves, maxGangs)
+	return r.withRoom(ctx, d, func(p *posed) (*proposal, string, error) {
+		p.clearing()
 		byName := p.unitsOf(cmp.Or(goal.Unit, v1.LabelHostname))
 		var units [][]int
 		for _, name := range goal.Names {
@@ -45,13 +45,14 @@ func (r *round) emptied(ctx context.Context, plan *v1alpha1.DefragmentationPlan,
 			}
 		}
 		p.units = units
+		on := p.byNode()
 		return r.seek(ctx, d, p, func() (*defrag.Plan, string, error) {
 			cleared, err := defrag.Clear(p.Problem, defrag.Clearing{Units: units, Targets: r.targets(p, units, goal.Resource)})
 			if err != nil {
 				return nil, "", err
 			}
 			for i, unit := range units {
-				if n := p.on(unit); n > 0 && !slices.Contains(cleared.Cleared, i) {
+				if n := len(p.on(on, unit)); n > 0 && !slices.Contains(cleared.Cleared, i) {
 					return nil, fmt.Sprintf("%s cannot be emptied: its %d pods have no place elsewhere with %d moves or fewer in all, of %d gangs or fewer", goal.Names[i], n, d.maxMoves, d.maxGangs), nil
 				}
 			}
@@ -64,7 +65,8 @@ func (r *round) emptied(ctx context.Context, plan *v1alpha1.DefragmentationPlan,
 func (r *round) little(ctx context.Context) (d *demand, found *proposal, why string, err error) {
 	goal := v1alpha1.DefragmentationGoal{Empty: &v1alpha1.EmptyUnits{Unit: r.args.Unit, Resource: r.args.ResourceType}}
 	d = r.nobody("little", goal, int(*r.args.MaxMoves), int(*r.args.MaxGangs))
-	found, why, err = r.withRoom(ctx, d, func(d *demand, p *posed) (*proposal, string, error) {
+	found, why, err = r.withRoom(ctx, d, func(p *posed) (*proposal, string, error) {
+		p.clearing()
 		p.leave(r.args.ResourceType)
 		byName, may, on := p.unitsOf(r.args.Unit), p.movable(), p.byNode()
 		var low []string
@@ -105,13 +107,15 @@ const mostUnits = 256
 
 // pays reports whether a unit that is emptied has more to give than starts anew for it alone.
 func (r *round) pays(p *posed, on map[int][]int, unit []int) bool {
-	var gained int64
-	var pods []int
+	return p.has(unit, r.args.ResourceType)*100 >= p.loss(r.args.ResourceType, p.on(on, unit))*int64(*r.args.MinGain)
+}
+
+// has is how much of a resource some nodes have to give.
+func (p *posed) has(unit []int, name v1.ResourceName) (amount int64) {
 	for _, node := range unit {
-		gained += holds.Amount(p.room.Node(node).GetAllocatable(), r.args.ResourceType)
-		pods = append(pods, on[node]...)
+		amount += holds.Amount(p.room.Node(node).GetAllocatable(), name)
 	}
-	return gained*100 >= p.loss(r.args.ResourceType, pods)*int64(*r.args.MinGain)
+	return amount
 }
 
 // byNode are those that may be moved, by their node.
@@ -121,6 +125,14 @@ func (p *posed) byNode() map[int][]int {
 		on[p.Pods[i].Node] = append(on[p.Pods[i].Node], i)
 	}
 	return on
+}
+
+// on are those on some nodes that may be moved.
+func (p *posed) on(byNode map[int][]int, unit []int) (pods []int) {
+	for _, node := range unit {
+		pods = append(pods, byNode[node]...)
+	}
+	return pods
 }
 
 // movable are the UIDs of those that may be moved.
@@ -143,21 +155,11 @@ func (r *round) nobody(id types.UID, goal v1alpha1.DefragmentationGoal, maxMoves
 	return d
 }
 
-// withRoom calls with the cluster as it is, as a problem.
-func (r *round) withRoom(ctx context.Context, d *demand, do func(d *demand, p *posed) (*proposal, string, error)) (found *proposal, why string, err error) {
-	room, err := planner.New(d.fw, r.scheduler.Holds, r.scheduler.Plugins).Room(ctx, d.attempt, nil)
-	if err != nil {
-		return nil, "", err
-	}
-	defer func() { err = errors.Join(err, room.Close(ctx)) }()
-	p, err := r.pose(ctx, d, room)
-	if err != nil {
-		return nil, "", err
-	}
+// clearing has a problem be one of emptying units.
+func (p *posed) clearing() {
 	p.Want = nil
 	fits := p.Fits
 	p.Fits = func(pod, node int) bool { return p.refusals[p.pods[pod].UID] < mostRefusals && fits(pod, node) }
-	return do(d, p)
 }
 
 // unitsOf are the nodes that have a label, by its value.
@@ -188,16 +190,6 @@ func (p *posed) keep(which func(pod int) bool) {
 		}
 	}
 	p.Pods, p.pods, p.gang, p.requests = p.Pods[:n], p.pods[:n], p.gang[:n], p.requests[:n]
-}
-
-// on is how many of those that may be moved are on some nodes.
-func (p *posed) on(unit []int) (n int) {
-	for i := range p.Pods {
-		if slices.Contains(unit, p.Pods[i].Node) {
-			n++
-		}
-	}
-	return n
 }
 
 // staying are the pods on some nodes that would have to go, and may not be moved. Those of DaemonSets and of the
@@ -242,9 +234,9 @@ func (r *round) targets(p *posed, units [][]int, name v1.ResourceName) []int {
 
 // use is which share of a resource is asked for on some nodes; 0 where they have none of it.
 func (p *posed) use(unit []int, name v1.ResourceName) float64 {
-	var has, used int64
+	var used int64
+	has := p.has(unit, name)
 	for _, node := range unit {
-		has += holds.Amount(p.room.Node(node).GetAllocatable(), name)
 		used += holds.Amount(p.room.Node(node).GetRequested(), name)
 	}
 	if has == 0 {

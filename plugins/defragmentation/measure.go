@@ -2,6 +2,7 @@ package defragmentation
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
@@ -9,6 +10,7 @@ import (
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
 
+	"github.com/lockstep-sh/lockstep/plugins/internal/defrag"
 	"github.com/lockstep-sh/lockstep/plugins/internal/resource"
 )
 
@@ -61,12 +63,7 @@ func (r *round) measure(d *demand, p *posed) {
 		}
 		gangsFit.WithLabelValues(shape, domain).Set(float64(n))
 	}
-	column := -1
-	for i, name := range p.columns {
-		if name == r.args.ResourceType {
-			column = i
-		}
-	}
+	column := slices.Index(p.columns, r.args.ResourceType)
 	if column < 0 {
 		return
 	}
@@ -75,7 +72,7 @@ func (r *round) measure(d *demand, p *posed) {
 		has := float64(max(0, p.Nodes[node].Free[column]))
 		r.seen.free += has
 		for class, c := range p.Want[0].Classes {
-			if !fitsIn(p.Nodes[node].Free, c.Request) || !p.FitsMember(0, class, node) {
+			if !defrag.Fits(p.Nodes[node].Free, c.Request) || !p.FitsMember(0, class, node) {
 				r.seen.lost += has * float64(c.Count)
 			}
 		}
@@ -83,15 +80,6 @@ func (r *round) measure(d *demand, p *posed) {
 	for _, c := range p.Want[0].Classes {
 		r.seen.members += c.Count
 	}
-}
-
-func fitsIn(free, request []int64) bool {
-	for column, amount := range request {
-		if amount > 0 && free[column] < amount {
-			return false
-		}
-	}
-	return true
 }
 
 // publish has it seen what a round has measured. The share is that of Weng et al., "Beware of Fragmentation" (USENIX ATC

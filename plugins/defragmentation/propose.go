@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/plugins/holds"
 	"github.com/lockstep-sh/lockstep/plugins/internal/defrag"
 )
 
@@ -124,9 +123,7 @@ func (p *posed) gain(name v1.ResourceName, plan *defrag.Plan) (gained, lost int6
 		}
 	}
 	for _, unit := range plan.Cleared {
-		for _, node := range p.units[unit] {
-			gained += holds.Amount(p.room.Node(node).GetAllocatable(), name)
-		}
+		gained += p.has(p.units[unit], name)
 	}
 	var pods []int
 	for _, m := range plan.Moves {

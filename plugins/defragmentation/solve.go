@@ -21,8 +21,7 @@ const attempts = 64
 // solve seeks the cheapest moves after which somebody fits who waits, or may come. Without any it tells why. A proposal
 // without moves is that nothing has to be moved.
 func (r *round) solve(ctx context.Context, d *demand) (found *proposal, why string, err error) {
-	plans := planner.New(d.fw, r.scheduler.Holds, r.scheduler.Plugins)
-	now, err := plans.Plan(ctx, d.attempt, nil)
+	now, err := planner.New(d.fw, r.scheduler.Holds, r.scheduler.Plugins).Plan(ctx, d.attempt, nil)
 	switch {
 	case err != nil:
 		return nil, "", err
@@ -32,7 +31,31 @@ func (r *round) solve(ctx context.Context, d *demand) (found *proposal, why stri
 		return nil, d.name + " would not fit on the nodes if they were empty", nil
 	}
 	r.searches++
-	room, err := plans.Room(ctx, d.attempt, nil)
+	return r.withRoom(ctx, d, func(p *posed) (*proposal, string, error) {
+		r.measure(d, p)
+		if d.more {
+			p.setAside()
+		} else if fits, err := r.beingMade(ctx, p); err != nil || fits {
+			return nil, "room for " + d.name + " is being made: pods are ending", err
+		}
+		p.leaveDear(r.args.ResourceType, d.minGain)
+		return r.seek(ctx, d, p, func() (*defrag.Plan, string, error) {
+			result, err := defrag.Best(p.Problem)
+			if err != nil || result.Found {
+				return &result.Plan, "", err
+			}
+			why := fmt.Sprintf("no %d moves or fewer, of %d pods that may be moved, of %d gangs or fewer, make room for %s", d.maxMoves, len(p.Pods), d.maxGangs, d.name)
+			if !result.Exhaustive {
+				why = "the search was given up: " + why
+			}
+			return nil, why, nil
+		})
+	})
+}
+
+// withRoom calls with the cluster as it is, as a problem.
+func (r *round) withRoom(ctx context.Context, d *demand, do func(p *posed) (*proposal, string, error)) (found *proposal, why string, err error) {
+	room, err := planner.New(d.fw, r.scheduler.Holds, r.scheduler.Plugins).Room(ctx, d.attempt, nil)
 	if err != nil {
 		return nil, "", err
 	}
@@ -41,24 +64,7 @@ func (r *round) solve(ctx context.Context, d *demand) (found *proposal, why stri
 	if err != nil {
 		return nil, "", err
 	}
-	r.measure(d, p)
-	if d.more {
-		p.setAside()
-	} else if fits, err := r.beingMade(ctx, p); err != nil || fits {
-		return nil, "room for " + d.name + " is being made: pods are ending", err
-	}
-	p.leaveDear(r.args.ResourceType, d.minGain)
-	return r.seek(ctx, d, p, func() (*defrag.Plan, string, error) {
-		result, err := defrag.Best(p.Problem)
-		if err != nil || result.Found {
-			return &result.Plan, "", err
-		}
-		why := fmt.Sprintf("no %d moves or fewer, of %d pods that may be moved, of %d gangs or fewer, make room for %s", d.maxMoves, len(p.Pods), d.maxGangs, d.name)
-		if !result.Exhaustive {
-			why = "the search was given up: " + why
-		}
-		return nil, why, nil
-	})
+	return do(p)
 }
 
 // leaveDear has those be none of the pods that may be moved for each of which alone more would start anew than a plan may

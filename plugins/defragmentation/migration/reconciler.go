@@ -10,7 +10,6 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
@@ -128,7 +127,7 @@ func (r *reconciler) see(ctx context.Context, m *v1alpha1.PodMigration) (s sight
 		s.reservation = rsv
 		s.Reservation = &migration.Reservation{
 			Ours: rsv.Labels[v1alpha1.MigrationLabel] == string(m.UID), Open: migration.IsOpen(rsv, m), Known: migration.IsKnown(rsv, m), Phase: rsv.Status.Phase,
-			Node: rsv.Status.NodeName, Why: whyOf(rsv), Users: rsv.Status.CurrentOwners,
+			Node: rsv.Status.NodeName, Why: migration.WhyNot(rsv), Users: rsv.Status.CurrentOwners,
 		}
 		if rsv.DeletionTimestamp != nil {
 			s.Reservation.Phase = v1alpha1.ReservationFailed
@@ -179,30 +178,10 @@ func (r *reconciler) seeTarget(ctx context.Context, m *v1alpha1.PodMigration, rs
 		return fmt.Errorf("reading node %s: %w", m.Spec.TargetNode, err)
 	case node.Spec.Unschedulable:
 		rsv.Phase, rsv.Why = v1alpha1.ReservationPending, fmt.Sprintf("node %s is cordoned", m.Spec.TargetNode)
-	case !ready(node):
+	case !migration.Ready(node):
 		rsv.Phase, rsv.Why = v1alpha1.ReservationPending, fmt.Sprintf("node %s is not ready", m.Spec.TargetNode)
 	}
 	return nil
-}
-
-// ready reports whether nothing says that a node is not.
-func ready(node *v1.Node) bool {
-	for _, c := range node.Status.Conditions {
-		if c.Type == v1.NodeReady {
-			return c.Status == v1.ConditionTrue
-		}
-	}
-	return true
-}
-
-// whyOf tells why a Reservation has no place, or why it has ended.
-func whyOf(rsv *v1alpha1.Reservation) string {
-	for _, kind := range []string{v1alpha1.ReservationScheduled, v1alpha1.ReservationReady} {
-		if c := meta.FindStatusCondition(rsv.Status.Conditions, kind); c != nil && c.Status == metav1.ConditionFalse && c.Message != "" {
-			return c.Message
-		}
-	}
-	return ""
 }
 
 // act does what a status says.

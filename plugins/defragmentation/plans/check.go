@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/plugins/internal/migration"
 	"github.com/lockstep-sh/lockstep/plugins/internal/reservation"
 	"github.com/lockstep-sh/lockstep/plugins/internal/resource"
 )
@@ -35,10 +36,7 @@ func (r *reconciler) short(ctx context.Context, p *v1alpha1.DefragmentationPlan,
 	if err != nil {
 		return "", err
 	}
-	leave := sets.New[types.UID]()
-	for _, move := range p.Status.Moves {
-		leave.Insert(move.PodUID)
-	}
+	leave := movedOf(p)
 	for _, name := range slices.Sorted(maps.Keys(come)) {
 		node := &v1.Node{}
 		err := r.live.Get(ctx, client.ObjectKey{Name: name}, node)
@@ -49,6 +47,8 @@ func (r *reconciler) short(ctx context.Context, p *v1alpha1.DefragmentationPlan,
 			return "", fmt.Errorf("reading node %s: %w", name, err)
 		case node.Spec.Unschedulable:
 			return fmt.Sprintf("node %s is cordoned", name), nil
+		case !migration.Ready(node):
+			return fmt.Sprintf("node %s is not ready", name), nil
 		}
 		free := resource.FromList(node.Status.Allocatable)
 		var pods v1.PodList
@@ -69,6 +69,15 @@ func (r *reconciler) short(ctx context.Context, p *v1alpha1.DefragmentationPlan,
 		}
 	}
 	return "", nil
+}
+
+// movedOf are the pods that a plan moves.
+func movedOf(p *v1alpha1.DefragmentationPlan) sets.Set[types.UID] {
+	moved := sets.New[types.UID]()
+	for _, move := range p.Status.Moves {
+		moved.Insert(move.PodUID)
+	}
+	return moved
 }
 
 // held is what Reservations hold on each node, but some.

@@ -7,12 +7,11 @@ import (
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/plugins/internal/defrag"
+	"github.com/lockstep-sh/lockstep/plugins/internal/migration"
 	"github.com/lockstep-sh/lockstep/plugins/internal/resource"
 )
 
@@ -27,10 +26,7 @@ func (r *reconciler) count(ctx context.Context, p *v1alpha1.DefragmentationPlan)
 	if err != nil {
 		return nil, err
 	}
-	left := sets.New[types.UID]() // they may be ending still
-	for _, move := range p.Status.Moves {
-		left.Insert(move.PodUID)
-	}
+	left := movedOf(p) // they may be ending still
 	if err := r.pods(ctx, func(pod *v1.Pod) {
 		if pod.Spec.NodeName != "" && !left.Has(pod.UID) && pod.Status.Phase != v1.PodSucceeded && pod.Status.Phase != v1.PodFailed {
 			take(taken, pod.Spec.NodeName, pod, 1)
@@ -57,7 +53,7 @@ func (r *reconciler) count(ctx context.Context, p *v1alpha1.DefragmentationPlan)
 	for i := range nodes.Items {
 		node := &nodes.Items[i]
 		domain, inOne := node.Labels[shape.Topology]
-		if node.Spec.Unschedulable || !ready(node) || repels(node, shape) || shape.Topology != "" && !inOne {
+		if node.Spec.Unschedulable || !migration.Ready(node) || repels(node, shape) || shape.Topology != "" && !inOne {
 			continue
 		}
 		has := resource.FromList(node.Status.Allocatable)
@@ -94,9 +90,4 @@ func repels(node *v1.Node, shape *v1alpha1.GangShape) bool {
 		_, asked := shape.Requests[v1.ResourceName(t.Key)]
 		return t.Effect != v1.TaintEffectPreferNoSchedule && !asked
 	})
-}
-
-// ready reports whether nothing says that a node is not.
-func ready(node *v1.Node) bool {
-	return !slices.ContainsFunc(node.Status.Conditions, func(c v1.NodeCondition) bool { return c.Type == v1.NodeReady && c.Status != v1.ConditionTrue })
 }

@@ -48,7 +48,7 @@ func (r *reconciler) see(ctx context.Context, p *v1alpha1.DefragmentationPlan) (
 		if rsv := &reservations.Items[i]; rsv.Labels[v1alpha1.MigrationLabel] == "" && rsv.DeletionTimestamp == nil && metav1.IsControlledBy(rsv, p) {
 			s.holds = append(s.holds, rsv)
 			s.Holds = append(s.Holds, migration.Hold{
-				Available: rsv.Status.Phase == v1alpha1.ReservationAvailable, Used: rsv.Status.Phase == v1alpha1.ReservationSucceeded, Why: whyOf(rsv),
+				Available: rsv.Status.Phase == v1alpha1.ReservationAvailable, Used: rsv.Status.Phase == v1alpha1.ReservationSucceeded, Why: migration.WhyNot(rsv),
 			})
 		}
 	}
@@ -97,14 +97,6 @@ func (r *reconciler) gone(ctx context.Context, m *v1alpha1.PodMigration) (bool, 
 		return false, fmt.Errorf("looking at pod %s/%s: %w", m.Namespace, m.Spec.PodName, err)
 	}
 	return pod.UID != m.Spec.PodUID || pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed, nil
-}
-
-// whyOf tells why a Reservation has no place.
-func whyOf(rsv *v1alpha1.Reservation) string {
-	if c := meta.FindStatusCondition(rsv.Status.Conditions, v1alpha1.ReservationScheduled); c != nil && c.Status == metav1.ConditionFalse {
-		return c.Message
-	}
-	return ""
 }
 
 // kinds are the members of the goal that stand for their kind: what is freed is held for each kind by a Reservation.

@@ -29,7 +29,7 @@ func racks(nodeCount, podCount int) Problem {
 		}
 		pod := Pod{Request: []int64{size, 2000 + 8000*size, (4 + 16*size) << 30, 1}, Group: -1, Cost: Cost{0, 1, int64(r.IntN(100))}, Kind: len(p.Pods)}
 		pod.Node = r.IntN(nodeCount)
-		if !room(p.Nodes[pod.Node].Free, pod.Request) {
+		if !Fits(p.Nodes[pod.Node].Free, pod.Request) {
 			continue
 		}
 		used += int(size)

@@ -15,7 +15,7 @@ func Capacity(free [][]int64, domain []int, classes []Class, fits func(class, no
 		for class, c := range classes {
 			for range c.Count {
 				for ; at[class] < len(domain); at[class]++ {
-					if node := domain[at[class]]; room(free[node], c.Request) && (fits == nil || fits(class, node)) {
+					if node := domain[at[class]]; Fits(free[node], c.Request) && (fits == nil || fits(class, node)) {
 						break
 					}
 				}

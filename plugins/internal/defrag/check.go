@@ -157,7 +157,7 @@ func (p *Problem) checkOrder(plan Plan) error {
 				give(here, p.Pods[other.Pod].Request)
 			}
 		}
-		if !room(here, p.Pods[m.Pod].Request) {
+		if !Fits(here, p.Pods[m.Pod].Request) {
 			return fmt.Errorf("move %d: no room for pod %d on node %d at its turn", i, m.Pod, m.To)
 		}
 	}

@@ -114,7 +114,7 @@ func (e *emptying) assign(pods []int, from int) bool {
 	it := e.itemOf(pods[0])
 	for i := from; i < len(e.Targets); i++ {
 		node := e.Targets[i]
-		if e.cleared[node] || !room(e.at(node), it.request) || !e.may(it, node) {
+		if e.cleared[node] || !Fits(e.at(node), it.request) || !e.may(it, node) {
 			continue
 		}
 		home, ok := e.homeOn(it.pod, node)

@@ -128,7 +128,7 @@ func (s *search) roomy(it item, nodes []int, home, want int) (choices []choice, 
 			continue
 		}
 		free := s.at(node)
-		if !room(free, it.request) {
+		if !Fits(free, it.request) {
 			continue
 		}
 		c := choice{node: node, home: home}

@@ -179,7 +179,7 @@ func (o *oracle) order(mask uint, free [][]int64) bool {
 		return true
 	}
 	for i, pod := range o.p.Pods {
-		if mask>>i&1 == 0 || !room(free[o.at[i]], pod.Request) {
+		if mask>>i&1 == 0 || !Fits(free[o.at[i]], pod.Request) {
 			continue
 		}
 		take(free[o.at[i]], pod.Request)
@@ -304,7 +304,7 @@ func runs(t *testing.T, p Problem, plan Plan, r *rand.Rand) {
 			give(free[p.Pods[m.Pod].Node], request)
 			left--
 		case !begun[i] && ready:
-			if !room(free[m.To], request) {
+			if !Fits(free[m.To], request) {
 				t.Errorf("move %d has no room at its turn: %+v", i, plan)
 				return
 			}

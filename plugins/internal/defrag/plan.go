@@ -64,8 +64,8 @@ func give(free, request []int64) {
 	}
 }
 
-// room reports whether a request fits, by the columns that it asks for.
-func room(free, request []int64) bool {
+// Fits reports whether a request fits, by the columns that it asks for.
+func Fits(free, request []int64) bool {
 	for c, amount := range request {
 		if amount > 0 && free[c] < amount {
 			return false

@@ -79,7 +79,7 @@ func (q *sequence) solve() bool {
 	key, small := q.key()
 	if !small || !q.dead[key] {
 		for i := range q.request {
-			if q.done[i] || !room(q.free[q.to[i]], q.request[i]) {
+			if q.done[i] || !Fits(q.free[q.to[i]], q.request[i]) {
 				continue
 			}
 			if q.effort--; q.effort <= 0 {
@@ -106,7 +106,7 @@ func (q *sequence) harmless() bool {
 	found := false
 	for i := range q.request {
 		to := q.to[i]
-		if q.done[i] || !room(q.free[to], q.request[i]) || !covered(q.free[to], q.due[to]) {
+		if q.done[i] || !Fits(q.free[to], q.request[i]) || !covered(q.free[to], q.due[to]) {
 			continue
 		}
 		q.make(i)
@@ -182,7 +182,7 @@ func (p *Problem) linked(places [][][]int, moves []Move) []Move {
 			take(free, p.Pods[moves[j].Pod].Request)
 		}
 		m.After = nil
-		if !room(free, pod.Request) {
+		if !Fits(free, pod.Request) {
 			m.After = p.needed(moves, free, pod.Request, outOf[m.To])
 		}
 		into[m.To], outOf[pod.Node] = append(into[m.To], i), append(outOf[pod.Node], i)
@@ -201,7 +201,7 @@ func (p *Problem) needed(moves []Move, free, request []int64, after []int) []int
 				give(here, p.Pods[moves[j].Pod].Request)
 			}
 		}
-		if room(here, request) {
+		if Fits(here, request) {
 			after = without
 		} else {
 			k++

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
@@ -109,6 +110,21 @@ func IsKnown(r *v1alpha1.Reservation, m *v1alpha1.PodMigration) bool {
 	return IsOpen(r, m) && !slices.ContainsFunc(r.Spec.Owners, func(o v1alpha1.ReservationOwner) bool {
 		return o.LabelSelector != nil && o.LabelSelector.MatchLabels[v1alpha1.MigrationLabel] != ""
 	})
+}
+
+// WhyNot tells why a Reservation has no place, or why it has ended.
+func WhyNot(r *v1alpha1.Reservation) string {
+	for _, kind := range []string{v1alpha1.ReservationScheduled, v1alpha1.ReservationReady} {
+		if c := meta.FindStatusCondition(r.Status.Conditions, kind); c != nil && c.Status == metav1.ConditionFalse && c.Message != "" {
+			return c.Message
+		}
+	}
+	return ""
+}
+
+// Ready reports whether nothing says that a node is not.
+func Ready(node *v1.Node) bool {
+	return !slices.ContainsFunc(node.Status.Conditions, func(c v1.NodeCondition) bool { return c.Type == v1.NodeReady && c.Status != v1.ConditionTrue })
 }
 
 // TemplateOf is a pod like another, as far as scheduling goes: to be placed, and never to evict anybody.
