@@ -95,7 +95,7 @@ func Wait(ctx context.Context, api API, factory informers.SharedInformerFactory,
 	}
 	took := time.Since(begin)
 	caughtUp(took)
-	logger.Info("The caches have what was stored when this process began to lead; scheduling begins", "took", took)
+	logger.Info("The caches have caught up with what is stored", "took", took)
 	return true
 }
 
@@ -228,7 +228,7 @@ func (w *waiting) persist(ctx context.Context, name string, mayEnd func(failing 
 		case failing.IsZero():
 			failing = time.Now()
 		case mayEnd != nil && mayEnd(time.Since(failing)):
-			klog.FromContext(ctx).Error(err, "Failed to read a kind of object that plugins watch; scheduling begins without", "kind", name)
+			klog.FromContext(ctx).Error(err, "Failed to read a kind of object that plugins watch; going on without", "kind", name)
 			w.end(name)
 			return
 		}

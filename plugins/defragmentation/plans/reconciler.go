@@ -99,11 +99,14 @@ func (r *reconciler) bring(ctx context.Context, p *v1alpha1.DefragmentationPlan)
 	case p.Status.Phase == v1alpha1.DefragmentationPending:
 		return 0, nil
 	}
-	next := poll
-	if !step.Again.IsZero() {
-		next = min(next, max(step.Again.Sub(now), time.Millisecond))
+	again := max(step.Again.Sub(now), time.Millisecond)
+	switch {
+	case step.Again.IsZero():
+		return poll, nil
+	case p.Status.Phase == v1alpha1.DefragmentationPlanned:
+		return again, nil // a watch tells of its approval
 	}
-	return next, nil
+	return min(poll, again), nil
 }
 
 // patch writes what differs, and nothing else: of what cannot be changed Go might write the same in other words. It does

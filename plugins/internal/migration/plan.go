@@ -13,6 +13,9 @@ import (
 )
 
 const (
+	// checkAgain is how often it is looked whether a plan that awaits approval would still lead to its goal: one that would
+	// not is in the way of another.
+	checkAgain = time.Minute
 	// reserveWithin is how long the targets that have room already may take to be reserved. Nobody is evicted before.
 	reserveWithin = 5 * time.Minute
 	// defaultHoldTime, defaultEvictions are those of the schema, for who was not given them by the API server.
@@ -84,8 +87,8 @@ type PlanStep struct {
 	// Make are the moves that need a PodMigration, Resume those that are not to be suspended any longer, Cancel those
 	// that are not to come about: nobody was evicted for them.
 	Make, Resume, Cancel []int
-	// Check: it is to be looked whether the nodes have the room that the plan counts on: before anything is reserved, and
-	// again before the first pod is evicted.
+	// Check: it is to be looked whether the nodes have the room that the plan counts on: once in a while as long as it is
+	// not approved, before anything is reserved, and again before the first pod is evicted.
 	Check bool
 	// Count: all is done, and it is to be counted how many gangs of the shape fit now.
 	Count bool
@@ -135,12 +138,13 @@ func (s *planStep) planned() {
 	s.out.Status.Phase = v1alpha1.DefragmentationPlanned
 	switch {
 	case s.outdated():
-	case s.p.Spec.Mode != v1alpha1.DefragmentationExecute && !s.p.Spec.Approved:
-		s.set(v1alpha1.DefragmentationReasonAwaitingApproval, "set spec.approved to true to have it carried out just as it is shown")
 	case !s.seen.Checked:
 		s.out.Check = true
 	case s.seen.Short != "":
 		s.short()
+	case s.p.Spec.Mode != v1alpha1.DefragmentationExecute && !s.p.Spec.Approved:
+		s.set(v1alpha1.DefragmentationReasonAwaitingApproval, "set spec.approved to true to have it carried out just as it is shown")
+		s.out.Again = s.now.Add(checkAgain)
 	default:
 		s.out.Status.Phase, s.out.Status.StartTime = v1alpha1.DefragmentationRunning, seconds(s.now)
 		s.set(v1alpha1.DefragmentationReasonReserving, reservingText)
