@@ -2,6 +2,7 @@ package controller_test
 
 import (
 	"fmt"
+	"path"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -22,19 +23,29 @@ import (
 func TestManifests(t *testing.T) {
 	t.Parallel()
 	c := start(t, manifest(t, "crds"), manifest(t, "base"))
-	for _, name := range []string{"lockstep-scheduler", "lockstep-controller"} {
-		out, err := c.Kubectl(testContext(t), "get", "deployment", name, "--namespace", system,
-			"--output", "jsonpath={.spec.template.spec.containers[*].image} {.spec.template.spec.volumes[*].configMap.name}")
+	checkPermissions(t, c, ofBase)
+	if err := c.Apply(testContext(t), manifest(t, "descheduler"), manifest(t, "descheduler-cron")); err != nil {
+		t.Fatal(err)
+	}
+	checkPermissions(t, c, ofMoves)
+	for _, w := range []struct{ resource, template string }{
+		{"deployment/lockstep-scheduler", ".spec.template.spec"},
+		{"deployment/lockstep-controller", ".spec.template.spec"},
+		{"deployment/lockstep-descheduler", ".spec.template.spec"},
+		{"cronjob/lockstep-descheduler", ".spec.jobTemplate.spec.template.spec"},
+	} {
+		out, err := c.Kubectl(testContext(t), "get", w.resource, "--namespace", system,
+			"--output", fmt.Sprintf("jsonpath={%[1]s.containers[*].image} {%[1]s.volumes[*].configMap.name}", w.template))
 		if err != nil {
 			t.Fatal(err)
 		}
 		image, config, _ := strings.Cut(out, " ")
-		if image != name+":latest" {
-			t.Errorf("image of %s: %q", name, image)
+		if image != path.Base(w.resource)+":latest" {
+			t.Errorf("image of %s: %q", w.resource, image)
 		}
 		if config != "" {
 			if _, err := c.Kubectl(testContext(t), "get", "configmap", config, "--namespace", system); err != nil {
-				t.Errorf("the configuration of %s: %v", name, err)
+				t.Errorf("the configuration of %s: %v", w.resource, err)
 			}
 		}
 	}
@@ -61,19 +72,23 @@ func TestManifests(t *testing.T) {
 		}
 		return nil
 	})
-	checkPermissions(t, c)
 }
 
-// checkPermissions asks for what the binaries do, and for some of what they must not.
-func checkPermissions(t *testing.T, c *localcluster.Cluster) {
-	t.Helper()
-	type access = authorizationv1.ResourceAttributes
-	const scheduler, controller = "lockstep-scheduler", serviceAccount
-	for _, tc := range []struct {
-		account string
-		allowed bool
-		access  access
-	}{
+// access is what somebody may do, or not.
+type access = authorizationv1.ResourceAttributes
+
+// permission is whether an account may do something.
+type permission struct {
+	account string
+	allowed bool
+	access  access
+}
+
+const scheduler, controller, descheduler = "lockstep-scheduler", serviceAccount, "lockstep-descheduler"
+
+// ofBase are what the binaries do, and some of what they must not; ofMoves what comes with the descheduler.
+var (
+	ofBase = []permission{
 		{scheduler, true, access{Verb: "create", Resource: "pods", Subresource: "binding"}},
 		{scheduler, true, access{Verb: "patch", Resource: "pods"}},
 		{scheduler, true, access{Verb: "delete", Resource: "pods"}},
@@ -116,7 +131,24 @@ func checkPermissions(t *testing.T, c *localcluster.Cluster) {
 		{controller, false, access{Verb: "patch", Resource: "pods"}},
 		{controller, false, access{Verb: "patch", Group: "scheduling.x-k8s.io", Resource: "podgroups"}},
 		{controller, false, access{Verb: "get", Group: "coordination.k8s.io", Resource: "leases", Name: scheduler, Namespace: system}},
-	} {
+	}
+	ofMoves = []permission{
+		{controller, true, access{Verb: "create", Resource: "pods", Subresource: "eviction"}},
+		{controller, true, access{Verb: "patch", Group: "scheduling.x-k8s.io", Resource: "podgroups"}},
+		{descheduler, true, access{Verb: "create", Group: "scheduling.lockstep.dev", Resource: "defragmentationplans"}},
+		{descheduler, true, access{Verb: "patch", Group: "scheduling.lockstep.dev", Resource: "defragmentationplans", Subresource: "status"}},
+		{descheduler, true, access{Verb: "update", Group: "coordination.k8s.io", Resource: "leases", Name: descheduler, Namespace: system}},
+		{descheduler, false, access{Verb: "create", Resource: "pods", Subresource: "eviction"}},
+		{descheduler, false, access{Verb: "update", Group: "scheduling.lockstep.dev", Resource: "defragmentationplans"}},
+		{descheduler, false, access{Verb: "create", Group: "scheduling.lockstep.dev", Resource: "podmigrations"}},
+		{descheduler, false, access{Verb: "create", Group: "scheduling.lockstep.dev", Resource: "reservations"}},
+	}
+)
+
+// checkPermissions asks the API server.
+func checkPermissions(t *testing.T, c *localcluster.Cluster, list []permission) {
+	t.Helper()
+	for _, tc := range list {
 		review, err := c.Clientset().AuthorizationV1().SubjectAccessReviews().Create(t.Context(), &authorizationv1.SubjectAccessReview{
 			Spec: authorizationv1.SubjectAccessReviewSpec{
 				User: "system:serviceaccount:" + system + ":" + tc.account, ResourceAttributes: &tc.access,

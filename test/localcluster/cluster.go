@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"regexp"
 
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -198,6 +199,31 @@ func (c *Cluster) LogDir() string { return filepath.Join(c.dir, logsDir) }
 
 // Kubeconfig is the path of the kubeconfig of an administrator.
 func (c *Cluster) Kubeconfig() string { return filepath.Join(c.dir, kubeconfigFile) }
+
+// AccountsNamespace is where the service accounts of manifests/rbac are.
+const AccountsNamespace = "kube-system"
+
+// AccountName is how the API server knows a service account of AccountsNamespace.
+func AccountName(account string) string {
+	return serviceaccount.MakeUsername(AccountsNamespace, account)
+}
+
+// KubeconfigFor writes a kubeconfig of a service account of AccountsNamespace beside that of the administrator, as
+// ACCOUNT.yaml, and returns its path. The API server takes the administrator for it: it may do what the account may.
+func (c *Cluster) KubeconfigFor(account string) (string, error) {
+	config, err := clientcmd.LoadFromFile(c.Kubeconfig())
+	if err != nil {
+		return "", fmt.Errorf("making a kubeconfig for %s: %w", account, err)
+	}
+	for _, user := range config.AuthInfos {
+		user.Impersonate = AccountName(account)
+	}
+	path := filepath.Join(c.dir, account+".yaml")
+	if err := clientcmd.WriteToFile(*config, path); err != nil {
+		return "", fmt.Errorf("making a kubeconfig for %s: %w", account, err)
+	}
+	return path, nil
+}
 
 // RESTConfig returns a copy of the administrator's client configuration, without a client-side limit.
 func (c *Cluster) RESTConfig() *rest.Config { return rest.CopyConfig(c.config) }

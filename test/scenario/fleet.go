@@ -38,6 +38,13 @@ type site struct {
 	audit   string // the audit log
 }
 
+// The service accounts of the manifests: as these, programs run.
+const (
+	schedulerAccount   = "lockstep-scheduler"
+	controllerAccount  = "lockstep-controller"
+	deschedulerAccount = "lockstep-descheduler"
+)
+
 // strayDeletes keeps KWOK from deleting the wrong pod. It deletes by name what it has seen terminating,
 // and if that is gone by then and a pod of the same name is there, it deletes that one. Such a request
 // is told by its options: no grace period, and unlike ours no propagation policy.
@@ -115,13 +122,14 @@ func (f *Fleet) start(ctx context.Context, kind Cluster, o localcluster.Options)
 		return nil, fmt.Errorf("writing what the control plane reads: %w", err)
 	}
 	s := &site{kind: kind, audit: o.AuditLog}
-	o.Manifests = []string{strays}
+	manifests := filepath.Join(f.root, "manifests")
+	o.Manifests = []string{strays, filepath.Join(manifests, "rbac"), filepath.Join(manifests, "descheduler", "rbac.yaml")}
 	if kind.NativePodGroups {
 		o.FeatureGates = "GenericWorkload=true"
 		o.RuntimeConfig = "scheduling.k8s.io/v1beta1=true"
 	}
 	if !kind.WithoutCRDs {
-		o.Manifests = append(o.Manifests, filepath.Join(f.root, "manifests", "crds"))
+		o.Manifests = append(o.Manifests, filepath.Join(manifests, "crds"))
 	}
 	var err error
 	if s.cluster, err = localcluster.Up(ctx, o); err != nil {

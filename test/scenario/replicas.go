@@ -7,20 +7,25 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"syscall"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/lockstep-sh/lockstep/test/await"
+	"github.com/lockstep-sh/lockstep/test/localcluster"
 )
 
 // standbySuffix is what the file of the second replica is called beyond the first's: its file is what a
 // scheduler calls itself towards the API server, and so the two can be told apart.
 const standbySuffix = "-2"
 
-// electArgs have replicas elect a leader quickly. The name of the lease is the scenario's own, since a
-// control plane is used again.
-func electArgs(lease string) []string {
+// lease is that of schedulers which are two: the one that their role lets them have.
+const lease = "lockstep-scheduler"
+
+// electArgs have replicas elect a leader quickly.
+func electArgs() []string {
 	return []string{
 		"--leader-elect=true", "--leader-elect-resource-name=" + lease,
 		"--leader-elect-lease-duration=8s", "--leader-elect-renew-deadline=6s", "--leader-elect-retry-period=1s",
@@ -28,19 +33,26 @@ func electArgs(lease string) []string {
 }
 
 // prepareStandby makes the second replica.
-func (r *run) prepareStandby() error {
-	lease := "scenario-" + strconv.FormatInt(time.Now().UnixNano(), 36)
-	r.scheduler.args = append(r.scheduler.args, electArgs(lease)...)
+func (r *run) prepareStandby(ctx context.Context) error {
+	// That of a scenario before would have to run out first.
+	leases := r.site.cluster.Clientset().CoordinationV1().Leases(localcluster.AccountsNamespace)
+	if err := leases.Delete(ctx, lease, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("deleting the lease of schedulers: %w", err)
+	}
+	r.scheduler.args = append(r.scheduler.args, electArgs()...)
 	file := filepath.Join(r.dir, filepath.Base(r.scheduler.binary)+standbySuffix)
 	if err := os.Symlink(r.scheduler.binary, file); err != nil {
 		return fmt.Errorf("making the second replica: %w", err)
 	}
-	r.standby = r.newDaemon()
+	var err error
+	if r.standby, err = r.newDaemon(schedulerAccount); err != nil {
+		return err
+	}
 	if err := r.standby.configure(&r.scenario.Scheduler, r.stock, r.Fleet.root, file); err != nil {
 		return err
 	}
 	r.standby.name, r.standby.binary = "standby", file
-	r.standby.args = append(r.standby.args, electArgs(lease)...)
+	r.standby.args = append(r.standby.args, electArgs()...)
 	return nil
 }
 

@@ -196,7 +196,7 @@ func (r *run) setUp(ctx context.Context) error {
 	if err := r.createSetting(ctx); err != nil {
 		return err
 	}
-	if err := r.prepareDaemons(); err != nil {
+	if err := r.prepareDaemons(ctx); err != nil {
 		return err
 	}
 	for _, step := range r.scenario.Steps {
@@ -217,36 +217,54 @@ func (r *run) setUp(ctx context.Context) error {
 	return nil
 }
 
-// newDaemon makes a program that is not configured yet.
-func (r *run) newDaemon() *daemon {
-	d := &daemon{cluster: r.site.cluster, rec: r.rec, dir: r.dir, died: r.died, kubeconfig: r.site.cluster.Kubeconfig()}
-	if r.proxy != nil {
+// newDaemon makes a program that is not configured yet. It may do what its service account may.
+func (r *run) newDaemon(account string) (*daemon, error) {
+	d := &daemon{cluster: r.site.cluster, rec: r.rec, dir: r.dir, died: r.died}
+	switch {
+	case r.proxy != nil:
 		d.kubeconfig = r.proxy.kubeconfig
+		return d, nil
+	case r.stock:
+		d.kubeconfig = r.site.cluster.Kubeconfig()
+		return d, nil
 	}
-	return d
+	var err error
+	d.kubeconfig, err = r.site.cluster.KubeconfigFor(account)
+	return d, err
 }
 
-func (r *run) prepareDaemons() error {
+func (r *run) prepareDaemons(ctx context.Context) error {
 	for _, step := range r.scenario.Steps {
 		if step.Network != nil && r.proxy == nil {
+			config := r.site.cluster.RESTConfig()
+			config.Impersonate.UserName = localcluster.AccountName(schedulerAccount)
 			var err error
-			if r.proxy, err = openProxy(r.site.cluster.RESTConfig(), r.rec, filepath.Join(r.dir, "proxy.kubeconfig")); err != nil {
+			if r.proxy, err = openProxy(config, r.rec, filepath.Join(r.dir, "proxy.kubeconfig")); err != nil {
 				return err
 			}
 		}
 	}
-	r.scheduler = r.newDaemon()
+	// The steps of a scenario may run it.
+	if _, err := r.site.cluster.KubeconfigFor(deschedulerAccount); err != nil {
+		return err
+	}
+	var err error
+	if r.scheduler, err = r.newDaemon(schedulerAccount); err != nil {
+		return err
+	}
 	if err := r.scheduler.configure(&r.scenario.Scheduler, r.stock, r.Fleet.root, r.Scheduler); err != nil {
 		return err
 	}
 	r.rec.setDown(victimScheduler, true)
 	if r.scenario.Scheduler.Standby {
-		if err := r.prepareStandby(); err != nil {
+		if err := r.prepareStandby(ctx); err != nil {
 			return err
 		}
 	}
 	if r.scenario.Controller && !r.stock {
-		r.controller = r.newDaemon()
+		if r.controller, err = r.newDaemon(controllerAccount); err != nil {
+			return err
+		}
 		return r.controller.configureController(r.Controller, r.scheduler.config)
 	}
 	return nil
