@@ -34,10 +34,12 @@ type options struct {
 	system     bool
 	scheduler  string
 	controller string
-	config     string
-	profiles   string
-	observe    time.Duration
-	next       int
+	// descheduler is always that of this checkout.
+	descheduler string
+	config      string
+	profiles    string
+	observe     time.Duration
+	next        int
 }
 
 func main() {
@@ -168,13 +170,11 @@ func (o options) cluster() (localcluster.Options, error) {
 
 // binaries builds those that no flag names, with the version stamp that make gives them.
 func (o *options) binaries(ctx context.Context) error {
-	if o.scheduler != "" && (o.controller != "" || !o.system) {
-		return nil
-	}
 	root, err := localcluster.Root()
 	if err != nil {
 		return err
 	}
+	o.descheduler = filepath.Join(root, "bin", "lockstep-descheduler")
 	cmd := exec.CommandContext(ctx, "make", "--silent", "build")
 	cmd.Dir, cmd.Stdout, cmd.Stderr = root, os.Stderr, os.Stderr
 	if err := cmd.Run(); err != nil {

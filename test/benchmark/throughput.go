@@ -39,6 +39,7 @@ var benchmarks = []benchmark{
 	throughput{nodes: 2000, gangs: 1250, size: 8, goals: append(large,
 		goal{unit: "s-to-first-bind", atMost: true, bound: 2},
 		goal{unit: "peak-MiB", ratio: true, atMost: true, bound: 1.10})},
+	moves{nodes: 2000, pods: 6000},
 	placing{nodes: 5000, replicas: 64},
 }
 
