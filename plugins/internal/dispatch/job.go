@@ -170,6 +170,7 @@ func (b *Book) keep(j *job) {
 		if len(j.counted) == 0 && j.holder.IsNone() && b.jobs[j.Name] == j {
 			delete(b.jobs, j.Name)
 			b.phases[Outside]--
+			delete(b.missed, j.Name) // nobody waits for what is not there
 		}
 	}
 }

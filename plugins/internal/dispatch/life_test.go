@@ -212,3 +212,38 @@ func TestMaking(t *testing.T) {
 	}
 	checkJobs(s.Book, t.Fatalf)
 }
+
+// TestMissedAndGone: nobody waits for a job of which no pod is left, whatever its last pods were counted for in the end.
+func TestMissedAndGone(t *testing.T) {
+	for name, last := range map[string]string{"its own": "j", "another": "j/p2", "none": ""} {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(Admitted, true)
+			s.SetLimits(Limits{Window: 9, MaxBypass: 1, BypassHold: time.Hour})
+			s.Fail("p1", Failure{Gang: true}, s.at())
+			for _, pod := range []string{"p1", "p2"} {
+				s.Count(pod, Usage{Queue: "b", Job: last, Amount: gpus(3)})
+			}
+			s.Count("runs", Usage{Queue: "a", Amount: gpus(2), Runs: true})
+			small := func(name string) Phase {
+				pod := "pod of " + name
+				s.Count(pod, Usage{Queue: "b", Job: name, Amount: gpus(1)})
+				s.Come(Job{Name: name, Queue: "b", Pod: pod, Pods: []string{pod}, Need: Needs{"b": gpus(1)}, Created: start.Add(time.Hour)}, s.at())
+				phase := s.Phase(name)
+				s.Count(pod, Usage{Queue: "b", Job: name, Amount: gpus(1), Runs: true})
+				return phase
+			}
+			if got := []Phase{small("first"), small("second")}; !gocmp.Equal(got, []Phase{Admitted, Waiting}) {
+				t.Fatalf("others while it waits: %v; want one to pass, and one to wait", got)
+			}
+			for _, pod := range []string{"p1", "p2"} {
+				s.gone[pod] = true
+				s.Gone(pod, s.at())
+			}
+			s.after(time.Second)
+			small("third")
+			if reason, why := s.Why("third"); reason == Passed || len(s.missed) > 0 {
+				t.Errorf("another once it is gone: %s, %d are waited for", why, len(s.missed))
+			}
+		})
+	}
+}
