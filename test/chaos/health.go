@@ -1,9 +1,11 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"sync"
 	"time"
@@ -50,6 +52,9 @@ type health struct {
 	stricken   string
 	failovers  []time.Duration
 	stalls     int
+	// cut is how far the logs of schedulers had come, by file, when watches were last cut; nil when the leader is known to
+	// watch again.
+	cut map[string]int64
 	// holders are all who have led, by their names in leases.
 	holders map[string]bool
 }
@@ -79,6 +84,40 @@ func (h *health) touches(how string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.fault, h.faultAt = how, time.Now()
+}
+
+// cuts notes that all watches are cut, or are about to be. Clients ask again ever more rarely, the longer it lasts and the
+// more often it happens within two minutes: up to a minute may pass until a scheduler sees what there is.
+func (h *health) cuts() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.cut = map[string]int64{}
+	for _, r := range h.replicas[workload.Scheduler] {
+		if info, err := os.Stat(r.logFile); err == nil {
+			h.cut[r.logFile] = info.Size()
+		}
+	}
+}
+
+// watching is what client-go writes when a watch begins, of what a scheduler cannot do without.
+var watching = [][]byte{[]byte(`"Listing and watching" type="*v1.Pod"`), []byte(`"Listing and watching" type="*v1.Node"`)}
+
+// sees reports whether a scheduler watches again.
+func (h *health) sees(leader *replica) bool {
+	h.mu.Lock()
+	cut, any := h.cut[leader.logFile], h.cut != nil
+	h.mu.Unlock()
+	if !any {
+		return true
+	}
+	log, err := readFrom(leader.logFile, cut)
+	if err != nil || slices.ContainsFunc(watching, func(line []byte) bool { return !bytes.Contains(log, line) }) {
+		return false
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.cut = nil
+	return true
 }
 
 // strikes notes that the leading scheduler was hit.
@@ -155,6 +194,9 @@ func (h *health) look(ctx context.Context) []string {
 	leader := h.leader(workload.Scheduler, lease)
 	if leader == nil || !leader.works() || time.Since(lease.Spec.RenewTime.Time) > workload.LeaseDuration {
 		return []string{string(workload.Scheduler)}
+	}
+	if !h.sees(leader) {
+		return []string{"watches of the scheduler"}
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -131,6 +131,7 @@ func (i *injector) hitAPIServer(ctx, mend context.Context, f workload.Fault) err
 	i.health.breaks(string(f.Target), f.Kind())
 	defer i.health.mends(string(f.Target))
 	if f.Blow == workload.Kill {
+		i.health.cuts()
 		if err := i.cluster.KillAPIServer(mend); err != nil {
 			return err
 		}

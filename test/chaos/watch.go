@@ -174,6 +174,11 @@ func reservedBy(u *unstructured.Unstructured) invariant.Reserved {
 		Namespace: r.Spec.Template.Namespace, Gang: r.Spec.Owners[0].PodGroup, Ends: r.CreationTimestamp.Add(r.Spec.TTL.Duration),
 		Phase: string(r.Status.Phase), Owners: int(r.Status.OwnerCount),
 	}
+	for level, value := range workload.Levels {
+		if r.Spec.Template.Spec.PriorityClassName == workload.ClassName(level) {
+			out.Priority = value
+		}
+	}
 	owner := &r.Spec.Owners[0]
 	if owner.LabelSelector != nil {
 		out.Labels = owner.LabelSelector.MatchLabels

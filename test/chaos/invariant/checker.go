@@ -77,6 +77,8 @@ type Config struct {
 	// PlacedAfter is the same after a fault, which may have cost it an answer: a pod that was refused often waits 10
 	// seconds before it is tried again.
 	PlacedAfter time.Duration
+	// EndsWithin is how soon a pod that is evicted ends: where a kubelet is later, that is no fault of the scheduler.
+	EndsWithin time.Duration
 	// UsedWithin is how long, by the clock on the wall, a preemptor has to begin to use the room that was made for
 	// it, before others are evicted for it: its scheduler may have begun to look before the last victim ended.
 	UsedWithin time.Duration
@@ -102,7 +104,7 @@ type Config struct {
 func Default() Config {
 	return Config{
 		PartialFor: 3 * time.Second, DoubtFor: 12 * time.Second, LifeGap: time.Second, InFlight: 250 * time.Millisecond,
-		PlacedWithin: 10 * time.Second, PlacedAfter: 12 * time.Second, UsedWithin: 2 * time.Second, VictimsWithin: 12 * time.Second, MarkedFor: 12 * time.Second,
+		PlacedWithin: 10 * time.Second, PlacedAfter: 12 * time.Second, EndsWithin: 7 * time.Second, UsedWithin: 2 * time.Second, VictimsWithin: 12 * time.Second, MarkedFor: 12 * time.Second,
 		SplitFor: 500 * time.Millisecond, MaxStep: 500 * time.Millisecond,
 	}
 }

@@ -26,6 +26,42 @@ func TestCheckerOfEvictions(t *testing.T) {
 			},
 			"no futile eviction: gang a/g: since 12:00:02.000, 10.1 healthy seconds, 1 pods were evicted for it, and it has 0 of its minimum of 2 bound: a/v",
 		},
+		"a kubelet that takes its time": {
+			func(s *story) {
+				s.at(1, append(s.gangPods("g", 2, 2, priority(5)), s.pod("v"), s.bound("v", 1))...)
+				s.at(2, s.evicted("v", "g-1")...)
+				s.at(11, s.gone("v"))
+				s.at(14, s.bound("g-0", 1), s.bound("g-1", 1))
+			},
+			"",
+		},
+		"a kubelet that took its time is not waited for for ever": {
+			func(s *story) {
+				s.at(1, append(s.gangPods("g", 2, 2, priority(5)), s.pod("v"), s.bound("v", 1))...)
+				s.at(2, s.evicted("v", "g-1")...)
+				s.at(11, s.gone("v"))
+				s.at(24)
+			},
+			"no futile eviction: gang a/g: since 12:00:02.000",
+		},
+		"room that is held for something more important": {
+			func(s *story) {
+				s.at(1, append(s.gangPods("g", 2, 2, priority(5)), s.pod("v"), s.bound("v", 1))...)
+				s.at(2, s.evicted("v", "g-1")...)
+				s.at(3, s.gone("v"), ReservationSeen{reserved("r", 10, func(r *Reserved) { r.Priority = 6 }, 1)})
+				s.at(20)
+			},
+			"",
+		},
+		"room that is held for something less important": {
+			func(s *story) {
+				s.at(1, append(s.gangPods("g", 2, 2, priority(5)), s.pod("v"), s.bound("v", 1))...)
+				s.at(2, s.evicted("v", "g-1")...)
+				s.at(3, s.gone("v"), ReservationSeen{reserved("r", 10, func(r *Reserved) { r.Priority = 5 }, 1)})
+				s.at(20)
+			},
+			"no futile eviction: gang a/g: since 12:00:02.000",
+		},
 		"pods are evicted a second time for room that was made": {
 			func(s *story) {
 				s.at(1, append(s.gangPods("g", 2, 2, priority(5)), s.pod("v"), s.bound("v", 1), s.pod("w"), s.bound("w", 1))...)
@@ -64,6 +100,7 @@ func TestCheckerOfEvictions(t *testing.T) {
 				uid := s.pods["v"].UID
 				s.at(2, Told{&v1.Event{Reason: "Preempted", InvolvedObject: v1.ObjectReference{Kind: "Pod", UID: uid}, Message: "pod a/v: preempted by gang a/g (priority 5): need 2"}})
 				s.at(3, s.marked("v"), s.deleting("v"))
+				s.at(4, s.gone("v"))
 				s.at(14)
 			},
 			"no futile eviction: gang a/g: since 12:00:03.000",
@@ -78,6 +115,7 @@ func TestCheckerOfEvictions(t *testing.T) {
 					Reason: "Preempted", InvolvedObject: v1.ObjectReference{Kind: "Pod", UID: s.pods["v"].UID},
 					Message: "Preempted by pod 12345678-1234-1234-1234-123456789012 on node n1",
 				}})
+				s.at(3, s.gone("v"))
 				s.at(14)
 			},
 			"no futile eviction: pod a/q: since 12:00:02.000",
@@ -134,7 +172,7 @@ func TestCheckerOfEvictions(t *testing.T) {
 				s.at(1, append(s.gangPods("g", 2, 2, priority(5)), s.pod("v"), s.bound("v", 1))...)
 				s.at(2, s.evicted("v", "g-1")...)
 				s.at(3, Health{[]string{"scheduler"}})
-				s.at(9, Health{})
+				s.at(9, Health{}, s.gone("v"))
 				s.at(22)
 			},
 			"no futile eviction: gang a/g: since 12:00:02.000, 12.1 healthy seconds after the last fault, 1 pods were evicted for it",
@@ -205,6 +243,7 @@ func TestCheckerOfEvictions(t *testing.T) {
 				s.at(1, append(s.gangPods("g", 2, 2, priority(5)), s.pod("v"), s.bound("v", 1))...)
 				told := s.evicted("v", "g-1")
 				s.at(2, s.listed(), told[2])
+				s.at(3, s.gone("v"))
 				s.at(13)
 			},
 			"no futile eviction: gang a/g: since 12:00:02.000, 10.1 healthy seconds, 1 pods were evicted for it",

@@ -44,7 +44,7 @@ type eviction struct {
 type pursuit struct {
 	preemptor *gang
 	// first is when the first pod was evicted for it, clock from when on it has to be placed: from then, or from the
-	// last fault after that. Whoever leads next has the time again.
+	// last fault after that, or from when pods have ended of which that took too long. Whoever leads next has the time again.
 	first, clock moment
 	evictions    []*eviction
 	// had is how many members were bound at first.
@@ -222,6 +222,9 @@ func (c *Checker) judgeAgain(p *pursuit, e *eviction) {
 // wasPlaced reports whether a preemptor was placed for some time when a pod was evicted for it.
 func (c *Checker) wasPlaced(g *gang, e *eviction) bool {
 	from := e.when.at.Add(-c.config.InFlight - e.slow)
+	if g.have()-g.done < g.min {
+		return false // of members that are gone a scheduler does not know that they had succeeded
+	}
 	if e.listed || g.changedAt.After(from.Add(-2*time.Second)) && !g.changedAt.After(e.when.at) {
 		return false
 	}
@@ -270,7 +273,8 @@ func (c *Checker) takenBy(p *pod) {
 func (c *Checker) judgePursuits() {
 	for _, key := range slices.Sorted(maps.Keys(c.pursuits)) {
 		p := c.pursuits[key]
-		if p.clock.faults != c.faults || p.first.faults != c.faults && c.blind() {
+		kubelets := slices.ContainsFunc(p.evictions, func(e *eviction) bool { return e.gone.IsZero() && c.since(e.when) > c.config.EndsWithin })
+		if kubelets || p.clock.faults != c.faults || p.first.faults != c.faults && c.blind() {
 			p.clock = c.moment()
 		}
 		within := c.config.PlacedWithin
@@ -303,6 +307,15 @@ func (c *Checker) waited(p *pursuit) string {
 		text += " after the last fault"
 	}
 	return text
+}
+
+// reservedFor excuses preemptors whose room is held now for something more important.
+func (c *Checker) reservedFor(r *Reserved, node string) {
+	for _, pursued := range c.pursuits {
+		if pursued.nodes[node] && r.Priority > pursued.priority {
+			pursued.excuse = fmt.Sprintf("Reservation %s of priority %d came before it", r.Name, r.Priority)
+		}
+	}
 }
 
 // excuse returns what kept a preemptor from being placed; empty: nothing did.

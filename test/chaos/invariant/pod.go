@@ -73,6 +73,8 @@ type pod struct {
 	phase     v1.PodPhase
 	deleting  bool
 	timedOut  bool
+	// told is why it waits.
+	told string
 	// lost: its node is gone.
 	lost bool
 	// marked: the scheduler has said that it evicts it, since this moment of healthy time.
@@ -103,6 +105,16 @@ func mark(p *v1.Pod) (message string, ok bool) {
 	return "", false
 }
 
+// told returns what a pod that waits is told.
+func told(p *v1.Pod) string {
+	for _, condition := range p.Status.Conditions {
+		if condition.Type == v1.PodScheduled {
+			return string(condition.Reason) + ": " + condition.Message
+		}
+	}
+	return ""
+}
+
 func (o PodSeen) apply(c *Checker) { c.see(o.Pod, false) }
 
 // see takes in a pod. Where it comes from a list, its changes happened some time before.
@@ -116,6 +128,7 @@ func (c *Checker) see(seen *v1.Pod, listed bool) {
 	p.phase, p.nominated = seen.Status.Phase, seen.Status.NominatedNodeName
 	p.deleting = seen.DeletionTimestamp != nil
 	p.timedOut = seen.Annotations[keyTimeout] == "true"
+	p.told = told(seen)
 	message, marked := mark(seen)
 	c.setMark(p, marked, message)
 	if p.node == "" && seen.Spec.NodeName != "" {

@@ -21,6 +21,8 @@ type Reserved struct {
 	UID  types.UID
 	// Version is its resource version: those of all objects are in the order in which they were stored.
 	Version string
+	// Priority is that of its template.
+	Priority int32
 	// Once: each placement is used once. Restricted: owners get no more than is reserved.
 	Once, Restricted bool
 	// Namespace and Labels are those of its owners, Gang is theirs as "namespace/name", Controller and Pod are UIDs;
@@ -315,6 +317,7 @@ func (c *Checker) settleReservation(one stored) {
 	}
 	for _, at := range r.Placements {
 		touched[at.Node] = true
+		c.reservedFor(r, at.Node)
 	}
 	for _, node := range slices.Sorted(maps.Keys(touched)) {
 		c.promised(node, "Reservation %s is %s%s", r.Name, r.Phase, map[bool]string{true: ", and gone"}[one.gone])

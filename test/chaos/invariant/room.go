@@ -66,8 +66,8 @@ func (c *Checker) CheckRoom() Room {
 			continue
 		}
 		c.violate(FreeRoom, u.String(), c.now.Format(stamp), u.gangs[0].past,
-			"%d members wait (the largest asks for %s), and there is room for %d%s, %d of which others that wait could take",
-			len(u.pending), text(largest(u.pending)), slots, where, destroyed)
+			"%d members wait (the largest asks for %s), and there is room for %d%s, %d of which others that wait could take; %s was told %q",
+			len(u.pending), text(largest(u.pending)), slots, where, destroyed, u.pending[0].name, u.pending[0].told)
 	}
 	return room
 }
