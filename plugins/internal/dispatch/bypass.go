@@ -132,8 +132,12 @@ func asksOf(need Needs, j *job) bool {
 	return slices.ContainsFunc(j.needs, func(name v1.ResourceName) bool { return asked[name] > 0 })
 }
 
-// waitsFor tells for whom a job has to wait; empty for nobody.
+// waitsFor tells for whom a job has to wait; empty for nobody. One for which others were evicted waits for nobody: they
+// would have ended for nothing.
 func (b *Book) waitsFor(j *job) string {
+	if b.madeWay(j) {
+		return ""
+	}
 	for _, name := range slices.Sorted(maps.Keys(b.missed)) {
 		m := b.missed[name]
 		if b.waited(m) && b.concerns(m, j) && slices.ContainsFunc(b.asNow(m), func(one *job) bool { return asksOf(one.need(), j) && b.couldFit(m, one) && b.entitled(one, j) }) {
@@ -141,6 +145,22 @@ func (b *Book) waitsFor(j *job) string {
 		}
 	}
 	return ""
+}
+
+// madeWay reports whether all that a job asks for is promised to it, and all have ended that made way for it.
+func (b *Book) madeWay(j *job) bool {
+	promised := b.promised[j.Name]
+	if promised == nil || j.making {
+		return false
+	}
+	for queue, need := range j.need() {
+		for name, amount := range need {
+			if amount > promised[queue][name] {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // asNow is a job that was missed as it is now, with each of its options.

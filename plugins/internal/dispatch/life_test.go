@@ -247,3 +247,39 @@ func TestMissedAndGone(t *testing.T) {
 		})
 	}
 }
+
+// TestMadeWayFor: one for which others were evicted waits for nobody, once they have ended.
+func TestMadeWayFor(t *testing.T) {
+	b := newBook(tier)
+	b.SetTotal(gpus(100))
+	b.SetLimits(Limits{Window: 9, MaxBypass: 1, BypassHold: time.Hour})
+	at := Moment{Now: start, Read: true, Waits: func(string) bool { return true }}
+	come := func(name string, created int, need int64) {
+		pod := "pod of " + name
+		b.Count(pod, Usage{Queue: "default", Job: name, Amount: gpus(need)})
+		b.Come(Job{Name: name, Queue: "default", Pod: pod, Pods: []string{pod}, Need: Needs{"default": gpus(need)}, Created: start.Add(time.Duration(created) * time.Second)}, at)
+	}
+	come("big", 1, 50)
+	b.Fail("pod of big", Failure{}, at)
+	come("passes", 2, 1)
+	b.Count("pod of passes", Usage{Queue: "default", Job: "passes", Amount: gpus(1), Runs: true})
+	for _, name := range []string{"waits", "promised"} {
+		come(name, 3, 4)
+		if reason, why := b.Why(name); reason != Passed {
+			t.Fatalf("%s waits for %q: %s; want it to wait behind the big one", name, reason, why)
+		}
+	}
+	b.Make("promised", hold.Holder{Profile: "p", Group: "promised"})
+	b.Count("pod of promised", Usage{Queue: "default", Job: "promised", Amount: gpus(4), Promised: true})
+	b.Offer(b.jobs["promised"].offered(), at)
+	b.Look(at)
+	if got := b.Phase("promised"); got != Waiting {
+		t.Errorf("while others end: %v; want it to wait", got)
+	}
+	b.Make("promised", hold.Holder{})
+	b.Look(at)
+	if got := []Phase{b.Phase("promised"), b.Phase("waits")}; !gocmp.Equal(got, []Phase{Admitted, Waiting}) {
+		_, why := b.Why("promised")
+		t.Errorf("once they have ended: %v (%s); want its turn, and nobody else's", got, why)
+	}
+}
