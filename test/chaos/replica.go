@@ -47,7 +47,7 @@ type replica struct {
 }
 
 // leaseLost is what the services write when they end because they lead no more.
-var leaseLost = regexp.MustCompile(`(?i)leader ?election lost|lease is lost|lease \S+ ran out`)
+var leaseLost = regexp.MustCompile(`(?i)leader ?election lost|leader lost|lease is lost|lease \S+ ran out`)
 
 // aftermath is how long after a fault a replica may lose its lease to it.
 const aftermath = 15 * time.Second
