@@ -31,8 +31,8 @@ type DefragmentationArgs struct {
 	// ProtectionThresholds are percents of what a node has to give: no pod is moved to a node so that it is used by
 	// more. Default: 100 of the resource.
 	ProtectionThresholds api.ResourceThresholds `json:"protectionThresholds,omitempty"`
-	// DefragmentThresholds are percents: pods are moved to nodes that are used by so much, first. In mode Threshold
-	// to no others. Default: 0 of the resource.
+	// DefragmentThresholds are percents: in mode Threshold pods are moved to nodes that are used by so much, and to no
+	// others. Default: 0 of the resource.
 	DefragmentThresholds api.ResourceThresholds `json:"defragmentThresholds,omitempty"`
 	// LowThresholds are percents: in mode Threshold units that are used by less are emptied. Default: 20 of the
 	// resource.

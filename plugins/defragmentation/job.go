@@ -44,13 +44,16 @@ func (r *round) survives(ctx context.Context, pod *v1.Pod) (bool, error) {
 	return job.UID == ref.UID && ignoresDisruption(job), nil
 }
 
-// ignoresDisruption reports whether the first rule of a Job that applies to pods which are disrupted ignores or only
-// counts per index what became of them.
+// ignoresDisruption reports whether the first rule of a Job that may apply to pods which are disrupted ignores what became
+// of them. A rule on exit codes may: with which code a container ends that is told to is not known.
 func ignoresDisruption(job *batchv1.Job) bool {
 	if job.Spec.PodFailurePolicy == nil {
 		return false
 	}
 	for _, rule := range job.Spec.PodFailurePolicy.Rules {
+		if rule.OnExitCodes != nil && rule.Action != batchv1.PodFailurePolicyActionIgnore {
+			return false
+		}
 		for _, c := range rule.OnPodConditions {
 			if c.Type == v1.DisruptionTarget && (c.Status == "" || c.Status == v1.ConditionTrue) {
 				return rule.Action == batchv1.PodFailurePolicyActionIgnore

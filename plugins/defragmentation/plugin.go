@@ -277,6 +277,9 @@ func (r *round) planned(d *demand, plans []v1alpha1.DefragmentationPlan) *v1alph
 func (pl *Defragmentation) resting(plans []v1alpha1.DefragmentationPlan) sets.Set[string] {
 	nodes := sets.New[string]()
 	for i := range plans {
+		if p := &plans[i]; p.Spec.Mode != v1alpha1.DefragmentationExecute && !p.Spec.Approved {
+			continue // it may never be carried out; if it is, it is checked before
+		}
 		if end := plans[i].Status.EndTime; end != nil && pl.clock.Since(end.Time) >= pl.args.CoolDownTime.Duration {
 			continue
 		}

@@ -15,6 +15,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	corehelper "k8s.io/kubernetes/pkg/apis/core/helper"
 
+	"github.com/lockstep-sh/lockstep/apis/descheduler"
 	"github.com/lockstep-sh/lockstep/plugins/eviction"
 	"github.com/lockstep-sh/lockstep/plugins/holds"
 	"github.com/lockstep-sh/lockstep/plugins/internal/defrag"
@@ -297,10 +298,14 @@ func (r *round) target(p *posed, at, index int) bool {
 	return !repelled
 }
 
-// within reports whether a node is used by as much as targets are to be, and would not be by more with a pod.
+// within reports whether a node is used by as much as targets are to be, where units are to run empty, and would not be by
+// more with a pod. Where somebody waits, any node will do that has room: the fewest restarts count.
 func (r *round) within(request resource.Vector, info fwk.NodeInfo) bool {
 	has, used := info.GetAllocatable(), info.GetRequested()
 	for name, least := range r.args.DefragmentThresholds {
+		if r.args.Mode != descheduler.ThresholdMode {
+			break
+		}
 		if total := holds.Amount(has, name); total > 0 && float64(holds.Amount(used, name))*100 < float64(least)*float64(total) {
 			return false
 		}

@@ -388,6 +388,8 @@ func (s *planStep) done(gone int) {
 	switch {
 	case s.seen.Goal == Runs || used == s.seen.Wants:
 		s.end(v1alpha1.DefragmentationSucceeded, v1alpha1.DefragmentationReasonUsed, s.out.Status.Goal+" has got nodes")
+	case s.p.DeletionTimestamp != nil:
+		s.end(v1alpha1.DefragmentationFailed, v1alpha1.DefragmentationReasonCancelled, moved+"; it is being deleted, and what was freed is not held any more")
 	case s.now.Before(end):
 		s.out.Hold, s.out.Again = true, end
 		text := fmt.Sprintf("%s; what was freed is held for %s until %s", moved, s.out.Status.Goal, end.UTC().Format(time.RFC3339))
