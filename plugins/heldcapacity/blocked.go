@@ -8,6 +8,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 )
 
@@ -23,6 +24,8 @@ type blocked struct {
 	// ready are the pods to look at again, and turn is how often some were handed out.
 	ready map[types.UID]roused
 	turn  int
+	// since is where something has ended since the cycle that runs began: it may not have seen that.
+	since sets.Set[string]
 }
 
 // roused is a pod that is to be looked at again, from a turn on.
@@ -35,29 +38,46 @@ type roused struct {
 // other, each would have all pods tried that fit nowhere, and those keep the thread from others.
 const maxAtOnce = 50
 
-// add notes a pod that these nodes refused. changed: holds have ended since it was
-// first looked at, and it is not known where.
-func (b *blocked) add(pod *v1.Pod, nodes []string, changed func() bool) {
+// begin takes in that a cycle begins, which sees all that has ended.
+func (b *blocked) begin() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.pods == nil {
-		b.pods, b.on, b.ready = map[types.UID]*v1.Pod{}, map[string]map[types.UID]bool{}, map[types.UID]roused{}
-	}
-	// Asked under the lock: what ends from now on is told to ended.
-	if changed() {
-		b.rouse(pod)
-		return
-	}
-	b.pods[pod.UID] = pod
+	clear(b.since)
+}
+
+// add notes a pod that these nodes refused in the cycle that runs. Where something has ended on
+// one of them meanwhile, it is to be looked at again.
+func (b *blocked) add(pod *v1.Pod, nodes []string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	if len(nodes) > manyNodes {
 		nodes = []string{anyNode}
 	}
+	if b.missed(nodes) {
+		b.rouse(pod)
+		return
+	}
+	if b.pods == nil {
+		b.pods, b.on = map[types.UID]*v1.Pod{}, map[string]map[types.UID]bool{}
+	}
+	b.pods[pod.UID] = pod
 	for _, node := range nodes {
 		if b.on[node] == nil {
 			b.on[node] = map[types.UID]bool{}
 		}
 		b.on[node][pod.UID] = true
 	}
+}
+
+// missed reports whether something has ended on one of these nodes since the cycle began.
+func (b *blocked) missed(nodes []string) bool {
+	if b.since.Has(anyNode) {
+		return true
+	}
+	if slices.Contains(nodes, anyNode) {
+		return b.since.Len() > 0
+	}
+	return b.since.HasAny(nodes...)
 }
 
 // Of a pod that more nodes refused it is not remembered which: it is looked at again when
@@ -80,6 +100,7 @@ func (b *blocked) released(node string) {
 func (b *blocked) ended(node string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.note(node)
 	for _, name := range []string{node, anyNode} {
 		for uid := range b.on[name] {
 			if pod := b.pods[uid]; pod != nil {
@@ -98,6 +119,7 @@ func (b *blocked) ended(node string) {
 func (b *blocked) all() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.note(anyNode)
 	for _, pod := range b.pods {
 		b.rouse(pod)
 	}
@@ -105,8 +127,19 @@ func (b *blocked) all() {
 	clear(b.on)
 }
 
+// note notes that something has ended on a node.
+func (b *blocked) note(node string) {
+	if b.since == nil {
+		b.since = sets.New[string]()
+	}
+	b.since.Insert(node)
+}
+
 // rouse has a pod looked at again. One that is to be already keeps its turn.
 func (b *blocked) rouse(pod *v1.Pod) {
+	if b.ready == nil {
+		b.ready = map[types.UID]roused{}
+	}
 	r, known := b.ready[pod.UID]
 	if !known {
 		r.from = b.turn

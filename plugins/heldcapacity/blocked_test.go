@@ -18,11 +18,10 @@ func TestBlockedInTurns(t *testing.T) {
 	for i := range nodes {
 		nodes[i] = fmt.Sprint("node-", i)
 	}
-	quiet := func() bool { return false }
 	pods := make([]*v1.Pod, count)
 	for i := range pods {
 		pods[i] = st.MakePod().Name(fmt.Sprint(i)).UID(fmt.Sprint(i)).Priority(int32(count - i)).Obj()
-		b.add(pods[i], nodes, quiet)
+		b.add(pods[i], nodes)
 	}
 	seen := map[types.UID]int{}
 	for turn := range 2 * count / maxAtOnce {
@@ -36,7 +35,7 @@ func TestBlockedInTurns(t *testing.T) {
 		}
 		for _, pod := range taken {
 			seen[pod.UID]++
-			b.add(pod, nodes, quiet) // it fails again
+			b.add(pod, nodes) // it fails again
 		}
 	}
 	for _, pod := range pods {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -38,8 +37,6 @@ type HeldCapacity struct {
 	granters func() []holds.Granter
 	// dependents are those that refuse pods for what is held, too.
 	dependents func() []holds.Dependent
-	// ended is the ledger's count before the cycle that runs looked at any node.
-	ended atomic.Uint64
 }
 
 var (
@@ -104,7 +101,7 @@ func (pl *HeldCapacity) SignPod(context.Context, *v1.Pod) ([]fwk.SignFragment, *
 }
 
 // Begin notes that a scheduling cycle begins.
-func (pl *HeldCapacity) Begin() { pl.ended.Store(pl.holds.Ended()) }
+func (pl *HeldCapacity) Begin() { pl.blocked.begin() }
 
 // Failed takes note of a pod that found no node, if any refused it for what is held there: this
 // plugin, or one that knows what is held for pods. Where such a one refused it everywhere, it may
@@ -127,8 +124,7 @@ func (pl *HeldCapacity) Failed(_ context.Context, pod *v1.Pod, why error) {
 	if len(nodes) == 0 {
 		nodes = []string{anyHold}
 	}
-	began := pl.ended.Load()
-	pl.blocked.add(pod, nodes, func() bool { return pl.holds.Ended() != began })
+	pl.blocked.add(pod, nodes)
 }
 
 // names are those of the plugins whose refusals end when a hold does.

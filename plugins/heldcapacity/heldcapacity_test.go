@@ -217,24 +217,42 @@ func TestLookedAtAgain(t *testing.T) {
 	}
 }
 
-// TestHoldEndsDuringTheCycle: it is not known which node it was on, so the pod is looked at again.
-func TestHoldEndsDuringTheCycle(t *testing.T) {
-	s := newStage(t, 1)
-	pod := queued(t, makePod("p"))
-	s.hold("a", others, nodeName(0))
-	s.events.Begin()
-	_, err := s.scheduler.SchedulePod(s.ctx, s.fw, framework.NewCycleState(), pod)
-	if err == nil {
-		t.Fatal("it has a node")
-	}
-	s.holds.GiveBack("a")
-	s.events.Failed(s.ctx, pod.Pod, err)
-	if again := s.blocked.take(); len(again) != 1 {
-		t.Errorf("%v are looked at again, want the pod", again)
-	}
-	s.hold("a", others, nodeName(0))
-	if err := s.schedule(pod); err == nil || len(s.blocked.take()) > 0 {
-		t.Errorf("while it is held, the pod is looked at again: %v", err)
+// TestEndsDuringTheCycle: the snapshot may not have what ends while the cycle runs, and nothing tells of it again.
+func TestEndsDuringTheCycle(t *testing.T) {
+	grown := fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.UpdateNodeAllocatable}
+	runs := func(node string) *v1.Pod { return st.MakePod().Name("runs").UID("runs").Node(node).Obj() }
+	for sentence, c := range map[string]struct {
+		happens func(s *stage)
+		want    bool
+	}{
+		"nothing":                {func(*stage) {}, false},
+		"the hold":               {func(s *stage) { s.holds.GiveBack("a") }, true},
+		"something there":        {func(s *stage) { s.holds.NoteFreed(nodeName(0)) }, true},
+		"something elsewhere":    {func(s *stage) { s.holds.NoteFreed("elsewhere") }, false},
+		"something somewhere":    {func(s *stage) { s.holds.NoteFreed("") }, true},
+		"a pod that runs there":  {func(s *stage) { s.events.Heard(framework.EventAssignedPodDelete, runs(nodeName(0)), nil) }, true},
+		"a pod elsewhere":        {func(s *stage) { s.events.Heard(framework.EventAssignedPodDelete, runs("elsewhere"), nil) }, false},
+		"the shortage of a node": {func(s *stage) { s.events.Heard(grown, nil, nil) }, true},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			s := newStage(t, 1)
+			pod := queued(t, makePod("p"))
+			s.hold("a", others, nodeName(0))
+			s.events.Begin()
+			_, err := s.scheduler.SchedulePod(s.ctx, s.fw, framework.NewCycleState(), pod)
+			if err == nil {
+				t.Fatal("it has a node")
+			}
+			c.happens(s)
+			s.events.Failed(s.ctx, pod.Pod, err)
+			if again := s.blocked.take(); (len(again) == 1) != c.want {
+				t.Errorf("%v are looked at again, want the pod: %t", again, c.want)
+			}
+			s.hold("a", others, nodeName(0))
+			if err := s.schedule(pod); err == nil || len(s.blocked.take()) > 0 {
+				t.Errorf("in the next cycle, while it is held, the pod is looked at again: %v", err)
+			}
+		})
 	}
 }
 

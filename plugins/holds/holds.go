@@ -62,8 +62,8 @@ type Holds struct {
 	// held mirrors the number of holds, so that the common case, none at all,
 	// costs no lock.
 	held atomic.Int64
-	// ended counts the holds that ended, freed whatever gave capacity back.
-	ended, freed atomic.Uint64
+	// freed counts whatever gave capacity back.
+	freed atomic.Uint64
 	// claims counts the decisions that made nominations.
 	claims atomic.Uint64
 	// onEnd is told of nodes of which something is free that was held, onRenominate of pods
@@ -120,10 +120,6 @@ func (h *Holds) GiveBack(pods ...types.UID) {
 // that of a pod which gave back its node.
 func (h *Holds) NoteFreed(nodeNames ...string) {
 	h.freed.Add(1)
-	if len(nodeNames) == 0 {
-		return
-	}
-	h.ended.Add(1)
 	for _, tell := range h.onEnd {
 		for _, name := range nodeNames {
 			tell(name)
@@ -143,9 +139,6 @@ func (h *Holds) OnChange(tell func([]types.UID)) { h.onChange = append(h.onChang
 // OnRenominate has a function called with each pod that waits and whose nomination has
 // ended, or is to another node than its status says. As with OnEnd.
 func (h *Holds) OnRenominate(tell func(types.UID)) { h.onRenominate = append(h.onRenominate, tell) }
-
-// Ended changes before the functions of OnEnd are called.
-func (h *Holds) Ended() uint64 { return h.ended.Load() }
 
 // Freed changes whenever capacity comes back, in whichever profile.
 func (h *Holds) Freed() uint64 { return h.freed.Load() }
