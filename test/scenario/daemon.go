@@ -16,7 +16,7 @@ import (
 )
 
 // logTail is how many lines of a log are in a report.
-const logTail = 25
+const logTail = 15
 
 // daemon is a program of the test, such as the scheduler, that runs, dies and runs again.
 type daemon struct {

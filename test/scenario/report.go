@@ -10,7 +10,8 @@ import (
 
 // These bound a report; the file has all of it.
 const (
-	reportEntries  = 250
+	reportEntries  = 80
+	reportWidth    = 200 // of a line, in bytes
 	reportFailures = 40
 )
 
@@ -34,23 +35,45 @@ type Tail struct{ Of, Lines string }
 // Failed reports whether anything was not as expected.
 func (r *Report) Failed() bool { return len(r.Failures) > 0 }
 
-// String tells the story of a scenario that failed.
+// String tells the story of a scenario that failed. What was not as expected stands at both ends:
+// who prints it may cut either.
 func (r *Report) String() string {
 	if !r.Failed() {
 		return fmt.Sprintf("scenario %s holds, after %s", r.Scenario, r.Took.Round(time.Millisecond))
 	}
+	verdict := r.verdict()
 	var out strings.Builder
-	fmt.Fprintf(&out, "scenario %s does not hold\n", r.Scenario)
+	out.WriteString(verdict)
+	fmt.Fprintf(&out, "\nWhat happened (seconds since the step):\n%s", narrow(r.Timeline.tail(reportEntries)))
+	fmt.Fprintf(&out, "\nLogs: %s\n", r.Dir)
+	for _, tail := range r.Tails {
+		fmt.Fprintf(&out, "The end of %s:\n%s\n", tail.Of, narrow(tail.Lines))
+	}
+	fmt.Fprintf(&out, "\nAgain: %s", verdict)
+	return out.String()
+}
+
+// verdict says what was not as expected, and in which step.
+func (r *Report) verdict() string {
+	var out strings.Builder
+	fmt.Fprintf(&out, "scenario %s does not hold, after %s\n", r.Scenario, r.Took.Round(time.Millisecond))
 	if r.Step != "" {
 		fmt.Fprintf(&out, "in %s\n", r.Step)
 	}
 	for _, f := range r.Failures[:min(len(r.Failures), reportFailures)] {
 		fmt.Fprintf(&out, "  * %s\n", strings.ReplaceAll(f, "\n", "\n    "))
 	}
-	fmt.Fprintf(&out, "\nWhat happened (seconds since the step):\n%s", r.Timeline.tail(reportEntries))
-	fmt.Fprintf(&out, "\nLogs: %s\n", r.Dir)
-	for _, tail := range r.Tails {
-		fmt.Fprintf(&out, "The end of %s:\n%s\n", tail.Of, tail.Lines)
+	return out.String()
+}
+
+// narrow cuts long lines.
+func narrow(text string) string {
+	var out strings.Builder
+	for line := range strings.Lines(text) {
+		if len(line) > reportWidth {
+			line = strings.ToValidUTF8(line[:reportWidth], "") + "...\n"
+		}
+		out.WriteString(line)
 	}
 	return out.String()
 }
