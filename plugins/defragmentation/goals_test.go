@@ -158,7 +158,15 @@ func TestMeasure(t *testing.T) {
 	pods := []*v1.Pod{runs("p", 1, "n0"), runs("q", 3, "n1"), waits("w0", 4, inGang("w")), waits("w1", 4, inGang("w"))}
 	s := newStage(t, nodes, pods, "{}")
 	s.waiting("w", rack, pods[2:]...)
-	s.balance(t)
+	busy := &v1alpha1.DefragmentationPlan{ObjectMeta: metav1.ObjectMeta{Name: "busy"}}
+	busy.Spec.Mode, busy.Status.Phase = v1alpha1.DefragmentationExecute, v1alpha1.DefragmentationRunning
+	busy.Status.Conditions = []metav1.Condition{{Type: v1alpha1.DefragmentationFound}}
+	if err := s.scheduler.Client.Create(t.Context(), busy); err != nil {
+		t.Fatal(err)
+	}
+	if plans := s.balance(t); len(plans) != 1 {
+		t.Fatalf("%d plans, want the one that is under way", len(plans))
+	}
 	want := `
 # HELP lockstep_defragmentation_fragmented_ratio [ALPHA] Which share of what is free of a resource lies on nodes where it is too little for a member of those who wait, averaged over these members.
 # TYPE lockstep_defragmentation_fragmented_ratio gauge

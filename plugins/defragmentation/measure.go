@@ -1,6 +1,7 @@
 package defragmentation
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -46,10 +47,29 @@ type measured struct {
 	members int
 }
 
+// measureAll has it seen how what is free suits those who wait, as many of them as plans are sought for in a round: also
+// while a plan is under way, and for those for whom it is too early for one.
+func (r *round) measureAll(ctx context.Context, waiting []*demand) error {
+	gangsFit.Reset()
+	freeAmount.Reset()
+	fragmented.Reset()
+	var seen measured
+	for _, d := range waiting[:min(len(waiting), tries)] {
+		if _, _, err := r.withRoom(ctx, d, func(p *posed) (*proposal, string, error) {
+			r.measure(d, p, &seen)
+			return nil, "", nil
+		}); err != nil {
+			return fmt.Errorf("measuring what is free for %s: %w", d.name, err)
+		}
+	}
+	r.publish(&seen)
+	return nil
+}
+
 // measure takes in how what is free suits somebody who waits.
-func (r *round) measure(d *demand, p *posed) {
-	if len(p.Want) != 1 || !d.waits() {
-		return
+func (r *round) measure(d *demand, p *posed, seen *measured) {
+	if len(p.Want) != 1 {
+		return // gangs of a group want to fit together
 	}
 	shape, key := p.shapeOf(d)
 	free := freeOf(&p.Problem, nil)
@@ -67,31 +87,31 @@ func (r *round) measure(d *demand, p *posed) {
 	if column < 0 {
 		return
 	}
-	r.seen.free = 0
+	seen.free = 0
 	for node := range p.Nodes {
 		has := float64(max(0, p.Nodes[node].Free[column]))
-		r.seen.free += has
+		seen.free += has
 		for class, c := range p.Want[0].Classes {
 			if !defrag.Fits(p.Nodes[node].Free, c.Request) || !p.FitsMember(0, class, node) {
-				r.seen.lost += has * float64(c.Count)
+				seen.lost += has * float64(c.Count)
 			}
 		}
 	}
 	for _, c := range p.Want[0].Classes {
-		r.seen.members += c.Count
+		seen.members += c.Count
 	}
 }
 
 // publish has it seen what a round has measured. The share is that of Weng et al., "Beware of Fragmentation" (USENIX ATC
 // 2023), for whole devices: what is free on a node is a fragment for a pod that does not fit there.
-func (r *round) publish() {
-	if r.seen.members == 0 {
+func (r *round) publish(seen *measured) {
+	if seen.members == 0 {
 		return
 	}
 	name := string(r.args.ResourceType)
-	freeAmount.WithLabelValues(name).Set(r.seen.free)
-	if r.seen.free > 0 {
-		fragmented.WithLabelValues(name).Set(r.seen.lost / r.seen.free / float64(r.seen.members))
+	freeAmount.WithLabelValues(name).Set(seen.free)
+	if seen.free > 0 {
+		fragmented.WithLabelValues(name).Set(seen.lost / seen.free / float64(seen.members))
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -109,6 +110,9 @@ func (pl *Defragmentation) Balance(ctx context.Context, nodes []*v1.Node) *frame
 	return nil
 }
 
+// criticalLabel is that of nodes from which nobody is moved, where it is "true".
+const criticalLabel = "critical"
+
 // tries is for how many of those who wait a plan is sought in a round.
 const tries = 8
 
@@ -120,20 +124,19 @@ func (pl *Defragmentation) round(ctx context.Context, nodes []*v1.Node) error {
 	if err := pl.scheduler.Client.List(ctx, &plans); err != nil {
 		return fmt.Errorf("listing DefragmentationPlans: %w", err)
 	}
-	allowed := sets.New[string]()
+	allowed, critical := sets.New[string](), sets.New[string]()
 	for _, node := range nodes {
 		allowed.Insert(node.Name)
+		if node.Labels[criticalLabel] == "true" {
+			critical.Insert(node.Name)
+		}
 	}
 	waiting := pl.waiting()
 	foreign, err := pl.reservations(ctx)
 	if err != nil {
 		return err
 	}
-	gangsFit.Reset()
-	freeAmount.Reset()
-	fragmented.Reset()
-	r := &round{Defragmentation: pl, nodes: allowed, resting: pl.resting(plans.Items), reservations: foreign}
-	defer r.publish()
+	r := &round{Defragmentation: pl, nodes: allowed, critical: critical, resting: pl.resting(plans.Items), reservations: foreign}
 	var errs []error
 	busy := false
 	for i := range plans.Items {
@@ -158,7 +161,7 @@ func (pl *Defragmentation) round(ctx context.Context, nodes []*v1.Node) error {
 	default:
 		errs = append(errs, r.demand(ctx, waiting, plans.Items))
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, r.measureAll(ctx, waiting))...)
 }
 
 // threshold makes a plan that empties units which are used little.
@@ -200,11 +203,12 @@ type round struct {
 	*Defragmentation
 	// nodes are those that the policy selects, resting those from or to which a pod was moved not long ago, or is to be.
 	nodes, resting sets.Set[string]
+	// critical are those from which nobody is moved.
+	critical sets.Set[string]
 	// reservations are those that nobody made for a plan.
 	reservations sets.Set[types.UID]
 	// searches is how often moves were sought.
 	searches int
-	seen     measured
 }
 
 // demand makes a plan for the first of those who wait for which there is one.
@@ -262,10 +266,15 @@ func (pl *Defragmentation) reservations(ctx context.Context) (sets.Set[types.UID
 	return foreign, nil
 }
 
-// planned is a plan for somebody that there is, or was not long ago; nil for none.
+// planned is a plan for somebody that there is, or was not long ago; nil for none. One that was outdated before anybody was
+// moved does not count: it is made anew.
 func (r *round) planned(d *demand, plans []v1alpha1.DefragmentationPlan) *v1alpha1.DefragmentationPlan {
 	at := slices.IndexFunc(plans, func(p v1alpha1.DefragmentationPlan) bool {
-		return d.is(p.Spec.Goal) && (p.Status.EndTime == nil || r.clock.Since(p.Status.EndTime.Time) < r.args.CoolDownTime.Duration)
+		if !d.is(p.Spec.Goal) || p.Status.EndTime != nil && r.clock.Since(p.Status.EndTime.Time) >= r.args.CoolDownTime.Duration {
+			return false
+		}
+		complete := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.DefragmentationComplete)
+		return p.Status.EndTime == nil || p.Status.MovedCount > 0 || complete == nil || complete.Reason != v1alpha1.DefragmentationReasonOutdated
 	})
 	if at < 0 {
 		return nil

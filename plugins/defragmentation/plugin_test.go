@@ -31,6 +31,10 @@ func TestWhoMoves(t *testing.T) {
 	only := func(where string) func(*v1.Pod) {
 		return func(pod *v1.Pod) { pod.Spec.NodeSelector = map[string]string{v1.LabelHostname: where} }
 	}
+	critical := func(n *v1.Node) *v1.Node {
+		n.Labels["critical"] = "true"
+		return n
+	}
 	two := []*v1.Node{node("n0", 3, "r0"), node("n1", 3, "r0")}
 	budget := &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "guard"},
@@ -58,6 +62,8 @@ func TestWhoMoves(t *testing.T) {
 		"a pod with a volume stays":             {nodes: two, pods: []*v1.Pod{runs("a", 2, "n0", only("n0")), runs("b", 1, "n1", volume), waits("w", 3)}},
 		"another scheduler's stays":             {nodes: two, pods: []*v1.Pod{runs("a", 2, "n0", only("n0")), runs("b", 1, "n1", elsewhere), waits("w", 3)}},
 		"a namespace is left alone":             {nodes: two, pods: []*v1.Pod{runs("a", 2, "n0", only("n0")), runs("b", 1, "n1", namespace("prod")), waits("w", 3)}, args: `{"evictableNamespaces": {"exclude": ["prod"]}}`},
+		"from a critical node nobody goes":      {nodes: []*v1.Node{two[0], critical(node("n1", 3, "r0"))}, pods: []*v1.Pod{runs("a", 2, "n0", only("n0")), runs("b", 1, "n1"), waits("w", 3)}},
+		"one may come to it":                    {nodes: []*v1.Node{critical(node("n0", 3, "r0")), node("n1", 3, "r0")}, pods: []*v1.Pod{runs("a", 2, "n0"), runs("b", 1, "n1"), waits("w", 3)}, want: "b n1>n0"},
 		"a budget allows nobody":                {nodes: two, pods: []*v1.Pod{runs("a", 2, "n0", only("n0")), runs("b", 1, "n1", label), waits("w", 3)}, objects: []runtime.Object{budget}},
 		"it may not be anywhere else":           {nodes: two, pods: []*v1.Pod{runs("a", 2, "n0", only("n0")), runs("b", 1, "n1", only("n1")), waits("w", 3)}},
 		"no target is used by more":             {nodes: two, pods: []*v1.Pod{runs("a", 2, "n0", only("n0")), runs("b", 1, "n1"), waits("w", 3)}, args: `{"protectionThresholds": {"nvidia.com/gpu": 90}}`},
@@ -135,6 +141,23 @@ func TestRounds(t *testing.T) {
 		}
 		if c := plans[1].Status.Conditions; len(c) != 1 || c[0].Reason != v1alpha1.DefragmentationReasonNone || !strings.Contains(c[0].Message, "nobody of that name waits") {
 			t.Errorf("it says %+v", c)
+		}
+	}
+	for _, c := range []struct {
+		reason string
+		moved  int32
+		want   int
+	}{{v1alpha1.DefragmentationReasonOutdated, 0, 2}, {v1alpha1.DefragmentationReasonMoveFailed, 0, 1}, {v1alpha1.DefragmentationReasonOutdated, 1, 1}} {
+		again := newStage(t, nodes, pods, "{}")
+		for _, p := range again.balance(t) {
+			p.Status.Phase, p.Status.EndTime, p.Status.MovedCount = v1alpha1.DefragmentationFailed, new(metav1.NewTime(again.clock.Now())), c.moved
+			p.Status.Conditions = append(p.Status.Conditions, metav1.Condition{Type: v1alpha1.DefragmentationComplete, Status: metav1.ConditionFalse, Reason: c.reason})
+			if err := again.scheduler.Client.Status().Update(t.Context(), &p); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if plans := again.balance(t); len(plans) != c.want {
+			t.Errorf("after one that ended as %s with %d moved, there are %d plans, want %d", c.reason, c.moved, len(plans), c.want)
 		}
 	}
 	dry := newStage(t, nodes, pods, "{}")

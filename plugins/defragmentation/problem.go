@@ -132,7 +132,7 @@ func (r *round) movable(d *demand, pod *v1.Pod) bool {
 	_, ours := r.scheduler.Profiles[pod.Spec.SchedulerName]
 	switch {
 	case !ours, pod.Status.Phase != v1.PodRunning, pod.DeletionTimestamp != nil, bound(pod):
-	case !r.nodes.Has(pod.Spec.NodeName), r.resting.Has(pod.Spec.NodeName):
+	case !r.nodes.Has(pod.Spec.NodeName), r.resting.Has(pod.Spec.NodeName), r.critical.Has(pod.Spec.NodeName):
 	case corev1helpers.PodPriority(pod) > d.priority:
 	case r.owns(pod): // what is reserved for it is not to be moved
 	case metav1.GetControllerOf(pod) == nil && !r.args.EvictBarePods, !r.evictable(pod.Namespace):

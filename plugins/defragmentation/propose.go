@@ -60,7 +60,10 @@ func (r *round) propose(d *demand, p *posed, plan *defrag.Plan, at map[types.UID
 				}
 			}
 			for _, node := range sortedKeys(count) {
-				f.places = append(f.places, v1alpha1.PlannedPlace{Namespace: class.Pods[0].Namespace, PodName: class.Pods[0].Name, NodeName: node, Members: count[node]})
+				one := class.Pods[0]
+				f.places = append(f.places, v1alpha1.PlannedPlace{
+					Namespace: one.Namespace, PodName: one.Name, PodUID: one.UID, NodeName: node, Members: count[node],
+				})
 			}
 		}
 	}

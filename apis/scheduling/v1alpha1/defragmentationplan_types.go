@@ -333,6 +333,10 @@ type PlannedMove struct {
 type PlannedPlace struct {
 	// PodName is a member that waits, in the namespace of the gang; one that stands for all of its kind.
 	PodName string `json:"podName"`
+	// PodUID is that of the pod: another of its name is not the one that was planned for.
+	//
+	// +optional
+	PodUID types.UID `json:"podUID,omitempty"`
 	// Namespace is that of the pod.
 	Namespace string `json:"namespace"`
 	// NodeName is where they are to go.

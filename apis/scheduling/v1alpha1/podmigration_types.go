@@ -78,6 +78,8 @@ const (
 	MigrationReasonRefused = "Refused"
 	// MigrationReasonNoSuccessor: no successor came to the target in time.
 	MigrationReasonNoSuccessor = "NoSuccessor"
+	// MigrationReasonPodStays: the pod is being deleted, and does not end.
+	MigrationReasonPodStays = "PodStays"
 	// MigrationReasonCancelled: it is being deleted.
 	MigrationReasonCancelled = "Cancelled"
 )

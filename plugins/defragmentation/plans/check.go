@@ -38,17 +38,9 @@ func (r *reconciler) short(ctx context.Context, p *v1alpha1.DefragmentationPlan,
 	}
 	leave := movedOf(p)
 	for _, name := range slices.Sorted(maps.Keys(come)) {
-		node := &v1.Node{}
-		err := r.live.Get(ctx, client.ObjectKey{Name: name}, node)
-		switch {
-		case apierrors.IsNotFound(err):
-			return fmt.Sprintf("node %s is gone", name), nil
-		case err != nil:
-			return "", fmt.Errorf("reading node %s: %w", name, err)
-		case node.Spec.Unschedulable:
-			return fmt.Sprintf("node %s is cordoned", name), nil
-		case !migration.Ready(node):
-			return fmt.Sprintf("node %s is not ready", name), nil
+		node, why, err := r.node(ctx, name)
+		if err != nil || why != "" {
+			return why, err
 		}
 		free := resource.FromList(node.Status.Allocatable)
 		var pods v1.PodList
@@ -66,6 +58,38 @@ func (r *reconciler) short(ctx context.Context, p *v1alpha1.DefragmentationPlan,
 			if has, wants := free[kind], come[name][kind]; wants > 0 && wants > has {
 				return fmt.Sprintf("once all moves are done, node %s would lack %s for those who are to come", name, resource.Vector{kind: wants - has}), nil
 			}
+		}
+	}
+	return "", nil
+}
+
+// node reads a node, and tells why it takes no pods; empty if it does.
+func (r *reconciler) node(ctx context.Context, name string) (node *v1.Node, why string, err error) {
+	node = &v1.Node{}
+	err = r.live.Get(ctx, client.ObjectKey{Name: name}, node)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, fmt.Sprintf("node %s is gone", name), nil
+	case err != nil:
+		return nil, "", fmt.Errorf("reading node %s: %w", name, err)
+	case node.Spec.Unschedulable:
+		return nil, fmt.Sprintf("node %s is cordoned", name), nil
+	case !migration.Ready(node):
+		return nil, fmt.Sprintf("node %s is not ready", name), nil
+	}
+	return node, "", nil
+}
+
+// unfit tells which of the nodes that are freed for the goal takes no pods by now; empty if all do.
+func (r *reconciler) unfit(ctx context.Context, p *v1alpha1.DefragmentationPlan) (string, error) {
+	seen := sets.New[string]()
+	for _, place := range p.Status.Places {
+		if seen.Has(place.NodeName) {
+			continue
+		}
+		seen.Insert(place.NodeName)
+		if _, why, err := r.node(ctx, place.NodeName); err != nil || why != "" {
+			return why, err
 		}
 	}
 	return "", nil

@@ -71,18 +71,9 @@ func (r *reconciler) bring(ctx context.Context, p *v1alpha1.DefragmentationPlan)
 		return 0, err
 	}
 	now := r.clock.Now()
-	step := migration.NextPlan(p, s.PlanSeen, now)
-	for step.Check && !s.Checked || step.Count && s.Fits == nil {
-		if step.Check {
-			s.Short, err = r.short(ctx, p, s)
-			s.Checked = true
-		} else {
-			s.Fits, err = r.count(ctx, p)
-		}
-		if err != nil {
-			return 0, err
-		}
-		step = migration.NextPlan(p, s.PlanSeen, now)
+	step, err := r.next(ctx, p, s, now)
+	if err != nil {
+		return 0, err
 	}
 	if !equality.Semantic.DeepEqual(p.Status, step.Status) {
 		return time.Millisecond, r.write(ctx, p, step.Status)
@@ -107,6 +98,28 @@ func (r *reconciler) bring(ctx context.Context, p *v1alpha1.DefragmentationPlan)
 		return again, nil // a watch tells of its approval
 	}
 	return min(poll, again), nil
+}
+
+// next is what follows for a plan. What it needs to know for that is looked up, and nothing else.
+func (r *reconciler) next(ctx context.Context, p *v1alpha1.DefragmentationPlan, s sight, now time.Time) (step migration.PlanStep, err error) {
+	for {
+		step = migration.NextPlan(p, s.PlanSeen, now)
+		switch {
+		case step.Check && !s.Checked:
+			s.Short, err = r.short(ctx, p, s)
+			s.Checked = true
+		case step.Look && !s.Looked:
+			s.Unfit, err = r.unfit(ctx, p)
+			s.Looked = true
+		case step.Count && s.Fits == nil:
+			s.Fits, err = r.count(ctx, p)
+		default:
+			return step, nil
+		}
+		if err != nil {
+			return step, err
+		}
+	}
 }
 
 // patch writes what differs, and nothing else: of what cannot be changed Go might write the same in other words. It does

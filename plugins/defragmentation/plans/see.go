@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -35,7 +36,7 @@ func (r *reconciler) see(ctx context.Context, p *v1alpha1.DefragmentationPlan) (
 		m := &list.Items[i]
 		if move, ok := moveOf(p, m); ok {
 			s.migrations[move], s.Moves[move] = m, seen(m)
-			if s.Moves[move].Gone, err = r.gone(ctx, m); err != nil {
+			if s.Moves[move].Gone, s.Moves[move].Leaving, err = r.gone(ctx, m); err != nil {
 				return s, err
 			}
 		}
@@ -82,21 +83,27 @@ func seen(m *v1alpha1.PodMigration) *migration.Move {
 	return move
 }
 
-// gone reports whether a move failed for its pod had gone by itself, and the node is free of it indeed.
-func (r *reconciler) gone(ctx context.Context, m *v1alpha1.PodMigration) (bool, error) {
+// endsWithin is how much longer than it is given a pod may take to end, before it counts as one that stays.
+const endsWithin = 5 * time.Minute
+
+// gone reports whether a move failed for its pod had gone by itself, and the node is free of it indeed, or will be.
+func (r *reconciler) gone(ctx context.Context, m *v1alpha1.PodMigration) (gone, leaving bool, err error) {
 	c := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.MigrationComplete)
 	if m.Status.Phase != v1alpha1.MigrationFailed || c == nil || c.Reason != v1alpha1.MigrationReasonPodGone {
-		return false, nil
+		return false, false, nil
 	}
 	pod := &v1.Pod{}
-	err := r.live.Get(ctx, client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.PodName}, pod)
+	err = r.live.Get(ctx, client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.PodName}, pod)
 	switch {
 	case apierrors.IsNotFound(err):
-		return true, nil
+		return true, false, nil
 	case err != nil:
-		return false, fmt.Errorf("looking at pod %s/%s: %w", m.Namespace, m.Spec.PodName, err)
+		return false, false, fmt.Errorf("looking at pod %s/%s: %w", m.Namespace, m.Spec.PodName, err)
+	case pod.UID != m.Spec.PodUID, pod.Status.Phase == v1.PodSucceeded, pod.Status.Phase == v1.PodFailed:
+		return true, false, nil
 	}
-	return pod.UID != m.Spec.PodUID || pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed, nil
+	end := pod.DeletionTimestamp // which has the time that it is given
+	return false, end != nil && r.clock.Now().Before(end.Add(endsWithin)), nil
 }
 
 // kinds are the members of the goal that stand for their kind: what is freed is held for each kind by a Reservation.
@@ -111,7 +118,7 @@ func kinds(p *v1alpha1.DefragmentationPlan) (names []client.ObjectKey) {
 
 // goal tells whether whom a plan is for still waits.
 func (r *reconciler) goal(ctx context.Context, p *v1alpha1.DefragmentationPlan) (migration.Waiting, error) {
-	gone := 0
+	gone, renewed := 0, 0
 	for _, key := range kinds(p) {
 		pod := &v1.Pod{}
 		err := r.live.Get(ctx, key, pod)
@@ -122,10 +129,22 @@ func (r *reconciler) goal(ctx context.Context, p *v1alpha1.DefragmentationPlan) 
 			return migration.Waits, fmt.Errorf("looking at pod %s: %w", key, err)
 		case pod.Spec.NodeName != "":
 			return migration.Runs, nil
+		case !planned(p, pod):
+			renewed++
 		}
 	}
-	if gone > 0 {
+	switch {
+	case gone > 0:
 		return migration.Gone, nil
+	case renewed > 0:
+		return migration.Renewed, nil
 	}
 	return migration.Waits, nil
+}
+
+// planned reports whether a pod is the very one that a plan names.
+func planned(p *v1alpha1.DefragmentationPlan, pod *v1.Pod) bool {
+	return !slices.ContainsFunc(p.Status.Places, func(place v1alpha1.PlannedPlace) bool {
+		return place.Namespace == pod.Namespace && place.PodName == pod.Name && place.PodUID != "" && place.PodUID != pod.UID
+	})
 }

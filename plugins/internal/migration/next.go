@@ -241,21 +241,11 @@ func (s *step) running() {
 		s.fail(v1alpha1.MigrationReasonReservationLost, fmt.Sprintf("pod %s/%s used Reservation %s before the eviction", r.Users[0].Namespace, r.Users[0].Name, status.Reservation))
 		return
 	}
-	if r != nil {
-		for _, user := range r.Users {
-			if user.UID != spec.PodUID && user.Namespace == s.m.Namespace {
-				status.Successor = &v1alpha1.MigrationSuccessor{Name: user.Name, UID: user.UID}
-				s.moved(fmt.Sprintf("pod %s runs on node %s in place of %s", user.Name, spec.TargetNode, spec.PodName))
-				return
-			}
-		}
-		if r.Phase == v1alpha1.ReservationSucceeded && !s.there() {
-			s.moved("the successor came to node " + spec.TargetNode + ", and has ended")
-			return
-		}
+	if s.arrived(r) {
+		return
 	}
 	lost := r == nil || r.Phase != v1alpha1.ReservationAvailable || r.Node != spec.TargetNode
-	switch pod := s.seen.Pod; {
+	switch {
 	case s.there() && lost:
 		s.fail(v1alpha1.MigrationReasonReservationLost, fmt.Sprintf("Reservation %s was lost before the pod was evicted", status.Reservation))
 	case s.there():
@@ -272,18 +262,58 @@ func (s *step) running() {
 	case lost:
 		s.evicted()
 		s.unmoved(v1alpha1.MigrationReasonReservationLost, fmt.Sprintf("Reservation %s ended before the successor came: the scheduler places it like any pod", status.Reservation))
-	case pod != nil && pod.UID == spec.PodUID && !pod.Ended: // it takes its time
-		s.evicted()
-		since := meta.FindStatusCondition(status.Conditions, v1alpha1.MigrationEvicted).LastTransitionTime
-		if s.out.Again = since.Add(s.timeout() + pod.Grace); !s.now.Before(s.out.Again) {
-			s.fail(v1alpha1.MigrationReasonNoSuccessor, fmt.Sprintf("pod %s is being deleted, and does not end", spec.PodName))
-			return
+	case s.leaving():
+		if s.leave() {
+			s.letIn()
 		}
-		s.letIn()
 	default:
 		s.evicted()
 		s.await()
 	}
+}
+
+// arrived takes in that the successor is on the target, or was, and reports whether. Once the pod itself has ended, too, its
+// node has the room, and all is done.
+func (s *step) arrived(r *Reservation) bool {
+	status, spec := &s.out.Status, &s.m.Spec
+	if status.Successor == nil && r != nil {
+		for _, user := range r.Users {
+			if user.UID != spec.PodUID && user.Namespace == s.m.Namespace {
+				status.Successor = &v1alpha1.MigrationSuccessor{Name: user.Name, UID: user.UID}
+				break
+			}
+		}
+	}
+	message := "the successor came to node " + spec.TargetNode + ", and has ended"
+	if by := status.Successor; by != nil {
+		message = fmt.Sprintf("pod %s runs on node %s in place of %s", by.Name, spec.TargetNode, spec.PodName)
+	}
+	switch {
+	case status.Successor == nil && (r == nil || r.Phase != v1alpha1.ReservationSucceeded || s.there()):
+		return false
+	case s.leaving():
+		s.leave()
+	default:
+		s.moved(message)
+	}
+	return true
+}
+
+// leaving reports whether the pod is on its way out, and still has its node.
+func (s *step) leaving() bool {
+	pod := s.seen.Pod
+	return pod != nil && pod.UID == s.m.Spec.PodUID && !pod.Ended && !s.there()
+}
+
+// leave waits for the pod to end: for the time that it is given for that, and the timeout. It reports whether there is any left.
+func (s *step) leave() bool {
+	s.evicted()
+	since := meta.FindStatusCondition(s.out.Status.Conditions, v1alpha1.MigrationEvicted).LastTransitionTime
+	if s.out.Again = since.Add(s.timeout() + s.seen.Pod.Grace); s.now.Before(s.out.Again) {
+		return true
+	}
+	s.fail(v1alpha1.MigrationReasonPodStays, fmt.Sprintf("pod %s is being deleted, and does not end: its node has not got its room back", s.m.Spec.PodName))
+	return false
 }
 
 // moved ends it with success.

@@ -69,6 +69,11 @@ func TestNext(t *testing.T) {
 		m.Status.Successors = &v1alpha1.MigrationSuccessors{Controller: &v1alpha1.ReservationOwnerController{Name: "c"}}
 	}
 	went := condition(v1alpha1.MigrationEvicted, metav1.ConditionFalse, v1alpha1.MigrationReasonPodGone, begin)
+	evicted := condition(v1alpha1.MigrationEvicted, metav1.ConditionTrue, v1alpha1.MigrationReasonEvicted, begin)
+	ending := &Pod{UID: "uid-p", Node: "from", Ending: true, Grace: time.Hour}
+	arrived := func(m *v1alpha1.PodMigration) {
+		m.Status.Successor = &v1alpha1.MigrationSuccessor{Name: "p-2", UID: "uid-p-2"}
+	}
 	closed := func(r *Reservation) { r.Open = false }
 	type changes = []func(*v1alpha1.PodMigration)
 	for sentence, c := range map[string]struct {
@@ -110,10 +115,14 @@ func TestNext(t *testing.T) {
 		"not for ever either":                      {m: changes{isRunning, reserved, gone}, rsv: available(), after: time.Minute, phase: v1alpha1.MigrationFailed, reason: v1alpha1.MigrationReasonNoSuccessor},
 		"the pod that has its name may use it":     {m: changes{isRunning, reserved, bare}, pod: &Pod{UID: "uid-p-2"}, rsv: available(func(r *Reservation) { r.Open = false }), phase: v1alpha1.MigrationRunning, action: Open},
 		"the successor has come":                   {m: changes{isRunning, reserved}, rsv: available(used(successor)), phase: v1alpha1.MigrationSucceeded, reason: v1alpha1.MigrationReasonMoved},
-		"even before the pod is gone":              {m: changes{isRunning, reserved}, pod: &Pod{UID: "uid-p", Node: "from", Ending: true}, rsv: available(used(successor)), phase: v1alpha1.MigrationSucceeded, reason: v1alpha1.MigrationReasonMoved},
+		"its node has no room before the pod ends": {m: changes{isRunning, reserved}, pod: ending, rsv: available(used(successor)), phase: v1alpha1.MigrationRunning},
+		"nor where the Reservation is gone by now": {m: changes{isRunning, reserved, arrived}, pod: ending, phase: v1alpha1.MigrationRunning},
+		"once that has ended it has":               {m: changes{isRunning, reserved, arrived}, phase: v1alpha1.MigrationSucceeded, reason: v1alpha1.MigrationReasonMoved},
+		"also where its successor has its name":    {m: changes{isRunning, reserved, arrived}, pod: &Pod{UID: "uid-p-2", Node: "to"}, phase: v1alpha1.MigrationSucceeded, reason: v1alpha1.MigrationReasonMoved},
+		"one that stays, successor or not":         {m: changes{isRunning, reserved, evicted, arrived}, pod: ending, after: time.Hour + time.Minute, phase: v1alpha1.MigrationFailed, reason: v1alpha1.MigrationReasonPodStays},
 		"it has come, and has ended":               {m: changes{isRunning, reserved}, rsv: available(func(r *Reservation) { r.Phase = v1alpha1.ReservationSucceeded }), phase: v1alpha1.MigrationSucceeded, reason: v1alpha1.MigrationReasonMoved},
 		"somebody else came while it ran":          {m: changes{isRunning, reserved, evicting}, pod: running(), rsv: available(used(successor)), phase: v1alpha1.MigrationFailed, reason: v1alpha1.MigrationReasonReservationLost},
-		"a pod that does not end":                  {m: changes{isRunning, reserved, condition(v1alpha1.MigrationEvicted, metav1.ConditionTrue, v1alpha1.MigrationReasonEvicted, begin)}, pod: &Pod{UID: "uid-p", Node: "from", Ending: true, Grace: time.Hour}, rsv: available(), after: time.Hour + time.Minute, phase: v1alpha1.MigrationFailed, reason: v1alpha1.MigrationReasonNoSuccessor},
+		"a pod that does not end":                  {m: changes{isRunning, reserved, evicted}, pod: ending, rsv: available(), after: time.Hour + time.Minute, phase: v1alpha1.MigrationFailed, reason: v1alpha1.MigrationReasonPodStays},
 		"the node is lost before it came":          {m: changes{isRunning, reserved}, rsv: available(func(r *Reservation) { r.Phase = v1alpha1.ReservationPending }), phase: v1alpha1.MigrationFailed, reason: v1alpha1.MigrationReasonReservationLost},
 		"it is cancelled":                          {m: changes{isPending, reserved, deleted}, pod: running(), rsv: available(), phase: v1alpha1.MigrationFailed, reason: v1alpha1.MigrationReasonCancelled},
 		"what has ended is released":               {m: changes{phase(v1alpha1.MigrationFailed)}, pod: running(), rsv: available(), phase: v1alpha1.MigrationFailed, action: Release},
@@ -125,7 +134,7 @@ func TestNext(t *testing.T) {
 		"an operator starts its gang anew":         {m: changes{isPending, reserved, known, suspended}, rsv: available(closed), phase: v1alpha1.MigrationRunning},
 		"its successor is let in":                  {m: changes{isRunning, reserved, known, suspended, went}, rsv: available(closed), alike: "other", phase: v1alpha1.MigrationRunning, action: Open},
 		"who may have come by then":                {m: changes{isPending, reserved, known}, rsv: available(used(successor)), phase: v1alpha1.MigrationRunning},
-		"also while the pod takes its time":        {m: changes{isRunning, reserved, known, suspended, went}, pod: &Pod{UID: "uid-p", Node: "from", Ending: true, Grace: time.Hour}, rsv: available(closed), phase: v1alpha1.MigrationRunning, action: Open},
+		"also while the pod takes its time":        {m: changes{isRunning, reserved, known, suspended, went}, pod: ending, rsv: available(closed), phase: v1alpha1.MigrationRunning, action: Open},
 		"if there is none, the room is free":       {m: changes{isRunning, reserved, known, went, gone}, rsv: available(), after: awaitGone, phase: v1alpha1.MigrationFailed, reason: v1alpha1.MigrationReasonPodGone},
 		"the time for it begins when it goes":      {m: changes{isRunning, reserved, evictingLate}, pod: running(), rsv: available(), after: 90 * time.Second, phase: v1alpha1.MigrationRunning, action: Evict},
 		"and comes":                                {m: changes{isRunning, reserved, known, went}, rsv: available(used(successor)), phase: v1alpha1.MigrationSucceeded, reason: v1alpha1.MigrationReasonMoved},

@@ -33,6 +33,8 @@ const (
 	Runs
 	// Gone: there is nobody of that name any more.
 	Gone
+	// Renewed: it waits, but it is not the one that was planned for: it has been made anew since.
+	Renewed
 )
 
 // Move is what is known of the PodMigration of a move.
@@ -42,14 +44,17 @@ type Move struct {
 	Suspended, Reserved, Evicted bool
 	// Went: its pod went by itself, and a successor is awaited, or has come: nobody here has evicted it.
 	Went bool
-	// Gone: it failed, for its pod had gone by itself; its room is free all the same.
-	Gone bool
+	// Gone: it failed, for its pod had gone by itself; its room is free all the same. Leaving: it will be, the pod is being deleted.
+	Gone, Leaving bool
 	// Why tells why it failed.
 	Why string
 }
 
 // cleared reports whether the pod is where it was no longer, and needs nothing any more.
 func (m *Move) cleared() bool { return m.Phase == v1alpha1.MigrationSucceeded || m.Gone }
+
+// wants reports whether the target has to be reserved before anybody is evicted.
+func (m *Move) wants() bool { return !m.Reserved && !m.begun() && !m.Leaving }
 
 // begun reports whether a pod may have been evicted for it.
 func (m *Move) begun() bool {
@@ -75,6 +80,9 @@ type PlanSeen struct {
 	// for none.
 	Checked bool
 	Short   string
+	// Looked: it was looked whether the nodes that are freed take pods. Unfit tells which does not; empty for none.
+	Looked bool
+	Unfit  string
 	// Fits is how many gangs of the shape fit now; nil where nobody has counted.
 	Fits *int32
 }
@@ -90,6 +98,8 @@ type PlanStep struct {
 	// Check: it is to be looked whether the nodes have the room that the plan counts on: once in a while as long as it is
 	// not approved, before anything is reserved, and again before the first pod is evicted.
 	Check bool
+	// Look: it is to be looked whether the nodes that are freed take pods: before each pod that is evicted after the first.
+	Look bool
 	// Count: all is done, and it is to be counted how many gangs of the shape fit now.
 	Count bool
 	// Again is when to look again though nothing happens; the zero time for never.
@@ -158,6 +168,8 @@ func (s *planStep) outdated() bool {
 		s.end(v1alpha1.DefragmentationFailed, v1alpha1.DefragmentationReasonOutdated, s.out.Status.Goal+" does not wait any more: it has got nodes")
 	case Gone:
 		s.end(v1alpha1.DefragmentationFailed, v1alpha1.DefragmentationReasonOutdated, s.out.Status.Goal+" is gone")
+	case Renewed:
+		s.end(v1alpha1.DefragmentationFailed, v1alpha1.DefragmentationReasonOutdated, s.out.Status.Goal+" has been made anew since the plan was made, and may ask for something else")
 	}
 	return s.seen.Goal != Waits
 }
@@ -185,7 +197,7 @@ func (s *planStep) running() {
 	switch moves := len(s.p.Status.Moves); {
 	case c.cleared == moves && (c.begun || s.p.Status.HeldTime != nil || s.seen.Checked && s.seen.Short == ""):
 		s.done(moves - c.moved)
-	case len(c.failed) > 0 || s.seen.Goal != Waits || s.p.DeletionTimestamp != nil:
+	case len(c.failed) > 0 || !s.waits(c.begun) || s.p.DeletionTimestamp != nil:
 		s.stop(c.failed, c.underway)
 	case !c.begun && !s.reserved():
 		s.reserving()
@@ -195,11 +207,29 @@ func (s *planStep) running() {
 	case !c.begun && s.seen.Short != "":
 		s.short()
 	default:
-		s.out.Hold = true
-		s.out.Make = s.missing()
-		s.resume()
-		s.set(v1alpha1.DefragmentationReasonMoving, fmt.Sprintf("%d of %d moves are done", c.cleared, moves))
+		s.moving(c)
 	}
+}
+
+// waits reports whether the goal still waits. Once somebody was evicted for it, it may be made anew.
+func (s *planStep) waits(begun bool) bool {
+	return s.seen.Goal == Waits || s.seen.Goal == Renewed && begun
+}
+
+// moving is from when moves may begin.
+func (s *planStep) moving(c counted) {
+	s.resume()
+	switch {
+	case len(s.out.Resume) > 0 && c.begun && !s.seen.Looked:
+		s.out.Resume, s.out.Look = nil, true
+		return
+	case len(s.out.Resume) > 0 && s.seen.Unfit != "":
+		s.out.Resume = nil
+		s.stop([]string{s.seen.Unfit}, c.underway)
+		return
+	}
+	s.out.Hold, s.out.Make = true, s.missing()
+	s.set(v1alpha1.DefragmentationReasonMoving, fmt.Sprintf("%d of %d moves are done", c.cleared, len(s.p.Status.Moves)))
 }
 
 // short ends a plan that would not lead to its goal.
@@ -229,6 +259,8 @@ func (s *planStep) count() (c counted) {
 			if move.Phase == v1alpha1.MigrationSucceeded {
 				c.moved++
 			}
+		case m != nil && m.Leaving:
+			c.underway++
 		case move.Phase == v1alpha1.MigrationFailed && m != nil:
 			c.failed = append(c.failed, name+": "+m.Why)
 		case move.Phase == v1alpha1.MigrationFailed:
@@ -273,7 +305,7 @@ func (s *planStep) reserved() bool {
 
 func (s *planStep) targetsReserved() bool {
 	for i, move := range s.p.Status.Moves {
-		if m := s.seen.Moves[i]; len(move.After) == 0 && !s.cleared(i) && (m == nil || !m.Reserved && !m.begun()) {
+		if m := s.seen.Moves[i]; len(move.After) == 0 && !s.cleared(i) && (m == nil || m.wants()) {
 			return false
 		}
 	}
@@ -294,7 +326,7 @@ func (s *planStep) reserving() {
 	}
 	var waiting []string
 	for i, move := range s.p.Status.Moves {
-		if m := s.seen.Moves[i]; len(move.After) == 0 && !s.cleared(i) && (m == nil || !m.Reserved) {
+		if m := s.seen.Moves[i]; len(move.After) == 0 && !s.cleared(i) && (m == nil || m.wants()) {
 			waiting = append(waiting, fmt.Sprintf("%s/%s to %s", move.Namespace, move.PodName, move.TargetNode))
 		}
 	}

@@ -1,6 +1,7 @@
 package migration
 
 import (
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -74,6 +75,7 @@ func TestNextPlan(t *testing.T) {
 		resume []int
 		cancel []int
 		check  bool
+		look   bool
 		count  bool
 		// achieved is how many gangs fit after it.
 		achieved int32
@@ -103,9 +105,17 @@ func TestNextPlan(t *testing.T) {
 		"and that is what is achieved":            {moves: two, p: changes{started, shape}, seen: PlanSeen{Moves: moving(succeeded, succeeded), Fits: new(int32(3))}, phase: v1alpha1.DefragmentationSucceeded, reason: v1alpha1.DefragmentationReasonDone, achieved: 3},
 		"one went, and not all are reserved":      {moves: two, p: changes{started}, seen: PlanSeen{Moves: map[int]*Move{0: {Phase: running, Suspended: true, Reserved: true, Went: true}, 1: {Phase: pending, Suspended: true}}}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonReserving, hold: true},
 		"all went, and the goal has got nodes":    {moves: two, p: changes{started, held}, seen: PlanSeen{Moves: map[int]*Move{0: {Phase: failed, Gone: true}, 1: {Phase: failed, Gone: true}}, Wants: 1, Holds: used, Goal: Runs}, phase: v1alpha1.DefragmentationSucceeded, reason: v1alpha1.DefragmentationReasonUsed},
-		"so many at a time":                       {moves: [][]int32{nil, nil, nil}, p: changes{started}, seen: PlanSeen{Moves: moving(running, pending, pending)}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonMoving, hold: true, resume: []int{1}},
+		"so many at a time":                       {moves: [][]int32{nil, nil, nil}, p: changes{started}, seen: PlanSeen{Moves: moving(running, pending, pending), Looked: true}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonMoving, hold: true, resume: []int{1}},
 		"each in its turn":                        {moves: chain, p: changes{started}, seen: PlanSeen{Moves: moving(running, pending)}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonMoving, hold: true},
-		"which comes":                             {moves: chain, p: changes{started}, seen: PlanSeen{Moves: moving(succeeded, pending)}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonMoving, hold: true, resume: []int{1}},
+		"which comes":                             {moves: chain, p: changes{started}, seen: PlanSeen{Moves: moving(succeeded, pending), Looked: true}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonMoving, hold: true, resume: []int{1}},
+		"after the nodes were looked at again":    {moves: chain, p: changes{started}, seen: PlanSeen{Moves: moving(succeeded, pending)}, phase: v1alpha1.DefragmentationRunning, look: true},
+		"if one takes no pods, nobody else goes":  {moves: chain, p: changes{started}, seen: PlanSeen{Moves: moving(succeeded, pending), Looked: true, Unfit: "node a"}, phase: v1alpha1.DefragmentationFailed, reason: v1alpha1.DefragmentationReasonMoveFailed},
+		"also while somebody is under way":        {moves: two, p: changes{started}, seen: PlanSeen{Moves: moving(running, pending), Looked: true, Unfit: "node a"}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonMoving, hold: true, cancel: []int{1}},
+		"a goal made anew is planned for anew":    {moves: two, p: changes{dry}, seen: PlanSeen{Goal: Renewed}, phase: v1alpha1.DefragmentationFailed, reason: v1alpha1.DefragmentationReasonOutdated},
+		"as long as nobody has gone for it":       {moves: two, p: changes{started}, seen: PlanSeen{Moves: moving(pending, pending), Goal: Renewed}, phase: v1alpha1.DefragmentationFailed, reason: v1alpha1.DefragmentationReasonOutdated},
+		"then what was begun is finished":         {moves: chain, p: changes{started}, seen: PlanSeen{Moves: moving(succeeded, pending), Looked: true, Goal: Renewed}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonMoving, hold: true, resume: []int{1}},
+		"a pod that is going makes room later":    {moves: chain, p: changes{started}, seen: PlanSeen{Moves: map[int]*Move{0: {Phase: failed, Leaving: true}, 1: {Phase: pending, Suspended: true, Reserved: true}}, Checked: true}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonMoving, hold: true},
+		"one that stays does not":                 {moves: chain, p: changes{started}, seen: PlanSeen{Moves: map[int]*Move{0: {Phase: failed}, 1: {Phase: pending, Suspended: true, Reserved: true}}, Checked: true}, phase: v1alpha1.DefragmentationFailed, reason: v1alpha1.DefragmentationReasonMoveFailed},
 		"one fails before anybody went":           {moves: two, p: changes{started}, seen: PlanSeen{Moves: moving(failed, pending)}, phase: v1alpha1.DefragmentationFailed, reason: v1alpha1.DefragmentationReasonMoveFailed},
 		"one fails while another is under way":    {moves: [][]int32{nil, nil, nil}, p: changes{started}, seen: PlanSeen{Moves: moving(failed, running, pending)}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonMoving, hold: true, cancel: []int{2}},
 		"it ends with that one":                   {moves: [][]int32{nil, nil}, p: changes{started}, seen: PlanSeen{Moves: moving(failed, succeeded)}, phase: v1alpha1.DefragmentationFailed, reason: v1alpha1.DefragmentationReasonMoveFailed},
@@ -136,8 +146,8 @@ func TestNextPlan(t *testing.T) {
 			if !slices.Equal(got.Make, c.make) || !slices.Equal(got.Resume, c.resume) || !slices.Equal(got.Cancel, c.cancel) {
 				t.Errorf("make %v, resume %v, cancel %v; want %v, %v, %v", got.Make, got.Resume, got.Cancel, c.make, c.resume, c.cancel)
 			}
-			if got.Check != c.check || got.Count != c.count {
-				t.Errorf("check %t, count %t", got.Check, got.Count)
+			if got.Check != c.check || got.Look != c.look || got.Count != c.count {
+				t.Errorf("check %t, look %t, count %t", got.Check, got.Look, got.Count)
 			}
 			if a := got.Status.Achieved; c.achieved > 0 && (a == nil || a.After != c.achieved) {
 				t.Errorf("achieved %v, want %d", a, c.achieved)
@@ -212,6 +222,17 @@ func (w *planWorld) step() {
 			w.Error("moves begin that lead nowhere")
 		}
 	}
+	if got.Look {
+		seen := w.seen
+		if seen.Looked = true; w.random.IntN(20) == 0 {
+			seen.Unfit = "node a"
+		}
+		if got = NextPlan(w.p, seen, w.now); len(got.Resume) > 0 && seen.Unfit != "" {
+			w.Error("a move begins for a node that takes no pods")
+		}
+	} else if len(got.Resume) > 0 && slices.ContainsFunc(slices.Collect(maps.Values(w.seen.Moves)), func(m *Move) bool { return m.Evicted }) {
+		w.Error("a move begins, and nobody has looked at the nodes since the first")
+	}
 	if PlanEnded(w.p.Status.Phase) && got.Status.Phase != w.p.Status.Phase {
 		w.Errorf("an end that is final became %s", got.Status.Phase)
 	}
@@ -225,7 +246,7 @@ func (w *planWorld) step() {
 	}
 	for _, i := range got.Resume {
 		for _, before := range w.p.Status.Moves[i].After {
-			if m := w.seen.Moves[int(before)]; m.Phase != v1alpha1.MigrationSucceeded {
+			if m := w.seen.Moves[int(before)]; m.Phase != v1alpha1.MigrationSucceeded && !m.Gone {
 				w.Errorf("move %d begins before move %d is done", i, before)
 			}
 		}
@@ -258,10 +279,17 @@ func (w *planWorld) step() {
 func (w *planWorld) happen(fails bool) {
 	for i := range w.p.Status.Moves {
 		m := w.seen.Moves[i]
-		if m == nil || Ended(m.Phase) || w.random.IntN(2) == 0 {
+		if m == nil || w.random.IntN(2) == 0 {
+			continue
+		}
+		m.Gone, m.Leaving = m.Gone || m.Leaving, false
+		if Ended(m.Phase) {
 			continue
 		}
 		switch {
+		case fails && !m.begun() && w.random.IntN(2) == 0: // somebody deletes the pod
+			m.Phase, m.Leaving = v1alpha1.MigrationFailed, true
+			return
 		case fails:
 			m.Phase, m.Why = v1alpha1.MigrationFailed, "chance"
 			return
