@@ -175,7 +175,8 @@ func (b *Book) keep(j *job) {
 	}
 }
 
-// assign notes that a pod is part of another job; an empty one is none.
+// assign notes that a pod is part of another job; an empty one is none. A job that waited with it does not any more: what
+// the pod asks for counts for the other now.
 func (b *Book) assign(pod, from, to string) {
 	if from == to {
 		return
@@ -183,10 +184,15 @@ func (b *Book) assign(pod, from, to string) {
 	if to != "" {
 		b.job(to).counted[pod] = true
 	}
-	if j := b.jobs[from]; j != nil {
-		delete(j.counted, pod)
-		b.keep(j)
+	j := b.jobs[from]
+	if j == nil {
+		return
 	}
+	if delete(j.counted, pod); to != "" && j.phase == Waiting && j.Pod == pod {
+		b.done(from)
+		return
+	}
+	b.keep(j)
 }
 
 // offer has a job wait for its turn, or takes in that it has changed. One that is admitted already stays so, and

@@ -57,6 +57,11 @@ func checkJobs(b *Book, fail func(string, ...any)) {
 			}
 		}
 	}
+	for name, j := range b.jobs {
+		if u := b.usages[j.Pod]; j.phase == Waiting && (u.Job != name || !u.placed() && u.Demand != Full) {
+			fail("job %s waits with pod %s, which is part of job %s and asks for %d", name, j.Pod, u.Job, u.Demand)
+		}
+	}
 	for pod, u := range b.usages {
 		if u.Job != "" {
 			counted--
@@ -71,8 +76,9 @@ func checkJobs(b *Book, fail func(string, ...any)) {
 
 // storyPod is a pod, and where the scheduler has it.
 type storyPod struct {
-	name, job string
-	usage     Usage
+	// gang is that which it is in; empty for none. job is what it came with last.
+	name, gang, job string
+	usage           Usage
 	// there: the API server has it; told is that the book was told of it. gate: it was refused, and
 	// nothing but a call brings it back. cycle: it is in its cycle.
 	there, told, gate, cycle bool
@@ -126,8 +132,23 @@ func (s *story) do(what string, e Effects) {
 }
 
 // comes reports whether something brings a pod to the gate without a call: the scheduler if it was not refused there,
-// Gang if it is in a gang.
-func (s *story) comes(p *storyPod) bool { return !p.gate || p.job[0] == 'g' }
+// Gang if it stands for a gang.
+func (s *story) comes(p *storyPod) bool { return !p.gate || p.together() }
+
+// together reports whether it came as its gang did: as long as none of that runs.
+func (p *storyPod) together() bool { return p.gang != "" && p.job == p.gang }
+
+// jobOf is what a pod comes with.
+func (s *story) jobOf(p *storyPod) string {
+	alone := func(one *storyPod) bool { return one.gang == p.gang && one.there && one.usage.Runs }
+	switch {
+	case p.gang == "":
+		return p.name
+	case slices.ContainsFunc(s.pods, alone):
+		return p.gang + "/" + p.name
+	}
+	return p.gang
+}
 
 // checkTurns checks that a job that was admitted just now keeps the limits of its queue.
 func (s *story) checkTurns(began int) {
@@ -176,10 +197,11 @@ func (s *story) count(p *storyPod) {
 
 // offered is what a pod of a job offers: all of it that waits.
 func (s *story) offered(speaker *storyPod) Job {
-	j := Job{Name: speaker.job, Queue: speaker.usage.Queue, Pod: speaker.name, Gang: speaker.job[0] == 'g', Priority: speaker.usage.Priority, Created: start, Need: Needs{}}
+	speaker.job = s.jobOf(speaker)
+	j := Job{Name: speaker.job, Queue: speaker.usage.Queue, Pod: speaker.name, Gang: speaker.together(), Priority: speaker.usage.Priority, Created: start, Need: Needs{}}
 	for _, p := range s.pods {
-		if p.job == j.Name && p.there && p.told && !p.usage.placed() {
-			p.usage.Job = j.Name
+		if of := p == speaker || speaker.together() && p.gang == speaker.gang; of && p.there && p.told && !p.usage.placed() {
+			p.job, p.usage.Job = j.Name, j.Name
 			s.count(p)
 			j.Pods = append(j.Pods, p.name)
 			j.Need.Add(p.usage.Queue, p.usage.Amount)
@@ -192,6 +214,7 @@ func (s *story) offered(speaker *storyPod) Job {
 func (s *story) come(p *storyPod) {
 	p.usage.Held = false // that was given back
 	s.count(p)
+	p.job, p.gate = s.jobOf(p), false
 	if s.b.Phase(p.job) != Admitted {
 		s.do("come "+p.name+" of "+p.job, s.b.Come(s.offered(p), s.at()))
 	}
@@ -212,7 +235,8 @@ func (s *story) failed(p *storyPod) {
 	if s.IntN(3) == 0 {
 		s.b.Find(p.name, s.IntN(2) == 0, s.IntN(4) == 0)
 	}
-	e := s.b.Fail(p.name, Failure{Job: p.job, Gang: p.job[0] == 'g', Hopeless: s.IntN(8) == 0}, s.at())
+	p.job = s.jobOf(p)
+	e := s.b.Fail(p.name, Failure{Job: p.job, Gang: p.together(), Hopeless: s.IntN(8) == 0}, s.at())
 	s.do("fail "+p.name, e)
 	if phase := s.b.Phase(p.job); e.Again && phase != Waiting && phase != Admitted {
 		p.gate = true
@@ -235,10 +259,10 @@ func (s *story) hear(p *storyPod) {
 
 func (s *story) create() {
 	n := len(s.pods)
-	p := &storyPod{name: fmt.Sprint("p", n), job: fmt.Sprint("s", n), there: true, told: true}
+	p := &storyPod{name: fmt.Sprint("p", n), there: true, told: true}
 	p.usage = Usage{Queue: []string{"default", "a", "b"}[s.IntN(3)], Amount: gpus(1 + s.Int64N(4)), Priority: int32(s.IntN(2))}
 	if s.IntN(2) == 0 {
-		p.job = fmt.Sprint("g", n/8) // a gang may be in several queues
+		p.gang = fmt.Sprint("g", n/8) // a gang may be in several queues
 	}
 	s.pods = append(s.pods, p)
 	s.count(p)
@@ -307,8 +331,10 @@ func (s *story) finish() {
 	for _, name := range []string{"default", "a", "b"} {
 		s.b.SetQueues(Queue{Name: name, Weight: 1})
 	}
+	for _, name := range slices.Collect(maps.Keys(s.b.making)) {
+		s.b.Make(name, hold.Holder{})
+	}
 	for _, p := range s.pods {
-		s.b.Make(p.job, hold.Holder{})
 		if !p.there && p.told {
 			s.hear(p)
 		}
@@ -321,7 +347,7 @@ func (s *story) finish() {
 				s.come(p)
 			}
 			for _, one := range s.pods { // members follow
-				if p.cycle && one.job == p.job && one.there && !one.usage.Runs {
+				if same := one == p || p.together() && one.gang == p.gang; same && p.cycle && one.there && !one.usage.Runs {
 					one.gate = false
 					s.place(one)
 				}
