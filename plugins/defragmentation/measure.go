@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
 
@@ -39,38 +40,38 @@ func registerMetrics() {
 	registerOnce.Do(func() { legacyregistry.MustRegister(gangsFit, freeAmount, fragmented) })
 }
 
-// measured is what a round has seen of the fragments, for those for whom it sought room.
+// measured is what a round has seen of the fragments, for some of those who wait.
 type measured struct {
+	of   sets.Set[*demand]
 	free float64
 	// lost is how much of it was too little for each member, in sum over the members.
 	lost    float64
 	members int
 }
 
-// measureAll has it seen how what is free suits those who wait, as many of them as plans are sought for in a round: also
-// while a plan is under way, and for those for whom it is too early for one.
-func (r *round) measureAll(ctx context.Context, waiting []*demand) error {
-	gangsFit.Reset()
-	freeAmount.Reset()
-	fragmented.Reset()
-	var seen measured
+// measureRest measures how what is free suits those who wait and for whom no moves were sought in this round, up to as many in
+// all as they are sought for: a plan may be under way, or it is too early for one.
+func (r *round) measureRest(ctx context.Context, waiting []*demand) error {
 	for _, d := range waiting[:min(len(waiting), tries)] {
+		if r.seen.of.Has(d) {
+			continue
+		}
 		if _, _, err := r.withRoom(ctx, d, func(p *posed) (*proposal, string, error) {
-			r.measure(d, p, &seen)
+			r.measure(d, p)
 			return nil, "", nil
 		}); err != nil {
 			return fmt.Errorf("measuring what is free for %s: %w", d.name, err)
 		}
 	}
-	r.publish(&seen)
 	return nil
 }
 
 // measure takes in how what is free suits somebody who waits.
-func (r *round) measure(d *demand, p *posed, seen *measured) {
-	if len(p.Want) != 1 {
+func (r *round) measure(d *demand, p *posed) {
+	if len(p.Want) != 1 || !d.waits() {
 		return // gangs of a group want to fit together
 	}
+	r.seen.of.Insert(d)
 	shape, key := p.shapeOf(d)
 	free := freeOf(&p.Problem, nil)
 	for i, n := range capacity(&p.Problem, 0, free) {
@@ -87,24 +88,25 @@ func (r *round) measure(d *demand, p *posed, seen *measured) {
 	if column < 0 {
 		return
 	}
-	seen.free = 0
+	r.seen.free = 0
 	for node := range p.Nodes {
 		has := float64(max(0, p.Nodes[node].Free[column]))
-		seen.free += has
+		r.seen.free += has
 		for class, c := range p.Want[0].Classes {
 			if !defrag.Fits(p.Nodes[node].Free, c.Request) || !p.FitsMember(0, class, node) {
-				seen.lost += has * float64(c.Count)
+				r.seen.lost += has * float64(c.Count)
 			}
 		}
 	}
 	for _, c := range p.Want[0].Classes {
-		seen.members += c.Count
+		r.seen.members += c.Count
 	}
 }
 
 // publish has it seen what a round has measured. The share is that of Weng et al., "Beware of Fragmentation" (USENIX ATC
 // 2023), for whole devices: what is free on a node is a fragment for a pod that does not fit there.
-func (r *round) publish(seen *measured) {
+func (r *round) publish() {
+	seen := &r.seen
 	if seen.members == 0 {
 		return
 	}

@@ -136,7 +136,11 @@ func (pl *Defragmentation) round(ctx context.Context, nodes []*v1.Node) error {
 	if err != nil {
 		return err
 	}
-	r := &round{Defragmentation: pl, nodes: allowed, critical: critical, resting: pl.resting(plans.Items), reservations: foreign}
+	r := &round{Defragmentation: pl, nodes: allowed, critical: critical, resting: pl.resting(plans.Items), reservations: foreign, seen: measured{of: sets.New[*demand]()}}
+	gangsFit.Reset()
+	freeAmount.Reset()
+	fragmented.Reset()
+	defer r.publish()
 	var errs []error
 	busy := false
 	for i := range plans.Items {
@@ -161,7 +165,7 @@ func (pl *Defragmentation) round(ctx context.Context, nodes []*v1.Node) error {
 	default:
 		errs = append(errs, r.demand(ctx, waiting, plans.Items))
 	}
-	return errors.Join(append(errs, r.measureAll(ctx, waiting))...)
+	return errors.Join(append(errs, r.measureRest(ctx, waiting))...)
 }
 
 // threshold makes a plan that empties units which are used little.
@@ -209,6 +213,7 @@ type round struct {
 	reservations sets.Set[types.UID]
 	// searches is how often moves were sought.
 	searches int
+	seen     measured
 }
 
 // demand makes a plan for the first of those who wait for which there is one.

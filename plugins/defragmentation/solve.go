@@ -32,6 +32,7 @@ func (r *round) solve(ctx context.Context, d *demand) (found *proposal, why stri
 	}
 	r.searches++
 	return r.withRoom(ctx, d, func(p *posed) (*proposal, string, error) {
+		r.measure(d, p)
 		if d.more {
 			p.setAside()
 		} else if fits, err := r.beingMade(ctx, p); err != nil || fits {
