@@ -62,6 +62,10 @@ func newStage(t testing.TB, nodes map[string]string) *stage {
 
 // reserve has a Reservation for pods with a label be held on nodes, so many CPUs on each.
 func (s *stage) reserve(name, label string, cpu int, once bool, nodes ...string) {
+	s.registry.Learn(s.reservation(name, label, cpu, once, nodes...))
+}
+
+func (s *stage) reservation(name, label string, cpu int, once bool, nodes ...string) *v1alpha1.Reservation {
 	s.serial++
 	r := &v1alpha1.Reservation{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), ResourceVersion: fmt.Sprint(s.serial), CreationTimestamp: metav1.Now()}}
 	r.Spec = v1alpha1.ReservationSpec{
@@ -75,7 +79,7 @@ func (s *stage) reserve(name, label string, cpu int, once bool, nodes ...string)
 	for i, node := range nodes {
 		r.Status.Placements = append(r.Status.Placements, v1alpha1.ReservationPlacement{Index: int32(i), NodeName: node})
 	}
-	s.registry.Learn(r)
+	return r
 }
 
 func (s *stage) pod(cpu int, labels ...string) *v1.Pod {

@@ -2,10 +2,12 @@ package plugins
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 	"github.com/lockstep-sh/lockstep/test/idle"
 )
@@ -119,6 +121,45 @@ func TestPlannedMembersFollow(t *testing.T) {
 	}
 	if len(used) != 3 {
 		t.Errorf("%d placements are used: %v; want all three", len(used), used)
+	}
+}
+
+// TestMeant: who comes in place of a pod that is moved uses what is held for that, on the target, whatever else it owns; and
+// where that does not take it, what else it owns.
+func TestMeant(t *testing.T) {
+	for sentence, c := range map[string]struct {
+		cpu        int
+		node, used string
+	}{
+		"what is meant for it":        {2, "b", "move"},
+		"which does not take so much": {8, "a", "own"},
+		"what there is where it fits": {4, "b", "move"},
+		"it fits nowhere":             {9, "", ""},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			s := newStage(t, map[string]string{"a": "8", "b": "6"})
+			s.reserve("own", "mine", 2, true, "a", "b")
+			move := s.reservation("move", "mine", 2, true, "b")
+			move.Labels = map[string]string{v1alpha1.MigrationLabel: "uid"}
+			s.registry.Learn(move)
+			state, nodes := s.fits(s.pod(c.cpu, "mine"))
+			if c.node == "" {
+				if len(nodes) > 0 {
+					t.Errorf("it fits on %v", nodes)
+				}
+				return
+			}
+			if !slices.Equal(nodes, []string{c.node}) {
+				t.Fatalf("it is sent to %v, want %s", nodes, c.node)
+			}
+			pod, ok := s.place(state, s.pod(c.cpu, "mine"), c.node)
+			if !ok {
+				t.Fatal("it is not placed")
+			}
+			if a, _ := s.registry.Allocation(pod); a.Name != c.used {
+				t.Errorf("it uses %q, want %q", a.Name, c.used)
+			}
+		})
 	}
 }
 

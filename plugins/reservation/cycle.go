@@ -81,14 +81,16 @@ func (pl *Reservation) PreFilter(ctx context.Context, state fwk.CycleState, pod 
 	}
 	_, c.named = pod.Annotations[v1alpha1.ReservationAnnotation]
 	state.Write(cycleKey, c)
-	open := c.open()
+	open, meant := c.open()
 	if !planner.Asks(state) {
-		node, err := pl.suited(ctx, state, pod, open)
-		if err != nil {
-			return nil, fwk.AsStatus(err)
-		}
-		if node != "" {
-			return &fwk.PreFilterResult{NodeNames: sets.New(node)}, nil
+		for _, nodes := range [][]string{meant, open} {
+			node, err := pl.suited(ctx, state, pod, nodes)
+			if err != nil {
+				return nil, fwk.AsStatus(err)
+			}
+			if node != "" {
+				return &fwk.PreFilterResult{NodeNames: sets.New(node)}, nil
+			}
 		}
 	}
 	if c.named {
@@ -97,15 +99,20 @@ func (pl *Reservation) PreFilter(ctx context.Context, state fwk.CycleState, pod 
 	return nil, nil
 }
 
-// open lists the nodes on which the pod finds something, by name.
-func (c *cycle) open() (nodes []string) {
+// open lists the nodes on which the pod finds something, by name, and those on which that is meant for it.
+func (c *cycle) open() (nodes, meant []string) {
 	for node, seats := range c.seats {
-		if len(reservation.Rank(c.demand.Amount(), seats)) > 0 {
-			nodes = append(nodes, node)
+		best := reservation.Rank(c.demand.Amount(), seats)
+		if len(best) == 0 {
+			continue
+		}
+		if nodes = append(nodes, node); seats[best[0]].Meant {
+			meant = append(meant, node)
 		}
 	}
 	slices.Sort(nodes)
-	return nodes
+	slices.Sort(meant)
+	return nodes, meant
 }
 
 // suited is the node where a pod that is placed by itself best uses what is held for it; empty if

@@ -18,6 +18,8 @@ type Seat struct {
 	Node   string
 	// Left is what nobody uses of it.
 	Left hold.Taken
+	// Meant: it is held for what comes in place of a pod that is moved, and that is what the pod is, as far as one can tell.
+	Meant bool
 	// Once: whoever uses it has it alone. Taken: somebody does.
 	Once, Taken bool
 	// Card is the GPU card that it is on; negative for none.
@@ -53,12 +55,11 @@ func (s *Seat) Offers(need hold.Taken) bool {
 	return !part.Request.Zero() || len(part.Ports) > 0 || len(need.Request) == 0 && part.Pods > 0
 }
 
-// Rank orders the seats that a pod may use, the one that suits it best first: 1. that which covers
-// most of what it asks for; 2. that of which least is left over; 3. as they come. It returns their
-// positions.
+// Rank orders the seats that a pod may use, the one that suits it best first: 1. that which is meant for it; 2. that which
+// covers most of what it asks for; 3. that of which least is left over; 4. as they come. It returns their positions.
 func Rank(need hold.Taken, seats []Seat) []int {
 	type rank struct {
-		at            int
+		at, tier      int
 		lacks, leaves float64
 	}
 	var ranks []rank
@@ -67,6 +68,9 @@ func Rank(need hold.Taken, seats []Seat) []int {
 			continue
 		}
 		r := rank{at: i}
+		if !seats[i].Meant {
+			r.tier = 1
+		}
 		for name, amount := range need.Request {
 			if amount > 0 {
 				r.lacks += float64(max(0, amount-seats[i].Left.Request[name])) / float64(amount)
@@ -80,7 +84,7 @@ func Rank(need hold.Taken, seats []Seat) []int {
 		ranks = append(ranks, r)
 	}
 	slices.SortStableFunc(ranks, func(a, b rank) int {
-		return cmp.Or(cmp.Compare(a.lacks, b.lacks), cmp.Compare(a.leaves, b.leaves))
+		return cmp.Or(cmp.Compare(a.tier, b.tier), cmp.Compare(a.lacks, b.lacks), cmp.Compare(a.leaves, b.leaves))
 	})
 	order := make([]int, len(ranks))
 	for i, r := range ranks {

@@ -25,6 +25,8 @@ func asked(cpu, gpu int64) hold.Taken {
 func TestRank(t *testing.T) {
 	seat := func(cpu, gpu int64) Seat { return Seat{Left: asked(cpu, gpu), Once: true} }
 	taken, restricted := seat(4, 0), seat(4, 0)
+	meant := seat(2, 0)
+	meant.Meant = true
 	taken.Taken, restricted.Restricted = true, []v1.ResourceName{v1.ResourceCPU}
 	for sentence, c := range map[string]struct {
 		need  hold.Taken
@@ -35,6 +37,7 @@ func TestRank(t *testing.T) {
 		"what covers more goes before what leaves less":    {asked(4, 0), []Seat{seat(2, 0), seat(16, 0)}, []int{1, 0}},
 		"each resource counts alike":                       {asked(4, 2), []Seat{seat(4, 0), seat(4, 1), seat(2, 2)}, []int{1, 2, 0}},
 		"as they come where they are alike":                {asked(4, 0), []Seat{seat(4, 0), seat(4, 0)}, []int{0, 1}},
+		"what is meant for it goes first":                  {asked(4, 0), []Seat{seat(4, 0), meant}, []int{1, 0}},
 		"what somebody has is no choice":                   {asked(4, 0), []Seat{taken, seat(2, 0)}, []int{1}},
 		"restricted gives no more than is left":            {asked(5, 0), []Seat{restricted}, nil},
 		"and all of it":                                    {asked(4, 0), []Seat{restricted}, []int{0}},
