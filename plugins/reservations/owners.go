@@ -5,6 +5,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
@@ -27,7 +28,9 @@ func ownersOf(r *v1alpha1.Reservation) ([]owners.Owner, error) {
 
 func ownerOf(o *v1alpha1.ReservationOwner, namespace string) (one owners.Owner, err error) {
 	if o.Object != nil {
-		one.Pod = o.Object.UID
+		if one.Pod = o.Object.UID; one.Pod == "" {
+			one.Named = types.NamespacedName{Namespace: o.Object.Namespace, Name: o.Object.Name}
+		}
 	}
 	if c := o.Controller; c != nil {
 		gv, err := schema.ParseGroupVersion(c.APIVersion)

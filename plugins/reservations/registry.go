@@ -262,6 +262,7 @@ func (r *Registry) Seats(pod *v1.Pod) map[string][]reservation.Seat {
 			ids = append(ids, p.id)
 			s := reservation.Seat{
 				ID: p.id, Holder: holderOf(e.object.UID), Node: p.node, Once: reservation.Once(e.object), Taken: p.by != "" && p.by != pod.UID, Card: p.card,
+				Meant: e.object.Labels[v1alpha1.MigrationLabel] != "",
 			}
 			if e.object.Spec.AllocatePolicy == v1alpha1.AllocateRestricted {
 				s.Restricted = sortedKeys(e.demand.Request)

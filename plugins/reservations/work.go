@@ -229,8 +229,9 @@ func missingOf(now *v1alpha1.Reservation) (missing []int32) {
 // seek puts reserve pods into the scheduling queue for placements that are missing, and takes back
 // those of before.
 func (r *Registry) seek(ctx context.Context, e *entry, now *v1alpha1.Reservation, missing []int32, preempts bool) error {
-	pod := e.template.DeepCopy()
+	var pod *v1.Pod
 	if len(missing) > 0 {
+		pod = e.template.DeepCopy()
 		if err := r.prioritize(ctx, pod, preempts); err != nil {
 			return err
 		}

@@ -138,6 +138,7 @@ type DefragmentationPlanSpec struct {
 // DefragmentationGoal is what is to be reached: exactly one of these.
 //
 // +kubebuilder:validation:XValidation:rule="(has(self.podGroup) ? 1 : 0) + (has(self.pod) ? 1 : 0) + (has(self.shape) ? 1 : 0) + (has(self.empty) ? 1 : 0) == 1",message="goal: set exactly one of podGroup, pod, shape and empty"
+// +kubebuilder:validation:XValidation:rule="!has(self.pod) || has(self.pod.uid)",fieldPath=".pod",message="pod: uid is not set: set that of the very pod that waits"
 type DefragmentationGoal struct {
 	// PodGroup is a gang that waits, in whichever way it is one: namespace/name.
 	//

@@ -10,7 +10,7 @@ var PodMigrationResource = SchemeGroupVersion.WithResource("podmigrations")
 
 // Keys of migrations.
 const (
-	// MigrationAnnotation is written by the controller on the PodGroup of pods that are moved: how far that has
+	// MigrationAnnotation is written by the controller on the PodGroup, of either API, of pods that are moved: how far that has
 	// come, as JSON: {"phase":"Running","pods":3,"moved":1}.
 	MigrationAnnotation = "scheduling.lockstep.dev/migration"
 	// MigrationLabel is the UID of the PodMigration that a Reservation is made for (label on the Reservation).

@@ -227,7 +227,7 @@ type ReservationOwner struct {
 	PodGroup string `json:"podGroup,omitempty"`
 }
 
-// ReservationOwnerObject is one pod. Another one under its name is not it.
+// ReservationOwnerObject is one pod.
 type ReservationOwnerObject struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
@@ -235,10 +235,14 @@ type ReservationOwnerObject struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
+	// UID is that of the very pod: another one under its name is not it. Without, it is whichever pod has the name, as
+	// those of a StatefulSet have the same again and again.
+	//
+	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
-	UID types.UID `json:"uid"`
+	UID types.UID `json:"uid,omitempty"`
 }
 
 // ReservationOwnerController is what controls pods: a Job, say.

@@ -15,7 +15,8 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/migration"
 )
 
-var podGroupKind = schema.GroupVersionKind{Group: "scheduling.x-k8s.io", Version: "v1alpha1", Kind: "PodGroup"}
+// podGroupKinds are the APIs that have PodGroups: that of the community, and that of Kubernetes.
+var podGroupKinds = []schema.GroupKind{{Group: "scheduling.x-k8s.io", Kind: "PodGroup"}, {Group: "scheduling.k8s.io", Kind: "PodGroup"}}
 
 // state is how far the pods of a gang have been moved, as its PodGroup says.
 type state struct {
@@ -56,13 +57,9 @@ func (r *reconciler) mirror(ctx context.Context, m *v1alpha1.PodMigration) error
 	if m.Spec.PodGroup == "" || migration.Ended(m.Status.Phase) && len(m.Finalizers) == 0 {
 		return nil
 	}
-	group := &metav1.PartialObjectMetadata{}
-	group.SetGroupVersionKind(podGroupKind)
-	switch err := r.live.Get(ctx, client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.PodGroup}, group); {
-	case apierrors.IsNotFound(err), meta.IsNoMatchError(err):
-		return nil
-	case err != nil:
-		return fmt.Errorf("reading PodGroup %s/%s: %w", m.Namespace, m.Spec.PodGroup, err)
+	group, err := r.podGroup(ctx, client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.PodGroup})
+	if err != nil || group == nil {
+		return err
 	}
 	var list v1alpha1.PodMigrationList
 	if err := r.client.List(ctx, &list, client.InNamespace(m.Namespace), client.MatchingFields{gangIndex: m.Spec.PodGroup}); err != nil {
@@ -86,6 +83,28 @@ func (r *reconciler) mirror(ctx context.Context, m *v1alpha1.PodMigration) error
 		return fmt.Errorf("writing on PodGroup %s/%s how far it is moved: %w", m.Namespace, m.Spec.PodGroup, err)
 	}
 	return nil
+}
+
+// podGroup reads the PodGroup of a gang; nil where it has none.
+func (r *reconciler) podGroup(ctx context.Context, key client.ObjectKey) (*metav1.PartialObjectMetadata, error) {
+	for _, kind := range podGroupKinds {
+		mapping, err := r.client.RESTMapper().RESTMapping(kind)
+		switch {
+		case meta.IsNoMatchError(err):
+			continue // it is not served
+		case err != nil:
+			return nil, fmt.Errorf("finding out whether %s is served: %w", kind, err)
+		}
+		group := &metav1.PartialObjectMetadata{}
+		group.SetGroupVersionKind(mapping.GroupVersionKind)
+		switch err := r.live.Get(ctx, key, group); {
+		case err == nil:
+			return group, nil
+		case !apierrors.IsNotFound(err):
+			return nil, fmt.Errorf("reading PodGroup %s of %s: %w", key, kind.Group, err)
+		}
+	}
+	return nil, nil
 }
 
 // samePlan leaves those that belong to the same plan; without one, that alone.

@@ -126,7 +126,7 @@ func (r *reconciler) see(ctx context.Context, m *v1alpha1.PodMigration) (s sight
 	case err == nil:
 		s.reservation = rsv
 		s.Reservation = &migration.Reservation{
-			Ours: rsv.Labels[v1alpha1.MigrationLabel] == string(m.UID), Open: migration.IsOpen(rsv, m), Known: migration.IsKnown(rsv, m), Phase: rsv.Status.Phase,
+			Ours: rsv.Labels[v1alpha1.MigrationLabel] == string(m.UID), Open: migration.IsOpen(rsv, m), Phase: rsv.Status.Phase,
 			Node: rsv.Status.NodeName, Why: migration.WhyNot(rsv), Users: rsv.Status.CurrentOwners,
 		}
 		if rsv.DeletionTimestamp != nil {

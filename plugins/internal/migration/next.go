@@ -36,9 +36,9 @@ type Pod struct {
 type Reservation struct {
 	// Ours: it was made for this PodMigration.
 	Ours bool
-	// Open: others than the pod itself may use it, or will. Known: and it is known who.
-	Open, Known bool
-	Phase       v1alpha1.ReservationPhase
+	// Open: others than the pod itself may use it.
+	Open  bool
+	Phase v1alpha1.ReservationPhase
 	// Node is where it is held; empty for nowhere yet.
 	Node string
 	// Why tells why it has no place, or why it has ended.
@@ -344,11 +344,9 @@ func (s *step) await() {
 	s.letIn()
 }
 
-// letIn opens the Reservation to the successor where it is not open, or where it is known by now who that is.
+// letIn opens the Reservation to the successor where it is not open.
 func (s *step) letIn() {
-	r := s.ours()
-	named := s.seen.Pod != nil && s.seen.Pod.UID != s.m.Spec.PodUID // it is there under its name again
-	if !r.Open || named && !r.Known {
+	if !s.ours().Open {
 		s.out.Action = Open
 	}
 }

@@ -80,7 +80,7 @@ func labelsOf(pod *v1.Pod, keys []string) map[string]string {
 }
 
 // OwnerFor is who may use the target of a PodMigration once its pod is to be evicted. next is the pod that has its name
-// by now, if it is another one: that is it, then. Of a pod that has no controller, and no successor yet, nobody may.
+// by now, if it is another one: that is it, then. Of a pod that has no controller it is whichever has the name.
 func OwnerFor(m *v1alpha1.PodMigration, next *v1.Pod) v1alpha1.ReservationOwner {
 	switch {
 	case next != nil && next.UID != m.Spec.PodUID:
@@ -92,24 +92,12 @@ func OwnerFor(m *v1alpha1.PodMigration, next *v1.Pod) v1alpha1.ReservationOwner 
 		}
 		return owner
 	}
-	return Unknown(m)
+	return v1alpha1.ReservationOwner{Object: &v1alpha1.ReservationOwnerObject{Namespace: m.Namespace, Name: m.Spec.PodName}}
 }
 
 // IsOpen reports whether others than the pod itself may use a Reservation.
 func IsOpen(r *v1alpha1.Reservation, m *v1alpha1.PodMigration) bool {
 	return slices.ContainsFunc(r.Spec.Owners, func(o v1alpha1.ReservationOwner) bool { return o.Object == nil || o.Object.UID != m.Spec.PodUID })
-}
-
-// Unknown stands for a successor of which nobody knows yet who it is: no pod has the label.
-func Unknown(m *v1alpha1.PodMigration) v1alpha1.ReservationOwner {
-	return v1alpha1.ReservationOwner{LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{v1alpha1.MigrationLabel: string(m.UID)}}, Namespace: m.Namespace}
-}
-
-// IsKnown reports whether it is known who may use a Reservation that is open.
-func IsKnown(r *v1alpha1.Reservation, m *v1alpha1.PodMigration) bool {
-	return IsOpen(r, m) && !slices.ContainsFunc(r.Spec.Owners, func(o v1alpha1.ReservationOwner) bool {
-		return o.LabelSelector != nil && o.LabelSelector.MatchLabels[v1alpha1.MigrationLabel] != ""
-	})
 }
 
 // WhyNot tells why a Reservation has no place, or why it has ended.

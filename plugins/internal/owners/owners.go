@@ -21,6 +21,8 @@ import (
 type Owner struct {
 	// Pod is one pod, and no other of its name; empty for any.
 	Pod types.UID
+	// Named is whichever pod has a name, also when it is made again; empty for any.
+	Named types.NamespacedName
 	// Controller is what made the pods; nil for any.
 	Controller *Controller
 	// Selector matches labels of pods in Namespace; nil for all.
@@ -40,7 +42,11 @@ type Controller struct {
 
 // matches reports whether the description is of this pod.
 func (o *Owner) matches(pod *v1.Pod) bool {
-	if o.Pod == "" && o.Controller == nil && o.Selector == nil && o.Gang == nil {
+	named := o.Named != types.NamespacedName{}
+	if o.Pod == "" && !named && o.Controller == nil && o.Selector == nil && o.Gang == nil {
+		return false
+	}
+	if named && (o.Named.Namespace != pod.Namespace || o.Named.Name != pod.Name) {
 		return false
 	}
 	if o.Pod != "" && o.Pod != pod.UID || o.Controller != nil && !o.Controller.made(pod) {
@@ -78,6 +84,7 @@ type Index[K cmp.Ordered] struct {
 // What owners are found by, the narrowest first.
 type (
 	byPod        types.UID
+	byName       types.NamespacedName
 	byController struct{ namespace, kind, name string }
 	byGang       gang.Key
 	byLabel      struct{ namespace, key, value string }
@@ -89,6 +96,8 @@ func keysOf(o *Owner) []any {
 	switch {
 	case o.Pod != "":
 		return []any{byPod(o.Pod)}
+	case o.Named != types.NamespacedName{}:
+		return []any{byName(o.Named)}
 	case o.Controller != nil:
 		return []any{byController{o.Controller.Namespace, o.Controller.Kind, o.Controller.Name}}
 	case o.Gang != nil:
@@ -165,6 +174,7 @@ func (x *Index[K]) Of(pod *v1.Pod) []K {
 		}
 	}
 	look(byPod(pod.UID))
+	look(byName{Namespace: pod.Namespace, Name: pod.Name})
 	look(byNamespace(pod.Namespace))
 	for key, value := range pod.Labels {
 		look(byLabel{pod.Namespace, key, value})
