@@ -2,6 +2,7 @@ package localcluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"syscall"
@@ -45,8 +46,28 @@ func (c *Cluster) SignalAPIServer(s syscall.Signal) error {
 	return nil
 }
 
-// StartAPIServer starts it again, on the same port, and returns when it serves.
+// StartAPIServer starts it again, on the same port, and returns when it serves. One that ends before it serves
+// is started again, a few times, as a kubelet would; the error has the end of its log.
 func (c *Cluster) StartAPIServer(ctx context.Context) error {
+	for attempt := 1; ; attempt++ {
+		err := c.startAPIServer(ctx)
+		if err == nil {
+			return nil
+		}
+		if !errors.Is(err, errEnded) || attempt == startAttempts {
+			return fmt.Errorf("starting the API server, attempt %d: %w%s", attempt, err, c.tailLog(apiServer))
+		}
+		if err := os.Remove(c.pidFile(apiServer)); err != nil {
+			return fmt.Errorf("forgetting the process of the API server: %w", err)
+		}
+	}
+}
+
+// startAPIServer starts it once. The error wraps errEnded if it has ended.
+func (c *Cluster) startAPIServer(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go c.watchComponents(ctx, cancel, []string{apiServer})
 	if err := c.kwokctl(ctx, "start", "cluster"); err != nil {
 		return err
 	}

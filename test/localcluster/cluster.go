@@ -109,7 +109,7 @@ func Up(ctx context.Context, o Options) (*Cluster, error) {
 	}
 }
 
-// startAttempts bounds the attempts to start a cluster of which a component ends.
+// startAttempts bounds the attempts to start a cluster, or its API server, when a component ends.
 const startAttempts = 3
 
 // start starts a cluster in its folder, or leaves nothing behind.

@@ -315,12 +315,17 @@ func (c *Cluster) tailLogs() string {
 	files, _ := filepath.Glob(filepath.Join(c.LogDir(), "*.log"))
 	var out strings.Builder
 	for _, f := range files {
-		data, err := os.ReadFile(f)
-		if err != nil {
-			continue
-		}
-		lines := strings.Split(strings.TrimRight(string(data), "\n"), "\n")
-		fmt.Fprintf(&out, "\n--- %s, last lines\n%s", filepath.Base(f), strings.Join(lines[max(0, len(lines)-logTail):], "\n"))
+		out.WriteString(c.tailLog(strings.TrimSuffix(filepath.Base(f), ".log")))
 	}
 	return out.String()
+}
+
+// tailLog returns the last lines of one log, if it can be read.
+func (c *Cluster) tailLog(name string) string {
+	data, err := os.ReadFile(filepath.Join(c.LogDir(), name+".log"))
+	if err != nil {
+		return ""
+	}
+	lines := strings.Split(strings.TrimRight(string(data), "\n"), "\n")
+	return fmt.Sprintf("\n--- %s.log, last lines\n%s", name, strings.Join(lines[max(0, len(lines)-logTail):], "\n"))
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -228,6 +229,28 @@ func TestRestartOfTheAPIServer(t *testing.T) {
 	createPod(ctx, t, c, boundPod("after", "node-0", nil))
 	waitPhase(ctx, t, c, "after", v1.PodRunning)
 	waitPhase(ctx, t, c, "before", v1.PodRunning)
+}
+
+func TestStartOfTheAPIServerSaysWhyItEnds(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	c := Run(t, Options{WithoutControllerManager: true, WithoutKwok: true})
+	if err := c.KillAPIServer(ctx); err != nil {
+		t.Fatal(err)
+	}
+	port, err := net.Listen("tcp", strings.TrimPrefix(c.RESTConfig().Host, "https://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.StartAPIServer(ctx); !errors.Is(err, errEnded) || !strings.Contains(err.Error(), "address already in use") {
+		t.Errorf("start with its port taken: %v, want an error that shows the log", err)
+	}
+	if err := port.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.StartAPIServer(ctx); err != nil {
+		t.Error(err)
+	}
 }
 
 func TestFailedStartLeavesNothing(t *testing.T) {

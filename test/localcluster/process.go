@@ -213,7 +213,8 @@ func killAll(ctx context.Context, dir string) error {
 }
 
 // startTime tells two processes with the same id apart: clock ticks since boot, "" if there is none
-// or only a zombie.
+// or only a zombie. A first thread that has ended is no zombie while others still end: they have the files and
+// sockets of the process open.
 func startTime(pid int) string {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -221,8 +222,8 @@ func startTime(pid int) string {
 	}
 	// The command, in parentheses, may contain blanks; what follows it starts with field 3, the state.
 	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
-	const state, started = 0, 22 - 3
-	if len(fields) <= started || fields[state] == "Z" {
+	const state, threads, started = 0, 20 - 3, 22 - 3
+	if len(fields) <= started || fields[state] == "Z" && fields[threads] <= "1" {
 		return ""
 	}
 	return fields[started]
