@@ -130,6 +130,9 @@ func (s *Gangs) join(g *gang, m *member, now time.Time) {
 	if m.coming() {
 		g.group.retry.stale = true
 	}
+	if len(g.members) == 1 {
+		s.settleAwaiting(g, now)
+	}
 }
 
 func (s *Gangs) update(m *member, pod *v1.Pod, now time.Time) {
@@ -193,6 +196,9 @@ func (s *Gangs) remove(m *member, now time.Time) {
 		s.redefine(g, now)
 	}
 	s.settle(g, now)
+	if len(g.members) == 0 {
+		s.settleAwaiting(g, now)
+	}
 	s.forget(g)
 }
 

@@ -130,13 +130,17 @@ func (g *gang) names(key Key) bool {
 }
 
 // awaited is the first gang that g names, that does not name it back (or does
-// not exist), and that does not run yet. A gang that runs itself waits for none.
+// not exist), and that does not run yet. A gang that runs itself waits for none; one of which
+// anything runs, or ran to success, waits for none without members: that was there when it began,
+// and has come to its end.
 func (s *Gangs) awaited(g *gang) (Key, bool) {
 	if g.goesAlone() {
 		return Key{}, false
 	}
 	for _, key := range g.apart {
-		if other := s.gangs[key]; other == nil || !other.goesAlone() {
+		other := s.gangs[key]
+		ended := (other == nil || len(other.members) == 0) && g.standing() > 0
+		if !ended && (other == nil || !other.goesAlone()) {
 			return key, true
 		}
 	}

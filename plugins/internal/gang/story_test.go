@@ -149,6 +149,44 @@ func TestStoriesOfRelease(t *testing.T) {
 				"all there: a/x 2 bound, b/y 2 bound",
 			},
 		},
+		"a member comes back, and the others of its group have come to their end": {
+			room: map[string]int{"n": 9},
+			play: func(c *cluster) {
+				c.add(podsNamed("x", 3, of("x"), needs(3), says(groupsKey, `["b/y"]`))...)
+				c.add(podsNamed("y", 2, in("b"), of("y"), needs(2), says(groupsKey, `["a/x"]`))...)
+				c.run()
+				c.look("all there")
+				c.finish("x1")
+				c.remove("x2")
+				c.remove("x3")
+				c.add(podsNamed("z", 2, of("x"), needs(3), says(groupsKey, `["b/y"]`))...)
+				c.finish("y1")
+				c.remove("y2")
+				c.run()
+				c.look("back")
+			},
+			want: []string{
+				"all there: a/x 3 bound, b/y 2 bound",
+				"back: a/x 2 bound, b/y empty",
+			},
+		},
+		"a job that is run again waits for its group again": {
+			room: map[string]int{"n": 9},
+			play: func(c *cluster) {
+				c.add(podsNamed("x", 2, of("x"), owned("monday"), needs(2), says(groupsKey, `["b/y"]`))...)
+				c.add(podsNamed("y", 2, in("b"), of("y"), needs(2), says(groupsKey, `["a/x"]`))...)
+				c.run()
+				c.finish("x")
+				c.finish("y")
+				c.pass(time.Hour)
+				c.add(podsNamed("z", 2, of("x"), owned("tuesday"), needs(2), says(groupsKey, `["b/y"]`))...)
+				c.run()
+				c.why("x")
+			},
+			want: []string{
+				`GangIncomplete: gang "a/x" waits for gang "b/y", listed in its groups annotation`,
+			},
+		},
 		"a group of which one gang does not fit holds nothing": {
 			room: map[string]int{"n": 3},
 			play: func(c *cluster) {
