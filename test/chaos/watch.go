@@ -148,6 +148,7 @@ func migrationOf(u *unstructured.Unstructured) invariant.Migration {
 	out := invariant.Migration{
 		Key: m.Namespace + "/" + m.Name, UID: m.UID, Pod: m.Spec.PodUID, Phase: string(m.Status.Phase),
 		Reserved: meta.IsStatusConditionTrue(m.Status.Conditions, v1alpha1.MigrationReserved),
+		Evicted:  meta.IsStatusConditionTrue(m.Status.Conditions, v1alpha1.MigrationEvicted),
 	}
 	if c := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.MigrationComplete); c != nil {
 		out.Reason = c.Reason

@@ -63,8 +63,8 @@ const (
 	MigrationComplete = "Complete"
 	// MigrationReasonMoved: the successor is on the target.
 	MigrationReasonMoved = "Moved"
-	// MigrationReasonPodGone: the pod went, ended, or was elsewhere before it was evicted. It also goes with
-	// MigrationEvicted, when a successor is awaited all the same.
+	// MigrationReasonPodGone: the pod went, ended, or was elsewhere before it was evicted, or its controller went, too, and
+	// makes no successor. It also goes with MigrationEvicted, when a successor is awaited all the same.
 	MigrationReasonPodGone = "PodGone"
 	// MigrationReasonNoController: nothing would make the pod again.
 	MigrationReasonNoController = "NoController"

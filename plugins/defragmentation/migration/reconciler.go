@@ -10,7 +10,9 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -141,9 +143,34 @@ func (r *reconciler) see(ctx context.Context, m *v1alpha1.PodMigration) (s sight
 		return s, fmt.Errorf("reading the Reservation: %w", err)
 	}
 	if m.Status.Successors != nil && !m.Spec.Suspend && s.Reservation != nil && !s.Reservation.Open {
-		s.Alike, err = r.alike(ctx, m)
+		if s.Alike, err = r.alike(ctx, m); err != nil {
+			return s, err
+		}
+	}
+	if m.Status.Phase == v1alpha1.MigrationRunning && (s.pod == nil || s.pod.UID != m.Spec.PodUID) {
+		s.Barren, err = r.barren(ctx, m)
 	}
 	return s, err
+}
+
+// barren reports whether the controller of the pod is gone for good. Of a kind that may not be read, nobody knows.
+func (r *reconciler) barren(ctx context.Context, m *v1alpha1.PodMigration) (bool, error) {
+	if m.Status.Successors == nil || m.Status.Successors.Controller == nil || m.Status.Successors.Controller.UID == "" {
+		return false, nil
+	}
+	by := m.Status.Successors.Controller
+	object := &metav1.PartialObjectMetadata{}
+	object.SetGroupVersionKind(schema.FromAPIVersionAndKind(by.APIVersion, by.Kind))
+	err := r.live.Get(ctx, client.ObjectKey{Namespace: by.Namespace, Name: by.Name}, object)
+	switch {
+	case apierrors.IsNotFound(err):
+		return true, nil
+	case apierrors.IsForbidden(err), meta.IsNoMatchError(err):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("reading %s %s/%s: %w", by.Kind, by.Namespace, by.Name, err)
+	}
+	return object.UID != by.UID || object.DeletionTimestamp != nil, nil
 }
 
 // alike finds a Reservation of another PodMigration that is open to the same successors. Only one PodMigration is worked

@@ -54,6 +54,8 @@ type Seen struct {
 	Reservation *Reservation
 	// Alike is the name of a Reservation of another PodMigration that is open to the same successors; empty for none.
 	Alike string
+	// Barren: the controller that would make a successor is gone.
+	Barren bool
 }
 
 // Action is what is to be done.
@@ -266,6 +268,9 @@ func (s *step) running() {
 		if s.leave() {
 			s.letIn()
 		}
+	case s.seen.Barren:
+		s.evicted()
+		s.fail(v1alpha1.MigrationReasonPodGone, fmt.Sprintf("pod %s is gone, and so is its controller: nobody makes a successor", spec.PodName))
 	default:
 		s.evicted()
 		s.await()

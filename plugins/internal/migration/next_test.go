@@ -81,6 +81,7 @@ func TestNext(t *testing.T) {
 		pod    *Pod
 		rsv    *Reservation
 		alike  string
+		barren bool
 		after  time.Duration
 		phase  v1alpha1.MigrationPhase
 		reason string // of the condition Complete
@@ -113,6 +114,8 @@ func TestNext(t *testing.T) {
 		"the pod takes its time":                   {m: changes{isRunning, reserved}, pod: &Pod{UID: "uid-p", Node: "from", Ending: true, Grace: time.Hour}, rsv: available(), after: time.Minute, phase: v1alpha1.MigrationRunning},
 		"its successor is awaited":                 {m: changes{isRunning, reserved}, rsv: available(), after: time.Second, phase: v1alpha1.MigrationRunning},
 		"not for ever either":                      {m: changes{isRunning, reserved, gone}, rsv: available(), after: time.Minute, phase: v1alpha1.MigrationFailed, reason: v1alpha1.MigrationReasonNoSuccessor},
+		"unless nobody makes one any more":         {m: changes{isRunning, reserved, known}, rsv: available(), barren: true, after: time.Second, phase: v1alpha1.MigrationFailed, reason: v1alpha1.MigrationReasonPodGone},
+		"but who has come has come":                {m: changes{isRunning, reserved, known}, rsv: available(used(successor)), barren: true, phase: v1alpha1.MigrationSucceeded, reason: v1alpha1.MigrationReasonMoved},
 		"the pod that has its name may use it":     {m: changes{isRunning, reserved, bare}, pod: &Pod{UID: "uid-p-2"}, rsv: available(func(r *Reservation) { r.Open = false }), phase: v1alpha1.MigrationRunning, action: Open},
 		"the successor has come":                   {m: changes{isRunning, reserved}, rsv: available(used(successor)), phase: v1alpha1.MigrationSucceeded, reason: v1alpha1.MigrationReasonMoved},
 		"its node has no room before the pod ends": {m: changes{isRunning, reserved}, pod: ending, rsv: available(used(successor)), phase: v1alpha1.MigrationRunning},
@@ -143,7 +146,7 @@ func TestNext(t *testing.T) {
 		"a pod that has ended by itself is moved":  {m: changes{isRunning, reserved}, pod: &Pod{UID: "uid-p", Node: "from", Ended: true}, rsv: available(), phase: v1alpha1.MigrationRunning},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			got := Next(aMigration(c.m...), Seen{Pod: c.pod, Reservation: c.rsv, Alike: c.alike}, begin.Add(c.after))
+			got := Next(aMigration(c.m...), Seen{Pod: c.pod, Reservation: c.rsv, Alike: c.alike, Barren: c.barren}, begin.Add(c.after))
 			if got.Status.Phase != c.phase || got.Action != c.action {
 				t.Errorf("phase %s, action %d; want %s, %d", got.Status.Phase, got.Action, c.phase, c.action)
 			}

@@ -18,8 +18,8 @@ type Migration struct {
 	Pod types.UID
 	// Phase is where it stands; Succeeded and Failed are final. Reason says why.
 	Phase, Reason string
-	// Reserved: its target was held.
-	Reserved bool
+	// Reserved: its target was held. Evicted: it has evicted the pod.
+	Reserved, Evicted bool
 }
 
 func (m *Migration) ended() bool { return m.Phase == "Succeeded" || m.Phase == "Failed" }
@@ -181,7 +181,7 @@ func (c *Checker) judgeMoves() {
 	for uid, e := range c.moves.evicted {
 		reserved := 0
 		for _, m := range c.moves.byPod[uid] {
-			if m.Reserved {
+			if m.Reserved && (m.Evicted || !m.ended()) { // else it ended before
 				reserved++
 			}
 		}

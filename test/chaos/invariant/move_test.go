@@ -19,7 +19,7 @@ func (s *story) movedOff(name string) []Observation {
 
 // migration is a PodMigration for a pod.
 func (s *story) migration(name, pod, phase string, reserved bool) Observation {
-	return MigrationSeen{Migration{Key: "a/" + name, UID: types.UID(name), Pod: s.pods[pod].UID, Phase: phase, Reserved: reserved}}
+	return MigrationSeen{Migration{Key: "a/" + name, UID: types.UID(name), Pod: s.pods[pod].UID, Phase: phase, Reserved: reserved, Evicted: phase == "Succeeded"}}
 }
 
 func plan(name, phase string, moves int) Observation {
@@ -42,6 +42,12 @@ func TestMoves(t *testing.T) {
 			migration := s.migration("m", "x", "Running", true)
 			s.at(2, s.movedOff("x")...)
 			s.at(4, migration)
+			s.at(20)
+		}},
+		"another move was given up before": {tell: func(s *story) {
+			s.at(1, s.pod("x"), s.bound("x", 0), s.migration("n", "x", "Pending", true))
+			s.at(2, s.migration("n", "x", "Failed", false), s.migration("m", "x", "Running", true))
+			s.at(3, s.movedOff("x")...)
 			s.at(20)
 		}},
 		"evicted before anything is reserved": {tell: func(s *story) {
