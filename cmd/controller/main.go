@@ -113,6 +113,12 @@ func run(o *options, queues queuestatus.Options) error {
 	// Where bandwidth costs less than CPU, as beside the API server, to unpack lists is a waste.
 	kubeconfig.DisableCompression = true
 	kubeconfig.Wrap(gathered)
+	if err := awaitAPIServer(ctx, kubeconfig); err != nil {
+		if ctx.Err() != nil {
+			return nil // it is to end
+		}
+		return err
+	}
 	mgr, err := ctrl.NewManager(kubeconfig, o.manager())
 	if err != nil {
 		return fmt.Errorf("creating the manager: %w", err)
