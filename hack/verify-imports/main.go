@@ -23,13 +23,13 @@ const module = "github.com/lockstep-sh/lockstep/"
 // (victim, whatif), the state of a scheduler process (gangs, holds, order, leading, reservepods), what its
 // cache has taken in (cacheevents) and its plugins have (watches), how kinds of objects are waited for (crd), and what
 // users are told (podstatus, event).
-var libraries = []string{"binding", "cacheevents", "crd", "event", "eviction", "extension", "gangpoint", "gangs", "holds", "leading", "order", "planner", "podstatus", "reservations", "reservepods", "victim", "watches", "whatif"}
+var libraries = []string{"binding", "cacheevents", "crd", "devices", "event", "eviction", "extension", "gangpoint", "gangs", "holds", "leading", "order", "planner", "podstatus", "reservations", "reservepods", "victim", "watches", "whatif"}
 
 // impure is what values in, values out has no use for, by prefix.
 var impure = []string{"k8s.io/kubernetes", "k8s.io/client-go", "k8s.io/klog", "log"}
 
 // helpers are the packages below test/ that help tests of any package.
-var helpers = []string{"test/await", "test/idle"}
+var helpers = []string{"test/await", "test/dra", "test/idle"}
 
 // judge is the package that says whether the scheduler did well.
 const judge = "test/chaos/invariant"

@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/component-helpers/storage/ephemeral"
 	"k8s.io/component-helpers/storage/volume"
+	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 )
 
@@ -19,6 +20,8 @@ type storage struct {
 	claims  corelisters.PersistentVolumeClaimLister
 	volumes corelisters.PersistentVolumeLister
 	classes storagelisters.StorageClassLister
+	// devices are claims of the other kind; nil where the scheduler knows of none.
+	devices fwk.ResourceClaimTracker
 	// unbound indexes the volumes that are not bound: see unboundVolumes.
 	unbound cache.Indexer
 	// broken is why there is no such index.
@@ -31,6 +34,9 @@ func storageOf(fw framework.Framework) storage {
 		claims: core.PersistentVolumeClaims().Lister(), volumes: core.PersistentVolumes().Lister(),
 		classes: fw.SharedInformerFactory().Storage().V1().StorageClasses().Lister(),
 		unbound: core.PersistentVolumes().Informer().GetIndexer(),
+	}
+	if manager := fw.SharedDRAManager(); manager != nil {
+		s.devices = manager.ResourceClaims()
 	}
 	if _, ok := s.unbound.GetIndexers()[unboundIndex]; ok {
 		return s // by another planner
@@ -114,6 +120,9 @@ type claimKey struct{ namespace, name string }
 // read looks at the claims of a pod; uses counts the pods of the attempt that have each.
 func (s storage) read(pod *v1.Pod, uses map[claimKey]int) (claimed, error) {
 	var c claimed
+	if err := s.readDevices(&c, pod, uses); err != nil {
+		return claimed{}, err
+	}
 	for i, name := range claimsOf(pod) {
 		if name == "" {
 			continue
@@ -224,6 +233,11 @@ func use(uses map[claimKey]int, pod *v1.Pod) {
 	for _, name := range claimsOf(pod) {
 		if name != "" {
 			uses[claimKey{pod.Namespace, name}]++
+		}
+	}
+	for i := range pod.Spec.ResourceClaims {
+		if name := deviceClaim(pod, i); name != "" {
+			uses[deviceKey(pod, name)]++
 		}
 	}
 }

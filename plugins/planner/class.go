@@ -164,10 +164,6 @@ func (g *grouping) hash(pod *v1.Pod, claims claimed, granted []hold.Holder) uint
 	if claims.any {
 		w.object(claims.shape)
 	}
-	if len(spec.ResourceClaims) > 0 {
-		w.object(spec.ResourceClaims)
-		w.text(pod.Name) // claims made from a template are the pod's own
-	}
 	if spec.Resources != nil {
 		w.object(spec.Resources)
 	}
@@ -244,13 +240,6 @@ func (w hashWriter) volumes(list []v1.Volume) {
 		if source := &list[i].VolumeSource; !isLocalVolume(source) {
 			w.object(source)
 		}
-	}
-}
-
-func (w hashWriter) claims(pod *v1.Pod) {
-	if len(pod.Spec.ResourceClaims) > 0 {
-		w.object(pod.Spec.ResourceClaims)
-		w.text(pod.Name) // claims made from a template are the pod's own
 	}
 }
 

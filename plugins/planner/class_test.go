@@ -23,28 +23,31 @@ const gpu = v1.ResourceName("nvidia.com/gpu")
 // TestClassesTellApartWhatMatters: so does a field that a new version of
 // Kubernetes brings.
 var irrelevant = map[string]string{
-	"RestartPolicy":                   "it says what happens to containers that end",
-	"TerminationGracePeriodSeconds":   "it says how the pod ends",
-	"ActiveDeadlineSeconds":           "it says when the pod ends",
-	"DNSPolicy":                       "names are resolved on any node",
-	"DNSConfig":                       "names are resolved on any node",
-	"HostAliases":                     "names are resolved on any node",
-	"Hostname":                        "it is the pod's own name",
-	"HostnameOverride":                "it is the pod's own name",
-	"Subdomain":                       "it is the pod's own name",
-	"SetHostnameAsFQDN":               "it is the pod's own name",
-	"ServiceAccountName":              "it says what the pod may do",
-	"DeprecatedServiceAccount":        "it says what the pod may do",
-	"AutomountServiceAccountToken":    "it says what the pod may do",
-	"ImagePullSecrets":                "it says what the pod may pull",
-	"SecurityContext":                 "no plugin of the scheduler reads it",
-	"HostPID":                         "every node has process IDs",
-	"HostIPC":                         "every node has IPC",
-	"ShareProcessNamespace":           "every node has process IDs",
-	"EnableServiceLinks":              "it is about environment variables",
-	"ReadinessGates":                  "it says when the pod is ready",
-	"PreemptionPolicy":                "a gang preempts as a whole or not at all",
-	"EvictionResponders":              "it is about pods that run",
+	"RestartPolicy":                      "it says what happens to containers that end",
+	"TerminationGracePeriodSeconds":      "it says how the pod ends",
+	"ActiveDeadlineSeconds":              "it says when the pod ends",
+	"DNSPolicy":                          "names are resolved on any node",
+	"DNSConfig":                          "names are resolved on any node",
+	"HostAliases":                        "names are resolved on any node",
+	"Hostname":                           "it is the pod's own name",
+	"HostnameOverride":                   "it is the pod's own name",
+	"Subdomain":                          "it is the pod's own name",
+	"SetHostnameAsFQDN":                  "it is the pod's own name",
+	"ServiceAccountName":                 "it says what the pod may do",
+	"DeprecatedServiceAccount":           "it says what the pod may do",
+	"AutomountServiceAccountToken":       "it says what the pod may do",
+	"ImagePullSecrets":                   "it says what the pod may pull",
+	"SecurityContext":                    "no plugin of the scheduler reads it",
+	"HostPID":                            "every node has process IDs",
+	"HostIPC":                            "every node has IPC",
+	"ShareProcessNamespace":              "every node has process IDs",
+	"EnableServiceLinks":                 "it is about environment variables",
+	"ReadinessGates":                     "it says when the pod is ready",
+	"PreemptionPolicy":                   "a gang preempts as a whole or not at all",
+	"EvictionResponders":                 "it is about pods that run",
+	"ResourceClaims[].Name":              "it tells claims apart, not pods",
+	"ResourceClaims[].ResourceClaimName": "what the claim asks for counts",
+	"ResourceClaims[].ResourceClaimTemplateName": "what the claim that is made of it asks for counts",
 	"Volumes[].Name":                  "it tells volumes apart, not pods",
 	"SchedulingGates":                 "a member that has gates is not planned",
 	"SchedulingGroup":                 "it is the gang, and all members have the same",
@@ -305,15 +308,5 @@ func TestClassesByMetadata(t *testing.T) {
 				t.Errorf("one class: %v, want %v", same, c.same)
 			}
 		})
-	}
-}
-
-// TestClassesOfClaims: claims that are made from a template belong to one pod.
-func TestClassesOfClaims(t *testing.T) {
-	group := newGrouping(storageWith(t))
-	claims := v1.PodResourceClaim{Name: "device", ResourceClaimTemplateName: new("template")}
-	a, b := st.MakePod().Name("a").PodResourceClaims(claims).Obj(), st.MakePod().Name("b").PodResourceClaims(claims).Obj()
-	if mustAdd(t, group, a) == mustAdd(t, group, b) {
-		t.Error("pods with devices of their own are one class")
 	}
 }

@@ -417,7 +417,7 @@ func (w *world) explainDomains(need gang.Need, g placement.Gang, outcome placeme
 	return fmt.Sprintf("gang %q does not fit in any %s: %s%s", need.Key, topology.ShortKey(key), strings.Join(parts, "; "), w.reasons())
 }
 
-// short sums up what members without a place ask of the resources that nodes
+// short sums up what members without a place ask of the resources and devices that nodes
 // lacked.
 func (w *world) short(members []int) string {
 	sum := resource.Vector{}
@@ -428,10 +428,14 @@ func (w *world) short(members []int) string {
 			}
 		}
 	}
-	if sum.Zero() {
+	var parts []string
+	if !sum.Zero() {
+		parts = append(parts, sum.String())
+	}
+	if parts = append(parts, w.shortDevices(members)...); len(parts) == 0 {
 		return ""
 	}
-	return "; short " + sum.String()
+	return "; short " + strings.Join(parts, ", ")
 }
 
 // reasons lists why nodes refused members, the most frequent first.

@@ -136,7 +136,9 @@ func (w hashWriter) placing(pod *v1.Pod) {
 		w.object(spec.Affinity.NodeAffinity)
 	}
 	w.volumes(spec.Volumes)
-	w.claims(pod)
+	if len(spec.ResourceClaims) > 0 {
+		w.object(spec.ResourceClaims)
+	}
 	if spec.OS != nil {
 		w.text(string(spec.OS.Name))
 	}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/volumebinding"
 
 	"github.com/lockstep-sh/lockstep/plugins/holds"
@@ -70,6 +71,8 @@ type world struct {
 	// closed are the nodes that a class could not use if the cluster were empty.
 	closed  map[slot]bool
 	lacking map[v1.ResourceName]bool
+	// lackingDevices: a node was refused for its devices.
+	lackingDevices bool
 	// opaque: a node was refused by a plugin that may look at more of a pod than a shape has.
 	opaque bool
 	// denied is why a member was not admitted at all as things stood then.
@@ -376,6 +379,7 @@ func (w *world) judge(node int, status *fwk.Status) (bool, error) {
 		w.refuse(node, reason)
 	}
 	w.opaque = w.opaque || opaque(status)
+	w.lackingDevices = w.lackingDevices || status.Plugin() == names.DynamicResources
 	return false, nil
 }
 

@@ -3,6 +3,7 @@ package whatif
 import (
 	"context"
 	"slices"
+	"sync"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -10,6 +11,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/volumebinding"
 
+	"github.com/lockstep-sh/lockstep/plugins/devices"
 	"github.com/lockstep-sh/lockstep/plugins/extension"
 )
 
@@ -60,6 +62,8 @@ type Hooks struct {
 	allocatable []Allocatable
 	// volumes is the profile's own, where it has one: see Contend.
 	volumes *volumebinding.VolumeBinding
+	// devices makes the simulator of devices when the first pod comes that may need any.
+	devices func() (*devices.Simulator, error)
 	// listeners are the PreFilter plugins that may want to hear of pods that come and go;
 	// counted tells that they were looked for.
 	listeners []string
@@ -76,6 +80,7 @@ func HooksOf(plugins *extension.Plugins, fw framework.Framework) Hooks {
 		predicates:  extension.Of[Predicate](plugins, fw),
 		allocatable: extension.Of[Allocatable](plugins, fw),
 		volumes:     volumesOf(fw),
+		devices:     sync.OnceValues(func() (*devices.Simulator, error) { return devices.New(context.Background(), fw) }),
 	}
 }
 

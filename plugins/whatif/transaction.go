@@ -14,6 +14,8 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/volumebinding"
+
+	"github.com/lockstep-sh/lockstep/plugins/devices"
 )
 
 // Transaction is a hypothetical state of the cluster. It is not safe for
@@ -34,6 +36,10 @@ type Transaction struct {
 	contending sets.Set[types.UID]
 	// expected are pods that may be added, and that others may have to keep away from.
 	expected []*framework.PodInfo
+	// devices are those that pods of the transaction took or freed; made for the first pod that needs any.
+	devices *devices.Overlay
+	// asked is the view for which claims were looked up last.
+	asked *View
 	// changes counts all changes; version is its count at the last one of each node.
 	version []int
 	changes int
@@ -44,6 +50,10 @@ type step struct {
 	info    fwk.PodInfo
 	node    int
 	removed bool
+	// restored: it was removed before.
+	restored bool
+	// devices are those that the pod took when it was added.
+	devices devices.Taken
 	// volumes are those that the pod took when it was added, nil for none.
 	volumes *volumebinding.PodVolumes
 	// before is the version that the node had.
@@ -115,8 +125,10 @@ type View struct {
 	// beyond are the plugins that may judge a node by pods on others; without known, any may.
 	beyond sets.Set[string]
 	known  bool
-	// spreads: plugins with hooks may, whatever the pods ask of each other.
+	// spreads: plugins with hooks may, or devices that several nodes reach, whatever the pods ask of each other.
 	spreads bool
+	// claims are those of the pod; nil if it needs no devices.
+	claims *claims
 }
 
 // Allows reports whether PreFilter left the node.
@@ -162,6 +174,9 @@ func (t *Transaction) View(ctx context.Context, pod *v1.Pod, prepare func(fwk.Cy
 		}
 	}
 	t.hooks.note(v)
+	if status := t.lookUp(ctx, v); !status.IsSuccess() {
+		return nil, status
+	}
 	if !t.hooks.hears(v.State) {
 		return v, nil
 	}
@@ -201,6 +216,11 @@ func (t *Transaction) shift(ctx context.Context, v *View, s step) error {
 // Fits runs the filters for a view on a node, as the scheduling cycle does:
 // counting nominated pods of equal or higher priority, and again without them.
 func (t *Transaction) Fits(ctx context.Context, v *View, node int) *fwk.Status {
+	if v.claims != nil {
+		if status := t.claimsOf(ctx, v); !status.IsSuccess() {
+			return status
+		}
+	}
 	info := t.nodes[node]
 	nominated := t.nominated(v.Pod, info)
 	if len(nominated) == 0 {
@@ -248,15 +268,18 @@ func (t *Transaction) Own(pods ...types.UID) { t.own.Insert(pods...) }
 
 // Add puts a pod on a node. info is its PodInfo; the pod in it is not changed.
 func (t *Transaction) Add(ctx context.Context, info *framework.PodInfo, node int) error {
-	taken, err := t.take(ctx, info.Pod, t.nodes[node].Node())
+	s := step{info: place(info, t.nodes[node].Node().Name), node: node}
+	var err error
+	if s.volumes, err = t.take(ctx, info.Pod, t.nodes[node].Node()); err != nil {
+		return err
+	}
+	if s.devices, err = t.takeDevices(ctx, info.Pod, t.nodes[node]); err == nil {
+		err = t.do(ctx, s)
+	}
 	if err != nil {
-		return err
+		t.giveBack(s)
 	}
-	if err := t.do(ctx, step{info: place(info, t.nodes[node].Node().Name), node: node, volumes: taken}); err != nil {
-		t.giveBack(taken)
-		return err
-	}
-	return nil
+	return err
 }
 
 // Remove takes a pod from its node; info is one of those that the node has. Where
@@ -265,12 +288,18 @@ func (t *Transaction) Remove(ctx context.Context, info fwk.PodInfo, node int) er
 	if t.snapshot != nil {
 		return fmt.Errorf("removing pod %s: the transaction is on the snapshot itself", klog.KObj(info.GetPod()))
 	}
+	if err := t.leave(info.GetPod(), false); err != nil {
+		return err
+	}
 	return t.do(ctx, step{info: info, node: node, removed: true})
 }
 
 // Restore puts a pod back that was removed, just as it was.
 func (t *Transaction) Restore(ctx context.Context, info fwk.PodInfo, node int) error {
-	return t.do(ctx, step{info: info, node: node})
+	if err := t.leave(info.GetPod(), true); err != nil {
+		return err
+	}
+	return t.do(ctx, step{info: info, node: node, restored: true})
 }
 
 func (t *Transaction) do(ctx context.Context, s step) error {
@@ -356,7 +385,12 @@ func (t *Transaction) Rollback(ctx context.Context, mark Mark) error {
 	for len(t.log) > int(mark) {
 		last := t.log[len(t.log)-1]
 		t.log = t.log[:len(t.log)-1]
-		t.giveBack(last.volumes)
+		t.giveBack(last)
+		if last.removed || last.restored {
+			if err := t.leave(last.info.GetPod(), last.removed); err != nil {
+				return err
+			}
+		}
 		t.changes++
 		t.version[last.node] = last.before
 		if err := t.apply(ctx, last.undone()); err != nil {
@@ -372,9 +406,9 @@ func (t *Transaction) Discard(ctx context.Context) (err error) {
 	if t.snapshot != nil {
 		err = t.Rollback(ctx, 0)
 	}
-	// Copies just go away. Volumes do not, whatever happened.
+	// Copies just go away, and devices with the overlay. Volumes do not, whatever happened.
 	for _, s := range slices.Backward(t.log) {
-		t.giveBack(s.volumes)
+		t.giveBack(s)
 	}
 	t.log = nil
 	return err

@@ -46,6 +46,11 @@ func (t *Transaction) For(ctx context.Context, v *View, pod *v1.Pod) (*View, *fw
 	}
 	own := *v
 	own.Pod = pod
+	if own.claims != nil {
+		if status := t.claimsOf(ctx, &own); !status.IsSuccess() {
+			return nil, status
+		}
+	}
 	return &own, nil
 }
 
@@ -73,9 +78,12 @@ func (t *Transaction) take(ctx context.Context, pod *v1.Pod, node *v1.Node) (*vo
 	return chosen, nil
 }
 
-// giveBack is the opposite of take.
-func (t *Transaction) giveBack(taken *volumebinding.PodVolumes) {
-	if taken != nil {
-		t.hooks.volumes.Binder.RevertAssumedPodVolumes(taken)
+// giveBack gives back the volumes and devices that a step took.
+func (t *Transaction) giveBack(s step) {
+	if s.volumes != nil {
+		t.hooks.volumes.Binder.RevertAssumedPodVolumes(s.volumes)
+	}
+	if len(s.devices) > 0 {
+		t.devices.GiveBack(s.devices)
 	}
 }

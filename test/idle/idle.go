@@ -4,9 +4,13 @@ package idle
 
 import (
 	"context"
+	"errors"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
+	resourceapi "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
@@ -94,10 +98,32 @@ func (o Options) profile(tb testing.TB) schedconfig.KubeSchedulerProfile {
 	return p
 }
 
-// Start starts the informers, and returns when they have everything.
+// Start starts the informers, and returns when they have everything, and who listens to them has heard of it.
 func (s *Scheduler) Start() {
 	s.Informers.Start(s.Context.Done())
 	s.Informers.WaitForCacheSync(s.Context.Done())
+	for !s.devicesKnown() {
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// devicesKnown reports whether what tracks devices has heard of all that informers have. Nothing else tells.
+func (s *Scheduler) devicesKnown() bool {
+	api, manager := s.Informers.Resource().V1(), s.Framework.SharedDRAManager()
+	claims, err1 := manager.ResourceClaims().List()
+	known, err2 := manager.ResourceSlices().ListWithDeviceTaintRules()
+	slices, err3 := api.ResourceSlices().Lister().List(labels.Everything())
+	classes, err4 := api.DeviceClasses().Lister().List(labels.Everything())
+	if errors.Join(err1, err2, err3, err4) != nil || len(claims) != len(api.ResourceClaims().Informer().GetStore().ListKeys()) || len(known) != len(slices) {
+		return false
+	}
+	for _, class := range classes {
+		name := v1.ResourceName(resourceapi.ResourceDeviceClassPrefix + class.Name)
+		if manager.DeviceClassResolver().GetDeviceClass(name) == nil {
+			return false
+		}
+	}
+	return true
 }
 
 // Look takes a new snapshot of the cache, as every cycle does at its begin.

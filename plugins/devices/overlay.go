@@ -1,0 +1,175 @@
+package devices
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	resourceapi "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/dynamic-resource-allocation/resourceclaim"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
+	"k8s.io/kubernetes/pkg/scheduler/util/assumecache"
+)
+
+// Overlay is what would be allocated if some pods came and others left. It is not safe for concurrent changes; Prepare
+// may run in parallel between them.
+type Overlay struct {
+	s *Simulator
+	// version changes whenever anything does.
+	version int
+	// taken are the claims that pods took, as they would be allocated.
+	taken map[types.UID]*resourceapi.ResourceClaim
+	// left are the pods that left.
+	left sets.Set[types.UID]
+	// freed are the claims that would lose their allocation with the pods that left.
+	freed map[types.UID]*resourceapi.ResourceClaim
+	// signalled are the claims that the plugin reserves while Take asks it to.
+	signalled []types.UID
+}
+
+// Overlay returns one in which nothing differs from what is.
+func (s *Simulator) Overlay() *Overlay {
+	return &Overlay{s: s, taken: map[types.UID]*resourceapi.ResourceClaim{}, left: sets.New[types.UID](), freed: map[types.UID]*resourceapi.ResourceClaim{}}
+}
+
+// Version changes whenever what is allocated would.
+func (o *Overlay) Version() int { return o.version }
+
+// Shared reports whether there are devices that more than one node can reach.
+func (o *Overlay) Shared() (bool, error) {
+	list, err := o.s.real.ResourceSlices().ListWithDeviceTaintRules()
+	if err != nil {
+		return false, fmt.Errorf("listing ResourceSlices: %w", err)
+	}
+	return slices.ContainsFunc(list, func(slice *resourceapi.ResourceSlice) bool { return slice.Spec.NodeName == nil }), nil
+}
+
+// as has the plugin see devices as the overlay does.
+func (o *Overlay) as(ask func()) {
+	o.s.mu.Lock()
+	defer o.s.mu.Unlock()
+	before := o.s.manager.claims
+	o.s.manager.claims = tracker{ResourceClaimTracker: before, o: o}
+	defer func() { o.s.manager.claims = before }()
+	ask()
+}
+
+// Prepare has the plugin's PreFilter look at a pod: filters go by the state that it leaves. A status that is not a
+// success is the plugin's own: rejected, or an error.
+func (o *Overlay) Prepare(ctx context.Context, state fwk.CycleState, pod *v1.Pod) (status *fwk.Status) {
+	o.as(func() { _, status = o.s.plugin.PreFilter(ctx, state, pod, nil) })
+	if status.IsSuccess() || status.IsSkip() {
+		return nil
+	}
+	return status.WithPlugin(names.DynamicResources)
+}
+
+// Taken are the claims that a pod took with it to a node.
+type Taken []types.UID
+
+// Take allocates to a pod what the plugin would on a node. state is one that was prepared for the pod since the last
+// change, or nil. Nothing is taken where that is not possible any more, which the pod's own cycle finds out, and for
+// claims that are allocated or about to be.
+func (o *Overlay) Take(ctx context.Context, state fwk.CycleState, pod *v1.Pod, node fwk.NodeInfo) (Taken, error) {
+	var status *fwk.Status
+	if state == nil {
+		state = framework.NewCycleState()
+		status = o.Prepare(ctx, state, pod)
+	}
+	if status.IsSuccess() {
+		status = o.s.plugin.Filter(ctx, state, pod, node)
+	}
+	if status.IsRejected() {
+		return nil, nil
+	}
+	if status.IsSuccess() {
+		o.signalled = nil
+		o.as(func() { status = o.s.plugin.Reserve(ctx, state, pod, node.Node().Name) })
+	}
+	if !status.IsSuccess() {
+		o.GiveBack(o.signalled)
+		return nil, fmt.Errorf("choosing devices of pod %s on node %s: %w", klog.KObj(pod), node.Node().Name, status.AsError())
+	}
+	taken := Taken(o.signalled)
+	o.signalled = nil
+	if len(taken) > 0 {
+		o.version++
+	}
+	return taken, nil
+}
+
+// GiveBack is the opposite of Take.
+func (o *Overlay) GiveBack(taken Taken) {
+	for _, uid := range taken {
+		delete(o.taken, uid)
+		o.version++
+	}
+}
+
+// Remove takes in that a pod would be gone. Claims that nobody else has reserved lose their allocation with it: those
+// that were made for the pod are deleted, others are deallocated.
+func (o *Overlay) Remove(pod *v1.Pod) error {
+	claims, err := o.claimsOf(pod)
+	if err != nil {
+		return err
+	}
+	o.left.Insert(pod.UID)
+	for _, claim := range claims {
+		if claim.Status.Allocation != nil && !slices.ContainsFunc(claim.Status.ReservedFor, o.stays) {
+			o.freed[claim.UID] = claim
+			o.version++
+		}
+	}
+	return nil
+}
+
+// Restore is the opposite of Remove.
+func (o *Overlay) Restore(pod *v1.Pod) {
+	o.left.Delete(pod.UID)
+	maps.DeleteFunc(o.freed, func(_ types.UID, claim *resourceapi.ResourceClaim) bool {
+		back := slices.ContainsFunc(claim.Status.ReservedFor, o.stays)
+		if back {
+			o.version++
+		}
+		return back
+	})
+}
+
+// stays reports whether a consumer of a claim has not left.
+func (o *Overlay) stays(consumer resourceapi.ResourceClaimConsumerReference) bool {
+	return !o.left.Has(consumer.UID)
+}
+
+// claimsOf returns the claims that a pod uses. Those that are not there any more are left out.
+func (o *Overlay) claimsOf(pod *v1.Pod) ([]*resourceapi.ResourceClaim, error) {
+	var names []string
+	for i := range pod.Spec.ResourceClaims {
+		name, _, err := resourceclaim.Name(pod, &pod.Spec.ResourceClaims[i])
+		if err == nil && name != nil { // else it has not been made
+			names = append(names, *name)
+		}
+	}
+	if extended := pod.Status.ExtendedResourceClaimStatus; extended != nil {
+		names = append(names, extended.ResourceClaimName)
+	}
+	var claims []*resourceapi.ResourceClaim
+	for _, name := range names {
+		claim, err := o.s.real.ResourceClaims().Get(pod.Namespace, name)
+		switch {
+		case errors.Is(err, assumecache.ErrNotFound):
+		case err != nil:
+			return nil, fmt.Errorf("reading claim %s/%s of pod %s: %w", pod.Namespace, name, pod.Name, err)
+		default:
+			claims = append(claims, claim)
+		}
+	}
+	return claims, nil
+}

@@ -1,0 +1,89 @@
+package planner
+
+import (
+	"errors"
+	"fmt"
+
+	v1 "k8s.io/api/core/v1"
+	resourceapi "k8s.io/api/resource/v1"
+	"k8s.io/dynamic-resource-allocation/resourceclaim"
+	"k8s.io/kubernetes/pkg/scheduler/util/assumecache"
+)
+
+// deviceClaim names a ResourceClaim of a pod; empty as long as it has not been made.
+func deviceClaim(pod *v1.Pod, i int) string {
+	name, _, err := resourceclaim.Name(pod, &pod.Spec.ResourceClaims[i])
+	if err != nil || name == nil {
+		return ""
+	}
+	return *name
+}
+
+// deviceKey is a ResourceClaim among claims for volumes, of which no name has a slash.
+func deviceKey(pod *v1.Pod, name string) claimKey { return claimKey{pod.Namespace, "devices/" + name} }
+
+// readDevices takes in the ResourceClaims of a pod. Those that ask for the same, and that nobody else has, are alike.
+// One that members share goes by its name: once one of them has it, the others have to go where it is.
+func (s storage) readDevices(c *claimed, pod *v1.Pod, uses map[claimKey]int) error {
+	for i := range pod.Spec.ResourceClaims {
+		c.any = true
+		name := deviceClaim(pod, i)
+		if name == "" || s.devices == nil {
+			c.shape = append(c.shape, "devices to be claimed")
+			continue
+		}
+		claim, err := s.devices.Get(pod.Namespace, name)
+		if err != nil && !errors.Is(err, assumecache.ErrNotFound) {
+			return fmt.Errorf("reading ResourceClaim %s/%s of pod %s: %w", pod.Namespace, name, pod.Name, err)
+		}
+		shared := uses[deviceKey(pod, name)] > 1
+		switch {
+		case err != nil, claim.DeletionTimestamp != nil, claim.Status.Allocation != nil, s.devices.GetPendingAllocation(claim.UID) != nil:
+			c.shape = append(c.shape, "devices", name)
+		case shared:
+			c.contends = true
+			c.shape = append(c.shape, "devices", name)
+		default:
+			c.shape = append(c.shape, "devices", claim.Spec)
+		}
+	}
+	return nil
+}
+
+// shortDevices sums up the devices that members without a place claim, by device class, if nodes lacked any. A claim that
+// members share counts once.
+func (w *world) shortDevices(members []int) []string {
+	if !w.lackingDevices || w.storage.devices == nil {
+		return nil
+	}
+	counts, seen := map[string]int64{}, map[claimKey]bool{}
+	for _, m := range members {
+		pod := w.pods[m]
+		for i := range pod.Spec.ResourceClaims {
+			name := deviceClaim(pod, i)
+			claim, err := w.storage.devices.Get(pod.Namespace, name)
+			if key := deviceKey(pod, name); err == nil && claim.Status.Allocation == nil && !seen[key] { // the filters have told of errors
+				seen[key] = true
+				addRequests(counts, claim)
+			}
+		}
+	}
+	var parts []string
+	for _, class := range sortedKeys(counts) {
+		parts = append(parts, fmt.Sprintf("%d of device class %s", counts[class], class))
+	}
+	return parts
+}
+
+// addRequests counts the devices of a claim that is not allocated. Of a list of alternatives the first counts, and a request for
+// all devices of a node as one.
+func addRequests(counts map[string]int64, claim *resourceapi.ResourceClaim) {
+	for _, request := range claim.Spec.Devices.Requests {
+		switch {
+		case request.Exactly != nil:
+			counts[request.Exactly.DeviceClassName] += max(1, request.Exactly.Count)
+		case len(request.FirstAvailable) > 0:
+			counts[request.FirstAvailable[0].DeviceClassName] += max(1, request.FirstAvailable[0].Count)
+		}
+	}
+}

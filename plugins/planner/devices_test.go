@@ -1,0 +1,145 @@
+package planner
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
+	st "k8s.io/kubernetes/pkg/scheduler/testing"
+
+	"github.com/lockstep-sh/lockstep/plugins/extension"
+	"github.com/lockstep-sh/lockstep/plugins/holds"
+	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+	"github.com/lockstep-sh/lockstep/test/dra"
+	"github.com/lockstep-sh/lockstep/test/idle"
+)
+
+// planDevices plans a gang of these pods on nodes with so many devices, with these claims beside. It returns how many go
+// to each node, and why the plan is not complete.
+func planDevices(tb testing.TB, devices []int, pods []*v1.Pod, claims ...runtime.Object) ([]int, string) {
+	tb.Helper()
+	p := devicePlanner(tb, devices, claims...)
+	plan, err := p.Plan(tb.Context(), attemptOf(pods), nil)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	counts := make([]int, len(devices))
+	for _, node := range plan.Nodes {
+		counts[slices.Index(nodeNames(len(devices)), node)]++
+	}
+	return counts, plan.Why[gang.Key{Namespace: "ns", Name: "g"}]
+}
+
+func nodeNames(count int) []string {
+	var names []string
+	for i := range count {
+		names = append(names, fmt.Sprint("n", i))
+	}
+	return names
+}
+
+// devicePlanner is a planner for nodes with so many devices.
+func devicePlanner(tb testing.TB, devices []int, objects ...runtime.Object) *Planner {
+	tb.Helper()
+	objects = append(objects, dra.Class())
+	var nodes []*v1.Node
+	for i, name := range nodeNames(len(devices)) {
+		objects = append(objects, dra.Slice(name, devices[i]))
+		nodes = append(nodes, st.MakeNode().Name(name).Capacity(map[v1.ResourceName]string{v1.ResourceCPU: "96", v1.ResourcePods: "110"}).Obj())
+	}
+	s := idle.New(tb, idle.Options{Snapshot: cache.NewSnapshot(nil, nodes), Objects: objects})
+	s.Start()
+	return New(s.Framework, holds.New(), extension.New())
+}
+
+func attemptOf(pods []*v1.Pod) *gang.Attempt {
+	need := gang.Need{Key: gang.Key{Namespace: "ns", Name: "g"}, Min: len(pods), Spec: gang.Spec{Min: len(pods)}, Pending: pods}
+	return &gang.Attempt{Group: "ns/g", Leader: pods[0].UID, Strict: true, Gangs: []gang.Need{need}}
+}
+
+// each is members with a claim of so many devices each.
+func each(members, devices int) (pods []*v1.Pod, claims []runtime.Object) {
+	for i := range members {
+		name := fmt.Sprint("m", i)
+		pods = append(pods, dra.Pod(name, name))
+		claims = append(claims, dra.Claim(name, devices))
+	}
+	return pods, claims
+}
+
+// TestPlansCountDevices: members of a plan never get one device twice, and a node offers what it has.
+func TestPlansCountDevices(t *testing.T) {
+	t.Run("uneven nodes", func(t *testing.T) {
+		pods, claims := each(16, 1)
+		if counts, why := planDevices(t, []int{15, 1}, pods, claims...); !slices.Equal(counts, []int{15, 1}) {
+			t.Errorf("16 members with a device each on nodes with 15 and 1: %v (%s), want them to fit", counts, why)
+		}
+	})
+	t.Run("one device short", func(t *testing.T) {
+		pods, claims := each(4, 2)
+		counts, why := planDevices(t, []int{3, 4}, pods, claims...)
+		want := `gang "ns/g": 3 of 4 members fit; short 2 of device class gpu.example.com (of 2 nodes: 2 cannot allocate all claims)`
+		if counts[0]+counts[1] > 3 || why != want {
+			t.Errorf("4 members with 2 devices each on nodes with 3 and 4: %v, want them not to fit; because:\n%s; want\n%s", counts, why, want)
+		}
+	})
+	t.Run("a shared claim", func(t *testing.T) {
+		var pods []*v1.Pod
+		for i := range 5 {
+			pods = append(pods, dra.Pod(fmt.Sprint("m", i), "shared"))
+		}
+		if counts, why := planDevices(t, []int{1, 2, 1}, pods, dra.Claim("shared", 2)); !slices.Equal(counts, []int{0, 5, 0}) {
+			t.Errorf("5 members that share 2 devices on nodes with 1, 2 and 1: %v (%s), want all on the second", counts, why)
+		}
+	})
+	t.Run("an extended resource", func(t *testing.T) {
+		var pods []*v1.Pod
+		for i := range 4 {
+			name := fmt.Sprint("m", i)
+			pods = append(pods, st.MakePod().Namespace("ns").Name(name).UID(name).Req(map[v1.ResourceName]string{dra.Backed: "2"}).Obj())
+		}
+		if counts, why := planDevices(t, []int{2, 6}, pods); !slices.Equal(counts, []int{1, 3}) {
+			t.Errorf("4 members with 2 devices each, by extended resource, on nodes with 2 and 6: %v (%s), want them to fit", counts, why)
+		}
+	})
+}
+
+// TestClassesByDevices: members whose claims ask for the same are one class, unless a claim is shared or allocated.
+func TestClassesByDevices(t *testing.T) {
+	p := devicePlanner(t, []int{4}, dra.Claim("a", 1), dra.Claim("b", 1), dra.Claim("two", 2), dra.Claim("shared", 1), dra.Held(dra.Claim("here", 1), "n0", 0))
+	group := newGrouping(p.storage)
+	pods := map[string]*v1.Pod{}
+	for _, claim := range []string{"a", "b", "two", "shared", "here"} {
+		pods[claim] = dra.Pod("of-"+claim, claim)
+		use(group.uses, pods[claim])
+	}
+	other := dra.Pod("other-of-shared", "shared")
+	use(group.uses, other)
+	class := map[string]int{}
+	for claim, pod := range pods {
+		class[claim] = mustAdd(t, group, pod)
+	}
+	if class["a"] != class["b"] {
+		t.Error("pods with claims that ask for the same are not one class")
+	}
+	if class["shared"] != mustAdd(t, group, other) {
+		t.Error("pods with the same claim are not one class")
+	}
+	if len(group.classes) != 4 {
+		t.Errorf("%d classes, want 4: one device, two, that which is shared, that which is allocated", len(group.classes))
+	}
+}
+
+// BenchmarkPlanOfClaims plans a gang of 256 members with a claim each on 1,000 nodes with 8 devices each.
+func BenchmarkPlanOfClaims(b *testing.B) {
+	pods, claims := each(256, 1)
+	p := devicePlanner(b, slices.Repeat([]int{8}, 1000), claims...)
+	for b.Loop() {
+		if plan, err := p.Plan(b.Context(), attemptOf(pods), nil); err != nil || !plan.Complete {
+			b.Fatal(plan.Why, err)
+		}
+	}
+}

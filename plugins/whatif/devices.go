@@ -1,0 +1,97 @@
+package whatif
+
+import (
+	"context"
+	"sync"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
+
+	"github.com/lockstep-sh/lockstep/plugins/devices"
+)
+
+// Devices that a pod would be allocated are in no NodeInfo either: kube-scheduler tracks them in claims. A transaction
+// has an overlay over these. What a pod takes that is added, or frees that is removed, is there and nowhere else, so
+// that nothing of it is left when the transaction ends.
+
+// devicesFor returns the overlay, if a pod may need devices; nil if not, and where the profile knows of none.
+func (t *Transaction) devicesFor(pod *v1.Pod) (*devices.Overlay, error) {
+	if t.hooks.devices == nil {
+		return nil, nil
+	}
+	simulator, err := t.hooks.devices()
+	if err != nil || simulator == nil || !simulator.Wants(pod) {
+		return nil, err
+	}
+	if t.devices == nil {
+		t.devices = simulator.Overlay()
+	}
+	return t.devices, nil
+}
+
+// claims is what the filters of devices go by, in the cycle state of a view.
+type claims struct {
+	mu sync.Mutex
+	// pod is whose claims they are, and version that of the overlay, when they were looked up.
+	pod     types.UID
+	version int
+	status  *fwk.Status
+}
+
+// lookUp has a view know the claims of its pod, and what is left for them, if it may need devices.
+func (t *Transaction) lookUp(ctx context.Context, v *View) *fwk.Status {
+	overlay, err := t.devicesFor(v.Pod)
+	if overlay == nil {
+		return fwk.AsStatus(err)
+	}
+	shared, err := overlay.Shared()
+	if err != nil {
+		return fwk.AsStatus(err)
+	}
+	v.spreads = v.spreads || shared
+	if v.known {
+		v.beyond.Insert(names.DynamicResources) // a pod that goes may leave a claim that is tied to another node
+	}
+	v.claims = &claims{}
+	return t.claimsOf(ctx, v)
+}
+
+// claimsOf looks the claims of a view up again if it is another pod's now, or what is allocated has changed.
+func (t *Transaction) claimsOf(ctx context.Context, v *View) *fwk.Status {
+	v.claims.mu.Lock()
+	defer v.claims.mu.Unlock()
+	if v.claims.pod != v.Pod.UID || v.claims.version != t.devices.Version() {
+		v.claims.status = t.devices.Prepare(ctx, v.State, v.Pod)
+		v.claims.pod, v.claims.version = v.Pod.UID, t.devices.Version()
+		t.asked = v
+	}
+	return v.claims.status
+}
+
+// takeDevices takes the devices that a pod would be allocated on a node.
+func (t *Transaction) takeDevices(ctx context.Context, pod *v1.Pod, node fwk.NodeInfo) (devices.Taken, error) {
+	overlay, err := t.devicesFor(pod)
+	if overlay == nil {
+		return nil, err
+	}
+	var state fwk.CycleState
+	if t.asked != nil && t.asked.claims.pod == pod.UID && t.asked.claims.version == overlay.Version() {
+		state = t.asked.State
+	}
+	return overlay.Take(ctx, state, pod, node)
+}
+
+// leave takes in that a pod is gone, with the devices that it alone had; with back, that it is there again.
+func (t *Transaction) leave(pod *v1.Pod, back bool) error {
+	overlay, err := t.devicesFor(pod)
+	if overlay == nil {
+		return err
+	}
+	if back {
+		overlay.Restore(pod)
+		return nil
+	}
+	return overlay.Remove(pod)
+}
