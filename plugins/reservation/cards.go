@@ -1,9 +1,10 @@
 package reservation
 
 import (
+	"slices"
+
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/sets"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
@@ -98,9 +99,8 @@ func keptFor(c *cycle, seat *reservation.Seat, placements []reservation.OnCard, 
 // and what those of their users have who are not on the node any more, in a what-if: they leave it to the next.
 func keptBut(own hold.ID, left map[hold.ID]int64, placements []reservation.OnCard, pod *v1.Pod, info fwk.NodeInfo) card.Kept {
 	kept := card.Kept{By: map[int]int64{}}
-	there := sets.Set[types.UID]{}
-	for _, p := range info.GetPods() {
-		there.Insert(p.GetPod().UID)
+	there := func(user types.UID) bool {
+		return slices.ContainsFunc(info.GetPods(), func(p fwk.PodInfo) bool { return p.GetPod().UID == user })
 	}
 	for _, p := range placements {
 		if p.ID != own {
@@ -111,7 +111,7 @@ func keptBut(own hold.ID, left map[hold.ID]int64, placements []reservation.OnCar
 			kept.By[p.Card] += rest
 		}
 		for user, memory := range p.Users {
-			if user != pod.UID && !there.Has(user) {
+			if user != pod.UID && !there(user) {
 				kept.By[p.Card] += memory
 			}
 		}

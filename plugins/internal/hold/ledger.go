@@ -117,6 +117,8 @@ type Change struct {
 // Ledger is all holds.
 type Ledger struct {
 	holds map[ID]entry
+	// parts are the holds that have a part of another one, by that.
+	parts map[ID]map[ID]bool
 	// nodes are what is held on each.
 	nodes map[string]*onNode
 	count map[Reason]int
@@ -147,7 +149,7 @@ type Taken struct {
 
 // NewLedger makes an empty ledger.
 func NewLedger() *Ledger {
-	return &Ledger{holds: map[ID]entry{}, nodes: map[string]*onNode{}, count: map[Reason]int{}, holders: map[Holder]int{}, nominated: map[Holder]int{}}
+	return &Ledger{holds: map[ID]entry{}, parts: map[ID]map[ID]bool{}, nodes: map[string]*onNode{}, count: map[Reason]int{}, holders: map[Holder]int{}, nominated: map[Holder]int{}}
 }
 
 // Put adds a hold, in place of the one that has its ID, or that its pod had. Pods that have parts
@@ -166,6 +168,7 @@ func (l *Ledger) Put(h Hold) {
 		e.From = ""
 	}
 	l.holds[h.ID] = e
+	l.notePart(e, true)
 	l.note(h, 1)
 	on := l.nodes[h.Node]
 	if on == nil {
@@ -202,6 +205,7 @@ func (l *Ledger) Drop(id ID) bool {
 		}
 	}
 	delete(l.holds, id)
+	l.notePart(e, false)
 	l.note(e.Hold, -1)
 	on := l.nodes[e.Node]
 	on.add(e.Holder, e.left, -1)

@@ -135,8 +135,24 @@ func (l *Ledger) shift(of entry, part Taken, by int) {
 // detach has a hold be a part of none. What it took is its own.
 func (l *Ledger) detach(id ID) {
 	e := l.holds[id]
+	l.notePart(e, false)
 	e.From, e.part = "", Taken{}
 	l.holds[id] = e
+}
+
+// notePart keeps which holds have parts of which.
+func (l *Ledger) notePart(e entry, has bool) {
+	switch {
+	case e.From == "":
+	case has && l.parts[e.From] == nil:
+		l.parts[e.From] = map[ID]bool{e.ID: true}
+	case has:
+		l.parts[e.From][e.ID] = true
+	default:
+		if delete(l.parts[e.From], e.ID); len(l.parts[e.From]) == 0 {
+			delete(l.parts, e.From)
+		}
+	}
 }
 
 // takers are the holds that have parts of one, by ID.
@@ -145,10 +161,8 @@ func (l *Ledger) takers(id ID) []Hold {
 		return nil // of what is for a pod nobody takes a part
 	}
 	var found []Hold
-	for _, e := range l.holds {
-		if e.From == id {
-			found = append(found, e.Hold)
-		}
+	for part := range l.parts[id] {
+		found = append(found, l.holds[part].Hold)
 	}
 	slices.SortFunc(found, func(a, b Hold) int { return cmp.Compare(a.ID, b.ID) })
 	return found
