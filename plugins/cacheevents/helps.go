@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
+	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	fwk "k8s.io/kube-scheduler/framework"
 
@@ -27,6 +28,17 @@ func NodeHelps(before, after any) bool {
 		!equality.Semantic.DeepEqual(old.Spec.Taints, node.Spec.Taints) ||
 		!equality.Semantic.DeepEqual(old.Status.Allocatable, node.Status.Allocatable) ||
 		!maps.Equal(ours(old.Annotations), ours(node.Annotations))
+}
+
+// ClaimHelps reports whether what an event tells of a ResourceClaim may let a pod fit that did not: the claim has come to be,
+// or devices are free of it. That it is allocated, and for whom, takes from others.
+func ClaimHelps(before, after any) bool {
+	old, _ := before.(*resourceapi.ResourceClaim)
+	claim, _ := after.(*resourceapi.ResourceClaim)
+	if old == nil {
+		return true
+	}
+	return old.Status.Allocation != nil && (claim == nil || claim.Status.Allocation == nil)
 }
 
 // ours are the annotations under the domain of this project.

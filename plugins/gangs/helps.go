@@ -22,9 +22,13 @@ func (r *Registry) Heard(event fwk.ClusterEvent, before, after any) {
 		if cacheevents.NodeHelps(before, after) {
 			r.changed((*gang.Gangs).NodesChanged)
 		}
+	case fwk.ResourceClaim:
+		if cacheevents.ClaimHelps(before, after) {
+			r.changed((*gang.Gangs).NodesChanged)
+		}
 	case fwk.Pod, fwk.UnscheduledPod, fwk.TargetPod, fwk.PodGroup:
 		// Of members the registry hears itself.
 	default:
-		r.changed((*gang.Gangs).NodesChanged) // volumes, devices
+		r.changed((*gang.Gangs).NodesChanged) // volumes, kinds and lists of devices
 	}
 }

@@ -250,6 +250,9 @@ func (r *recorder) checkNode(name string) {
 			continue
 		}
 		for kind, quantity := range requests.PodRequests(p.pod, requests.PodResourcesOptions{}) {
+			if byClaim(p.pod, kind) {
+				continue
+			}
 			sum := used[kind]
 			sum.Add(quantity)
 			used[kind] = sum
@@ -263,6 +266,12 @@ func (r *recorder) checkNode(name string) {
 			r.oversold = fmt.Sprintf("oversold: pods on node %s ask for %s %s; it has %s", name, sum.String(), kind, has.String())
 		}
 	}
+}
+
+// byClaim reports whether a pod has an extended resource of a DeviceClass, by a claim: the node need not list any.
+func byClaim(pod *v1.Pod, kind v1.ResourceName) bool {
+	status := pod.Status.ExtendedResourceClaimStatus
+	return status != nil && slices.ContainsFunc(status.RequestMappings, func(m v1.ContainerExtendedResourceRequest) bool { return m.ResourceName == string(kind) })
 }
 
 func (r *recorder) seeEvent(_, after *v1.Event) {

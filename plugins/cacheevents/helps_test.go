@@ -1,0 +1,80 @@
+package cacheevents
+
+import (
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	resourceapi "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+	st "k8s.io/kubernetes/pkg/scheduler/testing"
+
+	"github.com/lockstep-sh/lockstep/test/dra"
+)
+
+func TestFrees(t *testing.T) {
+	for sentence, c := range map[string]struct {
+		event fwk.ClusterEvent
+		want  bool
+	}{
+		"a pod has left its node":    {fwk.ClusterEvent{Resource: fwk.AssignedPod, ActionType: fwk.Delete}, true},
+		"or takes less of it":        {fwk.ClusterEvent{Resource: fwk.AssignedPod, ActionType: fwk.UpdatePodScaleDown}, true},
+		"one has come":               {fwk.ClusterEvent{Resource: fwk.AssignedPod, ActionType: fwk.Add}, false},
+		"nobody says what changed":   {fwk.ClusterEvent{Resource: fwk.AssignedPod, ActionType: fwk.Update}, false},
+		"one that waited is deleted": {fwk.ClusterEvent{Resource: fwk.UnscheduledPod, ActionType: fwk.Delete}, false},
+	} {
+		if got := Frees(c.event); got != c.want {
+			t.Errorf("%s: %t, want %t", sentence, got, c.want)
+		}
+	}
+}
+
+func TestNodeHelps(t *testing.T) {
+	node := func(change func(*v1.Node)) *v1.Node {
+		n := st.MakeNode().Name("n").Label("a", "b").Capacity(map[v1.ResourceName]string{v1.ResourceCPU: "1"}).Obj()
+		if change != nil {
+			change(n)
+		}
+		return n
+	}
+	for sentence, c := range map[string]struct {
+		change func(*v1.Node)
+		want   bool
+	}{
+		"nothing that matters":         {nil, false},
+		"a heartbeat":                  {func(n *v1.Node) { n.Status.Conditions = []v1.NodeCondition{{LastHeartbeatTime: metav1.Now()}} }, false},
+		"an annotation of others":      {func(n *v1.Node) { n.Annotations = map[string]string{"example.com/seen": "now"} }, false},
+		"one that our plugins read":    {func(n *v1.Node) { n.Annotations = map[string]string{"scheduling.lockstep.dev/cards": "8"} }, true},
+		"a label":                      {func(n *v1.Node) { n.Labels["a"] = "c" }, true},
+		"a taint":                      {func(n *v1.Node) { n.Spec.Taints = []v1.Taint{{Key: "x"}} }, true},
+		"what it has":                  {func(n *v1.Node) { n.Status.Allocatable[v1.ResourceCPU] = n.Status.Capacity[v1.ResourceMemory] }, true},
+		"that it takes pods, or stops": {func(n *v1.Node) { n.Spec.Unschedulable = true }, true},
+	} {
+		if got := NodeHelps(node(nil), node(c.change)); got != c.want {
+			t.Errorf("%s: %t, want %t", sentence, got, c.want)
+		}
+	}
+	if !NodeHelps(nil, node(nil)) {
+		t.Error("a node that comes does not help")
+	}
+}
+
+func TestClaimHelps(t *testing.T) {
+	free, taken := dra.Claim("c", 1), dra.Held(dra.Claim("c", 1), "n", 0, "user")
+	var none *resourceapi.ResourceClaim
+	for sentence, c := range map[string]struct {
+		before, after *resourceapi.ResourceClaim
+		want          bool
+	}{
+		"it comes":                 {none, free, true},
+		"it is allocated":          {free, taken, false},
+		"somebody else has it":     {taken, dra.Held(dra.Claim("c", 1), "n", 0, "user", "other"), false},
+		"it is free again":         {taken, free, true},
+		"it goes, and had none":    {free, none, false},
+		"it goes with what it had": {taken, none, true},
+	} {
+		if got := ClaimHelps(c.before, c.after); got != c.want {
+			t.Errorf("%s: %t, want %t", sentence, got, c.want)
+		}
+	}
+}
