@@ -57,6 +57,9 @@ func incomplete(f facts) string {
 	if f.gated > 0 {
 		aside = append(aside, gang.TextGated(f.gated))
 	}
+	if f.claimless > 0 {
+		aside = append(aside, gang.TextLacksClaims(f.claimless))
+	}
 	if f.failed > 0 {
 		aside = append(aside, fmt.Sprintf("%d failed", f.failed))
 	}

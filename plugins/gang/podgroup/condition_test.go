@@ -48,6 +48,7 @@ func TestCondition(t *testing.T) {
 		want *metav1.Condition
 	}{
 		"members are missing":                              {nil, "", pods("waiting"), one},
+		"a claim of a member is not made yet":              {nil, "", pods("waiting", "claimless"), condition("False", v1alpha1.ReasonGangIncomplete, one.Message+" (and 1 without ResourceClaims from their template)")},
 		"a gate keeps a member back":                       {nil, "", pods("waiting", "gated"), condition("False", v1alpha1.ReasonGangIncomplete, one.Message+" (and 1 with scheduling gates)")},
 		"a member failed":                                  {bound, FieldOwner, pods("running", "failed"), condition("False", v1alpha1.ReasonGangIncomplete, one.Message+" (and 1 failed)")},
 		"complete":                                         {one, FieldOwner, pods("waiting", "waiting"), awaiting},

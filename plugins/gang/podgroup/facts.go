@@ -84,7 +84,8 @@ type facts struct {
 	// unfinished have not ended; waiting are those of them without a node.
 	unfinished, waiting        int
 	running, succeeded, failed int32
-	gated                      int
+	// gated have scheduling gates; claimless, ResourceClaims that are not made yet.
+	gated, claimless int
 	// refused: the scheduler has tried a waiting member and found no place.
 	refused bool
 	// expired: the wait time ran out on a waiting member.
@@ -147,8 +148,12 @@ func (f *facts) addUnfinished(pod *v1.Pod) {
 			f.expired = true
 		}
 		f.refused = f.refused || f.expired || refused(pod)
-		if len(pod.Spec.SchedulingGates) > 0 {
+		switch {
+		case len(pod.Spec.SchedulingGates) > 0:
 			f.gated++
+			return
+		case gang.LacksClaims(pod):
+			f.claimless++
 			return
 		}
 	}

@@ -189,9 +189,9 @@ func StripPod(object any) (any, error) {
 	delete(stripped.Annotations, v1.LastAppliedConfigAnnotation)
 	stripped.OwnerReferences = pod.OwnerReferences
 	stripped.Spec = v1.PodSpec{
-		NodeName: pod.Spec.NodeName, Priority: pod.Spec.Priority, SchedulingGates: pod.Spec.SchedulingGates,
+		NodeName: pod.Spec.NodeName, Priority: pod.Spec.Priority, SchedulingGates: pod.Spec.SchedulingGates, ResourceClaims: pod.Spec.ResourceClaims,
 	}
-	stripped.Status.Phase = pod.Status.Phase
+	stripped.Status.Phase, stripped.Status.ResourceClaimStatuses = pod.Status.Phase, pod.Status.ResourceClaimStatuses
 	for i := range pod.Status.Conditions {
 		if pod.Status.Conditions[i].Type == v1.PodScheduled {
 			stripped.Status.Conditions = append(stripped.Status.Conditions, pod.Status.Conditions[i])

@@ -18,7 +18,7 @@ import (
 
 // Whatever is dropped from the cache is not missed.
 func TestStripPodKeepsFacts(t *testing.T) {
-	words := []string{"waiting", "gated", "refused", "expired", "bound", "running", "succeeded", "failed"}
+	words := []string{"waiting", "gated", "claimless", "refused", "expired", "bound", "running", "succeeded", "failed"}
 	full := func() []*v1.Pod {
 		return with(pods(words...), func(i int, p *v1.Pod) {
 			p.Spec.Priority = ptr.To(int32(i))

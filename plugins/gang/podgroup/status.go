@@ -152,7 +152,7 @@ func hadMinimum(phase schedulingv1alpha1.PodGroupPhase) bool {
 // gets members again.
 func startOf(was status, f facts, now metav1.Time) metav1.Time {
 	start := was.ScheduleStartTime
-	void := f.all.n+f.gated == 0
+	void := f.all.n+f.gated+f.claimless == 0
 	again := over(was.Phase) && f.unfinished > 0 && f.bound.n == 0
 	if void || again {
 		start = metav1.Time{}

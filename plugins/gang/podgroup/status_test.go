@@ -22,7 +22,7 @@ var (
 	key   = gang.Key{Namespace: "team", Name: "train"}
 )
 
-// pods makes pods from a word for each. A word is "waiting", "gated", "refused",
+// pods makes pods from a word for each. A word is "waiting", "gated", "claimless", "refused",
 // "expired", "bound", "running", "succeeded" or "failed".
 func pods(words ...string) []*v1.Pod {
 	list := make([]*v1.Pod, len(words))
@@ -45,6 +45,10 @@ func pod(i int, word string) *v1.Pod {
 		return p
 	case "gated":
 		p.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "example.com/gate"}}
+		return p
+	case "claimless":
+		template := "gpu"
+		p.Spec.ResourceClaims = []v1.PodResourceClaim{{Name: "gpu", ResourceClaimTemplateName: &template}}
 		return p
 	case "refused":
 		p.Status.Conditions = []v1.PodCondition{{Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: v1.PodReasonUnschedulable}}
@@ -100,6 +104,7 @@ func TestPhase(t *testing.T) {
 		"no minimum":                            {"", 0, pods("running"), pending},
 		"members are missing":                   {pending, 3, pods("waiting", "waiting"), pending},
 		"a gate keeps a member back":            {pending, 2, pods("waiting", "gated"), pending},
+		"a claim of a member is not made yet":   {pending, 2, pods("waiting", "claimless"), pending},
 		"the minimum waits":                     {pending, 2, pods("waiting", "waiting"), PreScheduling},
 		"there is no room":                      {PreScheduling, 2, pods("waiting", "refused"), pending},
 		"the wait time ran out":                 {PreScheduling, 2, pods("expired", "expired"), pending},
@@ -246,7 +251,7 @@ func TestOccupiedBy(t *testing.T) {
 
 // What was written asks for no further write, whatever it was.
 func TestSettles(t *testing.T) {
-	words := []string{"waiting", "gated", "refused", "expired", "bound", "running", "succeeded", "failed"}
+	words := []string{"waiting", "gated", "claimless", "refused", "expired", "bound", "running", "succeeded", "failed"}
 	var sets [][]*v1.Pod
 	for _, a := range words {
 		for _, b := range words {

@@ -100,6 +100,22 @@ func gated(p *v1.Pod) { p.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "
 
 func ungated(p *v1.Pod) { p.Spec.SchedulingGates = nil }
 
+// claiming has a pod ask for claims of these names from templates.
+func claiming(names ...string) func(*v1.Pod) {
+	return func(p *v1.Pod) {
+		for _, name := range names {
+			p.Spec.ResourceClaims = append(p.Spec.ResourceClaims, v1.PodResourceClaim{Name: name, ResourceClaimTemplateName: &name})
+		}
+	}
+}
+
+// made has the claim of a pod made that has this name there; it is of no matter how it is called.
+func made(name string) func(*v1.Pod) {
+	return func(p *v1.Pod) {
+		p.Status.ResourceClaimStatuses = append(p.Status.ResourceClaimStatuses, v1.PodResourceClaimStatus{Name: name})
+	}
+}
+
 func dying(p *v1.Pod) { p.DeletionTimestamp = new(metav1.NewTime(start)) }
 
 // podsNamed makes pods prefix1, prefix2 and so on.

@@ -92,6 +92,9 @@ func (g *gang) incomplete(have int) string {
 	if n := g.gated(); n > 0 {
 		aside = append(aside, TextGated(n))
 	}
+	if n := g.claimless(); n > 0 {
+		aside = append(aside, TextLacksClaims(n))
+	}
 	return TextIncomplete(g.key, have, g.spec.Min, aside...)
 }
 
@@ -123,6 +126,13 @@ func (g *gang) expired() int {
 
 func (g *gang) gated() int {
 	return g.countOf(func(m *member) bool { return m.state == Pending && len(m.pod.Spec.SchedulingGates) > 0 })
+}
+
+// claimless counts the members that wait for their ResourceClaims only.
+func (g *gang) claimless() int {
+	return g.countOf(func(m *member) bool {
+		return m.state == Pending && len(m.pod.Spec.SchedulingGates) == 0 && LacksClaims(m.pod)
+	})
 }
 
 func (g *gang) countOf(test func(*member) bool) int {

@@ -3,6 +3,7 @@ package gang
 import (
 	"cmp"
 	"math"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -61,7 +62,21 @@ func (m *member) uid() types.UID { return m.pod.UID }
 
 // free tells that nobody but the scheduler stands in its way.
 func (m *member) free() bool {
-	return !m.expired && m.pod.DeletionTimestamp == nil && len(m.pod.Spec.SchedulingGates) == 0
+	return !m.expired && m.pod.DeletionTimestamp == nil && len(m.pod.Spec.SchedulingGates) == 0 && !LacksClaims(m.pod)
+}
+
+// LacksClaims reports whether a pod waits for ResourceClaims that are made for it from a
+// template: kube-controller-manager has not named all of them in its status. Nobody can tell
+// which devices such a pod asks for.
+func LacksClaims(pod *v1.Pod) bool {
+	for i := range pod.Spec.ResourceClaims {
+		claim := &pod.Spec.ResourceClaims[i]
+		made := func(status v1.PodResourceClaimStatus) bool { return status.Name == claim.Name }
+		if claim.ResourceClaimTemplateName != nil && !slices.ContainsFunc(pod.Status.ResourceClaimStatuses, made) {
+			return true
+		}
+	}
+	return false
 }
 
 // eligible reports whether a plan may place it.

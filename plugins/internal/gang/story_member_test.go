@@ -210,6 +210,26 @@ func TestStoriesOfMembers(t *testing.T) {
 				"ungated: a/train 3 bound",
 			},
 		},
+		"a pod whose ResourceClaims are not made yet is a member, and waits for them": {
+			room: map[string]int{"n": 9},
+			play: func(c *cluster) {
+				c.add(podsNamed("p", 2, of("train"), needs(3))...)
+				c.add(podOf("q", of("train"), needs(3), claiming("gpu", "nic")))
+				c.run()
+				c.why("train")
+				c.change("q", made("nic"))
+				c.run()
+				c.why("train")
+				c.change("q", made("gpu"))
+				c.run()
+				c.look("made")
+			},
+			want: []string{
+				`GangIncomplete: gang "a/train" has 2 of 3 members (and 1 without ResourceClaims from their template)`,
+				`GangIncomplete: gang "a/train" has 2 of 3 members (and 1 without ResourceClaims from their template)`,
+				"made: a/train 3 bound",
+			},
+		},
 		"a pod that is recreated under its name is another member": {
 			room: map[string]int{"n": 9},
 			play: func(c *cluster) {

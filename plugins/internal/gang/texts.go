@@ -42,3 +42,8 @@ func TextAwaiting(key Key, minimum int) string {
 
 // TextGated is of pods that have scheduling gates, for the aside of [TextIncomplete].
 func TextGated(pods int) string { return fmt.Sprintf("%d with scheduling gates", pods) }
+
+// TextLacksClaims is of pods whose ResourceClaims are not made yet, for the aside of [TextIncomplete].
+func TextLacksClaims(pods int) string {
+	return fmt.Sprintf("%d without ResourceClaims from their template", pods)
+}

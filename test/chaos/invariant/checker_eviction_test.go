@@ -105,6 +105,20 @@ func TestCheckerOfEvictions(t *testing.T) {
 			},
 			"no futile eviction: gang a/g: since 12:00:03.000",
 		},
+		"one that was kept from its node for somebody is evicted later for another": {
+			func(s *story) {
+				s.at(1, append(s.gangPods("g", 2, 2, priority(5)), s.pod("p", priority(5)), s.pod("v"))...)
+				s.at(2, Told{&v1.Event{
+					Reason: "Preempted", InvolvedObject: v1.ObjectReference{Kind: "Pod", UID: s.pods["v"].UID},
+					Message: "pod a/v: preempted by gang a/g (priority 5): need 2 (before it was on its node)",
+				}})
+				s.at(4, s.bound("g-0", 1), s.bound("g-1", 1), s.bound("v", 2))
+				s.at(14, s.evicted("v", "p")...)
+				s.at(15, s.gone("v"))
+				s.at(25)
+			},
+			"no futile eviction: pod a/p: since 12:00:14.000",
+		},
 		"the event names the preemptor by its UID only": {
 			func(s *story) {
 				s.at(1, s.pod("p", priority(5)), s.pod("v"), s.bound("v", 1))

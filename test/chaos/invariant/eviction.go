@@ -24,6 +24,9 @@ var (
 	byUID  = regexp.MustCompile(`by pod ([0-9a-f-]{36})`)
 )
 
+// calledOff matches what is said of a pod that was not on its node yet. It goes on, and may be evicted later for another.
+var calledOff = regexp.MustCompile(`\(before it was on its node\)`)
+
 // eviction is a pod that the scheduler evicted.
 type eviction struct {
 	pod, node string
@@ -119,7 +122,7 @@ func (c *Checker) evicted(p *pod, listed, counted bool) {
 
 func (o Told) apply(c *Checker) {
 	victim := o.Event.InvolvedObject
-	if o.Event.Reason != reasonPreempted || victim.Kind != "Pod" || c.preemptor[victim.UID] != "" {
+	if o.Event.Reason != reasonPreempted || victim.Kind != "Pod" || c.preemptor[victim.UID] != "" || calledOff.MatchString(o.Event.Message) {
 		return
 	}
 	key := c.preemptorOf(o.Event)
