@@ -7,6 +7,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
@@ -31,14 +32,22 @@ func NodeHelps(before, after any) bool {
 }
 
 // ClaimHelps reports whether what an event tells of a ResourceClaim may let a pod fit that did not: the claim has come to be,
-// or devices are free of it. That it is allocated, and for whom, takes from others.
+// or devices are free of it, or it is allocated and others may share it. Of one that was made for a pod the last takes from
+// others only.
 func ClaimHelps(before, after any) bool {
 	old, _ := before.(*resourceapi.ResourceClaim)
 	claim, _ := after.(*resourceapi.ResourceClaim)
 	if old == nil {
 		return true
 	}
-	return old.Status.Allocation != nil && (claim == nil || claim.Status.Allocation == nil)
+	has, had := claim != nil && claim.Status.Allocation != nil, old.Status.Allocation != nil
+	return had && !has || !had && has && !isOfPod(claim)
+}
+
+// isOfPod reports whether a claim was made for one pod.
+func isOfPod(claim *resourceapi.ResourceClaim) bool {
+	owner := metav1.GetControllerOfNoCopy(claim)
+	return owner != nil && owner.Kind == "Pod"
 }
 
 // ours are the annotations under the domain of this project.

@@ -59,6 +59,12 @@ func TestNodeHelps(t *testing.T) {
 	}
 }
 
+func ofPod(claim *resourceapi.ResourceClaim) *resourceapi.ResourceClaim {
+	claim = claim.DeepCopy()
+	claim.OwnerReferences = []metav1.OwnerReference{{Kind: "Pod", Name: "p", Controller: new(true)}}
+	return claim
+}
+
 func TestClaimHelps(t *testing.T) {
 	free, taken := dra.Claim("c", 1), dra.Held(dra.Claim("c", 1), "n", 0, "user")
 	var none *resourceapi.ResourceClaim
@@ -67,7 +73,8 @@ func TestClaimHelps(t *testing.T) {
 		want          bool
 	}{
 		"it comes":                 {none, free, true},
-		"it is allocated":          {free, taken, false},
+		"it is allocated, for all": {free, taken, true},
+		"it is allocated to a pod": {ofPod(free), ofPod(taken), false},
 		"somebody else has it":     {taken, dra.Held(dra.Claim("c", 1), "n", 0, "user", "other"), false},
 		"it is free again":         {taken, free, true},
 		"it goes, and had none":    {free, none, false},

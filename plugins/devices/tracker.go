@@ -32,9 +32,16 @@ func (t tracker) Get(namespace, name string) (*resourceapi.ResourceClaim, error)
 	if taken, ok := t.o.taken[claim.UID]; ok {
 		return taken, nil
 	}
-	if _, ok := t.o.freed[claim.UID]; ok {
-		claim = claim.DeepCopy()
+	_, freed := t.o.freed[claim.UID]
+	pending := t.GetPendingAllocation(claim.UID)
+	if !freed && pending == nil {
+		return claim, nil
+	}
+	claim = claim.DeepCopy()
+	if freed {
 		claim.Status = resourceapi.ResourceClaimStatus{}
+	} else {
+		claim.Status.Allocation = pending // it is on its way to the API server
 	}
 	return claim, nil
 }

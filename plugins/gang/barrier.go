@@ -28,7 +28,7 @@ const reasonPreempted = "preempted by a higher-priority pod while held"
 // the status of every pod that waits at Permit, one API write more per pod.
 // Members for which PreBind has work to do wait at Permit all the same, so that
 // no volume is provisioned for a gang that may not start; they get that patch in
-// any case.
+// any case. Only those that name ResourceClaims have to go ahead: see claims.go.
 type barrier struct {
 	mu    sync.Mutex
 	doors map[types.UID]*door
@@ -132,6 +132,7 @@ func (pl *Gang) Unreserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod
 	}
 	pl.barrier.remove(pod.UID)
 	pl.input(ctx, func(s *gang.Gangs, now time.Time) gang.Effects { return s.Unreserved(pod.UID, now) })
+	pl.claims.Consider(pod)
 }
 
 // Permit releases the group if this member completes it. Else the member waits.
@@ -139,9 +140,10 @@ func (pl *Gang) Permit(ctx context.Context, state fwk.CycleState, pod *v1.Pod, n
 	if pl.ignored(state, pod) {
 		return nil, 0
 	}
-	var wait bool
+	var wait, ahead bool
 	pl.input(ctx, func(s *gang.Gangs, now time.Time) (e gang.Effects) {
 		wait, e = s.Permitted(pod.UID, now)
+		ahead = s.GoesAhead(pod.UID)
 		return e
 	})
 	if !wait {
@@ -150,7 +152,7 @@ func (pl *Gang) Permit(ctx context.Context, state fwk.CycleState, pod *v1.Pod, n
 		pl.open(pod.UID, "")
 		return nil, 0
 	}
-	if pl.ready(); pl.bindsFirst && !pl.fw.RunPreBindPreFlights(ctx, state, pod, node).IsSuccess() {
+	if pl.ready(); pl.bindsFirst && (ahead || !pl.fw.RunPreBindPreFlights(ctx, state, pod, node).IsSuccess()) {
 		return nil, 0 // it waits at Bind
 	}
 	pl.barrier.mu.Lock()
@@ -172,6 +174,7 @@ func (pl *Gang) Bind(ctx context.Context, _ fwk.CycleState, pod *v1.Pod, node st
 	if d == nil {
 		return fwk.NewStatus(fwk.Skip)
 	}
+	pl.goThrough(ctx, pod)
 	if !isClosed(d.opened) {
 		if preempted := pl.stand(ctx, pod, d); preempted {
 			return unschedulable(pod, node, reasonPreempted)

@@ -209,6 +209,7 @@ func (pl *Gang) lead(ctx context.Context, state fwk.CycleState, a *gang.Attempt)
 		return "", fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "the gang's plan does not include this member yet")
 	}
 	attempts.WithLabelValues("unschedulable").Inc()
+	pl.reconsider(a)
 	if result.Hopeless && pl.turns != nil {
 		pl.turns.Hopeless(leaderOf(a))
 	}
@@ -230,6 +231,9 @@ func uidsOf(pods []*v1.Pod) []types.UID {
 // their names in this profile and as holders in the others.
 func (pl *Gang) plan(ctx context.Context, a *gang.Attempt) (result *planner.Plan, evict []string, elsewhere []hold.Holder, err error) {
 	p := pl.ready()
+	if why := pl.cannotClaim(a); why != "" {
+		return &planner.Plan{Outcome: gang.Outcome{Why: everyWhy(a, why)}}, nil, nil, nil
+	}
 	result, err = p.Plan(ctx, a, nil)
 	if err != nil || result.Complete || pl.holds.Empty() {
 		return result, nil, nil, err

@@ -21,6 +21,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/config"
 	"github.com/lockstep-sh/lockstep/apis/config/validation"
+	"github.com/lockstep-sh/lockstep/plugins/devices"
 	"github.com/lockstep-sh/lockstep/plugins/extension"
 	"github.com/lockstep-sh/lockstep/plugins/gangs"
 	"github.com/lockstep-sh/lockstep/plugins/holds"
@@ -58,6 +59,8 @@ type Gang struct {
 
 	barrier barrier
 	tell    *teller
+	// claims takes back what was allocated for members that were not bound.
+	claims *devices.Releaser
 }
 
 var (
@@ -129,6 +132,10 @@ func New(shared Shared) frameworkruntime.PluginFactory {
 		backoff := gang.Backoff{Initial: args.InitialBackoff.Duration, Max: args.MaxBackoff.Duration}
 		pl.gangs = shared.Gangs.Register(handle, gangs.Settings{WaitTime: args.DefaultWaitTime.Duration, Backoff: backoff}, pl)
 		go pl.tell.run(ctx)
+		if manager := fw.SharedDRAManager(); manager != nil {
+			pl.claims = devices.NewReleaser(manager.ResourceClaims(), handle.ClientSet().ResourceV1(), pl.unused)
+			go pl.claims.Run(ctx)
+		}
 		return pl, nil
 	}
 }

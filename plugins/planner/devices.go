@@ -8,6 +8,8 @@ import (
 	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/dynamic-resource-allocation/resourceclaim"
 	"k8s.io/kubernetes/pkg/scheduler/util/assumecache"
+
+	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 )
 
 // deviceClaim names a ResourceClaim of a pod; empty as long as it has not been made.
@@ -48,6 +50,28 @@ func (s storage) readDevices(c *claimed, pod *v1.Pod, uses map[claimKey]int) err
 		}
 	}
 	return nil
+}
+
+// crowded says, if so, that members of a gang share a claim of which there cannot be as many users as it needs.
+func (w *world) crowded(a *gang.Attempt) string {
+	for _, need := range a.Gangs {
+		users := map[string]int{}
+		for _, pod := range need.Pending {
+			for i := range pod.Spec.ResourceClaims {
+				if name := deviceClaim(pod, i); w.uses[deviceKey(pod, name)] > resourceapi.ResourceClaimReservedForMaxSize {
+					users[name]++
+				}
+			}
+		}
+		for _, name := range sortedKeys(users) {
+			placed := w.uses[deviceKey(need.Pending[0], name)] - users[name]
+			if more := need.Min - (len(need.Pending) - users[name]); more > 0 && placed+more > resourceapi.ResourceClaimReservedForMaxSize {
+				return fmt.Sprintf("%d members need ResourceClaim %s/%s, which %d pods can use at most; give them claims of their own, by a ResourceClaimTemplate",
+					placed+more, need.Key.Namespace, name, resourceapi.ResourceClaimReservedForMaxSize)
+			}
+		}
+	}
+	return ""
 }
 
 // shortDevices sums up the devices that members without a place claim, by device class, if nodes lacked any. A claim that

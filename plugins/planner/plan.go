@@ -116,6 +116,9 @@ func (p *Planner) plan(ctx context.Context, a *gang.Attempt, evict []hold.Holder
 	if why, err := p.points.Refuse(ctx, GangOf(a), infos); err != nil || why != "" {
 		return &Plan{Outcome: gang.Outcome{Why: w.refusal(a, why)}, Coupled: w.coupled}, err
 	}
+	if why := w.crowded(a); why != "" {
+		return &Plan{Outcome: gang.Outcome{Why: w.refusal(a, why)}, Coupled: w.coupled}, nil
+	}
 	solved, err := p.solve(ctx, w, problem, a, infos)
 	if err != nil {
 		return nil, err

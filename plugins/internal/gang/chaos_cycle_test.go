@@ -40,6 +40,12 @@ func (c *chaos) visit(id types.UID) {
 	c.do(Effects{})
 }
 
+// begin is a cycle that knows of all that has happened.
+func (c *chaos) begin(id types.UID) {
+	c.s.Begin()
+	c.visit(id)
+}
+
 // park ends a cycle that came to nothing.
 func (c *chaos) park(id types.UID) {
 	pod := c.pods[id]
@@ -110,10 +116,20 @@ func (c *chaos) permit(id types.UID) {
 	wait, e := c.s.Permitted(id, c.now)
 	c.say("permit %s: wait %t", id, wait)
 	delete(c.reserving, id)
+	c.ahead[id] = c.s.members[id] != nil && len(c.s.members[id].claims) > 0
 	if c.at[id] = binding; wait {
 		c.at[id] = waiting
 	}
 	c.do(e)
+}
+
+// through has the calls for the claims of a pod made. It may come late, or not at all.
+func (c *chaos) through(id types.UID) {
+	if c.ahead[id] {
+		delete(c.ahead, id)
+		c.say("through %s", id)
+		c.do(c.s.Through(id))
+	}
 }
 
 func (c *chaos) unfit(id types.UID) {
@@ -230,6 +246,7 @@ func (c *chaos) step() {
 		on(c.permit, reserved)
 	case 18:
 		on(c.unfit, visited)
+		on(c.through, waiting, binding)
 	case 19:
 		on(c.unreserve, reserved, waiting, refused, binding)
 	case 20, 21:
@@ -286,9 +303,15 @@ func (c *chaos) work() bool {
 	for _, move := range []struct {
 		from stage
 		do   func(types.UID)
-	}{{visited, c.reserve}, {reserved, c.permit}, {refused, c.unreserve}, {binding, c.bind}, {active, c.visit}} {
+	}{{visited, c.reserve}, {reserved, c.permit}, {refused, c.unreserve}, {binding, c.bind}, {active, c.begin}} {
 		if id, ok := c.in(move.from); ok {
 			move.do(id)
+			return true
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(c.ahead)) {
+		if c.at[id] == waiting && c.ahead[id] {
+			c.through(id)
 			return true
 		}
 	}

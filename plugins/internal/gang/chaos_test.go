@@ -30,6 +30,8 @@ type chaos struct {
 	plans   []*Attempt
 	marks   []types.UID
 	made    int
+	// ahead are the pods whose claims are being allocated or reserved.
+	ahead map[types.UID]bool
 	// elsewhere is what others do for groups.
 	elsewhere elsewhere
 	trace     []string
@@ -53,6 +55,7 @@ const (
 func newChaos(t testing.TB, bytes []byte) *chaos {
 	c := &chaos{
 		now: start, bytes: bytes, pods: map[types.UID]*v1.Pod{}, at: map[types.UID]stage{}, node: map[types.UID]string{}, verdict: map[types.UID]Verdict{},
+		ahead:     map[types.UID]bool{},
 		elsewhere: elsewhere{making: map[string]bool{}, promised: map[string]bool{}},
 	}
 	s := New(20*time.Second, Backoff{Initial: time.Second, Max: 4 * time.Second})
@@ -168,6 +171,9 @@ func (c *chaos) create() {
 		urgent(oneOf[int32](c, 0, 5)), aged(oneOf(c, 0, time.Minute, -c.now.Sub(start))), owned(oneOf(c, "job", "again")))
 	if c.pick(2) == 1 {
 		c.spec(pod)
+	}
+	if c.pick(3) == 1 {
+		naming(oneOf(c, "mine", "ours"))(pod)
 	}
 	switch c.pick(8) {
 	case 1:

@@ -62,6 +62,11 @@ func (c *cluster) park(id types.UID, alone bool) {
 func (c *cluster) follow(pod *v1.Pod, node string) {
 	used := c.used()
 	used[node] -= sizeOf(pod) // held for the pod itself
+	for _, claim := range namedClaims(pod) {
+		if other, busy := c.claiming[claim]; busy {
+			c.fail("pod %s comes for claim %s while it is allocated or reserved for %s", pod.UID, claim.Name, other)
+		}
+	}
 	if c.fits(pod, node, used) && pod.UID != c.spoiled {
 		c.reserve(pod.UID, node)
 		return
@@ -77,10 +82,27 @@ func (c *cluster) reserve(id types.UID, node string) {
 	delete(c.reserving, id)
 	c.at[id] = held
 	wait, e := c.s.Permitted(id, c.now)
-	if !wait {
+	if ahead := c.s.GoesAhead(id); !wait {
 		c.bind(id)
+	} else if ahead {
+		c.goAhead(id)
 	}
 	c.do(e)
+}
+
+// goAhead makes the calls for the claims of a pod, which waits then.
+func (c *cluster) goAhead(id types.UID) {
+	for _, claim := range namedClaims(c.pods[id]) {
+		c.claiming[claim] = id
+	}
+	c.tasks = append(c.tasks, func() {
+		c.endClaiming(id)
+		c.do(c.s.Through(id))
+	})
+}
+
+func (c *cluster) endClaiming(id types.UID) {
+	maps.DeleteFunc(c.claiming, func(_ types.NamespacedName, of types.UID) bool { return of == id })
 }
 
 // bind is the binding of a pod: it goes through, or fails as often as it was told.
@@ -102,6 +124,7 @@ func (c *cluster) unreserve(id types.UID) {
 	c.at[id] = going
 	c.tasks = append(c.tasks, func() {
 		delete(c.node, id)
+		c.endClaiming(id)
 		c.do(c.s.Unreserved(id, c.now))
 		c.park(id, false)
 		c.changed()

@@ -109,6 +109,15 @@ func claiming(names ...string) func(*v1.Pod) {
 	}
 }
 
+// naming has a pod use a claim that others may use, too.
+func naming(claims ...string) func(*v1.Pod) {
+	return func(p *v1.Pod) {
+		for _, claim := range claims {
+			p.Spec.ResourceClaims = append(p.Spec.ResourceClaims, v1.PodResourceClaim{Name: claim, ResourceClaimName: &claim})
+		}
+	}
+}
+
 // made has the claim of a pod made that has this name there; it is of no matter how it is called.
 func made(name string) func(*v1.Pod) {
 	return func(p *v1.Pod) {
@@ -144,14 +153,16 @@ const (
 // and a pod that goes alone also when the cluster changed.
 type cluster struct {
 	*watch
-	now    time.Time
-	room   map[string]int
-	pods   map[types.UID]*v1.Pod
-	at     map[types.UID]place
-	node   map[types.UID]string // what the scheduler's cache knows
-	tasks  []func()
-	refuse map[types.UID]int // how often the next bindings of a pod fail
-	cycles map[types.UID]int
+	now   time.Time
+	room  map[string]int
+	pods  map[types.UID]*v1.Pod
+	at    map[types.UID]place
+	node  map[types.UID]string // what the scheduler's cache knows
+	tasks []func()
+	// claiming are the claims for which calls are under way, and for which pod.
+	claiming map[types.NamespacedName]types.UID
+	refuse   map[types.UID]int // how often the next bindings of a pod fail
+	cycles   map[types.UID]int
 	// position is where a pod stands in the queue, since it entered it.
 	position map[types.UID]Position
 	cost     time.Duration // of an attempt
@@ -188,6 +199,7 @@ func newCluster(t *testing.T, room map[string]int) *cluster {
 	c := &cluster{
 		now: start, room: room, pods: map[types.UID]*v1.Pod{}, at: map[types.UID]place{}, node: map[types.UID]string{},
 		refuse: map[types.UID]int{}, cycles: map[types.UID]int{}, position: map[types.UID]Position{},
+		claiming: map[types.NamespacedName]types.UID{},
 	}
 	c.watch = newWatch(s, func(format string, args ...any) {
 		t.Helper()

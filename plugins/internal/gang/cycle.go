@@ -68,6 +68,8 @@ func (s *Gangs) Visit(pod *v1.Pod) Visit {
 	g, grp := m.gang, m.gang.group
 	v := Visit{Group: grp.key().String()}
 	switch {
+	case m.state == Planned && !s.turns.mayClaim(m):
+		v.Verdict, v.Reason = Wait, TextClaimTurn(m.claims)
 	case m.state == Planned:
 		v.Verdict, v.Node = Follow, m.node
 	case !m.eligible():
@@ -106,6 +108,9 @@ func (s *Gangs) Planned(a *Attempt, o Outcome, now time.Time) (map[types.UID]str
 	accepted := map[types.UID]string{}
 	if keep {
 		accepted = s.accept(grp, o.Nodes)
+		if o.Complete && leader.state == Planned && s.turns.mayClaim(leader) {
+			s.turns.take(leader) // it is in its cycle
+		}
 	}
 	for _, g := range grp.gangs {
 		g.failure = o.Why[g.key]
@@ -233,6 +238,7 @@ func (s *Gangs) Unreserved(uid types.UID, now time.Time) Effects {
 		s.effects.Freed = true
 		m.gang.change(m, func() { m.state, m.node, m.admitted, m.waiting = Pending, "", false, false })
 	}
+	s.endTurn(m)
 	s.settle(m.gang, now)
 	s.admit(m)
 	return s.take()
@@ -257,6 +263,7 @@ func (s *Gangs) Failed(uid types.UID, now time.Time) Effects {
 func (s *Gangs) BoundTo(uid types.UID, now time.Time) Effects {
 	if m := s.members[uid]; m != nil && m.state == Released {
 		m.gang.change(m, func() { m.state, m.waiting = Bound, false })
+		s.endTurn(m)
 		m.gang.noteStart(&s.effects, now)
 		s.settle(m.gang, now)
 	}

@@ -23,6 +23,7 @@ type Gangs struct {
 	timed  map[*group]bool
 	ticked time.Time
 	pump   pump
+	turns  claimTurns
 	// closed: nobody is let through yet, see Close.
 	closed bool
 
@@ -40,6 +41,7 @@ func New(defaultWait time.Duration, backoff Backoff) *Gangs {
 		naming:      map[Key]map[Key]bool{},
 		timed:       map[*group]bool{},
 		pump:        pump{resting: map[*group]bool{}},
+		turns:       newClaimTurns(),
 	}
 }
 
@@ -119,6 +121,7 @@ func (s *Gangs) join(g *gang, m *member, now time.Time) {
 	m.observe(m.pod)
 	s.members[m.uid()] = m
 	g.members[m.uid()] = m
+	s.turns.add(m)
 	g.note(m.pod)
 	g.group.ranked = false
 	g.past.unfinished(m.pod, true)
@@ -147,6 +150,7 @@ func (s *Gangs) update(m *member, pod *v1.Pod, now time.Time) {
 	switch {
 	case m.state == Bound:
 		s.unhand(m, was)
+		s.endTurn(m)
 		m.waiting = false
 	case !m.free():
 		// Its user, or another scheduler, has taken it out of the round.
@@ -188,6 +192,8 @@ func (s *Gangs) remove(m *member, now time.Time) {
 	g.past.unfinished(m.pod, false)
 	delete(g.members, m.uid())
 	delete(s.members, m.uid())
+	s.endTurn(m)
+	s.turns.forget(m)
 	if len(g.members) == 0 {
 		g.toldOf = nil
 	}

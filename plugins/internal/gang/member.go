@@ -50,6 +50,9 @@ type member struct {
 	// marked: the timeout annotation was seen on it. Gone again, it revives.
 	marked bool
 
+	// claims are those that it names; see claimTurns.
+	claims []types.NamespacedName
+
 	// What the pod says of its gang: whether anything, whether a usable minimum,
 	// and the minimum that cannot be used.
 	describes, defines bool

@@ -216,6 +216,7 @@ func (s *Gangs) unplan(m *member) {
 	s.effects.Freed = true
 	m.gang.change(m, func() { m.state, m.node = Pending, "" })
 	m.admitted = false
+	s.endTurn(m)
 }
 
 // release lets go of a group whose every minimum is held, and reports whether
@@ -263,6 +264,9 @@ func (s *Gangs) admissible(m *member) bool {
 		}
 		return g.goesAlone() || (g.group.phase == ready && g.group.leader == m.uid())
 	case Planned:
+		if !s.turns.mayClaim(m) {
+			return false
+		}
 		return g.group.phase == following || g.group.phase == ready && g.group.replans > 0 || g.goesAlone()
 	default:
 		return true // it is past the queue
@@ -277,6 +281,13 @@ func (s *Gangs) admit(m *member) {
 		s.effects.Activate = append(s.effects.Activate, m.pod)
 	}
 	m.admitted = want
+	switch {
+	case m.state != Planned:
+	case want:
+		s.turns.take(m)
+	default:
+		s.endTurn(m)
+	}
 }
 
 // readmit is admit for a member whose cycle comes to nothing: it has to be

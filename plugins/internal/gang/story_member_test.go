@@ -230,6 +230,27 @@ func TestStoriesOfMembers(t *testing.T) {
 				"made: a/train 3 bound",
 			},
 		},
+		"members that share a claim come one after the other, and are bound together": {
+			room: map[string]int{"n": 9},
+			play: func(c *cluster) {
+				c.add(podsNamed("p", 3, of("train"), needs(4), naming("ours"))...)
+				c.add(podOf("q", of("train"), needs(4)))
+				c.refuse["p2"] = 1
+				c.run()
+				c.look("shared")
+			},
+			want: []string{"shared: a/train 4 bound"},
+		},
+		"one that fails on its node gives up its turn": {
+			room: map[string]int{"n": 9},
+			play: func(c *cluster) {
+				c.spoiled = "p1"
+				c.add(podsNamed("p", 3, of("train"), needs(2), naming("ours", "more"))...)
+				c.run()
+				c.look("p1 comes last")
+			},
+			want: []string{"p1 comes last: a/train 3 bound"},
+		},
 		"a pod that is recreated under its name is another member": {
 			room: map[string]int{"n": 9},
 			play: func(c *cluster) {

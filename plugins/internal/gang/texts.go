@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // Texts of what gangs wait for, for users. The scheduler says them of pods and PodGroups, the controller
@@ -38,6 +40,15 @@ func TextLacks(key Key, missing map[string]int) string {
 // they could go.
 func TextAwaiting(key Key, minimum int) string {
 	return fmt.Sprintf("gang %q has its minimum of %d members and waits for nodes", key, minimum)
+}
+
+// TextClaimTurn is of a member that waits for others with which it shares claims.
+func TextClaimTurn(claims []types.NamespacedName) string {
+	names := make([]string, len(claims))
+	for i, claim := range claims {
+		names[i] = claim.String()
+	}
+	return fmt.Sprintf("waiting for another member to be reserved ResourceClaim %s", strings.Join(names, ", "))
 }
 
 // TextGated is of pods that have scheduling gates, for the aside of [TextIncomplete].

@@ -1,0 +1,70 @@
+package gang
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+)
+
+// ResourceClaims that members share. The members go ahead one after the other, up to the barrier at Bind: until the first
+// of them has its allocation written, kube-scheduler refuses the others, and each is then added to those that the claim
+// is reserved for. If the gang does not start after all, the allocation is taken back.
+
+// cannotClaim says, if so, that members share claims and cannot be kept from being bound once they have them.
+func (pl *Gang) cannotClaim(a *gang.Attempt) string {
+	if pl.bindsFirst {
+		return ""
+	}
+	claim := sharedClaim(a)
+	if claim == "" {
+		return ""
+	}
+	return fmt.Sprintf("its members share ResourceClaim %s, for which %s has to be the first plugin at bind, before any extender that binds", claim, Name)
+}
+
+// sharedClaim is a claim that several members of an attempt name; empty for none.
+func sharedClaim(a *gang.Attempt) string {
+	named := map[types.NamespacedName]bool{}
+	for _, need := range a.Gangs {
+		for _, pod := range need.Pending {
+			for i := range pod.Spec.ResourceClaims {
+				name := pod.Spec.ResourceClaims[i].ResourceClaimName
+				if name == nil {
+					continue
+				}
+				claim := types.NamespacedName{Namespace: pod.Namespace, Name: *name}
+				if named[claim] {
+					return claim.String()
+				}
+				named[claim] = true
+			}
+		}
+	}
+	return ""
+}
+
+// reconsider has the claims looked at of members that did not fit: what was allocated for them before may tie them to
+// nodes where they do not.
+func (pl *Gang) reconsider(a *gang.Attempt) {
+	for _, need := range a.Gangs {
+		pl.claims.Consider(need.Pending...)
+	}
+}
+
+// unused reports whether a claim is of no use to anybody now.
+func (pl *Gang) unused(claim types.NamespacedName, reservedFor []types.UID) (unused bool) {
+	pl.gangs.Look(func(s *gang.Gangs) { unused = s.Unused(claim, reservedFor) })
+	return unused
+}
+
+// goThrough takes in that a member is about to be bound: all other calls for it have been made.
+func (pl *Gang) goThrough(ctx context.Context, pod *v1.Pod) {
+	if len(pod.Spec.ResourceClaims) > 0 {
+		pl.input(ctx, func(s *gang.Gangs, _ time.Time) gang.Effects { return s.Through(pod.UID) })
+	}
+}

@@ -1,0 +1,120 @@
+package gang
+
+import (
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// A ResourceClaim that several pods name is allocated with the first of them, and then reserved for
+// each: calls to the API server of which one at a time succeeds, and while the first is under way
+// the scheduler refuses everybody else. So the members that have a claim in common go one after the
+// other, and each goes ahead up to the very end: its calls are made when it waits to be bound, and
+// then it is the next one's turn. None is bound before all are there.
+
+// claimTurns is who names which claim, and whose turn it is.
+type claimTurns struct {
+	users map[types.NamespacedName]map[*member]bool
+	turn  map[types.NamespacedName]*member
+}
+
+func newClaimTurns() claimTurns {
+	return claimTurns{users: map[types.NamespacedName]map[*member]bool{}, turn: map[types.NamespacedName]*member{}}
+}
+
+// namedClaims are the claims that a pod names, and others may name, too.
+func namedClaims(pod *v1.Pod) []types.NamespacedName {
+	var claims []types.NamespacedName
+	for i := range pod.Spec.ResourceClaims {
+		if name := pod.Spec.ResourceClaims[i].ResourceClaimName; name != nil {
+			claims = append(claims, types.NamespacedName{Namespace: pod.Namespace, Name: *name})
+		}
+	}
+	return claims
+}
+
+// add takes in a new member.
+func (t *claimTurns) add(m *member) {
+	m.claims = namedClaims(m.pod)
+	for _, claim := range m.claims {
+		if t.users[claim] == nil {
+			t.users[claim] = map[*member]bool{}
+		}
+		t.users[claim][m] = true
+	}
+}
+
+// forget takes in that a member is gone. The caller has ended its turn.
+func (t *claimTurns) forget(m *member) {
+	for _, claim := range m.claims {
+		if delete(t.users[claim], m); len(t.users[claim]) == 0 {
+			delete(t.users, claim)
+		}
+	}
+}
+
+// mayClaim reports whether it is a member's turn with all claims that it names, or nobody's.
+func (t *claimTurns) mayClaim(m *member) bool {
+	for _, claim := range m.claims {
+		if other := t.turn[claim]; other != nil && other != m {
+			return false
+		}
+	}
+	return true
+}
+
+// take makes it a member's turn.
+func (t *claimTurns) take(m *member) {
+	for _, claim := range m.claims {
+		t.turn[claim] = m
+	}
+}
+
+// endTurn ends a member's turn, if it has it, and lets through who waits for that.
+func (s *Gangs) endTurn(m *member) {
+	for _, claim := range m.claims {
+		if s.turns.turn[claim] != m {
+			continue
+		}
+		delete(s.turns.turn, claim)
+		var waiting []*member
+		for other := range s.turns.users[claim] {
+			if other != m && other.state == Planned {
+				waiting = append(waiting, other)
+			}
+		}
+		slices.SortFunc(waiting, compareMembers)
+		for _, other := range waiting {
+			s.admit(other)
+		}
+	}
+}
+
+// GoesAhead reports whether a member that has passed Permit goes on up to Bind, and waits there.
+func (s *Gangs) GoesAhead(uid types.UID) bool {
+	m := s.members[uid]
+	return m != nil && m.state == Held && len(m.claims) > 0
+}
+
+// Through takes in that a member is about to be bound: all other calls for it have been made.
+func (s *Gangs) Through(uid types.UID) Effects {
+	if m := s.members[uid]; m != nil {
+		s.endTurn(m)
+	}
+	return s.take()
+}
+
+// Unused reports whether nobody has a claim, nor is on its way to it: the members that name it, and
+// those that it is reserved for, are members without a node.
+func (s *Gangs) Unused(claim types.NamespacedName, reservedFor []types.UID) bool {
+	for m := range s.turns.users[claim] {
+		if m.state != Pending {
+			return false
+		}
+	}
+	return !slices.ContainsFunc(reservedFor, func(uid types.UID) bool {
+		m := s.members[uid]
+		return m == nil || m.state != Pending
+	})
+}
