@@ -225,7 +225,7 @@ func uidsOf(pods []*v1.Pod) []types.UID {
 	return uids
 }
 
-// plan makes a plan, if need be at the expense of groups of lower rank that hold
+// plan makes a plan, if need be in place of what the group holds, or at the expense of groups of lower rank that hold
 // capacity without being complete: those of this profile by rank, one after the other,
 // and then those of lower priority in the others too. It returns who has to make way, by
 // their names in this profile and as holders in the others.
@@ -239,7 +239,18 @@ func (pl *Gang) plan(ctx context.Context, a *gang.Attempt) (result *planner.Plan
 		return result, nil, nil, err
 	}
 	var rivals []string
-	pl.gangs.Look(func(s *gang.Gangs) { rivals = s.Rivals(a) })
+	var fresh *gang.Attempt
+	pl.gangs.Look(func(s *gang.Gangs) { rivals, fresh = s.Rivals(a), s.Afresh(a) })
+	if fresh != nil {
+		other, err := p.Plan(ctx, fresh, nil)
+		if err != nil {
+			return nil, nil, nil, err
+		}
+		if other.Complete {
+			other.Afresh = true
+			return other, nil, nil, nil
+		}
+	}
 	var holders []hold.Holder
 	for n, rival := range rivals {
 		holders = append(holders, pl.gangs.Holder(rival))

@@ -95,6 +95,16 @@ func TestPlansCountDevices(t *testing.T) {
 			t.Errorf("5 members that share 2 devices on nodes with 1, 2 and 1: %v (%s), want all on the second", counts, why)
 		}
 	})
+	t.Run("a claim with more users than there can be", func(t *testing.T) {
+		var pods []*v1.Pod
+		for i := range 257 {
+			pods = append(pods, dra.Pod(fmt.Sprint("m", i), "shared"))
+		}
+		_, why := planDevices(t, []int{1}, pods, dra.Claim("shared", 1))
+		if want := `gang "ns/g" cannot fit: 257 members need ResourceClaim ns/shared, which 256 pods can use at most; give them claims of their own, by a ResourceClaimTemplate`; why != want {
+			t.Errorf("257 members that share a claim:\n%s; want\n%s", why, want)
+		}
+	})
 	t.Run("an extended resource", func(t *testing.T) {
 		var pods []*v1.Pod
 		for i := range 4 {

@@ -159,6 +159,8 @@ type Outcome struct {
 	Evict []string
 	// Hopeless: it would not fit either if all nodes were empty.
 	Hopeless bool
+	// Afresh: the group gives back for it what plans gave it before; only if Complete.
+	Afresh bool
 	// Coupled: members care about other pods, so that a pod that comes to a node may help.
 	Coupled bool
 	// Shape is what the attempt asked for, if that says all about why it failed.

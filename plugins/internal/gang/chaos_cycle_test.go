@@ -68,7 +68,11 @@ func (c *chaos) plan(all bool) {
 	a := c.plans[0]
 	c.plans = c.plans[1:]
 	o := Outcome{Nodes: map[types.UID]string{}, Complete: true, Why: map[Key]string{}}
-	for _, need := range a.Gangs {
+	needs := a.Gangs
+	if fresh := c.s.Afresh(a); fresh != nil && c.pick(2) == 1 {
+		o.Afresh, needs = true, fresh.Gangs
+	}
+	for _, need := range needs {
 		fit, roles := 0, maps.Clone(need.MinByRole)
 		for _, pod := range need.Pending {
 			if all || c.pick(4) > 0 {
@@ -84,6 +88,7 @@ func (c *chaos) plan(all bool) {
 	}
 	if !all {
 		o.Complete = o.Complete || c.pick(8) == 1 // planners err
+		o.Afresh = o.Afresh && o.Complete
 		if rivals := c.s.Rivals(a); o.Complete && len(rivals) > 0 {
 			o.Evict = rivals[:c.pick(len(rivals)+1)]
 		}

@@ -106,6 +106,10 @@ func (s *Gangs) Planned(a *Attempt, o Outcome, now time.Time) (map[types.UID]str
 	hopeless := o.Hopeless && !o.Complete
 	keep := o.Complete || !grp.strict() && !hopeless
 	accepted := map[types.UID]string{}
+	if o.Afresh && o.Complete {
+		s.letGoOfPlans(grp)
+	}
+	given := slices.Clone(s.effects.Unhold)
 	if keep {
 		accepted = s.accept(grp, o.Nodes)
 		if o.Complete && leader.state == Planned && s.turns.mayClaim(leader) {
@@ -129,7 +133,7 @@ func (s *Gangs) Planned(a *Attempt, o Outcome, now time.Time) (map[types.UID]str
 		grp.clocks = clocks{}
 	}
 	s.settle(leader.gang, now)
-	s.dropLost(accepted)
+	s.dropLost(accepted, given)
 	if _, ok := accepted[a.Leader]; !ok || !o.Complete {
 		s.readmit(leader) // its cycle ends here, and its gang may run by now
 	}
@@ -152,12 +156,12 @@ func (s *Gangs) accept(grp *group, nodes map[types.UID]string) map[types.UID]str
 }
 
 // dropLost takes back members that lost their node before the caller could hold
-// it.
-func (s *Gangs) dropLost(accepted map[types.UID]string) {
+// it. Those that had another one give that back all the same.
+func (s *Gangs) dropLost(accepted map[types.UID]string, given []types.UID) {
 	lost := map[types.UID]bool{}
 	for uid := range accepted {
 		if s.members[uid].state != Planned {
-			lost[uid] = true
+			lost[uid] = !slices.Contains(given, uid)
 			delete(accepted, uid)
 		}
 	}

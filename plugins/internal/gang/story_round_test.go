@@ -228,6 +228,26 @@ func TestStoriesOfRounds(t *testing.T) {
 
 func TestStoriesOfNonStrict(t *testing.T) {
 	tellStories(t, map[string]story{
+		"one that holds a part begins afresh where there is room for all": {
+			room: map[string]int{"n1": 1},
+			play: func(c *cluster) {
+				c.describe("train", &Object{Min: 2, Annotations: values{modeKey: "NonStrict"}})
+				c.add(podOf("big", labeled(v1alpha1.PodGroupLabel, "train"), urgent(1), sized(2)), podOf("small", labeled(v1alpha1.PodGroupLabel, "train")))
+				c.run()
+				c.look("the small one is in the way of the big one")
+				c.grow("n1", 1)
+				c.run()
+				c.look("no room beside it yet")
+				c.grow("n2", 1)
+				c.run()
+				c.look("room for both, if the small one moves")
+			},
+			want: []string{
+				"the small one is in the way of the big one: a/train 1 pending 1 planned",
+				"no room beside it yet: a/train 1 pending 1 planned",
+				"room for both, if the small one moves: a/train 2 bound",
+			},
+		},
 		"S7: what fits is held and accumulates": {
 			room: map[string]int{"n": 4},
 			play: func(c *cluster) {
