@@ -40,6 +40,25 @@ func (s *Simulator) Overlay() *Overlay {
 	return &Overlay{s: s, taken: map[types.UID]*resourceapi.ResourceClaim{}, left: sets.New[types.UID](), freed: map[types.UID]*resourceapi.ResourceClaim{}}
 }
 
+// Hold takes what is held for others: claims as they would be allocated to them.
+func (o *Overlay) Hold(claims ...*resourceapi.ResourceClaim) {
+	for _, claim := range claims {
+		o.taken[claim.UID] = claim
+		o.version++
+	}
+}
+
+// Claims are those that were taken with a pod, as they would be allocated.
+func (o *Overlay) Claims(taken Taken) []*resourceapi.ResourceClaim {
+	var claims []*resourceapi.ResourceClaim
+	for _, uid := range taken {
+		if claim := o.taken[uid]; claim != nil {
+			claims = append(claims, claim)
+		}
+	}
+	return claims
+}
+
 // Version changes whenever what is allocated would.
 func (o *Overlay) Version() int { return o.version }
 
@@ -70,6 +89,12 @@ func (o *Overlay) Prepare(ctx context.Context, state fwk.CycleState, pod *v1.Pod
 		return nil
 	}
 	return status.WithPlugin(names.DynamicResources)
+}
+
+// Fits reports whether the devices that a pod needs are there on a node, as a status of the plugin. state is one that was
+// prepared for the pod since the last change.
+func (o *Overlay) Fits(ctx context.Context, state fwk.CycleState, pod *v1.Pod, node fwk.NodeInfo) *fwk.Status {
+	return o.s.plugin.Filter(ctx, state, pod, node)
 }
 
 // Taken are the claims that a pod took with it to a node.

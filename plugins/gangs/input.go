@@ -94,7 +94,7 @@ func (p *Profile) rehold(h gang.Hold) {
 func (p *Profile) follow(a *gang.Attempt, accepted map[types.UID]string, demand map[types.UID]holds.Demand) {
 	plan := make([]hold.Hold, 0, len(accepted))
 	for uid, node := range accepted {
-		plan = append(plan, hold.Hold{For: uid, Node: node, Request: demand[uid].Request, Ports: demand[uid].Ports})
+		plan = append(plan, hold.Hold{For: uid, Node: node, Request: demand[uid].Request, Ports: demand[uid].Ports, Devices: demand[uid].Devices})
 	}
 	var pending []types.UID
 	for _, need := range a.Gangs {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/config/validation"
 	"github.com/lockstep-sh/lockstep/plugins/cacheevents"
+	"github.com/lockstep-sh/lockstep/plugins/devices"
 	"github.com/lockstep-sh/lockstep/plugins/extension"
 	"github.com/lockstep-sh/lockstep/plugins/holds"
 	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
@@ -37,6 +38,8 @@ type HeldCapacity struct {
 	granters func() []holds.Granter
 	// dependents are those that refuse pods for what is held, too.
 	dependents func() []holds.Dependent
+	// devices tells what devices pods would be allocated; made for the first pod that needs any while some are held.
+	devices func() (*devices.Simulator, error)
 }
 
 var (
@@ -53,6 +56,8 @@ const visitKey fwk.StateKey = "lockstep.dev/" + Name
 type visit struct {
 	demand  holds.Demand
 	holders []hold.Holder
+	// beside is how the pod finds devices beside those that are held for others; nil if it needs none, or none are held.
+	beside *beside
 }
 
 // Clone shares the visit, which never changes.
@@ -68,12 +73,21 @@ func (pl *HeldCapacity) EventsToRegister(context.Context) ([]fwk.ClusterEventWit
 }
 
 // PreFilter skips Filter while nothing is held.
-func (pl *HeldCapacity) PreFilter(_ context.Context, state fwk.CycleState, pod *v1.Pod, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
+func (pl *HeldCapacity) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
 	if pl.holds.Empty() {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
-	holders := pl.holds.Holding(slices.Concat(holds.Granted(state, pod), holds.GrantedBy(pl.granters(), pod)))
-	state.Write(visitKey, &visit{demand: holds.DemandOf(&framework.PodInfo{Pod: pod}), holders: holders})
+	v := &visit{
+		demand:  holds.DemandOf(&framework.PodInfo{Pod: pod}),
+		holders: pl.holds.Holding(slices.Concat(holds.Granted(state, pod), holds.GrantedBy(pl.granters(), pod))),
+	}
+	if !devices.Accounted(state) {
+		var err error
+		if v.beside, err = pl.besideHeld(ctx, pod, v.holders); err != nil {
+			return nil, fwk.AsStatus(err)
+		}
+	}
+	state.Write(visitKey, v)
 	return nil, nil
 }
 
@@ -81,8 +95,8 @@ func (pl *HeldCapacity) PreFilter(_ context.Context, state fwk.CycleState, pod *
 func (pl *HeldCapacity) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
 
 // Filter keeps a pod out of what is held for others. It costs a look-up, and arithmetic where
-// something is held.
-func (pl *HeldCapacity) Filter(_ context.Context, state fwk.CycleState, _ *v1.Pod, info fwk.NodeInfo) *fwk.Status {
+// something is held. For a pod that needs devices it costs what DynamicResources does, where some are held.
+func (pl *HeldCapacity) Filter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, info fwk.NodeInfo) *fwk.Status {
 	data, err := state.Read(visitKey)
 	if err != nil {
 		return nil // nothing was held
@@ -91,7 +105,10 @@ func (pl *HeldCapacity) Filter(_ context.Context, state fwk.CycleState, _ *v1.Po
 	if !ok {
 		return fwk.AsStatus(fmt.Errorf("reading the cycle state of %s: got %T", Name, data))
 	}
-	return pl.holds.Check(v.demand, info, v.holders...)
+	if status := pl.holds.Check(v.demand, info, v.holders...); !status.IsSuccess() || v.beside == nil {
+		return status
+	}
+	return v.beside.check(ctx, pod, info)
 }
 
 // SignPod keeps kube-scheduler's batching alive: a node that it proposes for a pod because it
@@ -200,6 +217,7 @@ func newPlugin(ledger *holds.Holds, events *cacheevents.Events, plugins *extensi
 	pl := &HeldCapacity{handle: fw, holds: ledger, clock: clock}
 	pl.dependents = sync.OnceValue(func() []holds.Dependent { return extension.Of[holds.Dependent](plugins, fw) })
 	pl.granters = sync.OnceValue(func() []holds.Granter { return extension.Of[holds.Granter](plugins, fw) }) // once all are made
+	pl.devices = sync.OnceValues(func() (*devices.Simulator, error) { return devices.New(context.Background(), fw) })
 	ledger.OnEnd(pl.blocked.released)
 	events.Listen(pl)
 	return pl

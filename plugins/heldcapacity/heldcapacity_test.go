@@ -34,7 +34,7 @@ const (
 )
 
 // stage is the plugin inside a real scheduler without gangs: all default plugins, the real cache, snapshot and queue.
-// Nothing runs; the API server is a fake without objects.
+// Nothing runs; the API server is a fake.
 type stage struct {
 	*HeldCapacity
 	ctx       context.Context
@@ -45,8 +45,8 @@ type stage struct {
 	clock     *testingclock.FakeClock
 }
 
-// newStage makes a stage with so many nodes of 8 GPUs.
-func newStage(tb testing.TB, nodes int) *stage {
+// newStage makes a stage with so many nodes of 8 GPUs, and an API server with these objects.
+func newStage(tb testing.TB, nodes int, objects ...runtime.Object) *stage {
 	tb.Helper()
 	s := &stage{events: cacheevents.New(), clock: testingclock.NewFakeClock(time.Now())}
 	plugins := extension.New()
@@ -55,7 +55,7 @@ func newStage(tb testing.TB, nodes int) *stage {
 		return s.HeldCapacity, nil
 	}
 	knows := plugins.Watch(func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) { return knowing{}, nil })
-	s.scheduler = idle.New(tb, idle.Options{Name: testProfile, Plugins: frameworkruntime.Registry{Name: capture, knowing{}.Name(): knows}})
+	s.scheduler = idle.New(tb, idle.Options{Name: testProfile, Plugins: frameworkruntime.Registry{Name: capture, knowing{}.Name(): knows}, Objects: objects})
 	s.ctx, s.fw, s.snapshot = s.scheduler.Context, s.scheduler.Framework, s.scheduler.Snapshot
 	for i := range nodes {
 		s.scheduler.Cache.AddNode(klog.FromContext(s.ctx), st.MakeNode().Name(nodeName(i)).

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 
 	v1 "k8s.io/api/core/v1"
+	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/util"
@@ -26,6 +27,8 @@ const ErrReasonHeld = "node(s) with capacity held for others"
 type Demand struct {
 	Request resource.Vector
 	Ports   []hold.Port
+	// Devices are the claims that it would be allocated; nil where nobody has looked.
+	Devices []*resourceapi.ResourceClaim
 }
 
 // DemandOf reads what a pod takes of a node.
@@ -184,6 +187,16 @@ func (h *Holds) Check(d Demand, info fwk.NodeInfo, holders ...hold.Holder) *fwk.
 		return fwk.NewStatus(fwk.Unschedulable, ErrReasonHeld)
 	}
 	return nil
+}
+
+// Devices lists the holds with devices of others than the given holders.
+func (h *Holds) Devices(holders ...hold.Holder) []hold.Hold {
+	if h.Empty() {
+		return nil
+	}
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	return h.ledger.Devices(holders...)
 }
 
 // Fits reports whether a node has room for it beside what is held there: resources of which
@@ -377,6 +390,9 @@ func short(d Demand, info fwk.NodeInfo, taken hold.Taken) bool {
 		return true
 	}
 	for name, amount := range d.Request {
+		if Amount(has, name) == 0 {
+			continue // it is not the node's to give, but a DeviceClass may back it
+		}
 		if held := taken.Request[name]; held > 0 && Amount(has, name)-Amount(used, name)-held < amount {
 			return true
 		}

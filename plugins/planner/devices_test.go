@@ -13,6 +13,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/extension"
 	"github.com/lockstep-sh/lockstep/plugins/holds"
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
 	"github.com/lockstep-sh/lockstep/test/dra"
 	"github.com/lockstep-sh/lockstep/test/idle"
 )
@@ -115,6 +116,31 @@ func TestPlansCountDevices(t *testing.T) {
 			t.Errorf("4 members with 2 devices each, by extended resource, on nodes with 2 and 6: %v (%s), want them to fit", counts, why)
 		}
 	})
+}
+
+// TestPlansKeepOffHeldDevices: what a plan gives to the members of one gang, the plan of another one leaves alone.
+func TestPlansKeepOffHeldDevices(t *testing.T) {
+	first, claims := each(3, 1)
+	second := []*v1.Pod{dra.Pod("s0", "s0"), dra.Pod("s1", "s1")}
+	p := devicePlanner(t, []int{2, 2}, append(claims, dra.Claim("s0", 1), dra.Claim("s1", 1))...)
+	plan, err := p.Plan(t.Context(), attemptOf(first), nil)
+	if err != nil || !plan.Complete {
+		t.Fatalf("3 members with a device each on nodes with 2 each: %v, %v, want them to fit", plan.Why, err)
+	}
+	holder := hold.Holder{Profile: p.fw.ProfileName(), Group: "ns/first"}
+	for uid, node := range plan.Nodes {
+		if len(plan.Demand[uid].Devices) != 1 {
+			t.Fatalf("the plan gives %d claims to %s, want 1", len(plan.Demand[uid].Devices), uid)
+		}
+		p.holds.Follow(holder, nil, []hold.Hold{{For: uid, Node: node, Devices: plan.Demand[uid].Devices}})
+	}
+	a := attemptOf(second)
+	if plan, err = p.Plan(t.Context(), a, nil); err != nil || plan.Complete || plan.Fit != 1 {
+		t.Errorf("2 more beside the 3: complete %t, %d fit, %v; want 1", plan.Complete, plan.Fit, err)
+	}
+	if plan, err = p.Plan(t.Context(), a, []hold.Holder{holder}); err != nil || !plan.Complete {
+		t.Errorf("2 in place of the 3: %v, %v; want them to fit", plan.Why, err)
+	}
 }
 
 // TestClassesByDevices: members whose claims ask for the same are one class, unless a claim is shared or allocated.

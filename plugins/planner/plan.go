@@ -149,7 +149,9 @@ func (w *world) note(result *Plan, solved placement.Result, before whatif.Mark) 
 	for member, node := range solved.Node {
 		pod := w.pods[member]
 		result.Nodes[pod.UID] = w.tx.Node(node).Node().Name
-		result.Demand[pod.UID] = w.classes[w.classOf[member]].demand
+		demand := w.classes[w.classOf[member]].demand
+		demand.Devices = w.tx.Devices(pod.UID)
+		result.Demand[pod.UID] = demand
 	}
 }
 
@@ -206,7 +208,11 @@ func (p *Planner) pose(a *gang.Attempt, evict []hold.Holder, inCopies bool) (*wo
 	if w.floors, err = floorsOf(a); err != nil {
 		return nil, problem, err
 	}
-	w.grant(problem, append([]hold.Holder{{Profile: p.fw.ProfileName(), Group: a.Group}}, evict...))
+	granted := append([]hold.Holder{{Profile: p.fw.ProfileName(), Group: a.Group}}, evict...)
+	w.grant(problem, granted)
+	for _, other := range p.holds.Devices(granted...) {
+		w.tx.Hold(other.Devices...)
+	}
 	w.sortClasses()
 	w.views = make([]*whatif.View, len(w.classes))
 	for member, class := range w.classOf {

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	v1 "k8s.io/api/core/v1"
+	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
@@ -27,8 +28,26 @@ func (t *Transaction) devicesFor(pod *v1.Pod) (*devices.Overlay, error) {
 	}
 	if t.devices == nil {
 		t.devices = simulator.Overlay()
+		t.devices.Hold(t.held...)
 	}
 	return t.devices, nil
+}
+
+// Hold keeps devices from the pods of the transaction: claims as they would be allocated to others. It is for the time
+// before any pod is looked at.
+func (t *Transaction) Hold(claims ...*resourceapi.ResourceClaim) { t.held = append(t.held, claims...) }
+
+// Devices are the claims that a pod would be allocated that was added.
+func (t *Transaction) Devices(pod types.UID) []*resourceapi.ResourceClaim {
+	if t.devices == nil {
+		return nil
+	}
+	for i := len(t.log) - 1; i >= 0; i-- {
+		if s := t.log[i]; s.info.GetPod().UID == pod && !s.removed {
+			return t.devices.Claims(s.devices)
+		}
+	}
+	return nil
 }
 
 // claims is what the filters of devices go by, in the cycle state of a view.

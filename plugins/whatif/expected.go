@@ -52,7 +52,7 @@ func (t *Transaction) besideExpected(ctx context.Context, pod *v1.Pod, prepare f
 		}
 		assumed = append(assumed, placed)
 	}
-	state = framework.NewCycleState()
+	state = newState()
 	prepare(state)
 	_, status, _ := t.fw.RunPreFilterPlugins(ctx, state, pod)
 	if err := forget(); err != nil {

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
+	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
@@ -38,6 +39,8 @@ type Transaction struct {
 	expected []*framework.PodInfo
 	// devices are those that pods of the transaction took or freed; made for the first pod that needs any.
 	devices *devices.Overlay
+	// held are devices that are kept for others.
+	held []*resourceapi.ResourceClaim
 	// asked is the view for which claims were looked up last.
 	asked *View
 	// changes counts all changes; version is its count at the last one of each node.
@@ -154,7 +157,7 @@ func (v *View) Settled(status *fwk.Status) bool {
 // state first. A status that is not a success is the plugins' own: rejected, or
 // an error.
 func (t *Transaction) View(ctx context.Context, pod *v1.Pod, prepare func(fwk.CycleState)) (*View, *fwk.Status) {
-	state := framework.NewCycleState()
+	state := newState()
 	prepare(state)
 	result, status, _ := t.fw.RunPreFilterPlugins(ctx, state, pod)
 	if !status.IsSuccess() {
@@ -189,6 +192,13 @@ func (t *Transaction) View(ctx context.Context, pod *v1.Pod, prepare func(fwk.Cy
 		t.views = append(t.views, v)
 	}
 	return v, nil
+}
+
+// newState is the cycle state of a view.
+func newState() fwk.CycleState {
+	state := framework.NewCycleState()
+	devices.Account(state)
+	return state
 }
 
 // shift tells a view that a pod came or went. What stands in the snapshot PreFilter plugins

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lockstep-sh/lockstep/plugins/internal/resource"
@@ -86,6 +87,8 @@ type Hold struct {
 	Priority int32
 	Request  resource.Vector
 	Ports    []Port
+	// Devices are the ResourceClaims of its pod as they would be allocated. Nobody changes them.
+	Devices []*resourceapi.ResourceClaim
 	// Pods is how many places for pods it has. Where it is for a pod, Put sets it to one.
 	Pods int
 	// Recalled: it is known from what was written in a pod's status, by whomever, and
@@ -124,6 +127,8 @@ type Ledger struct {
 	count map[Reason]int
 	// holders are how many holds each has.
 	holders map[Holder]int
+	// devices are the holds that have any.
+	devices map[ID]bool
 	made    int // how many holds were Made
 	// nominated is how many nominations each holder has.
 	nominated map[Holder]int
@@ -149,7 +154,7 @@ type Taken struct {
 
 // NewLedger makes an empty ledger.
 func NewLedger() *Ledger {
-	return &Ledger{holds: map[ID]entry{}, parts: map[ID]map[ID]bool{}, nodes: map[string]*onNode{}, count: map[Reason]int{}, holders: map[Holder]int{}, nominated: map[Holder]int{}}
+	return &Ledger{holds: map[ID]entry{}, parts: map[ID]map[ID]bool{}, nodes: map[string]*onNode{}, count: map[Reason]int{}, holders: map[Holder]int{}, devices: map[ID]bool{}, nominated: map[Holder]int{}}
 }
 
 // Put adds a hold, in place of the one that has its ID, or that its pod had. Pods that have parts
@@ -240,6 +245,13 @@ func (l *Ledger) note(h Hold, by int) {
 	}
 	if h.Made {
 		l.made += by
+	}
+	switch {
+	case len(h.Devices) == 0:
+	case by > 0:
+		l.devices[h.ID] = true
+	default:
+		delete(l.devices, h.ID)
 	}
 }
 
@@ -416,6 +428,17 @@ func (l *Ledger) Holders(reason Reason, below int32) []Holder {
 
 // Holds reports whether a holder has any hold.
 func (l *Ledger) Holds(holder Holder) bool { return l.holders[holder] > 0 }
+
+// Devices lists the holds with devices of others than the given holders, in no order.
+func (l *Ledger) Devices(holders ...Holder) []Hold {
+	var found []Hold
+	for id := range l.devices {
+		if h := l.holds[id].Hold; !slices.Contains(holders, h.Holder) {
+			found = append(found, h)
+		}
+	}
+	return found
+}
 
 // Of lists what a holder holds for a reason, by ID.
 func (l *Ledger) Of(holder Holder, reason Reason) []Hold {

@@ -1,0 +1,64 @@
+package heldcapacity
+
+import (
+	"context"
+
+	v1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/lockstep-sh/lockstep/plugins/devices"
+	"github.com/lockstep-sh/lockstep/plugins/holds"
+	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
+)
+
+// beside is how a pod finds devices beside those that are held for others.
+type beside struct {
+	overlay *devices.Overlay
+	// state is what the filter goes by.
+	state fwk.CycleState
+	// nodes are those on which devices are held; everywhere: what is held may be reached from others, too.
+	nodes      map[string]bool
+	everywhere bool
+}
+
+// besideHeld looks up what devices are left for a pod; nil if it needs none, or none are held for others. What keeps it from all
+// nodes DynamicResources says itself.
+func (pl *HeldCapacity) besideHeld(ctx context.Context, pod *v1.Pod, holders []hold.Holder) (*beside, error) {
+	held := pl.holds.Devices(holders...)
+	if len(held) == 0 {
+		return nil, nil
+	}
+	simulator, err := pl.devices()
+	if err != nil || !simulator.Wants(pod) {
+		return nil, err
+	}
+	b := &beside{overlay: simulator.Overlay(), state: framework.NewCycleState(), nodes: map[string]bool{}}
+	if b.everywhere, err = b.overlay.Shared(); err != nil {
+		return nil, err
+	}
+	for _, other := range held {
+		b.overlay.Hold(other.Devices...)
+		b.nodes[other.Node] = true
+	}
+	switch status := b.overlay.Prepare(ctx, b.state, pod); {
+	case status.IsSuccess():
+		return b, nil
+	case status.IsRejected():
+		return nil, nil
+	default:
+		return nil, status.AsError()
+	}
+}
+
+// check reports whether a node has the devices for a pod.
+func (b *beside) check(ctx context.Context, pod *v1.Pod, info fwk.NodeInfo) *fwk.Status {
+	if !b.everywhere && !b.nodes[info.Node().Name] {
+		return nil
+	}
+	status := b.overlay.Fits(ctx, b.state, pod, info)
+	if status.IsRejected() {
+		return fwk.NewStatus(fwk.Unschedulable, holds.ErrReasonHeld)
+	}
+	return status
+}
