@@ -17,6 +17,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/config"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/plugins/devices"
 	"github.com/lockstep-sh/lockstep/plugins/holds"
 	"github.com/lockstep-sh/lockstep/plugins/internal/dispatch"
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
@@ -50,6 +51,9 @@ type Dispatcher struct {
 	args *config.FairShareArgs
 	// nodes are what there is to be shared, and which of it pods may use.
 	nodes *pool.Cluster
+	// devices are those that nodes have behind extended resources.
+	devices    *devices.Counts
+	nodeLister corelisters.NodeLister
 	// opened: all that there was at the start is in the book.
 	opened bool
 	// handles are those of the profiles with the plugin.
@@ -121,7 +125,7 @@ type sighting struct {
 func NewDispatcher(gangs Gangs, ledger *holds.Holds, victims func(holder hold.Holder) int, leads leading.Signal, statuses *podstatus.Writer, watched *watches.Watches) *Dispatcher {
 	return &Dispatcher{
 		gangs: gangs, holds: ledger, victims: victims, leading: leads, statuses: statuses, watches: watched, clock: clock.RealClock{},
-		book: dispatch.NewBook(v1alpha1.DefaultQueue), nodes: withoutPools(), handles: map[string]fwk.Handle{}, preempts: map[string]bool{},
+		book: dispatch.NewBook(v1alpha1.DefaultQueue), nodes: withoutPools(), devices: devices.NewCounts(), handles: map[string]fwk.Handle{}, preempts: map[string]bool{},
 		assumed: map[types.UID]string{}, places: map[types.UID]holds.Place{}, seen: map[types.UID]sighting{}, members: index[string]{}, on: index[string]{},
 		charges: map[hold.ID]charge{}, kinds: index[*pool.Class]{}, calling: make(chan struct{}, 1),
 	}

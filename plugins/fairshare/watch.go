@@ -30,6 +30,7 @@ func (d *Dispatcher) watch(ctx context.Context, handle fwk.Handle) error {
 	factory := handle.SharedInformerFactory()
 	d.namespaces = factory.Core().V1().Namespaces().Lister()
 	d.pods = factory.Core().V1().Pods().Lister()
+	d.nodeLister = factory.Core().V1().Nodes().Lister()
 	d.gangs.OnMove(d.gangMoved)
 	namespaces, err := d.listen("namespaces", factory.Core().V1().Namespaces().Informer(), cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(object any) { d.namespaceSeen(&v1.Namespace{}, object.(*v1.Namespace)) },
@@ -54,6 +55,10 @@ func (d *Dispatcher) watch(ctx context.Context, handle fwk.Handle) error {
 	if err != nil {
 		return fmt.Errorf("watching nodes: %w", err)
 	}
+	ofDevices, err := d.watchDevices(factory)
+	if err != nil {
+		return err
+	}
 	client, err := dynamic.NewForConfig(handle.KubeConfig())
 	if err != nil {
 		return fmt.Errorf("making a client for queues: %w", err)
@@ -65,7 +70,7 @@ func (d *Dispatcher) watch(ctx context.Context, handle fwk.Handle) error {
 		DeleteFunc: watches.Deleted(func(queue *unstructured.Unstructured) { d.change(func() { d.queueGone(queue.GetName()) }) }),
 	})
 	served := crd.WhenServed(ctx, handle.ClientSet().Discovery(), v1alpha1.QueueResource, queues, handler)
-	go d.open(ctx, pods.HasSynced, nodes.HasSynced, namespaces.HasSynced, d.gangs.Synced, served)
+	go d.open(ctx, append(ofDevices, pods.HasSynced, nodes.HasSynced, namespaces.HasSynced, d.gangs.Synced, served)...)
 	return nil
 }
 
@@ -91,17 +96,19 @@ func (d *Dispatcher) change(do func()) {
 	d.turn()
 }
 
-// nodeSeen takes in a node. What runs there is in its pool.
 func (d *Dispatcher) nodeSeen(node *v1.Node) {
-	d.change(func() {
-		moved, changed := d.nodes.SetNode(node)
-		d.book.SetTotal(d.nodes.Total())
-		if moved {
-			d.moveAll(maps.Clone(d.on[node.Name]))
-			d.countCharges(func(c charge) bool { return c.node == node.Name })
-		}
-		d.rekind(changed)
-	})
+	d.change(func() { d.setNode(node) })
+}
+
+// setNode takes in a node. What runs there is in its pool.
+func (d *Dispatcher) setNode(node *v1.Node) {
+	moved, changed := d.nodes.SetNode(d.devices.With(node))
+	d.book.SetTotal(d.nodes.Total())
+	if moved {
+		d.moveAll(maps.Clone(d.on[node.Name]))
+		d.countCharges(func(c charge) bool { return c.node == node.Name })
+	}
+	d.rekind(changed)
 }
 
 func (d *Dispatcher) nodeGone(node *v1.Node) {

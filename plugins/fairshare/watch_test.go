@@ -52,7 +52,7 @@ func TestWatches(t *testing.T) {
 		}
 	}
 	slices.Sort(names)
-	if diff := cmp.Diff([]string{"namespaces in the shares of queues", "nodes in the shares of queues", "pods in the shares of queues", "queues"}, names); diff != "" {
+	if diff := cmp.Diff([]string{"device classes in the shares of queues", "namespaces in the shares of queues", "nodes in the shares of queues", "pods in the shares of queues", "queues", "resource slices in the shares of queues"}, names); diff != "" {
 		t.Fatalf("watches (-want +got):\n%s", diff)
 	}
 	h.factory.Start(t.Context().Done())

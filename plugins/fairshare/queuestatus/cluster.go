@@ -13,6 +13,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/config"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/plugins/devices"
 	"github.com/lockstep-sh/lockstep/plugins/internal/dispatch"
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 	"github.com/lockstep-sh/lockstep/plugins/internal/pool"
@@ -25,6 +26,8 @@ type cluster struct {
 	queues []*v1alpha1.Queue
 	pods   []*v1.Pod
 	nodes  []*v1.Node
+	// devices are those that nodes have behind extended resources.
+	devices *devices.Counts
 	// reserved are pods that stand for Reservations: what is held, and what is sought. They are no gangs.
 	reserved []*v1.Pod
 	// byNamespace and byGang are the queues that namespaces and PodGroups name.
@@ -131,7 +134,7 @@ func (c *cluster) shared() (*pool.Cluster, map[types.UID]asked, error) {
 		}
 	}
 	for _, node := range c.nodes {
-		nodes.SetNode(node)
+		nodes.SetNode(c.devices.With(node))
 	}
 	return nodes, pods, nil
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -21,6 +22,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/config"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/plugins/crd"
+	"github.com/lockstep-sh/lockstep/plugins/devices"
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 	"github.com/lockstep-sh/lockstep/plugins/internal/reservation"
 	"github.com/lockstep-sh/lockstep/plugins/internal/share"
@@ -48,6 +50,8 @@ type reconciler struct {
 	pools      []config.Pool
 	// last is when it last looked, and next when it may again.
 	last, next time.Time
+	// devices are those that nodes have behind extended resources.
+	devices *devices.Counts
 	// cluster is the watches of all that is no queue.
 	cluster crd.OnDemand
 
@@ -91,7 +95,7 @@ func (r *reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 // read takes the cluster out of the cache. Nothing of it may be changed. Where there are no
 // queues, it is not looked at: nil.
 func (r *reconciler) read(ctx context.Context) (*cluster, error) {
-	c := &cluster{schedulers: r.schedulers, rules: r.rules, pools: r.pools}
+	c := &cluster{schedulers: r.schedulers, rules: r.rules, pools: r.pools, devices: r.devices}
 	var queues v1alpha1.QueueList
 	if err := r.client.List(ctx, &queues, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing queues: %w", err)
@@ -117,12 +121,31 @@ func (r *reconciler) read(ctx context.Context) (*cluster, error) {
 			c.byNamespace[namespaces.Items[i].Name] = queue
 		}
 	}
+	if err := r.countDevices(ctx); err != nil {
+		return nil, err
+	}
 	var err error
 	if c.reserved, err = r.reserved(ctx); err != nil {
 		return nil, err
 	}
 	c.byGang, err = r.byGang(ctx)
 	return c, err
+}
+
+// countDevices takes in which devices nodes have behind extended resources.
+func (r *reconciler) countDevices(ctx context.Context) error {
+	if !r.watches(deviceSlices) {
+		return nil
+	}
+	var all resourceapi.ResourceSliceList
+	var classes resourceapi.DeviceClassList
+	for what, list := range map[string]client.ObjectList{"ResourceSlices": &all, "DeviceClasses": &classes} {
+		if err := r.client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+			return fmt.Errorf("listing %s: %w", what, err)
+		}
+	}
+	r.devices.Replace(pointers(all.Items), pointers(classes.Items))
+	return nil
 }
 
 // reserved is what Reservations hold and seek, as pods.

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
+	resourceapi "k8s.io/api/resource/v1"
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -30,6 +31,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/config"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/plugins/crd"
+	"github.com/lockstep-sh/lockstep/plugins/devices"
 	"github.com/lockstep-sh/lockstep/plugins/internal/pool"
 	"github.com/lockstep-sh/lockstep/plugins/internal/share"
 )
@@ -42,6 +44,9 @@ var (
 	community = schedulingv1alpha1.SchemeGroupVersion.WithKind("PodGroup")
 	native    = schedulingv1beta1.SchemeGroupVersion.WithKind("PodGroup")
 )
+
+// deviceSlices tell which devices nodes have.
+var deviceSlices = resourceapi.SchemeGroupVersion.WithKind("ResourceSlice")
 
 // reservations hold capacity, which their queues pay.
 var reservations = v1alpha1.SchemeGroupVersion.WithKind("Reservation")
@@ -91,7 +96,7 @@ func Setup(mgr manager.Manager, o Options) error {
 	if err := v1alpha1.AddToScheme(mgr.GetScheme()); err != nil {
 		return fmt.Errorf("adding queues to the scheme: %w", err)
 	}
-	r := &reconciler{client: mgr.GetClient(), clock: clock.RealClock{}, schedulers: map[string]bool{}, rules: o.rules(), pools: o.Pools}
+	r := &reconciler{client: mgr.GetClient(), clock: clock.RealClock{}, schedulers: map[string]bool{}, rules: o.rules(), pools: o.Pools, devices: devices.NewCounts()}
 	for _, name := range o.SchedulerNames {
 		r.schedulers[name] = true
 	}
@@ -133,6 +138,9 @@ func watchCluster(mgr manager.Manager, c controller.Controller, r *reconciler) e
 			return fmt.Errorf("watching %T: %w", watch.object, err)
 		}
 	}
+	if err := watchDevices(mgr, c, r); err != nil {
+		return err
+	}
 	_, err := mgr.GetRESTMapper().RESTMapping(native.GroupKind(), native.Version)
 	switch {
 	case err == nil:
@@ -156,6 +164,24 @@ func watchCluster(mgr manager.Manager, c controller.Controller, r *reconciler) e
 			return fmt.Errorf("waiting for %s: %w", kind, err)
 		}
 	}
+	return nil
+}
+
+// watchDevices watches what tells which devices nodes have, if the API server serves it.
+func watchDevices(mgr manager.Manager, c controller.Controller, r *reconciler) error {
+	_, err := mgr.GetRESTMapper().RESTMapping(deviceSlices.GroupKind(), deviceSlices.Version)
+	switch {
+	case meta.IsNoMatchError(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("asking the API server for ResourceSlices: %w", err)
+	}
+	for _, object := range []client.Object{&resourceapi.ResourceSlice{}, &resourceapi.DeviceClass{}} {
+		if err := c.Watch(source.Kind(mgr.GetCache(), object, events())); err != nil {
+			return fmt.Errorf("watching %T: %w", object, err)
+		}
+	}
+	r.watch(deviceSlices)
 	return nil
 }
 

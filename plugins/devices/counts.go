@@ -1,0 +1,244 @@
+package devices
+
+import (
+	"cmp"
+	"context"
+	"iter"
+	"maps"
+	"slices"
+	"sync"
+
+	v1 "k8s.io/api/core/v1"
+	resourceapi "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/dynamic-resource-allocation/cel"
+	"k8s.io/kubernetes/pkg/features"
+)
+
+// Counts is how many devices nodes have behind extended resources: those of their ResourceSlices that a DeviceClass matches
+// which names such a resource. Devices that several nodes reach count for none of them. It may be used by several goroutines.
+type Counts struct {
+	mu       sync.Mutex
+	compiled *cel.Cache
+	classes  map[string]*resourceapi.DeviceClass
+	// slices are those of one node each, by their names; of are their names, by node.
+	slices map[string]*resourceapi.ResourceSlice
+	of     map[string]map[string]bool
+	// known are the counts of nodes, as long as nothing has changed.
+	known map[string]map[v1.ResourceName]int64
+}
+
+// compiledExpressions is how many selectors of classes are kept compiled.
+const compiledExpressions = 100
+
+// NewCounts returns counts without devices.
+func NewCounts() *Counts {
+	return &Counts{
+		compiled: cel.NewCache(compiledExpressions, cel.Features{
+			EnableConsumableCapacity: utilfeature.DefaultFeatureGate.Enabled(features.DRAConsumableCapacity),
+			EnableListTypeAttributes: utilfeature.DefaultFeatureGate.Enabled(features.DRAListTypeAttributes),
+		}),
+		classes: map[string]*resourceapi.DeviceClass{}, slices: map[string]*resourceapi.ResourceSlice{},
+		of: map[string]map[string]bool{}, known: map[string]map[v1.ResourceName]int64{},
+	}
+}
+
+// SetSlice takes in a ResourceSlice. It returns the nodes that may have other devices than before.
+func (c *Counts) SetSlice(slice *resourceapi.ResourceSlice) (nodes []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	before := c.slices[slice.Name]
+	if before != nil && (isSame(before, slice) || equality.Semantic.DeepEqual(before.Spec, slice.Spec)) {
+		return nil
+	}
+	nodes = c.drop(slice.Name)
+	if slice.Spec.NodeName == nil {
+		return nodes
+	}
+	node := *slice.Spec.NodeName
+	c.slices[slice.Name] = slice
+	if c.of[node] == nil {
+		c.of[node] = map[string]bool{}
+	}
+	c.of[node][slice.Name] = true
+	delete(c.known, node)
+	return slices.Compact(append(nodes, node))
+}
+
+// isSame reports whether two objects of one name are the same version.
+func isSame(a, b metav1.Object) bool {
+	return a.GetResourceVersion() != "" && a.GetResourceVersion() == b.GetResourceVersion() && a.GetUID() == b.GetUID()
+}
+
+// Replace takes in all ResourceSlices and DeviceClasses that there are.
+func (c *Counts) Replace(all []*resourceapi.ResourceSlice, classes []*resourceapi.DeviceClass) {
+	there := map[string]bool{}
+	for _, slice := range all {
+		there[slice.Name] = true
+		c.SetSlice(slice)
+	}
+	for _, name := range c.names(func() iter.Seq[string] { return maps.Keys(c.slices) }) {
+		if !there[name] {
+			c.DropSlice(name)
+		}
+	}
+	clear(there)
+	for _, class := range classes {
+		there[class.Name] = true
+		c.SetClass(class)
+	}
+	for _, name := range c.names(func() iter.Seq[string] { return maps.Keys(c.classes) }) {
+		if !there[name] {
+			c.DropClass(name)
+		}
+	}
+}
+
+func (c *Counts) names(of func() iter.Seq[string]) []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Collect(of())
+}
+
+// DropSlice takes in that a ResourceSlice is gone. It returns the nodes that have other devices than before.
+func (c *Counts) DropSlice(name string) (nodes []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.drop(name)
+}
+
+func (c *Counts) drop(name string) (nodes []string) {
+	slice := c.slices[name]
+	if slice == nil {
+		return nil
+	}
+	node := *slice.Spec.NodeName
+	delete(c.slices, name)
+	if delete(c.of[node], name); len(c.of[node]) == 0 {
+		delete(c.of, node)
+	}
+	delete(c.known, node)
+	return []string{node}
+}
+
+// SetClass takes in a DeviceClass. It returns the nodes that may have other devices than before: all that have any.
+func (c *Counts) SetClass(class *resourceapi.DeviceClass) (nodes []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	before := c.classes[class.Name]
+	switch {
+	case before == nil && class.Spec.ExtendedResourceName == nil:
+		return nil
+	case before != nil && before.UID == class.UID && equality.Semantic.DeepEqual(before.Spec, class.Spec):
+		return nil
+	case class.Spec.ExtendedResourceName == nil:
+		delete(c.classes, class.Name)
+	default:
+		c.classes[class.Name] = class
+	}
+	return c.allChanged()
+}
+
+// DropClass takes in that a DeviceClass is gone. It returns the nodes that may have other devices than before.
+func (c *Counts) DropClass(name string) (nodes []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.classes[name] == nil {
+		return nil
+	}
+	delete(c.classes, name)
+	return c.allChanged()
+}
+
+func (c *Counts) allChanged() []string {
+	clear(c.known)
+	return slices.Sorted(maps.Keys(c.of))
+}
+
+// With returns a node that has, beside what it says itself, its devices behind extended resources. A resource that it says it has
+// is as it says: then a device plugin serves it there. The node itself is not changed. Nil counts have no devices.
+func (c *Counts) With(node *v1.Node) *v1.Node {
+	if c == nil {
+		return node
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.of[node.Name] == nil || len(c.classes) == 0 {
+		return node
+	}
+	if c.known[node.Name] == nil {
+		c.known[node.Name] = c.count(node.Name)
+	}
+	with := *node
+	with.Status.Allocatable = maps.Clone(node.Status.Allocatable)
+	if with.Status.Allocatable == nil {
+		with.Status.Allocatable = v1.ResourceList{}
+	}
+	for name, count := range c.known[node.Name] {
+		if own := node.Status.Allocatable[name]; own.IsZero() {
+			with.Status.Allocatable[name] = *resource.NewQuantity(count, resource.DecimalSI)
+		}
+	}
+	return &with
+}
+
+// count counts the devices of a node, those of the newest generation of each pool.
+func (c *Counts) count(node string) map[v1.ResourceName]int64 {
+	type pool struct{ driver, name string }
+	newest := map[pool]int64{}
+	for name := range c.of[node] {
+		spec := c.slices[name].Spec
+		of := pool{spec.Driver, spec.Pool.Name}
+		newest[of] = max(newest[of], spec.Pool.Generation)
+	}
+	counts := map[v1.ResourceName]int64{}
+	for name := range c.of[node] {
+		spec := c.slices[name].Spec
+		if spec.Pool.Generation < newest[pool{spec.Driver, spec.Pool.Name}] {
+			continue
+		}
+		for i := range spec.Devices {
+			for resource, class := range c.backing() {
+				if c.matches(class, spec.Driver, &spec.Devices[i]) {
+					counts[resource]++
+				}
+			}
+		}
+	}
+	return counts
+}
+
+// backing is the class behind each resource: of several the newest, and of those the first by name, as kube-scheduler chooses.
+func (c *Counts) backing() map[v1.ResourceName]*resourceapi.DeviceClass {
+	found := map[v1.ResourceName]*resourceapi.DeviceClass{}
+	for _, class := range c.classes {
+		name := v1.ResourceName(*class.Spec.ExtendedResourceName)
+		if other := found[name]; other == nil || cmp.Or(other.CreationTimestamp.Compare(class.CreationTimestamp.Time), cmp.Compare(class.Name, other.Name)) < 0 {
+			found[name] = class
+		}
+	}
+	return found
+}
+
+// matches reports whether a class selects a device. A selector that cannot be evaluated selects nothing.
+func (c *Counts) matches(class *resourceapi.DeviceClass, driver string, device *resourceapi.Device) bool {
+	for _, selector := range class.Spec.Selectors {
+		if selector.CEL == nil {
+			return false
+		}
+		expression := c.compiled.GetOrCompile(selector.CEL.Expression)
+		if expression.Error != nil {
+			return false
+		}
+		matches, _, err := expression.DeviceMatches(context.Background(), cel.Device{
+			Driver: driver, AllowMultipleAllocations: device.AllowMultipleAllocations, Attributes: device.Attributes, Capacity: device.Capacity,
+		})
+		if err != nil || !matches {
+			return false
+		}
+	}
+	return true
+}
