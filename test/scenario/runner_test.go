@@ -119,6 +119,7 @@ var broken = map[string]struct {
 - create: {gangs: [a]}
 - expect: {bound: {a: 4}}
 - patch: {nodes: [large-0], status: true, merge: {status: {allocatable: {cpu: "4"}}}}
+- pause: 1s # nodes and pods come to the scheduler by streams of their own
 - create: {pods: [urgent]}
 - pause: 4s`,
 		[]string{"all or nothing: gang default/a has had 1 of its minimum of 4 bound", "evicted    pod default/a-"},

@@ -39,10 +39,11 @@ func (k Kind) flaps() bool {
 	return true
 }
 
-// moves reports whether an entry of this kind changes what runs where.
+// moves reports whether an entry of this kind changes what runs where. That a pod is gone does not: it
+// has been evicted or deleted before, and how long it takes to end is nobody's decision.
 func (k Kind) moves() bool {
 	switch k {
-	case KindCreated, KindBound, KindEvicted, KindDeleted, KindGone, KindNominated:
+	case KindCreated, KindBound, KindEvicted, KindDeleted, KindNominated:
 		return true
 	}
 	return false
