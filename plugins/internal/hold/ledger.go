@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 
 	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -124,7 +125,9 @@ type Ledger struct {
 	parts map[ID]map[ID]bool
 	// nodes are what is held on each.
 	nodes map[string]*onNode
-	count map[Reason]int
+	// lookup finds the same for those who read while the ledger may change.
+	lookup sync.Map
+	count  map[Reason]int
 	// holders are how many holds each has.
 	holders map[Holder]int
 	// devices are the holds that have any.
@@ -179,6 +182,7 @@ func (l *Ledger) Put(h Hold) {
 	if on == nil {
 		on = &onNode{shares: map[Holder]*share{}}
 		l.nodes[h.Node] = on
+		l.lookup.Store(h.Node, on)
 	}
 	if on.shares[h.Holder] == nil {
 		on.shares[h.Holder] = &share{Taken: Taken{Request: resource.Vector{}}}
@@ -224,6 +228,7 @@ func (l *Ledger) Drop(id ID) bool {
 	}
 	if len(on.shares) == 0 {
 		delete(l.nodes, e.Node)
+		l.lookup.Delete(e.Node)
 	}
 	l.give(e)
 	return true

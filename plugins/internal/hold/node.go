@@ -46,6 +46,21 @@ func (n *onNode) sum() *total {
 	return sum
 }
 
+// Total is what is held on a node, by whomever, for those who ask while the ledger may change, and
+// whether that is anything. It is not known where it has not been added up since it changed: Others
+// does that. What it returns is not to be changed.
+func (l *Ledger) Total(nodeName string) (t Taken, any, known bool) {
+	on, found := l.lookup.Load(nodeName)
+	if !found {
+		return Taken{}, false, true
+	}
+	sum := on.(*onNode).total.Load()
+	if sum == nil {
+		return Taken{}, false, false
+	}
+	return sum.Taken, sum.any, true
+}
+
 // share is what a holder has on a node.
 type share struct {
 	Taken
@@ -86,14 +101,13 @@ func (l *Ledger) Others(nodeName string, there iter.Seq[types.UID], holders ...H
 	if on == nil {
 		return Taken{}, false
 	}
-	exempt := on.hasAny(holders)
+	sum, exempt := on.sum(), on.hasAny(holders)
 	if !exempt && on.ofPods == 0 {
-		sum := on.sum()
 		return sum.Taken, sum.any
 	}
 	left := Taken{Request: resource.Vector{}}
 	if !exempt {
-		left.add(on.sum().Taken, 1)
+		left.add(sum.Taken, 1)
 	} else {
 		for holder, t := range on.shares {
 			if !slices.Contains(holders, holder) {

@@ -419,6 +419,16 @@ func agree(t *testing.T, when string, rng *rand.Rand, l *Ledger, s *slow) {
 				there = append(there, types.UID(fmt.Sprint("pod-", i)))
 			}
 		}
+		all := s.others(node, nil, nil)
+		total := func() bool {
+			t.Helper()
+			sum, some, known := l.Total(node)
+			if diff := gocmp.Diff(all, sum, sameTaken); known && (some != !all.zero() || some && diff != "") {
+				t.Fatalf("%s: held on %s by whomever (-want +got):\n%s", when, node, diff)
+			}
+			return known
+		}
+		total()
 		own := holders[:rng.IntN(len(holders)+1)]
 		want := s.others(node, there, own)
 		got, some := l.Others(node, slices.Values(there), own...)
@@ -427,6 +437,9 @@ func agree(t *testing.T, when string, rng *rand.Rand, l *Ledger, s *slow) {
 		}
 		if diff := gocmp.Diff(want, got, sameTaken); some && diff != "" {
 			t.Fatalf("%s: held on %s by others than %v beside %v (-want +got):\n%s", when, node, own, there, diff)
+		}
+		if !total() {
+			t.Fatalf("%s: what is held on %s is not known, and has been added up just now", when, node)
 		}
 	}
 }
