@@ -65,6 +65,8 @@ type Holds struct {
 	// held mirrors the number of holds, so that the common case, none at all,
 	// costs no lock.
 	held atomic.Int64
+	// most mirrors a bound on what is held on any node, for the same.
+	most atomic.Pointer[hold.Taken]
 	// freed counts whatever gave capacity back.
 	freed atomic.Uint64
 	// claims counts the decisions that made nominations.
@@ -85,6 +87,7 @@ func (h *Holds) change(f func(*hold.Ledger) hold.Change) {
 	h.mu.Lock()
 	c, changed := f(h.ledger), h.ledger.Changed()
 	h.held.Store(int64(h.ledger.Len()))
+	h.most.Store(h.ledger.Most())
 	h.mu.Unlock()
 	if len(changed) > 0 {
 		for _, tell := range h.onChange {
@@ -179,8 +182,14 @@ func (h *Holds) Check(d Demand, info fwk.NodeInfo, holders ...hold.Holder) *fwk.
 	if h.Empty() {
 		return nil
 	}
-	// Most often there is room beside whatever is held, and that takes no lock to see.
-	if all, any, known := h.ledger.Total(info.Node().Name); known && (!any || d.Fits(info, all)) {
+	// Most often there is room beside as much as is held anywhere, and that takes no look-up to see.
+	if most := h.most.Load(); most != nil && len(d.Ports) == 0 && !short(d, info, *most) {
+		return nil
+	}
+	h.mu.RLock()
+	all, any := h.ledger.Total(info.Node().Name)
+	h.mu.RUnlock()
+	if !any || d.Fits(info, all) {
 		return nil
 	}
 	taken, any := h.Others(info, holders...)

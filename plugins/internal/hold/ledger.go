@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 
 	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -125,9 +124,8 @@ type Ledger struct {
 	parts map[ID]map[ID]bool
 	// nodes are what is held on each.
 	nodes map[string]*onNode
-	// lookup finds the same for those who read while the ledger may change.
-	lookup sync.Map
-	count  map[Reason]int
+	most  most
+	count map[Reason]int
 	// holders are how many holds each has.
 	holders map[Holder]int
 	// devices are the holds that have any.
@@ -182,7 +180,6 @@ func (l *Ledger) Put(h Hold) {
 	if on == nil {
 		on = &onNode{shares: map[Holder]*share{}}
 		l.nodes[h.Node] = on
-		l.lookup.Store(h.Node, on)
 	}
 	if on.shares[h.Holder] == nil {
 		on.shares[h.Holder] = &share{Taken: Taken{Request: resource.Vector{}}}
@@ -191,7 +188,7 @@ func (l *Ledger) Put(h Hold) {
 	if h.For != "" {
 		on.ofPods++
 	}
-	on.add(h.Holder, e.left, 1)
+	l.add(on, h.Holder, e.left, 1)
 	for _, taker := range takers {
 		l.Put(taker)
 		if taker.Reason == Reservation {
@@ -217,7 +214,7 @@ func (l *Ledger) Drop(id ID) bool {
 	l.notePart(e, false)
 	l.note(e.Hold, -1)
 	on := l.nodes[e.Node]
-	on.add(e.Holder, e.left, -1)
+	l.add(on, e.Holder, e.left, -1)
 	if e.For != "" {
 		on.ofPods--
 	}
@@ -228,7 +225,6 @@ func (l *Ledger) Drop(id ID) bool {
 	}
 	if len(on.shares) == 0 {
 		delete(l.nodes, e.Node)
-		l.lookup.Delete(e.Node)
 	}
 	l.give(e)
 	return true

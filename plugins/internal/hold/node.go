@@ -26,10 +26,11 @@ type total struct {
 	any bool
 }
 
-// add adds to the share of a holder, or takes away with -1.
-func (n *onNode) add(holder Holder, amount Taken, by int) {
-	n.shares[holder].add(amount, by)
-	n.total.Store(nil)
+// add adds to the share of a holder on a node, or takes away with -1.
+func (l *Ledger) add(on *onNode, holder Holder, amount Taken, by int) {
+	on.shares[holder].add(amount, by)
+	on.total.Store(nil)
+	l.most.touched = append(l.most.touched, on)
 }
 
 // sum is what is held there, by whomever. It is not to be changed.
@@ -46,19 +47,15 @@ func (n *onNode) sum() *total {
 	return sum
 }
 
-// Total is what is held on a node, by whomever, for those who ask while the ledger may change, and
-// whether that is anything. It is not known where it has not been added up since it changed: Others
-// does that. What it returns is not to be changed.
-func (l *Ledger) Total(nodeName string) (t Taken, any, known bool) {
-	on, found := l.lookup.Load(nodeName)
-	if !found {
-		return Taken{}, false, true
+// Total is what is held on a node, by whomever, and whether that is anything. What it returns is not to be
+// changed.
+func (l *Ledger) Total(nodeName string) (Taken, bool) {
+	on := l.nodes[nodeName]
+	if on == nil {
+		return Taken{}, false
 	}
-	sum := on.(*onNode).total.Load()
-	if sum == nil {
-		return Taken{}, false, false
-	}
-	return sum.Taken, sum.any, true
+	sum := on.sum()
+	return sum.Taken, sum.any
 }
 
 // share is what a holder has on a node.
@@ -101,13 +98,13 @@ func (l *Ledger) Others(nodeName string, there iter.Seq[types.UID], holders ...H
 	if on == nil {
 		return Taken{}, false
 	}
-	sum, exempt := on.sum(), on.hasAny(holders)
+	exempt := on.hasAny(holders)
 	if !exempt && on.ofPods == 0 {
-		return sum.Taken, sum.any
+		return l.Total(nodeName)
 	}
 	left := Taken{Request: resource.Vector{}}
 	if !exempt {
-		left.add(sum.Taken, 1)
+		left.add(on.sum().Taken, 1)
 	} else {
 		for holder, t := range on.shares {
 			if !slices.Contains(holders, holder) {

@@ -129,7 +129,7 @@ func (l *Ledger) give(e entry) {
 func (l *Ledger) shift(of entry, part Taken, by int) {
 	of.left = of.left.with(part, by)
 	l.holds[of.ID] = of
-	l.nodes[of.Node].add(of.Holder, part, by)
+	l.add(l.nodes[of.Node], of.Holder, part, by)
 }
 
 // detach has a hold be a part of none. What it took is its own.
