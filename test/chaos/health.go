@@ -38,6 +38,7 @@ var leaseNames = map[workload.Target]string{
 type health struct {
 	client   kubernetes.Interface
 	seen     *observer
+	watching [][]byte
 	replicas map[workload.Target][]*replica
 
 	mu sync.Mutex
@@ -59,8 +60,8 @@ type health struct {
 	holders map[string]bool
 }
 
-func newHealth(client kubernetes.Interface, seen *observer) *health {
-	return &health{client: client, seen: seen, replicas: map[workload.Target][]*replica{}, broken: map[string]bool{}, holders: map[string]bool{}}
+func newHealth(o *Options, client kubernetes.Interface, seen *observer) *health {
+	return &health{client: client, seen: seen, watching: watching(o), replicas: map[workload.Target][]*replica{}, broken: map[string]bool{}, holders: map[string]bool{}}
 }
 
 // breaks notes that something is broken from now on, mends that it is not any more.
@@ -100,7 +101,19 @@ func (h *health) cuts() {
 }
 
 // watching is what client-go writes when a watch begins, of what a scheduler cannot do without.
-var watching = [][]byte{[]byte(`"Listing and watching" type="*v1.Pod"`), []byte(`"Listing and watching" type="*v1.Node"`)}
+func watching(o *Options) (lines [][]byte) {
+	kinds := []string{"*v1.Pod", "*v1.Node"}
+	if o.Scheduler != stock {
+		kinds = append(kinds, "*v1alpha1.PodGroup", "scheduling.lockstep.dev/v1alpha1, Resource=reservations")
+		if o.Queues {
+			kinds = append(kinds, "scheduling.lockstep.dev/v1alpha1, Resource=queues")
+		}
+	}
+	for _, kind := range kinds {
+		lines = append(lines, fmt.Appendf(nil, "\"Listing and watching\" type=%q", kind))
+	}
+	return lines
+}
 
 // sees reports whether a scheduler watches again.
 func (h *health) sees(leader *replica) bool {
@@ -111,7 +124,7 @@ func (h *health) sees(leader *replica) bool {
 		return true
 	}
 	log, err := readFrom(leader.logFile, cut)
-	if err != nil || slices.ContainsFunc(watching, func(line []byte) bool { return !bytes.Contains(log, line) }) {
+	if err != nil || slices.ContainsFunc(h.watching, func(line []byte) bool { return !bytes.Contains(log, line) }) {
 		return false
 	}
 	h.mu.Lock()

@@ -140,7 +140,7 @@ func (s *stage) run(ctx context.Context, plan workload.Plan) (*Report, error) {
 	if err := s.furnish(ctx); err != nil {
 		return nil, err
 	}
-	s.health = newHealth(s.cluster.Clientset(), s.seen)
+	s.health = newHealth(&s.options, s.cluster.Clientset(), s.seen)
 	// Watching goes on to the very end, also when the run is cut short.
 	watching, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
