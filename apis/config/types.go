@@ -24,6 +24,19 @@ type GangArgs struct {
 	// ExplanationQPS bounds the writes per second that tell pending members and
 	// PodGroups why they wait. 1 to 1000.
 	ExplanationQPS int32
+	// TopologyLevels are the levels of the cluster's topology, coarsest first, at most 8.
+	TopologyLevels []TopologyLevel
+	// FillDomains: gangs that wish for no topology fill the domains of TopologyLevels one after
+	// the other, the fullest first.
+	FillDomains bool
+}
+
+// TopologyLevel is a level of the cluster's topology.
+type TopologyLevel struct {
+	// Key is the node label whose values are the domains of the level.
+	Key string
+	// Name is what the level is called in Koordinator's network-topology-spec.
+	Name string
 }
 
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object

@@ -192,7 +192,7 @@ func (m mending) Wants(pod *v1.Pod) (gang.Want, bool) { return m.gangs.Wants(pod
 // members beyond the minimum wait.
 func TestMends(t *testing.T) {
 	d := newDispatcher(t, 20, 9, dispatch.Queue{Name: "a", Capability: gpus(4)})
-	m := mending{gangs: gang.New(time.Minute, gang.Backoff{Initial: time.Second, Max: time.Second})}
+	m := mending{gangs: gang.New(gang.Defaults{WaitTime: time.Minute}, gang.Backoff{Initial: time.Second, Max: time.Second})}
 	d.gangs = m
 	see := func(name, node string) *v1.Pod {
 		p := pod(name, "a", 1, node)

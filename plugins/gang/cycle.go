@@ -24,8 +24,8 @@ const (
 	// ErrReasonPlan is the reason of nodes that the gang's plan does not give to
 	// the pod.
 	ErrReasonPlan = "node(s) were not the one that the gang's plan gives to the pod"
-	// ErrReasonDomain is the reason of nodes outside the domain in which the gang
-	// runs.
+	// ErrReasonDomain is the reason of nodes outside the domain in which the gang, or the
+	// pod's slice of it, runs.
 	ErrReasonDomain = "node(s) were outside the topology domain of the gang"
 )
 
@@ -41,13 +41,8 @@ type visitState struct {
 	began   time.Time
 	// extra: the gang runs without this member.
 	extra bool
-	// required is the topology of which the node has to be in a domain: in the one
-	// that the members which run are in, if that is known.
-	required        string
-	domain          string
-	pinned          bool
-	preferredKey    string
-	preferredValues sets.Set[string]
+	// beside is where a member that goes by itself has to be, and should be.
+	beside beside
 }
 
 // Clone shares the state, which does not change after PreFilter.
@@ -109,7 +104,8 @@ func (pl *Gang) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod
 	if !visit.extra {
 		(&planner.Unplaced{Attempt: byItself(pod, need)}).Tell(state)
 	}
-	return nil, fwk.AsStatus(pl.pin(visit, need))
+	visit.beside = pl.beside(pod, need)
+	return nil, nil
 }
 
 // byItself is the attempt to place one member of a gang whose others need no plan.
@@ -143,29 +139,6 @@ func needOf(a *gang.Attempt, pod *v1.Pod) *gang.Need {
 		}
 	}
 	return &gang.Need{}
-}
-
-// pin finds the domains in which the other members are.
-func (pl *Gang) pin(visit *visitState, need *gang.Need) error {
-	required, preferred := need.Spec.RequiredTopology, need.Spec.PreferredTopology
-	if required == "" && preferred == "" {
-		return nil
-	}
-	nodes := pl.handle.SnapshotSharedLister().NodeInfos()
-	visit.required, visit.preferredKey, visit.preferredValues = required, preferred, sets.New[string]()
-	for _, placed := range need.Placed {
-		info, err := nodes.Get(placed.Node)
-		if err != nil {
-			continue // the node of a member is gone; the others tell the domain
-		}
-		if value, ok := info.Node().Labels[required]; ok && required != "" && !visit.pinned {
-			visit.domain, visit.pinned = value, true
-		}
-		if value, ok := info.Node().Labels[preferred]; ok && preferred != "" {
-			visit.preferredValues.Insert(value)
-		}
-	}
-	return nil
 }
 
 // lead plans a group and stores the plan. It returns the leader's own node.
@@ -316,10 +289,8 @@ func (pl *Gang) Filter(_ context.Context, state fwk.CycleState, _ *v1.Pod, info 
 	if visit.node != "" && visit.node != info.Node().Name {
 		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, ErrReasonPlan)
 	}
-	if visit.required != "" {
-		if value, ok := info.Node().Labels[visit.required]; !ok || visit.pinned && value != visit.domain {
-			return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, ErrReasonDomain)
-		}
+	if !visit.beside.allows(info.Node()) {
+		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, ErrReasonDomain)
 	}
 	return nil
 }

@@ -146,9 +146,10 @@ func TestExplanationsOfManyDomains(t *testing.T) {
 // member.
 func TestExplanationsDoNotFlicker(t *testing.T) {
 	explained := 0
+	byRack := gang.Layout{Levels: []gang.Level{{Key: rack}}}
 	for seed := range uint64(20) {
 		s, members := randomStage(t, seed)
-		for _, spec := range []gang.Spec{{}, {RequiredTopology: rack}, {PreferredTopology: rack}, {RequiredTopology: v1.LabelTopologyZone, PreferredTopology: rack}} {
+		for _, spec := range []gang.Spec{{}, {RequiredTopology: rack}, {Layout: byRack}, {RequiredTopology: v1.LabelTopologyZone, Layout: byRack}} {
 			a := attemptOf(members, spec)
 			first := mustPlan(t, s, a)
 			if first.Complete {

@@ -130,7 +130,7 @@ func New(shared Shared) frameworkruntime.PluginFactory {
 		}
 		pl.tell = newTeller(pl, groups, args.ExplanationQPS, shared.Statuses, shared.Leading)
 		backoff := gang.Backoff{Initial: args.InitialBackoff.Duration, Max: args.MaxBackoff.Duration}
-		pl.gangs = shared.Gangs.Register(handle, gangs.Settings{WaitTime: args.DefaultWaitTime.Duration, Backoff: backoff}, pl)
+		pl.gangs = shared.Gangs.Register(handle, gangs.Settings{Defaults: defaultsOf(args), Backoff: backoff}, pl)
 		go pl.tell.run(ctx)
 		if manager := fw.SharedDRAManager(); manager != nil {
 			pl.claims = devices.NewReleaser(manager.ResourceClaims(), handle.ClientSet().ResourceV1(), pl.unused)
@@ -138,6 +138,15 @@ func New(shared Shared) frameworkruntime.PluginFactory {
 		}
 		return pl, nil
 	}
+}
+
+// defaultsOf reads what holds for gangs that say nothing else.
+func defaultsOf(args *config.GangArgs) gang.Defaults {
+	defaults := gang.Defaults{WaitTime: args.DefaultWaitTime.Duration, Topology: gang.Topology{Fill: args.FillDomains}}
+	for _, level := range args.TopologyLevels {
+		defaults.Topology.Levels = append(defaults.Topology.Levels, gang.TopologyLevel{Key: level.Key, Name: level.Name})
+	}
+	return defaults
 }
 
 // ready makes what needs the complete profile.

@@ -7,21 +7,21 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 )
 
-// PreScore skips Score but for later members of a gang that prefers a topology.
+// PreScore skips Score but for later members of a gang that is laid out in a topology.
 func (pl *Gang) PreScore(_ context.Context, state fwk.CycleState, _ *v1.Pod, _ []fwk.NodeInfo) *fwk.Status {
-	if visit := visitOf(state); visit != nil && visit.preferredKey != "" && len(visit.preferredValues) > 0 {
+	if visit := visitOf(state); visit != nil && len(visit.beside.neighbours) > 0 {
 		return nil
 	}
 	return fwk.NewStatus(fwk.Skip)
 }
 
-// Score prefers nodes in domains where members of the gang are.
+// Score prefers nodes near members of the gang that are next in rank.
 func (pl *Gang) Score(_ context.Context, state fwk.CycleState, _ *v1.Pod, info fwk.NodeInfo) (int64, *fwk.Status) {
 	visit := visitOf(state)
-	if visit != nil && visit.preferredValues.Has(info.Node().Labels[visit.preferredKey]) {
-		return fwk.MaxScore, nil
+	if visit == nil {
+		return 0, nil
 	}
-	return 0, nil
+	return visit.beside.score(info.Node()), nil
 }
 
 // ScoreExtensions returns none: the scores are in range as they are.

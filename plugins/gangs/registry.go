@@ -96,8 +96,8 @@ type Adapter interface {
 
 // Settings are those of the gangs of a profile.
 type Settings struct {
-	// WaitTime is how long a gang holds what it has if it does not say.
-	WaitTime time.Duration
+	// Defaults are what holds for gangs that say nothing else.
+	Defaults gang.Defaults
 	Backoff  gang.Backoff
 }
 
@@ -113,7 +113,7 @@ type Profile struct {
 // Register adds the gangs of a profile, before Start. It is called for one profile at a time.
 func (r *Registry) Register(handle fwk.Handle, settings Settings, adapter Adapter) *Profile {
 	registerMetrics()
-	p := &Profile{Registry: r, name: handle.ProfileName(), handle: handle, adapter: adapter, gangs: gang.New(settings.WaitTime, settings.Backoff)}
+	p := &Profile{Registry: r, name: handle.ProfileName(), handle: handle, adapter: adapter, gangs: gang.New(settings.Defaults, settings.Backoff)}
 	p.gangs.Close()
 	profiles := maps.Clone(r.all())
 	profiles[p.name] = p

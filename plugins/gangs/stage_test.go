@@ -66,7 +66,7 @@ func newStage(tb testing.TB, profiles ...string) *stage {
 		if err != nil {
 			tb.Fatal(err)
 		}
-		s.Register(handle, Settings{WaitTime: time.Minute, Backoff: gang.Backoff{Initial: time.Second, Max: time.Second}}, adapter{s, name}).
+		s.Register(handle, Settings{Defaults: gang.Defaults{WaitTime: time.Minute}, Backoff: gang.Backoff{Initial: time.Second, Max: time.Second}}, adapter{s, name}).
 			Input(ctx, func(g *gang.Gangs, now time.Time) gang.Effects { return g.Open(now) })
 	}
 	return s

@@ -145,7 +145,13 @@ func (p *Planner) plan(ctx context.Context, a *gang.Attempt, evict []hold.Holder
 // note writes down who was placed where.
 func (w *world) note(result *Plan, solved placement.Result, before whatif.Mark) {
 	result.Nodes, result.Demand = map[types.UID]string{}, map[types.UID]holds.Demand{}
-	result.Order = w.tx.Added(before)
+	inPlaceOf := make(map[types.UID]types.UID, len(solved.As))
+	for member, other := range solved.As {
+		inPlaceOf[w.pods[other].UID] = w.pods[member].UID
+	}
+	for _, uid := range w.tx.Added(before) {
+		result.Order = append(result.Order, inPlaceOf[uid])
+	}
 	for member, node := range solved.Node {
 		pod := w.pods[member]
 		result.Nodes[pod.UID] = w.tx.Node(node).Node().Name
@@ -177,7 +183,8 @@ func (p *Planner) pose(a *gang.Attempt, evict []hold.Holder, inCopies bool) (*wo
 	for _, need := range a.Gangs {
 		g := placement.Gang{
 			Min: need.Min, MinByRole: need.MinByRole, Floor: len(need.Floor) > 0,
-			Required: need.Spec.RequiredTopology, Preferred: need.Spec.PreferredTopology,
+			Required: need.Spec.RequiredTopology, Shared: a.Shared() != "",
+			Levels: Levels(&need.Spec.Layout), Unordered: need.Spec.Layout.Unordered, Custom: need.Spec.Layout.Custom, Even: need.Spec.Layout.Even,
 		}
 		for _, pod := range need.Pending {
 			class, err := group.add(pod)
@@ -216,7 +223,9 @@ func (p *Planner) pose(a *gang.Attempt, evict []hold.Holder, inCopies bool) (*wo
 	w.sortClasses()
 	w.views = make([]*whatif.View, len(w.classes))
 	for member, class := range w.classOf {
-		problem.Members = append(problem.Members, placement.Member{Class: class, Role: w.pods[member].Labels[v1alpha1.RoleLabel]})
+		problem.Members = append(problem.Members, placement.Member{
+			Class: class, Role: w.pods[member].Labels[v1alpha1.RoleLabel], Own: w.classes[class].claims.any,
+		})
 	}
 	for _, c := range w.classes {
 		w.expect(c.info)
@@ -228,12 +237,8 @@ func (p *Planner) pose(a *gang.Attempt, evict []hold.Holder, inCopies bool) (*wo
 	for i := range problem.Nodes {
 		problem.Nodes[i] = (p.start + i) % tx.Len()
 	}
-	for i, need := range a.Gangs {
-		for _, placed := range need.Placed {
-			if node, ok := tx.Index(placed.Node); ok {
-				problem.Gangs[i].On = append(problem.Gangs[i].On, node)
-			}
-		}
+	for i := range a.Gangs {
+		w.rank(&problem, i, &a.Gangs[i])
 	}
 	return w, problem, nil
 }

@@ -3,6 +3,7 @@ package planner
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync/atomic"
 
 	v1 "k8s.io/api/core/v1"
@@ -25,6 +26,8 @@ import (
 type Room struct {
 	w       *world
 	problem placement.Problem
+	// sliced are its gangs with no wishes: what they have to be given.
+	sliced []placement.Gang
 	// scope are the nodes to place on; within tells them.
 	scope  []int
 	within []bool
@@ -68,6 +71,8 @@ func (p *Planner) Room(ctx context.Context, a *gang.Attempt, evict []hold.Holder
 			count[w.classOf[member]]++
 		}
 		r.count = append(r.count, count)
+		g.Levels = slices.DeleteFunc(slices.Clone(g.Levels), func(level placement.Level) bool { return level.Slice == 0 })
+		r.sliced = append(r.sliced, g)
 	}
 	return r, nil
 }
@@ -290,7 +295,11 @@ func (r *Room) solve(ctx context.Context, unscored bool) (placement.Result, erro
 	if r.problem.Floors = r.all; r.confined {
 		r.problem.Floors = r.scope
 	}
-	return placement.Solve(ctx, r.w, r.problem)
+	problem := r.problem
+	if unscored {
+		problem.Gangs = r.sliced // how well they are laid out makes no difference
+	}
+	return placement.Solve(ctx, r.w, problem)
 }
 
 // Close ends the what-if. Every Room has to be closed.

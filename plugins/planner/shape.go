@@ -42,7 +42,7 @@ func (p *Planner) ShapeOf(a *gang.Attempt, statuses fwk.NodeToStatusReader) (gan
 	w, group, problem := &world{}, newGrouping(p.storage), placement.Problem{}
 	group.granters = p.points.granters
 	for _, need := range a.Gangs {
-		g := placement.Gang{Min: need.Min, MinByRole: need.MinByRole, Required: need.Spec.RequiredTopology}
+		g := placement.Gang{Min: need.Min, MinByRole: need.MinByRole, Required: need.Spec.RequiredTopology, Levels: Levels(&need.Spec.Layout)}
 		for _, pod := range need.Pending {
 			use(group.uses, pod)
 			class, err := group.add(pod)
@@ -73,7 +73,8 @@ func (w *world) shape(a *gang.Attempt, problem placement.Problem) gang.Shape {
 	out := hashWriter{&h}
 	for i, g := range problem.Gangs {
 		need := &a.Gangs[i]
-		if g.Required != "" && len(need.Placed) > 0 {
+		sliced := slices.ContainsFunc(g.Levels, func(level placement.Level) bool { return level.Slice > 0 })
+		if (g.Required != "" || sliced) && len(need.Placed) > 0 {
 			return gang.Shape{} // it has to be where those are
 		}
 		if need.Floor != nil {
@@ -81,6 +82,10 @@ func (w *world) shape(a *gang.Attempt, problem placement.Problem) gang.Shape {
 		}
 		if g.Min > 0 {
 			out.text(g.Required, need.Queue)
+			for _, level := range g.Levels {
+				out.text(level.Key)
+				out.number(int64(level.Slice))
+			}
 		}
 	}
 	if len(w.classes) == 1 && len(problem.Gangs) == 1 {

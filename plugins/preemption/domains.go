@@ -25,7 +25,8 @@ type domain struct {
 
 // domains lists where to look, in the order to try: what a plugin of the profile says;
 // else the domains of the required topology, those that cost least to enter first; else
-// those of the preferred one, and then the whole cluster.
+// those of the levels that the gang wishes for, the finest first, and then the whole
+// cluster.
 func (pl *GangPreemption) domains(ctx context.Context, d *demand, room *planner.Room, infos []fwk.NodeInfo) ([]domain, error) {
 	answers, err := pl.points.Domains(ctx, d.gang, infos, gangpoint.Evict)
 	if err != nil {
@@ -35,31 +36,34 @@ func (pl *GangPreemption) domains(ctx context.Context, d *demand, room *planner.
 		room.Confine()
 		return indexed(answers, room), nil
 	}
-	required, preferred := d.topology()
+	required, wished := d.topology()
 	if required != "" {
 		return d.pinned(byLabel(room, infos, required), infos), nil
 	}
 	var list []domain
-	if preferred != "" {
-		list = byLabel(room, infos, preferred)
+	for _, key := range slices.Backward(wished) {
+		list = append(list, byLabel(room, infos, key)...)
 	}
 	return append(list, pl.wholeCluster(d, infos)...), nil
 }
 
 // topology is what the one gang that is to be placed asks for. A group of several has to
 // be placed together, each gang in a domain of its own, which the plan chooses.
-func (d *demand) topology() (required, preferred string) {
+func (d *demand) topology() (required string, wished []string) {
+	if shared := d.attempt.Shared(); shared != "" {
+		return shared, nil
+	}
 	n := 0
 	for _, need := range d.attempt.Gangs {
 		if need.Min > 0 {
-			required, preferred = need.Spec.RequiredTopology, need.Spec.PreferredTopology
+			required, wished = need.Spec.RequiredTopology, need.Spec.Layout.Wished()
 			n++
 		}
 	}
 	if n > 1 {
-		return "", ""
+		return "", nil
 	}
-	return required, preferred
+	return required, wished
 }
 
 // pinned leaves of the domains of the required topology the one in which members of the gang

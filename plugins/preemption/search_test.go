@@ -114,11 +114,11 @@ func TestSearch(t *testing.T) {
 		},
 		"a domain is preferred where anywhere would cost as much": {
 			pods:      slices.Concat(members("a", 4, 4, 10, 1, "n0"), members("b", 4, 4, 10, 1, "n1")),
-			preemptor: members("p", 3, 3, 100, 1), spec: gang.Spec{PreferredTopology: rack}, want: "a-0 a-1 a-2 a-3",
+			preemptor: members("p", 3, 3, 100, 1), spec: gang.Spec{Layout: gang.Layout{Levels: []gang.Level{{Key: rack}}}}, want: "a-0 a-1 a-2 a-3",
 		},
 		"a gang does not go for a preference": {
 			pods:      slices.Concat(members("rigid", 2, 2, 10, 1, "n0"), members("e", 4, 2, 10, 1, "n1")),
-			preemptor: members("p", 3, 3, 100, 1), spec: gang.Spec{PreferredTopology: rack}, want: "e-0",
+			preemptor: members("p", 3, 3, 100, 1), spec: gang.Spec{Layout: gang.Layout{Levels: []gang.Level{{Key: rack}}}}, want: "e-0",
 		},
 		"where pods are ending anyhow nobody else goes": {
 			pods: slices.Concat(ending(members("a", 4, 4, 10, 1, "n0")), members("b", 4, 4, 10, 1, "n1")), preemptor: members("p", 1, 1, 100, 1),

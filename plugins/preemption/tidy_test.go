@@ -89,7 +89,7 @@ func (r running) Placing(holder hold.Holder) bool                 { return r.gan
 // gangsRunning are the gangs of pods, of which those on nodes have been there for an hour.
 func gangsRunning(pods ...*v1.Pod) running {
 	now := time.Now()
-	r := running{gangs: gang.New(time.Minute, gang.Backoff{Initial: time.Millisecond, Max: time.Second})}
+	r := running{gangs: gang.New(gang.Defaults{WaitTime: time.Minute}, gang.Backoff{Initial: time.Millisecond, Max: time.Second})}
 	r.gangs.Close()
 	for _, pod := range pods {
 		pod.CreationTimestamp = metav1.NewTime(now.Add(-time.Second))

@@ -46,12 +46,18 @@ func templateOf(r *v1alpha1.Reservation) *v1.Pod {
 		return slices.Contains(gangLabels, key) || strings.HasPrefix(key, gangAnnotations) ||
 			key == v1alpha1.MinByRoleAnnotation || slices.Contains(written, key)
 	})
-	for _, key := range []string{v1alpha1.RequiredTopologyAnnotation, v1alpha1.PreferredTopologyAnnotation} {
+	for _, key := range topologyAnnotations {
 		if value, ok := r.Annotations[key]; ok && pod.Annotations[key] == "" {
 			metav1.SetMetaDataAnnotation(&pod.ObjectMeta, key, value)
 		}
 	}
 	return pod
+}
+
+// topologyAnnotations say how several placements are laid out.
+var topologyAnnotations = []string{
+	v1alpha1.RequiredTopologyAnnotation, v1alpha1.PreferredTopologyAnnotation, v1alpha1.TopologySlicesAnnotation,
+	v1alpha1.TopologySpreadAnnotation, v1alpha1.NetworkTopologySpecAnnotation,
 }
 
 // What makes a pod a member of a gang. A template often is that of the job which is to come; the

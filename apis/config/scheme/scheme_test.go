@@ -65,7 +65,7 @@ func seconds(n float64) metav1.Duration {
 }
 
 func gangDefaults() *config.GangArgs {
-	return &config.GangArgs{DefaultWaitTime: seconds(600), InitialBackoff: seconds(0.25), MaxBackoff: seconds(1), ExplanationQPS: 10}
+	return &config.GangArgs{DefaultWaitTime: seconds(600), InitialBackoff: seconds(0.25), MaxBackoff: seconds(1), ExplanationQPS: 10, FillDomains: true}
 }
 
 func TestDefaults(t *testing.T) {
@@ -82,17 +82,20 @@ func TestDefaults(t *testing.T) {
 		},
 		"what is given is kept, the rest filled in": {
 			pluginConfig: given("Gang", "maxBackoff: 1m", "explanationQPS: 3"),
-			gang:         &config.GangArgs{DefaultWaitTime: seconds(600), InitialBackoff: seconds(0.25), MaxBackoff: seconds(60), ExplanationQPS: 3},
+			gang:         &config.GangArgs{DefaultWaitTime: seconds(600), InitialBackoff: seconds(0.25), MaxBackoff: seconds(60), ExplanationQPS: 3, FillDomains: true},
 			binder:       &config.BoundedBinderArgs{MaxInFlight: 48},
 		},
 		"everything may be given": {
-			pluginConfig: given("Gang", "defaultWaitTime: 1h", "initialBackoff: 1s", "maxBackoff: 1s", "explanationQPS: 1000") + "  - name: BoundedBinder\n    args: {maxInFlight: 1}\n",
-			gang:         &config.GangArgs{DefaultWaitTime: seconds(3600), InitialBackoff: seconds(1), MaxBackoff: seconds(1), ExplanationQPS: 1000},
-			binder:       &config.BoundedBinderArgs{MaxInFlight: 1},
+			pluginConfig: given("Gang", "defaultWaitTime: 1h", "initialBackoff: 1s", "maxBackoff: 1s", "explanationQPS: 1000", "topologyLevels: [{key: block, name: SpineLayer}, {key: rack}]", "fillDomains: false") + "  - name: BoundedBinder\n    args: {maxInFlight: 1}\n",
+			gang: &config.GangArgs{
+				DefaultWaitTime: seconds(3600), InitialBackoff: seconds(1), MaxBackoff: seconds(1), ExplanationQPS: 1000,
+				TopologyLevels: []config.TopologyLevel{{Key: "block", Name: "SpineLayer"}, {Key: "rack"}},
+			},
+			binder: &config.BoundedBinderArgs{MaxInFlight: 1},
 		},
 		"0 is a value, not a default": {
 			pluginConfig: given("Gang", "defaultWaitTime: 0s", "initialBackoff: 0s", "maxBackoff: 0s", "explanationQPS: 0") + "  - name: BoundedBinder\n    args: {maxInFlight: 0}\n",
-			gang:         &config.GangArgs{},
+			gang:         &config.GangArgs{FillDomains: true},
 			binder:       &config.BoundedBinderArgs{},
 		},
 	} {

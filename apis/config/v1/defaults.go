@@ -17,6 +17,9 @@ func SetDefaults_GangArgs(args *GangArgs) {
 	if args.ExplanationQPS == nil {
 		args.ExplanationQPS = ptr.To[int32](10)
 	}
+	if args.FillDomains == nil {
+		args.FillDomains = ptr.To(true)
+	}
 }
 
 // SetDefaults_ReservationArgs fills what the user left out.

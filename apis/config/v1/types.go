@@ -25,6 +25,25 @@ type GangArgs struct {
 	// ExplanationQPS bounds the writes per second that tell pending members and
 	// PodGroups why they wait. 1 to 1000. Default: 10.
 	ExplanationQPS *int32 `json:"explanationQPS,omitempty"`
+	// TopologyLevels are the levels of the cluster's topology, coarsest first, at most 8: gangs
+	// are laid out by them, so that members with consecutive ranks are near each other.
+	// Default: none.
+	TopologyLevels []TopologyLevel `json:"topologyLevels,omitempty"`
+	// FillDomains: gangs that wish for no topology fill the domains of TopologyLevels one after
+	// the other, the fullest first, so that small gangs do not take a bite out of every empty
+	// one. If false, the Score plugins decide alone. Default: true.
+	FillDomains *bool `json:"fillDomains,omitempty"`
+}
+
+// TopologyLevel is a level of the cluster's topology.
+type TopologyLevel struct {
+	// Key is the node label whose values are the domains of the level. Nodes without it are in
+	// none.
+	Key string `json:"key"`
+	// Name is what the level is called in Koordinator's annotation
+	// gang.scheduling.koordinator.sh/network-topology-spec, which may use the key, too.
+	// Default: none.
+	Name string `json:"name,omitempty"`
 }
 
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object

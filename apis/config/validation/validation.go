@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apivalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/lockstep-sh/lockstep/apis/config"
@@ -26,7 +27,37 @@ func GangArgs(path *field.Path, args *config.GangArgs) field.ErrorList {
 	if args.MaxBackoff.Duration < args.InitialBackoff.Duration {
 		errs = append(errs, field.Invalid(path.Child("maxBackoff"), args.MaxBackoff.Duration.String(), "must not be below initialBackoff"))
 	}
-	return append(errs, within(path.Child("explanationQPS"), args.ExplanationQPS, 1, 1000)...)
+	errs = append(errs, within(path.Child("explanationQPS"), args.ExplanationQPS, 1, 1000)...)
+	return append(errs, topologyLevels(path.Child("topologyLevels"), args.TopologyLevels)...)
+}
+
+// maxTopologyLevels bounds the levels of a topology.
+const maxTopologyLevels = 8
+
+func topologyLevels(path *field.Path, levels []config.TopologyLevel) field.ErrorList {
+	if len(levels) > maxTopologyLevels {
+		return field.ErrorList{field.TooMany(path, len(levels), maxTopologyLevels)}
+	}
+	var errs field.ErrorList
+	called := map[string]bool{}
+	for i, level := range levels {
+		key := path.Index(i).Child("key")
+		for _, message := range apivalidation.IsQualifiedName(level.Key) {
+			errs = append(errs, field.Invalid(key, level.Key, "must be a node label key: "+message))
+		}
+		if called[level.Key] {
+			errs = append(errs, field.Duplicate(key, level.Key))
+		}
+		called[level.Key] = true
+		if level.Name == "" || level.Name == level.Key {
+			continue
+		}
+		if called[level.Name] {
+			errs = append(errs, field.Duplicate(path.Index(i).Child("name"), level.Name))
+		}
+		called[level.Name] = true
+	}
+	return errs
 }
 
 // BoundedBinderArgs checks the arguments of the BoundedBinder plugin.

@@ -31,11 +31,28 @@ func TestGangArgs(t *testing.T) {
 		"the least": {change: func(a *config.GangArgs) {
 			a.DefaultWaitTime.Duration, a.InitialBackoff.Duration, a.MaxBackoff.Duration, a.ExplanationQPS = 1, 1, 1, 1
 		}},
-		"the most":                            {change: func(a *config.GangArgs) { a.ExplanationQPS = 1000 }},
-		"no wait time":                        {func(a *config.GangArgs) { a.DefaultWaitTime.Duration = 0 }, []string{at + `defaultWaitTime: Invalid value: "0s": must be greater than 0`}},
-		"a negative wait time":                {func(a *config.GangArgs) { a.DefaultWaitTime.Duration = -time.Minute }, []string{at + `defaultWaitTime: Invalid value: "-1m0s": must be greater than 0`}},
-		"no backoff":                          {func(a *config.GangArgs) { a.InitialBackoff.Duration = 0 }, []string{at + `initialBackoff: Invalid value: "0s": must be greater than 0`}},
-		"a backoff that shrinks":              {func(a *config.GangArgs) { a.MaxBackoff.Duration = time.Millisecond }, []string{at + `maxBackoff: Invalid value: "1ms": must not be below initialBackoff`}},
+		"the most":               {change: func(a *config.GangArgs) { a.ExplanationQPS = 1000 }},
+		"no wait time":           {func(a *config.GangArgs) { a.DefaultWaitTime.Duration = 0 }, []string{at + `defaultWaitTime: Invalid value: "0s": must be greater than 0`}},
+		"a negative wait time":   {func(a *config.GangArgs) { a.DefaultWaitTime.Duration = -time.Minute }, []string{at + `defaultWaitTime: Invalid value: "-1m0s": must be greater than 0`}},
+		"no backoff":             {func(a *config.GangArgs) { a.InitialBackoff.Duration = 0 }, []string{at + `initialBackoff: Invalid value: "0s": must be greater than 0`}},
+		"a backoff that shrinks": {func(a *config.GangArgs) { a.MaxBackoff.Duration = time.Millisecond }, []string{at + `maxBackoff: Invalid value: "1ms": must not be below initialBackoff`}},
+		"levels of a topology": {change: func(a *config.GangArgs) {
+			a.TopologyLevels = []config.TopologyLevel{{Key: "topology.example.com/block", Name: "SpineLayer"}, {Key: "rack", Name: "rack"}}
+		}},
+		"a level that is no label key": {
+			func(a *config.GangArgs) { a.TopologyLevels = []config.TopologyLevel{{Key: "a b"}} },
+			[]string{at + `topologyLevels[0].key: Invalid value: "a b": must be a node label key: name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')`},
+		},
+		"a level twice, and a name for two": {
+			func(a *config.GangArgs) {
+				a.TopologyLevels = []config.TopologyLevel{{Key: "block", Name: "rack"}, {Key: "rack"}, {Key: "row", Name: "block"}}
+			},
+			[]string{at + `topologyLevels[1].key: Duplicate value: "rack"`, at + `topologyLevels[2].name: Duplicate value: "block"`},
+		},
+		"too many levels": {
+			func(a *config.GangArgs) { a.TopologyLevels = make([]config.TopologyLevel, 9) },
+			[]string{at + `topologyLevels: Too many: 9: must have at most 8 items`},
+		},
 		"no explanations":                     {func(a *config.GangArgs) { a.ExplanationQPS = 0 }, []string{at + `explanationQPS: Invalid value: 0: must be in the range 1 to 1000`}},
 		"more explanations than there may be": {func(a *config.GangArgs) { a.ExplanationQPS = 1001 }, []string{at + `explanationQPS: Invalid value: 1001: must be in the range 1 to 1000`}},
 		"everything wrong is told at once": {func(a *config.GangArgs) { *a = config.GangArgs{MaxBackoff: metav1.Duration{Duration: -1}} }, []string{

@@ -50,6 +50,23 @@ const (
 	// PreferredTopologyAnnotation is a node label key: all members run inside one
 	// domain of it, or inside as few as possible.
 	PreferredTopologyAnnotation = "scheduling.lockstep.dev/preferred-topology"
+	// TopologyScopeAnnotation is TopologyScopeGroup where all gangs of a group have to be in
+	// one domain of the required topology together. It takes all of them to say so.
+	TopologyScopeAnnotation = "scheduling.lockstep.dev/topology-scope"
+	// TopologySlicesAnnotation is a JSON list of at most 3 {"topology": KEY, "size": N},
+	// coarsest first: every run of N members with consecutive ranks, counted from a multiple
+	// of N, is inside one domain of KEY. Each size divides the one before.
+	TopologySlicesAnnotation = "scheduling.lockstep.dev/topology-slices"
+	// TopologySpreadAnnotation is TopologySpreadEven where members that no one domain takes
+	// are spread evenly over those that they need, instead of filling one after the other.
+	TopologySpreadAnnotation = "scheduling.lockstep.dev/topology-spread"
+	// NetworkTopologySpecAnnotation is Koordinator's: a JSON object with a gatherStrategy, a
+	// list of {"layer": NAME, "strategy": "MustGather" or "PreferGather"}. Layers are named in
+	// the arguments of the Gang plugin.
+	NetworkTopologySpecAnnotation = "gang.scheduling.koordinator.sh/network-topology-spec"
+	// NetworkTopologyIndexAnnotation is Koordinator's rank of a member (annotation on the
+	// pod).
+	NetworkTopologyIndexAnnotation = "gang.scheduling.koordinator.sh/network-topology-index"
 	// MinByRoleAnnotation is a JSON object from role to minimum.
 	MinByRoleAnnotation = "scheduling.lockstep.dev/min-by-role"
 )
@@ -77,6 +94,29 @@ const (
 	// GPUCardMemoryAnnotation is written with it: how much of the card is the pod's,
 	// in MiB (annotation on the pod).
 	GPUCardMemoryAnnotation = "scheduling.lockstep.dev/gpu-card-memory"
+)
+
+// Labels of pods, and an annotation, that hold the rank of a member. They are read, never
+// written.
+const (
+	// TrainingReplicaIndexLabel and TrainingReplicaTypeLabel are those of Kubeflow's
+	// operators.
+	TrainingReplicaIndexLabel = "training.kubeflow.org/replica-index"
+	TrainingReplicaTypeLabel  = "training.kubeflow.org/replica-type"
+	// LeaderWorkerIndexLabel is LeaderWorkerSet's.
+	LeaderWorkerIndexLabel = "leaderworkerset.sigs.k8s.io/worker-index"
+)
+
+// TopologyScopeGroup is the value of TopologyScopeAnnotation.
+const TopologyScopeGroup = "group"
+
+// TopologySpreadEven is the value of TopologySpreadAnnotation.
+const TopologySpreadEven = "Even"
+
+// Strategies of NetworkTopologySpecAnnotation.
+const (
+	MustGather   = "MustGather"
+	PreferGather = "PreferGather"
 )
 
 // Values of ModeAnnotation.

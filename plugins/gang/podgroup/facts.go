@@ -240,6 +240,6 @@ func specOf(key gang.Key, object gang.Object, live []*v1.Pod) gang.Spec {
 		fields = *definer
 	}
 	// The wait time is the scheduler's to use, and the problems are its to tell.
-	spec, _ := gang.Parse(key, &object, fields, 0)
+	spec, _ := gang.Parse(key, &object, fields, gang.Defaults{})
 	return spec
 }

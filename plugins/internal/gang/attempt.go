@@ -31,6 +31,18 @@ func (a *Attempt) Members() int {
 	return n
 }
 
+// Shared is the topology of which all gangs have to be in one domain together; empty for
+// none. It takes all of them to say so.
+func (a *Attempt) Shared() string {
+	key := a.Gangs[0].Spec.RequiredTopology
+	for _, need := range a.Gangs {
+		if !need.Spec.Layout.Shared || need.Spec.RequiredTopology != key {
+			return ""
+		}
+	}
+	return key
+}
+
 // Priority is the highest of the pending members: by it the attempt ranks.
 func (a *Attempt) Priority() int32 {
 	priority := int32(math.MinInt32)
@@ -87,6 +99,11 @@ type Need struct {
 	// Placed are the members that have a node, by its name, in order. Those that
 	// are on their way out do not count.
 	Placed []Placed
+	// Ranks are the numbers of Pending and Placed by which they are laid out. Ranked: they
+	// carry them; else they were given them in order, and who comes back for another has
+	// not its number.
+	Ranks  map[types.UID]int
+	Ranked bool
 }
 
 // Placed is a member that has a node.
@@ -122,15 +139,22 @@ func (g *gang) wants() Need {
 		n.MinByRole = g.missingRoles()
 		n.Pending = podsOf(g.sorted((*member).eligible))
 	}
+	n.Ranks, n.Ranked = g.ranks()
 	return n
+}
+
+// ranks numbers all members but for those on their way out.
+func (g *gang) ranks() (map[types.UID]int, bool) {
+	return ranks(g.sorted(func(m *member) bool { return !m.leaving() }))
 }
 
 // context is what a member that goes alone has to know of its gang. Without a
 // topology it does not matter where the others are, and they may be many.
 func (g *gang) context() *Need {
 	n := &Need{Key: g.key, Spec: g.spec}
-	if g.spec.RequiredTopology != "" || g.spec.PreferredTopology != "" {
+	if g.spec.RequiredTopology != "" || len(g.spec.Layout.Levels) > 0 {
 		n.Placed = g.places()
+		n.Ranks, n.Ranked = g.ranks()
 	}
 	return n
 }

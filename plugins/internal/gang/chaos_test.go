@@ -58,7 +58,7 @@ func newChaos(t testing.TB, bytes []byte) *chaos {
 		ahead:     map[types.UID]bool{},
 		elsewhere: elsewhere{making: map[string]bool{}, promised: map[string]bool{}},
 	}
-	s := New(20*time.Second, Backoff{Initial: time.Second, Max: 4 * time.Second})
+	s := New(Defaults{WaitTime: 20 * time.Second}, Backoff{Initial: time.Second, Max: 4 * time.Second})
 	c.watch = newWatch(s, func(format string, args ...any) {
 		t.Helper()
 		t.Fatalf("%s\nafter:\n%s", fmt.Sprintf(format, args...), strings.Join(c.trace, "\n"))

@@ -195,7 +195,7 @@ func (e elsewhere) Making(group string) bool   { return e.making[group] }
 func (e elsewhere) Promised(group string) bool { return e.promised[group] }
 
 func newCluster(t *testing.T, room map[string]int) *cluster {
-	s := New(10*time.Minute, Backoff{Initial: time.Second, Max: 10 * time.Second})
+	s := New(Defaults{WaitTime: 10 * time.Minute}, Backoff{Initial: time.Second, Max: 10 * time.Second})
 	c := &cluster{
 		now: start, room: room, pods: map[types.UID]*v1.Pod{}, at: map[types.UID]place{}, node: map[types.UID]string{},
 		refuse: map[types.UID]int{}, cycles: map[types.UID]int{}, position: map[types.UID]Position{},

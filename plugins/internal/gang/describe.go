@@ -104,7 +104,7 @@ func (s *Gangs) redefine(g *gang, now time.Time) {
 		from, fields = g.definer.pod, fieldsOf(g.definer.pod)
 	}
 	before := g.spec.Groups
-	spec, problems := Parse(g.key, g.object(), fields, s.defaultWait)
+	spec, problems := Parse(g.key, g.object(), fields, s.defaults)
 	g.spec = spec
 	g.group.retry.stale, g.group.ranked = true, false
 	for _, problem := range problems {

@@ -10,8 +10,8 @@ import (
 // Gangs is every gang of one scheduler profile. It is not safe for concurrent
 // use.
 type Gangs struct {
-	defaultWait time.Duration
-	backoff     Backoff
+	defaults Defaults
+	backoff  Backoff
 
 	gangs   map[Key]*gang
 	members map[types.UID]*member
@@ -31,17 +31,17 @@ type Gangs struct {
 }
 
 // New makes an empty set of gangs.
-func New(defaultWait time.Duration, backoff Backoff) *Gangs {
+func New(defaults Defaults, backoff Backoff) *Gangs {
 	return &Gangs{
-		defaultWait: defaultWait,
-		backoff:     backoff,
-		gangs:       map[Key]*gang{},
-		members:     map[types.UID]*member{},
-		succeeded:   map[types.UID]*gang{},
-		naming:      map[Key]map[Key]bool{},
-		timed:       map[*group]bool{},
-		pump:        pump{resting: map[*group]bool{}},
-		turns:       newClaimTurns(),
+		defaults:  defaults,
+		backoff:   backoff,
+		gangs:     map[Key]*gang{},
+		members:   map[types.UID]*member{},
+		succeeded: map[types.UID]*gang{},
+		naming:    map[Key]map[Key]bool{},
+		timed:     map[*group]bool{},
+		pump:      pump{resting: map[*group]bool{}},
+		turns:     newClaimTurns(),
 	}
 }
 
@@ -65,7 +65,7 @@ func (s *Gangs) gang(key Key) *gang {
 		g = &gang{
 			key: key, members: map[types.UID]*member{}, byRole: map[string]*roleCount{},
 			past: newPast(),
-			spec: Spec{Mode: Strict, Policy: OnceSatisfied, WaitTime: s.defaultWait},
+			spec: Spec{Mode: Strict, Policy: OnceSatisfied, WaitTime: s.defaults.WaitTime},
 		}
 		g.group = &group{gangs: []*gang{g}}
 		s.gangs[key] = g

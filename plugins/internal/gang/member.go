@@ -59,6 +59,9 @@ type member struct {
 	badMin             *Problem
 	// told are the bad values of this pod that its user was told of.
 	told map[badValue]bool
+	// number is the index that the pod carries, as read from read.
+	number index
+	read   *v1.Pod
 }
 
 func (m *member) uid() types.UID { return m.pod.UID }
@@ -122,15 +125,24 @@ func (m *member) observe(pod *v1.Pod) {
 	}
 }
 
-// compareMembers orders by: 1. priority, high first; 2. creation, old first;
-// 3. name; 4. UID.
+// compareMembers orders by: 1. priority, high first; 2. rank, see compareRanks; 3. creation,
+// old first; 4. name, with the numbers in it by value; 5. UID.
 func compareMembers(a, b *member) int {
 	return cmp.Or(
 		cmp.Compare(priorityOf(b.pod), priorityOf(a.pod)),
+		compareRanks(a.index(), b.index()),
 		a.pod.CreationTimestamp.Compare(b.pod.CreationTimestamp.Time),
-		cmp.Compare(a.pod.Name, b.pod.Name),
+		compareNatural(a.pod.Name, b.pod.Name),
 		cmp.Compare(a.uid(), b.uid()),
 	)
+}
+
+// index is the number that the member carries.
+func (m *member) index() index {
+	if m.read != m.pod {
+		m.number, m.read = indexOf(m.pod), m.pod
+	}
+	return m.number
 }
 
 func priorityOf(pod *v1.Pod) int32 {

@@ -79,6 +79,6 @@ func MinimumOf(pod *v1.Pod) (int, bool) {
 	if !ok {
 		return 0, false
 	}
-	spec, _ := Parse(key, nil, fieldsOf(pod), 0)
+	spec, _ := Parse(key, nil, fieldsOf(pod), Defaults{})
 	return spec.Min, spec.Min > 0
 }

@@ -62,11 +62,21 @@ type Spec struct {
 	Policy MatchPolicy
 	// MinByRole is the minimum of each role; nil where there are no roles.
 	MinByRole map[string]int
-	// RequiredTopology and PreferredTopology are node label keys, or empty.
-	RequiredTopology, PreferredTopology string
+	// RequiredTopology is the key of the node label in one domain of which all members have
+	// to be; empty for none.
+	RequiredTopology string
+	// Layout is how they are laid out inside that.
+	Layout Layout
 	// MinResources is what has to be free for the gang in all before it starts; nil for
 	// nothing. All amounts are positive.
 	MinResources resource.Vector
+}
+
+// Defaults are what holds for gangs that say nothing else.
+type Defaults struct {
+	// WaitTime is how long a gang holds what it has.
+	WaitTime time.Duration
+	Topology Topology
 }
 
 // RolesBind reports whether the minimum of each role has to be there. A gang whose minimum is
@@ -152,6 +162,8 @@ var describing = [...]string{
 	v1alpha1.MinAvailableAnnotation, v1alpha1.WaitingTimeAnnotation, v1alpha1.TotalNumberAnnotation,
 	v1alpha1.ModeAnnotation, v1alpha1.GroupsAnnotation, v1alpha1.MatchPolicyAnnotation,
 	v1alpha1.RequiredTopologyAnnotation, v1alpha1.PreferredTopologyAnnotation, v1alpha1.MinByRoleAnnotation,
+	v1alpha1.TopologySlicesAnnotation, v1alpha1.TopologyScopeAnnotation, v1alpha1.TopologySpreadAnnotation,
+	v1alpha1.NetworkTopologySpecAnnotation,
 	v1alpha1.PodGroupMinAvailableLabel,
 }
 
@@ -196,9 +208,9 @@ const (
 //
 // Bad values never stop it: they come back as problems that name the key, the
 // value and what is used instead. Whatever comes in, in the spec Min is from 0 to
-// 100000, Total from Min to 100000, WaitTime positive if defaultWait is,
+// 100000, Total from Min to 100000, WaitTime positive if that of defaults is,
 // RoundTime not negative, and Mode and Policy are one of theirs.
-func Parse(key Key, object *Object, pod Fields, defaultWait time.Duration) (Spec, []Problem) {
+func Parse(key Key, object *Object, pod Fields, defaults Defaults) (Spec, []Problem) {
 	p := parser{key: key, pod: pod}
 	if object != nil {
 		p.object = *object
@@ -208,11 +220,10 @@ func Parse(key Key, object *Object, pod Fields, defaultWait time.Duration) (Spec
 	p.spec.Mode = Mode(p.oneOf(v1alpha1.ModeAnnotation, v1alpha1.ModeStrict, v1alpha1.ModeNonStrict))
 	p.spec.Policy = MatchPolicy(p.oneOf(v1alpha1.MatchPolicyAnnotation, v1alpha1.MatchOnceSatisfied, v1alpha1.MatchOnlyWaiting, v1alpha1.MatchWaitingAndRunning))
 	p.spec.RoundTime = p.parseRound()
-	p.spec.WaitTime, p.spec.WaitTimeSet = p.parseWait(defaultWait)
+	p.spec.WaitTime, p.spec.WaitTimeSet = p.parseWait(defaults.WaitTime)
 	p.spec.Groups = p.parseGroups()
 	p.spec.MinByRole = p.parseRoles()
-	p.spec.RequiredTopology = p.parseTopology(v1alpha1.RequiredTopologyAnnotation)
-	p.spec.PreferredTopology = p.parseTopology(v1alpha1.PreferredTopologyAnnotation)
+	p.parseLayout(&defaults.Topology)
 	p.spec.MinResources = p.parseMinResources()
 	return p.spec, p.problems
 }

@@ -2,6 +2,7 @@ package gang
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -9,6 +10,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 )
 
 // FuzzParse checks, whatever users write: the spec is within its bounds; every
@@ -29,7 +32,7 @@ func FuzzParse(f *testing.F) {
 			pod.Annotations = said
 		}
 		key := Key{"ns", "train"}
-		spec, problems := Parse(key, object, pod, time.Minute)
+		spec, problems := Parse(key, object, pod, Defaults{WaitTime: time.Minute})
 		checkBounds(t, key, spec)
 		for key, value := range said {
 			checkSaid(t, spec, problems, key, value, onObject)
@@ -40,7 +43,7 @@ func FuzzParse(f *testing.F) {
 			}
 		}
 		if spec.Min > 0 {
-			again, problems := Parse(key, &Object{RoundSeconds: new(int32(spec.RoundTime / time.Second))}, Fields{Annotations: written(spec)}, time.Minute)
+			again, problems := Parse(key, &Object{RoundSeconds: new(int32(spec.RoundTime / time.Second))}, Fields{Annotations: written(spec)}, Defaults{WaitTime: time.Minute})
 			if diff := cmp.Diff(spec, again); diff != "" || len(problems) > 0 {
 				t.Errorf("written out and read again, problems %v (-want +got):\n%s", problems, diff)
 			}
@@ -121,12 +124,34 @@ func isSaid(spec Spec, key, value string) bool {
 	return false
 }
 
+// writeLayout writes how a gang is laid out, where no levels of the cluster are known.
+func writeLayout(out values, layout *Layout) {
+	var slices []string
+	for _, level := range layout.Levels {
+		if level.Slice == 0 {
+			out[preferKey] = level.Key
+		} else {
+			slices = append(slices, fmt.Sprintf(`{"topology":%q,"size":%d}`, level.Key, level.Slice))
+		}
+	}
+	if len(slices) > 0 {
+		out[v1alpha1.TopologySlicesAnnotation] = "[" + strings.Join(slices, ",") + "]"
+	}
+	if layout.Even {
+		out[v1alpha1.TopologySpreadAnnotation] = v1alpha1.TopologySpreadEven
+	}
+	if layout.Shared {
+		out[v1alpha1.TopologyScopeAnnotation] = v1alpha1.TopologyScopeGroup
+	}
+}
+
 // written is how a user would write a spec.
 func written(spec Spec) values {
 	out := values{
 		minKey: strconv.Itoa(spec.Min), totalKey: strconv.Itoa(spec.Total), modeKey: string(spec.Mode),
-		policyKey: string(spec.Policy), requiredKey: spec.RequiredTopology, preferKey: spec.PreferredTopology,
+		policyKey: string(spec.Policy), requiredKey: spec.RequiredTopology,
 	}
+	writeLayout(out, &spec.Layout)
 	if spec.WaitTimeSet {
 		out[waitKey] = spec.WaitTime.String()
 	}

@@ -32,7 +32,7 @@ type parsed struct {
 }
 
 func parse(object *Object, pod Fields) parsed {
-	spec, problems := Parse(Key{"ns", "train"}, object, pod, 10*time.Minute)
+	spec, problems := Parse(Key{"ns", "train"}, object, pod, Defaults{WaitTime: 10 * time.Minute})
 	got := parsed{Spec: spec}
 	for _, p := range problems {
 		got.Problems = append(got.Problems, p.String())
@@ -69,7 +69,7 @@ func TestParse(t *testing.T) {
 			}},
 			want: parsed{Spec: Spec{
 				Min: 3, Total: 5, WaitTime: 90 * time.Second, WaitTimeSet: true, Mode: NonStrict, Groups: []Key{{"a", "x"}, {"b", "y"}},
-				Policy: OnlyWaiting, MinByRole: map[string]int{"ps": 1, "worker": 2}, RequiredTopology: "example.com/rack", PreferredTopology: "example.com/row",
+				Policy: OnlyWaiting, MinByRole: map[string]int{"ps": 1, "worker": 2}, RequiredTopology: "example.com/rack", Layout: Layout{Levels: []Level{{Key: "example.com/row"}}},
 			}},
 		},
 		"every field can be said by the PodGroup": {
@@ -79,7 +79,7 @@ func TestParse(t *testing.T) {
 			}},
 			want: parsed{Spec: Spec{
 				Min: 3, Total: 5, WaitTime: 10 * time.Minute, RoundTime: 90 * time.Second, Mode: NonStrict, Groups: []Key{{"a", "x"}},
-				Policy: WaitingAndRunning, MinByRole: map[string]int{"ps": 0}, RequiredTopology: "rack", PreferredTopology: "row",
+				Policy: WaitingAndRunning, MinByRole: map[string]int{"ps": 0}, RequiredTopology: "rack", Layout: Layout{Levels: []Level{{Key: "row"}}},
 			}},
 		},
 		"the pod wins field by field": {

@@ -9,7 +9,7 @@ import (
 
 func BenchmarkSolve(b *testing.B) {
 	for _, size := range []struct{ members, nodes int }{{8, 500}, {100, 5000}, {1000, 5000}} {
-		for name, g := range map[string]Gang{"anywhere": {}, "required": {Required: rack}, "preferred": {Preferred: rack}} {
+		for name, g := range map[string]Gang{"anywhere": {}, "required": {Required: rack}, "preferred": {Levels: []Level{{Key: rack}}}} {
 			b.Run(fmt.Sprintf("%dx%d/%s", size.members, size.nodes, name), func(b *testing.B) {
 				c := racks(size.nodes, 250)
 				g.Min = size.members

@@ -60,23 +60,35 @@ type tactic struct {
 	small bool
 	// lead is the class that is placed before the larger ones; 0 is the largest.
 	lead int
+	// loose: only slices matter.
+	loose bool
 }
 
-// tactics are what may be tried for gangs, in order. Where all members are alike
-// the order does not matter, and neither do nodes.
+// tactics are what may be tried for gangs, in order: laid out, and then, where they only
+// wish for that, as it comes. Where all members are alike the order does not matter, and
+// neither do nodes.
 func (s *solver) tactics(gangs part) []tactic {
-	classes := s.classesOf(gangs)
-	if len(classes) < 2 {
-		return []tactic{{tight: s.pass.tight}}
+	list := []tactic{{tight: s.pass.tight}}
+	if classes := s.classesOf(gangs); len(classes) > 1 {
+		list = []tactic{s.pass}
+		for _, t := range passes[1:] {
+			if t != s.pass {
+				list = append(list, t)
+			}
+			for _, class := range classes[1:min(len(classes), maxLeads+1)] {
+				list = append(list, tactic{tight: true, small: t.small, lead: class})
+			}
+		}
 	}
-	list := []tactic{s.pass}
-	for _, t := range passes[1:] {
-		if t != s.pass {
-			list = append(list, t)
-		}
-		for _, class := range classes[1:min(len(classes), maxLeads+1)] {
-			list = append(list, tactic{tight: true, small: t.small, lead: class})
-		}
+	wishes := func(gang int) bool {
+		return slices.ContainsFunc(s.Gangs[gang].Levels, func(level Level) bool { return !level.sliced() })
+	}
+	if !slices.ContainsFunc(gangs, wishes) {
+		return list
+	}
+	for _, t := range list {
+		t.loose = true
+		list = append(list, t)
 	}
 	return list
 }
@@ -95,13 +107,12 @@ func (s *solver) classesOf(gangs part) []int {
 	return slices.Compact(classes)
 }
 
-// fill places the minimums of gangs, going through the steps: nodes of a later
-// step are used only once those of an earlier one are full. The largest members
-// go first, onto the nodes that the world scores best. Where shapes differ and
-// the whole does not fit, other tactics follow, if there is hope. Members may be
-// left in the world where it answers less than enough, and then only those of a
-// partial fill are the ones that it answers.
-func (s *solver) fill(ctx context.Context, gangs part, steps [][]int, hope bool) (map[int]int, error) {
+// fill places the minimums of gangs on nodes: those that are laid out in the domains of
+// their levels, and the others, the largest members first, onto the nodes that the world
+// scores best. Where shapes differ and the whole does not fit, other tactics follow, if
+// there is hope. Members may be left in the world where it answers less than enough, and
+// then only those of a partial fill are the ones that it answers.
+func (s *solver) fill(ctx context.Context, gangs part, nodes []int, hope bool) (map[int]int, error) {
 	mark := s.world.Mark()
 	var best map[int]int
 	how, tactics := 0, s.tactics(gangs)
@@ -117,7 +128,7 @@ func (s *solver) fill(ctx context.Context, gangs part, steps [][]int, hope bool)
 				return nil, err
 			}
 		}
-		placed, err := s.attempt(ctx, gangs, steps, t)
+		placed, err := s.attempt(ctx, gangs, nodes, t)
 		if err != nil || s.enough(gangs, placed) {
 			return placed, err
 		}
@@ -131,7 +142,7 @@ func (s *solver) fill(ctx context.Context, gangs part, steps [][]int, hope bool)
 	if err := s.world.Undo(ctx, mark); err != nil {
 		return nil, err
 	}
-	return s.attempt(ctx, gangs, steps, tactics[how])
+	return s.attempt(ctx, gangs, nodes, tactics[how])
 }
 
 func (s *solver) enough(gangs part, placed map[int]int) bool {
@@ -155,18 +166,33 @@ func of(g Gang, placed map[int]int) map[int]int {
 	return mine
 }
 
-func (s *solver) attempt(ctx context.Context, gangs part, steps [][]int, t tactic) (map[int]int, error) {
-	f := &filling{solver: s, tactic: t, steps: steps, placed: map[int]int{}, open: map[int]*opened{}}
-	var chosen []int
+func (s *solver) attempt(ctx context.Context, gangs part, nodes []int, t tactic) (map[int]int, error) {
+	f := &filling{solver: s, tactic: t, nodes: nodes, placed: map[int]int{}, open: map[int]*opened{}}
+	var others []int
 	for _, gang := range gangs {
-		chosen = append(chosen, s.choose(s.Gangs[gang], t.small)...)
+		g := s.Gangs[gang]
+		chosen := s.choose(g, t.small)
+		if t.loose {
+			g.Levels = slices.DeleteFunc(slices.Clone(g.Levels), func(level Level) bool { return !level.sliced() })
+		}
+		if len(g.Levels) == 0 {
+			others = append(others, chosen...)
+			continue
+		}
+		slices.SortStableFunc(chosen, func(a, b int) int { return cmp.Compare(s.Members[a].Rank, s.Members[b].Rank) })
+		l := &layout{filling: f, tree: s.grow(nodes, g), gang: g}
+		if _, err := l.lay(ctx, l.tree.root, 0, chosen); err != nil {
+			return nil, err
+		}
 	}
-	if err := f.place(ctx, chosen); err != nil {
+	if err := f.place(ctx, others); err != nil {
 		return nil, err
 	}
 	for _, gang := range gangs {
-		if err := f.substitute(ctx, s.Gangs[gang]); err != nil {
-			return nil, err
+		if g := s.Gangs[gang]; !g.sliced() {
+			if err := f.substitute(ctx, g); err != nil {
+				return nil, err
+			}
 		}
 	}
 	return f.placed, nil
@@ -176,15 +202,15 @@ func (s *solver) attempt(ctx context.Context, gangs part, steps [][]int, t tacti
 type filling struct {
 	*solver
 	tactic
-	steps  [][]int
+	nodes  []int
 	placed map[int]int
 	open   map[int]*opened
 }
 
-// opened is how far a class has come through the steps.
+// opened is how far a class has come.
 type opened struct {
 	offers Offers
-	step   int
+	full   bool
 }
 
 // place places the members it can, class by class.
@@ -212,27 +238,24 @@ func (f *filling) take(ctx context.Context, member, want int) (bool, error) {
 	class := f.Members[member].Class
 	o := f.open[class]
 	if o == nil {
-		o = &opened{}
-		f.open[class] = o
-	}
-	for ; o.step < len(f.steps); o.step, o.offers = o.step+1, nil {
-		if o.offers == nil {
-			offers, err := f.world.Open(ctx, class, f.steps[o.step], want, f.tactic.tight)
-			if err != nil {
-				return false, err
-			}
-			o.offers = offers
-		}
-		node, ok, err := o.offers.Take(ctx, member)
+		offers, err := f.world.Open(ctx, class, f.nodes, want, f.tactic.tight)
 		if err != nil {
 			return false, err
 		}
-		if ok {
-			f.placed[member] = node
-			return true, nil
-		}
+		o = &opened{offers: offers}
+		f.open[class] = o
 	}
-	return false, nil
+	if o.full {
+		return false, nil
+	}
+	node, ok, err := o.offers.Take(ctx, member)
+	if err != nil {
+		return false, err
+	}
+	if o.full = !ok; ok {
+		f.placed[member] = node
+	}
+	return ok, nil
 }
 
 // substitute fills the places of members that did not fit with others of the
@@ -260,7 +283,7 @@ func (f *filling) substitute(ctx context.Context, g Gang) error {
 // exhausted tells that no node is left for a class.
 func (f *filling) exhausted(class int) bool {
 	o := f.open[class]
-	return o != nil && o.step >= len(f.steps)
+	return o != nil && o.full
 }
 
 // useful reports whether a further member leaves room for what the roles need.

@@ -52,6 +52,9 @@ func (o *oracle) try(member int) bool {
 
 func (o *oracle) domainAllows(member, node int) bool {
 	g := o.p.Gangs[o.gang[member]]
+	if !o.slicesAllow(g, member, node) {
+		return false
+	}
 	if g.Required == "" {
 		return true
 	}
@@ -60,7 +63,7 @@ func (o *oracle) domainAllows(member, node int) bool {
 		return false
 	}
 	for _, on := range g.On {
-		if other, ok := o.c.Label(on, g.Required); ok {
+		if other, ok := o.c.Label(on.Node, g.Required); ok {
 			return other == value
 		}
 	}
@@ -73,9 +76,37 @@ func (o *oracle) domainAllows(member, node int) bool {
 	return true
 }
 
+// slicesAllow reports whether a member would be in one domain with the others of its slices.
+func (o *oracle) slicesAllow(g Gang, member, node int) bool {
+	standing := slices.Clone(g.On)
+	for _, m := range g.Members {
+		if m < member && o.at[m] >= 0 {
+			standing = append(standing, Standing{o.at[m], o.p.Members[m].Rank})
+		}
+	}
+	for _, level := range g.Levels {
+		if !level.sliced() {
+			continue
+		}
+		value, ok := o.c.Label(node, level.Key)
+		if !ok {
+			return false
+		}
+		for _, other := range standing {
+			if with, _ := o.c.Label(other.Node, level.Key); other.Rank/level.Slice == o.p.Members[member].Rank/level.Slice && with != value {
+				return false
+			}
+		}
+	}
+	return true
+}
+
 // canSpare cuts branches in which too few members are left for the minimum.
 func (o *oracle) canSpare(member int) bool {
 	g := o.p.Gangs[o.gang[member]]
+	if g.sliced() {
+		return slices.Index(g.Members, member) >= g.Min // the lowest ranks make up the minimum
+	}
 	left := 0
 	for _, m := range g.Members {
 		if m > member || o.at[m] >= 0 {
@@ -106,8 +137,8 @@ func (o *oracle) done() bool {
 	}
 	for i, g := range o.p.Gangs {
 		value, set := "", false
-		for _, node := range g.On {
-			if v, ok := o.c.Label(node, g.Required); ok && !set {
+		for _, on := range g.On {
+			if v, ok := o.c.Label(on.Node, g.Required); ok && !set {
 				value, set = v, true
 			}
 		}
@@ -165,8 +196,12 @@ func auditWorld(before, after *cluster, p Problem, r Result) error {
 		return fmt.Errorf("the world has %d placed, the result %d", len(after.log), len(r.Node))
 	}
 	replay := before.copied()
+	inPlaceOf := map[int]int{}
+	for m, other := range r.As {
+		inPlaceOf[other] = m
+	}
 	for _, t := range after.log {
-		node, ok := r.Node[t.member]
+		node, ok := r.Node[inPlaceOf[t.member]]
 		if !ok || node != t.node || t.class != p.Members[t.member].Class {
 			return fmt.Errorf("the world has %+v, the result %v", t, r.Node)
 		}
@@ -198,7 +233,7 @@ func auditGang(c *cluster, p Problem, r Result, gang int) error {
 		values[value] = true
 	}
 	for _, on := range g.On {
-		if value, ok := c.Label(on, g.Required); ok && len(values) > 0 {
+		if value, ok := c.Label(on.Node, g.Required); ok && len(values) > 0 {
 			values[value] = true
 			break // members that stand apart already pin to the first
 		}

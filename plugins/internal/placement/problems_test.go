@@ -128,9 +128,13 @@ func (s shape) gang(rng *rand.Rand, p *Problem, g *Gang, nodes int) {
 		return
 	}
 	keys := []string{"", "", rack, rack, zone}
-	g.Required, g.Preferred = keys[rng.IntN(len(keys))], keys[rng.IntN(len(keys))]
+	g.Required = keys[rng.IntN(len(keys))]
+	if key := keys[rng.IntN(len(keys))]; key != "" {
+		g.Levels = []Level{{Key: key}}
+		g.Custom = rng.IntN(3) == 0
+	}
 	if rng.IntN(4) == 0 {
-		g.On = []int{rng.IntN(nodes)}
+		g.On = []Standing{{Node: rng.IntN(nodes)}}
 	}
 }
 

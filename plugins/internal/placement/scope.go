@@ -11,21 +11,26 @@ import (
 // far a gang came in them, where arithmetic rules out that they take it.
 const tellDomains = 8
 
-// parts orders the work: 1. gangs that require a topology, 2. gangs that prefer
-// one, 3. the rest, jointly. Among those that require one the finer topology
+// parts orders the work: 1. gangs that require a topology, those that share a domain
+// together, 2. gangs that wish for a layout, 3. the rest, jointly. Among those that require one the finer topology
 // comes first: where a gang stands within a rack makes no difference to one that
 // needs a zone, but not the other way round. Gangs that need nothing are left out.
 func (s *solver) parts() []part {
 	var parts []part
-	var rest part
+	var rest, shared part
 	for i, g := range s.Gangs {
 		switch {
 		case g.Min == 0:
-		case g.Required == "" && g.Preferred == "":
+		case g.Shared:
+			shared = append(shared, i)
+		case g.Required == "" && (len(g.Levels) == 0 || g.Custom):
 			rest = append(rest, i)
 		default:
 			parts = append(parts, part{i})
 		}
+	}
+	if len(shared) > 0 {
+		parts = append(parts, shared)
 	}
 	slices.SortStableFunc(parts, func(a, b part) int {
 		x, y := s.Gangs[a[0]], s.Gangs[b[0]]
@@ -73,18 +78,62 @@ func (s *solver) domainsOf(key string) []topology.Domain {
 // scopes lists the domains of a part's required topology, in the order to try
 // them; one scope, all nodes, where it requires none.
 func (s *solver) scopes(p part) []topology.Ranked {
-	g := s.Gangs[p[0]]
-	if g.Required == "" {
+	if s.Gangs[p[0]].Required == "" {
 		// Not judged: that would look at every node.
 		return []topology.Ranked{{Domain: topology.Domain{Nodes: s.Nodes}, Most: len(s.Members)}}
 	}
-	domains := s.candidates(g)
+	domains := s.candidates(p)
 	if takers := s.takers[p[0]]; takers != nil {
 		domains = slices.DeleteFunc(slices.Clone(domains), func(d topology.Domain) bool { return !takers[d.Value] })
 	}
-	ranked := s.rank(g, domains)
-	topology.TightestFirst(ranked, g.Min)
+	mix, need := s.mixOf(p), s.need(p)
+	ranked := make([]topology.Ranked, len(domains))
+	for i, d := range domains {
+		ranked[i] = s.room(d, need, mix)
+	}
+	topology.TightestFirst(ranked, need)
+	s.compactFirst(p, ranked, mix)
 	return ranked
+}
+
+// need is how many members of a part have to be placed.
+func (s *solver) need(p part) int {
+	need := 0
+	for _, gang := range p {
+		need += s.Gangs[gang].Min
+	}
+	return need
+}
+
+// mixOf is the members of a part by class.
+func (s *solver) mixOf(p part) []share {
+	var members, chosen []int
+	for _, gang := range p {
+		if g := s.Gangs[gang]; g.Min > 0 {
+			members, chosen = append(members, g.Members...), append(chosen, s.choose(g, false)...)
+		}
+	}
+	return s.mix(members, chosen)
+}
+
+// compactFirst moves to the front, of the domains that should take a gang whole, those in
+// which it spreads over the fewest domains of its levels.
+func (s *solver) compactFirst(p part, scopes []topology.Ranked, mix []share) {
+	g := s.Gangs[p[0]]
+	whole := slices.IndexFunc(scopes, func(scope topology.Ranked) bool { return scope.Slots < g.Min })
+	if len(g.Levels) == 0 || len(p) > 1 || whole == 0 {
+		return
+	}
+	if whole > 0 {
+		scopes = scopes[:whole]
+	}
+	most := slices.MaxFunc(mix, func(a, b share) int { return cmp.Compare(a.want, b.want) })
+	spread := map[string]int{}
+	for _, scope := range scopes {
+		t := s.grow(scope.Nodes, g)
+		spread[scope.Value] = t.spread(t.root, 0, most.class, most.want)
+	}
+	slices.SortStableFunc(scopes, func(a, b topology.Ranked) int { return cmp.Compare(spread[a.Value], spread[b.Value]) })
 }
 
 // idle tells domains that need not be tried: they cannot take the gang, and it is
@@ -108,45 +157,53 @@ func (s *solver) idle(p part, scope topology.Ranked) bool {
 
 // mayTake reports whether arithmetic leaves hope that a scope takes a part.
 func (s *solver) mayTake(p part, scope topology.Ranked) bool {
-	return len(p) > 1 || scope.Most >= s.Gangs[p[0]].Min
+	return scope.Most >= s.need(p)
 }
 
-// candidates are the domains that a gang may be in.
-func (s *solver) candidates(g Gang) []topology.Domain {
-	domains := s.domainsOf(g.Required)
-	value, pinned := s.valueOn(g, g.Required)
+// candidates are the domains that the gangs of a part may be in.
+func (s *solver) candidates(p part) []topology.Domain {
+	key := s.Gangs[p[0]].Required
+	domains := s.domainsOf(key)
+	value, pinned := s.pinned(p, key)
 	if !pinned {
 		return domains
 	}
 	return slices.DeleteFunc(slices.Clone(domains), func(d topology.Domain) bool { return d.Value != value })
 }
 
-// valueOn is the domain in which members of the gang are already. A required
-// topology that was violated from outside pins to the first of them.
-func (s *solver) valueOn(g Gang, key string) (string, bool) {
-	for _, node := range g.On {
-		if value, ok := s.world.Label(node, key); ok {
+// pinned is the domain in which members of a part are already, or of a gang that shares its
+// domain with it.
+func (s *solver) pinned(p part, key string) (value string, ok bool) {
+	if s.Gangs[p[0]].Shared {
+		p = nil
+		for gang, g := range s.Gangs {
+			if g.Shared {
+				p = append(p, gang)
+			}
+		}
+	}
+	for _, gang := range p {
+		if value, ok := s.valueOn(s.Gangs[gang], key); ok {
 			return value, true
 		}
 	}
 	return "", false
 }
 
-// rank tells how much room domains have for a gang.
-func (s *solver) rank(g Gang, domains []topology.Domain) []topology.Ranked {
-	mix := s.mixOf(g)
-	ranked := make([]topology.Ranked, len(domains))
-	for i, d := range domains {
-		ranked[i] = s.room(d, g.Min, mix)
+// valueOn is the domain in which members of the gang are already. A required
+// topology that was violated from outside pins to the first of them.
+func (s *solver) valueOn(g Gang, key string) (string, bool) {
+	for _, standing := range g.On {
+		if value, ok := s.world.Label(standing.Node, key); ok {
+			return value, true
+		}
 	}
-	return ranked
+	return "", false
 }
 
 // share is how many members of a class a gang has, and how many of them would
 // make up its minimum.
 type share struct{ class, have, want int }
-
-func (s *solver) mixOf(g Gang) []share { return s.mix(g.Members, s.choose(g, false)) }
 
 func (s *solver) mix(members, chosen []int) []share {
 	at := map[int]int{}
@@ -215,7 +272,7 @@ func (s *solver) outcomes() []Outcome {
 		slices.SortFunc(best.Domains, func(a, b DomainFit) int {
 			return cmp.Or(cmp.Compare(b.Fit, a.Fit), cmp.Compare(a.Value, b.Value))
 		})
-		best.Untried = len(s.candidates(g)) - len(best.Domains)
+		best.Untried = len(s.candidates(part{i})) - len(best.Domains)
 	}
 	return s.best
 }

@@ -35,6 +35,7 @@ func newSolver(w World, p Problem) *solver {
 		world: w, Problem: p, effort: cmp.Or(p.Effort, max(leastEffort, effortPerMember*len(p.Members))),
 		best: make([]Outcome, len(p.Gangs)), fits: make([]map[string]int, len(p.Gangs)),
 		takers: map[int]map[string]bool{}, domains: map[string][]topology.Domain{}, floorMet: map[int]bool{},
+		grownTrees: map[grown]*branch{},
 	}
 }
 
@@ -49,6 +50,7 @@ func (s *solver) run(ctx context.Context) (Result, error) {
 		result.Node = nil
 		return result, s.world.Undo(ctx, start)
 	}
+	result.Node, result.As = s.inOrder(result.Node)
 	return result, nil
 }
 
@@ -73,6 +75,8 @@ type solver struct {
 	takers map[int]map[string]bool
 	// domains of the nodes, by label key.
 	domains map[string][]topology.Domain
+	// grownTrees are the domains of gangs that are laid out.
+	grownTrees map[grown]*branch
 	// floors are those of the gangs that have been placed so far.
 	floors []Floor
 	// floorMet are the gangs that had theirs somewhere.
@@ -86,6 +90,7 @@ type solver struct {
 type part []int
 
 func (s *solver) solve(ctx context.Context) (Result, error) {
+	s.orderLevels()
 	for i, g := range s.Gangs {
 		s.best[i].Unplaced = s.choose(g, false)
 	}
@@ -228,14 +233,10 @@ func (s *solver) tryRest(ctx context.Context, parts []part) error {
 
 func (s *solver) spent() bool { return s.effort <= 0 }
 
-// inScope places a part inside a scope, by its preference if it has one. What is
-// placed where ok is false is for the caller to undo.
+// inScope places a part inside a scope. What is placed where ok is false is for the caller
+// to undo.
 func (s *solver) inScope(ctx context.Context, p part, scope topology.Ranked) (placed map[int]int, ok bool, err error) {
-	if g := s.Gangs[p[0]]; g.Preferred != "" {
-		placed, err = s.prefer(ctx, p, scope)
-	} else {
-		placed, err = s.fill(ctx, p, [][]int{scope.Nodes}, s.mayTake(p, scope))
-	}
+	placed, err = s.fill(ctx, p, scope.Nodes, s.mayTake(p, scope))
 	if err != nil {
 		return nil, false, err
 	}
@@ -249,95 +250,54 @@ func (s *solver) inScope(ctx context.Context, p part, scope topology.Ranked) (pl
 	return placed, ok, err
 }
 
-// prefer tries the domains of the preferred topology one by one, and where none
-// takes the gang whole, goes through them from the roomiest, so that it spreads
-// over few.
-func (s *solver) prefer(ctx context.Context, p part, scope topology.Ranked) (map[int]int, error) {
-	g := s.Gangs[p[0]]
-	domains := s.rank(g, topology.Domains(scope.Nodes, s.label(g.Preferred)))
-	topology.TightestFirst(domains, g.Min)
-	s.leadFirst(g, domains)
-	for _, d := range domains {
-		if d.Most < g.Min {
-			continue
-		}
-		if s.spent() {
-			break
-		}
-		mark := s.world.Mark()
-		placed, err := s.fill(ctx, p, [][]int{d.Nodes}, true)
-		if err != nil || s.enough(p, placed) {
-			return placed, err
-		}
-		if err := s.world.Undo(ctx, mark); err != nil {
-			return nil, err
-		}
-	}
-	topology.RoomiestFirst(domains)
-	s.leadFirst(g, domains)
-	steps := make([][]int, 0, len(domains)+1)
-	for _, d := range domains {
-		steps = append(steps, d.Nodes)
-	}
-	return s.fill(ctx, p, append(steps, s.outside(scope.Nodes, g.Preferred)), s.mayTake(p, scope))
-}
-
-// leadFirst moves the domain in which members of the gang are to the front.
-func (s *solver) leadFirst(g Gang, domains []topology.Ranked) {
-	value, ok := s.valueOn(g, g.Preferred)
-	if !ok {
-		return
-	}
-	if i := slices.IndexFunc(domains, func(d topology.Ranked) bool { return d.Value == value }); i > 0 {
-		lead := domains[i]
-		copy(domains[1:i+1], domains[:i])
-		domains[0] = lead
-	}
-}
-
-// outside lists the nodes that are in no domain.
-func (s *solver) outside(nodes []int, key string) []int {
-	return slices.DeleteFunc(slices.Clone(nodes), func(node int) bool {
-		_, ok := s.world.Label(node, key)
-		return ok
-	})
-}
-
-// fillPartially places, gang by gang, as many members as the best scope takes.
+// fillPartially places, gang by gang, as many members as the best scope takes. Gangs that
+// share a domain are placed together.
 func (s *solver) fillPartially(ctx context.Context, node map[int]int) error {
 	s.partial, s.pass = true, passes[0]
 	clear(s.takers)
+	var shared part
 	for gang, g := range s.Gangs {
 		if g.Min == 0 {
 			continue
 		}
-		var scope topology.Ranked
-		most := -1
-		for _, candidate := range s.scopes(part{gang}) {
-			if fit := s.fitOf(gang, candidate); fit > most {
-				scope, most = candidate, fit
-			}
-		}
-		if most <= 0 {
+		if g.Shared {
+			shared = append(shared, gang)
 			continue
 		}
-		mark, p := s.world.Mark(), part{gang}
-		placed, ok, err := s.inScope(ctx, p, scope)
-		if err != nil {
+		if err := s.fillPart(ctx, part{gang}, node); err != nil {
 			return err
 		}
-		if !ok && s.enough(p, placed) {
-			// With its whole minimum it would start, and it lacks its floor.
-			if err := s.world.Undo(ctx, mark); err != nil {
-				return err
-			}
-			continue
-		}
-		if ok {
-			s.floors = append(s.floors, s.floorsOf(p, scope.Value, placed)...)
-		}
-		maps.Copy(node, placed)
 	}
+	if len(shared) > 0 {
+		return s.fillPart(ctx, shared, node)
+	}
+	return nil
+}
+
+func (s *solver) fillPart(ctx context.Context, p part, node map[int]int) error {
+	var scope topology.Ranked
+	most := -1
+	for _, candidate := range s.scopes(p) {
+		if fit := s.fitOf(p, candidate); fit > most {
+			scope, most = candidate, fit
+		}
+	}
+	if most <= 0 {
+		return nil
+	}
+	mark := s.world.Mark()
+	placed, ok, err := s.inScope(ctx, p, scope)
+	if err != nil {
+		return err
+	}
+	if !ok && s.enough(p, placed) {
+		// With its whole minimum it would start, and it lacks its floor.
+		return s.world.Undo(ctx, mark)
+	}
+	if ok {
+		s.floors = append(s.floors, s.floorsOf(p, scope.Value, placed)...)
+	}
+	maps.Copy(node, placed)
 	return nil
 }
 
@@ -351,11 +311,16 @@ func (s *solver) all(node map[int]int) bool {
 	return true
 }
 
-// fitOf is how many members of a gang a scope takes by all that is known: what it
-// took when it was tried, and what arithmetic says of it now.
-func (s *solver) fitOf(gang int, scope topology.Ranked) int {
-	if fit, ok := s.fits[gang][scope.Value]; ok {
-		return min(fit, scope.Most)
+// fitOf is how many members of a part a scope takes by all that is known: what it took when
+// it was tried, and what arithmetic says of it now.
+func (s *solver) fitOf(p part, scope topology.Ranked) int {
+	sum := 0
+	for _, gang := range p {
+		fit, ok := s.fits[gang][scope.Value]
+		if !ok {
+			return scope.Most
+		}
+		sum += fit
 	}
-	return scope.Most
+	return min(sum, scope.Most)
 }

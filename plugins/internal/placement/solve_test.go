@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
 // ofClass are members of the given classes.
@@ -50,7 +51,7 @@ func runTable(t *testing.T, cases map[string]tableCase) {
 	for sentence, c := range cases {
 		t.Run(sentence, func(t *testing.T) {
 			got := solve(t, c.cluster, c.problem(c.cluster))
-			if diff := cmp.Diff(c.want, got); diff != "" {
+			if diff := cmp.Diff(c.want, got, cmpopts.IgnoreFields(Result{}, "As")); diff != "" {
 				t.Errorf("result (-want +got):\n%s", diff)
 			}
 		})
@@ -183,7 +184,9 @@ func TestSolveSeveralGangs(t *testing.T) {
 		},
 		"a preference does not stand in the way of a requirement": {
 			cluster: uniform(2, 1, 1).in(rack, "a", "b", "c"),
-			problem: func(c *cluster) Problem { return two(c, Gang{Min: 2, Preferred: rack}, Gang{Min: 2, Required: rack}) },
+			problem: func(c *cluster) Problem {
+				return two(c, Gang{Min: 2, Levels: []Level{{Key: rack}}}, Gang{Min: 2, Required: rack})
+			},
 			want: Result{Node: placed{0: 1, 1: 2, 2: 0, 3: 0}, Complete: true, Gangs: []Outcome{
 				{Fit: 2, Unplaced: []int{}}, {Fit: 2, Domains: []DomainFit{{"a", 2}}, Untried: 2, Unplaced: []int{}},
 			}},

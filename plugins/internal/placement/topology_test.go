@@ -35,7 +35,9 @@ func TestSolveRequiredTopology(t *testing.T) {
 		},
 		"shapes that ask for different things share a node that arithmetic by one of them would rule out": {
 			cluster: &cluster{free: [][]int{{3, 3}}, ask: [][]int{{2, 1}, {1, 2}}, labels: []map[string]string{{rack: "a"}}},
-			problem: func(c *cluster) Problem { return one(c, ofClass(0, 1), Gang{Min: 2, Required: rack, Preferred: rack}) },
+			problem: func(c *cluster) Problem {
+				return one(c, ofClass(0, 1), Gang{Min: 2, Required: rack, Levels: []Level{{Key: rack}}})
+			},
 			want: Result{Node: placed{0: 0, 1: 0}, Complete: true, Gangs: []Outcome{{
 				Fit: 2, Domains: []DomainFit{{"a", 2}}, Unplaced: []int{},
 			}}},
@@ -52,19 +54,25 @@ func TestSolveRequiredTopology(t *testing.T) {
 		},
 		"members that stand somewhere decide the domain": {
 			cluster: uniform(2, 3).in(rack, "a", "b"),
-			problem: func(c *cluster) Problem { return one(c, equal(2), Gang{Min: 2, Required: rack, On: []int{1}}) },
+			problem: func(c *cluster) Problem {
+				return one(c, equal(2), Gang{Min: 2, Required: rack, On: []Standing{{Node: 1}}})
+			},
 			want: Result{Node: placed{0: 1, 1: 1}, Complete: true, Gangs: []Outcome{{
 				Fit: 2, Domains: []DomainFit{{"b", 2}}, Unplaced: []int{},
 			}}},
 		},
 		"also where it is full": {
 			cluster: uniform(2, 1).in(rack, "a", "b"),
-			problem: func(c *cluster) Problem { return one(c, equal(2), Gang{Min: 2, Required: rack, On: []int{1}}) },
-			want:    Result{Gangs: []Outcome{{Fit: 1, Domains: []DomainFit{{"b", 1}}, Unplaced: []int{1}}}},
+			problem: func(c *cluster) Problem {
+				return one(c, equal(2), Gang{Min: 2, Required: rack, On: []Standing{{Node: 1}}})
+			},
+			want: Result{Gangs: []Outcome{{Fit: 1, Domains: []DomainFit{{"b", 1}}, Unplaced: []int{1}}}},
 		},
 		"members that stand apart pin to the first; those without a domain pin to none": {
 			cluster: uniform(0, 0, 2, 2).in(rack, "", "b", "b", "a"),
-			problem: func(c *cluster) Problem { return one(c, equal(2), Gang{Min: 2, Required: rack, On: []int{0, 1, 3}}) },
+			problem: func(c *cluster) Problem {
+				return one(c, equal(2), Gang{Min: 2, Required: rack, On: []Standing{{Node: 0}, {Node: 1}, {Node: 3}}})
+			},
 			want: Result{Node: placed{0: 2, 1: 2}, Complete: true, Gangs: []Outcome{{
 				Fit: 2, Domains: []DomainFit{{"b", 2}}, Unplaced: []int{},
 			}}},
@@ -83,7 +91,7 @@ func TestSolvePreferredTopology(t *testing.T) {
 	runTable(t, map[string]tableCase{
 		"one domain takes the gang if one can, the tightest first": {
 			cluster: uniform(4, 3, 2).in(rack, "a", "b", "c"),
-			problem: func(c *cluster) Problem { return one(c, equal(3), Gang{Min: 3, Preferred: rack}) },
+			problem: func(c *cluster) Problem { return one(c, equal(3), Gang{Min: 3, Levels: []Level{{Key: rack}}}) },
 			want:    Result{Node: placed{0: 1, 1: 1, 2: 1}, Complete: true, Gangs: []Outcome{{Fit: 3, Unplaced: []int{}}}},
 		},
 		"a domain that only arithmetic calls tightest is passed over": {
@@ -92,7 +100,7 @@ func TestSolvePreferredTopology(t *testing.T) {
 				c.refuses = map[[2]int]bool{{0, 1}: true}
 				return c
 			}(),
-			problem: func(c *cluster) Problem { return one(c, equal(3), Gang{Min: 3, Preferred: rack}) },
+			problem: func(c *cluster) Problem { return one(c, equal(3), Gang{Min: 3, Levels: []Level{{Key: rack}}}) },
 			want:    Result{Node: placed{0: 0, 1: 0, 2: 0}, Complete: true, Gangs: []Outcome{{Fit: 3, Unplaced: []int{}}}},
 		},
 		"a gang that no domain takes spreads over the fewest, whatever the scores": {
@@ -101,27 +109,33 @@ func TestSolvePreferredTopology(t *testing.T) {
 				c.score = [][]int{{9, 5, 1, 9}}
 				return c
 			}(),
-			problem: func(c *cluster) Problem { return one(c, equal(5), Gang{Min: 5, Preferred: rack}) },
+			problem: func(c *cluster) Problem { return one(c, equal(5), Gang{Min: 5, Levels: []Level{{Key: rack}}}) },
 			want:    Result{Node: placed{0: 2, 1: 2, 2: 2, 3: 1, 4: 1}, Complete: true, Gangs: []Outcome{{Fit: 5, Unplaced: []int{}}}},
 		},
 		"nodes in no domain come last": {
 			cluster: uniform(9, 1, 2).in(rack, "", "b", "c"),
-			problem: func(c *cluster) Problem { return one(c, equal(4), Gang{Min: 4, Preferred: rack}) },
+			problem: func(c *cluster) Problem { return one(c, equal(4), Gang{Min: 4, Levels: []Level{{Key: rack}}}) },
 			want:    Result{Node: placed{0: 2, 1: 2, 2: 1, 3: 0}, Complete: true, Gangs: []Outcome{{Fit: 4, Unplaced: []int{}}}},
 		},
 		"the domain in which members stand leads": {
 			cluster: uniform(4, 2, 3).in(rack, "a", "b", "c"),
-			problem: func(c *cluster) Problem { return one(c, equal(2), Gang{Min: 2, Preferred: rack, On: []int{2}}) },
-			want:    Result{Node: placed{0: 2, 1: 2}, Complete: true, Gangs: []Outcome{{Fit: 2, Unplaced: []int{}}}},
+			problem: func(c *cluster) Problem {
+				return one(c, equal(2), Gang{Min: 2, Levels: []Level{{Key: rack}}, On: []Standing{{Node: 2}}})
+			},
+			want: Result{Node: placed{0: 2, 1: 2}, Complete: true, Gangs: []Outcome{{Fit: 2, Unplaced: []int{}}}},
 		},
 		"also where the rest has to go elsewhere": {
 			cluster: uniform(3, 2, 1).in(rack, "a", "b", "c"),
-			problem: func(c *cluster) Problem { return one(c, equal(4), Gang{Min: 4, Preferred: rack, On: []int{2}}) },
-			want:    Result{Node: placed{0: 2, 1: 0, 2: 0, 3: 0}, Complete: true, Gangs: []Outcome{{Fit: 4, Unplaced: []int{}}}},
+			problem: func(c *cluster) Problem {
+				return one(c, equal(4), Gang{Min: 4, Levels: []Level{{Key: rack}}, On: []Standing{{Node: 2}}})
+			},
+			want: Result{Node: placed{0: 2, 1: 0, 2: 0, 3: 0}, Complete: true, Gangs: []Outcome{{Fit: 4, Unplaced: []int{}}}},
 		},
 		"a preference inside a requirement": {
 			cluster: uniform(1, 1, 2, 9).in(zone, "x", "x", "x", "y").in(rack, "a", "b", "c", "d"),
-			problem: func(c *cluster) Problem { return one(c, equal(2), Gang{Min: 2, Required: zone, Preferred: rack}) },
+			problem: func(c *cluster) Problem {
+				return one(c, equal(2), Gang{Min: 2, Required: zone, Levels: []Level{{Key: rack}}})
+			},
 			want: Result{Node: placed{0: 2, 1: 2}, Complete: true, Gangs: []Outcome{{
 				Fit: 2, Domains: []DomainFit{{"x", 2}}, Untried: 1, Unplaced: []int{},
 			}}},

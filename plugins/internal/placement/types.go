@@ -43,7 +43,26 @@ type Floor struct {
 type Member struct {
 	Class int
 	Role  string
+	// Rank is its number within its gang: neighbours in rank exchange most.
+	Rank int
+	// Own: the world can tell it from the others of its class, so that it has to be placed
+	// where it goes itself.
+	Own bool
 }
+
+// Level is a level of a topology by which a gang is laid out.
+type Level struct {
+	// Key is a label key: nodes that share its value are a domain.
+	Key string
+	// Slice members with consecutive ranks, counted from a multiple of it, have to be in one
+	// domain; 0 for no such runs. Then members go to as few domains as can be.
+	Slice int
+}
+
+func (l Level) sliced() bool { return l.Slice > 0 }
+
+// Standing is where a member is that has its place.
+type Standing struct{ Node, Rank int }
 
 // Gang is what has to be placed of one gang.
 type Gang struct {
@@ -54,14 +73,28 @@ type Gang struct {
 	// below the sum of MinByRole, nor above the number of members.
 	Min       int
 	MinByRole map[string]int
-	// Required and Preferred are label keys, or empty.
-	Required, Preferred string
+	// Required is the label key of the topology of which all have to be in one domain; empty
+	// for none.
+	Required string
+	// Levels are those by which it is laid out inside that, coarsest first. The slices of a
+	// level are multiples of those of the levels after it.
+	Levels []Level
+	// Unordered: which of the levels without slices are coarser than others is not known.
+	Unordered bool
+	// Even: members that no one domain takes spread evenly over those that they need.
+	Even bool
+	// Shared: all gangs that say so have to be in one domain of their required topology,
+	// which is the same.
+	Shared bool
+	// Custom: the levels are not its own wish. They do not stand in the way of a placement
+	// together with others.
+	Custom bool
 	// Floor: it asks for room beyond its members, see World.Spare. Also where its Min is 0,
 	// since others of its group are still to be placed.
 	Floor bool
-	// On are the nodes of members that are placed already: they decide the
-	// required domain, and lead the preferred one.
-	On []int
+	// On is where members are that are placed already: they decide the required domain and
+	// those of their slices, and lead in those of the other levels.
+	On []Standing
 }
 
 // Problem is a group of gangs.
@@ -84,7 +117,10 @@ type Problem struct {
 // Result is what came of a problem.
 type Result struct {
 	// Node is where each placed member goes, by its index.
-	Node     map[int]int
+	Node map[int]int
+	// As is in whose place each of them goes: the world placed that member there, which it
+	// cannot tell apart.
+	As       map[int]int
 	Complete bool
 	Gangs    []Outcome
 }

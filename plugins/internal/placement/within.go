@@ -56,14 +56,11 @@ func SolveWithin(ctx context.Context, w World, p Problem, sets [][]int) (Result,
 // rankSets orders sets of nodes as domains of a topology are ordered for one gang. Of equals
 // the first comes first.
 func (s *solver) rankSets(sets [][]int, need int) []topology.Ranked {
-	var members, chosen []int
-	for _, g := range s.Gangs {
-		if g.Min > 0 {
-			members = append(members, g.Members...)
-			chosen = append(chosen, s.choose(g, false)...)
-		}
+	all := make(part, len(s.Gangs))
+	for i := range all {
+		all[i] = i
 	}
-	mix := s.mix(members, chosen)
+	mix := s.mixOf(all)
 	ranked := make([]topology.Ranked, len(sets))
 	for i, nodes := range sets {
 		ranked[i] = s.room(topology.Domain{Value: fmt.Sprintf("%08d", i), Nodes: nodes}, need, mix)

@@ -1,0 +1,118 @@
+package gang
+
+import (
+	v1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+	"github.com/lockstep-sh/lockstep/plugins/internal/placement"
+	"github.com/lockstep-sh/lockstep/plugins/planner"
+)
+
+// beside is where a member that goes by itself has to be, since others of its gang, or of its
+// slice, are there, and where it should be: near those that are next to it in rank.
+type beside struct {
+	pins []pin
+	// levels are label keys, coarsest first; neighbours the nodes of the members next in rank.
+	levels     []string
+	neighbours []*v1.Node
+}
+
+// pin is a topology of which the node has to be in a domain: in this one, if that is known.
+type pin struct {
+	key, value string
+	known      bool
+}
+
+// beside finds where the other members are. It costs a look-up for each of them.
+func (pl *Gang) beside(pod *v1.Pod, need *gang.Need) beside {
+	required, layout := need.Spec.RequiredTopology, &need.Spec.Layout
+	if required == "" && len(layout.Levels) == 0 {
+		return beside{}
+	}
+	infos := pl.handle.SnapshotSharedLister().NodeInfos()
+	var nodes []*v1.Node
+	var on []placement.Standing
+	for _, placed := range need.Placed {
+		info, err := infos.Get(placed.Node)
+		if err != nil || info.Node() == nil {
+			continue // the node of a member is gone; the others tell the domain
+		}
+		on = append(on, placement.Standing{Node: len(nodes), Rank: need.Ranks[placed.Pod.UID]})
+		nodes = append(nodes, info.Node())
+	}
+	label := func(node int, key string) (string, bool) {
+		value, ok := nodes[node].Labels[key]
+		return value, ok
+	}
+	rank := need.Ranks[pod.UID]
+	if !need.Ranked {
+		rank = placement.Number(on, planner.Levels(layout), label)(0)
+	}
+	var b beside
+	if required != "" {
+		b.pin(required, on, label)
+	}
+	for _, level := range layout.Levels {
+		if level.Slice > 0 {
+			b.pin(level.Key, slice(on, rank/level.Slice, level.Slice), label)
+		}
+		b.levels = append(b.levels, level.Key)
+	}
+	if len(b.levels) > 0 {
+		for _, standing := range placement.Neighbours(on, rank) {
+			b.neighbours = append(b.neighbours, nodes[standing.Node])
+		}
+	}
+	return b
+}
+
+// slice selects the members of a slice of a size.
+func slice(on []placement.Standing, number, size int) []placement.Standing {
+	var mates []placement.Standing
+	for _, standing := range on {
+		if standing.Rank/size == number {
+			mates = append(mates, standing)
+		}
+	}
+	return mates
+}
+
+// pin adds the domain in which members are. If they are apart, the first decides.
+func (b *beside) pin(key string, on []placement.Standing, label func(int, string) (string, bool)) {
+	one := pin{key: key}
+	for _, standing := range on {
+		if one.value, one.known = label(standing.Node, key); one.known {
+			break
+		}
+	}
+	b.pins = append(b.pins, one)
+}
+
+// allows reports whether a node is where the member has to be.
+func (b *beside) allows(node *v1.Node) bool {
+	for _, pin := range b.pins {
+		if value, ok := node.Labels[pin.key]; !ok || pin.known && value != pin.value {
+			return false
+		}
+	}
+	return true
+}
+
+// score is, from 0 to fwk.MaxNodeScore, how many levels a node shares with a member that is
+// next in rank; all on the node of one.
+func (b *beside) score(node *v1.Node) int64 {
+	most := 0
+	for _, neighbour := range b.neighbours {
+		if neighbour.Name == node.Name {
+			return fwk.MaxNodeScore
+		}
+		for i, key := range b.levels {
+			value, ok := node.Labels[key]
+			if other, with := neighbour.Labels[key]; ok && with && value == other {
+				most = max(most, i+1)
+			}
+		}
+	}
+	return fwk.MaxNodeScore * int64(most) / int64(len(b.levels)+1)
+}

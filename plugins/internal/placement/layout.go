@@ -1,0 +1,426 @@
+package placement
+
+import (
+	"cmp"
+	"context"
+	"slices"
+)
+
+// layout places members of a gang, in order of rank, in the domains of its levels: whole
+// slices in one domain, and for the rest in as few domains as it can, so that neighbours in
+// rank are neighbours in the topology. At each level, as in Kueue's topology-aware
+// scheduling: 1. the tightest domain that takes them all; 2. else the roomiest, and the
+// tightest that takes what is left. For members that are alike this finds a place for all
+// slices if there is one, since slices of a level are alike then, and it makes no
+// difference which domains have room left. Else it is greedy.
+type layout struct {
+	*filling
+	tree *tree
+	gang Gang
+}
+
+// lay places a run of members in a branch of which the level at depth is the next. It
+// returns those that found no place; of a slice all do or none.
+func (l *layout) lay(ctx context.Context, b *branch, depth int, run []int) (left []int, err error) {
+	if len(run) == 0 {
+		return nil, nil
+	}
+	if depth == len(l.tree.levels) {
+		return l.leaf(ctx, b, run)
+	}
+	run, left, err = l.rejoin(ctx, b, depth, run)
+	if err != nil || len(run) == 0 {
+		return left, err
+	}
+	if ok, err := l.together(ctx, b, depth, run); ok || err != nil {
+		return left, err
+	}
+	var apart []int
+	if runs := l.byClass(run); len(runs) > 1 && !slices.ContainsFunc(l.tree.levels[depth:], Level.sliced) {
+		for _, alike := range runs {
+			without, err := l.lay(ctx, b, depth, alike)
+			if err != nil {
+				return nil, err
+			}
+			apart = append(apart, without...)
+		}
+		return append(left, apart...), nil
+	}
+	apart, err = l.distribute(ctx, b, depth, run)
+	return append(left, apart...), err
+}
+
+// leaf places members in a domain of the finest level: beside those that stand there and
+// are next in rank, where there is room, and the others as the world scores.
+func (l *layout) leaf(ctx context.Context, b *branch, run []int) (left []int, err error) {
+	for _, m := range run {
+		for _, node := range l.beside(b, l.Members[m].Rank) {
+			if ok, err := l.on([]int{node}).take(ctx, m, 1); err != nil {
+				return nil, err
+			} else if ok {
+				break
+			}
+		}
+	}
+	if err := l.on(b.nodes).place(ctx, l.without(run)); err != nil {
+		return nil, err
+	}
+	b.taken()
+	return l.without(run), nil
+}
+
+// on fills some nodes only.
+func (l *layout) on(nodes []int) *filling {
+	return &filling{solver: l.solver, tactic: l.tactic, nodes: nodes, placed: l.placed, open: map[int]*opened{}}
+}
+
+// beside lists the nodes of a branch that have the members next to a rank on either side.
+func (l *layout) beside(b *branch, rank int) []int {
+	if len(b.on) == 0 {
+		return nil
+	}
+	on := slices.DeleteFunc(slices.Clone(l.gang.On), func(s Standing) bool { return !slices.Contains(b.nodes, s.Node) })
+	var nodes []int
+	for _, standing := range Neighbours(on, rank) {
+		nodes = append(nodes, standing.Node)
+	}
+	return nodes
+}
+
+// without lists those of a run that have no place.
+func (l *layout) without(run []int) []int {
+	return slices.DeleteFunc(slices.Clone(run), func(m int) bool { _, ok := l.placed[m]; return ok })
+}
+
+// rejoin places members of slices of which others stand already: in their domain, or
+// nowhere. It returns the others, and those that found no place.
+func (l *layout) rejoin(ctx context.Context, b *branch, depth int, run []int) (rest, left []int, err error) {
+	size := l.tree.unit(depth)
+	if size == 1 || len(l.gang.On) == 0 {
+		return run, nil, nil
+	}
+	for _, unit := range l.units(run, size) {
+		mate := func(rank int) bool { return rank/size == l.Members[unit[0]].Rank/size }
+		if !slices.ContainsFunc(l.gang.On, func(s Standing) bool { return mate(s.Rank) && l.stands(s, depth) }) {
+			rest = append(rest, unit...)
+			continue
+		}
+		ok := false
+		if i := slices.IndexFunc(b.inner, func(d *branch) bool { return slices.ContainsFunc(d.on, mate) }); i >= 0 {
+			if ok, err = l.put(ctx, b.inner[i], depth, unit); err != nil {
+				return nil, nil, err
+			}
+		}
+		if !ok {
+			left = append(left, unit...)
+		}
+	}
+	return rest, left, nil
+}
+
+// stands reports whether a member that has its place is in a domain of the next level with
+// slices.
+func (l *layout) stands(standing Standing, depth int) bool {
+	for _, level := range l.tree.levels[depth:] {
+		if level.sliced() {
+			_, ok := l.world.Label(standing.Node, level.Key)
+			return ok
+		}
+	}
+	return false
+}
+
+// put places all of a run in a domain of the level at depth, or nothing of it.
+func (l *layout) put(ctx context.Context, d *branch, depth int, run []int) (ok bool, err error) {
+	if d.outside && l.tree.levels[depth].sliced() {
+		return false, nil
+	}
+	mark := l.world.Mark()
+	left, err := l.lay(ctx, d, depth+1, run)
+	if err != nil || len(left) == 0 {
+		return err == nil, err
+	}
+	for _, m := range run {
+		delete(l.placed, m)
+	}
+	d.freed()
+	return false, l.world.Undo(ctx, mark)
+}
+
+// together places a run in one domain, if one takes it.
+func (l *layout) together(ctx context.Context, b *branch, depth int, run []int) (ok bool, err error) {
+	domains := slices.DeleteFunc(slices.Clone(b.inner), func(d *branch) bool { return !l.mayTakeAll(d, depth, run) })
+	l.sort(domains, run, func(d *branch) [2]int { return [2]int{l.spread(d, depth, run), l.slack(d, run)} })
+	for i, d := range domains {
+		if i > 0 && l.spent() {
+			return false, nil
+		}
+		if ok, err := l.put(ctx, d, depth, run); ok || err != nil {
+			return ok, err
+		}
+	}
+	return false, nil
+}
+
+// mayTakeAll reports whether arithmetic leaves hope that a domain takes a whole run.
+func (l *layout) mayTakeAll(d *branch, depth int, run []int) bool {
+	if d.outside {
+		return false // they are not together there
+	}
+	runs := l.byClass(run)
+	for _, alike := range runs {
+		if l.tree.slotsOf(d, l.Members[alike[0]].Class) < len(alike) {
+			return false
+		}
+	}
+	if len(runs) > 1 {
+		return true
+	}
+	// The last slice may be smaller than the others, and fit where a whole one does not.
+	whole := len(run)
+	if size := l.tree.unit(depth); size > 1 {
+		whole -= whole % size
+	}
+	return l.tree.room(d, depth, l.Members[run[0]].Class) >= whole
+}
+
+// spread is over how many domains inside one of the level at depth a run has to spread,
+// judged by the class that most are of; see tree.spread.
+func (l *layout) spread(d *branch, depth int, run []int) int {
+	var most []int
+	for _, alike := range l.byClass(run) {
+		if len(alike) > len(most) {
+			most = alike
+		}
+	}
+	return l.tree.spread(d, depth+1, l.Members[most[0]].Class, len(most))
+}
+
+// slack is how many more members of a run a domain would take, judged by what is scarcest.
+func (l *layout) slack(d *branch, run []int) int {
+	least := -1
+	for _, alike := range l.byClass(run) {
+		if n := l.tree.slotsOf(d, l.Members[alike[0]].Class) - len(alike); least < 0 || n < least {
+			least = n
+		}
+	}
+	return least
+}
+
+// sort orders domains: 1. those in which members of the gang are, the nearest in rank
+// first; 2. those in which members have just been placed; 3. by size, the least first; 4.
+// value. Nodes that are in none come after all domains.
+func (l *layout) sort(domains []*branch, run []int, size func(*branch) [2]int) {
+	type judged struct {
+		*branch
+		near int
+		size [2]int
+	}
+	list := make([]judged, len(domains))
+	for i, d := range domains {
+		list[i] = judged{d, l.near(d, l.Members[run[0]].Rank), size(d)}
+	}
+	slices.SortStableFunc(list, func(a, b judged) int {
+		return cmp.Or(cmp.Compare(btoi(a.outside), btoi(b.outside)), cmp.Compare(a.near, b.near), slices.Compare(a.size[:], b.size[:]), cmp.Compare(a.value, b.value))
+	})
+	for i, j := range list {
+		domains[i] = j.branch
+	}
+}
+
+// near is the distance of a rank to the members of the gang that are in a domain.
+func (l *layout) near(d *branch, rank int) int {
+	least := furthest
+	if d.used {
+		least--
+	}
+	for _, on := range d.on {
+		least = min(least, max(on-rank, rank-on))
+	}
+	return least
+}
+
+// furthest is beyond any distance of ranks.
+const furthest = 1 << 30
+
+// distribute places a run in several domains.
+func (l *layout) distribute(ctx context.Context, b *branch, depth int, run []int) (left []int, err error) {
+	size := l.tree.unit(depth)
+	var whole, broken [][]int
+	for _, unit := range l.units(run, size) {
+		if len(unit) == size {
+			whole = append(whole, unit)
+		} else {
+			broken = append(broken, unit)
+		}
+	}
+	open := slices.Clone(b.inner)
+	if l.gang.Even && l.tree.levels[depth].Slice == 0 {
+		if whole, err = l.even(ctx, open, depth, whole); err != nil {
+			return nil, err
+		}
+	}
+	for len(whole) > 0 && len(open) > 0 && !l.spent() {
+		var d *branch
+		d, open = l.next(open, depth, whole)
+		n := l.takes(d, depth, whole)
+		if n == 0 {
+			continue
+		}
+		if whole, err = l.some(ctx, d, depth, whole, n); err != nil {
+			return nil, err
+		}
+	}
+	if size == 1 {
+		return slices.Concat(whole...), nil
+	}
+	slices.SortStableFunc(broken, func(a, b []int) int { return cmp.Compare(len(b), len(a)) })
+	for _, unit := range append(whole, broken...) {
+		ok, err := l.anywhere(ctx, b, depth, unit)
+		if err != nil {
+			return nil, err
+		}
+		if !ok {
+			left = append(left, unit...)
+		}
+	}
+	return left, nil
+}
+
+// even places units evenly in the fewest domains that take them all. It returns the others.
+func (l *layout) even(ctx context.Context, domains []*branch, depth int, units [][]int) (rest [][]int, err error) {
+	all := slices.Concat(units...)
+	takes := map[*branch]int{}
+	for _, d := range domains {
+		takes[d] = l.takes(d, depth, units)
+	}
+	domains = slices.Clone(domains)
+	l.sort(domains, all, func(d *branch) [2]int { return [2]int{-takes[d]} })
+	left := len(units)
+	needed := slices.IndexFunc(domains, func(d *branch) bool { left -= takes[d]; return left <= 0 }) + 1
+	if needed == 0 {
+		return units, nil // they do not fit
+	}
+	for i, d := range slices.Backward(domains[:needed]) { // the smallest first: what it lacks the others have to take
+		n := min((len(units)+i)/(i+1), takes[d])
+		before := len(units)
+		if units, err = l.some(ctx, d, depth, units, n); err != nil {
+			return nil, err
+		}
+		if len(units) == before && n > 0 {
+			return units, nil
+		}
+	}
+	return units, nil
+}
+
+// next takes out of domains the one to which units should go next: see sort, with the
+// tightest that takes them all before the roomiest.
+func (l *layout) next(domains []*branch, depth int, units [][]int) (d *branch, rest []*branch) {
+	all := slices.Concat(units...)
+	l.sort(domains, all, func(d *branch) [2]int {
+		n := l.takes(d, depth, units)
+		if n == len(units) {
+			return [2]int{l.spread(d, depth, all) - furthest, l.slack(d, all)}
+		}
+		return [2]int{-n, l.spread(d, depth, all[:max(n, 1)*len(units[0])])}
+	})
+	return domains[0], domains[1:]
+}
+
+// takes is how many of the units that come first a domain takes, by arithmetic. All units
+// have the same number of members.
+func (l *layout) takes(d *branch, depth int, units [][]int) int {
+	if d.outside && l.tree.levels[depth].sliced() {
+		return 0
+	}
+	most := len(units)
+	if len(l.byClass(slices.Concat(units...))) == 1 {
+		return min(most, l.tree.room(d, depth, l.Members[units[0][0]].Class)/len(units[0]))
+	}
+	room := map[int]int{}
+	for n, unit := range units {
+		for _, m := range unit {
+			class := l.Members[m].Class
+			if _, ok := room[class]; !ok {
+				room[class] = l.tree.slotsOf(d, class)
+			}
+			if room[class]--; room[class] < 0 {
+				return n
+			}
+		}
+	}
+	return most
+}
+
+// some places as many of the first n units in a domain as it takes, and returns the others.
+func (l *layout) some(ctx context.Context, d *branch, depth int, units [][]int, n int) (rest [][]int, err error) {
+	if size := l.tree.unit(depth); size == 1 {
+		left, err := l.lay(ctx, d, depth+1, slices.Concat(units[:n]...))
+		if err != nil {
+			return nil, err
+		}
+		for _, m := range left {
+			rest = append(rest, []int{m})
+		}
+		return append(rest, units[n:]...), nil
+	}
+	if ok, err := l.put(ctx, d, depth, slices.Concat(units[:n]...)); ok || err != nil {
+		return units[n:], err
+	}
+	for i, unit := range units[:n] {
+		if ok, err := l.put(ctx, d, depth, unit); !ok || err != nil {
+			return units[i:], err
+		}
+	}
+	return units[n:], nil
+}
+
+// anywhere places a unit in one of the domains.
+func (l *layout) anywhere(ctx context.Context, b *branch, depth int, unit []int) (ok bool, err error) {
+	if l.tree.levels[depth].sliced() {
+		return l.together(ctx, b, depth, unit)
+	}
+	domains := slices.Clone(b.inner)
+	l.sort(domains, unit, func(d *branch) [2]int { return [2]int{l.spread(d, depth, unit), l.slack(d, unit)} })
+	for _, d := range domains {
+		if l.spent() {
+			return false, nil
+		}
+		if ok, err := l.put(ctx, d, depth, unit); ok || err != nil {
+			return ok, err
+		}
+	}
+	return false, nil
+}
+
+// units parts a run by rank into slices of a size.
+func (l *layout) units(run []int, size int) [][]int {
+	var units [][]int
+	for i, m := range run {
+		if i > 0 && l.Members[m].Rank/size == l.Members[run[i-1]].Rank/size && size > 1 {
+			units[len(units)-1] = append(units[len(units)-1], m)
+		} else {
+			units = append(units, []int{m})
+		}
+	}
+	return units
+}
+
+// byClass parts a run by class, the largest first.
+func (l *layout) byClass(run []int) [][]int {
+	var runs [][]int
+	at := map[int]int{}
+	for _, m := range run {
+		class := l.Members[m].Class
+		i, ok := at[class]
+		if !ok {
+			i = len(runs)
+			at[class] = i
+			runs = append(runs, nil)
+		}
+		runs[i] = append(runs[i], m)
+	}
+	slices.SortStableFunc(runs, func(a, b []int) int { return cmp.Compare(l.Members[a[0]].Class, l.Members[b[0]].Class) })
+	return runs
+}

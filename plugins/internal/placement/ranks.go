@@ -1,0 +1,133 @@
+package placement
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// sliced reports whether members have to be together in slices.
+func (g *Gang) sliced() bool { return slices.ContainsFunc(g.Levels, Level.sliced) }
+
+// orderLevels sorts the levels of gangs of which the order is not known, unless that would
+// change the order of those with slices.
+func (s *solver) orderLevels() {
+	s.Gangs = slices.Clone(s.Gangs)
+	for i := range s.Gangs {
+		g := &s.Gangs[i]
+		if !g.Unordered {
+			continue
+		}
+		levels := slices.Clone(g.Levels)
+		slices.SortStableFunc(levels, func(a, b Level) int { return cmp.Compare(s.coarseness(b.Key), s.coarseness(a.Key)) })
+		size := 0
+		kept := !slices.ContainsFunc(levels, func(level Level) bool {
+			if !level.sliced() {
+				return false
+			}
+			finer := size == 0 || level.Slice <= size
+			size = level.Slice
+			return !finer
+		})
+		if kept {
+			g.Levels = levels
+		}
+	}
+}
+
+// inOrder has members change places with others that the world cannot tell apart, within the
+// finest domain that they share, so that those of consecutive ranks are on one node. It
+// returns where each goes, and in whose place.
+func (s *solver) inOrder(node map[int]int) (ordered, as map[int]int) {
+	ordered, as = make(map[int]int, len(node)), make(map[int]int, len(node))
+	for _, g := range s.Gangs {
+		alike := map[string][]int{}
+		for _, m := range g.Members {
+			at, ok := node[m]
+			switch {
+			case !ok:
+			case s.Members[m].Own:
+				ordered[m], as[m] = at, m
+			default:
+				key := fmt.Sprintf("%d/%s/%s", s.Members[m].Class, s.Members[m].Role, s.address(g, at))
+				alike[key] = append(alike[key], m)
+			}
+		}
+		for _, members := range alike {
+			slices.SortStableFunc(members, func(a, b int) int { return cmp.Compare(s.Members[a].Rank, s.Members[b].Rank) })
+			places := slices.Clone(members)
+			slices.SortStableFunc(places, func(a, b int) int { return cmp.Compare(node[a], node[b]) })
+			for i, m := range members {
+				ordered[m], as[m] = node[places[i]], places[i]
+			}
+		}
+	}
+	return ordered, as
+}
+
+// Number numbers members that have their place and carry no numbers: so that those in one
+// domain of a level with slices fill these one after the other. It returns the numbers that
+// are left, from 0: the gaps first.
+func Number(on []Standing, levels []Level, label func(node int, key string) (string, bool)) (left func(n int) int) {
+	levels = slices.DeleteFunc(slices.Clone(levels), func(level Level) bool { return !level.sliced() })
+	values := func(standing Standing) []string {
+		list := make([]string, len(levels))
+		for i, level := range levels {
+			list[i], _ = label(standing.Node, level.Key)
+		}
+		return list
+	}
+	slices.SortStableFunc(on, func(a, b Standing) int { return slices.Compare(values(a), values(b)) })
+	next, taken := 0, map[int]bool{}
+	for i := range on {
+		if i > 0 {
+			before, now := values(on[i-1]), values(on[i])
+			for l, level := range levels {
+				if before[l] != now[l] {
+					next = (next + level.Slice - 1) / level.Slice * level.Slice
+					break
+				}
+			}
+		}
+		on[i].Rank = next
+		taken[next] = true
+		next++
+	}
+	return func(n int) int {
+		rank := 0
+		for ; n > 0 || taken[rank]; rank++ {
+			if !taken[rank] {
+				n--
+			}
+		}
+		return rank
+	}
+}
+
+// Neighbours are the members nearest to a rank on either side; on one that has it itself.
+func Neighbours(on []Standing, rank int) []Standing {
+	var nearest []Standing
+	for _, side := range []int{-1, 1} {
+		least, next := furthest, -1
+		for i, standing := range on {
+			if distance := (standing.Rank - rank) * side; distance >= 0 && distance < least {
+				least, next = distance, i
+			}
+		}
+		if next >= 0 {
+			nearest = append(nearest, on[next])
+		}
+	}
+	return nearest
+}
+
+// address names the domains of a gang's levels in which a node is.
+func (s *solver) address(g Gang, node int) string {
+	var b strings.Builder
+	for _, level := range g.Levels {
+		value, ok := s.world.Label(node, level.Key)
+		fmt.Fprintf(&b, "%t %s/", ok, value)
+	}
+	return b.String()
+}

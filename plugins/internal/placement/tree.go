@@ -1,0 +1,245 @@
+package placement
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/lockstep-sh/lockstep/plugins/internal/topology"
+)
+
+// tree is the nodes of a scope, parted level by level into domains. It counts what they
+// take, and remembers it until told that it has changed.
+type tree struct {
+	*solver
+	levels []Level
+	root   *branch
+}
+
+// branch is a domain of a level, inside one domain of each coarser level.
+type branch struct {
+	value string
+	// outside: its nodes are in no domain of the level.
+	outside bool
+	nodes   []int
+	inner   []*branch
+	above   *branch
+	// slots of classes among its nodes, as far as they are known.
+	slots map[int]int
+	// rooms of the domains inside it, roomiest first; by level and class, as far
+	// as they are known.
+	rooms map[[2]int][]roomy
+	// on are the ranks of members of the gang that are in it already.
+	on []int
+	// used: members that are being placed are in it.
+	used bool
+}
+
+// grow parts a scope. What it found before of the same scope and levels it finds again.
+func (s *solver) grow(scope []int, g Gang) *tree {
+	key := grown{n: len(scope)}
+	if len(scope) > 0 {
+		key.first = &scope[0]
+	}
+	for _, level := range g.Levels {
+		key.levels += level.Key + " "
+	}
+	root := s.grownTrees[key]
+	if root == nil {
+		root = &branch{nodes: scope}
+		s.part(root, g.Levels)
+		s.grownTrees[key] = root
+	}
+	root.each(func(b *branch) { b.slots, b.rooms, b.on, b.used = nil, nil, nil, false })
+	t := &tree{solver: s, levels: g.Levels, root: root}
+	for _, standing := range g.On {
+		t.stand(standing)
+	}
+	return t
+}
+
+// grown names a tree.
+type grown struct {
+	first  *int
+	n      int
+	levels string
+}
+
+// part parts a branch into the domains of the first level, and these into those of the next.
+func (s *solver) part(b *branch, levels []Level) {
+	if len(levels) == 0 {
+		return
+	}
+	label, inside := s.label(levels[0].Key), 0
+	for _, d := range topology.Domains(b.nodes, label) {
+		b.inner = append(b.inner, &branch{value: d.Value, nodes: d.Nodes, above: b})
+		inside += len(d.Nodes)
+	}
+	if inside < len(b.nodes) {
+		b.inner = append(b.inner, &branch{outside: true, nodes: s.outside(b.nodes, levels[0].Key), above: b})
+	}
+	for _, inner := range b.inner {
+		s.part(inner, levels[1:])
+	}
+}
+
+// outside lists the nodes that are in no domain.
+func (s *solver) outside(nodes []int, key string) []int {
+	return slices.DeleteFunc(slices.Clone(nodes), func(node int) bool {
+		_, ok := s.world.Label(node, key)
+		return ok
+	})
+}
+
+// stand notes in which domains a member is that has its place.
+func (t *tree) stand(standing Standing) {
+	b := t.root
+	for _, level := range t.levels {
+		value, ok := t.world.Label(standing.Node, level.Key)
+		i := slices.IndexFunc(b.inner, func(inner *branch) bool { return inner.outside == !ok && inner.value == value })
+		if i < 0 {
+			return
+		}
+		b = b.inner[i]
+		b.on = append(b.on, standing.Rank)
+	}
+}
+
+// each visits a branch and all in it.
+func (b *branch) each(visit func(*branch)) {
+	visit(b)
+	for _, inner := range b.inner {
+		inner.each(visit)
+	}
+}
+
+// taken tells that members were placed in a domain of the finest level.
+func (b *branch) taken() {
+	for ; b != nil; b = b.above {
+		b.slots, b.rooms, b.used = nil, nil, true
+	}
+}
+
+// freed tells that what was placed in a domain has been taken back.
+func (b *branch) freed() {
+	b.each(func(inner *branch) { inner.slots, inner.rooms, inner.used = nil, nil, false })
+	for above := b.above; above != nil; above = above.above {
+		above.slots, above.rooms = nil, nil
+	}
+}
+
+// slotsOf is how many members of a class a domain takes, by arithmetic.
+func (t *tree) slotsOf(b *branch, class int) int {
+	if n, known := b.slots[class]; known {
+		return n
+	}
+	n := 0
+	for _, inner := range b.inner {
+		n += t.slotsOf(inner, class)
+	}
+	if len(b.inner) == 0 {
+		for _, node := range b.nodes {
+			n += t.world.Slots(class, node)
+		}
+		t.effort -= len(b.nodes) / slotsPerTake
+	}
+	if b.slots == nil {
+		b.slots = map[int]int{}
+	}
+	b.slots[class] = n
+	return n
+}
+
+// room is how many members of a class a domain of the level at depth takes in whole slices
+// of that level and those inside.
+func (t *tree) room(b *branch, depth, class int) int {
+	n, size := 0, t.levels[depth].Slice
+	switch inner := t.levels[depth+1:]; {
+	case size > 0 && b.outside:
+		return 0
+	case slices.ContainsFunc(inner, Level.sliced):
+		for _, d := range b.inner {
+			n += t.room(d, depth+1, class)
+		}
+	default:
+		n = t.slotsOf(b, class)
+	}
+	if size > 1 {
+		n -= n % size
+	}
+	return n
+}
+
+// unit is how many members may not be parted at a level: a slice of it, or of the next one
+// inside that has slices.
+func (t *tree) unit(depth int) int {
+	for _, level := range t.levels[depth:] {
+		if level.sliced() {
+			return level.Slice
+		}
+	}
+	return 1
+}
+
+// spread is, summed up over the levels from depth on, over how many domains inside a branch
+// members of a class have to spread at least; one domain counts nothing. It is the number of
+// edges that lead from one of them into another where the members are laid out in a ring.
+func (t *tree) spread(b *branch, depth, class, members int) int {
+	edges := 0
+	for level := depth; level < len(t.levels) && members > 1; level++ {
+		if n := fewest(t.roomsOf(b, depth, level, class), members, t.unit(level)); n > 1 {
+			edges += n
+		}
+	}
+	return edges
+}
+
+// fewest is how many domains, roomiest first, take members in slices of a size, the last of
+// which may have fewer.
+func fewest(domains []roomy, members, size int) int {
+	rest := members % size
+	whole, domainsUsed, spare := members-rest, 0, 0
+	for _, d := range domains {
+		if d.whole >= whole && d.slots >= members {
+			return 1
+		}
+	}
+	for _, d := range domains {
+		if whole <= 0 {
+			break
+		}
+		domainsUsed++
+		spare = max(spare, d.slots-min(d.whole, whole))
+		whole -= d.whole
+	}
+	if spare < rest {
+		domainsUsed++
+	}
+	return domainsUsed + max(0, whole) // whoever is left is in a domain by itself
+}
+
+// roomy is how many members a domain takes, in whole slices and in all.
+type roomy struct{ whole, slots int }
+
+// roomsOf lists what the domains of a level inside a branch take of a class, roomiest first;
+// depth is the first level inside the branch.
+func (t *tree) roomsOf(b *branch, depth, level, class int) []roomy {
+	key := [2]int{level, class}
+	if list, known := b.rooms[key]; known {
+		return list
+	}
+	var list []roomy
+	for _, d := range b.inner {
+		switch {
+		case depth < level:
+			list = append(list, t.roomsOf(d, depth+1, level, class)...)
+		case !d.outside:
+			list = append(list, roomy{t.room(d, level, class), t.slotsOf(d, class)})
+		}
+	}
+	slices.SortFunc(list, func(a, b roomy) int { return cmp.Or(cmp.Compare(b.whole, a.whole), cmp.Compare(b.slots, a.slots)) })
+	if b.rooms == nil {
+		b.rooms = map[[2]int][]roomy{}
+	}
+	b.rooms[key] = list
+	return list
+}

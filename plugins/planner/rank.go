@@ -1,0 +1,41 @@
+package planner
+
+import (
+	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+	"github.com/lockstep-sh/lockstep/plugins/internal/placement"
+)
+
+// Levels are those of a layout, as a placement knows them.
+func Levels(layout *gang.Layout) []placement.Level {
+	levels := make([]placement.Level, len(layout.Levels))
+	for i, level := range layout.Levels {
+		levels[i] = placement.Level{Key: level.Key, Slice: level.Slice}
+	}
+	return levels
+}
+
+// rank tells where members of a gang are that have their place, and which numbers all have:
+// their own, or, where they carry none, numbers by which those that have their place are in
+// whole slices, and the others fill the gaps.
+func (w *world) rank(problem *placement.Problem, i int, need *gang.Need) {
+	g := &problem.Gangs[i]
+	for _, placed := range need.Placed {
+		if node, ok := w.tx.Index(placed.Node); ok {
+			g.On = append(g.On, placement.Standing{Node: node, Rank: need.Ranks[placed.Pod.UID]})
+		}
+	}
+	if need.Ranked || len(g.On) == 0 || len(g.Levels) == 0 {
+		for position, member := range g.Members {
+			rank, ok := need.Ranks[w.pods[member].UID]
+			if !ok {
+				rank = position
+			}
+			problem.Members[member].Rank = rank
+		}
+		return
+	}
+	gaps := placement.Number(g.On, g.Levels, w.Label)
+	for n, member := range g.Members {
+		problem.Members[member].Rank = gaps(n)
+	}
+}
