@@ -1,6 +1,8 @@
 package gang
 
 import (
+	"slices"
+
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
@@ -59,10 +61,11 @@ func (pl *Gang) beside(pod *v1.Pod, need *gang.Need) beside {
 		}
 		b.levels = append(b.levels, level.Key)
 	}
-	if len(b.levels) > 0 {
-		for _, standing := range placement.Neighbours(on, rank) {
-			b.neighbours = append(b.neighbours, nodes[standing.Node])
-		}
+	inside := slices.DeleteFunc(on, func(standing placement.Standing) bool {
+		return !slices.ContainsFunc(b.levels, func(key string) bool { _, ok := label(standing.Node, key); return ok })
+	})
+	for _, standing := range placement.Neighbours(inside, rank) {
+		b.neighbours = append(b.neighbours, nodes[standing.Node])
 	}
 	return b
 }

@@ -2,6 +2,7 @@ package gang
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -220,8 +221,10 @@ func TestDomainOfARunningGang(t *testing.T) {
 		}
 		return reasons
 	}
+	slices := func(size int) string { return fmt.Sprintf(`[{"topology":%q,"size":%d}]`, rack, size) }
 	for sentence, c := range map[string]struct {
 		key       string
+		value     string // empty for rack
 		members   int
 		on        []string // nodes of the first of them
 		refused   map[string]string
@@ -233,6 +236,13 @@ func TestDomainOfARunningGang(t *testing.T) {
 		"in some domain where the others' is not known":       {key: v1alpha1.RequiredTopologyAnnotation, members: 2, on: []string{"gone"}, refused: outside("node-0002")},
 		"a gang of one is in some domain, too":                {key: v1alpha1.RequiredTopologyAnnotation, members: 1, refused: outside("node-0002")},
 		"rather in the domain that is preferred, if possible": {key: v1alpha1.PreferredTopologyAnnotation, members: 3, on: []string{"node-0001", "node-0002"}, refused: outside(), preferred: sets.New("node-0001")},
+		"in the domain of its slice, beside its neighbour": {
+			key: v1alpha1.TopologySlicesAnnotation, value: slices(2), members: 4, on: []string{"node-0000", "node-0000", "node-0001"},
+			refused: outside("node-0000", "node-0002"), preferred: sets.New("node-0001"),
+		},
+		"in any domain where its slice is new": {
+			key: v1alpha1.TopologySlicesAnnotation, value: slices(1), members: 2, on: []string{"node-0000"}, refused: outside("node-0002"), preferred: sets.New("node-0000"),
+		},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			s := newStage(t, nodes)
@@ -240,6 +250,9 @@ func TestDomainOfARunningGang(t *testing.T) {
 			var change func(int, *st.PodWrapper)
 			if c.key != "" {
 				change = annotated(c.key)
+				if c.value != "" {
+					change = func(_ int, pod *st.PodWrapper) { pod.Annotation(c.key, c.value) }
+				}
 			}
 			members := makeMembers("train", c.members, 1, change)
 			for i, node := range c.on {

@@ -60,7 +60,7 @@ func (w *world) mostEmpty(g placement.Gang, f *floor) (most int, afloat bool, do
 		count[w.classOf[member]]++
 	}
 	if g.Required == "" {
-		return w.fitEmpty(count, w.all()), w.floats(f, w.all()), 1
+		return w.fitEmpty(g, count, w.all()), w.floats(f, w.all()), 1
 	}
 	nodes := map[string][]int{}
 	for _, node := range w.all() {
@@ -69,8 +69,9 @@ func (w *world) mostEmpty(g placement.Gang, f *floor) (most int, afloat bool, do
 		}
 	}
 	for _, in := range nodes {
-		most = max(most, w.fitEmpty(count, in))
-		afloat = afloat || w.fitEmpty(count, in) >= g.Min && w.floats(f, in)
+		fit := w.fitEmpty(g, count, in)
+		most = max(most, fit)
+		afloat = afloat || fit >= g.Min && w.floats(f, in)
 	}
 	return most, afloat, len(nodes)
 }
@@ -99,12 +100,16 @@ func (w *world) allocatable(node int, name v1.ResourceName) int64 {
 	return holds.Amount(has, name)
 }
 
-// fitEmpty is how many members would have a place on nodes if these were empty, at most.
-func (w *world) fitEmpty(count map[int]int, nodes []int) int {
+// fitEmpty is how many members would have a place on nodes if these were empty, at most; of
+// members that are alike, in whole slices.
+func (w *world) fitEmpty(g placement.Gang, count map[int]int, nodes []int) int {
 	fit := 0
 	for class, want := range count {
 		if w.barred[class] {
 			continue
+		}
+		if len(count) == 1 {
+			return placement.Most(empty{w}, g, nodes, class, want)
 		}
 		room := 0
 		for _, node := range nodes {
@@ -118,6 +123,16 @@ func (w *world) fitEmpty(count map[int]int, nodes []int) int {
 		fit += min(want, room)
 	}
 	return fit
+}
+
+// empty is the cluster if the nodes were empty.
+type empty struct{ *world }
+
+func (e empty) Slots(class, node int) int {
+	if e.closed[slot{class, node}] {
+		return 0
+	}
+	return e.slotsEmpty(class, node)
 }
 
 // ownTaints begin the keys of taints with which Kubernetes says how a node is just now.

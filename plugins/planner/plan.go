@@ -406,7 +406,7 @@ func (w *world) explain(a *gang.Attempt, problem placement.Problem, solved place
 			continue
 		}
 		have := need.Spec.Min - need.Min
-		why[need.Key] = fmt.Sprintf("gang %q: %d of %d members fit%s%s", need.Key, have+outcome.Fit, need.Spec.Min, w.short(outcome.Unplaced), w.reasons())
+		why[need.Key] = fmt.Sprintf("gang %q: %d of %d members fit%s%s%s", need.Key, have+outcome.Fit, need.Spec.Min, inSlices(need), w.short(outcome.Unplaced), w.reasons())
 	}
 	return why
 }
@@ -428,7 +428,21 @@ func (w *world) explainDomains(need gang.Need, g placement.Gang, outcome placeme
 	if more := len(outcome.Domains) - len(told) + outcome.Untried; more > 0 {
 		parts = append(parts, fmt.Sprintf("and %d more, none with more room", more))
 	}
-	return fmt.Sprintf("gang %q does not fit in any %s: %s%s", need.Key, topology.ShortKey(key), strings.Join(parts, "; "), w.reasons())
+	return fmt.Sprintf("gang %q does not fit%s in any %s: %s%s", need.Key, inSlices(need), topology.ShortKey(key), strings.Join(parts, "; "), w.reasons())
+}
+
+// inSlices words in which slices the members of a gang have to be.
+func inSlices(need gang.Need) string {
+	var parts []string
+	for _, level := range need.Spec.Layout.Levels {
+		if level.Slice > 0 {
+			parts = append(parts, fmt.Sprintf("%d to a %s", level.Slice, topology.ShortKey(level.Key)))
+		}
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return " in slices of " + strings.Join(parts, " and ")
 }
 
 // short sums up what members without a place ask of the resources and devices that nodes

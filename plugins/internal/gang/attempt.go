@@ -121,6 +121,9 @@ func (s *Gangs) attempt(grp *group) *Attempt {
 	for _, g := range grp.gangs {
 		a.Gangs = append(a.Gangs, g.wants())
 	}
+	if a.Shared() == "" {
+		s.reportScope(grp)
+	}
 	return a
 }
 

@@ -41,16 +41,35 @@ type Layout struct {
 	Shared bool
 }
 
-// Wished are the levels of which one domain should take the gang: those that it asks for
-// itself and that have no slices.
+// Wished are the levels by which the gang asks to be laid out itself. Where one domain of one
+// of them takes it, it is laid out as it asks.
 func (l *Layout) Wished() []string {
 	var keys []string
 	for _, level := range l.Levels {
-		if level.Slice == 0 && !l.Custom {
+		if !l.Custom {
 			keys = append(keys, level.Key)
 		}
 	}
 	return keys
+}
+
+// reportScope tells of gangs of a group that ask for one domain for all of it in vain.
+func (s *Gangs) reportScope(grp *group) {
+	for _, g := range grp.gangs {
+		if !g.spec.Layout.Shared {
+			continue
+		}
+		problem := Problem{
+			Key: v1alpha1.TopologyScopeAnnotation, Value: v1alpha1.TopologyScopeGroup,
+			Want: "said by all gangs of the group, with one " + v1alpha1.RequiredTopologyAnnotation, Used: "a domain of its own",
+		}
+		if g.definer != nil && g.definer.pod.Annotations[problem.Key] != "" {
+			s.report(g, g.definer.pod, &g.toldOf, problem)
+			continue
+		}
+		problem.OnObject = true
+		s.report(g, nil, &g.told, problem)
+	}
 }
 
 // Level is a level by which a gang is laid out: its node label key, and the number of members

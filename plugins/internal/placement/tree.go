@@ -243,3 +243,24 @@ func (t *tree) roomsOf(b *branch, depth, level, class int) []roomy {
 	b.rooms[key] = list
 	return list
 }
+
+// Most bounds from above how many of so many members of a class, laid out as a gang is, find a
+// place on nodes in whole slices. It asks the world for slots and labels only.
+func Most(w World, g Gang, nodes []int, class, members int) int {
+	s := newSolver(w, Problem{})
+	g.Levels = slices.DeleteFunc(slices.Clone(g.Levels), func(level Level) bool { return !level.sliced() })
+	t := s.grow(nodes, Gang{Levels: g.Levels})
+	slots := t.slotsOf(t.root, class)
+	if len(g.Levels) == 0 {
+		return min(members, slots)
+	}
+	whole, unit := 0, t.unit(0)
+	for _, d := range t.root.inner {
+		whole += t.room(d, 0, class)
+	}
+	rest := members % unit
+	if whole >= members-rest {
+		return min(members, slots) // the last slice has fewer, and may fit where a whole one does not
+	}
+	return min(whole+rest, slots)
+}
