@@ -95,6 +95,24 @@ func BenchmarkPlanRequiredTopology(b *testing.B) {
 	}
 }
 
+// BenchmarkPlanLayout is of gangs that are laid out by three levels: 4 zones, 20 blocks and 200 racks.
+func BenchmarkPlanLayout(b *testing.B) {
+	const block = "example.com/block"
+	levels := func(zones, blocks, racks int) gang.Layout {
+		return gang.Layout{Levels: []gang.Level{{Key: v1.LabelTopologyZone, Slice: zones}, {Key: block, Slice: blocks}, {Key: rack, Slice: racks}}}
+	}
+	for name, layout := range map[string]gang.Layout{"few": levels(0, 0, 0), "slices": levels(500, 100, 25)} {
+		b.Run(name, func(b *testing.B) {
+			nodes := makeNodes(5000, 200)
+			for i, node := range nodes {
+				node.Labels[block] = fmt.Sprint("b", i/250)
+			}
+			s := newStage(b, nodes, fill(nodes, 5)...) // a rack takes 75 members, a block 750
+			benchmarkPlan(b, s, attemptOf(makeMembers("train", 1000, 1, nil), gang.Spec{Layout: layout}), true)
+		})
+	}
+}
+
 func BenchmarkPlanUnschedulable(b *testing.B) {
 	nodes := makeNodes(5000, 100)
 	cases := []struct {

@@ -62,6 +62,9 @@ func (o *oracle) domainAllows(member, node int) bool {
 	if !ok {
 		return false
 	}
+	if g.Shared {
+		return o.sharedAllows(member, value)
+	}
 	for _, on := range g.On {
 		if other, ok := o.c.Label(on.Node, g.Required); ok {
 			return other == value
@@ -69,6 +72,25 @@ func (o *oracle) domainAllows(member, node int) bool {
 	}
 	for _, m := range g.Members {
 		if m < member && o.at[m] >= 0 {
+			other, _ := o.c.Label(o.at[m], g.Required)
+			return other == value
+		}
+	}
+	return true
+}
+
+// sharedAllows reports whether a member would be in one domain with all others of gangs that
+// share theirs.
+func (o *oracle) sharedAllows(member int, value string) bool {
+	for _, g := range o.p.Gangs {
+		for _, on := range g.On {
+			if other, ok := o.c.Label(on.Node, g.Required); g.Shared && ok {
+				return other == value
+			}
+		}
+	}
+	for m := range member {
+		if g := o.p.Gangs[o.gang[m]]; g.Shared && o.at[m] >= 0 {
 			other, _ := o.c.Label(o.at[m], g.Required)
 			return other == value
 		}
@@ -93,7 +115,7 @@ func (o *oracle) slicesAllow(g Gang, member, node int) bool {
 			return false
 		}
 		for _, other := range standing {
-			if with, _ := o.c.Label(other.Node, level.Key); other.Rank/level.Slice == o.p.Members[member].Rank/level.Slice && with != value {
+			if with, ok := o.c.Label(other.Node, level.Key); ok && other.Rank/level.Slice == o.p.Members[member].Rank/level.Slice && with != value {
 				return false
 			}
 		}
@@ -237,6 +259,9 @@ func auditGang(c *cluster, p Problem, r Result, gang int) error {
 			values[value] = true
 			break // members that stand apart already pin to the first
 		}
+	}
+	if err := sliced(c, p, r); err != nil {
+		return err
 	}
 	if len(values) > 1 {
 		return fmt.Errorf("it is in the domains %v", values)

@@ -18,6 +18,8 @@ type shape struct {
 	roles    bool
 	// floors: gangs may ask for room beyond their members.
 	floors bool
+	// sliced: gangs may ask for slices, and to share a domain.
+	sliced bool
 }
 
 const (
@@ -135,6 +137,28 @@ func (s shape) gang(rng *rand.Rand, p *Problem, g *Gang, nodes int) {
 	}
 	if rng.IntN(4) == 0 {
 		g.On = []Standing{{Node: rng.IntN(nodes)}}
+	}
+	if s.sliced {
+		s.slices(rng, p, g)
+	}
+}
+
+// slices has a gang ask for slices by rack, and for one domain with others that do.
+func (s shape) slices(rng *rand.Rand, p *Problem, g *Gang) {
+	for rank, m := range g.Members {
+		p.Members[m].Rank = rank
+	}
+	g.Shared = g.Required == zone
+	if g.Shared && &p.Gangs[0] != g {
+		g.On = nil // the first decides for all
+	}
+	g.MinByRole, g.Custom = nil, false
+	if len(g.On) > 0 {
+		g.On[0].Rank = rng.IntN(7)
+	}
+	if rng.IntN(2) == 0 {
+		g.Levels = []Level{{Key: rack, Slice: 2 + rng.IntN(2)}}
+		g.Unordered = rng.IntN(2) == 0
 	}
 }
 

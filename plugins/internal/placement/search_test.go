@@ -61,6 +61,10 @@ func TestSolveMissesLittle(t *testing.T) {
 		"three classes in several gangs":        {shape{classes: 3, resources: 2, gangs: 3}, 8},
 		"two classes, and everything":           {shape{classes: 2, resources: 2, gangs: 3, topology: true, roles: true}, 10},
 		"three classes, and everything":         {shape{classes: 3, resources: 2, gangs: 3, topology: true, roles: true}, 10},
+		"alike, in slices, crossed":             {shape{classes: 1, resources: 1, gangs: 1, topology: true, crossing: true, sliced: true}, 0},
+		"alike, several gangs in slices":        {shape{classes: 1, resources: 1, gangs: 3, topology: true, sliced: true}, 10},
+		"two classes in slices":                 {shape{classes: 2, resources: 1, gangs: 1, topology: true, sliced: true}, 10},
+		"three classes and gangs in slices":     {shape{classes: 3, resources: 2, gangs: 3, topology: true, crossing: true, sliced: true}, 20},
 		"three classes, and everything crossed": {shape{classes: 3, resources: 2, gangs: 3, topology: true, crossing: true, roles: true}, 10},
 	} {
 		t.Run(sentence, func(t *testing.T) {
