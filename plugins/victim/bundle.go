@@ -27,6 +27,9 @@ type Pod struct {
 	// goes first. Surplus that lies together may be of use where as much that is scattered
 	// is not.
 	Rank int
+	// Number is that of the pod in its gang, from 1; 0 for none. Of pods that are otherwise
+	// alike the highest goes first, so that those that stay are numbered without gaps.
+	Number int
 	// Created breaks ties: the youngest goes first.
 	Created time.Time
 	// Guards are the PodDisruptionBudgets that guard it, by their places in
@@ -273,14 +276,15 @@ func share(need, has Vector) float64 {
 
 // comparePods orders pods of a gang by who goes first, among those that violate no
 // PodDisruptionBudget and among the others: 1. coverage of the need, high first;
-// 2. priority, low first; 3. rank, low first; 4. waste, little first; 5. age, the
-// youngest first; 6. UID.
+// 2. priority, low first; 3. rank, low first; 4. waste, little first; 5. number, high first;
+// 6. age, the youngest first; 7. UID.
 func comparePods(need Vector, a, b Pod) int {
 	return cmp.Or(
 		cmp.Compare(Coverage(need, b.Request), Coverage(need, a.Request)),
 		cmp.Compare(a.Priority, b.Priority),
 		cmp.Compare(a.Rank, b.Rank),
 		cmp.Compare(share(need, a.Request), share(need, b.Request)),
+		cmp.Compare(b.Number, a.Number),
 		b.Created.Compare(a.Created),
 		cmp.Compare(a.UID, b.UID),
 	)

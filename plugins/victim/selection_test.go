@@ -381,3 +381,21 @@ func TestErrorsEndTheSelection(t *testing.T) {
 		t.Errorf("selected %v, %v, %v, want the error", got, ok, err)
 	}
 }
+
+// TestTheHighestNumbersGoFirst: of surplus that is alike, whatever its age, so that those that
+// stay are numbered without gaps; those without a number go last.
+func TestTheHighestNumbersGoFirst(t *testing.T) {
+	c := newCluster(3, 1, 6)
+	g := c.gangOf("a", 2, 0, 0, "0 0 0 0 0 0")
+	for i, number := range []int{4, 0, 1, 5, 2, 3} {
+		g.Pods[i].Number = number
+		g.Pods[i].Created = g.Created.Add(time.Duration(i) * time.Second)
+	}
+	selection, ok, err := Problem{Need: c.need(), Gangs: []Gang{g}}.Select(c)
+	if err != nil || !ok {
+		t.Fatal(ok, err)
+	}
+	if got := names(selection.Pods()); got != "a0 a3 a5" {
+		t.Errorf("evicted %s, want a0 a3 a5: numbers 4, 5 and 3", got)
+	}
+}
