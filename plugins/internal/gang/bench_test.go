@@ -23,7 +23,9 @@ func herd(gangs, size int, changes ...func(*v1.Pod)) []*v1.Pod {
 	return pods
 }
 
-func benchGangs() *Gangs { return New(Defaults{WaitTime: 10 * time.Minute}, Backoff{Initial: time.Second, Max: time.Minute}) }
+func benchGangs() *Gangs {
+	return New(Defaults{WaitTime: 10 * time.Minute}, Backoff{Initial: time.Second, Max: time.Minute})
+}
 
 func seeAll(s *Gangs, pods []*v1.Pod) {
 	for _, pod := range pods {

@@ -20,6 +20,19 @@ func BenchmarkSolve(b *testing.B) {
 	}
 }
 
+// BenchmarkSolveManyDomains has a gang that fills 125 of 500 racks.
+func BenchmarkSolveManyDomains(b *testing.B) {
+	for name, level := range map[string]Level{"few": {Key: rack}, "slices": {Key: rack, Slice: 8}} {
+		b.Run(name, func(b *testing.B) {
+			c := racks(5000, 10)
+			for i := range c.free {
+				c.free[i][0] = btoi(i%10 == 0) * 8
+			}
+			run(b, c, one(c, equal(1000), Gang{Min: 1000, Levels: []Level{level}}), true)
+		})
+	}
+}
+
 // BenchmarkSolveMixed has members of four shapes, which do not all fit.
 func BenchmarkSolveMixed(b *testing.B) {
 	c := racks(5000, 250).classes(4, 3, 2, 1)

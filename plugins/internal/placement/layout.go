@@ -149,8 +149,9 @@ func (l *layout) put(ctx context.Context, d *branch, depth int, run []int) (ok b
 
 // together places a run in one domain, if one takes it.
 func (l *layout) together(ctx context.Context, b *branch, depth int, run []int) (ok bool, err error) {
-	domains := slices.DeleteFunc(slices.Clone(b.inner), func(d *branch) bool { return !l.mayTakeAll(d, depth, run) })
-	l.sort(domains, run, func(d *branch) [2]int { return [2]int{l.spread(d, depth, run), l.slack(d, run)} })
+	all := l.load(run)
+	domains := slices.DeleteFunc(slices.Clone(b.inner), func(d *branch) bool { return !l.mayTakeAll(d, depth, all) })
+	l.sort(domains, all, func(d *branch) [2]int { return [2]int{l.spread(d, depth, all, all.members), l.slack(d, all)} })
 	for i, d := range domains {
 		if i > 0 && l.spent() {
 			return false, nil
@@ -162,67 +163,90 @@ func (l *layout) together(ctx context.Context, b *branch, depth int, run []int) 
 	return false, nil
 }
 
-// mayTakeAll reports whether arithmetic leaves hope that a domain takes a whole run.
-func (l *layout) mayTakeAll(d *branch, depth int, run []int) bool {
+// load is units to be placed, and how many members of each class they have, those of which
+// there are most first.
+type load struct {
+	units   [][]int
+	members int
+	classes []share
+	// rank is that of the first.
+	rank int
+}
+
+func (l *layout) load(units ...[]int) load {
+	w := load{units: units, rank: l.Members[units[0][0]].Rank}
+	at := map[int]int{}
+	for _, unit := range units {
+		w.members += len(unit)
+		for _, m := range unit {
+			class := l.Members[m].Class
+			i, ok := at[class]
+			if !ok {
+				i = len(w.classes)
+				at[class] = i
+				w.classes = append(w.classes, share{class: class})
+			}
+			w.classes[i].want++
+		}
+	}
+	slices.SortStableFunc(w.classes, func(a, b share) int { return cmp.Compare(b.want, a.want) })
+	return w
+}
+
+// mayTakeAll reports whether arithmetic leaves hope that a domain takes a whole load.
+func (l *layout) mayTakeAll(d *branch, depth int, w load) bool {
 	if d.outside {
 		return false // they are not together there
 	}
-	runs := l.byClass(run)
-	for _, alike := range runs {
-		if l.tree.slotsOf(d, l.Members[alike[0]].Class) < len(alike) {
+	for _, class := range w.classes {
+		if l.tree.slotsOf(d, class.class) < class.want {
 			return false
 		}
 	}
-	if len(runs) > 1 {
+	if len(w.classes) > 1 {
 		return true
 	}
 	// The last slice may be smaller than the others, and fit where a whole one does not.
-	whole := len(run)
-	if size := l.tree.unit(depth); size > 1 {
-		whole -= whole % size
-	}
-	return l.tree.room(d, depth, l.Members[run[0]].Class) >= whole
+	return l.tree.room(d, depth, w.classes[0].class) >= w.members-w.members%l.tree.unit(depth)
 }
 
-// spread is over how many domains inside one of the level at depth a run has to spread,
-// judged by the class that most are of; see tree.spread.
-func (l *layout) spread(d *branch, depth int, run []int) int {
-	var most []int
-	for _, alike := range l.byClass(run) {
-		if len(alike) > len(most) {
-			most = alike
-		}
-	}
-	return l.tree.spread(d, depth+1, l.Members[most[0]].Class, len(most))
+// spread is over how many domains inside one of the level at depth so many of a load have to
+// spread, as if all were of the class that most are of; see tree.spread.
+func (l *layout) spread(d *branch, depth int, w load, members int) int {
+	return l.tree.spread(d, depth+1, w.classes[0].class, min(members, w.classes[0].want))
 }
 
-// slack is how many more members of a run a domain would take, judged by what is scarcest.
-func (l *layout) slack(d *branch, run []int) int {
-	least := -1
-	for _, alike := range l.byClass(run) {
-		if n := l.tree.slotsOf(d, l.Members[alike[0]].Class) - len(alike); least < 0 || n < least {
-			least = n
-		}
+// slack is how many more members than those of a load a domain would take, judged by what is
+// scarcest.
+func (l *layout) slack(d *branch, w load) int {
+	least := furthest
+	for _, class := range w.classes {
+		least = min(least, l.tree.slotsOf(d, class.class)-class.want)
 	}
 	return least
 }
 
-// sort orders domains: 1. those in which members of the gang are, the nearest in rank
+// judged is a domain, and what decides when its turn is.
+type judged struct {
+	*branch
+	near int
+	size [2]int
+}
+
+// compare orders domains: 1. those in which members of the gang are, the nearest in rank
 // first; 2. those in which members have just been placed; 3. by size, the least first; 4.
 // value. Nodes that are in none come after all domains.
-func (l *layout) sort(domains []*branch, run []int, size func(*branch) [2]int) {
-	type judged struct {
-		*branch
-		near int
-		size [2]int
-	}
+func (j judged) compare(other judged) int {
+	return cmp.Or(cmp.Compare(btoi(j.outside), btoi(other.outside)), cmp.Compare(j.near, other.near), slices.Compare(j.size[:], other.size[:]), cmp.Compare(j.value, other.value))
+}
+
+// sort orders domains in which a load may be placed.
+func (l *layout) sort(domains []*branch, w load, size func(*branch) [2]int) {
 	list := make([]judged, len(domains))
 	for i, d := range domains {
-		list[i] = judged{d, l.near(d, l.Members[run[0]].Rank), size(d)}
+		list[i] = judged{d, l.near(d, w.rank), size(d)}
 	}
-	slices.SortStableFunc(list, func(a, b judged) int {
-		return cmp.Or(cmp.Compare(btoi(a.outside), btoi(b.outside)), cmp.Compare(a.near, b.near), slices.Compare(a.size[:], b.size[:]), cmp.Compare(a.value, b.value))
-	})
+	slices.SortStableFunc(list, judged.compare)
 	for i, j := range list {
 		domains[i] = j.branch
 	}
@@ -262,10 +286,9 @@ func (l *layout) distribute(ctx context.Context, b *branch, depth int, run []int
 	}
 	for len(whole) > 0 && len(open) > 0 && !l.spent() {
 		var d *branch
-		d, open = l.next(open, depth, whole)
-		n := l.takes(d, depth, whole)
-		if n == 0 {
-			continue
+		var n int
+		if d, n, open = l.next(open, depth, l.load(whole...)); d == nil {
+			break
 		}
 		if whole, err = l.some(ctx, d, depth, whole, n); err != nil {
 			return nil, err
@@ -289,18 +312,17 @@ func (l *layout) distribute(ctx context.Context, b *branch, depth int, run []int
 
 // even places units evenly in the fewest domains that take them all. It returns the others.
 func (l *layout) even(ctx context.Context, domains []*branch, depth int, units [][]int) (rest [][]int, err error) {
-	all := slices.Concat(units...)
-	takes := map[*branch]int{}
+	if len(units) == 0 {
+		return nil, nil
+	}
+	w, takes := l.load(units...), map[*branch]int{}
 	for _, d := range domains {
-		takes[d] = l.takes(d, depth, units)
+		takes[d] = l.takes(d, depth, w)
 	}
 	domains = slices.Clone(domains)
-	l.sort(domains, all, func(d *branch) [2]int { return [2]int{-takes[d]} })
+	l.sort(domains, w, func(d *branch) [2]int { return [2]int{-takes[d]} })
 	left := len(units)
 	needed := slices.IndexFunc(domains, func(d *branch) bool { left -= takes[d]; return left <= 0 }) + 1
-	if needed == 0 {
-		return units, nil // they do not fit
-	}
 	for i, d := range slices.Backward(domains[:needed]) { // the smallest first: what it lacks the others have to take
 		n := min((len(units)+i)/(i+1), takes[d])
 		before := len(units)
@@ -314,43 +336,55 @@ func (l *layout) even(ctx context.Context, domains []*branch, depth int, units [
 	return units, nil
 }
 
-// next takes out of domains the one to which units should go next: see sort, with the
-// tightest that takes them all before the roomiest.
-func (l *layout) next(domains []*branch, depth int, units [][]int) (d *branch, rest []*branch) {
-	all := slices.Concat(units...)
-	l.sort(domains, all, func(d *branch) [2]int {
-		n := l.takes(d, depth, units)
-		if n == len(units) {
-			return [2]int{l.spread(d, depth, all) - furthest, l.slack(d, all)}
+// next takes out of domains the one to which a load should go next: see compare, with the
+// tightest that takes it all before the roomiest. It returns how many units the domain takes;
+// nil where none takes any.
+func (l *layout) next(domains []*branch, depth int, w load) (d *branch, n int, rest []*branch) {
+	var best judged
+	at := -1
+	for i, d := range domains {
+		takes := l.takes(d, depth, w)
+		if takes == 0 {
+			continue
 		}
-		return [2]int{-n, l.spread(d, depth, all[:max(n, 1)*len(units[0])])}
-	})
-	return domains[0], domains[1:]
+		one := judged{branch: d, near: l.near(d, w.rank)}
+		if takes == len(w.units) {
+			one.size = [2]int{l.spread(d, depth, w, w.members) - furthest, l.slack(d, w)}
+		} else {
+			one.size = [2]int{-takes, l.spread(d, depth, w, takes*len(w.units[0]))}
+		}
+		if at < 0 || one.compare(best) < 0 {
+			at, best, n = i, one, takes
+		}
+	}
+	if at < 0 {
+		return nil, 0, nil
+	}
+	return best.branch, n, slices.Delete(domains, at, at+1)
 }
 
 // takes is how many of the units that come first a domain takes, by arithmetic. All units
 // have the same number of members.
-func (l *layout) takes(d *branch, depth int, units [][]int) int {
+func (l *layout) takes(d *branch, depth int, w load) int {
 	if d.outside && l.tree.levels[depth].sliced() {
 		return 0
 	}
-	most := len(units)
-	if len(l.byClass(slices.Concat(units...))) == 1 {
-		return min(most, l.tree.room(d, depth, l.Members[units[0][0]].Class)/len(units[0]))
+	if len(w.classes) == 1 {
+		return min(len(w.units), l.tree.room(d, depth, w.classes[0].class)/len(w.units[0]))
 	}
 	room := map[int]int{}
-	for n, unit := range units {
+	for _, class := range w.classes {
+		room[class.class] = l.tree.slotsOf(d, class.class)
+	}
+	for n, unit := range w.units {
 		for _, m := range unit {
 			class := l.Members[m].Class
-			if _, ok := room[class]; !ok {
-				room[class] = l.tree.slotsOf(d, class)
-			}
 			if room[class]--; room[class] < 0 {
 				return n
 			}
 		}
 	}
-	return most
+	return len(w.units)
 }
 
 // some places as many of the first n units in a domain as it takes, and returns the others.
@@ -381,8 +415,8 @@ func (l *layout) anywhere(ctx context.Context, b *branch, depth int, unit []int)
 	if l.tree.levels[depth].sliced() {
 		return l.together(ctx, b, depth, unit)
 	}
-	domains := slices.Clone(b.inner)
-	l.sort(domains, unit, func(d *branch) [2]int { return [2]int{l.spread(d, depth, unit), l.slack(d, unit)} })
+	domains, w := slices.Clone(b.inner), l.load(unit)
+	l.sort(domains, w, func(d *branch) [2]int { return [2]int{l.spread(d, depth, w, w.members), l.slack(d, w)} })
 	for _, d := range domains {
 		if l.spent() {
 			return false, nil
