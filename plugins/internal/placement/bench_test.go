@@ -28,7 +28,11 @@ func BenchmarkSolveManyDomains(b *testing.B) {
 			for i := range c.free {
 				c.free[i][0] = btoi(i%10 == 0) * 8
 			}
-			run(b, c, one(c, equal(1000), Gang{Min: 1000, Levels: []Level{level}}), true)
+			members := equal(1000)
+			for rank := range members {
+				members[rank].Rank = rank
+			}
+			run(b, c, one(c, members, Gang{Min: 1000, Levels: []Level{level}}), true)
 		})
 	}
 }
