@@ -102,13 +102,13 @@ func (b *beside) allows(node *v1.Node) bool {
 	return true
 }
 
-// score is, from 0 to fwk.MaxNodeScore, how many levels a node shares with a member that is
+// score is, from 0 to fwk.MaxScore, how many levels a node shares with a member that is
 // next in rank; all on the node of one.
 func (b *beside) score(node *v1.Node) int64 {
 	most := 0
 	for _, neighbour := range b.neighbours {
 		if neighbour.Name == node.Name {
-			return fwk.MaxNodeScore
+			return fwk.MaxScore
 		}
 		for i, key := range b.levels {
 			value, ok := node.Labels[key]
@@ -117,5 +117,5 @@ func (b *beside) score(node *v1.Node) int64 {
 			}
 		}
 	}
-	return fwk.MaxNodeScore * int64(most) / int64(len(b.levels)+1)
+	return fwk.MaxScore * int64(most) / int64(len(b.levels)+1)
 }
