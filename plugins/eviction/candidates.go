@@ -221,7 +221,7 @@ func (c *Candidates) pod(member gang.Placed, local map[types.UID]victim.Vector) 
 	c.pods[pod.UID] = pod
 	return victim.Pod{
 		UID: pod.UID, Request: request, Role: pod.Labels[v1alpha1.RoleLabel], Priority: corev1helpers.PodPriority(pod),
-		Number: gang.Number(pod), Created: pod.CreationTimestamp.Time, Local: here, Guards: c.Budgets.Guards(pod),
+		Number: member.Number, Created: pod.CreationTimestamp.Time, Local: here, Guards: c.Budgets.Guards(pod),
 	}
 }
 

@@ -1,6 +1,7 @@
 package gang
 
 import (
+	"context"
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
@@ -18,6 +19,10 @@ type beside struct {
 	// levels are label keys, coarsest first; neighbours the nodes of the members next in rank.
 	levels     []string
 	neighbours []*v1.Node
+	// begins is the level of the slice of which the member is the first, roomy the domains of
+	// it that seem to have room for those of the slice that are there; nil for none.
+	begins string
+	roomy  map[string]bool
 }
 
 // pin is a topology of which the node has to be in a domain: in this one, if that is known.
@@ -27,10 +32,10 @@ type pin struct {
 }
 
 // beside finds where the other members are. It costs a look-up for each of them.
-func (pl *Gang) beside(pod *v1.Pod, need *gang.Need) beside {
+func (pl *Gang) beside(ctx context.Context, pod *v1.Pod, need *gang.Need) (beside, error) {
 	required, layout := need.Spec.RequiredTopology, &need.Spec.Layout
 	if required == "" && len(layout.Levels) == 0 {
-		return beside{}
+		return beside{}, nil
 	}
 	infos := pl.handle.SnapshotSharedLister().NodeInfos()
 	var nodes []*v1.Node
@@ -56,10 +61,19 @@ func (pl *Gang) beside(pod *v1.Pod, need *gang.Need) beside {
 		b.pin(required, on, label)
 	}
 	for _, level := range layout.Levels {
-		if level.Slice > 0 {
-			b.pin(level.Key, slice(on, rank/level.Slice, level.Slice), label)
-		}
 		b.levels = append(b.levels, level.Key)
+		if level.Slice == 0 {
+			continue
+		}
+		mates := slice(on, rank/level.Slice, level.Slice)
+		b.pin(level.Key, mates, label)
+		if len(mates) == 0 && b.begins == "" {
+			roomy, err := pl.ready().Roomy(ctx, byItself(pod, need), level.Key, together(need, rank, level.Slice))
+			if err != nil {
+				return beside{}, err
+			}
+			b.begins, b.roomy = level.Key, roomy
+		}
 	}
 	inside := slices.DeleteFunc(on, func(standing placement.Standing) bool {
 		return !slices.ContainsFunc(b.levels, func(key string) bool { _, ok := label(standing.Node, key); return ok })
@@ -67,7 +81,18 @@ func (pl *Gang) beside(pod *v1.Pod, need *gang.Need) beside {
 	for _, standing := range placement.Neighbours(inside, rank) {
 		b.neighbours = append(b.neighbours, nodes[standing.Node])
 	}
-	return b
+	return b, nil
+}
+
+// together counts the members that are in the slice of a rank.
+func together(need *gang.Need, rank, size int) int {
+	n := 0
+	for _, other := range need.Ranks {
+		if other/size == rank/size {
+			n++
+		}
+	}
+	return max(n, 1)
 }
 
 // slice selects the members of a slice of a size.
@@ -103,9 +128,16 @@ func (b *beside) allows(node *v1.Node) bool {
 }
 
 // score is, from 0 to fwk.MaxScore, how many levels a node shares with a member that is
-// next in rank; all on the node of one.
+// next in rank; all on the node of one. Of a member that begins a slice it is 0 where the rest
+// of that would find no room, and more elsewhere.
 func (b *beside) score(node *v1.Node) int64 {
 	most := 0
+	if len(b.roomy) > 0 {
+		if !b.roomy[node.Labels[b.begins]] {
+			return 0
+		}
+		most = 1
+	}
 	for _, neighbour := range b.neighbours {
 		if neighbour.Name == node.Name {
 			return fwk.MaxScore

@@ -104,8 +104,9 @@ func (pl *Gang) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod
 	if !visit.extra {
 		(&planner.Unplaced{Attempt: byItself(pod, need)}).Tell(state)
 	}
-	visit.beside = pl.beside(pod, need)
-	return nil, nil
+	var err error
+	visit.beside, err = pl.beside(ctx, pod, need)
+	return nil, fwk.AsStatus(err)
 }
 
 // byItself is the attempt to place one member of a gang whose others need no plan.

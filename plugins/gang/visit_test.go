@@ -241,7 +241,7 @@ func TestDomainOfARunningGang(t *testing.T) {
 			refused: outside("node-0000", "node-0002"), preferred: sets.New("node-0001"),
 		},
 		"in any domain where its slice is new": {
-			key: v1alpha1.TopologySlicesAnnotation, value: slices(1), members: 2, on: []string{"node-0000"}, refused: outside("node-0002"), preferred: sets.New("node-0000"),
+			key: v1alpha1.TopologySlicesAnnotation, value: slices(1), members: 2, on: []string{"node-0000"}, refused: outside("node-0002"), preferred: sets.New("node-0000", "node-0001"),
 		},
 	} {
 		t.Run(sentence, func(t *testing.T) {

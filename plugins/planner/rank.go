@@ -1,6 +1,9 @@
 package planner
 
 import (
+	"context"
+	"errors"
+
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 	"github.com/lockstep-sh/lockstep/plugins/internal/placement"
 )
@@ -38,4 +41,27 @@ func (w *world) rank(problem *placement.Problem, i int, need *gang.Need) {
 	for n, member := range g.Members {
 		problem.Members[member].Rank = gaps(n)
 	}
+}
+
+// Roomy lists the domains of a topology of which the nodes have room for so many more pods like
+// the only one of an attempt, by arithmetic. It costs a look at each node.
+func (p *Planner) Roomy(ctx context.Context, a *gang.Attempt, key string, pods int) (values map[string]bool, err error) {
+	w, _, err := p.pose(a, nil, false)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, w.tx.Discard(ctx)) }()
+	room := map[string]int{}
+	for _, node := range w.all() {
+		if value, ok := w.Label(node, key); ok {
+			room[value] += w.Slots(0, node)
+		}
+	}
+	values = map[string]bool{}
+	for value, n := range room {
+		if n >= pods {
+			values[value] = true
+		}
+	}
+	return values, nil
 }

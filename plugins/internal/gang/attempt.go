@@ -112,6 +112,8 @@ type Placed struct {
 	Node string
 	// InPlan: only the plan gives it the node; the scheduler's cache does not know.
 	InPlan bool
+	// Number is its place in order among the members that run, from 1; 0 where nobody knows.
+	Number int
 }
 
 func (s *Gangs) attempt(grp *group) *Attempt {

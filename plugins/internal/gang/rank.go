@@ -51,15 +51,6 @@ func indexOf(pod *v1.Pod) index {
 	return index{}
 }
 
-// Number is the number that a pod carries in its gang, or among the pods of its controller,
-// from 1; 0 for none.
-func Number(pod *v1.Pod) int {
-	if index := indexOf(pod); index.known {
-		return index.n + 1
-	}
-	return 0
-}
-
 func readIndex(value string) (int, bool) {
 	n, err := strconv.ParseUint(value, 10, 31)
 	return int(n), err == nil && n < maxIndex

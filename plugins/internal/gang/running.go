@@ -59,6 +59,7 @@ func (s *Gangs) footprint(g *gang) Footprint {
 	}
 	for _, p := range g.places() {
 		if !p.InPlan && p.Pod.DeletionTimestamp == nil {
+			p.Number = len(f.Running) + 1
 			f.Running = append(f.Running, p)
 		}
 	}
