@@ -20,7 +20,7 @@ type beside struct {
 	levels     []string
 	neighbours []*v1.Node
 	// begins is the level of the slice of which the member is the first, roomy the domains of
-	// it that seem to have room for those of the slice that are there; nil for none.
+	// it that seem to have room for the whole slice, or else for those of it that are there.
 	begins string
 	roomy  map[string]bool
 }
@@ -68,11 +68,14 @@ func (pl *Gang) beside(ctx context.Context, pod *v1.Pod, need *gang.Need) (besid
 		mates := slice(on, rank/level.Slice, level.Slice)
 		b.pin(level.Key, mates, label)
 		if len(mates) == 0 && b.begins == "" {
-			roomy, err := pl.ready().Roomy(ctx, byItself(pod, need), level.Key, together(need, rank, level.Slice))
+			room, err := pl.ready().RoomIn(ctx, byItself(pod, need), level.Key)
 			if err != nil {
 				return beside{}, err
 			}
-			b.begins, b.roomy = level.Key, roomy
+			b.begins, b.roomy = level.Key, roomy(room, level.Slice)
+			if len(b.roomy) == 0 {
+				b.roomy = roomy(room, together(need, rank, level.Slice))
+			}
 		}
 	}
 	inside := slices.DeleteFunc(on, func(standing placement.Standing) bool {
@@ -82,6 +85,17 @@ func (pl *Gang) beside(ctx context.Context, pod *v1.Pod, need *gang.Need) (besid
 		b.neighbours = append(b.neighbours, nodes[standing.Node])
 	}
 	return b, nil
+}
+
+// roomy selects the domains that have room for so many.
+func roomy(room map[string]int, members int) map[string]bool {
+	values := map[string]bool{}
+	for value, n := range room {
+		if n >= members {
+			values[value] = true
+		}
+	}
+	return values
 }
 
 // together counts the members that are in the slice of a rank.

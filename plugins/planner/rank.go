@@ -43,25 +43,19 @@ func (w *world) rank(problem *placement.Problem, i int, need *gang.Need) {
 	}
 }
 
-// Roomy lists the domains of a topology of which the nodes have room for so many more pods like
-// the only one of an attempt, by arithmetic. It costs a look at each node.
-func (p *Planner) Roomy(ctx context.Context, a *gang.Attempt, key string, pods int) (values map[string]bool, err error) {
+// RoomIn is how many more pods like the only one of an attempt the domains of a topology take,
+// by arithmetic. It costs a look at each node.
+func (p *Planner) RoomIn(ctx context.Context, a *gang.Attempt, key string) (room map[string]int, err error) {
 	w, _, err := p.pose(a, nil, false)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, w.tx.Discard(ctx)) }()
-	room := map[string]int{}
+	room = map[string]int{}
 	for _, node := range w.all() {
 		if value, ok := w.Label(node, key); ok {
 			room[value] += w.Slots(0, node)
 		}
 	}
-	values = map[string]bool{}
-	for value, n := range room {
-		if n >= pods {
-			values[value] = true
-		}
-	}
-	return values, nil
+	return room, nil
 }

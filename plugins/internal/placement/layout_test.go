@@ -321,6 +321,13 @@ func TestLayout(t *testing.T) {
 			},
 			want: Result{Node: placed{0: 0}, Complete: true, Gangs: fit(1)},
 		},
+		"of several that come back each is beside its neighbours": {
+			cluster: uniform(1, 1, 0, 0).in(rack, "a", "a", "a", "a"),
+			problem: func(c *cluster) Problem {
+				return one(c, []Member{{Rank: 2}, {Rank: 5}}, Gang{Min: 2, Levels: []Level{{Key: rack}}, On: []Standing{{1, 0}, {1, 1}, {2, 3}, {2, 4}, {0, 6}, {0, 7}}})
+			},
+			want: Result{Node: placed{0: 1, 1: 0}, Complete: true, Gangs: fit(2)},
+		},
 		"and nowhere else": {
 			cluster: uniform(0, 0, 1, 4).in(rack, "a", "a", "b", "c"),
 			problem: func(c *cluster) Problem {

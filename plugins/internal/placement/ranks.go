@@ -38,7 +38,8 @@ func (s *solver) orderLevels() {
 
 // inOrder has members change places with others that the world cannot tell apart, within the
 // finest domain that they share, so that those of consecutive ranks are on one node. It
-// returns where each goes, and in whose place.
+// returns where each goes, and in whose place. Those of a gang of which some stand already are
+// beside their neighbours as they are.
 func (s *solver) inOrder(node map[int]int) (ordered, as map[int]int) {
 	ordered, as = make(map[int]int, len(node)), make(map[int]int, len(node))
 	for _, g := range s.Gangs {
@@ -47,7 +48,7 @@ func (s *solver) inOrder(node map[int]int) (ordered, as map[int]int) {
 			at, ok := node[m]
 			switch {
 			case !ok:
-			case s.Members[m].Own:
+			case s.Members[m].Own || len(g.On) > 0:
 				ordered[m], as[m] = at, m
 			default:
 				key := fmt.Sprintf("%d/%s/%s", s.Members[m].Class, s.Members[m].Role, s.address(g, at))
