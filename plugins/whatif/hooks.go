@@ -31,7 +31,8 @@ type TaskRemover interface {
 
 // TaskAdder takes in that a pod would come to a node. A pod that is put back gets
 // exactly what it had, never a fresh choice; one that is new gets what the plugin
-// would choose for it.
+// would choose for it. Pods of equal or higher priority that are nominated come in this way, too,
+// whatever node they are nominated to.
 type TaskAdder interface {
 	SimulateAddTask(ctx context.Context, state fwk.CycleState, toSchedule *v1.Pod, toAdd fwk.PodInfo, node fwk.NodeInfo) *fwk.Status
 }

@@ -118,6 +118,64 @@ func TestHooksHaveTheirSay(t *testing.T) {
 	}
 }
 
+// licence is census as it would be if what it counts were not on any node: there is one in the whole cluster.
+type licence struct{ census }
+
+func (licence) SimulatePredicate(_ context.Context, state fwk.CycleState, _ *v1.Pod, _ fwk.NodeInfo) *fwk.Status {
+	for _, n := range countOf(state).pods {
+		if n > 0 {
+			return fwk.NewStatus(fwk.Unschedulable, "it is taken")
+		}
+	}
+	return nil
+}
+
+// TestHooksHearOfNominatedPods: to a plugin that judges nodes by pods on others, pods of equal or higher priority
+// matter wherever they are nominated to.
+func TestHooksHearOfNominatedPods(t *testing.T) {
+	s := newStage(t)
+	s.set(on(pod("plain", 0), "n0"))
+	nominated := pod("nothing", 1)
+	s.nominate(t, nominated, 5, "n0")
+	hooks := Hooks{adders: []TaskAdder{licence{}}, removers: []TaskRemover{licence{}}, predicates: []Predicate{licence{}}}
+	for _, test := range []struct {
+		name     string
+		priority int32
+		own      []types.UID
+		removed  bool
+		want     string
+	}{
+		{name: "lower priority", priority: 4, want: "it is taken"},
+		{name: "equal priority", priority: 5, want: "it is taken"},
+		{name: "higher priority", priority: 6},
+		{name: "the transaction is about it", priority: 4, own: []types.UID{nominated.UID}},
+		{name: "another goes", priority: 4, removed: true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			tx, err := Begin(s.fw, hooks, false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			tx.Own(test.own...)
+			p := pod("nothing", 2)
+			p.Spec.Priority = &test.priority
+			v := view(t, tx, p)
+			if test.removed {
+				n0, _ := tx.Index("n0")
+				if err := tx.Remove(t.Context(), tx.Node(n0).GetPods()[0], n0); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for _, name := range []string{"n0", "n1"} {
+				n, _ := tx.Index(name)
+				if status := tx.Fits(t.Context(), v, n); status.Message() != test.want {
+					t.Errorf("%s: %v, want %q", name, status, test.want)
+				}
+			}
+		})
+	}
+}
+
 // quiet is census as it would be if it judged nodes by what is on them only.
 type quiet struct{ census }
 

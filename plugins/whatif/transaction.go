@@ -4,12 +4,12 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 
 	v1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
-	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
@@ -41,6 +41,8 @@ type Transaction struct {
 	devices *devices.Overlay
 	// held are devices that are kept for others.
 	held []*resourceapi.ResourceClaim
+	// nominees are the pods that are nominated to nodes.
+	nominees func() []nominee
 	// asked is the view for which claims were looked up last.
 	asked *View
 	// changes counts all changes; version is its count at the last one of each node.
@@ -81,6 +83,7 @@ func Begin(fw framework.Framework, hooks Hooks, interdependent bool) (*Transacti
 		return nil, fmt.Errorf("listing nodes of the snapshot: %w", err)
 	}
 	t := &Transaction{fw: fw, hooks: hooks, nodes: append([]fwk.NodeInfo(nil), nodes...), version: make([]int, len(nodes)), own: sets.New[types.UID](), contending: sets.New[types.UID]()}
+	t.nominees = sync.OnceValue(t.listNominees)
 	if !interdependent {
 		t.copied = map[int]bool{}
 		return t, nil
@@ -132,6 +135,10 @@ type View struct {
 	spreads bool
 	// claims are those of the pod; nil if it needs no devices.
 	claims *claims
+	// beside is State with the nominated pods that count wherever they are nominated to, by
+	// UID in counted; nil where there are none, or none matter beyond their own node.
+	beside  fwk.CycleState
+	counted sets.Set[types.UID]
 }
 
 // Allows reports whether PreFilter left the node.
@@ -188,6 +195,9 @@ func (t *Transaction) View(ctx context.Context, pod *v1.Pod, prepare func(fwk.Cy
 			return nil, fwk.AsStatus(err)
 		}
 	}
+	if err := t.countNominees(ctx, v); err != nil {
+		return nil, fwk.AsStatus(err)
+	}
 	if t.snapshot == nil { // else it holds until the next change only
 		t.views = append(t.views, v)
 	}
@@ -204,18 +214,9 @@ func newState() fwk.CycleState {
 // shift tells a view that a pod came or went. What stands in the snapshot PreFilter plugins
 // have seen by themselves; hooks have not.
 func (t *Transaction) shift(ctx context.Context, v *View, s step) error {
-	extension, hook := t.fw.RunPreFilterExtensionAddPod, t.hooks.added
-	if s.removed {
-		extension, hook = t.fw.RunPreFilterExtensionRemovePod, t.hooks.removed
-	}
-	var status *fwk.Status
-	if t.snapshot == nil {
-		status = keepingFewest(v.State, func() *fwk.Status {
-			return extension(ctx, v.State, v.Pod, s.info, t.nodes[s.node])
-		})
-	}
-	if status.IsSuccess() {
-		status = hook(ctx, v.State, v.Pod, s.info, t.nodes[s.node])
+	status := t.shiftState(ctx, v.State, v.Pod, s)
+	if status.IsSuccess() && v.beside != nil {
+		status = t.shiftState(ctx, v.beside, v.Pod, s)
 	}
 	if !status.IsSuccess() {
 		return fmt.Errorf("changing the state of pod %s for pod %s: %w", klog.KObj(v.Pod), klog.KObj(s.info.GetPod()), status.AsError())
@@ -223,53 +224,19 @@ func (t *Transaction) shift(ctx context.Context, v *View, s step) error {
 	return nil
 }
 
-// Fits runs the filters for a view on a node, as the scheduling cycle does:
-// counting nominated pods of equal or higher priority, and again without them.
-func (t *Transaction) Fits(ctx context.Context, v *View, node int) *fwk.Status {
-	if v.claims != nil {
-		if status := t.claimsOf(ctx, v); !status.IsSuccess() {
+func (t *Transaction) shiftState(ctx context.Context, state fwk.CycleState, pod *v1.Pod, s step) *fwk.Status {
+	extension, hook := t.fw.RunPreFilterExtensionAddPod, t.hooks.added
+	if s.removed {
+		extension, hook = t.fw.RunPreFilterExtensionRemovePod, t.hooks.removed
+	}
+	if t.snapshot == nil {
+		if status := keepingFewest(state, func() *fwk.Status {
+			return extension(ctx, state, pod, s.info, t.nodes[s.node])
+		}); !status.IsSuccess() {
 			return status
 		}
 	}
-	info := t.nodes[node]
-	nominated := t.nominated(v.Pod, info)
-	if len(nominated) == 0 {
-		return t.judge(ctx, v.State, v.Pod, info)
-	}
-	with, state := info.Snapshot(), v.State.Clone()
-	for _, p := range nominated {
-		with.AddPodInfo(p)
-		status := keepingFewest(state, func() *fwk.Status {
-			return t.fw.RunPreFilterExtensionAddPod(ctx, state, v.Pod, p, with)
-		})
-		if status.IsSuccess() {
-			status = t.hooks.added(ctx, state, v.Pod, p, with)
-		}
-		if !status.IsSuccess() {
-			return fwk.AsStatus(fmt.Errorf("counting nominated pod %s: %w", klog.KObj(p.GetPod()), status.AsError()))
-		}
-	}
-	if status := t.judge(ctx, state, v.Pod, with); !status.IsSuccess() {
-		return status
-	}
-	return t.judge(ctx, v.State, v.Pod, info)
-}
-
-// judge asks the filters, then the hooks.
-func (t *Transaction) judge(ctx context.Context, state fwk.CycleState, pod *v1.Pod, info fwk.NodeInfo) *fwk.Status {
-	if status := t.fw.RunFilterPlugins(ctx, state, pod, info); !status.IsSuccess() {
-		return status
-	}
-	return t.hooks.fits(ctx, state, pod, info)
-}
-
-// nominated lists the pods that are nominated to a node and that a pod has to make
-// room for.
-func (t *Transaction) nominated(pod *v1.Pod, info fwk.NodeInfo) []fwk.PodInfo {
-	return slices.DeleteFunc(t.fw.NominatedPodsForNode(info.Node().Name), func(p fwk.PodInfo) bool {
-		other := p.GetPod()
-		return other.UID == pod.UID || t.own.Has(other.UID) || corev1helpers.PodPriority(other) < corev1helpers.PodPriority(pod)
-	})
+	return hook(ctx, state, pod, s.info, t.nodes[s.node])
 }
 
 // Own names the pods that the transaction is about. Where they are nominated to
