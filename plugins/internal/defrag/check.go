@@ -23,12 +23,19 @@ func (p *Problem) checkPlaces(plan Plan) error {
 	if len(plan.Places) != len(p.Want) || len(plan.Domain) != len(p.Want) {
 		return fmt.Errorf("%d parts have a place and %d a domain, of %d", len(plan.Places), len(plan.Domain), len(p.Want))
 	}
+	areas := map[int]int{}
 	for i, part := range p.Want {
 		if plan.Domain[i] < 0 || plan.Domain[i] >= len(part.Domains) {
 			return fmt.Errorf("part %d is in domain %d of %d", i, plan.Domain[i], len(part.Domains))
 		}
 		if len(plan.Places[i]) != len(part.Classes) {
 			return fmt.Errorf("part %d: %d classes have a place, of %d", i, len(plan.Places[i]), len(part.Classes))
+		}
+		for _, join := range part.Joins {
+			area, chosen := areas[join.Name]
+			if areas[join.Name] = join.Area[plan.Domain[i]]; chosen && area != areas[join.Name] {
+				return fmt.Errorf("part %d is in area %d of join %d, others are in %d", i, areas[join.Name], join.Name, area)
+			}
 		}
 		domain := part.Domains[plan.Domain[i]]
 		for j, class := range part.Classes {

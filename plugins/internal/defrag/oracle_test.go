@@ -15,6 +15,7 @@ type oracle struct {
 	at     []int // pods
 	places [][]int64
 	node   []int // of each member
+	domain []int // of each part
 	found  bool
 }
 
@@ -128,11 +129,12 @@ func (o *oracle) members(mask uint, free [][]int64, part, class, n, domain int) 
 	switch {
 	case o.found:
 	case part == len(o.p.Want):
-		o.found = o.fit(free) && o.order(mask, free)
+		o.found = o.joined() && o.fit(free) && o.order(mask, free)
 	case class == len(o.p.Want[part].Classes):
 		o.members(mask, free, part+1, 0, 0, nowhere)
 	case domain == nowhere:
 		for d := range o.p.Want[part].Domains {
+			o.domain = append(o.domain[:part], d)
 			o.members(mask, free, part, class, 0, d)
 		}
 	case n == o.p.Want[part].Classes[class].Count:
@@ -150,6 +152,25 @@ func (o *oracle) members(mask uint, free [][]int64, part, class, n, domain int) 
 			o.node, o.places = o.node[:len(o.node)-1], o.places[:len(o.places)-1]
 		}
 	}
+}
+
+// joined reports whether the domains of all parts of a join are in one area.
+func (o *oracle) joined() bool {
+	in := map[int]map[int]bool{}
+	for part, domain := range o.domain {
+		for _, join := range o.p.Want[part].Joins {
+			if in[join.Name] == nil {
+				in[join.Name] = map[int]bool{}
+			}
+			in[join.Name][join.Area[domain]] = true
+		}
+	}
+	for _, areas := range in {
+		if len(areas) > 1 {
+			return false
+		}
+	}
+	return true
 }
 
 // fit reports whether members have room in the end.

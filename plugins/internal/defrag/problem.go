@@ -65,6 +65,19 @@ type Part struct {
 	Classes []Class
 	// Domains are the sets of nodes to choose from, at least one.
 	Domains [][]int
+	// Joins bind the choice to that of other parts. A part with joins has members.
+	Joins []Join
+	// Twin: the part is like the one before it, FitsMember included; they stand for each
+	// other.
+	Twin bool
+}
+
+// Join has parts be close to each other: the domains of all parts that name it are in one
+// area.
+type Join struct {
+	Name int
+	// Area is that which each of the part's domains is in.
+	Area []int
 }
 
 // Class is members that are alike.

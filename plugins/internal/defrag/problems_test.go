@@ -127,7 +127,12 @@ func random(r *rand.Rand) Problem {
 	}
 	banned, bannedMember := r.Uint64()&r.Uint64()&r.Uint64(), r.Uint64()&r.Uint64()&r.Uint64()
 	p.Fits = func(pod, node int) bool { return banned>>((p.Pods[pod].Kind*5+node)%64)&1 == 0 }
-	p.FitsMember = func(part, class, node int) bool { return bannedMember>>((part*20+class*7+node)%64)&1 == 0 }
+	p.FitsMember = func(part, class, node int) bool {
+		for p.Want[part].Twin {
+			part--
+		}
+		return bannedMember>>((part*20+class*7+node)%64)&1 == 0
+	}
 	return p
 }
 
@@ -157,6 +162,10 @@ func randomPods(r *rand.Rand, p *Problem, count int) {
 
 // randomWant adds a gang that waits.
 func randomWant(r *rand.Rand, p *Problem, domains [][]int) {
+	if r.IntN(4) == 0 {
+		randomSlices(r, p, domains)
+		return
+	}
 	for range 1 + r.IntN(5)/4 {
 		part := Part{Domains: domains}
 		if r.IntN(3) == 0 {
@@ -170,6 +179,30 @@ func randomWant(r *rand.Rand, p *Problem, domains [][]int) {
 			class.Request[0] = 2 + int64(r.IntN(4))
 			part.Classes = append(part.Classes, class)
 		}
+		p.Want = append(p.Want, part)
+	}
+}
+
+// randomSlices adds a gang in slices of one size, each on a node or two, all of them in one domain.
+func randomSlices(r *rand.Rand, p *Problem, domains [][]int) {
+	part := Part{Classes: []Class{{Count: 1 + r.IntN(2)}}}
+	for range len(p.Nodes[0].Free) {
+		part.Classes[0].Request = append(part.Classes[0].Request, int64(r.IntN(3)))
+	}
+	part.Classes[0].Request[0] = 1 + int64(r.IntN(3))
+	join := Join{Name: 7}
+	for area, nodes := range domains {
+		for len(nodes) > 0 {
+			n := min(len(nodes), 1+r.IntN(2))
+			part.Domains, join.Area = append(part.Domains, nodes[:n]), append(join.Area, area)
+			nodes = nodes[n:]
+		}
+	}
+	if r.IntN(3) > 0 {
+		part.Joins = []Join{join}
+	}
+	for i := range 2 + r.IntN(2) {
+		part.Twin = i > 0
 		p.Want = append(p.Want, part)
 	}
 }

@@ -63,7 +63,13 @@ type search struct {
 	keys    map[place]int
 	// banned are places where an item need not be tried again, since all was tried
 	// already that has it there.
-	banned               map[place]int
+	banned map[place]int
+	// like is the first of the parts that each is a twin of. taken are domains where a part
+	// need not be tried again: all was tried already that has a twin of it there.
+	like  []int
+	taken map[place]int
+	// areas are those of joins.
+	areas                map[int]area
 	memberFits, podFits  answers
 	firstDomains         []int
 	best                 *Plan
@@ -74,10 +80,14 @@ type search struct {
 	cut bool
 }
 
+// area is what the parts of a join are in, and how many of them.
+type area struct{ in, parts int }
+
 func newSearch(p *Problem) *search {
 	s := &search{
 		state: newState(p), all: make([]int, len(p.Nodes)), domain: make([]int, len(p.Want)),
 		places: make([][][]int, len(p.Want)), depth: make([]int, len(p.Pods)), keys: map[place]int{}, banned: map[place]int{},
+		like: make([]int, len(p.Want)), taken: map[place]int{}, areas: map[int]area{},
 		memberFits: answers{len(p.Nodes), map[int][]int8{}}, podFits: answers{len(p.Nodes), map[int][]int8{}},
 	}
 	for i := range s.all {
@@ -85,7 +95,10 @@ func newSearch(p *Problem) *search {
 	}
 	key := 0
 	for i, part := range p.Want {
-		s.domain[i] = nowhere
+		s.domain[i], s.like[i] = nowhere, i
+		if part.Twin {
+			s.like[i] = s.like[i-1]
+		}
 		s.places[i] = make([][]int, len(part.Classes))
 		first := len(s.members)
 		for j, class := range part.Classes {
@@ -204,6 +217,7 @@ func (s *search) intoDomains(part, allowance int) {
 	if s.next == 0 {
 		s.firstDomains = order
 	}
+	tried := 0
 	for i, domain := range order {
 		left := allowance
 		if s.next > 0 {
@@ -213,10 +227,44 @@ func (s *search) intoDomains(part, allowance int) {
 			s.cut = true
 			break
 		}
-		s.domain[part] = domain
+		s.choose(part, domain)
 		s.descend(left)
+		s.unchoose(part)
+		s.taken[place{s.like[part], domain}]++
+		tried++
 	}
+	for _, domain := range order[:tried] {
+		s.taken[place{s.like[part], domain}]--
+	}
+}
+
+// choose has a part be in one of its domains.
+func (s *search) choose(part, domain int) {
+	s.domain[part] = domain
+	for _, join := range s.Want[part].Joins {
+		s.areas[join.Name] = area{in: join.Area[domain], parts: s.areas[join.Name].parts + 1}
+	}
+}
+
+// unchoose takes back choose.
+func (s *search) unchoose(part int) {
 	s.domain[part] = nowhere
+	for _, join := range s.Want[part].Joins {
+		a := s.areas[join.Name]
+		a.parts--
+		s.areas[join.Name] = a
+	}
+}
+
+// open reports whether a part may be in a domain, beside those that have theirs.
+func (s *search) open(part, domain int) bool {
+	if s.taken[place{s.like[part], domain}] > 0 {
+		return false
+	}
+	return !slices.ContainsFunc(s.Want[part].Joins, func(join Join) bool {
+		a := s.areas[join.Name]
+		return a.parts > 0 && a.in != join.Area[domain]
+	})
 }
 
 // rankDomains orders the domains of a part by what greed comes to: 1. those where all
@@ -229,6 +277,9 @@ func (s *search) rankDomains(part int) []int {
 	}
 	ranks := make([]rank, 0, len(s.Want[part].Domains))
 	for domain := range s.Want[part].Domains {
+		if !s.open(part, domain) {
+			continue
+		}
 		s.domain[part] = domain
 		r := rank{domain: domain, missing: len(s.members) + 1}
 		if s.steps < s.most/2 {
@@ -236,6 +287,7 @@ func (s *search) rankDomains(part int) []int {
 		}
 		ranks = append(ranks, r)
 	}
+	s.domain[part] = nowhere
 	slices.SortStableFunc(ranks, func(a, b rank) int {
 		return cmp.Or(cmp.Compare(a.missing, b.missing), a.cost.Compare(b.cost), cmp.Compare(a.out, b.out))
 	})

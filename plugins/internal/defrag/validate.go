@@ -30,6 +30,9 @@ func (p *Problem) validate() error {
 		if err := p.validatePart(part); err != nil {
 			return fmt.Errorf("part %d: %w", i, err)
 		}
+		if part.Twin && (i == 0 || !part.alike(p.Want[i-1])) {
+			return fmt.Errorf("part %d is not like the one before", i)
+		}
 	}
 	return nil
 }
@@ -81,7 +84,29 @@ func (p *Problem) validatePart(part Part) error {
 			return fmt.Errorf("class %d: %w", i, err)
 		}
 	}
+	for _, join := range part.Joins {
+		if len(join.Area) != len(part.Domains) {
+			return fmt.Errorf("join %d has %d areas, for %d domains", join.Name, len(join.Area), len(part.Domains))
+		}
+	}
+	if (part.Twin || len(part.Joins) > 0) && part.members() == 0 {
+		return errors.New("no members")
+	}
 	return p.validateNodes(part.Domains, false)
+}
+
+// alike reports whether two parts may be twins.
+func (part Part) alike(other Part) bool {
+	return slices.EqualFunc(part.Classes, other.Classes, func(a, b Class) bool { return a.Count == b.Count && slices.Equal(a.Request, b.Request) }) &&
+		slices.EqualFunc(part.Domains, other.Domains, slices.Equal) &&
+		slices.EqualFunc(part.Joins, other.Joins, func(a, b Join) bool { return a.Name == b.Name && slices.Equal(a.Area, b.Area) })
+}
+
+func (part Part) members() (n int) {
+	for _, class := range part.Classes {
+		n += class.Count
+	}
+	return n
 }
 
 func (p *Problem) validateRequest(request []int64) error {
