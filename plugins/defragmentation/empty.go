@@ -185,11 +185,11 @@ func (p *posed) keep(which func(pod int) bool) {
 	n := 0
 	for i := range p.Pods {
 		if which(i) {
-			p.Pods[n], p.pods[n], p.gang[n], p.requests[n] = p.Pods[i], p.pods[i], p.gang[i], p.requests[i]
+			p.Pods[n], p.pods[n], p.gang[n], p.requests[n], p.stays[n] = p.Pods[i], p.pods[i], p.gang[i], p.requests[i], p.stays[i]
 			n++
 		}
 	}
-	p.Pods, p.pods, p.gang, p.requests = p.Pods[:n], p.pods[:n], p.gang[:n], p.requests[:n]
+	p.Pods, p.pods, p.gang, p.requests, p.stays = p.Pods[:n], p.pods[:n], p.gang[:n], p.requests[:n], p.stays[:n]
 }
 
 // staying are the pods on some nodes that would have to go, and may not be moved. Those of DaemonSets and of the

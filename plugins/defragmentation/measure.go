@@ -68,8 +68,8 @@ func (r *round) measureRest(ctx context.Context, waiting []*demand) error {
 
 // measure takes in how what is free suits somebody who waits.
 func (r *round) measure(d *demand, p *posed) {
-	if len(p.Want) != 1 || !d.waits() {
-		return // gangs of a group want to fit together
+	if !d.waits() || !p.plain() {
+		return
 	}
 	r.seen.of.Insert(d)
 	shape, key := p.shapeOf(d)

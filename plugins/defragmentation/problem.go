@@ -31,15 +31,21 @@ type posed struct {
 	defrag.Problem
 	room    *planner.Room
 	columns []v1.ResourceName
+	// classes are those of each gang of the attempt; gangOf is of which of them a part is.
 	classes [][]planner.Class
-	pods    []*v1.Pod
+	gangOf  []int
+	// sliced: some of them are in slices.
+	sliced bool
+	pods   []*v1.Pod
 	// requests are what the pods ask for.
 	requests []resource.Vector
 	// kinds number the pods that stand for each other.
 	kinds map[string]int
 	// gang is the name of the gang of each pod; empty for none. asks is what all that run of each group ask for.
 	gang []string
-	asks []resource.Vector
+	// stays are the topologies in which each pod has to stay in its domain: others of its slice are there.
+	stays [][]string
+	asks  []resource.Vector
 	// units are those that are to be emptied.
 	units [][]int
 	// before is how many gangs of the shape fit already, where more are to.
@@ -99,7 +105,7 @@ func (r *round) pose(ctx context.Context, d *demand, room *planner.Room) (*posed
 	}
 	p.Limits = candidates.Budgets.Allowed()
 	p.FitsMember = func(part, class, node int) bool {
-		return r.nodes.Has(room.Node(node).Node().Name) && room.Usable(p.classes[part][class], node)
+		return r.nodes.Has(room.Node(node).Node().Name) && room.Usable(p.classes[p.gangOf[part]][class], node)
 	}
 	p.Fits = func(pod, node int) bool { return r.target(p, pod, node) }
 	p.Budget = defrag.Budget{MaxMoves: d.maxMoves, MaxGroups: d.maxGangs}
@@ -195,28 +201,6 @@ func (p *posed) resources(gangs []victim.Gang) []v1.ResourceName {
 	return sortedKeys(named)
 }
 
-// want has each gang of the attempt be a part, in one of the domains that it may be in.
-func (p *posed) want(d *demand) {
-	for i, need := range d.attempt.Gangs {
-		part := defrag.Part{Domains: p.domains(need.Spec.RequiredTopology, firstOf(need.Placed, func(at int) string { return need.Placed[at].Node }))}
-		left := need.Min
-		for _, class := range p.classes[i] {
-			n := min(left, len(class.Pods))
-			left -= n
-			part.Classes = append(part.Classes, defrag.Class{Request: p.vector(class.Demand.Request), Count: n})
-		}
-		p.Want = append(p.Want, part)
-	}
-}
-
-// firstOf is the first of what a function returns; empty where there is nothing.
-func firstOf[T any](list []T, of func(at int) string) string {
-	if len(list) == 0 {
-		return ""
-	}
-	return of(0)
-}
-
 // domains are those of a topology, by value of the label; of an empty key, all nodes are one. With a node, only that
 // in which it is.
 func (p *posed) domains(key, with string) [][]int {
@@ -284,6 +268,10 @@ func (r *round) target(p *posed, at, index int) bool {
 	if ref := metav1.GetControllerOfNoCopy(pod); ref != nil && p.fixed[ref.UID] {
 		return false
 	}
+	source := p.room.Node(p.Pods[at].Node).Node()
+	if slices.ContainsFunc(p.stays[at], func(key string) bool { return node.Labels[key] != source.Labels[key] }) {
+		return false
+	}
 	required, known := p.required[pod.UID]
 	if !known {
 		required = nodeaffinity.GetRequiredNodeAffinity(pod)
@@ -341,13 +329,17 @@ func (p *posed) group(c *eviction.Candidates, g victim.Gang) {
 		}
 		slices.Sort(limits)
 		name := ""
+		var stays []string
 		if group >= 0 {
 			name = candidate.Of.Gang.Name
+			for _, f := range candidate.Gangs {
+				stays = append(stays, f.Slices...)
+			}
 		}
 		asked := holds.DemandOf(at.Info).Request
 		one := defrag.Pod{Node: at.Node, Request: p.vector(asked), Cost: p.cost(c.Now, pod), Group: group, Limits: limits, Kind: -1}
 		one.Kind = p.kind(pod, one)
-		p.pods, p.gang, p.requests = append(p.pods, pod), append(p.gang, name), append(p.requests, asked)
+		p.pods, p.gang, p.requests, p.stays = append(p.pods, pod), append(p.gang, name), append(p.requests, asked), append(p.stays, stays)
 		p.Pods = append(p.Pods, one)
 	}
 }

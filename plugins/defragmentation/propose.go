@@ -96,8 +96,8 @@ func (p *posed) why(d *demand, plan *defrag.Plan, move int) string {
 func (p *posed) predict(d *demand, plan *defrag.Plan) *v1alpha1.GangCapacity {
 	switch {
 	case d.more:
-		return &v1alpha1.GangCapacity{Before: p.before, After: p.before + int32(len(p.Want))}
-	case len(p.Want) != 1 || !d.waits():
+		return &v1alpha1.GangCapacity{Before: p.before, After: p.before + int32(len(p.classes))}
+	case !d.waits() || !p.plain():
 		return nil
 	}
 	before, after := capacity(&p.Problem, 0, freeOf(&p.Problem, nil)), capacity(&p.Problem, 0, freeOf(&p.Problem, plan.Moves))
@@ -117,12 +117,9 @@ func (p *posed) predict(d *demand, plan *defrag.Plan) *v1alpha1.GangCapacity {
 // gain is how much of a resource those get whom a plan is for, or the emptied nodes have, and how much those ask for who
 // start anew.
 func (p *posed) gain(name v1.ResourceName, plan *defrag.Plan) (gained, lost int64) {
-	for part, classes := range p.classes {
-		if part >= len(plan.Places) {
-			break
-		}
-		for class := range classes {
-			gained += p.classes[part][class].Demand.Request[name] * int64(len(plan.Places[part][class]))
+	for part, places := range plan.Places {
+		for class, nodes := range places {
+			gained += p.classes[p.gangOf[part]][class].Demand.Request[name] * int64(len(nodes))
 		}
 	}
 	for _, unit := range plan.Cleared {

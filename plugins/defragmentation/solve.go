@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -71,9 +70,9 @@ func (r *round) withRoom(ctx context.Context, d *demand, do func(p *posed) (*pro
 // lose: else the cheapest plan, by pods, might be one that is not made, and hide others.
 func (p *posed) leaveDear(name v1.ResourceName, minGain int64) {
 	var gained int64
-	for part, classes := range p.classes {
-		for class := range classes {
-			gained += p.classes[part][class].Demand.Request[name] * int64(p.Want[part].Classes[class].Count)
+	for part, wanted := range p.Want {
+		for class, c := range wanted.Classes {
+			gained += p.classes[p.gangOf[part]][class].Demand.Request[name] * int64(c.Count)
 		}
 	}
 	if minGain > 0 {
@@ -121,15 +120,4 @@ func (r *round) beingMade(ctx context.Context, p *posed) (fits bool, err error) 
 	}
 	fits, err = p.room.Fits(ctx)
 	return fits, errors.Join(err, p.room.Rollback(ctx, mark))
-}
-
-// narrow leaves out the domains in which a plan would have its parts. It reports whether any are left.
-func (p *posed) narrow(plan *defrag.Plan) bool {
-	for part, domain := range plan.Domain {
-		if domains := p.Want[part].Domains; len(domains) > 1 {
-			p.Want[part].Domains = slices.Delete(slices.Clone(domains), domain, domain+1)
-			return true
-		}
-	}
-	return false
 }

@@ -30,7 +30,7 @@ func (p *Problem) validate() error {
 		if err := p.validatePart(part); err != nil {
 			return fmt.Errorf("part %d: %w", i, err)
 		}
-		if part.Twin && (i == 0 || !part.alike(p.Want[i-1])) {
+		if part.Twin && (i == 0 || !part.Like(p.Want[i-1])) {
 			return fmt.Errorf("part %d is not like the one before", i)
 		}
 	}
@@ -95,8 +95,8 @@ func (p *Problem) validatePart(part Part) error {
 	return p.validateNodes(part.Domains, false)
 }
 
-// alike reports whether two parts may be twins.
-func (part Part) alike(other Part) bool {
+// Like reports whether two parts may be twins, but for what FitsMember says.
+func (part Part) Like(other Part) bool {
 	return slices.EqualFunc(part.Classes, other.Classes, func(a, b Class) bool { return a.Count == b.Count && slices.Equal(a.Request, b.Request) }) &&
 		slices.EqualFunc(part.Domains, other.Domains, slices.Equal) &&
 		slices.EqualFunc(part.Joins, other.Joins, func(a, b Join) bool { return a.Name == b.Name && slices.Equal(a.Area, b.Area) })

@@ -20,6 +20,8 @@ type Footprint struct {
 	MinByRole map[string]int
 	// RequiredTopology is the key of the node label in one domain of which all have to be; empty for none.
 	RequiredTopology string
+	// Slices are the keys of the node labels in one domain of which slices of it have to be.
+	Slices []string
 	// BrokenSince is when a gang of which part runs was first seen below its minimum;
 	// zero while it has it.
 	BrokenSince time.Time
@@ -48,6 +50,11 @@ func (s *Gangs) Footprints(key Key) []Footprint {
 func (s *Gangs) footprint(g *gang) Footprint {
 	done := g.past.counted()
 	f := Footprint{Key: g.key, Created: g.created(), Min: max(0, g.spec.Min-done.n), RequiredTopology: g.spec.RequiredTopology, BrokenSince: g.broken}
+	for _, level := range g.spec.Layout.Levels {
+		if level.Slice > 0 {
+			f.Slices = append(f.Slices, level.Key)
+		}
+	}
 	if g.objects[0] != nil {
 		f.Object = g.objects[0].UID
 	}

@@ -1,0 +1,125 @@
+package defragmentation
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/lockstep-sh/lockstep/plugins/internal/defrag"
+	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+	"github.com/lockstep-sh/lockstep/plugins/planner"
+)
+
+// want has each gang of the attempt be a part, in one of the domains that it may be in, or, in slices, several, which
+// are joined where the domains of coarser levels bind them.
+func (p *posed) want(d *demand) {
+	joins, areas := ordinals{}, ordinals{}
+	for i, need := range d.attempt.Gangs {
+		var last *defrag.Part
+		for _, piece := range p.room.Pieces(i) {
+			part := defrag.Part{}
+			for class, c := range p.classes[i] {
+				part.Classes = append(part.Classes, defrag.Class{Request: p.vector(c.Demand.Request), Count: piece.Counts[class]})
+			}
+			var in [][]int
+			part.Domains, in = p.common(piece.In, areas)
+			for b, bond := range piece.In {
+				shared := b == 0 && d.attempt.Shared() != ""
+				gang := i
+				switch {
+				case shared:
+					gang = -1
+				case b == len(piece.In)-1:
+					continue // it binds this piece only
+				}
+				part.Joins = append(part.Joins, defrag.Join{Name: joins.of(gang, b, bond.Run), Area: in[b]})
+			}
+			part.Twin = last != nil && part.Like(*last)
+			last = &part
+			p.Want, p.gangOf = append(p.Want, part), append(p.gangOf, i)
+		}
+		p.sliced = p.sliced || slices.ContainsFunc(need.Spec.Layout.Levels, func(level gang.Level) bool { return level.Slice > 0 })
+	}
+}
+
+// ordinals number what is told apart by words.
+type ordinals map[string]int
+
+func (n ordinals) of(words ...any) int {
+	key := fmt.Sprintf("%q", words)
+	if _, known := n[key]; !known {
+		n[key] = len(n)
+	}
+	return n[key]
+}
+
+// plain reports whether one gang waits that has no slices: then a part is all of it, and more of its shape can be counted.
+func (p *posed) plain() bool { return len(p.Want) == 1 && !p.sliced }
+
+// common are the sets of nodes that are in one domain of each of some topologies, in the order of their labels. Where a
+// member is on a node already, only the domain of that counts. in are, by topology, the domains that the sets are in, as
+// areas ordinals them. All nodes are one set where there are no topologies.
+func (p *posed) common(bonds []planner.Bond, areas ordinals) (sets, in [][]int) {
+	by, values := map[string][]int{}, map[string][]string{}
+	for i := range p.room.Len() {
+		labels, fits := p.labels(i, bonds)
+		if !fits {
+			continue
+		}
+		key := strings.Join(labels, "\x00")
+		by[key], values[key] = append(by[key], i), labels
+	}
+	if len(by) == 0 {
+		by[""], values[""] = nil, make([]string, len(bonds)) // nobody fits there
+	}
+	in = make([][]int, len(bonds))
+	for _, key := range sortedKeys(by) {
+		sets = append(sets, by[key])
+		for b, value := range values[key] {
+			in[b] = append(in[b], areas.of(bonds[b].Key, value))
+		}
+	}
+	return sets, in
+}
+
+// labels are those of a node by which it is in domains of some topologies; false where it cannot be one of theirs.
+func (p *posed) labels(node int, in []planner.Bond) (list []string, fits bool) {
+	labels := p.room.Node(node).Node().Labels
+	for _, bond := range in {
+		value, ok := labels[bond.Key]
+		if !ok || bond.On >= 0 && p.room.Node(bond.On).Node().Labels[bond.Key] != value {
+			return nil, false
+		}
+		list = append(list, value)
+	}
+	return list, true
+}
+
+// narrow leaves out the domains in which a plan would have one of its parts, and those that are like it. It reports
+// whether any are left.
+func (p *posed) narrow(plan *defrag.Plan) bool {
+	for part, domain := range plan.Domain {
+		if len(p.Want[part].Domains) < 2 {
+			continue
+		}
+		first := part
+		for p.Want[first].Twin {
+			first--
+		}
+		for i := first; i == first || i < len(p.Want) && p.Want[i].Twin; i++ {
+			p.Want[i] = without(p.Want[i], domain)
+		}
+		return true
+	}
+	return false
+}
+
+// without is a part that may not be in one of its domains.
+func without(part defrag.Part, domain int) defrag.Part {
+	part.Domains = slices.Delete(slices.Clone(part.Domains), domain, domain+1)
+	part.Joins = slices.Clone(part.Joins)
+	for i, join := range part.Joins {
+		part.Joins[i].Area = slices.Delete(slices.Clone(join.Area), domain, domain+1)
+	}
+	return part
+}
