@@ -8,10 +8,12 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 )
 
 // TestWhoMoves: the cheapest moves are made, of pods that may be moved, to where the filters let them.
@@ -116,6 +118,61 @@ func TestGangs(t *testing.T) {
 	}
 	if places := plans[0].Status.Places; len(places) != 2 || places[0].PodName != "w0" || places[0].Members != 1 {
 		t.Errorf("places %+v", places)
+	}
+}
+
+// TestSlices: room is made in one rack for each slice of who waits, all of them in the block that is asked for; who runs
+// stays in the rack of its slice.
+func TestSlices(t *testing.T) {
+	const block = "topology.example.com/block"
+	in := func(name string, n *v1.Node) *v1.Node {
+		n.Labels[block] = name
+		return n
+	}
+	nodes := []*v1.Node{
+		in("x", node("a0", 2, "a")), in("x", node("a1", 2, "a")), in("x", node("b0", 2, "b")), in("x", node("b1", 2, "b")),
+		in("y", node("c0", 2, "c")), in("y", node("c1", 2, "c")),
+	}
+	pin := func(pod *v1.Pod) { pod.Spec.NodeSelector = map[string]string{v1.LabelHostname: "b0"} }
+	apart := []*v1.Node{in("y", node("d0", 2, "d")), in("y", node("d1", 2, "d"))}
+	for sentence, c := range map[string]struct {
+		nodes    []*v1.Node
+		required string
+		slices   []gang.Level
+		runner   []string // slices of the gang that is in the way
+		want     string
+	}{
+		"without slices there is room":     {nodes: nodes},
+		"a rack is cleared for a slice":    {nodes: nodes, slices: []gang.Level{{Key: rack, Slice: 2}}, want: "p a0>b0"},
+		"a gang in slices stays":           {nodes: nodes, slices: []gang.Level{{Key: rack, Slice: 2}}, runner: []string{rack}},
+		"within larger slices it may move": {nodes: nodes, slices: []gang.Level{{Key: rack, Slice: 2}}, runner: []string{block}, want: "p a0>b0"},
+		"no block takes both":              {nodes: nodes, required: block, slices: []gang.Level{{Key: rack, Slice: 2}}},
+		"a block does":                     {nodes: slices.Concat(nodes, apart), required: block, slices: []gang.Level{{Key: rack, Slice: 2}}, want: "z d0>b0"},
+		"slices in slices":                 {nodes: slices.Concat(nodes, apart), slices: []gang.Level{{Key: block, Slice: 4}, {Key: rack, Slice: 2}}, want: "z d0>b0"},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			p := runs("p", 1, "a0", inGang("p"))
+			pods := []*v1.Pod{p, runs("q", 1, "b0", pin)}
+			if len(c.nodes) > len(nodes) {
+				pods = append(pods, runs("z", 1, "d0"))
+				p.Spec.Containers[0].Resources.Requests[gpu] = resource.MustParse("2")
+				p.Spec.NodeSelector = map[string]string{v1.LabelHostname: "a0"}
+			}
+			var members []*v1.Pod
+			for i := range 4 {
+				members = append(members, waits(fmt.Sprint("w", i), 2, inGang("w")))
+			}
+			s := newStage(t, c.nodes, append(pods, members...), "{}")
+			s.running("p", 0, p)
+			f := s.gangs.running[gang.Key{Namespace: "default", Name: "p"}]
+			f.Slices = c.runner
+			s.gangs.running[f.Key] = f
+			s.waiting("w", c.required, members...)
+			s.gangs.waiting[0].Gangs[0].Spec.Layout = gang.Layout{Levels: c.slices}
+			if got := s.moves(t); got != c.want {
+				t.Errorf("moves %q, want %q", got, c.want)
+			}
+		})
 	}
 }
 
