@@ -129,6 +129,8 @@ type workload struct {
 	described bool
 	// owners have a label that is each pod's own.
 	owners bool
+	// claims: each pod claims a device and asks for no GPU.
+	claims bool
 	// ending is how long a kubelet takes to end a pod; 0 where there is none, and pods go at once.
 	ending time.Duration
 }
@@ -174,6 +176,9 @@ func (w workload) at(i int) *v1.Pod {
 	}
 	if w.gpus > 0 {
 		pod.Spec.Containers[0].Resources.Limits[localcluster.ResourceGPU] = *resource.NewQuantity(int64(w.gpus), resource.DecimalSI)
+	}
+	if w.claims {
+		claim(pod)
 	}
 	if w.priority != 0 {
 		pod.Spec.PriorityClassName = priorityClass(w.priority, w.policy())

@@ -6,6 +6,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	resourceapi "k8s.io/api/resource/v1"
+
+	"github.com/lockstep-sh/lockstep/test/dra"
 )
 
 func TestParseCPU(t *testing.T) {
@@ -190,5 +193,14 @@ func TestInverted(t *testing.T) {
 		if started != len(c.starts) || len(inversions) != c.inversions {
 			t.Errorf("%s: %d started, inversions %q; want %d and %d", name, started, inversions, len(c.starts), c.inversions)
 		}
+	}
+}
+
+func TestAllocations(t *testing.T) {
+	one, other := dra.Held(dra.Claim("one", 2), "node-0", 0), dra.Held(dra.Claim("other", 2), "node-0", 1)
+	elsewhere, none := dra.Held(dra.Claim("elsewhere", 1), "node-1", 0), dra.Claim("none", 1)
+	twice, allocated := allocations([]resourceapi.ResourceClaim{*one, *other, *elsewhere, *none})
+	if twice != 1 || allocated != 5 {
+		t.Errorf("got %d devices, %d of them twice; want 5 and 1", allocated, twice)
 	}
 }

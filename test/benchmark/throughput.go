@@ -33,6 +33,7 @@ var benchmarks = []benchmark{
 	fairness{nodes: 500, gangs: 250, size: 8},
 	fairness{nodes: 500, gangs: 250, size: 8, plain: true},
 	fairness{nodes: 500, gangs: 500, size: 8, queues: 200},
+	claims{nodes: 500, gangs: 250, size: 8},
 	reserved{nodes: 1500, reservations: 5000, pods: 4800},
 	stuck{nodes: 500, pods: 2000, gangs: 100, size: 16},
 	throughput{nodes: 2000, gangs: 500, size: 20, goals: large},
