@@ -133,7 +133,10 @@ func New(shared Shared) frameworkruntime.PluginFactory {
 		pl.gangs = shared.Gangs.Register(handle, gangs.Settings{Defaults: defaultsOf(args), Backoff: backoff}, pl)
 		go pl.tell.run(ctx)
 		if manager := fw.SharedDRAManager(); manager != nil {
-			pl.claims = devices.NewReleaser(manager.ResourceClaims(), handle.ClientSet().ResourceV1(), pl.unused)
+			claims := handle.SharedInformerFactory().Resource().V1().ResourceClaims().Informer()
+			if pl.claims, err = devices.NewReleaser(manager.ResourceClaims(), claims, handle.ClientSet().ResourceV1(), pl.unused); err != nil {
+				return nil, err
+			}
 			go pl.claims.Run(ctx)
 		}
 		return pl, nil
