@@ -7,6 +7,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 )
@@ -54,6 +55,17 @@ func (pl *Gang) reconsider(a *gang.Attempt) {
 	for _, need := range a.Gangs {
 		pl.claims.Consider(need.Pending...)
 	}
+}
+
+// inherit has the claims looked at of all members that wait when this process begins to schedule: the one before may have
+// ended between the allocation and the binding, and their gang may never be tried.
+func (pl *Gang) inherit(ctx context.Context, shared Shared) {
+	if !shared.Leading.Wait(ctx) || !cache.WaitForCacheSync(ctx.Done(), shared.Gangs.Synced) {
+		return
+	}
+	var waiting []*v1.Pod
+	pl.gangs.Look(func(s *gang.Gangs) { waiting = s.Unplaced() })
+	pl.claims.Consider(waiting...)
 }
 
 // unused reports whether a claim is of no use to anybody now.

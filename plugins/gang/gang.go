@@ -138,6 +138,7 @@ func New(shared Shared) frameworkruntime.PluginFactory {
 				return nil, err
 			}
 			go pl.claims.Run(ctx)
+			go pl.inherit(ctx, shared)
 		}
 		return pl, nil
 	}

@@ -19,3 +19,14 @@ func (s *Gangs) Pending(uid types.UID) (*v1.Pod, bool) {
 func (m *member) waits() bool {
 	return m.state == Pending || m.state == Planned && m.gang.group.phase == resting
 }
+
+// Unplaced are all members that have no node and are not on their way to one.
+func (s *Gangs) Unplaced() []*v1.Pod {
+	var pods []*v1.Pod
+	for _, m := range s.members {
+		if m.state == Pending {
+			pods = append(pods, m.pod)
+		}
+	}
+	return pods
+}
