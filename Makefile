@@ -109,6 +109,10 @@ test-unit: ## Run the tests that need no cluster; those of the plugins with the 
 test-e2e: build control-plane ## Run the tests that need a cluster
 	go test -count=1 -p 1 -timeout 30m ./test/...
 
+.PHONY: test-operators
+test-operators: ## Build the operators of training jobs, as they come, and run their jobs with lockstep-scheduler
+	go test -count=1 -timeout 60m ./test/operators -operators -v $(ARGS)
+
 .PHONY: chaos
 chaos: build control-plane ## Run gangs under faults and check what has to hold (SEED, MINUTES, QUEUES=1, RESERVATIONS=1, MOVES=1, SCHEDULER=stock)
 	go run ./test/chaos -seed $(SEED) -minutes $(MINUTES) -queues=$(QUEUES) -reservations=$(RESERVATIONS) -moves=$(MOVES) -scheduler $(SCHEDULER) $(ARGS)

@@ -4,7 +4,8 @@
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 tidy() {
-  go mod tidy -diff && (cd hack/tools && go mod tidy -diff) && (cd test/extension/seats && go mod tidy -diff)
+  go mod tidy -diff && (cd hack/tools && go mod tidy -diff) && (cd test/extension/seats && go mod tidy -diff) &&
+    for module in test/operators/*/; do (cd "$module" && go mod tidy -diff) || return 1; done
 }
 
 # versions PACKAGE...: the modules that they are made of.
@@ -17,5 +18,5 @@ differing() {
     awk '$2 != $3 { print $1 ": " $2 " here, " $3 " in hack/tools" }'
 }
 
-check mod "run: go mod tidy, and the same in hack/tools and test/extension/seats" tidy
+check mod "run: go mod tidy, and the same in hack/tools and test/extension/seats and test/operators" tidy
 check versions "run: go get MODULE@VERSION where it is older" none differing

@@ -48,9 +48,9 @@ func (c *Cluster) Kubectl(ctx context.Context, args ...string) (string, error) {
 
 // Shell runs command lines at the top of the repository, in which kubectl is that of the cluster, and returns their
 // standard output. The first that fails ends them.
-func (c *Cluster) Shell(ctx context.Context, line string) (string, error) {
+func (c *Cluster) Shell(ctx context.Context, line string, variables ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "sh", "-e", "-c", line)
-	cmd.Dir = filepath.Dir(filepath.Dir(c.bin()))
+	cmd.Dir, cmd.Env = filepath.Dir(filepath.Dir(c.bin())), variables
 	out, err := c.output(cmd)
 	if err != nil {
 		return "", fmt.Errorf("running %s: %w\n%s", line, err, strings.TrimSpace(out))
@@ -63,7 +63,7 @@ func (c *Cluster) bin() string { return filepath.Join(filepath.Dir(filepath.Dir(
 
 // output runs a command and returns what it prints, also where it fails; the error has what it complains of.
 func (c *Cluster) output(cmd *exec.Cmd) (string, error) {
-	cmd.Env = append(c.environ(), "PATH="+c.bin()+":"+os.Getenv("PATH"), "KUBECONFIG="+c.Kubeconfig())
+	cmd.Env = append(append(c.environ(), "PATH="+c.bin()+":"+os.Getenv("PATH"), "KUBECONFIG="+c.Kubeconfig()), cmd.Env...)
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()

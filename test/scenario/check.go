@@ -32,6 +32,9 @@ func (s *Scenario) check() error {
 	if !s.Controller && slices.ContainsFunc(s.Steps, func(step Step) bool { return step.Controller != "" }) {
 		return fmt.Errorf("checking controller: a step is about it, and there is none: set controller: true")
 	}
+	if err := s.checkPrograms(); err != nil {
+		return err
+	}
 	for _, n := range s.Namespaces {
 		if n.Name == "" || n.Name == v1.NamespaceDefault {
 			return fmt.Errorf("checking namespaces: %q cannot be created", n.Name)

@@ -65,8 +65,10 @@ func (d *daemon) start(ctx context.Context) error {
 			d.died <- fmt.Errorf("running the %s: it ended by itself: %w", d.name, process.Err())
 		}
 	}()
-	if err := process.WaitReady(ctx, d.ready); err != nil {
-		return err
+	if d.ready != "" {
+		if err := process.WaitReady(ctx, d.ready); err != nil {
+			return err
+		}
 	}
 	d.rec.setDown(d.name, false)
 	return nil

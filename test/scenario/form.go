@@ -18,6 +18,9 @@ type Scenario struct {
 	// Controller also starts the controller.
 	Controller bool `json:"controller,omitempty"`
 
+	// Programs are what steps start and kill beside them.
+	Programs []Program `json:"programs,omitempty"`
+
 	Nodes           []Nodes         `json:"nodes,omitempty"`
 	Namespaces      []Namespace     `json:"namespaces,omitempty"`
 	PriorityClasses []PriorityClass `json:"priorityClasses,omitempty"`

@@ -30,6 +30,8 @@ type Step struct {
 	Scheduler string `json:"scheduler,omitempty"`
 	// Controller: start, kill (SIGKILL), restart (kill and start), where the scenario has one.
 	Controller string `json:"controller,omitempty"`
+	// Program starts or kills one of the programs.
+	Program *ProgramStep `json:"program,omitempty"`
 	// Configure stops the scheduler and starts it with the configuration in a file of the repository.
 	Configure string     `json:"configure,omitempty"`
 	APIServer string     `json:"apiServer,omitempty"`

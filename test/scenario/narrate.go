@@ -134,7 +134,7 @@ func (r *run) command(ctx context.Context, c *Run) error {
 		r.rec.mark(r.liveUIDs(c.Ends)...)
 	}
 	r.narrator.Command(strings.TrimSpace(c.Command))
-	out, err := r.site.cluster.Shell(ctx, c.Command)
+	out, err := r.site.cluster.Shell(ctx, c.Command, r.variables()...)
 	if err != nil {
 		return err
 	}

@@ -5,8 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -31,6 +33,10 @@ type Runner struct {
 	// Scheduler and Controller are the binaries under test. The name of the scheduler's file is what
 	// it calls itself towards the API server.
 	Scheduler, Controller string
+	// Programs are the binaries of the programs that scenarios name.
+	Programs map[string]string
+	// Variables are for the commands of scenarios, and for the arguments of programs.
+	Variables map[string]string
 	// Keep, if set, is the name of the control plane, in place of one that has it. It stays, with all that runs in it.
 	Keep string
 	// Narrator, if set, is told what happens.
@@ -57,6 +63,7 @@ type run struct {
 	scheduler  *daemon
 	standby    *daemon // a second replica of the scheduler, or nil
 	controller *daemon
+	programs   map[string]*daemon
 	output     string // of the last command
 	gate       *gate
 	proxy      *proxy
@@ -164,7 +171,7 @@ func (r *run) play(ctx context.Context, report *Report) {
 			report.Failures = []string{err.Error()}
 		}
 	}
-	for _, d := range []*daemon{r.scheduler, r.standby, r.controller} {
+	for _, d := range r.daemons() {
 		if d != nil {
 			report.Tails = append(report.Tails, Tail{Of: "the log of the " + d.name, Lines: d.tail()})
 		}
@@ -188,7 +195,7 @@ func (r *run) setUp(ctx context.Context) error {
 		return err
 	}
 	r.begin, r.steps, r.died = time.Now(), map[string]time.Time{}, make(chan error, 8)
-	r.lastAction = r.begin
+	r.lastAction, r.programs = r.begin, map[string]*daemon{}
 	r.rec = newRecorder(r.plan)
 	if err := r.rec.start(ctx, r.site.cluster.Clientset(), r.site.client); err != nil {
 		return err
@@ -233,6 +240,15 @@ func (r *run) newDaemon(account string) (*daemon, error) {
 	return d, err
 }
 
+// daemons are all programs of the test, those of others first; nil for those that it has not.
+func (r *run) daemons() []*daemon {
+	var all []*daemon
+	for _, name := range slices.Sorted(maps.Keys(r.programs)) {
+		all = append(all, r.programs[name])
+	}
+	return append(all, r.controller, r.scheduler, r.standby)
+}
+
 func (r *run) prepareDaemons(ctx context.Context) error {
 	for _, step := range r.scenario.Steps {
 		if step.Network != nil && r.proxy == nil {
@@ -247,6 +263,11 @@ func (r *run) prepareDaemons(ctx context.Context) error {
 	// The steps of a scenario may run it.
 	if _, err := r.site.cluster.KubeconfigFor(deschedulerAccount); err != nil {
 		return err
+	}
+	for i := range r.scenario.Programs {
+		if err := r.prepareProgram(&r.scenario.Programs[i]); err != nil {
+			return err
+		}
 	}
 	var err error
 	if r.scheduler, err = r.newDaemon(schedulerAccount); err != nil {
@@ -359,7 +380,7 @@ func (r *run) tearDown(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, endTimeout)
 	defer cancel()
 	var errs []error
-	for _, d := range []*daemon{r.controller, r.scheduler, r.standby} {
+	for _, d := range r.daemons() {
 		if d != nil && d.running() && r.Keep == "" {
 			errs = append(errs, d.kill(ctx))
 		}

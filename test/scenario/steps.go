@@ -71,6 +71,8 @@ func (r *run) step(ctx context.Context, text string, step Step) error {
 		return r.stepScheduler(ctx, step.Scheduler)
 	case step.Controller != "":
 		return r.stepController(ctx, step.Controller)
+	case step.Program != nil:
+		return r.stepProgram(ctx, step.Program)
 	case step.APIServer != "":
 		return r.stepAPIServer(ctx, step.APIServer)
 	case step.Interrupt != nil:

@@ -1,0 +1,87 @@
+package scenario
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+)
+
+// Program is one of somebody else that a scenario runs beside the scheduler, such as an operator. It may do everything.
+type Program struct {
+	Name string `json:"name"`
+	// Args may contain $KUBECONFIG, $DIR (the folder of the scenario) and the variables of [Runner.Variables].
+	Args []string `json:"args,omitempty"`
+	// Ready is a URL that answers 200 when it is ready; empty for a program that does not tell. It may contain the same.
+	Ready string `json:"ready,omitempty"`
+}
+
+// ProgramStep is what a step does with a program.
+type ProgramStep struct {
+	Name string `json:"name"`
+	// Do is start, kill (SIGKILL) or restart (kill and start).
+	Do string `json:"do"`
+}
+
+// expand puts in what a scenario's text asks for.
+func (r *run) expand(text string) string {
+	return os.Expand(text, func(name string) string {
+		switch name {
+		case "KUBECONFIG":
+			return r.site.cluster.Kubeconfig()
+		case "DIR":
+			return r.dir
+		}
+		return r.Variables[name]
+	})
+}
+
+// variables are set for the commands of a scenario.
+func (r *run) variables() []string {
+	list := []string{"DIR=" + r.dir}
+	for name, value := range r.Variables {
+		list = append(list, name+"="+value)
+	}
+	slices.Sort(list)
+	return list
+}
+
+func (r *run) prepareProgram(p *Program) error {
+	binary, ok := r.Programs[p.Name]
+	if !ok {
+		return fmt.Errorf("running %s: this runner has no such program", p.Name)
+	}
+	d := &daemon{name: p.Name, cluster: r.site.cluster, rec: r.rec, dir: r.dir, died: r.died, binary: binary, ready: r.expand(p.Ready)}
+	for _, arg := range p.Args {
+		d.args = append(d.args, r.expand(arg))
+	}
+	r.programs[p.Name] = d
+	return nil
+}
+
+func (r *run) stepProgram(ctx context.Context, step *ProgramStep) error {
+	d := r.programs[step.Name]
+	if step.Do != "start" {
+		if err := d.kill(ctx); err != nil || step.Do == "kill" {
+			return err
+		}
+	}
+	return d.start(ctx)
+}
+
+// checkPrograms checks what a file says of programs.
+func (s *Scenario) checkPrograms() error {
+	for i, step := range s.Steps {
+		if step.Program == nil {
+			continue
+		}
+		if !slices.ContainsFunc(s.Programs, func(p Program) bool { return p.Name == step.Program.Name }) {
+			return fmt.Errorf("checking step %d: program.name: %q is none of the programs", i+1, step.Program.Name)
+		}
+		if dos := []string{"start", "kill", "restart"}; !slices.Contains(dos, step.Program.Do) {
+			return fmt.Errorf("checking step %d: program.do: %q is none of %s", i+1, step.Program.Do, strings.Join(dos, ", "))
+		}
+	}
+	return nil
+}
