@@ -69,6 +69,10 @@ const (
 	NetworkTopologyIndexAnnotation = "gang.scheduling.koordinator.sh/network-topology-index"
 	// MinByRoleAnnotation is a JSON object from role to minimum.
 	MinByRoleAnnotation = "scheduling.lockstep.dev/min-by-role"
+	// StagesAnnotation lists the sizes of the parts of a gang that its workload makes one after the
+	// other, separated by commas: 4,1 where the fifth member is made when four run or have
+	// succeeded. Each part starts as a whole; the minimum is that of all parts.
+	StagesAnnotation = "scheduling.lockstep.dev/stages"
 )
 
 const (

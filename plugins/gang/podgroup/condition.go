@@ -54,6 +54,9 @@ func incomplete(f facts) string {
 		return gang.TextLacks(f.key, f.members.lacks(f.minimum))
 	}
 	var aside []string
+	if f.stages > 0 {
+		aside = append(aside, gang.TextStage(f.stage, f.stages))
+	}
 	if f.gated > 0 {
 		aside = append(aside, gang.TextGated(f.gated))
 	}

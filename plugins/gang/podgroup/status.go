@@ -117,7 +117,7 @@ func phaseOf(was schedulingv1alpha1.PodGroupPhase, f facts) schedulingv1alpha1.P
 	switch {
 	case f.minimum.n == 0:
 		return schedulingv1alpha1.PodGroupPending
-	case f.unfinished == 0 && f.up.reaches(f.minimum):
+	case f.unfinished == 0 && f.up.reaches(f.minimum) && f.lastStage():
 		return schedulingv1alpha1.PodGroupFinished
 	case !complete && f.failed > 0 && f.all.reaches(f.minimum):
 		return schedulingv1alpha1.PodGroupFailed
@@ -125,7 +125,7 @@ func phaseOf(was schedulingv1alpha1.PodGroupPhase, f facts) schedulingv1alpha1.P
 		return schedulingv1alpha1.PodGroupRunning
 	case f.bound.reaches(f.minimum):
 		return Scheduled
-	case f.bound.n > 0 && (!complete || hadMinimum(was)):
+	case f.bound.n > 0 && (!complete || hadMinimum(was) && f.stage == 0):
 		return schedulingv1alpha1.PodGroupUnknown
 	case f.bound.n > 0:
 		return schedulingv1alpha1.PodGroupScheduling

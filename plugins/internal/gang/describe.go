@@ -105,7 +105,8 @@ func (s *Gangs) redefine(g *gang, now time.Time) {
 	}
 	before := g.spec.Groups
 	spec, problems := Parse(g.key, g.object(), fields, s.defaults)
-	g.spec = spec
+	g.asked, g.spec = spec, spec
+	g.enterStage()
 	g.group.retry.stale, g.group.ranked = true, false
 	for _, problem := range problems {
 		if problem.OnObject {

@@ -86,6 +86,9 @@ func (g *gang) lacks() string {
 
 func (g *gang) incomplete(have int) string {
 	var aside []string
+	if n := len(g.asked.Stages); n > 0 {
+		aside = append(aside, TextStage(g.stage, n))
+	}
 	if n := g.expired(); n > 0 {
 		aside = append(aside, fmt.Sprintf("%d timed out: remove the annotation %s from them, or replace them", n, v1alpha1.TimeoutAnnotation))
 	}

@@ -20,7 +20,10 @@ type gang struct {
 	past past
 
 	objects [2]*described // community PodGroup, native PodGroup
-	spec    Spec
+	// asked is what the user asked for; spec is that, with the minimum of the stage that is
+	// to run now, from 0.
+	asked, spec Spec
+	stage       int
 	// apart are the gangs that it names and is not grouped with.
 	apart []Key
 	// describers are the members that say something of the gang, in the order in

@@ -60,6 +60,9 @@ type Spec struct {
 	// without duplicates and without itself.
 	Groups []Key
 	Policy MatchPolicy
+	// Stages are the minimums of the parts that are made one after the other; nil where all
+	// members are made at once.
+	Stages Stages
 	// MinByRole is the minimum of each role; nil where there are no roles.
 	MinByRole map[string]int
 	// RequiredTopology is the key of the node label in one domain of which all members have
@@ -163,7 +166,7 @@ var describing = [...]string{
 	v1alpha1.ModeAnnotation, v1alpha1.GroupsAnnotation, v1alpha1.MatchPolicyAnnotation,
 	v1alpha1.RequiredTopologyAnnotation, v1alpha1.PreferredTopologyAnnotation, v1alpha1.MinByRoleAnnotation,
 	v1alpha1.TopologySlicesAnnotation, v1alpha1.TopologyScopeAnnotation, v1alpha1.TopologySpreadAnnotation,
-	v1alpha1.NetworkTopologySpecAnnotation,
+	v1alpha1.NetworkTopologySpecAnnotation, v1alpha1.StagesAnnotation,
 	v1alpha1.PodGroupMinAvailableLabel,
 }
 
@@ -217,6 +220,7 @@ func Parse(key Key, object *Object, pod Fields, defaults Defaults) (Spec, []Prob
 	}
 	p.spec.Min = p.parseMin()
 	p.spec.Total = p.parseTotal()
+	p.spec.Stages = p.parseStages()
 	p.spec.Mode = Mode(p.oneOf(v1alpha1.ModeAnnotation, v1alpha1.ModeStrict, v1alpha1.ModeNonStrict))
 	p.spec.Policy = MatchPolicy(p.oneOf(v1alpha1.MatchPolicyAnnotation, v1alpha1.MatchOnceSatisfied, v1alpha1.MatchOnlyWaiting, v1alpha1.MatchWaitingAndRunning))
 	p.spec.RoundTime = p.parseRound()

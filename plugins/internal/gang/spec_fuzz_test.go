@@ -161,6 +161,13 @@ func written(spec Spec) values {
 	}
 	list, _ := json.Marshal(names)
 	out[groupsKey] = string(list)
+	if spec.Stages != nil {
+		sizes, before := make([]string, len(spec.Stages)), 0
+		for i, n := range spec.Stages {
+			sizes[i], before = strconv.Itoa(n-before), n
+		}
+		out[v1alpha1.StagesAnnotation] = strings.Join(sizes, ",")
+	}
 	if spec.MinByRole != nil {
 		roles, _ := json.Marshal(spec.MinByRole)
 		out[rolesKey] = string(roles)

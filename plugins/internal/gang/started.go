@@ -69,12 +69,15 @@ func (g *gang) goesAlone() bool {
 // judge finds out whether the gang has started, and since when it is broken. It has to
 // be called when the number of members that run may have changed.
 func (s *Gangs) judge(g *gang, now time.Time) {
+	g.enterStage()
 	running, whole := g.running(), g.minimumRuns()
 	switch {
 	case running == 0:
 		g.begin, g.stood = unknown, 0
 	case whole:
 		g.begin, g.stood = started, g.spec.Min
+	case g.laterStage():
+		g.begin = interrupted // what was made later is to start with what runs
 	case g.begin != unknown || s.closed || g.spec.Min == 0:
 		// It stays as it is; of what runs, not everything may be known yet.
 	case g.wasInterrupted():

@@ -51,6 +51,12 @@ func TextClaimTurn(claims []types.NamespacedName) string {
 	return fmt.Sprintf("waiting for another member to be reserved ResourceClaim %s", strings.Join(names, ", "))
 }
 
+// TextStage is of a gang with stages, of which one, from 0, is to run next, for the aside of
+// [TextIncomplete].
+func TextStage(stage, stages int) string {
+	return fmt.Sprintf("that is stage %d of %d", stage+1, stages)
+}
+
 // TextGated is of pods that have scheduling gates, for the aside of [TextIncomplete].
 func TextGated(pods int) string { return fmt.Sprintf("%d with scheduling gates", pods) }
 
