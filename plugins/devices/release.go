@@ -1,6 +1,7 @@
 package devices
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	resourceclient "k8s.io/client-go/kubernetes/typed/resource/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
@@ -28,9 +30,17 @@ type Releaser struct {
 	claims fwk.ResourceClaimTracker
 	known  cache.Indexer
 	client resourceclient.ResourceClaimsGetter
-	// unused reports whether no pod has a claim or is on its way to it; it is told for which it is reserved.
-	unused func(claim types.NamespacedName, reservedFor []types.UID) bool
+	users  Users
 	queue  workqueue.TypedRateLimitingInterface[looked]
+}
+
+// Users are the pods that use claims, or are on their way to them.
+type Users interface {
+	// Withdraw reports whether no pod has a claim or is on its way to it; it is told for which the claim is reserved. If
+	// so, none of those goes on until Withdrawn: kube-scheduler would bind them without a look at the API server.
+	Withdraw(ctx context.Context, claim types.NamespacedName, reservedFor []types.UID) bool
+	// Withdrawn tells that kube-scheduler sees by now what has become of the claim.
+	Withdrawn(ctx context.Context, claim types.NamespacedName)
 }
 
 // looked is what is to be looked at: the claim of a name or, with a pod, those that were made for its extended resources.
@@ -41,12 +51,12 @@ type looked struct {
 
 // NewReleaser makes one. It works once [Releaser.Run] is called. The informer of claims must not run yet.
 func NewReleaser(claims fwk.ResourceClaimTracker, informer cache.SharedIndexInformer, client resourceclient.ResourceClaimsGetter,
-	unused func(claim types.NamespacedName, reservedFor []types.UID) bool) (*Releaser, error) {
+	users Users) (*Releaser, error) {
 	if err := indexMade(informer); err != nil {
 		return nil, err
 	}
 	return &Releaser{
-		claims: claims, known: informer.GetIndexer(), client: client, unused: unused,
+		claims: claims, known: informer.GetIndexer(), client: client, users: users,
 		queue: workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[looked]()),
 	}, nil
 }
@@ -106,11 +116,14 @@ func (r *Releaser) look(ctx context.Context, at looked) error {
 	return nil
 }
 
-// releaseTimeout bounds the calls for one claim.
-const releaseTimeout = 10 * time.Second
+const (
+	// releaseTimeout bounds a call for a claim, and the calls that delete one.
+	releaseTimeout = 10 * time.Second
+	// askAgain is the pause after a call of which it is unknown whether it was carried out.
+	askAgain = 500 * time.Millisecond
+)
 
-// release takes back the allocation of a claim, if nobody uses it. If the claim has changed meanwhile, the API
-// server refuses, and it is looked at again.
+// release takes back the allocation of a claim, if nobody uses it.
 func (r *Releaser) release(ctx context.Context, key types.NamespacedName) error {
 	claim, err := r.claims.Get(key.Namespace, key.Name)
 	switch {
@@ -118,31 +131,82 @@ func (r *Releaser) release(ctx context.Context, key types.NamespacedName) error 
 		return nil
 	case err != nil:
 		return fmt.Errorf("reading claim: %w", err)
-	case claim.Status.Allocation == nil || claim.DeletionTimestamp != nil || !r.unused(key, consumersOf(claim)):
+	case claim.Status.Allocation == nil || claim.DeletionTimestamp != nil || !r.users.Withdraw(ctx, key, consumersOf(claim)):
 		return nil
 	}
+	defer r.users.Withdrawn(ctx, key)
+	now, err := r.deallocate(ctx, claim)
+	if now != nil {
+		// What is newer than this, or knows no such claim, will do as well.
+		_ = r.claims.AssumeClaimAfterAPICall(now)
+	}
+	return err
+}
+
+// deallocate writes that a claim has no allocation, and returns it as it is then; nil where it is gone. Where it is unknown
+// whether the call was carried out, it makes it again: pods must not go on with what they may have lost.
+func (r *Releaser) deallocate(ctx context.Context, claim *resourceapi.ResourceClaim) (now *resourceapi.ResourceClaim, err error) {
 	free := claim.DeepCopy()
 	free.Status = resourceapi.ResourceClaimStatus{}
-	ctx, cancel := context.WithTimeout(ctx, releaseTimeout)
-	defer cancel()
-	_, err = r.client.ResourceClaims(key.Namespace).UpdateStatus(ctx, free, metav1.UpdateOptions{})
-	if apierrors.IsNotFound(err) {
-		return nil
+	claims := r.client.ResourceClaims(claim.Namespace)
+	err = r.insist(ctx, func(ctx context.Context) error {
+		now, err = claims.UpdateStatus(ctx, free, metav1.UpdateOptions{})
+		return err
+	})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case apierrors.IsConflict(err):
+		// It has changed, or an earlier call was carried out.
+		var read error
+		err := r.insist(ctx, func(ctx context.Context) error {
+			now, read = claims.Get(ctx, claim.Name, metav1.GetOptions{})
+			return read
+		})
+		if apierrors.IsNotFound(err) {
+			return nil, nil
+		}
+		if err == nil && now.Status.Allocation != nil {
+			err = fmt.Errorf("claim has changed meanwhile: version %s, not %s", now.ResourceVersion, claim.ResourceVersion)
+		}
+		return now, err
+	case err != nil:
+		return nil, fmt.Errorf("updating status of claim: %w", err)
 	}
-	if err != nil {
-		return fmt.Errorf("updating status of claim: %w", err)
+	klog.FromContext(ctx).V(2).Info("Took back the allocation of a ResourceClaim that nobody uses", "resourceclaim", klog.KObj(claim))
+	return now, nil
+}
+
+// insist makes a call until the API server has answered it.
+func (r *Releaser) insist(ctx context.Context, call func(ctx context.Context) error) (err error) {
+	stopped := wait.PollUntilContextCancel(ctx, askAgain, true, func(ctx context.Context) (bool, error) {
+		ctx, cancel := context.WithTimeout(ctx, releaseTimeout)
+		defer cancel()
+		err = call(ctx)
+		return err == nil || answered(err), nil
+	})
+	return cmp.Or(err, stopped)
+}
+
+// answered reports whether an error is the last word of the API server, which has changed nothing then.
+func answered(err error) bool {
+	switch reason := apierrors.ReasonForError(err); reason {
+	case metav1.StatusReasonUnknown, metav1.StatusReasonInternalError, metav1.StatusReasonTimeout, metav1.StatusReasonServerTimeout,
+		metav1.StatusReasonServiceUnavailable, metav1.StatusReasonTooManyRequests:
+		return false
+	default:
+		return true
 	}
-	klog.FromContext(ctx).V(2).Info("Took back the allocation of a ResourceClaim that nobody uses", "resourceclaim", key)
-	return nil
 }
 
 // drop deletes a claim that was made for a pod, if the pod does not use it. If the claim has changed meanwhile, the API server
 // refuses, and it is looked at again.
 func (r *Releaser) drop(ctx context.Context, claim *resourceapi.ResourceClaim, pod types.UID) error {
 	key := types.NamespacedName{Namespace: claim.Namespace, Name: claim.Name}
-	if !r.unused(key, append(consumersOf(claim), pod)) {
+	if !r.users.Withdraw(ctx, key, append(consumersOf(claim), pod)) {
 		return nil
 	}
+	defer r.users.Withdrawn(ctx, key) // kube-scheduler refuses the pod as long as it sees the claim
 	ctx, cancel := context.WithTimeout(ctx, releaseTimeout)
 	defer cancel()
 	if i := slices.Index(claim.Finalizers, resourceapi.Finalizer); i >= 0 { // it waits for the end of the pod

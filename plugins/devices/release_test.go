@@ -1,15 +1,21 @@
 package devices
 
 import (
+	"context"
+	"errors"
+	"io"
 	"slices"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
 	fwk "k8s.io/kube-scheduler/framework"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 	"k8s.io/kubernetes/pkg/scheduler/util/assumecache"
@@ -29,6 +35,24 @@ func (k known) Get(namespace, name string) (*resourceapi.ResourceClaim, error) {
 	}
 	return k.claim, nil
 }
+
+func (k known) AssumeClaimAfterAPICall(*resourceapi.ResourceClaim) error { return nil }
+
+// users say what they are told to, and note what they hear.
+type users struct {
+	may   func(claim types.NamespacedName, reservedFor []types.UID) bool
+	stood map[types.NamespacedName]bool
+}
+
+func (u users) Withdraw(_ context.Context, claim types.NamespacedName, reservedFor []types.UID) bool {
+	may := u.may(claim, reservedFor)
+	if may {
+		u.stood[claim] = true
+	}
+	return may
+}
+
+func (u users) Withdrawn(_ context.Context, claim types.NamespacedName) { delete(u.stood, claim) }
 
 // TestRelease: the allocation of a claim is taken back if it has one that nobody uses.
 func TestRelease(t *testing.T) {
@@ -50,10 +74,11 @@ func TestRelease(t *testing.T) {
 			client := fake.NewClientset(held.DeepCopy())
 			var asked []types.UID
 			informer := informers.NewSharedInformerFactory(client, 0).Resource().V1().ResourceClaims().Informer()
-			r, err := NewReleaser(known{claim: c.claim}, informer, client.ResourceV1(), func(_ types.NamespacedName, reservedFor []types.UID) bool {
+			asking := users{stood: map[types.NamespacedName]bool{}, may: func(_ types.NamespacedName, reservedFor []types.UID) bool {
 				asked = reservedFor
 				return c.unused
-			})
+			}}
+			r, err := NewReleaser(known{claim: c.claim}, informer, client.ResourceV1(), asking)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -71,12 +96,59 @@ func TestRelease(t *testing.T) {
 			if c.claim == held && !slices.Equal(asked, []types.UID{"u"}) {
 				t.Errorf("asked whether %v use it, want u", asked)
 			}
+			if len(asking.stood) > 0 {
+				t.Error("pods wait for what becomes of it, after it is known")
+			}
 		})
 	}
 	t.Run("none is looked at without a scheduler of devices", func(t *testing.T) {
 		var none *Releaser
 		none.Consider(dra.Pod("p", "c"))
 	})
+}
+
+// TestReleaseInDoubt: where it is unknown whether the allocation was taken back, pods wait until it is known.
+func TestReleaseInDoubt(t *testing.T) {
+	held := dra.Held(dra.Claim("c", 1), "n", 0, "u")
+	free := held.DeepCopy()
+	free.Status = resourceapi.ResourceClaimStatus{}
+	conflict := apierrors.NewConflict(resourceapi.Resource("resourceclaims"), "c", errors.New("it has changed"))
+	for sentence, c := range map[string]struct {
+		answers []error
+		stored  *resourceapi.ResourceClaim
+		calls   int
+		failed  bool
+	}{
+		"the answer is lost, and the call was not carried out":      {[]error{io.ErrUnexpectedEOF, nil}, held, 2, false},
+		"the answer is lost, and the call was carried out":          {[]error{apierrors.NewInternalError(io.EOF), conflict}, free, 2, false},
+		"it is refused, since the claim has changed":                {[]error{conflict}, held, 1, true},
+		"it is refused, since the scheduler may not do such things": {[]error{apierrors.NewForbidden(resourceapi.Resource("resourceclaims"), "c", nil)}, held, 1, true},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			client := fake.NewClientset(c.stored.DeepCopy())
+			informer := informers.NewSharedInformerFactory(client, 0).Resource().V1().ResourceClaims().Informer()
+			asking := users{stood: map[types.NamespacedName]bool{}, may: func(types.NamespacedName, []types.UID) bool { return true }}
+			calls := 0
+			client.PrependReactor("update", "resourceclaims", func(clienttesting.Action) (bool, runtime.Object, error) {
+				if len(asking.stood) == 0 {
+					t.Error("pods go on while the call is made")
+				}
+				calls++
+				err := c.answers[calls-1]
+				return err != nil, nil, err
+			})
+			r, err := NewReleaser(known{claim: held}, informer, client.ResourceV1(), asking)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := r.release(t.Context(), types.NamespacedName{Namespace: "ns", Name: "c"}); (err != nil) != c.failed {
+				t.Errorf("failed with %v, want so: %t", err, c.failed)
+			}
+			if calls != c.calls || len(asking.stood) > 0 {
+				t.Errorf("%d calls, want %d; pods that wait after it: %v", calls, c.calls, asking.stood)
+			}
+		})
+	}
 }
 
 // TestDropMade: what was made for the extended resources of a pod is deleted if the pod does not use it, and nothing else.
@@ -100,15 +172,15 @@ func TestDropMade(t *testing.T) {
 			client := fake.NewClientset(made.DeepCopy(), templated.DeepCopy(), ofAnother.DeepCopy())
 			factory := informers.NewSharedInformerFactory(client, 0)
 			informer := factory.Resource().V1().ResourceClaims().Informer()
-			unused := func(claim types.NamespacedName, users []types.UID) bool {
+			asking := users{stood: map[types.NamespacedName]bool{}, may: func(claim types.NamespacedName, users []types.UID) bool {
 				if claim.Name != made.Name || !slices.Contains(users, "p") {
 					t.Errorf("asked whether %v use %s, want p and %s", users, claim, made.Name)
 				}
 				return !c.uses
-			}
-			r, err := NewReleaser(known{}, informer, client.ResourceV1(), unused)
+			}}
+			r, err := NewReleaser(known{}, informer, client.ResourceV1(), asking)
 			if err == nil {
-				_, err = NewReleaser(known{}, informer, client.ResourceV1(), unused) // another profile
+				_, err = NewReleaser(known{}, informer, client.ResourceV1(), asking) // another profile
 			}
 			if err != nil {
 				t.Fatal(err)

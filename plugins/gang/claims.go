@@ -68,10 +68,19 @@ func (pl *Gang) inherit(ctx context.Context, shared Shared) {
 	pl.claims.Consider(waiting...)
 }
 
-// unused reports whether a claim is of no use to anybody now.
-func (pl *Gang) unused(claim types.NamespacedName, reservedFor []types.UID) (unused bool) {
-	pl.gangs.Look(func(s *gang.Gangs) { unused = s.Unused(claim, reservedFor) })
-	return unused
+// Withdraw reports whether the allocation of a claim may be taken back. If so, no member that it is reserved for goes on
+// until Withdrawn.
+func (pl *Gang) Withdraw(ctx context.Context, claim types.NamespacedName, reservedFor []types.UID) (may bool) {
+	pl.input(ctx, func(s *gang.Gangs, now time.Time) (e gang.Effects) {
+		may, e = s.Withdraw(claim, reservedFor, now)
+		return e
+	})
+	return may
+}
+
+// Withdrawn takes in that kube-scheduler sees what has become of a claim.
+func (pl *Gang) Withdrawn(ctx context.Context, claim types.NamespacedName) {
+	pl.input(ctx, func(s *gang.Gangs, now time.Time) gang.Effects { return s.Withdrawn(claim, now) })
 }
 
 // goThrough takes in that a member is about to be bound: all other calls for it have been made.

@@ -134,7 +134,7 @@ func New(shared Shared) frameworkruntime.PluginFactory {
 		go pl.tell.run(ctx)
 		if manager := fw.SharedDRAManager(); manager != nil {
 			claims := handle.SharedInformerFactory().Resource().V1().ResourceClaims().Informer()
-			if pl.claims, err = devices.NewReleaser(manager.ResourceClaims(), claims, handle.ClientSet().ResourceV1(), pl.unused); err != nil {
+			if pl.claims, err = devices.NewReleaser(manager.ResourceClaims(), claims, handle.ClientSet().ResourceV1(), pl); err != nil {
 				return nil, err
 			}
 			go pl.claims.Run(ctx)

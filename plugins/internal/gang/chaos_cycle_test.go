@@ -1,6 +1,7 @@
 package gang
 
 import (
+	"cmp"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -24,6 +25,7 @@ func (c *chaos) visit(id types.UID) {
 		return // the scheduler skips it
 	}
 	v := c.watch.visit(pod)
+	c.losing[id] = c.loses(id)
 	c.say("visit %s: %d %s", id, v.Verdict, v.Node)
 	c.verdict[id] = v.Verdict
 	switch v.Verdict {
@@ -137,6 +139,51 @@ func (c *chaos) through(id types.UID) {
 	}
 }
 
+// loses reports whether a claim is being taken back from a pod.
+func (c *chaos) loses(id types.UID) bool {
+	for _, from := range c.withdrawn {
+		if slices.Contains(from, id) {
+			return true
+		}
+	}
+	return false
+}
+
+// withdraw has the allocation of a claim taken back from some pods, or ends that.
+func (c *chaos) withdraw() {
+	claim := types.NamespacedName{Namespace: "a", Name: oneOf(c, "mine", "ours", "made")}
+	if _, begun := c.withdrawn[claim]; begun {
+		c.withdrawnAll(claim)
+		return
+	}
+	var from []types.UID
+	for _, id := range slices.Sorted(maps.Keys(c.pods)) {
+		if c.pick(3) == 1 {
+			from = append(from, id)
+		}
+	}
+	may, e := c.s.Withdraw(claim, from, c.now)
+	c.say("withdraw %s from %v: %t", claim.Name, from, may)
+	if may {
+		c.withdrawn[claim] = from
+		for _, id := range from {
+			if c.at[id] >= reserved {
+				c.fail("claim %s is withdrawn from pod %s, which is on its way", claim.Name, id)
+			}
+			c.losing[id] = c.at[id] == leading || c.at[id] == visited
+		}
+	}
+	c.do(e)
+}
+
+func (c *chaos) withdrawnAll(claims ...types.NamespacedName) {
+	for _, claim := range claims {
+		c.say("withdrawn %s", claim.Name)
+		delete(c.withdrawn, claim)
+		c.do(c.s.Withdrawn(claim, c.now))
+	}
+}
+
 func (c *chaos) unfit(id types.UID) {
 	c.say("unfit %s", id)
 	if c.verdict[id] != Alone && c.verdict[id] != Outside {
@@ -160,6 +207,9 @@ func (c *chaos) bind(id types.UID) {
 		return
 	}
 	c.at[id] = done
+	if c.losing[id] && c.s.members[id] != nil {
+		c.fail("pod %s is bound with a claim of which the allocation was taken back", id)
+	}
 	c.do(c.s.BoundTo(id, c.now))
 	if c.pick(2) == 1 {
 		c.see(edit(pod, on(c.node[id])))
@@ -188,7 +238,7 @@ func (c *chaos) retry() bool {
 // happen is something that happens elsewhere.
 func (c *chaos) happen() {
 	group := oneOf(c, "a/x", "a/y", "a/z")
-	switch c.pick(8) {
+	switch c.pick(10) {
 	case 0:
 		c.s.Changed()
 	case 1:
@@ -207,6 +257,8 @@ func (c *chaos) happen() {
 		}
 	case 7:
 		c.retry()
+	default:
+		c.withdraw()
 	}
 }
 
@@ -277,6 +329,7 @@ func (c *chaos) settleDown() {
 	c.bytes, c.elsewhere = nil, elsewhere{}
 	c.s.Begin()
 	c.do(c.s.Open(c.now))
+	c.withdrawnAll(slices.SortedFunc(maps.Keys(c.withdrawn), func(a, b types.NamespacedName) int { return cmp.Compare(a.Name, b.Name) })...)
 	for quiet, minutes := 0, 0; quiet < 3; quiet++ {
 		if minutes++; minutes > 100 {
 			c.fail("it does not settle down")

@@ -32,6 +32,10 @@ type chaos struct {
 	made    int
 	// ahead are the pods whose claims are being allocated or reserved.
 	ahead map[types.UID]bool
+	// withdrawn are the claims of which the allocation is being taken back, and from whom; losing are the pods that
+	// are in a cycle which knows of an allocation that has been taken back, or will be.
+	withdrawn map[types.NamespacedName][]types.UID
+	losing    map[types.UID]bool
 	// elsewhere is what others do for groups.
 	elsewhere elsewhere
 	trace     []string
@@ -55,7 +59,7 @@ const (
 func newChaos(t testing.TB, bytes []byte) *chaos {
 	c := &chaos{
 		now: start, bytes: bytes, pods: map[types.UID]*v1.Pod{}, at: map[types.UID]stage{}, node: map[types.UID]string{}, verdict: map[types.UID]Verdict{},
-		ahead:     map[types.UID]bool{},
+		ahead: map[types.UID]bool{}, withdrawn: map[types.NamespacedName][]types.UID{}, losing: map[types.UID]bool{},
 		elsewhere: elsewhere{making: map[string]bool{}, promised: map[string]bool{}},
 	}
 	s := New(Defaults{WaitTime: 20 * time.Second}, Backoff{Initial: time.Second, Max: 4 * time.Second})

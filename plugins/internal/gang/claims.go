@@ -2,9 +2,11 @@ package gang
 
 import (
 	"slices"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 )
 
 // A ResourceClaim that several pods name is allocated with the first of them, and then reserved for
@@ -105,16 +107,54 @@ func (s *Gangs) Through(uid types.UID) Effects {
 	return s.take()
 }
 
-// Unused reports whether nobody has a claim, nor is on its way to it: the members that name it, and
-// those that it is reserved for, are members without a node.
-func (s *Gangs) Unused(claim types.NamespacedName, reservedFor []types.UID) bool {
+// Withdraw reports whether the allocation of a claim may be taken back now: nobody has the claim, nor is on its way to
+// it. The members that name it, and those that it is reserved for, are members without a node. Those that it is reserved
+// for count as if they had scheduling gates until the caller tells that it is Withdrawn: nothing would stop their binding,
+// because kube-scheduler makes no call for a claim that is reserved already. One of them may be in its cycle at this
+// moment, with what the claim has now in mind: if it is reserved in that cycle, it gives its node back.
+func (s *Gangs) Withdraw(claim types.NamespacedName, reservedFor []types.UID, now time.Time) (bool, Effects) {
 	for m := range s.turns.users[claim] {
 		if m.state != Pending {
-			return false
+			return false, s.take()
 		}
 	}
-	return !slices.ContainsFunc(reservedFor, func(uid types.UID) bool {
-		m := s.members[uid]
-		return m == nil || m.state != Pending
-	})
+	members := make([]*member, len(reservedFor))
+	for i, uid := range reservedFor {
+		if members[i] = s.members[uid]; members[i] == nil || members[i].state != Pending {
+			return false, s.take()
+		}
+	}
+	for _, m := range members {
+		m.gang.change(m, func() { m.losing, m.outdated = m.losing.Union(sets.New(claim)), true })
+	}
+	s.withdrawals[claim] = s.withdrawals[claim].Union(sets.New(reservedFor...))
+	s.reviewAll(members, now)
+	return true, s.take()
+}
+
+// Withdrawn takes in that whoever looks at the claim from now on sees that it was taken back, or that it was not and will
+// not be. It does nothing for a claim that is not being taken back.
+func (s *Gangs) Withdrawn(claim types.NamespacedName, now time.Time) Effects {
+	var members []*member
+	for uid := range s.withdrawals[claim] {
+		if m := s.members[uid]; m != nil {
+			m.gang.change(m, func() { m.losing.Delete(claim) })
+			members = append(members, m)
+		}
+	}
+	delete(s.withdrawals, claim)
+	slices.SortFunc(members, compareMembers)
+	s.reviewAll(members, now)
+	return s.take()
+}
+
+// reviewAll goes on after members became eligible, or are so no more.
+func (s *Gangs) reviewAll(members []*member, now time.Time) {
+	for _, m := range members {
+		if m.coming() {
+			m.gang.group.retry.stale = true
+		}
+		s.settle(m.gang, now)
+		s.admit(m)
+	}
 }

@@ -17,6 +17,10 @@ import (
 func (c *cluster) cycle(pod *v1.Pod) {
 	v := c.visit(pod)
 	c.after(Effects{}, nil)
+	if what := c.between[pod.UID]; what != nil {
+		delete(c.between, pod.UID)
+		what()
+	}
 	switch v.Verdict {
 	case Wait:
 		if v.Reason == "" {

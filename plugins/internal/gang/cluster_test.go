@@ -169,6 +169,8 @@ type cluster struct {
 	dear     string        // the only group whose attempts cost something; empty for all
 	// spoiled is a pod that fails on every node it is planned for.
 	spoiled types.UID
+	// between is what happens between the visit of a pod and its reservation, once.
+	between map[types.UID]func()
 	// failed counts the rounds that failed.
 	failed int
 	// hopeless are the groups of which a plan says so.
@@ -199,7 +201,7 @@ func newCluster(t *testing.T, room map[string]int) *cluster {
 	c := &cluster{
 		now: start, room: room, pods: map[types.UID]*v1.Pod{}, at: map[types.UID]place{}, node: map[types.UID]string{},
 		refuse: map[types.UID]int{}, cycles: map[types.UID]int{}, position: map[types.UID]Position{},
-		claiming: map[types.NamespacedName]types.UID{},
+		claiming: map[types.NamespacedName]types.UID{}, between: map[types.UID]func(){},
 	}
 	c.watch = newWatch(s, func(format string, args ...any) {
 		t.Helper()
@@ -268,6 +270,16 @@ func (c *cluster) finish(prefix string) {
 		c.changed()
 	}
 }
+
+// withdraw asks whether the allocation of a claim may be taken back from a pod.
+func (c *cluster) withdraw(claim types.NamespacedName, from types.UID) {
+	may, e := c.s.Withdraw(claim, []types.UID{from}, c.now)
+	c.log = append(c.log, fmt.Sprintf("may be taken back: %t", may))
+	c.do(e)
+}
+
+// during has something happen in the next cycle of a pod, after its visit.
+func (c *cluster) during(id types.UID, what func()) { c.between[id] = what }
 
 func (c *cluster) describe(name string, object *Object) {
 	c.do(c.s.Describe(Community, Key{"a", name}, object, start, c.now))

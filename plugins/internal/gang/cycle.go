@@ -49,6 +49,7 @@ func (s *Gangs) Queue(pod *v1.Pod) (bool, string) {
 		return false, gatedReason(key)
 	}
 	if m.admitted {
+		m.outdated = false // its cycle is yet to begin
 		return true, ""
 	}
 	return false, gatedReason(key)
@@ -181,7 +182,7 @@ func (s *Gangs) Reserved(uid types.UID, node string, now time.Time) Effects {
 	m.admitted = true
 	grp := m.gang.group
 	switch {
-	case !m.free():
+	case !m.free() || m.outdated:
 		// It was taken out of the round while it was in its cycle.
 		s.takeBack(m)
 	case !m.gang.goesAlone():

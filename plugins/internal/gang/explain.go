@@ -98,6 +98,9 @@ func (g *gang) incomplete(have int) string {
 	if n := g.claimless(); n > 0 {
 		aside = append(aside, TextLacksClaims(n))
 	}
+	if n := g.countOf(func(m *member) bool { return len(m.losing) > 0 }); n > 0 {
+		aside = append(aside, TextLosesClaims(n))
+	}
 	return TextIncomplete(g.key, have, g.spec.Min, aside...)
 }
 

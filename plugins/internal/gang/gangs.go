@@ -5,6 +5,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 )
 
 // Gangs is every gang of one scheduler profile. It is not safe for concurrent
@@ -24,6 +25,9 @@ type Gangs struct {
 	ticked time.Time
 	pump   pump
 	turns  claimTurns
+	// withdrawals are the claims whose allocation is being taken back, and the members that
+	// they are reserved for.
+	withdrawals map[types.NamespacedName]sets.Set[types.UID]
 	// closed: nobody is let through yet, see Close.
 	closed bool
 
@@ -42,6 +46,8 @@ func New(defaults Defaults, backoff Backoff) *Gangs {
 		timed:     map[*group]bool{},
 		pump:      pump{resting: map[*group]bool{}},
 		turns:     newClaimTurns(),
+
+		withdrawals: map[types.NamespacedName]sets.Set[types.UID]{},
 	}
 }
 
@@ -107,6 +113,7 @@ func (s *Gangs) See(pod *v1.Pod, now time.Time) Effects {
 
 // carry takes over how far a member had come in the gang that it left.
 func (m *member) carry(left *member) {
+	m.losing, m.outdated = left.losing, left.outdated
 	switch left.state {
 	case Held, Returning:
 		m.state, m.node, m.waiting = Returning, left.node, left.waiting

@@ -8,6 +8,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 )
@@ -52,6 +53,10 @@ type member struct {
 
 	// claims are those that it names; see claimTurns.
 	claims []types.NamespacedName
+	// losing are the claims reserved for it whose allocation is being taken back; see Withdraw.
+	losing sets.Set[types.NamespacedName]
+	// outdated: a claim was taken back since it last left the queue.
+	outdated bool
 
 	// What the pod says of its gang: whether anything, whether a usable minimum,
 	// and the minimum that cannot be used.
@@ -68,7 +73,7 @@ func (m *member) uid() types.UID { return m.pod.UID }
 
 // free tells that nobody but the scheduler stands in its way.
 func (m *member) free() bool {
-	return !m.expired && m.pod.DeletionTimestamp == nil && len(m.pod.Spec.SchedulingGates) == 0 && !LacksClaims(m.pod)
+	return !m.expired && m.pod.DeletionTimestamp == nil && len(m.pod.Spec.SchedulingGates) == 0 && !LacksClaims(m.pod) && len(m.losing) == 0
 }
 
 // LacksClaims reports whether a pod waits for ResourceClaims that are made for it from a

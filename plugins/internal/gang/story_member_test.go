@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 )
 
@@ -250,6 +252,44 @@ func TestStoriesOfMembers(t *testing.T) {
 				c.look("p1 comes last")
 			},
 			want: []string{"p1 comes last: a/train 3 bound"},
+		},
+		"a member waits while the allocation of its claim is taken back": {
+			room: map[string]int{"n": 9},
+			play: func(c *cluster) {
+				ours := types.NamespacedName{Namespace: "a", Name: "ours"}
+				c.add(podsNamed("p", 3, of("train"), needs(3))...)
+				c.withdraw(ours, "p2")
+				c.run()
+				c.why("train")
+				c.do(c.s.Withdrawn(ours, c.now))
+				c.run()
+				c.look("taken back")
+				c.withdraw(ours, "p2")
+			},
+			want: []string{
+				"may be taken back: true",
+				`GangIncomplete: gang "a/train" has 2 of 3 members (and 1 whose ResourceClaims are being deallocated)`,
+				"taken back: a/train 3 bound",
+				"may be taken back: false",
+			},
+		},
+		"a member whose claim is taken back while it is in its cycle tries again": {
+			room: map[string]int{"n": 9},
+			play: func(c *cluster) {
+				ours := types.NamespacedName{Namespace: "a", Name: "ours"}
+				c.add(podsNamed("p", 3, of("train"), needs(2))...)
+				c.until("p2", Bound)
+				c.remove("p3")
+				c.add(podOf("p3", uid("again"), of("train"), needs(2)))
+				c.during("again", func() {
+					c.withdraw(ours, "again")
+					c.do(c.s.Withdrawn(ours, c.now))
+				})
+				c.run()
+				c.pass(2 * time.Second)
+				c.look(fmt.Sprintf("after %d cycles", c.cycles["again"]))
+			},
+			want: []string{"may be taken back: true", "after 2 cycles: a/train 3 bound"},
 		},
 		"a pod that is recreated under its name is another member": {
 			room: map[string]int{"n": 9},

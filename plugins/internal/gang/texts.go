@@ -57,6 +57,12 @@ func TextStage(stage, stages int) string {
 	return fmt.Sprintf("that is stage %d of %d", stage+1, stages)
 }
 
+// TextLosesClaims is of pods from which the allocation of ResourceClaims is being taken back, for the aside of
+// [TextIncomplete].
+func TextLosesClaims(pods int) string {
+	return fmt.Sprintf("%d whose ResourceClaims are being deallocated", pods)
+}
+
 // TextGated is of pods that have scheduling gates, for the aside of [TextIncomplete].
 func TextGated(pods int) string { return fmt.Sprintf("%d with scheduling gates", pods) }
 

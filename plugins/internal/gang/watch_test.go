@@ -336,7 +336,7 @@ func checkGang(s *Gangs, g *gang, fail func(string, ...any)) {
 			continue
 		}
 		count[m.state]++
-		free := !m.expired && m.pod.DeletionTimestamp == nil && len(m.pod.Spec.SchedulingGates) == 0 && !LacksClaims(m.pod)
+		free := !m.expired && m.pod.DeletionTimestamp == nil && len(m.pod.Spec.SchedulingGates) == 0 && !LacksClaims(m.pod) && len(m.losing) == 0
 		r := byRole[m.role()]
 		if free && (m.state == Pending || m.state == Returning) {
 			coming++
