@@ -1,6 +1,8 @@
 package config
 
 import (
+	"time"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -66,6 +68,9 @@ type ReservationArgs struct {
 	Preemptable bool
 }
 
+// MaxEvictionCooldown bounds GangPreemptionArgs.EvictionCooldown: for so long evictions are remembered.
+const MaxEvictionCooldown = 24 * time.Hour
+
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 
 // GangPreemptionArgs are the arguments of the GangPreemption plugin. See package
@@ -96,6 +101,12 @@ type GangPreemptionArgs struct {
 	// BrokenGrace is how long a gang has to have been below its minimum to count as broken.
 	// Until then it is in repair: a member is being replaced. 0 or more.
 	BrokenGrace metav1.Duration
+	// MinRuntime is how long nothing of a gang is evicted after its minimum came to run. A
+	// Queue may say otherwise for its gangs. 0 or more.
+	MinRuntime metav1.Duration
+	// EvictionCooldown is how long nothing more of a gang is evicted after pods of it were.
+	// 0 to 24h.
+	EvictionCooldown metav1.Duration
 }
 
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object

@@ -114,6 +114,8 @@ func (in *GangPreemptionArgs) DeepCopyInto(out *GangPreemptionArgs) {
 	*out = *in
 	out.TypeMeta = in.TypeMeta
 	out.BrokenGrace = in.BrokenGrace
+	out.MinRuntime = in.MinRuntime
+	out.EvictionCooldown = in.EvictionCooldown
 	return
 }
 

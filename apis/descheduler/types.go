@@ -45,6 +45,9 @@ type DefragmentationArgs struct {
 	// CoolDownTime is how long nobody is moved from or to a node again to or from which a pod was moved: a duration, or
 	// a number of seconds. Default: 10m.
 	CoolDownTime *Duration `json:"coolDownTime,omitempty"`
+	// MinRuntime is how long nothing of a gang, and no pod in none, is moved after it began to run: a duration, or a
+	// number of seconds. Default: 0.
+	MinRuntime *Duration `json:"minRuntime,omitempty"`
 
 	// Mode is what a round is for. Default: Demand.
 	Mode DefragmentationMode `json:"mode,omitempty"`

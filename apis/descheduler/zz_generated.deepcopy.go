@@ -45,6 +45,11 @@ func (in *DefragmentationArgs) DeepCopyInto(out *DefragmentationArgs) {
 		*out = new(Duration)
 		**out = **in
 	}
+	if in.MinRuntime != nil {
+		in, out := &in.MinRuntime, &out.MinRuntime
+		*out = new(Duration)
+		**out = **in
+	}
 	if in.MaxMoves != nil {
 		in, out := &in.MaxMoves, &out.MaxMoves
 		*out = new(int32)

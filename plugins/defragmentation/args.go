@@ -49,6 +49,7 @@ func SetDefaults(object runtime.Object) {
 		}
 	}
 	duration(&args.CoolDownTime, defaultCoolDown)
+	duration(&args.MinRuntime, 0)
 	duration(&args.HoldTime, defaultHoldTime)
 	duration(&args.WaitedFor, defaultWaitedFor)
 	number := func(of **int32, n int32) {
@@ -142,6 +143,7 @@ func numbers(args *descheduler.DefragmentationArgs, path *field.Path) (errs fiel
 		}
 	}
 	duration("coolDownTime", args.CoolDownTime, 0)
+	duration("minRuntime", args.MinRuntime, 0)
 	duration("holdTime", args.HoldTime, time.Second)
 	duration("waitedFor", args.WaitedFor, 0)
 	return errs

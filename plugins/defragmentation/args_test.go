@@ -27,6 +27,7 @@ func TestValidate(t *testing.T) {
 		`{"lowThresholds": {"nvidia.com/gpu": 40}, "defragmentThresholds": {"nvidia.com/gpu": 70}, "protectionThresholds": {"nvidia.com/gpu": 90}}`: "",
 		`{"coolDownTime": 300}`:               "",
 		`{"coolDownTime": "5m"}`:              "",
+		`{"minRuntime": "-1s"}`:               "Defragmentation.args.minRuntime: Invalid value: \"-1s\": must be from 0s to 24h",
 		`{"lowThresholds": {"cpu": 101}}`:     "Defragmentation.args.lowThresholds[cpu]",
 		`{"protectionThresholds": {"x": -1}}`: "Defragmentation.args.protectionThresholds[x]",
 		`{"defragmentThresholds": {"cpu": 95}, "protectionThresholds": {"cpu": 90}}`: "must not be above protectionThresholds, 90: no node could be a target",

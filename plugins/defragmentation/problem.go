@@ -129,6 +129,7 @@ func (r *round) candidates(d *demand, room *planner.Room, nodes []int) (*evictio
 	c := &eviction.Candidates{
 		Nodes: room, Gangs: r.scheduler.Gangs, Budgets: budgets, Own: own, Ending: ending, Now: r.clock.Now(), Grace: time.Minute,
 		Request: func(info fwk.PodInfo) victim.Vector { return holds.DemandOf(info).Request },
+		Respite: eviction.Respite{MinRuntime: func(*v1.Pod) time.Duration { return r.args.MinRuntime.Duration }},
 	}
 	return c, c.On(nodes, func(pod *v1.Pod) bool { return r.movable(d, pod) }, true), nil
 }

@@ -68,7 +68,10 @@ type Candidates struct {
 	// Now is when the search began, Grace how long a gang below its minimum is in repair.
 	Now   time.Time
 	Grace time.Duration
+	// Respite is for how long gangs are left alone.
+	Respite Respite
 
+	spared time.Time
 	known  map[string]Candidate
 	pods   map[types.UID]*v1.Pod
 	places map[types.UID]Place
@@ -85,6 +88,10 @@ type Candidate struct {
 	// Gangs are none for a single pod.
 	Gangs []gang.Footprint
 }
+
+// Spared returns when the first of the gangs can lose pods that are left alone for a while, and of which some might go
+// otherwise; zero where there are none.
+func (c *Candidates) Spared() time.Time { return c.spared }
 
 // Known returns the candidates so far, by their ID among the gangs of a problem.
 func (c *Candidates) Known() map[string]Candidate { return c.known }
@@ -135,9 +142,23 @@ func (c *Candidates) On(nodes []int, permits func(*v1.Pod) bool, gangsCount bool
 		for _, f := range footprints {
 			known[Owner{Profile: of.Profile, Gang: f.Key}] = true
 		}
-		gangs = append(gangs, c.gang(of.ID(), footprints, local, permits))
+		gangs = append(gangs, c.gang(of.ID(), footprints, local, c.sparing(of, footprints, permits)))
 	}
 	return gangs
+}
+
+// sparing is who of gangs may go that start together: nobody while they are left alone.
+func (c *Candidates) sparing(of Owner, footprints []gang.Footprint, permits func(*v1.Pod) bool) func(*v1.Pod) bool {
+	end := c.Respite.until(of, footprints)
+	if !end.After(c.Now) {
+		return permits
+	}
+	return func(pod *v1.Pod) bool {
+		if permits(pod) && (c.spared.IsZero() || end.Before(c.spared)) {
+			c.spared = end
+		}
+		return false
+	}
 }
 
 // gang is the candidate that runs so. Gangs that start together are of use together only:

@@ -9,6 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/lockstep-sh/lockstep/apis/config"
 	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
 )
 
@@ -17,14 +18,23 @@ import (
 type Underway struct {
 	mu       sync.Mutex
 	byHolder map[hold.Holder]map[types.UID]bool
-	holderOf map[types.UID]hold.Holder
+	chosen   map[types.UID]chosen
 	// ended are victims that have ended, and when. For a moment the scheduler's cache may
 	// still have them, and so may whoever counts the members of their gangs.
 	ended map[types.UID]time.Time
+	// evicted is when pods of a gang last ended as victims; swept, when those of long ago were forgotten.
+	evicted map[Owner]time.Time
+	swept   time.Time
 	// refused are the pods of which the API server refused the eviction, and when.
 	refused map[types.UID]time.Time
 	// wanted are the decisions of others that count on the end of a victim, by holder.
 	wanted map[types.UID]map[hold.Holder]uint64
+}
+
+// chosen is for whom a victim has to go, and what it is part of.
+type chosen struct {
+	holder hold.Holder
+	of     Owner
 }
 
 // refusedFor is how long a pod is left alone after its eviction was refused.
@@ -35,7 +45,10 @@ const endedFor = 30 * time.Second
 
 // NewUnderway makes one without preemptions.
 func NewUnderway() *Underway {
-	return &Underway{byHolder: map[hold.Holder]map[types.UID]bool{}, holderOf: map[types.UID]hold.Holder{}, ended: map[types.UID]time.Time{}, refused: map[types.UID]time.Time{}, wanted: map[types.UID]map[hold.Holder]uint64{}}
+	return &Underway{
+		byHolder: map[hold.Holder]map[types.UID]bool{}, chosen: map[types.UID]chosen{}, ended: map[types.UID]time.Time{},
+		evicted: map[Owner]time.Time{}, refused: map[types.UID]time.Time{}, wanted: map[types.UID]map[hold.Holder]uint64{},
+	}
 }
 
 // Begin notes victims of a preemptor, beside those that it has. None of them has another.
@@ -48,7 +61,7 @@ func (u *Underway) Begin(holder hold.Holder, victims []*v1.Pod) {
 			u.byHolder[holder] = map[types.UID]bool{}
 		}
 		u.byHolder[holder][pod.UID] = true
-		u.holderOf[pod.UID] = holder
+		u.chosen[pod.UID] = chosen{holder, OwnerOf(pod)}
 	}
 }
 
@@ -59,12 +72,12 @@ func (u *Underway) Want(holder hold.Holder, claim uint64, victims []types.UID) b
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for _, pod := range victims {
-		if _, ended := u.ended[pod]; u.holderOf[pod].IsNone() && !ended {
+		if _, ended := u.ended[pod]; u.chosen[pod].holder.IsNone() && !ended {
 			return false
 		}
 	}
 	for _, pod := range victims {
-		if u.holderOf[pod].IsNone() {
+		if u.chosen[pod].holder.IsNone() {
 			continue
 		}
 		if u.wanted[pod] == nil {
@@ -95,7 +108,8 @@ func (u *Underway) Wanted(victims []*v1.Pod) map[hold.Holder]uint64 {
 func (u *Underway) Gone(pod types.UID, now time.Time) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if _, victim := u.holderOf[pod]; !victim {
+	victim, ok := u.chosen[pod]
+	if !ok {
 		return
 	}
 	for other, at := range u.ended {
@@ -105,6 +119,25 @@ func (u *Underway) Gone(pod types.UID, now time.Time) {
 	}
 	u.ended[pod] = now
 	u.remove(pod)
+	if !victim.of.IsPod() {
+		u.noteEvicted(victim.of, now)
+	}
+}
+
+// noteEvicted notes that pods of a gang were evicted. What no cool-down reaches back to is forgotten, now and then.
+func (u *Underway) noteEvicted(of Owner, now time.Time) {
+	u.evicted[of] = now
+	if now.Sub(u.swept) > config.MaxEvictionCooldown {
+		maps.DeleteFunc(u.evicted, func(_ Owner, at time.Time) bool { return now.Sub(at) > config.MaxEvictionCooldown })
+		u.swept = now
+	}
+}
+
+// Evicted returns when pods of a gang last ended as victims, as far as this process has seen in the last day; zero for never.
+func (u *Underway) Evicted(of Owner) time.Time {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.evicted[of]
 }
 
 // refuse notes that the eviction of a victim was refused.
@@ -142,7 +175,7 @@ func (u *Underway) Spared(victim types.UID) {
 func (u *Underway) SparedBy(holder hold.Holder, victim types.UID) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.holderOf[victim] == holder {
+	if u.chosen[victim].holder == holder {
 		u.remove(victim)
 	}
 }
@@ -154,8 +187,8 @@ func (u *Underway) remove(victim types.UID) {
 
 // disown takes a victim from its preemptor. Who else counts on its end does so still.
 func (u *Underway) disown(victim types.UID) {
-	holder := u.holderOf[victim]
-	delete(u.holderOf, victim)
+	holder := u.chosen[victim].holder
+	delete(u.chosen, victim)
 	delete(u.byHolder[holder], victim)
 	if len(u.byHolder[holder]) == 0 {
 		delete(u.byHolder, holder)
@@ -180,8 +213,8 @@ func (u *Underway) Of(holder hold.Holder) []types.UID {
 func (u *Underway) All() map[types.UID]bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	all := make(map[types.UID]bool, len(u.holderOf))
-	for victim := range u.holderOf {
+	all := make(map[types.UID]bool, len(u.chosen))
+	for victim := range u.chosen {
 		all[victim] = true
 	}
 	for victim := range u.ended {

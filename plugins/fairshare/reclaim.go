@@ -8,6 +8,7 @@ import (
 	"math"
 	"slices"
 	"sync"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -33,7 +34,7 @@ func (d *Dispatcher) rounds(preemptor gangpoint.Gang) []gangpoint.Round {
 	d.lock()
 	own := d.queueOf(preemptor.Pods[0])
 	d.mu.Unlock()
-	preempt := gangpoint.Round{Name: "preempt", Done: "preempted", Order: victim.Preempt(), Queue: d.counted}
+	preempt := gangpoint.Round{Name: "preempt", Done: "preempted", Order: victim.Preempt(), Queue: d.counted, MinRuntime: d.minRuntime}
 	preempt.Tiers = tiersOf(d.args.Tiers, config.Preemptable,
 		func(pod *v1.Pod) bool { queue := d.counted(pod); return queue == own || queue == "" },
 		map[config.PolicyName]judge{config.PolicyPriority: lessImportant(preemptor.Priority), config.PolicyDRF: d.fairer(preemptor)})
@@ -98,7 +99,7 @@ func (d *Dispatcher) needs(preemptor gangpoint.Gang) []dispatch.Vector {
 func (d *Dispatcher) reclaim(c *claim, gone func() map[types.UID]bool) []gangpoint.Round {
 	var rounds []gangpoint.Round
 	for _, parts := range []bool{false, true} {
-		round := gangpoint.Round{Name: "reclaim", Done: fmt.Sprintf("reclaimed for queue %q", c.own), Order: victim.Reclaim(c.compareQueues), Queue: d.counted}
+		round := gangpoint.Round{Name: "reclaim", Done: fmt.Sprintf("reclaimed for queue %q", c.own), Order: victim.Reclaim(c.compareQueues), Queue: d.counted, MinRuntime: d.minRuntime}
 		over := judge{permits: func(pod *v1.Pod) bool { return c.excess(d.counted(pod)) > 1 }}
 		round.Tiers = tiersOf(d.args.Tiers, config.Reclaimable, func(pod *v1.Pod) bool { return c.permits(d.counted(pod)) },
 			map[config.PolicyName]judge{config.PolicyProportion: over, config.PolicyCapacity: over})
@@ -122,6 +123,14 @@ func (d *Dispatcher) counted(pod *v1.Pod) string {
 	defer d.lock()()
 	usage, _ := d.book.Counted(string(pod.UID))
 	return usage.Queue
+}
+
+// minRuntime is how long the queue in which a pod is counted leaves its gangs alone once they run; false where it does not
+// say.
+func (d *Dispatcher) minRuntime(pod *v1.Pod) (time.Duration, bool) {
+	defer d.lock()()
+	usage, _ := d.book.Counted(string(pod.UID))
+	return d.book.MinRuntime(usage.Queue)
 }
 
 // gone are the pods that count as running though they are there no more: who watches them

@@ -8,6 +8,7 @@ package gangpoint
 
 import (
 	"context"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -75,7 +76,10 @@ type Round struct {
 	Done string
 	// Queue names the queue of a pod, for the order and the budget; nil for none.
 	Queue func(*v1.Pod) string
-	Order victim.Order
+	// MinRuntime is how long the gang of a pod is left alone once it runs; nil, or false, is as the
+	// plugin is configured that looks for victims.
+	MinRuntime func(*v1.Pod) (time.Duration, bool)
+	Order      victim.Order
 	// Tiers are asked about the pods where room is sought, one after the other. The first
 	// that finds anybody who may go decides, whether that is enough or not.
 	Tiers []Tier

@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 	"slices"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -53,9 +54,26 @@ func (pl *GangPreemption) newCandidates(ctx context.Context, d *demand, room *pl
 		return c, nil
 	}
 	c.Queue = round.Queue
+	c.Respite = pl.respite(round)
 	var err error
 	c.Budgets, err = eviction.ListBudgets(pl.budgets)
 	return c, err
+}
+
+// respite is for how long gangs are left alone in a round.
+func (pl *GangPreemption) respite(round *gangpoint.Round) eviction.Respite {
+	r := eviction.Respite{Cooldown: pl.args.EvictionCooldown.Duration, MinRuntime: func(pod *v1.Pod) time.Duration {
+		if round.MinRuntime != nil {
+			if length, says := round.MinRuntime(pod); says {
+				return length
+			}
+		}
+		return pl.args.MinRuntime.Duration
+	}}
+	if r.Cooldown > 0 {
+		r.Evicted = pl.Underway.Evicted
+	}
+	return r
 }
 
 // givenBack is what the end of a pod gives back of what the preemptor needs.

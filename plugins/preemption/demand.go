@@ -2,6 +2,7 @@ package preemption
 
 import (
 	"fmt"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -38,6 +39,15 @@ type demand struct {
 	need      victim.Vector
 	resources map[v1.ResourceName]bool
 	never     bool
+	// spared is when the first may go of those that were left alone in the searches so far; zero where none was.
+	spared time.Time
+}
+
+// spare notes that gangs are left alone until a time, the first of them.
+func (d *demand) spare(until time.Time) {
+	if !until.IsZero() && (d.spared.IsZero() || until.Before(d.spared)) {
+		d.spared = until
+	}
 }
 
 // demandOf reads what a pod that did not fit stands for.

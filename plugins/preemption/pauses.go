@@ -17,8 +17,8 @@ type pause struct {
 	until time.Time
 	// withdrawn is how many decisions in a row were not carried out.
 	withdrawn int
-	// waits: nobody else has to be evicted than who is ending.
-	waits bool
+	// found is what the last search came to.
+	found cause
 }
 
 // cause is why a preemptor pauses.
@@ -31,17 +31,15 @@ const (
 	notCarriedOut
 	// waitsForEnding: pods are ending whose place will do.
 	waitsForEnding
+	// foundSpared: there are no victims, but gangs that are left alone for a while.
+	foundSpared
 )
 
 func (p *pause) cause() cause {
-	switch {
-	case p.withdrawn > 0:
+	if p.withdrawn > 0 {
 		return notCarriedOut
-	case p.waits:
-		return waitsForEnding
-	default:
-		return foundNothing
 	}
+	return p.found
 }
 
 const (
@@ -65,13 +63,12 @@ func (p *pauses) left(group string, now time.Time) (time.Duration, cause) {
 	return 0, foundNothing
 }
 
-// failed notes a search that found nobody to evict, and how long it took. waits: pods are
-// ending whose place will do.
-func (p *pauses) failed(group string, now time.Time, took time.Duration, waits bool) {
+// failed notes a search that found nobody to evict, how long it took, and why.
+func (p *pauses) failed(group string, now time.Time, took time.Duration, why cause) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	one := p.of(group, now)
-	one.withdrawn, one.waits = 0, waits
+	one.withdrawn, one.found = 0, why
 	one.until = now.Add(min(longestPause, took*time.Duration(pauseShare*len(p.groups))))
 }
 

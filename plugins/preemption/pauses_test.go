@@ -42,13 +42,13 @@ func TestPauses(t *testing.T) {
 	if left, why := p.left("a", now); left > 0 || why != foundNothing {
 		t.Errorf("once room is made: %s is left", left)
 	}
-	for waits, want := range map[bool]cause{false: foundNothing, true: waitsForEnding} {
-		p.failed("b", now, time.Second, waits)
+	for _, want := range []cause{foundNothing, waitsForEnding, foundSpared} {
+		p.failed("b", now, time.Second, want)
 		if left, why := p.left("b", now); left != pauseShare*time.Second || why != want {
 			t.Errorf("after a search that found nobody to evict: %s, cause %d, want %s, %d", left, why, pauseShare*time.Second, want)
 		}
 	}
-	p.failed("c", now.Add(2*longestPause), time.Millisecond, false)
+	p.failed("c", now.Add(2*longestPause), time.Millisecond, foundNothing)
 	if len(p.groups) != 1 {
 		t.Errorf("%d preemptors are remembered, want the one that came", len(p.groups))
 	}

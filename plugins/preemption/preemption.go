@@ -37,6 +37,7 @@ const Name = "GangPreemption"
 const (
 	msgWaiting = "waiting for victims to terminate"
 	msgNever   = "not eligible to preempt: a member has preemptionPolicy Never"
+	msgSpared  = "no victims: evicting every eligible pod would still not fit the minimum; some are not eligible yet, because their gang began to run, or lost pods to an eviction, not long ago"
 	msgNobody  = "no victims: evicting every eligible pod would still not fit the minimum"
 	msgAgain   = "what was decided could not be carried out; trying again in a while"
 )
@@ -190,17 +191,22 @@ func (pl *GangPreemption) PostFilter(ctx context.Context, state fwk.CycleState, 
 	logger := klog.FromContext(ctx)
 	switch {
 	case err != nil:
-		pl.pauses.failed(d.group, pl.clock.Now(), took, false)
+		pl.pauses.failed(d.group, pl.clock.Now(), took, foundNothing)
 		return nil, fwk.AsStatus(fmt.Errorf("looking for victims for %s: %w", d, err))
 	case found != nil && found.waits && pl.nominated(d):
-		pl.pauses.failed(d.group, pl.clock.Now(), took, true)
+		pl.pauses.failed(d.group, pl.clock.Now(), took, waitsForEnding)
 		return nil, d.refused(msgWaiting)
 	case found == nil:
-		pl.pauses.failed(d.group, pl.clock.Now(), took, false)
+		why := foundNothing
+		if !d.spared.IsZero() {
+			why = foundSpared
+			pl.comeAgain(d.leader, d.spared.Sub(pl.clock.Now()))
+		}
+		pl.pauses.failed(d.group, pl.clock.Now(), took, why)
 		logger.V(3).Info("No victims found", "preemptor", d.String(), "took", took)
 		// A node that it was nominated to may be gone. What is left must not lie idle for it.
 		pl.Holds.DropNominations(pl.holder(d))
-		return nil, d.refused(d.nobody())
+		return nil, d.refused(d.nobody(why))
 	}
 	logger.V(2).Info("Preempting", "preemptor", d.String(), "victims", len(found.victims), "numbers", found.numbers(d), "took", took)
 	if !pl.act(ctx, d, found) {
@@ -211,11 +217,15 @@ func (pl *GangPreemption) PostFilter(ctx context.Context, state fwk.CycleState, 
 }
 
 // nobody is the message of a search that found nothing.
-func (d *demand) nobody() string {
-	if d.never {
+func (d *demand) nobody(why cause) string {
+	switch {
+	case d.never:
 		return msgNever
+	case why == foundSpared:
+		return msgSpared
+	default:
+		return msgNobody
 	}
-	return msgNobody
 }
 
 // refused is the status of an attempt that evicts nobody. For a gang it is the last word:
@@ -252,7 +262,7 @@ func (pl *GangPreemption) standsBack(d *demand) string {
 	if why == waitsForEnding {
 		return msgWaiting
 	}
-	return d.nobody() // still
+	return d.nobody(why) // still
 }
 
 // nominated reports whether places are held for a preemptor that it waits for.

@@ -112,6 +112,7 @@ func (pl *GangPreemption) searchBeside(ctx context.Context, d *demand, outrank [
 	}
 	s := &searching{pl: pl, d: d, room: room, gangs: gangs, round: round}
 	best, err = s.best(ctx, domains)
+	d.spare(gangs.Spared())
 	if best == nil || err != nil {
 		return nil, err
 	}

@@ -13,19 +13,27 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 
+	"github.com/lockstep-sh/lockstep/plugins/gangpoint"
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
 )
 
-// victimsOf names the victims, sorted; "none" where there is no room to be made.
+// victimsOf names the victims of a search.
 func (s *stage) victimsOf(t *testing.T, d *demand) string {
 	t.Helper()
 	f, err := s.search(s.ctx, d)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return f.names()
+}
+
+// names are those of the victims, sorted; "none" where there is no room to be made.
+func (f *found) names() string {
 	if f == nil {
 		return "none"
 	}
@@ -176,6 +184,42 @@ func TestSearchWithABudget(t *testing.T) {
 				t.Errorf("victims %q, want %q", got, c.want)
 			}
 		})
+	}
+}
+
+// TestSparedForAWhile: who began to run not long ago is left alone; the preemptor is told, comes again, and finds them later. A
+// queue says otherwise for its own.
+func TestSparedForAWhile(t *testing.T) {
+	clock := clocktesting.NewFakeClock(time.Now().Truncate(time.Second))
+	runs := members("v", 4, 4, 10, 1, "n0")
+	for _, pod := range runs {
+		pod.Status.Conditions = []v1.PodCondition{{Type: v1.PodScheduled, Status: v1.ConditionTrue, LastTransitionTime: metav1.NewTime(clock.Now())}}
+	}
+	s := newStage(t, []*v1.Node{node("n0", 4, "r0")}, runs)
+	s.clock, s.args.MinRuntime.Duration = clock, time.Minute
+	preemptor := members("p", 1, 0, 100, 4)[0]
+	refused := func(want string) {
+		t.Helper()
+		_, status := s.PostFilter(s.ctx, framework.NewCycleState(), preemptor, nil)
+		if got := status.Message(); got != "preemption: "+want {
+			t.Errorf("it is told %q, want %q", got, want)
+		}
+	}
+	refused(msgSpared)
+	refused(msgSpared) // it pauses, if the search took a while
+	clock.Step(time.Minute)
+	d := s.demand(t, gang.Spec{}, members("q", 1, 1, 100, 4)...)
+	if got := s.victimsOf(t, d); got != "v-0 v-1 v-2 v-3" || !d.spared.IsZero() {
+		t.Errorf("a minute later: victims %q, spared until %s", got, d.spared)
+	}
+	clock.Step(-time.Minute)
+	round := gangpoint.Preempt(100)
+	for says, want := range map[time.Duration]string{0: "v-0 v-1 v-2 v-3", time.Hour: "none"} {
+		round.MinRuntime = func(*v1.Pod) (time.Duration, bool) { return says, true }
+		f, err := s.searchBeside(s.ctx, s.demand(t, gang.Spec{}, members("q", 1, 1, 100, 4)...), nil, nil, &round)
+		if got := f.names(); err != nil || got != want {
+			t.Errorf("in a queue that says %s: victims %q, want %q", says, got, want)
+		}
 	}
 }
 

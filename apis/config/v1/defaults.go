@@ -57,6 +57,8 @@ func SetDefaults_GangPreemptionArgs(args *GangPreemptionArgs) {
 		args.EvictBrokenGangs = ptr.To(true)
 	}
 	setDuration(&args.BrokenGrace, time.Minute)
+	setDuration(&args.MinRuntime, 0)
+	setDuration(&args.EvictionCooldown, 0)
 }
 
 // SetDefaults_FairShareArgs fills what the user left out.

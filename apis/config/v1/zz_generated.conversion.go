@@ -259,6 +259,12 @@ func autoConvert_v1_GangPreemptionArgs_To_config_GangPreemptionArgs(in *GangPree
 	if err := metav1.Convert_Pointer_v1_Duration_To_v1_Duration(&in.BrokenGrace, &out.BrokenGrace, s); err != nil {
 		return err
 	}
+	if err := metav1.Convert_Pointer_v1_Duration_To_v1_Duration(&in.MinRuntime, &out.MinRuntime, s); err != nil {
+		return err
+	}
+	if err := metav1.Convert_Pointer_v1_Duration_To_v1_Duration(&in.EvictionCooldown, &out.EvictionCooldown, s); err != nil {
+		return err
+	}
 	return nil
 }
 
@@ -290,6 +296,12 @@ func autoConvert_config_GangPreemptionArgs_To_v1_GangPreemptionArgs(in *config.G
 		return err
 	}
 	if err := metav1.Convert_v1_Duration_To_Pointer_v1_Duration(&in.BrokenGrace, &out.BrokenGrace, s); err != nil {
+		return err
+	}
+	if err := metav1.Convert_v1_Duration_To_Pointer_v1_Duration(&in.MinRuntime, &out.MinRuntime, s); err != nil {
+		return err
+	}
+	if err := metav1.Convert_v1_Duration_To_Pointer_v1_Duration(&in.EvictionCooldown, &out.EvictionCooldown, s); err != nil {
 		return err
 	}
 	return nil

@@ -199,6 +199,16 @@ func (in *GangPreemptionArgs) DeepCopyInto(out *GangPreemptionArgs) {
 		*out = new(metav1.Duration)
 		**out = **in
 	}
+	if in.MinRuntime != nil {
+		in, out := &in.MinRuntime, &out.MinRuntime
+		*out = new(metav1.Duration)
+		**out = **in
+	}
+	if in.EvictionCooldown != nil {
+		in, out := &in.EvictionCooldown, &out.EvictionCooldown
+		*out = new(metav1.Duration)
+		**out = **in
+	}
 	return
 }
 

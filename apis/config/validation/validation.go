@@ -75,8 +75,11 @@ func GangPreemptionArgs(path *field.Path, args *config.GangPreemptionArgs) field
 	}
 	errs = append(errs, within(path.Child("workers"), args.Workers, 1, 1000)...)
 	errs = append(errs, within(path.Child("maxDomains"), args.MaxDomains, 1, 1000)...)
-	if grace := args.BrokenGrace.Duration; grace < 0 {
-		errs = append(errs, field.Invalid(path.Child("brokenGrace"), grace.String(), "must not be negative"))
+	errs = append(errs, notNegative(path.Child("brokenGrace"), args.BrokenGrace)...)
+	errs = append(errs, notNegative(path.Child("minRuntime"), args.MinRuntime)...)
+	errs = append(errs, notNegative(path.Child("evictionCooldown"), args.EvictionCooldown)...)
+	if cooldown := args.EvictionCooldown.Duration; cooldown > config.MaxEvictionCooldown {
+		errs = append(errs, field.Invalid(path.Child("evictionCooldown"), cooldown.String(), fmt.Sprintf("must not be more than %s", config.MaxEvictionCooldown)))
 	}
 	return append(errs, within(path.Child("roiThresholdPercent"), args.ROIThresholdPercent, 0, 100)...)
 }
@@ -125,6 +128,13 @@ func onePolicy(path *field.Path, policy config.Policy) field.ErrorList {
 		}
 	}
 	return errs
+}
+
+func notNegative(path *field.Path, d metav1.Duration) field.ErrorList {
+	if d.Duration >= 0 {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(path, d.Duration.String(), "must not be negative")}
 }
 
 func positive(path *field.Path, d metav1.Duration) field.ErrorList {

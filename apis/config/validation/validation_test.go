@@ -88,6 +88,37 @@ func TestBoundedBinderArgs(t *testing.T) {
 	}
 }
 
+func TestGangPreemptionArgs(t *testing.T) {
+	const at = "profiles[p].pluginConfig[GangPreemption].args."
+	for sentence, c := range map[string]struct {
+		change func(*config.GangPreemptionArgs)
+		want   []string
+	}{
+		"all in bounds": {change: func(*config.GangPreemptionArgs) {}},
+		"the most": {change: func(a *config.GangPreemptionArgs) {
+			a.MinRuntime.Duration, a.EvictionCooldown.Duration = 1000*time.Hour, 24*time.Hour
+		}},
+		"no domains":                {func(a *config.GangPreemptionArgs) { a.MaxDomains = 0 }, []string{at + "maxDomains: Invalid value: 0: must be in the range 1 to 1000"}},
+		"fewer nodes than at first": {func(a *config.GangPreemptionArgs) { a.MinCandidateNodesAbsolute, a.MaxCandidateNodesAbsolute = 10, 9 }, []string{at + "maxCandidateNodesAbsolute: Invalid value: 9: must be 0, for all nodes, or not below minCandidateNodesAbsolute"}},
+		"negative times": {func(a *config.GangPreemptionArgs) {
+			a.BrokenGrace.Duration, a.MinRuntime.Duration, a.EvictionCooldown.Duration = -1, -time.Second, -time.Minute
+		}, []string{
+			at + `brokenGrace: Invalid value: "-1ns": must not be negative`,
+			at + `minRuntime: Invalid value: "-1s": must not be negative`,
+			at + `evictionCooldown: Invalid value: "-1m0s": must not be negative`,
+		}},
+		"a cool-down beyond what is remembered": {func(a *config.GangPreemptionArgs) { a.EvictionCooldown.Duration = 25 * time.Hour }, []string{at + `evictionCooldown: Invalid value: "25h0m0s": must not be more than 24h0m0s`}},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			args := &config.GangPreemptionArgs{Workers: 1, MaxDomains: 1}
+			c.change(args)
+			if diff := cmp.Diff(c.want, texts(GangPreemptionArgs(Path("p", "GangPreemption"), args))); diff != "" {
+				t.Errorf("errors (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 func TestFairShareArgs(t *testing.T) {
 	const at = "profiles[p].pluginConfig[FairShare].args."
 	all := func(model string) *metav1.LabelSelector {

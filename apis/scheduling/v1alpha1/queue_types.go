@@ -114,6 +114,14 @@ type QueueSpec struct {
 	// +optional
 	// +kubebuilder:default=true
 	Reclaimable *bool `json:"reclaimable,omitempty"`
+	// MinRuntime is how long nothing of a gang in the queue, and in those below it that say nothing
+	// else, is evicted after its minimum came to run, neither for others of the queue nor to give back what the queue
+	// has beyond its share. Without, what the scheduler is configured with holds (GangPreemptionArgs).
+	//
+	// +optional
+	// +kubebuilder:validation:Format=duration
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s')",message="must not be negative"
+	MinRuntime *metav1.Duration `json:"minRuntime,omitempty"`
 	// Closed: nothing more is admitted to the queue and those below it. What runs is left alone.
 	//
 	// +optional

@@ -664,6 +664,11 @@ func (in *QueueSpec) DeepCopyInto(out *QueueSpec) {
 		*out = new(bool)
 		**out = **in
 	}
+	if in.MinRuntime != nil {
+		in, out := &in.MinRuntime, &out.MinRuntime
+		*out = new(v1.Duration)
+		**out = **in
+	}
 	return
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -245,6 +246,21 @@ type Standing struct {
 // Own is the name under which the own pods of a queue that has children stand beside these. No
 // queue has such a name.
 func Own(queue string) string { return queue + "/" }
+
+// MinRuntime is how long gangs of a queue are left alone once they run, as it says itself, or the first of its ancestors
+// that does; false where none does.
+func (b *Book) MinRuntime(queue string) (time.Duration, bool) {
+	q := b.queues[queue]
+	if q == nil {
+		return 0, false
+	}
+	for _, at := range q.path {
+		if up := b.queues[at]; up != nil && up.spec != nil && up.spec.MinRuntime != nil {
+			return *up.spec.MinRuntime, true
+		}
+	}
+	return 0, false
+}
 
 // Standings returns how all queues stand, and the own pods of those that have children. What it
 // answers does not change any more.

@@ -8,6 +8,7 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/lockstep-sh/lockstep/plugins/internal/share"
 )
@@ -184,6 +185,26 @@ func TestNext(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestMinRuntime: a queue says it, or else the nearest above that does.
+func TestMinRuntime(t *testing.T) {
+	b := newBook(tier)
+	b.SetQueues(
+		Queue{Name: "company", Weight: 1, MinRuntime: ptr.To(time.Hour)}, Queue{Name: "lab", Parent: "company", Weight: 1},
+		Queue{Name: "eager", Parent: "lab", Weight: 1, MinRuntime: ptr.To(time.Duration(0))}, Queue{Name: "patient", Parent: "lab", Weight: 1},
+		Queue{Name: "other", Weight: 1}, Queue{Name: "lost", Parent: "nowhere", Weight: 1},
+	)
+	for queue, want := range map[string]string{"company": "1h0m0s true", "lab": "1h0m0s true", "eager": "0s true", "patient": "1h0m0s true", "other": "0s false", "lost": "0s false", "none": "0s false"} {
+		length, says := b.MinRuntime(queue)
+		if got := fmt.Sprint(length, says); got != want {
+			t.Errorf("queue %s: %s, want %s", queue, got, want)
+		}
+	}
+	b.SetQueues(Queue{Name: "company", Weight: 1, MinRuntime: ptr.To(time.Minute)})
+	if length, _ := b.MinRuntime("patient"); length != time.Minute {
+		t.Errorf("after a change: %s, want 1m", length)
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/utils/ptr"
+
 	"github.com/lockstep-sh/lockstep/plugins/internal/resource"
 )
 
@@ -24,13 +26,15 @@ type Queue struct {
 	Closed bool
 	// Kept: others may not reclaim what it has.
 	Kept bool
+	// MinRuntime is how long its gangs are left alone once they run; nil where it does not say.
+	MinRuntime *time.Duration
 }
 
 // Equal reports whether two descriptions say the same.
 func (q Queue) Equal(other Queue) bool {
 	same := func(a, b Vector) bool { return (a == nil) == (b == nil) && maps.Equal(a, b) }
 	return q.Name == other.Name && q.Parent == other.Parent && q.Weight == other.Weight && q.Priority == other.Priority &&
-		q.Closed == other.Closed && q.Kept == other.Kept &&
+		q.Closed == other.Closed && q.Kept == other.Kept && ptr.Equal(q.MinRuntime, other.MinRuntime) &&
 		same(q.Deserved, other.Deserved) && same(q.Guarantee, other.Guarantee) && same(q.Capability, other.Capability)
 }
 

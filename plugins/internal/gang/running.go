@@ -1,6 +1,7 @@
 package gang
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -28,6 +29,22 @@ type Footprint struct {
 	// Running are the members that are on a node or on their way there, but for those
 	// that are about to end, in order.
 	Running []Placed
+}
+
+// RunsSince is since when the minimum of a gang runs without a break, in whole seconds, as its pods say: a member that was
+// replaced begins it anew. It is zero where the minimum does not run, or nothing tells.
+func (f *Footprint) RunsSince() time.Time {
+	var bound []time.Time
+	for _, member := range f.Running {
+		if at := boundAt(member.Pod); !at.IsZero() {
+			bound = append(bound, at)
+		}
+	}
+	if least := max(1, f.Min); len(bound) >= least {
+		slices.SortFunc(bound, time.Time.Compare)
+		return bound[least-1]
+	}
+	return time.Time{}
 }
 
 // Footprints returns what runs of a gang and of those that start together with it, by

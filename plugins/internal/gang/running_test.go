@@ -3,6 +3,7 @@ package gang
 import (
 	"strconv"
 	"testing"
+	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
@@ -37,6 +38,42 @@ func TestWithout(t *testing.T) {
 	}
 	if need := whole.Gangs[0]; need.Min != 3 || len(need.Pending) != 3 || need.MinByRole["worker"] != 2 {
 		t.Errorf("the attempt itself has changed: %+v", need)
+	}
+}
+
+// TestRunsSince: the minimum runs since the last of it was bound.
+func TestRunsSince(t *testing.T) {
+	at := func(seconds ...int) []Placed {
+		var running []Placed
+		for i, s := range seconds {
+			pod := memberPod(strconv.Itoa(i), "")
+			if bindTo("n", time.Duration(s)*time.Second)(pod); s < 0 {
+				pod.Status.Conditions = nil // not seen yet
+			}
+			running = append(running, Placed{Pod: pod, Node: "n"})
+		}
+		return running
+	}
+	for sentence, c := range map[string]struct {
+		f    Footprint
+		want int // seconds; -1 for never
+	}{
+		"one pod":                               {Footprint{Min: 1, Running: at(5)}, 5},
+		"all at once":                           {Footprint{Min: 3, Running: at(5, 5, 5)}, 5},
+		"surplus came later":                    {Footprint{Min: 2, Running: at(90, 5, 6)}, 6},
+		"a member was replaced":                 {Footprint{Min: 3, Running: at(5, 90, 5)}, 90},
+		"the rest of the minimum has succeeded": {Footprint{Min: 0, Running: at(7, 9)}, 7},
+		"less than the minimum runs":            {Footprint{Min: 3, Running: at(5, 5)}, -1},
+		"one is on its way":                     {Footprint{Min: 2, Running: at(5, -1)}, -1},
+		"nothing runs":                          {Footprint{Min: 1}, -1},
+	} {
+		want := time.Time{}
+		if c.want >= 0 {
+			want = start.Add(time.Duration(c.want) * time.Second)
+		}
+		if got := c.f.RunsSince(); !got.Equal(want) {
+			t.Errorf("%s: since %s, want %s", sentence, got, want)
+		}
 	}
 }
 

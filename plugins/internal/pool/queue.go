@@ -15,6 +15,9 @@ func Queue(q *v1alpha1.Queue) dispatch.Queue {
 		Closed: q.Spec.Closed, Kept: q.Spec.Reclaimable != nil && !*q.Spec.Reclaimable,
 		Deserved: resource.FromList(q.Spec.Deserved), Guarantee: resource.FromList(q.Spec.Guarantee), Capability: resource.FromList(q.Spec.Capability),
 	}
+	if q.Spec.MinRuntime != nil {
+		one.MinRuntime = &q.Spec.MinRuntime.Duration
+	}
 	for _, p := range q.Spec.Pools {
 		for to, list := range map[*resource.Vector]v1.ResourceList{&one.Deserved: p.Deserved, &one.Guarantee: p.Guarantee, &one.Capability: p.Capability} {
 			to.Add(resource.FromList(list).In(p.Name), 1)

@@ -1,0 +1,39 @@
+package eviction
+
+import (
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+)
+
+// Respite is for how long gangs, and pods in none, are left alone. The zero value leaves nobody alone.
+type Respite struct {
+	// MinRuntime is how long that is once a gang runs, for the gang of a pod. The minimum has to run for it: what is left
+	// of a broken gang is worth nothing.
+	MinRuntime func(*v1.Pod) time.Duration
+	// Cooldown is how long it is after pods of a gang were evicted, and Evicted when that was last; zero for never.
+	Cooldown time.Duration
+	Evicted  func(Owner) time.Time
+}
+
+// until is the end of the respite of gangs that start together; zero for none.
+func (r *Respite) until(of Owner, footprints []gang.Footprint) time.Time {
+	var end time.Time
+	later := func(since time.Time, length time.Duration) {
+		if at := since.Add(length); length > 0 && !since.IsZero() && at.After(end) {
+			end = at
+		}
+	}
+	for i := range footprints {
+		f := &footprints[i]
+		if r.MinRuntime != nil && len(f.Running) > 0 {
+			later(f.RunsSince(), r.MinRuntime(f.Running[0].Pod))
+		}
+		if r.Evicted != nil && !of.IsPod() {
+			later(r.Evicted(Owner{Profile: of.Profile, Gang: f.Key}), r.Cooldown)
+		}
+	}
+	return end
+}
