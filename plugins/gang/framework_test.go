@@ -47,6 +47,12 @@ type stage struct {
 // newStage makes a stage with these nodes, and pods on them.
 func newStage(tb testing.TB, nodes []*v1.Node, pods ...*v1.Pod) *stage {
 	tb.Helper()
+	return newStageWith(tb, nil, nodes, pods...)
+}
+
+// newStageWith is newStage with more objects that the API server has, and that the scheduler knows.
+func newStageWith(tb testing.TB, objects []runtime.Object, nodes []*v1.Node, pods ...*v1.Pod) *stage {
+	tb.Helper()
 	s := &stage{}
 	ledger := holds.New()
 	s.registry = gangs.New(ledger, nil, nil)
@@ -54,7 +60,7 @@ func newStage(tb testing.TB, nodes []*v1.Node, pods ...*v1.Pod) *stage {
 	held := func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) {
 		return heldCapacity{ledger}, nil
 	}
-	s.scheduler = idle.New(tb, idle.Options{Name: testProfile, Plugins: frameworkruntime.Registry{Name: idle.Keep(&s.Gang, New(shared)), heldCapacity{}.Name(): held}, Configure: configure})
+	s.scheduler = idle.New(tb, idle.Options{Name: testProfile, Objects: objects, Plugins: frameworkruntime.Registry{Name: idle.Keep(&s.Gang, New(shared)), heldCapacity{}.Name(): held}, Configure: configure})
 	s.ctx, s.snapshot = s.scheduler.Context, s.scheduler.Snapshot
 	nominator := s.holds.Nominator(s.scheduler.SchedulingQueue, func(*v1.Pod) bool { return false })
 	s.scheduler.Framework.SetPodNominator(nominator)
@@ -65,6 +71,9 @@ func newStage(tb testing.TB, nodes []*v1.Node, pods ...*v1.Pod) *stage {
 		if err := s.scheduler.Cache.AddPod(klog.FromContext(s.ctx), pod); err != nil {
 			tb.Fatal(err)
 		}
+	}
+	if len(objects) > 0 {
+		s.scheduler.Start()
 	}
 	s.scheduler.Look(tb)
 	return s

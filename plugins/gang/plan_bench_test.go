@@ -6,9 +6,11 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+	"github.com/lockstep-sh/lockstep/test/dra"
 )
 
 // attemptOf is an attempt to place all of these pods, as the state machine would make it.
@@ -61,6 +63,27 @@ func BenchmarkPlan(b *testing.B) {
 			benchmarkPlan(b, s, attemptOf(makeMembers("train", size.members, 1, nil), gang.Spec{}), true)
 		})
 	}
+}
+
+// BenchmarkPlanClaims is of a gang in which each member has a ResourceClaim of its own, for one of 8 devices of a node. Half of
+// the nodes have no device left.
+func BenchmarkPlanClaims(b *testing.B) {
+	const members, count = 256, 1000
+	nodes := makeNodes(count, 100)
+	objects := []runtime.Object{dra.Class()}
+	for i, node := range nodes {
+		objects = append(objects, dra.Slice(node.Name, 8))
+		if i%2 == 0 {
+			objects = append(objects, dra.Held(dra.Claim("of-"+node.Name, 8), node.Name, 0, "on-"+node.Name))
+		}
+	}
+	pods := makeMembers("train", members, 1, func(i int, pod *st.PodWrapper) {
+		claim := fmt.Sprint("gpu-", i)
+		objects = append(objects, dra.Claim(claim, 1))
+		pod.Namespace("ns").PodResourceClaims(v1.PodResourceClaim{Name: "gpu", ResourceClaimName: &claim})
+	})
+	s := newStageWith(b, objects, nodes)
+	benchmarkPlan(b, s, attemptOf(pods, gang.Spec{}), true)
 }
 
 func BenchmarkPlanShapes(b *testing.B) {
