@@ -150,7 +150,7 @@ func (g *gang) wants() Need {
 
 // ranks numbers all members but for those on their way out.
 func (g *gang) ranks() (map[types.UID]int, bool) {
-	return ranks(g.sorted(func(m *member) bool { return !m.leaving() }))
+	return ranks(g.sorted(func(m *member) bool { return !m.leaving() }), g.numbers)
 }
 
 // context is what a member that goes alone has to know of its gang. Without a

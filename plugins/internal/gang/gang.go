@@ -14,6 +14,8 @@ type gang struct {
 	key     Key
 	group   *group
 	members map[types.UID]*member
+	// numbers are those that the members carry.
+	numbers numbering
 
 	// past is members that ran to success; they still count, but only those of this
 	// life of the gang, so that a job that is run again starts as a gang.

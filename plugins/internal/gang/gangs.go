@@ -69,7 +69,7 @@ func (s *Gangs) gang(key Key) *gang {
 	g := s.gangs[key]
 	if g == nil {
 		g = &gang{
-			key: key, members: map[types.UID]*member{}, byRole: map[string]*roleCount{},
+			key: key, members: map[types.UID]*member{}, numbers: numbering{}, byRole: map[string]*roleCount{},
 			past: newPast(),
 			spec: Spec{Mode: Strict, Policy: OnceSatisfied, WaitTime: s.defaults.WaitTime},
 		}
@@ -128,6 +128,7 @@ func (s *Gangs) join(g *gang, m *member, now time.Time) {
 	m.observe(m.pod)
 	s.members[m.uid()] = m
 	g.members[m.uid()] = m
+	g.numbers.add(m.index())
 	s.turns.add(m)
 	g.note(m.pod)
 	g.group.ranked = false
@@ -148,12 +149,16 @@ func (s *Gangs) join(g *gang, m *member, now time.Time) {
 func (s *Gangs) update(m *member, pod *v1.Pod, now time.Time) {
 	g := m.gang
 	changed := !fieldsOf(pod).same(fieldsOf(m.pod))
-	was, came := m.state, m.coming()
+	was, came, number := m.state, m.coming(), m.index()
 	if !sameLife(m.pod, pod) {
 		g.past.unfinished(m.pod, false)
 		g.past.unfinished(pod, true)
 	}
 	g.change(m, func() { m.observe(pod) })
+	if m.index() != number {
+		g.numbers.remove(number)
+		g.numbers.add(m.index())
+	}
 	switch {
 	case m.state == Bound:
 		s.unhand(m, was)
@@ -197,12 +202,14 @@ func (s *Gangs) remove(m *member, now time.Time) {
 	s.unhand(m, m.state)
 	g.leave(m)
 	g.past.unfinished(m.pod, false)
+	g.numbers.remove(m.index())
 	delete(g.members, m.uid())
 	delete(s.members, m.uid())
 	s.endTurn(m)
 	s.turns.forget(m)
 	if len(g.members) == 0 {
 		g.toldOf = nil
+		clear(g.numbers)
 	}
 	g.ignore(m)
 	if g.definer == m {

@@ -2,6 +2,8 @@ package gang
 
 import (
 	"cmp"
+	"maps"
+	"slices"
 	"strconv"
 
 	v1 "k8s.io/api/core/v1"
@@ -105,25 +107,55 @@ func trimZeros(s string) string {
 	return s
 }
 
+// numbering is the series in which members of a gang are numbered. A series that has no members for a while keeps its
+// place, or the others would change their numbers: until another one begins.
+type numbering map[string]*numbered
+
+// numbered is how many numbers a series has had, and how many members have one now.
+type numbered struct{ size, members int }
+
+func (n numbering) add(i index) {
+	if !i.known {
+		return
+	}
+	if n[i.series] == nil {
+		maps.DeleteFunc(n, func(_ string, of *numbered) bool { return of.members == 0 })
+		n[i.series] = &numbered{}
+	}
+	of := n[i.series]
+	of.size, of.members = max(of.size, i.n+1), of.members+1
+}
+
+func (n numbering) remove(i index) {
+	if i.known {
+		n[i.series].members--
+	}
+}
+
+// bases are where each series begins: one comes after the other by name.
+func (n numbering) bases() map[string]int {
+	bases, next := make(map[string]int, len(n)), 0
+	for _, series := range slices.SortedFunc(maps.Keys(n), compareNatural) {
+		bases[series] = next
+		next += n[series].size
+	}
+	return bases
+}
+
 // ranks numbers the members of a gang, which are in order, for a layout: by the indexes that
 // they carry, one series after the other, and then those without. ok is false where nobody
 // carries any: then who comes back for a member that was lost does not have its number.
-func ranks(members []*member) (rank map[types.UID]int, ok bool) {
+func ranks(members []*member, n numbering) (rank map[types.UID]int, ok bool) {
 	rank = make(map[types.UID]int, len(members))
 	next := 0
-	bases, used := map[string]int{}, map[int]bool{}
+	bases, used := n.bases(), map[int]bool{}
 	for _, m := range members {
-		index := indexOf(m.pod)
+		index := m.index()
 		if !index.known {
 			continue
 		}
-		base, begun := bases[index.series]
-		if !begun {
-			base = next
-			bases[index.series] = base
-		}
 		ok = true
-		n := base + index.n
+		n := bases[index.series] + index.n
 		for used[n] {
 			n++ // two that carry one number, or another series in its way
 		}

@@ -92,19 +92,58 @@ func TestRanks(t *testing.T) {
 				members = append(members, &member{pod: pod})
 			}
 			slices.SortFunc(members, compareMembers)
+			numbers := numbering{}
 			var order []string
 			for _, m := range members {
 				order = append(order, m.pod.Name)
+				numbers.add(m.index())
 			}
 			if got := strings.Join(order, " "); got != c.order {
 				t.Errorf("order: %s, want %s", got, c.order)
 			}
-			got, ranked := ranks(members)
+			got, ranked := ranks(members, numbers)
 			if diff := cmp.Diff(c.ranks, got); diff != "" || ranked != c.ranked {
 				t.Errorf("ranked %v, want %v; ranks (-want +got):\n%s", ranked, c.ranked, diff)
 			}
 		})
 	}
+}
+
+// TestRanksOutliveMembers: who comes back has the number of the one that was lost, whoever else is still missing. It is as
+// with a PyTorchJob: the workers are counted on from the master, also while there is none.
+func TestRanksOutliveMembers(t *testing.T) {
+	s := New(Defaults{}, Backoff{})
+	see := func(kind, n, uid string) {
+		s.See(podOf(kind+"-"+n, of("train"), func(pod *v1.Pod) {
+			pod.UID = types.UID(uid)
+			pod.Labels = map[string]string{v1alpha1.TrainingReplicaIndexLabel: n, v1alpha1.TrainingReplicaTypeLabel: kind}
+		}), start)
+	}
+	want := func(when string, ranks map[types.UID]int) {
+		t.Helper()
+		got, _ := s.gangs[Key{"a", "train"}].ranks()
+		if diff := cmp.Diff(ranks, got); diff != "" {
+			t.Errorf("ranks %s (-want +got):\n%s", when, diff)
+		}
+	}
+	see("worker", "1", "w1")
+	see("worker", "0", "w0")
+	see("master", "0", "m0")
+	want("of all", map[types.UID]int{"m0": 0, "w0": 1, "w1": 2})
+	s.Gone("m0", start)
+	s.Gone("w0", start)
+	see("worker", "0", "w0 again")
+	want("without the master", map[types.UID]int{"w0 again": 1, "w1": 2})
+	see("master", "0", "m0 again")
+	want("of all again", map[types.UID]int{"m0 again": 0, "w0 again": 1, "w1": 2})
+	s.Gone("m0 again", start)
+	see("evaluator", "0", "e0")
+	want("with another kind instead", map[types.UID]int{"e0": 0, "w0 again": 1, "w1": 2})
+	for _, uid := range []types.UID{"e0", "w0 again", "w1"} {
+		s.Gone(uid, start)
+	}
+	see("worker", "0", "w0 of another run")
+	want("of another run", map[types.UID]int{"w0 of another run": 0})
 }
 
 // TestCompareNaturalIsAnOrder: it has to be one, or sorting members could fail.
