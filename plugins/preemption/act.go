@@ -28,7 +28,7 @@ func (pl *GangPreemption) act(ctx context.Context, d *demand, f *found) bool {
 	}
 	for uid, node := range f.plan.Nodes {
 		demand := f.plan.Demand[uid]
-		pl.Holds.Nominate(hold.Hold{For: uid, Holder: holder, Node: node, Priority: d.priority, Request: demand.Request, Ports: demand.Ports, Claim: f.claim})
+		pl.Holds.Nominate(hold.Hold{For: uid, Holder: holder, Node: node, Priority: d.priority, Request: demand.Request, Ports: demand.Ports, Devices: demand.Devices, Claim: f.claim})
 	}
 	pl.outrank(f)
 	pl.Gangs.Yield(ctx, pl.Holds.Among(f.outrank, maps.Values(f.plan.Nodes)))
