@@ -22,6 +22,8 @@ type storage struct {
 	classes storagelisters.StorageClassLister
 	// devices are claims of the other kind; nil where the scheduler knows of none.
 	devices fwk.ResourceClaimTracker
+	// backing tells which extended resources a DeviceClass backs; nil likewise.
+	backing fwk.DeviceClassResolver
 	// unbound indexes the volumes that are not bound: see unboundVolumes.
 	unbound cache.Indexer
 	// broken is why there is no such index.
@@ -36,7 +38,7 @@ func storageOf(fw framework.Framework) storage {
 		unbound: core.PersistentVolumes().Informer().GetIndexer(),
 	}
 	if manager := fw.SharedDRAManager(); manager != nil {
-		s.devices = manager.ResourceClaims()
+		s.devices, s.backing = manager.ResourceClaims(), manager.DeviceClassResolver()
 	}
 	if _, ok := s.unbound.GetIndexers()[unboundIndex]; ok {
 		return s // by another planner

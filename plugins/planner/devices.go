@@ -7,6 +7,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/dynamic-resource-allocation/resourceclaim"
+	schedutil "k8s.io/kubernetes/pkg/scheduler/util"
 	"k8s.io/kubernetes/pkg/scheduler/util/assumecache"
 
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
@@ -97,6 +98,12 @@ func (w *world) shortDevices(members []int) []string {
 		parts = append(parts, fmt.Sprintf("%d of device class %s", counts[class], class))
 	}
 	return parts
+}
+
+// lacks reports whether nodes lacked a resource: of their own, or devices of a class that backs it.
+func (w *world) lacks(name v1.ResourceName) bool {
+	return w.lacking[name] || w.lackingDevices && w.storage.backing != nil &&
+		schedutil.IsDRAExtendedResourceName(name) && w.storage.backing.GetDeviceClass(name) != nil
 }
 
 // addRequests counts the devices of a claim that is not allocated. Of a list of alternatives the first counts, and a request for

@@ -115,6 +115,10 @@ func TestPlansCountDevices(t *testing.T) {
 		if counts, why := planDevices(t, []int{2, 6}, pods); !slices.Equal(counts, []int{1, 3}) {
 			t.Errorf("4 members with 2 devices each, by extended resource, on nodes with 2 and 6: %v (%s), want them to fit", counts, why)
 		}
+		_, why := planDevices(t, []int{2, 4}, pods)
+		if want := `gang "ns/g": 3 of 4 members fit; short 2 example.com/gpu (of 2 nodes: 2 cannot allocate all claims)`; why != want {
+			t.Errorf("the same on nodes with 2 and 4:\n%s; want\n%s", why, want)
+		}
 	})
 }
 

@@ -451,7 +451,7 @@ func (w *world) short(members []int) string {
 	sum := resource.Vector{}
 	for _, m := range members {
 		for name, amount := range w.classes[w.classOf[m]].demand.Request {
-			if w.lacking[name] {
+			if w.lacks(name) {
 				sum.Add(resource.Vector{name: amount}, 1)
 			}
 		}
