@@ -128,7 +128,7 @@ func (s *Gangs) join(g *gang, m *member, now time.Time) {
 	m.observe(m.pod)
 	s.members[m.uid()] = m
 	g.members[m.uid()] = m
-	g.numbers.add(m.index())
+	s.number(m)
 	s.turns.add(m)
 	g.note(m.pod)
 	g.group.ranked = false
@@ -155,10 +155,8 @@ func (s *Gangs) update(m *member, pod *v1.Pod, now time.Time) {
 		g.past.unfinished(pod, true)
 	}
 	g.change(m, func() { m.observe(pod) })
-	if m.index() != number {
-		g.numbers.remove(number)
-		g.numbers.add(m.index())
-	}
+	g.numbers.remove(number)
+	s.number(m)
 	switch {
 	case m.state == Bound:
 		s.unhand(m, was)

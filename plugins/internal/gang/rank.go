@@ -2,6 +2,7 @@ package gang
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -129,6 +130,17 @@ func (n numbering) add(i index) {
 func (n numbering) remove(i index) {
 	if i.known {
 		n[i.series].members--
+	}
+}
+
+// number takes in the number that a member carries.
+func (s *Gangs) number(m *member) {
+	m.gang.numbers.add(m.index())
+	key := v1alpha1.NetworkTopologyIndexAnnotation
+	if _, ok := readIndex(m.pod.Annotations[key]); !ok && m.pod.Annotations[key] != "" {
+		s.report(m.gang, m.pod, &m.gang.toldOf, Problem{
+			Key: key, Value: m.pod.Annotations[key], Want: fmt.Sprintf("a number from 0 to %d", maxIndex-1), Used: "what the labels of the pod say, or its place in order",
+		})
 	}
 }
 

@@ -291,6 +291,15 @@ func TestStoriesOfMembers(t *testing.T) {
 			},
 			want: []string{"may be taken back: true", "after 2 cycles: a/train 3 bound"},
 		},
+		"a rank that is none is told, and the labels of the pod count": {
+			room: map[string]int{"n": 9},
+			play: func(c *cluster) {
+				c.add(podOf("p1", of("train"), needs(1), says(v1alpha1.NetworkTopologyIndexAnnotation, "first")))
+			},
+			want: []string{
+				"event on p1: " + v1alpha1.NetworkTopologyIndexAnnotation + `: "first" is not a number from 0 to 99999; using what the labels of the pod say, or its place in order`,
+			},
+		},
 		"a pod that is recreated under its name is another member": {
 			room: map[string]int{"n": 9},
 			play: func(c *cluster) {
