@@ -37,13 +37,17 @@ const compiledExpressions = 100
 // NewCounts returns counts without devices.
 func NewCounts() *Counts {
 	return &Counts{
-		compiled: cel.NewCache(compiledExpressions, cel.Features{
-			EnableConsumableCapacity: utilfeature.DefaultFeatureGate.Enabled(features.DRAConsumableCapacity),
-			EnableListTypeAttributes: utilfeature.DefaultFeatureGate.Enabled(features.DRAListTypeAttributes),
-		}),
-		classes: map[string]*resourceapi.DeviceClass{}, slices: map[string]*resourceapi.ResourceSlice{},
+		compiled: newCache(),
+		classes:  map[string]*resourceapi.DeviceClass{}, slices: map[string]*resourceapi.ResourceSlice{},
 		of: map[string]map[string]bool{}, known: map[string]map[v1.ResourceName]int64{},
 	}
+}
+
+func newCache() *cel.Cache {
+	return cel.NewCache(compiledExpressions, cel.Features{
+		EnableConsumableCapacity: utilfeature.DefaultFeatureGate.Enabled(features.DRAConsumableCapacity),
+		EnableListTypeAttributes: utilfeature.DefaultFeatureGate.Enabled(features.DRAListTypeAttributes),
+	})
 }
 
 // SetSlice takes in a ResourceSlice. It returns the nodes that may have other devices than before.
@@ -202,7 +206,7 @@ func (c *Counts) count(node string) map[v1.ResourceName]int64 {
 		}
 		for i := range spec.Devices {
 			for resource, class := range c.backing() {
-				if c.matches(class, spec.Driver, &spec.Devices[i]) {
+				if matches(c.compiled, class, spec.Driver, &spec.Devices[i]) {
 					counts[resource]++
 				}
 			}
@@ -224,12 +228,12 @@ func (c *Counts) backing() map[v1.ResourceName]*resourceapi.DeviceClass {
 }
 
 // matches reports whether a class selects a device. A selector that cannot be evaluated selects nothing.
-func (c *Counts) matches(class *resourceapi.DeviceClass, driver string, device *resourceapi.Device) bool {
+func matches(compiled *cel.Cache, class *resourceapi.DeviceClass, driver string, device *resourceapi.Device) bool {
 	for _, selector := range class.Spec.Selectors {
 		if selector.CEL == nil {
 			return false
 		}
-		expression := c.compiled.GetOrCompile(selector.CEL.Expression)
+		expression := compiled.GetOrCompile(selector.CEL.Expression)
 		if expression.Error != nil {
 			return false
 		}

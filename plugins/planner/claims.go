@@ -13,6 +13,8 @@ import (
 	"k8s.io/component-helpers/storage/volume"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/lockstep-sh/lockstep/plugins/devices"
 )
 
 // storage looks up claims and volumes, in the caches of informers.
@@ -24,6 +26,8 @@ type storage struct {
 	devices fwk.ResourceClaimTracker
 	// backing tells which extended resources a DeviceClass backs; nil likewise.
 	backing fwk.DeviceClassResolver
+	// stock bounds how many devices nodes have left; nil likewise.
+	stock *devices.Stock
 	// unbound indexes the volumes that are not bound: see unboundVolumes.
 	unbound cache.Indexer
 	// broken is why there is no such index.
@@ -38,7 +42,7 @@ func storageOf(fw framework.Framework) storage {
 		unbound: core.PersistentVolumes().Informer().GetIndexer(),
 	}
 	if manager := fw.SharedDRAManager(); manager != nil {
-		s.devices, s.backing = manager.ResourceClaims(), manager.DeviceClassResolver()
+		s.devices, s.backing, s.stock = manager.ResourceClaims(), manager.DeviceClassResolver(), devices.NewStock(manager)
 	}
 	if _, ok := s.unbound.GetIndexers()[unboundIndex]; ok {
 		return s // by another planner
@@ -97,6 +101,8 @@ type claimed struct {
 	// whose storage class makes no volumes: what is there is all there is.
 	waiting int
 	static  []*v1.PersistentVolumeClaim
+	// devices are at least how many devices of each device class a member is allocated.
+	devices map[string]int64
 }
 
 // claimsOf names the claims of a pod's volumes, by volume; a volume that needs none has an

@@ -3,12 +3,14 @@ package planner
 import (
 	"errors"
 	"fmt"
+	"math"
 
 	v1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/dynamic-resource-allocation/resourceclaim"
 	schedutil "k8s.io/kubernetes/pkg/scheduler/util"
 	"k8s.io/kubernetes/pkg/scheduler/util/assumecache"
+	"k8s.io/utils/ptr"
 
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 )
@@ -48,9 +50,51 @@ func (s storage) readDevices(c *claimed, pod *v1.Pod, uses map[claimKey]int) err
 			c.shape = append(c.shape, "devices", name)
 		default:
 			c.shape = append(c.shape, "devices", claim.Spec)
+			c.takes(claim)
 		}
 	}
 	return nil
+}
+
+// takes counts the devices that a claim is allocated at least: of what it may do without, and with admin access, none.
+func (c *claimed) takes(claim *resourceapi.ResourceClaim) {
+	for _, request := range claim.Spec.Devices.Requests {
+		if one := request.Exactly; one != nil && one.AllocationMode == resourceapi.DeviceAllocationModeExactCount && !ptr.Deref(one.AdminAccess, false) {
+			if c.devices == nil {
+				c.devices = map[string]int64{}
+			}
+			c.devices[one.DeviceClassName] += one.Count
+		}
+	}
+}
+
+// deviceSlots bounds how many members of a class a node takes by the devices that it had when the plan began. Where room is
+// sought it does not: pods may leave theirs.
+func (w *world) deviceSlots(class, node int) int {
+	n := math.MaxInt32
+	if w.inCopies || w.storage.stock == nil {
+		return n
+	}
+	for name, count := range w.classes[class].claims.devices {
+		if left := w.left(name); left != nil && count > 0 {
+			n = min(n, int(int64(left[w.tx.Node(node).Node().Name])/count))
+		}
+	}
+	return n
+}
+
+// left is how many devices of a device class nodes have left; nil where nothing bounds them.
+func (w *world) left(deviceClass string) map[string]int {
+	left, known := w.devicesLeft[deviceClass]
+	if !known {
+		var bounded bool
+		var err error
+		if left, bounded, err = w.storage.stock.Left(deviceClass); err != nil || !bounded {
+			left = nil // the filters tell
+		}
+		w.devicesLeft[deviceClass] = left
+	}
+	return left
 }
 
 // crowded says, if so, that members of a gang share a claim of which there cannot be as many users as it needs.

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
@@ -42,6 +43,12 @@ func nodeNames(count int) []string {
 	return names
 }
 
+// rackLabel is the label of nodes by which they are in racks of nodesPerRack.
+const (
+	rackLabel    = "rack"
+	nodesPerRack = 16
+)
+
 // devicePlanner is a planner for nodes with so many devices.
 func devicePlanner(tb testing.TB, devices []int, objects ...runtime.Object) *Planner {
 	tb.Helper()
@@ -49,7 +56,7 @@ func devicePlanner(tb testing.TB, devices []int, objects ...runtime.Object) *Pla
 	var nodes []*v1.Node
 	for i, name := range nodeNames(len(devices)) {
 		objects = append(objects, dra.Slice(name, devices[i]))
-		nodes = append(nodes, st.MakeNode().Name(name).Capacity(map[v1.ResourceName]string{v1.ResourceCPU: "96", v1.ResourcePods: "110"}).Obj())
+		nodes = append(nodes, st.MakeNode().Name(name).Label(rackLabel, fmt.Sprint("r", i/nodesPerRack)).Capacity(map[v1.ResourceName]string{v1.ResourceCPU: "96", v1.ResourcePods: "110"}).Obj())
 	}
 	s := idle.New(tb, idle.Options{Snapshot: cache.NewSnapshot(nil, nodes), Objects: objects})
 	s.Start()
@@ -170,6 +177,62 @@ func TestClassesByDevices(t *testing.T) {
 	}
 	if len(group.classes) != 4 {
 		t.Errorf("%d classes, want 4: one device, two, that which is shared, that which is allocated", len(group.classes))
+	}
+}
+
+// TestRoomCountsDevices: of how many members a rack takes is known without allocating anything, where devices are of one node each.
+func TestRoomCountsDevices(t *testing.T) {
+	held := dra.Held(dra.Claim("held", 1), "n0", 0, "somebody")
+	reached := dra.Slice("n0", 1)
+	reached.Name, reached.Spec.Pool.Name, reached.Spec.NodeName, reached.Spec.AllNodes = "fabric", "fabric", nil, new(true)
+	several := dra.Slice("n0", 1)
+	several.Name, several.Spec.Pool.Name, several.Spec.Devices[0].AllowMultipleAllocations = "several", "several", new(true)
+	admin := dra.Claim("two", 2)
+	admin.Spec.Devices.Requests[0].Exactly.AdminAccess = new(true)
+	all := dra.Claim("two", 2)
+	all.Spec.Devices.Requests[0].Exactly.AllocationMode = resourceapi.DeviceAllocationModeAll
+	for sentence, c := range map[string]struct {
+		objects []runtime.Object
+		want    int
+	}{
+		"devices that are left":                        {[]runtime.Object{dra.Claim("two", 2)}, 4},
+		"but for those that are allocated":             {[]runtime.Object{dra.Claim("two", 2), held}, 3},
+		"unless several nodes reach some":              {[]runtime.Object{dra.Claim("two", 2), reached}, 16 * 110},
+		"unless several claims can have one of them":   {[]runtime.Object{dra.Claim("two", 2), several}, 16 * 110},
+		"not for claims with admin access":             {[]runtime.Object{admin}, 16 * 110},
+		"not for claims for whatever there is":         {[]runtime.Object{all}, 16 * 110},
+		"not for a claim that is allocated":            {[]runtime.Object{dra.Held(dra.Claim("two", 2), "n0", 0)}, 16 * 110},
+		"not for a claim of which nobody knows so far": {nil, 16 * 110},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			devices := append([]int{8}, slices.Repeat([]int{0}, nodesPerRack)...)
+			room, err := devicePlanner(t, devices, c.objects...).RoomIn(t.Context(), attemptOf([]*v1.Pod{dra.Pod("m", "two")}), rackLabel)
+			if err != nil || room["r0"] != c.want {
+				t.Errorf("a rack in which a node has 8 devices takes %d members with 2 each, error %v; want %d", room["r0"], err, c.want)
+			}
+		})
+	}
+}
+
+// BenchmarkPlanOfClaimsInRacks plans such a gang for racks of 16 nodes, of which none takes more than half of it.
+func BenchmarkPlanOfClaimsInRacks(b *testing.B) {
+	pods, claims := each(256, 1)
+	p := devicePlanner(b, slices.Repeat([]int{8}, 1000), claims...)
+	for name, spec := range map[string]gang.Spec{
+		"required":  {RequiredTopology: rackLabel},
+		"preferred": {Layout: gang.Layout{Levels: []gang.Level{{Key: rackLabel}}}},
+		"slices":    {Layout: gang.Layout{Levels: []gang.Level{{Key: rackLabel, Slice: 64}}}},
+	} {
+		b.Run(name, func(b *testing.B) {
+			a := attemptOf(pods)
+			spec.Min = len(pods)
+			a.Gangs[0].Spec = spec
+			for b.Loop() {
+				if plan, err := p.Plan(b.Context(), a, nil); err != nil || plan.Complete == (name == "required") {
+					b.Fatal(plan.Why, err)
+				}
+			}
+		})
 	}
 }
 

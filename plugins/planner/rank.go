@@ -54,7 +54,7 @@ func (p *Planner) RoomIn(ctx context.Context, a *gang.Attempt, key string) (room
 	room = map[string]int{}
 	for _, node := range w.all() {
 		if value, ok := w.Label(node, key); ok {
-			room[value] += w.Slots(0, node)
+			room[value] += min(w.Slots(0, node), w.deviceSlots(0, node))
 		}
 	}
 	return room, nil

@@ -73,6 +73,8 @@ type world struct {
 	lacking map[v1.ResourceName]bool
 	// lackingDevices: a node was refused for its devices.
 	lackingDevices bool
+	// devicesLeft is how many devices of each device class nodes have left, where that was asked.
+	devicesLeft map[string]map[string]int
 	// opaque: a node was refused by a plugin that may look at more of a pod than a shape has.
 	opaque bool
 	// denied is why a member was not admitted at all as things stood then.
@@ -102,6 +104,7 @@ func (w *world) slotsWithout(class, node int, freed resource.Vector, pods int) (
 	if w.classes[class].alone {
 		most = min(most, 1)
 	}
+	most = min(most, max(1, w.deviceSlots(class, node))) // of devices that are not there the filters tell
 	if !w.checksResources {
 		return min(most, len(w.pods)), ""
 	}
