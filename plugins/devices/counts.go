@@ -19,7 +19,7 @@ import (
 )
 
 // Counts is how many devices nodes have behind extended resources: those of their ResourceSlices that a DeviceClass matches
-// which names such a resource. Devices that several nodes reach count for none of them. It may be used by several goroutines.
+// which names such a resource, or after which it is called. Devices that several nodes reach count for none of them. It may be used by several goroutines.
 type Counts struct {
 	mu       sync.Mutex
 	compiled *cel.Cache
@@ -133,16 +133,10 @@ func (c *Counts) SetClass(class *resourceapi.DeviceClass) (nodes []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	before := c.classes[class.Name]
-	switch {
-	case before == nil && class.Spec.ExtendedResourceName == nil:
+	if before != nil && before.UID == class.UID && equality.Semantic.DeepEqual(before.Spec, class.Spec) {
 		return nil
-	case before != nil && before.UID == class.UID && equality.Semantic.DeepEqual(before.Spec, class.Spec):
-		return nil
-	case class.Spec.ExtendedResourceName == nil:
-		delete(c.classes, class.Name)
-	default:
-		c.classes[class.Name] = class
 	}
+	c.classes[class.Name] = class
 	return c.allChanged()
 }
 
@@ -215,10 +209,15 @@ func (c *Counts) count(node string) map[v1.ResourceName]int64 {
 	return counts
 }
 
-// backing is the class behind each resource: of several the newest, and of those the first by name, as kube-scheduler chooses.
+// backing is the class behind each resource: of several that name it the newest, and of those the first by name, as
+// kube-scheduler chooses. Each class backs one that has its own name, besides.
 func (c *Counts) backing() map[v1.ResourceName]*resourceapi.DeviceClass {
 	found := map[v1.ResourceName]*resourceapi.DeviceClass{}
 	for _, class := range c.classes {
+		found[v1.ResourceName(resourceapi.ResourceDeviceClassPrefix+class.Name)] = class
+		if class.Spec.ExtendedResourceName == nil {
+			continue
+		}
 		name := v1.ResourceName(*class.Spec.ExtendedResourceName)
 		if other := found[name]; other == nil || cmp.Or(other.CreationTimestamp.Compare(class.CreationTimestamp.Time), cmp.Compare(class.Name, other.Name)) < 0 {
 			found[name] = class

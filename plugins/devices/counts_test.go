@@ -108,6 +108,24 @@ func TestCounts(t *testing.T) {
 	}
 }
 
+// TestCountsBehindTheNameOfAClass: each class backs a resource that is called after it, whether it names one or not.
+func TestCountsBehindTheNameOfAClass(t *testing.T) {
+	counts := NewCounts()
+	counts.SetSlice(dra.Slice("n", 3))
+	unnamed := dra.Class()
+	unnamed.Name, unnamed.Spec.ExtendedResourceName = "unnamed", nil
+	if nodes := counts.SetClass(unnamed); !slices.Equal(nodes, []string{"n"}) {
+		t.Errorf("with the class nodes %v have other devices, want n", nodes)
+	}
+	counts.SetClass(dra.Class())
+	has := counts.With(st.MakeNode().Name("n").Obj()).Status.Allocatable
+	for _, name := range []string{string(dra.Backed), resourceapi.ResourceDeviceClassPrefix + dra.Driver, resourceapi.ResourceDeviceClassPrefix + "unnamed"} {
+		if amount := has[v1.ResourceName(name)]; amount.Value() != 3 {
+			t.Errorf("the node has %s of %s, want 3", amount.String(), name)
+		}
+	}
+}
+
 // TestCountsTellWhatChanges: each change names the nodes that it may matter to.
 func TestCountsTellWhatChanges(t *testing.T) {
 	counts := NewCounts()
