@@ -48,6 +48,7 @@ func resourceOf(group, version, resource string) schema.GroupVersionResource {
 // owners are what a scenario can leave behind that would make other things anew.
 var owners = []schema.GroupVersionResource{
 	resourceOf("admissionregistration.k8s.io", "v1", "validatingwebhookconfigurations"),
+	resourceOf("admissionregistration.k8s.io", "v1", "mutatingwebhookconfigurations"),
 	resourceOf("batch", "v1", "jobs"),
 	resourceOf("apps", "v1", "deployments"),
 	resourceOf("apps", "v1", "statefulsets"),

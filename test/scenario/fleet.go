@@ -47,7 +47,8 @@ const (
 
 // strayDeletes keeps KWOK from deleting the wrong pod. It deletes by name what it has seen terminating,
 // and if that is gone by then and a pod of the same name is there, it deletes that one. Such a request
-// is told by its options: no grace period, and unlike ours no propagation policy.
+// is told by its options: no grace period, and unlike ours no propagation policy. So are those of the Job controller for
+// pods that wait; these are let through, since no pod of a Job has the name of one before it.
 const strayDeletes = `apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicy
 metadata: {name: lockstep-scenario-stray-deletes}
@@ -60,7 +61,8 @@ spec:
   - message: this pod is not terminating
     expression: >-
       has(oldObject.metadata.deletionTimestamp) || !has(request.options.gracePeriodSeconds) ||
-      request.options.gracePeriodSeconds != 0 || has(request.options.propagationPolicy)
+      request.options.gracePeriodSeconds != 0 || has(request.options.propagationPolicy) ||
+      (has(oldObject.metadata.ownerReferences) && oldObject.metadata.ownerReferences.exists(o, o.kind == "Job"))
 ---
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicyBinding
