@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -67,6 +68,11 @@ func setUp() error {
 	if err := localcluster.Build(context.Background(), os.Stderr); err != nil {
 		return err
 	}
+	// The community's manifests; commands of a scenario have a home of their own, without modules.
+	plugins, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/scheduler-plugins").Output()
+	if err != nil {
+		return fmt.Errorf("finding scheduler-plugins: %w", err)
+	}
 	fleet, err := scenario.NewFleet()
 	if err != nil {
 		return err
@@ -75,6 +81,7 @@ func setUp() error {
 		Fleet:      fleet,
 		Scheduler:  filepath.Join(root, "bin", "lockstep-scheduler"),
 		Controller: filepath.Join(root, "bin", "lockstep-controller"),
+		Variables:  map[string]string{"SCHEDULER_PLUGINS": strings.TrimSpace(string(plugins))},
 	}
 	return nil
 }
