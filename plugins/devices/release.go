@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -79,12 +80,20 @@ func (r *Releaser) Consider(pods ...*v1.Pod) {
 	}
 }
 
+// releasers is how many claims are looked at at a time: one that the API server does not answer for keeps none of the others.
+const releasers = 4
+
 // Run works until the context ends.
 func (r *Releaser) Run(ctx context.Context) {
-	go func() {
-		<-ctx.Done()
-		r.queue.ShutDown()
-	}()
+	defer context.AfterFunc(ctx, r.queue.ShutDown)()
+	var group sync.WaitGroup
+	for range releasers {
+		group.Go(func() { r.work(ctx) })
+	}
+	group.Wait()
+}
+
+func (r *Releaser) work(ctx context.Context) {
 	for {
 		key, done := r.queue.Get()
 		if done {
@@ -149,7 +158,7 @@ func (r *Releaser) deallocate(ctx context.Context, claim *resourceapi.ResourceCl
 	free := claim.DeepCopy()
 	free.Status = resourceapi.ResourceClaimStatus{}
 	claims := r.client.ResourceClaims(claim.Namespace)
-	err = r.insist(ctx, func(ctx context.Context) error {
+	err = r.insist(ctx, klog.KObj(claim), func(ctx context.Context) error {
 		now, err = claims.UpdateStatus(ctx, free, metav1.UpdateOptions{})
 		return err
 	})
@@ -159,7 +168,7 @@ func (r *Releaser) deallocate(ctx context.Context, claim *resourceapi.ResourceCl
 	case apierrors.IsConflict(err):
 		// It has changed, or an earlier call was carried out.
 		var read error
-		err := r.insist(ctx, func(ctx context.Context) error {
+		err := r.insist(ctx, klog.KObj(claim), func(ctx context.Context) error {
 			now, read = claims.Get(ctx, claim.Name, metav1.GetOptions{})
 			return read
 		})
@@ -178,12 +187,16 @@ func (r *Releaser) deallocate(ctx context.Context, claim *resourceapi.ResourceCl
 }
 
 // insist makes a call until the API server has answered it.
-func (r *Releaser) insist(ctx context.Context, call func(ctx context.Context) error) (err error) {
+func (r *Releaser) insist(ctx context.Context, of klog.ObjectRef, call func(ctx context.Context) error) (err error) {
 	stopped := wait.PollUntilContextCancel(ctx, askAgain, true, func(ctx context.Context) (bool, error) {
 		ctx, cancel := context.WithTimeout(ctx, releaseTimeout)
 		defer cancel()
 		err = call(ctx)
-		return err == nil || answered(err), nil
+		done := err == nil || answered(err)
+		if !done {
+			klog.FromContext(ctx).Error(err, "Unknown whether the allocation of a ResourceClaim was taken back; trying again", "resourceclaim", of)
+		}
+		return done, nil
 	})
 	return cmp.Or(err, stopped)
 }
