@@ -39,6 +39,10 @@ type Gangs interface {
 	Waiting(profile string) []*gang.Attempt
 	// Running returns what runs of a gang of a profile, and of those that start together with it.
 	Running(profile string, key gang.Key) []gang.Footprint
+	// Single reports whether a pod is evicted by itself, whoever schedules it.
+	Single(pod *v1.Pod) bool
+	// Outside reports whether a pod is in no gang that is scheduled as one.
+	Outside(pod *v1.Pod) bool
 }
 
 // Scheduler is a scheduler that follows the cluster, and never schedules.

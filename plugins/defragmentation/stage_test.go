@@ -41,6 +41,13 @@ type known struct {
 	running map[gang.Key]gang.Footprint
 }
 
+func (k *known) Single(pod *v1.Pod) bool { return k.Outside(pod) }
+
+func (k *known) Outside(pod *v1.Pod) bool {
+	_, _, member := gang.KeyOf(pod)
+	return !member
+}
+
 func (k *known) Waiting(string) []*gang.Attempt { return k.waiting }
 
 func (k *known) Running(_ string, key gang.Key) []gang.Footprint {

@@ -80,7 +80,7 @@ func (pl *Defragmentation) waiting() []*demand {
 			if pod.Spec.SchedulerName != name || pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil || reservepods.IsReservePod(pod) {
 				continue
 			}
-			if _, _, member := gang.KeyOf(pod); !member {
+			if pl.scheduler.Gangs.Outside(pod) {
 				list = append(list, alone(fw, pod))
 			}
 		}

@@ -38,7 +38,7 @@ func clip(note string) string {
 	return note[:validation.NoteLengthLimit-len(more)] + more
 }
 
-// PodGroup refers to a PodGroup of the community.
-func PodGroup(namespace, name string, uid types.UID) *v1.ObjectReference {
-	return &v1.ObjectReference{APIVersion: "scheduling.x-k8s.io/v1alpha1", Kind: "PodGroup", Namespace: namespace, Name: name, UID: uid}
+// PodGroup refers to a PodGroup, of whichever API.
+func PodGroup(apiVersion, namespace, name string, uid types.UID) *v1.ObjectReference {
+	return &v1.ObjectReference{APIVersion: apiVersion, Kind: "PodGroup", Namespace: namespace, Name: name, UID: uid}
 }

@@ -117,7 +117,7 @@ func (c *Candidates) On(nodes []int, permits func(*v1.Pod) bool, gangsCount bool
 	for _, node := range nodes {
 		for _, info := range c.Nodes.Node(node).GetPods() {
 			pod := info.GetPod()
-			of := OwnerOf(pod)
+			of := OwnerOf(c.Gangs, pod)
 			if c.Ending[pod.UID] || c.Own[of] {
 				continue
 			}
@@ -174,7 +174,7 @@ func (c *Candidates) gang(id string, footprints []gang.Footprint, local map[type
 		if len(footprints) > 1 {
 			part, roles = f.Key.String(), f.Key.String()+"/"
 		}
-		if c.inRepair(f) {
+		if f.Whole || c.inRepair(f) {
 			f.Min, f.MinByRole = c.staying(f), nil // all that runs of it, or nothing
 		}
 		// Members that are done count off; the roles of those that are left bind as before.
@@ -256,7 +256,7 @@ func (c *Candidates) footprints(of Owner, pod *v1.Pod) []gang.Footprint {
 	together, _ := running(c.Gangs, of)
 	if !slices.ContainsFunc(together, isOf(of)) {
 		if c.strangers == nil {
-			c.strangers = byGang(c.staysOnNodes)
+			c.strangers = byGang(c.Gangs, c.staysOnNodes)
 		}
 		together = []gang.Footprint{stranger(of, pod, c.strangers)}
 	}

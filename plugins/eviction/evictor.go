@@ -175,7 +175,7 @@ func (e *Evictor) hasPlace(pod *v1.Pod, node string) bool {
 	if now.Spec.NodeName != "" {
 		return node == "" || now.Spec.NodeName == node
 	}
-	of := OwnerOf(now)
+	of := OwnerOf(e.Gangs, now)
 	if of.IsPod() {
 		return false // if it is being bound all the same, whoever needs its place finds it there
 	}

@@ -68,7 +68,7 @@ func TestEvict(t *testing.T) {
 			if c.permit {
 				s.OnTheirWay = onTheirWay{pod.UID: {}}
 			}
-			s.Underway.Begin(hold.Holder{Group: "p"}, []*v1.Pod{pod})
+			s.Underway.Begin(s.Gangs, hold.Holder{Group: "p"}, []*v1.Pod{pod})
 			c.turn.Pod, c.turn.Note = pod, "why"
 			got, err := s.Evict(s.ctx, c.turn)
 			if got != c.want || c.fails != (err != nil) {
@@ -156,7 +156,7 @@ func TestVictimsThatDoNotEnd(t *testing.T) {
 			now := time.Now()
 			victim.DeletionTimestamp = &metav1.Time{Time: now.Add(-c.since)}
 			s := newStage(t, known{}, victim)
-			s.Underway.Begin(hold.Holder{Group: "p"}, []*v1.Pod{victim})
+			s.Underway.Begin(s.Gangs, hold.Holder{Group: "p"}, []*v1.Pod{victim})
 			s.GiveUp(now)
 			if got := s.Underway.Victims(hold.Holder{Group: "p"}); got != c.want {
 				t.Errorf("%d victims are waited for, want %d", got, c.want)
@@ -197,7 +197,7 @@ func TestTogether(t *testing.T) {
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			s := newStage(t, c.runs, c.pods...)
-			together, err := s.Together(OwnerOf(c.pods[0]), c.pods[0])
+			together, err := s.Together(OwnerOf(s.Gangs, c.pods[0]), c.pods[0])
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -87,7 +87,7 @@ func (e *Evictor) Finish(ctx context.Context, now time.Time, evictBroken bool) {
 // leftOf returns what runs of the gang of a pod, and of those that start together with it, where
 // these were to go whole, pods have gone since, and what is left is of no use; else none.
 func (e *Evictor) leftOf(pod *v1.Pod) ([]gang.Footprint, error) {
-	of := OwnerOf(pod)
+	of := OwnerOf(e.Gangs, pod)
 	if of.IsPod() {
 		return nil, nil
 	}
@@ -96,7 +96,7 @@ func (e *Evictor) leftOf(pod *v1.Pod) ([]gang.Footprint, error) {
 		return nil, err
 	}
 	all := e.Gangs.Running(of.Profile, of.Gang) // also those of which nothing runs any more
-	if !slices.ContainsFunc(slices.Concat(all, together), func(f gang.Footprint) bool { return len(f.Running) < f.Min }) {
+	if !slices.ContainsFunc(slices.Concat(all, together), func(f gang.Footprint) bool { return f.Whole || len(f.Running) < f.Min }) {
 		return nil, nil
 	}
 	return together, nil

@@ -55,7 +55,7 @@ func TestRespite(t *testing.T) {
 		t.Run(sentence, func(t *testing.T) {
 			underway := NewUnderway()
 			if c.evicted > 0 {
-				underway.Begin(hold.Holder{Group: "x"}, members("g", 4, 2, "n2")[3:])
+				underway.Begin(known{}, hold.Holder{Group: "x"}, members("g", 4, 2, "n2")[3:])
 				underway.Gone("g-3", now.Add(-c.evicted))
 			}
 			candidates := &Candidates{

@@ -22,6 +22,8 @@ type Gangs interface {
 	// Running returns what runs of a gang of a profile, and of those that start together
 	// with it; none where nobody knows it.
 	Running(profile string, key gang.Key) []gang.Footprint
+	// Single reports whether a pod is evicted by itself, whoever schedules it.
+	Single(pod *v1.Pod) bool
 }
 
 // Owner is what pods of one gang have in common, or a pod that is in none.
@@ -32,9 +34,9 @@ type Owner struct {
 	Pod types.UID
 }
 
-// OwnerOf is the gang of a pod; the pod itself where it is in none.
-func OwnerOf(pod *v1.Pod) Owner {
-	if key, _, ok := gang.KeyOf(pod); ok {
+// OwnerOf is the gang of a pod; the pod itself where it is evicted by itself.
+func OwnerOf(gangs Gangs, pod *v1.Pod) Owner {
+	if key, _, ok := gang.KeyOf(pod); ok && !gangs.Single(pod) {
 		return Owner{Profile: pod.Spec.SchedulerName, Gang: key}
 	}
 	return Owner{Pod: pod.UID}
@@ -62,7 +64,7 @@ func (e *Evictor) Together(of Owner, pod *v1.Pod) ([]gang.Footprint, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listing the members of gang %s: %w", of.Gang, err)
 	}
-	return []gang.Footprint{stranger(of, pod, byGang(slices.Values(pods)))}, nil
+	return []gang.Footprint{stranger(of, pod, byGang(e.Gangs, slices.Values(pods)))}, nil
 }
 
 // running returns what runs of a gang, and of those that start together with it and run at all;
@@ -92,13 +94,13 @@ func isOf(of Owner) func(gang.Footprint) bool {
 }
 
 // byGang sorts the pods that run by their gangs. Those in none are left out.
-func byGang(pods iter.Seq[*v1.Pod]) map[Owner][]gang.Placed {
+func byGang(known Gangs, pods iter.Seq[*v1.Pod]) map[Owner][]gang.Placed {
 	gangs := map[Owner][]gang.Placed{}
 	for pod := range pods {
 		if pod.Spec.NodeName == "" || pod.DeletionTimestamp != nil || podutil.IsPodTerminal(pod) {
 			continue
 		}
-		if of := OwnerOf(pod); !of.IsPod() {
+		if of := OwnerOf(known, pod); !of.IsPod() {
 			gangs[of] = append(gangs[of], gang.Placed{Pod: pod, Node: pod.Spec.NodeName})
 		}
 	}

@@ -39,6 +39,12 @@ func (k known) Running(of string, key gang.Key) []gang.Footprint {
 	return slices.Clone(k[key])
 }
 
+// Single reports it of pods in no gang.
+func (k known) Single(pod *v1.Pod) bool {
+	_, _, member := gang.KeyOf(pod)
+	return !member
+}
+
 // waitingPod is at Permit, and counts how often it was called off.
 type waitingPod struct {
 	fwk.WaitingPod

@@ -52,7 +52,7 @@ func NewUnderway() *Underway {
 }
 
 // Begin notes victims of a preemptor, beside those that it has. None of them has another.
-func (u *Underway) Begin(holder hold.Holder, victims []*v1.Pod) {
+func (u *Underway) Begin(gangs Gangs, holder hold.Holder, victims []*v1.Pod) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for _, pod := range victims {
@@ -61,7 +61,7 @@ func (u *Underway) Begin(holder hold.Holder, victims []*v1.Pod) {
 			u.byHolder[holder] = map[types.UID]bool{}
 		}
 		u.byHolder[holder][pod.UID] = true
-		u.chosen[pod.UID] = chosen{holder, OwnerOf(pod)}
+		u.chosen[pod.UID] = chosen{holder, OwnerOf(gangs, pod)}
 	}
 }
 

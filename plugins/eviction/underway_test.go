@@ -21,7 +21,7 @@ func pods(uids ...types.UID) []*v1.Pod {
 
 func TestUnderway(t *testing.T) {
 	u, now := NewUnderway(), time.Now()
-	u.Begin(hold.Holder{Group: "x"}, pods("a", "b", "c"))
+	u.Begin(known{}, hold.Holder{Group: "x"}, pods("a", "b", "c"))
 	if n := u.Victims(hold.Holder{Group: "x"}); n != 3 || u.Victims(hold.Holder{Group: "y"}) != 0 {
 		t.Errorf("%d victims of x, %d of y; want 3 and none", n, u.Victims(hold.Holder{Group: "y"}))
 	}
@@ -39,7 +39,7 @@ func TestUnderway(t *testing.T) {
 		t.Errorf("refused: %v, want c", refused)
 	}
 	later := now.Add(time.Hour)
-	u.Begin(hold.Holder{Group: "y"}, pods("d"))
+	u.Begin(known{}, hold.Holder{Group: "y"}, pods("d"))
 	u.Gone("d", later)
 	if all := u.All(); len(all) != 1 || !all["d"] || len(u.Refusals(later)) != 0 {
 		t.Errorf("an hour later: %v, refused %v; want d and nobody", all, u.Refusals(later))

@@ -240,8 +240,8 @@ func (d *Dispatcher) offer(pod *v1.Pod) string {
 // job is what waits with a pod. Its pods are counted as part of it.
 func (d *Dispatcher) job(name string, pod *v1.Pod, want gang.Want) dispatch.Job {
 	j := dispatch.Job{
-		Name: name, Title: titleOf(pod), Queue: d.queueOf(pod), Pod: string(pod.UID), Gang: together(want), Group: groupOf(pod),
-		Priority: corev1helpers.PodPriority(pod), Created: pod.CreationTimestamp.Time, Ready: want.Ready, Begun: want.Begun, Patient: !d.preempts[pod.Spec.SchedulerName],
+		Name: name, Title: titleOf(pod, want), Queue: d.queueOf(pod), Pod: string(pod.UID), Gang: together(want), Group: groupOf(pod),
+		Priority: corev1helpers.PodPriority(pod), Created: pod.CreationTimestamp.Time, Ready: want.Ready, Begun: want.Begun, Patient: want.Never || !d.preempts[pod.Spec.SchedulerName],
 	}
 	var asked []dispatch.Usage
 	for _, one := range want.Pods {
@@ -263,8 +263,8 @@ func (d *Dispatcher) job(name string, pod *v1.Pod, want gang.Want) dispatch.Job 
 func together(want gang.Want) bool { return want.Job != "" && !want.Alone }
 
 // titleOf is what users know a job by.
-func titleOf(pod *v1.Pod) string {
-	if key, _, ok := gang.KeyOf(pod); ok {
+func titleOf(pod *v1.Pod, want gang.Want) string {
+	if key, _, ok := gang.KeyOf(pod); ok && want.Job != "" {
 		return "gang " + key.String()
 	}
 	return "pod " + pod.Namespace + "/" + pod.Name

@@ -25,7 +25,7 @@ const (
 
 // badValue is on the pod or PodGroup that has the value. Its action names the key.
 func badValue(r gang.Report) event.Event {
-	var on runtime.Object = event.PodGroup(r.Gang.Namespace, r.Gang.Name, r.Object)
+	var on runtime.Object = event.PodGroup(r.Object.Kind.APIVersion(), r.Gang.Namespace, r.Gang.Name, r.Object.UID)
 	if r.Pod != nil {
 		on = r.Pod
 	}
@@ -36,7 +36,7 @@ func badValue(r gang.Report) event.Event {
 func waits(e gang.Explanation) event.Event {
 	var on runtime.Object
 	if e.HasObject {
-		on = event.PodGroup(e.Gang.Namespace, e.Gang.Name, e.Object)
+		on = event.PodGroup(e.Object.Kind.APIVersion(), e.Gang.Namespace, e.Gang.Name, e.Object.UID)
 	} else {
 		on = e.Pending[0]
 	}

@@ -29,7 +29,7 @@ func (p *problems) note(reports []gang.Report) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, r := range reports {
-		one := problem{of: r.Object, key: r.Problem.Key, value: r.Problem.Value}
+		one := problem{of: r.Object.UID, key: r.Problem.Key, value: r.Problem.Value}
 		if r.Pod != nil {
 			one.of = r.Pod.UID
 		}

@@ -143,7 +143,7 @@ func outdated(pending []*v1.Pod) (pods []*v1.Pod) {
 			continue
 		}
 		switch word.Reason {
-		case v1alpha1.ReasonGangIncomplete, v1alpha1.ReasonGangUndefined, v1alpha1.ReasonTimedOut:
+		case v1alpha1.ReasonGangIncomplete, v1alpha1.ReasonGangUndefined, v1alpha1.ReasonGangUnsupported, v1alpha1.ReasonTimedOut:
 			pods = append(pods, pod)
 		}
 	}
@@ -188,8 +188,8 @@ func (t *teller) news(ctx context.Context, e gang.Explanation) error {
 	if e.Reason != v1alpha1.ReasonAwaitingPlacement { // which takes back what was said, and is no event
 		waits(e).Record(t.pl.handle.EventRecorder())
 	}
-	if !e.HasObject {
-		return nil
+	if !e.HasObject || e.Object.Kind != gang.Community {
+		return nil // lockstep-controller reads from the pods what native PodGroups say
 	}
 	return t.condition(ctx, e)
 }

@@ -138,7 +138,7 @@ func (r *Registry) Begin() {
 // Failed notes that the cycle of a pod came to nothing: not every one of a leader gets as far as
 // PostFilter or Reserve.
 func (r *Registry) Failed(ctx context.Context, pod *v1.Pod, _ error) {
-	if p := r.all()[pod.Spec.SchedulerName]; p != nil && !r.outside(pod) {
+	if p := r.all()[pod.Spec.SchedulerName]; p != nil && !r.Outside(pod) {
 		p.Input(ctx, func(s *gang.Gangs, now time.Time) gang.Effects { return s.Failed(pod.UID, now) })
 	}
 }

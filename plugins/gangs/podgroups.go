@@ -24,16 +24,15 @@ import (
 // watchGroups watches the PodGroups of both kinds, each from when the API server
 // serves it. Gangs by annotation need neither.
 func (r *Registry) watchGroups(ctx context.Context, handle fwk.Handle) error {
+	r.pods = handle.SharedInformerFactory().Core().V1().Pods().Lister()
 	client, err := pgclientset.NewForConfig(handle.KubeConfig())
 	if err != nil {
 		return fmt.Errorf("making a client for PodGroups: %w", err)
 	}
 	r.whenServed(ctx, handle, v1alpha1.SchemeGroupVersion.WithResource("podgroups"), gang.Community,
 		pginformers.NewSharedInformerFactory(client, 0).Scheduling().V1alpha1().PodGroups().Informer())
-	if !r.leaveNative {
-		r.whenServed(ctx, handle, schedulingv1beta1.SchemeGroupVersion.WithResource("podgroups"), gang.Native,
-			informers.NewSharedInformerFactory(handle.ClientSet(), 0).Scheduling().V1beta1().PodGroups().Informer())
-	}
+	r.whenServed(ctx, handle, schedulingv1beta1.SchemeGroupVersion.WithResource("podgroups"), gang.Native,
+		informers.NewSharedInformerFactory(handle.ClientSet(), 0).Scheduling().V1beta1().PodGroups().Informer())
 	return nil
 }
 
@@ -53,19 +52,16 @@ func (r *Registry) groupSeen(ctx context.Context, kind gang.Kind, object any) {
 	if !ok {
 		return
 	}
-	said := &gang.Object{UID: meta.GetUID(), Annotations: meta.GetAnnotations(), Queue: meta.GetLabels()[lockstepv1alpha1.QueueLabel]}
+	key, created := gang.Key{Namespace: meta.GetNamespace(), Name: meta.GetName()}, meta.GetCreationTimestamp().Time
 	switch group := object.(type) {
 	case *v1alpha1.PodGroup:
-		said.Min, said.RoundSeconds, said.MinResources = group.Spec.MinMember, group.Spec.ScheduleTimeoutSeconds, group.Spec.MinResources
+		r.describe(ctx, kind, key, &gang.Object{
+			UID: group.UID, Annotations: group.Annotations, Queue: group.Labels[lockstepv1alpha1.QueueLabel],
+			Min: group.Spec.MinMember, RoundSeconds: group.Spec.ScheduleTimeoutSeconds, MinResources: group.Spec.MinResources,
+		}, created)
 	case *schedulingv1beta1.PodGroup:
-		if policy := group.Spec.SchedulingPolicy.Gang; policy != nil {
-			said.Min = policy.MinCount
-		} else {
-			said.Min = 1 // the basic policy: its pods need not start together
-		}
+		r.nativeSeen(ctx, key, gang.ReadNative(group), created)
 	}
-	key := gang.Key{Namespace: meta.GetNamespace(), Name: meta.GetName()}
-	r.describe(ctx, kind, key, said, meta.GetCreationTimestamp().Time)
 }
 
 // describe takes in what a PodGroup says of the gangs of its name, one in each profile; nil if it
@@ -79,12 +75,16 @@ func (r *Registry) describe(ctx context.Context, kind gang.Kind, key gang.Key, s
 			moved = s.QueueOf(key) != before
 			return effects
 		})
-		if !moved {
-			continue
+		if moved {
+			r.tellMoved(p.name, key)
 		}
-		for _, tell := range r.moved {
-			tell(p.name, key)
-		}
+	}
+}
+
+// tellMoved tells that the PodGroup of a gang of a profile names another queue than before.
+func (r *Registry) tellMoved(profile string, key gang.Key) {
+	for _, tell := range r.moved {
+		tell(profile, key)
 	}
 }
 
@@ -102,5 +102,10 @@ func (r *Registry) groupGone(ctx context.Context, kind gang.Kind, object any) {
 			p.adapter.Gone(meta.GetUID())
 		}
 	}
-	r.describe(ctx, kind, gang.Key{Namespace: name.Namespace, Name: name.Name}, nil, time.Time{})
+	key := gang.Key{Namespace: name.Namespace, Name: name.Name}
+	if kind == gang.Native {
+		r.nativeGone(ctx, key)
+		return
+	}
+	r.describe(ctx, kind, key, nil, time.Time{})
 }

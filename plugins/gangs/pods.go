@@ -51,7 +51,7 @@ func (r *Registry) podChanged(ctx context.Context, old, pod *v1.Pod) {
 func (r *Registry) podSeen(ctx context.Context, old, pod *v1.Pod) {
 	r.explainToOthers(ctx, pod, r.strangers.see(pod))
 	p := r.all()[pod.Spec.SchedulerName]
-	if p == nil || r.outside(pod) && (old == nil || r.outside(old)) {
+	if p == nil || r.Outside(pod) && (old == nil || r.Outside(old)) {
 		return
 	}
 	p.Input(ctx, func(s *gang.Gangs, now time.Time) gang.Effects { return s.See(pod, now) })
@@ -67,7 +67,7 @@ func (r *Registry) podGone(ctx context.Context, pod *v1.Pod) {
 		return
 	}
 	p.adapter.Gone(pod.UID)
-	if r.outside(pod) {
+	if r.Outside(pod) {
 		return
 	}
 	p.Input(ctx, func(s *gang.Gangs, now time.Time) gang.Effects { return s.Gone(pod.UID, now) })
@@ -110,7 +110,7 @@ func (r *Registry) succeeded(ctx context.Context) cache.ResourceEventHandlerFunc
 			object = unknown.Obj
 		}
 		pod, ok := object.(*v1.Pod)
-		if !ok || r.outside(pod) {
+		if !ok || r.Outside(pod) {
 			return nil, nil
 		}
 		return r.all()[pod.Spec.SchedulerName], pod

@@ -17,6 +17,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/features"
@@ -41,6 +42,9 @@ type Registry struct {
 	turns Turns
 	// leaveNative: the scheduler runs native pod groups itself.
 	leaveNative bool
+	natives     natives
+	// pods are those that kube-scheduler knows.
+	pods corelisters.PodLister
 	// moved are told that the PodGroup of a gang names another queue than before.
 	moved []func(profile string, key gang.Key)
 
@@ -139,14 +143,17 @@ func (r *Registry) Start(ctx context.Context, turns Turns) error {
 // before, with no lock held. OnMove is for the time before Start.
 func (r *Registry) OnMove(moved func(profile string, key gang.Key)) { r.moved = append(r.moved, moved) }
 
-// outside reports whether a pod is in no gang that is scheduled here.
-func (r *Registry) outside(pod *v1.Pod) bool {
-	_, source, ok := gang.KeyOf(pod)
-	return !ok || source == gang.FromSchedulingGroup && r.leaveNative
+// Outside reports whether a pod is in no gang that is scheduled here.
+func (r *Registry) Outside(pod *v1.Pod) bool {
+	key, source, ok := gang.KeyOf(pod)
+	return !ok || source == gang.FromSchedulingGroup && (r.leaveNative || r.natives.basic(key).Alone())
 }
 
-// Outside reports whether a pod is in no gang of this scheduler.
-func (p *Profile) Outside(pod *v1.Pod) bool { return p.outside(pod) }
+// Single reports whether a pod is evicted by itself: it is in no gang, whoever schedules it.
+func (r *Registry) Single(pod *v1.Pod) bool {
+	key, source, ok := gang.KeyOf(pod)
+	return !ok || source == gang.FromSchedulingGroup && r.natives.basic(key).Single()
+}
 
 // Holder names a group of this profile in the ledger, which all profiles share.
 func (p *Profile) Holder(group string) hold.Holder {
@@ -187,6 +194,9 @@ func (r *Registry) Wants(pod *v1.Pod) (want gang.Want, undecided bool) {
 
 // QueueOf returns the queue that the PodGroup of a gang of a profile names; empty for none.
 func (r *Registry) QueueOf(profile string, key gang.Key) (queue string) {
+	if group := r.natives.basic(key); group.Alone() {
+		return group.Queue
+	}
 	r.look(profile, func(s *gang.Gangs) { queue = s.QueueOf(key) })
 	return queue
 }

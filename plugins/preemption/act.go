@@ -32,7 +32,7 @@ func (pl *GangPreemption) act(ctx context.Context, d *demand, f *found) bool {
 	}
 	pl.outrank(f)
 	pl.Gangs.Yield(ctx, pl.Holds.Among(f.outrank, maps.Values(f.plan.Nodes)))
-	pl.Underway.Begin(holder, f.victims)
+	pl.Underway.Begin(pl.Gangs, holder, f.victims)
 	// The cycle's context ends with the cycle.
 	go pl.carryOut(context.WithoutCancel(ctx), d, f)
 	return true

@@ -158,7 +158,7 @@ func (s *stage) promise(d *demand, f *found) {
 	for uid, on := range f.plan.Nodes {
 		s.Holds.Nominate(hold.Hold{For: uid, Holder: s.holder(d), Node: on, Priority: d.priority, Request: f.plan.Demand[uid].Request, Claim: f.claim})
 	}
-	s.Underway.Begin(s.holder(d), f.victims)
+	s.Underway.Begin(s.Gangs, s.holder(d), f.victims)
 }
 
 // TestVictimsThatAreGone: a preemptor does not wait for pods that ended while it was choosing.

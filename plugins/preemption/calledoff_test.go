@@ -56,7 +56,7 @@ func TestMembersThatAreCalledOff(t *testing.T) {
 		v.comes(pod)
 	}
 	d := s.demand(t, gang.Spec{}, members("p", 2, 2, 100, 1)...)
-	u := unit{of: eviction.OwnerOf(onTheirWay[0]), whole: true, pods: onTheirWay}
+	u := unit{of: eviction.OwnerOf(known{}, onTheirWay[0]), whole: true, pods: onTheirWay}
 	ctx, cancel := context.WithTimeout(s.ctx, 5*time.Second)
 	defer cancel()
 	if err := s.evictWhole(ctx, d, &found{}, u, &evictions{}); err != nil {
@@ -92,7 +92,7 @@ func TestGangThatSucceeded(t *testing.T) {
 	d := s.demand(t, gang.Spec{}, preemptor...)
 	f := &found{plan: &planner.Plan{Outcome: gang.Outcome{Nodes: map[types.UID]string{preemptor[0].UID: "n0"}}}, victims: chosen}
 	s.promise(d, f)
-	if err := s.evictWhole(s.ctx, d, f, unit{of: eviction.OwnerOf(came), whole: true, pods: chosen}, &evictions{}); err != nil {
+	if err := s.evictWhole(s.ctx, d, f, unit{of: eviction.OwnerOf(known{}, came), whole: true, pods: chosen}, &evictions{}); err != nil {
 		t.Error(err)
 	}
 	if got := s.left(t); got != "v-0 v-1 v-2" {
@@ -209,7 +209,7 @@ func TestTimeIsUpForThoseWhoCameLate(t *testing.T) {
 				cancel()
 			}
 			evicted := &evictions{}
-			err = s.evictWhole(ctx, d, f, unit{of: eviction.OwnerOf(late), whole: true, pods: victims}, evicted)
+			err = s.evictWhole(ctx, d, f, unit{of: eviction.OwnerOf(known{}, late), whole: true, pods: victims}, evicted)
 			if begun != (err != nil) || begun != evicted.anyOf(victims) {
 				t.Errorf("evicted any: %v, %v", evicted.anyOf(victims), err)
 			}

@@ -63,14 +63,15 @@ func (pl *GangPreemption) demandOf(state fwk.CycleState, pod *v1.Pod) (*demand, 
 	d.group, d.gang = d.attempt.Group, planner.GangOf(d.attempt)
 	d.pods, d.priority = d.gang.Pods, d.gang.Priority
 	for _, need := range d.attempt.Gangs {
+		d.never = d.never || need.Spec.Never
 		for _, f := range pl.Gangs.Running(pl.fw.ProfileName(), need.Key) {
 			d.own[eviction.Owner{Profile: pl.fw.ProfileName(), Gang: f.Key}] = true // and those that start together with it
 		}
 		for _, placed := range need.Placed {
-			d.own[eviction.OwnerOf(placed.Pod)] = true
+			d.own[eviction.OwnerOf(pl.Gangs, placed.Pod)] = true
 		}
 		for i, member := range need.Pending {
-			d.own[eviction.OwnerOf(member)] = true
+			d.own[eviction.OwnerOf(pl.Gangs, member)] = true
 			d.never = d.never || member.Spec.PreemptionPolicy != nil && *member.Spec.PreemptionPolicy == v1.PreemptNever
 			info, err := framework.NewPodInfo(member)
 			if err != nil {

@@ -58,6 +58,6 @@ func gangLost(d *demand, f *found, b victim.Bundle, of gang.Footprint) event.Eve
 	if b.Kind == victim.Whole {
 		reason = EventGangPreempted
 	}
-	return event.Event{On: event.PodGroup(of.Key.Namespace, of.Key.Name, of.Object), Related: d.leader, Type: v1.EventTypeNormal,
+	return event.Event{On: event.PodGroup(of.Object.Kind.APIVersion(), of.Key.Namespace, of.Key.Name, of.Object.UID), Related: d.leader, Type: v1.EventTypeNormal,
 		Reason: reason, Action: actionPreempting, Note: fmt.Sprintf("%s by %s: %s", f.lost(b), d, f.worth(d, b))}
 }

@@ -36,7 +36,7 @@ const Name = "GangPreemption"
 // Messages of attempts that evict nothing. They stay the same while the fact does.
 const (
 	msgWaiting = "waiting for victims to terminate"
-	msgNever   = "not eligible to preempt: a member has preemptionPolicy Never"
+	msgNever   = "not eligible to preempt: a member, or the PodGroup, has preemptionPolicy Never"
 	msgSpared  = "no victims: evicting every eligible pod would still not fit the minimum; some are not eligible yet, because their gang began to run, or lost pods to an eviction, not long ago"
 	msgNobody  = "no victims: evicting every eligible pod would still not fit the minimum"
 	msgAgain   = "what was decided could not be carried out; trying again in a while"
@@ -97,6 +97,8 @@ type Gangs interface {
 	// Running returns what runs of a gang of a profile, and of those that start together with
 	// it, by key; none where nobody knows it.
 	Running(profile string, key gang.Key) []gang.Footprint
+	// Single reports whether a pod is evicted by itself, whoever schedules it.
+	Single(pod *v1.Pod) bool
 	// Wants returns what is to be placed if a pod is scheduled; false where its place is decided.
 	Wants(pod *v1.Pod) (gang.Want, bool)
 	// Placing reports whether a holder is a group that waits for nothing but room.
@@ -285,7 +287,7 @@ func (pl *GangPreemption) bringBack(ctx context.Context) {
 		}
 		if pod, ok := pl.podByUID(uid); ok {
 			pl.handle.Activate(klog.FromContext(ctx), map[string]*v1.Pod{pod.Namespace + "/" + pod.Name: pod})
-			if !eviction.OwnerOf(pod).IsPod() {
+			if !eviction.OwnerOf(pl.Gangs, pod).IsPod() {
 				pl.Gangs.Changed() // a gang that rests is not activated
 			}
 		}

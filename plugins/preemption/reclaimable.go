@@ -18,7 +18,7 @@ func (c *candidates) freed(node int) (victim.Vector, int) {
 	if c.sums[node] == nil {
 		sum := &freed{amount: victim.Vector{}}
 		for _, info := range c.room.Node(node).GetPods() {
-			if pod := info.GetPod(); !c.Ending[pod.UID] && !c.d.own[eviction.OwnerOf(pod)] && c.mayGo(pod) {
+			if pod := info.GetPod(); !c.Ending[pod.UID] && !c.d.own[eviction.OwnerOf(c.Gangs, pod)] && c.mayGo(pod) {
 				sum.amount.Add(c.Request(info), 1)
 				sum.pods++
 			}

@@ -28,6 +28,13 @@ func (k known) Running(of string, key gang.Key) []gang.Footprint {
 	}
 	return slices.Clone(k[key])
 }
+
+// Single reports it of pods in no gang.
+func (k known) Single(pod *v1.Pod) bool {
+	_, _, member := gang.KeyOf(pod)
+	return !member
+}
+
 func (k known) Hoards(int32, string) []hold.Holder   { return nil }
 func (k known) Yield(context.Context, []hold.Holder) {}
 func (k known) Placing(hold.Holder) bool             { return true }

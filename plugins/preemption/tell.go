@@ -6,6 +6,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 	"github.com/lockstep-sh/lockstep/plugins/victim"
 )
 
@@ -22,7 +23,7 @@ func (pl *GangPreemption) tellVictims(d *demand, f *found, evicted *evictions) {
 		}
 		for _, one := range f.gangs[b.Gang.ID].Gangs {
 			loses := b.Kind == victim.Whole || slices.ContainsFunc(b.Pods, func(p victim.Pod) bool { return p.Part == "" || p.Part == one.Key.String() })
-			if one.Object == "" || !loses {
+			if one.Object.UID == "" || !loses {
 				continue
 			}
 			gangLost(d, f, b, one).Record(pl.handle.EventRecorder())
@@ -40,6 +41,8 @@ func (f *found) lost(b victim.Bundle) string {
 		return fmt.Sprintf("%d of %d pods, beyond the minimum of %d, %s", n, of, b.Gang.Min, f.done)
 	case of == 1:
 		return f.done
+	case slices.ContainsFunc(f.gangs[b.Gang.ID].Gangs, func(one gang.Footprint) bool { return one.Whole }):
+		return fmt.Sprintf("all %d pods, which the PodGroup has disrupted together only, %s", of, f.done)
 	default:
 		return fmt.Sprintf("all %d pods, minimum %d, %s", of, b.Gang.Min, f.done)
 	}

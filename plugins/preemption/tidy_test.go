@@ -124,7 +124,7 @@ func TestReplacementKeepsItsRoom(t *testing.T) {
 			holder := hold.Holder{Profile: profile, Group: hold.SinglePod(waiting.UID)}
 			s.Holds.Nominate(hold.Hold{For: waiting.UID, Holder: holder, Node: "n0", Priority: 100, Claim: s.Holds.NewClaim()})
 			if c.ending {
-				s.Underway.Begin(holder, []*v1.Pod{victim})
+				s.Underway.Begin(s.Gangs, holder, []*v1.Pod{victim})
 			}
 			now := time.Now()
 			for _, after := range []time.Duration{0, idleFor, 10 * idleFor} {

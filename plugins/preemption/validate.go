@@ -68,7 +68,7 @@ func (pl *GangPreemption) taker(d *demand, f *found, victim *v1.Pod) (*v1.Pod, s
 		return nil, ""
 	}
 	what, of := "pod", pod.Namespace+"/"+pod.Name
-	if key, _, member := gang.KeyOf(pod); member {
+	if key, _, member := gang.KeyOf(pod); member && !pl.Gangs.Single(pod) {
 		what, of = "gang", key.String()
 	}
 	return pod, fmt.Sprintf("%s %s (priority %d)", what, of, one.Priority)

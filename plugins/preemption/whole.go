@@ -32,7 +32,7 @@ func (pl *GangPreemption) evictWhole(ctx context.Context, d *demand, f *found, u
 		}
 		pods, ran = union(pods, together, u.stay), eviction.OnNodes(together)
 	}
-	pl.Underway.Begin(pl.holder(d), pods)
+	pl.Underway.Begin(pl.Gangs, pl.holder(d), pods)
 	defer func() { pl.spareOthers(d, pods, evicted) }()
 	needed := func() bool { return pl.needed(d, f, pods) }
 	marked, err := pl.markAll(ctx, pods, ran)
@@ -129,7 +129,7 @@ func (pl *GangPreemption) evictRest(ctx context.Context, d *demand, f *found, u 
 		if len(rest) == 0 && seen {
 			return nil
 		}
-		pl.Underway.Begin(pl.holder(d), rest)
+		pl.Underway.Begin(pl.Gangs, pl.holder(d), rest)
 		var errs collected
 		pl.each(ctx, len(rest), func(i int) { errs.add(pl.evictOne(ctx, d, f, eviction.Turn{Pod: rest[i], Of: ran}, evicted)) })
 		pl.spareOthers(d, rest, evicted)

@@ -150,6 +150,9 @@ const (
 	ReasonMinimumBound = "MinimumBound"
 	// ReasonGangIncomplete: members are missing; nothing was tried.
 	ReasonGangIncomplete = "GangIncomplete"
+	// ReasonGangUnsupported: the PodGroup asks for something that is not supported, and without which its pods must not
+	// be scheduled.
+	ReasonGangUnsupported = "GangUnsupported"
 	// ReasonGangUndefined: the gang has no usable minimum.
 	ReasonGangUndefined = "GangUndefined"
 	// ReasonAwaitingPlacement: the gang is complete, and nothing is known yet of where

@@ -167,7 +167,7 @@ func demandOf(pod *v1.Pod) dispatch.Demand {
 	for i := range pod.Status.Conditions {
 		if c := &pod.Status.Conditions[i]; c.Type == v1.PodScheduled && c.Status == v1.ConditionFalse {
 			switch c.Reason {
-			case v1alpha1.ReasonGangIncomplete, v1alpha1.ReasonGangUndefined, v1alpha1.ReasonTimedOut:
+			case v1alpha1.ReasonGangIncomplete, v1alpha1.ReasonGangUndefined, v1alpha1.ReasonGangUnsupported, v1alpha1.ReasonTimedOut:
 				return dispatch.Hopeless
 			}
 		}

@@ -5,6 +5,9 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 )
 
 // Kind tells the two kinds of PodGroup apart. Where both describe a gang, the
@@ -16,6 +19,20 @@ const (
 	Community Kind = iota
 	Native
 )
+
+// APIVersion is the group and version of a kind of PodGroup.
+func (k Kind) APIVersion() string {
+	if k == Native {
+		return schedulingv1beta1.SchemeGroupVersion.String()
+	}
+	return v1alpha1.SchemeGroupVersion.String()
+}
+
+// Ref refers to a PodGroup that has the name of a gang. Its UID is empty where there is none.
+type Ref struct {
+	Kind Kind
+	UID  types.UID
+}
 
 // Describe takes in what a PodGroup says; nil means that there is none.
 func (s *Gangs) Describe(kind Kind, key Key, object *Object, created, now time.Time) Effects {
@@ -29,9 +46,48 @@ func (s *Gangs) Describe(kind Kind, key Key, object *Object, created, now time.T
 		g.objects[kind] = &described{Object: *object, created: created}
 	}
 	s.redefine(g, now)
+	if object != nil && object.Priority != nil {
+		for _, m := range g.sorted(func(*member) bool { return true }) {
+			s.reportPriority(g, m.pod)
+		}
+	}
 	s.settle(g, now)
 	s.forget(g)
 	return s.take()
+}
+
+// Dissolve takes in that the pods which name a native PodGroup are in no gang: their gates are
+// asked again, and nothing of them is known here any more.
+func (s *Gangs) Dissolve(key Key, now time.Time) Effects {
+	g := s.gangs[key]
+	if g == nil {
+		return s.take()
+	}
+	for _, m := range g.sorted(func(m *member) bool { return sourceOf(m.pod) == FromSchedulingGroup }) {
+		s.dismiss(m)
+		s.remove(m, now)
+		if m.pod.Spec.NodeName == "" {
+			s.effects.Activate = append(s.effects.Activate, m.pod)
+		}
+	}
+	if len(g.members) > 0 {
+		return s.take()
+	}
+	for uid, of := range s.succeeded {
+		if of == g {
+			g.past.drop(uid)
+			delete(s.succeeded, uid)
+		}
+	}
+	s.settle(g, now)
+	s.forget(g)
+	return s.take()
+}
+
+// sourceOf is the way by which a member joined.
+func sourceOf(pod *v1.Pod) Source {
+	_, source, _ := KeyOf(pod)
+	return source
 }
 
 func (g *gang) object() *Object {
@@ -41,6 +97,16 @@ func (g *gang) object() *Object {
 		}
 	}
 	return nil
+}
+
+// ref refers to the PodGroup that describes the gang, if there is one.
+func (g *gang) ref() Ref {
+	for kind, object := range g.objects {
+		if object != nil {
+			return Ref{Kind: Kind(kind), UID: object.UID}
+		}
+	}
+	return Ref{}
 }
 
 func fieldsOf(pod *v1.Pod) Fields {
@@ -134,5 +200,5 @@ func (s *Gangs) report(g *gang, pod *v1.Pod, told *map[badValue]bool, problem Pr
 		*told = map[badValue]bool{}
 	}
 	(*told)[bad] = true
-	s.effects.Problems = append(s.effects.Problems, Report{Gang: g.key, Pod: pod, Object: g.objectUID(), Problem: problem})
+	s.effects.Problems = append(s.effects.Problems, Report{Gang: g.key, Pod: pod, Object: g.ref(), Problem: problem})
 }

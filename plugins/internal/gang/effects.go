@@ -48,7 +48,7 @@ type Hold struct {
 type Report struct {
 	Gang    Key
 	Pod     *v1.Pod
-	Object  types.UID // of the PodGroup
+	Object  Ref // the PodGroup
 	Problem Problem
 }
 

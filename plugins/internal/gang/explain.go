@@ -5,7 +5,6 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 )
@@ -24,10 +23,10 @@ type Explanation struct {
 	Pending []*v1.Pod
 	// Created is when the gang came to be.
 	Created time.Time
-	// HasObject tells that a community PodGroup describes it.
+	// HasObject tells that a PodGroup describes it.
 	HasObject bool
-	// Object is the UID of that PodGroup.
-	Object types.UID
+	// Object refers to that PodGroup.
+	Object Ref
 }
 
 // Explain tells why a gang waits. ok is false where the gang is not known.
@@ -36,7 +35,7 @@ func (s *Gangs) Explain(key Key) (e Explanation, ok bool) {
 	if g == nil {
 		return Explanation{}, false
 	}
-	e = Explanation{Gang: key, Min: g.spec.Min, Created: g.created(), HasObject: g.objects[Community] != nil, Object: g.objectUID()}
+	e = Explanation{Gang: key, Min: g.spec.Min, Created: g.created(), HasObject: g.object() != nil, Object: g.ref()}
 	e.Pending = podsOf(g.sorted((*member).waits))
 	if e.Running = g.goesAlone(); len(e.Pending) == 0 || e.Running {
 		return e, true
@@ -46,7 +45,10 @@ func (s *Gangs) Explain(key Key) (e Explanation, ok bool) {
 }
 
 func (s *Gangs) why(g *gang) (reason, message string) {
-	if g.spec.Min == 0 {
+	switch {
+	case g.spec.Refused != "":
+		return v1alpha1.ReasonGangUnsupported, g.undefined()
+	case g.spec.Min == 0:
 		return v1alpha1.ReasonGangUndefined, g.undefined()
 	}
 	if !g.gathered() {
@@ -106,6 +108,8 @@ func (g *gang) incomplete(have int) string {
 
 func (g *gang) undefined() string {
 	switch {
+	case g.spec.Refused != "":
+		return TextRefused(g.key, g.spec.Refused)
 	case g.object() != nil:
 		return TextUndefined(g.key)
 	case g.source() == FromAnnotation:
@@ -149,14 +153,6 @@ func (g *gang) countOf(test func(*member) bool) int {
 		}
 	}
 	return n
-}
-
-// objectUID is the UID of the community PodGroup, if there is one.
-func (g *gang) objectUID() types.UID {
-	if object := g.objects[Community]; object != nil {
-		return object.UID
-	}
-	return ""
 }
 
 // Counts is the number of members by state, for metrics.

@@ -83,7 +83,7 @@ type Level struct {
 const maxSlices = 3
 
 func (p *parser) parseLayout(topology *Topology) {
-	p.spec.RequiredTopology = p.parseTopology(v1alpha1.RequiredTopologyAnnotation)
+	p.spec.RequiredTopology = p.parseRequired()
 	var preferred []string
 	if key := p.parseTopology(v1alpha1.PreferredTopologyAnnotation); key != "" {
 		preferred = append(preferred, key)

@@ -6,21 +6,22 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 )
 
 // Footprint is what runs of a gang.
 type Footprint struct {
 	Key     Key
 	Created time.Time
-	// Object is the UID of its PodGroup; empty where it has none.
-	Object types.UID
+	// Object refers to its PodGroup.
+	Object Ref
 	// Min is how many of Running the gang needs to be worth anything, MinByRole how
 	// many of each role, 0 or more: members that ran to success are counted off.
 	Min       int
 	MinByRole map[string]int
 	// RequiredTopology is the key of the node label in one domain of which all have to be; empty for none.
 	RequiredTopology string
+	// Whole: all that runs of it is evicted, or nothing.
+	Whole bool
 	// Slices are the keys of the node labels in one domain of which slices of it have to be.
 	Slices []string
 	// BrokenSince is when a gang of which part runs was first seen below its minimum;
@@ -66,14 +67,11 @@ func (s *Gangs) Footprints(key Key) []Footprint {
 
 func (s *Gangs) footprint(g *gang) Footprint {
 	done := g.past.counted()
-	f := Footprint{Key: g.key, Created: g.created(), Min: max(0, g.spec.Min-done.n), RequiredTopology: g.spec.RequiredTopology, BrokenSince: g.broken}
+	f := Footprint{Key: g.key, Created: g.created(), Min: max(0, g.spec.Min-done.n), RequiredTopology: g.spec.RequiredTopology, BrokenSince: g.broken, Object: g.ref(), Whole: g.spec.Whole}
 	for _, level := range g.spec.Layout.Levels {
 		if level.Slice > 0 {
 			f.Slices = append(f.Slices, level.Key)
 		}
-	}
-	if g.objects[0] != nil {
-		f.Object = g.objects[0].UID
 	}
 	if g.spec.RolesBind() {
 		f.MinByRole = map[string]int{}

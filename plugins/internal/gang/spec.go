@@ -1,6 +1,7 @@
 package gang
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -73,6 +74,10 @@ type Spec struct {
 	// MinResources is what has to be free for the gang in all before it starts; nil for
 	// nothing. All amounts are positive.
 	MinResources resource.Vector
+	// Never: the gang evicts nobody. Whole: it is evicted whole, or not at all.
+	Never, Whole bool
+	// Refused is why no member is scheduled; then Min is 0. Empty for nothing.
+	Refused string
 }
 
 // Defaults are what holds for gangs that say nothing else.
@@ -119,6 +124,8 @@ const longValue = 200
 type Object struct {
 	UID types.UID
 	Min int32
+	// MinField is what users call the field that Min is; empty for spec.minMember.
+	MinField string
 	// RoundSeconds is spec.scheduleTimeoutSeconds. Operators write it into all PodGroups,
 	// or 0 for nothing.
 	RoundSeconds *int32
@@ -127,6 +134,20 @@ type Object struct {
 	Annotations  map[string]string
 	// Queue is the queue that it names; empty for none.
 	Queue string
+
+	// The rest only native PodGroups say, see [ReadNative].
+
+	// Basic: its pods need not start together.
+	Basic bool
+	// Topology is the key of the node label in one domain of which all pods have to be.
+	Topology     string
+	Never, Whole bool
+	// Priority is what it states; nil for nothing.
+	Priority *int32
+	// Refused is why none of its pods is scheduled.
+	Refused string
+	// Problems are what is not understood of it.
+	Problems []Problem
 }
 
 // Fields is what a pod says of its gang: its annotations, and its labels for the
@@ -216,7 +237,7 @@ const (
 func Parse(key Key, object *Object, pod Fields, defaults Defaults) (Spec, []Problem) {
 	p := parser{key: key, pod: pod}
 	if object != nil {
-		p.object = *object
+		p.object, p.problems = *object, slices.Clone(object.Problems)
 	}
 	p.spec.Min = p.parseMin()
 	p.spec.Total = p.parseTotal()
@@ -229,6 +250,10 @@ func Parse(key Key, object *Object, pod Fields, defaults Defaults) (Spec, []Prob
 	p.spec.MinByRole = p.parseRoles()
 	p.parseLayout(&defaults.Topology)
 	p.spec.MinResources = p.parseMinResources()
+	p.spec.Never, p.spec.Whole = p.object.Never, p.object.Whole
+	if p.object.Refused != "" {
+		p.spec.Refused, p.spec.Min, p.spec.Stages = p.object.Refused, 0, nil
+	}
 	return p.spec, p.problems
 }
 
@@ -277,7 +302,7 @@ func (p *parser) parseObjectMin() (n int, used string) {
 	case 0 < field && field <= maxCount:
 		n, used = field, fmt.Sprintf(named, field)
 	case field != 0:
-		p.bad(true, "spec.minMember", strconv.Itoa(field), wantCount, used)
+		p.bad(true, cmp.Or(p.object.MinField, "spec.minMember"), strconv.Itoa(field), wantCount, used)
 	}
 	if value != "" {
 		p.bad(true, v1alpha1.MinAvailableAnnotation, value, wantCount, used)
@@ -415,6 +440,16 @@ func readRoles(value string) (map[string]int, error) {
 		roles[role] = *n
 	}
 	return roles, nil
+}
+
+// parseRequired reads the topology in one domain of which all members have to be. That of the
+// PodGroup's spec is a label key: the API server sees to that.
+func (p *parser) parseRequired() string {
+	_, said := p.pod.Annotations[v1alpha1.RequiredTopologyAnnotation]
+	if !said && p.object.Annotations[v1alpha1.RequiredTopologyAnnotation] == "" {
+		return p.object.Topology
+	}
+	return p.parseTopology(v1alpha1.RequiredTopologyAnnotation)
 }
 
 func (p *parser) parseTopology(key string) string {

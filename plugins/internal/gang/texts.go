@@ -17,6 +17,11 @@ func TextUndefined(key Key) string {
 	return fmt.Sprintf("gang %q has no minimum: its PodGroup states none that can be used", key)
 }
 
+// TextRefused is of a gang whose PodGroup asks for what is not supported.
+func TextRefused(key Key, why string) string {
+	return fmt.Sprintf("gang %q is not scheduled: %s", key, why)
+}
+
 // TextIncomplete is of a gang that has fewer members than its minimum. aside says, each with a
 // number, which pods are none of them for now.
 func TextIncomplete(key Key, have, minimum int, aside ...string) string {

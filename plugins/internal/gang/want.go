@@ -22,6 +22,8 @@ type Want struct {
 	// Begun: part of the minimum is bound already: its release was interrupted, or members
 	// were lost. The rest comes before everything of its rank.
 	Begun bool
+	// Never: it evicts nobody.
+	Never bool
 }
 
 // Wants returns it. It returns false for pods whose place is decided: they follow a plan.
@@ -34,10 +36,11 @@ func (s *Gangs) Wants(pod *v1.Pod) (Want, bool) {
 		return Want{}, false
 	case m.gang.goesAlone():
 		reaches, mends := m.gang.makesUp(m.pod)
-		return Want{Job: m.gang.group.key().String(), Pods: []*v1.Pod{m.pod}, Alone: true, Ready: !reaches, Begun: mends}, true
+		return Want{Job: m.gang.group.key().String(), Pods: []*v1.Pod{m.pod}, Alone: true, Ready: !reaches, Begun: mends, Never: m.gang.spec.Never}, true
 	}
 	want := Want{Job: m.gang.group.key().String(), Begun: m.gang.group.begun()}
 	for _, g := range m.gang.group.gangs {
+		want.Never = want.Never || g.spec.Never
 		want.Pods = append(want.Pods, g.least(podsOf(g.sorted((*member).eligible)))...)
 	}
 	return want, true

@@ -1,0 +1,102 @@
+package gangs
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/klog/v2"
+
+	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+)
+
+// natives are the native PodGroups with the basic policy, which are no gangs, or only for the topology that they ask for.
+// It is asked for every pod that is queued, and safe for concurrent use.
+type natives struct {
+	mu     sync.RWMutex
+	groups map[gang.Key]*gang.Object
+}
+
+// basic returns what such a PodGroup says; nil where there is none.
+func (n *natives) basic(key gang.Key) *gang.Object {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	return n.groups[key]
+}
+
+// put takes in a native PodGroup, nil where there is none any more. It returns what was known.
+func (n *natives) put(key gang.Key, said *gang.Object) *gang.Object {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	was := n.groups[key]
+	switch {
+	case said == nil || !said.Basic:
+		delete(n.groups, key)
+	case n.groups == nil:
+		n.groups = map[gang.Key]*gang.Object{key: said}
+	default:
+		n.groups[key] = said
+	}
+	return was
+}
+
+// nativeSeen takes in a native PodGroup.
+func (r *Registry) nativeSeen(ctx context.Context, key gang.Key, said *gang.Object, created time.Time) {
+	was := r.natives.put(key, said)
+	switch {
+	case r.leaveNative:
+	case said.Alone():
+		r.dissolve(ctx, key, was, said)
+	default:
+		if was.Alone() {
+			r.adopt(ctx, key)
+		}
+		r.describe(ctx, gang.Native, key, said, created)
+	}
+}
+
+// nativeGone takes in that there is no native PodGroup of a name any more. Pods that still name it wait for another one.
+func (r *Registry) nativeGone(ctx context.Context, key gang.Key) {
+	was := r.natives.put(key, nil)
+	switch {
+	case r.leaveNative:
+	case was.Alone():
+		r.adopt(ctx, key)
+	default:
+		r.describe(ctx, gang.Native, key, nil, time.Time{})
+	}
+}
+
+// dissolve lets the pods of a PodGroup go by themselves that has just become known as no gang.
+func (r *Registry) dissolve(ctx context.Context, key gang.Key, was, said *gang.Object) {
+	queue := ""
+	if was.Alone() {
+		queue = was.Queue
+	} else {
+		r.describe(ctx, gang.Native, key, nil, time.Time{})
+		for _, p := range r.all() {
+			p.Input(ctx, func(s *gang.Gangs, now time.Time) gang.Effects { return s.Dissolve(key, now) })
+		}
+	}
+	if said.Queue == queue {
+		return
+	}
+	for name := range r.all() {
+		r.tellMoved(name, key)
+	}
+}
+
+// adopt takes in the pods of a PodGroup that were in no gang: it is gone, or another one has its name.
+func (r *Registry) adopt(ctx context.Context, key gang.Key) {
+	pods, err := r.pods.Pods(key.Namespace).List(labels.Everything())
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "Failed to list the pods of a PodGroup; they are in no gang until they change", "podGroup", key)
+		return
+	}
+	for _, pod := range pods {
+		if name, _, ok := gang.KeyOf(pod); ok && name == key {
+			r.podSeen(ctx, nil, pod)
+		}
+	}
+}

@@ -1,0 +1,91 @@
+package gang
+
+import (
+	"fmt"
+	"strconv"
+
+	v1 "k8s.io/api/core/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+)
+
+// Fields of native PodGroups, as their users write them.
+const (
+	fieldMinCount  = "spec.schedulingPolicy.gang.minCount"
+	fieldPolicy    = "spec.schedulingPolicy"
+	fieldParent    = "spec.parentCompositePodGroupName"
+	fieldTopology  = "spec.schedulingConstraints.topology"
+	fieldClaims    = "spec.resourceClaims"
+	fieldPriority  = "spec.priority"
+	fieldDisrupted = "spec.disruptionMode"
+)
+
+// ReadNative reads what a native PodGroup says. What is not understood is among the problems, and
+// what would be wrong to leave out is why no pod of it is scheduled.
+func ReadNative(pg *schedulingv1beta1.PodGroup) *Object {
+	o := &Object{
+		UID: pg.UID, Annotations: pg.Annotations, Queue: pg.Labels[v1alpha1.QueueLabel], MinField: fieldMinCount, Priority: pg.Spec.Priority,
+		Never: pg.Spec.PreemptionPolicy != nil && *pg.Spec.PreemptionPolicy == schedulingv1beta1.PreemptNever,
+	}
+	switch policy := pg.Spec.SchedulingPolicy; {
+	case policy.Gang != nil:
+		o.Min = policy.Gang.MinCount
+	case policy.Basic != nil:
+		o.Basic, o.Min = true, 1
+	default:
+		o.Refused = fmt.Sprintf("its PodGroup's %s is neither gang nor basic, and others are not known", fieldPolicy)
+	}
+	if constraints := pg.Spec.SchedulingConstraints; constraints != nil {
+		o.readTopology(constraints.Topology)
+	}
+	switch mode := pg.Spec.DisruptionMode; {
+	case mode == nil || mode.Single != nil:
+	case mode.All != nil:
+		o.Whole = true
+	default:
+		o.Whole = true
+		o.bad(fieldDisrupted, "", "single or all", "all")
+	}
+	if claims := pg.Spec.ResourceClaims; len(claims) > 0 {
+		o.Refused = fmt.Sprintf("its PodGroup has %s (%q), and devices that are allocated to a PodGroup are not planned; let the pods alone name a ResourceClaim that they share", fieldClaims, claims[0].Name)
+	}
+	if parent := pg.Spec.ParentCompositePodGroupName; parent != nil {
+		o.bad(fieldParent, *parent, "understood: a CompositePodGroup has no effect", "this PodGroup by itself")
+	}
+	return o
+}
+
+func (o *Object) readTopology(constraints []schedulingv1beta1.TopologyConstraint) {
+	for i, constraint := range constraints {
+		if i == 0 {
+			o.Topology = constraint.Key
+			continue
+		}
+		o.bad(fmt.Sprintf("%s[%d].key", fieldTopology, i), constraint.Key, "understood: there can be one", "the first, "+o.Topology)
+	}
+}
+
+func (o *Object) bad(key, value, want, used string) {
+	o.Problems = append(o.Problems, Problem{Key: key, Value: value, Want: want, Used: used, OnObject: true})
+}
+
+// Alone reports whether the pods of a PodGroup are in no gang: each is scheduled by itself. It is
+// false without a PodGroup.
+func (o *Object) Alone() bool { return o != nil && o.Basic && o.Topology == "" && o.Refused == "" }
+
+// Single reports whether the pods of a PodGroup are evicted one by one, as pods in no gang are.
+// It is false without a PodGroup.
+func (o *Object) Single() bool { return o != nil && o.Basic && !o.Whole }
+
+// reportPriority tells of a PodGroup that states another priority than a member.
+func (s *Gangs) reportPriority(g *gang, pod *v1.Pod) {
+	object := g.object()
+	if object == nil || object.Priority == nil || *object.Priority == priorityOf(pod) {
+		return
+	}
+	s.report(g, nil, &g.told, Problem{
+		Key: fieldPriority, Value: strconv.Itoa(int(*object.Priority)), OnObject: true,
+		Want: fmt.Sprintf("that of its pods (%s has %d)", pod.Name, priorityOf(pod)), Used: "the priority of each pod",
+	})
+}
