@@ -34,6 +34,8 @@ func (pg *podGroup) conditions(f facts, now metav1.Time) []metav1.Condition {
 func scheduled(f facts) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionScheduled, Status: metav1.ConditionFalse}
 	switch {
+	case f.refusal != "":
+		c.Reason, c.Message = v1alpha1.ReasonGangUnsupported, gang.TextRefused(f.key, f.refusal)
 	case f.minimum.n == 0:
 		c.Reason, c.Message = v1alpha1.ReasonGangUndefined, gang.TextUndefined(f.key)
 	case f.bound.reaches(f.minimum):
@@ -94,11 +96,16 @@ func stands(current *metav1.Condition, want metav1.Condition, f facts) bool {
 // the same words as somebody else. Where the field managers are not known, the
 // reason has to tell.
 func (pg *podGroup) ours(current *metav1.Condition) bool {
-	path := fieldpath.MakePathOrDie("status", "conditions",
-		fieldpath.KeyByFields("type", v1alpha1.ConditionScheduled), "message")
-	known := false
-	for i := range pg.ManagedFields {
-		entry := &pg.ManagedFields[i]
+	ours, known := wrote(pg.ManagedFields, current.Type)
+	return ours || !known && current.Reason != v1alpha1.ReasonUnschedulable && current.Reason != v1alpha1.ReasonTimedOut
+}
+
+// wrote reports whether this controller wrote a condition as it stands; known is false where the
+// field managers do not tell who did.
+func wrote(managers []metav1.ManagedFieldsEntry, conditionType string) (ours, known bool) {
+	path := fieldpath.MakePathOrDie("status", "conditions", fieldpath.KeyByFields("type", conditionType), "message")
+	for i := range managers {
+		entry := &managers[i]
 		if entry.FieldsV1 == nil {
 			continue
 		}
@@ -107,9 +114,9 @@ func (pg *podGroup) ours(current *metav1.Condition) bool {
 			continue
 		}
 		if entry.Manager == FieldOwner {
-			return true
+			return true, true
 		}
 		known = true
 	}
-	return !known && current.Reason != v1alpha1.ReasonUnschedulable && current.Reason != v1alpha1.ReasonTimedOut
+	return false, known
 }

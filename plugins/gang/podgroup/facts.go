@@ -92,6 +92,10 @@ type facts struct {
 	refused bool
 	// expired: the wait time ran out on a waiting member.
 	expired bool
+	// refusal is why the PodGroup has no pod scheduled; empty for nothing.
+	refusal string
+	// said is why the first member that waits does, as its status says; nil for nothing.
+	said *v1.PodCondition
 	// occupiedBy is the controlling owner of the first member that has one.
 	occupiedBy string
 }
@@ -101,7 +105,7 @@ type facts struct {
 func observe(key gang.Key, object gang.Object, pods []*v1.Pod, history *gang.History) facts {
 	live := distinct(pods)
 	spec := specOf(key, object, live)
-	f := facts{key: key, policy: spec.Policy, stages: len(spec.Stages)}
+	f := facts{key: key, policy: spec.Policy, stages: len(spec.Stages), refusal: spec.Refused}
 	history.See(live)
 	for _, pod := range live {
 		switch {
@@ -166,6 +170,9 @@ func (f *facts) addUnfinished(pod *v1.Pod) {
 	}
 	f.members.add(1, roleOf(pod))
 	f.all.add(1, roleOf(pod))
+	if pod.Spec.NodeName == "" && f.said == nil {
+		f.said = waitsFor(pod)
+	}
 	if pod.Spec.NodeName != "" {
 		f.bound.add(1, roleOf(pod))
 	}
@@ -177,13 +184,26 @@ func (f *facts) addUnfinished(pod *v1.Pod) {
 
 // refused reports whether the scheduler has said that there is no place for a pod.
 func refused(pod *v1.Pod) bool {
+	c := waitsFor(pod)
+	return c != nil && c.Reason == v1.PodReasonUnschedulable
+}
+
+// waitsFor is why a pod has no node, as its status says; nil where it does not.
+func waitsFor(pod *v1.Pod) *v1.PodCondition {
+	c := conditionOf(pod, v1.PodScheduled)
+	if c == nil || c.Status != v1.ConditionFalse || c.Reason == "" {
+		return nil
+	}
+	return c
+}
+
+func conditionOf(pod *v1.Pod, of v1.PodConditionType) *v1.PodCondition {
 	for i := range pod.Status.Conditions {
-		c := &pod.Status.Conditions[i]
-		if c.Type == v1.PodScheduled {
-			return c.Status == v1.ConditionFalse && c.Reason == v1.PodReasonUnschedulable
+		if c := &pod.Status.Conditions[i]; c.Type == of {
+			return c
 		}
 	}
-	return false
+	return nil
 }
 
 func ended(pod *v1.Pod) bool {

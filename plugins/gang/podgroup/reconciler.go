@@ -28,14 +28,21 @@ import (
 // phases in less. Events of watches may have gathered before, as long again.
 const settle = 500 * time.Millisecond
 
-// reconciler brings the status of PodGroups up to date.
-type reconciler struct {
+// follower follows the PodGroups of one kind, and their pods.
+type follower struct {
 	client client.Client
 	clock  clock.PassiveClock
+	// joins is how pods name a PodGroup of the kind.
+	joins membership
 	// pods is the watch of members.
 	pods      crd.OnDemand
 	gathering gathering
 	histories histories
+}
+
+// reconciler brings the status of community PodGroups up to date.
+type reconciler struct {
+	follower
 	// pruned: the API server dropped the conditions of the last write, because the
 	// CRD does not have them. Then a condition is worth no write of its own; it goes
 	// along with others, and so shows when the CRD has been replaced.
@@ -100,13 +107,13 @@ func (h *histories) forget(key types.NamespacedName) {
 }
 
 // members are the pods of a gang, out of the cache and not to be changed.
-func (r *reconciler) members(ctx context.Context, key types.NamespacedName) ([]*v1.Pod, error) {
+func (r *follower) members(ctx context.Context, key types.NamespacedName) ([]*v1.Pod, error) {
 	if err := r.pods.Ensure(); err != nil {
 		return nil, err
 	}
 	var list v1.PodList
 	if err := r.client.List(ctx, &list, client.InNamespace(key.Namespace),
-		client.MatchingFields{memberIndex: key.Name}, client.UnsafeDisableDeepCopy); err != nil {
+		client.MatchingFields{r.joins.index: key.Name}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing the members of gang %s: %w", key, err)
 	}
 	pods := make([]*v1.Pod, len(list.Items))

@@ -23,11 +23,19 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 )
 
-const (
-	// name is that of the controller in logs and metrics.
-	name = "podgroup"
-	// memberIndex is the name of the index from a gang's name to its pods.
-	memberIndex = "gang"
+// name is that of the controller of community PodGroups in logs and metrics.
+const name = "podgroup"
+
+// membership is how pods name a PodGroup of one kind.
+type membership struct {
+	// index is the name of the index from a PodGroup's name to its pods.
+	index string
+	keyOf func(*v1.Pod) (types.NamespacedName, bool)
+}
+
+var (
+	described = membership{index: "gang", keyOf: describedKey}
+	grouped   = membership{index: "podgroup", keyOf: groupedKey}
 )
 
 // Options of the controller.
@@ -54,7 +62,7 @@ func Setup(mgr manager.Manager, o Options) error {
 }
 
 func start(ctx context.Context, mgr manager.Manager, o Options) error {
-	r := &reconciler{client: mgr.GetClient(), clock: clock.RealClock{}}
+	r := &reconciler{follower: follower{client: mgr.GetClient(), clock: clock.RealClock{}, joins: described}}
 	return r.pods.Prepare(func() (func() error, error) {
 		c, err := builder.ControllerManagedBy(mgr).Named(name).
 			Watches(&podGroup{}, podGroupEvents(&r.gathering)).
@@ -63,24 +71,24 @@ func start(ctx context.Context, mgr manager.Manager, o Options) error {
 		if err != nil {
 			return nil, fmt.Errorf("starting the %s controller: %w", name, err)
 		}
-		return func() error { return watchPods(ctx, mgr, c, &r.gathering) }, nil
+		return func() error { return r.watchPods(ctx, mgr, c) }, nil
 	})
 }
 
-func watchPods(ctx context.Context, mgr manager.Manager, c controller.Controller, g *gathering) error {
-	if err := mgr.GetFieldIndexer().IndexField(ctx, &v1.Pod{}, memberIndex, indexOf); err != nil {
+func (r *follower) watchPods(ctx context.Context, mgr manager.Manager, c controller.Controller) error {
+	if err := mgr.GetFieldIndexer().IndexField(ctx, &v1.Pod{}, r.joins.index, r.joins.indexOf); err != nil {
 		return fmt.Errorf("indexing pods by gang: %w", err)
 	}
-	if err := c.Watch(source.Kind[client.Object](mgr.GetCache(), &v1.Pod{}, podEvents(g))); err != nil {
+	if err := c.Watch(source.Kind[client.Object](mgr.GetCache(), &v1.Pod{}, podEvents(&r.gathering, r.joins.keyOf))); err != nil {
 		return fmt.Errorf("watching pods: %w", err)
 	}
 	return nil
 }
 
 // indexOf lists the name of a pod's gang, if a community PodGroup may describe it.
-func indexOf(object client.Object) []string {
+func (m membership) indexOf(object client.Object) []string {
 	if pod, ok := object.(*v1.Pod); ok {
-		if key, ok := describedKey(pod); ok {
+		if key, ok := m.keyOf(pod); ok {
 			return []string{key.Name}
 		}
 	}
@@ -92,6 +100,12 @@ func indexOf(object client.Object) []string {
 func describedKey(pod *v1.Pod) (types.NamespacedName, bool) {
 	key, source, ok := gang.KeyOf(pod)
 	return types.NamespacedName(key), ok && source != gang.FromSchedulingGroup
+}
+
+// groupedKey is the native PodGroup that a pod names.
+func groupedKey(pod *v1.Pod) (types.NamespacedName, bool) {
+	key, source, ok := gang.KeyOf(pod)
+	return types.NamespacedName(key), ok && source == gang.FromSchedulingGroup
 }
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
@@ -139,10 +153,10 @@ func podGroupEvents(g *gathering) handler.EventHandler {
 	}
 }
 
-func podEvents(g *gathering) handler.EventHandler {
+func podEvents(g *gathering, keyOf func(*v1.Pod) (types.NamespacedName, bool)) handler.EventHandler {
 	member := func(object client.Object, q queue) {
 		if pod, ok := object.(*v1.Pod); ok {
-			if key, ok := describedKey(pod); ok {
+			if key, ok := keyOf(pod); ok {
 				g.add(q, key)
 			}
 		}
@@ -150,7 +164,7 @@ func podEvents(g *gathering) handler.EventHandler {
 	return handler.Funcs{
 		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { member(e.Object, q) },
 		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) {
-			if left(e.ObjectOld, e.ObjectNew) {
+			if left(e.ObjectOld, e.ObjectNew, keyOf) {
 				member(e.ObjectOld, q)
 			}
 			member(e.ObjectNew, q)
@@ -160,14 +174,14 @@ func podEvents(g *gathering) handler.EventHandler {
 }
 
 // left reports whether a pod is in another gang than it was, or in none.
-func left(was, is client.Object) bool {
+func left(was, is client.Object, keyOf func(*v1.Pod) (types.NamespacedName, bool)) bool {
 	a, aOK := was.(*v1.Pod)
 	b, bOK := is.(*v1.Pod)
 	if !aOK || !bOK {
 		return true
 	}
-	before, wasMember := describedKey(a)
-	after, isMember := describedKey(b)
+	before, wasMember := keyOf(a)
+	after, isMember := keyOf(b)
 	return wasMember != isMember || before != after
 }
 
@@ -181,7 +195,8 @@ func StripPod(object any) (any, error) {
 	stripped := &v1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Name: pod.Name, Namespace: pod.Namespace, UID: pod.UID, ResourceVersion: pod.ResourceVersion,
 	}}
-	if _, ok := describedKey(pod); !ok {
+	_, native := groupedKey(pod)
+	if _, ok := describedKey(pod); !ok && !native {
 		return stripped, nil
 	}
 	stripped.CreationTimestamp, stripped.DeletionTimestamp = pod.CreationTimestamp, pod.DeletionTimestamp
@@ -189,11 +204,12 @@ func StripPod(object any) (any, error) {
 	delete(stripped.Annotations, v1.LastAppliedConfigAnnotation)
 	stripped.OwnerReferences = pod.OwnerReferences
 	stripped.Spec = v1.PodSpec{
-		NodeName: pod.Spec.NodeName, Priority: pod.Spec.Priority, SchedulingGates: pod.Spec.SchedulingGates, ResourceClaims: pod.Spec.ResourceClaims,
+		NodeName: pod.Spec.NodeName, SchedulerName: pod.Spec.SchedulerName, SchedulingGroup: pod.Spec.SchedulingGroup, Priority: pod.Spec.Priority, SchedulingGates: pod.Spec.SchedulingGates, ResourceClaims: pod.Spec.ResourceClaims,
 	}
 	stripped.Status.Phase, stripped.Status.ResourceClaimStatuses = pod.Status.Phase, pod.Status.ResourceClaimStatuses
 	for i := range pod.Status.Conditions {
-		if pod.Status.Conditions[i].Type == v1.PodScheduled {
+		switch pod.Status.Conditions[i].Type {
+		case v1.PodScheduled, v1.DisruptionTarget:
 			stripped.Status.Conditions = append(stripped.Status.Conditions, pod.Status.Conditions[i])
 		}
 	}

@@ -68,7 +68,7 @@ func TestIndex(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := pod(0, "waiting")
 			tc.change(p)
-			if diff := cmp.Diff(tc.want, indexOf(p)); diff != "" {
+			if diff := cmp.Diff(tc.want, described.indexOf(p)); diff != "" {
 				t.Errorf("index (-want +got):\n%s", diff)
 			}
 		})
@@ -82,7 +82,7 @@ func TestGathering(t *testing.T) {
 	defer q.ShutDown()
 	added := &counting{TypedRateLimitingInterface: q}
 	var g gathering
-	events, ctx := podEvents(&g), t.Context()
+	events, ctx := podEvents(&g, describedKey), t.Context()
 	p, stranger := pod(0, "waiting"), pod(1, "waiting")
 	stranger.Labels = nil
 	for range 10 {

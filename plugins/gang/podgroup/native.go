@@ -1,0 +1,118 @@
+package podgroup
+
+import (
+	"fmt"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+)
+
+const (
+	// ReasonScheduled is that of kube-scheduler for PodGroups that have been scheduled.
+	ReasonScheduled = "Scheduled"
+	// ReasonNotDisrupted is that of PodGroups of which pods run that nobody evicts.
+	ReasonNotDisrupted = "NotDisrupted"
+)
+
+// nativeConditions is what the conditions of a native PodGroup should be. Where that is what they
+// are, they come back as they are.
+func nativeConditions(pg *schedulingv1beta1.PodGroup, pods []*v1.Pod, f facts, now metav1.Time) []metav1.Condition {
+	conditions := slices.Clone(pg.Status.Conditions)
+	set := func(want *metav1.Condition) {
+		if want == nil {
+			return
+		}
+		if current := meta.FindStatusCondition(conditions, want.Type); current != nil {
+			if ours, known := wrote(pg.ManagedFields, want.Type); known && !ours {
+				return // whoever wrote it goes on
+			}
+			if current.Status == want.Status && current.Reason == want.Reason && current.Message == want.Message {
+				return
+			}
+		}
+		want.ObservedGeneration, want.LastTransitionTime = pg.Generation, now
+		meta.SetStatusCondition(&conditions, *want)
+	}
+	if !meta.IsStatusConditionTrue(conditions, schedulingv1beta1.PodGroupInitiallyScheduled) { // which is for good
+		set(initiallyScheduled(pg, f))
+	}
+	set(disruption(pods, meta.IsStatusConditionTrue(conditions, schedulingv1beta1.DisruptionTarget)))
+	return conditions
+}
+
+// initiallyScheduled is the condition as the pods tell it: by their number, and where that does
+// not say why they wait, by what the scheduler has said of them. It is nil without pods.
+func initiallyScheduled(pg *schedulingv1beta1.PodGroup, f facts) *metav1.Condition {
+	if f.all.n+f.gated+f.claimless == 0 {
+		return nil
+	}
+	c := scheduled(f)
+	c.Type = schedulingv1beta1.PodGroupInitiallyScheduled
+	if gang.ReadNative(pg).Alone() {
+		return basic(&c, f)
+	}
+	switch {
+	case c.Status == metav1.ConditionTrue:
+		c.Reason = ReasonScheduled
+	case f.said == nil:
+	case c.Reason == v1alpha1.ReasonAwaitingPlacement && !incompleteBefore(f.said.Reason),
+		c.Reason == f.said.Reason, f.expired && f.said.Reason == v1alpha1.ReasonTimedOut:
+		c.Reason, c.Message = f.said.Reason, f.said.Message
+	}
+	return &c
+}
+
+// incompleteBefore tells reasons of members that were missing: those that are there may say them
+// still.
+func incompleteBefore(reason string) bool {
+	return reason == v1alpha1.ReasonGangIncomplete || reason == v1alpha1.ReasonGangUndefined || reason == v1alpha1.ReasonGangUnsupported
+}
+
+// basic words the condition of a PodGroup whose pods are scheduled one by one.
+func basic(c *metav1.Condition, f facts) *metav1.Condition {
+	switch {
+	case c.Status == metav1.ConditionTrue:
+		c.Reason, c.Message = ReasonScheduled, fmt.Sprintf("PodGroup %q has a pod bound; its pods are scheduled one by one", f.key)
+	case f.said != nil && !incompleteBefore(f.said.Reason):
+		c.Reason, c.Message = f.said.Reason, f.said.Message
+	default:
+		c.Reason, c.Message = v1alpha1.ReasonAwaitingPlacement, fmt.Sprintf("no pod of PodGroup %q is bound; its pods are scheduled one by one", f.key)
+	}
+	return c
+}
+
+// disruption is whether all that is on nodes is being preempted; nil where it is not, and was not.
+func disruption(pods []*v1.Pod, was bool) *metav1.Condition {
+	var target *v1.PodCondition
+	for _, pod := range pods {
+		if pod.Spec.NodeName == "" || ended(pod) {
+			continue
+		}
+		c := conditionOf(pod, v1.DisruptionTarget)
+		if c == nil || c.Status != v1.ConditionTrue || c.Reason != v1.PodReasonPreemptionByScheduler {
+			if !was {
+				return nil
+			}
+			return &metav1.Condition{
+				Type: schedulingv1beta1.DisruptionTarget, Status: metav1.ConditionFalse, Reason: ReasonNotDisrupted,
+				Message: "pods of the PodGroup run that are not being preempted",
+			}
+		}
+		if target == nil {
+			target = c
+		}
+	}
+	if target == nil {
+		return nil
+	}
+	return &metav1.Condition{
+		Type: schedulingv1beta1.DisruptionTarget, Status: metav1.ConditionTrue,
+		Reason: schedulingv1beta1.PodGroupReasonPreemptionByScheduler, Message: target.Message,
+	}
+}
