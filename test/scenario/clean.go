@@ -58,6 +58,7 @@ var owners = []schema.GroupVersionResource{
 // others are what else it can leave behind, beside custom resources; events last.
 var others = []schema.GroupVersionResource{
 	nativePodGroupsResource,
+	resourceOf("scheduling.k8s.io", "v1beta1", "workloads"),
 	resourceOf("policy", "v1", "poddisruptionbudgets"),
 	podsResource,
 	resourceOf("resource.k8s.io", "v1", "resourceclaimtemplates"),

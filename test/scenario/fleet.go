@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -126,8 +127,9 @@ func (f *Fleet) start(ctx context.Context, kind Cluster, o localcluster.Options)
 	s := &site{kind: kind, audit: o.AuditLog}
 	manifests := filepath.Join(f.root, "manifests")
 	o.Manifests = []string{strays, filepath.Join(manifests, "rbac"), filepath.Join(manifests, "descheduler", "rbac.yaml")}
+	o.FeatureGates = kind.FeatureGates
 	if kind.NativePodGroups {
-		o.FeatureGates = "GenericWorkload=true"
+		o.FeatureGates = strings.TrimSuffix("GenericWorkload=true,"+kind.FeatureGates, ",")
 		o.RuntimeConfig = "scheduling.k8s.io/v1beta1=true"
 	}
 	if !kind.WithoutCRDs {

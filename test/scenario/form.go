@@ -38,6 +38,8 @@ type Cluster struct {
 	WithoutCRDs bool `json:"withoutCRDs,omitempty"`
 	// NativePodGroups switches the gate GenericWorkload on and serves scheduling.k8s.io/v1beta1.
 	NativePodGroups bool `json:"nativePodGroups,omitempty"`
+	// FeatureGates are further gates of the API server and the controllers: "WorkloadWithJob=true,...".
+	FeatureGates string `json:"featureGates,omitempty"`
 }
 
 // Scheduler says how the scheduler runs.
