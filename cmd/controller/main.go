@@ -70,6 +70,9 @@ func newCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if o.nativeSchedulerNames, err = o.natives(cmd.Flags().Changed); err != nil {
+				return err
+			}
 			return run(o, queues)
 		},
 	}
@@ -84,7 +87,7 @@ func newCommand() *cobra.Command {
 	flags.IntVar(&o.workers, "workers", 4, "Number of PodGroups and of Reservations that are worked on at a time.")
 	flags.StringSliceVar(&o.queuePolicies, "queue-policies", []string{"proportion", "capacity"}, "Which of these policies the tiers of the plugin FairShare name: what queues deserve is reckoned by them.")
 	flags.StringSliceVar(&o.queueSchedulerNames, "queue-scheduler-names", []string{"lockstep-scheduler"}, "Schedulers that use queues: the profiles with the plugin FairShare. Only their pods are counted in the status of Queues.")
-	flags.StringSliceVar(&o.nativeSchedulerNames, "native-scheduler-names", []string{"lockstep-scheduler"}, "Schedulers, all profiles that have the plugin Gang, whose native PodGroups (scheduling.k8s.io) get their status here. Empty for none: so it has to be where the scheduler runs with the feature gate GenericWorkload, and writes that itself.")
+	flags.StringSliceVar(&o.nativeSchedulerNames, "native-scheduler-names", []string{"lockstep-scheduler"}, "Schedulers whose native PodGroups (scheduling.k8s.io) get their status here: the profiles with the plugin Gang. With --scheduler-config those there, unless this is given. Empty for none: so it has to be where the scheduler runs with the feature gate GenericWorkload, and writes that itself.")
 	flags.StringVar(&o.schedulerConfig, "scheduler-config", "", "The file that the scheduler has as --config. If any profile there has the plugin FairShare, it says which schedulers use queues, by which policies, and what pools of nodes there are; --queue-policies and --queue-scheduler-names may not be given then.")
 	flags.DurationVar(&o.keepReservations, "reservation-keep-ended", 24*time.Hour, "How long Reservations are kept that have succeeded or failed; then they are deleted. 0 keeps them.")
 	flags.DurationVar(&o.keepPlans, "plan-keep-ended", 24*time.Hour, "How long DefragmentationPlans are kept that have succeeded or failed, with their PodMigrations; then they are deleted. 0 keeps them.")

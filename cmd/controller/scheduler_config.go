@@ -14,8 +14,11 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/fairshare/queuestatus"
 )
 
-// fairShare is the name of the plugin in a KubeSchedulerConfiguration.
-const fairShare = "FairShare"
+// Names of plugins in a KubeSchedulerConfiguration.
+const (
+	fairShare  = "FairShare"
+	gangPlugin = "Gang"
+)
 
 // queues are the options of the controller of Queues: those of the flags, unless the scheduler's
 // configuration says more. changed tells which flags were given.
@@ -43,20 +46,12 @@ func (o *options) queues(changed func(flag string) bool) (queuestatus.Options, e
 // there has them.
 func fromScheduler(file string) (queuestatus.Options, error) {
 	var o queuestatus.Options
-	data, err := os.ReadFile(file)
+	cfg, err := readSchedulerConfig(file)
 	if err != nil {
-		return o, fmt.Errorf("reading the scheduler's configuration: %w", err)
-	}
-	object, _, err := schedscheme.Codecs.UniversalDecoder().Decode(data, nil, nil)
-	if err != nil {
-		return o, fmt.Errorf("reading the scheduler's configuration %s: %w", file, err)
-	}
-	cfg, ok := object.(*schedconfig.KubeSchedulerConfiguration)
-	if !ok {
-		return o, fmt.Errorf("reading the scheduler's configuration %s: want a KubeSchedulerConfiguration, got %T", file, object)
+		return o, err
 	}
 	for _, profile := range cfg.Profiles {
-		if !hasQueues(profile.Plugins) {
+		if !has(fairShare, profile.Plugins) {
 			continue
 		}
 		args, err := fairShareArgs(profile)
@@ -74,13 +69,48 @@ func fromScheduler(file string) (queuestatus.Options, error) {
 	return o, nil
 }
 
-// hasQueues reports whether FairShare lets in the pods of a profile.
-func hasQueues(plugins *schedconfig.Plugins) bool {
+// natives are the schedulers whose native PodGroups get their status here: those of the flag if it was given, else the
+// profiles with gangs in the scheduler's configuration.
+func (o *options) natives(changed func(flag string) bool) ([]string, error) {
+	if o.schedulerConfig == "" || changed("native-scheduler-names") {
+		return o.nativeSchedulerNames, nil
+	}
+	cfg, err := readSchedulerConfig(o.schedulerConfig)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, profile := range cfg.Profiles {
+		if has(gangPlugin, profile.Plugins) {
+			names = append(names, profile.SchedulerName)
+		}
+	}
+	return names, nil
+}
+
+func readSchedulerConfig(file string) (*schedconfig.KubeSchedulerConfiguration, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("reading the scheduler's configuration: %w", err)
+	}
+	object, _, err := schedscheme.Codecs.UniversalDecoder().Decode(data, nil, nil)
+	if err != nil {
+		return nil, fmt.Errorf("reading the scheduler's configuration %s: %w", file, err)
+	}
+	cfg, ok := object.(*schedconfig.KubeSchedulerConfiguration)
+	if !ok {
+		return nil, fmt.Errorf("reading the scheduler's configuration %s: want a KubeSchedulerConfiguration, got %T", file, object)
+	}
+	return cfg, nil
+}
+
+// has reports whether a plugin lets in the pods of a profile.
+func has(name string, plugins *schedconfig.Plugins) bool {
 	if plugins == nil {
 		return false
 	}
 	in := func(list []schedconfig.Plugin, all bool) bool {
-		return slices.ContainsFunc(list, func(p schedconfig.Plugin) bool { return p.Name == fairShare || all && p.Name == "*" })
+		return slices.ContainsFunc(list, func(p schedconfig.Plugin) bool { return p.Name == name || all && p.Name == "*" })
 	}
 	return in(plugins.PreEnqueue.Enabled, false) || in(plugins.MultiPoint.Enabled, false) && !in(plugins.PreEnqueue.Disabled, true)
 }

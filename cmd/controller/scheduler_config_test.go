@@ -70,3 +70,31 @@ func TestQueues(t *testing.T) {
 		})
 	}
 }
+
+func TestNatives(t *testing.T) {
+	const both = "- schedulerName: a\n  plugins: {multiPoint: {enabled: [{name: Gang}]}}\n- schedulerName: b\n- schedulerName: c\n  plugins: {multiPoint: {enabled: [{name: Gang}]}}\n"
+	for sentence, c := range map[string]struct {
+		profiles, changed string
+		want              []string
+	}{
+		"without a file the flag":    {want: []string{"by-flag"}},
+		"the profiles with gangs":    {profiles: both, want: []string{"a", "c"}},
+		"the flag, if it was given":  {profiles: both, changed: "native-scheduler-names", want: []string{"by-flag"}},
+		"no profile that has gangs":  {profiles: "- schedulerName: b\n"},
+		"another flag means nothing": {profiles: both, changed: "queue-policies", want: []string{"a", "c"}},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			o := &options{nativeSchedulerNames: []string{"by-flag"}}
+			if c.profiles != "" {
+				o.schedulerConfig = write(t, c.profiles)
+			}
+			got, err := o.natives(func(flag string) bool { return flag == c.changed })
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("schedulers (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

@@ -85,6 +85,12 @@ func TestCandidates(t *testing.T) {
 		f.BrokenSince = now.Add(-since)
 		return f
 	}
+	apart := members("g", 2, 2, "n0")
+	for _, pod := range apart {
+		pod.Labels = map[string]string{"single": "yes"}
+	}
+	together := footprint("g", 1, append(slices.Clone(rigid), far)...)
+	together.Whole = true
 	pair := []gang.Footprint{footprint("g", 1, rigid...), footprint("h", 2, other...)}
 	ended := []gang.Footprint{footprint("g", 2, rigid...), footprint("h", 2)}
 	for sentence, c := range map[string]struct {
@@ -109,6 +115,8 @@ func TestCandidates(t *testing.T) {
 		"but for those that have ended":                 {pods: rigid, runs: known{key: ended}, want: []string{"g: 2 of g-0 g-1"}},
 		"a gang in repair goes as it is, or not at all": {pods: rigid, runs: known{key: {broken(footprint("g", 3, rigid...), time.Second)}}, want: []string{"g: 2 of g-0 g-1"}},
 		"one that is broken for long is below it":       {pods: rigid, runs: known{key: {broken(footprint("g", 3, rigid...), time.Hour)}}, want: []string{"g: 3 of g-0 g-1"}},
+		"one that goes together needs all that runs":    {pods: append(slices.Clone(rigid), far), runs: known{key: {together}}, want: []string{"g: 3 of g-0 g-1 (g-2)"}},
+		"pods of a PodGroup that is no gang":            {pods: apart, want: []string{"pod:g-0: 1 of g-0", "pod:g-1: 1 of g-1"}},
 		"where gangs do not count they are pods":        {pods: rigid, podwise: true, want: []string{"pod:g-0: 1 of g-0", "pod:g-1: 1 of g-1"}},
 	} {
 		t.Run(sentence, func(t *testing.T) {

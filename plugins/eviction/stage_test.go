@@ -39,10 +39,10 @@ func (k known) Running(of string, key gang.Key) []gang.Footprint {
 	return slices.Clone(k[key])
 }
 
-// Single reports it of pods in no gang.
+// Single reports it of pods in no gang, and of those with the label single, which have a PodGroup that is none.
 func (k known) Single(pod *v1.Pod) bool {
 	_, _, member := gang.KeyOf(pod)
-	return !member
+	return !member || pod.Labels["single"] != ""
 }
 
 // waitingPod is at Permit, and counts how often it was called off.

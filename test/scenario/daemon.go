@@ -198,8 +198,8 @@ func (d *daemon) writeConfig(config map[string]any) error {
 }
 
 // configureController makes d the controller, which reads the scheduler's configuration if there
-// is one.
-func (d *daemon) configureController(binary, schedulerConfig string) error {
+// is one, and has further flags.
+func (d *daemon) configureController(binary, schedulerConfig string, args []string) error {
 	port, err := localcluster.FreePort()
 	if err != nil {
 		return err
@@ -212,6 +212,7 @@ func (d *daemon) configureController(binary, schedulerConfig string) error {
 	if schedulerConfig != "" {
 		d.args = append(d.args, "--scheduler-config="+schedulerConfig)
 	}
+	d.args = append(d.args, args...)
 	return nil
 }
 

@@ -17,6 +17,8 @@ type Scenario struct {
 	Scheduler Scheduler `json:"scheduler,omitzero"`
 	// Controller also starts the controller.
 	Controller bool `json:"controller,omitempty"`
+	// ControllerArgs are further flags of it.
+	ControllerArgs []string `json:"controllerArgs,omitempty"`
 
 	// Programs are what steps start and kill beside them.
 	Programs []Program `json:"programs,omitempty"`

@@ -286,7 +286,7 @@ func (r *run) prepareDaemons(ctx context.Context) error {
 		if r.controller, err = r.newDaemon(controllerAccount); err != nil {
 			return err
 		}
-		return r.controller.configureController(r.Controller, r.scheduler.config)
+		return r.controller.configureController(r.Controller, r.scheduler.config, r.scenario.ControllerArgs)
 	}
 	return nil
 }

@@ -2,7 +2,9 @@ package podgroup
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -94,7 +96,7 @@ type facts struct {
 	expired bool
 	// refusal is why the PodGroup has no pod scheduled; empty for nothing.
 	refusal string
-	// said is why the first member that waits does, as its status says; nil for nothing.
+	// said is why members wait, as the status of one of them says; nil for nothing.
 	said *v1.PodCondition
 	// occupiedBy is the controlling owner of the first member that has one.
 	occupiedBy string
@@ -170,8 +172,8 @@ func (f *facts) addUnfinished(pod *v1.Pod) {
 	}
 	f.members.add(1, roleOf(pod))
 	f.all.add(1, roleOf(pod))
-	if pod.Spec.NodeName == "" && f.said == nil {
-		f.said = waitsFor(pod)
+	if pod.Spec.NodeName == "" {
+		f.listen(waitsFor(pod))
 	}
 	if pod.Spec.NodeName != "" {
 		f.bound.add(1, roleOf(pod))
@@ -204,6 +206,15 @@ func conditionOf(pod *v1.Pod, of v1.PodConditionType) *v1.PodCondition {
 		}
 	}
 	return nil
+}
+
+// listen takes in why a member waits. Of the gang's leader kube-scheduler says it in other words than the plugin says it of
+// the gang: those come first.
+func (f *facts) listen(said *v1.PodCondition) {
+	ofGang := func(c *v1.PodCondition) bool { return strings.HasPrefix(c.Message, fmt.Sprintf("gang %q", f.key)) }
+	if said != nil && (f.said == nil || !ofGang(f.said) && ofGang(said)) {
+		f.said = said
+	}
 }
 
 func ended(pod *v1.Pod) bool {
