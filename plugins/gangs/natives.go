@@ -5,7 +5,9 @@ import (
 	"sync"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
 
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
@@ -16,6 +18,32 @@ import (
 type natives struct {
 	mu     sync.RWMutex
 	groups map[gang.Key]*gang.Object
+	// told are the fields of each of which its users were told that they are not understood.
+	told map[gang.Key]sets.Set[string]
+}
+
+// untold returns what is to be told of such a PodGroup, one of whose pods this is.
+func (n *natives) untold(key gang.Key, pod *v1.Pod) (untold []gang.Report) {
+	group := n.basic(key)
+	if group == nil {
+		return nil
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, problem := range group.ProblemsWith(pod) {
+		if n.told[key].Has(problem.Key) {
+			continue
+		}
+		if n.told == nil {
+			n.told = map[gang.Key]sets.Set[string]{}
+		}
+		if n.told[key] == nil {
+			n.told[key] = sets.New[string]()
+		}
+		n.told[key].Insert(problem.Key)
+		untold = append(untold, gang.Report{Gang: key, Object: gang.Ref{Kind: gang.Native, UID: group.UID}, Problem: problem})
+	}
+	return untold
 }
 
 // basic returns what such a PodGroup says; nil where there is none.
@@ -33,6 +61,7 @@ func (n *natives) put(key gang.Key, said *gang.Object) *gang.Object {
 	switch {
 	case said == nil || !said.Basic:
 		delete(n.groups, key)
+		delete(n.told, key)
 	case n.groups == nil:
 		n.groups = map[gang.Key]*gang.Object{key: said}
 	default:
@@ -76,7 +105,15 @@ func (r *Registry) dissolve(ctx context.Context, key gang.Key, was, said *gang.O
 	} else {
 		r.describe(ctx, gang.Native, key, nil, time.Time{})
 		for _, p := range r.all() {
-			p.Input(ctx, func(s *gang.Gangs, now time.Time) gang.Effects { return s.Dissolve(key, now) })
+			var pods []*v1.Pod
+			p.Input(ctx, func(s *gang.Gangs, now time.Time) gang.Effects {
+				e := s.Dissolve(key, now)
+				pods = e.Activate
+				return e
+			})
+			for _, pod := range pods {
+				p.tellNative(ctx, pod)
+			}
 		}
 	}
 	if said.Queue == queue {
@@ -84,6 +121,17 @@ func (r *Registry) dissolve(ctx context.Context, key gang.Key, was, said *gang.O
 	}
 	for name := range r.all() {
 		r.tellMoved(name, key)
+	}
+}
+
+// tellNative tells what is not understood of the PodGroup of a pod that is in no gang.
+func (p *Profile) tellNative(ctx context.Context, pod *v1.Pod) {
+	key, source, _ := gang.KeyOf(pod)
+	if source != gang.FromSchedulingGroup || p.leaveNative {
+		return
+	}
+	if reports := p.natives.untold(key, pod); len(reports) > 0 {
+		p.adapter.Act(ctx, gang.Effects{Problems: reports})
 	}
 }
 

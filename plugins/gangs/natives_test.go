@@ -79,7 +79,17 @@ func TestBasicIsNoGang(t *testing.T) {
 	if diff := cmp.Diff([]string{testProfile + " default/train", testProfile + " default/train"}, moved); diff != "" {
 		t.Errorf("told of queues (-want +got):\n%s", diff)
 	}
+	if n := len(s.acted[testProfile].Problems); n > 0 {
+		t.Errorf("%d problems are told of what is understood", n)
+	}
+	odd := nativeGroup(true, "interns")
+	odd.Spec.ParentCompositePodGroupName, odd.Spec.Priority = &train.Name, new(int32(7))
+	s.groupSeen(s.ctx, gang.Native, odd)
 	s.podSeen(s.ctx, pod, pod)
+	s.podSeen(s.ctx, pod, pod)
+	if n := len(s.acted[testProfile].Problems); n != 2 {
+		t.Errorf("%d problems are told of a parent and another priority, want each once", n)
+	}
 	if s.knows(pod) {
 		t.Error("a pod of the basic policy joins a gang")
 	}

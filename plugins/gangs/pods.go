@@ -51,7 +51,11 @@ func (r *Registry) podChanged(ctx context.Context, old, pod *v1.Pod) {
 func (r *Registry) podSeen(ctx context.Context, old, pod *v1.Pod) {
 	r.explainToOthers(ctx, pod, r.strangers.see(pod))
 	p := r.all()[pod.Spec.SchedulerName]
-	if p == nil || r.Outside(pod) && (old == nil || r.Outside(old)) {
+	if p == nil {
+		return
+	}
+	if r.Outside(pod) && (old == nil || r.Outside(old)) {
+		p.tellNative(ctx, pod)
 		return
 	}
 	p.Input(ctx, func(s *gang.Gangs, now time.Time) gang.Effects { return s.See(pod, now) })

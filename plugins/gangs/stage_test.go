@@ -46,6 +46,7 @@ type adapter struct {
 func (a adapter) Act(_ context.Context, e gang.Effects) {
 	sum := a.s.acted[a.profile]
 	sum.Changed, sum.Activate = slices.Concat(sum.Changed, e.Changed), slices.Concat(sum.Activate, e.Activate)
+	sum.Problems = slices.Concat(sum.Problems, e.Problems)
 	a.s.acted[a.profile] = sum
 }
 

@@ -46,9 +46,9 @@ func (s *Gangs) Describe(kind Kind, key Key, object *Object, created, now time.T
 		g.objects[kind] = &described{Object: *object, created: created}
 	}
 	s.redefine(g, now)
-	if object != nil && object.Priority != nil {
+	if object != nil && kind == Native {
 		for _, m := range g.sorted(func(*member) bool { return true }) {
-			s.reportPriority(g, m.pod)
+			s.reportNative(g, m.pod)
 		}
 	}
 	s.settle(g, now)

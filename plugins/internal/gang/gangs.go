@@ -135,7 +135,7 @@ func (s *Gangs) join(g *gang, m *member, now time.Time) {
 	g.past.unfinished(m.pod, true)
 	g.enter(m)
 	s.listen(m)
-	s.reportPriority(g, m.pod)
+	s.reportNative(g, m.pod)
 	if g.defining() != g.definer {
 		s.redefine(g, now)
 	}

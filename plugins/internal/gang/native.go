@@ -2,6 +2,7 @@ package gang
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 
 	v1 "k8s.io/api/core/v1"
@@ -78,14 +79,24 @@ func (o *Object) Alone() bool { return o != nil && o.Basic && o.Topology == "" &
 // It is false without a PodGroup.
 func (o *Object) Single() bool { return o != nil && o.Basic && !o.Whole }
 
-// reportPriority tells of a PodGroup that states another priority than a member.
-func (s *Gangs) reportPriority(g *gang, pod *v1.Pod) {
-	object := g.object()
-	if object == nil || object.Priority == nil || *object.Priority == priorityOf(pod) {
-		return
+// ProblemsWith are what is not understood of a PodGroup one of whose pods this is.
+func (o *Object) ProblemsWith(pod *v1.Pod) []Problem {
+	if o.Priority == nil || *o.Priority == priorityOf(pod) {
+		return o.Problems
 	}
-	s.report(g, nil, &g.told, Problem{
-		Key: fieldPriority, Value: strconv.Itoa(int(*object.Priority)), OnObject: true,
+	return append(slices.Clone(o.Problems), Problem{
+		Key: fieldPriority, Value: strconv.Itoa(int(*o.Priority)), OnObject: true,
 		Want: fmt.Sprintf("that of its pods (%s has %d)", pod.Name, priorityOf(pod)), Used: "the priority of each pod",
 	})
+}
+
+// reportNative tells what is not understood of the native PodGroup of a member. Nobody is told of one whose pods others
+// schedule.
+func (s *Gangs) reportNative(g *gang, pod *v1.Pod) {
+	if g.ref().Kind != Native {
+		return
+	}
+	for _, problem := range g.object().ProblemsWith(pod) {
+		s.report(g, nil, &g.told, problem)
+	}
 }

@@ -82,7 +82,7 @@ func TestReadNative(t *testing.T) {
 			object := ReadNative(nativeGroup(c.change))
 			spec, problems := Parse(Key{"a", "train"}, object, Fields{}, Defaults{WaitTime: time.Minute})
 			got := read{Min: spec.Min, Topology: spec.RequiredTopology, Refused: spec.Refused, Never: spec.Never, Whole: spec.Whole, Alone: object.Alone(), Single: object.Single()}
-			for _, p := range problems {
+			for _, p := range append(problems, object.Problems...) {
 				if !p.OnObject {
 					t.Errorf("%s is told of a pod", p.Key)
 				}
@@ -121,7 +121,8 @@ func groupedPod(name string, priority int32) *v1.Pod {
 	return pod
 }
 
-// TestOtherPriority: a PodGroup whose priority is not that of its pods is told so, once.
+// TestOtherPriority: a PodGroup whose priority is not that of its pods is told so, once, and what else is not understood; but not
+// while no pod of it is here.
 func TestOtherPriority(t *testing.T) {
 	s, key := New(Defaults{WaitTime: time.Minute}, Backoff{}), Key{"a", "train"}
 	var told []string
@@ -133,13 +134,16 @@ func TestOtherPriority(t *testing.T) {
 			}
 		}
 	}
-	note(s.See(groupedPod("p1", 5), start))
-	object := &Object{UID: "u", Min: 2, Priority: new(int32(5))}
+	object := &Object{UID: "u", Min: 2, Priority: new(int32(5)), Problems: []Problem{{Key: "spec.new", Value: "x", Want: "understood", Used: "nothing", OnObject: true}}}
 	note(s.Describe(Native, key, object, start, start))
+	if len(told) > 0 {
+		t.Errorf("told of a PodGroup without pods here: %v", told)
+	}
+	note(s.See(groupedPod("p1", 5), start))
 	note(s.See(groupedPod("p2", 7), start))
 	note(s.See(groupedPod("p3", 7), start))
 	note(s.Describe(Native, key, object, start, start))
-	if diff := cmp.Diff([]string{`spec.priority: "5" is not that of its pods (p2 has 7); using the priority of each pod`}, told); diff != "" {
+	if diff := cmp.Diff([]string{`spec.new: "x" is not understood; using nothing`, `spec.priority: "5" is not that of its pods (p2 has 7); using the priority of each pod`}, told); diff != "" {
 		t.Errorf("told (-want +got):\n%s", diff)
 	}
 }

@@ -237,7 +237,7 @@ const (
 func Parse(key Key, object *Object, pod Fields, defaults Defaults) (Spec, []Problem) {
 	p := parser{key: key, pod: pod}
 	if object != nil {
-		p.object, p.problems = *object, slices.Clone(object.Problems)
+		p.object = *object
 	}
 	p.spec.Min = p.parseMin()
 	p.spec.Total = p.parseTotal()
