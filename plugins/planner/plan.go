@@ -117,7 +117,7 @@ func (p *Planner) plan(ctx context.Context, a *gang.Attempt, evict []hold.Holder
 		return &Plan{Outcome: gang.Outcome{Why: w.refusal(a, why)}, Coupled: w.coupled}, err
 	}
 	if why := w.crowded(a); why != "" {
-		return &Plan{Outcome: gang.Outcome{Why: w.refusal(a, why)}, Coupled: w.coupled}, nil
+		return &Plan{Outcome: gang.Outcome{Why: w.refusal(a, why), Reason: v1alpha1.ReasonMemberRejected}, Coupled: w.coupled}, nil
 	}
 	solved, err := p.solve(ctx, w, problem, a, infos)
 	if err != nil {
@@ -131,6 +131,9 @@ func (p *Planner) plan(ctx context.Context, a *gang.Attempt, evict []hold.Holder
 	}
 	if !solved.Complete && only == nil {
 		result.Why = w.explain(a, problem, solved)
+		if w.rejects(a) {
+			result.Reason = v1alpha1.ReasonMemberRejected
+		}
 		result.Hopeless = w.hopeless(a, problem, result.Why)
 		result.Shape = w.shape(a, problem)
 	}
@@ -178,7 +181,7 @@ func (p *Planner) pose(a *gang.Attempt, evict []hold.Holder, inCopies bool) (*wo
 		sample: p.sample, weights: p.weights, checksResources: p.checksResources, checksAffinity: p.checksAffinity,
 		inCopies: inCopies,
 		refused:  map[string]map[string]bool{}, rejected: map[int]string{}, barred: map[int]bool{}, never: map[slot]bool{}, closed: map[slot]bool{}, lacking: map[v1.ResourceName]bool{},
-		devicesLeft: map[string]map[string]int{},
+		devicesLeft: map[string]map[string]int{}, deniedPods: map[types.UID]bool{},
 	}
 	problem := placement.Problem{KeepPartial: !a.Strict}
 	for _, need := range a.Gangs {
@@ -412,6 +415,25 @@ func (w *world) explain(a *gang.Attempt, problem placement.Problem, solved place
 	return why
 }
 
+// rejects reports whether members of which plugins say that no node will do, whatever it has, are
+// needed for a minimum: more nodes would not help.
+func (w *world) rejects(a *gang.Attempt) bool {
+	member := 0
+	for _, need := range a.Gangs {
+		left := 0
+		for _, pod := range need.Pending {
+			if w.rejected[w.classOf[member]] == "" && !w.deniedPods[pod.UID] {
+				left++
+			}
+			member++
+		}
+		if left < need.Min {
+			return true
+		}
+	}
+	return false
+}
+
 // explained is how many domains an explanation names.
 const explained = 8
 
@@ -429,7 +451,17 @@ func (w *world) explainDomains(need gang.Need, g placement.Gang, outcome placeme
 	if more := len(outcome.Domains) - len(told) + outcome.Untried; more > 0 {
 		parts = append(parts, fmt.Sprintf("and %d more, none with more room", more))
 	}
-	return fmt.Sprintf("gang %q does not fit%s in any %s: %s%s", need.Key, inSlices(need), topology.ShortKey(key), strings.Join(parts, "; "), w.reasons())
+	text := fmt.Sprintf("gang %q does not fit%s in any %s: %s%s", need.Key, inSlices(need), topology.ShortKey(key), strings.Join(parts, "; "), w.reasons())
+	fit := 0
+	for _, d := range outcome.Domains {
+		fit += d.Fit
+	}
+	if fit >= need.Min {
+		// Autoscalers try pods one by one, and see that each fits.
+		domain := topology.ShortKey(key)
+		text += fmt.Sprintf("; several %ss together have room for it, and then no autoscaler adds nodes by itself: add some to one %s, or prefer the topology", domain, domain)
+	}
+	return text
 }
 
 // inSlices words in which slices the members of a gang have to be.

@@ -160,7 +160,7 @@ func TestStoriesOfRounds(t *testing.T) {
 			},
 			want: []string{
 				"p2 fails wherever it goes: a/train 2 pending",
-				`Unschedulable: gang "a/train": members did not fit on the nodes planned for them, 4 times in a row`,
+				`PlacementFailed: gang "a/train": members did not fit on the nodes planned for them, 4 times in a row`,
 				"5 cycles",
 				"after a pause 5",
 			},
