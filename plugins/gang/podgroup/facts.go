@@ -180,7 +180,11 @@ func refused(pod *v1.Pod) bool {
 	for i := range pod.Status.Conditions {
 		c := &pod.Status.Conditions[i]
 		if c.Type == v1.PodScheduled {
-			return c.Status == v1.ConditionFalse && c.Reason == v1.PodReasonUnschedulable
+			switch c.Reason {
+			case v1alpha1.ReasonUnschedulable, v1alpha1.ReasonMemberRejected, v1alpha1.ReasonAwaitingReservation:
+				return c.Status == v1.ConditionFalse
+			}
+			return false
 		}
 	}
 	return false
