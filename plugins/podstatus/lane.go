@@ -45,7 +45,7 @@ const (
 	// inTurn is how many pods of a key are told a reason before the next key has its turn.
 	inTurn = 512
 	// atOnce is how many writes of a lane are under way at most: the API server answers more requests than these.
-	atOnce = 8
+	atOnce = 16
 )
 
 // NewLane makes a lane of so many writes per second of other words. say returns what is to be said of a key at the moment; it
@@ -129,7 +129,8 @@ func (l *Lane[K]) turn(ctx context.Context, key K) {
 
 // tell has some pods say it that give another reason, or else one that says it in other words. It returns how many.
 func (l *Lane[K]) tell(ctx context.Context, key K) (wrote int, left left, err error) {
-	pods, left := l.next(l.say(key))
+	s := l.say(key)
+	pods, left := l.next(s)
 	if len(pods) == 0 {
 		return 0, left, nil // which costs no part of the rate
 	}
@@ -137,14 +138,16 @@ func (l *Lane[K]) tell(ctx context.Context, key K) (wrote int, left left, err er
 	if left == reasons {
 		limit = l.writer.reasons
 	}
-	if err := wait(ctx, limit, len(pods)); err != nil {
-		return 0, nothing, err
+	if granted := len(pods); !limit.AllowN(time.Now(), granted) {
+		if err := wait(ctx, limit, granted); err != nil {
+			return 0, nothing, err
+		}
+		s = l.say(key)
+		if pods, left = l.next(s); len(pods) == 0 {
+			return 0, left, nil // it is not so any more
+		}
+		pods = pods[:min(len(pods), granted)]
 	}
-	s, waited := l.say(key), len(pods)
-	if pods, left = l.next(s); len(pods) == 0 {
-		return 0, left, nil // it is not so any more
-	}
-	pods = pods[:min(len(pods), waited)]
 	return len(pods), left, l.write(ctx, s, pods)
 }
 

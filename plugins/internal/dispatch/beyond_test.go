@@ -56,3 +56,23 @@ func TestBeyond(t *testing.T) {
 		}
 	}
 }
+
+// TestBeyondWhileWaiting: where there are no nodes no queue has a share, and what is said of jobs that wait for it is that of their
+// ceiling where nodes would not help.
+func TestBeyondWhileWaiting(t *testing.T) {
+	b := newBook(tier)
+	b.SetLimits(Limits{Window: 1})
+	b.SetQueues(Queue{Name: "a", Weight: 1, Capability: gpus(10)})
+	at := Moment{Now: time.Unix(1000, 0), Read: true, Waits: func(string) bool { return true }}
+	for i, size := range []int64{11, 6, 6} {
+		j := of("a", i+1, gpus(size))
+		j.Pod, j.Pods, j.Gang = j.Name, []string{j.Name}, true
+		b.Count(j.Name, Usage{Queue: "a", Job: j.Name, Amount: gpus(size)})
+		b.Come(j, at)
+	}
+	for i, want := range []Reason{Capability, Overused, Capability} {
+		if reason, why := b.Why(of("a", i+1, nil).Name); reason != want {
+			t.Errorf("job %d: %s: %s, want %s", i+1, reason, why, want)
+		}
+	}
+}

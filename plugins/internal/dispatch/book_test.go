@@ -143,7 +143,7 @@ func TestNext(t *testing.T) {
 			total: gpus(9), queues: []Queue{{Name: "p", Capability: gpus(3)}, {Name: "a", Parent: "p"}, {Name: "b", Parent: "p", Capability: gpus(1)}, {Name: "shut", Closed: true}},
 			jobs: []Job{both(of("a", 1, gpus(2)), "b", 2), both(of("a", 2, gpus(3)), "b", 1), both(of("a", 3, gpus(1)), "shut", 1), both(of("a", 4, gpus(2)), "b", 1), of("b", 5, gpus(1))}, want: "a-4",
 			why: map[string]string{
-				"a-1": `queue "p" would exceed its capability of 3 nvidia.com/gpu: 3 nvidia.com/gpu used, 4 nvidia.com/gpu asked for`,
+				"a-1": `queue "p" would exceed its capability of 3 nvidia.com/gpu: 0 nvidia.com/gpu used, 4 nvidia.com/gpu asked for`,
 				"b-5": `queue "b" would exceed its capability of 1 nvidia.com/gpu: 1 nvidia.com/gpu used, 1 nvidia.com/gpu asked for`,
 				"a-3": `queue "shut" is closed`,
 			},

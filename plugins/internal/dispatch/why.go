@@ -43,24 +43,16 @@ func (b *Book) Why(name string) (Reason, string) {
 	}
 	switch bound, over, why := b.judge(j); {
 	case over:
-		if ceiling, over := b.ceiling(j); over {
-			bound = ceiling // which no nodes move
+		if bound.Reason == Overused {
+			if ceiling, beyond := b.Beyond(name); beyond {
+				bound = ceiling // which no nodes move
+			}
 		}
 		return bound.Reason, bound.String()
 	case why != "":
 		return Passed, why
 	}
 	return Turn, fmt.Sprintf("waiting for its turn in queue %q", j.Queue)
-}
-
-// ceiling is the first ceiling that a job does not keep as things are.
-func (b *Book) ceiling(j *job) (Bound, bool) {
-	for bound := range b.bounds(j) {
-		if bound.Reason == Capability && bound.Exceeded(0) {
-			return bound, true
-		}
-	}
-	return Bound{}, false
 }
 
 // shut tells which of a job's queues lets nobody in; an empty reason is none.
