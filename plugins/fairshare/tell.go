@@ -67,7 +67,7 @@ func (d *Dispatcher) Limits(pods []*v1.Pod) (reason, message string) {
 			continue // beyond what is asked for, or not seen yet
 		}
 		if bound, beyond := d.book.Beyond(usage.Job); beyond {
-			return string(bound.Reason), bound.String()
+			return string(bound.Reason), bound.Brief()
 		}
 		return "", ""
 	}
