@@ -23,6 +23,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/plugins/binder"
 	"github.com/lockstep-sh/lockstep/plugins/cacheevents"
 	"github.com/lockstep-sh/lockstep/plugins/catchup"
@@ -58,6 +59,8 @@ type Set struct {
 	events    *cacheevents.Events
 	watched   *watches.Watches
 	reserve   *reservepods.Store
+	// reserving are the profiles in which pods go to the Reservations that they name.
+	reserving map[string]bool
 	// Registry has the factories, by the names under which a
 	// KubeSchedulerConfiguration enables the plugins.
 	Registry frameworkruntime.Registry
@@ -76,7 +79,7 @@ func NewSet() *Set {
 	s := &Set{
 		reserve: reserve,
 		gangs:   registry, holds: ledger, slots: slots, positions: positions, leading: leading, all: extension.New(), events: events, watched: watched,
-		queues: queues,
+		queues: queues, reserving: map[string]bool{},
 	}
 	s.Registry = frameworkruntime.Registry{
 		binder.Name:       s.all.Watch(binder.New(slots)),
@@ -125,6 +128,7 @@ func (s *Set) Install(ctx context.Context, sched *scheduler.Scheduler) error {
 			s.queues.Preempts(profile.ProfileName())
 			preempts[profile.ProfileName()] = true
 		}
+		s.reserving[profile.ProfileName()] = at(profile.ListPlugins().PreFilter, reservation.Name) >= 0
 	}
 	for _, profile := range sched.Profiles {
 		profile.SetPodNominator(s.holds.Nominator(sched.SchedulingQueue, func(pod *v1.Pod) bool { return preempts[pod.Spec.SchedulerName] }))
@@ -136,7 +140,10 @@ func (s *Set) Install(ctx context.Context, sched *scheduler.Scheduler) error {
 		why := status.AsError()
 		again := s.queues.Failed(one, why)
 		s.events.Failed(ctx, one, why)
-		failed(ctx, profile, pod, status, nominating, start)
+		failed(ctx, podstatus.Correct(ctx, profile, s.word), pod, status, nominating, start)
+		if nominating.Mode() == fwk.ModeOverride && nominating.NominatedNodeName != "" {
+			s.holds.Stated(one.UID)
+		}
 		if again {
 			s.queues.Again(one)
 		}
@@ -160,6 +167,25 @@ func (s *Set) Install(ctx context.Context, sched *scheduler.Scheduler) error {
 		return entity, err
 	}
 	return nil
+}
+
+// word returns the reason that kube-scheduler is to give in a condition of a pod; false where it is to say nothing. It is
+// Unschedulable only where more nodes would help.
+func (s *Set) word(pod *v1.Pod, condition *v1.PodCondition) (reason string, says bool) {
+	if condition.Reason != v1.PodReasonUnschedulable {
+		return condition.Reason, true
+	}
+	reason, says = s.gangs.Word(pod, condition.Message)
+	if !says || reason != v1.PodReasonUnschedulable {
+		return reason, says
+	}
+	if pod.Annotations[v1alpha1.ReservationAnnotation] != "" && s.reserving[pod.Spec.SchedulerName] {
+		return v1alpha1.ReasonAwaitingReservation, true
+	}
+	if limit, _ := s.queues.Limits([]*v1.Pod{pod}); limit != "" {
+		return limit, true
+	}
+	return reason, true
 }
 
 // begin returns when scheduling may begin: the process leads, and its caches and plugins have

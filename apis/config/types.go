@@ -23,8 +23,9 @@ type GangArgs struct {
 	InitialBackoff metav1.Duration
 	// MaxBackoff bounds the backoff. Not below InitialBackoff.
 	MaxBackoff metav1.Duration
-	// ExplanationQPS bounds the writes per second that tell pending members and
-	// PodGroups why they wait. 1 to 1000.
+	// ExplanationQPS bounds the writes per second that tell PodGroups why gangs wait, and pending
+	// members in other words than before. A reason that is new to members is told to all of them at
+	// once, 300 of a process in a second. 1 to 1000.
 	ExplanationQPS int32
 	// TopologyLevels are the levels of the cluster's topology, coarsest first, at most 8.
 	TopologyLevels []TopologyLevel
@@ -128,8 +129,8 @@ type FairShareArgs struct {
 	BypassHold metav1.Duration
 	// Tiers are the policies by which queues and jobs are ordered, and victims are chosen.
 	Tiers []PolicyTier
-	// ExplanationQPS bounds the writes per second that tell pods why they wait for their
-	// queue. 1 to 1000.
+	// ExplanationQPS bounds the writes per second that tell pods in other words than before why they
+	// wait for their queue. A reason that is new to them is told at once. 1 to 1000.
 	ExplanationQPS int32
 	// Pools are kinds of nodes of which queues have shares one by one. All profiles of a process
 	// have to say the same.

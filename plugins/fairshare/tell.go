@@ -56,6 +56,24 @@ func (d *Dispatcher) Keeps(member *v1.Pod) (reason, message string) {
 	return string(said), message
 }
 
+// Limits returns why pods that are placed together, and do not fit, would not be admitted to more nodes either: their queue's
+// ceiling, or one above it, leaves no room for them beside those that come before them and wait for nodes too. An empty reason is
+// that they would.
+func (d *Dispatcher) Limits(pods []*v1.Pod) (reason, message string) {
+	defer d.lock()()
+	for _, pod := range pods {
+		usage, counted := d.book.Counted(string(pod.UID))
+		if !counted || usage.Job == "" {
+			continue // beyond what is asked for, or not seen yet
+		}
+		if bound, beyond := d.book.Beyond(usage.Job); beyond {
+			return string(bound.Reason), bound.Brief()
+		}
+		return "", ""
+	}
+	return "", ""
+}
+
 // Waiting reports whether a pod waits for the turn of its job.
 func (d *Dispatcher) Waiting(pod *v1.Pod) bool {
 	defer d.lock()()

@@ -13,6 +13,7 @@ import (
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/plugins/holds"
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
@@ -102,7 +103,11 @@ func (pl *Gang) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod
 		need = needOf(v.Attempt, pod)
 	}
 	if !visit.extra {
-		(&planner.Unplaced{Attempt: byItself(pod, need)}).Tell(state)
+		one := byItself(pod, need)
+		if v.Attempt != nil {
+			one.PreemptionDelay, one.Missed = v.Attempt.PreemptionDelay, v.Attempt.Missed
+		}
+		(&planner.Unplaced{Attempt: one}).Tell(state)
 	}
 	var err error
 	visit.beside, err = pl.beside(ctx, pod, need)
@@ -153,7 +158,7 @@ func (pl *Gang) lead(ctx context.Context, state fwk.CycleState, a *gang.Attempt)
 	planDuration.Observe(took.Seconds())
 	if err != nil {
 		attempts.WithLabelValues("error").Inc()
-		result = &planner.Plan{Outcome: gang.Outcome{Why: everyWhy(a, err.Error())}}
+		result = &planner.Plan{Outcome: gang.Outcome{Why: everyWhy(a, err.Error()), Reason: v1.PodReasonSchedulerError}}
 	}
 	if !result.Complete && pl.holds.Nominated(pl.gangs.Holder(a.Group)) {
 		// Room is being made for the whole minimum. A part of it elsewhere would undo that.
@@ -206,7 +211,7 @@ func uidsOf(pods []*v1.Pod) []types.UID {
 func (pl *Gang) plan(ctx context.Context, a *gang.Attempt) (result *planner.Plan, evict []string, elsewhere []hold.Holder, err error) {
 	p := pl.ready()
 	if why := pl.cannotClaim(a); why != "" {
-		return &planner.Plan{Outcome: gang.Outcome{Why: everyWhy(a, why)}}, nil, nil, nil
+		return &planner.Plan{Outcome: gang.Outcome{Why: everyWhy(a, why), Reason: v1alpha1.ReasonMemberRejected}}, nil, nil, nil
 	}
 	result, err = p.Plan(ctx, a, nil)
 	if err != nil || result.Complete || pl.holds.Empty() {
@@ -356,7 +361,8 @@ func (pl *Gang) refusedEarly(ctx context.Context, pod *v1.Pod) *fwk.Status {
 		case gang.Follow:
 			return s.Unfit(pod.UID, now)
 		case gang.Lead:
-			_, e := s.Planned(v.Attempt, gang.Outcome{Why: everyWhy(v.Attempt, fmt.Sprintf("pod %s was rejected by another plugin before the gang was planned; see its events", klog.KObj(pod)))}, now)
+			why := fmt.Sprintf("pod %s was rejected by another plugin before the gang was planned; see its events", klog.KObj(pod))
+			_, e := s.Planned(v.Attempt, gang.Outcome{Why: everyWhy(v.Attempt, why), Reason: v1alpha1.ReasonMemberRejected}, now)
 			return e
 		}
 		return gang.Effects{}

@@ -35,6 +35,9 @@ func placed(a *gang.Attempt, nodes ...string) *gang.Attempt {
 	return a
 }
 
+// scattered is told where a gang fits in no rack, but in several.
+const scattered = "; several racks together have room for it, and then no autoscaler adds nodes by itself: add some to one rack, or prefer the topology"
+
 func TestExplanations(t *testing.T) {
 	required := gang.Spec{RequiredTopology: rack}
 	noNode := func(_ int, pod *st.PodWrapper) { pod.NodeSelector(map[string]string{"kind": "none"}) }
@@ -80,7 +83,7 @@ func TestExplanations(t *testing.T) {
 		"each domain, of a required topology": {
 			nodes: fourRacks, pods: fill(fourRacks, 2), attempt: needs("train", 4, required, nil),
 			want: []string{`gang "default/train" does not fit in any rack: rack r0: 2 of 4 members fit; short 2 nvidia.com/gpu; rack r1: 2 of 4 members fit; short 2 nvidia.com/gpu; ` +
-				`rack r2: 2 of 4 members fit; short 2 nvidia.com/gpu; rack r3: 2 of 4 members fit; short 2 nvidia.com/gpu`},
+				`rack r2: 2 of 4 members fit; short 2 nvidia.com/gpu; rack r3: 2 of 4 members fit; short 2 nvidia.com/gpu` + scattered},
 		},
 		"the domain that the members run in": {
 			nodes: fourRacks, pods: fill(fourRacks, 1), attempt: placed(needs("train", 3, required, nil), "node-0002"),
@@ -98,8 +101,8 @@ func TestExplanations(t *testing.T) {
 			nodes: fourRacks, attempt: groupOf(needs("a", 9, required, nil), needs("b", 8, required, nil)),
 			want: []string{
 				`gang "default/a" does not fit in any rack: rack r0: 8 of 9 members fit; short 1 nvidia.com/gpu; rack r1: 8 of 9 members fit; short 1 nvidia.com/gpu; ` +
-					`rack r2: 8 of 9 members fit; short 1 nvidia.com/gpu; rack r3: 8 of 9 members fit; short 1 nvidia.com/gpu; ` +
-					`it would not fit even if the cluster were empty: the nodes of one rack have room for 8 of 9 members`,
+					`rack r2: 8 of 9 members fit; short 1 nvidia.com/gpu; rack r3: 8 of 9 members fit; short 1 nvidia.com/gpu` + scattered +
+					`; it would not fit even if the cluster were empty: the nodes of one rack have room for 8 of 9 members`,
 				`gang "default/b" fits, but not together with the other gangs of its group`,
 			},
 		},
@@ -134,7 +137,7 @@ func TestExplanationsOfManyDomains(t *testing.T) {
 	for _, r := range []int{0, 1, 10, 11, 2, 3, 4, 5} { // as strings sort
 		want += fmt.Sprintf("rack r%d: 1 of 2 members fit; short 1 nvidia.com/gpu; ", r)
 	}
-	want += "and 4 more, none with more room"
+	want += "and 4 more, none with more room" + scattered
 	got := mustPlan(t, s, needs("train", 2, gang.Spec{RequiredTopology: rack}, nil)).Why[gang.Key{Namespace: "default", Name: "train"}]
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("explanation (-want +got):\n%s", diff)

@@ -100,6 +100,9 @@ type Shared struct {
 type Turns interface {
 	// Keeps returns why a member of a gang waits; an empty reason is that it does not.
 	Keeps(member *v1.Pod) (reason, message string)
+	// Limits returns why members of a gang that does not fit could not be placed on more nodes either; an
+	// empty reason is that they could.
+	Limits(members []*v1.Pod) (reason, message string)
 	// Hopeless tells that what a pod stands for would not fit if everything else were gone:
 	// it is of no use to keep others waiting for it.
 	Hopeless(pod *v1.Pod)
@@ -131,6 +134,7 @@ func New(shared Shared) frameworkruntime.PluginFactory {
 		pl.tell = newTeller(pl, groups, args.ExplanationQPS, shared.Statuses, shared.Leading)
 		backoff := gang.Backoff{Initial: args.InitialBackoff.Duration, Max: args.MaxBackoff.Duration}
 		pl.gangs = shared.Gangs.Register(handle, gangs.Settings{Defaults: defaultsOf(args), Backoff: backoff}, pl)
+		shared.Holds.OnRenominate(pl.tell.noteRenominated)
 		go pl.tell.run(ctx)
 		if manager := fw.SharedDRAManager(); manager != nil {
 			claims := handle.SharedInformerFactory().Resource().V1().ResourceClaims().Informer()

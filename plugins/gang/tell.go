@@ -41,6 +41,8 @@ type teller struct {
 	due map[gang.Key]time.Time
 	// told is what was last said of a gang.
 	told map[gang.Key]string
+	// renominated are pods of which the nomination has ended or changed.
+	renominated []types.UID
 }
 
 func newTeller(pl *Gang, groups pgclientset.Interface, qps int32, statuses *podstatus.Writer, leads leading.Signal) *teller {
@@ -96,7 +98,17 @@ func (t *teller) run(ctx context.Context) {
 func (t *teller) dueNow() []gang.Key {
 	now := t.pl.clock.Now()
 	t.mu.Lock()
+	pods := t.renominated
+	t.renominated = nil
+	t.mu.Unlock()
+	renominated := t.pl.gangsOf(pods) // not under a lock: they have one of their own
+	t.mu.Lock()
 	defer t.mu.Unlock()
+	for _, key := range renominated {
+		if _, ok := t.due[key]; !ok {
+			t.due[key] = now
+		}
+	}
 	var keys []gang.Key
 	for key, since := range t.due {
 		if now.Sub(since) >= unschedulablePause {
@@ -105,6 +117,14 @@ func (t *teller) dueNow() []gang.Key {
 		}
 	}
 	return keys
+}
+
+// noteRenominated notes a pod of which the nomination has ended or changed: room may not be being made for its gang any more. It
+// is called under locks.
+func (t *teller) noteRenominated(pod types.UID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.renominated = append(t.renominated, pod)
 }
 
 func (t *teller) again(key gang.Key) {
@@ -118,7 +138,11 @@ func (t *teller) again(key gang.Key) {
 // explanation is what is to be said of a gang now.
 func (t *teller) explanation(key gang.Key) (gang.Explanation, bool) {
 	e, ok := t.pl.gangs.Explanation(key)
-	if !ok || e.Running || len(e.Pending) == 0 || e.Reason != "" && e.Reason != v1alpha1.ReasonUnschedulable {
+	if !ok || e.Running || len(e.Pending) == 0 {
+		return e, ok
+	}
+	switch e.Reason {
+	case v1alpha1.ReasonGangIncomplete, v1alpha1.ReasonGangUndefined, v1alpha1.ReasonGangUnsupported, v1alpha1.ReasonTimedOut:
 		return e, ok
 	}
 	for _, pod := range e.Pending { // some may be beyond what is kept
@@ -126,6 +150,9 @@ func (t *teller) explanation(key gang.Key) (gang.Explanation, bool) {
 			e.Reason, e.Message = reason, message // it does not get so far as to be placed
 			return e, ok
 		}
+	}
+	if e.Reason == v1alpha1.ReasonUnschedulable {
+		t.pl.weigh(&e)
 	}
 	if outdated := outdated(e.Pending); e.Reason == "" && len(outdated) > 0 {
 		e.Reason, e.Message, e.Pending = v1alpha1.ReasonAwaitingPlacement, gang.TextAwaiting(key, e.Min), outdated
@@ -143,7 +170,7 @@ func outdated(pending []*v1.Pod) (pods []*v1.Pod) {
 			continue
 		}
 		switch word.Reason {
-		case v1alpha1.ReasonGangIncomplete, v1alpha1.ReasonGangUndefined, v1alpha1.ReasonGangUnsupported, v1alpha1.ReasonTimedOut:
+		case v1alpha1.ReasonGangIncomplete, v1alpha1.ReasonGangUndefined, v1alpha1.ReasonGangUnsupported, v1alpha1.ReasonTimedOut, v1alpha1.ReasonPreemptionInProgress:
 			pods = append(pods, pod)
 		}
 	}

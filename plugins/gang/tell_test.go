@@ -2,6 +2,7 @@ package gang
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
 )
 
 // says has a pod say in its status why it waits.
@@ -20,10 +22,11 @@ func says(pod *v1.Pod, reason, message string) *v1.Pod {
 }
 
 // queue keeps all gangs for a reason, or none.
-type queue struct{ reason, message string }
+type queue struct{ reason, message, limit string }
 
-func (q *queue) Keeps(*v1.Pod) (string, string) { return q.reason, q.message }
-func (*queue) Hopeless(*v1.Pod)                 {}
+func (q *queue) Keeps(*v1.Pod) (string, string)    { return q.reason, q.message }
+func (q *queue) Limits([]*v1.Pod) (string, string) { return q.limit, "over the ceiling" }
+func (*queue) Hopeless(*v1.Pod)                    {}
 
 func uids(pods []*v1.Pod) (list []types.UID) {
 	for _, pod := range pods {
@@ -75,4 +78,65 @@ func TestWhatMembersSay(t *testing.T) {
 	extra := makeMembers("train", 4, 1, func(_ int, pod *st.PodWrapper) { pod.Annotation(v1alpha1.MinAvailableAnnotation, "3") })[3]
 	s.see(says(extra, v1alpha1.ReasonGangIncomplete, missing))
 	check("what kube-scheduler places one by one, it explains", "", "")
+}
+
+// TestWhetherNodesHelp: members of a gang that does not fit are Unschedulable where more nodes would help, and for other reasons
+// otherwise; kube-scheduler says the same of them, or nothing.
+func TestWhetherNodesHelp(t *testing.T) {
+	s := newStage(t, makeNodes(1, 1))
+	s.open()
+	turns := &queue{}
+	s.turns = turns
+	members := makeMembers("train", 3, 1, nil)
+	s.see(members...)
+	key := gang.Key{Namespace: "default", Name: "train"}
+	holder := s.gangs.Holder(key.String())
+	s.attempt(t, gang.Outcome{Why: map[gang.Key]string{key: "no room"}})
+	tried := "0/1 nodes are available: no room. preemption: nobody."
+	check := func(sentence, reason string, says bool) {
+		t.Helper()
+		if e, _ := s.Explanation(key); e.Reason != reason {
+			t.Errorf("%s: the gang is told %s, want %s", sentence, e.Reason, reason)
+		}
+		if _, got := s.gangs.Word(members[0], tried); got != says {
+			t.Errorf("%s: kube-scheduler says so too: %t, want %t", sentence, got, says)
+		}
+		if got, says := s.gangs.Word(members[1], "0/1 nodes are available: waiting for gang default/train"); says {
+			t.Errorf("%s: kube-scheduler says %s of a member that was not tried", sentence, got)
+		}
+	}
+	check("it does not fit", v1alpha1.ReasonUnschedulable, true)
+	turns.limit = "QueueCapability"
+	check("its queue would not let it have more", "QueueCapability", false)
+	turns.limit = ""
+	s.holds.Nominate(hold.Hold{For: members[0].UID, Holder: holder, Node: "node-0000"})
+	check("room is being made for it", v1alpha1.ReasonPreemptionInProgress, false)
+	s.holds.DropNominations(holder)
+	if pods := s.tell.renominated; len(pods) == 0 {
+		t.Error("that room is not being made any more has not been noticed")
+	}
+	check("that came to nothing", v1alpha1.ReasonUnschedulable, true)
+	s.attempt(t, gang.Outcome{Why: map[gang.Key]string{key: "no room"}, Reason: v1alpha1.ReasonMemberRejected})
+	check("a member is rejected", v1alpha1.ReasonMemberRejected, false)
+}
+
+// attempt has the leader's attempt end so.
+func (s *stage) attempt(t *testing.T, outcome gang.Outcome) {
+	t.Helper()
+	led := false
+	s.input(s.ctx, func(g *gang.Gangs, now time.Time) gang.Effects {
+		g.Changed()
+		g.Tick(now.Add(time.Minute), nil) // it is tried again
+		for _, pod := range g.Unplaced() {
+			if v := g.Visit(pod); v.Verdict == gang.Lead {
+				led = true
+				_, e := g.Planned(v.Attempt, outcome, now)
+				return e
+			}
+		}
+		return gang.Effects{}
+	})
+	if !led {
+		t.Fatal("nobody leads")
+	}
 }

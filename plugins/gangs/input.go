@@ -2,10 +2,12 @@ package gangs
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/lockstep-sh/lockstep/plugins/holds"
@@ -137,8 +139,15 @@ func (r *Registry) Begin() {
 
 // Failed notes that the cycle of a pod came to nothing: not every one of a leader gets as far as
 // PostFilter or Reserve.
-func (r *Registry) Failed(ctx context.Context, pod *v1.Pod, _ error) {
-	if p := r.all()[pod.Spec.SchedulerName]; p != nil && !r.Outside(pod) {
-		p.Input(ctx, func(s *gang.Gangs, now time.Time) gang.Effects { return s.Failed(pod.UID, now) })
+func (r *Registry) Failed(ctx context.Context, pod *v1.Pod, why error) {
+	p := r.all()[pod.Spec.SchedulerName]
+	if p == nil || r.Outside(pod) {
+		return
 	}
+	p.Input(ctx, func(s *gang.Gangs, now time.Time) gang.Effects {
+		if errors.Is(why, scheduler.ErrNoNodesAvailable) {
+			return s.NoNodes(pod, now)
+		}
+		return s.Failed(pod.UID, now)
+	})
 }

@@ -10,6 +10,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -96,6 +97,8 @@ type Adapter interface {
 	Act(ctx context.Context, e gang.Effects)
 	// Gone tells that a pod, or a PodGroup, of this UID is gone.
 	Gone(uid types.UID)
+	// Explanation returns why a gang waits, all told; false where there is no such gang.
+	Explanation(key gang.Key) (gang.Explanation, bool)
 }
 
 // Settings are those of the gangs of a profile.
@@ -251,6 +254,25 @@ func (r *Registry) Explain(ctx context.Context, profile string, keys []gang.Key)
 // Synced reports whether all gangs are known that there were at the start, and have come to
 // the gates after that of the Gang plugin.
 func (r *Registry) Synced() bool { return r.opened.Load() || len(r.all()) == 0 }
+
+// Word returns the reason that kube-scheduler is to give where it says of a pod, with this message, that it is unschedulable;
+// false where it is to say nothing. A member whose gang starts together says what is said of the gang, which it is told in
+// another way: what came of its own cycle, that it follows a plan or gives way to another member, is nothing that nodes help
+// with.
+func (r *Registry) Word(pod *v1.Pod, message string) (reason string, says bool) {
+	p := r.all()[pod.Spec.SchedulerName]
+	if p == nil || r.Outside(pod) {
+		return v1alpha1.ReasonUnschedulable, true
+	}
+	byItself := false
+	p.Look(func(s *gang.Gangs) { byItself = s.ByItself(pod.UID) })
+	if byItself {
+		return v1alpha1.ReasonUnschedulable, true
+	}
+	key, _, _ := gang.KeyOf(pod)
+	e, known := p.adapter.Explanation(key)
+	return e.Reason, known && e.Reason == v1alpha1.ReasonUnschedulable && strings.Contains(message, e.Message)
+}
 
 // Explanation returns why a gang waits, as far as its state tells, and the pods of it that name
 // other schedulers; false where there is no such gang.

@@ -52,6 +52,8 @@ func (a adapter) Act(_ context.Context, e gang.Effects) {
 
 func (adapter) Gone(types.UID) {}
 
+func (adapter) Explanation(gang.Key) (gang.Explanation, bool) { return gang.Explanation{}, false }
+
 func newStage(tb testing.TB, profiles ...string) *stage {
 	tb.Helper()
 	var silent klog.Logger

@@ -281,6 +281,17 @@ func (h *Holds) DropNomination(pod types.UID) {
 	}
 }
 
+// Stated takes in that a nomination was written to the status of a pod. If it has ended while that was on its way, whoever keeps
+// the statuses is told.
+func (h *Holds) Stated(pod types.UID) {
+	if _, stands := h.Nomination(pod); stands {
+		return
+	}
+	for _, tell := range h.onRenominate {
+		tell(pod)
+	}
+}
+
 // DropRecalled ends the nomination of a pod if that is known from its status alone.
 func (h *Holds) DropRecalled(pod types.UID) {
 	if one, ok := h.Nomination(pod); ok && one.Recalled {

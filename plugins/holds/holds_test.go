@@ -216,6 +216,21 @@ func TestNominations(t *testing.T) {
 }
 
 // TestHoldsInParallel is for the race detector.
+// TestStated: a nomination that is written when it has ended is brought up to date; one that stands is not.
+func TestStated(t *testing.T) {
+	h := New()
+	var told []types.UID
+	h.OnRenominate(func(pod types.UID) { told = append(told, pod) })
+	h.Nominate(hold.Hold{For: "stands", Holder: hold.Holder{Group: "g"}, Node: "n"}, hold.Hold{For: "ended", Holder: hold.Holder{Group: "g"}, Node: "n"})
+	h.DropNomination("ended")
+	told = nil
+	h.Stated("stands")
+	h.Stated("ended")
+	if diff := cmp.Diff([]types.UID{"ended"}, told); diff != "" {
+		t.Errorf("told (-want +got):\n%s", diff)
+	}
+}
+
 func TestHoldsInParallel(t *testing.T) {
 	h, info := New(), node(t)
 	var group sync.WaitGroup

@@ -5,9 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
-	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -24,7 +22,6 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
 	"github.com/lockstep-sh/lockstep/plugins/internal/placement"
 	"github.com/lockstep-sh/lockstep/plugins/internal/resource"
-	"github.com/lockstep-sh/lockstep/plugins/internal/topology"
 	"github.com/lockstep-sh/lockstep/plugins/whatif"
 )
 
@@ -117,7 +114,7 @@ func (p *Planner) plan(ctx context.Context, a *gang.Attempt, evict []hold.Holder
 		return &Plan{Outcome: gang.Outcome{Why: w.refusal(a, why)}, Coupled: w.coupled}, err
 	}
 	if why := w.crowded(a); why != "" {
-		return &Plan{Outcome: gang.Outcome{Why: w.refusal(a, why)}, Coupled: w.coupled}, nil
+		return &Plan{Outcome: gang.Outcome{Why: w.refusal(a, why), Reason: v1alpha1.ReasonMemberRejected}, Coupled: w.coupled}, nil
 	}
 	solved, err := p.solve(ctx, w, problem, a, infos)
 	if err != nil {
@@ -131,6 +128,9 @@ func (p *Planner) plan(ctx context.Context, a *gang.Attempt, evict []hold.Holder
 	}
 	if !solved.Complete && only == nil {
 		result.Why = w.explain(a, problem, solved)
+		if w.rejects(a) {
+			result.Reason = v1alpha1.ReasonMemberRejected
+		}
 		result.Hopeless = w.hopeless(a, problem, result.Why)
 		result.Shape = w.shape(a, problem)
 	}
@@ -178,7 +178,7 @@ func (p *Planner) pose(a *gang.Attempt, evict []hold.Holder, inCopies bool) (*wo
 		sample: p.sample, weights: p.weights, checksResources: p.checksResources, checksAffinity: p.checksAffinity,
 		inCopies: inCopies,
 		refused:  map[string]map[string]bool{}, rejected: map[int]string{}, barred: map[int]bool{}, never: map[slot]bool{}, closed: map[slot]bool{}, lacking: map[v1.ResourceName]bool{},
-		devicesLeft: map[string]map[string]int{},
+		devicesLeft: map[string]map[string]int{}, deniedPods: map[types.UID]bool{},
 	}
 	problem := placement.Problem{KeepPartial: !a.Strict}
 	for _, need := range a.Gangs {
@@ -373,119 +373,4 @@ func (p *Planner) sample(nodes int) int {
 		percent = max(sampleAtLeastPercent, 50-nodes/125)
 	}
 	return max(sampleAtLeast, nodes*percent/100)
-}
-
-// refusal words why a plugin refuses an attempt as a whole.
-func (w *world) refusal(a *gang.Attempt, message string) map[gang.Key]string {
-	why := map[gang.Key]string{}
-	for _, need := range a.Gangs {
-		if need.Min > 0 {
-			why[need.Key] = fmt.Sprintf("gang %q cannot fit: %s", need.Key, message)
-		}
-	}
-	return why
-}
-
-// explain words, gang by gang, how far an attempt came and what it lacked.
-func (w *world) explain(a *gang.Attempt, problem placement.Problem, solved placement.Result) map[gang.Key]string {
-	why := map[gang.Key]string{}
-	for i, need := range a.Gangs {
-		if need.Min == 0 && !solved.Gangs[i].FloorShort {
-			continue // it runs, or has all it needs
-		}
-		outcome := solved.Gangs[i]
-		if outcome.Fit >= need.Min && outcome.FloorShort {
-			why[need.Key] = w.explainFloor(need, w.floors[i])
-			continue
-		}
-		if outcome.Fit >= need.Min && len(a.Gangs) > 1 {
-			why[need.Key] = fmt.Sprintf("gang %q fits, but not together with the other gangs of its group", need.Key)
-			continue
-		}
-		if need.Spec.RequiredTopology != "" {
-			why[need.Key] = w.explainDomains(need, problem.Gangs[i], outcome)
-			continue
-		}
-		have := need.Spec.Min - need.Min
-		why[need.Key] = fmt.Sprintf("gang %q: %d of %d members fit%s%s%s", need.Key, have+outcome.Fit, need.Spec.Min, inSlices(need), w.short(outcome.Unplaced), w.reasons())
-	}
-	return why
-}
-
-// explained is how many domains an explanation names.
-const explained = 8
-
-func (w *world) explainDomains(need gang.Need, g placement.Gang, outcome placement.Outcome) string {
-	have, of, key := need.Spec.Min-need.Min, need.Spec.Min, need.Spec.RequiredTopology
-	if len(outcome.Domains) == 0 {
-		return fmt.Sprintf("gang %q: no node has the label %s, which it requires as its topology", need.Key, key)
-	}
-	var parts []string
-	told := outcome.Domains[:min(len(outcome.Domains), explained)]
-	for _, d := range told {
-		missing := g.Members[:min(len(g.Members), max(0, need.Min-d.Fit))]
-		parts = append(parts, fmt.Sprintf("%s %s: %d of %d members fit%s", topology.ShortKey(key), d.Value, have+d.Fit, of, w.short(missing)))
-	}
-	if more := len(outcome.Domains) - len(told) + outcome.Untried; more > 0 {
-		parts = append(parts, fmt.Sprintf("and %d more, none with more room", more))
-	}
-	return fmt.Sprintf("gang %q does not fit%s in any %s: %s%s", need.Key, inSlices(need), topology.ShortKey(key), strings.Join(parts, "; "), w.reasons())
-}
-
-// inSlices words in which slices the members of a gang have to be.
-func inSlices(need gang.Need) string {
-	var parts []string
-	for _, level := range need.Spec.Layout.Levels {
-		if level.Slice > 0 {
-			parts = append(parts, fmt.Sprintf("%d to a %s", level.Slice, topology.ShortKey(level.Key)))
-		}
-	}
-	if len(parts) == 0 {
-		return ""
-	}
-	return " in slices of " + strings.Join(parts, " and ")
-}
-
-// short sums up what members without a place ask of the resources and devices that nodes
-// lacked.
-func (w *world) short(members []int) string {
-	sum := resource.Vector{}
-	for _, m := range members {
-		for name, amount := range w.classes[w.classOf[m]].demand.Request {
-			if w.lacks(name) {
-				sum.Add(resource.Vector{name: amount}, 1)
-			}
-		}
-	}
-	var parts []string
-	if !sum.Zero() {
-		parts = append(parts, sum.String())
-	}
-	if parts = append(parts, w.shortDevices(members)...); len(parts) == 0 {
-		return ""
-	}
-	return "; short " + strings.Join(parts, ", ")
-}
-
-// reasons lists why nodes refused members, the most frequent first.
-func (w *world) reasons() string {
-	if len(w.rejected) > 0 {
-		class := slices.Min(slices.Collect(maps.Keys(w.rejected)))
-		return ": " + w.rejected[class]
-	}
-	if w.denied != "" {
-		return ": " + w.denied
-	}
-	list := slices.Collect(maps.Keys(w.refused))
-	slices.SortFunc(list, func(a, b string) int {
-		return cmp.Or(cmp.Compare(len(w.refused[b]), len(w.refused[a])), cmp.Compare(a, b))
-	})
-	parts := make([]string, len(list))
-	for i, reason := range list {
-		parts[i] = fmt.Sprintf("%d %s", len(w.refused[reason]), reason)
-	}
-	if len(parts) == 0 {
-		return ""
-	}
-	return fmt.Sprintf(" (of %d nodes: %s)", w.tx.Len(), strings.Join(parts, ", "))
 }

@@ -79,6 +79,8 @@ type world struct {
 	opaque bool
 	// denied is why a member was not admitted at all as things stood then.
 	denied string
+	// deniedPods are those members of which a plugin said so before any node was looked at.
+	deniedPods map[types.UID]bool
 }
 
 var _ placement.World = &world{}
@@ -180,7 +182,7 @@ func (w *world) viewOf(ctx context.Context, class int, pod *v1.Pod) (*whatif.Vie
 	case status.IsSuccess():
 		return own, nil
 	case status.IsRejected():
-		w.denied = status.Message()
+		w.denied, w.deniedPods[pod.UID] = status.Message(), true
 		return nil, nil
 	default:
 		return nil, fmt.Errorf("preparing pod %s/%s: %w", pod.Namespace, pod.Name, status.AsError())

@@ -154,6 +154,25 @@ func expect(t *testing.T, sentence string, s *server, want ...string) {
 	}
 }
 
+// expectAll expects writes in any order: those that are under way at the same time end in any.
+func expectAll(t *testing.T, sentence string, s *server, want ...string) {
+	t.Helper()
+	synctest.Wait()
+	if diff := cmp.Diff(want, slices.Sorted(slices.Values(s.written()))); diff != "" {
+		t.Errorf("%s: writes (-want +got):\n%s", sentence, diff)
+	}
+}
+
+// gives has pods say that they wait for a reason, in some words.
+func (s *server) gives(reason, message string, names ...string) {
+	for _, name := range names {
+		s.touch(name, func(pod *v1.Pod) {
+			pod.Status.Conditions = []v1.PodCondition{{Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: reason, Message: message}}
+		})
+	}
+	s.show()
+}
+
 // run runs a lane in a bubble, until the test ends.
 func run(t *testing.T, test func(t *testing.T, ctx context.Context)) {
 	t.Helper()
@@ -170,29 +189,24 @@ func TestWrites(t *testing.T) {
 	run(t, func(t *testing.T, ctx context.Context) {
 		s := newServer("a", "b", "c", "d", "e", "f")
 		var said atomic.Int32
-		says := func(pod *v1.Pod, reason, message string) {
-			pod.Status.Conditions = []v1.PodCondition{{Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: reason, Message: message}}
-		}
-		s.touch("b", func(pod *v1.Pod) { says(pod, "Why", "no room") })
-		s.touch("c", func(pod *v1.Pod) {
-			says(pod, v1.PodReasonUnschedulable, "0/3 nodes are available: no room. preemption: nobody.")
-		})
-		s.touch("d", func(pod *v1.Pod) { says(pod, "Why", "no room for two") })
-		s.touch("e", func(pod *v1.Pod) { says(pod, "Before", "it took too long; no room") })
-		s.touch("f", func(pod *v1.Pod) { says(pod, "Before", "no room") })
-		s.show()
+		s.gives(v1.PodReasonUnschedulable, "no room", "b")
+		s.gives(v1.PodReasonUnschedulable, "0/3 nodes are available: no room. preemption: nobody.", "c")
+		s.gives(v1.PodReasonUnschedulable, "no room for two", "d")
+		s.gives("Before", "it took too long; no room", "e")
+		s.gives("Before", "no room", "f")
 		l := lane(s, 1000, func(string) Saying {
-			return Saying{Reason: "Why", Message: "no room", Pods: s.pods("a", "b", "c", "d", "e", "f"), Said: func() { said.Add(1) }}
+			return Saying{Reason: v1.PodReasonUnschedulable, Message: "no room", Pods: s.pods("a", "b", "c", "d", "e", "f"), Said: func() { said.Add(1) }}
 		})
 		go l.Run(ctx)
 		l.Tell("job")
-		expect(t, "who does not say it", s, "a: Why: no room", "d: Why: no room", "e: Why: no room", "f: Why: no room")
+		want := []string{"a: Unschedulable: no room", "d: Unschedulable: no room", "e: Unschedulable: no room", "f: Unschedulable: no room"}
+		expectAll(t, "who does not say it", s, want...)
 		if n := said.Load(); n != 1 {
 			t.Errorf("said %d times, want once", n)
 		}
 		s.show()
 		l.Tell("job")
-		expect(t, "all say it", s, "a: Why: no room", "d: Why: no room", "e: Why: no room", "f: Why: no room")
+		expectAll(t, "all say it", s, want...)
 	})
 }
 
@@ -214,9 +228,10 @@ func TestBeforeItLeads(t *testing.T) {
 func TestTrueWhenWritten(t *testing.T) {
 	run(t, func(t *testing.T, ctx context.Context) {
 		s := newServer("a", "b", "c")
+		s.gives("Why", "before", "a", "b", "c")
 		var now shared[map[string]Saying]
 		now.set(map[string]Saying{
-			"one": {Reason: "Why", Message: "m", Pods: s.pods("a")}, "two": {Reason: "Old", Message: "m", Pods: s.pods("b")}, "three": {Reason: "Old", Message: "m", Pods: s.pods("c")},
+			"one": {Reason: "Why", Message: "m", Pods: s.pods("a")}, "two": {Reason: "Why", Message: "old", Pods: s.pods("b")}, "three": {Reason: "Why", Message: "old", Pods: s.pods("c")},
 		})
 		l := lane(s, 1, func(key string) Saying { return now.get()[key] })
 		go l.Run(ctx)
@@ -224,16 +239,17 @@ func TestTrueWhenWritten(t *testing.T) {
 			l.Tell(key)
 		}
 		expect(t, "one a second", s, "a: Why: m")
-		now.set(map[string]Saying{"two": {Reason: "New", Message: "m", Pods: s.pods("b")}})
+		now.set(map[string]Saying{"two": {Reason: "Why", Message: "new", Pods: s.pods("b")}})
 		time.Sleep(10 * time.Second)
-		expect(t, "two says something else by then, three nothing", s, "a: Why: m", "b: New: m")
+		expect(t, "two says something else by then, three nothing", s, "a: Why: m", "b: Why: new")
 	})
 }
 
-// TestInTurn: a key of many pods does not keep one of few waiting, and no lane keeps another one waiting.
+// TestInTurn: for other words a key of many pods does not keep one of few waiting, and no lane keeps another one waiting.
 func TestInTurn(t *testing.T) {
 	run(t, func(t *testing.T, ctx context.Context) {
 		s := newServer("a0", "a1", "a2", "a3", "b0", "x")
+		s.gives("Why", "before", "a0", "a1", "a2", "a3", "b0", "x")
 		w := New(closed())
 		pods := map[string][]*v1.Pod{"a": s.pods("a0", "a1", "a2", "a3"), "b": s.pods("b0"), "x": s.pods("x")}
 		say := func(key string) Saying { return Saying{Reason: "Why", Message: "m", Pods: pods[key]} }
@@ -248,6 +264,38 @@ func TestInTurn(t *testing.T) {
 		expect(t, "the other lane", s, "a0: Why: m", "b0: Why: m", "x: Why: m")
 		time.Sleep(10 * time.Second)
 		expect(t, "the others", s, "a0: Why: m", "b0: Why: m", "x: Why: m", "a1: Why: m", "a2: Why: m", "a3: Why: m")
+	})
+}
+
+// TestReasonsAtOnce: what reason pods give is told to all of a large gang within the time that autoscalers wait for more pods,
+// and a gang that comes later has its turn before the first is done.
+func TestReasonsAtOnce(t *testing.T) {
+	run(t, func(t *testing.T, ctx context.Context) {
+		const members = 1000
+		names := make([]string, members)
+		for i := range names {
+			names[i] = fmt.Sprintf("a%d", i)
+		}
+		s := newServer(append(slices.Clone(names), "b")...)
+		s.gives("Before", "m", names[:10]...)
+		pods := map[string][]*v1.Pod{"a": s.pods(names...), "b": s.pods("b")}
+		l := lane(s, 1, func(key string) Saying {
+			return Saying{Reason: v1.PodReasonUnschedulable, Message: "m", Pods: pods[key]}
+		})
+		began := time.Now()
+		go l.Run(ctx)
+		l.Tell("a")
+		time.Sleep(time.Millisecond)
+		l.Tell("b")
+		for len(s.written()) < members+1 && time.Since(began) < time.Minute {
+			time.Sleep(10 * time.Millisecond)
+		}
+		if took := time.Since(began); took > 4*time.Second {
+			t.Errorf("%d pods were told %d times, and it took %s", members, len(s.written()), took)
+		}
+		if at := slices.Index(s.written(), "b: Unschedulable: m"); at < 0 || at > inTurn+atOnce {
+			t.Errorf("the small gang was told after %d writes", at)
+		}
 	})
 }
 

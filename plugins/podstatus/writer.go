@@ -16,6 +16,8 @@ import (
 	"k8s.io/klog/v2"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 
+	"golang.org/x/time/rate"
+
 	"github.com/lockstep-sh/lockstep/plugins/leading"
 )
 
@@ -24,7 +26,13 @@ type Writer struct {
 	leading leading.Signal
 	// attempts are the last write to each pod of late, by UID. They tell what the watch of pods does not yet.
 	attempts *cache.Expiring
+	// reasons bounds the writes of all lanes that have pods give another reason.
+	reasons *rate.Limiter
 }
+
+// reasonsPerSecond is that bound: a gang of 1,000 is told in less than four seconds, and a storm of them leaves the API server
+// room for bindings.
+const reasonsPerSecond = 300
 
 // attempt is a write to a version of a pod. What was refused since the pod had changed says nothing.
 type attempt struct{ version, reason, message string }
@@ -34,7 +42,7 @@ const keepAttempts = time.Minute
 
 // New makes a writer that begins once the process schedules.
 func New(leads leading.Signal) *Writer {
-	return &Writer{leading: leads, attempts: cache.NewExpiring()}
+	return &Writer{leading: leads, attempts: cache.NewExpiring(), reasons: rate.NewLimiter(reasonsPerSecond, reasonsPerSecond)}
 }
 
 // note remembers a write.
@@ -80,17 +88,15 @@ func (w *Writer) write(ctx context.Context, client kubernetes.Interface, pod *v1
 }
 
 // says reports whether a pod says in its status that it waits, for this reason and with this message. Where kube-scheduler has
-// tried the pod it says so for a reason of its own, in words of its own around the message.
+// tried the pod it says so in words of its own around the message.
 func says(pod *v1.Pod, reason, message string) bool {
+	return gives(pod, reason) && (Word(pod).Message == message || isTried(Word(pod)) && quotes(Word(pod).Message, message))
+}
+
+// gives reports whether a pod says that it waits for this reason, in whatever words.
+func gives(pod *v1.Pod, reason string) bool {
 	current := Word(pod)
-	switch {
-	case current == nil:
-		return false
-	case current.Reason == reason && current.Message == message:
-		return true
-	default:
-		return isTried(current) && current.Message != message && quotes(current.Message, message)
-	}
+	return current != nil && current.Reason == reason
 }
 
 // isTried reports whether kube-scheduler may have said this of a pod that it has tried.

@@ -39,6 +39,8 @@ type demand struct {
 	need      victim.Vector
 	resources map[v1.ResourceName]bool
 	never     bool
+	// delayed: nobody is to be evicted for it yet.
+	delayed bool
 	// spared is when the first may go of those that were left alone in the searches so far; zero where none was.
 	spared time.Time
 }

@@ -106,3 +106,37 @@ func TestWaitingForWhatEndsAnyhow(t *testing.T) {
 		t.Errorf("once the places are gone it stands back: %q", message)
 	}
 }
+
+// TestPreemptionDelay: a gang evicts nobody before its delay has passed since it first did not fit, and is looked at again then
+// whatever happens.
+func TestPreemptionDelay(t *testing.T) {
+	victim := member("low", 0, 0, 0, 8, "n")
+	s := newStage(t, []*v1.Node{node("n", 8, "r")}, []*v1.Pod{victim}, victim)
+	now := clocktesting.NewFakeClock(time.Unix(1000, 0))
+	s.clock = now
+	attempt := &gang.Attempt{Group: "default/high", Strict: true, PreemptionDelay: time.Minute, Gangs: []gang.Need{{
+		Key: gang.Key{Namespace: "default", Name: "high"}, Spec: gang.Spec{Min: 1}, Min: 1, Pending: []*v1.Pod{member("high", 0, 1, 10, 8, "")},
+	}}}
+	leader := attempt.Gangs[0].Pending[0]
+	attempt.Leader = leader.UID
+	try := func() *fwk.Status {
+		state := framework.NewCycleState()
+		(&planner.Unplaced{Attempt: attempt}).Tell(state)
+		_, status := s.PostFilter(s.ctx, state, leader, nil)
+		return status
+	}
+	for _, passed := range []time.Duration{0, 59 * time.Second, time.Minute} {
+		want := passed >= attempt.PreemptionDelay
+		attempt.Missed = now.Now().Add(-passed)
+		if passed == 0 {
+			attempt.Missed = time.Time{} // it is the first attempt
+		}
+		status := try()
+		if evicts := status.IsSuccess(); evicts != want {
+			t.Errorf("after %s: evicts %t (%s), want %t", passed, evicts, status.Message(), want)
+		}
+		if !want && !strings.Contains(status.Message(), msgDelay) {
+			t.Errorf("after %s: %q does not tell of the delay", passed, status.Message())
+		}
+	}
+}

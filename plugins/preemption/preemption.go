@@ -39,6 +39,7 @@ const (
 	msgNever   = "not eligible to preempt: a member, or the PodGroup, has preemptionPolicy Never"
 	msgSpared  = "no victims: evicting every eligible pod would still not fit the minimum; some are not eligible yet, because their gang began to run, or lost pods to an eviction, not long ago"
 	msgNobody  = "no victims: evicting every eligible pod would still not fit the minimum"
+	msgDelay   = "the gang's preemption delay has not passed"
 	msgAgain   = "what was decided could not be carried out; trying again in a while"
 )
 
@@ -187,6 +188,8 @@ func (pl *GangPreemption) PostFilter(ctx context.Context, state fwk.CycleState, 
 		return nil, d.refused(message)
 	}
 	started := pl.clock.Now()
+	delay := d.attempt.EvictsIn(started)
+	d.delayed = delay > 0
 	found, err := pl.search(ctx, d)
 	took := pl.clock.Since(started)
 	searchDuration.Observe(took.Seconds())
@@ -198,6 +201,10 @@ func (pl *GangPreemption) PostFilter(ctx context.Context, state fwk.CycleState, 
 	case found != nil && found.waits && pl.nominated(d):
 		pl.pauses.failed(d.group, pl.clock.Now(), took, waitsForEnding)
 		return nil, d.refused(msgWaiting)
+	case found == nil && d.delayed:
+		pl.Holds.DropNominations(pl.holder(d))
+		pl.comeAgain(d.leader, delay)
+		return nil, d.refused(msgDelay)
 	case found == nil:
 		why := foundNothing
 		if !d.spared.IsZero() {

@@ -69,7 +69,7 @@ func (pl *GangPreemption) search(ctx context.Context, d *demand) (*found, error)
 			return result, err
 		}
 	}
-	if d.never {
+	if d.never || d.delayed {
 		return nil, nil
 	}
 	for _, round := range pl.points.Rounds(ctx, d.gang, d.need) {

@@ -43,7 +43,8 @@ type Process struct {
 }
 
 // Start runs a program of the test, such as the scheduler, as part of the cluster: Down kills it.
-// Output is appended to logFile; "" means <name>.log in the cluster's log folder. ctx does not bound
+// Output is appended to logFile; "" means <name>.log in the cluster's log folder. In its environment KUBECONFIG is that of the
+// administrator. ctx does not bound
 // the life of the process.
 func (c *Cluster) Start(name, binary string, args []string, logFile string) (*Process, error) {
 	if logFile == "" {
@@ -56,7 +57,7 @@ func (c *Cluster) Start(name, binary string, args []string, logFile string) (*Pr
 	defer func() { _ = out.Close() }() // the child has its own copy
 	cmd := exec.Command(binary, args...)
 	cmd.Stdout, cmd.Stderr = out, out
-	cmd.Env = append(os.Environ(), markerKey+"="+c.dir)
+	cmd.Env = append(os.Environ(), markerKey+"="+c.dir, "KUBECONFIG="+c.Kubeconfig()) // for programs without a flag for it
 	// A group of its own, so that Ctrl-C reaches the test, which then calls Down, and not this.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := cmd.Start(); err != nil {

@@ -22,8 +22,9 @@ type GangArgs struct {
 	InitialBackoff *metav1.Duration `json:"initialBackoff,omitempty"`
 	// MaxBackoff bounds the backoff. Not below InitialBackoff. Default: 1s.
 	MaxBackoff *metav1.Duration `json:"maxBackoff,omitempty"`
-	// ExplanationQPS bounds the writes per second that tell pending members and
-	// PodGroups why they wait. 1 to 1000. Default: 10.
+	// ExplanationQPS bounds the writes per second that tell PodGroups why gangs wait, and pending
+	// members in other words than before. A reason that is new to members is told to all of them at
+	// once, 300 of a process in a second. 1 to 1000. Default: 10.
 	ExplanationQPS *int32 `json:"explanationQPS,omitempty"`
 	// TopologyLevels are the levels of the cluster's topology, coarsest first, at most 8: gangs
 	// are laid out by them, so that members with consecutive ranks are near each other.
@@ -132,8 +133,8 @@ type FairShareArgs struct {
 	// Default: one tier of priority, gang, conformance, proportion, capacity, and of drf for
 	// JobOrder only.
 	Tiers []PolicyTier `json:"tiers,omitempty"`
-	// ExplanationQPS bounds the writes per second that tell pods why they wait for their
-	// queue. 1 to 1000. Default: 10.
+	// ExplanationQPS bounds the writes per second that tell pods in other words than before why they
+	// wait for their queue. A reason that is new to them is told at once. 1 to 1000. Default: 10.
 	ExplanationQPS *int32 `json:"explanationQPS,omitempty"`
 	// Pools are kinds of nodes of which queues have shares one by one. All profiles of a process
 	// have to say the same. Default: none; all nodes are in the pool "default".

@@ -69,6 +69,9 @@ const (
 	NetworkTopologyIndexAnnotation = "gang.scheduling.koordinator.sh/network-topology-index"
 	// MinByRoleAnnotation is a JSON object from role to minimum.
 	MinByRoleAnnotation = "scheduling.lockstep.dev/min-by-role"
+	// PreemptionDelayAnnotation is how long a gang that does not fit evicts nobody, from when it
+	// first did not, as a Go duration: an autoscaler may bring nodes meanwhile.
+	PreemptionDelayAnnotation = "scheduling.lockstep.dev/preemption-delay"
 	// StagesAnnotation lists the sizes of the parts of a gang that its workload makes one after the
 	// other, separated by commas: 4,1 where the fifth member is made when four run or have
 	// succeeded. Each part starts as a whole; the minimum is that of all parts.
@@ -158,8 +161,19 @@ const (
 	// ReasonAwaitingPlacement: the gang is complete, and nothing is known yet of where
 	// its members could go.
 	ReasonAwaitingPlacement = "AwaitingPlacement"
-	// ReasonUnschedulable: the whole gang was tried and does not fit.
+	// ReasonUnschedulable: the whole gang was tried and does not fit; it would if there were more
+	// nodes. Autoscalers add nodes for pods with this reason, and for no others.
 	ReasonUnschedulable = "Unschedulable"
+	// ReasonPreemptionInProgress: room is being made for the gang, which waits for pods to end.
+	ReasonPreemptionInProgress = "PreemptionInProgress"
+	// ReasonAwaitingReservation: a pod names a Reservation, and goes there or nowhere.
+	ReasonAwaitingReservation = "AwaitingReservation"
+	// ReasonMemberRejected: a member fits on no node, whatever nodes there are, as long as something
+	// else does not change: a volume claim is missing, say.
+	ReasonMemberRejected = "MemberRejected"
+	// ReasonPlacementFailed: there was room for the gang, but members did not get the nodes that were
+	// planned for them, or not in time; it is tried again.
+	ReasonPlacementFailed = "PlacementFailed"
 	// ReasonTimedOut: the waiting time ran out; the user has to act.
 	ReasonTimedOut = "TimedOut"
 )

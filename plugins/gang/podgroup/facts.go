@@ -187,7 +187,15 @@ func (f *facts) addUnfinished(pod *v1.Pod) {
 // refused reports whether the scheduler has said that there is no place for a pod.
 func refused(pod *v1.Pod) bool {
 	c := waitsFor(pod)
-	return c != nil && c.Reason == v1.PodReasonUnschedulable
+	if c == nil {
+		return false
+	}
+	switch c.Reason {
+	case v1alpha1.ReasonUnschedulable, v1alpha1.ReasonMemberRejected, v1alpha1.ReasonAwaitingReservation:
+		return true
+	default:
+		return false
+	}
 }
 
 // waitsFor is why a pod has no node, as its status says; nil where it does not.

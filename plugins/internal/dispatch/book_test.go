@@ -137,13 +137,13 @@ func TestNext(t *testing.T) {
 			total: gpus(9), queues: []Queue{{Name: "p", Capability: gpus(4)}, {Name: "a", Parent: "p"}, {Name: "b", Parent: "p"}},
 			count: map[string]Usage{"a1": {Queue: "a", Amount: gpus(4), Runs: true}, "b1": {Queue: "b", Amount: gpus(5)}},
 			jobs:  []Job{of("b", 1, gpus(2)), of("b", 2, gpus(3))}, want: "b-1",
-			why: map[string]string{"b-2": `queue "b" is overused: 2 nvidia.com/gpu used, its share is 2 nvidia.com/gpu`},
+			why: map[string]string{"b-2": `queue "p" would exceed its capability of 4 nvidia.com/gpu: 6 nvidia.com/gpu used, 3 nvidia.com/gpu asked for`},
 		},
 		"who asks for something in two queues keeps the limits of both": {
 			total: gpus(9), queues: []Queue{{Name: "p", Capability: gpus(3)}, {Name: "a", Parent: "p"}, {Name: "b", Parent: "p", Capability: gpus(1)}, {Name: "shut", Closed: true}},
 			jobs: []Job{both(of("a", 1, gpus(2)), "b", 2), both(of("a", 2, gpus(3)), "b", 1), both(of("a", 3, gpus(1)), "shut", 1), both(of("a", 4, gpus(2)), "b", 1), of("b", 5, gpus(1))}, want: "a-4",
 			why: map[string]string{
-				"a-1": `queue "a" is overused: 2 nvidia.com/gpu used, its share is 2 nvidia.com/gpu`,
+				"a-1": `queue "p" would exceed its capability of 3 nvidia.com/gpu: 0 nvidia.com/gpu used, 4 nvidia.com/gpu asked for`,
 				"b-5": `queue "b" would exceed its capability of 1 nvidia.com/gpu: 1 nvidia.com/gpu used, 1 nvidia.com/gpu asked for`,
 				"a-3": `queue "shut" is closed`,
 			},

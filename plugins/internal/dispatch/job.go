@@ -81,11 +81,13 @@ type job struct {
 	whole   *job
 	crowded bool
 
-	// Once it has failed: deserved is the least that its queue has deserved since.
+	// Once it has failed: deserved is the least that its queue has deserved since, and lacked what it asked for.
 	deserved Vector
+	lacked   Needs
 }
 
-// asking is what a job asks for. Of one that has failed only Name, Queue, Pod and Gang are known.
+// asking is what a job asks for. Of one that has failed only Name, Queue, Pod, Gang, Priority
+// and Created are known.
 type asking struct {
 	// Job is as it was offered, without Need and Or, which are in options.
 	Job

@@ -122,6 +122,7 @@ func (b *Book) Fail(pod string, how Failure, at Moment) Effects {
 	b.usages[pod] = u
 	crowded := len(b.Crowded(name)) > 0
 	b.demand(b.job(name), nil, demand)
+	created, lacked := b.job(name).Created, b.job(name).missing()
 	b.done(name)
 	j := b.job(name)
 	if b.move(j, Failed); refused || crowded {
@@ -129,6 +130,7 @@ func (b *Book) Fail(pod string, how Failure, at Moment) Effects {
 	}
 	j.since, j.Queue, j.Pod, j.Gang, j.deserved = at.Now, u.Queue, pod, how.Gang, Vector{}
 	j.deserved.Add(b.Deserved(u.Queue), 1)
+	j.Priority, j.Created, j.lacked = u.Priority, created, lacked
 	b.turn(at, "")
 	b.effects.Again = refused && !how.Gang
 	return b.take()

@@ -19,7 +19,8 @@ const (
 	Loose Reason = "QueueWithoutParent"
 	// Closed: the queue admits nothing.
 	Closed Reason = "QueueClosed"
-	// Overused: the queue has its share. More capacity would help, and autoscalers look for this reason.
+	// Overused: the queue has its share. Shares grow with the nodes there are, so more of them would help, and
+	// autoscalers look for this reason.
 	Overused Reason = v1.PodReasonUnschedulable
 	// Capability: the queue, or one above it, would exceed its ceiling.
 	Capability Reason = "QueueCapability"
@@ -42,6 +43,11 @@ func (b *Book) Why(name string) (Reason, string) {
 	}
 	switch bound, over, why := b.judge(j); {
 	case over:
+		if bound.Reason == Overused {
+			if ceiling, beyond := b.Beyond(name); beyond {
+				bound = ceiling // which no nodes move
+			}
+		}
 		return bound.Reason, bound.String()
 	case why != "":
 		return Passed, why

@@ -20,6 +20,18 @@ type Attempt struct {
 	Leader types.UID
 	Strict bool
 	Gangs  []Need
+	// PreemptionDelay is how long nobody is evicted for it from Missed on, when it first did not fit; zero
+	// where it has not been tried before.
+	PreemptionDelay time.Duration
+	Missed          time.Time
+}
+
+// EvictsIn is how long it is until pods may be evicted for an attempt that does not fit; not positive where they may be.
+func (a *Attempt) EvictsIn(now time.Time) time.Duration {
+	if a.Missed.IsZero() {
+		return a.PreemptionDelay
+	}
+	return a.Missed.Add(a.PreemptionDelay).Sub(now)
 }
 
 // Members counts what has to be placed at least.
@@ -119,7 +131,7 @@ type Placed struct {
 func (s *Gangs) attempt(grp *group) *Attempt {
 	s.pump.begin(grp)
 	grp.visited, grp.tried = true, grp.pool()
-	a := &Attempt{Group: grp.key().String(), Leader: grp.leader, Strict: grp.strict()}
+	a := &Attempt{Group: grp.key().String(), Leader: grp.leader, Strict: grp.strict(), PreemptionDelay: grp.preemptionDelay(), Missed: grp.missed}
 	for _, g := range grp.gangs {
 		a.Gangs = append(a.Gangs, g.wants())
 	}
@@ -182,6 +194,8 @@ type Outcome struct {
 	Complete bool
 	// Why explains to users, gang by gang, why not.
 	Why map[Key]string
+	// Reason is the API's reason for that; empty for Unschedulable: more nodes would help.
+	Reason string
 	// Cost is how long the attempt kept the scheduling thread.
 	Cost time.Duration
 	// Evict: groups whose held, incomplete plans make way for this one.

@@ -15,6 +15,11 @@ import (
 
 // cycle is one scheduling cycle of a pod.
 func (c *cluster) cycle(pod *v1.Pod) {
+	if c.nodeless {
+		c.do(c.s.NoNodes(pod, c.now))
+		c.park(pod.UID, false)
+		return
+	}
 	v := c.visit(pod)
 	c.after(Effects{}, nil)
 	if what := c.between[pod.UID]; what != nil {

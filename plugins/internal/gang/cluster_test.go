@@ -168,7 +168,8 @@ type cluster struct {
 	cost     time.Duration // of an attempt
 	dear     string        // the only group whose attempts cost something; empty for all
 	// spoiled is a pod that fails on every node it is planned for.
-	spoiled types.UID
+	nodeless bool // kube-scheduler ends cycles before it asks any plugin
+	spoiled  types.UID
 	// between is what happens between the visit of a pod and its reservation, once.
 	between map[types.UID]func()
 	// failed counts the rounds that failed.

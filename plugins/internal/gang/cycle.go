@@ -1,11 +1,14 @@
 package gang
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 )
 
 // Verdict is what a scheduling cycle of a pod has to do.
@@ -117,8 +120,14 @@ func (s *Gangs) Planned(a *Attempt, o Outcome, now time.Time) (map[types.UID]str
 			s.turns.take(leader) // it is in its cycle
 		}
 	}
+	if grp.missed.IsZero() && !o.Complete {
+		grp.missed = now
+	}
 	for _, g := range grp.gangs {
-		g.failure = o.Why[g.key]
+		g.failure = failure{cmp.Or(o.Reason, v1alpha1.ReasonUnschedulable), o.Why[g.key]}
+		if !g.failure.none() && a.EvictsIn(now) > 0 {
+			g.failure.message += TextPreemptionDelay(a.PreemptionDelay)
+		}
 		s.tell(g)
 	}
 	if grp.strict() && !o.Complete && o.Fit > 0 {
@@ -262,6 +271,21 @@ func (s *Gangs) Failed(uid types.UID, now time.Time) Effects {
 	s.failRound(grp, now)
 	s.settle(m.gang, now)
 	return s.take()
+}
+
+// NoNodes takes in that the scheduling cycle of a pod ended before any plugin was asked, since the
+// cluster has no node. The attempt of a leader has failed: its group rests until one comes.
+func (s *Gangs) NoNodes(pod *v1.Pod, now time.Time) Effects {
+	v := s.Visit(pod)
+	if v.Verdict != Lead {
+		return s.take()
+	}
+	why := map[Key]string{}
+	for _, need := range v.Attempt.Gangs {
+		why[need.Key] = TextNoNodes(need.Key, need.Spec.Min)
+	}
+	_, e := s.Planned(v.Attempt, Outcome{Why: why, Hopeless: true}, now)
+	return e
 }
 
 // BoundTo takes in that the binding of a member went through.

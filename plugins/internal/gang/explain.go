@@ -15,6 +15,8 @@ import (
 type Explanation struct {
 	Gang            Key
 	Reason, Message string
+	// Group is what it is placed with, as the ledger knows it.
+	Group string
 	// Min is the minimum of the gang; 0 where it has none.
 	Min int
 	// Running tells that the gang runs; those that wait are beyond its minimum.
@@ -35,7 +37,7 @@ func (s *Gangs) Explain(key Key) (e Explanation, ok bool) {
 	if g == nil {
 		return Explanation{}, false
 	}
-	e = Explanation{Gang: key, Min: g.spec.Min, Created: g.created(), HasObject: g.object() != nil, Object: g.ref()}
+	e = Explanation{Gang: key, Group: g.group.holder(), Min: g.spec.Min, Created: g.created(), HasObject: g.object() != nil, Object: g.ref()}
 	e.Pending = podsOf(g.sorted((*member).waits))
 	if e.Running = g.goesAlone(); len(e.Pending) == 0 || e.Running {
 		return e, true
@@ -56,8 +58,8 @@ func (s *Gangs) why(g *gang) (reason, message string) {
 		switch {
 		case g.expired() == 0:
 			return v1alpha1.ReasonGangIncomplete, message
-		case g.failure != "":
-			message = g.failure + "; " + message
+		case !g.failure.none():
+			message = g.failure.message + "; " + message
 		}
 		return v1alpha1.ReasonTimedOut, message
 	}
@@ -69,10 +71,10 @@ func (s *Gangs) why(g *gang) (reason, message string) {
 			return v1alpha1.ReasonGangIncomplete, fmt.Sprintf("gang %q waits for its group: %s", g.key, other.lacks())
 		}
 	}
-	if g.failure != "" {
-		return v1alpha1.ReasonUnschedulable, g.failure
+	if g.failure.none() {
+		return "", ""
 	}
-	return "", ""
+	return g.failure.reason, g.failure.message
 }
 
 // lacks tells users what an incomplete gang waits for.
@@ -172,11 +174,12 @@ func (s *Gangs) Count() Counts {
 			c.Running++
 			continue
 		}
-		switch reason, _ := s.why(g); {
-		case reason == v1alpha1.ReasonUnschedulable || reason == v1alpha1.ReasonTimedOut:
-			c.Unschedulable++
-		case reason != "":
+		switch reason, _ := s.why(g); reason {
+		case "":
+		case v1alpha1.ReasonGangIncomplete, v1alpha1.ReasonGangUndefined, v1alpha1.ReasonGangUnsupported:
 			c.Incomplete++
+		default:
+			c.Unschedulable++
 		}
 	}
 	return c

@@ -7,6 +7,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 )
 
 // gang is the members that agree on a key, and what is known of their wishes.
@@ -45,9 +47,9 @@ type gang struct {
 	// the queue does not change when that one goes.
 	oldest time.Time
 
-	// failure is why the last attempt to place the gang failed, for users; empty
-	// where none failed since it was last complete.
-	failure string
+	// failure is why the last attempt to place the gang failed; zero where none failed
+	// since it was last complete.
+	failure failure
 	// completed is when the round began that is to start it; zero once it has.
 	completed time.Time
 	// ran is what goesAlone said when it was last acted upon.
@@ -249,6 +251,12 @@ func podsOf(members []*member) []*v1.Pod {
 
 // neverFits is the failure of a round whose members kept failing on the nodes
 // that plans gave them.
-func (g *gang) neverFits() string {
-	return fmt.Sprintf("gang %q: members did not fit on the nodes planned for them, %d times in a row", g.key, maxReplans+1)
+func (g *gang) neverFits() failure {
+	return failure{v1alpha1.ReasonPlacementFailed, fmt.Sprintf("gang %q: members did not fit on the nodes planned for them, %d times in a row", g.key, maxReplans+1)}
 }
+
+// failure is why an attempt or a round came to nothing, for users.
+type failure struct{ reason, message string }
+
+// none reports whether nothing failed.
+func (f failure) none() bool { return f.message == "" }

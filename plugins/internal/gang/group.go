@@ -32,6 +32,8 @@ type group struct {
 	// visited: the leader has come, and what came of its attempt was not told yet.
 	visited bool
 
+	// missed is when it first did not fit since it came together; zero where it was not tried.
+	missed time.Time
 	// failures counts the rounds that failed in a row although a plan stood; the next
 	// attempt is not made before notBefore.
 	failures  int
@@ -205,3 +207,13 @@ func (r rank) compare(other rank) int {
 }
 
 func compareRank(a, b *group) int { return a.rankOf().compare(b.rankOf()) }
+
+// preemptionDelay is the longest that any of its gangs which have not started asks for.
+func (g *group) preemptionDelay() (delay time.Duration) {
+	for _, one := range g.gangs {
+		if !one.goesAlone() {
+			delay = max(delay, one.spec.PreemptionDelay)
+		}
+	}
+	return delay
+}

@@ -1,6 +1,8 @@
 package gang
 
 import (
+	"slices"
+
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -29,4 +31,32 @@ func (s *Gangs) Unplaced() []*v1.Pod {
 		}
 	}
 	return pods
+}
+
+// KeysOf are the gangs of pods, each once; pods that are no members have none.
+func (s *Gangs) KeysOf(pods []types.UID) []Key {
+	var keys []Key
+	for _, uid := range pods {
+		if m := s.members[uid]; m != nil {
+			keys = append(keys, m.gang.key)
+		}
+	}
+	slices.SortFunc(keys, compareKeys)
+	return slices.Compact(keys)
+}
+
+// ByItself reports whether nothing else has to be placed for a pod to start: it is in no gang, or its gang runs, or needs no more
+// than one member and starts with no other.
+func (s *Gangs) ByItself(uid types.UID) bool {
+	m := s.members[uid]
+	if m == nil || m.gang.goesAlone() {
+		return true
+	}
+	least := 0
+	for _, g := range m.gang.group.gangs {
+		if !g.goesAlone() {
+			least += g.spec.Min
+		}
+	}
+	return least == 1
 }

@@ -79,9 +79,9 @@ func (s *Gangs) advance(grp *group, now time.Time) {
 	case need == 0:
 		s.afterPlan(grp, now)
 	case grp.phase == gathering:
-		grp.failures, grp.replans = 0, 0
+		grp.failures, grp.replans, grp.missed = 0, 0, time.Time{}
 		for _, g := range grp.gangs {
-			g.failure = ""
+			g.failure = failure{}
 			if g.need() > 0 {
 				g.completed = now
 			}
@@ -152,7 +152,7 @@ func (s *Gangs) replan(grp *group, now time.Time) {
 		return
 	}
 	for _, g := range grp.gangs {
-		if g.need() > 0 && g.failure == "" {
+		if g.need() > 0 && g.failure.none() {
 			g.failure = g.neverFits()
 		}
 	}
@@ -245,7 +245,7 @@ func (s *Gangs) letGo(g *gang) {
 	for _, m := range g.sorted(func(m *member) bool { return m.state == Held }) {
 		s.letGoOf(m)
 	}
-	g.failure = ""
+	g.failure = failure{}
 }
 
 func (s *Gangs) letGoOf(m *member) {

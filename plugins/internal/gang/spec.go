@@ -71,6 +71,8 @@ type Spec struct {
 	RequiredTopology string
 	// Layout is how they are laid out inside that.
 	Layout Layout
+	// PreemptionDelay is how long the gang evicts nobody, from when it first did not fit; not negative.
+	PreemptionDelay time.Duration
 	// MinResources is what has to be free for the gang in all before it starts; nil for
 	// nothing. All amounts are positive.
 	MinResources resource.Vector
@@ -188,6 +190,7 @@ var describing = [...]string{
 	v1alpha1.RequiredTopologyAnnotation, v1alpha1.PreferredTopologyAnnotation, v1alpha1.MinByRoleAnnotation,
 	v1alpha1.TopologySlicesAnnotation, v1alpha1.TopologyScopeAnnotation, v1alpha1.TopologySpreadAnnotation,
 	v1alpha1.NetworkTopologySpecAnnotation, v1alpha1.StagesAnnotation,
+	v1alpha1.PreemptionDelayAnnotation,
 	v1alpha1.PodGroupMinAvailableLabel,
 }
 
@@ -233,7 +236,7 @@ const (
 // Bad values never stop it: they come back as problems that name the key, the
 // value and what is used instead. Whatever comes in, in the spec Min is from 0 to
 // 100000, Total from Min to 100000, WaitTime positive if that of defaults is,
-// RoundTime not negative, and Mode and Policy are one of theirs.
+// RoundTime and PreemptionDelay not negative, and Mode and Policy are one of theirs.
 func Parse(key Key, object *Object, pod Fields, defaults Defaults) (Spec, []Problem) {
 	p := parser{key: key, pod: pod}
 	if object != nil {
@@ -250,6 +253,7 @@ func Parse(key Key, object *Object, pod Fields, defaults Defaults) (Spec, []Prob
 	p.spec.MinByRole = p.parseRoles()
 	p.parseLayout(&defaults.Topology)
 	p.spec.MinResources = p.parseMinResources()
+	p.spec.PreemptionDelay = p.parsePreemptionDelay()
 	p.spec.Never, p.spec.Whole = p.object.Never, p.object.Whole
 	if p.object.Refused != "" {
 		p.spec.Refused, p.spec.Min, p.spec.Stages = p.object.Refused, 0, nil
@@ -369,6 +373,19 @@ func (p *parser) parseRound() time.Duration {
 		return 0
 	}
 	return time.Duration(*seconds) * time.Second
+}
+
+func (p *parser) parsePreemptionDelay() time.Duration {
+	value, onObject := p.value(v1alpha1.PreemptionDelayAnnotation)
+	if value == "" {
+		return 0
+	}
+	delay, err := time.ParseDuration(value)
+	if err != nil || delay < 0 {
+		p.bad(onObject, v1alpha1.PreemptionDelayAnnotation, value, "a duration such as 90s or 10m", "0s: the gang may evict others at once")
+		return 0
+	}
+	return delay
 }
 
 func (p *parser) parseGroups() []Key {

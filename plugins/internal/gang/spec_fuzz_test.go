@@ -18,13 +18,13 @@ import (
 // value is either in the spec as written or told as a problem; and a spec that
 // is written out again reads the same.
 func FuzzParse(f *testing.F) {
-	f.Add("3", "5", "90s", "NonStrict", `["a/x","ns/train"]`, "only-waiting", `{"ps":1}`, "rack", int32(2), int32(30), false)
-	f.Add("xxx", "1", "nonsense", "nonsense", "nonsense", "nonsense", "nonsense", "a b", int32(-1), int32(-1), false)
-	f.Add("0", "100001", "0s", "strict", "null", "", "null", "a/b/c", int32(100001), int32(0), true)
-	f.Add("007", "0x7", "1e9h", " Strict", `[null]`, "once-satisfied ", `{"":1}`, "/", int32(0), int32(1), true)
-	f.Add("", "", "", "", `""`, "", `{"ps":null,"w":1.5}`, "", int32(1), int32(0), true)
-	f.Fuzz(func(t *testing.T, minimum, total, wait, mode, groups, policy, roles, topology string, field, seconds int32, onObject bool) {
-		said := values{minKey: minimum, totalKey: total, waitKey: wait, modeKey: mode, groupsKey: groups, policyKey: policy, rolesKey: roles, requiredKey: topology}
+	f.Add("3", "5", "90s", "NonStrict", `["a/x","ns/train"]`, "only-waiting", `{"ps":1}`, "rack", "90s", int32(2), int32(30), false)
+	f.Add("xxx", "1", "nonsense", "nonsense", "nonsense", "nonsense", "nonsense", "a b", "nonsense", int32(-1), int32(-1), false)
+	f.Add("0", "100001", "0s", "strict", "null", "", "null", "a/b/c", "-1s", int32(100001), int32(0), true)
+	f.Add("007", "0x7", "1e9h", " Strict", `[null]`, "once-satisfied ", `{"":1}`, "/", "1e9h", int32(0), int32(1), true)
+	f.Add("", "", "", "", `""`, "", `{"ps":null,"w":1.5}`, "", "0", int32(1), int32(0), true)
+	f.Fuzz(func(t *testing.T, minimum, total, wait, mode, groups, policy, roles, topology, delay string, field, seconds int32, onObject bool) {
+		said := values{minKey: minimum, totalKey: total, waitKey: wait, modeKey: mode, groupsKey: groups, policyKey: policy, rolesKey: roles, requiredKey: topology, v1alpha1.PreemptionDelayAnnotation: delay}
 		object, pod := &Object{Min: field, RoundSeconds: &seconds}, Fields{}
 		if onObject {
 			object.Annotations = said
@@ -53,7 +53,7 @@ func FuzzParse(f *testing.F) {
 
 func checkBounds(t *testing.T, key Key, spec Spec) {
 	t.Helper()
-	if spec.Min < 0 || spec.Min > maxCount || spec.Total < spec.Min || spec.Total > maxCount || spec.WaitTime <= 0 || spec.RoundTime < 0 {
+	if spec.Min < 0 || spec.Min > maxCount || spec.Total < spec.Min || spec.Total > maxCount || spec.WaitTime <= 0 || spec.RoundTime < 0 || spec.PreemptionDelay < 0 {
 		t.Errorf("out of bounds: %+v", spec)
 	}
 	if spec.Mode != Strict && spec.Mode != NonStrict || !slices.Contains([]MatchPolicy{OnceSatisfied, OnlyWaiting, WaitingAndRunning}, spec.Policy) {
@@ -90,6 +90,9 @@ func isSaid(spec Spec, key, value string) bool {
 	case waitKey:
 		d, err := time.ParseDuration(value)
 		return err == nil && d == spec.WaitTime && spec.WaitTimeSet
+	case v1alpha1.PreemptionDelayAnnotation:
+		d, err := time.ParseDuration(value)
+		return err == nil && d == spec.PreemptionDelay
 	case modeKey:
 		return value == string(spec.Mode)
 	case policyKey:
@@ -161,6 +164,9 @@ func written(spec Spec) values {
 	}
 	list, _ := json.Marshal(names)
 	out[groupsKey] = string(list)
+	if spec.PreemptionDelay > 0 {
+		out[v1alpha1.PreemptionDelayAnnotation] = spec.PreemptionDelay.String()
+	}
 	if spec.Stages != nil {
 		sizes, before := make([]string, len(spec.Stages)), 0
 		for i, n := range spec.Stages {

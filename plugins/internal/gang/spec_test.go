@@ -82,6 +82,16 @@ func TestParse(t *testing.T) {
 				Policy: WaitingAndRunning, MinByRole: map[string]int{"ps": 0}, RequiredTopology: "rack", Layout: Layout{Levels: []Level{{Key: "row"}}},
 			}},
 		},
+		"a preemption delay": {
+			object: &Object{Min: 3, Annotations: values{v1alpha1.PreemptionDelayAnnotation: "90s"}},
+			want:   parsed{Spec: with(defaults(3), func(s *Spec) { s.PreemptionDelay = 90 * time.Second })},
+		},
+		"a preemption delay below nothing": {
+			pod: Fields{Annotations: values{minKey: "3", v1alpha1.PreemptionDelayAnnotation: "-1s"}},
+			want: parsed{Spec: defaults(3), Problems: []string{
+				v1alpha1.PreemptionDelayAnnotation + `: "-1s" is not a duration such as 90s or 10m; using 0s: the gang may evict others at once`,
+			}},
+		},
 		"the pod wins field by field": {
 			object: &Object{Min: 3, RoundSeconds: new(int32(90)), Annotations: values{totalKey: "7", modeKey: "NonStrict", requiredKey: "rack"}},
 			pod:    Fields{Annotations: values{minKey: "4", waitKey: "1h", requiredKey: "zone"}},

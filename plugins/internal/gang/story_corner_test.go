@@ -233,7 +233,7 @@ func TestStoriesOfCorners(t *testing.T) {
 				accepted, e := c.s.Planned(v.Attempt, Outcome{Why: map[Key]string{{"a", "x"}: "no room"}}, c.now)
 				c.doPlan(e, accepted)
 				reason, _ := c.s.why(c.s.gangs[Key{"a", "x"}])
-				c.note("%s, %s", reason, c.s.gangs[Key{"a", "x"}].failure)
+				c.note("%s, %s", reason, c.s.gangs[Key{"a", "x"}].failure.message)
 			},
 			want: []string{`TimedOut, gang "a/x" did not reach its minimum of 2 members within 5s of holding the first`},
 		},

@@ -2,6 +2,7 @@ package gang
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -38,6 +39,46 @@ func TestStoriesOfRounds(t *testing.T) {
 				c.note("in ten more %d", c.tries())
 			},
 			want: []string{"at once 1", "in the first minute 0", "after it 1", "in ten more 10"},
+		},
+		"a gang in a cluster without nodes says so, and starts when some come": {
+			room: map[string]int{"n": 2},
+			play: func(c *cluster) {
+				c.nodeless = true
+				c.add(podsNamed("p", 2, of("train"), needs(2))...)
+				c.run()
+				c.why("train")
+				c.note("at once %d", c.tries())
+				c.pass(30 * time.Second)
+				c.note("while nothing happens %d", c.tries())
+				c.nodeless = false
+				c.s.NodesChanged()
+				c.run()
+				c.look("nodes came")
+			},
+			want: []string{`Unschedulable: gang "a/train": 0 of 2 members fit: the cluster has no nodes`, "at once 1", "while nothing happens 0", "nodes came: a/train 2 bound"},
+		},
+		"a gang says that it evicts nobody for a while, and then not any more": {
+			room: map[string]int{"n": 1},
+			play: func(c *cluster) {
+				c.add(podsNamed("p", 2, of("train"), needs(2), says(v1alpha1.PreemptionDelayAnnotation, "90s"))...)
+				c.run()
+				c.why("train")
+				c.note("evicts in %s", c.attempts[0].EvictsIn(c.now))
+				c.pass(89 * time.Second)
+				c.changed()
+				c.run()
+				c.note("evicts in %s", c.attempts[len(c.attempts)-1].EvictsIn(c.now))
+				c.pass(time.Second)
+				c.changed()
+				c.run()
+				c.note("evicts in %s", c.attempts[len(c.attempts)-1].EvictsIn(c.now))
+				e, _ := c.s.Explain(Key{"a", "train"})
+				c.note("tells of it: %t", strings.Contains(e.Message, "evicts nobody"))
+			},
+			want: []string{
+				`Unschedulable: gang "a/train": 1 of 2 members fit; it evicts nobody in the first 1m30s, so that nodes can be added (scheduling.lockstep.dev/preemption-delay)`,
+				"evicts in 1m30s", "evicts in 1s", "evicts in 0s", "tells of it: false",
+			},
 		},
 		"each change that may help is worth a try": {
 			room: map[string]int{"n": 1},
@@ -160,7 +201,7 @@ func TestStoriesOfRounds(t *testing.T) {
 			},
 			want: []string{
 				"p2 fails wherever it goes: a/train 2 pending",
-				`Unschedulable: gang "a/train": members did not fit on the nodes planned for them, 4 times in a row`,
+				`PlacementFailed: gang "a/train": members did not fit on the nodes planned for them, 4 times in a row`,
 				"5 cycles",
 				"after a pause 5",
 			},

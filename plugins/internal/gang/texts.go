@@ -5,8 +5,11 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 )
 
 // Texts of what gangs wait for, for users. The scheduler says them of pods and PodGroups, the controller
@@ -45,6 +48,16 @@ func TextLacks(key Key, missing map[string]int) string {
 // they could go.
 func TextAwaiting(key Key, minimum int) string {
 	return fmt.Sprintf("gang %q has its minimum of %d members and waits for nodes", key, minimum)
+}
+
+// TextNoNodes is of a gang that was to be placed where there are no nodes at all.
+func TextNoNodes(key Key, minimum int) string {
+	return fmt.Sprintf("gang %q: 0 of %d members fit: the cluster has no nodes", key, minimum)
+}
+
+// TextPreemptionDelay is added for a gang that may not evict others yet.
+func TextPreemptionDelay(delay time.Duration) string {
+	return fmt.Sprintf("; it evicts nobody in the first %s, so that nodes can be added (%s)", delay, v1alpha1.PreemptionDelayAnnotation)
 }
 
 // TextClaimTurn is of a member that waits for others with which it shares claims.
