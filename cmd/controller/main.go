@@ -28,6 +28,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/defragmentation/plans"
 	"github.com/lockstep-sh/lockstep/plugins/fairshare/queuestatus"
 	"github.com/lockstep-sh/lockstep/plugins/gang/podgroup"
+	"github.com/lockstep-sh/lockstep/plugins/gang/stages"
 	"github.com/lockstep-sh/lockstep/plugins/reservation/lifecycle"
 )
 
@@ -135,6 +136,9 @@ func run(o *options, queues queuestatus.Options) error {
 		if err := podgroup.SetupNative(mgr, o.nativeSchedulerNames, podgroup.Options{Workers: o.workers}); err != nil {
 			return err
 		}
+	}
+	if err := stages.Setup(mgr); err != nil {
+		return err
 	}
 	if err := queuestatus.Setup(mgr, queues); err != nil {
 		return err

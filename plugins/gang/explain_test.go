@@ -80,6 +80,14 @@ func TestExplanations(t *testing.T) {
 			nodes: twoNodes, pods: fill(twoNodes, 1), attempt: placed(needs("train", 4, gang.Spec{}, nil), "node-0000"),
 			want: []string{`gang "default/train": 3 of 4 members fit; short 1 nvidia.com/gpu`},
 		},
+		"of a stage, which": {
+			nodes: twoNodes, pods: fill(twoNodes, 1), attempt: placed(needs("train", 4, gang.Spec{Stages: gang.Stages{1, 4, 6}}, nil), "node-0000"),
+			want: []string{`gang "default/train": 3 of 4 members fit for stage 2 of 3; short 1 nvidia.com/gpu`},
+		},
+		"in a domain, too": {
+			nodes: fourRacks, pods: fill(fourRacks, 1), attempt: placed(needs("train", 3, gang.Spec{RequiredTopology: rack, Stages: gang.Stages{1, 3}}, nil), "node-0002"),
+			want: []string{`gang "default/train" does not fit for stage 2 of 2 in any rack: rack r2: 2 of 3 members fit; short 1 nvidia.com/gpu`},
+		},
 		"each domain, of a required topology": {
 			nodes: fourRacks, pods: fill(fourRacks, 2), attempt: needs("train", 4, required, nil),
 			want: []string{`gang "default/train" does not fit in any rack: rack r0: 2 of 4 members fit; short 2 nvidia.com/gpu; rack r1: 2 of 4 members fit; short 2 nvidia.com/gpu; ` +

@@ -23,6 +23,9 @@ func TestPlansLeaveWhatIsAskedForBesideTheMinimum(t *testing.T) {
 		return func(_ int, pod *st.PodWrapper) { pod.NodeSelector(map[string]string{v1.LabelTopologyZone: zone}) }
 	}
 	const n0, n1 = "node-0000", "node-0001"
+	begun := func(gpus int64, nodes ...string) gang.Outstanding {
+		return gang.Outstanding{Gang: gang.Key{Namespace: "default", Name: "spark"}, Amount: resource.Vector{gpu: gpus}, Nodes: nodes}
+	}
 	for sentence, c := range map[string]struct {
 		floor    resource.Vector
 		spec     gang.Spec
@@ -33,6 +36,7 @@ func TestPlansLeaveWhatIsAskedForBesideTheMinimum(t *testing.T) {
 		partial  bool
 		why      string
 		hopeless bool
+		others   []gang.Outstanding
 		// firstNode, if not nil, changes it.
 		firstNode func(*v1.Node)
 	}{
@@ -50,7 +54,16 @@ func TestPlansLeaveWhatIsAskedForBesideTheMinimum(t *testing.T) {
 		"several that are short":                            {floor: resource.Vector{gpu: 17, v1.ResourceCPU: 129000}, why: "ask for 129 cpu, 17 nvidia.com/gpu; 128 cpu, 16 nvidia.com/gpu are free; short 1 cpu, 1 nvidia.com/gpu", hopeless: true},
 		"a gang that keeps what fits does not start either": {floor: resource.Vector{gpu: 17}, partial: true, why: "short 1 nvidia.com/gpu", hopeless: true},
 		"a node that is not ready may be by then":           {floor: resource.Vector{gpu: 9}, firstNode: tainted(v1.TaintNodeNotReady, v1.TaintEffectNoSchedule), why: "ask for 9 nvidia.com/gpu; 8 are free; short 1 nvidia.com/gpu"},
-		"members that care about each other too":            {floor: resource.Vector{gpu: 17}, change: constraints["each on a node of its own"], why: "short 1 nvidia.com/gpu", hopeless: true},
+		"what others are to take where they began is left to them": {
+			floor: resource.Vector{gpu: 8}, others: []gang.Outstanding{begun(9, n0)},
+			why: `its PodGroup's minResources ask for 8 nvidia.com/gpu; 7 are free, beside 9 nvidia.com/gpu for gangs that have begun and are to grow; short 1 nvidia.com/gpu`,
+		},
+		"and the rest is there":                     {floor: resource.Vector{gpu: 8}, others: []gang.Outstanding{begun(5, n0), begun(3, n0, n1)}},
+		"more than there is does not make it less":  {floor: resource.Vector{gpu: 1}, others: []gang.Outstanding{begun(20, n1)}, why: "ask for 1 nvidia.com/gpu; 0 are free, beside 20 nvidia.com/gpu for gangs that have begun and are to grow; short 5 nvidia.com/gpu"},
+		"where members may not go they may take it": {floor: resource.Vector{gpu: 8}, change: only("z0"), others: []gang.Outstanding{begun(9, n1)}},
+		"in another rack, too":                      {floor: resource.Vector{gpu: 8}, spec: gang.Spec{RequiredTopology: rack}, others: []gang.Outstanding{begun(8, n0)}},
+		"what nobody asks for is not short":         {floor: resource.Vector{v1.ResourceCPU: 1000}, others: []gang.Outstanding{begun(20, n0)}},
+		"members that care about each other too":    {floor: resource.Vector{gpu: 17}, change: constraints["each on a node of its own"], why: "short 1 nvidia.com/gpu", hopeless: true},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			var running []gang.Placed
@@ -68,6 +81,7 @@ func TestPlansLeaveWhatIsAskedForBesideTheMinimum(t *testing.T) {
 			put(s.holds, c.holds...)
 			a := attemptOf(makeMembers("train", 1, 1, c.change), c.spec)
 			a.Strict, a.Gangs[0].Floor, a.Gangs[0].Placed = !c.partial, c.floor, running
+			a.Outstanding = c.others
 			result := mustPlan(t, s, a)
 			why := result.Why[a.Gangs[0].Key]
 			if result.Complete != (c.why == "") || !strings.Contains(why, c.why) || result.Hopeless != c.hopeless {

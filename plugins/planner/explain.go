@@ -45,7 +45,7 @@ func (w *world) explain(a *gang.Attempt, problem placement.Problem, solved place
 			continue
 		}
 		have := need.Spec.Min - need.Min
-		why[need.Key] = fmt.Sprintf("gang %q: %d of %d members fit%s%s%s", need.Key, have+outcome.Fit, need.Spec.Min, inSlices(need), w.short(outcome.Unplaced), w.reasons())
+		why[need.Key] = fmt.Sprintf("gang %q: %d of %d members fit%s%s%s%s", need.Key, have+outcome.Fit, need.Spec.Min, forStage(need), inSlices(need), w.short(outcome.Unplaced), w.reasons())
 	}
 	return why
 }
@@ -86,7 +86,7 @@ func (w *world) explainDomains(need gang.Need, g placement.Gang, outcome placeme
 	if more := len(outcome.Domains) - len(told) + outcome.Untried; more > 0 {
 		parts = append(parts, fmt.Sprintf("and %d more, none with more room", more))
 	}
-	text := fmt.Sprintf("gang %q does not fit%s in any %s: %s%s", need.Key, inSlices(need), topology.ShortKey(key), strings.Join(parts, "; "), w.reasons())
+	text := fmt.Sprintf("gang %q does not fit%s%s in any %s: %s%s", need.Key, forStage(need), inSlices(need), topology.ShortKey(key), strings.Join(parts, "; "), w.reasons())
 	fit := 0
 	for _, d := range outcome.Domains {
 		fit += d.Fit
@@ -98,6 +98,9 @@ func (w *world) explainDomains(need gang.Need, g placement.Gang, outcome placeme
 	}
 	return text
 }
+
+// forStage words for which of the stages of a gang its minimum is.
+func forStage(need gang.Need) string { return gang.TextStage(need.Spec.Stage()) }
 
 // inSlices words in which slices the members of a gang have to be.
 func inSlices(need gang.Need) string {

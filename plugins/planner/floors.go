@@ -22,7 +22,7 @@ import (
 )
 
 // floor is what a gang asks for beside its minimum: so much has to be free for it in all,
-// what its members take and have included. Nothing is held for it.
+// what its members take and have included, beside what gangs of others that have begun are still to take. Nothing is held for it.
 type floor struct {
 	want resource.Vector
 	// have is what members have that were placed before.
@@ -36,9 +36,9 @@ type floor struct {
 	usable []usability // by node
 	// passing: a probe was refused on every node, for what may pass.
 	passing bool
-	// least is what was short where least was, and in which domain.
-	least  resource.Vector
-	domain string
+	// least is what was short where least was, and in which domain; beside is what gangs of others have still to take there.
+	least, beside resource.Vector
+	domain        string
 }
 
 // usability is whether members may use a node, once that is known, from best to worst.
@@ -183,6 +183,11 @@ func (w *world) Spare(ctx context.Context, asked []placement.Floor) (short []int
 	for _, one := range asked {
 		f := w.floors[one.Gang]
 		rest := w.rest(f, one.Placed)
+		beside, err := w.outstandingOn(ctx, f, one.Nodes)
+		if err != nil {
+			return nil, err
+		}
+		rest.Add(beside, 1)
 		for _, node := range one.Nodes {
 			if len(rest) == 0 {
 				break
@@ -194,11 +199,37 @@ func (w *world) Spare(ctx context.Context, asked []placement.Floor) (short []int
 		if len(rest) > 0 {
 			short = append(short, one.Gang)
 			if f.least == nil || share(rest, f.want) < share(f.least, f.want) {
-				f.least, f.domain = rest, one.Value
+				f.least, f.beside, f.domain = rest, beside, one.Value
 			}
 		}
 	}
 	return short, nil
+}
+
+// outstandingOn is what gangs of others have still to take of what a gang asks for, where they run on any of the nodes that
+// its own members may use: what they make next will look for room there.
+func (w *world) outstandingOn(ctx context.Context, f *floor, nodes []int) (resource.Vector, error) {
+	sum := resource.Vector{}
+	counted := make([]bool, len(w.outstanding))
+	for _, node := range nodes {
+		if len(w.outstanding) == 0 {
+			break
+		}
+		for i, other := range w.outstanding {
+			if _, on := slices.BinarySearch(other.Nodes, w.tx.Node(node).Node().Name); !on || counted[i] {
+				continue
+			}
+			ok, err := w.mayUse(ctx, f, node)
+			if err != nil {
+				return nil, err
+			}
+			if counted[i] = ok; ok {
+				sum.Add(other.Amount, 1)
+			}
+		}
+	}
+	maps.DeleteFunc(sum, func(name v1.ResourceName, _ int64) bool { return f.want[name] == 0 })
+	return sum, nil
 }
 
 // slotOf is a resource of a node.
@@ -283,7 +314,7 @@ func (w *world) explainFloor(need gang.Need, f *floor) string {
 	var ask, free []string
 	for _, name := range slices.Sorted(maps.Keys(f.least)) {
 		ask = append(ask, resource.Vector{name: f.want[name]}.String())
-		have := resource.Vector{name: f.want[name] - f.least[name]}.String()
+		have := resource.Vector{name: max(0, f.want[name]-f.least[name])}.String()
 		if have == "" {
 			have = "0 " + string(name)
 		}
@@ -296,5 +327,9 @@ func (w *world) explainFloor(need gang.Need, f *floor) string {
 	if need.Spec.RequiredTopology != "" {
 		in = fmt.Sprintf(" in %s %s, the most of any", topology.ShortKey(need.Spec.RequiredTopology), f.domain)
 	}
-	return fmt.Sprintf("gang %q: its PodGroup's minResources ask for %s; %s are free%s; short %s", need.Key, strings.Join(ask, ", "), strings.Join(free, ", "), in, f.least)
+	beside := ""
+	if !f.beside.Zero() {
+		beside = fmt.Sprintf(", beside %s for gangs that have begun and are to grow", f.beside)
+	}
+	return fmt.Sprintf("gang %q: its PodGroup's minResources ask for %s; %s are free%s%s; short %s", need.Key, strings.Join(ask, ", "), strings.Join(free, ", "), in, beside, f.least)
 }

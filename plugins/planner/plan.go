@@ -216,6 +216,7 @@ func (p *Planner) pose(a *gang.Attempt, evict []hold.Holder, inCopies bool) (*wo
 	if w.floors, err = floorsOf(a); err != nil {
 		return nil, problem, err
 	}
+	w.outstanding = a.Outstanding
 	granted := append([]hold.Holder{{Profile: p.fw.ProfileName(), Group: a.Group}}, evict...)
 	w.grant(problem, granted)
 	for _, other := range p.holds.Devices(granted...) {

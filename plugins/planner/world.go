@@ -15,6 +15,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/volumebinding"
 
 	"github.com/lockstep-sh/lockstep/plugins/holds"
+	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 	"github.com/lockstep-sh/lockstep/plugins/internal/placement"
 	"github.com/lockstep-sh/lockstep/plugins/internal/resource"
 	"github.com/lockstep-sh/lockstep/plugins/whatif"
@@ -57,6 +58,8 @@ type world struct {
 	base whatif.Mark
 	// floors are what gangs ask for beside their minimums, by gang; nil for none.
 	floors []*floor
+	// outstanding is what gangs of others that have begun are still to take; it counts beside floors.
+	outstanding []gang.Outstanding
 	// unscored: whether members fit is all that is asked, not where best.
 	unscored bool
 

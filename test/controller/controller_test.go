@@ -39,6 +39,7 @@ func TestController(t *testing.T) {
 			"Writes":             testWrites,
 			"TheSchedulersWord":  testSchedulersWord,
 			"LeavesAndJoins":     testLeavesAndJoins,
+			"Stages":             testStages,
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()

@@ -4,6 +4,7 @@ package operators
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -13,6 +14,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"k8s.io/client-go/util/cert"
 
 	"github.com/lockstep-sh/lockstep/test/localcluster"
 	"github.com/lockstep-sh/lockstep/test/scenario"
@@ -78,7 +81,12 @@ func test(t *testing.T, runner scenario.Runner, dir string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	runner.Programs, runner.Variables = map[string]string{}, map[string]string{"HERE": here}
+	certs := t.TempDir()
+	bundle, err := certify(certs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	runner.Programs, runner.Variables = map[string]string{}, map[string]string{"HERE": here, "CERTS": certs, "CA_BUNDLE": bundle}
 	for _, o := range built {
 		runner.Programs[o.name] = o.binary
 		runner.Variables[strings.ToUpper(o.name)] = o.source
@@ -101,6 +109,20 @@ func test(t *testing.T, runner scenario.Runner, dir string) {
 			}
 		})
 	}
+}
+
+// certify writes what a webhook on this machine is served with, tls.crt and tls.key. The bundle is for its clientConfig.
+func certify(dir string) (bundle string, err error) {
+	crt, key, err := cert.GenerateSelfSignedCertKey("127.0.0.1", nil, nil)
+	if err != nil {
+		return "", fmt.Errorf("making a certificate: %w", err)
+	}
+	for name, data := range map[string][]byte{"tls.crt": crt, "tls.key": key} {
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
+			return "", fmt.Errorf("writing a certificate: %w", err)
+		}
+	}
+	return base64.StdEncoding.EncodeToString(crt), nil
 }
 
 // operator is a program that a module builds.

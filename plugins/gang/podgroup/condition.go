@@ -41,7 +41,7 @@ func scheduled(f facts) metav1.Condition {
 	case f.bound.reaches(f.minimum):
 		c.Status = metav1.ConditionTrue
 		c.Reason = v1alpha1.ReasonMinimumBound
-		c.Message = fmt.Sprintf("gang %q has its minimum of %d members bound", f.key, f.minimum.n)
+		c.Message = minimumBound(f)
 	case !f.members.reaches(f.minimum):
 		c.Reason, c.Message = v1alpha1.ReasonGangIncomplete, incomplete(f)
 	default:
@@ -50,15 +50,21 @@ func scheduled(f facts) metav1.Condition {
 	return c
 }
 
+// minimumBound says what is still to come of a gang of which a stage is bound.
+func minimumBound(f facts) string {
+	text := fmt.Sprintf("gang %q has its minimum of %d members%s bound", f.key, f.minimum.n, gang.TextStage(f.stage, f.stages))
+	if f.later > 0 {
+		text += fmt.Sprintf("; its workload makes %d more later", f.later)
+	}
+	return text
+}
+
 // incomplete says what is missing.
 func incomplete(f facts) string {
 	if f.members.n >= f.minimum.n {
 		return gang.TextLacks(f.key, f.members.lacks(f.minimum))
 	}
 	var aside []string
-	if f.stages > 0 {
-		aside = append(aside, gang.TextStage(f.stage, f.stages))
-	}
 	if f.gated > 0 {
 		aside = append(aside, gang.TextGated(f.gated))
 	}
@@ -68,7 +74,7 @@ func incomplete(f facts) string {
 	if f.failed > 0 {
 		aside = append(aside, fmt.Sprintf("%d failed", f.failed))
 	}
-	return gang.TextIncomplete(f.key, f.members.n, f.minimum.n, aside...)
+	return gang.TextIncomplete(f.key, f.members.n, f.minimum.n, gang.TextStage(f.stage, f.stages), aside...)
 }
 
 // stands reports whether what somebody else wrote is to be left, although counting

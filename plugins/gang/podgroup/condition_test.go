@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	schedulingv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 )
@@ -128,6 +129,32 @@ func TestConditionWithRoles(t *testing.T) {
 	elastic.Annotations = pg.Annotations
 	if got := elastic.after(pods("bound", "bound")).Conditions[0].Status; got != metav1.ConditionTrue {
 		t.Errorf("an elastic gang without its roles: %s, want True", got)
+	}
+}
+
+func TestConditionWithStages(t *testing.T) {
+	for name, tc := range map[string]struct {
+		pods  []*v1.Pod
+		phase schedulingv1alpha1.PodGroupPhase
+		want  string
+	}{
+		"a worker is missing":           {pods("waiting"), schedulingv1alpha1.PodGroupPending, `gang "team/train" has 1 of 2 members for stage 1 of 2`},
+		"the workers wait":              {pods("waiting", "waiting"), PreScheduling, `gang "team/train" has its minimum of 2 members and waits for nodes`},
+		"the workers are bound":         {pods("bound", "bound"), Scheduled, `gang "team/train" has its minimum of 2 members for stage 1 of 2 bound; its workload makes 1 more later`},
+		"the workers run":               {pods("running", "running"), schedulingv1alpha1.PodGroupRunning, `gang "team/train" has its minimum of 2 members for stage 1 of 2 bound; its workload makes 1 more later`},
+		"the first stage has succeeded": {pods("succeeded", "succeeded"), schedulingv1alpha1.PodGroupRunning, `gang "team/train" has its minimum of 2 members for stage 1 of 2 bound; its workload makes 1 more later`},
+		"the launcher waits":            {pods("running", "running", "waiting"), schedulingv1alpha1.PodGroupScheduling, `gang "team/train" has its minimum of 3 members and waits for nodes`},
+		"all run":                       {pods("running", "succeeded", "running"), schedulingv1alpha1.PodGroupRunning, `gang "team/train" has its minimum of 3 members for stage 2 of 2 bound`},
+		"all have succeeded":            {pods("succeeded", "succeeded", "succeeded"), schedulingv1alpha1.PodGroupFinished, `gang "team/train" has its minimum of 3 members for stage 2 of 2 bound`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pg := group(3, "")
+			pg.Annotations = map[string]string{v1alpha1.StagesAnnotation: "2,1"}
+			got := pg.after(tc.pods)
+			if got.Phase != tc.phase || got.Conditions[0].Message != tc.want {
+				t.Errorf("phase %s, message %q, want %s, %q", got.Phase, got.Conditions[0].Message, tc.phase, tc.want)
+			}
+		})
 	}
 }
 

@@ -72,8 +72,9 @@ type facts struct {
 	key     gang.Key
 	minimum minimum
 	policy  gang.MatchPolicy
-	// stage is the stage that is to run now, from 0, of so many; 0 of 0 where the gang has none.
-	stage, stages int
+	// stage is the stage that is to run now, from 1, of so many; 0 of 0 where the gang has none. later
+	// is how many more members the stages need that come after it.
+	stage, stages, later int
 
 	// members are those that can make up the minimum: they have not ended, or have
 	// succeeded, and no scheduling gate keeps them back.
@@ -107,7 +108,7 @@ type facts struct {
 func observe(key gang.Key, object gang.Object, pods []*v1.Pod, history *gang.History) facts {
 	live := distinct(pods)
 	spec := specOf(key, object, live)
-	f := facts{key: key, policy: spec.Policy, stages: len(spec.Stages), refusal: spec.Refused}
+	f := facts{key: key, policy: spec.Policy, refusal: spec.Refused}
 	history.See(live)
 	for _, pod := range live {
 		switch {
@@ -129,13 +130,14 @@ func observe(key gang.Key, object gang.Object, pods []*v1.Pod, history *gang.His
 		}
 	}
 	f.addKept(history)
-	f.stage = spec.Stages.Reached(f.bound.n, f.members.n)
-	f.minimum = minimumOf(spec.AtStage(f.stage))
+	now := spec.AtStage(spec.Stages.Reached(f.bound.n, f.members.n))
+	f.minimum, f.later = minimumOf(now), spec.Min-now.Min
+	f.stage, f.stages = now.Stage()
 	return f
 }
 
 // lastStage reports whether no stage is to come.
-func (f *facts) lastStage() bool { return f.stage >= f.stages-1 }
+func (f *facts) lastStage() bool { return f.stage == f.stages }
 
 // addKept adds what succeeded in this life and was deleted since.
 func (f *facts) addKept(history *gang.History) {

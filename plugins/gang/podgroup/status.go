@@ -125,7 +125,7 @@ func phaseOf(was schedulingv1alpha1.PodGroupPhase, f facts) schedulingv1alpha1.P
 		return schedulingv1alpha1.PodGroupRunning
 	case f.bound.reaches(f.minimum):
 		return Scheduled
-	case f.bound.n > 0 && (!complete || hadMinimum(was) && f.stage == 0):
+	case f.bound.n > 0 && (!complete || hadMinimum(was) && f.stage <= 1):
 		return schedulingv1alpha1.PodGroupUnknown
 	case f.bound.n > 0:
 		return schedulingv1alpha1.PodGroupScheduling

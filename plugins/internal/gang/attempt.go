@@ -24,6 +24,8 @@ type Attempt struct {
 	// where it has not been tried before.
 	PreemptionDelay time.Duration
 	Missed          time.Time
+	// Outstanding is what gangs of others that began before have still to take, where a gang of it has a Floor.
+	Outstanding []Outstanding
 }
 
 // EvictsIn is how long it is until pods may be evicted for an attempt that does not fit; not positive where they may be.
@@ -104,7 +106,7 @@ type Need struct {
 	Min       int
 	MinByRole map[string]int
 	// Floor is what its PodGroup wants free for it in all, what its members have and take
-	// included; nil for nothing, and where it runs already.
+	// included, beside what is Outstanding; nil for nothing, and where it runs already.
 	Floor resource.Vector
 	// Pending are the members that may be placed, in order.
 	Pending []*v1.Pod
@@ -134,6 +136,9 @@ func (s *Gangs) attempt(grp *group) *Attempt {
 	a := &Attempt{Group: grp.key().String(), Leader: grp.leader, Strict: grp.strict(), PreemptionDelay: grp.preemptionDelay(), Missed: grp.missed}
 	for _, g := range grp.gangs {
 		a.Gangs = append(a.Gangs, g.wants())
+	}
+	if grp.yields() {
+		a.Outstanding = s.outstanding(grp, a.Priority())
 	}
 	if a.Shared() == "" {
 		s.reportScope(grp)

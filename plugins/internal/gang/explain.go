@@ -90,9 +90,6 @@ func (g *gang) lacks() string {
 
 func (g *gang) incomplete(have int) string {
 	var aside []string
-	if n := len(g.asked.Stages); n > 0 {
-		aside = append(aside, TextStage(g.stage, n))
-	}
 	if n := g.expired(); n > 0 {
 		aside = append(aside, fmt.Sprintf("%d timed out: remove the annotation %s from them, or replace them", n, v1alpha1.TimeoutAnnotation))
 	}
@@ -105,7 +102,7 @@ func (g *gang) incomplete(have int) string {
 	if n := g.countOf(func(m *member) bool { return len(m.losing) > 0 }); n > 0 {
 		aside = append(aside, TextLosesClaims(n))
 	}
-	return TextIncomplete(g.key, have, g.spec.Min, aside...)
+	return TextIncomplete(g.key, have, g.spec.Min, TextStage(g.spec.Stage()), aside...)
 }
 
 func (g *gang) undefined() string {

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/plugins/internal/resource"
 )
 
 // gang is the members that agree on a key, and what is known of their wishes.
@@ -28,6 +29,9 @@ type gang struct {
 	// to run now, from 0.
 	asked, spec Spec
 	stage       int
+	// rest is what it has still to take of its minResources, and growing when it began to run; see expect.
+	rest    resource.Vector
+	growing time.Time
 	// apart are the gangs that it names and is not grouped with.
 	apart []Key
 	// describers are the members that say something of the gang, in the order in

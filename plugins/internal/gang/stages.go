@@ -75,6 +75,15 @@ func (s *Spec) AtStage(stage int) Spec {
 	return at
 }
 
+// Stage returns which stage, from 1, of how many the wishes are for; 0 of 0 where the gang has no stages.
+func (s *Spec) Stage() (stage, stages int) {
+	if len(s.Stages) == 0 {
+		return 0, 0
+	}
+	before, _ := slices.BinarySearch(s.Stages, s.Min)
+	return before + 1, len(s.Stages)
+}
+
 // enterStage has the minimum follow the members that there are.
 func (g *gang) enterStage() {
 	if len(g.asked.Stages) == 0 {

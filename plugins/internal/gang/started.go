@@ -71,6 +71,9 @@ func (g *gang) goesAlone() bool {
 func (s *Gangs) judge(g *gang, now time.Time) {
 	g.enterStage()
 	running, whole := g.running(), g.minimumRuns()
+	if whole && running > 0 && g.begin != started {
+		g.expect(now)
+	}
 	switch {
 	case running == 0:
 		g.begin, g.stood = unknown, 0

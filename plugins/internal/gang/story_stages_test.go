@@ -38,7 +38,7 @@ func TestStoriesOfStages(t *testing.T) {
 				c.footprint("x")
 			},
 			want: []string{
-				`GangIncomplete: gang "a/x" has 1 of 2 members (and that is stage 1 of 2)`,
+				`GangIncomplete: gang "a/x" has 1 of 2 members for stage 1 of 2`,
 				"workers: a/x 2 bound",
 				"x: 2 run of min 2, map[] by role, broken for 0s",
 				"no room for the launcher: a/x 1 pending 2 bound",
@@ -73,7 +73,7 @@ func TestStoriesOfStages(t *testing.T) {
 			want: []string{
 				"initialized: a/x empty",
 				"two of three are made: a/x 2 pending",
-				`GangIncomplete: gang "a/x" has 3 of 4 members (and that is stage 2 of 2)`,
+				`GangIncomplete: gang "a/x" has 3 of 4 members for stage 2 of 2`,
 				"room for two: a/x 3 pending",
 				"room for three: a/x 3 bound",
 				"a replacement goes alone: a/x 3 bound",

@@ -25,10 +25,10 @@ func TextRefused(key Key, why string) string {
 	return fmt.Sprintf("gang %q is not scheduled: %s", key, why)
 }
 
-// TextIncomplete is of a gang that has fewer members than its minimum. aside says, each with a
-// number, which pods are none of them for now.
-func TextIncomplete(key Key, have, minimum int, aside ...string) string {
-	text := fmt.Sprintf("gang %q has %d of %d members", key, have, minimum)
+// TextIncomplete is of a gang that has fewer members than its minimum, which may be that of a stage: [TextStage].
+// aside says, each with a number, which pods are none of them for now.
+func TextIncomplete(key Key, have, minimum int, stage string, aside ...string) string {
+	text := fmt.Sprintf("gang %q has %d of %d members%s", key, have, minimum, stage)
 	if len(aside) > 0 {
 		text += " (and " + strings.Join(aside, "; ") + ")"
 	}
@@ -69,10 +69,13 @@ func TextClaimTurn(claims []types.NamespacedName) string {
 	return fmt.Sprintf("waiting for another member to be reserved ResourceClaim %s", strings.Join(names, ", "))
 }
 
-// TextStage is of a gang with stages, of which one, from 0, is to run next, for the aside of
-// [TextIncomplete].
+// TextStage goes after a number of members, where a stage of the gang, from 1, needs so many; empty where the gang has
+// no stages.
 func TextStage(stage, stages int) string {
-	return fmt.Sprintf("that is stage %d of %d", stage+1, stages)
+	if stages == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" for stage %d of %d", stage, stages)
 }
 
 // TextLosesClaims is of pods from which the allocation of ResourceClaims is being taken back, for the aside of

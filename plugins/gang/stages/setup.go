@@ -1,0 +1,83 @@
+package stages
+
+import (
+	"context"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/plugins/crd"
+)
+
+// name is that of the controller in logs and metrics.
+const name = "stages"
+
+// Setup adds the controller to a manager. Where the API server does not serve PodGroups, or a kind of workload, the
+// controller waits until it does.
+func Setup(mgr manager.Manager) error {
+	addToScheme(mgr.GetScheme())
+	wait := manager.RunnableFunc(func(ctx context.Context) error {
+		if !crd.Await(ctx, mgr.GetRESTMapper(), podGroupKind) {
+			return nil
+		}
+		return start(mgr)
+	})
+	if err := mgr.Add(wait); err != nil {
+		return fmt.Errorf("adding the %s controller: %w", name, err)
+	}
+	return nil
+}
+
+func start(mgr manager.Manager) error {
+	r := &reconciler{client: mgr.GetClient()}
+	c, err := builder.ControllerManagedBy(mgr).Named(name).
+		WatchesMetadata(newPodGroup(), &handler.EnqueueRequestForObject{}, builder.WithPredicates(podGroups())).
+		Build(r)
+	if err != nil {
+		return fmt.Errorf("starting the %s controller: %w", name, err)
+	}
+	for _, w := range workloads {
+		wait := manager.RunnableFunc(func(ctx context.Context) error {
+			if !crd.Await(ctx, mgr.GetRESTMapper(), w.kind) {
+				return nil
+			}
+			return watch(mgr, c, r, w)
+		})
+		if err := mgr.Add(wait); err != nil {
+			return fmt.Errorf("awaiting %ss: %w", w.kind.Kind, err)
+		}
+	}
+	return nil
+}
+
+// watch has the PodGroup looked at that has the name of a workload.
+func watch(mgr manager.Manager, c controller.Controller, r *reconciler, w known) error {
+	r.watched.add(w.kind)
+	changed := predicate.TypedGenerationChangedPredicate[client.Object]{}
+	if err := c.Watch(source.Kind[client.Object](mgr.GetCache(), w.empty(), &handler.EnqueueRequestForObject{}, changed)); err != nil {
+		return fmt.Errorf("watching %ss: %w", w.kind.Kind, err)
+	}
+	return nil
+}
+
+// podGroups lets those pass that something controls, and changes of what is read of them.
+func podGroups() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc: func(e event.CreateEvent) bool { return metav1.GetControllerOfNoCopy(e.Object) != nil },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			was, is := metav1.GetControllerOfNoCopy(e.ObjectOld), metav1.GetControllerOfNoCopy(e.ObjectNew)
+			return is != nil && (was == nil || was.UID != is.UID ||
+				e.ObjectOld.GetAnnotations()[v1alpha1.StagesAnnotation] != e.ObjectNew.GetAnnotations()[v1alpha1.StagesAnnotation])
+		},
+		DeleteFunc: func(event.DeleteEvent) bool { return false },
+	}
+}

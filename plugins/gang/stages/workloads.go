@@ -1,0 +1,239 @@
+package stages
+
+import (
+	"maps"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// workload is an object that makes the members of a gang, as far as it tells in which parts. It has the name of the
+// PodGroup.
+type workload interface {
+	client.Object
+	// parts are the sizes of the parts, in the order in which they are made; nil where all members are made at once.
+	parts() []int
+	// of reports whether it makes the pods of what controls the PodGroup.
+	of(controller *metav1.OwnerReference) bool
+}
+
+// known is a kind of workload.
+type known struct {
+	kind schema.GroupVersionKind
+	// controller is what controls the PodGroups of such workloads.
+	controller schema.GroupKind
+	empty      func() workload
+	list       runtime.Object
+}
+
+// workloads are those of which is known that they may make their pods in parts.
+var workloads = []known{
+	{
+		kind:       schema.GroupVersionKind{Group: "kubeflow.org", Version: "v2beta1", Kind: "MPIJob"},
+		controller: schema.GroupKind{Group: "kubeflow.org", Kind: "MPIJob"},
+		empty:      func() workload { return &mpiJob{} },
+		list:       &mpiJobList{},
+	},
+	{
+		kind:       schema.GroupVersionKind{Group: "jobset.x-k8s.io", Version: "v1alpha2", Kind: "JobSet"},
+		controller: schema.GroupKind{Group: "trainer.kubeflow.org", Kind: "TrainJob"},
+		empty:      func() workload { return &jobSet{} },
+		list:       &jobSetList{},
+	},
+}
+
+// addToScheme has the clients of a scheme read workloads as this package does.
+func addToScheme(scheme *runtime.Scheme) {
+	for _, w := range workloads {
+		scheme.AddKnownTypeWithName(w.kind, w.empty())
+		scheme.AddKnownTypeWithName(w.kind.GroupVersion().WithKind(w.kind.Kind+"List"), w.list)
+		metav1.AddToGroupVersion(scheme, w.kind.GroupVersion())
+	}
+}
+
+// mpiJob is what is read of an MPIJob of MPI Operator.
+type mpiJob struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+
+	Spec mpiJobSpec `json:"spec"`
+}
+
+type mpiJobSpec struct {
+	LauncherCreationPolicy string                 `json:"launcherCreationPolicy"`
+	MPIReplicaSpecs        map[string]replicaSpec `json:"mpiReplicaSpecs"`
+}
+
+type replicaSpec struct {
+	Replicas int32 `json:"replicas"`
+}
+
+type mpiJobList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata"`
+
+	Items []mpiJob `json:"items"`
+}
+
+// waitForWorkers is the policy by which the launcher is made when all workers are ready.
+const waitForWorkers = "WaitForWorkersReady"
+
+// parts implements workload. A launcher that works, too, is made no sooner than others.
+func (j *mpiJob) parts() []int {
+	if j.Spec.LauncherCreationPolicy != waitForWorkers {
+		return nil
+	}
+	const launcher = 1
+	return inParts(int(j.Spec.MPIReplicaSpecs["Worker"].Replicas), launcher)
+}
+
+// of implements workload.
+func (j *mpiJob) of(controller *metav1.OwnerReference) bool { return j.UID == controller.UID }
+
+// jobSet is what is read of a JobSet.
+type jobSet struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+
+	Spec jobSetSpec `json:"spec"`
+}
+
+type jobSetSpec struct {
+	ReplicatedJobs []replicatedJob `json:"replicatedJobs"`
+	StartupPolicy  startupPolicy   `json:"startupPolicy"`
+}
+
+type startupPolicy struct {
+	StartupPolicyOrder string `json:"startupPolicyOrder"`
+}
+
+type replicatedJob struct {
+	Name      string       `json:"name"`
+	Replicas  *int32       `json:"replicas"`
+	DependsOn []dependency `json:"dependsOn"`
+	Template  jobTemplate  `json:"template"`
+}
+
+type dependency struct {
+	Name string `json:"name"`
+}
+
+type jobTemplate struct {
+	Spec jobSpec `json:"spec"`
+}
+
+type jobSpec struct {
+	Parallelism *int32 `json:"parallelism"`
+	Completions *int32 `json:"completions"`
+}
+
+type jobSetList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata"`
+
+	Items []jobSet `json:"items"`
+}
+
+// inOrder is the policy by which each replicated job is made when the one before is ready.
+const inOrder = "InOrder"
+
+// parts implements workload. A replicated job depends only on some that stand before it. Those that wait for as many
+// others, one after the other, are one part.
+func (s *jobSet) parts() []int {
+	sizes := make([]int, len(s.Spec.ReplicatedJobs))
+	depths := map[string]int{}
+	for i := range s.Spec.ReplicatedJobs {
+		job := &s.Spec.ReplicatedJobs[i]
+		depth := 0
+		if s.Spec.StartupPolicy.StartupPolicyOrder == inOrder {
+			depth = i
+		}
+		for _, other := range job.DependsOn {
+			if before, ok := depths[other.Name]; ok {
+				depth = max(depth, before+1)
+			}
+		}
+		depths[job.Name] = depth
+		sizes[depth] += job.pods()
+	}
+	return inParts(sizes...)
+}
+
+// of implements workload: the JobSet of a TrainJob has what controls the PodGroup as its controller.
+func (s *jobSet) of(controller *metav1.OwnerReference) bool {
+	own := metav1.GetControllerOfNoCopy(s)
+	return own != nil && own.UID == controller.UID
+}
+
+// pods is the number of pods that run at a time.
+func (j *replicatedJob) pods() int {
+	each := ptr.Deref(j.Template.Spec.Parallelism, 1)
+	each = min(each, ptr.Deref(j.Template.Spec.Completions, each))
+	return int(ptr.Deref(j.Replicas, 1)) * int(each)
+}
+
+// inParts leaves out parts without members; fewer than two parts are none.
+func inParts(sizes ...int) []int {
+	sizes = slices.DeleteFunc(sizes, func(n int) bool { return n <= 0 })
+	if len(sizes) < 2 {
+		return nil
+	}
+	return sizes
+}
+
+// DeepCopyObject implements runtime.Object.
+func (j *mpiJob) DeepCopyObject() runtime.Object { return ptr.To(j.deepCopy()) }
+
+func (j *mpiJob) deepCopy() mpiJob {
+	out := *j
+	j.ObjectMeta.DeepCopyInto(&out.ObjectMeta)
+	out.Spec.MPIReplicaSpecs = maps.Clone(j.Spec.MPIReplicaSpecs)
+	return out
+}
+
+// DeepCopyObject implements runtime.Object.
+func (s *jobSet) DeepCopyObject() runtime.Object { return ptr.To(s.deepCopy()) }
+
+func (s *jobSet) deepCopy() jobSet {
+	out := *s
+	s.ObjectMeta.DeepCopyInto(&out.ObjectMeta)
+	out.Spec.ReplicatedJobs = slices.Clone(s.Spec.ReplicatedJobs)
+	for i := range out.Spec.ReplicatedJobs {
+		job := &out.Spec.ReplicatedJobs[i]
+		job.DependsOn = slices.Clone(job.DependsOn)
+		job.Replicas = cloned(job.Replicas)
+		job.Template.Spec = jobSpec{Parallelism: cloned(job.Template.Spec.Parallelism), Completions: cloned(job.Template.Spec.Completions)}
+	}
+	return out
+}
+
+// DeepCopyObject implements runtime.Object.
+func (l *mpiJobList) DeepCopyObject() runtime.Object {
+	out := &mpiJobList{TypeMeta: l.TypeMeta, Items: make([]mpiJob, len(l.Items))}
+	l.ListMeta.DeepCopyInto(&out.ListMeta)
+	for i := range l.Items {
+		out.Items[i] = l.Items[i].deepCopy()
+	}
+	return out
+}
+
+// DeepCopyObject implements runtime.Object.
+func (l *jobSetList) DeepCopyObject() runtime.Object {
+	out := &jobSetList{TypeMeta: l.TypeMeta, Items: make([]jobSet, len(l.Items))}
+	l.ListMeta.DeepCopyInto(&out.ListMeta)
+	for i := range l.Items {
+		out.Items[i] = l.Items[i].deepCopy()
+	}
+	return out
+}
+
+func cloned(n *int32) *int32 {
+	if n == nil {
+		return nil
+	}
+	return ptr.To(*n)
+}
