@@ -55,14 +55,14 @@ func (r *reconciler) update(ctx context.Context, group *podgroup.PodGroup, want 
 	if metadata == nil {
 		metadata = map[string]any{}
 	}
-	metadata["resourceVersion"] = group.ResourceVersion // nobody has changed it since it was read
+	metadata["uid"] = group.UID // no other one of its name
 	fields["metadata"] = metadata
 	body, err := json.Marshal(fields)
 	if err != nil {
 		return fmt.Errorf("encoding PodGroup %s/%s: %w", group.Namespace, group.Name, err)
 	}
 	err = r.client.Patch(ctx, written, client.RawPatch(types.MergePatchType, body), client.FieldOwner(FieldOwner))
-	if err != nil && !apierrors.IsNotFound(err) {
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) { // a later event is of another one
 		return fmt.Errorf("writing PodGroup %s/%s: %w", group.Namespace, group.Name, err)
 	}
 	return nil
