@@ -78,7 +78,11 @@ func test(t *testing.T, runner scenario.Runner, dir string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	runner.Programs, runner.Variables = map[string]string{}, map[string]string{"HERE": here}
+	certs := t.TempDir()
+	if err := writeCertificates(certs); err != nil {
+		t.Fatal(err)
+	}
+	runner.Programs, runner.Variables = map[string]string{}, map[string]string{"HERE": here, "CERTS": certs}
 	for _, o := range built {
 		runner.Programs[o.name] = o.binary
 		runner.Variables[strings.ToUpper(o.name)] = o.source

@@ -1,6 +1,7 @@
 package ownergroup
 
 import (
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,8 +19,8 @@ type wish struct {
 	// stages are the sizes of the parts that are made one after the other, which min adds up; nil where
 	// all members are made at once.
 	stages []int
-	// room is what all stages take that run at the same time: the first need not start where the
-	// others have no room. Nil where there are no stages, or one ends before the next begins.
+	// room is what those stages take that run at the same time: the first of them need not start
+	// where the others have no room. Nil where each ends before the next begins.
 	room v1.ResourceList
 	// leftOut are the replicated jobs that are made last and do not count, because nobody
 	// knows how many pods of those before them exist at a time.
@@ -39,6 +40,8 @@ func (w wish) stagesText() string {
 type part struct {
 	count int
 	room  resource.Vector
+	// afresh: they are made when those before them have ended.
+	afresh bool
 }
 
 func (p *part) add(n int, pod *v1.PodTemplateSpec) {
@@ -49,23 +52,44 @@ func (p *part) add(n int, pod *v1.PodTemplateSpec) {
 	p.room.Add(resource.FromList(requests(pod)), int64(n))
 }
 
-// wishOf adds up parts that are made one after the other. together: none ends before the next begins.
-func wishOf(parts []part, together bool) wish {
+// wishOf adds up parts that are made one after the other.
+func wishOf(parts []part) wish {
 	parts = slices.DeleteFunc(slices.Clone(parts), func(p part) bool { return p.count == 0 })
-	w, room := wish{}, resource.Vector{}
+	w := wish{}
 	for _, p := range parts {
 		w.min += p.count
 		w.stages = append(w.stages, p.count)
-		room.Add(p.room, 1)
 	}
 	if len(parts) < 2 {
 		w.stages = nil
 		return w
 	}
-	if together {
+	if room := most(parts); room != nil {
 		w.room = room.List()
 	}
 	return w
+}
+
+// most is the most, resource by resource, that parts take which run at the same time; nil where there are none
+// such.
+func most(parts []part) resource.Vector {
+	var most resource.Vector
+	for from := 0; from < len(parts); {
+		to, room := from+1, maps.Clone(parts[from].room)
+		for ; to < len(parts) && !parts[to].afresh; to++ {
+			room.Add(parts[to].room, 1)
+		}
+		if to-from > 1 && most == nil {
+			most = resource.Vector{}
+		}
+		for name, amount := range room {
+			if to-from > 1 {
+				most[name] = max(most[name], amount)
+			}
+		}
+		from = to
+	}
+	return most
 }
 
 // requests are what a pod of a template asks for. The API server sets requests that are missing to
@@ -128,7 +152,7 @@ func ofGroup(lws *leaderWorkerSet, size int) wish {
 	workers.add(size-1, &template.WorkerTemplate)
 	_, exclusive := lws.Metadata.Annotations[groupExclusive]
 	if lws.Spec.StartupPolicy == startupLeaderReady || exclusive {
-		return wishOf([]part{leader, workers}, true)
+		return wishOf([]part{leader, workers})
 	}
 	return wish{min: size}
 }

@@ -106,6 +106,13 @@ spec:
   - {name: b, replicas: 2, dependsOn: [{name: a, status: Ready}], template: {spec: {}}}
   - {name: c, replicas: 3, dependsOn: [{name: b, status: Complete}], template: {spec: {}}}`,
 			want: said{Min: 6, Stages: "1,2,3"}},
+		"room is for those that run at the same time": {jobSet: `
+spec:
+  replicatedJobs:
+  - {name: data, template: {spec: {template: {spec: {containers: [{resources: {requests: {memory: 9}}}]}}}}}
+  - {name: server, dependsOn: [{name: data, status: Complete}], template: {spec: {template: {spec: {containers: [{resources: {requests: {cpu: 2}}}]}}}}}
+  - {name: node, dependsOn: [{name: server, status: Ready}], template: {spec: {parallelism: 3, completions: 3, template: {spec: {containers: [{resources: {requests: {cpu: 1}}}]}}}}}`,
+			want: said{Min: 5, Stages: "1,1,3", Room: "5 cpu"}},
 		"stages of others are left out": {jobSet: `
 spec:
   replicatedJobs:
