@@ -118,7 +118,7 @@ func (r *reconciler) tidy(ctx context.Context, group *podgroup.PodGroup) error {
 	if number < int(valueOr(lws.Spec.Replicas, 1)) {
 		return nil
 	}
-	err = r.client.Delete(ctx, group, client.Preconditions{UID: &group.UID, ResourceVersion: &group.ResourceVersion})
+	err = r.client.Delete(ctx, group, client.Preconditions{UID: &group.UID})
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		return fmt.Errorf("deleting PodGroup %s/%s: %w", group.Namespace, group.Name, err)
 	}
