@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/component-base/cli"
 	"k8s.io/component-base/featuregate"
@@ -27,6 +28,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/defragmentation/migration"
 	"github.com/lockstep-sh/lockstep/plugins/defragmentation/plans"
 	"github.com/lockstep-sh/lockstep/plugins/fairshare/queuestatus"
+	"github.com/lockstep-sh/lockstep/plugins/gang/ownergroup"
 	"github.com/lockstep-sh/lockstep/plugins/gang/podgroup"
 	"github.com/lockstep-sh/lockstep/plugins/gang/stages"
 	"github.com/lockstep-sh/lockstep/plugins/reservation/lifecycle"
@@ -43,6 +45,7 @@ type options struct {
 	healthProbeAddress   string
 	pprofAddress         string
 	workers              int
+	gangsByOwner         bool
 	queueSchedulerNames  []string
 	nativeSchedulerNames []string
 	queuePolicies        []string
@@ -86,6 +89,7 @@ func newCommand() *cobra.Command {
 	flags.StringVar(&o.healthProbeAddress, "health-probe-bind-address", ":8081", "Address that serves /healthz and /readyz. 0 serves neither.")
 	flags.StringVar(&o.pprofAddress, "pprof-bind-address", "", "Address that serves /debug/pprof, to everyone who reaches it. Without, profiles are not served.")
 	flags.IntVar(&o.workers, "workers", 4, "Number of PodGroups and of Reservations that are worked on at a time.")
+	flags.BoolVar(&o.gangsByOwner, "gangs-by-owner", true, "Make the PodGroups of Jobs, JobSets and LeaderWorkerSets whose pods ask for it by the annotation scheduling.lockstep.dev/gang. Pods are watched for that. If false, such pods wait until somebody else makes their PodGroup.")
 	flags.StringSliceVar(&o.queuePolicies, "queue-policies", []string{"proportion", "capacity"}, "Which of these policies the tiers of the plugin FairShare name: what queues deserve is reckoned by them.")
 	flags.StringSliceVar(&o.queueSchedulerNames, "queue-scheduler-names", []string{"lockstep-scheduler"}, "Schedulers that use queues: the profiles with the plugin FairShare. Only their pods are counted in the status of Queues.")
 	flags.StringSliceVar(&o.nativeSchedulerNames, "native-scheduler-names", []string{"lockstep-scheduler"}, "Schedulers whose native PodGroups (scheduling.k8s.io) get their status here: the profiles with the plugin Gang. With --scheduler-config those there, unless this is given. Empty for none: so it has to be where the scheduler runs with the feature gate GenericWorkload, and writes that itself.")
@@ -129,28 +133,7 @@ func run(o *options, queues queuestatus.Options) error {
 	if err != nil {
 		return fmt.Errorf("creating the manager: %w", err)
 	}
-	if err := podgroup.Setup(mgr, podgroup.Options{Workers: o.workers}); err != nil {
-		return err
-	}
-	if len(o.nativeSchedulerNames) > 0 {
-		if err := podgroup.SetupNative(mgr, o.nativeSchedulerNames, podgroup.Options{Workers: o.workers}); err != nil {
-			return err
-		}
-	}
-	if err := stages.Setup(mgr); err != nil {
-		return err
-	}
-	if err := queuestatus.Setup(mgr, queues); err != nil {
-		return err
-	}
-	reservations := lifecycle.Options{Workers: o.workers, KeepEnded: o.keepReservations, MarkNodes: o.markNodes}
-	if err := lifecycle.Setup(mgr, reservations); err != nil {
-		return err
-	}
-	if err := migration.Setup(mgr); err != nil {
-		return err
-	}
-	if err := plans.Setup(mgr, plans.Options{KeepEnded: o.keepPlans}); err != nil {
+	if err := o.addControllers(mgr, queues); err != nil {
 		return err
 	}
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
@@ -164,6 +147,37 @@ func run(o *options, queues queuestatus.Options) error {
 		return fmt.Errorf("running the manager: %w", err)
 	}
 	return nil
+}
+
+// addControllers adds all controllers to a manager.
+func (o *options) addControllers(mgr ctrl.Manager, queues queuestatus.Options) error {
+	if err := podgroup.Setup(mgr, podgroup.Options{Workers: o.workers}); err != nil {
+		return err
+	}
+	if len(o.nativeSchedulerNames) > 0 {
+		if err := podgroup.SetupNative(mgr, o.nativeSchedulerNames, podgroup.Options{Workers: o.workers}); err != nil {
+			return err
+		}
+	}
+	if err := stages.Setup(mgr); err != nil {
+		return err
+	}
+	if o.gangsByOwner {
+		if err := ownergroup.Setup(mgr, ownergroup.Options{Workers: o.workers}); err != nil {
+			return err
+		}
+	}
+	if err := queuestatus.Setup(mgr, queues); err != nil {
+		return err
+	}
+	reservations := lifecycle.Options{Workers: o.workers, KeepEnded: o.keepReservations, MarkNodes: o.markNodes}
+	if err := lifecycle.Setup(mgr, reservations); err != nil {
+		return err
+	}
+	if err := migration.Setup(mgr); err != nil {
+		return err
+	}
+	return plans.Setup(mgr, plans.Options{KeepEnded: o.keepPlans})
 }
 
 func (o *options) manager() ctrl.Options {
@@ -182,6 +196,7 @@ func (o *options) manager() ctrl.Options {
 		Cache: cache.Options{ByObject: map[client.Object]cache.ByObject{
 			&v1.Pod{}:       {Transform: lifecycle.StripPod(queuestatus.StripPod(podgroup.StripPod))},
 			&v1.Node{}:      {Transform: lifecycle.StripNode(queuestatus.StripNode)},
+			&batchv1.Job{}:  {Transform: ownergroup.StripJob},
 			&v1.Namespace{}: {Transform: queuestatus.StripNamespace},
 		}},
 	}

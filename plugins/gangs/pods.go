@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 	"github.com/lockstep-sh/lockstep/plugins/watches"
 )
@@ -56,11 +57,22 @@ func (r *Registry) podSeen(ctx context.Context, old, pod *v1.Pod) {
 	}
 	if r.Outside(pod) && (old == nil || r.Outside(old)) {
 		p.tellNative(ctx, pod)
+		p.tellInVain(ctx, old, pod)
 		return
 	}
 	p.Input(ctx, func(s *gang.Gangs, now time.Time) gang.Effects { return s.See(pod, now) })
 	if pod.Spec.NodeName != "" {
 		r.holds.Bound(pod.UID, pod.Spec.NodeName) // also what its plan gave back just now
+	}
+}
+
+// tellInVain has the user told whose pod asks to be in the gang of its owner, and is in none.
+func (p *Profile) tellInVain(ctx context.Context, old, pod *v1.Pod) {
+	if pod.Spec.NodeName != "" || old != nil && old.Annotations[v1alpha1.GangAnnotation] == pod.Annotations[v1alpha1.GangAnnotation] {
+		return
+	}
+	if problem := gang.AskedInVain(pod); problem != nil {
+		p.adapter.Act(ctx, gang.Effects{Problems: []gang.Report{{Pod: pod, Problem: *problem}}})
 	}
 }
 

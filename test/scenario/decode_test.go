@@ -48,6 +48,7 @@ func TestParseRefuses(t *testing.T) {
 		"a broken regular expression":      {"bound: {a: 2}", `pods: [{pods: [a-0], message: "("}]`, "reading a regular expression"},
 		"a step that nobody named":         {"bound: {a: 2}", "elapsed: {since: then}", `no step before has that name`},
 		"a gang without a minimum":         {"  min: 2", "  total: 2", "min 0, want 1 or more"},
+		"an owner makes its pods itself":   {"  min: 2", "  min: 2\n  join: owner", "its owner makes its members: write members: 0"},
 		"an unknown way to join":           {"  min: 2", "  min: 2\n  join: hands", `unknown way to join "hands"`},
 		"no prose":                         {"description: a gang is bound", "", "checking description"},
 	}

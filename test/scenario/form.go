@@ -101,6 +101,7 @@ const (
 	JoinLabel      = "label"      // pod-group.scheduling.sigs.k8s.io, and a PodGroup
 	JoinXLabel     = "xLabel"     // scheduling.x-k8s.io/pod-group, and a PodGroup
 	JoinLabelForm  = "labelForm"  // pod-group.scheduling.sigs.k8s.io/name and /min-available, on the pods
+	JoinOwner      = "owner"      // scheduling.lockstep.dev/gang: the owner of the pods makes them, not the scenario
 	JoinNative     = "native"     // spec.schedulingGroup, and a PodGroup of scheduling.k8s.io
 )
 

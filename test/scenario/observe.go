@@ -31,6 +31,29 @@ func gangOf(pod *v1.Pod) string {
 	if g := pod.Spec.SchedulingGroup; g != nil && g.PodGroupName != nil {
 		return pod.Namespace + "/" + *g.PodGroupName
 	}
+	if name := gangByOwner(pod); name != "" {
+		return pod.Namespace + "/" + name
+	}
+	return ""
+}
+
+// gangByOwner is the name of the gang that is the pods of one owner, or empty.
+func gangByOwner(pod *v1.Pod) string {
+	asks := pod.Annotations[v1alpha1.GangAnnotation]
+	if asks != v1alpha1.GangOwner && asks != v1alpha1.GangOwnerPart {
+		return ""
+	}
+	if set, ok := pod.Labels[v1alpha1.LeaderWorkerSetNameLabel]; ok {
+		return "lws." + set + "." + pod.Labels[v1alpha1.LeaderWorkerGroupLabel]
+	}
+	if set, ok := pod.Labels[v1alpha1.JobSetNameLabel]; ok && asks == v1alpha1.GangOwner {
+		return "jobset." + set
+	} else if ok {
+		return "jobset." + set + "." + pod.Labels[v1alpha1.ReplicatedJobNameLabel]
+	}
+	if owner := metav1.GetControllerOf(pod); owner != nil && owner.Kind == "Job" {
+		return "job." + owner.Name
+	}
 	return ""
 }
 

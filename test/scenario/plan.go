@@ -110,8 +110,11 @@ func (p *plan) addGang(g *Gang) error {
 	if g.Join == "" {
 		g.Join = JoinAnnotation
 	}
-	if !slices.Contains([]string{JoinAnnotation, JoinLabel, JoinXLabel, JoinLabelForm, JoinNative}, g.Join) {
+	if !slices.Contains([]string{JoinAnnotation, JoinLabel, JoinXLabel, JoinLabelForm, JoinNative, JoinOwner}, g.Join) {
 		return fmt.Errorf("gang %s: unknown way to join %q", key, g.Join)
+	}
+	if g.Join == JoinOwner && (g.Members == nil || *g.Members > 0) {
+		return fmt.Errorf("gang %s: its owner makes its members: write members: 0", key)
 	}
 	if len(g.Shapes) > 0 && g.Members != nil {
 		return fmt.Errorf("gang %s: members and shapes exclude each other", key)

@@ -17,6 +17,18 @@ const (
 	PodGroupNameLabel = "pod-group.scheduling.sigs.k8s.io/name"
 	// PodGroupMinAvailableLabel is the minimum that goes with PodGroupNameLabel.
 	PodGroupMinAvailableLabel = "pod-group.scheduling.sigs.k8s.io/min-available"
+	// GangAnnotation makes a gang of the pods that one object made: GangOwner or GangOwnerPart.
+	// It counts on pods with none of the keys above and no spec.schedulingGroup (annotation on the
+	// pod; on a Namespace for its pods, where manifests/gangs-by-owner is installed).
+	GangAnnotation = "scheduling.lockstep.dev/gang"
+)
+
+// Values of GangAnnotation.
+const (
+	// GangOwner: the pods of a Job, of a JobSet, or of a group of a LeaderWorkerSet are a gang.
+	GangOwner = "Owner"
+	// GangOwnerPart: as GangOwner, but each replicated job of a JobSet is a gang of its own.
+	GangOwnerPart = "OwnerPart"
 )
 
 // Annotations on a pod or on its PodGroup that describe the gang. Where both
@@ -112,6 +124,18 @@ const (
 	TrainingReplicaTypeLabel  = "training.kubeflow.org/replica-type"
 	// LeaderWorkerIndexLabel is LeaderWorkerSet's.
 	LeaderWorkerIndexLabel = "leaderworkerset.sigs.k8s.io/worker-index"
+)
+
+// Labels of pods by which those are told that belong together. They are read, never written
+// on pods; PodGroups that lockstep-controller makes carry them, too.
+const (
+	// JobSetNameLabel and ReplicatedJobNameLabel are JobSet's.
+	JobSetNameLabel        = "jobset.sigs.k8s.io/jobset-name"
+	ReplicatedJobNameLabel = "jobset.sigs.k8s.io/replicatedjob-name"
+	// LeaderWorkerSetNameLabel and LeaderWorkerGroupLabel are LeaderWorkerSet's: its name, and
+	// the index of the group.
+	LeaderWorkerSetNameLabel = "leaderworkerset.sigs.k8s.io/name"
+	LeaderWorkerGroupLabel   = "leaderworkerset.sigs.k8s.io/group-index"
 )
 
 // TopologyScopeGroup is the value of TopologyScopeAnnotation.

@@ -17,7 +17,7 @@ const FieldOwner = "lockstep-controller"
 
 // conditions is what the conditions should be. Where that is what they are, they
 // come back as they are.
-func (pg *podGroup) conditions(f facts, now metav1.Time) []metav1.Condition {
+func (pg *PodGroup) conditions(f facts, now metav1.Time) []metav1.Condition {
 	want := scheduled(f)
 	current := meta.FindStatusCondition(pg.Status.Conditions, v1alpha1.ConditionScheduled)
 	if current != nil && !pg.ours(current) && stands(current, want, f) {
@@ -101,7 +101,7 @@ func stands(current *metav1.Condition, want metav1.Condition, f facts) bool {
 // ours reports whether this controller wrote the condition as it stands, alone or in
 // the same words as somebody else. Where the field managers are not known, the
 // reason has to tell.
-func (pg *podGroup) ours(current *metav1.Condition) bool {
+func (pg *PodGroup) ours(current *metav1.Condition) bool {
 	ours, known := wrote(pg.ManagedFields, current.Type)
 	return ours || !known && current.Reason != v1alpha1.ReasonUnschedulable && current.Reason != v1alpha1.ReasonTimedOut
 }

@@ -52,7 +52,7 @@ type reconciler struct {
 // Reconcile implements reconcile.Reconciler.
 func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	r.gathering.done(request.NamespacedName)
-	pg := &podGroup{} // out of the cache, and not to be changed
+	pg := &PodGroup{} // out of the cache, and not to be changed
 	err := r.client.Get(ctx, request.NamespacedName, pg, client.UnsafeDisableDeepCopy)
 	if apierrors.IsNotFound(err) {
 		r.histories.forget(request.NamespacedName)
@@ -125,9 +125,9 @@ func (r *follower) members(ctx context.Context, key types.NamespacedName) ([]*v1
 
 // write patches the status, provided that nobody has changed the object since it
 // was read: the list of conditions is replaced as a whole, and others write there.
-func (r *reconciler) write(ctx context.Context, pg *podGroup, fields map[string]any) (reconcile.Result, error) {
+func (r *reconciler) write(ctx context.Context, pg *PodGroup, fields map[string]any) (reconcile.Result, error) {
 	key := types.NamespacedName{Namespace: pg.Namespace, Name: pg.Name}
-	written := &podGroup{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
+	written := &PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
 	body, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"resourceVersion": pg.ResourceVersion},
 		"status":   fields,
@@ -153,7 +153,7 @@ func (r *reconciler) write(ctx context.Context, pg *podGroup, fields map[string]
 }
 
 // notePruning looks whether the conditions that were written are there.
-func (r *reconciler) notePruning(ctx context.Context, written *podGroup) {
+func (r *reconciler) notePruning(ctx context.Context, written *PodGroup) {
 	pruned := meta.FindStatusCondition(written.Status.Conditions, v1alpha1.ConditionScheduled) == nil
 	if was := r.pruned.Swap(pruned); was == pruned {
 		return

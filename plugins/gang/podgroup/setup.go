@@ -48,7 +48,7 @@ type Options struct {
 // PodGroups, the controller waits until it does; pods are watched from when there
 // is a PodGroup, so that gangs by annotation cost nothing here.
 func Setup(mgr manager.Manager, o Options) error {
-	addToScheme(mgr.GetScheme())
+	AddToScheme(mgr.GetScheme())
 	wait := manager.RunnableFunc(func(ctx context.Context) error {
 		if !crd.Await(ctx, mgr.GetRESTMapper(), kind) {
 			return nil
@@ -65,7 +65,7 @@ func start(ctx context.Context, mgr manager.Manager, o Options) error {
 	r := &reconciler{follower: follower{client: mgr.GetClient(), clock: clock.RealClock{}, joins: described}}
 	return r.pods.Prepare(func() (func() error, error) {
 		c, err := builder.ControllerManagedBy(mgr).Named(name).
-			Watches(&podGroup{}, podGroupEvents(&r.gathering)).
+			Watches(&PodGroup{}, podGroupEvents(&r.gathering)).
 			WithOptions(controller.Options{MaxConcurrentReconciles: o.Workers}).
 			Build(r)
 		if err != nil {

@@ -120,8 +120,8 @@ func TestDeepCopy(t *testing.T) {
 	pg := group(2, "")
 	pg.Status = pg.after(pods("running", "running"))
 	pg.Annotations, pg.Spec.ScheduleTimeoutSeconds = map[string]string{"a": "b"}, ptr.To[int32](3)
-	list := &podGroupList{Items: []podGroup{*pg}}
-	copied, ok := list.DeepCopyObject().(*podGroupList)
+	list := &PodGroupList{Items: []PodGroup{*pg}}
+	copied, ok := list.DeepCopyObject().(*PodGroupList)
 	if diff := cmp.Diff(list, copied); !ok || diff != "" {
 		t.Fatalf("copy (-of +copy):\n%s", diff)
 	}

@@ -19,9 +19,9 @@ const (
 	Scheduled schedulingv1alpha1.PodGroupPhase = "Scheduled"
 )
 
-// podGroup is a PodGroup as our CRD has it: the community's, and conditions, which
+// PodGroup is a PodGroup as our CRD has it: the community's, and conditions, which
 // the community's own Go type would lose.
-type podGroup struct {
+type PodGroup struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
 
@@ -35,29 +35,29 @@ type status struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// podGroupList is what the API server lists.
-type podGroupList struct {
+// PodGroupList is what the API server lists.
+type PodGroupList struct {
 	metav1.TypeMeta `json:",inline"`
 	metav1.ListMeta `json:"metadata"`
 
-	Items []podGroup `json:"items"`
+	Items []PodGroup `json:"items"`
 }
 
 // kind is the community's PodGroup.
 var kind = schedulingv1alpha1.SchemeGroupVersion.WithKind("PodGroup")
 
-// addToScheme has the clients of a scheme read PodGroups as this package does.
-func addToScheme(scheme *runtime.Scheme) {
-	scheme.AddKnownTypeWithName(kind, &podGroup{})
-	scheme.AddKnownTypeWithName(kind.GroupVersion().WithKind(kind.Kind+"List"), &podGroupList{})
+// AddToScheme has the clients of a scheme read PodGroups as this package does.
+func AddToScheme(scheme *runtime.Scheme) {
+	scheme.AddKnownTypeWithName(kind, &PodGroup{})
+	scheme.AddKnownTypeWithName(kind.GroupVersion().WithKind(kind.Kind+"List"), &PodGroupList{})
 	metav1.AddToGroupVersion(scheme, kind.GroupVersion())
 }
 
 // DeepCopyObject implements runtime.Object.
-func (pg *podGroup) DeepCopyObject() runtime.Object { return pg.deepCopy() }
+func (pg *PodGroup) DeepCopyObject() runtime.Object { return pg.deepCopy() }
 
-func (pg *podGroup) deepCopy() *podGroup {
-	out := &podGroup{TypeMeta: pg.TypeMeta}
+func (pg *PodGroup) deepCopy() *PodGroup {
+	out := &PodGroup{TypeMeta: pg.TypeMeta}
 	pg.ObjectMeta.DeepCopyInto(&out.ObjectMeta)
 	pg.Spec.DeepCopyInto(&out.Spec)
 	pg.Status.PodGroupStatus.DeepCopyInto(&out.Status.PodGroupStatus)
@@ -66,8 +66,8 @@ func (pg *podGroup) deepCopy() *podGroup {
 }
 
 // DeepCopyObject implements runtime.Object.
-func (l *podGroupList) DeepCopyObject() runtime.Object {
-	out := &podGroupList{TypeMeta: l.TypeMeta, Items: make([]podGroup, len(l.Items))}
+func (l *PodGroupList) DeepCopyObject() runtime.Object {
+	out := &PodGroupList{TypeMeta: l.TypeMeta, Items: make([]PodGroup, len(l.Items))}
 	l.ListMeta.DeepCopyInto(&out.ListMeta)
 	for i := range l.Items {
 		out.Items[i] = *l.Items[i].deepCopy()
@@ -76,12 +76,12 @@ func (l *podGroupList) DeepCopyObject() runtime.Object {
 }
 
 // wishes is what the PodGroup says of its gang.
-func (pg *podGroup) wishes() gang.Object {
+func (pg *PodGroup) wishes() gang.Object {
 	return gang.Object{Min: pg.Spec.MinMember, RoundSeconds: pg.Spec.ScheduleTimeoutSeconds, Annotations: pg.Annotations}
 }
 
 // next is the status that the facts ask for, given the one that stands.
-func (pg *podGroup) next(f facts, now metav1.Time) status {
+func (pg *PodGroup) next(f facts, now metav1.Time) status {
 	was := pg.Status
 	if cleanedUp(was, f) {
 		was.Running = 0

@@ -74,14 +74,14 @@ func with(list []*v1.Pod, change func(i int, p *v1.Pod)) []*v1.Pod {
 	return list
 }
 
-func group(minMember int32, was schedulingv1alpha1.PodGroupPhase) *podGroup {
-	pg := &podGroup{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, Generation: 1}}
+func group(minMember int32, was schedulingv1alpha1.PodGroupPhase) *PodGroup {
+	pg := &PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, Generation: 1}}
 	pg.Spec.MinMember = minMember
 	pg.Status.Phase = was
 	return pg
 }
 
-func (pg *podGroup) after(pods []*v1.Pod) status {
+func (pg *PodGroup) after(pods []*v1.Pod) status {
 	return pg.next(observe(key, pg.wishes(), pods, &gang.History{}), metav1.NewTime(epoch))
 }
 
@@ -267,7 +267,7 @@ func TestSettles(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			stored := &podGroup{}
+			stored := &PodGroup{}
 			if err := json.Unmarshal(data, stored); err != nil {
 				t.Fatal(err)
 			}

@@ -113,6 +113,8 @@ func (g *gang) undefined() string {
 		return TextUndefined(g.key)
 	case g.source() == FromAnnotation:
 		return fmt.Sprintf("gang %q has no minimum: set the annotation %s on its pods", g.key, v1alpha1.MinAvailableAnnotation)
+	case g.source() == FromOwner:
+		return fmt.Sprintf("gang %q has no minimum: its PodGroup does not exist, which lockstep-controller makes: see whether that runs", g.key)
 	default:
 		return fmt.Sprintf("gang %q has no minimum: its PodGroup does not exist", g.key)
 	}
@@ -120,7 +122,7 @@ func (g *gang) undefined() string {
 
 // source is the way by which its members joined; of several, the first in order.
 func (g *gang) source() Source {
-	source := FromSchedulingGroup
+	source := FromOwner
 	for _, m := range g.members {
 		if _, s, ok := KeyOf(m.pod); ok {
 			source = min(source, s)

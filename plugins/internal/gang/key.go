@@ -32,7 +32,7 @@ func ParseKey(s string) (Key, error) {
 	return Key{Namespace: namespace, Name: name}, nil
 }
 
-// Source says by which of the three ways a pod joined its gang, and so which
+// Source says by which of the ways a pod joined its gang, and so which
 // object, if any, may describe it.
 type Source int
 
@@ -43,9 +43,12 @@ const (
 	FromLabel
 	// FromSchedulingGroup: spec.schedulingGroup, a native PodGroup.
 	FromSchedulingGroup
+	// FromOwner: the gang is the pods of one owner; lockstep-controller makes a community
+	// PodGroup for it.
+	FromOwner
 )
 
-// KeyOf tells which gang a pod belongs to. The first match of the three ways
+// KeyOf tells which gang a pod belongs to. The first match of the ways
 // wins. It is cheap: the scheduler asks for every pod that it queues.
 func KeyOf(pod *v1.Pod) (Key, Source, bool) {
 	if name := pod.Annotations[v1alpha1.GangNameAnnotation]; name != "" {
@@ -64,6 +67,9 @@ func KeyOf(pod *v1.Pod) (Key, Source, bool) {
 	}
 	if group := pod.Spec.SchedulingGroup; group != nil && group.PodGroupName != nil && *group.PodGroupName != "" {
 		return Key{pod.Namespace, *group.PodGroupName}, FromSchedulingGroup, true
+	}
+	if owner, ok := OwnerOf(pod); ok {
+		return Key{pod.Namespace, owner.GangName()}, FromOwner, true
 	}
 	return Key{}, 0, false
 }

@@ -1,0 +1,182 @@
+package ownergroup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"strconv"
+
+	batchv1 "k8s.io/api/batch/v1"
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+)
+
+// errNoOwner is that the object whose pods are there is not, or not yet seen.
+var errNoOwner = errors.New("owner not found")
+
+// desired is what a PodGroup is to be.
+type desired struct {
+	wish
+	owner metav1.OwnerReference
+	// labels are those by which the members are told from others; so is the PodGroup.
+	labels map[string]string
+}
+
+// desire reads the owner of a gang, out of the cache, and says what its PodGroup is to be. It returns
+// errNoOwner where there is none.
+func (r *reconciler) desire(ctx context.Context, key types.NamespacedName, owner gang.Owner, pods []*v1.Pod) (desired, error) {
+	object, err := r.read(ctx, types.NamespacedName{Namespace: key.Namespace, Name: owner.Name}, owner.Kind)
+	if err != nil {
+		return desired{}, err
+	}
+	kind := kinds[owner.Kind]
+	controls := true
+	d := desired{labels: labelsOf(owner), owner: metav1.OwnerReference{
+		APIVersion: kind.GroupVersion().String(), Kind: kind.Kind, Name: owner.Name, UID: object.GetUID(), Controller: &controls,
+	}}
+	switch object := object.(type) {
+	case *batchv1.Job:
+		d.wish = ofJob(object, succeeded(pods))
+	case *unstructured.Unstructured:
+		if owner.Kind == gang.OwnerJobSet {
+			d.wish, err = r.ofJobSet(object, key, pods)
+		} else {
+			d.wish, err = r.ofGroup(object, pods)
+		}
+	}
+	return d, err
+}
+
+// read reads an owner out of the cache, which watches its kind from now on.
+func (r *reconciler) read(ctx context.Context, key types.NamespacedName, kind gang.OwnerKind) (client.Object, error) {
+	if err := r.watches[kind].Ensure(); err != nil {
+		return nil, err
+	}
+	object := newOwner(kind)
+	err := r.cache.Get(ctx, key, object, client.UnsafeDisableDeepCopy)
+	if apierrors.IsNotFound(err) {
+		return nil, errNoOwner
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading %s %s: %w", kind, key, err)
+	}
+	return object, nil
+}
+
+// newOwner is an empty object of a kind, to read into. JobSets and LeaderWorkerSets are read as they come.
+func newOwner(kind gang.OwnerKind) client.Object {
+	if kind == gang.OwnerJob {
+		return &batchv1.Job{}
+	}
+	u := &unstructured.Unstructured{}
+	u.SetGroupVersionKind(kinds[kind])
+	return u
+}
+
+func (r *reconciler) ofJobSet(object *unstructured.Unstructured, key types.NamespacedName, pods []*v1.Pod) (wish, error) {
+	js := &jobSet{}
+	if err := convert(object, js); err != nil {
+		return wish{}, err
+	}
+	asked := askedByPods(js, pods)
+	return ofJobSet(js, func(rj *replicatedJob) bool { return asks(js, rj, asked) == key.Name }), nil
+}
+
+func (r *reconciler) ofGroup(object *unstructured.Unstructured, pods []*v1.Pod) (wish, error) {
+	lws := &leaderWorkerSet{}
+	if err := convert(object, lws); err != nil {
+		return wish{}, err
+	}
+	return ofGroup(lws, sizeOf(pods)), nil
+}
+
+func convert(object *unstructured.Unstructured, into any) error {
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, into); err != nil {
+		return fmt.Errorf("reading %s %s/%s: %w", object.GetKind(), object.GetNamespace(), object.GetName(), err)
+	}
+	return nil
+}
+
+// askedByPods is what pods ask of which the template does not: a policy has written that on them, and will
+// on those of other templates; empty where there is none.
+func askedByPods(js *jobSet, pods []*v1.Pod) string {
+	for _, pod := range pods {
+		for i := range js.Spec.ReplicatedJobs {
+			rj := &js.Spec.ReplicatedJobs[i]
+			_, says := rj.Template.Spec.Template.Annotations[v1alpha1.GangAnnotation]
+			if !says && rj.Name == pod.Labels[v1alpha1.ReplicatedJobNameLabel] {
+				return pod.Annotations[v1alpha1.GangAnnotation]
+			}
+		}
+	}
+	return ""
+}
+
+// asks is the name of the gang of the owner in which the pods of a replicated job will be; empty for none.
+// otherwise is what they ask where their template does not say.
+func asks(js *jobSet, rj *replicatedJob, otherwise string) string {
+	template := &rj.Template.Spec.Template
+	pod := &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Labels: maps.Clone(template.Labels), Annotations: maps.Clone(template.Annotations)},
+		Spec:       v1.PodSpec{SchedulingGroup: template.Spec.SchedulingGroup},
+	}
+	if pod.Labels == nil {
+		pod.Labels = map[string]string{}
+	}
+	maps.Copy(pod.Labels, map[string]string{v1alpha1.JobSetNameLabel: js.Metadata.Name, v1alpha1.ReplicatedJobNameLabel: rj.Name})
+	if _, says := pod.Annotations[v1alpha1.GangAnnotation]; !says && otherwise != "" {
+		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, v1alpha1.GangAnnotation, otherwise)
+	}
+	if key, source, ok := gang.KeyOf(pod); ok && source == gang.FromOwner {
+		return key.Name
+	}
+	return ""
+}
+
+// sizeOf is how many pods the group of a LeaderWorkerSet has, as its leader says; 0 where there is none that does.
+func sizeOf(pods []*v1.Pod) int {
+	for _, pod := range pods {
+		if pod.DeletionTimestamp == nil && pod.Labels[v1alpha1.LeaderWorkerIndexLabel] == leaderIndex {
+			if size, err := strconv.Atoi(pod.Annotations[groupSize]); err == nil && size > 0 {
+				return size
+			}
+		}
+	}
+	return 0
+}
+
+func succeeded(pods []*v1.Pod) int {
+	n := 0
+	for _, pod := range pods {
+		if pod.Status.Phase == v1.PodSucceeded {
+			n++
+		}
+	}
+	return n
+}
+
+// labelsOf are the labels that the PodGroup of an owner has in common with the pods.
+func labelsOf(owner gang.Owner) map[string]string {
+	labels := map[string]string{managedBy: FieldOwner}
+	switch owner.Kind {
+	case gang.OwnerJob:
+		labels[batchv1.JobNameLabel] = owner.Name
+	case gang.OwnerJobSet:
+		labels[v1alpha1.JobSetNameLabel] = owner.Name
+		if owner.Part != "" {
+			labels[v1alpha1.ReplicatedJobNameLabel] = owner.Part
+		}
+	case gang.OwnerLeaderWorkerSet:
+		labels[v1alpha1.LeaderWorkerSetNameLabel], labels[v1alpha1.LeaderWorkerGroupLabel] = owner.Name, owner.Part
+	}
+	return labels
+}

@@ -1,0 +1,165 @@
+package ownergroup
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	batchv1 "k8s.io/api/batch/v1"
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/lockstep-sh/lockstep/plugins/internal/resource"
+)
+
+// wish is what the PodGroup of a gang is to say.
+type wish struct {
+	// min is the number of members that start together. 0: there are none.
+	min int
+	// stages are the sizes of the parts that are made one after the other, which min adds up; nil where
+	// all members are made at once.
+	stages []int
+	// room is what those stages take that run at the same time: the first of them need not start
+	// where the others have no room. Nil where each ends before the next begins.
+	room v1.ResourceList
+	// leftOut are the replicated jobs that are made last and do not count, because nobody
+	// knows how many pods of those before them exist at a time.
+	leftOut []string
+}
+
+// stagesText is the value of the annotation; empty for none.
+func (w wish) stagesText() string {
+	var sizes []string
+	for _, n := range w.stages {
+		sizes = append(sizes, strconv.Itoa(n))
+	}
+	return strings.Join(sizes, ",")
+}
+
+// part is members that are made at the same time.
+type part struct {
+	count int
+	room  resource.Vector
+	// afresh: they are made when those before them have ended.
+	afresh bool
+}
+
+func (p *part) add(n int, pod *v1.PodTemplateSpec) {
+	p.count += n
+	if p.room == nil {
+		p.room = resource.Vector{}
+	}
+	p.room.Add(resource.FromList(requests(pod)), int64(n))
+}
+
+// wishOf adds up parts that are made one after the other.
+func wishOf(parts []part) wish {
+	parts = slices.DeleteFunc(slices.Clone(parts), func(p part) bool { return p.count == 0 })
+	w := wish{}
+	for _, p := range parts {
+		w.min += p.count
+		w.stages = append(w.stages, p.count)
+	}
+	if len(parts) < 2 {
+		w.stages = nil
+		return w
+	}
+	if room := most(parts); room != nil {
+		w.room = room.List()
+	}
+	return w
+}
+
+// most is the most, resource by resource, that parts take which run at the same time; nil where there are none
+// such.
+func most(parts []part) resource.Vector {
+	var most resource.Vector
+	for from := 0; from < len(parts); {
+		to, room := from+1, maps.Clone(parts[from].room)
+		for ; to < len(parts) && !parts[to].afresh; to++ {
+			room.Add(parts[to].room, 1)
+		}
+		if to-from > 1 && most == nil {
+			most = resource.Vector{}
+		}
+		for name, amount := range room {
+			if to-from > 1 {
+				most[name] = max(most[name], amount)
+			}
+		}
+		from = to
+	}
+	return most
+}
+
+// requests are what a pod of a template asks for. The API server sets requests that are missing to
+// the limits, when it makes the pod.
+func requests(template *v1.PodTemplateSpec) v1.ResourceList {
+	spec := template.Spec.DeepCopy()
+	for _, containers := range [][]v1.Container{spec.InitContainers, spec.Containers} {
+		for i := range containers {
+			asked := &containers[i].Resources
+			for name, amount := range asked.Limits {
+				if _, ok := asked.Requests[name]; ok {
+					continue
+				}
+				if asked.Requests == nil {
+					asked.Requests = v1.ResourceList{}
+				}
+				asked.Requests[name] = amount
+			}
+		}
+	}
+	return resource.Requests(&v1.Pod{Spec: *spec})
+}
+
+// podsOf is how many pods of a Job exist at a time. endless: more come when some have succeeded.
+func podsOf(spec *batchv1.JobSpec) (n int, endless bool) {
+	n = 1
+	if spec.Parallelism != nil {
+		n = int(*spec.Parallelism)
+	}
+	if spec.Completions == nil {
+		return n, false
+	}
+	completions := int(*spec.Completions)
+	return min(n, completions), n < completions
+}
+
+// ofJob is the wish for a Job. standing are its pods that have succeeded and are still there: those
+// count as members, others that have succeeded are not to come again.
+func ofJob(job *batchv1.Job, standing int) wish {
+	n, _ := podsOf(&job.Spec)
+	if job.Spec.Completions != nil {
+		gone := max(0, int(job.Status.Succeeded)-standing)
+		n = min(n, int(*job.Spec.Completions)-gone)
+	}
+	return wish{min: max(0, n)}
+}
+
+// ofGroup is the wish for a group of a LeaderWorkerSet, of so many pods; 0 for what its spec says.
+func ofGroup(lws *leaderWorkerSet, size int) wish {
+	template := &lws.Spec.LeaderWorkerTemplate
+	if size == 0 {
+		size = int(valueOr(template.Size, 1))
+	}
+	var leader, workers part
+	first := template.LeaderTemplate
+	if first == nil {
+		first = &template.WorkerTemplate
+	}
+	leader.add(1, first)
+	workers.add(size-1, &template.WorkerTemplate)
+	_, exclusive := lws.Metadata.Annotations[groupExclusive]
+	if lws.Spec.StartupPolicy == startupLeaderReady || exclusive {
+		return wishOf([]part{leader, workers})
+	}
+	return wish{min: size}
+}
+
+func valueOr(value *int32, otherwise int32) int32 {
+	if value == nil {
+		return otherwise
+	}
+	return *value
+}

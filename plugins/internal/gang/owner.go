@@ -1,0 +1,130 @@
+package gang
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+)
+
+// OwnerKind is a kind of object of which it is known which pods it makes together.
+type OwnerKind string
+
+// The kinds of owners.
+const (
+	OwnerJob             OwnerKind = "Job"
+	OwnerJobSet          OwnerKind = "JobSet"
+	OwnerLeaderWorkerSet OwnerKind = "LeaderWorkerSet"
+)
+
+// Owner is an object, or a part of it, whose pods are a gang because they asked for it by
+// [v1alpha1.GangAnnotation].
+type Owner struct {
+	Kind OwnerKind
+	Name string
+	// Part is the name of a replicated job, or the index of a group of a LeaderWorkerSet; empty
+	// for all that the object makes.
+	Part string
+}
+
+// GangName is the name of the gang, and of the PodGroup that describes it: job.train, jobset.train,
+// jobset.train.workers, lws.serve.0. The dots set it apart from names that users give. Names of
+// JobSets and LeaderWorkerSets, and of their parts, have none, so no two gangs have one name.
+func (o Owner) GangName() string {
+	kind := "job"
+	switch o.Kind {
+	case OwnerJob:
+	case OwnerJobSet:
+		kind = "jobset"
+	case OwnerLeaderWorkerSet:
+		kind = "lws"
+	}
+	if o.Part == "" {
+		return kind + "." + o.Name
+	}
+	return kind + "." + o.Name + "." + o.Part
+}
+
+// OwnerOf returns the owner whose pods are the gang of this one; false where the pod does not ask
+// for that, or its owner is none of those that are known. What a pod says of its gang by other
+// keys is not looked at: see [KeyOf].
+func OwnerOf(pod *v1.Pod) (Owner, bool) {
+	switch pod.Annotations[v1alpha1.GangAnnotation] {
+	case v1alpha1.GangOwner:
+		return ownerBy(pod, false)
+	case v1alpha1.GangOwnerPart:
+		return ownerBy(pod, true)
+	default:
+		return Owner{}, false
+	}
+}
+
+// ownerBy reads labels and owner references. The outermost owner counts: the Jobs of a JobSet
+// belong together.
+func ownerBy(pod *v1.Pod, parts bool) (Owner, bool) {
+	if name := pod.Labels[v1alpha1.LeaderWorkerSetNameLabel]; isLabel(name) {
+		index := pod.Labels[v1alpha1.LeaderWorkerGroupLabel]
+		return Owner{OwnerLeaderWorkerSet, name, index}, isLabel(index)
+	}
+	if name := pod.Labels[v1alpha1.JobSetNameLabel]; isLabel(name) {
+		if !parts {
+			return Owner{Kind: OwnerJobSet, Name: name}, true
+		}
+		part := pod.Labels[v1alpha1.ReplicatedJobNameLabel]
+		return Owner{OwnerJobSet, name, part}, isLabel(part)
+	}
+	if ref := metav1.GetControllerOfNoCopy(pod); ref != nil && isJob(ref) {
+		return Owner{Kind: OwnerJob, Name: ref.Name}, true
+	}
+	return Owner{}, false
+}
+
+func isJob(ref *metav1.OwnerReference) bool {
+	return ref.Kind == string(OwnerJob) && strings.HasPrefix(ref.APIVersion, "batch/")
+}
+
+// isLabel reports whether a text can be the name of an object without dots. It is asked for every
+// pod that is queued, so it uses no regular expression.
+func isLabel(name string) bool {
+	for i := range len(name) {
+		c := name[i]
+		inside := c == '-' && i > 0 && i < len(name)-1
+		if !inside && (c < 'a' || c > 'z') && (c < '0' || c > '9') {
+			return false
+		}
+	}
+	return name != ""
+}
+
+// AskedInVain returns what is wrong where a pod asks to be in the gang of its owner, and is in no
+// gang; nil where nothing is. An empty value asks for nothing, whatever the namespace says.
+func AskedInVain(pod *v1.Pod) *Problem {
+	value := pod.Annotations[v1alpha1.GangAnnotation]
+	if value == "" {
+		return nil
+	}
+	if _, _, member := KeyOf(pod); member {
+		return nil
+	}
+	known := []string{v1alpha1.GangOwner, v1alpha1.GangOwnerPart}
+	p := &Problem{Key: v1alpha1.GangAnnotation, Value: value, Used: "no gang: the pod is scheduled alone"}
+	if !slices.Contains(known, value) {
+		p.Want = "one of " + strings.Join(known, ", ")
+		return p
+	}
+	p.Want = fmt.Sprintf("for pods of %s, only for those of a Job, JobSet or LeaderWorkerSet", ownerText(pod))
+	p.Used += fmt.Sprintf("; give it a gang by %s and %s, or by a PodGroup", v1alpha1.GangNameAnnotation, v1alpha1.MinAvailableAnnotation)
+	return p
+}
+
+// ownerText names who made a pod.
+func ownerText(pod *v1.Pod) string {
+	if ref := metav1.GetControllerOfNoCopy(pod); ref != nil {
+		return fmt.Sprintf("%s %q", ref.Kind, ref.Name)
+	}
+	return "no controller"
+}
