@@ -195,7 +195,7 @@ func TestGangsAreToldFirst(t *testing.T) {
 	d := speaking(t, 1, w, dispatch.Queue{Name: "a", Closed: true})
 	e := explaining{keys: make(chan string, 10)}
 	d.gangs = e
-	for i := range 300 {
+	for i := range 3000 {
 		p := pod(fmt.Sprint("p", i), "a", 1, "")
 		d.seeAll(p)
 		d.offer(p)
@@ -210,7 +210,7 @@ func TestGangsAreToldFirst(t *testing.T) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(w.told) > 20 {
+	if len(w.told) > 1000 {
 		t.Errorf("%d pods were told before it", len(w.told))
 	}
 }
