@@ -1,0 +1,304 @@
+package gang
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/plugins/internal/resource"
+)
+
+const (
+	wantCount = "a whole number from 1 to 100000"
+	maxCount  = 100000
+)
+
+// Parse makes the spec of gang key from what its PodGroup (may be nil) and its
+// defining pod (may be empty) say. Field by field, the pod's annotations win, then
+// the PodGroup's annotations, then its fields; what is overridden is not looked
+// at. An empty annotation of the pod overrides too, and asks for the default; only
+// the minimum has none.
+//
+// Bad values never stop it: they come back as problems that name the key, the
+// value and what is used instead. Whatever comes in, in the spec Min is from 0 to
+// 100000, Total from Min to 100000, WaitTime positive if that of defaults is,
+// RoundTime and PreemptionDelay not negative, and Mode and Policy are one of theirs.
+func Parse(key Key, object *Object, pod Fields, defaults Defaults) (Spec, []Problem) {
+	p := parser{key: key, pod: pod}
+	if object != nil {
+		p.object = *object
+	}
+	p.spec.Min = p.parseMin()
+	p.spec.Total = p.parseTotal()
+	p.spec.Stages = p.parseStages()
+	p.spec.Mode = Mode(p.oneOf(v1alpha1.ModeAnnotation, v1alpha1.ModeStrict, v1alpha1.ModeNonStrict))
+	p.spec.Policy = MatchPolicy(p.oneOf(v1alpha1.MatchPolicyAnnotation, v1alpha1.MatchOnceSatisfied, v1alpha1.MatchOnlyWaiting, v1alpha1.MatchWaitingAndRunning))
+	p.spec.RoundTime = p.parseRound()
+	p.spec.WaitTime, p.spec.WaitTimeSet = p.parseWait(defaults.WaitTime)
+	p.spec.Groups = p.parseGroups()
+	p.spec.MinByRole = p.parseRoles()
+	p.parseLayout(&defaults.Topology)
+	p.spec.MinResources = p.parseMinResources()
+	p.spec.PreemptionDelay = p.parsePreemptionDelay()
+	p.spec.Never, p.spec.Whole = p.object.Never, p.object.Whole
+	if p.object.Refused != "" {
+		p.spec.Refused, p.spec.Min, p.spec.Stages = p.object.Refused, 0, nil
+	}
+	return p.spec, p.problems
+}
+
+type parser struct {
+	key      Key
+	object   Object
+	pod      Fields
+	spec     Spec
+	problems []Problem
+}
+
+// value is the annotation as the pod states it, else as the PodGroup does.
+func (p *parser) value(key string) (value string, onObject bool) {
+	if value, ok := p.pod.Annotations[key]; ok {
+		return value, false
+	}
+	return p.object.Annotations[key], true
+}
+
+func (p *parser) bad(onObject bool, key, value, want, used string) {
+	p.problems = append(p.problems, Problem{Key: key, Value: value, Want: want, Used: used, OnObject: onObject})
+}
+
+func (p *parser) parseMin() int {
+	key, value := p.pod.min()
+	n, err := parseCount(value)
+	if err == nil {
+		return n
+	}
+	n, used := p.parseObjectMin()
+	if value != "" {
+		p.bad(false, key, value, wantCount, used)
+	}
+	return n
+}
+
+// parseObjectMin reads the PodGroup's minimum, and how to name it to users.
+func (p *parser) parseObjectMin() (n int, used string) {
+	const named = "%d, the PodGroup's minimum"
+	value := p.object.Annotations[v1alpha1.MinAvailableAnnotation]
+	if n, err := parseCount(value); err == nil {
+		return n, fmt.Sprintf(named, n)
+	}
+	used = "nothing: the gang is held back until it has a minimum"
+	switch field := int(p.object.Min); {
+	case 0 < field && field <= maxCount:
+		n, used = field, fmt.Sprintf(named, field)
+	case field != 0:
+		p.bad(true, cmp.Or(p.object.MinField, "spec.minMember"), strconv.Itoa(field), wantCount, used)
+	}
+	if value != "" {
+		p.bad(true, v1alpha1.MinAvailableAnnotation, value, wantCount, used)
+	}
+	return n, used
+}
+
+func (p *parser) parseTotal() int {
+	value, onObject := p.value(v1alpha1.TotalNumberAnnotation)
+	if value == "" {
+		return p.spec.Min
+	}
+	used := fmt.Sprintf("%d, the minimum", p.spec.Min)
+	if p.spec.Min == 0 {
+		used = "the minimum, once there is one"
+	}
+	n, err := parseCount(value)
+	if err != nil {
+		p.bad(onObject, v1alpha1.TotalNumberAnnotation, value, wantCount, used)
+		return p.spec.Min
+	}
+	if n < p.spec.Min {
+		p.bad(onObject, v1alpha1.TotalNumberAnnotation, value, "at least the minimum", used)
+		return p.spec.Min
+	}
+	return n
+}
+
+// oneOf reads an enumeration whose first value is the default.
+func (p *parser) oneOf(key string, values ...string) string {
+	value, onObject := p.value(key)
+	if value == "" {
+		return values[0]
+	}
+	if !slices.Contains(values, value) {
+		p.bad(onObject, key, value, "one of "+strings.Join(values, ", "), values[0])
+		return values[0]
+	}
+	return value
+}
+
+func (p *parser) parseWait(defaultWait time.Duration) (time.Duration, bool) {
+	value, onObject := p.value(v1alpha1.WaitingTimeAnnotation)
+	if parsed, err := time.ParseDuration(value); err == nil && parsed > 0 {
+		return parsed, true
+	}
+	if value != "" {
+		used := fmt.Sprintf("%s, the default", defaultWait)
+		if p.spec.RoundTime > 0 {
+			used = fmt.Sprintf("none: rounds of %s, as the PodGroup has it, without an end", p.spec.RoundTime)
+		}
+		p.bad(onObject, v1alpha1.WaitingTimeAnnotation, value, "a positive duration such as 90s or 1h", used)
+	}
+	return defaultWait, false
+}
+
+func (p *parser) parseRound() time.Duration {
+	seconds := p.object.RoundSeconds
+	switch {
+	case seconds == nil || *seconds == 0:
+		return 0
+	case *seconds < 0:
+		p.bad(true, "spec.scheduleTimeoutSeconds", strconv.Itoa(int(*seconds)), "a number of seconds, or 0 for none", "none: rounds have no time of their own")
+		return 0
+	}
+	return time.Duration(*seconds) * time.Second
+}
+
+func (p *parser) parsePreemptionDelay() time.Duration {
+	value, onObject := p.value(v1alpha1.PreemptionDelayAnnotation)
+	if value == "" {
+		return 0
+	}
+	delay, err := time.ParseDuration(value)
+	if err != nil || delay < 0 {
+		p.bad(onObject, v1alpha1.PreemptionDelayAnnotation, value, "a duration such as 90s or 10m", "0s: the gang may evict others at once")
+		return 0
+	}
+	return delay
+}
+
+func (p *parser) parseGroups() []Key {
+	value, onObject := p.value(v1alpha1.GroupsAnnotation)
+	if value == "" || value == `""` {
+		return nil
+	}
+	keys, err := readGroups(value)
+	if err != nil {
+		p.bad(onObject, v1alpha1.GroupsAnnotation, value, `a JSON list of "namespace/name"`, "none: the gang is alone")
+		return nil
+	}
+	keys = slices.DeleteFunc(keys, func(key Key) bool { return key == p.key })
+	if len(keys) == 0 {
+		return nil
+	}
+	slices.SortFunc(keys, compareKeys)
+	return slices.Compact(keys)
+}
+
+func readGroups(value string) ([]Key, error) {
+	var names []string
+	if err := json.Unmarshal([]byte(value), &names); err != nil {
+		return nil, fmt.Errorf("reading groups: %w", err)
+	}
+	if names == nil {
+		return nil, errors.New("reading groups: null")
+	}
+	keys := make([]Key, len(names))
+	for i, name := range names {
+		key, err := ParseKey(name)
+		if err != nil {
+			return nil, err
+		}
+		keys[i] = key
+	}
+	return keys, nil
+}
+
+func (p *parser) parseRoles() map[string]int {
+	value, onObject := p.value(v1alpha1.MinByRoleAnnotation)
+	if value == "" {
+		return nil
+	}
+	roles, err := readRoles(value)
+	if err != nil {
+		p.bad(onObject, v1alpha1.MinByRoleAnnotation, value, "a JSON object from role to a minimum of 0 to 100000", "no minimum by role")
+		return nil
+	}
+	if len(roles) == 0 {
+		return nil
+	}
+	return roles
+}
+
+func readRoles(value string) (map[string]int, error) {
+	var read map[string]*int // pointers, since null would pass for 0
+	if err := json.Unmarshal([]byte(value), &read); err != nil {
+		return nil, fmt.Errorf("reading roles: %w", err)
+	}
+	if read == nil {
+		return nil, errors.New("reading roles: null")
+	}
+	roles := make(map[string]int, len(read))
+	for role, n := range read {
+		if role == "" || len(validation.IsValidLabelValue(role)) > 0 || n == nil || *n < 0 || *n > maxCount {
+			return nil, fmt.Errorf("reading roles: minimum of %q", role)
+		}
+		roles[role] = *n
+	}
+	return roles, nil
+}
+
+// parseRequired reads the topology in one domain of which all members have to be. That of the
+// PodGroup's spec is a label key: the API server sees to that.
+func (p *parser) parseRequired() string {
+	_, said := p.pod.Annotations[v1alpha1.RequiredTopologyAnnotation]
+	if !said && p.object.Annotations[v1alpha1.RequiredTopologyAnnotation] == "" {
+		return p.object.Topology
+	}
+	return p.parseTopology(v1alpha1.RequiredTopologyAnnotation)
+}
+
+func (p *parser) parseTopology(key string) string {
+	value, onObject := p.value(key)
+	if value != "" && len(validation.IsQualifiedName(value)) > 0 {
+		p.bad(onObject, key, value, "a node label key", "no topology")
+		return ""
+	}
+	return value
+}
+
+// parseMinResources reads what the PodGroup wants free.
+func (p *parser) parseMinResources() resource.Vector {
+	var floor resource.Vector
+	for _, name := range slices.Sorted(maps.Keys(p.object.MinResources)) {
+		switch amount := p.object.MinResources[name]; amount.Sign() {
+		case -1:
+			p.bad(true, "spec.minResources", fmt.Sprintf("%s: %s", name, amount.String()), "an amount of 0 or more", "the others, and nothing for "+string(name))
+		case 1:
+			if floor == nil {
+				floor = resource.Vector{}
+			}
+			floor.Add(resource.FromList(v1.ResourceList{name: amount}), 1)
+		}
+	}
+	return floor
+}
+
+// parseCount reads a whole number from 1 to 100000, digits only.
+func parseCount(value string) (int, error) {
+	n, err := strconv.ParseUint(value, 10, 31)
+	if err != nil {
+		return 0, fmt.Errorf("reading count: %w", err)
+	}
+	if n == 0 || n > maxCount {
+		return 0, fmt.Errorf("reading count %q: want %s", value, wantCount)
+	}
+	return int(n), nil
+}
