@@ -233,8 +233,7 @@ func (d *Dispatcher) offer(pod *v1.Pod) string {
 	if !d.opened {
 		return "waiting for queue and pod caches to sync" // the shares would be reckoned for each
 	}
-	_, why := d.book.Why(name)
-	return why
+	return d.book.Keeps(name)
 }
 
 // job is what waits with a pod. Its pods are counted as part of it.

@@ -13,31 +13,43 @@ import (
 
 // Beyond returns the first ceiling that a job would exceed if it was placed on new nodes, beside those that come before it and
 // wait for nodes too: by priority, then age, then name. Jobs that are beyond a ceiling themselves ask for nothing. Where no ceiling
-// is above the job it costs a look at its queues, otherwise one at each job that is not placed.
+// is above the job it costs a look at its queues, otherwise as much as for all jobs.
 func (b *Book) Beyond(name string) (Bound, bool) {
-	j := b.jobs[name]
-	if j == nil || !b.limited(j) {
+	if j := b.jobs[name]; j == nil || !b.limited(j) {
 		return Bound{}, false
 	}
-	var ahead, later []*job
-	for _, other := range b.timed {
-		switch before := comparePrecedence(other, j) < 0; {
-		case other.phase == Admitted && !before:
-			later = append(later, other) // it counts as used while it is tried
-		case before && (other.phase == Failed || other.phase == Waiting) && b.limited(other) && b.serves(other):
-			ahead = append(ahead, other)
+	bound, over := b.allBeyond()[name]
+	return bound, over
+}
+
+// allBeyond are the jobs that are beyond a ceiling. It looks at each job once, and at those that are tried for each.
+func (b *Book) allBeyond() map[string]Bound {
+	jobs := slices.SortedFunc(maps.Values(b.timed), comparePrecedence)
+	var later []*job // they count as used while they are tried
+	for _, j := range jobs {
+		if j.phase == Admitted {
+			later = append(later, j)
 		}
 	}
-	slices.SortFunc(ahead, comparePrecedence)
-	asked := Needs{}
-	for _, one := range ahead {
-		if _, over := b.overCeiling(one, asked, later); !over {
-			for queue, amount := range one.missing() {
+	beyond, asked := map[string]Bound{}, Needs{}
+	for _, j := range jobs {
+		if j.phase == Admitted {
+			later = later[1:]
+		}
+		if !b.limited(j) {
+			continue
+		}
+		bound, over := b.overCeiling(j, asked, later)
+		switch {
+		case over:
+			beyond[j.Name] = bound
+		case (j.phase == Failed || j.phase == Waiting) && b.serves(j):
+			for queue, amount := range j.missing() {
 				asked.Add(queue, amount)
 			}
 		}
 	}
-	return b.overCeiling(j, asked, later)
+	return beyond
 }
 
 // missing is what a job asks for that is not placed.

@@ -3,6 +3,7 @@ package dispatch
 import (
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -32,8 +33,18 @@ const (
 	Unread Reason = "QueuesNotRead"
 )
 
-// Why tells what a job waits for, in words for users; empty if it does not wait.
-func (b *Book) Why(name string) (Reason, string) {
+// Why tells what a job waits for, in words for users; empty if it does not wait. It may cost a look at each job.
+func (b *Book) Why(name string) (Reason, string) { return b.why(name, b.Beyond) }
+
+// Keeps tells what a job waits for at the gate; empty if it does not wait. It costs a look at its queues and at those that come
+// before it, and so does not know of ceilings that it would exceed together with others.
+func (b *Book) Keeps(name string) string {
+	_, why := b.why(name, func(string) (Bound, bool) { return Bound{}, false })
+	return why
+}
+
+// why tells what a job waits for, given which jobs are beyond a ceiling.
+func (b *Book) why(name string, beyond func(name string) (Bound, bool)) (Reason, string) {
 	j := b.jobs[name]
 	if j == nil || j.phase != Waiting {
 		return "", ""
@@ -44,7 +55,7 @@ func (b *Book) Why(name string) (Reason, string) {
 	switch bound, over, why := b.judge(j); {
 	case over:
 		if bound.Reason == Overused {
-			if ceiling, beyond := b.Beyond(name); beyond {
+			if ceiling, over := beyond(name); over {
 				bound = ceiling // which no nodes move
 			}
 		}
@@ -107,8 +118,10 @@ type Notice struct {
 // News returns what there is to tell, of all jobs.
 func (b *Book) News(at Moment) []Notice {
 	var news []Notice
+	all := sync.OnceValue(b.allBeyond)
+	beyond := func(name string) (Bound, bool) { bound, over := all()[name]; return bound, over }
 	for name := range b.timed {
-		if one, ok := b.Untold(name, at); ok {
+		if one, ok := b.untold(name, at, beyond); ok {
 			news = append(news, one)
 		}
 	}
@@ -116,7 +129,9 @@ func (b *Book) News(at Moment) []Notice {
 }
 
 // Untold returns what there is to tell of a job; false for nothing.
-func (b *Book) Untold(name string, at Moment) (Notice, bool) {
+func (b *Book) Untold(name string, at Moment) (Notice, bool) { return b.untold(name, at, b.Beyond) }
+
+func (b *Book) untold(name string, at Moment, beyond func(name string) (Bound, bool)) (Notice, bool) {
 	j := b.jobs[name]
 	if j == nil || j.phase != Waiting || !j.tried.IsZero() { // its pods were told what was tried
 		return Notice{}, false
@@ -129,8 +144,12 @@ func (b *Book) Untold(name string, at Moment) (Notice, bool) {
 	case waited < tellAfter || !first && at.Now.Sub(j.toldAt) < tellAgain:
 		return Notice{}, false
 	}
-	n.Reason, n.Message = b.Why(name)
-	if n.Reason == Turn && !first || n.Message == j.told {
+	n.Reason, n.Message = b.why(name, beyond)
+	if n.Message == j.told {
+		j.toldAt = at.Now // it is so still
+		return Notice{}, false
+	}
+	if n.Reason == Turn && !first {
 		return Notice{}, false // that others come first may be over in a moment
 	}
 	return n, true
