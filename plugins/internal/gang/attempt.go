@@ -36,6 +36,11 @@ func (a *Attempt) EvictsIn(now time.Time) time.Duration {
 	return a.Missed.Add(a.PreemptionDelay).Sub(now)
 }
 
+// polite reports whether nobody is evicted for an attempt now that does not fit, whatever its members say themselves.
+func (a *Attempt) polite(now time.Time) bool {
+	return a.EvictsIn(now) > 0 || slices.ContainsFunc(a.Gangs, func(need Need) bool { return need.Spec.Never })
+}
+
 // Members counts what has to be placed at least.
 func (a *Attempt) Members() int {
 	n := 0

@@ -136,7 +136,7 @@ func (s *Gangs) Planned(a *Attempt, o Outcome, now time.Time) (map[types.UID]str
 	if o.Complete {
 		s.enterPhase(grp, following, now)
 	} else {
-		s.miss(grp, o, now)
+		s.miss(grp, o, a.polite(now), now)
 	}
 	if hopeless && !grp.strict() {
 		s.giveBack(grp)

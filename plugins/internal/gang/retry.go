@@ -320,12 +320,13 @@ func (s *Gangs) retryNext(now time.Time, elsewhere Elsewhere) {
 }
 
 // miss takes in that an attempt failed, and has the group rest.
-func (s *Gangs) miss(grp *group, o Outcome, now time.Time) {
+// polite tells that it may not evict others as far as gangs of the same shape may.
+func (s *Gangs) miss(grp *group, o Outcome, polite bool, now time.Time) {
 	p, r := &s.pump, &grp.retry
 	// No pod helps those without hope, wherever it comes.
 	r.at, r.hopeless, r.coupled, r.shape, r.holder = now, o.Hopeless, o.Coupled && !o.Hopeless, o.Shape, o.Holder
 	if r.shape.Key != 0 && r.seen == p.view {
-		p.note(&miss{group: grp.holder(), rank: grp.rankOf(), shape: r.shape, at: now, kept: !grp.strict()})
+		p.note(&miss{group: grp.holder(), rank: grp.rankOf(), shape: r.shape, at: now, kept: !grp.strict(), void: polite})
 	}
 	p.pause(grp, o.Cost, now)
 	if grp.replans > 0 {

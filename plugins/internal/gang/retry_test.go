@@ -8,6 +8,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/plugins/internal/resource"
 )
 
@@ -254,6 +255,19 @@ func TestStoriesOfTurns(t *testing.T) {
 				c.look("room for two")
 			},
 			want: []string{"a/a ", "room for two: a/a 2 bound, a/b 2 bound, a/c 2 pending"},
+		},
+		"not for one that may evict others, if it may not itself": {
+			room: map[string]int{"n": 0},
+			play: func(c *cluster) {
+				full(c, "a", "b")
+				c.change("a", says(v1alpha1.PreemptionDelayAnnotation, "1h"))
+				c.run()
+				c.attempts = nil
+				c.changed()
+				c.run()
+				c.note("%s", tried(c))
+			},
+			want: []string{"a/a a/b "},
 		},
 		"not for one that has changed since": {
 			room: map[string]int{"n": 0},
