@@ -122,6 +122,9 @@ func (t *teller) dueNow() []gang.Key {
 // noteRenominated notes a pod of which the nomination has ended or changed: room may not be being made for its gang any more. It
 // is called under locks.
 func (t *teller) noteRenominated(pod types.UID) {
+	if !t.leading.Given() {
+		return // nobody has been told anything yet
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.renominated = append(t.renominated, pod)
@@ -146,7 +149,11 @@ func (t *teller) explanation(key gang.Key) (gang.Explanation, bool) {
 		return e, ok
 	}
 	for _, pod := range e.Pending { // some may be beyond what is kept
-		if reason, message := t.pl.keeps(pod); reason != "" {
+		reason, message := t.pl.keeps(pod)
+		if reason == v1alpha1.ReasonUnschedulable && e.Reason != "" && e.Reason != reason {
+			break // nodes would give its queue a larger share, and not help the gang
+		}
+		if reason != "" {
 			e.Reason, e.Message = reason, message // it does not get so far as to be placed
 			return e, ok
 		}

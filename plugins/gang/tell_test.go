@@ -118,6 +118,27 @@ func TestWhetherNodesHelp(t *testing.T) {
 	check("that came to nothing", v1alpha1.ReasonUnschedulable, true)
 	s.attempt(t, gang.Outcome{Why: map[gang.Key]string{key: "no room"}, Reason: v1alpha1.ReasonMemberRejected})
 	check("a member is rejected", v1alpha1.ReasonMemberRejected, false)
+	turns.reason, turns.message = v1alpha1.ReasonUnschedulable, "the queue has its share"
+	check("so it is, whatever share its queue has", v1alpha1.ReasonMemberRejected, false)
+	turns.reason = "QueueTurn"
+	check("it is another's turn", "QueueTurn", false)
+}
+
+// TestWhetherNodesHelpOne: of a gang of one kube-scheduler says what it finds, but where its attempt came to something else.
+func TestWhetherNodesHelpOne(t *testing.T) {
+	s := newStage(t, makeNodes(1, 1))
+	s.open()
+	only := makeMembers("only", 1, 1, nil)
+	s.see(only...)
+	word := func(sentence string, want bool) {
+		t.Helper()
+		if _, got := s.gangs.Word(only[0], "0/1 nodes are available: no volume."); got != want {
+			t.Errorf("%s: kube-scheduler says that it is unschedulable: %t, want %t", sentence, got, want)
+		}
+	}
+	word("of a gang of one there is nothing else to say", true)
+	s.attempt(t, gang.Outcome{Why: map[gang.Key]string{{Namespace: "default", Name: "only"}: "no volume"}, Reason: v1alpha1.ReasonMemberRejected})
+	word("but where its attempt came to something else", false)
 }
 
 // attempt has the leader's attempt end so.

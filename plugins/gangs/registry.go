@@ -266,11 +266,11 @@ func (r *Registry) Word(pod *v1.Pod, message string) (reason string, says bool) 
 	}
 	byItself := false
 	p.Look(func(s *gang.Gangs) { byItself = s.ByItself(pod.UID) })
-	if byItself {
-		return v1alpha1.ReasonUnschedulable, true
-	}
 	key, _, _ := gang.KeyOf(pod)
 	e, known := p.adapter.Explanation(key)
+	if byItself && (!known || e.Running || e.Reason == "" || e.Reason == v1alpha1.ReasonAwaitingPlacement) {
+		return v1alpha1.ReasonUnschedulable, true // there is nothing else to be said of it
+	}
 	return e.Reason, known && e.Reason == v1alpha1.ReasonUnschedulable && strings.Contains(message, e.Message)
 }
 
