@@ -62,7 +62,8 @@ func NewReleaser(claims fwk.ResourceClaimTracker, informer cache.SharedIndexInfo
 	}, nil
 }
 
-// Consider has the claims of pods looked at. It is quick where they have none. A nil Releaser does nothing.
+// Consider has the claims of pods looked at. It is quick where they have none. What failed a moment ago is looked at when its
+// time has come. A nil Releaser does nothing.
 func (r *Releaser) Consider(pods ...*v1.Pod) {
 	if r == nil {
 		return
@@ -71,12 +72,18 @@ func (r *Releaser) Consider(pods ...*v1.Pod) {
 		for i := range pod.Spec.ResourceClaims {
 			name, _, err := resourceclaim.Name(pod, &pod.Spec.ResourceClaims[i])
 			if err == nil && name != nil { // else it has not been made
-				r.queue.Add(looked{NamespacedName: types.NamespacedName{Namespace: pod.Namespace, Name: *name}})
+				r.consider(looked{NamespacedName: types.NamespacedName{Namespace: pod.Namespace, Name: *name}})
 			}
 		}
 		if mayBeBacked(pod) {
-			r.queue.Add(looked{NamespacedName: types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}, pod: pod.UID})
+			r.consider(looked{NamespacedName: types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}, pod: pod.UID})
 		}
+	}
+}
+
+func (r *Releaser) consider(at looked) {
+	if r.queue.NumRequeues(at) == 0 {
+		r.queue.Add(at)
 	}
 }
 

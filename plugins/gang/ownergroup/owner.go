@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"strconv"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
@@ -56,12 +57,17 @@ func (r *reconciler) desire(ctx context.Context, key types.NamespacedName, owner
 	return d, err
 }
 
+// readWithin is how long a gang of a kind that cannot be watched keeps a worker from others.
+const readWithin = 5 * time.Second
+
 // read reads an owner out of the cache, which watches its kind from now on.
 func (r *reconciler) read(ctx context.Context, key types.NamespacedName, kind gang.OwnerKind) (client.Object, error) {
 	if err := r.watches[kind].Ensure(); err != nil {
 		return nil, err
 	}
 	object := newOwner(kind)
+	ctx, cancel := context.WithTimeout(ctx, readWithin) // it waits for the watch, which may never come about
+	defer cancel()
 	err := r.cache.Get(ctx, key, object, client.UnsafeDisableDeepCopy)
 	if apierrors.IsNotFound(err) {
 		return nil, errNoOwner

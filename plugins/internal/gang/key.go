@@ -65,11 +65,11 @@ func KeyOf(pod *v1.Pod) (Key, Source, bool) {
 			return Key{pod.Namespace, name}, FromLabel, true
 		}
 	}
-	if group := pod.Spec.SchedulingGroup; group != nil && group.PodGroupName != nil && *group.PodGroupName != "" {
-		return Key{pod.Namespace, *group.PodGroupName}, FromSchedulingGroup, true
-	}
 	if owner, ok := OwnerOf(pod); ok {
 		return Key{pod.Namespace, owner.GangName()}, FromOwner, true
+	}
+	if group := pod.Spec.SchedulingGroup; group != nil && group.PodGroupName != nil && *group.PodGroupName != "" {
+		return Key{pod.Namespace, *group.PodGroupName}, FromSchedulingGroup, true
 	}
 	return Key{}, 0, false
 }

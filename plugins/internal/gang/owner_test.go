@@ -60,14 +60,14 @@ func TestKeyByOwner(t *testing.T) {
 		"groups are parts already":                   {asking(part, "apps/v1", "StatefulSet", "serve-1", groupLabels("serve", "1")), "ns/lws.serve.1"},
 		"of a group without an index there is none": {
 			asking(owner, "apps/v1", "StatefulSet", "serve", map[string]string{v1alpha1.LeaderWorkerSetNameLabel: "serve"}), inNone},
-		"a label that names no object counts for nothing":   {asking(owner, "batch/v1", "Job", "train", jobSetLabels("Not_A_Name", "w")), "ns/job.train"},
-		"a name that ends in a dash names none":             {asking(owner, "", "", "", jobSetLabels("train-", "w")), inNone},
-		"another value is none":                             {asking("owner", "batch/v1", "Job", "train", nil), inNone},
-		"pods of a Deployment are in no gang":               {asking(owner, "apps/v1", "ReplicaSet", "web", nil), inNone},
-		"pods of nobody are in no gang":                     {asking(owner, "", "", "", nil), inNone},
-		"spec.schedulingGroup counts before the owner":      {native, "ns/native"},
-		"the label of a PodGroup counts before the owner":   {asking(owner, "batch/v1", "Job", "train", map[string]string{v1alpha1.PodGroupXLabel: "own"}), "ns/own"},
-		"a JobSet whose name has that of a part is another": {asking(owner, "batch/v1", "Job", "x", jobSetLabels("train-w", "d")), "ns/jobset.train-w"},
+		"a label that names no object counts for nothing": {asking(owner, "batch/v1", "Job", "train", jobSetLabels("Not_A_Name", "w")), "ns/job.train"},
+		"a name that ends in a dash names none":           {asking(owner, "", "", "", jobSetLabels("train-", "w")), inNone},
+		"another value is none":                           {asking("owner", "batch/v1", "Job", "train", nil), inNone},
+		"pods of a Deployment are in no gang":             {asking(owner, "apps/v1", "ReplicaSet", "web", nil), inNone},
+		"pods of nobody are in no gang":                   {asking(owner, "", "", "", nil), inNone},
+		"what is asked for counts before spec.schedulingGroup, which the Job controller may write": {native, "ns/job.train"},
+		"the label of a PodGroup counts before the owner":                                          {asking(owner, "batch/v1", "Job", "train", map[string]string{v1alpha1.PodGroupXLabel: "own"}), "ns/own"},
+		"a JobSet whose name has that of a part is another":                                        {asking(owner, "batch/v1", "Job", "x", jobSetLabels("train-w", "d")), "ns/jobset.train-w"},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			key, source, ok := KeyOf(c.pod)
