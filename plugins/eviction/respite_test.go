@@ -1,10 +1,11 @@
 package eviction
 
 import (
+	"cmp"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -36,35 +37,37 @@ func TestRespite(t *testing.T) {
 		pods    []*v1.Pod
 		runs    known
 		evicted time.Duration // before now; 0 for never
+		by      string        // for whom; empty for others than the preemptor
 		inQueue time.Duration // what the queue says
 		stays   string
 		want    []string
 		spared  time.Duration // from now; 0 for none
 	}{
-		"a pod that began to run":                           {pods: single, inQueue: length, want: []string{"pod:s-0: 1 of s-0!"}, spared: length - young},
-		"a gang, with what it has beyond its minimum":       {pods: fresh, inQueue: length, runs: known{key: {footprint("g", 2, fresh...)}}, want: []string{"g: 2 of g-0! g-1! g-2!"}, spared: length - young},
-		"not in a queue that says nothing":                  {pods: fresh, runs: known{key: {footprint("g", 2, fresh...)}}, want: []string{"g: 2 of g-0 g-1 g-2"}},
-		"not what only grew":                                {pods: grown, inQueue: length, runs: known{key: {footprint("g", 2, grown...)}}, want: []string{"g: 2 of g-0 g-1 g-2"}},
-		"a gang that was mended":                            {pods: mended, inQueue: length, runs: known{key: {footprint("g", 2, mended...)}}, want: []string{"g: 2 of g-0! g-1!"}, spared: length - young},
-		"not what is left of a broken one":                  {pods: broken, inQueue: length, runs: known{key: {lost}}, want: []string{"g: 2 of g-0"}},
-		"those that start together are left alone together": {pods: append(fresh, partner...), inQueue: length, runs: known{key: pair, pair[1].Key: pair}, want: []string{"g: 3 of g/g-0! g/g-1! g/g-2! h/h-0!"}, spared: length - young},
-		"after an eviction":                                 {pods: grown, evicted: young, runs: known{key: {footprint("g", 2, grown...)}}, want: []string{"g: 2 of g-0! g-1! g-2!"}, spared: 5*time.Minute - young},
-		"not long after it":                                 {pods: grown, evicted: old, runs: known{key: {footprint("g", 2, grown...)}}, want: []string{"g: 2 of g-0 g-1 g-2"}},
-		"one that may not go anyhow is not spared":          {pods: single, inQueue: length, stays: "s-0", want: []string{"pod:s-0: 1 of s-0!"}},
+		"a pod that began to run":                                   {pods: single, inQueue: length, want: []string{"pod:s-0: 1 of s-0!"}, spared: length - young},
+		"a gang, with what it has beyond its minimum":               {pods: fresh, inQueue: length, runs: known{key: {footprint("g", 2, fresh...)}}, want: []string{"g: 2 of g-0! g-1! g-2!"}, spared: length - young},
+		"not in a queue that says nothing":                          {pods: fresh, runs: known{key: {footprint("g", 2, fresh...)}}, want: []string{"g: 2 of g-0 g-1 g-2"}},
+		"not what only grew":                                        {pods: grown, inQueue: length, runs: known{key: {footprint("g", 2, grown...)}}, want: []string{"g: 2 of g-0 g-1 g-2"}},
+		"a gang that was mended":                                    {pods: mended, inQueue: length, runs: known{key: {footprint("g", 2, mended...)}}, want: []string{"g: 2 of g-0! g-1!"}, spared: length - young},
+		"not what is left of a broken one":                          {pods: broken, inQueue: length, runs: known{key: {lost}}, want: []string{"g: 2 of g-0"}},
+		"those that start together are left alone together":         {pods: append(fresh, partner...), inQueue: length, runs: known{key: pair, pair[1].Key: pair}, want: []string{"g: 3 of g/g-0! g/g-1! g/g-2! h/h-0!"}, spared: length - young},
+		"after an eviction":                                         {pods: grown, evicted: young, runs: known{key: {footprint("g", 2, grown...)}}, want: []string{"g: 2 of g-0! g-1! g-2!"}, spared: 5*time.Minute - young},
+		"not from whom they were evicted for, which needs the rest": {pods: grown, evicted: young, by: "p", runs: known{key: {footprint("g", 2, grown...)}}, want: []string{"g: 2 of g-0 g-1 g-2"}},
+		"not long after it":                                         {pods: grown, evicted: old, runs: known{key: {footprint("g", 2, grown...)}}, want: []string{"g: 2 of g-0 g-1 g-2"}},
+		"one that may not go anyhow is not spared":                  {pods: single, inQueue: length, stays: "s-0", want: []string{"pod:s-0: 1 of s-0!"}},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			underway := NewUnderway()
 			if c.evicted > 0 {
-				underway.Begin(known{}, hold.Holder{Group: "x"}, members("g", 4, 2, "n2")[3:])
+				underway.Begin(known{}, hold.Holder{Group: cmp.Or(c.by, "x")}, members("g", 4, 2, "n2")[3:])
 				underway.Gone("g-3", now.Add(-c.evicted))
 			}
 			candidates := &Candidates{
 				Nodes: nodesWith(c.pods), Gangs: c.runs, Now: now, Grace: time.Minute,
 				Request: func(fwk.PodInfo) victim.Vector { return victim.Vector{v1.ResourceCPU: 1} },
-				Respite: Respite{MinRuntime: func(*v1.Pod) time.Duration { return c.inQueue }, Cooldown: 5 * time.Minute, Evicted: underway.Evicted},
+				Respite: Respite{MinRuntime: func(*v1.Pod) time.Duration { return c.inQueue }, Cooldown: 5 * time.Minute, Evicted: func(of Owner) time.Time { return underway.Evicted(of, hold.Holder{Group: "p"}) }},
 			}
 			gangs := candidates.On([]int{0, 1}, func(pod *v1.Pod) bool { return pod.Name != c.stays }, true)
-			if diff := cmp.Diff(c.want, words(gangs)); diff != "" {
+			if diff := gocmp.Diff(c.want, words(gangs)); diff != "" {
 				t.Errorf("candidates (-want +got):\n%s", diff)
 			}
 			want := time.Time{}

@@ -22,8 +22,8 @@ type Underway struct {
 	// ended are victims that have ended, and when. For a moment the scheduler's cache may
 	// still have them, and so may whoever counts the members of their gangs.
 	ended map[types.UID]time.Time
-	// evicted is when pods of a gang last ended as victims; swept, when those of long ago were forgotten.
-	evicted map[Owner]time.Time
+	// evicted is when pods of a gang last ended as victims, and for whom; swept, when those of long ago were forgotten.
+	evicted map[Owner]lately
 	swept   time.Time
 	// refused are the pods of which the API server refused the eviction, and when.
 	refused map[types.UID]time.Time
@@ -37,6 +37,12 @@ type chosen struct {
 	of     Owner
 }
 
+// lately is an eviction that was carried out.
+type lately struct {
+	at     time.Time
+	holder hold.Holder
+}
+
 // refusedFor is how long a pod is left alone after its eviction was refused.
 const refusedFor = 10 * time.Second
 
@@ -47,7 +53,7 @@ const endedFor = 30 * time.Second
 func NewUnderway() *Underway {
 	return &Underway{
 		byHolder: map[hold.Holder]map[types.UID]bool{}, chosen: map[types.UID]chosen{}, ended: map[types.UID]time.Time{},
-		evicted: map[Owner]time.Time{}, refused: map[types.UID]time.Time{}, wanted: map[types.UID]map[hold.Holder]uint64{},
+		evicted: map[Owner]lately{}, refused: map[types.UID]time.Time{}, wanted: map[types.UID]map[hold.Holder]uint64{},
 	}
 }
 
@@ -120,24 +126,28 @@ func (u *Underway) Gone(pod types.UID, now time.Time) {
 	u.ended[pod] = now
 	u.remove(pod)
 	if !victim.of.IsPod() {
-		u.noteEvicted(victim.of, now)
+		u.noteEvicted(victim, now)
 	}
 }
 
 // noteEvicted notes that pods of a gang were evicted. What no cool-down reaches back to is forgotten, now and then.
-func (u *Underway) noteEvicted(of Owner, now time.Time) {
-	u.evicted[of] = now
+func (u *Underway) noteEvicted(victim chosen, now time.Time) {
+	u.evicted[victim.of] = lately{now, victim.holder}
 	if now.Sub(u.swept) > config.MaxEvictionCooldown {
-		maps.DeleteFunc(u.evicted, func(_ Owner, at time.Time) bool { return now.Sub(at) > config.MaxEvictionCooldown })
+		maps.DeleteFunc(u.evicted, func(_ Owner, last lately) bool { return now.Sub(last.at) > config.MaxEvictionCooldown })
 		u.swept = now
 	}
 }
 
-// Evicted returns when pods of a gang last ended as victims, as far as this process has seen in the last day; zero for never.
-func (u *Underway) Evicted(of Owner) time.Time {
+// Evicted returns when pods of a gang last ended as victims of others than a preemptor, as far as this process has seen in the
+// last day; zero for never. One of whose victims some have ended may take the rest.
+func (u *Underway) Evicted(of Owner, but hold.Holder) time.Time {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return u.evicted[of]
+	if last := u.evicted[of]; last.holder != but {
+		return last.at
+	}
+	return time.Time{}
 }
 
 // refuse notes that the eviction of a victim was refused.

@@ -54,14 +54,14 @@ func (pl *GangPreemption) newCandidates(ctx context.Context, d *demand, room *pl
 		return c, nil
 	}
 	c.Queue = round.Queue
-	c.Respite = pl.respite(round)
+	c.Respite = pl.respite(d, round)
 	var err error
 	c.Budgets, err = eviction.ListBudgets(pl.budgets)
 	return c, err
 }
 
-// respite is for how long gangs are left alone in a round.
-func (pl *GangPreemption) respite(round *gangpoint.Round) eviction.Respite {
+// respite is for how long gangs are left alone by a preemptor in a round.
+func (pl *GangPreemption) respite(d *demand, round *gangpoint.Round) eviction.Respite {
 	r := eviction.Respite{Cooldown: pl.args.EvictionCooldown.Duration, MinRuntime: func(pod *v1.Pod) time.Duration {
 		if round.MinRuntime != nil {
 			if length, says := round.MinRuntime(pod); says {
@@ -71,7 +71,7 @@ func (pl *GangPreemption) respite(round *gangpoint.Round) eviction.Respite {
 		return pl.args.MinRuntime.Duration
 	}}
 	if r.Cooldown > 0 {
-		r.Evicted = pl.Underway.Evicted
+		r.Evicted = func(of eviction.Owner) time.Time { return pl.Underway.Evicted(of, pl.holder(d)) }
 	}
 	return r
 }
