@@ -2,6 +2,7 @@ package crd
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -12,11 +13,19 @@ import (
 // awaitEvery is how often Await looks.
 const awaitEvery = 2 * time.Second
 
+// awaited are the kinds of which it was logged that somebody waits for them.
+var awaited sync.Map
+
 // Await returns when the API server serves a kind: true; or when ctx is done: false. That it
-// waits is logged, once.
+// waits is logged, once for all that wait for the same kind in a process.
 func Await(ctx context.Context, mapper meta.RESTMapper, kind schema.GroupVersionKind) bool {
 	logger := klog.FromContext(ctx)
 	told := false
+	defer func() {
+		if told {
+			awaited.Delete(kind)
+		}
+	}()
 	for {
 		_, err := mapper.RESTMapping(kind.GroupKind(), kind.Version)
 		switch {
@@ -28,6 +37,9 @@ func Await(ctx context.Context, mapper meta.RESTMapper, kind schema.GroupVersion
 		case !meta.IsNoMatchError(err):
 			logger.Error(err, "Failed to ask the API server for a kind; asking again", "kind", kind.String())
 		case !told:
+			if _, before := awaited.LoadOrStore(kind, true); before {
+				break
+			}
 			told = true
 			logger.Info("Waiting for a CRD: the API server does not serve its kind", "kind", kind.String())
 		}

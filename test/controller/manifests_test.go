@@ -129,7 +129,7 @@ var (
 		{controller, true, access{Verb: "patch", Group: "scheduling.lockstep.dev", Resource: "queues", Subresource: "status"}},
 		{controller, false, access{Verb: "patch", Group: "scheduling.lockstep.dev", Resource: "queues"}},
 		{controller, false, access{Verb: "patch", Resource: "pods"}},
-		{controller, false, access{Verb: "patch", Group: "scheduling.x-k8s.io", Resource: "podgroups"}},
+		{controller, false, access{Verb: "update", Group: "scheduling.x-k8s.io", Resource: "podgroups"}},
 		{controller, false, access{Verb: "get", Group: "coordination.k8s.io", Resource: "leases", Name: scheduler, Namespace: system}},
 	}
 	ofMoves = []permission{
