@@ -199,9 +199,9 @@ func (c *Candidates) gang(id string, footprints []gang.Footprint, local map[type
 
 // inRepair reports whether a gang is below its minimum, and has not been for long: its
 // members are being replaced, or are on their way to their nodes for the first time. Of a
-// gang that no profile knows nobody tells since when.
+// gang that no profile knows nobody tells since when. What runs of one that grows is of use.
 func (c *Candidates) inRepair(f gang.Footprint) bool {
-	return !Enough(f, c.Ending) && (f.BrokenSince.IsZero() || c.Now.Sub(f.BrokenSince) < c.Grace)
+	return !Enough(f, c.Ending) && (f.Grows || f.BrokenSince.IsZero() || c.Now.Sub(f.BrokenSince) < c.Grace)
 }
 
 // staying is how many members of a gang run and are not about to end.

@@ -27,6 +27,9 @@ type Footprint struct {
 	// BrokenSince is when a gang of which part runs was first seen below its minimum;
 	// zero while it has it.
 	BrokenSince time.Time
+	// Grows: it is below its minimum, and has lost nothing since it started: the minimum was raised, or its next stage is
+	// still to come.
+	Grows bool
 	// Running are the members that are on a node or on their way there, but for those
 	// that are about to end, in order.
 	Running []Placed
@@ -68,6 +71,7 @@ func (s *Gangs) Footprints(key Key) []Footprint {
 func (s *Gangs) footprint(g *gang) Footprint {
 	done := g.past.counted()
 	f := Footprint{Key: g.key, Created: g.created(), Min: max(0, g.spec.Min-done.n), RequiredTopology: g.spec.RequiredTopology, BrokenSince: g.broken, Object: g.ref(), Whole: g.spec.Whole}
+	f.Grows = g.stood > 0 && g.short() > 0 && g.lost() == 0
 	for _, level := range g.spec.Layout.Levels {
 		if level.Slice > 0 {
 			f.Slices = append(f.Slices, level.Key)

@@ -170,6 +170,7 @@ func TestStoriesOfInterruptedReleases(t *testing.T) {
 				c.add(podsNamed("q", 3, of("x"), needs(2), aged(-time.Minute))...)
 				c.run()
 				c.change("", needs(5))
+				c.note("it grows: %t", c.s.Footprints(Key{"a", "x"})[0].Grows)
 				for _, id := range c.named("q") {
 					w, _ := c.s.Wants(c.pods[id])
 					c.note("%s begun %t, beyond the minimum %t", id, w.Begun, w.Ready)
@@ -178,13 +179,16 @@ func TestStoriesOfInterruptedReleases(t *testing.T) {
 				delete(c.node, "p1")
 				delete(c.at, "p1")
 				c.do(c.s.Gone("p1", c.now))
+				c.note("it grows: %t", c.s.Footprints(Key{"a", "x"})[0].Grows)
 				for _, id := range c.named("q") {
 					w, _ := c.s.Wants(c.pods[id])
 					c.note("one is lost: %s begun %t", id, w.Begun)
 				}
 			},
 			want: []string{
+				"it grows: true",
 				"q1 begun false, beyond the minimum false", "q2 begun false, beyond the minimum false", "q3 begun false, beyond the minimum false",
+				"it grows: false",
 				"one is lost: q1 begun true", "one is lost: q2 begun false", "one is lost: q3 begun false",
 			},
 		},
