@@ -25,6 +25,8 @@ type Underway struct {
 	// evicted is when pods of a gang last ended as victims, and for whom; swept, when those of long ago were forgotten.
 	evicted map[Owner]lately
 	swept   time.Time
+	// freed is when a victim of a preemptor last ended.
+	freed map[hold.Holder]time.Time
 	// refused are the pods of which the API server refused the eviction, and when.
 	refused map[types.UID]time.Time
 	// wanted are the decisions of others that count on the end of a victim, by holder.
@@ -52,7 +54,7 @@ const endedFor = 30 * time.Second
 // NewUnderway makes one without preemptions.
 func NewUnderway() *Underway {
 	return &Underway{
-		byHolder: map[hold.Holder]map[types.UID]bool{}, chosen: map[types.UID]chosen{}, ended: map[types.UID]time.Time{},
+		byHolder: map[hold.Holder]map[types.UID]bool{}, chosen: map[types.UID]chosen{}, ended: map[types.UID]time.Time{}, freed: map[hold.Holder]time.Time{},
 		evicted: map[Owner]lately{}, refused: map[types.UID]time.Time{}, wanted: map[types.UID]map[hold.Holder]uint64{},
 	}
 }
@@ -123,7 +125,8 @@ func (u *Underway) Gone(pod types.UID, now time.Time) {
 			delete(u.ended, other)
 		}
 	}
-	u.ended[pod] = now
+	maps.DeleteFunc(u.freed, func(_ hold.Holder, at time.Time) bool { return now.Sub(at) > endedFor })
+	u.ended[pod], u.freed[victim.holder] = now, now
 	u.remove(pod)
 	if !victim.of.IsPod() {
 		u.noteEvicted(victim, now)
@@ -156,6 +159,13 @@ func (u *Underway) refuse(victim types.UID, now time.Time) {
 	defer u.mu.Unlock()
 	u.refused[victim] = now
 	u.remove(victim)
+}
+
+// Freed returns when a victim of a preemptor last ended; zero where that is longer ago than anybody is behind, or never was.
+func (u *Underway) Freed(holder hold.Holder) time.Time {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.freed[holder]
 }
 
 // Refusals lists the pods of which the eviction was refused not long ago.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -205,6 +206,9 @@ func (pl *GangPreemption) PostFilter(ctx context.Context, state fwk.CycleState, 
 		pl.Holds.DropNominations(pl.holder(d))
 		pl.comeAgain(d.leader, delay)
 		return nil, d.refused(msgDelay)
+	case found == nil && pl.freeing(d):
+		pl.comeAgain(d.leader, freeingAgain)
+		return nil, d.refused(msgWaiting)
 	case found == nil:
 		why := foundNothing
 		if !d.spared.IsZero() {
@@ -272,6 +276,20 @@ func (pl *GangPreemption) standsBack(d *demand) string {
 		return msgWaiting
 	}
 	return d.nobody(why) // still
+}
+
+const (
+	// freeingFor is how long the devices of pods that have ended may still be allocated: kube-controller-manager takes that
+	// back when the pods are gone.
+	freeingFor = 3 * time.Second
+	// freeingAgain is how long a preemptor waits until it looks whether they are free.
+	freeingAgain = 250 * time.Millisecond
+)
+
+// freeing reports whether places are held for a preemptor of which the devices are about to become free.
+func (pl *GangPreemption) freeing(d *demand) bool {
+	claims := slices.ContainsFunc(d.pods, func(pod *v1.Pod) bool { return len(pod.Spec.ResourceClaims) > 0 })
+	return claims && pl.nominated(d) && pl.clock.Since(pl.Underway.Freed(pl.holder(d))) < freeingFor
 }
 
 // nominated reports whether places are held for a preemptor that it waits for.
