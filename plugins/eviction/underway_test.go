@@ -45,3 +45,20 @@ func TestUnderway(t *testing.T) {
 		t.Errorf("an hour later: %v, refused %v; want d and nobody", all, u.Refusals(later))
 	}
 }
+
+// TestFreed: it is remembered for a while when a victim of a preemptor last ended, and not of one that was spared.
+func TestFreed(t *testing.T) {
+	u, now := NewUnderway(), time.Now()
+	x, y := hold.Holder{Group: "x"}, hold.Holder{Group: "y"}
+	u.Begin(known{}, x, pods("a", "b"))
+	u.Begin(known{}, y, pods("c", "d"))
+	u.Spared("c")
+	u.Gone("a", now)
+	if at := u.Freed(x); !at.Equal(now) || !u.Freed(y).IsZero() {
+		t.Errorf("x at %s, y at %s; want x now, y never", at, u.Freed(y))
+	}
+	u.Gone("d", now.Add(2*endedFor))
+	if !u.Freed(x).IsZero() || u.Freed(y).IsZero() {
+		t.Errorf("much later: x at %s, y at %s; want y only", u.Freed(x), u.Freed(y))
+	}
+}
