@@ -56,7 +56,7 @@ func (r *Registry) groupSeen(ctx context.Context, kind gang.Kind, object any) {
 	switch group := object.(type) {
 	case *v1alpha1.PodGroup:
 		r.describe(ctx, kind, key, &gang.Object{
-			UID: group.UID, Annotations: group.Annotations, Queue: group.Labels[lockstepv1alpha1.QueueLabel],
+			UID: group.UID, Owner: gang.MadeFor(group), Annotations: group.Annotations, Queue: group.Labels[lockstepv1alpha1.QueueLabel],
 			Min: group.Spec.MinMember, RoundSeconds: group.Spec.ScheduleTimeoutSeconds, MinResources: group.Spec.MinResources,
 		}, created)
 	case *schedulingv1beta1.PodGroup:

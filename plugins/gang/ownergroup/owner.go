@@ -172,7 +172,7 @@ func succeeded(pods []*v1.Pod) int {
 
 // labelsOf are the labels that the PodGroup of an owner has in common with the pods.
 func labelsOf(owner gang.Owner) map[string]string {
-	labels := map[string]string{managedBy: FieldOwner}
+	labels := map[string]string{gang.ManagedByLabel: gang.LockstepController}
 	switch owner.Kind {
 	case gang.OwnerJob:
 		labels[batchv1.JobNameLabel] = owner.Name

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -23,12 +25,10 @@ import (
 
 const (
 	// FieldOwner owns what the controller writes.
-	FieldOwner = "lockstep-controller"
-	// managedBy is the label of the PodGroups that it made.
-	managedBy = "app.kubernetes.io/managed-by"
-	// again is when an owner is looked for once more that was not seen yet.
-	again = time.Second
-	// muchLater is when a kind of owner is looked for once more that is not served.
+	FieldOwner = gang.LockstepController
+	// again is when an owner is looked for once more that was not seen yet, by pods that are newer than stillNew.
+	again, stillNew = time.Second, time.Minute
+	// muchLater is when one is looked for once more whose kind is not served, or that left its pods alone.
 	muchLater = 15 * time.Second
 )
 
@@ -69,8 +69,10 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	owner, _ := gang.OwnerOf(pods[0])
 	want, err := r.desire(ctx, key, owner, pods)
 	switch {
-	case errors.Is(err, errNoOwner):
+	case errors.Is(err, errNoOwner) && slices.ContainsFunc(pods, isNew):
 		return reconcile.Result{RequeueAfter: again}, nil
+	case errors.Is(err, errNoOwner): // it left its pods alone: the next one of its name is seen when it comes
+		return reconcile.Result{RequeueAfter: muchLater}, nil
 	case meta.IsNoMatchError(err): // its label names a kind that this cluster does not have
 		return reconcile.Result{RequeueAfter: muchLater}, nil
 	}
@@ -88,39 +90,57 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	}
 }
 
-// made reports whether a PodGroup is one that this controller made.
-func made(group *podgroup.PodGroup) bool { return group.Labels[managedBy] == FieldOwner }
+func isNew(pod *v1.Pod) bool { return time.Since(pod.CreationTimestamp.Time) < stillNew }
 
-// tidy deletes the PodGroup of a group that its LeaderWorkerSet has no more. It stays where pods are only gone
-// for a while, and goes with its owner.
+// made reports whether a PodGroup is one that this controller made.
+func made(group *podgroup.PodGroup) bool {
+	return group.Labels[gang.ManagedByLabel] == gang.LockstepController
+}
+
+// tidy is for a PodGroup whose gang has no pods. It has it ask for nothing: the next pods may be more or fewer, and must
+// not start by the number of the last ones. It deletes it where its owner left it alone, or has no such part any more;
+// with its owner it is deleted by Kubernetes.
 func (r *reconciler) tidy(ctx context.Context, group *podgroup.PodGroup) error {
 	if group == nil || !made(group) {
 		return nil
 	}
-	set, index := group.Labels[v1alpha1.LeaderWorkerSetNameLabel], group.Labels[v1alpha1.LeaderWorkerGroupLabel]
-	number, err := strconv.Atoi(index)
-	if set == "" || err != nil {
-		return nil // none of a LeaderWorkerSet
+	owner := metav1.GetControllerOf(group)
+	drop, err := owner == nil, error(nil)
+	if !drop {
+		drop, err = r.scaledAway(ctx, group)
 	}
-	object, err := r.read(ctx, client.ObjectKey{Namespace: group.Namespace, Name: set}, gang.OwnerLeaderWorkerSet)
-	if errors.Is(err, errNoOwner) || meta.IsNoMatchError(err) {
-		return nil
-	}
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
-	}
-	lws := &leaderWorkerSet{}
-	if u, ok := object.(*unstructured.Unstructured); ok {
-		if err := convert(u, lws); err != nil {
-			return err
-		}
-	}
-	if number < int(valueOr(lws.Spec.Replicas, 1)) {
-		return nil
+	case !drop:
+		return r.update(ctx, group, desired{owner: *owner})
 	}
 	err = r.client.Delete(ctx, group, client.Preconditions{UID: &group.UID})
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		return fmt.Errorf("deleting PodGroup %s/%s: %w", group.Namespace, group.Name, err)
 	}
 	return nil
+}
+
+// scaledAway reports whether a PodGroup is of a group that its LeaderWorkerSet has no more.
+func (r *reconciler) scaledAway(ctx context.Context, group *podgroup.PodGroup) (bool, error) {
+	set, index := group.Labels[v1alpha1.LeaderWorkerSetNameLabel], group.Labels[v1alpha1.LeaderWorkerGroupLabel]
+	number, err := strconv.Atoi(index)
+	if set == "" || err != nil {
+		return false, nil // none of a LeaderWorkerSet
+	}
+	object, err := r.read(ctx, client.ObjectKey{Namespace: group.Namespace, Name: set}, gang.OwnerLeaderWorkerSet)
+	if errors.Is(err, errNoOwner) || meta.IsNoMatchError(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	lws := &leaderWorkerSet{}
+	if u, ok := object.(*unstructured.Unstructured); ok {
+		if err := convert(u, lws); err != nil {
+			return false, err
+		}
+	}
+	return number >= int(valueOr(lws.Spec.Replicas, 1)), nil
 }

@@ -79,9 +79,10 @@ func (s *stage) reconcile(name string) *podgroup.PodGroup {
 
 const (
 	twoGroups = `{apiVersion: leaderworkerset.x-k8s.io/v1, kind: LeaderWorkerSet, metadata: {name: serve, uid: u}, spec: {replicas: 2, leaderWorkerTemplate: {size: 3}}}`
-	groupOne  = `{apiVersion: scheduling.x-k8s.io/v1alpha1, kind: PodGroup, metadata: {name: lws.serve.1, labels: {app.kubernetes.io/managed-by: lockstep-controller, leaderworkerset.sigs.k8s.io/name: serve, leaderworkerset.sigs.k8s.io/group-index: "1"}}}`
-	groupTwo  = `{apiVersion: scheduling.x-k8s.io/v1alpha1, kind: PodGroup, metadata: {name: lws.serve.2, labels: {app.kubernetes.io/managed-by: lockstep-controller, leaderworkerset.sigs.k8s.io/name: serve, leaderworkerset.sigs.k8s.io/group-index: "2"}}}`
+	groupOne  = `{apiVersion: scheduling.x-k8s.io/v1alpha1, kind: PodGroup, metadata: {name: lws.serve.1, ownerReferences: [{apiVersion: leaderworkerset.x-k8s.io/v1, kind: LeaderWorkerSet, name: serve, uid: u, controller: true}], labels: {app.kubernetes.io/managed-by: lockstep-controller, leaderworkerset.sigs.k8s.io/name: serve, leaderworkerset.sigs.k8s.io/group-index: "1"}}, spec: {minMember: 3}}`
+	groupTwo  = `{apiVersion: scheduling.x-k8s.io/v1alpha1, kind: PodGroup, metadata: {name: lws.serve.2, ownerReferences: [{apiVersion: leaderworkerset.x-k8s.io/v1, kind: LeaderWorkerSet, name: serve, uid: u, controller: true}], labels: {app.kubernetes.io/managed-by: lockstep-controller, leaderworkerset.sigs.k8s.io/name: serve, leaderworkerset.sigs.k8s.io/group-index: "2"}}}`
 	foreign   = `{apiVersion: scheduling.x-k8s.io/v1alpha1, kind: PodGroup, metadata: {name: lws.serve.2, labels: {leaderworkerset.sigs.k8s.io/name: serve, leaderworkerset.sigs.k8s.io/group-index: "2"}}, spec: {minMember: 7}}`
+	orphan    = `{apiVersion: scheduling.x-k8s.io/v1alpha1, kind: PodGroup, metadata: {name: lws.serve.1, labels: {app.kubernetes.io/managed-by: lockstep-controller, leaderworkerset.sigs.k8s.io/name: serve, leaderworkerset.sigs.k8s.io/group-index: "1"}}, spec: {minMember: 3}}`
 	podOfTwo  = `{apiVersion: v1, kind: Pod, metadata: {name: serve-2, annotations: {scheduling.lockstep.dev/gang: Owner, leaderworkerset.sigs.k8s.io/size: "4"}, labels: {leaderworkerset.sigs.k8s.io/name: serve, leaderworkerset.sigs.k8s.io/group-index: "2", leaderworkerset.sigs.k8s.io/worker-index: "0"}}}`
 )
 
@@ -94,7 +95,8 @@ func TestGroupsOfLeaderWorkerSet(t *testing.T) {
 	}{
 		"a group that is scaled away and has no pods loses its PodGroup": {[]string{twoGroups, groupTwo}, "lws.serve.2", -1},
 		"one that is scaled away and has pods keeps it":                  {[]string{twoGroups, groupTwo, podOfTwo}, "lws.serve.2", 4},
-		"one whose pods are gone for a while keeps it":                   {[]string{twoGroups, groupOne}, "lws.serve.1", 0},
+		"one whose pods are gone keeps it, with no minimum":              {[]string{twoGroups, groupOne}, "lws.serve.1", 0},
+		"one that its owner left alone goes when its pods are gone":      {[]string{orphan}, "lws.serve.1", -1},
 		"where the set is gone Kubernetes deletes it":                    {[]string{groupTwo}, "lws.serve.2", 0},
 		"somebody else's is never deleted":                               {[]string{twoGroups, foreign}, "lws.serve.2", 7},
 		"nor changed":                                                    {[]string{twoGroups, foreign, podOfTwo}, "lws.serve.2", 7},

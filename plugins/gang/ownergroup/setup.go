@@ -120,8 +120,8 @@ func keyOf(pod *v1.Pod) (types.NamespacedName, bool) {
 
 // ownerOf lists the UID of the object for which a PodGroup was made.
 func ownerOf(object client.Object) []string {
-	if owner := metav1.GetControllerOfNoCopy(object); owner != nil && object.GetLabels()[managedBy] == FieldOwner {
-		return []string{string(owner.UID)}
+	if uid := gang.MadeFor(object); uid != "" {
+		return []string{string(uid)}
 	}
 	return nil
 }

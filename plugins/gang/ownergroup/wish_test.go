@@ -11,6 +11,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/plugins/gang/podgroup"
+	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 	"github.com/lockstep-sh/lockstep/plugins/internal/resource"
 )
 
@@ -243,11 +244,11 @@ func pod(part, asks string) *v1.Pod {
 func TestChanges(t *testing.T) {
 	want := desired{
 		wish:   wish{min: 4, stages: []int{1, 3}, room: resource.Vector{"cpu": 4000}.List()},
-		labels: map[string]string{managedBy: FieldOwner},
+		labels: map[string]string{gang.ManagedByLabel: gang.LockstepController},
 	}
 	want.owner.UID = types.UID("u")
 	group := &podgroup.PodGroup{}
-	group.Labels = map[string]string{managedBy: FieldOwner, "team": "a"}
+	group.Labels = map[string]string{gang.ManagedByLabel: gang.LockstepController, "team": "a"}
 	group.Annotations = map[string]string{v1alpha1.StagesAnnotation: "1,3", v1alpha1.RequiredTopologyAnnotation: "rack"}
 	group.OwnerReferences = append(group.OwnerReferences, want.owner)
 	group.Spec.MinMember = 4

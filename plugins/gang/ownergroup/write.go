@@ -83,7 +83,7 @@ func changes(group *podgroup.PodGroup, want desired) map[string]any {
 		metadata["annotations"] = map[string]any{v1alpha1.StagesAnnotation: orNull(stages)}
 	}
 	if group.Spec.MinMember != int32(want.min) {
-		spec["minMember"] = want.min
+		spec["minMember"] = orNull(want.min)
 	}
 	if room := amounts(group.Spec.MinResources, want.room); len(room) > 0 {
 		spec["minResources"] = room
@@ -114,9 +114,11 @@ func amounts(was, want v1.ResourceList) map[v1.ResourceName]any {
 	return changed
 }
 
-func orNull(text string) any {
-	if text == "" {
+// orNull is a value, or null, which removes the field, for none.
+func orNull[T comparable](value T) any {
+	var none T
+	if value == none {
 		return nil
 	}
-	return text
+	return value
 }

@@ -237,7 +237,7 @@ func (c *chaos) retry() bool {
 
 // happen is something that happens elsewhere.
 func (c *chaos) happen() {
-	group := oneOf(c, "a/x", "a/y", "a/z")
+	group := oneOf(c, "a/x", "a/y", "a/job.train")
 	switch c.pick(10) {
 	case 0:
 		c.s.Changed()

@@ -159,7 +159,7 @@ func (c *chaos) spec(p *v1.Pod) {
 	}
 	set(minKey, oneOf(c, "2", "3", "1", "-", "no"))
 	set(modeKey, oneOf(c, "-", "NonStrict", "no"))
-	set(groupsKey, oneOf(c, "-", "-", `["a/x","a/y"]`, `["a/x","a/y","a/z"]`, `["a/z"]`, `["a/none"]`))
+	set(groupsKey, oneOf(c, "-", "-", `["a/x","a/y"]`, `["a/x","a/y","a/job.train"]`, `["a/job.train"]`, `["a/none"]`))
 	set(policyKey, oneOf(c, "-", "-", "waiting-and-running", "only-waiting"))
 	set(rolesKey, oneOf(c, "-", "-", `{"r":1}`, `{"r":1,"s":1}`))
 	set(waitKey, oneOf(c, "-", "3s", "1h"))
@@ -171,8 +171,12 @@ func (c *chaos) create() {
 		return
 	}
 	c.made++
-	pod := podOf(fmt.Sprintf("p%d", c.made), of(oneOf(c, "x", "y", "z")), needs(2), as(oneOf(c, "", "r", "s")),
+	pod := podOf(fmt.Sprintf("p%d", c.made), of(oneOf(c, "x", "y", "job.train")), needs(2), as(oneOf(c, "", "r", "s")),
 		urgent(oneOf[int32](c, 0, 5)), aged(oneOf(c, 0, time.Minute, -c.now.Sub(start))), owned(oneOf(c, "job", "again")))
+	if c.pick(4) == 1 {
+		mutely(v1alpha1.GangNameAnnotation)(pod)
+		byJob(oneOf[types.UID](c, "job", "again"))(pod)
+	}
 	if c.pick(2) == 1 {
 		c.spec(pod)
 	}
@@ -209,7 +213,7 @@ func (c *chaos) update() {
 	case 0:
 		c.spec(pod)
 	case 1:
-		of(oneOf(c, "x", "y", "z", ""))(pod)
+		of(oneOf(c, "x", "y", "job.train", ""))(pod)
 	case 2:
 		as(oneOf(c, "", "r", "s"))(pod)
 	case 3:
@@ -257,12 +261,12 @@ func (c *chaos) forget() {
 }
 
 func (c *chaos) describe() {
-	key, kind := Key{"a", oneOf(c, "x", "y", "z")}, oneOf(c, Community, Native)
+	key, kind := Key{"a", oneOf(c, "x", "y", "job.train")}, oneOf(c, Community, Native)
 	var object *Object
 	if c.pick(3) > 0 {
 		said := podOf("")
 		c.spec(said)
-		object = &Object{Min: oneOf[int32](c, 2, 1, 3, -1), Annotations: said.Annotations}
+		object = &Object{Min: oneOf[int32](c, 2, 1, 3, -1), Owner: oneOf[types.UID](c, "", "job", "again"), Annotations: said.Annotations}
 		delete(object.Annotations, minKey)
 	}
 	c.say("describe %s, kind %d: %+v", key, kind, object)

@@ -45,7 +45,9 @@ func (s *Gangs) Describe(kind Kind, key Key, object *Object, created, now time.T
 	} else {
 		g.objects[kind] = &described{Object: *object, created: created}
 	}
+	news := s.findNamesakes(g)
 	s.redefine(g, now)
+	s.reviewAll(news, now)
 	if object != nil && kind == Native {
 		for _, m := range g.sorted(func(*member) bool { return true }) {
 			s.reportNative(g, m.pod)

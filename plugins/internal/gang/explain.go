@@ -38,6 +38,10 @@ func (s *Gangs) Explain(key Key) (e Explanation, ok bool) {
 		return Explanation{}, false
 	}
 	e = Explanation{Gang: key, Group: g.group.holder(), Min: g.spec.Min, Created: g.created(), HasObject: g.object() != nil, Object: g.ref()}
+	if newer := g.sorted(func(m *member) bool { return m.state == Pending && m.namesake }); len(newer) > 0 {
+		e.Pending, e.Reason, e.Message = podsOf(newer), v1alpha1.ReasonGangUndefined, TextNamesakes(key, len(newer))
+		return e, true
+	}
 	e.Pending = podsOf(g.sorted((*member).waits))
 	if e.Running = g.goesAlone(); len(e.Pending) == 0 || e.Running {
 		return e, true
@@ -109,6 +113,8 @@ func (g *gang) undefined() string {
 	switch {
 	case g.spec.Refused != "":
 		return TextRefused(g.key, g.spec.Refused)
+	case g.object() != nil && g.object().Owner != "":
+		return fmt.Sprintf("gang %q has no minimum: lockstep-controller writes it into its PodGroup when it sees the pods: see whether that runs", g.key)
 	case g.object() != nil:
 		return TextUndefined(g.key)
 	case g.source() == FromAnnotation:

@@ -57,6 +57,8 @@ type member struct {
 	losing sets.Set[types.NamespacedName]
 	// outdated: a claim was taken back since it last left the queue.
 	outdated bool
+	// namesake: its owner is another one of the same name than that for which the PodGroup of its gang was made.
+	namesake bool
 
 	// What the pod says of its gang: whether anything, whether a usable minimum,
 	// and the minimum that cannot be used.
@@ -73,7 +75,7 @@ func (m *member) uid() types.UID { return m.pod.UID }
 
 // free tells that nobody but the scheduler stands in its way.
 func (m *member) free() bool {
-	return !m.expired && m.pod.DeletionTimestamp == nil && len(m.pod.Spec.SchedulingGates) == 0 && !LacksClaims(m.pod) && len(m.losing) == 0
+	return !m.expired && m.pod.DeletionTimestamp == nil && len(m.pod.Spec.SchedulingGates) == 0 && !LacksClaims(m.pod) && len(m.losing) == 0 && !m.namesake
 }
 
 // LacksClaims reports whether a pod waits for ResourceClaims that are made for it from a
@@ -96,10 +98,12 @@ func (m *member) eligible() bool { return m.state == Pending && m.free() }
 // coming reports whether it is eligible, or will be once it has given back its node.
 func (m *member) coming() bool { return m.eligible() || m.state == Returning && m.free() }
 
-// leaving tells that it ran and is being deleted. It counts no more: the members
-// of a gang that was evicted whole, or is run again, must not pass for a running
+// leaving tells that it ran and is being deleted, or will be: its owner is gone. It counts no
+// more: the members of a gang that was evicted whole, or is run again, must not pass for a running
 // gang while they terminate.
-func (m *member) leaving() bool { return m.state == Bound && m.pod.DeletionTimestamp != nil }
+func (m *member) leaving() bool {
+	return m.state == Bound && (m.pod.DeletionTimestamp != nil || m.namesake)
+}
 
 // placed reports whether it counts as having a node.
 func (m *member) placed() bool {
@@ -117,7 +121,7 @@ func (m *member) role() string { return roleOf(m.pod) }
 
 // observe takes over what the API server says of the pod.
 func (m *member) observe(pod *v1.Pod) {
-	m.pod = pod
+	m.pod, m.namesake = pod, m.gang.isNamesake(pod)
 	_, marked := pod.Annotations[v1alpha1.TimeoutAnnotation]
 	switch {
 	case marked:

@@ -7,6 +7,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 )
@@ -127,4 +128,68 @@ func ownerText(pod *v1.Pod) string {
 		return fmt.Sprintf("%s %q", ref.Kind, ref.Name)
 	}
 	return "no controller"
+}
+
+// ManagedByLabel is on the PodGroups that [LockstepController] makes for owners.
+const (
+	ManagedByLabel     = "app.kubernetes.io/managed-by"
+	LockstepController = "lockstep-controller"
+)
+
+// MadeFor is the UID of the owner for whose pods a PodGroup was made; empty where a user made it.
+func MadeFor(group metav1.Object) types.UID {
+	owner := metav1.GetControllerOfNoCopy(group)
+	if owner == nil || group.GetLabels()[ManagedByLabel] != LockstepController {
+		return ""
+	}
+	return owner.UID
+}
+
+// An object that is deleted and made again at once has its name in common with the one before, and so
+// have the gangs of both. Until its pods and its PodGroup are deleted, which Kubernetes does later, those
+// of the old one are seen beside those of the new one. A gang is the pods of one: the one for which
+// its PodGroup was made, which lockstep-controller brings up to date as soon as it sees the new one.
+
+// uidOfOwner is the UID of the owner whose pods are the gang of this one; empty where the pod does not tell.
+// Pods of LeaderWorkerSets do not.
+func uidOfOwner(pod *v1.Pod) types.UID {
+	switch owner, _ := OwnerOf(pod); owner.Kind {
+	case OwnerJob:
+		return metav1.GetControllerOfNoCopy(pod).UID
+	case OwnerJobSet:
+		return types.UID(pod.Labels[jobSetUID])
+	default:
+		return ""
+	}
+}
+
+// madeFor is the UID of the owner for which the gang's PodGroup was made; empty where it was not made for one.
+func (g *gang) madeFor() types.UID {
+	if object := g.object(); object != nil {
+		return object.Owner
+	}
+	return ""
+}
+
+// isNamesake reports whether a pod is of another owner than the PodGroup.
+func (g *gang) isNamesake(pod *v1.Pod) bool {
+	madeFor := g.madeFor()
+	if madeFor == "" || sourceOf(pod) != FromOwner {
+		return false
+	}
+	owner := uidOfOwner(pod)
+	return owner != "" && owner != madeFor
+}
+
+// findNamesakes looks at all members anew, since the PodGroup may be of another owner than before. It returns
+// those of which that is news.
+func (s *Gangs) findNamesakes(g *gang) []*member {
+	news := g.sorted(func(m *member) bool { return g.isNamesake(m.pod) != m.namesake })
+	for _, m := range news {
+		g.change(m, func() { m.namesake = !m.namesake })
+		if m.namesake {
+			s.takeBack(m)
+		}
+	}
+	return news
 }

@@ -118,7 +118,9 @@ const longValue = 200
 // Object is what a PodGroup says of a gang. Zero fields say nothing.
 type Object struct {
 	UID types.UID
-	Min int32
+	// Owner is the object whose pods it was made for; empty for those of any.
+	Owner types.UID
+	Min   int32
 	// MinField is what users call the field that Min is; empty for spec.minMember.
 	MinField string
 	// RoundSeconds is spec.scheduleTimeoutSeconds. Operators write it into all PodGroups,

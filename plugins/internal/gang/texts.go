@@ -20,6 +20,11 @@ func TextUndefined(key Key) string {
 	return fmt.Sprintf("gang %q has no minimum: its PodGroup states none that can be used", key)
 }
 
+// TextNamesakes is of members whose owner has only its name in common with the one for which the gang's PodGroup was made.
+func TextNamesakes(key Key, pods int) string {
+	return fmt.Sprintf("gang %q: %d members are of another owner than its PodGroup, which lockstep-controller brings up to date: see whether that runs", key, pods)
+}
+
 // TextRefused is of a gang whose PodGroup asks for what is not supported.
 func TextRefused(key Key, why string) string {
 	return fmt.Sprintf("gang %q is not scheduled: %s", key, why)

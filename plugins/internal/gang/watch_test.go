@@ -1,12 +1,15 @@
 package gang
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 )
 
 // watch looks over the shoulder of a Gangs: it does what a caller has to do with
@@ -134,7 +137,7 @@ func (w *watch) checkReleases(e Effects) {
 func runs(g *gang, fresh map[types.UID]bool) bool {
 	running, done := 0, recount(&g.past).n
 	for uid, m := range g.members {
-		if (m.state == Released && !fresh[uid]) || (m.state == Bound && m.pod.DeletionTimestamp == nil) {
+		if (m.state == Released && !fresh[uid]) || staysBound(g, m) {
 			running++
 		}
 	}
@@ -146,6 +149,18 @@ func runs(g *gang, fresh map[types.UID]bool) bool {
 	default:
 		return g.begin == started && running > 0 || done >= g.spec.Min
 	}
+}
+
+// staysBound reports whether a member runs, and is not on its way out.
+func staysBound(g *gang, m *member) bool {
+	return m.state == Bound && m.pod.DeletionTimestamp == nil && !ofAnother(g, m.pod)
+}
+
+// ofAnother reports whether the PodGroup is of another owner than a pod which is in the gang of its owner.
+func ofAnother(g *gang, pod *v1.Pod) bool {
+	object := cmp.Or(g.objects[Community], g.objects[Native])
+	named := pod.Annotations[v1alpha1.GangNameAnnotation] != ""
+	return object != nil && object.Owner != "" && !named && pod.Annotations[v1alpha1.GangAnnotation] != "" && pod.OwnerReferences[0].UID != object.Owner
 }
 
 // recount is what of the members that succeeded belongs to this life, one by one.
@@ -169,7 +184,7 @@ func holds(g *gang, fresh map[types.UID]bool) bool {
 	for uid, m := range g.members {
 		counts := m.state == Held || fresh[uid]
 		if g.spec.Policy != OnlyWaiting {
-			counts = counts || m.state == Released || m.state == Bound && m.pod.DeletionTimestamp == nil
+			counts = counts || m.state == Released || staysBound(g, m)
 		}
 		if counts {
 			total++
@@ -332,11 +347,11 @@ func checkGang(s *Gangs, g *gang, fail func(string, ...any)) {
 		if m.describes {
 			describers++
 		}
-		if m.state == Bound && m.pod.DeletionTimestamp != nil {
+		if m.state == Bound && !staysBound(g, m) {
 			continue
 		}
 		count[m.state]++
-		free := !m.expired && m.pod.DeletionTimestamp == nil && len(m.pod.Spec.SchedulingGates) == 0 && !LacksClaims(m.pod) && len(m.losing) == 0
+		free := !m.expired && m.pod.DeletionTimestamp == nil && len(m.pod.Spec.SchedulingGates) == 0 && !LacksClaims(m.pod) && len(m.losing) == 0 && !ofAnother(g, m.pod)
 		r := byRole[m.role()]
 		if free && (m.state == Pending || m.state == Returning) {
 			coming++

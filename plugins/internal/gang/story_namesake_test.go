@@ -1,0 +1,99 @@
+package gang
+
+import (
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+)
+
+// byJob has a pod be in the gang of its Job train, by the UID of that.
+func byJob(uid types.UID) func(*v1.Pod) {
+	return func(p *v1.Pod) {
+		p.Annotations[v1alpha1.GangAnnotation] = v1alpha1.GangOwner
+		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: "train", UID: uid, Controller: new(true)}}
+	}
+}
+
+func TestStoriesOfNamesakes(t *testing.T) {
+	const gang = "job.train"
+	tellStories(t, map[string]story{
+		"a Job that is made again with more pods starts whole, or not at all": {
+			room: map[string]int{"n": 5},
+			play: func(c *cluster) {
+				c.describe(gang, &Object{Min: 2, Owner: "first"})
+				c.add(podsNamed("old", 2, byJob("first"))...)
+				c.run()
+				c.look("the first runs")
+				c.add(podsNamed("new", 4, byJob("second"))...)
+				c.run()
+				c.look("the second came")
+				c.why(gang)
+				c.describe(gang, &Object{Min: 4, Owner: "second"})
+				c.run()
+				c.look("the PodGroup is of the second")
+				c.why(gang)
+				c.remove("old")
+				c.run()
+				c.look("the pods of the first are deleted")
+			},
+			want: []string{
+				"the first runs: a/job.train 2 bound",
+				"the second came: a/job.train 4 pending 2 bound",
+				`GangUndefined: gang "a/job.train": 4 members are of another owner than its PodGroup, which lockstep-controller brings up to date: see whether that runs`,
+				"the PodGroup is of the second: a/job.train 4 pending",
+				`Unschedulable: gang "a/job.train": 3 of 4 members fit`,
+				"the pods of the first are deleted: a/job.train 4 bound",
+			},
+		},
+		"pods of a Job that is gone do not start with those of the next": {
+			room: map[string]int{"n": 1},
+			play: func(c *cluster) {
+				c.describe(gang, &Object{Min: 2, Owner: "first"})
+				c.add(podsNamed("old", 2, byJob("first"))...)
+				c.run()
+				c.describe(gang, &Object{Min: 2, Owner: "second"})
+				c.add(podsNamed("new", 1, byJob("second"))...)
+				c.grow("n", 4)
+				c.run()
+				c.look("one of two came")
+				c.remove("old")
+				c.run()
+				c.why(gang)
+			},
+			want: []string{
+				"one of two came: a/job.train 3 pending",
+				`GangIncomplete: gang "a/job.train" has 1 of 2 members`,
+			},
+		},
+		"whoever names the PodGroup is in it, whatever made them": {
+			room: map[string]int{"n": 2},
+			play: func(c *cluster) {
+				c.describe(gang, &Object{Min: 2, Owner: "first"})
+				c.add(podOf("one", byJob("first")), podOf("two", labeled(v1alpha1.PodGroupLabel, gang)))
+				c.run()
+				c.look("both came")
+			},
+			want: []string{"both came: a/job.train 2 bound"},
+		},
+		"without pods the minimum is not known": {
+			room: map[string]int{"n": 9},
+			play: func(c *cluster) {
+				c.describe(gang, &Object{Owner: "first"})
+				c.add(podsNamed("p", 2, byJob("first"))...)
+				c.run()
+				c.why(gang)
+				c.describe(gang, &Object{Min: 3, Owner: "first"})
+				c.run()
+				c.why(gang)
+			},
+			want: []string{
+				`GangUndefined: gang "a/job.train" has no minimum: lockstep-controller writes it into its PodGroup when it sees the pods: see whether that runs`,
+				`GangIncomplete: gang "a/job.train" has 2 of 3 members`,
+			},
+		},
+	})
+}
