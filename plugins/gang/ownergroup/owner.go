@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 	"time"
 
@@ -102,7 +103,7 @@ func (r *reconciler) ofGroup(object *unstructured.Unstructured, pods []*v1.Pod) 
 	if err := convert(object, lws); err != nil {
 		return wish{}, err
 	}
-	return ofGroup(lws, sizeOf(pods)), nil
+	return ofGroup(lws, groupOf(lws, pods)), nil
 }
 
 func convert(object *unstructured.Unstructured, into any) error {
@@ -146,6 +147,26 @@ func asks(js *jobSet, rj *replicatedJob, otherwise string) string {
 		return key.Name
 	}
 	return ""
+}
+
+// groupOf tells of a group of which some pods are in its gang. A template that does not say whether its pods are to be has them
+// in it where one of them is, and where no template says: then a policy has written it on the pods.
+func groupOf(lws *leaderWorkerSet, pods []*v1.Pod) group {
+	asks := func(own, other *v1.PodTemplateSpec, seen bool) bool {
+		if value, says := own.Annotations[v1alpha1.GangAnnotation]; says {
+			return value != ""
+		}
+		_, otherSays := other.Annotations[v1alpha1.GangAnnotation]
+		return seen || !otherSays
+	}
+	isLeader := func(pod *v1.Pod) bool { return pod.Labels[v1alpha1.LeaderWorkerIndexLabel] == leaderIndex }
+	isWorker := func(pod *v1.Pod) bool { return !isLeader(pod) }
+	leader, worker := lws.leaderTemplate(), &lws.Spec.LeaderWorkerTemplate.WorkerTemplate
+	return group{
+		size:    sizeOf(pods),
+		leader:  asks(leader, worker, slices.ContainsFunc(pods, isLeader)),
+		workers: asks(worker, leader, slices.ContainsFunc(pods, isWorker)),
+	}
 }
 
 // sizeOf is how many pods the group of a LeaderWorkerSet has, as its leader says; 0 where there is none that does.

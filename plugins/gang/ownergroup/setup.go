@@ -184,11 +184,18 @@ func ownerEvents(reader client.Reader, kind gang.OwnerKind) handler.EventHandler
 	return handler.Funcs{
 		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { add(ctx, e.Object, q) },
 		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
-			if e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() || e.ObjectOld.GetUID() != e.ObjectNew.GetUID() {
+			if e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() || e.ObjectOld.GetUID() != e.ObjectNew.GetUID() || failedMore(e.ObjectOld, e.ObjectNew) {
 				add(ctx, e.ObjectNew, q)
 			}
 		},
 	}
+}
+
+// failedMore reports whether indexes of a Job have failed for good.
+func failedMore(was, now client.Object) bool {
+	a, isJob := was.(*batchv1.Job)
+	b, both := now.(*batchv1.Job)
+	return isJob && both && failedIndexes(a) != failedIndexes(b)
 }
 
 // StripJob is a transform for the cache: it keeps what this package reads of a Job.
@@ -200,6 +207,6 @@ func StripJob(object any) (any, error) {
 	return &batchv1.Job{
 		ObjectMeta: metav1.ObjectMeta{Namespace: job.Namespace, Name: job.Name, UID: job.UID, ResourceVersion: job.ResourceVersion, Generation: job.Generation},
 		Spec:       batchv1.JobSpec{Parallelism: job.Spec.Parallelism, Completions: job.Spec.Completions},
-		Status:     batchv1.JobStatus{Succeeded: job.Status.Succeeded},
+		Status:     batchv1.JobStatus{Succeeded: job.Status.Succeeded, FailedIndexes: job.Status.FailedIndexes},
 	}, nil
 }

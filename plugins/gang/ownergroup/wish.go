@@ -127,34 +127,72 @@ func podsOf(spec *batchv1.JobSpec) (n int, endless bool) {
 }
 
 // ofJob is the wish for a Job. standing are its pods that have succeeded and are still there: those
-// count as members, others that have succeeded are not to come again.
+// count as members, others that have succeeded are not to come again, nor are indexes that have failed for good.
 func ofJob(job *batchv1.Job, standing int) wish {
 	n, _ := podsOf(&job.Spec)
 	if job.Spec.Completions != nil {
 		gone := max(0, int(job.Status.Succeeded)-standing)
-		n = min(n, int(*job.Spec.Completions)-gone)
+		n = min(n, int(*job.Spec.Completions)-gone-failedIndexes(job))
 	}
 	return wish{min: max(0, n)}
 }
 
-// ofGroup is the wish for a group of a LeaderWorkerSet, of so many pods; 0 for what its spec says.
-func ofGroup(lws *leaderWorkerSet, size int) wish {
+// failedIndexes is how many indexes of a Job with spec.backoffLimitPerIndex have failed for good. The Job's status lists them as
+// numbers and ranges, such as 1,3-5.
+func failedIndexes(job *batchv1.Job) int {
+	if job.Status.FailedIndexes == nil || *job.Status.FailedIndexes == "" {
+		return 0
+	}
+	n := 0
+	for text := range strings.SplitSeq(*job.Status.FailedIndexes, ",") {
+		first, last, isRange := strings.Cut(text, "-")
+		if !isRange {
+			last = first
+		}
+		from, err1 := strconv.Atoi(first)
+		to, err2 := strconv.Atoi(last)
+		if err1 != nil || err2 != nil || to < from {
+			return 0 // nothing that the Job controller writes
+		}
+		n += to - from + 1
+	}
+	return n
+}
+
+// group is what is known of a group of a LeaderWorkerSet.
+type group struct {
+	// size is the number of its pods; 0 for what the spec of the LeaderWorkerSet says.
+	size int
+	// leader and workers: these are in the gang.
+	leader, workers bool
+}
+
+// ofGroup is the wish for a group of a LeaderWorkerSet.
+func ofGroup(lws *leaderWorkerSet, g group) wish {
 	template := &lws.Spec.LeaderWorkerTemplate
-	if size == 0 {
-		size = int(valueOr(template.Size, 1))
+	if g.size == 0 {
+		g.size = int(valueOr(template.Size, 1))
 	}
 	var leader, workers part
-	first := template.LeaderTemplate
-	if first == nil {
-		first = &template.WorkerTemplate
+	if g.leader {
+		leader.add(1, lws.leaderTemplate())
 	}
-	leader.add(1, first)
-	workers.add(size-1, &template.WorkerTemplate)
+	if g.workers {
+		workers.add(g.size-1, &template.WorkerTemplate)
+	}
 	_, exclusive := lws.Metadata.Annotations[groupExclusive]
 	if lws.Spec.StartupPolicy == startupLeaderReady || exclusive {
 		return wishOf([]part{leader, workers})
 	}
-	return wish{min: size}
+	return wish{min: leader.count + workers.count}
+}
+
+// leaderTemplate is that of the leaders.
+func (lws *leaderWorkerSet) leaderTemplate() *v1.PodTemplateSpec {
+	if template := lws.Spec.LeaderWorkerTemplate.LeaderTemplate; template != nil {
+		return template
+	}
+	return &lws.Spec.LeaderWorkerTemplate.WorkerTemplate
 }
 
 func valueOr(value *int32, otherwise int32) int32 {

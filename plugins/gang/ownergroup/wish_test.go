@@ -6,6 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 
@@ -51,6 +52,8 @@ func TestOfJob(t *testing.T) {
 		"nor one of which all has succeeded":                           {"{spec: {parallelism: 2, completions: 2}, status: {succeeded: 2}}", 0, 0},
 		"what succeeds of a work queue does not say how many come":     {"{spec: {parallelism: 3}, status: {succeeded: 1}}", 0, 3},
 		"more may have succeeded than completions say, when lowered":   {"{spec: {parallelism: 2, completions: 2}, status: {succeeded: 5}}", 0, 0},
+		"indexes that have failed for good do not come again":          {"{spec: {parallelism: 8, completions: 8, backoffLimitPerIndex: 1}, status: {succeeded: 1, failedIndexes: '0,3-5'}}", 1, 4},
+		"what nobody writes of them counts for nothing":                {"{spec: {parallelism: 8, completions: 8}, status: {failedIndexes: 5-3}}", 0, 8},
 		"of elastic indexed Jobs completions and parallelism go along": {"{spec: {parallelism: 8, completions: 8, completionMode: Indexed}}", 0, 8},
 	} {
 		t.Run(sentence, func(t *testing.T) {
@@ -172,12 +175,15 @@ spec:
 func TestOfGroup(t *testing.T) {
 	const templates = `leaderTemplate: {spec: {containers: [{resources: {requests: {cpu: 2}}}]}}, workerTemplate: {spec: {containers: [{resources: {limits: {nvidia.com/gpu: 8}}}]}}`
 	for sentence, c := range map[string]struct {
-		lws  string
-		size int
+		lws string
+		// pods of the group, by their index, that are in the gang; those of all indexes where it is empty.
+		pods []string
+		// size is what the leader says.
+		size string
 		want said
 	}{
 		"a group is of its size": {lws: "{spec: {replicas: 3, leaderWorkerTemplate: {size: 4}}}", want: said{Min: 4}},
-		"or of that which its leader says, while an update rolls out": {lws: "{spec: {leaderWorkerTemplate: {size: 4}}}", size: 6, want: said{Min: 6}},
+		"or of that which its leader says, while an update rolls out": {lws: "{spec: {leaderWorkerTemplate: {size: 4}}}", size: "6", want: said{Min: 6}},
 		"without a size it is the leader":                             {lws: "{spec: {}}", want: said{Min: 1}},
 		"workers that come when the leader is ready come after it, into room that was there from the beginning": {
 			lws:  "{spec: {startupPolicy: LeaderReady, leaderWorkerTemplate: {size: 4, " + templates + "}}}",
@@ -185,12 +191,29 @@ func TestOfGroup(t *testing.T) {
 		"so do those that come when the leader has a node": {
 			lws:  "{metadata: {annotations: {leaderworkerset.sigs.k8s.io/exclusive-topology: rack}}, spec: {startupPolicy: LeaderCreated, leaderWorkerTemplate: {size: 2}}}",
 			want: said{Min: 2, Stages: "1,1"}},
+		"workers alone are a gang where only their template asks for it": {
+			lws:  "{spec: {startupPolicy: LeaderReady, leaderWorkerTemplate: {size: 4, leaderTemplate: {}, workerTemplate: {metadata: {annotations: {scheduling.lockstep.dev/gang: Owner}}}}}}",
+			pods: []string{"1", "2"}, want: said{Min: 3}},
+		"the leader is in it where a policy has written that on it": {
+			lws:  "{spec: {leaderWorkerTemplate: {size: 4, leaderTemplate: {}, workerTemplate: {metadata: {annotations: {scheduling.lockstep.dev/gang: Owner}}}}}}",
+			pods: []string{"0"}, size: "4", want: said{Min: 4}},
+		"who opts out is not in it": {
+			lws:  "{spec: {leaderWorkerTemplate: {size: 4, leaderTemplate: {metadata: {annotations: {scheduling.lockstep.dev/gang: \"\"}}}}}}",
+			pods: []string{"1"}, want: said{Min: 3}},
 		"a leader alone has no stages": {lws: "{spec: {startupPolicy: LeaderReady, leaderWorkerTemplate: {size: 1}}}", want: said{Min: 1}},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			lws := &leaderWorkerSet{}
 			read(t, c.lws, lws)
-			if diff := cmp.Diff(c.want, ofGroup(lws, c.size).said()); diff != "" {
+			if c.pods == nil {
+				c.pods = []string{"0", "1"}
+			}
+			var pods []*v1.Pod
+			for _, index := range c.pods {
+				pods = append(pods, &v1.Pod{ObjectMeta: metav1.ObjectMeta{
+					Labels: map[string]string{v1alpha1.LeaderWorkerIndexLabel: index}, Annotations: map[string]string{groupSize: c.size}}})
+			}
+			if diff := cmp.Diff(c.want, ofGroup(lws, groupOf(lws, pods)).said()); diff != "" {
 				t.Errorf("wish (-want +got):\n%s", diff)
 			}
 		})
