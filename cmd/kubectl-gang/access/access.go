@@ -1,0 +1,121 @@
+package access
+
+import (
+	"fmt"
+
+	v1 "k8s.io/api/core/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	podgroupv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/plugins/gang/podgroup"
+)
+
+const (
+	// qps and burst are those of kubectl.
+	qps   = 50
+	burst = 300
+)
+
+// Access is the cluster that the flags name, and where to write to.
+type Access struct {
+	genericiooptions.IOStreams
+	// Flags are those that every command takes: which cluster, as whom, and which namespace.
+	Flags *genericclioptions.ConfigFlags
+}
+
+// New returns an access by the flags that kubectl has.
+func New(streams genericiooptions.IOStreams) *Access {
+	return &Access{IOStreams: streams, Flags: genericclioptions.NewConfigFlags(true)}
+}
+
+// Config is how to reach the cluster.
+func (a *Access) Config() (*rest.Config, error) {
+	config, err := a.Flags.ToRESTConfig()
+	if err != nil {
+		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
+	}
+	config.QPS, config.Burst = qps, burst
+	return config, nil
+}
+
+// Client reads and writes objects of the kinds that kubectl gang knows. Those of Kubernetes come as protobuf. It asks
+// the cluster for no list of kinds: one that is not served is told by the first request for it.
+func (a *Access) Client() (client.Client, error) {
+	config, err := a.Config()
+	if err != nil {
+		return nil, err
+	}
+	scheme, err := Scheme()
+	if err != nil {
+		return nil, err
+	}
+	c, err := client.New(config, client.Options{Scheme: scheme, Mapper: Mapper()})
+	if err != nil {
+		return nil, fmt.Errorf("making a client: %w", err)
+	}
+	return c, nil
+}
+
+// Namespace is the one that the flags or the kubeconfig name; empty for all.
+func (a *Access) Namespace(all bool) (string, error) {
+	if all {
+		return "", nil
+	}
+	namespace, _, err := a.Flags.ToRawKubeConfigLoader().Namespace()
+	if err != nil {
+		return "", fmt.Errorf("reading the namespace of the kubeconfig: %w", err)
+	}
+	return namespace, nil
+}
+
+// Note tells on stderr what is good to know beside the output.
+func (a *Access) Note(format string, args ...any) {
+	_, _ = fmt.Fprintf(a.ErrOut, "note: "+format+"\n", args...) // nobody is left to be told
+}
+
+// Scheme has the kinds that kubectl gang knows.
+func Scheme() (*runtime.Scheme, error) {
+	scheme := runtime.NewScheme()
+	if err := clientgoscheme.AddToScheme(scheme); err != nil {
+		return nil, fmt.Errorf("registering the kinds of Kubernetes: %w", err)
+	}
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		return nil, fmt.Errorf("registering the kinds of Lockstep: %w", err)
+	}
+	podgroup.AddToScheme(scheme)
+	return scheme, nil
+}
+
+// Mapper maps those kinds to what the API calls them.
+func Mapper() meta.RESTMapper {
+	mapper := meta.NewDefaultRESTMapper(nil)
+	for scope, kinds := range map[meta.RESTScope][]schema.GroupVersionKind{
+		meta.RESTScopeNamespace: {
+			v1.SchemeGroupVersion.WithKind("Pod"),
+			podgroupv1alpha1.SchemeGroupVersion.WithKind("PodGroup"),
+			schedulingv1beta1.SchemeGroupVersion.WithKind("PodGroup"),
+			v1alpha1.SchemeGroupVersion.WithKind("PodMigration"),
+		},
+		meta.RESTScopeRoot: {
+			v1.SchemeGroupVersion.WithKind("Node"),
+			v1.SchemeGroupVersion.WithKind("Namespace"),
+			v1alpha1.SchemeGroupVersion.WithKind("Queue"),
+			v1alpha1.SchemeGroupVersion.WithKind("Reservation"),
+			v1alpha1.SchemeGroupVersion.WithKind("DefragmentationPlan"),
+		},
+	} {
+		for _, kind := range kinds {
+			mapper.Add(kind, scope)
+		}
+	}
+	return mapper
+}

@@ -1,0 +1,60 @@
+// Command kubectl-gang shows the gangs of a cluster, its queues, Reservations, topology and DefragmentationPlans: as
+// kubectl gang, where it is in the PATH.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/component-base/version"
+
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/access"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := newCommand(genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}).ExecuteContext(ctx)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "error:", err)
+		os.Exit(1)
+	}
+}
+
+func newCommand(streams genericiooptions.IOStreams) *cobra.Command {
+	a := access.New(streams)
+	cmd := &cobra.Command{
+		Use:   "kubectl-gang",
+		Short: "Show gangs, and why they wait",
+		Long: `kubectl gang shows the gangs of a cluster, and what they wait for: queues, Reservations, topology and
+DefragmentationPlans. It reads with the rights of its user, and writes nothing unless you approve a plan.`,
+		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl gang"},
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Args:          cobra.NoArgs,
+	}
+	cmd.SetIn(streams.In)
+	cmd.SetOut(streams.Out)
+	cmd.SetErr(streams.ErrOut)
+	a.Flags.AddFlags(cmd.PersistentFlags())
+	cmd.AddCommand(newVersion(streams))
+	return cmd
+}
+
+func newVersion(streams genericiooptions.IOStreams) *cobra.Command {
+	return &cobra.Command{
+		Use:     "version",
+		Short:   "Print the version of kubectl gang",
+		Example: "  kubectl gang version",
+		Args:    cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			_, err := fmt.Fprintln(streams.Out, version.Get().GitVersion)
+			return err
+		},
+	}
+}
