@@ -251,6 +251,16 @@ func (r *Registry) Explain(ctx context.Context, profile string, keys []gang.Key)
 	}
 }
 
+// Why returns why the members of the gang of a pod wait, all told; false where it is in none that is known.
+func (r *Registry) Why(pod *v1.Pod) (e gang.Explanation, ok bool) {
+	key, _, member := gang.KeyOf(pod)
+	p := r.all()[pod.Spec.SchedulerName]
+	if p == nil || !member {
+		return e, false
+	}
+	return p.adapter.Explanation(key)
+}
+
 // Synced reports whether all gangs are known that there were at the start, and have come to
 // the gates after that of the Gang plugin.
 func (r *Registry) Synced() bool { return r.opened.Load() || len(r.all()) == 0 }

@@ -31,7 +31,8 @@ func setup(ctx context.Context, opts *options.Options, set *plugins.Set, lost fu
 	if err := useDefaults(func() string { return opts.Deprecated.Kubeconfig }); err != nil {
 		return nil, nil, err
 	}
-	config, sched, err := build(ctx, opts, set, lost)
+	clients := func(config *schedulerconfig.Config) error { return guard(ctx, config, opts, lost) }
+	config, sched, err := build(ctx, opts, set, clients)
 	if err != nil {
 		if errs := misread(opts.ConfigFile); len(errs) > 0 {
 			err = errors.Join(errs.ToAggregate(), err)
@@ -45,10 +46,10 @@ func setup(ctx context.Context, opts *options.Options, set *plugins.Set, lost fu
 }
 
 // build is kube-scheduler's own Setup, step by step, but for what happens between the
-// second and the third: the clients that the scheduler gets are guarded, and know reserve pods. Setup makes
-// configuration, clients and scheduler in one go, and plugins begin to use the clients
+// second and the third: clients decides what the clients that the scheduler gets may write, and they know reserve pods. Setup
+// makes configuration, clients and scheduler in one go, and plugins begin to use the clients
 // while it runs, so nothing can be changed from outside.
-func build(ctx context.Context, opts *options.Options, set *plugins.Set, lost func(error), more ...scheduler.Option) (*schedulerconfig.CompletedConfig, *scheduler.Scheduler, error) {
+func build(ctx context.Context, opts *options.Options, set *plugins.Set, clients func(*schedulerconfig.Config) error, more ...scheduler.Option) (*schedulerconfig.CompletedConfig, *scheduler.Scheduler, error) {
 	defaults, err := latest.Default()
 	if err != nil {
 		return nil, nil, err
@@ -61,12 +62,7 @@ func build(ctx context.Context, opts *options.Options, set *plugins.Set, lost fu
 	if err != nil {
 		return nil, nil, err
 	}
-	if lost == nil {
-		err = standBy(config)
-	} else {
-		err = guard(ctx, config, opts, lost)
-	}
-	if err != nil {
+	if err := clients(config); err != nil {
 		return nil, nil, err
 	}
 	config.Client = reservepods.Client(config.Client, set.ReservePods())

@@ -37,7 +37,7 @@ func NewStandby(ctx context.Context, configFile, kubeconfig string) (*Standby, e
 	}
 	s := &Standby{Set: plugins.NewSet(), snapshot: cache.NewEmptySnapshot()}
 	var err error
-	s.config, s.Scheduler, err = build(ctx, opts, s.Set, nil, scheduler.WithNodeInfoSnapshot(s.snapshot))
+	s.config, s.Scheduler, err = build(ctx, opts, s.Set, standBy, scheduler.WithNodeInfoSnapshot(s.snapshot))
 	if err != nil {
 		return nil, fmt.Errorf("setting up a scheduler that only looks: %w", err)
 	}

@@ -1,0 +1,106 @@
+package overlay
+
+import (
+	"encoding/json"
+	"net/http"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/endpoints/request"
+)
+
+// watcher is a watch under way.
+type watcher struct {
+	resource  schema.GroupVersionResource
+	namespace string
+	labels    labels.Selector
+	fields    fields.Selector
+	// events are sent in order; it is never closed.
+	events chan watchEvent
+}
+
+type watchEvent struct {
+	Type   watch.EventType `json:"type"`
+	Object object          `json:"object"`
+}
+
+// backlog is how many events a watch may be behind. One that is further behind is a scheduler that hangs.
+const backlog = 1 << 16
+
+// tell sends an event of an object that is watched. The lock of the store is held: so events are in order.
+func (w *watcher) tell(at ref, event watch.EventType, o object) {
+	if at.GroupVersionResource != w.resource || w.namespace != "" && at.namespace != w.namespace || !w.labels.Matches(labelsOf(o)) || !w.fields.Matches(fieldsOf(o)) {
+		return
+	}
+	w.events <- watchEvent{event, clone(o)}
+}
+
+func labelsOf(o object) labels.Set {
+	set := labels.Set{}
+	given, _ := meta(o)["labels"].(object)
+	for key, value := range given {
+		set[key], _ = value.(string)
+	}
+	return set
+}
+
+// fieldsOf are the fields by which pods are selected.
+func fieldsOf(o object) fields.Set {
+	set := fields.Set{"metadata.name": text(meta(o), "name"), "metadata.namespace": text(meta(o), "namespace")}
+	if spec, ok := o["spec"].(object); ok {
+		set["spec.nodeName"] = text(spec, "nodeName")
+	}
+	if status, ok := o["status"].(object); ok {
+		set["status.phase"] = text(status, "phase")
+	}
+	return set
+}
+
+// watch tells what is made, changed and deleted here, until the caller is gone.
+func (s *Server) watch(w http.ResponseWriter, r *http.Request, info *request.RequestInfo) {
+	query := r.URL.Query()
+	if query.Get("sendInitialEvents") == "true" {
+		refuse(w, apierrors.NewInvalid(schema.GroupKind{Group: "meta.k8s.io", Kind: "ListOptions"}, "", nil)) // it is to list
+		return
+	}
+	byLabel, err1 := labels.Parse(query.Get("labelSelector"))
+	byField, err2 := fields.ParseSelector(query.Get("fieldSelector"))
+	if err1 != nil || err2 != nil {
+		refuse(w, apierrors.NewBadRequest("the selector cannot be read"))
+		return
+	}
+	one := &watcher{refOf(info).GroupVersionResource, info.Namespace, byLabel, byField, make(chan watchEvent, backlog)}
+	s.store.mu.Lock()
+	for _, at := range s.store.order {
+		if o := s.store.objects[at]; o != nil {
+			one.tell(at, watch.Added, o)
+		}
+	}
+	s.store.watchers[one] = true
+	s.store.mu.Unlock()
+	defer func() {
+		s.store.mu.Lock()
+		defer s.store.mu.Unlock()
+		delete(s.store.watchers, one)
+	}()
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(http.StatusOK)
+	flush := http.NewResponseController(w)
+	encode := json.NewEncoder(w)
+	for {
+		if err := flush.Flush(); err != nil {
+			return
+		}
+		select {
+		case <-r.Context().Done():
+			return
+		case e := <-one.events:
+			if err := encode.Encode(e); err != nil {
+				return
+			}
+		}
+	}
+}

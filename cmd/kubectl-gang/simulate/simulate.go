@@ -1,0 +1,238 @@
+// Package simulate has a scheduler decide about pods in a cluster that nothing happens to.
+package simulate
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	schedulerapp "github.com/lockstep-sh/lockstep/cmd/scheduler/app"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/overlay"
+)
+
+// Object is one that is supposed to be there.
+type Object struct {
+	Resource schema.GroupVersionResource
+	Object   map[string]any
+}
+
+// Resources of objects that are read here.
+var (
+	Pods  = v1.SchemeGroupVersion.WithResource("pods")
+	Nodes = v1.SchemeGroupVersion.WithResource("nodes")
+)
+
+// Simulation is a scheduler at work on what is only supposed.
+type Simulation struct {
+	server    *overlay.Server
+	scheduler *schedulerapp.Simulated
+	dir       string
+	ended     chan error
+	stop      context.CancelFunc
+}
+
+// Start has a scheduler work on a cluster with some objects more. configFile is its configuration; empty for the embedded one.
+func Start(ctx context.Context, base overlay.Base, configFile string, more []Object) (s *Simulation, err error) {
+	ctx, stop := context.WithCancel(ctx)
+	s = &Simulation{ended: make(chan error, 1), stop: stop}
+	defer func() {
+		if err != nil {
+			s.Close()
+		}
+	}()
+	if s.server, err = overlay.Start(base); err != nil {
+		return s, err
+	}
+	if s.dir, err = os.MkdirTemp("", "kubectl-gang"); err != nil {
+		return s, fmt.Errorf("making a directory for a kubeconfig: %w", err)
+	}
+	kubeconfig, err := s.server.Kubeconfig(s.dir)
+	if err != nil {
+		return s, err
+	}
+	if err := s.Suppose(more); err != nil {
+		return s, err
+	}
+	if s.scheduler, err = schedulerapp.NewSimulated(ctx, configFile, kubeconfig); err != nil {
+		return s, err
+	}
+	go func() { s.ended <- s.scheduler.Run(ctx) }()
+	return s, nil
+}
+
+// Suppose adds objects to the cluster.
+func (s *Simulation) Suppose(more []Object) error {
+	for _, one := range more {
+		if err := s.server.Add(one.Resource, one.Object); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Close ends the simulation. Nothing is left of it.
+func (s *Simulation) Close() {
+	s.stop()
+	if s.server != nil {
+		_ = s.server.Close() // it has no more than this process
+	}
+	if s.dir != "" {
+		_ = os.RemoveAll(s.dir)
+	}
+}
+
+// Verdict is what became of a pod.
+type Verdict struct {
+	Pod *v1.Pod
+	// Node is the one to which it would be bound; empty for none. Before tells that it has it already.
+	Node   string
+	Before bool
+	// Reason and Message are why it would wait.
+	Reason, Message string
+}
+
+// Answer is what the scheduler decided.
+type Answer struct {
+	Verdicts []Verdict
+	// Victims are the pods that it would evict, in order.
+	Victims []*v1.Pod
+	// Undecided: it had not come to an end in the time that it had.
+	Undecided bool
+	// Took is how long it was, with all that had to be read.
+	Took time.Duration
+}
+
+// Placed counts the pods that have a node, or would.
+func (a *Answer) Placed() int {
+	n := 0
+	for i := range a.Verdicts {
+		if a.Verdicts[i].Node != "" {
+			n++
+		}
+	}
+	return n
+}
+
+const (
+	// lookEvery is how often is looked what has been decided.
+	lookEvery = 20 * time.Millisecond
+	// settled is how long nothing may change before a decision is taken as final, and stillWorking where it says
+	// itself that it may not be.
+	settled, stillWorking = 250 * time.Millisecond, 2 * time.Second
+)
+
+// Decide returns what the scheduler decides about pods, at the latest when ctx is done.
+func (s *Simulation) Decide(ctx context.Context, pods []*v1.Pod) (*Answer, error) {
+	began := time.Now()
+	ticker := time.NewTicker(lookEvery)
+	defer ticker.Stop()
+	var last string
+	var since time.Time
+	for {
+		answer, err := s.look(pods)
+		if err != nil {
+			return nil, err
+		}
+		answer.Took = time.Since(began)
+		decided, quiet := answer.decided()
+		if now := fmt.Sprint(s.server.Changes(), answer.words()); now != last {
+			last, since = now, time.Now()
+		}
+		if decided && (answer.Placed() == len(pods) || time.Since(since) >= quiet) {
+			return answer, nil
+		}
+		select {
+		case err := <-s.ended:
+			return nil, fmt.Errorf("simulating: the scheduler ended: %w", err)
+		case <-ctx.Done():
+			answer.Undecided = true
+			return answer, nil
+		case <-ticker.C:
+		}
+	}
+}
+
+// decided reports whether there is a verdict on all pods, and how long it has to stand.
+func (a *Answer) decided() (decided bool, quiet time.Duration) {
+	quiet = settled
+	for i := range a.Verdicts {
+		switch v := &a.Verdicts[i]; {
+		case v.Node != "":
+		case v.Reason == "":
+			return false, 0
+		case !final[v.Reason]:
+			quiet = stillWorking
+		}
+	}
+	return true, quiet
+}
+
+// final are the reasons that stand until something else happens in the cluster.
+var final = map[string]bool{
+	v1alpha1.ReasonUnschedulable: true, v1alpha1.ReasonGangIncomplete: true, v1alpha1.ReasonMemberRejected: true, v1alpha1.ReasonGangUnsupported: true,
+}
+
+func (a *Answer) words() string {
+	text := ""
+	for i := range a.Verdicts {
+		text += a.Verdicts[i].Reason + a.Verdicts[i].Node + "\n"
+	}
+	return text
+}
+
+// look is how far the scheduler has come.
+func (s *Simulation) look(pods []*v1.Pod) (*Answer, error) {
+	now := map[string]*v1.Pod{}
+	for _, o := range s.server.Made(Pods) {
+		pod, err := podOf(o)
+		if err != nil {
+			return nil, err
+		}
+		now[string(pod.UID)] = pod
+	}
+	answer := &Answer{}
+	for _, pod := range pods {
+		v := Verdict{Pod: pod, Node: pod.Spec.NodeName, Before: pod.Spec.NodeName != ""}
+		if changed := now[string(pod.UID)]; changed != nil {
+			v.Node = changed.Spec.NodeName
+			v.Reason, v.Message = said(changed)
+		}
+		if e, ok := s.scheduler.Set.Gangs().Why(pod); ok && v.Node == "" && e.Reason != "" {
+			v.Reason, v.Message = e.Reason, e.Message
+		}
+		answer.Verdicts = append(answer.Verdicts, v)
+	}
+	for _, o := range s.server.Deleted("Pod") {
+		pod, err := podOf(o)
+		if err != nil {
+			return nil, err
+		}
+		answer.Victims = append(answer.Victims, pod)
+	}
+	return answer, nil
+}
+
+// said is why a pod waits, as its status has it.
+func said(pod *v1.Pod) (reason, message string) {
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == v1.PodScheduled && c.Status == v1.ConditionFalse {
+			return c.Reason, c.Message
+		}
+	}
+	return "", ""
+}
+
+func podOf(o map[string]any) (*v1.Pod, error) {
+	pod := &v1.Pod{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o, pod); err != nil {
+		return nil, fmt.Errorf("reading a pod: %w", err)
+	}
+	return pod, nil
+}

@@ -1,0 +1,231 @@
+// Package workload reads manifests, and makes the pods of them that controllers would make.
+package workload
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	corev1defaults "k8s.io/kubernetes/pkg/apis/core/v1"
+
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/simulate"
+)
+
+// Workload is what manifests ask for.
+type Workload struct {
+	// Objects are those that are not pods, nor make some.
+	Objects []*unstructured.Unstructured
+	Pods    []*v1.Pod
+}
+
+// Reader makes pods as they would be in a cluster.
+type Reader struct {
+	// Namespace is that of objects which name none.
+	Namespace string
+	Mapper    meta.RESTMapper
+	// Priority returns the priority of a class, and whether its pods may preempt; of the empty name that of pods without one.
+	Priority func(class string) (priority int32, policy *v1.PreemptionPolicy, err error)
+	// Now is when all is created.
+	Now time.Time
+}
+
+// Read reads manifests, YAML or JSON, one or more in a stream.
+func (r *Reader) Read(w *Workload, in io.Reader) error {
+	decoder := yaml.NewYAMLOrJSONDecoder(in, 4096)
+	for {
+		u := &unstructured.Unstructured{}
+		err := decoder.Decode(&u.Object)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("reading a manifest: %w", err)
+		}
+		if len(u.Object) == 0 {
+			continue
+		}
+		if err := r.add(w, u); err != nil {
+			return fmt.Errorf("%s %q: %w", u.GetKind(), u.GetName(), err)
+		}
+	}
+}
+
+func (r *Reader) add(w *Workload, u *unstructured.Unstructured) error {
+	if u.IsList() {
+		return u.EachListItem(func(item runtime.Object) error { return r.add(w, item.(*unstructured.Unstructured)) })
+	}
+	if u.GetName() == "" {
+		u.SetName(u.GetGenerateName() + string(uuid.NewUUID())[:5])
+	}
+	if u.GetNamespace() == "" {
+		u.SetNamespace(r.Namespace)
+	}
+	u.SetUID(uuid.NewUUID())
+	u.SetCreationTimestamp(metav1.NewTime(r.Now))
+	switch u.GroupVersionKind().GroupKind() {
+	case schema.GroupKind{Kind: "Pod"}:
+		pod := &v1.Pod{}
+		if err := convert(u, pod); err != nil {
+			return err
+		}
+		return r.finish(w, pod)
+	case schema.GroupKind{Group: "batch", Kind: "Job"}:
+		return r.addJob(w, u)
+	case schema.GroupKind{Group: "apps", Kind: "Deployment"}, schema.GroupKind{Group: "apps", Kind: "ReplicaSet"}, schema.GroupKind{Group: "apps", Kind: "StatefulSet"}:
+		return r.addReplicas(w, u)
+	}
+	if !known[u.GroupVersionKind().GroupKind()] {
+		return errors.New("it is not known which pods it makes: write those, or their Job, and its PodGroup if it has one")
+	}
+	w.Objects = append(w.Objects, u)
+	return nil
+}
+
+// known are the kinds that a scheduler reads, and that make no pods.
+var known = map[schema.GroupKind]bool{
+	{Group: "scheduling.x-k8s.io", Kind: "PodGroup"}: true, {Group: "scheduling.k8s.io", Kind: "PodGroup"}: true, {Group: "scheduling.k8s.io", Kind: "Workload"}: true,
+	{Group: "scheduling.lockstep.dev", Kind: "Queue"}: true, {Group: "resource.k8s.io", Kind: "ResourceClaim"}: true,
+	{Kind: "PersistentVolumeClaim"}: true, {Kind: "Namespace"}: true, {Kind: "ConfigMap"}: true, {Kind: "Secret"}: true, {Kind: "Service"}: true, {Kind: "ServiceAccount"}: true,
+}
+
+func convert(u *unstructured.Unstructured, into any) error {
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(u.Object, into, true); err != nil {
+		return fmt.Errorf("reading it: %w", err)
+	}
+	return nil
+}
+
+func (r *Reader) addJob(w *Workload, u *unstructured.Unstructured) error {
+	job := &batchv1.Job{}
+	if err := convert(u, job); err != nil {
+		return err
+	}
+	if job.Spec.Suspend != nil && *job.Spec.Suspend {
+		return errors.New("spec.suspend is true: it makes no pods")
+	}
+	n := int32(1)
+	if job.Spec.Parallelism != nil {
+		n = *job.Spec.Parallelism
+	}
+	if job.Spec.Completions != nil {
+		n = min(n, *job.Spec.Completions)
+	}
+	indexed := job.Spec.CompletionMode != nil && *job.Spec.CompletionMode == batchv1.IndexedCompletion
+	for i := range n {
+		pod := r.fromTemplate(u, &job.Spec.Template, i)
+		pod.Labels[batchv1.JobNameLabel], pod.Labels[batchv1.ControllerUidLabel] = job.Name, string(job.UID)
+		pod.Labels["job-name"], pod.Labels["controller-uid"] = job.Name, string(job.UID)
+		if indexed {
+			pod.Labels[batchv1.JobCompletionIndexAnnotation], pod.Annotations[batchv1.JobCompletionIndexAnnotation] = strconv.Itoa(int(i)), strconv.Itoa(int(i))
+		}
+		if err := r.finish(w, pod); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// replicas is what Deployments, ReplicaSets and StatefulSets have in common.
+type replicas struct {
+	Spec struct {
+		Replicas *int32             `json:"replicas"`
+		Template v1.PodTemplateSpec `json:"template"`
+	} `json:"spec"`
+}
+
+func (r *Reader) addReplicas(w *Workload, u *unstructured.Unstructured) error {
+	set := &replicas{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, set); err != nil {
+		return fmt.Errorf("reading it: %w", err)
+	}
+	n := int32(1)
+	if set.Spec.Replicas != nil {
+		n = *set.Spec.Replicas
+	}
+	for i := range n {
+		pod := r.fromTemplate(u, &set.Spec.Template, i)
+		if u.GetKind() == "StatefulSet" {
+			pod.Labels[appsv1.StatefulSetPodNameLabel], pod.Labels[appsv1.PodIndexLabel] = pod.Name, strconv.Itoa(int(i))
+		}
+		if err := r.finish(w, pod); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fromTemplate makes the pod of a number, from 0.
+func (r *Reader) fromTemplate(owner *unstructured.Unstructured, template *v1.PodTemplateSpec, i int32) *v1.Pod {
+	controls := true
+	pod := &v1.Pod{ObjectMeta: *template.ObjectMeta.DeepCopy(), Spec: *template.Spec.DeepCopy()}
+	pod.Name, pod.Namespace, pod.UID = fmt.Sprintf("%s-%d", owner.GetName(), i), owner.GetNamespace(), uuid.NewUUID()
+	pod.OwnerReferences = []metav1.OwnerReference{{
+		APIVersion: owner.GetAPIVersion(), Kind: owner.GetKind(), Name: owner.GetName(), UID: owner.GetUID(), Controller: &controls,
+	}}
+	if pod.Labels == nil {
+		pod.Labels = map[string]string{}
+	}
+	if pod.Annotations == nil {
+		pod.Annotations = map[string]string{}
+	}
+	return pod
+}
+
+// finish gives a pod what the API server gives it.
+func (r *Reader) finish(w *Workload, pod *v1.Pod) error {
+	pod.APIVersion, pod.Kind = "v1", "Pod"
+	pod.CreationTimestamp = metav1.NewTime(r.Now)
+	pod.Status.Phase = v1.PodPending
+	corev1defaults.SetObjectDefaults_Pod(pod)
+	priority, policy, err := r.Priority(pod.Spec.PriorityClassName)
+	if err != nil {
+		return err
+	}
+	pod.Spec.Priority = &priority
+	if pod.Spec.PreemptionPolicy == nil {
+		pod.Spec.PreemptionPolicy = policy
+	}
+	for i := range pod.Spec.ResourceClaims {
+		if claim := &pod.Spec.ResourceClaims[i]; claim.ResourceClaimTemplateName != nil {
+			return fmt.Errorf("spec.resourceClaims[%d].resourceClaimTemplateName is %q: claims from templates are made by kube-controller-manager, and cannot be supposed", i, *claim.ResourceClaimTemplateName)
+		}
+	}
+	w.Pods = append(w.Pods, pod)
+	return nil
+}
+
+// Simulated are the pods and the other objects, as a simulation has them.
+func (r *Reader) Simulated(w *Workload) ([]simulate.Object, error) {
+	var list []simulate.Object
+	for _, u := range w.Objects {
+		gvk := u.GroupVersionKind()
+		mapping, err := r.Mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
+		if err != nil {
+			return nil, fmt.Errorf("%s %q: %w", u.GetKind(), u.GetName(), err)
+		}
+		if mapping.Scope.Name() == meta.RESTScopeNameRoot {
+			u.SetNamespace("")
+		}
+		list = append(list, simulate.Object{Resource: mapping.Resource, Object: u.Object})
+	}
+	for _, pod := range w.Pods {
+		o, err := runtime.DefaultUnstructuredConverter.ToUnstructured(pod)
+		if err != nil {
+			return nil, fmt.Errorf("pod %q: %w", pod.Name, err)
+		}
+		list = append(list, simulate.Object{Resource: simulate.Pods, Object: o})
+	}
+	return list, nil
+}

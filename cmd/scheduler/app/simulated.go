@@ -1,0 +1,77 @@
+package app
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	schedulerconfig "k8s.io/kubernetes/cmd/kube-scheduler/app/config"
+	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
+	"k8s.io/kubernetes/pkg/scheduler"
+
+	"github.com/lockstep-sh/lockstep/plugins"
+)
+
+// Simulated is a scheduler that works against an API server which keeps everything that is written to itself: what it does
+// there is what would be done. It serves nothing, and needs no lease.
+type Simulated struct {
+	*scheduler.Scheduler
+	Set    *plugins.Set
+	config *schedulerconfig.CompletedConfig
+}
+
+// NewSimulated makes one. configFile is the scheduler's, or empty for the embedded configuration; kubeconfig is that of the
+// API server. It is called once in a process.
+func NewSimulated(ctx context.Context, configFile, kubeconfig string) (*Simulated, error) {
+	opts := options.NewOptions()
+	opts.ConfigFile, opts.Deprecated.Kubeconfig = configFile, kubeconfig
+	opts.SecureServing, opts.Authentication, opts.Authorization = nil, nil, nil
+	if err := useDefaults(func() string { return kubeconfig }); err != nil {
+		return nil, err
+	}
+	s := &Simulated{Set: plugins.NewSet()}
+	var err error
+	s.config, s.Scheduler, err = build(ctx, opts, s.Set, func(config *schedulerconfig.Config) error { return unbound(config, kubeconfig) })
+	if err != nil {
+		return nil, fmt.Errorf("setting up a scheduler that simulates: %w", err)
+	}
+	if err := s.Set.Install(ctx, s.Scheduler); err != nil {
+		return nil, fmt.Errorf("setting up a scheduler that simulates: %w", err)
+	}
+	return s, nil
+}
+
+// unbound has the scheduler's clients write at any time and at any rate, and only to the server of the kubeconfig, whatever the
+// configuration names. They read protobuf where there is any, which costs least, and write JSON.
+func unbound(config *schedulerconfig.Config, kubeconfig string) error {
+	if config.ComponentConfig.ClientConnection.Kubeconfig != kubeconfig {
+		return fmt.Errorf("clientConnection.kubeconfig is %q: leave it empty for a simulation", config.ComponentConfig.ClientConnection.Kubeconfig)
+	}
+	config.LeaderElection = nil
+	config.KubeConfig.QPS, config.KubeConfig.Burst = -1, 0
+	config.KubeConfig.AcceptContentTypes, config.KubeConfig.ContentType = runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON, runtime.ContentTypeJSON
+	client, err := kubernetes.NewForConfig(config.KubeConfig)
+	if err != nil {
+		return fmt.Errorf("making the client of a scheduler that simulates: %w", err)
+	}
+	config.Client = client
+	return nil
+}
+
+// Run schedules until ctx is done.
+func (s *Simulated) Run(ctx context.Context) error {
+	s.config.EventBroadcaster.StartRecordingToSink(ctx.Done())
+	defer s.config.EventBroadcaster.Shutdown()
+	s.config.InformerFactory.Start(ctx.Done())
+	s.config.InformerFactory.WaitForCacheSync(ctx.Done())
+	if s.config.DynInformerFactory != nil {
+		s.config.DynInformerFactory.Start(ctx.Done())
+		s.config.DynInformerFactory.WaitForCacheSync(ctx.Done())
+	}
+	if err := s.WaitForHandlersSync(ctx); err != nil {
+		return fmt.Errorf("waiting for what is in the cluster: %w", err)
+	}
+	s.Scheduler.Run(ctx)
+	return nil
+}
