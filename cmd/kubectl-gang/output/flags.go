@@ -78,6 +78,9 @@ type Printer struct {
 	table, wide bool
 }
 
+// IsTable reports whether what is printed is for people.
+func (p *Printer) IsTable() bool { return p.table }
+
 // Columns are those of a table, and the cells of a row of type T.
 type Columns[T any] []Column[T]
 

@@ -27,26 +27,27 @@ type Base interface {
 
 // Server is the overlay. It is safe for concurrent use.
 type Server struct {
-	base     Base
-	token    string
+	base Base
+	// secret is the first part of all paths: whoever is told of it may read what the process may. A kubeconfig gives no token to a
+	// server without TLS.
+	secret   string
 	requests request.RequestInfoFactory
 	listener net.Listener
 	http     http.Server
 	store    store
 }
 
-// Start serves on the loopback interface, on a free port, to those who have the token of the kubeconfig that
-// [Server.Kubeconfig] writes.
+// Start serves on the loopback interface, on a free port, to those who have the kubeconfig that [Server.Kubeconfig] writes.
 func Start(base Base) (*Server, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("serving what would be: %w", err)
 	}
 	s := &Server{
-		base: base, token: rand.Text(), listener: listener, store: newStore(),
+		base: base, secret: "/" + rand.Text(), listener: listener, store: newStore(),
 		requests: request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")},
 	}
-	s.http = http.Server{Handler: s, ReadHeaderTimeout: 10 * time.Second}
+	s.http = http.Server{Handler: http.StripPrefix(s.secret, s), ReadHeaderTimeout: 10 * time.Second}
 	go func() { _ = s.http.Serve(listener) }() // it ends with Close
 	return s, nil
 }
@@ -58,9 +59,8 @@ func (s *Server) Close() error { return s.http.Close() }
 func (s *Server) Kubeconfig(dir string) (string, error) {
 	const name = "whatif"
 	config := clientcmdapi.NewConfig()
-	config.Clusters[name] = &clientcmdapi.Cluster{Server: "http://" + s.listener.Addr().String()}
-	config.AuthInfos[name] = &clientcmdapi.AuthInfo{Token: s.token}
-	config.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
+	config.Clusters[name] = &clientcmdapi.Cluster{Server: "http://" + s.listener.Addr().String() + s.secret}
+	config.Contexts[name] = &clientcmdapi.Context{Cluster: name}
 	config.CurrentContext = name
 	file := filepath.Join(dir, "kubeconfig.yaml")
 	if err := clientcmd.WriteToFile(*config, file); err != nil {
@@ -71,10 +71,6 @@ func (s *Server) Kubeconfig(dir string) (string, error) {
 
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.Header.Get("Authorization") != "Bearer "+s.token {
-		refuse(w, apierrors.NewUnauthorized("this server is for the process that started it"))
-		return
-	}
 	info, err := s.requests.NewRequestInfo(r)
 	if err != nil {
 		refuse(w, apierrors.NewBadRequest(err.Error()))

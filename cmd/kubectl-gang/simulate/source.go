@@ -1,0 +1,116 @@
+package simulate
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/pflag"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/access"
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/overlay"
+)
+
+// Source is what a simulation begins with.
+type Source struct {
+	configFile, logFile string
+}
+
+// AddFlags adds the flags that say what it is.
+func (s *Source) AddFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&s.configFile, "scheduler-config", "", "The scheduler's configuration. Without it that which the Deployment of lockstep-scheduler mounts counts, or else the built-in one.")
+	flags.StringVar(&s.logFile, "scheduler-log", "", "Where to write the log of the scheduler that decides. Without it there is none.")
+}
+
+// Ground is a cluster as it is.
+type Ground struct {
+	Base overlay.Base
+	// ConfigFile is the scheduler's configuration; empty for the embedded one.
+	ConfigFile string
+	// Discovery is how to ask which kinds there are.
+	Discovery *rest.Config
+	dir       string
+}
+
+// Close removes what was written to files.
+func (g *Ground) Close() { _ = os.RemoveAll(g.dir) } // a directory for temporary files
+
+// Open looks for the cluster and the scheduler's configuration.
+func (s *Source) Open(ctx context.Context, a *access.Access) (*Ground, error) {
+	if err := s.log(); err != nil {
+		return nil, err
+	}
+	config, err := a.Config()
+	if err != nil {
+		return nil, err
+	}
+	config.QPS, config.Burst = -1, 0
+	g := &Ground{Discovery: config}
+	if g.Base, err = overlay.Live(config); err != nil {
+		return nil, err
+	}
+	if g.dir, err = os.MkdirTemp("", "kubectl-gang"); err != nil {
+		return nil, fmt.Errorf("making a directory for the scheduler's configuration: %w", err)
+	}
+	text, err := s.config(ctx, a, config)
+	if err == nil && text != nil {
+		g.ConfigFile, err = WriteConfig(g.dir, text)
+	}
+	if err != nil {
+		g.Close()
+		return nil, err
+	}
+	return g, nil
+}
+
+// log has the scheduler's log go where it was asked for, for the rest of the process.
+func (s *Source) log() error {
+	to := io.Discard
+	if s.logFile != "" {
+		file, err := os.Create(s.logFile)
+		if err != nil {
+			return fmt.Errorf("opening --scheduler-log: %w", err)
+		}
+		to = file
+	}
+	flags := flag.NewFlagSet("", flag.ContinueOnError)
+	klog.InitFlags(flags)
+	for name, value := range map[string]string{"logtostderr": "false", "alsologtostderr": "false", "stderrthreshold": "FATAL", "one_output": "true"} {
+		if err := flags.Set(name, value); err != nil {
+			return fmt.Errorf("setting up the log: %w", err)
+		}
+	}
+	klog.SetOutput(to)
+	return nil
+}
+
+// config is the scheduler's configuration; nil for the embedded one.
+func (s *Source) config(ctx context.Context, a *access.Access, config *rest.Config) ([]byte, error) {
+	if s.configFile != "" {
+		text, err := os.ReadFile(s.configFile)
+		if err != nil {
+			return nil, fmt.Errorf("reading --scheduler-config: %w", err)
+		}
+		return text, nil
+	}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("making a client: %w", err)
+	}
+	text, where, err := ConfigOf(ctx, client)
+	switch {
+	case err != nil:
+		a.Note("%v; using the built-in configuration: name the scheduler's by --scheduler-config", err)
+		return nil, nil
+	case text == nil:
+		a.Note("no Deployment of lockstep-scheduler was found; using the built-in configuration: name the scheduler's by --scheduler-config")
+		return nil, nil
+	}
+	a.Note("using the scheduler's configuration of %s", where)
+	return text, nil
+}

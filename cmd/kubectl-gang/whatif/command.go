@@ -1,0 +1,177 @@
+// Package whatif is the command that tells what the scheduler would do with pods that nobody has created.
+package whatif
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/restmapper"
+
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/access"
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/output"
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/simulate"
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/workload"
+)
+
+type options struct {
+	*access.Access
+	files   []string
+	preempt bool
+	nodes   string
+	from    simulate.Source
+	timeout time.Duration
+	output  *output.Flags
+}
+
+// NewCommand makes the command.
+func NewCommand(a *access.Access) *cobra.Command {
+	o := &options{Access: a, output: output.NewFlags()}
+	cmd := &cobra.Command{
+		Use:   "whatif -f FILE",
+		Short: "Tell what the scheduler would do with pods that are not created",
+		Long: `whatif runs the scheduler, with all its plugins and its configuration, on the cluster as it is now and the pods of the
+manifests, and tells where they would go, whom they would evict, or why they would wait. Nothing is written to the cluster.
+
+Manifests may have Pods, Jobs, Deployments, ReplicaSets and StatefulSets, and what their pods need: PodGroups, Queues, ResourceClaims,
+PersistentVolumeClaims. All gangs that wait in the cluster are there, too, and come first where the scheduler has them first.
+Pods that are evicted are gone at once, and nobody makes them anew.`,
+		Example: `  # Would this Job start now, and where?
+  kubectl gang whatif -f job.yaml
+
+  # May it evict others, and whom would it?
+  kubectl gang whatif -f job.yaml --preempt
+
+  # With four more nodes like those of pool a100?
+  kubectl gang whatif -f job.yaml --nodes +4:a100`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
+	}
+	cmd.Flags().StringSliceVarP(&o.files, "filename", "f", nil, "Manifests of what is supposed to be created; - for the standard input.")
+	cmd.Flags().BoolVar(&o.preempt, "preempt", false, "The pods may evict others, as far as their preemptionPolicy lets them.")
+	cmd.Flags().StringVar(&o.nodes, "nodes", "", "Tell also what would be with more nodes: +COUNT:POOL. POOL is a node, KEY=VALUE of a label, or the name of a pool.")
+	cmd.Flags().DurationVar(&o.timeout, "timeout", 30*time.Second, "How long the scheduler may take.")
+	o.from.AddFlags(cmd.Flags())
+	o.output.AddFlags(cmd)
+	_ = cmd.MarkFlagRequired("filename") // it fails only for a flag that there is not
+	return cmd
+}
+
+func (o *options) run(ctx context.Context) error {
+	count, pool, err := readNodes(o.nodes)
+	if err != nil {
+		return err
+	}
+	printer, err := o.output.Printer(o.Out)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, o.timeout)
+	defer cancel()
+	began := time.Now()
+	ground, err := o.from.Open(ctx, o.Access)
+	if err != nil {
+		return err
+	}
+	defer ground.Close()
+	pods, objects, err := o.read(ground)
+	if err != nil {
+		return err
+	}
+	simulation, err := simulate.Start(ctx, ground.Base, ground.ConfigFile, objects)
+	if err != nil {
+		return err
+	}
+	defer simulation.Close()
+	answer, err := simulation.Decide(ctx, pods)
+	if err != nil {
+		return err
+	}
+	reports := []Report{reportOf("now", answer, simulation, time.Since(began))}
+	if count > 0 && answer.Placed() < len(pods) {
+		more, err := simulate.NewNodes(ground.Base, pool, count)
+		if err != nil {
+			return err
+		}
+		if err := simulation.Suppose(more); err != nil {
+			return err
+		}
+		if answer, err = simulation.Decide(ctx, pods); err != nil {
+			return err
+		}
+		reports = append(reports, reportOf(fmt.Sprintf("with %d more nodes like those of %s", count, pool), answer, simulation, time.Since(began)))
+	}
+	return print(printer, o.Out, reports, o.preempt)
+}
+
+// readNodes reads +COUNT:POOL.
+func readNodes(text string) (count int, pool string, err error) {
+	if text == "" {
+		return 0, "", nil
+	}
+	number, pool, ok := strings.Cut(strings.TrimPrefix(text, "+"), ":")
+	if count, err = strconv.Atoi(number); err != nil || !ok || count < 1 || pool == "" {
+		return 0, "", fmt.Errorf("checking --nodes: %q is not +COUNT:POOL, such as +4:a100", text)
+	}
+	return count, pool, nil
+}
+
+// read reads the manifests.
+func (o *options) read(ground *simulate.Ground) ([]*v1.Pod, []simulate.Object, error) {
+	namespace, err := o.Namespace(false)
+	if err != nil {
+		return nil, nil, err
+	}
+	priorities, err := simulate.Priorities(ground.Base)
+	if err != nil {
+		return nil, nil, err
+	}
+	client, err := discovery.NewDiscoveryClientForConfig(ground.Discovery)
+	if err != nil {
+		return nil, nil, fmt.Errorf("making a client: %w", err)
+	}
+	groups, err := restmapper.GetAPIGroupResources(client)
+	if err != nil {
+		return nil, nil, fmt.Errorf("asking which kinds there are: %w", err)
+	}
+	reader := &workload.Reader{Namespace: namespace, Mapper: restmapper.NewDiscoveryRESTMapper(groups), Priority: priorities, Now: time.Now()}
+	var w workload.Workload
+	for _, name := range o.files {
+		if err := readFile(reader, &w, name, o.In); err != nil {
+			return nil, nil, err
+		}
+	}
+	if len(w.Pods) == 0 {
+		return nil, nil, fmt.Errorf("reading %s: there are no pods in it", strings.Join(o.files, ", "))
+	}
+	if !o.preempt {
+		never := v1.PreemptNever
+		for _, pod := range w.Pods {
+			pod.Spec.PreemptionPolicy = &never
+		}
+	}
+	objects, err := reader.Simulated(&w)
+	return w.Pods, objects, err
+}
+
+func readFile(reader *workload.Reader, w *workload.Workload, name string, in io.Reader) error {
+	if name != "-" {
+		file, err := os.Open(name)
+		if err != nil {
+			return fmt.Errorf("opening a manifest: %w", err)
+		}
+		defer file.Close()
+		in = file
+	}
+	if err := reader.Read(w, in); err != nil {
+		return fmt.Errorf("reading %s: %w", name, err)
+	}
+	return nil
+}
