@@ -213,6 +213,16 @@ func (s *Set) Follow(ctx context.Context, sched *scheduler.Scheduler) (bool, err
 	return catchup.Wait(ctx, api, factory, sched.Cache, s.watches()...), nil
 }
 
+// Ready reports whether scheduling has begun, and all gangs are known that there were then.
+func (s *Set) Ready() bool {
+	select {
+	case <-s.leading:
+		return s.gangs.Synced()
+	default:
+		return false
+	}
+}
+
 // Gangs are those of all profiles.
 func (s *Set) Gangs() *gangs.Registry { return s.gangs }
 

@@ -14,6 +14,7 @@ import (
 	"k8s.io/component-base/version"
 
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/access"
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/dump"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/whatif"
 )
 
@@ -44,7 +45,7 @@ DefragmentationPlans. It reads with the rights of its user, and writes nothing u
 	cmd.SetErr(streams.ErrOut)
 	a.Flags.AddFlags(cmd.PersistentFlags())
 	cmd.AddCommand(newVersion(streams))
-	cmd.AddCommand(whatif.NewCommand(a))
+	cmd.AddCommand(whatif.NewCommand(a), dump.NewCommand(a))
 	return cmd
 }
 

@@ -118,3 +118,12 @@ func Print[T any](p *Printer, kind string, columns Columns[T], items []T) error 
 	}
 	return nil
 }
+
+// Table prints a table by itself, of several.
+func Table[T any](flags *Flags, w io.Writer, columns Columns[T], items []T) error {
+	p, err := flags.Printer(w)
+	if err != nil {
+		return err
+	}
+	return Print(p, "", columns, items)
+}

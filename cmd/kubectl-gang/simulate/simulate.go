@@ -8,8 +8,13 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/restmapper"
+	"k8s.io/client-go/tools/clientcmd"
 
 	schedulerapp "github.com/lockstep-sh/lockstep/cmd/scheduler/app"
 
@@ -34,37 +39,65 @@ type Simulation struct {
 	server    *overlay.Server
 	scheduler *schedulerapp.Simulated
 	dir       string
-	ended     chan error
-	stop      context.CancelFunc
+	// kubeconfig is that of the server.
+	kubeconfig string
+	ended      chan error
+	stop       context.CancelFunc
 }
 
-// Start has a scheduler work on a cluster with some objects more. configFile is its configuration; empty for the embedded one.
-func Start(ctx context.Context, base overlay.Base, configFile string, more []Object) (s *Simulation, err error) {
-	ctx, stop := context.WithCancel(ctx)
-	s = &Simulation{ended: make(chan error, 1), stop: stop}
+// New returns a simulation on a cluster, in which no scheduler is at work yet.
+func New(base overlay.Base) (s *Simulation, err error) {
+	s = &Simulation{ended: make(chan error, 1), stop: func() {}}
 	defer func() {
 		if err != nil {
 			s.Close()
 		}
 	}()
 	if s.server, err = overlay.Start(base); err != nil {
-		return s, err
+		return nil, err
 	}
 	if s.dir, err = os.MkdirTemp("", "kubectl-gang"); err != nil {
-		return s, fmt.Errorf("making a directory for a kubeconfig: %w", err)
+		return nil, fmt.Errorf("making a directory for a kubeconfig: %w", err)
 	}
-	kubeconfig, err := s.server.Kubeconfig(s.dir)
-	if err != nil {
-		return s, err
-	}
-	if err := s.Suppose(more); err != nil {
-		return s, err
-	}
-	if s.scheduler, err = schedulerapp.NewSimulated(ctx, configFile, kubeconfig); err != nil {
-		return s, err
+	s.kubeconfig, err = s.server.Kubeconfig(s.dir)
+	return s, err
+}
+
+// Start has a scheduler work. configFile is its configuration; empty for the embedded one. It is called once in a process.
+func (s *Simulation) Start(ctx context.Context, configFile string) (err error) {
+	ctx, s.stop = context.WithCancel(ctx)
+	if s.scheduler, err = schedulerapp.NewSimulated(ctx, configFile, s.kubeconfig); err != nil {
+		return err
 	}
 	go func() { s.ended <- s.scheduler.Run(ctx) }()
-	return s, nil
+	return nil
+}
+
+// Ready returns when the scheduler knows all that is in the cluster.
+func (s *Simulation) Ready(ctx context.Context) error {
+	err := wait.PollUntilContextCancel(ctx, lookEvery, true, func(context.Context) (bool, error) { return s.scheduler.Set.Ready(), nil })
+	if err != nil {
+		return fmt.Errorf("waiting for the scheduler to read the cluster: %w", err)
+	}
+	return nil
+}
+
+// Kinds asks the cluster which kinds there are.
+func (s *Simulation) Kinds() (meta.RESTMapper, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", s.kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("asking which kinds there are: %w", err)
+	}
+	config.QPS, config.Burst = -1, 0
+	client, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("asking which kinds there are: %w", err)
+	}
+	groups, err := restmapper.GetAPIGroupResources(client)
+	if err != nil {
+		return nil, fmt.Errorf("asking which kinds there are: %w", err)
+	}
+	return restmapper.NewDiscoveryRESTMapper(groups), nil
 }
 
 // Suppose adds objects to the cluster.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"time"
 
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/kubernetes"
@@ -18,12 +19,13 @@ import (
 
 // Source is what a simulation begins with.
 type Source struct {
-	configFile, logFile string
+	configFile, logFile, dumpFile string
 }
 
 // AddFlags adds the flags that say what it is.
 func (s *Source) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&s.configFile, "scheduler-config", "", "The scheduler's configuration. Without it that which the Deployment of lockstep-scheduler mounts counts, or else the built-in one.")
+	flags.StringVar(&s.dumpFile, "dump", "", "A dump of a cluster, by kubectl gang dump, to be taken for the cluster.")
 	flags.StringVar(&s.logFile, "scheduler-log", "", "Where to write the log of the scheduler that decides. Without it there is none.")
 }
 
@@ -32,9 +34,9 @@ type Ground struct {
 	Base overlay.Base
 	// ConfigFile is the scheduler's configuration; empty for the embedded one.
 	ConfigFile string
-	// Discovery is how to ask which kinds there are.
-	Discovery *rest.Config
-	dir       string
+	// SchedulerConfig is what is in it.
+	SchedulerConfig []byte
+	dir             string
 }
 
 // Close removes what was written to files.
@@ -45,27 +47,50 @@ func (s *Source) Open(ctx context.Context, a *access.Access) (*Ground, error) {
 	if err := s.log(); err != nil {
 		return nil, err
 	}
-	config, err := a.Config()
-	if err != nil {
-		return nil, err
+	g := &Ground{}
+	config, err := s.base(ctx, a, g)
+	if err == nil {
+		g.dir, err = os.MkdirTemp("", "kubectl-gang")
 	}
-	config.QPS, config.Burst = -1, 0
-	g := &Ground{Discovery: config}
-	if g.Base, err = overlay.Live(config); err != nil {
-		return nil, err
-	}
-	if g.dir, err = os.MkdirTemp("", "kubectl-gang"); err != nil {
-		return nil, fmt.Errorf("making a directory for the scheduler's configuration: %w", err)
-	}
-	text, err := s.config(ctx, a, config)
-	if err == nil && text != nil {
-		g.ConfigFile, err = WriteConfig(g.dir, text)
+	if err == nil && config != nil {
+		g.SchedulerConfig = config
+		g.ConfigFile, err = WriteConfig(g.dir, config)
 	}
 	if err != nil {
 		g.Close()
 		return nil, err
 	}
 	return g, nil
+}
+
+// base looks for the cluster, and returns the scheduler's configuration; nil for the embedded one.
+func (s *Source) base(ctx context.Context, a *access.Access, g *Ground) ([]byte, error) {
+	if s.dumpFile != "" {
+		file, err := os.Open(s.dumpFile)
+		if err != nil {
+			return nil, fmt.Errorf("opening --dump: %w", err)
+		}
+		defer file.Close()
+		dump, err := overlay.ReadDump(file)
+		if err != nil {
+			return nil, fmt.Errorf("reading --dump %s: %w", s.dumpFile, err)
+		}
+		g.Base = dump
+		a.Note("the cluster is that of %s", dump.Taken.Local().Format(time.DateTime))
+		if s.configFile == "" && dump.SchedulerConfig != "" {
+			return []byte(dump.SchedulerConfig), nil
+		}
+		return s.config(ctx, a, nil)
+	}
+	config, err := a.Config()
+	if err != nil {
+		return nil, err
+	}
+	config.QPS, config.Burst = -1, 0
+	if g.Base, err = overlay.Live(config); err != nil {
+		return nil, err
+	}
+	return s.config(ctx, a, config)
 }
 
 // log has the scheduler's log go where it was asked for, for the rest of the process.
@@ -89,7 +114,7 @@ func (s *Source) log() error {
 	return nil
 }
 
-// config is the scheduler's configuration; nil for the embedded one.
+// config is the scheduler's configuration, of the flag or of the cluster; nil for the embedded one.
 func (s *Source) config(ctx context.Context, a *access.Access, config *rest.Config) ([]byte, error) {
 	if s.configFile != "" {
 		text, err := os.ReadFile(s.configFile)
@@ -97,6 +122,9 @@ func (s *Source) config(ctx context.Context, a *access.Access, config *rest.Conf
 			return nil, fmt.Errorf("reading --scheduler-config: %w", err)
 		}
 		return text, nil
+	}
+	if config == nil {
+		return nil, nil // a dump of a cluster in which none was found
 	}
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {

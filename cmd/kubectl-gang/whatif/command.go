@@ -12,8 +12,6 @@ import (
 
 	"github.com/spf13/cobra"
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/restmapper"
 
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/access"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/output"
@@ -69,8 +67,7 @@ func (o *options) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	printer, err := o.output.Printer(o.Out)
-	if err != nil {
+	if _, err := o.output.Printer(o.Out); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.timeout)
@@ -81,15 +78,21 @@ func (o *options) run(ctx context.Context) error {
 		return err
 	}
 	defer ground.Close()
-	pods, objects, err := o.read(ground)
-	if err != nil {
-		return err
-	}
-	simulation, err := simulate.Start(ctx, ground.Base, ground.ConfigFile, objects)
+	simulation, err := simulate.New(ground.Base)
 	if err != nil {
 		return err
 	}
 	defer simulation.Close()
+	pods, objects, err := o.read(ground, simulation)
+	if err != nil {
+		return err
+	}
+	if err := simulation.Suppose(objects); err != nil {
+		return err
+	}
+	if err := simulation.Start(ctx, ground.ConfigFile); err != nil {
+		return err
+	}
 	answer, err := simulation.Decide(ctx, pods)
 	if err != nil {
 		return err
@@ -108,7 +111,7 @@ func (o *options) run(ctx context.Context) error {
 		}
 		reports = append(reports, reportOf(fmt.Sprintf("with %d more nodes like those of %s", count, pool), answer, simulation, time.Since(began)))
 	}
-	return print(printer, o.Out, reports, o.preempt)
+	return print(o.output, o.Out, reports, o.preempt)
 }
 
 // readNodes reads +COUNT:POOL.
@@ -124,7 +127,7 @@ func readNodes(text string) (count int, pool string, err error) {
 }
 
 // read reads the manifests.
-func (o *options) read(ground *simulate.Ground) ([]*v1.Pod, []simulate.Object, error) {
+func (o *options) read(ground *simulate.Ground, simulation *simulate.Simulation) ([]*v1.Pod, []simulate.Object, error) {
 	namespace, err := o.Namespace(false)
 	if err != nil {
 		return nil, nil, err
@@ -133,15 +136,11 @@ func (o *options) read(ground *simulate.Ground) ([]*v1.Pod, []simulate.Object, e
 	if err != nil {
 		return nil, nil, err
 	}
-	client, err := discovery.NewDiscoveryClientForConfig(ground.Discovery)
+	kinds, err := simulation.Kinds()
 	if err != nil {
-		return nil, nil, fmt.Errorf("making a client: %w", err)
+		return nil, nil, err
 	}
-	groups, err := restmapper.GetAPIGroupResources(client)
-	if err != nil {
-		return nil, nil, fmt.Errorf("asking which kinds there are: %w", err)
-	}
-	reader := &workload.Reader{Namespace: namespace, Mapper: restmapper.NewDiscoveryRESTMapper(groups), Priority: priorities, Now: time.Now()}
+	reader := &workload.Reader{Namespace: namespace, Mapper: kinds, Priority: priorities, Now: time.Now()}
 	var w workload.Workload
 	for _, name := range o.files {
 		if err := readFile(reader, &w, name, o.In); err != nil {

@@ -103,7 +103,11 @@ var (
 )
 
 // print prints reports: as words and tables, or as data.
-func print(p *output.Printer, out io.Writer, reports []Report, preempt bool) error {
+func print(flags *output.Flags, out io.Writer, reports []Report, preempt bool) error {
+	p, err := flags.Printer(out)
+	if err != nil {
+		return err
+	}
 	if !p.IsTable() {
 		return output.Print(p, "WhatIf", nil, reports)
 	}
@@ -112,17 +116,15 @@ func print(p *output.Printer, out io.Writer, reports []Report, preempt bool) err
 		if i > 0 {
 			fmt.Fprintln(out)
 		}
-		if _, err := fmt.Fprint(out, r.words(preempt)); err != nil {
-			return fmt.Errorf("printing: %w", err)
-		}
-		if err := output.Print(p, "", memberColumns, r.Members); err != nil {
+		fmt.Fprint(out, r.words(preempt))
+		if err := output.Table(flags, out, memberColumns, r.Members); err != nil {
 			return err
 		}
 		if len(r.Victims) == 0 {
 			continue
 		}
 		fmt.Fprintf(out, "\nIt would evict %d pods:\n", len(r.Victims))
-		if err := output.Print(p, "", victimColumns, r.Victims); err != nil {
+		if err := output.Table(flags, out, victimColumns, r.Victims); err != nil {
 			return err
 		}
 	}

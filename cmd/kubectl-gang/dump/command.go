@@ -1,0 +1,89 @@
+// Package dump is the command that saves what a scheduler reads of a cluster, for what-if questions elsewhere.
+package dump
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/access"
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/overlay"
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/simulate"
+)
+
+type options struct {
+	*access.Access
+	file    string
+	from    simulate.Source
+	timeout time.Duration
+}
+
+// NewCommand makes the command.
+func NewCommand(a *access.Access) *cobra.Command {
+	o := &options{Access: a}
+	cmd := &cobra.Command{
+		Use:   "dump -f FILE",
+		Short: "Save what the scheduler reads of the cluster, for explain and whatif elsewhere",
+		Long: `dump saves the nodes, pods, gangs, queues and whatever else the scheduler reads, and its configuration, in a file that explain and
+whatif take for the cluster. Commands, arguments and environments of containers are left out. What is read is listed kind by kind, so
+what changes meanwhile may be in one list and not in another.`,
+		Example: `  kubectl gang dump -f cluster.dump
+  kubectl gang whatif --dump cluster.dump -f job.yaml`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
+	}
+	cmd.Flags().StringVarP(&o.file, "filename", "f", "", "The file to write.")
+	cmd.Flags().DurationVar(&o.timeout, "timeout", 2*time.Minute, "How long it may take.")
+	o.from.AddFlags(cmd.Flags())
+	_ = cmd.MarkFlagRequired("filename") // it fails only for a flag that there is not
+	return cmd
+}
+
+func (o *options) run(ctx context.Context) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, o.timeout)
+	defer cancel()
+	ground, err := o.from.Open(ctx, o.Access)
+	if err != nil {
+		return err
+	}
+	defer ground.Close()
+	recorder := overlay.NewRecorder(ground.Base, string(ground.SchedulerConfig))
+	if err := record(ctx, recorder, ground.ConfigFile); err != nil {
+		return err
+	}
+	file, err := os.Create(o.file)
+	if err != nil {
+		return fmt.Errorf("writing the dump: %w", err)
+	}
+	err = recorder.Write(file)
+	if closed := file.Close(); err == nil && closed != nil {
+		err = fmt.Errorf("writing the dump: %w", closed)
+	}
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(o.Out, "%s has the answers to %d requests\n", o.file, recorder.Reads())
+	return err
+}
+
+// record has a scheduler read all that it needs.
+func record(ctx context.Context, recorder *overlay.Recorder, configFile string) error {
+	if _, err := simulate.Priorities(recorder); err != nil {
+		return err
+	}
+	simulation, err := simulate.New(recorder)
+	if err != nil {
+		return err
+	}
+	defer simulation.Close()
+	if _, err := simulation.Kinds(); err != nil {
+		return err
+	}
+	if err := simulation.Start(ctx, configFile); err != nil {
+		return err
+	}
+	return simulation.Ready(ctx)
+}
