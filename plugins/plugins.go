@@ -223,6 +223,9 @@ func (s *Set) Ready() bool {
 	}
 }
 
+// QueueOf is the queue of a pod; empty where no profile has queues.
+func (s *Set) QueueOf(pod *v1.Pod) string { return s.queues.QueueOf(pod) }
+
 // Gangs are those of all profiles.
 func (s *Set) Gangs() *gangs.Registry { return s.gangs }
 

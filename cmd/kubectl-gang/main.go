@@ -15,6 +15,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/access"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/dump"
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/explain"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/whatif"
 )
 
@@ -45,7 +46,7 @@ DefragmentationPlans. It reads with the rights of its user, and writes nothing u
 	cmd.SetErr(streams.ErrOut)
 	a.Flags.AddFlags(cmd.PersistentFlags())
 	cmd.AddCommand(newVersion(streams))
-	cmd.AddCommand(whatif.NewCommand(a), dump.NewCommand(a))
+	cmd.AddCommand(explain.NewCommand(a), whatif.NewCommand(a), dump.NewCommand(a))
 	return cmd
 }
 

@@ -221,6 +221,15 @@ func (x index[K]) move(uid types.UID, from, to K) {
 	x[to][uid] = true
 }
 
+// QueueOf is the queue of a pod; empty where its profile has no queues.
+func (d *Dispatcher) QueueOf(pod *v1.Pod) string {
+	defer d.lock()()
+	if _, ours := d.handles[pod.Spec.SchedulerName]; !ours {
+		return ""
+	}
+	return d.queueOf(pod)
+}
+
 func (d *Dispatcher) queueOf(pod *v1.Pod) string {
 	return gang.QueueOf(pod,
 		func(key gang.Key) string { return d.gangs.QueueOf(pod.Spec.SchedulerName, key) },

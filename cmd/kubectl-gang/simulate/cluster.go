@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
@@ -62,26 +63,53 @@ var poolLabels = []string{
 	"node.kubernetes.io/instance-type", "pool",
 }
 
-// NewNodes are so many nodes like those of a pool: the name of a node, KEY=VALUE of a label, or the value of a label by which
-// clouds name pools.
-func NewNodes(base overlay.Base, pool string, count int) ([]Object, error) {
+// More is nodes that are supposed to be added.
+type More struct {
+	count int
+	pool  string
+}
+
+// ReadMore reads +COUNT:POOL; nil for an empty text.
+func ReadMore(text string) (*More, error) {
+	if text == "" {
+		return nil, nil
+	}
+	number, pool, ok := strings.Cut(strings.TrimPrefix(text, "+"), ":")
+	count, err := strconv.Atoi(number)
+	if err != nil || !ok || count < 1 || count > maxMore || pool == "" {
+		return nil, fmt.Errorf("checking --nodes: %q is not +COUNT:POOL, such as +4:a100, with a count from 1 to %d", text, maxMore)
+	}
+	return &More{count, pool}, nil
+}
+
+// maxMore is the most nodes that may be added.
+const maxMore = 10000
+
+// String is the title of what is told of it.
+func (m *More) String() string {
+	return fmt.Sprintf("with %d more nodes like those of %s", m.count, m.pool)
+}
+
+// Suppose adds the nodes to a simulation: copies of the first of the pool in the cluster. The pool is the name of a node, KEY=VALUE of a
+// label, or the value of a label by which clouds name pools.
+func (m *More) Suppose(s *Simulation, base overlay.Base) error {
 	var list v1.NodeList
 	if err := Read(base, "/api/v1/nodes", &list); err != nil {
-		return nil, err
+		return err
 	}
-	at := slices.IndexFunc(list.Items, func(node v1.Node) bool { return inPool(&node, pool) })
+	at := slices.IndexFunc(list.Items, func(node v1.Node) bool { return inPool(&node, m.pool) })
 	if at < 0 {
-		return nil, fmt.Errorf("no node is in pool %q: name a node, KEY=VALUE of a label, or the value of one of %s", pool, strings.Join(poolLabels, ", "))
+		return fmt.Errorf("checking --nodes: no node is in pool %q: name a node, KEY=VALUE of a label, or the value of one of %s", m.pool, strings.Join(poolLabels, ", "))
 	}
 	var made []Object
-	for i := range count {
+	for i := range m.count {
 		o, err := runtime.DefaultUnstructuredConverter.ToUnstructured(like(&list.Items[at], fmt.Sprintf("new-%s-%d", list.Items[at].Name, i+1)))
 		if err != nil {
-			return nil, fmt.Errorf("making a node: %w", err)
+			return fmt.Errorf("making a node: %w", err)
 		}
 		made = append(made, Object{Resource: Nodes, Object: o})
 	}
-	return made, nil
+	return s.Suppose(made)
 }
 
 func inPool(node *v1.Node, pool string) bool {

@@ -277,3 +277,12 @@ func (s *Simulation) GangOf(pod *v1.Pod) string {
 	}
 	return ""
 }
+
+// Minimum is how many members of the gang of a pod start together, 0 where it has no minimum, and whether it runs.
+func (s *Simulation) Minimum(pod *v1.Pod) (least int, running bool) {
+	e, _ := s.scheduler.Set.Gangs().Why(pod)
+	return e.Min, e.Running
+}
+
+// QueueOf is the queue of a pod; empty where its profile has no queues.
+func (s *Simulation) QueueOf(pod *v1.Pod) string { return s.scheduler.Set.QueueOf(pod) }

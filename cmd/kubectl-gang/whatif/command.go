@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strconv"
 	"strings"
 	"time"
 
@@ -63,7 +62,7 @@ Pods that are evicted are gone at once, and nobody makes them anew.`,
 }
 
 func (o *options) run(ctx context.Context) error {
-	count, pool, err := readNodes(o.nodes)
+	more, err := simulate.ReadMore(o.nodes)
 	if err != nil {
 		return err
 	}
@@ -98,32 +97,16 @@ func (o *options) run(ctx context.Context) error {
 		return err
 	}
 	reports := []Report{reportOf("now", answer, simulation, time.Since(began))}
-	if count > 0 && answer.Placed() < len(pods) {
-		more, err := simulate.NewNodes(ground.Base, pool, count)
-		if err != nil {
-			return err
-		}
-		if err := simulation.Suppose(more); err != nil {
+	if more != nil && answer.Placed() < len(pods) {
+		if err := more.Suppose(simulation, ground.Base); err != nil {
 			return err
 		}
 		if answer, err = simulation.Decide(ctx, pods); err != nil {
 			return err
 		}
-		reports = append(reports, reportOf(fmt.Sprintf("with %d more nodes like those of %s", count, pool), answer, simulation, time.Since(began)))
+		reports = append(reports, reportOf(more.String(), answer, simulation, time.Since(began)))
 	}
 	return print(o.output, o.Out, reports, o.preempt)
-}
-
-// readNodes reads +COUNT:POOL.
-func readNodes(text string) (count int, pool string, err error) {
-	if text == "" {
-		return 0, "", nil
-	}
-	number, pool, ok := strings.Cut(strings.TrimPrefix(text, "+"), ":")
-	if count, err = strconv.Atoi(number); err != nil || !ok || count < 1 || pool == "" {
-		return 0, "", fmt.Errorf("checking --nodes: %q is not +COUNT:POOL, such as +4:a100", text)
-	}
-	return count, pool, nil
 }
 
 // read reads the manifests.

@@ -1,0 +1,148 @@
+// Package explain is the command that tells why a gang waits.
+package explain
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/access"
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/output"
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/simulate"
+)
+
+type options struct {
+	*access.Access
+	from    simulate.Source
+	timeout time.Duration
+	nodes   string
+	output  *output.Flags
+}
+
+// NewCommand makes the command.
+func NewCommand(a *access.Access) *cobra.Command {
+	o := &options{Access: a, output: output.NewFlags()}
+	cmd := &cobra.Command{
+		Use:   "explain GANG",
+		Short: "Tell where a gang stands, and why it waits",
+		Long: `explain tells what the scheduler has said of a gang, what is known of its members, and of its queue. Then it has the scheduler, with
+all its plugins and its configuration, decide about the gang once more, on the cluster as it is now: whether there is room, whom
+it would evict, or what keeps the gang waiting, domain by domain. Nothing is written to the cluster.
+
+GANG is the name of the gang, or NAMESPACE/NAME: that of its PodGroup, or the one in the annotation of its pods.`,
+		Example: `  kubectl gang explain train
+  kubectl gang explain team-a/train --nodes +4:a100`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), args[0]) },
+	}
+	cmd.Flags().StringVar(&o.nodes, "nodes", "", "Tell also what would be with more nodes: +COUNT:POOL. POOL is a node, KEY=VALUE of a label, or the name of a pool.")
+	cmd.Flags().DurationVar(&o.timeout, "timeout", 30*time.Second, "How long the scheduler may take.")
+	o.from.AddFlags(cmd.Flags())
+	o.output.AddFlags(cmd)
+	return cmd
+}
+
+func (o *options) run(ctx context.Context, name string) error {
+	gang, err := o.key(name)
+	if err != nil {
+		return err
+	}
+	more, err := simulate.ReadMore(o.nodes)
+	if err != nil {
+		return err
+	}
+	if _, err := o.output.Printer(o.Out); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, o.timeout)
+	defer cancel()
+	began := time.Now()
+	ground, err := o.from.Open(ctx, o.Access)
+	if err != nil {
+		return err
+	}
+	defer ground.Close()
+	var list v1.PodList
+	if err := simulate.Read(ground.Base, "/api/v1/namespaces/"+gang[:strings.Index(gang, "/")]+"/pods", &list); err != nil {
+		return err
+	}
+	simulation, err := simulate.New(ground.Base)
+	if err != nil {
+		return err
+	}
+	defer simulation.Close()
+	if err := simulation.Start(ctx, ground.ConfigFile); err != nil {
+		return err
+	}
+	if err := simulation.Ready(ctx); err != nil {
+		return err
+	}
+	r, err := o.report(ctx, gang, membersOf(simulation, list.Items, gang), ground, simulation, more)
+	if err != nil {
+		return err
+	}
+	r.Seconds = time.Since(began).Seconds()
+	return r.print(o.output, o.Out)
+}
+
+// key is the gang that a user names.
+func (o *options) key(name string) (string, error) {
+	if strings.Contains(name, "/") {
+		return name, nil
+	}
+	namespace, err := o.Namespace(false)
+	if err != nil {
+		return "", err
+	}
+	return namespace + "/" + name, nil
+}
+
+// membersOf are the pods of a gang, in order of their names.
+func membersOf(simulation *simulate.Simulation, pods []v1.Pod, gang string) []*v1.Pod {
+	var members []*v1.Pod
+	for i := range pods {
+		if simulation.GangOf(&pods[i]) == gang {
+			members = append(members, &pods[i])
+		}
+	}
+	slices.SortFunc(members, func(a, b *v1.Pod) int { return strings.Compare(a.Name, b.Name) })
+	return members
+}
+
+// report asks the scheduler about the members that wait.
+func (o *options) report(ctx context.Context, gang string, members []*v1.Pod, ground *simulate.Ground, simulation *simulate.Simulation, more *simulate.More) (*Report, error) {
+	if len(members) == 0 {
+		return nil, fmt.Errorf("there is no gang %q with pods that a profile of the scheduler's configuration schedules: see kubectl gang list", gang)
+	}
+	r := newReport(gang, members, simulation)
+	var waiting []*v1.Pod
+	for _, pod := range members {
+		if pod.Spec.NodeName == "" && pod.DeletionTimestamp == nil {
+			waiting = append(waiting, pod)
+		}
+	}
+	if r.Queue = queueOf(ground.Base, simulation, members[0]); len(waiting) == 0 {
+		return r, nil
+	}
+	answer, err := simulation.Decide(ctx, waiting)
+	if err != nil {
+		return nil, err
+	}
+	r.add("now", answer, simulation)
+	if more == nil || answer.Placed() == len(waiting) {
+		return r, nil
+	}
+	if err := more.Suppose(simulation, ground.Base); err != nil {
+		return nil, err
+	}
+	if answer, err = simulation.Decide(ctx, waiting); err != nil {
+		return nil, err
+	}
+	r.add(more.String(), answer, simulation)
+	return r, nil
+}

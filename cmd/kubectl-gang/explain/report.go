@@ -1,0 +1,300 @@
+package explain
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/output"
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/overlay"
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/simulate"
+)
+
+// Report is what there is to be told of a gang.
+type Report struct {
+	Gang string `json:"gang"`
+	// Members, Bound and Waiting count its pods that have not ended; Min is how many start together.
+	Members int `json:"members"`
+	Bound   int `json:"bound"`
+	Waiting int `json:"waiting"`
+	Min     int `json:"min"`
+	// Running: the gang runs, and pods that wait are beyond its minimum.
+	Running bool `json:"running"`
+	// Said is what the scheduler has told its pods, each reason once.
+	Said []Word `json:"said,omitempty"`
+	// Autoscaler tells whether one acts for it.
+	Autoscaler string `json:"autoscaler,omitempty"`
+	Queue      *Queue `json:"queue,omitempty"`
+	// Cases are what the scheduler decides now, and with more nodes.
+	Cases []Case   `json:"cases,omitempty"`
+	Pods  []Member `json:"pods"`
+	// Seconds is how long the answer took, from when the cluster was asked first.
+	Seconds float64 `json:"seconds"`
+}
+
+// Word is what pods were told.
+type Word struct {
+	Reason  string `json:"reason"`
+	Message string `json:"message"`
+	Pods    int    `json:"pods"`
+}
+
+// Queue is the numbers of the gang's queue.
+type Queue struct {
+	Name       string          `json:"name"`
+	Share      string          `json:"share,omitempty"`
+	Deserved   v1.ResourceList `json:"deserved,omitempty"`
+	Allocated  v1.ResourceList `json:"allocated,omitempty"`
+	Requested  v1.ResourceList `json:"requested,omitempty"`
+	Capability v1.ResourceList `json:"capability,omitempty"`
+	Pending    int32           `json:"pendingGangs"`
+	Closed     bool            `json:"closed,omitempty"`
+}
+
+// Case is what the scheduler decides.
+type Case struct {
+	Name      string   `json:"case"`
+	Placed    int      `json:"placed"`
+	Undecided bool     `json:"undecided,omitempty"`
+	Why       []Word   `json:"why,omitempty"`
+	Nodes     []string `json:"nodes,omitempty"`
+	Victims   []string `json:"victims,omitempty"`
+}
+
+// Member is a pod of the gang.
+type Member struct {
+	Pod    string `json:"pod"`
+	Phase  string `json:"phase"`
+	Node   string `json:"node,omitempty"`
+	Reason string `json:"reason,omitempty"`
+	Since  string `json:"since,omitempty"`
+}
+
+func newReport(gang string, members []*v1.Pod, simulation *simulate.Simulation) *Report {
+	r := &Report{Gang: gang}
+	r.Min, r.Running = simulation.Minimum(members[0])
+	for _, pod := range members {
+		m := Member{Pod: pod.Name, Phase: string(pod.Status.Phase), Node: pod.Spec.NodeName}
+		c := scheduled(pod)
+		if c != nil && c.Status == v1.ConditionFalse {
+			m.Reason, m.Since = c.Reason, c.LastTransitionTime.UTC().Format("2006-01-02T15:04:05Z")
+			r.Said = add(r.Said, c.Reason, c.Message)
+		}
+		if pod.DeletionTimestamp != nil {
+			m.Phase = "Terminating"
+		}
+		r.Pods = append(r.Pods, m)
+		switch {
+		case pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed:
+			continue
+		case pod.Spec.NodeName != "":
+			r.Bound++
+		default:
+			r.Waiting++
+			if m.Reason == "" {
+				r.Pods[len(r.Pods)-1].Reason = waits(pod)
+			}
+		}
+		r.Members++
+	}
+	r.Autoscaler = autoscaler(r)
+	return r
+}
+
+// waits is why a pod waits of which the scheduler has said nothing.
+func waits(pod *v1.Pod) string {
+	if len(pod.Spec.SchedulingGates) > 0 {
+		return "SchedulingGated"
+	}
+	return "NotTriedYet"
+}
+
+func scheduled(pod *v1.Pod) *v1.PodCondition {
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == v1.PodScheduled {
+			return c
+		}
+	}
+	return nil
+}
+
+func add(words []Word, reason, message string) []Word {
+	at := slices.IndexFunc(words, func(w Word) bool { return w.Reason == reason && w.Message == message })
+	if at < 0 {
+		words, at = append(words, Word{Reason: reason, Message: message}), len(words)
+	}
+	words[at].Pods++
+	return words
+}
+
+// autoscaler tells whether an autoscaler acts for the pods that wait, by what they were told.
+func autoscaler(r *Report) string {
+	demand := 0
+	for _, m := range r.Pods {
+		if m.Node == "" && m.Reason == v1alpha1.ReasonUnschedulable {
+			demand++
+		}
+	}
+	switch {
+	case r.Waiting == 0:
+		return ""
+	case demand == 0:
+		return "none adds nodes for it: no pod is Unschedulable"
+	case slices.ContainsFunc(r.Said, func(w Word) bool { return strings.Contains(w.Message, "no autoscaler adds nodes by itself") }):
+		return "none adds nodes for it, since each pod would fit on a node that is free"
+	default:
+		return fmt.Sprintf("one may add nodes: %d pods are Unschedulable", demand)
+	}
+}
+
+// queueOf is the queue of a pod; nil where there are none.
+func queueOf(base overlay.Base, simulation *simulate.Simulation, pod *v1.Pod) *Queue {
+	name := simulation.QueueOf(pod)
+	if name == "" {
+		return nil
+	}
+	q := &Queue{Name: name}
+	var object v1alpha1.Queue
+	if err := simulate.Read(base, "/apis/scheduling.lockstep.dev/v1alpha1/queues/"+name, &object); err != nil {
+		return q // the one by default exists without being created
+	}
+	q.Share, q.Deserved, q.Allocated, q.Requested = object.Status.Share, object.Status.Deserved, object.Status.Allocated, object.Status.Requested
+	q.Capability, q.Pending, q.Closed = object.Spec.Capability, object.Status.PendingGangs, object.Spec.Closed
+	return q
+}
+
+// add notes what the scheduler decides in a case.
+func (r *Report) add(name string, answer *simulate.Answer, simulation *simulate.Simulation) {
+	c := Case{Name: name, Placed: answer.Placed(), Undecided: answer.Undecided}
+	nodes, victims := map[string]int{}, map[string]int{}
+	for i := range answer.Verdicts {
+		if v := &answer.Verdicts[i]; v.Node != "" {
+			nodes[v.Node]++
+		} else {
+			c.Why = add(c.Why, cmp.Or(v.Reason, "Undecided"), v.Message)
+		}
+	}
+	for _, pod := range answer.Victims {
+		victims[cmp.Or(simulation.GangOf(pod), pod.Namespace+"/"+pod.Name+" (no gang)")]++
+	}
+	c.Nodes, c.Victims = counted(nodes), counted(victims)
+	r.Cases = append(r.Cases, c)
+}
+
+// counted lists what was counted: "node-1 (2)".
+func counted(counts map[string]int) []string {
+	var list []string
+	for _, name := range slices.Sorted(maps.Keys(counts)) {
+		list = append(list, fmt.Sprintf("%s (%d)", name, counts[name]))
+	}
+	return list
+}
+
+var columns = output.Columns[Member]{
+	{Name: "POD", Of: func(m Member) any { return m.Pod }},
+	{Name: "PHASE", Of: func(m Member) any { return m.Phase }},
+	{Name: "NODE", Of: func(m Member) any { return cmp.Or(m.Node, "<none>") }},
+	{Name: "REASON", Of: func(m Member) any { return m.Reason }},
+	{Name: "SINCE", Wide: true, Of: func(m Member) any { return m.Since }},
+}
+
+func (r *Report) print(flags *output.Flags, out io.Writer) error {
+	p, err := flags.Printer(out)
+	if err != nil {
+		return err
+	}
+	if !p.IsTable() {
+		return output.Print(p, "GangExplanation", nil, []*Report{r})
+	}
+	if _, err := io.WriteString(out, r.words()); err != nil {
+		return fmt.Errorf("printing: %w", err)
+	}
+	return output.Table(flags, out, columns, r.Pods)
+}
+
+// words are all but the table.
+func (r *Report) words() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Gang %s: %d of %d members have a node", r.Gang, r.Bound, r.Members)
+	switch {
+	case r.Min == 0:
+		b.WriteString("; it has no minimum\n")
+	case r.Running:
+		fmt.Fprintf(&b, "; it runs, and needs %d\n", r.Min)
+	default:
+		fmt.Fprintf(&b, "; it starts with %d\n", r.Min)
+	}
+	for _, w := range r.Said {
+		fmt.Fprintf(&b, "The scheduler said to %d pods, %s: %s\n", w.Pods, w.Reason, w.Message)
+	}
+	if r.Autoscaler != "" {
+		fmt.Fprintf(&b, "Autoscaler: %s\n", r.Autoscaler)
+	}
+	if q := r.Queue; q != nil {
+		b.WriteString(q.words())
+	}
+	for i := range r.Cases {
+		b.WriteString(r.Cases[i].words())
+	}
+	b.WriteString("\n")
+	return b.String()
+}
+
+func (q *Queue) words() string {
+	var parts []string
+	for _, one := range []struct {
+		name   string
+		amount v1.ResourceList
+	}{{"deserves", q.Deserved}, {"has", q.Allocated}, {"asks for", q.Requested}, {"may have at most", q.Capability}} {
+		if len(one.amount) > 0 {
+			parts = append(parts, one.name+" "+amounts(one.amount))
+		}
+	}
+	if q.Pending > 0 {
+		parts = append(parts, fmt.Sprintf("%d gangs wait in it", q.Pending))
+	}
+	if q.Closed {
+		parts = append(parts, "it is closed")
+	}
+	if len(parts) == 0 {
+		return fmt.Sprintf("Queue %s\n", q.Name)
+	}
+	return fmt.Sprintf("Queue %s: %s\n", q.Name, strings.Join(parts, "; "))
+}
+
+func amounts(list v1.ResourceList) string {
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(list)) {
+		amount := list[name]
+		parts = append(parts, amount.String()+" "+string(name))
+	}
+	return strings.Join(parts, ", ")
+}
+
+func (c *Case) words() string {
+	var b strings.Builder
+	title := strings.ToUpper(c.Name[:1]) + c.Name[1:]
+	if c.Undecided {
+		fmt.Fprintf(&b, "%s the scheduler has not come to an end in the time it had; so far", title)
+	} else {
+		fmt.Fprintf(&b, "%s the scheduler", title)
+	}
+	switch {
+	case c.Placed > 0 && len(c.Victims) > 0:
+		fmt.Fprintf(&b, " would evict %s, and place %d pods: %s\n", strings.Join(c.Victims, ", "), c.Placed, strings.Join(c.Nodes, ", "))
+	case c.Placed > 0:
+		fmt.Fprintf(&b, " would place %d pods: %s\n", c.Placed, strings.Join(c.Nodes, ", "))
+	default:
+		b.WriteString(" would place none\n")
+	}
+	for _, w := range c.Why {
+		fmt.Fprintf(&b, "  %d would wait, %s: %s\n", w.Pods, w.Reason, w.Message)
+	}
+	return b.String()
+}
