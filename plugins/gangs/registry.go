@@ -251,6 +251,12 @@ func (r *Registry) Explain(ctx context.Context, profile string, keys []gang.Key)
 	}
 }
 
+// GangOf is the gang of a pod, which need not be there any more; false where it is in none that is scheduled here.
+func (r *Registry) GangOf(pod *v1.Pod) (gang.Key, bool) {
+	key, _, _ := gang.KeyOf(pod)
+	return key, r.all()[pod.Spec.SchedulerName] != nil && !r.Outside(pod)
+}
+
 // Why returns why the members of the gang of a pod wait, all told; false where it is in none that is known.
 func (r *Registry) Why(pod *v1.Pod) (e gang.Explanation, ok bool) {
 	key, _, member := gang.KeyOf(pod)

@@ -272,8 +272,8 @@ func podOf(o map[string]any) (*v1.Pod, error) {
 
 // GangOf is the gang of a pod, as namespace/name; empty where it is in none that is scheduled as one.
 func (s *Simulation) GangOf(pod *v1.Pod) string {
-	if e, ok := s.scheduler.Set.Gangs().Why(pod); ok {
-		return e.Gang.String()
+	if key, ok := s.scheduler.Set.Gangs().GangOf(pod); ok {
+		return key.String()
 	}
 	return ""
 }

@@ -51,7 +51,7 @@ Pods that are evicted are gone at once, and nobody makes them anew.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
 	}
-	cmd.Flags().StringSliceVarP(&o.files, "filename", "f", nil, "Manifests of what is supposed to be created; - for the standard input.")
+	cmd.Flags().StringArrayVarP(&o.files, "filename", "f", nil, "Manifests of what is supposed to be created; - for the standard input.")
 	cmd.Flags().BoolVar(&o.preempt, "preempt", false, "The pods may evict others, as far as their preemptionPolicy lets them.")
 	cmd.Flags().StringVar(&o.nodes, "nodes", "", "Tell also what would be with more nodes: +COUNT:POOL. POOL is a node, KEY=VALUE of a label, or the name of a pool.")
 	cmd.Flags().DurationVar(&o.timeout, "timeout", 30*time.Second, "How long the scheduler may take.")

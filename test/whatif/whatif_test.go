@@ -1,0 +1,338 @@
+// Package whatif_test asks kubectl gang what the scheduler would do, has it done, and compares.
+package whatif_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/lockstep-sh/lockstep/test/await"
+	"github.com/lockstep-sh/lockstep/test/localcluster"
+)
+
+// cluster is one of two racks of four nodes with eight GPUs each, and a scheduler at work.
+type cluster struct {
+	*testing.T
+	*localcluster.Cluster
+	root string
+}
+
+func start(t *testing.T) *cluster {
+	t.Helper()
+	root, err := localcluster.Root()
+	if err == nil {
+		err = localcluster.BuildCommands(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := localcluster.Run(t, localcluster.Options{
+		Manifests: []string{filepath.Join(root, "manifests", "crds")},
+		Nodes: []localcluster.NodePool{{
+			Count: 8, Labels: map[string]string{"pool": "gpu"},
+			LabelsFor:   func(i int) map[string]string { return map[string]string{localcluster.LabelRack: fmt.Sprint("r", i/4)} },
+			Allocatable: v1.ResourceList{localcluster.ResourceGPU: resource.MustParse("8")},
+		}},
+	})
+	_, err = c.Start("scheduler", filepath.Join(root, "bin", "lockstep-scheduler"), []string{"--config", configOf(root), "--kubeconfig", c.Kubeconfig(), "--secure-port=0"}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &cluster{t, c, root}
+}
+
+// configOf is the scheduler's configuration.
+func configOf(root string) string {
+	return filepath.Join(root, "hack", "demo", "8-fairshare.yaml")
+}
+
+// gang runs kubectl gang, and reads what it writes as JSON.
+func (c *cluster) gang(args ...string) report {
+	c.Helper()
+	out := c.run(args...)
+	var list struct{ Items []report }
+	if err := json.Unmarshal(out, &list); err != nil || len(list.Items) == 0 {
+		c.Fatalf("kubectl gang %s: %v:\n%s", strings.Join(args, " "), err, out)
+	}
+	return list.Items[len(list.Items)-1]
+}
+
+func (c *cluster) run(args ...string) []byte {
+	c.Helper()
+	cmd := exec.CommandContext(c.Context(), filepath.Join(c.root, "bin", "kubectl-gang"), append(args, "--kubeconfig", c.Kubeconfig(), "--scheduler-config", configOf(c.root))...)
+	out, err := cmd.Output()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		c.Fatalf("kubectl gang %s: %v:\n%s", strings.Join(args, " "), err, exit.Stderr)
+	}
+	if err != nil {
+		c.Fatal(err)
+	}
+	return out
+}
+
+// report is what whatif says, of one case.
+type report struct {
+	Placed, Pods int
+	Undecided    bool
+	Why          []struct{ Reason, Message string }
+	Victims      []struct{ Gang, Pod string }
+}
+
+func (r *report) reasons() []string {
+	var list []string
+	for _, why := range r.Why {
+		list = append(list, why.Reason)
+	}
+	return list
+}
+
+func (r *report) victims() []string {
+	var list []string
+	for _, victim := range r.Victims {
+		list = append(list, victim.Gang)
+	}
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
+// job is the manifest of a Job that is a gang.
+func job(name string, pods, gpus int, keys ...string) string {
+	annotations := fmt.Sprintf("gang.scheduling.koordinator.sh/name: %s", name)
+	class := ""
+	for _, key := range keys {
+		if after, ok := strings.CutPrefix(key, "class: "); ok {
+			class = "priorityClassName: " + after
+		} else {
+			annotations += ", " + key
+		}
+	}
+	if !strings.Contains(annotations, "min-available") {
+		annotations += fmt.Sprintf(`, gang.scheduling.koordinator.sh/min-available: "%d"`, pods)
+	}
+	return fmt.Sprintf(`
+apiVersion: batch/v1
+kind: Job
+metadata: {name: %s}
+spec:
+  parallelism: %d
+  completions: %d
+  backoffLimit: 0
+  template:
+    metadata:
+      annotations: {%s}
+    spec:
+      schedulerName: lockstep-scheduler
+      restartPolicy: Never
+      terminationGracePeriodSeconds: 0
+      containers: [{name: main, image: none, resources: {limits: {nvidia.com/gpu: %d}}}]
+      %s
+---
+`, name, pods, pods, annotations, gpus, class)
+}
+
+const (
+	classes = `
+{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: high}, value: 100}
+---
+{apiVersion: scheduling.lockstep.dev/v1alpha1, kind: Queue, metadata: {name: small}, spec: {capability: {nvidia.com/gpu: 16}}}
+`
+	rack  = "scheduling.lockstep.dev/required-topology: topology.lockstep.dev/rack"
+	three = "{apiVersion: scheduling.x-k8s.io/v1alpha1, kind: PodGroup, metadata: {name: group}, spec: {minMember: 5}}\n---\n"
+)
+
+// What whatif says is what happens.
+func TestWhatIfAgrees(t *testing.T) {
+	c := start(t)
+	c.apply(classes)
+	for name, test := range map[string]struct {
+		// running is there before; asked is what is asked about, with the given flags.
+		running, asked string
+		preempt        bool
+		placed         int
+		reasons        []string
+		victims        []string
+	}{
+		"a gang that fits":                       {asked: job("train", 8, 8), placed: 8},
+		"a gang that does not fit":               {running: job("low", 6, 8), asked: job("train", 4, 8), reasons: []string{"Unschedulable"}},
+		"a gang that never fits":                 {asked: job("train", 9, 8), reasons: []string{"Unschedulable"}},
+		"room in two racks, and one is required": {running: job("low", 2, 8, rack), asked: job("train", 5, 8, rack), reasons: []string{"Unschedulable"}},
+		"others make way":                        {running: job("low", 8, 8), asked: job("train", 4, 8, "class: high"), preempt: true, placed: 4, victims: []string{"default/low"}},
+		"surplus makes way": {
+			running: job("low", 8, 8, `gang.scheduling.koordinator.sh/min-available: "2"`), asked: job("train", 3, 8, rack, "class: high"), preempt: true, placed: 3, victims: []string{"default/low"}},
+		"nobody makes way for an equal": {running: job("low", 8, 8), asked: job("train", 4, 8), preempt: true, reasons: []string{"Unschedulable"}},
+		"a queue's ceiling":             {asked: strings.ReplaceAll(job("train", 3, 8), "metadata:\n      annotations", "metadata:\n      labels: {scheduling.lockstep.dev/queue: small}\n      annotations"), reasons: []string{"QueueCapability"}},
+		"members are missing":           {asked: three + strings.ReplaceAll(job("train", 3, 1), "gang.scheduling.koordinator.sh/name: train, gang.scheduling.koordinator.sh/min-available: \"3\"", "pod-group.scheduling.sigs.k8s.io/name: group"), reasons: []string{"GangIncomplete"}},
+		"pods in no gang":               {asked: strings.ReplaceAll(job("train", 3, 8), "gang.scheduling.koordinator.sh/", "example.com/"), placed: 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := &cluster{t, c.Cluster, c.root}
+			defer c.clear()
+			if test.running != "" {
+				c.apply(test.running)
+				await.NoError(t, "others run", func() error { return c.all(func(pod *v1.Pod) bool { return pod.Spec.NodeName != "" }) })
+			}
+			before := c.pods()
+			file := filepath.Join(t.TempDir(), "asked.yaml")
+			if err := os.WriteFile(file, []byte(test.asked), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			args := []string{"whatif", "-f", file, "-o", "json"}
+			if test.preempt {
+				args = append(args, "--preempt")
+			}
+			said := c.gang(args...)
+			if said.Undecided || said.Placed != test.placed {
+				t.Errorf("whatif says that %d pods are placed (undecided: %t), want %d", said.Placed, said.Undecided, test.placed)
+			}
+			if diff := cmp.Diff(test.reasons, said.reasons()); diff != "" {
+				t.Errorf("reasons (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(test.victims, said.victims()); diff != "" {
+				t.Errorf("gangs of victims (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(before, c.pods()); diff != "" {
+				t.Errorf("whatif changed pods (-before +after):\n%s", diff)
+			}
+			dump := filepath.Join(t.TempDir(), "cluster.dump")
+			c.run("dump", "-f", dump)
+			if diff := cmp.Diff(said, c.gang(append(args, "--dump", dump)...), cmp.FilterPath(func(p cmp.Path) bool { return p.Last().String() == ".Pod" }, cmp.Ignore())); diff != "" {
+				t.Errorf("on a dump of the cluster whatif says another thing (-cluster +dump):\n%s", diff)
+			}
+			c.apply(test.asked)
+			c.happens(said, len(before))
+		})
+	}
+}
+
+// happens waits until what was said has happened to the Job train, whose pods are those beside as many others.
+func (c *cluster) happens(said report, others int) {
+	c.Helper()
+	await.NoError(c, "what whatif said happens", func() error {
+		list := c.list()
+		bound, why, left := 0, map[string]bool{}, 0
+		for i := range list {
+			pod := &list[i]
+			switch {
+			case pod.Labels["job-name"] != "train":
+				if pod.DeletionTimestamp == nil && pod.Status.Phase != v1.PodFailed {
+					left++
+				}
+			case pod.Spec.NodeName != "":
+				bound++
+			default:
+				for _, condition := range pod.Status.Conditions {
+					if condition.Type == v1.PodScheduled {
+						why[condition.Reason] = true
+					}
+				}
+			}
+		}
+		if bound != said.Placed || len(why) != len(said.Why) || len(said.Why) > 0 && !why[said.Why[0].Reason] {
+			return fmt.Errorf("%d pods are placed, others wait for %v; whatif said %d, and %v", bound, why, said.Placed, said.reasons())
+		}
+		if want := others - len(said.Victims); left != want {
+			return fmt.Errorf("%d others are left, want %d", left, want)
+		}
+		return nil
+	})
+}
+
+// explain tells what the scheduler said, and what it would do with more nodes.
+func TestExplain(t *testing.T) {
+	c := start(t)
+	c.apply(job("train", 9, 8))
+	await.NoError(t, "the gang is told why it waits", func() error {
+		return c.all(func(pod *v1.Pod) bool {
+			return slices.ContainsFunc(pod.Status.Conditions, func(condition v1.PodCondition) bool { return condition.Reason == "Unschedulable" })
+		})
+	})
+	out := string(c.run("explain", "train", "--nodes", "+1:gpu"))
+	for _, want := range []string{
+		"Gang default/train: 0 of 9 members have a node; it starts with 9\n",
+		`pods, Unschedulable: gang "default/train": 8 of 9 members fit; short 8 nvidia.com/gpu`,
+		"Autoscaler: one may add nodes: 9 pods are Unschedulable\n",
+		"Now the scheduler would place none\n",
+		"With 1 more nodes like those of gpu the scheduler would place 9 pods: ",
+	} {
+		if !strings.Contains(out, want) {
+			t.Errorf("explain does not say %q:\n%s", want, out)
+		}
+	}
+}
+
+func (c *cluster) apply(manifest string) {
+	c.Helper()
+	cmd := exec.CommandContext(c.Context(), filepath.Join(c.root, ".local", "bin", "kubectl"), "--kubeconfig", c.Kubeconfig(), "apply", "-f", "-")
+	cmd.Stdin = strings.NewReader(manifest)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		c.Fatalf("applying:\n%s\n%v: %s", manifest, err, out)
+	}
+}
+
+// clear deletes what a test made.
+func (c *cluster) clear() {
+	c.Helper()
+	if out, err := c.Kubectl(c.Context(), "delete", "jobs,pods,podgroups.scheduling.x-k8s.io", "--all", "--wait=false"); err != nil {
+		c.Fatal(err, out)
+	}
+	await.NoError(c, "all is deleted", func() error {
+		if n := len(c.list()); n > 0 {
+			return fmt.Errorf("%d pods are left", n)
+		}
+		return nil
+	})
+}
+
+func (c *cluster) list() []v1.Pod {
+	c.Helper()
+	list, err := c.Clientset().CoreV1().Pods("default").List(c.Context(), metav1.ListOptions{})
+	if err != nil {
+		c.Fatal(err)
+	}
+	return list.Items
+}
+
+// pods are all pods and their revisions, once nothing has changed for a while.
+func (c *cluster) pods() map[string]string {
+	c.Helper()
+	var last map[string]string
+	await.Until(c, "pods stay as they are", func() bool {
+		now := map[string]string{}
+		for _, pod := range c.list() {
+			now[pod.Name] = pod.ResourceVersion
+		}
+		same := last != nil && cmp.Equal(last, now)
+		if last = now; !same {
+			_ = await.Pause(c.Context(), 500*time.Millisecond) // the next look tells
+		}
+		return same
+	})
+	return last
+}
+
+// all reports whether there are pods, and all are as they should be.
+func (c *cluster) all(is func(*v1.Pod) bool) error {
+	list := c.list()
+	for i := range list {
+		if !is(&list[i]) {
+			return fmt.Errorf("pod %s is not: %v", list[i].Name, list[i].Status.Conditions)
+		}
+	}
+	if len(list) == 0 {
+		return errors.New("there are no pods")
+	}
+	return nil
+}
