@@ -113,6 +113,9 @@ func TestWhetherNodesHelp(t *testing.T) {
 		}
 	}
 	check("it does not fit", v1alpha1.ReasonUnschedulable, true)
+	if !s.registry.WaitsForRoom(members[0]) {
+		t.Error("it does not fit, and does not count as waiting for room")
+	}
 	turns.limit = "QueueCapability"
 	check("its queue would not let it have more", "QueueCapability", false)
 	turns.limit = ""
@@ -125,6 +128,9 @@ func TestWhetherNodesHelp(t *testing.T) {
 	check("that came to nothing", v1alpha1.ReasonUnschedulable, true)
 	s.attempt(t, gang.Outcome{Why: map[gang.Key]string{key: "no room"}, Reason: v1alpha1.ReasonMemberRejected})
 	check("a member is rejected", v1alpha1.ReasonMemberRejected, false)
+	if s.registry.WaitsForRoom(members[0]) {
+		t.Error("a member is rejected, and it counts as waiting for room")
+	}
 	turns.reason, turns.message = v1alpha1.ReasonUnschedulable, "the queue has its share"
 	check("so it is, whatever share its queue has", v1alpha1.ReasonMemberRejected, false)
 	turns.reason = "QueueTurn"
