@@ -128,7 +128,10 @@ func (s *Set) Install(ctx context.Context, sched *scheduler.Scheduler) error {
 			s.queues.Preempts(profile.ProfileName())
 			preempts[profile.ProfileName()] = true
 		}
-		s.reserving[profile.ProfileName()] = at(profile.ListPlugins().PreFilter, reservation.Name) >= 0
+		if at(profile.ListPlugins().PreFilter, reservation.Name) >= 0 {
+			s.queues.Reserves(profile.ProfileName())
+			s.reserving[profile.ProfileName()] = true
+		}
 	}
 	for _, profile := range sched.Profiles {
 		profile.SetPodNominator(s.holds.Nominator(sched.SchedulingQueue, func(pod *v1.Pod) bool { return preempts[pod.Spec.SchedulerName] }))

@@ -13,6 +13,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/plugins/internal/dispatch"
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
@@ -20,10 +21,32 @@ import (
 
 // moment is now, with what is known of pods.
 func (d *Dispatcher) moment() dispatch.Moment {
-	return dispatch.Moment{Now: d.clock.Now(), Read: d.opened, Waits: func(uid string) bool {
+	return dispatch.Moment{Now: d.clock.Now(), Read: d.opened, Room: d.waitsForRoom, Waits: func(uid string) bool {
 		s, seen := d.seen[types.UID(uid)]
-		return seen && d.waits(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: s.name, UID: types.UID(uid)}})
+		return seen && d.waits(s.pod(uid))
 	}}
+}
+
+// waitsForRoom reports whether what waits with a pod waits for room on nodes, as far as is known: it may lack members, or have given
+// up, or go only where a Reservation is.
+func (d *Dispatcher) waitsForRoom(uid string) bool {
+	s, seen := d.seen[types.UID(uid)]
+	if !seen {
+		return true
+	}
+	pod := d.current(s.pod(uid))
+	switch {
+	case pod == nil:
+		return true
+	case pod.Annotations[v1alpha1.ReservationAnnotation] != "" && d.reserves[pod.Spec.SchedulerName]:
+		return false
+	}
+	return d.gangs.WaitsForRoom(pod)
+}
+
+// pod is one as far as it is remembered, to find it by.
+func (s sighting) pod(uid string) *v1.Pod {
+	return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: s.name, UID: types.UID(uid)}}
 }
 
 // turn looks whose turn it is.
@@ -125,7 +148,11 @@ func (d *Dispatcher) Failed(pod *v1.Pod, err error) (again bool) {
 		return false
 	}
 	want, _ := d.gangs.Wants(pod)
-	e := d.book.Fail(string(pod.UID), dispatch.Failure{Job: jobOf(pod, want), Gang: together(want), Hopeless: !together(want) && unresolvable(err)}, d.moment())
+	how := dispatch.Failure{Job: jobOf(pod, want), Gang: together(want)}
+	if !how.Gang {
+		how.Hopeless, how.Aside = unresolvable(err), !unfits(err)
+	}
+	e := d.book.Fail(string(pod.UID), how, d.moment())
 	d.do(e)
 	return e.Again
 }
@@ -144,6 +171,12 @@ func (d *Dispatcher) Again(pod *v1.Pod) {
 		d.book.Offer(d.job(name, now, want), d.moment())
 		d.turn()
 	}
+}
+
+// unfits reports whether a pod failed since it fits on no node.
+func unfits(err error) bool {
+	var unfit *framework.FitError
+	return errors.As(err, &unfit)
 }
 
 // unresolvable reports whether a pod failed for reasons that have nothing to do with what runs.

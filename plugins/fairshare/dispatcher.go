@@ -62,6 +62,8 @@ type Dispatcher struct {
 	pods       corelisters.PodLister
 	// preempts are the profiles in which others make way for a job if it finds whom to evict.
 	preempts map[string]bool
+	// reserves are the profiles in which pods go to the Reservations that they name.
+	reserves map[string]bool
 	// assumed are the pods that have a node which their status does not tell yet, by its name.
 	assumed map[types.UID]string
 	// places are the nodes that are held for pods, as the ledger says; heard are pods of which
@@ -100,6 +102,9 @@ type Gangs interface {
 	// function called when it names another one than before.
 	QueueOf(profile string, key gang.Key) string
 	OnMove(moved func(profile string, key gang.Key))
+	// WaitsForRoom reports whether a pod that is not placed waits for room on nodes and nothing else, as far as is known of its
+	// gang.
+	WaitsForRoom(pod *v1.Pod) bool
 	// Synced reports whether all gangs are known that there were at the start.
 	Synced() bool
 	// Changed tells that something has changed that may help gangs which did not fit.
@@ -125,7 +130,7 @@ type sighting struct {
 func NewDispatcher(gangs Gangs, ledger *holds.Holds, victims func(holder hold.Holder) int, leads leading.Signal, statuses *podstatus.Writer, watched *watches.Watches) *Dispatcher {
 	return &Dispatcher{
 		gangs: gangs, holds: ledger, victims: victims, leading: leads, statuses: statuses, watches: watched, clock: clock.RealClock{},
-		book: dispatch.NewBook(v1alpha1.DefaultQueue), nodes: withoutPools(), devices: devices.NewCounts(), handles: map[string]fwk.Handle{}, preempts: map[string]bool{},
+		book: dispatch.NewBook(v1alpha1.DefaultQueue), nodes: withoutPools(), devices: devices.NewCounts(), handles: map[string]fwk.Handle{}, preempts: map[string]bool{}, reserves: map[string]bool{},
 		assumed: map[types.UID]string{}, places: map[types.UID]holds.Place{}, seen: map[types.UID]sighting{}, members: index[string]{}, on: index[string]{},
 		charges: map[hold.ID]charge{}, kinds: index[*pool.Class]{}, calling: make(chan struct{}, 1),
 	}
@@ -185,6 +190,12 @@ func (d *Dispatcher) serve(ctx context.Context, handle fwk.Handle, args *config.
 func (d *Dispatcher) Preempts(profile string) {
 	defer d.lock()()
 	d.preempts[profile] = true
+}
+
+// Reserves says that in a profile pods go to the Reservations that they name.
+func (d *Dispatcher) Reserves(profile string) {
+	defer d.lock()()
+	d.reserves[profile] = true
 }
 
 // jobOf names what a pod is placed with.

@@ -135,6 +135,7 @@ func (d *Dispatcher) calledNow() string {
 type noGangs struct{}
 
 func (noGangs) Wants(pod *v1.Pod) (gang.Want, bool)         { return gang.Want{Pods: []*v1.Pod{pod}}, true }
+func (noGangs) WaitsForRoom(*v1.Pod) bool                   { return true }
 func (noGangs) QueueOf(string, gang.Key) string             { return "" }
 func (noGangs) OnMove(func(string, gang.Key))               {}
 func (noGangs) Synced() bool                                { return true }

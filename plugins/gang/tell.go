@@ -2,17 +2,12 @@ package gang
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
-	"k8s.io/klog/v2"
 	pgclientset "sigs.k8s.io/scheduler-plugins/pkg/generated/clientset/versioned"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
@@ -31,16 +26,18 @@ type teller struct {
 	// leading is given once this process schedules.
 	leading leading.Signal
 	// lane is where the pending members of gangs are told.
-	lane  *podstatus.Lane[gang.Key]
+	lane *podstatus.Lane[gang.Key]
+	// news are the gangs of which there may be news for events and PodGroups. Nothing waits for these: they are for people.
+	news  workqueue.TypedRateLimitingInterface[gang.Key]
 	marks workqueue.TypedRateLimitingInterface[mark]
 	// problems are bad values of gangs.
 	problems problems
 
 	mu sync.Mutex
-	// due are the gangs of which the explanation may have changed, and since when.
+	// due are the gangs of which the explanation may have changed, and since when; none before this process schedules.
 	due map[gang.Key]time.Time
 	// told is what was last said of a gang.
-	told map[gang.Key]string
+	told map[gang.Key]telling
 	// renominated are pods of which the nomination has ended or changed.
 	renominated []types.UID
 }
@@ -48,8 +45,9 @@ type teller struct {
 func newTeller(pl *Gang, groups pgclientset.Interface, qps int32, statuses *podstatus.Writer, leads leading.Signal) *teller {
 	t := &teller{
 		pl: pl, groups: groups, leading: leads, problems: problems{pending: map[problem]gang.Report{}},
-		marks: workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[mark]()),
-		due:   map[gang.Key]time.Time{}, told: map[gang.Key]string{},
+		news:  workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[gang.Key](retryFirst, retryMost)),
+		marks: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[mark](retryFirst, retryMost)),
+		due:   map[gang.Key]time.Time{}, told: map[gang.Key]telling{},
 	}
 	t.lane = podstatus.NewLane(statuses, pl.handle.ClientSet(), qps, t.say)
 	return t
@@ -72,6 +70,8 @@ const (
 	incompletePause    = 5 * time.Second
 	unschedulablePause = time.Second
 	tellEvery          = 250 * time.Millisecond
+	// retryFirst and retryMost are the pauses after a write that failed.
+	retryFirst, retryMost = time.Second, time.Minute
 )
 
 // run tells, from when this process schedules until it ends.
@@ -81,17 +81,44 @@ func (t *teller) run(ctx context.Context) {
 	}
 	go t.runMarks(ctx)
 	go t.lane.Run(ctx)
+	for range newsAtOnce {
+		go t.runNews(ctx)
+	}
+	t.all()
 	t.leading.Every(ctx, t.pl.clock, tellEvery, func() {
 		for _, report := range t.problems.take() {
 			badValue(report).Record(t.pl.handle.EventRecorder())
 		}
 		for _, key := range t.dueNow() {
-			if err := t.gang(ctx, key); err != nil {
-				klog.FromContext(ctx).Error(err, "Failed to tell why a gang waits; trying again", "gang", key)
-				t.again(key)
+			if _, ok := t.toTell(key); ok {
+				t.lane.Tell(key)
+				t.news.Add(key)
 			}
 		}
 	})
+}
+
+// all has all gangs told that there are: what came before this process scheduled was not noted.
+func (t *teller) all() {
+	var keys []gang.Key
+	t.pl.gangs.Look(func(s *gang.Gangs) { keys = s.Keys() })
+	for _, key := range keys {
+		t.again(key)
+	}
+}
+
+// toTell is what there is to tell of a gang now; false for nothing, or not yet.
+func (t *teller) toTell(key gang.Key) (gang.Explanation, bool) {
+	e, ok := t.explanation(key)
+	if !ok || e.Reason == "" {
+		t.forget(key)
+		return e, false
+	}
+	if gathers := e.Reason == v1alpha1.ReasonGangIncomplete || e.Reason == v1alpha1.ReasonGangUndefined; gathers && t.pl.clock.Since(youngest(e.Pending)) < incompletePause {
+		t.again(key)
+		return e, false
+	}
+	return e, true
 }
 
 // dueNow takes the gangs whose pause is over.
@@ -130,7 +157,11 @@ func (t *teller) noteRenominated(pod types.UID) {
 	t.renominated = append(t.renominated, pod)
 }
 
+// again has a gang looked at again.
 func (t *teller) again(key gang.Key) {
+	if !t.leading.Given() {
+		return // all are looked at then
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if _, ok := t.due[key]; !ok {
@@ -193,41 +224,6 @@ func (t *teller) say(key gang.Key) podstatus.Saying {
 	return podstatus.Saying{Reason: e.Reason, Message: e.Message, Pods: e.Pending}
 }
 
-// gang tells of one gang what has changed.
-func (t *teller) gang(ctx context.Context, key gang.Key) error {
-	e, ok := t.explanation(key)
-	if !ok || e.Reason == "" {
-		t.forget(key)
-		return nil
-	}
-	if gathers := e.Reason == v1alpha1.ReasonGangIncomplete || e.Reason == v1alpha1.ReasonGangUndefined; gathers && t.pl.clock.Since(youngest(e.Pending)) < incompletePause {
-		t.again(key)
-		return nil
-	}
-	if t.isNews(e) {
-		if err := t.news(ctx, e); err != nil {
-			t.forget(key)
-			return err
-		}
-	}
-	t.lane.Tell(key)
-	return nil
-}
-
-// news tells what is new in an event and in the PodGroup's condition.
-func (t *teller) news(ctx context.Context, e gang.Explanation) error {
-	if err := t.lane.Wait(ctx); err != nil {
-		return err
-	}
-	if e.Reason != v1alpha1.ReasonAwaitingPlacement { // which takes back what was said, and is no event
-		waits(e).Record(t.pl.handle.EventRecorder())
-	}
-	if !e.HasObject || e.Object.Kind != gang.Community {
-		return nil // lockstep-controller reads from the pods what native PodGroups say
-	}
-	return t.condition(ctx, e)
-}
-
 func youngest(pods []*v1.Pod) time.Time {
 	var last time.Time
 	for _, pod := range pods {
@@ -237,46 +233,3 @@ func youngest(pods []*v1.Pod) time.Time {
 	}
 	return last
 }
-
-func (t *teller) isNews(e gang.Explanation) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	text := e.Reason + e.Message
-	if t.told[e.Gang] == text {
-		return false
-	}
-	t.told[e.Gang] = text
-	return true
-}
-
-func (t *teller) forget(key gang.Key) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	delete(t.told, key)
-}
-
-// condition tells the PodGroup's status. A PodGroup CRD without conditions drops
-// it, which does no harm.
-func (t *teller) condition(ctx context.Context, e gang.Explanation) error {
-	patch, err := json.Marshal(map[string]any{
-		"apiVersion": "scheduling.x-k8s.io/v1alpha1", "kind": "PodGroup",
-		"metadata": map[string]any{"name": e.Gang.Name, "namespace": e.Gang.Namespace},
-		"status": map[string]any{"conditions": []metav1.Condition{{
-			Type: v1alpha1.ConditionScheduled, Status: metav1.ConditionFalse, Reason: e.Reason, Message: e.Message,
-			LastTransitionTime: metav1.NewTime(t.pl.clock.Now()),
-		}}},
-	})
-	if err != nil {
-		return fmt.Errorf("writing condition of PodGroup %s: %w", e.Gang, err)
-	}
-	force := true
-	_, err = t.groups.SchedulingV1alpha1().PodGroups(e.Gang.Namespace).Patch(ctx, e.Gang.Name, types.ApplyPatchType, patch,
-		metav1.PatchOptions{FieldManager: fieldManager, Force: &force}, "status")
-	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("writing condition of PodGroup %s: %w", e.Gang, err)
-	}
-	return nil
-}
-
-// fieldManager owns what the scheduler writes on PodGroups.
-const fieldManager = "lockstep-scheduler"

@@ -1,17 +1,24 @@
 package gang
 
 import (
+	"errors"
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	clienttesting "k8s.io/client-go/testing"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
+	pgv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
+	pgfake "sigs.k8s.io/scheduler-plugins/pkg/generated/clientset/versioned/fake"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
+	"github.com/lockstep-sh/lockstep/plugins/podstatus"
 )
 
 // says has a pod say in its status why it waits.
@@ -106,6 +113,9 @@ func TestWhetherNodesHelp(t *testing.T) {
 		}
 	}
 	check("it does not fit", v1alpha1.ReasonUnschedulable, true)
+	if !s.registry.WaitsForRoom(members[0]) {
+		t.Error("it does not fit, and does not count as waiting for room")
+	}
 	turns.limit = "QueueCapability"
 	check("its queue would not let it have more", "QueueCapability", false)
 	turns.limit = ""
@@ -118,6 +128,9 @@ func TestWhetherNodesHelp(t *testing.T) {
 	check("that came to nothing", v1alpha1.ReasonUnschedulable, true)
 	s.attempt(t, gang.Outcome{Why: map[gang.Key]string{key: "no room"}, Reason: v1alpha1.ReasonMemberRejected})
 	check("a member is rejected", v1alpha1.ReasonMemberRejected, false)
+	if s.registry.WaitsForRoom(members[0]) {
+		t.Error("a member is rejected, and it counts as waiting for room")
+	}
 	turns.reason, turns.message = v1alpha1.ReasonUnschedulable, "the queue has its share"
 	check("so it is, whatever share its queue has", v1alpha1.ReasonMemberRejected, false)
 	turns.reason = "QueueTurn"
@@ -159,5 +172,61 @@ func (s *stage) attempt(t *testing.T, outcome gang.Outcome) {
 	})
 	if !led {
 		t.Fatal("nobody leads")
+	}
+}
+
+// TestStandby: a process that does not schedule remembers no gangs to tell of; all that there are then are told once it does.
+func TestStandby(t *testing.T) {
+	s := newStage(t, makeNodes(1, 1))
+	begins := make(chan struct{})
+	s.tell = newTeller(s.Gang, nil, 10, podstatus.New(begins), begins)
+	for i := range 100 {
+		key := gang.Key{Namespace: "default", Name: fmt.Sprint("gone-", i)}
+		s.tell.note(gang.Effects{Changed: []gang.Key{key}})
+		s.tell.noteRenominated(types.UID(key.Name))
+	}
+	s.see(makeMembers("train", 3, 1, nil)[:2]...)
+	if n := len(s.tell.due) + len(s.tell.told) + len(s.tell.renominated); n > 0 {
+		t.Errorf("%d things are remembered before it schedules", n)
+	}
+	close(begins)
+	s.tell.all()
+	if _, due := s.tell.due[gang.Key{Namespace: "default", Name: "train"}]; !due || len(s.tell.due) != 1 {
+		t.Errorf("due are %v, want the gang that is there", s.tell.due)
+	}
+}
+
+// TestPodGroupRefused: a PodGroup that could not be written to is written to again, and no event is repeated for that.
+func TestPodGroupRefused(t *testing.T) {
+	s := newStage(t, makeNodes(1, 1))
+	groups, writes := pgfake.NewSimpleClientset(), 0
+	groups.PrependReactor("patch", "podgroups", func(clienttesting.Action) (bool, runtime.Object, error) {
+		if writes++; writes == 1 {
+			return true, nil, errors.New("a webhook says so")
+		}
+		return true, &pgv1alpha1.PodGroup{}, nil
+	})
+	s.tell = newTeller(s.Gang, groups, 10, podstatus.New(closed()), closed())
+	s.open()
+	key := gang.Key{Namespace: "default", Name: "train"}
+	s.input(s.ctx, func(g *gang.Gangs, now time.Time) gang.Effects {
+		return g.Describe(gang.Community, key, &gang.Object{}, now, now)
+	})
+	s.see(makeMembers("train", 3, 1, nil)...)
+	s.attempt(t, gang.Outcome{Why: map[gang.Key]string{key: "no room"}})
+	if err := s.tell.tellNews(s.ctx, key); err == nil || writes != 1 {
+		t.Fatalf("at first: %d writes, error %v, want one that fails", writes, err)
+	}
+	e, _ := s.Explanation(key)
+	if isNew, written := s.tell.tells(key, e.Reason+e.Message); isNew || written {
+		t.Errorf("an event would be new: %t, the PodGroup says it: %t; want neither", isNew, written)
+	}
+	for range 2 {
+		if err := s.tell.tellNews(s.ctx, key); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if writes != 2 {
+		t.Errorf("%d writes, want two", writes)
 	}
 }

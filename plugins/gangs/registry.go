@@ -195,6 +195,11 @@ func (r *Registry) Wants(pod *v1.Pod) (want gang.Want, undecided bool) {
 	return want, undecided
 }
 
+// WaitsForRoom reports whether a pod that is not placed waits for room on nodes and nothing else, as far as is known of its gang.
+func (r *Registry) WaitsForRoom(pod *v1.Pod) (waits bool) {
+	return !r.look(pod.Spec.SchedulerName, func(s *gang.Gangs) { waits = s.WaitsForRoom(pod.UID) }) || waits
+}
+
 // QueueOf returns the queue that the PodGroup of a gang of a profile names; empty for none.
 func (r *Registry) QueueOf(profile string, key gang.Key) (queue string) {
 	if group := r.natives.basic(key); group.Alone() {

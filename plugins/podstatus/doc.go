@@ -5,6 +5,8 @@
 // the condition says it already is left alone, also where kube-scheduler has said it in more words.
 //
 // A reason that is new to pods is told to all of a gang at once, since autoscalers go by it; other words for it are told slowly.
+// Each write has its time. A pod that the API server refuses, or does not answer for, is tried again after a pause that grows, and
+// keeps no other pod waiting.
 // What kube-scheduler's own failure handler is about to write goes through [Correct], so that it is true as well.
 //
 // It does not find out why pods wait, and writes nothing before the process schedules.

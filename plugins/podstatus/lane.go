@@ -2,7 +2,6 @@ package podstatus
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -20,7 +19,7 @@ type Saying struct {
 	Reason, Message string
 	// Pods are those that are to say it, as they were last seen, in the order in which they are written to.
 	Pods []*v1.Pod
-	// Said is called once all of them say it; nil for nothing to call.
+	// Said is called whenever all of them are found to say it; nil for nothing to call.
 	Said func()
 }
 
@@ -29,23 +28,31 @@ type Saying struct {
 // in other words for the same reason is for people, and changes often: that is a write for one, then one for the next, so that a
 // thing of many pods does not keep one of few waiting. A process has a lane for gangs and one for pods in none; each has its own
 // rate for words, and none waits behind another.
+//
+// A pod that cannot be written to is tried again after a pause of its own, which grows. Nobody waits for it meanwhile.
 type Lane[K comparable] struct {
 	writer *Writer
 	client kubernetes.Interface
 	words  *rate.Limiter
 	say    func(K) Saying
-	queue  workqueue.TypedRateLimitingInterface[K]
+	queue  workqueue.TypedDelayingInterface[K]
+	// first are places for writes under way, and again are those for pods to which the last write failed: where the API
+	// server does not answer for these, they take nothing from others.
+	first, again chan struct{}
+	writes       sync.WaitGroup
 }
 
 const (
-	// retryFirst and retryMost are the pauses after a write that failed.
-	retryFirst, retryMost = time.Second, time.Minute
-	// lookAgain is the pause where the next version of a pod is waited for.
+	// lookAgain is the pause where the next version of a pod is waited for, or a place for a write.
 	lookAgain = time.Second
-	// inTurn is how many pods of a key are told a reason before the next key has its turn.
-	inTurn = 512
+	// turnTime is how long pods of a key are told a reason before the next key has its turn.
+	turnTime = time.Second
+	// freshFor is how long what there is to say counts as true without being asked again.
+	freshFor = 50 * time.Millisecond
 	// atOnce is how many writes of a lane are under way at most: the API server answers more requests than these.
 	atOnce = 16
+	// againAtOnce is how many more there may be to pods to which the last one failed.
+	againAtOnce = 4
 )
 
 // NewLane makes a lane of so many writes per second of other words. say returns what is to be said of a key at the moment; it
@@ -53,7 +60,7 @@ const (
 func NewLane[K comparable](w *Writer, client kubernetes.Interface, qps int32, say func(K) Saying) *Lane[K] {
 	return &Lane[K]{
 		writer: w, client: client, say: say, words: rate.NewLimiter(rate.Limit(qps), int(qps)),
-		queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[K](retryFirst, retryMost)),
+		queue: workqueue.NewTypedDelayingQueue[K](), first: make(chan struct{}, atOnce), again: make(chan struct{}, againAtOnce),
 	}
 }
 
@@ -61,10 +68,10 @@ func NewLane[K comparable](w *Writer, client kubernetes.Interface, qps int32, sa
 func (l *Lane[K]) Tell(key K) { l.queue.Add(key) }
 
 // Wait waits for a part of the lane's rate, for what is told in another way than by pods.
-func (l *Lane[K]) Wait(ctx context.Context) error { return wait(ctx, l.words, 1) }
+func (l *Lane[K]) Wait(ctx context.Context) error { return wait(ctx, l.words) }
 
-func wait(ctx context.Context, limit *rate.Limiter, writes int) error {
-	if err := limit.WaitN(ctx, writes); err != nil {
+func wait(ctx context.Context, limit *rate.Limiter) error {
+	if err := limit.Wait(ctx); err != nil {
 		return fmt.Errorf("waiting for the rate limit: %w", err)
 	}
 	return nil
@@ -76,6 +83,7 @@ func (l *Lane[K]) Run(ctx context.Context) {
 	if !l.writer.leading.Wait(ctx) {
 		return
 	}
+	defer l.writes.Wait()
 	defer context.AfterFunc(ctx, l.queue.ShutDown)()
 	for {
 		key, down := l.queue.Get()
@@ -87,110 +95,149 @@ func (l *Lane[K]) Run(ctx context.Context) {
 	}
 }
 
-// left is what is left to be done after writes for a key.
-type left int
-
-const (
-	// nothing: all pods say it.
-	nothing left = iota
-	// words: there may be pods that say it in other words.
-	words
-	// reasons: there may be pods that give another reason.
-	reasons
-	// unseen: some pod has changed since it was read, or says something else by now, and the watch has not told yet.
-	unseen
-)
-
 // turn is that of a key.
 func (l *Lane[K]) turn(ctx context.Context, key K) {
-	for told := 0; ; {
-		wrote, left, err := l.tell(ctx, key)
-		if err != nil {
-			if ctx.Err() == nil {
-				klog.FromContext(ctx).Error(err, "Failed to tell a pod why it waits; trying again", "of", key)
-				l.queue.AddRateLimited(key)
-			}
+	var now step
+	for began := time.Now(); ; {
+		if now = l.ask(key, now); len(now.pods) == 0 {
+			l.later(key, now) // which costs no part of the rate
 			return
 		}
-		l.queue.Forget(key)
-		if told += wrote; left == reasons && told < inTurn {
-			continue
+		places, err := l.admit(ctx, now.kind)
+		if err != nil {
+			return // the process ends
 		}
-		switch left {
-		case words, reasons:
+		if now = l.ask(key, now); len(now.pods) == 0 { // it took a while, and is not so any more
+			<-places
+			l.later(key, now)
+			return
+		}
+		l.begin(ctx, key, now.pods[0], now.saying, places)
+		now.pods = now.pods[1:]
+		if now.kind == words || time.Since(began) >= turnTime {
 			l.queue.Add(key)
-		case unseen:
-			l.queue.AddAfter(key, lookAgain)
-		case nothing:
+			return
 		}
-		return
 	}
 }
 
-// tell has some pods say it that give another reason, or else one that says it in other words. It returns how many.
-func (l *Lane[K]) tell(ctx context.Context, key K) (wrote int, left left, err error) {
-	s := l.say(key)
-	pods, left := l.next(s)
-	if len(pods) == 0 {
-		return 0, left, nil // which costs no part of the rate
-	}
-	limit := l.words
-	if left == reasons {
-		limit = l.writer.reasons
-	}
-	if granted := len(pods); !limit.AllowN(time.Now(), granted) {
-		if err := wait(ctx, limit, granted); err != nil {
-			return 0, nothing, err
-		}
-		s = l.say(key)
-		if pods, left = l.next(s); len(pods) == 0 {
-			return 0, left, nil // it is not so any more
-		}
-		pods = pods[:min(len(pods), granted)]
-	}
-	return len(pods), left, l.write(ctx, s, pods)
+// step is what is to be done next for a key.
+type step struct {
+	saying Saying
+	kind   kind
+	// pods are those to write to; empty for none at the moment.
+	pods []*v1.Pod
+	// pause is after what time there may be some without anybody telling; 0 where somebody tells.
+	pause time.Duration
+	asked time.Time
 }
 
-// write has pods say it, all at the same time.
-func (l *Lane[K]) write(ctx context.Context, s Saying, pods []*v1.Pod) error {
-	errs := make([]error, len(pods))
-	var writes sync.WaitGroup
-	for i, pod := range pods {
-		writes.Go(func() { errs[i] = l.writer.write(ctx, l.client, pod, s) })
+// kind is that of writes.
+type kind int
+
+const (
+	// reasons are for pods that give another reason.
+	reasons kind = iota
+	// retries are for pods to which the last write failed.
+	retries
+	// words are for pods that say it in other words.
+	words
+)
+
+// ask finds out what is to be done next for a key, unless that is known.
+func (l *Lane[K]) ask(key K, known step) step {
+	if now := time.Now(); len(known.pods) == 0 || now.Sub(known.asked) > freshFor {
+		known = l.next(l.say(key), now)
 	}
-	writes.Wait()
-	return errors.Join(errs...)
+	return known
 }
 
-// next returns the next pods to write to: some that give another reason, or else one that says it in other words. If there are
-// none it notes that all say it, where they do.
-func (l *Lane[K]) next(s Saying) ([]*v1.Pod, left) {
-	var others, reworded []*v1.Pod
-	result := nothing
+// later has a key looked at again where nobody tells when.
+func (l *Lane[K]) later(key K, s step) {
+	if s.pause > 0 {
+		l.queue.AddAfter(key, s.pause)
+	}
+}
+
+// admit waits for a place for a write and a part of the rate. It returns what the place is given back to.
+func (l *Lane[K]) admit(ctx context.Context, kind kind) (chan struct{}, error) {
+	places, limit := l.first, l.writer.reasons
+	switch kind {
+	case reasons:
+	case retries:
+		places = l.again
+	case words:
+		limit = l.words
+	}
+	select {
+	case places <- struct{}{}:
+	case <-ctx.Done():
+		return nil, fmt.Errorf("waiting for other writes: %w", ctx.Err())
+	}
+	if err := wait(ctx, limit); err != nil {
+		<-places
+		return nil, err
+	}
+	return places, nil
+}
+
+// begin begins a write. Its key has a turn once it has ended, since others may have waited for that, or all pods say it by now.
+func (l *Lane[K]) begin(ctx context.Context, key K, pod *v1.Pod, s Saying, places chan struct{}) {
+	l.writer.begin(pod)
+	l.writes.Go(func() {
+		defer l.queue.Add(key)
+		defer func() { <-places }()
+		if err := l.writer.write(ctx, l.client, pod, s); err != nil && ctx.Err() == nil {
+			klog.FromContext(ctx).Error(err, "Failed to tell a pod why it waits; trying again", "of", key)
+		}
+	})
+}
+
+// next is what is to be done next: to have pods say it that give another reason, or one to which a write failed, or one that says
+// it in other words. If there are none it notes that all say it, where they do.
+func (l *Lane[K]) next(s Saying, now time.Time) step {
+	next := step{saying: s, asked: now}
+	var failed, reworded []*v1.Pod
+	all := true
 	for _, pod := range s.Pods {
 		if says(pod, s.Reason, s.Message) {
 			continue
 		}
-		switch tried, says := l.writer.tried(pod, s); {
-		case !tried && gives(pod, s.Reason):
-			reworded = append(reworded, pod)
-		case !tried:
-			others = append(others, pod)
-		case !says:
-			result = unseen
-		}
-		if len(others) == atOnce {
-			break
+		state, pause := l.writer.state(pod, s, now)
+		switch all = all && state == said; state {
+		case said, underWay:
+		case failing:
+			failed = append(failed, pod)
+		case pausing:
+			next.wait(pause)
+		case open:
+			if gives(pod, s.Reason) {
+				reworded = append(reworded, pod)
+			} else {
+				next.pods = append(next.pods, pod)
+			}
 		}
 	}
+	free := len(l.again) < cap(l.again)
 	switch {
-	case len(others) > 0:
-		return others, reasons
+	case len(next.pods) > 0:
+		next.kind = reasons
+	case len(failed) > 0 && free:
+		next.kind, next.pods = retries, failed[:1]
 	case len(reworded) > 0:
-		return reworded[:1], words
+		next.kind, next.pods = words, reworded[:1]
+	case len(failed) > 0:
+		next.wait(lookAgain)
 	}
-	if result == nothing && s.Said != nil {
+	if all && s.Said != nil {
 		s.Said()
 	}
-	return nil, result
+	return next
+}
+
+// wait takes in a pause after which there may be something to do.
+func (s *step) wait(pause time.Duration) {
+	if s.pause == 0 || pause < s.pause {
+		s.pause = pause
+	}
 }

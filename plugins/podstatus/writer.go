@@ -34,57 +34,134 @@ type Writer struct {
 // room for bindings.
 const reasonsPerSecond = 300
 
-// attempt is a write to a version of a pod. What was refused since the pod had changed says nothing.
-type attempt struct{ version, reason, message string }
+// attempt is what came of the last write to a pod.
+type attempt struct {
+	// version, reason and message are those of a write that the API server took. What was refused since the pod had changed
+	// says nothing.
+	version, reason, message string
+	// underWay: it has not ended.
+	underWay bool
+	// failures is how many have failed one after the other, and next is when the next one may begin.
+	failures int
+	next     time.Time
+}
 
-// keepAttempts is how long an attempt is remembered: longer than a watch takes to deliver what it has led to.
-const keepAttempts = time.Minute
+const (
+	// keepAttempts is how long an attempt is remembered: longer than a write takes, and than a watch takes to deliver what it
+	// has led to.
+	keepAttempts = time.Minute
+	// retryFirst and retryMost are the pauses after a write that failed.
+	retryFirst, retryMost = time.Second, time.Minute
+	// WriteTimeout is how long a write of what users are told may take. A webhook has 10 seconds unless it asks for more.
+	WriteTimeout = 15 * time.Second
+)
 
 // New makes a writer that begins once the process schedules.
 func New(leads leading.Signal) *Writer {
 	return &Writer{leading: leads, attempts: cache.NewExpiring(), reasons: rate.NewLimiter(reasonsPerSecond, reasonsPerSecond)}
 }
 
-// note remembers a write.
-func (w *Writer) note(pod *v1.Pod, reason, message string) {
-	w.attempts.Set(pod.UID, attempt{pod.ResourceVersion, reason, message}, keepAttempts)
-}
-
-// tried reports whether this version of a pod was written to, and whether that made it say this.
-func (w *Writer) tried(pod *v1.Pod, s Saying) (tried, says bool) {
-	last, known := w.attempts.Get(pod.UID)
-	if !known || last.(attempt).version != pod.ResourceVersion {
-		return false, false
+// last is what came of the last write to a pod of late.
+func (w *Writer) last(pod *v1.Pod) attempt {
+	if last, known := w.attempts.Get(pod.UID); known {
+		return last.(attempt)
 	}
-	return true, last == attempt{pod.ResourceVersion, s.Reason, s.Message}
+	return attempt{}
 }
 
-// write has a pod say why it waits. A pod that has changed since it was read is left alone: its next version comes by the
-// watch. So is one that is gone.
+// note remembers what came of a write to a pod.
+func (w *Writer) note(pod *v1.Pod, a attempt) {
+	w.attempts.Set(pod.UID, a, keepAttempts+pause(a.failures))
+}
+
+// pause is how long is waited after so many writes that failed one after the other.
+func pause(failures int) time.Duration {
+	if failures == 0 {
+		return 0
+	}
+	length := retryFirst
+	for n := 1; n < failures && length < retryMost; n++ {
+		length *= 2
+	}
+	return min(length, retryMost)
+}
+
+// state is how a pod that does not say it yet stands.
+type state int
+
+const (
+	// open: it can be written to.
+	open state = iota
+	// said: it was made to say it, and the watch has not told yet.
+	said
+	// pausing: it has changed since it was read, or says something else by now, and the watch has not told yet; or the last
+	// write failed a moment ago.
+	pausing
+	// failing: the last write failed, and it can be written to again.
+	failing
+	// underWay: a write is.
+	underWay
+)
+
+// state returns how a pod stands, and after what pause that is over.
+func (w *Writer) state(pod *v1.Pod, s Saying, now time.Time) (state, time.Duration) {
+	switch last := w.last(pod); {
+	case last.underWay:
+		return underWay, 0
+	case last.failures > 0 && now.Before(last.next):
+		return pausing, last.next.Sub(now)
+	case last.failures > 0:
+		return failing, 0
+	case last.version == "" || last.version != pod.ResourceVersion:
+		return open, 0
+	case last.reason == s.Reason && last.message == s.Message:
+		return said, 0
+	default:
+		return pausing, lookAgain
+	}
+}
+
+// begin notes that a write to a pod begins.
+func (w *Writer) begin(pod *v1.Pod) {
+	w.note(pod, attempt{underWay: true, failures: w.last(pod).failures})
+}
+
+// write has a pod say why it waits, and notes what came of it. A pod that has changed since it was read is left alone: its next
+// version comes by the watch. So is one that is gone.
 func (w *Writer) write(ctx context.Context, client kubernetes.Interface, pod *v1.Pod, s Saying) error {
+	err := patch(ctx, client, pod, s)
+	switch {
+	case apierrors.IsConflict(err):
+		w.note(pod, attempt{version: pod.ResourceVersion})
+	case err != nil && !apierrors.IsNotFound(err):
+		failures := w.last(pod).failures + 1
+		w.note(pod, attempt{failures: failures, next: time.Now().Add(pause(failures))})
+		return fmt.Errorf("writing the condition %s of pod %s: %w", v1.PodScheduled, klog.KObj(pod), err)
+	default:
+		w.note(pod, attempt{version: pod.ResourceVersion, reason: s.Reason, message: s.Message})
+	}
+	return nil
+}
+
+// patch writes to the version of a pod that was read.
+func patch(ctx context.Context, client kubernetes.Interface, pod *v1.Pod, s Saying) error {
 	status := pod.Status.DeepCopy()
 	condition := v1.PodCondition{
 		Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: s.Reason, Message: s.Message,
 		ObservedGeneration: podutil.CalculatePodConditionObservedGeneration(status, pod.Generation, v1.PodScheduled),
 	}
 	podutil.UpdatePodCondition(status, &condition)
-	patch, err := json.Marshal(map[string]any{
+	body, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"uid": pod.UID, "resourceVersion": pod.ResourceVersion},
 		"status":   map[string]any{"conditions": []v1.PodCondition{condition}},
 	})
 	if err != nil {
-		return fmt.Errorf("encoding the condition %s of pod %s: %w", v1.PodScheduled, klog.KObj(pod), err)
+		return fmt.Errorf("encoding it: %w", err)
 	}
-	_, err = client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
-	switch {
-	case apierrors.IsConflict(err):
-		w.note(pod, "", "")
-		return nil
-	case err != nil && !apierrors.IsNotFound(err):
-		return fmt.Errorf("writing the condition %s of pod %s: %w", v1.PodScheduled, klog.KObj(pod), err)
-	}
-	w.note(pod, s.Reason, s.Message)
-	return nil
+	ctx, cancel := context.WithTimeout(ctx, WriteTimeout)
+	defer cancel()
+	_, err = client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, body, metav1.PatchOptions{}, "status")
+	return err
 }
 
 // says reports whether a pod says in its status that it waits, for this reason and with this message. Where kube-scheduler has

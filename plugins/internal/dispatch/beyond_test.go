@@ -1,8 +1,15 @@
 package dispatch
 
 import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
+
+	v1 "k8s.io/api/core/v1"
 )
 
 // TestBeyond: of several jobs that do not fit and are above a ceiling only together, those that come last would have no use of nodes.
@@ -74,5 +81,201 @@ func TestBeyondWhileWaiting(t *testing.T) {
 		if reason, why := b.Why(of("a", i+1, nil).Name); reason != want {
 			t.Errorf("job %d: %s: %s, want %s", i+1, reason, why, want)
 		}
+	}
+}
+
+// TestBeyondWhoCounts: only those are before a job that wait for nodes, or for their turn, or take room in another way; and what is
+// promised to a job counts once, whether it waits, is tried, or has failed.
+func TestBeyondWhoCounts(t *testing.T) {
+	aside := map[string]bool{}
+	at := Moment{Now: time.Unix(1000, 0), Read: true, Waits: func(string) bool { return true }, Room: func(pod string) bool { return !aside[pod] }}
+	b := newBook(tier)
+	b.SetLimits(Limits{Window: 1})
+	b.SetTotal(gpus(1000))
+	b.SetQueues(Queue{Name: "a", Weight: 1, Capability: gpus(10)})
+	var jobs []Job
+	for i, size := range []int64{6, 4, 1} {
+		j := of("a", i+1, gpus(size))
+		j.Pod, j.Pods, j.Gang = j.Name, []string{j.Name}, true
+		jobs = append(jobs, j)
+		b.Count(j.Name, Usage{Queue: "a", Job: j.Name, Amount: gpus(size)})
+	}
+	try := func(j Job, how Failure) {
+		b.Come(j, at)
+		how.Job, how.Gang = j.Name, true
+		b.Fail(j.Name, how, at)
+	}
+	expect := func(sentence string, want bool) {
+		t.Helper()
+		if bound, beyond := b.Beyond(jobs[2].Name); beyond != want {
+			t.Errorf("%s: the last is beyond: %t (%s), want %t", sentence, beyond, bound, want)
+		}
+	}
+	for _, j := range jobs {
+		try(j, Failure{})
+	}
+	expect("two before it wait for nodes", true)
+	try(jobs[0], Failure{Aside: true})
+	expect("the first failed for something else", false)
+	try(jobs[0], Failure{})
+	expect("the first waits for nodes again", true)
+	aside[jobs[0].Pod] = true
+	b.Tick(at)
+	expect("the first gave up", false)
+	delete(aside, jobs[0].Pod)
+	b.Tick(at)
+	expect("the user made it go on", true)
+	b.Gone(jobs[1].Pod, at)
+	expect("the second is gone", false)
+	b.Count(jobs[0].Name, Usage{Queue: "a", Job: jobs[0].Name, Amount: gpus(6), Promised: true})
+	expect("others make way for the first: it counts once", false)
+	b.Come(jobs[0], at)
+	expect("it is tried", false)
+	b.Fail(jobs[0].Name, Failure{Job: jobs[0].Name, Gang: true}, at)
+	expect("they have not made way yet", false)
+}
+
+// slowBeyond is who is beyond a ceiling, reckoned from what the book was told.
+func slowBeyond(b *Book) map[string]bool {
+	jobs := slices.SortedFunc(maps.Values(b.jobs), func(i, j *job) int {
+		return cmp.Or(cmp.Compare(j.Priority, i.Priority), i.Created.Compare(j.Created), cmp.Compare(i.Name, j.Name))
+	})
+	beyond := map[string]bool{}
+	type place struct {
+		queue string
+		name  v1.ResourceName
+	}
+	asked := map[place]int64{}
+	for _, j := range jobs {
+		needs, serves := j.missing(), true
+		for name, q := range b.queues {
+			if q.spec == nil {
+				continue
+			}
+			for resource, most := range q.spec.Capability {
+				var used, need int64
+				for _, u := range b.usages {
+					if slices.Contains(b.Path(u.Queue), name) && (u.Runs || u.Held || u.Promised && u.Job != j.Name) {
+						used += u.Amount[resource]
+					}
+				}
+				for queue, amount := range needs {
+					if slices.Contains(b.Path(queue), name) {
+						need += amount[resource]
+					}
+				}
+				beyond[j.Name] = beyond[j.Name] || need > 0 && used+asked[place{name, resource}]+need > most
+			}
+		}
+		for queue := range needs {
+			serves = serves && b.queues[queue].spec != nil && b.queues[queue].err == nil && !b.closed(b.queues[queue])
+		}
+		if !j.crowded && (beyond[j.Name] || j.aside || !serves) {
+			continue
+		}
+		for queue, amount := range needs {
+			for resource, need := range amount {
+				for _, u := range b.usages {
+					if u.Promised && !u.Runs && !u.Held && u.Job == j.Name && u.Queue == queue {
+						need -= u.Amount[resource]
+					}
+				}
+				for _, at := range b.Path(queue) {
+					asked[place{at, resource}] += max(0, need)
+				}
+			}
+		}
+	}
+	return beyond
+}
+
+// TestBeyondOracle: whatever happens, what is kept is what is reckoned from the beginning.
+func TestBeyondOracle(t *testing.T) {
+	for seed := range uint64(300) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		aside := map[string]bool{}
+		at := Moment{Now: time.Unix(1000, 0), Read: true, Waits: func(string) bool { return true }, Room: func(pod string) bool { return !aside[pod] }}
+		b := newBook(tier)
+		b.SetLimits(Limits{Window: 2})
+		b.SetTotal(gpus(1000))
+		queues := []Queue{
+			{Name: "top", Weight: 1, Capability: gpus(20)}, {Name: "a", Parent: "top", Weight: 1, Capability: gpus(12)},
+			{Name: "b", Parent: "top", Weight: 1}, {Name: "free", Weight: 1},
+		}
+		b.SetQueues(queues...)
+		for step := range 200 {
+			queue := []string{"a", "b", "free"}[r.IntN(3)]
+			i := r.IntN(8)
+			j := of(queue, i, gpus(1+int64(i)%5))
+			j.Pod, j.Pods, j.Gang, j.Priority = j.Name, []string{j.Name}, true, int32(i%3)
+			u := Usage{Queue: queue, Job: j.Name, Amount: j.Need.total(), Priority: j.Priority}
+			switch r.IntN(9) {
+			case 0, 1, 2:
+				b.Count(j.Name, u)
+				b.Come(j, at)
+			case 3, 4:
+				b.Fail(j.Name, Failure{Job: j.Name, Gang: true, Aside: r.IntN(3) == 0}, at)
+			case 5:
+				u.Promised = r.IntN(2) == 0
+				u.Runs = !u.Promised && r.IntN(2) == 0
+				b.Count(j.Name, u)
+			case 6:
+				b.Gone(j.Name, at)
+			case 7:
+				aside[j.Name] = !aside[j.Name]
+				at.Now = at.Now.Add(10 * time.Second)
+				b.Tick(at)
+			case 8:
+				q := queues[r.IntN(len(queues))]
+				q.Closed = r.IntN(3) == 0
+				b.SetQueues(q)
+			}
+			for name, want := range slowBeyond(b) {
+				if bound, beyond := b.Beyond(name); beyond != want {
+					t.Fatalf("seed %d, step %d: %s is beyond: %t (%s), want %t", seed, step, name, beyond, bound, want)
+				}
+			}
+			if n := max(len(b.wishes.of), len(b.wishes.touched)); n > len(b.jobs) {
+				t.Fatalf("seed %d, step %d: %d wishes are kept, of %d jobs", seed, step, n, len(b.jobs))
+			}
+		}
+	}
+}
+
+// BenchmarkBeyond has one of 5,000 jobs that do not fit, all under one ceiling, fail again, and asks whether nodes would help it:
+// what else the cycle costs; where nothing else has changed; and where a pod has begun to run, or has ended.
+func BenchmarkBeyond(b *testing.B) {
+	const jobs = 5000
+	for _, c := range []struct {
+		name        string
+		asks, churn bool
+	}{{name: "without"}, {name: "steady", asks: true}, {name: "churn", asks: true, churn: true}} {
+		b.Run(fmt.Sprintf("%s/jobs=%d", c.name, jobs), func(b *testing.B) {
+			at := Moment{Now: time.Unix(1000, 0), Read: true, Waits: func(string) bool { return true }}
+			book := newBook(tier)
+			book.SetLimits(Limits{Window: 1})
+			book.SetTotal(gpus(1_000_000))
+			book.SetQueues(Queue{Name: "a", Parent: "top", Weight: 1}, Queue{Name: "top", Weight: 1, Capability: gpus(2 * jobs)})
+			offered := make([]Job, jobs)
+			for i := range offered {
+				j := of("a", i, gpus(int64(1+i%8)))
+				j.Pod, j.Pods, j.Gang, j.Priority = j.Name, []string{j.Name}, true, int32(i%3)
+				book.Count(j.Name, Usage{Queue: "a", Job: j.Name, Amount: j.Need.total(), Priority: j.Priority})
+				book.Come(j, at)
+				book.Fail(j.Name, Failure{Job: j.Name, Gang: true}, at)
+				offered[i] = j
+			}
+			for i := 0; b.Loop(); i++ {
+				j := offered[i*7919%jobs]
+				if c.churn {
+					book.Count("runs", Usage{Queue: "a", Amount: gpus(int64(i % 2)), Runs: true})
+				}
+				book.Come(j, at)
+				book.Fail(j.Name, Failure{Job: j.Name, Gang: true}, at)
+				if c.asks {
+					book.Beyond(j.Name)
+				}
+			}
+		})
 	}
 }

@@ -43,6 +43,8 @@ type Book struct {
 	freed []string
 	// stale: the shares have to be reckoned anew.
 	stale bool
+	// wishes are the nodes that jobs would have.
+	wishes wishes
 	// effects are those of the input that is taken in.
 	effects Effects
 }
@@ -58,6 +60,8 @@ type queue struct {
 	// requested, idle and allocated are its own; running is what it and all below it have
 	// running, and used that with what is admitted.
 	requested, idle, allocated, running, used Vector
+	// turns is what of used is admitted.
+	turns Vector
 	// mine is what it has running itself, and what is admitted to it.
 	mine Vector
 	// byPriority is allocated, by the priority of who has it.
@@ -71,7 +75,7 @@ func NewBook(standard string) *Book {
 	b := &Book{
 		total: Vector{}, queues: map[string]*queue{}, usages: map[string]Usage{}, running: map[string]Vector{}, jobs: map[string]*job{},
 		timed: map[string]*job{}, making: map[string]*job{},
-		members: map[string]map[string]*job{}, promised: map[string]Needs{}, missed: map[string]*missed{}, urgent: map[string]*job{}, stale: true,
+		members: map[string]map[string]*job{}, promised: map[string]Needs{}, missed: map[string]*missed{}, urgent: map[string]*job{}, stale: true, wishes: newWishes(nil),
 	}
 	b.SetQueues(Queue{Name: standard, Weight: 1})
 	return b
@@ -82,7 +86,7 @@ func (b *Book) enter(name string) *queue {
 	q := b.queues[name]
 	if q == nil {
 		q = &queue{
-			requested: Vector{}, idle: Vector{}, allocated: Vector{}, running: Vector{}, used: Vector{}, mine: Vector{}, byPriority: map[int32]Vector{}, waiting: map[string]*list{},
+			requested: Vector{}, idle: Vector{}, allocated: Vector{}, running: Vector{}, used: Vector{}, turns: Vector{}, mine: Vector{}, byPriority: map[int32]Vector{}, waiting: map[string]*list{},
 			err: fmt.Errorf("queue %q: %w", name, share.ErrNoParent), // it is not described yet
 		}
 		b.queues[name] = q
@@ -148,9 +152,9 @@ func (b *Book) RemoveQueue(name string) {
 
 // relink finds the ancestors of all queues, and adds up what is used.
 func (b *Book) relink() {
-	b.stale = true
+	b.stale, b.wishes = true, newWishes(b.jobs)
 	for _, q := range b.queues {
-		q.running, q.used, q.mine = Vector{}, Vector{}, Vector{}
+		q.running, q.used, q.turns, q.mine = Vector{}, Vector{}, Vector{}, Vector{}
 	}
 	described := b.described()
 	for name, q := range b.queues {
@@ -195,6 +199,7 @@ func (b *Book) described() map[string]share.Queue {
 
 // use adds n times an amount to what a queue and its ancestors use.
 func (b *Book) use(name string, amount Vector, n int64) {
+	b.wishes.stale = true
 	b.queues[name].mine.Add(amount, n)
 	for _, q := range b.upwards(name) {
 		q.used.Add(amount, n)
@@ -203,6 +208,7 @@ func (b *Book) use(name string, amount Vector, n int64) {
 
 // run adds n times an amount to what a queue and its ancestors have running.
 func (b *Book) run(name string, amount Vector, n int64) {
+	b.wishes.stale = true
 	b.queues[name].mine.Add(amount, n)
 	for _, q := range b.upwards(name) {
 		q.running.Add(amount, n)

@@ -89,7 +89,12 @@ func (b *Book) promise(u Usage, n int64) {
 	if sum(b.promised[u.Job], u.Queue, u.Amount, n); len(b.promised[u.Job]) == 0 {
 		delete(b.promised, u.Job)
 	}
-	if j := b.jobs[u.Job]; j != nil && j.phase == Waiting {
+	j := b.jobs[u.Job]
+	if j == nil {
+		return
+	}
+	b.wishes.touch(j)
+	if j.phase == Waiting {
 		b.relist(j)
 	}
 }
@@ -164,6 +169,7 @@ func (b *Book) change(j *job, do func(at int, need Needs) Needs) {
 // finish ends the turn of a job that has all that it asked for; last is how it was before.
 func (b *Book) finish(j, last *job) {
 	if len(j.needs) == 0 && len(j.held) == 0 {
+		j.aside = false
 		b.done(j.Name)
 		b.placed(last)
 	}

@@ -30,6 +30,9 @@ type Moment struct {
 	Read bool
 	// Waits reports whether a pod is there and has no node. It may know of the end of a pod before the book is told.
 	Waits func(pod string) bool
+	// Room reports whether what waits with a pod waits for room on nodes and nothing else, as far as is known of gangs; nil where
+	// everything does.
+	Room func(pod string) bool
 }
 
 // Effects is what the caller has to do after an input.
@@ -63,6 +66,8 @@ type job struct {
 	counted map[string]bool
 	// tried is when nothing made way for it, which makes it patient until patience is over; zero if it is not.
 	tried time.Time
+	// aside: since it failed last it waits for something else than room.
+	aside bool
 	// holder has what is promised to it in the ledger, while others are evicted for it; none if they are not.
 	holder hold.Holder
 
@@ -164,6 +169,9 @@ func (b *Book) move(j *job, to Phase) {
 
 // keep notes whether time can move a job, and forgets one of which there is nothing to know.
 func (b *Book) keep(j *job) {
+	if b.jobs[j.Name] == j {
+		b.wishes.touch(j)
+	}
 	switch {
 	case j.phase != Outside || !j.tried.IsZero():
 		b.timed[j.Name] = j
@@ -171,6 +179,7 @@ func (b *Book) keep(j *job) {
 		delete(b.timed, j.Name)
 		if len(j.counted) == 0 && j.holder.IsNone() && b.jobs[j.Name] == j {
 			delete(b.jobs, j.Name)
+			b.wishes.forget(j.Name)
 			b.phases[Outside]--
 			delete(b.missed, j.Name) // nobody waits for what is not there
 		}
@@ -215,6 +224,7 @@ func (b *Book) offer(offered Job) {
 		b.move(j, Waiting)
 	}
 	j.asking = asked.asking
+	b.wishes.touch(j)
 	b.list(j)
 }
 
@@ -250,7 +260,7 @@ func (b *Book) done(name string) {
 func (b *Book) end(j *job) {
 	b.phases[j.phase]--
 	b.phases[Outside]++
-	*j = job{asking: asking{Job: Job{Name: j.Name}}, counted: j.counted, tried: j.tried, holder: j.holder}
+	*j = job{asking: asking{Job: Job{Name: j.Name}}, counted: j.counted, tried: j.tried, aside: j.aside, holder: j.holder}
 	b.keep(j)
 }
 

@@ -101,6 +101,8 @@ type Failure struct {
 	Gang bool
 	// Hopeless tells that it would not fit on an empty cluster.
 	Hopeless bool
+	// Aside tells that it waits for something else than room.
+	Aside bool
 }
 
 // Fail takes in that a pod could not be scheduled: the turn of its job ends. One for which others would have to make
@@ -130,7 +132,7 @@ func (b *Book) Fail(pod string, how Failure, at Moment) Effects {
 	}
 	j.since, j.Queue, j.Pod, j.Gang, j.deserved = at.Now, u.Queue, pod, how.Gang, Vector{}
 	j.deserved.Add(b.Deserved(u.Queue), 1)
-	j.Priority, j.Created, j.lacked = u.Priority, created, lacked
+	j.Priority, j.Created, j.lacked, j.aside = u.Priority, created, lacked, how.Aside || at.aside(pod)
 	b.turn(at, "")
 	b.effects.Again = refused && !how.Gang
 	return b.take()
@@ -197,6 +199,9 @@ func (b *Book) Tick(at Moment) Effects {
 			b.demand(j, nil, Hopeless) // it asks for nothing until it comes again
 		case j.phase == Waiting && !at.Waits(j.Pod):
 			b.quit(j, at)
+		case j.phase == Failed && j.Gang && at.aside(j.Pod) != j.aside:
+			j.aside = !j.aside
+			b.wishes.touch(j)
 		}
 		if !j.tried.IsZero() && at.Now.Sub(j.tried) >= patience {
 			if j.tried = (time.Time{}); j.phase == Waiting {
@@ -211,6 +216,9 @@ func (b *Book) Tick(at Moment) Effects {
 	b.effects.Freed = b.Freed()
 	return b.take()
 }
+
+// aside reports whether what waits with a pod waits for something else than room.
+func (m Moment) aside(pod string) bool { return m.Room != nil && !m.Room(pod) }
 
 // retry brings back jobs that have failed and of which the queue deserves more by now: they may reclaim then, and no
 // event of the cluster says so.

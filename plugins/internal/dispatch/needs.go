@@ -141,7 +141,12 @@ func (b *Book) at(n Needs, level string, name v1.ResourceName) int64 {
 
 // charge adds what a job asks for n times to what its queues use.
 func (b *Book) charge(j *job, n int64) {
+	b.wishes.touch(j)
 	for queue, amount := range j.need() {
-		b.use(queue, amount, n)
+		b.queues[queue].mine.Add(amount, n)
+		for _, q := range b.upwards(queue) {
+			q.turns.Add(amount, n)
+			q.used.Add(amount, n)
+		}
 	}
 }

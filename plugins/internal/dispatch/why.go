@@ -3,7 +3,6 @@ package dispatch
 import (
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -118,10 +117,8 @@ type Notice struct {
 // News returns what there is to tell, of all jobs.
 func (b *Book) News(at Moment) []Notice {
 	var news []Notice
-	all := sync.OnceValue(b.allBeyond)
-	beyond := func(name string) (Bound, bool) { bound, over := all()[name]; return bound, over }
 	for name := range b.timed {
-		if one, ok := b.untold(name, at, beyond); ok {
+		if one, ok := b.Untold(name, at); ok {
 			news = append(news, one)
 		}
 	}
@@ -129,9 +126,7 @@ func (b *Book) News(at Moment) []Notice {
 }
 
 // Untold returns what there is to tell of a job; false for nothing.
-func (b *Book) Untold(name string, at Moment) (Notice, bool) { return b.untold(name, at, b.Beyond) }
-
-func (b *Book) untold(name string, at Moment, beyond func(name string) (Bound, bool)) (Notice, bool) {
+func (b *Book) Untold(name string, at Moment) (Notice, bool) {
 	j := b.jobs[name]
 	if j == nil || j.phase != Waiting || !j.tried.IsZero() { // its pods were told what was tried
 		return Notice{}, false
@@ -144,7 +139,7 @@ func (b *Book) untold(name string, at Moment, beyond func(name string) (Bound, b
 	case waited < tellAfter || !first && at.Now.Sub(j.toldAt) < tellAgain:
 		return Notice{}, false
 	}
-	n.Reason, n.Message = b.why(name, beyond)
+	n.Reason, n.Message = b.Why(name)
 	if n.Message == j.told {
 		j.toldAt = at.Now // it is so still
 		return Notice{}, false

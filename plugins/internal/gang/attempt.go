@@ -138,7 +138,7 @@ type Placed struct {
 func (s *Gangs) attempt(grp *group) *Attempt {
 	s.pump.begin(grp)
 	grp.visited, grp.tried = true, grp.pool()
-	a := &Attempt{Group: grp.key().String(), Leader: grp.leader, Strict: grp.strict(), PreemptionDelay: grp.preemptionDelay(), Missed: grp.missed}
+	a := &Attempt{Group: grp.key().String(), Leader: grp.leader, Strict: grp.strict(), PreemptionDelay: grp.preemptionDelay(), Missed: grp.missed()}
 	for _, g := range grp.gangs {
 		a.Gangs = append(a.Gangs, g.wants())
 	}

@@ -120,8 +120,8 @@ func (s *Gangs) Planned(a *Attempt, o Outcome, now time.Time) (map[types.UID]str
 			s.turns.take(leader) // it is in its cycle
 		}
 	}
-	if grp.missed.IsZero() && !o.Complete {
-		grp.missed = now
+	if !o.Complete {
+		grp.miss(now)
 	}
 	for _, g := range grp.gangs {
 		g.failure = failure{cmp.Or(o.Reason, v1alpha1.ReasonUnschedulable), o.Why[g.key]}

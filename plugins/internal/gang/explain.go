@@ -5,6 +5,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 )
@@ -79,6 +80,24 @@ func (s *Gangs) why(g *gang) (reason, message string) {
 		return "", ""
 	}
 	return g.failure.reason, g.failure.message
+}
+
+// WaitsForRoom reports whether a pod that is not placed waits for room on nodes and nothing else, as far as is known: its gang
+// is whole, as are those that start with it, and was refused for nothing else.
+func (s *Gangs) WaitsForRoom(uid types.UID) bool {
+	m := s.members[uid]
+	if m == nil || m.gang.goesAlone() {
+		return true
+	}
+	for _, g := range m.gang.group.gangs {
+		switch {
+		case g.failure.none(), g.failure.reason == v1alpha1.ReasonUnschedulable:
+		case g.failure.reason == v1alpha1.ReasonPlacementFailed: // it is about to take it
+		default:
+			return false
+		}
+	}
+	return s.able(m.gang.group)
 }
 
 // lacks tells users what an incomplete gang waits for.

@@ -54,6 +54,9 @@ type gang struct {
 	// failure is why the last attempt to place the gang failed; zero where none failed
 	// since it was last complete.
 	failure failure
+	// missed is when it first did not fit; zero where it was not tried, has started since, or has lost all its members. It does
+	// not begin anew with one that is replaced.
+	missed time.Time
 	// completed is when the round began that is to start it; zero once it has.
 	completed time.Time
 	// ran is what goesAlone said when it was last acted upon.

@@ -32,8 +32,6 @@ type group struct {
 	// visited: the leader has come, and what came of its attempt was not told yet.
 	visited bool
 
-	// missed is when it first did not fit since it came together; zero where it was not tried.
-	missed time.Time
 	// failures counts the rounds that failed in a row although a plan stood; the next
 	// attempt is not made before notBefore.
 	failures  int
@@ -207,6 +205,25 @@ func (r rank) compare(other rank) int {
 }
 
 func compareRank(a, b *group) int { return a.rankOf().compare(b.rankOf()) }
+
+// miss notes that the group did not fit.
+func (g *group) miss(now time.Time) {
+	for _, one := range g.gangs {
+		if one.missed.IsZero() && one.need() > 0 {
+			one.missed = now
+		}
+	}
+}
+
+// missed is when any of its gangs first did not fit; zero where none was tried.
+func (g *group) missed() (first time.Time) {
+	for _, one := range g.gangs {
+		if first.IsZero() || !one.missed.IsZero() && one.missed.Before(first) {
+			first = one.missed
+		}
+	}
+	return first
+}
 
 // preemptionDelay is the longest that any of its gangs which have not started asks for.
 func (g *group) preemptionDelay() (delay time.Duration) {

@@ -1,6 +1,7 @@
 package gang
 
 import (
+	"maps"
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
@@ -32,6 +33,9 @@ func (s *Gangs) Unplaced() []*v1.Pod {
 	}
 	return pods
 }
+
+// Keys are all gangs, in any order.
+func (s *Gangs) Keys() []Key { return slices.Collect(maps.Keys(s.gangs)) }
 
 // KeysOf are the gangs of pods, each once; pods that are no members have none.
 func (s *Gangs) KeysOf(pods []types.UID) []Key {

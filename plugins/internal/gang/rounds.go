@@ -7,6 +7,9 @@ import "time"
 func (s *Gangs) settle(g *gang, now time.Time) {
 	s.tell(g)
 	grp := g.group
+	if len(g.members) == 0 {
+		g.missed = time.Time{}
+	}
 	s.noteRunning(g, now)
 	able := s.able(grp)
 	for able {
@@ -42,6 +45,7 @@ func (s *Gangs) noteRunning(g *gang, now time.Time) {
 	}
 	g.ran = !g.ran
 	if g.ran {
+		g.missed = time.Time{}
 		s.letGo(g)
 		s.judge(g, now) // more of it run
 	}
@@ -79,7 +83,7 @@ func (s *Gangs) advance(grp *group, now time.Time) {
 	case need == 0:
 		s.afterPlan(grp, now)
 	case grp.phase == gathering:
-		grp.failures, grp.replans, grp.missed = 0, 0, time.Time{}
+		grp.failures, grp.replans = 0, 0
 		for _, g := range grp.gangs {
 			g.failure = failure{}
 			if g.need() > 0 {
@@ -245,7 +249,7 @@ func (s *Gangs) letGo(g *gang) {
 	for _, m := range g.sorted(func(m *member) bool { return m.state == Held }) {
 		s.letGoOf(m)
 	}
-	g.failure = failure{}
+	g.failure, g.missed = failure{}, time.Time{}
 }
 
 func (s *Gangs) letGoOf(m *member) {

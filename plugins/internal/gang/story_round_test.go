@@ -80,6 +80,36 @@ func TestStoriesOfRounds(t *testing.T) {
 				"evicts in 1m30s", "evicts in 1s", "evicts in 0s", "tells of it: false",
 			},
 		},
+		"the time in which a gang evicts nobody does not begin anew with a member that is replaced": {
+			room: map[string]int{"n": 1},
+			play: func(c *cluster) {
+				evicts := func(when string) { c.note("%s in %s", when, c.attempts[len(c.attempts)-1].EvictsIn(c.now)) }
+				delay := says(v1alpha1.PreemptionDelayAnnotation, "90s")
+				c.add(podsNamed("p", 2, of("train"), needs(2), delay)...)
+				c.run()
+				evicts("at first")
+				c.pass(60 * time.Second)
+				c.remove("p2")
+				c.run()
+				c.why("train")
+				c.add(podsNamed("q", 1, of("train"), needs(2), delay)...)
+				c.run()
+				evicts("with another member")
+				c.grow("n", 1)
+				c.run()
+				c.look("it fits")
+				c.remove("p")
+				c.remove("q")
+				c.grow("n", -1)
+				c.add(podsNamed("r", 2, of("train"), needs(2), delay)...)
+				c.run()
+				evicts("made anew")
+			},
+			want: []string{
+				"at first in 1m30s", `GangIncomplete: gang "a/train" has 1 of 2 members`, "with another member in 30s",
+				"it fits: a/train 2 bound", "made anew in 1m30s",
+			},
+		},
 		"each change that may help is worth a try": {
 			room: map[string]int{"n": 1},
 			play: func(c *cluster) {

@@ -1,0 +1,126 @@
+package gang
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+	"github.com/lockstep-sh/lockstep/plugins/podstatus"
+)
+
+// newsAtOnce is of how many gangs the news are told at the same time: a PodGroup that cannot be written to keeps few others
+// waiting.
+const newsAtOnce = 4
+
+// telling is what was said of a gang.
+type telling struct {
+	text string
+	// written: its PodGroup says so, where it has one.
+	written bool
+}
+
+// runNews tells news of gangs, until the process ends.
+func (t *teller) runNews(ctx context.Context) {
+	defer context.AfterFunc(ctx, t.news.ShutDown)()
+	for {
+		key, down := t.news.Get()
+		if down {
+			return
+		}
+		if err := t.tellNews(ctx, key); err == nil {
+			t.news.Forget(key)
+		} else if ctx.Err() == nil {
+			klog.FromContext(ctx).Error(err, "Failed to tell why a gang waits; trying again", "gang", key)
+			t.news.AddRateLimited(key)
+		}
+		t.news.Done(key)
+	}
+}
+
+// tellNews tells what is new of a gang in an event, and in the PodGroup's condition.
+func (t *teller) tellNews(ctx context.Context, key gang.Key) error {
+	e, ok := t.toTell(key)
+	if !ok {
+		return nil
+	}
+	text := e.Reason + e.Message
+	isNew, written := t.tells(key, text)
+	if written {
+		return nil
+	}
+	if err := t.lane.Wait(ctx); err != nil {
+		return err
+	}
+	if isNew && e.Reason != v1alpha1.ReasonAwaitingPlacement { // which takes back what was said, and is no event
+		waits(e).Record(t.pl.handle.EventRecorder())
+	}
+	if e.HasObject && e.Object.Kind == gang.Community { // lockstep-controller reads from the pods what native PodGroups say
+		if err := t.condition(ctx, e); err != nil {
+			return err
+		}
+	}
+	t.wrote(key, text)
+	return nil
+}
+
+// tells remembers what is said of a gang, and reports whether that is new, and whether its PodGroup says it.
+func (t *teller) tells(key gang.Key, text string) (isNew, written bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if told := t.told[key]; told.text == text {
+		return false, told.written
+	}
+	t.told[key] = telling{text: text}
+	return true, false
+}
+
+// wrote takes in that the PodGroup of a gang says it, unless there is something else to say, or nothing, by now.
+func (t *teller) wrote(key gang.Key, text string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.told[key].text == text {
+		t.told[key] = telling{text, true}
+	}
+}
+
+// forget forgets what was said of a gang.
+func (t *teller) forget(key gang.Key) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.told, key)
+}
+
+// condition tells the PodGroup's status. A PodGroup CRD without conditions drops
+// it, which does no harm.
+func (t *teller) condition(ctx context.Context, e gang.Explanation) error {
+	patch, err := json.Marshal(map[string]any{
+		"apiVersion": "scheduling.x-k8s.io/v1alpha1", "kind": "PodGroup",
+		"metadata": map[string]any{"name": e.Gang.Name, "namespace": e.Gang.Namespace},
+		"status": map[string]any{"conditions": []metav1.Condition{{
+			Type: v1alpha1.ConditionScheduled, Status: metav1.ConditionFalse, Reason: e.Reason, Message: e.Message,
+			LastTransitionTime: metav1.NewTime(t.pl.clock.Now()),
+		}}},
+	})
+	if err != nil {
+		return fmt.Errorf("writing condition of PodGroup %s: %w", e.Gang, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, podstatus.WriteTimeout)
+	defer cancel()
+	force := true
+	_, err = t.groups.SchedulingV1alpha1().PodGroups(e.Gang.Namespace).Patch(ctx, e.Gang.Name, types.ApplyPatchType, patch,
+		metav1.PatchOptions{FieldManager: fieldManager, Force: &force}, "status")
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("writing condition of PodGroup %s: %w", e.Gang, err)
+	}
+	return nil
+}
+
+// fieldManager owns what the scheduler writes on PodGroups.
+const fieldManager = "lockstep-scheduler"
