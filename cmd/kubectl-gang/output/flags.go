@@ -115,3 +115,9 @@ func Print[T any](p *Printer, kind string, columns Columns[T], items []T) error 
 	}
 	return nil
 }
+
+// IsTable reports whether people are to read it.
+func (p *Printer) IsTable() bool { return p.table }
+
+// IsWide reports whether they want to read more.
+func (p *Printer) IsWide() bool { return p.wide }
