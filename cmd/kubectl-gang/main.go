@@ -12,10 +12,17 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/component-base/version"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/access"
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/defrag"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/dump"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/explain"
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/list"
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/queues"
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/reservations"
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/topology"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/whatif"
 )
 
@@ -30,6 +37,7 @@ func main() {
 }
 
 func newCommand(streams genericiooptions.IOStreams) *cobra.Command {
+	ctrl.SetLogger(klog.Background()) // what goes wrong with a watch
 	a := access.New(streams)
 	cmd := &cobra.Command{
 		Use:   "kubectl-gang",
@@ -45,8 +53,9 @@ DefragmentationPlans. It reads with the rights of its user, and writes nothing u
 	cmd.SetOut(streams.Out)
 	cmd.SetErr(streams.ErrOut)
 	a.Flags.AddFlags(cmd.PersistentFlags())
-	cmd.AddCommand(newVersion(streams))
-	cmd.AddCommand(explain.NewCommand(a), whatif.NewCommand(a), dump.NewCommand(a))
+	cmd.AddCommand(
+		list.New(a), explain.New(a), whatif.New(a), queues.New(a), reservations.New(a), topology.New(a), defrag.New(a), dump.New(a), newVersion(streams),
+	)
 	return cmd
 }
 

@@ -25,6 +25,10 @@ const module = "github.com/lockstep-sh/lockstep/"
 // users are told (podstatus, event).
 var libraries = []string{"binding", "cacheevents", "crd", "devices", "event", "eviction", "extension", "gangpoint", "gangs", "holds", "leading", "order", "planner", "podstatus", "reservations", "reservepods", "victim", "watches", "whatif"}
 
+// views are the packages below plugins/ that turn what there is into rows and words for people: they may ask any plugin,
+// and no plugin asks them.
+var views = []string{"overview"}
+
 // impure is what values in, values out has no use for, by prefix.
 var impure = []string{"k8s.io/kubernetes", "k8s.io/client-go", "k8s.io/klog", "log"}
 
@@ -125,7 +129,7 @@ func forbiddenPlugin(from, to string) string {
 		return "the package that puts the plugins together stands above them"
 	case source == "internal":
 		return "packages in plugins/internal stand below the plugins"
-	case slices.Contains(libraries, target):
+	case slices.Contains(libraries, target), slices.Contains(views, source):
 		return ""
 	case slices.Contains(libraries, source):
 		return "libraries stand below the plugins"

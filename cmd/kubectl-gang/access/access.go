@@ -2,6 +2,7 @@ package access
 
 import (
 	"fmt"
+	"sync"
 
 	v1 "k8s.io/api/core/v1"
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
@@ -30,6 +31,8 @@ type Access struct {
 	genericiooptions.IOStreams
 	// Flags are those that every command takes: which cluster, as whom, and which namespace.
 	Flags *genericclioptions.ConfigFlags
+
+	notes sync.Mutex
 }
 
 // New returns an access by the flags that kubectl has.
@@ -77,8 +80,10 @@ func (a *Access) Namespace(all bool) (string, error) {
 	return namespace, nil
 }
 
-// Note tells on stderr what is good to know beside the output.
+// Note tells on stderr what is good to know beside the output. It is safe for concurrent use.
 func (a *Access) Note(format string, args ...any) {
+	a.notes.Lock()
+	defer a.notes.Unlock()
 	_, _ = fmt.Fprintf(a.ErrOut, "note: "+format+"\n", args...) // nobody is left to be told
 }
 

@@ -2,6 +2,7 @@ package access
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -15,12 +16,36 @@ import (
 // pageSize is how many objects a request asks for.
 const pageSize = 2000
 
-// Read calls each with every object that a list of type L has, page by page: Read[v1.PodList](...). What the cluster
-// does not serve has no objects, and is noted. The objects may be kept.
+// NotServedError is that a cluster has no such kind.
+type NotServedError struct {
+	// Resource is what users call it: podgroups.scheduling.x-k8s.io.
+	Resource string
+}
+
+// Error implements error.
+func (e *NotServedError) Error() string { return "the cluster does not serve " + e.Resource }
+
+// IsNotServed reports whether an error is that a cluster has no such kind.
+func IsNotServed(err error) bool {
+	var notServed *NotServedError
+	return errors.As(err, &notServed)
+}
+
+// IgnoreNotServed notes that a cluster has no such kind, and returns any other error.
+func (a *Access) IgnoreNotServed(err error) error {
+	if IsNotServed(err) {
+		a.Note("%v", err)
+		return nil
+	}
+	return err
+}
+
+// Read calls each with every object that a list of type L has, page by page: Read[v1.PodList](...). The objects may be
+// kept. It returns a [NotServedError] where the cluster has no such kind.
 func Read[L any, P interface {
 	*L
 	client.ObjectList
-}](ctx context.Context, a *Access, c client.Client, each func(runtime.Object), options ...client.ListOption) error {
+}](ctx context.Context, c client.Client, each func(runtime.Object), options ...client.ListOption) error {
 	name, err := nameOf(c, P(new(L)))
 	if err != nil {
 		return err
@@ -29,8 +54,7 @@ func Read[L any, P interface {
 		page := P(new(L))
 		err := c.List(ctx, page, append(options, client.Limit(pageSize), client.Continue(next))...)
 		if apierrors.IsNotFound(err) {
-			a.Note("the cluster does not serve %s", name)
-			return nil
+			return &NotServedError{Resource: name}
 		}
 		if err != nil {
 			return fmt.Errorf("listing %s: %w", name, err)
@@ -40,6 +64,15 @@ func Read[L any, P interface {
 		}
 		if next = page.GetContinue(); next == "" {
 			return nil
+		}
+	}
+}
+
+// Into returns a function that adds what it is called with to a list.
+func Into[T any](list *[]T) func(runtime.Object) {
+	return func(object runtime.Object) {
+		if typed, ok := object.(T); ok {
+			*list = append(*list, typed)
 		}
 	}
 }

@@ -21,8 +21,8 @@ type options struct {
 	timeout time.Duration
 }
 
-// NewCommand makes the command.
-func NewCommand(a *access.Access) *cobra.Command {
+// New makes the command.
+func New(a *access.Access) *cobra.Command {
 	o := &options{Access: a}
 	cmd := &cobra.Command{
 		Use:   "dump -f FILE",

@@ -24,8 +24,8 @@ type options struct {
 	output  *output.Flags
 }
 
-// NewCommand makes the command.
-func NewCommand(a *access.Access) *cobra.Command {
+// New makes the command.
+func New(a *access.Access) *cobra.Command {
 	o := &options{Access: a, output: output.NewFlags()}
 	cmd := &cobra.Command{
 		Use:   "explain GANG",

@@ -78,9 +78,6 @@ type Printer struct {
 	table, wide bool
 }
 
-// IsTable reports whether what is printed is for people.
-func (p *Printer) IsTable() bool { return p.table }
-
 // Columns are those of a table, and the cells of a row of type T.
 type Columns[T any] []Column[T]
 
@@ -127,3 +124,9 @@ func Table[T any](flags *Flags, w io.Writer, columns Columns[T], items []T) erro
 	}
 	return Print(p, "", columns, items)
 }
+
+// IsTable reports whether people are to read it.
+func (p *Printer) IsTable() bool { return p.table }
+
+// IsWide reports whether they want to read more.
+func (p *Printer) IsWide() bool { return p.wide }

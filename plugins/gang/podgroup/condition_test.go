@@ -80,6 +80,9 @@ func TestCondition(t *testing.T) {
 				pg.ManagedFields = managed(tc.by)
 			}
 			pg.Status.Conditions = append(pg.Status.Conditions, metav1.Condition{Type: "Other", Status: "True", Reason: "Foreign"})
+			if got := StandingOf(key, pg, nil, tc.pods); got.Reason != tc.want.Reason || got.Message != tc.want.Message {
+				t.Errorf("standing %s: %q, want %s: %q", got.Reason, got.Message, tc.want.Reason, tc.want.Message)
+			}
 			got := pg.after(tc.pods).Conditions
 			if len(got) != 2 {
 				t.Fatalf("conditions %v, want Scheduled and the one of somebody else", got)

@@ -70,6 +70,7 @@ func (t tally) lacks(m minimum) map[string]int {
 // end says nothing about the gang.
 type facts struct {
 	key     gang.Key
+	spec    gang.Spec
 	minimum minimum
 	policy  gang.MatchPolicy
 	// stage is the stage that is to run now, from 1, of so many; 0 of 0 where the gang has none. later
@@ -108,7 +109,7 @@ type facts struct {
 func observe(key gang.Key, object gang.Object, pods []*v1.Pod, history *gang.History) facts {
 	live := distinct(pods)
 	spec := specOf(key, object, live)
-	f := facts{key: key, policy: spec.Policy, refusal: spec.Refused}
+	f := facts{key: key, spec: spec, policy: spec.Policy, refusal: spec.Refused}
 	history.See(live)
 	for _, pod := range live {
 		switch {

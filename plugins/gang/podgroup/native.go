@@ -57,15 +57,22 @@ func initiallyScheduled(pg *schedulingv1beta1.PodGroup, f facts) *metav1.Conditi
 	if gang.ReadNative(pg).Alone() {
 		return basic(&c, f)
 	}
-	switch {
-	case c.Status == metav1.ConditionTrue:
+	if c.Status == metav1.ConditionTrue {
 		c.Reason = ReasonScheduled
-	case f.said == nil:
-	case c.Reason == v1alpha1.ReasonAwaitingPlacement && !incompleteBefore(f.said.Reason),
-		c.Reason == f.said.Reason, f.expired && f.said.Reason == v1alpha1.ReasonTimedOut:
+	}
+	f.quote(&c)
+	return &c
+}
+
+// quote has a condition say what the scheduler has said of the members, where their number does not say why they wait.
+func (f *facts) quote(c *metav1.Condition) {
+	if c.Status == metav1.ConditionTrue || f.said == nil {
+		return
+	}
+	if c.Reason == v1alpha1.ReasonAwaitingPlacement && !incompleteBefore(f.said.Reason) ||
+		c.Reason == f.said.Reason || f.expired && f.said.Reason == v1alpha1.ReasonTimedOut {
 		c.Reason, c.Message = f.said.Reason, f.said.Message
 	}
-	return &c
 }
 
 // incompleteBefore tells reasons of members that were missing: those that are there may say them

@@ -148,6 +148,9 @@ func TestPhase(t *testing.T) {
 			if got := pg.after(tc.pods).Phase; got != tc.want {
 				t.Errorf("phase %q, want %q", got, tc.want)
 			}
+			if got := StandingOf(key, pg, nil, tc.pods).Phase; got != tc.want {
+				t.Errorf("phase of its standing %q, want %q", got, tc.want)
+			}
 		})
 	}
 }

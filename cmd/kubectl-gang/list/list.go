@@ -1,0 +1,135 @@
+// Package list is kubectl gang list: how all gangs stand.
+package list
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/access"
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/output"
+	"github.com/lockstep-sh/lockstep/plugins/overview"
+)
+
+const (
+	kind = "GangList"
+
+	long = `List gangs, in whichever way they are one: by annotations, by a PodGroup of the community, by a native PodGroup, or by
+their owner.
+
+HELD/BOUND/MIN: HELD is how many members without a node have one nominated: room is kept for them. What the scheduler
+holds beyond that is in its memory only. BOUND is how many members have a node, or had one until they succeeded. MIN is
+how many have to be bound together; of a gang with stages, for the present one.
+
+PRIORITY is the lowest of its members'. DOMAIN is where all its bound members are: in the topology that it requires, or
+else in the finest of --level. REASON is why it waits; -o wide has it in words.`
+
+	example = `  # The gangs of the namespace
+  kubectl gang list
+
+  # All gangs, and in words why they wait
+  kubectl gang list -A -o wide
+
+  # What changes from now on
+  kubectl gang list -A -w
+
+  # The gangs of a Job
+  kubectl gang list -n llm -l batch.kubernetes.io/job-name=train`
+)
+
+type options struct {
+	*access.Access
+	print    *output.Flags
+	all      bool
+	watch    bool
+	selector string
+	levels   []string
+}
+
+// New returns the command.
+func New(a *access.Access) *cobra.Command {
+	o := &options{Access: a, print: output.NewFlags()}
+	cmd := &cobra.Command{
+		Use:     "list",
+		Aliases: []string{"ls", "get"},
+		Short:   "List gangs, and how they stand",
+		Long:    long,
+		Example: example,
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
+	}
+	o.print.AddFlags(cmd)
+	cmd.Flags().BoolVarP(&o.all, "all-namespaces", "A", false, "List the gangs of all namespaces.")
+	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "Print gangs again when they change, until Ctrl-C.")
+	cmd.Flags().StringVarP(&o.selector, "selector", "l", "", "Labels of pods: only gangs of which a pod has them, such as app=train. PodGroups without pods are left out then.")
+	cmd.Flags().StringSliceVar(&o.levels, "level", nil, "Labels of nodes that are the levels of the topology, coarsest first. Without, those that look like it: region, zone, block, rack.")
+	return cmd
+}
+
+func (o *options) run(ctx context.Context) error {
+	selector, err := labels.Parse(o.selector)
+	if err != nil {
+		return fmt.Errorf("reading --selector: %w", err)
+	}
+	printer, err := o.print.Printer(o.Out)
+	if err != nil {
+		return err
+	}
+	r, err := newReader(o, selector)
+	if err != nil {
+		return err
+	}
+	gangs, err := r.read(ctx)
+	if err != nil {
+		return err
+	}
+	if len(gangs) == 0 && !o.watch && printer.IsTable() {
+		o.Note("no gangs found%s", in(r.namespace))
+	}
+	columns := o.columns()
+	if !o.watch || len(gangs) > 0 {
+		if err := output.Print(printer, kind, columns, gangs); err != nil {
+			return err
+		}
+	}
+	if !o.watch {
+		return nil
+	}
+	return r.watch(ctx, gangs, func(changed []overview.Gang) error { return output.Print(printer, kind, columns, changed) })
+}
+
+// in says where it was looked.
+func in(namespace string) string {
+	if namespace == "" {
+		return ""
+	}
+	return " in namespace " + namespace
+}
+
+func (o *options) columns() output.Columns[overview.Gang] {
+	columns := output.Columns[overview.Gang]{
+		{Name: "Name", Of: func(g overview.Gang) any { return g.Name }},
+		{Name: "Phase", Of: func(g overview.Gang) any { return g.Phase }},
+		{Name: "Held/Bound/Min", Of: func(g overview.Gang) any { return fmt.Sprintf("%d/%d/%d", g.Held, g.Bound, g.Minimum) }},
+		{Name: "Mode", Of: func(g overview.Gang) any { return g.Mode }},
+		{Name: "Queue", Of: func(g overview.Gang) any { return g.Queue }},
+		{Name: "Priority", Of: func(g overview.Gang) any { return output.OrNone(g.Priority) }},
+		{Name: "Domain", Of: func(g overview.Gang) any { return output.OrNone(g.Domain) }},
+		{Name: "Reason", Of: func(g overview.Gang) any { return g.Reason }},
+		{Name: "Age", Of: func(g overview.Gang) any { return output.Age(g.Created, time.Now()) }},
+		{Name: "Members", Wide: true, Of: func(g overview.Gang) any { return g.Members }},
+		{Name: "Running", Wide: true, Of: func(g overview.Gang) any { return g.Running }},
+		{Name: "By", Wide: true, Of: func(g overview.Gang) any { return string(g.Source) }},
+		{Name: "Scheduler", Wide: true, Of: func(g overview.Gang) any { return output.OrNone(strings.Join(g.Schedulers, ",")) }},
+		{Name: "Message", Wide: true, Of: func(g overview.Gang) any { return g.Message }},
+	}
+	if o.all {
+		namespace := output.Column[overview.Gang]{Name: "Namespace", Of: func(g overview.Gang) any { return g.Namespace }}
+		columns = append(output.Columns[overview.Gang]{namespace}, columns...)
+	}
+	return columns
+}

@@ -1,0 +1,182 @@
+package list
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/access"
+	"github.com/lockstep-sh/lockstep/plugins/gang/podgroup"
+	"github.com/lockstep-sh/lockstep/plugins/overview"
+)
+
+const (
+	// settle is how long changes gather before they are printed: a gang that starts is many of them.
+	settle = 500 * time.Millisecond
+	// deleted is the phase of a gang of which nothing is left.
+	deleted = "Deleted"
+)
+
+// watch prints gangs that are not as they were, until the context is done.
+func (r *reader) watch(ctx context.Context, before []overview.Gang, print func([]overview.Gang) error) error {
+	// What the cache has to say goes to stderr as it is: a watch that is refused, say.
+	objects, err := r.cache()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- objects.Start(ctx) }()
+	changes, err := r.follow(ctx, objects)
+	if err != nil {
+		return ignoreDone(ctx, err)
+	}
+	if !objects.WaitForCacheSync(ctx) {
+		return nil
+	}
+	for {
+		now, err := r.cached(ctx, objects)
+		if err != nil {
+			return ignoreDone(ctx, err)
+		}
+		if changed := differing(before, now); len(changed) > 0 {
+			if err := print(changed); err != nil {
+				return err
+			}
+		}
+		before = now
+		select {
+		case <-ctx.Done():
+			return nil
+		case err := <-ended:
+			return ignoreDone(ctx, err)
+		case <-changes:
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(settle):
+		}
+	}
+}
+
+// ignoreDone drops what follows from being told to end.
+func ignoreDone(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// cache has what is watched.
+func (r *reader) cache() (cache.Cache, error) {
+	config, err := r.Config()
+	if err != nil {
+		return nil, err
+	}
+	options := cache.Options{
+		Scheme: r.client.Scheme(), Mapper: access.Mapper(),
+		// Who wrote a condition of a PodGroup counts; of pods nobody asks.
+		ByObject: map[client.Object]cache.ByObject{&v1.Pod{}: {Transform: cache.TransformStripManagedFields()}},
+	}
+	if r.namespace != "" {
+		options.DefaultNamespaces = map[string]cache.Config{r.namespace: {}}
+	}
+	c, err := cache.New(config, options)
+	if err != nil {
+		return nil, fmt.Errorf("setting up the watch: %w", err)
+	}
+	return c, nil
+}
+
+// follow returns a channel that tells that something has changed.
+func (r *reader) follow(ctx context.Context, objects cache.Cache) (<-chan struct{}, error) {
+	kinds := []client.Object{&v1.Pod{}}
+	for kind, missing := range map[client.Object]bool{&podgroup.PodGroup{}: r.noGroups, &schedulingv1beta1.PodGroup{}: r.noNatives, &v1.Node{}: r.noNodes} {
+		if !missing {
+			kinds = append(kinds, kind)
+		}
+	}
+	changes := make(chan struct{}, 1)
+	tell := func() {
+		select {
+		case changes <- struct{}{}:
+		default: // it has been told
+		}
+	}
+	for _, kind := range kinds {
+		informer, err := objects.GetInformer(ctx, kind)
+		if err != nil {
+			return nil, fmt.Errorf("watching %T: %w", kind, err)
+		}
+		if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+			AddFunc: func(any) { tell() }, UpdateFunc: func(any, any) { tell() }, DeleteFunc: func(any) { tell() },
+		}); err != nil {
+			return nil, fmt.Errorf("watching %T: %w", kind, err)
+		}
+	}
+	return changes, nil
+}
+
+// cached are the gangs as the cache has them.
+func (r *reader) cached(ctx context.Context, objects client.Reader) ([]overview.Gang, error) {
+	var in overview.GangsIn
+	var pods v1.PodList
+	var groups podgroup.PodGroupList
+	var natives schedulingv1beta1.PodGroupList
+	var nodes v1.NodeList
+	for _, kind := range []struct {
+		list    client.ObjectList
+		missing bool
+	}{{&pods, false}, {&groups, r.noGroups}, {&natives, r.noNatives}, {&nodes, r.noNodes}} {
+		if kind.missing {
+			continue
+		}
+		if err := objects.List(ctx, kind.list, client.UnsafeDisableDeepCopy); err != nil {
+			return nil, fmt.Errorf("reading what is watched: %w", err)
+		}
+	}
+	in.Pods, in.PodGroups, in.Natives, in.Nodes = pointers(pods.Items), pointers(groups.Items), pointers(natives.Items), pointers(nodes.Items)
+	return r.gangs(in), nil
+}
+
+func pointers[T any](items []T) []*T {
+	list := make([]*T, len(items))
+	for i := range items {
+		list[i] = &items[i]
+	}
+	return list
+}
+
+// differing lists the gangs that are not as they were, and those of which nothing is left. Both lists are in order.
+func differing(before, now []overview.Gang) []overview.Gang {
+	type key struct{ namespace, name string }
+	was := map[key]overview.Gang{}
+	for _, g := range before {
+		was[key{g.Namespace, g.Name}] = g
+	}
+	var changed []overview.Gang
+	for _, g := range now {
+		old, known := was[key{g.Namespace, g.Name}]
+		if !known || !reflect.DeepEqual(old, g) {
+			changed = append(changed, g)
+		}
+		delete(was, key{g.Namespace, g.Name})
+	}
+	for _, g := range before {
+		if _, gone := was[key{g.Namespace, g.Name}]; gone {
+			g.Phase, g.Held, g.Bound, g.Members, g.Running = deleted, 0, 0, 0, 0
+			g.Domain, g.Reason, g.Message = nil, "", ""
+			changed = append(changed, g)
+		}
+	}
+	return changed
+}

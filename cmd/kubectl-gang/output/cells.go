@@ -1,0 +1,41 @@
+package output
+
+import (
+	"fmt"
+	"reflect"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
+)
+
+// none is what kubectl prints where there is nothing.
+const none = "<none>"
+
+// OrNone is a cell: what a pointer points to, or text; <none> for nil and for no text.
+func OrNone(value any) any {
+	v := reflect.ValueOf(value)
+	switch {
+	case v.Kind() == reflect.Pointer && v.IsNil(), v.Kind() == reflect.String && v.Len() == 0:
+		return none
+	case v.Kind() == reflect.Pointer:
+		return fmt.Sprint(v.Elem().Interface())
+	}
+	return value
+}
+
+// Age is how long ago something was, as kubectl prints it.
+func Age(at metav1.Time, now time.Time) any {
+	if at.IsZero() {
+		return none
+	}
+	return duration.HumanDuration(now.Sub(at.Time))
+}
+
+// Until is how long something takes to come; empty for never.
+func Until(at *metav1.Time, now time.Time) any {
+	if at == nil {
+		return "never"
+	}
+	return duration.HumanDuration(max(0, at.Sub(now)))
+}

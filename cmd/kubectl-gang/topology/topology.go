@@ -1,0 +1,134 @@
+// Package topology is kubectl gang topology: a picture of what is used and free, rack by rack.
+package topology
+
+import (
+	"cmp"
+	"context"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/access"
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/output"
+	"github.com/lockstep-sh/lockstep/plugins/overview"
+)
+
+const (
+	kind = "Topology"
+
+	long = `Draw how much of a resource is used and free, domain by domain: a zone, a rack, a node.
+
+In the picture a node stands between brackets, with a sign for each GPU, or eight for more than that:
+
+  #  used by pods        +  held by Reservations, and not used yet
+  .  free                x  free, on a node that is cordoned or not ready
+
+A domain whose nodes do not fit into a line is drawn as one bar of forty signs. LARGEST FREE is the most that is free in one
+part: in one rack of a zone, on one node of a rack. EMPTY is how many nodes have all of it free.
+
+Levels are node labels, coarsest first. Without --level they are those that look like it, by the last part of their names: region,
+zone, datacenter, spine, block, leaf, rack. What pods ask for counts from when they have a node until they have ended. Devices
+that pods get by ResourceClaims are not seen.`
+
+	example = `  # The racks, and their GPUs
+  kubectl gang topology
+
+  # Node by node
+  kubectl gang topology --nodes
+
+  # By labels of your own, and another resource
+  kubectl gang topology --level example.com/block --level example.com/rack --resource amd.com/gpu`
+)
+
+type options struct {
+	*access.Access
+	print    *output.Flags
+	levels   []string
+	resource string
+	nodes    bool
+}
+
+// New returns the command.
+func New(a *access.Access) *cobra.Command {
+	o := &options{Access: a, print: output.NewFlags()}
+	cmd := &cobra.Command{
+		Use:     "topology",
+		Aliases: []string{"topo"},
+		Short:   "Draw what is used and free, rack by rack",
+		Long:    long,
+		Example: example,
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
+	}
+	o.print.AddFlags(cmd)
+	cmd.Flags().StringSliceVar(&o.levels, "level", nil, "Labels of nodes that are the levels of the topology, coarsest first.")
+	cmd.Flags().StringVar(&o.resource, "resource", "", "The resource to draw. Without, nvidia.com/gpu, or else what most nodes advertise, or cpu.")
+	cmd.Flags().BoolVar(&o.nodes, "nodes", false, "Draw a line for each node, too.")
+	return cmd
+}
+
+func (o *options) run(ctx context.Context) error {
+	printer, err := o.print.Printer(o.Out)
+	if err != nil {
+		return err
+	}
+	in, err := o.read(ctx)
+	if err != nil {
+		return err
+	}
+	in.Resource = cmp.Or(v1.ResourceName(o.resource), overview.DefaultResource(in.Nodes))
+	if in.Levels = o.levels; len(in.Levels) == 0 {
+		in.Levels = overview.Levels(in.Nodes)
+	}
+	t := overview.TopologyOf(in)
+	if !printer.IsTable() {
+		return output.Print(printer, kind, nil, []overview.Topology{t})
+	}
+	if t.Nodes == 0 {
+		o.Note("no node has %s", in.Resource)
+		return nil
+	}
+	return output.Print(printer, kind, columns(in.Resource), t.Lines(o.nodes))
+}
+
+func (o *options) read(ctx context.Context) (overview.TopologyIn, error) {
+	var in overview.TopologyIn
+	c, err := o.Client()
+	if err != nil {
+		return in, err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return access.Read[v1.NodeList](ctx, c, access.Into(&in.Nodes)) })
+	group.Go(func() error { return access.Read[v1.PodList](ctx, c, access.Into(&in.Pods)) })
+	group.Go(func() error {
+		return o.IgnoreNotServed(access.Read[v1alpha1.ReservationList](ctx, c, access.Into(&in.Reservations)))
+	})
+	return in, group.Wait()
+}
+
+func columns(resource v1.ResourceName) output.Columns[overview.Line] {
+	amount := func(of func(overview.Line) int64) func(overview.Line) any {
+		return func(l overview.Line) any { return overview.Amount(resource, of(l)) }
+	}
+	return output.Columns[overview.Line]{
+		{Name: string(resource), Of: func(l overview.Line) any { return strings.Repeat("  ", l.Depth) + l.Title }},
+		{Name: "Nodes", Of: func(l overview.Line) any { return l.Nodes }},
+		{Name: "Total", Of: amount(func(l overview.Line) int64 { return l.Total })},
+		{Name: "Used", Of: amount(func(l overview.Line) int64 { return l.Used })},
+		{Name: "Held", Of: amount(func(l overview.Line) int64 { return l.Held })},
+		{Name: "Free", Of: amount(func(l overview.Line) int64 { return l.Free })},
+		{Name: "Closed", Wide: true, Of: amount(func(l overview.Line) int64 { return l.Closed })},
+		{Name: "Empty", Of: func(l overview.Line) any { return l.Empty }},
+		{Name: "Largest free", Of: func(l overview.Line) any {
+			text := overview.Amount(resource, l.Largest)
+			if l.LargestIn != "" {
+				text += " (" + l.LargestIn + ")"
+			}
+			return text
+		}},
+		{Name: "Picture", Of: func(l overview.Line) any { return l.Picture }},
+	}
+}

@@ -1,0 +1,77 @@
+package podgroup
+
+import (
+	v1 "k8s.io/api/core/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	schedulingv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+)
+
+// Standing is how a gang stands as far as the API tells. Of a gang with a PodGroup it is what the controller writes into
+// its status.
+type Standing struct {
+	// Spec is what the gang asks for. What depends on the scheduler's configuration is not in it.
+	Spec gang.Spec
+	// Queue is what its PodGroup names; empty for nothing.
+	Queue string
+	Phase schedulingv1alpha1.PodGroupPhase
+	// Minimum is what has to be bound together, of its present stage where it has several; 0 where nobody says it.
+	Minimum int
+	// Members can make up the minimum; Bound are those of them that have a node or had one to the end, Waiting those that
+	// have none.
+	Members, Bound, Waiting    int
+	Running, Succeeded, Failed int
+	// Reason and Message say why it waits, or that its minimum is bound.
+	Reason, Message string
+}
+
+// StandingOf returns how a gang stands, by all its pods and the PodGroups of its name, each of which may be nil.
+func StandingOf(key gang.Key, group *PodGroup, native *schedulingv1beta1.PodGroup, pods []*v1.Pod) Standing {
+	var object gang.Object
+	switch {
+	case group != nil:
+		object = group.wishes()
+		object.Queue = group.Labels[v1alpha1.QueueLabel]
+	case native != nil:
+		object = *gang.ReadNative(native)
+	}
+	f := observe(key, object, pods, &gang.History{})
+	c, was := scheduled(f), schedulingv1alpha1.PodGroupPhase("")
+	f.quote(&c)
+	switch {
+	case group != nil:
+		was = group.Status.Phase
+		// What counting does not know the scheduler has said, of the gang or else of its members.
+		if stored := meta.FindStatusCondition(group.conditions(f, metav1.Time{}), v1alpha1.ConditionScheduled); stored.Reason != v1alpha1.ReasonAwaitingPlacement {
+			c = *stored
+		}
+	case native != nil:
+		was = phaseBefore(native)
+		stored := meta.FindStatusCondition(nativeConditions(native, nil, f, metav1.Time{}), schedulingv1beta1.PodGroupInitiallyScheduled)
+		if stored != nil && stored.Status == metav1.ConditionFalse { // true it is for good
+			c = *stored
+		}
+	}
+	phase := phaseOf(was, f)
+	if group != nil && cleanedUp(group.Status, f) {
+		phase = was
+	}
+	return Standing{
+		Spec: f.spec, Queue: object.Queue, Phase: phase, Minimum: f.minimum.n,
+		Members: f.members.n, Bound: f.bound.n, Waiting: f.waiting,
+		Running: int(f.running), Succeeded: int(f.succeeded), Failed: int(f.failed),
+		Reason: c.Reason, Message: c.Message,
+	}
+}
+
+// phaseBefore is what is known of the phase of a gang whose PodGroup has none: whether it ever had its minimum.
+func phaseBefore(native *schedulingv1beta1.PodGroup) schedulingv1alpha1.PodGroupPhase {
+	if meta.IsStatusConditionTrue(native.Status.Conditions, schedulingv1beta1.PodGroupInitiallyScheduled) {
+		return Scheduled
+	}
+	return ""
+}

@@ -1,0 +1,43 @@
+package overview
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/lockstep-sh/lockstep/plugins/internal/topology"
+)
+
+// wellKnown are the last parts of label keys that name levels of a topology.
+var wellKnown = []string{"region", "zone", "datacenter", "spine", "block", "leaf", "rack"}
+
+// deprecated begins the keys of labels that stand beside those that took their place.
+const deprecated = "failure-domain.beta.kubernetes.io/"
+
+// Levels are the label keys of nodes that look like levels of a topology, by the last part of their names: region, zone,
+// datacenter, spine, block, leaf or rack. The coarsest is first, which has the fewest domains.
+func Levels(nodes []*v1.Node) []string {
+	domains := map[string]map[string]bool{}
+	for _, node := range nodes {
+		for key, value := range node.Labels {
+			if !slices.Contains(wellKnown, topology.ShortKey(key)) || strings.HasPrefix(key, deprecated) {
+				continue
+			}
+			if domains[key] == nil {
+				domains[key] = map[string]bool{}
+			}
+			domains[key][value] = true
+		}
+	}
+	keys := make([]string, 0, len(domains))
+	for key := range domains {
+		keys = append(keys, key)
+	}
+	rank := func(key string) int { return slices.Index(wellKnown, topology.ShortKey(key)) }
+	slices.SortFunc(keys, func(a, b string) int {
+		return cmp.Or(cmp.Compare(len(domains[a]), len(domains[b])), cmp.Compare(rank(a), rank(b)), cmp.Compare(a, b))
+	})
+	return keys
+}
