@@ -4,7 +4,6 @@ package operators
 
 import (
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -82,11 +81,10 @@ func test(t *testing.T, runner scenario.Runner, dir string) {
 		t.Fatal(err)
 	}
 	certs := t.TempDir()
-	bundle, err := certify(certs)
-	if err != nil {
+	if err := certify(certs); err != nil {
 		t.Fatal(err)
 	}
-	runner.Programs, runner.Variables = map[string]string{}, map[string]string{"HERE": here, "CERTS": certs, "CA_BUNDLE": bundle}
+	runner.Programs, runner.Variables = map[string]string{}, map[string]string{"HERE": here, "CERTS": certs}
 	for _, o := range built {
 		runner.Programs[o.name] = o.binary
 		runner.Variables[strings.ToUpper(o.name)] = o.source
@@ -111,18 +109,18 @@ func test(t *testing.T, runner scenario.Runner, dir string) {
 	}
 }
 
-// certify writes what a webhook on this machine is served with, tls.crt and tls.key. The bundle is for its clientConfig.
-func certify(dir string) (bundle string, err error) {
+// certify writes what a webhook on this machine is served with, tls.crt and tls.key.
+func certify(dir string) error {
 	crt, key, err := cert.GenerateSelfSignedCertKey("127.0.0.1", nil, nil)
 	if err != nil {
-		return "", fmt.Errorf("making a certificate: %w", err)
+		return fmt.Errorf("making a certificate: %w", err)
 	}
 	for name, data := range map[string][]byte{"tls.crt": crt, "tls.key": key} {
 		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
-			return "", fmt.Errorf("writing a certificate: %w", err)
+			return fmt.Errorf("writing a certificate: %w", err)
 		}
 	}
-	return base64.StdEncoding.EncodeToString(crt), nil
+	return nil
 }
 
 // operator is a program that a module builds.
@@ -135,13 +133,9 @@ type operator struct {
 
 // build builds the tools of a module.
 func build(ctx context.Context, dir, into string) ([]operator, error) {
-	out, err := run(ctx, dir, "go", "mod", "edit", "-json")
+	module, err := read(ctx, dir)
 	if err != nil {
 		return nil, err
-	}
-	var module struct{ Tool []struct{ Path string } }
-	if err := json.Unmarshal(out, &module); err != nil {
-		return nil, fmt.Errorf("reading go.mod of %s: %w", dir, err)
 	}
 	var built []operator
 	for _, tool := range module.Tool {
@@ -158,6 +152,24 @@ func build(ctx context.Context, dir, into string) ([]operator, error) {
 		built = append(built, o)
 	}
 	return built, nil
+}
+
+// goMod is what a go.mod says.
+type goMod struct {
+	Tool    []struct{ Path string }
+	Require []struct{ Path, Version string }
+}
+
+func read(ctx context.Context, dir string) (goMod, error) {
+	out, err := run(ctx, dir, "go", "mod", "edit", "-json")
+	if err != nil {
+		return goMod{}, err
+	}
+	var module goMod
+	if err := json.Unmarshal(out, &module); err != nil {
+		return goMod{}, fmt.Errorf("reading go.mod of %s: %w", dir, err)
+	}
+	return module, nil
 }
 
 // nameOf is the last part of a module's path that is no version, with _ for -, as in a variable.
