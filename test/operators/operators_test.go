@@ -31,63 +31,33 @@ func TestOperators(t *testing.T) {
 	if err != nil || len(modules) == 0 {
 		t.Fatalf("finding operators: %d modules, error %v", len(modules), err)
 	}
-	runner, err := prepare(t)
+	root, err := prepare(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, module := range modules {
 		t.Run(filepath.Dir(module), func(t *testing.T) {
-			test(t, *runner, filepath.Dir(module))
+			test(t, root, filepath.Dir(module))
 		})
 	}
 }
 
-// prepare builds what all operators run on.
-func prepare(t *testing.T) (*scenario.Runner, error) {
-	root, err := localcluster.Root()
-	if err != nil {
-		return nil, err
+// prepare builds what all operators run on. root is the top of the repository.
+func prepare(ctx context.Context) (root string, err error) {
+	if root, err = localcluster.Root(); err != nil {
+		return "", err
 	}
-	if err := localcluster.BuildCommands(t.Context()); err != nil {
-		return nil, err
+	if err := localcluster.BuildCommands(ctx); err != nil {
+		return "", err
 	}
-	if err := localcluster.Build(t.Context(), os.Stderr); err != nil {
-		return nil, err
-	}
-	fleet, err := scenario.NewFleet()
-	if err != nil {
-		return nil, err
-	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		defer cancel()
-		if err := fleet.Close(ctx); err != nil {
-			t.Errorf("taking down the control planes: %v", err)
-		}
-	})
-	return &scenario.Runner{
-		Fleet: fleet, Scheduler: filepath.Join(root, "bin", "lockstep-scheduler"), Controller: filepath.Join(root, "bin", "lockstep-controller"),
-	}, nil
+	return root, localcluster.Build(ctx, os.Stderr)
 }
 
 // test runs the scenarios in the folder of an operator, one after the other: some operators listen on a fixed port.
-func test(t *testing.T, runner scenario.Runner, dir string) {
-	built, err := build(t.Context(), dir, t.TempDir())
+func test(t *testing.T, root, dir string) {
+	runner, err := runnerOf(t, root, dir)
 	if err != nil {
 		t.Fatal(err)
-	}
-	here, err := filepath.Abs(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	certs := t.TempDir()
-	if err := certify(certs); err != nil {
-		t.Fatal(err)
-	}
-	runner.Programs, runner.Variables = map[string]string{}, map[string]string{"HERE": here, "CERTS": certs}
-	for _, o := range built {
-		runner.Programs[o.name] = o.binary
-		runner.Variables[strings.ToUpper(o.name)] = o.source
 	}
 	files, err := filepath.Glob(filepath.Join(dir, "*.scenario.yaml"))
 	if err != nil || len(files) == 0 {
@@ -107,6 +77,43 @@ func test(t *testing.T, runner scenario.Runner, dir string) {
 			}
 		})
 	}
+}
+
+// runnerOf makes the runner of an operator, with programs, certificates and control planes of its own: CRDs stay in a control plane,
+// and two operators may have different ones of the same name, such as those of MPIJobs.
+func runnerOf(t *testing.T, root, dir string) (*scenario.Runner, error) {
+	built, err := build(t.Context(), dir, t.TempDir())
+	if err != nil {
+		return nil, err
+	}
+	here, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, fmt.Errorf("finding %s: %w", dir, err)
+	}
+	certs := t.TempDir()
+	if err := certify(certs); err != nil {
+		return nil, err
+	}
+	fleet, err := scenario.NewFleet()
+	if err != nil {
+		return nil, err
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		if err := fleet.Close(ctx); err != nil {
+			t.Errorf("taking down the control planes: %v", err)
+		}
+	})
+	programs, variables := map[string]string{}, map[string]string{"HERE": here, "CERTS": certs}
+	for _, o := range built {
+		programs[o.name] = o.binary
+		variables[strings.ToUpper(o.name)] = o.source
+	}
+	return &scenario.Runner{
+		Fleet: fleet, Scheduler: filepath.Join(root, "bin", "lockstep-scheduler"), Controller: filepath.Join(root, "bin", "lockstep-controller"),
+		Programs: programs, Variables: variables,
+	}, nil
 }
 
 // certify writes what a webhook on this machine is served with, tls.crt and tls.key.
