@@ -4,7 +4,6 @@ package operators
 
 import (
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -32,64 +31,33 @@ func TestOperators(t *testing.T) {
 	if err != nil || len(modules) == 0 {
 		t.Fatalf("finding operators: %d modules, error %v", len(modules), err)
 	}
-	runner, err := prepare(t)
+	root, err := prepare(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, module := range modules {
 		t.Run(filepath.Dir(module), func(t *testing.T) {
-			test(t, *runner, filepath.Dir(module))
+			test(t, root, filepath.Dir(module))
 		})
 	}
 }
 
-// prepare builds what all operators run on.
-func prepare(t *testing.T) (*scenario.Runner, error) {
-	root, err := localcluster.Root()
-	if err != nil {
-		return nil, err
+// prepare builds what all operators run on. root is the top of the repository.
+func prepare(ctx context.Context) (root string, err error) {
+	if root, err = localcluster.Root(); err != nil {
+		return "", err
 	}
-	if err := localcluster.BuildCommands(t.Context()); err != nil {
-		return nil, err
+	if err := localcluster.BuildCommands(ctx); err != nil {
+		return "", err
 	}
-	if err := localcluster.Build(t.Context(), os.Stderr); err != nil {
-		return nil, err
-	}
-	fleet, err := scenario.NewFleet()
-	if err != nil {
-		return nil, err
-	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		defer cancel()
-		if err := fleet.Close(ctx); err != nil {
-			t.Errorf("taking down the control planes: %v", err)
-		}
-	})
-	return &scenario.Runner{
-		Fleet: fleet, Scheduler: filepath.Join(root, "bin", "lockstep-scheduler"), Controller: filepath.Join(root, "bin", "lockstep-controller"),
-	}, nil
+	return root, localcluster.Build(ctx, os.Stderr)
 }
 
 // test runs the scenarios in the folder of an operator, one after the other: some operators listen on a fixed port.
-func test(t *testing.T, runner scenario.Runner, dir string) {
-	built, err := build(t.Context(), dir, t.TempDir())
+func test(t *testing.T, root, dir string) {
+	runner, err := runnerOf(t, root, dir)
 	if err != nil {
 		t.Fatal(err)
-	}
-	here, err := filepath.Abs(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	certs := t.TempDir()
-	bundle, err := certify(certs)
-	if err != nil {
-		t.Fatal(err)
-	}
-	runner.Programs, runner.Variables = map[string]string{}, map[string]string{"HERE": here, "CERTS": certs, "CA_BUNDLE": bundle}
-	for _, o := range built {
-		runner.Programs[o.name] = o.binary
-		runner.Variables[strings.ToUpper(o.name)] = o.source
 	}
 	files, err := filepath.Glob(filepath.Join(dir, "*.scenario.yaml"))
 	if err != nil || len(files) == 0 {
@@ -111,18 +79,55 @@ func test(t *testing.T, runner scenario.Runner, dir string) {
 	}
 }
 
-// certify writes what a webhook on this machine is served with, tls.crt and tls.key. The bundle is for its clientConfig.
-func certify(dir string) (bundle string, err error) {
+// runnerOf makes the runner of an operator, with programs, certificates and control planes of its own: CRDs stay in a control plane,
+// and two operators may have different ones of the same name, such as those of MPIJobs.
+func runnerOf(t *testing.T, root, dir string) (*scenario.Runner, error) {
+	built, err := build(t.Context(), dir, t.TempDir())
+	if err != nil {
+		return nil, err
+	}
+	here, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, fmt.Errorf("finding %s: %w", dir, err)
+	}
+	certs := t.TempDir()
+	if err := certify(certs); err != nil {
+		return nil, err
+	}
+	fleet, err := scenario.NewFleet()
+	if err != nil {
+		return nil, err
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		if err := fleet.Close(ctx); err != nil {
+			t.Errorf("taking down the control planes: %v", err)
+		}
+	})
+	programs, variables := map[string]string{}, map[string]string{"HERE": here, "CERTS": certs}
+	for _, o := range built {
+		programs[o.name] = o.binary
+		variables[strings.ToUpper(o.name)] = o.source
+	}
+	return &scenario.Runner{
+		Fleet: fleet, Scheduler: filepath.Join(root, "bin", "lockstep-scheduler"), Controller: filepath.Join(root, "bin", "lockstep-controller"),
+		Programs: programs, Variables: variables,
+	}, nil
+}
+
+// certify writes what a webhook on this machine is served with, tls.crt and tls.key.
+func certify(dir string) error {
 	crt, key, err := cert.GenerateSelfSignedCertKey("127.0.0.1", nil, nil)
 	if err != nil {
-		return "", fmt.Errorf("making a certificate: %w", err)
+		return fmt.Errorf("making a certificate: %w", err)
 	}
 	for name, data := range map[string][]byte{"tls.crt": crt, "tls.key": key} {
 		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
-			return "", fmt.Errorf("writing a certificate: %w", err)
+			return fmt.Errorf("writing a certificate: %w", err)
 		}
 	}
-	return base64.StdEncoding.EncodeToString(crt), nil
+	return nil
 }
 
 // operator is a program that a module builds.
@@ -135,13 +140,9 @@ type operator struct {
 
 // build builds the tools of a module.
 func build(ctx context.Context, dir, into string) ([]operator, error) {
-	out, err := run(ctx, dir, "go", "mod", "edit", "-json")
+	module, err := read(ctx, dir)
 	if err != nil {
 		return nil, err
-	}
-	var module struct{ Tool []struct{ Path string } }
-	if err := json.Unmarshal(out, &module); err != nil {
-		return nil, fmt.Errorf("reading go.mod of %s: %w", dir, err)
 	}
 	var built []operator
 	for _, tool := range module.Tool {
@@ -158,6 +159,24 @@ func build(ctx context.Context, dir, into string) ([]operator, error) {
 		built = append(built, o)
 	}
 	return built, nil
+}
+
+// goMod is what a go.mod says.
+type goMod struct {
+	Tool    []struct{ Path string }
+	Require []struct{ Path, Version string }
+}
+
+func read(ctx context.Context, dir string) (goMod, error) {
+	out, err := run(ctx, dir, "go", "mod", "edit", "-json")
+	if err != nil {
+		return goMod{}, err
+	}
+	var module goMod
+	if err := json.Unmarshal(out, &module); err != nil {
+		return goMod{}, fmt.Errorf("reading go.mod of %s: %w", dir, err)
+	}
+	return module, nil
 }
 
 // nameOf is the last part of a module's path that is no version, with _ for -, as in a variable.

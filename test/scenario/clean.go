@@ -65,6 +65,7 @@ var others = []schema.GroupVersionResource{
 	resourceOf("resource.k8s.io", "v1", "resourceclaims"),
 	resourceOf("resource.k8s.io", "v1", "resourceslices"),
 	resourceOf("resource.k8s.io", "v1", "deviceclasses"),
+	resourceOf("", "v1", "limitranges"),
 	resourceOf("", "v1", "persistentvolumeclaims"),
 	resourceOf("", "v1", "persistentvolumes"),
 	resourceOf("storage.k8s.io", "v1", "storageclasses"),

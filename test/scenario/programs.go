@@ -3,6 +3,7 @@ package scenario
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -13,6 +14,8 @@ type Program struct {
 	Name string `json:"name"`
 	// Args may contain $KUBECONFIG, $DIR (the folder of the scenario) and the variables of [Runner.Variables].
 	Args []string `json:"args,omitempty"`
+	// Env is set in its environment. Values may contain the same.
+	Env map[string]string `json:"env,omitempty"`
 	// Ready is a URL that answers 200 when it is ready; empty for a program that does not tell. It may contain the same.
 	Ready string `json:"ready,omitempty"`
 }
@@ -52,12 +55,27 @@ func (r *run) prepareProgram(p *Program) error {
 	if !ok {
 		return fmt.Errorf("running %s: this runner has no such program", p.Name)
 	}
-	d := &daemon{name: p.Name, cluster: r.site.cluster, rec: r.rec, dir: r.dir, died: r.died, binary: binary, ready: r.expand(p.Ready)}
-	for _, arg := range p.Args {
-		d.args = append(d.args, r.expand(arg))
+	line := r.commandLine(p, binary)
+	r.programs[p.Name] = &daemon{
+		name: p.Name, cluster: r.site.cluster, rec: r.rec, dir: r.dir, died: r.died, binary: line[0], args: line[1:], ready: r.expand(p.Ready),
 	}
-	r.programs[p.Name] = d
 	return nil
+}
+
+// commandLine starts a program, by env where it has an environment: env puts the program in its own place.
+func (r *run) commandLine(p *Program, binary string) []string {
+	var line []string
+	if len(p.Env) > 0 {
+		line = append(line, "env")
+		for _, name := range slices.Sorted(maps.Keys(p.Env)) {
+			line = append(line, name+"="+r.expand(p.Env[name]))
+		}
+	}
+	line = append(line, binary)
+	for _, arg := range p.Args {
+		line = append(line, r.expand(arg))
+	}
+	return line
 }
 
 func (r *run) stepProgram(ctx context.Context, step *ProgramStep) error {
