@@ -185,7 +185,7 @@ func (t *teller) explanation(key gang.Key) (gang.Explanation, bool) {
 			break // nodes would give its queue a larger share, and not help the gang
 		}
 		if reason != "" {
-			e.Reason, e.Message = reason, message // it does not get so far as to be placed
+			e.Reason, e.Message, e.Topology = reason, message, "" // it does not get so far as to be placed
 			return e, ok
 		}
 	}
