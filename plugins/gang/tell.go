@@ -90,6 +90,9 @@ func (t *teller) run(ctx context.Context) {
 			badValue(report).Record(t.pl.handle.EventRecorder())
 		}
 		for _, key := range t.dueNow() {
+			if t.pl.requests != nil {
+				t.pl.requests.Note(key)
+			}
 			if _, ok := t.toTell(key); ok {
 				t.lane.Tell(key)
 				t.news.Add(key)
