@@ -32,6 +32,9 @@ type GangArgs struct {
 	// FillDomains: gangs that wish for no topology fill the domains of TopologyLevels one after
 	// the other, the fullest first.
 	FillDomains bool
+	// ProvisioningClassName is that of the ProvisioningRequests by which nodes are asked for where only the required topology
+	// keeps a gang waiting. Empty for none.
+	ProvisioningClassName string
 }
 
 // TopologyLevel is a level of the cluster's topology.

@@ -2,6 +2,7 @@ package gang
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -126,6 +127,13 @@ func TestExplanations(t *testing.T) {
 				if diff := cmp.Diff(c.want[i], first.Why[need.Key]); diff != "" {
 					t.Errorf("explanation of %s (-want +got):\n%s", need.Key, diff)
 				}
+				topology := ""
+				if strings.Contains(c.want[i], scattered) {
+					topology = rack
+				}
+				if got := first.Scattered[need.Key]; got != topology {
+					t.Errorf("the topology that alone keeps %s waiting: %q, want %q, as is said", need.Key, got, topology)
+				}
 			}
 			// The failure handler writes what changed: it must not, unless the facts do.
 			for range 3 {
@@ -134,6 +142,15 @@ func TestExplanations(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestScatteredTogether: of gangs that have to be in one rack together, room for one of them alone is of no use.
+func TestScatteredTogether(t *testing.T) {
+	spec := gang.Spec{RequiredTopology: rack, Layout: gang.Layout{Shared: true}}
+	s := newStage(t, makeNodes(4, 4))
+	if plan := mustPlan(t, s, groupOf(needs("a", 9, spec, nil), needs("b", 9, spec, nil))); plan.Complete || len(plan.Scattered) > 0 {
+		t.Errorf("complete: %t, scattered: %v; want neither", plan.Complete, plan.Scattered)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	schedconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
@@ -23,6 +24,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/config/validation"
 	"github.com/lockstep-sh/lockstep/plugins/devices"
 	"github.com/lockstep-sh/lockstep/plugins/extension"
+	"github.com/lockstep-sh/lockstep/plugins/gang/provisioning"
 	"github.com/lockstep-sh/lockstep/plugins/gangs"
 	"github.com/lockstep-sh/lockstep/plugins/holds"
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
@@ -59,6 +61,8 @@ type Gang struct {
 
 	barrier barrier
 	tell    *teller
+	// requests asks for nodes for gangs that wait for their topology; nil where nobody is to be asked.
+	requests *provisioning.Requester
 	// claims takes back what was allocated for members that were not bound.
 	claims *devices.Releaser
 }
@@ -134,8 +138,14 @@ func New(shared Shared) frameworkruntime.PluginFactory {
 		pl.tell = newTeller(pl, groups, args.ExplanationQPS, shared.Statuses, shared.Leading)
 		backoff := gang.Backoff{Initial: args.InitialBackoff.Duration, Max: args.MaxBackoff.Duration}
 		pl.gangs = shared.Gangs.Register(handle, gangs.Settings{Defaults: defaultsOf(args), Backoff: backoff}, pl)
+		if pl.requests, err = pl.newRequester(args.ProvisioningClassName, shared.Leading); err != nil {
+			return nil, err
+		}
 		shared.Holds.OnRenominate(pl.tell.noteRenominated)
 		go pl.tell.run(ctx)
+		if pl.requests != nil {
+			go pl.requests.Run(ctx)
+		}
 		if manager := fw.SharedDRAManager(); manager != nil {
 			claims := handle.SharedInformerFactory().Resource().V1().ResourceClaims().Informer()
 			if pl.claims, err = devices.NewReleaser(manager.ResourceClaims(), claims, handle.ClientSet().ResourceV1(), pl); err != nil {
@@ -146,6 +156,21 @@ func New(shared Shared) frameworkruntime.PluginFactory {
 		}
 		return pl, nil
 	}
+}
+
+// newRequester makes what asks for nodes by ProvisioningRequests of a class; nil without a class.
+func (pl *Gang) newRequester(class string, leads leading.Signal) (*provisioning.Requester, error) {
+	if class == "" {
+		return nil, nil // nobody is to be asked
+	}
+	requests, err := dynamic.NewForConfig(pl.handle.KubeConfig())
+	if err != nil {
+		return nil, fmt.Errorf("making a client for ProvisioningRequests: %w", err)
+	}
+	return provisioning.New(provisioning.Options{
+		SchedulerName: pl.handle.ProfileName(), ClassName: class, Client: pl.handle.ClientSet(), Requests: requests,
+		Recorder: pl.handle.EventRecorder(), Clock: pl.clock, Leading: leads, Explain: pl.Explanation,
+	}), nil
 }
 
 // defaultsOf reads what holds for gangs that say nothing else.

@@ -31,6 +31,9 @@ func (pl *Gang) weigh(e *gang.Explanation) {
 			e.Reason, e.Message = reason, message
 		}
 	}
+	if e.Reason != v1alpha1.ReasonUnschedulable {
+		e.Topology = ""
+	}
 }
 
 // reserves reports whether a pod goes where a Reservation is that it names, and nowhere else.

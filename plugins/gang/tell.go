@@ -90,6 +90,9 @@ func (t *teller) run(ctx context.Context) {
 			badValue(report).Record(t.pl.handle.EventRecorder())
 		}
 		for _, key := range t.dueNow() {
+			if t.pl.requests != nil {
+				t.pl.requests.Note(key)
+			}
 			if _, ok := t.toTell(key); ok {
 				t.lane.Tell(key)
 				t.news.Add(key)
@@ -185,7 +188,7 @@ func (t *teller) explanation(key gang.Key) (gang.Explanation, bool) {
 			break // nodes would give its queue a larger share, and not help the gang
 		}
 		if reason != "" {
-			e.Reason, e.Message = reason, message // it does not get so far as to be placed
+			e.Reason, e.Message, e.Topology = reason, message, "" // it does not get so far as to be placed
 			return e, ok
 		}
 	}

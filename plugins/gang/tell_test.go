@@ -98,12 +98,15 @@ func TestWhetherNodesHelp(t *testing.T) {
 	s.see(members...)
 	key := gang.Key{Namespace: "default", Name: "train"}
 	holder := s.gangs.Holder(key.String())
-	s.attempt(t, gang.Outcome{Why: map[gang.Key]string{key: "no room"}})
+	s.attempt(t, gang.Outcome{Why: map[gang.Key]string{key: "no room"}, Scattered: map[gang.Key]string{key: rack}})
 	tried := "0/1 nodes are available: no room. preemption: nobody."
 	check := func(sentence, reason string, says bool) {
 		t.Helper()
 		if e, _ := s.Explanation(key); e.Reason != reason {
 			t.Errorf("%s: the gang is told %s, want %s", sentence, e.Reason, reason)
+		}
+		if e, _ := s.Explanation(key); (e.Topology == rack) != says {
+			t.Errorf("%s: the topology that alone keeps it waiting is %q; want one: %t", sentence, e.Topology, says)
 		}
 		if _, got := s.gangs.Word(members[0], tried); got != says {
 			t.Errorf("%s: kube-scheduler says so too: %t, want %t", sentence, got, says)

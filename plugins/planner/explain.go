@@ -87,16 +87,36 @@ func (w *world) explainDomains(need gang.Need, g placement.Gang, outcome placeme
 		parts = append(parts, fmt.Sprintf("and %d more, none with more room", more))
 	}
 	text := fmt.Sprintf("gang %q does not fit%s%s in any %s: %s%s", need.Key, forStage(need), inSlices(need), topology.ShortKey(key), strings.Join(parts, "; "), w.reasons())
-	fit := 0
-	for _, d := range outcome.Domains {
-		fit += d.Fit
-	}
-	if fit >= need.Min {
+	if isScattered(need, outcome) {
 		// Autoscalers try pods one by one, and see that each fits.
 		domain := topology.ShortKey(key)
 		text += fmt.Sprintf("; several %ss together have room for it, and then no autoscaler adds nodes by itself: add some to one %s, or prefer the topology", domain, domain)
 	}
 	return text
+}
+
+// scattered tells, by the key of that, which gangs only their required topology keeps waiting. Of gangs that have to be in
+// one domain together it tells nothing: room for one of them alone is of no use.
+func scattered(a *gang.Attempt, solved placement.Result) map[gang.Key]string {
+	if len(a.Gangs) > 1 && a.Shared() != "" {
+		return nil
+	}
+	topologies := map[gang.Key]string{}
+	for i, need := range a.Gangs {
+		if isScattered(need, solved.Gangs[i]) {
+			topologies[need.Key] = need.Spec.RequiredTopology
+		}
+	}
+	return topologies
+}
+
+// isScattered reports whether no domain of the topology that a gang requires has room for it, and several together do.
+func isScattered(need gang.Need, outcome placement.Outcome) bool {
+	fit := 0
+	for _, d := range outcome.Domains {
+		fit += d.Fit
+	}
+	return need.Spec.RequiredTopology != "" && outcome.Fit < need.Min && fit >= need.Min
 }
 
 // forStage words for which of the stages of a gang its minimum is.

@@ -127,7 +127,7 @@ func (p *Planner) plan(ctx context.Context, a *gang.Attempt, evict []hold.Holder
 		result.Fit += outcome.Fit
 	}
 	if !solved.Complete && only == nil {
-		result.Why = w.explain(a, problem, solved)
+		result.Why, result.Scattered = w.explain(a, problem, solved), scattered(a, solved)
 		if w.rejects(a) {
 			result.Reason = v1alpha1.ReasonMemberRejected
 		}

@@ -61,6 +61,7 @@ var others = []schema.GroupVersionResource{
 	resourceOf("scheduling.k8s.io", "v1beta1", "workloads"),
 	resourceOf("policy", "v1", "poddisruptionbudgets"),
 	podsResource,
+	resourceOf("", "v1", "podtemplates"),
 	resourceOf("resource.k8s.io", "v1", "resourceclaimtemplates"),
 	resourceOf("resource.k8s.io", "v1", "resourceclaims"),
 	resourceOf("resource.k8s.io", "v1", "resourceslices"),

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -14,7 +15,9 @@ import (
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/util/jsonpath"
 )
 
@@ -113,7 +116,7 @@ func (r *run) checkObject(ctx context.Context, x *ObjectExpect) ([]string, error
 		return []string{err.Error()}, nil // it may be served later
 	}
 	what := fmt.Sprintf("%s %s", x.Kind, x.Name)
-	live, err := client.Get(ctx, base, metav1.GetOptions{})
+	live, err := find(ctx, client, base)
 	switch {
 	case apierrors.IsNotFound(err) && x.Absent:
 		return nil, nil
@@ -134,6 +137,28 @@ func (r *run) checkObject(ctx context.Context, x *ObjectExpect) ([]string, error
 		}
 	}
 	return out, nil
+}
+
+// find returns the only object of a name, which may have * and ? in it.
+func find(ctx context.Context, client dynamic.ResourceInterface, name string) (*unstructured.Unstructured, error) {
+	if !strings.ContainsAny(name, "*?") {
+		return client.Get(ctx, name, metav1.GetOptions{})
+	}
+	list, err := client.List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("listing: %w", err)
+	}
+	named := slices.DeleteFunc(list.Items, func(o unstructured.Unstructured) bool {
+		ok, err := path.Match(name, o.GetName())
+		return err != nil || !ok
+	})
+	switch len(named) {
+	case 0:
+		return nil, apierrors.NewNotFound(schema.GroupResource{}, name)
+	case 1:
+		return &named[0], nil
+	}
+	return nil, fmt.Errorf("there are %d of them; want one", len(named))
 }
 
 // field evaluates a JSONPath without braces; what is not there is empty.

@@ -105,7 +105,8 @@ type EventExpect struct {
 type ObjectExpect struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
-	Name       string `json:"name"`
+	// Name may have * and ? in it: there has to be one object of such a name.
+	Name string `json:"name"`
 	// Cluster: it has no namespace.
 	Cluster bool `json:"cluster,omitempty"`
 	Absent  bool `json:"absent,omitempty"`

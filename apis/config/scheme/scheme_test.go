@@ -86,10 +86,10 @@ func TestDefaults(t *testing.T) {
 			binder:       &config.BoundedBinderArgs{MaxInFlight: 48},
 		},
 		"everything may be given": {
-			pluginConfig: given("Gang", "defaultWaitTime: 1h", "initialBackoff: 1s", "maxBackoff: 1s", "explanationQPS: 1000", "topologyLevels: [{key: block, name: SpineLayer}, {key: rack}]", "fillDomains: false") + "  - name: BoundedBinder\n    args: {maxInFlight: 1}\n",
+			pluginConfig: given("Gang", "defaultWaitTime: 1h", "initialBackoff: 1s", "maxBackoff: 1s", "explanationQPS: 1000", "topologyLevels: [{key: block, name: SpineLayer}, {key: rack}]", "fillDomains: false", "provisioningClassName: atomic") + "  - name: BoundedBinder\n    args: {maxInFlight: 1}\n",
 			gang: &config.GangArgs{
 				DefaultWaitTime: seconds(3600), InitialBackoff: seconds(1), MaxBackoff: seconds(1), ExplanationQPS: 1000,
-				TopologyLevels: []config.TopologyLevel{{Key: "block", Name: "SpineLayer"}, {Key: "rack"}},
+				TopologyLevels: []config.TopologyLevel{{Key: "block", Name: "SpineLayer"}, {Key: "rack"}}, ProvisioningClassName: "atomic",
 			},
 			binder: &config.BoundedBinderArgs{MaxInFlight: 1},
 		},

@@ -34,6 +34,10 @@ type GangArgs struct {
 	// the other, the fullest first, so that small gangs do not take a bite out of every empty
 	// one. If false, the Score plugins decide alone. Default: true.
 	FillDomains *bool `json:"fillDomains,omitempty"`
+	// ProvisioningClassName is the provisioning class of the ProvisioningRequests by which Cluster Autoscaler is asked for
+	// nodes where only the required topology keeps a gang waiting:
+	// best-effort-atomic-scale-up.autoscaling.x-k8s.io. Empty: nobody is asked. Default: empty.
+	ProvisioningClassName string `json:"provisioningClassName,omitempty"`
 }
 
 // TopologyLevel is a level of the cluster's topology.

@@ -201,6 +201,7 @@ func autoConvert_v1_GangArgs_To_config_GangArgs(in *GangArgs, out *config.GangAr
 	if err := metav1.Convert_Pointer_bool_To_bool(&in.FillDomains, &out.FillDomains, s); err != nil {
 		return err
 	}
+	out.ProvisioningClassName = in.ProvisioningClassName
 	return nil
 }
 
@@ -226,6 +227,7 @@ func autoConvert_config_GangArgs_To_v1_GangArgs(in *config.GangArgs, out *GangAr
 	if err := metav1.Convert_bool_To_Pointer_bool(&in.FillDomains, &out.FillDomains, s); err != nil {
 		return err
 	}
+	out.ProvisioningClassName = in.ProvisioningClassName
 	return nil
 }
 

@@ -28,6 +28,11 @@ func GangArgs(path *field.Path, args *config.GangArgs) field.ErrorList {
 		errs = append(errs, field.Invalid(path.Child("maxBackoff"), args.MaxBackoff.Duration.String(), "must not be below initialBackoff"))
 	}
 	errs = append(errs, within(path.Child("explanationQPS"), args.ExplanationQPS, 1, 1000)...)
+	if class := args.ProvisioningClassName; class != "" {
+		for _, message := range apivalidation.IsDNS1123Subdomain(class) {
+			errs = append(errs, field.Invalid(path.Child("provisioningClassName"), class, "must be empty or the name of a provisioning class: "+message))
+		}
+	}
 	return append(errs, topologyLevels(path.Child("topologyLevels"), args.TopologyLevels)...)
 }
 

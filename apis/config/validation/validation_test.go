@@ -53,6 +53,11 @@ func TestGangArgs(t *testing.T) {
 			func(a *config.GangArgs) { a.TopologyLevels = make([]config.TopologyLevel, 9) },
 			[]string{at + `topologyLevels: Too many: 9: must have at most 8 items`},
 		},
+		"a provisioning class": {change: func(a *config.GangArgs) { a.ProvisioningClassName = "best-effort-atomic-scale-up.autoscaling.x-k8s.io" }},
+		"a provisioning class that is no name": {
+			func(a *config.GangArgs) { a.ProvisioningClassName = "Atomic" },
+			[]string{at + `provisioningClassName: Invalid value: "Atomic": must be empty or the name of a provisioning class: a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')`},
+		},
 		"no explanations":                     {func(a *config.GangArgs) { a.ExplanationQPS = 0 }, []string{at + `explanationQPS: Invalid value: 0: must be in the range 1 to 1000`}},
 		"more explanations than there may be": {func(a *config.GangArgs) { a.ExplanationQPS = 1001 }, []string{at + `explanationQPS: Invalid value: 1001: must be in the range 1 to 1000`}},
 		"everything wrong is told at once": {func(a *config.GangArgs) { *a = config.GangArgs{MaxBackoff: metav1.Duration{Duration: -1}} }, []string{

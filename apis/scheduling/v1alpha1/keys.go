@@ -98,6 +98,15 @@ const (
 	QueueLabel = "scheduling.lockstep.dev/queue"
 )
 
+// Keys of ProvisioningRequests that the scheduler makes for gangs. The gang is named by GangNameAnnotation.
+const (
+	// ProvisioningRequestLabel tells which ProvisioningRequest an object, or a pod in a template, belongs to (label on
+	// ProvisioningRequests, on their PodTemplates and on the pods in these).
+	ProvisioningRequestLabel = "scheduling.lockstep.dev/provisioning-request"
+	// SchedulerNameAnnotation is the profile that made it (annotation on ProvisioningRequests).
+	SchedulerNameAnnotation = "scheduling.lockstep.dev/scheduler-name"
+)
+
 // Keys of GPU cards that pods share by memory.
 const (
 	// GPUMemoryResource is the extended resource of GPU memory, in MiB. A pod gets all

@@ -204,7 +204,10 @@ type Outcome struct {
 	Complete bool
 	// Why explains to users, gang by gang, why not.
 	Why map[Key]string
-	// Reason is the API's reason for that; empty for Unschedulable: more nodes would help.
+	// Scattered are gangs that only their required topology keeps waiting, with its label key: no domain of it has room
+	// for them, and several together do.
+	Scattered map[Key]string
+	// Reason is the API's reason for Why; empty for Unschedulable: more nodes would help.
 	Reason string
 	// Cost is how long the attempt kept the scheduling thread.
 	Cost time.Duration

@@ -16,6 +16,9 @@ import (
 type Explanation struct {
 	Gang            Key
 	Reason, Message string
+	// Topology is the label key of the required topology, if that alone keeps the gang waiting: no domain of it has room for
+	// the gang, and several together do. Empty otherwise.
+	Topology string
 	// Group is what it is placed with, as the ledger knows it.
 	Group string
 	// Min is the minimum of the gang; 0 where it has none.
@@ -48,6 +51,9 @@ func (s *Gangs) Explain(key Key) (e Explanation, ok bool) {
 		return e, true
 	}
 	e.Reason, e.Message = s.why(g)
+	if e.Reason == v1alpha1.ReasonUnschedulable {
+		e.Topology = g.failure.topology
+	}
 	return e, true
 }
 

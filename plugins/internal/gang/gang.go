@@ -259,11 +259,12 @@ func podsOf(members []*member) []*v1.Pod {
 // neverFits is the failure of a round whose members kept failing on the nodes
 // that plans gave them.
 func (g *gang) neverFits() failure {
-	return failure{v1alpha1.ReasonPlacementFailed, fmt.Sprintf("gang %q: members did not fit on the nodes planned for them, %d times in a row", g.key, maxReplans+1)}
+	return failure{reason: v1alpha1.ReasonPlacementFailed, message: fmt.Sprintf("gang %q: members did not fit on the nodes planned for them, %d times in a row", g.key, maxReplans+1)}
 }
 
-// failure is why an attempt or a round came to nothing, for users.
-type failure struct{ reason, message string }
+// failure is why an attempt or a round came to nothing, for users. topology is the label key of the required topology, if
+// that alone is why.
+type failure struct{ reason, message, topology string }
 
 // none reports whether nothing failed.
 func (f failure) none() bool { return f.message == "" }

@@ -1,0 +1,53 @@
+package provisioning
+
+import (
+	"fmt"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/lockstep-sh/lockstep/plugins/event"
+	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+	"github.com/lockstep-sh/lockstep/plugins/internal/topology"
+)
+
+// Reasons of events.
+const (
+	// EventRequested: nodes are asked for.
+	EventRequested = "ProvisioningRequested"
+	// EventNotRequested: nodes cannot be asked for.
+	EventNotRequested = "ProvisioningNotRequested"
+	// EventEnded: the autoscaler does no more, and the gang still waits.
+	EventEnded = "ProvisioningEnded"
+
+	actionProvisioning = "Provisioning"
+)
+
+// Role is the manifest with what the scheduler has to be allowed.
+const Role = "manifests/rbac/provisioning-requests.yaml"
+
+func requested(e gang.Explanation, name string) event.Event {
+	return about(e, v1.EventTypeNormal, EventRequested, fmt.Sprintf("ProvisioningRequest %q asks for nodes for %d pods in one %s", name, len(e.Pending), topology.ShortKey(e.Topology)))
+}
+
+func notRequested(e gang.Explanation, err error) event.Event {
+	return about(e, v1.EventTypeWarning, EventNotRequested, fmt.Sprintf("no ProvisioningRequest can be made for gang %q: %v", e.Gang, err))
+}
+
+// forbidden names the manifest that allows it.
+func forbidden(e gang.Explanation, err error) event.Event {
+	return about(e, v1.EventTypeWarning, EventNotRequested, fmt.Sprintf("no ProvisioningRequest can be made for gang %q: %v; if its account may not, apply %s", e.Gang, err, Role))
+}
+
+func ended(e gang.Explanation, name, why string) event.Event {
+	return about(e, v1.EventTypeWarning, EventEnded, fmt.Sprintf("ProvisioningRequest %q has ended, and gang %q still waits (%s); delete it to have it made again", name, e.Gang, why))
+}
+
+// about is on the PodGroup, or where there is none on the first member that waits.
+func about(e gang.Explanation, kind, reason, note string) event.Event {
+	var on runtime.Object = e.Pending[0]
+	if e.HasObject {
+		on = event.PodGroup(e.Object.Kind.APIVersion(), e.Gang.Namespace, e.Gang.Name, e.Object.UID)
+	}
+	return event.Event{On: on, Type: kind, Reason: reason, Action: actionProvisioning, Note: note}
+}

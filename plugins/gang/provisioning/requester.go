@@ -1,0 +1,173 @@
+package provisioning
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"golang.org/x/time/rate"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+	"github.com/lockstep-sh/lockstep/plugins/internal/provisioning"
+	"github.com/lockstep-sh/lockstep/plugins/leading"
+)
+
+const (
+	// settle is for how long a gang has to wait for its topology before nodes are asked for, and for how long it has to wait for
+	// something else, or for nothing, before that is taken back.
+	settle = 10 * time.Second
+	// lookAgain is how often a gang is looked at for which nodes are asked for: its members may be others by then.
+	lookAgain = 30 * time.Second
+	// retryFirst and retryMost are the pauses after a call of the API that failed.
+	retryFirst, retryMost = time.Second, time.Minute
+	// writesPerSecond bounds the calls that write.
+	writesPerSecond = 20
+)
+
+// Options are what a Requester works with.
+type Options struct {
+	// SchedulerName is the profile whose gangs it asks for; ClassName the provisioning class.
+	SchedulerName, ClassName string
+	Client                   kubernetes.Interface
+	Requests                 dynamic.Interface
+	Recorder                 events.EventRecorder
+	Clock                    clock.WithTicker
+	// Leading is given once this process schedules.
+	Leading leading.Signal
+	// Explain returns why a gang waits, all told; false where there is no such gang.
+	Explain func(gang.Key) (gang.Explanation, bool)
+}
+
+// Requester asks for the gangs of a profile.
+type Requester struct {
+	Options
+	queue    workqueue.TypedRateLimitingInterface[gang.Key]
+	informer cache.SharedIndexInformer
+	writes   *rate.Limiter
+	// phases are those of gangs that want nodes, or for which some have been asked for. Only Run's goroutine has them.
+	phases map[gang.Key]phase
+}
+
+// phase is what a gang has wanted since when: nodes, or nothing.
+type phase struct {
+	wants bool
+	since time.Time
+	// told is the event that was told last.
+	told string
+}
+
+// New makes a requester. It does nothing before Run.
+func New(o Options) *Requester {
+	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[gang.Key](retryFirst, retryMost)
+	return &Requester{
+		Options: o, informer: informerOf(o.Requests), writes: rate.NewLimiter(writesPerSecond, writesPerSecond), phases: map[gang.Key]phase{},
+		queue: workqueue.NewTypedRateLimitingQueueWithConfig(limiter, workqueue.TypedRateLimitingQueueConfig[gang.Key]{Clock: o.Clock}),
+	}
+}
+
+// Note tells that what there is to say of a gang may have changed.
+func (r *Requester) Note(key gang.Key) { r.queue.Add(key) }
+
+// Run works from when this process schedules until it ends.
+func (r *Requester) Run(ctx context.Context) {
+	defer r.queue.ShutDown()
+	if !r.Leading.Wait(ctx) {
+		return
+	}
+	if err := r.watch(ctx); err != nil {
+		klog.FromContext(ctx).Error(err, "Failed to watch ProvisioningRequests; none is made")
+		return
+	}
+	defer context.AfterFunc(ctx, r.queue.ShutDown)()
+	for {
+		key, down := r.queue.Get()
+		if down {
+			return
+		}
+		if err := r.sync(ctx, key); err != nil && ctx.Err() == nil {
+			klog.FromContext(ctx).Error(err, "Failed to see to the ProvisioningRequest of a gang; trying again", "gang", key)
+			r.queue.AddRateLimited(key)
+		} else {
+			r.queue.Forget(key)
+		}
+		r.queue.Done(key)
+	}
+}
+
+// sync does what there is to do for a gang at the moment.
+func (r *Requester) sync(ctx context.Context, key gang.Key) error {
+	made, err := r.made(key)
+	if err != nil {
+		return err
+	}
+	e, known := r.Explain(key)
+	p, seen := r.phases[key]
+	// One that was asked for before this process began wants nodes until something else is known.
+	wants := wantsNodes(e, known, p.wants || !seen && len(made) > 0)
+	if !seen && !wants && len(made) == 0 && len(consumers(e)) == 0 {
+		return nil // nothing was ever asked for
+	}
+	now := r.Clock.Now()
+	if !seen || p.wants != wants {
+		p = phase{wants: wants, since: now}
+		r.phases[key] = p
+	}
+	if left := settle - now.Sub(p.since); left > 0 {
+		r.queue.AddAfter(key, left)
+		return nil
+	}
+	if wants {
+		r.queue.AddAfter(key, lookAgain)
+		if e.Topology == "" {
+			return nil // there is nothing to be said of it at the moment
+		}
+		return r.ask(ctx, e, made)
+	}
+	if err := errors.Join(r.release(ctx, consumers(e)), r.withdraw(ctx, made, "")); err != nil {
+		return err
+	}
+	delete(r.phases, key)
+	return nil
+}
+
+// wantsNodes reports whether a gang waits for its topology alone, and nobody else has asked for nodes for it. While there is nothing to be said of it, it is as it was before:
+// it is about to be tried, or to start.
+func wantsNodes(e gang.Explanation, known, before bool) bool {
+	switch {
+	case !known, e.Running, len(e.Pending) == 0, slices.ContainsFunc(e.Pending, consumesAnother(e.Gang)):
+		return false
+	case e.Reason == "":
+		return before
+	}
+	return e.Reason == v1alpha1.ReasonUnschedulable && e.Topology != ""
+}
+
+// consumers are the members that wait and say that a request which was made here is theirs.
+func consumers(e gang.Explanation) (pods []*v1.Pod) {
+	for _, pod := range e.Pending {
+		if provisioning.IsNameOf(e.Gang, pod.Annotations[provisioning.ConsumeAnnotation]) {
+			pods = append(pods, pod)
+		}
+	}
+	return pods
+}
+
+// consumesAnother returns a function that reports whether a member of a gang says that a request is its own which was not made
+// here.
+func consumesAnother(key gang.Key) func(*v1.Pod) bool {
+	return func(pod *v1.Pod) bool {
+		name, ok := pod.Annotations[provisioning.ConsumeAnnotation]
+		return ok && !provisioning.IsNameOf(key, name)
+	}
+}

@@ -1,0 +1,82 @@
+package provisioning
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/dynamic/dynamicinformer"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/plugins/crd"
+	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+	"github.com/lockstep-sh/lockstep/plugins/internal/provisioning"
+	"github.com/lockstep-sh/lockstep/plugins/watches"
+)
+
+// byGang is the index of requests by their gang, where the annotation says so.
+const byGang = "gang"
+
+// informerOf makes the watch of the requests that schedulers of ours have made.
+func informerOf(client dynamic.Interface) cache.SharedIndexInformer {
+	index := cache.Indexers{byGang: func(object any) ([]string, error) {
+		request, ok := object.(metav1.Object)
+		if !ok {
+			return nil, fmt.Errorf("indexing ProvisioningRequests: got %T", object)
+		}
+		return []string{request.GetNamespace() + "/" + request.GetAnnotations()[v1alpha1.GangNameAnnotation]}, nil
+	}}
+	return dynamicinformer.NewFilteredDynamicInformer(client, provisioning.Resource, metav1.NamespaceAll, 0, index, func(o *metav1.ListOptions) {
+		o.LabelSelector = v1alpha1.ProvisioningRequestLabel
+	}).Informer()
+}
+
+// watch begins to watch the requests, once they are served. That they are not is logged once, and so is that the scheduler may
+// not watch them.
+func (r *Requester) watch(ctx context.Context) error {
+	var told atomic.Bool
+	err := r.informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, reflector *cache.Reflector, err error) {
+		if !apierrors.IsForbidden(err) {
+			cache.DefaultWatchErrorHandler(ctx, reflector, err)
+		} else if told.CompareAndSwap(false, true) {
+			klog.FromContext(ctx).Error(err, "May not watch ProvisioningRequests, and makes none; apply "+Role)
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("handling errors of the watch: %w", err)
+	}
+	seen := func(object any) {
+		if request, ok := object.(*unstructured.Unstructured); ok {
+			if key, ours := provisioning.GangOf(request, r.SchedulerName); ours {
+				r.queue.Add(key)
+			}
+		}
+	}
+	crd.WhenServed(ctx, r.Client.Discovery(), provisioning.Resource, r.informer, cache.ResourceEventHandlerFuncs{
+		AddFunc: seen, UpdateFunc: func(_, object any) { seen(object) }, DeleteFunc: watches.Deleted(func(gone *unstructured.Unstructured) { seen(gone) }),
+	})
+	return nil
+}
+
+// made returns the requests of a gang that the watch has seen.
+func (r *Requester) made(key gang.Key) ([]*unstructured.Unstructured, error) {
+	objects, err := r.informer.GetIndexer().ByIndex(byGang, key.Namespace+"/"+key.Name)
+	if err != nil {
+		return nil, fmt.Errorf("looking up the ProvisioningRequests of gang %s: %w", key, err)
+	}
+	var requests []*unstructured.Unstructured
+	for _, object := range objects {
+		if request, ok := object.(*unstructured.Unstructured); ok {
+			if _, ours := provisioning.GangOf(request, r.SchedulerName); ours {
+				requests = append(requests, request)
+			}
+		}
+	}
+	return requests, nil
+}

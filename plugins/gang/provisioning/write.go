@@ -1,0 +1,177 @@
+package provisioning
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	"github.com/lockstep-sh/lockstep/plugins/event"
+	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+	"github.com/lockstep-sh/lockstep/plugins/internal/provisioning"
+)
+
+// ask sees to it that there is the request for what a gang asks for, and no other. What keeps users from it they are told; it is
+// tried again when the gang is looked at again. A request that has come to nothing stays, so that it is not made again and again.
+func (r *Requester) ask(ctx context.Context, e gang.Explanation, made []*unstructured.Unstructured) error {
+	if !r.informer.HasSynced() {
+		return nil // the kind is not served, or may not be watched: that has been logged
+	}
+	request, err := provisioning.Demand{
+		Gang: e.Gang, SchedulerName: r.SchedulerName, ClassName: r.ClassName, Topology: e.Topology, Owner: ownerOf(e), Pods: e.Pending,
+	}.Request()
+	if err != nil {
+		r.tell(e, notRequested(e, err))
+		return r.withdraw(ctx, made, "")
+	}
+	if err := r.withdraw(ctx, made, request.Name); err != nil {
+		return err
+	}
+	for _, m := range made {
+		if m.GetName() != request.Name {
+			continue
+		}
+		if why, over := provisioning.EndOf(m); over {
+			r.tell(e, ended(e, request.Name, why))
+		}
+		return r.consume(ctx, e, request.Name)
+	}
+	err = r.create(ctx, request)
+	switch {
+	case apierrors.HasStatusCause(err, v1.NamespaceTerminatingCause):
+		return nil
+	case apierrors.IsForbidden(err):
+		r.tell(e, forbidden(e, err))
+		return nil
+	case apierrors.IsInvalid(err):
+		r.tell(e, notRequested(e, err))
+		return nil
+	case err != nil:
+		return err
+	}
+	r.tell(e, requested(e, request.Name))
+	return r.consume(ctx, e, request.Name)
+}
+
+// tell tells what is new.
+func (r *Requester) tell(e gang.Explanation, news event.Event) {
+	p := r.phases[e.Gang]
+	if p.told == news.Note {
+		return
+	}
+	p.told = news.Note
+	r.phases[e.Gang] = p
+	news.Record(r.Recorder)
+}
+
+// ownerOf is with what a request goes: the PodGroup, or else the controller of the first member that waits, or that pod.
+func ownerOf(e gang.Explanation) metav1.OwnerReference {
+	first := e.Pending[0]
+	if e.HasObject {
+		return metav1.OwnerReference{APIVersion: e.Object.Kind.APIVersion(), Kind: "PodGroup", Name: e.Gang.Name, UID: e.Object.UID}
+	}
+	if c := metav1.GetControllerOf(first); c != nil {
+		return metav1.OwnerReference{APIVersion: c.APIVersion, Kind: c.Kind, Name: c.Name, UID: c.UID}
+	}
+	return metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: first.Name, UID: first.UID}
+}
+
+// create writes the templates, and then the request. What is there already under the same name is the same.
+func (r *Requester) create(ctx context.Context, request provisioning.Request) error {
+	for i := range request.Templates {
+		template := &request.Templates[i]
+		if err := r.writes.Wait(ctx); err != nil {
+			return fmt.Errorf("waiting for the rate limit: %w", err)
+		}
+		if _, err := r.Client.CoreV1().PodTemplates(template.Namespace).Create(ctx, template, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+			return fmt.Errorf("making PodTemplate %s: %w", klog.KObj(template), err)
+		}
+	}
+	if err := r.writes.Wait(ctx); err != nil {
+		return fmt.Errorf("waiting for the rate limit: %w", err)
+	}
+	_, err := r.Requests.Resource(provisioning.Resource).Namespace(request.Object.GetNamespace()).Create(ctx, request.Object, metav1.CreateOptions{})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("making ProvisioningRequest %s: %w", klog.KObj(request.Object), err)
+	}
+	return nil
+}
+
+// withdraw deletes requests with their templates, but for the one of a name.
+func (r *Requester) withdraw(ctx context.Context, made []*unstructured.Unstructured, except string) error {
+	var errs []error
+	for _, request := range made {
+		if request.GetName() != except {
+			errs = append(errs, r.delete(ctx, request))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (r *Requester) delete(ctx context.Context, request *unstructured.Unstructured) error {
+	namespace, uid := request.GetNamespace(), request.GetUID()
+	if err := r.writes.Wait(ctx); err != nil {
+		return fmt.Errorf("waiting for the rate limit: %w", err)
+	}
+	only := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}}
+	err := r.Requests.Resource(provisioning.Resource).Namespace(namespace).Delete(ctx, request.GetName(), only)
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return fmt.Errorf("deleting ProvisioningRequest %s: %w", klog.KObj(request), err)
+	}
+	for _, name := range provisioning.TemplatesOf(request) {
+		if err := r.writes.Wait(ctx); err != nil {
+			return fmt.Errorf("waiting for the rate limit: %w", err)
+		}
+		if err := r.Client.CoreV1().PodTemplates(namespace).Delete(ctx, name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("deleting PodTemplate %s: %w", klog.KRef(namespace, name), err)
+		}
+	}
+	return nil
+}
+
+// consume has members say that a request is theirs: Cluster Autoscaler would add nodes for them once more while those of the
+// request are on their way.
+func (r *Requester) consume(ctx context.Context, e gang.Explanation, name string) error {
+	var errs []error
+	for _, pod := range e.Pending {
+		if pod.Annotations[provisioning.ConsumeAnnotation] != name {
+			errs = append(errs, r.annotate(ctx, pod, name, r.ClassName))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// release takes that back: as long as they say so, Cluster Autoscaler adds no nodes for them in any other way.
+func (r *Requester) release(ctx context.Context, pods []*v1.Pod) error {
+	var errs []error
+	for _, pod := range pods {
+		errs = append(errs, r.annotate(ctx, pod, nil, nil))
+	}
+	return errors.Join(errs...)
+}
+
+// annotate writes the annotations of a pod, or takes them away: nil. One that is gone needs none.
+func (r *Requester) annotate(ctx context.Context, pod *v1.Pod, name, class any) error {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid":         pod.UID, // the API server refuses the patch for another pod of the name
+		"annotations": map[string]any{provisioning.ConsumeAnnotation: name, provisioning.ClassNameAnnotation: class},
+	}})
+	if err != nil {
+		return fmt.Errorf("annotating pod %s: %w", klog.KObj(pod), err)
+	}
+	if err := r.writes.Wait(ctx); err != nil {
+		return fmt.Errorf("waiting for the rate limit: %w", err)
+	}
+	_, err = r.Client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) && !apierrors.IsInvalid(err) {
+		return fmt.Errorf("annotating pod %s: %w", klog.KObj(pod), err)
+	}
+	return nil
+}
