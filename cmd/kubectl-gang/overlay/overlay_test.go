@@ -1,0 +1,254 @@
+package overlay
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// below is a cluster with two pods, of which one runs.
+const below = `{"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": "7"}, "items": [
+	{"metadata": {"namespace": "ns", "name": "runs", "uid": "u1", "resourceVersion": "5", "managedFields": [{}]},
+	 "spec": {"nodeName": "n", "containers": [{"name": "main", "env": [{"name": "PASSWORD", "value": "secret"}], "args": ["secret"], "command": ["secret"]}]}},
+	{"metadata": {"namespace": "other", "name": "waits", "uid": "u2", "resourceVersion": "6"}, "spec": {"containers": [{"name": "main"}]}}]}`
+
+func baseOf(answers map[string]string) *Dump {
+	d := &Dump{Version: dumpVersion, Answers: map[string]json.RawMessage{}}
+	for path, body := range answers {
+		d.Answers[path] = json.RawMessage(body)
+	}
+	return d
+}
+
+// serve starts an overlay on a base, and returns a client that sends and reads protobuf where there is any.
+func serve(t *testing.T, base Base) (*Server, kubernetes.Interface) {
+	t.Helper()
+	s, err := Start(base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() }) // whatever it answers, the test is over
+	file, err := s.Kubeconfig(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.ContentType = runtime.ContentTypeProtobuf
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, client
+}
+
+func podNamed(name string) *v1.Pod {
+	return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}, Spec: v1.PodSpec{Containers: []v1.Container{{Name: "main"}}}}
+}
+
+// What is written is seen by whoever watches, in order, and not below.
+func TestWrites(t *testing.T) {
+	s, client := serve(t, baseOf(map[string]string{"/api/v1/pods": below}))
+	ctx, pods := t.Context(), client.CoreV1().Pods("ns")
+	list, err := client.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
+	if err != nil || len(list.Items) != 2 {
+		t.Fatalf("listing: %d pods, %v; want 2", len(list.Items), err)
+	}
+	watching, err := pods.Watch(ctx, metav1.ListOptions{ResourceVersion: list.ResourceVersion})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer watching.Stop()
+	if _, err := pods.Create(ctx, podNamed("new"), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := pods.Create(ctx, podNamed("new"), metav1.CreateOptions{}); !apierrors.IsAlreadyExists(err) {
+		t.Errorf("creating it twice: %v, want AlreadyExists", err)
+	}
+	patch := `{"status":{"conditions":[{"type":"PodScheduled","status":"False","reason":"Unschedulable"}]}}`
+	if _, err := pods.Patch(ctx, "new", types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, "status"); err != nil {
+		t.Fatal(err)
+	}
+	bind := func(name, node string) error {
+		return pods.Bind(ctx, &v1.Binding{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{"a": "b"}}, Target: v1.ObjectReference{Kind: "Node", Name: node}}, metav1.CreateOptions{})
+	}
+	if err := bind("new", "n"); err != nil {
+		t.Fatal(err)
+	}
+	if err := bind("runs", "n"); !apierrors.IsConflict(err) {
+		t.Errorf("binding a pod that has a node: %v, want a conflict", err)
+	}
+	if err := pods.EvictV1(ctx, &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "runs"}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := pods.Get(ctx, "runs", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("reading what was evicted: %v, want NotFound", err)
+	}
+	if _, err := pods.Get(ctx, "nobody", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("reading what there never was: %v, want NotFound", err)
+	}
+	want := []string{"ADDED new", "MODIFIED new, Unschedulable", "MODIFIED new on n", "DELETED runs on n"}
+	if diff := cmp.Diff(want, take(t, watching, len(want))); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+	if again, err := client.CoreV1().Pods("").List(ctx, metav1.ListOptions{}); err != nil || len(again.Items) != 2 {
+		t.Errorf("the base has %d pods now (%v), want 2", len(again.Items), err)
+	}
+	if gone := s.Deleted("Pod"); len(gone) != 1 || text(meta(gone[0]), "name") != "runs" {
+		t.Errorf("deleted: %v, want runs", gone)
+	}
+}
+
+func take(t *testing.T, from watch.Interface, n int) (list []string) {
+	t.Helper()
+	for len(list) < n {
+		select {
+		case e := <-from.ResultChan():
+			pod, ok := e.Object.(*v1.Pod)
+			if !ok {
+				t.Fatalf("event of a %T", e.Object)
+			}
+			line := fmt.Sprintf("%s %s", e.Type, pod.Name)
+			for _, c := range pod.Status.Conditions {
+				if c.Status == v1.ConditionFalse {
+					line += ", " + c.Reason
+				}
+			}
+			if pod.Spec.NodeName != "" {
+				line += " on " + pod.Spec.NodeName
+			}
+			list = append(list, line)
+		case <-time.After(10 * time.Second):
+			t.Fatalf("no more events after %v", list)
+		}
+	}
+	return list
+}
+
+// Whoever updates has to have seen the last version, and what is patched has to be the same object.
+func TestConflicts(t *testing.T) {
+	_, client := serve(t, baseOf(map[string]string{"/api/v1/pods": below}))
+	ctx, pods := t.Context(), client.CoreV1().Pods("ns")
+	old, err := pods.Get(ctx, "runs", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	now, err := pods.UpdateStatus(ctx, old, metav1.UpdateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := pods.UpdateStatus(ctx, old, metav1.UpdateOptions{}); !apierrors.IsConflict(err) {
+		t.Errorf("updating an old version: %v, want a conflict", err)
+	}
+	if _, err := pods.UpdateStatus(ctx, now, metav1.UpdateOptions{}); err != nil {
+		t.Errorf("updating the last version: %v", err)
+	}
+	for kind, patch := range map[types.PatchType]string{types.MergePatchType: `{"metadata":{"uid":"other"}}`, types.JSONPatchType: `[{"op":"replace","path":"/metadata/uid","value":"other"}]`} {
+		if _, err := pods.Patch(ctx, "runs", kind, []byte(patch), metav1.PatchOptions{}); !apierrors.IsConflict(err) {
+			t.Errorf("%s of another UID: %v, want a conflict", kind, err)
+		}
+	}
+	if _, err := pods.Patch(ctx, "runs", types.ApplyPatchType, []byte("{}"), metav1.PatchOptions{FieldManager: "x"}); !apierrors.IsBadRequest(err) {
+		t.Errorf("a patch that is not supported: %v, want a bad request", err)
+	}
+}
+
+// A watch tells of what its selectors select.
+func TestSelectors(t *testing.T) {
+	_, client := serve(t, baseOf(nil))
+	pods := client.CoreV1().Pods("ns")
+	for _, name := range []string{"a", "b"} {
+		pod := podNamed(name)
+		pod.Labels, pod.Status.Phase = map[string]string{"name": name}, map[string]v1.PodPhase{"a": v1.PodPending, "b": v1.PodSucceeded}[name]
+		if _, err := pods.Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for selector, want := range map[metav1.ListOptions]string{
+		{LabelSelector: "name=b"}:                                           "ADDED b",
+		{FieldSelector: "status.phase=Succeeded"}:                           "ADDED b",
+		{FieldSelector: "status.phase!=Succeeded,status.phase!=Failed"}:     "ADDED a",
+		{FieldSelector: "metadata.name=a", LabelSelector: "name in (a, b)"}: "ADDED a",
+	} {
+		watching, err := pods.Watch(t.Context(), selector)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := take(t, watching, 1); got[0] != want {
+			t.Errorf("%v: %v, want %s", selector, got, want)
+		}
+		watching.Stop()
+	}
+}
+
+// Nobody reads the cluster through an overlay who has not got its kubeconfig.
+func TestSecret(t *testing.T) {
+	s, _ := serve(t, baseOf(map[string]string{"/api/v1/pods": below}))
+	for path, want := range map[string]int{"/api/v1/pods": http.StatusNotFound, "/x/api/v1/pods": http.StatusNotFound, s.secret + "/api/v1/pods": http.StatusOK} {
+		response, err := http.Get("http://" + s.listener.Addr().String() + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = response.Body.Close()
+		if response.StatusCode != want {
+			t.Errorf("GET %s: %d, want %d", path, response.StatusCode, want)
+		}
+	}
+}
+
+// A dump answers as the cluster did, and has nothing that may be secret.
+func TestDump(t *testing.T) {
+	recorder := NewRecorder(baseOf(map[string]string{"/api/v1/pods?fieldSelector=status.phase%21%3DFailed": below, "/api": `{"kind":"APIVersions"}`}), "config")
+	for _, path := range []string{"/api/v1/pods?limit=500&resourceVersion=0&fieldSelector=status.phase!=Failed", "/api", "/apis/nothing"} {
+		response, err := recorder.Read(httptest.NewRequest(http.MethodGet, path, nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = response.Body.Close()
+	}
+	var file bytes.Buffer
+	if err := recorder.Write(&file); err != nil {
+		t.Fatal(err)
+	}
+	dump, err := ReadDump(&file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := len(dump.Answers), 2; got != want || dump.SchedulerConfig != "config" {
+		t.Errorf("the dump has %d answers and the configuration %q, want %d and config", got, dump.SchedulerConfig, want)
+	}
+	for path, body := range dump.Answers {
+		if strings.Contains(string(body), "secret") || strings.Contains(string(body), "managedFields") {
+			t.Errorf("%s: the dump has what it should leave out: %s", path, body)
+		}
+	}
+	_, client := serve(t, dump)
+	pod, err := client.CoreV1().Pods("ns").Get(t.Context(), "runs", metav1.GetOptions{})
+	if err != nil || pod.UID != "u1" || pod.Spec.NodeName != "n" {
+		t.Errorf("a pod of the dump is %v, %v", pod, err)
+	}
+	if list, err := client.CoreV1().Pods("other").List(t.Context(), metav1.ListOptions{}); err != nil || len(list.Items) != 1 || list.Items[0].Name != "waits" {
+		t.Errorf("the pods of a namespace are %v, %v; want waits", list.Items, err)
+	}
+	if _, err := ReadDump(strings.NewReader("{}")); err == nil {
+		t.Error("what is no dump was read")
+	}
+}
