@@ -9,8 +9,10 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/restmapper"
@@ -20,6 +22,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/overlay"
+	"github.com/lockstep-sh/lockstep/plugins/gangs"
 )
 
 // Object is one that is supposed to be there.
@@ -166,16 +169,17 @@ func (s *Simulation) Decide(ctx context.Context, pods []*v1.Pod) (*Answer, error
 	began := time.Now()
 	ticker := time.NewTicker(lookEvery)
 	defer ticker.Stop()
+	l := &looking{server: s.server, gangs: s.scheduler.Set.Gangs(), pods: pods}
 	var last string
 	var since time.Time
 	for {
-		answer, err := s.look(pods)
+		answer, err := l.look()
 		if err != nil {
 			return nil, err
 		}
 		answer.Took = time.Since(began)
 		decided, quiet := answer.decided()
-		if now := fmt.Sprint(s.server.Changes(), answer.words()); now != last {
+		if now := fmt.Sprint(l.changes, answer.words()); now != last {
 			last, since = now, time.Now()
 		}
 		if decided && (answer.Placed() == len(pods) || time.Since(since) >= quiet) {
@@ -183,12 +187,15 @@ func (s *Simulation) Decide(ctx context.Context, pods []*v1.Pod) (*Answer, error
 		}
 		select {
 		case err := <-s.ended:
-			return nil, fmt.Errorf("simulating: the scheduler ended: %w", err)
+			if ctx.Err() == nil {
+				return nil, fmt.Errorf("simulating: the scheduler ended: %w", err)
+			}
 		case <-ctx.Done():
-			answer.Undecided = true
-			return answer, nil
 		case <-ticker.C:
+			continue
 		}
+		answer.Undecided = true
+		return answer, nil
 	}
 }
 
@@ -220,36 +227,75 @@ func (a *Answer) words() string {
 	return text
 }
 
-// look is how far the scheduler has come.
-func (s *Simulation) look(pods []*v1.Pod) (*Answer, error) {
-	now := map[string]*v1.Pod{}
-	for _, o := range s.server.Made(Pods) {
-		pod, err := podOf(o)
-		if err != nil {
-			return nil, err
-		}
-		now[string(pod.UID)] = pod
+// looking is how far the scheduler has come.
+type looking struct {
+	server *overlay.Server
+	gangs  *gangs.Registry
+	pods   []*v1.Pod
+	// changes is what was written when now and victims were read: the pods as they are, by UID, and those that were deleted.
+	changes int
+	now     map[types.UID]*v1.Pod
+	victims []*v1.Pod
+}
+
+func (l *looking) look() (*Answer, error) {
+	if err := l.read(); err != nil {
+		return nil, err
 	}
-	answer := &Answer{}
-	for _, pod := range pods {
+	answer := &Answer{Victims: l.victims}
+	type word struct{ reason, message string }
+	words := map[string]word{} // by gang
+	for _, pod := range l.pods {
 		v := Verdict{Pod: pod, Node: pod.Spec.NodeName, Before: pod.Spec.NodeName != ""}
-		if changed := now[string(pod.UID)]; changed != nil {
+		if changed := l.now[pod.UID]; changed != nil {
 			v.Node = changed.Spec.NodeName
 			v.Reason, v.Message = said(changed)
 		}
-		if e, ok := s.scheduler.Set.Gangs().Why(pod); ok && v.Node == "" && e.Reason != "" {
-			v.Reason, v.Message = e.Reason, e.Message
+		if key, ok := l.gangs.GangOf(pod); ok && v.Node == "" {
+			w, asked := words[key.String()]
+			if !asked {
+				e, _ := l.gangs.Why(pod)
+				w = word{e.Reason, e.Message}
+				words[key.String()] = w
+			}
+			if w.reason != "" {
+				v.Reason, v.Message = w.reason, w.message
+			}
 		}
 		answer.Verdicts = append(answer.Verdicts, v)
 	}
-	for _, o := range s.server.Deleted("Pod") {
+	return answer, nil
+}
+
+// read reads pods, if anything was written since it last did.
+func (l *looking) read() error {
+	changes := l.server.Changes()
+	if l.now != nil && changes == l.changes {
+		return nil
+	}
+	asked := map[string]bool{}
+	for _, pod := range l.pods {
+		asked[string(pod.UID)] = true
+	}
+	l.now, l.victims, l.changes = map[types.UID]*v1.Pod{}, nil, changes
+	for _, o := range l.server.Made(Pods) {
+		if uid, _, _ := unstructured.NestedString(o, "metadata", "uid"); !asked[uid] {
+			continue
+		}
 		pod, err := podOf(o)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		answer.Victims = append(answer.Victims, pod)
+		l.now[pod.UID] = pod
 	}
-	return answer, nil
+	for _, o := range l.server.Deleted("Pod") {
+		pod, err := podOf(o)
+		if err != nil {
+			return err
+		}
+		l.victims = append(l.victims, pod)
+	}
+	return nil
 }
 
 // said is why a pod waits, as its status has it.
