@@ -175,7 +175,10 @@ func TestWhatIfAgrees(t *testing.T) {
 		"nobody makes way for an equal": {running: job("low", 8, 8), asked: job("train", 4, 8), preempt: true, reasons: []string{"Unschedulable"}},
 		"a queue's ceiling":             {asked: strings.ReplaceAll(job("train", 3, 8), "metadata:\n      annotations", "metadata:\n      labels: {scheduling.lockstep.dev/queue: small}\n      annotations"), reasons: []string{"QueueCapability"}},
 		"members are missing":           {asked: three + strings.ReplaceAll(job("train", 3, 1), "gang.scheduling.koordinator.sh/name: train, gang.scheduling.koordinator.sh/min-available: \"3\"", "pod-group.scheduling.sigs.k8s.io/name: group"), reasons: []string{"GangIncomplete"}},
-		"pods in no gang":               {asked: strings.ReplaceAll(job("train", 3, 8), "gang.scheduling.koordinator.sh/", "example.com/"), placed: 3},
+		"a gang by its owner": {
+			running: job("low", 6, 8), asked: strings.ReplaceAll(job("train", 3, 8), "gang.scheduling.koordinator.sh/name: train, gang.scheduling.koordinator.sh/min-available: \"3\"", "scheduling.lockstep.dev/gang: Owner"),
+			reasons: []string{"Unschedulable"}},
+		"pods in no gang": {asked: strings.ReplaceAll(job("train", 3, 8), "gang.scheduling.koordinator.sh/", "example.com/"), placed: 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := &cluster{t, c.Cluster, c.root}

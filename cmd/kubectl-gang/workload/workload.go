@@ -21,6 +21,7 @@ import (
 	corev1defaults "k8s.io/kubernetes/pkg/apis/core/v1"
 
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/simulate"
+	"github.com/lockstep-sh/lockstep/plugins/gang/ownergroup"
 )
 
 // Workload is what manifests ask for.
@@ -121,6 +122,13 @@ func (r *Reader) addJob(w *Workload, u *unstructured.Unstructured) error {
 	}
 	if job.Spec.Completions != nil {
 		n = min(n, *job.Spec.Completions)
+	}
+	group, err := ownergroup.PodGroupOf(job, r.fromTemplate(u, &job.Spec.Template, 0))
+	if err != nil {
+		return err
+	}
+	if group != nil {
+		w.Objects = append(w.Objects, group)
 	}
 	indexed := job.Spec.CompletionMode != nil && *job.Spec.CompletionMode == batchv1.IndexedCompletion
 	for i := range n {

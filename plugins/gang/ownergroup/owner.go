@@ -40,11 +40,7 @@ func (r *reconciler) desire(ctx context.Context, key types.NamespacedName, owner
 	if err != nil {
 		return desired{}, err
 	}
-	kind := kinds[owner.Kind]
-	controls := true
-	d := desired{labels: labelsOf(owner), owner: metav1.OwnerReference{
-		APIVersion: kind.GroupVersion().String(), Kind: kind.Kind, Name: owner.Name, UID: object.GetUID(), Controller: &controls,
-	}}
+	d := desired{labels: labelsOf(owner), owner: referenceTo(owner.Kind, object)}
 	switch object := object.(type) {
 	case *batchv1.Job:
 		d.wish = ofJob(object, succeeded(pods))
@@ -56,6 +52,11 @@ func (r *reconciler) desire(ctx context.Context, key types.NamespacedName, owner
 		}
 	}
 	return d, err
+}
+
+func referenceTo(kind gang.OwnerKind, object client.Object) metav1.OwnerReference {
+	gvk, controls := kinds[kind], true
+	return metav1.OwnerReference{APIVersion: gvk.GroupVersion().String(), Kind: gvk.Kind, Name: object.GetName(), UID: object.GetUID(), Controller: &controls}
 }
 
 // readWithin is how long a gang of a kind that cannot be watched keeps a worker from others.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/plugins/gang/podgroup"
+	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 )
 
 // podGroups is the kind of what is written.
@@ -23,22 +25,42 @@ var podGroups = schedulingv1alpha1.SchemeGroupVersion.WithKind("PodGroup")
 
 // create makes a PodGroup. That somebody else was quicker is seen in the cache before long.
 func (r *reconciler) create(ctx context.Context, key types.NamespacedName, want desired) error {
+	group, err := podGroup(key, want)
+	if err != nil {
+		return err
+	}
+	err = r.client.Create(ctx, group, client.FieldOwner(FieldOwner))
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("creating PodGroup %s: %w", key, err)
+	}
+	return nil
+}
+
+// podGroup is a new PodGroup.
+func podGroup(key types.NamespacedName, want desired) (*unstructured.Unstructured, error) {
 	group := &unstructured.Unstructured{Object: map[string]any{}}
 	body, err := json.Marshal(changes(&podgroup.PodGroup{}, want))
 	if err == nil {
 		err = json.Unmarshal(body, &group.Object)
 	}
 	if err != nil {
-		return fmt.Errorf("encoding PodGroup %s: %w", key, err)
+		return nil, fmt.Errorf("encoding PodGroup %s: %w", key, err)
 	}
 	group.SetGroupVersionKind(podGroups)
 	group.SetNamespace(key.Namespace)
 	group.SetName(key.Name)
-	err = r.client.Create(ctx, group, client.FieldOwner(FieldOwner))
-	if err != nil && !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("creating PodGroup %s: %w", key, err)
+	return group, nil
+}
+
+// PodGroupOf is the PodGroup that the controller would make for a Job with such pods; nil where they do not ask for one.
+func PodGroupOf(job *batchv1.Job, pod *v1.Pod) (*unstructured.Unstructured, error) {
+	key, asks := keyOf(pod)
+	owner, _ := gang.OwnerOf(pod)
+	if !asks || owner.Kind != gang.OwnerJob {
+		return nil, nil
 	}
-	return nil
+	want := desired{wish: ofJob(job, 0), labels: labelsOf(owner), owner: referenceTo(gang.OwnerJob, job)}
+	return podGroup(key, want)
 }
 
 // update has a PodGroup follow its owner. What this controller does not write stays as it is.
