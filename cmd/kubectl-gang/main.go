@@ -52,7 +52,7 @@ DefragmentationPlans. It reads with the rights of its user, and writes nothing u
 	cmd.SetIn(streams.In)
 	cmd.SetOut(streams.Out)
 	cmd.SetErr(streams.ErrOut)
-	a.Flags.AddFlags(cmd.PersistentFlags())
+	a.AddFlags(cmd)
 	cmd.AddCommand(
 		list.New(a), explain.New(a), whatif.New(a), queues.New(a), reservations.New(a), topology.New(a), defrag.New(a), dump.New(a), newVersion(streams),
 	)

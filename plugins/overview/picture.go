@@ -42,7 +42,11 @@ type Line struct {
 }
 
 // Lines draws a topology; with a line for each node if asked for.
-func (t *Topology) Lines(withNodes bool) []Line { return t.lines(0, withNodes) }
+func (t *Topology) Lines(withNodes bool) []Line {
+	lines := t.lines(0, withNodes)
+	lines[0].Title = string(t.Resource) + " on " + lines[0].Title
+	return lines
+}
 
 func (d *Domain) lines(depth int, withNodes bool) []Line {
 	line := Line{Depth: depth, Title: d.Title(), Nodes: d.Nodes, Empty: d.Empty, Room: d.Room, Largest: d.Largest, LargestIn: d.LargestIn}

@@ -79,7 +79,7 @@ func TestTopology(t *testing.T) {
 		want      string
 	}{
 		"domain by domain: what has ended, waits or is spent counts for nothing": {false, `
-all nodes: 6 nodes, 2 empty; 48 total, 15 used, 10 held, 6 closed, 17 free; at most 9 in zone z0 
+nvidia.com/gpu on all nodes: 6 nodes, 2 empty; 48 total, 15 used, 10 held, 6 closed, 17 free; at most 9 in zone z0 
   zone z0: 4 nodes, 1 empty; 32 total, 15 used, 2 held, 6 closed, 9 free; at most 8 in rack r1 
     rack r0: 2 nodes, 0 empty; 16 total, 7 used, 2 held, 6 closed, 1 free; at most 1 in n0-0 [#####++.][##xxxxxx]
     rack r1: 2 nodes, 1 empty; 16 total, 8 used, 0 held, 0 closed, 8 free; at most 8 in n1-1 [########][........]
@@ -88,7 +88,7 @@ all nodes: 6 nodes, 2 empty; 48 total, 15 used, 10 held, 6 closed, 17 free; at m
     without a rack: 1 nodes, 1 empty; 8 total, 0 used, 0 held, 0 closed, 8 free; at most 8 in n2-1 [........]
 `},
 		"node by node": {true, `
-all nodes: 6 nodes, 2 empty; 48 total, 15 used, 10 held, 6 closed, 17 free; at most 9 in zone z0 
+nvidia.com/gpu on all nodes: 6 nodes, 2 empty; 48 total, 15 used, 10 held, 6 closed, 17 free; at most 9 in zone z0 
   zone z0: 4 nodes, 1 empty; 32 total, 15 used, 2 held, 6 closed, 9 free; at most 8 in rack r1 
     rack r0: 2 nodes, 0 empty; 16 total, 7 used, 2 held, 6 closed, 1 free; at most 1 in n0-0 [#####++.][##xxxxxx]
       n0-0: 1 nodes, 0 empty; 8 total, 5 used, 2 held, 0 closed, 1 free; at most 1 [#####++.]
@@ -117,7 +117,7 @@ func TestTopologyOfMany(t *testing.T) {
 	for i := range 15 {
 		in.Pods = append(in.Pods, asking(fmt.Sprintf("n1-%d", i), "8", v1.PodRunning))
 	}
-	const want = `all nodes: 32 nodes, 16 empty; 256 total, 121 used, 0 held, 0 closed, 135 free; at most 127 in rack r0 
+	const want = `nvidia.com/gpu on all nodes: 32 nodes, 16 empty; 256 total, 121 used, 0 held, 0 closed, 135 free; at most 127 in rack r0 
   rack r0: 16 nodes, 15 empty; 128 total, 1 used, 0 held, 0 closed, 127 free; at most 8 in n0-1 [#.......................................]
   rack r1: 16 nodes, 1 empty; 128 total, 120 used, 0 held, 0 closed, 8 free; at most 8 in n1-15 [######################################..]
 `
@@ -129,7 +129,7 @@ func TestTopologyOfMany(t *testing.T) {
 
 func TestTopologyWithoutLevels(t *testing.T) {
 	topology := TopologyOf(TopologyIn{Nodes: fleet(1, 2), Resource: v1.ResourceCPU})
-	const want = "all nodes: 2 nodes, 2 empty; 64000 total, 0 used, 0 held, 0 closed, 64000 free; at most 32000 in n0-0 [........][........]\n"
+	const want = "cpu on all nodes: 2 nodes, 2 empty; 64000 total, 0 used, 0 held, 0 closed, 64000 free; at most 32000 in n0-0 [........][........]\n"
 	if diff := cmp.Diff(want, text(topology.Lines(false))); diff != "" {
 		t.Errorf("picture (-want +got):\n%s", diff)
 	}

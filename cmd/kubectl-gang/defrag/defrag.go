@@ -117,7 +117,7 @@ func (o *options) one(ctx context.Context, name string) error {
 	return output.Print(printer, moveKind, moveColumns(), overview.Moves(plan))
 }
 
-// approved approves a plan, provided that nothing has changed since it was read.
+// approved approves a plan. Its moves are those that were read: they do not change once there are any.
 func (o *options) approved(ctx context.Context, c client.Client, plan *v1alpha1.DefragmentationPlan) error {
 	switch err := overview.Approvable(plan); {
 	case errors.Is(err, overview.ErrApproved):
@@ -128,8 +128,7 @@ func (o *options) approved(ctx context.Context, c client.Client, plan *v1alpha1.
 	}
 	before := plan.DeepCopy()
 	plan.Spec.Approved = true
-	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	if err := c.Patch(ctx, plan, patch, client.FieldOwner(fieldOwner)); err != nil {
+	if err := c.Patch(ctx, plan, client.MergeFrom(before), client.FieldOwner(fieldOwner)); err != nil {
 		return fmt.Errorf("patching %s %q: %w", v1alpha1.DefragmentationPlanResource.GroupResource(), plan.Name, err)
 	}
 	_, err := fmt.Fprintf(o.Out, "%s/%s approved: %d moves\n", v1alpha1.DefragmentationPlanResource.GroupResource(), plan.Name, len(plan.Status.Moves))

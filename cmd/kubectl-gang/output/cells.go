@@ -18,7 +18,11 @@ func OrNone(value any) any {
 	switch {
 	case v.Kind() == reflect.Pointer && v.IsNil(), v.Kind() == reflect.String && v.Len() == 0:
 		return none
-	case v.Kind() == reflect.Pointer:
+	}
+	if text, ok := value.(fmt.Stringer); ok {
+		return text.String()
+	}
+	if v.Kind() == reflect.Pointer {
 		return fmt.Sprint(v.Elem().Interface())
 	}
 	return value
@@ -32,7 +36,7 @@ func Age(at metav1.Time, now time.Time) any {
 	return duration.HumanDuration(now.Sub(at.Time))
 }
 
-// Until is how long something takes to come; empty for never.
+// Until is how long something takes to come; never where it does not.
 func Until(at *metav1.Time, now time.Time) any {
 	if at == nil {
 		return "never"

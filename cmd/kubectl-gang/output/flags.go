@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/printers"
 )
@@ -50,11 +49,9 @@ func (f *Flags) Printer(w io.Writer) (*Printer, error) {
 	p := &Printer{out: w}
 	switch f.format {
 	case "", table, wide:
-		p.wide, p.table = f.format == wide, true
+		p.wide, p.table, p.coloured = f.format == wide, true, printers.AllowsColorOutput(w)
 		p.to = printers.NewTablePrinter(printers.PrintOptions{Wide: p.wide, NoHeaders: f.noHeaders})
-		if printers.AllowsColorOutput(w) {
-			p.out = &painter{to: w}
-		}
+		p.columns = printers.GetNewTabWriter(&p.lines)
 		return p, nil
 	}
 	to, err := f.asData.ToPrinter(f.format)
@@ -70,63 +67,3 @@ func (f *Flags) Printer(w io.Writer) (*Printer, error) {
 	p.to = to
 	return p, nil
 }
-
-// Printer prints lists of what was found.
-type Printer struct {
-	out         io.Writer
-	to          printers.ResourcePrinter
-	table, wide bool
-}
-
-// Columns are those of a table, and the cells of a row of type T.
-type Columns[T any] []Column[T]
-
-// Column is a column of a table.
-type Column[T any] struct {
-	Name string
-	// Wide: the column is shown by -o wide only.
-	Wide bool
-	// Of is its cell.
-	Of func(T) any
-}
-
-// Print prints a list: as a table by its columns, and otherwise as an object of the kind, with all that T has.
-func Print[T any](p *Printer, kind string, columns Columns[T], items []T) error {
-	if !p.table {
-		return p.to.PrintObj(newList(kind, items), p.out)
-	}
-	t := &metav1.Table{}
-	for _, column := range columns {
-		definition := metav1.TableColumnDefinition{Name: column.Name, Type: "string"}
-		if column.Wide {
-			definition.Priority = 1
-		}
-		t.ColumnDefinitions = append(t.ColumnDefinitions, definition)
-	}
-	for _, item := range items {
-		row := metav1.TableRow{}
-		for _, column := range columns {
-			row.Cells = append(row.Cells, column.Of(item))
-		}
-		t.Rows = append(t.Rows, row)
-	}
-	if err := p.to.PrintObj(t, p.out); err != nil {
-		return fmt.Errorf("printing: %w", err)
-	}
-	return nil
-}
-
-// Table prints a table by itself, of several.
-func Table[T any](flags *Flags, w io.Writer, columns Columns[T], items []T) error {
-	p, err := flags.Printer(w)
-	if err != nil {
-		return err
-	}
-	return Print(p, "", columns, items)
-}
-
-// IsTable reports whether people are to read it.
-func (p *Printer) IsTable() bool { return p.table }
-
-// IsWide reports whether they want to read more.
-func (p *Printer) IsWide() bool { return p.wide }

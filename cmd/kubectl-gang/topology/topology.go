@@ -114,7 +114,7 @@ func columns(resource v1.ResourceName) output.Columns[overview.Line] {
 		return func(l overview.Line) any { return overview.Amount(resource, of(l)) }
 	}
 	return output.Columns[overview.Line]{
-		{Name: string(resource), Of: func(l overview.Line) any { return strings.Repeat("  ", l.Depth) + l.Title }},
+		{Name: "Domain", Of: func(l overview.Line) any { return strings.Repeat("  ", l.Depth) + l.Title }},
 		{Name: "Nodes", Of: func(l overview.Line) any { return l.Nodes }},
 		{Name: "Total", Of: amount(func(l overview.Line) int64 { return l.Total })},
 		{Name: "Used", Of: amount(func(l overview.Line) int64 { return l.Used })},

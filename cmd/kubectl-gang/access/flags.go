@@ -1,0 +1,51 @@
+package access
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// AddFlags adds the flags to a command and all below it, with what can be said for those that name something.
+func (a *Access) AddFlags(cmd *cobra.Command) {
+	a.Flags.AddFlags(cmd.PersistentFlags())
+	for flag, names := range map[string]func(*cobra.Command) ([]string, error){"namespace": a.namespaces, "context": a.contexts} {
+		_ = cmd.RegisterFlagCompletionFunc(flag, func(cmd *cobra.Command, _ []string, begin string) ([]string, cobra.ShellCompDirective) {
+			list, err := names(cmd)
+			if err != nil {
+				return nil, cobra.ShellCompDirectiveError
+			}
+			return slices.DeleteFunc(list, func(name string) bool { return !strings.HasPrefix(name, begin) }), cobra.ShellCompDirectiveNoFileComp
+		}) // it fails only for a flag that there is not
+	}
+}
+
+func (a *Access) namespaces(cmd *cobra.Command) ([]string, error) {
+	c, err := a.Client()
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	err = Read[v1.NamespaceList](cmd.Context(), c, func(object runtime.Object) {
+		if namespace, ok := object.(*v1.Namespace); ok {
+			names = append(names, namespace.Name)
+		}
+	})
+	return names, err
+}
+
+func (a *Access) contexts(*cobra.Command) ([]string, error) {
+	config, err := a.Flags.ToRawKubeConfigLoader().RawConfig()
+	if err != nil {
+		return nil, err
+	}
+	names := make([]string, 0, len(config.Contexts))
+	for name := range config.Contexts {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names, nil
+}

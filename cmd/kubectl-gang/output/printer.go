@@ -1,0 +1,96 @@
+package output
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/printers"
+)
+
+// Printer prints lists of what was found.
+type Printer struct {
+	out io.Writer
+	to  printers.ResourcePrinter
+
+	table, wide, coloured bool
+	// lines are those of a table that are about to be written. Its columns stay as wide as they have been, so that what a
+	// watch prints stands below what was there before.
+	lines   bytes.Buffer
+	columns flusher
+}
+
+// flusher lays out columns, once it is told that there are no more lines for now.
+type flusher interface {
+	io.Writer
+	Flush() error
+}
+
+// IsTable reports whether people are to read it.
+func (p *Printer) IsTable() bool { return p.table }
+
+// IsWide reports whether they want to read more.
+func (p *Printer) IsWide() bool { return p.wide }
+
+// Columns are those of a table, and the cells of a row of type T.
+type Columns[T any] []Column[T]
+
+// Column is a column of a table.
+type Column[T any] struct {
+	Name string
+	// Wide: the column is shown by -o wide only.
+	Wide bool
+	// Of is its cell.
+	Of func(T) any
+}
+
+// Print prints a list: as a table by its columns, and otherwise as an object of the kind, with all that T has.
+func Print[T any](p *Printer, kind string, columns Columns[T], items []T) error {
+	if !p.table {
+		return p.to.PrintObj(newList(kind, items), p.out)
+	}
+	t := &metav1.Table{}
+	for _, column := range columns {
+		definition := metav1.TableColumnDefinition{Name: column.Name, Type: "string"}
+		if column.Wide {
+			definition.Priority = 1
+		}
+		t.ColumnDefinitions = append(t.ColumnDefinitions, definition)
+	}
+	for _, item := range items {
+		row := metav1.TableRow{}
+		for _, column := range columns {
+			row.Cells = append(row.Cells, column.Of(item))
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	return p.printTable(t)
+}
+
+func (p *Printer) printTable(t *metav1.Table) error {
+	if err := p.to.PrintObj(t, p.columns); err != nil {
+		return fmt.Errorf("printing: %w", err)
+	}
+	if err := p.columns.Flush(); err != nil {
+		return fmt.Errorf("printing: %w", err)
+	}
+	text := p.lines.Bytes()
+	if p.coloured {
+		text = paint(text)
+	}
+	if _, err := p.out.Write(text); err != nil {
+		return fmt.Errorf("printing: %w", err)
+	}
+	p.lines.Reset()
+	return nil
+}
+
+// Table prints a table by itself, of several.
+func Table[T any](flags *Flags, w io.Writer, columns Columns[T], items []T) error {
+	p, err := flags.Printer(w)
+	if err != nil {
+		return err
+	}
+	return Print(p, "", columns, items)
+}

@@ -1,0 +1,309 @@
+package kubectlgang_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/lockstep-sh/lockstep/plugins/overview"
+	"github.com/lockstep-sh/lockstep/test/await"
+)
+
+// TestKubectlGang looks at one cluster with every command.
+func TestKubectlGang(t *testing.T) {
+	s := begin(t)
+	t.Run("Nothing", s.testNothing)
+	for _, file := range []string{"gangs.yaml", "reservation.yaml", "plan.yaml"} {
+		s.apply(t, file)
+	}
+	s.awaitAll(t)
+	t.Run("List", s.testList)
+	t.Run("ListAsData", s.testListAsData)
+	t.Run("Queues", s.testQueues)
+	t.Run("Reservations", s.testReservations)
+	t.Run("Topology", s.testTopology)
+	t.Run("Refused", s.testRefused)
+	t.Run("Completion", s.testCompletion)
+	t.Run("Watch", s.testWatch)
+	t.Run("Plan", s.testPlan)
+	t.Run("NotServed", s.testNotServed)
+}
+
+// awaitAll waits until all that has room runs and is held, and the queues count it.
+func (s *stage) awaitAll(t *testing.T) {
+	t.Helper()
+	for of, c := range map[string]struct {
+		args []string
+		want []string
+	}{
+		"gangs":        {[]string{"list", "-A"}, []string{`eval +Running`, `job.train +Running`, `pretrain .* Unschedulable`, `late .* GangIncomplete`}},
+		"Reservations": {[]string{"reservations"}, []string{`tonight +Available`}},
+		"queues":       {[]string{"queues"}, []string{`vision .* nvidia.com/gpu +8 +8 +0 +16`, `research .* 38 +14 +24 +-`}},
+	} {
+		await.NoError(t, of+" are as they should be", func() error {
+			out, _, err := s.try(t, c.args...)
+			for _, want := range c.want {
+				if !regexp.MustCompile(want).MatchString(out) {
+					err = errors.Join(err, fmt.Errorf("no %q in\n%s", want, out))
+				}
+			}
+			return err
+		})
+	}
+}
+
+// table compares a table with what is wanted of it: <age> and <time> stand for any, and spaces count as one.
+func table(t *testing.T, got, want string) {
+	t.Helper()
+	split := func(text string) (lines []string) {
+		for line := range strings.Lines(strings.TrimSpace(text)) {
+			lines = append(lines, strings.Join(strings.Fields(line), " "))
+		}
+		return lines
+	}
+	age, at := regexp.MustCompile(` \d+[smh]+\d*s?( |$)`), regexp.MustCompile(`\d{4}-\d\d-\d\dT\S+Z`)
+	lines := split(got)
+	for i := range lines {
+		lines[i] = at.ReplaceAllString(age.ReplaceAllString(lines[i], " <age>$1"), "<time>")
+	}
+	if diff := cmp.Diff(split(want), lines); diff != "" {
+		t.Errorf("table (-want +got):\n%s\n%s", diff, got)
+	}
+}
+
+func (s *stage) testNothing(t *testing.T) {
+	for args, note := range map[string]string{
+		"list -A":      "note: no gangs found\n",
+		"list":         "note: no gangs found in namespace default\n",
+		"reservations": "note: no Reservations found\n",
+		"defrag":       "note: no DefragmentationPlans found\n",
+	} {
+		stdout, stderr, err := s.try(t, strings.Fields(args)...)
+		if stdout != "" || stderr != note || err != nil {
+			t.Errorf("kubectl gang %s prints %q and %q, %v; want nothing and %q", args, stdout, stderr, err, note)
+		}
+	}
+	if got := items[overview.Gang](s, t, "GangList", "json", "list", "-A"); got == nil || len(got) > 0 {
+		t.Errorf("kubectl gang list -o json lists %v, want an empty list", got)
+	}
+}
+
+func (s *stage) testList(t *testing.T) {
+	table(t, s.run(t, "list", "-A"), `
+NAMESPACE NAME PHASE HELD/BOUND/MIN MODE QUEUE PRIORITY DOMAIN REASON AGE
+llm eval Running 0/2/2 Strict vision 100 rack=r0 MinimumBound <age>
+llm pretrain Pending 0/0/3 Strict research 0 <none> Unschedulable <age>
+team-a job.train Running 0/2/2 Strict default 0 rack=r3 MinimumBound <age>
+team-a late Pending 0/0/2 Strict default 0 <none> GangIncomplete <age>`)
+	table(t, s.run(t, "list", "-n", "team-a", "-o", "wide", "--no-headers", "--level", "topology.kubernetes.io/zone"), `
+job.train Running 0/2/2 Strict default 0 zone=z1 MinimumBound <age> 2 2 Owner lockstep-scheduler gang "team-a/job.train" has its minimum of 2 members bound
+late Pending 0/0/2 Strict default 0 <none> GangIncomplete <age> 1 0 NativePodGroup lockstep-scheduler gang "team-a/late" has 1 of 2 members`)
+	table(t, s.run(t, "list", "-A", "-l", "batch.kubernetes.io/job-name=eval", "-o", "jsonpath={.items[*].name}"), "eval")
+	if out := s.run(t, "list", "-A"); strings.Contains(out, "\x1b") {
+		t.Errorf("there are colours, and no terminal:\n%q", out)
+	}
+}
+
+func (s *stage) testListAsData(t *testing.T) {
+	asJSON := items[overview.Gang](s, t, "GangList", "json", "list", "-A")
+	asYAML := items[overview.Gang](s, t, "GangList", "yaml", "list", "-A")
+	if diff := cmp.Diff(asJSON, asYAML); diff != "" {
+		t.Errorf("YAML is not JSON (-json +yaml):\n%s", diff)
+	}
+	want := overview.Gang{
+		Namespace: "llm", Name: "eval", Source: overview.SourcePodGroup, Phase: "Running", Bound: 2, Minimum: 2, Members: 2, Running: 2,
+		Mode: "Strict", Queue: "vision", Priority: new(int32(100)), Domain: &overview.DomainName{Key: "topology.lockstep.dev/rack", Value: "r0"},
+		Reason: "MinimumBound", Message: `gang "llm/eval" has its minimum of 2 members bound`, Schedulers: []string{"lockstep-scheduler"},
+	}
+	if diff := cmp.Diff(want, asJSON[0], cmpopts.IgnoreFields(overview.Gang{}, "Created")); diff != "" {
+		t.Errorf("gang (-want +got):\n%s", diff)
+	}
+	if message := asJSON[1].Message; !strings.HasPrefix(message, `gang "llm/pretrain" does not fit in any rack: `) {
+		t.Errorf("llm/pretrain says %q", message)
+	}
+}
+
+func (s *stage) testQueues(t *testing.T) {
+	table(t, s.run(t, "queues"), `
+NAME WEIGHT SHARE RUNNING WAITING CLOSED RESOURCE DESERVED ALLOCATED PENDING CAPABILITY
+interns 1 0% 0 0 true
+research 2 21.9% 1 1 false nvidia.com/gpu 38 14 24 -
+vision 1 12.5% 1 0 false nvidia.com/gpu 8 8 0 16`)
+	if out := s.run(t, "queues"); !strings.Contains(out, "\n  vision ") {
+		t.Errorf("vision does not stand below its parent:\n%s", out)
+	}
+	if out := s.run(t, "queues", "-o", "wide"); !strings.Contains(out, "nothing more is admitted: set spec.closed to false to open the queue") {
+		t.Errorf("it is not told why interns is closed:\n%s", out)
+	}
+	got := items[overview.Queue](s, t, "QueueList", "yaml", "queues")
+	if len(got) != 3 || got[2].Name != "vision" || got[2].Depth != 1 || got[2].Resources[0].Capability.String() != "16" {
+		t.Errorf("queues: %+v", got)
+	}
+}
+
+func (s *stage) testReservations(t *testing.T) {
+	table(t, s.run(t, "reservations", "-o", "wide"), `
+NAME PHASE HELD/REPLICAS USED NODES OWNERS ALLOCATED EXPIRES REASON AGE MESSAGE
+tonight Available 2/2 0 gpu-6 gang llm/tonight, or pods with app=tonight in team-a 0/6 nvidia.com/gpu <age> Available <age> 2 placements are held until <time>`)
+	got := items[overview.Reservation](s, t, "ReservationList", "json", "reservations")
+	if len(got) != 1 || got[0].Held != 2 || got[0].Replicas != 2 || time.Until(got[0].Expires.Time) < 11*time.Hour {
+		t.Errorf("Reservations: %+v", got)
+	}
+}
+
+func (s *stage) testTopology(t *testing.T) {
+	table(t, s.run(t, "topology"), `
+DOMAIN NODES TOTAL USED HELD FREE EMPTY LARGEST FREE PICTURE
+nvidia.com/gpu on all nodes 8 64 11 6 47 4 24 (zone z1)
+zone z0 4 32 9 0 23 2 16 (rack r1)
+rack r0 2 16 9 0 7 0 7 (gpu-1) [########][#.......]
+rack r1 2 16 0 0 16 2 8 (gpu-2) [........][........]
+zone z1 4 32 2 6 24 2 16 (rack r2)
+rack r2 2 16 0 0 16 2 8 (gpu-4) [........][........]
+rack r3 2 16 2 6 8 0 6 (gpu-7) [++++++..][##......]`)
+	if out := s.run(t, "topology", "--nodes", "--level", "topology.lockstep.dev/rack"); !regexp.MustCompile(`(?m)^    gpu-6 +1 +8 +0 +6 +2 +0 +2 +\[\+{6}\.{2}\]$`).MatchString(out) {
+		t.Errorf("there is no line for gpu-6:\n%s", out)
+	}
+	if got := items[overview.Topology](s, t, "Topology", "json", "topology"); len(got) != 1 || got[0].Free != 47 || len(got[0].Domains) != 2 {
+		t.Errorf("topology: %+v", got)
+	}
+}
+
+// testPlan: a plan is seen before it is approved, and approved once. There is no descheduler: the test finds its moves.
+func (s *stage) testPlan(t *testing.T) {
+	if _, stderr, err := s.try(t, "defrag", "for-tonight", "--approve"); err == nil || !strings.Contains(stderr, `DefragmentationPlan "for-tonight" has no moves yet`) {
+		t.Errorf("a plan without moves was approved: %v, %s", err, stderr)
+	}
+	if _, err := s.cluster.Kubectl(t.Context(), "patch", "dfp", "for-tonight", "--subresource=status", "--type=merge", "--patch-file=testdata/plan-status.json"); err != nil {
+		t.Fatal(err)
+	}
+	await.NoError(t, "the plan waits for approval", func() error {
+		out, _, err := s.try(t, "defrag")
+		if !strings.Contains(out, "AwaitingApproval") {
+			err = errors.Join(err, errors.New(out))
+		}
+		return err
+	})
+	table(t, s.run(t, "defrag"), `
+NAME PHASE MODE APPROVED FOR MOVES MOVED RESTARTS BEFORE AFTER REASON AGE
+for-tonight Planned DryRun false 2 x 8 nvidia.com/gpu in one rack 2 0 3 0 1 AwaitingApproval <age>`)
+	table(t, s.run(t, "defrag", "for-tonight"), `
+MOVE NAMESPACE POD GANG FROM TO AFTER PHASE WHY
+0 team-a train-0 job.train gpu-7 gpu-1 <none> <none> its rack is to be free
+1 team-a single-0 <none> gpu-1 gpu-2 0 <none> to make room for train-0`)
+	const approved = "defragmentationplans.scheduling.lockstep.dev/for-tonight approved: 2 moves\n"
+	if out := s.run(t, "defrag", "for-tonight", "--approve"); out != approved {
+		t.Errorf("it prints %q, want %q", out, approved)
+	}
+	if out, err := s.cluster.Kubectl(t.Context(), "get", "dfp", "for-tonight", "-o", "jsonpath={.spec.approved}"); err != nil || out != "true" {
+		t.Errorf("spec.approved is %q: %v", out, err)
+	}
+	if stdout, stderr, err := s.try(t, "defrag", "for-tonight", "--approve"); err != nil || stdout != "" || !strings.Contains(stderr, "has been approved") {
+		t.Errorf("approved again: %v, %q, %q", err, stdout, stderr)
+	}
+	if _, stderr, err := s.try(t, "defrag", "--approve"); err == nil || !strings.Contains(stderr, "name the plan") {
+		t.Errorf("approved without a name: %v, %q", err, stderr)
+	}
+}
+
+// testRefused: an error names the verb and the resource; what is no gang is done without.
+func (s *stage) testRefused(t *testing.T) {
+	refused := regexp.MustCompile(`error: listing (pods|podgroups\S*): .* is forbidden: User "nobody" cannot list resource "(pods|podgroups)" in API group "\S*" at the cluster scope`)
+	if _, stderr, err := s.try(t, "list", "-A", "--as=nobody"); err == nil || !refused.MatchString(stderr) {
+		t.Errorf("%v: %q, want %s", err, stderr, refused)
+	}
+	for _, args := range []string{"create role reader -n llm --verb=list,watch --resource=pods,podgroups.scheduling.x-k8s.io,podgroups.scheduling.k8s.io", "create rolebinding reader -n llm --role=reader --user=member"} {
+		if _, err := s.cluster.Kubectl(t.Context(), strings.Fields(args)...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stdout, stderr, err := s.try(t, "list", "-n", "llm", "--as=member")
+	if err != nil || !strings.Contains(stdout, "eval") || !strings.Contains(stdout, "Running") {
+		t.Errorf("%v\n%s", err, stdout)
+	}
+	for _, note := range []string{"note: DOMAIN is not known: listing nodes: ", "note: QUEUE leaves out what namespaces name: getting namespaces \"llm\": "} {
+		if !strings.Contains(stderr, note) {
+			t.Errorf("no %q in\n%s", note, stderr)
+		}
+	}
+	if _, stderr, err := s.try(t, "list", "-o", "xml"); err == nil || !strings.Contains(stderr, `checking --output: "xml" is none of table, wide, json, yaml`) {
+		t.Errorf("%v: %q", err, stderr)
+	}
+}
+
+func (s *stage) testCompletion(t *testing.T) {
+	for args, want := range map[string]string{
+		"__complete defrag f":         "for-tonight",
+		"__complete list -n te":       "team-a",
+		"__complete list -o y":        "yaml",
+		"__complete re":               "reservations",
+		"completion bash":             "__start_kubectl-gang",
+		"completion zsh":              "#compdef kubectl-gang",
+		"list --help":                 "kubectl gang list -A -w",
+		"__complete list --context k": "kwok-",
+	} {
+		if out := s.run(t, strings.Fields(args)...); !strings.Contains(out, want) {
+			t.Errorf("kubectl gang %s: no %q in\n%s", args, want, out)
+		}
+	}
+}
+
+// testWatch: what changes is printed again, and nothing else.
+func (s *stage) testWatch(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	cmd := exec.CommandContext(ctx, s.binary, "list", "-A", "-w", "--kubeconfig", s.cluster.Kubeconfig())
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := make(chan string, 100)
+	go func() {
+		for scanner := bufio.NewScanner(out); scanner.Scan(); {
+			lines <- scanner.Text()
+		}
+	}()
+	for range 5 { // the header, and all gangs
+		await.Value(t, "a line of the list", lines)
+	}
+	if _, err := s.cluster.Kubectl(t.Context(), "delete", "job", "pretrain", "-n", "llm"); err != nil {
+		t.Fatal(err)
+	}
+	for line := ""; !strings.Contains(line, "Deleted"); {
+		if line = await.Value(t, "the gang that is deleted", lines); !strings.Contains(line, "pretrain") {
+			t.Errorf("another line: %q", line)
+		}
+	}
+	cancel()
+	_ = cmd.Wait() // it was killed
+}
+
+func (s *stage) testNotServed(t *testing.T) {
+	for _, name := range []string{"reservations.scheduling.lockstep.dev", "podgroups.scheduling.x-k8s.io"} {
+		if _, err := s.cluster.Kubectl(t.Context(), "delete", "crd", name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for args, want := range map[string][2]string{
+		"reservations": {"", "note: the cluster does not serve reservations.scheduling.lockstep.dev\n"},
+		"topology":     {"nvidia.com/gpu on all nodes", "note: the cluster does not serve reservations.scheduling.lockstep.dev\n"},
+		"list -A":      {"late", "note: the cluster does not serve podgroups.scheduling.x-k8s.io\n"},
+	} {
+		stdout, stderr, err := s.try(t, strings.Fields(args)...)
+		if err != nil || !strings.Contains(stdout, want[0]) || !strings.Contains(stderr, want[1]) {
+			t.Errorf("kubectl gang %s: %v, %q, %q; want %q", args, err, stdout, stderr, want)
+		}
+	}
+}
