@@ -252,3 +252,23 @@ func TestDump(t *testing.T) {
 		t.Error("what is no dump was read")
 	}
 }
+
+// refusing is a cluster that may not be read.
+type refusing struct{}
+
+func (refusing) Read(*http.Request) (*http.Response, error) {
+	return answered(http.StatusForbidden, []byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403}`)), nil
+}
+
+func TestRefused(t *testing.T) {
+	s, client := serve(t, refusing{})
+	if err := s.Refused(); err != nil {
+		t.Errorf("before anything was read: %v", err)
+	}
+	if _, err := client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
+		t.Errorf("listing nodes: %v, want Forbidden", err)
+	}
+	if err := s.Refused(); err == nil || !strings.Contains(err.Error(), "list /api/v1/nodes") {
+		t.Errorf("refused: %v, want the list of nodes", err)
+	}
+}

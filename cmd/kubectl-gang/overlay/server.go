@@ -105,6 +105,11 @@ func (s *Server) pass(w http.ResponseWriter, r *http.Request, info *request.Requ
 		return
 	}
 	defer response.Body.Close()
+	if response.StatusCode == http.StatusForbidden || response.StatusCode == http.StatusUnauthorized {
+		s.store.mu.Lock()
+		s.store.refused = fmt.Errorf("the scheduler that decides has to read what the cluster's scheduler reads: %s %s: %s", info.Verb, r.URL.Path, response.Status)
+		s.store.mu.Unlock()
+	}
 	relay(w, response)
 }
 

@@ -39,6 +39,8 @@ type store struct {
 	deleted, events []object
 	// changes counts all writes.
 	changes int
+	// refused is what the base last refused to be read; nil for nothing.
+	refused error
 }
 
 // firstRevision is beyond any that etcd gives.
@@ -114,6 +116,13 @@ func (s *Server) Events() []map[string]any {
 	s.store.mu.Lock()
 	defer s.store.mu.Unlock()
 	return slices.Clone(s.store.events)
+}
+
+// Refused is what the user may not read of the base; nil for nothing. Who works against the overlay would ask for ever.
+func (s *Server) Refused() error {
+	s.store.mu.Lock()
+	defer s.store.mu.Unlock()
+	return s.store.refused
 }
 
 // Changes counts what was written.

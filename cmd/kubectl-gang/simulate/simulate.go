@@ -78,7 +78,7 @@ func (s *Simulation) Start(ctx context.Context, configFile string) (err error) {
 
 // Ready returns when the scheduler knows all that is in the cluster.
 func (s *Simulation) Ready(ctx context.Context) error {
-	err := wait.PollUntilContextCancel(ctx, lookEvery, true, func(context.Context) (bool, error) { return s.scheduler.Set.Ready(), nil })
+	err := wait.PollUntilContextCancel(ctx, lookEvery, true, func(context.Context) (bool, error) { return s.scheduler.Set.Ready(), s.server.Refused() })
 	if err != nil {
 		return fmt.Errorf("waiting for the scheduler to read the cluster: %w", err)
 	}
@@ -174,6 +174,9 @@ func (s *Simulation) Decide(ctx context.Context, pods []*v1.Pod) (*Answer, error
 	var since time.Time
 	for {
 		answer, err := l.look()
+		if refused := s.server.Refused(); refused != nil {
+			err = refused
+		}
 		if err != nil {
 			return nil, err
 		}
