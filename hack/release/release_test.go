@@ -4,14 +4,18 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
+	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/lockstep-sh/lockstep/test/localcluster"
 )
 
 func TestChartVersion(t *testing.T) {
@@ -173,5 +177,79 @@ func TestDockerfile(t *testing.T) {
 		if !isPlugin(command) && !strings.Contains(string(data), "FROM base AS "+binaryName(command)+"\n") {
 			t.Errorf("cmd/%s has no image", command)
 		}
+	}
+}
+
+// What is made of the manifests has the version and the registry of the release in it, and is the same each time.
+func TestChartAndInstall(t *testing.T) {
+	root, err := localcluster.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := localcluster.BuildTools(t.Context(), t.Output(), "kubectl", "helm"); err != nil {
+		t.Fatal(err)
+	}
+	var made [2]map[string]string
+	for i := range made {
+		r := &release{root: root, out: t.TempDir(), version: "v1.2.3", registry: "host:5000/project"}
+		for _, part := range []func(context.Context) error{r.chart, r.install, r.dockerfile} {
+			if err := part(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		made[i] = map[string]string{}
+		for _, name := range []string{"lockstep-1.2.3.tgz", "install.yaml", "Dockerfile"} {
+			data, err := os.ReadFile(filepath.Join(r.out, name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			made[i][name] = string(data)
+		}
+	}
+	if made[0]["lockstep-1.2.3.tgz"] != made[1]["lockstep-1.2.3.tgz"] || made[0]["install.yaml"] != made[1]["install.yaml"] {
+		t.Error("the same code gives different files")
+	}
+	for _, want := range []string{
+		"image: host:5000/project/lockstep-scheduler:v1.2.3\n", "image: host:5000/project/lockstep-controller:v1.2.3\n",
+		"kind: CustomResourceDefinition\n", "name: reservations.scheduling.lockstep.dev\n", "kind: ClusterRole\n",
+	} {
+		if !strings.Contains(made[0]["install.yaml"], want) {
+			t.Errorf("install.yaml lacks %q", want)
+		}
+	}
+	checkChart(t, []byte(made[0]["lockstep-1.2.3.tgz"]))
+}
+
+// ofChart are the files that a chart may have: no overlays, samples or texts of this repository.
+var ofChart = regexp.MustCompile(`^lockstep/(Chart\.yaml|values\.yaml|values\.schema\.json|\.helmignore|templates/[a-zA-Z_-]+\.(yaml|tpl|txt)|` +
+	`crds/[a-z0-9_.-]+\.yaml|files/(base|config|rbac|descheduler|descheduler-cron|gangs-by-owner)/[a-z-]+\.yaml)$`)
+
+// secretLimit is how large a Secret may be. Helm stores the chart in one, with its release.
+const secretLimit = 1 << 20
+
+func checkChart(t *testing.T, packed []byte) {
+	t.Helper()
+	entries, err := unpack(packed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]string{}
+	for _, e := range entries {
+		all[e.name] = string(e.data)
+		if !ofChart.MatchString(e.name) || strings.HasSuffix(e.name, "/kustomization.yaml") {
+			t.Errorf("the chart has %s in it", e.name)
+		}
+	}
+	for name, want := range map[string]string{
+		"lockstep/Chart.yaml":                               "appVersion: v1.2.3\n",
+		"lockstep/files/base/scheduler.yaml":                "name: lockstep-scheduler\n",
+		"lockstep/crds/scheduling.lockstep.dev_queues.yaml": "name: queues.scheduling.lockstep.dev\n",
+	} {
+		if !strings.Contains(all[name], want) {
+			t.Errorf("%s in the chart lacks %q", name, want)
+		}
+	}
+	if len(packed) > secretLimit/2 {
+		t.Errorf("the chart has %d bytes, want at most half of what a Secret may have", len(packed))
 	}
 }
