@@ -59,7 +59,10 @@ func lifeOfARelease(ctx context.Context, t *testing.T, c *localcluster.Cluster) 
 	}
 	helm("install lockstep manifests/chart --create-namespace")
 	replicas(2)
-	helm("upgrade lockstep manifests/chart --set scheduler.replicas=3 --set descheduler.enabled=true")
+	if _, err := c.Shell(ctx, "helm show crds manifests/chart | kubectl apply --server-side --force-conflicts -f -"); err != nil {
+		t.Errorf("the CRDs of a new version: %v", err)
+	}
+	helm("upgrade lockstep manifests/chart --reset-then-reuse-values --set scheduler.replicas=3 --set descheduler.enabled=true")
 	replicas(3)
 	helm("rollback lockstep 1")
 	replicas(2)
