@@ -89,9 +89,7 @@ func (r *release) binary(ctx context.Context, command string, p platform) error 
 			return err
 		}
 	}
-	_, err := r.command(ctx, nil, r.tool("cyclonedx-gomod"), "bin", "-json", "-noserial", "-notimestamp", "-std",
-		"-version", r.version, "-output", file+".cdx.json", file)
-	return err
+	return r.sbom(ctx, file)
 }
 
 // checkStatic returns an error if a program asks for a loader or for libraries: in an image from scratch there are none.

@@ -253,3 +253,19 @@ func checkChart(t *testing.T, packed []byte) {
 		t.Errorf("the chart has %d bytes, want at most half of what a Secret may have", len(packed))
 	}
 }
+
+func TestWithoutHashesOfTools(t *testing.T) {
+	got, err := withoutHashesOfTools([]byte(`{"metadata": {"tools": [{"name": "x", "hashes": [1]}]}, "components": [{"hashes": [2]}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `{"components":[{"hashes":[2]}],"metadata":{"tools":[{"name":"x"}]}}`
+	if got := strings.Join(strings.Fields(string(got)), ""); got != want {
+		t.Errorf("SBOM: %s, want %s", got, want)
+	}
+	for _, bad := range []string{"", "{}", `{"metadata": {}}`} {
+		if got, err := withoutHashesOfTools([]byte(bad)); err == nil {
+			t.Errorf("%q gives %s, want an error", bad, got)
+		}
+	}
+}
