@@ -87,7 +87,7 @@ func allIsAccepted(ctx context.Context, t *testing.T, c *localcluster.Cluster) {
 		"the chart, instead":      template(t, system, "scheduler.mode=Instead"),
 		"the CRDs of the chart":   mustRun(t, "helm", "show", "crds", chart()),
 	}
-	for _, pattern := range []string{"*/kustomization.yaml", "rbac/node-marks.yaml", "crds/*.yaml"} {
+	for _, pattern := range []string{"*/kustomization.yaml", "rbac/node-marks.yaml", "rbac/provisioning-requests.yaml", "crds/*.yaml"} {
 		paths, err := filepath.Glob(filepath.Join(root, "manifests", pattern))
 		if err != nil || len(paths) == 0 {
 			t.Fatalf("%s: %d files, %v", pattern, len(paths), err)
@@ -113,7 +113,7 @@ var everything = []string{
 	"scheduler.podDisruptionBudget.maxUnavailable=1", "scheduler.tolerations[0].operator=Exists", "scheduler.podLabels.team=a",
 	"controller.nodeMarks.enabled=true", "controller.podDisruptionBudget.minAvailable=50%", "controller.podAnnotations.a=b",
 	"controller.resources.limits.memory=1Gi", "controller.nodeSelector.pool=system",
-	"descheduler.enabled=true", "descheduler.podDisruptionBudget.maxUnavailable=1", "gangsByOwner.policy=true",
+	"descheduler.enabled=true", "descheduler.podDisruptionBudget.maxUnavailable=1", "gangsByOwner.policy=true", "scheduler.provisioningRequests=true",
 	"scheduler.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution[0].topologyKey=kubernetes.io/hostname",
 }
 

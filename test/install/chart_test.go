@@ -57,6 +57,7 @@ func TestChartIsTheManifests(t *testing.T) {
 		"its CronJob":                  {[]string{"descheduler.enabled=true", "descheduler.schedule=*/10 * * * *"}, []string{"base", "descheduler-cron"}},
 		"the policy":                   {[]string{"gangsByOwner.policy=true"}, []string{"base", "gangs-by-owner"}},
 		"the right to mark":            {[]string{"controller.nodeMarks.rbac=true"}, []string{"base", "rbac/node-marks.yaml"}},
+		"the right to ask":             {[]string{"scheduler.provisioningRequests=true"}, []string{"base", "rbac/provisioning-requests.yaml"}},
 		"a configuration of one's own": {[]string{"file:scheduler.config=" + filepath.Join(root, "manifests/config/beside-default-scheduler.yaml")}, []string{"base"}},
 	} {
 		t.Run(name, func(t *testing.T) {
