@@ -1,4 +1,4 @@
-# Everything that is built or run stays in bin/ and .local/. Needed: Go, git, make, and gcc for the
+# Everything that is built or run stays in bin/, dist/ and .local/. Needed: Go, git, make, and gcc for the
 # race detector.
 SHELL := /usr/bin/env bash
 .SHELLFLAGS := -o errexit -o nounset -o pipefail -c
@@ -31,6 +31,10 @@ LDFLAGS := -s -w \
 COMMANDS := $(patsubst cmd/%/main.go,%,$(wildcard cmd/*/main.go))
 
 CLUSTER := go run ./hack/cluster
+
+# release: for which platforms, and what stands before the names of the images in install.yaml.
+PLATFORMS ?= linux/amd64,linux/arm64
+REGISTRY ?=
 
 # chaos: what the plan is made from, how long gangs come and faults happen, whether they are in queues (1), and whose
 # scheduler it is: a binary, or stock.
@@ -85,10 +89,14 @@ control-plane: ## Build etcd, kube-apiserver and the rest of a local cluster (12
 generate: ## Write deep copies, defaults, conversions and CRDs
 	hack/generate.sh
 
+.PHONY: release
+release: ## Make binaries, the context of the images, chart, install.yaml, SBOMs and checksums in dist/ (VERSION, PLATFORMS, REGISTRY)
+	go run ./hack/release -version '$(VERSION)' -ldflags '$(LDFLAGS)' -platforms '$(PLATFORMS)' -registry '$(REGISTRY)'
+
 .PHONY: clean
-clean: ## Stop all local clusters; remove bin/ and .local/
+clean: ## Stop all local clusters; remove bin/, dist/ and .local/
 	@$(CLUSTER) down --all
-	rm -rf bin .local
+	rm -rf bin dist .local
 
 ##@ Check
 

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -53,8 +54,17 @@ func run(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
+	if *roles || allRan.Load() && !*control {
+		if err := checkRoles(runner.Fleet.Requested()); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+	}
 	return code
 }
+
+// allRan says that every scenario ran.
+var allRan atomic.Bool
 
 // setUp builds the binaries, so that what is tested is the code as it is now.
 func setUp() error {
@@ -92,8 +102,11 @@ func TestScenarios(t *testing.T) {
 	if err != nil || len(files) == 0 {
 		t.Fatalf("finding scenarios: %d files, error %v", len(files), err)
 	}
+	var ran atomic.Int32
+	t.Cleanup(func() { allRan.Store(int(ran.Load()) == len(files)) })
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".yaml"), func(t *testing.T) {
+			ran.Add(1)
 			t.Parallel()
 			s, err := scenario.Load(file)
 			if err != nil {

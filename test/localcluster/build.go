@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path"
@@ -22,29 +23,34 @@ import (
 type program struct {
 	name string
 	pkg  string
+	// module is the folder in hack/tools whose go.mod pins it: a module of its own where its dependencies are not to mix
+	// with those of the control plane. Empty for hack/tools itself.
+	module string
 }
 
 // controlPlane is what a cluster runs, and what starts it and talks to it.
 var controlPlane = []program{
-	{"kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver"},
-	{"kube-controller-manager", "k8s.io/kubernetes/cmd/kube-controller-manager"},
-	{"kube-scheduler", "k8s.io/kubernetes/cmd/kube-scheduler"},
-	{"kubectl", "k8s.io/kubernetes/cmd/kubectl"},
-	{"etcd", "go.etcd.io/etcd/server/v3"},
-	{"kwok", "sigs.k8s.io/kwok/cmd/kwok"},
-	{"kwokctl", "sigs.k8s.io/kwok/cmd/kwokctl"},
+	{name: "kube-apiserver", pkg: "k8s.io/kubernetes/cmd/kube-apiserver"},
+	{name: "kube-controller-manager", pkg: "k8s.io/kubernetes/cmd/kube-controller-manager"},
+	{name: "kube-scheduler", pkg: "k8s.io/kubernetes/cmd/kube-scheduler"},
+	{name: "kubectl", pkg: "k8s.io/kubernetes/cmd/kubectl"},
+	{name: "etcd", pkg: "go.etcd.io/etcd/server/v3"},
+	{name: "kwok", pkg: "sigs.k8s.io/kwok/cmd/kwok"},
+	{name: "kwokctl", pkg: "sigs.k8s.io/kwok/cmd/kwokctl"},
 }
 
-// tools is what make verify, make generate and make bench need, built on demand.
+// tools is what make verify, make generate, make bench and make release need, built on demand.
 var tools = []program{
-	{"benchstat", "golang.org/x/perf/cmd/benchstat"},
-	{"controller-gen", "sigs.k8s.io/controller-tools/cmd/controller-gen"},
-	{"conversion-gen", "k8s.io/code-generator/cmd/conversion-gen"},
-	{"deepcopy-gen", "k8s.io/code-generator/cmd/deepcopy-gen"},
-	{"defaulter-gen", "k8s.io/code-generator/cmd/defaulter-gen"},
-	{"go-errorlint", "github.com/polyfloyd/go-errorlint"},
-	{"logcheck", "sigs.k8s.io/logtools/logcheck"},
-	{"staticcheck", "honnef.co/go/tools/cmd/staticcheck"},
+	{name: "benchstat", pkg: "golang.org/x/perf/cmd/benchstat"},
+	{name: "controller-gen", pkg: "sigs.k8s.io/controller-tools/cmd/controller-gen"},
+	{name: "conversion-gen", pkg: "k8s.io/code-generator/cmd/conversion-gen"},
+	{name: "cyclonedx-gomod", pkg: "github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod", module: "sbom"},
+	{name: "deepcopy-gen", pkg: "k8s.io/code-generator/cmd/deepcopy-gen"},
+	{name: "defaulter-gen", pkg: "k8s.io/code-generator/cmd/defaulter-gen"},
+	{name: "go-errorlint", pkg: "github.com/polyfloyd/go-errorlint"},
+	{name: "helm", pkg: "helm.sh/helm/v4/cmd/helm", module: "helm"},
+	{name: "logcheck", pkg: "sigs.k8s.io/logtools/logcheck"},
+	{name: "staticcheck", pkg: "honnef.co/go/tools/cmd/staticcheck"},
 }
 
 // output is the name that go build gives to the binary.
@@ -112,7 +118,7 @@ func BuildTools(ctx context.Context, progress io.Writer, names ...string) error 
 	return buildPrograms(ctx, progress, wanted)
 }
 
-// builder knows the inputs that all programs share.
+// builder knows the inputs that all programs of a module share.
 type builder struct {
 	toolsDir, binDir, stampDir string
 	inputs                     []byte // go.mod, go.sum, compiler
@@ -120,7 +126,21 @@ type builder struct {
 }
 
 func buildPrograms(ctx context.Context, progress io.Writer, programs []program) error {
-	b, err := newBuilder(ctx, progress)
+	byModule := map[string][]program{}
+	for _, p := range programs {
+		byModule[p.module] = append(byModule[p.module], p)
+	}
+	for _, module := range slices.Sorted(maps.Keys(byModule)) {
+		if err := buildModule(ctx, progress, module, byModule[module]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// buildModule builds programs of one module.
+func buildModule(ctx context.Context, progress io.Writer, module string, programs []program) error {
+	b, err := newBuilder(ctx, progress, module)
 	if err != nil {
 		return err
 	}
@@ -139,7 +159,7 @@ func buildPrograms(ctx context.Context, progress io.Writer, programs []program) 
 	return nil
 }
 
-func newBuilder(ctx context.Context, progress io.Writer) (*builder, error) {
+func newBuilder(ctx context.Context, progress io.Writer, module string) (*builder, error) {
 	root, err := Root()
 	if err != nil {
 		return nil, err
@@ -148,7 +168,7 @@ func newBuilder(ctx context.Context, progress io.Writer) (*builder, error) {
 		progress = io.Discard
 	}
 	b := &builder{
-		toolsDir: filepath.Join(root, "hack", "tools"),
+		toolsDir: filepath.Join(root, "hack", "tools", module),
 		binDir:   filepath.Join(root, ".local", "bin"),
 		stampDir: filepath.Join(root, ".local", "bin", ".stamps"),
 		progress: progress,

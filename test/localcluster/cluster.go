@@ -65,6 +65,9 @@ type Options struct {
 	// is asked for, with who asked. Default: none.
 	AuditLog string
 
+	// AuditReads has the audit log tell of reads, too.
+	AuditReads bool
+
 	// Keep leaves the cluster running when the process that called Up ends. Without it, a cluster
 	// whose creator is gone is garbage, which the next Up of any name takes down.
 	Keep bool

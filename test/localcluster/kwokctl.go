@@ -44,8 +44,8 @@ const (
 	logTail        = 15 // lines of each log in an error
 )
 
-// auditPolicyFile, in the cluster's folder, has the API server log every write, with who made it, and nothing
-// else.
+// auditPolicyFile, in the cluster's folder, has the API server log every write, with who made it, and everything else at the
+// level that the policy is given.
 const (
 	auditPolicyFile = "audit-policy.yaml"
 	auditPolicy     = `apiVersion: audit.k8s.io/v1
@@ -54,7 +54,7 @@ omitStages: [RequestReceived, ResponseStarted]
 rules:
 - level: Metadata
   verbs: [create, update, patch, delete, deletecollection]
-- level: None
+- level: %s
 `
 )
 
@@ -158,7 +158,11 @@ func (c *Cluster) kwokctlConfiguration(o Options) ([]byte, error) {
 	}, o.APIServerArgs...)
 	if o.AuditLog != "" {
 		policy := filepath.Join(c.dir, auditPolicyFile)
-		if err := os.WriteFile(policy, []byte(auditPolicy), 0o644); err != nil {
+		others := "None"
+		if o.AuditReads {
+			others = "Metadata"
+		}
+		if err := os.WriteFile(policy, fmt.Appendf(nil, auditPolicy, others), 0o644); err != nil {
 			return nil, fmt.Errorf("writing the audit policy: %w", err)
 		}
 		apiServer = append(apiServer, "audit-policy-file="+policy, "audit-log-path="+o.AuditLog, "audit-log-mode=blocking")

@@ -7,17 +7,25 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"path"
 	"strings"
 	"time"
+
+	"github.com/lockstep-sh/lockstep/test/localcluster"
 )
 
 // write is one request in the audit log.
 type write struct {
 	Verb      string `json:"verb"`
 	UserAgent string `json:"userAgent"`
+	// As is who the client says that it is: programs run as the accounts of the manifests.
+	As struct {
+		Username string `json:"username"`
+	} `json:"impersonatedUser"`
 	ObjectRef struct {
+		Group       string `json:"apiGroup"`
 		Resource    string `json:"resource"`
 		Subresource string `json:"subresource"`
 		Namespace   string `json:"namespace"`
@@ -28,6 +36,9 @@ type write struct {
 	} `json:"responseStatus"`
 	Received time.Time `json:"requestReceivedTimestamp"`
 }
+
+// reads reports whether it only reads.
+func (w *write) reads() bool { return w.Verb == "get" || w.Verb == "list" || w.Verb == "watch" }
 
 func (w *write) resource() string {
 	return strings.TrimSuffix(w.ObjectRef.Resource+"/"+w.ObjectRef.Subresource, "/")
@@ -74,7 +85,7 @@ func (a *auditLog) writes(agent string) ([]write, error) {
 		if err := json.Unmarshal(line, &w); err != nil {
 			return nil, fmt.Errorf("reading the audit log: %w", err)
 		}
-		if strings.HasPrefix(w.UserAgent, agent+"/") {
+		if strings.HasPrefix(w.UserAgent, agent+"/") && !w.reads() {
 			out = append(out, w)
 		}
 	}
@@ -99,4 +110,36 @@ func (x *WritesExpect) matches(w *write, since time.Time) bool {
 		return ok && err == nil
 	}
 	return glob(x.Name, w.ObjectRef.Namespace+"/"+w.ObjectRef.Name)
+}
+
+// Request is what an account of the manifests asked the API server for, as RBAC counts it.
+type Request struct {
+	Account, Group, Verb string
+	Resource             string // with its subresource: pods/status
+	Forbidden            bool
+}
+
+// addRequests adds those in an audit log to all.
+func addRequests(file string, all map[Request]bool) error {
+	data, err := os.ReadFile(file)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil // nobody has asked for anything
+	}
+	if err != nil {
+		return fmt.Errorf("reading the audit log: %w", err)
+	}
+	account := localcluster.AccountName("")
+	for line := range bytes.Lines(data) {
+		if !bytes.Contains(line, []byte(account)) || !bytes.HasSuffix(line, []byte("\n")) {
+			continue
+		}
+		var w write
+		if err := json.Unmarshal(line, &w); err != nil {
+			return fmt.Errorf("reading the audit log: %w", err)
+		}
+		if name, ok := strings.CutPrefix(w.As.Username, account); ok && w.ObjectRef.Resource != "" {
+			all[Request{name, w.ObjectRef.Group, w.Verb, w.resource(), w.ResponseStatus.Code == http.StatusForbidden}] = true
+		}
+	}
+	return nil
 }

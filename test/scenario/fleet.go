@@ -25,10 +25,11 @@ type Fleet struct {
 	// starting is held while a control plane starts: several at once take too long for their parts.
 	starting sync.Mutex
 
-	mu   sync.Mutex
-	made int
-	idle map[Cluster][]*site
-	all  map[*site]bool
+	mu        sync.Mutex
+	made      int
+	idle      map[Cluster][]*site
+	all       map[*site]bool
+	requested map[Request]bool // of control planes that are gone
 }
 
 // site is a control plane and what the runner has around it.
@@ -77,7 +78,7 @@ func NewFleet() (*Fleet, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &Fleet{root: root, idle: map[Cluster][]*site{}, all: map[*site]bool{}}
+	f := &Fleet{root: root, idle: map[Cluster][]*site{}, all: map[*site]bool{}, requested: map[Request]bool{}}
 	if err := os.MkdirAll(f.dir(), 0o755); err != nil {
 		return nil, fmt.Errorf("making a folder for scenarios: %w", err)
 	}
@@ -99,7 +100,7 @@ func (f *Fleet) take(ctx context.Context, kind Cluster) (*site, error) {
 	name := fmt.Sprintf("scenario-%s-%d", strconv.FormatInt(time.Now().UnixNano(), 36), f.made)
 	f.mu.Unlock()
 	audit := filepath.Join(f.dir(), name+".audit.log")
-	s, err := f.start(ctx, kind, localcluster.Options{Name: name, AuditLog: audit})
+	s, err := f.start(ctx, kind, localcluster.Options{Name: name, AuditLog: audit, AuditReads: true})
 	if err != nil {
 		return nil, err
 	}
@@ -160,8 +161,19 @@ func (f *Fleet) drop(ctx context.Context, s *site) error {
 	f.mu.Lock()
 	delete(f.all, s)
 	f.mu.Unlock()
-	return errors.Join(s.cluster.Down(ctx), os.RemoveAll(s.audit))
+	return f.end(ctx, s)
 }
+
+// end takes a control plane down, and keeps in mind what the programs asked it for.
+func (f *Fleet) end(ctx context.Context, s *site) error {
+	down := s.cluster.Down(ctx)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return errors.Join(down, addRequests(s.audit, f.requested), os.RemoveAll(s.audit))
+}
+
+// Requested is what the programs asked the API servers for in all scenarios. It is known after Close.
+func (f *Fleet) Requested() map[Request]bool { return f.requested }
 
 // Close takes every control plane down.
 func (f *Fleet) Close(ctx context.Context) error {
@@ -171,7 +183,7 @@ func (f *Fleet) Close(ctx context.Context) error {
 	f.mu.Unlock()
 	var errs []error
 	for s := range all {
-		errs = append(errs, s.cluster.Down(ctx), os.RemoveAll(s.audit))
+		errs = append(errs, f.end(ctx, s))
 	}
 	return errors.Join(errs...)
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 
@@ -39,7 +40,7 @@ func (r *run) prepareStandby(ctx context.Context) error {
 	if err := leases.Delete(ctx, lease, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("deleting the lease of schedulers: %w", err)
 	}
-	r.scheduler.args = append(r.scheduler.args, electArgs()...)
+	r.scheduler.args = r.elected(r.scheduler.args)
 	file := filepath.Join(r.dir, filepath.Base(r.scheduler.binary)+standbySuffix)
 	if err := os.Symlink(r.scheduler.binary, file); err != nil {
 		return fmt.Errorf("making the second replica: %w", err)
@@ -52,8 +53,13 @@ func (r *run) prepareStandby(ctx context.Context) error {
 		return err
 	}
 	r.standby.name, r.standby.binary = "standby", file
-	r.standby.args = append(r.standby.args, electArgs()...)
+	r.standby.args = r.elected(r.standby.args)
 	return nil
+}
+
+// elected are arguments with those of an election. What the scenario says of it comes last, and wins.
+func (r *run) elected(args []string) []string {
+	return slices.Concat(args, electArgs(), r.scenario.Scheduler.Args)
 }
 
 // startSchedulers starts the scheduler; where there is a second replica, the first leads before it starts.

@@ -1,0 +1,213 @@
+package install
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/klog/v2/ktesting"
+	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
+
+	_ "github.com/lockstep-sh/lockstep/apis/config/scheme"
+)
+
+// hash is what kustomize appends to the names of ConfigMaps.
+var hash = regexp.MustCompile(`(lockstep-[a-z]+-(?:config|policy))-[a-z0-9]{10}\b`)
+
+// plain is a rendered text without what may differ: the labels of a release, the checksum of a configuration (of which
+// kustomize makes a name), and empty fields.
+func plain(t *testing.T, text string) map[string]map[string]any {
+	t.Helper()
+	all := map[string]map[string]any{}
+	for key, object := range objects(t, hash.ReplaceAllString(text, "$1")) {
+		for _, label := range []string{"app.kubernetes.io/instance", "app.kubernetes.io/managed-by", "app.kubernetes.io/part-of", "helm.sh/chart"} {
+			remove(object, "metadata", "labels", label)
+		}
+		for _, path := range podTemplates {
+			remove(object, append(slices.Clip(path), "metadata", "annotations", "checksum/config")...)
+		}
+		all[key] = object.Object
+	}
+	return all
+}
+
+// remove removes a field, and what it is in if nothing else is there.
+func remove(object *unstructured.Unstructured, path ...string) {
+	unstructured.RemoveNestedField(object.Object, path...)
+	parent := path[:len(path)-1]
+	if rest, found, _ := unstructured.NestedMap(object.Object, parent...); found && len(rest) == 0 {
+		unstructured.RemoveNestedField(object.Object, parent...)
+	}
+}
+
+// podTemplates are where workloads have theirs.
+var podTemplates = [][]string{{"spec", "template"}, {"spec", "jobTemplate", "spec", "template"}}
+
+func TestChartIsTheManifests(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct{ values, overlays []string }{
+		"by default, base":             {nil, []string{"base"}},
+		"the descheduler":              {[]string{"descheduler.enabled=true"}, []string{"base", "descheduler"}},
+		"its CronJob":                  {[]string{"descheduler.enabled=true", "descheduler.schedule=*/10 * * * *"}, []string{"base", "descheduler-cron"}},
+		"the policy":                   {[]string{"gangsByOwner.policy=true"}, []string{"base", "gangs-by-owner"}},
+		"the right to mark":            {[]string{"controller.nodeMarks.rbac=true"}, []string{"base", "rbac/node-marks.yaml"}},
+		"the right to ask":             {[]string{"scheduler.provisioningRequests=true"}, []string{"base", "rbac/provisioning-requests.yaml"}},
+		"a configuration of one's own": {[]string{"file:scheduler.config=" + filepath.Join(root, "manifests/config/beside-default-scheduler.yaml")}, []string{"base"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			want, got := plain(t, kustomize(t, tc.overlays...)), plain(t, template(t, system, tc.values...))
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("objects (-kustomize +chart):\n%s", diff)
+			}
+		})
+	}
+	t.Run("the CRDs", func(t *testing.T) {
+		t.Parallel()
+		files, err := filepath.Glob(filepath.Join(root, "manifests", "crds", "*.yaml"))
+		if err != nil || len(files) == 0 {
+			t.Fatalf("CRDs: %d, %v", len(files), err)
+		}
+		for i, file := range files {
+			files[i] = filepath.Join("crds", filepath.Base(file))
+		}
+		if diff := cmp.Diff(plain(t, kustomize(t, files...)), plain(t, mustRun(t, "helm", "show", "crds", chart()))); diff != "" {
+			t.Errorf("CRDs (-manifests +chart):\n%s", diff)
+		}
+	})
+}
+
+// Nothing of the release is in another namespace, and nothing refers to one.
+func TestChartInItsNamespace(t *testing.T) {
+	t.Parallel()
+	const reader = "RoleBinding kube-system/lockstep-scheduler:authentication-reader"
+	rendered := objects(t, template(t, "gangs", "descheduler.enabled=true", "controller.nodeMarks.enabled=true"))
+	if rendered[reader] == nil {
+		t.Errorf("no %s, the binding to a Role that is there; got %v", reader, slices.Sorted(maps.Keys(rendered)))
+	}
+	for key, object := range rendered {
+		text, err := object.MarshalJSON()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if key != reader && strings.Contains(string(text), system) {
+			t.Errorf("%s refers to %s: %s", key, system, text)
+		}
+		for _, subject := range list(object, "subjects") {
+			if namespace := subject["namespace"]; namespace != "gangs" {
+				t.Errorf("%s: subject in namespace %q", key, namespace)
+			}
+		}
+	}
+}
+
+func list(object *unstructured.Unstructured, path ...string) (items []map[string]any) {
+	all, _, _ := unstructured.NestedSlice(object.Object, path...)
+	for _, item := range all {
+		items = append(items, item.(map[string]any))
+	}
+	return items
+}
+
+func TestChartWritesValues(t *testing.T) {
+	t.Parallel()
+	rendered := objects(t, template(t, "gangs",
+		"images.registry=host/project/", "images.tag=v1", "images.pullPolicy=Always", "images.pullSecrets[0].name=login",
+		"scheduler.replicas=3", "scheduler.args={--v=4}", "scheduler.resources.limits.memory=1Gi", "scheduler.priorityClassName=own",
+		"scheduler.podDisruptionBudget.maxUnavailable=1", "scheduler.nodeSelector.pool=system", "scheduler.podLabels.team=a",
+		"scheduler.podLabels.app\\.kubernetes\\.io/name=other", "scheduler.tolerations[0].operator=Exists",
+		"scheduler.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0].matchFields[0].key=metadata.name",
+		"controller.image=elsewhere/controller@sha256:0", "controller.nodeMarks.enabled=true", "controller.podAnnotations.a=b",
+		"descheduler.podDisruptionBudget.maxUnavailable=1", // it is not enabled
+	))
+	for _, tc := range []struct{ object, path, want string }{
+		{"Deployment gangs/lockstep-scheduler", "spec replicas", "3"},
+		{"Deployment gangs/lockstep-scheduler", "spec template spec containers", "image:host/project/lockstep-scheduler:v1 imagePullPolicy:Always"},
+		{"Deployment gangs/lockstep-scheduler", "spec template spec containers", "args:[--config=/etc/lockstep/config.yaml --secure-port=10259 --v=2 --v=4]"},
+		{"Deployment gangs/lockstep-scheduler", "spec template spec containers", "resources:map[limits:map[memory:1Gi] requests:map[cpu:100m memory:256Mi]]"},
+		{"Deployment gangs/lockstep-scheduler", "spec template spec", "priorityClassName:own"},
+		{"Deployment gangs/lockstep-scheduler", "spec template spec", "imagePullSecrets:[map[name:login]]"},
+		{"Deployment gangs/lockstep-scheduler", "spec template spec", "nodeSelector:map[pool:system]"},
+		{"Deployment gangs/lockstep-scheduler", "spec template spec", "tolerations:[map[operator:Exists]]"},
+		{"Deployment gangs/lockstep-scheduler", "spec template spec", "affinity:map[nodeAffinity:"},
+		{"Deployment gangs/lockstep-scheduler", "spec template metadata labels", "map[app.kubernetes.io/name:lockstep-scheduler app.kubernetes.io/part-of:lockstep team:a]"},
+		{"PodDisruptionBudget gangs/lockstep-scheduler", "spec", "map[maxUnavailable:1 selector:map[matchLabels:map[app.kubernetes.io/name:lockstep-scheduler]]]"},
+		{"Deployment gangs/lockstep-controller", "spec template spec containers", "image:elsewhere/controller@sha256:0"},
+		{"Deployment gangs/lockstep-controller", "spec template spec containers", "--leader-elect-namespace=gangs"},
+		{"Deployment gangs/lockstep-controller", "spec template spec containers", "--reservation-mark-nodes"},
+		{"Deployment gangs/lockstep-controller", "spec template metadata annotations", "map[a:b checksum/config:"},
+		{"ClusterRoleBinding /lockstep-controller:node-marks", "roleRef", "name:lockstep-controller:node-marks"},
+	} {
+		if got := field(rendered[tc.object], tc.path); !strings.Contains(got, tc.want) {
+			t.Errorf("%s, %s: got %s, want %s in it", tc.object, tc.path, got, tc.want)
+		}
+	}
+	if rendered["PodDisruptionBudget gangs/lockstep-descheduler"] != nil {
+		t.Error("a PodDisruptionBudget of a descheduler that is not there")
+	}
+}
+
+// The pods of a deployment are replaced when what they read at their start is another one.
+func TestChartRollsPodsWithTheirConfiguration(t *testing.T) {
+	t.Parallel()
+	sum := func(values ...string) string {
+		rendered := objects(t, template(t, system, values...))
+		return field(rendered["Deployment kube-system/lockstep-scheduler"], "spec template metadata annotations")
+	}
+	if one, other := sum(), sum("scheduler.mode=Instead"); one == other || one != sum("scheduler.replicas=5") {
+		t.Errorf("checksums: %s by default, %s with another configuration", one, other)
+	}
+}
+
+// What the chart makes of a configuration is one that the scheduler reads.
+func TestChartConfigures(t *testing.T) {
+	t.Parallel()
+	for mode, want := range map[string]string{"Beside": "gangs/lockstep-scheduler", "Instead": "kube-system/kube-scheduler"} {
+		rendered := objects(t, template(t, "gangs", "scheduler.mode="+mode))
+		file := filepath.Join(t.TempDir(), "config.yaml")
+		text := rendered["ConfigMap gangs/lockstep-scheduler-config"].Object["data"].(map[string]any)["config.yaml"].(string)
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		logger, _ := ktesting.NewTestContext(t)
+		config, err := options.LoadConfigFromFile(logger, file)
+		if err != nil {
+			t.Errorf("mode %s: %v", mode, err)
+			continue
+		}
+		if got := config.LeaderElection.ResourceNamespace + "/" + config.LeaderElection.ResourceName; got != want {
+			t.Errorf("mode %s: lease %s, want %s", mode, got, want)
+		}
+	}
+}
+
+func TestChartRefusesValues(t *testing.T) {
+	t.Parallel()
+	for value, want := range map[string]string{
+		"scheduler.mode=beside":                             "at '/scheduler/mode': value must be one of 'Beside', 'Instead'",
+		"scheduler.replica=3":                               "at '/scheduler': additional properties 'replica' not allowed",
+		"schedulers.replicas=3":                             "additional properties 'schedulers' not allowed",
+		"controller.replicas=-1":                            "at '/controller/replicas': minimum",
+		"controller.args={-v=4}":                            "at '/controller/args/0'",
+		"images.pullPolicy=Sometimes":                       "at '/images/pullPolicy'",
+		"images.tag=a/b":                                    "at '/images/tag'",
+		"descheduler.enabled=yes":                           "at '/descheduler/enabled': got string, want boolean",
+		"scheduler.podDisruptionBudget.maxUnavailable=many": "at '/scheduler/podDisruptionBudget/maxUnavailable'",
+	} {
+		_, err := tool(t, "helm", "template", "lockstep", chart(), "--set", value)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error %v, want one with %q", value, err, want)
+		}
+	}
+}
+
+func TestChartPassesLint(t *testing.T) {
+	t.Parallel()
+	mustRun(t, "helm", "lint", "--strict", chart())
+}

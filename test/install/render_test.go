@@ -1,0 +1,156 @@
+package install
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/yaml"
+
+	"github.com/lockstep-sh/lockstep/test/localcluster"
+)
+
+// system is where the manifests install Lockstep.
+const system = "kube-system"
+
+// root is the folder of the repository. TestMain sets it.
+var root string
+
+func TestMain(m *testing.M) {
+	code, err := run(m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(code)
+}
+
+func run(m *testing.M) (int, error) {
+	// Helm keeps caches and settings in the home of its user.
+	home, err := os.MkdirTemp("", "lockstep-helm-")
+	if err != nil {
+		return 0, fmt.Errorf("making a folder for helm: %w", err)
+	}
+	defer func() { _ = os.RemoveAll(home) }()
+	for _, name := range []string{"HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME"} {
+		if err := os.Setenv(name, home); err != nil {
+			return 0, fmt.Errorf("telling helm its folder: %w", err)
+		}
+	}
+	if root, err = localcluster.Root(); err != nil {
+		return 0, err
+	}
+	return m.Run(), nil
+}
+
+// chart is the folder of the chart.
+func chart() string { return filepath.Join(root, "manifests", "chart") }
+
+// tool runs one of the tools and returns what it prints.
+func tool(t *testing.T, name string, args ...string) (string, error) {
+	t.Helper()
+	if err := localcluster.BuildTools(t.Context(), t.Output(), name); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), filepath.Join(root, ".local", "bin", name), args...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("running %s %s: %w\n%s", name, strings.Join(args, " "), err, &stderr)
+	}
+	return string(out), nil
+}
+
+// mustRun is tool where nothing may go wrong.
+func mustRun(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	out, err := tool(t, name, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// kustomize renders overlays of manifests/, and files there as they are.
+func kustomize(t *testing.T, paths ...string) string {
+	t.Helper()
+	var all []string
+	for _, path := range paths {
+		path = filepath.Join(root, "manifests", path)
+		if filepath.Ext(path) == "" {
+			all = append(all, mustRun(t, "kubectl", "kustomize", path))
+			continue
+		}
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, string(data))
+	}
+	return strings.Join(all, "\n---\n")
+}
+
+// template renders the chart as a release in a namespace.
+func template(t *testing.T, namespace string, values ...string) string {
+	t.Helper()
+	return mustRun(t, "helm", slices.Concat([]string{"template", "lockstep", chart(), "--namespace", namespace}, set(values))...)
+}
+
+// set are the flags of helm for values such as scheduler.replicas=3; file:scheduler.config=PATH is what is in a file.
+func set(values []string) []string {
+	var flags []string
+	for _, value := range values {
+		flag := "--set"
+		if rest, ok := strings.CutPrefix(value, "file:"); ok {
+			flag, value = "--set-file", rest
+		}
+		flags = append(flags, flag, value)
+	}
+	return flags
+}
+
+// objects are those in a YAML text, by kind, namespace and name.
+func objects(t *testing.T, text string) map[string]*unstructured.Unstructured {
+	t.Helper()
+	all := map[string]*unstructured.Unstructured{}
+	decoder := yaml.NewYAMLOrJSONDecoder(strings.NewReader(text), 4096)
+	for {
+		object := &unstructured.Unstructured{}
+		err := decoder.Decode(&object.Object)
+		if errors.Is(err, io.EOF) {
+			return all
+		}
+		if err != nil {
+			t.Fatalf("reading what was rendered: %v", err)
+		}
+		if len(object.Object) == 0 {
+			continue // comments only
+		}
+		key := object.GetKind() + " " + object.GetNamespace() + "/" + object.GetName()
+		if all[key] != nil {
+			t.Errorf("%s is rendered twice", key)
+		}
+		all[key] = object
+	}
+}
+
+// field is what is at a path of an object, as Go prints it.
+func field(object *unstructured.Unstructured, path string) string {
+	if object == nil {
+		return "no such object"
+	}
+	value, found, err := unstructured.NestedFieldNoCopy(object.Object, strings.Fields(path)...)
+	if err != nil || !found {
+		return "no such field"
+	}
+	return fmt.Sprint(value)
+}
