@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/lockstep-sh/lockstep/cmd/controller/page"
 	"github.com/lockstep-sh/lockstep/plugins/defragmentation/migration"
 	"github.com/lockstep-sh/lockstep/plugins/defragmentation/plans"
 	"github.com/lockstep-sh/lockstep/plugins/fairshare/queuestatus"
@@ -53,6 +54,8 @@ type options struct {
 	keepReservations     time.Duration
 	keepPlans            time.Duration
 	markNodes            bool
+	pageAddress          string
+	pageCertDir          string
 
 	logging      *logsapi.LoggingConfiguration
 	featureGates featuregate.MutableVersionedFeatureGate
@@ -97,6 +100,8 @@ func newCommand() *cobra.Command {
 	flags.DurationVar(&o.keepReservations, "reservation-keep-ended", 24*time.Hour, "How long Reservations are kept that have succeeded or failed; then they are deleted. 0 keeps them.")
 	flags.DurationVar(&o.keepPlans, "plan-keep-ended", 24*time.Hour, "How long DefragmentationPlans are kept that have succeeded or failed, with their PodMigrations; then they are deleted. 0 keeps them.")
 	flags.BoolVar(&o.markNodes, "reservation-mark-nodes", false, "Mark nodes on which Reservations hold something, so that cluster-autoscaler and Karpenter do not remove them. Needs the role in manifests/rbac/node-marks.yaml. If false, marks from before are removed.")
+	flags.StringVar(&o.pageAddress, "page-bind-address", "", "Address that serves a web page of gangs, queues and nodes over HTTPS, whose data are for whoever the API server lets get /overview. Without, there is none.")
+	flags.StringVar(&o.pageCertDir, "page-cert-dir", "", "Folder with the tls.crt and tls.key of the page. Without, it makes its own.")
 	flags.AddGoFlag(flag.Lookup(config.KubeconfigFlagName))
 	if err := logsapi.AddFeatureGates(o.featureGates); err != nil {
 		panic(err) // a gate was registered twice
@@ -177,13 +182,23 @@ func (o *options) addControllers(mgr ctrl.Manager, queues queuestatus.Options) e
 	if err := migration.Setup(mgr); err != nil {
 		return err
 	}
-	return plans.Setup(mgr, plans.Options{KeepEnded: o.keepPlans})
+	if err := plans.Setup(mgr, plans.Options{KeepEnded: o.keepPlans}); err != nil {
+		return err
+	}
+	if o.pageAddress == "" {
+		return nil
+	}
+	return page.Setup(mgr, page.Options{Address: o.pageAddress, CertDir: o.pageCertDir})
 }
 
 func (o *options) manager() ctrl.Options {
 	metrics := metricsserver.Options{BindAddress: o.metricsAddress, SecureServing: o.metricsSecure, CertDir: o.metricsCertDir}
 	if o.metricsSecure {
 		metrics.FilterProvider = filters.WithAuthenticationAndAuthorization
+	}
+	stripPod, stripNode := lifecycle.StripPod(queuestatus.StripPod(podgroup.StripPod)), lifecycle.StripNode(queuestatus.StripNode)
+	if o.pageAddress != "" {
+		stripPod, stripNode = page.StripPod(stripPod), page.StripNode(stripNode)
 	}
 	return ctrl.Options{
 		LeaderElection:                o.leaderElect,
@@ -194,8 +209,8 @@ func (o *options) manager() ctrl.Options {
 		HealthProbeBindAddress:        o.healthProbeAddress,
 		PprofBindAddress:              o.pprofAddress,
 		Cache: cache.Options{ByObject: map[client.Object]cache.ByObject{
-			&v1.Pod{}:       {Transform: lifecycle.StripPod(queuestatus.StripPod(podgroup.StripPod))},
-			&v1.Node{}:      {Transform: lifecycle.StripNode(queuestatus.StripNode)},
+			&v1.Pod{}:       {Transform: stripPod},
+			&v1.Node{}:      {Transform: stripNode},
 			&batchv1.Job{}:  {Transform: ownergroup.StripJob},
 			&v1.Namespace{}: {Transform: queuestatus.StripNamespace},
 		}},

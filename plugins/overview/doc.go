@@ -1,4 +1,4 @@
-// Package overview is what there is, as rows for people: gangs, queues, Reservations, the topology and plans.
+// Package overview is what there is, as rows for people: gangs, queues, Reservations, the topology, plans and migrations.
 //
 // Rows follow from objects of the API, and from nothing else: they tell no more than those do, and what only a scheduler
 // process knows, such as places that it holds, is not in them. Where a rule says how something stands, it is the rule of

@@ -11,6 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 )
@@ -183,5 +184,55 @@ func TestApprovable(t *testing.T) {
 				t.Errorf("got %v", err)
 			}
 		})
+	}
+}
+
+// TestWaits: those that wait say why; what most say is first, and the rest after the fourth reason is left out.
+func TestWaits(t *testing.T) {
+	says := func(reason, message string) func(*v1.Pod) {
+		return func(p *v1.Pod) {
+			p.Status.Conditions = []v1.PodCondition{{Type: v1.PodReady, Status: v1.ConditionFalse, Reason: "Other"}, {Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: reason, Message: message}}
+		}
+	}
+	going := func(p *v1.Pod) { p.DeletionTimestamp = &epoch }
+	failed := func(p *v1.Pod) { p.Status.Phase = v1.PodFailed }
+	got := Waits([]*v1.Pod{
+		pod("team", "x", 0, "", says("Unschedulable", "b")), pod("team", "x", 1, "", says("Unschedulable", "a")), pod("team", "x", 2, "", says("Unschedulable", "b")),
+		pod("team", "x", 3, "a1", says("Unschedulable", "has a node")), pod("team", "x", 4, "", says("Unschedulable", "goes"), going),
+		pod("team", "x", 5, "", says("Unschedulable", "failed"), failed), pod("team", "x", 6, "", says("Unschedulable", "in no gang"), without),
+		pod("team", "y", 0, "", says("e", "")), pod("team", "y", 1, "", says("d", "")), pod("team", "y", 2, "", says("c", "")), pod("team", "y", 3, "", says("b", "")), pod("team", "y", 4, "", says("a", "")),
+		pod("other", "z", 0, ""),
+	})
+	want := map[types.NamespacedName][]Wait{
+		{Namespace: "team", Name: "x"}: {{"Unschedulable", "b", 2}, {"Unschedulable", "a", 1}},
+		{Namespace: "team", Name: "y"}: {{"a", "", 1}, {"b", "", 1}, {"c", "", 1}, {"d", "", 1}},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("why gangs wait (-want +got):\n%s", diff)
+	}
+}
+
+// TestMigrations: the latest first, each with the step that it has come to.
+func TestMigrations(t *testing.T) {
+	m := func(name string, after time.Duration, steps ...string) *v1alpha1.PodMigration {
+		m := &v1alpha1.PodMigration{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name, CreationTimestamp: metav1.NewTime(epoch.Add(after))}}
+		m.Spec = v1alpha1.PodMigrationSpec{PodName: "p", PodGroup: "g", SourceNode: "a1", TargetNode: "a2", Suspend: len(steps) == 0}
+		for _, step := range steps {
+			m.Status.Conditions = append(m.Status.Conditions, metav1.Condition{Type: step, Reason: "By" + step, Message: "as said"})
+		}
+		return m
+	}
+	done := m("done", 0, v1alpha1.MigrationComplete, v1alpha1.MigrationEvicted, v1alpha1.MigrationReserved)
+	done.Status.Phase, done.Status.Successor = v1alpha1.MigrationSucceeded, &v1alpha1.MigrationSuccessor{Name: "q"}
+	row := func(of *v1alpha1.PodMigration, phase, reason, message, successor string) Migration {
+		return Migration{
+			Namespace: "team", Name: of.Name, Pod: "p", Gang: "g", From: "a1", To: "a2", Phase: phase, Suspended: of.Spec.Suspend,
+			Successor: successor, Reason: reason, Message: message, Created: of.CreationTimestamp,
+		}
+	}
+	begun, later := m("begun", time.Second, v1alpha1.MigrationReserved), m("m10", time.Minute)
+	want := []Migration{row(m("m2", time.Minute), "Pending", "", "", ""), row(later, "Pending", "", "", ""), row(begun, "Pending", "ByReserved", "as said", ""), row(done, "Succeeded", "ByComplete", "as said", "q")}
+	if diff := cmp.Diff(want, Migrations([]*v1alpha1.PodMigration{done, later, begun, m("m2", time.Minute)})); diff != "" {
+		t.Errorf("migrations (-want +got):\n%s", diff)
 	}
 }

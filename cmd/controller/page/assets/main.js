@@ -1,0 +1,131 @@
+import { replace } from "./dom.js";
+import { drawGangs } from "./gangs.js";
+import { drawMigrations, drawReservations } from "./holdings.js";
+import { drawQueues } from "./queues.js";
+import { drawTopology } from "./topology.js";
+
+const every = 5000; // milliseconds
+const views = { topology: drawTopology, gangs: drawGangs, queues: drawQueues, reservations: drawReservations, migrations: drawMigrations };
+
+const at = (id) => document.getElementById(id);
+const navigation = document.querySelector("nav");
+
+let token = ""; // is in no storage, no address and no cookie
+let data = null;
+let timer = 0;
+const etags = {};
+
+// tell says something to those who read and those who hear the page.
+function tell(text) {
+  if (at("status").textContent !== text) {
+    at("status").textContent = text;
+  }
+}
+
+// get returns what is at a path; null where it is as it was.
+async function get(path) {
+  const headers = { ...(token && { Authorization: "Bearer " + token }), ...(etags[path] && { "If-None-Match": etags[path] }) };
+  const response = await fetch(path, { headers, cache: "no-store", credentials: "same-origin" });
+  if (response.status === 304) {
+    return null;
+  }
+  if (!response.ok) {
+    throw Object.assign(new Error((await response.text()).trim() || response.statusText), { status: response.status });
+  }
+  const value = await response.json();
+  etags[path] = response.headers.get("ETag");
+  return value;
+}
+
+const current = () => Object.hasOwn(views, location.hash.slice(1)) ? location.hash.slice(1) : "topology";
+
+function draw() {
+  if (!data) {
+    return;
+  }
+  navigation.hidden = at("view").hidden = false;
+  at("signin").hidden = true;
+  for (const link of navigation.querySelectorAll("a")) {
+    if (link.hash === "#" + current()) {
+      link.setAttribute("aria-current", "page");
+    } else {
+      link.removeAttribute("aria-current");
+    }
+  }
+  replace(at("view"), views[current()](data, tell, draw));
+}
+
+// forget drops all that was seen with a token that is not good any more.
+function forget() {
+  token = "";
+  data = null;
+  for (const path of Object.keys(etags)) {
+    delete etags[path];
+  }
+  at("view").replaceChildren();
+  navigation.hidden = at("view").hidden = true;
+  at("asof").textContent = "";
+}
+
+function signIn(error) {
+  const tried = token !== "";
+  forget();
+  at("signin").hidden = false;
+  at("token").focus();
+  if (error.status === 403) {
+    tell("The API server knows you, and does not let you get /overview. Ask for the ClusterRole lockstep-page-reader.");
+  } else {
+    tell(tried ? "The API server does not know this token, or no longer." : "");
+  }
+}
+
+async function update() {
+  clearTimeout(timer);
+  const before = token;
+  try {
+    const [contents, history] = await Promise.all([get("overview"), current() === "queues" ? get("overview/history") : null]);
+    if (before !== token) {
+      return; // somebody else signed in meanwhile
+    }
+    if (contents || history) {
+      data = { ...data, ...contents, history: history ?? data?.history };
+      draw();
+    }
+    at("asof").textContent = "As of " + new Date().toLocaleTimeString();
+    if (at("status").dataset.failed) {
+      delete at("status").dataset.failed;
+      tell("");
+    }
+  } catch (error) {
+    if (before !== token) {
+      return;
+    }
+    if (error.status === 401 || error.status === 403) {
+      signIn(error);
+      return;
+    }
+    at("status").dataset.failed = "true";
+    tell(`What is shown is old: ${error.message}. Trying again.`);
+  }
+  timer = setTimeout(update, document.hidden ? 6 * every : every);
+}
+
+at("signin").addEventListener("submit", (event) => {
+  event.preventDefault();
+  token = at("token").value.trim();
+  at("token").value = "";
+  tell("");
+  update();
+});
+
+window.addEventListener("hashchange", () => {
+  if (Object.hasOwn(views, location.hash.slice(1))) {
+    tell("");
+    draw();
+    update();
+  }
+});
+
+document.addEventListener("visibilitychange", () => !document.hidden && data && update());
+
+update();

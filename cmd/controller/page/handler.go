@@ -1,0 +1,108 @@
+package page
+
+import (
+	"context"
+	"embed"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"sync"
+
+	"github.com/go-logr/logr"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/lockstep-sh/lockstep/plugins/overview"
+)
+
+// The paths of the data. They are none of those below /api and /apis, which every cluster lets every user get.
+const (
+	overviewPath = "/overview"
+	historyPath  = "/overview/history"
+)
+
+//go:embed assets
+var assets embed.FS
+
+// policy lets the page load nothing but its own files, and nobody frame it.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
+	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+// Page is what is shown, and what is remembered for it.
+type Page struct {
+	reader client.Reader
+	clock  clock.WithTicker
+
+	mu      sync.Mutex
+	history history
+}
+
+// New returns a page of what a reader has, which is asked once a second at most.
+func New(reader client.Reader, c clock.WithTicker) *Page {
+	return &Page{reader: reader, clock: c, history: history{Times: []int64{}, Series: []*series{}}}
+}
+
+// Handler serves the page. Filter is what requests for data have to pass.
+func (p *Page) Handler(logger logr.Logger, filter metricsserver.Filter) (http.Handler, error) {
+	mux := http.NewServeMux()
+	for path, read := range map[string]func(context.Context) (any, error){overviewPath: p.contents, historyPath: p.past} {
+		handler, err := filter(logger.WithValues("path", path), &document{clock: p.clock, read: read})
+		if err != nil {
+			return nil, fmt.Errorf("protecting %s: %w", path, err)
+		}
+		mux.Handle("GET "+path, handler)
+	}
+	files, err := fs.Sub(assets, "assets")
+	if err != nil {
+		return nil, fmt.Errorf("opening the files of the page: %w", err)
+	}
+	static := http.FileServerFS(files)
+	mux.HandleFunc("GET /", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Cache-Control", "no-cache")
+		static.ServeHTTP(w, r)
+	})
+	return guarded(mux), nil
+}
+
+// guarded has browsers do no more with the answers than the page needs.
+func guarded(handler http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		header := w.Header()
+		header.Set("Content-Security-Policy", policy)
+		header.Set("Cross-Origin-Opener-Policy", "same-origin")
+		header.Set("Cross-Origin-Resource-Policy", "same-origin")
+		header.Set("Referrer-Policy", "no-referrer")
+		header.Set("X-Content-Type-Options", "nosniff")
+		handler.ServeHTTP(w, r)
+	})
+}
+
+func (p *Page) contents(ctx context.Context) (any, error) {
+	objects, err := Read(ctx, p.reader)
+	if err != nil {
+		return nil, err
+	}
+	return ContentsOf(objects), nil
+}
+
+// past is a copy of the history: it goes on while the copy is encoded.
+func (p *Page) past(context.Context) (any, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.history.clone(), nil
+}
+
+// sample notes how queues stand now.
+func (p *Page) sample(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	queues, err := readQueues(ctx, p.reader)
+	if err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.history.add(p.clock.Now(), overview.Queues(queues))
+	return nil
+}

@@ -1,0 +1,83 @@
+package page
+
+import (
+	"context"
+	"fmt"
+
+	v1 "k8s.io/api/core/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/plugins/gang/podgroup"
+)
+
+// Objects are what the page is made of.
+type Objects struct {
+	Pods         []*v1.Pod
+	Nodes        []*v1.Node
+	Namespaces   []*v1.Namespace
+	PodGroups    []*podgroup.PodGroup
+	Natives      []*schedulingv1beta1.PodGroup
+	Queues       []*v1alpha1.Queue
+	Reservations []*v1alpha1.Reservation
+	Plans        []*v1alpha1.DefragmentationPlan
+	Migrations   []*v1alpha1.PodMigration
+}
+
+// Read lists all objects from a cache. Of kinds that the API server does not serve there are none.
+func Read(ctx context.Context, reader client.Reader) (Objects, error) {
+	var o Objects
+	for _, kind := range []struct {
+		list client.ObjectList
+		add  func(runtime.Object)
+	}{
+		{&v1.PodList{}, into(&o.Pods)},
+		{&v1.NodeList{}, into(&o.Nodes)},
+		{&v1.NamespaceList{}, into(&o.Namespaces)},
+		{&podgroup.PodGroupList{}, into(&o.PodGroups)},
+		{&schedulingv1beta1.PodGroupList{}, into(&o.Natives)},
+		{&v1alpha1.QueueList{}, into(&o.Queues)},
+		{&v1alpha1.ReservationList{}, into(&o.Reservations)},
+		{&v1alpha1.DefragmentationPlanList{}, into(&o.Plans)},
+		{&v1alpha1.PodMigrationList{}, into(&o.Migrations)},
+	} {
+		if err := read(ctx, reader, kind.list, kind.add); err != nil {
+			return Objects{}, err
+		}
+	}
+	return o, nil
+}
+
+// readQueues lists the queues from a cache.
+func readQueues(ctx context.Context, reader client.Reader) ([]*v1alpha1.Queue, error) {
+	var queues []*v1alpha1.Queue
+	err := read(ctx, reader, &v1alpha1.QueueList{}, into(&queues))
+	return queues, err
+}
+
+// read lists objects, which belong to the cache: nobody may change them.
+func read(ctx context.Context, reader client.Reader, list client.ObjectList, add func(runtime.Object)) error {
+	err := reader.List(ctx, list, client.UnsafeDisableDeepCopy)
+	if meta.IsNoMatchError(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("listing objects as %T: %w", list, err)
+	}
+	if err := meta.EachListItem(list, func(object runtime.Object) error { add(object); return nil }); err != nil {
+		return fmt.Errorf("reading a %T: %w", list, err)
+	}
+	return nil
+}
+
+// into returns a function that adds what it is called with to a list.
+func into[T any](list *[]T) func(runtime.Object) {
+	return func(object runtime.Object) {
+		if typed, ok := object.(T); ok {
+			*list = append(*list, typed)
+		}
+	}
+}

@@ -1,0 +1,103 @@
+package controller_test
+
+import (
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/lockstep-sh/lockstep/test/await"
+)
+
+// The page has no data for whom the API server does not know, and none for whom it does not let get them. Who may see it
+// sees gangs, queues and nodes.
+func TestPage(t *testing.T) {
+	t.Parallel()
+	c := start(t, manifest(t, "crds"))
+	off := run(t, c, "off")
+	page := address(t)
+	on := run(t, c, "on", "--page-bind-address", page)
+	n := newNamespace(t, c, "page")
+	n.createGroup(2)
+	n.create(1, byLabel)
+	for _, args := range [][]string{
+		{"create", "serviceaccount", "viewer", "--namespace", system},
+		{"create", "serviceaccount", "stranger", "--namespace", system},
+		{"create", "clusterrolebinding", "viewer", "--clusterrole=lockstep-page-reader", "--serviceaccount=" + system + ":viewer"},
+	} {
+		n.kubectl(args...)
+	}
+	viewer, stranger := token(t, c, "viewer"), token(t, c, "stranger")
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	for _, path := range []string{"/overview", "/overview/history"} {
+		for _, one := range []struct {
+			token string
+			want  int
+		}{
+			{"", http.StatusUnauthorized}, {"forged", http.StatusUnauthorized}, {stranger, http.StatusForbidden}, {viewer, http.StatusOK},
+		} {
+			await.NoError(t, "the page is served to those who may see it", func() error { // a new role takes a moment
+				code, err := get(client, "https://"+page+path, one.token)
+				if err != nil || code != one.want {
+					return fmt.Errorf("getting %s: %d, want %d, %w", path, code, one.want, err)
+				}
+				return nil
+			})
+		}
+	}
+	if code, err := get(client, "https://"+page+"/", ""); err != nil || code != http.StatusOK {
+		t.Errorf("the files of the page: %d, %v", code, err)
+	}
+	await.NoError(t, "the page shows what there is", func() error { return shows(client, "https://"+page+"/overview", viewer) })
+	if err := contains(on.log(t), "forbidden"); err == nil {
+		t.Errorf("it lacks permissions:\n%s", on.log(t))
+	}
+	if err := contains(off.log(t), `name="page"`); err == nil {
+		t.Errorf("there is a page that nobody asked for:\n%s", off.log(t))
+	}
+	if err := contains(on.log(t), `name="page"`); err != nil {
+		t.Error(err)
+	}
+}
+
+// shows reports whether the page shows the gang train, with the reason why its pod waits, and the nodes.
+func shows(client *http.Client, url, token string) error {
+	request, err := http.NewRequest(http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	request.Header.Set("Authorization", "Bearer "+token)
+	response, err := client.Do(request)
+	if err != nil {
+		return err
+	}
+	body, err := io.ReadAll(response.Body)
+	if err = errors.Join(err, response.Body.Close()); err != nil {
+		return err
+	}
+	var shown struct {
+		Gangs []struct {
+			Namespace, Name, Phase, Reason string
+			Minimum                        int
+		}
+		Topology struct {
+			Resource v1.ResourceName
+			Nodes    int
+		}
+	}
+	if err := json.Unmarshal(body, &shown); err != nil {
+		return fmt.Errorf("reading what is shown: %w", err)
+	}
+	if len(shown.Gangs) != 1 || shown.Topology.Nodes != 4 {
+		return fmt.Errorf("%d gangs and %d nodes, want 1 and 4", len(shown.Gangs), shown.Topology.Nodes)
+	}
+	if g := shown.Gangs[0]; g.Namespace != "page" || g.Name != "train" || g.Minimum != 2 || g.Phase != "Pending" || g.Reason != incomplete {
+		return fmt.Errorf("the gang is %+v", g)
+	}
+	return nil
+}
