@@ -11,7 +11,6 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/lockstep-sh/lockstep/plugins/overview"
 )
@@ -43,8 +42,11 @@ func New(reader client.Reader, c clock.WithTicker) *Page {
 	return &Page{reader: reader, clock: c, history: history{Times: []int64{}, Series: []*series{}}}
 }
 
+// Filter is a handler for those requests that another may have.
+type Filter = func(logr.Logger, http.Handler) (http.Handler, error)
+
 // Handler serves the page. Filter is what requests for data have to pass.
-func (p *Page) Handler(logger logr.Logger, filter metricsserver.Filter) (http.Handler, error) {
+func (p *Page) Handler(logger logr.Logger, filter Filter) (http.Handler, error) {
 	mux := http.NewServeMux()
 	for path, read := range map[string]func(context.Context) (any, error){overviewPath: p.contents, historyPath: p.past} {
 		handler, err := filter(logger.WithValues("path", path), &document{clock: p.clock, read: read})
@@ -93,8 +95,8 @@ func (p *Page) past(context.Context) (any, error) {
 	return p.history.clone(), nil
 }
 
-// sample notes how queues stand now.
-func (p *Page) sample(ctx context.Context) error {
+// Sample notes how queues stand now.
+func (p *Page) Sample(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	queues, err := readQueues(ctx, p.reader)

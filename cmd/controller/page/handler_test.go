@@ -210,7 +210,7 @@ func TestCompressed(t *testing.T) {
 func TestHistoryIsServed(t *testing.T) {
 	f := newFixture(t, &v1alpha1.Queue{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Status: v1alpha1.QueueStatus{Deserved: cpus("4"), Allocated: cpus("3")}})
 	for range 2 {
-		if err := f.page.sample(t.Context()); err != nil {
+		if err := f.page.Sample(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		f.clock.Step(sampleEvery)

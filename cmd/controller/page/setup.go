@@ -14,7 +14,6 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/plugins/gang/podgroup"
@@ -35,12 +34,12 @@ func Setup(mgr manager.Manager, o Options) error {
 	if err := v1alpha1.AddToScheme(mgr.GetScheme()); err != nil {
 		return fmt.Errorf("adding what the page shows to the scheme: %w", err)
 	}
-	filter, err := filters.WithAuthenticationAndAuthorization(mgr.GetConfig(), mgr.GetHTTPClient())
+	gate, err := newGate(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
 		return fmt.Errorf("preparing to ask the API server who may see the page: %w", err)
 	}
 	page := New(mgr.GetClient(), clock.RealClock{})
-	handler, err := page.Handler(mgr.GetLogger().WithName("page"), filter)
+	handler, err := page.Handler(mgr.GetLogger().WithName("page"), gate.filter)
 	if err != nil {
 		return err
 	}
@@ -105,7 +104,7 @@ func (s sampler) Start(ctx context.Context) error {
 	ticker := s.page.clock.NewTicker(sampleEvery)
 	defer ticker.Stop()
 	for {
-		if err := s.page.sample(ctx); err != nil && ctx.Err() == nil {
+		if err := s.page.Sample(ctx); err != nil && ctx.Err() == nil {
 			klog.FromContext(ctx).Error(err, "Failed to note how queues stand; trying again", "after", sampleEvery)
 		}
 		select {

@@ -1,0 +1,112 @@
+package page
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apiserver/pkg/apis/apiserver"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/authenticatorfactory"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
+	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
+	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
+	"k8s.io/client-go/rest"
+)
+
+const (
+	// reviewTimeout is how long the API server may take to say who calls.
+	reviewTimeout = 10 * time.Second
+	// believe is how long it is not asked again: who was let in, or not known any more, is noticed so much later.
+	believe = time.Minute
+)
+
+// tryAgain is how often the API server is asked where it does not answer: twice, as browsers ask again themselves.
+var tryAgain = &wait.Backoff{Duration: 500 * time.Millisecond, Factor: 1, Steps: 2}
+
+// gate lets those through whom the API server knows by their token, and lets get the path.
+//
+// It is no filter of controller-runtime, as that answers a wrong token with an internal error, and logs each.
+type gate struct {
+	authenticator authenticator.Request
+	authorizer    authorizer.Authorizer
+}
+
+// newGate returns a gate that asks by TokenReview and SubjectAccessReview.
+func newGate(config *rest.Config, httpClient *http.Client) (*gate, error) {
+	tokens, err := authenticationclient.NewForConfigAndClient(config, httpClient)
+	if err != nil {
+		return nil, fmt.Errorf("making the client of TokenReviews: %w", err)
+	}
+	access, err := authorizationclient.NewForConfigAndClient(config, httpClient)
+	if err != nil {
+		return nil, fmt.Errorf("making the client of SubjectAccessReviews: %w", err)
+	}
+	authentication, _, err := authenticatorfactory.DelegatingAuthenticatorConfig{
+		Anonymous: &apiserver.AnonymousAuthConfig{Enabled: false}, CacheTTL: believe,
+		TokenAccessReviewClient: tokens, TokenAccessReviewTimeout: reviewTimeout, WebhookRetryBackoff: tryAgain,
+	}.New()
+	if err != nil {
+		return nil, fmt.Errorf("preparing TokenReviews: %w", err)
+	}
+	authorization, err := authorizerfactory.DelegatingAuthorizerConfig{
+		SubjectAccessReviewClient: access, AllowCacheTTL: believe, DenyCacheTTL: believe / 6, WebhookRetryBackoff: tryAgain,
+	}.New()
+	if err != nil {
+		return nil, fmt.Errorf("preparing SubjectAccessReviews: %w", err)
+	}
+	return &gate{authenticator: authentication, authorizer: authorization}, nil
+}
+
+// filter is a handler behind the gate.
+func (g *gate) filter(logger logr.Logger, handler http.Handler) (http.Handler, error) {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		caller, known, err := g.authenticator.AuthenticateRequest(r)
+		switch {
+		case unanswered(err):
+			logger.Error(err, "Failed to ask the API server who calls")
+			http.Error(w, "the API server does not say who you are", http.StatusServiceUnavailable)
+			return
+		case err != nil, !known:
+			w.Header().Set("WWW-Authenticate", "Bearer")
+			http.Error(w, "the API server does not know you: send the token of a user or a service account", http.StatusUnauthorized)
+			return
+		}
+		verb := strings.ToLower(r.Method)
+		decision, _, err := g.authorizer.Authorize(r.Context(), authorizer.AttributesRecord{User: caller.User, Verb: verb, Path: r.URL.Path})
+		switch {
+		case decision == authorizer.DecisionAllow:
+			handler.ServeHTTP(w, r)
+		case err != nil:
+			logger.Error(err, "Failed to ask the API server what the caller may do", "user", caller.User.GetName())
+			http.Error(w, "the API server does not say whether you may see this", http.StatusServiceUnavailable)
+		default:
+			http.Error(w, fmt.Sprintf("user %q may not %s %s", caller.User.GetName(), verb, r.URL.Path), http.StatusForbidden)
+		}
+	}), nil
+}
+
+// unanswered reports whether an error is that the API server did not say whose token it is. If it said that it is nobody's, that is
+// an error, too, but no answer is better.
+func unanswered(err error) bool {
+	var several utilerrors.Aggregate
+	if errors.As(err, &several) {
+		for _, one := range several.Errors() {
+			if unanswered(one) {
+				return true
+			}
+		}
+		return false
+	}
+	var status apierrors.APIStatus
+	var network *url.Error
+	return errors.As(err, &status) || errors.As(err, &network)
+}

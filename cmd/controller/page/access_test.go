@@ -1,0 +1,66 @@
+package page
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+)
+
+// TestGate: nobody gets through of whom the API server does not say that they may, and a wrong token is not a broken server.
+func TestGate(t *testing.T) {
+	allowed := authorizer.AttributesRecord{User: &user.DefaultInfo{Name: "ann"}, Verb: "get", Path: overviewPath}
+	several := func(err error) error { return utilerrors.NewAggregate([]error{errors.New("one"), err}) }
+	for sentence, c := range map[string]struct {
+		user         string
+		known        bool
+		unknown      error // what is wrong with who it is
+		unauthorized error // what is wrong with what they may
+		want         int
+		body         string
+	}{
+		"without a token":                           {want: http.StatusUnauthorized, body: "does not know you"},
+		"with a wrong token":                        {unknown: several(errors.New("invalid bearer token")), want: http.StatusUnauthorized, body: "does not know you"},
+		"the API server is not there":               {unknown: several(&url.Error{Op: "Post", Err: errors.New("refused")}), want: http.StatusServiceUnavailable},
+		"the controller may not ask":                {unknown: apierrors.NewInternalError(errors.New("no")), want: http.StatusServiceUnavailable},
+		"who may":                                   {user: "ann", known: true, want: http.StatusOK, body: "data"},
+		"who may not":                               {user: "bob", known: true, want: http.StatusForbidden, body: `user "bob" may not get /overview`},
+		"of whom it is not said":                    {user: "bob", known: true, unauthorized: errors.New("no answer"), want: http.StatusServiceUnavailable},
+		"who is named, and not known all the same":  {user: "ann", want: http.StatusUnauthorized},
+		"who is known, and something is wrong, too": {user: "ann", known: true, unknown: errors.New("wrong"), want: http.StatusUnauthorized},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			g := &gate{
+				authenticator: authenticator.RequestFunc(func(*http.Request) (*authenticator.Response, bool, error) {
+					return &authenticator.Response{User: &user.DefaultInfo{Name: c.user}}, c.known, c.unknown
+				}),
+				authorizer: authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+					if a.GetUser().GetName() == "ann" && a.GetVerb() == allowed.Verb && a.GetPath() == allowed.Path && !a.IsResourceRequest() {
+						return authorizer.DecisionAllow, "", nil
+					}
+					return authorizer.DecisionNoOpinion, "", c.unauthorized
+				}),
+			}
+			handler, err := g.filter(logr.Discard(), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "data") }))
+			if err != nil {
+				t.Fatal(err)
+			}
+			w := httptest.NewRecorder()
+			handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, overviewPath, nil))
+			if body := w.Body.String(); w.Code != c.want || !strings.Contains(body, c.body) {
+				t.Errorf("%d %q, want %d and %q in it", w.Code, body, c.want, c.body)
+			}
+		})
+	}
+}

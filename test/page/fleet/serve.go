@@ -1,0 +1,59 @@
+package fleet
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/utils/clock"
+
+	"github.com/lockstep-sh/lockstep/cmd/controller/page"
+)
+
+// The tokens that there are: of who may see the page, and of who may not.
+const (
+	Viewer   = "viewer"
+	Stranger = "stranger"
+)
+
+// shifted is a clock that has gone less far.
+type shifted struct {
+	clock.RealClock
+	by time.Duration
+}
+
+// Now implements clock.PassiveClock.
+func (s *shifted) Now() time.Time { return s.RealClock.Now().Add(-s.by) }
+
+// Since implements clock.PassiveClock.
+func (s *shifted) Since(t time.Time) time.Duration { return s.Now().Sub(t) }
+
+// Page is the page of a fleet, whose queues have been watched for an hour.
+func (f *Fleet) Page(ctx context.Context) (http.Handler, error) {
+	const samples, every = 360, 10 * time.Second
+	c := &shifted{}
+	p := page.New(f, c)
+	for i := range samples {
+		c.by = time.Duration(samples-1-i) * every
+		f.Load(i)
+		if err := p.Sample(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return p.Handler(logr.Discard(), byToken)
+}
+
+// byToken stands for the API server.
+func byToken(_ logr.Logger, handler http.Handler) (http.Handler, error) {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.Header.Get("Authorization") {
+		case "Bearer " + Viewer:
+			handler.ServeHTTP(w, r)
+		case "Bearer " + Stranger:
+			http.Error(w, "Authorization denied", http.StatusForbidden)
+		default:
+			http.Error(w, "Unauthorized", http.StatusUnauthorized)
+		}
+	}), nil
+}
