@@ -122,6 +122,11 @@ test-e2e: build control-plane ## Run the tests that need a cluster
 test-operators: ## Build the operators of training jobs, as they come, and run their jobs with lockstep-scheduler
 	go test -count=1 -timeout 60m ./test/operators -operators -v $(ARGS)
 
+# No part of test: it needs a Chromium. ARGS='-args -pictures "$PWD/docs/pictures"' takes the pictures of docs/page.md.
+.PHONY: test-page
+test-page: ## Look at the page of lockstep-controller in a headless Chromium, which has to be installed
+	cd test/page/browser && go test -count=1 -v . $(ARGS)
+
 .PHONY: chaos
 chaos: build control-plane ## Run gangs under faults and check what has to hold (SEED, MINUTES, QUEUES=1, RESERVATIONS=1, MOVES=1, SCHEDULER=stock)
 	go run ./test/chaos -seed $(SEED) -minutes $(MINUTES) -queues=$(QUEUES) -reservations=$(RESERVATIONS) -moves=$(MOVES) -scheduler $(SCHEDULER) $(ARGS)

@@ -4,6 +4,7 @@ package fleet
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -59,7 +60,7 @@ func New(nodes, gangs int, now time.Time) *Fleet {
 	for i := range gangs {
 		f.add(i, fmt.Sprintf("train-%d", i), i%5 == 0)
 	}
-	o.Reservations = reservations(o.Nodes)
+	o.Reservations = reservations(o.Nodes, now)
 	o.Plans, o.Migrations = plan(now)
 	return f
 }
@@ -95,7 +96,7 @@ func (f *Fleet) add(i int, name string, waits bool) {
 		if waits {
 			p.Status.Conditions = []v1.PodCondition{{Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: v1.PodReasonUnschedulable, Message: fmt.Sprintf("gang %s/%s: no rack has room for 8 members, at most 5 fit; short of 3 nvidia.com/gpu", namespace, name)}}
 		} else {
-			p.Spec.NodeName, p.Status.Phase = f.objects.Nodes[(i*2+m/4)%len(f.objects.Nodes)].Name, v1.PodRunning
+			p.Spec.NodeName, p.Status.Phase = f.objects.Nodes[(i*2+m/(4+4*(i%2)))%len(f.objects.Nodes)].Name, v1.PodRunning
 		}
 		f.objects.Pods = append(f.objects.Pods, p)
 	}
@@ -117,24 +118,26 @@ func queues() []*v1alpha1.Queue {
 func (f *Fleet) Load(step int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	list := make([]*v1alpha1.Queue, 0, len(f.objects.Queues))
+	list := make([]*v1alpha1.Queue, len(f.objects.Queues))
 	total := int64(0)
-	for i := len(f.objects.Queues) - 1; i >= 0; i-- {
-		q := f.objects.Queues[i].DeepCopy()
-		deserved, has := int64(200+i*60), int64(min(step*(i+1), 700, 150+i*70+step/(i+1)))
-		if total += has; q.Spec.Parent == "" {
-			deserved, has = 8000, total
+	for i, before := range slices.Backward(f.objects.Queues) { // the one above all others is the first
+		q := before.DeepCopy()
+		deserved, has := int64(200+i*60), int64(min(step*(i+1), 150+i*70+step/(i+1)))
+		if q.Spec.Parent == "" {
+			deserved, has = 3200, total
 		}
+		total += has
 		q.Status.Deserved, q.Status.Allocated, q.Status.Requested = amount(deserved), amount(has), amount(has+136)
-		list = append(list, q)
+		list[i] = q
 	}
 	f.objects.Queues = list
 }
 
-func reservations(nodes []*v1.Node) []*v1alpha1.Reservation {
+func reservations(nodes []*v1.Node, now time.Time) []*v1alpha1.Reservation {
 	var list []*v1alpha1.Reservation
 	for i := range 12 {
-		r := &v1alpha1.Reservation{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("maintenance-%d", i)}}
+		r := &v1alpha1.Reservation{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("next-%d", i), CreationTimestamp: metav1.NewTime(now.Add(-time.Hour))}}
+		r.Spec.Replicas, r.Status.OwnerCount = 2, 2
 		r.Spec.Owners = []v1alpha1.ReservationOwner{{PodGroup: "train-next", Namespace: "team-1"}}
 		r.Status.Phase, r.Status.Allocatable, r.Status.Allocated = v1alpha1.ReservationAvailable, amount(8), amount(2)
 		for n := range 2 {

@@ -13,10 +13,11 @@ function matches(gang) {
   return filter.text.toLowerCase().split(/\s+/).every((word) => text.includes(word));
 }
 
-// explanation is why a gang waits: its own reason, and what its members say.
+// explanation is why a gang waits: its own reason, and what its members say beside.
 function explanation(gang) {
+  const waits = (gang.waits ?? []).filter((w) => w.message !== gang.message);
   return h("div", {}, said(gang),
-    gang.waits && h("ul", {}, gang.waits.map((w) => h("li", {}, `${w.pods} of its pods: `, h("b", {}, w.reason), " " + w.message))),
+    waits.length > 0 && h("ul", {}, waits.map((w) => h("li", {}, `${w.pods} of its pods: `, h("b", {}, w.reason), " " + w.message))),
     h("p", {}, "Member by member, and domain by domain: ", h("code", {}, `kubectl gang explain ${gang.name} --namespace ${gang.namespace}`)));
 }
 
