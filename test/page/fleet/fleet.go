@@ -23,9 +23,9 @@ import (
 )
 
 const (
-	gpu  v1.ResourceName = "nvidia.com/gpu"
-	zone                 = "topology.kubernetes.io/zone"
-	rack                 = "example.com/rack"
+	gpu  = v1.ResourceName("nvidia.com/gpu")
+	zone = "topology.kubernetes.io/zone"
+	rack = "example.com/rack"
 	// perRack is how many nodes a rack has, each with eight GPUs; two racks are a zone's.
 	perRack = 20
 	gpus    = 8
