@@ -26,5 +26,12 @@ var (
 )
 
 func registerMetrics() {
-	registerOnce.Do(func() { legacyregistry.MustRegister(doubtful, openBindings) })
+	registerOnce.Do(func() {
+		legacyregistry.MustRegister(doubtful, openBindings)
+		// Series that are there from the start: of one that begins with its first count, increase() misses that.
+		for _, o := range []outcome{bound, elsewhere, gone, failed} {
+			doubtful.WithLabelValues(o.String())
+		}
+		doubtful.WithLabelValues("abandoned")
+	})
 }

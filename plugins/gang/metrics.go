@@ -42,5 +42,9 @@ var (
 func registerMetrics() {
 	registerOnce.Do(func() {
 		legacyregistry.MustRegister(attempts, planDuration, startDuration, membersUnfit, roundsFailed)
+		// Series that are there from the start: of one that begins with its first count, increase() misses that.
+		for _, result := range []string{"planned", "unschedulable", "error"} {
+			attempts.WithLabelValues(result)
+		}
 	})
 }

@@ -20,6 +20,10 @@ var (
 		Namespace: metricsNamespace, Subsystem: metricsSubsystem, Name: "gangs", StabilityLevel: metrics.ALPHA,
 		Help: "Gangs by profile and state: incomplete, unschedulable, running.",
 	}, []string{"profile", "state"})
+	longestWait = metrics.NewGaugeVec(&metrics.GaugeOpts{
+		Namespace: metricsNamespace, Subsystem: metricsSubsystem, Name: "longest_wait_seconds", StabilityLevel: metrics.ALPHA,
+		Help: "Time since the gang that waits the longest had all members that it needs, by profile; 0 where no complete gang waits.",
+	}, []string{"profile"})
 	membersHeld = metrics.NewGaugeVec(&metrics.GaugeOpts{
 		Namespace: metricsNamespace, Subsystem: metricsSubsystem, Name: "members_held", StabilityLevel: metrics.ALPHA,
 		Help: "Members that hold capacity and do not bind yet, by profile.",
@@ -33,7 +37,7 @@ var (
 )
 
 func registerMetrics() {
-	registerOnce.Do(func() { legacyregistry.MustRegister(gangsGauge, membersHeld, holdsGauge) })
+	registerOnce.Do(func() { legacyregistry.MustRegister(gangsGauge, longestWait, membersHeld, holdsGauge) })
 }
 
 // measure sets the gauges.
@@ -41,6 +45,11 @@ func (r *Registry) measure() {
 	for name, p := range r.all() {
 		var c gang.Counts
 		p.Look(func(s *gang.Gangs) { c = s.Count() })
+		wait := 0.0
+		if !c.Oldest.IsZero() {
+			wait = r.clock.Since(c.Oldest).Seconds()
+		}
+		longestWait.WithLabelValues(name).Set(wait)
 		membersHeld.WithLabelValues(name).Set(float64(c.Held))
 		gangsGauge.WithLabelValues(name, "incomplete").Set(float64(c.Incomplete))
 		gangsGauge.WithLabelValues(name, "unschedulable").Set(float64(c.Unschedulable))

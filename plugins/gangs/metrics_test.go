@@ -2,9 +2,12 @@ package gangs
 
 import (
 	"testing"
+	"time"
 
 	"k8s.io/component-base/metrics/testutil"
+	testingclock "k8s.io/utils/clock/testing"
 
+	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
 )
 
@@ -19,4 +22,26 @@ func TestReasonsOfHolds(t *testing.T) {
 			t.Errorf("%g holds of reason %s, %v, want 1", n, reason, err)
 		}
 	}
+}
+
+// TestLongestWait: it is the time since a gang was complete, and 0 once it is not.
+func TestLongestWait(t *testing.T) {
+	s := newStage(t, testProfile)
+	clock := testingclock.NewFakeClock(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC))
+	s.clock = clock
+	members := makeMembers("train", 2)
+	check := func(want float64) {
+		t.Helper()
+		s.measure()
+		if got, err := testutil.GetGaugeMetricValue(longestWait.WithLabelValues(testProfile)); err != nil || got != want {
+			t.Errorf("the longest wait is %g s, %v; want %g", got, err, want)
+		}
+	}
+	for _, pod := range members {
+		s.of(testProfile).Input(s.ctx, func(g *gang.Gangs, now time.Time) gang.Effects { return g.See(pod, now) })
+	}
+	clock.Step(90 * time.Second)
+	check(90)
+	s.of(testProfile).Input(s.ctx, func(g *gang.Gangs, now time.Time) gang.Effects { return g.Gone(members[0].UID, now) })
+	check(0)
 }

@@ -35,5 +35,11 @@ var (
 )
 
 func registerMetrics() {
-	registerOnce.Do(func() { legacyregistry.MustRegister(searchDuration, preemptions, victimsTotal, evictionErrors) })
+	registerOnce.Do(func() {
+		legacyregistry.MustRegister(searchDuration, preemptions, victimsTotal, evictionErrors)
+		// Series that are there from the start: of one that begins with its first count, increase() misses that.
+		for _, action := range []string{"preempt", "reclaim"} {
+			preemptions.WithLabelValues(action)
+		}
+	})
 }

@@ -16,4 +16,12 @@ var (
 	registerOnce sync.Once
 )
 
-func registerMetrics() { registerOnce.Do(func() { legacyregistry.MustRegister(refused) }) }
+func registerMetrics() {
+	registerOnce.Do(func() {
+		legacyregistry.MustRegister(refused)
+		// Series that are there from the start: of one that begins with its first count, increase() misses that.
+		for _, r := range []reason{notHeld, lapsed, taken, givenBack} {
+			refused.WithLabelValues(string(r))
+		}
+	})
+}

@@ -192,6 +192,8 @@ type Counts struct {
 	Held, Pending int
 	// Gangs by what they wait for.
 	Incomplete, Unschedulable, Running int
+	// Oldest is since when the gang that waits the longest has had all that it needs but nodes; zero where none waits so.
+	Oldest time.Time
 }
 
 // Count adds up the gangs and their members.
@@ -203,6 +205,9 @@ func (s *Gangs) Count() Counts {
 		if g.goesAlone() {
 			c.Running++
 			continue
+		}
+		if s.able(g.group) && !g.completed.IsZero() && (c.Oldest.IsZero() || g.completed.Before(c.Oldest)) {
+			c.Oldest = g.completed
 		}
 		switch reason, _ := s.why(g); reason {
 		case "":

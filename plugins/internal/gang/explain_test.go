@@ -194,3 +194,55 @@ func TestPosition(t *testing.T) {
 		})
 	}
 }
+
+func TestOldestWait(t *testing.T) {
+	three := func(c *cluster) {
+		c.add(podsNamed("p", 3, of("train"), needs(3))...)
+		c.run()
+		c.pass(time.Minute)
+	}
+	for sentence, c := range map[string]struct {
+		play func(*cluster)
+		// want is since when, counted from the start.
+		want  time.Duration
+		waits bool
+	}{
+		"an incomplete gang does not wait for nodes": {play: func(c *cluster) {
+			c.add(podsNamed("p", 2, of("train"), needs(3))...)
+			c.run()
+			c.pass(time.Minute)
+		}},
+		"a complete gang waits since it was complete, however often it was tried": {play: func(c *cluster) {
+			c.add(podsNamed("p", 2, of("train"), needs(3))...)
+			c.pass(time.Minute)
+			c.add(podOf("q", of("train"), needs(3)))
+			c.run()
+			c.pass(time.Minute)
+		}, waits: true, want: time.Minute},
+		"of two that wait the older one counts": {play: func(c *cluster) {
+			three(c)
+			c.add(podsNamed("q", 3, of("other"), needs(3))...)
+			c.run()
+		}, waits: true},
+		"a gang that runs does not wait": {play: func(c *cluster) {
+			three(c)
+			c.grow("n", 1)
+			c.pass(time.Minute)
+		}},
+		"a gang that has lost a member waits for that": {play: func(c *cluster) {
+			three(c)
+			c.remove("p1")
+		}},
+		"a gang that is complete again has waited since then": {play: func(c *cluster) {
+			three(c)
+			c.remove("p1")
+			c.add(podOf("q", of("train"), needs(3)))
+			c.run()
+		}, waits: true, want: time.Minute},
+	} {
+		got := asked(t, map[string]int{"n": 2}, c.play, func(s *Gangs) time.Time { return s.Count().Oldest })
+		if got.IsZero() == c.waits || c.waits && got.Sub(start) != c.want {
+			t.Errorf("%s: since %s, want %s after %s (%t)", sentence, got, c.want, start, c.waits)
+		}
+	}
+}
