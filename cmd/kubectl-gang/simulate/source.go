@@ -4,7 +4,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"time"
 
@@ -95,22 +94,24 @@ func (s *Source) base(ctx context.Context, a *access.Access, g *Ground) ([]byte,
 
 // log has the scheduler's log go where it was asked for, for the rest of the process.
 func (s *Source) log() error {
-	to := io.Discard
+	to := os.DevNull
 	if s.logFile != "" {
-		file, err := os.Create(s.logFile)
+		file, err := os.Create(s.logFile) // klog ends the process where it cannot
 		if err != nil {
 			return fmt.Errorf("opening --scheduler-log: %w", err)
 		}
-		to = file
+		if err := file.Close(); err != nil {
+			return fmt.Errorf("opening --scheduler-log: %w", err)
+		}
+		to = s.logFile
 	}
 	flags := flag.NewFlagSet("", flag.ContinueOnError)
 	klog.InitFlags(flags)
-	for name, value := range map[string]string{"logtostderr": "false", "alsologtostderr": "false", "stderrthreshold": "FATAL", "one_output": "true"} {
+	for name, value := range map[string]string{"log_file": to, "logtostderr": "false", "alsologtostderr": "false", "stderrthreshold": "FATAL", "one_output": "true"} {
 		if err := flags.Set(name, value); err != nil {
 			return fmt.Errorf("setting up the log: %w", err)
 		}
 	}
-	klog.SetOutput(to)
 	return nil
 }
 

@@ -8,6 +8,9 @@ import (
 
 // ofJobSet is the wish for those of the replicated jobs of a JobSet that are in the gang.
 func ofJobSet(js *jobSet, in func(*replicatedJob) bool) wish {
+	if js.Spec.Suspend {
+		return wish{none: true}
+	}
 	levels := levelsOf(js, in)
 	var parts []part
 	for i, l := range levels {

@@ -76,8 +76,14 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	case meta.IsNoMatchError(err): // its label names a kind that this cluster does not have
 		return reconcile.Result{RequeueAfter: muchLater}, nil
 	}
-	if err != nil || want.min == 0 {
+	if err != nil {
 		return reconcile.Result{}, err
+	}
+	if want.none {
+		return reconcile.Result{}, r.tidy(ctx, group)
+	}
+	if want.min == 0 {
+		return reconcile.Result{}, nil
 	}
 	r.tell(key, toTell(key, want, group))
 	switch {
@@ -97,7 +103,7 @@ func made(group *podgroup.PodGroup) bool {
 	return group.Labels[gang.ManagedByLabel] == gang.LockstepController
 }
 
-// tidy is for a PodGroup whose gang has no pods. It has it ask for nothing: the next pods may be more or fewer, and must
+// tidy is for a PodGroup whose gang has no pods, or whose owner is suspended. It has it ask for nothing: the next pods may be more or fewer, and must
 // not start by the number of the last ones. It deletes it where its owner left it alone, or has no such part any more;
 // with its owner it is deleted by Kubernetes.
 func (r *reconciler) tidy(ctx context.Context, group *podgroup.PodGroup) error {

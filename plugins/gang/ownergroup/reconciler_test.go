@@ -137,3 +137,18 @@ func (s *stage) taken() (list []string) {
 		}
 	}
 }
+
+// While a Job is suspended its PodGroup asks for nothing, whatever pods have ended, or are seen before the Job is seen to go on.
+func TestSuspended(t *testing.T) {
+	const (
+		job   = `{apiVersion: batch/v1, kind: Job, metadata: {name: train, uid: u}, spec: {suspend: true, parallelism: 2}}`
+		group = `{apiVersion: scheduling.x-k8s.io/v1alpha1, kind: PodGroup, metadata: {name: job.train, labels: {app.kubernetes.io/managed-by: lockstep-controller}, ownerReferences: [{apiVersion: batch/v1, kind: Job, name: train, uid: u, controller: true}]}, spec: {minMember: 2}}`
+		pod   = `{apiVersion: v1, kind: Pod, metadata: {name: p, annotations: {scheduling.lockstep.dev/gang: Owner}, ownerReferences: [{apiVersion: batch/v1, kind: Job, name: train, uid: u, controller: true}]}, status: {phase: Failed}}`
+	)
+	if got := newStage(t, job, group, pod).reconcile("job.train"); got == nil || got.Spec.MinMember != 0 {
+		t.Errorf("the PodGroup is %+v, want one without a minimum", got)
+	}
+	if got := newStage(t, job, pod).reconcile("job.train"); got != nil {
+		t.Errorf("the PodGroup %+v was made", got)
+	}
+}

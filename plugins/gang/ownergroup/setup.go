@@ -206,7 +206,7 @@ func StripJob(object any) (any, error) {
 	}
 	return &batchv1.Job{
 		ObjectMeta: metav1.ObjectMeta{Namespace: job.Namespace, Name: job.Name, UID: job.UID, ResourceVersion: job.ResourceVersion, Generation: job.Generation},
-		Spec:       batchv1.JobSpec{Parallelism: job.Spec.Parallelism, Completions: job.Spec.Completions},
+		Spec:       batchv1.JobSpec{Parallelism: job.Spec.Parallelism, Completions: job.Spec.Completions, Suspend: job.Spec.Suspend},
 		Status:     batchv1.JobStatus{Succeeded: job.Status.Succeeded, FailedIndexes: job.Status.FailedIndexes},
 	}, nil
 }

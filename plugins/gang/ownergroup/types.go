@@ -20,6 +20,7 @@ var kinds = map[gang.OwnerKind]schema.GroupVersionKind{
 type jobSet struct {
 	Metadata metav1.ObjectMeta `json:"metadata"`
 	Spec     struct {
+		Suspend        bool            `json:"suspend"`
 		ReplicatedJobs []replicatedJob `json:"replicatedJobs"`
 		StartupPolicy  struct {
 			StartupPolicyOrder string `json:"startupPolicyOrder"`

@@ -22,6 +22,8 @@ type wish struct {
 	// room is what those stages take that run at the same time: the first of them need not start
 	// where the others have no room. Nil where each ends before the next begins.
 	room v1.ResourceList
+	// none: the owner is suspended. Whatever pods are seen, of those that it makes next nobody knows the number.
+	none bool
 	// leftOut are the replicated jobs that are made last and do not count, because nobody
 	// knows how many pods of those before them exist at a time.
 	leftOut []string
@@ -129,6 +131,9 @@ func podsOf(spec *batchv1.JobSpec) (n int, endless bool) {
 // ofJob is the wish for a Job. standing are its pods that have succeeded and are still there: those
 // count as members, others that have succeeded are not to come again, nor are indexes that have failed for good.
 func ofJob(job *batchv1.Job, standing int) wish {
+	if job.Spec.Suspend != nil && *job.Spec.Suspend {
+		return wish{none: true}
+	}
 	n, _ := podsOf(&job.Spec)
 	if job.Spec.Completions != nil {
 		gone := max(0, int(job.Status.Succeeded)-standing)

@@ -24,7 +24,13 @@ type said struct {
 	LeftOut []string
 }
 
+// suspended is the minimum in a table of an owner that is suspended.
+const suspended = -1
+
 func (w wish) said() said {
+	if w.none {
+		return said{Min: suspended}
+	}
 	return said{Min: w.min, Stages: w.stagesText(), Room: resource.FromList(w.room).String(), LeftOut: w.leftOut}
 }
 
@@ -52,6 +58,7 @@ func TestOfJob(t *testing.T) {
 		"nor one of which all has succeeded":                           {"{spec: {parallelism: 2, completions: 2}, status: {succeeded: 2}}", 0, 0},
 		"what succeeds of a work queue does not say how many come":     {"{spec: {parallelism: 3}, status: {succeeded: 1}}", 0, 3},
 		"more may have succeeded than completions say, when lowered":   {"{spec: {parallelism: 2, completions: 2}, status: {succeeded: 5}}", 0, 0},
+		"of what it makes when it is resumed nobody knows the number":  {"{spec: {parallelism: 2, suspend: true}, status: {succeeded: 1}}", 1, suspended},
 		"indexes that have failed for good do not come again":          {"{spec: {parallelism: 8, completions: 8, backoffLimitPerIndex: 1}, status: {succeeded: 1, failedIndexes: '0,3-5'}}", 1, 4},
 		"what nobody writes of them counts for nothing":                {"{spec: {parallelism: 8, completions: 8}, status: {failedIndexes: 5-3}}", 0, 8},
 		"of elastic indexed Jobs completions and parallelism go along": {"{spec: {parallelism: 8, completions: 8, completionMode: Indexed}}", 0, 8},
@@ -79,6 +86,12 @@ spec:
   - {name: driver, template: {spec: {}}}
   - {name: workers, replicas: 2, template: {spec: {parallelism: 4, completions: 4}}}`,
 			want: said{Min: 9}},
+		"of what it makes when it is resumed nobody knows the number": {jobSet: `
+spec:
+  suspend: true
+  replicatedJobs:
+  - {name: driver, template: {spec: {}}}`,
+			want: said{Min: suspended}},
 		"only those that are in the gang": {jobSet: `
 spec:
   replicatedJobs:
