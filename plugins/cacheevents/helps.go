@@ -33,11 +33,12 @@ func NodeHelps(before, after any) bool {
 
 // ClaimHelps reports whether what an event tells of a ResourceClaim may let a pod fit that did not: the claim has come to be,
 // or devices are free of it, or it is allocated and others may share it. Of one that was made for a pod the last takes from
-// others only.
+// others only. One that was made for extended resources helps when it goes, whether or not it had devices: kube-scheduler refuses its
+// pod as long as it sees it.
 func ClaimHelps(before, after any) bool {
 	old, _ := before.(*resourceapi.ResourceClaim)
 	claim, _ := after.(*resourceapi.ResourceClaim)
-	if old == nil {
+	if old == nil || claim == nil && old.Annotations[resourceapi.ExtendedResourceClaimAnnotation] == "true" {
 		return true
 	}
 	has, had := claim != nil && claim.Status.Allocation != nil, old.Status.Allocation != nil

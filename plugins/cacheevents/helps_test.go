@@ -67,18 +67,21 @@ func ofPod(claim *resourceapi.ResourceClaim) *resourceapi.ResourceClaim {
 
 func TestClaimHelps(t *testing.T) {
 	free, taken := dra.Claim("c", 1), dra.Held(dra.Claim("c", 1), "n", 0, "user")
+	made := ofPod(free)
+	made.Annotations = map[string]string{resourceapi.ExtendedResourceClaimAnnotation: "true"}
 	var none *resourceapi.ResourceClaim
 	for sentence, c := range map[string]struct {
 		before, after *resourceapi.ResourceClaim
 		want          bool
 	}{
-		"it comes":                 {none, free, true},
-		"it is allocated, for all": {free, taken, true},
-		"it is allocated to a pod": {ofPod(free), ofPod(taken), false},
-		"somebody else has it":     {taken, dra.Held(dra.Claim("c", 1), "n", 0, "user", "other"), false},
-		"it is free again":         {taken, free, true},
-		"it goes, and had none":    {free, none, false},
-		"it goes with what it had": {taken, none, true},
+		"it comes":                                     {none, free, true},
+		"it is allocated, for all":                     {free, taken, true},
+		"it is allocated to a pod":                     {ofPod(free), ofPod(taken), false},
+		"somebody else has it":                         {taken, dra.Held(dra.Claim("c", 1), "n", 0, "user", "other"), false},
+		"it is free again":                             {taken, free, true},
+		"it goes, and had none":                        {free, none, false},
+		"it was made for extended resources, and goes": {made, none, true},
+		"it goes with what it had":                     {taken, none, true},
 	} {
 		if got := ClaimHelps(c.before, c.after); got != c.want {
 			t.Errorf("%s: %t, want %t", sentence, got, c.want)
