@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/restmapper"
 	"k8s.io/client-go/tools/clientcmd"
-	"k8s.io/klog/v2"
+	"k8s.io/component-base/logs"
 
 	schedulerapp "github.com/lockstep-sh/lockstep/cmd/scheduler/app"
 
@@ -117,7 +117,7 @@ func (s *Simulation) Suppose(more []Object) error {
 // Close ends the simulation. Nothing is left of it.
 func (s *Simulation) Close() {
 	s.stop()
-	klog.Flush()
+	logs.FlushLogs()
 	if s.server != nil {
 		_ = s.server.Close() // it has no more than this process
 	}
