@@ -100,6 +100,10 @@ func allIsAccepted(ctx context.Context, t *testing.T, c *localcluster.Cluster) {
 			all[path] = kustomize(t, path)
 		}
 	}
+	// Prometheus has a namespace of its own, which is there before its roles are.
+	if out, err := c.Kubectl(ctx, "create", "namespace", "monitoring"); err != nil {
+		t.Fatal(err, out)
+	}
 	for name, text := range all {
 		if err := check(ctx, t, c, text); err != nil {
 			t.Errorf("%s: %v", name, err)
