@@ -138,3 +138,18 @@ func informerFactory(client kubernetes.Interface, opts *options.Options, store *
 	})
 	return factory
 }
+
+// startInformers starts the informers of a scheduler that kube-scheduler's own Run does not start, and returns when their handlers have
+// been told of all that there is.
+func startInformers(ctx context.Context, config *schedulerconfig.CompletedConfig, sched *scheduler.Scheduler) error {
+	config.InformerFactory.Start(ctx.Done())
+	config.InformerFactory.WaitForCacheSync(ctx.Done())
+	if config.DynInformerFactory != nil {
+		config.DynInformerFactory.Start(ctx.Done())
+		config.DynInformerFactory.WaitForCacheSync(ctx.Done())
+	}
+	if err := sched.WaitForHandlersSync(ctx); err != nil {
+		return fmt.Errorf("waiting for what is in the cluster: %w", err)
+	}
+	return nil
+}

@@ -63,14 +63,8 @@ func unbound(config *schedulerconfig.Config, kubeconfig string) error {
 func (s *Simulated) Run(ctx context.Context) error {
 	s.config.EventBroadcaster.StartRecordingToSink(ctx.Done())
 	defer s.config.EventBroadcaster.Shutdown()
-	s.config.InformerFactory.Start(ctx.Done())
-	s.config.InformerFactory.WaitForCacheSync(ctx.Done())
-	if s.config.DynInformerFactory != nil {
-		s.config.DynInformerFactory.Start(ctx.Done())
-		s.config.DynInformerFactory.WaitForCacheSync(ctx.Done())
-	}
-	if err := s.WaitForHandlersSync(ctx); err != nil {
-		return fmt.Errorf("waiting for what is in the cluster: %w", err)
+	if err := startInformers(ctx, s.config, s.Scheduler); err != nil {
+		return err
 	}
 	s.Scheduler.Run(ctx)
 	return nil

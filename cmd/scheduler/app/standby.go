@@ -57,14 +57,8 @@ func (s *Standby) Look(ctx context.Context) error {
 }
 
 func (s *Standby) follow(ctx context.Context) error {
-	s.config.InformerFactory.Start(ctx.Done())
-	s.config.InformerFactory.WaitForCacheSync(ctx.Done())
-	if s.config.DynInformerFactory != nil {
-		s.config.DynInformerFactory.Start(ctx.Done())
-		s.config.DynInformerFactory.WaitForCacheSync(ctx.Done())
-	}
-	if err := s.WaitForHandlersSync(ctx); err != nil {
-		return fmt.Errorf("waiting for what is in the cluster: %w", err)
+	if err := startInformers(ctx, s.config, s.Scheduler); err != nil {
+		return err
 	}
 	if ok, err := s.Set.Follow(ctx, s.Scheduler); err != nil {
 		return err

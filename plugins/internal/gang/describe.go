@@ -40,12 +40,16 @@ func (s *Gangs) Describe(kind Kind, key Key, object *Object, created, now time.T
 		return s.take()
 	}
 	g := s.gang(key)
+	madeFor := g.madeFor()
 	if object == nil {
 		g.objects[kind], g.told = nil, nil
 	} else {
 		g.objects[kind] = &described{Object: *object, created: created}
 	}
-	news := s.findNamesakes(g)
+	var news []*member
+	if g.madeFor() != madeFor {
+		news = s.findNamesakes(g)
+	}
 	s.redefine(g, now)
 	s.reviewAll(news, now)
 	if object != nil && kind == Native {

@@ -181,8 +181,8 @@ func (g *gang) isNamesake(pod *v1.Pod) bool {
 	return owner != "" && owner != madeFor
 }
 
-// findNamesakes looks at all members anew, since the PodGroup may be of another owner than before. It returns
-// those of which that is news.
+// findNamesakes looks at all members anew, since the PodGroup is of another owner than before. It returns those of
+// which that is news.
 func (s *Gangs) findNamesakes(g *gang) []*member {
 	news := g.sorted(func(m *member) bool { return g.isNamesake(m.pod) != m.namesake })
 	for _, m := range news {
