@@ -68,6 +68,21 @@ func Read[L any, P interface {
 	}
 }
 
+// All returns all objects that a list of type L has: All[v1.Pod, v1.PodList](...). Of what the cluster does not serve there
+// are none, and that is noted.
+func All[T any, L any, P interface {
+	*L
+	client.ObjectList
+}](ctx context.Context, a *Access) ([]*T, error) {
+	c, err := a.Client()
+	if err != nil {
+		return nil, err
+	}
+	var list []*T
+	err = a.IgnoreNotServed(Read[L, P](ctx, c, Into(&list)))
+	return list, err
+}
+
 // Into returns a function that adds what it is called with to a list.
 func Into[T any](list *[]T) func(runtime.Object) {
 	return func(object runtime.Object) {

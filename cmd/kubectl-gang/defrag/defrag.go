@@ -80,12 +80,8 @@ func (o *options) list(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c, err := o.Client()
+	list, err := access.All[v1alpha1.DefragmentationPlan, v1alpha1.DefragmentationPlanList](ctx, o.Access)
 	if err != nil {
-		return err
-	}
-	var list []*v1alpha1.DefragmentationPlan
-	if err := o.IgnoreNotServed(access.Read[v1alpha1.DefragmentationPlanList](ctx, c, access.Into(&list))); err != nil {
 		return err
 	}
 	if len(list) == 0 && printer.IsTable() {

@@ -49,9 +49,8 @@ func (o *options) run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	defer ground.Close()
 	recorder := overlay.NewRecorder(ground.Base, string(ground.SchedulerConfig))
-	if err := record(ctx, recorder, ground.ConfigFile); err != nil {
+	if err := record(ctx, ground, recorder); err != nil {
 		return err
 	}
 	file, err := os.Create(o.file)
@@ -70,19 +69,20 @@ func (o *options) run(ctx context.Context) (err error) {
 }
 
 // record has a scheduler read all that it needs.
-func record(ctx context.Context, recorder *overlay.Recorder, configFile string) error {
-	if _, err := simulate.Priorities(recorder); err != nil {
-		return err
-	}
-	simulation, err := simulate.New(recorder)
+func record(ctx context.Context, ground *simulate.Ground, recorder *overlay.Recorder) error {
+	ground.Base = recorder
+	simulation, err := simulate.New(ground)
 	if err != nil {
 		return err
 	}
 	defer simulation.Close()
+	if _, err := simulation.Priorities(ctx); err != nil {
+		return err
+	}
 	if _, err := simulation.Kinds(); err != nil {
 		return err
 	}
-	if err := simulation.Start(ctx, configFile); err != nil {
+	if err := simulation.Start(ctx); err != nil {
 		return err
 	}
 	return simulation.Ready(ctx)

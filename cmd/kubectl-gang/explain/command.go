@@ -62,27 +62,22 @@ func (o *options) run(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
 	began := time.Now()
-	ground, err := o.from.Open(ctx, o.Access)
-	if err != nil {
-		return err
-	}
-	defer ground.Close()
-	var list v1.PodList
-	if err := simulate.Read(ground.Base, "/api/v1/namespaces/"+gang[:strings.Index(gang, "/")]+"/pods", &list); err != nil {
-		return err
-	}
-	simulation, err := simulate.New(ground.Base)
+	simulation, err := o.from.Simulate(ctx, o.Access)
 	if err != nil {
 		return err
 	}
 	defer simulation.Close()
-	if err := simulation.Start(ctx, ground.ConfigFile); err != nil {
+	var list v1.PodList
+	if err := simulation.Read(ctx, "/api/v1/namespaces/"+gang[:strings.Index(gang, "/")]+"/pods", &list); err != nil {
+		return err
+	}
+	if err := simulation.Start(ctx); err != nil {
 		return err
 	}
 	if err := simulation.Ready(ctx); err != nil {
 		return err
 	}
-	r, err := o.report(ctx, gang, membersOf(simulation, list.Items, gang), ground, simulation, more)
+	r, err := o.report(ctx, gang, membersOf(simulation, list.Items, gang), simulation, more)
 	if err != nil {
 		return err
 	}
@@ -115,7 +110,7 @@ func membersOf(simulation *simulate.Simulation, pods []v1.Pod, gang string) []*v
 }
 
 // report asks the scheduler about the members that wait.
-func (o *options) report(ctx context.Context, gang string, members []*v1.Pod, ground *simulate.Ground, simulation *simulate.Simulation, more *simulate.More) (*Report, error) {
+func (o *options) report(ctx context.Context, gang string, members []*v1.Pod, simulation *simulate.Simulation, more *simulate.More) (*Report, error) {
 	if len(members) == 0 {
 		return nil, fmt.Errorf("there is no gang %q with pods that a profile of the scheduler's configuration schedules: see kubectl gang list", gang)
 	}
@@ -126,7 +121,7 @@ func (o *options) report(ctx context.Context, gang string, members []*v1.Pod, gr
 			waiting = append(waiting, pod)
 		}
 	}
-	if r.Queue = queueOf(ground.Base, simulation, members[0]); len(waiting) == 0 {
+	if r.Queue = queueOf(ctx, simulation, members[0]); len(waiting) == 0 {
 		return r, nil
 	}
 	answer, err := simulation.Decide(ctx, waiting)
@@ -137,7 +132,7 @@ func (o *options) report(ctx context.Context, gang string, members []*v1.Pod, gr
 	if more == nil || answer.Placed() == len(waiting) {
 		return r, nil
 	}
-	if err := more.Suppose(simulation, ground.Base); err != nil {
+	if err := more.Suppose(ctx, simulation); err != nil {
 		return nil, err
 	}
 	if answer, err = simulation.Decide(ctx, waiting); err != nil {

@@ -2,6 +2,7 @@ package explain
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"io"
 	"maps"
@@ -12,7 +13,6 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/output"
-	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/overlay"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/simulate"
 )
 
@@ -154,14 +154,14 @@ func autoscaler(r *Report) string {
 }
 
 // queueOf is the queue of a pod; nil where there are none.
-func queueOf(base overlay.Base, simulation *simulate.Simulation, pod *v1.Pod) *Queue {
+func queueOf(ctx context.Context, simulation *simulate.Simulation, pod *v1.Pod) *Queue {
 	name := simulation.QueueOf(pod)
 	if name == "" {
 		return nil
 	}
 	q := &Queue{Name: name}
 	var object v1alpha1.Queue
-	if err := simulate.Read(base, "/apis/scheduling.lockstep.dev/v1alpha1/queues/"+name, &object); err != nil {
+	if err := simulation.Read(ctx, "/apis/scheduling.lockstep.dev/v1alpha1/queues/"+name, &object); err != nil {
 		return q // the one by default exists without being created
 	}
 	q.Share, q.Deserved, q.Allocated, q.Requested = object.Status.Share, object.Status.Deserved, object.Status.Allocated, object.Status.Requested

@@ -66,12 +66,8 @@ func (o *options) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c, err := o.Client()
+	list, err := access.All[v1alpha1.Queue, v1alpha1.QueueList](ctx, o.Access)
 	if err != nil {
-		return err
-	}
-	var list []*v1alpha1.Queue
-	if err := o.IgnoreNotServed(access.Read[v1alpha1.QueueList](ctx, c, access.Into(&list))); err != nil {
 		return err
 	}
 	queues := overview.Queues(list)

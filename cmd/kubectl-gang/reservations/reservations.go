@@ -60,12 +60,8 @@ func (o *options) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c, err := o.Client()
+	list, err := access.All[v1alpha1.Reservation, v1alpha1.ReservationList](ctx, o.Access)
 	if err != nil {
-		return err
-	}
-	var list []*v1alpha1.Reservation
-	if err := o.IgnoreNotServed(access.Read[v1alpha1.ReservationList](ctx, c, access.Into(&list))); err != nil {
 		return err
 	}
 	if len(list) == 0 && printer.IsTable() {

@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -17,9 +18,9 @@ import (
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/overlay"
 )
 
-// Read reads an object or a list from a cluster.
-func Read(base overlay.Base, path string, into any) error {
-	request, err := http.NewRequest(http.MethodGet, path, nil)
+// read reads an object or a list from a cluster.
+func read(ctx context.Context, base overlay.Base, path string, into any) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, path, nil)
 	if err != nil {
 		return fmt.Errorf("reading %s: %w", path, err)
 	}
@@ -38,10 +39,10 @@ func Read(base overlay.Base, path string, into any) error {
 	return nil
 }
 
-// Priorities returns what tells the priority of a class of a cluster.
-func Priorities(base overlay.Base) (func(class string) (int32, *v1.PreemptionPolicy, error), error) {
+// Priorities returns what tells the priority of a class of the cluster.
+func (s *Simulation) Priorities(ctx context.Context) (func(class string) (int32, *v1.PreemptionPolicy, error), error) {
 	var list schedulingv1.PriorityClassList
-	if err := Read(base, "/apis/scheduling.k8s.io/v1/priorityclasses", &list); err != nil {
+	if err := s.Read(ctx, "/apis/scheduling.k8s.io/v1/priorityclasses", &list); err != nil {
 		return nil, err
 	}
 	return func(class string) (int32, *v1.PreemptionPolicy, error) {
@@ -92,9 +93,9 @@ func (m *More) String() string {
 
 // Suppose adds the nodes to a simulation: copies of the first of the pool in the cluster. The pool is the name of a node, KEY=VALUE of a
 // label, or the value of a label by which clouds name pools.
-func (m *More) Suppose(s *Simulation, base overlay.Base) error {
+func (m *More) Suppose(ctx context.Context, s *Simulation) error {
 	var list v1.NodeList
-	if err := Read(base, "/api/v1/nodes", &list); err != nil {
+	if err := s.Read(ctx, "/api/v1/nodes", &list); err != nil {
 		return err
 	}
 	at := slices.IndexFunc(list.Items, func(node v1.Node) bool { return inPool(&node, m.pool) })

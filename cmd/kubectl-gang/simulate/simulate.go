@@ -40,6 +40,7 @@ var (
 
 // Simulation is a scheduler at work on what is only supposed.
 type Simulation struct {
+	ground    *Ground
 	server    *overlay.Server
 	scheduler *schedulerapp.Simulated
 	dir       string
@@ -50,14 +51,14 @@ type Simulation struct {
 }
 
 // New returns a simulation on a cluster, in which no scheduler is at work yet.
-func New(base overlay.Base) (s *Simulation, err error) {
-	s = &Simulation{ended: make(chan error, 1), stop: func() {}}
+func New(ground *Ground) (s *Simulation, err error) {
+	s = &Simulation{ground: ground, ended: make(chan error, 1), stop: func() {}}
 	defer func() {
 		if err != nil {
 			s.Close()
 		}
 	}()
-	if s.server, err = overlay.Start(base); err != nil {
+	if s.server, err = overlay.Start(ground.Base); err != nil {
 		return nil, err
 	}
 	if s.dir, err = os.MkdirTemp("", "kubectl-gang"); err != nil {
@@ -67,10 +68,10 @@ func New(base overlay.Base) (s *Simulation, err error) {
 	return s, err
 }
 
-// Start has a scheduler work. configFile is its configuration; empty for the embedded one. It is called once in a process.
-func (s *Simulation) Start(ctx context.Context, configFile string) (err error) {
+// Start has a scheduler work. It is called once.
+func (s *Simulation) Start(ctx context.Context) (err error) {
 	ctx, s.stop = context.WithCancel(ctx)
-	if s.scheduler, err = schedulerapp.NewSimulated(ctx, configFile, s.kubeconfig); err != nil {
+	if s.scheduler, err = schedulerapp.NewSimulated(ctx, s.ground.ConfigFile, s.kubeconfig); err != nil {
 		return err
 	}
 	go func() { s.ended <- s.scheduler.Run(ctx) }()
@@ -84,6 +85,11 @@ func (s *Simulation) Ready(ctx context.Context) error {
 		return fmt.Errorf("waiting for the scheduler to read the cluster: %w", err)
 	}
 	return nil
+}
+
+// Read reads an object or a list of the cluster, as it is without what is supposed.
+func (s *Simulation) Read(ctx context.Context, path string, into any) error {
+	return read(ctx, s.ground.Base, path, into)
 }
 
 // Kinds asks the cluster which kinds there are.
@@ -114,8 +120,9 @@ func (s *Simulation) Suppose(more []Object) error {
 	return nil
 }
 
-// Close ends the simulation. Nothing is left of it.
+// Close ends the simulation, and closes its ground. Nothing is left of them.
 func (s *Simulation) Close() {
+	defer s.ground.Close()
 	s.stop()
 	logs.FlushLogs()
 	if s.server != nil {

@@ -64,7 +64,7 @@ func many(tb testing.TB, nodes int) *big {
 	tb.Helper()
 	var list v1.NodeList
 	b := &big{Dump: small(tb)}
-	if err := Read(b.Dump, "/api/v1/nodes", &list); err != nil {
+	if err := read(tb.Context(), b.Dump, "/api/v1/nodes", &list); err != nil {
 		tb.Fatal(err)
 	}
 	var nodeList v1.NodeList
@@ -118,7 +118,7 @@ func ask(tb testing.TB, base overlay.Base, members int) *Answer {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(tb.Context(), 2*time.Minute)
 	defer cancel()
-	s, err := New(base)
+	s, err := New(&Ground{Base: base})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -136,7 +136,7 @@ func ask(tb testing.TB, base overlay.Base, members int) *Answer {
 	if err := s.Suppose(more); err != nil {
 		tb.Fatal(err)
 	}
-	if err := s.Start(ctx, ""); err != nil {
+	if err := s.Start(ctx); err != nil {
 		tb.Fatal(err)
 	}
 	answer, err := s.Decide(ctx, pods)

@@ -41,6 +41,15 @@ type Ground struct {
 // Close removes what was written to files.
 func (g *Ground) Close() { _ = os.RemoveAll(g.dir) } // a directory for temporary files
 
+// Simulate returns a simulation on the cluster, in which no scheduler is at work yet.
+func (s *Source) Simulate(ctx context.Context, a *access.Access) (*Simulation, error) {
+	ground, err := s.Open(ctx, a)
+	if err != nil {
+		return nil, err
+	}
+	return New(ground)
+}
+
 // Open looks for the cluster and the scheduler's configuration.
 func (s *Source) Open(ctx context.Context, a *access.Access) (*Ground, error) {
 	if err := s.log(); err != nil {

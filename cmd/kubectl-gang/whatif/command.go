@@ -72,24 +72,19 @@ func (o *options) run(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
 	began := time.Now()
-	ground, err := o.from.Open(ctx, o.Access)
-	if err != nil {
-		return err
-	}
-	defer ground.Close()
-	simulation, err := simulate.New(ground.Base)
+	simulation, err := o.from.Simulate(ctx, o.Access)
 	if err != nil {
 		return err
 	}
 	defer simulation.Close()
-	pods, objects, err := o.read(ground, simulation)
+	pods, objects, err := o.read(ctx, simulation)
 	if err != nil {
 		return err
 	}
 	if err := simulation.Suppose(objects); err != nil {
 		return err
 	}
-	if err := simulation.Start(ctx, ground.ConfigFile); err != nil {
+	if err := simulation.Start(ctx); err != nil {
 		return err
 	}
 	answer, err := simulation.Decide(ctx, pods)
@@ -98,7 +93,7 @@ func (o *options) run(ctx context.Context) error {
 	}
 	reports := []Report{reportOf("now", answer, simulation, time.Since(began))}
 	if more != nil && answer.Placed() < len(pods) {
-		if err := more.Suppose(simulation, ground.Base); err != nil {
+		if err := more.Suppose(ctx, simulation); err != nil {
 			return err
 		}
 		if answer, err = simulation.Decide(ctx, pods); err != nil {
@@ -110,12 +105,12 @@ func (o *options) run(ctx context.Context) error {
 }
 
 // read reads the manifests.
-func (o *options) read(ground *simulate.Ground, simulation *simulate.Simulation) ([]*v1.Pod, []simulate.Object, error) {
+func (o *options) read(ctx context.Context, simulation *simulate.Simulation) ([]*v1.Pod, []simulate.Object, error) {
 	namespace, err := o.Namespace(false)
 	if err != nil {
 		return nil, nil, err
 	}
-	priorities, err := simulate.Priorities(ground.Base)
+	priorities, err := simulation.Priorities(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
