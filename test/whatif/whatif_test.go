@@ -22,7 +22,7 @@ import (
 	"github.com/lockstep-sh/lockstep/test/localcluster"
 )
 
-// cluster is one of two racks of four nodes with eight GPUs each, and a scheduler at work.
+// cluster is one of two racks of four nodes with eight GPUs each, and a scheduler and a controller at work.
 type cluster struct {
 	*testing.T
 	*localcluster.Cluster
@@ -46,9 +46,13 @@ func start(t *testing.T) *cluster {
 			Allocatable: v1.ResourceList{localcluster.ResourceGPU: resource.MustParse("8")},
 		}},
 	})
-	_, err = c.Start("scheduler", filepath.Join(root, "bin", "lockstep-scheduler"), []string{"--config", configOf(root), "--kubeconfig", c.Kubeconfig(), "--secure-port=0"}, "")
-	if err != nil {
-		t.Fatal(err)
+	for name, args := range map[string][]string{
+		"scheduler":  {"--config", configOf(root), "--secure-port=0"},
+		"controller": {"--health-probe-bind-address=0", "--metrics-bind-address=0"}, // it makes the PodGroups of gangs by owner
+	} {
+		if _, err := c.Start(name, filepath.Join(root, "bin", "lockstep-"+name), append(args, "--kubeconfig", c.Kubeconfig()), ""); err != nil {
+			t.Fatal(err)
+		}
 	}
 	return &cluster{t, c, root}
 }
