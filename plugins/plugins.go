@@ -35,6 +35,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/gpushare"
 	"github.com/lockstep-sh/lockstep/plugins/heldcapacity"
 	"github.com/lockstep-sh/lockstep/plugins/holds"
+	"github.com/lockstep-sh/lockstep/plugins/leading"
 	"github.com/lockstep-sh/lockstep/plugins/lobby"
 	"github.com/lockstep-sh/lockstep/plugins/order"
 	"github.com/lockstep-sh/lockstep/plugins/podstatus"
@@ -218,12 +219,7 @@ func (s *Set) Follow(ctx context.Context, sched *scheduler.Scheduler) (bool, err
 
 // Ready reports whether scheduling has begun, and all gangs are known that there were then.
 func (s *Set) Ready() bool {
-	select {
-	case <-s.leading:
-		return s.gangs.Synced()
-	default:
-		return false
-	}
+	return leading.Signal(s.leading).Given() && s.gangs.Synced()
 }
 
 // QueueOf is the queue of a pod; empty where no profile has queues.

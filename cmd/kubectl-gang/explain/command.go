@@ -18,10 +18,8 @@ import (
 
 type options struct {
 	*access.Access
-	from    simulate.Source
-	timeout time.Duration
-	nodes   string
-	output  *output.Flags
+	simulate.Question
+	output *output.Flags
 }
 
 // New makes the command.
@@ -40,9 +38,7 @@ GANG is the name of the gang, or NAMESPACE/NAME: that of its PodGroup, or the on
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), args[0]) },
 	}
-	cmd.Flags().StringVar(&o.nodes, "nodes", "", "Tell also what would be with more nodes: +COUNT:POOL. POOL is a node, KEY=VALUE of a label, or the name of a pool.")
-	cmd.Flags().DurationVar(&o.timeout, "timeout", 30*time.Second, "How long the scheduler may take.")
-	o.from.AddFlags(cmd.Flags())
+	o.Question.AddFlags(cmd.Flags())
 	o.output.AddFlags(cmd)
 	return cmd
 }
@@ -52,37 +48,28 @@ func (o *options) run(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	more, err := simulate.ReadMore(o.nodes)
-	if err != nil {
-		return err
-	}
 	if _, err := o.output.Printer(o.Out); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, o.timeout)
-	defer cancel()
 	began := time.Now()
-	simulation, err := o.from.Simulate(ctx, o.Access)
-	if err != nil {
-		return err
-	}
-	defer simulation.Close()
-	var list v1.PodList
-	if err := simulation.Read(ctx, "/api/v1/namespaces/"+gang[:strings.Index(gang, "/")]+"/pods", &list); err != nil {
-		return err
-	}
-	if err := simulation.Start(ctx); err != nil {
-		return err
-	}
-	if err := simulation.Ready(ctx); err != nil {
-		return err
-	}
-	r, err := o.report(ctx, gang, membersOf(simulation, list.Items, gang), simulation, more)
-	if err != nil {
-		return err
-	}
-	r.Seconds = time.Since(began).Seconds()
-	return r.print(o.output, o.Out)
+	return o.Ask(ctx, o.Access, func(ctx context.Context, simulation *simulate.Simulation, more *simulate.More) error {
+		var list v1.PodList
+		if err := simulation.Read(ctx, "/api/v1/namespaces/"+gang[:strings.Index(gang, "/")]+"/pods", &list); err != nil {
+			return err
+		}
+		if err := simulation.Start(ctx); err != nil {
+			return err
+		}
+		if err := simulation.Ready(ctx); err != nil {
+			return err
+		}
+		r, err := o.report(ctx, gang, membersOf(simulation, list.Items, gang), simulation, more)
+		if err != nil {
+			return err
+		}
+		r.Seconds = time.Since(began).Seconds()
+		return r.print(o.output, o.Out)
+	})
 }
 
 // key is the gang that a user names.

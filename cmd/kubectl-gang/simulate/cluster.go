@@ -70,8 +70,8 @@ type More struct {
 	pool  string
 }
 
-// ReadMore reads +COUNT:POOL; nil for an empty text.
-func ReadMore(text string) (*More, error) {
+// readMore reads +COUNT:POOL; nil for an empty text.
+func readMore(text string) (*More, error) {
 	if text == "" {
 		return nil, nil
 	}

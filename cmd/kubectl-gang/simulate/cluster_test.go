@@ -9,13 +9,13 @@ import (
 
 func TestReadMore(t *testing.T) {
 	for text, want := range map[string]*More{"": nil, "+4:a100": {4, "a100"}, "2:pool=x": {2, "pool=x"}} {
-		got, err := ReadMore(text)
+		got, err := readMore(text)
 		if err != nil || (got == nil) != (want == nil) || got != nil && *got != *want {
 			t.Errorf("%q: %+v, %v; want %+v", text, got, err, want)
 		}
 	}
 	for _, text := range []string{"4", "+x:a", "+0:a", "-1:a", "+4:", "+99999:a"} {
-		if _, err := ReadMore(text); err == nil {
+		if _, err := readMore(text); err == nil {
 			t.Errorf("%q was read", text)
 		}
 	}

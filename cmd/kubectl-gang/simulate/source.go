@@ -41,15 +41,6 @@ type Ground struct {
 // Close removes what was written to files.
 func (g *Ground) Close() { _ = os.RemoveAll(g.dir) } // a directory for temporary files
 
-// Simulate returns a simulation on the cluster, in which no scheduler is at work yet.
-func (s *Source) Simulate(ctx context.Context, a *access.Access) (*Simulation, error) {
-	ground, err := s.Open(ctx, a)
-	if err != nil {
-		return nil, err
-	}
-	return New(ground)
-}
-
 // Open looks for the cluster and the scheduler's configuration.
 func (s *Source) Open(ctx context.Context, a *access.Access) (*Ground, error) {
 	if err := s.log(); err != nil {
@@ -151,4 +142,39 @@ func (s *Source) config(ctx context.Context, a *access.Access, config *rest.Conf
 	}
 	a.Note("using the scheduler's configuration of %s", where)
 	return text, nil
+}
+
+// Question is the flags of commands that ask what would be.
+type Question struct {
+	source  Source
+	nodes   string
+	timeout time.Duration
+}
+
+// AddFlags adds them.
+func (q *Question) AddFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&q.nodes, "nodes", "", "Tell also what would be with more nodes: +COUNT:POOL. POOL is a node, KEY=VALUE of a label, or the name of a pool.")
+	flags.DurationVar(&q.timeout, "timeout", 30*time.Second, "How long the answer may take.")
+	q.source.AddFlags(flags)
+}
+
+// Ask calls a function with a simulation on the cluster, in which no scheduler is at work yet, and the nodes that are to be added once it
+// is known how it is without; nil for none. The context ends when the answer may take no longer.
+func (q *Question) Ask(ctx context.Context, a *access.Access, ask func(ctx context.Context, s *Simulation, more *More) error) error {
+	more, err := readMore(q.nodes)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, q.timeout)
+	defer cancel()
+	ground, err := q.source.Open(ctx, a)
+	if err != nil {
+		return err
+	}
+	simulation, err := New(ground)
+	if err != nil {
+		return err
+	}
+	defer simulation.Close()
+	return ask(ctx, simulation, more)
 }

@@ -22,10 +22,8 @@ type options struct {
 	*access.Access
 	files   []string
 	preempt bool
-	nodes   string
-	from    simulate.Source
-	timeout time.Duration
-	output  *output.Flags
+	simulate.Question
+	output *output.Flags
 }
 
 // New makes the command.
@@ -53,55 +51,44 @@ Pods that are evicted are gone at once, and nobody makes them anew.`,
 	}
 	cmd.Flags().StringArrayVarP(&o.files, "filename", "f", nil, "Manifests of what is supposed to be created; - for the standard input.")
 	cmd.Flags().BoolVar(&o.preempt, "preempt", false, "The pods may evict others, as far as their preemptionPolicy lets them.")
-	cmd.Flags().StringVar(&o.nodes, "nodes", "", "Tell also what would be with more nodes: +COUNT:POOL. POOL is a node, KEY=VALUE of a label, or the name of a pool.")
-	cmd.Flags().DurationVar(&o.timeout, "timeout", 30*time.Second, "How long the scheduler may take.")
-	o.from.AddFlags(cmd.Flags())
+	o.Question.AddFlags(cmd.Flags())
 	o.output.AddFlags(cmd)
 	_ = cmd.MarkFlagRequired("filename") // it fails only for a flag that there is not
 	return cmd
 }
 
 func (o *options) run(ctx context.Context) error {
-	more, err := simulate.ReadMore(o.nodes)
-	if err != nil {
-		return err
-	}
 	if _, err := o.output.Printer(o.Out); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, o.timeout)
-	defer cancel()
 	began := time.Now()
-	simulation, err := o.from.Simulate(ctx, o.Access)
-	if err != nil {
-		return err
-	}
-	defer simulation.Close()
-	pods, objects, err := o.read(ctx, simulation)
-	if err != nil {
-		return err
-	}
-	if err := simulation.Suppose(objects); err != nil {
-		return err
-	}
-	if err := simulation.Start(ctx); err != nil {
-		return err
-	}
-	answer, err := simulation.Decide(ctx, pods)
-	if err != nil {
-		return err
-	}
-	reports := []Report{reportOf("now", answer, simulation, time.Since(began))}
-	if more != nil && answer.Placed() < len(pods) {
-		if err := more.Suppose(ctx, simulation); err != nil {
+	return o.Ask(ctx, o.Access, func(ctx context.Context, simulation *simulate.Simulation, more *simulate.More) error {
+		pods, objects, err := o.read(ctx, simulation)
+		if err != nil {
 			return err
 		}
-		if answer, err = simulation.Decide(ctx, pods); err != nil {
+		if err := simulation.Suppose(objects); err != nil {
 			return err
 		}
-		reports = append(reports, reportOf(more.String(), answer, simulation, time.Since(began)))
-	}
-	return print(o.output, o.Out, reports, o.preempt)
+		if err := simulation.Start(ctx); err != nil {
+			return err
+		}
+		answer, err := simulation.Decide(ctx, pods)
+		if err != nil {
+			return err
+		}
+		reports := []Report{reportOf("now", answer, simulation, time.Since(began))}
+		if more != nil && answer.Placed() < len(pods) {
+			if err := more.Suppose(ctx, simulation); err != nil {
+				return err
+			}
+			if answer, err = simulation.Decide(ctx, pods); err != nil {
+				return err
+			}
+			reports = append(reports, reportOf(more.String(), answer, simulation, time.Since(began)))
+		}
+		return print(o.output, o.Out, reports, o.preempt)
+	})
 }
 
 // read reads the manifests.
