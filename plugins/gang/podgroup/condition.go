@@ -37,7 +37,7 @@ func scheduled(f facts) metav1.Condition {
 	case f.refusal != "":
 		c.Reason, c.Message = v1alpha1.ReasonGangUnsupported, gang.TextRefused(f.key, f.refusal)
 	case f.minimum.n == 0:
-		c.Reason, c.Message = v1alpha1.ReasonGangUndefined, gang.TextUndefined(f.key)
+		c.Reason, c.Message = v1alpha1.ReasonGangUndefined, gang.TextUndefined(f.key, f.madeFor)
 	case f.bound.reaches(f.minimum):
 		c.Status = metav1.ConditionTrue
 		c.Reason = v1alpha1.ReasonMinimumBound

@@ -2,6 +2,7 @@ package podgroup
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -11,6 +12,7 @@ import (
 	schedulingv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 )
 
 func condition(status metav1.ConditionStatus, reason, message string) *metav1.Condition {
@@ -102,6 +104,16 @@ func TestConditionWithoutMinimum(t *testing.T) {
 	got := group(0, "").after(nil).Conditions
 	if len(got) != 1 || got[0].Reason != v1alpha1.ReasonGangUndefined {
 		t.Errorf("conditions %v, want one with reason %s", got, v1alpha1.ReasonGangUndefined)
+	}
+}
+
+// Of one that lockstep-controller made, users are not told to set what is not theirs.
+func TestConditionOfSuspendedOwner(t *testing.T) {
+	pg := group(0, "")
+	pg.Labels = map[string]string{gang.ManagedByLabel: gang.LockstepController}
+	pg.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: "train", UID: "u", Controller: new(true)}}
+	if got := pg.after(nil).Conditions; len(got) != 1 || !strings.Contains(got[0].Message, "lockstep-controller writes it") {
+		t.Errorf("conditions %v, want one that names lockstep-controller", got)
 	}
 }
 

@@ -69,7 +69,9 @@ func (t tally) lacks(m minimum) map[string]int {
 // deleted count for nothing: they are on their way out, and how their containers
 // end says nothing about the gang.
 type facts struct {
-	key     gang.Key
+	key gang.Key
+	// madeFor is the owner for which lockstep-controller made the PodGroup; empty where it did not.
+	madeFor types.UID
 	spec    gang.Spec
 	minimum minimum
 	policy  gang.MatchPolicy
@@ -109,7 +111,7 @@ type facts struct {
 func observe(key gang.Key, object gang.Object, pods []*v1.Pod, history *gang.History) facts {
 	live := distinct(pods)
 	spec := specOf(key, object, live)
-	f := facts{key: key, spec: spec, policy: spec.Policy, refusal: spec.Refused}
+	f := facts{key: key, madeFor: object.Owner, spec: spec, policy: spec.Policy, refusal: spec.Refused}
 	history.See(live)
 	for _, pod := range live {
 		switch {

@@ -45,7 +45,7 @@ func TestStanding(t *testing.T) {
 		},
 		"nobody says its minimum": {
 			pods: pods("waiting"),
-			want: Standing{Phase: schedulingv1alpha1.PodGroupPending, Members: 1, Waiting: 1, Reason: v1alpha1.ReasonGangUndefined, Message: gang.TextUndefined(key)},
+			want: Standing{Phase: schedulingv1alpha1.PodGroupPending, Members: 1, Waiting: 1, Reason: v1alpha1.ReasonGangUndefined, Message: gang.TextUndefined(key, "")},
 		},
 		"native, it runs": {
 			native: native(metav1.ConditionTrue), pods: pods("running", "succeeded", "failed"),

@@ -77,7 +77,7 @@ func (l *PodGroupList) DeepCopyObject() runtime.Object {
 
 // wishes is what the PodGroup says of its gang.
 func (pg *PodGroup) wishes() gang.Object {
-	return gang.Object{Min: pg.Spec.MinMember, RoundSeconds: pg.Spec.ScheduleTimeoutSeconds, Annotations: pg.Annotations}
+	return gang.Object{Owner: gang.MadeFor(pg), Min: pg.Spec.MinMember, RoundSeconds: pg.Spec.ScheduleTimeoutSeconds, Annotations: pg.Annotations}
 }
 
 // next is the status that the facts ask for, given the one that stands.

@@ -138,10 +138,8 @@ func (g *gang) undefined() string {
 	switch {
 	case g.spec.Refused != "":
 		return TextRefused(g.key, g.spec.Refused)
-	case g.object() != nil && g.object().Owner != "":
-		return fmt.Sprintf("gang %q has no minimum: lockstep-controller writes it into its PodGroup when it sees the pods: see whether that runs", g.key)
 	case g.object() != nil:
-		return TextUndefined(g.key)
+		return TextUndefined(g.key, g.madeFor())
 	case g.source() == FromAnnotation:
 		return fmt.Sprintf("gang %q has no minimum: set the annotation %s on its pods", g.key, v1alpha1.MinAvailableAnnotation)
 	case g.source() == FromOwner:

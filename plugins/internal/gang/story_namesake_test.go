@@ -91,7 +91,7 @@ func TestStoriesOfNamesakes(t *testing.T) {
 				c.why(gang)
 			},
 			want: []string{
-				`GangUndefined: gang "a/job.train" has no minimum: lockstep-controller writes it into its PodGroup when it sees the pods: see whether that runs`,
+				`GangUndefined: gang "a/job.train" has no minimum: lockstep-controller writes it when the owner has pods and is not suspended; if it has, see whether lockstep-controller runs`,
 				`GangIncomplete: gang "a/job.train" has 2 of 3 members`,
 			},
 		},

@@ -15,8 +15,11 @@ import (
 // Texts of what gangs wait for, for users. The scheduler says them of pods and PodGroups, the controller
 // of PodGroups that no scheduler has spoken of.
 
-// TextUndefined is of a gang whose PodGroup gives it no minimum.
-func TextUndefined(key Key) string {
+// TextUndefined is of a gang whose PodGroup gives it no minimum; madeFor is the owner for which that was made, empty where a user made it.
+func TextUndefined(key Key, madeFor types.UID) string {
+	if madeFor != "" {
+		return fmt.Sprintf("gang %q has no minimum: lockstep-controller writes it when the owner has pods and is not suspended; if it has, see whether lockstep-controller runs", key)
+	}
 	return fmt.Sprintf("gang %q has no minimum: its PodGroup states none that can be used", key)
 }
 
