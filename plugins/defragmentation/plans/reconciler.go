@@ -154,7 +154,7 @@ func (r *reconciler) act(ctx context.Context, p *v1alpha1.DefragmentationPlan, s
 	for _, i := range step.Cancel {
 		if m := s.migrations[i]; m.DeletionTimestamp == nil {
 			acted = true
-			if err := r.client.Delete(ctx, m, client.Preconditions{UID: &m.UID}); client.IgnoreNotFound(err) != nil {
+			if err := r.client.Delete(ctx, m, client.Preconditions{UID: &m.UID, ResourceVersion: &m.ResourceVersion}); client.IgnoreNotFound(err) != nil {
 				return true, fmt.Errorf("cancelling move %d: %w", i, err)
 			}
 		}

@@ -61,6 +61,9 @@ func (m *Move) begun() bool {
 	return m.Evicted || m.Phase == v1alpha1.MigrationRunning || m.Phase == v1alpha1.MigrationSucceeded
 }
 
+// let reports whether a pod has been evicted for it, or may be at any time: what is read of it may be old by then.
+func (m *Move) let() bool { return m.begun() || !m.Suspended && !Ended(m.Phase) }
+
 // Hold is a Reservation of what is freed.
 type Hold struct {
 	Available, Used bool
@@ -198,7 +201,7 @@ func (s *planStep) running() {
 	case c.cleared == moves && (c.begun || s.p.Status.HeldTime != nil || s.seen.Checked && s.seen.Short == ""):
 		s.done(moves - c.moved)
 	case len(c.failed) > 0 || !s.waits(c.begun) || s.p.DeletionTimestamp != nil:
-		s.stop(c.failed, c.underway)
+		s.stop(c, c.failed)
 	case !c.begun && !s.reserved():
 		s.reserving()
 	case !c.begun && !s.seen.Checked:
@@ -225,7 +228,7 @@ func (s *planStep) moving(c counted) {
 		return
 	case len(s.out.Resume) > 0 && s.seen.Unfit != "":
 		s.out.Resume = nil
-		s.stop([]string{s.seen.Unfit}, c.underway)
+		s.stop(c, []string{s.seen.Unfit})
 		return
 	}
 	s.out.Hold, s.out.Make = true, s.missing()
@@ -239,7 +242,7 @@ func (s *planStep) short() {
 
 // counted is how far the moves of a plan have come.
 type counted struct {
-	// begun: somebody may have been evicted.
+	// begun: somebody may have been evicted, or may be at any time.
 	begun                    bool
 	moved, cleared, underway int
 	// failed are those that were not done, each with its why.
@@ -267,10 +270,10 @@ func (s *planStep) count() (c counted) {
 			c.failed = append(c.failed, name)
 		case m == nil && before != "":
 			c.failed = append(c.failed, name+": its PodMigration is gone")
-		case m != nil && m.begun():
+		case m != nil && m.let():
 			c.underway++
 		}
-		c.begun = c.begun || m != nil && m.begun() && !m.Went || m == nil && move.Phase == v1alpha1.MigrationSucceeded
+		c.begun = c.begun || m != nil && m.let() && !m.Went || m == nil && move.Phase == v1alpha1.MigrationSucceeded
 	}
 	return c
 }
@@ -362,18 +365,18 @@ func (s *planStep) resume() {
 }
 
 // stop has no more moves begin, and ends the plan once none is under way.
-func (s *planStep) stop(failed []string, underway int) {
+func (s *planStep) stop(c counted, failed []string) {
 	s.out.Cancel = s.open()
 	switch {
-	case underway > 0:
+	case c.underway > 0:
 		s.out.Hold = true
-		s.set(v1alpha1.DefragmentationReasonMoving, fmt.Sprintf("no more moves begin; %d under way are awaited", underway))
+		s.set(v1alpha1.DefragmentationReasonMoving, fmt.Sprintf("no more moves begin; %d under way are awaited", c.underway))
 	case s.p.DeletionTimestamp != nil:
 		s.end(v1alpha1.DefragmentationFailed, v1alpha1.DefragmentationReasonCancelled, "it is being deleted")
-	case len(failed) > 0:
-		s.end(v1alpha1.DefragmentationFailed, v1alpha1.DefragmentationReasonMoveFailed, strings.Join(failed, "; "))
-	default:
+	case !s.waits(c.begun):
 		s.outdated()
+	default:
+		s.end(v1alpha1.DefragmentationFailed, v1alpha1.DefragmentationReasonMoveFailed, strings.Join(failed, "; "))
 	}
 }
 
