@@ -31,6 +31,15 @@ func (d *Dispatcher) tell(ctx context.Context) {
 func (d *Dispatcher) news() map[string][]gang.Key {
 	defer d.lock()()
 	gangs := map[string][]gang.Key{}
+	add := func(pods []string) {
+		for _, pod := range d.podsOf(pods) {
+			profile := pod.Spec.SchedulerName
+			if key, _, ok := gang.KeyOf(pod); ok && !slices.Contains(gangs[profile], key) {
+				gangs[profile] = append(gangs[profile], key)
+			}
+		}
+	}
+	add(d.book.Rebarred())
 	at := d.moment()
 	for _, notice := range d.book.News(at) {
 		if !notice.Gang {
@@ -38,12 +47,7 @@ func (d *Dispatcher) news() map[string][]gang.Key {
 			continue
 		}
 		d.book.Told(notice, at)
-		for _, pod := range d.podsOf(notice.Pods) {
-			profile := pod.Spec.SchedulerName
-			if key, _, ok := gang.KeyOf(pod); ok && !slices.Contains(gangs[profile], key) {
-				gangs[profile] = append(gangs[profile], key)
-			}
-		}
+		add(notice.Pods)
 	}
 	return gangs
 }
@@ -56,9 +60,9 @@ func (d *Dispatcher) Keeps(member *v1.Pod) (reason, message string) {
 	return string(said), message
 }
 
-// Limits returns why pods that are placed together, and do not fit, would not be admitted to more nodes either: their queue's
-// ceiling, or one above it, leaves no room for them beside those that come before them and wait for nodes too. An empty reason is
-// that they would.
+// Limits returns why pods that are placed together, and do not fit, would not be admitted to more nodes either: their queue, or one
+// above it, lets nobody in, or its ceiling leaves no room for them beside those that come before them and wait for nodes too. An
+// empty reason is that they would.
 func (d *Dispatcher) Limits(pods []*v1.Pod) (reason, message string) {
 	defer d.lock()()
 	for _, pod := range pods {
@@ -66,10 +70,8 @@ func (d *Dispatcher) Limits(pods []*v1.Pod) (reason, message string) {
 		if !counted || usage.Job == "" {
 			continue // beyond what is asked for, or not seen yet
 		}
-		if bound, beyond := d.book.Beyond(usage.Job); beyond {
-			return string(bound.Reason), bound.Brief()
-		}
-		return "", ""
+		barred, message := d.book.Barred(usage.Job)
+		return string(barred), message
 	}
 	return "", ""
 }

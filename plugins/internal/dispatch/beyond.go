@@ -92,6 +92,9 @@ func newWishes(jobs map[string]*job) wishes {
 	return w
 }
 
+// moved reports whether any of it may have changed since it was reckoned.
+func (w *wishes) moved() bool { return w.stale || len(w.touched) > 0 }
+
 // touch notes that a job may wish something else.
 func (w *wishes) touch(j *job) { w.touched[j.Name] = j }
 

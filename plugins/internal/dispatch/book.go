@@ -43,6 +43,8 @@ type Book struct {
 	freed []string
 	// stale: the shares have to be reckoned anew.
 	stale bool
+	// relinked: queues have been described anew since [Book.Rebarred] was asked.
+	relinked bool
 	// wishes are the nodes that jobs would have.
 	wishes wishes
 	// effects are those of the input that is taken in.
@@ -152,7 +154,7 @@ func (b *Book) RemoveQueue(name string) {
 
 // relink finds the ancestors of all queues, and adds up what is used.
 func (b *Book) relink() {
-	b.stale, b.wishes = true, newWishes(b.jobs)
+	b.stale, b.relinked, b.wishes = true, true, newWishes(b.jobs)
 	for _, q := range b.queues {
 		q.running, q.used, q.turns, q.mine = Vector{}, Vector{}, Vector{}, Vector{}
 	}
@@ -172,6 +174,7 @@ func (b *Book) relink() {
 		switch j.phase {
 		case Waiting:
 			b.relist(j)
+			j.renewed = true
 		case Admitted:
 			b.charge(j, 1)
 		case Outside, Failed:

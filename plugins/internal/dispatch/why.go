@@ -66,8 +66,11 @@ func (b *Book) why(name string, beyond func(name string) (Bound, bool)) (Reason,
 }
 
 // shut tells which of a job's queues lets nobody in; an empty reason is none.
-func (b *Book) shut(j *job) (Reason, string) {
-	for _, name := range j.queues() {
+func (b *Book) shut(j *job) (Reason, string) { return b.shutOf(j.queues()) }
+
+// shutOf tells which of some queues lets nobody in.
+func (b *Book) shutOf(queues []string) (Reason, string) {
+	for _, name := range queues {
 		switch q := b.queues[name]; {
 		case q == nil || q.spec == nil:
 			return NotFound, fmt.Sprintf("queue %q does not exist", name)
@@ -95,8 +98,10 @@ func (b *Book) isShut(j *job) bool {
 const (
 	// tellAfter is how long a job waits before its users are told why: most wait for a moment only.
 	tellAfter = 2 * time.Second
-	// tellAgain is how long a job is left alone after that: the numbers may change all the time.
+	// tellAgain is how long a job is left alone after that: the numbers may change all the time. tellOther is how long where it
+	// waits for something else.
 	tellAgain = 30 * time.Second
+	tellOther = 5 * time.Second
 	// tellUnread is how long they wait until they are told that the queues are not known yet.
 	tellUnread = 10 * time.Second
 )
@@ -117,9 +122,15 @@ type Notice struct {
 // News returns what there is to tell, of all jobs.
 func (b *Book) News(at Moment) []Notice {
 	var news []Notice
-	for name := range b.timed {
-		if one, ok := b.Untold(name, at); ok {
+	for name, j := range b.timed {
+		if !j.renewed && at.Now.Before(j.lookedAt.Add(tellOther)) {
+			continue
+		}
+		switch one, ok := b.Untold(name, at); {
+		case ok:
 			news = append(news, one)
+		case j.told != "" && j.told != unread:
+			j.lookedAt = at.Now
 		}
 	}
 	return news
@@ -132,16 +143,19 @@ func (b *Book) Untold(name string, at Moment) (Notice, bool) {
 		return Notice{}, false
 	}
 	n := Notice{Job: name, Pods: j.Pods, Gang: j.Gang, Reason: Unread, Message: unread}
-	waited, first := at.Now.Sub(j.since), j.told == unread
+	waited, first := at.Now.Sub(j.since), j.told == unread || j.renewed
 	switch {
 	case !at.Read: // a queue that seems not to be there may not have been read
-		return n, waited >= tellUnread && !first
-	case waited < tellAfter || !first && at.Now.Sub(j.toldAt) < tellAgain:
+		return n, waited >= tellUnread && j.told != unread
+	case waited < tellAfter || !first && at.Now.Sub(j.toldAt) < tellOther:
 		return Notice{}, false
 	}
 	n.Reason, n.Message = b.Why(name)
+	if !first && n.Reason == j.reason && at.Now.Sub(j.toldAt) < tellAgain {
+		return Notice{}, false
+	}
 	if n.Message == j.told {
-		j.toldAt = at.Now // it is so still
+		j.toldAt, j.renewed = at.Now, false // it is so still
 		return Notice{}, false
 	}
 	if n.Reason == Turn && !first {
@@ -153,7 +167,7 @@ func (b *Book) Untold(name string, at Moment) (Notice, bool) {
 // Told takes in that the users of a job were told something.
 func (b *Book) Told(n Notice, at Moment) {
 	if j := b.jobs[n.Job]; j != nil && j.phase == Waiting {
-		j.reason, j.told, j.toldAt = n.Reason, n.Message, at.Now
+		j.reason, j.told, j.toldAt, j.renewed = n.Reason, n.Message, at.Now, false
 	}
 }
 

@@ -1,0 +1,85 @@
+package dispatch
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestRebarred: gangs that did not fit are told anew once what keeps them from more nodes is something else.
+func TestRebarred(t *testing.T) {
+	at := Moment{Now: time.Unix(1000, 0), Read: true, Waits: func(string) bool { return true }}
+	described := func(capability int64, closed bool) Queue {
+		q := Queue{Name: "a", Weight: 1, Closed: closed}
+		if capability > 0 {
+			q.Capability = gpus(capability)
+		}
+		return q
+	}
+	b := newBook(tier)
+	b.SetLimits(Limits{Window: 1})
+	b.SetTotal(gpus(1000))
+	b.SetQueues(described(10, false), Queue{Name: "free", Weight: 1})
+	for i, queue := range []string{"a", "a", "free"} {
+		j := of(queue, i+1, gpus(6))
+		j.Pod, j.Pods, j.Gang = j.Name, []string{j.Name}, true
+		b.Count(j.Name, Usage{Queue: queue, Job: j.Name, Amount: gpus(6)})
+		b.Come(j, at)
+		b.Fail(j.Name, Failure{Job: j.Name, Gang: true}, at)
+	}
+	one, two := of("a", 1, nil).Name, of("a", 2, nil).Name
+	for _, c := range []struct {
+		sentence string
+		change   func()
+		rebarred []string
+		barred   []Reason // of both
+		words    string   // in what the second is told
+	}{
+		{"both are too many", func() {}, []string{two}, []Reason{"", Capability}, "10 nvidia.com/gpu"},
+		{"nothing has changed", func() {}, nil, []Reason{"", Capability}, "10 nvidia.com/gpu"},
+		{"another queue is described", func() { b.SetQueues(Queue{Name: "free", Weight: 2}) }, nil, []Reason{"", Capability}, "10 nvidia.com/gpu"},
+		{"the ceiling rises, and is too low", func() { b.SetQueues(described(11, false)) }, []string{two}, []Reason{"", Capability}, "11 nvidia.com/gpu"},
+		{"the ceiling rises", func() { b.SetQueues(described(12, false)) }, []string{two}, []Reason{"", ""}, ""},
+		{"it is below what one asks for", func() { b.SetQueues(described(5, false)) }, []string{one, two}, []Reason{Capability, Capability}, "5 nvidia.com/gpu"},
+		{"there is none any more", func() { b.SetQueues(described(0, false)) }, []string{one, two}, []Reason{"", ""}, ""},
+		{"the queue is closed", func() { b.SetQueues(described(0, true)) }, []string{one, two}, []Reason{Closed, Closed}, "is closed"},
+		{"it is deleted", func() { b.RemoveQueue("a") }, []string{one, two}, []Reason{NotFound, NotFound}, "does not exist"},
+		{"it is there again", func() { b.SetQueues(described(10, false)) }, []string{one, two}, []Reason{"", Capability}, "10 nvidia.com/gpu"},
+		{"the one before goes", func() { b.Gone(one, at) }, []string{two}, []Reason{"", ""}, ""},
+	} {
+		c.change()
+		if got := b.Rebarred(); !slices.Equal(got, c.rebarred) {
+			t.Errorf("%s: to be told anew: %q, want %q", c.sentence, got, c.rebarred)
+		}
+		for i, want := range c.barred {
+			reason, why := b.Barred(of("a", i+1, nil).Name)
+			if reason != want || i == 1 && !strings.Contains(why, c.words) {
+				t.Errorf("%s: %d is kept from nodes by %q (%s), want %q (%s)", c.sentence, i+1, reason, why, want, c.words)
+			}
+		}
+	}
+}
+
+// TestRenewed: who waits is told at once what changes of its queue make of it.
+func TestRenewed(t *testing.T) {
+	s := newScene(Waiting, false)
+	s.SetQueues(Queue{Name: "b", Weight: 1, Closed: true})
+	s.after(tellAfter)
+	for _, c := range []struct {
+		q       Queue
+		message string
+	}{{Queue{Name: "b", Weight: 1, Closed: true}, `queue "b" is closed`}, {Queue{Name: "b", Weight: 2}, `waiting for its turn in queue "b"`}} {
+		s.SetQueues(c.q)
+		n, due := s.Untold("j", s.at())
+		if !due || n.Message != c.message {
+			t.Errorf("to be told: %t, %q, want %q", due, n.Message, c.message)
+		}
+		if s.Told(n, s.at()); !due {
+			continue
+		}
+		if n, due := s.Untold("j", s.at()); due {
+			t.Errorf("it was told, and is told again: %q", n.Message)
+		}
+	}
+}
