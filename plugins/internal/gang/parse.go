@@ -150,9 +150,12 @@ func (p *parser) parseWait(defaultWait time.Duration) (time.Duration, bool) {
 		return parsed, true
 	}
 	if value != "" {
-		used := fmt.Sprintf("%s, the default", defaultWait)
-		if p.spec.RoundTime > 0 {
+		used := fmt.Sprintf("%s, the default, for each round, without an end", defaultWait)
+		switch {
+		case p.spec.RoundTime > 0:
 			used = fmt.Sprintf("none: rounds of %s, as the PodGroup has it, without an end", p.spec.RoundTime)
+		case p.spec.Mode == NonStrict:
+			used = fmt.Sprintf("%s, the default", defaultWait)
 		}
 		p.bad(onObject, v1alpha1.WaitingTimeAnnotation, value, "a positive duration such as 90s or 1h", used)
 	}

@@ -202,11 +202,15 @@ func TestParse(t *testing.T) {
 		},
 		"a bad wait time is the default": {
 			pod:  Fields{Annotations: values{minKey: "2", waitKey: "60"}},
-			want: parsed{Spec: defaults(2), Problems: []string{waitKey + `: "60" is not a positive duration such as 90s or 1h; using 10m0s, the default`}},
+			want: parsed{Spec: defaults(2), Problems: []string{waitKey + `: "60" is not a positive duration such as 90s or 1h; using 10m0s, the default, for each round, without an end`}},
+		},
+		"a bad wait time of a NonStrict gang is that of such": {
+			pod: Fields{Annotations: values{minKey: "2", modeKey: "NonStrict", waitKey: "60"}},
+			want: parsed{Spec: with(defaults(2), func(s *Spec) { s.Mode = NonStrict }), Problems: []string{waitKey + `: "60" is not a positive duration such as 90s or 1h; using 10m0s, the default`}},
 		},
 		"a wait time is positive": {
 			pod:  Fields{Annotations: values{minKey: "2", waitKey: "-1s"}},
-			want: parsed{Spec: defaults(2), Problems: []string{waitKey + `: "-1s" is not a positive duration such as 90s or 1h; using 10m0s, the default`}},
+			want: parsed{Spec: defaults(2), Problems: []string{waitKey + `: "-1s" is not a positive duration such as 90s or 1h; using 10m0s, the default, for each round, without an end`}},
 		},
 		"a bad wait time of a gang that has time for its rounds is none": {
 			object: &Object{RoundSeconds: new(int32(30))},
@@ -272,7 +276,7 @@ func TestParse(t *testing.T) {
 			want: parsed{Spec: defaults(2), Problems: []string{
 				totalKey + `: "1" is not at least the minimum; using 2, the minimum`,
 				modeKey + `: "nonsense" is not one of Strict, NonStrict; using Strict`,
-				waitKey + `: "nonsense" is not a positive duration such as 90s or 1h; using 10m0s, the default`,
+				waitKey + `: "nonsense" is not a positive duration such as 90s or 1h; using 10m0s, the default, for each round, without an end`,
 				groupsKey + `: "nonsense" is not a JSON list of "namespace/name"; using none: the gang is alone`,
 			}},
 		},

@@ -29,7 +29,7 @@ func TestStoriesOfSpecs(t *testing.T) {
 				"first: a/train 1 pending",
 				"event on p2: " + totalKey + `: "1" is not at least the minimum; using 2, the minimum`,
 				"event on p2: " + modeKey + `: "nonsense" is not one of Strict, NonStrict; using Strict`,
-				"event on p2: " + waitKey + `: "nonsense" is not a positive duration such as 90s or 1h; using 10m0s, the default`,
+				"event on p2: " + waitKey + `: "nonsense" is not a positive duration such as 90s or 1h; using 10m0s, the default, for each round, without an end`,
 				"event on p2: " + groupsKey + `: "nonsense" is not a JSON list of "namespace/name"; using none: the gang is alone`,
 				"second: a/train 2 bound",
 			},
