@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -26,7 +27,20 @@ import (
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/whatif"
 )
 
+// A command ends within seconds, and most of its memory is what it has read: so that is collected rarely, as long as there is not
+// too much of it.
+const (
+	collectAt   = 400     // percent of what is in use
+	collectFrom = 2 << 30 // bytes
+)
+
 func main() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(collectAt)
+	}
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(collectFrom)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := newCommand(genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}).ExecuteContext(ctx)
 	stop()

@@ -205,7 +205,7 @@ func TestParse(t *testing.T) {
 			want: parsed{Spec: defaults(2), Problems: []string{waitKey + `: "60" is not a positive duration such as 90s or 1h; using 10m0s, the default, for each round, without an end`}},
 		},
 		"a bad wait time of a NonStrict gang is that of such": {
-			pod: Fields{Annotations: values{minKey: "2", modeKey: "NonStrict", waitKey: "60"}},
+			pod:  Fields{Annotations: values{minKey: "2", modeKey: "NonStrict", waitKey: "60"}},
 			want: parsed{Spec: with(defaults(2), func(s *Spec) { s.Mode = NonStrict }), Problems: []string{waitKey + `: "60" is not a positive duration such as 90s or 1h; using 10m0s, the default`}},
 		},
 		"a wait time is positive": {
