@@ -25,6 +25,8 @@ var units = []unit{
 	{"s-to-available", false},        // from the creation of a Reservation until all of it is held
 	{"s-to-all-told", false},         // from the creation of the last member until all say that they are unschedulable
 	{"s-first-to-last", false},       // from the first member that says so to the last
+	{"s-to-answer", false},           // from the start of a command to its end
+	{"command-cpu-s", false},         // of it
 	{"cpu-ms/pod", false},            // of the scheduler, from its start until it is quiet
 	{"system-cpu-ms/pod", false},     // of the scheduler and of lockstep-controller, where one belongs to it
 	{"controller-cpu-ms/pod", false}, // of lockstep-controller, from its start until it is quiet

@@ -42,6 +42,7 @@ var benchmarks = []benchmark{
 		goal{unit: "peak-MiB", ratio: true, atMost: true, bound: 1.10})},
 	moves{nodes: 2000, pods: 6000},
 	placing{nodes: 5000, replicas: 64},
+	asked{nodes: 5000, onNode: 10},
 	told{nodes: 10, members: 1000},
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/access"
@@ -53,14 +54,16 @@ func (o *options) run(ctx context.Context, name string) error {
 	}
 	began := time.Now()
 	return o.Ask(ctx, o.Access, func(ctx context.Context, simulation *simulate.Simulation, more *simulate.More) error {
-		var list v1.PodList
-		if err := simulation.Read(ctx, "/api/v1/namespaces/"+gang[:strings.Index(gang, "/")]+"/pods", &list); err != nil {
-			return err
-		}
 		if err := simulation.Start(ctx); err != nil {
 			return err
 		}
-		if err := simulation.Ready(ctx); err != nil {
+		var list v1.PodList
+		reading, readCtx := errgroup.WithContext(ctx)
+		reading.Go(func() error {
+			return simulation.Read(readCtx, "/api/v1/namespaces/"+gang[:strings.Index(gang, "/")]+"/pods", &list)
+		})
+		reading.Go(func() error { return simulation.Ready(readCtx) })
+		if err := reading.Wait(); err != nil {
 			return err
 		}
 		r, err := o.report(ctx, gang, membersOf(simulation, list.Items, gang), simulation, more)
