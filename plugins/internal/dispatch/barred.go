@@ -3,6 +3,8 @@ package dispatch
 import (
 	"maps"
 	"slices"
+
+	v1 "k8s.io/api/core/v1"
 )
 
 // Barred returns why a job that waits, or did not fit, would not be admitted to more nodes either: one of its queues lets nobody
@@ -12,14 +14,38 @@ func (b *Book) Barred(name string) (Reason, string) {
 	if j == nil || j.phase != Waiting && j.phase != Failed {
 		return "", ""
 	}
-	queues := slices.Sorted(maps.Keys(j.missing()))
-	if reason, why := b.shutOf(append(queues, j.Queue)); reason != "" {
-		return reason, why
+	if !b.lets(j) {
+		queues := slices.Sorted(maps.Keys(j.missing()))
+		return b.shutOf(append(queues, j.Queue))
 	}
 	if bound, beyond := b.Beyond(name); beyond {
 		return bound.Reason, bound.Brief()
 	}
 	return "", ""
+}
+
+// lets reports whether all queues of a job let jobs in.
+func (b *Book) lets(j *job) bool { return b.under(j.Queue).serves && b.serves(j) }
+
+// bar is what keeps a job from more nodes, without what changes all the time; the zero value is nothing.
+type bar struct {
+	// words tell which queue lets nobody in; the others are of a ceiling.
+	words    string
+	queue    string
+	resource v1.ResourceName
+	most     int64
+}
+
+// barOf is what [Book.Barred] finds in words.
+func (b *Book) barOf(j *job) bar {
+	if !b.lets(j) {
+		_, words := b.Barred(j.Name)
+		return bar{words: words}
+	}
+	if bound, beyond := b.Beyond(j.Name); beyond {
+		return bar{queue: bound.Queue, resource: bound.Resource, most: bound.Most}
+	}
+	return bar{}
 }
 
 // Rebarred returns a pod of each gang that did not fit, and of which [Book.Barred] answers something else than when this was
@@ -30,12 +56,12 @@ func (b *Book) Rebarred() (pods []string) {
 		return nil
 	}
 	b.relinked = false
-	for name, j := range b.timed {
+	for _, j := range b.timed {
 		if failed := j.phase == Failed || j.phase == Waiting && !j.tried.IsZero(); !failed || !j.Gang {
 			continue
 		}
-		if _, why := b.Barred(name); why != j.barred {
-			j.barred = why
+		if now := b.barOf(j); now != j.bar {
+			j.bar = now
 			pods = append(pods, j.Pod)
 		}
 	}

@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -61,6 +62,32 @@ func TestRebarred(t *testing.T) {
 	}
 }
 
+// TestToldOther: what a job waits for is told anew once it has been something else for a while.
+func TestToldOther(t *testing.T) {
+	s := newScene(Waiting, false)
+	s.SetQueues(Queue{Name: "b", Weight: 1, Capability: gpus(12)})
+	var told []Reason
+	look := func(runs int64) {
+		s.Count("runs-b", Usage{Queue: "b", Amount: gpus(runs), Runs: true})
+		s.after(tellOther)
+		for _, n := range s.News(s.at()) {
+			s.Told(n, s.at())
+			told = append(told, n.Reason)
+		}
+	}
+	for range 2 { // below its ceiling, and above it, by turns
+		look(5)
+		look(8)
+	}
+	if want := []Reason{Overused}; !slices.Equal(told, want) {
+		t.Errorf("told while it changes all the time: %q, want %q", told, want)
+	}
+	look(8)
+	if want := []Reason{Overused, Capability}; !slices.Equal(told, want) {
+		t.Errorf("told once it stays: %q, want %q", told, want)
+	}
+}
+
 // TestRenewed: who waits is told at once what changes of its queue make of it.
 func TestRenewed(t *testing.T) {
 	s := newScene(Waiting, false)
@@ -81,5 +108,37 @@ func TestRenewed(t *testing.T) {
 		if n, due := s.Untold("j", s.at()); due {
 			t.Errorf("it was told, and is told again: %q", n.Message)
 		}
+	}
+}
+
+// BenchmarkTell has a second pass for 5,000 jobs under one ceiling, in which something has come or gone: what it costs to find out
+// who has to be told what. Nobody can come to the gate meanwhile.
+func BenchmarkTell(b *testing.B) {
+	const jobs = 5000
+	for _, fail := range []bool{false, true} {
+		b.Run(fmt.Sprintf("failed=%t/jobs=%d", fail, jobs), func(b *testing.B) {
+			at := Moment{Now: time.Unix(1000, 0), Read: true, Waits: func(string) bool { return true }}
+			book := newBook(tier)
+			book.SetLimits(Limits{Window: 1})
+			book.SetTotal(gpus(1_000_000))
+			book.SetQueues(Queue{Name: "a", Parent: "top", Weight: 1}, Queue{Name: "top", Weight: 1, Capability: gpus(2 * jobs)})
+			for i := range jobs {
+				j := of("a", i, gpus(int64(1+i%8)))
+				j.Pod, j.Pods, j.Gang, j.Priority = j.Name, []string{j.Name}, true, int32(i%3)
+				book.Count(j.Name, Usage{Queue: "a", Job: j.Name, Amount: j.Need.total(), Priority: j.Priority})
+				book.Come(j, at)
+				if fail {
+					book.Fail(j.Name, Failure{Job: j.Name, Gang: true}, at)
+				}
+			}
+			for i := 0; b.Loop(); i++ {
+				book.Count("runs", Usage{Queue: "a", Amount: gpus(int64(i % 2)), Runs: true})
+				at.Now = at.Now.Add(time.Second)
+				book.Rebarred()
+				for _, n := range book.News(at) {
+					book.Told(n, at)
+				}
+			}
+		})
 	}
 }

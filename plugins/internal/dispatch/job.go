@@ -72,7 +72,8 @@ type job struct {
 	holder hold.Holder
 
 	// While it waits: kind is of the list that it is in, and index its place in the list's heap, -1 if it is not
-	// there. told and its reason are what its users were told, and toldAt when; lookedAt is when there was nothing else to tell.
+	// there. told and its reason are what its users were told, and toldAt when; lookedAt is when there was nothing else to tell, and
+	// other what it waited for then, if that was something else.
 	// renewed: queues have been described anew since.
 	kind     string
 	index    int
@@ -80,6 +81,7 @@ type job struct {
 	told     string
 	toldAt   time.Time
 	lookedAt time.Time
+	other    Reason
 	renewed  bool
 
 	// In its turn: held are the usages that were taken off what it asks for since they are held, and whole is the job
@@ -92,8 +94,8 @@ type job struct {
 	// Once it has failed: deserved is the least that its queue has deserved since, and lacked what it asked for.
 	deserved Vector
 	lacked   Needs
-	// barred is what [Book.Rebarred] found when it failed before, or since.
-	barred string
+	// bar is what [Book.Rebarred] found when it failed before, or since.
+	bar bar
 }
 
 // asking is what a job asks for. Of one that has failed only Name, Queue, Pod, Gang, Priority
@@ -265,7 +267,7 @@ func (b *Book) done(name string) {
 func (b *Book) end(j *job) {
 	b.phases[j.phase]--
 	b.phases[Outside]++
-	*j = job{asking: asking{Job: Job{Name: j.Name}}, counted: j.counted, tried: j.tried, aside: j.aside, holder: j.holder, barred: j.barred}
+	*j = job{asking: asking{Job: Job{Name: j.Name}}, counted: j.counted, tried: j.tried, aside: j.aside, holder: j.holder, bar: j.bar}
 	b.keep(j)
 }
 

@@ -98,8 +98,8 @@ func (b *Book) isShut(j *job) bool {
 const (
 	// tellAfter is how long a job waits before its users are told why: most wait for a moment only.
 	tellAfter = 2 * time.Second
-	// tellAgain is how long a job is left alone after that: the numbers may change all the time. tellOther is how long where it
-	// waits for something else.
+	// tellAgain is how long a job is left alone after that: the numbers may change all the time. Where it waits for something else,
+	// tellOther, and that has to be so for as long again: while jobs come and go that changes, too.
 	tellAgain = 30 * time.Second
 	tellOther = 5 * time.Second
 	// tellUnread is how long they wait until they are told that the queues are not known yet.
@@ -151,7 +151,8 @@ func (b *Book) Untold(name string, at Moment) (Notice, bool) {
 		return Notice{}, false
 	}
 	n.Reason, n.Message = b.Why(name)
-	if !first && n.Reason == j.reason && at.Now.Sub(j.toldAt) < tellAgain {
+	if other := n.Reason != j.reason; !first && at.Now.Sub(j.toldAt) < tellAgain && (!other || n.Reason != j.other) {
+		j.other = n.Reason
 		return Notice{}, false
 	}
 	if n.Message == j.told {
@@ -167,7 +168,7 @@ func (b *Book) Untold(name string, at Moment) (Notice, bool) {
 // Told takes in that the users of a job were told something.
 func (b *Book) Told(n Notice, at Moment) {
 	if j := b.jobs[n.Job]; j != nil && j.phase == Waiting {
-		j.reason, j.told, j.toldAt, j.renewed = n.Reason, n.Message, at.Now, false
+		j.reason, j.told, j.toldAt, j.renewed, j.other = n.Reason, n.Message, at.Now, false, ""
 	}
 }
 
