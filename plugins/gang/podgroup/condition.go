@@ -23,6 +23,9 @@ func (pg *PodGroup) conditions(f facts, now metav1.Time) []metav1.Condition {
 	if current != nil && !pg.ours(current) && stands(current, want, f) {
 		return pg.Status.Conditions
 	}
+	if f.bound.n > 0 { // of a gang that runs with less than its minimum the scheduler says nothing here, and its pods do
+		f.quote(&want)
+	}
 	want.ObservedGeneration = pg.Generation
 	want.LastTransitionTime = now
 	conditions := slices.Clone(pg.Status.Conditions)

@@ -44,6 +44,8 @@ func TestCondition(t *testing.T) {
 			})
 		}
 	)
+	noRoom := pods("running", "refused")
+	noRoom[1].Status.Conditions[0].Message = short.Message
 	for name, tc := range map[string]struct {
 		was  *metav1.Condition
 		by   string
@@ -70,6 +72,7 @@ func TestCondition(t *testing.T) {
 		"succeeded":                                        {bound, FieldOwner, pods("succeeded", "succeeded"), bound},
 		"a part is lost":                                   {bound, FieldOwner, pods("running"), one},
 		"its successor waits":                              {one, FieldOwner, pods("running", "waiting"), awaiting},
+		"its successor finds no room":                      {awaiting, FieldOwner, noRoom, short},
 		"what is bound is no answer to a batch that waits": {short, scheduler, onlyWaiting(pods("running", "running", "refused", "refused")), short},
 		"until it is bound":                                {short, scheduler, onlyWaiting(pods("running", "running", "bound", "bound")), bound},
 	} {
