@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Links in texts lead to files, and to headings, that exist.
+# Links in texts lead to files, and to headings, that exist; and links lead from README.md to every text in docs/.
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 mapfile -t files < <(sources '*.md')
@@ -8,6 +8,11 @@ mapfile -t files < <(sources '*.md')
 headings() {
   awk '/^```/ { code = !code } !code && /^#+ /' "$1" | sed -E 's/^#+ //' |
     tr '[:upper:]' '[:lower:]' | sed -E 's/[^a-z0-9 _-]//g; s/ /-/g'
+}
+
+# links lists what a text links to, but for what is elsewhere.
+links() {
+  awk '/^```/ { code = !code } !code' "$1" | grep -oE '\]\([^) ]+\)' | sed -E 's/^\]\(//; s/\)$//' | grep -vE '^[a-z]+:' || true
 }
 
 broken() {
@@ -22,8 +27,28 @@ broken() {
       elif [[ -n $anchor ]] && ! headings "$path" | grep -qxF -- "$anchor"; then
         echo "$file: $target: no such heading"
       fi
-    done < <(awk '/^```/ { code = !code } !code' "$file" | grep -oE '\]\([^) ]+\)' | sed -E 's/^\]\(//; s/\)$//' | grep -vE '^[a-z]+:' || true)
+    done < <(links "$file")
+  done
+}
+
+# orphans lists the texts in docs/ that a reader who begins at README.md does not come to.
+orphans() {
+  local -A reached=([README.md]=1)
+  local todo=(README.md) file target path
+  while ((${#todo[@]})); do
+    file=${todo[0]} todo=("${todo[@]:1}")
+    while read -r target; do
+      path=$(realpath -m --relative-to=. "$(dirname "$file")/${target%%#*}")
+      if [[ $path == *.md && -f $path && -z ${reached[$path]:-} ]]; then
+        reached[$path]=1
+        todo+=("$path")
+      fi
+    done < <(links "$file")
+  done
+  for file in "${files[@]}"; do
+    if [[ $file == docs/*.md && -z ${reached[$file]:-} ]]; then echo "$file: no link leads to it from README.md"; fi
   done
 }
 
 check links "correct the link" none broken
+check orphans "link it from README.md, or from a text that has a link" none orphans
