@@ -11,8 +11,8 @@ import (
 )
 
 // EventsToRegister registers none: kube-scheduler would evaluate them for every
-// member that waits at the gate, for every event. The plugin watches what could
-// help a gang itself (watch.go) and activates its leader.
+// member that waits at the gate, for every event. The registry of gangs hears what
+// could help one (plugins/gangs/helps.go), and its leader is activated.
 func (pl *Gang) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	return nil, nil
 }
