@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -18,8 +19,12 @@ func TestDocsShowManifestsAsTheyAre(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	readmes, err := filepath.Glob(filepath.Join("*", "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	count := 0
-	for _, doc := range docs {
+	for _, doc := range slices.Concat(docs, readmes) {
 		text, err := os.ReadFile(doc)
 		if err != nil {
 			t.Fatal(err)
