@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -111,13 +110,10 @@ func texts(t *testing.T, dir string) string {
 	return all
 }
 
-// reason is what constants are called that are reasons. Those of a type Reason are, too.
-var reason = regexp.MustCompile(`^(Event|Reason|QueueReason)[A-Z]`)
-
 // seen are the names of metrics and the values of constants that are reasons, in the code of a folder.
 func seen(t *testing.T, dir string) []string {
 	t.Helper()
-	var names []string
+	names := reasonsOf(t, dir)
 	constants := map[string]string{}
 	note := func(name string) {
 		if name != "" {
@@ -131,9 +127,6 @@ func seen(t *testing.T, dir string) []string {
 					break
 				}
 				constants[constant.Name] = text(spec.Values[i])
-				if reason.MatchString(constant.Name) || isNamed(spec.Type, "Reason") {
-					note(text(spec.Values[i]))
-				}
 			}
 		}
 	})

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/lockstep-sh/lockstep/plugins/internal/dispatch"
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
@@ -21,22 +22,27 @@ func (d *Dispatcher) tell(ctx context.Context) {
 	go d.lane.Run(ctx)
 	d.leading.Every(ctx, d.clock, tellEvery, func() {
 		for profile, keys := range d.news() {
-			d.gangs.Explain(ctx, profile, keys)
+			d.gangs.Explain(ctx, profile, keys.UnsortedList())
 		}
 	})
 }
 
 // news has the pods of jobs in no gang told, where there is something to tell, and returns the gangs,
 // by profile, that Gang is to tell.
-func (d *Dispatcher) news() map[string][]gang.Key {
+func (d *Dispatcher) news() map[string]sets.Set[gang.Key] {
 	defer d.lock()()
-	gangs := map[string][]gang.Key{}
+	gangs := map[string]sets.Set[gang.Key]{}
 	add := func(pods []string) {
 		for _, pod := range d.podsOf(pods) {
-			profile := pod.Spec.SchedulerName
-			if key, _, ok := gang.KeyOf(pod); ok && !slices.Contains(gangs[profile], key) {
-				gangs[profile] = append(gangs[profile], key)
+			key, _, ok := gang.KeyOf(pod)
+			if !ok {
+				continue
 			}
+			profile := pod.Spec.SchedulerName
+			if gangs[profile] == nil {
+				gangs[profile] = sets.New[gang.Key]()
+			}
+			gangs[profile].Insert(key)
 		}
 	}
 	add(d.book.Rebarred())

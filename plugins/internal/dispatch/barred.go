@@ -48,7 +48,7 @@ func (b *Book) barOf(j *job) bar {
 	return bar{}
 }
 
-// Rebarred returns a pod of each gang that did not fit, and of which [Book.Barred] answers something else than when this was
+// Rebarred returns the pods of gangs that did not fit, and of which [Book.Barred] answers something else than when this was
 // asked last: a queue has been described anew, or gangs that come before have come or gone. It costs a look at all jobs where
 // anything of that has changed.
 func (b *Book) Rebarred() (pods []string) {
@@ -62,7 +62,7 @@ func (b *Book) Rebarred() (pods []string) {
 		}
 		if now := b.barOf(j); now != j.bar {
 			j.bar = now
-			pods = append(pods, j.Pod)
+			pods = slices.AppendSeq(pods, maps.Keys(j.counted)) // gangs that start together are one job
 		}
 	}
 	slices.Sort(pods)

@@ -62,6 +62,16 @@ func TestRebarred(t *testing.T) {
 	}
 }
 
+// TestRebarredTogether: of gangs that start together all are told anew.
+func TestRebarredTogether(t *testing.T) {
+	s := newScene(Failed, true)
+	s.Rebarred()
+	s.SetQueues(Queue{Name: "b", Weight: 1, Closed: true})
+	if got, want := s.Rebarred(), []string{"p1", "p2"}; !slices.Equal(got, want) {
+		t.Errorf("to be told anew: %q, want %q", got, want)
+	}
+}
+
 // TestToldOther: what a job waits for is told anew once it has been something else for a while.
 func TestToldOther(t *testing.T) {
 	s := newScene(Waiting, false)
