@@ -232,6 +232,33 @@ func TestSettledOnce(t *testing.T) {
 	}
 }
 
+// TestLeavesInItsTurn: a gang of more members than its minimum may start with others than those that had the turn. These wait
+// by themselves then, and count once.
+func TestLeavesInItsTurn(t *testing.T) {
+	b := newBook(tier)
+	b.SetTotal(gpus(3))
+	j := of("default", 1, gpus(2))
+	for _, pod := range []string{"one", "two"} {
+		b.Count(pod, Usage{Queue: "default", Job: j.Name, Amount: gpus(1)})
+	}
+	b.offer(j)
+	if got := turns(b); got != j.Name {
+		t.Fatalf("turns %q", got)
+	}
+	b.Count("one", Usage{Queue: "default", Job: j.Name, Amount: gpus(1), Runs: true})
+	b.Count("other", Usage{Queue: "default", Amount: gpus(1), Runs: true})
+	b.Count("two", Usage{Queue: "default", Job: "two", Amount: gpus(1)})
+	if used := b.queues["default"].used[gpu]; used != 2 || b.Phase(j.Name) != Outside {
+		t.Errorf("%d GPUs count as used, want 2; the turn has ended: %v", used, b.Phase(j.Name) == Outside)
+	}
+	alone := of("default", 1, gpus(1))
+	alone.Name = "two"
+	b.offer(alone)
+	if got := turns(b); got != "two" {
+		t.Errorf("turns %q, want that of the one that is left", got)
+	}
+}
+
 // TestSameTotal: what does not change costs no new division, and the caller may go on with his numbers.
 func TestSameTotal(t *testing.T) {
 	b := newBook(tier)

@@ -24,6 +24,7 @@ func (b *Book) Count(name string, u Usage) {
 	same := known && before.Job == u.Job
 	if known && !same {
 		b.unhold(before.Job, name)
+		b.withdraw(before)
 	}
 	switch placed := same && before.placed(); {
 	case u.placed() && !placed && same:
@@ -128,6 +129,14 @@ func (b *Book) settle(name string, now, asked Usage) {
 		j.held[name] = true
 	}
 	b.finish(j, &last)
+}
+
+// withdraw takes off what counts for a job that is admitted what a usage asked for that is part of it no more: it waits with
+// another now, or is gone.
+func (b *Book) withdraw(u Usage) {
+	if j := b.jobs[u.Job]; j != nil && j.phase == Admitted && !u.placed() {
+		b.settle("", Usage{Job: u.Job, Queue: u.Queue, Runs: true}, u)
+	}
 }
 
 // unsettle gives back to a job what was taken off it for a usage that was held.

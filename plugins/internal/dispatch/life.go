@@ -151,8 +151,8 @@ func (b *Book) Gone(pod string, at Moment) Effects {
 			b.end(j)
 		case j.phase == Waiting && speaks:
 			b.quit(j, at)
-		case j.phase == Admitted && !u.placed():
-			b.settle("", Usage{Job: u.Job, Queue: u.Queue, Runs: true}, u)
+		case j.phase == Admitted:
+			b.withdraw(u)
 		}
 		b.keep(j)
 	}
