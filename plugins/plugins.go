@@ -27,6 +27,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/binder"
 	"github.com/lockstep-sh/lockstep/plugins/cacheevents"
 	"github.com/lockstep-sh/lockstep/plugins/catchup"
+	"github.com/lockstep-sh/lockstep/plugins/decisions"
 	"github.com/lockstep-sh/lockstep/plugins/eviction"
 	"github.com/lockstep-sh/lockstep/plugins/extension"
 	"github.com/lockstep-sh/lockstep/plugins/fairshare"
@@ -60,6 +61,7 @@ type Set struct {
 	events    *cacheevents.Events
 	watched   *watches.Watches
 	reserve   *reservepods.Store
+	decisions *decisions.Log
 	// reserving are the profiles in which pods go to the Reservations that they name.
 	reserving map[string]bool
 	// Registry has the factories, by the names under which a
@@ -73,22 +75,22 @@ func NewSet() *Set {
 	underway, events, watched, statuses := eviction.NewUnderway(), cacheevents.New(), watches.New(), podstatus.New(leading)
 	registry := gangs.New(ledger, underway.Victims, watched)
 	events.Listen(registry)
-	reserve := reservepods.NewStore()
+	reserve, decided := reservepods.NewStore(), decisions.New()
 	queues := fairshare.NewDispatcher(registry, ledger, underway.Victims, leading, statuses, watched)
 	reserved := reservations.New(ledger, reserve, watched, leading, queues)
 	queues.SetReserved(reserved)
 	s := &Set{
 		reserve: reserve,
 		gangs:   registry, holds: ledger, slots: slots, positions: positions, leading: leading, all: extension.New(), events: events, watched: watched,
-		queues: queues, reserving: map[string]bool{},
+		queues: queues, decisions: decided, reserving: map[string]bool{},
 	}
 	s.Registry = frameworkruntime.Registry{
 		binder.Name:       s.all.Watch(binder.New(slots)),
-		gang.Name:         s.all.Watch(gang.New(gang.Shared{Gangs: registry, Holds: ledger, Order: positions, Plugins: s.all, Turns: s.queues, Leading: leading, Statuses: statuses})),
+		gang.Name:         s.all.Watch(gang.New(gang.Shared{Gangs: registry, Holds: ledger, Order: positions, Plugins: s.all, Turns: s.queues, Leading: leading, Statuses: statuses, Decisions: decided})),
 		heldcapacity.Name: s.all.Watch(heldcapacity.New(ledger, events, s.all)),
 		queuesort.Name:    s.all.Watch(queuesort.New(positions)),
 		reservation.Name:  s.all.Watch(reservation.New(ledger, reserved, s.all, binder.Name)),
-		preemption.Name:   s.all.Watch(preemption.New(preemption.Shared{Holds: ledger, Gangs: registry, Plugins: s.all, Promises: reserved, Underway: underway, Watches: watched, Leading: leading})),
+		preemption.Name:   s.all.Watch(preemption.New(preemption.Shared{Holds: ledger, Gangs: registry, Plugins: s.all, Promises: reserved, Underway: underway, Watches: watched, Leading: leading, Decisions: decided})),
 		fairshare.Name:    s.all.Watch(fairshare.New(s.queues)),
 		gpushare.Name:     s.all.Watch(gpushare.New(gpushare.NewLedger(), s.all)),
 	}
@@ -230,6 +232,9 @@ func (s *Set) Gangs() *gangs.Registry { return s.gangs }
 
 // Holds is the ledger of all profiles.
 func (s *Set) Holds() *holds.Holds { return s.holds }
+
+// Decisions are the last of all profiles.
+func (s *Set) Decisions() *decisions.Log { return s.decisions }
 
 // Extensions are the plugins of all profiles, to ask them what kube-scheduler does not.
 func (s *Set) Extensions() *extension.Plugins { return s.all }

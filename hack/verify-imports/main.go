@@ -23,7 +23,7 @@ const module = "github.com/lockstep-sh/lockstep/"
 // (victim, whatif), the state of a scheduler process (gangs, holds, order, leading, reservepods), what its
 // cache has taken in (cacheevents) and its plugins have (watches), how kinds of objects are waited for (crd), and what
 // users are told (podstatus, event).
-var libraries = []string{"binding", "cacheevents", "crd", "devices", "event", "eviction", "extension", "gangpoint", "gangs", "holds", "leading", "order", "planner", "podstatus", "reservations", "reservepods", "victim", "watches", "whatif"}
+var libraries = []string{"binding", "cacheevents", "crd", "decisions", "devices", "event", "eviction", "extension", "gangpoint", "gangs", "holds", "leading", "order", "planner", "podstatus", "reservations", "reservepods", "victim", "watches", "whatif"}
 
 // views are the packages below plugins/ that turn what there is into rows and words for people: they may ask any plugin,
 // and no plugin asks them.

@@ -175,6 +175,7 @@ func (pl *Gang) lead(ctx context.Context, state fwk.CycleState, a *gang.Attempt)
 		}
 		pl.Act(ctx, e)
 	})
+	pl.remember(ctx, a, result, len(accepted))
 	klog.FromContext(ctx).V(3).Info("Planned gang", "group", a.Group, "members", a.Members(), "placed", len(accepted), "complete", result.Complete, "took", took)
 	switch node := accepted[a.Leader]; {
 	case err != nil:

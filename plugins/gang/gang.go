@@ -22,6 +22,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/config"
 	"github.com/lockstep-sh/lockstep/apis/config/validation"
+	"github.com/lockstep-sh/lockstep/plugins/decisions"
 	"github.com/lockstep-sh/lockstep/plugins/devices"
 	"github.com/lockstep-sh/lockstep/plugins/extension"
 	"github.com/lockstep-sh/lockstep/plugins/gang/provisioning"
@@ -58,6 +59,8 @@ type Gang struct {
 	// preempts tells that the plugin at PostFilter that comes next and evicts makes room
 	// for whole gangs.
 	preempts bool
+
+	decisions *decisions.Log
 
 	barrier barrier
 	tell    *teller
@@ -98,6 +101,8 @@ type Shared struct {
 	// Leading is closed once this process schedules. Until then another process may,
 	// and the plugin says nothing to users.
 	Leading leading.Signal
+	// Decisions remembers what is decided; nil where nobody asks.
+	Decisions *decisions.Log
 }
 
 // Turns keeps gangs waiting that could be placed.
@@ -128,7 +133,7 @@ func New(shared Shared) frameworkruntime.PluginFactory {
 		}
 		registerMetrics()
 		pl := &Gang{
-			handle: handle, fw: fw, clock: clock.RealClock{}, holds: shared.Holds, order: shared.Order, plugins: shared.Plugins, turns: shared.Turns,
+			handle: handle, fw: fw, clock: clock.RealClock{}, holds: shared.Holds, order: shared.Order, plugins: shared.Plugins, turns: shared.Turns, decisions: shared.Decisions,
 		}
 		pl.barrier.doors = map[types.UID]*door{}
 		groups, err := pgclientset.NewForConfig(handle.KubeConfig())

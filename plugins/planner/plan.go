@@ -67,6 +67,8 @@ type Plan struct {
 	// Order is that in which members were placed, each where it fits beside those
 	// before it.
 	Order []types.UID
+	// Tried is how far each gang of the attempt came.
+	Tried []placement.Outcome
 	// Coupled tells that members care about other pods.
 	Coupled bool
 	// Hopeless tells that the attempt would not fit either if everything else were gone, as
@@ -121,7 +123,7 @@ func (p *Planner) plan(ctx context.Context, a *gang.Attempt, evict []hold.Holder
 		return nil, err
 	}
 	result = &Plan{Coupled: w.coupled}
-	result.Complete = solved.Complete
+	result.Complete, result.Tried = solved.Complete, solved.Gangs
 	w.note(result, solved, w.base)
 	for _, outcome := range solved.Gangs {
 		result.Fit += outcome.Fit

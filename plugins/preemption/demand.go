@@ -9,6 +9,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	stockpreemption "k8s.io/kubernetes/pkg/scheduler/framework/preemption"
 
+	"github.com/lockstep-sh/lockstep/plugins/decisions"
 	"github.com/lockstep-sh/lockstep/plugins/eviction"
 	"github.com/lockstep-sh/lockstep/plugins/gangpoint"
 	"github.com/lockstep-sh/lockstep/plugins/holds"
@@ -43,6 +44,9 @@ type demand struct {
 	delayed bool
 	// spared is when the first may go of those that were left alone in the searches so far; zero where none was.
 	spared time.Time
+	// tried are the domains in which victims were looked for, and untried how many others there were.
+	tried   []decisions.Domain
+	untried int
 }
 
 // spare notes that gangs are left alone until a time, the first of them.

@@ -21,6 +21,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/config"
 	"github.com/lockstep-sh/lockstep/apis/config/validation"
+	"github.com/lockstep-sh/lockstep/plugins/decisions"
 	"github.com/lockstep-sh/lockstep/plugins/eviction"
 	"github.com/lockstep-sh/lockstep/plugins/extension"
 	"github.com/lockstep-sh/lockstep/plugins/holds"
@@ -57,6 +58,8 @@ type Shared struct {
 	Watches *watches.Watches
 	// Leading is closed once this process schedules; before, it writes nothing.
 	Leading leading.Signal
+	// Decisions remembers what is decided; nil where nobody asks.
+	Decisions *decisions.Log
 }
 
 // GangPreemption is the plugin, one for each profile.
@@ -216,13 +219,16 @@ func (pl *GangPreemption) PostFilter(ctx context.Context, state fwk.CycleState, 
 			pl.comeAgain(d.leader, d.spared.Sub(pl.clock.Now()))
 		}
 		pl.pauses.failed(d.group, pl.clock.Now(), took, why)
+		pl.remember(ctx, d, nil, decisions.NoVictims, d.nobody(why))
 		logger.V(3).Info("No victims found", "preemptor", d.String(), "took", took)
 		// A node that it was nominated to may be gone. What is left must not lie idle for it.
 		pl.Holds.DropNominations(pl.holder(d))
 		return nil, d.refused(d.nobody(why))
 	}
 	logger.V(2).Info("Preempting", "preemptor", d.String(), "victims", len(found.victims), "numbers", found.numbers(d), "took", took)
+	pl.remember(ctx, d, found, decisions.Evict, "")
 	if !pl.act(ctx, d, found) {
+		pl.remember(ctx, d, found, decisions.Withdrawn, msgAgain)
 		pl.comeAgain(d.leader, pl.pauses.withdrawn(d.group, pl.clock.Now(), 0))
 		return nil, d.refused(msgWaiting)
 	}

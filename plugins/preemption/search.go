@@ -153,17 +153,20 @@ func (s *searching) freed(node int) (victim.Vector, int) {
 func (s *searching) best(ctx context.Context, domains []domain) (*found, error) {
 	var best *found
 	tried := 0
-	for _, domain := range domains {
+	for i, domain := range domains {
 		if domain.counts && tried == int(s.pl.args.MaxDomains) {
+			s.d.untried++
 			continue
 		}
 		if best != nil && (len(best.victims) == 0 || !domain.counts && best.harm.Kind == victim.Safe) {
+			s.d.untried += len(domains) - i
 			return best, nil
 		}
 		result, simulated, err := s.try(ctx, domain)
 		if err != nil {
 			return nil, fmt.Errorf("trying %s: %w", domain.name, err)
 		}
+		s.note(domain, result, simulated)
 		if simulated && domain.counts {
 			tried++
 		}
@@ -178,6 +181,7 @@ func (s *searching) best(ctx context.Context, domains []domain) (*found, error) 
 			best = result
 		}
 		if domain.settles {
+			s.d.untried += len(domains) - i - 1
 			return best, nil
 		}
 	}

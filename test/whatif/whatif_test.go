@@ -27,6 +27,8 @@ type cluster struct {
 	*testing.T
 	*localcluster.Cluster
 	root string
+	// port is where the scheduler serves.
+	port int
 }
 
 func start(t *testing.T) *cluster {
@@ -46,15 +48,19 @@ func start(t *testing.T) *cluster {
 			Allocatable: v1.ResourceList{localcluster.ResourceGPU: resource.MustParse("8")},
 		}},
 	})
+	port, err := localcluster.FreePort()
+	if err != nil {
+		t.Fatal(err)
+	}
 	for name, args := range map[string][]string{
-		"scheduler":  {"--config", configOf(root), "--secure-port=0"},
+		"scheduler":  {"--config", configOf(root), "--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", port), "--authentication-kubeconfig=" + c.Kubeconfig(), "--authorization-kubeconfig=" + c.Kubeconfig()},
 		"controller": {"--health-probe-bind-address=0", "--metrics-bind-address=0"}, // it makes the PodGroups of gangs by owner
 	} {
 		if _, err := c.Start(name, filepath.Join(root, "bin", "lockstep-"+name), append(args, "--kubeconfig", c.Kubeconfig()), ""); err != nil {
 			t.Fatal(err)
 		}
 	}
-	return &cluster{t, c, root}
+	return &cluster{t, c, root, port}
 }
 
 // configOf is the scheduler's configuration.
@@ -185,7 +191,7 @@ func TestWhatIfAgrees(t *testing.T) {
 		"pods in no gang": {asked: strings.ReplaceAll(job("train", 3, 8), "gang.scheduling.koordinator.sh/", "example.com/"), placed: 3},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := &cluster{t, c.Cluster, c.root}
+			c := &cluster{t, c.Cluster, c.root, c.port}
 			defer c.clear()
 			if test.running != "" {
 				c.apply(test.running)

@@ -118,16 +118,17 @@ func (o *options) report(ctx context.Context, gang string, members []*v1.Pod, si
 	if err != nil {
 		return nil, err
 	}
-	r.add("now", answer, simulation)
+	r.add("now", answer, simulation, time.Time{})
 	if more == nil || answer.Placed() == len(waiting) {
 		return r, nil
 	}
+	began := time.Now()
 	if err := more.Suppose(ctx, simulation); err != nil {
 		return nil, err
 	}
 	if answer, err = simulation.Decide(ctx, waiting); err != nil {
 		return nil, err
 	}
-	r.add(more.String(), answer, simulation)
+	r.add(more.String(), answer, simulation, began)
 	return r, nil
 }

@@ -8,12 +8,14 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/output"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/simulate"
+	"github.com/lockstep-sh/lockstep/plugins/decisions"
 )
 
 // Report is what there is to be told of a gang.
@@ -65,6 +67,8 @@ type Case struct {
 	Why       []Word   `json:"why,omitempty"`
 	Nodes     []string `json:"nodes,omitempty"`
 	Victims   []string `json:"victims,omitempty"`
+	// Decisions are how it came to that, the oldest first.
+	Decisions []decisions.Decision `json:"decisions,omitempty"`
 }
 
 // Member is a pod of the gang.
@@ -169,9 +173,9 @@ func queueOf(ctx context.Context, simulation *simulate.Simulation, pod *v1.Pod) 
 	return q
 }
 
-// add notes what the scheduler decides in a case.
-func (r *Report) add(name string, answer *simulate.Answer, simulation *simulate.Simulation) {
-	c := Case{Name: name, Placed: answer.Placed(), Undecided: answer.Undecided}
+// add notes what the scheduler decides in a case that it has looked at since a time.
+func (r *Report) add(name string, answer *simulate.Answer, simulation *simulate.Simulation, began time.Time) {
+	c := Case{Name: name, Placed: answer.Placed(), Undecided: answer.Undecided, Decisions: simulation.Decisions(r.Gang, began)}
 	nodes, victims := map[string]int{}, map[string]int{}
 	for i := range answer.Verdicts {
 		if v := &answer.Verdicts[i]; v.Node != "" {
@@ -295,6 +299,32 @@ func (c *Case) words() string {
 	}
 	for _, w := range c.Why {
 		fmt.Fprintf(&b, "  %d would wait, %s: %s\n", w.Pods, w.Reason, w.Message)
+	}
+	for i := len(c.Decisions) - 1; i >= 0; i-- {
+		if d := &c.Decisions[i]; d.Kind == decisions.Preemption {
+			b.WriteString(sought(d)) // the last says it
+			break
+		}
+	}
+	return b.String()
+}
+
+// sought words where victims were looked for, and who was chosen.
+func sought(d *decisions.Decision) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "  Victims were looked for, to free %s:\n", d.Need)
+	for _, domain := range d.Domains {
+		in := domain.Name
+		if domain.Round != "" {
+			in += ", round " + domain.Round
+		}
+		fmt.Fprintf(&b, "    %s: %s\n", in, domain.Outcome)
+	}
+	if d.Untried > 0 {
+		fmt.Fprintf(&b, "    and %d more, not told or not tried\n", d.Untried)
+	}
+	for _, bundle := range d.Bundles {
+		fmt.Fprintf(&b, "    chosen: %d pods of %s (%s), gain %.2f, cost %.2f, ROI %.2f\n", bundle.Pods, bundle.Gang, bundle.Kind, bundle.Gain, bundle.Cost, bundle.ROI)
 	}
 	return b.String()
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -23,6 +24,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/overlay"
+	"github.com/lockstep-sh/lockstep/plugins/decisions"
 	"github.com/lockstep-sh/lockstep/plugins/gangs"
 )
 
@@ -334,6 +336,11 @@ func (s *Simulation) GangOf(pod *v1.Pod) string {
 		return key.String()
 	}
 	return ""
+}
+
+// Decisions are what the scheduler has decided of a gang since a time, the oldest first.
+func (s *Simulation) Decisions(gang string, since time.Time) []decisions.Decision {
+	return slices.DeleteFunc(s.scheduler.Set.Decisions().Of(gang), func(d decisions.Decision) bool { return d.Last.Time.Before(since) })
 }
 
 // Minimum is how many members of the gang of a pod start together, 0 where it has no minimum, and whether it runs.

@@ -11,6 +11,7 @@ import (
 	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/component-base/cli/globalflag"
 	basecompatibility "k8s.io/component-base/compatibility"
+	"k8s.io/component-base/configz"
 	"k8s.io/component-base/featuregate"
 	"k8s.io/component-base/logs"
 	logsapi "k8s.io/component-base/logs/api/v1"
@@ -25,6 +26,7 @@ import (
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
 	"github.com/lockstep-sh/lockstep/plugins"
+	"github.com/lockstep-sh/lockstep/plugins/decisions"
 )
 
 // Name is the name of the binary.
@@ -87,6 +89,9 @@ func run(cmd *cobra.Command, opts *schedoptions.Options, extensions []Option) er
 	if err != nil {
 		return err
 	}
+	if err := showDecisions(set); err != nil {
+		return err
+	}
 	if mutable, ok := gate.(featuregate.MutableFeatureGate); ok {
 		mutable.AddMetrics()
 	}
@@ -96,6 +101,18 @@ func run(cmd *cobra.Command, opts *schedoptions.Options, extensions []Option) er
 		return nil // asked to end, which kube-scheduler takes for a failure: "finished without leader elect"
 	}
 	return err
+}
+
+// showDecisions has /configz show, beside the configuration, what was decided last of each gang.
+func showDecisions(set *plugins.Set) error {
+	shown, err := configz.New("decisions.lockstep.dev")
+	if err == nil {
+		err = shown.Set(decisions.NewList(set.Decisions()))
+	}
+	if err != nil {
+		return fmt.Errorf("showing decisions at /configz: %w", err)
+	}
+	return nil
 }
 
 // endWithoutLease returns what ends a process that led and does not any more.
