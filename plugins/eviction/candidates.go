@@ -149,7 +149,7 @@ func (c *Candidates) On(nodes []int, permits func(*v1.Pod) bool, gangsCount bool
 
 // sparing is who of gangs may go that start together: nobody while they are left alone.
 func (c *Candidates) sparing(of Owner, footprints []gang.Footprint, permits func(*v1.Pod) bool) func(*v1.Pod) bool {
-	end := c.Respite.until(of, footprints)
+	end := c.Respite.until(of, footprints, c.Now)
 	if !end.After(c.Now) {
 		return permits
 	}

@@ -10,7 +10,7 @@ import (
 
 // Respite is for how long gangs, and pods in none, are left alone. The zero value leaves nobody alone.
 type Respite struct {
-	// MinRuntime is how long that is once a gang runs, for the gang of a pod. The minimum has to run for it: what is left
+	// MinRuntime is how long that is once a gang runs, for the gang of a pod. The minimum has to run for it, or to be on its way: what is left
 	// of a broken gang is worth nothing.
 	MinRuntime func(*v1.Pod) time.Duration
 	// Cooldown is how long it is after pods of a gang were evicted, and Evicted when that was last; zero for never.
@@ -19,7 +19,7 @@ type Respite struct {
 }
 
 // until is the end of the respite of gangs that start together; zero for none.
-func (r *Respite) until(of Owner, footprints []gang.Footprint) time.Time {
+func (r *Respite) until(of Owner, footprints []gang.Footprint, now time.Time) time.Time {
 	var end time.Time
 	later := func(since time.Time, length time.Duration) {
 		if at := since.Add(length); length > 0 && !since.IsZero() && at.After(end) {
@@ -29,7 +29,11 @@ func (r *Respite) until(of Owner, footprints []gang.Footprint) time.Time {
 	for i := range footprints {
 		f := &footprints[i]
 		if r.MinRuntime != nil && len(f.Running) > 0 {
-			later(f.RunsSince(), r.MinRuntime(f.Running[0].Pod))
+			since := f.RunsSince()
+			if f.Starts() {
+				since = now // it began no earlier
+			}
+			later(since, r.MinRuntime(f.Running[0].Pod))
 		}
 		if r.Evicted != nil && !of.IsPod() {
 			later(r.Evicted(Owner{Profile: of.Profile, Gang: f.Key}), r.Cooldown)

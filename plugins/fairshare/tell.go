@@ -45,7 +45,11 @@ func (d *Dispatcher) news() map[string]sets.Set[gang.Key] {
 			gangs[profile].Insert(key)
 		}
 	}
-	add(d.book.Rebarred())
+	rebarred, alone := d.book.Rebarred()
+	add(rebarred)
+	if d.called = append(d.called, d.podsOf(alone)...); len(alone) > 0 {
+		d.poke()
+	}
 	at := d.moment()
 	for _, notice := range d.book.News(at) {
 		if !notice.Gang {

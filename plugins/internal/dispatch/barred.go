@@ -49,22 +49,30 @@ func (b *Book) barOf(j *job) bar {
 }
 
 // Rebarred returns the pods of gangs that did not fit, and of which [Book.Barred] answers something else than when this was
-// asked last: a queue has been described anew, or gangs that come before have come or gone. It costs a look at all jobs where
-// anything of that has changed.
-func (b *Book) Rebarred() (pods []string) {
+// asked last: a queue has been described anew, or jobs that come before have come or gone. Pods in no gang of which it does are
+// alone: they have to come again, since they are told as they fail. It costs a look at all jobs where anything of that has changed.
+func (b *Book) Rebarred() (pods, alone []string) {
 	if !b.wishes.moved() && !b.relinked {
-		return nil
+		return nil, nil
 	}
 	b.relinked = false
 	for _, j := range b.timed {
-		if failed := j.phase == Failed || j.phase == Waiting && !j.tried.IsZero(); !failed || !j.Gang {
+		if failed := j.phase == Failed || j.phase == Waiting && !j.tried.IsZero(); !failed {
 			continue
 		}
-		if now := b.barOf(j); now != j.bar {
-			j.bar = now
+		now := b.barOf(j)
+		switch before := j.bar; {
+		case now == before:
+			continue
+		case j.Gang:
 			pods = slices.AppendSeq(pods, maps.Keys(j.counted)) // gangs that start together are one job
+		case j.phase == Failed:
+			alone = append(alone, j.Pod)
 		}
+		j.bar = now
 	}
+	b.wishes.unheard = false // what was reckoned here has been heard
 	slices.Sort(pods)
-	return pods
+	slices.Sort(alone)
+	return pods, alone
 }

@@ -50,7 +50,7 @@ func TestRebarred(t *testing.T) {
 		{"the one before goes", func() { b.Gone(one, at) }, []string{two}, []Reason{"", ""}, ""},
 	} {
 		c.change()
-		if got := b.Rebarred(); !slices.Equal(got, c.rebarred) {
+		if got, _ := b.Rebarred(); !slices.Equal(got, c.rebarred) {
 			t.Errorf("%s: to be told anew: %q, want %q", c.sentence, got, c.rebarred)
 		}
 		for i, want := range c.barred {
@@ -67,9 +67,95 @@ func TestRebarredTogether(t *testing.T) {
 	s := newScene(Failed, true)
 	s.Rebarred()
 	s.SetQueues(Queue{Name: "b", Weight: 1, Closed: true})
-	if got, want := s.Rebarred(), []string{"p1", "p2"}; !slices.Equal(got, want) {
+	want := []string{"p1", "p2"}
+	if got, _ := s.Rebarred(); !slices.Equal(got, want) {
 		t.Errorf("to be told anew: %q, want %q", got, want)
 	}
+}
+
+// TestRebarredAlone: a pod in no gang comes again once it would be told something else, and only then.
+func TestRebarredAlone(t *testing.T) {
+	s := newScene(Failed, false)
+	for _, step := range []struct {
+		what  string
+		queue Queue
+		want  []string
+	}{
+		{"nothing has changed", Queue{Name: "b", Weight: 1}, nil},
+		{"its queue is closed", Queue{Name: "b", Weight: 1, Closed: true}, []string{"p1"}},
+		{"it still is", Queue{Name: "b", Weight: 2, Closed: true}, nil},
+		{"it is opened", Queue{Name: "b", Weight: 1}, []string{"p1"}},
+		{"a ceiling comes", Queue{Name: "b", Weight: 1, Capability: gpus(5)}, []string{"p1"}},
+		{"it fails under that", Queue{Name: "b", Weight: 1, Capability: gpus(5)}, nil},
+	} {
+		s.SetQueues(step.queue)
+		if step.want == nil {
+			s.Come(s.offer, s.at())
+			s.Fail("p1", Failure{}, s.at())
+		}
+		if pods, got := s.Rebarred(); len(pods) > 0 || !slices.Equal(got, step.want) {
+			t.Errorf("%s: told %q, and %q come again, want none and %q", step.what, pods, got, step.want)
+		}
+	}
+}
+
+// TestRebarredThoughOthersAsked: what is to be told anew is not lost where others have asked meanwhile who is beyond a ceiling.
+func TestRebarredThoughOthersAsked(t *testing.T) {
+	at := Moment{Now: start, Read: true, Waits: func(string) bool { return true }}
+	b := newBook(tier)
+	b.SetLimits(Limits{Window: 1})
+	b.SetTotal(gpus(1000))
+	b.SetQueues(Queue{Name: "a", Weight: 1, Capability: gpus(10)}, Queue{Name: "c", Weight: 1, Capability: gpus(100)})
+	var names []string
+	for i, queue := range []string{"a", "a", "c"} {
+		names = append(names, comes(b, queue, i+1, 6, at))
+		b.Fail(names[i], Failure{Job: names[i], Gang: true}, at)
+	}
+	if got, _ := b.Rebarred(); !slices.Equal(got, names[1:2]) {
+		t.Fatalf("told %q, want %q: the first leaves it no room", got, names[1:2])
+	}
+	b.Gone(names[0], at)
+	if reason, _ := b.Barred(names[2]); reason != "" {
+		t.Fatalf("the third is barred: %s", reason)
+	}
+	if got, _ := b.Rebarred(); !slices.Equal(got, names[1:2]) {
+		t.Errorf("told anew %q, want %q", got, names[1:2])
+	}
+	if b.wishes.moved() {
+		t.Error("it is looked again though nothing has changed")
+	}
+}
+
+// TestBarredByTheHopeless: a gang that would not fit on an empty cluster counts before others still once its queue deserves more.
+func TestBarredByTheHopeless(t *testing.T) {
+	at := Moment{Now: start, Read: true, Waits: func(string) bool { return true }}
+	b := newBook(tier)
+	b.SetLimits(Limits{Window: 1})
+	b.SetTotal(gpus(1))
+	b.SetQueues(Queue{Name: "a", Weight: 1, Capability: gpus(6)})
+	var second string
+	for i := range 2 {
+		second = comes(b, "a", i+1, 4, at)
+		b.Fail(second, Failure{Job: second, Gang: true, Hopeless: true}, at)
+	}
+	comes(b, "a", 3, 9, at) // above the ceiling by itself, and asks for the share that nobody else does
+	for i := range 3 {
+		if e := b.Tick(at); e.Retry != (i == 0) {
+			t.Errorf("tick %d: gangs are tried again: %t; the share grows once", i, e.Retry)
+		}
+		if reason, _ := b.Barred(second); reason != Capability {
+			t.Errorf("tick %d: the second is barred by %q, want %q", i, reason, Capability)
+		}
+	}
+}
+
+// comes has a gang of one pod, which asks for some GPUs, come to the gate.
+func comes(b *Book, queue string, i int, n int64, at Moment) string {
+	j := of(queue, i, gpus(n))
+	j.Pod, j.Pods, j.Gang = j.Name, []string{j.Name}, true
+	b.Count(j.Name, Usage{Queue: queue, Job: j.Name, Amount: gpus(n)})
+	b.Come(j, at)
+	return j.Name
 }
 
 // TestToldOther: what a job waits for is told anew once it has been something else for a while.

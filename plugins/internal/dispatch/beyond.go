@@ -22,6 +22,8 @@ type wishes struct {
 	order []*wish
 	// stale: what is used has changed since it was reckoned, or what is wished.
 	stale bool
+	// unheard: any of it has changed since [Book.Rebarred] was asked, whoever had it reckoned since.
+	unheard bool
 	// under are the queues that were asked for since any was described anew, and ceilings what is above them.
 	under    map[string]*under
 	ceilings map[ceilingKey]*ceiling
@@ -92,8 +94,8 @@ func newWishes(jobs map[string]*job) wishes {
 	return w
 }
 
-// moved reports whether any of it may have changed since it was reckoned.
-func (w *wishes) moved() bool { return w.stale || len(w.touched) > 0 }
+// moved reports whether any of it may have changed since [Book.Rebarred] was asked.
+func (w *wishes) moved() bool { return w.unheard || w.stale || len(w.touched) > 0 }
 
 // touch notes that a job may wish something else.
 func (w *wishes) touch(j *job) { w.touched[j.Name] = j }
@@ -133,6 +135,7 @@ func (b *Book) Beyond(name string) (Bound, bool) {
 			w.replace(name, now)
 		}
 	}
+	w.unheard = w.moved()
 	clear(w.touched)
 	if w.stale {
 		w.reckon()

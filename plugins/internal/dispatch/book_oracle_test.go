@@ -49,9 +49,6 @@ func (w *world) count(id string, u Usage) {
 	placed := same && (before.Runs || before.Held)
 	if known && !same {
 		w.unhold(before.Job, id)
-		if !before.Runs && !before.Held {
-			w.settle(before) // it is part of that job no more
-		}
 	}
 	switch {
 	case (u.Runs || u.Held) && !placed:

@@ -240,6 +240,7 @@ func TestLeavesInItsTurn(t *testing.T) {
 	j := of("default", 1, gpus(2))
 	for _, pod := range []string{"one", "two"} {
 		b.Count(pod, Usage{Queue: "default", Job: j.Name, Amount: gpus(1)})
+		j.Pods = append(j.Pods, pod)
 	}
 	b.offer(j)
 	if got := turns(b); got != j.Name {
@@ -256,6 +257,32 @@ func TestLeavesInItsTurn(t *testing.T) {
 	b.offer(alone)
 	if got := turns(b); got != "two" {
 		t.Errorf("turns %q, want that of the one that is left", got)
+	}
+}
+
+// TestGoneBesideItsTurn: a pod that was offered with a job before, and not when its turn began, takes nothing off it.
+func TestGoneBesideItsTurn(t *testing.T) {
+	at := Moment{Now: start, Read: true, Waits: func(string) bool { return true }}
+	b := newBook(tier)
+	b.SetLimits(Limits{Window: 1})
+	b.SetTotal(gpus(100))
+	j := of("default", 1, gpus(2))
+	j.Gang = true
+	for _, pod := range []string{"one", "two", "three"} {
+		b.Count(pod, Usage{Queue: "default", Job: j.Name, Amount: gpus(1)})
+	}
+	j.Pod, j.Pods = "one", []string{"one", "two"}
+	b.Offer(j, at)
+	j.Pod, j.Pods = "two", []string{"two", "three"}
+	b.Offer(j, at)
+	b.Look(at)
+	b.Gone("one", at)
+	if used := b.queues["default"].used[gpu]; used != 2 {
+		t.Errorf("%d GPUs count as used, want 2: those for which it is the turn wait", used)
+	}
+	b.Gone("two", at)
+	if used := b.queues["default"].used[gpu]; used != 1 {
+		t.Errorf("%d GPUs count as used, want 1", used)
 	}
 }
 

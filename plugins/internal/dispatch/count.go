@@ -24,7 +24,7 @@ func (b *Book) Count(name string, u Usage) {
 	same := known && before.Job == u.Job
 	if known && !same {
 		b.unhold(before.Job, name)
-		b.withdraw(before)
+		b.withdraw(name, before)
 	}
 	switch placed := same && before.placed(); {
 	case u.placed() && !placed && same:
@@ -132,9 +132,9 @@ func (b *Book) settle(name string, now, asked Usage) {
 }
 
 // withdraw takes off what counts for a job that is admitted what a usage asked for that is part of it no more: it waits with
-// another now, or is gone.
-func (b *Book) withdraw(u Usage) {
-	if j := b.jobs[u.Job]; j != nil && j.phase == Admitted && !u.placed() {
+// another now, or is gone. For what the job was not admitted with, nothing counts.
+func (b *Book) withdraw(name string, u Usage) {
+	if j := b.jobs[u.Job]; j != nil && j.phase == Admitted && !u.placed() && slices.Contains(j.Pods, name) {
 		b.settle("", Usage{Job: u.Job, Queue: u.Queue, Runs: true}, u)
 	}
 }

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -133,6 +134,9 @@ func (b *Book) Fail(pod string, how Failure, at Moment) Effects {
 	j.since, j.Queue, j.Pod, j.Gang, j.deserved = at.Now, u.Queue, pod, how.Gang, Vector{}
 	j.deserved.Add(b.Deserved(u.Queue), 1)
 	j.Priority, j.Created, j.lacked, j.aside = u.Priority, created, lacked, how.Aside || at.aside(pod)
+	if !how.Gang {
+		j.bar = b.barOf(j) // it is told so now
+	}
 	b.turn(at, "")
 	b.effects.Again = refused && !how.Gang
 	return b.take()
@@ -152,7 +156,7 @@ func (b *Book) Gone(pod string, at Moment) Effects {
 		case j.phase == Waiting && speaks:
 			b.quit(j, at)
 		case j.phase == Admitted:
-			b.withdraw(u)
+			b.withdraw(pod, u)
 		}
 		b.keep(j)
 	}
@@ -235,8 +239,12 @@ func (b *Book) retry(at Moment) {
 		if waits && !grows {
 			continue
 		}
-		b.effects.Retry = b.effects.Retry || waits && j.Gang
-		if waits && !j.Gang {
+		if waits && j.Gang {
+			b.effects.Retry = true
+			maps.Copy(j.deserved, b.Deserved(j.Queue)) // whether it is worth a try others know; until then it has failed
+			continue
+		}
+		if waits {
 			b.effects.Call = append(b.effects.Call, j.Pod)
 		}
 		b.end(j)

@@ -149,7 +149,7 @@ func TestTransitions(t *testing.T) {
 		"it has failed, and time passes":                    {from: Failed, do: tick, want: Failed, demand: Idle},
 		"it has failed, and there is room":                  {from: Failed, do: look, want: Failed, demand: Idle},
 		"it has failed, and its queue deserves more":        {from: Failed, do: more(tick), want: Outside, effect: Effects{Call: []string{"p1"}}, demand: Idle},
-		"a gang has failed, and its queue deserves more":    {from: Failed, gang: true, do: more(tick), want: Outside, effect: Effects{Retry: true}, demand: Idle},
+		"a gang has failed, and its queue deserves more":    {from: Failed, gang: true, do: more(tick), want: Failed, effect: Effects{Retry: true}, demand: Idle},
 		"it has failed, and its pod waits no more":          {from: Failed, do: without(more(tick), "p1"), want: Outside, demand: Idle},
 		"it has failed, and its pod is gone":                {from: Failed, do: gone("p1"), want: Outside, demand: Idle},
 		"it has failed, and another pod is gone":            {from: Failed, do: gone("p2"), want: Failed},

@@ -51,6 +51,18 @@ func (f *Footprint) RunsSince() time.Time {
 	return time.Time{}
 }
 
+// Starts reports whether the minimum of a gang has its nodes, and part of it is still on its way there.
+func (f *Footprint) Starts() bool {
+	on := 0
+	for _, member := range f.Running {
+		if member.Pod.Spec.NodeName != "" {
+			on++
+		}
+	}
+	least := max(1, f.Min)
+	return on < least && len(f.Running) >= least
+}
+
 // Footprints returns what runs of a gang and of those that start together with it, by
 // key; none where there is no such gang. Those of which nobody knows the minimum are left
 // out.
