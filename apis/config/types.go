@@ -105,7 +105,7 @@ type GangPreemptionArgs struct {
 	// BrokenGrace is how long a gang has to have been below its minimum to count as broken.
 	// Until then it is in repair: a member is being replaced. 0 or more.
 	BrokenGrace metav1.Duration
-	// MinRuntime is how long nothing of a gang is evicted after its minimum came to run. A
+	// MinRuntime is how long nothing of a gang is evicted from when its minimum is on its way. A
 	// Queue may say otherwise for its gangs. 0 or more.
 	MinRuntime metav1.Duration
 	// EvictionCooldown is how long nothing more of a gang is evicted after pods of it were.

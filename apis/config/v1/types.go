@@ -107,7 +107,7 @@ type GangPreemptionArgs struct {
 	// BrokenGrace is how long a gang has to have been below its minimum to count as broken.
 	// Until then it is in repair: a member is being replaced. 0 or more. Default: 1m.
 	BrokenGrace *metav1.Duration `json:"brokenGrace,omitempty"`
-	// MinRuntime is how long nothing of a gang is evicted after its minimum came to run, or a
+	// MinRuntime is how long nothing of a gang is evicted from when its minimum is on its way, or a
 	// pod in no gang. A Queue may say otherwise for its gangs (spec.minRuntime). 0 or more.
 	// Default 0.
 	MinRuntime *metav1.Duration `json:"minRuntime,omitempty"`

@@ -115,7 +115,7 @@ type QueueSpec struct {
 	// +kubebuilder:default=true
 	Reclaimable *bool `json:"reclaimable,omitempty"`
 	// MinRuntime is how long nothing of a gang in the queue, and in those below it that say nothing
-	// else, is evicted after its minimum came to run, neither for others of the queue nor to give back what the queue
+	// else, is evicted from when its minimum is on its way to its nodes, neither for others of the queue nor to give back what the queue
 	// has beyond its share. Without, what the scheduler is configured with holds (GangPreemptionArgs).
 	//
 	// +optional
