@@ -10,18 +10,23 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/plugins/internal/dispatch"
 	"github.com/lockstep-sh/lockstep/plugins/internal/migration"
 	"github.com/lockstep-sh/lockstep/plugins/internal/reservation"
 	"github.com/lockstep-sh/lockstep/plugins/internal/resource"
 )
 
 // short tells which node would not have the room that a plan counts on, once its moves are done: between a plan and its
-// approval there may be hours. Empty where all have. Filters are not asked: what they see the scheduler tells when it is
+// approval there may be hours; or why the goal would not start there. Empty where all have, and it would. Filters are not asked: what they see the scheduler tells when it is
 // to reserve the targets.
 func (r *reconciler) short(ctx context.Context, p *v1alpha1.DefragmentationPlan, s sight) (string, error) {
+	if why, err := r.halted(ctx, p); err != nil || why != "" {
+		return why, err
+	}
 	placed := sets.New[string]() // migrations whose target is held
 	held, err := r.held(ctx, func(rsv *v1alpha1.Reservation) bool {
 		if len(rsv.Status.Placements) > 0 {
@@ -80,8 +85,36 @@ func (r *reconciler) node(ctx context.Context, name string) (node *v1.Node, why 
 	return node, "", nil
 }
 
-// unfit tells which of the nodes that are freed for the goal takes no pods by now; empty if all do.
+// futile are the reasons for which pods wait that room does not help, as their scheduler says.
+var futile = sets.New(
+	v1alpha1.ReasonGangIncomplete, v1alpha1.ReasonGangUnsupported, v1alpha1.ReasonGangUndefined, v1alpha1.ReasonMemberRejected, v1alpha1.ReasonTimedOut,
+	string(dispatch.NotFound), string(dispatch.Loose), string(dispatch.Closed), string(dispatch.Capability),
+)
+
+// halted tells why the goal would not start although it had room: its scheduler says so of those that stand for their kind. Empty if
+// nothing does.
+func (r *reconciler) halted(ctx context.Context, p *v1alpha1.DefragmentationPlan) (string, error) {
+	for _, key := range kinds(p) {
+		pod := &v1.Pod{}
+		if err := r.live.Get(ctx, key, pod); apierrors.IsNotFound(err) {
+			continue // the goal is gone, or made anew: that is told elsewhere
+		} else if err != nil {
+			return "", fmt.Errorf("looking at pod %s: %w", key, err)
+		}
+		_, condition := podutil.GetPodCondition(&pod.Status, v1.PodScheduled)
+		if condition != nil && condition.Status == v1.ConditionFalse && futile.Has(condition.Reason) {
+			return fmt.Sprintf("%s would not start there, since its pod %s waits for something else, %s: %s", p.Status.Goal, key, condition.Reason, condition.Message), nil
+		}
+	}
+	return "", nil
+}
+
+// unfit tells why it is of no use to go on: the goal would not start, or a node that is freed for it takes no pods by now. Empty if
+// nothing does.
 func (r *reconciler) unfit(ctx context.Context, p *v1alpha1.DefragmentationPlan) (string, error) {
+	if why, err := r.halted(ctx, p); err != nil || why != "" {
+		return why, err
+	}
 	seen := sets.New[string]()
 	for _, place := range p.Status.Places {
 		if seen.Has(place.NodeName) {

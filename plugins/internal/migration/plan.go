@@ -83,7 +83,7 @@ type PlanSeen struct {
 	// for none.
 	Checked bool
 	Short   string
-	// Looked: it was looked whether the nodes that are freed take pods. Unfit tells which does not; empty for none.
+	// Looked: it was looked whether the goal would start, and the nodes that are freed take pods. Unfit tells why not; empty if so.
 	Looked bool
 	Unfit  string
 	// Fits is how many gangs of the shape fit now; nil where nobody has counted.
@@ -101,7 +101,8 @@ type PlanStep struct {
 	// Check: it is to be looked whether the nodes have the room that the plan counts on: once in a while as long as it is
 	// not approved, before anything is reserved, and again before the first pod is evicted.
 	Check bool
-	// Look: it is to be looked whether the nodes that are freed take pods: before each pod that is evicted after the first.
+	// Look: it is to be looked whether the goal would start, and the nodes that are freed take pods: before each pod that is evicted
+	// after the first.
 	Look bool
 	// Count: all is done, and it is to be counted how many gangs of the shape fit now.
 	Count bool
