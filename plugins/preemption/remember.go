@@ -28,6 +28,8 @@ func (s *searching) note(at domain, result *found, simulated bool) {
 		}
 	case simulated:
 		one.Outcome = "does not fit, though the resources would do"
+	case s.round == nil:
+		one.Outcome = "short, and nobody is to be evicted yet: only what others hold would be given up"
 	default:
 		one.Outcome = "short even if every eligible pod were evicted"
 	}

@@ -21,8 +21,8 @@ import (
 )
 
 // short tells which node would not have the room that a plan counts on, once its moves are done: between a plan and its
-// approval there may be hours; or why the goal would not start there. Empty where all have, and it would. Filters are not asked: what they see the scheduler tells when it is
-// to reserve the targets.
+// approval there may be hours; or why the goal would not start there. Empty where all have, and it would. Filters are not asked:
+// what they see the scheduler tells when it is to reserve the targets.
 func (r *reconciler) short(ctx context.Context, p *v1alpha1.DefragmentationPlan, s sight) (string, error) {
 	if why, err := r.halted(ctx, p); err != nil || why != "" {
 		return why, err

@@ -134,10 +134,10 @@ func (b *Book) Fail(pod string, how Failure, at Moment) Effects {
 	j.since, j.Queue, j.Pod, j.Gang, j.deserved = at.Now, u.Queue, pod, how.Gang, Vector{}
 	j.deserved.Add(b.Deserved(u.Queue), 1)
 	j.Priority, j.Created, j.lacked, j.aside = u.Priority, created, lacked, how.Aside || at.aside(pod)
-	if !how.Gang {
-		j.bar = b.barOf(j) // it is told so now
-	}
 	b.turn(at, "")
+	if !how.Gang {
+		j.bar = b.barOf(j) // it is told so now; who words it finds it reckoned
+	}
 	b.effects.Again = refused && !how.Gang
 	return b.take()
 }

@@ -77,6 +77,35 @@ func TestRunsSince(t *testing.T) {
 	}
 }
 
+// TestStarts: the last of the minimum is on its way to its node.
+func TestStarts(t *testing.T) {
+	members := func(bound, underway int) (list []Placed) {
+		for i := range bound + underway {
+			pod := memberPod(strconv.Itoa(i), "")
+			if i < bound {
+				pod.Spec.NodeName = "n"
+			}
+			list = append(list, Placed{Pod: pod, Node: "n"})
+		}
+		return list
+	}
+	for sentence, c := range map[string]struct {
+		f    Footprint
+		want bool
+	}{
+		"one of the minimum is on its way": {Footprint{Min: 3, Running: members(2, 1)}, true},
+		"all are":                          {Footprint{Min: 3, Running: members(0, 3)}, true},
+		"only surplus is":                  {Footprint{Min: 2, Running: members(2, 1)}, false},
+		"all have their nodes":             {Footprint{Min: 3, Running: members(3, 0)}, false},
+		"more than that is missing":        {Footprint{Min: 3, Running: members(1, 1)}, false},
+		"nothing runs":                     {Footprint{Min: 1}, false},
+	} {
+		if got := c.f.Starts(); got != c.want {
+			t.Errorf("%s: it starts: %t, want %t", sentence, got, c.want)
+		}
+	}
+}
+
 func TestMinimumOf(t *testing.T) {
 	for sentence, c := range map[string]struct {
 		annotations map[string]string
