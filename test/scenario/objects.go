@@ -78,15 +78,25 @@ func (r *run) objectsOf(groups, refs []string) ([]object, error) {
 	return out, nil
 }
 
+// createObjects creates objects in order and waits until the PodGroups among them are seen: each resource is watched on
+// its own, and what a PodGroup leads to may be seen before it is.
 func (r *run) createObjects(ctx context.Context, groups, refs []string) error {
 	objects, err := r.objectsOf(groups, refs)
 	if err != nil {
 		return err
 	}
+	var podGroups []types.UID
 	for _, o := range objects {
-		if _, err := o.client.Create(ctx, o.DeepCopy(), metav1.CreateOptions{}); err != nil {
+		created, err := o.client.Create(ctx, o.DeepCopy(), metav1.CreateOptions{})
+		if err != nil {
 			return fmt.Errorf("creating %s: %w", o.ref(), err)
 		}
+		if o.GetKind() == "PodGroup" {
+			podGroups = append(podGroups, created.GetUID())
+		}
+	}
+	if err := r.waitWithin(ctx, defaultWithin, func() bool { return r.rec.podGroups.HasAll(podGroups...) }); err != nil {
+		return fmt.Errorf("waiting to see the PodGroups that were created: %w", err)
 	}
 	return nil
 }

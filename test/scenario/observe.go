@@ -318,6 +318,7 @@ func (r *recorder) seePodGroup(before, after *unstructured.Unstructured) {
 	case after == nil:
 		r.add(KindGone, "podgroup "+nameOf(before), before.GetUID(), "")
 	case before == nil:
+		r.podGroups.Insert(after.GetUID())
 		r.add(KindCreated, "podgroup "+nameOf(after), after.GetUID(), "")
 	default:
 		if !equality.Semantic.DeepEqual(before.Object["status"], after.Object["status"]) {

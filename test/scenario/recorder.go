@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
@@ -33,8 +34,10 @@ type recorder struct {
 	pods     map[types.UID]*podRecord
 	nodes    map[string]*v1.Node
 	events   map[types.UID]*v1.Event
-	whole    map[string]*wholeness
-	groups   []*groupWholeness
+	// podGroups are those of either kind that were ever seen.
+	podGroups sets.Set[types.UID]
+	whole     map[string]*wholeness
+	groups    []*groupWholeness
 	// oversold is the first node that was given more than it has.
 	oversold string
 
@@ -67,7 +70,8 @@ func newRecorder(p *plan) *recorder {
 	r := &recorder{
 		uptime: newUptime(now),
 		pods:   map[types.UID]*podRecord{}, nodes: map[string]*v1.Node{}, events: map[types.UID]*v1.Event{},
-		whole: map[string]*wholeness{}, ours: map[types.UID]bool{}, ourNodes: map[string]bool{},
+		podGroups: sets.New[types.UID](),
+		whole:     map[string]*wholeness{}, ours: map[types.UID]bool{}, ourNodes: map[string]bool{},
 		placed: map[string]bool{}, lists: map[schema.GroupVersionResource]int{},
 	}
 	for _, pod := range p.pods {
