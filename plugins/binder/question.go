@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -30,10 +31,14 @@ const (
 // what it has handed to etcd by then, etcd decides within seconds.
 const landsWithin = 75 * time.Second
 
+// otherUID is what the API server says where the UID of a Binding is not that of the pod.
+const otherUID = "Precondition failed: UID in precondition"
+
 // classify returns what an error of a Binding call says.
 //
 // A Conflict is no answer: the API server wraps whatever goes wrong in storage into
-// one, timeouts of etcd too.
+// one, timeouts of etcd too. Only the one that names the UID says that another pod
+// has the name by now.
 func classify(err error) answer {
 	if err == nil {
 		return stored
@@ -43,6 +48,8 @@ func classify(err error) answer {
 		code = status.Status().Code
 	}
 	switch {
+	case code == http.StatusConflict && strings.Contains(err.Error(), otherUID):
+		return answered
 	case code == 0, code == http.StatusConflict, code == http.StatusRequestTimeout, code > http.StatusInternalServerError:
 		return silent // 502 to 504 come from what stands in between, too
 	case reason == metav1.StatusReasonTimeout, reason == metav1.StatusReasonServerTimeout, apierrors.IsUnexpectedServerError(err):
@@ -119,4 +126,9 @@ func (q *question) judge(live *v1.Pod, err error, now time.Time) (outcome, strin
 		return failed, ""
 	}
 	return again, ""
+}
+
+// open reports whether the pod may have been bound before it was gone: a call was not answered, and no look tells any more.
+func (q *question) open(live *v1.Pod, err error) bool {
+	return !q.openUntil.IsZero() && (err != nil || live.UID != q.uid)
 }

@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/storage"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 )
 
@@ -35,6 +36,7 @@ func TestClassify(t *testing.T) {
 		"a proxy that lost the API server":      {apierrors.NewGenericServerResponse(http.StatusBadGateway, "post", bindings, "a", "no upstream", 0, true), silent},
 		"a proxy's own idea of an error":        {apierrors.NewGenericServerResponse(http.StatusInternalServerError, "post", bindings, "a", "oops", 0, true), silent},
 		"a conflict: storage wraps all in it":   {apierrors.NewConflict(bindings, "a", errors.New("etcdserver: request timed out")), silent},
+		"a conflict over the UID":               {apierrors.NewConflict(bindings, "a", storage.NewInvalidObjError("/pods/ns/a", otherUID+": 1, UID in object meta: 2")), answered},
 		"an error inside the API server":        {apierrors.NewInternalError(errors.New("failed calling webhook")), answered},
 		"a webhook that says no, with code 500": {denied, answered},
 		"too many requests":                     {apierrors.NewTooManyRequests("later", 1), answered},

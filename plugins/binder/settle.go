@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/lockstep-sh/lockstep/plugins/binding"
 )
 
 // readTimeout bounds one look at a pod, so that a connection that died without a
@@ -49,6 +51,9 @@ func (pl *Binder) settle(ctx context.Context, state fwk.CycleState, pod *v1.Pod,
 			doubtful.WithLabelValues(outcome.String()).Inc()
 			logger.Info("It is known what became of a binding", "pod", klog.KObj(pod), "node", node,
 				"outcome", outcome.String(), "sent", q.times, "took", time.Since(begin))
+			if outcome == gone && q.open(live, err) {
+				binding.LeaveOpen(state)
+			}
 			return q.status(outcome, pod, status, why)
 		}
 		select {

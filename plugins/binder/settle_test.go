@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/client-go/kubernetes"
 	restclient "k8s.io/client-go/rest"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -99,7 +100,9 @@ func (s *apiServer) bind(r *http.Request) *metav1.Status {
 	switch {
 	case s.pod == nil:
 		return &apierrors.NewNotFound(v1.Resource("pods"), "a").ErrStatus
-	case s.pod.UID != b.UID || s.pod.Spec.NodeName != "":
+	case s.pod.UID != b.UID:
+		return &apierrors.NewConflict(v1.Resource("pods"), "a", (&storage.Preconditions{UID: &b.UID}).Check("/pods/ns/a", s.pod)).ErrStatus
+	case s.pod.Spec.NodeName != "":
 		return &apierrors.NewConflict(v1.Resource("pods/binding"), "a", nil).ErrStatus
 	}
 	s.pod.Spec.NodeName = b.Target.Name
@@ -150,6 +153,7 @@ func TestBindings(t *testing.T) {
 		live         *v1.Pod // before; nil: the pod as it is scheduled
 		wantNode     string  // after
 		wantErr      string  // in the status; "" is success
+		wantOpen     bool    // nobody will know whether it was bound
 		wantCalls    string
 	}
 	for sentence, c := range map[string]world{
@@ -181,6 +185,10 @@ func TestBindings(t *testing.T) {
 			binds: []call{{store: true}}, live: st.MakePod().Namespace("ns").Name("a").UID("2").Obj(),
 			wantErr: "binding pod ns/a to node here: the pod is gone; there is another of its name, with UID 2", wantCalls: "bind read",
 		},
+		"a pod that is gone may have been bound before, where an answer was lost": {
+			binds: []call{{lose: true}}, live: st.MakePod().Namespace("ns").Name("a").UID("2").Obj(),
+			wantErr: "the pod is gone; there is another of its name", wantOpen: true, wantCalls: "bind read",
+		},
 		"nothing is bound of a pod that is being deleted": {
 			binds: []call{{lose: true}}, live: st.MakePod().Namespace("ns").Name("a").UID("1").Terminating().Obj(),
 			wantErr: "the pod is being deleted", wantCalls: "bind read",
@@ -192,7 +200,11 @@ func TestBindings(t *testing.T) {
 				server.pod = c.live
 			}
 			pl := binderTo(t, server)
-			status := pl.Bind(t.Context(), framework.NewCycleState(), pod, "here")
+			state := framework.NewCycleState()
+			status := pl.Bind(t.Context(), state, pod, "here")
+			if got := binding.LeftOpen(state); got != c.wantOpen {
+				t.Errorf("left open: %t, want %t", got, c.wantOpen)
+			}
 			if c.wantErr == "" && !status.IsSuccess() || c.wantErr != "" && !strings.Contains(status.Message(), c.wantErr) {
 				t.Errorf("status %v, want %q", status, c.wantErr)
 			}

@@ -1,5 +1,8 @@
-// Package binding lets a plugin write on a pod in the very call that binds it: what is written is
-// there if the pod is bound, and not otherwise, and it costs no call of its own.
+// Package binding is what plugins and the binder have to tell each other in the cycle of a pod.
+//
+// A plugin writes on a pod in the very call that binds it: what is written is there if the pod is
+// bound, and not otherwise, and it costs no call of its own. The binder tells of a pod that is gone
+// before it was known whether it was bound.
 package binding
 
 import (
@@ -35,4 +38,19 @@ func Annotations(state fwk.CycleState) map[string]string {
 	}
 	n, _ := data.(notes)
 	return n
+}
+
+const openKey fwk.StateKey = "lockstep.dev/BindingLeftOpen"
+
+type open struct{}
+
+func (o open) Clone() fwk.StateData { return o }
+
+// LeaveOpen tells that the pod is gone and nobody will know whether it was bound before: an answer was lost.
+func LeaveOpen(state fwk.CycleState) { state.Write(openKey, open{}) }
+
+// LeftOpen reports whether that was told: the pod may have run.
+func LeftOpen(state fwk.CycleState) bool {
+	_, err := state.Read(openKey)
+	return err == nil // nothing else is returned where nothing was written
 }

@@ -36,8 +36,12 @@ func (pl *Reservation) Reserve(_ context.Context, state fwk.CycleState, pod *v1.
 	return nil
 }
 
-// Unreserve has the pod give back what it uses; a reserve pod, its place.
-func (pl *Reservation) Unreserve(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ string) {
+// Unreserve has the pod give back what it uses; a reserve pod, its place. A pod that may have been bound before it was
+// gone has used what is used once.
+func (pl *Reservation) Unreserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, _ string) {
+	if binding.LeftOpen(state) {
+		pl.reservations.Bound(pod)
+	}
 	pl.reservations.Return(pod)
 }
 
@@ -83,9 +87,12 @@ func (pl *Reservation) write(ctx context.Context, pod *v1.Pod, value string) err
 	return err
 }
 
-// PostBind takes a reserve pod away: what it looked for is held.
+// PostBind has the pod use its placement for good: that is not left to the watch, which may never show it on its node.
+// It takes a reserve pod away: what it looked for is held.
 func (pl *Reservation) PostBind(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ string) {
 	if reservepods.IsReservePod(pod) {
 		pl.reservations.Placed(pod)
+		return
 	}
+	pl.reservations.Bound(pod)
 }

@@ -3,6 +3,7 @@ package reservation
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -32,7 +33,11 @@ type uses struct {
 	Reservations
 	what *reservation.Allocation
 	bind error
+	told *[]string
 }
+
+func (u uses) Bound(*v1.Pod)  { *u.told = append(*u.told, "bound") }
+func (u uses) Return(*v1.Pod) { *u.told = append(*u.told, "returned") }
 
 func (u uses) Allocation(*v1.Pod) (reservation.Allocation, bool) {
 	if u.what == nil {
@@ -104,6 +109,28 @@ func TestReservePodsAreBoundHere(t *testing.T) {
 		pl := &Reservation{reservations: uses{bind: c.err}}
 		if status := pl.Bind(t.Context(), framework.NewCycleState(), pod, "node"); status.Code() != c.code {
 			t.Errorf("status %v where its Reservation says %v", status, c.err)
+		}
+	}
+}
+
+// TestWhatBecameOfABinding: a pod that was bound, or may have been, uses its placement for good.
+func TestWhatBecameOfABinding(t *testing.T) {
+	pod := st.MakePod().Namespace("default").Name("p").UID("p").Obj()
+	for sentence, c := range map[string]struct {
+		do   func(pl *Reservation, state fwk.CycleState)
+		want string
+	}{
+		"bound":     {func(pl *Reservation, state fwk.CycleState) { pl.PostBind(t.Context(), state, pod, "node") }, "bound"},
+		"not bound": {func(pl *Reservation, state fwk.CycleState) { pl.Unreserve(t.Context(), state, pod, "node") }, "returned"},
+		"nobody knows": {func(pl *Reservation, state fwk.CycleState) {
+			binding.LeaveOpen(state)
+			pl.Unreserve(t.Context(), state, pod, "node")
+		}, "bound returned"},
+	} {
+		var told []string
+		c.do(&Reservation{reservations: uses{told: &told}}, framework.NewCycleState())
+		if got := strings.Join(told, " "); got != c.want {
+			t.Errorf("%s: told %q, want %q", sentence, got, c.want)
 		}
 	}
 }

@@ -58,6 +58,8 @@ type Reservations interface {
 	Missing(pod *v1.Pod) string
 	// Take has a pod that is counted on a node from now on use a placement; false where it cannot.
 	Take(pod *v1.Pod, node string, id hold.ID, d holds.Demand) bool
+	// Bound has it use that for good: it is on its node, and may be gone again.
+	Bound(pod *v1.Pod)
 	// Return has it give that back.
 	Return(pod *v1.Pod)
 	// Allocation returns what a pod uses.

@@ -162,6 +162,8 @@ type user struct {
 	demand holds.Demand
 	// bound: it is on its node for good.
 	bound bool
+	// gone: it is deleted, or has ended, and whether it was bound before is told only when its binding has ended.
+	gone bool
 }
 
 // place is what the ledger calls the placement.
@@ -346,6 +348,24 @@ func (r *Registry) Take(pod *v1.Pod, node string, id hold.ID, d holds.Demand) bo
 	r.holds.Consume(id, pod.UID, d)
 	r.dues.Add(name)
 	return true
+}
+
+// Bound has a pod that took a placement use it for good: it was bound. The watch may never tell so of a pod that is deleted
+// soon after.
+func (r *Registry) Bound(pod *v1.Pod) {
+	r.mu.RLock()
+	u := r.users[pod.UID]
+	r.mu.RUnlock()
+	if u == nil || u.bound {
+		return
+	}
+	r.runs(&user{Allocation: u.Allocation, pod: u.pod, node: u.node, demand: u.demand, bound: true}, u)
+	r.mu.RLock()
+	gone := u.gone
+	r.mu.RUnlock()
+	if gone {
+		r.Return(pod)
+	}
 }
 
 // note takes in that a pod uses a placement. mu is held.

@@ -210,6 +210,43 @@ func TestUsedOnce(t *testing.T) {
 	}
 }
 
+// TestGoneAsItIsBound: a placement that is used once has been used by a pod that was bound, whatever the watch tells of it;
+// one that came to nothing gives it back only when that is known.
+func TestGoneAsItIsBound(t *testing.T) {
+	for sentence, c := range map[string]struct {
+		play func(s *stage, pod, asBound *v1.Pod)
+		want string // held
+	}{
+		"the watch never shows it bound":       {func(s *stage, pod, _ *v1.Pod) { s.Bound(pod); s.ended(pod) }, ""},
+		"it is gone before its binding ends":   {func(s *stage, pod, _ *v1.Pod) { s.ended(pod); s.Bound(pod) }, ""},
+		"the watch shows all of it before":     {func(s *stage, pod, at *v1.Pod) { s.podSeen(at); s.ended(at); s.Bound(pod) }, ""},
+		"it is gone, and its binding not over": {func(s *stage, pod, _ *v1.Pod) { s.ended(pod) }, "a: 3"},
+		"it is gone, and was never bound":      {func(s *stage, pod, _ *v1.Pod) { s.ended(pod); s.Return(pod) }, "a: 4"},
+		"nobody knows whether it was bound":    {func(s *stage, pod, _ *v1.Pod) { s.Bound(pod); s.Return(pod); s.ended(pod) }, ""},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			s := newStage(t)
+			r := s.make("r", on("a"))
+			s.Learn(r)
+			pod := owner("one", "1")
+			if !s.Take(pod, "a", idOf(r.UID, 0), demand(pod)) {
+				t.Fatal("it was refused")
+			}
+			c.play(s, pod, bound(pod, "a", r, 0))
+			s.Learn(s.make("r", on("a"))) // the status does not say yet what was used
+			if got := s.held(); got != c.want {
+				t.Errorf("held %q, want %q", got, c.want)
+			}
+			if open := c.want == "a: 3"; len(s.users) != 0 && !open || len(s.users) != 1 && open {
+				t.Errorf("%d pods use something", len(s.users))
+			}
+			if c.want == "" && !s.holds.Empty() {
+				t.Error("the ledger is not empty")
+			}
+		})
+	}
+}
+
 // TestUsedAgain: of a placement that is used again and again each owner has its part, until it ends.
 func TestUsedAgain(t *testing.T) {
 	s := newStage(t)

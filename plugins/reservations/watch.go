@@ -106,9 +106,20 @@ func (r *Registry) podChanged(before, now *v1.Pod) {
 	r.podSeen(now)
 }
 
-// ended takes in that a pod is gone, or will never run again.
+// ended takes in that a pod is gone, or will never run again. One that is being bound gives back what it uses when it is
+// known what came of that.
 func (r *Registry) ended(pod *v1.Pod) {
-	if !reservepods.IsReservePod(pod) {
+	if reservepods.IsReservePod(pod) {
+		return
+	}
+	r.mu.Lock()
+	u := r.users[pod.UID]
+	wait := u != nil && !u.bound
+	if wait {
+		u.gone = true
+	}
+	r.mu.Unlock()
+	if !wait {
 		r.Return(pod)
 	}
 }
@@ -123,21 +134,26 @@ func (r *Registry) podSeen(pod *v1.Pod) {
 	if !ok || pod.Spec.NodeName == "" || reservepods.IsReservePod(pod) {
 		return
 	}
+	r.runs(&user{Allocation: a, pod: pod.UID, node: pod.Spec.NodeName, demand: holds.DemandOf(&framework.PodInfo{Pod: pod}), bound: true}, nil)
+}
+
+// runs takes in that a pod is on its node, and what it uses there; with the user that it was, only if it is that still.
+func (r *Registry) runs(u, was *user) {
 	r.acting.Lock()
 	defer r.acting.Unlock()
-	id, demand := idOf(a.UID, a.Index), holds.DemandOf(&framework.PodInfo{Pod: pod})
+	id := u.place()
 	r.mu.Lock()
-	known := r.users[pod.UID]
-	same := known != nil && maps.Equal(known.demand.Request, demand.Request)
-	if same && known.bound && known.Allocation == a {
+	known := r.users[u.pod]
+	same := known != nil && maps.Equal(known.demand.Request, u.demand.Request)
+	if same && known.bound && known.Allocation == u.Allocation || was != nil && known != was {
 		r.mu.Unlock()
 		return
 	}
-	r.note(&user{Allocation: a, pod: pod.UID, node: pod.Spec.NodeName, demand: demand, bound: true})
+	r.note(u)
 	p := r.places[id]
-	spent := p != nil && p.node == pod.Spec.NodeName && reservation.Once(p.entry.object) && (p.by == "" || p.by == pod.UID)
+	spent := p != nil && p.node == u.node && reservation.Once(p.entry.object) && (p.by == "" || p.by == u.pod)
 	if spent {
-		p.by = pod.UID
+		p.by = u.pod
 		p.entry.use(p.index, p.node, r.clock.Now())
 		delete(p.entry.places, p.index)
 		r.remove(id)
@@ -147,12 +163,12 @@ func (r *Registry) podSeen(pod *v1.Pod) {
 	switch {
 	case spent:
 		r.release(id) // what the pod leaves is free
-		r.work.AddAfter(a.Name, untold)
+		r.work.AddAfter(u.Name, untold)
 	case p != nil:
 		if known != nil && !same {
-			r.holds.Consume(id, pod.UID, demand) // it was resized: another part, in place of the one it had
+			r.holds.Consume(id, u.pod, u.demand) // it was resized: another part, in place of the one it had
 		}
 		r.consume(p)
-		r.dues.Add(a.Name)
+		r.dues.Add(u.Name)
 	}
 }
