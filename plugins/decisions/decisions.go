@@ -2,8 +2,8 @@
 // and what came of it.
 //
 // It decides nothing. It keeps the last [PerGroup] decisions of each of the last [Groups] groups of gangs that anything was
-// decided of; the same decision once more is counted, so that a gang which fails for hours does not push out why it
-// began to.
+// decided of. One that is made again is counted, and not kept twice, so that a gang which fails for hours, or is promised room
+// and loses it in turn, does not push out why it began to.
 package decisions
 
 import (
@@ -52,7 +52,7 @@ const (
 
 // Decision is one of them.
 type Decision struct {
-	// At is when it was made first, and Last when it was the last time; Times is how often, in a row.
+	// At is when it was made first, and Last when it was the last time; Times is how often. Others may have been made between.
 	At    metav1.MicroTime `json:"at"`
 	Last  metav1.MicroTime `json:"last"`
 	Times int              `json:"times"`
@@ -101,15 +101,15 @@ type Bundle struct {
 // Log remembers decisions. It is safe for concurrent use. A nil one remembers nothing.
 type Log struct {
 	mu sync.Mutex
-	// groups has the decisions of each, the oldest first.
+	// groups has the decisions of each, in the order in which they were made last.
 	groups map[string][]Decision
 }
 
 // New makes one that is empty.
 func New() *Log { return &Log{groups: map[string][]Decision{}} }
 
-// Add takes in what was decided now of a group of a profile. It reports whether that is another decision than the last of
-// its kind.
+// Add takes in what was decided now of a group of a profile. It reports whether that is none of the decisions that are
+// remembered of it.
 func (l *Log) Add(group string, now time.Time, d Decision) bool {
 	if l == nil {
 		return false
@@ -125,9 +125,12 @@ func (l *Log) Add(group string, now time.Time, d Decision) bool {
 	if !known && len(l.groups) == Groups {
 		l.forget()
 	}
-	if i := lastOf(list, d.Kind); i >= 0 && same(list[i], d) {
+	if i := lastLike(list, d); i >= 0 {
 		list[i].Last = d.Last
 		list[i].Times++
+		for ; i+1 < len(list); i++ {
+			list[i], list[i+1] = list[i+1], list[i]
+		}
 		return false
 	}
 	if len(list) == PerGroup {
@@ -142,12 +145,7 @@ func (l *Log) forget() {
 	var oldest string
 	var at time.Time
 	for key, list := range l.groups {
-		last := list[0].Last.Time
-		for i := range list {
-			if list[i].Last.After(last) {
-				last = list[i].Last.Time
-			}
-		}
+		last := list[len(list)-1].Last.Time
 		if oldest == "" || last.Before(at) {
 			oldest, at = key, last
 		}
@@ -155,9 +153,10 @@ func (l *Log) forget() {
 	delete(l.groups, oldest)
 }
 
-func lastOf(list []Decision, kind string) int {
+// lastLike finds a decision, the last first: mostly it is that one.
+func lastLike(list []Decision, d Decision) int {
 	for i := len(list) - 1; i >= 0; i-- {
-		if list[i].Kind == kind {
+		if same(&list[i], &d) {
 			return i
 		}
 	}
@@ -165,18 +164,18 @@ func lastOf(list []Decision, kind string) int {
 }
 
 // same reports whether two decisions differ in nothing but when they were made.
-func same(a, b Decision) bool {
+func same(a, b *Decision) bool {
 	return a.Kind == b.Kind && a.Profile == b.Profile && a.Need == b.Need && a.Untried == b.Untried && a.Result == b.Result &&
 		a.Chosen == b.Chosen && a.Nodes == b.Nodes && a.Why == b.Why &&
 		slices.Equal(a.Gangs, b.Gangs) && slices.Equal(a.Domains, b.Domains) && slices.Equal(a.Bundles, b.Bundles)
 }
 
-// Of returns what was decided of a gang, oldest first. Its name is namespace/name.
+// Of returns what was decided of a gang, in the order in which it was decided last. Its name is namespace/name.
 func (l *Log) Of(gang string) []Decision {
 	return slices.DeleteFunc(l.All(), func(d Decision) bool { return !slices.Contains(d.Gangs, gang) })
 }
 
-// All returns all that is remembered, by profile and gangs, and the oldest first of each.
+// All returns all that is remembered, by profile and gangs, and of each in the order in which it was decided last.
 func (l *Log) All() []Decision {
 	if l == nil {
 		return nil
@@ -194,7 +193,7 @@ func (l *Log) All() []Decision {
 		if order := slices.Compare(a.Gangs, b.Gangs); order != 0 {
 			return order
 		}
-		return a.At.Compare(b.At.Time)
+		return a.Last.Compare(b.Last.Time)
 	})
 	return all
 }

@@ -3,6 +3,7 @@ package decisions
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 )
@@ -34,6 +35,21 @@ func TestSameAgain(t *testing.T) {
 	}
 	if n := len(l.Of("ns/b")); n > 0 {
 		t.Errorf("%d decisions of another gang", n)
+	}
+}
+
+// TestInTurn: what is decided in turn pushes nothing out either, and what was decided last comes last.
+func TestInTurn(t *testing.T) {
+	l := New()
+	for i, result := range []string{Unplaced, Evict, Withdrawn, Evict, Withdrawn, Evict, Withdrawn, Evict} {
+		l.Add("ns/a", start.Add(time.Duration(i)*time.Second), placement("ns/a", result))
+	}
+	var got []string
+	for _, d := range l.Of("ns/a") {
+		got = append(got, fmt.Sprint(d.Result, " ", d.Times, " ", d.At.Sub(start), " ", d.Last.Sub(start)))
+	}
+	if want := []string{"Unplaced 1 0s 0s", "Withdrawn 3 2s 6s", "Evict 4 1s 7s"}; !slices.Equal(got, want) {
+		t.Errorf("remembered %q, want %q", got, want)
 	}
 }
 
@@ -74,7 +90,7 @@ func TestList(t *testing.T) {
 		Kind  string
 		Items []Decision
 	}
-	if err := json.Unmarshal(out, &read); err != nil || read.Kind != "DecisionList" || len(read.Items) != 1 || !same(read.Items[0], placement("ns/a", Unplaced)) {
+	if err := json.Unmarshal(out, &read); err != nil || read.Kind != "DecisionList" || len(read.Items) != 1 || read.Items[0].Result != Unplaced {
 		t.Errorf("%v: %s", err, out)
 	}
 }
