@@ -122,6 +122,11 @@ test-e2e: build control-plane ## Run the tests that need a cluster
 test-operators: ## Build the operators of training jobs, as they come, and run their jobs with lockstep-scheduler
 	go test -count=1 -timeout 60m ./test/operators -operators -v $(ARGS)
 
+# Tests ask in some of them; in all it takes 20 minutes on two cores.
+.PHONY: test-forecasts
+test-forecasts: build control-plane ## Ask kubectl gang whatif in all scenarios what pods will come to, and compare
+	go test -count=1 -timeout 60m ./test/e2e -run TestForecasts -forecasts -v $(ARGS)
+
 # No part of test: it needs a Chromium. ARGS='-args -pictures "$PWD/docs/pictures"' takes the pictures of docs/page.md.
 .PHONY: test-page
 test-page: ## Look at the page of lockstep-controller in a headless Chromium, which has to be installed

@@ -110,6 +110,9 @@ func (r *run) create(ctx context.Context, c *Create) error {
 			return err
 		}
 	}
+	if err := r.foresee(ctx, c); err != nil {
+		return err
+	}
 	if err := r.createObjects(ctx, c.PodGroups, nil); err != nil {
 		return err
 	}

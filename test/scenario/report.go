@@ -25,6 +25,8 @@ type Report struct {
 	Took     time.Duration
 	// Dir has the logs, the timeline and the configuration.
 	Dir string
+	// Forecasts are what was said of pods before they were created, where somebody was asked.
+	Forecasts []Forecast
 	// Tails are the last lines of what programs wrote: of their logs, and of the command that ran last.
 	Tails []Tail
 }

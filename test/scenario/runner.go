@@ -39,6 +39,8 @@ type Runner struct {
 	Variables map[string]string
 	// Keep, if set, is the name of the control plane, in place of one that has it. It stays, with all that runs in it.
 	Keep string
+	// Forecaster, if set, is the binary of kubectl gang, which is asked before pods are created what they will come to.
+	Forecaster string
 	// Narrator, if set, is told what happens.
 	Narrator Narrator
 }
@@ -74,6 +76,11 @@ type run struct {
 	steps      map[string]time.Time // begin of named steps
 	lastAction time.Time
 	rounds     int
+	// current is the text of the step that is taken, and next the one after it.
+	current   string
+	next      *Step
+	outlook   *outlook // nil for none that is open
+	forecasts []Forecast
 }
 
 // Run runs a scenario and reports what came of it. It never returns nil.
@@ -155,7 +162,10 @@ func (r *run) play(ctx context.Context, report *Report) {
 		r.narrator.Up(r.site.cluster)
 	}
 	for i := 0; err == nil && i < len(r.scenario.Steps); i++ {
-		step = stepText(i, r.scenario.Steps[i])
+		step, r.next = stepText(i, r.scenario.Steps[i]), nil
+		if r.current = step; i+1 < len(r.scenario.Steps) {
+			r.next = &r.scenario.Steps[i+1]
+		}
 		err = r.step(ctx, step, r.scenario.Steps[i])
 	}
 	if err == nil {
@@ -179,6 +189,7 @@ func (r *run) play(ctx context.Context, report *Report) {
 	if r.output != "" {
 		report.Tails = append(report.Tails, Tail{Of: "what the last command wrote", Lines: lastLines(r.output)})
 	}
+	report.Forecasts = r.forecasts
 	if err := r.tearDown(context.WithoutCancel(ctx)); err != nil {
 		report.Failures = append(report.Failures, err.Error())
 	}

@@ -47,8 +47,13 @@ func (r *run) step(ctx context.Context, text string, step Step) error {
 		if r.rehearsal {
 			return r.rehearse(ctx, step.Expect)
 		}
-		return r.expect(ctx, step.Expect)
+		if err := r.expect(ctx, step.Expect); err != nil {
+			return err
+		}
+		r.compare(ctx)
+		return nil
 	}
+	r.outlook = nil
 	r.lastAction = now
 	switch {
 	case step.Create != nil:

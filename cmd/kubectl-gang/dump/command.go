@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/klog/v2"
 
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/access"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/overlay"
@@ -81,6 +82,9 @@ func record(ctx context.Context, ground *simulate.Ground, recorder *overlay.Reco
 	}
 	if _, err := simulation.Kinds(); err != nil {
 		return err
+	}
+	if _, err := simulation.Templates(ctx); err != nil { // without them the dump answers for all but pods that use some
+		klog.FromContext(ctx).V(1).Info("Left out ResourceClaimTemplates", "reason", err)
 	}
 	if err := simulation.Start(ctx); err != nil {
 		return err

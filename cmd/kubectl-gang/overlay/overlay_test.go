@@ -272,3 +272,37 @@ func TestRefused(t *testing.T) {
 		t.Errorf("refused: %v, want the list of nodes", err)
 	}
 }
+
+// claimsBelow are those of a pod that runs: its own, one that it shares, and one that is somebody else's.
+const claimsBelow = `{"kind": "ResourceClaimList", "apiVersion": "resource.k8s.io/v1", "metadata": {"resourceVersion": "7"}, "items": [
+	{"metadata": {"namespace": "ns", "name": "own", "uid": "c1", "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "runs", "uid": "u1"}]},
+	 "status": {"allocation": {}, "reservedFor": [{"resource": "pods", "name": "runs", "uid": "u1"}]}},
+	{"metadata": {"namespace": "ns", "name": "shared", "uid": "c2"}, "status": {"allocation": {}, "reservedFor": [{"resource": "pods", "name": "runs", "uid": "u1"}, {"resource": "pods", "name": "also", "uid": "u3"}]}},
+	{"metadata": {"namespace": "ns", "name": "alone", "uid": "c3"}, "status": {"allocation": {}, "reservedFor": [{"resource": "pods", "name": "runs", "uid": "u1"}]}}]}`
+
+// TestClaimsOfThoseEvicted: the claims of a pod that is evicted are free, as they would be.
+func TestClaimsOfThoseEvicted(t *testing.T) {
+	pods := strings.Replace(below, `"nodeName": "n",`, `"nodeName": "n", "resourceClaims": [{"name": "a", "resourceClaimTemplateName": "t"}, {"name": "b", "resourceClaimName": "shared"}, {"name": "c", "resourceClaimName": "alone"}, {"name": "d", "resourceClaimName": "gone"}],`, 1)
+	pods = strings.Replace(pods, `{"metadata": {"namespace": "ns", "name": "runs"`, `{"status": {"resourceClaimStatuses": [{"name": "a", "resourceClaimName": "own"}]}, "metadata": {"namespace": "ns", "name": "runs"`, 1)
+	_, client := serve(t, baseOf(map[string]string{"/api/v1/pods": pods, "/apis/resource.k8s.io/v1/resourceclaims": claimsBelow}))
+	ctx, claims := t.Context(), client.ResourceV1().ResourceClaims("ns")
+	if err := client.CoreV1().Pods("ns").EvictV1(ctx, &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "runs"}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := claims.Get(ctx, "own", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("the claim that was made for it: %v, want NotFound", err)
+	}
+	for name, want := range map[string]string{"shared": "true also", "alone": "false "} {
+		claim, err := claims.Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		users := ""
+		for _, user := range claim.Status.ReservedFor {
+			users += user.Name
+		}
+		if got := fmt.Sprint(claim.Status.Allocation != nil, " ", users); got != want {
+			t.Errorf("claim %s is allocated and used: %s, want %s", name, got, want)
+		}
+	}
+}

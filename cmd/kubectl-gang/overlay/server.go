@@ -80,7 +80,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case info.IsResourceRequest && info.Verb == "watch":
 		s.watch(w, r, info)
 	case info.IsResourceRequest && info.Verb == "get":
-		object, err := s.get(r, info)
+		object, err := s.find(r, refOf(info))
 		answer(w, object, err)
 	case r.Method == http.MethodGet:
 		s.pass(w, r, info)

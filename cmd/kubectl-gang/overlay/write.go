@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	v1 "k8s.io/api/core/v1"
+	resourceapi "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -22,9 +24,8 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
-// get returns an object: the copy here, or else that of the base.
-func (s *Server) get(r *http.Request, info *request.RequestInfo) (object, error) {
-	at := refOf(info)
+// find returns an object: the copy here, or else that of the base.
+func (s *Server) find(r *http.Request, at ref) (object, error) {
 	s.store.mu.Lock()
 	o, known := s.store.objects[at]
 	if known && o != nil {
@@ -79,9 +80,15 @@ func (s *Server) write(r *http.Request, info *request.RequestInfo) (object, erro
 	if info.Verb == "create" && info.Subresource == "" {
 		return s.make(at, body)
 	}
-	old, err := s.get(r, info)
+	old, err := s.find(r, at)
 	if err != nil {
 		return nil, err
+	}
+	var claims []found // that go with it, or are free then
+	if at.Resource == "pods" && (info.Verb == "delete" || info.Subresource == "eviction") {
+		if claims, err = s.claimsOf(r, old); err != nil {
+			return nil, err
+		}
 	}
 	s.store.mu.Lock()
 	defer s.store.mu.Unlock()
@@ -95,7 +102,11 @@ func (s *Server) write(r *http.Request, info *request.RequestInfo) (object, erro
 	case "create/binding":
 		return success, s.store.bind(at, old, body)
 	case "create/eviction", "delete/":
-		return success, s.store.remove(at, old)
+		s.store.drop(at, old)
+		for _, claim := range claims {
+			s.store.release(claim, text(meta(old), "uid"))
+		}
+		return success, nil
 	case "update/", "update/status":
 		return s.store.replace(at, old, body)
 	case "patch/", "patch/status":
@@ -188,27 +199,94 @@ func (s *store) bind(at ref, pod object, body []byte) error {
 	return nil
 }
 
-// remove deletes an object at once. The claims that were made for a pod go with it, as Kubernetes' garbage collection has it.
-func (s *store) remove(at ref, o object) error {
-	s.drop(at, o)
-	if at.Resource != "pods" {
-		return nil
+// release takes a pod that is gone out of a ResourceClaim, as kube-controller-manager does: a claim that was made for the pod goes with it,
+// and one that nobody uses any more is not allocated.
+func (s *store) release(one found, pod string) {
+	at, claim := one.at, clone(one.object)
+	if now, known := s.objects[at]; known { // it may have changed since
+		if now == nil {
+			return
+		}
+		claim = clone(now)
 	}
-	uid := text(meta(o), "uid")
-	for _, other := range s.order {
-		claim := s.objects[other]
-		if claim == nil || other.Resource != "resourceclaims" {
+	for _, owner := range objectsOf(meta(claim)["ownerReferences"]) {
+		if text(owner, "uid") == pod {
+			s.drop(at, claim)
+			return
+		}
+	}
+	status, _ := claim["status"].(object)
+	users := objectsOf(status["reservedFor"])
+	left := slices.DeleteFunc(slices.Clone(users), func(user object) bool { return text(user, "uid") == pod })
+	if len(left) == len(users) {
+		return
+	}
+	if len(left) == 0 {
+		delete(status, "allocation")
+	}
+	rest := make([]any, 0, len(left))
+	for _, user := range left {
+		rest = append(rest, user)
+	}
+	status["reservedFor"] = rest
+	s.put(at, claim, watch.Modified)
+}
+
+// objectsOf are the objects of a list.
+func objectsOf(list any) (objects []object) {
+	items, _ := list.([]any)
+	for _, item := range items {
+		if o, ok := item.(object); ok {
+			objects = append(objects, o)
+		}
+	}
+	return objects
+}
+
+var claimsResource = resourceapi.SchemeGroupVersion.WithResource("resourceclaims")
+
+// found is an object, and where it is.
+type found struct {
+	at     ref
+	object object
+}
+
+// claimsOf are the ResourceClaims that a pod uses, those that there are, and all that were made here: it may not tell of one yet.
+func (s *Server) claimsOf(r *http.Request, pod object) (list []found, err error) {
+	spec, _ := pod["spec"].(object)
+	status, _ := pod["status"].(object)
+	var names []string
+	for _, entry := range objectsOf(spec["resourceClaims"]) {
+		names = append(names, text(entry, "resourceClaimName"))
+	}
+	for _, entry := range objectsOf(status["resourceClaimStatuses"]) {
+		names = append(names, text(entry, "resourceClaimName"))
+	}
+	if extended, ok := status["extendedResourceClaimStatus"].(object); ok {
+		names = append(names, text(extended, "resourceClaimName"))
+	}
+	s.store.mu.Lock()
+	for _, at := range s.store.order {
+		if claim := s.store.objects[at]; claim != nil && at.Resource == claimsResource.Resource && at.namespace == text(meta(pod), "namespace") {
+			list = append(list, found{at, clone(claim)})
+		}
+	}
+	s.store.mu.Unlock()
+	for _, name := range names {
+		if name == "" {
 			continue
 		}
-		owners, _ := meta(claim)["ownerReferences"].([]any)
-		for _, owner := range owners {
-			if owner, ok := owner.(object); ok && text(owner, "uid") == uid {
-				s.drop(other, claim)
-				break
-			}
+		at := ref{claimsResource, text(meta(pod), "namespace"), name}
+		claim, err := s.find(r, at)
+		switch {
+		case apierrors.IsNotFound(err):
+		case err != nil:
+			return nil, err
+		default:
+			list = append(list, found{at, claim})
 		}
 	}
-	return nil
+	return list, nil
 }
 
 // replace stores another version of an object, if whoever writes it has seen the last one.

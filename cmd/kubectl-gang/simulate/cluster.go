@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
+	resourceapi "k8s.io/api/resource/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -77,6 +78,13 @@ func (s *Simulation) Priorities(ctx context.Context) (func(class string) (int32,
 		}
 		return 0, nil, nil
 	}, nil
+}
+
+// Templates returns the ResourceClaimTemplates of the cluster.
+func (s *Simulation) Templates(ctx context.Context) ([]resourceapi.ResourceClaimTemplate, error) {
+	var list resourceapi.ResourceClaimTemplateList
+	err := s.Read(ctx, "/apis/resource.k8s.io/v1/resourceclaimtemplates", &list)
+	return list.Items, err
 }
 
 // poolLabels are the labels by which clouds and autoscalers name the pools of nodes.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -38,6 +39,8 @@ type Object struct {
 var (
 	Pods  = v1.SchemeGroupVersion.WithResource("pods")
 	Nodes = v1.SchemeGroupVersion.WithResource("nodes")
+	// Claims are ResourceClaims.
+	Claims = resourceapi.SchemeGroupVersion.WithResource("resourceclaims")
 )
 
 // Simulation is a scheduler at work on what is only supposed.
@@ -196,8 +199,8 @@ func (s *Simulation) Decide(ctx context.Context, pods []*v1.Pod) (*Answer, error
 		if now := fmt.Sprint(l.changes, answer.words()); now != last {
 			last, since = now, time.Now()
 		}
-		if decided && (answer.Placed() == len(pods) || time.Since(since) >= quiet) {
-			return answer, nil
+		if placed := answer.Placed() == len(pods) && len(answer.Victims) == 0; decided && (placed || time.Since(since) >= quiet) {
+			return answer, nil // where others make way, the last of them may go when there is room already
 		}
 		select {
 		case err := <-s.ended:

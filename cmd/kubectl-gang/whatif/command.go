@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 	v1 "k8s.io/api/core/v1"
+	resourceapi "k8s.io/api/resource/v1"
 
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/access"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/output"
@@ -35,8 +36,8 @@ func New(a *access.Access) *cobra.Command {
 		Long: `whatif runs the scheduler, with all its plugins and its configuration, on the cluster as it is now and the pods of the
 manifests, and tells where they would go, whom they would evict, or why they would wait. Nothing is written to the cluster.
 
-Manifests may have Pods, Jobs, Deployments, ReplicaSets and StatefulSets, and what their pods need: PodGroups, Queues, ResourceClaims,
-PersistentVolumeClaims. All gangs that wait in the cluster are there, too, and come first where the scheduler has them first.
+Manifests may have Pods, Jobs, Deployments, ReplicaSets and StatefulSets, and what their pods need: PodGroups, Queues, ResourceClaims and
+their templates, PersistentVolumeClaims. All gangs that wait in the cluster are there, too, and come first where the scheduler has them first.
 Pods that are evicted are gone at once, and nobody makes them anew.`,
 		Example: `  # Would this Job start now, and where?
   kubectl gang whatif -f job.yaml
@@ -106,6 +107,7 @@ func (o *options) read(ctx context.Context, simulation *simulate.Simulation) ([]
 		return nil, nil, err
 	}
 	reader := &workload.Reader{Namespace: namespace, Mapper: kinds, Priority: priorities, Now: time.Now()}
+	reader.Templates = func() ([]resourceapi.ResourceClaimTemplate, error) { return simulation.Templates(ctx) }
 	var w workload.Workload
 	for _, name := range o.files {
 		if err := readFile(reader, &w, name, o.In); err != nil {

@@ -11,6 +11,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
+	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -38,6 +39,8 @@ type Reader struct {
 	Mapper    meta.RESTMapper
 	// Priority returns the priority of a class, and whether its pods may preempt; of the empty name that of pods without one.
 	Priority func(class string) (priority int32, policy *v1.PreemptionPolicy, err error)
+	// Templates are the ResourceClaimTemplates of the cluster.
+	Templates func() ([]resourceapi.ResourceClaimTemplate, error)
 	// Now is when all is created.
 	Now time.Time
 }
@@ -97,7 +100,7 @@ func (r *Reader) add(w *Workload, u *unstructured.Unstructured) error {
 // known are the kinds that a scheduler reads, and that make no pods.
 var known = map[schema.GroupKind]bool{
 	{Group: "scheduling.x-k8s.io", Kind: "PodGroup"}: true, {Group: "scheduling.k8s.io", Kind: "PodGroup"}: true, {Group: "scheduling.k8s.io", Kind: "Workload"}: true,
-	{Group: "scheduling.lockstep.dev", Kind: "Queue"}: true, {Group: "resource.k8s.io", Kind: "ResourceClaim"}: true,
+	{Group: "scheduling.lockstep.dev", Kind: "Queue"}: true, {Group: "resource.k8s.io", Kind: "ResourceClaim"}: true, {Group: "resource.k8s.io", Kind: "ResourceClaimTemplate"}: true,
 	{Kind: "PersistentVolumeClaim"}: true, {Kind: "Namespace"}: true, {Kind: "ConfigMap"}: true, {Kind: "Secret"}: true, {Kind: "Service"}: true, {Kind: "ServiceAccount"}: true,
 }
 
@@ -205,11 +208,6 @@ func (r *Reader) finish(w *Workload, pod *v1.Pod) error {
 	if pod.Spec.PreemptionPolicy == nil {
 		pod.Spec.PreemptionPolicy = policy
 	}
-	for i := range pod.Spec.ResourceClaims {
-		if claim := &pod.Spec.ResourceClaims[i]; claim.ResourceClaimTemplateName != nil {
-			return fmt.Errorf("spec.resourceClaims[%d].resourceClaimTemplateName is %q: claims from templates are made by kube-controller-manager, and cannot be supposed", i, *claim.ResourceClaimTemplateName)
-		}
-	}
 	w.Pods = append(w.Pods, pod)
 	return nil
 }
@@ -229,6 +227,11 @@ func (r *Reader) Simulated(w *Workload) ([]simulate.Object, error) {
 		list = append(list, simulate.Object{Resource: mapping.Resource, Object: u.Object})
 	}
 	for _, pod := range w.Pods {
+		claims, err := r.claims(w, pod)
+		if err != nil {
+			return nil, fmt.Errorf("pod %q: %w", pod.Name, err)
+		}
+		list = append(list, claims...)
 		o, err := runtime.DefaultUnstructuredConverter.ToUnstructured(pod)
 		if err != nil {
 			return nil, fmt.Errorf("pod %q: %w", pod.Name, err)
