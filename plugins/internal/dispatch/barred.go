@@ -8,20 +8,18 @@ import (
 )
 
 // Barred returns why a job that waits, or did not fit, would not be admitted to more nodes either: one of its queues lets nobody
-// in, or the job is beyond a ceiling, as [Book.Beyond] finds, and costs. An empty reason is that it would.
+// in, or the job is beyond a ceiling, as [Book.Beyond] finds, and costs. An empty reason is that it would. Where that is something
+// else than [Book.Rebarred] has found, it looks at the job again: what was answered may be over before it looks.
 func (b *Book) Barred(name string) (Reason, string) {
 	j := b.jobs[name]
 	if j == nil || j.phase != Waiting && j.phase != Failed {
 		return "", ""
 	}
-	if !b.lets(j) {
-		queues := slices.Sorted(maps.Keys(j.missing()))
-		return b.shutOf(append(queues, j.Queue))
+	now, reason, words := b.barOf(j)
+	if now != j.bar {
+		j.astray, b.wishes.unheard = true, true
 	}
-	if bound, beyond := b.Beyond(name); beyond {
-		return bound.Reason, bound.Brief()
-	}
-	return "", ""
+	return reason, words
 }
 
 // lets reports whether all queues of a job let jobs in.
@@ -36,21 +34,23 @@ type bar struct {
 	most     int64
 }
 
-// barOf is what [Book.Barred] finds in words.
-func (b *Book) barOf(j *job) bar {
+// barOf is what keeps a job from more nodes, and what there is to be said of it.
+func (b *Book) barOf(j *job) (bar, Reason, string) {
 	if !b.lets(j) {
-		_, words := b.Barred(j.Name)
-		return bar{words: words}
+		queues := slices.Sorted(maps.Keys(j.missing()))
+		reason, words := b.shutOf(append(queues, j.Queue))
+		return bar{words: words}, reason, words
 	}
 	if bound, beyond := b.Beyond(j.Name); beyond {
-		return bar{queue: bound.Queue, resource: bound.Resource, most: bound.Most}
+		return bar{queue: bound.Queue, resource: bound.Resource, most: bound.Most}, bound.Reason, bound.Brief()
 	}
-	return bar{}
+	return bar{}, "", ""
 }
 
 // Rebarred returns the pods of gangs that did not fit, and of which [Book.Barred] answers something else than when this was
-// asked last: a queue has been described anew, or jobs that come before have come or gone. Pods in no gang of which it does are
-// alone: they have to come again, since they are told as they fail. It costs a look at all jobs where anything of that has changed.
+// asked last, or has answered something else since: a queue has been described anew, or jobs that come before have come or gone.
+// Pods in no gang of which it does are alone: they have to come again, since they are told as they fail. It costs a look at all
+// jobs where anything of that has changed.
 func (b *Book) Rebarred() (pods, alone []string) {
 	if !b.wishes.moved() && !b.relinked {
 		return nil, nil
@@ -60,16 +60,17 @@ func (b *Book) Rebarred() (pods, alone []string) {
 		if failed := j.phase == Failed || j.phase == Waiting && !j.tried.IsZero(); !failed {
 			continue
 		}
-		now := b.barOf(j)
-		switch before := j.bar; {
-		case now == before:
+		now, _, _ := b.barOf(j)
+		if now == j.bar && !j.astray {
 			continue
+		}
+		switch {
 		case j.Gang:
 			pods = slices.AppendSeq(pods, maps.Keys(j.counted)) // gangs that start together are one job
 		case j.phase == Failed:
 			alone = append(alone, j.Pod)
 		}
-		j.bar = now
+		j.bar, j.astray = now, false
 	}
 	b.wishes.unheard = false // what was reckoned here has been heard
 	slices.Sort(pods)

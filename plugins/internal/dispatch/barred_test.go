@@ -126,6 +126,39 @@ func TestRebarredThoughOthersAsked(t *testing.T) {
 	}
 }
 
+// TestRebarredAfterAShortVisit: who comes and goes between two looks may have been seen by those who tell: they are to be told that it
+// is over, though both looks find the same.
+func TestRebarredAfterAShortVisit(t *testing.T) {
+	at := Moment{Now: start, Read: true, Waits: func(string) bool { return true }}
+	for _, told := range []bool{true, false} {
+		b := newBook(tier)
+		b.SetLimits(Limits{Window: 2})
+		b.SetTotal(gpus(1000))
+		b.SetQueues(Queue{Name: "a", Weight: 1, Capability: gpus(10)})
+		waits := comes(b, "a", 2, 10, at)
+		b.Fail(waits, Failure{Job: waits, Gang: true}, at)
+		b.Rebarred()
+		visitor := comes(b, "a", 1, 6, at)
+		b.Fail(visitor, Failure{Job: visitor, Gang: true}, at)
+		if told {
+			if reason, _ := b.Barred(waits); reason != Capability {
+				t.Errorf("while another is before it it is barred by %q, want %q", reason, Capability)
+			}
+		}
+		b.Gone(visitor, at)
+		want := []string{waits}
+		if !told {
+			want = nil
+		}
+		if got, _ := b.Rebarred(); !slices.Equal(got, want) {
+			t.Errorf("told of the visitor: %t: told anew %q, want %q", told, got, want)
+		}
+		if got, _ := b.Rebarred(); len(got) > 0 {
+			t.Errorf("told of the visitor: %t: told anew %q once more", told, got)
+		}
+	}
+}
+
 // TestBarredByTheHopeless: a gang that would not fit on an empty cluster counts before others still once its queue deserves more.
 func TestBarredByTheHopeless(t *testing.T) {
 	at := Moment{Now: start, Read: true, Waits: func(string) bool { return true }}
