@@ -135,6 +135,27 @@ func TestBeyondWhoCounts(t *testing.T) {
 	expect("they have not made way yet", false)
 }
 
+// TestBeyondWaitsAside: a gang that waits for its turn, and for something else than room meanwhile, does not count before others; and
+// it does again once that is over.
+func TestBeyondWaitsAside(t *testing.T) {
+	aside := map[string]bool{}
+	at := Moment{Now: start, Read: true, Waits: func(string) bool { return true }, Room: func(pod string) bool { return !aside[pod] }}
+	b := newBook(tier)
+	b.SetLimits(Limits{Window: 1})
+	b.SetQueues(Queue{Name: "a", Weight: 1, Capability: gpus(10)}) // there are no nodes, and so no shares
+	first, second := comes(b, "a", 1, 6, at), comes(b, "a", 2, 6, at)
+	for i, lacks := range []bool{false, true, false} {
+		aside[first] = lacks
+		b.Tick(at)
+		if phase := b.Phase(first); phase != Waiting {
+			t.Fatalf("step %d: the first is in phase %d, want it to wait", i, phase)
+		}
+		if _, beyond := b.Beyond(second); beyond == lacks {
+			t.Errorf("step %d: the first lacks members: %t; the second is beyond the ceiling: %t", i, lacks, beyond)
+		}
+	}
+}
+
 // slowBeyond is who is beyond a ceiling, reckoned from what the book was told.
 func slowBeyond(b *Book) map[string]bool {
 	jobs := slices.SortedFunc(maps.Values(b.jobs), func(i, j *job) int {

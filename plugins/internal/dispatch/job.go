@@ -66,7 +66,7 @@ type job struct {
 	counted map[string]bool
 	// tried is when nothing made way for it, which makes it patient until patience is over; zero if it is not.
 	tried time.Time
-	// aside: since it failed last it waits for something else than room.
+	// aside: since it failed last, or while it waits for its turn, it waits for something else than room.
 	aside bool
 	// holder has what is promised to it in the ledger, while others are evicted for it; none if they are not.
 	holder hold.Holder

@@ -204,7 +204,7 @@ func (b *Book) Tick(at Moment) Effects {
 			b.demand(j, nil, Hopeless) // it asks for nothing until it comes again
 		case j.phase == Waiting && !at.Waits(j.Pod):
 			b.quit(j, at)
-		case j.phase == Failed && j.Gang && at.aside(j.Pod) != j.aside:
+		case (j.phase == Failed || j.phase == Waiting) && j.Gang && at.aside(j.Pod) != j.aside:
 			j.aside = !j.aside
 			b.wishes.touch(j)
 		}
