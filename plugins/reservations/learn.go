@@ -262,7 +262,19 @@ func (r *Registry) consume(p *place) {
 	r.mu.RUnlock()
 	for _, u := range list {
 		if one, ok := r.holds.Of(u.pod); !ok || one.From != p.id {
-			r.holds.Consume(p.id, u.pod, u.demand)
+			r.take(u)
 		}
+	}
+}
+
+// take has a pod that uses a placement have its part of it. It may end meanwhile: whoever takes that in gives back what it has, and
+// may have done so before it had anything.
+func (r *Registry) take(u *user) {
+	r.holds.Consume(u.place(), u.pod, u.demand)
+	r.mu.RLock()
+	gone := r.users[u.pod] == nil
+	r.mu.RUnlock()
+	if gone {
+		r.holds.Return(u.pod)
 	}
 }

@@ -166,7 +166,7 @@ func (r *Registry) runs(u, was *user) {
 		r.work.AddAfter(u.Name, untold)
 	case p != nil:
 		if known != nil && !same {
-			r.holds.Consume(id, u.pod, u.demand) // it was resized: another part, in place of the one it had
+			r.take(u) // it was resized: another part, in place of the one it had
 		}
 		r.consume(p)
 		r.dues.Add(u.Name)
