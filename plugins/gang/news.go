@@ -50,7 +50,7 @@ func (t *teller) tellNews(ctx context.Context, key gang.Key) error {
 	if !ok {
 		return nil
 	}
-	text := e.Reason + e.Message
+	text := textOf(e)
 	isNew, written := t.tells(key, text)
 	if written {
 		return nil
@@ -69,6 +69,9 @@ func (t *teller) tellNews(ctx context.Context, key gang.Key) error {
 	t.wrote(key, text)
 	return nil
 }
+
+// textOf is what is said of a gang, and on which PodGroup: one that is made again under its name says nothing yet.
+func textOf(e gang.Explanation) string { return string(e.Object.UID) + e.Reason + e.Message }
 
 // tells remembers what is said of a gang, and reports whether that is new, and whether its PodGroup says it.
 func (t *teller) tells(key gang.Key, text string) (isNew, written bool) {

@@ -266,7 +266,7 @@ func TestPodGroupRefused(t *testing.T) {
 		t.Fatalf("at first: %d writes, error %v, want one that fails", writes, err)
 	}
 	e, _ := s.Explanation(key)
-	if isNew, written := s.tell.tells(key, e.Reason+e.Message); isNew || written {
+	if isNew, written := s.tell.tells(key, textOf(e)); isNew || written {
 		t.Errorf("an event would be new: %t, the PodGroup says it: %t; want neither", isNew, written)
 	}
 	for range 2 {
@@ -276,5 +276,33 @@ func TestPodGroupRefused(t *testing.T) {
 	}
 	if writes != 2 {
 		t.Errorf("%d writes, want two", writes)
+	}
+}
+
+// TestPodGroupMadeAgain: a PodGroup that is made again under its name while a gang waits is told what the one before was told.
+func TestPodGroupMadeAgain(t *testing.T) {
+	s := newStage(t, makeNodes(1, 1))
+	groups, writes := pgfake.NewSimpleClientset(), 0
+	groups.PrependReactor("patch", "podgroups", func(clienttesting.Action) (bool, runtime.Object, error) {
+		writes++
+		return true, &pgv1alpha1.PodGroup{}, nil
+	})
+	s.tell = newTeller(s.Gang, groups, 10, podstatus.New(closed()), closed())
+	s.open()
+	key := gang.Key{Namespace: "default", Name: "train"}
+	s.see(makeMembers("train", 3, 1, nil)...)
+	for i, uid := range []types.UID{"one", "one", "another"} {
+		s.input(s.ctx, func(g *gang.Gangs, now time.Time) gang.Effects {
+			return g.Describe(gang.Community, key, &gang.Object{UID: uid}, now, now)
+		})
+		if i == 0 {
+			s.attempt(t, gang.Outcome{Why: map[gang.Key]string{key: "no room"}})
+		}
+		if err := s.tell.tellNews(s.ctx, key); err != nil {
+			t.Fatal(err)
+		}
+		if want := []int{1, 1, 2}[i]; writes != want {
+			t.Errorf("PodGroup %s: %d writes, want %d", uid, writes, want)
+		}
 	}
 }
