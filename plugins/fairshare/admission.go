@@ -21,7 +21,7 @@ import (
 
 // moment is now, with what is known of pods.
 func (d *Dispatcher) moment() dispatch.Moment {
-	return dispatch.Moment{Now: d.clock.Now(), Read: d.opened, Room: d.waitsForRoom, Waits: func(uid string) bool {
+	return dispatch.Moment{Now: d.clock.Now(), Read: d.opened, Room: d.waitsForRoom, Whole: d.whole, Waits: func(uid string) bool {
 		s, seen := d.seen[types.UID(uid)]
 		return seen && d.waits(s.pod(uid))
 	}}
@@ -42,6 +42,12 @@ func (d *Dispatcher) waitsForRoom(uid string) bool {
 		return false
 	}
 	return d.gangs.WaitsForRoom(pod)
+}
+
+// whole reports whether all is there that is to be placed with a pod, as far as is known.
+func (d *Dispatcher) whole(uid string) bool {
+	pod := d.known(types.UID(uid))
+	return pod == nil || d.gangs.Whole(pod)
 }
 
 // pod is one as far as it is remembered, to find it by.

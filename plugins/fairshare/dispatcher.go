@@ -105,6 +105,8 @@ type Gangs interface {
 	// WaitsForRoom reports whether a pod that is not placed waits for room on nodes and nothing else, as far as is known of its
 	// gang.
 	WaitsForRoom(pod *v1.Pod) bool
+	// Whole reports whether all is there that is to be placed with a pod, as far as is known of its gang.
+	Whole(pod *v1.Pod) bool
 	// Synced reports whether all gangs are known that there were at the start.
 	Synced() bool
 	// Changed tells that something has changed that may help gangs which did not fit.

@@ -136,6 +136,7 @@ type noGangs struct{}
 
 func (noGangs) Wants(pod *v1.Pod) (gang.Want, bool)         { return gang.Want{Pods: []*v1.Pod{pod}}, true }
 func (noGangs) WaitsForRoom(*v1.Pod) bool                   { return true }
+func (noGangs) Whole(*v1.Pod) bool                          { return true }
 func (noGangs) QueueOf(string, gang.Key) string             { return "" }
 func (noGangs) OnMove(func(string, gang.Key))               {}
 func (noGangs) Synced() bool                                { return true }

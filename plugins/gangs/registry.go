@@ -200,6 +200,11 @@ func (r *Registry) WaitsForRoom(pod *v1.Pod) (waits bool) {
 	return !r.look(pod.Spec.SchedulerName, func(s *gang.Gangs) { waits = s.WaitsForRoom(pod.UID) }) || waits
 }
 
+// Whole reports whether a pod's gang has all its members, and so have those that start with it, as far as is known.
+func (r *Registry) Whole(pod *v1.Pod) (whole bool) {
+	return !r.look(pod.Spec.SchedulerName, func(s *gang.Gangs) { whole = s.Whole(pod.UID) }) || whole
+}
+
 // QueueOf returns the queue that the PodGroup of a gang of a profile names; empty for none.
 func (r *Registry) QueueOf(profile string, key gang.Key) (queue string) {
 	if group := r.natives.basic(key); group.Alone() {

@@ -156,6 +156,43 @@ func TestBeyondWaitsAside(t *testing.T) {
 	}
 }
 
+// TestWaitsWhole: a gang that lacks members has no turn, and keeps none from others, until it comes again.
+func TestWaitsWhole(t *testing.T) {
+	for _, ticks := range []bool{true, false} {
+		waitsWhole(t, ticks)
+	}
+}
+
+// waitsWhole has time pass before there is room, or not.
+func waitsWhole(t *testing.T, ticks bool) {
+	t.Helper()
+	lacks := map[string]bool{}
+	at := Moment{Now: start, Read: true, Waits: func(string) bool { return true }, Whole: func(pod string) bool { return !lacks[pod] }}
+	b := newBook(tier)
+	b.SetLimits(Limits{Window: 10})
+	b.SetTotal(gpus(10))
+	b.SetQueues(Queue{Name: "a", Weight: 1, Capability: gpus(10)})
+	b.Count("runs", Usage{Queue: "a", Amount: gpus(8), Runs: true})
+	first := comes(b, "a", 1, 6, at)
+	second := comes(b, "a", 2, 5, at)
+	lacks[first] = true
+	if ticks {
+		b.Tick(at)
+		if phase := b.Phase(first); phase != Outside {
+			t.Errorf("the first lacks members, and is in phase %d", phase)
+		}
+	}
+	if e := b.Gone("runs", at); b.Phase(second) != Admitted {
+		t.Errorf("it is the turn of %q, want the second", e.Call)
+	}
+	b.Fail(second, Failure{Job: second, Gang: true}, at)
+	delete(lacks, first)
+	comes(b, "a", 1, 6, at)
+	if phase := b.Phase(first); phase != Admitted {
+		t.Errorf("it is whole again, and is in phase %d", phase)
+	}
+}
+
 // slowBeyond is who is beyond a ceiling, reckoned from what the book was told.
 func slowBeyond(b *Book) map[string]bool {
 	jobs := slices.SortedFunc(maps.Values(b.jobs), func(i, j *job) int {

@@ -33,6 +33,8 @@ type Moment struct {
 	// Room reports whether what waits with a pod waits for room on nodes and nothing else, as far as is known of gangs; nil where
 	// everything does.
 	Room func(pod string) bool
+	// Whole reports whether all is there that is to be placed with a pod; nil where it always is.
+	Whole func(pod string) bool
 }
 
 // Effects is what the caller has to do after an input.

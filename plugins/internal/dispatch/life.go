@@ -68,11 +68,21 @@ func (b *Book) turn(at Moment, except string) {
 			b.quit(j, at)
 			continue
 		}
+		if j.Name != except && j.Gang && at.lacks(j.Pod) {
+			b.leaveOff(j)
+			continue
+		}
 		b.effects.Began = append(b.effects.Began, Began{Queue: j.Queue, Waited: at.Now.Sub(j.since)})
 		if j.since = at.Now; j.Name != except {
 			b.effects.Call = append(b.effects.Call, j.Pod)
 		}
 	}
+}
+
+// leaveOff ends the waiting of a job, or its turn, of which nothing would come. It asks for nothing until it comes again.
+func (b *Book) leaveOff(j *job) {
+	b.done(j.Name)
+	b.demand(j, nil, Hopeless)
 }
 
 // quit ends the waiting of a job, or its turn, of which the pod to call does not wait any more. Another of its pods
@@ -194,16 +204,17 @@ func (b *Book) Making() map[string]hold.Holder {
 }
 
 // Tick takes in that time has passed. It ends turns of which nothing came, the waiting of jobs that have no pod to
-// call, the patience of jobs, and the waiting for jobs that do not fit; and it has those tried again that failed and
+// call, or lack members, the patience of jobs, and the waiting for jobs that do not fit; and it has those tried again that failed and
 // may fit by now.
 func (b *Book) Tick(at Moment) Effects {
 	for _, j := range b.timed {
 		switch {
 		case j.phase == Admitted && at.Now.Sub(j.since) > longestTurn:
-			b.done(j.Name)
-			b.demand(j, nil, Hopeless) // it asks for nothing until it comes again
+			b.leaveOff(j)
 		case j.phase == Waiting && !at.Waits(j.Pod):
 			b.quit(j, at)
+		case j.phase == Waiting && j.Gang && at.lacks(j.Pod):
+			b.leaveOff(j)
 		case (j.phase == Failed || j.phase == Waiting) && j.Gang && at.aside(j.Pod) != j.aside:
 			j.aside = !j.aside
 			b.wishes.touch(j)
@@ -221,6 +232,9 @@ func (b *Book) Tick(at Moment) Effects {
 	b.effects.Freed = b.Freed()
 	return b.take()
 }
+
+// lacks reports whether not all is there that is to be placed with a pod.
+func (m Moment) lacks(pod string) bool { return m.Whole != nil && !m.Whole(pod) }
 
 // aside reports whether what waits with a pod waits for something else than room.
 func (m Moment) aside(pod string) bool { return m.Room != nil && !m.Room(pod) }

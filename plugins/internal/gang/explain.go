@@ -106,6 +106,13 @@ func (s *Gangs) WaitsForRoom(uid types.UID) bool {
 	return s.able(m.gang.group)
 }
 
+// Whole reports whether a pod's gang could start, and those that start with it, if there were room: all have their members. So
+// may pods that go alone.
+func (s *Gangs) Whole(uid types.UID) bool {
+	m := s.members[uid]
+	return m == nil || m.gang.goesAlone() || s.able(m.gang.group)
+}
+
 // lacks tells users what an incomplete gang waits for.
 func (g *gang) lacks() string {
 	if g.spec.Min == 0 {
