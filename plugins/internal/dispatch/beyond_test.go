@@ -193,6 +193,37 @@ func waitsWhole(t *testing.T, ticks bool) {
 	}
 }
 
+// TestBeyondMoved: what has failed and moves to another queue is under the ceilings of that, and no more before those in its last one.
+func TestBeyondMoved(t *testing.T) {
+	at := Moment{Now: start, Read: true, Waits: func(string) bool { return true }}
+	b := newBook(tier)
+	b.SetLimits(Limits{Window: 1})
+	b.SetTotal(gpus(1000))
+	b.SetQueues(Queue{Name: "a", Weight: 1, Capability: gpus(10)}, Queue{Name: "c", Weight: 1})
+	var names []string
+	for i := range 2 {
+		names = append(names, comes(b, "a", i+1, 6, at))
+		b.Fail(names[i], Failure{Job: names[i], Gang: i == 0}, at)
+	}
+	b.Rebarred()
+	for _, c := range []struct {
+		queue  string
+		beyond Reason
+		alone  []string
+	}{
+		{"c", "", names[1:]},
+		{"a", Capability, names[1:]},
+	} {
+		b.Count(names[0], Usage{Queue: c.queue, Job: names[0], Amount: gpus(6)})
+		if reason, _ := b.Barred(names[1]); reason != c.beyond {
+			t.Errorf("the first is in queue %s, and the second barred by %q, want %q", c.queue, reason, c.beyond)
+		}
+		if _, alone := b.Rebarred(); !slices.Equal(alone, c.alone) {
+			t.Errorf("the first is in queue %s: %q come again, want %q", c.queue, alone, c.alone)
+		}
+	}
+}
+
 // slowBeyond is who is beyond a ceiling, reckoned from what the book was told.
 func slowBeyond(b *Book) map[string]bool {
 	jobs := slices.SortedFunc(maps.Values(b.jobs), func(i, j *job) int {

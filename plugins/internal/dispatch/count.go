@@ -26,6 +26,9 @@ func (b *Book) Count(name string, u Usage) {
 		b.unhold(before.Job, name)
 		b.withdraw(name, before)
 	}
+	if same && before.Queue != u.Queue {
+		b.relocate(name, u, before)
+	}
 	switch placed := same && before.placed(); {
 	case u.placed() && !placed && same:
 		b.settle(name, u, before)
@@ -35,6 +38,24 @@ func (b *Book) Count(name string, u Usage) {
 		b.unhold(u.Job, name)
 	case !u.placed() && placed:
 		b.unsettle(name, u)
+	}
+}
+
+// relocate has a job that has failed lack in another queue what a usage asked for that has moved there: nothing else brings it to
+// the gate.
+func (b *Book) relocate(name string, now, before Usage) {
+	j := b.jobs[now.Job]
+	if j == nil || j.phase != Failed || now.placed() || before.placed() {
+		return
+	}
+	if j.Pod == name {
+		j.Queue = now.Queue
+		b.wishes.touch(j)
+	}
+	if _, lacks := j.lacked[before.Queue]; lacks {
+		j.lacked = j.lacked.less(before.Queue, before.Queue, before.Option(0)).clone()
+		j.lacked.Add(now.Queue, now.Option(0))
+		b.wishes.touch(j)
 	}
 }
 
