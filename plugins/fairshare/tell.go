@@ -45,12 +45,12 @@ func (d *Dispatcher) news() map[string]sets.Set[gang.Key] {
 			gangs[profile].Insert(key)
 		}
 	}
-	rebarred, alone := d.book.Rebarred()
+	at := d.moment()
+	rebarred, alone := d.book.Rebarred(at)
 	add(rebarred)
 	if d.called = append(d.called, d.podsOf(alone)...); len(alone) > 0 {
 		d.poke()
 	}
-	at := d.moment()
 	for _, notice := range d.book.News(at) {
 		if !notice.Gang {
 			d.lane.Tell(notice.Job)

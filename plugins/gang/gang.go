@@ -50,8 +50,6 @@ type Gang struct {
 	// gangs are those of the profile.
 	gangs *gangs.Profile
 	turns Turns
-	// limits are what turns said lately.
-	limits *limits
 
 	// planner is made at the first plan, when the profile's plugins are all there.
 	planner     *planner.Planner
@@ -137,7 +135,6 @@ func New(shared Shared) frameworkruntime.PluginFactory {
 		pl := &Gang{
 			handle: handle, fw: fw, clock: clock.RealClock{}, holds: shared.Holds, order: shared.Order, plugins: shared.Plugins, turns: shared.Turns, decisions: shared.Decisions,
 		}
-		pl.limits = newLimits(pl.clock)
 		pl.barrier.doors = map[types.UID]*door{}
 		groups, err := pgclientset.NewForConfig(handle.KubeConfig())
 		if err != nil {

@@ -27,8 +27,7 @@ func (pl *Gang) weigh(e *gang.Explanation) {
 	case slices.ContainsFunc(e.Pending, pl.reserves):
 		e.Reason = v1alpha1.ReasonAwaitingReservation
 	case pl.turns != nil:
-		reason, message := pl.turns.Limits(e.Pending)
-		if reason, message = pl.limits.steady(e.Gang, reason, message); reason != "" {
+		if reason, message := pl.turns.Limits(e.Pending); reason != "" {
 			e.Reason, e.Message = reason, message
 		}
 	}

@@ -115,11 +115,7 @@ func (t *teller) toTell(key gang.Key) (gang.Explanation, bool) {
 	e, ok := t.explanation(key)
 	if !ok || e.Reason == "" {
 		t.forget(key)
-		t.pl.limits.forget(key)
 		return e, false
-	}
-	if t.pl.limits.over(key) {
-		t.again(key)
 	}
 	if gathers := e.Reason == v1alpha1.ReasonGangIncomplete || e.Reason == v1alpha1.ReasonGangUndefined; gathers && t.pl.clock.Since(youngest(e.Pending)) < incompletePause {
 		t.again(key)

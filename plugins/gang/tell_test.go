@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	clienttesting "k8s.io/client-go/testing"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
-	clocktesting "k8s.io/utils/clock/testing"
 	pgv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 	pgfake "sigs.k8s.io/scheduler-plugins/pkg/generated/clientset/versioned/fake"
 
@@ -93,8 +92,8 @@ func TestWhatMembersSay(t *testing.T) {
 func TestWhetherNodesHelp(t *testing.T) {
 	s := newStage(t, makeNodes(1, 1))
 	s.open()
-	turns, now := &queue{}, clocktesting.NewFakeClock(time.Now())
-	s.turns, s.limits = turns, newLimits(now)
+	turns := &queue{}
+	s.turns = turns
 	members := makeMembers("train", 3, 1, nil)
 	s.see(members...)
 	key := gang.Key{Namespace: "default", Name: "train"}
@@ -123,8 +122,6 @@ func TestWhetherNodesHelp(t *testing.T) {
 	turns.limit = "QueueCapability"
 	check("its queue would not let it have more", "QueueCapability", false)
 	turns.limit = ""
-	check("at once it counts as limited still", "QueueCapability", false)
-	now.Step(limitHolds)
 	s.holds.Nominate(hold.Hold{For: members[0].UID, Holder: holder, Node: "node-0000"})
 	check("room is being made for it", v1alpha1.ReasonPreemptionInProgress, false)
 	s.holds.DropNominations(holder)
@@ -141,48 +138,6 @@ func TestWhetherNodesHelp(t *testing.T) {
 	check("so it is, whatever share its queue has", v1alpha1.ReasonMemberRejected, false)
 	turns.reason = "QueueTurn"
 	check("it is another's turn", "QueueTurn", false)
-}
-
-// TestLimitsHold: a gang before which others come and go is told the same all the time, and that nodes help it once they do for
-// a while.
-func TestLimitsHold(t *testing.T) {
-	s := newStage(t, makeNodes(1, 1))
-	s.open()
-	turns, now := &queue{}, clocktesting.NewFakeClock(time.Now())
-	s.turns, s.limits = turns, newLimits(now)
-	members := makeMembers("train", 3, 1, nil)
-	s.see(members...)
-	key := gang.Key{Namespace: "default", Name: "train"}
-	s.attempt(t, gang.Outcome{Why: map[gang.Key]string{key: "no room"}})
-	for i, c := range []struct {
-		limit string
-		pass  time.Duration // before it is asked
-		want  string
-		again bool // it is looked at again by itself
-	}{
-		{"", 0, v1alpha1.ReasonUnschedulable, false},
-		{"QueueCapability", 0, "QueueCapability", false},
-		{"", time.Second, "QueueCapability", true},
-		{"", limitHolds - time.Second, "QueueCapability", true},
-		{"QueueCapability", 0, "QueueCapability", false},
-		{"", time.Minute, "QueueCapability", true},
-		{"", limitHolds - time.Second, "QueueCapability", true},
-		{"", time.Second, v1alpha1.ReasonUnschedulable, false},
-		{"", time.Second, v1alpha1.ReasonUnschedulable, false},
-		{"QueueCapability", 0, "QueueCapability", false},
-		{"", time.Second, "QueueCapability", true},
-		{"", time.Minute, v1alpha1.ReasonUnschedulable, false},
-	} {
-		turns.limit = c.limit
-		now.Step(c.pass)
-		clear(s.tell.due)
-		if e, ok := s.tell.toTell(key); !ok || e.Reason != c.want {
-			t.Errorf("step %d: told %s, want %s", i, e.Reason, c.want)
-		}
-		if _, again := s.tell.due[key]; again != c.again {
-			t.Errorf("step %d: looked at again: %t, want %t", i, again, c.again)
-		}
-	}
 }
 
 // TestWhetherNodesHelpOne: of a gang of one kube-scheduler says what it finds, but where its attempt came to something else.

@@ -50,7 +50,7 @@ func TestRebarred(t *testing.T) {
 		{"the one before goes", func() { b.Gone(one, at) }, []string{two}, []Reason{"", ""}, ""},
 	} {
 		c.change()
-		if got, _ := b.Rebarred(); !slices.Equal(got, c.rebarred) {
+		if got, _ := rebarred(b, &at); !slices.Equal(got, c.rebarred) {
 			t.Errorf("%s: to be told anew: %q, want %q", c.sentence, got, c.rebarred)
 		}
 		for i, want := range c.barred {
@@ -65,10 +65,10 @@ func TestRebarred(t *testing.T) {
 // TestRebarredTogether: of gangs that start together all are told anew.
 func TestRebarredTogether(t *testing.T) {
 	s := newScene(Failed, true)
-	s.Rebarred()
+	s.Rebarred(s.at())
 	s.SetQueues(Queue{Name: "b", Weight: 1, Closed: true})
 	want := []string{"p1", "p2"}
-	if got, _ := s.Rebarred(); !slices.Equal(got, want) {
+	if got, _ := s.Rebarred(s.at()); !slices.Equal(got, want) {
 		t.Errorf("to be told anew: %q, want %q", got, want)
 	}
 }
@@ -93,7 +93,7 @@ func TestRebarredAlone(t *testing.T) {
 			s.Come(s.offer, s.at())
 			s.Fail("p1", Failure{}, s.at())
 		}
-		if pods, got := s.Rebarred(); len(pods) > 0 || !slices.Equal(got, step.want) {
+		if pods, got := s.Rebarred(s.at()); len(pods) > 0 || !slices.Equal(got, step.want) {
 			t.Errorf("%s: told %q, and %q come again, want none and %q", step.what, pods, got, step.want)
 		}
 	}
@@ -111,14 +111,14 @@ func TestRebarredThoughOthersAsked(t *testing.T) {
 		names = append(names, comes(b, queue, i+1, 6, at))
 		b.Fail(names[i], Failure{Job: names[i], Gang: true}, at)
 	}
-	if got, _ := b.Rebarred(); !slices.Equal(got, names[1:2]) {
+	if got, _ := b.Rebarred(at); !slices.Equal(got, names[1:2]) {
 		t.Fatalf("told %q, want %q: the first leaves it no room", got, names[1:2])
 	}
 	b.Gone(names[0], at)
 	if reason, _ := b.Barred(names[2]); reason != "" {
 		t.Fatalf("the third is barred: %s", reason)
 	}
-	if got, _ := b.Rebarred(); !slices.Equal(got, names[1:2]) {
+	if got, _ := rebarred(b, &at); !slices.Equal(got, names[1:2]) {
 		t.Errorf("told anew %q, want %q", got, names[1:2])
 	}
 	if b.wishes.moved() {
@@ -126,35 +126,65 @@ func TestRebarredThoughOthersAsked(t *testing.T) {
 	}
 }
 
-// TestRebarredAfterAShortVisit: who comes and goes between two looks may have been seen by those who tell: they are to be told that it
-// is over, though both looks find the same.
-func TestRebarredAfterAShortVisit(t *testing.T) {
-	at := Moment{Now: start, Read: true, Waits: func(string) bool { return true }}
-	for _, told := range []bool{true, false} {
+// rebarred is all that is told anew until what counts for a while counts no more.
+func rebarred(b *Book, at *Moment) (pods, alone []string) {
+	pods, alone = b.Rebarred(*at)
+	at.Now = at.Now.Add(tellOther)
+	morePods, moreAlone := b.Rebarred(*at)
+	return append(pods, morePods...), append(alone, moreAlone...)
+}
+
+// TestVisitors: a job before which others come and go is barred all the time, from when anybody is told so until nobody has come for
+// a while. What was told in between two looks is told anew, though both find the same.
+func TestVisitors(t *testing.T) {
+	for _, gang := range []bool{true, false} {
+		at := Moment{Now: start, Read: true, Waits: func(string) bool { return true }}
 		b := newBook(tier)
 		b.SetLimits(Limits{Window: 2})
 		b.SetTotal(gpus(1000))
 		b.SetQueues(Queue{Name: "a", Weight: 1, Capability: gpus(10)})
-		waits := comes(b, "a", 2, 10, at)
-		b.Fail(waits, Failure{Job: waits, Gang: true}, at)
-		b.Rebarred()
-		visitor := comes(b, "a", 1, 6, at)
-		b.Fail(visitor, Failure{Job: visitor, Gang: true}, at)
-		if told {
-			if reason, _ := b.Barred(waits); reason != Capability {
-				t.Errorf("while another is before it it is barred by %q, want %q", reason, Capability)
+		waits, visitor := comes(b, "a", 2, 10, at), ""
+		b.Fail(waits, Failure{Job: waits, Gang: gang}, at)
+		come := func() {
+			visitor = comes(b, "a", 1, 6, at)
+			b.Fail(visitor, Failure{Job: visitor, Gang: true}, at)
+		}
+		leave := func() { b.Gone(visitor, at) }
+		ask := func() { b.Barred(waits) }
+		none := func() {}
+		for i, c := range []struct {
+			does []func()
+			pass time.Duration // before it is looked
+			told bool
+			bars Reason
+		}{
+			{[]func(){none}, time.Second, false, ""},
+			{[]func(){come, leave}, time.Second, false, ""}, // nobody has seen it
+			{[]func(){come}, time.Second, true, Capability},
+			{[]func(){leave}, time.Second, false, Capability},
+			{[]func(){none}, tellOther - time.Second, false, Capability},
+			{[]func(){come}, time.Second, false, Capability},
+			{[]func(){leave}, time.Second, false, Capability},
+			{[]func(){none}, tellOther, true, ""},
+			{[]func(){come, ask, leave}, time.Second, false, Capability},
+			{[]func(){none}, tellOther, true, ""},
+			{[]func(){none}, time.Hour, false, ""},
+			{[]func(){come, ask}, time.Second, true, Capability}, // whoever asked may not have told
+		} {
+			for _, do := range c.does {
+				do()
 			}
-		}
-		b.Gone(visitor, at)
-		want := []string{waits}
-		if !told {
-			want = nil
-		}
-		if got, _ := b.Rebarred(); !slices.Equal(got, want) {
-			t.Errorf("told of the visitor: %t: told anew %q, want %q", told, got, want)
-		}
-		if got, _ := b.Rebarred(); len(got) > 0 {
-			t.Errorf("told of the visitor: %t: told anew %q once more", told, got)
+			at.Now = at.Now.Add(c.pass)
+			pods, alone := b.Rebarred(at)
+			if !gang {
+				pods = alone
+			}
+			if told := slices.Contains(pods, waits); told != c.told {
+				t.Errorf("gang: %t, step %d: told anew: %t, want %t", gang, i, told, c.told)
+			}
+			if reason, _ := b.Barred(waits); reason != c.bars {
+				t.Errorf("gang: %t, step %d: barred by %q, want %q", gang, i, reason, c.bars)
+			}
 		}
 	}
 }
@@ -263,7 +293,7 @@ func BenchmarkTell(b *testing.B) {
 			for i := 0; b.Loop(); i++ {
 				book.Count("runs", Usage{Queue: "a", Amount: gpus(int64(i % 2)), Runs: true})
 				at.Now = at.Now.Add(time.Second)
-				book.Rebarred()
+				book.Rebarred(at)
 				for _, n := range book.News(at) {
 					book.Told(n, at)
 				}

@@ -205,7 +205,7 @@ func TestBeyondMoved(t *testing.T) {
 		names = append(names, comes(b, "a", i+1, 6, at))
 		b.Fail(names[i], Failure{Job: names[i], Gang: i == 0}, at)
 	}
-	b.Rebarred()
+	b.Rebarred(at)
 	for _, c := range []struct {
 		queue  string
 		beyond Reason
@@ -215,11 +215,11 @@ func TestBeyondMoved(t *testing.T) {
 		{"a", Capability, names[1:]},
 	} {
 		b.Count(names[0], Usage{Queue: c.queue, Job: names[0], Amount: gpus(6)})
+		if _, alone := rebarred(b, &at); !slices.Equal(alone, c.alone) {
+			t.Errorf("the first is in queue %s: %q come again, want %q", c.queue, alone, c.alone)
+		}
 		if reason, _ := b.Barred(names[1]); reason != c.beyond {
 			t.Errorf("the first is in queue %s, and the second barred by %q, want %q", c.queue, reason, c.beyond)
-		}
-		if _, alone := b.Rebarred(); !slices.Equal(alone, c.alone) {
-			t.Errorf("the first is in queue %s: %q come again, want %q", c.queue, alone, c.alone)
 		}
 	}
 }

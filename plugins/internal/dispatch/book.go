@@ -45,6 +45,8 @@ type Book struct {
 	stale bool
 	// relinked: queues have been described anew since [Book.Rebarred] was asked.
 	relinked bool
+	// lingers: some jobs count as barred that are not.
+	lingers bool
 	// wishes are the nodes that jobs would have.
 	wishes wishes
 	// effects are those of the input that is taken in.

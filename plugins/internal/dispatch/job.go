@@ -96,9 +96,8 @@ type job struct {
 	// Once it has failed: deserved is the least that its queue has deserved since, and lacked what it asked for.
 	deserved Vector
 	lacked   Needs
-	// bar is what [Book.Rebarred] found when it failed before, or since; astray: [Book.Barred] has answered something else since.
-	bar    bar
-	astray bool
+	// barred is what was found when it failed before, or since.
+	barred barred
 }
 
 // asking is what a job asks for. Of one that has failed only Name, Queue, Pod, Gang, Priority
@@ -270,7 +269,7 @@ func (b *Book) done(name string) {
 func (b *Book) end(j *job) {
 	b.phases[j.phase]--
 	b.phases[Outside]++
-	*j = job{asking: asking{Job: Job{Name: j.Name}}, counted: j.counted, tried: j.tried, aside: j.aside, holder: j.holder, bar: j.bar, astray: j.astray}
+	*j = job{asking: asking{Job: Job{Name: j.Name}}, counted: j.counted, tried: j.tried, aside: j.aside, holder: j.holder, barred: j.barred}
 	b.keep(j)
 }
 

@@ -146,8 +146,8 @@ func (b *Book) Fail(pod string, how Failure, at Moment) Effects {
 	j.Priority, j.Created, j.lacked, j.aside = u.Priority, created, lacked, how.Aside || at.aside(pod)
 	b.turn(at, "")
 	if !how.Gang {
-		j.bar, _, _ = b.barOf(j) // it is told so now; who words it finds it reckoned
-		j.astray = false
+		b.look(j) // it is told so now; who words it finds it reckoned
+		j.barred.unheard = false
 	}
 	b.effects.Again = refused && !how.Gang
 	return b.take()
