@@ -117,7 +117,7 @@ var everything = []string{
 	"scheduler.podDisruptionBudget.maxUnavailable=1", "scheduler.tolerations[0].operator=Exists", "scheduler.podLabels.team=a",
 	"controller.nodeMarks.enabled=true", "controller.podDisruptionBudget.minAvailable=50%", "controller.podAnnotations.a=b",
 	"controller.resources.limits.memory=1Gi", "controller.nodeSelector.pool=system",
-	"descheduler.enabled=true", "descheduler.podDisruptionBudget.maxUnavailable=1", "gangsByOwner.policy=true", "scheduler.provisioningRequests=true",
+	"descheduler.enabled=true", "descheduler.podDisruptionBudget.maxUnavailable=1", "gangsByOwner.policy=true", "monitoring.enabled=true", "scheduler.provisioningRequests=true",
 	"scheduler.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution[0].topologyKey=kubernetes.io/hostname",
 }
 

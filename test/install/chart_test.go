@@ -56,6 +56,7 @@ func TestChartIsTheManifests(t *testing.T) {
 		"the descheduler":              {[]string{"descheduler.enabled=true"}, []string{"base", "descheduler"}},
 		"its CronJob":                  {[]string{"descheduler.enabled=true", "descheduler.schedule=*/10 * * * *"}, []string{"base", "descheduler-cron"}},
 		"the policy":                   {[]string{"gangsByOwner.policy=true"}, []string{"base", "gangs-by-owner"}},
+		"monitoring":                   {[]string{"monitoring.enabled=true"}, []string{"base", "monitoring"}},
 		"the right to mark":            {[]string{"controller.nodeMarks.rbac=true"}, []string{"base", "rbac/node-marks.yaml"}},
 		"the right to ask":             {[]string{"scheduler.provisioningRequests=true"}, []string{"base", "rbac/provisioning-requests.yaml"}},
 		"a configuration of one's own": {[]string{"file:scheduler.config=" + filepath.Join(root, "manifests/config/beside-default-scheduler.yaml")}, []string{"base"}},
@@ -87,7 +88,7 @@ func TestChartIsTheManifests(t *testing.T) {
 func TestChartInItsNamespace(t *testing.T) {
 	t.Parallel()
 	const reader = "RoleBinding kube-system/lockstep-scheduler:authentication-reader"
-	rendered := objects(t, template(t, "gangs", "descheduler.enabled=true", "controller.nodeMarks.enabled=true"))
+	rendered := objects(t, template(t, "gangs", "descheduler.enabled=true", "controller.nodeMarks.enabled=true", "monitoring.enabled=true", "monitoring.serviceAccount=scraper"))
 	if rendered[reader] == nil {
 		t.Errorf("no %s, the binding to a Role that is there; got %v", reader, slices.Sorted(maps.Keys(rendered)))
 	}
@@ -100,7 +101,7 @@ func TestChartInItsNamespace(t *testing.T) {
 			t.Errorf("%s refers to %s: %s", key, system, text)
 		}
 		for _, subject := range list(object, "subjects") {
-			if namespace := subject["namespace"]; namespace != "gangs" {
+			if namespace := subject["namespace"]; namespace != "gangs" && subject["name"] != "scraper" {
 				t.Errorf("%s: subject in namespace %q", key, namespace)
 			}
 		}
