@@ -2,14 +2,18 @@ package controller_test
 
 import (
 	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"os"
+	"path/filepath"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/util/cert"
 
 	"github.com/lockstep-sh/lockstep/test/await"
 )
@@ -21,7 +25,9 @@ func TestPage(t *testing.T) {
 	c := start(t, manifest(t, "crds"))
 	off := run(t, c, "off")
 	page := address(t)
-	on := run(t, c, "on", "--page-bind-address", page)
+	certificates := t.TempDir()
+	client := trusting(t, certificates)
+	on := run(t, c, "on", "--page-bind-address", page, "--page-cert-dir", certificates)
 	n := newNamespace(t, c, "page")
 	n.createGroup(2)
 	n.create(1, byLabel)
@@ -33,7 +39,6 @@ func TestPage(t *testing.T) {
 		n.kubectl(args...)
 	}
 	viewer, stranger := token(t, c, "viewer"), token(t, c, "stranger")
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 	for _, path := range []string{"/overview", "/overview/history"} {
 		for _, one := range []struct {
 			token string
@@ -54,6 +59,11 @@ func TestPage(t *testing.T) {
 		t.Errorf("the files of the page: %d, %v", code, err)
 	}
 	await.NoError(t, "the page shows what there is", func() error { return shows(client, "https://"+page+"/overview", viewer) })
+	renewed := trusting(t, certificates)
+	await.NoError(t, "the page is served with the new certificate", func() error {
+		_, err := get(renewed, "https://"+page+"/", "")
+		return err
+	})
 	if err := contains(on.log(t), "forbidden"); err == nil {
 		t.Errorf("it lacks permissions:\n%s", on.log(t))
 	}
@@ -63,6 +73,23 @@ func TestPage(t *testing.T) {
 	if err := contains(on.log(t), `name="page"`); err != nil {
 		t.Error(err)
 	}
+}
+
+// trusting writes a new certificate into a folder, and returns a client that trusts no other.
+func trusting(t *testing.T, dir string) *http.Client {
+	t.Helper()
+	certificate, key, err := cert.GenerateSelfSignedCertKey("127.0.0.1", nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, data := range map[string][]byte{"tls.crt": certificate, "tls.key": key} {
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(certificate)
+	return &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, DisableKeepAlives: true}}
 }
 
 // shows reports whether the page shows the gang train, with the reason why its pod waits, and the nodes.
