@@ -168,7 +168,7 @@ func (w *wishes) reckon() {
 func (w *wish) overCeiling() (Bound, bool) {
 	for _, a := range w.asks {
 		c := a.under
-		bound := Bound{Reason: Capability, Queue: c.queue, Resource: c.name, Used: c.used + c.asked - a.promised, Need: a.need, Most: c.most}
+		bound := Bound{Reason: Capability, Queue: c.queue, Resource: c.name, Used: c.used + c.asked - a.promised, Ahead: c.asked, Need: a.need, Most: c.most}
 		if a.need > 0 && bound.Exceeded(0) {
 			return bound, true
 		}

@@ -21,6 +21,8 @@ type Bound struct {
 	// is the share, which the queue has to be below before the job is admitted, or the
 	// ceiling, which it may not be above afterwards.
 	Used, Need, Most int64
+	// Ahead is the part of Used that jobs which come before ask for, and do not have.
+	Ahead int64
 	// Freed is what others would give back in a what-if. A job that takes no more than that
 	// may be above the share.
 	Freed int64
@@ -47,6 +49,9 @@ func (b Bound) String() string {
 func (b Bound) Brief() string {
 	if b.Reason == Overused {
 		return fmt.Sprintf("queue %q has its share of %s: others of it have to make way", b.Queue, resource.Title(b.Resource))
+	}
+	if !b.Exceeded(b.Ahead) {
+		return fmt.Sprintf("queue %q would exceed its capability of %s together with those that come before and wait for nodes, too", b.Queue, only(b.Resource, b.Most))
 	}
 	return fmt.Sprintf("queue %q would exceed its capability of %s: others have to make way", b.Queue, only(b.Resource, b.Most))
 }
