@@ -57,16 +57,17 @@ func (o *options) run(ctx context.Context, name string) error {
 		if err := simulation.Start(ctx); err != nil {
 			return err
 		}
-		var list v1.PodList
+		var pods []*v1.Pod
 		reading, readCtx := errgroup.WithContext(ctx)
-		reading.Go(func() error {
-			return simulation.Read(readCtx, "/api/v1/namespaces/"+gang[:strings.Index(gang, "/")]+"/pods", &list)
+		reading.Go(func() (err error) {
+			pods, err = simulation.Pods(readCtx, gang[:strings.Index(gang, "/")])
+			return err
 		})
 		reading.Go(func() error { return simulation.Ready(readCtx) })
 		if err := reading.Wait(); err != nil {
 			return err
 		}
-		r, err := o.report(ctx, gang, membersOf(simulation, list.Items, gang), simulation, more)
+		r, err := o.report(ctx, gang, membersOf(simulation, pods, gang), simulation, more)
 		if err != nil {
 			return err
 		}
@@ -88,11 +89,11 @@ func (o *options) key(name string) (string, error) {
 }
 
 // membersOf are the pods of a gang, in order of their names.
-func membersOf(simulation *simulate.Simulation, pods []v1.Pod, gang string) []*v1.Pod {
+func membersOf(simulation *simulate.Simulation, pods []*v1.Pod, gang string) []*v1.Pod {
 	var members []*v1.Pod
-	for i := range pods {
-		if simulation.GangOf(&pods[i]) == gang {
-			members = append(members, &pods[i])
+	for _, pod := range pods {
+		if simulation.GangOf(pod) == gang {
+			members = append(members, pod)
 		}
 	}
 	slices.SortFunc(members, func(a, b *v1.Pod) int { return strings.Compare(a.Name, b.Name) })

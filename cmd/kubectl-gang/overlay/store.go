@@ -132,6 +132,18 @@ func (s *Server) Changes() int {
 	return s.store.changes
 }
 
+// Behind reports whether a watch has not been told yet of all that was written.
+func (s *Server) Behind() bool {
+	s.store.mu.Lock()
+	defer s.store.mu.Unlock()
+	for w := range s.store.watchers {
+		if len(w.events) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // Add makes an object that the base does not have. It needs a kind, a name and, where its resource has namespaces, a namespace.
 func (s *Server) Add(resource schema.GroupVersionResource, o map[string]any) error {
 	at := ref{resource, text(meta(o), "namespace"), text(meta(o), "name")}

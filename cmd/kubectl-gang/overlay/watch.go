@@ -18,8 +18,9 @@ type watcher struct {
 	namespace string
 	labels    labels.Selector
 	fields    fields.Selector
-	// events are sent in order; it is never closed.
-	events chan watchEvent
+	// events are to be sent, in order, under the lock of the store; ready has an element when there may be some.
+	events []watchEvent
+	ready  chan struct{}
 }
 
 type watchEvent struct {
@@ -27,15 +28,24 @@ type watchEvent struct {
 	Object object          `json:"object"`
 }
 
-// backlog is how many events a watch may be behind. One that is further behind is a scheduler that hangs.
-const backlog = 1 << 16
-
 // tell sends an event of an object that is watched. The lock of the store is held: so events are in order.
 func (w *watcher) tell(at ref, event watch.EventType, o object) {
 	if at.GroupVersionResource != w.resource || w.namespace != "" && at.namespace != w.namespace || !w.labels.Matches(labelsOf(o)) || !w.fields.Matches(fieldsOf(o)) {
 		return
 	}
-	w.events <- watchEvent{event, clone(o)}
+	w.events = append(w.events, watchEvent{event, clone(o)})
+	select {
+	case w.ready <- struct{}{}:
+	default:
+	}
+}
+
+// take takes what is to be sent.
+func (s *store) take(w *watcher) (events []watchEvent) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	events, w.events = w.events, nil
+	return events
 }
 
 func labelsOf(o object) labels.Set {
@@ -72,7 +82,7 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, info *request.Req
 		refuse(w, apierrors.NewBadRequest("the selector cannot be read"))
 		return
 	}
-	one := &watcher{refOf(info).GroupVersionResource, info.Namespace, byLabel, byField, make(chan watchEvent, backlog)}
+	one := &watcher{resource: refOf(info).GroupVersionResource, namespace: info.Namespace, labels: byLabel, fields: byField, ready: make(chan struct{}, 1)}
 	s.store.mu.Lock()
 	for _, at := range s.store.order {
 		if o := s.store.objects[at]; o != nil {
@@ -97,7 +107,9 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, info *request.Req
 		select {
 		case <-r.Context().Done():
 			return
-		case e := <-one.events:
+		case <-one.ready:
+		}
+		for _, e := range s.store.take(one) {
 			if err := encode.Encode(e); err != nil {
 				return
 			}

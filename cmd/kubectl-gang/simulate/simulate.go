@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/restmapper"
@@ -51,6 +52,7 @@ type Simulation struct {
 	dir       string
 	// kubeconfig is that of the server.
 	kubeconfig string
+	pods       *listed
 	ended      chan error
 	stop       context.CancelFunc
 }
@@ -79,13 +81,19 @@ func (s *Simulation) Start(ctx context.Context) (err error) {
 	if s.scheduler, err = schedulerapp.NewSimulated(ctx, s.ground.ConfigFile, s.kubeconfig); err != nil {
 		return err
 	}
+	if s.pods, err = listPods(s.scheduler.Pods()); err != nil {
+		return err
+	}
 	go func() { s.ended <- s.scheduler.Run(ctx) }()
 	return nil
 }
 
 // Ready returns when the scheduler knows all that is in the cluster.
-func (s *Simulation) Ready(ctx context.Context) error {
-	err := wait.PollUntilContextCancel(ctx, lookEvery, true, func(context.Context) (bool, error) { return s.scheduler.Set.Ready(), s.server.Refused() })
+func (s *Simulation) Ready(ctx context.Context) error { return s.await(ctx, s.scheduler.Set.Ready) }
+
+// await returns when the scheduler has read something.
+func (s *Simulation) await(ctx context.Context, read func() bool) error {
+	err := wait.PollUntilContextCancel(ctx, lookEvery, true, func(context.Context) (bool, error) { return read(), s.server.Refused() })
 	if err != nil {
 		return fmt.Errorf("waiting for the scheduler to read the cluster: %w", err)
 	}
@@ -173,9 +181,9 @@ func (a *Answer) Placed() int {
 const (
 	// lookEvery is how often is looked what has been decided.
 	lookEvery = 20 * time.Millisecond
-	// settled is how long nothing may change before a decision is taken as final, and stillWorking where it says
-	// itself that it may not be.
-	settled, stillWorking = 250 * time.Millisecond, 2 * time.Second
+	// settled is how long nothing may change before a decision is taken as final: what was written comes back by a watch. stillWorking
+	// is that where it says itself that it may not be, or the scheduler has pods in hand.
+	settled, stillWorking = 100 * time.Millisecond, 2 * time.Second
 )
 
 // Decide returns what the scheduler decides about pods, at the latest when ctx is done.
@@ -184,6 +192,7 @@ func (s *Simulation) Decide(ctx context.Context, pods []*v1.Pod) (*Answer, error
 	ticker := time.NewTicker(lookEvery)
 	defer ticker.Stop()
 	l := &looking{server: s.server, gangs: s.scheduler.Set.Gangs(), pods: pods}
+	asked := uidsOf(pods)
 	var last string
 	var since time.Time
 	for {
@@ -196,11 +205,16 @@ func (s *Simulation) Decide(ctx context.Context, pods []*v1.Pod) (*Answer, error
 		}
 		answer.Took = time.Since(began)
 		decided, quiet := answer.decided()
-		if now := fmt.Sprint(l.changes, answer.words()); now != last {
+		inHand := s.server.Behind() || s.scheduler.InHand(asked)
+		if inHand {
+			quiet = stillWorking
+		}
+		if now := fmt.Sprint(l.changes, inHand, answer.words()); now != last {
 			last, since = now, time.Now()
 		}
-		if placed := answer.Placed() == len(pods) && len(answer.Victims) == 0; decided && (placed || time.Since(since) >= quiet) {
-			return answer, nil // where others make way, the last of them may go when there is room already
+		placed := answer.Placed() == len(pods) && len(answer.Victims) == 0 // the last of those who make way may go when there is room already
+		if decided && s.scheduler.Set.Ready() && (placed || time.Since(since) >= quiet) {
+			return answer, nil
 		}
 		select {
 		case err := <-s.ended:
@@ -290,13 +304,10 @@ func (l *looking) read() error {
 	if l.now != nil && changes == l.changes {
 		return nil
 	}
-	asked := map[string]bool{}
-	for _, pod := range l.pods {
-		asked[string(pod.UID)] = true
-	}
+	asked := uidsOf(l.pods)
 	l.now, l.victims, l.changes = map[types.UID]*v1.Pod{}, nil, changes
 	for _, o := range l.server.Made(Pods) {
-		if uid, _, _ := unstructured.NestedString(o, "metadata", "uid"); !asked[uid] {
+		if uid, _, _ := unstructured.NestedString(o, "metadata", "uid"); !asked.Has(types.UID(uid)) {
 			continue
 		}
 		pod, err := podOf(o)
@@ -313,6 +324,14 @@ func (l *looking) read() error {
 		l.victims = append(l.victims, pod)
 	}
 	return nil
+}
+
+func uidsOf(pods []*v1.Pod) sets.Set[types.UID] {
+	uids := sets.New[types.UID]()
+	for _, pod := range pods {
+		uids.Insert(pod.UID)
+	}
+	return uids
 }
 
 // said is why a pod waits, as its status has it.

@@ -3,13 +3,19 @@ package app
 import (
 	"context"
 	"fmt"
+	"slices"
 
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
 	schedulerconfig "k8s.io/kubernetes/cmd/kube-scheduler/app/config"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
 	"k8s.io/kubernetes/pkg/scheduler"
 
+	"github.com/lockstep-sh/lockstep/cmd/scheduler/podlist"
 	"github.com/lockstep-sh/lockstep/plugins"
 )
 
@@ -43,7 +49,7 @@ func NewSimulated(ctx context.Context, configFile, kubeconfig string) (*Simulate
 }
 
 // unbound has the scheduler's clients write at any time and at any rate, and only to the server of the kubeconfig, whatever the
-// configuration names. They read protobuf where there is any, which costs least, and write JSON.
+// configuration names. They read protobuf where there is any, which costs least, pods one by one, and write JSON.
 func unbound(config *schedulerconfig.Config, kubeconfig string) error {
 	if config.ComponentConfig.ClientConnection.Kubeconfig != kubeconfig {
 		return fmt.Errorf("clientConnection.kubeconfig is %q: leave it empty for a simulation", config.ComponentConfig.ClientConnection.Kubeconfig)
@@ -55,8 +61,21 @@ func unbound(config *schedulerconfig.Config, kubeconfig string) error {
 	if err != nil {
 		return fmt.Errorf("making the client of a scheduler that simulates: %w", err)
 	}
-	config.Client = client
+	config.Client = podlist.Client(client)
 	return nil
+}
+
+// Pods is the informer of the pods that have not ended.
+func (s *Simulated) Pods() cache.SharedIndexInformer {
+	return s.config.InformerFactory.Core().V1().Pods().Informer()
+}
+
+// InHand reports whether the scheduler is at work on one of some pods, or is to try it next, or in a moment.
+func (s *Simulated) InHand(pods sets.Set[types.UID]) bool {
+	isOne := func(pod *v1.Pod) bool { return pods.Has(pod.UID) }
+	queue := s.SchedulingQueue
+	// In the order in which they move, so that none is missed.
+	return slices.ContainsFunc(queue.PodsInBackoffQ(), isOne) || slices.ContainsFunc(queue.PodsInActiveQ(), isOne) || slices.ContainsFunc(queue.InFlightPods(), isOne)
 }
 
 // Run schedules until ctx is done.

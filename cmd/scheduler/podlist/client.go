@@ -1,0 +1,52 @@
+// Package podlist lists pods as they come: what is on the wire is decoded pod by pod, while the API server still encodes the rest.
+// The whole of it is never held, nor are pods moved when there are more than there seemed to be.
+//
+// A list has what any other client would get, in the same order. It does not watch, and keeps nothing.
+package podlist
+
+import (
+	"context"
+	"fmt"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	corev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+)
+
+// Client returns a client that lists pods so; all other calls are inner's.
+func Client(inner kubernetes.Interface) kubernetes.Interface { return client{inner} }
+
+type client struct{ kubernetes.Interface }
+
+// CoreV1 returns the client of the core group.
+func (c client) CoreV1() corev1.CoreV1Interface { return core{c.Interface.CoreV1()} }
+
+type core struct{ corev1.CoreV1Interface }
+
+// Pods returns the client of the pods of a namespace.
+func (c core) Pods(namespace string) corev1.PodInterface {
+	return pods{c.CoreV1Interface.Pods(namespace), c.CoreV1Interface, namespace}
+}
+
+type pods struct {
+	corev1.PodInterface
+	core      corev1.CoreV1Interface
+	namespace string
+}
+
+// List lists pods.
+func (p pods) List(ctx context.Context, options metav1.ListOptions) (*v1.PodList, error) {
+	body, err := p.core.RESTClient().Get().NamespaceIfScoped(p.namespace, p.namespace != metav1.NamespaceAll).Resource("pods").
+		VersionedParams(&options, scheme.ParameterCodec).Stream(ctx)
+	if err != nil {
+		return nil, err // as inner would
+	}
+	defer func() { _ = body.Close() }() // it has been read, or failed
+	list, err := Decode(body)
+	if err != nil {
+		return nil, fmt.Errorf("listing pods: %w", err)
+	}
+	return list, nil
+}
