@@ -143,8 +143,9 @@ func in(revisions map[string]string) backlog.Seen {
 // podsIn are the pods on nodes that the informer has, by UID, as the scheduler's cache
 // has them.
 func podsIn(factory informers.SharedInformerFactory) map[string]string {
-	revisions := map[string]string{}
-	for _, object := range factory.Core().V1().Pods().Informer().GetStore().List() {
+	objects := factory.Core().V1().Pods().Informer().GetStore().List()
+	revisions := make(map[string]string, len(objects))
+	for _, object := range objects {
 		if pod, ok := object.(*v1.Pod); ok && pod.Spec.NodeName != "" {
 			revisions[string(pod.UID)] = pod.ResourceVersion
 		}
@@ -153,8 +154,9 @@ func podsIn(factory informers.SharedInformerFactory) map[string]string {
 }
 
 func nodesIn(factory informers.SharedInformerFactory) map[string]string {
-	revisions := map[string]string{}
-	for _, object := range factory.Core().V1().Nodes().Informer().GetStore().List() {
+	objects := factory.Core().V1().Nodes().Informer().GetStore().List()
+	revisions := make(map[string]string, len(objects))
+	for _, object := range objects {
 		if node, ok := object.(*v1.Node); ok {
 			revisions[cache.MetaObjectToName(node).String()] = node.ResourceVersion
 		}
@@ -164,8 +166,9 @@ func nodesIn(factory informers.SharedInformerFactory) map[string]string {
 
 // uidsIn are the objects that a cache has, by UID.
 func uidsIn(store cache.Store) map[string]string {
-	revisions := map[string]string{}
-	for _, object := range store.List() {
+	objects := store.List()
+	revisions := make(map[string]string, len(objects))
+	for _, object := range objects {
 		if accessor, err := meta.Accessor(object); err == nil {
 			revisions[string(accessor.GetUID())] = accessor.GetResourceVersion()
 		}
@@ -174,8 +177,12 @@ func uidsIn(store cache.Store) map[string]string {
 }
 
 func podsOf(scheduler schedcache.Cache) map[string]string {
-	revisions := map[string]string{}
-	for _, node := range scheduler.Dump().Nodes {
+	nodes, pods := scheduler.Dump().Nodes, 0
+	for _, node := range nodes {
+		pods += len(node.GetPods())
+	}
+	revisions := make(map[string]string, pods)
+	for _, node := range nodes {
 		for _, pod := range node.GetPods() {
 			revisions[string(pod.GetPod().UID)] = pod.GetPod().ResourceVersion
 		}
@@ -184,8 +191,9 @@ func podsOf(scheduler schedcache.Cache) map[string]string {
 }
 
 func nodesOf(scheduler schedcache.Cache) map[string]string {
-	revisions := map[string]string{}
-	for name, info := range scheduler.Dump().Nodes {
+	nodes := scheduler.Dump().Nodes
+	revisions := make(map[string]string, len(nodes))
+	for name, info := range nodes {
 		if node := info.Node(); node != nil {
 			revisions[name] = node.ResourceVersion
 		}

@@ -133,6 +133,9 @@ func (k *kind) catchUp(ctx context.Context, left func(int)) error {
 		}
 		note(stored, page)
 	}
+	if past, err := k.at(at); past || err != nil {
+		return err // what the cache has is not gone through
+	}
 	b, err := backlog.New(stored, at, k.cached())
 	if err != nil {
 		return err
@@ -176,8 +179,9 @@ func (k *kind) at(revision string) (bool, error) {
 
 // cached lists the revisions of what the cache has of the API server.
 func (k *kind) cached() map[string]string {
-	revisions := map[string]string{}
-	for _, object := range k.store.List() {
+	objects := k.store.List()
+	revisions := make(map[string]string, len(objects))
+	for _, object := range objects {
 		if pod, ok := object.(*v1.Pod); ok && reservepods.IsReservePod(pod) {
 			continue
 		}
