@@ -37,11 +37,13 @@ func NewSimulated(ctx context.Context, configFile, kubeconfig string) (*Simulate
 		return nil, err
 	}
 	s := &Simulated{Set: plugins.NewSet()}
+	pods := newEarly()
 	var err error
-	s.config, s.Scheduler, err = build(ctx, opts, s.Set, func(config *schedulerconfig.Config) error { return unbound(config, kubeconfig) })
+	s.config, s.Scheduler, err = build(ctx, opts, s.Set, func(config *schedulerconfig.Config) error { return unbound(config, kubeconfig, pods) })
 	if err != nil {
 		return nil, fmt.Errorf("setting up a scheduler that simulates: %w", err)
 	}
+	pods.Cache, s.Scheduler.Cache = s.Scheduler.Cache, pods
 	if err := s.Set.Install(ctx, s.Scheduler); err != nil {
 		return nil, fmt.Errorf("setting up a scheduler that simulates: %w", err)
 	}
@@ -49,8 +51,9 @@ func NewSimulated(ctx context.Context, configFile, kubeconfig string) (*Simulate
 }
 
 // unbound has the scheduler's clients write at any time and at any rate, and only to the server of the kubeconfig, whatever the
-// configuration names. They read protobuf where there is any, which costs least, pods one by one, and write JSON.
-func unbound(config *schedulerconfig.Config, kubeconfig string) error {
+// configuration names. They read protobuf where there is any, which costs least, and write JSON. Pods are
+// taken in while they are read.
+func unbound(config *schedulerconfig.Config, kubeconfig string, pods *early) error {
 	if config.ComponentConfig.ClientConnection.Kubeconfig != kubeconfig {
 		return fmt.Errorf("clientConnection.kubeconfig is %q: leave it empty for a simulation", config.ComponentConfig.ClientConnection.Kubeconfig)
 	}
@@ -61,7 +64,7 @@ func unbound(config *schedulerconfig.Config, kubeconfig string) error {
 	if err != nil {
 		return fmt.Errorf("making the client of a scheduler that simulates: %w", err)
 	}
-	config.Client = podlist.Client(client)
+	config.Client = podlist.Client(client, pods.Listen)
 	return nil
 }
 

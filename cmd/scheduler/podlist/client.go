@@ -1,7 +1,8 @@
 // Package podlist lists pods as they come: what is on the wire is decoded pod by pod, while the API server still encodes the rest.
 // The whole of it is never held, nor are pods moved when there are more than there seemed to be.
 //
-// A list has what any other client would get, in the same order. It does not watch, and keeps nothing.
+// A list has what any other client would get, in the same order; who wants to know of its pods before it is complete is told. It does
+// not watch, and keeps nothing.
 package podlist
 
 import (
@@ -15,24 +16,40 @@ import (
 	corev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 )
 
-// Client returns a client that lists pods so; all other calls are inner's.
-func Client(inner kubernetes.Interface) kubernetes.Interface { return client{inner} }
+// Listener is told of one list.
+type Listener interface {
+	// Listed tells of the next pod. It is not to be changed.
+	Listed(pod *v1.Pod)
+	// Ended tells that there are no more: the list is complete, and returned when this has, or there is none.
+	Ended(err error)
+}
 
-type client struct{ kubernetes.Interface }
+// Client returns a client that lists pods so, and tells a listener of each list; all other calls are inner's.
+func Client(inner kubernetes.Interface, listen func() Listener) kubernetes.Interface {
+	return client{inner, listen}
+}
+
+type client struct {
+	kubernetes.Interface
+	listen func() Listener
+}
 
 // CoreV1 returns the client of the core group.
-func (c client) CoreV1() corev1.CoreV1Interface { return core{c.Interface.CoreV1()} }
+func (c client) CoreV1() corev1.CoreV1Interface { return core{c.Interface.CoreV1(), c.listen} }
 
-type core struct{ corev1.CoreV1Interface }
+type core struct {
+	corev1.CoreV1Interface
+	listen func() Listener
+}
 
 // Pods returns the client of the pods of a namespace.
 func (c core) Pods(namespace string) corev1.PodInterface {
-	return pods{c.CoreV1Interface.Pods(namespace), c.CoreV1Interface, namespace}
+	return pods{c.CoreV1Interface.Pods(namespace), c, namespace}
 }
 
 type pods struct {
 	corev1.PodInterface
-	core      corev1.CoreV1Interface
+	core      core
 	namespace string
 }
 
@@ -44,7 +61,9 @@ func (p pods) List(ctx context.Context, options metav1.ListOptions) (*v1.PodList
 		return nil, err // as inner would
 	}
 	defer func() { _ = body.Close() }() // it has been read, or failed
-	list, err := Decode(body)
+	listener := p.core.listen()
+	list, err := Decode(body, listener.Listed)
+	listener.Ended(err)
 	if err != nil {
 		return nil, fmt.Errorf("listing pods: %w", err)
 	}

@@ -24,9 +24,9 @@ const (
 	atOnce, leastPods = 64 << 10, 64
 )
 
-// Decode reads a list of pods: protobuf as it comes, or JSON.
-func Decode(from io.Reader) (*v1.PodList, error) {
-	r := &reader{buffer: bufio.NewReaderSize(from, atOnce)}
+// Decode reads a list of pods, and calls a function with each: as they come where that is protobuf, and at the end of JSON.
+func Decode(from io.Reader, listed func(*v1.Pod)) (*v1.PodList, error) {
+	r := &reader{buffer: bufio.NewReaderSize(from, atOnce), listed: listed}
 	list := &v1.PodList{}
 	if begin, _ := r.buffer.Peek(len(envelope)); string(begin) != envelope { // what is shorter is no list either
 		data, err := io.ReadAll(r.buffer)
@@ -39,6 +39,9 @@ func Decode(from io.Reader) (*v1.PodList, error) {
 		}
 		if err != nil {
 			return nil, fmt.Errorf("reading a list: %w", err)
+		}
+		for i := range list.Items {
+			listed(&list.Items[i])
 		}
 		return list, nil
 	}
@@ -72,6 +75,7 @@ func Decode(from io.Reader) (*v1.PodList, error) {
 // reader reads protobuf.
 type reader struct {
 	buffer *bufio.Reader
+	listed func(*v1.Pod)
 	// read counts bytes.
 	read int
 	// large is for what does not fit in the buffer.
@@ -166,7 +170,9 @@ func (r *reader) list(list *v1.PodList, length int) error {
 			list.Items = roomFor(list.Items, r.read-begin, end-r.read)
 			at := len(list.Items)
 			list.Items = list.Items[:at+1]
-			err = r.message(length, list.Items[at].Unmarshal)
+			if err = r.message(length, list.Items[at].Unmarshal); err == nil {
+				r.listed(&list.Items[at])
+			}
 		default:
 			err = r.skip(length)
 		}

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -68,12 +69,16 @@ func TestDecode(t *testing.T) {
 			for manner, from := range map[string]io.Reader{
 				"at once": bytes.NewReader(data), "byte by byte": iotest.OneByteReader(bytes.NewReader(data)), "with its end": iotest.DataErrReader(bytes.NewReader(data)),
 			} {
-				got, err := Decode(from)
+				var listed []string
+				got, err := Decode(from, func(pod *v1.Pod) { listed = append(listed, pod.Name) })
 				if err != nil {
 					t.Errorf("%d pods as %s, %s: %v", n, format, manner, err)
 					continue
 				}
 				got.TypeMeta = metav1.TypeMeta{}
+				if diff := cmp.Diff(namesOf(want), listed); diff != "" {
+					t.Errorf("%d pods as %s, %s: who was told of (-want +got):\n%s", n, format, manner, diff)
+				}
 				if diff := cmp.Diff(want, got); diff != "" {
 					t.Errorf("%d pods as %s, %s (-want +got):\n%s", n, format, manner, diff)
 				}
@@ -81,6 +86,15 @@ func TestDecode(t *testing.T) {
 		}
 	}
 }
+
+func namesOf(list *v1.PodList) (names []string) {
+	for i := range list.Items {
+		names = append(names, list.Items[i].Name)
+	}
+	return names
+}
+
+func ignore(*v1.Pod) {}
 
 // What is no whole list of pods is an error, and never a list of fewer.
 func TestDecodeFails(t *testing.T) {
@@ -90,15 +104,15 @@ func TestDecodeFails(t *testing.T) {
 		if n > 2000 && n < end-200 && n%97 > 0 {
 			continue
 		}
-		if list, err := Decode(bytes.NewReader(data[:n])); err == nil {
+		if list, err := Decode(bytes.NewReader(data[:n]), ignore); err == nil {
 			t.Fatalf("of %d bytes %d give a list of %d pods", len(data), n, len(list.Items))
 		}
 	}
 	broken := io.MultiReader(bytes.NewReader(data[:end]), iotest.ErrReader(io.ErrClosedPipe))
-	if _, err := Decode(broken); err == nil {
+	if _, err := Decode(broken, ignore); err == nil {
 		t.Error("what broke off gives a list")
 	}
-	if _, err := Decode(bytes.NewReader(encoded(t, asProtobuf, &v1.NodeList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "NodeList"}}))); err == nil {
+	if _, err := Decode(bytes.NewReader(encoded(t, asProtobuf, &v1.NodeList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "NodeList"}})), ignore); err == nil {
 		t.Error("nodes give a list of pods")
 	}
 }
@@ -109,11 +123,17 @@ func TestRoom(t *testing.T) {
 	for i := range list.Items {
 		list.Items[i].Name = fmt.Sprintf("p%04d", i)
 	}
-	got, err := Decode(bytes.NewReader(encoded(t, asProtobuf, list)))
+	got, err := Decode(bytes.NewReader(encoded(t, asProtobuf, list)), ignore)
 	if err != nil || len(got.Items) != 10000 || cap(got.Items) > 11000 {
 		t.Errorf("%d pods in room for %d, %v", len(got.Items), cap(got.Items), err)
 	}
 }
+
+// heard is what a listener was told.
+type heard struct{ told []string }
+
+func (h *heard) Listed(pod *v1.Pod) { h.told = append(h.told, pod.Name) }
+func (h *heard) Ended(err error)    { h.told = append(h.told, fmt.Sprint("end: ", err)) }
 
 // The client asks as any other does, and its errors are those of the API server.
 func TestClient(t *testing.T) {
@@ -134,7 +154,8 @@ func TestClient(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := Client(inner)
+	var all []*heard
+	c := Client(inner, func() Listener { all = append(all, &heard{}); return all[len(all)-1] })
 	for _, namespace := range []string{"", "ns"} {
 		list, err := c.CoreV1().Pods(namespace).List(t.Context(), metav1.ListOptions{FieldSelector: "status.phase!=Failed", ResourceVersion: "0"})
 		if err != nil || len(list.Items) != 3 || list.ResourceVersion != "7" {
@@ -143,6 +164,10 @@ func TestClient(t *testing.T) {
 	}
 	if _, err := c.CoreV1().Pods("secret").List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
 		t.Errorf("what may not be read: %v", err)
+	}
+	told := []string{"p0", "p1", "p2", "end: <nil>"}
+	if len(all) != 2 || !slices.Equal(all[0].told, told) || !slices.Equal(all[1].told, told) {
+		t.Errorf("listeners were told %+v", all)
 	}
 	want := []string{"/api/v1/pods?fieldSelector=status.phase%21%3DFailed&resourceVersion=0", "/api/v1/namespaces/ns/pods?fieldSelector=status.phase%21%3DFailed&resourceVersion=0", "/api/v1/namespaces/secret/pods"}
 	if diff := cmp.Diff(want, asked); diff != "" {

@@ -1,0 +1,92 @@
+package app
+
+import (
+	"sync"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
+
+	"github.com/lockstep-sh/lockstep/cmd/scheduler/podlist"
+)
+
+// early is a scheduler's cache that takes in pods while they are listed: to do so takes as long as the list, and the handler that
+// does it begins when that has ended. Nothing is scheduled before the handlers have been told of all, and then it has what it would
+// have without.
+type early struct {
+	cache.Cache
+	mu sync.Mutex
+	// pods are those that the handler has not told of, by UID.
+	pods map[types.UID]*v1.Pod
+}
+
+func newEarly() *early { return &early{pods: map[types.UID]*v1.Pod{}} }
+
+// AddPod is what the handler calls.
+func (e *early) AddPod(logger klog.Logger, pod *v1.Pod) error {
+	e.mu.Lock()
+	known := e.pods[pod.UID]
+	delete(e.pods, pod.UID)
+	e.mu.Unlock()
+	switch {
+	case known == nil:
+		return e.Cache.AddPod(logger, pod)
+	case known.ResourceVersion != pod.ResourceVersion:
+		return e.Cache.UpdatePod(logger, known, pod)
+	}
+	return nil
+}
+
+// Listen returns the listener of a list.
+func (e *early) Listen() podlist.Listener {
+	l := &listening{early: e, pods: make(chan *v1.Pod, ahead), done: make(chan struct{})}
+	go l.run()
+	return l
+}
+
+// ahead is how many pods may have been decoded and not been taken in.
+const ahead = 1 << 10
+
+// listening is a list under way.
+type listening struct {
+	*early
+	pods  chan *v1.Pod
+	added []*v1.Pod
+	done  chan struct{}
+}
+
+var _ podlist.Listener = &listening{}
+
+// Listed implements podlist.Listener.
+func (l *listening) Listed(pod *v1.Pod) {
+	if pod.Spec.NodeName != "" && pod.Status.Phase != v1.PodSucceeded && pod.Status.Phase != v1.PodFailed {
+		l.pods <- pod
+	}
+}
+
+func (l *listening) run() {
+	defer close(l.done)
+	for pod := range l.pods {
+		if l.Cache.AddPod(klog.Background(), pod) == nil { // else it is there already
+			l.added = append(l.added, pod)
+		}
+	}
+}
+
+// Ended implements podlist.Listener. Of a list that failed nothing stays: the next one may not have it.
+func (l *listening) Ended(err error) {
+	close(l.pods)
+	<-l.done
+	if err != nil {
+		for _, pod := range l.added {
+			_ = l.Cache.RemovePod(klog.Background(), pod) // it fails only for those that are not there
+		}
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, pod := range l.added {
+		l.early.pods[pod.UID] = pod
+	}
+}
