@@ -148,8 +148,19 @@ func startInformers(ctx context.Context, config *schedulerconfig.CompletedConfig
 		config.DynInformerFactory.Start(ctx.Done())
 		config.DynInformerFactory.WaitForCacheSync(ctx.Done())
 	}
-	if err := sched.WaitForHandlersSync(ctx); err != nil {
-		return fmt.Errorf("waiting for what is in the cluster: %w", err)
+	// kube-scheduler looks ten times a second; whoever waits for an answer notices.
+	for {
+		look, cancel := context.WithTimeout(ctx, handlersPoll)
+		err := sched.WaitForHandlersSync(look)
+		cancel()
+		switch {
+		case err == nil:
+			return nil
+		case ctx.Err() != nil:
+			return fmt.Errorf("waiting for what is in the cluster: %w", err)
+		}
 	}
-	return nil
 }
+
+// handlersPoll is how often is looked whether handlers have been told of all.
+const handlersPoll = 10 * time.Millisecond

@@ -24,10 +24,11 @@ type Seen func(key string) (revision string, ok bool)
 // cache has of later revisions is no backlog; where at is empty, nothing is later. It fails
 // where a revision is none.
 func New(stored map[string]string, at string, cached map[string]string) (*Backlog, error) {
-	b := &Backlog{want: map[string]string{}}
+	b, known := &Backlog{want: map[string]string{}}, 0
 	for key, revision := range stored {
 		has, ok := cached[key]
 		if ok {
+			known++
 			reached, err := Reached(has, revision)
 			if err != nil {
 				return nil, fmt.Errorf("comparing revisions of %s: %w", key, err)
@@ -37,6 +38,9 @@ func New(stored map[string]string, at string, cached map[string]string) (*Backlo
 		if !ok {
 			b.want[key] = revision
 		}
+	}
+	if known == len(cached) {
+		return b, nil // it has no others
 	}
 	for key, revision := range cached {
 		if _, ok := stored[key]; ok {
