@@ -27,10 +27,10 @@ import (
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/whatif"
 )
 
-// A command ends within seconds, and most of its memory is what it has read: so nothing is collected as long as there is not too much
-// of it.
+// A command ends within seconds, and most of its memory is what it has read: so that is collected rarely, as long as there is not
+// too much of it.
 const (
-	collectAt   = -1      // never
+	collectAt   = 400     // percent of what is in use
 	collectFrom = 2 << 30 // bytes
 )
 

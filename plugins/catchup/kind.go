@@ -49,9 +49,6 @@ type kind struct {
 	mayEnd func(failing time.Duration) bool
 }
 
-// podSelector is that of the scheduler's own watch: pods that have ended are nothing to it.
-var podSelector = fmt.Sprintf("status.phase!=%s,status.phase!=%s", v1.PodSucceeded, v1.PodFailed)
-
 // kinds lists what the informers of a factory watch. What a plugin watches there that
 // Kubernetes does not know is its own affair.
 func kinds(logger klog.Logger, factory informers.SharedInformerFactory, client metadata.Interface) []*kind {
@@ -66,7 +63,7 @@ func kinds(logger klog.Logger, factory informers.SharedInformerFactory, client m
 		}
 		k := &kind{name: resource.GroupResource().String(), resource: resource, store: informer.GetStore(), objects: client.Resource(resource)}
 		if resource == v1.SchemeGroupVersion.WithResource("pods") {
-			k.selector = podSelector
+			k.selector = reservepods.Selector
 		}
 		all = append(all, k)
 	}

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/lockstep-sh/lockstep/test/await"
+	"github.com/lockstep-sh/lockstep/plugins/reservepods"
 )
 
 // apiServer has pods at revision 100: p-0 of revision 1, p-1 of revision 2 and so on. It
@@ -34,7 +35,7 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	query := r.URL.Query()
-	if query.Has("resourceVersion") || query.Get("fieldSelector") != podSelector || query.Get("limit") == "" {
+	if query.Has("resourceVersion") || query.Get("fieldSelector") != reservepods.Selector || query.Get("limit") == "" {
 		http.Error(w, "not a consistent read of the scheduler's pods in pages: "+r.URL.RawQuery, http.StatusBadRequest)
 		return
 	}
@@ -68,7 +69,7 @@ func kindFrom(t *testing.T, server *apiServer) *kind {
 		t.Fatal(err)
 	}
 	resource := v1.SchemeGroupVersion.WithResource("pods")
-	return &kind{resource: resource, objects: client.Resource(resource), selector: podSelector, store: cache.NewStore(cache.MetaNamespaceKeyFunc)}
+	return &kind{resource: resource, objects: client.Resource(resource), selector: reservepods.Selector, store: cache.NewStore(cache.MetaNamespaceKeyFunc)}
 }
 
 // see puts pods into the cache.

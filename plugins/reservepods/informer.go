@@ -13,6 +13,9 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
+// Selector is the field selector of the scheduler's pods: those that have ended are nothing to it.
+var Selector = fmt.Sprintf("status.phase!=%v,status.phase!=%v", v1.PodSucceeded, v1.PodFailed)
+
 // NewInformer makes the pod informer of a scheduler: that of scheduler.NewInformerFactory, and the
 // pods of the store. An informer factory takes the first one that it is given for pods:
 //
@@ -24,14 +27,13 @@ import (
 // The name may be nil.
 func NewInformer(store *Store, client kubernetes.Interface, name *cache.InformerName) cache.SharedIndexInformer {
 	pods := client.CoreV1().Pods(metav1.NamespaceAll)
-	selector := fmt.Sprintf("status.phase!=%v,status.phase!=%v", v1.PodSucceeded, v1.PodFailed)
 	inner := cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			options.FieldSelector = selector
+			options.FieldSelector = Selector
 			return pods.List(ctx, options)
 		},
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			options.FieldSelector = selector
+			options.FieldSelector = Selector
 			return pods.Watch(ctx, options)
 		},
 	}, client)

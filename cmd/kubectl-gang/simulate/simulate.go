@@ -52,7 +52,6 @@ type Simulation struct {
 	dir       string
 	// kubeconfig is that of the server.
 	kubeconfig string
-	pods       *listed
 	ended      chan error
 	stop       context.CancelFunc
 }
@@ -79,9 +78,6 @@ func New(ground *Ground) (s *Simulation, err error) {
 func (s *Simulation) Start(ctx context.Context) (err error) {
 	ctx, s.stop = context.WithCancel(ctx)
 	if s.scheduler, err = schedulerapp.NewSimulated(ctx, s.ground.ConfigFile, s.kubeconfig); err != nil {
-		return err
-	}
-	if s.pods, err = listPods(s.scheduler.Pods()); err != nil {
 		return err
 	}
 	go func() { s.ended <- s.scheduler.Run(ctx) }()

@@ -4,11 +4,13 @@ import (
 	"sync"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
 
 	"github.com/lockstep-sh/lockstep/cmd/scheduler/podlist"
+	"github.com/lockstep-sh/lockstep/plugins/reservepods"
 )
 
 // early is a scheduler's cache that takes in pods while they are listed: to do so takes as long as the list, and the handler that
@@ -19,6 +21,9 @@ type early struct {
 	mu sync.Mutex
 	// pods are those that the handler has not told of, by UID.
 	pods map[types.UID]*v1.Pod
+	// listed are all that had not ended when they were listed first; complete tells that they have been.
+	listed   []*v1.Pod
+	complete bool
 }
 
 func newEarly() *early { return &early{pods: map[types.UID]*v1.Pod{}} }
@@ -38,19 +43,37 @@ func (e *early) AddPod(logger klog.Logger, pod *v1.Pod) error {
 	return nil
 }
 
-// Listen returns the listener of a list.
-func (e *early) Listen() podlist.Listener {
+// Listen returns the listener of a list: of the scheduler's first one, page by page.
+func (e *early) Listen(options metav1.ListOptions) podlist.Listener {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if options.FieldSelector != reservepods.Selector || e.complete {
+		return podlist.Nobody{}
+	}
+	if options.Continue == "" {
+		e.forget() // the list before broke off
+	}
 	l := &listening{early: e, pods: make(chan *v1.Pod, ahead), done: make(chan struct{})}
 	go l.run()
 	return l
 }
 
+// forget takes back what was listed: the next list may not have it.
+func (e *early) forget() {
+	for _, pod := range e.pods {
+		_ = e.RemovePod(klog.Background(), pod) // it fails only for those that are not there
+	}
+	clear(e.pods)
+	e.listed = nil
+}
+
 // ahead is how many pods may have been decoded and not been taken in.
 const ahead = 1 << 10
 
-// listening is a list under way.
+// listening is a page under way.
 type listening struct {
 	*early
+	all   []*v1.Pod
 	pods  chan *v1.Pod
 	added []*v1.Pod
 	done  chan struct{}
@@ -60,7 +83,10 @@ var _ podlist.Listener = &listening{}
 
 // Listed implements podlist.Listener.
 func (l *listening) Listed(pod *v1.Pod) {
-	if pod.Spec.NodeName != "" && pod.Status.Phase != v1.PodSucceeded && pod.Status.Phase != v1.PodFailed {
+	if pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed {
+		return
+	}
+	if l.all = append(l.all, pod); pod.Spec.NodeName != "" {
 		l.pods <- pod
 	}
 }
@@ -74,19 +100,19 @@ func (l *listening) run() {
 	}
 }
 
-// Ended implements podlist.Listener. Of a list that failed nothing stays: the next one may not have it.
-func (l *listening) Ended(err error) {
+// Ended implements podlist.Listener.
+func (l *listening) Ended(list *v1.PodList, err error) {
 	close(l.pods)
 	<-l.done
-	if err != nil {
-		for _, pod := range l.added {
-			_ = l.Cache.RemovePod(klog.Background(), pod) // it fails only for those that are not there
-		}
-		return
-	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, pod := range l.added {
 		l.early.pods[pod.UID] = pod
 	}
+	l.listed = append(l.listed, l.all...)
+	if err != nil {
+		l.forget()
+		return
+	}
+	l.complete = list.Continue == ""
 }

@@ -8,12 +8,15 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
 	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
 	"k8s.io/kubernetes/pkg/scheduler/metrics"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
+
+	"github.com/lockstep-sh/lockstep/plugins/reservepods"
 )
 
 // somePods are pods of which some have no node, and some have ended.
@@ -42,6 +45,15 @@ func handle(t *testing.T, logger klog.Logger, c cache.Cache, pods []*v1.Pod) {
 			}
 		}
 	}
+}
+
+// list tells of a page of a list.
+func list(e *early, pods []*v1.Pod, begin, next string, err error) {
+	l := e.Listen(metav1.ListOptions{FieldSelector: reservepods.Selector, Continue: begin})
+	for _, pod := range pods {
+		l.Listed(pod)
+	}
+	l.Ended(&v1.PodList{ListMeta: metav1.ListMeta{Continue: next}}, err)
 }
 
 type held struct {
@@ -73,22 +85,34 @@ func TestEarly(t *testing.T) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		plain, e := cache.New(ctx, nil, false, false), newEarly()
 		e.Cache = cache.New(ctx, nil, false, false)
-		if random.IntN(2) == 0 {
-			failed := e.Listen()
-			for _, pod := range somePods(random) {
-				failed.Listed(pod)
+		if random.IntN(2) == 0 { // the first list breaks off, on its first page or its second
+			if random.IntN(2) == 0 {
+				list(e, somePods(random), "", "more", nil)
+				list(e, somePods(random), "more", "", errors.New("it broke off"))
+			} else {
+				list(e, somePods(random), "", "", errors.New("it broke off"))
 			}
-			failed.Ended(errors.New("it broke off"))
 			if diff := cmp.Diff(map[string]held{}, inCache(e)); diff != "" {
 				t.Fatalf("seed %d: of a list that failed stays (-want +got):\n%s", seed, diff)
 			}
 		}
-		pods := somePods(random)
-		l := e.Listen()
-		for _, pod := range pods {
-			l.Listed(pod)
+		if random.IntN(2) == 0 { // the rest is never asked for
+			list(e, somePods(random), "", "more", nil)
 		}
-		l.Ended(nil)
+		pods := somePods(random)
+		half := random.IntN(len(pods) + 1)
+		list(e, pods[:half], "", "more", nil)
+		list(e, pods[half:], "more", "", nil)
+		list(e, somePods(random), "", "", nil) // who lists again is not listened to
+		var running []*v1.Pod
+		for _, pod := range pods {
+			if pod.Status.Phase != v1.PodSucceeded {
+				running = append(running, pod)
+			}
+		}
+		if diff := cmp.Diff(running, e.listed); diff != "" || !e.complete {
+			t.Fatalf("seed %d: what was listed (-want +got), complete %t:\n%s", seed, e.complete, diff)
+		}
 		handle(t, logger, plain, pods)
 		if diff := cmp.Diff(inCache(plain), inCache(e)); diff != "" {
 			t.Fatalf("seed %d: before the handler (-want +got):\n%s", seed, diff)

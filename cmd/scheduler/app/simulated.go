@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/cache"
 	schedulerconfig "k8s.io/kubernetes/cmd/kube-scheduler/app/config"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
 	"k8s.io/kubernetes/pkg/scheduler"
@@ -25,6 +24,7 @@ type Simulated struct {
 	*scheduler.Scheduler
 	Set    *plugins.Set
 	config *schedulerconfig.CompletedConfig
+	pods   *early
 }
 
 // NewSimulated makes one. configFile is the scheduler's, or empty for the embedded configuration; kubeconfig is that of the
@@ -36,14 +36,13 @@ func NewSimulated(ctx context.Context, configFile, kubeconfig string) (*Simulate
 	if err := useDefaults(func() string { return kubeconfig }); err != nil {
 		return nil, err
 	}
-	s := &Simulated{Set: plugins.NewSet()}
-	pods := newEarly()
+	s := &Simulated{Set: plugins.NewSet(), pods: newEarly()}
 	var err error
-	s.config, s.Scheduler, err = build(ctx, opts, s.Set, func(config *schedulerconfig.Config) error { return unbound(config, kubeconfig, pods) })
+	s.config, s.Scheduler, err = build(ctx, opts, s.Set, func(config *schedulerconfig.Config) error { return unbound(config, kubeconfig, s.pods) })
 	if err != nil {
 		return nil, fmt.Errorf("setting up a scheduler that simulates: %w", err)
 	}
-	pods.Cache, s.Scheduler.Cache = s.Scheduler.Cache, pods
+	s.pods.Cache, s.Scheduler.Cache = s.Scheduler.Cache, s.pods
 	if err := s.Set.Install(ctx, s.Scheduler); err != nil {
 		return nil, fmt.Errorf("setting up a scheduler that simulates: %w", err)
 	}
@@ -68,9 +67,11 @@ func unbound(config *schedulerconfig.Config, kubeconfig string, pods *early) err
 	return nil
 }
 
-// Pods is the informer of the pods that have not ended.
-func (s *Simulated) Pods() cache.SharedIndexInformer {
-	return s.config.InformerFactory.Core().V1().Pods().Informer()
+// Listed returns the pods that had not ended when the scheduler listed them, as they were; false while it has not.
+func (s *Simulated) Listed() ([]*v1.Pod, bool) {
+	s.pods.mu.Lock()
+	defer s.pods.mu.Unlock()
+	return s.pods.listed, s.pods.complete
 }
 
 // InHand reports whether the scheduler is at work on one of some pods, or is to try it next, or in a moment.

@@ -16,22 +16,31 @@ import (
 	corev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 )
 
-// Listener is told of one list.
+// Listener is told of one list, or of one page of it.
 type Listener interface {
 	// Listed tells of the next pod. It is not to be changed.
 	Listed(pod *v1.Pod)
-	// Ended tells that there are no more: the list is complete, and returned when this has, or there is none.
-	Ended(err error)
+	// Ended tells that there are no more: the list is returned when this has, or there is none, and an error.
+	Ended(list *v1.PodList, err error)
 }
 
-// Client returns a client that lists pods so, and tells a listener of each list; all other calls are inner's.
-func Client(inner kubernetes.Interface, listen func() Listener) kubernetes.Interface {
+// Nobody does not listen.
+type Nobody struct{}
+
+// Listed implements Listener.
+func (Nobody) Listed(*v1.Pod) {}
+
+// Ended implements Listener.
+func (Nobody) Ended(*v1.PodList, error) {}
+
+// Client returns a client that lists pods so, and tells of each list to whoever listens to it; all other calls are inner's.
+func Client(inner kubernetes.Interface, listen func(metav1.ListOptions) Listener) kubernetes.Interface {
 	return client{inner, listen}
 }
 
 type client struct {
 	kubernetes.Interface
-	listen func() Listener
+	listen func(metav1.ListOptions) Listener
 }
 
 // CoreV1 returns the client of the core group.
@@ -39,7 +48,7 @@ func (c client) CoreV1() corev1.CoreV1Interface { return core{c.Interface.CoreV1
 
 type core struct {
 	corev1.CoreV1Interface
-	listen func() Listener
+	listen func(metav1.ListOptions) Listener
 }
 
 // Pods returns the client of the pods of a namespace.
@@ -61,9 +70,9 @@ func (p pods) List(ctx context.Context, options metav1.ListOptions) (*v1.PodList
 		return nil, err // as inner would
 	}
 	defer func() { _ = body.Close() }() // it has been read, or failed
-	listener := p.core.listen()
+	listener := p.core.listen(options)
 	list, err := Decode(body, listener.Listed)
-	listener.Ended(err)
+	listener.Ended(list, err)
 	if err != nil {
 		return nil, fmt.Errorf("listing pods: %w", err)
 	}

@@ -133,7 +133,9 @@ func TestRoom(t *testing.T) {
 type heard struct{ told []string }
 
 func (h *heard) Listed(pod *v1.Pod) { h.told = append(h.told, pod.Name) }
-func (h *heard) Ended(err error)    { h.told = append(h.told, fmt.Sprint("end: ", err)) }
+func (h *heard) Ended(list *v1.PodList, err error) {
+	h.told = append(h.told, fmt.Sprint("end: ", len(list.Items), err))
+}
 
 // The client asks as any other does, and its errors are those of the API server.
 func TestClient(t *testing.T) {
@@ -155,7 +157,13 @@ func TestClient(t *testing.T) {
 		t.Fatal(err)
 	}
 	var all []*heard
-	c := Client(inner, func() Listener { all = append(all, &heard{}); return all[len(all)-1] })
+	c := Client(inner, func(options metav1.ListOptions) Listener {
+		if options.ResourceVersion != "0" {
+			t.Errorf("the options are %+v", options)
+		}
+		all = append(all, &heard{})
+		return all[len(all)-1]
+	})
 	for _, namespace := range []string{"", "ns"} {
 		list, err := c.CoreV1().Pods(namespace).List(t.Context(), metav1.ListOptions{FieldSelector: "status.phase!=Failed", ResourceVersion: "0"})
 		if err != nil || len(list.Items) != 3 || list.ResourceVersion != "7" {
@@ -165,7 +173,7 @@ func TestClient(t *testing.T) {
 	if _, err := c.CoreV1().Pods("secret").List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
 		t.Errorf("what may not be read: %v", err)
 	}
-	told := []string{"p0", "p1", "p2", "end: <nil>"}
+	told := []string{"p0", "p1", "p2", "end: 3 <nil>"}
 	if len(all) != 2 || !slices.Equal(all[0].told, told) || !slices.Equal(all[1].told, told) {
 		t.Errorf("listeners were told %+v", all)
 	}
