@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"os"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,6 +24,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/overlay"
+	"github.com/lockstep-sh/lockstep/plugins/reservepods"
 )
 
 // big is a cluster of eight nodes without pods, or another one of many: its nodes and pods come as protobuf, as an API server
@@ -165,5 +168,56 @@ func BenchmarkDecide(b *testing.B) {
 		if answer := ask(b, base, 64); answer.Placed() != 64 {
 			b.Fatalf("%d of 64 pods are placed", answer.Placed())
 		}
+	}
+}
+
+// The pods of a namespace are those of the cluster, whatever the scheduler does with them meanwhile, and also those that have ended.
+func TestPods(t *testing.T) {
+	base := small(t)
+	pods := map[string]*v1.Pod{}
+	for name, phase := range map[string]v1.PodPhase{"waits": v1.PodPending, "runs": v1.PodRunning, "succeeded": v1.PodSucceeded, "elsewhere": v1.PodPending} {
+		pod := member(name, name, 1)
+		if pod.ResourceVersion, pod.Status.Phase = "2", phase; name == "elsewhere" {
+			pod.Namespace = "other"
+		}
+		if phase != v1.PodPending {
+			pod.Spec.NodeName = "node-0"
+		}
+		pods[name] = pod
+	}
+	for selector, names := range map[string][]string{reservepods.Selector: {"waits", "runs", "elsewhere"}, "status.phase=Succeeded": {"succeeded"}} {
+		list := v1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}, ListMeta: metav1.ListMeta{ResourceVersion: "3"}}
+		for _, name := range names {
+			list.Items = append(list.Items, *pods[name])
+		}
+		data, err := json.Marshal(list)
+		if err != nil {
+			t.Fatal(err)
+		}
+		base.Answers["/api/v1/pods?"+url.Values{"fieldSelector": {selector}}.Encode()] = data
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	s, err := New(&Ground{Base: base})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if err := s.Start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if answer, err := s.Decide(ctx, []*v1.Pod{pods["waits"]}); err != nil || answer.Placed() != 1 {
+		t.Fatalf("deciding: %+v, %v", answer, err)
+	}
+	got, err := s.Pods(ctx, "default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	nodes := map[string]string{}
+	for _, pod := range got {
+		nodes[pod.Name] = pod.Spec.NodeName
+	}
+	if diff := cmp.Diff(map[string]string{"waits": "", "runs": "node-0", "succeeded": "node-0"}, nodes); diff != "" || len(got) != 3 {
+		t.Errorf("%d pods and their nodes (-want +got):\n%s", len(got), diff)
 	}
 }
