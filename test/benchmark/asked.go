@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -103,6 +104,9 @@ func (b asked) ask(ctx context.Context, f *fixture, command ...string) (values, 
 	if said, err := cmd.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("running kubectl gang %s: %w: %s", command[0], err, said)
 	}
-	used := cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
-	return values{"s-to-answer": time.Since(began).Seconds(), "command-cpu-s": used.Seconds()}, nil
+	v := values{"s-to-answer": time.Since(began).Seconds(), "command-cpu-s": (cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()).Seconds()}
+	if usage, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); ok {
+		v["command-peak-MiB"] = float64(usage.Maxrss) / 1024
+	}
+	return v, nil
 }

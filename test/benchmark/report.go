@@ -27,6 +27,7 @@ var units = []unit{
 	{"s-first-to-last", false},       // from the first member that says so to the last
 	{"s-to-answer", false},           // from the start of a command to its end
 	{"command-cpu-s", false},         // of it
+	{"command-peak-MiB", false},      // resident, of it
 	{"cpu-ms/pod", false},            // of the scheduler, from its start until it is quiet
 	{"system-cpu-ms/pod", false},     // of the scheduler and of lockstep-controller, where one belongs to it
 	{"controller-cpu-ms/pod", false}, // of lockstep-controller, from its start until it is quiet
