@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -52,11 +53,10 @@ func Decode(from io.Reader, listed func(*v1.Pod)) (*v1.PodList, error) {
 	for complete := false; ; {
 		field, length, err := r.next()
 		switch {
-		case err == io.EOF && complete:
+		case errors.Is(err, io.EOF) && complete:
 			return list, nil
-		case err == io.EOF:
-			err = io.ErrUnexpectedEOF
 		case err != nil:
+			err = within(err)
 		case field == kindField:
 			err = r.message(length, kind.Unmarshal)
 		case field == rawField && kind.Kind != "PodList":
@@ -91,10 +91,16 @@ func (r *reader) next() (field, length int, err error) {
 	if tag&7 != hasLength {
 		return 0, 0, fmt.Errorf("field %d is of type %d", tag>>3, tag&7)
 	}
-	if length, err = r.number(); err == io.EOF {
-		err = io.ErrUnexpectedEOF
+	length, err = r.number()
+	return tag >> 3, length, within(err)
+}
+
+// within is an error that came before the end.
+func within(err error) error {
+	if errors.Is(err, io.EOF) {
+		return io.ErrUnexpectedEOF
 	}
-	return tag >> 3, length, err
+	return err
 }
 
 func (r *reader) number() (int, error) {
@@ -120,10 +126,7 @@ func (c counting) ReadByte() (byte, error) {
 func (r *reader) skip(length int) error {
 	n, err := r.buffer.Discard(length)
 	r.read += n
-	if err == io.EOF {
-		err = io.ErrUnexpectedEOF
-	}
-	return err
+	return within(err)
 }
 
 // message has a message of some length decoded, which may not keep what it is given.
@@ -136,19 +139,13 @@ func (r *reader) message(length int, decode func([]byte) error) error {
 		if err == nil {
 			return r.skip(length)
 		}
-		if err == io.EOF {
-			err = io.ErrUnexpectedEOF
-		}
-		return err
+		return within(err)
 	}
 	r.large.Reset()
 	n, err := io.CopyN(&r.large, r.buffer, int64(length))
 	r.read += int(n)
-	if err == io.EOF {
-		err = io.ErrUnexpectedEOF
-	}
 	if err != nil {
-		return err
+		return within(err)
 	}
 	return decode(r.large.Bytes())
 }
@@ -159,9 +156,8 @@ func (r *reader) list(list *v1.PodList, length int) error {
 	for r.read < end {
 		field, length, err := r.next()
 		switch {
-		case err == io.EOF:
-			err = io.ErrUnexpectedEOF
 		case err != nil:
+			err = within(err)
 		case length > end-r.read:
 			err = io.ErrUnexpectedEOF
 		case field == metadataField:
