@@ -227,6 +227,10 @@ func (s *Set) Ready() bool {
 // QueueOf is the queue of a pod; empty where no profile has queues.
 func (s *Set) QueueOf(pod *v1.Pod) string { return s.queues.QueueOf(pod) }
 
+// Kept returns why a pod, or its gang, waits for its turn in its queue now, and whether that is until somebody changes the queue; an
+// empty reason is that it does not wait.
+func (s *Set) Kept(pod *v1.Pod) (reason, message string, shut bool) { return s.queues.Kept(pod) }
+
 // Gangs are those of all profiles.
 func (s *Set) Gangs() *gangs.Registry { return s.gangs }
 

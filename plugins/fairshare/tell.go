@@ -86,6 +86,18 @@ func (d *Dispatcher) Limits(pods []*v1.Pod) (reason, message string) {
 	return "", ""
 }
 
+// Kept returns why a pod, or its gang, waits for its turn now, whether or not its users were told, and whether it waits until somebody
+// changes its queue. An empty reason is that it does not wait, or that queues have not been read.
+func (d *Dispatcher) Kept(pod *v1.Pod) (reason, message string, shut bool) {
+	defer d.lock()()
+	usage, counted := d.book.Counted(string(pod.UID))
+	if !d.opened || !counted {
+		return "", "", false
+	}
+	why, message := d.book.Why(usage.Job)
+	return string(why), message, why == dispatch.NotFound || why == dispatch.Loose || why == dispatch.Closed
+}
+
 // Waiting reports whether a pod waits for the turn of its job.
 func (d *Dispatcher) Waiting(pod *v1.Pod) bool {
 	defer d.lock()()

@@ -148,8 +148,9 @@ type Verdict struct {
 	// Node is the one to which it would be bound; empty for none. Before tells that it has it already.
 	Node   string
 	Before bool
-	// Reason and Message are why it would wait.
+	// Reason and Message are why it would wait; shut tells that its queue lets nobody in.
 	Reason, Message string
+	shut            bool
 }
 
 // Answer is what the scheduler decided.
@@ -187,7 +188,7 @@ func (s *Simulation) Decide(ctx context.Context, pods []*v1.Pod) (*Answer, error
 	began := time.Now()
 	ticker := time.NewTicker(lookEvery)
 	defer ticker.Stop()
-	l := &looking{server: s.server, gangs: s.scheduler.Set.Gangs(), pods: pods}
+	l := &looking{server: s.server, gangs: s.scheduler.Set.Gangs(), kept: s.scheduler.Set.Kept, pods: pods}
 	asked := uidsOf(pods)
 	var last string
 	var since time.Time
@@ -234,7 +235,7 @@ func (a *Answer) decided() (decided bool, quiet time.Duration) {
 		case v.Node != "":
 		case v.Reason == "":
 			return false, 0
-		case !final[v.Reason]:
+		case !final[v.Reason] && !v.shut:
 			quiet = stillWorking
 		}
 	}
@@ -258,7 +259,9 @@ func (a *Answer) words() string {
 type looking struct {
 	server *overlay.Server
 	gangs  *gangs.Registry
-	pods   []*v1.Pod
+	// kept tells why queues keep a pod, before its users are told: most are for a moment only.
+	kept func(*v1.Pod) (reason, message string, shut bool)
+	pods []*v1.Pod
 	// changes is what was written when now and victims were read: the pods as they are, by UID, and those that were deleted.
 	changes int
 	now     map[types.UID]*v1.Pod
@@ -288,6 +291,9 @@ func (l *looking) look() (*Answer, error) {
 			if w.reason != "" {
 				v.Reason, v.Message = w.reason, w.message
 			}
+		}
+		if v.Node == "" && v.Reason == "" {
+			v.Reason, v.Message, v.shut = l.kept(pod)
 		}
 		answer.Verdicts = append(answer.Verdicts, v)
 	}
