@@ -42,7 +42,7 @@ func NewInformer(store *Store, client kubernetes.Interface, name *cache.Informer
 		Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}, Identifier: name.WithResource(v1.SchemeGroupVersion.WithResource("pods")),
 	})
 	_ = informer.SetTransform(trim) // it fails only where the informer runs already
-	return informer
+	return namesakes{informer}
 }
 
 // trim drops what nobody in the scheduler reads, and takes memory. Pods of the store have none.

@@ -12,12 +12,13 @@ var forecasts = flag.Bool("forecasts", false, "ask kubectl gang whatif in all sc
 
 // asked are scenarios in which kubectl gang whatif is asked in any case.
 var asked = []string{
-	"C6-devices-are-held", "C9-devices-of-those-evicted", "P2-elastic-shrink", "P10-gpu-card", "P19-killed-between-evictions", "P22-domain-with-least-harm", "P23-not-its-own-group", "P24-member-comes-back",
+	"C9-devices-of-those-evicted", "P2-elastic-shrink", "P10-gpu-card", "P19-killed-between-evictions", "P22-domain-with-least-harm", "P23-not-its-own-group", "P24-member-comes-back",
 	"Q13-shares-that-change", "T1-required-rack-too-small",
 }
 
 // beyond are scenarios in which nobody can know beforehand what pods will come to, and why.
 var beyond = map[string]string{
+	"C6-devices-are-held":    "only the scheduler at work knows which members it holds",
 	"G25-begins-afresh":      "only the scheduler at work knows which members it holds",
 	"G31-time-of-a-round":    "an annotation of a waiting pod tells when a round ends",
 	"G49-native-not-served":  "the API server drops fields that it does not serve",
@@ -26,6 +27,13 @@ var beyond = map[string]string{
 	"Q20-way-is-made-first":  "others wait for what the victims leave",
 	"R2-expired":             "a Reservation ends meanwhile",
 	"S8-wait-time":           "a gang gives up meanwhile",
+}
+
+// open are scenarios in which kubectl gang whatif is known to come to no end, and why.
+var open = map[string]string{
+	"G40-two-scheduler-names":  "members that name another scheduler are never tried here",
+	"Q14-nobody-waits-in-vain": "a pod that was told the same before is not told again",
+	"V1-local-volumes":         "volumes are bound by a controller",
 }
 
 // TestForecasts compares what kubectl gang whatif says before pods are created with what they come to.
@@ -53,6 +61,12 @@ func TestForecasts(t *testing.T) {
 			compared := 0
 			for _, f := range report.Forecasts {
 				switch {
+				case f.Failed != nil:
+					t.Errorf("failed: %s\n%v", f.Step, f.Failed)
+				case f.Undecided && open[s.Name] != "":
+					t.Logf("undecided, %s: %s", open[s.Name], f.Step)
+				case f.Undecided:
+					t.Errorf("undecided: %s\n%s", f.Step, f.Said)
 				case f.Why != "":
 					t.Logf("not compared: %s\n%s", f.Step, f.Why)
 				case f.Right():

@@ -24,12 +24,15 @@ type Forecast struct {
 	// Said and Happened are the same where it was right: how many pods of each gang have a node, and how many pods of each gang, and
 	// of none, were evicted.
 	Said, Happened string
-	// Why tells why nothing was said, or why it cannot be compared; empty where it can.
+	// Why tells why nothing was asked, or why it cannot be compared; empty where it can.
 	Why string
+	// Failed is the error of whoever was asked; Undecided: it came to no end.
+	Failed    error
+	Undecided bool
 }
 
 // Right reports whether what was said has happened, or could not be compared.
-func (f *Forecast) Right() bool { return f.Why != "" || f.Said == f.Happened }
+func (f *Forecast) Right() bool { return f.Why != "" || f.Failed == nil && !f.Undecided && f.Said == f.Happened }
 
 // restsFor is for how long nothing may have changed in the cluster before somebody is asked, and before it is compared.
 const restsFor = time.Second
@@ -44,9 +47,9 @@ type outlook struct {
 }
 
 // foresee asks what the pods of a step will come to, where there is somebody to ask and the step after it waits for that.
-func (r *run) foresee(ctx context.Context, c *Create) error {
+func (r *run) foresee(ctx context.Context, c *Create) {
 	if r.Forecaster == "" || r.stock || len(c.Gangs)+len(c.Pods) == 0 {
-		return nil
+		return
 	}
 	o := &outlook{Forecast: Forecast{Step: r.current}, pods: map[string]string{}}
 	r.outlook = o
@@ -67,17 +70,13 @@ func (r *run) foresee(ctx context.Context, c *Create) error {
 		o.Why = "pods are ending"
 	}
 	if o.Why != "" {
-		return nil
+		return
 	}
 	said, err := r.ask(ctx, objects)
-	if err != nil {
-		return err
-	}
-	if o.said = said.tally(o.pods); said.Undecided {
-		o.Why = "undecided: " + o.said.String()
+	if o.Failed = err; err == nil {
+		o.said, o.Undecided = said.tally(o.pods), said.Undecided
 	}
 	o.from = r.entries()
-	return nil
 }
 
 // ending counts the pods that are deleted and not gone.
@@ -165,7 +164,7 @@ func (r *run) compare(ctx context.Context) {
 	if o.Why == "" && r.settle(ctx, restsFor, time.Now()) != nil {
 		o.Why = "the cluster does not come to rest after it"
 	}
-	if o.Why == "" {
+	if o.Why == "" && o.Failed == nil {
 		said, happened := o.said, r.cameTo(o)
 		if r.ending() > 0 { // for the victims are not gone yet
 			said.placed, happened.placed = nil, nil

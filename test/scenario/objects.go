@@ -110,9 +110,7 @@ func (r *run) create(ctx context.Context, c *Create) error {
 			return err
 		}
 	}
-	if err := r.foresee(ctx, c); err != nil {
-		return err
-	}
+	r.foresee(ctx, c)
 	if err := r.createObjects(ctx, c.PodGroups, nil); err != nil {
 		return err
 	}

@@ -29,7 +29,7 @@ func New(a *access.Access) *cobra.Command {
 		Use:   "dump -f FILE",
 		Short: "Save what the scheduler reads of the cluster, for explain and whatif elsewhere",
 		Long: `dump saves the nodes, pods, gangs, queues and whatever else the scheduler reads, and its configuration, in a file that explain and
-whatif take for the cluster. Commands, arguments and environments of containers are left out. What is read is listed kind by kind, so
+whatif take for the cluster. Commands, arguments, environments and probes of containers are left out. What is read is listed kind by kind, so
 what changes meanwhile may be in one list and not in another.`,
 		Example: `  kubectl gang dump -f cluster.dump
   kubectl gang whatif --dump cluster.dump -f job.yaml`,
@@ -54,7 +54,7 @@ func (o *options) run(ctx context.Context) (err error) {
 	if err := record(ctx, ground, recorder); err != nil {
 		return err
 	}
-	file, err := os.Create(o.file)
+	file, err := os.OpenFile(o.file, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600) // it tells much of a cluster
 	if err != nil {
 		return fmt.Errorf("writing the dump: %w", err)
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/cli-runtime/pkg/printers"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/output"
@@ -216,7 +217,7 @@ func (r *Report) print(flags *output.Flags, out io.Writer) error {
 	if !p.IsTable() {
 		return output.Print(p, "GangExplanation", nil, []*Report{r})
 	}
-	if _, err := io.WriteString(out, r.words()); err != nil {
+	if err := printers.WriteEscaped(out, r.words()); err != nil {
 		return fmt.Errorf("printing: %w", err)
 	}
 	return output.Table(flags, out, columns, r.Pods)

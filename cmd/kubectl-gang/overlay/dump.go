@@ -110,8 +110,8 @@ func ReadDump(r io.Reader) (*Dump, error) {
 	return d, nil
 }
 
-// spare leaves out of objects what no scheduler looks at, and what may be secret: who wrote which field, the commands and the
-// environment of containers.
+// spare leaves out of objects what no scheduler looks at, and what may be secret: who wrote which field, and what containers run,
+// wherever there are some: in pods, and in the templates of those who make them.
 func spare(body []byte) ([]byte, error) {
 	o := object{}
 	if err := json.Unmarshal(body, &o); err != nil {
@@ -130,19 +130,33 @@ func spare(body []byte) ([]byte, error) {
 		if annotations, ok := meta(item)["annotations"].(object); ok {
 			delete(annotations, "kubectl.kubernetes.io/last-applied-configuration")
 		}
-		spec, _ := item["spec"].(object)
-		for _, kind := range []string{"initContainers", "containers", "ephemeralContainers"} {
-			containers, _ := spec[kind].([]any)
-			for _, container := range containers {
-				if container, ok := container.(object); ok {
-					for _, key := range []string{"env", "envFrom", "args", "command"} {
-						delete(container, key)
+		spareContainers(item)
+	}
+	return json.Marshal(o)
+}
+
+// private are the fields of containers that tell what they run, and with what.
+var private = []string{"env", "envFrom", "args", "command", "lifecycle", "livenessProbe", "readinessProbe", "startupProbe"}
+
+// spareContainers leaves these out of all containers in a value.
+func spareContainers(value any) {
+	switch v := value.(type) {
+	case object:
+		for key, inner := range v {
+			if key == "containers" || key == "initContainers" || key == "ephemeralContainers" {
+				for _, container := range objectsOf(inner) {
+					for _, field := range private {
+						delete(container, field)
 					}
 				}
 			}
+			spareContainers(inner)
+		}
+	case []any:
+		for _, inner := range v {
+			spareContainers(inner)
 		}
 	}
-	return json.Marshal(o)
 }
 
 // Read implements Base: what was read is answered again, and an object is looked up in the list that has it.

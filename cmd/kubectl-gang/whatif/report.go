@@ -9,6 +9,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/cli-runtime/pkg/printers"
 
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/output"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/simulate"
@@ -116,7 +117,9 @@ func print(flags *output.Flags, out io.Writer, reports []Report, preempt bool) e
 		if i > 0 {
 			fmt.Fprintln(out)
 		}
-		fmt.Fprint(out, r.words(preempt))
+		if err := printers.WriteEscaped(out, r.words(preempt)); err != nil {
+			return fmt.Errorf("writing what would be: %w", err)
+		}
 		if err := output.Table(flags, out, memberColumns, r.Members); err != nil {
 			return err
 		}

@@ -18,6 +18,9 @@ export function h(tag, attributes = {}, ...children) {
   return element;
 }
 
+// quoted is a word as a shell reads it back: names in annotations may be anything.
+export const quoted = (word) => /^[\w.][\w.-]*$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`;
+
 // table makes one with a caption. A column is {name, of, number, header}; of returns text or an element.
 export function table(caption, columns, rows, none) {
   if (rows.length === 0) {

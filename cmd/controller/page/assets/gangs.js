@@ -1,4 +1,4 @@
-import { age, details, h, replace, said, short, table } from "./dom.js";
+import { age, details, h, quoted, replace, said, short, table } from "./dom.js";
 
 const filter = { text: "", phase: "" };
 
@@ -18,7 +18,7 @@ function explanation(gang) {
   const waits = (gang.waits ?? []).filter((w) => w.message !== gang.message);
   return h("div", {}, said(gang),
     waits.length > 0 && h("ul", {}, waits.map((w) => h("li", {}, `${w.pods} of its pods: `, h("b", {}, w.reason), " " + w.message))),
-    h("p", {}, "Member by member, and domain by domain: ", h("code", {}, `kubectl gang explain ${gang.name} --namespace ${gang.namespace}`)));
+    h("p", {}, "Member by member, and domain by domain: ", h("code", {}, `kubectl gang explain --namespace ${gang.namespace} -- ${quoted(gang.name)}`)));
 }
 
 const columns = [

@@ -22,7 +22,7 @@ function tell(text) {
   }
 }
 
-// get returns what is at a path; null where it is as it was.
+// get returns what is at a path, and its ETag, which counts once that is taken in; null where it is as it was.
 async function get(path) {
   const headers = { ...(token && { Authorization: "Bearer " + token }), ...(etags[path] && { "If-None-Match": etags[path] }) };
   const response = await fetch(path, { headers, cache: "no-store", credentials: "same-origin" });
@@ -32,9 +32,7 @@ async function get(path) {
   if (!response.ok) {
     throw Object.assign(new Error((await response.text()).trim() || response.statusText), { status: response.status });
   }
-  const value = await response.json();
-  etags[path] = response.headers.get("ETag");
-  return value;
+  return { path, etag: response.headers.get("ETag"), value: await response.json() };
 }
 
 const current = () => Object.hasOwn(views, location.hash.slice(1)) ? location.hash.slice(1) : "topology";
@@ -88,7 +86,10 @@ async function update() {
       return; // somebody else signed in meanwhile
     }
     if (contents || history) {
-      data = { ...data, ...contents, history: history ?? data?.history };
+      data = { ...data, ...contents?.value, history: history?.value ?? data?.history };
+      for (const { path, etag } of [contents, history].filter(Boolean)) {
+        etags[path] = etag;
+      }
       draw();
     }
     at("asof").textContent = "As of " + new Date().toLocaleTimeString();
