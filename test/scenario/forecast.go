@@ -32,7 +32,9 @@ type Forecast struct {
 }
 
 // Right reports whether what was said has happened, or could not be compared.
-func (f *Forecast) Right() bool { return f.Why != "" || f.Failed == nil && !f.Undecided && f.Said == f.Happened }
+func (f *Forecast) Right() bool {
+	return f.Why != "" || f.Failed == nil && !f.Undecided && f.Said == f.Happened
+}
 
 // restsFor is for how long nothing may have changed in the cluster before somebody is asked, and before it is compared.
 const restsFor = time.Second
