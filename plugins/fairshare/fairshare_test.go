@@ -182,12 +182,6 @@ func TestGoneForGood(t *testing.T) {
 			another.UID = "another"
 			d.know(another)
 		},
-		"another has its name, and nothing was heard in between": func(d *Dispatcher, p *v1.Pod) {
-			another := p.DeepCopy()
-			another.UID = "another"
-			d.know(another)
-			d.podChanged(p, another)
-		},
 		"it has ended": func(d *Dispatcher, p *v1.Pod) {
 			ended := p.DeepCopy()
 			ended.Status.Phase = v1.PodSucceeded
@@ -427,7 +421,7 @@ func TestRelabelled(t *testing.T) {
 	q.Labels[v1alpha1.QueueLabel] = "b"
 	q.ResourceVersion = "2"
 	d.know(q)
-	d.podChanged(p, q)
+	d.podSeen(q)
 	d.expire()
 	if got := d.calledNow(); got != "p" {
 		_, why := d.book.Why("pod:p")

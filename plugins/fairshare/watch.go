@@ -41,7 +41,7 @@ func (d *Dispatcher) watch(ctx context.Context, handle fwk.Handle) error {
 	}
 	pods, err := d.listen("pods", factory.Core().V1().Pods().Informer(), cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(object any) { d.podSeen(object.(*v1.Pod)) },
-		UpdateFunc: func(before, object any) { d.podChanged(before.(*v1.Pod), object.(*v1.Pod)) },
+		UpdateFunc: func(_, object any) { d.podSeen(object.(*v1.Pod)) },
 		DeleteFunc: watches.Deleted(d.podGone),
 	})
 	if err != nil {
@@ -119,15 +119,6 @@ func (d *Dispatcher) nodeGone(node *v1.Node) {
 		d.countCharges(func(c charge) bool { return c.node == node.Name })
 		d.rekind(changed)
 	})
-}
-
-// podChanged takes in a new version of a pod, or another pod of its name: a watch that was
-// interrupted does not tell of the end of the one before.
-func (d *Dispatcher) podChanged(before, now *v1.Pod) {
-	if before.UID != now.UID {
-		d.podGone(before)
-	}
-	d.podSeen(now)
 }
 
 func (d *Dispatcher) podSeen(pod *v1.Pod) {

@@ -34,19 +34,9 @@ func (r *Registry) watch(ctx context.Context, handle fwk.Handle) error {
 func (r *Registry) podHandlers(ctx context.Context) cache.ResourceEventHandlerFuncs {
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(object any) { r.podSeen(ctx, nil, object.(*v1.Pod)) },
-		UpdateFunc: func(old, object any) { r.podChanged(ctx, old.(*v1.Pod), object.(*v1.Pod)) },
+		UpdateFunc: func(old, object any) { r.podSeen(ctx, old.(*v1.Pod), object.(*v1.Pod)) },
 		DeleteFunc: watches.Deleted(func(pod *v1.Pod) { r.podGone(ctx, pod) }),
 	}
-}
-
-// podChanged takes in a new version of a pod, or another pod of its name: a watch that was
-// interrupted does not tell of the end of the one before.
-func (r *Registry) podChanged(ctx context.Context, old, pod *v1.Pod) {
-	if old.UID != pod.UID {
-		r.podGone(ctx, old)
-		old = nil
-	}
-	r.podSeen(ctx, old, pod)
 }
 
 func (r *Registry) podSeen(ctx context.Context, old, pod *v1.Pod) {

@@ -49,31 +49,8 @@ func again(pod *v1.Pod, uid string) *v1.Pod {
 	return pod
 }
 
-// TestMemberMadeAgain: a member that was deleted and made again while the watch was
-// interrupted comes as an update with another UID. The one before is gone.
-func TestMemberMadeAgain(t *testing.T) {
-	s := newStage(t, testProfile)
-	source := feed(t, s.podHandlers(s.ctx))
-	members := makeMembers("train", 3)
-	uids := func() []types.UID {
-		e, _ := s.of(testProfile).Explanation(train)
-		var uids []types.UID
-		for _, pod := range e.Pending {
-			uids = append(uids, pod.UID)
-		}
-		return uids
-	}
-	source.Add(members[0])
-	source.Add(members[1])
-	eventually(t, "members", []types.UID{members[0].UID, members[1].UID}, uids)
-	source.Modify(again(members[1], "again"))
-	eventually(t, "members once one was made again", []types.UID{members[0].UID, "again"}, uids)
-	if e, _ := s.of(testProfile).Explanation(train); e.Message != `gang "default/train" has 2 of 3 members` {
-		t.Errorf("of three members there are two, and it says %q", e.Message)
-	}
-}
-
-// TestSucceededMemberMadeAgain is the same for members that ran to success.
+// TestSucceededMemberMadeAgain: a member that ran to success, and was deleted and made again while the watch was
+// interrupted, comes as an update with another UID. The one before is gone.
 func TestSucceededMemberMadeAgain(t *testing.T) {
 	s := newStage(t, testProfile)
 	source := feed(t, s.succeeded(s.ctx))

@@ -410,22 +410,15 @@ func TestHints(t *testing.T) {
 	}
 }
 
-// TestObjectsMadeAgain: a pod or a node that was deleted and made again while the watch was
-// interrupted comes as an update with another UID. What was known of the one before is not
-// true of it.
-func TestObjectsMadeAgain(t *testing.T) {
+// TestNodeMadeAgain: a node that was deleted and made again while the watch was interrupted comes as
+// an update with another UID. What was known of the one before is not true of it.
+func TestNodeMadeAgain(t *testing.T) {
 	node := st.MakeNode().Name("n").UID("old").Obj()
-	pod := st.MakePod().Namespace("ns").Name("p").UID("old").Obj()
-	s := newStage(t, node, pod)
-	s.ledger.put("old", reservation{node: "n", card: 1, memory: 4})
+	s := newStage(t, node)
 	s.ledger.layout(node, 8)
-	s.ledger.news("old", "cards", "8")
-	again, other := pod.DeepCopy(), node.DeepCopy()
-	again.UID, other.UID = "new", "new"
-	if _, err := s.client.CoreV1().Pods("ns").Update(s.ctx, again, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.client.CoreV1().Nodes().Update(s.ctx, other, metav1.UpdateOptions{}); err != nil {
+	again := node.DeepCopy()
+	again.UID = "new"
+	if _, err := s.client.CoreV1().Nodes().Update(s.ctx, again, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	s.forgets(t)

@@ -91,7 +91,7 @@ func New(ledger *Ledger, plugins *extension.Plugins) frameworkruntime.PluginFact
 func (pl *GPUShare) watch() error {
 	factory := pl.handle.SharedInformerFactory()
 	if _, err := factory.Core().V1().Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
-		UpdateFunc: func(old, object any) { pl.podChanged(old.(*v1.Pod), object.(*v1.Pod)) },
+		UpdateFunc: func(_, object any) { pl.ledger.podSeen(object.(*v1.Pod)) },
 		DeleteFunc: watches.Deleted(func(pod *v1.Pod) { pl.ledger.podGone(pod.UID) }),
 	}); err != nil {
 		return fmt.Errorf("watching pods: %w", err)
@@ -107,15 +107,6 @@ func (pl *GPUShare) watch() error {
 		return fmt.Errorf("watching nodes: %w", err)
 	}
 	return nil
-}
-
-// podChanged takes in a new version of a pod, or another pod of its name: a watch that was
-// interrupted does not tell of the end of the one before.
-func (pl *GPUShare) podChanged(before, now *v1.Pod) {
-	if before.UID != now.UID {
-		pl.ledger.podGone(before.UID)
-	}
-	pl.ledger.podSeen(now)
 }
 
 // requested is the GPU memory that a pod requests, in MiB.

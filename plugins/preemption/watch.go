@@ -29,10 +29,6 @@ func (pl *GangPreemption) watch() error {
 }
 
 func (pl *GangPreemption) podSeen(old, pod *v1.Pod) {
-	if old != nil && old.UID != pod.UID {
-		pl.podGone(old)
-		old = nil
-	}
 	pl.evictor.Seen(pod)
 	if pod.Spec.SchedulerName != pl.fw.ProfileName() {
 		return

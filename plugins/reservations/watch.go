@@ -94,11 +94,8 @@ func typed(object any) (*v1alpha1.Reservation, error) {
 	return now, nil
 }
 
-// podChanged takes in a new version of a pod, or another pod of its name.
+// podChanged takes in a new version of a pod.
 func (r *Registry) podChanged(before, now *v1.Pod) {
-	if before.UID != now.UID {
-		r.ended(before)
-	}
 	if now.Spec.NodeName == "" && (before.Annotations[v1alpha1.ReservationAnnotation] != now.Annotations[v1alpha1.ReservationAnnotation] ||
 		!maps.Equal(before.Labels, now.Labels) && !r.Empty()) {
 		r.holds.NoteFreed("") // it may use something else now
