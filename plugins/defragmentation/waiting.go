@@ -14,6 +14,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/plugins/internal/dispatch"
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
 	"github.com/lockstep-sh/lockstep/plugins/internal/resource"
@@ -115,7 +116,7 @@ func (d *demand) note(pod *v1.Pod) {
 		d.asks[name] = true
 	}
 	_, c := podutil.GetPodCondition(&pod.Status, v1.PodScheduled)
-	if c == nil || c.Status != v1.ConditionFalse || c.Reason != v1.PodReasonUnschedulable {
+	if !dispatch.RoomHelps(c) {
 		return
 	}
 	if d.since.IsZero() || c.LastTransitionTime.Time.Before(d.since) {

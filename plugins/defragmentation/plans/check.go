@@ -102,7 +102,7 @@ func (r *reconciler) halted(ctx context.Context, p *v1alpha1.DefragmentationPlan
 			return "", fmt.Errorf("looking at pod %s: %w", key, err)
 		}
 		_, condition := podutil.GetPodCondition(&pod.Status, v1.PodScheduled)
-		if condition != nil && condition.Status == v1.ConditionFalse && futile.Has(condition.Reason) {
+		if condition != nil && condition.Status == v1.ConditionFalse && futile.Has(condition.Reason) && !dispatch.RoomHelps(condition) {
 			return fmt.Sprintf("%s would not start there, since its pod %s waits for something else, %s: %s", p.Status.Goal, key, condition.Reason, condition.Message), nil
 		}
 	}

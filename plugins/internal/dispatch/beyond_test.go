@@ -37,15 +37,18 @@ func TestBeyond(t *testing.T) {
 		priority map[int]int32
 		sizes    []int64
 		beyond   []bool
+		// behind are those that would start if there were room now.
+		behind []int
 	}{
-		"one below the ceiling":                             {0, nil, []int64{10}, []bool{false}},
-		"two that fit below it together":                    {0, nil, []int64{4, 6}, []bool{false, false}},
-		"the younger is too many":                           {0, nil, []int64{6, 6}, []bool{false, true}},
-		"the one of higher priority goes first":             {0, map[int]int32{2: 5}, []int64{6, 6}, []bool{true, false}},
-		"what runs counts":                                  {5, nil, []int64{4, 2}, []bool{false, true}},
-		"a job that is too many keeps no smaller one":       {0, nil, []int64{6, 6, 4}, []bool{false, true, false}},
-		"nothing is asked for by one that is too many":      {0, nil, []int64{6, 6, 3, 2}, []bool{false, true, false, true}},
-		"what runs may fill the ceiling for all that waits": {10, nil, []int64{1}, []bool{true}},
+		"one below the ceiling":                             {0, nil, []int64{10}, []bool{false}, nil},
+		"two that fit below it together":                    {0, nil, []int64{4, 6}, []bool{false, false}, nil},
+		"the younger is too many":                           {0, nil, []int64{6, 6}, []bool{false, true}, []int{2}},
+		"the one of higher priority goes first":             {0, map[int]int32{2: 5}, []int64{6, 6}, []bool{true, false}, []int{1}},
+		"what runs counts":                                  {5, nil, []int64{4, 2}, []bool{false, true}, []int{2}},
+		"a job that is too many keeps no smaller one":       {0, nil, []int64{6, 6, 4}, []bool{false, true, false}, []int{2}},
+		"nothing is asked for by one that is too many":      {0, nil, []int64{6, 6, 3, 2}, []bool{false, true, false, true}, []int{2, 4}},
+		"what runs may fill the ceiling for all that waits": {10, nil, []int64{1}, []bool{true}, nil},
+		"what runs leaves too little, whoever comes before": {5, nil, []int64{4, 6}, []bool{false, true}, nil},
 	} {
 		b := story(c.used, c.priority, c.sizes...)
 		for i, want := range c.beyond {
@@ -59,6 +62,15 @@ func TestBeyond(t *testing.T) {
 			}
 			if beyond && (bound.Reason != Capability || bound.Queue != "top") {
 				t.Errorf("%s: job %d is kept by %+v, want the ceiling of top", sentence, i+1, bound)
+			}
+			told := &v1.PodCondition{Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: v1.PodReasonUnschedulable}
+			for _, words := range []string{bound.String(), bound.Brief()} {
+				if beyond {
+					told.Reason, told.Message = string(bound.Reason), "no room; "+words
+				}
+				if got, want := RoomHelps(told), !beyond || slices.Contains(c.behind, i+1); got != want {
+					t.Errorf("%s: that room would help job %d is %t, by %q, want %t", sentence, i+1, got, words, want)
+				}
 			}
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -36,10 +37,26 @@ func (b Bound) Exceeded(less int64) bool {
 	return b.Used-less+b.Need > b.Most
 }
 
+// behind words that a ceiling would hold, if jobs that come before did not get their nodes first.
+const behind = " together with those that come before and wait for nodes, too"
+
+// behindOthers reports whether only jobs that come before, and wait as well, keep the job from a ceiling's room.
+func (b Bound) behindOthers() bool { return b.Reason == Capability && !b.Exceeded(b.Ahead) }
+
+// RoomHelps reports whether a pod with this PodScheduled condition waits for nothing but room, as its queue goes: it would
+// start where there is some by now, although more nodes may not help it, since those that come before would have them.
+func RoomHelps(c *v1.PodCondition) bool {
+	return c != nil && c.Status == v1.ConditionFalse &&
+		(c.Reason == v1.PodReasonUnschedulable || c.Reason == string(Capability) && strings.Contains(c.Message, behind))
+}
+
 // String words a bound that is exceeded, for users.
 func (b Bound) String() string {
-	if b.Reason == Overused {
+	switch {
+	case b.Reason == Overused:
 		return fmt.Sprintf("queue %q is overused: %s used, its share is %s", b.Queue, only(b.Resource, b.Used), only(b.Resource, b.Most))
+	case b.behindOthers():
+		return b.Brief()
 	}
 	return fmt.Sprintf("queue %q would exceed its capability of %s: %s used, %s asked for",
 		b.Queue, only(b.Resource, b.Most), only(b.Resource, b.Used), only(b.Resource, b.Need))
@@ -47,11 +64,11 @@ func (b Bound) String() string {
 
 // Brief words a bound that is exceeded without what changes all the time.
 func (b Bound) Brief() string {
-	if b.Reason == Overused {
+	switch {
+	case b.Reason == Overused:
 		return fmt.Sprintf("queue %q has its share of %s: others of it have to make way", b.Queue, resource.Title(b.Resource))
-	}
-	if !b.Exceeded(b.Ahead) {
-		return fmt.Sprintf("queue %q would exceed its capability of %s together with those that come before and wait for nodes, too", b.Queue, only(b.Resource, b.Most))
+	case b.behindOthers():
+		return fmt.Sprintf("queue %q would exceed its capability of %s"+behind, b.Queue, only(b.Resource, b.Most))
 	}
 	return fmt.Sprintf("queue %q would exceed its capability of %s: others have to make way", b.Queue, only(b.Resource, b.Most))
 }
