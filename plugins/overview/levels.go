@@ -41,3 +41,14 @@ func Levels(nodes []*v1.Node) []string {
 	})
 	return keys
 }
+
+// Place words where a node is in levels of a topology: "zone=z1, rack=r0"; empty where it has no label of them.
+func Place(node *v1.Node, levels []string) string {
+	var parts []string
+	for _, key := range levels {
+		if value := node.Labels[key]; value != "" {
+			parts = append(parts, topology.ShortKey(key)+"="+value)
+		}
+	}
+	return strings.Join(parts, ", ")
+}

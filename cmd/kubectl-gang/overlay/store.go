@@ -111,11 +111,11 @@ func (s *Server) Deleted(kind string) []map[string]any {
 	return slices.DeleteFunc(slices.Clone(s.store.deleted), func(o object) bool { return text(o, "kind") != kind })
 }
 
-// Events lists what was said, in order.
-func (s *Server) Events() []map[string]any {
+// Events lists the events that were written, in order, but for so many first. They are not to be changed.
+func (s *Server) Events(but int) []map[string]any {
 	s.store.mu.Lock()
 	defer s.store.mu.Unlock()
-	return slices.Clone(s.store.events)
+	return slices.Clone(s.store.events[but:])
 }
 
 // Refused is what the user may not read of the base; nil for nothing. Who works against the overlay would ask for ever.

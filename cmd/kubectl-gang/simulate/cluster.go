@@ -1,8 +1,10 @@
 package simulate
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -13,12 +15,15 @@ import (
 	v1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/overlay"
+	"github.com/lockstep-sh/lockstep/plugins/overview"
 )
 
 // fast is what kinds of Kubernetes itself are read as: protobuf costs a fraction of JSON. A dump has JSON alone.
@@ -45,7 +50,7 @@ func read(ctx context.Context, base overlay.Base, path string, into any) error {
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("reading %s: %s", path, response.Status)
+		return &statusError{path, response.Status, response.StatusCode}
 	}
 	body, err := io.ReadAll(response.Body)
 	switch {
@@ -60,6 +65,21 @@ func read(ctx context.Context, base overlay.Base, path string, into any) error {
 	}
 	return nil
 }
+
+// statusError is that an API server gives no object or list.
+type statusError struct {
+	path, status string
+	code         int
+}
+
+// Error implements error.
+func (e *statusError) Error() string { return "reading " + e.path + ": " + e.status }
+
+// NotAllowedError is that a user may not read something.
+type NotAllowedError struct{ error }
+
+// Unwrap returns what the API server said.
+func (e *NotAllowedError) Unwrap() error { return e.error }
 
 // Priorities returns what tells the priority of a class of the cluster.
 func (s *Simulation) Priorities(ctx context.Context) (func(class string) (int32, *v1.PreemptionPolicy, error), error) {
@@ -87,6 +107,28 @@ func (s *Simulation) Templates(ctx context.Context) ([]resourceapi.ResourceClaim
 	return list.Items, err
 }
 
+// Exists reports whether an object is in the cluster, and not on its way out. That the user may not read it is a [NotAllowedError].
+func (s *Simulation) Exists(ctx context.Context, resource schema.GroupVersionResource, namespace, name string) (bool, error) {
+	path := "/apis/" + resource.Group + "/" + resource.Version
+	if resource.Group == "" {
+		path = "/api/" + resource.Version
+	}
+	if namespace != "" {
+		path += "/namespaces/" + namespace
+	}
+	var object metav1.PartialObjectMetadata
+	err := s.Read(ctx, path+"/"+resource.Resource+"/"+name, &object)
+	if status := (*statusError)(nil); errors.As(err, &status) {
+		switch status.code {
+		case http.StatusNotFound:
+			return false, nil
+		case http.StatusForbidden, http.StatusUnauthorized:
+			return false, &NotAllowedError{status}
+		}
+	}
+	return object.DeletionTimestamp == nil, err
+}
+
 // poolLabels are the labels by which clouds and autoscalers name the pools of nodes.
 var poolLabels = []string{
 	"karpenter.sh/nodepool", "eks.amazonaws.com/nodegroup", "cloud.google.com/gke-nodepool", "kubernetes.azure.com/agentpool", "agentpool",
@@ -97,6 +139,8 @@ var poolLabels = []string{
 type More struct {
 	count int
 	pool  string
+	// like is the node that they are copies of, and where it is, once they were added.
+	like string
 }
 
 // readMore reads +COUNT:POOL; nil for an empty text.
@@ -109,7 +153,7 @@ func readMore(text string) (*More, error) {
 	if err != nil || !ok || count < 1 || count > maxMore || pool == "" {
 		return nil, fmt.Errorf("checking --nodes: %q is not +COUNT:POOL, such as +4:a100, with a count from 1 to %d", text, maxMore)
 	}
-	return &More{count, pool}, nil
+	return &More{count: count, pool: pool}, nil
 }
 
 // maxMore is the most nodes that may be added.
@@ -117,11 +161,11 @@ const maxMore = 10000
 
 // String is the title of what is told of it.
 func (m *More) String() string {
-	return fmt.Sprintf("with %d more nodes like those of %s", m.count, m.pool)
+	return fmt.Sprintf("with %d more nodes like %s", m.count, cmp.Or(m.like, "those of "+m.pool))
 }
 
-// Suppose adds the nodes to a simulation: copies of the first of the pool in the cluster. The pool is the name of a node, KEY=VALUE of a
-// label, or the value of a label by which clouds name pools.
+// Suppose adds the nodes to a simulation: copies of the first of the pool in the cluster, also where they are in its topology. The pool is
+// the name of a node, KEY=VALUE of a label, or the value of a label by which clouds name pools.
 func (m *More) Suppose(ctx context.Context, s *Simulation) error {
 	var list v1.NodeList
 	if err := s.Read(ctx, "/api/v1/nodes", &list); err != nil {
@@ -130,6 +174,14 @@ func (m *More) Suppose(ctx context.Context, s *Simulation) error {
 	at := slices.IndexFunc(list.Items, func(node v1.Node) bool { return inPool(&node, m.pool) })
 	if at < 0 {
 		return fmt.Errorf("checking --nodes: no node is in pool %q: name a node, KEY=VALUE of a label, or the value of one of %s", m.pool, strings.Join(poolLabels, ", "))
+	}
+	m.like = list.Items[at].Name
+	nodes := make([]*v1.Node, len(list.Items))
+	for i := range list.Items {
+		nodes[i] = &list.Items[i]
+	}
+	if place := overview.Place(nodes[at], overview.Levels(nodes)); place != "" {
+		m.like += " (in " + place + ")"
 	}
 	var made []Object
 	for i := range m.count {

@@ -8,7 +8,7 @@ import (
 )
 
 func TestReadMore(t *testing.T) {
-	for text, want := range map[string]*More{"": nil, "+4:a100": {4, "a100"}, "2:pool=x": {2, "pool=x"}} {
+	for text, want := range map[string]*More{"": nil, "+4:a100": {count: 4, pool: "a100"}, "2:pool=x": {count: 2, pool: "pool=x"}} {
 		got, err := readMore(text)
 		if err != nil || (got == nil) != (want == nil) || got != nil && *got != *want {
 			t.Errorf("%q: %+v, %v; want %+v", text, got, err, want)

@@ -4,6 +4,7 @@ package simulate
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"time"
@@ -11,8 +12,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -24,10 +23,8 @@ import (
 
 	schedulerapp "github.com/lockstep-sh/lockstep/cmd/scheduler/app"
 
-	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/overlay"
 	"github.com/lockstep-sh/lockstep/plugins/decisions"
-	"github.com/lockstep-sh/lockstep/plugins/gangs"
 )
 
 // Object is one that is supposed to be there.
@@ -53,7 +50,9 @@ type Simulation struct {
 	// kubeconfig is that of the server.
 	kubeconfig string
 	ended      chan error
-	stop       context.CancelFunc
+	// told is how many of the pods that were evicted have been told of.
+	told int
+	stop context.CancelFunc
 }
 
 // New returns a simulation on a cluster, in which no scheduler is at work yet.
@@ -142,39 +141,6 @@ func (s *Simulation) Close() {
 	}
 }
 
-// Verdict is what became of a pod.
-type Verdict struct {
-	Pod *v1.Pod
-	// Node is the one to which it would be bound; empty for none. Before tells that it has it already.
-	Node   string
-	Before bool
-	// Reason and Message are why it would wait; shut tells that its queue lets nobody in.
-	Reason, Message string
-	shut            bool
-}
-
-// Answer is what the scheduler decided.
-type Answer struct {
-	Verdicts []Verdict
-	// Victims are the pods that it would evict, in order.
-	Victims []*v1.Pod
-	// Undecided: it had not come to an end in the time that it had.
-	Undecided bool
-	// Took is how long it was, with all that had to be read.
-	Took time.Duration
-}
-
-// Placed counts the pods that have a node, or would.
-func (a *Answer) Placed() int {
-	n := 0
-	for i := range a.Verdicts {
-		if a.Verdicts[i].Node != "" {
-			n++
-		}
-	}
-	return n
-}
-
 const (
 	// lookEvery is how often is looked what has been decided.
 	lookEvery = 20 * time.Millisecond
@@ -183,12 +149,23 @@ const (
 	settled, stillWorking = 100 * time.Millisecond, 2 * time.Second
 )
 
-// Decide returns what the scheduler decides about pods, at the latest when ctx is done.
+// Decide returns what the scheduler decides about pods, at the latest when ctx is done; of victims those that no answer before has told.
 func (s *Simulation) Decide(ctx context.Context, pods []*v1.Pod) (*Answer, error) {
+	answer, err := s.decide(ctx, pods)
+	if err == nil {
+		s.told += len(answer.Victims) + len(answer.Others)
+	}
+	return answer, err
+}
+
+func (s *Simulation) decide(ctx context.Context, pods []*v1.Pod) (*Answer, error) {
 	began := time.Now()
 	ticker := time.NewTicker(lookEvery)
 	defer ticker.Stop()
-	l := &looking{server: s.server, gangs: s.scheduler.Set.Gangs(), kept: s.scheduler.Set.Kept, pods: pods}
+	l := &looking{
+		server: s.server, gangs: s.scheduler.Set.Gangs(), kept: s.scheduler.Set.Kept, profiles: slices.Sorted(maps.Keys(s.scheduler.Profiles)),
+		failed: s.scheduler.Failed, pod: s.scheduler.Pod, pods: pods, told: s.told, evictedFor: map[types.UID]*v1.ObjectReference{},
+	}
 	asked := uidsOf(pods)
 	var last string
 	var since time.Time
@@ -227,133 +204,6 @@ func (s *Simulation) Decide(ctx context.Context, pods []*v1.Pod) (*Answer, error
 	}
 }
 
-// decided reports whether there is a verdict on all pods, and how long it has to stand.
-func (a *Answer) decided() (decided bool, quiet time.Duration) {
-	quiet = settled
-	for i := range a.Verdicts {
-		switch v := &a.Verdicts[i]; {
-		case v.Node != "":
-		case v.Reason == "":
-			return false, 0
-		case !final[v.Reason] && !v.shut:
-			quiet = stillWorking
-		}
-	}
-	return true, quiet
-}
-
-// final are the reasons that stand until something else happens in the cluster.
-var final = map[string]bool{
-	v1alpha1.ReasonUnschedulable: true, v1alpha1.ReasonGangIncomplete: true, v1alpha1.ReasonMemberRejected: true, v1alpha1.ReasonGangUnsupported: true,
-}
-
-func (a *Answer) words() string {
-	text := ""
-	for i := range a.Verdicts {
-		text += a.Verdicts[i].Reason + a.Verdicts[i].Node + "\n"
-	}
-	return text
-}
-
-// looking is how far the scheduler has come.
-type looking struct {
-	server *overlay.Server
-	gangs  *gangs.Registry
-	// kept tells why queues keep a pod, before its users are told: most are for a moment only.
-	kept func(*v1.Pod) (reason, message string, shut bool)
-	pods []*v1.Pod
-	// changes is what was written when now and victims were read: the pods as they are, by UID, and those that were deleted.
-	changes int
-	now     map[types.UID]*v1.Pod
-	victims []*v1.Pod
-}
-
-func (l *looking) look() (*Answer, error) {
-	if err := l.read(); err != nil {
-		return nil, err
-	}
-	answer := &Answer{Victims: l.victims}
-	type word struct{ reason, message string }
-	words := map[string]word{} // by gang
-	for _, pod := range l.pods {
-		v := Verdict{Pod: pod, Node: pod.Spec.NodeName, Before: pod.Spec.NodeName != ""}
-		if changed := l.now[pod.UID]; changed != nil {
-			v.Node = changed.Spec.NodeName
-			v.Reason, v.Message = said(changed)
-		}
-		if key, ok := l.gangs.GangOf(pod); ok && v.Node == "" {
-			w, asked := words[key.String()]
-			if !asked {
-				e, _ := l.gangs.Why(pod)
-				w = word{e.Reason, e.Message}
-				words[key.String()] = w
-			}
-			if w.reason != "" {
-				v.Reason, v.Message = w.reason, w.message
-			}
-		}
-		if v.Node == "" && v.Reason == "" {
-			v.Reason, v.Message, v.shut = l.kept(pod)
-		}
-		answer.Verdicts = append(answer.Verdicts, v)
-	}
-	return answer, nil
-}
-
-// read reads pods, if anything was written since it last did.
-func (l *looking) read() error {
-	changes := l.server.Changes()
-	if l.now != nil && changes == l.changes {
-		return nil
-	}
-	asked := uidsOf(l.pods)
-	l.now, l.victims, l.changes = map[types.UID]*v1.Pod{}, nil, changes
-	for _, o := range l.server.Made(Pods) {
-		if uid, _, _ := unstructured.NestedString(o, "metadata", "uid"); !asked.Has(types.UID(uid)) {
-			continue
-		}
-		pod, err := podOf(o)
-		if err != nil {
-			return err
-		}
-		l.now[pod.UID] = pod
-	}
-	for _, o := range l.server.Deleted("Pod") {
-		pod, err := podOf(o)
-		if err != nil {
-			return err
-		}
-		l.victims = append(l.victims, pod)
-	}
-	return nil
-}
-
-func uidsOf(pods []*v1.Pod) sets.Set[types.UID] {
-	uids := sets.New[types.UID]()
-	for _, pod := range pods {
-		uids.Insert(pod.UID)
-	}
-	return uids
-}
-
-// said is why a pod waits, as its status has it.
-func said(pod *v1.Pod) (reason, message string) {
-	for i := range pod.Status.Conditions {
-		if c := &pod.Status.Conditions[i]; c.Type == v1.PodScheduled && c.Status == v1.ConditionFalse {
-			return c.Reason, c.Message
-		}
-	}
-	return "", ""
-}
-
-func podOf(o map[string]any) (*v1.Pod, error) {
-	pod := &v1.Pod{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o, pod); err != nil {
-		return nil, fmt.Errorf("reading a pod: %w", err)
-	}
-	return pod, nil
-}
-
 // GangOf is the gang of a pod, as namespace/name; empty where it is in none that is scheduled as one.
 func (s *Simulation) GangOf(pod *v1.Pod) string {
 	if key, ok := s.scheduler.Set.Gangs().GangOf(pod); ok {
@@ -375,3 +225,29 @@ func (s *Simulation) Minimum(pod *v1.Pod) (least int, running bool) {
 
 // QueueOf is the queue of a pod; empty where its profile has no queues.
 func (s *Simulation) QueueOf(pod *v1.Pod) string { return s.scheduler.Set.QueueOf(pod) }
+
+// Count is how many pods a gang has.
+type Count struct {
+	Gang string
+	Pods int
+}
+
+// Beside counts the pods of the gangs of some pods that are in the cluster beside them and have not ended.
+func (s *Simulation) Beside(pods []*v1.Pod) (list []Count) {
+	asked, counts := uidsOf(pods), map[string]int{}
+	gangs := sets.New[string]()
+	for _, pod := range pods {
+		gangs.Insert(s.GangOf(pod))
+	}
+	gangs.Delete("")
+	listed, _ := s.scheduler.Listed() // a scheduler that has decided has listed them
+	for _, pod := range listed {
+		if gang := s.GangOf(pod); gangs.Has(gang) && !asked.Has(pod.UID) && pod.DeletionTimestamp == nil {
+			counts[gang]++
+		}
+	}
+	for _, gang := range slices.Sorted(maps.Keys(counts)) {
+		list = append(list, Count{gang, counts[gang]})
+	}
+	return list
+}

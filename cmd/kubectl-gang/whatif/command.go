@@ -3,6 +3,7 @@ package whatif
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -10,8 +11,11 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
 	v1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/access"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/output"
@@ -78,8 +82,15 @@ func (o *options) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		for _, one := range simulation.Beside(pods) {
+			o.Note("gang %s has %d pods in the cluster already, which count beside those of the manifests", one.Gang, one.Pods)
+		}
 		reports := []Report{reportOf("now", answer, simulation, time.Since(began))}
-		if more != nil && answer.Placed() < len(pods) {
+		switch {
+		case more == nil || answer.Placed() == len(pods):
+		case answer.Undecided:
+			o.Note("there was no time left to ask with more nodes: see --timeout")
+		default:
 			if err := more.Suppose(ctx, simulation); err != nil {
 				return err
 			}
@@ -91,6 +102,34 @@ func (o *options) run(ctx context.Context) error {
 		return print(o.output, o.Out, reports, o.preempt)
 	})
 }
+
+// missing returns an error where a manifest is of pods that are in the cluster already. Of what the user may not read that is noted.
+func (o *options) missing(ctx context.Context, simulation *simulate.Simulation, kinds meta.RESTMapper, makers []*unstructured.Unstructured) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(readAtOnce)
+	for _, u := range makers {
+		gvk := u.GroupVersionKind()
+		mapping, err := kinds.RESTMapping(gvk.GroupKind(), gvk.Version)
+		if err != nil {
+			return fmt.Errorf("%s %q: %w", u.GetKind(), u.GetName(), err)
+		}
+		group.Go(func() error {
+			exists, err := simulation.Exists(ctx, mapping.Resource, u.GetNamespace(), u.GetName())
+			if notAllowed := (*simulate.NotAllowedError)(nil); errors.As(err, &notAllowed) {
+				o.Note("whether %s %s/%s is in the cluster already is not known: %v", u.GetKind(), u.GetNamespace(), u.GetName(), err)
+				return nil
+			}
+			if exists {
+				err = fmt.Errorf("%s %s/%s is in the cluster already: ask about another name, or kubectl gang explain about the gang that there is", u.GetKind(), u.GetNamespace(), u.GetName())
+			}
+			return err
+		})
+	}
+	return group.Wait()
+}
+
+// readAtOnce is how many objects are asked for at a time.
+const readAtOnce = 16
 
 // read reads the manifests.
 func (o *options) read(ctx context.Context, simulation *simulate.Simulation) ([]*v1.Pod, []simulate.Object, error) {
@@ -116,6 +155,9 @@ func (o *options) read(ctx context.Context, simulation *simulate.Simulation) ([]
 	}
 	if len(w.Pods) == 0 {
 		return nil, nil, fmt.Errorf("reading %s: there are no pods in it", strings.Join(o.files, ", "))
+	}
+	if err := o.missing(ctx, simulation, kinds, w.Makers); err != nil {
+		return nil, nil, err
 	}
 	if !o.preempt {
 		never := v1.PreemptNever

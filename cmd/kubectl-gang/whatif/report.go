@@ -28,6 +28,8 @@ type Report struct {
 	Why     []Why    `json:"why,omitempty"`
 	Members []Member `json:"members"`
 	Victims []Victim `json:"victims,omitempty"`
+	// Others are the pods that would be evicted meanwhile for others which wait in the cluster.
+	Others []Victim `json:"evictedForOthers,omitempty"`
 	// Seconds is how long the answer took, from when the cluster was asked first.
 	Seconds float64 `json:"seconds"`
 }
@@ -73,9 +75,13 @@ func reportOf(name string, answer *simulate.Answer, simulation *simulate.Simulat
 		}
 		r.Why[at].Pods++
 	}
-	for _, pod := range answer.Victims {
-		r.Victims = append(r.Victims, Victim{pod.Namespace, pod.Name, simulation.GangOf(pod), pod.Spec.NodeName, priorityOf(pod)})
+	victims := func(pods []*v1.Pod) (list []Victim) {
+		for _, pod := range pods {
+			list = append(list, Victim{pod.Namespace, pod.Name, simulation.GangOf(pod), pod.Spec.NodeName, priorityOf(pod)})
+		}
+		return list
 	}
+	r.Victims, r.Others = victims(answer.Victims), victims(answer.Others)
 	return r
 }
 
@@ -146,6 +152,9 @@ func (r *Report) words(preempt bool) string {
 	}
 	for _, why := range r.Why {
 		fmt.Fprintf(&b, "  %d wait, %s: %s\n", why.Pods, cmp.Or(why.Reason, "Undecided"), why.Message)
+	}
+	if len(r.Others) > 0 {
+		fmt.Fprintf(&b, "  Meanwhile it would evict %d pods for others that wait in the cluster.\n", len(r.Others))
 	}
 	if len(r.Why) > 0 && !preempt {
 		fmt.Fprintln(&b, "  Nobody may be evicted for them here: see what would be with --preempt.")

@@ -30,6 +30,8 @@ type Workload struct {
 	// Objects are those that are not pods, nor make some.
 	Objects []*unstructured.Unstructured
 	Pods    []*v1.Pod
+	// Makers are the objects of the manifests that are pods or make pods, and have a name there.
+	Makers []*unstructured.Unstructured
 }
 
 // Reader makes pods as they would be in a cluster.
@@ -70,7 +72,8 @@ func (r *Reader) add(w *Workload, u *unstructured.Unstructured) error {
 	if u.IsList() {
 		return u.EachListItem(func(item runtime.Object) error { return r.add(w, item.(*unstructured.Unstructured)) })
 	}
-	if u.GetName() == "" {
+	named := u.GetName() != ""
+	if !named {
 		u.SetName(u.GetGenerateName() + string(uuid.NewUUID())[:5])
 	}
 	if u.GetNamespace() == "" {
@@ -78,6 +81,9 @@ func (r *Reader) add(w *Workload, u *unstructured.Unstructured) error {
 	}
 	u.SetUID(uuid.NewUUID())
 	u.SetCreationTimestamp(metav1.NewTime(r.Now))
+	if named && makesPods[u.GroupVersionKind().GroupKind()] {
+		w.Makers = append(w.Makers, u)
+	}
 	switch u.GroupVersionKind().GroupKind() {
 	case schema.GroupKind{Kind: "Pod"}:
 		pod := &v1.Pod{}
@@ -95,6 +101,12 @@ func (r *Reader) add(w *Workload, u *unstructured.Unstructured) error {
 	}
 	w.Objects = append(w.Objects, u)
 	return nil
+}
+
+// makesPods are the kinds of which it is known which pods they make.
+var makesPods = map[schema.GroupKind]bool{
+	{Kind: "Pod"}: true, {Group: "batch", Kind: "Job"}: true, {Group: "apps", Kind: "Deployment"}: true, {Group: "apps", Kind: "ReplicaSet"}: true,
+	{Group: "apps", Kind: "StatefulSet"}: true,
 }
 
 // known are the kinds that a scheduler reads, and that make no pods.

@@ -82,6 +82,20 @@ func (s *Simulated) InHand(pods sets.Set[types.UID]) bool {
 	return slices.ContainsFunc(queue.PodsInBackoffQ(), isOne) || slices.ContainsFunc(queue.PodsInActiveQ(), isOne) || slices.ContainsFunc(queue.InFlightPods(), isOne)
 }
 
+// Failed returns the pods that were tried, and are not tried again until something changes that may help them.
+func (s *Simulated) Failed() sets.Set[types.UID] {
+	failed := sets.New[types.UID]()
+	for _, pod := range s.SchedulingQueue.UnschedulablePods() {
+		failed.Insert(pod.UID)
+	}
+	return failed
+}
+
+// Pod returns a pod, as the scheduler knows it.
+func (s *Simulated) Pod(namespace, name string) (*v1.Pod, error) {
+	return s.config.InformerFactory.Core().V1().Pods().Lister().Pods(namespace).Get(name)
+}
+
 // Run schedules until ctx is done.
 func (s *Simulated) Run(ctx context.Context) error {
 	s.config.EventBroadcaster.StartRecordingToSink(ctx.Done())
