@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/klog/v2"
 
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/access"
@@ -69,6 +70,9 @@ func (o *options) run(ctx context.Context) (err error) {
 	return err
 }
 
+// ofPods are what pods are made with that the scheduler does not read.
+var ofPods = []string{"/apis/resource.k8s.io/v1/resourceclaimtemplates", "/api/v1/limitranges", "/apis/node.k8s.io/v1/runtimeclasses"}
+
 // record has a scheduler read all that it needs.
 func record(ctx context.Context, ground *simulate.Ground, recorder *overlay.Recorder) error {
 	ground.Base = recorder
@@ -83,8 +87,11 @@ func record(ctx context.Context, ground *simulate.Ground, recorder *overlay.Reco
 	if _, err := simulation.Kinds(); err != nil {
 		return err
 	}
-	if _, err := simulation.Templates(ctx); err != nil { // without them the dump answers for all but pods that use some
-		klog.FromContext(ctx).V(1).Info("Left out ResourceClaimTemplates", "reason", err)
+	for _, path := range ofPods {
+		var list unstructured.UnstructuredList
+		if err := simulation.Read(ctx, path, &list); err != nil { // without them the dump answers for all but pods that use some
+			klog.FromContext(ctx).V(1).Info("Left out a kind of object", "path", path, "reason", err)
+		}
 	}
 	if err := simulation.Start(ctx); err != nil {
 		return err

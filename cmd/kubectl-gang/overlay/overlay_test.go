@@ -331,3 +331,49 @@ func TestSpare(t *testing.T) {
 		}
 	}
 }
+
+// TestVolumes: a claim is bound once the scheduler has chosen a volume for it, or a node where one is provisioned.
+func TestVolumes(t *testing.T) {
+	_, client := serve(t, baseOf(map[string]string{
+		"/api/v1/persistentvolumes": `{"kind": "PersistentVolumeList", "apiVersion": "v1", "metadata": {"resourceVersion": "7"}, "items": [
+			{"metadata": {"name": "disk", "uid": "v"}, "spec": {"capacity": {"storage": "2Gi"}, "storageClassName": "local"}}]}`,
+		"/api/v1/persistentvolumeclaims": `{"kind": "PersistentVolumeClaimList", "apiVersion": "v1", "metadata": {"resourceVersion": "7"}, "items": [
+			{"metadata": {"namespace": "ns", "name": "static", "uid": "a"}, "spec": {"storageClassName": "local"}},
+			{"metadata": {"namespace": "ns", "name": "dynamic", "uid": "b"}, "spec": {"storageClassName": "cloud", "resources": {"requests": {"storage": "1Gi"}}}},
+			{"metadata": {"namespace": "ns", "name": "idle", "uid": "c"}, "spec": {"storageClassName": "cloud"}}]}`,
+		"/apis/storage.k8s.io/v1/storageclasses": `{"kind": "StorageClassList", "apiVersion": "storage.k8s.io/v1", "metadata": {"resourceVersion": "7"}, "items": [
+			{"metadata": {"name": "cloud"}, "provisioner": "disks.example.com"}]}`,
+	}))
+	ctx, volumes, claims := t.Context(), client.CoreV1().PersistentVolumes(), client.CoreV1().PersistentVolumeClaims("ns")
+	disk, err := volumes.Get(ctx, "disk", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	disk.Spec.ClaimRef = &v1.ObjectReference{Kind: "PersistentVolumeClaim", Namespace: "ns", Name: "static", UID: "a"}
+	if _, err := volumes.Update(ctx, disk, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for name, key := range map[string]string{"dynamic": "volume.kubernetes.io/selected-node", "idle": "other"} {
+		claim, err := claims.Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		metav1.SetMetaDataAnnotation(&claim.ObjectMeta, key, "n")
+		if _, err := claims.Update(ctx, claim, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, want := range map[string]string{"static": "disk Bound 2Gi", "dynamic": "pvc-b Bound 1Gi", "idle": "  0"} {
+		claim, err := claims.Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := fmt.Sprint(claim.Spec.VolumeName, " ", claim.Status.Phase, " ", claim.Status.Capacity.Storage()); got != want {
+			t.Errorf("claim %s is %q, want %q", name, got, want)
+		}
+	}
+	made, err := volumes.Get(ctx, "pvc-b", metav1.GetOptions{})
+	if err != nil || made.Spec.CSI == nil || made.Spec.CSI.Driver != "disks.example.com" || made.Spec.ClaimRef.Name != "dynamic" {
+		t.Errorf("provisioned: %+v, %v", made, err)
+	}
+}

@@ -70,8 +70,17 @@ func (s *Server) read(r *http.Request, at ref) (object, error) {
 	return o, nil
 }
 
-// write carries out what is to be written, here.
+// write carries out what is to be written, here, and what controllers do then.
 func (s *Server) write(r *http.Request, info *request.RequestInfo) (object, error) {
+	written, err := s.change(r, info)
+	if err == nil && info.Subresource == "" && (info.Verb == "update" || info.Verb == "patch") {
+		err = s.bindVolumes(r, refOf(info), written)
+	}
+	return written, err
+}
+
+// change carries out what is to be written.
+func (s *Server) change(r *http.Request, info *request.RequestInfo) (object, error) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		return nil, fmt.Errorf("reading what is to be written: %w", err)

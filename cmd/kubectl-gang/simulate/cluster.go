@@ -13,7 +13,6 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
-	resourceapi "k8s.io/api/resource/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -50,7 +49,14 @@ func read(ctx context.Context, base overlay.Base, path string, into any) error {
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		return &statusError{path, response.Status, response.StatusCode}
+		err := fmt.Errorf("reading %s: %s", path, response.Status)
+		switch response.StatusCode {
+		case http.StatusNotFound:
+			return &MissingError{err}
+		case http.StatusForbidden, http.StatusUnauthorized:
+			return &NotAllowedError{err}
+		}
+		return err
 	}
 	body, err := io.ReadAll(response.Body)
 	switch {
@@ -66,14 +72,11 @@ func read(ctx context.Context, base overlay.Base, path string, into any) error {
 	return nil
 }
 
-// statusError is that an API server gives no object or list.
-type statusError struct {
-	path, status string
-	code         int
-}
+// MissingError is that an object is not there, or that its kind is not served.
+type MissingError struct{ error }
 
-// Error implements error.
-func (e *statusError) Error() string { return "reading " + e.path + ": " + e.status }
+// Unwrap returns what the API server said.
+func (e *MissingError) Unwrap() error { return e.error }
 
 // NotAllowedError is that a user may not read something.
 type NotAllowedError struct{ error }
@@ -100,13 +103,6 @@ func (s *Simulation) Priorities(ctx context.Context) (func(class string) (int32,
 	}, nil
 }
 
-// Templates returns the ResourceClaimTemplates of the cluster.
-func (s *Simulation) Templates(ctx context.Context) ([]resourceapi.ResourceClaimTemplate, error) {
-	var list resourceapi.ResourceClaimTemplateList
-	err := s.Read(ctx, "/apis/resource.k8s.io/v1/resourceclaimtemplates", &list)
-	return list.Items, err
-}
-
 // Exists reports whether an object is in the cluster, and not on its way out. That the user may not read it is a [NotAllowedError].
 func (s *Simulation) Exists(ctx context.Context, resource schema.GroupVersionResource, namespace, name string) (bool, error) {
 	path := "/apis/" + resource.Group + "/" + resource.Version
@@ -118,15 +114,10 @@ func (s *Simulation) Exists(ctx context.Context, resource schema.GroupVersionRes
 	}
 	var object metav1.PartialObjectMetadata
 	err := s.Read(ctx, path+"/"+resource.Resource+"/"+name, &object)
-	if status := (*statusError)(nil); errors.As(err, &status) {
-		switch status.code {
-		case http.StatusNotFound:
-			return false, nil
-		case http.StatusForbidden, http.StatusUnauthorized:
-			return false, &NotAllowedError{status}
-		}
+	if missing := (*MissingError)(nil); errors.As(err, &missing) {
+		return false, nil
 	}
-	return object.DeletionTimestamp == nil, err
+	return err == nil && object.DeletionTimestamp == nil, err
 }
 
 // poolLabels are the labels by which clouds and autoscalers name the pools of nodes.

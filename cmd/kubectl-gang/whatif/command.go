@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 	v1 "k8s.io/api/core/v1"
-	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -145,8 +144,7 @@ func (o *options) read(ctx context.Context, simulation *simulate.Simulation) ([]
 	if err != nil {
 		return nil, nil, err
 	}
-	reader := &workload.Reader{Namespace: namespace, Mapper: kinds, Priority: priorities, Now: time.Now()}
-	reader.Templates = func() ([]resourceapi.ResourceClaimTemplate, error) { return simulation.Templates(ctx) }
+	reader := &workload.Reader{Namespace: namespace, Mapper: kinds, Priority: priorities, Cluster: &cluster{ctx, simulation, o.Note}, Now: time.Now()}
 	var w workload.Workload
 	for _, name := range o.files {
 		if err := readFile(reader, &w, name, o.In); err != nil {

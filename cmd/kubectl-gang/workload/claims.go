@@ -64,13 +64,13 @@ func (r *Reader) template(w *Workload, namespace, name string) (*resourceapi.Res
 			return template, convert(u, template)
 		}
 	}
-	list, err := r.Templates()
-	if err != nil {
+	var list resourceapi.ResourceClaimTemplateList
+	if err := r.Cluster.Read("/apis/resource.k8s.io/v1/namespaces/"+namespace+"/resourceclaimtemplates", &list); err != nil {
 		return nil, err
 	}
-	for i := range list {
-		if list[i].Namespace == namespace && list[i].Name == name {
-			return &list[i], nil
+	for i := range list.Items {
+		if list.Items[i].Name == name && list.Items[i].Namespace == namespace {
+			return &list.Items[i], nil
 		}
 	}
 	return nil, fmt.Errorf("there is no ResourceClaimTemplate %q in namespace %q, neither in the manifests nor in the cluster", name, namespace)

@@ -11,7 +11,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
-	resourceapi "k8s.io/api/resource/v1"
+	nodev1 "k8s.io/api/node/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -41,10 +41,21 @@ type Reader struct {
 	Mapper    meta.RESTMapper
 	// Priority returns the priority of a class, and whether its pods may preempt; of the empty name that of pods without one.
 	Priority func(class string) (priority int32, policy *v1.PreemptionPolicy, err error)
-	// Templates are the ResourceClaimTemplates of the cluster.
-	Templates func() ([]resourceapi.ResourceClaimTemplate, error)
+	Cluster  Cluster
 	// Now is when all is created.
 	Now time.Time
+
+	// What was read of the cluster: LimitRanges by namespace, and RuntimeClasses by name.
+	limits   map[string][]v1.LimitRange
+	runtimes map[string]*nodev1.RuntimeClass
+}
+
+// Cluster is where the pods would be.
+type Cluster interface {
+	// Read reads an object or a list.
+	Read(path string, into any) error
+	// Exists reports whether there is an object.
+	Exists(resource schema.GroupVersionResource, namespace, name string) (bool, error)
 }
 
 // Read reads manifests, YAML or JSON, one or more in a stream.
@@ -96,7 +107,11 @@ func (r *Reader) add(w *Workload, u *unstructured.Unstructured) error {
 	case schema.GroupKind{Group: "apps", Kind: "Deployment"}, schema.GroupKind{Group: "apps", Kind: "ReplicaSet"}, schema.GroupKind{Group: "apps", Kind: "StatefulSet"}:
 		return r.addReplicas(w, u)
 	}
-	if !known[u.GroupVersionKind().GroupKind()] {
+	kind := u.GroupVersionKind().GroupKind()
+	if ignored[kind] || kind.Group == "rbac.authorization.k8s.io" || kind.Group == "networking.k8s.io" {
+		return nil
+	}
+	if !known[kind] {
 		return errors.New("it is not known which pods it makes: write those, or their Job, and its PodGroup if it has one")
 	}
 	w.Objects = append(w.Objects, u)
@@ -113,7 +128,15 @@ var makesPods = map[schema.GroupKind]bool{
 var known = map[schema.GroupKind]bool{
 	{Group: "scheduling.x-k8s.io", Kind: "PodGroup"}: true, {Group: "scheduling.k8s.io", Kind: "PodGroup"}: true, {Group: "scheduling.k8s.io", Kind: "Workload"}: true,
 	{Group: "scheduling.lockstep.dev", Kind: "Queue"}: true, {Group: "resource.k8s.io", Kind: "ResourceClaim"}: true, {Group: "resource.k8s.io", Kind: "ResourceClaimTemplate"}: true,
-	{Kind: "PersistentVolumeClaim"}: true, {Kind: "Namespace"}: true, {Kind: "ConfigMap"}: true, {Kind: "Secret"}: true, {Kind: "Service"}: true, {Kind: "ServiceAccount"}: true,
+	{Kind: "PersistentVolumeClaim"}: true, {Kind: "PersistentVolume"}: true, {Kind: "Namespace"}: true, {Group: "policy", Kind: "PodDisruptionBudget"}: true,
+	{Group: "storage.k8s.io", Kind: "StorageClass"}:         true,
+	{Group: "scheduling.lockstep.dev", Kind: "Reservation"}: true,
+}
+
+// ignored are kinds that often come with pods, and that no scheduler reads.
+var ignored = map[schema.GroupKind]bool{
+	{Kind: "ConfigMap"}: true, {Kind: "Secret"}: true, {Kind: "Service"}: true, {Kind: "ServiceAccount"}: true, {Group: "autoscaling", Kind: "HorizontalPodAutoscaler"}: true,
+	{Group: "scheduling.k8s.io", Kind: "PriorityClass"}: true, // that of a pod has to be in the cluster
 }
 
 func convert(u *unstructured.Unstructured, into any) error {
@@ -163,8 +186,9 @@ func (r *Reader) addJob(w *Workload, u *unstructured.Unstructured) error {
 // replicas is what Deployments, ReplicaSets and StatefulSets have in common.
 type replicas struct {
 	Spec struct {
-		Replicas *int32             `json:"replicas"`
-		Template v1.PodTemplateSpec `json:"template"`
+		Replicas             *int32                     `json:"replicas"`
+		Template             v1.PodTemplateSpec         `json:"template"`
+		VolumeClaimTemplates []v1.PersistentVolumeClaim `json:"volumeClaimTemplates"`
 	} `json:"spec"`
 }
 
@@ -181,6 +205,9 @@ func (r *Reader) addReplicas(w *Workload, u *unstructured.Unstructured) error {
 		pod := r.fromTemplate(u, &set.Spec.Template, i)
 		if u.GetKind() == "StatefulSet" {
 			pod.Labels[appsv1.StatefulSetPodNameLabel], pod.Labels[appsv1.PodIndexLabel] = pod.Name, strconv.Itoa(int(i))
+		}
+		if err := r.claimVolumes(w, pod, set.Spec.VolumeClaimTemplates); err != nil {
+			return err
 		}
 		if err := r.finish(w, pod); err != nil {
 			return err
@@ -210,22 +237,20 @@ func (r *Reader) fromTemplate(owner *unstructured.Unstructured, template *v1.Pod
 func (r *Reader) finish(w *Workload, pod *v1.Pod) error {
 	pod.APIVersion, pod.Kind = "v1", "Pod"
 	pod.CreationTimestamp = metav1.NewTime(r.Now)
-	pod.Status.Phase = v1.PodPending
 	corev1defaults.SetObjectDefaults_Pod(pod)
-	priority, policy, err := r.Priority(pod.Spec.PriorityClassName)
-	if err != nil {
+	if err := r.admit(pod); err != nil {
 		return err
 	}
-	pod.Spec.Priority = &priority
-	if pod.Spec.PreemptionPolicy == nil {
-		pod.Spec.PreemptionPolicy = policy
-	}
+	pod.Status = v1.PodStatus{Phase: v1.PodPending}
 	w.Pods = append(w.Pods, pod)
 	return nil
 }
 
 // Simulated are the pods and the other objects, as a simulation has them.
 func (r *Reader) Simulated(w *Workload) ([]simulate.Object, error) {
+	if err := r.provision(w); err != nil {
+		return nil, err
+	}
 	var list []simulate.Object
 	for _, u := range w.Objects {
 		gvk := u.GroupVersionKind()

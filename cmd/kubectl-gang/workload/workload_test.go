@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -22,10 +24,7 @@ func newReader() *Reader {
 	mapper.Add(schema.GroupVersionKind{Group: "resource.k8s.io", Version: "v1", Kind: "ResourceClaimTemplate"}, meta.RESTScopeNamespace)
 	mapper.Add(schema.GroupVersionKind{Group: "scheduling.lockstep.dev", Version: "v1alpha1", Kind: "Queue"}, meta.RESTScopeRoot)
 	never := v1.PreemptNever
-	templates := func() ([]resourceapi.ResourceClaimTemplate, error) {
-		return []resourceapi.ResourceClaimTemplate{{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "there"}}, {ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: "elsewhere"}}}, nil
-	}
-	return &Reader{Templates: templates, Namespace: "ns", Mapper: mapper, Now: time.Unix(0, 0), Priority: func(class string) (int32, *v1.PreemptionPolicy, error) {
+	return &Reader{Cluster: there{}, Namespace: "ns", Mapper: mapper, Now: time.Unix(0, 0), Priority: func(class string) (int32, *v1.PreemptionPolicy, error) {
 		switch class {
 		case "":
 			return 0, nil, nil
@@ -35,6 +34,35 @@ func newReader() *Reader {
 			return 0, nil, errors.New("no such class")
 		}
 	}}
+}
+
+// there is a cluster with a few objects.
+type there struct{}
+
+var objects = map[string]string{
+	"/apis/resource.k8s.io/v1/namespaces/ns/resourceclaimtemplates": `{"items": [{"metadata": {"namespace": "ns", "name": "there"}}]}`,
+	"/apis/storage.k8s.io/v1/storageclasses": `{"items": [
+		{"metadata": {"name": "waits"}, "provisioner": "disk", "volumeBindingMode": "WaitForFirstConsumer"},
+		{"metadata": {"name": "older", "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}, "creationTimestamp": "2020-01-01T00:00:00Z"}, "provisioner": "disk"},
+		{"metadata": {"name": "usual", "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}, "creationTimestamp": "2021-01-01T00:00:00Z"}, "provisioner": "disk"}]}`,
+	"/api/v1/namespaces/limited/limitranges": `{"items": [{"metadata": {"name": "usual"}, "spec": {"limits": [{"type": "Container", "default": {"cpu": "4"}, "defaultRequest": {"cpu": "3"}, "max": {"cpu": "4"}}]}}]}`,
+	"/apis/node.k8s.io/v1/runtimeclasses/vm": `{"metadata": {"name": "vm"}, "overhead": {"podFixed": {"cpu": "1"}}, "scheduling": {"nodeSelector": {"vm": "yes"}, "tolerations": [{"key": "vm"}]}}`,
+	"persistentvolumeclaims ns/data-s-1":     "",
+}
+
+func (there) Read(path string, into any) error {
+	if text, ok := objects[path]; ok {
+		return json.Unmarshal([]byte(text), into)
+	}
+	if strings.Contains(path, "limitranges") {
+		return nil
+	}
+	return errors.New("there is no " + path)
+}
+
+func (there) Exists(resource schema.GroupVersionResource, namespace, name string) (bool, error) {
+	_, ok := objects[resource.Resource+" "+namespace+"/"+name]
+	return ok, nil
 }
 
 const template = `template: {metadata: {labels: {a: b}}, spec: {priorityClassName: polite, containers: [{name: main, image: none, resources: {limits: {cpu: 2}}}]}}`
@@ -53,11 +81,16 @@ func TestPods(t *testing.T) {
 		"replicas": {manifest: `{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: s}, spec: {replicas: 2, ` + template + `}}`, want: []string{"ns/s-0 5 2", "ns/s-1 5 2"}},
 		"several manifests": {manifest: "{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: [{name: main, image: none}]}}\n---\n---\n" +
 			"{apiVersion: v1, kind: List, items: [{apiVersion: v1, kind: Pod, metadata: {name: q}, spec: {containers: [{name: main, image: none}]}}]}", want: []string{"ns/p 0 0", "ns/q 0 0"}},
-		"a Job that is suspended has none":    {manifest: `{apiVersion: batch/v1, kind: Job, metadata: {name: j}, spec: {suspend: true, ` + template + `}}`, fails: `Job "j": spec.suspend is true`},
-		"a class that there is not":           {manifest: `{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {priorityClassName: x, containers: [{name: main}]}}`, fails: "no such class"},
-		"a field that is not known":           {manifest: `{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {contaners: []}}`, fails: "contaners"},
-		"a kind whose pods an operator makes": {manifest: `{apiVersion: kubeflow.org/v1, kind: PyTorchJob, metadata: {name: t}}`, fails: `PyTorchJob "t": it is not known which pods it makes`},
-		"what is no manifest":                 {manifest: `: x`, fails: "reading a manifest"},
+		"a Job that is suspended has none":     {manifest: `{apiVersion: batch/v1, kind: Job, metadata: {name: j}, spec: {suspend: true, ` + template + `}}`, fails: `Job "j": spec.suspend is true`},
+		"a class that there is not":            {manifest: `{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {priorityClassName: x, containers: [{name: main}]}}`, fails: "no such class"},
+		"a field that is not known":            {manifest: `{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {contaners: []}}`, fails: "contaners"},
+		"a kind whose pods an operator makes":  {manifest: `{apiVersion: kubeflow.org/v1, kind: PyTorchJob, metadata: {name: t}}`, fails: `PyTorchJob "t": it is not known which pods it makes`},
+		"requests and limits of its namespace": {manifest: `{apiVersion: v1, kind: Pod, metadata: {name: p, namespace: limited}, spec: {containers: [{name: main, image: none}]}}`, want: []string{"limited/p 0 3"}},
+		"a pod that its namespace refuses":     {manifest: `{apiVersion: v1, kind: Pod, metadata: {name: p, namespace: limited}, spec: {containers: [{name: main, image: none, resources: {limits: {cpu: 5}}}]}}`, fails: `Pod "p": LimitRange "usual" would refuse it: maximum cpu usage per Container is 4`},
+		"a RuntimeClass that there is not":     {manifest: `{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {runtimeClassName: x, containers: [{name: main}]}}`, fails: "spec.runtimeClassName"},
+		"a RuntimeClass with other nodes":      {manifest: `{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {runtimeClassName: vm, nodeSelector: {vm: "no"}, containers: [{name: main}]}}`, fails: `spec.nodeSelector[vm] is "no": RuntimeClass "vm" has "yes"`},
+		"what comes along with pods":           {manifest: "{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: r}}\n---\n{apiVersion: policy/v1, kind: PodDisruptionBudget, metadata: {name: b}}\n---\n{apiVersion: v1, kind: Service, metadata: {name: s}}"},
+		"what is no manifest":                  {manifest: `: x`, fails: "reading a manifest"},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			var w Workload
@@ -161,6 +194,80 @@ func TestClaims(t *testing.T) {
 			}
 			if len(claims) != 2 {
 				t.Errorf("%d claims, want one for each pod", len(claims))
+			}
+		})
+	}
+}
+
+// TestRuntimeClass: a pod has the overhead of its RuntimeClass, and goes to its nodes.
+func TestRuntimeClass(t *testing.T) {
+	var w Workload
+	if err := newReader().Read(&w, strings.NewReader(`{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {runtimeClassName: vm, containers: [{name: main, image: none}]}}`)); err != nil {
+		t.Fatal(err)
+	}
+	spec := w.Pods[0].Spec
+	if cpu := spec.Overhead[v1.ResourceCPU]; cpu.String() != "1" || spec.NodeSelector["vm"] != "yes" || len(spec.Tolerations) != 1 {
+		t.Errorf("overhead %v, node selector %v, tolerations %v", spec.Overhead, spec.NodeSelector, spec.Tolerations)
+	}
+}
+
+// TestVolumes: the pods of a StatefulSet have their claims, but for those that are there; each has the class that it would get, and its
+// volume where none waits for a node.
+func TestVolumes(t *testing.T) {
+	for sentence, c := range map[string]struct {
+		// class is a field of the template of the claims; want are claims and volumes.
+		class string
+		want  []string
+	}{
+		"one that waits for a node":      {"storageClassName: waits, ", []string{"persistentvolumeclaims data-s-0 waits "}},
+		"one by default":                 {"", []string{"persistentvolumeclaims data-s-0 usual bound", "persistentvolumes disk usual"}},
+		"no class":                       {`storageClassName: "", `, []string{"persistentvolumeclaims data-s-0  "}},
+		"a class that there is not":      {"storageClassName: x, ", []string{"persistentvolumeclaims data-s-0 x "}},
+		"a volume that is chosen before": {"storageClassName: usual, volumeName: v, ", []string{"persistentvolumeclaims data-s-0 usual v"}},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			var w Workload
+			r := newReader()
+			for kind, name := range map[string]string{"PersistentVolumeClaim": "persistentvolumeclaims", "PersistentVolume": "persistentvolumes"} {
+				scope := meta.RESTScopeNamespace
+				if kind == "PersistentVolume" {
+					scope = meta.RESTScopeRoot
+				}
+				gv := schema.GroupVersion{Version: "v1"}
+				r.Mapper.(*meta.DefaultRESTMapper).AddSpecific(gv.WithKind(kind), gv.WithResource(name), gv.WithResource(name), scope)
+			}
+			manifest := `{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: s}, spec: {replicas: 2, ` + template + `, volumeClaimTemplates: [
+				{metadata: {name: data}, spec: {` + c.class + `accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}]}}`
+			if err := r.Read(&w, strings.NewReader(manifest)); err != nil {
+				t.Fatal(err)
+			}
+			made, err := r.Simulated(&w)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, o := range made {
+				u := unstructured.Unstructured{Object: o.Object}
+				class, _, _ := unstructured.NestedString(o.Object, "spec", "storageClassName")
+				switch o.Resource.Resource {
+				case "persistentvolumeclaims":
+					volume, _, _ := unstructured.NestedString(o.Object, "spec", "volumeName")
+					if strings.HasPrefix(volume, "pvc-") {
+						volume = "bound"
+					}
+					got = append(got, fmt.Sprintf("persistentvolumeclaims %s %s %s", u.GetName(), class, volume))
+				case "persistentvolumes":
+					driver, _, _ := unstructured.NestedString(o.Object, "spec", "csi", "driver")
+					got = append(got, fmt.Sprintf("persistentvolumes %s %s", driver, class))
+				}
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("objects (-want +got):\n%s", diff)
+			}
+			for _, pod := range w.Pods {
+				if v := pod.Spec.Volumes; len(v) != 1 || v[0].PersistentVolumeClaim.ClaimName != "data-"+pod.Name {
+					t.Errorf("pod %s has the volumes %+v", pod.Name, v)
+				}
 			}
 		})
 	}

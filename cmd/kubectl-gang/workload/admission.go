@@ -1,0 +1,101 @@
+package workload
+
+import (
+	"errors"
+	"fmt"
+
+	v1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
+	"k8s.io/kubernetes/pkg/apis/core"
+	corev1conversion "k8s.io/kubernetes/pkg/apis/core/v1"
+	"k8s.io/kubernetes/plugin/pkg/admission/limitranger"
+
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/simulate"
+)
+
+// admit gives a pod what the API server gives it when it is created, beside its defaults: what its RuntimeClass and the LimitRanges of its
+// namespace say, and its priority. It returns an error where the pod would be refused. Quotas and webhooks are not asked.
+func (r *Reader) admit(pod *v1.Pod) error {
+	priority, policy, err := r.Priority(pod.Spec.PriorityClassName)
+	if err != nil {
+		return err
+	}
+	pod.Spec.Priority = &priority
+	if pod.Spec.PreemptionPolicy == nil {
+		pod.Spec.PreemptionPolicy = policy
+	}
+	if err := r.limit(pod); err != nil {
+		return err
+	}
+	return r.useRuntimeClass(pod)
+}
+
+// limit applies the LimitRanges of a pod's namespace.
+func (r *Reader) limit(pod *v1.Pod) error {
+	ranges, known := r.limits[pod.Namespace]
+	if !known {
+		var list v1.LimitRangeList
+		err := r.Cluster.Read("/api/v1/namespaces/"+pod.Namespace+"/limitranges", &list)
+		if missing := (*simulate.MissingError)(nil); err != nil && !errors.As(err, &missing) { // a dump may have none
+			return err
+		}
+		ranges = list.Items
+		if r.limits == nil {
+			r.limits = map[string][]v1.LimitRange{}
+		}
+		r.limits[pod.Namespace] = ranges
+	}
+	if len(ranges) == 0 {
+		return nil
+	}
+	internal := &core.Pod{}
+	if err := corev1conversion.Convert_v1_Pod_To_core_Pod(pod, internal, nil); err != nil {
+		return fmt.Errorf("applying LimitRanges: %w", err)
+	}
+	for i := range ranges {
+		if err := limitranger.PodMutateLimitFunc(&ranges[i], internal); err != nil {
+			return fmt.Errorf("LimitRange %q: %w", ranges[i].Name, err)
+		}
+	}
+	for i := range ranges {
+		if err := limitranger.PodValidateLimitFunc(&ranges[i], internal); err != nil {
+			return fmt.Errorf("LimitRange %q would refuse it: %w", ranges[i].Name, err)
+		}
+	}
+	return corev1conversion.Convert_core_Pod_To_v1_Pod(internal, pod, nil)
+}
+
+// useRuntimeClass gives a pod the overhead of its RuntimeClass, and what that says of nodes.
+func (r *Reader) useRuntimeClass(pod *v1.Pod) error {
+	if pod.Spec.RuntimeClassName == nil {
+		return nil
+	}
+	class := r.runtimes[*pod.Spec.RuntimeClassName]
+	if class == nil {
+		class = &nodev1.RuntimeClass{}
+		if err := r.Cluster.Read("/apis/node.k8s.io/v1/runtimeclasses/"+*pod.Spec.RuntimeClassName, class); err != nil {
+			return fmt.Errorf("spec.runtimeClassName: %w", err)
+		}
+		if r.runtimes == nil {
+			r.runtimes = map[string]*nodev1.RuntimeClass{}
+		}
+		r.runtimes[*pod.Spec.RuntimeClassName] = class
+	}
+	if class.Overhead != nil {
+		pod.Spec.Overhead = class.Overhead.PodFixed
+	}
+	if class.Scheduling == nil {
+		return nil
+	}
+	for key, value := range class.Scheduling.NodeSelector {
+		if has, ok := pod.Spec.NodeSelector[key]; ok && has != value {
+			return fmt.Errorf("spec.nodeSelector[%s] is %q: RuntimeClass %q has %q", key, has, class.Name, value)
+		}
+		if pod.Spec.NodeSelector == nil {
+			pod.Spec.NodeSelector = map[string]string{}
+		}
+		pod.Spec.NodeSelector[key] = value
+	}
+	pod.Spec.Tolerations = append(pod.Spec.Tolerations, class.Scheduling.Tolerations...)
+	return nil
+}
