@@ -146,8 +146,9 @@ const (
 	// lookEvery is how often is looked what has been decided.
 	lookEvery = 20 * time.Millisecond
 	// settled is how long nothing may change before a decision is taken as final: what was written comes back by a watch. stillWorking
-	// is that where it says itself that it may not be, or the scheduler has pods in hand.
-	settled, stillWorking = 100 * time.Millisecond, 2 * time.Second
+	// is that where it says itself that it may not be, or the scheduler has the pods in hand, and idle where it has no pods at all in hand,
+	// so that nothing but time would change it.
+	settled, stillWorking, idle = 100 * time.Millisecond, 2 * time.Second, 500 * time.Millisecond
 )
 
 // Decide returns what the scheduler decides about pods, at the latest when ctx is done; of victims those that no answer before has told.
@@ -181,10 +182,14 @@ func (s *Simulation) decide(ctx context.Context, pods []*v1.Pod) (*Answer, error
 		answer.Took = time.Since(began)
 		decided, quiet := answer.decided()
 		inHand := s.server.Behind() || s.scheduler.InHand(asked)
-		if inHand {
+		isIdle := !inHand && !s.scheduler.InHand(nil)
+		switch {
+		case inHand:
 			quiet = stillWorking
+		case isIdle:
+			quiet = min(quiet, idle)
 		}
-		if now := fmt.Sprint(l.changes, inHand, answer.words()); now != last {
+		if now := fmt.Sprint(l.changes, inHand, isIdle, answer.words()); now != last {
 			last, since = now, time.Now()
 		}
 		placed := answer.Placed() == len(pods) && len(answer.Victims) == 0 // the last of those who make way may go when there is room already

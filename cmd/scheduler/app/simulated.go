@@ -74,9 +74,10 @@ func (s *Simulated) Listed() ([]*v1.Pod, bool) {
 	return s.pods.listed, s.pods.complete
 }
 
-// InHand reports whether the scheduler is at work on one of some pods, or is to try it next, or in a moment.
+// InHand reports whether the scheduler is at work on one of some pods, or of all where it is asked of none, or is to try it next, or in a
+// moment.
 func (s *Simulated) InHand(pods sets.Set[types.UID]) bool {
-	isOne := func(pod *v1.Pod) bool { return pods.Has(pod.UID) }
+	isOne := func(pod *v1.Pod) bool { return len(pods) == 0 || pods.Has(pod.UID) }
 	queue := s.SchedulingQueue
 	// In the order in which they move, so that none is missed.
 	return slices.ContainsFunc(queue.PodsInBackoffQ(), isOne) || slices.ContainsFunc(queue.PodsInActiveQ(), isOne) || slices.ContainsFunc(queue.InFlightPods(), isOne)
