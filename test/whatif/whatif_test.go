@@ -28,7 +28,8 @@ type cluster struct {
 	*localcluster.Cluster
 	root string
 	// port is where the scheduler serves.
-	port int
+	port      int
+	scheduler *localcluster.Process
 }
 
 func start(t *testing.T) *cluster {
@@ -52,15 +53,20 @@ func start(t *testing.T) *cluster {
 	if err != nil {
 		t.Fatal(err)
 	}
+	started := &cluster{T: t, Cluster: c, root: root, port: port}
 	for name, args := range map[string][]string{
 		"scheduler":  {"--config", configOf(root), "--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", port), "--authentication-kubeconfig=" + c.Kubeconfig(), "--authorization-kubeconfig=" + c.Kubeconfig()},
 		"controller": {"--health-probe-bind-address=0", "--metrics-bind-address=0"}, // it makes the PodGroups of gangs by owner
 	} {
-		if _, err := c.Start(name, filepath.Join(root, "bin", "lockstep-"+name), append(args, "--kubeconfig", c.Kubeconfig()), ""); err != nil {
+		process, err := c.Start(name, filepath.Join(root, "bin", "lockstep-"+name), append(args, "--kubeconfig", c.Kubeconfig()), "")
+		if err != nil {
 			t.Fatal(err)
 		}
+		if name == "scheduler" {
+			started.scheduler = process
+		}
 	}
-	return &cluster{t, c, root, port}
+	return started
 }
 
 // configOf is the scheduler's configuration.
@@ -99,6 +105,8 @@ type report struct {
 	Undecided    bool
 	Why          []struct{ Reason, Message string }
 	Victims      []struct{ Gang, Pod string }
+	// EvictedForOthers are evicted for others that wait.
+	EvictedForOthers []struct{ Gang, Pod string }
 }
 
 func (r *report) reasons() []string {
@@ -191,7 +199,7 @@ func TestWhatIfAgrees(t *testing.T) {
 		"pods in no gang": {asked: strings.ReplaceAll(job("train", 3, 8), "gang.scheduling.koordinator.sh/", "example.com/"), placed: 3},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := &cluster{t, c.Cluster, c.root, c.port}
+			c := &cluster{t, c.Cluster, c.root, c.port, c.scheduler}
 			defer c.clear()
 			if test.running != "" {
 				c.apply(test.running)
@@ -263,6 +271,34 @@ func (c *cluster) happens(said report, others int) {
 	})
 }
 
+// TestWhatIfOfOthers: what is in the cluster already is not asked about, and who is evicted for others that wait there is no victim of what is.
+func TestWhatIfOfOthers(t *testing.T) {
+	c := start(t)
+	c.apply(classes)
+	c.apply(job("low", 8, 8))
+	await.NoError(t, "others run", func() error { return c.all(func(pod *v1.Pod) bool { return pod.Spec.NodeName != "" }) })
+	if err := c.scheduler.Kill(); err != nil { // so that who waits goes on to wait
+		t.Fatal(err)
+	}
+	c.apply(job("first", 4, 8, "class: high"))
+	await.Until(t, "all pods are there", func() bool { return len(c.list()) == 12 })
+	file := filepath.Join(t.TempDir(), "asked.yaml")
+	if err := os.WriteFile(file, []byte(job("train", 2, 8)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	said := c.gang("whatif", "-f", file, "-o", "json")
+	if said.Placed != 2 || len(said.Victims) != 0 || len(said.EvictedForOthers) != 8 {
+		t.Errorf("%d pods are placed, %d victims, %d pods are evicted for others; want 2, none and 8", said.Placed, len(said.Victims), len(said.EvictedForOthers))
+	}
+	if err := os.WriteFile(file, []byte(job("first", 4, 8)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), filepath.Join(c.root, "bin", "kubectl-gang"), "whatif", "-f", file, "--kubeconfig", c.Kubeconfig(), "--scheduler-config", configOf(c.root))
+	if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "Job default/first is in the cluster already") {
+		t.Errorf("asked about what is there whatif ends with %v, and says:\n%s", err, out)
+	}
+}
+
 // explain tells what the scheduler said, and what it would do with more nodes.
 func TestExplain(t *testing.T) {
 	c := start(t)
@@ -278,7 +314,7 @@ func TestExplain(t *testing.T) {
 		`pods, Unschedulable: gang "default/train": 8 of 9 members fit; short 8 nvidia.com/gpu`,
 		"Autoscaler: one may add nodes: 9 pods are Unschedulable\n",
 		"Now the scheduler would place none\n",
-		"With 1 more nodes like those of gpu the scheduler would place 9 pods: ",
+		"With 1 more nodes like node-0 (in rack=r0) the scheduler would place 9 pods: ",
 	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("explain does not say %q:\n%s", want, out)

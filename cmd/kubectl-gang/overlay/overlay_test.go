@@ -96,6 +96,12 @@ func TestWrites(t *testing.T) {
 	if err := bind("runs", "n"); !apierrors.IsConflict(err) {
 		t.Errorf("binding a pod that has a node: %v, want a conflict", err)
 	}
+	if err := pods.Delete(ctx, "runs", metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
+		t.Errorf("asking whether a pod could be deleted: %v", err)
+	}
+	if err := pods.Delete(ctx, "runs", metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions("another")}); !apierrors.IsConflict(err) {
+		t.Errorf("deleting another pod of its name: %v, want a conflict", err)
+	}
 	if err := pods.EvictV1(ctx, &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "runs"}}); err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -92,6 +93,18 @@ func (s *Server) change(r *http.Request, info *request.RequestInfo) (object, err
 	old, err := s.find(r, at)
 	if err != nil {
 		return nil, err
+	}
+	if info.Verb == "delete" {
+		options := &metav1.DeleteOptions{}
+		if err := decodeInto(body, options); err != nil {
+			return nil, apierrors.NewBadRequest(err.Error())
+		}
+		if p := options.Preconditions; p != nil && p.UID != nil && string(*p.UID) != text(meta(old), "uid") {
+			return nil, apierrors.NewConflict(at.group(), at.name, errors.New("the UID differs"))
+		}
+		if len(options.DryRun) > 0 {
+			return success, nil
+		}
 	}
 	var claims []found // that go with it, or are free then
 	if at.Resource == "pods" && (info.Verb == "delete" || info.Subresource == "eviction") {
@@ -363,6 +376,17 @@ func decode(body []byte) (object, error) {
 		return nil, fmt.Errorf("reading an object: %w", err)
 	}
 	return o, json.Unmarshal(data, &o)
+}
+
+// decodeInto reads an object of a known type, as JSON or as protobuf; nothing is an empty one.
+func decodeInto(body []byte, into runtime.Object) error {
+	if len(body) == 0 {
+		return nil
+	}
+	if _, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, into); err != nil {
+		return fmt.Errorf("reading what is asked for: %w", err)
+	}
+	return nil
 }
 
 func clone(o object) object { return runtime.DeepCopyJSON(o) }
