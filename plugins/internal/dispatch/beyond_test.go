@@ -205,6 +205,32 @@ func waitsWhole(t *testing.T, ticks bool) {
 	}
 }
 
+// TestLosesMemberInItsTurn: a gang that loses a member in its turn leaves that to others, unless some of its members hold their places.
+func TestLosesMemberInItsTurn(t *testing.T) {
+	for _, holds := range []bool{false, true} {
+		lacks := map[string]bool{}
+		at := Moment{Now: start, Read: true, Waits: func(string) bool { return true }, Whole: func(pod string) bool { return !lacks[pod] }}
+		b := newBook(tier)
+		b.SetLimits(Limits{Window: 10})
+		b.SetTotal(gpus(10))
+		b.SetQueues(Queue{Name: "a", Weight: 1, Capability: gpus(10)})
+		first := comes(b, "a", 1, 6, at)
+		second := comes(b, "a", 2, 6, at)
+		if b.Phase(first) != Admitted || b.Phase(second) != Waiting {
+			t.Fatalf("the first is in phase %d, the second in phase %d", b.Phase(first), b.Phase(second))
+		}
+		if holds {
+			b.Count("part", Usage{Queue: "a", Job: first, Amount: gpus(1)})
+			b.Count("part", Usage{Queue: "a", Job: first, Amount: gpus(1), Held: true})
+		}
+		lacks[first] = true
+		b.Tick(at)
+		if admitted := b.Phase(second) == Admitted; admitted == holds {
+			t.Errorf("the first holds places: %t; it is the turn of the second: %t", holds, admitted)
+		}
+	}
+}
+
 // TestBeyondMoved: what has failed and moves to another queue is under the ceilings of that, and no more before those in its last one.
 func TestBeyondMoved(t *testing.T) {
 	at := Moment{Now: start, Read: true, Waits: func(string) bool { return true }}

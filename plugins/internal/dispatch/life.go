@@ -211,6 +211,8 @@ func (b *Book) Tick(at Moment) Effects {
 		switch {
 		case j.phase == Admitted && at.Now.Sub(j.since) > longestTurn:
 			b.leaveOff(j)
+		case j.phase == Admitted && j.Gang && len(j.held) == 0 && at.lacks(j.Pod):
+			b.leaveOff(j) // it has lost a member since
 		case j.phase == Waiting && !at.Waits(j.Pod):
 			b.quit(j, at)
 		case j.phase == Waiting && j.Gang && at.lacks(j.Pod):
