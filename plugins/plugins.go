@@ -197,10 +197,18 @@ func (s *Set) word(pod *v1.Pod, condition *v1.PodCondition) (reason string, says
 // begin returns when scheduling may begin: the process leads, and its caches and plugins have
 // what the one that led before it has done.
 func (s *Set) begin(ctx context.Context, sched *scheduler.Scheduler, api catchup.API, factory informers.SharedInformerFactory) {
-	if catchup.Wait(ctx, api, factory, sched.Cache, s.watches()...) {
-		close(s.leading)
+	if !catchup.Wait(ctx, api, factory, sched.Cache, s.watches()...) {
+		return
 	}
+	if !s.gangs.AwaitOpen(ctx, openWithin) && ctx.Err() == nil {
+		klog.FromContext(ctx).Info("Gangs are still being read; pods in none are scheduled before them", "waited", openWithin)
+	}
+	close(s.leading)
 }
+
+// openWithin is how long the first cycle waits for the gangs that wait to be in the queue: pods in none would have their room. What is not
+// served, or cannot be read, is not to keep all from being scheduled.
+const openWithin = 10 * time.Second
 
 func (s *Set) watches() (all []catchup.Watch) {
 	for _, watch := range s.watched.All() {

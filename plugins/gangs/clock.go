@@ -2,25 +2,51 @@ package gangs
 
 import (
 	"context"
+	"slices"
 	"time"
 
-	"k8s.io/client-go/tools/cache"
-
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 )
 
 // start lets members through once all that the API server has was seen.
 func (r *Registry) start(ctx context.Context) {
-	if !cache.WaitForCacheSync(ctx.Done(), r.synced...) {
+	if !r.awaitSync(ctx) {
 		return // the scheduler is going down
 	}
 	for _, p := range r.all() {
 		p.Input(ctx, func(s *gang.Gangs, now time.Time) gang.Effects { return s.Open(now) })
 	}
-	r.opened.Store(true)
+	close(r.opened)
 	r.run(ctx)
+}
+
+// awaitSync returns when all that the API server has was seen, with true; or with false, when ctx is done.
+func (r *Registry) awaitSync(ctx context.Context) bool {
+	synced := func(context.Context) (bool, error) {
+		return !slices.ContainsFunc(r.synced, func(has cache.InformerSynced) bool { return !has() }), nil
+	}
+	return wait.PollUntilContextCancel(ctx, syncPoll, true, synced) == nil
+}
+
+// syncPoll is how often is looked whether all was seen: the first scheduling cycle waits for it.
+const syncPoll = 10 * time.Millisecond
+
+// AwaitOpen returns when members are let through, with true; or with false, when ctx is done or so much time has passed.
+func (r *Registry) AwaitOpen(ctx context.Context, within time.Duration) bool {
+	if len(r.all()) == 0 {
+		return true
+	}
+	select {
+	case <-r.opened:
+		return true
+	case <-ctx.Done():
+	case <-r.clock.After(within):
+	}
+	return false
 }
 
 const (

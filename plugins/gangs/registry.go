@@ -62,8 +62,8 @@ type Registry struct {
 	wake chan struct{}
 	// synced tell that the watches have delivered what there was at the start.
 	synced []cache.InformerSynced
-	// opened: members have been let through.
-	opened atomic.Bool
+	// opened is closed when members are let through.
+	opened chan struct{}
 	// strangers are the pods of gangs, by the schedulers that they name.
 	strangers strangers
 }
@@ -81,7 +81,7 @@ func New(ledger *holds.Holds, victims func(holder hold.Holder) int, watched *wat
 	r := &Registry{
 		clock: clock.RealClock{}, holds: ledger, watches: watched, victims: victims,
 		leaveNative: utilfeature.DefaultFeatureGate.Enabled(features.GenericWorkload),
-		wake:        make(chan struct{}, 1),
+		wake:        make(chan struct{}, 1), opened: make(chan struct{}),
 	}
 	r.profiles.Store(&map[string]*Profile{})
 	return r
@@ -279,7 +279,14 @@ func (r *Registry) Why(pod *v1.Pod) (e gang.Explanation, ok bool) {
 
 // Synced reports whether all gangs are known that there were at the start, and have come to
 // the gates after that of the Gang plugin.
-func (r *Registry) Synced() bool { return r.opened.Load() || len(r.all()) == 0 }
+func (r *Registry) Synced() bool {
+	select {
+	case <-r.opened:
+		return true
+	default:
+		return len(r.all()) == 0
+	}
+}
 
 // Word returns the reason that kube-scheduler is to give where it says of a pod, with this message, that it is unschedulable;
 // false where it is to say nothing. A member whose gang starts together says what is said of the gang, which it is told in
