@@ -32,6 +32,7 @@ func TestKubectlGang(t *testing.T) {
 	t.Run("Reservations", s.testReservations)
 	t.Run("Topology", s.testTopology)
 	t.Run("Refused", s.testRefused)
+	t.Run("Explain", s.testExplain)
 	t.Run("Completion", s.testCompletion)
 	t.Run("Watch", s.testWatch)
 	t.Run("Plan", s.testPlan)

@@ -310,7 +310,7 @@ func TestExplain(t *testing.T) {
 	})
 	out := string(c.run("explain", "train", "--nodes", "+1:gpu"))
 	for _, want := range []string{
-		"Gang default/train: 0 of 9 members have a node; it starts with 9\n",
+		"Gang default/train: Pending, waiting for room; 0 of 9 members have a node; it starts with 9\n",
 		`pods, Unschedulable: gang "default/train": 8 of 9 members fit; short 8 nvidia.com/gpu`,
 		"Autoscaler: one may add nodes: 9 pods are Unschedulable\n",
 		"Now the scheduler would place none\n",

@@ -3,6 +3,7 @@ package explain
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/access"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/output"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/simulate"
+	"github.com/lockstep-sh/lockstep/plugins/overview"
 )
 
 type options struct {
@@ -31,7 +33,8 @@ func New(a *access.Access) *cobra.Command {
 		Short: "Tell where a gang stands, and why it waits",
 		Long: `explain tells what the scheduler has said of a gang, what is known of its members, and of its queue. Then it has the scheduler, with
 all its plugins and its configuration, decide about the gang once more, on the cluster as it is now: whether there is room, whom
-it would evict, or what keeps the gang waiting, domain by domain. Nothing is written to the cluster.
+it would evict, or what keeps the gang waiting, domain by domain. Nothing is written to the cluster. Where the scheduler cannot be asked,
+since you may not read all that it reads, explain says why, and tells what is known without it.
 
 GANG is the name of the gang, or NAMESPACE/NAME: that of its PodGroup, or the one in the annotation of its pods.`,
 		Example: `  kubectl gang explain train
@@ -52,28 +55,55 @@ func (o *options) run(ctx context.Context, name string) error {
 	if _, err := o.output.Printer(o.Out); err != nil {
 		return err
 	}
+	if err := o.Check(); err != nil {
+		return err
+	}
 	began := time.Now()
-	return o.Ask(ctx, o.Access, func(ctx context.Context, simulation *simulate.Simulation, more *simulate.More) error {
-		if err := simulation.Start(ctx); err != nil {
-			return err
-		}
-		var pods []*v1.Pod
-		reading, readCtx := errgroup.WithContext(ctx)
-		reading.Go(func() (err error) {
-			pods, err = simulation.Pods(readCtx, gang[:strings.Index(gang, "/")])
-			return err
-		})
-		reading.Go(func() error { return simulation.Ready(readCtx) })
-		if err := reading.Wait(); err != nil {
-			return err
-		}
-		r, err := o.report(ctx, gang, membersOf(simulation, pods, gang), simulation, more)
-		if err != nil {
-			return err
-		}
-		r.Seconds = time.Since(began).Seconds()
-		return r.print(o.output, o.Out)
+	var r *Report
+	err = o.Ask(ctx, o.Access, func(ctx context.Context, simulation *simulate.Simulation, more *simulate.More) (err error) {
+		r, err = o.ask(ctx, gang, simulation, more)
+		return err
 	})
+	var wrong *wrongError
+	if err != nil && !errors.As(err, &wrong) && ctx.Err() == nil {
+		r, err = o.alone(ctx, gang, err)
+	}
+	if err != nil {
+		return err
+	}
+	r.Seconds = time.Since(began).Seconds()
+	return r.print(o.output, o.Out)
+}
+
+// wrongError is that the question has no answer, though the scheduler can be asked.
+type wrongError struct{ error }
+
+// Unwrap returns what is wrong.
+func (e *wrongError) Unwrap() error { return e.error }
+
+// ask has the scheduler tell. An error is a [wrongError], or else why it could not be asked.
+func (o *options) ask(ctx context.Context, gang string, simulation *simulate.Simulation, more *simulate.More) (*Report, error) {
+	if err := simulation.Start(ctx); err != nil {
+		return nil, err
+	}
+	var pods []*v1.Pod
+	var beside *beside
+	reading, readCtx := errgroup.WithContext(ctx)
+	reading.Go(func() (err error) {
+		pods, err = simulation.Pods(readCtx, gang[:strings.Index(gang, "/")])
+		return err
+	})
+	reading.Go(func() error { return simulation.Ready(readCtx) })
+	reading.Go(func() error {
+		beside = readBeside(readCtx, simulation.Read, gang)
+		return nil
+	})
+	if err := reading.Wait(); err != nil {
+		return nil, err
+	}
+	named := sorted(pods, func(pod *v1.Pod) bool { return overview.GangOf(pod) == gang })
+	members := slices.DeleteFunc(slices.Clone(named), func(pod *v1.Pod) bool { return simulation.GangOf(pod) != gang })
+	return o.report(ctx, gang, named, members, beside, simulation, more)
 }
 
 // key is the gang that a user names.
@@ -88,48 +118,65 @@ func (o *options) key(name string) (string, error) {
 	return namespace + "/" + name, nil
 }
 
-// membersOf are the pods of a gang, in order of their names.
-func membersOf(simulation *simulate.Simulation, pods []*v1.Pod, gang string) []*v1.Pod {
-	var members []*v1.Pod
-	for _, pod := range pods {
-		if simulation.GangOf(pod) == gang {
-			members = append(members, pod)
-		}
-	}
-	slices.SortFunc(members, func(a, b *v1.Pod) int { return strings.Compare(a.Name, b.Name) })
-	return members
+// sorted are some of the pods, in order of their names.
+func sorted(pods []*v1.Pod, is func(*v1.Pod) bool) []*v1.Pod {
+	some := slices.DeleteFunc(slices.Clone(pods), func(pod *v1.Pod) bool { return !is(pod) })
+	slices.SortFunc(some, func(a, b *v1.Pod) int { return strings.Compare(a.Name, b.Name) })
+	return some
 }
 
-// report asks the scheduler about the members that wait.
-func (o *options) report(ctx context.Context, gang string, members []*v1.Pod, simulation *simulate.Simulation, more *simulate.More) (*Report, error) {
-	if len(members) == 0 {
-		return nil, fmt.Errorf("there is no gang %q with pods that a profile of the scheduler's configuration schedules: see kubectl gang list", gang)
+// report asks the scheduler about the members that wait. Others name the gang, and none of its profiles.
+func (o *options) report(ctx context.Context, gang string, named, members []*v1.Pod, beside *beside, simulation *simulate.Simulation, more *simulate.More) (*Report, error) {
+	g := beside.row(gang, named)
+	if len(members) == 0 && (g == nil || beside.group == nil && beside.native == nil) {
+		return nil, &wrongError{noGang(gang, named, simulation.Profiles())}
 	}
-	r := newReport(gang, members, simulation)
-	var waiting []*v1.Pod
+	r, waiting := &Report{Gang: gang, Pods: []Member{}}, []*v1.Pod(nil)
+	if len(members) > 0 {
+		least, running := simulation.Minimum(members[0])
+		r = newReport(gang, members, least, running)
+		r.Queue = queueOf(ctx, simulation, members[0])
+	} else {
+		r.Min = g.Minimum
+	}
+	r.tell(g, simulation.Profiles())
+	r.Strangers, r.Notes = strangers(named, simulation.Profiles()), beside.notes
 	for _, pod := range members {
 		if pod.Spec.NodeName == "" && pod.DeletionTimestamp == nil {
 			waiting = append(waiting, pod)
 		}
 	}
-	if r.Queue = queueOf(ctx, simulation, members[0]); len(waiting) == 0 {
+	if len(waiting) == 0 {
 		return r, nil
 	}
+	return r, o.decide(ctx, r, waiting, simulation, more)
+}
+
+// noGang is that there is no gang, and what there is of its name.
+func noGang(gang string, named []*v1.Pod, profiles []string) error {
+	if aside := strangers(named, profiles); aside != "" {
+		return fmt.Errorf("there is no gang %q that the scheduler schedules: %s", gang, aside)
+	}
+	return fmt.Errorf("there is no gang %q: no pod is in it, and no PodGroup makes one of the name: see kubectl gang list", gang)
+}
+
+// decide adds what the scheduler decides about members that wait.
+func (o *options) decide(ctx context.Context, r *Report, waiting []*v1.Pod, simulation *simulate.Simulation, more *simulate.More) error {
 	answer, err := simulation.Decide(ctx, waiting)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	r.add("now", answer, simulation, time.Time{})
 	if more == nil || answer.Placed() == len(waiting) {
-		return r, nil
+		return nil
 	}
 	began := time.Now()
 	if err := more.Suppose(ctx, simulation); err != nil {
-		return nil, err
+		return &wrongError{err}
 	}
 	if answer, err = simulation.Decide(ctx, waiting); err != nil {
-		return nil, err
+		return err
 	}
 	r.add(more.String(), answer, simulation, began)
-	return r, nil
+	return nil
 }

@@ -17,11 +17,17 @@ import (
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/output"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/simulate"
 	"github.com/lockstep-sh/lockstep/plugins/decisions"
+	"github.com/lockstep-sh/lockstep/plugins/overview"
 )
 
 // Report is what there is to be told of a gang.
 type Report struct {
 	Gang string `json:"gang"`
+	// Phase is that of kubectl gang list, and Stands how far the gang has come; empty where that is not known. Held is how many
+	// members without a node have one nominated.
+	Phase  string `json:"phase,omitempty"`
+	Stands string `json:"stands,omitempty"`
+	Held   int    `json:"held,omitempty"`
 	// Members, Bound and Waiting count its pods that have not ended; Min is how many start together.
 	Members int `json:"members"`
 	Bound   int `json:"bound"`
@@ -29,14 +35,20 @@ type Report struct {
 	Min     int `json:"min"`
 	// Running: the gang runs, and pods that wait are beyond its minimum.
 	Running bool `json:"running"`
+	// Missing tells what to look at where it has too few pods, and Strangers of pods that name it and another scheduler.
+	Missing   string `json:"missing,omitempty"`
+	Strangers string `json:"strangers,omitempty"`
 	// Said is what the scheduler has told its pods, each reason once.
 	Said []Word `json:"said,omitempty"`
 	// Autoscaler tells whether one acts for it.
 	Autoscaler string `json:"autoscaler,omitempty"`
 	Queue      *Queue `json:"queue,omitempty"`
 	// Cases are what the scheduler decides now, and with more nodes.
-	Cases []Case   `json:"cases,omitempty"`
-	Pods  []Member `json:"pods"`
+	Cases []Case `json:"cases,omitempty"`
+	// Unasked tells why the scheduler could not be asked, and Notes what else is not known.
+	Unasked string   `json:"unasked,omitempty"`
+	Notes   []string `json:"notes,omitempty"`
+	Pods    []Member `json:"pods"`
 	// Seconds is how long the answer took, from when the cluster was asked first.
 	Seconds float64 `json:"seconds"`
 }
@@ -81,9 +93,8 @@ type Member struct {
 	Since  string `json:"since,omitempty"`
 }
 
-func newReport(gang string, members []*v1.Pod, simulation *simulate.Simulation) *Report {
-	r := &Report{Gang: gang}
-	r.Min, r.Running = simulation.Minimum(members[0])
+func newReport(gang string, members []*v1.Pod, least int, running bool) *Report {
+	r := &Report{Gang: gang, Min: least, Running: running, Pods: []Member{}}
 	for _, pod := range members {
 		m := Member{Pod: pod.Name, Phase: string(pod.Status.Phase), Node: pod.Spec.NodeName}
 		c := scheduled(pod)
@@ -110,6 +121,14 @@ func newReport(gang string, members []*v1.Pod, simulation *simulate.Simulation) 
 	}
 	r.Autoscaler = autoscaler(r)
 	return r
+}
+
+// tell adds how the gang stands as kubectl gang list tells it; nil where it is not listed.
+func (r *Report) tell(g *overview.Gang, profiles []string) {
+	if g == nil {
+		return
+	}
+	r.Phase, r.Stands, r.Held, r.Missing = g.Phase, stands(g), g.Held, missing(g, r.Members, profiles)
 }
 
 // waits is why a pod waits of which the scheduler has said nothing.
@@ -165,13 +184,19 @@ func queueOf(ctx context.Context, simulation *simulate.Simulation, pod *v1.Pod) 
 		return nil
 	}
 	q := &Queue{Name: name}
+	_ = q.read(ctx, simulation.Read) // the one by default exists without being created
+	return q
+}
+
+// read reads the numbers of a queue.
+func (q *Queue) read(ctx context.Context, read reader) error {
 	var object v1alpha1.Queue
-	if err := simulation.Read(ctx, "/apis/scheduling.lockstep.dev/v1alpha1/queues/"+name, &object); err != nil {
-		return q // the one by default exists without being created
+	if err := read(ctx, "/apis/scheduling.lockstep.dev/v1alpha1/queues/"+q.Name, &object); err != nil {
+		return err
 	}
 	q.Share, q.Deserved, q.Allocated, q.Requested = object.Status.Share, object.Status.Deserved, object.Status.Allocated, object.Status.Requested
 	q.Capability, q.Pending, q.Closed = object.Spec.Capability, object.Status.PendingGangs, object.Spec.Closed
-	return q
+	return nil
 }
 
 // add notes what the scheduler decides in a case that it has looked at since a time.
@@ -220,13 +245,27 @@ func (r *Report) print(flags *output.Flags, out io.Writer) error {
 	if err := printers.WriteEscaped(out, r.words()); err != nil {
 		return fmt.Errorf("printing: %w", err)
 	}
+	if len(r.Pods) == 0 {
+		return nil
+	}
 	return output.Table(flags, out, columns, r.Pods)
 }
 
 // words are all but the table.
 func (r *Report) words() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Gang %s: %d of %d members have a node", r.Gang, r.Bound, r.Members)
+	fmt.Fprintf(&b, "Gang %s: ", r.Gang)
+	if r.Phase != "" {
+		fmt.Fprintf(&b, "%s, %s; ", r.Phase, r.Stands)
+	}
+	if r.Members == 0 {
+		b.WriteString("it has no pods")
+	} else {
+		fmt.Fprintf(&b, "%d of %d members have a node", r.Bound, r.Members)
+	}
+	if r.Held > 0 {
+		fmt.Fprintf(&b, ", and room is kept for %d", r.Held)
+	}
 	switch {
 	case r.Min == 0:
 		b.WriteString("; it has no minimum\n")
@@ -234,6 +273,11 @@ func (r *Report) words() string {
 		fmt.Fprintf(&b, "; it runs, and needs %d\n", r.Min)
 	default:
 		fmt.Fprintf(&b, "; it starts with %d\n", r.Min)
+	}
+	for _, text := range []string{r.Missing, r.Strangers} {
+		if text != "" {
+			fmt.Fprintf(&b, "Members: %s\n", text)
+		}
 	}
 	for _, w := range r.Said {
 		fmt.Fprintf(&b, "The scheduler said to %d pods, %s: %s\n", w.Pods, w.Reason, w.Message)
@@ -247,7 +291,15 @@ func (r *Report) words() string {
 	for i := range r.Cases {
 		b.WriteString(r.Cases[i].words())
 	}
-	b.WriteString("\n")
+	if r.Unasked != "" {
+		fmt.Fprintf(&b, "What the scheduler would decide now is not known: %s\n", r.Unasked)
+	}
+	for _, note := range r.Notes {
+		fmt.Fprintf(&b, "Note: %s\n", note)
+	}
+	if len(r.Pods) > 0 {
+		b.WriteString("\n")
+	}
 	return b.String()
 }
 

@@ -65,14 +65,9 @@ func (s *Source) Open(ctx context.Context, a *access.Access) (*Ground, error) {
 // base looks for the cluster, and returns the scheduler's configuration; nil for the embedded one.
 func (s *Source) base(ctx context.Context, a *access.Access, g *Ground) ([]byte, error) {
 	if s.dumpFile != "" {
-		file, err := os.Open(s.dumpFile)
+		dump, err := s.dump()
 		if err != nil {
-			return nil, fmt.Errorf("opening --dump: %w", err)
-		}
-		defer file.Close()
-		dump, err := overlay.ReadDump(file)
-		if err != nil {
-			return nil, fmt.Errorf("reading --dump %s: %w", s.dumpFile, err)
+			return nil, err
 		}
 		g.Base = dump
 		a.Note("the cluster is that of %s", dump.Taken.Local().Format(time.DateTime))
@@ -90,6 +85,20 @@ func (s *Source) base(ctx context.Context, a *access.Access, g *Ground) ([]byte,
 		return nil, err
 	}
 	return s.config(ctx, a, config)
+}
+
+// dump reads the dump that is taken for the cluster.
+func (s *Source) dump() (*overlay.Dump, error) {
+	file, err := os.Open(s.dumpFile)
+	if err != nil {
+		return nil, fmt.Errorf("opening --dump: %w", err)
+	}
+	defer file.Close()
+	dump, err := overlay.ReadDump(file)
+	if err != nil {
+		return nil, fmt.Errorf("reading --dump %s: %w", s.dumpFile, err)
+	}
+	return dump, nil
 }
 
 // log has the scheduler's log go where it was asked for, for the rest of the process.

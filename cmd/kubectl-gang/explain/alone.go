@@ -1,0 +1,58 @@
+package explain
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/simulate"
+	"github.com/lockstep-sh/lockstep/plugins/overview"
+)
+
+// aloneTimeout is how long is read where no scheduler can be asked: the time for an answer may be over by then.
+const aloneTimeout = 10 * time.Second
+
+// alone tells what is known of a gang without the scheduler, and why that could not be asked. It fails where not even the pods can
+// be read.
+func (o *options) alone(ctx context.Context, gang string, why error) (*Report, error) {
+	cluster, err := o.Cluster(o.Access)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, aloneTimeout)
+	defer cancel()
+	var beside *beside
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		beside = readBeside(ctx, cluster.Read, gang)
+	}()
+	pods, err := cluster.Pods(ctx, gang[:strings.Index(gang, "/")])
+	if err != nil {
+		return nil, fmt.Errorf("%w; and the scheduler could not be asked: %w", err, why)
+	}
+	<-read
+	members := sorted(pods, func(pod *v1.Pod) bool { return overview.GangOf(pod) == gang })
+	g := beside.row(gang, members)
+	if g == nil {
+		return nil, fmt.Errorf("%s: see kubectl gang list; and the scheduler could not be asked: %w", strings.Join(append([]string{fmt.Sprintf("there is no gang %q", gang)}, beside.notes...), "; "), why)
+	}
+	r := newReport(gang, members, g.Minimum, stands(g) == "bound")
+	r.tell(g, nil)
+	r.Unasked, r.Notes = why.Error(), beside.notes
+	if g.Queue == v1alpha1.DefaultQueue && beside.namespace == nil {
+		return r, nil // its namespace may name another
+	}
+	q := &Queue{Name: g.Queue}
+	switch err := q.read(ctx, cluster.Read); {
+	case err == nil:
+		r.Queue = q
+	case !simulate.IsNotFound(err): // where it is, there may be no queues at all
+		r.Notes = append(r.Notes, "the numbers of its queue "+g.Queue+" are not known: "+err.Error())
+	}
+	return r, nil
+}

@@ -1,0 +1,63 @@
+package explain
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/plugins/overview"
+)
+
+// missing tells what to look at where a gang has less pods than it starts with; empty where it has enough. There are so many of
+// them; profiles are the schedulers that pods may name, empty where that is not known.
+func missing(g *overview.Gang, there int, profiles []string) string {
+	if there >= g.Minimum || slices.Contains([]string{"bound", "ended"}, stands(g)) {
+		return ""
+	}
+	text := fmt.Sprintf("%d of its minimum of %d are there; see whether", there, g.Minimum)
+	others := "the others"
+	if there == 0 {
+		others = "its pods"
+	}
+	if g.Source == overview.SourceOwner {
+		return text + " what owns it makes " + others
+	}
+	return fmt.Sprintf("%s %s are made in namespace %s, with %s%s", text, others, g.Namespace, joins(g), and(profiles))
+}
+
+// joins is how a pod says that it is in a gang.
+func joins(g *overview.Gang) string {
+	switch g.Source {
+	case overview.SourceNative:
+		return "spec.schedulingGroup.podGroupName: " + g.Name
+	case overview.SourceAnnotation:
+		return "the annotation " + v1alpha1.GangNameAnnotation + ": " + g.Name
+	default:
+		return "the label " + v1alpha1.PodGroupXLabel + ": " + g.Name
+	}
+}
+
+// and is which scheduler pods are to name.
+func and(profiles []string) string {
+	if len(profiles) == 0 {
+		return ""
+	}
+	return " and spec.schedulerName: " + strings.Join(profiles, " or ")
+}
+
+// strangers tells of the pods that name a gang, and no scheduler of these profiles; empty where there are none.
+func strangers(pods []*v1.Pod, profiles []string) string {
+	counts := map[string]int{}
+	for _, pod := range pods {
+		if name := pod.Spec.SchedulerName; !slices.Contains(profiles, name) {
+			counts[name]++
+		}
+	}
+	if len(counts) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("pods of it name a scheduler that is no profile of the configuration: %s; set spec.schedulerName to %s", strings.Join(counted(counts), ", "), strings.Join(profiles, " or "))
+}

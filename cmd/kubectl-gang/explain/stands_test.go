@@ -1,0 +1,96 @@
+package explain
+
+import (
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/lockstep-sh/lockstep/plugins/overview"
+)
+
+func TestStands(t *testing.T) {
+	for sentence, c := range map[string]struct {
+		gang overview.Gang
+		want string
+	}{
+		"members are missing":              {overview.Gang{Phase: "Pending", Reason: "GangIncomplete"}, "gathering"},
+		"it has no minimum":                {overview.Gang{Phase: "Pending", Reason: "GangUndefined"}, "undefined"},
+		"its queue has no place for it":    {overview.Gang{Phase: "Pending", Reason: "QueueCapability"}, "queued"},
+		"others come first":                {overview.Gang{Phase: "Pending", Reason: "QueueTurn"}, "queued"},
+		"nothing is said of it":            {overview.Gang{Phase: "PreScheduling", Reason: "AwaitingPlacement"}, "planning"},
+		"it is tried again":                {overview.Gang{Phase: "Pending", Reason: "PlacementFailed"}, "planning"},
+		"it does not fit":                  {overview.Gang{Phase: "Pending", Reason: "Unschedulable"}, "waiting for room"},
+		"room is kept for some":            {overview.Gang{Phase: "Scheduling", Reason: "Unschedulable", Held: 2}, "held"},
+		"its victims are ending":           {overview.Gang{Phase: "Pending", Reason: "PreemptionInProgress", Held: 3}, "preempting"},
+		"it has waited too long":           {overview.Gang{Phase: "Pending", Reason: "TimedOut"}, "timed out"},
+		"it lost members, and waits anew":  {overview.Gang{Phase: "Unknown", Reason: "Unschedulable"}, "waiting for room"},
+		"its minimum has nodes":            {overview.Gang{Phase: "Scheduled", Reason: "MinimumBound"}, "bound"},
+		"it runs, and others of it do not": {overview.Gang{Phase: "Running", Reason: "Unschedulable", Held: 1}, "bound"},
+		"all of it has succeeded":          {overview.Gang{Phase: "Finished"}, "ended"},
+	} {
+		if got := stands(&c.gang); got != c.want {
+			t.Errorf("%s: it is %s, want %s", sentence, got, c.want)
+		}
+	}
+}
+
+func TestMissing(t *testing.T) {
+	gang := func(source overview.Source, phase string) *overview.Gang {
+		return &overview.Gang{Namespace: "team", Name: "train", Source: source, Phase: phase, Minimum: 3}
+	}
+	profiles := []string{"lockstep-scheduler"}
+	for sentence, c := range map[string]struct {
+		gang     *overview.Gang
+		there    int
+		profiles []string
+		want     string
+	}{
+		"all are there": {gang(overview.SourcePodGroup, "Pending"), 3, profiles, ""},
+		"it has begun":  {gang(overview.SourcePodGroup, "Running"), 2, profiles, ""},
+		"none is there": {gang(overview.SourcePodGroup, "Pending"), 0, profiles,
+			"0 of its minimum of 3 are there; see whether its pods are made in namespace team, with the label scheduling.x-k8s.io/pod-group: train and spec.schedulerName: lockstep-scheduler"},
+		"one is there, and the profiles are not known": {gang(overview.SourceNative, "Pending"), 1, nil,
+			"1 of its minimum of 3 are there; see whether the others are made in namespace team, with spec.schedulingGroup.podGroupName: train"},
+		"by annotation": {gang(overview.SourceAnnotation, "Pending"), 1, []string{"a", "b"},
+			"1 of its minimum of 3 are there; see whether the others are made in namespace team, with the annotation gang.scheduling.koordinator.sh/name: train and spec.schedulerName: a or b"},
+		"by owner": {gang(overview.SourceOwner, "Pending"), 0, profiles, "0 of its minimum of 3 are there; see whether what owns it makes its pods"},
+	} {
+		if got := missing(c.gang, c.there, c.profiles); got != c.want {
+			t.Errorf("%s: it says %q, want %q", sentence, got, c.want)
+		}
+	}
+}
+
+func TestStrangers(t *testing.T) {
+	var pods []*v1.Pod
+	for _, name := range []string{"lockstep-scheduler", "other", "default-scheduler", "other"} {
+		pods = append(pods, &v1.Pod{Spec: v1.PodSpec{SchedulerName: name}})
+	}
+	const want = "pods of it name a scheduler that is no profile of the configuration: default-scheduler (1), other (2); set spec.schedulerName to lockstep-scheduler"
+	if got := strangers(pods, []string{"lockstep-scheduler"}); got != want {
+		t.Errorf("it says %q, want %q", got, want)
+	}
+	if got := strangers(pods[:1], []string{"lockstep-scheduler"}); got != "" {
+		t.Errorf("it says %q of none", got)
+	}
+}
+
+// The first lines tell how the gang stands.
+func TestWords(t *testing.T) {
+	for sentence, c := range map[string]struct {
+		report Report
+		want   string
+	}{
+		"it waits":         {Report{Gang: "a/b", Phase: "Pending", Stands: "waiting for room", Members: 4, Min: 4}, "Gang a/b: Pending, waiting for room; 0 of 4 members have a node; it starts with 4\n"},
+		"it is not listed": {Report{Gang: "a/b", Members: 4, Min: 4}, "Gang a/b: 0 of 4 members have a node; it starts with 4\n"},
+		"it has no pods":   {Report{Gang: "a/b", Phase: "Pending", Stands: "gathering", Min: 3, Missing: "0 of 3"}, "Gang a/b: Pending, gathering; it has no pods; it starts with 3\nMembers: 0 of 3\n"},
+		"room is kept":     {Report{Gang: "a/b", Phase: "Pending", Stands: "held", Members: 4, Min: 4, Held: 2}, "Gang a/b: Pending, held; 0 of 4 members have a node, and room is kept for 2; it starts with 4\n"},
+		"nobody could be asked": {Report{Gang: "a/b", Members: 1, Min: 1, Unasked: "list /api/v1/nodes: 403 Forbidden", Notes: []string{"more"}},
+			"Gang a/b: 0 of 1 members have a node; it starts with 1\nWhat the scheduler would decide now is not known: list /api/v1/nodes: 403 Forbidden\nNote: more\n"},
+	} {
+		if got := c.report.words(); strings.TrimSpace(got) != strings.TrimSpace(c.want) {
+			t.Errorf("%s: it says\n%s\nwant\n%s", sentence, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,15 @@
+package overview
+
+import (
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+)
+
+// GangOf is the gang of a pod as namespace/name, as far as the pod says itself; empty where it is in none.
+func GangOf(pod *v1.Pod) string {
+	if key, _, ok := gang.KeyOf(pod); ok {
+		return key.String()
+	}
+	return ""
+}

@@ -1,0 +1,67 @@
+package kubectlgang_test
+
+import (
+	"strings"
+	"testing"
+)
+
+// testExplain: a gang is explained with its phase, also where it has no pods, and where the user may not read what the scheduler reads.
+func (s *stage) testExplain(t *testing.T) {
+	const file = "testdata/empty.yaml"
+	if _, err := s.cluster.Kubectl(t.Context(), "apply", "-f", file); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if _, err := s.cluster.Kubectl(t.Context(), "delete", "-f", file); err != nil {
+			t.Error(err)
+		}
+	}()
+	for args, c := range map[string]struct {
+		fails bool
+		want  []string
+	}{
+		"pretrain -n llm": {want: []string{
+			"Gang llm/pretrain: Pending, waiting for room; 0 of 3 members have a node; it starts with 3\n",
+			"Queue research: deserves 38 nvidia.com/gpu; has 14 nvidia.com/gpu;",
+			"Now the scheduler would place none\n",
+		}},
+		"eval -n llm": {want: []string{"Gang llm/eval: Running, bound; 2 of 2 members have a node; it runs, and needs 2\n"}},
+		"late -n team-a": {want: []string{
+			"Gang team-a/late: Pending, gathering; 0 of 1 members have a node; it starts with 2\n",
+			"Members: 1 of its minimum of 2 are there; see whether the others are made in namespace team-a, with spec.schedulingGroup.podGroupName: late and spec.schedulerName: lockstep-scheduler\n",
+		}},
+		"empty -n llm": {want: []string{
+			"Gang llm/empty: Pending, gathering; it has no pods; it starts with 3\n",
+			"Members: 0 of its minimum of 3 are there; see whether its pods are made in namespace llm, with the label scheduling.x-k8s.io/pod-group: empty and spec.schedulerName: lockstep-scheduler\n",
+		}},
+		"stray -n llm":   {true, []string{`error: there is no gang "llm/stray" that the scheduler schedules: pods of it name a scheduler that is no profile of the configuration: another-scheduler (1); set spec.schedulerName to lockstep-scheduler`}},
+		"nothing -n llm": {true, []string{`error: there is no gang "llm/nothing": no pod is in it`}},
+		// It may list pods and PodGroups of the namespace, and nothing else.
+		"pretrain -n llm --as=member": {want: []string{
+			"Gang llm/pretrain: Pending, waiting for room; 0 of 3 members have a node; it starts with 3\n",
+			`pods, Unschedulable: gang "llm/pretrain" does not fit in any rack: `,
+			"What the scheduler would decide now is not known: ", ": 403 Forbidden\n",
+			"Note: what its namespace says of the queue is not known: reading /api/v1/namespaces/llm: 403 Forbidden\n",
+		}},
+		"empty -n llm --as=member":             {want: []string{"Gang llm/empty: Pending, gathering; it has no pods; it starts with 3\n", "What the scheduler would decide now is not known: "}},
+		"nothing -n llm --as=member":           {true, []string{`error: there is no gang "llm/nothing"`, "and the scheduler could not be asked: "}},
+		"pretrain -n llm --as=nobody":          {true, []string{"error: reading /api/v1/namespaces/llm/pods: 403 Forbidden; and the scheduler could not be asked: "}},
+		"late -n team-a --nodes +1:nowhere":    {true, []string{`error: checking --nodes: no node is in pool "nowhere"`}},
+		"late -n team-a --nodes nonsense":      {true, []string{`error: checking --nodes: "nonsense" is not +COUNT:POOL`}},
+		"late -n team-a --scheduler-config=no": {want: []string{"Gang team-a/late: Pending, gathering;", "What the scheduler would decide now is not known: reading --scheduler-config: open no: "}},
+	} {
+		stdout, stderr, err := s.try(t, append([]string{"explain", "--scheduler-config=testdata/scheduler.yaml"}, strings.Fields(args)...)...)
+		if (err != nil) != c.fails {
+			t.Errorf("kubectl gang explain %s: %v", args, err)
+		}
+		for _, want := range c.want {
+			if !strings.Contains(stdout+stderr, want) {
+				t.Errorf("kubectl gang explain %s does not say %q:\n%s%s", args, want, stdout, stderr)
+			}
+		}
+	}
+	type explanation struct{ Phase, Stands string }
+	if got := items[explanation](s, t, "GangExplanation", "json", "explain", "pretrain", "-n", "llm"); len(got) != 1 || got[0] != (explanation{"Pending", "waiting for room"}) {
+		t.Errorf("as JSON it says %+v", got)
+	}
+}
