@@ -353,31 +353,6 @@ func (c *Case) words() string {
 	for _, w := range c.Why {
 		fmt.Fprintf(&b, "  %d would wait, %s: %s\n", w.Pods, w.Reason, w.Message)
 	}
-	for i := len(c.Decisions) - 1; i >= 0; i-- {
-		if d := &c.Decisions[i]; d.Kind == decisions.Preemption {
-			b.WriteString(sought(d)) // the last says it
-			break
-		}
-	}
-	return b.String()
-}
-
-// sought words where victims were looked for, and who was chosen.
-func sought(d *decisions.Decision) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "  Victims were looked for, to free %s:\n", d.Need)
-	for _, domain := range d.Domains {
-		in := domain.Name
-		if domain.Round != "" {
-			in += ", round " + domain.Round
-		}
-		fmt.Fprintf(&b, "    %s: %s\n", in, domain.Outcome)
-	}
-	if d.Untried > 0 {
-		fmt.Fprintf(&b, "    and %d more, not told or not tried\n", d.Untried)
-	}
-	for _, bundle := range d.Bundles {
-		fmt.Fprintf(&b, "    chosen: %d pods of %s (%s), gain %.2f, cost %.2f, ROI %.2f\n", bundle.Pods, bundle.Gang, bundle.Kind, bundle.Gain, bundle.Cost, bundle.ROI)
-	}
+	b.WriteString(c.looked())
 	return b.String()
 }
