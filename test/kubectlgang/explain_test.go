@@ -7,7 +7,7 @@ import (
 
 // testExplain: a gang is explained with its phase, also where it has no pods, and where the user may not read what the scheduler reads.
 func (s *stage) testExplain(t *testing.T) {
-	const file = "testdata/empty.yaml"
+	const file = "testdata/incomplete.yaml"
 	if _, err := s.cluster.Kubectl(t.Context(), "apply", "-f", file); err != nil {
 		t.Fatal(err)
 	}
@@ -23,7 +23,9 @@ func (s *stage) testExplain(t *testing.T) {
 		"pretrain -n llm": {want: []string{
 			"Gang llm/pretrain: Pending, waiting for room; 0 of 3 members have a node; it starts with 3\n",
 			"Queue research: deserves 38 nvidia.com/gpu; has 14 nvidia.com/gpu;",
+			"Reservations: there is none that it may use\n",
 			"Now the scheduler would place none\n",
+			"  Places were looked for, for llm/pretrain: 3 members in one rack:\n    rack r1: 2 of 3 members fit\n",
 		}},
 		"eval -n llm": {want: []string{"Gang llm/eval: Running, bound; 2 of 2 members have a node; it runs, and needs 2\n"}},
 		"late -n team-a": {want: []string{
@@ -33,6 +35,10 @@ func (s *stage) testExplain(t *testing.T) {
 		"empty -n llm": {want: []string{
 			"Gang llm/empty: Pending, gathering; it has no pods; it starts with 3\n",
 			"Members: 0 of its minimum of 3 are there; see whether its pods are made in namespace llm, with the label scheduling.x-k8s.io/pod-group: empty and spec.schedulerName: lockstep-scheduler\n",
+		}},
+		"tonight -n llm": {want: []string{
+			"Gang llm/tonight: Pending, gathering; 0 of 1 members have a node; it starts with 2\n",
+			"Reservation tonight: Available, for 1 members; 2 of 2 placements are held, and 0 pods use them, on gpu-6\n",
 		}},
 		"stray -n llm":   {true, []string{`error: there is no gang "llm/stray" that the scheduler schedules: pods of it name a scheduler that is no profile of the configuration: another-scheduler (1); set spec.schedulerName to lockstep-scheduler`}},
 		"nothing -n llm": {true, []string{`error: there is no gang "llm/nothing": no pod is in it`}},

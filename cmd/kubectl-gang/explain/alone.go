@@ -44,6 +44,9 @@ func (o *options) alone(ctx context.Context, gang string, why error) (*Report, e
 	r := newReport(gang, members, g.Minimum, stands(g) == "bound")
 	r.tell(g, nil)
 	r.Unasked, r.Notes = why.Error(), beside.notes
+	if r.reserve(beside.reservations, waiting(members)); len(r.Reservations) == 0 {
+		r.Reservations = nil // whether its profile uses any is not known
+	}
 	if g.Queue == v1alpha1.DefaultQueue && beside.namespace == nil {
 		return r, nil // its namespace may name another
 	}

@@ -19,10 +19,12 @@ type reader func(ctx context.Context, path string, into any) error
 
 // beside is what there is of a gang beside its pods. What the cluster does not have is nil.
 type beside struct {
-	group        *podgroup.PodGroup
-	native       *schedulingv1beta1.PodGroup
-	namespace    *v1.Namespace
-	reservations []*v1alpha1.Reservation
+	group     *podgroup.PodGroup
+	native    *schedulingv1beta1.PodGroup
+	namespace *v1.Namespace
+	// reservations are those of the cluster; reservationsRead tells that it has no others.
+	reservations     []*v1alpha1.Reservation
+	reservationsRead bool
 	// notes tell what could not be read.
 	notes []string
 }
@@ -45,6 +47,7 @@ func readBeside(ctx context.Context, read reader, gang string) *beside {
 		}},
 		{what: "what its namespace says of the queue is not known", path: "/api/v1/namespaces", name: namespace, one: &of, found: func(bool) { b.namespace = &of }},
 		{what: "Reservations are not known", path: "/apis/scheduling.lockstep.dev/v1alpha1/reservations", all: &reservations, found: func(bool) {
+			b.reservationsRead = true
 			for i := range reservations.Items {
 				b.reservations = append(b.reservations, &reservations.Items[i])
 			}

@@ -131,7 +131,7 @@ func (o *options) report(ctx context.Context, gang string, named, members []*v1.
 	if len(members) == 0 && (g == nil || beside.group == nil && beside.native == nil) {
 		return nil, &wrongError{noGang(gang, named, simulation.Profiles())}
 	}
-	r, waiting := &Report{Gang: gang, Pods: []Member{}}, []*v1.Pod(nil)
+	r := &Report{Gang: gang, Pods: []Member{}}
 	if len(members) > 0 {
 		least, running := simulation.Minimum(members[0])
 		r = newReport(gang, members, least, running)
@@ -141,15 +141,14 @@ func (o *options) report(ctx context.Context, gang string, named, members []*v1.
 	}
 	r.tell(g, simulation.Profiles())
 	r.Strangers, r.Notes = strangers(named, simulation.Profiles()), beside.notes
-	for _, pod := range members {
-		if pod.Spec.NodeName == "" && pod.DeletionTimestamp == nil {
-			waiting = append(waiting, pod)
-		}
-	}
-	if len(waiting) == 0 {
+	asked := waiting(members)
+	if len(asked) == 0 {
 		return r, nil
 	}
-	return r, o.decide(ctx, r, waiting, simulation, more)
+	if simulation.Reserves(asked[0]) && beside.reservationsRead {
+		r.reserve(beside.reservations, asked)
+	}
+	return r, o.decide(ctx, r, asked, simulation, more)
 }
 
 // noGang is that there is no gang, and what there is of its name.

@@ -43,6 +43,8 @@ type Report struct {
 	// Autoscaler tells whether one acts for it.
 	Autoscaler string `json:"autoscaler,omitempty"`
 	Queue      *Queue `json:"queue,omitempty"`
+	// Reservations are those that members which wait may use; null where the profile of its pods uses none, or that is not known.
+	Reservations []Reserved `json:"reservations"`
 	// Cases are what the scheduler decides now, and with more nodes.
 	Cases []Case `json:"cases,omitempty"`
 	// Unasked tells why the scheduler could not be asked, and Notes what else is not known.
@@ -129,6 +131,22 @@ func (r *Report) tell(g *overview.Gang, profiles []string) {
 		return
 	}
 	r.Phase, r.Stands, r.Held, r.Missing = g.Phase, stands(g), g.Held, missing(g, r.Members, profiles)
+}
+
+// reserve adds the Reservations that members which wait may use. What cannot be told is noted.
+func (r *Report) reserve(list []*v1alpha1.Reservation, waiting []*v1.Pod) {
+	var err error
+	if r.Reservations, err = reserved(list, waiting); err != nil {
+		r.Notes = append(r.Notes, "Reservations are not known: "+err.Error())
+	}
+}
+
+// waiting are the members that are to get a node.
+func waiting(members []*v1.Pod) []*v1.Pod {
+	return slices.DeleteFunc(slices.Clone(members), func(pod *v1.Pod) bool {
+		ended := pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed
+		return pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil || ended
+	})
 }
 
 // waits is why a pod waits of which the scheduler has said nothing.
@@ -287,6 +305,9 @@ func (r *Report) words() string {
 	}
 	if q := r.Queue; q != nil {
 		b.WriteString(q.words())
+	}
+	if r.Reservations != nil {
+		b.WriteString(reservedWords(r.Reservations))
 	}
 	for i := range r.Cases {
 		b.WriteString(r.Cases[i].words())

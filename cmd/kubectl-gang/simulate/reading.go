@@ -61,3 +61,6 @@ func (c *Cluster) Pods(ctx context.Context, namespace string) ([]*v1.Pod, error)
 
 // Profiles are the names of the scheduler's profiles, which pods ask for, in order.
 func (s *Simulation) Profiles() []string { return slices.Sorted(maps.Keys(s.scheduler.Profiles)) }
+
+// Reserves reports whether the profile of a pod has pods use Reservations.
+func (s *Simulation) Reserves(pod *v1.Pod) bool { return s.scheduler.Set.Reserves(pod) }

@@ -1,0 +1,136 @@
+package explain
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/plugins/overview"
+	"github.com/lockstep-sh/lockstep/plugins/reservations"
+)
+
+// Reserved is a Reservation of which members are owners.
+type Reserved struct {
+	Name string `json:"name"`
+	// Members is how many members that wait may use it, as its owners say.
+	Members int    `json:"members"`
+	Phase   string `json:"phase,omitempty"`
+	// Held of Replicas placements are held, and Used is how many pods use them.
+	Held     int      `json:"held"`
+	Replicas int      `json:"replicas"`
+	Used     int      `json:"used"`
+	Nodes    []string `json:"nodes,omitempty"`
+	// Unusable tells why they cannot use it; empty where they can.
+	Unusable string `json:"unusable,omitempty"`
+}
+
+// reserved lists the Reservations that members which wait may use, or name. Of those that have ended only the ones that they name
+// are told.
+func reserved(list []*v1alpha1.Reservation, waiting []*v1.Pod) ([]Reserved, error) {
+	owned, err := reservations.Owned(list, waiting)
+	if err != nil {
+		return nil, fmt.Errorf("reading the owners of Reservations: %w", err)
+	}
+	named := namedBy(waiting)
+	known, all := map[string]bool{}, []Reserved{}
+	for _, row := range overview.Reservations(list) {
+		known[row.Name] = true
+		if named[row.Name] > 0 || owned[row.Name] > 0 && row.Ended == nil {
+			all = append(all, Reserved{
+				Name: row.Name, Members: owned[row.Name], Phase: row.Phase, Held: row.Held, Replicas: row.Replicas, Used: row.Used, Nodes: row.Nodes,
+				Unusable: unusable(&row, owned[row.Name], len(waiting), named),
+			})
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(named)) {
+		if !known[name] {
+			all = append(all, Reserved{Name: name, Unusable: "members name it, and it does not exist"})
+		}
+	}
+	return all, nil
+}
+
+// namedBy is how many pods name which Reservation: these go there or nowhere.
+func namedBy(pods []*v1.Pod) map[string]int {
+	named := map[string]int{}
+	for _, pod := range pods {
+		if name := pod.Annotations[v1alpha1.ReservationAnnotation]; name != "" {
+			named[name]++
+		}
+	}
+	return named
+}
+
+// unusable tells why members that wait cannot use a Reservation; empty where they can. So many of them are among its owners.
+func unusable(row *overview.Reservation, owners, waiting int, named map[string]int) string {
+	others := 0
+	for name, n := range named {
+		if name != row.Name {
+			others += n
+		}
+	}
+	switch {
+	case row.Ended != nil:
+		return "it has ended"
+	case owners == 0:
+		return "members name it, and are none of its owners"
+	case others == waiting:
+		return "all members name another"
+	case row.Phase == string(v1alpha1.ReservationPending):
+		return "it holds nothing yet" + because(row)
+	case row.Held == 0:
+		return "all of it has been used"
+	case full(row):
+		return "pods use all that it holds"
+	}
+	return ""
+}
+
+func because(row *overview.Reservation) string {
+	if row.Message == "" {
+		return ""
+	}
+	return ": " + row.Message
+}
+
+// full reports whether pods use as much as a Reservation holds of some resource.
+func full(row *overview.Reservation) bool {
+	for name, has := range row.Allocatable {
+		if used := row.Allocated[name]; !has.IsZero() && used.Cmp(has) >= 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// reservedWords tells of Reservations, each on a line.
+func reservedWords(list []Reserved) string {
+	if len(list) == 0 {
+		return "Reservations: there is none that it may use\n"
+	}
+	var b strings.Builder
+	for i := range list {
+		b.WriteString(list[i].words())
+	}
+	return b.String()
+}
+
+func (r *Reserved) words() string {
+	if r.Phase == "" {
+		return fmt.Sprintf("Reservation %s: %s\n", r.Name, r.Unusable)
+	}
+	text := fmt.Sprintf("Reservation %s: %s, for %d members; %d of %d placements are held, and %d pods use them", r.Name, r.Phase, r.Members, r.Held, r.Replicas, r.Used)
+	if r.Unusable != "" {
+		return text + "; it cannot be used: " + r.Unusable + "\n"
+	}
+	nodes := r.Nodes[:min(len(r.Nodes), shown)]
+	text += ", on " + strings.Join(nodes, ", ")
+	if more := len(r.Nodes) - len(nodes); more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text + "\n"
+}
