@@ -160,20 +160,23 @@ func noGang(gang string, named []*v1.Pod, profiles []string) error {
 }
 
 // decide adds what the scheduler decides about members that wait.
-func (o *options) decide(ctx context.Context, r *Report, waiting []*v1.Pod, simulation *simulate.Simulation, more *simulate.More) error {
-	answer, err := simulation.Decide(ctx, waiting)
+func (o *options) decide(ctx context.Context, r *Report, asked []*v1.Pod, simulation *simulate.Simulation, more *simulate.More) error {
+	answer, err := simulation.Decide(ctx, asked)
 	if err != nil {
 		return err
 	}
 	r.add("now", answer, simulation, time.Time{})
-	if more == nil || answer.Placed() == len(waiting) {
+	if line, waits := simulation.Line(asked[0]); waits && answer.Placed() < len(asked) {
+		r.Line = &line
+	}
+	if more == nil || answer.Placed() == len(asked) {
 		return nil
 	}
 	began := time.Now()
 	if err := more.Suppose(ctx, simulation); err != nil {
 		return &wrongError{err}
 	}
-	if answer, err = simulation.Decide(ctx, waiting); err != nil {
+	if answer, err = simulation.Decide(ctx, asked); err != nil {
 		return err
 	}
 	r.add(more.String(), answer, simulation, began)

@@ -16,6 +16,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/output"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/simulate"
+	"github.com/lockstep-sh/lockstep/plugins"
 	"github.com/lockstep-sh/lockstep/plugins/decisions"
 	"github.com/lockstep-sh/lockstep/plugins/overview"
 )
@@ -43,6 +44,8 @@ type Report struct {
 	// Autoscaler tells whether one acts for it.
 	Autoscaler string `json:"autoscaler,omitempty"`
 	Queue      *Queue `json:"queue,omitempty"`
+	// Line is its place among those that would still wait after what the scheduler decides now; nil where it would not wait.
+	Line *plugins.Line `json:"line,omitempty"`
 	// Reservations are those that members which wait may use; null where the profile of its pods uses none, or that is not known.
 	Reservations []Reserved `json:"reservations"`
 	// Cases are what the scheduler decides now, and with more nodes.
@@ -305,6 +308,9 @@ func (r *Report) words() string {
 	}
 	if q := r.Queue; q != nil {
 		b.WriteString(q.words())
+	}
+	if r.Line != nil {
+		b.WriteString(lineWords(r.Line))
 	}
 	if r.Reservations != nil {
 		b.WriteString(reservedWords(r.Reservations))

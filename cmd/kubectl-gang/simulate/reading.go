@@ -10,6 +10,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/access"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/overlay"
+	"github.com/lockstep-sh/lockstep/plugins"
 )
 
 // IsNotFound reports whether an error is that a cluster does not have an object, or its kind.
@@ -64,3 +65,6 @@ func (s *Simulation) Profiles() []string { return slices.Sorted(maps.Keys(s.sche
 
 // Reserves reports whether the profile of a pod has pods use Reservations.
 func (s *Simulation) Reserves(pod *v1.Pod) bool { return s.scheduler.Set.Reserves(pod) }
+
+// Line returns where a pod or its gang stands among those that wait, once the scheduler has decided about it; false where it does not.
+func (s *Simulation) Line(pod *v1.Pod) (plugins.Line, bool) { return s.scheduler.Set.Line(pod) }
