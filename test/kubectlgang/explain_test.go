@@ -1,9 +1,59 @@
 package kubectlgang_test
 
 import (
+	"bytes"
+	"maps"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
+
+// explanation is what kubectl gang explain says, and whether it fails.
+type explanation struct {
+	fails bool
+	want  []string
+}
+
+// explanations are by what is asked.
+var explanations = map[string]explanation{
+	"pretrain -n llm": {want: []string{
+		"Gang llm/pretrain: Pending, waiting for room; 0 of 3 members have a node; it starts with 3\n",
+		"Queue research: deserves 38 nvidia.com/gpu; has 14 nvidia.com/gpu;",
+		"Among those of queue research that would still wait it is 1st of 1\n",
+		"Reservations: there is none that it may use\n",
+		"Now the scheduler would place none\n",
+		"  Places were looked for, for llm/pretrain: 3 members in one rack:\n    rack r1: 2 of 3 members fit\n",
+	}},
+	"eval -n llm": {want: []string{"Gang llm/eval: Running, bound; 2 of 2 members have a node; it runs, and needs 2\n"}},
+	"late -n team-a": {want: []string{
+		"Gang team-a/late: Pending, gathering; 0 of 1 members have a node; it starts with 2\n",
+		"Members: 1 of its minimum of 2 are there; see whether the others are made in namespace team-a, with spec.schedulingGroup.podGroupName: late and spec.schedulerName: lockstep-scheduler\n",
+	}},
+	"empty -n llm": {want: []string{
+		"Gang llm/empty: Pending, gathering; it has no pods; it starts with 3\n",
+		"Members: 0 of its minimum of 3 are there; see whether its pods are made in namespace llm, with the label scheduling.x-k8s.io/pod-group: empty and spec.schedulerName: lockstep-scheduler\n",
+	}},
+	"tonight -n llm": {want: []string{
+		"Gang llm/tonight: Pending, gathering; 0 of 1 members have a node; it starts with 2\n",
+		"Reservation tonight: Available, for 1 members; 2 of 2 placements are held, and 0 pods use them, on gpu-6\n",
+	}},
+	"stray -n llm":   {true, []string{`error: there is no gang "llm/stray" that the scheduler schedules: pods of it name a scheduler that is no profile of the configuration: another-scheduler (1); set spec.schedulerName to lockstep-scheduler`}},
+	"nothing -n llm": {true, []string{`error: there is no gang "llm/nothing": no pod is in it`}},
+	// It may list pods and PodGroups of the namespace, and nothing else.
+	"pretrain -n llm --as=member": {want: []string{
+		"Gang llm/pretrain: Pending, waiting for room; 0 of 3 members have a node; it starts with 3\n",
+		`pods, Unschedulable: gang "llm/pretrain" does not fit in any rack: `,
+		"What the scheduler would decide now is not known: ", ": 403 Forbidden\n",
+		"Note: what its namespace says of the queue is not known: reading /api/v1/namespaces/llm: 403 Forbidden\n",
+	}},
+	"empty -n llm --as=member":             {want: []string{"Gang llm/empty: Pending, gathering; it has no pods; it starts with 3\n", "What the scheduler would decide now is not known: "}},
+	"nothing -n llm --as=member":           {true, []string{`error: there is no gang "llm/nothing"`, "and the scheduler could not be asked: "}},
+	"pretrain -n llm --as=nobody":          {true, []string{"error: reading /api/v1/namespaces/llm/pods: 403 Forbidden; and the scheduler could not be asked: "}},
+	"late -n team-a --nodes +1:nowhere":    {true, []string{`error: checking --nodes: no node is in pool "nowhere"`}},
+	"late -n team-a --nodes nonsense":      {true, []string{`error: checking --nodes: "nonsense" is not +COUNT:POOL`}},
+	"late -n team-a --scheduler-config=no": {want: []string{"Gang team-a/late: Pending, gathering;", "What the scheduler would decide now is not known: reading --scheduler-config: open no: "}},
+}
 
 // testExplain: a gang is explained with its phase, also where it has no pods, and where the user may not read what the scheduler reads.
 func (s *stage) testExplain(t *testing.T) {
@@ -16,46 +66,17 @@ func (s *stage) testExplain(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	for args, c := range map[string]struct {
-		fails bool
-		want  []string
-	}{
-		"pretrain -n llm": {want: []string{
-			"Gang llm/pretrain: Pending, waiting for room; 0 of 3 members have a node; it starts with 3\n",
-			"Queue research: deserves 38 nvidia.com/gpu; has 14 nvidia.com/gpu;",
-			"Reservations: there is none that it may use\n",
-			"Now the scheduler would place none\n",
-			"  Places were looked for, for llm/pretrain: 3 members in one rack:\n    rack r1: 2 of 3 members fit\n",
-		}},
-		"eval -n llm": {want: []string{"Gang llm/eval: Running, bound; 2 of 2 members have a node; it runs, and needs 2\n"}},
-		"late -n team-a": {want: []string{
-			"Gang team-a/late: Pending, gathering; 0 of 1 members have a node; it starts with 2\n",
-			"Members: 1 of its minimum of 2 are there; see whether the others are made in namespace team-a, with spec.schedulingGroup.podGroupName: late and spec.schedulerName: lockstep-scheduler\n",
-		}},
-		"empty -n llm": {want: []string{
-			"Gang llm/empty: Pending, gathering; it has no pods; it starts with 3\n",
-			"Members: 0 of its minimum of 3 are there; see whether its pods are made in namespace llm, with the label scheduling.x-k8s.io/pod-group: empty and spec.schedulerName: lockstep-scheduler\n",
-		}},
-		"tonight -n llm": {want: []string{
-			"Gang llm/tonight: Pending, gathering; 0 of 1 members have a node; it starts with 2\n",
-			"Reservation tonight: Available, for 1 members; 2 of 2 placements are held, and 0 pods use them, on gpu-6\n",
-		}},
-		"stray -n llm":   {true, []string{`error: there is no gang "llm/stray" that the scheduler schedules: pods of it name a scheduler that is no profile of the configuration: another-scheduler (1); set spec.schedulerName to lockstep-scheduler`}},
-		"nothing -n llm": {true, []string{`error: there is no gang "llm/nothing": no pod is in it`}},
-		// It may list pods and PodGroups of the namespace, and nothing else.
-		"pretrain -n llm --as=member": {want: []string{
-			"Gang llm/pretrain: Pending, waiting for room; 0 of 3 members have a node; it starts with 3\n",
-			`pods, Unschedulable: gang "llm/pretrain" does not fit in any rack: `,
-			"What the scheduler would decide now is not known: ", ": 403 Forbidden\n",
-			"Note: what its namespace says of the queue is not known: reading /api/v1/namespaces/llm: 403 Forbidden\n",
-		}},
-		"empty -n llm --as=member":             {want: []string{"Gang llm/empty: Pending, gathering; it has no pods; it starts with 3\n", "What the scheduler would decide now is not known: "}},
-		"nothing -n llm --as=member":           {true, []string{`error: there is no gang "llm/nothing"`, "and the scheduler could not be asked: "}},
-		"pretrain -n llm --as=nobody":          {true, []string{"error: reading /api/v1/namespaces/llm/pods: 403 Forbidden; and the scheduler could not be asked: "}},
-		"late -n team-a --nodes +1:nowhere":    {true, []string{`error: checking --nodes: no node is in pool "nowhere"`}},
-		"late -n team-a --nodes nonsense":      {true, []string{`error: checking --nodes: "nonsense" is not +COUNT:POOL`}},
-		"late -n team-a --scheduler-config=no": {want: []string{"Gang team-a/late: Pending, gathering;", "What the scheduler would decide now is not known: reading --scheduler-config: open no: "}},
-	} {
+	config, err := os.ReadFile("testdata/scheduler.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	withoutQueues := filepath.Join(t.TempDir(), "scheduler.yaml")
+	if err := os.WriteFile(withoutQueues, bytes.ReplaceAll(config, []byte(", {name: FairShare}"), nil), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	asked := maps.Clone(explanations)
+	asked["pretrain -n llm --scheduler-config="+withoutQueues] = explanation{want: []string{"Among the gangs that would still wait it is 1st of 1\n"}}
+	for args, c := range asked {
 		stdout, stderr, err := s.try(t, append([]string{"explain", "--scheduler-config=testdata/scheduler.yaml"}, strings.Fields(args)...)...)
 		if (err != nil) != c.fails {
 			t.Errorf("kubectl gang explain %s: %v", args, err)
@@ -66,8 +87,8 @@ func (s *stage) testExplain(t *testing.T) {
 			}
 		}
 	}
-	type explanation struct{ Phase, Stands string }
-	if got := items[explanation](s, t, "GangExplanation", "json", "explain", "pretrain", "-n", "llm"); len(got) != 1 || got[0] != (explanation{"Pending", "waiting for room"}) {
+	type standing struct{ Phase, Stands string }
+	if got := items[standing](s, t, "GangExplanation", "json", "explain", "pretrain", "-n", "llm"); len(got) != 1 || got[0] != (standing{"Pending", "waiting for room"}) {
 		t.Errorf("as JSON it says %+v", got)
 	}
 }

@@ -279,9 +279,12 @@ func (r *Report) words() string {
 	if r.Phase != "" {
 		fmt.Fprintf(&b, "%s, %s; ", r.Phase, r.Stands)
 	}
-	if r.Members == 0 {
+	switch {
+	case len(r.Pods) == 0:
 		b.WriteString("it has no pods")
-	} else {
+	case r.Members == 0:
+		b.WriteString("its pods have ended")
+	default:
 		fmt.Fprintf(&b, "%d of %d members have a node", r.Bound, r.Members)
 	}
 	if r.Held > 0 {

@@ -78,19 +78,24 @@ func TestStrangers(t *testing.T) {
 
 // The first lines tell how the gang stands.
 func TestWords(t *testing.T) {
+	pods := []Member{{Pod: "b-0"}}
 	for sentence, c := range map[string]struct {
 		report Report
 		want   string
 	}{
-		"it waits":         {Report{Gang: "a/b", Phase: "Pending", Stands: "waiting for room", Members: 4, Min: 4}, "Gang a/b: Pending, waiting for room; 0 of 4 members have a node; it starts with 4\n"},
-		"it is not listed": {Report{Gang: "a/b", Members: 4, Min: 4}, "Gang a/b: 0 of 4 members have a node; it starts with 4\n"},
-		"it has no pods":   {Report{Gang: "a/b", Phase: "Pending", Stands: "gathering", Min: 3, Missing: "0 of 3"}, "Gang a/b: Pending, gathering; it has no pods; it starts with 3\nMembers: 0 of 3\n"},
-		"room is kept":     {Report{Gang: "a/b", Phase: "Pending", Stands: "held", Members: 4, Min: 4, Held: 2}, "Gang a/b: Pending, held; 0 of 4 members have a node, and room is kept for 2; it starts with 4\n"},
-		"nobody could be asked": {Report{Gang: "a/b", Members: 1, Min: 1, Unasked: "list /api/v1/nodes: 403 Forbidden", Notes: []string{"more"}},
-			"Gang a/b: 0 of 1 members have a node; it starts with 1\nWhat the scheduler would decide now is not known: list /api/v1/nodes: 403 Forbidden\nNote: more\n"},
+		"it waits":         {Report{Phase: "Pending", Stands: "waiting for room", Members: 4, Min: 4, Pods: pods}, "Pending, waiting for room; 0 of 4 members have a node; it starts with 4\n"},
+		"it is not listed": {Report{Members: 4, Min: 4, Pods: pods}, "0 of 4 members have a node; it starts with 4\n"},
+		"it has no pods":   {Report{Phase: "Pending", Stands: "gathering", Min: 3, Missing: "0 of 3"}, "Pending, gathering; it has no pods; it starts with 3\nMembers: 0 of 3\n"},
+		"it is over":       {Report{Phase: "Finished", Stands: "ended", Min: 3, Pods: pods}, "Finished, ended; its pods have ended; it starts with 3\n"},
+		"room is kept":     {Report{Phase: "Pending", Stands: "held", Members: 4, Min: 4, Held: 2, Pods: pods}, "Pending, held; 0 of 4 members have a node, and room is kept for 2; it starts with 4\n"},
+		"nobody could be asked": {
+			Report{Members: 1, Min: 1, Unasked: "list /api/v1/nodes: 403 Forbidden", Notes: []string{"more"}, Pods: pods},
+			"0 of 1 members have a node; it starts with 1\nWhat the scheduler would decide now is not known: list /api/v1/nodes: 403 Forbidden\nNote: more\n",
+		},
 	} {
-		if got := c.report.words(); strings.TrimSpace(got) != strings.TrimSpace(c.want) {
-			t.Errorf("%s: it says\n%s\nwant\n%s", sentence, got, c.want)
+		c.report.Gang = "a/b"
+		if got, want := strings.TrimSpace(c.report.words()), strings.TrimSpace("Gang a/b: "+c.want); got != want {
+			t.Errorf("%s: it says\n%s\nwant\n%s", sentence, got, want)
 		}
 	}
 }

@@ -1,0 +1,32 @@
+package whatif_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/lockstep-sh/lockstep/test/await"
+)
+
+// TestStands: explain tells how far a gang has come, as the cluster has it.
+func TestStands(t *testing.T) {
+	c := start(t)
+	c.apply(classes)
+	stands := func(gang, want string) {
+		await.NoError(t, "explain tells how "+gang+" stands", func() error {
+			out := string(c.run("explain", gang))
+			if !strings.HasPrefix(out, "Gang default/"+gang+": "+want+"\n") {
+				return fmt.Errorf("want %q: %w", want, errors.New(out))
+			}
+			return nil
+		})
+	}
+	c.apply(job("slow", 2, 8, `gang.scheduling.koordinator.sh/timeout: "true"`)) // as the scheduler writes it
+	stands("slow", "Pending, timed out; 0 of 2 members have a node; it starts with 2")
+	c.clear()
+	c.apply(strings.ReplaceAll(job("low", 8, 8), "terminationGracePeriodSeconds: 0", "terminationGracePeriodSeconds: 60"))
+	stands("low", "Running, bound; 8 of 8 members have a node; it runs, and needs 8")
+	c.apply(job("train", 2, 8, rack, "class: high"))
+	stands("train", "PreScheduling, preempting; 0 of 2 members have a node, and room is kept for 2; it starts with 2")
+}
