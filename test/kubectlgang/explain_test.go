@@ -40,6 +40,9 @@ var explanations = map[string]explanation{
 	}},
 	"stray -n llm":   {true, []string{`error: there is no gang "llm/stray" that the scheduler schedules: pods of it name a scheduler that is no profile of the configuration: another-scheduler (1); set spec.schedulerName to lockstep-scheduler`}},
 	"nothing -n llm": {true, []string{`error: there is no gang "llm/nothing": no pod is in it`}},
+	// It may list pods of the namespace, and nothing else.
+	"eval -n llm --as=poor":     {want: []string{"Gang llm/eval: 2 of 2 members have a node; its minimum is not known\n", "Note: its PodGroup is not known: reading "}},
+	"pretrain -n llm --as=poor": {want: []string{"Gang llm/pretrain: Pending, waiting for room; 0 of 3 members have a node; it starts with 3\n"}},
 	// It may list pods and PodGroups of the namespace, and nothing else.
 	"pretrain -n llm --as=member": {want: []string{
 		"Gang llm/pretrain: Pending, waiting for room; 0 of 3 members have a node; it starts with 3\n",
@@ -58,8 +61,10 @@ var explanations = map[string]explanation{
 // testExplain: a gang is explained with its phase, also where it has no pods, and where the user may not read what the scheduler reads.
 func (s *stage) testExplain(t *testing.T) {
 	const file = "testdata/incomplete.yaml"
-	if _, err := s.cluster.Kubectl(t.Context(), "apply", "-f", file); err != nil {
-		t.Fatal(err)
+	for _, args := range []string{"apply -f " + file, "create role poor -n llm --verb=list --resource=pods", "create rolebinding poor -n llm --role=poor --user=poor"} {
+		if _, err := s.cluster.Kubectl(t.Context(), strings.Fields(args)...); err != nil {
+			t.Fatal(err)
+		}
 	}
 	defer func() {
 		if _, err := s.cluster.Kubectl(t.Context(), "delete", "-f", file); err != nil {

@@ -42,7 +42,9 @@ func (o *options) alone(ctx context.Context, gang string, why error) (*Report, e
 		return nil, fmt.Errorf("%s: see kubectl gang list; and the scheduler could not be asked: %w", strings.Join(append([]string{fmt.Sprintf("there is no gang %q", gang)}, beside.notes...), "; "), why)
 	}
 	r := newReport(gang, members, g.Minimum, stands(g) == "bound")
-	r.tell(g, nil)
+	if g.Minimum > 0 || beside.groupsRead { // or else its PodGroup may say more than its pods
+		r.tell(g, nil)
+	}
 	r.Unasked, r.Notes = why.Error(), beside.notes
 	if r.reserve(beside.reservations, waiting(members)); len(r.Reservations) == 0 {
 		r.Reservations = nil // whether its profile uses any is not known

@@ -22,6 +22,8 @@ type beside struct {
 	group     *podgroup.PodGroup
 	native    *schedulingv1beta1.PodGroup
 	namespace *v1.Namespace
+	// groupsRead tells that it is known whether there are such PodGroups.
+	groupsRead bool
 	// reservations are those of the cluster; reservationsRead tells that it has no others.
 	reservations     []*v1alpha1.Reservation
 	reservationsRead bool
@@ -58,6 +60,7 @@ func readBeside(ctx context.Context, read reader, gang string) *beside {
 		all.Go(func() { asks[i].read(ctx, read) })
 	}
 	all.Wait()
+	b.groupsRead = asks[0].note == "" && asks[1].note == ""
 	for i := range asks {
 		if note := asks[i].note; note != "" {
 			b.notes = append(b.notes, note)

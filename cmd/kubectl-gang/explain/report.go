@@ -133,7 +133,13 @@ func (r *Report) tell(g *overview.Gang, profiles []string) {
 	if g == nil {
 		return
 	}
-	r.Phase, r.Stands, r.Held, r.Missing = g.Phase, stands(g), g.Held, missing(g, r.Members, profiles)
+	there := 0
+	for _, m := range r.Pods {
+		if m.Phase != "Terminating" && m.Phase != string(v1.PodSucceeded) && m.Phase != string(v1.PodFailed) {
+			there++
+		}
+	}
+	r.Phase, r.Stands, r.Held, r.Missing = g.Phase, stands(g), g.Held, missing(g, there, profiles)
 }
 
 // reserve adds the Reservations that members which wait may use. What cannot be told is noted.
@@ -291,6 +297,8 @@ func (r *Report) words() string {
 		fmt.Fprintf(&b, ", and room is kept for %d", r.Held)
 	}
 	switch {
+	case r.Min == 0 && r.Phase == "" && r.Unasked != "":
+		b.WriteString("; its minimum is not known\n")
 	case r.Min == 0:
 		b.WriteString("; it has no minimum\n")
 	case r.Running:

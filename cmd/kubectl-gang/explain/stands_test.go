@@ -83,11 +83,12 @@ func TestWords(t *testing.T) {
 		report Report
 		want   string
 	}{
-		"it waits":         {Report{Phase: "Pending", Stands: "waiting for room", Members: 4, Min: 4, Pods: pods}, "Pending, waiting for room; 0 of 4 members have a node; it starts with 4\n"},
-		"it is not listed": {Report{Members: 4, Min: 4, Pods: pods}, "0 of 4 members have a node; it starts with 4\n"},
-		"it has no pods":   {Report{Phase: "Pending", Stands: "gathering", Min: 3, Missing: "0 of 3"}, "Pending, gathering; it has no pods; it starts with 3\nMembers: 0 of 3\n"},
-		"it is over":       {Report{Phase: "Finished", Stands: "ended", Min: 3, Pods: pods}, "Finished, ended; its pods have ended; it starts with 3\n"},
-		"room is kept":     {Report{Phase: "Pending", Stands: "held", Members: 4, Min: 4, Held: 2, Pods: pods}, "Pending, held; 0 of 4 members have a node, and room is kept for 2; it starts with 4\n"},
+		"it waits":                     {Report{Phase: "Pending", Stands: "waiting for room", Members: 4, Min: 4, Pods: pods}, "Pending, waiting for room; 0 of 4 members have a node; it starts with 4\n"},
+		"it is not listed":             {Report{Members: 4, Min: 4, Pods: pods}, "0 of 4 members have a node; it starts with 4\n"},
+		"it has no pods":               {Report{Phase: "Pending", Stands: "gathering", Min: 3, Missing: "0 of 3"}, "Pending, gathering; it has no pods; it starts with 3\nMembers: 0 of 3\n"},
+		"it is over":                   {Report{Phase: "Finished", Stands: "ended", Min: 3, Pods: pods}, "Finished, ended; its pods have ended; it starts with 3\n"},
+		"room is kept":                 {Report{Phase: "Pending", Stands: "held", Members: 4, Min: 4, Held: 2, Pods: pods}, "Pending, held; 0 of 4 members have a node, and room is kept for 2; it starts with 4\n"},
+		"its PodGroup may not be read": {Report{Members: 1, Unasked: "no", Pods: pods}, "0 of 1 members have a node; its minimum is not known\nWhat the scheduler would decide now is not known: no\n"},
 		"nobody could be asked": {
 			Report{Members: 1, Min: 1, Unasked: "list /api/v1/nodes: 403 Forbidden", Notes: []string{"more"}, Pods: pods},
 			"0 of 1 members have a node; it starts with 1\nWhat the scheduler would decide now is not known: list /api/v1/nodes: 403 Forbidden\nNote: more\n",
