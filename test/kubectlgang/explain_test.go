@@ -2,11 +2,16 @@ package kubectlgang_test
 
 import (
 	"bytes"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/lockstep-sh/lockstep/test/await"
 )
 
 // explanation is what kubectl gang explain says, and whether it fails.
@@ -19,8 +24,8 @@ type explanation struct {
 var explanations = map[string]explanation{
 	"pretrain -n llm": {want: []string{
 		"Gang llm/pretrain: Pending, waiting for room; 0 of 3 members have a node; it starts with 3\n",
-		"Queue research: deserves 38 nvidia.com/gpu; has 14 nvidia.com/gpu;",
-		"Among those of queue research that would still wait it is 1st of 1\n",
+		"\nQueue research: deserves ", " nvidia.com/gpu; has 14 nvidia.com/gpu; asks for ",
+		"Among those of queue research that are complete and would still wait it is 1st of 1\n",
 		"Reservations: there is none that it may use\n",
 		"Now the scheduler would place none\n",
 		"  Places were looked for, for llm/pretrain: 3 members in one rack:\n    rack r1: 2 of 3 members fit\n",
@@ -80,7 +85,7 @@ func (s *stage) testExplain(t *testing.T) {
 		t.Fatal(err)
 	}
 	asked := maps.Clone(explanations)
-	asked["pretrain -n llm --scheduler-config="+withoutQueues] = explanation{want: []string{"Among the gangs that would still wait it is 1st of 1\n"}}
+	asked["pretrain -n llm --scheduler-config="+withoutQueues] = explanation{want: []string{"Among the gangs that are complete and would still wait it is 1st of 1\n"}}
 	for args, c := range asked {
 		stdout, stderr, err := s.try(t, append([]string{"explain", "--scheduler-config=testdata/scheduler.yaml"}, strings.Fields(args)...)...)
 		if (err != nil) != c.fails {
@@ -92,8 +97,25 @@ func (s *stage) testExplain(t *testing.T) {
 			}
 		}
 	}
+	s.testExplainDump(t)
 	type standing struct{ Phase, Stands string }
 	if got := items[standing](s, t, "GangExplanation", "json", "explain", "pretrain", "-n", "llm"); len(got) != 1 || got[0] != (standing{"Pending", "waiting for room"}) {
 		t.Errorf("as JSON it says %+v", got)
+	}
+}
+
+// testExplainDump: a dump is explained as the cluster is, also where the scheduler cannot be asked.
+func (s *stage) testExplainDump(t *testing.T) {
+	t.Helper()
+	dump := filepath.Join(t.TempDir(), "cluster.dump")
+	for _, config := range []string{"testdata/scheduler.yaml", "no"} {
+		await.NoError(t, "the numbers of queues stay, and both say the same", func() error {
+			s.run(t, "dump", "-f", dump, "--scheduler-config=testdata/scheduler.yaml")
+			args := []string{"explain", "pretrain", "-n", "llm", "--scheduler-config=" + config}
+			if diff := cmp.Diff(s.run(t, args...), s.run(t, append(args, "--dump="+dump)...)); diff != "" {
+				return fmt.Errorf("(-cluster +dump):\n%s", diff)
+			}
+			return nil
+		})
 	}
 }

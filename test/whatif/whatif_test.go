@@ -310,7 +310,7 @@ func TestExplain(t *testing.T) {
 	})
 	c.apply(job("late", 10, 8))
 	await.NoError(t, "another waits behind it", func() error {
-		if out := string(c.run("explain", "late")); !strings.Contains(out, "Among those of queue default that would still wait it is 2nd of 2; gang default/train comes first\n") {
+		if out := string(c.run("explain", "late")); !strings.Contains(out, "Among those of queue default that are complete and would still wait it is 2nd of 2; gang default/train comes first\n") {
 			return errors.New(out)
 		}
 		return nil
@@ -320,7 +320,7 @@ func TestExplain(t *testing.T) {
 		"Gang default/train: Pending, waiting for room; 0 of 9 members have a node; it starts with 9\n",
 		`pods, Unschedulable: gang "default/train": 8 of 9 members fit; short 8 nvidia.com/gpu`,
 		"Autoscaler: one may add nodes: 9 pods are Unschedulable\n",
-		"Among those of queue default that would still wait it is 1st of 2\n",
+		"Among those of queue default that are complete and would still wait it is 1st of 2\n",
 		"Now the scheduler would place none\n",
 		"With 1 more nodes like node-0 (in rack=r0) the scheduler would place 9 pods: ",
 	} {

@@ -9,9 +9,9 @@ import (
 
 // lineWords tell where a gang stands among those that wait.
 func lineWords(line *plugins.Line) string {
-	in := "Among the gangs that would still wait"
+	in := "Among the gangs that are complete and would still wait"
 	if line.Queue != "" {
-		in = "Among those of queue " + line.Queue + " that would still wait"
+		in = "Among those of queue " + line.Queue + " that are complete and would still wait"
 	}
 	text := fmt.Sprintf("%s it is %s of %d", in, ordinal(line.At), line.Of)
 	if line.At > 1 && line.First != "" {

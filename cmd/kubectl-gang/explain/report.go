@@ -44,7 +44,7 @@ type Report struct {
 	// Autoscaler tells whether one acts for it.
 	Autoscaler string `json:"autoscaler,omitempty"`
 	Queue      *Queue `json:"queue,omitempty"`
-	// Line is its place among those that would still wait after what the scheduler decides now; nil where it would not wait.
+	// Line is its place among those that have all their members and would still wait after what the scheduler decides now; nil where it would not wait.
 	Line *plugins.Line `json:"line,omitempty"`
 	// Reservations are those that members which wait may use; null where the profile of its pods uses none, or that is not known.
 	Reservations []Reserved `json:"reservations"`
@@ -281,31 +281,7 @@ func (r *Report) print(flags *output.Flags, out io.Writer) error {
 // words are all but the table.
 func (r *Report) words() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Gang %s: ", r.Gang)
-	if r.Phase != "" {
-		fmt.Fprintf(&b, "%s, %s; ", r.Phase, r.Stands)
-	}
-	switch {
-	case len(r.Pods) == 0:
-		b.WriteString("it has no pods")
-	case r.Members == 0:
-		b.WriteString("its pods have ended")
-	default:
-		fmt.Fprintf(&b, "%d of %d members have a node", r.Bound, r.Members)
-	}
-	if r.Held > 0 {
-		fmt.Fprintf(&b, ", and room is kept for %d", r.Held)
-	}
-	switch {
-	case r.Min == 0 && r.Phase == "" && r.Unasked != "":
-		b.WriteString("; its minimum is not known\n")
-	case r.Min == 0:
-		b.WriteString("; it has no minimum\n")
-	case r.Running:
-		fmt.Fprintf(&b, "; it runs, and needs %d\n", r.Min)
-	default:
-		fmt.Fprintf(&b, "; it starts with %d\n", r.Min)
-	}
+	b.WriteString(r.first())
 	for _, text := range []string{r.Missing, r.Strangers} {
 		if text != "" {
 			fmt.Fprintf(&b, "Members: %s\n", text)
@@ -337,6 +313,37 @@ func (r *Report) words() string {
 	}
 	if len(r.Pods) > 0 {
 		b.WriteString("\n")
+	}
+	return b.String()
+}
+
+// first is the line that tells how the gang stands.
+func (r *Report) first() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Gang %s: ", r.Gang)
+	if r.Phase != "" {
+		fmt.Fprintf(&b, "%s, %s; ", r.Phase, r.Stands)
+	}
+	switch {
+	case len(r.Pods) == 0:
+		b.WriteString("it has no pods")
+	case r.Members == 0:
+		b.WriteString("its pods have ended")
+	default:
+		fmt.Fprintf(&b, "%d of %d members have a node", r.Bound, r.Members)
+	}
+	if r.Held > 0 {
+		fmt.Fprintf(&b, ", and room is kept for %d", r.Held)
+	}
+	switch {
+	case r.Min == 0 && r.Phase == "" && r.Unasked != "":
+		b.WriteString("; its minimum is not known\n")
+	case r.Min == 0:
+		b.WriteString("; it has no minimum\n")
+	case r.Running:
+		fmt.Fprintf(&b, "; it runs, and needs %d\n", r.Min)
+	default:
+		fmt.Fprintf(&b, "; it starts with %d\n", r.Min)
 	}
 	return b.String()
 }

@@ -193,7 +193,8 @@ func (d *Dump) find(info *request.RequestInfo) object {
 		list := d.list(key)
 		var own []any
 		for _, item := range itemsOf(list) {
-			if info.Namespace != "" && text(meta(item), "namespace") != info.Namespace {
+			// A request for a namespace says that it is in it.
+			if info.Namespace != "" && info.Resource != "namespaces" && text(meta(item), "namespace") != info.Namespace {
 				continue
 			}
 			if info.Name != "" && text(meta(item), "name") == info.Name {
