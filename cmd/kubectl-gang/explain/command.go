@@ -169,7 +169,11 @@ func (o *options) decide(ctx context.Context, r *Report, asked []*v1.Pod, simula
 	if line, waits := simulation.Line(asked[0]); waits && answer.Placed() < len(asked) {
 		r.Line = &line
 	}
-	if more == nil || answer.Placed() == len(asked) {
+	switch {
+	case more == nil || answer.Placed() == len(asked):
+		return nil
+	case answer.Undecided:
+		r.Notes = append(r.Notes, "there was no time left to ask with more nodes: see --timeout")
 		return nil
 	}
 	began := time.Now()

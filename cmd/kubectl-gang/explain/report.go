@@ -85,6 +85,8 @@ type Case struct {
 	Why       []Word   `json:"why,omitempty"`
 	Nodes     []string `json:"nodes,omitempty"`
 	Victims   []string `json:"victims,omitempty"`
+	// Others are evicted meanwhile for others that wait.
+	Others []string `json:"evictedForOthers,omitempty"`
 	// Decisions are how it came to that, the oldest first.
 	Decisions []decisions.Decision `json:"decisions,omitempty"`
 }
@@ -229,7 +231,7 @@ func (q *Queue) read(ctx context.Context, read reader) error {
 // add notes what the scheduler decides in a case that it has looked at since a time.
 func (r *Report) add(name string, answer *simulate.Answer, simulation *simulate.Simulation, began time.Time) {
 	c := Case{Name: name, Placed: answer.Placed(), Undecided: answer.Undecided, Decisions: simulation.Decisions(r.Gang, began)}
-	nodes, victims := map[string]int{}, map[string]int{}
+	nodes := map[string]int{}
 	for i := range answer.Verdicts {
 		if v := &answer.Verdicts[i]; v.Node != "" {
 			nodes[v.Node]++
@@ -237,10 +239,14 @@ func (r *Report) add(name string, answer *simulate.Answer, simulation *simulate.
 			c.Why = add(c.Why, cmp.Or(v.Reason, "Undecided"), v.Message)
 		}
 	}
-	for _, pod := range answer.Victims {
-		victims[cmp.Or(simulation.GangOf(pod), pod.Namespace+"/"+pod.Name+" (no gang)")]++
+	gangsOf := func(pods []*v1.Pod) []string {
+		counts := map[string]int{}
+		for _, pod := range pods {
+			counts[cmp.Or(simulation.GangOf(pod), pod.Namespace+"/"+pod.Name+" (no gang)")]++
+		}
+		return counted(counts)
 	}
-	c.Nodes, c.Victims = counted(nodes), counted(victims)
+	c.Nodes, c.Victims, c.Others = counted(nodes), gangsOf(answer.Victims), gangsOf(answer.Others)
 	r.Cases = append(r.Cases, c)
 }
 
@@ -387,13 +393,17 @@ func (c *Case) words() string {
 	} else {
 		fmt.Fprintf(&b, "%s the scheduler", title)
 	}
-	switch {
-	case c.Placed > 0 && len(c.Victims) > 0:
-		fmt.Fprintf(&b, " would evict %s, and place %d pods: %s\n", strings.Join(c.Victims, ", "), c.Placed, strings.Join(c.Nodes, ", "))
-	case c.Placed > 0:
-		fmt.Fprintf(&b, " would place %d pods: %s\n", c.Placed, strings.Join(c.Nodes, ", "))
-	default:
-		b.WriteString(" would place none\n")
+	b.WriteString(" would")
+	if len(c.Victims) > 0 {
+		fmt.Fprintf(&b, " evict %s, and", strings.Join(c.Victims, ", "))
+	}
+	if c.Placed > 0 {
+		fmt.Fprintf(&b, " place %d pods: %s\n", c.Placed, strings.Join(c.Nodes, ", "))
+	} else {
+		b.WriteString(" place none\n")
+	}
+	if len(c.Others) > 0 {
+		fmt.Fprintf(&b, "  Meanwhile it would evict %s, for others that wait\n", strings.Join(c.Others, ", "))
 	}
 	for _, w := range c.Why {
 		fmt.Fprintf(&b, "  %d would wait, %s: %s\n", w.Pods, w.Reason, w.Message)
