@@ -212,3 +212,19 @@ func TestChartPassesLint(t *testing.T) {
 	t.Parallel()
 	mustRun(t, "helm", "lint", "--strict", chart())
 }
+
+// Who may look may read the ConfigMap that the scheduler mounts, whatever name kustomize gives it.
+func TestViewerReadsTheConfiguration(t *testing.T) {
+	t.Parallel()
+	for name, text := range map[string]string{"kustomize": kustomize(t, "base"), "the chart": template(t, "gangs")} {
+		rendered, configs := objects(t, text), []string{}
+		for _, object := range rendered {
+			if object.GetKind() == "ConfigMap" && strings.HasPrefix(object.GetName(), "lockstep-scheduler-config") {
+				configs = append(configs, object.GetName())
+			}
+		}
+		if role := field(rendered["ClusterRole /lockstep-viewer"], "rules"); len(configs) != 1 || !strings.Contains(role, "resourceNames:["+configs[0]+"]") {
+			t.Errorf("%s: lockstep-viewer has %s, want ConfigMaps %v in it", name, role, configs)
+		}
+	}
+}
