@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+	apimachineryversion "k8s.io/apimachinery/pkg/version"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/component-base/version"
 	"k8s.io/klog/v2"
@@ -21,6 +22,7 @@ import (
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/dump"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/explain"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/list"
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/output"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/queues"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/reservations"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/topology"
@@ -42,17 +44,20 @@ func main() {
 		debug.SetMemoryLimit(collectFrom)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := newCommand(genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}).ExecuteContext(ctx)
+	a := access.New(genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr})
+	err := newCommand(a).ExecuteContext(ctx)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "error:", err)
+		if advice := a.Advice(); advice != "" {
+			a.Note("%s", advice)
+		}
 		os.Exit(1)
 	}
 }
 
-func newCommand(streams genericiooptions.IOStreams) *cobra.Command {
+func newCommand(a *access.Access) *cobra.Command {
 	ctrl.SetLogger(klog.Background()) // what goes wrong with a watch
-	a := access.New(streams)
 	cmd := &cobra.Command{
 		Use:   "kubectl-gang",
 		Short: "Show gangs, and why they wait",
@@ -63,25 +68,44 @@ DefragmentationPlans. It reads with the rights of its user, and writes nothing u
 		SilenceErrors: true,
 		Args:          cobra.NoArgs,
 	}
-	cmd.SetIn(streams.In)
-	cmd.SetOut(streams.Out)
-	cmd.SetErr(streams.ErrOut)
+	cmd.SetIn(a.In)
+	cmd.SetOut(a.Out)
+	cmd.SetErr(a.ErrOut)
 	a.AddFlags(cmd)
 	cmd.AddCommand(
-		list.New(a), explain.New(a), whatif.New(a), queues.New(a), reservations.New(a), topology.New(a), defrag.New(a), dump.New(a), newVersion(streams),
+		list.New(a), explain.New(a), whatif.New(a), queues.New(a), reservations.New(a), topology.New(a), defrag.New(a), dump.New(a), newVersion(a.IOStreams),
 	)
 	return cmd
 }
 
 func newVersion(streams genericiooptions.IOStreams) *cobra.Command {
-	return &cobra.Command{
-		Use:     "version",
-		Short:   "Print the version of kubectl gang",
-		Example: "  kubectl gang version",
-		Args:    cobra.NoArgs,
+	print := output.NewFlags()
+	cmd := &cobra.Command{
+		Use:   "version",
+		Short: "Print the version of kubectl gang",
+		Example: `  kubectl gang version
+
+  # From which commit, and by which compiler
+  kubectl gang version -o yaml`,
+		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			_, err := fmt.Fprintln(streams.Out, version.Get().GitVersion)
-			return err
+			printer, err := print.Printer(streams.Out)
+			if err != nil {
+				return err
+			}
+			is := version.Get()
+			if printer.IsTable() && !printer.IsWide() {
+				_, err := fmt.Fprintln(streams.Out, is.GitVersion) // for scripts
+				return err
+			}
+			return output.Print(printer, "Version", output.Columns[apimachineryversion.Info]{
+				{Name: "Version", Of: func(v apimachineryversion.Info) any { return v.GitVersion }},
+				{Name: "Commit", Of: func(v apimachineryversion.Info) any { return v.GitCommit }},
+				{Name: "Go", Of: func(v apimachineryversion.Info) any { return v.GoVersion }},
+				{Name: "Platform", Of: func(v apimachineryversion.Info) any { return v.Platform }},
+			}, []apimachineryversion.Info{is})
 		},
 	}
+	print.AddFlags(cmd)
+	return cmd
 }

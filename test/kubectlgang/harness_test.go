@@ -3,12 +3,15 @@
 package kubectlgang_test
 
 import (
+	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -22,6 +25,8 @@ import (
 type stage struct {
 	cluster *localcluster.Cluster
 	binary  string
+	// audit is the log of all requests.
+	audit string
 }
 
 // begin starts a cluster of two zones, four racks and eight nodes with eight GPUs each, with a scheduler and a controller.
@@ -34,15 +39,20 @@ func begin(t *testing.T) *stage {
 	if err := localcluster.BuildCommands(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	bin := filepath.Join(root, "bin")
+	bin, audit := filepath.Join(root, "bin"), filepath.Join(t.TempDir(), "audit.log")
 	c := localcluster.Run(t, localcluster.Options{
 		Nodes: []localcluster.NodePool{{
 			Count: 8, NamePrefix: "gpu-", LabelsFor: localcluster.Topology(8, 2, 4),
 			Allocatable: v1.ResourceList{localcluster.ResourceGPU: resource.MustParse("8")},
 		}},
 		FeatureGates: "GenericWorkload=true", RuntimeConfig: "scheduling.k8s.io/v1beta1=true",
+		AuditLog: audit, AuditReads: true,
 		Manifests: []string{filepath.Join(root, "manifests", "crds"), filepath.Join("testdata", "queues.yaml")},
 	})
+	// The deployments have no nodes to run on: they are there for their roles, and the configuration. The test runs the programs.
+	if out, err := c.Kubectl(t.Context(), "apply", "--server-side", "-k", filepath.Join(root, "manifests", "base")); err != nil {
+		t.Fatalf("installing: %v\n%s", err, out)
+	}
 	config, err := filepath.Abs(filepath.Join("testdata", "scheduler.yaml"))
 	if err != nil {
 		t.Fatal(err)
@@ -55,7 +65,7 @@ func begin(t *testing.T) *stage {
 			t.Fatal(err)
 		}
 	}
-	return &stage{cluster: c, binary: filepath.Join(bin, "kubectl-gang")}
+	return &stage{cluster: c, binary: filepath.Join(bin, "kubectl-gang"), audit: audit}
 }
 
 func (s *stage) apply(t *testing.T, file string) {
@@ -63,6 +73,47 @@ func (s *stage) apply(t *testing.T, file string) {
 	if err := s.cluster.Apply(t.Context(), filepath.Join("testdata", file)); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// kubectl runs kubectl as the administrator.
+func (s *stage) kubectl(t *testing.T, args ...string) {
+	t.Helper()
+	if out, err := s.cluster.Kubectl(t.Context(), args...); err != nil {
+		t.Fatalf("running kubectl %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+}
+
+// start runs kubectl gang until the test is over, or the function is called, and returns the lines that it prints.
+func (s *stage) start(t *testing.T, args ...string) (lines <-chan string, stderr *bytes.Buffer, stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	cmd := exec.CommandContext(ctx, s.binary, args...)
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+s.cluster.Kubeconfig())
+	stderr = &bytes.Buffer{}
+	cmd.Stderr = stderr
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	printed := make(chan string, 100)
+	go func() {
+		for scanner := bufio.NewScanner(out); scanner.Scan(); {
+			printed <- scanner.Text()
+		}
+	}()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		_ = cmd.Wait() // it was killed
+	})
+	t.Cleanup(func() {
+		if stop(); t.Failed() {
+			t.Logf("kubectl gang %s complained of\n%s", strings.Join(args, " "), stderr)
+		}
+	})
+	return printed, stderr, stop
 }
 
 // try runs kubectl gang, and returns what it printed and complained of.

@@ -1,11 +1,8 @@
 package kubectlgang_test
 
 import (
-	"bufio"
-	"context"
 	"errors"
 	"fmt"
-	"os/exec"
 	"regexp"
 	"strings"
 	"testing"
@@ -13,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"k8s.io/apimachinery/pkg/version"
 
 	"github.com/lockstep-sh/lockstep/plugins/overview"
 	"github.com/lockstep-sh/lockstep/test/await"
@@ -33,7 +31,12 @@ func TestKubectlGang(t *testing.T) {
 	t.Run("Topology", s.testTopology)
 	t.Run("Refused", s.testRefused)
 	t.Run("Explain", s.testExplain)
+	t.Run("PodsOnly", s.testPodsOnly)
+	t.Run("WatchPodsOnly", s.testWatchPodsOnly)
+	t.Run("View", s.testView)
+	t.Run("Viewer", s.testViewer)
 	t.Run("Completion", s.testCompletion)
+	t.Run("Version", s.testVersion)
 	t.Run("Watch", s.testWatch)
 	t.Run("Plan", s.testPlan)
 	t.Run("NotServed", s.testNotServed)
@@ -202,7 +205,11 @@ MOVE NAMESPACE POD GANG FROM TO AFTER PHASE WHY
 0 team-a train-0 job.train gpu-7 gpu-1 <none> <none> its rack is to be free
 1 team-a single-0 <none> gpu-1 gpu-2 0 <none> to make room for train-0`)
 	const approved = "defragmentationplans.scheduling.lockstep.dev/for-tonight approved: 2 moves\n"
-	if out := s.run(t, "defrag", "for-tonight", "--approve"); out != approved {
+	if _, stderr, err := s.try(t, "defrag", "for-tonight", "--approve", "--as=viewer"); err == nil || !strings.Contains(stderr, "note: the ClusterRole lockstep-plan-approver has ") {
+		t.Errorf("approved by whoever may only look: %v, %s", err, stderr)
+	}
+	s.kubectl(t, "create", "clusterrolebinding", "approver", "--clusterrole=lockstep-plan-approver", "--user=approver")
+	if out := s.run(t, "defrag", "for-tonight", "--approve", "--as=approver"); out != approved {
 		t.Errorf("it prints %q, want %q", out, approved)
 	}
 	if out, err := s.cluster.Kubectl(t.Context(), "get", "dfp", "for-tonight", "-o", "jsonpath={.spec.approved}"); err != nil || out != "true" {
@@ -222,18 +229,30 @@ func (s *stage) testRefused(t *testing.T) {
 	if _, stderr, err := s.try(t, "list", "-A", "--as=nobody"); err == nil || !refused.MatchString(stderr) {
 		t.Errorf("%v: %q, want %s", err, stderr, refused)
 	}
-	for _, args := range []string{"create role reader -n llm --verb=list,watch --resource=pods,podgroups.scheduling.x-k8s.io,podgroups.scheduling.k8s.io", "create rolebinding reader -n llm --role=reader --user=member"} {
-		if _, err := s.cluster.Kubectl(t.Context(), strings.Fields(args)...); err != nil {
-			t.Fatal(err)
-		}
-	}
+	s.kubectl(t, strings.Fields("create role reader -n llm --verb=list,watch --resource=pods,podgroups.scheduling.x-k8s.io,podgroups.scheduling.k8s.io")...)
+	s.kubectl(t, strings.Fields("create rolebinding reader -n llm --role=reader --user=member")...)
 	stdout, stderr, err := s.try(t, "list", "-n", "llm", "--as=member")
 	if err != nil || !strings.Contains(stdout, "eval") || !strings.Contains(stdout, "Running") {
 		t.Errorf("%v\n%s", err, stdout)
 	}
-	for _, note := range []string{"note: DOMAIN is not known: listing nodes: ", "note: QUEUE leaves out what namespaces name: getting namespaces \"llm\": "} {
+	for _, note := range []string{"note: DOMAIN is not known: listing nodes: ", "note: QUEUE leaves out what namespaces name: getting namespaces: namespaces \"llm\" is forbidden: "} {
 		if !strings.Contains(stderr, note) {
 			t.Errorf("no %q in\n%s", note, stderr)
+		}
+	}
+	const role = "\nnote: the ClusterRole lockstep-viewer has all that kubectl gang reads"
+	for args, want := range map[string]string{
+		"queues":             "error: listing queues.scheduling.lockstep.dev: ",
+		"reservations":       "error: listing reservations.scheduling.lockstep.dev: ",
+		"defrag":             "error: listing defragmentationplans.scheduling.lockstep.dev: ",
+		"defrag for-tonight": "error: getting defragmentationplans.scheduling.lockstep.dev: ",
+		"topology":           "error: listing ", // nodes or pods
+		"list":               "error: listing pods: ",
+		"explain late":       "error: reading /api/v1/namespaces/default/pods: 403 Forbidden",
+		"dump -f /dev/null":  "error: reading /apis/scheduling.k8s.io/v1/priorityclasses: 403 Forbidden",
+	} {
+		if _, stderr, err := s.try(t, append(strings.Fields(args), "--as=nobody")...); err == nil || !strings.Contains(stderr, want) || !strings.Contains(stderr, role) {
+			t.Errorf("kubectl gang %s: %v, %q, want %q and %q", args, err, stderr, want, role)
 		}
 	}
 	if _, stderr, err := s.try(t, "list", "-o", "xml"); err == nil || !strings.Contains(stderr, `checking --output: "xml" is none of table, wide, json, yaml`) {
@@ -258,37 +277,27 @@ func (s *stage) testCompletion(t *testing.T) {
 	}
 }
 
+// testVersion: it is a line for scripts, and data like that of every other command.
+func (s *stage) testVersion(t *testing.T) {
+	line := strings.TrimSpace(s.run(t, "version"))
+	got := items[version.Info](s, t, "Version", "json", "version")
+	if len(got) != 1 || got[0].GitVersion != line || !strings.HasPrefix(line, "v") || got[0].GoVersion == "" {
+		t.Errorf("the version is %q, and as data %+v", line, got)
+	}
+}
+
 // testWatch: what changes is printed again, and nothing else.
 func (s *stage) testWatch(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	cmd := exec.CommandContext(ctx, s.binary, "list", "-A", "-w", "--kubeconfig", s.cluster.Kubeconfig())
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	lines := make(chan string, 100)
-	go func() {
-		for scanner := bufio.NewScanner(out); scanner.Scan(); {
-			lines <- scanner.Text()
-		}
-	}()
+	lines, _, _ := s.start(t, "list", "-A", "-w")
 	for range 5 { // the header, and all gangs
 		await.Value(t, "a line of the list", lines)
 	}
-	if _, err := s.cluster.Kubectl(t.Context(), "delete", "job", "pretrain", "-n", "llm"); err != nil {
-		t.Fatal(err)
-	}
+	s.kubectl(t, "delete", "job", "pretrain", "-n", "llm")
 	for line := ""; !strings.Contains(line, "Deleted"); {
 		if line = await.Value(t, "the gang that is deleted", lines); !strings.Contains(line, "pretrain") {
 			t.Errorf("another line: %q", line)
 		}
 	}
-	cancel()
-	_ = cmd.Wait() // it was killed
 }
 
 func (s *stage) testNotServed(t *testing.T) {
@@ -298,9 +307,10 @@ func (s *stage) testNotServed(t *testing.T) {
 		}
 	}
 	for args, want := range map[string][2]string{
-		"reservations": {"", "note: the cluster does not serve reservations.scheduling.lockstep.dev\n"},
-		"topology":     {"nvidia.com/gpu on all nodes", "note: the cluster does not serve reservations.scheduling.lockstep.dev\n"},
-		"list -A":      {"late", "note: the cluster does not serve podgroups.scheduling.x-k8s.io\n"},
+		"reservations":             {"", "note: the cluster does not serve reservations.scheduling.lockstep.dev\n"},
+		"reservations --as=nobody": {"", "note: the cluster does not serve reservations.scheduling.lockstep.dev\n"},
+		"topology":                 {"nvidia.com/gpu on all nodes", "note: the cluster does not serve reservations.scheduling.lockstep.dev\n"},
+		"list -A":                  {"late", "note: the cluster does not serve podgroups.scheduling.x-k8s.io\n"},
 	} {
 		stdout, stderr, err := s.try(t, strings.Fields(args)...)
 		if err != nil || !strings.Contains(stdout, want[0]) || !strings.Contains(stderr, want[1]) {

@@ -3,7 +3,9 @@ package access
 import (
 	"fmt"
 	"sync"
+	"sync/atomic"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	v1 "k8s.io/api/core/v1"
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -33,11 +35,17 @@ type Access struct {
 	Flags *genericclioptions.ConfigFlags
 
 	notes sync.Mutex
+	// refusedRead and refusedWrite tell that the API server refused something.
+	refusedRead, refusedWrite atomic.Bool
+	// served reports whether the cluster has a kind.
+	served func(schema.GroupVersionResource) (bool, error)
 }
 
 // New returns an access by the flags that kubectl has.
 func New(streams genericiooptions.IOStreams) *Access {
-	return &Access{IOStreams: streams, Flags: genericclioptions.NewConfigFlags(true)}
+	a := &Access{IOStreams: streams, Flags: genericclioptions.NewConfigFlags(true)}
+	a.served = a.isServed
+	return a
 }
 
 // Config is how to reach the cluster.
@@ -47,6 +55,7 @@ func (a *Access) Config() (*rest.Config, error) {
 		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
 	}
 	config.QPS, config.Burst = qps, burst
+	config.Wrap(a.noting)
 	return config, nil
 }
 
@@ -116,10 +125,12 @@ func Mapper() meta.RESTMapper {
 			v1alpha1.SchemeGroupVersion.WithKind("Queue"),
 			v1alpha1.SchemeGroupVersion.WithKind("Reservation"),
 			v1alpha1.SchemeGroupVersion.WithKind("DefragmentationPlan"),
+			authorizationv1.SchemeGroupVersion.WithKind("SelfSubjectAccessReview"),
 		},
 	} {
 		for _, kind := range kinds {
 			mapper.Add(kind, scope)
+			mapper.Add(kind.GroupVersion().WithKind(kind.Kind+"List"), scope) // a cache of one namespace asks for these, too
 		}
 	}
 	return mapper

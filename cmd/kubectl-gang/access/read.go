@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
@@ -33,7 +34,7 @@ func IsNotServed(err error) bool {
 
 // IgnoreNotServed notes that a cluster has no such kind, and returns any other error.
 func (a *Access) IgnoreNotServed(err error) error {
-	if IsNotServed(err) {
+	if err = a.Resolve(err); IsNotServed(err) {
 		a.Note("%v", err)
 		return nil
 	}
@@ -41,22 +42,25 @@ func (a *Access) IgnoreNotServed(err error) error {
 }
 
 // Read calls each with every object that a list of type L has, page by page: Read[v1.PodList](...). The objects may be
-// kept. It returns a [NotServedError] where the cluster has no such kind.
+// kept. It returns a [NotServedError] where the cluster has no such kind, and a [RefusedError] where the user may not list it.
 func Read[L any, P interface {
 	*L
 	client.ObjectList
 }](ctx context.Context, c client.Client, each func(runtime.Object), options ...client.ListOption) error {
-	name, err := nameOf(c, P(new(L)))
+	resource, err := resourceOf(c, P(new(L)))
 	if err != nil {
 		return err
 	}
+	name := resource.GroupResource().String()
 	for next := ""; ; {
 		page := P(new(L))
 		err := c.List(ctx, page, append(options, client.Limit(pageSize), client.Continue(next))...)
-		if apierrors.IsNotFound(err) {
+		switch {
+		case apierrors.IsNotFound(err):
 			return &NotServedError{Resource: name}
-		}
-		if err != nil {
+		case apierrors.IsForbidden(err):
+			return &RefusedError{Doing: "listing", Resource: resource, Err: err}
+		case err != nil:
 			return fmt.Errorf("listing %s: %w", name, err)
 		}
 		if err := meta.EachListItem(page, func(object runtime.Object) error { each(object); return nil }); err != nil {
@@ -92,16 +96,16 @@ func Into[T any](list *[]T) func(runtime.Object) {
 	}
 }
 
-// nameOf is what users call the kind of a list: podgroups.scheduling.x-k8s.io.
-func nameOf(c client.Client, list client.ObjectList) (string, error) {
+// resourceOf is what the API calls the kind of a list.
+func resourceOf(c client.Client, list client.ObjectList) (schema.GroupVersionResource, error) {
 	gvk, err := apiutil.GVKForObject(list, c.Scheme())
 	if err != nil {
-		return "", fmt.Errorf("naming the kind of a list: %w", err)
+		return schema.GroupVersionResource{}, fmt.Errorf("naming the kind of a list: %w", err)
 	}
 	gvk.Kind = strings.TrimSuffix(gvk.Kind, "List")
 	mapping, err := c.RESTMapper().RESTMapping(gvk.GroupKind(), gvk.Version)
 	if err != nil {
-		return "", fmt.Errorf("naming the kind of a list: %w", err)
+		return schema.GroupVersionResource{}, fmt.Errorf("naming the kind of a list: %w", err)
 	}
-	return mapping.Resource.GroupResource().String(), nil
+	return mapping.Resource, nil
 }

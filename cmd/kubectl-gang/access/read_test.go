@@ -70,16 +70,22 @@ func TestReadFails(t *testing.T) {
 	notServed := &apierrors.StatusError{}
 	notServed.ErrStatus.Code, notServed.ErrStatus.Reason = 404, "NotFound"
 	refused := apierrors.NewForbidden(schema.GroupResource{Group: v1alpha1.GroupName, Resource: "queues"}, "", errors.New("no"))
+	const isRefused = "listing queues.scheduling.lockstep.dev: queues.scheduling.lockstep.dev is forbidden"
 	for sentence, c := range map[string]struct {
 		err        error
+		unserved   bool
+		unasked    error
 		want, note string
 	}{
-		"the kind is not served": {err: notServed, note: "note: the cluster does not serve queues.scheduling.lockstep.dev\n"},
-		"the user may not":       {err: refused, want: "listing queues.scheduling.lockstep.dev: queues.scheduling.lockstep.dev is forbidden"},
+		"the kind is not served":                  {err: notServed, note: "note: the cluster does not serve queues.scheduling.lockstep.dev\n"},
+		"the user may not":                        {err: refused, want: isRefused},
+		"the user may not, and there is none":     {err: refused, unserved: true, note: "note: the cluster does not serve queues.scheduling.lockstep.dev\n"},
+		"the user may not, and it cannot be told": {err: refused, unserved: true, unasked: errors.New("no answer"), want: isRefused},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			var notes bytes.Buffer
 			a := New(genericiooptions.IOStreams{ErrOut: &notes})
+			a.served = func(schema.GroupVersionResource) (bool, error) { return !c.unserved, c.unasked }
 			var queues []*v1alpha1.Queue
 			client := answering(t, func(client.ObjectList, client.ListOptions) error { return c.err })
 			err := a.IgnoreNotServed(Read[v1alpha1.QueueList](t.Context(), client, Into(&queues)))

@@ -2,6 +2,7 @@
 package list
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -17,6 +18,9 @@ import (
 
 const (
 	kind = "GangList"
+
+	// unknown is what kubectl prints of what it cannot tell.
+	unknown = "<unknown>"
 
 	long = `List gangs, in whichever way they are one: by annotations, by a PodGroup of the community, by a native PodGroup, or by
 their owner.
@@ -113,13 +117,13 @@ func in(namespace string) string {
 func (o *options) columns() output.Columns[overview.Gang] {
 	columns := output.Columns[overview.Gang]{
 		{Name: "Name", Of: func(g overview.Gang) any { return g.Name }},
-		{Name: "Phase", Of: func(g overview.Gang) any { return g.Phase }},
-		{Name: "Held/Bound/Min", Of: func(g overview.Gang) any { return fmt.Sprintf("%d/%d/%d", g.Held, g.Bound, g.Minimum) }},
-		{Name: "Mode", Of: func(g overview.Gang) any { return g.Mode }},
+		{Name: "Phase", Of: func(g overview.Gang) any { return orUnknown(g.Phase) }},
+		{Name: "Held/Bound/Min", Of: func(g overview.Gang) any { return counts(&g) }},
+		{Name: "Mode", Of: func(g overview.Gang) any { return orUnknown(g.Mode) }},
 		{Name: "Queue", Of: func(g overview.Gang) any { return g.Queue }},
 		{Name: "Priority", Of: func(g overview.Gang) any { return output.OrNone(g.Priority) }},
 		{Name: "Domain", Of: func(g overview.Gang) any { return output.OrNone(g.Domain) }},
-		{Name: "Reason", Of: func(g overview.Gang) any { return g.Reason }},
+		{Name: "Reason", Of: func(g overview.Gang) any { return orUnknown(g.Reason) }},
 		{Name: "Age", Of: func(g overview.Gang) any { return output.Age(g.Created, time.Now()) }},
 		{Name: "Members", Wide: true, Of: func(g overview.Gang) any { return g.Members }},
 		{Name: "Running", Wide: true, Of: func(g overview.Gang) any { return g.Running }},
@@ -133,3 +137,14 @@ func (o *options) columns() output.Columns[overview.Gang] {
 	}
 	return columns
 }
+
+// counts are HELD/BOUND/MIN. Whoever may not read who says the minimum does not know it.
+func counts(g *overview.Gang) string {
+	if g.Minimum == 0 && g.Phase == "" {
+		return fmt.Sprintf("%d/%d/?", g.Held, g.Bound)
+	}
+	return fmt.Sprintf("%d/%d/%d", g.Held, g.Bound, g.Minimum)
+}
+
+// orUnknown is a cell. Every gang has what it is for, where its user may read all there is of it.
+func orUnknown(text string) string { return cmp.Or(text, unknown) }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/access"
 	"github.com/lockstep-sh/lockstep/plugins/gang/podgroup"
 	"github.com/lockstep-sh/lockstep/plugins/overview"
@@ -25,10 +26,28 @@ type reader struct {
 	selector  labels.Selector
 	levels    []string
 
-	// What there is none of, or may not be read, is not watched either.
-	noGroups, noNatives, noNodes bool
-	// namespaces are those that were read, for the queues that they name.
-	namespaces []*v1.Namespace
+	groups, natives, nodes, queues aside
+	// listed is what was read; of it, what is not watched stays.
+	listed overview.GangsIn
+}
+
+// aside is a kind that gangs are read from beside pods. Where there is none, or the user may not read it, the rest is told.
+type aside struct {
+	// without says what the table lacks then.
+	without string
+	// lacking is why it was not read; nil if it was.
+	lacking error
+	// still is that it is not watched, but stays as it was read.
+	still bool
+}
+
+// settle notes whether the kind was read, and returns what is wrong beyond that.
+func (a *aside) settle(err error) error {
+	if access.IsNotServed(err) || access.IsRefused(err) {
+		a.lacking, a.still = err, true
+		return nil
+	}
+	return err
 }
 
 func newReader(o *options, selector labels.Selector) (*reader, error) {
@@ -40,12 +59,18 @@ func newReader(o *options, selector labels.Selector) (*reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &reader{Access: o.Access, client: c, namespace: namespace, selector: selector, levels: o.levels}, nil
+	return &reader{
+		Access: o.Access, client: c, namespace: namespace, selector: selector, levels: o.levels,
+		groups:  aside{without: "what PodGroups say of MIN, MODE, QUEUE and REASON is not known, and those without pods are left out"},
+		natives: aside{without: "what native PodGroups say of MIN, QUEUE and REASON is not known, nor which are no gangs, and those without pods are left out"},
+		nodes:   aside{without: "DOMAIN is not known"},
+		queues:  aside{without: "QUEUE leaves out what namespaces name"},
+	}, nil
 }
 
 // read lists the gangs that are asked for.
 func (r *reader) read(ctx context.Context) ([]overview.Gang, error) {
-	var in overview.GangsIn
+	in := &r.listed
 	inNamespace := client.InNamespace(r.namespace)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
@@ -56,63 +81,60 @@ func (r *reader) read(ctx context.Context) ([]overview.Gang, error) {
 		}, inNamespace)
 	})
 	group.Go(func() error {
-		err := access.Read[podgroup.PodGroupList](ctx, r.client, access.Into(&in.PodGroups), inNamespace)
-		r.noGroups = access.IsNotServed(err)
-		return r.IgnoreNotServed(err)
+		return r.groups.settle(r.Resolve(access.Read[podgroup.PodGroupList](ctx, r.client, access.Into(&in.PodGroups), inNamespace)))
 	})
 	group.Go(func() error {
-		err := access.Read[schedulingv1beta1.PodGroupList](ctx, r.client, access.Into(&in.Natives), inNamespace)
-		if r.noNatives = access.IsNotServed(err); r.noNatives {
-			return nil // most clusters have none, and nobody misses them
-		}
-		return err
+		return r.natives.settle(r.Resolve(access.Read[schedulingv1beta1.PodGroupList](ctx, r.client, access.Into(&in.Natives), inNamespace)))
 	})
-	group.Go(func() error {
-		err := access.Read[v1.NodeList](ctx, r.client, access.Into(&in.Nodes))
-		r.noNodes = err != nil
-		return r.without(err, "DOMAIN is not known")
-	})
-	group.Go(func() error {
-		return r.without(r.readNamespaces(ctx), "QUEUE leaves out what namespaces name")
-	})
+	group.Go(func() error { return r.nodes.settle(access.Read[v1.NodeList](ctx, r.client, access.Into(&in.Nodes))) })
+	group.Go(func() error { return r.queues.settle(r.readNamespaces(ctx)) })
 	if err := group.Wait(); err != nil {
 		return nil, err
 	}
-	return r.gangs(in), nil
+	r.noteLacking()
+	return r.gangs(*in), nil
 }
 
-// without notes what is missing where the user may not read something that is no gang.
-func (r *reader) without(err error, what string) error {
-	if apierrors.IsForbidden(err) {
-		r.Note("%s: %v", what, err)
-		return nil
+// noteLacking notes what the table lacks, and why.
+func (r *reader) noteLacking() {
+	for _, kind := range []*aside{&r.groups, &r.natives, &r.nodes, &r.queues} {
+		switch {
+		case access.IsRefused(kind.lacking):
+			r.Note("%s: %v", kind.without, kind.lacking)
+		case kind.lacking != nil && kind != &r.natives: // most clusters have none of these, and nobody misses them
+			r.Note("%v", kind.lacking)
+		}
 	}
-	return err
 }
 
 func (r *reader) readNamespaces(ctx context.Context) error {
 	if r.namespace == "" {
-		return access.Read[v1.NamespaceList](ctx, r.client, access.Into(&r.namespaces))
+		return access.Read[v1.NamespaceList](ctx, r.client, access.Into(&r.listed.Namespaces))
 	}
 	namespace := &v1.Namespace{}
 	err := r.client.Get(ctx, client.ObjectKey{Name: r.namespace}, namespace)
-	if apierrors.IsNotFound(err) {
+	switch {
+	case apierrors.IsNotFound(err):
 		return nil // then there is nothing in it
-	}
-	if err != nil {
+	case apierrors.IsForbidden(err):
+		return &access.RefusedError{Doing: "getting", Resource: v1.SchemeGroupVersion.WithResource("namespaces"), Err: err}
+	case err != nil:
 		return fmt.Errorf("getting namespaces %q: %w", r.namespace, err)
 	}
-	r.namespaces = append(r.namespaces, namespace)
+	r.listed.Namespaces = append(r.listed.Namespaces, namespace)
 	return nil
 }
 
 // gangs are those of what was read that are asked for.
 func (r *reader) gangs(in overview.GangsIn) []overview.Gang {
-	in.Namespaces, in.Levels = r.namespaces, r.levels
+	in.Namespaces, in.Levels = r.listed.Namespaces, r.levels
 	if len(in.Levels) == 0 {
 		in.Levels = overview.Levels(in.Nodes)
 	}
 	gangs := overview.Gangs(in)
+	for i := range gangs {
+		r.leaveOpen(&gangs[i])
+	}
 	if r.selector.Empty() {
 		return gangs
 	}
@@ -124,4 +146,15 @@ func (r *reader) gangs(in overview.GangsIn) []overview.Gang {
 		}
 	}
 	return kept
+}
+
+// leaveOpen takes back what is said of a gang only because the PodGroup that would say its minimum may not be read.
+func (r *reader) leaveOpen(g *overview.Gang) {
+	from := &r.groups
+	if g.Source == overview.SourceNative {
+		from = &r.natives
+	}
+	if g.Reason == v1alpha1.ReasonGangUndefined && access.IsRefused(from.lacking) {
+		g.Phase, g.Mode, g.Reason, g.Message = "", "", "", ""
+	}
 }

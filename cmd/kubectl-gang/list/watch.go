@@ -26,6 +26,9 @@ const (
 
 // watch prints gangs that are not as they were, until the context is done.
 func (r *reader) watch(ctx context.Context, before []overview.Gang, print func([]overview.Gang) error) error {
+	if err := r.settleWatches(ctx); err != nil {
+		return err
+	}
 	// What the cache has to say goes to stderr as it is: a watch that is refused, say.
 	objects, err := r.cache()
 	if err != nil {
@@ -68,6 +71,31 @@ func (r *reader) watch(ctx context.Context, before []overview.Gang, print func([
 	}
 }
 
+// settleWatches finds out what is listed and may not be watched, which stays as it is.
+func (r *reader) settleWatches(ctx context.Context) error {
+	if err := r.MayWatch(ctx, r.client, &v1.PodList{}, r.namespace); err != nil {
+		return err
+	}
+	for _, kind := range []struct {
+		*aside
+		list      client.ObjectList
+		namespace string
+	}{{&r.groups, &podgroup.PodGroupList{}, r.namespace}, {&r.natives, &schedulingv1beta1.PodGroupList{}, r.namespace}, {&r.nodes, &v1.NodeList{}, ""}} {
+		if kind.still {
+			continue
+		}
+		err := r.MayWatch(ctx, r.client, kind.list, kind.namespace)
+		if access.IsRefused(err) {
+			r.Note("what changes of these is not seen: %v", err)
+			kind.still, err = true, nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // ignoreDone drops what follows from being told to end.
 func ignoreDone(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
@@ -100,8 +128,8 @@ func (r *reader) cache() (cache.Cache, error) {
 // follow returns a channel that tells that something has changed.
 func (r *reader) follow(ctx context.Context, objects cache.Cache) (<-chan struct{}, error) {
 	kinds := []client.Object{&v1.Pod{}}
-	for kind, missing := range map[client.Object]bool{&podgroup.PodGroup{}: r.noGroups, &schedulingv1beta1.PodGroup{}: r.noNatives, &v1.Node{}: r.noNodes} {
-		if !missing {
+	for kind, still := range map[client.Object]bool{&podgroup.PodGroup{}: r.groups.still, &schedulingv1beta1.PodGroup{}: r.natives.still, &v1.Node{}: r.nodes.still} {
+		if !still {
 			kinds = append(kinds, kind)
 		}
 	}
@@ -126,25 +154,31 @@ func (r *reader) follow(ctx context.Context, objects cache.Cache) (<-chan struct
 	return changes, nil
 }
 
-// cached are the gangs as the cache has them.
+// cached are the gangs as the cache has them, and what is not watched as it was listed.
 func (r *reader) cached(ctx context.Context, objects client.Reader) ([]overview.Gang, error) {
-	var in overview.GangsIn
+	in := r.listed
 	var pods v1.PodList
 	var groups podgroup.PodGroupList
 	var natives schedulingv1beta1.PodGroupList
 	var nodes v1.NodeList
 	for _, kind := range []struct {
-		list    client.ObjectList
-		missing bool
-	}{{&pods, false}, {&groups, r.noGroups}, {&natives, r.noNatives}, {&nodes, r.noNodes}} {
-		if kind.missing {
+		list  client.ObjectList
+		still bool
+		use   func()
+	}{
+		{&pods, false, func() { in.Pods = pointers(pods.Items) }},
+		{&groups, r.groups.still, func() { in.PodGroups = pointers(groups.Items) }},
+		{&natives, r.natives.still, func() { in.Natives = pointers(natives.Items) }},
+		{&nodes, r.nodes.still, func() { in.Nodes = pointers(nodes.Items) }},
+	} {
+		if kind.still {
 			continue
 		}
 		if err := objects.List(ctx, kind.list, client.UnsafeDisableDeepCopy); err != nil {
 			return nil, fmt.Errorf("reading what is watched: %w", err)
 		}
+		kind.use()
 	}
-	in.Pods, in.PodGroups, in.Natives, in.Nodes = pointers(pods.Items), pointers(groups.Items), pointers(natives.Items), pointers(nodes.Items)
 	return r.gangs(in), nil
 }
 

@@ -103,10 +103,21 @@ func (o *options) read(ctx context.Context) (overview.TopologyIn, error) {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return access.Read[v1.NodeList](ctx, c, access.Into(&in.Nodes)) })
 	group.Go(func() error { return access.Read[v1.PodList](ctx, c, access.Into(&in.Pods)) })
+	var lacking error
 	group.Go(func() error {
-		return o.IgnoreNotServed(access.Read[v1alpha1.ReservationList](ctx, c, access.Into(&in.Reservations)))
+		lacking = o.IgnoreNotServed(access.Read[v1alpha1.ReservationList](ctx, c, access.Into(&in.Reservations)))
+		if access.IsRefused(lacking) {
+			return nil
+		}
+		return lacking
 	})
-	return in, group.Wait()
+	if err := group.Wait(); err != nil {
+		return in, err
+	}
+	if lacking != nil {
+		o.Note("HELD is not known, and counts as free: %v", lacking)
+	}
+	return in, nil
 }
 
 func columns(resource v1.ResourceName) output.Columns[overview.Line] {
