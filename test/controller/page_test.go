@@ -10,12 +10,16 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/util/cert"
 
 	"github.com/lockstep-sh/lockstep/test/await"
+	"github.com/lockstep-sh/lockstep/test/localcluster"
 )
 
 // The page has no data for whom the API server does not know, and none for whom it does not let get them. Who may see it
@@ -59,6 +63,7 @@ func TestPage(t *testing.T) {
 		t.Errorf("the files of the page: %d, %v", code, err)
 	}
 	await.NoError(t, "the page shows what there is", func() error { return shows(client, "https://"+page+"/overview", viewer) })
+	floodPage(t, c, client, "https://"+page+"/overview", viewer)
 	renewed := trusting(t, certificates)
 	await.NoError(t, "the page is served with the new certificate", func() error {
 		_, err := get(renewed, "https://"+page+"/", "")
@@ -73,6 +78,48 @@ func TestPage(t *testing.T) {
 	if err := contains(on.log(t), `name="page"`); err != nil {
 		t.Error(err)
 	}
+}
+
+// floodPage sends many tokens that nobody has: the API server is asked about few of them, and who was let in is served.
+func floodPage(t *testing.T, c *localcluster.Cluster, client *http.Client, url, viewer string) {
+	t.Helper()
+	const tokens, perSecond, atOnce, others = 300, 5, 50, 10
+	before, begun := tokenReviews(t, c), time.Now()
+	codes := map[int]int{}
+	for i := range tokens {
+		code, err := get(client, url, fmt.Sprintf("forged-%d", i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		codes[code]++
+	}
+	if code, err := get(client, url, viewer); err != nil || code != http.StatusOK {
+		t.Errorf("during a flood of unknown tokens the page is answered %d, %v, want %d", code, err, http.StatusOK)
+	}
+	took := time.Since(begun)
+	reviewed, most := tokenReviews(t, c)-before, atOnce+others+int(perSecond*took.Seconds())
+	t.Logf("%d unknown tokens in %v: %d reviews, answers %v", tokens, took.Round(time.Millisecond), reviewed, codes)
+	if reviewed > most || codes[http.StatusUnauthorized] == 0 || codes[http.StatusUnauthorized]+codes[http.StatusTooManyRequests] != tokens {
+		t.Errorf("%d unknown tokens in %v: %d reviews, want %d at most; answers %v, want 401 and 429 only", tokens, took, reviewed, most, codes)
+	}
+}
+
+// tokenReviews is how many TokenReviews the API server has answered.
+func tokenReviews(t *testing.T, c *localcluster.Cluster) int {
+	t.Helper()
+	text, err := c.Kubectl(t.Context(), "get", "--raw", "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for _, match := range regexp.MustCompile(`(?m)^apiserver_request_total\{.*resource="tokenreviews".*\} (\d+)$`).FindAllStringSubmatch(text, -1) {
+		one, err := strconv.Atoi(match[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		n += one
+	}
+	return n
 }
 
 // trusting writes a new certificate into a folder, and returns a client that trusts no other.

@@ -12,21 +12,13 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/apiserver/pkg/apis/apiserver"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
-	"k8s.io/apiserver/pkg/authentication/authenticatorfactory"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
 	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/client-go/rest"
-)
-
-const (
-	// reviewTimeout is how long the API server may take to say who calls.
-	reviewTimeout = 10 * time.Second
-	// believe is how long it is not asked again: who was let in, or not known any more, is noticed so much later.
-	believe = time.Minute
+	"k8s.io/utils/clock"
 )
 
 // tryAgain is how often the API server is asked where it does not answer: twice, as browsers ask again themselves.
@@ -50,15 +42,12 @@ func newGate(config *rest.Config, httpClient *http.Client) (*gate, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making the client of SubjectAccessReviews: %w", err)
 	}
-	authentication, _, err := authenticatorfactory.DelegatingAuthenticatorConfig{
-		Anonymous: &apiserver.AnonymousAuthConfig{Enabled: false}, CacheTTL: believe,
-		TokenAccessReviewClient: tokens, TokenAccessReviewTimeout: reviewTimeout, WebhookRetryBackoff: tryAgain,
-	}.New()
+	authentication, err := newAuthenticator(tokens, clock.RealClock{})
 	if err != nil {
-		return nil, fmt.Errorf("preparing TokenReviews: %w", err)
+		return nil, err
 	}
 	authorization, err := authorizerfactory.DelegatingAuthorizerConfig{
-		SubjectAccessReviewClient: access, AllowCacheTTL: believe, DenyCacheTTL: believe / 6, WebhookRetryBackoff: tryAgain,
+		SubjectAccessReviewClient: access, AllowCacheTTL: believe, DenyCacheTTL: disbelieve, WebhookRetryBackoff: tryAgain,
 	}.New()
 	if err != nil {
 		return nil, fmt.Errorf("preparing SubjectAccessReviews: %w", err)
@@ -71,6 +60,10 @@ func (g *gate) filter(logger logr.Logger, handler http.Handler) (http.Handler, e
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		caller, known, err := g.authenticator.AuthenticateRequest(r)
 		switch {
+		case errors.Is(err, errBusy):
+			w.Header().Set("Retry-After", "1")
+			http.Error(w, "too many tokens come that the API server has not known: try again", http.StatusTooManyRequests)
+			return
 		case unanswered(err):
 			logger.Error(err, "Failed to ask the API server who calls")
 			http.Error(w, "the API server does not say who you are", http.StatusServiceUnavailable)

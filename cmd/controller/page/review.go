@@ -1,0 +1,87 @@
+package page
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/cache"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/authenticatorfactory"
+	"k8s.io/apiserver/pkg/authentication/group"
+	"k8s.io/apiserver/pkg/authentication/request/bearertoken"
+	tokencache "k8s.io/apiserver/pkg/authentication/token/cache"
+	"k8s.io/apiserver/plugin/pkg/authenticator/token/webhook"
+	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
+	"k8s.io/client-go/util/flowcontrol"
+	"k8s.io/utils/clock"
+)
+
+const (
+	// reviewTimeout is how long the API server may take to say who calls.
+	reviewTimeout = 10 * time.Second
+	// believe is how long it is not asked again: who was let in, or not known any more, is noticed so much later. disbelieve is that
+	// of a token that is nobody's, and of who may not see the page.
+	believe    = time.Minute
+	disbelieve = believe / 6
+
+	// reviewQPS and reviewBurst bound how often it is asked about tokens that were never good: whoever reaches the port can send any
+	// number of them.
+	reviewQPS   = 5
+	reviewBurst = 50
+	// acquaintances is of how many tokens is remembered that they were good, for remember: who has one is not kept out by others.
+	acquaintances = 1000
+	remember      = 24 * time.Hour
+)
+
+// errBusy is that too many tokens came of which none was good before.
+var errBusy = errors.New("too many unknown tokens")
+
+// newAuthenticator returns what knows callers by TokenReviews of their bearer tokens.
+func newAuthenticator(tokens authenticationclient.AuthenticationV1Interface, c clock.PassiveClock) (authenticator.Request, error) {
+	authenticatorfactory.RegisterMetrics()
+	reviewer, err := webhook.NewFromInterface(tokens, nil, *tryAgain, reviewTimeout, webhook.AuthenticatorMetrics{
+		RecordRequestTotal: authenticatorfactory.RecordRequestTotal, RecordRequestLatency: authenticatorfactory.RecordRequestLatency,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("preparing TokenReviews: %w", err)
+	}
+	known := tokencache.New(newTurnstile(reviewer, c), false, believe, disbelieve)
+	return group.NewAuthenticatedGroupAdder(bearertoken.New(known)), nil
+}
+
+// turnstile lets few tokens through to be reviewed that were never good, and all that were. What it says is remembered by
+// a cache before it, so a token comes to it once in a while.
+type turnstile struct {
+	reviewer authenticator.Token
+	limit    flowcontrol.PassiveRateLimiter
+	good     *cache.LRUExpireCache // by the hash of the token
+}
+
+func newTurnstile(reviewer authenticator.Token, c clock.PassiveClock) *turnstile {
+	return &turnstile{
+		reviewer: reviewer,
+		limit:    flowcontrol.NewTokenBucketPassiveRateLimiterWithClock(reviewQPS, reviewBurst, c),
+		good:     cache.NewLRUExpireCacheWithClock(acquaintances, c),
+	}
+}
+
+// AuthenticateToken implements authenticator.Token. That a token is nobody's is no error: errors are not remembered.
+func (s *turnstile) AuthenticateToken(ctx context.Context, token string) (*authenticator.Response, bool, error) {
+	key := sha256.Sum256([]byte(token))
+	if _, was := s.good.Get(key); !was && !s.limit.TryAccept() {
+		return nil, false, errBusy
+	}
+	response, known, err := s.reviewer.AuthenticateToken(ctx, token)
+	switch {
+	case unanswered(err), errors.Is(err, context.DeadlineExceeded), err != nil && ctx.Err() != nil:
+		return nil, false, err
+	case err != nil, !known:
+		s.good.Remove(key)
+		return nil, false, nil
+	}
+	s.good.Add(key, nil, remember)
+	return response, true, nil
+}
