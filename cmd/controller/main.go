@@ -5,12 +5,14 @@ package main
 import (
 	"flag"
 	"fmt"
+	"net/http"
 	"os"
 	"time"
 
 	"github.com/spf13/cobra"
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
 	"k8s.io/component-base/cli"
 	"k8s.io/component-base/featuregate"
 	logsapi "k8s.io/component-base/logs/api/v1"
@@ -22,9 +24,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/config"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
-	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/lockstep-sh/lockstep/cmd/controller/gate"
 	"github.com/lockstep-sh/lockstep/cmd/controller/page"
 	"github.com/lockstep-sh/lockstep/plugins/defragmentation/migration"
 	"github.com/lockstep-sh/lockstep/plugins/defragmentation/plans"
@@ -191,10 +193,19 @@ func (o *options) addControllers(mgr ctrl.Manager, queues queuestatus.Options) e
 	return page.Setup(mgr, page.Options{Address: o.pageAddress, CertDir: o.pageCertDir})
 }
 
+// guarded returns what requests for metrics have to pass.
+func guarded(config *rest.Config, httpClient *http.Client) (metricsserver.Filter, error) {
+	g, err := gate.New(config, httpClient)
+	if err != nil {
+		return nil, fmt.Errorf("preparing to ask the API server who may read metrics: %w", err)
+	}
+	return g.Filter, nil
+}
+
 func (o *options) manager() ctrl.Options {
 	metrics := metricsserver.Options{BindAddress: o.metricsAddress, SecureServing: o.metricsSecure, CertDir: o.metricsCertDir}
 	if o.metricsSecure {
-		metrics.FilterProvider = filters.WithAuthenticationAndAuthorization
+		metrics.FilterProvider = guarded
 	}
 	stripPod, stripNode := lifecycle.StripPod(queuestatus.StripPod(podgroup.StripPod)), lifecycle.StripNode(queuestatus.StripNode)
 	if o.pageAddress != "" {

@@ -63,7 +63,7 @@ func TestPage(t *testing.T) {
 		t.Errorf("the files of the page: %d, %v", code, err)
 	}
 	await.NoError(t, "the page shows what there is", func() error { return shows(client, "https://"+page+"/overview", viewer) })
-	floodPage(t, c, client, "https://"+page+"/overview", viewer)
+	flood(t, c, client, "https://"+page+"/overview", viewer)
 	renewed := trusting(t, certificates)
 	await.NoError(t, "the page is served with the new certificate", func() error {
 		_, err := get(renewed, "https://"+page+"/", "")
@@ -80,8 +80,8 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// floodPage sends many tokens that nobody has: the API server is asked about few of them, and who was let in is served.
-func floodPage(t *testing.T, c *localcluster.Cluster, client *http.Client, url, viewer string) {
+// flood sends many tokens that nobody has: the API server is asked about few of them, and who was let in is served.
+func flood(t *testing.T, c *localcluster.Cluster, client *http.Client, url, viewer string) {
 	t.Helper()
 	const tokens, perSecond, atOnce, others = 300, 5, 50, 10
 	before, begun := tokenReviews(t, c), time.Now()
@@ -94,7 +94,7 @@ func floodPage(t *testing.T, c *localcluster.Cluster, client *http.Client, url, 
 		codes[code]++
 	}
 	if code, err := get(client, url, viewer); err != nil || code != http.StatusOK {
-		t.Errorf("during a flood of unknown tokens the page is answered %d, %v, want %d", code, err, http.StatusOK)
+		t.Errorf("during a flood of unknown tokens a good one is answered %d, %v, want %d", code, err, http.StatusOK)
 	}
 	took := time.Since(begun)
 	reviewed, most := tokenReviews(t, c)-before, atOnce+others+int(perSecond*took.Seconds())

@@ -42,9 +42,12 @@ func TestReplicas(t *testing.T) {
 	} {
 		n.kubectl(args...)
 	}
-	checkMetrics(t, first, map[string]int{
-		"": http.StatusUnauthorized, token(t, c, serviceAccount): http.StatusForbidden, token(t, c, "scraper"): http.StatusOK,
+	scraper := token(t, c, "scraper")
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	checkMetrics(t, first, client, map[string]int{
+		"": http.StatusUnauthorized, "forged": http.StatusUnauthorized, token(t, c, serviceAccount): http.StatusForbidden, scraper: http.StatusOK,
 	})
+	flood(t, c, client, "https://"+first.metrics+"/metrics", scraper)
 
 	process, err := os.FindProcess(first.Pid())
 	if err != nil {
@@ -70,9 +73,8 @@ func TestReplicas(t *testing.T) {
 }
 
 // checkMetrics reads the metrics with each token and compares the answer.
-func checkMetrics(t *testing.T, i *instance, tokens map[string]int) {
+func checkMetrics(t *testing.T, i *instance, client *http.Client, tokens map[string]int) {
 	t.Helper()
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 	for token, want := range tokens {
 		await.NoError(t, "metrics are served", func() error { // a new role takes a moment
 			code, err := get(client, "https://"+i.metrics+"/metrics", token)

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/cmd/controller/gate"
 	"github.com/lockstep-sh/lockstep/plugins/gang/podgroup"
 )
 
@@ -34,12 +35,12 @@ func Setup(mgr manager.Manager, o Options) error {
 	if err := v1alpha1.AddToScheme(mgr.GetScheme()); err != nil {
 		return fmt.Errorf("adding what the page shows to the scheme: %w", err)
 	}
-	gate, err := newGate(mgr.GetConfig(), mgr.GetHTTPClient())
+	guard, err := gate.New(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
 		return fmt.Errorf("preparing to ask the API server who may see the page: %w", err)
 	}
 	page := New(mgr.GetClient(), clock.RealClock{})
-	handler, err := page.Handler(mgr.GetLogger().WithName("page"), gate.filter)
+	handler, err := page.Handler(mgr.GetLogger().WithName("page"), guard.Filter)
 	if err != nil {
 		return err
 	}

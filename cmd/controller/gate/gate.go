@@ -1,4 +1,4 @@
-package page
+package gate
 
 import (
 	"errors"
@@ -24,16 +24,16 @@ import (
 // tryAgain is how often the API server is asked where it does not answer: twice, as browsers ask again themselves.
 var tryAgain = &wait.Backoff{Duration: 500 * time.Millisecond, Factor: 1, Steps: 2}
 
-// gate lets those through whom the API server knows by their token, and lets get the path.
+// Gate lets those through whom the API server knows by their token, and lets get the path.
 //
 // It is no filter of controller-runtime, as that answers a wrong token with an internal error, and logs each.
-type gate struct {
+type Gate struct {
 	authenticator authenticator.Request
 	authorizer    authorizer.Authorizer
 }
 
-// newGate returns a gate that asks by TokenReview and SubjectAccessReview.
-func newGate(config *rest.Config, httpClient *http.Client) (*gate, error) {
+// New returns a gate that asks by TokenReview and SubjectAccessReview.
+func New(config *rest.Config, httpClient *http.Client) (*Gate, error) {
 	tokens, err := authenticationclient.NewForConfigAndClient(config, httpClient)
 	if err != nil {
 		return nil, fmt.Errorf("making the client of TokenReviews: %w", err)
@@ -52,11 +52,11 @@ func newGate(config *rest.Config, httpClient *http.Client) (*gate, error) {
 	if err != nil {
 		return nil, fmt.Errorf("preparing SubjectAccessReviews: %w", err)
 	}
-	return &gate{authenticator: authentication, authorizer: authorization}, nil
+	return &Gate{authenticator: authentication, authorizer: authorization}, nil
 }
 
-// filter is a handler behind the gate.
-func (g *gate) filter(logger logr.Logger, handler http.Handler) (http.Handler, error) {
+// Filter returns a handler behind the gate.
+func (g *Gate) Filter(logger logr.Logger, handler http.Handler) (http.Handler, error) {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		caller, known, err := g.authenticator.AuthenticateRequest(r)
 		switch {

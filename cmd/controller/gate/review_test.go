@@ -1,4 +1,4 @@
-package page
+package gate
 
 import (
 	"context"
@@ -23,6 +23,9 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 )
 
+// path is what is asked for.
+const path = "/overview"
+
 // reviews is a page behind an API server that knows some tokens, and counts what it is asked.
 type reviews struct {
 	page  http.Handler
@@ -34,7 +37,7 @@ type reviews struct {
 
 func newReviews(t *testing.T, known ...string) *reviews {
 	t.Helper()
-	r := &reviews{clock: testingclock.NewFakeClock(epoch), known: map[string]bool{}, asked: map[string]int{}}
+	r := &reviews{clock: testingclock.NewFakeClock(time.Unix(1_900_000_000, 0)), known: map[string]bool{}, asked: map[string]int{}}
 	for _, token := range known {
 		r.known[token] = true
 	}
@@ -48,10 +51,10 @@ func newReviews(t *testing.T, known ...string) *reviews {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &gate{authenticator: authentication, authorizer: authorizer.AuthorizerFunc(func(context.Context, authorizer.Attributes) (authorizer.Decision, string, error) {
+	g := &Gate{authenticator: authentication, authorizer: authorizer.AuthorizerFunc(func(context.Context, authorizer.Attributes) (authorizer.Decision, string, error) {
 		return authorizer.DecisionAllow, "", nil
 	})}
-	if r.page, err = g.filter(logr.Discard(), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "data") })); err != nil {
+	if r.page, err = g.Filter(logr.Discard(), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "data") })); err != nil {
 		t.Fatal(err)
 	}
 	return r
@@ -75,7 +78,7 @@ func (r *reviews) review(w http.ResponseWriter, request *http.Request) {
 }
 
 func (r *reviews) get(token string) *http.Response {
-	request := httptest.NewRequest(http.MethodGet, overviewPath, nil)
+	request := httptest.NewRequest(http.MethodGet, path, nil)
 	request.Header.Set("Authorization", "Bearer "+token)
 	w := httptest.NewRecorder()
 	r.page.ServeHTTP(w, request)

@@ -1,4 +1,4 @@
-package page
+package gate
 
 import (
 	"context"
@@ -20,7 +20,7 @@ import (
 
 // TestGate: nobody gets through of whom the API server does not say that they may, and a wrong token is not a broken server.
 func TestGate(t *testing.T) {
-	allowed := authorizer.AttributesRecord{User: &user.DefaultInfo{Name: "ann"}, Verb: "get", Path: overviewPath}
+	allowed := authorizer.AttributesRecord{User: &user.DefaultInfo{Name: "ann"}, Verb: "get", Path: path}
 	several := func(err error) error { return utilerrors.NewAggregate([]error{errors.New("one"), err}) }
 	for sentence, c := range map[string]struct {
 		user         string
@@ -41,7 +41,7 @@ func TestGate(t *testing.T) {
 		"who is known, and something is wrong, too": {user: "ann", known: true, unknown: errors.New("wrong"), want: http.StatusUnauthorized},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			g := &gate{
+			g := &Gate{
 				authenticator: authenticator.RequestFunc(func(*http.Request) (*authenticator.Response, bool, error) {
 					return &authenticator.Response{User: &user.DefaultInfo{Name: c.user}}, c.known, c.unknown
 				}),
@@ -52,12 +52,12 @@ func TestGate(t *testing.T) {
 					return authorizer.DecisionNoOpinion, "", c.unauthorized
 				}),
 			}
-			handler, err := g.filter(logr.Discard(), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "data") }))
+			handler, err := g.Filter(logr.Discard(), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "data") }))
 			if err != nil {
 				t.Fatal(err)
 			}
 			w := httptest.NewRecorder()
-			handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, overviewPath, nil))
+			handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
 			if body := w.Body.String(); w.Code != c.want || !strings.Contains(body, c.body) {
 				t.Errorf("%d %q, want %d and %q in it", w.Code, body, c.want, c.body)
 			}
