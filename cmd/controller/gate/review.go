@@ -23,7 +23,7 @@ const (
 	// reviewTimeout is how long the API server may take to say who calls.
 	reviewTimeout = 10 * time.Second
 	// believe is how long it is not asked again: who was let in, or not known any more, is noticed so much later. disbelieve is that
-	// of a token that is nobody's, and of who may not see the page.
+	// of a token that is nobody's, and of who may not.
 	believe    = time.Minute
 	disbelieve = believe / 6
 

@@ -29,6 +29,7 @@ func (r *reader) watch(ctx context.Context, before []overview.Gang, print func([
 	if err := r.settleWatches(ctx); err != nil {
 		return err
 	}
+	r.listed.Pods = nil // the cache has them
 	// What the cache has to say goes to stderr as it is: a watch that is refused, say.
 	objects, err := r.cache()
 	if err != nil {
