@@ -50,6 +50,7 @@ func (s *stage) awaitAll(t *testing.T) {
 		want []string
 	}{
 		"gangs":        {[]string{"list", "-A"}, []string{`eval +Running`, `job.train +Running`, `pretrain .* Unschedulable`, `late .* GangIncomplete`}},
+		"nodes":        {[]string{"topology"}, []string{`64 +11 +6 +47`}},
 		"Reservations": {[]string{"reservations"}, []string{`tonight +Available`}},
 		"queues":       {[]string{"queues"}, []string{`vision .* nvidia.com/gpu +8 +8 +0 +16`, `research .* 38 +14 +24 +-`}},
 	} {
@@ -209,6 +210,12 @@ MOVE NAMESPACE POD GANG FROM TO AFTER PHASE WHY
 		t.Errorf("approved by whoever may only look: %v, %s", err, stderr)
 	}
 	s.kubectl(t, "create", "clusterrolebinding", "approver", "--clusterrole=lockstep-plan-approver", "--user=approver")
+	for _, spec := range []string{`{"mode":"Execute"}`, `{"schedulerName":"other"}`, `{"budget":{"maxMoves":100}}`} {
+		out, err := s.cluster.Kubectl(t.Context(), "patch", "dfp", "for-tonight", "--as=approver", "--type=merge", "--patch", `{"spec":`+spec+`}`)
+		if err == nil || !strings.Contains(err.Error()+out, "only approved can be changed") {
+			t.Errorf("who may approve a plan changes %s of it: %v, %s", spec, err, out)
+		}
+	}
 	if out := s.run(t, "defrag", "for-tonight", "--approve", "--as=approver"); out != approved {
 		t.Errorf("it prints %q, want %q", out, approved)
 	}

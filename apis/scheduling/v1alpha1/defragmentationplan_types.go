@@ -97,7 +97,7 @@ type DefragmentationPlan struct {
 
 // DefragmentationPlanSpec is what is to be reached, and by how much. Only approved can be changed.
 //
-// +kubebuilder:validation:XValidation:rule="self.goal == oldSelf.goal && self.mode == oldSelf.mode && has(self.budget) == has(oldSelf.budget) && (!has(self.budget) || self.budget == oldSelf.budget) && has(self.holdTime) == has(oldSelf.holdTime) && (!has(self.holdTime) || duration(self.holdTime) == duration(oldSelf.holdTime))",message="spec: only approved can be changed: make another DefragmentationPlan with what you want"
+// +kubebuilder:validation:XValidation:rule="self.goal == oldSelf.goal && self.mode == oldSelf.mode && has(self.budget) == has(oldSelf.budget) && (!has(self.budget) || self.budget == oldSelf.budget) && has(self.holdTime) == has(oldSelf.holdTime) && (!has(self.holdTime) || duration(self.holdTime) == duration(oldSelf.holdTime)) && self.schedulerName == oldSelf.schedulerName",message="spec: only approved can be changed: make another DefragmentationPlan with what you want"
 // +kubebuilder:validation:XValidation:rule="!oldSelf.approved || self.approved",fieldPath=".approved",message="approved: cannot be taken back: delete the plan to end it"
 type DefragmentationPlanSpec struct {
 	// Mode is whether the plan is carried out without being asked. DryRun: it is shown, and waits for approved.
