@@ -186,6 +186,9 @@ func (o *offers) score(ctx context.Context) error {
 	o.fw.Parallelizer().Until(ctx, len(infos), func(i int) {
 		o.ranked.list[i].raw, statuses[i] = o.fw.RunRawScorePlugins(ctx, o.view.State, pod, infos[i])
 	}, operation)
+	if err := ctx.Err(); err != nil {
+		return err // some have no score
+	}
 	for i, status := range statuses {
 		if !status.IsSuccess() {
 			return fmt.Errorf("scoring node %s: %w", infos[i].Node().Name, status.AsError())
