@@ -106,7 +106,7 @@ async function update() {
       return;
     }
     at("status").dataset.failed = "true";
-    tell(`What is shown is old: ${error.message}. Trying again.`);
+    tell(`${data ? "What is shown is old" : "Nothing was read yet"}: ${error.message}. Trying again.`);
   }
   timer = setTimeout(update, document.hidden ? 6 * every : every);
 }
