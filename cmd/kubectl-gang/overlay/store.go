@@ -137,7 +137,7 @@ func (s *Server) Behind() bool {
 	s.store.mu.Lock()
 	defer s.store.mu.Unlock()
 	for w := range s.store.watchers {
-		if len(w.events) > 0 {
+		if len(w.events) > 0 || w.sending {
 			return true
 		}
 	}

@@ -18,9 +18,11 @@ type watcher struct {
 	namespace string
 	labels    labels.Selector
 	fields    fields.Selector
-	// events are to be sent, in order, under the lock of the store; ready has an element when there may be some.
-	events []watchEvent
-	ready  chan struct{}
+	// events are to be sent, in order, under the lock of the store; ready has an element when there may be some. sending tells that some
+	// have been taken, and are on their way.
+	events  []watchEvent
+	sending bool
+	ready   chan struct{}
 }
 
 type watchEvent struct {
@@ -40,11 +42,12 @@ func (w *watcher) tell(at ref, event watch.EventType, o object) {
 	}
 }
 
-// take takes what is to be sent.
+// take takes what is to be sent, once all has been sent that was taken before.
 func (s *store) take(w *watcher) (events []watchEvent) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	events, w.events = w.events, nil
+	w.sending = len(events) > 0
 	return events
 }
 
@@ -104,12 +107,15 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, info *request.Req
 		if err := flush.Flush(); err != nil {
 			return
 		}
-		select {
-		case <-r.Context().Done():
-			return
-		case <-one.ready:
+		events := s.store.take(one)
+		if len(events) == 0 {
+			select {
+			case <-r.Context().Done():
+				return
+			case <-one.ready:
+			}
 		}
-		for _, e := range s.store.take(one) {
+		for _, e := range events {
 			if err := encode.Encode(e); err != nil {
 				return
 			}

@@ -166,7 +166,7 @@ func (s *Simulation) decide(ctx context.Context, pods []*v1.Pod) (*Answer, error
 	defer ticker.Stop()
 	l := &looking{
 		server: s.server, gangs: s.scheduler.Set.Gangs(), kept: s.scheduler.Set.Kept, profiles: slices.Sorted(maps.Keys(s.scheduler.Profiles)),
-		failed: s.scheduler.Failed, pod: s.scheduler.Pod, pods: pods, told: s.told, evictedFor: map[types.UID]*v1.ObjectReference{},
+		failed: s.scheduler.Failed, pod: s.scheduler.Pod, pods: pods, unseen: len(pods), told: s.told, evictedFor: map[types.UID]*v1.ObjectReference{},
 	}
 	asked := uidsOf(pods)
 	var last string
@@ -181,7 +181,7 @@ func (s *Simulation) decide(ctx context.Context, pods []*v1.Pod) (*Answer, error
 		}
 		answer.Took = time.Since(began)
 		decided, quiet := answer.decided()
-		inHand := s.server.Behind() || s.scheduler.InHand(asked)
+		inHand := s.server.Behind() || l.behind() || s.scheduler.InHand(asked)
 		isIdle := !inHand && !s.scheduler.InHand(nil)
 		switch {
 		case inHand:

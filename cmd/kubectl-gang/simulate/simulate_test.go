@@ -150,12 +150,12 @@ func ask(tb testing.TB, base overlay.Base, members int) *Answer {
 }
 
 func TestDecide(t *testing.T) {
-	for members, placed := range map[int]int{16: 16, 64: 64, 65: 0} {
+	for members, placed := range map[int]int{16: 16, 64: 64, 65: 0, 3000: 0} {
 		answer := ask(t, small(t), members)
 		if got := answer.Placed(); got != placed || len(answer.Victims) > 0 {
 			t.Errorf("of %d pods on 64 GPUs %d are placed and %d evicted, want %d and none", members, got, len(answer.Victims), placed)
 		}
-		if v := answer.Verdicts[0]; placed == 0 && (v.Reason != v1alpha1.ReasonUnschedulable || !strings.Contains(v.Message, "64 of 65 members fit")) {
+		if v := answer.Verdicts[0]; placed == 0 && (v.Reason != v1alpha1.ReasonUnschedulable || !strings.Contains(v.Message, fmt.Sprintf("64 of %d members fit", members))) {
 			t.Errorf("the reason is %s: %s", v.Reason, v.Message)
 		}
 	}

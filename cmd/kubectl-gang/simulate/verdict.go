@@ -95,6 +95,8 @@ type looking struct {
 	// pod finds one that there is.
 	pod  func(namespace, name string) (*v1.Pod, error)
 	pods []*v1.Pod
+	// unseen is how many of the first pods may not have come to the scheduler yet.
+	unseen int
 	// told is how many of the pods that were evicted are left out.
 	told int
 	// changes is what was written when now and gone were read: the pods as they are, by UID, and those that were deleted.
@@ -197,6 +199,18 @@ func (l *looking) groupOf(ref *v1.ObjectReference) string {
 		return e.Group
 	}
 	return "-"
+}
+
+// behind reports whether the scheduler has not been told yet of all pods that are asked about: it is not, of those that are supposed, before
+// they have come to it by a watch, and what it says of a gang meanwhile is of those that it knows.
+func (l *looking) behind() bool {
+	for ; l.unseen > 0; l.unseen-- {
+		asked := l.pods[l.unseen-1]
+		if pod, err := l.pod(asked.Namespace, asked.Name); (err != nil || pod.UID != asked.UID) && !slices.ContainsFunc(l.gone, func(pod *v1.Pod) bool { return pod.UID == asked.UID }) {
+			return true
+		}
+	}
+	return false
 }
 
 // read reads pods, if anything was written since it last did.
