@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -43,15 +44,18 @@ func main() {
 	if os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(collectFrom)
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	// Also when the terminal is closed, or whoever reads what is printed, so that nothing is left in the directory for temporary files.
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
 	a := access.New(genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr})
 	err := newCommand(a).ExecuteContext(ctx)
 	stop()
-	if err != nil {
+	if err != nil && !errors.Is(err, syscall.EPIPE) {
 		fmt.Fprintln(os.Stderr, "error:", err)
 		if advice := a.Advice(); advice != "" {
 			a.Note("%s", advice)
 		}
+	}
+	if err != nil {
 		os.Exit(1)
 	}
 }

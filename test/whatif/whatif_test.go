@@ -328,6 +328,27 @@ func TestExplain(t *testing.T) {
 			t.Errorf("explain does not say %q:\n%s", want, out)
 		}
 	}
+	c.leavesNothing("explain", "train")
+}
+
+// leavesNothing runs kubectl gang with nobody who reads what it prints, and looks what is left in the directory for temporary files.
+func (c *cluster) leavesNothing(args ...string) {
+	c.Helper()
+	reads, writes, err := os.Pipe()
+	if err != nil {
+		c.Fatal(err)
+	}
+	defer writes.Close()
+	if err := reads.Close(); err != nil {
+		c.Fatal(err)
+	}
+	cmd := exec.CommandContext(c.Context(), filepath.Join(c.root, "bin", "kubectl-gang"), append(args, "--kubeconfig", c.Kubeconfig(), "--scheduler-config", configOf(c.root))...)
+	dir := c.TempDir()
+	cmd.Env, cmd.Stdout = append(os.Environ(), "TMPDIR="+dir), writes
+	_ = cmd.Run() // it cannot print
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		c.Errorf("kubectl gang %s leaves %v, %v", strings.Join(args, " "), left, err)
+	}
 }
 
 func (c *cluster) apply(manifest string) {
