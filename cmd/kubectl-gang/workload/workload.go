@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"time"
 
@@ -23,6 +24,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/simulate"
 	"github.com/lockstep-sh/lockstep/plugins/gang/ownergroup"
+	"github.com/lockstep-sh/lockstep/plugins/overview"
 )
 
 // Workload is what manifests ask for.
@@ -48,6 +50,8 @@ type Reader struct {
 	// What was read of the cluster: LimitRanges by namespace, and RuntimeClasses by name.
 	limits   map[string][]v1.LimitRange
 	runtimes map[string]*nodev1.RuntimeClass
+	// named are the pods of the manifests, as namespace/name.
+	named map[string]bool
 }
 
 // Cluster is where the pods would be.
@@ -93,6 +97,11 @@ func (r *Reader) add(w *Workload, u *unstructured.Unstructured) error {
 	u.SetUID(uuid.NewUUID())
 	u.SetCreationTimestamp(metav1.NewTime(r.Now))
 	if named && makesPods[u.GroupVersionKind().GroupKind()] {
+		if slices.ContainsFunc(w.Makers, func(other *unstructured.Unstructured) bool {
+			return other.GroupVersionKind().GroupKind() == u.GroupVersionKind().GroupKind() && other.GetNamespace() == u.GetNamespace() && other.GetName() == u.GetName()
+		}) {
+			return errors.New("the manifests have it twice")
+		}
 		w.Makers = append(w.Makers, u)
 	}
 	switch u.GroupVersionKind().GroupKind() {
@@ -161,7 +170,11 @@ func (r *Reader) addJob(w *Workload, u *unstructured.Unstructured) error {
 	if job.Spec.Completions != nil {
 		n = min(n, *job.Spec.Completions)
 	}
-	group, err := ownergroup.PodGroupOf(job, r.fromTemplate(u, &job.Spec.Template, 0))
+	prefix, err := r.prefix(u)
+	if err != nil {
+		return err
+	}
+	group, err := ownergroup.PodGroupOf(job, r.fromTemplate(u, &job.Spec.Template, prefix, 0))
 	if err != nil {
 		return err
 	}
@@ -170,7 +183,7 @@ func (r *Reader) addJob(w *Workload, u *unstructured.Unstructured) error {
 	}
 	indexed := job.Spec.CompletionMode != nil && *job.Spec.CompletionMode == batchv1.IndexedCompletion
 	for i := range n {
-		pod := r.fromTemplate(u, &job.Spec.Template, i)
+		pod := r.fromTemplate(u, &job.Spec.Template, prefix, i)
 		pod.Labels[batchv1.JobNameLabel], pod.Labels[batchv1.ControllerUidLabel] = job.Name, string(job.UID)
 		pod.Labels["job-name"], pod.Labels["controller-uid"] = job.Name, string(job.UID)
 		if indexed {
@@ -186,9 +199,11 @@ func (r *Reader) addJob(w *Workload, u *unstructured.Unstructured) error {
 // replicas is what Deployments, ReplicaSets and StatefulSets have in common.
 type replicas struct {
 	Spec struct {
-		Replicas             *int32                     `json:"replicas"`
-		Template             v1.PodTemplateSpec         `json:"template"`
-		VolumeClaimTemplates []v1.PersistentVolumeClaim `json:"volumeClaimTemplates"`
+		Replicas             *int32                         `json:"replicas"`
+		Template             v1.PodTemplateSpec             `json:"template"`
+		VolumeClaimTemplates []v1.PersistentVolumeClaim     `json:"volumeClaimTemplates"`
+		PodManagementPolicy  appsv1.PodManagementPolicyType `json:"podManagementPolicy"`
+		Ordinals             *appsv1.StatefulSetOrdinals    `json:"ordinals"`
 	} `json:"spec"`
 }
 
@@ -201,9 +216,22 @@ func (r *Reader) addReplicas(w *Workload, u *unstructured.Unstructured) error {
 	if set.Spec.Replicas != nil {
 		n = *set.Spec.Replicas
 	}
-	for i := range n {
-		pod := r.fromTemplate(u, &set.Spec.Template, i)
-		if u.GetKind() == "StatefulSet" {
+	first, prefix, err := int32(0), u.GetName(), error(nil)
+	isStateful := u.GetKind() == "StatefulSet"
+	if isStateful && set.Spec.Ordinals != nil {
+		first = set.Spec.Ordinals.Start
+	}
+	if !isStateful {
+		if prefix, err = r.prefix(u); err != nil {
+			return err
+		}
+	}
+	for i := first; i < first+n; i++ {
+		pod := r.fromTemplate(u, &set.Spec.Template, prefix, i)
+		if isStateful && i > first && set.Spec.PodManagementPolicy != appsv1.ParallelPodManagement && overview.GangOf(pod) != "" {
+			break // the next is made once this one is ready, and it is not without its gang
+		}
+		if isStateful {
 			pod.Labels[appsv1.StatefulSetPodNameLabel], pod.Labels[appsv1.PodIndexLabel] = pod.Name, strconv.Itoa(int(i))
 		}
 		if err := r.claimVolumes(w, pod, set.Spec.VolumeClaimTemplates); err != nil {
@@ -216,11 +244,28 @@ func (r *Reader) addReplicas(w *Workload, u *unstructured.Unstructured) error {
 	return nil
 }
 
-// fromTemplate makes the pod of a number, from 0.
-func (r *Reader) fromTemplate(owner *unstructured.Unstructured, template *v1.PodTemplateSpec, i int32) *v1.Pod {
+// prefix is what the names of the pods begin with that something makes whose pods have any: no pod has such names, neither in the manifests nor,
+// as far as the first tells, in the cluster.
+func (r *Reader) prefix(owner *unstructured.Unstructured) (string, error) {
+	prefix, namespace := owner.GetName(), owner.GetNamespace()
+	taken := r.named[namespace+"/"+prefix+"-0"]
+	if !taken {
+		var err error
+		if taken, err = r.Cluster.Exists(v1.SchemeGroupVersion.WithResource("pods"), namespace, prefix+"-0"); err != nil {
+			return "", err
+		}
+	}
+	if taken {
+		prefix += "-" + string(uuid.NewUUID())[:5]
+	}
+	return prefix, nil
+}
+
+// fromTemplate makes the pod of a number.
+func (r *Reader) fromTemplate(owner *unstructured.Unstructured, template *v1.PodTemplateSpec, prefix string, i int32) *v1.Pod {
 	controls := true
 	pod := &v1.Pod{ObjectMeta: *template.ObjectMeta.DeepCopy(), Spec: *template.Spec.DeepCopy()}
-	pod.Name, pod.Namespace, pod.UID = fmt.Sprintf("%s-%d", owner.GetName(), i), owner.GetNamespace(), uuid.NewUUID()
+	pod.Name, pod.Namespace, pod.UID = fmt.Sprintf("%s-%d", prefix, i), owner.GetNamespace(), uuid.NewUUID()
 	pod.OwnerReferences = []metav1.OwnerReference{{
 		APIVersion: owner.GetAPIVersion(), Kind: owner.GetKind(), Name: owner.GetName(), UID: owner.GetUID(), Controller: &controls,
 	}}
@@ -235,6 +280,14 @@ func (r *Reader) fromTemplate(owner *unstructured.Unstructured, template *v1.Pod
 
 // finish gives a pod what the API server gives it.
 func (r *Reader) finish(w *Workload, pod *v1.Pod) error {
+	key := pod.Namespace + "/" + pod.Name
+	if r.named[key] {
+		return fmt.Errorf("the manifests have pod %s twice", key)
+	}
+	if r.named == nil {
+		r.named = map[string]bool{}
+	}
+	r.named[key] = true
 	pod.APIVersion, pod.Kind = "v1", "Pod"
 	pod.CreationTimestamp = metav1.NewTime(r.Now)
 	corev1defaults.SetObjectDefaults_Pod(pod)

@@ -48,6 +48,7 @@ var objects = map[string]string{
 	"/api/v1/namespaces/limited/limitranges": `{"items": [{"metadata": {"name": "usual"}, "spec": {"limits": [{"type": "Container", "default": {"cpu": "4"}, "defaultRequest": {"cpu": "3"}, "max": {"cpu": "4"}}]}}]}`,
 	"/apis/node.k8s.io/v1/runtimeclasses/vm": `{"metadata": {"name": "vm"}, "overhead": {"podFixed": {"cpu": "1"}}, "scheduling": {"nodeSelector": {"vm": "yes"}, "tolerations": [{"key": "vm"}]}}`,
 	"persistentvolumeclaims ns/data-s-1":     "",
+	"pods ns/taken-0":                        "",
 }
 
 func (there) Read(path string, into any) error {
@@ -90,7 +91,15 @@ func TestPods(t *testing.T) {
 		"a RuntimeClass that there is not":     {manifest: `{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {runtimeClassName: x, containers: [{name: main}]}}`, fails: "spec.runtimeClassName"},
 		"a RuntimeClass with other nodes":      {manifest: `{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {runtimeClassName: vm, nodeSelector: {vm: "no"}, containers: [{name: main}]}}`, fails: `spec.nodeSelector[vm] is "no": RuntimeClass "vm" has "yes"`},
 		"what comes along with pods":           {manifest: "{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: r}}\n---\n{apiVersion: policy/v1, kind: PodDisruptionBudget, metadata: {name: b}}\n---\n{apiVersion: v1, kind: Service, metadata: {name: s}}"},
-		"what is no manifest":                  {manifest: `: x`, fails: "reading a manifest"},
+		"the next pod of a StatefulSet is made once the last is ready, which no member of a gang is by itself": {
+			manifest: `{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: s}, spec: {replicas: 3, template: {metadata: {annotations: {gang.scheduling.koordinator.sh/name: g}}, spec: {containers: [{name: main, image: none}]}}}}`, want: []string{"ns/s-0 0 0"}},
+		"unless it makes all at once, from its first ordinal": {
+			manifest: `{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: s}, spec: {replicas: 2, podManagementPolicy: Parallel, ordinals: {start: 5}, template: {metadata: {annotations: {gang.scheduling.koordinator.sh/name: g}}, spec: {containers: [{name: main, image: none}]}}}}`,
+			want:     []string{"ns/s-5 0 0", "ns/s-6 0 0"}},
+		"a Job that is there twice": {manifest: strings.Repeat(`{apiVersion: batch/v1, kind: Job, metadata: {name: j}, spec: {`+template+`}}`+"\n---\n", 2), fails: `Job "j": the manifests have it twice`},
+		"a pod that a StatefulSet makes, too": {
+			manifest: `{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: s}, spec: {` + template + `}}` + "\n---\n" + `{apiVersion: v1, kind: Pod, metadata: {name: s-0}, spec: {containers: [{name: main, image: none}]}}`, fails: "the manifests have pod ns/s-0 twice"},
+		"what is no manifest": {manifest: `: x`, fails: "reading a manifest"},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			var w Workload
@@ -268,6 +277,24 @@ func TestVolumes(t *testing.T) {
 				if v := pod.Spec.Volumes; len(v) != 1 || v[0].PersistentVolumeClaim.ClaimName != "data-"+pod.Name {
 					t.Errorf("pod %s has the volumes %+v", pod.Name, v)
 				}
+			}
+		})
+	}
+}
+
+// TestNames: pods of a Job have names that no other pod has, which would be taken for them.
+func TestNames(t *testing.T) {
+	for sentence, manifest := range map[string]string{
+		"in the cluster":   `{apiVersion: batch/v1, kind: Job, metadata: {name: taken}, spec: {` + template + `}}`,
+		"in the manifests": `{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: s}, spec: {` + template + `}}` + "\n---\n" + `{apiVersion: batch/v1, kind: Job, metadata: {name: s}, spec: {` + template + `}}`,
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			var w Workload
+			if err := newReader().Read(&w, strings.NewReader(manifest)); err != nil {
+				t.Fatal(err)
+			}
+			if last := w.Pods[len(w.Pods)-1].Name; last == "taken-0" || last == "s-0" || !strings.HasSuffix(last, "-0") {
+				t.Errorf("the pod of the Job is %s", last)
 			}
 		})
 	}
