@@ -37,12 +37,12 @@ func Provisioned(claim *v1.PersistentVolumeClaim, provisioner string) *v1.Persis
 	if claim.Spec.StorageClassName != nil {
 		volume.Spec.StorageClassName = *claim.Spec.StorageClassName
 	}
-	bound(claim, volume)
+	Bind(claim, volume)
 	return volume
 }
 
-// bound has a claim say that it is bound to a volume.
-func bound(claim *v1.PersistentVolumeClaim, volume *v1.PersistentVolume) {
+// Bind has a claim say that it is bound to a volume.
+func Bind(claim *v1.PersistentVolumeClaim, volume *v1.PersistentVolume) {
 	metav1.SetMetaDataAnnotation(&claim.ObjectMeta, storagehelpers.AnnBindCompleted, "yes")
 	claim.Spec.VolumeName = volume.Name
 	claim.Status = v1.PersistentVolumeClaimStatus{Phase: v1.ClaimBound, AccessModes: claim.Spec.AccessModes, Capacity: volume.Spec.Capacity}
@@ -62,7 +62,7 @@ func (s *Server) bindVolumes(r *http.Request, at ref, written object) error {
 		if err := s.findTyped(r, claimAt, claim); err != nil || claim.Spec.VolumeName != "" {
 			return err
 		}
-		bound(claim, volume)
+		Bind(claim, volume)
 		return s.store.putTyped(claimAt, claim, watch.Modified)
 	case pvcsResource:
 		claim := &v1.PersistentVolumeClaim{}

@@ -2,6 +2,7 @@ package workload
 
 import (
 	"fmt"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -41,11 +42,12 @@ func (r *Reader) claimVolumes(w *Workload, pod *v1.Pod, templates []v1.Persisten
 	return nil
 }
 
-// provision gives the claims of the manifests the class that they would get, and those that are provisioned at once their volumes: it is
-// not known which nodes would not reach them.
+// provision gives the claims of the manifests the class that they would get, and those that do not wait for a node the volume that there is for
+// them, or else the one that is provisioned: it is not known which nodes would not reach that.
 func (r *Reader) provision(w *Workload) error {
 	var classes *storagev1.StorageClassList
 	var volumes []*unstructured.Unstructured
+	var there *static
 	for _, u := range w.Objects {
 		if u.GetKind() != "PersistentVolumeClaim" || u.GroupVersionKind().Group != "" {
 			continue
@@ -61,12 +63,25 @@ func (r *Reader) provision(w *Workload) error {
 			return fmt.Errorf("PersistentVolumeClaim %q: %w", u.GetName(), err)
 		}
 		class := classOf(claim, classes.Items)
-		if class == nil || claim.Spec.VolumeName != "" {
-			continue
+		waits := false
+		if class != nil {
+			claim.Spec.StorageClassName = &class.Name
+			waits = class.VolumeBindingMode != nil && *class.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer
 		}
-		claim.Spec.StorageClassName = &class.Name
-		waits := class.VolumeBindingMode != nil && *class.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer
-		if !waits && class.Provisioner != storagehelpers.NotSupportedProvisioner {
+		isBound := false
+		if !waits || claim.Spec.VolumeName != "" {
+			if there == nil {
+				var err error
+				if there, err = r.static(w); err != nil {
+					return err
+				}
+			}
+			var err error
+			if isBound, err = there.bind(claim); err != nil {
+				return err
+			}
+		}
+		if !isBound && !waits && class != nil && claim.Spec.VolumeName == "" && class.Provisioner != storagehelpers.NotSupportedProvisioner {
 			volume, err := runtime.DefaultUnstructuredConverter.ToUnstructured(overlay.Provisioned(claim, class.Provisioner))
 			if err != nil {
 				return fmt.Errorf("PersistentVolumeClaim %q: %w", u.GetName(), err)
@@ -80,6 +95,76 @@ func (r *Reader) provision(w *Workload) error {
 		u.Object = o
 	}
 	w.Objects = append(w.Objects, volumes...)
+	if there != nil {
+		return there.write(w)
+	}
+	return nil
+}
+
+// static are the volumes that there are, in the manifests and in the cluster.
+type static struct {
+	volumes []*v1.PersistentVolume
+	// from are those of the manifests, by name, and taken the volumes that claims of the manifests are bound to.
+	from  map[string]*unstructured.Unstructured
+	taken []*v1.PersistentVolume
+}
+
+func (r *Reader) static(w *Workload) (*static, error) {
+	s := &static{from: map[string]*unstructured.Unstructured{}}
+	for _, u := range w.Objects {
+		if u.GetKind() != "PersistentVolume" || u.GroupVersionKind().Group != "" {
+			continue
+		}
+		volume := &v1.PersistentVolume{}
+		if err := convert(u, volume); err != nil {
+			return nil, fmt.Errorf("PersistentVolume %q: %w", u.GetName(), err)
+		}
+		volume.Status.Phase = v1.VolumeAvailable
+		s.volumes, s.from[volume.Name] = append(s.volumes, volume), u
+	}
+	var list v1.PersistentVolumeList
+	if err := r.Cluster.Read("/api/v1/persistentvolumes", &list); err != nil {
+		return nil, err
+	}
+	for i := range list.Items {
+		if s.from[list.Items[i].Name] == nil {
+			s.volumes = append(s.volumes, &list.Items[i])
+		}
+	}
+	return s, nil
+}
+
+// bind binds a claim to a volume, as the controller of volumes would, where there is one for it: the one that it names, or the smallest.
+func (s *static) bind(claim *v1.PersistentVolumeClaim) (bool, error) {
+	candidates := s.volumes
+	if name := claim.Spec.VolumeName; name != "" {
+		candidates = slices.DeleteFunc(slices.Clone(candidates), func(volume *v1.PersistentVolume) bool { return volume.Name != name })
+	}
+	volume, err := storagehelpers.FindMatchingVolume(claim, candidates, nil, nil, false, true)
+	if err != nil || volume == nil {
+		return false, err
+	}
+	volume.Spec.ClaimRef = &v1.ObjectReference{APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID}
+	volume.Status.Phase = v1.VolumeBound
+	overlay.Bind(claim, volume)
+	s.taken = append(s.taken, volume)
+	return true, nil
+}
+
+// write adds the volumes that are bound.
+func (s *static) write(w *Workload) error {
+	for _, volume := range s.taken {
+		volume.APIVersion, volume.Kind = "v1", "PersistentVolume"
+		o, err := runtime.DefaultUnstructuredConverter.ToUnstructured(volume)
+		if err != nil {
+			return fmt.Errorf("PersistentVolume %q: %w", volume.Name, err)
+		}
+		if u := s.from[volume.Name]; u != nil {
+			u.Object = o
+		} else {
+			w.Objects = append(w.Objects, &unstructured.Unstructured{Object: o})
+		}
+	}
 	return nil
 }
 

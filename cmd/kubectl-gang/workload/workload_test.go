@@ -48,7 +48,11 @@ var objects = map[string]string{
 	"/api/v1/namespaces/limited/limitranges": `{"items": [{"metadata": {"name": "usual"}, "spec": {"limits": [{"type": "Container", "default": {"cpu": "4"}, "defaultRequest": {"cpu": "3"}, "max": {"cpu": "4"}}]}}]}`,
 	"/apis/node.k8s.io/v1/runtimeclasses/vm": `{"metadata": {"name": "vm"}, "overhead": {"podFixed": {"cpu": "1"}}, "scheduling": {"nodeSelector": {"vm": "yes"}, "tolerations": [{"key": "vm"}]}}`,
 	"persistentvolumeclaims ns/data-s-1":     "",
-	"pods ns/taken-0":                        "",
+	"/api/v1/persistentvolumes": `{"items": [
+		{"metadata": {"name": "large"}, "spec": {"capacity": {"storage": "9Gi"}, "accessModes": ["ReadWriteOnce"], "nfs": {}, "storageClassName": "files"}, "status": {"phase": "Available"}},
+		{"metadata": {"name": "small"}, "spec": {"capacity": {"storage": "2Gi"}, "accessModes": ["ReadWriteOnce"], "nfs": {}, "storageClassName": "files"}, "status": {"phase": "Available"}},
+		{"metadata": {"name": "v"}, "spec": {"capacity": {"storage": "2Gi"}, "accessModes": ["ReadWriteOnce"], "nfs": {}, "storageClassName": "usual", "claimRef": {"namespace": "ns", "name": "other", "uid": "o"}}, "status": {"phase": "Bound"}}]}`,
+	"pods ns/taken-0": "",
 }
 
 func (there) Read(path string, into any) error {
@@ -228,11 +232,13 @@ func TestVolumes(t *testing.T) {
 		class string
 		want  []string
 	}{
-		"one that waits for a node":      {"storageClassName: waits, ", []string{"persistentvolumeclaims data-s-0 waits "}},
-		"one by default":                 {"", []string{"persistentvolumeclaims data-s-0 usual bound", "persistentvolumes disk usual"}},
-		"no class":                       {`storageClassName: "", `, []string{"persistentvolumeclaims data-s-0  "}},
-		"a class that there is not":      {"storageClassName: x, ", []string{"persistentvolumeclaims data-s-0 x "}},
-		"a volume that is chosen before": {"storageClassName: usual, volumeName: v, ", []string{"persistentvolumeclaims data-s-0 usual v"}},
+		"one that waits for a node":         {"storageClassName: waits, ", []string{"persistentvolumeclaims data-s-0 waits "}},
+		"one by default":                    {"", []string{"persistentvolumeclaims data-s-0 usual bound", "persistentvolumes disk usual ns/data-s-0"}},
+		"no class":                          {`storageClassName: "", `, []string{"persistentvolumeclaims data-s-0  "}},
+		"a class that there is not":         {"storageClassName: x, ", []string{"persistentvolumeclaims data-s-0 x "}},
+		"a class of volumes that are there": {"storageClassName: files, ", []string{"persistentvolumeclaims data-s-0 files small complete", "persistentvolumes  files ns/data-s-0"}},
+		"one of them that it names":         {"storageClassName: files, volumeName: large, ", []string{"persistentvolumeclaims data-s-0 files large complete", "persistentvolumes  files ns/data-s-0"}},
+		"a volume of another claim":         {"storageClassName: usual, volumeName: v, ", []string{"persistentvolumeclaims data-s-0 usual v"}},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			var w Workload
@@ -263,11 +269,14 @@ func TestVolumes(t *testing.T) {
 					volume, _, _ := unstructured.NestedString(o.Object, "spec", "volumeName")
 					if strings.HasPrefix(volume, "pvc-") {
 						volume = "bound"
+					} else if u.GetAnnotations()["pv.kubernetes.io/bind-completed"] == "yes" {
+						volume += " complete"
 					}
 					got = append(got, fmt.Sprintf("persistentvolumeclaims %s %s %s", u.GetName(), class, volume))
 				case "persistentvolumes":
 					driver, _, _ := unstructured.NestedString(o.Object, "spec", "csi", "driver")
-					got = append(got, fmt.Sprintf("persistentvolumes %s %s", driver, class))
+					name, _, _ := unstructured.NestedString(o.Object, "spec", "claimRef", "name")
+					got = append(got, fmt.Sprintf("persistentvolumes %s %s ns/%s", driver, class, name))
 				}
 			}
 			if diff := cmp.Diff(c.want, got); diff != "" {
