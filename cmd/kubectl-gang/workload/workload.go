@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -124,7 +125,54 @@ func (r *Reader) add(w *Workload, u *unstructured.Unstructured) error {
 		return errors.New("it is not known which pods it makes: write those, or their Job, and its PodGroup if it has one")
 	}
 	w.Objects = append(w.Objects, u)
+	return r.merge(u)
+}
+
+// merge makes an object of the manifests what it would be after it was applied, where it is in the cluster already.
+func (r *Reader) merge(u *unstructured.Unstructured) error {
+	gvk, namespace := u.GroupVersionKind(), u.GetNamespace()
+	mapping, err := r.Mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
+	if err != nil {
+		return nil // that is told with the others
+	}
+	path := "/apis/" + gvk.Group + "/" + gvk.Version
+	if gvk.Group == "" {
+		path = "/api/" + gvk.Version
+	}
+	if mapping.Scope.Name() == meta.RESTScopeNameRoot {
+		namespace = ""
+	} else {
+		path += "/namespaces/" + namespace
+	}
+	if exists, err := r.Cluster.Exists(mapping.Resource, namespace, u.GetName()); err != nil || !exists {
+		return err
+	}
+	there := map[string]any{}
+	if err := r.Cluster.Read(path+"/"+mapping.Resource.Resource+"/"+u.GetName(), &there); err != nil || len(there) == 0 {
+		return err
+	}
+	merged := &unstructured.Unstructured{Object: there}
+	labels, annotations := merged.GetLabels(), merged.GetAnnotations()
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	maps.Copy(labels, u.GetLabels())
+	maps.Copy(annotations, u.GetAnnotations())
+	merged.SetLabels(labels)
+	merged.SetAnnotations(annotations)
+	if spec := u.Object["spec"]; spec != nil && !keepsSpec[gvk.GroupKind()] {
+		merged.Object["spec"] = spec
+	}
+	u.Object = merged.Object
 	return nil
+}
+
+// keepsSpec are the kinds whose spec stays as it was made, but for what controllers write there.
+var keepsSpec = map[schema.GroupKind]bool{
+	{Kind: "Namespace"}: true, {Kind: "PersistentVolumeClaim"}: true, {Kind: "PersistentVolume"}: true, {Group: "resource.k8s.io", Kind: "ResourceClaim"}: true,
 }
 
 // makesPods are the kinds of which it is known which pods they make.

@@ -52,6 +52,9 @@ var objects = map[string]string{
 		{"metadata": {"name": "large"}, "spec": {"capacity": {"storage": "9Gi"}, "accessModes": ["ReadWriteOnce"], "nfs": {}, "storageClassName": "files"}, "status": {"phase": "Available"}},
 		{"metadata": {"name": "small"}, "spec": {"capacity": {"storage": "2Gi"}, "accessModes": ["ReadWriteOnce"], "nfs": {}, "storageClassName": "files"}, "status": {"phase": "Available"}},
 		{"metadata": {"name": "v"}, "spec": {"capacity": {"storage": "2Gi"}, "accessModes": ["ReadWriteOnce"], "nfs": {}, "storageClassName": "usual", "claimRef": {"namespace": "ns", "name": "other", "uid": "o"}}, "status": {"phase": "Bound"}}]}`,
+	"podgroups ns/there": "",
+	"/apis/scheduling.x-k8s.io/v1alpha1/namespaces/ns/podgroups/there": `{"apiVersion": "scheduling.x-k8s.io/v1alpha1", "kind": "PodGroup",
+		"metadata": {"namespace": "ns", "name": "there", "uid": "u", "labels": {"old": "1", "both": "1"}}, "spec": {"minMember": 1}, "status": {"phase": "Running"}}`,
 	"pods ns/taken-0": "",
 }
 
@@ -306,5 +309,20 @@ func TestNames(t *testing.T) {
 				t.Errorf("the pod of the Job is %s", last)
 			}
 		})
+	}
+}
+
+// TestMerged: what is in the cluster already is what it would be after the manifests were applied.
+func TestMerged(t *testing.T) {
+	var w Workload
+	manifest := `{apiVersion: scheduling.x-k8s.io/v1alpha1, kind: PodGroup, metadata: {name: there, labels: {both: "2"}}, spec: {minMember: 2}}`
+	if err := newReader().Read(&w, strings.NewReader(manifest)); err != nil {
+		t.Fatal(err)
+	}
+	u := w.Objects[0]
+	phase, _, _ := unstructured.NestedString(u.Object, "status", "phase")
+	spec := u.Object["spec"].(map[string]any)
+	if diff := cmp.Diff(map[string]string{"old": "1", "both": "2"}, u.GetLabels()); diff != "" || u.GetUID() != "u" || phase != "Running" || fmt.Sprint(spec["minMember"]) != "2" {
+		t.Errorf("it would be %v", u.Object)
 	}
 }
