@@ -290,10 +290,14 @@ func TestWhatIfOfOthers(t *testing.T) {
 	if said.Placed != 2 || len(said.Victims) != 0 || len(said.EvictedForOthers) != 8 {
 		t.Errorf("%d pods are placed, %d victims, %d pods are evicted for others; want 2, none and 8", said.Placed, len(said.Victims), len(said.EvictedForOthers))
 	}
+	cmd := exec.CommandContext(t.Context(), filepath.Join(c.root, "bin", "kubectl-gang"), "whatif", "-n", "nowhere", "-f", file, "--kubeconfig", c.Kubeconfig(), "--scheduler-config", configOf(c.root))
+	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "there is no namespace nowhere") {
+		t.Errorf("asked about a namespace that there is not whatif ends with %v, and says:\n%s", err, out)
+	}
 	if err := os.WriteFile(file, []byte(job("first", 4, 8)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), filepath.Join(c.root, "bin", "kubectl-gang"), "whatif", "-f", file, "--kubeconfig", c.Kubeconfig(), "--scheduler-config", configOf(c.root))
+	cmd = exec.CommandContext(t.Context(), filepath.Join(c.root, "bin", "kubectl-gang"), "whatif", "-f", file, "--kubeconfig", c.Kubeconfig(), "--scheduler-config", configOf(c.root))
 	if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "Job default/first is in the cluster already") {
 		t.Errorf("asked about what is there whatif ends with %v, and says:\n%s", err, out)
 	}

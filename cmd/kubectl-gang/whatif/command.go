@@ -127,6 +127,31 @@ func (o *options) missing(ctx context.Context, simulation *simulate.Simulation, 
 	return group.Wait()
 }
 
+// homeless notes namespaces that pods are in and that are neither in the cluster nor in the manifests.
+func (o *options) homeless(ctx context.Context, simulation *simulate.Simulation, w *workload.Workload) error {
+	known := map[string]bool{}
+	for _, u := range w.Objects {
+		if u.GetKind() == "Namespace" {
+			known[u.GetName()] = true
+		}
+	}
+	for _, pod := range w.Pods {
+		if known[pod.Namespace] {
+			continue
+		}
+		known[pod.Namespace] = true
+		exists, err := simulation.Exists(ctx, v1.SchemeGroupVersion.WithResource("namespaces"), "", pod.Namespace)
+		switch notAllowed := (*simulate.NotAllowedError)(nil); {
+		case errors.As(err, &notAllowed):
+		case err != nil:
+			return err
+		case !exists:
+			o.Note("there is no namespace %s: the answer is as if there were one without labels and limits", pod.Namespace)
+		}
+	}
+	return nil
+}
+
 // readAtOnce is how many objects are asked for at a time.
 const readAtOnce = 16
 
@@ -155,6 +180,9 @@ func (o *options) read(ctx context.Context, simulation *simulate.Simulation) ([]
 		return nil, nil, fmt.Errorf("reading %s: there are no pods in it", strings.Join(o.files, ", "))
 	}
 	if err := o.missing(ctx, simulation, kinds, w.Makers); err != nil {
+		return nil, nil, err
+	}
+	if err := o.homeless(ctx, simulation, &w); err != nil {
 		return nil, nil, err
 	}
 	if !o.preempt {
