@@ -187,7 +187,8 @@ func (m *More) Suppose(ctx context.Context, s *Simulation) error {
 
 func inPool(node *v1.Node, pool string) bool {
 	if key, value, isLabel := strings.Cut(pool, "="); isLabel {
-		return node.Labels[key] == value
+		has, ok := node.Labels[key]
+		return ok && has == value
 	}
 	return node.Name == pool || slices.ContainsFunc(poolLabels, func(key string) bool { return node.Labels[key] == pool })
 }

@@ -28,7 +28,7 @@ func TestNewNode(t *testing.T) {
 		Spec:       v1.NodeSpec{Unschedulable: true, Taints: []v1.Taint{{Key: "node.kubernetes.io/unschedulable"}, {Key: "gpu"}}, ProviderID: "p"},
 		Status:     v1.NodeStatus{Conditions: []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionFalse}}},
 	}
-	for pool, want := range map[string]bool{"n": true, "a100": true, "eks.amazonaws.com/nodegroup=a100": true, "x": false, "kubernetes.io/hostname=x": false} {
+	for pool, want := range map[string]bool{"n": true, "a100": true, "eks.amazonaws.com/nodegroup=a100": true, "x": false, "kubernetes.io/hostname=x": false, "none=": false} {
 		if got := inPool(node, pool); got != want {
 			t.Errorf("the node is in pool %q: %t, want %t", pool, got, want)
 		}
