@@ -134,6 +134,9 @@ func (o *options) report(ctx context.Context, gang string, named, members []*v1.
 	r := &Report{Gang: gang, Pods: []Member{}}
 	if len(members) > 0 {
 		least, running := simulation.Minimum(members[0])
+		if least == 0 && g != nil {
+			least = g.Minimum // of a gang of which nothing is left to be scheduled
+		}
 		r = newReport(gang, members, least, running)
 		r.Queue = queueOf(ctx, simulation, members[0])
 	} else {

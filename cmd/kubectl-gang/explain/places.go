@@ -39,7 +39,11 @@ func places(d *decisions.Decision) string {
 // sought words where victims were looked for, and who was chosen.
 func sought(d *decisions.Decision) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "  Victims were looked for, to free %s:\n%s", d.Need, domains(d))
+	b.WriteString("  Victims were looked for")
+	if d.Need != "" {
+		fmt.Fprintf(&b, ", to free %s", d.Need)
+	}
+	fmt.Fprintf(&b, ":\n%s", domains(d))
 	for _, bundle := range d.Bundles {
 		fmt.Fprintf(&b, "    chosen: %d pods of %s (%s), gain %.2f, cost %.2f, ROI %.2f\n", bundle.Pods, bundle.Gang, bundle.Kind, bundle.Gain, bundle.Cost, bundle.ROI)
 	}
