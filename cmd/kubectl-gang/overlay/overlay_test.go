@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 )
 
@@ -276,6 +277,21 @@ func TestRefused(t *testing.T) {
 	}
 	if err := s.Refused(); err == nil || !strings.Contains(err.Error(), "list /api/v1/nodes") {
 		t.Errorf("refused: %v, want the list of nodes", err)
+	}
+}
+
+// TestUnreachable: whoever works against the overlay would ask for ever where there is no cluster below.
+func TestUnreachable(t *testing.T) {
+	base, err := Live(&rest.Config{Host: "https://127.0.0.1:1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, client := serve(t, base)
+	if _, err := client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}); err == nil {
+		t.Error("nodes were listed")
+	}
+	if err := s.Refused(); err == nil || !strings.Contains(err.Error(), "refused") {
+		t.Errorf("refused: %v, want the connection", err)
 	}
 }
 

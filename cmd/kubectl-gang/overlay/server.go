@@ -101,6 +101,11 @@ func (s *Server) pass(w http.ResponseWriter, r *http.Request, info *request.Requ
 	}
 	response, err := s.base.Read(r)
 	if err != nil {
+		if dial := (*net.OpError)(nil); errors.As(err, &dial) && dial.Op == "dial" && r.Context().Err() == nil {
+			s.store.mu.Lock()
+			s.store.refused = err
+			s.store.mu.Unlock()
+		}
 		refuse(w, apierrors.NewInternalError(err))
 		return
 	}

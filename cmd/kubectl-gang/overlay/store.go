@@ -118,7 +118,7 @@ func (s *Server) Events(but int) []map[string]any {
 	return slices.Clone(s.store.events[but:])
 }
 
-// Refused is what the user may not read of the base; nil for nothing. Who works against the overlay would ask for ever.
+// Refused is what the user may not read of the base, or that it cannot be reached; nil for nothing. Who works against the overlay would ask for ever.
 func (s *Server) Refused() error {
 	s.store.mu.Lock()
 	defer s.store.mu.Unlock()
