@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/uuid"
+	resourcedefaults "k8s.io/kubernetes/pkg/apis/resource/v1"
 
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/simulate"
 )
@@ -45,7 +46,7 @@ func claimOf(pod *v1.Pod, entry string, template *resourceapi.ResourceClaimTempl
 	}
 	annotations[resourceapi.PodResourceClaimAnnotation] = entry
 	yes := true
-	return &resourceapi.ResourceClaim{
+	claim := &resourceapi.ResourceClaim{
 		TypeMeta: metav1.TypeMeta{APIVersion: resourceapi.SchemeGroupVersion.String(), Kind: "ResourceClaim"},
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: pod.Namespace, Name: fmt.Sprintf("%s-%s-%s", pod.Name, entry, string(uuid.NewUUID())[:5]), UID: uuid.NewUUID(),
@@ -54,6 +55,26 @@ func claimOf(pod *v1.Pod, entry string, template *resourceapi.ResourceClaimTempl
 		},
 		Spec: *template.Spec.Spec.DeepCopy(),
 	}
+	resourcedefaults.SetObjectDefaults_ResourceClaim(claim)
+	return claim
+}
+
+// useDefaults gives a ResourceClaim of the manifests what the API server gives it; other objects stay as they are.
+func useDefaults(u *unstructured.Unstructured) error {
+	if u.GroupVersionKind() != resourceapi.SchemeGroupVersion.WithKind("ResourceClaim") {
+		return nil
+	}
+	claim := &resourceapi.ResourceClaim{}
+	if err := convert(u, claim); err != nil {
+		return err
+	}
+	resourcedefaults.SetObjectDefaults_ResourceClaim(claim)
+	o, err := runtime.DefaultUnstructuredConverter.ToUnstructured(claim)
+	if err != nil {
+		return fmt.Errorf("applying defaults: %w", err)
+	}
+	u.Object = o
+	return nil
 }
 
 // template returns the one of a name.

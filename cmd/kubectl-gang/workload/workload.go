@@ -124,6 +124,9 @@ func (r *Reader) add(w *Workload, u *unstructured.Unstructured) error {
 	if !known[kind] {
 		return errors.New("it is not known which pods it makes: write those, or their Job, and its PodGroup if it has one")
 	}
+	if err := useDefaults(u); err != nil {
+		return err
+	}
 	w.Objects = append(w.Objects, u)
 	return r.merge(u)
 }

@@ -326,3 +326,36 @@ func TestMerged(t *testing.T) {
 		t.Errorf("it would be %v", u.Object)
 	}
 }
+
+// TestClaimDefaults: claims ask for what the API server has them ask for.
+func TestClaimDefaults(t *testing.T) {
+	const spec = "spec: {devices: {requests: [{name: r, exactly: {deviceClassName: gpu}}]}}"
+	var w Workload
+	r := newReader()
+	r.Mapper.(*meta.DefaultRESTMapper).Add(schema.GroupVersionKind{Group: "resource.k8s.io", Version: "v1", Kind: "ResourceClaim"}, meta.RESTScopeNamespace)
+	manifest := `{apiVersion: resource.k8s.io/v1, kind: ResourceClaimTemplate, metadata: {name: t}, spec: {` + spec + `}}` + "\n---\n" +
+		`{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {name: c}, ` + spec + `}` + "\n---\n" +
+		`{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {resourceClaims: [{name: a, resourceClaimTemplateName: t}, {name: b, resourceClaimName: c}], containers: [{name: main, image: none}]}}`
+	if err := r.Read(&w, strings.NewReader(manifest)); err != nil {
+		t.Fatal(err)
+	}
+	made, err := r.Simulated(&w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	claims := 0
+	for _, o := range made {
+		if o.Resource.Resource != "resourceclaims" {
+			continue
+		}
+		claims++
+		requests, _, _ := unstructured.NestedSlice(o.Object, "spec", "devices", "requests")
+		exactly := requests[0].(map[string]any)["exactly"].(map[string]any)
+		if exactly["allocationMode"] != "ExactCount" || fmt.Sprint(exactly["count"]) != "1" {
+			t.Errorf("a claim asks for %v", exactly)
+		}
+	}
+	if claims != 2 {
+		t.Errorf("there are %d claims, want 2", claims)
+	}
+}
