@@ -194,6 +194,7 @@ func (s *Simulation) decide(ctx context.Context, pods []*v1.Pod) (*Answer, error
 		}
 		placed := answer.Placed() == len(pods) && len(answer.Victims) == 0 // the last of those who make way may go when there is room already
 		if decided && s.scheduler.Set.Ready() && (placed || time.Since(since) >= quiet) {
+			answer.Undecided = slices.ContainsFunc(answer.Verdicts, func(v Verdict) bool { return v.Reason == queuesNotRead })
 			return answer, nil
 		}
 		select {

@@ -221,3 +221,26 @@ func TestPods(t *testing.T) {
 		t.Errorf("%d pods and their nodes (-want +got):\n%s", len(got), diff)
 	}
 }
+
+// TestQueuesNotRead: while the queues cannot be read nothing is decided, though the pods are told so.
+func TestQueuesNotRead(t *testing.T) {
+	s, err := New(&Ground{Base: small(t), ConfigFile: "../../../hack/demo/8-fairshare.yaml"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	pod := member("train-0", "train", 1)
+	o, err := runtime.DefaultUnstructuredConverter.ToUnstructured(pod)
+	if err == nil {
+		err = s.Suppose([]Object{{Pods, o}})
+	}
+	if err == nil {
+		err = s.Start(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if answer, err := s.Decide(t.Context(), []*v1.Pod{pod}); err != nil || !answer.Undecided || answer.Verdicts[0].Reason != queuesNotRead {
+		t.Errorf("the answer is %+v, %v", answer, err)
+	}
+}

@@ -75,6 +75,9 @@ var final = map[string]bool{
 	v1alpha1.ReasonUnschedulable: true, v1alpha1.ReasonGangIncomplete: true, v1alpha1.ReasonMemberRejected: true, v1alpha1.ReasonGangUnsupported: true,
 }
 
+// queuesNotRead is said where the scheduler cannot read all that its queues need: it goes on once it can.
+const queuesNotRead = "QueuesNotRead"
+
 func (a *Answer) words() string {
 	text := ""
 	for i := range a.Verdicts {
