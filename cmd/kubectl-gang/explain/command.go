@@ -108,8 +108,11 @@ func (o *options) ask(ctx context.Context, gang string, simulation *simulate.Sim
 
 // key is the gang that a user names.
 func (o *options) key(name string) (string, error) {
-	if strings.Contains(name, "/") {
+	if parts := strings.Split(name, "/"); len(parts) == 2 && parts[0] != "" && parts[1] != "" {
 		return name, nil
+	}
+	if name == "" || strings.Contains(name, "/") {
+		return "", fmt.Errorf("checking the name: %q is neither NAME nor NAMESPACE/NAME", name)
 	}
 	namespace, err := o.Namespace(false)
 	if err != nil {

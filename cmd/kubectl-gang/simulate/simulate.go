@@ -181,7 +181,8 @@ func (s *Simulation) decide(ctx context.Context, pods []*v1.Pod) (*Answer, error
 		}
 		answer.Took = time.Since(began)
 		decided, quiet := answer.decided()
-		inHand := s.server.Behind() || l.behind() || s.scheduler.InHand(asked)
+		decided = !l.behind() && decided
+		inHand := s.server.Behind() || s.scheduler.InHand(asked)
 		isIdle := !inHand && !s.scheduler.InHand(nil)
 		switch {
 		case inHand:

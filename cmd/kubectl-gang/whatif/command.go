@@ -86,7 +86,10 @@ func (o *options) run(ctx context.Context) error {
 		}
 		reports := []Report{reportOf("now", answer, simulation, time.Since(began))}
 		switch {
-		case more == nil || answer.Placed() == len(pods):
+		case more == nil:
+		case answer.Placed() == len(pods) && len(answer.Victims) > 0:
+			o.Note("all pods have a place without more nodes: ask without --preempt what these change")
+		case answer.Placed() == len(pods):
 		case answer.Undecided:
 			o.Note("there was no time left to ask with more nodes: see --timeout")
 		default:

@@ -6,8 +6,10 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
+	podutil "k8s.io/kubernetes/pkg/api/pod"
 	"k8s.io/kubernetes/pkg/apis/core"
 	corev1conversion "k8s.io/kubernetes/pkg/apis/core/v1"
+	"k8s.io/kubernetes/pkg/apis/core/validation"
 	"k8s.io/kubernetes/plugin/pkg/admission/limitranger"
 
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/simulate"
@@ -16,7 +18,7 @@ import (
 // admit gives a pod what the API server gives it when it is created, beside its defaults: what its RuntimeClass and the LimitRanges of its
 // namespace say, and its priority. It returns an error where the pod would be refused. Quotas and webhooks are not asked.
 func (r *Reader) admit(pod *v1.Pod) error {
-	priority, policy, err := r.Priority(pod.Spec.PriorityClassName)
+	priority, policy, err := r.priority(pod.Spec.PriorityClassName)
 	if err != nil {
 		return err
 	}
@@ -27,7 +29,35 @@ func (r *Reader) admit(pod *v1.Pod) error {
 	if err := r.limit(pod); err != nil {
 		return err
 	}
-	return r.useRuntimeClass(pod)
+	if err := r.useRuntimeClass(pod); err != nil {
+		return err
+	}
+	internal, err := internalOf(pod)
+	if err != nil {
+		return err
+	}
+	options := podutil.GetValidationOptionsFromPodSpecAndMeta(&internal.Spec, nil, &internal.ObjectMeta, nil)
+	if errs := validation.ValidatePodCreate(internal, options); len(errs) > 0 {
+		return fmt.Errorf("the API server would refuse it: %w", errs.ToAggregate())
+	}
+	return nil
+}
+
+// priority returns what a class of the manifests, or else of the cluster, says.
+func (r *Reader) priority(class string) (int32, *v1.PreemptionPolicy, error) {
+	if own := r.classes[class]; own != nil {
+		return own.Value, own.PreemptionPolicy, nil
+	}
+	return r.Priority(class)
+}
+
+// internalOf is a pod as the code of the API server has it.
+func internalOf(pod *v1.Pod) (*core.Pod, error) {
+	internal := &core.Pod{}
+	if err := corev1conversion.Convert_v1_Pod_To_core_Pod(pod, internal, nil); err != nil {
+		return nil, fmt.Errorf("reading it as the API server does: %w", err)
+	}
+	return internal, nil
 }
 
 // limit applies the LimitRanges of a pod's namespace.
@@ -48,9 +78,9 @@ func (r *Reader) limit(pod *v1.Pod) error {
 	if len(ranges) == 0 {
 		return nil
 	}
-	internal := &core.Pod{}
-	if err := corev1conversion.Convert_v1_Pod_To_core_Pod(pod, internal, nil); err != nil {
-		return fmt.Errorf("applying LimitRanges: %w", err)
+	internal, err := internalOf(pod)
+	if err != nil {
+		return err
 	}
 	for i := range ranges {
 		if err := limitranger.PodMutateLimitFunc(&ranges[i], internal); err != nil {

@@ -14,6 +14,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -51,6 +52,8 @@ type Reader struct {
 	// What was read of the cluster: LimitRanges by namespace, and RuntimeClasses by name.
 	limits   map[string][]v1.LimitRange
 	runtimes map[string]*nodev1.RuntimeClass
+	// classes are those of the manifests, by name.
+	classes map[string]*schedulingv1.PriorityClass
 	// named are the pods of the manifests, as namespace/name.
 	named map[string]bool
 }
@@ -66,11 +69,12 @@ type Cluster interface {
 // Read reads manifests, YAML or JSON, one or more in a stream.
 func (r *Reader) Read(w *Workload, in io.Reader) error {
 	decoder := yaml.NewYAMLOrJSONDecoder(in, 4096)
+	var manifests []*unstructured.Unstructured
 	for {
 		u := &unstructured.Unstructured{}
 		err := decoder.Decode(&u.Object)
 		if errors.Is(err, io.EOF) {
-			return nil
+			break
 		}
 		if err != nil {
 			return fmt.Errorf("reading a manifest: %w", err)
@@ -78,10 +82,38 @@ func (r *Reader) Read(w *Workload, in io.Reader) error {
 		if len(u.Object) == 0 {
 			continue
 		}
-		if err := r.add(w, u); err != nil {
-			return fmt.Errorf("%s %q: %w", u.GetKind(), u.GetName(), err)
+		if u.GetKind() == "" || u.GetAPIVersion() == "" {
+			return errors.New("reading a manifest: it has no kind, or no apiVersion")
+		}
+		manifests = append(manifests, u)
+	}
+	for _, do := range []func(*Workload, *unstructured.Unstructured) error{r.addClass, r.add} { // pods may come before their class
+		for _, u := range manifests {
+			if err := do(w, u); err != nil {
+				return fmt.Errorf("%s %q: %w", u.GetKind(), u.GetName(), err)
+			}
 		}
 	}
+	return nil
+}
+
+// addClass notes a PriorityClass.
+func (r *Reader) addClass(w *Workload, u *unstructured.Unstructured) error {
+	if u.IsList() {
+		return u.EachListItem(func(item runtime.Object) error { return r.addClass(w, item.(*unstructured.Unstructured)) })
+	}
+	if u.GroupVersionKind().GroupKind() != (schema.GroupKind{Group: schedulingv1.GroupName, Kind: "PriorityClass"}) {
+		return nil
+	}
+	class := &schedulingv1.PriorityClass{}
+	if err := convert(u, class); err != nil {
+		return err
+	}
+	if r.classes == nil {
+		r.classes = map[string]*schedulingv1.PriorityClass{}
+	}
+	r.classes[class.Name] = class
+	return nil
 }
 
 func (r *Reader) add(w *Workload, u *unstructured.Unstructured) error {
@@ -120,6 +152,9 @@ func (r *Reader) add(w *Workload, u *unstructured.Unstructured) error {
 	kind := u.GroupVersionKind().GroupKind()
 	if ignored[kind] || kind.Group == "rbac.authorization.k8s.io" || kind.Group == "networking.k8s.io" {
 		return nil
+	}
+	if kind == (schema.GroupKind{Kind: "LimitRange"}) || kind == (schema.GroupKind{Kind: "ResourceQuota"}) {
+		return errors.New("those of manifests are not applied: leave it out, or create it in the cluster first")
 	}
 	if !known[kind] {
 		return errors.New("it is not known which pods it makes: write those, or their Job, and its PodGroup if it has one")
@@ -196,7 +231,7 @@ var known = map[schema.GroupKind]bool{
 // ignored are kinds that often come with pods, and that no scheduler reads.
 var ignored = map[schema.GroupKind]bool{
 	{Kind: "ConfigMap"}: true, {Kind: "Secret"}: true, {Kind: "Service"}: true, {Kind: "ServiceAccount"}: true, {Group: "autoscaling", Kind: "HorizontalPodAutoscaler"}: true,
-	{Group: "scheduling.k8s.io", Kind: "PriorityClass"}: true, // that of a pod has to be in the cluster
+	{Group: "scheduling.k8s.io", Kind: "PriorityClass"}: true, // read before
 }
 
 func convert(u *unstructured.Unstructured, into any) error {

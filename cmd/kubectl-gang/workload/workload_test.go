@@ -97,7 +97,13 @@ func TestPods(t *testing.T) {
 		"a pod that its namespace refuses":     {manifest: `{apiVersion: v1, kind: Pod, metadata: {name: p, namespace: limited}, spec: {containers: [{name: main, image: none, resources: {limits: {cpu: 5}}}]}}`, fails: `Pod "p": LimitRange "usual" would refuse it: maximum cpu usage per Container is 4`},
 		"a RuntimeClass that there is not":     {manifest: `{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {runtimeClassName: x, containers: [{name: main}]}}`, fails: "spec.runtimeClassName"},
 		"a RuntimeClass with other nodes":      {manifest: `{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {runtimeClassName: vm, nodeSelector: {vm: "no"}, containers: [{name: main}]}}`, fails: `spec.nodeSelector[vm] is "no": RuntimeClass "vm" has "yes"`},
-		"what comes along with pods":           {manifest: "{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: r}}\n---\n{apiVersion: policy/v1, kind: PodDisruptionBudget, metadata: {name: b}}\n---\n{apiVersion: v1, kind: Service, metadata: {name: s}}"},
+		"a class of the manifests": {manifest: "{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {priorityClassName: own, containers: [{name: main, image: none}]}}\n---\n" +
+			"{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: own}, value: 9}", want: []string{"ns/p 9 0"}},
+		"a pod that the API server refuses": {manifest: `{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: [{name: main, image: none, resources: {requests: {cpu: -1}}}]}}`, fails: `Pod "p": the API server would refuse it: spec.containers[0].resources.requests[cpu]: Invalid value: "-1"`},
+		"a name that is none":               {manifest: `{apiVersion: v1, kind: Pod, metadata: {name: A_b}, spec: {containers: [{name: main, image: none}]}}`, fails: "metadata.name"},
+		"no kind":                           {manifest: `{apiVersion: v1, metadata: {name: p}}`, fails: "it has no kind, or no apiVersion"},
+		"limits that are not there yet":     {manifest: `{apiVersion: v1, kind: LimitRange, metadata: {name: l}}`, fails: "those of manifests are not applied"},
+		"what comes along with pods":        {manifest: "{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: r}}\n---\n{apiVersion: policy/v1, kind: PodDisruptionBudget, metadata: {name: b}}\n---\n{apiVersion: v1, kind: Service, metadata: {name: s}}"},
 		"the next pod of a StatefulSet is made once the last is ready, which no member of a gang is by itself": {
 			manifest: `{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: s}, spec: {replicas: 3, template: {metadata: {annotations: {gang.scheduling.koordinator.sh/name: g}}, spec: {containers: [{name: main, image: none}]}}}}`, want: []string{"ns/s-0 0 0"}},
 		"unless it makes all at once, from its first ordinal": {
