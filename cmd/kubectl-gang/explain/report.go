@@ -12,6 +12,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/cli-runtime/pkg/printers"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/output"
@@ -104,7 +105,7 @@ func newReport(gang string, members []*v1.Pod, least int, running bool) *Report 
 	r := &Report{Gang: gang, Min: least, Running: running, Pods: []Member{}}
 	for _, pod := range members {
 		m := Member{Pod: pod.Name, Phase: string(pod.Status.Phase), Node: pod.Spec.NodeName}
-		c := scheduled(pod)
+		_, c := podutil.GetPodCondition(&pod.Status, v1.PodScheduled)
 		if c != nil && c.Status == v1.ConditionFalse {
 			m.Reason, m.Since = c.Reason, c.LastTransitionTime.UTC().Format("2006-01-02T15:04:05Z")
 			r.Said = add(r.Said, c.Reason, c.Message)
@@ -169,15 +170,6 @@ func waits(pod *v1.Pod) string {
 		return "SchedulingGated"
 	}
 	return "NotTriedYet"
-}
-
-func scheduled(pod *v1.Pod) *v1.PodCondition {
-	for i := range pod.Status.Conditions {
-		if c := &pod.Status.Conditions[i]; c.Type == v1.PodScheduled {
-			return c
-		}
-	}
-	return nil
 }
 
 func add(words []Word, reason, message string) []Word {

@@ -42,16 +42,21 @@ func (s *Server) find(r *http.Request, at ref) (object, error) {
 	return s.read(r, at)
 }
 
+// PathOf is where an API server has an object. The namespace is empty where its kind has none.
+func PathOf(resource schema.GroupVersionResource, namespace, name string) string {
+	path := "/api/" + resource.Version
+	if resource.Group != "" {
+		path = "/apis/" + resource.Group + "/" + resource.Version
+	}
+	if namespace != "" {
+		path += "/namespaces/" + namespace
+	}
+	return path + "/" + resource.Resource + "/" + name
+}
+
 // read returns an object of the base.
 func (s *Server) read(r *http.Request, at ref) (object, error) {
-	path := "/api/" + at.Version
-	if at.Group != "" {
-		path = "/apis/" + at.Group + "/" + at.Version
-	}
-	if at.namespace != "" {
-		path += "/namespaces/" + at.namespace
-	}
-	request, err := http.NewRequestWithContext(r.Context(), http.MethodGet, path+"/"+at.Resource+"/"+at.name, nil)
+	request, err := http.NewRequestWithContext(r.Context(), http.MethodGet, PathOf(at.GroupVersionResource, at.namespace, at.name), nil)
 	if err != nil {
 		return nil, fmt.Errorf("reading %s %s: %w", at.Resource, at.name, err)
 	}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -73,16 +72,22 @@ func read(ctx context.Context, base overlay.Base, path string, into any) error {
 }
 
 // MissingError is that an object is not there, or that its kind is not served.
-type MissingError struct{ error }
+type MissingError struct{ Err error }
+
+// Error implements error.
+func (e *MissingError) Error() string { return e.Err.Error() }
 
 // Unwrap returns what the API server said.
-func (e *MissingError) Unwrap() error { return e.error }
+func (e *MissingError) Unwrap() error { return e.Err }
 
 // NotAllowedError is that a user may not read something.
-type NotAllowedError struct{ error }
+type NotAllowedError struct{ Err error }
+
+// Error implements error.
+func (e *NotAllowedError) Error() string { return e.Err.Error() }
 
 // Unwrap returns what the API server said.
-func (e *NotAllowedError) Unwrap() error { return e.error }
+func (e *NotAllowedError) Unwrap() error { return e.Err }
 
 // Priorities returns what tells the priority of a class of the cluster.
 func (s *Simulation) Priorities(ctx context.Context) (func(class string) (int32, *v1.PreemptionPolicy, error), error) {
@@ -105,16 +110,9 @@ func (s *Simulation) Priorities(ctx context.Context) (func(class string) (int32,
 
 // Exists reports whether an object is in the cluster, and not on its way out. That the user may not read it is a [NotAllowedError].
 func (s *Simulation) Exists(ctx context.Context, resource schema.GroupVersionResource, namespace, name string) (bool, error) {
-	path := "/apis/" + resource.Group + "/" + resource.Version
-	if resource.Group == "" {
-		path = "/api/" + resource.Version
-	}
-	if namespace != "" {
-		path += "/namespaces/" + namespace
-	}
 	var object metav1.PartialObjectMetadata
-	err := s.Read(ctx, path+"/"+resource.Resource+"/"+name, &object)
-	if missing := (*MissingError)(nil); errors.As(err, &missing) {
+	err := s.Read(ctx, overlay.PathOf(resource, namespace, name), &object)
+	if IsNotFound(err) {
 		return false, nil
 	}
 	return err == nil && object.DeletionTimestamp == nil, err

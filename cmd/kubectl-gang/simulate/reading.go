@@ -19,6 +19,12 @@ func IsNotFound(err error) bool {
 	return errors.As(err, &missing)
 }
 
+// IsNotAllowed reports whether an error is that the user may not read something.
+func IsNotAllowed(err error) bool {
+	var notAllowed *NotAllowedError
+	return errors.As(err, &notAllowed)
+}
+
 // Check returns what is wrong with the question itself, whatever the cluster is like.
 func (q *Question) Check() error {
 	_, err := readMore(q.nodes)

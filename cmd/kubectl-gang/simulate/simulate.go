@@ -165,7 +165,7 @@ func (s *Simulation) decide(ctx context.Context, pods []*v1.Pod) (*Answer, error
 	ticker := time.NewTicker(lookEvery)
 	defer ticker.Stop()
 	l := &looking{
-		server: s.server, gangs: s.scheduler.Set.Gangs(), kept: s.scheduler.Set.Kept, profiles: slices.Sorted(maps.Keys(s.scheduler.Profiles)),
+		server: s.server, gangs: s.scheduler.Set.Gangs(), kept: s.scheduler.Set.Kept, profiles: s.Profiles(),
 		failed: s.scheduler.Failed, pod: s.scheduler.Pod, pods: pods, unseen: len(pods), told: s.told, evictedFor: map[types.UID]*v1.ObjectReference{},
 	}
 	asked := uidsOf(pods)

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/overlay"
@@ -123,15 +124,13 @@ func (l *looking) look() (*Answer, error) {
 	for _, pod := range l.pods {
 		answer.Verdicts = append(answer.Verdicts, l.verdict(pod, words))
 	}
-	if !slices.ContainsFunc(answer.Verdicts, func(v Verdict) bool { return v.Node == "" && v.Reason == "" }) {
-		answer.Victims, answer.Others = l.victims(words)
-		return answer, nil
-	}
-	failed := l.failed()
-	for i := range answer.Verdicts {
-		// Who was told the same before is not told again.
-		if v := &answer.Verdicts[i]; v.Node == "" && v.Reason == "" && failed.Has(v.Pod.UID) {
-			v.Reason, v.Message = said(v.Pod)
+	untold := func(v Verdict) bool { return v.Node == "" && v.Reason == "" }
+	if slices.ContainsFunc(answer.Verdicts, untold) {
+		failed := l.failed()
+		for i := range answer.Verdicts {
+			if v := &answer.Verdicts[i]; untold(*v) && failed.Has(v.Pod.UID) {
+				v.Reason, v.Message = said(v.Pod) // who was told the same before is not told again
+			}
 		}
 	}
 	answer.Victims, answer.Others = l.victims(words)
@@ -273,10 +272,8 @@ func uidsOf(pods []*v1.Pod) sets.Set[types.UID] {
 
 // said is why a pod waits, as its status has it.
 func said(pod *v1.Pod) (reason, message string) {
-	for i := range pod.Status.Conditions {
-		if c := &pod.Status.Conditions[i]; c.Type == v1.PodScheduled && c.Status == v1.ConditionFalse {
-			return c.Reason, c.Message
-		}
+	if _, c := podutil.GetPodCondition(&pod.Status, v1.PodScheduled); c != nil && c.Status == v1.ConditionFalse {
+		return c.Reason, c.Message
 	}
 	return "", ""
 }

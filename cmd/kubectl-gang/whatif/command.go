@@ -3,7 +3,6 @@ package whatif
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -117,7 +116,7 @@ func (o *options) missing(ctx context.Context, simulation *simulate.Simulation, 
 		}
 		group.Go(func() error {
 			exists, err := simulation.Exists(ctx, mapping.Resource, u.GetNamespace(), u.GetName())
-			if notAllowed := (*simulate.NotAllowedError)(nil); errors.As(err, &notAllowed) {
+			if simulate.IsNotAllowed(err) {
 				o.Note("whether %s %s/%s is in the cluster already is not known: %v", u.GetKind(), u.GetNamespace(), u.GetName(), err)
 				return nil
 			}
@@ -144,8 +143,8 @@ func (o *options) homeless(ctx context.Context, simulation *simulate.Simulation,
 		}
 		known[pod.Namespace] = true
 		exists, err := simulation.Exists(ctx, v1.SchemeGroupVersion.WithResource("namespaces"), "", pod.Namespace)
-		switch notAllowed := (*simulate.NotAllowedError)(nil); {
-		case errors.As(err, &notAllowed):
+		switch {
+		case simulate.IsNotAllowed(err):
 		case err != nil:
 			return err
 		case !exists:

@@ -1,7 +1,6 @@
 package workload
 
 import (
-	"errors"
 	"fmt"
 
 	v1 "k8s.io/api/core/v1"
@@ -66,7 +65,7 @@ func (r *Reader) limit(pod *v1.Pod) error {
 	if !known {
 		var list v1.LimitRangeList
 		err := r.Cluster.Read("/api/v1/namespaces/"+pod.Namespace+"/limitranges", &list)
-		if missing := (*simulate.MissingError)(nil); err != nil && !errors.As(err, &missing) { // a dump may have none
+		if err != nil && !simulate.IsNotFound(err) { // a dump may have none
 			return err
 		}
 		ranges = list.Items

@@ -24,6 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 	corev1defaults "k8s.io/kubernetes/pkg/apis/core/v1"
 
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/overlay"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/simulate"
 	"github.com/lockstep-sh/lockstep/plugins/gang/ownergroup"
 	"github.com/lockstep-sh/lockstep/plugins/overview"
@@ -173,23 +174,20 @@ func (r *Reader) merge(u *unstructured.Unstructured) error {
 	if err != nil {
 		return nil // that is told with the others
 	}
-	path := "/apis/" + gvk.Group + "/" + gvk.Version
-	if gvk.Group == "" {
-		path = "/api/" + gvk.Version
-	}
 	if mapping.Scope.Name() == meta.RESTScopeNameRoot {
 		namespace = ""
-	} else {
-		path += "/namespaces/" + namespace
-	}
-	if exists, err := r.Cluster.Exists(mapping.Resource, namespace, u.GetName()); err != nil || !exists {
-		return err
 	}
 	there := map[string]any{}
-	if err := r.Cluster.Read(path+"/"+mapping.Resource.Resource+"/"+u.GetName(), &there); err != nil || len(there) == 0 {
+	switch err := r.Cluster.Read(overlay.PathOf(mapping.Resource, namespace, u.GetName()), &there); {
+	case simulate.IsNotFound(err):
+		return nil
+	case err != nil:
 		return err
 	}
 	merged := &unstructured.Unstructured{Object: there}
+	if len(there) == 0 || merged.GetDeletionTimestamp() != nil { // it may not be read, or is on its way out
+		return nil
+	}
 	labels, annotations := merged.GetLabels(), merged.GetAnnotations()
 	if labels == nil {
 		labels = map[string]string{}

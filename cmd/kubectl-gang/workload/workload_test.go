@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/simulate"
 )
 
 func newReader() *Reader {
@@ -65,7 +67,7 @@ func (there) Read(path string, into any) error {
 	if strings.Contains(path, "limitranges") {
 		return nil
 	}
-	return errors.New("there is no " + path)
+	return &simulate.MissingError{Err: errors.New("there is no " + path)}
 }
 
 func (there) Exists(resource schema.GroupVersionResource, namespace, name string) (bool, error) {
