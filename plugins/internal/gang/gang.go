@@ -43,10 +43,12 @@ type gang struct {
 	told, toldOf map[badValue]bool
 
 	// Counts over members, kept by enter and leave. Leaving members are not
-	// counted; coming are the ones that are, or will be, eligible.
-	count  [numStates]int
-	coming int
-	byRole map[string]*roleCount
+	// counted; coming are the ones that are, or will be, eligible, and returning
+	// those of them that have yet to give back a node.
+	count     [numStates]int
+	coming    int
+	returning int
+	byRole    map[string]*roleCount
 	// oldest is the creation of the oldest member that it ever had: its place in
 	// the queue does not change when that one goes.
 	oldest time.Time
@@ -77,7 +79,7 @@ type described struct {
 
 // roleCount counts the members of one role. Planned ones are among the waiting.
 type roleCount struct {
-	planned, waiting, running, coming int
+	planned, waiting, running, coming, returning int
 }
 
 // enter and leave keep the counts; every change of a member stands between them.
@@ -90,11 +92,15 @@ func (g *gang) tally(m *member, by int) {
 		return
 	}
 	g.count[m.state] += by
-	coming := 0
+	coming, returning := 0, 0
 	if m.coming() {
 		coming = by
 	}
+	if coming != 0 && m.state == Returning {
+		returning = by
+	}
 	g.coming += coming
+	g.returning += returning
 	role := m.role()
 	if role == "" {
 		return
@@ -105,6 +111,7 @@ func (g *gang) tally(m *member, by int) {
 		g.byRole[role] = count
 	}
 	count.coming += coming
+	count.returning += returning
 	switch m.state {
 	case Planned:
 		count.planned += by
@@ -207,6 +214,16 @@ func (g *gang) gathered() bool {
 		return true
 	}
 	return g.have()+g.coming >= g.spec.Min && len(g.lackingRoles()) == 0
+}
+
+// assembled reports whether all can be planned that a gathered gang needs: an attempt without those that have yet to give back
+// their nodes would fail, and say that the gang is too large.
+func (g *gang) assembled() bool {
+	need := g.need()
+	if need == 0 || g.returning == 0 {
+		return true
+	}
+	return g.coming-g.returning >= need && len(g.lack(func(r *roleCount) int { return r.coming - r.returning })) == 0
 }
 
 // lackingRoles is what roles miss even if everyone who can be is placed.

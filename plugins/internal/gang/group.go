@@ -129,10 +129,18 @@ func (g *group) pool() int {
 	return n
 }
 
+// assembled reports whether all can be planned that the gangs of a group need.
+func (g *group) assembled() bool {
+	return !slices.ContainsFunc(g.gangs, func(gang *gang) bool { return !gang.assembled() })
+}
+
 // pickLeader is the first eligible member of a gang that needs one: high
-// priority first, then old ones.
+// priority first, then old ones. There is none until the group is assembled.
 func (g *group) pickLeader() *member {
 	var leader *member
+	if !g.assembled() {
+		return nil
+	}
 	for _, gang := range g.gangs {
 		if gang.need() == 0 {
 			continue

@@ -192,7 +192,7 @@ func (p *pump) done() { p.trying, p.look, p.gap = nil, true, true }
 func (p *pump) due(grp *group, now time.Time) bool {
 	r := &grp.retry
 	switch {
-	case now.Before(grp.notBefore):
+	case now.Before(grp.notBefore), !grp.assembled():
 		return false
 	case r.stale, r.passed != nil && r.passed.void, p.isAged(grp, now):
 		return true

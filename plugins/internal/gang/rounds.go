@@ -145,7 +145,8 @@ func (s *Gangs) lead(grp *group, now time.Time) {
 
 // leads reports whether a member, once let through, would still plan its group.
 func (m *member) leads() bool {
-	return m.eligible() && m.gang.group.leader == m.uid() && m.gang.need() > 0
+	grp := m.gang.group
+	return m.eligible() && grp.leader == m.uid() && m.gang.need() > 0 && grp.assembled()
 }
 
 // replan tries the round again around the members that have a place.

@@ -55,7 +55,29 @@ func (w *watch) queue(pod *v1.Pod) bool {
 func (w *watch) visit(pod *v1.Pod) Visit {
 	delete(w.refused, pod.UID)
 	w.cycling[pod.UID] = false
-	return w.s.Visit(pod)
+	v := w.s.Visit(pod)
+	if v.Verdict == Lead {
+		w.checkAttempt(v.Attempt)
+	}
+	return v
+}
+
+// checkAttempt checks that an attempt can give each gang what it needs: else it fails, and its gang passes for too large.
+func (w *watch) checkAttempt(a *Attempt) {
+	for _, need := range a.Gangs {
+		roles := map[string]int{}
+		for _, pod := range need.Pending {
+			roles[roleOf(pod)]++
+		}
+		if need.Min > len(need.Pending) {
+			w.fail("gang %s is tried for %d members with %d", need.Key, need.Min, len(need.Pending))
+		}
+		for role, n := range need.MinByRole {
+			if n > roles[role] {
+				w.fail("gang %s is tried for %d members of role %s with %d", need.Key, n, role, roles[role])
+			}
+		}
+	}
 }
 
 // ended is the end of a cycle that came to nothing. It returns whether the queue
@@ -338,7 +360,7 @@ func checkState(s *Gangs, reserving map[types.UID]bool, fail func(string, ...any
 func (s *Gangs) Idle() bool { return s.effects.Idle() }
 
 func checkGang(s *Gangs, g *gang, fail func(string, ...any)) {
-	count, coming, byRole := [numStates]int{}, 0, map[string]roleCount{}
+	count, coming, returning, byRole := [numStates]int{}, 0, 0, map[string]roleCount{}
 	describers := 0
 	for uid, m := range g.members {
 		if s.members[uid] != m || m.gang != g || m.uid() != uid {
@@ -356,6 +378,10 @@ func checkGang(s *Gangs, g *gang, fail func(string, ...any)) {
 		if free && (m.state == Pending || m.state == Returning) {
 			coming++
 			r.coming++
+			if m.state == Returning {
+				returning++
+				r.returning++
+			}
 		}
 		switch m.state {
 		case Planned:
@@ -381,8 +407,8 @@ func checkGang(s *Gangs, g *gang, fail func(string, ...any)) {
 	for role, r := range g.byRole {
 		roles[role] = *r
 	}
-	if count != g.count || coming != g.coming || !maps.Equal(byRole, roles) {
-		fail("gang %s counts %v, %d, %v; there are %v, %d, %v", g.key, g.count, g.coming, roles, count, coming, byRole)
+	if count != g.count || coming != g.coming || returning != g.returning || !maps.Equal(byRole, roles) {
+		fail("gang %s counts %v, %d, %d, %v; there are %v, %d, %d, %v", g.key, g.count, g.coming, g.returning, roles, count, coming, returning, byRole)
 	}
 	if describers != len(g.describers) || !slices.IsSortedFunc(g.describers, compareDescribers) || g.definer != g.defining() {
 		fail("gang %s: wrong describers", g.key)
