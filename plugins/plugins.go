@@ -28,6 +28,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/cacheevents"
 	"github.com/lockstep-sh/lockstep/plugins/catchup"
 	"github.com/lockstep-sh/lockstep/plugins/decisions"
+	"github.com/lockstep-sh/lockstep/plugins/devices"
 	"github.com/lockstep-sh/lockstep/plugins/eviction"
 	"github.com/lockstep-sh/lockstep/plugins/extension"
 	"github.com/lockstep-sh/lockstep/plugins/fairshare"
@@ -197,7 +198,7 @@ func (s *Set) word(pod *v1.Pod, condition *v1.PodCondition) (reason string, says
 // begin returns when scheduling may begin: the process leads, and its caches and plugins have
 // what the one that led before it has done.
 func (s *Set) begin(ctx context.Context, sched *scheduler.Scheduler, api catchup.API, factory informers.SharedInformerFactory) {
-	if !catchup.Wait(ctx, api, factory, sched.Cache, s.watches()...) {
+	if !catchup.Wait(ctx, api, factory, sched.Cache, s.watches(sched)...) {
 		return
 	}
 	if !s.gangs.AwaitOpen(ctx, openWithin) && ctx.Err() == nil {
@@ -210,9 +211,15 @@ func (s *Set) begin(ctx context.Context, sched *scheduler.Scheduler, api catchup
 // served, or cannot be read, is not to keep all from being scheduled.
 const openWithin = 10 * time.Second
 
-func (s *Set) watches() (all []catchup.Watch) {
+// watches are what has to have taken in what is stored, beside the scheduler's own cache.
+func (s *Set) watches(sched *scheduler.Scheduler) (all []catchup.Watch) {
 	for _, watch := range s.watched.All() {
 		all = append(all, watch)
+	}
+	if profile := anyProfile(sched); profile != nil {
+		for _, watch := range devices.Watches(profile.SharedDRAManager(), profile.SharedInformerFactory()) {
+			all = append(all, watch)
+		}
 	}
 	return all
 }
@@ -224,7 +231,7 @@ func (s *Set) Follow(ctx context.Context, sched *scheduler.Scheduler) (bool, err
 	if err != nil {
 		return false, err
 	}
-	return catchup.Wait(ctx, api, factory, sched.Cache, s.watches()...), nil
+	return catchup.Wait(ctx, api, factory, sched.Cache, s.watches(sched)...), nil
 }
 
 // Ready reports whether scheduling has begun, and all gangs are known that there were then.
@@ -253,12 +260,21 @@ func (s *Set) Extensions() *extension.Plugins { return s.all }
 
 // whatIsStored returns what all profiles share: clients, and the informers.
 func whatIsStored(sched *scheduler.Scheduler) (catchup.API, informers.SharedInformerFactory, error) {
-	for _, profile := range sched.Profiles {
-		client, err := metadata.NewForConfig(profile.KubeConfig())
-		if err != nil {
-			return catchup.API{}, nil, fmt.Errorf("making a client for what is stored: %w", err)
-		}
-		return catchup.API{Metadata: client, Discovery: profile.ClientSet().Discovery()}, profile.SharedInformerFactory(), nil
+	profile := anyProfile(sched)
+	if profile == nil {
+		return catchup.API{}, nil, errors.New("making a client for what is stored: there is no profile")
 	}
-	return catchup.API{}, nil, errors.New("making a client for what is stored: there is no profile")
+	client, err := metadata.NewForConfig(profile.KubeConfig())
+	if err != nil {
+		return catchup.API{}, nil, fmt.Errorf("making a client for what is stored: %w", err)
+	}
+	return catchup.API{Metadata: client, Discovery: profile.ClientSet().Discovery()}, profile.SharedInformerFactory(), nil
+}
+
+// anyProfile is one to ask for what all share; nil where there is none.
+func anyProfile(sched *scheduler.Scheduler) framework.Framework {
+	for _, profile := range sched.Profiles {
+		return profile
+	}
+	return nil
 }

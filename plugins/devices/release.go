@@ -226,7 +226,7 @@ func (r *Releaser) drop(ctx context.Context, claim *resourceapi.ResourceClaim, p
 	if !r.users.Withdraw(ctx, key, append(consumersOf(claim), pod)) {
 		return nil
 	}
-	defer r.users.Withdrawn(ctx, key) // kube-scheduler refuses the pod as long as it sees the claim
+	defer r.users.Withdrawn(ctx, key)
 	ctx, cancel := context.WithTimeout(ctx, releaseTimeout)
 	defer cancel()
 	if i := slices.Index(claim.Finalizers, resourceapi.Finalizer); i >= 0 { // it waits for the end of the pod
@@ -234,7 +234,7 @@ func (r *Releaser) drop(ctx context.Context, claim *resourceapi.ResourceClaim, p
 		claim.Finalizers = slices.Delete(claim.Finalizers, i, i+1)
 		now, err := r.client.ResourceClaims(key.Namespace).Update(ctx, claim, metav1.UpdateOptions{})
 		if apierrors.IsNotFound(err) {
-			return nil
+			return r.awaitGone(ctx, key, claim.UID)
 		}
 		if err != nil {
 			return fmt.Errorf("taking the finalizer off a claim for extended resources: %w", err)
@@ -244,13 +244,32 @@ func (r *Releaser) drop(ctx context.Context, claim *resourceapi.ResourceClaim, p
 	err := r.client.ResourceClaims(key.Namespace).Delete(ctx, key.Name, metav1.DeleteOptions{
 		Preconditions: &metav1.Preconditions{UID: &claim.UID, ResourceVersion: &claim.ResourceVersion},
 	})
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	if err != nil {
+	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("deleting a claim for extended resources: %w", err)
 	}
 	klog.FromContext(ctx).V(2).Info("Deleted a ResourceClaim for extended resources of a pod that was not bound", "resourceclaim", key)
+	return r.awaitGone(ctx, key, claim.UID)
+}
+
+const (
+	// seenWithin is how long kube-scheduler may take to see that a claim is gone.
+	seenWithin = 2 * time.Second
+	seenPoll   = 5 * time.Millisecond
+)
+
+// awaitGone returns when kube-scheduler sees no more of a claim that was deleted: as long as it does, it refuses the pod that the
+// claim was made for. It fails where that takes long: somebody has a finalizer on the claim, say.
+func (r *Releaser) awaitGone(ctx context.Context, key types.NamespacedName, uid types.UID) error {
+	err := wait.PollUntilContextTimeout(ctx, seenPoll, seenWithin, true, func(context.Context) (bool, error) {
+		claim, err := r.claims.Get(key.Namespace, key.Name)
+		if errors.Is(err, assumecache.ErrNotFound) {
+			return true, nil
+		}
+		return err == nil && claim.UID != uid, err
+	})
+	if err != nil {
+		return fmt.Errorf("waiting for claim %s, which was deleted, to be gone: %w", key, err)
+	}
 	return nil
 }
 

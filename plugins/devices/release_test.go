@@ -5,7 +5,10 @@ import (
 	"errors"
 	"io"
 	"slices"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
@@ -208,6 +211,63 @@ func TestDropMade(t *testing.T) {
 			if !slices.Equal(left, c.left) {
 				t.Errorf("left: %v, want %v", left, c.left)
 			}
+		})
+	}
+}
+
+// lingering is the tracker of a scheduler that sees a claim of this UID until it is told that it is gone.
+type lingering struct {
+	known
+	gone atomic.Bool
+}
+
+func (l *lingering) Get(namespace, name string) (*resourceapi.ResourceClaim, error) {
+	if l.gone.Load() {
+		return nil, assumecache.ErrNotFound
+	}
+	return l.known.Get(namespace, name)
+}
+
+// TestDropIsSeen: pods wait until the scheduler sees that the claim is gone, and what is not gone for long is an error.
+func TestDropIsSeen(t *testing.T) {
+	made := dra.Held(dra.Claim("c", 1), "n", 0, "p")
+	another := made.DeepCopy()
+	another.UID = "another"
+	for sentence, c := range map[string]struct {
+		sees   *resourceapi.ResourceClaim
+		goes   bool
+		failed bool
+	}{
+		"it goes after a while":         {sees: made, goes: true},
+		"it stays":                      {sees: made, failed: true},
+		"it has made way for a new one": {sees: another},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				client := fake.NewClientset(made.DeepCopy())
+				informer := informers.NewSharedInformerFactory(client, 0).Resource().V1().ResourceClaims().Informer()
+				asking := users{stood: map[types.NamespacedName]bool{}, may: func(types.NamespacedName, []types.UID) bool { return true }}
+				tracker := &lingering{known: known{claim: c.sees}}
+				r, err := NewReleaser(tracker, informer, client.ResourceV1(), asking)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer r.queue.ShutDown()
+				if c.goes {
+					time.AfterFunc(time.Second, func() {
+						if len(asking.stood) == 0 {
+							t.Error("pods go on while the scheduler sees the claim")
+						}
+						tracker.gone.Store(true)
+					})
+				}
+				if err := r.drop(t.Context(), made, "p"); (err != nil) != c.failed {
+					t.Errorf("failed with %v, want so: %t", err, c.failed)
+				}
+				if len(asking.stood) > 0 {
+					t.Error("pods wait for what becomes of it, after it is known")
+				}
+			})
 		})
 	}
 }

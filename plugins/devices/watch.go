@@ -1,0 +1,71 @@
+package devices
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+)
+
+// Watch is what kube-scheduler makes of an informer of claims or slices, for whoever waits until it has taken in all there is: a
+// device that a claim has must not be given to another one.
+type Watch struct {
+	name  string
+	store cache.SharedIndexInformer
+	// taken are the objects that kube-scheduler knows of.
+	taken func() ([]metav1.Object, error)
+}
+
+// Watches are those of the devices that kube-scheduler tracks; none where it tracks none.
+func Watches(manager fwk.SharedDRAManager, factory informers.SharedInformerFactory) []*Watch {
+	if manager == nil {
+		return nil
+	}
+	resources := factory.Resource().V1()
+	return []*Watch{
+		{"allocations of ResourceClaims", resources.ResourceClaims().Informer(), func() ([]metav1.Object, error) { return objects(manager.ResourceClaims().List()) }},
+		{"devices of ResourceSlices", resources.ResourceSlices().Informer(), func() ([]metav1.Object, error) {
+			return objects(manager.ResourceSlices().ListWithDeviceTaintRules())
+		}},
+	}
+}
+
+func objects[T metav1.Object](list []T, err error) ([]metav1.Object, error) {
+	all := make([]metav1.Object, len(list))
+	for i := range list {
+		all[i] = list[i]
+	}
+	return all, err
+}
+
+// Name is what is tracked.
+func (w *Watch) Name() string { return w.name }
+
+// Own is nothing: the informers are the factory's.
+func (w *Watch) Own() (resource schema.GroupVersionResource, selector string, own bool) {
+	return schema.GroupVersionResource{}, "", false
+}
+
+// Store is the cache of the informer.
+func (w *Watch) Store() cache.Store { return w.store.GetStore() }
+
+// Synced reports whether the informer has ever listed what there is.
+func (w *Watch) Synced() bool { return w.store.HasSynced() }
+
+// Handled is the revisions of what kube-scheduler knows of, by UID.
+func (w *Watch) Handled() map[string]string {
+	all, err := w.taken()
+	if err != nil { // it is asked again
+		klog.Background().Error(err, "Failed to look up what the scheduler knows", "of", w.name)
+	}
+	revisions := make(map[string]string, len(all))
+	for _, object := range all {
+		revisions[string(object.GetUID())] = object.GetResourceVersion()
+	}
+	return revisions
+}
+
+// Forget does nothing: nothing is kept for the sake of it.
+func (w *Watch) Forget() {}
