@@ -88,7 +88,7 @@ func (r *reconciler) node(ctx context.Context, name string) (node *v1.Node, why 
 // futile are the reasons for which pods wait that room does not help, as their scheduler says.
 var futile = sets.New(
 	v1alpha1.ReasonGangIncomplete, v1alpha1.ReasonGangUnsupported, v1alpha1.ReasonGangUndefined, v1alpha1.ReasonMemberRejected, v1alpha1.ReasonTimedOut,
-	string(dispatch.NotFound), string(dispatch.Loose), string(dispatch.Closed), string(dispatch.Capability),
+	string(dispatch.NotFound), string(dispatch.Loose), string(dispatch.Closed), string(dispatch.Capability), v1.PodReasonSchedulingGated,
 )
 
 // halted tells why the goal would not start although it had room: its scheduler says so of those that stand for their kind. Empty if
@@ -109,9 +109,14 @@ func (r *reconciler) halted(ctx context.Context, p *v1alpha1.DefragmentationPlan
 	return "", nil
 }
 
-// unfit tells why it is of no use to go on: the goal would not start, or a node that is freed for it takes no pods by now. Empty if
-// nothing does.
-func (r *reconciler) unfit(ctx context.Context, p *v1alpha1.DefragmentationPlan) (string, error) {
+// unfit tells why it is of no use to go on: the goal would not start, a node that is freed for it takes no pods by now, or it was
+// made anew and asks for more than was counted on. Empty if nothing does.
+func (r *reconciler) unfit(ctx context.Context, p *v1alpha1.DefragmentationPlan, s sight) (string, error) {
+	if s.Goal == migration.Renewed {
+		if why, err := r.short(ctx, p, s); err != nil || why != "" {
+			return why, err
+		}
+	}
 	if why, err := r.halted(ctx, p); err != nil || why != "" {
 		return why, err
 	}

@@ -109,7 +109,7 @@ func (r *reconciler) next(ctx context.Context, p *v1alpha1.DefragmentationPlan, 
 			s.Short, err = r.short(ctx, p, s)
 			s.Checked = true
 		case step.Look && !s.Looked:
-			s.Unfit, err = r.unfit(ctx, p)
+			s.Unfit, err = r.unfit(ctx, p, s)
 			s.Looked = true
 		case step.Count && s.Fits == nil:
 			s.Fits, err = r.count(ctx, p)
