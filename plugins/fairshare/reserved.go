@@ -9,6 +9,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/plugins/internal/dispatch"
 	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
+	"github.com/lockstep-sh/lockstep/plugins/internal/reservation"
 )
 
 // Reserved is what is held for pods to come.
@@ -20,7 +21,7 @@ type Reserved interface {
 
 // charge is capacity that is held for pods to come.
 type charge struct {
-	// pod is the one that it is held as: it says the queue.
+	// pod is the one that it is held as: it says the queue, and whose move it is for.
 	pod    *v1.Pod
 	node   string
 	amount dispatch.Vector
@@ -42,6 +43,7 @@ func (d *Dispatcher) Charge(id hold.ID, pod *v1.Pod, node string, left hold.Take
 		return
 	}
 	d.charges[id] = now
+	d.moving.move(types.UID(id), inPlaceOf(before), inPlaceOf(now))
 	if !d.counting {
 		return // it is counted with all others, once anything is
 	}
@@ -75,15 +77,21 @@ func (d *Dispatcher) countCharge(id hold.ID) {
 		d.book.SetTotal(d.nodes.Total())
 		return
 	}
+	queue := d.queueOf(c.pod)
+	if of, counted := d.book.Counted(string(inPlaceOf(c))); counted && of.Runs && of.Queue == queue {
+		d.do(d.book.Gone(string(id), d.moment()))
+		return
+	}
 	kind := d.nodes.Enter(c.pod)
 	amount, _ := d.nodes.Charge(c.amount, kind, c.node)
 	d.nodes.Leave(kind)
-	d.book.Count(string(id), dispatch.Usage{Queue: d.queueOf(c.pod), Amount: amount, Runs: true})
+	d.book.Count(string(id), dispatch.Usage{Queue: queue, Amount: amount, Runs: true})
 	d.book.SetTotal(d.nodes.Total())
 }
 
 // discharge ends one. The lock is held.
 func (d *Dispatcher) discharge(id hold.ID) {
+	d.moving.move(types.UID(id), inPlaceOf(d.charges[id]), "")
 	delete(d.charges, id)
 	if d.nodes.DropForeign(types.UID(id)) {
 		d.book.SetTotal(d.nodes.Total())
@@ -91,6 +99,24 @@ func (d *Dispatcher) discharge(id hold.ID) {
 	d.do(d.book.Gone(string(id), d.moment()))
 	d.freed = true
 	d.poke()
+}
+
+// inPlaceOf is the pod that moves to what is held; empty for none.
+func inPlaceOf(c charge) types.UID {
+	if c.pod == nil {
+		return ""
+	}
+	return reservation.InPlaceOf(c.pod)
+}
+
+// moved has what is held for a pod that moves count once the pod does no more. The lock is held.
+func (d *Dispatcher) moved(pod types.UID) {
+	for id := range maps.Clone(d.moving[pod]) {
+		if d.counting {
+			d.countCharge(hold.ID(id))
+			d.rechecks = true
+		}
+	}
 }
 
 // countCharges counts those that an event may concern anew. The lock is held.

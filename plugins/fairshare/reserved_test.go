@@ -5,6 +5,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/plugins/internal/dispatch"
 	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
 )
@@ -75,6 +76,43 @@ func TestChargesCount(t *testing.T) {
 	}, 0, 0)
 	if got := d.nodes.Total()[gpu]; got != 8 || len(d.charges) > 0 {
 		t.Errorf("%d are there to be shared, want 8; charges %v", got, d.charges)
+	}
+}
+
+// TestMoveCountsOnce: what is held for a pod that moves counts once the pod counts no more in the queue, and what somebody else holds
+// counts beside.
+func TestMoveCountsOnce(t *testing.T) {
+	d := newDispatcher(t, 8, 8, dispatch.Queue{Name: "a"}, dispatch.Queue{Name: "b"})
+	d.counting = true
+	moves, waits := pod("moves", "a", 2, "all"), pod("waits", "a", 1, "")
+	d.know(moves, waits)
+	d.podSeen(moves)
+	d.podSeen(waits)
+	place := func(queue, of string, n int) *v1.Pod {
+		template := pod("r", queue, n, "")
+		template.Annotations = map[string]string{v1alpha1.InPlaceOfAnnotation: of}
+		return template
+	}
+	step := func(sentence string, do func(), a, b int64) {
+		t.Helper()
+		do()
+		if gotA, gotB := d.used("a"), d.used("b"); gotA != a || gotB != b {
+			t.Errorf("%s: a uses %d, b %d; want %d and %d", sentence, gotA, gotB, a, b)
+		}
+	}
+	step("before it moves", func() {}, 2, 0)
+	step("the place that it moves to", func() { d.Charge("to", place("a", "moves", 2), "all", left(2)) }, 2, 0)
+	step("a place in another queue", func() { d.Charge("other", place("b", "moves", 2), "all", left(2)) }, 2, 2)
+	step("a place for one that does not run", func() { d.Charge("early", place("a", "waits", 1), "all", left(1)) }, 3, 2)
+	step("it has gone", func() { d.podGone(moves) }, 3, 2)
+	if usage, ok := d.book.Counted("to"); !ok || usage.Amount[gpu] != 2 {
+		t.Errorf("its place counts %v, %t; want 2", usage.Amount, ok)
+	}
+	step("the place is used", func() { d.Charge("to", nil, "", hold.Taken{}) }, 1, 2)
+	d.Charge("other", nil, "", hold.Taken{})
+	d.Charge("early", nil, "", hold.Taken{})
+	if len(d.moving) > 0 {
+		t.Errorf("%v are still there to be looked at", d.moving)
 	}
 }
 

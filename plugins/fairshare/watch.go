@@ -180,6 +180,7 @@ func (d *Dispatcher) podGone(pod *v1.Pod) {
 	usage, _ := d.book.Counted(string(pod.UID))
 	d.members.move(pod.UID, usage.Group, "")
 	d.do(d.book.Gone(string(pod.UID), d.moment()))
+	d.moved(pod.UID)
 }
 
 // gangMoved takes in that the PodGroup of a gang names another queue.

@@ -51,6 +51,9 @@ func templateOf(r *v1alpha1.Reservation) *v1.Pod {
 			metav1.SetMetaDataAnnotation(&pod.ObjectMeta, key, value)
 		}
 	}
+	if of, ok := r.Annotations[v1alpha1.InPlaceOfAnnotation]; ok {
+		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, v1alpha1.InPlaceOfAnnotation, of)
+	}
 	return pod
 }
 

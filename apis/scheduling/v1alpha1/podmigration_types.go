@@ -15,6 +15,9 @@ const (
 	MigrationAnnotation = "scheduling.lockstep.dev/migration"
 	// MigrationLabel is the UID of the PodMigration that a Reservation is made for (label on the Reservation).
 	MigrationLabel = "scheduling.lockstep.dev/migration"
+	// InPlaceOfAnnotation is the UID of the pod that moves to what a Reservation holds (annotation on the Reservation). As long as
+	// that pod counts in its queue, this counts nothing there.
+	InPlaceOfAnnotation = "scheduling.lockstep.dev/in-place-of"
 	// WhyAnnotation tells on a PodMigration what the move is for. It is in the event that the pod gets.
 	WhyAnnotation = "scheduling.lockstep.dev/why"
 	// PlanLabel is the name of the DefragmentationPlan that a PodMigration or a Reservation belongs to (label).

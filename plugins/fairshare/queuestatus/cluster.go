@@ -17,6 +17,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/dispatch"
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 	"github.com/lockstep-sh/lockstep/plugins/internal/pool"
+	"github.com/lockstep-sh/lockstep/plugins/internal/reservation"
 	"github.com/lockstep-sh/lockstep/plugins/internal/resource"
 	"github.com/lockstep-sh/lockstep/plugins/internal/share"
 )
@@ -108,6 +109,12 @@ func (c *cluster) statuses(now metav1.Time) (map[string]v1alpha1.QueueStatus, er
 	return statuses, nil
 }
 
+// moves reports whether a pod stands for what is held for one that counts already, and moves there.
+func moves(pod *v1.Pod, counted map[types.UID]asked) bool {
+	_, counts := counted[reservation.InPlaceOf(pod)]
+	return counts
+}
+
 // asked is what a pod that counts asks for, and of which nodes.
 type asked struct {
 	amount resource.Vector
@@ -121,10 +128,11 @@ func (c *cluster) shared() (*pool.Cluster, map[types.UID]asked, error) {
 		return nil, nil, err
 	}
 	pods := make(map[types.UID]asked, len(c.pods))
-	for _, pod := range slices.Concat(c.pods, c.reserved) {
+	for i, pod := range slices.Concat(c.pods, c.reserved) {
 		switch {
 		case c.foreign(pod):
 			nodes.SetForeign(pod.UID, pod.Spec.NodeName, amountOf(pod))
+		case i >= len(c.pods) && moves(pod, pods):
 		case c.counts(pod):
 			one := asked{amountOf(pod), nodes.Enter(pod)}
 			pods[pod.UID] = one

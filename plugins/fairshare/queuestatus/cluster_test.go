@@ -390,3 +390,28 @@ func TestReservedCounts(t *testing.T) {
 		})
 	}
 }
+
+// TestMoveCountsOnce: what is held for a pod that moves counts nothing as long as the pod does.
+func TestMoveCountsOnce(t *testing.T) {
+	r := &v1alpha1.Reservation{ObjectMeta: metav1.ObjectMeta{
+		Name: "r", UID: "r", CreationTimestamp: now, Annotations: map[string]string{v1alpha1.InPlaceOfAnnotation: "moves"},
+	}}
+	r.Spec.Template.Labels = map[string]string{v1alpha1.QueueLabel: "a"}
+	r.Status.Placements = []v1alpha1.ReservationPlacement{{NodeName: "node", Allocatable: asking("1").Requests}}
+	moves, other := podOf("moves", "1", in("a"), bound), podOf("other", "1", in("a"), bound)
+	other.Annotations = map[string]string{v1alpha1.InPlaceOfAnnotation: "moves"} // which says nothing on a pod of its own
+	for sentence, c := range map[string]struct {
+		pods []*v1.Pod
+		want string
+	}{
+		"it is there": {[]*v1.Pod{moves, other}, "a: 2/2/2 25% 2+0"},
+		"it is gone":  {[]*v1.Pod{other}, "a: 2/2/2 25% 1+0"},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			k := &cluster{queues: []*v1alpha1.Queue{queueOf("a")}, nodes: []*v1.Node{nodeOf("8")}, pods: c.pods, reserved: reservation.Standing(r, now.Time), schedulers: map[string]bool{ours: true}, rules: share.Rules{Weighted: true, Stated: true}}
+			if got := words(mustReckon(t, k, now)); len(got) != 1 || got[0] != c.want {
+				t.Errorf("%q, want %q", got, c.want)
+			}
+		})
+	}
+}

@@ -16,7 +16,10 @@ import (
 // it: its only owner is the pod that runs elsewhere.
 func ReservationFor(m *v1alpha1.PodMigration, pod *v1.Pod) *v1alpha1.Reservation {
 	r := &v1alpha1.Reservation{
-		ObjectMeta: metav1.ObjectMeta{Name: ReservationName(m), Labels: map[string]string{v1alpha1.MigrationLabel: string(m.UID)}},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: ReservationName(m), Labels: map[string]string{v1alpha1.MigrationLabel: string(m.UID)},
+			Annotations: map[string]string{v1alpha1.InPlaceOfAnnotation: string(pod.UID)},
+		},
 		Spec: v1alpha1.ReservationSpec{
 			Template: TemplateOf(pod), Replicas: 1, NodeNames: []string{m.Spec.TargetNode},
 			Owners: []v1alpha1.ReservationOwner{ownerByUID(pod)},

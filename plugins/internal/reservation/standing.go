@@ -17,7 +17,7 @@ const DefaultScheduler = "lockstep-scheduler"
 
 // Standing is a Reservation as pods that queues count: for each placement one on its node, with what
 // no owner uses of it, and one without a node for each that is still sought. They have one container
-// without a name, the labels and the namespace of the template, and all that it asks of nodes.
+// without a name, the labels and the namespace of the template, and all that it asks of nodes. See [InPlaceOf].
 func Standing(r *v1alpha1.Reservation, now time.Time) []*v1.Pod {
 	if Ended(r.Status.Phase) || r.DeletionTimestamp != nil || expired(r, now) {
 		return nil
@@ -49,6 +49,9 @@ func podOf(r *v1alpha1.Reservation, index int32, node string, asked v1.ResourceL
 	if queue, ok := template.Labels[v1alpha1.QueueLabel]; ok {
 		pod.Labels = map[string]string{v1alpha1.QueueLabel: queue}
 	}
+	if of, ok := r.Annotations[v1alpha1.InPlaceOfAnnotation]; ok {
+		pod.Annotations = map[string]string{v1alpha1.InPlaceOfAnnotation: of}
+	}
 	pod.Spec = v1.PodSpec{
 		SchedulerName: template.Spec.SchedulerName, NodeName: node,
 		NodeSelector: template.Spec.NodeSelector, Affinity: template.Spec.Affinity, Tolerations: template.Spec.Tolerations,
@@ -77,4 +80,10 @@ func requests(r *v1alpha1.Reservation) v1.ResourceList {
 		}
 	}
 	return resource.Requests(pod)
+}
+
+// InPlaceOf is the pod that moves to what is held by a pod that stands for a Reservation; empty for none. Only one of them counts in
+// a queue: that pod as long as it does.
+func InPlaceOf(pod *v1.Pod) types.UID {
+	return types.UID(pod.Annotations[v1alpha1.InPlaceOfAnnotation])
 }
