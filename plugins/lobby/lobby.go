@@ -9,14 +9,17 @@
 // event costs nothing, and enters the queue when it is activated.
 //
 // It decides nothing: who may enter, the gate says, and whoever opens the gate
-// activates the pod, as the queue itself asks of plugins. Without the lobby
-// everything works the same, more slowly.
+// activates the pod, as the queue itself asks of plugins. Pods that are activated
+// together enter in the order in which the queue has them: the scheduler takes the
+// first as soon as it is there. Without the lobby everything works the same, more slowly.
 package lobby
 
 import (
 	"context"
 	"slices"
+	"sort"
 	"sync"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -24,6 +27,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/backend/queue"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
 )
 
 // Lobby is a scheduling queue with a lobby.
@@ -31,6 +35,8 @@ type Lobby struct {
 	queue.SchedulingQueue
 	// gates are the gates of the profiles, by scheduler name, in the profile's order.
 	gates map[string][]fwk.PreEnqueuePlugin
+	// less is the order of the queue.
+	less fwk.LessFunc
 	// forget is told of a pod once the queue has let go of it.
 	forget func(types.UID)
 	// heard is told of events that the scheduler's cache has taken in.
@@ -41,7 +47,14 @@ type Lobby struct {
 	// the queue, so that it cannot be deleted in between. The queue's own lock and
 	// the gate's are taken under it, never the other way round.
 	mu   sync.Mutex
-	pods map[types.UID]*v1.Pod
+	pods map[types.UID]guest
+}
+
+// guest is a pod that waits here.
+type guest struct {
+	*v1.Pod
+	// since is when it came: the queue would count from then.
+	since time.Time
 }
 
 // Install puts a lobby in front of the queue of a scheduler that does not run
@@ -51,8 +64,9 @@ type Lobby struct {
 // not change before. heard is told of each event of the cluster that the queue is told
 // of, which is when the scheduler's cache has taken it in.
 func Install(sched *scheduler.Scheduler, gates []string, forget func(types.UID), heard func(event fwk.ClusterEvent, before, after any)) {
-	l := &Lobby{SchedulingQueue: sched.SchedulingQueue, gates: map[string][]fwk.PreEnqueuePlugin{}, forget: forget, heard: heard, pods: map[types.UID]*v1.Pod{}}
+	l := &Lobby{SchedulingQueue: sched.SchedulingQueue, gates: map[string][]fwk.PreEnqueuePlugin{}, forget: forget, heard: heard, pods: map[types.UID]guest{}}
 	for name, profile := range sched.Profiles {
+		l.less = profile.QueueSortFunc() // it is the same in all
 		for _, plugin := range profile.PreEnqueuePlugins() {
 			if slices.Contains(gates, plugin.Name()) {
 				l.gates[name] = append(l.gates[name], plugin)
@@ -74,27 +88,34 @@ func (l *Lobby) gated(ctx context.Context, pod *v1.Pod) bool {
 
 // Add lets a new pod wait, or into the queue.
 func (l *Lobby) Add(ctx context.Context, pod *v1.Pod) {
-	l.mu.Lock()
-	if l.gated(ctx, pod) {
-		l.pods[pod.UID] = pod
-		l.mu.Unlock()
-		return
+	if !l.keep(ctx, guest{pod, time.Now()}) {
+		l.SchedulingQueue.Add(ctx, pod)
 	}
-	l.mu.Unlock()
-	l.SchedulingQueue.Add(ctx, pod)
+}
+
+// keep has a pod wait here if the gates refuse it; false if not.
+func (l *Lobby) keep(ctx context.Context, g guest) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.gated(ctx, g.Pod) {
+		return false
+	}
+	l.pods[g.UID] = g
+	return true
 }
 
 // Update takes in the new version of a pod that waits here, or passes it on.
 func (l *Lobby) Update(ctx context.Context, oldPod, newPod *v1.Pod) {
 	l.mu.Lock()
-	if _, waits := l.pods[oldPod.UID]; !waits {
+	before, waits := l.pods[oldPod.UID]
+	if !waits {
 		l.mu.Unlock()
 		l.SchedulingQueue.Update(ctx, oldPod, newPod)
 		return
 	}
 	delete(l.pods, oldPod.UID)
 	if l.gated(ctx, newPod) {
-		l.pods[newPod.UID] = newPod
+		l.pods[newPod.UID] = guest{newPod, before.since}
 		l.mu.Unlock()
 		return
 	}
@@ -118,20 +139,44 @@ func (l *Lobby) Delete(logger klog.Logger, pod *v1.Pod) {
 // once more, and passes the others on.
 func (l *Lobby) Activate(logger klog.Logger, pods map[string]*v1.Pod) {
 	rest := make(map[string]*v1.Pod, len(pods))
+	var enter []guest
 	ctx := klog.NewContext(context.Background(), logger)
 	l.mu.Lock()
 	for key, pod := range pods {
 		if waiting, ok := l.pods[pod.UID]; ok {
 			delete(l.pods, pod.UID)
-			l.SchedulingQueue.Add(ctx, waiting)
+			enter = append(enter, waiting)
 		} else {
 			rest[key] = pod
 		}
+	}
+	for _, pod := range l.ranked(ctx, enter) {
+		l.SchedulingQueue.Add(ctx, pod)
 	}
 	l.mu.Unlock()
 	if len(rest) > 0 {
 		l.SchedulingQueue.Activate(logger, rest)
 	}
+}
+
+// ranked sorts pods as the queue does. The gates are asked of each before: it is they who settle by what.
+func (l *Lobby) ranked(ctx context.Context, guests []guest) []*v1.Pod {
+	infos := make([]*framework.QueuedPodInfo, len(guests))
+	for i, g := range guests {
+		if len(guests) > 1 {
+			l.gated(ctx, g.Pod)
+		}
+		infos[i] = &framework.QueuedPodInfo{
+			PodInfo:        &framework.PodInfo{Pod: g.Pod},
+			QueueingParams: framework.QueueingParams{Timestamp: g.since, InitialAttemptTimestamp: &guests[i].since},
+		}
+	}
+	sort.Slice(infos, func(i, j int) bool { return l.less(infos[i], infos[j]) })
+	pods := make([]*v1.Pod, len(infos))
+	for i, info := range infos {
+		pods[i] = info.Pod
+	}
+	return pods
 }
 
 // MoveAllToActiveOrBackoffQueue passes an event on, and tells of it.
@@ -145,8 +190,8 @@ func (l *Lobby) PendingPods() ([]*v1.Pod, string) {
 	pods, summary := l.SchedulingQueue.PendingPods()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, pod := range l.pods {
-		pods = append(pods, pod)
+	for _, g := range l.pods {
+		pods = append(pods, g.Pod)
 	}
 	return pods, summary
 }

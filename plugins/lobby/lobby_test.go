@@ -144,7 +144,7 @@ func TestLobby(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			logger, _ := ktesting.NewTestContext(t)
 			r := &recorder{}
-			l := &Lobby{SchedulingQueue: r, gates: map[string][]fwk.PreEnqueuePlugin{"gated": {c.gate}}, forget: func(uid types.UID) { r.calls = append(r.calls, "forget "+string(uid)) }, pods: map[types.UID]*v1.Pod{}}
+			l := &Lobby{SchedulingQueue: r, gates: map[string][]fwk.PreEnqueuePlugin{"gated": {c.gate}}, forget: func(uid types.UID) { r.calls = append(r.calls, "forget "+string(uid)) }, pods: map[types.UID]guest{}}
 			c.do(l, c.gate, logger)
 			var waiting []string
 			pods, _ := l.PendingPods()
