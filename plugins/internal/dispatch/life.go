@@ -211,7 +211,7 @@ func (b *Book) Tick(at Moment) Effects {
 		switch {
 		case j.phase == Admitted && at.Now.Sub(j.since) > longestTurn:
 			b.leaveOff(j)
-		case j.phase == Admitted && j.Gang && len(j.held) == 0 && at.lacks(j.Pod):
+		case j.phase == Admitted && j.Gang && len(j.held) == 0 && !b.whole(j, at):
 			b.leaveOff(j) // it has lost a member since
 		case j.phase == Waiting && !at.Waits(j.Pod):
 			b.quit(j, at)
@@ -233,6 +233,23 @@ func (b *Book) Tick(at Moment) Effects {
 	b.turn(at, "")
 	b.effects.Freed = b.Freed()
 	return b.take()
+}
+
+// whole reports whether all is there still that is to be placed in the turn of a gang. Where the pod that speaks for it does not wait any
+// more, or is in another gang by now, another one of its pods does from now on: only of its own pods is known what it lacks.
+func (b *Book) whole(j *job, at Moment) bool {
+	speaks := func(pod string) bool {
+		u := b.usages[pod]
+		return u.Job == j.Name && u.Group == j.Group && at.Waits(pod)
+	}
+	if !speaks(j.Pod) {
+		i := slices.IndexFunc(j.Pods, speaks)
+		if i < 0 {
+			return false
+		}
+		j.Pod = j.Pods[i]
+	}
+	return !at.lacks(j.Pod)
 }
 
 // lacks reports whether not all is there that is to be placed with a pod.

@@ -89,6 +89,9 @@ func TestTransitions(t *testing.T) {
 			return do(s)
 		}
 	}
+	then := func(one, other func(*scene) Effects) func(*scene) Effects {
+		return func(s *scene) Effects { one(s); return other(s) }
+	}
 	more := func(do func(*scene) Effects) func(*scene) Effects {
 		return func(s *scene) Effects { s.SetQueues(Queue{Name: "b", Weight: 2}); return do(s) }
 	}
@@ -142,18 +145,22 @@ func TestTransitions(t *testing.T) {
 		"all of it is held, and given back":                 {from: Admitted, do: usage(all, held, Usage{}), want: Admitted},
 		"a pod of it is gone in its turn":                   {from: Admitted, do: gone("p2"), want: Admitted},
 		"all of it is gone in its turn":                     {from: Admitted, do: gone(all...), want: Outside},
-		"its turn goes on":                                  {from: Admitted, do: func(s *scene) Effects { return s.after(longestTurn) }, want: Admitted},
-		"nothing comes of its turn":                         {from: Admitted, do: func(s *scene) Effects { return s.after(longestTurn + 1) }, want: Outside, demand: Hopeless},
-		"it has failed, comes, and it is its turn":          {from: Failed, do: come, want: Admitted, effect: Effects{Began: began}},
-		"it has failed, comes, and there is no room":        {from: Failed, do: comeLate, want: Waiting},
-		"it has failed, and time passes":                    {from: Failed, do: tick, want: Failed, demand: Idle},
-		"it has failed, and there is room":                  {from: Failed, do: look, want: Failed, demand: Idle},
-		"it has failed, and its queue deserves more":        {from: Failed, do: more(tick), want: Outside, effect: Effects{Call: []string{"p1"}}, demand: Idle},
-		"a gang has failed, and its queue deserves more":    {from: Failed, gang: true, do: more(tick), want: Failed, effect: Effects{Retry: true}, demand: Idle},
-		"it has failed, and its pod waits no more":          {from: Failed, do: without(more(tick), "p1"), want: Outside, demand: Idle},
-		"it has failed, and its pod is gone":                {from: Failed, do: gone("p1"), want: Outside, demand: Idle},
-		"it has failed, and another pod is gone":            {from: Failed, do: gone("p2"), want: Failed},
-		"it fails again":                                    {from: Failed, do: fail, want: Failed, demand: Idle},
+		"the pod that speaks for a gang is gone in its turn, and another waits":        {from: Admitted, gang: true, do: then(gone("p1"), tick), want: Admitted},
+		"the pod that speaks for a gang waits no more in its turn, and none does":      {from: Admitted, gang: true, do: without(tick, "p1", "p2"), want: Outside, demand: Hopeless},
+		"the pod that speaks for a gang is in another by its labels, and none is left": {from: Admitted, gang: true, do: func(s *scene) Effects { s.both(Usage{Group: "other"}); return tick(s) }, want: Outside, demand: Hopeless},
+		"what a gang waits with runs, and another waits":                               {from: Admitted, gang: true, do: then(usage(first, runs), without(tick, "p1")), want: Admitted},
+		"its turn goes on":                               {from: Admitted, do: func(s *scene) Effects { return s.after(longestTurn) }, want: Admitted},
+		"nothing comes of its turn":                      {from: Admitted, do: func(s *scene) Effects { return s.after(longestTurn + 1) }, want: Outside, demand: Hopeless},
+		"it has failed, comes, and it is its turn":       {from: Failed, do: come, want: Admitted, effect: Effects{Began: began}},
+		"it has failed, comes, and there is no room":     {from: Failed, do: comeLate, want: Waiting},
+		"it has failed, and time passes":                 {from: Failed, do: tick, want: Failed, demand: Idle},
+		"it has failed, and there is room":               {from: Failed, do: look, want: Failed, demand: Idle},
+		"it has failed, and its queue deserves more":     {from: Failed, do: more(tick), want: Outside, effect: Effects{Call: []string{"p1"}}, demand: Idle},
+		"a gang has failed, and its queue deserves more": {from: Failed, gang: true, do: more(tick), want: Failed, effect: Effects{Retry: true}, demand: Idle},
+		"it has failed, and its pod waits no more":       {from: Failed, do: without(more(tick), "p1"), want: Outside, demand: Idle},
+		"it has failed, and its pod is gone":             {from: Failed, do: gone("p1"), want: Outside, demand: Idle},
+		"it has failed, and another pod is gone":         {from: Failed, do: gone("p2"), want: Failed},
+		"it fails again":                                 {from: Failed, do: fail, want: Failed, demand: Idle},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			s := newScene(c.from, c.gang)

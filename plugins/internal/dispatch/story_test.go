@@ -302,7 +302,7 @@ func (s *story) one() {
 		s.describe()
 	case n < 4:
 		s.now = s.now.Add(time.Duration(s.IntN(15)) * time.Second)
-		s.do("tick", s.b.Tick(s.at()))
+		s.tick()
 	case n == 4 && p.there:
 		s.b.Make(p.job, []hold.Holder{{}, {}, {Group: "holder"}}[s.IntN(3)])
 		s.do("make "+p.job, s.b.Look(s.at()))
@@ -324,6 +324,16 @@ func (s *story) one() {
 	}
 }
 
+// tick has time be looked at, and checks that a pod that waits speaks for each gang in its turn of which nothing is held.
+func (s *story) tick() {
+	s.do("tick", s.b.Tick(s.at()))
+	for name, j := range s.b.jobs {
+		if j.phase == Admitted && j.Gang && len(j.held) == 0 && (!s.waits(j.Pod) || s.b.usages[j.Pod].Job != name) {
+			s.fail("gang %s is admitted, and %s speaks for it, which waits: %v, for %q", name, j.Pod, s.waits(j.Pod), s.b.usages[j.Pod].Job)
+		}
+	}
+}
+
 // finish gives all room: each pod is placed then, by nothing but calls and the scheduler's own retries.
 func (s *story) finish() {
 	s.limit(2)
@@ -341,7 +351,7 @@ func (s *story) finish() {
 	}
 	for range 40 {
 		s.now = s.now.Add(longestTurn + time.Second)
-		s.do("tick", s.b.Tick(s.at()))
+		s.tick()
 		for _, p := range s.pods {
 			if p.there && !p.usage.Runs && s.comes(p) {
 				s.come(p)
