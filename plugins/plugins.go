@@ -201,14 +201,17 @@ func (s *Set) begin(ctx context.Context, sched *scheduler.Scheduler, api catchup
 	if !catchup.Wait(ctx, api, factory, sched.Cache, s.watches(sched)...) {
 		return
 	}
-	if !s.gangs.AwaitOpen(ctx, openWithin) && ctx.Err() == nil {
-		klog.FromContext(ctx).Info("Gangs are still being read; pods in none are scheduled before them", "waited", openWithin)
+	soon, cancel := context.WithTimeout(ctx, openWithin)
+	defer cancel()
+	gangs := s.gangs.AwaitOpen(soon)
+	if queues := s.queues.Open(soon); (!gangs || !queues) && ctx.Err() == nil {
+		klog.FromContext(ctx).Info("Gangs or queues are still being read; pods that wait for neither are scheduled before the others", "gangs", gangs, "queues", queues, "waited", openWithin)
 	}
 	close(s.leading)
 }
 
-// openWithin is how long the first cycle waits for the gangs that wait to be in the queue: pods in none would have their room. What is not
-// served, or cannot be read, is not to keep all from being scheduled.
+// openWithin is how long the first cycle waits for the gangs that wait, and for those whose turn it is in their queues, to be in the scheduling
+// queue: pods that wait for neither would have their room. What is not served, or cannot be read, is not to keep all from being scheduled.
 const openWithin = 10 * time.Second
 
 // watches are what has to have taken in what is stored, beside the scheduler's own cache.

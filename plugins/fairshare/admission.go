@@ -98,7 +98,7 @@ func (d *Dispatcher) expire() (retry bool) {
 func (d *Dispatcher) call(ctx context.Context) {
 	ticker := d.clock.NewTicker(expireEvery)
 	defer ticker.Stop()
-	for {
+	for begun := false; ; {
 		var soon <-chan time.Time
 		if d.made() {
 			soon = d.clock.After(madeEvery)
@@ -113,30 +113,38 @@ func (d *Dispatcher) call(ctx context.Context) {
 			}
 		case <-d.calling:
 		}
-		byProfile := map[string]map[string]*v1.Pod{}
-		for _, pod := range d.respond() {
-			profile := pod.Spec.SchedulerName
-			if byProfile[profile] == nil {
-				byProfile[profile] = map[string]*v1.Pod{}
-			}
-			byProfile[profile][pod.Namespace+"/"+pod.Name] = pod
-		}
-		for profile, pods := range byProfile {
-			d.handle(profile).Activate(klog.FromContext(ctx), pods)
+		pods, opened := d.respond()
+		d.activate(ctx, pods)
+		if opened && !begun {
+			begun = true
+			close(d.begun)
 		}
 	}
 }
 
-// respond takes the pods that are to be activated, of those too that wait for what the ledger has given back.
-func (d *Dispatcher) respond() []*v1.Pod {
+// respond takes the pods that are to be activated, of those too that wait for what the ledger has given back. opened tells that turns
+// have begun by then.
+func (d *Dispatcher) respond() (pods []*v1.Pod, opened bool) {
 	d.callCovered()
 	defer d.lock()()
 	if d.freed {
 		d.turn()
 	}
-	pods := d.called
+	pods = d.called
 	d.called = nil
-	return pods
+	return pods, d.opened
+}
+
+// activate brings pods to the gate, those of all profiles together: they share one scheduling queue.
+func (d *Dispatcher) activate(ctx context.Context, pods []*v1.Pod) {
+	if len(pods) == 0 {
+		return
+	}
+	byName := make(map[string]*v1.Pod, len(pods))
+	for _, pod := range pods {
+		byName[pod.Namespace+"/"+pod.Name] = pod
+	}
+	d.handle(pods[0].Spec.SchedulerName).Activate(klog.FromContext(ctx), byName)
 }
 
 func (d *Dispatcher) handle(profile string) fwk.Handle {

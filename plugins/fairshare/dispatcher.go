@@ -54,8 +54,10 @@ type Dispatcher struct {
 	// devices are those that nodes have behind extended resources.
 	devices    *devices.Counts
 	nodeLister corelisters.NodeLister
-	// opened: all that there was at the start is in the book.
-	opened bool
+	// opened: all that there was at the start is in the book. mayOpen is closed once that may be; begun once the pods of the first
+	// turns were activated.
+	opened         bool
+	mayOpen, begun chan struct{}
 	// handles are those of the profiles with the plugin.
 	handles    map[string]fwk.Handle
 	namespaces corelisters.NamespaceLister
@@ -137,6 +139,7 @@ func NewDispatcher(gangs Gangs, ledger *holds.Holds, victims func(holder hold.Ho
 		book: dispatch.NewBook(v1alpha1.DefaultQueue), nodes: withoutPools(), devices: devices.NewCounts(), handles: map[string]fwk.Handle{}, preempts: map[string]bool{}, reserves: map[string]bool{},
 		assumed: map[types.UID]string{}, places: map[types.UID]holds.Place{}, seen: map[types.UID]sighting{}, members: index[string]{}, on: index[string]{},
 		charges: map[hold.ID]charge{}, moving: index[types.UID]{}, kinds: index[*pool.Class]{}, calling: make(chan struct{}, 1),
+		mayOpen: make(chan struct{}), begun: make(chan struct{}),
 	}
 }
 

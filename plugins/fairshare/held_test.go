@@ -106,7 +106,7 @@ func TestHeldIsHeard(t *testing.T) {
 	default:
 		t.Fatal("nobody is told that a hold has ended")
 	}
-	if got := d.respond(); len(got) != 1 || got[0].Name != "another" {
+	if got, _ := d.respond(); len(got) != 1 || got[0].Name != "another" {
 		t.Errorf("called %v, want another", got)
 	}
 }

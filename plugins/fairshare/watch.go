@@ -22,6 +22,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/dispatch"
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 	"github.com/lockstep-sh/lockstep/plugins/internal/pool"
+	"github.com/lockstep-sh/lockstep/plugins/leading"
 	"github.com/lockstep-sh/lockstep/plugins/watches"
 )
 
@@ -79,12 +80,32 @@ func (d *Dispatcher) listen(what string, informer cache.SharedIndexInformer, han
 	return informer.AddEventHandler(d.watches.Shared(what+" in the shares of queues", informer, handler))
 }
 
+// Open has turns begin once all that there is has been seen. It returns when the pods of the first were activated, with true; or with
+// false, when ctx is done: they begin later then. Where no profile has queues, nothing is waited for. It is called once, by the process
+// that leads, when all others that wait are known, and before it takes the first pod.
+func (d *Dispatcher) Open(ctx context.Context) bool {
+	close(d.mayOpen)
+	d.mu.Lock()
+	served := len(d.handles) > 0
+	d.mu.Unlock()
+	if !served {
+		return true
+	}
+	select {
+	case <-d.begun:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
 // open begins to admit once all that there is has been seen: with half of the queues, the
 // shares would be wrong.
 func (d *Dispatcher) open(ctx context.Context, synced ...cache.InformerSynced) {
-	// Who waits until this process schedules has seen who else waits.
-	if d.leading.Wait(ctx) && cache.WaitForCacheSync(ctx.Done(), synced...) {
+	// In a process that only stands by, turns would pass of which nothing comes.
+	if leading.Signal(d.mayOpen).Wait(ctx) && cache.WaitForCacheSync(ctx.Done(), synced...) {
 		d.change(func() { d.opened = true })
+		d.poke() // also where it is nobody's turn
 	}
 }
 

@@ -1,15 +1,21 @@
 package fairshare
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
@@ -66,4 +72,79 @@ func TestWatches(t *testing.T) {
 	if diff := cmp.Diff(gpus(1), usage.Amount); diff != "" {
 		t.Errorf("what counts of a pod that was taken in (-want +got):\n%s", diff)
 	}
+}
+
+// activating is the handle of a profile, as far as it takes to activate pods.
+type activating struct {
+	fwk.Handle
+	do func(pods map[string]*v1.Pod)
+}
+
+func (h activating) Activate(_ klog.Logger, pods map[string]*v1.Pod) { h.do(pods) }
+
+// TestOpen: who begins to lead can wait until the pods of the first turns were activated; nobody has a turn before, and the wait ends
+// where queues are not read.
+func TestOpen(t *testing.T) {
+	stage := func(pods ...*v1.Pod) (d *Dispatcher, activated *atomic.Int32, read *atomic.Bool) {
+		d, activated, read = newDispatcher(t, 4, 4), &atomic.Int32{}, &atomic.Bool{}
+		d.opened = false
+		d.handles[profile] = activating{do: func(pods map[string]*v1.Pod) {
+			time.Sleep(50 * time.Millisecond)
+			activated.Add(int32(len(pods)))
+		}}
+		for _, one := range pods {
+			d.know(one)
+			d.podSeen(one)
+			d.offer(one)
+		}
+		go d.call(t.Context())
+		go d.open(t.Context(), read.Load)
+		return d, activated, read
+	}
+	soon := func(within time.Duration) context.Context {
+		ctx, cancel := context.WithTimeout(t.Context(), within)
+		t.Cleanup(cancel)
+		return ctx
+	}
+	t.Run("pods wait", func(t *testing.T) {
+		d, activated, read := stage(pod("one", "", 1, ""), pod("two", "", 1, ""))
+		read.Store(true)
+		time.Sleep(150 * time.Millisecond)
+		d.mu.Lock()
+		n := d.book.Turns()
+		d.mu.Unlock()
+		if n > 0 {
+			t.Errorf("%d turns before it leads", n)
+		}
+		if opened := d.Open(soon(10 * time.Second)); !opened || activated.Load() != 2 {
+			t.Errorf("opened %v, %d of 2 pods were activated", opened, activated.Load())
+		}
+	})
+	t.Run("no pod waits", func(t *testing.T) {
+		d, _, read := stage()
+		read.Store(true)
+		if !d.Open(soon(10 * time.Second)) {
+			t.Error("it waits for turns of nobody")
+		}
+	})
+	t.Run("queues are read later", func(t *testing.T) {
+		d, activated, read := stage(pod("one", "", 1, ""))
+		if d.Open(soon(50*time.Millisecond)) || activated.Load() > 0 {
+			t.Errorf("it has opened, with %d pods activated, and queues are not read", activated.Load())
+		}
+		read.Store(true)
+		await.NoError(t, "the pod is activated", func() error {
+			if activated.Load() == 0 {
+				return errors.New("not yet")
+			}
+			return nil
+		})
+	})
+	t.Run("no profile has queues", func(t *testing.T) {
+		d, _, _ := stage()
+		clear(d.handles)
+		if !d.Open(soon(time.Minute)) {
+			t.Error("it waits for what nobody has")
+		}
+	})
 }

@@ -35,8 +35,8 @@ func (r *Registry) awaitSync(ctx context.Context) bool {
 // syncPoll is how often is looked whether all was seen: the first scheduling cycle waits for it.
 const syncPoll = 10 * time.Millisecond
 
-// AwaitOpen returns when members are let through, with true; or with false, when ctx is done or so much time has passed.
-func (r *Registry) AwaitOpen(ctx context.Context, within time.Duration) bool {
+// AwaitOpen returns when members are let through, with true; or with false, when ctx is done.
+func (r *Registry) AwaitOpen(ctx context.Context) bool {
 	if len(r.all()) == 0 {
 		return true
 	}
@@ -44,9 +44,8 @@ func (r *Registry) AwaitOpen(ctx context.Context, within time.Duration) bool {
 	case <-r.opened:
 		return true
 	case <-ctx.Done():
-	case <-r.clock.After(within):
+		return false
 	}
-	return false
 }
 
 const (
