@@ -60,7 +60,7 @@ type wish struct {
 	crowds bool
 	// gone: the job wishes something else by now.
 	gone bool
-	// over: it is beyond a ceiling, as reckoned last; beyond is the first.
+	// over: it is beyond a ceiling, as reckoned last; beyond is that of [wish.overCeiling].
 	over   bool
 	beyond Bound
 }
@@ -120,8 +120,9 @@ func (w *wishes) replace(name string, now *wish) {
 	w.stale = w.stale || before != nil || now != nil
 }
 
-// Beyond returns the first ceiling that a job would exceed if it was placed on new nodes, beside what is used, or promised to
-// others, and beside those that come before it and wait for nodes or for their turn: by priority, then age, then name. Jobs that
+// Beyond returns a ceiling that a job would exceed if it was placed on new nodes, beside what is used, or promised to
+// others, and beside those that come before it and wait for nodes or for their turn: by priority, then age, then name. It is one that
+// the job would exceed without those before it, if there is any. Jobs that
 // are beyond a ceiling themselves ask for nothing, nor do those that wait for something else. It costs a look at all jobs, but
 // only where any of that has changed since it was asked last.
 func (b *Book) Beyond(name string) (Bound, bool) {
@@ -164,16 +165,21 @@ func (w *wishes) reckon() {
 	}
 }
 
-// overCeiling is the first ceiling that a job would exceed beside what others use, are promised, and ask for before it.
-func (w *wish) overCeiling() (Bound, bool) {
+// overCeiling is the first ceiling that a job would exceed beside what others use, are promised, and ask for before it. One that it
+// would exceed whatever others ask for goes before those that it would not: room does not help it then.
+func (w *wish) overCeiling() (first Bound, over bool) {
 	for _, a := range w.asks {
 		c := a.under
 		bound := Bound{Reason: Capability, Queue: c.queue, Resource: c.name, Used: c.used + c.asked - a.promised, Ahead: c.asked, Need: a.need, Most: c.most}
-		if a.need > 0 && bound.Exceeded(0) {
+		switch {
+		case a.need == 0 || !bound.Exceeded(0):
+		case !bound.behindOthers():
 			return bound, true
+		case !over:
+			first, over = bound, true
 		}
 	}
-	return Bound{}, false
+	return first, over
 }
 
 // wish is that of a job; nil if it wishes nothing, or no ceiling is above it.
