@@ -46,10 +46,13 @@ func (d *Dispatcher) news() map[string]sets.Set[gang.Key] {
 		}
 	}
 	at := d.moment()
-	rebarred, alone := d.book.Rebarred(at)
-	add(rebarred)
-	if d.called = append(d.called, d.podsOf(alone)...); len(alone) > 0 {
+	rebarred := d.book.Rebarred(at)
+	add(rebarred.Pods)
+	if d.called = append(d.called, d.podsOf(rebarred.Again)...); len(rebarred.Again) > 0 {
 		d.poke()
+	}
+	for _, job := range rebarred.Reworded {
+		d.lane.Tell(job)
 	}
 	for _, notice := range d.book.News(at) {
 		if !notice.Gang {
@@ -110,7 +113,7 @@ func (d *Dispatcher) say(job string) podstatus.Saying {
 	defer d.lock()()
 	notice, due := d.book.Untold(job, d.moment())
 	if !due {
-		return podstatus.Saying{}
+		return d.reword(job)
 	}
 	return podstatus.Saying{
 		Reason: string(notice.Reason), Message: notice.Message,
@@ -119,5 +122,21 @@ func (d *Dispatcher) say(job string) podstatus.Saying {
 			defer d.lock()()
 			d.book.Told(notice, d.moment())
 		},
+	}
+}
+
+// reword returns what there is to tell a pod in no gang that did not fit, and gives the reason already: it is told another reason as it
+// fails.
+func (d *Dispatcher) reword(job string) podstatus.Saying {
+	notice, known := d.book.Reworded(job)
+	if !known {
+		return podstatus.Saying{}
+	}
+	return podstatus.Saying{
+		Reason: string(notice.Reason), Message: notice.Message,
+		Pods: slices.DeleteFunc(d.podsOf(notice.Pods), func(pod *v1.Pod) bool {
+			word := podstatus.Word(pod)
+			return pod.Spec.NodeName != "" || word == nil || word.Reason != string(notice.Reason)
+		}),
 	}
 }

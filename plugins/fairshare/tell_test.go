@@ -128,6 +128,33 @@ func TestToldOnceItIs(t *testing.T) {
 	}
 }
 
+// TestReworded: a pod in no gang that did not fit has other words for the reason that it gives; another reason it is told as it fails.
+func TestReworded(t *testing.T) {
+	for gives, want := range map[string]string{
+		string(dispatch.Capability): `queue "a" would exceed its capability of 4 nvidia.com/gpu: others have to make way`,
+		v1.PodReasonUnschedulable:   "",
+	} {
+		d := newDispatcher(t, 100, 9, dispatch.Queue{Name: "a", Capability: gpus(4)})
+		p := pod("p", "a", 3, "")
+		p.Status.Conditions = []v1.PodCondition{{Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: gives, Message: "other words"}}
+		d.seeAll(p)
+		d.offer(p)
+		d.Failed(p, errors.New("does not fit"))
+		if saying := d.say("pod:p"); len(saying.Pods) > 0 {
+			t.Errorf("it says %s, its queue has room for it, and it is to say %q", gives, saying.Message)
+		}
+		d.book.Count("runs", dispatch.Usage{Queue: "a", Amount: gpus(2), Runs: true})
+		d.book.Rebarred(d.moment())
+		got := ""
+		if saying := d.say("pod:p"); len(saying.Pods) > 0 {
+			got = saying.Message
+		}
+		if got != want {
+			t.Errorf("it says %s, and is to say %q, want %q", gives, got, want)
+		}
+	}
+}
+
 // TestUnread: what seems to be so while queues are not read yet nobody is told, but that they are not; and once they are,
 // what is so, at once.
 func TestUnread(t *testing.T) {

@@ -4,20 +4,19 @@ import (
 	"maps"
 	"slices"
 	"time"
-
-	v1 "k8s.io/api/core/v1"
 )
 
 // Barred returns why a job that waits, or did not fit, would not be admitted to more nodes either: one of its queues lets nobody
 // in, or the job is beyond a ceiling, as [Book.Beyond] finds, and costs. An empty reason is that it would. That it would not counts at
-// once; that it would, when [Book.Rebarred] has found so for [tellOther]. So a job before which others come and go is told the same
-// all the time, and autoscalers do not begin what they give up a second later.
+// once, also where only those that come before kept it until then; that it would, or that only those do, when [Book.Rebarred] has found
+// so for [tellOther]. So a job before which others come and go is told the same all the time, and autoscalers do not begin what they
+// give up a second later.
 func (b *Book) Barred(name string) (Reason, string) {
 	j := b.jobs[name]
 	if j == nil || j.phase != Waiting && j.phase != Failed {
 		return "", ""
 	}
-	if _, isNew := b.look(j); isNew {
+	if j.barred.take(b.barOf(j)) {
 		j.barred.unheard, b.wishes.unheard = true, true // whoever asks need not be who tells
 	}
 	return j.barred.reason, j.barred.words
@@ -26,69 +25,98 @@ func (b *Book) Barred(name string) (Reason, string) {
 // barred is what keeps a job from more nodes, or did a short while ago.
 type barred struct {
 	bar
-	reason Reason
-	words  string
-	// over is since when nothing does; zero where it still does. unheard: [Book.Rebarred] has not told of it yet.
-	over    time.Time
+	// eased is since when less does; zero where it still does. next is the most that has since.
+	eased time.Time
+	next  bar
+	// unheard: [Book.Rebarred] has not told of it yet.
 	unheard bool
 }
 
-// look takes in what keeps a job from more nodes, and reports whether anything does, and is new.
-func (b *Book) look(j *job) (is, isNew bool) {
-	now, reason, words := b.barOf(j)
-	if now == (bar{}) {
-		return false, false
-	}
-	isNew = now != j.barred.bar
-	j.barred = barred{bar: now, reason: reason, words: words, unheard: j.barred.unheard}
-	return true, isNew
+// bar is what keeps a job from more nodes, in words without what changes all the time; the zero value is nothing.
+type bar struct {
+	by     keeper
+	reason Reason
+	words  string
 }
 
-// lift takes in that nothing keeps a job from more nodes any more, and reports whether that counts by now: at once, or since it
-// has been so for long enough.
-func (b *barred) lift(now time.Time, atOnce bool) bool {
-	if b.over.IsZero() {
-		b.over = now
+// keeper is who keeps a job from more nodes, the worse the more.
+type keeper int
+
+const (
+	// nobody does.
+	nobody keeper = iota
+	// others that come before would have them, and room that there is now helps the job.
+	others
+	// limits of its queues do, or that these let nobody in.
+	limits
+)
+
+// barOf is what keeps a job from more nodes.
+func (b *Book) barOf(j *job) bar {
+	if !b.lets(j) {
+		queues := slices.Sorted(maps.Keys(j.missing()))
+		reason, words := b.shutOf(append(queues, j.Queue))
+		return bar{limits, reason, words}
 	}
-	if !atOnce && now.Sub(b.over) < tellOther {
-		return false
+	switch bound, beyond := b.Beyond(j.Name); {
+	case !beyond:
+		return bar{}
+	case bound.behindOthers():
+		return bar{others, bound.Reason, bound.Brief()}
+	default:
+		return bar{limits, bound.Reason, bound.Brief()}
 	}
-	*b = barred{}
-	return true
 }
 
 // lets reports whether all queues of a job let jobs in.
 func (b *Book) lets(j *job) bool { return b.under(j.Queue).serves && b.serves(j) }
 
-// bar is what keeps a job from more nodes, without what changes all the time; the zero value is nothing.
-type bar struct {
-	// words tell which queue lets nobody in; the others are of a ceiling.
-	words    string
-	queue    string
-	resource v1.ResourceName
-	most     int64
+// take takes in what keeps a job from more nodes, unless that is less than before, and reports whether it is new.
+func (b *barred) take(now bar) (isNew bool) {
+	if now.by < b.by {
+		return false
+	}
+	isNew = now != b.bar
+	*b = barred{bar: now, unheard: b.unheard}
+	return isNew
 }
 
-// barOf is what keeps a job from more nodes, and what there is to be said of it.
-func (b *Book) barOf(j *job) (bar, Reason, string) {
-	if !b.lets(j) {
-		queues := slices.Sorted(maps.Keys(j.missing()))
-		reason, words := b.shutOf(append(queues, j.Queue))
-		return bar{words: words}, reason, words
+// ease takes in that less keeps a job from more nodes than before, and reports whether that counts by now: at once, or since it has
+// been so for long enough. Then it is the most that has kept it since.
+func (b *barred) ease(less bar, now time.Time, atOnce bool) bool {
+	if b.eased.IsZero() {
+		b.eased = now
 	}
-	if bound, beyond := b.Beyond(j.Name); beyond {
-		return bar{queue: bound.Queue, resource: bound.Resource, most: bound.Most}, bound.Reason, bound.Brief()
+	if less.by >= b.next.by {
+		b.next = less
 	}
-	return bar{}, "", ""
+	switch {
+	case atOnce:
+		*b = barred{bar: less}
+	case now.Sub(b.eased) < tellOther:
+		return false
+	default:
+		*b = barred{bar: b.next}
+	}
+	return true
 }
 
-// Rebarred returns the pods of gangs that did not fit, and of which [Book.Barred] answers something else than when this was
-// asked last: a queue has been described anew, which counts at once, or jobs that come before have come or gone. Pods in no gang of
-// which it does are alone: they have to come again, since they are told as they fail. It costs a look at all jobs where anything of
-// that has changed, and is to be asked every second or so.
-func (b *Book) Rebarred(at Moment) (pods, alone []string) {
+// Rebarring is who is to be told what keeps it from more nodes.
+type Rebarring struct {
+	// Pods are those of gangs.
+	Pods []string
+	// Again are pods in no gang that have to come again: they give another reason, and are told as they fail.
+	Again []string
+	// Reworded are jobs in no gang that have other words for the same reason, as [Book.Reworded] has them.
+	Reworded []string
+}
+
+// Rebarred returns the jobs that did not fit, and of which [Book.Barred] answers something else than when this was
+// asked last: a queue has been described anew, which counts at once, or jobs have come or gone. It costs a look at all jobs where
+// anything of that has changed, and is to be asked every second or so.
+func (b *Book) Rebarred(at Moment) (told Rebarring) {
 	if !b.wishes.moved() && !b.relinked && !b.lingers {
-		return nil, nil
+		return told
 	}
 	atOnce := b.relinked
 	b.relinked, b.lingers = false, false
@@ -96,25 +124,45 @@ func (b *Book) Rebarred(at Moment) (pods, alone []string) {
 		if failed := j.phase == Failed || j.phase == Waiting && !j.tried.IsZero(); !failed {
 			continue
 		}
-		is, isNew := b.look(j)
-		isNew = isNew || is && j.barred.unheard
-		if was := j.barred.bar != (bar{}); was && !is {
-			isNew = j.barred.lift(at.Now, atOnce)
-			b.lingers = b.lingers || !isNew
-		}
-		if !isNew {
+		before, unheard := j.barred.reason, j.barred.unheard
+		if !b.renew(j, at, atOnce) {
 			continue
 		}
 		j.barred.unheard = false
 		switch {
 		case j.Gang:
-			pods = slices.AppendSeq(pods, maps.Keys(j.counted)) // gangs that start together are one job
-		case j.phase == Failed:
-			alone = append(alone, j.Pod)
+			told.Pods = slices.AppendSeq(told.Pods, maps.Keys(j.counted)) // gangs that start together are one job
+		case j.phase != Failed:
+		case j.barred.reason == before && !unheard:
+			told.Reworded = append(told.Reworded, j.Name)
+		default:
+			told.Again = append(told.Again, j.Pod)
 		}
 	}
 	b.wishes.unheard = false // what was reckoned here has been heard
-	slices.Sort(pods)
-	slices.Sort(alone)
-	return pods, alone
+	slices.Sort(told.Pods)
+	slices.Sort(told.Again)
+	slices.Sort(told.Reworded)
+	return told
+}
+
+// renew finds out what keeps a job from more nodes, and reports whether there is something to tell.
+func (b *Book) renew(j *job, at Moment, atOnce bool) bool {
+	now := b.barOf(j)
+	isNew := j.barred.take(now) || j.barred.unheard && now.by != nobody
+	if now.by < j.barred.by {
+		isNew = j.barred.ease(now, at.Now, atOnce) || isNew
+		b.lingers = b.lingers || now.by < j.barred.by
+	}
+	return isNew
+}
+
+// Reworded returns what [Book.Barred] answers of a job in no gang that did not fit, as [Book.Rebarred] has found it last; false where it
+// would be admitted to more nodes, or waits for its turn.
+func (b *Book) Reworded(name string) (Notice, bool) {
+	j := b.jobs[name]
+	if j == nil || j.phase != Failed || j.Gang {
+		return Notice{}, false
+	}
+	return Notice{Job: name, Pods: []string{j.Pod}, Reason: j.barred.reason, Message: j.barred.words}, j.barred.by != nobody
 }

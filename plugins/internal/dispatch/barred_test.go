@@ -50,7 +50,7 @@ func TestRebarred(t *testing.T) {
 		{"the one before goes", func() { b.Gone(one, at) }, []string{two}, []Reason{"", ""}, ""},
 	} {
 		c.change()
-		if got, _ := rebarred(b, &at); !slices.Equal(got, c.rebarred) {
+		if got := rebarred(b, &at).Pods; !slices.Equal(got, c.rebarred) {
 			t.Errorf("%s: to be told anew: %q, want %q", c.sentence, got, c.rebarred)
 		}
 		for i, want := range c.barred {
@@ -68,7 +68,7 @@ func TestRebarredTogether(t *testing.T) {
 	s.Rebarred(s.at())
 	s.SetQueues(Queue{Name: "b", Weight: 1, Closed: true})
 	want := []string{"p1", "p2"}
-	if got, _ := s.Rebarred(s.at()); !slices.Equal(got, want) {
+	if got := s.Rebarred(s.at()).Pods; !slices.Equal(got, want) {
 		t.Errorf("to be told anew: %q, want %q", got, want)
 	}
 }
@@ -77,24 +77,25 @@ func TestRebarredTogether(t *testing.T) {
 func TestRebarredAlone(t *testing.T) {
 	s := newScene(Failed, false)
 	for _, step := range []struct {
-		what  string
-		queue Queue
-		want  []string
+		what            string
+		queue           Queue
+		again, reworded []string
 	}{
-		{"nothing has changed", Queue{Name: "b", Weight: 1}, nil},
-		{"its queue is closed", Queue{Name: "b", Weight: 1, Closed: true}, []string{"p1"}},
-		{"it still is", Queue{Name: "b", Weight: 2, Closed: true}, nil},
-		{"it is opened", Queue{Name: "b", Weight: 1}, []string{"p1"}},
-		{"a ceiling comes", Queue{Name: "b", Weight: 1, Capability: gpus(5)}, []string{"p1"}},
-		{"it fails under that", Queue{Name: "b", Weight: 1, Capability: gpus(5)}, nil},
+		{"nothing has changed", Queue{Name: "b", Weight: 1}, nil, nil},
+		{"its queue is closed", Queue{Name: "b", Weight: 1, Closed: true}, []string{"p1"}, nil},
+		{"it still is", Queue{Name: "b", Weight: 2, Closed: true}, nil, nil},
+		{"it is opened", Queue{Name: "b", Weight: 1}, []string{"p1"}, nil},
+		{"a ceiling comes", Queue{Name: "b", Weight: 1, Capability: gpus(5)}, []string{"p1"}, nil},
+		{"it fails under that", Queue{Name: "b", Weight: 1, Capability: gpus(5)}, nil, nil},
+		{"the ceiling is lowered", Queue{Name: "b", Weight: 1, Capability: gpus(4)}, nil, []string{"j"}},
 	} {
 		s.SetQueues(step.queue)
-		if step.want == nil {
+		if step.again == nil && step.reworded == nil {
 			s.Come(s.offer, s.at())
 			s.Fail("p1", Failure{}, s.at())
 		}
-		if pods, got := s.Rebarred(s.at()); len(pods) > 0 || !slices.Equal(got, step.want) {
-			t.Errorf("%s: told %q, and %q come again, want none and %q", step.what, pods, got, step.want)
+		if got := s.Rebarred(s.at()); len(got.Pods) > 0 || !slices.Equal(got.Again, step.again) || !slices.Equal(got.Reworded, step.reworded) {
+			t.Errorf("%s: %+v, want that %q come again, and %q have other words", step.what, got, step.again, step.reworded)
 		}
 	}
 }
@@ -111,14 +112,14 @@ func TestRebarredThoughOthersAsked(t *testing.T) {
 		names = append(names, comes(b, queue, i+1, 6, at))
 		b.Fail(names[i], Failure{Job: names[i], Gang: true}, at)
 	}
-	if got, _ := b.Rebarred(at); !slices.Equal(got, names[1:2]) {
+	if got := b.Rebarred(at).Pods; !slices.Equal(got, names[1:2]) {
 		t.Fatalf("told %q, want %q: the first leaves it no room", got, names[1:2])
 	}
 	b.Gone(names[0], at)
 	if reason, _ := b.Barred(names[2]); reason != "" {
 		t.Fatalf("the third is barred: %s", reason)
 	}
-	if got, _ := rebarred(b, &at); !slices.Equal(got, names[1:2]) {
+	if got := rebarred(b, &at).Pods; !slices.Equal(got, names[1:2]) {
 		t.Errorf("told anew %q, want %q", got, names[1:2])
 	}
 	if b.wishes.moved() {
@@ -127,11 +128,11 @@ func TestRebarredThoughOthersAsked(t *testing.T) {
 }
 
 // rebarred is all that is told anew until what counts for a while counts no more.
-func rebarred(b *Book, at *Moment) (pods, alone []string) {
-	pods, alone = b.Rebarred(*at)
+func rebarred(b *Book, at *Moment) Rebarring {
+	told := b.Rebarred(*at)
 	at.Now = at.Now.Add(tellOther)
-	morePods, moreAlone := b.Rebarred(*at)
-	return append(pods, morePods...), append(alone, moreAlone...)
+	more := b.Rebarred(*at)
+	return Rebarring{Pods: append(told.Pods, more.Pods...), Again: append(told.Again, more.Again...), Reworded: append(told.Reworded, more.Reworded...)}
 }
 
 // TestVisitors: a job before which others come and go is barred all the time, from when anybody is told so until nobody has come for
@@ -175,9 +176,10 @@ func TestVisitors(t *testing.T) {
 				do()
 			}
 			at.Now = at.Now.Add(c.pass)
-			pods, alone := b.Rebarred(at)
+			again := b.Rebarred(at)
+			pods := again.Pods
 			if !gang {
-				pods = alone
+				pods = again.Again
 			}
 			if told := slices.Contains(pods, waits); told != c.told {
 				t.Errorf("gang: %t, step %d: told anew: %t, want %t", gang, i, told, c.told)

@@ -1,10 +1,104 @@
 package dispatch
 
 import (
+	"slices"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 )
+
+// TestNotBehindAnyMore: what is kept from more nodes only by those that come before is told anew once what runs keeps it from any, at
+// once; and the other way round, once that has been so for a while. Whether room helps it is read of what it was told.
+func TestNotBehindAnyMore(t *testing.T) {
+	for _, gang := range []bool{true, false} {
+		at := Moment{Now: start, Read: true, Waits: func(string) bool { return true }}
+		b := newBook(tier)
+		b.SetLimits(Limits{Window: 10})
+		b.SetQueues(Queue{Name: "a", Weight: 1, Capability: gpus(10)}) // there are no nodes, and so no shares
+		b.SetTotal(gpus(20))
+		var goal string
+		for i, n := range []int64{6, 6} {
+			goal = comes(b, "a", i+1, n, at)
+			b.Fail(goal, Failure{Job: goal, Gang: gang}, at)
+		}
+		helps := func() bool {
+			reason, words := b.Barred(goal)
+			return RoomHelps(&v1.PodCondition{Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: string(reason), Message: words})
+		}
+		b.Rebarred(at)
+		if !helps() {
+			t.Fatalf("gang: %t: it is behind another, and was told that room does not help it", gang)
+		}
+		for i, c := range []struct {
+			runs        int64
+			pass        time.Duration // before it is looked
+			told, helps bool
+		}{
+			{5, time.Second, true, false},
+			{5, tellOther, false, false},
+			{4, time.Second, false, false},
+			{4, tellOther - time.Second, false, false},
+			{5, time.Second, false, false}, // it was not so for long enough
+			{0, time.Second, false, false},
+			{0, tellOther, true, true},
+			{4, tellOther, false, true},
+			{5, time.Second, true, false},
+		} {
+			b.Count("runs", Usage{Queue: "a", Amount: gpus(c.runs), Runs: true})
+			at.Now = at.Now.Add(c.pass)
+			told := b.Rebarred(at)
+			if slices.Contains(told.Again, goal) {
+				t.Errorf("gang: %t, step %d: it comes again to be told other words", gang, i)
+			}
+			if is := slices.Contains(slices.Concat(told.Pods, told.Reworded), goal); is != c.told {
+				t.Errorf("gang: %t, step %d: told anew: %t, want %t", gang, i, is, c.told)
+			}
+			if got := helps(); got != c.helps {
+				t.Errorf("gang: %t, step %d: it is told that room helps it: %t, want %t", gang, i, got, c.helps)
+			}
+			if n, is := b.Reworded(goal); is == gang || is && RoomHelps(&v1.PodCondition{Status: v1.ConditionFalse, Reason: string(n.Reason), Message: n.Message}) != c.helps {
+				t.Errorf("gang: %t, step %d: its other words are %+v", gang, i, n)
+			}
+		}
+	}
+}
+
+// TestEasesByTheMost: what counts once less than before has kept a job for a while is the most that has in that time.
+func TestEasesByTheMost(t *testing.T) {
+	at := Moment{Now: start, Read: true, Waits: func(string) bool { return true }}
+	b := newBook(tier)
+	b.SetLimits(Limits{Window: 10})
+	b.SetTotal(gpus(20))
+	b.SetQueues(Queue{Name: "a", Weight: 1, Capability: gpus(10)})
+	goal := comes(b, "a", 2, 6, at)
+	b.Fail(goal, Failure{Job: goal, Gang: true}, at)
+	runs := func(n int64) { b.Count("runs", Usage{Queue: "a", Amount: gpus(n), Runs: true}) }
+	runs(5)
+	if b.Rebarred(at); b.jobs[goal].barred.by != limits {
+		t.Fatalf("5 of 10 run, it asks for 6, and is kept by %+v", b.jobs[goal].barred)
+	}
+	runs(0)
+	for i := range 6 { // another comes before it and goes, each for two seconds
+		if i%2 == 0 {
+			first := comes(b, "a", 1, 6, at)
+			b.Fail(first, Failure{Job: first, Gang: true}, at)
+		} else {
+			b.Gone(of("a", 1, nil).Name, at)
+		}
+		b.Rebarred(at)
+		at.Now = at.Now.Add(2 * time.Second)
+		b.Rebarred(at)
+	}
+	if by := b.jobs[goal].barred.by; by != others {
+		t.Errorf("others come before it and go, and it is kept by %d, want %d", by, others)
+	}
+	at.Now = at.Now.Add(tellOther)
+	b.Rebarred(at)
+	if reason, _ := b.Barred(goal); reason != "" || b.lingers {
+		t.Errorf("nobody comes any more, and it is barred by %q; more is waited for: %t", reason, b.lingers)
+	}
+}
 
 // TestBehindAtOneCeilingOnly: what is behind others for one resource, and for another is kept by what runs, is not helped by room,
 // whichever ceiling is looked at first, and whichever queue has it.

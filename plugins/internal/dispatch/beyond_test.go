@@ -253,7 +253,7 @@ func TestBeyondMoved(t *testing.T) {
 		{"a", Capability, names[1:]},
 	} {
 		b.Count(names[0], Usage{Queue: c.queue, Job: names[0], Amount: gpus(6)})
-		if _, alone := rebarred(b, &at); !slices.Equal(alone, c.alone) {
+		if alone := rebarred(b, &at).Again; !slices.Equal(alone, c.alone) {
 			t.Errorf("the first is in queue %s: %q come again, want %q", c.queue, alone, c.alone)
 		}
 		if reason, _ := b.Barred(names[1]); reason != c.beyond {

@@ -146,7 +146,7 @@ func (b *Book) Fail(pod string, how Failure, at Moment) Effects {
 	j.Priority, j.Created, j.lacked, j.aside = u.Priority, created, lacked, how.Aside || at.aside(pod)
 	b.turn(at, "")
 	if !how.Gang {
-		b.look(j) // it is told so now; who words it finds it reckoned
+		j.barred.take(b.barOf(j)) // it is told so now; who words it finds it reckoned
 		j.barred.unheard = false
 	}
 	b.effects.Again = refused && !how.Gang
