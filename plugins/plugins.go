@@ -176,23 +176,23 @@ func (s *Set) Install(ctx context.Context, sched *scheduler.Scheduler) error {
 	return nil
 }
 
-// word returns the reason that kube-scheduler is to give in a condition of a pod; false where it is to say nothing. It is
+// word returns what kube-scheduler is to give in a condition of a pod; false where it is to say nothing. The reason is
 // Unschedulable only where more nodes would help.
-func (s *Set) word(pod *v1.Pod, condition *v1.PodCondition) (reason string, says bool) {
+func (s *Set) word(pod *v1.Pod, condition *v1.PodCondition) (podstatus.Correction, bool) {
 	if condition.Reason != v1.PodReasonUnschedulable {
-		return condition.Reason, true
+		return podstatus.Correction{Reason: condition.Reason}, true
 	}
-	reason, says = s.gangs.Word(pod, condition.Message)
+	reason, says := s.gangs.Word(pod, condition.Message)
 	if !says || reason != v1.PodReasonUnschedulable {
-		return reason, says
+		return podstatus.Correction{Reason: reason}, says
 	}
 	if pod.Annotations[v1alpha1.ReservationAnnotation] != "" && s.reserving[pod.Spec.SchedulerName] {
-		return v1alpha1.ReasonAwaitingReservation, true
+		return podstatus.Correction{Reason: v1alpha1.ReasonAwaitingReservation}, true
 	}
-	if limit, _ := s.queues.Limits([]*v1.Pod{pod}); limit != "" {
-		return limit, true
+	if limit, why := s.queues.Limits([]*v1.Pod{pod}); limit != "" {
+		return podstatus.Correction{Reason: limit, Message: why}, true
 	}
-	return reason, true
+	return podstatus.Correction{Reason: reason}, true
 }
 
 // begin returns when scheduling may begin: the process leads, and its caches and plugins have

@@ -196,19 +196,21 @@ func run(t *testing.T, test func(t *testing.T, ctx context.Context)) {
 // TestWrites: each pod is written to once; what it says already is not written; all having said it is noted.
 func TestWrites(t *testing.T) {
 	run(t, func(t *testing.T, ctx context.Context) {
-		s := newServer("a", "b", "c", "d", "e", "f")
+		s := newServer("a", "b", "c", "d", "e", "f", "g", "h")
 		var said atomic.Int32
 		s.gives(v1.PodReasonUnschedulable, "no room", "b")
 		s.gives(v1.PodReasonUnschedulable, "0/3 nodes are available: no room. preemption: nobody.", "c")
 		s.gives(v1.PodReasonUnschedulable, "no room for two", "d")
 		s.gives("Before", "it took too long; no room", "e")
 		s.gives("Before", "no room", "f")
+		s.gives(v1.PodReasonUnschedulable, "no room. 0/3 nodes are available", "g")
+		s.gives("Before", "no room. 0/3 nodes are available", "h")
 		l := lane(s, 1000, func(string) Saying {
-			return Saying{Reason: v1.PodReasonUnschedulable, Message: "no room", Pods: s.pods("a", "b", "c", "d", "e", "f"), Said: func() { said.Add(1) }}
+			return Saying{Reason: v1.PodReasonUnschedulable, Message: "no room", Pods: s.pods("a", "b", "c", "d", "e", "f", "g", "h"), Said: func() { said.Add(1) }}
 		})
 		go l.Run(ctx)
 		l.Tell("job")
-		want := []string{"a: Unschedulable: no room", "d: Unschedulable: no room", "e: Unschedulable: no room", "f: Unschedulable: no room"}
+		want := []string{"a: Unschedulable: no room", "d: Unschedulable: no room", "e: Unschedulable: no room", "f: Unschedulable: no room", "h: Unschedulable: no room"}
 		expectAll(t, "who does not say it", s, want...)
 		if said.Load() == 0 {
 			t.Error("it does not count as said")

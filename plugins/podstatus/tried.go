@@ -14,10 +14,30 @@ import (
 
 // Correct returns a profile for kube-scheduler's failure handler, which says in the status of a pod that has failed its cycle
 // why it did. To the handler each pod that a plugin refused is Unschedulable, which autoscalers take for a demand for nodes.
-// reason returns what it is to say instead, of a pod and the condition that it is about to write; false for nothing.
+// correct returns what it is to say instead, of a pod and the condition that it is about to write; false for nothing.
 // Nominations are written in any case.
-func Correct(ctx context.Context, profile framework.Framework, reason func(*v1.Pod, *v1.PodCondition) (string, bool)) framework.Framework {
-	return &corrected{Framework: profile, calls: calls{APICacher: profile.APICacher(), ctx: ctx, profile: profile, reason: reason}}
+func Correct(ctx context.Context, profile framework.Framework, correct func(*v1.Pod, *v1.PodCondition) (Correction, bool)) framework.Framework {
+	return &corrected{Framework: profile, calls: calls{APICacher: profile.APICacher(), ctx: ctx, profile: profile, correct: correct}}
+}
+
+// Correction is what kube-scheduler is to say of a pod that has failed.
+type Correction struct {
+	Reason string
+	// Message goes before kube-scheduler's own words; empty for these alone.
+	Message string
+}
+
+// between is what goes between a message and kube-scheduler's own words: it ends its sentences so.
+const between = ". "
+
+// of is a condition of kube-scheduler's, corrected.
+func (c Correction) of(condition *v1.PodCondition) *v1.PodCondition {
+	one := *condition
+	one.Reason = c.Reason
+	if c.Message != "" {
+		one.Message = c.Message + between + one.Message
+	}
+	return &one
 }
 
 // corrected is a profile of which the calls for pods that failed are corrected.
@@ -34,17 +54,15 @@ type calls struct {
 	fwk.APICacher                 // nil where calls are made at once
 	ctx           context.Context // of the failure, since the interface passes none
 	profile       framework.Framework
-	reason        func(*v1.Pod, *v1.PodCondition) (string, bool)
+	correct       func(*v1.Pod, *v1.PodCondition) (Correction, bool)
 }
 
 // PatchPodStatus writes what is true of the conditions, and the nomination.
 func (c *calls) PatchPodStatus(pod *v1.Pod, conditions []*v1.PodCondition, nominating *fwk.NominatingInfo) (<-chan error, error) {
 	var said []*v1.PodCondition
 	for _, condition := range conditions {
-		if reason, says := c.reason(pod, condition); says {
-			one := *condition
-			one.Reason = reason
-			said = append(said, &one)
+		if correction, says := c.correct(pod, condition); says {
+			said = append(said, correction.of(condition))
 		}
 	}
 	if c.APICacher != nil {

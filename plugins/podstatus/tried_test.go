@@ -36,28 +36,30 @@ func (q *queued) PatchPodStatus(_ *v1.Pod, conditions []*v1.PodCondition, _ *fwk
 // TestCorrect: what kube-scheduler says of a pod that failed its cycle is corrected, or not said; a nomination is written in any
 // case, and nothing where nothing changes.
 func TestCorrect(t *testing.T) {
-	unschedulable := &v1.PodCondition{Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: v1.PodReasonUnschedulable, Message: "0/1 nodes are available"}
+	const words = "0/1 nodes are available"
+	unschedulable := &v1.PodCondition{Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: v1.PodReasonUnschedulable, Message: words}
 	to := func(node string) *fwk.NominatingInfo {
 		return &fwk.NominatingInfo{NominatingMode: fwk.ModeOverride, NominatedNodeName: node}
 	}
 	for sentence, c := range map[string]struct {
-		reason     string
+		Correction
 		says       bool
 		nominating *fwk.NominatingInfo
-		want, node string
+		want, node string // want is reason and message
 		writes     int
 	}{
-		"another reason":                 {"QueueCapability", true, nil, "QueueCapability", "old", 1},
-		"nothing":                        {"", false, nil, "", "old", 0},
-		"nothing, and a nomination":      {"", false, to("new"), "", "new", 1},
-		"nothing, and the end of one":    {"", false, to(""), "", "", 1},
-		"nothing, and the one it has":    {"", false, to("old"), "", "old", 0},
-		"its own reason, and nomination": {v1.PodReasonUnschedulable, true, to("new"), v1.PodReasonUnschedulable, "new", 1},
+		"another reason":                 {Correction{Reason: "Limit"}, true, nil, "Limit: " + words, "old", 1},
+		"another reason, and why":        {Correction{Reason: "Limit", Message: "too many"}, true, nil, "Limit: too many. " + words, "old", 1},
+		"nothing":                        {Correction{}, false, nil, "", "old", 0},
+		"nothing, and a nomination":      {Correction{}, false, to("new"), "", "new", 1},
+		"nothing, and the end of one":    {Correction{}, false, to(""), "", "", 1},
+		"nothing, and the one it has":    {Correction{}, false, to("old"), "", "old", 0},
+		"its own reason, and nomination": {Correction{Reason: v1.PodReasonUnschedulable}, true, to("new"), "Unschedulable: " + words, "new", 1},
 	} {
 		pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p"}, Status: v1.PodStatus{NominatedNodeName: "old"}}
 		client := fake.NewClientset(pod)
-		reason := func(*v1.Pod, *v1.PodCondition) (string, bool) { return c.reason, c.says }
-		calls := Correct(t.Context(), &profile{client: client}, reason).APICacher()
+		correct := func(*v1.Pod, *v1.PodCondition) (Correction, bool) { return c.Correction, c.says }
+		calls := Correct(t.Context(), &profile{client: client}, correct).APICacher()
 		if _, err := calls.PatchPodStatus(pod, []*v1.PodCondition{unschedulable}, c.nominating); err != nil {
 			t.Errorf("%s: %v", sentence, err)
 		}
@@ -67,17 +69,32 @@ func TestCorrect(t *testing.T) {
 		}
 		said := ""
 		if word := Word(got); word != nil {
-			said = word.Reason
+			said = word.Reason + ": " + word.Message
 		}
 		if writes := len(client.Actions()) - 1; said != c.want || got.Status.NominatedNodeName != c.node || writes != c.writes {
-			t.Errorf("%s: reason %q, nominated to %q, %d writes; want %q, %q, %d", sentence, said, got.Status.NominatedNodeName, writes, c.want, c.node, c.writes)
+			t.Errorf("%s: says %q, nominated to %q, %d writes; want %q, %q, %d", sentence, said, got.Status.NominatedNodeName, writes, c.want, c.node, c.writes)
 		}
 		queue := &queued{}
-		if _, err := Correct(t.Context(), &profile{client: client, queue: queue}, reason).APICacher().PatchPodStatus(pod, []*v1.PodCondition{unschedulable}, c.nominating); err != nil {
+		if _, err := Correct(t.Context(), &profile{client: client, queue: queue}, correct).APICacher().PatchPodStatus(pod, []*v1.PodCondition{unschedulable}, c.nominating); err != nil {
 			t.Errorf("%s: by the queue: %v", sentence, err)
 		}
 		if got := len(queue.conditions) > 0; got != c.says {
 			t.Errorf("%s: the queue of calls has conditions: %t, want %t", sentence, got, c.says)
+		}
+	}
+}
+
+// TestLimitBeforeWords: a pod says a limit also where kube-scheduler's own words come after it, and not one that only begins like it.
+func TestLimitBeforeWords(t *testing.T) {
+	for message, want := range map[string]bool{
+		"too many": true, "too many. 0/1 nodes are available": true, "too many by far": false, "0/1 nodes are available": false,
+	} {
+		pod := &v1.Pod{Status: v1.PodStatus{Conditions: []v1.PodCondition{{Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: "Limit", Message: message}}}}
+		if got := says(pod, "Limit", "too many"); got != want {
+			t.Errorf("%q says it: %t, want %t", message, got, want)
+		}
+		if says(pod, "Other", "too many") {
+			t.Errorf("%q says it for another reason", message)
 		}
 	}
 }
@@ -87,7 +104,7 @@ func TestCorrectFails(t *testing.T) {
 	client := fake.NewClientset()
 	client.PrependReactor("patch", "pods", (&server{fail: []error{errors.New("away")}}).patch)
 	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p"}}
-	calls := Correct(t.Context(), &profile{client: client}, func(*v1.Pod, *v1.PodCondition) (string, bool) { return "Why", true }).APICacher()
+	calls := Correct(t.Context(), &profile{client: client}, func(*v1.Pod, *v1.PodCondition) (Correction, bool) { return Correction{Reason: "Why"}, true }).APICacher()
 	if _, err := calls.PatchPodStatus(pod, []*v1.PodCondition{{Type: v1.PodScheduled, Status: v1.ConditionFalse}}, nil); err == nil {
 		t.Error("no error")
 	}

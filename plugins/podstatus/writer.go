@@ -165,9 +165,13 @@ func patch(ctx context.Context, client kubernetes.Interface, pod *v1.Pod, s Sayi
 }
 
 // says reports whether a pod says in its status that it waits, for this reason and with this message. Where kube-scheduler has
-// tried the pod it says so in words of its own around the message.
+// tried the pod it says so in words of its own around the message, or after it.
 func says(pod *v1.Pod, reason, message string) bool {
-	return gives(pod, reason) && (Word(pod).Message == message || isTried(Word(pod)) && quotes(Word(pod).Message, message))
+	if !gives(pod, reason) {
+		return false
+	}
+	word := Word(pod)
+	return word.Message == message || strings.HasPrefix(word.Message, message+between) || isTried(word) && quotes(word.Message, message)
 }
 
 // gives reports whether a pod says that it waits for this reason, in whatever words.
