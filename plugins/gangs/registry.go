@@ -277,6 +277,15 @@ func (r *Registry) Why(pod *v1.Pod) (e gang.Explanation, ok bool) {
 	return p.adapter.Explanation(key)
 }
 
+// Awaits reports whether the gang of a pod is being tried, or will be as things are, or victims make room for it: what is said of it may not be
+// the last word.
+func (r *Registry) Awaits(pod *v1.Pod) (awaits bool) {
+	if p := r.all()[pod.Spec.SchedulerName]; p != nil {
+		p.Look(func(s *gang.Gangs) { awaits = s.Awaits(pod.UID, p.clock.Now(), elsewhere{p}) })
+	}
+	return awaits
+}
+
 // Synced reports whether all gangs are known that there were at the start, and have come to
 // the gates after that of the Gang plugin.
 func (r *Registry) Synced() bool {

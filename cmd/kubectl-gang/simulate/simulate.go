@@ -182,7 +182,7 @@ func (s *Simulation) decide(ctx context.Context, pods []*v1.Pod) (*Answer, error
 		answer.Took = time.Since(began)
 		decided, quiet := answer.decided()
 		decided = !l.behind() && decided
-		inHand := s.server.Behind() || s.scheduler.InHand(asked)
+		inHand := s.server.Behind() || s.scheduler.InHand(asked) || slices.ContainsFunc(pods, s.scheduler.Set.Gangs().Awaits)
 		isIdle := !inHand && !s.scheduler.InHand(nil)
 		switch {
 		case inHand:

@@ -144,6 +144,17 @@ func (s *Gangs) Trying() (types.UID, bool) {
 	return "", false
 }
 
+// Awaits reports whether the group of a member is being tried, or will be as things are: what is said of it may not be the last word. So it
+// may be while victims make room for it.
+func (s *Gangs) Awaits(uid types.UID, now time.Time, elsewhere Elsewhere) bool {
+	m := s.members[uid]
+	if m == nil {
+		return false
+	}
+	p, grp := &s.pump, m.gang.group
+	return p.trying == grp || p.resting[grp] && (elsewhere.Making(grp.holder()) || p.due(grp, now) && p.spokenFor(grp, now) == nil)
+}
+
 func (p *pump) changed() {
 	p.view.changes++
 	p.misses, p.look = nil, true

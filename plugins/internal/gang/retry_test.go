@@ -56,6 +56,7 @@ func (q *queue) settle() {
 		if !q.step() && !q.retry() {
 			at, due := q.s.Due()
 			if !due {
+				q.checkRest()
 				return
 			}
 			q.now = at // the pause is over
@@ -66,6 +67,39 @@ func (q *queue) settle() {
 				q.checkTurn(a.Group, waiting)
 			}
 		}
+	}
+}
+
+// checkRest checks that nobody awaits anything once nothing moves.
+func (q *queue) checkRest() {
+	for uid := range q.s.members {
+		if q.s.Awaits(uid, q.now, nowhere{}) {
+			q.fail("pod %s awaits an attempt that does not come", uid)
+		}
+	}
+}
+
+// making is where victims make room for all.
+type making struct{ nowhere }
+
+func (making) Making(string) bool { return true }
+
+// TestAwaits: what is said of a gang that rests is its last word, until something changes, or as long as victims make room for it.
+func TestAwaits(t *testing.T) {
+	q := newQueue(t, 1, map[string]int{"n1": 1})
+	q.add(podsNamed("g-", 2, of("g"), needs(2), sized(1))...)
+	q.settle()
+	awaits := func(elsewhere Elsewhere) bool { return q.s.Awaits("g-1", q.now, elsewhere) }
+	if awaits(nowhere{}) || !awaits(making{}) {
+		t.Errorf("awaits %t where nothing happens, and %t where victims make room; want false and true", awaits(nowhere{}), awaits(making{}))
+	}
+	q.s.Changed()
+	if !awaits(nowhere{}) {
+		t.Error("awaits nothing after something has changed")
+	}
+	q.settle()
+	if awaits(nowhere{}) || q.s.Awaits("nobody", q.now, making{}) {
+		t.Error("awaits another attempt")
 	}
 }
 
