@@ -207,6 +207,9 @@ func (o *offers) normalize(ctx context.Context) error {
 	if status := o.fw.NormalizeScores(ctx, o.view.State, o.view.Pod, scores); !status.IsSuccess() {
 		return fmt.Errorf("normalizing scores of pod %s/%s: %w", o.view.Pod.Namespace, o.view.Pod.Name, status.AsError())
 	}
+	if err := ctx.Err(); err != nil {
+		return err // some have none
+	}
 	for i, c := range o.ranked.list {
 		c.parts, c.total = scores[i].Scores, scores[i].TotalScore
 	}
