@@ -244,7 +244,10 @@ func (r *Releaser) drop(ctx context.Context, claim *resourceapi.ResourceClaim, p
 	err := r.client.ResourceClaims(key.Namespace).Delete(ctx, key.Name, metav1.DeleteOptions{
 		Preconditions: &metav1.Preconditions{UID: &claim.UID, ResourceVersion: &claim.ResourceVersion},
 	})
-	if err != nil && !apierrors.IsNotFound(err) {
+	switch {
+	case apierrors.IsNotFound(err):
+		return r.awaitGone(ctx, key, claim.UID)
+	case err != nil:
 		return fmt.Errorf("deleting a claim for extended resources: %w", err)
 	}
 	klog.FromContext(ctx).V(2).Info("Deleted a ResourceClaim for extended resources of a pod that was not bound", "resourceclaim", key)

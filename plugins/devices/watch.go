@@ -12,8 +12,8 @@ import (
 // Watch is what kube-scheduler makes of an informer of claims or slices, for whoever waits until it has taken in all there is: a
 // device that a claim has must not be given to another one.
 type Watch struct {
-	name  string
-	store cache.SharedIndexInformer
+	name     string
+	informer cache.SharedIndexInformer
 	// taken are the objects that kube-scheduler knows of.
 	taken func() ([]metav1.Object, error)
 }
@@ -49,10 +49,10 @@ func (w *Watch) Own() (resource schema.GroupVersionResource, selector string, ow
 }
 
 // Store is the cache of the informer.
-func (w *Watch) Store() cache.Store { return w.store.GetStore() }
+func (w *Watch) Store() cache.Store { return w.informer.GetStore() }
 
 // Synced reports whether the informer has ever listed what there is.
-func (w *Watch) Synced() bool { return w.store.HasSynced() }
+func (w *Watch) Synced() bool { return w.informer.HasSynced() }
 
 // Handled is the revisions of what kube-scheduler knows of, by UID.
 func (w *Watch) Handled() map[string]string {

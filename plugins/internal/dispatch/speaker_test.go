@@ -2,6 +2,22 @@ package dispatch
 
 import "testing"
 
+// inTurn is a book in which it is the turn of a gang of these pods, of so many GPUs each; the first of them speaks for it. A second one, which
+// does not fit beside it, waits.
+func inTurn(at Moment, each int64, pods ...string) (b *Book, first, second string) {
+	b = newBook(tier)
+	b.SetLimits(Limits{Window: 10})
+	b.SetTotal(gpus(10))
+	b.SetQueues(Queue{Name: "a", Weight: 1, Capability: gpus(10)})
+	j := of("a", 1, gpus(each*int64(len(pods))))
+	j.Pod, j.Pods, j.Gang = pods[0], pods, true
+	for _, pod := range pods {
+		b.Count(pod, Usage{Queue: "a", Job: j.Name, Amount: gpus(each)})
+	}
+	b.Come(j, at)
+	return b, j.Name, comes(b, "a", 2, 8, at)
+}
+
 // TestLosesSpeakerInItsTurn: a gang that loses a member in its turn leaves that to others, also where the member is the one that
 // speaks for it: of one that is gone nobody knows whether its gang is whole.
 func TestLosesSpeakerInItsTurn(t *testing.T) {
@@ -13,25 +29,15 @@ func TestLosesSpeakerInItsTurn(t *testing.T) {
 	}
 	for _, lost := range []string{"one", "other"} {
 		clear(gone)
-		b := newBook(tier)
-		b.SetLimits(Limits{Window: 10})
-		b.SetTotal(gpus(10))
-		b.SetQueues(Queue{Name: "a", Weight: 1, Capability: gpus(10)})
-		j := of("a", 1, gpus(8))
-		j.Pod, j.Pods, j.Gang = "one", []string{"one", "other"}, true
-		for _, pod := range j.Pods {
-			b.Count(pod, Usage{Queue: "a", Job: j.Name, Amount: gpus(4)})
-		}
-		b.Come(j, at)
-		second := comes(b, "a", 2, 8, at)
-		if b.Phase(j.Name) != Admitted || b.Phase(second) != Waiting {
-			t.Fatalf("the first is in phase %d, the second in phase %d", b.Phase(j.Name), b.Phase(second))
+		b, first, second := inTurn(at, 4, "one", "other")
+		if b.Phase(first) != Admitted || b.Phase(second) != Waiting {
+			t.Fatalf("the first is in phase %d, the second in phase %d", b.Phase(first), b.Phase(second))
 		}
 		gone[lost] = true
 		b.Gone(lost, at)
 		b.Tick(at)
 		if b.Phase(second) != Admitted {
-			t.Errorf("the gang has lost %q, is in phase %d, and the second waits for its turn still", lost, b.Phase(j.Name))
+			t.Errorf("the gang has lost %q, is in phase %d, and the second waits for its turn still", lost, b.Phase(first))
 		}
 	}
 }
@@ -43,22 +49,12 @@ func TestSpeakerLeavesInItsTurn(t *testing.T) {
 		Now: start, Read: true, Waits: func(string) bool { return true },
 		Whole: func(pod string) bool { return !left || pod != "other" }, // "one" is all there is to place with it by then
 	}
-	b := newBook(tier)
-	b.SetLimits(Limits{Window: 10})
-	b.SetTotal(gpus(10))
-	b.SetQueues(Queue{Name: "a", Weight: 1, Capability: gpus(10)})
-	j := of("a", 1, gpus(8))
-	j.Pod, j.Pods, j.Gang = "one", []string{"one", "other"}, true
-	for _, pod := range j.Pods {
-		b.Count(pod, Usage{Queue: "a", Job: j.Name, Amount: gpus(4)})
-	}
-	b.Come(j, at)
-	second := comes(b, "a", 2, 8, at)
+	b, first, second := inTurn(at, 4, "one", "other")
 	left = true
 	b.Count("one", Usage{Queue: "a", Job: "alone", Amount: gpus(4)})
 	b.Tick(at)
 	if b.Phase(second) != Admitted {
-		t.Errorf("the gang is in phase %d, and the second waits for its turn still", b.Phase(j.Name))
+		t.Errorf("the gang is in phase %d, and the second waits for its turn still", b.Phase(first))
 	}
 }
 
@@ -70,23 +66,13 @@ func TestAnotherSpeaks(t *testing.T) {
 		Waits: func(pod string) bool { return !gone[pod] },
 		Whole: func(pod string) bool { return gone[pod] || len(gone) < 2 || pod != "two" && pod != "three" }, // two of three are enough
 	}
-	b := newBook(tier)
-	b.SetLimits(Limits{Window: 10})
-	b.SetTotal(gpus(10))
-	b.SetQueues(Queue{Name: "a", Weight: 1, Capability: gpus(10)})
-	j := of("a", 1, gpus(9))
-	j.Pod, j.Pods, j.Gang = "one", []string{"one", "two", "three"}, true
-	for _, pod := range j.Pods {
-		b.Count(pod, Usage{Queue: "a", Job: j.Name, Amount: gpus(3)})
-	}
-	b.Come(j, at)
-	second := comes(b, "a", 2, 8, at)
+	b, first, second := inTurn(at, 3, "one", "two", "three")
 	for i, want := range []Phase{Admitted, Outside} {
-		pod := j.Pods[i]
+		pod := []string{"one", "two"}[i]
 		gone[pod] = true
 		b.Gone(pod, at)
 		b.Tick(at)
-		if got := b.Phase(j.Name); got != want {
+		if got := b.Phase(first); got != want {
 			t.Errorf("without %d of its members the gang is %s, want %s", i+1, names[got], names[want])
 		}
 	}
