@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -58,10 +59,17 @@ rules:
 `
 )
 
-// FreePort returns a port of 127.0.0.1 that nobody listens on.
+// given has the ports that FreePort has returned.
+var given sync.Map
+
+// FreePort returns a port of 127.0.0.1 that nobody listens on. It returns each port once: a server that is being restarted does
+// not find its port taken by one of another cluster of this process.
 func FreePort() (int, error) {
 	for range portAttempts {
 		port := firstPort + rand.IntN(lastPort-firstPort)
+		if _, again := given.LoadOrStore(port, true); again {
+			continue
+		}
 		l, err := net.Listen("tcp", net.JoinHostPort(loopback, strconv.Itoa(port)))
 		if err == nil {
 			_ = l.Close()

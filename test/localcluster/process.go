@@ -167,17 +167,35 @@ func processesOf(dir string) ([]int, error) {
 // belongs says whether the process was started for the cluster in dir.
 // One that is gone, or that is somebody else's and so cannot be read, was not.
 func belongs(pid int, dir string) bool {
-	env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
-	if err != nil {
-		return false
-	}
 	marker := []byte(markerKey + "=" + dir)
-	for v := range bytes.SplitSeq(env, []byte{0}) {
+	for v := range bytes.SplitSeq(environment(pid), []byte{0}) {
 		if bytes.Equal(v, marker) {
 			return true
 		}
 	}
 	return false
+}
+
+const (
+	// execPoll is how often a process is asked for its environment while it has none yet.
+	execPoll = time.Millisecond
+
+	// execTimeout bounds that wait: some processes never have an environment.
+	execTimeout = 200 * time.Millisecond
+)
+
+// environment returns the environment that the process was started with, and nothing when that cannot be read. For a moment
+// in execve(2), which is long where processors are busy, a process that has a program has no environment: that is waited out.
+func environment(pid int) []byte {
+	for end := time.Now().Add(execTimeout); ; time.Sleep(execPoll) {
+		env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+		if err != nil || len(env) > 0 || time.Now().After(end) {
+			return env
+		}
+		if _, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid)); err != nil {
+			return nil // a zombie, or a thread of the kernel
+		}
+	}
 }
 
 // killAll kills the processes of the cluster in dir until none is left: one that was being forked
