@@ -143,9 +143,6 @@ func (r *Report) tell(g *overview.Gang, profiles []string) {
 		}
 	}
 	r.Phase, r.Stands, r.Held, r.Missing = g.Phase, stands(g), g.Held, missing(g, there, profiles)
-	if g.Reason == v1alpha1.ReasonAwaitingPlacement && len(r.Said) == 1 && r.Said[0].Reason == v1alpha1.ReasonGangIncomplete {
-		r.Stands = byReason[v1alpha1.ReasonGangIncomplete] // it has all its members, and others that it is to start with have not
-	}
 }
 
 // reserve adds the Reservations that members which wait may use. What cannot be told is noted.

@@ -6,7 +6,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/plugins/overview"
 )
 
@@ -16,6 +15,7 @@ func TestStands(t *testing.T) {
 		want string
 	}{
 		"members are missing":              {overview.Gang{Phase: "Pending", Reason: "GangIncomplete"}, "gathering"},
+		"members of another are missing":   {overview.Gang{Phase: "PreScheduling", Reason: "GangIncomplete"}, "gathering"},
 		"it has no minimum":                {overview.Gang{Phase: "Pending", Reason: "GangUndefined"}, "undefined"},
 		"its queue has no place for it":    {overview.Gang{Phase: "Pending", Reason: "QueueCapability"}, "queued"},
 		"others come first":                {overview.Gang{Phase: "Pending", Reason: "QueueTurn"}, "queued"},
@@ -99,18 +99,5 @@ func TestWords(t *testing.T) {
 		if got, want := strings.TrimSpace(c.report.words()), strings.TrimSpace("Gang a/b: "+c.want); got != want {
 			t.Errorf("%s: it says\n%s\nwant\n%s", sentence, got, want)
 		}
-	}
-}
-
-// TestStandsWithOthers: a gang that has its members and waits for those of another is no further than that.
-func TestStandsWithOthers(t *testing.T) {
-	g := &overview.Gang{Phase: "PreScheduling", Reason: v1alpha1.ReasonAwaitingPlacement, Minimum: 1}
-	r := &Report{Said: []Word{{Reason: v1alpha1.ReasonGangIncomplete, Pods: 1}}, Pods: []Member{{Phase: "Pending"}}}
-	if r.tell(g, nil); r.Stands != "gathering" {
-		t.Errorf("it stands at %q", r.Stands)
-	}
-	r = &Report{Pods: []Member{{Phase: "Pending"}}}
-	if r.tell(g, nil); r.Stands != "planning" {
-		t.Errorf("without a word it stands at %q", r.Stands)
 	}
 }

@@ -69,7 +69,7 @@ func (f *facts) quote(c *metav1.Condition) {
 	if c.Status == metav1.ConditionTrue || f.said == nil {
 		return
 	}
-	if c.Reason == v1alpha1.ReasonAwaitingPlacement && !incompleteBefore(f.said.Reason) ||
+	if c.Reason == v1alpha1.ReasonAwaitingPlacement && (!incompleteBefore(f.said.Reason) || gang.AwaitsOthers(f.key, f.said.Message)) ||
 		c.Reason == f.said.Reason || f.expired && f.said.Reason == v1alpha1.ReasonTimedOut {
 		c.Reason, c.Message = f.said.Reason, f.said.Message
 	}

@@ -18,7 +18,10 @@ import (
 // TestStanding: gangs without a community PodGroup stand as one with it would. Those with one are in TestPhase and
 // TestCondition.
 func TestStanding(t *testing.T) {
-	const short = `gang "team/train": 1 of 2 members fit`
+	const (
+		short  = `gang "team/train": 1 of 2 members fit`
+		others = `gang "team/train" waits for its group: gang "team/eval" has 0 of 4 members`
+	)
 	annotated := func(list []*v1.Pod) []*v1.Pod {
 		return with(list, func(_ int, p *v1.Pod) { p.Annotations[v1alpha1.MinAvailableAnnotation] = "2" })
 	}
@@ -42,6 +45,14 @@ func TestStanding(t *testing.T) {
 		"by annotation, part of it is lost, which only a PodGroup remembers": {
 			pods: annotated(pods("running", "waiting")),
 			want: Standing{Phase: schedulingv1alpha1.PodGroupScheduling, Minimum: 2, Members: 2, Bound: 1, Waiting: 1, Running: 1, Reason: v1alpha1.ReasonAwaitingPlacement, Message: `gang "team/train" has its minimum of 2 members and waits for nodes`},
+		},
+		"by annotation, it waits for one that it is to start with": {
+			pods: annotated(saying(v1alpha1.ReasonGangIncomplete, others, others)),
+			want: Standing{Phase: PreScheduling, Minimum: 2, Members: 2, Waiting: 2, Reason: v1alpha1.ReasonGangIncomplete, Message: others},
+		},
+		"by annotation, it has all members, and they still say that some are missing": {
+			pods: annotated(saying(v1alpha1.ReasonGangIncomplete, `gang "team/train" has 1 of 2 members`, `gang "team/train" has 1 of 2 members`)),
+			want: Standing{Phase: PreScheduling, Minimum: 2, Members: 2, Waiting: 2, Reason: v1alpha1.ReasonAwaitingPlacement, Message: `gang "team/train" has its minimum of 2 members and waits for nodes`},
 		},
 		"nobody says its minimum": {
 			pods: pods("waiting"),

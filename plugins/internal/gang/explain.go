@@ -75,11 +75,11 @@ func (s *Gangs) why(g *gang) (reason, message string) {
 		return v1alpha1.ReasonTimedOut, message
 	}
 	if key, waits := s.awaited(g); waits {
-		return v1alpha1.ReasonGangIncomplete, fmt.Sprintf("gang %q waits for gang %q, listed in its groups annotation", g.key, key)
+		return v1alpha1.ReasonGangIncomplete, textAwaitsGang(g.key, key)
 	}
 	for _, other := range g.group.gangs {
 		if !other.gathered() {
-			return v1alpha1.ReasonGangIncomplete, fmt.Sprintf("gang %q waits for its group: %s", g.key, other.lacks())
+			return v1alpha1.ReasonGangIncomplete, textAwaitsGroup(g.key, other.lacks())
 		}
 	}
 	if g.failure.none() {

@@ -58,6 +58,24 @@ func TextAwaiting(key Key, minimum int) string {
 	return fmt.Sprintf("gang %q has its minimum of %d members and waits for nodes", key, minimum)
 }
 
+// awaitsOthers is how a gang says that it waits for one that it is to start with.
+const awaitsOthers = "gang %q waits for "
+
+// textAwaitsGang is of a gang that starts with one that is not there, or does not name it.
+func textAwaitsGang(key, other Key) string {
+	return fmt.Sprintf(awaitsOthers+"gang %q, listed in its groups annotation", key, other)
+}
+
+// textAwaitsGroup is of a gang that starts with one that lacks members.
+func textAwaitsGroup(key Key, lacks string) string {
+	return fmt.Sprintf(awaitsOthers+"its group: %s", key, lacks)
+}
+
+// AwaitsOthers reports whether what a member says is that its gang waits for another one that it is to start with.
+func AwaitsOthers(key Key, message string) bool {
+	return strings.HasPrefix(message, fmt.Sprintf(awaitsOthers, key))
+}
+
 // TextNoNodes is of a gang that was to be placed where there are no nodes at all.
 func TextNoNodes(key Key, minimum int) string {
 	return fmt.Sprintf("gang %q: 0 of %d members fit: the cluster has no nodes", key, minimum)
