@@ -151,7 +151,7 @@ func migrationOf(u *unstructured.Unstructured) invariant.Migration {
 		Evicted:  meta.IsStatusConditionTrue(m.Status.Conditions, v1alpha1.MigrationEvicted),
 	}
 	if c := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.MigrationComplete); c != nil {
-		out.Reason = c.Reason
+		out.Reason, out.Message = c.Reason, c.Message
 	}
 	return out
 }
@@ -161,7 +161,7 @@ func planOf(u *unstructured.Unstructured) invariant.Plan {
 	read(u, &p)
 	out := invariant.Plan{Name: p.Name, UID: p.UID, Phase: string(p.Status.Phase), Moves: len(p.Status.Moves)}
 	if c := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.DefragmentationComplete); c != nil {
-		out.Reason = c.Reason
+		out.Reason, out.Message = c.Reason, c.Message
 	}
 	return out
 }

@@ -16,8 +16,8 @@ type Migration struct {
 	UID types.UID
 	// Pod is whom it moves.
 	Pod types.UID
-	// Phase is where it stands; Succeeded and Failed are final. Reason says why.
-	Phase, Reason string
+	// Phase is where it stands; Succeeded and Failed are final. Reason and Message say why.
+	Phase, Reason, Message string
 	// Reserved: its target was held. Evicted: it has evicted the pod.
 	Reserved, Evicted bool
 }
@@ -28,8 +28,8 @@ func (m *Migration) ended() bool { return m.Phase == "Succeeded" || m.Phase == "
 type Plan struct {
 	Name string
 	UID  types.UID
-	// Phase is where it stands; Succeeded and Failed are final. Reason says why.
-	Phase, Reason string
+	// Phase is where it stands; Succeeded and Failed are final. Reason and Message say why.
+	Phase, Reason, Message string
 	// Moves are so many.
 	Moves int
 }
@@ -103,7 +103,7 @@ func (o MigrationSeen) apply(c *Checker) {
 		return
 	}
 	if before.Phase != now.Phase || before.Reason != now.Reason {
-		c.log("migration "+now.Key, "%s %s", now.Phase, now.Reason)
+		c.log("migration "+now.Key, "%s %s: %s", now.Phase, now.Reason, now.Message)
 	}
 	if before.ended() && before.Phase != now.Phase {
 		c.violate(StatusLies, "migration "+now.Key, "", nil, "it was %s, and is %s", before.Phase, now.Phase)
@@ -134,7 +134,7 @@ func (o PlanSeen) apply(c *Checker) {
 	c.moves.there[now.UID], c.moves.plans[now.UID] = true, &now
 	switch {
 	case before == nil || before.Phase != now.Phase || before.Reason != now.Reason:
-		c.log("plan "+now.Name, "%s %s, %d moves", now.Phase, now.Reason, now.Moves)
+		c.log("plan "+now.Name, "%s %s, %d moves: %s", now.Phase, now.Reason, now.Moves, now.Message)
 	}
 	if before != nil && before.ended() && before.Phase != now.Phase {
 		c.violate(StatusLies, "plan "+now.Name, "", nil, "it was %s, and is %s", before.Phase, now.Phase)
