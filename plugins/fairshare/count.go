@@ -67,6 +67,7 @@ func (d *Dispatcher) count(pod *v1.Pod, job string) dispatch.Usage {
 	if !known || !before.Equal(now) {
 		d.book.Count(string(pod.UID), now)
 		d.members.move(pod.UID, before.Group, now.Group)
+		d.moved(pod.UID)
 	}
 	return now
 }

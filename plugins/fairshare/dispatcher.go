@@ -76,9 +76,10 @@ type Dispatcher struct {
 	seen map[types.UID]sighting
 	// charges are what is held for pods to come, by what the ledger calls it; counting: they are
 	// in the book. reserved knows for whom they are; nil where nobody does. moving are the charges
-	// for pods that move, by these.
+	// for pods that move, by these; inPlace is which of them counts less as long as the pod counts.
 	charges  map[hold.ID]charge
 	moving   index[types.UID]
+	inPlace  map[types.UID]hold.ID
 	counting bool
 	reserved Reserved
 	// rechecks: jobs that wait may have all held for them by now.
@@ -138,7 +139,7 @@ func NewDispatcher(gangs Gangs, ledger *holds.Holds, victims func(holder hold.Ho
 		gangs: gangs, holds: ledger, victims: victims, leading: leads, statuses: statuses, watches: watched, clock: clock.RealClock{},
 		book: dispatch.NewBook(v1alpha1.DefaultQueue), nodes: withoutPools(), devices: devices.NewCounts(), handles: map[string]fwk.Handle{}, preempts: map[string]bool{}, reserves: map[string]bool{},
 		assumed: map[types.UID]string{}, places: map[types.UID]holds.Place{}, seen: map[types.UID]sighting{}, members: index[string]{}, on: index[string]{},
-		charges: map[hold.ID]charge{}, moving: index[types.UID]{}, kinds: index[*pool.Class]{}, calling: make(chan struct{}, 1),
+		charges: map[hold.ID]charge{}, moving: index[types.UID]{}, inPlace: map[types.UID]hold.ID{}, kinds: index[*pool.Class]{}, calling: make(chan struct{}, 1),
 		mayOpen: make(chan struct{}), begun: make(chan struct{}),
 	}
 }

@@ -69,6 +69,12 @@ func (d *Dispatcher) SetReserved(reserved Reserved) {
 
 // countCharge counts one, in its queue as that is now. The lock is held.
 func (d *Dispatcher) countCharge(id hold.ID) {
+	d.moved(inPlaceOf(d.charges[id]))
+	d.tally(id)
+}
+
+// tally counts one, given which of them count less. The lock is held.
+func (d *Dispatcher) tally(id hold.ID) {
 	c := d.charges[id]
 	d.nodes.DropForeign(types.UID(id))
 	if _, ours := d.handles[c.pod.Spec.SchedulerName]; !ours {
@@ -77,25 +83,48 @@ func (d *Dispatcher) countCharge(id hold.ID) {
 		d.book.SetTotal(d.nodes.Total())
 		return
 	}
-	queue := d.queueOf(c.pod)
-	if of, counted := d.book.Counted(string(inPlaceOf(c))); counted && of.Runs && of.Queue == queue {
-		d.do(d.book.Gone(string(id), d.moment()))
-		return
+	queue, counts := d.queueOf(c.pod), maps.Clone(c.amount)
+	if pod := inPlaceOf(c); pod != "" && d.inPlace[pod] == id {
+		for name, amount := range d.seen[pod].amount {
+			counts[name] = max(0, counts[name]-amount)
+		}
+		if counts.Zero() {
+			d.do(d.book.Gone(string(id), d.moment()))
+			return
+		}
 	}
 	kind := d.nodes.Enter(c.pod)
-	amount, _ := d.nodes.Charge(c.amount, kind, c.node)
+	amount, _ := d.nodes.Charge(counts, kind, c.node)
 	d.nodes.Leave(kind)
 	d.book.Count(string(id), dispatch.Usage{Queue: queue, Amount: amount, Runs: true})
 	d.book.SetTotal(d.nodes.Total())
 }
 
+// firstOf is which of those that are held for a pod counts only beyond what the pod has: the first in its queue, while it runs; empty for
+// none. Whoever writes a Reservation says which pod it is for: it is one for each, and no larger than that. The lock is held.
+func (d *Dispatcher) firstOf(pod types.UID) (first hold.ID) {
+	of, counted := d.book.Counted(string(pod))
+	if _, there := d.seen[pod]; !there || !counted || !of.Runs {
+		return ""
+	}
+	for uid := range d.moving[pod] {
+		id := hold.ID(uid)
+		if (first == "" || id < first) && d.queueOf(d.charges[id].pod) == of.Queue {
+			first = id
+		}
+	}
+	return first
+}
+
 // discharge ends one. The lock is held.
 func (d *Dispatcher) discharge(id hold.ID) {
-	d.moving.move(types.UID(id), inPlaceOf(d.charges[id]), "")
+	pod := inPlaceOf(d.charges[id])
+	d.moving.move(types.UID(id), pod, "")
 	delete(d.charges, id)
 	if d.nodes.DropForeign(types.UID(id)) {
 		d.book.SetTotal(d.nodes.Total())
 	}
+	d.moved(pod) // another may count less now
 	d.do(d.book.Gone(string(id), d.moment()))
 	d.freed = true
 	d.poke()
@@ -109,12 +138,20 @@ func inPlaceOf(c charge) types.UID {
 	return reservation.InPlaceOf(c.pod)
 }
 
-// moved has what is held for a pod that moves count once the pod does no more. The lock is held.
+// moved has what is held for a pod that moves count as the pod does by now. The lock is held.
 func (d *Dispatcher) moved(pod types.UID) {
-	for id := range maps.Clone(d.moving[pod]) {
-		if d.counting {
-			d.countCharge(hold.ID(id))
+	if !d.counting || pod == "" {
+		return
+	}
+	before, now := d.inPlace[pod], d.firstOf(pod)
+	if d.inPlace[pod] = now; now == "" {
+		delete(d.inPlace, pod)
+	}
+	for _, id := range []hold.ID{before, now} {
+		if _, held := d.charges[id]; held {
+			d.tally(id)
 			d.rechecks = true
+			d.poke()
 		}
 	}
 }

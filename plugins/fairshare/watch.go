@@ -200,8 +200,8 @@ func (d *Dispatcher) podGone(pod *v1.Pod) {
 	d.forget(pod.UID)
 	usage, _ := d.book.Counted(string(pod.UID))
 	d.members.move(pod.UID, usage.Group, "")
+	d.moved(pod.UID) // before others of its queue have what it gives back
 	d.do(d.book.Gone(string(pod.UID), d.moment()))
-	d.moved(pod.UID)
 }
 
 // gangMoved takes in that the PodGroup of a gang names another queue.

@@ -109,10 +109,32 @@ func (c *cluster) statuses(now metav1.Time) (map[string]v1alpha1.QueueStatus, er
 	return statuses, nil
 }
 
-// moves reports whether a pod stands for what is held for one that counts already, and moves there.
-func moves(pod *v1.Pod, counted map[types.UID]asked) bool {
-	_, counts := counted[reservation.InPlaceOf(pod)]
-	return counts
+// inPlace are the pods that stand for what is held for one that counts already, and moves there, by that: the first in its queue while it
+// is on a node. It counts only beyond what that has.
+func (c *cluster) inPlace() map[types.UID]types.UID {
+	first := map[types.UID]types.UID{}
+	for _, held := range c.reserved {
+		if of := reservation.InPlaceOf(held); of != "" && held.Spec.NodeName != "" {
+			first[of] = ""
+		}
+	}
+	if len(first) == 0 {
+		return first
+	}
+	queues := map[types.UID]string{}
+	for _, pod := range c.pods {
+		if _, moves := first[pod.UID]; moves && c.counts(pod) && pod.Spec.NodeName != "" {
+			queues[pod.UID] = c.queueOf(pod)
+		}
+	}
+	for _, held := range c.reserved {
+		of := reservation.InPlaceOf(held)
+		queue, counts := queues[of]
+		if counts && held.Spec.NodeName != "" && c.counts(held) && c.queueOf(held) == queue && (first[of] == "" || held.UID < first[of]) {
+			first[of] = held.UID
+		}
+	}
+	return first
 }
 
 // asked is what a pod that counts asks for, and of which nodes.
@@ -128,13 +150,22 @@ func (c *cluster) shared() (*pool.Cluster, map[types.UID]asked, error) {
 		return nil, nil, err
 	}
 	pods := make(map[types.UID]asked, len(c.pods))
+	inPlace := c.inPlace()
 	for i, pod := range slices.Concat(c.pods, c.reserved) {
 		switch {
 		case c.foreign(pod):
 			nodes.SetForeign(pod.UID, pod.Spec.NodeName, amountOf(pod))
-		case i >= len(c.pods) && moves(pod, pods):
 		case c.counts(pod):
-			one := asked{amountOf(pod), nodes.Enter(pod)}
+			amount := amountOf(pod)
+			if of := reservation.InPlaceOf(pod); i >= len(c.pods) && of != "" && inPlace[of] == pod.UID {
+				for name, has := range pods[of].amount {
+					amount[name] = max(0, amount[name]-has)
+				}
+				if amount.Zero() {
+					continue
+				}
+			}
+			one := asked{amount, nodes.Enter(pod)}
 			pods[pod.UID] = one
 			if pod.Spec.NodeName != "" {
 				nodes.Use(pod.Spec.NodeName, one.amount, 1)
