@@ -132,7 +132,7 @@ func sum[M ~map[K]Vector, K comparable](sums M, key K, amount Vector, n int64) {
 }
 
 // settle takes off what counts for a job that is admitted what a usage asked for: it runs now, or is
-// held. The turn ends with the last part.
+// held. The turn ends with the last part. No name is that nobody has got it.
 func (b *Book) settle(name string, now, asked Usage) {
 	j := b.active(now.Job)
 	if j == nil && now.Runs {
@@ -142,6 +142,7 @@ func (b *Book) settle(name string, now, asked Usage) {
 		return
 	}
 	last := *j
+	j.got = j.got || name != ""
 	b.change(j, func(at int, need Needs) Needs { return need.less(asked.Queue, j.Queue, asked.Option(at)) })
 	if now.Held && !now.Runs {
 		if j.held == nil {
@@ -196,12 +197,15 @@ func (b *Book) change(j *job, do func(at int, need Needs) Needs) {
 	b.charge(j, 1)
 }
 
-// finish ends the turn of a job that has all that it asked for; last is how it was before.
+// finish ends the turn of a job that has all that it asked for; last is how it was before. Where it got nothing, since all of it is gone or
+// waits with another, it has passed nobody.
 func (b *Book) finish(j, last *job) {
 	if len(j.needs) == 0 && len(j.held) == 0 {
 		j.aside = false
-		b.done(j.Name)
-		b.placed(last)
+		got := j.got
+		if b.done(j.Name); got {
+			b.placed(last)
+		}
 	}
 }
 

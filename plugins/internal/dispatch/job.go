@@ -87,10 +87,11 @@ type job struct {
 	renewed  bool
 
 	// In its turn: held are the usages that were taken off what it asks for since they are held, and whole is the job
-	// as it was before the first. crowded: when it was admitted, its queue was at a limit, and others had to make
+	// as it was before the first. got: some of it has its place, or had. crowded: when it was admitted, its queue was at a limit, and others had to make
 	// way.
 	held    map[string]bool
 	whole   *job
+	got     bool
 	crowded bool
 
 	// Once it has failed: deserved is the least that its queue has deserved since, and lacked what it asked for.

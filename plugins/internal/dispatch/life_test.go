@@ -290,3 +290,23 @@ func TestMadeWayFor(t *testing.T) {
 		t.Errorf("once they have ended: %v (%s); want its turn, and nobody else's", got, why)
 	}
 }
+
+// TestGoneHasNotPassed: one that is gone before it was placed has passed nobody.
+func TestGoneHasNotPassed(t *testing.T) {
+	b := newBook(tier)
+	b.SetTotal(gpus(100))
+	b.SetLimits(Limits{Window: 9, MaxBypass: 1, BypassHold: time.Hour})
+	at := Moment{Now: start, Read: true, Waits: func(string) bool { return true }}
+	comes(b, "default", 1, 50, at)
+	b.Fail("default-1", Failure{Gang: true}, at)
+	passes := comes(b, "default", 2, 1, at)
+	b.Gone(passes, at)
+	waits := comes(b, "default", 3, 1, at)
+	if _, why := b.Why(waits); b.Phase(waits) != Admitted {
+		t.Errorf("the next one waits: %s", why)
+	}
+	b.Count(waits, Usage{Queue: "default", Job: waits, Amount: gpus(1), Runs: true})
+	if last := comes(b, "default", 4, 1, at); b.Phase(last) != Waiting {
+		t.Error("nobody waits once one has passed")
+	}
+}
