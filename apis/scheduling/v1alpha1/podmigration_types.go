@@ -16,7 +16,7 @@ const (
 	// MigrationLabel is the UID of the PodMigration that a Reservation is made for (label on the Reservation).
 	MigrationLabel = "scheduling.lockstep.dev/migration"
 	// InPlaceOfAnnotation is the UID of the pod that moves to what a Reservation holds (annotation on the Reservation). As long as
-	// that pod counts in its queue, this counts nothing there.
+	// that pod counts in its queue, this counts only beyond what the pod has there; of several for the same pod one does so.
 	InPlaceOfAnnotation = "scheduling.lockstep.dev/in-place-of"
 	// WhyAnnotation tells on a PodMigration what the move is for. It is in the event that the pod gets.
 	WhyAnnotation = "scheduling.lockstep.dev/why"

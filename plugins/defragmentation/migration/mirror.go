@@ -5,18 +5,13 @@ import (
 	"encoding/json"
 	"fmt"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/plugins/defragmentation/podgroups"
 	"github.com/lockstep-sh/lockstep/plugins/internal/migration"
 )
-
-// podGroupKinds are the APIs that have PodGroups: that of the community, and that of Kubernetes.
-var podGroupKinds = []schema.GroupKind{{Group: "scheduling.x-k8s.io", Kind: "PodGroup"}, {Group: "scheduling.k8s.io", Kind: "PodGroup"}}
 
 // state is how far the pods of a gang have been moved, as its PodGroup says.
 type state struct {
@@ -57,10 +52,11 @@ func (r *reconciler) mirror(ctx context.Context, m *v1alpha1.PodMigration) error
 	if m.Spec.PodGroup == "" || migration.Ended(m.Status.Phase) && len(m.Finalizers) == 0 {
 		return nil
 	}
-	group, err := r.podGroup(ctx, client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.PodGroup})
-	if err != nil || group == nil {
+	groups, err := podgroups.Of(ctx, r.live, r.client.RESTMapper(), client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.PodGroup})
+	if err != nil || len(groups) == 0 {
 		return err
 	}
+	group := groups[0]
 	var list v1alpha1.PodMigrationList
 	if err := r.client.List(ctx, &list, client.InNamespace(m.Namespace), client.MatchingFields{gangIndex: m.Spec.PodGroup}); err != nil {
 		return fmt.Errorf("listing the PodMigrations of PodGroup %s/%s: %w", m.Namespace, m.Spec.PodGroup, err)
@@ -83,28 +79,6 @@ func (r *reconciler) mirror(ctx context.Context, m *v1alpha1.PodMigration) error
 		return fmt.Errorf("writing on PodGroup %s/%s how far it is moved: %w", m.Namespace, m.Spec.PodGroup, err)
 	}
 	return nil
-}
-
-// podGroup reads the PodGroup of a gang; nil where it has none.
-func (r *reconciler) podGroup(ctx context.Context, key client.ObjectKey) (*metav1.PartialObjectMetadata, error) {
-	for _, kind := range podGroupKinds {
-		mapping, err := r.client.RESTMapper().RESTMapping(kind)
-		switch {
-		case meta.IsNoMatchError(err):
-			continue // it is not served
-		case err != nil:
-			return nil, fmt.Errorf("finding out whether %s is served: %w", kind, err)
-		}
-		group := &metav1.PartialObjectMetadata{}
-		group.SetGroupVersionKind(mapping.GroupVersionKind)
-		switch err := r.live.Get(ctx, key, group); {
-		case err == nil:
-			return group, nil
-		case !apierrors.IsNotFound(err):
-			return nil, fmt.Errorf("reading PodGroup %s of %s: %w", key, kind.Group, err)
-		}
-	}
-	return nil, nil
 }
 
 // samePlan leaves those that belong to the same plan; without one, that alone.

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/plugins/defragmentation/podgroups"
 	"github.com/lockstep-sh/lockstep/plugins/internal/migration"
 )
 
@@ -215,7 +216,11 @@ func (r *reconciler) seeTarget(ctx context.Context, m *v1alpha1.PodMigration, rs
 func (r *reconciler) act(ctx context.Context, m *v1alpha1.PodMigration, s sight, action migration.Action) error {
 	switch action {
 	case migration.Reserve:
-		err := r.client.Create(ctx, migration.ReservationFor(m, s.pod), client.FieldOwner(FieldOwner))
+		queue, err := podgroups.Queue(ctx, r.live, r.client.RESTMapper(), s.pod)
+		if err != nil {
+			return err
+		}
+		err = r.client.Create(ctx, migration.ReservationFor(m, s.pod, queue), client.FieldOwner(FieldOwner))
 		switch {
 		case apierrors.IsAlreadyExists(err):
 			return nil // it is looked at next

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/plugins/defragmentation/podgroups"
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 	"github.com/lockstep-sh/lockstep/plugins/internal/migration"
 )
@@ -44,7 +45,11 @@ func (r *reconciler) hold(ctx context.Context, p *v1alpha1.DefragmentationPlan, 
 			}
 			return fmt.Errorf("reading pod %s: %w", key, err)
 		}
-		err := r.client.Create(ctx, holdFor(p, number, pod), client.FieldOwner(FieldOwner))
+		queue, err := podgroups.Queue(ctx, r.live, r.client.RESTMapper(), pod)
+		if err != nil {
+			return err
+		}
+		err = r.client.Create(ctx, holdFor(p, number, pod, queue), client.FieldOwner(FieldOwner))
 		if err != nil && !apierrors.IsAlreadyExists(err) {
 			return fmt.Errorf("reserving what is freed for %s: %w", p.Status.Goal, err)
 		}
@@ -52,8 +57,8 @@ func (r *reconciler) hold(ctx context.Context, p *v1alpha1.DefragmentationPlan, 
 	return nil
 }
 
-// holdFor is the Reservation of what is freed for members like this one.
-func holdFor(p *v1alpha1.DefragmentationPlan, number int, pod *v1.Pod) *v1alpha1.Reservation {
+// holdFor is the Reservation of what is freed for members like this one, in the queue that their PodGroup names; empty for none.
+func holdFor(p *v1alpha1.DefragmentationPlan, number int, pod *v1.Pod, queue string) *v1alpha1.Reservation {
 	var nodes []string
 	for _, place := range p.Status.Places {
 		if place.Namespace == pod.Namespace && place.PodName == pod.Name {
@@ -72,7 +77,7 @@ func holdFor(p *v1alpha1.DefragmentationPlan, number int, pod *v1.Pod) *v1alpha1
 			OwnerReferences: []metav1.OwnerReference{ownedBy(p)},
 		},
 		Spec: v1alpha1.ReservationSpec{
-			Template: migration.TemplateOf(pod), Replicas: int32(len(nodes)), NodeNames: nodes, Owners: []v1alpha1.ReservationOwner{owner},
+			Template: migration.TemplateIn(queue, pod), Replicas: int32(len(nodes)), NodeNames: nodes, Owners: []v1alpha1.ReservationOwner{owner},
 		},
 	}
 }

@@ -13,15 +13,15 @@ import (
 )
 
 // ReservationFor is the Reservation that holds the target of a pod's migration. Until it is opened nobody may use
-// it: its only owner is the pod that runs elsewhere.
-func ReservationFor(m *v1alpha1.PodMigration, pod *v1.Pod) *v1alpha1.Reservation {
+// it: its only owner is the pod that runs elsewhere. queue is that which the PodGroup of the pod names for it; empty for none.
+func ReservationFor(m *v1alpha1.PodMigration, pod *v1.Pod, queue string) *v1alpha1.Reservation {
 	r := &v1alpha1.Reservation{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: ReservationName(m), Labels: map[string]string{v1alpha1.MigrationLabel: string(m.UID)},
 			Annotations: map[string]string{v1alpha1.InPlaceOfAnnotation: string(pod.UID)},
 		},
 		Spec: v1alpha1.ReservationSpec{
-			Template: TemplateOf(pod), Replicas: 1, NodeNames: []string{m.Spec.TargetNode},
+			Template: TemplateIn(queue, pod), Replicas: 1, NodeNames: []string{m.Spec.TargetNode},
 			Owners: []v1alpha1.ReservationOwner{ownerByUID(pod)},
 		},
 	}
@@ -135,6 +135,16 @@ func TemplateOf(pod *v1.Pod) v1.PodTemplateSpec {
 	maps.DeleteFunc(t.Annotations, func(key, _ string) bool {
 		return strings.HasPrefix(key, v1alpha1.GroupName+"/") || strings.HasPrefix(key, "gang.scheduling.koordinator.sh/") || strings.HasPrefix(key, "kubectl.kubernetes.io/")
 	})
+	return t
+}
+
+// TemplateIn is [TemplateOf], in the queue that the PodGroup of the pod names: a template is in no gang, and has to name it itself. Empty is
+// that none does.
+func TemplateIn(queue string, pod *v1.Pod) v1.PodTemplateSpec {
+	t := TemplateOf(pod)
+	if queue != "" {
+		metav1.SetMetaDataLabel(&t.ObjectMeta, v1alpha1.QueueLabel, queue)
+	}
 	return t
 }
 

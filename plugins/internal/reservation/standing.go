@@ -82,8 +82,8 @@ func requests(r *v1alpha1.Reservation) v1.ResourceList {
 	return resource.Requests(pod)
 }
 
-// InPlaceOf is the pod that moves to what is held by a pod that stands for a Reservation; empty for none. Only one of them counts in
-// a queue: that pod as long as it does.
+// InPlaceOf is the pod that moves to what is held by a pod that stands for a Reservation; empty for none. As long as
+// that pod counts in the same queue, only what is more than it has counts beside it.
 func InPlaceOf(pod *v1.Pod) types.UID {
 	return types.UID(pod.Annotations[v1alpha1.InPlaceOfAnnotation])
 }
