@@ -249,6 +249,9 @@ func (s *Gangs) Unreserved(uid types.UID, now time.Time) Effects {
 		m.gang.change(m, func() { m.state, m.admitted, m.waiting = Planned, false, false })
 		s.effects.Rehold = append(s.effects.Rehold, Hold{Pod: m.pod, Node: m.node, Holder: m.gang.group.key().String()})
 	} else {
+		if r := &m.gang.group.retry; r.partial && m.state == Returning && m.free() {
+			r.stale = true // what came of the last attempt holds no more
+		}
 		s.effects.Freed = true
 		m.gang.change(m, func() { m.state, m.node, m.admitted, m.waiting = Pending, "", false, false })
 	}

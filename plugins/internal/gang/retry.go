@@ -43,6 +43,8 @@ type retry struct {
 	// seen is what the attempt knew of; stale: the group itself has changed since.
 	seen  view
 	stale bool
+	// partial: members had yet to give back their nodes when it was made, and were left out.
+	partial bool
 	// fresh: there was none since the group came together. first: it is the one after that.
 	fresh, first bool
 	// at is when it ended, or was found to be of no use.
@@ -165,6 +167,7 @@ func (p *pump) begin(grp *group) {
 	r := &grp.retry
 	r.seen, r.stale, r.passed = p.view, false, nil
 	r.first, r.fresh = r.fresh, false
+	r.partial = slices.ContainsFunc(grp.gangs, func(g *gang) bool { return g.returning > 0 })
 	if p.cycles {
 		r.seen = p.cycle
 	}
