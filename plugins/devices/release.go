@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -33,6 +34,10 @@ type Releaser struct {
 	client resourceclient.ResourceClaimsGetter
 	users  Users
 	queue  workqueue.TypedRateLimitingInterface[looked]
+
+	mu sync.Mutex
+	// staying are claims that were deleted and that somebody else keeps, by the pods that they were made for: those do not go on.
+	staying map[types.UID]map[types.NamespacedName]types.UID
 }
 
 // Users are the pods that use claims, or are on their way to them.
@@ -58,7 +63,8 @@ func NewReleaser(claims fwk.ResourceClaimTracker, informer cache.SharedIndexInfo
 	}
 	return &Releaser{
 		claims: claims, known: informer.GetIndexer(), client: client, users: users,
-		queue: workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[looked]()),
+		queue:   workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[looked]()),
+		staying: map[types.UID]map[types.NamespacedName]types.UID{},
 	}, nil
 }
 
@@ -106,7 +112,10 @@ func (r *Releaser) work(ctx context.Context) {
 		if done {
 			return
 		}
-		if err := r.look(ctx, key); err != nil {
+		if err := r.look(ctx, key); errors.Is(err, errStays) {
+			r.queue.Forget(key)
+			r.queue.AddAfter(key, askAgain)
+		} else if err != nil {
 			klog.FromContext(ctx).Error(err, "Failed to take back what a ResourceClaim has that nobody uses; trying again", "of", key.NamespacedName)
 			r.queue.AddRateLimited(key)
 		} else {
@@ -120,6 +129,9 @@ func (r *Releaser) look(ctx context.Context, at looked) error {
 	if at.pod == "" {
 		return r.release(ctx, at.NamespacedName)
 	}
+	if err := r.letGo(ctx, at.pod); err != nil {
+		return err
+	}
 	made, err := madeFor(at.pod, r.known)
 	if err != nil {
 		return err
@@ -129,6 +141,41 @@ func (r *Releaser) look(ctx context.Context, at looked) error {
 			return err
 		}
 	}
+	return nil
+}
+
+// errStays tells that a claim was deleted, and somebody else keeps it: by a finalizer, say.
+var errStays = errors.New("the claim was deleted, and somebody keeps it")
+
+// stay has a pod wait until a claim that was made for it is gone.
+func (r *Releaser) stay(pod types.UID, claim *resourceapi.ResourceClaim) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.staying[pod] == nil {
+		r.staying[pod] = map[types.NamespacedName]types.UID{}
+	}
+	r.staying[pod][types.NamespacedName{Namespace: claim.Namespace, Name: claim.Name}] = claim.UID
+}
+
+// letGo has a pod go on that waited for claims which kube-scheduler sees no more of. It returns errStays where it waits on.
+func (r *Releaser) letGo(ctx context.Context, pod types.UID) error {
+	r.mu.Lock()
+	waits := maps.Clone(r.staying[pod])
+	r.mu.Unlock()
+	for key, uid := range waits {
+		claim, err := r.claims.Get(key.Namespace, key.Name)
+		if errors.Is(err, assumecache.ErrNotFound) || err == nil && claim.UID != uid {
+			r.users.Withdrawn(ctx, key)
+			delete(waits, key)
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(waits) > 0 {
+		r.staying[pod] = waits
+		return errStays
+	}
+	delete(r.staying, pod)
 	return nil
 }
 
@@ -220,13 +267,26 @@ func answered(err error) bool {
 }
 
 // drop deletes a claim that was made for a pod, if the pod does not use it. If the claim has changed meanwhile, the API server
-// refuses, and it is looked at again.
+// refuses, and it is looked at again. Where somebody keeps the claim, the pod goes on once it is gone: kube-scheduler refuses it
+// until then.
 func (r *Releaser) drop(ctx context.Context, claim *resourceapi.ResourceClaim, pod types.UID) error {
 	key := types.NamespacedName{Namespace: claim.Namespace, Name: claim.Name}
 	if !r.users.Withdraw(ctx, key, append(consumersOf(claim), pod)) {
 		return nil
 	}
-	defer r.users.Withdrawn(ctx, key)
+	err := r.remove(ctx, claim)
+	if errors.Is(err, errStays) {
+		r.stay(pod, claim)
+		klog.FromContext(ctx).Error(err, "A pod waits until a ResourceClaim for its extended resources is gone", "resourceclaim", key)
+		return err
+	}
+	r.users.Withdrawn(ctx, key)
+	return err
+}
+
+// remove deletes a claim, and returns when kube-scheduler sees no more of it.
+func (r *Releaser) remove(ctx context.Context, claim *resourceapi.ResourceClaim) error {
+	key := types.NamespacedName{Namespace: claim.Namespace, Name: claim.Name}
 	ctx, cancel := context.WithTimeout(ctx, releaseTimeout)
 	defer cancel()
 	if i := slices.Index(claim.Finalizers, resourceapi.Finalizer); i >= 0 { // it waits for the end of the pod
@@ -270,10 +330,10 @@ func (r *Releaser) awaitGone(ctx context.Context, key types.NamespacedName, uid 
 		}
 		return err == nil && claim.UID != uid, err
 	})
-	if err != nil {
-		return fmt.Errorf("waiting for claim %s, which was deleted, to be gone: %w", key, err)
+	if wait.Interrupted(err) {
+		return errStays
 	}
-	return nil
+	return err
 }
 
 func consumersOf(claim *resourceapi.ResourceClaim) []types.UID {
