@@ -278,12 +278,21 @@ func (r *Registry) Why(pod *v1.Pod) (e gang.Explanation, ok bool) {
 }
 
 // Awaits reports whether the gang of a pod is being tried, or will be as things are, or victims make room for it: what is said of it may not be
-// the last word.
-func (r *Registry) Awaits(pod *v1.Pod) (awaits bool) {
+// the last word. until is as in [gang.Gangs.Awaits].
+func (r *Registry) Awaits(pod *v1.Pod) (awaits bool, until time.Time) {
 	if p := r.all()[pod.Spec.SchedulerName]; p != nil {
-		p.Look(func(s *gang.Gangs) { awaits = s.Awaits(pod.UID, p.clock.Now(), elsewhere{p}) })
+		p.Look(func(s *gang.Gangs) { awaits, until = s.Awaits(pod.UID, p.clock.Now(), elsewhere{p}) })
 	}
-	return awaits
+	return awaits, until
+}
+
+// Knows reports whether the gang of a pod counts it by now; so it does where the pod is in none that is scheduled here.
+func (r *Registry) Knows(pod *v1.Pod) (knows bool) {
+	if _, member := r.GangOf(pod); !member {
+		return true
+	}
+	r.look(pod.Spec.SchedulerName, func(s *gang.Gangs) { knows = s.Knows(pod.UID) })
+	return knows
 }
 
 // Synced reports whether all gangs are known that there were at the start, and have come to

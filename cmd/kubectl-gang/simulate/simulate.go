@@ -182,7 +182,8 @@ func (s *Simulation) decide(ctx context.Context, pods []*v1.Pod) (*Answer, error
 		answer.Took = time.Since(began)
 		decided, quiet := answer.decided()
 		decided = !l.behind() && decided
-		inHand := s.server.Behind() || s.scheduler.InHand(asked) || slices.ContainsFunc(pods, s.scheduler.Set.Gangs().Awaits)
+		awaits, until := s.awaits(pods)
+		inHand := awaits || s.server.Behind() || s.scheduler.InHand(asked)
 		isIdle := !inHand && !s.scheduler.InHand(nil)
 		switch {
 		case inHand:
@@ -190,7 +191,7 @@ func (s *Simulation) decide(ctx context.Context, pods []*v1.Pod) (*Answer, error
 		case isIdle:
 			quiet = min(quiet, idle)
 		}
-		if now := fmt.Sprint(l.changes, inHand, isIdle, answer.words()); now != last {
+		if now := fmt.Sprint(l.changes, inHand, isIdle, answer.words()); now != last || until.After(time.Now()) || s.scheduler.Busy() && s.scheduler.InHand(asked) {
 			last, since = now, time.Now()
 		}
 		placed := answer.Placed() == len(pods) && len(answer.Victims) == 0 // the last of those who make way may go when there is room already
@@ -210,6 +211,17 @@ func (s *Simulation) decide(ctx context.Context, pods []*v1.Pod) (*Answer, error
 		answer.Undecided = true
 		return answer, nil
 	}
+}
+
+// awaits reports whether what is said of the gang of a pod may not be the last word, and until when at least; see [gangs.Registry.Awaits].
+func (s *Simulation) awaits(pods []*v1.Pod) (awaits bool, until time.Time) {
+	for _, pod := range pods {
+		one, at := s.scheduler.Set.Gangs().Awaits(pod)
+		if awaits = awaits || one; at.After(until) {
+			until = at
+		}
+	}
+	return awaits, until
 }
 
 // GangOf is the gang of a pod, as namespace/name; empty where it is in none that is scheduled as one.

@@ -117,7 +117,7 @@ func member(name, gang string, least int) *v1.Pod {
 }
 
 // ask has a scheduler decide about a gang of so many members, each with a GPU.
-func ask(tb testing.TB, base overlay.Base, members int) *Answer {
+func ask(tb testing.TB, base overlay.Base, members int, changes ...func(*v1.Pod)) *Answer {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(tb.Context(), 2*time.Minute)
 	defer cancel()
@@ -130,6 +130,9 @@ func ask(tb testing.TB, base overlay.Base, members int) *Answer {
 	var more []Object
 	for i := range members {
 		pod := member(fmt.Sprint("train-", i), "train", members)
+		for _, change := range changes {
+			change(pod)
+		}
 		o, err := runtime.DefaultUnstructuredConverter.ToUnstructured(pod)
 		if err != nil {
 			tb.Fatal(err)

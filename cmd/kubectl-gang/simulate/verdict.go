@@ -208,7 +208,10 @@ func (l *looking) groupOf(ref *v1.ObjectReference) string {
 func (l *looking) behind() bool {
 	for ; l.unseen > 0; l.unseen-- {
 		asked := l.pods[l.unseen-1]
-		if pod, err := l.pod(asked.Namespace, asked.Name); (err != nil || pod.UID != asked.UID) && !slices.ContainsFunc(l.gone, func(pod *v1.Pod) bool { return pod.UID == asked.UID }) {
+		if slices.ContainsFunc(l.gone, func(pod *v1.Pod) bool { return pod.UID == asked.UID }) {
+			continue
+		}
+		if pod, err := l.pod(asked.Namespace, asked.Name); err != nil || pod.UID != asked.UID || !l.gangs.Knows(asked) {
 			return true
 		}
 	}

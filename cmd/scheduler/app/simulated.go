@@ -4,15 +4,18 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync/atomic"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/klog/v2"
 	schedulerconfig "k8s.io/kubernetes/cmd/kube-scheduler/app/config"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
 	"k8s.io/kubernetes/pkg/scheduler"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/lockstep-sh/lockstep/cmd/scheduler/podlist"
 	"github.com/lockstep-sh/lockstep/plugins"
@@ -25,6 +28,8 @@ type Simulated struct {
 	Set    *plugins.Set
 	config *schedulerconfig.CompletedConfig
 	pods   *early
+	// busy tells that a scheduling cycle runs.
+	busy atomic.Bool
 }
 
 // NewSimulated makes one. configFile is the scheduler's, or empty for the embedded configuration; kubeconfig is that of the
@@ -46,8 +51,18 @@ func NewSimulated(ctx context.Context, configFile, kubeconfig string) (*Simulate
 	if err := s.Set.Install(ctx, s.Scheduler); err != nil {
 		return nil, fmt.Errorf("setting up a scheduler that simulates: %w", err)
 	}
+	next := s.NextEntity
+	s.NextEntity = func(logger klog.Logger) (framework.QueuedEntityInfo, error) {
+		s.busy.Store(false)
+		entity, err := next(logger)
+		s.busy.Store(err == nil)
+		return entity, err
+	}
 	return s, nil
 }
+
+// Busy reports whether a scheduling cycle runs: a search for victims takes long where there are many.
+func (s *Simulated) Busy() bool { return s.busy.Load() }
 
 // unbound has the scheduler's clients write at any time and at any rate, and only to the server of the kubeconfig, whatever the
 // configuration names. They read protobuf where there is any, which costs least, and write JSON. Pods are

@@ -64,3 +64,6 @@ func (s *Gangs) ByItself(uid types.UID) bool {
 	}
 	return least == 1
 }
+
+// Knows reports whether a pod is a member of a gang here.
+func (s *Gangs) Knows(uid types.UID) bool { return s.members[uid] != nil }

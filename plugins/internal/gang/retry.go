@@ -147,14 +147,32 @@ func (s *Gangs) Trying() (types.UID, bool) {
 }
 
 // Awaits reports whether the group of a member is being tried, or will be as things are: what is said of it may not be the last word. So it
-// may be while victims make room for it.
-func (s *Gangs) Awaits(uid types.UID, now time.Time, elsewhere Elsewhere) bool {
+// may be while victims make room for it. until is when it may be tried at the earliest, or the attempt is over that keeps it from that; zero
+// for at once.
+func (s *Gangs) Awaits(uid types.UID, now time.Time, elsewhere Elsewhere) (awaits bool, until time.Time) {
 	m := s.members[uid]
 	if m == nil {
-		return false
+		return false, time.Time{}
 	}
 	p, grp := &s.pump, m.gang.group
-	return p.trying == grp || p.resting[grp] && (elsewhere.Making(grp.holder()) || p.due(grp, now) && p.spokenFor(grp, now) == nil)
+	switch {
+	case p.trying == grp:
+		return true, p.busy()
+	case !p.resting[grp]:
+		return false, time.Time{}
+	case p.due(grp, now) && p.spokenFor(grp, now) == nil:
+		return true, later(p.notBefore, p.busy())
+	default:
+		return elsewhere.Making(grp.holder()), time.Time{}
+	}
+}
+
+// busy is when an attempt that has begun is over at the latest; zero where there is none.
+func (p *pump) busy() time.Time {
+	if p.trying == nil || !p.visited {
+		return time.Time{}
+	}
+	return p.since.Add(longestAttempt)
 }
 
 func (p *pump) changed() {

@@ -73,7 +73,7 @@ func (q *queue) settle() {
 // checkRest checks that nobody awaits anything once nothing moves.
 func (q *queue) checkRest() {
 	for uid := range q.s.members {
-		if q.s.Awaits(uid, q.now, nowhere{}) {
+		if awaits, _ := q.s.Awaits(uid, q.now, nowhere{}); awaits {
 			q.fail("pod %s awaits an attempt that does not come", uid)
 		}
 	}
@@ -89,7 +89,11 @@ func TestAwaits(t *testing.T) {
 	q := newQueue(t, 1, map[string]int{"n1": 1})
 	q.add(podsNamed("g-", 2, of("g"), needs(2), sized(1))...)
 	q.settle()
-	awaits := func(elsewhere Elsewhere) bool { return q.s.Awaits("g-1", q.now, elsewhere) }
+	var until time.Time
+	awaits := func(elsewhere Elsewhere) (awaits bool) {
+		awaits, until = q.s.Awaits("g-1", q.now, elsewhere)
+		return awaits
+	}
 	if awaits(nowhere{}) || !awaits(making{}) {
 		t.Errorf("awaits %t where nothing happens, and %t where victims make room; want false and true", awaits(nowhere{}), awaits(making{}))
 	}
@@ -97,8 +101,17 @@ func TestAwaits(t *testing.T) {
 	if !awaits(nowhere{}) {
 		t.Error("awaits nothing after something has changed")
 	}
+	q.s.pump.notBefore = q.now.Add(3 * time.Second) // others have had their share
+	if !awaits(nowhere{}) || !until.Equal(q.s.pump.notBefore) {
+		t.Errorf("in the pause it awaits an attempt by %v, want %v", until, q.s.pump.notBefore)
+	}
+	q.now = q.now.Add(3 * time.Second)
+	q.do(q.s.Retry(q.now, nowhere{}))
+	if q.s.Visit(q.pods["g-1"]); !awaits(nowhere{}) || !until.After(q.now) {
+		t.Errorf("in its attempt it awaits what comes of that by %v, it is %v", until, q.now)
+	}
 	q.settle()
-	if awaits(nowhere{}) || q.s.Awaits("nobody", q.now, making{}) {
+	if nobody, _ := q.s.Awaits("nobody", q.now, making{}); awaits(nowhere{}) || nobody {
 		t.Error("awaits another attempt")
 	}
 }
