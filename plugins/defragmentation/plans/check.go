@@ -1,6 +1,7 @@
 package plans
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -14,7 +15,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/plugins/defragmentation/podgroups"
 	"github.com/lockstep-sh/lockstep/plugins/internal/dispatch"
+	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 	"github.com/lockstep-sh/lockstep/plugins/internal/migration"
 	"github.com/lockstep-sh/lockstep/plugins/internal/reservation"
 	"github.com/lockstep-sh/lockstep/plugins/internal/resource"
@@ -116,6 +119,9 @@ func (r *reconciler) unfit(ctx context.Context, p *v1alpha1.DefragmentationPlan,
 		if why, err := r.short(ctx, p, s); err != nil || why != "" {
 			return why, err
 		}
+		if why, err := r.grown(ctx, p); err != nil || why != "" {
+			return why, err
+		}
 	}
 	if why, err := r.halted(ctx, p); err != nil || why != "" {
 		return why, err
@@ -131,6 +137,56 @@ func (r *reconciler) unfit(ctx context.Context, p *v1alpha1.DefragmentationPlan,
 		}
 	}
 	return "", nil
+}
+
+// grown tells which gang of the goal, made anew, needs more members on nodes than the plan has places for. Empty if none does.
+func (r *reconciler) grown(ctx context.Context, p *v1alpha1.DefragmentationPlan) (string, error) {
+	places, one := map[gang.Key]int{}, map[gang.Key]*v1.Pod{}
+	for _, place := range p.Status.Places {
+		pod := &v1.Pod{}
+		if err := r.live.Get(ctx, client.ObjectKey{Namespace: place.Namespace, Name: place.PodName}, pod); apierrors.IsNotFound(err) {
+			return "", nil // the goal is gone again: that is told elsewhere
+		} else if err != nil {
+			return "", fmt.Errorf("looking at pod %s/%s: %w", place.Namespace, place.PodName, err)
+		}
+		if key, _, member := gang.KeyOf(pod); member {
+			places[key] += int(place.Members)
+			one[key] = pod
+		}
+	}
+	for _, key := range slices.SortedFunc(maps.Keys(places), func(a, b gang.Key) int { return cmp.Compare(a.String(), b.String()) }) {
+		minimum, err := podgroups.Minimum(ctx, r.live, r.client.RESTMapper(), one[key])
+		if err != nil {
+			return "", err
+		}
+		if minimum <= places[key] {
+			continue
+		}
+		there, err := r.onNodes(ctx, key)
+		if err != nil {
+			return "", err
+		}
+		if minimum-there > places[key] {
+			return fmt.Sprintf("gang %q has been made anew since the plan was made, and needs %d members; the plan makes room for %d", key, minimum-there, places[key]), nil
+		}
+	}
+	return "", nil
+}
+
+// onNodes is how many members of a gang have nodes, or had until they succeeded.
+func (r *reconciler) onNodes(ctx context.Context, key gang.Key) (n int, err error) {
+	var pods v1.PodList
+	if err := r.live.List(ctx, &pods, client.InNamespace(key.Namespace)); err != nil {
+		return 0, fmt.Errorf("listing the pods of namespace %s: %w", key.Namespace, err)
+	}
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		of, _, member := gang.KeyOf(pod)
+		if member && of == key && pod.Spec.NodeName != "" && pod.Status.Phase != v1.PodFailed && pod.DeletionTimestamp == nil {
+			n++
+		}
+	}
+	return n, nil
 }
 
 // movedOf are the pods that a plan moves.

@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -16,18 +17,26 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 )
 
-// kinds are the APIs that have PodGroups: that of the community, and that of Kubernetes.
-var kinds = []schema.GroupKind{{Group: "scheduling.x-k8s.io", Kind: "PodGroup"}, {Group: "scheduling.k8s.io", Kind: "PodGroup"}}
+const kind = "PodGroup"
+
+// apis are those that have PodGroups, that of the community and that of Kubernetes, each with the field that has the minimum.
+var apis = []struct {
+	group   string
+	minimum []string
+}{
+	{"scheduling.x-k8s.io", []string{"spec", "minMember"}},
+	{"scheduling.k8s.io", []string{"spec", "schedulingPolicy", "gang", "minCount"}},
+}
 
 // Of reads the PodGroups of a gang, that of the community first. It has none where there is none, or its API is not served.
 func Of(ctx context.Context, live client.Reader, mapper meta.RESTMapper, key client.ObjectKey) (groups []*metav1.PartialObjectMetadata, err error) {
-	for _, kind := range kinds {
-		mapping, err := mapper.RESTMapping(kind)
+	for _, api := range apis {
+		mapping, err := mapper.RESTMapping(schema.GroupKind{Group: api.group, Kind: kind})
 		switch {
 		case meta.IsNoMatchError(err):
 			continue // it is not served
 		case err != nil:
-			return nil, fmt.Errorf("finding out whether %s is served: %w", kind, err)
+			return nil, fmt.Errorf("finding out whether PodGroups of %s are served: %w", api.group, err)
 		}
 		group := &metav1.PartialObjectMetadata{}
 		group.SetGroupVersionKind(mapping.GroupVersionKind)
@@ -35,7 +44,7 @@ func Of(ctx context.Context, live client.Reader, mapper meta.RESTMapper, key cli
 		case err == nil:
 			groups = append(groups, group)
 		case !apierrors.IsNotFound(err):
-			return nil, fmt.Errorf("reading PodGroup %s of %s: %w", key, kind.Group, err)
+			return nil, fmt.Errorf("reading PodGroup %s of %s: %w", key, api.group, err)
 		}
 	}
 	return groups, nil
@@ -57,4 +66,47 @@ func Queue(ctx context.Context, live client.Reader, mapper meta.RESTMapper, pod 
 		}
 	}
 	return "", nil
+}
+
+// Minimum is how many members of its gang start together, as the pod says, or the first PodGroup that the gang has; 0 where neither does,
+// or the gang starts in stages.
+func Minimum(ctx context.Context, live client.Reader, mapper meta.RESTMapper, pod *v1.Pod) (int, error) {
+	key, _, member := gang.KeyOf(pod)
+	if !member {
+		return 0, nil
+	}
+	groups, err := Of(ctx, live, mapper, client.ObjectKey(key))
+	if err != nil {
+		return 0, err
+	}
+	var object *gang.Object
+	if len(groups) > 0 {
+		if object, err = read(ctx, live, groups[0]); err != nil {
+			return 0, err
+		}
+	}
+	return gang.StartTogether(pod, object), nil
+}
+
+// read reads what a PodGroup says of its minimum; nil where it is gone.
+func read(ctx context.Context, live client.Reader, group *metav1.PartialObjectMetadata) (*gang.Object, error) {
+	whole := &unstructured.Unstructured{}
+	whole.SetGroupVersionKind(group.GroupVersionKind())
+	switch err := live.Get(ctx, client.ObjectKeyFromObject(group), whole); {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("reading PodGroup %s: %w", client.ObjectKeyFromObject(group), err)
+	}
+	object := &gang.Object{Annotations: whole.GetAnnotations()}
+	for _, api := range apis {
+		if api.group == group.GroupVersionKind().Group {
+			minimum, _, err := unstructured.NestedInt64(whole.Object, api.minimum...)
+			if err != nil {
+				return nil, fmt.Errorf("reading PodGroup %s: %w", client.ObjectKeyFromObject(group), err)
+			}
+			object.Min = int32(minimum)
+		}
+	}
+	return object, nil
 }

@@ -3,6 +3,7 @@ package migration
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -167,15 +168,22 @@ func (s *planStep) planned() {
 
 // outdated ends a plan whose goal does not wait any more.
 func (s *planStep) outdated() bool {
-	switch s.seen.Goal {
-	case Runs:
-		s.end(v1alpha1.DefragmentationFailed, v1alpha1.DefragmentationReasonOutdated, s.out.Status.Goal+" does not wait any more: it has got nodes")
-	case Gone:
-		s.end(v1alpha1.DefragmentationFailed, v1alpha1.DefragmentationReasonOutdated, s.out.Status.Goal+" is gone")
-	case Renewed:
-		s.end(v1alpha1.DefragmentationFailed, v1alpha1.DefragmentationReasonOutdated, s.out.Status.Goal+" has been made anew since the plan was made, and may ask for something else")
+	if s.seen.Goal != Waits {
+		s.end(v1alpha1.DefragmentationFailed, v1alpha1.DefragmentationReasonOutdated, s.goal())
 	}
 	return s.seen.Goal != Waits
+}
+
+// goal says what became of a goal that does not wait as it did.
+func (s *planStep) goal() string {
+	switch s.seen.Goal {
+	case Runs:
+		return s.out.Status.Goal + " does not wait any more: it has got nodes"
+	case Gone:
+		return s.out.Status.Goal + " is gone"
+	default:
+		return s.out.Status.Goal + " has been made anew since the plan was made, and may ask for something else"
+	}
 }
 
 // phase is how far a move has come.
@@ -201,8 +209,13 @@ func (s *planStep) running() {
 	switch moves := len(s.p.Status.Moves); {
 	case c.cleared == moves && (c.begun || s.p.Status.HeldTime != nil || s.seen.Checked && s.seen.Short == ""):
 		s.done(moves - c.moved)
-	case len(c.failed) > 0 || !s.waits(c.begun) || s.p.DeletionTimestamp != nil:
+	case s.stopped() != nil || len(c.failed) > 0 || s.p.DeletionTimestamp != nil:
 		s.stop(c, c.failed)
+	case s.seen.Goal == Gone && c.begun && c.underway > 0: // it may be about to be made anew
+		s.out.Hold = true
+		s.set(v1alpha1.DefragmentationReasonMoving, fmt.Sprintf("%s; %d moves under way are awaited, and no more begin unless it is made anew", s.goal(), c.underway))
+	case !s.waits(c.begun):
+		s.stop(c, nil)
 	case !c.begun && !s.reserved():
 		s.reserving()
 	case !c.begun && !s.seen.Checked:
@@ -365,20 +378,32 @@ func (s *planStep) resume() {
 	}
 }
 
-// stop has no more moves begin, and ends the plan once none is under way.
+// stop has no more moves begin, and ends the plan once none is under way. Why it stops is said, and known, from then on.
 func (s *planStep) stop(c counted, failed []string) {
-	s.out.Cancel = s.open()
-	switch {
-	case c.underway > 0:
-		s.out.Hold = true
-		s.set(v1alpha1.DefragmentationReasonMoving, fmt.Sprintf("no more moves begin; %d under way are awaited", c.underway))
+	reason, why := v1alpha1.DefragmentationReasonMoveFailed, strings.Join(failed, "; ")
+	switch was := s.stopped(); {
+	case was != nil:
+		reason, why = was.Reason, was.Message
 	case s.p.DeletionTimestamp != nil:
-		s.end(v1alpha1.DefragmentationFailed, v1alpha1.DefragmentationReasonCancelled, "it is being deleted")
+		reason, why = v1alpha1.DefragmentationReasonCancelled, "it is being deleted"
 	case !s.waits(c.begun):
-		s.outdated()
-	default:
-		s.end(v1alpha1.DefragmentationFailed, v1alpha1.DefragmentationReasonMoveFailed, strings.Join(failed, "; "))
+		reason, why = v1alpha1.DefragmentationReasonOutdated, s.goal()
 	}
+	if s.out.Cancel = s.open(); c.underway == 0 {
+		s.end(v1alpha1.DefragmentationFailed, reason, why)
+		return
+	}
+	s.out.Hold = true
+	s.set(reason, why)
+}
+
+// stopped is why no more moves begin of a plan that is still carried out; nil where they do.
+func (s *planStep) stopped() *metav1.Condition {
+	c := meta.FindStatusCondition(s.p.Status.Conditions, v1alpha1.DefragmentationComplete)
+	if c != nil && slices.Contains([]string{v1alpha1.DefragmentationReasonMoveFailed, v1alpha1.DefragmentationReasonOutdated, v1alpha1.DefragmentationReasonCancelled}, c.Reason) {
+		return c
+	}
+	return nil
 }
 
 // done is from when all moves are done, but for those whose pods had gone.

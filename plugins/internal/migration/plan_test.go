@@ -99,7 +99,7 @@ func TestNextPlan(t *testing.T) {
 		"it is looked before who else came":       {moves: two, p: changes{started}, seen: PlanSeen{Moves: moving(pending, pending)}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonReserving, hold: true, check: true},
 		"if so, nobody is evicted":                {moves: two, p: changes{started}, seen: PlanSeen{Moves: moving(pending, pending), Checked: true, Short: "node a"}, phase: v1alpha1.DefragmentationFailed, reason: v1alpha1.DefragmentationReasonOutdated},
 		"what was let go is not taken back":       {moves: two, p: changes{started}, seen: PlanSeen{Moves: map[int]*Move{0: {Phase: pending, Reserved: true}, 1: {Phase: pending, Reserved: true}}, Checked: true, Short: "node a"}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonMoving, hold: true},
-		"nor is it over where its goal has gone":  {moves: two, p: changes{started}, seen: PlanSeen{Moves: map[int]*Move{0: {Phase: pending, Reserved: true}, 1: {Phase: pending, Suspended: true, Reserved: true}}, Goal: Runs}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonMoving, hold: true, cancel: []int{0, 1}},
+		"nor is it over where its goal has gone":  {moves: two, p: changes{started}, seen: PlanSeen{Moves: map[int]*Move{0: {Phase: pending, Reserved: true}, 1: {Phase: pending, Suspended: true, Reserved: true}}, Goal: Runs}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonOutdated, hold: true, cancel: []int{0, 1}},
 		"a pod that went makes room as well":      {moves: chain, p: changes{started}, seen: PlanSeen{Moves: map[int]*Move{0: {Phase: failed, Gone: true}, 1: {Phase: pending, Suspended: true, Reserved: true}}, Checked: true}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonMoving, hold: true, resume: []int{1}},
 		"all moved but one that went":             {moves: two, p: changes{started}, seen: PlanSeen{Moves: map[int]*Move{0: {Phase: failed, Gone: true}, 1: {Phase: succeeded}}}, phase: v1alpha1.DefragmentationSucceeded, reason: v1alpha1.DefragmentationReasonDone},
 		"all went, and their room is looked at":   {moves: two, p: changes{started}, seen: PlanSeen{Moves: map[int]*Move{0: {Phase: failed, Gone: true}, 1: {Phase: failed, Gone: true}}}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonReserving, hold: true, check: true},
@@ -112,14 +112,16 @@ func TestNextPlan(t *testing.T) {
 		"which comes":                             {moves: chain, p: changes{started}, seen: PlanSeen{Moves: moving(succeeded, pending), Looked: true}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonMoving, hold: true, resume: []int{1}},
 		"after the nodes were looked at again":    {moves: chain, p: changes{started}, seen: PlanSeen{Moves: moving(succeeded, pending)}, phase: v1alpha1.DefragmentationRunning, look: true},
 		"if one takes no pods, nobody else goes":  {moves: chain, p: changes{started}, seen: PlanSeen{Moves: moving(succeeded, pending), Looked: true, Unfit: "node a"}, phase: v1alpha1.DefragmentationFailed, reason: v1alpha1.DefragmentationReasonMoveFailed},
-		"also while somebody is under way":        {moves: two, p: changes{started}, seen: PlanSeen{Moves: moving(running, pending), Looked: true, Unfit: "node a"}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonMoving, hold: true, cancel: []int{1}},
+		"also while somebody is under way":        {moves: two, p: changes{started}, seen: PlanSeen{Moves: moving(running, pending), Looked: true, Unfit: "node a"}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonMoveFailed, hold: true, cancel: []int{1}},
 		"a goal made anew is planned for anew":    {moves: two, p: changes{dry}, seen: PlanSeen{Goal: Renewed}, phase: v1alpha1.DefragmentationFailed, reason: v1alpha1.DefragmentationReasonOutdated},
 		"as long as nobody has gone for it":       {moves: two, p: changes{started}, seen: PlanSeen{Moves: moving(pending, pending), Goal: Renewed}, phase: v1alpha1.DefragmentationFailed, reason: v1alpha1.DefragmentationReasonOutdated},
 		"then what was begun is finished":         {moves: chain, p: changes{started}, seen: PlanSeen{Moves: moving(succeeded, pending), Looked: true, Goal: Renewed}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonMoving, hold: true, resume: []int{1}},
+		"it may be gone for a moment":             {moves: two, p: changes{started}, seen: PlanSeen{Moves: moving(running, pending), Goal: Gone}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonMoving, hold: true},
+		"and not when nobody is under way":        {moves: two, p: changes{started}, seen: PlanSeen{Moves: moving(succeeded, pending), Goal: Gone}, phase: v1alpha1.DefragmentationFailed, reason: v1alpha1.DefragmentationReasonOutdated},
 		"a pod that is going makes room later":    {moves: chain, p: changes{started}, seen: PlanSeen{Moves: map[int]*Move{0: {Phase: failed, Leaving: true}, 1: {Phase: pending, Suspended: true, Reserved: true}}, Checked: true}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonMoving, hold: true},
 		"one that stays does not":                 {moves: chain, p: changes{started}, seen: PlanSeen{Moves: map[int]*Move{0: {Phase: failed}, 1: {Phase: pending, Suspended: true, Reserved: true}}, Checked: true}, phase: v1alpha1.DefragmentationFailed, reason: v1alpha1.DefragmentationReasonMoveFailed},
 		"one fails before anybody went":           {moves: two, p: changes{started}, seen: PlanSeen{Moves: moving(failed, pending)}, phase: v1alpha1.DefragmentationFailed, reason: v1alpha1.DefragmentationReasonMoveFailed},
-		"one fails while another is under way":    {moves: [][]int32{nil, nil, nil}, p: changes{started}, seen: PlanSeen{Moves: moving(failed, running, pending)}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonMoving, hold: true, cancel: []int{2}},
+		"one fails while another is under way":    {moves: [][]int32{nil, nil, nil}, p: changes{started}, seen: PlanSeen{Moves: moving(failed, running, pending)}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonMoveFailed, hold: true, cancel: []int{2}},
 		"it ends with that one":                   {moves: [][]int32{nil, nil}, p: changes{started}, seen: PlanSeen{Moves: moving(failed, succeeded)}, phase: v1alpha1.DefragmentationFailed, reason: v1alpha1.DefragmentationReasonMoveFailed},
 		"the goal runs meanwhile":                 {moves: two, p: changes{started}, seen: PlanSeen{Moves: moving(succeeded, pending), Goal: Runs}, phase: v1alpha1.DefragmentationFailed, reason: v1alpha1.DefragmentationReasonOutdated},
 		"all are done, and it is held":            {moves: two, p: changes{started}, seen: PlanSeen{Moves: moving(succeeded, succeeded), Wants: 1, Holds: available}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonHeld, hold: true},
@@ -129,7 +131,7 @@ func TestNextPlan(t *testing.T) {
 		"or long enough":                          {moves: two, p: changes{started, held}, seen: PlanSeen{Moves: moving(succeeded, succeeded), Wants: 1, Holds: available}, after: time.Minute, phase: v1alpha1.DefragmentationSucceeded, reason: v1alpha1.DefragmentationReasonUnused},
 		"where nobody waits, nothing is held":     {moves: two, p: changes{started}, seen: PlanSeen{Moves: moving(succeeded, succeeded)}, phase: v1alpha1.DefragmentationSucceeded, reason: v1alpha1.DefragmentationReasonDone},
 		"it is deleted":                           {moves: two, p: changes{started, gone}, seen: PlanSeen{Moves: moving(pending, pending)}, phase: v1alpha1.DefragmentationFailed, reason: v1alpha1.DefragmentationReasonCancelled},
-		"deleted, it awaits what is under way":    {moves: two, p: changes{started, gone}, seen: PlanSeen{Moves: moving(running, pending)}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonMoving, hold: true, cancel: []int{1}},
+		"deleted, it awaits what is under way":    {moves: two, p: changes{started, gone}, seen: PlanSeen{Moves: moving(running, pending)}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonCancelled, hold: true, cancel: []int{1}},
 		"what would be in the way is made later":  {moves: [][]int32{nil, {0}}, p: changes{started}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonReserving, hold: true, make: []int{0}},
 		"what has ended leaves what is under way": {moves: two, p: changes{func(p *v1alpha1.DefragmentationPlan) { p.Status.Phase = v1alpha1.DefragmentationFailed }}, seen: PlanSeen{Moves: moving(running, pending)}, phase: v1alpha1.DefragmentationFailed, cancel: []int{1}},
 	} {
@@ -158,6 +160,24 @@ func TestNextPlan(t *testing.T) {
 				t.Errorf("phase %s, end %v", got.Status.Phase, got.Status.EndTime)
 			}
 		})
+	}
+}
+
+// TestPlanKeepsWhyItStops: a plan that awaits what is under way says why it stops, and ends so. What it has called off itself is no failure.
+func TestPlanKeepsWhyItStops(t *testing.T) {
+	p := aPlan([][]int32{nil, nil}, started)
+	stopping := NextPlan(p, PlanSeen{Moves: moving(v1alpha1.MigrationRunning, v1alpha1.MigrationPending), Looked: true, Unfit: "node a is cordoned"}, begin)
+	p.Status = stopping.Status
+	p.Status.Moves[1].Phase = v1alpha1.MigrationFailed // it was cancelled, and its PodMigration is gone
+	ended := NextPlan(p, PlanSeen{Moves: map[int]*Move{0: {Phase: v1alpha1.MigrationSucceeded, Evicted: true}}}, begin).Status
+	for name, status := range map[string]v1alpha1.DefragmentationPlanStatus{"while it is awaited": stopping.Status, "in the end": ended} {
+		c := meta.FindStatusCondition(status.Conditions, v1alpha1.DefragmentationComplete)
+		if c == nil || c.Reason != v1alpha1.DefragmentationReasonMoveFailed || c.Message != "node a is cordoned" {
+			t.Errorf("%s it says %+v", name, c)
+		}
+	}
+	if ended.Phase != v1alpha1.DefragmentationFailed {
+		t.Errorf("in the end it is %s", ended.Phase)
 	}
 }
 
