@@ -141,6 +141,20 @@ func (s *Set) Install(ctx context.Context, sched *scheduler.Scheduler) error {
 		profile.SetPodNominator(s.holds.Nominator(sched.SchedulingQueue, func(pod *v1.Pod) bool { return preempts[pod.Spec.SchedulerName] }))
 	}
 	lobby.Install(sched, []string{gang.Name, fairshare.Name}, s.positions.Forget, s.events.Heard)
+	s.hear(sched)
+	if err := s.gangs.Start(ctx, s.queues); err != nil {
+		return err
+	}
+	api, factory, err := whatIsStored(sched)
+	if err != nil {
+		return err
+	}
+	s.pace(ctx, sched, api, factory)
+	return nil
+}
+
+// hear has those told whose pods have failed, and what kube-scheduler says of them be corrected.
+func (s *Set) hear(sched *scheduler.Scheduler) {
 	failed := sched.FailureHandler
 	sched.FailureHandler = func(ctx context.Context, profile framework.Framework, pod *framework.QueuedPodInfo, status *fwk.Status, nominating *fwk.NominatingInfo, start time.Time) {
 		one := pod.Pod
@@ -155,13 +169,10 @@ func (s *Set) Install(ctx context.Context, sched *scheduler.Scheduler) error {
 			s.queues.Again(one)
 		}
 	}
-	if err := s.gangs.Start(ctx, s.queues); err != nil {
-		return err
-	}
-	api, factory, err := whatIsStored(sched)
-	if err != nil {
-		return err
-	}
+}
+
+// pace has the first cycle wait until what comes first is known, and each until there is room for another binding.
+func (s *Set) pace(ctx context.Context, sched *scheduler.Scheduler, api catchup.API, factory informers.SharedInformerFactory) {
 	next := sched.NextEntity
 	sched.NextEntity = func(logger klog.Logger) (framework.QueuedEntityInfo, error) {
 		s.lead.Do(func() { s.begin(ctx, sched, api, factory) })
@@ -173,7 +184,6 @@ func (s *Set) Install(ctx context.Context, sched *scheduler.Scheduler) error {
 		s.events.Begin()
 		return entity, err
 	}
-	return nil
 }
 
 // word returns what kube-scheduler is to give in a condition of a pod; false where it is to say nothing. The reason is

@@ -165,60 +165,25 @@ func (w *world) note(result *Plan, solved placement.Result, before whatif.Mark) 
 
 // pose turns an attempt into a placement problem over indexes.
 func (p *Planner) pose(a *gang.Attempt, evict []hold.Holder, inCopies bool) (*world, placement.Problem, error) {
-	group := newGrouping(p.storage)
-	group.granters = p.points.granters
-	for _, need := range a.Gangs {
-		for _, pod := range need.Pending {
-			use(group.uses, pod)
-		}
-		for _, placed := range need.Placed {
-			use(group.uses, placed.Pod)
-		}
-	}
-	w := &world{
-		fw: p.fw, holds: p.holds,
-		sample: p.sample, weights: p.weights, checksResources: p.checksResources, checksAffinity: p.checksAffinity,
-		inCopies: inCopies,
-		refused:  map[string]map[string]bool{}, rejected: map[int]string{}, barred: map[int]bool{}, never: map[slot]bool{}, closed: map[slot]bool{}, lacking: map[v1.ResourceName]bool{},
-		devicesLeft: map[string]map[string]int{}, deniedPods: map[types.UID]bool{},
-	}
-	problem := placement.Problem{KeepPartial: !a.Strict}
-	for _, need := range a.Gangs {
-		g := placement.Gang{
-			Min: need.Min, MinByRole: need.MinByRole, Floor: len(need.Floor) > 0,
-			Required: need.Spec.RequiredTopology, Shared: a.Shared() != "",
-			Levels: Levels(&need.Spec.Layout), Unordered: need.Spec.Layout.Unordered, Custom: need.Spec.Layout.Custom, Even: need.Spec.Layout.Even,
-		}
-		for _, pod := range need.Pending {
-			class, err := group.add(pod)
-			if err != nil {
-				return nil, problem, err
-			}
-			g.Members = append(g.Members, len(w.pods))
-			w.pods = append(w.pods, pod)
-			w.classOf = append(w.classOf, class)
-		}
-		problem.Gangs = append(problem.Gangs, g)
-	}
-	w.classes = group.classes
-	w.coupled = slices.ContainsFunc(w.classes, func(c *class) bool { return c.interdependent() })
-	tx, err := whatif.Begin(p.fw, p.hooks, w.coupled && !inCopies)
+	group, w := p.groupingFor(a), p.newWorld(inCopies)
+	problem, err := w.gather(a, group)
 	if err != nil {
 		return nil, problem, err
 	}
-	w.tx = tx
-	w.uses, w.storage = group.uses, p.storage
+	if w.tx, err = whatif.Begin(p.fw, p.hooks, w.coupled && !inCopies); err != nil {
+		return nil, problem, err
+	}
+	w.uses = group.uses
 	w.countVolumes()
 	for member, pod := range w.pods {
-		tx.Own(pod.UID)
+		w.tx.Own(pod.UID)
 		if c := w.classes[w.classOf[member]]; c.claims.contends && c.counted == "" {
-			tx.Contend(pod.UID)
+			w.tx.Contend(pod.UID)
 		}
 	}
 	if w.floors, err = floorsOf(a); err != nil {
 		return nil, problem, err
 	}
-	w.outstanding = a.Outstanding
 	granted := append([]hold.Holder{{Profile: p.fw.ProfileName(), Group: a.Group}}, evict...)
 	w.grant(problem, granted)
 	for _, other := range p.holds.Devices(granted...) {
@@ -237,14 +202,65 @@ func (p *Planner) pose(a *gang.Attempt, evict []hold.Holder, inCopies bool) (*wo
 	if w.coupled {
 		problem.Effort = coupledEffort + coupledEffortPerMember*len(w.pods)
 	}
-	problem.Nodes = make([]int, tx.Len())
+	problem.Nodes = make([]int, w.tx.Len())
 	for i := range problem.Nodes {
-		problem.Nodes[i] = (p.start + i) % tx.Len()
+		problem.Nodes[i] = (p.start + i) % w.tx.Len()
 	}
 	for i := range a.Gangs {
 		w.rank(&problem, i, &a.Gangs[i])
 	}
 	return w, problem, nil
+}
+
+// groupingFor is one that knows what all members use, those that are placed too.
+func (p *Planner) groupingFor(a *gang.Attempt) *grouping {
+	group := newGrouping(p.storage)
+	group.granters = p.points.granters
+	for _, need := range a.Gangs {
+		for _, pod := range need.Pending {
+			use(group.uses, pod)
+		}
+		for _, placed := range need.Placed {
+			use(group.uses, placed.Pod)
+		}
+	}
+	return group
+}
+
+// newWorld is one without members.
+func (p *Planner) newWorld(inCopies bool) *world {
+	return &world{
+		fw: p.fw, holds: p.holds, storage: p.storage,
+		sample: p.sample, weights: p.weights, checksResources: p.checksResources, checksAffinity: p.checksAffinity,
+		inCopies: inCopies,
+		refused:  map[string]map[string]bool{}, rejected: map[int]string{}, barred: map[int]bool{}, never: map[slot]bool{}, closed: map[slot]bool{}, lacking: map[v1.ResourceName]bool{},
+		devicesLeft: map[string]map[string]int{}, deniedPods: map[types.UID]bool{},
+	}
+}
+
+// gather takes in the members that are to be placed, by class, and returns the gangs that they make up.
+func (w *world) gather(a *gang.Attempt, group *grouping) (placement.Problem, error) {
+	problem := placement.Problem{KeepPartial: !a.Strict}
+	for _, need := range a.Gangs {
+		g := placement.Gang{
+			Min: need.Min, MinByRole: need.MinByRole, Floor: len(need.Floor) > 0,
+			Required: need.Spec.RequiredTopology, Shared: a.Shared() != "",
+			Levels: Levels(&need.Spec.Layout), Unordered: need.Spec.Layout.Unordered, Custom: need.Spec.Layout.Custom, Even: need.Spec.Layout.Even,
+		}
+		for _, pod := range need.Pending {
+			class, err := group.add(pod)
+			if err != nil {
+				return problem, err
+			}
+			g.Members = append(g.Members, len(w.pods))
+			w.pods = append(w.pods, pod)
+			w.classOf = append(w.classOf, class)
+		}
+		problem.Gangs = append(problem.Gangs, g)
+	}
+	w.classes, w.outstanding = group.classes, a.Outstanding
+	w.coupled = slices.ContainsFunc(w.classes, func(c *class) bool { return c.interdependent() })
+	return problem, nil
 }
 
 // grant has what these holders have be no obstacle, nor, to each class, what is held for its

@@ -13,6 +13,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/plugins/holds"
 	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
+	"github.com/lockstep-sh/lockstep/plugins/internal/owners"
 	"github.com/lockstep-sh/lockstep/plugins/internal/reservation"
 )
 
@@ -61,13 +62,33 @@ func (r *Registry) learn(now *v1alpha1.Reservation) {
 	if err != nil {
 		klog.Background().Error(err, "Failed to read the owners of a Reservation; nobody may use it", "reservation", now.Name)
 	}
+	e, keep, drop, told := r.record(now, who)
+	if told && r.charges != nil {
+		r.charges.Recheck()
+	}
+	fresh := r.hold(e, keep, drop)
+	r.promise(e)
+	for _, p := range keep {
+		r.consume(p)
+		if slices.Contains(fresh, p) {
+			r.charge(p) // for what nobody uses of it
+		}
+		if told || slices.Contains(fresh, p) {
+			r.holds.NoteFreed(p.node) // those who wait for it may use it now
+		}
+	}
+}
+
+// record takes in what a Reservation says. keep is what there is of it, drop what has to go; told tells that it says
+// something else than before.
+func (r *Registry) record(now *v1alpha1.Reservation, who []owners.Owner) (e *entry, keep []*place, drop []hold.ID, told bool) {
 	r.mu.Lock()
-	e := r.entries[now.Name]
-	if e == nil {
+	defer r.mu.Unlock()
+	if e = r.entries[now.Name]; e == nil {
 		e = &entry{places: map[int32]*place{}}
 		r.entries[now.Name] = e
 	}
-	told := e.object == nil || e.object.Generation != now.Generation
+	told = e.object == nil || e.object.Generation != now.Generation
 	e.object = now
 	if e.template == nil {
 		e.template = templateOf(now)
@@ -85,7 +106,7 @@ func (r *Registry) learn(now *v1alpha1.Reservation) {
 			wanted[p.Index] = p
 		}
 	}
-	keep, drop := e.settle(wanted)
+	keep, drop = e.settle(wanted)
 	for _, id := range drop {
 		r.remove(id)
 	}
@@ -94,21 +115,7 @@ func (r *Registry) learn(now *v1alpha1.Reservation) {
 	}
 	r.owners.Set(now.Name, who...)
 	r.held.Store(int64(len(r.places)))
-	r.mu.Unlock()
-	if told && r.charges != nil {
-		r.charges.Recheck()
-	}
-	fresh := r.hold(e, keep, drop)
-	r.promise(e)
-	for _, p := range keep {
-		r.consume(p)
-		if slices.Contains(fresh, p) {
-			r.charge(p) // for what nobody uses of it
-		}
-		if told || slices.Contains(fresh, p) {
-			r.holds.NoteFreed(p.node) // those who wait for it may use it now
-		}
-	}
+	return e, keep, drop, told
 }
 
 // older reports whether an object is an earlier version of another; what cannot be compared is not.

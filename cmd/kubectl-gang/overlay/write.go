@@ -137,16 +137,21 @@ func (s *Server) change(r *http.Request, info *request.RequestInfo) (object, err
 	case "update/", "update/status":
 		return s.store.replace(at, old, body)
 	case "patch/", "patch/status":
-		changed, err := patched(old, types.PatchType(r.Header.Get("Content-Type")), body)
-		if err != nil {
-			return nil, apierrors.NewBadRequest(err.Error())
-		}
-		if uid := text(meta(changed), "uid"); uid != text(meta(old), "uid") {
-			return nil, apierrors.NewConflict(at.group(), at.name, errors.New("the UID differs"))
-		}
-		return clone(s.store.put(at, changed, watch.Modified)), nil
+		return s.store.patch(at, old, types.PatchType(r.Header.Get("Content-Type")), body)
 	}
 	return nil, apierrors.NewMethodNotSupported(at.group(), info.Verb+" "+info.Subresource)
+}
+
+// patch changes an object. mu is held.
+func (s *store) patch(at ref, old object, kind types.PatchType, body []byte) (object, error) {
+	changed, err := patched(old, kind, body)
+	if err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	if uid := text(meta(changed), "uid"); uid != text(meta(old), "uid") {
+		return nil, apierrors.NewConflict(at.group(), at.name, errors.New("the UID differs"))
+	}
+	return clone(s.put(at, changed, watch.Modified)), nil
 }
 
 var success = object{"kind": "Status", "apiVersion": "v1", "status": "Success"}
