@@ -173,12 +173,13 @@ func (r *reconciler) act(ctx context.Context, p *v1alpha1.DefragmentationPlan, s
 // write writes a status, provided that nobody has changed the plan since it was read.
 func (r *reconciler) write(ctx context.Context, p *v1alpha1.DefragmentationPlan, want v1alpha1.DefragmentationPlanStatus) error {
 	was := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.DefragmentationComplete).DeepCopy()
+	ends := migration.PlanEnded(want.Phase) && !migration.PlanEnded(p.Status.Phase)
 	p.Status = want
 	if err := r.client.Status().Update(ctx, p, client.FieldOwner(FieldOwner)); err != nil {
 		return client.IgnoreNotFound(err)
 	}
 	now := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.DefragmentationComplete)
-	if now == nil || was != nil && was.Reason == now.Reason {
+	if now == nil || was != nil && was.Reason == now.Reason && !ends { // it may have said before why it stops
 		return nil
 	}
 	kind := v1.EventTypeNormal
@@ -186,7 +187,7 @@ func (r *reconciler) write(ctx context.Context, p *v1alpha1.DefragmentationPlan,
 		kind = v1.EventTypeWarning
 	}
 	r.recorder.Eventf(p, nil, kind, now.Reason, action, "%s", now.Message)
-	if migration.PlanEnded(p.Status.Phase) {
+	if ends {
 		ended.WithLabelValues(string(p.Status.Phase), now.Reason).Inc()
 	}
 	return nil
