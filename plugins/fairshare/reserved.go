@@ -109,7 +109,8 @@ func (d *Dispatcher) firstOf(pod types.UID) (first hold.ID) {
 	}
 	for uid := range d.moving[pod] {
 		id := hold.ID(uid)
-		if (first == "" || id < first) && d.queueOf(d.charges[id].pod) == of.Queue {
+		held := d.charges[id].pod
+		if _, ours := d.handles[held.Spec.SchedulerName]; ours && (first == "" || id < first) && d.queueOf(held) == of.Queue {
 			first = id
 		}
 	}
