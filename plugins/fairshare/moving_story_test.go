@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
@@ -22,6 +23,8 @@ type movingStory struct {
 	assumed map[string]bool
 	places  map[hold.ID]charge
 	version int
+	// cordoned: nobody can come to the node.
+	cordoned bool
 }
 
 var storyQueues = []string{"a", "b"}
@@ -33,7 +36,7 @@ func (s *movingStory) step() string {
 	name := fmt.Sprint("p", s.IntN(3))
 	p := s.pods[name]
 	id := hold.ID(fmt.Sprint("r", s.IntN(4)))
-	switch do := s.IntN(9); {
+	switch do := s.IntN(10); {
 	case do < 3:
 		if p != nil && p.Spec.NodeName != "" && s.IntN(2) == 0 {
 			delete(s.pods, name)
@@ -68,6 +71,12 @@ func (s *movingStory) step() string {
 		delete(s.places, id)
 		s.d.Charge(id, nil, "", hold.Taken{})
 		return string(id) + " is no more"
+	case do == 5:
+		s.cordoned = !s.cordoned
+		node := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "all"}, Spec: v1.NodeSpec{Unschedulable: s.cordoned}}
+		node.Status.Allocatable = gpus(64).List()
+		s.d.nodeSeen(node)
+		return fmt.Sprintf("its node is cordoned: %t", s.cordoned)
 	default:
 		n := int64(s.IntN(5))
 		old, known := s.places[id]
@@ -123,6 +132,23 @@ func (s *movingStory) want() map[string]int64 {
 	return want
 }
 
+// total is what there is to be shared.
+func (s *movingStory) total() (n int64) {
+	if s.cordoned {
+		for _, used := range s.want() {
+			n += used
+		}
+		return n
+	}
+	n = 64
+	for _, c := range s.places {
+		if c.pod.Spec.SchedulerName != profile {
+			n -= c.amount[gpu]
+		}
+	}
+	return n
+}
+
 // TestMovingStory: whatever happens to pods that move and to places that are held for them, queues use what a count from scratch says.
 func TestMovingStory(t *testing.T) {
 	for seed := range uint64(300) {
@@ -134,6 +160,9 @@ func TestMovingStory(t *testing.T) {
 		var log []string
 		for range 60 {
 			log = append(log, s.step())
+			if got, want := s.d.nodes.Total()[gpu], s.total(); got != want {
+				t.Fatalf("seed %d: there are %d to be shared, want %d, after %q", seed, got, want, log)
+			}
 			want := s.want()
 			for _, queue := range storyQueues {
 				if got := s.d.used(queue); got != want[queue] {

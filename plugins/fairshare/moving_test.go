@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/plugins/internal/dispatch"
@@ -79,5 +80,21 @@ func TestPlaceThatIsLarger(t *testing.T) {
 	d.Charge("two", placeOf("a", "moves", 4), "all", left(4))
 	if got := d.used("a"); got != 8 {
 		t.Errorf("a uses %d; want 8: 1 that runs, and 4+4 that are held, less 1 that is held in its place", got)
+	}
+}
+
+// TestPlaceOnCordonedNode: what is held on a node to which nobody else may come counts as there, as what runs there does: it counts as
+// used, and would else be missing to the others.
+func TestPlaceOnCordonedNode(t *testing.T) {
+	d := newDispatcher(t, 8, 8, dispatch.Queue{Name: "a"})
+	d.counting = true
+	d.Charge("r", pod("r", "a", 4, ""), "all", left(4))
+	node := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "all"}, Spec: v1.NodeSpec{Unschedulable: true}}
+	node.Status.Allocatable = gpus(8).List()
+	d.nodeSeen(node)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if used, total := d.book.Standings()["a"].Running[gpu], d.nodes.Total()[gpu]; used != 4 || total != 4 {
+		t.Errorf("a uses %d of %d, want 4 of 4", used, total)
 	}
 }

@@ -25,6 +25,8 @@ type charge struct {
 	pod    *v1.Pod
 	node   string
 	amount dispatch.Vector
+	// uses is what it has of its node as far as that counts.
+	uses dispatch.Vector
 }
 
 // Charge has capacity that is held for pods to come count as used by the queue that a pod like
@@ -41,6 +43,9 @@ func (d *Dispatcher) Charge(id hold.ID, pod *v1.Pod, node string, left hold.Take
 	}
 	if known && before.node == node && maps.Equal(before.amount, now.amount) {
 		return
+	}
+	if known {
+		d.occupy(id, nil)
 	}
 	d.charges[id] = now
 	d.moving.move(types.UID(id), inPlaceOf(before), inPlaceOf(now))
@@ -79,6 +84,7 @@ func (d *Dispatcher) tally(id hold.ID) {
 	d.nodes.DropForeign(types.UID(id))
 	if _, ours := d.handles[c.pod.Spec.SchedulerName]; !ours {
 		d.book.Gone(string(id), d.moment())
+		d.occupy(id, nil)
 		d.nodes.SetForeign(types.UID(id), c.node, c.amount)
 		d.book.SetTotal(d.nodes.Total())
 		return
@@ -89,15 +95,27 @@ func (d *Dispatcher) tally(id hold.ID) {
 			counts[name] = max(0, counts[name]-amount)
 		}
 		if counts.Zero() {
+			d.occupy(id, nil)
 			d.do(d.book.Gone(string(id), d.moment()))
 			return
 		}
 	}
+	d.occupy(id, counts)
 	kind := d.nodes.Enter(c.pod)
 	amount, _ := d.nodes.Charge(counts, kind, c.node)
 	d.nodes.Leave(kind)
 	d.book.Count(string(id), dispatch.Usage{Queue: queue, Amount: amount, Runs: true})
 	d.book.SetTotal(d.nodes.Total())
+}
+
+// occupy takes in what one has of its node: where nobody can come to that alone is there to be shared. The lock is held.
+func (d *Dispatcher) occupy(id hold.ID, uses dispatch.Vector) {
+	c := d.charges[id]
+	gives, takes := d.nodes.Use(c.node, c.uses, -1), d.nodes.Use(c.node, uses, 1)
+	if c.uses = uses; gives || takes {
+		d.book.SetTotal(d.nodes.Total())
+	}
+	d.charges[id] = c
 }
 
 // firstOf is which of those that are held for a pod counts only beyond what the pod has: the first in its queue, while it runs; empty for
@@ -121,6 +139,7 @@ func (d *Dispatcher) firstOf(pod types.UID) (first hold.ID) {
 func (d *Dispatcher) discharge(id hold.ID) {
 	pod := inPlaceOf(d.charges[id])
 	d.moving.move(types.UID(id), pod, "")
+	d.occupy(id, nil)
 	delete(d.charges, id)
 	if d.nodes.DropForeign(types.UID(id)) {
 		d.book.SetTotal(d.nodes.Total())
