@@ -27,7 +27,7 @@ import (
 // approval there may be hours; or why the goal would not start there. Empty where all have, and it would. Filters are not asked:
 // what they see the scheduler tells when it is to reserve the targets.
 func (r *reconciler) short(ctx context.Context, p *v1alpha1.DefragmentationPlan, s sight) (string, error) {
-	if why, err := r.halted(ctx, p); err != nil || why != "" {
+	if why, err := r.vain(ctx, p, s); err != nil || why != "" {
 		return why, err
 	}
 	placed := sets.New[string]() // migrations whose target is held
@@ -71,6 +71,14 @@ func (r *reconciler) short(ctx context.Context, p *v1alpha1.DefragmentationPlan,
 	return "", nil
 }
 
+// vain tells why the goal would not start although it had the room that the plan makes. Empty if nothing does.
+func (r *reconciler) vain(ctx context.Context, p *v1alpha1.DefragmentationPlan, s sight) (string, error) {
+	if why, err := r.halted(ctx, p); err != nil || why != "" {
+		return why, err
+	}
+	return r.grown(ctx, p, s.Goal == migration.Renewed)
+}
+
 // node reads a node, and tells why it takes no pods; empty if it does.
 func (r *reconciler) node(ctx context.Context, name string) (node *v1.Node, why string, err error) {
 	node = &v1.Node{}
@@ -112,18 +120,14 @@ func (r *reconciler) halted(ctx context.Context, p *v1alpha1.DefragmentationPlan
 	return "", nil
 }
 
-// unfit tells why it is of no use to go on: the goal would not start, a node that is freed for it takes no pods by now, or it was
-// made anew and asks for more than was counted on. Empty if nothing does.
+// unfit tells why it is of no use to go on: the goal would not start, a node that is freed for it takes no pods by now, or it
+// asks for more than was counted on. Empty if nothing does.
 func (r *reconciler) unfit(ctx context.Context, p *v1alpha1.DefragmentationPlan, s sight) (string, error) {
 	if s.Goal == migration.Renewed {
 		if why, err := r.short(ctx, p, s); err != nil || why != "" {
 			return why, err
 		}
-		if why, err := r.grown(ctx, p); err != nil || why != "" {
-			return why, err
-		}
-	}
-	if why, err := r.halted(ctx, p); err != nil || why != "" {
+	} else if why, err := r.vain(ctx, p, s); err != nil || why != "" {
 		return why, err
 	}
 	seen := sets.New[string]()
@@ -139,8 +143,12 @@ func (r *reconciler) unfit(ctx context.Context, p *v1alpha1.DefragmentationPlan,
 	return "", nil
 }
 
-// grown tells which gang of the goal, made anew, needs more members on nodes than the plan has places for. Empty if none does.
-func (r *reconciler) grown(ctx context.Context, p *v1alpha1.DefragmentationPlan) (string, error) {
+// grown tells which gang of the goal needs more members on nodes than the plan has places for: its minimum was raised since, or it was
+// made anew. One that was made anew may lack members for a moment; else those that wait are all that may be needed. Empty if none does.
+func (r *reconciler) grown(ctx context.Context, p *v1alpha1.DefragmentationPlan, renewed bool) (string, error) {
+	if p.Spec.Goal.PodGroup == "" {
+		return "", nil
+	}
 	places, one := map[gang.Key]int{}, map[gang.Key]*v1.Pod{}
 	for _, place := range p.Status.Places {
 		pod := &v1.Pod{}
@@ -162,31 +170,39 @@ func (r *reconciler) grown(ctx context.Context, p *v1alpha1.DefragmentationPlan)
 		if minimum <= places[key] {
 			continue
 		}
-		there, err := r.onNodes(ctx, key)
+		there, waits, err := r.membersOf(ctx, key)
 		if err != nil {
 			return "", err
 		}
-		if minimum-there > places[key] {
-			return fmt.Sprintf("gang %q has been made anew since the plan was made, and needs %d members; the plan makes room for %d", key, minimum-there, places[key]), nil
+		needs, anew := minimum-there, "made anew"
+		if !renewed {
+			needs, anew = min(needs, waits), "changed"
+		}
+		if needs > places[key] {
+			return fmt.Sprintf("gang %q has been %s since the plan was made, and needs %d members; the plan makes room for %d", key, anew, needs, places[key]), nil
 		}
 	}
 	return "", nil
 }
 
-// onNodes is how many members of a gang have nodes, or had until they succeeded.
-func (r *reconciler) onNodes(ctx context.Context, key gang.Key) (n int, err error) {
+// membersOf is how many members of a gang have nodes, or had until they succeeded, and how many wait.
+func (r *reconciler) membersOf(ctx context.Context, key gang.Key) (there, waits int, err error) {
 	var pods v1.PodList
 	if err := r.live.List(ctx, &pods, client.InNamespace(key.Namespace)); err != nil {
-		return 0, fmt.Errorf("listing the pods of namespace %s: %w", key.Namespace, err)
+		return 0, 0, fmt.Errorf("listing the pods of namespace %s: %w", key.Namespace, err)
 	}
 	for i := range pods.Items {
 		pod := &pods.Items[i]
 		of, _, member := gang.KeyOf(pod)
-		if member && of == key && pod.Spec.NodeName != "" && pod.Status.Phase != v1.PodFailed && pod.DeletionTimestamp == nil {
-			n++
+		switch {
+		case !member || of != key || pod.Status.Phase == v1.PodFailed || pod.DeletionTimestamp != nil:
+		case pod.Spec.NodeName != "":
+			there++
+		default:
+			waits++
 		}
 	}
-	return n, nil
+	return there, waits, nil
 }
 
 // movedOf are the pods that a plan moves.
