@@ -205,6 +205,8 @@ func (b *Book) finish(j, last *job) {
 		got := j.got
 		if b.done(j.Name); got {
 			b.placed(last)
+		} else {
+			delete(b.missed, last.Name) // nor does anybody wait for it
 		}
 	}
 }

@@ -310,3 +310,31 @@ func TestGoneHasNotPassed(t *testing.T) {
 		t.Error("nobody waits once one has passed")
 	}
 }
+
+// TestGoneElsewhere: nobody waits for a job that did not fit once those that asked for something in it wait with another, although the job
+// is known for a member that runs.
+func TestGoneElsewhere(t *testing.T) {
+	b := newBook(tier)
+	b.SetTotal(gpus(100))
+	b.SetLimits(Limits{Window: 9, MaxBypass: 1, BypassHold: time.Hour})
+	at := Moment{Now: start, Read: true, Waits: func(string) bool { return true }}
+	big := comes(b, "default", 1, 50, at)
+	b.Count("runs", Usage{Queue: "default", Job: big, Amount: gpus(1), Runs: true})
+	b.Fail(big, Failure{Gang: true}, at)
+	comes(b, "default", 1, 50, at)
+	b.Fail(big, Failure{Gang: true}, at)
+	passes := comes(b, "default", 2, 1, at)
+	b.Count(passes, Usage{Queue: "default", Job: passes, Amount: gpus(1), Runs: true})
+	comes(b, "default", 1, 50, at) // its turn again
+	if b.Phase(big) != Admitted {
+		t.Fatal("it has no turn")
+	}
+	b.Count(big, Usage{Queue: "default", Job: "another", Amount: gpus(50)})
+	if b.Phase(big) == Admitted {
+		t.Fatal("it has its turn still")
+	}
+	waits := comes(b, "default", 3, 1, at)
+	if _, why := b.Why(waits); b.Phase(waits) != Admitted {
+		t.Errorf("one waits: %s", why)
+	}
+}
