@@ -73,6 +73,7 @@ var gangLabels = []string{
 // mean nothing.
 var written = []string{
 	v1alpha1.ReservationAnnotation, v1alpha1.ReservationAllocatedAnnotation, v1alpha1.GPUCardAnnotation, v1alpha1.GPUCardMemoryAnnotation,
+	v1alpha1.InPlaceOfAnnotation, // which the Reservation itself says
 }
 
 const gangAnnotations = "gang.scheduling.koordinator.sh/"

@@ -6,11 +6,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
@@ -19,6 +21,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+	"github.com/lockstep-sh/lockstep/plugins/internal/reservation"
 )
 
 // TestReservePods: they are pods as the API server would have made them of the template, and members of no gang but
@@ -176,5 +179,28 @@ func TestDomain(t *testing.T) {
 				t.Errorf("selector %v, want %s=%s in it", pod.Spec.NodeSelector, c.key, c.want)
 			}
 		})
+	}
+}
+
+// TestInPlaceOf: whom a place is for is said by the Reservation itself, for its scheduler as for the status of its queue.
+func TestInPlaceOf(t *testing.T) {
+	annotated := func(of string) map[string]string { return map[string]string{v1alpha1.InPlaceOfAnnotation: of} }
+	for sentence, c := range map[string]struct {
+		own, template map[string]string
+		want          types.UID
+	}{
+		"by itself":            {annotated("moves"), nil, "moves"},
+		"by its template":      {nil, annotated("moves"), ""},
+		"by both, differently": {annotated("moves"), annotated("other"), "moves"},
+	} {
+		r := &v1alpha1.Reservation{ObjectMeta: metav1.ObjectMeta{Name: "r", UID: "r", Annotations: c.own, CreationTimestamp: metav1.NewTime(time.Unix(1000, 0))}}
+		r.Spec.Template.Annotations = c.template
+		r.Status.Placements = []v1alpha1.ReservationPlacement{{NodeName: "n", Allocatable: v1.ResourceList{"cpu": resource.MustParse("1")}}}
+		if got := reservation.InPlaceOf(templateOf(r)); got != c.want {
+			t.Errorf("%s: the scheduler has it in place of %q, want %q", sentence, got, c.want)
+		}
+		if standing := reservation.Standing(r, time.Unix(1000, 0)); len(standing) == 0 || reservation.InPlaceOf(standing[0]) != c.want {
+			t.Errorf("%s: its queue has it otherwise: %v", sentence, standing)
+		}
 	}
 }
