@@ -78,23 +78,28 @@ func (s *movingStory) step() string {
 		s.d.nodeSeen(node)
 		return fmt.Sprintf("its node is cordoned: %t", s.cordoned)
 	default:
-		n := int64(s.IntN(5))
-		old, known := s.places[id]
-		template := placeOf(s.queue(), fmt.Sprint("p", s.IntN(3)), int(n))
-		if s.IntN(5) == 0 {
-			template.Spec.SchedulerName = "another"
-		}
-		if known {
-			template = old.pod // one keeps its template
-		}
-		s.d.Charge(id, template, "all", left(n))
-		if n == 0 {
-			delete(s.places, id)
-		} else {
-			s.places[id] = charge{pod: template, node: "all", amount: gpus(n)}
-		}
-		return fmt.Sprintf("%s of %q in %s for %s holds %d", id, template.Spec.SchedulerName, template.Labels[v1alpha1.QueueLabel], inPlaceOf(charge{pod: template}), n)
+		return s.hold(id)
 	}
+}
+
+// hold has a place hold something, and says what.
+func (s *movingStory) hold(id hold.ID) string {
+	n := int64(s.IntN(5))
+	old, known := s.places[id]
+	template := placeOf(s.queue(), fmt.Sprint("p", s.IntN(3)), int(n))
+	if s.IntN(5) == 0 {
+		template.Spec.SchedulerName = "another"
+	}
+	if known {
+		template = old.pod // one keeps its template
+	}
+	s.d.Charge(id, template, "all", left(n))
+	if n == 0 {
+		delete(s.places, id)
+	} else {
+		s.places[id] = charge{pod: template, node: "all", amount: gpus(n)}
+	}
+	return fmt.Sprintf("%s of %q in %s for %s holds %d", id, template.Spec.SchedulerName, template.Labels[v1alpha1.QueueLabel], inPlaceOf(charge{pod: template}), n)
 }
 
 // want is what the queues use, counted from scratch.

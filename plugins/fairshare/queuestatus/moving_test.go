@@ -46,16 +46,7 @@ func TestMovingCounts(t *testing.T) {
 				want[queue] += n
 			}
 		}
-		var places []*v1.Pod
-		for i := range r.IntN(6) {
-			queue, n := pick(), int64(r.IntN(5))
-			p := podOf(fmt.Sprintf("r%d/0", i), fmt.Sprint(n), func(p *v1.Pod) { p.Labels[v1alpha1.QueueLabel] = queue }, scheduler)
-			p.Annotations[v1alpha1.InPlaceOfAnnotation] = fmt.Sprint("p", r.IntN(4))
-			if r.IntN(4) > 0 {
-				p.Spec.NodeName = "node"
-			}
-			places = append(places, p)
-		}
+		places := placesOf(r, pick, scheduler)
 		used := map[types.UID]bool{}
 		for _, p := range places { // by name
 			n, queue, of := amountOf(p)[v1.ResourceCPU], p.Labels[v1alpha1.QueueLabel], reservation.InPlaceOf(p)
@@ -80,4 +71,18 @@ func TestMovingCounts(t *testing.T) {
 			}
 		}
 	}
+}
+
+// placesOf are some pods that stand for what is held, by name.
+func placesOf(r *rand.Rand, queue func() string, scheduler func(*v1.Pod)) (places []*v1.Pod) {
+	for i := range r.IntN(6) {
+		name := queue()
+		p := podOf(fmt.Sprintf("r%d/0", i), fmt.Sprint(r.IntN(5)), func(p *v1.Pod) { p.Labels[v1alpha1.QueueLabel] = name }, scheduler)
+		p.Annotations[v1alpha1.InPlaceOfAnnotation] = fmt.Sprint("p", r.IntN(4))
+		if r.IntN(4) > 0 {
+			p.Spec.NodeName = "node"
+		}
+		places = append(places, p)
+	}
+	return places
 }
