@@ -55,6 +55,9 @@ type looked struct {
 	pod types.UID
 }
 
+// What failed is looked at again after soonest, then after twice as long each time, at the most latest: gangs wait for it.
+const soonest, latest = 5 * time.Millisecond, 5 * time.Second
+
 // NewReleaser makes one. It works once [Releaser.Run] is called. The informer of claims must not run yet.
 func NewReleaser(claims fwk.ResourceClaimTracker, informer cache.SharedIndexInformer, client resourceclient.ResourceClaimsGetter,
 	users Users) (*Releaser, error) {
@@ -63,7 +66,7 @@ func NewReleaser(claims fwk.ResourceClaimTracker, informer cache.SharedIndexInfo
 	}
 	return &Releaser{
 		claims: claims, known: informer.GetIndexer(), client: client, users: users,
-		queue:   workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[looked]()),
+		queue:   workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[looked](soonest, latest)),
 		staying: map[types.UID]map[types.NamespacedName]types.UID{},
 	}, nil
 }
