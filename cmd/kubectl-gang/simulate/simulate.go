@@ -166,7 +166,8 @@ func (s *Simulation) decide(ctx context.Context, pods []*v1.Pod) (*Answer, error
 	defer ticker.Stop()
 	l := &looking{
 		server: s.server, gangs: s.scheduler.Set.Gangs(), kept: s.scheduler.Set.Kept, profiles: s.Profiles(),
-		failed: s.scheduler.Failed, pod: s.scheduler.Pod, pods: pods, unseen: len(pods), told: s.told, evictedFor: map[types.UID]*v1.ObjectReference{},
+		refusal: func(pod *v1.Pod) string { return s.scheduler.Refusal(ctx, pod) },
+		failed:  s.scheduler.Failed, pod: s.scheduler.Pod, pods: pods, unseen: len(pods), told: s.told, evictedFor: map[types.UID]*v1.ObjectReference{},
 	}
 	asked := uidsOf(pods)
 	var last string

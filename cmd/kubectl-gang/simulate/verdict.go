@@ -34,6 +34,10 @@ type Verdict struct {
 // OtherScheduler is the reason of a pod that no profile of the configuration schedules.
 const OtherScheduler = "OtherScheduler"
 
+// KeptOut is the reason of a pod that a plugin keeps out of the scheduling queue, and of those in its gang: its ResourceClaim does not
+// exist, say.
+const KeptOut = "KeptOut"
+
 // Answer is what the scheduler decided.
 type Answer struct {
 	Verdicts []Verdict
@@ -96,6 +100,8 @@ type looking struct {
 	// profiles are the names of the schedulers that there are here; failed are the pods that were tried, and are not tried again yet.
 	profiles []string
 	failed   func() sets.Set[types.UID]
+	// refusal is why a plugin keeps a pod out of the scheduling queue, of which nobody is told.
+	refusal func(*v1.Pod) string
 	// pod finds one that there is.
 	pod  func(namespace, name string) (*v1.Pod, error)
 	pods []*v1.Pod
@@ -132,9 +138,33 @@ func (l *looking) look() (*Answer, error) {
 				v.Reason, v.Message = said(v.Pod) // who was told the same before is not told again
 			}
 		}
+		l.keptOut(answer.Verdicts)
 	}
 	answer.Victims, answer.Others = l.victims(words)
 	return answer, nil
+}
+
+// keptOut tells of pods of which nothing else is told that a plugin keeps them out of the scheduling queue, or another one of their gang.
+func (l *looking) keptOut(verdicts []Verdict) {
+	untold := func(v *Verdict) bool { return v.Node == "" && v.Reason == "" }
+	why := map[string]string{} // by gang
+	for i := range verdicts {
+		v := &verdicts[i]
+		if !untold(v) {
+			continue
+		}
+		text := l.refusal(v.Pod)
+		if key, ok := l.gangs.GangOf(v.Pod); ok && text != "" {
+			why[key.String()] = fmt.Sprintf("pod %q of the gang: %s", v.Pod.Name, text)
+		} else if text != "" {
+			v.Reason, v.Message = KeptOut, text
+		}
+	}
+	for i := range verdicts {
+		if key, ok := l.gangs.GangOf(verdicts[i].Pod); ok && untold(&verdicts[i]) && why[key.String()] != "" {
+			verdicts[i].Reason, verdicts[i].Message = KeptOut, why[key.String()]
+		}
+	}
 }
 
 // verdict is what is known of a pod, and of its gang if that has not been asked for before.

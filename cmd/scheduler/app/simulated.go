@@ -19,6 +19,8 @@ import (
 
 	"github.com/lockstep-sh/lockstep/cmd/scheduler/podlist"
 	"github.com/lockstep-sh/lockstep/plugins"
+	"github.com/lockstep-sh/lockstep/plugins/fairshare"
+	"github.com/lockstep-sh/lockstep/plugins/gang"
 )
 
 // Simulated is a scheduler that works against an API server which keeps everything that is written to itself: what it does
@@ -105,6 +107,24 @@ func (s *Simulated) Failed() sets.Set[types.UID] {
 		failed.Insert(pod.UID)
 	}
 	return failed
+}
+
+// Refusal is why a plugin, other than those that tell it themselves, keeps a pod out of the scheduling queue; empty where none does.
+// kube-scheduler tells nobody.
+func (s *Simulated) Refusal(ctx context.Context, pod *v1.Pod) string {
+	profile := s.Profiles[pod.Spec.SchedulerName]
+	if profile == nil {
+		return ""
+	}
+	for _, plugin := range profile.PreEnqueuePlugins() {
+		if plugin.Name() == gang.Name || plugin.Name() == fairshare.Name {
+			continue
+		}
+		if status := plugin.PreEnqueue(ctx, pod); !status.IsSuccess() {
+			return status.Message()
+		}
+	}
+	return ""
 }
 
 // Pod returns a pod, as the scheduler knows it.
