@@ -31,12 +31,12 @@ type Verdict struct {
 	stands          bool
 }
 
-// OtherScheduler is the reason of a pod that no profile of the configuration schedules.
-const OtherScheduler = "OtherScheduler"
+// ReasonOtherScheduler is the reason of a pod that no profile of the configuration schedules.
+const ReasonOtherScheduler = "OtherScheduler"
 
-// KeptOut is the reason of a pod that a plugin keeps out of the scheduling queue, and of those in its gang: its ResourceClaim does not
+// ReasonKeptOut is the reason of a pod that a plugin keeps out of the scheduling queue, and of those in its gang: its ResourceClaim does not
 // exist, say.
-const KeptOut = "KeptOut"
+const ReasonKeptOut = "KeptOut"
 
 // Answer is what the scheduler decided.
 type Answer struct {
@@ -157,12 +157,12 @@ func (l *looking) keptOut(verdicts []Verdict) {
 		if key, ok := l.gangs.GangOf(v.Pod); ok && text != "" {
 			why[key.String()] = fmt.Sprintf("pod %q of the gang: %s", v.Pod.Name, text)
 		} else if text != "" {
-			v.Reason, v.Message = KeptOut, text
+			v.Reason, v.Message = ReasonKeptOut, text
 		}
 	}
 	for i := range verdicts {
 		if key, ok := l.gangs.GangOf(verdicts[i].Pod); ok && untold(&verdicts[i]) && why[key.String()] != "" {
-			verdicts[i].Reason, verdicts[i].Message = KeptOut, why[key.String()]
+			verdicts[i].Reason, verdicts[i].Message = ReasonKeptOut, why[key.String()]
 		}
 	}
 }
@@ -178,7 +178,7 @@ func (l *looking) verdict(pod *v1.Pod, words map[string]word) Verdict {
 	case v.Node != "":
 		return v
 	case !slices.Contains(l.profiles, pod.Spec.SchedulerName):
-		v.Reason, v.stands = OtherScheduler, true
+		v.Reason, v.stands = ReasonOtherScheduler, true
 		v.Message = fmt.Sprintf("spec.schedulerName is %q, of which the scheduler has no profile: it has %s", pod.Spec.SchedulerName, strings.Join(l.profiles, ", "))
 		return v
 	case len(pod.Spec.SchedulingGates) > 0:
