@@ -24,10 +24,13 @@ import (
 )
 
 // short tells which node would not have the room that a plan counts on, once its moves are done: between a plan and its
-// approval there may be hours; or why the goal would not start there. Empty where all have, and it would. Filters are not asked:
-// what they see the scheduler tells when it is to reserve the targets.
-func (r *reconciler) short(ctx context.Context, p *v1alpha1.DefragmentationPlan, s sight) (string, error) {
-	if why, err := r.vain(ctx, p, s); err != nil || why != "" {
+// approval there may be hours; or why the goal would not start there: halted, if that is said. Empty where all have, and it would. Filters
+// are not asked: what they see the scheduler tells when it is to reserve the targets.
+func (r *reconciler) short(ctx context.Context, p *v1alpha1.DefragmentationPlan, s sight, halted string) (string, error) {
+	if halted != "" {
+		return halted, nil
+	}
+	if why, err := r.grown(ctx, p, s.Goal == migration.Renewed); err != nil || why != "" {
 		return why, err
 	}
 	placed := sets.New[string]() // migrations whose target is held
@@ -69,14 +72,6 @@ func (r *reconciler) short(ctx context.Context, p *v1alpha1.DefragmentationPlan,
 		}
 	}
 	return "", nil
-}
-
-// vain tells why the goal would not start although it had the room that the plan makes. Empty if nothing does.
-func (r *reconciler) vain(ctx context.Context, p *v1alpha1.DefragmentationPlan, s sight) (string, error) {
-	if why, err := r.halted(ctx, p); err != nil || why != "" {
-		return why, err
-	}
-	return r.grown(ctx, p, s.Goal == migration.Renewed)
 }
 
 // node reads a node, and tells why it takes no pods; empty if it does.
@@ -122,12 +117,13 @@ func (r *reconciler) halted(ctx context.Context, p *v1alpha1.DefragmentationPlan
 
 // unfit tells why it is of no use to go on: the goal would not start, a node that is freed for it takes no pods by now, or it
 // asks for more than was counted on. Empty if nothing does.
-func (r *reconciler) unfit(ctx context.Context, p *v1alpha1.DefragmentationPlan, s sight) (string, error) {
+func (r *reconciler) unfit(ctx context.Context, p *v1alpha1.DefragmentationPlan, s sight, halted string) (why string, err error) {
 	if s.Goal == migration.Renewed {
-		if why, err := r.short(ctx, p, s); err != nil || why != "" {
-			return why, err
-		}
-	} else if why, err := r.vain(ctx, p, s); err != nil || why != "" {
+		why, err = r.short(ctx, p, s, halted)
+	} else if why = halted; why == "" {
+		why, err = r.grown(ctx, p, false)
+	}
+	if err != nil || why != "" {
 		return why, err
 	}
 	seen := sets.New[string]()

@@ -62,7 +62,7 @@ func TestGrown(t *testing.T) {
 			p.Status.Places = []v1alpha1.PlannedPlace{{Namespace: "ns", PodName: "goal-0", NodeName: "a", Members: 1}, {Namespace: "ns", PodName: "goal-0", NodeName: "b", Members: 1}}
 			api := fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(mapper).WithObjects(objects...).Build()
 			r := &reconciler{client: api, live: api}
-			why, err := r.vain(t.Context(), p, sight{PlanSeen: migration.PlanSeen{Goal: c.goal}})
+			why, err := r.grown(t.Context(), p, c.goal == migration.Renewed)
 			if err != nil || (why != "") != c.grown {
 				t.Errorf("%q, %v", why, err)
 			}

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -38,6 +39,8 @@ type reconciler struct {
 	clock    clock.PassiveClock
 	// keep is how long what has ended is kept; 0 is for ever.
 	keep time.Duration
+	// doubts are about goals that would not start as their schedulers say, by plan. One plan is brought on at a time.
+	doubts map[types.UID]doubt
 }
 
 // Reconcile implements reconcile.Reconciler.
@@ -59,6 +62,9 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 // bring does one step, and returns when to look again.
 func (r *reconciler) bring(ctx context.Context, p *v1alpha1.DefragmentationPlan) (time.Duration, error) {
 	ended := migration.PlanEnded(p.Status.Phase)
+	if ended {
+		delete(r.doubts, p.UID)
+	}
 	before := p.DeepCopy()
 	if !ended && p.DeletionTimestamp == nil && controllerutil.AddFinalizer(p, v1alpha1.ReleaseFinalizer) {
 		return retry, r.patch(ctx, p, before)
@@ -104,13 +110,18 @@ func (r *reconciler) bring(ctx context.Context, p *v1alpha1.DefragmentationPlan)
 func (r *reconciler) next(ctx context.Context, p *v1alpha1.DefragmentationPlan, s sight, now time.Time) (step migration.PlanStep, err error) {
 	for {
 		step = migration.NextPlan(p, s.PlanSeen, now)
-		switch {
-		case step.Check && !s.Checked:
-			s.Short, err = r.short(ctx, p, s)
-			s.Checked = true
-		case step.Look && !s.Looked:
-			s.Unfit, err = r.unfit(ctx, p, s)
-			s.Looked = true
+		switch check, look := step.Check && !s.Checked, step.Look && !s.Looked; {
+		case check || look:
+			var why string
+			if why, err = r.halted(ctx, p); err == nil && r.passing(p, why, now) {
+				s.Doubt = why
+			} else if err == nil && check {
+				s.Short, err = r.short(ctx, p, s, why)
+				s.Checked = true
+			} else if err == nil {
+				s.Unfit, err = r.unfit(ctx, p, s, why)
+				s.Looked = true
+			}
 		case step.Count && s.Fits == nil:
 			s.Fits, err = r.count(ctx, p)
 		default:
@@ -120,6 +131,31 @@ func (r *reconciler) next(ctx context.Context, p *v1alpha1.DefragmentationPlan, 
 			return step, err
 		}
 	}
+}
+
+// A goal has to be said for doubtFor that it does not start until that is believed: what is said is up to several seconds old, and a queue
+// is fuller while a pod that moves ends beside its successor. What was not looked at for doubtGap may have been otherwise in between.
+const (
+	doubtFor = 15 * time.Second
+	doubtGap = 10 * time.Second
+)
+
+// doubt is since when, and until when, a goal is said not to start.
+type doubt struct{ since, last time.Time }
+
+// passing reports whether what is said of the goal of a plan may pass; empty for nothing.
+func (r *reconciler) passing(p *v1alpha1.DefragmentationPlan, why string, now time.Time) bool {
+	if why == "" {
+		delete(r.doubts, p.UID)
+		return false
+	}
+	d, known := r.doubts[p.UID]
+	if !known || now.Sub(d.last) > doubtGap {
+		d.since = now
+	}
+	d.last = now
+	r.doubts[p.UID] = d
+	return now.Sub(d.since) < doubtFor
 }
 
 // patch writes what differs, and nothing else: of what cannot be changed Go might write the same in other words. It does

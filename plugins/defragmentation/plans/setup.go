@@ -51,7 +51,7 @@ func Setup(mgr manager.Manager, o Options) error {
 
 func start(mgr manager.Manager, o Options) error {
 	registerMetrics()
-	r := &reconciler{client: mgr.GetClient(), live: mgr.GetAPIReader(), recorder: mgr.GetEventRecorder(FieldOwner), clock: clock.RealClock{}, keep: o.KeepEnded}
+	r := &reconciler{client: mgr.GetClient(), live: mgr.GetAPIReader(), recorder: mgr.GetEventRecorder(FieldOwner), clock: clock.RealClock{}, keep: o.KeepEnded, doubts: map[types.UID]doubt{}}
 	err := builder.ControllerManagedBy(mgr).Named(name).
 		For(&v1alpha1.DefragmentationPlan{}).
 		Owns(&v1alpha1.PodMigration{}).

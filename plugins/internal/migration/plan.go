@@ -17,6 +17,8 @@ const (
 	// checkAgain is how often it is looked whether a plan that awaits approval would still lead to its goal: one that would
 	// not is in the way of another.
 	checkAgain = time.Minute
+	// doubtAgain is how soon it is looked again whether the goal would start.
+	doubtAgain = time.Second
 	// reserveWithin is how long the targets that have room already may take to be reserved. Nobody is evicted before.
 	reserveWithin = 5 * time.Minute
 	// defaultHoldTime, defaultEvictions are those of the schema, for who was not given them by the API server.
@@ -84,6 +86,8 @@ type PlanSeen struct {
 	// for none.
 	Checked bool
 	Short   string
+	// Doubt is why the goal would not start by what is said now, which may pass: nothing is begun meanwhile. Empty for none.
+	Doubt string
 	// Looked: it was looked whether the goal would start, and the nodes that are freed take pods. Unfit tells why not; empty if so.
 	Looked bool
 	Unfit  string
@@ -153,6 +157,8 @@ func (s *planStep) planned() {
 	s.out.Status.Phase = v1alpha1.DefragmentationPlanned
 	switch {
 	case s.outdated():
+	case s.seen.Doubt != "":
+		s.out.Again = s.now.Add(doubtAgain)
 	case !s.seen.Checked:
 		s.out.Check = true
 	case s.seen.Short != "":
@@ -218,6 +224,9 @@ func (s *planStep) running() {
 		s.stop(c, nil)
 	case !c.begun && !s.reserved():
 		s.reserving()
+	case !c.begun && s.seen.Doubt != "":
+		s.out.Hold, s.out.Again = true, s.now.Add(doubtAgain)
+		s.set(v1alpha1.DefragmentationReasonReserving, "nobody is evicted as long as this is so: "+s.seen.Doubt)
 	case !c.begun && !s.seen.Checked:
 		s.out.Hold, s.out.Check = true, true
 		s.set(v1alpha1.DefragmentationReasonReserving, reservingText)
@@ -237,6 +246,10 @@ func (s *planStep) waits(begun bool) bool {
 func (s *planStep) moving(c counted) {
 	s.resume()
 	switch {
+	case len(s.out.Resume) > 0 && s.seen.Doubt != "":
+		s.out.Resume, s.out.Hold = nil, true
+		s.set(v1alpha1.DefragmentationReasonMoving, fmt.Sprintf("%d of %d moves are done, and no more begin as long as this is so: %s", c.cleared, len(s.p.Status.Moves), s.seen.Doubt))
+		return
 	case len(s.out.Resume) > 0 && c.begun && !s.seen.Looked:
 		s.out.Resume, s.out.Look = nil, true
 		return
