@@ -277,11 +277,12 @@ func (r *Registry) Why(pod *v1.Pod) (e gang.Explanation, ok bool) {
 	return p.adapter.Explanation(key)
 }
 
-// Awaits reports whether the gang of a pod is being tried, or will be as things are, or victims make room for it: what is said of it may not be
-// the last word. until is as in [gang.Gangs.Awaits].
+// Awaits reports whether the gang of a pod is being tried, or will be as things are, or victims make room for it or for
+// the pod: what is said may not be the last word. until is as in [gang.Gangs.Awaits].
 func (r *Registry) Awaits(pod *v1.Pod) (awaits bool, until time.Time) {
 	if p := r.all()[pod.Spec.SchedulerName]; p != nil {
 		p.Look(func(s *gang.Gangs) { awaits, until = s.Awaits(pod.UID, p.clock.Now(), elsewhere{p}) })
+		awaits = awaits || elsewhere{p}.Making(hold.SinglePod(pod.UID)) // for one that goes alone, or is in no gang
 	}
 	return awaits, until
 }
