@@ -3,6 +3,7 @@ package simulate
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -133,6 +134,14 @@ func TestNoWaitInVain(t *testing.T) {
 			took := time.Since(began)
 			if answer.Undecided || took > 4*time.Second {
 				t.Errorf("it took %v, undecided: %t", took, answer.Undecided)
+			}
+			for _, v := range answer.Verdicts {
+				if v.Node == "" && v.Reason == "" {
+					t.Errorf("nothing is told of pod %s", v.Pod.Name)
+				}
+				if strings.HasPrefix(name, "missing claim") && (v.Reason != ReasonKeptOut || !strings.Contains(v.Message, "none")) {
+					t.Errorf("pod %s is told %q, %q; want %s, and the claim", v.Pod.Name, v.Reason, v.Message, ReasonKeptOut)
+				}
 			}
 		})
 	}
