@@ -168,13 +168,13 @@ func TestMeasure(t *testing.T) {
 		t.Fatalf("%d plans, want the one that is under way", len(plans))
 	}
 	want := `
-# HELP lockstep_defragmentation_fragmented_ratio [ALPHA] Which share of what is free of a resource lies on nodes where it is too little for a member of those who wait, averaged over these members.
+# HELP lockstep_defragmentation_fragmented_ratio [ALPHA] Which share of what is free of a resource lies on nodes where it is too little for a member of the gangs that wait, averaged over these members.
 # TYPE lockstep_defragmentation_fragmented_ratio gauge
 lockstep_defragmentation_fragmented_ratio{resource="nvidia.com/gpu"} 0.5
-# HELP lockstep_defragmentation_free [ALPHA] How much of a resource is free on all nodes, and not held for anybody.
+# HELP lockstep_defragmentation_free [ALPHA] How much of a resource is free on all nodes, and not held.
 # TYPE lockstep_defragmentation_free gauge
 lockstep_defragmentation_free{resource="nvidia.com/gpu"} 8
-# HELP lockstep_defragmentation_gangs_fit [ALPHA] How many gangs of a shape for which somebody waits fit as things are, by domain of its required topology; the domain is empty for one without.
+# HELP lockstep_defragmentation_gangs_fit [ALPHA] How many gangs of a shape that waits for room fit as things are, by domain of its required topology; the domain is empty for one without.
 # TYPE lockstep_defragmentation_gangs_fit gauge
 lockstep_defragmentation_gangs_fit{domain="a",shape="2 x 4 nvidia.com/gpu in one topology.example.com/rack"} 0
 lockstep_defragmentation_gangs_fit{domain="b",shape="2 x 4 nvidia.com/gpu in one topology.example.com/rack"} 0

@@ -19,15 +19,15 @@ import (
 var (
 	gangsFit = metrics.NewGaugeVec(&metrics.GaugeOpts{
 		Namespace: "lockstep", Subsystem: "defragmentation", Name: "gangs_fit", StabilityLevel: metrics.ALPHA,
-		Help: "How many gangs of a shape for which somebody waits fit as things are, by domain of its required topology; the domain is empty for one without.",
+		Help: "How many gangs of a shape that waits for room fit as things are, by domain of its required topology; the domain is empty for one without.",
 	}, []string{"shape", "domain"})
 	freeAmount = metrics.NewGaugeVec(&metrics.GaugeOpts{
 		Namespace: "lockstep", Subsystem: "defragmentation", Name: "free", StabilityLevel: metrics.ALPHA,
-		Help: "How much of a resource is free on all nodes, and not held for anybody.",
+		Help: "How much of a resource is free on all nodes, and not held.",
 	}, []string{"resource"})
 	fragmented = metrics.NewGaugeVec(&metrics.GaugeOpts{
 		Namespace: "lockstep", Subsystem: "defragmentation", Name: "fragmented_ratio", StabilityLevel: metrics.ALPHA,
-		Help: "Which share of what is free of a resource lies on nodes where it is too little for a member of those who wait, averaged over these members.",
+		Help: "Which share of what is free of a resource lies on nodes where it is too little for a member of the gangs that wait, averaged over these members.",
 	}, []string{"resource"})
 
 	registerOnce sync.Once

@@ -357,7 +357,7 @@ func (r *round) asked(p *v1alpha1.DefragmentationPlan, waiting []*demand) (*dema
 	}
 	at := slices.IndexFunc(waiting, func(d *demand) bool { return d.is(p.Spec.Goal) })
 	if at < 0 {
-		return nil, "nobody of that name waits for room: it has no members yet, or lacks some, or has got nodes"
+		return nil, "no gang of that name waits for room: it has no members yet, or lacks some, or has got nodes"
 	}
 	return waiting[at], ""
 }

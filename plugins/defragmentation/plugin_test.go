@@ -196,7 +196,7 @@ func TestRounds(t *testing.T) {
 		if len(plans) != 2 || len(plans[0].Status.Moves) != 1 || plans[0].Status.Phase != v1alpha1.DefragmentationPlanned {
 			t.Fatalf("%d plans: %+v", len(plans), plans[0].Status)
 		}
-		if c := plans[1].Status.Conditions; len(c) != 1 || c[0].Reason != v1alpha1.DefragmentationReasonNone || !strings.Contains(c[0].Message, "nobody of that name waits") {
+		if c := plans[1].Status.Conditions; len(c) != 1 || c[0].Reason != v1alpha1.DefragmentationReasonNone || !strings.Contains(c[0].Message, "no gang of that name waits") {
 			t.Errorf("it says %+v", c)
 		}
 	}

@@ -119,7 +119,7 @@ func (r *Releaser) work(ctx context.Context) {
 			r.queue.Forget(key)
 			r.queue.AddAfter(key, askAgain)
 		} else if err != nil {
-			klog.FromContext(ctx).Error(err, "Failed to take back what a ResourceClaim has that nobody uses; trying again", "of", key.NamespacedName)
+			klog.FromContext(ctx).Error(err, "Failed to take back the allocation of a ResourceClaim that no pod uses; trying again", "of", key.NamespacedName)
 			r.queue.AddRateLimited(key)
 		} else {
 			r.queue.Forget(key)
@@ -148,7 +148,7 @@ func (r *Releaser) look(ctx context.Context, at looked) error {
 }
 
 // errStays tells that a claim was deleted, and somebody else keeps it: by a finalizer, say.
-var errStays = errors.New("the claim was deleted, and somebody keeps it")
+var errStays = errors.New("the claim was deleted, and is still there")
 
 // stay has a pod wait until a claim that was made for it is gone.
 func (r *Releaser) stay(pod types.UID, claim *resourceapi.ResourceClaim) {
@@ -239,7 +239,7 @@ func (r *Releaser) deallocate(ctx context.Context, claim *resourceapi.ResourceCl
 	case err != nil:
 		return nil, fmt.Errorf("updating status of claim: %w", err)
 	}
-	klog.FromContext(ctx).V(2).Info("Took back the allocation of a ResourceClaim that nobody uses", "resourceclaim", klog.KObj(claim))
+	klog.FromContext(ctx).V(2).Info("Took back the allocation of a ResourceClaim that no pod uses", "resourceclaim", klog.KObj(claim))
 	return now, nil
 }
 

@@ -29,7 +29,7 @@ func (s *searching) note(at domain, result *found, simulated bool) {
 	case simulated:
 		one.Outcome = "does not fit, though the resources would do"
 	case s.round == nil:
-		one.Outcome = "short, and nobody is to be evicted yet: only what others hold would be given up"
+		one.Outcome = "short, and no pod is to be evicted yet: only what other gangs hold would be given up"
 	default:
 		one.Outcome = "short even if every eligible pod were evicted"
 	}

@@ -60,7 +60,7 @@ func (r *Registry) learn(now *v1alpha1.Reservation) {
 	}
 	who, err := ownersOf(now)
 	if err != nil {
-		klog.Background().Error(err, "Failed to read the owners of a Reservation; nobody may use it", "reservation", now.Name)
+		klog.Background().Error(err, "Failed to read the owners of a Reservation; no pod may use it", "reservation", now.Name)
 	}
 	e, keep, drop, told := r.record(now, who)
 	if told && r.charges != nil {

@@ -127,7 +127,7 @@ func (r *Report) writeCounts(line func(string, ...any)) {
 	line("gangs and single pods %d, pods %d, binds %d, evictions %d", n.Gangs, n.Pods, n.Binds, n.Evictions)
 	line("healthy %.0f of %.0f seconds; pods listed again %d times; the machine stood still %d times", n.Healthy.Seconds(), n.Total.Seconds(), n.Relists, r.stalls)
 	line("starts %d, of which a fault interrupted %d; longest healthy time in part %.2f s", n.Started, n.Interrupted, n.LongestPartial.Seconds())
-	line("preemptors %d: %d placed in time, %d excused by what happened to them; evictions of which no event said for whom: %d",
+	line("preemptors %d: %d placed in time, %d excused by what happened to them; evictions of which no event names the preemptor: %d",
 		n.Preemptors, n.PreemptorsPlaced, n.PreemptorsExcused, r.unknown)
 	line("victim gangs %d, %d of them excused", n.VictimGangs, n.VictimGangsExcused)
 	if r.options.holds() {

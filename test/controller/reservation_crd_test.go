@@ -121,7 +121,7 @@ func testReservationRefused(t *testing.T, client dynamic.ResourceInterface) {
 		`{"template": null}`:                                           "spec.template: Required value",
 		`{"template": {"spec": {"containers": []}}}`:                   "template.spec.containers: is empty: name one container with the resources.requests that are to be held",
 		`{"template": {"spec": {"nodeName": "n1"}}}`:                   "template.spec.nodeName: must not be set, the scheduler chooses: narrow its choice with nodeSelector or affinity",
-		`{"template": {"spec": {"schedulingGates": [{"name": "a"}]}}}`: "template.spec.schedulingGates: must not be set, nobody would remove them: say with startTime when to begin",
+		`{"template": {"spec": {"schedulingGates": [{"name": "a"}]}}}`: "template.spec.schedulingGates: must not be set, since nothing would remove them: set spec.startTime to begin later",
 		`{"template": {"metadata": {"namespace": "Team A"}}}`:          "template.metadata.namespace: is the name of no namespace: correct it, or leave it out for default",
 		`{"template": {"spec": {"priority": 3000000000}}}`:             "format int32 in spec.template.spec.priority",
 		`{"template": {"spec": {"overhead": {"cpu": "1e1.5"}}}}`:       `spec.template.spec.overhead.cpu: Invalid value: "1e1.5"`,

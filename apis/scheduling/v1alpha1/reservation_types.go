@@ -121,7 +121,7 @@ type ReservationSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="template: cannot be changed: make another Reservation with what you want"
 	// +kubebuilder:validation:XValidation:rule="has(self.spec) && size(self.spec.containers) > 0",fieldPath=".spec.containers",message="template.spec.containers: is empty: name one container with the resources.requests that are to be held"
 	// +kubebuilder:validation:XValidation:rule="!has(self.spec) || !has(self.spec.nodeName)",fieldPath=".spec.nodeName",message="template.spec.nodeName: must not be set, the scheduler chooses: narrow its choice with nodeSelector or affinity"
-	// +kubebuilder:validation:XValidation:rule="!has(self.spec) || !has(self.spec.schedulingGates) || size(self.spec.schedulingGates) == 0",fieldPath=".spec.schedulingGates",message="template.spec.schedulingGates: must not be set, nobody would remove them: say with startTime when to begin"
+	// +kubebuilder:validation:XValidation:rule="!has(self.spec) || !has(self.spec.schedulingGates) || size(self.spec.schedulingGates) == 0",fieldPath=".spec.schedulingGates",message="template.spec.schedulingGates: must not be set, since nothing would remove them: set spec.startTime to begin later"
 	// +kubebuilder:validation:XValidation:rule="!has(self.metadata) || !has(self.metadata.__namespace__) || !format.dns1123Label().validate(self.metadata.__namespace__).hasValue()",fieldPath=".metadata.namespace",message="template.metadata.namespace: is the name of no namespace: correct it, or leave it out for default"
 	Template v1.PodTemplateSpec `json:"template"`
 	// Owners are who may use what is held: pods to which one of the entries applies. From 1 to 16. May

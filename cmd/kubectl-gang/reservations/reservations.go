@@ -45,7 +45,7 @@ func New(a *access.Access) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "reservations",
 		Aliases: []string{"reservation", "rsv"},
-		Short:   "List Reservations: what is held, where and for whom",
+		Short:   "List Reservations: what is held, where and for which pods",
 		Long:    long,
 		Example: example,
 		Args:    cobra.NoArgs,

@@ -157,7 +157,7 @@ func (r *Report) words(preempt bool) string {
 		fmt.Fprintf(&b, "  Meanwhile it would evict %d pods for others that wait in the cluster.\n", len(r.Others))
 	}
 	if len(r.Why) > 0 && !preempt {
-		fmt.Fprintln(&b, "  Nobody may be evicted for them here: see what would be with --preempt.")
+		fmt.Fprintln(&b, "  No pods are evicted for them here: see with --preempt what would be.")
 	}
 	return b.String()
 }

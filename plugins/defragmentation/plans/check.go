@@ -67,7 +67,7 @@ func (r *reconciler) short(ctx context.Context, p *v1alpha1.DefragmentationPlan,
 		free.Add(held[name], -1)
 		for _, kind := range slices.Sorted(maps.Keys(come[name])) {
 			if has, wants := free[kind], come[name][kind]; wants > 0 && wants > has {
-				return fmt.Sprintf("once all moves are done, node %s would lack %s for those who are to come", name, resource.Vector{kind: wants - has}), nil
+				return fmt.Sprintf("once all moves are done, node %s would lack %s for the pods that are to come", name, resource.Vector{kind: wants - has}), nil
 			}
 		}
 	}

@@ -73,10 +73,10 @@ func TestStoriesOfRounds(t *testing.T) {
 				c.run()
 				c.note("evicts in %s", c.attempts[len(c.attempts)-1].EvictsIn(c.now))
 				e, _ := c.s.Explain(Key{"a", "train"})
-				c.note("tells of it: %t", strings.Contains(e.Message, "evicts nobody"))
+				c.note("tells of it: %t", strings.Contains(e.Message, "evicts no pods"))
 			},
 			want: []string{
-				`Unschedulable: gang "a/train": 1 of 2 members fit; it evicts nobody in the first 1m30s, so that nodes can be added (scheduling.lockstep.dev/preemption-delay)`,
+				`Unschedulable: gang "a/train": 1 of 2 members fit; it evicts no pods in the first 1m30s, so that nodes can be added (scheduling.lockstep.dev/preemption-delay)`,
 				"evicts in 1m30s", "evicts in 1s", "evicts in 0s", "tells of it: false",
 			},
 		},

@@ -83,7 +83,7 @@ func TextNoNodes(key Key, minimum int) string {
 
 // TextPreemptionDelay is added for a gang that may not evict others yet.
 func TextPreemptionDelay(delay time.Duration) string {
-	return fmt.Sprintf("; it evicts nobody in the first %s, so that nodes can be added (%s)", delay, v1alpha1.PreemptionDelayAnnotation)
+	return fmt.Sprintf("; it evicts no pods in the first %s, so that nodes can be added (%s)", delay, v1alpha1.PreemptionDelayAnnotation)
 }
 
 // TextClaimTurn is of a member that waits for others with which it shares claims.

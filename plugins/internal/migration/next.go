@@ -164,14 +164,14 @@ func (s *step) pending() {
 	case pod.Node != spec.SourceNode:
 		s.fail(v1alpha1.MigrationReasonPodGone, fmt.Sprintf("pod %s is on node %q, not on %s", spec.PodName, pod.Node, spec.SourceNode))
 	case !pod.Controlled && !spec.AllowBarePod:
-		s.fail(v1alpha1.MigrationReasonNoController, fmt.Sprintf("pod %s has no controller, which would make it again: set spec.allowBarePod if somebody does", spec.PodName))
+		s.fail(v1alpha1.MigrationReasonNoController, fmt.Sprintf("pod %s has no controller, which would make it again: set spec.allowBarePod if something else does", spec.PodName))
 	case r == nil && s.reserved():
 		s.fail(v1alpha1.MigrationReasonReservationLost, fmt.Sprintf("Reservation %s was deleted", status.Reservation))
 	case r == nil:
 		s.reserving("it is being made")
 		s.out.Action = Reserve
 	case !r.Ours:
-		s.fail(v1alpha1.MigrationReasonReservationLost, fmt.Sprintf("Reservation %s belongs to somebody else: name another one in spec.reservation", status.Reservation))
+		s.fail(v1alpha1.MigrationReasonReservationLost, fmt.Sprintf("Reservation %s was not made for this PodMigration: name another one in spec.reservation", status.Reservation))
 	case len(r.Users) > 0:
 		s.fail(v1alpha1.MigrationReasonReservationLost, fmt.Sprintf("pod %s/%s used Reservation %s before the eviction", r.Users[0].Namespace, r.Users[0].Name, status.Reservation))
 	case r.Phase == v1alpha1.ReservationAvailable && r.Node == spec.TargetNode:
@@ -270,7 +270,7 @@ func (s *step) running() {
 		}
 	case s.seen.Barren:
 		s.evicted()
-		s.fail(v1alpha1.MigrationReasonPodGone, fmt.Sprintf("pod %s is gone, and so is its controller: nobody makes a successor", spec.PodName))
+		s.fail(v1alpha1.MigrationReasonPodGone, fmt.Sprintf("pod %s is gone, and so is its controller: nothing makes a successor", spec.PodName))
 	default:
 		s.evicted()
 		s.await()

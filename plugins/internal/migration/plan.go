@@ -226,7 +226,7 @@ func (s *planStep) running() {
 		s.reserving()
 	case !c.begun && s.seen.Doubt != "":
 		s.out.Hold, s.out.Again = true, s.now.Add(doubtAgain)
-		s.set(v1alpha1.DefragmentationReasonReserving, "nobody is evicted as long as this is so: "+s.seen.Doubt)
+		s.set(v1alpha1.DefragmentationReasonReserving, "no pod is evicted as long as this is so: "+s.seen.Doubt)
 	case !c.begun && !s.seen.Checked:
 		s.out.Hold, s.out.Check = true, true
 		s.set(v1alpha1.DefragmentationReasonReserving, reservingText)
@@ -264,7 +264,7 @@ func (s *planStep) moving(c counted) {
 
 // short ends a plan that would not lead to its goal.
 func (s *planStep) short() {
-	s.end(v1alpha1.DefragmentationFailed, v1alpha1.DefragmentationReasonOutdated, "it is not as it was when the plan was made, and nobody was evicted: "+s.seen.Short)
+	s.end(v1alpha1.DefragmentationFailed, v1alpha1.DefragmentationReasonOutdated, "the cluster is not as it was when the plan was made, and no pod was evicted: "+s.seen.Short)
 }
 
 // counted is how far the moves of a plan have come.
@@ -342,7 +342,7 @@ func (s *planStep) targetsReserved() bool {
 	return true
 }
 
-const reservingText = "the targets are being reserved; nobody is evicted before all are that have room"
+const reservingText = "the targets are being reserved; no pod is evicted before all are that have room"
 
 func (s *planStep) reserving() {
 	s.out.Hold, s.out.Make = true, s.missing()
@@ -361,7 +361,7 @@ func (s *planStep) reserving() {
 		}
 	}
 	s.end(v1alpha1.DefragmentationFailed, v1alpha1.DefragmentationReasonMoveFailed,
-		fmt.Sprintf("not all targets could be reserved within %s, and nobody was evicted: %s", reserveWithin, strings.Join(waiting, ", ")))
+		fmt.Sprintf("not all targets could be reserved within %s, and no pod was evicted: %s", reserveWithin, strings.Join(waiting, ", ")))
 }
 
 // resume lets moves begin whose turn it is, so many at a time.

@@ -54,22 +54,22 @@ func TestMoves(t *testing.T) {
 			s.at(1, s.pod("x"), s.bound("x", 0), s.migration("m", "x", "Pending", false))
 			s.at(2, s.movedOff("x")...)
 			s.at(20)
-		}, want: "nobody moved before the target is reserved: pod a/x: "},
+		}, want: "no pod moved before its target is reserved: pod a/x: "},
 		"evicted for nothing": {tell: func(s *story) {
 			s.at(1, s.pod("x"), s.bound("x", 0))
 			s.at(2, s.movedOff("x")...)
 			s.at(20)
-		}, want: "nobody moved for nothing, or twice: pod a/x: "},
+		}, want: "no pod moved for nothing, or twice: pod a/x: "},
 		"evicted for another": {tell: func(s *story) {
 			s.at(1, s.pod("x"), s.bound("x", 0), s.pod("y"), s.bound("y", 0), s.migration("m", "y", "Running", true))
 			s.at(2, s.movedOff("x")...)
 			s.at(20)
-		}, want: "nobody moved for nothing, or twice: pod a/x: "},
+		}, want: "no pod moved for nothing, or twice: pod a/x: "},
 		"two targets for one pod": {tell: func(s *story) {
 			s.at(1, s.pod("x"), s.bound("x", 0), s.migration("m", "x", "Running", true), s.migration("n", "x", "Running", true))
 			s.at(2, s.movedOff("x")...)
 			s.at(20)
-		}, want: "nobody moved for nothing, or twice: pod a/x: "},
+		}, want: "no pod moved for nothing, or twice: pod a/x: "},
 		"a failed try before": {tell: func(s *story) {
 			s.at(1, s.pod("x"), s.bound("x", 0), s.migration("m", "x", "Failed", false), s.migration("n", "x", "Running", true))
 			s.at(2, s.movedOff("x")...)
