@@ -8,20 +8,20 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 )
 
-// Line is where a gang, or a pod in none, stands among those that wait.
+// Line is the position of a gang, or of a pod in no gang, among those that wait.
 type Line struct {
-	// Queue is the one in which they wait; empty where the profile has no queues.
+	// Queue is the queue in which they wait; empty where the profile has no queues.
 	Queue string `json:"queue,omitempty"`
-	// At counts from 1, and Of is how many they are.
+	// At is the position, from 1, and Of the number of those that wait.
 	At int `json:"at"`
 	Of int `json:"of"`
-	// First is the one that comes first: "gang a/b", or "pod a/b".
+	// First is the first of them: "gang a/b", or "pod a/b".
 	First string `json:"first,omitempty"`
 }
 
-// Line returns where a pod or its gang stands among those of its queue that wait, have their turn or did not fit, as the queue orders them;
-// and where its profile has no queues, among the gangs of the profile that have all their members and no place, as the scheduler tries
-// them. It returns false where it does not wait so.
+// Line returns the position of a pod or its gang among those of its queue that wait, have their turn or did not fit, as the queue orders
+// them. Where its profile has no queues, it is the position among the gangs of the profile that have all their members and no place, as the
+// scheduler tries them. Line returns false where the pod does not wait in this way.
 func (s *Set) Line(pod *v1.Pod) (line Line, waits bool) {
 	if line.Queue = s.queues.QueueOf(pod); line.Queue != "" {
 		line.At, line.Of, line.First = s.queues.Line(pod)

@@ -15,8 +15,8 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/reservation"
 )
 
-// check tells what makes a profile one in which the plugins would do harm: a gang that is
-// not held until it is complete, evictions for places that nobody keeps, or promises that the
+// check returns what makes a profile one in which the plugins would do harm: a gang that is
+// not held until it is complete, evictions for places that nothing keeps, or promises that the
 // profile does not keep itself.
 func check(profile framework.Framework) field.ErrorList {
 	path := field.NewPath("profiles").Key(profile.ProfileName()).Child("plugins")
@@ -53,9 +53,9 @@ func check(profile framework.Framework) field.ErrorList {
 	return errs
 }
 
-// Complete enables Reservation and HeldCapacity in profiles that say nothing of them: what a
+// Complete enables Reservation and HeldCapacity in profiles that do not mention them: what a
 // process promises, all of its profiles have to keep. They come last, and so after Gang; but
-// Reservation comes before the binder, which knows nothing of reserve pods.
+// Reservation comes before the binder, which does not know reserve pods.
 func Complete(profiles []schedconfig.KubeSchedulerProfile) {
 	for i := range profiles {
 		all, bind := &profiles[i].Plugins.MultiPoint, &profiles[i].Plugins.Bind
@@ -71,10 +71,10 @@ func Complete(profiles []schedconfig.KubeSchedulerProfile) {
 	}
 }
 
-// reservationWeight has pods go to what is held for them, whatever else speaks for another node.
+// reservationWeight makes pods go to what is held for them, whatever other plugins score for another node.
 const reservationWeight = 100
 
-// mentions reports whether a profile says something of a plugin.
+// mentions reports whether a profile enables or disables a plugin.
 func mentions(set *schedconfig.PluginSet, name string) bool {
 	return slices.ContainsFunc(slices.Concat(set.Enabled, set.Disabled), func(p schedconfig.Plugin) bool { return p.Name == name })
 }
@@ -91,7 +91,7 @@ func keeps(profile framework.Framework) bool {
 	return at(enabled.PreFilter, heldcapacity.Name) >= 0 && at(enabled.Filter, heldcapacity.Name) >= 0
 }
 
-// doubts tell of what works, but not as users of gangs would want it. promised: some profile of
+// doubts returns warnings about what works, but not as users of gangs would want it. promised: some profile of
 // the process promises capacity.
 func doubts(profile framework.Framework, promised bool) (list []string) {
 	enabled := profile.ListPlugins()
@@ -108,13 +108,13 @@ func doubts(profile framework.Framework, promised bool) (list []string) {
 	return list
 }
 
-// point is an extension point, and what is enabled there.
+// point is an extension point, with the plugins that are enabled there.
 type point struct {
 	name string
 	set  schedconfig.PluginSet
 }
 
-// at is the position of a plugin; -1 if it is not there.
+// at returns the position of a plugin; -1 if it is not there.
 func at(set schedconfig.PluginSet, name string) int {
 	return slices.IndexFunc(set.Enabled, func(p schedconfig.Plugin) bool { return p.Name == name })
 }

@@ -70,7 +70,7 @@ type Set struct {
 	Registry frameworkruntime.Registry
 }
 
-// NewSet makes the plugins of a process. All its profiles share them.
+// NewSet makes the plugins of a process, which all its profiles share.
 func NewSet() *Set {
 	slots, ledger, positions, leading := binder.NewSlots(), holds.New(), order.New(), make(chan struct{})
 	underway, events, watched, statuses := eviction.NewUnderway(), cacheevents.New(), watches.New(), podstatus.New(leading)
@@ -98,20 +98,20 @@ func NewSet() *Set {
 	return s
 }
 
-// ReservePods are the pods that look for places of Reservations. The scheduler has to be made with
-// them: in its pod informer, its client, and its events.
+// ReservePods returns the store of the pods that look for places of Reservations. The scheduler has to be made with
+// it: in its pod informer, its client, and its events.
 func (s *Set) ReservePods() *reservepods.Store { return s.reserve }
 
-// Add adds a plugin of somebody else. Where it implements the Simulate hooks or the gang
-// extension points, they are found by themselves. It fails where the name is taken.
+// Add adds an external plugin. Where it implements the Simulate hooks or the gang
+// extension points, they are found automatically. Add fails where the name is taken.
 func (s *Set) Add(name string, factory frameworkruntime.PluginFactory) error {
 	return s.Registry.Register(name, s.all.Watch(factory))
 }
 
-// Install prepares a scheduler that does not run yet for the plugins: pods that
-// wait behind the gate of their gang do so in front of its queue, the first cycle waits
-// for the caches, the plugins learn when it begins to schedule, and it does not schedule further ahead of the API
-// server than helps. It fails where a profile has the plugins in a way that would do
+// Install prepares a scheduler that does not run yet for the plugins: pods behind the gate
+// of their gang wait in front of the scheduling queue, the first cycle waits
+// for the caches, the plugins learn when scheduling begins, and the scheduler gets no further ahead of the API
+// server than helps. Install fails where a profile configures the plugins in a way that would do
 // harm; the error names the field.
 func (s *Set) Install(ctx context.Context, sched *scheduler.Scheduler) error {
 	var errs field.ErrorList
@@ -153,7 +153,7 @@ func (s *Set) Install(ctx context.Context, sched *scheduler.Scheduler) error {
 	return nil
 }
 
-// hear has those told whose pods have failed, and what kube-scheduler says of them be corrected.
+// hear passes on which pods failed, and corrects what kube-scheduler writes in their conditions.
 func (s *Set) hear(sched *scheduler.Scheduler) {
 	failed := sched.FailureHandler
 	sched.FailureHandler = func(ctx context.Context, profile framework.Framework, pod *framework.QueuedPodInfo, status *fwk.Status, nominating *fwk.NominatingInfo, start time.Time) {
@@ -171,13 +171,13 @@ func (s *Set) hear(sched *scheduler.Scheduler) {
 	}
 }
 
-// pace has the first cycle wait until what comes first is known, and each until there is room for another binding.
+// pace makes the first cycle wait until what comes first is known, and each cycle until there is room for another binding.
 func (s *Set) pace(ctx context.Context, sched *scheduler.Scheduler, api catchup.API, factory informers.SharedInformerFactory) {
 	next := sched.NextEntity
 	sched.NextEntity = func(logger klog.Logger) (framework.QueuedEntityInfo, error) {
 		s.lead.Do(func() { s.begin(ctx, sched, api, factory) })
 		if ctx.Err() != nil {
-			return nil, nil // the scheduler goes down, maybe before it began
+			return nil, nil // the scheduler shuts down, maybe before it began
 		}
 		s.slots.WaitForRoom(ctx)
 		entity, err := next(logger)
@@ -186,7 +186,7 @@ func (s *Set) pace(ctx context.Context, sched *scheduler.Scheduler, api catchup.
 	}
 }
 
-// word returns what kube-scheduler is to give in a condition of a pod; false where it is to say nothing. The reason is
+// word returns what kube-scheduler is to write in a condition of a pod; false where it is to write nothing. The reason is
 // Unschedulable only where more nodes would help.
 func (s *Set) word(pod *v1.Pod, condition *v1.PodCondition) (podstatus.Correction, bool) {
 	if condition.Reason != v1.PodReasonUnschedulable {
@@ -206,7 +206,7 @@ func (s *Set) word(pod *v1.Pod, condition *v1.PodCondition) (podstatus.Correctio
 }
 
 // begin returns when scheduling may begin: the process leads, and its caches and plugins have
-// what the one that led before it has done.
+// what the leader before it has done.
 func (s *Set) begin(ctx context.Context, sched *scheduler.Scheduler, api catchup.API, factory informers.SharedInformerFactory) {
 	if !catchup.Wait(ctx, api, factory, sched.Cache, s.watches(sched)...) {
 		return
@@ -220,11 +220,12 @@ func (s *Set) begin(ctx context.Context, sched *scheduler.Scheduler, api catchup
 	close(s.leading)
 }
 
-// openWithin is how long the first cycle waits for the gangs that wait, and for those whose turn it is in their queues, to be in the scheduling
-// queue: pods that wait for neither would have their room. What is not served, or cannot be read, is not to keep all from being scheduled.
+// openWithin is how long the first cycle waits until the gangs that wait, and those that have their turn in their queues, are in
+// the scheduling queue: otherwise pods that wait for neither would take their room. A kind that is not served, or cannot be read,
+// must not block all scheduling.
 const openWithin = 10 * time.Second
 
-// watches are what has to have taken in what is stored, beside the scheduler's own cache.
+// watches returns what has to have taken in what is stored, beside the scheduler's own cache.
 func (s *Set) watches(sched *scheduler.Scheduler) (all []catchup.Watch) {
 	for _, watch := range s.watched.All() {
 		all = append(all, watch)
@@ -237,8 +238,8 @@ func (s *Set) watches(sched *scheduler.Scheduler) (all []catchup.Watch) {
 	return all
 }
 
-// Follow is for a process that never schedules: it returns when its caches and plugins have what was stored when it was
-// called, with true; or with false, when ctx is done. It is called once, when the informers have synced.
+// Follow is for a process that never schedules. It returns true when its caches and plugins have what was stored when Follow was
+// called, and false when ctx is done. It is called once, when the informers have synced.
 func (s *Set) Follow(ctx context.Context, sched *scheduler.Scheduler) (bool, error) {
 	api, factory, err := whatIsStored(sched)
 	if err != nil {
@@ -247,31 +248,31 @@ func (s *Set) Follow(ctx context.Context, sched *scheduler.Scheduler) (bool, err
 	return catchup.Wait(ctx, api, factory, sched.Cache, s.watches(sched)...), nil
 }
 
-// Ready reports whether scheduling has begun, and all gangs are known that there were then.
+// Ready reports whether scheduling has begun, and all gangs that existed then are known.
 func (s *Set) Ready() bool {
 	return leading.Signal(s.leading).Given() && s.gangs.Synced()
 }
 
-// QueueOf is the queue of a pod; empty where no profile has queues.
+// QueueOf returns the queue of a pod; empty where no profile has queues.
 func (s *Set) QueueOf(pod *v1.Pod) string { return s.queues.QueueOf(pod) }
 
-// Kept returns why a pod, or its gang, waits for its turn in its queue now, and whether that is until somebody changes the queue; an
-// empty reason is that it does not wait.
+// Kept returns why a pod, or its gang, waits for its turn in its queue now, and whether it waits until a user changes the queue. The
+// reason is empty where it does not wait.
 func (s *Set) Kept(pod *v1.Pod) (reason, message string, shut bool) { return s.queues.Kept(pod) }
 
-// Gangs are those of all profiles.
+// Gangs returns the registry of the gangs of all profiles.
 func (s *Set) Gangs() *gangs.Registry { return s.gangs }
 
-// Holds is the ledger of all profiles.
+// Holds returns the ledger of all profiles.
 func (s *Set) Holds() *holds.Holds { return s.holds }
 
-// Decisions are the last of all profiles.
+// Decisions returns the log of the last decisions of all profiles.
 func (s *Set) Decisions() *decisions.Log { return s.decisions }
 
-// Extensions are the plugins of all profiles, to ask them what kube-scheduler does not.
+// Extensions returns the plugins of all profiles, for questions that kube-scheduler does not ask.
 func (s *Set) Extensions() *extension.Plugins { return s.all }
 
-// whatIsStored returns what all profiles share: clients, and the informers.
+// whatIsStored returns what all profiles share: clients and informers.
 func whatIsStored(sched *scheduler.Scheduler) (catchup.API, informers.SharedInformerFactory, error) {
 	profile := anyProfile(sched)
 	if profile == nil {
@@ -284,7 +285,7 @@ func whatIsStored(sched *scheduler.Scheduler) (catchup.API, informers.SharedInfo
 	return catchup.API{Metadata: client, Discovery: profile.ClientSet().Discovery()}, profile.SharedInformerFactory(), nil
 }
 
-// anyProfile is one to ask for what all share; nil where there is none.
+// anyProfile returns one profile, for what all profiles share; nil where there is none.
 func anyProfile(sched *scheduler.Scheduler) framework.Framework {
 	for _, profile := range sched.Profiles {
 		return profile

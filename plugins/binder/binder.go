@@ -9,7 +9,7 @@
 //
 // A binding whose answer is lost is neither a success nor a failure. Bind returns
 // only once it is known which: until then the scheduler accounts for the pod on its
-// node, and so nothing else is put there.
+// node, so nothing else is put there.
 package binder
 
 import (
@@ -49,7 +49,7 @@ var _ fwk.BindPlugin = &Binder{}
 // Name returns the name of the plugin.
 func (pl *Binder) Name() string { return Name }
 
-// Bind waits for a slot and binds. It returns once the pod is bound or certainly not.
+// Bind waits for a slot and binds. It returns once the pod is certainly bound or certainly not.
 func (pl *Binder) Bind(ctx context.Context, state fwk.CycleState, pod *v1.Pod, node string) *fwk.Status {
 	status, sent := pl.send(ctx, state, pod, node)
 	if !sent || status.IsSuccess() {
@@ -59,7 +59,7 @@ func (pl *Binder) Bind(ctx context.Context, state fwk.CycleState, pod *v1.Pod, n
 }
 
 // send sends a Binding, and reports whether it did. The slot is held for the call
-// only: a pod that waits for news of its binding keeps none from others.
+// only: a pod that waits to learn what became of its binding takes no slot from others.
 func (pl *Binder) send(ctx context.Context, state fwk.CycleState, pod *v1.Pod, node string) (status *fwk.Status, sent bool) {
 	if err := pl.slots.acquire(ctx); err != nil {
 		return fwk.AsStatus(fmt.Errorf("waiting to bind pod %s/%s: %w", pod.Namespace, pod.Name, err)), false
@@ -86,7 +86,7 @@ func (pl *Binder) bind(ctx context.Context, b *v1.Binding) error {
 	return util.BindPod(ctx, pl.client, b)
 }
 
-// New makes the factory of the plugin over slots that all profiles share.
+// New returns the factory of the plugin over slots that all profiles share.
 func New(slots *Slots) frameworkruntime.PluginFactory {
 	return func(ctx context.Context, object runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 		args, ok := object.(*config.BoundedBinderArgs)

@@ -28,7 +28,7 @@ var (
 func registerMetrics() {
 	registerOnce.Do(func() {
 		legacyregistry.MustRegister(doubtful, openBindings)
-		// Series that are there from the start: of one that begins with its first count, increase() misses that.
+		// Series exist from the start: increase() misses the first count of a series that begins with it.
 		for _, o := range []outcome{bound, elsewhere, gone, failed} {
 			doubtful.WithLabelValues(o.String())
 		}

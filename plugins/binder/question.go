@@ -13,16 +13,16 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// answer is what the API server said to a Binding.
+// answer is what the API server returned for a Binding.
 type answer int
 
 const (
 	// stored: the pod is on its node.
 	stored answer = iota
-	// answered: the call is over. It said no, but so it does to a Binding that is sent
-	// again after the first was stored; only the pod tells.
+	// answered: the call is over. The answer was no, but a Binding that is sent again after
+	// the first was stored gets a no as well; only the pod shows which.
 	answered
-	// silent: the call may still be at work, and be stored later.
+	// silent: the call may still be running, and be stored later.
 	silent
 )
 
@@ -31,13 +31,13 @@ const (
 // what it has handed to etcd by then, etcd decides within seconds.
 const landsWithin = 75 * time.Second
 
-// otherUID is what the API server says where the UID of a Binding is not that of the pod.
+// otherUID is what the API server returns where the UID of a Binding is not that of the pod.
 const otherUID = "Precondition failed: UID in precondition"
 
-// classify returns what an error of a Binding call says.
+// classify returns what an error of a Binding call means.
 //
 // A Conflict is no answer: the API server wraps whatever goes wrong in storage into
-// one, timeouts of etcd too. Only the one that names the UID says that another pod
+// one, timeouts of etcd too. Only the Conflict that names the UID means that another pod
 // has the name by now.
 func classify(err error) answer {
 	if err == nil {
@@ -51,14 +51,14 @@ func classify(err error) answer {
 	case code == http.StatusConflict && strings.Contains(err.Error(), otherUID):
 		return answered
 	case code == 0, code == http.StatusConflict, code == http.StatusRequestTimeout, code > http.StatusInternalServerError:
-		return silent // 502 to 504 come from what stands in between, too
+		return silent // 502 to 504 come from proxies in between, too
 	case reason == metav1.StatusReasonTimeout, reason == metav1.StatusReasonServerTimeout, apierrors.IsUnexpectedServerError(err):
 		return silent
 	}
 	return answered
 }
 
-// outcome is what a look at the pod says about its Binding.
+// outcome is what a look at the pod shows about its Binding.
 type outcome int
 
 const (
@@ -68,9 +68,9 @@ const (
 	again
 	// bound: it is stored.
 	bound
-	// elsewhere: somebody else bound the pod to another node.
+	// elsewhere: another scheduler bound the pod to another node.
 	elsewhere
-	// gone: the pod is deleted, or being deleted; nothing of ours can be stored any more.
+	// gone: the pod is deleted, or being deleted; none of our Bindings can be stored any more.
 	gone
 	// failed: it is not stored, and none of the calls can be stored any more.
 	failed
@@ -91,7 +91,7 @@ type question struct {
 	times int
 	// openUntil is when the last call without an answer can be stored no more.
 	openUntil time.Time
-	// refused: the last call was answered, with no.
+	// refused: the last call was answered with no.
 	refused bool
 }
 
@@ -106,7 +106,7 @@ func (q *question) sent(err error, now time.Time) {
 	}
 }
 
-// judge returns what the pod, as it is stored now, says of the question, and why.
+// judge returns what the pod, as it is stored now, shows about the question, and why.
 // The look has to be later than the last call.
 func (q *question) judge(live *v1.Pod, err error, now time.Time) (outcome, string) {
 	switch {
@@ -128,7 +128,7 @@ func (q *question) judge(live *v1.Pod, err error, now time.Time) (outcome, strin
 	return again, ""
 }
 
-// open reports whether the pod may have been bound before it was gone: a call was not answered, and no look tells any more.
+// open reports whether the pod may have been bound before it was gone: a call was not answered, and no look can show its outcome any more.
 func (q *question) open(live *v1.Pod, err error) bool {
 	return !q.openUntil.IsZero() && (err != nil || live.UID != q.uid)
 }

@@ -26,7 +26,7 @@ func patience() wait.Backoff {
 
 // settle finds out whether a Binding is stored whose call did not succeed, and sends
 // it again while it may yet be. Until that is known it does not return, unless the
-// scheduler goes down: who returns from Bind with an error gives the node to others.
+// scheduler shuts down: a Bind that returns an error frees the node for other pods.
 func (pl *Binder) settle(ctx context.Context, state fwk.CycleState, pod *v1.Pod, node string, status *fwk.Status) *fwk.Status {
 	logger, begin := klog.FromContext(ctx), time.Now()
 	logger.Info("A binding did not succeed; its node stays held until it is known whether it is stored",
@@ -66,15 +66,15 @@ func (pl *Binder) settle(ctx context.Context, state fwk.CycleState, pod *v1.Pod,
 	}
 }
 
-// read gets the pod as it is stored, not as some cache has it.
+// read gets the pod as it is stored, not as a cache has it.
 func (pl *Binder) read(ctx context.Context, pod *v1.Pod) (*v1.Pod, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	// No resource version: the API server answers with the newest there is.
+	// No resource version: the API server returns the newest.
 	return pl.client.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
 }
 
-// status is what Bind returns for an outcome.
+// status returns what Bind returns for an outcome.
 func (q *question) status(o outcome, pod *v1.Pod, last *fwk.Status, why string) *fwk.Status {
 	switch o {
 	case bound:

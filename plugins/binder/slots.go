@@ -6,16 +6,16 @@ import (
 	"sync"
 )
 
-// Slots bounds the binding calls of a process. It also tells the scheduling loop
-// when enough pods wait for a slot that scheduling more would only pile them up.
+// Slots bounds the binding calls of a process. It also makes the scheduling loop wait
+// when so many pods wait for a slot that scheduling more would only pile them up.
 type Slots struct {
 	mu    sync.Mutex
 	limit int
 	used  int
-	// waiting are those in line for a slot, first come first served, so that the
+	// waiting are the calls in line for a slot, first come, first served, so that the
 	// members of a gang, which come together, bind together.
 	waiting []chan struct{}
-	// room is closed, and made anew, when the line has become short enough.
+	// room is closed, and replaced, when the line has become short enough.
 	room chan struct{}
 }
 
@@ -23,7 +23,7 @@ type Slots struct {
 func NewSlots() *Slots { return &Slots{room: make(chan struct{})} }
 
 // resize sets the bound. Several profiles may set it; the largest counts, since
-// the API server is one for all.
+// all use the same API server.
 func (s *Slots) resize(limit int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -78,7 +78,7 @@ func (s *Slots) pass() {
 	s.wake()
 }
 
-// wake lets go on who waits for room, if there is any.
+// wake releases the callers that wait for room, if there is any.
 func (s *Slots) wake() {
 	if !s.crowded() {
 		close(s.room)
@@ -86,11 +86,11 @@ func (s *Slots) wake() {
 	}
 }
 
-// crowded: enough wait for a slot to keep the slots busy while the next pods are
+// crowded reports whether enough calls wait for a slot to keep the slots busy while the next pods are
 // scheduled, which takes a fraction of the time that binding does.
 func (s *Slots) crowded() bool { return s.limit > 0 && len(s.waiting) >= max(1, s.limit/4) }
 
-// WaitForRoom blocks while a quarter as many pods wait as there are slots. The
+// WaitForRoom blocks while at least a quarter as many pods wait as there are slots. The
 // scheduling loop calls it before it takes the next pod: that pod would only
 // join the line, and a more urgent one may still come.
 func (s *Slots) WaitForRoom(ctx context.Context) {

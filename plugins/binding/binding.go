@@ -1,7 +1,7 @@
-// Package binding is what plugins and the binder have to tell each other in the cycle of a pod.
+// Package binding is what plugins and the binder tell each other in the cycle of a pod.
 //
-// A plugin writes on a pod in the very call that binds it: what is written is there if the pod is
-// bound, and not otherwise, and it costs no call of its own. The binder tells of a pod that is gone
+// A plugin writes on a pod in the very call that binds it: what it writes is there if the pod is
+// bound, and not otherwise, and it costs no call of its own. The binder reports a pod that was deleted
 // before it was known whether it was bound.
 package binding
 
@@ -16,11 +16,11 @@ const key fwk.StateKey = "lockstep.dev/Binding"
 // notes are annotations. They are replaced, never changed.
 type notes map[string]string
 
-// Clone shares them.
+// Clone returns the same annotations.
 func (n notes) Clone() fwk.StateData { return n }
 
-// Annotate has the pod of a cycle get an annotation when it is bound. It is for plugins that come
-// before the binder, and a binder that asks for Annotations.
+// Annotate gives the pod of a cycle an annotation when it is bound. It works for plugins that come
+// before the binder, with a binder that reads Annotations.
 func Annotate(state fwk.CycleState, name, value string) {
 	all := maps.Clone(notes(Annotations(state)))
 	if all == nil {
@@ -30,11 +30,11 @@ func Annotate(state fwk.CycleState, name, value string) {
 	state.Write(key, all)
 }
 
-// Annotations returns what the pod of a cycle is to get; nil for nothing.
+// Annotations returns the annotations that the pod of a cycle is to get; nil for none.
 func Annotations(state fwk.CycleState) map[string]string {
 	data, err := state.Read(key)
 	if err != nil {
-		return nil // nobody wants any
+		return nil // no plugin added any
 	}
 	n, _ := data.(notes)
 	return n
@@ -46,10 +46,10 @@ type open struct{}
 
 func (o open) Clone() fwk.StateData { return o }
 
-// LeaveOpen tells that the pod is gone and nobody will know whether it was bound before: an answer was lost.
+// LeaveOpen records that the pod is gone and it will never be known whether it was bound before: an answer was lost.
 func LeaveOpen(state fwk.CycleState) { state.Write(openKey, open{}) }
 
-// LeftOpen reports whether that was told: the pod may have run.
+// LeftOpen reports whether that was recorded: the pod may have run.
 func LeftOpen(state fwk.CycleState) bool {
 	_, err := state.Read(openKey)
 	return err == nil // nothing else is returned where nothing was written

@@ -1,10 +1,10 @@
 // Package cacheevents tells plugins what the scheduler's cache has taken in, and when a
 // scheduling cycle begins and fails.
 //
-// kube-scheduler's informer handlers and those of a plugin run beside each other: a
-// plugin that acts on what its own handler hears may have a cycle run on a snapshot that
-// does not know of it yet, and whoever comes next gets what was meant for the first. What
-// is told here the next snapshot has.
+// kube-scheduler's informer handlers and those of a plugin run concurrently: if a plugin
+// acts on an event of its own handler, a cycle may run on a snapshot that does not have
+// the event yet, and another pod takes what was meant for the first. An event that this
+// package passes on is in the next snapshot.
 //
 // It keeps nothing but the listeners, and decides nothing but whether an event may help a pod.
 package cacheevents
@@ -17,26 +17,26 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 )
 
-// Listener is told. It must not block: it is called on the goroutines of
+// Listener gets the events. It must not block: it is called on the goroutines of
 // kube-scheduler's informers, and on the scheduling goroutine.
 type Listener interface {
-	// Heard tells of an event that the cache has taken in; the object before and after, nil
+	// Heard is called for an event that the cache has taken in, with the object before and after, nil
 	// where there is none. One change may be several events.
 	Heard(event fwk.ClusterEvent, before, after any)
-	// Begin tells that a cycle begins: what is heard from now on, its snapshot may not have.
+	// Begin is called when a cycle begins: its snapshot may not have what is heard from now on.
 	Begin()
-	// Failed tells that the cycle of a pod, or its binding, came to nothing, and why. The queue
-	// does not have it back yet.
+	// Failed is called when the cycle of a pod, or its binding, failed, with the reason. The pod is not
+	// back in the queue yet.
 	Failed(ctx context.Context, pod *v1.Pod, why error)
 }
 
-// Events is the listeners of a process. It is safe for concurrent use.
+// Events has the listeners of a process. It is safe for concurrent use.
 type Events struct {
 	mu        sync.RWMutex
 	listeners []Listener
 }
 
-// New makes one without listeners.
+// New returns Events without listeners.
 func New() *Events { return &Events{} }
 
 // Listen adds a listener.
@@ -46,21 +46,21 @@ func (e *Events) Listen(l Listener) {
 	e.listeners = append(e.listeners, l)
 }
 
-// Heard tells all listeners.
+// Heard calls Heard of all listeners.
 func (e *Events) Heard(event fwk.ClusterEvent, before, after any) {
 	for _, l := range e.all() {
 		l.Heard(event, before, after)
 	}
 }
 
-// Begin tells all listeners.
+// Begin calls Begin of all listeners.
 func (e *Events) Begin() {
 	for _, l := range e.all() {
 		l.Begin()
 	}
 }
 
-// Failed tells all listeners.
+// Failed calls Failed of all listeners.
 func (e *Events) Failed(ctx context.Context, pod *v1.Pod, why error) {
 	for _, l := range e.all() {
 		l.Failed(ctx, pod, why)

@@ -18,7 +18,7 @@ func Frees(event fwk.ClusterEvent) bool {
 	return event.Resource == fwk.AssignedPod && event.ActionType&(fwk.Delete|fwk.UpdatePodScaleDown) != 0 && event.ActionType != fwk.Update
 }
 
-// NodeHelps reports whether what an event tells of a node may let a pod fit that did not. Of
+// NodeHelps reports whether a change of a node may let a pod fit that did not. Of
 // annotations only those count that plugins of this project read: others change all the time.
 func NodeHelps(before, after any) bool {
 	old, _ := before.(*v1.Node)
@@ -31,10 +31,10 @@ func NodeHelps(before, after any) bool {
 		!maps.Equal(ours(old.Annotations), ours(node.Annotations))
 }
 
-// ClaimHelps reports whether what an event tells of a ResourceClaim may let a pod fit that did not: the claim has come to be,
-// or devices are free of it, or it is allocated and others may share it. Of one that was made for a pod the last takes from
-// others only. One that was made for extended resources helps when it goes, whether or not it had devices: kube-scheduler refuses its
-// pod as long as it sees it.
+// ClaimHelps reports whether a change of a ResourceClaim may let a pod fit that did not: the claim was created,
+// or its devices are free again, or it is allocated and other pods may share it. The allocation of a claim that was made for one pod
+// only takes devices from others. A claim that was made for extended resources helps when it goes, whether or not it had devices:
+// kube-scheduler refuses its pod as long as it sees the claim.
 func ClaimHelps(before, after any) bool {
 	old, _ := before.(*resourceapi.ResourceClaim)
 	claim, _ := after.(*resourceapi.ResourceClaim)
@@ -51,7 +51,7 @@ func isOfPod(claim *resourceapi.ResourceClaim) bool {
 	return owner != nil && owner.Kind == "Pod"
 }
 
-// ours are the annotations under the domain of this project.
+// ours returns the annotations under the domain of this project.
 func ours(annotations map[string]string) map[string]string {
 	found := map[string]string{}
 	for key, value := range annotations {

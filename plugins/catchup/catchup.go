@@ -24,46 +24,46 @@ import (
 const (
 	// readTimeout bounds one read.
 	readTimeout = 30 * time.Second
-	// readAnew is how long a cache gets to see what was read before it is read anew: an
-	// object that came and went in between would be waited for in vain.
+	// readAnew is how long a cache gets to see what was read before it is read again: the
+	// cache never sees an object that came and went in between.
 	readAnew = 5 * time.Second
-	// tryAgain is the pause after the API server did not answer.
+	// tryAgain is the pause after an API call failed.
 	tryAgain = 500 * time.Millisecond
-	// sayEvery is how often it is said that scheduling waits.
+	// sayEvery is how often it is logged that scheduling waits.
 	sayEvery = 10 * time.Second
-	// patience is for how long a kind that only plugins watch may fail to be read, if they never
-	// could read it either: what needs it is kept waiting by them, and nothing else is. One
-	// that they have read before is waited for: what they have may be old.
+	// patience is for how long a kind that only plugins watch may fail to be read, if the plugins could
+	// never read it either: they keep what needs it waiting, and nothing else. A kind that
+	// they have read before is waited for: what they have may be old.
 	patience = 30 * time.Second
 )
 
-// Watch is a handler of a plugin's at an informer.
+// Watch is a plugin's handler at an informer.
 type Watch interface {
-	// Name is who watches what.
+	// Name names the plugin and the kind that it watches.
 	Name() string
-	// Own is what the plugin's own informer watches, and with what field selector; false
+	// Own returns what the plugin's own informer watches, and with what field selector; false
 	// where the informer is one of the factory's.
 	Own() (resource schema.GroupVersionResource, selector string, own bool)
-	// Store is the cache of the informer.
+	// Store returns the cache of the informer.
 	Store() cache.Store
 	// Synced reports whether the informer has ever listed what there is.
 	Synced() bool
-	// Handled is the revisions of the objects that the handler has taken in, by UID.
+	// Handled returns the revisions of the objects that the handler has taken in, by UID.
 	Handled() map[string]string
-	// Forget tells that Handled is not asked any more.
+	// Forget is called when Handled is not called any more.
 	Forget()
 }
 
-// API is what tells of what is stored.
+// API is the clients that read what is stored.
 type API struct {
 	Metadata  metadata.Interface
 	Discovery discovery.DiscoveryInterface
 }
 
-// Wait returns when the informers of the factory and those of plugins, and then the
-// scheduler's own cache and the handlers of plugins, have all that was stored when it was
-// called, with true; or with false, when ctx is done. The informers of the factory and their
-// handlers have synced. It says once in a while what it waits for.
+// Wait returns true when the informers of the factory and those of plugins, and then the
+// scheduler's own cache and the handlers of plugins, have all that was stored when Wait was
+// called, and false when ctx is done. The informers of the factory and their
+// handlers have synced. Wait logs now and then what it waits for.
 func Wait(ctx context.Context, api API, factory informers.SharedInformerFactory, scheduler schedcache.Cache, watches ...Watch) bool {
 	logger, begin := klog.FromContext(ctx), time.Now()
 	w := &waiting{lacks: map[string]string{}}
@@ -99,8 +99,8 @@ func Wait(ctx context.Context, api API, factory informers.SharedInformerFactory,
 	return true
 }
 
-// follower is what is made from a cache. What it has taken in is looked up before what
-// there is: else what came in between would be something that it has to lose.
+// follower is what is made from a cache. What it has taken in is read before what the cache
+// has: otherwise an object that comes in between would look like one that the follower has to lose.
 type follower struct {
 	name        string
 	has, stored func() map[string]string
@@ -117,8 +117,8 @@ func followers(factory informers.SharedInformerFactory, scheduler schedcache.Cac
 	return all
 }
 
-// follow returns when a follower has taken in what there is now. left is told how much it
-// lacks.
+// follow returns when a follower has taken in what there is now. left is called with the number of
+// changes that it lacks.
 func follow(ctx context.Context, f follower, left func(int)) error {
 	has, stored := f.has(), f.stored()
 	b, err := backlog.New(stored, "", has)
@@ -140,7 +140,7 @@ func in(revisions map[string]string) backlog.Seen {
 	return func(key string) (string, bool) { revision, ok := revisions[key]; return revision, ok }
 }
 
-// podsIn are the pods on nodes that the informer has, by UID, as the scheduler's cache
+// podsIn returns the pods on nodes that the informer has, by UID, as the scheduler's cache
 // has them.
 func podsIn(factory informers.SharedInformerFactory) map[string]string {
 	objects := factory.Core().V1().Pods().Informer().GetStore().List()
@@ -164,7 +164,7 @@ func nodesIn(factory informers.SharedInformerFactory) map[string]string {
 	return revisions
 }
 
-// uidsIn are the objects that a cache has, by UID.
+// uidsIn returns the objects that a cache has, by UID.
 func uidsIn(store cache.Store) map[string]string {
 	objects := store.List()
 	revisions := make(map[string]string, len(objects))
@@ -201,7 +201,7 @@ func nodesOf(scheduler schedcache.Cache) map[string]string {
 	return revisions
 }
 
-// waiting is what is waited for.
+// waiting is what Wait waits for.
 type waiting struct {
 	mu    sync.Mutex
 	lacks map[string]string
@@ -219,8 +219,8 @@ func (w *waiting) end(name string) {
 	delete(w.lacks, name)
 }
 
-// persist does something until it succeeds, or ctx is done, or mayEnd says of the time for which
-// it has failed that it may end; nil is never.
+// persist calls do until it succeeds, or ctx is done, or mayEnd allows it to end after the time for which
+// it has failed; where mayEnd is nil, it never ends so.
 func (w *waiting) persist(ctx context.Context, name string, mayEnd func(failing time.Duration) bool, do func(context.Context) error) {
 	w.note(name, "being read")
 	var failing time.Time
@@ -248,7 +248,7 @@ func (w *waiting) persist(ctx context.Context, name string, mayEnd func(failing 
 	}
 }
 
-// say says what is waited for, once in a while.
+// say logs now and then what is waited for.
 func (w *waiting) say(ctx context.Context) {
 	ticker := time.NewTicker(sayEvery)
 	defer ticker.Stop()

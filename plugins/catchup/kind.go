@@ -24,37 +24,37 @@ import (
 )
 
 const (
-	// firstPage is the number of objects that are read at once; of kinds that are few it
-	// is all. laterPage is that of further reads.
+	// firstPage is the number of objects in the first read; kinds with few objects fit
+	// into it. laterPage is that of further reads.
 	firstPage, laterPage = 500, 5000
-	// settling is how long a kind of which there is more gets to see the first page's
-	// revision by itself, as it does where something happens all the time.
+	// settling is how long the cache of a kind with more pages gets to reach the first page's
+	// revision by itself, as it does where objects change all the time.
 	settling = 300 * time.Millisecond
-	// look is how often a cache is looked at.
+	// look is how often a cache is checked.
 	look = 10 * time.Millisecond
 )
 
 // kind is a kind of object that the scheduler or a plugin watches.
 type kind struct {
-	name     string // for those who wonder what is waited for
+	name     string // for the log of what is waited for
 	resource schema.GroupVersionResource
 	store    cache.Store
 	objects  metadata.Getter
 	// selector is the field selector of the watch.
 	selector string
-	// served reports whether there is such a kind; nil where there always is.
+	// served reports whether the API server serves the kind; nil where it always does.
 	served func(context.Context) (bool, error)
-	// mayEnd reports whether it may go unread that has failed to be read for so long; nil is
+	// mayEnd reports whether the kind may go unread after its reads have failed for so long; nil means
 	// never.
 	mayEnd func(failing time.Duration) bool
 }
 
-// kinds lists what the informers of a factory watch. What a plugin watches there that
-// Kubernetes does not know is its own affair.
+// kinds lists what the informers of a factory watch. A kind that a plugin watches there and
+// Kubernetes does not know is left to the plugin.
 func kinds(logger klog.Logger, factory informers.SharedInformerFactory, client metadata.Interface) []*kind {
 	var all []*kind
 	done := make(chan struct{})
-	close(done) // it is the list that is wanted, nothing to wait for
+	close(done) // only the list is needed, there is nothing to wait for
 	for watched := range factory.WaitForCacheSync(done) {
 		resource, informer, err := watchOf(watched, factory)
 		if err != nil {
@@ -71,8 +71,8 @@ func kinds(logger klog.Logger, factory informers.SharedInformerFactory, client m
 }
 
 // ownKinds lists what plugins watch by informers of their own. Nothing is stored of kinds
-// that the API server does not serve, and who may not list them is not told that they are
-// none, so it is asked first.
+// that the API server does not serve. A client that may not list a kind gets no error
+// that shows this, so discovery is asked first.
 func ownKinds(watches []Watch, api API) []*kind {
 	var all []*kind
 	for _, watch := range watches {
@@ -105,7 +105,7 @@ func watchOf(watched reflect.Type, factory informers.SharedInformerFactory) (sch
 	return resource, informer.Informer(), nil
 }
 
-// catchUp returns when the cache has what is stored now. left is told how much it lacks.
+// catchUp returns when the cache has what is stored now. left is called with the number of changes that it lacks.
 func (k *kind) catchUp(ctx context.Context, left func(int)) error {
 	if k.served != nil {
 		if ok, err := k.served(ctx); !ok || err != nil {
@@ -116,7 +116,7 @@ func (k *kind) catchUp(ctx context.Context, left func(int)) error {
 	if err != nil {
 		return err
 	}
-	at := page.ResourceVersion // all pages are of one moment
+	at := page.ResourceVersion // all pages have the same revision
 	stored := map[string]string{}
 	note(stored, page)
 	if page.Continue != "" {
@@ -131,14 +131,14 @@ func (k *kind) catchUp(ctx context.Context, left func(int)) error {
 		note(stored, page)
 	}
 	if past, err := k.at(at); past || err != nil {
-		return err // what the cache has is not gone through
+		return err // no need to go through the cache
 	}
 	b, err := backlog.New(stored, at, k.cached())
 	if err != nil {
 		return err
 	}
 	return until(ctx, readAnew, func() (bool, error) {
-		// What was deleted since shows in that the cache has got past the moment.
+		// Deletions since then are seen when the cache gets past the revision.
 		if past, err := k.at(at); past || err != nil {
 			return past, err
 		}
@@ -148,7 +148,7 @@ func (k *kind) catchUp(ctx context.Context, left func(int)) error {
 	})
 }
 
-// page reads objects, from the store and not from a cache of the API server's.
+// page reads objects, from etcd and not from the API server's cache.
 func (k *kind) page(ctx context.Context, limit int64, next string) (*metav1.PartialObjectMetadataList, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
@@ -165,7 +165,7 @@ func note(stored map[string]string, page *metav1.PartialObjectMetadataList) {
 	}
 }
 
-// at reports whether the cache is known to have all up to a revision.
+// at reports whether the cache is known to have everything up to a revision.
 func (k *kind) at(revision string) (bool, error) {
 	has := k.store.LastStoreSyncResourceVersion()
 	if has == "" {
@@ -174,7 +174,7 @@ func (k *kind) at(revision string) (bool, error) {
 	return backlog.Reached(has, revision)
 }
 
-// cached lists the revisions of what the cache has of the API server.
+// cached lists the revisions of the objects in the cache that the API server has too.
 func (k *kind) cached() map[string]string {
 	objects := k.store.List()
 	revisions := make(map[string]string, len(objects))
@@ -202,11 +202,11 @@ func (k *kind) revision(key string) (string, bool) {
 	return accessor.GetResourceVersion(), true
 }
 
-// errBehind is that a cache did not catch up in time.
+// errBehind: a cache did not catch up in time.
 var errBehind = errors.New("the cache does not have all yet")
 
 // until returns when a condition holds; with errBehind when it does not in time, or with
-// the error that asking gave.
+// the error of the condition.
 func until(ctx context.Context, within time.Duration, condition func() (bool, error)) error {
 	end := time.NewTimer(within)
 	defer end.Stop()

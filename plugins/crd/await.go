@@ -10,14 +10,14 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// awaitEvery is how often Await looks.
+// awaitEvery is how often Await checks.
 const awaitEvery = 2 * time.Second
 
-// awaited are the kinds of which it was logged that somebody waits for them.
+// awaited are the kinds for which a running Await has logged that it waits.
 var awaited sync.Map
 
-// Await returns when the API server serves a kind: true; or when ctx is done: false. That it
-// waits is logged, once for all that wait for the same kind in a process.
+// Await returns true when the API server serves a kind, and false when ctx is done. That it
+// waits is logged once for all callers in a process that wait for the same kind.
 func Await(ctx context.Context, mapper meta.RESTMapper, kind schema.GroupVersionKind) bool {
 	logger := klog.FromContext(ctx)
 	told := false

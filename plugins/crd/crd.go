@@ -15,11 +15,11 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// lookEvery is how often a kind that is not served is looked for.
+// lookEvery is how often discovery is asked for a kind that is not served.
 const lookEvery = 5 * time.Second
 
-// WhenServed runs an informer from when the API server serves its resource. The answer tells
-// whether all that was there at the start has been handled: nothing, where it is not served.
+// WhenServed runs an informer from when the API server serves its resource. The returned function reports
+// whether all objects that existed at the start have been handled: none, where it is not served.
 func WhenServed(ctx context.Context, client discovery.DiscoveryInterface, resource schema.GroupVersionResource, informer cache.SharedIndexInformer, handler cache.ResourceEventHandler) cache.InformerSynced {
 	var running, absent atomic.Bool
 	var registration cache.ResourceEventHandlerRegistration
@@ -37,7 +37,7 @@ func WhenServed(ctx context.Context, client discovery.DiscoveryInterface, resour
 			return ok, nil
 		})
 		if err != nil {
-			return // the process is going down
+			return // the process is shutting down
 		}
 		if registration, err = informer.AddEventHandler(handler); err != nil {
 			logger.Error(err, "Failed to watch a kind of object", "resource", resource)

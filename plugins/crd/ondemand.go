@@ -2,13 +2,13 @@ package crd
 
 import "sync"
 
-// OnDemand is a watch that starts when it is first needed. The zero value needs none.
+// OnDemand is a watch that starts when it is first needed. The zero value starts none.
 type OnDemand struct {
 	mu    sync.Mutex
 	start func() error
 }
 
-// Prepare makes what Ensure calls to start the watch. Who needs it may run already: until
+// Prepare makes what Ensure calls to start the watch. Callers of Ensure may run already: until
 // prepare has returned, Ensure waits.
 func (d *OnDemand) Prepare(prepare func() (start func() error, err error)) (err error) {
 	d.mu.Lock()

@@ -1,9 +1,9 @@
-// Package decisions remembers what was decided of each gang: what it asked for, where it was tried, who would have to go,
-// and what came of it.
+// Package decisions remembers what was decided for each gang: what it asked for, where it was tried, which pods would have to be
+// evicted, and the result.
 //
-// It decides nothing. It keeps the last [PerGroup] decisions of each of the last [Groups] groups of gangs that anything was
-// decided of. One that is made again is counted, and not kept twice, so that a gang which fails for hours, or is promised room
-// and loses it in turn, does not push out why it began to.
+// It decides nothing. It keeps the last [PerGroup] decisions of each of the last [Groups] groups of gangs for which anything was
+// decided. A decision that is made again is counted, not kept twice, so that a gang which fails for hours, or is promised room
+// and loses it in turn, does not push out the reason why that began.
 package decisions
 
 import (
@@ -30,63 +30,63 @@ const (
 const (
 	// Placement is where a gang goes.
 	Placement = "Placement"
-	// Preemption is who makes way for it.
+	// Preemption is which pods make way for it.
 	Preemption = "Preemption"
 )
 
-// What comes of it.
+// The result.
 const (
 	// Placed: all members that the minimum needs have a node; the binding follows.
 	Placed = "Placed"
-	// Held: some have, which a NonStrict gang keeps while it waits for the others.
+	// Held: some members have a node, which a NonStrict gang keeps while it waits for the others.
 	Held = "Held"
-	// Unplaced: it has none.
+	// Unplaced: no member has a node.
 	Unplaced = "Unplaced"
-	// Evict: the victims are to be evicted. It does not tell that they were: [Withdrawn] follows where they were not.
+	// Evict: the victims are to be evicted. It does not mean that they were: [Withdrawn] follows where they were not.
 	Evict = "Evict"
-	// Withdrawn: what was decided was not carried out, since the cluster had changed.
+	// Withdrawn: the decision was not carried out, since the cluster had changed.
 	Withdrawn = "Withdrawn"
 	// NoVictims: no choice of victims makes room.
 	NoVictims = "NoVictims"
 )
 
-// Decision is one of them.
+// Decision is what was decided for one group of gangs.
 type Decision struct {
-	// At is when it was made first, and Last when it was the last time; Times is how often. Others may have been made between.
+	// At is when it was first made, Last when it was last made, and Times how often. Other decisions may have been made in between.
 	At    metav1.MicroTime `json:"at"`
 	Last  metav1.MicroTime `json:"last"`
 	Times int              `json:"times"`
 	// Kind is [Placement] or [Preemption].
 	Kind    string `json:"kind"`
 	Profile string `json:"profile"`
-	// Gangs start together; the name of a pod where it is in none.
+	// Gangs are those that start together; the name of the pod where it is in no gang.
 	Gangs []string `json:"gangs"`
 	// Need is what their minimum asks for: how many members, or how much of each resource.
 	Need string `json:"need"`
-	// Domains are those that were tried, the best first where places are looked for, and in their order where victims are;
+	// Domains are those that were tried: for placements the best first, for victims in the order in which they were tried;
 	// Untried is how many others there are.
 	Domains []Domain `json:"domains,omitempty"`
 	Untried int      `json:"untried,omitempty"`
 	// Bundles are the victims that were chosen.
 	Bundles []Bundle `json:"bundles,omitempty"`
-	// Result is what came of it, Chosen the domain where there is one, and Nodes how many nodes are used.
+	// Result is the result, Chosen the domain where there is one, and Nodes how many nodes are used.
 	Result string `json:"result"`
 	Chosen string `json:"chosen,omitempty"`
 	Nodes  int    `json:"nodes,omitempty"`
-	// Why tells why not, as users are told.
+	// Why is why not, in the words that users get.
 	Why string `json:"why,omitempty"`
 }
 
 // Domain is a part of the cluster that was tried.
 type Domain struct {
 	Name string `json:"name"`
-	// Round is that of the victims who may go; empty where nobody may.
+	// Round is that of the victims which may be evicted; empty where no pod may.
 	Round string `json:"round,omitempty"`
-	// Outcome is how far it came there.
+	// Outcome is how far the attempt came there.
 	Outcome string `json:"outcome"`
 }
 
-// Bundle is victims that go together.
+// Bundle is victims that are evicted together.
 type Bundle struct {
 	Gang string `json:"gang"`
 	// Kind is Safe, where the gang keeps its minimum, or Whole.
@@ -101,15 +101,15 @@ type Bundle struct {
 // Log remembers decisions. It is safe for concurrent use. A nil one remembers nothing.
 type Log struct {
 	mu sync.Mutex
-	// groups has the decisions of each, in the order in which they were made last.
+	// groups has the decisions of each group, in the order in which they were last made.
 	groups map[string][]Decision
 }
 
-// New makes one that is empty.
+// New returns an empty Log.
 func New() *Log { return &Log{groups: map[string][]Decision{}} }
 
-// Add takes in what was decided now of a group of a profile. It reports whether that is none of the decisions that are
-// remembered of it.
+// Add adds what was decided now for a group of a profile. It reports whether the decision is new: not one that is
+// remembered for the group.
 func (l *Log) Add(group string, now time.Time, d Decision) bool {
 	if l == nil {
 		return false
@@ -140,7 +140,7 @@ func (l *Log) Add(group string, now time.Time, d Decision) bool {
 	return true
 }
 
-// forget forgets the group of which nothing was decided for longest. It costs a look at each, once for a group that is new.
+// forget removes the group for which nothing was decided for the longest time. It looks at each group, once for a group that is new.
 func (l *Log) forget() {
 	var oldest string
 	var at time.Time
@@ -153,7 +153,7 @@ func (l *Log) forget() {
 	delete(l.groups, oldest)
 }
 
-// lastLike finds a decision, the last first: mostly it is that one.
+// lastLike finds an equal decision, from the last to the first: mostly it is the last.
 func lastLike(list []Decision, d Decision) int {
 	for i := len(list) - 1; i >= 0; i-- {
 		if same(&list[i], &d) {
@@ -170,12 +170,12 @@ func same(a, b *Decision) bool {
 		slices.Equal(a.Gangs, b.Gangs) && slices.Equal(a.Domains, b.Domains) && slices.Equal(a.Bundles, b.Bundles)
 }
 
-// Of returns what was decided of a gang, in the order in which it was decided last. Its name is namespace/name.
+// Of returns what was decided for a gang, in the order in which it was last decided. Its name is namespace/name.
 func (l *Log) Of(gang string) []Decision {
 	return slices.DeleteFunc(l.All(), func(d Decision) bool { return !slices.Contains(d.Gangs, gang) })
 }
 
-// All returns all that is remembered, by profile and gangs, and of each in the order in which it was decided last.
+// All returns everything that is remembered, by profile and gangs, and for each in the order in which it was last decided.
 func (l *Log) All() []Decision {
 	if l == nil {
 		return nil
@@ -198,7 +198,7 @@ func (l *Log) All() []Decision {
 	return all
 }
 
-// List is a log as /configz of the scheduler shows it: what it has when it is asked.
+// List is a log as /configz of the scheduler shows it: what the log has at the time of the request.
 type List struct {
 	metav1.TypeMeta
 	log *Log
@@ -206,7 +206,7 @@ type List struct {
 
 var _ runtime.Object = &List{}
 
-// NewList makes the one of a log.
+// NewList returns the List of a log.
 func NewList(log *Log) *List {
 	return &List{TypeMeta: metav1.TypeMeta{APIVersion: "debug.lockstep.dev/v1alpha1", Kind: "DecisionList"}, log: log}
 }
