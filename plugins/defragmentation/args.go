@@ -25,7 +25,7 @@ const (
 	defaultWaitedFor = 10 * time.Second
 )
 
-// SetDefaults gives arguments their defaults.
+// SetDefaults sets the defaults of arguments.
 func SetDefaults(object runtime.Object) {
 	args, ok := object.(*descheduler.DefragmentationArgs)
 	if !ok {
@@ -65,7 +65,7 @@ func SetDefaults(object runtime.Object) {
 	args.Unit = cmp.Or(args.Unit, v1.LabelHostname)
 }
 
-// onlyResource is the one that the thresholds name, if they name one; empty if they name several.
+// onlyResource returns the resource that the thresholds name, if they name one; empty if they name several.
 func onlyResource(args *descheduler.DefragmentationArgs) v1.ResourceName {
 	named := map[v1.ResourceName]bool{}
 	for _, thresholds := range []api.ResourceThresholds{args.ProtectionThresholds, args.DefragmentThresholds, args.LowThresholds} {
@@ -79,7 +79,7 @@ func onlyResource(args *descheduler.DefragmentationArgs) v1.ResourceName {
 	return slices.Collect(maps.Keys(named))[0]
 }
 
-// Validate reports what of arguments cannot be, each with the path of its field. It is called before they get their
+// Validate returns what is wrong with arguments, each error with the path of its field. It is called before they get their
 // defaults.
 func Validate(object runtime.Object) error {
 	args, ok := object.(*descheduler.DefragmentationArgs)

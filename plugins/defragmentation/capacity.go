@@ -6,7 +6,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/defrag"
 )
 
-// capacity is how many gangs like a part fit in each of its domains. What they take is taken from free.
+// capacity returns how many gangs like a part fit in each of its domains. It takes from free what they use.
 func capacity(p *defrag.Problem, part int, free [][]int64) []int {
 	want := p.Want[part]
 	counts := make([]int, len(want.Domains))
@@ -16,7 +16,7 @@ func capacity(p *defrag.Problem, part int, free [][]int64) []int {
 	return counts
 }
 
-// freeOf is what each node has, once moves are done.
+// freeOf returns what each node has free once moves are done.
 func freeOf(p *defrag.Problem, moves []defrag.Move) [][]int64 {
 	free := make([][]int64, len(p.Nodes))
 	for i, node := range p.Nodes {

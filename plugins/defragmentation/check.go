@@ -16,8 +16,8 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/reservepods"
 )
 
-// check makes the moves in a what-if, with all plugins of the profiles, and then places who waits. It returns where each
-// member goes. Where something is refused it tells why: with places, the pod that was refused does not go there again;
+// check makes the moves in a what-if, with all plugins of the profiles, and then places the gang or pod that waits. It returns where each
+// member goes. Where something is refused it returns why: with places, the pod that was refused is not tried there again;
 // without, the members found no room.
 func (r *round) check(ctx context.Context, d *demand, p *posed, plan *defrag.Plan) (places map[types.UID]string, refused string, err error) {
 	for i, move := range plan.Moves {
@@ -54,7 +54,7 @@ func (r *round) check(ctx context.Context, d *demand, p *posed, plan *defrag.Pla
 		}
 	}
 	if len(plan.Places) == 0 {
-		return map[types.UID]string{}, "", nil // nobody is to come
+		return map[types.UID]string{}, "", nil // no pod is to be placed
 	}
 	var nodes []int
 	for _, part := range plan.Places {
@@ -76,7 +76,7 @@ func (r *round) check(ctx context.Context, d *demand, p *posed, plan *defrag.Pla
 	return placed.Nodes, "", nil
 }
 
-// copyOf is a pod like another, as its Reservation would have it.
+// copyOf returns a pod like another, as its Reservation would have it.
 func copyOf(pod *v1.Pod, number int) *v1.Pod {
 	template := migration.TemplateOf(pod)
 	for _, key := range []string{v1alpha1.PodGroupLabel, v1alpha1.PodGroupXLabel, v1alpha1.PodGroupNameLabel, v1alpha1.PodGroupMinAvailableLabel} {

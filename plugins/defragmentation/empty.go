@@ -17,12 +17,12 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
 )
 
-// anyProfile is the first of the profiles: what is to be emptied is so for none in particular.
+// anyProfile returns the first of the profiles: units are emptied for no profile in particular.
 func (pl *Defragmentation) anyProfile() framework.Framework {
 	return pl.scheduler.Profiles[sortedKeys(pl.scheduler.Profiles)[0]]
 }
 
-// emptied seeks moves after which units run empty, all of them. Without any it tells why.
+// emptied seeks moves that empty units, all of them. Without any it returns why.
 func (r *round) emptied(ctx context.Context, plan *v1alpha1.DefragmentationPlan, maxMoves, maxGangs int) (found *proposal, why string, err error) {
 	goal := plan.Spec.Goal.Empty
 	d := r.nobody(plan.UID, plan.Spec.Goal, maxMoves, maxGangs)
@@ -61,7 +61,7 @@ func (r *round) emptied(ctx context.Context, plan *v1alpha1.DefragmentationPlan,
 	})
 }
 
-// little seeks moves after which units run empty that are used by less than lowThresholds, as many as can be.
+// little seeks moves that empty units whose use is below lowThresholds, as many of them as possible.
 func (r *round) little(ctx context.Context) (d *demand, found *proposal, why string, err error) {
 	goal := v1alpha1.DefragmentationGoal{Empty: &v1alpha1.EmptyUnits{Unit: r.args.Unit, Resource: r.args.ResourceType}}
 	d = r.nobody("little", goal, int(*r.args.MaxMoves), int(*r.args.MaxGangs))
@@ -102,15 +102,15 @@ func (r *round) little(ctx context.Context) (d *demand, found *proposal, why str
 	return d, found, why, err
 }
 
-// mostUnits is how many units a plan empties at most: its goal can name so many.
+// mostUnits is how many units a plan empties at most: as many as its goal can name.
 const mostUnits = 256
 
-// pays reports whether a unit that is emptied has more to give than starts anew for it alone.
+// pays reports whether a unit that is emptied has more to give than what restarts for it alone.
 func (r *round) pays(p *posed, on map[int][]int, unit []int) bool {
 	return p.has(unit, r.args.ResourceType)*100 >= p.loss(r.args.ResourceType, p.on(on, unit))*int64(*r.args.MinGain)
 }
 
-// has is how much of a resource some nodes have to give.
+// has returns how much of a resource some nodes have.
 func (p *posed) has(unit []int, name v1.ResourceName) (amount int64) {
 	for _, node := range unit {
 		amount += holds.Amount(p.room.Node(node).GetAllocatable(), name)
@@ -118,7 +118,7 @@ func (p *posed) has(unit []int, name v1.ResourceName) (amount int64) {
 	return amount
 }
 
-// byNode are those that may be moved, by their node.
+// byNode returns the pods that may be moved, by their node.
 func (p *posed) byNode() map[int][]int {
 	on := map[int][]int{}
 	for i := range p.Pods {
@@ -127,7 +127,7 @@ func (p *posed) byNode() map[int][]int {
 	return on
 }
 
-// on are those on some nodes that may be moved.
+// on returns the pods on some nodes that may be moved.
 func (p *posed) on(byNode map[int][]int, unit []int) (pods []int) {
 	for _, node := range unit {
 		pods = append(pods, byNode[node]...)
@@ -135,7 +135,7 @@ func (p *posed) on(byNode map[int][]int, unit []int) (pods []int) {
 	return pods
 }
 
-// movable are the UIDs of those that may be moved.
+// movable returns the UIDs of the pods that may be moved.
 func (p *posed) movable() map[types.UID]bool {
 	may := make(map[types.UID]bool, len(p.pods))
 	for _, pod := range p.pods {
@@ -144,25 +144,25 @@ func (p *posed) movable() map[types.UID]bool {
 	return may
 }
 
-// mostRefusals is how often the plugins may refuse a pod a node before it counts as one that has no place, when units are
-// emptied: others of them may be easier to empty.
+// mostRefusals is how often the plugins may refuse nodes to a pod before the pod counts as one without a place, when units are
+// emptied: other units may be easier to empty.
 const mostRefusals = 4
 
-// nobody is a demand of nothing, to look at the cluster with. Whose pods are moved is not a matter of priority.
+// nobody returns a demand for nothing, for goals that look at the whole cluster: the priority of the pods that are moved does not matter.
 func (r *round) nobody(id types.UID, goal v1alpha1.DefragmentationGoal, maxMoves, maxGangs int) *demand {
 	d := supposed(r.anyProfile(), id, 1, 1, nil, "")
 	d.goal, d.name, d.maxMoves, d.maxGangs = goal, goalOf(goal), maxMoves, maxGangs
 	return d
 }
 
-// clearing has a problem be one of emptying units.
+// clearing turns a problem into one of emptying units.
 func (p *posed) clearing() {
 	p.Want = nil
 	fits := p.Fits
 	p.Fits = func(pod, node int) bool { return p.refusals[p.pods[pod].UID] < mostRefusals && fits(pod, node) }
 }
 
-// unitsOf are the nodes that have a label, by its value.
+// unitsOf returns the nodes that have a label, by its value.
 func (p *posed) unitsOf(key string) map[string][]int {
 	units := map[string][]int{}
 	for i := range p.room.Len() {
@@ -173,14 +173,14 @@ func (p *posed) unitsOf(key string) map[string][]int {
 	return units
 }
 
-// leave has pods that do not ask for a resource be none of those that may be moved; of an empty name, all are.
+// leave makes pods that do not ask for a resource stay; with an empty name, it changes nothing.
 func (p *posed) leave(name v1.ResourceName) {
 	if name != "" {
 		p.keep(func(pod int) bool { return p.requests[pod][name] > 0 })
 	}
 }
 
-// keep has only some be those that may be moved.
+// keep makes only some pods those that may be moved.
 func (p *posed) keep(which func(pod int) bool) {
 	n := 0
 	for i := range p.Pods {
@@ -192,8 +192,8 @@ func (p *posed) keep(which func(pod int) bool) {
 	p.Pods, p.pods, p.gang, p.requests, p.stays = p.Pods[:n], p.pods[:n], p.gang[:n], p.requests[:n], p.stays[:n]
 }
 
-// staying are the pods on some nodes that would have to go, and may not be moved. Those of DaemonSets and of the
-// kubelet stay, as when a node is drained; with a resource, those that do not ask for it.
+// staying returns the pods on some nodes that would have to be moved, and may not be. Pods of DaemonSets and of the
+// kubelet stay, as when a node is drained; with a resource, so do pods that do not ask for it.
 func (r *round) staying(p *posed, may map[types.UID]bool, unit []int, name v1.ResourceName) (stays []string) {
 	for _, node := range unit {
 		for _, info := range p.room.Node(node).GetPods() {
@@ -210,8 +210,8 @@ func (r *round) staying(p *posed, may map[types.UID]bool, unit []int, name v1.Re
 	return stays
 }
 
-// targets are the nodes that may receive pods when units are emptied, those first of which more is used of a resource.
-// Where nothing of it is used, a pod that comes there would gain nothing.
+// targets returns the nodes that may receive pods when units are emptied, the most used of a resource first.
+// A move to a node where none of it is used would gain nothing.
 func (r *round) targets(p *posed, units [][]int, name v1.ResourceName) []int {
 	leaves := map[int]bool{}
 	for _, unit := range units {
@@ -232,7 +232,7 @@ func (r *round) targets(p *posed, units [][]int, name v1.ResourceName) []int {
 	return list
 }
 
-// use is which share of a resource is asked for on some nodes; 0 where they have none of it.
+// use returns the share of a resource that is requested on some nodes; 0 where they have none of it.
 func (p *posed) use(unit []int, name v1.ResourceName) float64 {
 	var used int64
 	has := p.has(unit, name)
@@ -245,8 +245,8 @@ func (p *posed) use(unit []int, name v1.ResourceName) float64 {
 	return float64(used) / float64(has)
 }
 
-// isLittle reports whether a unit is used by less than lowThresholds of all that they name, but of the resource by some.
-// One of which anything is held for somebody is not: it would not be free if it were empty.
+// isLittle reports whether the use of a unit is below lowThresholds for all that they name, but not 0 for the resource.
+// A unit on which capacity is held for others does not count: it would not be free if it were empty.
 func (r *round) isLittle(d *demand, p *posed, unit []int) bool {
 	if use := p.use(unit, r.args.ResourceType); use == 0 {
 		return false

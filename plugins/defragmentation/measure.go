@@ -33,24 +33,24 @@ var (
 	registerOnce sync.Once
 )
 
-// mostDomains is of how many domains it is told how many gangs fit.
+// mostDomains is for how many domains the number of gangs that fit is reported.
 const mostDomains = 64
 
 func registerMetrics() {
 	registerOnce.Do(func() { legacyregistry.MustRegister(gangsFit, freeAmount, fragmented) })
 }
 
-// measured is what a round has seen of the fragments, for some of those who wait.
+// measured is what a round has measured of the fragmentation, for some of the demands that wait.
 type measured struct {
 	of   sets.Set[*demand]
 	free float64
-	// lost is how much of it was too little for each member, in sum over the members.
+	// lost is how much of free was too little for each member, summed over the members.
 	lost    float64
 	members int
 }
 
-// measureRest measures how what is free suits those who wait and for whom no moves were sought in this round, up to as many in
-// all as they are sought for: a plan may be under way, or it is too early for one.
+// measureRest measures how what is free suits the waiting demands for which no moves were sought in this round, up to as many in
+// all as moves are sought for: a plan may be under way, or it is too early for one.
 func (r *round) measureRest(ctx context.Context, waiting []*demand) error {
 	for _, d := range waiting[:min(len(waiting), tries)] {
 		if r.seen.of.Has(d) {
@@ -66,7 +66,7 @@ func (r *round) measureRest(ctx context.Context, waiting []*demand) error {
 	return nil
 }
 
-// measure takes in how what is free suits somebody who waits.
+// measure adds how what is free suits a demand that waits.
 func (r *round) measure(d *demand, p *posed) {
 	if !d.waits() || !p.plain() {
 		return
@@ -103,7 +103,7 @@ func (r *round) measure(d *demand, p *posed) {
 	}
 }
 
-// publish has it seen what a round has measured. The share is that of Weng et al., "Beware of Fragmentation" (USENIX ATC
+// publish sets the metrics to what a round has measured. The share is that of Weng et al., "Beware of Fragmentation" (USENIX ATC
 // 2023), for whole devices: what is free on a node is a fragment for a pod that does not fit there.
 func (r *round) publish() {
 	seen := &r.seen
@@ -117,7 +117,7 @@ func (r *round) publish() {
 	}
 }
 
-// shapeOf is what a gang asks for in words, and the topology that it requires: 8 x 8 nvidia.com/gpu in one
+// shapeOf returns what a gang asks for in words, and the topology that it requires: 8 x 8 nvidia.com/gpu in one
 // topology.example.com/rack.
 func (p *posed) shapeOf(d *demand) (shape, key string) {
 	var parts []string

@@ -32,14 +32,14 @@ import (
 // Name is the name of the plugin in a DeschedulerPolicy.
 const Name = "Defragmentation"
 
-// Gangs are those of all profiles.
+// Gangs are the gangs of all profiles.
 type Gangs interface {
-	// Waiting returns what would be tried of the gangs of a profile that have all their members and no place, in order
+	// Waiting returns the attempts for the gangs of a profile that have all their members and no place, in order
 	// of rank.
 	Waiting(profile string) []*gang.Attempt
-	// Running returns what runs of a gang of a profile, and of those that start together with it.
+	// Running returns what runs of a gang of a profile, and of the gangs that start together with it.
 	Running(profile string, key gang.Key) []gang.Footprint
-	// Single reports whether a pod is evicted by itself, whoever schedules it.
+	// Single reports whether a pod is evicted by itself, whichever scheduler placed it.
 	Single(pod *v1.Pod) bool
 	// Outside reports whether a pod is in no gang that is scheduled as one.
 	Outside(pod *v1.Pod) bool
@@ -47,7 +47,7 @@ type Gangs interface {
 
 // Scheduler is a scheduler that follows the cluster, and never schedules.
 type Scheduler struct {
-	// Look has its snapshot be the cluster as it is now.
+	// Look makes its snapshot show the cluster as it is now.
 	Look     func(ctx context.Context) error
 	Profiles map[string]framework.Framework
 	Gangs    Gangs
@@ -57,13 +57,13 @@ type Scheduler struct {
 	Client client.Client
 }
 
-// Options are what the plugin works with, beside its arguments.
+// Options are what the plugin needs beside its arguments.
 type Options struct {
-	// Scheduler returns the scheduler that has a configuration file; of an empty name the embedded one.
+	// Scheduler returns the scheduler with a configuration file; for an empty name the embedded one.
 	Scheduler func(ctx context.Context, configFile string) (*Scheduler, error)
 	// DryRun reports whether the descheduler was told to change nothing: then plans are only logged.
 	DryRun func() bool
-	// Ended is told what became of each round; nil is that it went well. The descheduler itself only logs it.
+	// Ended is called with the result of each round; nil means success. The descheduler itself only logs it.
 	Ended func(err error)
 }
 
@@ -79,7 +79,7 @@ type Defragmentation struct {
 
 var _ frameworktypes.BalancePlugin = &Defragmentation{}
 
-// New makes the factory of the plugin.
+// New returns the factory of the plugin.
 func New(o Options) pluginregistry.PluginBuilder {
 	return func(ctx context.Context, object runtime.Object, handle frameworktypes.Handle) (frameworktypes.Plugin, error) {
 		args, ok := object.(*descheduler.DefragmentationArgs)
@@ -103,8 +103,8 @@ func Register(registry pluginregistry.Registry, o Options) {
 // Name returns the name of the plugin.
 func (pl *Defragmentation) Name() string { return Name }
 
-// Balance makes a round: plans that were asked for get their moves, and if none is under way, one is made for the first
-// of those who wait for which there is one.
+// Balance makes a round: plans that users asked for get their moves, and if no plan is under way, one is made for the first
+// waiting demand for which moves are found.
 func (pl *Defragmentation) Balance(ctx context.Context, nodes []*v1.Node) *frameworktypes.Status {
 	err := pl.round(ctx, nodes)
 	pl.ended(err)
@@ -114,10 +114,10 @@ func (pl *Defragmentation) Balance(ctx context.Context, nodes []*v1.Node) *frame
 	return nil
 }
 
-// criticalLabel is that of nodes from which nobody is moved, where it is "true".
+// criticalLabel is the label of nodes from which no pod is moved, where it is "true".
 const criticalLabel = "critical"
 
-// tries is for how many of those who wait a plan is sought in a round.
+// tries is for how many waiting demands a plan is sought in a round.
 const tries = 8
 
 func (pl *Defragmentation) round(ctx context.Context, nodes []*v1.Node) error {
@@ -159,7 +159,7 @@ func (pl *Defragmentation) round(ctx context.Context, nodes []*v1.Node) error {
 		if p := &plans.Items[i]; !busy && p.DeletionTimestamp == nil && len(p.Status.Conditions) == 0 {
 			found, err := r.answer(ctx, p, waiting)
 			errs = append(errs, err)
-			busy = found // the others next round: they may want the same
+			busy = found // the others next round: they may want the same nodes
 		}
 	}
 	switch {
@@ -172,7 +172,7 @@ func (pl *Defragmentation) round(ctx context.Context, nodes []*v1.Node) error {
 	return errors.Join(append(errs, r.measureRest(ctx, waiting))...)
 }
 
-// threshold makes a plan that empties units which are used little.
+// threshold makes a plan that empties units with little use.
 func (r *round) threshold(ctx context.Context) error {
 	d, found, why, err := r.little(ctx)
 	switch {
@@ -189,7 +189,7 @@ func (r *round) threshold(ctx context.Context) error {
 	return r.write(ctx, d, found)
 }
 
-// tooLittle tells why what is gained is not worth what starts anew for it; empty where it is.
+// tooLittle returns why the gain is not worth what restarts for it; empty where it is.
 func (r *round) tooLittle(found *proposal) string {
 	least := int64(*r.args.MinGain)
 	if found.lost == 0 || found.gained*100 >= found.lost*least {
@@ -209,18 +209,18 @@ func amount(name v1.ResourceName, n int64) string {
 // round is one round of the plugin.
 type round struct {
 	*Defragmentation
-	// nodes are those that the policy selects, resting those from or to which a pod was moved not long ago, or is to be.
+	// nodes are those that the policy selects, resting those from or to which a pod was moved not long ago, or is to be moved.
 	nodes, resting sets.Set[string]
-	// critical are those from which nobody is moved.
+	// critical are those from which no pod is moved.
 	critical sets.Set[string]
-	// reservations are those that nobody made for a plan.
+	// reservations are those that were not made for a plan.
 	reservations sets.Set[types.UID]
 	// searches is how often moves were sought.
 	searches int
 	seen     measured
 }
 
-// demand makes a plan for the first of those who wait for which there is one.
+// demand makes a plan for the first waiting demand for which moves are found.
 func (r *round) demand(ctx context.Context, waiting []*demand, plans []v1alpha1.DefragmentationPlan) error {
 	logger := klog.FromContext(ctx)
 	logger.V(1).Info("Looked who waits for room", "number", len(waiting), "resource", r.args.ResourceType)
@@ -260,7 +260,7 @@ func (r *round) demand(ctx context.Context, waiting []*demand, plans []v1alpha1.
 	return errors.Join(errs...)
 }
 
-// reservations are those that nobody made for a plan.
+// reservations returns the Reservations that were not made for a plan.
 func (pl *Defragmentation) reservations(ctx context.Context) (sets.Set[types.UID], error) {
 	var list v1alpha1.ReservationList
 	if err := pl.scheduler.Client.List(ctx, &list); err != nil {
@@ -275,7 +275,7 @@ func (pl *Defragmentation) reservations(ctx context.Context) (sets.Set[types.UID
 	return foreign, nil
 }
 
-// planned is a plan for somebody that there is, or was not long ago; nil for none. One that was outdated before anybody was
+// planned returns a plan for a demand that exists, or ended not long ago; nil for none. A plan that was outdated before any pod was
 // moved does not count: it is made anew.
 func (r *round) planned(d *demand, plans []v1alpha1.DefragmentationPlan) *v1alpha1.DefragmentationPlan {
 	at := slices.IndexFunc(plans, func(p v1alpha1.DefragmentationPlan) bool {
@@ -291,12 +291,12 @@ func (r *round) planned(d *demand, plans []v1alpha1.DefragmentationPlan) *v1alph
 	return &plans[at]
 }
 
-// resting are the nodes of plans that ended not long ago: the plans are what is remembered of them.
+// resting returns the nodes of plans that ended not long ago, or have not ended: only the plans record them.
 func (pl *Defragmentation) resting(plans []v1alpha1.DefragmentationPlan) sets.Set[string] {
 	nodes := sets.New[string]()
 	for i := range plans {
 		if p := &plans[i]; p.Spec.Mode != v1alpha1.DefragmentationExecute && !p.Spec.Approved {
-			continue // it may never be carried out; if it is, it is checked before
+			continue // it may never be carried out; if it is, it is checked first
 		}
 		if end := plans[i].Status.EndTime; end != nil && pl.clock.Since(end.Time) >= pl.args.CoolDownTime.Duration {
 			continue
@@ -310,7 +310,7 @@ func (pl *Defragmentation) resting(plans []v1alpha1.DefragmentationPlan) sets.Se
 	return nodes
 }
 
-// answer gives a plan its moves that somebody has asked for. It reports whether there are any.
+// answer gives a plan that a user asked for its moves. It reports whether there are any.
 func (r *round) answer(ctx context.Context, p *v1alpha1.DefragmentationPlan, waiting []*demand) (bool, error) {
 	maxMoves, maxGangs := int(*r.args.MaxMoves), int(*r.args.MaxGangs)
 	if n := p.Spec.Budget.MaxMoves; n > 0 {
@@ -341,12 +341,12 @@ func (r *round) answer(ctx context.Context, p *v1alpha1.DefragmentationPlan, wai
 	}
 	err = r.say(ctx, p, found, v1alpha1.DefragmentationReasonFound, found.words())
 	if apierrors.IsConflict(err) {
-		return true, nil // it is looked at next round
+		return true, nil // it is handled next round
 	}
 	return err == nil, err
 }
 
-// asked is who a plan is to make room for; without, the reason why that is nobody.
+// asked returns the demand that a plan is to make room for; without one, the reason.
 func (r *round) asked(p *v1alpha1.DefragmentationPlan, waiting []*demand) (*demand, string) {
 	if p.Spec.Goal.Shape != nil {
 		fw, why := r.profile(p)

@@ -26,48 +26,48 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/victim"
 )
 
-// posed is a problem, and what its indexes mean.
+// posed is a problem, with what its indexes mean.
 type posed struct {
 	defrag.Problem
 	room    *planner.Room
 	columns []v1.ResourceName
-	// classes are those of each gang of the attempt; gangOf is of which of them a part is.
+	// classes are those of each gang of the attempt; gangOf has, for each part, the gang that it is of.
 	classes [][]planner.Class
 	gangOf  []int
-	// sliced: some of them are in slices.
+	// sliced: some of the gangs are in slices.
 	sliced bool
 	pods   []*v1.Pod
 	// requests are what the pods ask for.
 	requests []resource.Vector
-	// kinds number the pods that stand for each other.
+	// kinds number the pods that are interchangeable.
 	kinds map[string]int
-	// gang is the name of the gang of each pod; empty for none. asks is what all that run of each group ask for.
+	// gang is the name of the gang of each pod; empty for none. asks is what all running pods of each group ask for.
 	gang []string
-	// stays are the topologies in which each pod has to stay in its domain: others of its slice are there.
+	// stays are the topologies in which each pod has to stay in its domain: other pods of its slice are there.
 	stays [][]string
 	asks  []resource.Vector
-	// units are those that are to be emptied.
+	// units are the units that are to be emptied.
 	units [][]int
-	// before is how many gangs of the shape fit already, where more are to.
+	// before is how many gangs of the shape fit already, where more are to fit.
 	before int32
 	// fixed are the controllers whose pods stay.
 	fixed map[types.UID]bool
 	// bans are the nodes that the plugins have refused to a pod.
 	bans map[ban]bool
-	// refusals count for each pod how often the plugins refused it a node.
+	// refusals counts for each pod how often the plugins refused a node to it.
 	refusals map[types.UID]int
-	// required are which nodes pods ask for, by UID.
+	// required is the node affinity that pods require, by UID.
 	required map[types.UID]nodeaffinity.RequiredNodeAffinity
 }
 
-// ban is a pod, and those that stand for it, on a node.
+// ban is a pod, with those that are interchangeable with it, on a node.
 type ban struct {
 	kind int
 	pod  types.UID // where it is of no kind
 	node int
 }
 
-// banOf is what keeps a pod, by its place, from a node.
+// banOf returns the key of a ban of the pod at an index from a node.
 func (p *posed) banOf(at, node int) ban {
 	if kind := p.Pods[at].Kind; kind >= 0 {
 		return ban{kind: kind, node: node}
@@ -75,13 +75,13 @@ func (p *posed) banOf(at, node int) ban {
 	return ban{kind: -1, pod: p.pods[at].UID, node: node}
 }
 
-// refuse has a pod, and those that stand for it, not go to a node again.
+// refuse bans a pod, and those that are interchangeable with it, from a node.
 func (p *posed) refuse(at, node int) {
 	p.bans[p.banOf(at, node)] = true
 	p.refusals[p.pods[at].UID]++
 }
 
-// pose turns who waits, and the cluster, into a problem over indexes. The room is the caller's to close.
+// pose turns a demand, and the cluster, into a problem over indexes. The caller closes the room.
 func (r *round) pose(ctx context.Context, d *demand, room *planner.Room) (*posed, error) {
 	all := make([]int, room.Len())
 	for i := range all {
@@ -115,7 +115,7 @@ func (r *round) pose(ctx context.Context, d *demand, room *planner.Room) (*posed
 	return p, nil
 }
 
-// candidates are the gangs that run, and which of their pods may be moved.
+// candidates returns the gangs that run, with which of their pods may be moved.
 func (r *round) candidates(d *demand, room *planner.Room, nodes []int) (*eviction.Candidates, []victim.Gang, error) {
 	budgets, err := eviction.ListBudgets(d.fw.SharedInformerFactory().Policy().V1().PodDisruptionBudgets().Lister())
 	if err != nil {
@@ -141,11 +141,11 @@ func (r *round) movable(d *demand, pod *v1.Pod) bool {
 	case !ours, pod.Status.Phase != v1.PodRunning, pod.DeletionTimestamp != nil, bound(pod):
 	case !r.nodes.Has(pod.Spec.NodeName), r.resting.Has(pod.Spec.NodeName), r.critical.Has(pod.Spec.NodeName):
 	case corev1helpers.PodPriority(pod) > d.priority:
-	case r.owns(pod): // what is reserved for it is not to be moved
+	case r.owns(pod): // it stays on what is reserved for it
 	case metav1.GetControllerOf(pod) == nil && !r.args.EvictBarePods, !r.evictable(pod.Namespace):
 	case slices.ContainsFunc(pod.Spec.Volumes, attached), len(pod.Spec.ResourceClaims) > 0:
 	case metav1.GetControllerOf(pod) == nil:
-		return true // the evictor lets no such pod go
+		return true // the evictor refuses every such pod
 	case !r.madeAgain(metav1.GetControllerOf(pod)):
 	default:
 		return r.handle.Evictor().Filter(pod)
@@ -153,20 +153,20 @@ func (r *round) movable(d *demand, pod *v1.Pod) bool {
 	return false
 }
 
-// bound reports whether a pod belongs to its node, as when that is drained: it is of a DaemonSet, or of the kubelet.
+// bound reports whether a pod stays on its node even when the node is drained: it is of a DaemonSet, or of the kubelet.
 func bound(pod *v1.Pod) bool {
 	ref := metav1.GetControllerOfNoCopy(pod)
 	_, mirror := pod.Annotations[v1.MirrorPodAnnotationKey]
 	return mirror || ref != nil && ref.Kind == "DaemonSet"
 }
 
-// owns reports whether a pod uses a Reservation that somebody has made, and that is there still.
+// owns reports whether a pod uses a Reservation that was not made for a plan, and still exists.
 func (r *round) owns(pod *v1.Pod) bool {
 	use, ok := reservation.AllocationOf(pod)
 	return ok && r.reservations.Has(use.UID)
 }
 
-// attached reports whether a volume cannot be reserved elsewhere.
+// attached reports whether a volume keeps a pod from being reserved elsewhere.
 func attached(volume v1.Volume) bool {
 	return volume.PersistentVolumeClaim != nil || volume.Ephemeral != nil || volume.CSI != nil
 }
@@ -179,7 +179,7 @@ func (r *round) evictable(namespace string) bool {
 	return !slices.Contains(n.Exclude, namespace)
 }
 
-// resources are those that whoever waits asks for, or a pod that may be moved; pods are one, too.
+// resources returns the resources that the demand asks for, or a pod that may be moved; pods count as one, too.
 func (p *posed) resources(gangs []victim.Gang) []v1.ResourceName {
 	named := map[v1.ResourceName]bool{v1.ResourcePods: true}
 	for _, classes := range p.classes {
@@ -202,8 +202,8 @@ func (p *posed) resources(gangs []victim.Gang) []v1.ResourceName {
 	return sortedKeys(named)
 }
 
-// domains are those of a topology, by value of the label; of an empty key, all nodes are one. With a node, only that
-// in which it is.
+// domains returns the domains of a topology, by value of the label; for an empty key, all nodes are one. With a node, only
+// the domain that the node is in.
 func (p *posed) domains(key, with string) [][]int {
 	if key == "" {
 		all := make([]int, p.room.Len())
@@ -233,7 +233,7 @@ func (p *posed) domains(key, with string) [][]int {
 	return domains
 }
 
-// vector is an amount in columns, of one pod.
+// vector returns the request of one pod in columns.
 func (p *posed) vector(request map[v1.ResourceName]int64) []int64 {
 	v := make([]int64, len(p.columns))
 	for i, name := range p.columns {
@@ -244,7 +244,7 @@ func (p *posed) vector(request map[v1.ResourceName]int64) []int64 {
 	return v
 }
 
-// free is what a node has that nobody asked for, and nothing is held of for others.
+// free returns what a node has that is neither requested nor held for others.
 func (p *posed) free(ledger *holds.Holds, d *demand, info fwk.NodeInfo) []int64 {
 	held, _ := ledger.Others(info, hold.Holder{Profile: d.fw.ProfileName(), Group: d.attempt.Group})
 	has, used := info.GetAllocatable(), info.GetRequested()
@@ -259,7 +259,7 @@ func (p *posed) free(ledger *holds.Holds, d *demand, info fwk.NodeInfo) []int64 
 	return v
 }
 
-// target reports whether a pod may be moved to a node, arithmetic aside.
+// target reports whether a pod may be moved to a node, apart from the arithmetic.
 func (r *round) target(p *posed, at, index int) bool {
 	pod, info := p.pods[at], p.room.Node(index)
 	node := info.Node()
@@ -287,8 +287,8 @@ func (r *round) target(p *posed, at, index int) bool {
 	return !repelled
 }
 
-// within reports whether a node is used by as much as targets are to be, where units are to run empty, and would not be by
-// more with a pod. Where somebody waits, any node will do that has room: the fewest restarts count.
+// within reports whether a node is used as much as a target has to be, where units are emptied, and with a pod would not be used
+// more than a target may be. For a demand that waits, any node with room will do: the fewest restarts count.
 func (r *round) within(request resource.Vector, info fwk.NodeInfo) bool {
 	has, used := info.GetAllocatable(), info.GetRequested()
 	for name, least := range r.args.DefragmentThresholds {
@@ -301,7 +301,7 @@ func (r *round) within(request resource.Vector, info fwk.NodeInfo) bool {
 	}
 	for name, most := range r.args.ProtectionThresholds {
 		if most >= 100 {
-			continue // no more than there is anyhow, once others have made room
+			continue // no more than the node has anyway, once other pods have made room
 		}
 		if total := holds.Amount(has, name); total > 0 && float64(holds.Amount(used, name)+request[name])*100 > float64(most)*float64(total) {
 			return false
@@ -310,7 +310,7 @@ func (r *round) within(request resource.Vector, info fwk.NodeInfo) bool {
 	return true
 }
 
-// group takes in a gang that runs, or a pod by itself, with those of its pods that may be moved.
+// group adds a gang that runs, or a pod by itself, with those of its pods that may be moved.
 func (p *posed) group(c *eviction.Candidates, g victim.Gang) {
 	candidate := c.Known()[g.ID]
 	group := -1
@@ -345,7 +345,7 @@ func (p *posed) group(c *eviction.Candidates, g victim.Gang) {
 	}
 }
 
-// kind is the number of those that stand for a pod: of the same controller, and alike otherwise.
+// kind returns the number of the interchangeable pods that a pod is one of: of the same controller, and alike otherwise; -1 for none.
 func (p *posed) kind(pod *v1.Pod, one defrag.Pod) int {
 	ref := metav1.GetControllerOf(pod)
 	if ref == nil {
@@ -358,7 +358,7 @@ func (p *posed) kind(pod *v1.Pod, one defrag.Pod) int {
 	return p.kinds[key]
 }
 
-// cost is what it costs to restart a pod: 1. the pod; 2. its pod-deletion-cost; 3. for how long it has run, in seconds.
+// cost returns what it costs to restart a pod: 1. the pod; 2. its pod-deletion-cost; 3. how long it has run, in seconds.
 func (p *posed) cost(now time.Time, pod *v1.Pod) defrag.Cost {
 	deletion, err := corehelper.GetDeletionCostFromPodAnnotations(pod.Annotations)
 	if err != nil {
@@ -371,7 +371,7 @@ func (p *posed) cost(now time.Time, pod *v1.Pod) defrag.Cost {
 	return defrag.Cost{1, int64(max(0, deletion)), max(0, int64(now.Sub(since).Seconds()))}
 }
 
-// groupOf is how a gang may lose pods. If it breaks, all that run of it start anew.
+// groupOf returns how a gang may lose pods. If it breaks, all its running pods restart.
 func (p *posed) groupOf(c *eviction.Candidates, candidate eviction.Candidate, g victim.Gang) defrag.Group {
 	group := defrag.Group{}
 	if len(g.MinByRole) == 0 && len(candidate.Gangs) == 1 {
@@ -397,7 +397,7 @@ func (p *posed) groupOf(c *eviction.Candidates, candidate eviction.Candidate, g 
 	return group
 }
 
-// asksOf is what all that run of a gang ask for.
+// asksOf returns what all running pods of a gang ask for.
 func asksOf(candidate eviction.Candidate) resource.Vector {
 	sum := resource.Vector{}
 	for _, f := range candidate.Gangs {
@@ -408,7 +408,7 @@ func asksOf(candidate eviction.Candidate) resource.Vector {
 	return sum
 }
 
-// setAside takes the room of the gangs of the shape that fit already: more are to fit beside them.
+// setAside takes the room of the gangs of the shape that fit already: more have to fit beside them.
 func (p *posed) setAside() {
 	free := freeOf(&p.Problem, nil)
 	for _, n := range capacity(&p.Problem, 0, free) {

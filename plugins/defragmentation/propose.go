@@ -20,8 +20,8 @@ type proposal struct {
 	places    []v1alpha1.PlannedPlace
 	restarts  int32
 	predicted *v1alpha1.GangCapacity
-	// gained is how much of the resource those get whom the moves are for, or the emptied nodes have; lost is how much
-	// those ask for who start anew.
+	// gained is how much of the resource the gangs get that the moves are for, or the emptied nodes have; lost is how much
+	// the pods ask for that restart.
 	gained, lost int64
 }
 
@@ -33,7 +33,7 @@ func (f *proposal) words() string {
 	return text
 }
 
-// propose writes a plan down.
+// propose turns a plan into a proposal.
 func (r *round) propose(d *demand, p *posed, plan *defrag.Plan, at map[types.UID]string) *proposal {
 	f := &proposal{restarts: int32(plan.Cost[0]), predicted: p.predict(d, plan)}
 	f.gained, f.lost = p.gain(r.args.ResourceType, plan)
@@ -70,7 +70,7 @@ func (r *round) propose(d *demand, p *posed, plan *defrag.Plan, at map[types.UID
 	return f
 }
 
-// why tells what a move is for.
+// why returns what a move is for.
 func (p *posed) why(d *demand, plan *defrag.Plan, move int) string {
 	source := p.Pods[plan.Moves[move].Pod].Node
 	if d.goal.Empty != nil {
@@ -92,7 +92,7 @@ func (p *posed) why(d *demand, plan *defrag.Plan, move int) string {
 	return "makes room for " + d.name
 }
 
-// predict is how many gangs of the shape fit before and after, where all of it is one gang; nil otherwise.
+// predict returns how many gangs of the shape fit before and after; nil where the demand is neither for more gangs nor one gang without slices.
 func (p *posed) predict(d *demand, plan *defrag.Plan) *v1alpha1.GangCapacity {
 	switch {
 	case d.more:
@@ -114,8 +114,8 @@ func (p *posed) predict(d *demand, plan *defrag.Plan) *v1alpha1.GangCapacity {
 	return c
 }
 
-// gain is how much of a resource those get whom a plan is for, or the emptied nodes have, and how much those ask for who
-// start anew.
+// gain returns how much of a resource the gangs get that a plan is for, or the emptied nodes have, and how much the pods ask for
+// that restart.
 func (p *posed) gain(name v1.ResourceName, plan *defrag.Plan) (gained, lost int64) {
 	for part, places := range plan.Places {
 		for class, nodes := range places {
@@ -132,7 +132,7 @@ func (p *posed) gain(name v1.ResourceName, plan *defrag.Plan) (gained, lost int6
 	return gained, p.loss(name, pods)
 }
 
-// loss is how much of a resource those ask for who start anew if some pods are moved.
+// loss returns how much of a resource the pods ask for that restart if some pods are moved.
 func (p *posed) loss(name v1.ResourceName, pods []int) (lost int64) {
 	moved, own := map[int]int{}, map[int]int64{}
 	for _, pod := range pods {

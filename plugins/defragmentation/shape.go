@@ -15,7 +15,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/resource"
 )
 
-// nameOf is a shape in words: 2 more gangs of 8 x 8 nvidia.com/gpu in one topology.example.com/rack.
+// nameOf returns a shape in words: 2 more gangs of 8 x 8 nvidia.com/gpu in one topology.example.com/rack.
 func nameOf(shape *v1alpha1.GangShape) string {
 	text := fmt.Sprintf("%d x %s", shape.Members, resource.FromList(shape.Requests))
 	if shape.Topology != "" {
@@ -27,8 +27,8 @@ func nameOf(shape *v1alpha1.GangShape) string {
 	return "one more gang of " + text
 }
 
-// shaped is the demand of gangs that may come. They tolerate taints that have the name of what they ask for. Their pods exist nowhere but in the what-if, and are of the highest
-// priority: whose pods may be moved for them is for those to say who ask for it.
+// shaped returns the demand of gangs that may come. They tolerate taints that have the name of what they ask for. Their pods exist only
+// in the what-if, and have the highest priority: whether pods may be moved for them is up to the user who asks for the plan.
 func shaped(fw framework.Framework, p *v1alpha1.DefragmentationPlan) *demand {
 	shape := p.Spec.Goal.Shape
 	d := supposed(fw, p.UID, int(max(shape.More, 1)), int(shape.Members), shape.Requests, shape.Topology)
@@ -36,7 +36,7 @@ func shaped(fw framework.Framework, p *v1alpha1.DefragmentationPlan) *demand {
 	return d
 }
 
-// supposed is the demand of gangs that nobody has made.
+// supposed returns the demand of gangs that do not exist.
 func supposed(fw framework.Framework, id types.UID, gangs, members int, requests v1.ResourceList, topology string) *demand {
 	var tolerations []v1.Toleration // as the admission plugin ExtendedResourceToleration writes them
 	for _, name := range sortedKeys(requests) {
@@ -62,7 +62,7 @@ func supposed(fw framework.Framework, id types.UID, gangs, members int, requests
 	return &demand{attempt: a, fw: fw, priority: math.MaxInt32}
 }
 
-// profile is that which is to place a shape; without, the reason why there is none.
+// profile returns the profile that is to place a shape; without one, the reason.
 func (pl *Defragmentation) profile(p *v1alpha1.DefragmentationPlan) (framework.Framework, string) {
 	if fw := pl.scheduler.Profiles[p.Spec.SchedulerName]; fw != nil {
 		return fw, ""

@@ -14,11 +14,11 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/planner"
 )
 
-// attempts bounds how often moves are sought anew that the plugins then refuse.
+// attempts bounds how often moves are sought again after the plugins refused some.
 const attempts = 64
 
-// solve seeks the cheapest moves after which somebody fits who waits, or may come. Without any it tells why. A proposal
-// without moves is that nothing has to be moved.
+// solve seeks the cheapest moves after which the demand fits. Without any it returns why. A proposal
+// without moves means that nothing has to be moved.
 func (r *round) solve(ctx context.Context, d *demand) (found *proposal, why string, err error) {
 	now, err := planner.New(d.fw, r.scheduler.Holds, r.scheduler.Plugins).Plan(ctx, d.attempt, nil)
 	switch {
@@ -52,7 +52,7 @@ func (r *round) solve(ctx context.Context, d *demand) (found *proposal, why stri
 	})
 }
 
-// withRoom calls with the cluster as it is, as a problem.
+// withRoom calls do with the problem of the cluster as it is.
 func (r *round) withRoom(ctx context.Context, d *demand, do func(p *posed) (*proposal, string, error)) (found *proposal, why string, err error) {
 	room, err := planner.New(d.fw, r.scheduler.Holds, r.scheduler.Plugins).Room(ctx, d.attempt, nil)
 	if err != nil {
@@ -66,8 +66,8 @@ func (r *round) withRoom(ctx context.Context, d *demand, do func(p *posed) (*pro
 	return do(p)
 }
 
-// leaveDear has those be none of the pods that may be moved for each of which alone more would start anew than a plan may
-// lose: else the cheapest plan, by pods, might be one that is not made, and hide others.
+// leaveDear keeps pods from being moved where the restarts for one of them alone would lose more than a plan may
+// lose: otherwise the cheapest plan, by pods, might be one that is not made, and hide others.
 func (p *posed) leaveDear(name v1.ResourceName, minGain int64) {
 	var gained int64
 	for part, wanted := range p.Want {
@@ -80,7 +80,7 @@ func (p *posed) leaveDear(name v1.ResourceName, minGain int64) {
 	}
 }
 
-// seek seeks moves that the plugins accept. best returns the best that are not known to be refused, or tells why there
+// seek seeks moves that the plugins accept. best returns the best moves that are not known to be refused, or why there
 // are none.
 func (r *round) seek(ctx context.Context, d *demand, p *posed, best func() (*defrag.Plan, string, error)) (*proposal, string, error) {
 	refused := ""

@@ -21,32 +21,32 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/reservepods"
 )
 
-// demand is a gang, or a pod, that waits for room.
+// demand is a gang, or a pod, that waits for room, or what a plan is to make room for in place of one.
 type demand struct {
-	// name is what users know it by.
+	// name is its name for users.
 	name     string
 	goal     v1alpha1.DefragmentationGoal
 	attempt  *gang.Attempt
 	fw       framework.Framework
 	priority int32
-	// since is when the scheduler first said that there is no room.
+	// since is when the scheduler first reported that there is no room.
 	since time.Time
-	// maxMoves and maxGangs bound what a plan for it may cost; 0 gangs is none.
+	// maxMoves and maxGangs bound what a plan for it may cost; 0 for maxGangs means none.
 	maxMoves, maxGangs int
 	// asks are the resources that it asks for.
 	asks map[v1.ResourceName]bool
 	// promised: room is being made for it already.
 	promised bool
-	// minGain is what a plan for it has to gain, in percent; 0 is anything.
+	// minGain is what a plan for it has to gain, in percent; with 0 any gain will do.
 	minGain int64
-	// more: so many more of a shape are to fit than do, and none of them is there yet.
+	// more: more gangs of a shape are to fit than do now, and none of them exists yet.
 	more bool
 }
 
-// waits reports whether there is somebody who waits: else what is freed is held for nobody.
+// waits reports whether a gang or a pod waits: otherwise what is freed is not held.
 func (d *demand) waits() bool { return d.goal.PodGroup != "" || d.goal.Pod != nil }
 
-// is reports whether a goal is to make room for it.
+// is reports whether a goal is to make room for the demand.
 func (d *demand) is(goal v1alpha1.DefragmentationGoal) bool {
 	switch {
 	case goal.PodGroup != "":
@@ -57,7 +57,7 @@ func (d *demand) is(goal v1alpha1.DefragmentationGoal) bool {
 	return false
 }
 
-// waiting are those to whom the scheduler has said that there is no room, by rank: 1. priority, high first; 2. how long
+// waiting returns the demands for which the scheduler has reported that there is no room, by rank: 1. priority, high first; 2. how long
 // they wait, the longest first; 3. name.
 func (pl *Defragmentation) waiting() []*demand {
 	var list []*demand
@@ -93,7 +93,7 @@ func (pl *Defragmentation) waiting() []*demand {
 	return list
 }
 
-// alone is the demand of a pod that is in no gang.
+// alone returns the demand of a pod that is in no gang.
 func alone(fw framework.Framework, pod *v1.Pod) *demand {
 	d := &demand{
 		name:     fmt.Sprintf("pod %q", pod.Namespace+"/"+pod.Name),
@@ -106,7 +106,7 @@ func alone(fw framework.Framework, pod *v1.Pod) *demand {
 	return d
 }
 
-// note takes in since when a pod is said to have no room.
+// note adds what a pod asks for, and since when it is reported to have no room.
 func (d *demand) note(pod *v1.Pod) {
 	d.promised = d.promised || pod.Status.NominatedNodeName != ""
 	if d.asks == nil {

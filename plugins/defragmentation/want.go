@@ -10,7 +10,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/planner"
 )
 
-// want has each gang of the attempt be a part, in one of the domains that it may be in, or, in slices, several, which
+// want makes each gang of the attempt a part, in one of the domains that it may be in; a gang in slices is several parts, which
 // are joined where the domains of coarser levels bind them.
 func (p *posed) want(d *demand) {
 	joins, areas := ordinals{}, ordinals{}
@@ -42,7 +42,7 @@ func (p *posed) want(d *demand) {
 	}
 }
 
-// ordinals number what is told apart by words.
+// ordinals number what words tell apart.
 type ordinals map[string]int
 
 func (n ordinals) of(words ...any) int {
@@ -53,12 +53,12 @@ func (n ordinals) of(words ...any) int {
 	return n[key]
 }
 
-// plain reports whether one gang waits that has no slices: then a part is all of it, and more of its shape can be counted.
+// plain reports whether the demand is one gang without slices: then the only part is the whole gang, and gangs of its shape can be counted.
 func (p *posed) plain() bool { return len(p.Want) == 1 && !p.sliced }
 
-// common are the sets of nodes that are in one domain of each of some topologies, in the order of their labels. Where a
-// member is on a node already, only the domain of that counts. in are, by topology, the domains that the sets are in, as
-// areas ordinals them. All nodes are one set where there are no topologies.
+// common returns the sets of nodes that are in one domain of each of some topologies, in the order of their labels. Where a
+// member is on a node already, only the domain of that node counts. in are, by topology, the domains that the sets are in, as
+// numbered by areas. All nodes are one set where there are no topologies.
 func (p *posed) common(bonds []planner.Bond, areas ordinals) (sets, in [][]int) {
 	by, values := map[string][]int{}, map[string][]string{}
 	for i := range p.room.Len() {
@@ -70,7 +70,7 @@ func (p *posed) common(bonds []planner.Bond, areas ordinals) (sets, in [][]int) 
 		by[key], values[key] = append(by[key], i), labels
 	}
 	if len(by) == 0 {
-		by[""], values[""] = nil, make([]string, len(bonds)) // nobody fits there
+		by[""], values[""] = nil, make([]string, len(bonds)) // no member fits there
 	}
 	in = make([][]int, len(bonds))
 	for _, key := range sortedKeys(by) {
@@ -82,7 +82,7 @@ func (p *posed) common(bonds []planner.Bond, areas ordinals) (sets, in [][]int) 
 	return sets, in
 }
 
-// labels are those of a node by which it is in domains of some topologies; false where it cannot be one of theirs.
+// labels returns the labels by which a node is in domains of some topologies; false where it can be in none of their sets.
 func (p *posed) labels(node int, in []planner.Bond) (list []string, fits bool) {
 	labels := p.room.Node(node).Node().Labels
 	for _, bond := range in {
@@ -95,8 +95,8 @@ func (p *posed) labels(node int, in []planner.Bond) (list []string, fits bool) {
 	return list, true
 }
 
-// narrow leaves out the domains in which a plan would have one of its parts, and those that are like it. It reports
-// whether any are left.
+// narrow removes the domain in which a plan would have one of its parts, for the part and its twins. It reports
+// whether there was another.
 func (p *posed) narrow(plan *defrag.Plan) bool {
 	for part, domain := range plan.Domain {
 		if len(p.Want[part].Domains) < 2 {
@@ -114,7 +114,7 @@ func (p *posed) narrow(plan *defrag.Plan) bool {
 	return false
 }
 
-// without is a part that may not be in one of its domains.
+// without returns a part without one of its domains.
 func without(part defrag.Part, domain int) defrag.Part {
 	part.Domains = slices.Delete(slices.Clone(part.Domains), domain, domain+1)
 	part.Joins = slices.Clone(part.Joins)

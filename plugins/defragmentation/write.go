@@ -16,7 +16,7 @@ import (
 // fieldOwner is the field manager of what this package writes.
 const fieldOwner = "lockstep-descheduler"
 
-// write makes a plan for somebody who waits.
+// write makes a plan for a demand.
 func (r *round) write(ctx context.Context, d *demand, found *proposal) error {
 	logger := klog.FromContext(ctx)
 	if len(found.moves) == 0 {
@@ -48,7 +48,7 @@ func (r *round) write(ctx context.Context, d *demand, found *proposal) error {
 	return r.say(ctx, p, found, v1alpha1.DefragmentationReasonFound, found.words())
 }
 
-// slug is a name as objects may have it, of what is planned for.
+// slug returns a name of the demand that object names may contain.
 func (d *demand) slug() string {
 	name := d.attempt.Gangs[0].Key.Name
 	switch {
@@ -66,7 +66,7 @@ func (d *demand) slug() string {
 	return string(out[:min(len(out), 40)])
 }
 
-// say writes into a plan what was found, or that nothing was. Somebody else may have changed the plan meanwhile, but not
+// say writes into a plan what was found, or that nothing was. The plan may have changed meanwhile, but not
 // what is written here.
 func (r *round) say(ctx context.Context, p *v1alpha1.DefragmentationPlan, found *proposal, reason, message string) error {
 	if r.dryRun {
@@ -93,7 +93,7 @@ func (r *round) say(ctx context.Context, p *v1alpha1.DefragmentationPlan, found 
 	return nil
 }
 
-// goalOf is a goal in words.
+// goalOf returns a goal in words.
 func goalOf(goal v1alpha1.DefragmentationGoal) string {
 	switch {
 	case goal.PodGroup != "":
@@ -110,7 +110,7 @@ func goalOf(goal v1alpha1.DefragmentationGoal) string {
 	return ""
 }
 
-// clip keeps a message as short as a condition may have it.
+// clip shortens a message to what a condition may have.
 func clip(message string) string {
 	const longest = 4096
 	if len(message) <= longest {

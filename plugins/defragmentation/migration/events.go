@@ -9,13 +9,13 @@ import (
 )
 
 const (
-	// action is what events say that the controller was doing.
+	// action is the action that the controller's events name.
 	action = "Migrate"
 	// eventMigrating is on a pod that is evicted to be moved.
 	eventMigrating = "Migrating"
 )
 
-// tell says what has become of a PodMigration: in an event, and in metrics.
+// tell reports the end of a PodMigration: in an event, and in metrics.
 func (r *reconciler) tell(m *v1alpha1.PodMigration, was *v1alpha1.PodMigrationStatus) {
 	if !migration.Ended(m.Status.Phase) || migration.Ended(was.Phase) {
 		return

@@ -16,7 +16,7 @@ var (
 	registerOnce sync.Once
 )
 
-// registerMetrics has them served with those of the manager.
+// registerMetrics registers the metrics with those of the manager.
 func registerMetrics() {
 	registerOnce.Do(func() {
 		ended.Create(nil)

@@ -13,7 +13,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/migration"
 )
 
-// state is how far the pods of a gang have been moved, as its PodGroup says.
+// state is how far the pods of a gang have been moved, as its PodGroup shows it.
 type state struct {
 	Phase v1alpha1.MigrationPhase `json:"phase"`
 	Pods  int                     `json:"pods"`
@@ -47,7 +47,7 @@ func stateOf(list []v1alpha1.PodMigration) state {
 	return s
 }
 
-// mirror has the PodGroup of a pod say how far the pods of its gang have been moved. A gang without one is told nowhere.
+// mirror writes on the PodGroup of a pod how far the pods of its gang have been moved. For a gang without one nothing is written.
 func (r *reconciler) mirror(ctx context.Context, m *v1alpha1.PodMigration) error {
 	if m.Spec.PodGroup == "" || migration.Ended(m.Status.Phase) && len(m.Finalizers) == 0 {
 		return nil
@@ -81,7 +81,7 @@ func (r *reconciler) mirror(ctx context.Context, m *v1alpha1.PodMigration) error
 	return nil
 }
 
-// samePlan leaves those that belong to the same plan; without one, that alone.
+// samePlan returns the PodMigrations that belong to the same plan; without a plan, only m.
 func samePlan(list []v1alpha1.PodMigration, m *v1alpha1.PodMigration) (same []v1alpha1.PodMigration) {
 	plan := m.Labels[v1alpha1.PlanLabel]
 	for i := range list {

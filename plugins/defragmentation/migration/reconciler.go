@@ -29,11 +29,11 @@ import (
 const FieldOwner = "lockstep-controller"
 
 const (
-	// poll is how often a pod is looked at that is to be evicted, or was: no watch is kept for the few there are.
+	// poll is how often a pod is read that is to be evicted, or was: there is no watch for so few.
 	poll = time.Second
-	// rest is how often one is looked at that is suspended.
+	// rest is how often a suspended PodMigration is looked at.
 	rest = 10 * time.Second
-	// retry is how soon a write is tried again that somebody else came before.
+	// retry is how soon a write is tried again after a conflict.
 	retry = 200 * time.Millisecond
 )
 
@@ -62,7 +62,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	return reconcile.Result{RequeueAfter: again}, nil
 }
 
-// bring does one step, and returns when to look again.
+// bring does one step, and returns after how long to look again.
 func (r *reconciler) bring(ctx context.Context, m *v1alpha1.PodMigration) (time.Duration, error) {
 	before := m.DeepCopy()
 	if !migration.Ended(m.Status.Phase) && m.DeletionTimestamp == nil && controllerutil.AddFinalizer(m, v1alpha1.ReleaseFinalizer) {
@@ -77,7 +77,7 @@ func (r *reconciler) bring(ctx context.Context, m *v1alpha1.PodMigration) (time.
 	if !equality.Semantic.DeepEqual(m.Status, step.Status) {
 		return time.Millisecond, r.write(ctx, m, step.Status)
 	}
-	if err := r.mirror(ctx, m); err != nil { // which nothing follows from
+	if err := r.mirror(ctx, m); err != nil { // no decision depends on it
 		klog.FromContext(ctx).Error(err, "Failed to say on a PodGroup how far its pods have been moved", "podMigration", klog.KObj(m))
 	}
 	if err := r.act(ctx, m, s, step.Action); err != nil {
@@ -85,7 +85,7 @@ func (r *reconciler) bring(ctx context.Context, m *v1alpha1.PodMigration) (time.
 	}
 	if migration.Ended(m.Status.Phase) {
 		if step.Action == migration.Release {
-			return retry, nil // and see that it is gone
+			return retry, nil // then check that it is gone
 		}
 		if controllerutil.RemoveFinalizer(m, v1alpha1.ReleaseFinalizer) {
 			return 0, client.IgnoreNotFound(r.patch(ctx, m, before))
@@ -94,7 +94,7 @@ func (r *reconciler) bring(ctx context.Context, m *v1alpha1.PodMigration) (time.
 	}
 	next := poll
 	if m.Spec.Suspend {
-		next = rest // watches tell of the rest
+		next = rest // watches report the rest
 	}
 	if !step.Again.IsZero() {
 		next = min(next, max(step.Again.Sub(now), time.Millisecond))
@@ -102,7 +102,7 @@ func (r *reconciler) bring(ctx context.Context, m *v1alpha1.PodMigration) (time.
 	return next, nil
 }
 
-// sight is what there is, as the pure package and as the API have it.
+// sight is what was read, as the pure package and as the API have it.
 type sight struct {
 	migration.Seen
 	pod         *v1.Pod
@@ -154,7 +154,7 @@ func (r *reconciler) see(ctx context.Context, m *v1alpha1.PodMigration) (s sight
 	return s, err
 }
 
-// barren reports whether the controller of the pod is gone for good. Of a kind that may not be read, nobody knows.
+// barren reports whether the controller of the pod is gone for good; false for a kind that may not be read.
 func (r *reconciler) barren(ctx context.Context, m *v1alpha1.PodMigration) (bool, error) {
 	if m.Status.Successors == nil || m.Status.Successors.Controller == nil || m.Status.Successors.Controller.UID == "" {
 		return false, nil
@@ -174,8 +174,8 @@ func (r *reconciler) barren(ctx context.Context, m *v1alpha1.PodMigration) (bool
 	return object.UID != by.UID || object.DeletionTimestamp != nil, nil
 }
 
-// alike finds a Reservation of another PodMigration that is open to the same successors. Only one PodMigration is worked
-// on at a time, so that none is opened meanwhile.
+// alike returns the name of a Reservation of another PodMigration that is open to the same successors. Only one PodMigration is reconciled
+// at a time, so none is opened meanwhile.
 func (r *reconciler) alike(ctx context.Context, m *v1alpha1.PodMigration) (string, error) {
 	var list v1alpha1.ReservationList
 	if err := r.live.List(ctx, &list, client.HasLabels{v1alpha1.MigrationLabel}); err != nil {
@@ -195,7 +195,7 @@ func (r *reconciler) alike(ctx context.Context, m *v1alpha1.PodMigration) (strin
 	return "", nil
 }
 
-// seeTarget takes in that the target takes nobody for now: what is held there is held on, and nobody could use it.
+// seeTarget marks the Reservation as pending while its target takes no pods: what is held there stays held, but no pod could use it.
 func (r *reconciler) seeTarget(ctx context.Context, m *v1alpha1.PodMigration, rsv *migration.Reservation) error {
 	node := &v1.Node{}
 	err := r.live.Get(ctx, client.ObjectKey{Name: m.Spec.TargetNode}, node)
@@ -212,7 +212,7 @@ func (r *reconciler) seeTarget(ctx context.Context, m *v1alpha1.PodMigration, rs
 	return nil
 }
 
-// act does what a status says.
+// act does the action of a step.
 func (r *reconciler) act(ctx context.Context, m *v1alpha1.PodMigration, s sight, action migration.Action) error {
 	switch action {
 	case migration.Reserve:
@@ -240,20 +240,20 @@ func (r *reconciler) act(ctx context.Context, m *v1alpha1.PodMigration, s sight,
 	}
 }
 
-// open has the successor be an owner of the Reservation, which nobody has changed since it was read.
+// open makes the successor an owner of the Reservation, provided that the Reservation has not changed since it was read.
 func (r *reconciler) open(ctx context.Context, m *v1alpha1.PodMigration, s sight) error {
 	opened := s.reservation.DeepCopy()
 	opened.Spec.Owners = []v1alpha1.ReservationOwner{migration.OwnerFor(m, s.pod)}
 	return r.patch(ctx, opened, s.reservation)
 }
 
-// patch writes what differs, and nothing else: of what cannot be changed Go might write the same in other words. It does
-// so provided that nobody has changed the object since it was read.
+// patch writes only what differs: an update might write fields that cannot be changed in another form. It fails where
+// the object has changed since it was read.
 func (r *reconciler) patch(ctx context.Context, object, before client.Object) error {
 	return r.client.Patch(ctx, object, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(FieldOwner))
 }
 
-// evict asks for the eviction of the very pod, if its target is held: both were read just now.
+// evict requests the eviction of exactly this pod, if its target is held: both were read just now.
 func (r *reconciler) evict(ctx context.Context, m *v1alpha1.PodMigration, pod *v1.Pod) error {
 	eviction := &policyv1.Eviction{DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &m.Spec.PodUID}}}
 	err := r.client.SubResource("eviction").Create(ctx, pod, eviction)
@@ -267,7 +267,7 @@ func (r *reconciler) evict(ctx context.Context, m *v1alpha1.PodMigration, pod *v
 			m.Spec.SourceNode, m.Spec.TargetNode, m.Status.Reservation, why)
 		return nil
 	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
-		return nil // it is gone, or another has its name: looked at next
+		return nil // it is gone, or another pod has its name: seen next
 	case apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause):
 		return r.write(ctx, m, migration.Refused(m, v1alpha1.MigrationReasonDisruptionBudget, err.Error(), r.clock.Now()))
 	case apierrors.IsForbidden(err), apierrors.IsInvalid(err), apierrors.IsMethodNotSupported(err):
@@ -276,7 +276,7 @@ func (r *reconciler) evict(ctx context.Context, m *v1alpha1.PodMigration, pod *v
 	return fmt.Errorf("evicting the pod: %w", err)
 }
 
-// write writes a status, provided that nobody has changed the PodMigration since it was read.
+// write writes a status, provided that the PodMigration has not changed since it was read.
 func (r *reconciler) write(ctx context.Context, m *v1alpha1.PodMigration, want v1alpha1.PodMigrationStatus) error {
 	was := m.Status
 	m.Status = want

@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// name is that of the controller in logs and metrics.
+	// name is the name of the controller in logs and metrics.
 	name = "podmigration"
 	// uidIndex is the name of the index of PodMigrations by UID, gangIndex that by the gang of their pod.
 	uidIndex, gangIndex = "uid", "gang"
@@ -81,7 +81,7 @@ func ownerOf(reader client.Reader) handler.MapFunc {
 		}
 		var list v1alpha1.PodMigrationList
 		if err := reader.List(ctx, &list, client.MatchingFields{uidIndex: uid}); err != nil {
-			return nil // the process is going down: the cache does not fail otherwise
+			return nil // the process is shutting down: the cache does not fail otherwise
 		}
 		var requests []reconcile.Request
 		for i := range list.Items {

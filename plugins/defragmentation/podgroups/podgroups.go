@@ -1,4 +1,4 @@
-// Package podgroups reads the PodGroups of gangs, of either API, for those who move pods.
+// Package podgroups reads the PodGroups of gangs, of either API, for the controllers that move pods.
 package podgroups
 
 import (
@@ -19,7 +19,7 @@ import (
 
 const kind = "PodGroup"
 
-// apis are those that have PodGroups, that of the community and that of Kubernetes, each with the field that has the minimum.
+// apis are those that have PodGroups, that of the community and that of Kubernetes, each with the field of the minimum.
 var apis = []struct {
 	group   string
 	minimum []string
@@ -28,7 +28,7 @@ var apis = []struct {
 	{"scheduling.k8s.io", []string{"spec", "schedulingPolicy", "gang", "minCount"}},
 }
 
-// Of reads the PodGroups of a gang, that of the community first. It has none where there is none, or its API is not served.
+// Of returns the PodGroups of a gang, that of the community first. It returns none where there is none, or its API is not served.
 func Of(ctx context.Context, live client.Reader, mapper meta.RESTMapper, key client.ObjectKey) (groups []*metav1.PartialObjectMetadata, err error) {
 	for _, api := range apis {
 		mapping, err := mapper.RESTMapping(schema.GroupKind{Group: api.group, Kind: kind})
@@ -50,7 +50,7 @@ func Of(ctx context.Context, live client.Reader, mapper meta.RESTMapper, key cli
 	return groups, nil
 }
 
-// Queue is the queue that the PodGroup of a pod's gang names for it; empty where the pod names one itself, or no PodGroup does.
+// Queue returns the queue that the PodGroup of a pod's gang names for it; empty where the pod names one itself, or no PodGroup does.
 func Queue(ctx context.Context, live client.Reader, mapper meta.RESTMapper, pod *v1.Pod) (string, error) {
 	key, _, member := gang.KeyOf(pod)
 	if !member || pod.Labels[v1alpha1.QueueLabel] != "" {
@@ -68,8 +68,8 @@ func Queue(ctx context.Context, live client.Reader, mapper meta.RESTMapper, pod 
 	return "", nil
 }
 
-// Minimum is how many members of its gang start together, as the pod says, or the first PodGroup that the gang has; 0 where neither does,
-// or the gang starts in stages.
+// Minimum returns how many members of its gang start together, by the pod, or by the first PodGroup that the gang has; 0 where
+// neither names it, or the gang starts in stages.
 func Minimum(ctx context.Context, live client.Reader, mapper meta.RESTMapper, pod *v1.Pod) (int, error) {
 	key, _, member := gang.KeyOf(pod)
 	if !member {
@@ -88,7 +88,7 @@ func Minimum(ctx context.Context, live client.Reader, mapper meta.RESTMapper, po
 	return gang.StartTogether(pod, object), nil
 }
 
-// read reads what a PodGroup says of its minimum; nil where it is gone.
+// read returns the minimum and the annotations of a PodGroup; nil where it is gone.
 func read(ctx context.Context, live client.Reader, group *metav1.PartialObjectMetadata) (*gang.Object, error) {
 	whole := &unstructured.Unstructured{}
 	whole.SetGroupVersionKind(group.GroupVersionKind())
