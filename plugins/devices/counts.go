@@ -18,16 +18,17 @@ import (
 	"k8s.io/kubernetes/pkg/features"
 )
 
-// Counts is how many devices nodes have behind extended resources: those of their ResourceSlices that a DeviceClass matches
-// which names such a resource, or after which it is called. Devices that several nodes reach count for none of them. It may be used by several goroutines.
+// Counts is how many devices nodes have behind extended resources: those of their ResourceSlices that match a DeviceClass
+// which names such a resource, or has the name that the resource is made from. Devices that several nodes reach count for no
+// node. It is safe for concurrent use.
 type Counts struct {
 	mu       sync.Mutex
 	compiled *cel.Cache
 	classes  map[string]*resourceapi.DeviceClass
-	// slices are those of one node each, by their names; of are their names, by node.
+	// slices are the slices of single nodes, by name; of has their names, by node.
 	slices map[string]*resourceapi.ResourceSlice
 	of     map[string]map[string]bool
-	// known are the counts of nodes, as long as nothing has changed.
+	// known are the counts of nodes, until something changes.
 	known map[string]map[v1.ResourceName]int64
 }
 
@@ -50,7 +51,7 @@ func newCache() *cel.Cache {
 	})
 }
 
-// SetSlice takes in a ResourceSlice. It returns the nodes that may have other devices than before.
+// SetSlice adds or updates a ResourceSlice. It returns the nodes that may have other devices than before.
 func (c *Counts) SetSlice(slice *resourceapi.ResourceSlice) (nodes []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -77,7 +78,7 @@ func isSame(a, b metav1.Object) bool {
 	return a.GetResourceVersion() != "" && a.GetResourceVersion() == b.GetResourceVersion() && a.GetUID() == b.GetUID()
 }
 
-// Replace takes in all ResourceSlices and DeviceClasses that there are.
+// Replace sets all ResourceSlices and DeviceClasses.
 func (c *Counts) Replace(all []*resourceapi.ResourceSlice, classes []*resourceapi.DeviceClass) {
 	there := map[string]bool{}
 	for _, slice := range all {
@@ -107,7 +108,7 @@ func (c *Counts) names(of func() iter.Seq[string]) []string {
 	return slices.Collect(of())
 }
 
-// DropSlice takes in that a ResourceSlice is gone. It returns the nodes that have other devices than before.
+// DropSlice removes a ResourceSlice. It returns the nodes that have other devices than before.
 func (c *Counts) DropSlice(name string) (nodes []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -128,7 +129,7 @@ func (c *Counts) drop(name string) (nodes []string) {
 	return []string{node}
 }
 
-// SetClass takes in a DeviceClass. It returns the nodes that may have other devices than before: all that have any.
+// SetClass adds or updates a DeviceClass. It returns the nodes that may have other devices than before: all that have any.
 func (c *Counts) SetClass(class *resourceapi.DeviceClass) (nodes []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -140,7 +141,7 @@ func (c *Counts) SetClass(class *resourceapi.DeviceClass) (nodes []string) {
 	return c.allChanged()
 }
 
-// DropClass takes in that a DeviceClass is gone. It returns the nodes that may have other devices than before.
+// DropClass removes a DeviceClass. It returns the nodes that may have other devices than before.
 func (c *Counts) DropClass(name string) (nodes []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -156,8 +157,8 @@ func (c *Counts) allChanged() []string {
 	return slices.Sorted(maps.Keys(c.of))
 }
 
-// With returns a node that has, beside what it says itself, its devices behind extended resources. A resource that it says it has
-// is as it says: then a device plugin serves it there. The node itself is not changed. Nil counts have no devices.
+// With returns a node that has, beside its own resources, its devices behind extended resources. A resource that the node has in its status
+// stays as it is there: a device plugin serves it. The node itself is not changed. Nil counts have no devices.
 func (c *Counts) With(node *v1.Node) *v1.Node {
 	if c == nil {
 		return node
@@ -209,8 +210,8 @@ func (c *Counts) count(node string) map[v1.ResourceName]int64 {
 	return counts
 }
 
-// backing is the class behind each resource: of several that name it the newest, and of those the first by name, as
-// kube-scheduler chooses. Each class backs one that has its own name, besides.
+// backing returns the class behind each resource: of several that name it the newest, and of those the first by name, as
+// kube-scheduler chooses. Each class also backs the resource that is made from its own name.
 func (c *Counts) backing() map[v1.ResourceName]*resourceapi.DeviceClass {
 	found := map[v1.ResourceName]*resourceapi.DeviceClass{}
 	for _, class := range c.classes {

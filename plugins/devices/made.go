@@ -13,12 +13,12 @@ import (
 )
 
 // For the extended resources of a pod that a DeviceClass backs, kube-scheduler makes a claim when it binds the pod. A scheduler
-// that ends before the pod is bound leaves the claim, with its devices, and the next one refuses the pod as long as it is there.
+// that ends before the pod is bound leaves the claim, with its devices, and the next one refuses the pod as long as the claim exists.
 
 // byOwner is the name of the index of such claims by the pods that they were made for.
 const byOwner = "claims made for extended resources, by pod"
 
-// indexMade has an informer of claims index those that were made for extended resources. It has to be called before the
+// indexMade makes an informer of claims index those that were made for extended resources. It has to be called before the
 // informer runs, and may be called again.
 func indexMade(claims cache.SharedIndexInformer) error {
 	if _, done := claims.GetIndexer().GetIndexers()[byOwner]; done {

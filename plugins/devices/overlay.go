@@ -35,12 +35,12 @@ type Overlay struct {
 	signalled []types.UID
 }
 
-// Overlay returns one in which nothing differs from what is.
+// Overlay returns an overlay in which nothing differs from what is.
 func (s *Simulator) Overlay() *Overlay {
 	return &Overlay{s: s, taken: map[types.UID]*resourceapi.ResourceClaim{}, left: sets.New[types.UID](), freed: map[types.UID]*resourceapi.ResourceClaim{}}
 }
 
-// Hold takes what is held for others: claims as they would be allocated to them.
+// Hold takes what is held for others: claims as they would be allocated to the holders.
 func (o *Overlay) Hold(claims ...*resourceapi.ResourceClaim) {
 	for _, claim := range claims {
 		o.taken[claim.UID] = claim
@@ -48,7 +48,7 @@ func (o *Overlay) Hold(claims ...*resourceapi.ResourceClaim) {
 	}
 }
 
-// Claims are those that were taken with a pod, as they would be allocated.
+// Claims returns the claims that were taken with a pod, as they would be allocated.
 func (o *Overlay) Claims(taken Taken) []*resourceapi.ResourceClaim {
 	var claims []*resourceapi.ResourceClaim
 	for _, uid := range taken {
@@ -59,7 +59,7 @@ func (o *Overlay) Claims(taken Taken) []*resourceapi.ResourceClaim {
 	return claims
 }
 
-// Version changes whenever what is allocated would.
+// Version returns a number that changes whenever what would be allocated changes.
 func (o *Overlay) Version() int { return o.version }
 
 // Shared reports whether there are devices that more than one node can reach.
@@ -71,7 +71,7 @@ func (o *Overlay) Shared() (bool, error) {
 	return slices.ContainsFunc(list, func(slice *resourceapi.ResourceSlice) bool { return slice.Spec.NodeName == nil }), nil
 }
 
-// as has the plugin see devices as the overlay does.
+// as calls ask while the plugin sees devices as the overlay does.
 func (o *Overlay) as(ask func()) {
 	o.s.mu.Lock()
 	defer o.s.mu.Unlock()
@@ -81,7 +81,7 @@ func (o *Overlay) as(ask func()) {
 	ask()
 }
 
-// Prepare has the plugin's PreFilter look at a pod: filters go by the state that it leaves. A status that is not a
+// Prepare runs the plugin's PreFilter on a pod: filters use the state that it leaves. A status that is not a
 // success is the plugin's own: rejected, or an error.
 func (o *Overlay) Prepare(ctx context.Context, state fwk.CycleState, pod *v1.Pod) (status *fwk.Status) {
 	o.as(func() { _, status = o.s.plugin.PreFilter(ctx, state, pod, nil) })
@@ -91,7 +91,7 @@ func (o *Overlay) Prepare(ctx context.Context, state fwk.CycleState, pod *v1.Pod
 	return status.WithPlugin(names.DynamicResources)
 }
 
-// Fits reports whether the devices that a pod needs are there on a node, as a status of the plugin. state is one that was
+// Fits returns the plugin's status for whether the devices that a pod needs are on a node. state is one that was
 // prepared for the pod since the last change.
 func (o *Overlay) Fits(ctx context.Context, state fwk.CycleState, pod *v1.Pod, node fwk.NodeInfo) *fwk.Status {
 	return o.s.plugin.Filter(ctx, state, pod, node)
@@ -101,7 +101,7 @@ func (o *Overlay) Fits(ctx context.Context, state fwk.CycleState, pod *v1.Pod, n
 type Taken []types.UID
 
 // Take allocates to a pod what the plugin would on a node. state is one that was prepared for the pod since the last
-// change, or nil. Nothing is taken where that is not possible any more, which the pod's own cycle finds out, and for
+// change, or nil. Nothing is taken where that is no longer possible, which the pod's own cycle finds out, and for
 // claims that are allocated or about to be.
 func (o *Overlay) Take(ctx context.Context, state fwk.CycleState, pod *v1.Pod, node fwk.NodeInfo) (Taken, error) {
 	var status *fwk.Status
@@ -131,7 +131,7 @@ func (o *Overlay) Take(ctx context.Context, state fwk.CycleState, pod *v1.Pod, n
 	return taken, nil
 }
 
-// GiveBack is the opposite of Take.
+// GiveBack undoes Take.
 func (o *Overlay) GiveBack(taken Taken) {
 	for _, uid := range taken {
 		delete(o.taken, uid)
@@ -139,7 +139,7 @@ func (o *Overlay) GiveBack(taken Taken) {
 	}
 }
 
-// Remove takes in that a pod would be gone. Claims that nobody else has reserved lose their allocation with it: those
+// Remove makes a pod leave in the overlay. Claims that no other pod has reserved lose their allocation with it: those
 // that were made for the pod are deleted, others are deallocated.
 func (o *Overlay) Remove(pod *v1.Pod) error {
 	claims, err := o.claimsOf(pod)
@@ -156,7 +156,7 @@ func (o *Overlay) Remove(pod *v1.Pod) error {
 	return nil
 }
 
-// Restore is the opposite of Remove.
+// Restore undoes Remove.
 func (o *Overlay) Restore(pod *v1.Pod) {
 	o.left.Delete(pod.UID)
 	maps.DeleteFunc(o.freed, func(_ types.UID, claim *resourceapi.ResourceClaim) bool {
@@ -173,12 +173,12 @@ func (o *Overlay) stays(consumer resourceapi.ResourceClaimConsumerReference) boo
 	return !o.left.Has(consumer.UID)
 }
 
-// claimsOf returns the claims that a pod uses. Those that are not there any more are left out.
+// claimsOf returns the claims that a pod uses, without those that no longer exist.
 func (o *Overlay) claimsOf(pod *v1.Pod) ([]*resourceapi.ResourceClaim, error) {
 	var names []string
 	for i := range pod.Spec.ResourceClaims {
 		name, _, err := resourceclaim.Name(pod, &pod.Spec.ResourceClaims[i])
-		if err == nil && name != nil { // else it has not been made
+		if err == nil && name != nil { // otherwise it has not been made
 			names = append(names, *name)
 		}
 	}

@@ -25,9 +25,9 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/util/assumecache"
 )
 
-// Releaser takes back the allocation of claims that nobody uses: they were allocated for pods that were not bound after
+// Releaser takes back the allocation of claims that no pod uses: they were allocated for pods that were not bound after
 // all. As long as they are allocated they keep devices from others, and bind the pods that use them to nodes. Claims that
-// kube-scheduler made for extended resources of such pods are deleted. It works beside the scheduling goroutine.
+// kube-scheduler made for extended resources of such pods are deleted. It runs beside the scheduling goroutine.
 type Releaser struct {
 	claims fwk.ResourceClaimTracker
 	known  cache.Indexer
@@ -36,29 +36,29 @@ type Releaser struct {
 	queue  workqueue.TypedRateLimitingInterface[looked]
 
 	mu sync.Mutex
-	// staying are claims that were deleted and that somebody else keeps, by the pods that they were made for: those do not go on.
+	// staying are claims that were deleted and still exist, by the pods that they were made for: these pods wait.
 	staying map[types.UID]map[types.NamespacedName]types.UID
 }
 
 // Users are the pods that use claims, or are on their way to them.
 type Users interface {
-	// Withdraw reports whether no pod has a claim or is on its way to it; it is told for which the claim is reserved. If
-	// so, none of those goes on until Withdrawn: kube-scheduler would bind them without a look at the API server.
+	// Withdraw reports whether no pod has a claim or is on its way to it; reservedFor are the pods that it is reserved for. If
+	// so, none of them proceeds until Withdrawn: kube-scheduler would bind them without a look at the API server.
 	Withdraw(ctx context.Context, claim types.NamespacedName, reservedFor []types.UID) bool
-	// Withdrawn tells that kube-scheduler sees by now what has become of the claim.
+	// Withdrawn is called when kube-scheduler sees the outcome for the claim.
 	Withdrawn(ctx context.Context, claim types.NamespacedName)
 }
 
-// looked is what is to be looked at: the claim of a name or, with a pod, those that were made for its extended resources.
+// looked is a queue item: the claim of a name or, with a pod, the claims that were made for its extended resources.
 type looked struct {
 	types.NamespacedName
 	pod types.UID
 }
 
-// What failed is looked at again after soonest, then after twice as long each time, at the most latest: gangs wait for it.
+// After an error an item is tried again after soonest, then after twice as long each time, at most after latest: gangs wait for it.
 const soonest, latest = 5 * time.Millisecond, 5 * time.Second
 
-// NewReleaser makes one. It works once [Releaser.Run] is called. The informer of claims must not run yet.
+// NewReleaser makes a Releaser. It works once [Releaser.Run] is called. The informer of claims must not run yet.
 func NewReleaser(claims fwk.ResourceClaimTracker, informer cache.SharedIndexInformer, client resourceclient.ResourceClaimsGetter,
 	users Users) (*Releaser, error) {
 	if err := indexMade(informer); err != nil {
@@ -71,8 +71,8 @@ func NewReleaser(claims fwk.ResourceClaimTracker, informer cache.SharedIndexInfo
 	}, nil
 }
 
-// Consider has the claims of pods looked at. It is quick where they have none. What failed a moment ago is looked at when its
-// time has come. A nil Releaser does nothing.
+// Consider queues the claims of pods. It is quick where they have none. After an error a moment ago a claim is tried again when its
+// backoff ends. A nil Releaser does nothing.
 func (r *Releaser) Consider(pods ...*v1.Pod) {
 	if r == nil {
 		return
@@ -80,7 +80,7 @@ func (r *Releaser) Consider(pods ...*v1.Pod) {
 	for _, pod := range pods {
 		for i := range pod.Spec.ResourceClaims {
 			name, _, err := resourceclaim.Name(pod, &pod.Spec.ResourceClaims[i])
-			if err == nil && name != nil { // else it has not been made
+			if err == nil && name != nil { // otherwise it has not been made
 				r.consider(looked{NamespacedName: types.NamespacedName{Namespace: pod.Namespace, Name: *name}})
 			}
 		}
@@ -96,7 +96,7 @@ func (r *Releaser) consider(at looked) {
 	}
 }
 
-// releasers is how many claims are looked at at a time: one that the API server does not answer for keeps none of the others.
+// releasers is how many claims are handled at a time: a claim whose calls get no answer does not block the others.
 const releasers = 4
 
 // Run works until the context ends.
@@ -147,10 +147,10 @@ func (r *Releaser) look(ctx context.Context, at looked) error {
 	return nil
 }
 
-// errStays tells that a claim was deleted, and somebody else keeps it: by a finalizer, say.
+// errStays: a claim was deleted, and still exists: because of a finalizer, say.
 var errStays = errors.New("the claim was deleted, and is still there")
 
-// stay has a pod wait until a claim that was made for it is gone.
+// stay makes a pod wait until a claim that was made for it is gone.
 func (r *Releaser) stay(pod types.UID, claim *resourceapi.ResourceClaim) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -160,7 +160,7 @@ func (r *Releaser) stay(pod types.UID, claim *resourceapi.ResourceClaim) {
 	r.staying[pod][types.NamespacedName{Namespace: claim.Namespace, Name: claim.Name}] = claim.UID
 }
 
-// letGo has a pod go on that waited for claims which kube-scheduler sees no more of. It returns errStays where it waits on.
+// letGo lets a pod proceed that waited for claims which kube-scheduler sees no more. It returns errStays where the pod still waits.
 func (r *Releaser) letGo(ctx context.Context, pod types.UID) error {
 	r.mu.Lock()
 	waits := maps.Clone(r.staying[pod])
@@ -185,11 +185,11 @@ func (r *Releaser) letGo(ctx context.Context, pod types.UID) error {
 const (
 	// releaseTimeout bounds a call for a claim, and the calls that delete one.
 	releaseTimeout = 10 * time.Second
-	// askAgain is the pause after a call of which it is unknown whether it was carried out.
+	// askAgain is the pause after a call whose outcome is unknown.
 	askAgain = 500 * time.Millisecond
 )
 
-// release takes back the allocation of a claim, if nobody uses it.
+// release takes back the allocation of a claim, if no pod uses it.
 func (r *Releaser) release(ctx context.Context, key types.NamespacedName) error {
 	claim, err := r.claims.Get(key.Namespace, key.Name)
 	switch {
@@ -203,14 +203,14 @@ func (r *Releaser) release(ctx context.Context, key types.NamespacedName) error 
 	defer r.users.Withdrawn(ctx, key)
 	now, err := r.deallocate(ctx, claim)
 	if now != nil {
-		// What is newer than this, or knows no such claim, will do as well.
+		// A cache that is newer than this, or has no such claim, will do as well.
 		_ = r.claims.AssumeClaimAfterAPICall(now)
 	}
 	return err
 }
 
-// deallocate writes that a claim has no allocation, and returns it as it is then; nil where it is gone. Where it is unknown
-// whether the call was carried out, it makes it again: pods must not go on with what they may have lost.
+// deallocate writes that a claim has no allocation, and returns the claim as it is then; nil where it is gone. Where the outcome of
+// the call is unknown, it repeats the call: pods must not proceed with what they may have lost.
 func (r *Releaser) deallocate(ctx context.Context, claim *resourceapi.ResourceClaim) (now *resourceapi.ResourceClaim, err error) {
 	free := claim.DeepCopy()
 	free.Status = resourceapi.ResourceClaimStatus{}
@@ -243,7 +243,7 @@ func (r *Releaser) deallocate(ctx context.Context, claim *resourceapi.ResourceCl
 	return now, nil
 }
 
-// insist makes a call until the API server has answered it.
+// insist repeats a call until the API server has answered it.
 func (r *Releaser) insist(ctx context.Context, of klog.ObjectRef, call func(ctx context.Context) error) (err error) {
 	stopped := wait.PollUntilContextCancel(ctx, askAgain, true, func(ctx context.Context) (bool, error) {
 		ctx, cancel := context.WithTimeout(ctx, releaseTimeout)
@@ -258,7 +258,7 @@ func (r *Releaser) insist(ctx context.Context, of klog.ObjectRef, call func(ctx 
 	return cmp.Or(err, stopped)
 }
 
-// answered reports whether an error is the last word of the API server, which has changed nothing then.
+// answered reports whether an error is a final answer of the API server: the call has changed nothing.
 func answered(err error) bool {
 	switch reason := apierrors.ReasonForError(err); reason {
 	case metav1.StatusReasonUnknown, metav1.StatusReasonInternalError, metav1.StatusReasonTimeout, metav1.StatusReasonServerTimeout,
@@ -270,8 +270,8 @@ func answered(err error) bool {
 }
 
 // drop deletes a claim that was made for a pod, if the pod does not use it. If the claim has changed meanwhile, the API server
-// refuses, and it is looked at again. Where somebody keeps the claim, the pod goes on once it is gone: kube-scheduler refuses it
-// until then.
+// refuses, and the claim is tried again. Where the claim still exists after that, the pod waits until it is gone: kube-scheduler
+// refuses the pod until then.
 func (r *Releaser) drop(ctx context.Context, claim *resourceapi.ResourceClaim, pod types.UID) error {
 	key := types.NamespacedName{Namespace: claim.Namespace, Name: claim.Name}
 	if !r.users.Withdraw(ctx, key, append(consumersOf(claim), pod)) {
@@ -287,7 +287,7 @@ func (r *Releaser) drop(ctx context.Context, claim *resourceapi.ResourceClaim, p
 	return err
 }
 
-// remove deletes a claim, and returns when kube-scheduler sees no more of it.
+// remove deletes a claim, and returns when kube-scheduler sees it no more.
 func (r *Releaser) remove(ctx context.Context, claim *resourceapi.ResourceClaim) error {
 	key := types.NamespacedName{Namespace: claim.Namespace, Name: claim.Name}
 	ctx, cancel := context.WithTimeout(ctx, releaseTimeout)
@@ -324,7 +324,7 @@ const (
 )
 
 // awaitGone returns when kube-scheduler sees no more of a claim that was deleted: as long as it does, it refuses the pod that the
-// claim was made for. It fails where that takes long: somebody has a finalizer on the claim, say.
+// claim was made for. It fails where that takes long: the claim has a finalizer, say.
 func (r *Releaser) awaitGone(ctx context.Context, key types.NamespacedName, uid types.UID) error {
 	err := wait.PollUntilContextTimeout(ctx, seenPoll, seenWithin, true, func(context.Context) (bool, error) {
 		claim, err := r.claims.Get(key.Namespace, key.Name)

@@ -20,8 +20,8 @@ import (
 	schedutil "k8s.io/kubernetes/pkg/scheduler/util"
 )
 
-// Simulator asks DynamicResources what it would allocate. One is enough for a profile; it may be used by several
-// goroutines.
+// Simulator asks DynamicResources what it would allocate. One is enough for a profile; it is safe for concurrent
+// use.
 type Simulator struct {
 	real   fwk.SharedDRAManager
 	plugin *dynamicresources.DynamicResources
@@ -30,7 +30,7 @@ type Simulator struct {
 	manager *manager
 }
 
-// manager is what the plugin is told of devices: what the overlay that asks makes of it.
+// manager is the manager of devices that the plugin sees: with claims as the calling overlay has them.
 type manager struct {
 	fwk.SharedDRAManager
 	claims fwk.ResourceClaimTracker
@@ -38,8 +38,8 @@ type manager struct {
 
 func (m *manager) ResourceClaims() fwk.ResourceClaimTracker { return m.claims }
 
-// handle is the profile's, but for the devices. Its informers never run: the plugin has an index of pods for queueing
-// hints, for which nobody asks here.
+// handle is the profile's, except for the devices. Its informers never run: the plugin indexes pods for queueing
+// hints, which are not used here.
 type handle struct {
 	framework.Framework
 	manager *manager
@@ -49,7 +49,7 @@ type handle struct {
 func (h handle) SharedDRAManager() fwk.SharedDRAManager                 { return h.manager }
 func (h handle) SharedInformerFactory() informers.SharedInformerFactory { return h.factory }
 
-// New makes the simulator of a profile; nil where the profile does not filter by devices.
+// New returns the simulator of a profile; nil where the profile does not filter by devices.
 func New(ctx context.Context, fw framework.Framework) (*Simulator, error) {
 	filters := slices.ContainsFunc(fw.ListPlugins().Filter.Enabled, func(p schedconfig.Plugin) bool { return p.Name == names.DynamicResources })
 	if !filters || fw.SharedDRAManager() == nil {
@@ -68,7 +68,7 @@ func New(ctx context.Context, fw framework.Framework) (*Simulator, error) {
 	return &Simulator{real: fw.SharedDRAManager(), plugin: plugin.(*dynamicresources.DynamicResources), manager: m}, nil
 }
 
-// defaultArgs are those of a profile that says nothing. They are about how long the plugin may filter and bind, which
+// defaultArgs returns the arguments of a profile that sets none. They are about how long the plugin may filter and bind, which
 // the profile's own instance does.
 func defaultArgs() (*schedconfig.DynamicResourcesArgs, error) {
 	said, args := &schedulerv1.DynamicResourcesArgs{}, &schedconfig.DynamicResourcesArgs{}
@@ -100,7 +100,7 @@ func (s *Simulator) backs(c v1.Container) bool {
 	return false
 }
 
-// Backed reports whether a DeviceClass backs an extended resource. Nodes may have it of a device plugin all the same.
+// Backed reports whether a DeviceClass backs an extended resource. Nodes may still have it from a device plugin.
 func (s *Simulator) Backed(name v1.ResourceName) bool {
 	return s != nil && s.real.DeviceClassResolver().GetDeviceClass(name) != nil && schedutil.IsDRAExtendedResourceName(name)
 }

@@ -12,8 +12,8 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// Stock counts the devices that are left on nodes. It bounds how many pods find devices there, so that nobody has to allocate them
-// one after the other to learn that there are too few. It is not safe for concurrent use.
+// Stock counts the devices that are left on nodes. It bounds how many pods find devices there: without it, devices would have to be
+// allocated one after the other to learn that there are too few. It is not safe for concurrent use.
 type Stock struct {
 	manager  fwk.SharedDRAManager
 	compiled *cel.Cache
@@ -21,23 +21,23 @@ type Stock struct {
 	matching map[match][]structured.DeviceID
 }
 
-// match is by what is selected from what; both are replaced when they change.
+// match is a slice and the class that selects from it; both objects are replaced when they change.
 type match struct {
 	slice *resourceapi.ResourceSlice
 	class *resourceapi.DeviceClass
 }
 
-// NewStock returns the stock of what a manager knows.
+// NewStock returns the stock of a manager's devices.
 func NewStock(manager fwk.SharedDRAManager) *Stock {
 	return &Stock{manager: manager, compiled: newCache(), matching: map[match][]structured.DeviceID{}}
 }
 
-// Left returns, by node, at most how many more devices of a class can be allocated there. It is not bounded where devices are
+// Left returns, by node, at most how many more devices of a class can be allocated there. bounded is false where devices are
 // reached from several nodes, or can be allocated more than once.
 func (s *Stock) Left(className string) (left map[string]int, bounded bool, err error) {
 	class, err := s.manager.DeviceClasses().Get(className)
 	if apierrors.IsNotFound(err) {
-		return nil, false, nil // the filters tell
+		return nil, false, nil // the filters report it
 	}
 	if err != nil {
 		return nil, false, fmt.Errorf("reading device class %s: %w", className, err)
@@ -51,7 +51,7 @@ func (s *Stock) Left(className string) (left map[string]int, bounded bool, err e
 	}
 	allocated, err := s.manager.ResourceClaims().ListAllAllocatedDevices()
 	if err != nil {
-		return nil, false, nil // it changes at this moment: the filters tell
+		return nil, false, nil // it is changing right now: the filters decide
 	}
 	if len(s.matching) > rememberedPerSlice*len(all) {
 		clear(s.matching)
@@ -85,7 +85,7 @@ func (s *Stock) match(m match) []structured.DeviceID {
 	return ids
 }
 
-// isShared reports whether several nodes reach the devices of a slice, or several claims can have one of them.
+// isShared reports whether several nodes reach the devices of a slice, or several claims can have the same device.
 func isShared(slice *resourceapi.ResourceSlice) bool {
 	return slice.Spec.NodeName == nil || slices.ContainsFunc(slice.Spec.Devices, func(d resourceapi.Device) bool {
 		return ptr.Deref(d.AllowMultipleAllocations, false)

@@ -14,8 +14,8 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// tracker is the tracker of claims with an overlay over it: what the overlay has taken looks allocated, what it has
-// freed does not. List is left as it is: the plugin looks there for a claim of the very pod that it prepares.
+// tracker is the tracker of claims under an overlay: what the overlay has taken looks allocated, what it has
+// freed does not. List is left as it is: the plugin looks there for a claim of the pod that it prepares.
 type tracker struct {
 	fwk.ResourceClaimTracker
 	o *Overlay
@@ -46,7 +46,7 @@ func (t tracker) Get(namespace, name string) (*resourceapi.ResourceClaim, error)
 	return claim, nil
 }
 
-// ListAllAllocatedDevices returns the devices that claims would have, of which nobody else may have any.
+// ListAllAllocatedDevices returns the devices that claims would have exclusively.
 func (t tracker) ListAllAllocatedDevices() (sets.Set[structured.DeviceID], error) {
 	ids, err := t.ResourceClaimTracker.ListAllAllocatedDevices()
 	if err != nil {
@@ -95,7 +95,7 @@ func (t tracker) GatherAllocatedState() (*structured.AllocatedState, error) {
 	return state, nil
 }
 
-// allocated yields what counts of a claim's allocation. Admin access takes nothing from others.
+// allocated yields the part of a claim's allocation that counts. Admin access takes nothing from others.
 func allocated(claim *resourceapi.ResourceClaim) iter.Seq[*resourceapi.DeviceRequestAllocationResult] {
 	return func(yield func(*resourceapi.DeviceRequestAllocationResult) bool) {
 		if claim.Status.Allocation == nil {
@@ -121,7 +121,7 @@ func (t tracker) SignalClaimPendingAllocation(uid types.UID, claim *resourceapi.
 	return nil
 }
 
-// errAsk is what the plugin would get if it did more than it is asked to: prepare, filter and reserve.
+// errAsk is what the plugin would get if it did more than it is used for: prepare, filter and reserve.
 var errAsk = errors.New("nothing is allocated in a what-if")
 
 // AssumeClaimAfterAPICall is never called.

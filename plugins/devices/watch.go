@@ -9,16 +9,16 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 )
 
-// Watch is what kube-scheduler makes of an informer of claims or slices, for whoever waits until it has taken in all there is: a
-// device that a claim has must not be given to another one.
+// Watch is what kube-scheduler makes of an informer of claims or slices, for waiting until it has taken in everything: a
+// device that a claim has must not be allocated to another claim.
 type Watch struct {
 	name     string
 	informer cache.SharedIndexInformer
-	// taken are the objects that kube-scheduler knows of.
+	// taken returns the objects that kube-scheduler knows.
 	taken func() ([]metav1.Object, error)
 }
 
-// Watches are those of the devices that kube-scheduler tracks; none where it tracks none.
+// Watches returns the watches of the devices that kube-scheduler tracks; none where it tracks none.
 func Watches(manager fwk.SharedDRAManager, factory informers.SharedInformerFactory) []*Watch {
 	if manager == nil {
 		return nil
@@ -40,24 +40,24 @@ func objects[T metav1.Object](list []T, err error) ([]metav1.Object, error) {
 	return all, err
 }
 
-// Name is what is tracked.
+// Name returns what is tracked.
 func (w *Watch) Name() string { return w.name }
 
-// Own is nothing: the informers are the factory's.
+// Own returns false: the informers are the factory's.
 func (w *Watch) Own() (resource schema.GroupVersionResource, selector string, own bool) {
 	return schema.GroupVersionResource{}, "", false
 }
 
-// Store is the cache of the informer.
+// Store returns the cache of the informer.
 func (w *Watch) Store() cache.Store { return w.informer.GetStore() }
 
 // Synced reports whether the informer has ever listed what there is.
 func (w *Watch) Synced() bool { return w.informer.HasSynced() }
 
-// Handled is the revisions of what kube-scheduler knows of, by UID.
+// Handled returns the revisions of the objects that kube-scheduler knows, by UID.
 func (w *Watch) Handled() map[string]string {
 	all, err := w.taken()
-	if err != nil { // it is asked again
+	if err != nil { // the caller asks again
 		klog.Background().Error(err, "Failed to look up what the scheduler knows", "of", w.name)
 	}
 	revisions := make(map[string]string, len(all))
@@ -67,5 +67,5 @@ func (w *Watch) Handled() map[string]string {
 	return revisions
 }
 
-// Forget does nothing: nothing is kept for the sake of it.
+// Forget does nothing: nothing is kept for the sake of the watch.
 func (w *Watch) Forget() {}

@@ -1,7 +1,7 @@
-// Package event tells users what happens, in events on the objects that it happens to.
+// Package event reports to users what happens, in events on the objects that it happens to.
 //
-// Every plugin has its events in one file, events.go, a constructor for each: there is what they are called and what they
-// say, with its numbers. This package does not say when.
+// Every plugin has its events in one file, events.go, with a constructor for each: it has their names and texts,
+// with their numbers. This package does not decide when they are recorded.
 package event
 
 import (
@@ -12,9 +12,9 @@ import (
 	"k8s.io/kubernetes/pkg/apis/core/validation"
 )
 
-// Event is one of them.
+// Event is one event.
 type Event struct {
-	// On is the object whose users are told; Related is another one that has to do with it, nil for none.
+	// On is the object whose users get the event; Related is another object that it concerns, nil for none.
 	On, Related runtime.Object
 	// Type is Normal or Warning.
 	Type string
@@ -38,7 +38,7 @@ func clip(note string) string {
 	return note[:validation.NoteLengthLimit-len(more)] + more
 }
 
-// PodGroup refers to a PodGroup, of whichever API.
+// PodGroup returns a reference to a PodGroup, of either API.
 func PodGroup(apiVersion, namespace, name string, uid types.UID) *v1.ObjectReference {
 	return &v1.ObjectReference{APIVersion: apiVersion, Kind: "PodGroup", Namespace: namespace, Name: name, UID: uid}
 }

@@ -10,22 +10,22 @@ import (
 	policylisters "k8s.io/client-go/listers/policy/v1"
 )
 
-// Budgets are the PodDisruptionBudgets of the cluster at some moment. Nil is none.
+// Budgets are the PodDisruptionBudgets of the cluster at some moment. Nil means none.
 type Budgets struct {
 	allowed     []int
 	byNamespace map[string][]budget
 }
 
-// budget is one of them.
+// budget is one PodDisruptionBudget.
 type budget struct {
 	place    int          // in allowed
-	alone    map[int]bool // where it is the only one that guards a pod
+	alone    map[int]bool // what Guards returns where it is the only one
 	selector labels.Selector
-	// disrupted are pods, by name, that are ending with its leave: it counts them already.
+	// disrupted are pods, by name, whose end it has allowed: it counts them already.
 	disrupted map[string]metav1.Time
 }
 
-// ListBudgets reads the budgets that there are.
+// ListBudgets reads the budgets.
 func ListBudgets(lister policylisters.PodDisruptionBudgetLister) (*Budgets, error) {
 	list, err := lister.List(labels.Everything())
 	if err != nil {
@@ -45,7 +45,7 @@ func ListBudgets(lister policylisters.PodDisruptionBudgetLister) (*Budgets, erro
 	return b, nil
 }
 
-// Allowed is how many more pods each budget lets go.
+// Allowed returns how many more pods each budget allows to be evicted.
 func (b *Budgets) Allowed() []int {
 	if b == nil {
 		return nil
@@ -53,7 +53,7 @@ func (b *Budgets) Allowed() []int {
 	return b.allowed
 }
 
-// Guards returns the budgets that guard a pod, by their places in Allowed. It must not be
+// Guards returns the budgets that guard a pod, by their places in Allowed. The result must not be
 // changed. The rules are those of kube-scheduler: a pod without labels is guarded by none.
 func (b *Budgets) Guards(pod *v1.Pod) map[int]bool {
 	if b == nil || len(pod.Labels) == 0 {

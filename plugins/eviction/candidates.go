@@ -24,14 +24,14 @@ type Nodes interface {
 	Index(name string) (node int, ok bool)
 }
 
-// Place is where a pod stands.
+// Place is where a pod is.
 type Place struct {
 	Info fwk.PodInfo
 	Node int
 }
 
 // Ending returns the pods on nodes that leave without being chosen: those that are being
-// deleted, and those of which the eviction is under way. leaving are those of them that are not
+// deleted, and those whose eviction is under way. leaving are those of them that are not
 // [Stuck], and will have left.
 func Ending(nodes Nodes, underway map[types.UID]bool, now time.Time) (ending map[types.UID]bool, leaving []Place) {
 	ending = underway
@@ -42,7 +42,7 @@ func Ending(nodes Nodes, underway map[types.UID]bool, now time.Time) (ending map
 				continue
 			}
 			ending[pod.UID] = true
-			if !Stuck(pod, now) { // else it may never end
+			if !Stuck(pod, now) { // otherwise it may never end
 				leaving = append(leaving, Place{info, node})
 			}
 		}
@@ -50,20 +50,20 @@ func Ending(nodes Nodes, underway map[types.UID]bool, now time.Time) (ending map
 	return ending, leaving
 }
 
-// Candidates turns the pods on nodes into gangs that may lose some, as values for package
+// Candidates turns the pods on nodes into gangs that may lose some of them, as values for package
 // victim. It serves one search, on one goroutine.
 type Candidates struct {
 	Nodes Nodes
 	Gangs Gangs
 	// Budgets guard pods; nil for none.
 	Budgets *Budgets
-	// Own are the gangs for which room is sought: they make no way for themselves.
+	// Own are the gangs that room is sought for: they do not make way for themselves.
 	Own map[Owner]bool
 	// Ending are the pods that leave without being chosen, see [Ending].
 	Ending map[types.UID]bool
-	// Request is what the end of a pod gives back.
+	// Request returns what the end of a pod frees.
 	Request func(fwk.PodInfo) victim.Vector
-	// Queue is the queue of a pod; nil where there are none.
+	// Queue returns the queue of a pod; nil where there are no queues.
 	Queue func(*v1.Pod) string
 	// Now is when the search began, Grace how long a gang below its minimum is in repair.
 	Now   time.Time
@@ -75,21 +75,21 @@ type Candidates struct {
 	known  map[string]Candidate
 	pods   map[types.UID]*v1.Pod
 	places map[types.UID]Place
-	// strangers are the pods of gangs that no profile knows, nil before they were looked for.
+	// strangers are the pods of gangs that no profile knows, nil until they are looked up.
 	strangers map[Owner][]gang.Placed
 }
 
 // Candidate is what is known of a gang that may lose pods, or of several that start
 // together.
 type Candidate struct {
-	// Name is what users know it by, Of what it is.
+	// Name is its name for users, Of what it is.
 	Name string
 	Of   Owner
-	// Gangs are none for a single pod.
+	// Gangs is empty for a single pod.
 	Gangs []gang.Footprint
 }
 
-// Spared returns when the first of the gangs can lose pods that are left alone for a while, and of which some might go
+// Spared returns when the first respite ends of gangs that are left alone for a while, and some of whose pods might be evicted
 // otherwise; zero where there are none.
 func (c *Candidates) Spared() time.Time { return c.spared }
 
@@ -99,14 +99,14 @@ func (c *Candidates) Known() map[string]Candidate { return c.known }
 // Pod returns a pod of a candidate.
 func (c *Candidates) Pod(uid types.UID) *v1.Pod { return c.pods[uid] }
 
-// Place returns where a pod of a candidate stands; false where it is on none of the nodes.
+// Place returns where a pod of a candidate is; false where it is on none of the nodes.
 func (c *Candidates) Place(uid types.UID) (Place, bool) {
 	at, ok := c.places[uid]
 	return at, ok
 }
 
-// On lists the gangs that have pods on these nodes, each with all its pods. Those that are not
-// permitted to go are protected. Where gangs do not count every pod stands by itself.
+// On lists the gangs that have pods on these nodes, each with all its pods. Pods that may not
+// be evicted are protected. Where gangs do not count, every pod is a candidate by itself.
 func (c *Candidates) On(nodes []int, permits func(*v1.Pod) bool, gangsCount bool) []victim.Gang {
 	if c.known == nil {
 		c.known, c.pods, c.places = map[string]Candidate{}, map[types.UID]*v1.Pod{}, map[types.UID]Place{}
@@ -136,7 +136,7 @@ func (c *Candidates) On(nodes []int, permits func(*v1.Pod) bool, gangsCount bool
 	known := map[Owner]bool{}
 	for _, of := range owners {
 		if known[of] {
-			continue // with another one
+			continue // listed with another gang
 		}
 		footprints := c.footprints(of, first[of])
 		for _, f := range footprints {
@@ -147,7 +147,7 @@ func (c *Candidates) On(nodes []int, permits func(*v1.Pod) bool, gangsCount bool
 	return gangs
 }
 
-// sparing is who of gangs may go that start together: nobody while they are left alone.
+// sparing returns which pods of gangs that start together may be evicted: none while the gangs are left alone.
 func (c *Candidates) sparing(of Owner, footprints []gang.Footprint, permits func(*v1.Pod) bool) func(*v1.Pod) bool {
 	end := c.Respite.until(of, footprints, c.Now)
 	if !end.After(c.Now) {
@@ -161,8 +161,8 @@ func (c *Candidates) sparing(of Owner, footprints []gang.Footprint, permits func
 	}
 }
 
-// gang is the candidate that runs so. Gangs that start together are of use together only:
-// they are the parts of one. local has the requests of the pods on the nodes that are looked
+// gang returns the candidate with these footprints. Gangs that start together are useful only together:
+// they are the parts of one candidate. local has the requests of the pods on the nodes that are looked
 // at.
 func (c *Candidates) gang(id string, footprints []gang.Footprint, local map[types.UID]victim.Vector, permits func(*v1.Pod) bool) victim.Gang {
 	g := victim.Gang{ID: id, Priority: math.MinInt32, Created: footprints[0].Created}
@@ -175,9 +175,9 @@ func (c *Candidates) gang(id string, footprints []gang.Footprint, local map[type
 			part, roles = f.Key.String(), f.Key.String()+"/"
 		}
 		if f.Whole || c.inRepair(f) {
-			f.Min, f.MinByRole = c.staying(f), nil // all that runs of it, or nothing
+			f.Min, f.MinByRole = c.staying(f), nil // all its running pods, or none
 		}
-		// Members that are done count off; the roles of those that are left bind as before.
+		// Finished members reduce the minimum; the minimums by role bind as before.
 		f.Min = max(f.Min, sum(f.MinByRole))
 		g.Min += f.Min
 		put(&g.MinByPart, part, f.Min)
@@ -198,13 +198,13 @@ func (c *Candidates) gang(id string, footprints []gang.Footprint, local map[type
 }
 
 // inRepair reports whether a gang is below its minimum, and has not been for long: its
-// members are being replaced, or are on their way to their nodes for the first time. Of a
-// gang that no profile knows nobody tells since when. What runs of one that grows is of use.
+// members are being replaced, or are on their way to their nodes for the first time. For a
+// gang that no profile knows it is unknown since when. The running pods of a gang that grows are useful.
 func (c *Candidates) inRepair(f gang.Footprint) bool {
 	return !Enough(f, c.Ending) && (f.Grows || f.BrokenSince.IsZero() || c.Now.Sub(f.BrokenSince) < c.Grace)
 }
 
-// staying is how many members of a gang run and are not about to end.
+// staying returns how many members of a gang run and are not about to end.
 func (c *Candidates) staying(f gang.Footprint) int {
 	n := 0
 	for _, member := range f.Running {
@@ -246,8 +246,8 @@ func (c *Candidates) pod(member gang.Placed, local map[types.UID]victim.Vector) 
 	}
 }
 
-// footprints is what runs of a gang, and of those that start together with it and run at
-// all. One of which its profile knows nothing that runs is a stranger: its pods are there.
+// footprints returns what runs of a gang, and of the gangs that start together with it, if any of their pods
+// run. A gang of which its profile knows no running pods is a stranger: its pods are on nodes.
 func (c *Candidates) footprints(of Owner, pod *v1.Pod) []gang.Footprint {
 	if of.IsPod() {
 		c.known[of.ID()] = Candidate{Of: of, Name: fmt.Sprintf("pod %s/%s", pod.Namespace, pod.Name)}
@@ -272,7 +272,7 @@ func (c *Candidates) footprints(of Owner, pod *v1.Pod) []gang.Footprint {
 	return together
 }
 
-// staysOnNodes yields the pods of all nodes that do not leave anyhow.
+// staysOnNodes yields the pods of all nodes that do not leave anyway.
 func (c *Candidates) staysOnNodes(yield func(*v1.Pod) bool) {
 	for node := range c.Nodes.Len() {
 		for _, info := range c.Nodes.Node(node).GetPods() {
@@ -283,7 +283,7 @@ func (c *Candidates) staysOnNodes(yield func(*v1.Pod) bool) {
 	}
 }
 
-// elsewhere is what a pod outside the nodes that are looked at asks for.
+// elsewhere returns what a pod outside the nodes that are looked at requests.
 func (c *Candidates) elsewhere(member gang.Placed) victim.Vector {
 	node, ok := c.Nodes.Index(member.Node)
 	if !ok {

@@ -21,9 +21,9 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 )
 
-// Evictor ends pods. It is safe for concurrent use.
+// Evictor evicts pods. It is safe for concurrent use.
 type Evictor struct {
-	// Profile is in whose name pods are marked; no two processes that run at a time share it.
+	// Profile is in whose name pods are marked; no two processes that run at the same time share it.
 	Profile  string
 	Client   corev1client.PodsGetter
 	Recorder events.EventRecorder
@@ -31,14 +31,14 @@ type Evictor struct {
 	// Pod finds a pod by its UID, see [PodsByUID]; Pods lists those of a namespace.
 	Pod  func(types.UID) (*v1.Pod, bool)
 	Pods corev1listers.PodLister
-	// OnTheirWay finds the pods that have a node and are not on it yet; nil for none.
+	// OnTheirWay finds the pods that have a node and are not bound to it yet; nil for none.
 	OnTheirWay OnTheirWay
 	Gangs      Gangs
-	// Underway is told of evictions that do not come to pass.
+	// Underway gets the evictions that do not take place.
 	Underway *Underway
 	Words    Words
 
-	// unfinished are the pods that were marked and run on.
+	// unfinished are the pods that were marked and still run.
 	unfinished since
 }
 
@@ -48,56 +48,56 @@ type OnTheirWay interface {
 	GetPodInPreBind(types.UID) fwk.PodInPreBind
 }
 
-// Words are what users are told by whoever evicts.
+// Words are the texts for users of the plugin that evicts.
 type Words struct {
-	// Plugin is who calls off bindings.
+	// Plugin is the plugin that calls off bindings.
 	Plugin string
-	// Begun is the condition DisruptionTarget of a pod that is being evicted, Withdrawn that of one that runs on.
+	// Begun is the condition DisruptionTarget of a pod that is being evicted, Withdrawn that of a pod that runs on after all.
 	Begun, Withdrawn Condition
-	// Evicted is the event on a pod that is evicted, for a preemptor or nil. Finishing is its note where another
-	// process has begun to evict it.
+	// Evicted returns the event on a pod that is evicted, for a preemptor or nil. Finishing is its note where another
+	// process has begun to evict the pod.
 	Evicted   func(pod, preemptor *v1.Pod, note string) event.Event
 	Finishing string
 }
 
-// Condition is what one of a pod says.
+// Condition is the reason and message of a pod condition.
 type Condition struct{ Reason, Message string }
 
-// Outcome is what came of the eviction of a pod.
+// Outcome is the result of the eviction of a pod.
 type Outcome int
 
 // Outcomes.
 const (
-	// Ends: the API server ends it.
+	// Ends: the API server is ending it.
 	Ends Outcome = iota
-	// WasGone: there was nothing to end any more.
+	// WasGone: the pod no longer existed.
 	WasGone
-	// CalledOff: it was not on its node yet. Its binding was called off, and it waits in
-	// the queue again; no deletion will tell.
+	// CalledOff: the pod was not on its node yet. Its binding was called off, and it waits in
+	// the queue again; there will be no deletion event.
 	CalledOff
-	// RunsOn: it need not go any more.
+	// RunsOn: the pod does not have to be evicted any more.
 	RunsOn
 )
 
 // Turn is the eviction of a pod.
 type Turn struct {
 	Pod *v1.Pod
-	// From is the node on which it was chosen; empty where it goes wherever it is.
+	// From is the node on which it was chosen; empty where it is evicted wherever it is.
 	From string
-	// Marked: its status says already that it is being evicted. Of is what Mark takes where it
+	// Marked: its status already says that it is being evicted. Of is the argument for Mark where it
 	// does not.
 	Marked bool
 	Of     int
-	// Needed reports whether it still has to go; nil if it does in any case.
+	// Needed reports whether it still has to be evicted; nil if it has to in any case.
 	Needed func() bool
-	// For is whom it makes room for; nil for nobody. Note tells the pod's users why it goes.
+	// For is the pod that it makes room for; nil for none. Note is the reason that the pod's users get.
 	For  *v1.Pod
 	Note string
 }
 
-// Evict ends a pod, and no other of its name. One that has lost its place by itself meanwhile
-// runs on, or waits. One of which the status does not say yet that it is being evicted is
-// marked first; that is a call, and after it the pod goes only if that is still needed.
+// Evict ends a pod, and no other of its name. A pod that has lost its place by itself meanwhile
+// runs on, or waits. A pod whose status does not say yet that it is being evicted is
+// marked first; that is a call, and after it the pod is evicted only if that is still needed.
 func (e *Evictor) Evict(ctx context.Context, one Turn) (Outcome, error) {
 	outcome, err := e.end(ctx, one)
 	switch {
@@ -139,7 +139,7 @@ func (e *Evictor) end(ctx context.Context, one Turn) (Outcome, error) {
 	return outcome, nil
 }
 
-// Rehearse asks whether the eviction of a pod would be refused.
+// Rehearse returns the error that the eviction of a pod would get, by a dry run.
 func (e *Evictor) Rehearse(ctx context.Context, pod *v1.Pod) error {
 	if pod.Spec.NodeName == "" {
 		return nil // it is not on its node yet, and will be called off
@@ -166,7 +166,7 @@ func (e *Evictor) callOff(pod *v1.Pod) bool {
 }
 
 // hasPlace reports whether a pod is on a node, or is known to be on its way there; on this one,
-// if any is given. Of a pod that is not there any more the API server has the last word.
+// if any is given. It is true for a pod that is not in the cache any more: the API server decides.
 func (e *Evictor) hasPlace(pod *v1.Pod, node string) bool {
 	now, ok := e.Pod(pod.UID)
 	if !ok {
@@ -177,7 +177,7 @@ func (e *Evictor) hasPlace(pod *v1.Pod, node string) bool {
 	}
 	of := OwnerOf(e.Gangs, now)
 	if of.IsPod() {
-		return false // if it is being bound all the same, whoever needs its place finds it there
+		return false // if it is being bound nevertheless, a preemptor that needs its place finds it there
 	}
 	return slices.ContainsFunc(e.Gangs.Running(of.Profile, of.Gang), func(f gang.Footprint) bool {
 		return slices.ContainsFunc(f.Running, func(p gang.Placed) bool {
@@ -196,14 +196,14 @@ func (e *Evictor) delete(ctx context.Context, pod *v1.Pod, options metav1.Delete
 	return gone, nil
 }
 
-// isGone reports whether the error of a call about a pod says that there is none of its
-// UID any more. Any other error it returns.
+// isGone reports whether the error of a call about a pod means that there is none of its
+// UID any more. It returns any other error.
 func isGone(ctx context.Context, client corev1client.PodsGetter, pod *v1.Pod, err error) (bool, error) {
 	switch {
 	case apierrors.IsNotFound(err):
 		return true, nil
 	case apierrors.IsConflict(err), apierrors.IsInvalid(err):
-		// Another pod of its name, or something else that does not go together.
+		// Another pod of its name, or another conflict.
 		now, readErr := client.Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
 		if apierrors.IsNotFound(readErr) || readErr == nil && now.UID != pod.UID {
 			return true, nil
@@ -212,8 +212,8 @@ func isGone(ctx context.Context, client corev1client.PodsGetter, pod *v1.Pod, er
 	return false, err
 }
 
-// refuses reports whether the API server would answer the same the next time; other errors
-// it returns when it is in trouble.
+// refuses reports whether the API server would return the same the next time; other errors
+// are temporary.
 func refuses(err error) bool {
 	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsMethodNotSupported(err) || apierrors.IsUnauthorized(err)
 }

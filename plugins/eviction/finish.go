@@ -50,20 +50,20 @@ func (s *since) longerThan(d time.Duration, now time.Time) []types.UID {
 // finishAfter is how long a pod that was marked may run on.
 const finishAfter = 5 * time.Second
 
-// Seen takes in how a pod is now.
+// Seen updates what is known of a pod.
 func (e *Evictor) Seen(pod *v1.Pod) { e.unfinished.note(pod.UID, e.Marked(pod), e.Clock.Now()) }
 
-// Gone takes in that there is no such pod any more.
+// Gone notes that a pod does not exist any more.
 func (e *Evictor) Gone(pod types.UID) {
 	now := e.Clock.Now()
 	e.Underway.Gone(pod, now)
 	e.unfinished.note(pod, false, now)
 }
 
-// Finish evicts pods that were marked and run on in a gang that was to go whole, has lost pods
+// Finish evicts pods that were marked and still run in a gang that was to be evicted whole, has lost pods
 // since and is below its minimum: it must not stay in part. Where broken gangs are to be left
-// alone, only what was begun is finished. Where the gang can run on, or lost nothing since, or
-// the pod was to go by itself, the mark is taken back: if the pod has to go, whoever needs its
+// alone, only pods with a mark are evicted. Where the gang can run on, or lost nothing since, or
+// the pod was to be evicted by itself, the mark is taken back: if the pod has to go, the preemptor that needs its
 // place chooses it again.
 func (e *Evictor) Finish(ctx context.Context, now time.Time, evictBroken bool) {
 	underway := e.Underway.All()
@@ -84,8 +84,8 @@ func (e *Evictor) Finish(ctx context.Context, now time.Time, evictBroken bool) {
 	}
 }
 
-// leftOf returns what runs of the gang of a pod, and of those that start together with it, where
-// these were to go whole, pods have gone since, and what is left is of no use; else none.
+// leftOf returns what runs of the gang of a pod, and of the gangs that start together with it, where
+// these were to be evicted whole, pods have gone since, and the rest is of no use; otherwise none.
 func (e *Evictor) leftOf(pod *v1.Pod) ([]gang.Footprint, error) {
 	of := OwnerOf(e.Gangs, pod)
 	if of.IsPod() {
@@ -95,7 +95,7 @@ func (e *Evictor) leftOf(pod *v1.Pod) ([]gang.Footprint, error) {
 	if err != nil || OnNodes(together) >= markedOf(pod) {
 		return nil, err
 	}
-	all := e.Gangs.Running(of.Profile, of.Gang) // also those of which nothing runs any more
+	all := e.Gangs.Running(of.Profile, of.Gang) // also gangs of which no pod runs any more
 	if !slices.ContainsFunc(slices.Concat(all, together), func(f gang.Footprint) bool { return f.Whole || len(f.Running) < f.Min }) {
 		return nil, nil
 	}
@@ -117,8 +117,8 @@ func (e *Evictor) finish(ctx context.Context, left []gang.Footprint, of int, evi
 	}
 }
 
-// GiveUp has nobody wait any more for victims that should have ended long ago. Preemptors look
-// for others, and their clocks run.
+// GiveUp ends the wait for victims that should have ended long ago. Preemptors look
+// for other victims, and their clocks run.
 func (e *Evictor) GiveUp(now time.Time) {
 	for uid := range e.Underway.All() {
 		if pod, ok := e.Pod(uid); ok && Stuck(pod, now) {

@@ -17,14 +17,14 @@ import (
 
 // mark is the message of our condition.
 type mark struct {
-	// Of is how many pods its gang, and those that start together with it, had on nodes when it
-	// was decided that all of them go; 0 where the pod goes by itself.
+	// Of is how many pods its gang, and the gangs that start together with it, had on nodes when it
+	// was decided to evict all of them; 0 where the pod is evicted by itself.
 	Of int `json:"of,omitempty"`
 }
 
-// Mark says in a pod's status that it is being evicted, before it is. of is how many pods its
-// gang, and those that start together with it, have on nodes if all of them go; 0 if the pod goes
-// by itself. One that has ended by itself is left alone: its owner counts it, and there is no
+// Mark records in a pod's status that it is being evicted, before it is. of is how many pods its
+// gang, and the gangs that start together with it, have on nodes if all of them are evicted; 0 if the pod is
+// evicted by itself. A pod that has ended by itself is left alone: its owner counts it, and there is no
 // room to make. It returns Ends where the pod is to be deleted now.
 func (e *Evictor) Mark(ctx context.Context, pod *v1.Pod, of int) (Outcome, error) {
 	now, gone, err := e.setTarget(ctx, pod, v1.ConditionTrue, e.Words.Begun, e.Profile, mark{Of: of})
@@ -39,14 +39,14 @@ func (e *Evictor) Mark(ctx context.Context, pod *v1.Pod, of int) (Outcome, error
 	}
 }
 
-// Unmark takes a mark back. One that fails is taken back later, by Finish.
+// Unmark takes a mark back. If that fails, Finish does it later.
 func (e *Evictor) Unmark(ctx context.Context, pod *v1.Pod) {
 	if _, _, err := e.setTarget(ctx, pod, v1.ConditionFalse, e.Words.Withdrawn, e.Words.Withdrawn.Reason, mark{}); err != nil {
 		klog.FromContext(ctx).Error(err, "Failed to take back that a pod is being evicted; trying again", "pod", klog.KObj(pod))
 	}
 }
 
-// setTarget writes two conditions: DisruptionTarget, which everybody knows, and our own. It
+// setTarget writes two conditions: DisruptionTarget, which is a standard one, and our own. It
 // returns the pod as it is then.
 func (e *Evictor) setTarget(ctx context.Context, pod *v1.Pod, is v1.ConditionStatus, why Condition, own string, m mark) (now *v1.Pod, gone bool, err error) {
 	says, err := json.Marshal(m)
@@ -68,7 +68,7 @@ func (e *Evictor) setTarget(ctx context.Context, pod *v1.Pod, is v1.ConditionSta
 	return now, gone, nil
 }
 
-// PatchStatus merges fields into the status of a pod of this UID, and returns the pod. It
+// PatchStatus merges fields into the status of a pod of this UID, and returns the pod. gone
 // reports whether there is none of its UID any more.
 func PatchStatus(ctx context.Context, client corev1client.PodsGetter, pod *v1.Pod, status map[string]any) (now *v1.Pod, gone bool, err error) {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": pod.UID}, "status": status})
@@ -80,13 +80,13 @@ func PatchStatus(ctx context.Context, client corev1client.PodsGetter, pod *v1.Po
 	return now, gone, err
 }
 
-// Marked reports whether this profile has begun to evict a pod that runs on.
+// Marked reports whether this profile has begun to evict a pod that still runs.
 func (e *Evictor) Marked(pod *v1.Pod) bool {
 	return pod.Spec.NodeName != "" && pod.DeletionTimestamp == nil && MarkedBy(pod) == e.Profile
 }
 
-// MarkedBy is the profile that has begun to evict a pod: the reason of our condition. It is
-// empty where none has.
+// MarkedBy returns the profile that has begun to evict a pod: the reason of our condition. It is
+// empty where no profile has.
 func MarkedBy(pod *v1.Pod) string {
 	_, condition := podutil.GetPodCondition(&pod.Status, v1alpha1.PodEvicting)
 	if condition == nil || condition.Status != v1.ConditionTrue {
@@ -95,8 +95,8 @@ func MarkedBy(pod *v1.Pod) string {
 	return condition.Reason
 }
 
-// markedOf is how many pods its gang had on nodes when a pod was marked to go with all of them;
-// 0 where it was to go by itself, or nobody can read what it says.
+// markedOf returns how many pods its gang had on nodes when a pod was marked for the eviction of all of them;
+// 0 where it was to be evicted by itself, or the message cannot be read.
 func markedOf(pod *v1.Pod) int {
 	_, condition := podutil.GetPodCondition(&pod.Status, v1alpha1.PodEvicting)
 	var m mark

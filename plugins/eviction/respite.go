@@ -8,17 +8,17 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 )
 
-// Respite is for how long gangs, and pods in none, are left alone. The zero value leaves nobody alone.
+// Respite is for how long gangs, and pods in none, are left alone. The zero value protects none of them.
 type Respite struct {
-	// MinRuntime is how long that is once a gang runs, for the gang of a pod. The minimum has to run for it, or to be on its way: what is left
+	// MinRuntime returns how long the gang of a pod is left alone once it runs. It has to have its minimum running or on its way: what is left
 	// of a broken gang is worth nothing.
 	MinRuntime func(*v1.Pod) time.Duration
-	// Cooldown is how long it is after pods of a gang were evicted, and Evicted when that was last; zero for never.
+	// Cooldown is how long a gang is left alone after pods of it were evicted; Evicted returns when that last happened, zero for never.
 	Cooldown time.Duration
 	Evicted  func(Owner) time.Time
 }
 
-// until is the end of the respite of gangs that start together; zero for none.
+// until returns the end of the respite of gangs that start together; zero for none.
 func (r *Respite) until(of Owner, footprints []gang.Footprint, now time.Time) time.Time {
 	var end time.Time
 	later := func(since time.Time, length time.Duration) {
@@ -31,7 +31,7 @@ func (r *Respite) until(of Owner, footprints []gang.Footprint, now time.Time) ti
 		if r.MinRuntime != nil && len(f.Running) > 0 {
 			since := f.RunsSince()
 			if f.Starts() {
-				since = now // it began no earlier
+				since = now // its runtime has not begun
 			}
 			later(since, r.MinRuntime(f.Running[0].Pod))
 		}

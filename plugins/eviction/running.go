@@ -17,16 +17,16 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
 )
 
-// Gangs tells what runs of gangs.
+// Gangs provides what runs of gangs.
 type Gangs interface {
-	// Running returns what runs of a gang of a profile, and of those that start together
-	// with it; none where nobody knows it.
+	// Running returns what runs of a gang of a profile, and of the gangs that start together
+	// with it; none where the gang is not known.
 	Running(profile string, key gang.Key) []gang.Footprint
-	// Single reports whether a pod is evicted by itself, whoever schedules it.
+	// Single reports whether a pod is evicted by itself, whichever scheduler placed it.
 	Single(pod *v1.Pod) bool
 }
 
-// Owner is what pods of one gang have in common, or a pod that is in none.
+// Owner is the gang of pods, or a pod that is in none.
 type Owner struct {
 	Profile string
 	Gang    gang.Key
@@ -34,7 +34,7 @@ type Owner struct {
 	Pod types.UID
 }
 
-// OwnerOf is the gang of a pod; the pod itself where it is evicted by itself.
+// OwnerOf returns the gang of a pod; the pod itself where it is evicted by itself.
 func OwnerOf(gangs Gangs, pod *v1.Pod) Owner {
 	if key, _, ok := gang.KeyOf(pod); ok && !gangs.Single(pod) {
 		return Owner{Profile: pod.Spec.SchedulerName, Gang: key}
@@ -42,10 +42,10 @@ func OwnerOf(gangs Gangs, pod *v1.Pod) Owner {
 	return Owner{Pod: pod.UID}
 }
 
-// IsPod reports whether it is a pod that is in no gang.
+// IsPod reports whether the owner is a pod that is in no gang.
 func (o Owner) IsPod() bool { return o.Pod != "" }
 
-// ID names it among the gangs of a problem.
+// ID returns its ID among the gangs of a problem.
 func (o Owner) ID() string {
 	if o.IsPod() {
 		return hold.SinglePod(o.Pod)
@@ -53,9 +53,9 @@ func (o Owner) ID() string {
 	return o.Profile + "/" + o.Gang.String()
 }
 
-// Together returns what runs of the gang of a pod, and of those that start together with it and
-// run at all, as their profile knows them. A gang that no profile knows is read from the pods
-// there are.
+// Together returns what runs of the gang of a pod, and of the gangs that start together with it and
+// have running pods, as their profile knows them. A gang that no profile knows is read from the
+// pods in the cache.
 func (e *Evictor) Together(of Owner, pod *v1.Pod) ([]gang.Footprint, error) {
 	if together, known := running(e.Gangs, of); known {
 		return together, nil
@@ -67,7 +67,7 @@ func (e *Evictor) Together(of Owner, pod *v1.Pod) ([]gang.Footprint, error) {
 	return []gang.Footprint{stranger(of, pod, byGang(e.Gangs, slices.Values(pods)))}, nil
 }
 
-// running returns what runs of a gang, and of those that start together with it and run at all;
+// running returns what runs of a gang, and of the gangs that start together with it and have running pods;
 // false where no profile knows it.
 func running(gangs Gangs, of Owner) (together []gang.Footprint, known bool) {
 	all := gangs.Running(of.Profile, of.Gang)
@@ -88,12 +88,12 @@ func OnNodes(gangs []gang.Footprint) int {
 	return n
 }
 
-// isOf reports of a footprint whether it is that of this gang itself.
+// isOf returns a function that reports whether a footprint is that of this gang itself.
 func isOf(of Owner) func(gang.Footprint) bool {
 	return func(f gang.Footprint) bool { return f.Key == of.Gang }
 }
 
-// byGang sorts the pods that run by their gangs. Those in none are left out.
+// byGang groups the running pods by their gangs. Pods in no gang are left out.
 func byGang(known Gangs, pods iter.Seq[*v1.Pod]) map[Owner][]gang.Placed {
 	gangs := map[Owner][]gang.Placed{}
 	for pod := range pods {
@@ -107,8 +107,8 @@ func byGang(known Gangs, pods iter.Seq[*v1.Pod]) map[Owner][]gang.Placed {
 	return gangs
 }
 
-// stranger is what runs of a gang that no profile knows. One of its pods says the minimum;
-// where it does not, all that runs has to.
+// stranger returns what runs of a gang that no profile knows. One of its pods names the minimum;
+// where it does not, all running pods are the minimum.
 func stranger(of Owner, pod *v1.Pod, running map[Owner][]gang.Placed) gang.Footprint {
 	f := gang.Footprint{Key: of.Gang, Created: pod.CreationTimestamp.Time, Running: running[of], Min: len(running[of])}
 	slices.SortFunc(f.Running, func(a, b gang.Placed) int { return cmp.Compare(a.Pod.UID, b.Pod.UID) })
@@ -135,10 +135,10 @@ func Enough(f gang.Footprint, ending map[types.UID]bool) bool {
 	return stays >= f.Min
 }
 
-// uidIndex finds pods by their UID.
+// uidIndex is the name of the index of pods by UID.
 const uidIndex = "lockstep.dev/uid"
 
-// PodsByUID returns the function that finds the pods of an informer by their UID.
+// PodsByUID returns a function that finds the pods of an informer by their UID.
 func PodsByUID(pods cache.SharedIndexInformer) (func(types.UID) (*v1.Pod, bool), error) {
 	if _, ok := pods.GetIndexer().GetIndexers()[uidIndex]; !ok {
 		if err := pods.AddIndexers(cache.Indexers{uidIndex: func(object any) ([]string, error) {

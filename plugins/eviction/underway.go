@@ -13,27 +13,27 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
 )
 
-// Underway is the preemptions of all profiles whose victims have not all ended, by the
+// Underway has the preemptions of all profiles whose victims have not all ended, by the
 // holder that they make room for. It is safe for concurrent use.
 type Underway struct {
 	mu       sync.Mutex
 	byHolder map[hold.Holder]map[types.UID]bool
 	chosen   map[types.UID]chosen
 	// ended are victims that have ended, and when. For a moment the scheduler's cache may
-	// still have them, and so may whoever counts the members of their gangs.
+	// still have them, and so may the counts of the members of their gangs.
 	ended map[types.UID]time.Time
-	// evicted is when pods of a gang last ended as victims, and for whom; swept, when those of long ago were forgotten.
+	// evicted is when pods of a gang last ended as victims, and of which holder; swept, when old entries were last removed.
 	evicted map[Owner]lately
 	swept   time.Time
 	// freed is when a victim of a preemptor last ended.
 	freed map[hold.Holder]time.Time
-	// refused are the pods of which the API server refused the eviction, and when.
+	// refused are the pods whose eviction the API server refused, and when.
 	refused map[types.UID]time.Time
-	// wanted are the decisions of others that count on the end of a victim, by holder.
+	// wanted are the decisions of other holders that count on the end of a victim, by holder.
 	wanted map[types.UID]map[hold.Holder]uint64
 }
 
-// chosen is for whom a victim has to go, and what it is part of.
+// chosen is the holder that a victim makes room for, and what the victim is part of.
 type chosen struct {
 	holder hold.Holder
 	of     Owner
@@ -48,10 +48,10 @@ type lately struct {
 // refusedFor is how long a pod is left alone after its eviction was refused.
 const refusedFor = 10 * time.Second
 
-// endedFor is much longer than one watcher is behind another.
+// endedFor is much longer than one watcher lags behind another.
 const endedFor = 30 * time.Second
 
-// NewUnderway makes one without preemptions.
+// NewUnderway returns an Underway without preemptions.
 func NewUnderway() *Underway {
 	return &Underway{
 		byHolder: map[hold.Holder]map[types.UID]bool{}, chosen: map[types.UID]chosen{}, ended: map[types.UID]time.Time{}, freed: map[hold.Holder]time.Time{},
@@ -59,7 +59,7 @@ func NewUnderway() *Underway {
 	}
 }
 
-// Begin notes victims of a preemptor, beside those that it has. None of them has another.
+// Begin notes victims of a preemptor, beside those that it has. They are no other preemptor's from then on.
 func (u *Underway) Begin(gangs Gangs, holder hold.Holder, victims []*v1.Pod) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -73,9 +73,9 @@ func (u *Underway) Begin(gangs Gangs, holder hold.Holder, victims []*v1.Pod) {
 	}
 }
 
-// Want notes that a preemptor counts on the end of victims of others by a decision: they go also
-// if those others do not need it any more. It returns false where one of them has been spared by
-// now, and notes nothing then.
+// Want notes that a decision of a preemptor counts on the end of victims of others: they are evicted even
+// if those others do not need it any more. It returns false, and notes nothing, where one of them has been
+// spared meanwhile.
 func (u *Underway) Want(holder hold.Holder, claim uint64, victims []types.UID) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -133,7 +133,7 @@ func (u *Underway) Gone(pod types.UID, now time.Time) {
 	}
 }
 
-// noteEvicted notes that pods of a gang were evicted. What no cool-down reaches back to is forgotten, now and then.
+// noteEvicted notes that pods of a gang were evicted. Now and then it removes entries that are older than any cool-down.
 func (u *Underway) noteEvicted(victim chosen, now time.Time) {
 	u.evicted[victim.of] = lately{now, victim.holder}
 	if now.Sub(u.swept) > config.MaxEvictionCooldown {
@@ -142,8 +142,8 @@ func (u *Underway) noteEvicted(victim chosen, now time.Time) {
 	}
 }
 
-// Evicted returns when pods of a gang last ended as victims of others than a preemptor, as far as this process has seen in the
-// last day; zero for never. One of whose victims some have ended may take the rest.
+// Evicted returns when pods of a gang last ended as victims of another preemptor than but, as far as this process has seen in the
+// last day; zero for never. A preemptor some of whose victims have ended may take the rest.
 func (u *Underway) Evicted(of Owner, but hold.Holder) time.Time {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -161,14 +161,14 @@ func (u *Underway) refuse(victim types.UID, now time.Time) {
 	u.remove(victim)
 }
 
-// Freed returns when a victim of a preemptor last ended; zero where that is longer ago than anybody is behind, or never was.
+// Freed returns when a victim of a preemptor last ended; zero where that is longer ago than any watcher lags, or never happened.
 func (u *Underway) Freed(holder hold.Holder) time.Time {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.freed[holder]
 }
 
-// Refusals lists the pods of which the eviction was refused not long ago.
+// Refusals lists the pods whose eviction was refused not long ago.
 func (u *Underway) Refusals(now time.Time) map[types.UID]bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -190,8 +190,8 @@ func (u *Underway) Spared(victim types.UID) {
 	u.remove(victim)
 }
 
-// SparedBy notes that a victim of a preemptor did not have to end. If it is that of another by
-// now, that stands.
+// SparedBy notes that a victim of a preemptor did not have to end. If it is another preemptor's victim
+// meanwhile, it stays that.
 func (u *Underway) SparedBy(holder hold.Holder, victim types.UID) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -205,7 +205,7 @@ func (u *Underway) remove(victim types.UID) {
 	delete(u.wanted, victim)
 }
 
-// disown takes a victim from its preemptor. Who else counts on its end does so still.
+// disown takes a victim from its preemptor. Other preemptors that count on its end still do.
 func (u *Underway) disown(victim types.UID) {
 	holder := u.chosen[victim].holder
 	delete(u.chosen, victim)
@@ -229,7 +229,7 @@ func (u *Underway) Of(holder hold.Holder) []types.UID {
 	return slices.Collect(maps.Keys(u.byHolder[holder]))
 }
 
-// All lists the victims, those that have ended just now included.
+// All lists the victims, including those that have just ended.
 func (u *Underway) All() map[types.UID]bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -2,8 +2,8 @@
 // extension points of kube-scheduler: the Simulate hooks of package whatif, the gang
 // extension points of package gangpoint.
 //
-// kube-scheduler's framework does not hand out its plugins, so their factories are
-// watched. A plugin whose factory is watched is found by itself.
+// kube-scheduler's framework does not expose its plugins, so their factories are
+// wrapped. A plugin whose factory is wrapped is found automatically.
 package extension
 
 import (
@@ -18,14 +18,14 @@ import (
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 )
 
-// Plugins are the plugins that watched factories made, by profile. It is safe for
+// Plugins are the plugins that wrapped factories made, by profile. It is safe for
 // concurrent use.
 type Plugins struct {
 	mu        sync.Mutex
 	byProfile map[string][]fwk.Plugin
 }
 
-// New makes an empty collection.
+// New returns an empty collection.
 func New() *Plugins { return &Plugins{byProfile: map[string][]fwk.Plugin{}} }
 
 // Watch returns a factory that makes the same plugin, and remembers it.
@@ -43,7 +43,7 @@ func (p *Plugins) Watch(factory frameworkruntime.PluginFactory) frameworkruntime
 }
 
 // Of lists the plugins of a profile that implement T, in the order in which the
-// profile's configuration has them. All of them have to be made.
+// profile's configuration has them. All plugins have to exist already.
 func Of[T any](p *Plugins, fw framework.Framework) []T {
 	p.mu.Lock()
 	made := slices.Clone(p.byProfile[fw.ProfileName()])
@@ -59,7 +59,7 @@ func Of[T any](p *Plugins, fw framework.Framework) []T {
 	return found
 }
 
-// ranks numbers the plugins of a profile in the order in which they come up.
+// ranks numbers the plugins of a profile in the order in which they first appear.
 func ranks(plugins *schedconfig.Plugins) map[string]int {
 	rank := map[string]int{}
 	for _, set := range []schedconfig.PluginSet{
