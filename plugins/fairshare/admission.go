@@ -19,7 +19,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
 )
 
-// moment is now, with what is known of pods.
+// moment returns the current time, with what is known of pods.
 func (d *Dispatcher) moment() dispatch.Moment {
 	return dispatch.Moment{Now: d.clock.Now(), Read: d.opened, Room: d.waitsForRoom, Whole: d.whole, Waits: func(uid string) bool {
 		s, seen := d.seen[types.UID(uid)]
@@ -27,7 +27,7 @@ func (d *Dispatcher) moment() dispatch.Moment {
 	}}
 }
 
-// waitsForRoom reports whether what waits with a pod waits for room on nodes, as far as is known: it may lack members, or have given
+// waitsForRoom reports whether the job of a pod waits for room on nodes, as far as is known: it may lack members, or have given
 // up, or go only where a Reservation is.
 func (d *Dispatcher) waitsForRoom(uid string) bool {
 	s, seen := d.seen[types.UID(uid)]
@@ -44,24 +44,24 @@ func (d *Dispatcher) waitsForRoom(uid string) bool {
 	return d.gangs.WaitsForRoom(pod)
 }
 
-// whole reports whether all is there that is to be placed with a pod, as far as is known.
+// whole reports whether everything exists that is to be placed with a pod, as far as is known.
 func (d *Dispatcher) whole(uid string) bool {
 	pod := d.known(types.UID(uid))
 	return pod == nil || d.gangs.Whole(pod)
 }
 
-// pod is one as far as it is remembered, to find it by.
+// pod returns a pod with only what is remembered of it, to find it by.
 func (s sighting) pod(uid string) *v1.Pod {
 	return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: s.name, UID: types.UID(uid)}}
 }
 
-// turn looks whose turn it is.
+// turn finds the jobs whose turn it is.
 func (d *Dispatcher) turn() {
 	d.freed = false
 	d.do(d.book.Look(d.moment()))
 }
 
-// do carries out what an input has effected. Pods are activated by call.
+// do carries out the effects of an input. call activates the pods.
 func (d *Dispatcher) do(e dispatch.Effects) {
 	d.called = append(d.called, d.podsOf(e.Call)...)
 	for _, one := range e.Began {
@@ -75,18 +75,18 @@ func (d *Dispatcher) do(e dispatch.Effects) {
 	}
 }
 
-// poke has call look whether there is anything to do.
+// poke makes call check whether there is anything to do.
 func (d *Dispatcher) poke() {
 	select {
 	case d.calling <- struct{}{}:
-	default: // it has been told
+	default: // it is poked already
 	}
 }
 
-// expireEvery is how often is looked what time has ended.
+// expireEvery is how often expire runs.
 const expireEvery = 3 * time.Second
 
-// expire ends what time ends. It returns whether gangs that failed may fit by now.
+// expire ends what time ends. It reports whether gangs that failed may fit by now.
 func (d *Dispatcher) expire() (retry bool) {
 	defer d.lock()()
 	e := d.book.Tick(d.moment())
@@ -94,7 +94,7 @@ func (d *Dispatcher) expire() (retry bool) {
 	return e.Retry
 }
 
-// call activates pods whose turn it is: not from where that is found out, which may be inside the scheduling queue.
+// call activates pods whose turn it is: not from where the turn is found, which may be inside the scheduling queue.
 func (d *Dispatcher) call(ctx context.Context) {
 	ticker := d.clock.NewTicker(expireEvery)
 	defer ticker.Stop()
@@ -122,8 +122,8 @@ func (d *Dispatcher) call(ctx context.Context) {
 	}
 }
 
-// respond takes the pods that are to be activated, of those too that wait for what the ledger has given back. opened tells that turns
-// have begun by then.
+// respond takes the pods that are to be activated, including those that wait for what the ledger has given back. opened reports
+// whether turns have begun by then.
 func (d *Dispatcher) respond() (pods []*v1.Pod, opened bool) {
 	d.callCovered()
 	defer d.lock()()
@@ -135,7 +135,7 @@ func (d *Dispatcher) respond() (pods []*v1.Pod, opened bool) {
 	return pods, d.opened
 }
 
-// activate brings pods to the gate, those of all profiles together: they share one scheduling queue.
+// activate moves pods to the gate, those of all profiles together: they share one scheduling queue.
 func (d *Dispatcher) activate(ctx context.Context, pods []*v1.Pod) {
 	if len(pods) == 0 {
 		return
@@ -153,9 +153,9 @@ func (d *Dispatcher) handle(profile string) fwk.Handle {
 	return d.handles[profile]
 }
 
-// Failed ends the turn of a pod that could not be scheduled, before the scheduling queue has it back: it may come to
-// the gate at once. It returns whether [Dispatcher.Again] has to bring it back. Whether it would fit if everything
-// else were gone err says of pods, and Gang of gangs.
+// Failed ends the turn of a pod that could not be scheduled, before the pod is back in the scheduling queue: it may come to
+// the gate at once. It reports whether [Dispatcher.Again] has to bring it back. Whether a pod would fit if everything
+// else were gone is read from err; for gangs, the plugin Gang reports it.
 func (d *Dispatcher) Failed(pod *v1.Pod, err error) (again bool) {
 	defer d.lock()()
 	if d.assumed[pod.UID] != "" {
@@ -171,7 +171,7 @@ func (d *Dispatcher) Failed(pod *v1.Pod, err error) (again bool) {
 	return e.Again
 }
 
-// Again has a pod wait for its turn that PreFilter has refused: nothing else brings it back.
+// Again makes a pod that PreFilter has refused wait for its turn: nothing else brings it back.
 func (d *Dispatcher) Again(pod *v1.Pod) {
 	want, undecided := d.gangs.Wants(pod)
 	if !undecided {
@@ -187,13 +187,13 @@ func (d *Dispatcher) Again(pod *v1.Pod) {
 	}
 }
 
-// unfits reports whether a pod failed since it fits on no node.
+// unfits reports whether a pod failed because it fits on no node.
 func unfits(err error) bool {
 	var unfit *framework.FitError
 	return errors.As(err, &unfit)
 }
 
-// unresolvable reports whether a pod failed for reasons that have nothing to do with what runs.
+// unresolvable reports whether a pod failed for reasons that have nothing to do with running pods.
 func unresolvable(err error) bool {
 	var unfit *framework.FitError
 	if !errors.As(err, &unfit) {
@@ -213,12 +213,12 @@ func (d *Dispatcher) Hopeless(member *v1.Pod) {
 	d.book.Find(string(member.UID), false, true)
 }
 
-// madeEvery is how often is looked whether those have ended that make way for jobs: we may hear of the end of the
-// last one before those do who count them.
+// madeEvery is how often it is checked whether the victims for jobs have ended: this package may see the end of the
+// last one before it is counted as ended.
 const madeEvery = 100 * time.Millisecond
 
-// makes is the holder of what a pod is placed with, if others are evicted for it and have not all ended; none if
-// not. A member that is all there is to place is placed by itself. It is asked with no lock held.
+// makes returns the holder of what a pod is placed with, if pods are evicted for it and have not all ended; none
+// otherwise. A member that is all there is to place is placed by itself. It is called with no lock held.
 func (d *Dispatcher) makes(pod *v1.Pod, want gang.Want) hold.Holder {
 	for _, group := range [...]string{want.Job, hold.SinglePod(pod.UID)} {
 		holder := hold.Holder{Profile: pod.Spec.SchedulerName, Group: group}
@@ -229,14 +229,14 @@ func (d *Dispatcher) makes(pod *v1.Pod, want gang.Want) hold.Holder {
 	return hold.Holder{}
 }
 
-// noteMaking notes for which holder others are evicted so that a job may be placed; none if none are.
+// noteMaking notes for which holder pods are evicted so that a job may be placed; none if none are.
 func (d *Dispatcher) noteMaking(job string, holder hold.Holder) {
 	if d.book.Make(job, holder) {
-		d.poke() // they are to be looked after from now on
+		d.poke() // from now on it is checked whether they have ended
 	}
 }
 
-// made takes in for which jobs others have made way. It reports whether there are more.
+// made notes the jobs whose victims have all ended. It reports whether other jobs still have victims.
 func (d *Dispatcher) made() bool {
 	d.mu.Lock()
 	making := d.book.Making()

@@ -18,8 +18,8 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/resource"
 )
 
-// current is the last version of a pod that is known; nil if it is gone or has ended. The
-// scheduler and the gangs may go on for a while with one that is older, or gone.
+// current returns the last known version of a pod; nil if it is gone or has ended. The
+// scheduler and the gangs may still use an older version for a while, or a pod that is gone.
 func (d *Dispatcher) current(pod *v1.Pod) *v1.Pod {
 	now, err := d.find(pod.Namespace, pod.Name, pod.UID)
 	if err != nil {
@@ -29,7 +29,7 @@ func (d *Dispatcher) current(pod *v1.Pod) *v1.Pod {
 	return now
 }
 
-// find looks a pod up; nil if it is gone or has ended.
+// find looks up a pod; nil if it is gone or has ended.
 func (d *Dispatcher) find(namespace, name string, uid types.UID) (*v1.Pod, error) {
 	pod, err := d.pods.Pods(namespace).Get(name)
 	switch {
@@ -43,14 +43,14 @@ func (d *Dispatcher) find(namespace, name string, uid types.UID) (*v1.Pod, error
 	return pod, nil
 }
 
-// waits reports whether a pod is there and has no node.
+// waits reports whether a pod exists and has no node.
 func (d *Dispatcher) waits(pod *v1.Pod) bool {
 	now := d.current(pod)
 	return now != nil && now.Spec.NodeName == ""
 }
 
-// count takes a pod, in its current version, into the book, as part of a job, and returns what
-// is counted: what it has in the pool of its node or of that which is held for it, or what it
+// count adds a pod, in its current version, to the book, as part of a job, and returns what
+// is counted: what it has in the pool of its node or of the node that is held for it, or what it
 // asks for in each pool that it may use.
 func (d *Dispatcher) count(pod *v1.Pod, job string) dispatch.Usage {
 	before, known := d.book.Counted(string(pod.UID))
@@ -87,7 +87,7 @@ func (d *Dispatcher) see(pod *v1.Pod) sighting {
 			s.kind = d.nodes.Enter(pod)
 			d.kinds.move(pod.UID, before, s.kind)
 			d.leaveKind(before)
-			d.book.SetTotal(d.nodes.Total()) // there may be more of use
+			d.book.SetTotal(d.nodes.Total()) // more nodes may be of use
 		}
 	}
 	switch s.node = pod.Spec.NodeName; {
@@ -103,7 +103,7 @@ func (d *Dispatcher) see(pod *v1.Pod) sighting {
 	return s
 }
 
-// use takes in what a pod has of nodes: where nobody can come to that alone is there to be shared.
+// use updates what a pod has of nodes: of a node that takes no more pods, only what is in use is there to be shared.
 func (d *Dispatcher) use(before, now sighting) {
 	if before.node == now.node && maps.Equal(before.amount, now.amount) {
 		return
@@ -115,7 +115,7 @@ func (d *Dispatcher) use(before, now sighting) {
 	}
 }
 
-// forget ends what is remembered of a pod that is gone.
+// forget removes what is remembered of a pod that is gone.
 func (d *Dispatcher) forget(uid types.UID) {
 	if s, known := d.seen[uid]; known {
 		delete(d.seen, uid)
@@ -135,7 +135,7 @@ func (d *Dispatcher) leaveKind(kind *pool.Class) {
 	}
 }
 
-// rekind takes in that pods may use other pools of nodes than before.
+// rekind recounts pods that may use other pools of nodes than before.
 func (d *Dispatcher) rekind(changed []*pool.Class) {
 	uids := map[types.UID]bool{}
 	for _, kind := range changed {
@@ -146,7 +146,7 @@ func (d *Dispatcher) rekind(changed []*pool.Class) {
 	d.moveAll(uids)
 }
 
-// moveAll counts pods where they are now, and has the jobs that they are part of wait there.
+// moveAll counts pods where they are now, and makes the jobs that they are part of wait there.
 func (d *Dispatcher) moveAll(uids map[types.UID]bool) {
 	jobs := map[string]bool{}
 	for uid := range uids {
@@ -161,7 +161,7 @@ func (d *Dispatcher) moveAll(uids map[types.UID]bool) {
 	}
 }
 
-// known is a pod that is counted, as it is now; nil if it is gone.
+// known returns a pod that is counted, as it is now; nil if it is gone.
 func (d *Dispatcher) known(uid types.UID) *v1.Pod {
 	s, ok := d.seen[uid]
 	if !ok {
@@ -174,7 +174,7 @@ func (d *Dispatcher) known(uid types.UID) *v1.Pod {
 	return pod
 }
 
-// podsOf are those of some pods that are there, as they are now.
+// podsOf returns those of some pods that exist, as they are now.
 func (d *Dispatcher) podsOf(uids []string) (pods []*v1.Pod) {
 	for _, uid := range uids {
 		if pod := d.known(types.UID(uid)); pod != nil {
@@ -190,7 +190,7 @@ func (d *Dispatcher) recount(pod *v1.Pod) {
 	d.count(pod, before.Job)
 }
 
-// reenter has a job that waits do so with what it asks for now.
+// reenter makes a waiting job wait with what it asks for now.
 func (d *Dispatcher) reenter(job string) {
 	if pod := d.known(types.UID(d.book.Speaker(job))); pod != nil {
 		if want, undecided := d.gangs.Wants(pod); undecided {
@@ -199,15 +199,15 @@ func (d *Dispatcher) reenter(job string) {
 	}
 }
 
-// amountOf is what kube-scheduler counts for a pod.
+// amountOf returns what kube-scheduler counts for a pod.
 func amountOf(pod *v1.Pod) dispatch.Vector {
 	return resource.FromList(resource.Requests(pod))
 }
 
-// index is pods by what they are part of.
+// index has pods by what they are part of.
 type index[K comparable] map[K]map[types.UID]bool
 
-// move notes that a pod is part of something else; the zero value for nothing.
+// move notes that a pod is part of something else; the zero value means nothing.
 func (x index[K]) move(uid types.UID, from, to K) {
 	var none K
 	if delete(x[from], uid); len(x[from]) == 0 {
@@ -222,7 +222,7 @@ func (x index[K]) move(uid types.UID, from, to K) {
 	x[to][uid] = true
 }
 
-// QueueOf is the queue of a pod; empty where its profile has no queues.
+// QueueOf returns the queue of a pod; empty where its profile has no queues.
 func (d *Dispatcher) QueueOf(pod *v1.Pod) string {
 	defer d.lock()()
 	if _, ours := d.handles[pod.Spec.SchedulerName]; !ours {
@@ -238,7 +238,7 @@ func (d *Dispatcher) queueOf(pod *v1.Pod) string {
 			namespace, err := d.namespaces.Get(name)
 			switch {
 			case apierrors.IsNotFound(err):
-				return "" // it is gone, and its pods are going
+				return "" // the namespace is gone, and its pods are being deleted
 			case err != nil:
 				klog.Background().Error(err, "Failed to look up a namespace; its pods stay in their queue", "namespace", name)
 				before, _ := d.book.Counted(string(pod.UID))
@@ -248,10 +248,10 @@ func (d *Dispatcher) queueOf(pod *v1.Pod) string {
 		})
 }
 
-// reserve takes in that a pod has a node.
+// reserve notes that a pod has a node.
 func (d *Dispatcher) reserve(pod *v1.Pod, node string) {
 	defer d.lock()()
-	delete(d.places, pod.UID) // it is there
+	delete(d.places, pod.UID) // the pod is there now
 	if now := d.current(pod); now != nil {
 		d.assumed[pod.UID] = node
 		d.recount(now)
@@ -259,7 +259,7 @@ func (d *Dispatcher) reserve(pod *v1.Pod, node string) {
 	d.turn()
 }
 
-// unreserve takes in that it has given it back.
+// unreserve notes that a pod has given its node back.
 func (d *Dispatcher) unreserve(logger klog.Logger, pod *v1.Pod) {
 	defer d.lock()()
 	delete(d.assumed, pod.UID)

@@ -15,7 +15,7 @@ import (
 // Devices behind extended resources are in no node's status, but queues share them out like what is there: a node has, for
 // the dispatcher, what its ResourceSlices offer.
 
-// watchDevices learns which devices nodes have. It returns what tells whether all were seen.
+// watchDevices watches which devices nodes have. It returns functions that report whether all were seen.
 func (d *Dispatcher) watchDevices(factory informers.SharedInformerFactory) ([]cache.InformerSynced, error) {
 	classes, err := d.listen("device classes", factory.Resource().V1().DeviceClasses().Informer(), cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(object any) { d.devicesChanged(d.devices.SetClass(object.(*resourceapi.DeviceClass))) },
@@ -36,7 +36,7 @@ func (d *Dispatcher) watchDevices(factory informers.SharedInformerFactory) ([]ca
 	return []cache.InformerSynced{classes.HasSynced, slices.HasSynced}, nil
 }
 
-// devicesChanged takes in that these nodes may have other devices than before.
+// devicesChanged updates nodes that may have other devices than before.
 func (d *Dispatcher) devicesChanged(nodes []string) {
 	if len(nodes) == 0 {
 		return

@@ -28,33 +28,33 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/watches"
 )
 
-// Dispatcher is the queues of a process, and whose turn it is in all its profiles. It is
+// Dispatcher has the queues of a process, and decides whose turn it is in all its profiles. It is
 // safe for concurrent use.
 type Dispatcher struct {
 	gangs Gangs
 	holds *holds.Holds
 	clock clock.WithTicker
-	// victims is how many victims of a holder in the ledger have not ended.
+	// victims returns how many victims of a holder in the ledger have not ended.
 	victims func(holder hold.Holder) int
 	// leading is closed once this process schedules.
 	leading leading.Signal
-	// statuses is where pods are told why they wait.
+	// statuses writes into the status of pods why they wait.
 	statuses *podstatus.Writer
-	// watches learns what is watched; nil where nobody asks.
+	// watches gets what is watched; nil where it is not needed.
 	watches *watches.Watches
 
 	// mu is held for look-ups and arithmetic only. It is taken under the scheduling queue's
 	// lock, and the lock of gangs under it, never the other way round.
 	mu sync.Mutex
-	// book is the jobs and their queues, and decides.
+	// book has the jobs and their queues, and decides.
 	book *dispatch.Book
 	args *config.FairShareArgs
-	// nodes are what there is to be shared, and which of it pods may use.
+	// nodes are what there is to be shared, and which part of it pods may use.
 	nodes *pool.Cluster
 	// devices are those that nodes have behind extended resources.
 	devices    *devices.Counts
 	nodeLister corelisters.NodeLister
-	// opened: all that there was at the start is in the book. mayOpen is closed once that may be; begun once the pods of the first
+	// opened: everything that existed at the start is in the book. mayOpen is closed once that may be; begun once the pods of the first
 	// turns were activated.
 	opened         bool
 	mayOpen, begun chan struct{}
@@ -62,78 +62,78 @@ type Dispatcher struct {
 	handles    map[string]fwk.Handle
 	namespaces corelisters.NamespaceLister
 	pods       corelisters.PodLister
-	// preempts are the profiles in which others make way for a job if it finds whom to evict.
+	// preempts are the profiles in which pods are evicted for a job if there are victims for it.
 	preempts map[string]bool
 	// reserves are the profiles in which pods go to the Reservations that they name.
 	reserves map[string]bool
-	// assumed are the pods that have a node which their status does not tell yet, by its name.
+	// assumed has the node names of pods that have a node which their status does not show yet.
 	assumed map[types.UID]string
-	// places are the nodes that are held for pods, as the ledger says; heard are pods of which
-	// it has more to say.
+	// places are the nodes that are held for pods, by the ledger; heard are pods whose holds have
+	// changed since.
 	places map[types.UID]holds.Place
 	heard  heard
 	// seen are the pods that are counted.
 	seen map[types.UID]sighting
-	// charges are what is held for pods to come, by what the ledger calls it; counting: they are
-	// in the book. reserved knows for whom they are; nil where nobody does. moving are the charges
-	// for pods that move, by these; inPlace is which of them counts less as long as the pod counts.
+	// charges are what is held for pods to come, by their IDs in the ledger; counting: they are
+	// in the book. reserved finds what is held for pods; nil where nothing does. moving are the charges
+	// for pods that move, by these pods; inPlace is which charge of a pod counts less as long as the pod counts.
 	charges  map[hold.ID]charge
 	moving   index[types.UID]
 	inPlace  map[types.UID]hold.ID
 	counting bool
 	reserved Reserved
-	// rechecks: jobs that wait may have all held for them by now.
+	// rechecks: everything that waiting jobs ask for may be held for them by now.
 	rechecks bool
-	// members are those of them that are in a gang, by groupOf, and on those that have a node by
-	// that.
+	// members are the counted pods that are in a gang, by groupOf, and on those that have a node, by
+	// node.
 	members, on index[string]
-	// kinds are all by what they ask of nodes.
+	// kinds are all counted pods by what they ask of nodes.
 	kinds index[*pool.Class]
-	// freed: there may be room since it was last looked whose turn it is.
+	// freed: there may be room that turn has not considered yet.
 	freed bool
 	// called are pods that are to be activated.
 	called  []*v1.Pod
 	calling chan struct{}
 	once    sync.Once
-	// lane is that of the pods in no gang.
+	// lane is the lane of the pods in no gang.
 	lane *podstatus.Lane[string]
 }
 
-// Gangs is what is asked about the gangs of all profiles.
+// Gangs is what the Dispatcher needs to know of the gangs of all profiles.
 type Gangs interface {
 	// Wants returns what is to be placed if a pod is scheduled; false where its place is decided.
 	Wants(pod *v1.Pod) (gang.Want, bool)
-	// QueueOf returns the queue that the PodGroup of a gang names; empty for none. OnMove has a
-	// function called when it names another one than before.
+	// QueueOf returns the queue that the PodGroup of a gang names; empty for none. OnMove registers a
+	// function that is called when the PodGroup names another queue than before.
 	QueueOf(profile string, key gang.Key) string
 	OnMove(moved func(profile string, key gang.Key))
 	// WaitsForRoom reports whether a pod that is not placed waits for room on nodes and nothing else, as far as is known of its
 	// gang.
 	WaitsForRoom(pod *v1.Pod) bool
-	// Whole reports whether all is there that is to be placed with a pod, as far as is known of its gang.
+	// Whole reports whether everything exists that is to be placed with a pod, as far as is known of its gang.
 	Whole(pod *v1.Pod) bool
-	// Synced reports whether all gangs are known that there were at the start.
+	// Synced reports whether all gangs are known that existed at the start.
 	Synced() bool
-	// Changed tells that something has changed that may help gangs which did not fit.
+	// Changed is called when something has changed that may help gangs which did not fit.
 	Changed()
-	// Explain has the users of gangs told why they wait, if that has changed.
+	// Explain reports to the users of gangs why they wait, if that has changed.
 	Explain(ctx context.Context, profile string, keys []gang.Key)
 }
 
 // sighting is what is remembered of a pod that is counted, beside what the book has.
 type sighting struct {
 	namespace, name string
-	// version is that in which it was counted; amount is what it asked for then, and kind what
+	// version is the version in which it was counted; amount is what it asked for then, and kind what
 	// it asked of nodes.
 	version string
 	amount  dispatch.Vector
 	kind    *pool.Class
-	// node is the one that it has, or that is held for it or promised to it; empty for none.
+	// node is the node that it has, or that is held for it or promised to it; empty for none.
 	node string
 }
 
-// NewDispatcher makes one without queues but the default one. victims is how many victims of a
-// holder in the ledger have not ended; it is asked with no lock held.
+// NewDispatcher returns a Dispatcher with only the default queue. victims returns how many victims of a
+// holder in the ledger have not ended; it is called with no lock held.
 func NewDispatcher(gangs Gangs, ledger *holds.Holds, victims func(holder hold.Holder) int, leads leading.Signal, statuses *podstatus.Writer, watched *watches.Watches) *Dispatcher {
 	return &Dispatcher{
 		gangs: gangs, holds: ledger, victims: victims, leading: leads, statuses: statuses, watches: watched, clock: clock.RealClock{},
@@ -150,14 +150,14 @@ func withoutPools() *pool.Cluster {
 	return nodes
 }
 
-// lock takes the lock, takes in what the ledger has to say, and returns what unlocks.
+// lock takes the lock, updates what the ledger holds, and returns the function that unlocks.
 func (d *Dispatcher) lock() (unlock func()) {
 	d.mu.Lock()
 	d.hear()
 	return d.mu.Unlock
 }
 
-// serve adds a profile. The arguments have to be the same in all.
+// serve adds a profile. The arguments have to be the same in all profiles.
 func (d *Dispatcher) serve(ctx context.Context, handle fwk.Handle, args *config.FairShareArgs) error {
 	nodes, err := pool.New(args.Pools)
 	if err != nil {
@@ -194,19 +194,19 @@ func (d *Dispatcher) serve(ctx context.Context, handle fwk.Handle, args *config.
 	return err
 }
 
-// Preempts says that in a profile GangPreemption makes room for jobs.
+// Preempts records that GangPreemption makes room for the jobs of a profile.
 func (d *Dispatcher) Preempts(profile string) {
 	defer d.lock()()
 	d.preempts[profile] = true
 }
 
-// Reserves says that in a profile pods go to the Reservations that they name.
+// Reserves records that the pods of a profile go to the Reservations that they name.
 func (d *Dispatcher) Reserves(profile string) {
 	defer d.lock()()
 	d.reserves[profile] = true
 }
 
-// jobOf names what a pod is placed with.
+// jobOf returns the name of what a pod is placed with.
 func jobOf(pod *v1.Pod, want gang.Want) string {
 	if want.Job == "" {
 		return hold.SinglePod(pod.UID)
@@ -217,7 +217,7 @@ func jobOf(pod *v1.Pod, want gang.Want) string {
 	return pod.Spec.SchedulerName + "/" + want.Job
 }
 
-// offer tells why a pod has to wait; empty if it need not.
+// offer returns why a pod has to wait; empty if it does not.
 func (d *Dispatcher) offer(pod *v1.Pod) string {
 	if len(pod.Spec.SchedulingGates) > 0 {
 		return "" // another gate keeps it
@@ -241,21 +241,21 @@ func (d *Dispatcher) offer(pod *v1.Pod) string {
 	}
 	now := d.current(pod)
 	if now == nil || now.Spec.NodeName != "" {
-		return "pod is deleted or already bound" // the scheduling queue will hear of it
+		return "pod is deleted or already bound" // the scheduling queue will get the event
 	}
 	if promised {
 		if exceeded, _ := d.book.Ceilings(d.job(name, pod, want)); len(exceeded) == 0 {
-			return "" // others end for a node, not for what its queue may have
+			return "" // victims end for a node, not for what its queue may have
 		}
 	}
 	d.do(d.book.Come(d.job(name, now, want), d.moment()))
 	if !d.opened {
-		return "waiting for queue and pod caches to sync" // the shares would be reckoned for each
+		return "waiting for queue and pod caches to sync" // the shares would be computed for each pod
 	}
 	return d.book.Keeps(name)
 }
 
-// job is what waits with a pod. Its pods are counted as part of it.
+// job returns the job that waits with a pod. Its pods are counted as part of it.
 func (d *Dispatcher) job(name string, pod *v1.Pod, want gang.Want) dispatch.Job {
 	j := dispatch.Job{
 		Name: name, Title: titleOf(pod, want), Queue: d.queueOf(pod), Pod: string(pod.UID), Gang: together(want), Group: groupOf(pod),
@@ -277,10 +277,10 @@ func (d *Dispatcher) job(name string, pod *v1.Pod, want gang.Want) dispatch.Job 
 	return j
 }
 
-// together reports whether a pod stands for its gang.
+// together reports whether a pod represents its gang.
 func together(want gang.Want) bool { return want.Job != "" && !want.Alone }
 
-// titleOf is what users know a job by.
+// titleOf returns the name of a job for users.
 func titleOf(pod *v1.Pod, want gang.Want) string {
 	if key, _, ok := gang.KeyOf(pod); ok && want.Job != "" {
 		return "gang " + key.String()
@@ -288,7 +288,7 @@ func titleOf(pod *v1.Pod, want gang.Want) string {
 	return "pod " + pod.Namespace + "/" + pod.Name
 }
 
-// groupOf is the gang of a pod; empty for none.
+// groupOf returns the gang of a pod; empty for none.
 func groupOf(pod *v1.Pod) string {
 	if key, _, ok := gang.KeyOf(pod); ok {
 		return groupName(pod.Spec.SchedulerName, key)
@@ -298,7 +298,7 @@ func groupOf(pod *v1.Pod) string {
 
 func groupName(profile string, key gang.Key) string { return profile + "/" + key.String() }
 
-// running returns what a pod that runs has, and its queue and those above it.
+// running returns what a running pod has, with its queue and those above it.
 func (d *Dispatcher) running(uid types.UID) (dispatch.Usage, []string) {
 	defer d.lock()()
 	usage, ok := d.book.Counted(string(uid))

@@ -1,3 +1,3 @@
-// Package fairshare shares a cluster between queues: whose turn it is enters the
-// scheduler's active queue, everybody else waits in front of it.
+// Package fairshare shares a cluster between queues: gangs and pods whose turn it is enter the
+// scheduler's active queue, all others wait in front of it.
 package fairshare

@@ -23,7 +23,7 @@ const Name = "FairShare"
 type FairShare struct {
 	dispatcher *Dispatcher
 	handle     fwk.Handle
-	// nodes tell pools apart.
+	// nodes finds the pool of a node.
 	nodes *pool.Cluster
 }
 
@@ -38,7 +38,7 @@ var (
 // Name returns the name of the plugin.
 func (pl *FairShare) Name() string { return Name }
 
-// New makes the factory of the plugin.
+// New returns the factory of the plugin.
 func New(dispatcher *Dispatcher) frameworkruntime.PluginFactory {
 	return func(ctx context.Context, object runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 		args, ok := object.(*config.FairShareArgs)
@@ -56,14 +56,14 @@ func New(dispatcher *Dispatcher) frameworkruntime.PluginFactory {
 	}
 }
 
-// EventsToRegister registers none: whose turn it is, the dispatcher activates.
+// EventsToRegister registers none: the dispatcher activates pods whose turn it is.
 func (pl *FairShare) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	return nil, nil
 }
 
-// PreEnqueue lets through whose turn it is, members that follow a plan, and pods for which
+// PreEnqueue admits pods whose turn it is, members that follow a plan, and pods for which
 // others were evicted. It runs under the queue's lock, for every pod that other gates let
-// through, and does a look at each queue in which somebody waits.
+// through, and looks at each queue in which a job waits.
 func (pl *FairShare) PreEnqueue(_ context.Context, pod *v1.Pod) *fwk.Status {
 	if why := pl.dispatcher.offer(pod); why != "" {
 		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, why)
@@ -72,8 +72,8 @@ func (pl *FairShare) PreEnqueue(_ context.Context, pod *v1.Pod) *fwk.Status {
 }
 
 // PreFilter refuses pods for which others of their queue, or under the same ceiling, have to
-// make way first, so that PostFilter looks for whom to evict. In a what-if it does not: there
-// it is found out whether enough of them are gone. What it says changes only with the limit:
+// make way first, so that PostFilter looks for victims. In a what-if it does not refuse them: there
+// the question is whether enough of the others are gone. Its message changes only with the limit:
 // it is written into the condition of the pod.
 func (pl *FairShare) PreFilter(_ context.Context, state fwk.CycleState, pod *v1.Pod, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
 	asked := planner.Asks(state)
@@ -92,13 +92,13 @@ func (pl *FairShare) PreFilter(_ context.Context, state fwk.CycleState, pod *v1.
 // PreFilterExtensions returns none: no node matters to a queue.
 func (pl *FairShare) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
 
-// Reserve counts the pod as one that runs.
+// Reserve counts the pod as running.
 func (pl *FairShare) Reserve(_ context.Context, _ fwk.CycleState, pod *v1.Pod, node string) *fwk.Status {
 	pl.dispatcher.reserve(pod, node)
 	return nil
 }
 
-// Unreserve counts it as one that waits.
+// Unreserve counts the pod as waiting.
 func (pl *FairShare) Unreserve(ctx context.Context, _ fwk.CycleState, pod *v1.Pod, _ string) {
 	pl.dispatcher.unreserve(klog.FromContext(ctx), pod)
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/holds"
 )
 
-// heard are pods whose holds have changed. The ledger tells so with locks held that are taken
+// heard are pods whose holds have changed. The ledger reports them with locks held that are taken
 // under the Dispatcher's.
 type heard struct {
 	mu   sync.Mutex
@@ -24,7 +24,7 @@ func (h *heard) take() []types.UID {
 	return pods
 }
 
-// holdsChanged notes it until the Dispatcher is next looked at, which is soon.
+// holdsChanged notes the pods until the Dispatcher is next locked, which is soon.
 func (d *Dispatcher) holdsChanged(pods []types.UID) {
 	d.heard.mu.Lock()
 	d.heard.pods = append(d.heard.pods, pods...)
@@ -32,7 +32,7 @@ func (d *Dispatcher) holdsChanged(pods []types.UID) {
 	d.poke()
 }
 
-// hear takes in what the ledger has to say: what is held for a pod counts as used by its queue,
+// hear updates what the ledger holds for pods: it counts as used by their queues,
 // from when it is held until it is given back.
 func (d *Dispatcher) hear() {
 	for _, uid := range d.heard.take() {
@@ -53,7 +53,7 @@ func (d *Dispatcher) hear() {
 	}
 }
 
-// learn asks the ledger what is held for a pod.
+// learn reads from the ledger what is held for a pod.
 func (d *Dispatcher) learn(uid types.UID) {
 	if at, held := d.holds.Place(uid); held {
 		d.places[uid] = at
@@ -62,7 +62,7 @@ func (d *Dispatcher) learn(uid types.UID) {
 	}
 }
 
-// place is where a pod that waits is to go: the ledger says, or where it holds nothing the pod's
+// place returns where a waiting pod is to go: by the ledger, or where it holds nothing, by the pod's
 // status.
 func (d *Dispatcher) place(pod *v1.Pod) holds.Place {
 	if at, held := d.places[pod.UID]; held {

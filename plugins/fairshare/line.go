@@ -8,9 +8,9 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
 )
 
-// Line returns where a pod, or its gang, stands among those that wait in its queue, in the order in which the queue serves them, from 1;
-// how many they are; and which is first, as users know it. It is 0 where it does not wait. A queue serves whom a limit keeps back
-// after those behind.
+// Line returns the position of a pod, or its gang, among those that wait in its queue, in the order in which the queue serves them,
+// from 1; how many they are; and the first of them, by its name for users. The position is 0 where the pod does not wait. A queue
+// serves those that a limit keeps back after those behind them.
 func (d *Dispatcher) Line(pod *v1.Pod) (at, of int, first string) {
 	defer d.lock()()
 	usage, counted := d.book.Counted(string(pod.UID))

@@ -36,7 +36,7 @@ func registerMetrics(d *Dispatcher) {
 	})
 }
 
-// collector reads the book when metrics are asked for.
+// collector reads the book when metrics are scraped.
 type collector struct {
 	metrics.BaseStableCollector
 	d *Dispatcher
@@ -44,14 +44,14 @@ type collector struct {
 
 var _ metrics.StableCollector = &collector{}
 
-// DescribeWithStability names the metrics.
+// DescribeWithStability describes the metrics.
 func (c *collector) DescribeWithStability(ch chan<- *metrics.Desc) {
 	for _, desc := range []*metrics.Desc{deservedDesc, runningDesc, shareDesc, pendingDesc} {
 		ch <- desc
 	}
 }
 
-// CollectWithStability reads them.
+// CollectWithStability collects the metrics.
 func (c *collector) CollectWithStability(ch chan<- metrics.Metric) {
 	c.d.lock()
 	standings, pending := c.d.book.Standings(), c.d.book.Pending()

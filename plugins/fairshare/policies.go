@@ -15,8 +15,8 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/victim"
 )
 
-// policiesOf is what the tiers of a configuration are to the book. TaskOrder comes after JobOrder:
-// what is compared is jobs, of which members beyond a minimum are one each.
+// policiesOf returns the policies of the book for the tiers of a configuration. TaskOrder comes after JobOrder:
+// it compares jobs, and each member beyond a minimum is a job.
 func policiesOf(tiers []config.PolicyTier) dispatch.Policies {
 	flat := func(questions ...config.PolicyQuestion) []dispatch.Policy {
 		var list []dispatch.Policy
@@ -40,17 +40,17 @@ func policiesOf(tiers []config.PolicyTier) dispatch.Policies {
 	return p
 }
 
-// judge is what a policy says of who may be evicted for a preemptor.
+// judge is a policy's view of which pods may be evicted for a preemptor.
 type judge struct {
-	// permits is about one pod by itself; nil for any.
+	// permits judges one pod by itself; nil permits any.
 	permits func(*v1.Pod) bool
-	// budget is about all that are taken; nil for no limit.
+	// budget judges all victims together; nil for no limit.
 	budget func(ending map[types.UID]bool) victim.Budget
 }
 
-// tiersOf makes the tiers of a round, one for each tier of the configuration in which some
-// policy answers the question: whom all of them permit, of those that the round is about.
-// Policies that need nothing but the pod are judged here, the others as given.
+// tiersOf returns the tiers of a round, one for each tier of the configuration in which some
+// policy answers the question: of the pods that the round is about, those that all policies permit.
+// Policies that need nothing but the pod are judged here, the others by judges.
 func tiersOf(tiers []config.PolicyTier, question config.PolicyQuestion, about func(*v1.Pod) bool, judges map[config.PolicyName]judge) []gangpoint.Tier {
 	var list []gangpoint.Tier
 	for _, names := range config.Asked(tiers, question) {
@@ -76,7 +76,7 @@ func tiersOf(tiers []config.PolicyTier, question config.PolicyQuestion, about fu
 	return list
 }
 
-// doubts tells of tiers that work, but do more harm than users may want.
+// doubts returns warnings about tiers that work, but do more harm than users may want.
 func doubts(tiers []config.PolicyTier) []string {
 	var list []string
 	for _, question := range []config.PolicyQuestion{config.Preemptable, config.Reclaimable} {
@@ -92,13 +92,13 @@ func doubts(tiers []config.PolicyTier) []string {
 	return list
 }
 
-// lessImportant is the policy priority: whoever has a lower one.
+// lessImportant is the policy priority: pods with a lower one may be evicted.
 func lessImportant(than int32) judge {
 	return judge{permits: func(pod *v1.Pod) bool { return corev1helpers.PodPriority(pod) < than }}
 }
 
-// fairer is the policy drf: a job may lose what leaves it with no smaller dominant share than
-// the preemptor has then.
+// fairer is the policy drf: a job may lose pods as long as its dominant share stays no smaller than
+// the preemptor's is then.
 type fairer struct {
 	d     *Dispatcher
 	floor float64
@@ -106,7 +106,7 @@ type fairer struct {
 	lost map[string]dispatch.Vector
 }
 
-// fairer reckons with what the preemptor has, and all that is to be placed of it.
+// fairer counts with what the preemptor has, and all that is to be placed of it.
 func (d *Dispatcher) fairer(preemptor gangpoint.Gang) judge {
 	d.lock()
 	need := d.needs(preemptor)[0]
@@ -148,7 +148,7 @@ func (f *fairer) take(uids []types.UID) bool {
 	return fair
 }
 
-// lose takes a pod n times off its job, and answers the share that is left. A pod that is in
+// lose takes a pod n times off its job, and returns the share that is left. A pod that is in
 // no gang is a job by itself, of which nothing is left.
 func (f *fairer) lose(uid types.UID, n int64) (share float64, known bool) {
 	defer f.d.lock()()

@@ -23,9 +23,9 @@ import (
 
 var _ gangpoint.VictimRounds = &FairShare{}
 
-// VictimRounds has a preemptor look for victims in its own queue first; then,
-// if its queue stays within what it deserves, take back what other queues have beyond
-// theirs. It copies how all queues stand, once for a search.
+// VictimRounds returns rounds in which a preemptor looks for victims in its own queue first; then,
+// if its queue stays within what it deserves, takes back what other queues have beyond
+// theirs. It copies the standings of all queues, once for a search.
 func (pl *FairShare) VictimRounds(_ context.Context, preemptor gangpoint.Gang, _ victim.Vector) []gangpoint.Round {
 	return pl.dispatcher.rounds(preemptor)
 }
@@ -50,11 +50,11 @@ func (d *Dispatcher) scattered(pods []*v1.Pod, first string) bool {
 	return slices.ContainsFunc(pods, func(pod *v1.Pod) bool { return d.queueOf(pod) != first })
 }
 
-// reclaims are the rounds in which is taken back what other queues have beyond their share, in
+// reclaims returns the rounds that take back what other queues have beyond their share, in
 // one pool of nodes after the other that the preemptor may use.
 func (d *Dispatcher) reclaims(own string, preemptor gangpoint.Gang) []gangpoint.Round {
 	if !reclaims(d.args.Tiers) {
-		return nil // nobody says who has how much
+		return nil // no policy defines what queues deserve
 	}
 	d.lock()
 	needs := d.needs(preemptor)
@@ -69,8 +69,8 @@ func (d *Dispatcher) reclaims(own string, preemptor gangpoint.Gang) []gangpoint.
 	return rounds
 }
 
-// needs are what a preemptor asks for with each of the options that its job may take now, one at
-// least.
+// needs returns what a preemptor asks for with each of the options that its job may take now, at least
+// one.
 func (d *Dispatcher) needs(preemptor gangpoint.Gang) []dispatch.Vector {
 	pods := preemptor.Pods[:min(preemptor.Min, len(preemptor.Pods))]
 	var usages []dispatch.Usage
@@ -95,7 +95,7 @@ func (d *Dispatcher) needs(preemptor gangpoint.Gang) []dispatch.Vector {
 	return needs
 }
 
-// reclaim are the rounds of a claim: by the strict budget, then by the one with parts.
+// reclaim returns the rounds of a claim: by the strict budget, then by the one with parts.
 func (d *Dispatcher) reclaim(c *claim, gone func() map[types.UID]bool) []gangpoint.Round {
 	var rounds []gangpoint.Round
 	for _, parts := range []bool{false, true} {
@@ -111,30 +111,30 @@ func (d *Dispatcher) reclaim(c *claim, gone func() map[types.UID]bool) []gangpoi
 	return rounds
 }
 
-// reclaims reports whether any policy says who has more than he deserves.
+// reclaims reports whether any policy decides which queues have more than they deserve.
 func reclaims(tiers []config.PolicyTier) bool {
 	return slices.ContainsFunc(config.Asked(tiers, config.Reclaimable), func(names []config.PolicyName) bool {
 		return slices.Contains(names, config.PolicyProportion) || slices.Contains(names, config.PolicyCapacity)
 	})
 }
 
-// counted is the queue in which a pod is counted; empty for pods of other schedulers.
+// counted returns the queue in which a pod is counted; empty for pods of other schedulers.
 func (d *Dispatcher) counted(pod *v1.Pod) string {
 	defer d.lock()()
 	usage, _ := d.book.Counted(string(pod.UID))
 	return usage.Queue
 }
 
-// minRuntime is how long the queue in which a pod is counted leaves its gangs alone once they run; false where it does not
-// say.
+// minRuntime returns how long the queue in which a pod is counted leaves its gangs alone once they run; false where it does not
+// set that.
 func (d *Dispatcher) minRuntime(pod *v1.Pod) (time.Duration, bool) {
 	defer d.lock()()
 	usage, _ := d.book.Counted(string(pod.UID))
 	return d.book.MinRuntime(usage.Queue)
 }
 
-// gone are the pods that count as running though they are there no more: who watches them
-// with us may have heard of it first. It costs a look-up for each pod.
+// gone returns the pods that count as running but no longer exist: other handlers of pod events
+// may have seen that first. It costs a look-up for each pod.
 func (d *Dispatcher) gone() map[types.UID]bool {
 	defer d.lock()()
 	gone := map[types.UID]bool{}
@@ -155,13 +155,13 @@ type claim struct {
 	own       string
 	need      resource.Vector
 	standings map[string]dispatch.Standing
-	// below is the queue above the preemptor's that has its share: what it gets has to come
+	// below is the queue above the preemptor's that already has its share: what is taken back has to come
 	// from below it. Empty for none.
 	below string
 }
 
 // claim returns nil where the queue would have more than it deserves with the preemptor, in
-// a resource that this one needs: nothing is reclaimed for that. Pods for which a node is held
+// a resource that the preemptor needs: nothing is reclaimed for that. Pods for which a node is held
 // count as running.
 func (d *Dispatcher) claim(own string, preemptor gangpoint.Gang, need resource.Vector) *claim {
 	mine := map[types.UID]bool{}
@@ -199,8 +199,8 @@ func (d *Dispatcher) claim(own string, preemptor gangpoint.Gang, need resource.V
 	return c
 }
 
-// within reports whether a queue has no more than it deserves with the preemptor, of what this
-// one needs and others ask for.
+// within reports whether a queue has no more than it deserves with the preemptor, of the resources that the
+// preemptor needs and other queues ask for.
 func (c *claim) within(queue string, promised resource.Vector) bool {
 	s := c.standings[queue]
 	for name, amount := range c.need {
@@ -218,7 +218,7 @@ func (c *claim) permits(queue string) bool {
 	return queue != "" && queue != c.own && !kept && (c.below == "" || slices.Contains(s.Path, c.below))
 }
 
-// standing is how the own pods of a queue stand.
+// standing returns the standing of a queue's own pods.
 func (c *claim) standing(queue string) dispatch.Standing {
 	s := c.standings[queue]
 	if len(s.Path) == 0 {
@@ -227,12 +227,12 @@ func (c *claim) standing(queue string) dispatch.Standing {
 	return c.standings[s.Path[0]]
 }
 
-// compareQueues puts those first that have most beyond what they deserve.
+// compareQueues puts the queues first that have most beyond what they deserve.
 func (c *claim) compareQueues(a, b *victim.Gang) int {
 	return cmp.Compare(c.excess(b.Queue), c.excess(a.Queue))
 }
 
-// excess is the largest of the ratios of what runs to what is deserved, of the resources
+// excess returns the largest ratio of what runs to what is deserved, of the resources
 // that are needed.
 func (c *claim) excess(queue string) float64 {
 	s := c.standing(queue)
@@ -249,10 +249,10 @@ func (c *claim) excess(queue string) float64 {
 	return most
 }
 
-// budget is what queues may lose, as they stand now: of what they have beyond what they
-// deserve what does not end anyhow. No queue, and none above it that is not above the
+// budget returns what queues may lose, as they stand now: of what they have beyond what they
+// deserve, the part that does not end anyway. No queue, and none above it that is not above the
 // preemptor's too, comes below what it deserves of anything that is needed and contested;
-// with parts, one whose share is stated may, by the last pod or gang that it loses: it has
+// with parts, a queue whose share is stated may, by the last pod or gang that it loses: it has
 // more than its share and no smaller part to give.
 func (d *Dispatcher) budget(c *claim, ending, gone map[types.UID]bool, parts bool) *budget {
 	defer d.lock()()
@@ -290,7 +290,7 @@ func (b *budget) Take(gang *victim.Gang, pods []victim.Pod) bool {
 	if len(apart) == 0 {
 		return false
 	}
-	// Of what there is enough of where the two queues' branches part, nobody is in need.
+	// No queue needs a resource that is not contested where the two queues' branches part.
 	contested := b.standings[apart[len(apart)-1]].Contested
 	for _, at := range apart {
 		if !b.affords(at, amount, contested) {
@@ -301,7 +301,7 @@ func (b *budget) Take(gang *victim.Gang, pods []victim.Pod) bool {
 	return true
 }
 
-// amounts are what victims have, each in the pool of its node.
+// amounts returns what victims have, each in the pool of its node.
 func (d *Dispatcher) amounts(pods []victim.Pod) resource.Vector {
 	defer d.lock()()
 	amount := resource.Vector{}
@@ -312,7 +312,7 @@ func (d *Dispatcher) amounts(pods []victim.Pod) resource.Vector {
 	return amount
 }
 
-// give takes an amount off what is left to queues. One that is there no more has nothing left.
+// give takes an amount off what queues have left. A queue that no longer exists has nothing left.
 func (b *budget) give(path []string, amount resource.Vector) {
 	for _, at := range path {
 		if left := b.left[at]; left != nil {
@@ -321,7 +321,7 @@ func (b *budget) give(path []string, amount resource.Vector) {
 	}
 }
 
-// apart is the part of a path that the preemptor's queue is not on.
+// apart returns the part of a path that the preemptor's queue is not on.
 func (c *claim) apart(path []string) []string {
 	shared := c.standings[c.own].Path
 	if i := slices.IndexFunc(path, func(at string) bool { return slices.Contains(shared, at) }); i >= 0 {

@@ -12,25 +12,25 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/reservation"
 )
 
-// Reserved is what is held for pods to come.
+// Reserved finds what is held for pods to come.
 type Reserved interface {
-	// Covers returns what is held for all that these pods ask for, together, by what the ledger
-	// calls it; none where that is not all.
+	// Covers returns what is held for all that these pods ask for, together, by its IDs in the
+	// ledger; none where that is not all.
 	Covers(pods []*v1.Pod) []hold.ID
 }
 
 // charge is capacity that is held for pods to come.
 type charge struct {
-	// pod is the one that it is held as: it says the queue, and whose move it is for.
+	// pod is the pod that it is held as: it names the queue, and the pod that moves.
 	pod    *v1.Pod
 	node   string
 	amount dispatch.Vector
-	// uses is what it has of its node as far as that counts.
+	// uses is what it has of its node, as far as that counts.
 	uses dispatch.Vector
 }
 
-// Charge has capacity that is held for pods to come count as used by the queue that a pod like
-// this one is in; an amount of nothing ends it.
+// Charge counts capacity that is held for pods to come as used by the queue of a pod like
+// this one; an amount of nothing ends it.
 func (d *Dispatcher) Charge(id hold.ID, pod *v1.Pod, node string, left hold.Taken) {
 	now := charge{pod: pod, node: node, amount: left.Request}
 	defer d.lock()()
@@ -50,7 +50,7 @@ func (d *Dispatcher) Charge(id hold.ID, pod *v1.Pod, node string, left hold.Take
 	d.charges[id] = now
 	d.moving.move(types.UID(id), inPlaceOf(before), inPlaceOf(now))
 	if !d.counting {
-		return // it is counted with all others, once anything is
+		return // it is counted with all others, once charges are counted
 	}
 	d.countCharge(id)
 	d.turn()
@@ -58,27 +58,27 @@ func (d *Dispatcher) Charge(id hold.ID, pod *v1.Pod, node string, left hold.Take
 	d.poke()
 }
 
-// Recheck has jobs that wait looked at again: all that they ask for may be held for them by now.
+// Recheck makes call check waiting jobs again: everything that they ask for may be held for them by now.
 func (d *Dispatcher) Recheck() {
 	defer d.lock()()
 	d.rechecks = true
 	d.poke()
 }
 
-// SetReserved has jobs for which all that they ask for is held be let through whenever they come.
-// It is for the time before anything is scheduled.
+// SetReserved sets what finds what is held for jobs: where that is all that they ask for, they are admitted whenever they come.
+// It is called before anything is scheduled.
 func (d *Dispatcher) SetReserved(reserved Reserved) {
 	defer d.lock()()
 	d.reserved = reserved
 }
 
-// countCharge counts one, in its queue as that is now. The lock is held.
+// countCharge counts a charge, in its queue as that is now. The lock is held.
 func (d *Dispatcher) countCharge(id hold.ID) {
 	d.moved(inPlaceOf(d.charges[id]))
 	d.tally(id)
 }
 
-// tally counts one, given which of them count less. The lock is held.
+// tally counts a charge, given which of them count less. The lock is held.
 func (d *Dispatcher) tally(id hold.ID) {
 	c := d.charges[id]
 	d.nodes.DropForeign(types.UID(id))
@@ -108,7 +108,8 @@ func (d *Dispatcher) tally(id hold.ID) {
 	d.book.SetTotal(d.nodes.Total())
 }
 
-// occupy takes in what one has of its node: where nobody can come to that alone is there to be shared. The lock is held.
+// occupy updates what a charge has of its node: of a node that takes no more pods, only what is in use is there to be shared. The
+// lock is held.
 func (d *Dispatcher) occupy(id hold.ID, uses dispatch.Vector) {
 	c := d.charges[id]
 	gives, takes := d.nodes.Use(c.node, c.uses, -1), d.nodes.Use(c.node, uses, 1)
@@ -118,8 +119,9 @@ func (d *Dispatcher) occupy(id hold.ID, uses dispatch.Vector) {
 	d.charges[id] = c
 }
 
-// firstOf is which of those that are held for a pod counts only beyond what the pod has: the first in its queue, while it runs; empty for
-// none. Whoever writes a Reservation says which pod it is for: it is one for each, and no larger than that. The lock is held.
+// firstOf returns which of the charges for a pod that moves counts only beyond what the pod has: the first in its queue, while the
+// pod runs; empty for none. The author of a Reservation chooses the pod, so only one counts less for each pod, by no more than the
+// pod has. The lock is held.
 func (d *Dispatcher) firstOf(pod types.UID) (first hold.ID) {
 	of, counted := d.book.Counted(string(pod))
 	if _, there := d.seen[pod]; !there || !counted || !of.Runs {
@@ -135,7 +137,7 @@ func (d *Dispatcher) firstOf(pod types.UID) (first hold.ID) {
 	return first
 }
 
-// discharge ends one. The lock is held.
+// discharge ends a charge. The lock is held.
 func (d *Dispatcher) discharge(id hold.ID) {
 	pod := inPlaceOf(d.charges[id])
 	d.moving.move(types.UID(id), pod, "")
@@ -150,7 +152,7 @@ func (d *Dispatcher) discharge(id hold.ID) {
 	d.poke()
 }
 
-// inPlaceOf is the pod that moves to what is held; empty for none.
+// inPlaceOf returns the pod that moves to what is held; empty for none.
 func inPlaceOf(c charge) types.UID {
 	if c.pod == nil {
 		return ""
@@ -158,7 +160,7 @@ func inPlaceOf(c charge) types.UID {
 	return reservation.InPlaceOf(c.pod)
 }
 
-// moved has what is held for a pod that moves count as the pod does by now. The lock is held.
+// moved recounts what is held for a pod that moves, by how the pod counts now. The lock is held.
 func (d *Dispatcher) moved(pod types.UID) {
 	if !d.counting || pod == "" {
 		return
@@ -176,7 +178,7 @@ func (d *Dispatcher) moved(pod types.UID) {
 	}
 }
 
-// countCharges counts those that an event may concern anew. The lock is held.
+// countCharges counts again the charges that an event may concern. The lock is held.
 func (d *Dispatcher) countCharges(concerned func(c charge) bool) {
 	for id, c := range d.charges {
 		if d.counting && concerned(c) {
@@ -185,8 +187,8 @@ func (d *Dispatcher) countCharges(concerned func(c charge) bool) {
 	}
 }
 
-// covered reports whether all that is to be placed with a pod is held for it, and counts as used
-// by its own queue already: it takes nothing from anybody, and has no turn to wait for.
+// covered reports whether everything that is to be placed with a pod is held for it, and counts as used
+// by its own queue already: it takes nothing from other jobs, and has no turn to wait for.
 func (d *Dispatcher) covered(pod *v1.Pod, pods []*v1.Pod) bool {
 	if d.reserved == nil {
 		return false
@@ -205,8 +207,8 @@ func (d *Dispatcher) covered(pod *v1.Pod, pods []*v1.Pod) bool {
 	return true
 }
 
-// callCovered has the pods come again that speak for jobs which wait, and for which something is
-// held. It asks about them without the lock.
+// callCovered activates the pods that represent waiting jobs for which something is
+// held. It calls Covers without the lock.
 func (d *Dispatcher) callCovered() {
 	var waiting []*v1.Pod
 	unlock := d.lock()

@@ -31,7 +31,7 @@ type crowd struct {
 	// pools are those in which its queue has room, of several that it may use; nil for any.
 	pools  []string
 	bounds []dispatch.Bound
-	// gone are the pods that would be.
+	// gone are the pods that are removed in the what-if.
 	gone map[types.UID]bool
 }
 
@@ -40,7 +40,7 @@ func (c *crowd) Clone() fwk.StateData {
 	return &crowd{pools: c.pools, bounds: slices.Clone(c.bounds), gone: maps.Clone(c.gone)}
 }
 
-// why words the first limit that is exceeded; empty if none is any more.
+// why describes the first limit that is exceeded; empty if none is any more.
 func (c *crowd) why() string {
 	if bound, exceeded := dispatch.Exceeds(c.bounds); exceeded {
 		return bound.Brief()
@@ -48,8 +48,8 @@ func (c *crowd) why() string {
 	return ""
 }
 
-// crowded returns what limits a pod as things are, before others have made way; nil if nothing
-// does. Where it would exceed a limit, and nobody only asks, the pod is refused then.
+// crowded returns what limits a pod as things are, before victims have made way; nil if nothing
+// does. Where it would exceed a limit, and this is no what-if, the pod is about to be refused.
 func (d *Dispatcher) crowded(pod *v1.Pod, asked bool) *crowd {
 	want, undecided := d.gangs.Wants(pod)
 	if !undecided || d.covered(pod, want.Pods) {
@@ -77,8 +77,8 @@ func (d *Dispatcher) crowded(pod *v1.Pod, asked bool) *crowd {
 	return &c
 }
 
-// poolsOf are the pools that a pod has with some of the options of its job; nil if it can use
-// but one anyhow, or asks for nothing.
+// poolsOf returns the pools that a pod has with some of the options of its job; nil if it can use
+// only one anyway, or asks for nothing.
 func (d *Dispatcher) poolsOf(pod *v1.Pod, choices []dispatch.Choice) []string {
 	s, known := d.seen[pod.UID]
 	if !known || len(s.kind.Pools()) == 1 {
@@ -112,8 +112,8 @@ func (pl *FairShare) Filter(_ context.Context, state fwk.CycleState, _ *v1.Pod, 
 	return nil
 }
 
-// shift takes in that a pod's amount comes, or with a negative n goes. The share is a matter of
-// the queue itself, ceilings of all below them.
+// shift adds a pod's amount to the bounds, or with a negative n takes it off. The share concerns
+// the queue itself, ceilings all queues below them.
 func (c *crowd) shift(path []string, amount dispatch.Vector, n int64) {
 	for i := range c.bounds {
 		if b := &c.bounds[i]; path[0] == b.Queue || b.Reason == dispatch.Capability && slices.Contains(path, b.Queue) {
@@ -131,11 +131,11 @@ func crowdOf(state fwk.CycleState) *crowd {
 	return c
 }
 
-// SimulatesNodeLocally says that nodes are judged by what PreFilter found: what pods give back
-// matters to whether their queues have room, which is no matter of nodes.
+// SimulatesNodeLocally marks that nodes are judged by what PreFilter found: what pods give back
+// decides whether their queues have room, which does not depend on nodes.
 func (pl *FairShare) SimulatesNodeLocally() {}
 
-// SimulateRemoveTask takes in that a pod would give back what it has of its queue.
+// SimulateRemoveTask gives what a pod has back to its queue.
 func (pl *FairShare) SimulateRemoveTask(_ context.Context, state fwk.CycleState, _ *v1.Pod, toRemove fwk.PodInfo, _ fwk.NodeInfo) *fwk.Status {
 	if c := crowdOf(state); c != nil {
 		uid := toRemove.GetPod().UID
@@ -147,7 +147,7 @@ func (pl *FairShare) SimulateRemoveTask(_ context.Context, state fwk.CycleState,
 	return nil
 }
 
-// SimulateAddTask takes in that a pod which was removed would be back. Pods that are placed
+// SimulateAddTask undoes the removal of a pod. Pods that are placed
 // by the what-if count already.
 func (pl *FairShare) SimulateAddTask(_ context.Context, state fwk.CycleState, _ *v1.Pod, toAdd fwk.PodInfo, _ fwk.NodeInfo) *fwk.Status {
 	if c := crowdOf(state); c != nil {

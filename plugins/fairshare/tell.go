@@ -13,11 +13,11 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/podstatus"
 )
 
-// tellEvery is how often is looked for what there is to tell.
+// tellEvery is how often news is called.
 const tellEvery = time.Second
 
-// tell has the users of jobs told what they wait for, from when this process schedules. Gangs
-// are told by Gang, and do not wait behind the pods in none, which are told one by one.
+// tell reports to the users of jobs what they wait for, from when this process schedules. The plugin Gang
+// reports for gangs, which do not wait behind the pods in none: those are reported one by one.
 func (d *Dispatcher) tell(ctx context.Context) {
 	go d.lane.Run(ctx)
 	d.leading.Every(ctx, d.clock, tellEvery, func() {
@@ -27,8 +27,8 @@ func (d *Dispatcher) tell(ctx context.Context) {
 	})
 }
 
-// news has the pods of jobs in no gang told, where there is something to tell, and returns the gangs,
-// by profile, that Gang is to tell.
+// news queues the jobs in no gang for which there is something to report, and returns the gangs,
+// by profile, that the plugin Gang has to report.
 func (d *Dispatcher) news() map[string]sets.Set[gang.Key] {
 	defer d.lock()()
 	gangs := map[string]sets.Set[gang.Key]{}
@@ -65,8 +65,8 @@ func (d *Dispatcher) news() map[string]sets.Set[gang.Key] {
 	return gangs
 }
 
-// Keeps tells why a member of a gang waits for its turn, as its users were told last; an empty
-// reason is that it does not wait, or not for long.
+// Keeps returns why a member of a gang waits for its turn, as it was last reported to its users; an empty
+// reason means that it does not wait, or not for long.
 func (d *Dispatcher) Keeps(member *v1.Pod) (reason, message string) {
 	defer d.lock()()
 	said, message := d.book.Said(string(member.UID))
@@ -74,8 +74,8 @@ func (d *Dispatcher) Keeps(member *v1.Pod) (reason, message string) {
 }
 
 // Limits returns why pods that are placed together, and do not fit, would not be admitted to more nodes either: their queue, or one
-// above it, lets nobody in, or its ceiling leaves no room for them beside those that come before them and wait for nodes too. An
-// empty reason is that they would.
+// above it, admits nothing, or its ceiling leaves no room for them beside the jobs that come before them and wait for nodes too. An
+// empty reason means that they would.
 func (d *Dispatcher) Limits(pods []*v1.Pod) (reason, message string) {
 	defer d.lock()()
 	for _, pod := range pods {
@@ -89,8 +89,8 @@ func (d *Dispatcher) Limits(pods []*v1.Pod) (reason, message string) {
 	return "", ""
 }
 
-// Kept returns why a pod, or its gang, waits for its turn now, whether or not its users were told, and whether it waits until somebody
-// changes its queue. An empty reason is that it does not wait, or that queues have not been read.
+// Kept returns why a pod, or its gang, waits for its turn now, whether or not that was reported to its users, and whether it waits
+// until a user changes its queue. An empty reason means that it does not wait, or that queues have not been read.
 func (d *Dispatcher) Kept(pod *v1.Pod) (reason, message string, shut bool) {
 	defer d.lock()()
 	usage, counted := d.book.Counted(string(pod.UID))
@@ -108,7 +108,7 @@ func (d *Dispatcher) Waiting(pod *v1.Pod) bool {
 	return d.book.Phase(usage.Job) == dispatch.Waiting
 }
 
-// say returns what there is to tell the pods of a job in no gang, as it waits now. It counts as told once all of them say it.
+// say returns what to write into the status of the pods of a job in no gang, as it waits now. It counts as told once all of them have it.
 func (d *Dispatcher) say(job string) podstatus.Saying {
 	defer d.lock()()
 	notice, due := d.book.Untold(job, d.moment())
@@ -125,8 +125,8 @@ func (d *Dispatcher) say(job string) podstatus.Saying {
 	}
 }
 
-// reword returns what there is to tell a pod in no gang that did not fit, and gives the reason already: it is told another reason as it
-// fails.
+// reword returns the message for a pod in no gang that did not fit, and has the reason in its status already: another reason is
+// written when it fails.
 func (d *Dispatcher) reword(job string) podstatus.Saying {
 	notice, known := d.book.Reworded(job)
 	if !known {

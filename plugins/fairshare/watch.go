@@ -26,7 +26,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/watches"
 )
 
-// watch learns what there is, what runs and waits, and the queues.
+// watch starts the watches of what there is, what runs and waits, and the queues.
 func (d *Dispatcher) watch(ctx context.Context, handle fwk.Handle) error {
 	factory := handle.SharedInformerFactory()
 	d.namespaces = factory.Core().V1().Namespaces().Lister()
@@ -75,14 +75,14 @@ func (d *Dispatcher) watch(ctx context.Context, handle fwk.Handle) error {
 	return nil
 }
 
-// listen registers a handler at an informer that all of the scheduler share.
+// listen registers a handler at an informer that the whole scheduler shares.
 func (d *Dispatcher) listen(what string, informer cache.SharedIndexInformer, handler cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
 	return informer.AddEventHandler(d.watches.Shared(what+" in the shares of queues", informer, handler))
 }
 
-// Open has turns begin once all that there is has been seen. It returns when the pods of the first were activated, with true; or with
-// false, when ctx is done: they begin later then. Where no profile has queues, nothing is waited for. It is called once, by the process
-// that leads, when all others that wait are known, and before it takes the first pod.
+// Open makes turns begin once everything that exists has been seen. It returns true when the pods of the first turns were activated, and
+// false when ctx is done: turns begin later then. Where no profile has queues, it waits for nothing. It is called once, by the leading
+// process, when all other waiting pods are known, and before it takes the first pod.
 func (d *Dispatcher) Open(ctx context.Context) bool {
 	close(d.mayOpen)
 	d.mu.Lock()
@@ -99,17 +99,17 @@ func (d *Dispatcher) Open(ctx context.Context) bool {
 	}
 }
 
-// open begins to admit once all that there is has been seen: with half of the queues, the
+// open begins to admit once everything that exists has been seen: with half of the queues, the
 // shares would be wrong.
 func (d *Dispatcher) open(ctx context.Context, synced ...cache.InformerSynced) {
-	// In a process that only stands by, turns would pass of which nothing comes.
+	// In a standby process, turns would pass without effect.
 	if leading.Signal(d.mayOpen).Wait(ctx) && cache.WaitForCacheSync(ctx.Done(), synced...) {
 		d.change(func() { d.opened = true })
-		d.poke() // also where it is nobody's turn
+		d.poke() // also where no job has its turn
 	}
 }
 
-// change makes a change to what there is or to the queues, and looks whose turn it is then.
+// change changes what there is or the queues, and then finds the jobs whose turn it is.
 func (d *Dispatcher) change(do func()) {
 	defer d.lock()()
 	do()
@@ -121,7 +121,7 @@ func (d *Dispatcher) nodeSeen(node *v1.Node) {
 	d.change(func() { d.setNode(node) })
 }
 
-// setNode takes in a node. What runs there is in its pool.
+// setNode adds or updates a node. What runs there is in its pool.
 func (d *Dispatcher) setNode(node *v1.Node) {
 	moved, changed := d.nodes.SetNode(d.devices.With(node))
 	d.book.SetTotal(d.nodes.Total())
@@ -162,7 +162,7 @@ func (d *Dispatcher) podSeen(pod *v1.Pod) {
 	defer d.lock()()
 	now := d.current(pod)
 	if now == nil {
-		return // an event that tells so follows
+		return // the event that removes it follows
 	}
 	if now.Spec.NodeName != "" {
 		delete(d.assumed, pod.UID)
@@ -171,7 +171,7 @@ func (d *Dispatcher) podSeen(pod *v1.Pod) {
 	d.recount(now)
 	after, _ := d.book.Counted(string(pod.UID))
 	if known && !after.Equal(before) {
-		d.reenter(after.Job) // in another queue, or with more or less, or elsewhere
+		d.reenter(after.Job) // in another queue, or with another request, or elsewhere
 	}
 	if known && after.Queue != before.Queue || after.Promised && !before.Promised {
 		d.turn() // it may wait
@@ -200,16 +200,16 @@ func (d *Dispatcher) podGone(pod *v1.Pod) {
 	d.forget(pod.UID)
 	usage, _ := d.book.Counted(string(pod.UID))
 	d.members.move(pod.UID, usage.Group, "")
-	d.moved(pod.UID) // before others of its queue have what it gives back
+	d.moved(pod.UID) // before other jobs of its queue get what it gives back
 	d.do(d.book.Gone(string(pod.UID), d.moment()))
 }
 
-// gangMoved takes in that the PodGroup of a gang names another queue.
+// gangMoved moves a gang whose PodGroup names another queue.
 func (d *Dispatcher) gangMoved(profile string, key gang.Key) {
 	d.change(func() { d.moveAll(maps.Clone(d.members[groupName(profile, key)])) })
 }
 
-// namespaceSeen takes in that a namespace names another queue than before.
+// namespaceSeen moves the pods of a namespace that names another queue than before.
 func (d *Dispatcher) namespaceSeen(before, now *v1.Namespace) {
 	if before.Annotations[v1alpha1.QueueLabel] == now.Annotations[v1alpha1.QueueLabel] {
 		return
@@ -242,7 +242,7 @@ func (d *Dispatcher) queueSeen(ctx context.Context, object any) {
 	d.change(func() { d.book.SetQueues(pool.Queue(q)) })
 }
 
-// queueGone forgets a queue; the default one is as if it had not been described.
+// queueGone removes a queue; the default queue is as if it had not been described.
 func (d *Dispatcher) queueGone(name string) {
 	if name == v1alpha1.DefaultQueue {
 		d.book.SetQueues(dispatch.Queue{Name: name, Weight: 1})

@@ -22,19 +22,19 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/share"
 )
 
-// cluster is what the status of all queues follows from.
+// cluster is what the status of all queues is computed from.
 type cluster struct {
 	queues []*v1alpha1.Queue
 	pods   []*v1.Pod
 	nodes  []*v1.Node
-	// devices are those that nodes have behind extended resources.
+	// devices are the devices that nodes have behind extended resources.
 	devices *devices.Counts
-	// reserved are pods that stand for Reservations: what is held, and what is sought. They are no gangs.
+	// reserved are pods that stand for Reservations: what they hold, and what they still look for. They are no gangs.
 	reserved []*v1.Pod
 	// byNamespace and byGang are the queues that namespaces and PodGroups name.
 	byNamespace map[string]string
 	byGang      map[gang.Key]string
-	// schedulers are those that use queues, by the name that pods give.
+	// schedulers are those that use queues, by the scheduler name of pods.
 	schedulers map[string]bool
 	rules      share.Rules
 	pools      []config.Pool
@@ -61,7 +61,7 @@ func memberOf(pod *v1.Pod) member {
 	return member{pod: pod.UID}
 }
 
-// statuses returns the status of each queue, by name. now is when conditions change that do. What
+// statuses returns the status of each queue, by name. now is the transition time of conditions that change. What
 // queues deserve follows from what is counted, as in the scheduler: by the same book.
 func (c *cluster) statuses(now metav1.Time) (map[string]v1alpha1.QueueStatus, error) {
 	nodes, pods, err := c.shared()
@@ -109,8 +109,8 @@ func (c *cluster) statuses(now metav1.Time) (map[string]v1alpha1.QueueStatus, er
 	return statuses, nil
 }
 
-// inPlace are the pods that stand for what is held for one that counts already, and moves there, by that: the first in its queue while it
-// is on a node. It counts only beyond what that has.
+// inPlace returns, for each counted pod that moves to what is held for it, the first pod in its queue that stands for that and is on
+// a node. That one counts only beyond what the moving pod has.
 func (c *cluster) inPlace() map[types.UID]types.UID {
 	first := map[types.UID]types.UID{}
 	for _, held := range c.reserved {
@@ -137,13 +137,13 @@ func (c *cluster) inPlace() map[types.UID]types.UID {
 	return first
 }
 
-// asked is what a pod that counts asks for, and of which nodes.
+// asked is what a counted pod asks for, and of which nodes.
 type asked struct {
 	amount resource.Vector
 	kind   *pool.Class
 }
 
-// shared is what there is to be shared, and what the pods that count ask for.
+// shared returns what there is to be shared, and what the counted pods ask for.
 func (c *cluster) shared() (*pool.Cluster, map[types.UID]asked, error) {
 	nodes, err := pool.New(c.pools)
 	if err != nil {
@@ -178,7 +178,7 @@ func (c *cluster) shared() (*pool.Cluster, map[types.UID]asked, error) {
 	return nodes, pods, nil
 }
 
-// book is all queues, in which nothing is counted yet.
+// book returns a book with all queues, in which nothing is counted yet.
 func (c *cluster) book(total resource.Vector) *dispatch.Book {
 	book := dispatch.NewBook(v1alpha1.DefaultQueue)
 	book.SetPolicies(dispatch.Policies{Rules: c.rules})
@@ -191,7 +191,7 @@ func (c *cluster) book(total resource.Vector) *dispatch.Book {
 	return book
 }
 
-// tree is which queue is below which. The default one is there in any case.
+// tree returns the queues with their parents. The default queue is always there.
 func (c *cluster) tree() map[string]share.Queue {
 	tree := map[string]share.Queue{v1alpha1.DefaultQueue: {Name: v1alpha1.DefaultQueue}}
 	for _, q := range c.queues {
@@ -200,8 +200,8 @@ func (c *cluster) tree() map[string]share.Queue {
 	return tree
 }
 
-// demandOf is how far what a pod asks for counts while it waits. The scheduler says in its status
-// that its gang is not complete: then it asks for nothing yet.
+// demandOf returns how far the request of a pod counts while it waits. Its status shows whether the scheduler
+// found its gang incomplete: then it asks for nothing yet.
 func demandOf(pod *v1.Pod) dispatch.Demand {
 	for i := range pod.Status.Conditions {
 		if c := &pod.Status.Conditions[i]; c.Type == v1.PodScheduled && c.Status == v1.ConditionFalse {
@@ -214,7 +214,7 @@ func demandOf(pod *v1.Pod) dispatch.Demand {
 	return dispatch.Full
 }
 
-// foreign reports whether a pod has part of a node that queues do not share.
+// foreign reports whether a pod has part of a node and is not of a scheduler that uses queues.
 func (c *cluster) foreign(pod *v1.Pod) bool {
 	return !c.schedulers[pod.Spec.SchedulerName] && pod.Spec.NodeName != "" && !ended(pod)
 }
@@ -234,7 +234,7 @@ func (c *cluster) queueOf(pod *v1.Pod) string {
 		func(name string) string { return c.byNamespace[name] })
 }
 
-// add takes in a pod of the queue, or of one below it.
+// add counts a pod of the queue, or of one below it.
 func (s *sum) add(usage dispatch.Usage) {
 	s.requested.Add(usage.Amount, 1)
 	if usage.Runs {
@@ -242,11 +242,11 @@ func (s *sum) add(usage dispatch.Usage) {
 	}
 }
 
-// member takes in of what it is one.
+// member counts the gang or pod that a pod belongs to.
 func (s *sum) member(as member, runs bool) { s.gangs[as] = s.gangs[as] || runs }
 
-// chain is a queue and those above it, as far as they exist and none comes twice: of a part
-// of the tree that does not hang on the top the numbers add up, too.
+// chain returns a queue and those above it, as far as they exist and none comes twice: in a part
+// of the tree that is not connected to the top, the numbers add up, too.
 func chain(tree map[string]share.Queue, name string) []string {
 	var names []string
 	for at := name; at != "" && !slices.Contains(names, at); at = tree[at].Parent {
@@ -260,7 +260,7 @@ func chain(tree map[string]share.Queue, name string) []string {
 
 func (s *sum) status(deserved, total resource.Vector, several bool) v1alpha1.QueueStatus {
 	entitled, requested := deserved.Sum(), s.requested.Sum()
-	for name, amount := range entitled { // what may use several pools has a right to a place in each
+	for name, amount := range entitled { // a pod that may use several pools is entitled to a place in each
 		entitled[name] = min(amount, requested[name])
 	}
 	status := v1alpha1.QueueStatus{
@@ -280,7 +280,7 @@ func (s *sum) status(deserved, total resource.Vector, several bool) v1alpha1.Que
 	return status
 }
 
-// byPool are the same amounts pool by pool, in the order of their names, without those in which
+// byPool returns the same amounts pool by pool, in the order of their names, without pools in which
 // there is nothing.
 func byPool(deserved, allocated, requested resource.Vector) []v1alpha1.QueuePoolStatus {
 	d, a, r := deserved.ByPool(), allocated.ByPool(), requested.ByPool()
@@ -296,7 +296,7 @@ func byPool(deserved, allocated, requested resource.Vector) []v1alpha1.QueuePool
 	return list
 }
 
-// percent writes a part, with at most one decimal: "12.5%".
+// percent formats a part, with at most one decimal: "12.5%".
 func percent(part float64) string {
 	return strconv.FormatFloat(math.Round(part*1000)/10, 'f', -1, 64) + "%"
 }

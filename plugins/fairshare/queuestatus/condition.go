@@ -15,8 +15,8 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/share"
 )
 
-// ready is the condition that a queue serves pods. What keeps it from that is told in the
-// order in which the dispatcher asks: its parents first.
+// ready returns the condition that a queue serves pods. The reason why it does not is found in the
+// order of the dispatcher's checks: its parents first.
 func ready(q *v1alpha1.Queue, tree map[string]share.Queue, closed map[string]bool, pools []config.Pool) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.QueueReady, Status: metav1.ConditionFalse, ObservedGeneration: q.Generation}
 	_, err := share.Ancestors(tree, q.Name)
@@ -46,8 +46,8 @@ func ready(q *v1alpha1.Queue, tree map[string]share.Queue, closed map[string]boo
 	return c
 }
 
-// doubts words what is said of pools that cannot hold, which the API server does not refuse;
-// empty for nothing.
+// doubts describes settings for pools that cannot hold, which the API server does not refuse;
+// empty for none.
 func doubts(said []v1alpha1.QueuePool, pools []config.Pool) string {
 	var list []string
 	for _, p := range said {
@@ -75,7 +75,7 @@ func doubts(said []v1alpha1.QueuePool, pools []config.Pool) string {
 	return strings.Join(list, "; ")
 }
 
-// shut is the first of some queues that is closed; empty for none.
+// shut returns the first of some queues that is closed; empty for none.
 func shut(names []string, closed map[string]bool) string {
 	if i := slices.IndexFunc(names, func(name string) bool { return closed[name] }); i >= 0 {
 		return names[i]
@@ -83,8 +83,8 @@ func shut(names []string, closed map[string]bool) string {
 	return ""
 }
 
-// cyclic names the queues that are ancestors of themselves: in a chain that ends in them,
-// those from the parent of the last on. They are sorted, so that all say the same.
+// cyclic returns the message for queues that are ancestors of themselves: in a chain that ends in them,
+// those from the parent of the last on. They are sorted, so that the message is the same for all.
 func cyclic(names []string, tree map[string]share.Queue) string {
 	cycle := slices.Clone(names[slices.Index(names, tree[names[len(names)-1]].Parent):])
 	slices.Sort(cycle)

@@ -32,15 +32,15 @@ import (
 const FieldOwner = "lockstep-controller"
 
 const (
-	// settle is how long events gather before the queues are looked at.
+	// settle is how long events gather before the queues are read.
 	settle = 200 * time.Millisecond
-	// pause is the least time between two looks; busy bounds the part of the time that they
+	// pause is the least time between two reconciliations; busy bounds the part of the time that they
 	// take, in large clusters.
 	pause = time.Second
 	busy  = 10
 )
 
-// reconciler brings the status of all queues up to date at once: what one deserves depends
+// reconciler updates the status of all queues at once: what one deserves depends
 // on all others. It is run by one worker.
 type reconciler struct {
 	client     client.Client
@@ -48,15 +48,15 @@ type reconciler struct {
 	schedulers map[string]bool
 	rules      share.Rules
 	pools      []config.Pool
-	// last is when it last looked, and next when it may again.
+	// last is when it last ran, and next when it may run again.
 	last, next time.Time
-	// devices are those that nodes have behind extended resources.
+	// devices are the devices that nodes have behind extended resources.
 	devices *devices.Counts
-	// cluster is the watches of all that is no queue.
+	// cluster is the watches of everything but queues.
 	cluster crd.OnDemand
 
 	mu sync.Mutex
-	// kinds are those that are watched of what the API server may not serve.
+	// kinds are the watched kinds that the API server may not serve.
 	kinds []schema.GroupVersionKind
 }
 
@@ -92,8 +92,8 @@ func (r *reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	return result, nil
 }
 
-// read takes the cluster out of the cache. Nothing of it may be changed. Where there are no
-// queues, it is not looked at: nil.
+// read reads the cluster from the cache. Nothing of it may be changed. Where there are no
+// queues, it returns nil.
 func (r *reconciler) read(ctx context.Context) (*cluster, error) {
 	c := &cluster{schedulers: r.schedulers, rules: r.rules, pools: r.pools, devices: r.devices}
 	var queues v1alpha1.QueueList
@@ -132,7 +132,7 @@ func (r *reconciler) read(ctx context.Context) (*cluster, error) {
 	return c, err
 }
 
-// countDevices takes in which devices nodes have behind extended resources.
+// countDevices updates which devices nodes have behind extended resources.
 func (r *reconciler) countDevices(ctx context.Context) error {
 	if !r.watches(deviceSlices) {
 		return nil
@@ -148,7 +148,7 @@ func (r *reconciler) countDevices(ctx context.Context) error {
 	return nil
 }
 
-// reserved is what Reservations hold and seek, as pods.
+// reserved returns what Reservations hold and look for, as pods.
 func (r *reconciler) reserved(ctx context.Context) (pods []*v1.Pod, err error) {
 	if !r.watches(reservations) {
 		return nil, nil
@@ -171,7 +171,7 @@ func pointers[T any](items []T) []*T {
 	return list
 }
 
-// byGang is which queue PodGroups name. The community's goes before the native one.
+// byGang returns the queues that PodGroups name. The community's PodGroup takes precedence over the native one.
 func (r *reconciler) byGang(ctx context.Context) (map[gang.Key]string, error) {
 	queues := map[gang.Key]string{}
 	for _, kind := range []schema.GroupVersionKind{native, community} {
@@ -206,8 +206,8 @@ func (r *reconciler) watches(kind schema.GroupVersionKind) bool {
 	return slices.Contains(r.kinds, kind)
 }
 
-// write patches a status that is not as it should be, provided that nobody has changed the
-// queue since it was read: the list of conditions is replaced as a whole.
+// write patches a status that is not as it should be, provided that the queue has not changed
+// since it was read: the list of conditions is replaced as a whole.
 func (r *reconciler) write(ctx context.Context, q *v1alpha1.Queue, want v1alpha1.QueueStatus) error {
 	first := meta.FindStatusCondition(q.Status.Conditions, v1alpha1.QueueReady) == nil
 	if !first && equality.Semantic.DeepEqual(q.Status, want) {
@@ -215,7 +215,7 @@ func (r *reconciler) write(ctx context.Context, q *v1alpha1.Queue, want v1alpha1
 	}
 	before, after := q.DeepCopy(), q.DeepCopy()
 	after.Status = want
-	if first { // 0 is said once, for those who print it
+	if first { // 0 is written once, for clients that print it
 		before.Status.PendingGangs, before.Status.RunningGangs = -1, -1
 	}
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})

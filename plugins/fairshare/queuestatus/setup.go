@@ -36,27 +36,27 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/share"
 )
 
-// name is that of the controller in logs and metrics.
+// name is the name of the controller in logs and metrics.
 const name = "queue"
 
-// The kinds of objects that may name the queue of a gang. Of them nothing but metadata is read.
+// The kinds of objects that may name the queue of a gang. Only their metadata is read.
 var (
 	community = schedulingv1alpha1.SchemeGroupVersion.WithKind("PodGroup")
 	native    = schedulingv1beta1.SchemeGroupVersion.WithKind("PodGroup")
 )
 
-// deviceSlices tell which devices nodes have.
+// deviceSlices have the devices of nodes.
 var deviceSlices = resourceapi.SchemeGroupVersion.WithKind("ResourceSlice")
 
-// reservations hold capacity, which their queues pay.
+// reservations hold capacity, which counts in their queues.
 var reservations = v1alpha1.SchemeGroupVersion.WithKind("Reservation")
 
 // Options of the controller.
 type Options struct {
 	// SchedulerNames are the schedulers that use queues: only their pods are counted, and
-	// what others have on nodes is not there to be shared. One at least.
+	// what other pods have on nodes is not there to be shared. At least one.
 	SchedulerNames []string
-	// Policies are those of the queues' shares that FairShare uses in any tier: proportion,
+	// Policies are the policies for shares of queues that FairShare uses in any tier: proportion,
 	// capacity.
 	Policies []string
 	// Pools are those of FairShareArgs.
@@ -87,8 +87,8 @@ func (o Options) rules() share.Rules {
 
 // Setup adds the controller to a manager, whose cache may use the transforms of this
 // package. Where the API server does not serve Queues, the controller waits until it does;
-// all else is watched from when there is a queue. The PodGroups of the community are picked
-// up whenever they come, the native ones if the API server serves them by then.
+// everything else is watched from when there is a queue. The PodGroups of the community are watched
+// whenever their CRD comes, the native ones if the API server serves them by then.
 func Setup(mgr manager.Manager, o Options) error {
 	if err := o.validate(); err != nil {
 		return err
@@ -125,7 +125,7 @@ func start(mgr manager.Manager, r *reconciler) error {
 	})
 }
 
-// watchCluster adds what queues share, and what says who is in them. It may be called again
+// watchCluster watches what queues share, and what decides which pods are in them. It may be called again
 // where it failed: then some is watched twice, which costs and does no harm.
 func watchCluster(mgr manager.Manager, c controller.Controller, r *reconciler) error {
 	for _, watch := range []struct {
@@ -167,7 +167,7 @@ func watchCluster(mgr manager.Manager, c controller.Controller, r *reconciler) e
 	return nil
 }
 
-// watchDevices watches what tells which devices nodes have, if the API server serves it.
+// watchDevices watches which devices nodes have, if the API server serves that.
 func watchDevices(mgr manager.Manager, c controller.Controller, r *reconciler) error {
 	_, err := mgr.GetRESTMapper().RESTMapping(deviceSlices.GroupKind(), deviceSlices.Version)
 	switch {
@@ -205,7 +205,7 @@ func watchGroup(mgr manager.Manager, c controller.Controller, r *reconciler, kin
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// events has all queues looked at soon; until then, further events cost nothing.
+// events queues one request for all queues soon; until then, further events cost nothing.
 func events() handler.EventHandler {
 	all := reconcile.Request{NamespacedName: types.NamespacedName{Name: "all"}}
 	return handler.Funcs{
@@ -215,7 +215,7 @@ func events() handler.EventHandler {
 	}
 }
 
-// changes lets updates through that change what is counted.
+// changes passes updates that change what is counted.
 func changes(differ func(was, is client.Object) bool) predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool { return differ(e.ObjectOld, e.ObjectNew) }}
 }

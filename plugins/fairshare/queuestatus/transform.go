@@ -9,11 +9,11 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/resource"
 )
 
-// amountOf is what a pod asks for.
+// amountOf returns what a pod asks for.
 func amountOf(pod *v1.Pod) resource.Vector { return resource.FromList(requests(pod)) }
 
-// requests are what kube-scheduler counts for a pod. Of a pod out of StripPod they are
-// written down.
+// requests returns what kube-scheduler counts for a pod. A pod from StripPod has them
+// in its only container.
 func requests(pod *v1.Pod) v1.ResourceList {
 	if containers := pod.Spec.Containers; len(containers) == 1 && containers[0].Name == "" {
 		return containers[0].Resources.Requests
@@ -22,7 +22,7 @@ func requests(pod *v1.Pod) v1.ResourceList {
 }
 
 // StripPod is a transform for the cache: it adds what this package reads of a pod to what
-// another transform keeps. All that its containers ask for becomes one container without a
+// another transform keeps. The requests of all its containers become one container without a
 // name, which no pod of the API server has.
 func StripPod(keep cache.TransformFunc) cache.TransformFunc {
 	return func(object any) (any, error) {
@@ -54,7 +54,7 @@ func StripPod(keep cache.TransformFunc) cache.TransformFunc {
 	}
 }
 
-// whyItWaits is the reason that a pod says.
+// whyItWaits returns the reason in the pod's condition why it waits.
 func whyItWaits(pod *v1.Pod) []v1.PodCondition {
 	for i := range pod.Status.Conditions {
 		if c := &pod.Status.Conditions[i]; c.Type == v1.PodScheduled && c.Status == v1.ConditionFalse {
@@ -64,7 +64,7 @@ func whyItWaits(pod *v1.Pod) []v1.PodCondition {
 	return nil
 }
 
-// places is what a pod asks of nodes.
+// places returns what a pod asks of nodes.
 func places(pod *v1.Pod) v1.PodSpec {
 	asked := v1.PodSpec{NodeSelector: pod.Spec.NodeSelector, Tolerations: pod.Spec.Tolerations}
 	if affinity := pod.Spec.Affinity; affinity != nil && affinity.NodeAffinity != nil {
@@ -98,7 +98,7 @@ func StripNamespace(object any) (any, error) {
 	return stripped, nil
 }
 
-// named is what the cache itself needs of an object.
+// named returns what the cache itself needs of an object.
 func named(meta *metav1.ObjectMeta) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Name: meta.Name, UID: meta.UID, ResourceVersion: meta.ResourceVersion}
 }
