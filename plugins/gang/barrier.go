@@ -18,7 +18,7 @@ import (
 // reasonGivenBack is why a held member does not bind after all.
 const reasonGivenBack = "gang released its held nodes"
 
-// reasonPreempted is why a held member has to look for another place.
+// reasonPreempted is why a held member needs another place.
 const reasonPreempted = "preempted by a higher-priority pod while held"
 
 // barrier is where held members wait. A member passes when its group is
@@ -26,7 +26,7 @@ const reasonPreempted = "preempted by a higher-priority pod while held"
 //
 // Members wait at the beginning of Bind, not at Permit: kube-scheduler patches
 // the status of every pod that waits at Permit, one API write more per pod.
-// Members for which PreBind has work to do wait at Permit all the same, so that
+// Members for which PreBind has work to do wait at Permit nevertheless, so that
 // no volume is provisioned for a gang that may not start; they get that patch in
 // any case. Only those that name ResourceClaims have to go ahead: see claims.go.
 type barrier struct {
@@ -61,8 +61,8 @@ func (b *barrier) remove(uid types.UID) {
 	delete(b.doors, uid)
 }
 
-// open opens a member's door; a refusal turns it back. It may be told twice: a
-// member that began to wait at Permit only just after it was told did not hear.
+// open opens a member's door; a refusal turns it back. It may be called twice: a
+// member that began to wait at Permit just after the first call missed it.
 func (pl *Gang) open(uid types.UID, refusal string) {
 	pl.barrier.mu.Lock()
 	d := pl.barrier.doors[uid]
@@ -99,8 +99,8 @@ func isClosed(c chan struct{}) bool {
 	}
 }
 
-// ignored tells pods of which the reservation is none of this plugin's business,
-// and simulated reservations of native pod groups.
+// ignored reports whether the reservation of a pod does not concern this plugin:
+// outside gangs, and for simulated reservations of native pod groups.
 func (pl *Gang) ignored(state fwk.CycleState, pod *v1.Pod) bool {
 	return state.IsPodGroupSchedulingCycle() || pl.gangs.Outside(pod)
 }
@@ -121,7 +121,7 @@ func (pl *Gang) Reserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod, 
 
 // Unreserve takes a member back. It runs before the scheduler's cache forgets
 // the member, mostly on a binding goroutine. An attempt in between finds the capacity
-// still taken; the next comes when the cache has forgotten it.
+// still taken; the next one comes when the cache has forgotten it.
 func (pl *Gang) Unreserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod, node string) {
 	if state.IsPodGroupSchedulingCycle() {
 		return
@@ -135,7 +135,7 @@ func (pl *Gang) Unreserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod
 	pl.claims.Consider(pod)
 }
 
-// Permit releases the group if this member completes it. Else the member waits.
+// Permit releases the group if this member completes it. Otherwise the member waits.
 func (pl *Gang) Permit(ctx context.Context, state fwk.CycleState, pod *v1.Pod, node string) (*fwk.Status, time.Duration) {
 	if pl.ignored(state, pod) {
 		return nil, 0
@@ -147,8 +147,8 @@ func (pl *Gang) Permit(ctx context.Context, state fwk.CycleState, pod *v1.Pod, n
 		return e
 	})
 	if !wait {
-		// One that was deleted during its cycle is nobody's to release: it passes, and
-		// its binding fails.
+		// A member that was deleted during its cycle is in no group that could release it: it passes,
+		// and its binding fails.
 		pl.open(pod.UID, "")
 		return nil, 0
 	}
@@ -163,7 +163,7 @@ func (pl *Gang) Permit(ctx context.Context, state fwk.CycleState, pod *v1.Pod, n
 	return fwk.NewStatus(fwk.Wait), maxPermitWait
 }
 
-// maxPermitWait is the framework's own limit. A round is over in much less; what
+// maxPermitWait is the framework's own limit. A round takes much less; what
 // a gang holds for longer is in the ledger.
 const maxPermitWait = 15 * time.Minute
 
@@ -189,9 +189,9 @@ func (pl *Gang) Bind(ctx context.Context, _ fwk.CycleState, pod *v1.Pod, node st
 	return fwk.NewStatus(fwk.Skip)
 }
 
-// stand waits until the door opens or the scheduler ends. Meanwhile the member
-// counts as one whose binding can still be called off, so that a pod which
-// preempts it takes its place, and does not delete a pod that never ran.
+// stand waits until the door opens or the scheduler shuts down. Meanwhile the member
+// counts as one whose binding can still be called off, so that a preemptor
+// takes its place, and does not delete a pod that never ran.
 func (pl *Gang) stand(ctx context.Context, pod *v1.Pod, d *door) (preempted bool) {
 	waiting, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -205,8 +205,8 @@ func (pl *Gang) stand(ctx context.Context, pod *v1.Pod, d *door) (preempted bool
 	return bound != nil && !bound.MarkPrebound()
 }
 
-// unschedulable is the status of a pod that a plugin rejects after Permit, in the
-// form that makes the scheduler treat it as one that did not fit, not as an error.
+// unschedulable returns the status of a pod that a plugin rejects after Permit, in the
+// form that makes the scheduler treat the pod as one that did not fit, not as an error.
 func unschedulable(pod *v1.Pod, node, reason string) *fwk.Status {
 	status := fwk.NewStatus(fwk.Unschedulable, reason).WithPlugin(Name)
 	fit := &framework.FitError{

@@ -12,20 +12,20 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/planner"
 )
 
-// beside is where a member that goes by itself has to be, since others of its gang, or of its
+// beside is where a member that is placed by itself has to be, since other members of its gang, or of its
 // slice, are there, and where it should be: near those that are next to it in rank.
 type beside struct {
 	pins []pin
 	// levels are label keys, coarsest first; neighbours the nodes of the members next in rank.
 	levels     []string
 	neighbours []*v1.Node
-	// begins is the level of the slice of which the member is the first, roomy the domains of
-	// it that seem to have room for the whole slice, or else for those of it that are there.
+	// begins is the level of the slice of which the member is the first, roomy the domains of that level
+	// that seem to have room for the whole slice, or else for its members that exist.
 	begins string
 	roomy  map[string]bool
 }
 
-// pin is a topology of which the node has to be in a domain: in this one, if that is known.
+// pin is a topology in one of whose domains the node has to be: in this one, if it is known.
 type pin struct {
 	key, value string
 	known      bool
@@ -43,7 +43,7 @@ func (pl *Gang) beside(ctx context.Context, pod *v1.Pod, need *gang.Need) (besid
 	for _, placed := range need.Placed {
 		info, err := infos.Get(placed.Node)
 		if err != nil || info.Node() == nil {
-			continue // the node of a member is gone; the others tell the domain
+			continue // the node of a member is gone; other members show the domain
 		}
 		on = append(on, placement.Standing{Node: len(nodes), Rank: need.Ranks[placed.Pod.UID]})
 		nodes = append(nodes, info.Node())
@@ -87,7 +87,7 @@ func (pl *Gang) beside(ctx context.Context, pod *v1.Pod, need *gang.Need) (besid
 	return b, nil
 }
 
-// roomy selects the domains that have room for so many.
+// roomy returns the domains that have room for so many members.
 func roomy(room map[string]int, members int) map[string]bool {
 	values := map[string]bool{}
 	for value, n := range room {
@@ -109,7 +109,7 @@ func together(need *gang.Need, rank, size int) int {
 	return max(n, 1)
 }
 
-// slice selects the members of a slice of a size.
+// slice returns the members of a slice of a size.
 func slice(on []placement.Standing, number, size int) []placement.Standing {
 	var mates []placement.Standing
 	for _, standing := range on {
@@ -120,7 +120,7 @@ func slice(on []placement.Standing, number, size int) []placement.Standing {
 	return mates
 }
 
-// pin adds the domain in which members are. If they are apart, the first decides.
+// pin adds the domain that members are in. If they are apart, the first decides.
 func (b *beside) pin(key string, on []placement.Standing, label func(int, string) (string, bool)) {
 	one := pin{key: key}
 	for _, standing := range on {
@@ -131,7 +131,7 @@ func (b *beside) pin(key string, on []placement.Standing, label func(int, string
 	b.pins = append(b.pins, one)
 }
 
-// allows reports whether a node is where the member has to be.
+// allows reports whether the member may be on a node.
 func (b *beside) allows(node *v1.Node) bool {
 	for _, pin := range b.pins {
 		if value, ok := node.Labels[pin.key]; !ok || pin.known && value != pin.value {
@@ -141,9 +141,9 @@ func (b *beside) allows(node *v1.Node) bool {
 	return true
 }
 
-// score is, from 0 to fwk.MaxScore, how many levels a node shares with a member that is
-// next in rank; all on the node of one. Of a member that begins a slice it is 0 where the rest
-// of that would find no room, and more elsewhere.
+// score returns, from 0 to fwk.MaxScore, how many levels a node shares with a member that is
+// next in rank; all on the node of one. For a member that begins a slice it is 0 where the rest
+// of the slice would find no room, and more elsewhere.
 func (b *beside) score(node *v1.Node) int64 {
 	most := 0
 	if len(b.roomy) > 0 {

@@ -13,10 +13,10 @@ import (
 )
 
 // ResourceClaims that members share. The members go ahead one after the other, up to the barrier at Bind: until the first
-// of them has its allocation written, kube-scheduler refuses the others, and each is then added to those that the claim
+// of them has its allocation written, kube-scheduler refuses the others, and each is then added to the pods that the claim
 // is reserved for. If the gang does not start after all, the allocation is taken back.
 
-// cannotClaim says, if so, that members share claims and cannot be kept from being bound once they have them.
+// cannotClaim returns the reason, if members share claims and cannot be kept from being bound once they have them.
 func (pl *Gang) cannotClaim(a *gang.Attempt) string {
 	if pl.bindsFirst {
 		return ""
@@ -28,7 +28,7 @@ func (pl *Gang) cannotClaim(a *gang.Attempt) string {
 	return fmt.Sprintf("its members share ResourceClaim %s, for which %s has to be the first plugin at bind, before any extender that binds", claim, Name)
 }
 
-// sharedClaim is a claim that several members of an attempt name; empty for none.
+// sharedClaim returns a claim that several members of an attempt name; empty for none.
 func sharedClaim(a *gang.Attempt) string {
 	named := map[types.NamespacedName]bool{}
 	for _, need := range a.Gangs {
@@ -49,15 +49,15 @@ func sharedClaim(a *gang.Attempt) string {
 	return ""
 }
 
-// reconsider has the claims looked at of members that did not fit: what was allocated for them before may tie them to
-// nodes where they do not.
+// reconsider queues the claims of members that did not fit for release: what was allocated for them before may tie them to
+// nodes where they do not fit.
 func (pl *Gang) reconsider(a *gang.Attempt) {
 	for _, need := range a.Gangs {
 		pl.claims.Consider(need.Pending...)
 	}
 }
 
-// inherit has the claims looked at of all members that wait when this process begins to schedule: the one before may have
+// inherit queues the claims of all members that wait when this process begins to schedule: the process before it may have
 // ended between the allocation and the binding, and their gang may never be tried.
 func (pl *Gang) inherit(ctx context.Context, shared Shared) {
 	if !shared.Leading.Wait(ctx) || !cache.WaitForCacheSync(ctx.Done(), shared.Gangs.Synced) {
@@ -68,7 +68,7 @@ func (pl *Gang) inherit(ctx context.Context, shared Shared) {
 	pl.claims.Consider(waiting...)
 }
 
-// Withdraw reports whether the allocation of a claim may be taken back. If so, no member that it is reserved for goes on
+// Withdraw reports whether the allocation of a claim may be taken back. If so, no member that it is reserved for proceeds
 // until Withdrawn.
 func (pl *Gang) Withdraw(ctx context.Context, claim types.NamespacedName, reservedFor []types.UID) (may bool) {
 	pl.input(ctx, func(s *gang.Gangs, now time.Time) (e gang.Effects) {
@@ -78,12 +78,12 @@ func (pl *Gang) Withdraw(ctx context.Context, claim types.NamespacedName, reserv
 	return may
 }
 
-// Withdrawn takes in that kube-scheduler sees what has become of a claim.
+// Withdrawn notes that kube-scheduler sees the outcome for a claim.
 func (pl *Gang) Withdrawn(ctx context.Context, claim types.NamespacedName) {
 	pl.input(ctx, func(s *gang.Gangs, now time.Time) gang.Effects { return s.Withdrawn(claim, now) })
 }
 
-// goThrough takes in that a member is about to be bound: all other calls for it have been made.
+// goThrough notes that a member is about to be bound: all other calls for it have been made.
 func (pl *Gang) goThrough(ctx context.Context, pod *v1.Pod) {
 	if len(pod.Spec.ResourceClaims) > 0 {
 		pl.input(ctx, func(s *gang.Gangs, _ time.Time) gang.Effects { return s.Through(pod.UID) })

@@ -37,16 +37,16 @@ var visitKey fwk.StateKey = "lockstep.dev/" + Name
 type visitState struct {
 	verdict gang.Verdict
 	node    string // with Follow
-	// attempt is that of a gang of one, which needs no plan, and when it began.
+	// attempt is the attempt of a gang of one, which needs no plan, and began when it began.
 	attempt *gang.Attempt
 	began   time.Time
 	// extra: the gang runs without this member.
 	extra bool
-	// beside is where a member that goes by itself has to be, and should be.
+	// beside is where a member that is placed by itself has to be, and should be.
 	beside beside
 }
 
-// Clone shares the state, which does not change after PreFilter.
+// Clone returns the same state, which does not change after PreFilter.
 func (s *visitState) Clone() fwk.StateData { return s }
 
 func visitOf(state fwk.CycleState) *visitState {
@@ -58,8 +58,8 @@ func visitOf(state fwk.CycleState) *visitState {
 	return s
 }
 
-// PreFilter asks what the cycle of this pod is for. For the leader of a group it
-// makes the plan; its cost is that of the plan. For everybody else it is a
+// PreFilter finds out what the cycle of this pod is for. For the leader of a group it
+// makes the plan, and costs what the plan costs. For all other pods it is a
 // look-up.
 func (pl *Gang) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
 	if planner.Asks(state) || pl.gangs.Outside(pod) {
@@ -97,7 +97,7 @@ func (pl *Gang) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod
 		visit.node = v.Node
 		return &fwk.PreFilterResult{NodeNames: sets.New(v.Node)}, nil
 	}
-	pl.holds.Adopt(pl.gangs.Holder(hold.SinglePod(pod.UID)), []types.UID{pod.UID}) // room that was made for it as one of several
+	pl.holds.Adopt(pl.gangs.Holder(hold.SinglePod(pod.UID)), []types.UID{pod.UID}) // room that was made for its gang
 	need := v.Need
 	if need == nil {
 		need = needOf(v.Attempt, pod)
@@ -121,8 +121,8 @@ func byItself(pod *v1.Pod, need *gang.Need) *gang.Attempt {
 	return &gang.Attempt{Group: hold.SinglePod(pod.UID), Leader: pod.UID, Strict: true, Gangs: []gang.Need{one}}
 }
 
-// alone tells attempts that need no plan: one pod is all there is to place, and
-// nobody waits for it. It is scheduled as kube-scheduler schedules any pod.
+// alone reports whether an attempt needs no plan: one pod is all there is to place, and
+// no other member waits for it. It is scheduled as kube-scheduler schedules any pod.
 func alone(a *gang.Attempt) bool {
 	pending := 0
 	for _, need := range a.Gangs {
@@ -207,7 +207,7 @@ func uidsOf(pods []*v1.Pod) []types.UID {
 
 // plan makes a plan, if need be in place of what the group holds, or at the expense of groups of lower rank that hold
 // capacity without being complete: those of this profile by rank, one after the other,
-// and then those of lower priority in the others too. It returns who has to make way, by
+// and then those of lower priority in the other profiles too. It returns the groups that have to make way, by
 // their names in this profile and as holders in the others.
 func (pl *Gang) plan(ctx context.Context, a *gang.Attempt) (result *planner.Plan, evict []string, elsewhere []hold.Holder, err error) {
 	p := pl.ready()
@@ -261,7 +261,7 @@ func everyWhy(a *gang.Attempt, message string) map[gang.Key]string {
 	return why
 }
 
-// leaderOf is the member that stands for an attempt.
+// leaderOf returns the member that represents an attempt.
 func leaderOf(a *gang.Attempt) *v1.Pod {
 	for _, need := range a.Gangs {
 		if i := slices.IndexFunc(need.Pending, func(pod *v1.Pod) bool { return pod.UID == a.Leader }); i >= 0 {
@@ -271,7 +271,7 @@ func leaderOf(a *gang.Attempt) *v1.Pod {
 	return nil
 }
 
-// leaderWhy is the explanation that the leader's own pod gets: that of the first
+// leaderWhy returns the message that the leader's own pod gets: that of the first
 // gang which does not fit.
 func leaderWhy(a *gang.Attempt, why map[gang.Key]string) string {
 	for _, need := range a.Gangs {
@@ -282,7 +282,7 @@ func leaderWhy(a *gang.Attempt, why map[gang.Key]string) string {
 	return "the gang does not fit"
 }
 
-// PreFilterExtensions returns none: what this plugin checks of a node it reads
+// PreFilterExtensions returns none: Filter reads what it checks of a node
 // from the node.
 func (pl *Gang) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
 
@@ -302,9 +302,9 @@ func (pl *Gang) Filter(_ context.Context, state fwk.CycleState, _ *v1.Pod, info 
 	return nil
 }
 
-// PostFilter takes note of members that did not fit. It stops preemption on
+// PostFilter records members that did not fit. It stops preemption on
 // behalf of a single member, which would evict for a pod that cannot start alone, and
-// on behalf of members beyond the minimum; a leader's goes on only if what comes next
+// on behalf of members beyond the minimum; for a leader it lets preemption go on only if the next plugin
 // makes room for whole gangs.
 func (pl *Gang) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, statuses fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
 	visit := visitOf(state)
@@ -315,13 +315,13 @@ func (pl *Gang) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.Po
 		return nil, fwk.NewStatus(fwk.Unschedulable)
 	}
 	if visit.attempt != nil {
-		// The scheduler explains a single pod itself, and may preempt for it.
+		// The scheduler itself explains why a single pod waits, and may preempt for it.
 		pl.missed(ctx, visit, pod, statuses)
 	}
 	switch visit.verdict {
 	case gang.Follow:
 		membersUnfit.Inc()
-		pl.order.Unplan(pod.UID) // it is tried again once the others have come
+		pl.order.Unplan(pod.UID) // it is tried again once the other members have come
 		pl.input(ctx, func(s *gang.Gangs, now time.Time) gang.Effects { return s.Unfit(pod.UID, now) })
 		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "the gang is planned again")
 	case gang.Lead:
@@ -333,17 +333,17 @@ func (pl *Gang) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.Po
 		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable)
 	case gang.Alone:
 		if visit.extra {
-			return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable) // nobody makes way for it
+			return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable) // no pod makes way for it
 		}
 	}
 	return nil, fwk.NewStatus(fwk.Unschedulable)
 }
 
-// missed takes note of a gang of one that did not fit.
+// missed records that a gang of one did not fit.
 func (pl *Gang) missed(ctx context.Context, visit *visitState, pod *v1.Pod, statuses fwk.NodeToStatusReader) {
 	shape, err := pl.ready().ShapeOf(visit.attempt, statuses)
 	if err != nil {
-		// The attempt has failed all the same; it speaks for no other.
+		// The attempt has failed nevertheless; it represents no other.
 		klog.FromContext(ctx).Error(err, "Failed to read what a pod asks for", "pod", klog.KObj(pod))
 	}
 	pl.input(ctx, func(s *gang.Gangs, now time.Time) gang.Effects {
@@ -355,7 +355,7 @@ func (pl *Gang) missed(ctx context.Context, visit *visitState, pod *v1.Pod, stat
 }
 
 // refusedEarly handles a member that another plugin refused in PreFilter before
-// this plugin was asked: its group's attempt is over.
+// this plugin ran: its group's attempt is over.
 func (pl *Gang) refusedEarly(ctx context.Context, pod *v1.Pod) *fwk.Status {
 	pl.input(ctx, func(s *gang.Gangs, now time.Time) gang.Effects {
 		switch v := s.Visit(pod); v.Verdict {

@@ -1,9 +1,9 @@
 // Package gang is the Gang plugin: it plans gangs whole, leads their members to
-// the nodes of the plan, holds them until the minimum stands, and releases them
+// the nodes of the plan, holds them until the minimum is reached, and releases them
 // together.
 //
 // The rules are in plugins/internal/gang (what happens next) and
-// plugins/internal/placement (who goes where); this package translates between
+// plugins/internal/placement (which member goes where); this package translates between
 // them and the scheduling framework. Its invariant: no member binds before its
 // group is released, and the place of a member is in the ledger while it is planned,
 // in the scheduler's cache once it is held, never in neither and never counted twice.

@@ -45,18 +45,18 @@ type Gang struct {
 	clock  clock.WithTicker
 	holds  *holds.Holds
 	order  *order.Order
-	// plugins are those of all profiles that have more to say than kube-scheduler asks.
+	// plugins are the plugins of all profiles that implement more than kube-scheduler calls.
 	plugins *extension.Plugins
-	// gangs are those of the profile.
+	// gangs are the gangs of the profile.
 	gangs *gangs.Profile
 	turns Turns
 
-	// planner is made at the first plan, when the profile's plugins are all there.
+	// planner is made at the first plan, when all plugins of the profile exist.
 	planner     *planner.Planner
 	plannerOnce sync.Once
-	// bindsFirst tells that the barrier at Bind comes before any binder.
+	// bindsFirst: the barrier at Bind comes before any binder.
 	bindsFirst bool
-	// preempts tells that the plugin at PostFilter that comes next and evicts makes room
+	// preempts: the next plugin at PostFilter that evicts makes room
 	// for whole gangs.
 	preempts bool
 
@@ -64,7 +64,7 @@ type Gang struct {
 
 	barrier barrier
 	tell    *teller
-	// requests asks for nodes for gangs that wait for their topology; nil where nobody is to be asked.
+	// requests requests nodes for gangs that wait for their topology; nil where that is not configured.
 	requests *provisioning.Requester
 	// claims takes back what was allocated for members that were not bound.
 	claims *devices.Releaser
@@ -94,30 +94,30 @@ type Shared struct {
 	Holds   *holds.Holds
 	Order   *order.Order
 	Plugins *extension.Plugins
-	// Turns keeps gangs waiting that could be placed; nil where nobody does.
+	// Turns keeps gangs waiting that could be placed; nil where nothing does.
 	Turns Turns
-	// Statuses is where pods are told why they wait.
+	// Statuses writes into the status of pods why they wait.
 	Statuses *podstatus.Writer
 	// Leading is closed once this process schedules. Until then another process may,
-	// and the plugin says nothing to users.
+	// and the plugin reports nothing to users.
 	Leading leading.Signal
-	// Decisions remembers what is decided; nil where nobody asks.
+	// Decisions remembers what is decided; nil where that is not needed.
 	Decisions *decisions.Log
 }
 
 // Turns keeps gangs waiting that could be placed.
 type Turns interface {
-	// Keeps returns why a member of a gang waits; an empty reason is that it does not.
+	// Keeps returns why a member of a gang waits; an empty reason means that it does not.
 	Keeps(member *v1.Pod) (reason, message string)
 	// Limits returns why members of a gang that does not fit could not be placed on more nodes either; an
-	// empty reason is that they could.
+	// empty reason means that they could.
 	Limits(members []*v1.Pod) (reason, message string)
-	// Hopeless tells that what a pod stands for would not fit if everything else were gone:
+	// Hopeless is called where what a pod represents would not fit if everything else were gone:
 	// it is of no use to keep others waiting for it.
 	Hopeless(pod *v1.Pod)
 }
 
-// New makes the factory of the plugin.
+// New returns the factory of the plugin.
 func New(shared Shared) frameworkruntime.PluginFactory {
 	return func(ctx context.Context, object runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 		args, ok := object.(*config.GangArgs)
@@ -163,10 +163,10 @@ func New(shared Shared) frameworkruntime.PluginFactory {
 	}
 }
 
-// newRequester makes what asks for nodes by ProvisioningRequests of a class; nil without a class.
+// newRequester returns the requester of nodes by ProvisioningRequests of a class; nil without a class.
 func (pl *Gang) newRequester(class string, leads leading.Signal) (*provisioning.Requester, error) {
 	if class == "" {
-		return nil, nil // nobody is to be asked
+		return nil, nil // nodes are not requested
 	}
 	requests, err := dynamic.NewForConfig(pl.handle.KubeConfig())
 	if err != nil {
@@ -178,7 +178,7 @@ func (pl *Gang) newRequester(class string, leads leading.Signal) (*provisioning.
 	}), nil
 }
 
-// defaultsOf reads what holds for gangs that say nothing else.
+// defaultsOf returns the settings of gangs that set nothing else.
 func defaultsOf(args *config.GangArgs) gang.Defaults {
 	defaults := gang.Defaults{WaitTime: args.DefaultWaitTime.Duration, Topology: gang.Topology{Fill: args.FillDomains}}
 	for _, level := range args.TopologyLevels {
@@ -187,22 +187,22 @@ func defaultsOf(args *config.GangArgs) gang.Defaults {
 	return defaults
 }
 
-// ready makes what needs the complete profile.
+// ready makes what needs the complete profile, once, and returns the planner.
 func (pl *Gang) ready() *planner.Planner {
 	pl.plannerOnce.Do(func() {
 		pl.planner = planner.New(pl.fw, pl.holds, pl.plugins)
 		own, gangs, stock := pl.atPostFilter(Name), pl.atPostFilter(gangPreemption), pl.atPostFilter(names.DefaultPreemption)
 		pl.preempts = gangs > own && (stock < own || stock > gangs)
 		binders := pl.fw.ListPlugins().Bind.Enabled
-		// An extender that binds is asked before any Bind plugin, and passes the
-		// barrier there by.
+		// An extender that binds is called before any Bind plugin, and bypasses the
+		// barrier there.
 		pl.bindsFirst = len(binders) > 0 && binders[0].Name == Name &&
 			!slices.ContainsFunc(pl.fw.Extenders(), func(e fwk.Extender) bool { return e.IsBinder() })
 	})
 	return pl.planner
 }
 
-// atPostFilter is the position of a plugin there; -1 if it is not.
+// atPostFilter returns the position of a plugin at PostFilter; -1 if it is not there.
 func (pl *Gang) atPostFilter(name string) int {
 	return slices.IndexFunc(pl.fw.ListPlugins().PostFilter.Enabled, func(p schedconfig.Plugin) bool { return p.Name == name })
 }
@@ -210,12 +210,12 @@ func (pl *Gang) atPostFilter(name string) int {
 // gangPreemption is the name of the plugin that makes room for whole gangs.
 const gangPreemption = "GangPreemption"
 
-// Gone tells that a pod, or a PodGroup, is gone: what was to be told of it goes with it.
+// Gone drops what was to be reported of a pod, or a PodGroup, that is gone.
 func (pl *Gang) Gone(uid types.UID) {
 	pl.tell.problems.forget(uid)
 }
 
-// Act acts on what follows from the state of gangs.
+// Act carries out what follows from the state of gangs.
 func (pl *Gang) Act(ctx context.Context, e gang.Effects) {
 	for _, uid := range e.Release {
 		pl.open(uid, "")
@@ -231,13 +231,13 @@ func (pl *Gang) Act(ctx context.Context, e gang.Effects) {
 	pl.activate(ctx, e.Activate)
 }
 
-// input gives the gangs of the profile an input.
+// input passes an input to the gangs of the profile.
 func (pl *Gang) input(ctx context.Context, f func(s *gang.Gangs, now time.Time) gang.Effects) {
 	pl.gangs.Input(ctx, f)
 }
 
-// activate asks the queue to look at pods again. What is not in it is ignored:
-// it will ask PreEnqueue when it comes.
+// activate moves pods in the queue to where they are tried again. Pods that are not in the queue are ignored:
+// PreEnqueue is called when they come.
 func (pl *Gang) activate(ctx context.Context, pods []*v1.Pod) {
 	if len(pods) == 0 {
 		return
@@ -249,7 +249,7 @@ func (pl *Gang) activate(ctx context.Context, pods []*v1.Pod) {
 	pl.handle.Activate(klog.FromContext(ctx), byName)
 }
 
-// keeps returns why a member waits for its turn; an empty reason is that it does not.
+// keeps returns why a member waits for its turn; an empty reason means that it does not.
 func (pl *Gang) keeps(member *v1.Pod) (reason, message string) {
 	if pl.turns == nil {
 		return "", ""

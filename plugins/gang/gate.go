@@ -11,13 +11,13 @@ import (
 )
 
 // EventsToRegister registers none: kube-scheduler would evaluate them for every
-// member that waits at the gate, for every event. The registry of gangs hears what
-// could help one (plugins/gangs/helps.go), and its leader is activated.
+// member that waits at the gate, for every event. The registry of gangs gets the events that
+// could help a gang (plugins/gangs/helps.go), and activates its leader.
 func (pl *Gang) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	return nil, nil
 }
 
-// PreEnqueue lets through the leaders of complete groups, members that a plan
+// PreEnqueue admits the leaders of complete groups, members that a plan
 // has placed, members of gangs that run already, and pods outside gangs. It runs
 // under the queue's lock, for every pod, and does a few look-ups.
 func (pl *Gang) PreEnqueue(_ context.Context, pod *v1.Pod) *fwk.Status {
@@ -39,9 +39,9 @@ func (pl *Gang) PreEnqueue(_ context.Context, pod *v1.Pod) *fwk.Status {
 	return nil
 }
 
-// SignPod keeps kube-scheduler's batching alive for pods outside gangs, whose
-// placement this plugin decides nothing about, and refuses it for members: they
-// go where their plan says.
+// SignPod keeps kube-scheduler's batching working for pods outside gangs, whose
+// placement this plugin does not decide, and refuses it for members: they
+// go where their plan puts them.
 func (pl *Gang) SignPod(_ context.Context, pod *v1.Pod) ([]fwk.SignFragment, *fwk.Status) {
 	if pl.gangs.Outside(pod) {
 		return nil, nil

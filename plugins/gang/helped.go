@@ -12,14 +12,14 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 )
 
-// Whether more nodes would help a gang that does not fit. Autoscalers add nodes for pods of which the reason is Unschedulable,
-// and so it is that of a gang which they would help, and of no other.
+// Whether more nodes would help a gang that does not fit. Autoscalers add nodes for pods whose reason is Unschedulable:
+// a gang that more nodes would help has this reason, and no other gang does.
 
 // reservationPlugin is the name of the plugin that keeps pods to the Reservation that they name.
 const reservationPlugin = "Reservation"
 
 // weigh gives a gang that was tried and does not fit another reason than Unschedulable where nodes would not help: room is being
-// made for it, a Reservation is what it waits for, or its queue would not let it have them.
+// made for it, it waits for a Reservation, or its queue would not let it have them.
 func (pl *Gang) weigh(e *gang.Explanation) {
 	switch {
 	case pl.holds.Nominated(pl.gangs.Holder(e.Group)):
@@ -36,13 +36,13 @@ func (pl *Gang) weigh(e *gang.Explanation) {
 	}
 }
 
-// reserves reports whether a pod goes where a Reservation is that it names, and nowhere else.
+// reserves reports whether a pod goes only where a Reservation is that it names.
 func (pl *Gang) reserves(pod *v1.Pod) bool {
 	return pod.Annotations[v1alpha1.ReservationAnnotation] != "" &&
 		slices.ContainsFunc(pl.fw.ListPlugins().PreFilter.Enabled, func(p schedconfig.Plugin) bool { return p.Name == reservationPlugin })
 }
 
-// gangsOf are the gangs of pods, those that are known.
+// gangsOf returns the gangs of pods, those that are known.
 func (pl *Gang) gangsOf(pods []types.UID) (keys []gang.Key) {
 	if len(pods) == 0 {
 		return nil
@@ -51,5 +51,5 @@ func (pl *Gang) gangsOf(pods []types.UID) (keys []gang.Key) {
 	return keys
 }
 
-// Explanation returns why a gang waits, all told.
+// Explanation returns why a gang waits, with everything considered.
 func (pl *Gang) Explanation(key gang.Key) (gang.Explanation, bool) { return pl.tell.explanation(key) }

@@ -20,7 +20,7 @@ type mark struct {
 	uid types.UID
 }
 
-// runMarks writes the timeout annotations, until the process ends.
+// runMarks writes the timeout annotations until the process ends.
 func (t *teller) runMarks(ctx context.Context) {
 	defer context.AfterFunc(ctx, t.marks.ShutDown)()
 	for {
@@ -38,7 +38,7 @@ func (t *teller) runMarks(ctx context.Context) {
 	}
 }
 
-// mark marks a member, and tells its users.
+// mark marks a member, and records the event.
 func (t *teller) mark(ctx context.Context, m mark) error {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"uid":         m.uid, // the API server refuses the patch for a pod of the same name
@@ -51,7 +51,7 @@ func (t *teller) mark(ctx context.Context, m mark) error {
 	defer cancel()
 	pod, err := t.pl.handle.ClientSet().CoreV1().Pods(m.Namespace).Patch(ctx, m.Name, types.MergePatchType, patch, metav1.PatchOptions{})
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.IsInvalid(err) {
-		return nil // it is gone
+		return nil // the pod is gone
 	}
 	if err != nil {
 		return fmt.Errorf("marking pod %s: %w", m.NamespacedName, err)

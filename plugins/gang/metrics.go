@@ -42,7 +42,7 @@ var (
 func registerMetrics() {
 	registerOnce.Do(func() {
 		legacyregistry.MustRegister(attempts, planDuration, startDuration, membersUnfit, roundsFailed)
-		// Series that are there from the start: of one that begins with its first count, increase() misses that.
+		// Series exist from the start: increase() misses the first count of a series that begins with it.
 		for _, result := range []string{"planned", "unschedulable", "error"} {
 			attempts.WithLabelValues(result)
 		}

@@ -15,18 +15,18 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/podstatus"
 )
 
-// newsAtOnce is of how many gangs the news are told at the same time: a PodGroup that cannot be written to keeps few others
+// newsAtOnce is for how many gangs the news are written at the same time: a PodGroup that cannot be written to keeps few other gangs
 // waiting.
 const newsAtOnce = 4
 
-// telling is what was said of a gang.
+// telling is what was last reported of a gang.
 type telling struct {
 	text string
-	// written: its PodGroup says so, where it has one.
+	// written: its PodGroup has it in its condition, where there is one.
 	written bool
 }
 
-// runNews tells news of gangs, until the process ends.
+// runNews reports news of gangs until the process ends.
 func (t *teller) runNews(ctx context.Context) {
 	defer context.AfterFunc(ctx, t.news.ShutDown)()
 	for {
@@ -44,7 +44,7 @@ func (t *teller) runNews(ctx context.Context) {
 	}
 }
 
-// tellNews tells what is new of a gang in an event, and in the PodGroup's condition.
+// tellNews reports what is new of a gang in an event, and in the PodGroup's condition.
 func (t *teller) tellNews(ctx context.Context, key gang.Key) error {
 	e, ok := t.toTell(key)
 	if !ok {
@@ -58,10 +58,10 @@ func (t *teller) tellNews(ctx context.Context, key gang.Key) error {
 	if err := t.lane.Wait(ctx); err != nil {
 		return err
 	}
-	if isNew && e.Reason != v1alpha1.ReasonAwaitingPlacement { // which takes back what was said, and is no event
+	if isNew && e.Reason != v1alpha1.ReasonAwaitingPlacement { // it takes back what was reported, and is no event
 		waits(e).Record(t.pl.handle.EventRecorder())
 	}
-	if e.HasObject && e.Object.Kind == gang.Community { // lockstep-controller reads from the pods what native PodGroups say
+	if e.HasObject && e.Object.Kind == gang.Community { // lockstep-controller derives the conditions of native PodGroups from the pods
 		if err := t.condition(ctx, e); err != nil {
 			return err
 		}
@@ -70,10 +70,10 @@ func (t *teller) tellNews(ctx context.Context, key gang.Key) error {
 	return nil
 }
 
-// textOf is what is said of a gang, and on which PodGroup: one that is made again under its name says nothing yet.
+// textOf returns what is reported of a gang, and on which PodGroup: a PodGroup that is recreated under its name has nothing yet.
 func textOf(e gang.Explanation) string { return string(e.Object.UID) + e.Reason + e.Message }
 
-// tells remembers what is said of a gang, and reports whether that is new, and whether its PodGroup says it.
+// tells remembers what is reported of a gang, and returns whether that is new, and whether its PodGroup has it.
 func (t *teller) tells(key gang.Key, text string) (isNew, written bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -84,7 +84,7 @@ func (t *teller) tells(key gang.Key, text string) (isNew, written bool) {
 	return true, false
 }
 
-// wrote takes in that the PodGroup of a gang says it, unless there is something else to say, or nothing, by now.
+// wrote notes that the PodGroup of a gang has the text, unless something else is to be reported, or nothing, by now.
 func (t *teller) wrote(key gang.Key, text string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -93,14 +93,14 @@ func (t *teller) wrote(key gang.Key, text string) {
 	}
 }
 
-// forget forgets what was said of a gang.
+// forget removes what was reported of a gang.
 func (t *teller) forget(key gang.Key) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.told, key)
 }
 
-// condition tells the PodGroup's status. A PodGroup CRD without conditions drops
+// condition writes the condition of a PodGroup. A PodGroup CRD without conditions drops
 // it, which does no harm.
 func (t *teller) condition(ctx context.Context, e gang.Explanation) error {
 	patch, err := json.Marshal(map[string]any{

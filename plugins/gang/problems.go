@@ -9,11 +9,11 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 )
 
-// problems are the bad values that are still to be told. It is safe for concurrent use.
+// problems are the bad values that are still to be reported. It is safe for concurrent use.
 type problems struct {
 	mu sync.Mutex
-	// order is that in which they came; pending has them once each. What is gone takes its problems
-	// along, so there are no more than what is there has.
+	// order is the order in which they came; pending has them once each. A pod or PodGroup that is gone takes
+	// its problems along, so there are no more than existing objects have.
 	order   []problem
 	pending map[problem]gang.Report
 }
@@ -24,7 +24,7 @@ type problem struct {
 	key, value string
 }
 
-// note takes in problems to tell.
+// note adds problems to report.
 func (p *problems) note(reports []gang.Report) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -40,11 +40,11 @@ func (p *problems) note(reports []gang.Report) {
 	}
 }
 
-// problemsAtOnce is how many problems are told at a time: the recorder of events drops what
+// problemsAtOnce is how many problems are reported at a time: the recorder of events drops what
 // comes faster than it writes.
 const problemsAtOnce = 100
 
-// take takes problems to tell.
+// take removes and returns problems to report.
 func (p *problems) take() []gang.Report {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -60,7 +60,7 @@ func (p *problems) take() []gang.Report {
 	return list
 }
 
-// forget drops what was not told of a pod, or a PodGroup, that is gone.
+// forget drops the problems of a pod, or a PodGroup, that is gone.
 func (p *problems) forget(of types.UID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/planner"
 )
 
-// remember notes what was decided of a group. It costs a look at each member that was placed.
+// remember adds a decision for a group to the log. It looks at each member that was placed.
 func (pl *Gang) remember(ctx context.Context, a *gang.Attempt, result *planner.Plan, placed int) {
 	if pl.decisions == nil {
 		return
@@ -58,7 +58,7 @@ func (pl *Gang) remember(ctx context.Context, a *gang.Attempt, result *planner.P
 	}
 }
 
-// domainOf is the domain in which the first gang is that requires one; empty where none does.
+// domainOf returns the domain of the first gang that requires one; empty where none does.
 func (pl *Gang) domainOf(a *gang.Attempt, result *planner.Plan) string {
 	for _, need := range a.Gangs {
 		if need.Spec.RequiredTopology == "" {

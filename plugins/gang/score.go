@@ -7,7 +7,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 )
 
-// PreScore skips Score but for later members of a gang that is laid out in a topology.
+// PreScore skips Score except for later members of a gang that is laid out in a topology.
 func (pl *Gang) PreScore(_ context.Context, state fwk.CycleState, _ *v1.Pod, _ []fwk.NodeInfo) *fwk.Status {
 	if visit := visitOf(state); visit != nil && len(visit.beside.neighbours)+len(visit.beside.roomy) > 0 {
 		return nil

@@ -16,29 +16,29 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/podstatus"
 )
 
-// teller tells users why gangs wait: in events, in the condition of the PodGroup,
+// teller reports to users why gangs wait: in events, in the condition of the PodGroup,
 // and in the PodScheduled condition of every pending member, so that an
-// autoscaler sees the whole demand. It works beside the scheduling goroutine, at
-// a bounded rate, and tells what changed only.
+// autoscaler sees the whole demand. It runs beside the scheduling goroutine, at
+// a bounded rate, and reports only what changed.
 type teller struct {
 	pl     *Gang
 	groups pgclientset.Interface
 	// leading is given once this process schedules.
 	leading leading.Signal
-	// lane is where the pending members of gangs are told.
+	// lane writes the conditions of the pending members of gangs.
 	lane *podstatus.Lane[gang.Key]
-	// news are the gangs of which there may be news for events and PodGroups. Nothing waits for these: they are for people.
+	// news are the gangs with possible news for events and PodGroups. Nothing waits for these: they are for people.
 	news  workqueue.TypedRateLimitingInterface[gang.Key]
 	marks workqueue.TypedRateLimitingInterface[mark]
 	// problems are bad values of gangs.
 	problems problems
 
 	mu sync.Mutex
-	// due are the gangs of which the explanation may have changed, and since when; none before this process schedules.
+	// due are the gangs whose explanation may have changed, and since when; none before this process schedules.
 	due map[gang.Key]time.Time
-	// told is what was last said of a gang.
+	// told is what was last reported of a gang.
 	told map[gang.Key]telling
-	// renominated are pods of which the nomination has ended or changed.
+	// renominated are pods whose nomination has ended or changed.
 	renominated []types.UID
 }
 
@@ -53,7 +53,7 @@ func newTeller(pl *Gang, groups pgclientset.Interface, qps int32, statuses *pods
 	return t
 }
 
-// note takes in what there is to tell.
+// note notes what there is to report.
 func (t *teller) note(e gang.Effects) {
 	for _, pod := range e.Expire {
 		t.marks.Add(mark{types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}, pod.UID})
@@ -64,7 +64,7 @@ func (t *teller) note(e gang.Effects) {
 	}
 }
 
-// Pauses before the users of a gang are told that it waits: it may only be
+// Pauses before the users of a gang get the reason why it waits: it may only be
 // gathering, or the next event may help.
 const (
 	incompletePause    = 5 * time.Second
@@ -74,7 +74,7 @@ const (
 	retryFirst, retryMost = time.Second, time.Minute
 )
 
-// run tells, from when this process schedules until it ends.
+// run reports, from when this process schedules until it ends.
 func (t *teller) run(ctx context.Context) {
 	if !t.leading.Wait(ctx) {
 		return
@@ -101,7 +101,7 @@ func (t *teller) run(ctx context.Context) {
 	})
 }
 
-// all has all gangs told that there are: what came before this process scheduled was not noted.
+// all makes all gangs due: what came before this process scheduled was not noted.
 func (t *teller) all() {
 	var keys []gang.Key
 	t.pl.gangs.Look(func(s *gang.Gangs) { keys = s.Keys() })
@@ -110,7 +110,7 @@ func (t *teller) all() {
 	}
 }
 
-// toTell is what there is to tell of a gang now; false for nothing, or not yet.
+// toTell returns what is to be reported of a gang now; false for nothing, or not yet.
 func (t *teller) toTell(key gang.Key) (gang.Explanation, bool) {
 	e, ok := t.explanation(key)
 	if !ok || e.Reason == "" {
@@ -124,14 +124,14 @@ func (t *teller) toTell(key gang.Key) (gang.Explanation, bool) {
 	return e, true
 }
 
-// dueNow takes the gangs whose pause is over.
+// dueNow removes and returns the gangs whose pause is over.
 func (t *teller) dueNow() []gang.Key {
 	now := t.pl.clock.Now()
 	t.mu.Lock()
 	pods := t.renominated
 	t.renominated = nil
 	t.mu.Unlock()
-	renominated := t.pl.gangsOf(pods) // not under a lock: they have one of their own
+	renominated := t.pl.gangsOf(pods) // not under a lock: gangs have one of their own
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, key := range renominated {
@@ -149,21 +149,21 @@ func (t *teller) dueNow() []gang.Key {
 	return keys
 }
 
-// noteRenominated notes a pod of which the nomination has ended or changed: room may not be being made for its gang any more. It
+// noteRenominated notes a pod whose nomination has ended or changed: room may no longer be made for its gang. It
 // is called under locks.
 func (t *teller) noteRenominated(pod types.UID) {
 	if !t.leading.Given() {
-		return // nobody has been told anything yet
+		return // nothing has been reported yet
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.renominated = append(t.renominated, pod)
 }
 
-// again has a gang looked at again.
+// again makes a gang due.
 func (t *teller) again(key gang.Key) {
 	if !t.leading.Given() {
-		return // all are looked at then
+		return // run makes all gangs due
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -172,7 +172,7 @@ func (t *teller) again(key gang.Key) {
 	}
 }
 
-// explanation is what is to be said of a gang now.
+// explanation returns what is to be reported of a gang now.
 func (t *teller) explanation(key gang.Key) (gang.Explanation, bool) {
 	e, ok := t.pl.gangs.Explanation(key)
 	if !ok || e.Running || len(e.Pending) == 0 {
@@ -182,13 +182,13 @@ func (t *teller) explanation(key gang.Key) (gang.Explanation, bool) {
 	case v1alpha1.ReasonGangIncomplete, v1alpha1.ReasonGangUndefined, v1alpha1.ReasonGangUnsupported, v1alpha1.ReasonTimedOut:
 		return e, ok
 	}
-	for _, pod := range e.Pending { // some may be beyond what is kept
+	for _, pod := range e.Pending { // some may be beyond what the queue keeps waiting
 		reason, message := t.pl.keeps(pod)
 		if reason == v1alpha1.ReasonUnschedulable && e.Reason != "" && e.Reason != reason {
 			break // nodes would give its queue a larger share, and not help the gang
 		}
 		if reason != "" {
-			e.Reason, e.Message, e.Topology = reason, message, "" // it does not get so far as to be placed
+			e.Reason, e.Message, e.Topology = reason, message, "" // it does not get as far as being placed
 			return e, ok
 		}
 	}
@@ -201,9 +201,9 @@ func (t *teller) explanation(key gang.Key) (gang.Explanation, bool) {
 	return e, ok
 }
 
-// outdated are the members that say what a gang was told that has nothing to explain any more: that
-// members were missing, say. What comes of an attempt, or of a queue, may be so still, and is replaced
-// by what comes next.
+// outdated returns the members whose status has an old reason of a gang that has nothing to explain any more: for
+// example, that members were missing. The reason of an attempt, or of a queue, may still hold, and is replaced
+// by the next one.
 func outdated(pending []*v1.Pod) (pods []*v1.Pod) {
 	for _, pod := range pending {
 		word := podstatus.Word(pod)
@@ -218,7 +218,7 @@ func outdated(pending []*v1.Pod) (pods []*v1.Pod) {
 	return pods
 }
 
-// say returns what the pending members of a gang are to say now.
+// say returns what the status of the pending members of a gang should have now.
 func (t *teller) say(key gang.Key) podstatus.Saying {
 	e, ok := t.explanation(key)
 	if !ok || e.Reason == "" {

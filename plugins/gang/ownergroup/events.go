@@ -16,15 +16,15 @@ import (
 
 // Reasons of events, which are on the owner.
 const (
-	// EventPodGroupTaken: a PodGroup that somebody else made has the name.
+	// EventPodGroupTaken: a PodGroup of another author has the name.
 	EventPodGroupTaken = "PodGroupTaken"
-	// EventPartsLeftOut: not all that waits for others can start as a gang.
+	// EventPartsLeftOut: parts that wait for others cannot start in the gang.
 	EventPartsLeftOut = "PartsLeftOut"
 
 	actionGrouping = "Grouping"
 )
 
-// toTell is what users have to know of a gang; nil for nothing. group is its PodGroup, nil for none.
+// toTell returns the event that users of a gang should get; nil for none. group is its PodGroup, nil for none.
 func toTell(key types.NamespacedName, want desired, group *podgroup.PodGroup) *event.Event {
 	var e event.Event
 	switch {
@@ -54,7 +54,7 @@ func reference(namespace string, owner metav1.OwnerReference) *v1.ObjectReferenc
 	return &v1.ObjectReference{APIVersion: owner.APIVersion, Kind: owner.Kind, Namespace: namespace, Name: owner.Name, UID: owner.UID}
 }
 
-// tell says what is to be said of a gang, if that is news; nothing where it is nil.
+// tell records an event of a gang, if it is new; where it is nil, it forgets the last one.
 func (r *reconciler) tell(key types.NamespacedName, e *event.Event) {
 	if e == nil {
 		r.told.forget(key)
@@ -63,13 +63,13 @@ func (r *reconciler) tell(key types.NamespacedName, e *event.Event) {
 	}
 }
 
-// told is what was said last of a gang, so that nothing is repeated. It is safe for concurrent use.
+// told is the last event of each gang, so that none is repeated. It is safe for concurrent use.
 type told struct {
 	mu   sync.Mutex
 	last map[types.NamespacedName]string
 }
 
-// isNews notes what is said of a gang now, and reports whether that is another thing than before.
+// isNews notes the event of a gang, and reports whether it differs from the last one.
 func (t *told) isNews(key types.NamespacedName, note string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -6,7 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 )
 
-// ofJobSet is the wish for those of the replicated jobs of a JobSet that are in the gang.
+// ofJobSet returns the wish for the replicated jobs of a JobSet that are in the gang.
 func ofJobSet(js *jobSet, in func(*replicatedJob) bool) wish {
 	if js.Spec.Suspend {
 		return wish{none: true}
@@ -17,7 +17,7 @@ func ofJobSet(js *jobSet, in func(*replicatedJob) bool) wish {
 		first, rest, endless := js.partsOf(l)
 		parts = append(parts, first, rest)
 		if endless && i < len(levels)-1 {
-			// As long as pods of this level come and go, who counts members cannot tell it from the next.
+			// As long as pods of this level come and go, a count of members cannot tell it from the next level.
 			w := wishOf(parts)
 			for _, later := range levels[i+1:] {
 				for _, rj := range later.jobs {
@@ -30,7 +30,7 @@ func ofJobSet(js *jobSet, in func(*replicatedJob) bool) wish {
 	return wishOf(parts)
 }
 
-// partsOf are the pods of a level, and those that are made when these are scheduled. endless: more come when some
+// partsOf returns the pods of a level, and those that are made when these are scheduled. endless: more come when some
 // have succeeded.
 func (js *jobSet) partsOf(l level) (first, rest part, endless bool) {
 	first.afresh = l.afresh
@@ -55,12 +55,12 @@ type level struct {
 	afresh bool
 }
 
-// levelsOf are the levels of a gang, first that which waits for none.
+// levelsOf returns the levels of a gang, first the one that waits for none.
 func levelsOf(js *jobSet, in func(*replicatedJob) bool) []level {
 	inOrder := js.Spec.StartupPolicy.StartupPolicyOrder == orderInOrder
 	levels := make([]level, len(js.Spec.ReplicatedJobs))
 	of := map[string]int{}
-	for i := range js.Spec.ReplicatedJobs { // who is waited for stands before who waits
+	for i := range js.Spec.ReplicatedJobs { // a job comes after the jobs that it waits for
 		rj := &js.Spec.ReplicatedJobs[i]
 		at, afresh := 0, false
 		if inOrder {

@@ -22,19 +22,19 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 )
 
-// errNoOwner is that the object whose pods are there is not, or not yet seen.
+// errNoOwner: the owner of the pods does not exist, or is not in the cache yet.
 var errNoOwner = errors.New("owner not found")
 
-// desired is what a PodGroup is to be.
+// desired is what a PodGroup should be.
 type desired struct {
 	wish
 	owner metav1.OwnerReference
-	// labels are those by which the members are told from others; so is the PodGroup.
+	// labels are the labels by which the members are selected; the PodGroup gets them too.
 	labels map[string]string
 }
 
-// desire reads the owner of a gang, out of the cache, and says what its PodGroup is to be. It returns
-// errNoOwner where there is none.
+// desire reads the owner of a gang from the cache, and returns what its PodGroup should be. It returns
+// errNoOwner where there is no owner.
 func (r *reconciler) desire(ctx context.Context, key types.NamespacedName, owner gang.Owner, pods []*v1.Pod) (desired, error) {
 	object, err := r.read(ctx, types.NamespacedName{Namespace: key.Namespace, Name: owner.Name}, owner.Kind)
 	if err != nil {
@@ -59,16 +59,16 @@ func referenceTo(kind gang.OwnerKind, object client.Object) metav1.OwnerReferenc
 	return metav1.OwnerReference{APIVersion: gvk.GroupVersion().String(), Kind: gvk.Kind, Name: object.GetName(), UID: object.GetUID(), Controller: &controls}
 }
 
-// readWithin is how long a gang of a kind that cannot be watched keeps a worker from others.
+// readWithin is how long a gang of a kind that cannot be watched may occupy a worker.
 const readWithin = 5 * time.Second
 
-// read reads an owner out of the cache, which watches its kind from now on.
+// read reads an owner from the cache, which watches its kind from now on.
 func (r *reconciler) read(ctx context.Context, key types.NamespacedName, kind gang.OwnerKind) (client.Object, error) {
 	if err := r.watches[kind].Ensure(); err != nil {
 		return nil, err
 	}
 	object := newOwner(kind)
-	ctx, cancel := context.WithTimeout(ctx, readWithin) // it waits for the watch, which may never come about
+	ctx, cancel := context.WithTimeout(ctx, readWithin) // it waits for the watch, which may never start
 	defer cancel()
 	err := r.cache.Get(ctx, key, object, client.UnsafeDisableDeepCopy)
 	if apierrors.IsNotFound(err) {
@@ -80,7 +80,7 @@ func (r *reconciler) read(ctx context.Context, key types.NamespacedName, kind ga
 	return object, nil
 }
 
-// newOwner is an empty object of a kind, to read into. JobSets and LeaderWorkerSets are read as they come.
+// newOwner returns an empty object of a kind, to read into. JobSets and LeaderWorkerSets are read unstructured.
 func newOwner(kind gang.OwnerKind) client.Object {
 	if kind == gang.OwnerJob {
 		return &batchv1.Job{}
@@ -114,8 +114,8 @@ func convert(object *unstructured.Unstructured, into any) error {
 	return nil
 }
 
-// askedByPods is what pods ask of which the template does not: a policy has written that on them, and will
-// on those of other templates; empty where there is none.
+// askedByPods returns the gang annotation of a pod whose template does not set it: a policy has written it on the pod, and will
+// write it on pods of other templates; empty where there is none.
 func askedByPods(js *jobSet, pods []*v1.Pod) string {
 	for _, pod := range pods {
 		for i := range js.Spec.ReplicatedJobs {
@@ -129,8 +129,8 @@ func askedByPods(js *jobSet, pods []*v1.Pod) string {
 	return ""
 }
 
-// asks is the name of the gang of the owner in which the pods of a replicated job will be; empty for none.
-// otherwise is what they ask where their template does not say.
+// asks returns the name of the owner's gang that the pods of a replicated job will be in; empty for none.
+// otherwise is the annotation of their pods where the template does not set it.
 func asks(js *jobSet, rj *replicatedJob, otherwise string) string {
 	template := &rj.Template.Spec.Template
 	pod := &v1.Pod{
@@ -150,8 +150,8 @@ func asks(js *jobSet, rj *replicatedJob, otherwise string) string {
 	return ""
 }
 
-// groupOf tells of a group of which some pods are in its gang. A template that does not say whether its pods are to be has them
-// in it where one of them is, and where no template says: then a policy has written it on the pods.
+// groupOf returns the group of which some pods are in its gang. Where a template does not set the annotation, its pods are
+// in the gang if one of them is already, or if the other template does not set it either: then a policy has written it on the pods.
 func groupOf(lws *leaderWorkerSet, pods []*v1.Pod) group {
 	asks := func(own, other *v1.PodTemplateSpec, seen bool) bool {
 		if value, says := own.Annotations[v1alpha1.GangAnnotation]; says {
@@ -170,7 +170,7 @@ func groupOf(lws *leaderWorkerSet, pods []*v1.Pod) group {
 	}
 }
 
-// sizeOf is how many pods the group of a LeaderWorkerSet has, as its leader says; 0 where there is none that does.
+// sizeOf returns how many pods the group of a LeaderWorkerSet has, by its leader; 0 where no leader has that.
 func sizeOf(pods []*v1.Pod) int {
 	for _, pod := range pods {
 		if pod.DeletionTimestamp == nil && pod.Labels[v1alpha1.LeaderWorkerIndexLabel] == leaderIndex {
@@ -192,7 +192,7 @@ func succeeded(pods []*v1.Pod) int {
 	return n
 }
 
-// labelsOf are the labels that the PodGroup of an owner has in common with the pods.
+// labelsOf returns the labels that the PodGroup of an owner has in common with the pods.
 func labelsOf(owner gang.Owner) map[string]string {
 	labels := map[string]string{gang.ManagedByLabel: gang.LockstepController}
 	switch owner.Kind {

@@ -24,21 +24,21 @@ import (
 )
 
 const (
-	// FieldOwner owns what the controller writes.
+	// FieldOwner is the field manager of what the controller writes.
 	FieldOwner = gang.LockstepController
-	// again is when an owner is looked for once more that was not seen yet, by pods that are newer than stillNew.
+	// again is when an owner that is not in the cache yet is looked up again, for pods that are newer than stillNew.
 	again, stillNew = time.Second, time.Minute
-	// muchLater is when one is looked for once more whose kind is not served, or that left its pods alone.
+	// muchLater is when an owner is looked up again whose kind is not served, or that orphaned its pods.
 	muchLater = 15 * time.Second
 )
 
-// reconciler makes PodGroups and has them follow their owners.
+// reconciler makes PodGroups and updates them to follow their owners.
 type reconciler struct {
 	client client.Client
-	// cache is what is watched; the client does not read JobSets and LeaderWorkerSets out of it.
+	// cache has what is watched; the client does not read JobSets and LeaderWorkerSets from it.
 	cache    client.Reader
 	recorder events.EventRecorder
-	// watches are those of owners, each from when a gang has one of its kind.
+	// watches are the watches of owners, each from when a gang has an owner of its kind.
 	watches map[gang.OwnerKind]*crd.OnDemand
 	told    told
 }
@@ -46,7 +46,7 @@ type reconciler struct {
 // Reconcile implements reconcile.Reconciler.
 func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	key := request.NamespacedName
-	group := &podgroup.PodGroup{} // out of the cache, and not to be changed
+	group := &podgroup.PodGroup{} // from the cache, and not to be changed
 	err := r.client.Get(ctx, key, group, client.UnsafeDisableDeepCopy)
 	if apierrors.IsNotFound(err) {
 		group, err = nil, nil
@@ -71,7 +71,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	switch {
 	case errors.Is(err, errNoOwner) && slices.ContainsFunc(pods, isNew):
 		return reconcile.Result{RequeueAfter: again}, nil
-	case errors.Is(err, errNoOwner): // it left its pods alone: the next one of its name is seen when it comes
+	case errors.Is(err, errNoOwner): // its pods are orphans: the next owner of its name is seen when it comes
 		return reconcile.Result{RequeueAfter: muchLater}, nil
 	case meta.IsNoMatchError(err): // its label names a kind that this cluster does not have
 		return reconcile.Result{RequeueAfter: muchLater}, nil
@@ -98,14 +98,14 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 
 func isNew(pod *v1.Pod) bool { return time.Since(pod.CreationTimestamp.Time) < stillNew }
 
-// made reports whether a PodGroup is one that this controller made.
+// made reports whether this controller made a PodGroup.
 func made(group *podgroup.PodGroup) bool {
 	return group.Labels[gang.ManagedByLabel] == gang.LockstepController
 }
 
-// tidy is for a PodGroup whose gang has no pods, or whose owner is suspended. It has it ask for nothing: the next pods may be more or fewer, and must
-// not start by the number of the last ones. It deletes it where its owner left it alone, or has no such part any more;
-// with its owner it is deleted by Kubernetes.
+// tidy is for a PodGroup whose gang has no pods, or whose owner is suspended. It makes the PodGroup ask for nothing: the next pods
+// may be more or fewer, and must not start by the number of the last ones. It deletes the PodGroup where its owner orphaned it, or
+// has no such part any more; with its owner Kubernetes deletes it.
 func (r *reconciler) tidy(ctx context.Context, group *podgroup.PodGroup) error {
 	if group == nil || !made(group) {
 		return nil
@@ -128,12 +128,12 @@ func (r *reconciler) tidy(ctx context.Context, group *podgroup.PodGroup) error {
 	return nil
 }
 
-// scaledAway reports whether a PodGroup is of a group that its LeaderWorkerSet has no more.
+// scaledAway reports whether a PodGroup is of a group that its LeaderWorkerSet no longer has.
 func (r *reconciler) scaledAway(ctx context.Context, group *podgroup.PodGroup) (bool, error) {
 	set, index := group.Labels[v1alpha1.LeaderWorkerSetNameLabel], group.Labels[v1alpha1.LeaderWorkerGroupLabel]
 	number, err := strconv.Atoi(index)
 	if set == "" || err != nil {
-		return false, nil // none of a LeaderWorkerSet
+		return false, nil // not of a LeaderWorkerSet
 	}
 	object, err := r.read(ctx, client.ObjectKey{Namespace: group.Namespace, Name: set}, gang.OwnerLeaderWorkerSet)
 	if errors.Is(err, errNoOwner) || meta.IsNoMatchError(err) {

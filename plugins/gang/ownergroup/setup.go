@@ -28,7 +28,7 @@ import (
 )
 
 const (
-	// name is that of the controller in logs and metrics.
+	// name is the name of the controller in logs and metrics.
 	name = "ownergroup"
 	// podIndex is the name of the index from a gang's name to its pods, groupIndex that from the UID of an owner
 	// to the PodGroups that were made for it.
@@ -42,7 +42,7 @@ type Options struct {
 }
 
 // Setup adds the controller to a manager, whose cache may use StripJob. Where the API server does not serve PodGroups,
-// the controller waits until it does. Owners of a kind are watched from when pods of one ask for it.
+// the controller waits until it does. Owners of a kind are watched from when the pods of one ask for a gang.
 func Setup(mgr manager.Manager, o Options) error {
 	podgroup.AddToScheme(mgr.GetScheme())
 	wait := manager.RunnableFunc(func(ctx context.Context) error {
@@ -103,7 +103,7 @@ func watchOwners(mgr manager.Manager, c controller.Controller, kind gang.OwnerKi
 	return nil
 }
 
-// gangOf lists the name of the gang that a pod is in by its owner.
+// gangOf returns the name of the gang that a pod is in by its owner, as index values.
 func gangOf(object client.Object) []string {
 	if pod, ok := object.(*v1.Pod); ok {
 		if key, ok := keyOf(pod); ok {
@@ -118,7 +118,7 @@ func keyOf(pod *v1.Pod) (types.NamespacedName, bool) {
 	return types.NamespacedName(key), ok && source == gang.FromOwner
 }
 
-// ownerOf lists the UID of the object for which a PodGroup was made.
+// ownerOf returns the UID of the object for which a PodGroup was made, as index values.
 func ownerOf(object client.Object) []string {
 	if uid := gang.MadeFor(object); uid != "" {
 		return []string{string(uid)}
@@ -128,7 +128,7 @@ func ownerOf(object client.Object) []string {
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// podEvents has the gang of a pod looked at that comes or goes. Others of its gang that come meanwhile cost nothing more.
+// podEvents queues the gang of a pod that comes or goes. Events of other pods of the gang meanwhile cost nothing more.
 func podEvents() handler.EventHandler {
 	add := func(object client.Object, q queue) {
 		if pod, ok := object.(*v1.Pod); ok {
@@ -149,7 +149,7 @@ func podEvents() handler.EventHandler {
 	}
 }
 
-// podGroupEvents has a gang looked at whose PodGroup was made, deleted, or changed beyond its status.
+// podGroupEvents queues a gang whose PodGroup was made, deleted, or changed beyond its status.
 func podGroupEvents() handler.EventHandler {
 	add := func(object client.Object, q queue) {
 		q.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(object)})
@@ -167,7 +167,7 @@ func podGroupEvents() handler.EventHandler {
 	}
 }
 
-// ownerEvents has the gangs of an owner looked at that is new, or has another spec.
+// ownerEvents queues the gangs of an owner that is new, or has another spec.
 func ownerEvents(reader client.Reader, kind gang.OwnerKind) handler.EventHandler {
 	add := func(ctx context.Context, object client.Object, q queue) {
 		whole := gang.Owner{Kind: kind, Name: object.GetName()}
@@ -191,7 +191,7 @@ func ownerEvents(reader client.Reader, kind gang.OwnerKind) handler.EventHandler
 	}
 }
 
-// failedMore reports whether indexes of a Job have failed for good.
+// failedMore reports whether more indexes of a Job have failed for good, or fewer.
 func failedMore(was, now client.Object) bool {
 	a, isJob := was.(*batchv1.Job)
 	b, both := now.(*batchv1.Job)

@@ -39,11 +39,11 @@ type replicatedJob struct {
 	} `json:"dependsOn"`
 }
 
-// What JobSet calls things.
+// Names of JobSet.
 const (
 	orderInOrder      = "InOrder"
 	dependsOnComplete = "Complete"
-	// jobSetExclusive, on a JobSet or on the template of a Job, has one Job in each topology domain: all
+	// jobSetExclusive, on a JobSet or on the template of a Job, puts one Job in each topology domain: all
 	// pods but the first of a Job are made when that one is scheduled; not so with jobSetNodeSelector.
 	jobSetExclusive    = "alpha.jobset.sigs.k8s.io/exclusive-topology"
 	jobSetNodeSelector = "alpha.jobset.sigs.k8s.io/node-selector"
@@ -63,13 +63,13 @@ type leaderWorkerSet struct {
 	} `json:"spec"`
 }
 
-// What LeaderWorkerSet calls things.
+// Names of LeaderWorkerSet.
 const (
 	startupLeaderReady = "LeaderReady"
 	// groupSize is an annotation of a leader: how many pods its group has. While an update rolls
 	// out, groups have different sizes.
 	groupSize = "leaderworkerset.sigs.k8s.io/size"
-	// groupExclusive has one group in each topology domain: workers are made when their leader is scheduled.
+	// groupExclusive puts one group in each topology domain: workers are made when their leader is scheduled.
 	groupExclusive = "leaderworkerset.sigs.k8s.io/exclusive-topology"
 	leaderIndex    = "0"
 )

@@ -12,20 +12,20 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/resource"
 )
 
-// wish is what the PodGroup of a gang is to say.
+// wish is what the PodGroup of a gang should have.
 type wish struct {
-	// min is the number of members that start together. 0: there are none.
+	// min is the number of members that start together; 0 means that there are none.
 	min int
-	// stages are the sizes of the parts that are made one after the other, which min adds up; nil where
+	// stages are the sizes of the parts that are made one after the other, whose sum is min; nil where
 	// all members are made at once.
 	stages []int
-	// room is what those stages take that run at the same time: the first of them need not start
+	// room is what the stages take that run at the same time: the first of them need not start
 	// where the others have no room. Nil where each ends before the next begins.
 	room v1.ResourceList
-	// none: the owner is suspended. Whatever pods are seen, of those that it makes next nobody knows the number.
+	// none: the owner is suspended. Whatever pods are in the cache, the number of those that it makes next is unknown.
 	none bool
-	// leftOut are the replicated jobs that are made last and do not count, because nobody
-	// knows how many pods of those before them exist at a time.
+	// leftOut are the replicated jobs that are made last and do not count, because it is
+	// unknown how many pods of those before them exist at a time.
 	leftOut []string
 }
 
@@ -38,11 +38,11 @@ func (w wish) stagesText() string {
 	return strings.Join(sizes, ",")
 }
 
-// part is members that are made at the same time.
+// part is the members that are made at the same time.
 type part struct {
 	count int
 	room  resource.Vector
-	// afresh: they are made when those before them have ended.
+	// afresh: they are made when the members before them have ended.
 	afresh bool
 }
 
@@ -54,7 +54,7 @@ func (p *part) add(n int, pod *v1.PodTemplateSpec) {
 	p.room.Add(resource.FromList(requests(pod)), int64(n))
 }
 
-// wishOf adds up parts that are made one after the other.
+// wishOf returns the sum of parts that are made one after the other.
 func wishOf(parts []part) wish {
 	parts = slices.DeleteFunc(slices.Clone(parts), func(p part) bool { return p.count == 0 })
 	w := wish{}
@@ -72,8 +72,8 @@ func wishOf(parts []part) wish {
 	return w
 }
 
-// most is the most, resource by resource, that parts take which run at the same time; nil where there are none
-// such.
+// most returns the most, resource by resource, that parts take which run at the same time; nil where no parts
+// do.
 func most(parts []part) resource.Vector {
 	var most resource.Vector
 	for from := 0; from < len(parts); {
@@ -94,8 +94,8 @@ func most(parts []part) resource.Vector {
 	return most
 }
 
-// requests are what a pod of a template asks for. The API server sets requests that are missing to
-// the limits, when it makes the pod.
+// requests returns what a pod of a template requests. When the API server creates the pod, it sets
+// missing requests to the limits.
 func requests(template *v1.PodTemplateSpec) v1.ResourceList {
 	spec := template.Spec.DeepCopy()
 	for _, containers := range [][]v1.Container{spec.InitContainers, spec.Containers} {
@@ -115,7 +115,7 @@ func requests(template *v1.PodTemplateSpec) v1.ResourceList {
 	return resource.Requests(&v1.Pod{Spec: *spec})
 }
 
-// podsOf is how many pods of a Job exist at a time. endless: more come when some have succeeded.
+// podsOf returns how many pods of a Job exist at a time. endless: more come when some have succeeded.
 func podsOf(spec *batchv1.JobSpec) (n int, endless bool) {
 	n = 1
 	if spec.Parallelism != nil {
@@ -128,8 +128,8 @@ func podsOf(spec *batchv1.JobSpec) (n int, endless bool) {
 	return min(n, completions), n < completions
 }
 
-// ofJob is the wish for a Job. standing are its pods that have succeeded and are still there: those
-// count as members, others that have succeeded are not to come again, nor are indexes that have failed for good.
+// ofJob returns the wish for a Job. standing is how many of its pods have succeeded and still exist: those
+// count as members. Others that have succeeded do not come again, nor do indexes that have failed for good.
 func ofJob(job *batchv1.Job, standing int) wish {
 	if job.Spec.Suspend != nil && *job.Spec.Suspend {
 		return wish{none: true}
@@ -142,7 +142,7 @@ func ofJob(job *batchv1.Job, standing int) wish {
 	return wish{min: max(0, n)}
 }
 
-// failedIndexes is how many indexes of a Job with spec.backoffLimitPerIndex have failed for good. The Job's status lists them as
+// failedIndexes returns how many indexes of a Job with spec.backoffLimitPerIndex have failed for good. The Job's status lists them as
 // numbers and ranges, such as 1,3-5.
 func failedIndexes(job *batchv1.Job) int {
 	if job.Status.FailedIndexes == nil || *job.Status.FailedIndexes == "" {
@@ -157,7 +157,7 @@ func failedIndexes(job *batchv1.Job) int {
 		from, err1 := strconv.Atoi(first)
 		to, err2 := strconv.Atoi(last)
 		if err1 != nil || err2 != nil || to < from {
-			return 0 // nothing that the Job controller writes
+			return 0 // the Job controller does not write this
 		}
 		n += to - from + 1
 	}
@@ -166,13 +166,13 @@ func failedIndexes(job *batchv1.Job) int {
 
 // group is what is known of a group of a LeaderWorkerSet.
 type group struct {
-	// size is the number of its pods; 0 for what the spec of the LeaderWorkerSet says.
+	// size is the number of its pods; 0 for the size in the spec of the LeaderWorkerSet.
 	size int
-	// leader and workers: these are in the gang.
+	// leader and workers: they are in the gang.
 	leader, workers bool
 }
 
-// ofGroup is the wish for a group of a LeaderWorkerSet.
+// ofGroup returns the wish for a group of a LeaderWorkerSet.
 func ofGroup(lws *leaderWorkerSet, g group) wish {
 	template := &lws.Spec.LeaderWorkerTemplate
 	if g.size == 0 {
@@ -192,7 +192,7 @@ func ofGroup(lws *leaderWorkerSet, g group) wish {
 	return wish{min: leader.count + workers.count}
 }
 
-// leaderTemplate is that of the leaders.
+// leaderTemplate returns the template of the leaders.
 func (lws *leaderWorkerSet) leaderTemplate() *v1.PodTemplateSpec {
 	if template := lws.Spec.LeaderWorkerTemplate.LeaderTemplate; template != nil {
 		return template

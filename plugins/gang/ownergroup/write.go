@@ -20,10 +20,10 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 )
 
-// podGroups is the kind of what is written.
+// podGroups is the kind that this package writes.
 var podGroups = schedulingv1alpha1.SchemeGroupVersion.WithKind("PodGroup")
 
-// create makes a PodGroup. That somebody else was quicker is seen in the cache before long.
+// create makes a PodGroup. If one of its name exists already, the cache soon shows it.
 func (r *reconciler) create(ctx context.Context, key types.NamespacedName, want desired) error {
 	group, err := podGroup(key, want)
 	if err != nil {
@@ -36,7 +36,7 @@ func (r *reconciler) create(ctx context.Context, key types.NamespacedName, want 
 	return nil
 }
 
-// podGroup is a new PodGroup.
+// podGroup returns a new PodGroup.
 func podGroup(key types.NamespacedName, want desired) (*unstructured.Unstructured, error) {
 	group := &unstructured.Unstructured{Object: map[string]any{}}
 	body, err := json.Marshal(changes(&podgroup.PodGroup{}, want))
@@ -52,7 +52,7 @@ func podGroup(key types.NamespacedName, want desired) (*unstructured.Unstructure
 	return group, nil
 }
 
-// PodGroupOf is the PodGroup that the controller would make for a Job with such pods; nil where they do not ask for one.
+// PodGroupOf returns the PodGroup that the controller would make for a Job with such pods; nil where they do not ask for one.
 func PodGroupOf(job *batchv1.Job, pod *v1.Pod) (*unstructured.Unstructured, error) {
 	key, asks := keyOf(pod)
 	owner, _ := gang.OwnerOf(pod)
@@ -63,7 +63,7 @@ func PodGroupOf(job *batchv1.Job, pod *v1.Pod) (*unstructured.Unstructured, erro
 	return podGroup(key, want)
 }
 
-// update has a PodGroup follow its owner. What this controller does not write stays as it is.
+// update makes a PodGroup follow its owner. What this controller does not write stays as it is.
 func (r *reconciler) update(ctx context.Context, group *podgroup.PodGroup, want desired) error {
 	fields := changes(group, want)
 	if len(fields) == 0 {
@@ -77,20 +77,20 @@ func (r *reconciler) update(ctx context.Context, group *podgroup.PodGroup, want 
 	if metadata == nil {
 		metadata = map[string]any{}
 	}
-	metadata["uid"] = group.UID // no other one of its name
+	metadata["uid"] = group.UID // no other PodGroup of its name
 	fields["metadata"] = metadata
 	body, err := json.Marshal(fields)
 	if err != nil {
 		return fmt.Errorf("encoding PodGroup %s/%s: %w", group.Namespace, group.Name, err)
 	}
 	err = r.client.Patch(ctx, written, client.RawPatch(types.MergePatchType, body), client.FieldOwner(FieldOwner))
-	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) { // a later event is of another one
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) { // a later event follows for the new one
 		return fmt.Errorf("writing PodGroup %s/%s: %w", group.Namespace, group.Name, err)
 	}
 	return nil
 }
 
-// changes is what a PodGroup lacks of what it is to be, as the body of a merge patch.
+// changes returns what a PodGroup lacks of what it should be, as the body of a merge patch.
 func changes(group *podgroup.PodGroup, want desired) map[string]any {
 	metadata, spec := map[string]any{}, map[string]any{}
 	for key, value := range want.labels {
@@ -120,7 +120,7 @@ func changes(group *podgroup.PodGroup, want desired) map[string]any {
 	return fields
 }
 
-// amounts are those that differ; null for those to be removed.
+// amounts returns the amounts that differ; null for those to be removed.
 func amounts(was, want v1.ResourceList) map[v1.ResourceName]any {
 	changed := map[v1.ResourceName]any{}
 	for name := range was {
@@ -136,7 +136,7 @@ func amounts(was, want v1.ResourceList) map[v1.ResourceName]any {
 	return changed
 }
 
-// orNull is a value, or null, which removes the field, for none.
+// orNull returns a value, or null, which removes the field, for the zero value.
 func orNull[T comparable](value T) any {
 	var none T
 	if value == none {

@@ -15,15 +15,15 @@ import (
 // FieldOwner is the field manager of what this package writes.
 const FieldOwner = "lockstep-controller"
 
-// conditions is what the conditions should be. Where that is what they are, they
-// come back as they are.
+// conditions returns what the conditions should be. Where they are that already, it
+// returns them as they are.
 func (pg *PodGroup) conditions(f facts, now metav1.Time) []metav1.Condition {
 	want := scheduled(f)
 	current := meta.FindStatusCondition(pg.Status.Conditions, v1alpha1.ConditionScheduled)
 	if current != nil && !pg.ours(current) && stands(current, want, f) {
 		return pg.Status.Conditions
 	}
-	if f.bound.n > 0 { // of a gang that runs with less than its minimum the scheduler says nothing here, and its pods do
+	if f.bound.n > 0 { // for a gang that runs with less than its minimum the scheduler writes nothing here, but on its pods
 		f.quote(&want)
 	}
 	want.ObservedGeneration = pg.Generation
@@ -33,7 +33,7 @@ func (pg *PodGroup) conditions(f facts, now metav1.Time) []metav1.Condition {
 	return conditions
 }
 
-// scheduled is the condition as far as counting tells it.
+// scheduled returns the condition as far as counting decides it.
 func scheduled(f facts) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionScheduled, Status: metav1.ConditionFalse}
 	switch {
@@ -53,7 +53,7 @@ func scheduled(f facts) metav1.Condition {
 	return c
 }
 
-// minimumBound says what is still to come of a gang of which a stage is bound.
+// minimumBound returns the message for a gang of which a stage is bound: what is still to come.
 func minimumBound(f facts) string {
 	text := fmt.Sprintf("gang %q has its minimum of %d members%s bound", f.key, f.minimum.n, gang.TextStage(f.stage, f.stages))
 	if f.later > 0 {
@@ -62,7 +62,7 @@ func minimumBound(f facts) string {
 	return text
 }
 
-// incomplete says what is missing.
+// incomplete returns the message for what is missing.
 func incomplete(f facts) string {
 	if f.members.n >= f.minimum.n {
 		return gang.TextLacks(f.key, f.members.lacks(f.minimum))
@@ -80,9 +80,9 @@ func incomplete(f facts) string {
 	return gang.TextIncomplete(f.key, f.members.n, f.minimum.n, gang.TextStage(f.stage, f.stages), aside...)
 }
 
-// stands reports whether what somebody else wrote is to be left, although counting
-// would put want there. Two writers that both held on to their view would write
-// for ever; so the other's stands wherever it may know more.
+// stands reports whether a condition of another writer is left, although counting
+// would put want there. Two writers that both insist on their view would write
+// for ever; so the other's condition stands wherever it may know more.
 func stands(current *metav1.Condition, want metav1.Condition, f facts) bool {
 	if current.Status != metav1.ConditionFalse {
 		return false
@@ -91,10 +91,10 @@ func stands(current *metav1.Condition, want metav1.Condition, f facts) bool {
 	case v1alpha1.ReasonAwaitingPlacement:
 		return true
 	case v1alpha1.ReasonGangIncomplete:
-		// Members whose time ran out are none to the scheduler, and it says so.
+		// To the scheduler, members whose time ran out are no members, and it writes that.
 		return current.Reason == want.Reason || (current.Reason == v1alpha1.ReasonTimedOut && f.expired)
 	case v1alpha1.ReasonMinimumBound:
-		// Under only-waiting, what is bound is no answer to those that wait.
+		// Under only-waiting, bound members do not explain why others wait.
 		return f.policy == gang.OnlyWaiting && f.waiting > 0
 	default:
 		return current.Reason == want.Reason
@@ -102,15 +102,15 @@ func stands(current *metav1.Condition, want metav1.Condition, f facts) bool {
 }
 
 // ours reports whether this controller wrote the condition as it stands, alone or in
-// the same words as somebody else. Where the field managers are not known, the
-// reason has to tell.
+// the same words as another writer. Where the field managers are not known, the
+// reason has to decide.
 func (pg *PodGroup) ours(current *metav1.Condition) bool {
 	ours, known := wrote(pg.ManagedFields, current.Type)
 	return ours || !known && current.Reason != v1alpha1.ReasonUnschedulable && current.Reason != v1alpha1.ReasonTimedOut
 }
 
 // wrote reports whether this controller wrote a condition as it stands; known is false where the
-// field managers do not tell who did.
+// field managers do not show the writer.
 func wrote(managers []metav1.ManagedFieldsEntry, conditionType string) (ours, known bool) {
 	path := fieldpath.MakePathOrDie("status", "conditions", fieldpath.KeyByFields("type", conditionType), "message")
 	for i := range managers {

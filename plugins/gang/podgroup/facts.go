@@ -14,14 +14,14 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 )
 
-// minimum is what has to be there together: a number, and where roles bind the
+// minimum is what has to exist together: a number, and where roles bind the
 // gang, a number of each.
 type minimum struct {
 	n     int
 	roles map[string]int
 }
 
-// minimumOf leaves out the roles of an elastic gang.
+// minimumOf returns the minimum of a spec, without the roles of an elastic gang.
 func minimumOf(spec gang.Spec) minimum {
 	if !spec.RolesBind() {
 		return minimum{n: spec.Min}
@@ -29,13 +29,13 @@ func minimumOf(spec gang.Spec) minimum {
 	return minimum{n: spec.Min, roles: spec.MinByRole}
 }
 
-// tally is a number of pods, and how many of them have which role.
+// tally is a number of pods, and how many of them have each role.
 type tally struct {
 	n     int
 	roles map[string]int
 }
 
-// add counts so many of a role, or of none.
+// add counts so many pods of a role, or of none.
 func (t *tally) add(n int, role string) {
 	t.n += n
 	if role != "" {
@@ -46,7 +46,7 @@ func (t *tally) add(n int, role string) {
 	}
 }
 
-// reaches reports whether the minimum is there. A gang without one reaches nothing.
+// reaches reports whether the minimum is reached. A gang without one reaches nothing.
 func (t tally) reaches(m minimum) bool {
 	if m.n == 0 || t.n < m.n {
 		return false
@@ -54,7 +54,7 @@ func (t tally) reaches(m minimum) bool {
 	return len(t.lacks(m)) == 0
 }
 
-// lacks tells what each role is short of.
+// lacks returns how many pods of each role are missing.
 func (t tally) lacks(m minimum) map[string]int {
 	lacks := map[string]int{}
 	for role, n := range m.roles {
@@ -65,9 +65,9 @@ func (t tally) lacks(m minimum) map[string]int {
 	return lacks
 }
 
-// facts is what the pods of a gang say of it at one moment. Pods that are being
-// deleted count for nothing: they are on their way out, and how their containers
-// end says nothing about the gang.
+// facts is what the pods of a gang show at one moment. Pods that are being
+// deleted count for nothing: they are going, and how their containers
+// end means nothing for the gang.
 type facts struct {
 	key gang.Key
 	// madeFor is the owner for which lockstep-controller made the PodGroup; empty where it did not.
@@ -75,8 +75,8 @@ type facts struct {
 	spec    gang.Spec
 	minimum minimum
 	policy  gang.MatchPolicy
-	// stage is the stage that is to run now, from 1, of so many; 0 of 0 where the gang has none. later
-	// is how many more members the stages need that come after it.
+	// stage is the stage that is to run now, from 1, of stages; 0 of 0 where the gang has none. later
+	// is how many more members the later stages need.
 	stage, stages, later int
 
 	// members are those that can make up the minimum: they have not ended, or have
@@ -86,28 +86,28 @@ type facts struct {
 	bound tally
 	// up are the members that run, or ran to the end.
 	up tally
-	// all are the members and those that failed.
+	// all are the members and the pods that failed.
 	all tally
 
-	// unfinished have not ended; waiting are those of them without a node.
+	// unfinished are the pods that have not ended; waiting are those of them without a node.
 	unfinished, waiting        int
 	running, succeeded, failed int32
-	// gated have scheduling gates; claimless, ResourceClaims that are not made yet.
+	// gated have scheduling gates; claimless lack ResourceClaims that are not made yet.
 	gated, claimless int
 	// refused: the scheduler has tried a waiting member and found no place.
 	refused bool
 	// expired: the wait time ran out on a waiting member.
 	expired bool
-	// refusal is why the PodGroup has no pod scheduled; empty for nothing.
+	// refusal is why the scheduler does not schedule pods of the PodGroup; empty for nothing.
 	refusal string
-	// said is why members wait, as the status of one of them says; nil for nothing.
+	// said is why members wait, from the status of one of them; nil for nothing.
 	said *v1.PodCondition
 	// occupiedBy is the controlling owner of the first member that has one.
 	occupiedBy string
 }
 
-// observe counts the pods of a gang, each once, by UID. The history is what was seen of
-// them before, and sees them now.
+// observe counts the pods of a gang, each once, by UID. history has the pods that were seen
+// before, and is updated with these.
 func observe(key gang.Key, object gang.Object, pods []*v1.Pod, history *gang.History) facts {
 	live := distinct(pods)
 	spec := specOf(key, object, live)
@@ -139,10 +139,10 @@ func observe(key gang.Key, object gang.Object, pods []*v1.Pod, history *gang.His
 	return f
 }
 
-// lastStage reports whether no stage is to come.
+// lastStage reports whether no stage follows.
 func (f *facts) lastStage() bool { return f.stage == f.stages }
 
-// addKept adds what succeeded in this life and was deleted since.
+// addKept adds the pods that succeeded in this life of the gang and were deleted since.
 func (f *facts) addKept(history *gang.History) {
 	n, roles := history.Kept()
 	f.succeeded += int32(n)
@@ -189,7 +189,7 @@ func (f *facts) addUnfinished(pod *v1.Pod) {
 	}
 }
 
-// refused reports whether the scheduler has said that there is no place for a pod.
+// refused reports whether the scheduler has written that there is no place for a pod.
 func refused(pod *v1.Pod) bool {
 	c := waitsFor(pod)
 	if c == nil {
@@ -203,7 +203,7 @@ func refused(pod *v1.Pod) bool {
 	}
 }
 
-// waitsFor is why a pod has no node, as its status says; nil where it does not.
+// waitsFor returns why a pod has no node, from its status; nil where it does not show that.
 func waitsFor(pod *v1.Pod) *v1.PodCondition {
 	c := conditionOf(pod, v1.PodScheduled)
 	if c == nil || c.Status != v1.ConditionFalse || c.Reason == "" {
@@ -221,8 +221,8 @@ func conditionOf(pod *v1.Pod, of v1.PodConditionType) *v1.PodCondition {
 	return nil
 }
 
-// listen takes in why a member waits. Of the gang's leader kube-scheduler says it in other words than the plugin says it of
-// the gang: those come first.
+// listen notes why a member waits. On the gang's leader kube-scheduler's message is worded differently from the plugin's message for
+// the gang: the plugin's has precedence.
 func (f *facts) listen(said *v1.PodCondition) {
 	ofGang := func(c *v1.PodCondition) bool { return strings.HasPrefix(c.Message, fmt.Sprintf("gang %q", f.key)) }
 	if said != nil && (f.said == nil || !ofGang(f.said) && ofGang(said)) {
@@ -264,9 +264,9 @@ func priorityOf(pod *v1.Pod) int32 {
 	return 0
 }
 
-// specOf reads the gang's wishes as the scheduler does: the first member that
+// specOf reads the gang's spec as the scheduler does: the first member that
 // states a usable minimum adds to the PodGroup, failing that the first that
-// states anything. Ended ones are asked only where nobody else is left.
+// states anything. Ended members count only where there are no others.
 func specOf(key gang.Key, object gang.Object, live []*v1.Pod) gang.Spec {
 	asked := slices.DeleteFunc(slices.Clone(live), ended)
 	if len(asked) == 0 {
@@ -290,7 +290,7 @@ func specOf(key gang.Key, object gang.Object, live []*v1.Pod) gang.Spec {
 	if definer = cmp.Or(definer, fallback); definer != nil {
 		fields = *definer
 	}
-	// The wait time is the scheduler's to use, and the problems are its to tell.
+	// The scheduler uses the wait time, and reports the problems.
 	spec, _ := gang.Parse(key, &object, fields, gang.Defaults{})
 	return spec
 }

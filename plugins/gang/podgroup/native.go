@@ -14,14 +14,14 @@ import (
 )
 
 const (
-	// ReasonScheduled is that of kube-scheduler for PodGroups that have been scheduled.
+	// ReasonScheduled is kube-scheduler's reason for PodGroups that have been scheduled.
 	ReasonScheduled = "Scheduled"
-	// ReasonNotDisrupted is that of PodGroups of which pods run that nobody evicts.
+	// ReasonNotDisrupted is the reason for PodGroups with running pods that are not being evicted.
 	ReasonNotDisrupted = "NotDisrupted"
 )
 
-// nativeConditions is what the conditions of a native PodGroup should be. Where that is what they
-// are, they come back as they are.
+// nativeConditions returns what the conditions of a native PodGroup should be. Where they are that
+// already, it returns them as they are.
 func nativeConditions(pg *schedulingv1beta1.PodGroup, pods []*v1.Pod, f facts, now metav1.Time) []metav1.Condition {
 	conditions := slices.Clone(pg.Status.Conditions)
 	set := func(want *metav1.Condition) {
@@ -30,7 +30,7 @@ func nativeConditions(pg *schedulingv1beta1.PodGroup, pods []*v1.Pod, f facts, n
 		}
 		if current := meta.FindStatusCondition(conditions, want.Type); current != nil {
 			if ours, known := wrote(pg.ManagedFields, want.Type); known && !ours {
-				return // whoever wrote it goes on
+				return // its writer keeps it up to date
 			}
 			if current.Status == want.Status && current.Reason == want.Reason && current.Message == want.Message {
 				return
@@ -39,15 +39,15 @@ func nativeConditions(pg *schedulingv1beta1.PodGroup, pods []*v1.Pod, f facts, n
 		want.ObservedGeneration, want.LastTransitionTime = pg.Generation, now
 		meta.SetStatusCondition(&conditions, *want)
 	}
-	if !meta.IsStatusConditionTrue(conditions, schedulingv1beta1.PodGroupInitiallyScheduled) { // which is for good
+	if !meta.IsStatusConditionTrue(conditions, schedulingv1beta1.PodGroupInitiallyScheduled) { // it stays true for good
 		set(initiallyScheduled(pg, f))
 	}
 	set(disruption(pods, meta.IsStatusConditionTrue(conditions, schedulingv1beta1.DisruptionTarget)))
 	return conditions
 }
 
-// initiallyScheduled is the condition as the pods tell it: by their number, and where that does
-// not say why they wait, by what the scheduler has said of them. It is nil without pods.
+// initiallyScheduled returns the condition by the pods: by their number, and where that does
+// not show why they wait, by what the scheduler has written on them. It is nil without pods.
 func initiallyScheduled(pg *schedulingv1beta1.PodGroup, f facts) *metav1.Condition {
 	if f.all.n+f.gated+f.claimless == 0 {
 		return nil
@@ -64,7 +64,7 @@ func initiallyScheduled(pg *schedulingv1beta1.PodGroup, f facts) *metav1.Conditi
 	return &c
 }
 
-// quote has a condition say what the scheduler has said of the members, where their number does not say why they wait.
+// quote copies into a condition what the scheduler has written on the members, where their number does not show why they wait.
 func (f *facts) quote(c *metav1.Condition) {
 	if c.Status == metav1.ConditionTrue || f.said == nil {
 		return
@@ -75,13 +75,13 @@ func (f *facts) quote(c *metav1.Condition) {
 	}
 }
 
-// incompleteBefore tells reasons of members that were missing: those that are there may say them
-// still.
+// incompleteBefore reports whether a reason is that members were missing: the existing members may still
+// have it.
 func incompleteBefore(reason string) bool {
 	return reason == v1alpha1.ReasonGangIncomplete || reason == v1alpha1.ReasonGangUndefined || reason == v1alpha1.ReasonGangUnsupported
 }
 
-// basic words the condition of a PodGroup whose pods are scheduled one by one.
+// basic sets the reason and message for a PodGroup whose pods are scheduled one by one.
 func basic(c *metav1.Condition, f facts) *metav1.Condition {
 	switch {
 	case c.Status == metav1.ConditionTrue:
@@ -94,7 +94,7 @@ func basic(c *metav1.Condition, f facts) *metav1.Condition {
 	return c
 }
 
-// disruption is whether all that is on nodes is being preempted; nil where it is not, and was not.
+// disruption returns the condition whether all pods on nodes are being preempted; nil where they are not, and were not.
 func disruption(pods []*v1.Pod, was bool) *metav1.Condition {
 	var target *v1.PodCondition
 	for _, pod := range pods {

@@ -22,15 +22,15 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 )
 
-// nativeName is that of the controller of native PodGroups in logs and metrics.
+// nativeName is the name of the controller of native PodGroups in logs and metrics.
 const nativeName = "native-podgroup"
 
 var nativeKind = schedulingv1beta1.SchemeGroupVersion.WithKind("PodGroup")
 
-// nativeReconciler brings the status of native PodGroups up to date.
+// nativeReconciler keeps the status of native PodGroups up to date.
 type nativeReconciler struct {
 	follower
-	// schedulers are those that leave it to this controller.
+	// schedulers are those that leave the status to this controller.
 	schedulers sets.Set[string]
 }
 
@@ -66,7 +66,7 @@ func startNative(ctx context.Context, mgr manager.Manager, schedulers sets.Set[s
 // Reconcile implements reconcile.Reconciler.
 func (r *nativeReconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	r.gathering.done(request.NamespacedName)
-	pg := &schedulingv1beta1.PodGroup{} // out of the cache, and not to be changed
+	pg := &schedulingv1beta1.PodGroup{} // from the cache, and not to be changed
 	err := r.client.Get(ctx, request.NamespacedName, pg, client.UnsafeDisableDeepCopy)
 	if apierrors.IsNotFound(err) {
 		r.histories.forget(request.NamespacedName)

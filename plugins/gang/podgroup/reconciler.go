@@ -23,9 +23,9 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 )
 
-// settle is how long events of one gang gather before it is looked at, and so the
+// settle is how long events of one gang gather before it is reconciled, and so the
 // least time between two writes for it: a gang that starts passes through several
-// phases in less. Events of watches may have gathered before, as long again.
+// phases in less. Watch events may have gathered before, for as long again.
 const settle = 500 * time.Millisecond
 
 // follower follows the PodGroups of one kind, and their pods.
@@ -40,19 +40,19 @@ type follower struct {
 	histories histories
 }
 
-// reconciler brings the status of community PodGroups up to date.
+// reconciler keeps the status of community PodGroups up to date.
 type reconciler struct {
 	follower
 	// pruned: the API server dropped the conditions of the last write, because the
 	// CRD does not have them. Then a condition is worth no write of its own; it goes
-	// along with others, and so shows when the CRD has been replaced.
+	// along with others, which shows when the CRD has been replaced.
 	pruned atomic.Bool
 }
 
 // Reconcile implements reconcile.Reconciler.
 func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	r.gathering.done(request.NamespacedName)
-	pg := &PodGroup{} // out of the cache, and not to be changed
+	pg := &PodGroup{} // from the cache, and not to be changed
 	err := r.client.Get(ctx, request.NamespacedName, pg, client.UnsafeDisableDeepCopy)
 	if apierrors.IsNotFound(err) {
 		r.histories.forget(request.NamespacedName)
@@ -81,7 +81,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	return r.write(ctx, pg, fields)
 }
 
-// histories are those of the gangs that have a PodGroup. Each is used by one reconciliation
+// histories are the histories of gangs with a PodGroup. Each is used by one reconciliation
 // at a time.
 type histories struct {
 	mu sync.Mutex
@@ -106,7 +106,7 @@ func (h *histories) forget(key types.NamespacedName) {
 	delete(h.m, key)
 }
 
-// members are the pods of a gang, out of the cache and not to be changed.
+// members returns the pods of a gang, from the cache and not to be changed.
 func (r *follower) members(ctx context.Context, key types.NamespacedName) ([]*v1.Pod, error) {
 	if err := r.pods.Ensure(); err != nil {
 		return nil, err
@@ -123,8 +123,8 @@ func (r *follower) members(ctx context.Context, key types.NamespacedName) ([]*v1
 	return pods, nil
 }
 
-// write patches the status, provided that nobody has changed the object since it
-// was read: the list of conditions is replaced as a whole, and others write there.
+// write patches the status, provided that the object has not changed since it
+// was read: the list of conditions is replaced as a whole, and others write there too.
 func (r *reconciler) write(ctx context.Context, pg *PodGroup, fields map[string]any) (reconcile.Result, error) {
 	key := types.NamespacedName{Namespace: pg.Namespace, Name: pg.Name}
 	written := &PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
@@ -152,7 +152,7 @@ func (r *reconciler) write(ctx context.Context, pg *PodGroup, fields map[string]
 	return reconcile.Result{}, nil
 }
 
-// notePruning looks whether the conditions that were written are there.
+// notePruning checks whether the conditions that were written are there.
 func (r *reconciler) notePruning(ctx context.Context, written *PodGroup) {
 	pruned := meta.FindStatusCondition(written.Status.Conditions, v1alpha1.ConditionScheduled) == nil
 	if was := r.pruned.Swap(pruned); was == pruned {

@@ -23,7 +23,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 )
 
-// name is that of the controller of community PodGroups in logs and metrics.
+// name is the name of the controller of community PodGroups in logs and metrics.
 const name = "podgroup"
 
 // membership is how pods name a PodGroup of one kind.
@@ -85,7 +85,7 @@ func (r *follower) watchPods(ctx context.Context, mgr manager.Manager, c control
 	return nil
 }
 
-// indexOf lists the name of a pod's gang, if a community PodGroup may describe it.
+// indexOf returns the name of a pod's PodGroup, as index values; none where it has no PodGroup of this kind.
 func (m membership) indexOf(object client.Object) []string {
 	if pod, ok := object.(*v1.Pod); ok {
 		if key, ok := m.keyOf(pod); ok {
@@ -95,14 +95,14 @@ func (m membership) indexOf(object client.Object) []string {
 	return nil
 }
 
-// describedKey is the key of the community PodGroup that may describe the gang
+// describedKey returns the key of the community PodGroup that may describe the gang
 // of a pod.
 func describedKey(pod *v1.Pod) (types.NamespacedName, bool) {
 	key, source, ok := gang.KeyOf(pod)
 	return types.NamespacedName(key), ok && source != gang.FromSchedulingGroup
 }
 
-// groupedKey is the native PodGroup that a pod names.
+// groupedKey returns the key of the native PodGroup that a pod names.
 func groupedKey(pod *v1.Pod) (types.NamespacedName, bool) {
 	key, source, ok := gang.KeyOf(pod)
 	return types.NamespacedName(key), ok && source == gang.FromSchedulingGroup
@@ -110,14 +110,14 @@ func groupedKey(pod *v1.Pod) (types.NamespacedName, bool) {
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// gathering is the gangs of which events gather: each is looked at soon, and until
+// gathering is the gangs whose events gather: each is reconciled soon, and until
 // then further events cost nothing.
 type gathering struct {
 	mu    sync.Mutex
 	gangs map[types.NamespacedName]bool
 }
 
-// add has a gang looked at.
+// add queues a gang.
 func (g *gathering) add(q queue, key types.NamespacedName) {
 	g.mu.Lock()
 	known := g.gangs[key]
@@ -131,8 +131,8 @@ func (g *gathering) add(q queue, key types.NamespacedName) {
 	}
 }
 
-// done ends the gathering for a gang that is about to be looked at: what comes from
-// now on may not be seen.
+// done ends the gathering for a gang that is about to be reconciled: it may miss events from
+// now on.
 func (g *gathering) done(key types.NamespacedName) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -186,7 +186,7 @@ func left(was, is client.Object, keyOf func(*v1.Pod) (types.NamespacedName, bool
 }
 
 // StripPod is a transform for the cache: it drops what this package does not read
-// of a pod. Of pods outside gangs it keeps the name.
+// of a pod. For pods outside gangs it keeps only their names.
 func StripPod(object any) (any, error) {
 	pod, ok := object.(*v1.Pod)
 	if !ok {

@@ -11,25 +11,25 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 )
 
-// Standing is how a gang stands as far as the API tells. Of a gang with a PodGroup it is what the controller writes into
+// Standing is the state of a gang as far as the API shows it. For a gang with a PodGroup it is what the controller writes into
 // its status.
 type Standing struct {
-	// Spec is what the gang asks for. What depends on the scheduler's configuration is not in it.
+	// Spec is what the gang asks for, without what depends on the scheduler's configuration.
 	Spec gang.Spec
-	// Queue is what its PodGroup names; empty for nothing.
+	// Queue is the queue that its PodGroup names; empty for none.
 	Queue string
 	Phase schedulingv1alpha1.PodGroupPhase
-	// Minimum is what has to be bound together, of its present stage where it has several; 0 where nobody says it.
+	// Minimum is what has to be bound together, for its present stage where it has several; 0 where it is not defined.
 	Minimum int
 	// Members can make up the minimum; Bound are those of them that have a node or had one to the end, Waiting those that
 	// have none.
 	Members, Bound, Waiting    int
 	Running, Succeeded, Failed int
-	// Reason and Message say why it waits, or that its minimum is bound.
+	// Reason and Message are why it waits, or that its minimum is bound.
 	Reason, Message string
 }
 
-// StandingOf returns how a gang stands, by all its pods and the PodGroups of its name, each of which may be nil.
+// StandingOf returns the state of a gang, by all its pods and the PodGroups of its name, each of which may be nil.
 func StandingOf(key gang.Key, group *PodGroup, native *schedulingv1beta1.PodGroup, pods []*v1.Pod) Standing {
 	var object gang.Object
 	switch {
@@ -45,14 +45,14 @@ func StandingOf(key gang.Key, group *PodGroup, native *schedulingv1beta1.PodGrou
 	switch {
 	case group != nil:
 		was = group.Status.Phase
-		// What counting does not know the scheduler has said, of the gang or else of its members.
+		// What counting does not show, the scheduler has written, on the gang or else on its members.
 		if stored := meta.FindStatusCondition(group.conditions(f, metav1.Time{}), v1alpha1.ConditionScheduled); stored.Reason != v1alpha1.ReasonAwaitingPlacement {
 			c = *stored
 		}
 	case native != nil:
 		was = phaseBefore(native)
 		stored := meta.FindStatusCondition(nativeConditions(native, nil, f, metav1.Time{}), schedulingv1beta1.PodGroupInitiallyScheduled)
-		if stored != nil && stored.Status == metav1.ConditionFalse { // true it is for good
+		if stored != nil && stored.Status == metav1.ConditionFalse { // once true, it stays true
 			c = *stored
 		}
 	}
@@ -68,7 +68,7 @@ func StandingOf(key gang.Key, group *PodGroup, native *schedulingv1beta1.PodGrou
 	}
 }
 
-// phaseBefore is what is known of the phase of a gang whose PodGroup has none: whether it ever had its minimum.
+// phaseBefore returns what is known of the phase of a gang whose PodGroup has none: whether it ever had its minimum.
 func phaseBefore(native *schedulingv1beta1.PodGroup) schedulingv1alpha1.PodGroupPhase {
 	if meta.IsStatusConditionTrue(native.Status.Conditions, schedulingv1beta1.PodGroupInitiallyScheduled) {
 		return Scheduled

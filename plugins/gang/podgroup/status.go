@@ -11,9 +11,9 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 )
 
-// Phases that the community's documents know and its Go package no longer names.
+// Phases that the community's documents define and its Go package no longer names.
 const (
-	// PreScheduling: the minimum is there and waits to be scheduled.
+	// PreScheduling: the minimum exists and waits to be scheduled.
 	PreScheduling schedulingv1alpha1.PodGroupPhase = "PreScheduling"
 	// Scheduled: the minimum is bound and does not run yet.
 	Scheduled schedulingv1alpha1.PodGroupPhase = "Scheduled"
@@ -46,7 +46,7 @@ type PodGroupList struct {
 // kind is the community's PodGroup.
 var kind = schedulingv1alpha1.SchemeGroupVersion.WithKind("PodGroup")
 
-// AddToScheme has the clients of a scheme read PodGroups as this package does.
+// AddToScheme makes the clients of a scheme read PodGroups as this package does.
 func AddToScheme(scheme *runtime.Scheme) {
 	scheme.AddKnownTypeWithName(kind, &PodGroup{})
 	scheme.AddKnownTypeWithName(kind.GroupVersion().WithKind(kind.Kind+"List"), &PodGroupList{})
@@ -75,12 +75,12 @@ func (l *PodGroupList) DeepCopyObject() runtime.Object {
 	return out
 }
 
-// wishes is what the PodGroup says of its gang.
+// wishes returns what the PodGroup defines of its gang.
 func (pg *PodGroup) wishes() gang.Object {
 	return gang.Object{Owner: gang.MadeFor(pg), Min: pg.Spec.MinMember, RoundSeconds: pg.Spec.ScheduleTimeoutSeconds, Annotations: pg.Annotations}
 }
 
-// next is the status that the facts ask for, given the one that stands.
+// next returns the status for the facts, given the present one.
 func (pg *PodGroup) next(f facts, now metav1.Time) status {
 	was := pg.Status
 	if cleanedUp(was, f) {
@@ -103,14 +103,14 @@ func over(phase schedulingv1alpha1.PodGroupPhase) bool {
 	return phase == schedulingv1alpha1.PodGroupFinished || phase == schedulingv1alpha1.PodGroupFailed
 }
 
-// cleanedUp reports whether pods of a gang that has ended are being removed. What
-// the gang came to stands then.
+// cleanedUp reports whether pods of a gang that has ended are being removed. The
+// result of the gang stands then.
 func cleanedUp(was status, f facts) bool {
 	return over(was.Phase) && f.unfinished == 0 && (f.succeeded < was.Succeeded || f.failed < was.Failed)
 }
 
 // phaseOf gives the phases the meaning that the community documents, first match
-// first. It needs the phase that stands only to tell a gang that lost members
+// first. It needs the present phase only to distinguish a gang that lost members
 // from one that is just being bound.
 func phaseOf(was schedulingv1alpha1.PodGroupPhase, f facts) schedulingv1alpha1.PodGroupPhase {
 	complete := f.members.reaches(f.minimum)
@@ -136,8 +136,8 @@ func phaseOf(was schedulingv1alpha1.PodGroupPhase, f facts) schedulingv1alpha1.P
 	}
 }
 
-// hadMinimum reports whether a phase is one that only a gang reaches whose minimum
-// was bound, or that had lost part of it.
+// hadMinimum reports whether only a gang whose minimum was bound, or that had lost part of it,
+// reaches a phase.
 func hadMinimum(phase schedulingv1alpha1.PodGroupPhase) bool {
 	switch phase {
 	case Scheduled, schedulingv1alpha1.PodGroupRunning, schedulingv1alpha1.PodGroupUnknown, schedulingv1alpha1.PodGroupFailed:
@@ -147,8 +147,8 @@ func hadMinimum(phase schedulingv1alpha1.PodGroupPhase) bool {
 	}
 }
 
-// startOf is when the gang first had its minimum and scheduling began. It is
-// forgotten when all pods are gone, and taken anew when a gang that had ended
+// startOf returns when the gang first had its minimum and scheduling began. It is
+// reset when all pods are gone, and set anew when a gang that had ended
 // gets members again.
 func startOf(was status, f facts, now metav1.Time) metav1.Time {
 	start := was.ScheduleStartTime
@@ -163,7 +163,7 @@ func startOf(was status, f facts, now metav1.Time) metav1.Time {
 	return start
 }
 
-// changes is what differs, as the body of a merge patch.
+// changes returns what differs, as the body of a merge patch.
 func changes(was, want status) map[string]any {
 	fields := map[string]any{}
 	if was.Phase != want.Phase {
@@ -178,7 +178,7 @@ func changes(was, want status) map[string]any {
 	for name, n := range map[string][2]int32{
 		"running": {was.Running, want.Running}, "succeeded": {was.Succeeded, want.Succeeded}, "failed": {was.Failed, want.Failed},
 	} {
-		if n[0] != n[1] || was.Phase == "" { // 0 is said once, for those who print it
+		if n[0] != n[1] || was.Phase == "" { // 0 is written once, for clients that print it
 			fields[name] = n[1]
 		}
 	}

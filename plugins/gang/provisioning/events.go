@@ -13,17 +13,17 @@ import (
 
 // Reasons of events.
 const (
-	// EventRequested: nodes are asked for.
+	// EventRequested: nodes are requested.
 	EventRequested = "ProvisioningRequested"
-	// EventNotRequested: nodes cannot be asked for.
+	// EventNotRequested: nodes cannot be requested.
 	EventNotRequested = "ProvisioningNotRequested"
-	// EventEnded: the autoscaler does no more, and the gang still waits.
+	// EventEnded: the autoscaler has finished with the request, and the gang still waits.
 	EventEnded = "ProvisioningEnded"
 
 	actionProvisioning = "Provisioning"
 )
 
-// Role is the manifest with what the scheduler has to be allowed.
+// Role is the manifest with the permissions that the scheduler needs.
 const Role = "manifests/rbac/provisioning-requests.yaml"
 
 func requested(e gang.Explanation, name string) event.Event {
@@ -34,7 +34,7 @@ func notRequested(e gang.Explanation, err error) event.Event {
 	return about(e, v1.EventTypeWarning, EventNotRequested, fmt.Sprintf("no ProvisioningRequest can be made for gang %q: %v", e.Gang, err))
 }
 
-// forbidden names the manifest that allows it.
+// forbidden is the event that names the manifest with the permissions.
 func forbidden(e gang.Explanation, err error) event.Event {
 	return about(e, v1.EventTypeWarning, EventNotRequested, fmt.Sprintf("no ProvisioningRequest can be made for gang %q: %v; if its account may not, apply %s", e.Gang, err, Role))
 }
@@ -43,7 +43,7 @@ func ended(e gang.Explanation, name, why string) event.Event {
 	return about(e, v1.EventTypeWarning, EventEnded, fmt.Sprintf("ProvisioningRequest %q has ended, and gang %q still waits (%s); delete it to have it made again", name, e.Gang, why))
 }
 
-// about is on the PodGroup, or where there is none on the first member that waits.
+// about is an event on the PodGroup, or where there is none on the first member that waits.
 func about(e gang.Explanation, kind, reason, note string) event.Event {
 	var on runtime.Object = e.Pending[0]
 	if e.HasObject {

@@ -24,20 +24,20 @@ import (
 )
 
 const (
-	// settle is for how long a gang has to wait for its topology before nodes are asked for, and for how long it has to wait for
-	// something else, or for nothing, before that is taken back.
+	// settle is how long a gang has to wait for its topology before nodes are requested, and how long it has to wait for
+	// something else, or for nothing, before the request is taken back.
 	settle = 10 * time.Second
-	// lookAgain is how often a gang is looked at for which nodes are asked for: its members may be others by then.
+	// lookAgain is how often a gang with a request is checked: its members may have changed by then.
 	lookAgain = 30 * time.Second
-	// retryFirst and retryMost are the pauses after a call of the API that failed.
+	// retryFirst and retryMost are the pauses after an API call that failed.
 	retryFirst, retryMost = time.Second, time.Minute
 	// writesPerSecond bounds the calls that write.
 	writesPerSecond = 20
 )
 
-// Options are what a Requester works with.
+// Options are what a Requester needs.
 type Options struct {
-	// SchedulerName is the profile whose gangs it asks for; ClassName the provisioning class.
+	// SchedulerName is the profile of the gangs; ClassName the provisioning class.
 	SchedulerName, ClassName string
 	Client                   kubernetes.Interface
 	Requests                 dynamic.Interface
@@ -45,29 +45,29 @@ type Options struct {
 	Clock                    clock.WithTicker
 	// Leading is given once this process schedules.
 	Leading leading.Signal
-	// Explain returns why a gang waits, all told; false where there is no such gang.
+	// Explain returns why a gang waits, with everything considered; false where there is no such gang.
 	Explain func(gang.Key) (gang.Explanation, bool)
 }
 
-// Requester asks for the gangs of a profile.
+// Requester requests nodes for the gangs of a profile.
 type Requester struct {
 	Options
 	queue    workqueue.TypedRateLimitingInterface[gang.Key]
 	informer cache.SharedIndexInformer
 	writes   *rate.Limiter
-	// phases are those of gangs that want nodes, or for which some have been asked for. Only Run's goroutine has them.
+	// phases are those of gangs that want nodes, or for which nodes were requested. Only Run's goroutine uses them.
 	phases map[gang.Key]phase
 }
 
-// phase is what a gang has wanted since when: nodes, or nothing.
+// phase is what a gang has wanted, nodes or nothing, and since when.
 type phase struct {
 	wants bool
 	since time.Time
-	// told is the event that was told last.
+	// told is the note of the last event.
 	told string
 }
 
-// New makes a requester. It does nothing before Run.
+// New returns a Requester. It does nothing before Run.
 func New(o Options) *Requester {
 	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[gang.Key](retryFirst, retryMost)
 	return &Requester{
@@ -76,10 +76,10 @@ func New(o Options) *Requester {
 	}
 }
 
-// Note tells that what there is to say of a gang may have changed.
+// Note is called when the explanation of a gang may have changed.
 func (r *Requester) Note(key gang.Key) { r.queue.Add(key) }
 
-// Run works from when this process schedules until it ends.
+// Run works from when this process schedules until the context ends.
 func (r *Requester) Run(ctx context.Context) {
 	defer r.queue.ShutDown()
 	if !r.Leading.Wait(ctx) {
@@ -105,7 +105,7 @@ func (r *Requester) Run(ctx context.Context) {
 	}
 }
 
-// sync does what there is to do for a gang at the moment.
+// sync does what is to be done for a gang now.
 func (r *Requester) sync(ctx context.Context, key gang.Key) error {
 	made, err := r.made(key)
 	if err != nil {
@@ -113,10 +113,10 @@ func (r *Requester) sync(ctx context.Context, key gang.Key) error {
 	}
 	e, known := r.Explain(key)
 	p, seen := r.phases[key]
-	// One that was asked for before this process began wants nodes until something else is known.
+	// A gang with a request from before this process began wants nodes until something else is known.
 	wants := wantsNodes(e, known, p.wants || !seen && len(made) > 0)
 	if !seen && !wants && len(made) == 0 && len(consumers(e)) == 0 {
-		return nil // nothing was ever asked for
+		return nil // nothing was ever requested
 	}
 	now := r.Clock.Now()
 	if !seen || p.wants != wants {
@@ -130,7 +130,7 @@ func (r *Requester) sync(ctx context.Context, key gang.Key) error {
 	if wants {
 		r.queue.AddAfter(key, lookAgain)
 		if e.Topology == "" {
-			return nil // there is nothing to be said of it at the moment
+			return nil // there is no explanation at the moment
 		}
 		return r.ask(ctx, e, made)
 	}
@@ -141,8 +141,8 @@ func (r *Requester) sync(ctx context.Context, key gang.Key) error {
 	return nil
 }
 
-// wantsNodes reports whether a gang waits for its topology alone, and nobody else has asked for nodes for it. While there is nothing to be said of it, it is as it was before:
-// it is about to be tried, or to start.
+// wantsNodes reports whether a gang waits for its topology alone, and no other request was made for it. While there is no explanation,
+// it is as it was before: the gang is about to be tried, or to start.
 func wantsNodes(e gang.Explanation, known, before bool) bool {
 	switch {
 	case !known, e.Running, len(e.Pending) == 0, slices.ContainsFunc(e.Pending, consumesAnother(e.Gang)):
@@ -153,7 +153,7 @@ func wantsNodes(e gang.Explanation, known, before bool) bool {
 	return e.Reason == v1alpha1.ReasonUnschedulable && e.Topology != ""
 }
 
-// consumers are the members that wait and say that a request which was made here is theirs.
+// consumers returns the waiting members whose annotation names a request that was made here.
 func consumers(e gang.Explanation) (pods []*v1.Pod) {
 	for _, pod := range e.Pending {
 		if provisioning.IsNameOf(e.Gang, pod.Annotations[provisioning.ConsumeAnnotation]) {
@@ -163,7 +163,7 @@ func consumers(e gang.Explanation) (pods []*v1.Pod) {
 	return pods
 }
 
-// consumesAnother returns a function that reports whether a member of a gang says that a request is its own which was not made
+// consumesAnother returns a function that reports whether the annotation of a gang's member names a request that was not made
 // here.
 func consumesAnother(key gang.Key) func(*v1.Pod) bool {
 	return func(pod *v1.Pod) bool {

@@ -20,10 +20,10 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/watches"
 )
 
-// byGang is the index of requests by their gang, where the annotation says so.
+// byGang is the index of requests by their gang, from their annotation.
 const byGang = "gang"
 
-// informerOf makes the watch of the requests that schedulers of ours have made.
+// informerOf returns the informer of the requests that schedulers of this project have made.
 func informerOf(client dynamic.Interface) cache.SharedIndexInformer {
 	index := cache.Indexers{byGang: func(object any) ([]string, error) {
 		request, ok := object.(metav1.Object)
@@ -37,7 +37,7 @@ func informerOf(client dynamic.Interface) cache.SharedIndexInformer {
 	}).Informer()
 }
 
-// watch begins to watch the requests, once they are served. That they are not is logged once, and so is that the scheduler may
+// watch starts the watch of the requests, once they are served. It is logged once that they are not, and once that the scheduler may
 // not watch them.
 func (r *Requester) watch(ctx context.Context) error {
 	var told atomic.Bool

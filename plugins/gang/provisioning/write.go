@@ -18,8 +18,8 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/provisioning"
 )
 
-// ask sees to it that there is the request for what a gang asks for, and no other. What keeps users from it they are told; it is
-// tried again when the gang is looked at again. A request that has come to nothing stays, so that it is not made again and again.
+// ask makes sure that the request for what a gang asks for exists, and no other. Users get an event for what prevents it; it is
+// tried again when the gang is next checked. A request that failed stays, so that it is not made again and again.
 func (r *Requester) ask(ctx context.Context, e gang.Explanation, made []*unstructured.Unstructured) error {
 	if !r.informer.HasSynced() {
 		return nil // the kind is not served, or may not be watched: that has been logged
@@ -60,7 +60,7 @@ func (r *Requester) ask(ctx context.Context, e gang.Explanation, made []*unstruc
 	return r.consume(ctx, e, request.Name)
 }
 
-// tell tells what is new.
+// tell records an event, if it is new.
 func (r *Requester) tell(e gang.Explanation, news event.Event) {
 	p := r.phases[e.Gang]
 	if p.told == news.Note {
@@ -71,7 +71,7 @@ func (r *Requester) tell(e gang.Explanation, news event.Event) {
 	news.Record(r.Recorder)
 }
 
-// ownerOf is with what a request goes: the PodGroup, or else the controller of the first member that waits, or that pod.
+// ownerOf returns the owner of a request: the PodGroup, or else the controller of the first member that waits, or that pod.
 func ownerOf(e gang.Explanation) metav1.OwnerReference {
 	first := e.Pending[0]
 	if e.HasObject {
@@ -83,7 +83,7 @@ func ownerOf(e gang.Explanation) metav1.OwnerReference {
 	return metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: first.Name, UID: first.UID}
 }
 
-// create writes the templates, and then the request. What is there already under the same name is the same.
+// create writes the templates, and then the request. An object that exists under the same name is the same.
 func (r *Requester) create(ctx context.Context, request provisioning.Request) error {
 	for i := range request.Templates {
 		template := &request.Templates[i]
@@ -104,7 +104,7 @@ func (r *Requester) create(ctx context.Context, request provisioning.Request) er
 	return nil
 }
 
-// withdraw deletes requests with their templates, but for the one of a name.
+// withdraw deletes requests with their templates, except for one name.
 func (r *Requester) withdraw(ctx context.Context, made []*unstructured.Unstructured, except string) error {
 	var errs []error
 	for _, request := range made {
@@ -136,8 +136,8 @@ func (r *Requester) delete(ctx context.Context, request *unstructured.Unstructur
 	return nil
 }
 
-// consume has members say that a request is theirs: Cluster Autoscaler would add nodes for them once more while those of the
-// request are on their way.
+// consume annotates members with the name of their request: otherwise Cluster Autoscaler would add nodes for them once more while those
+// of the request are on their way.
 func (r *Requester) consume(ctx context.Context, e gang.Explanation, name string) error {
 	var errs []error
 	for _, pod := range e.Pending {
@@ -148,7 +148,7 @@ func (r *Requester) consume(ctx context.Context, e gang.Explanation, name string
 	return errors.Join(errs...)
 }
 
-// release takes that back: as long as they say so, Cluster Autoscaler adds no nodes for them in any other way.
+// release removes the annotations: as long as members have them, Cluster Autoscaler adds no nodes for them in any other way.
 func (r *Requester) release(ctx context.Context, pods []*v1.Pod) error {
 	var errs []error
 	for _, pod := range pods {
@@ -157,10 +157,10 @@ func (r *Requester) release(ctx context.Context, pods []*v1.Pod) error {
 	return errors.Join(errs...)
 }
 
-// annotate writes the annotations of a pod, or takes them away: nil. One that is gone needs none.
+// annotate writes the annotations of a pod, or with nil removes them. A pod that is gone needs none.
 func (r *Requester) annotate(ctx context.Context, pod *v1.Pod, name, class any) error {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid":         pod.UID, // the API server refuses the patch for another pod of the name
+		"uid":         pod.UID, // the API server refuses the patch for another pod of this name
 		"annotations": map[string]any{provisioning.ConsumeAnnotation: name, provisioning.ClassNameAnnotation: class},
 	}})
 	if err != nil {

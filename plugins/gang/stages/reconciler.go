@@ -25,7 +25,7 @@ import (
 const (
 	// FieldOwner is the field manager of what this package writes.
 	FieldOwner = "lockstep-controller"
-	// again is how long after a write that came too late the next one comes.
+	// again is how long after a write that conflicted the next one comes.
 	again = 500 * time.Millisecond
 )
 
@@ -41,7 +41,7 @@ func newPodGroup() *metav1.PartialObjectMetadata {
 // reconciler writes the stages of PodGroups.
 type reconciler struct {
 	client client.Client
-	// watched are the kinds of workloads that the API server serves, and that the client has a cache of.
+	// watched are the kinds of workloads that the API server serves, and that are in the client's cache.
 	watched watched
 }
 
@@ -87,7 +87,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	return r.write(ctx, pg, want)
 }
 
-// workloadOf is the workload that makes the members of a gang; nil where it is not there, or of no known kind.
+// workloadOf returns the workload that makes the members of a gang; nil where it does not exist, or is of no known kind.
 func (r *reconciler) workloadOf(ctx context.Context, pg *metav1.PartialObjectMetadata) (workload, error) {
 	controller := metav1.GetControllerOfNoCopy(pg)
 	if controller == nil {
@@ -112,7 +112,7 @@ func (r *reconciler) workloadOf(ctx context.Context, pg *metav1.PartialObjectMet
 	return nil, nil
 }
 
-// write changes the annotation, or removes it, provided that nobody has changed the PodGroup since it was read.
+// write changes the annotation, or removes it, provided that the PodGroup has not changed since it was read.
 func (r *reconciler) write(ctx context.Context, pg *metav1.PartialObjectMetadata, stages string) (reconcile.Result, error) {
 	var value any
 	if stages != "" {
@@ -139,7 +139,7 @@ func (r *reconciler) write(ctx context.Context, pg *metav1.PartialObjectMetadata
 	return reconcile.Result{}, nil
 }
 
-// format is the value of the annotation.
+// format returns the value of the annotation.
 func format(parts []int) string {
 	sizes := make([]string, len(parts))
 	for i, n := range parts {

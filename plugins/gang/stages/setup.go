@@ -18,7 +18,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/crd"
 )
 
-// name is that of the controller in logs and metrics.
+// name is the name of the controller in logs and metrics.
 const name = "stages"
 
 // Setup adds the controller to a manager. Where the API server does not serve PodGroups, or a kind of workload, the
@@ -59,7 +59,7 @@ func start(mgr manager.Manager) error {
 	return nil
 }
 
-// watch has the PodGroup looked at that has the name of a workload.
+// watch queues the PodGroup with the name of a workload when that changes.
 func watch(mgr manager.Manager, c controller.Controller, r *reconciler, w known) error {
 	r.watched.add(w.kind)
 	changed := predicate.TypedGenerationChangedPredicate[client.Object]{}
@@ -69,7 +69,7 @@ func watch(mgr manager.Manager, c controller.Controller, r *reconciler, w known)
 	return nil
 }
 
-// podGroups lets those pass that something controls, and changes of what is read of them.
+// podGroups passes PodGroups that have a controller, and changes of what is read of them.
 func podGroups() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: func(e event.CreateEvent) bool { return metav1.GetControllerOfNoCopy(e.Object) != nil },

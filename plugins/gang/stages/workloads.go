@@ -11,26 +11,26 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// workload is an object that makes the members of a gang, as far as it tells in which parts. It has the name of the
+// workload is an object that makes the members of a gang, as far as it shows in which parts. It has the name of the
 // PodGroup.
 type workload interface {
 	client.Object
-	// parts are the sizes of the parts, in the order in which they are made; nil where all members are made at once.
+	// parts returns the sizes of the parts, in the order in which they are made; nil where all members are made at once.
 	parts() []int
-	// of reports whether it makes the pods of what controls the PodGroup.
+	// of reports whether the workload makes the pods of the object that controls the PodGroup.
 	of(controller *metav1.OwnerReference) bool
 }
 
 // known is a kind of workload.
 type known struct {
 	kind schema.GroupVersionKind
-	// controller is what controls the PodGroups of such workloads.
+	// controller is the kind that controls the PodGroups of such workloads.
 	controller schema.GroupKind
 	empty      func() workload
 	list       runtime.Object
 }
 
-// workloads are those of which is known that they may make their pods in parts.
+// workloads are the kinds that are known to be able to make their pods in parts.
 var workloads = []known{
 	{
 		kind:       schema.GroupVersionKind{Group: "kubeflow.org", Version: "v2beta1", Kind: "MPIJob"},
@@ -46,7 +46,7 @@ var workloads = []known{
 	},
 }
 
-// addToScheme has the clients of a scheme read workloads as this package does.
+// addToScheme makes the clients of a scheme read workloads as this package does.
 func addToScheme(scheme *runtime.Scheme) {
 	for _, w := range workloads {
 		scheme.AddKnownTypeWithName(w.kind, w.empty())
@@ -82,7 +82,7 @@ type mpiJobList struct {
 // waitForWorkers is the policy by which the launcher is made when all workers are ready.
 const waitForWorkers = "WaitForWorkersReady"
 
-// parts implements workload. A launcher that works, too, is made no sooner than others.
+// parts implements workload. A launcher that works, too, is made no earlier than others.
 func (j *mpiJob) parts() []int {
 	if j.Spec.LauncherCreationPolicy != waitForWorkers {
 		return nil
@@ -141,8 +141,8 @@ type jobSetList struct {
 // inOrder is the policy by which each replicated job is made when the one before is ready.
 const inOrder = "InOrder"
 
-// parts implements workload. A replicated job depends only on some that stand before it. Those that wait for as many
-// others, one after the other, are one part.
+// parts implements workload. A replicated job depends only on jobs that come before it. Jobs that wait for equally
+// many others, one after the other, are one part.
 func (s *jobSet) parts() []int {
 	sizes := make([]int, len(s.Spec.ReplicatedJobs))
 	depths := map[string]int{}
@@ -163,20 +163,20 @@ func (s *jobSet) parts() []int {
 	return inParts(sizes...)
 }
 
-// of implements workload: the JobSet of a TrainJob has what controls the PodGroup as its controller.
+// of implements workload: the JobSet of a TrainJob has the same controller as the PodGroup.
 func (s *jobSet) of(controller *metav1.OwnerReference) bool {
 	own := metav1.GetControllerOfNoCopy(s)
 	return own != nil && own.UID == controller.UID
 }
 
-// pods is the number of pods that run at a time.
+// pods returns the number of pods that run at a time.
 func (j *replicatedJob) pods() int {
 	each := ptr.Deref(j.Template.Spec.Parallelism, 1)
 	each = min(each, ptr.Deref(j.Template.Spec.Completions, each))
 	return int(ptr.Deref(j.Replicas, 1)) * int(each)
 }
 
-// inParts leaves out parts without members; fewer than two parts are none.
+// inParts leaves out parts without members; a single part counts as none.
 func inParts(sizes ...int) []int {
 	sizes = slices.DeleteFunc(sizes, func(n int) bool { return n <= 0 })
 	if len(sizes) < 2 {
