@@ -1,8 +1,8 @@
 // Package gangpoint has the gang extension points: interfaces that a plugin of a profile
-// may implement beside those of kube-scheduler, and is then asked for whole gangs. (Names and
+// may implement beside those of kube-scheduler, and that are then called for whole gangs. (Names and
 // meaning: Volcano's gang-aware preemption design, section 2.)
 //
-// Plugins are asked on the scheduling goroutine, in the order of the profile's
+// Plugins are called on the scheduling goroutine, in the order of the profile's
 // configuration. They see the cluster as it is in the running cycle, and change nothing.
 package gangpoint
 
@@ -27,12 +27,12 @@ type Gang struct {
 	// Min of them have to be placed.
 	Pods []*v1.Pod
 	Min  int
-	// Priority is the lowest of the members'.
+	// Priority is the lowest priority of the members.
 	Priority int32
 }
 
-// Predicate is the "if": it refuses a gang that cannot possibly fit, before anything is
-// searched. The message is told to users.
+// Predicate is the "if": it refuses a gang that cannot possibly fit, before any search.
+// Users get the message.
 type Predicate interface {
 	GangPredicate(ctx context.Context, gang Gang, nodes []fwk.NodeInfo) *fwk.Status
 }
@@ -55,49 +55,49 @@ const (
 	Evict
 )
 
-// Domain is nodes inside which the whole gang has to be placed.
+// Domain is a set of nodes inside which the whole gang has to be placed.
 type Domain struct {
 	// Name is for messages.
 	Name  string
 	Nodes []string
 }
 
-// SearchSpace is the "where". The first plugin that answers any domain decides; those
-// after it are not asked. A status that is not a success ends the attempt.
+// SearchSpace is the "where". The first plugin that returns any domain decides; those
+// after it are not called. A status that is not a success ends the attempt.
 type SearchSpace interface {
 	GangSearchSpace(ctx context.Context, gang Gang, nodes []fwk.NodeInfo, purpose Purpose) ([]Domain, *fwk.Status)
 }
 
-// Round is one attempt at finding victims: whom it may take, and in what order.
+// Round is one attempt at finding victims: which pods it may take, and in what order.
 type Round struct {
 	// Name is for metrics and messages: "preempt", "reclaim".
 	Name string
-	// Done tells what happened to a victim, in messages: "preempted", "reclaimed for queue b".
+	// Done is what happened to a victim, for messages: "preempted", "reclaimed for queue b".
 	Done string
-	// Queue names the queue of a pod, for the order and the budget; nil for none.
+	// Queue returns the queue of a pod, for the order and the budget; nil for none.
 	Queue func(*v1.Pod) string
-	// MinRuntime is how long the gang of a pod is left alone once it runs; nil, or false, is as the
-	// plugin is configured that looks for victims.
+	// MinRuntime returns how long the gang of a pod is left alone once it runs; where it is nil, or returns false, the
+	// configuration of the plugin that looks for victims decides.
 	MinRuntime func(*v1.Pod) (time.Duration, bool)
 	Order      victim.Order
-	// Tiers are asked about the pods where room is sought, one after the other. The first
-	// that finds anybody who may go decides, whether that is enough or not.
+	// Tiers are tried on the pods where room is sought, one after the other. The first
+	// that finds any pod that may be evicted decides, whether that is enough or not.
 	Tiers []Tier
 }
 
-// Tier is whom a round may take.
+// Tier is which pods a round may take.
 type Tier struct {
 	// Permits reports whether a pod may be evicted.
 	Permits func(*v1.Pod) bool
-	// Gangs: a gang loses what it can do without, or goes as a whole. Otherwise its pods are
+	// Gangs: a gang loses what it can do without, or is evicted as a whole. Otherwise its pods are
 	// taken one by one.
 	Gangs bool
-	// Budget makes the budget of one search; nil for none. It is told which pods are
+	// Budget returns the budget of one search; nil for none. ending are the pods that are
 	// ending already.
 	Budget func(ending map[types.UID]bool) victim.Budget
 }
 
-// Preempt is the round for making room for a higher priority, where no plugin says otherwise.
+// Preempt returns the round that makes room for a higher priority, where no plugin returns other rounds.
 func Preempt(priority int32) Round {
 	return Round{Name: "preempt", Done: "preempted", Order: victim.Preempt(), Tiers: []Tier{{
 		Permits: func(pod *v1.Pod) bool { return corev1helpers.PodPriority(pod) < priority && !Critical(pod) },
@@ -105,23 +105,23 @@ func Preempt(priority int32) Round {
 	}}}
 }
 
-// Critical tells pods that the system needs (conformance).
+// Critical reports whether the system needs a pod (conformance).
 func Critical(pod *v1.Pod) bool {
 	return pod.Namespace == metav1.NamespaceSystem ||
 		pod.Spec.PriorityClassName == scheduling.SystemClusterCritical || pod.Spec.PriorityClassName == scheduling.SystemNodeCritical
 }
 
-// VictimRounds is the "from whom": it answers the rounds in which victims are looked for,
-// until one makes room. The first plugin that answers any decides; without one it is
+// VictimRounds is the "from whom": it returns the rounds in which victims are looked for,
+// until one makes room. The first plugin that returns any decides; without one it is
 // [Preempt].
 type VictimRounds interface {
 	VictimRounds(ctx context.Context, preemptor Gang, need victim.Vector) []Round
 }
 
-// VictimSelector is the "who": it leaves of the candidates those gangs that may be taken,
+// VictimSelector is the "who": it returns which of the candidates may be taken,
 // in the order in which they are to be, and so overrides the order of priority and return
-// on investment among what is otherwise equal in kind. It returns false to leave the choice
-// to others. It is never asked for, and cannot add, pods that are protected.
+// on investment among candidates that are otherwise equal in kind. It returns false to leave the choice
+// to others. It is never called for, and cannot add, pods that are protected.
 type VictimSelector interface {
 	GangVictimSelector(ctx context.Context, preemptor Gang, need victim.Vector, candidates []victim.Gang) (ids []string, decided bool)
 }

@@ -12,10 +12,10 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 )
 
-// start lets members through once all that the API server has was seen.
+// start admits members once everything that the API server has was seen.
 func (r *Registry) start(ctx context.Context) {
 	if !r.awaitSync(ctx) {
-		return // the scheduler is going down
+		return // the scheduler is shutting down
 	}
 	for _, p := range r.all() {
 		p.Input(ctx, func(s *gang.Gangs, now time.Time) gang.Effects { return s.Open(now) })
@@ -24,7 +24,7 @@ func (r *Registry) start(ctx context.Context) {
 	r.run(ctx)
 }
 
-// awaitSync returns when all that the API server has was seen, with true; or with false, when ctx is done.
+// awaitSync returns true when everything that the API server has was seen, and false when ctx is done.
 func (r *Registry) awaitSync(ctx context.Context) bool {
 	synced := func(context.Context) (bool, error) {
 		return !slices.ContainsFunc(r.synced, func(has cache.InformerSynced) bool { return !has() }), nil
@@ -32,10 +32,10 @@ func (r *Registry) awaitSync(ctx context.Context) bool {
 	return wait.PollUntilContextCancel(ctx, syncPoll, true, synced) == nil
 }
 
-// syncPoll is how often is looked whether all was seen: the first scheduling cycle waits for it.
+// syncPoll is how often it is checked whether everything was seen: the first scheduling cycle waits for it.
 const syncPoll = 10 * time.Millisecond
 
-// AwaitOpen returns when members are let through, with true; or with false, when ctx is done.
+// AwaitOpen returns true when members are admitted, and false when ctx is done.
 func (r *Registry) AwaitOpen(ctx context.Context) bool {
 	if len(r.all()) == 0 {
 		return true
@@ -49,13 +49,13 @@ func (r *Registry) AwaitOpen(ctx context.Context) bool {
 }
 
 const (
-	// tickEvery is how often time is looked at: the resolution of pauses and of wait times.
+	// tickEvery is how often Tick runs: the resolution of pauses and of wait times.
 	tickEvery = 100 * time.Millisecond
-	// measureEvery is how many ticks lie between two looks at the gauges.
+	// measureEvery is how many ticks lie between two updates of the gauges.
 	measureEvery = 50
 )
 
-// run turns the passing of time into inputs, and has groups tried again.
+// run turns the passing of time into inputs, and starts retries of groups.
 func (r *Registry) run(ctx context.Context) {
 	ticker, timer := r.clock.NewTicker(tickEvery), r.clock.NewTimer(tickEvery)
 	defer ticker.Stop()
@@ -78,7 +78,7 @@ func (r *Registry) run(ctx context.Context) {
 	}
 }
 
-// tick takes in that time has passed.
+// tick passes on that time has passed.
 func (r *Registry) tick(ctx context.Context) {
 	if freed := r.holds.Freed(); freed != r.freed {
 		r.freed = freed
@@ -89,8 +89,8 @@ func (r *Registry) tick(ctx context.Context) {
 	}
 }
 
-// retry has groups of all profiles tried again that are due. It returns how long to wait until
-// the next may be; 0 for no matter.
+// retry tries groups of all profiles again that are due. It returns how long to wait until
+// the next may be due; 0 where none will be by time alone.
 func (r *Registry) retry(ctx context.Context) time.Duration {
 	var next time.Duration
 	for _, p := range r.all() {
@@ -101,7 +101,7 @@ func (r *Registry) retry(ctx context.Context) time.Duration {
 	return next
 }
 
-// retry has groups tried again that are due, one after the other as their attempts end.
+// retry tries groups again that are due, one after the other as their attempts end.
 func (p *Profile) retry(ctx context.Context) time.Duration {
 	for ctx.Err() == nil {
 		var at time.Time
@@ -119,8 +119,8 @@ func (p *Profile) retry(ctx context.Context) time.Duration {
 	return 0
 }
 
-// passOver has the next group tried where somebody else keeps the leader of this one: it
-// has come to all gates when it was activated.
+// passOver lets the next group be tried where its turn keeps the leader of this one waiting: the leader
+// passed all gates when it was activated.
 func (p *Profile) passOver() {
 	if p.turns == nil {
 		return
@@ -137,7 +137,7 @@ func (p *Profile) passOver() {
 	}
 }
 
-// elsewhere is what happens to groups outside their state machine. It is used under the lock.
+// elsewhere is what is known of groups outside their state machine. It is used under the lock.
 type elsewhere struct{ p *Profile }
 
 // Making reports whether victims of a group have not all ended.

@@ -7,8 +7,8 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 )
 
-// Heard notes what may help groups that did not fit, of all that the scheduler's cache has
-// taken in. What it has not is told here later.
+// Heard notes what may help groups that did not fit, of all events that the scheduler's cache has
+// taken in. Events that it has not taken in come here later.
 func (r *Registry) Heard(event fwk.ClusterEvent, before, after any) {
 	switch event.Resource {
 	case fwk.AssignedPod:
@@ -27,7 +27,7 @@ func (r *Registry) Heard(event fwk.ClusterEvent, before, after any) {
 			r.changed((*gang.Gangs).NodesChanged)
 		}
 	case fwk.Pod, fwk.UnscheduledPod, fwk.TargetPod, fwk.PodGroup:
-		// Of members the registry hears itself.
+		// The registry watches members itself.
 	default:
 		r.changed((*gang.Gangs).NodesChanged) // volumes, kinds and lists of devices
 	}

@@ -15,15 +15,15 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
 )
 
-// Look calls with the gangs of the profile, to ask them something. It is called under their
-// lock, and calls nobody.
+// Look calls do with the gangs of the profile, to read from them. do runs under their
+// lock, and must not call out.
 func (p *Profile) Look(do func(s *gang.Gangs)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	do(p.gangs)
 }
 
-// Input gives the gangs of the profile an input and has what follows acted on. The ledger
+// Input passes an input to the gangs of the profile and has its effects carried out. The ledger
 // changes together with the state; everything else follows once the lock is free.
 func (p *Profile) Input(ctx context.Context, f func(s *gang.Gangs, now time.Time) gang.Effects) {
 	p.input(f, func(e gang.Effects) {
@@ -33,8 +33,8 @@ func (p *Profile) Input(ctx context.Context, f func(s *gang.Gangs, now time.Time
 	})
 }
 
-// Planned takes in what came of an attempt. What the gangs accept of the plan is held from now
-// on. then is called with that, and with the effects, which the caller has to act on.
+// Planned records the outcome of an attempt. What the gangs accept of the plan is held from now
+// on. then is called with that, and with the effects, which the caller has to carry out.
 func (p *Profile) Planned(a *gang.Attempt, outcome gang.Outcome, demand map[types.UID]holds.Demand, then func(accepted map[types.UID]string, e gang.Effects)) {
 	var accepted map[types.UID]string
 	p.input(func(s *gang.Gangs, now time.Time) gang.Effects {
@@ -46,13 +46,13 @@ func (p *Profile) Planned(a *gang.Attempt, outcome gang.Outcome, demand map[type
 		case len(accepted) > 0:
 			p.follow(a, accepted, demand)
 		case outcome.Hopeless:
-			p.holds.DropNominations(p.Holder(a.Group)) // nor does it need room that was made for it
+			p.holds.DropNominations(p.Holder(a.Group)) // it does not need room that was made for it, either
 		}
 	})
 }
 
-// input gives the gangs an input. The ledger changes under the lock, then that which is
-// to be held; act is called without it.
+// input passes an input to the gangs. The ledger changes under the lock, then held runs
+// under it; act is called without it.
 func (p *Profile) input(f func(s *gang.Gangs, now time.Time) gang.Effects, act func(e gang.Effects), held ...func()) {
 	p.mu.Lock()
 	e := f(p.gangs, p.clock.Now())
@@ -68,7 +68,7 @@ func (p *Profile) input(f func(s *gang.Gangs, now time.Time) gang.Effects, act f
 	act(e)
 }
 
-// settle does the part of effects that belongs under the lock.
+// settle carries out the effects that belong under the lock.
 func (p *Profile) settle(e *gang.Effects) {
 	for _, h := range e.Rehold {
 		p.rehold(h)
@@ -107,11 +107,11 @@ func (p *Profile) follow(a *gang.Attempt, accepted map[types.UID]string, demand 
 	p.holds.Follow(p.Holder(a.Group), pending, plan)
 }
 
-// rouse has run look at once whether a group is to be tried again.
+// rouse makes run check at once whether a group is to be tried again.
 func (r *Registry) rouse() {
 	select {
 	case r.wake <- struct{}{}:
-	default: // it has been told
+	default: // it is roused already
 	}
 }
 
@@ -137,7 +137,7 @@ func (r *Registry) Begin() {
 	}
 }
 
-// Failed notes that the cycle of a pod came to nothing: not every one of a leader gets as far as
+// Failed notes that the cycle of a pod failed: not every cycle of a leader gets as far as
 // PostFilter or Reserve.
 func (r *Registry) Failed(ctx context.Context, pod *v1.Pod, why error) {
 	p := r.all()[pod.Spec.SchedulerName]

@@ -14,15 +14,15 @@ import (
 )
 
 // natives are the native PodGroups with the basic policy, which are no gangs, or only for the topology that they ask for.
-// It is asked for every pod that is queued, and safe for concurrent use.
+// It is read for every pod that is queued, and safe for concurrent use.
 type natives struct {
 	mu     sync.RWMutex
 	groups map[gang.Key]*gang.Object
-	// told are the fields of each of which its users were told that they are not understood.
+	// told are the fields of each that were reported to its users as not understood.
 	told map[gang.Key]sets.Set[string]
 }
 
-// untold returns what is to be told of such a PodGroup, one of whose pods this is.
+// untold returns what is to be reported of such a PodGroup, one of whose pods this is.
 func (n *natives) untold(key gang.Key, pod *v1.Pod) (untold []gang.Report) {
 	group := n.basic(key)
 	if group == nil {
@@ -46,14 +46,14 @@ func (n *natives) untold(key gang.Key, pod *v1.Pod) (untold []gang.Report) {
 	return untold
 }
 
-// basic returns what such a PodGroup says; nil where there is none.
+// basic returns the object of such a PodGroup; nil where there is none.
 func (n *natives) basic(key gang.Key) *gang.Object {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
 	return n.groups[key]
 }
 
-// put takes in a native PodGroup, nil where there is none any more. It returns what was known.
+// put adds or updates a native PodGroup; nil removes it. It returns what was known.
 func (n *natives) put(key gang.Key, said *gang.Object) *gang.Object {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -70,7 +70,7 @@ func (n *natives) put(key gang.Key, said *gang.Object) *gang.Object {
 	return was
 }
 
-// nativeSeen takes in a native PodGroup.
+// nativeSeen adds or updates a native PodGroup.
 func (r *Registry) nativeSeen(ctx context.Context, key gang.Key, said *gang.Object, created time.Time) {
 	was := r.natives.put(key, said)
 	switch {
@@ -85,7 +85,7 @@ func (r *Registry) nativeSeen(ctx context.Context, key gang.Key, said *gang.Obje
 	}
 }
 
-// nativeGone takes in that there is no native PodGroup of a name any more. Pods that still name it wait for another one.
+// nativeGone removes a native PodGroup. Pods that still name it wait for another one.
 func (r *Registry) nativeGone(ctx context.Context, key gang.Key) {
 	was := r.natives.put(key, nil)
 	switch {
@@ -97,7 +97,7 @@ func (r *Registry) nativeGone(ctx context.Context, key gang.Key) {
 	}
 }
 
-// dissolve lets the pods of a PodGroup go by themselves that has just become known as no gang.
+// dissolve releases the pods of a PodGroup that was just found to be no gang, so that each is scheduled by itself.
 func (r *Registry) dissolve(ctx context.Context, key gang.Key, was, said *gang.Object) {
 	queue := ""
 	if was.Alone() {
@@ -124,7 +124,7 @@ func (r *Registry) dissolve(ctx context.Context, key gang.Key, was, said *gang.O
 	}
 }
 
-// tellNative tells what is not understood of the PodGroup of a pod that is in no gang.
+// tellNative reports what is not understood of the PodGroup of a pod that is in no gang.
 func (p *Profile) tellNative(ctx context.Context, pod *v1.Pod) {
 	key, source, _ := gang.KeyOf(pod)
 	if source != gang.FromSchedulingGroup || p.leaveNative {
@@ -135,7 +135,7 @@ func (p *Profile) tellNative(ctx context.Context, pod *v1.Pod) {
 	}
 }
 
-// adopt takes in the pods of a PodGroup that were in no gang: it is gone, or another one has its name.
+// adopt adds the pods of a PodGroup that were in no gang: it is gone, or another one has its name.
 func (r *Registry) adopt(ctx context.Context, key gang.Key) {
 	pods, err := r.pods.Pods(key.Namespace).List(labels.Everything())
 	if err != nil {

@@ -36,8 +36,8 @@ func (r *Registry) watchGroups(ctx context.Context, handle fwk.Handle) error {
 	return nil
 }
 
-// whenServed watches a kind of PodGroup. What is there when the scheduler starts is seen
-// before any member is let through.
+// whenServed watches a kind of PodGroup. Those that exist when the scheduler starts are seen
+// before any member is admitted.
 func (r *Registry) whenServed(ctx context.Context, handle fwk.Handle, resource schema.GroupVersionResource, kind gang.Kind, informer cache.SharedIndexInformer) {
 	handler := r.watches.Own(resource.GroupResource().String(), resource, "", informer, cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(object any) { r.groupSeen(ctx, kind, object) },
@@ -64,7 +64,7 @@ func (r *Registry) groupSeen(ctx context.Context, kind gang.Kind, object any) {
 	}
 }
 
-// describe takes in what a PodGroup says of the gangs of its name, one in each profile; nil if it
+// describe passes what a PodGroup defines to the gangs of its name, one in each profile; nil if it
 // is gone.
 func (r *Registry) describe(ctx context.Context, kind gang.Kind, key gang.Key, said *gang.Object, created time.Time) {
 	for _, p := range r.all() {
@@ -81,7 +81,7 @@ func (r *Registry) describe(ctx context.Context, kind gang.Kind, key gang.Key, s
 	}
 }
 
-// tellMoved tells that the PodGroup of a gang of a profile names another queue than before.
+// tellMoved reports that the PodGroup of a gang of a profile names another queue than before.
 func (r *Registry) tellMoved(profile string, key gang.Key) {
 	for _, tell := range r.moved {
 		tell(profile, key)

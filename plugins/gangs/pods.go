@@ -17,7 +17,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/watches"
 )
 
-// watch registers what is learned from the cluster: the members, and what describes them.
+// watch starts the watches of members, and of what describes them.
 func (r *Registry) watch(ctx context.Context, handle fwk.Handle) error {
 	pods := handle.SharedInformerFactory().Core().V1().Pods().Informer()
 	registration, err := pods.AddEventHandler(r.watches.Shared("pods in gangs", pods, r.podHandlers(ctx)))
@@ -52,11 +52,11 @@ func (r *Registry) podSeen(ctx context.Context, old, pod *v1.Pod) {
 	}
 	p.Input(ctx, func(s *gang.Gangs, now time.Time) gang.Effects { return s.See(pod, now) })
 	if pod.Spec.NodeName != "" {
-		r.holds.Bound(pod.UID, pod.Spec.NodeName) // also what its plan gave back just now
+		r.holds.Bound(pod.UID, pod.Spec.NodeName) // also what its plan has just given back
 	}
 }
 
-// tellInVain has the user told whose pod asks to be in the gang of its owner, and is in none.
+// tellInVain reports a pod that asks to be in the gang of its owner, and is in none.
 func (p *Profile) tellInVain(ctx context.Context, old, pod *v1.Pod) {
 	if pod.Spec.NodeName != "" || old != nil && old.Annotations[v1alpha1.GangAnnotation] == pod.Annotations[v1alpha1.GangAnnotation] {
 		return
@@ -77,10 +77,10 @@ func (r *Registry) podGone(ctx context.Context, pod *v1.Pod) {
 		return
 	}
 	p.Input(ctx, func(s *gang.Gangs, now time.Time) gang.Effects { return s.Gone(pod.UID, now) })
-	r.holds.DropNomination(pod.UID) // also what its plan gave back just now
+	r.holds.DropNomination(pod.UID) // also what its plan has just given back
 }
 
-// explainToOthers has the users of gangs in the other profiles told that they have more or fewer
+// explainToOthers makes the other profiles report to the users of gangs that they have more or fewer
 // pods which name another scheduler.
 func (r *Registry) explainToOthers(ctx context.Context, pod *v1.Pod, changed []gang.Key) {
 	for name := range r.all() {
@@ -91,8 +91,8 @@ func (r *Registry) explainToOthers(ctx context.Context, pod *v1.Pod, changed []g
 }
 
 // watchSucceeded watches members that ran to success: kube-scheduler's own
-// informer leaves out pods that have ended, and does not say how they did. Only
-// what tells the gang is kept of them.
+// informer leaves out pods that have ended, and does not show how they did. Only
+// what matters to the gang is kept of them.
 func (r *Registry) watchSucceeded(ctx context.Context, handle fwk.Handle) error {
 	selector := fields.OneTermEqualSelector("status.phase", string(v1.PodSucceeded)).String()
 	informer := coreinformers.NewFilteredPodInformer(handle.ClientSet(), metav1.NamespaceAll, 0, cache.Indexers{},
@@ -109,7 +109,7 @@ func (r *Registry) watchSucceeded(ctx context.Context, handle fwk.Handle) error 
 	return nil
 }
 
-// succeeded takes in members that ran to success.
+// succeeded returns handlers that pass on members that ran to success.
 func (r *Registry) succeeded(ctx context.Context) cache.ResourceEventHandlerFuncs {
 	member := func(object any) (*Profile, *v1.Pod) {
 		if unknown, ok := object.(cache.DeletedFinalStateUnknown); ok {
@@ -135,7 +135,7 @@ func (r *Registry) succeeded(ctx context.Context) cache.ResourceEventHandlerFunc
 		AddFunc: add, DeleteFunc: forget,
 		UpdateFunc: func(old, object any) {
 			if before, ok := old.(*v1.Pod); ok && !isSame(before, object) {
-				forget(old) // another pod of its name
+				forget(old) // it was another pod of its name
 			}
 			add(object) // it may have changed its gang
 		},

@@ -1,9 +1,9 @@
 // Package gangs owns the gangs of a process: one state machine for each profile, fed from
-// one set of watches and one clock, and what the ledger holds for their plans. Whoever wants
-// to know what a gang is, whether it runs and what it needs asks here.
+// one set of watches and one clock, and what the ledger holds for their plans. It is where
+// other packages look up what a gang is, whether it runs and what it needs.
 //
-// The rules are in plugins/internal/gang. The Gang plugin of each profile is told what
-// follows from them, and acts on it in the scheduling framework.
+// The rules are in plugins/internal/gang. The Gang plugin of each profile gets the effects,
+// and carries them out in the scheduling framework.
 package gangs
 
 import (
@@ -31,38 +31,38 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/watches"
 )
 
-// Registry is the gangs of a process. It is safe for concurrent use.
+// Registry has the gangs of a process. It is safe for concurrent use.
 type Registry struct {
 	clock clock.WithTicker
 	holds *holds.Holds
-	// watches learns what is watched; nil where nobody asks.
+	// watches gets what is watched; nil where it is not needed.
 	watches *watches.Watches
-	// victims is how many victims of a holder have not ended; nil where nobody evicts.
+	// victims returns how many victims of a holder have not ended; nil where nothing is evicted.
 	victims func(holder hold.Holder) int
-	// turns keeps gangs waiting that could be placed; nil where nobody does.
+	// turns keeps gangs waiting that could be placed; nil where nothing does.
 	turns Turns
 	// leaveNative: the scheduler runs native pod groups itself.
 	leaveNative bool
 	natives     natives
-	// pods are those that kube-scheduler knows.
+	// pods are the pods that kube-scheduler knows.
 	pods corelisters.PodLister
-	// moved are told that the PodGroup of a gang names another queue than before.
+	// moved are called when the PodGroup of a gang names another queue than before.
 	moved []func(profile string, key gang.Key)
 
 	// profiles are those registered, by name. The map is replaced, never changed: the watches of
-	// others begin while profiles are still being registered, and ask.
+	// other packages start while profiles are still being registered, and read it.
 	profiles atomic.Pointer[map[string]*Profile]
 
 	// mu guards the state machines of all profiles. It is never held across a call into the
 	// framework, the queue or the API server: the queue calls PreEnqueue with its own lock held.
 	mu sync.Mutex
-	// freed is what the ledger's count of freed capacity was when it was last noted.
+	// freed is the ledger's count of freed capacity when it was last noted.
 	freed uint64
-	// wake has run look whether a group is to be tried again.
+	// wake makes run check whether a group is to be tried again.
 	wake chan struct{}
-	// synced tell that the watches have delivered what there was at the start.
+	// synced report whether the watches have delivered what existed at the start.
 	synced []cache.InformerSynced
-	// opened is closed when members are let through.
+	// opened is closed when members are admitted.
 	opened chan struct{}
 	// strangers are the pods of gangs, by the schedulers that they name.
 	strangers strangers
@@ -70,13 +70,13 @@ type Registry struct {
 
 // Turns keeps gangs waiting that could be placed.
 type Turns interface {
-	// Waiting reports whether a pod waits for its turn, whoever has been told so.
+	// Waiting reports whether a pod waits for its turn, whether or not that was reported.
 	Waiting(pod *v1.Pod) bool
 }
 
-// New makes a registry without profiles. victims is how many victims of a holder in the ledger
-// have not ended, and is asked under the lock of the gangs; nil where nobody evicts. watched
-// learns what is watched; nil where nobody asks.
+// New returns a registry without profiles. victims returns how many victims of a holder in the ledger
+// have not ended, and is called under the lock of the gangs; nil where nothing is evicted. watched
+// gets what is watched; nil where it is not needed.
 func New(ledger *holds.Holds, victims func(holder hold.Holder) int, watched *watches.Watches) *Registry {
 	r := &Registry{
 		clock: clock.RealClock{}, holds: ledger, watches: watched, victims: victims,
@@ -90,25 +90,25 @@ func New(ledger *holds.Holds, victims func(holder hold.Holder) int, watched *wat
 // all returns the profiles by name, not to be changed.
 func (r *Registry) all() map[string]*Profile { return *r.profiles.Load() }
 
-// Adapter acts in a profile on what follows from the state of its gangs. It is called with no
+// Adapter carries out in a profile what follows from the state of its gangs. It is called with no
 // lock held.
 type Adapter interface {
-	// Act acts on effects; the ledger knows of them already.
+	// Act carries out effects; the ledger has them already.
 	Act(ctx context.Context, e gang.Effects)
-	// Gone tells that a pod, or a PodGroup, of this UID is gone.
+	// Gone is called when a pod, or a PodGroup, of this UID is gone.
 	Gone(uid types.UID)
-	// Explanation returns why a gang waits, all told; false where there is no such gang.
+	// Explanation returns why a gang waits, with everything considered; false where there is no such gang.
 	Explanation(key gang.Key) (gang.Explanation, bool)
 }
 
-// Settings are those of the gangs of a profile.
+// Settings are the settings for the gangs of a profile.
 type Settings struct {
-	// Defaults are what holds for gangs that say nothing else.
+	// Defaults are the settings of gangs that set nothing else.
 	Defaults gang.Defaults
 	Backoff  gang.Backoff
 }
 
-// Profile is the gangs of one profile. It is safe for concurrent use.
+// Profile has the gangs of one profile. It is safe for concurrent use.
 type Profile struct {
 	*Registry
 	name    string
@@ -128,7 +128,7 @@ func (r *Registry) Register(handle fwk.Handle, settings Settings, adapter Adapte
 	return p
 }
 
-// Start begins to watch, once all profiles are registered. Members are let through when all
+// Start starts the watches, once all profiles are registered. Members are admitted when everything
 // that the API server has was seen. It fails where a watch cannot be made.
 func (r *Registry) Start(ctx context.Context, turns Turns) error {
 	r.turns = turns
@@ -142,8 +142,8 @@ func (r *Registry) Start(ctx context.Context, turns Turns) error {
 	return nil
 }
 
-// OnMove has a function called whenever the PodGroup of a gang names another queue than
-// before, with no lock held. OnMove is for the time before Start.
+// OnMove registers a function that is called whenever the PodGroup of a gang names another queue than
+// before, with no lock held. OnMove has to be called before Start.
 func (r *Registry) OnMove(moved func(profile string, key gang.Key)) { r.moved = append(r.moved, moved) }
 
 // Outside reports whether a pod is in no gang that is scheduled here.
@@ -152,18 +152,18 @@ func (r *Registry) Outside(pod *v1.Pod) bool {
 	return !ok || source == gang.FromSchedulingGroup && (r.leaveNative || r.natives.basic(key).Alone())
 }
 
-// Single reports whether a pod is evicted by itself: it is in no gang, whoever schedules it.
+// Single reports whether a pod is evicted by itself: it is in no gang, whichever scheduler placed it.
 func (r *Registry) Single(pod *v1.Pod) bool {
 	key, source, ok := gang.KeyOf(pod)
 	return !ok || source == gang.FromSchedulingGroup && r.natives.basic(key).Single()
 }
 
-// Holder names a group of this profile in the ledger, which all profiles share.
+// Holder returns the name of a group of this profile in the ledger, which all profiles share.
 func (p *Profile) Holder(group string) hold.Holder {
 	return hold.Holder{Profile: p.name, Group: group}
 }
 
-// look calls with the gangs of a profile, if they are known here.
+// look calls do with the gangs of a profile, if they are known here.
 func (r *Registry) look(profile string, do func(s *gang.Gangs)) (known bool) {
 	p := r.all()[profile]
 	if p != nil {
@@ -172,21 +172,21 @@ func (r *Registry) look(profile string, do func(s *gang.Gangs)) (known bool) {
 	return p != nil
 }
 
-// Running returns what runs of a gang of a profile, and of those that start together with it,
-// by key; none where nobody knows it.
+// Running returns what runs of a gang of a profile, and of the gangs that start together with it,
+// by key; none where the gang is not known.
 func (r *Registry) Running(profile string, key gang.Key) (running []gang.Footprint) {
 	r.look(profile, func(s *gang.Gangs) { running = s.Footprints(key) })
 	return running
 }
 
-// Waiting returns what would be tried of the gangs of a profile that have all their members and no place, in order of
+// Waiting returns the attempts for the gangs of a profile that have all their members and no place, in order of
 // rank.
 func (r *Registry) Waiting(profile string) (list []*gang.Attempt) {
 	r.look(profile, func(s *gang.Gangs) { list = s.Waiting() })
 	return list
 }
 
-// Wants returns what is to be placed if a pod is scheduled: of a pod in no gang, the pod. It
+// Wants returns what is to be placed if a pod is scheduled: for a pod in no gang, the pod. It
 // returns false where its place is decided.
 func (r *Registry) Wants(pod *v1.Pod) (want gang.Want, undecided bool) {
 	if !r.look(pod.Spec.SchedulerName, func(s *gang.Gangs) { want, undecided = s.Wants(pod) }) {
@@ -200,7 +200,7 @@ func (r *Registry) WaitsForRoom(pod *v1.Pod) (waits bool) {
 	return !r.look(pod.Spec.SchedulerName, func(s *gang.Gangs) { waits = s.WaitsForRoom(pod.UID) }) || waits
 }
 
-// Whole reports whether a pod's gang has all its members, and so have those that start with it, as far as is known.
+// Whole reports whether a pod's gang has all its members, and so have the gangs that start with it, as far as is known.
 func (r *Registry) Whole(pod *v1.Pod) (whole bool) {
 	return !r.look(pod.Spec.SchedulerName, func(s *gang.Gangs) { whole = s.Whole(pod.UID) }) || whole
 }
@@ -220,7 +220,7 @@ func (r *Registry) Placing(holder hold.Holder) (placing bool) {
 	return placing
 }
 
-// Hoards lists the holders of less than a priority, in all profiles but one, that hold
+// Hoards lists the holders with a lower priority, in all profiles but one, that hold
 // capacity without being complete.
 func (r *Registry) Hoards(below int32, but string) []hold.Holder {
 	var holders []hold.Holder
@@ -238,7 +238,7 @@ func (r *Registry) Hoards(below int32, but string) []hold.Holder {
 	return holders
 }
 
-// Yield has holders, of whichever profile, give back what they hold without being complete.
+// Yield makes holders, of any profile, give back what they hold without being complete.
 func (r *Registry) Yield(ctx context.Context, holders []hold.Holder) {
 	groups := map[string][]string{}
 	for _, holder := range holders {
@@ -251,23 +251,23 @@ func (r *Registry) Yield(ctx context.Context, holders []hold.Holder) {
 	}
 }
 
-// Changed tells that something has changed that may help gangs which did not fit.
+// Changed is called when something has changed that may help gangs which did not fit.
 func (r *Registry) Changed() { r.changed((*gang.Gangs).Changed) }
 
-// Explain has the users of gangs of a profile told why they wait, if that has changed.
+// Explain reports to the users of gangs of a profile why they wait, if that has changed.
 func (r *Registry) Explain(ctx context.Context, profile string, keys []gang.Key) {
 	if p := r.all()[profile]; p != nil {
 		p.adapter.Act(ctx, gang.Effects{Changed: keys})
 	}
 }
 
-// GangOf is the gang of a pod, which need not be there any more; false where it is in none that is scheduled here.
+// GangOf returns the gang of a pod, which may no longer exist; false where the pod is in no gang that is scheduled here.
 func (r *Registry) GangOf(pod *v1.Pod) (gang.Key, bool) {
 	key, _, _ := gang.KeyOf(pod)
 	return key, r.all()[pod.Spec.SchedulerName] != nil && !r.Outside(pod)
 }
 
-// Why returns why the members of the gang of a pod wait, all told; false where it is in none that is known.
+// Why returns why the members of the gang of a pod wait, with everything considered; false where the pod is in no gang that is known.
 func (r *Registry) Why(pod *v1.Pod) (e gang.Explanation, ok bool) {
 	key, _, member := gang.KeyOf(pod)
 	p := r.all()[pod.Spec.SchedulerName]
@@ -278,16 +278,16 @@ func (r *Registry) Why(pod *v1.Pod) (e gang.Explanation, ok bool) {
 }
 
 // Awaits reports whether the gang of a pod is being tried, or will be as things are, or victims make room for it or for
-// the pod: what is said may not be the last word. until is as in [gang.Gangs.Awaits].
+// the pod: the present explanation may not be the last. until is as in [gang.Gangs.Awaits].
 func (r *Registry) Awaits(pod *v1.Pod) (awaits bool, until time.Time) {
 	if p := r.all()[pod.Spec.SchedulerName]; p != nil {
 		p.Look(func(s *gang.Gangs) { awaits, until = s.Awaits(pod.UID, p.clock.Now(), elsewhere{p}) })
-		awaits = awaits || elsewhere{p}.Making(hold.SinglePod(pod.UID)) // for one that goes alone, or is in no gang
+		awaits = awaits || elsewhere{p}.Making(hold.SinglePod(pod.UID)) // for a pod that is placed alone, or is in no gang
 	}
 	return awaits, until
 }
 
-// Knows reports whether the gang of a pod counts it by now; so it does where the pod is in none that is scheduled here.
+// Knows reports whether the gang of a pod counts it by now; it is also true where the pod is in no gang that is scheduled here.
 func (r *Registry) Knows(pod *v1.Pod) (knows bool) {
 	if _, member := r.GangOf(pod); !member {
 		return true
@@ -296,7 +296,7 @@ func (r *Registry) Knows(pod *v1.Pod) (knows bool) {
 	return knows
 }
 
-// Synced reports whether all gangs are known that there were at the start, and have come to
+// Synced reports whether all gangs are known that existed at the start, and their members have come to
 // the gates after that of the Gang plugin.
 func (r *Registry) Synced() bool {
 	select {
@@ -307,10 +307,10 @@ func (r *Registry) Synced() bool {
 	}
 }
 
-// Word returns the reason that kube-scheduler is to give where it says of a pod, with this message, that it is unschedulable;
-// false where it is to say nothing. A member whose gang starts together says what is said of the gang, which it is told in
-// another way: what came of its own cycle, that it follows a plan or gives way to another member, is nothing that nodes help
-// with.
+// Word returns the reason that kube-scheduler is to write where it reports a pod, with this message, as unschedulable;
+// false where it is to write nothing. A member whose gang starts together gets the reason of the gang, which is written in
+// another way: the result of its own cycle, that it follows a plan or gives way to another member, is nothing that more nodes
+// help with.
 func (r *Registry) Word(pod *v1.Pod, message string) (reason string, says bool) {
 	p := r.all()[pod.Spec.SchedulerName]
 	if p == nil || r.Outside(pod) {
@@ -321,12 +321,12 @@ func (r *Registry) Word(pod *v1.Pod, message string) (reason string, says bool) 
 	key, _, _ := gang.KeyOf(pod)
 	e, known := p.adapter.Explanation(key)
 	if byItself && (!known || e.Running || e.Reason == "" || e.Reason == v1alpha1.ReasonAwaitingPlacement) {
-		return v1alpha1.ReasonUnschedulable, true // there is nothing else to be said of it
+		return v1alpha1.ReasonUnschedulable, true // there is no other explanation
 	}
 	return e.Reason, known && e.Reason == v1alpha1.ReasonUnschedulable && strings.Contains(message, e.Message)
 }
 
-// Explanation returns why a gang waits, as far as its state tells, and the pods of it that name
+// Explanation returns why a gang waits, as far as its state shows, and how many of its pods name
 // other schedulers; false where there is no such gang.
 func (p *Profile) Explanation(key gang.Key) (e gang.Explanation, ok bool) {
 	p.Look(func(s *gang.Gangs) { e, ok = s.Explain(key) })

@@ -13,17 +13,17 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 )
 
-// strangers are the pods of gangs by the schedulers that they name: those of a gang that name
-// another one than a profile are no members there, and whoever made them does not know. It is
+// strangers are the pods of gangs by the schedulers that they name: pods of a gang that name
+// another scheduler than a profile are no members there, which their author may not know. It is
 // safe for concurrent use.
 type strangers struct {
 	mu sync.Mutex
-	// schedulers are the names that the pods of each gang give.
+	// schedulers are the scheduler names of the pods of each gang.
 	schedulers map[gang.Key]map[types.UID]string
 	gangs      map[types.UID]gang.Key
 }
 
-// see takes in a pod, and returns the gangs of which it has become or is no more a part.
+// see adds a pod, and returns the gangs that it has joined or left.
 func (s *strangers) see(pod *v1.Pod) (changed []gang.Key) {
 	key, _, ok := gang.KeyOf(pod)
 	s.mu.Lock()
@@ -49,7 +49,7 @@ func (s *strangers) see(pod *v1.Pod) (changed []gang.Key) {
 	return append(changed, key)
 }
 
-// gone takes in that a pod is no more.
+// gone removes a pod.
 func (s *strangers) gone(uid types.UID) (changed []gang.Key) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -69,7 +69,7 @@ func (s *strangers) drop(uid types.UID, key gang.Key) {
 	}
 }
 
-// of says which pods of a gang a profile leaves aside; empty where there are none.
+// of returns the message about pods of a gang that a profile leaves aside; empty where there are none.
 func (s *strangers) of(key gang.Key, profile string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

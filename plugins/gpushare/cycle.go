@@ -13,28 +13,28 @@ import (
 
 // Reasons of nodes that Filter refuses.
 const (
-	// ErrReasonFull is the reason of nodes of which no card has that much free memory.
+	// ErrReasonFull is the reason of nodes without a card that has that much free memory.
 	ErrReasonFull = "node(s) had no GPU card with enough free memory"
-	// ErrReasonSmall is the reason of nodes of which no card has that much memory.
+	// ErrReasonSmall is the reason of nodes without a card that has that much memory.
 	ErrReasonSmall = "node(s) had no GPU card of that size"
-	// ErrReasonUnreadable is the reason of nodes that do not say well what cards they have.
+	// ErrReasonUnreadable is the reason of nodes whose description of their cards is invalid.
 	ErrReasonUnreadable = "node(s) had GPU cards that could not be read"
 )
 
-// EventsToRegister returns what could help a pod that was refused. That somebody repairs
-// the annotation of another pod is not among them: kube-scheduler would ask about every
+// EventsToRegister returns what could help a pod that was refused. A repair of the annotation of
+// another pod is not among them: kube-scheduler would call the hint for every
 // update of every pod.
 func (pl *GPUShare) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	return []fwk.ClusterEventWithHint{
-		// A pod that goes gives its card free.
+		// A pod that goes frees its card.
 		{Event: fwk.ClusterEvent{Resource: fwk.AssignedPod, ActionType: fwk.Delete}, QueueingHintFn: pl.afterPodDelete},
-		// A node that comes has cards; one that changes may have more or larger ones, or now
-		// say well what it has.
+		// A new node has cards; a changed one may have more or larger ones, or a valid description
+		// now.
 		{Event: fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add | fwk.UpdateNodeAllocatable | fwk.UpdateNodeAnnotation}, QueueingHintFn: pl.afterNodeChange},
 	}, nil
 }
 
-// afterPodDelete lets a pod be tried when one goes that had GPU memory.
+// afterPodDelete queues a pod when one that had GPU memory goes.
 func (pl *GPUShare) afterPodDelete(_ klog.Logger, _ *v1.Pod, oldObject, newObject any) (fwk.QueueingHint, error) {
 	gone, _, err := schedutil.As[*v1.Pod](oldObject, newObject)
 	if err != nil {
@@ -46,7 +46,7 @@ func (pl *GPUShare) afterPodDelete(_ klog.Logger, _ *v1.Pod, oldObject, newObjec
 	return fwk.Queue, nil
 }
 
-// afterNodeChange lets a pod be tried when the cards of a node change and one of them is
+// afterNodeChange queues a pod when the cards of a node change and one of them is
 // large enough.
 func (pl *GPUShare) afterNodeChange(_ klog.Logger, pod *v1.Pod, oldObject, newObject any) (fwk.QueueingHint, error) {
 	before, after, err := schedutil.As[*v1.Node](oldObject, newObject)
@@ -65,7 +65,7 @@ func (pl *GPUShare) afterNodeChange(_ klog.Logger, pod *v1.Pod, oldObject, newOb
 	return fwk.Queue, nil
 }
 
-// SignPod tells pods apart by their GPU memory.
+// SignPod distinguishes pods by their GPU memory.
 func (pl *GPUShare) SignPod(_ context.Context, pod *v1.Pod) ([]fwk.SignFragment, *fwk.Status) {
 	memory := requested(pod)
 	if memory == 0 {
@@ -86,11 +86,11 @@ func (pl *GPUShare) PreFilter(_ context.Context, state fwk.CycleState, pod *v1.P
 
 // PreFilterExtensions returns none: Filter reads the node as it is given, and a pod that
 // preemption takes away and puts back has its card in the ledger or in its annotation.
-// What a what-if has to keep beyond that the Simulate hooks do.
+// The Simulate hooks keep what a what-if needs beyond that.
 func (pl *GPUShare) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
 
-// Filter asks for a card with enough free memory. It looks at the pods of this one node:
-// no index of them could know what a what-if has added or taken away.
+// Filter looks for a card with enough free memory. It looks at the pods of this one node:
+// an index of them could not have what a what-if has added or taken away.
 func (pl *GPUShare) Filter(_ context.Context, state fwk.CycleState, pod *v1.Pod, info fwk.NodeInfo) *fwk.Status {
 	c := cycleOf(state)
 	if c == nil {
@@ -118,7 +118,7 @@ func (pl *GPUShare) PreScore(_ context.Context, state fwk.CycleState, _ *v1.Pod,
 }
 
 // Score prefers nodes on which the pod fills a card: it is the share of the pod's card
-// that is taken then. Cards that are left whole are there for pods that need one.
+// that is taken then. Cards that are left whole stay available for pods that need one.
 func (pl *GPUShare) Score(_ context.Context, state fwk.CycleState, pod *v1.Pod, info fwk.NodeInfo) (int64, *fwk.Status) {
 	c := cycleOf(state)
 	if c == nil {

@@ -1,10 +1,10 @@
 // Package gpushare is the GPUShare plugin: pods that share GPU cards by memory.
 //
 // A pod gets all of its memory on one card, no card is sold beyond what it has, and a
-// pod keeps its card for as long as it is on its node. Which card that is stands in an
-// annotation of the pod, written before the pod is bound.
+// pod keeps its card for as long as it is on its node. An annotation of the pod names the
+// card; it is written before the pod is bound.
 //
-// It hands out memory; that pods keep to it is for whoever runs them.
+// It hands out memory; it does not enforce that pods keep to it.
 package gpushare
 
 import (
@@ -36,15 +36,15 @@ const Name = "GPUShare"
 type GPUShare struct {
 	handle fwk.Handle
 	ledger *Ledger
-	// keepers keep memory of cards for pods that are yet to come.
+	// keepers are the plugins that keep memory of cards for pods that are yet to come.
 	keepers func() []Keeper
 }
 
 // Keeper is a plugin that keeps memory of cards for pods that are yet to come: a reservation, say.
 type Keeper interface {
-	// KeptCards is what is kept on a node, as far as the pod of a cycle is concerned.
+	// KeptCards returns what is kept on a node, as far as the pod of a cycle is concerned.
 	KeptCards(state fwk.CycleState, pod *v1.Pod, info fwk.NodeInfo) card.Kept
-	// TakenCard is the card of which a pod of a what-if has taken what was kept for it; false for none.
+	// TakenCard returns the card of which a pod of a what-if has taken what was kept for it; false for none.
 	TakenCard(state fwk.CycleState, pod types.UID) (int, bool)
 }
 
@@ -66,10 +66,10 @@ var (
 // Name returns the name of the plugin.
 func (pl *GPUShare) Name() string { return Name }
 
-// DependsOnHolds says that what refuses a pod may be kept for others, and end.
+// DependsOnHolds marks that what refuses a pod may be kept for others, and end.
 func (pl *GPUShare) DependsOnHolds() {}
 
-// New makes the factory of the plugin over a ledger that all profiles share. plugins are those among which
+// New returns the factory of the plugin over a ledger that all profiles share. plugins are those among which
 // it finds keepers.
 func New(ledger *Ledger, plugins *extension.Plugins) frameworkruntime.PluginFactory {
 	return func(_ context.Context, object runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
@@ -86,8 +86,8 @@ func New(ledger *Ledger, plugins *extension.Plugins) frameworkruntime.PluginFact
 	}
 }
 
-// watch keeps the ledger from growing for ever, and in step with who edits the
-// annotation of a pod that is bound.
+// watch keeps the ledger from growing for ever, and up to date when the annotation of a
+// bound pod is edited.
 func (pl *GPUShare) watch() error {
 	factory := pl.handle.SharedInformerFactory()
 	if _, err := factory.Core().V1().Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
@@ -109,7 +109,7 @@ func (pl *GPUShare) watch() error {
 	return nil
 }
 
-// requested is the GPU memory that a pod requests, in MiB.
+// requested returns the GPU memory that a pod requests, in MiB.
 func requested(pod *v1.Pod) int64 {
 	asks := func(list []v1.Container) bool {
 		for i := range list {
@@ -126,7 +126,7 @@ func requested(pod *v1.Pod) int64 {
 	return quantity.Value()
 }
 
-// requestedBy is the same of a pod on a node, which has it worked out.
+// requestedBy returns the same for a pod on a node, where it is already computed.
 func requestedBy(info fwk.PodInfo) int64 {
 	return info.CalculateResource().Resource.GetScalarResources()[v1alpha1.GPUMemoryResource]
 }

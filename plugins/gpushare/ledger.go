@@ -11,19 +11,19 @@ import (
 )
 
 // Ledger is what the profiles of a process share: the cards of pods that were reserved
-// here, how the cards of nodes were read, and what users were told. It is safe for
+// here, how the cards of nodes were read, and what was reported to users. It is safe for
 // concurrent use.
 //
-// A pod stays in it until it is gone, and not only until its annotation has come: the
+// A pod stays in it until it is gone, not only until its annotation has come: the
 // scheduler's cache, and the snapshot of a cycle, may have the pod without it for longer.
 type Ledger struct {
 	mu sync.RWMutex
-	// pods are those that were reserved, also by node.
+	// pods are the pods with a reserved card; byNode has them by node.
 	pods   map[types.UID]reservation
 	byNode map[string]map[types.UID]reservation
 	// layouts are the cards of nodes, by name.
 	layouts map[string]layout
-	// told is the value that was last told, of each key of an object.
+	// told is the value that was last reported, for each key of an object.
 	told map[types.UID]map[string]string
 }
 
@@ -34,7 +34,7 @@ type reservation struct {
 	memory int64
 }
 
-// NewLedger makes an empty ledger.
+// NewLedger returns an empty ledger.
 func NewLedger() *Ledger {
 	return &Ledger{
 		pods: map[types.UID]reservation{}, byNode: map[string]map[types.UID]reservation{},
@@ -94,8 +94,8 @@ func (l *Ledger) on(node string) map[types.UID]reservation {
 	return list
 }
 
-// podSeen leaves a bound pod to its annotation where that says something else: somebody
-// has edited it.
+// podSeen drops a bound pod from the ledger where its annotation differs: it was
+// edited.
 func (l *Ledger) podSeen(pod *v1.Pod) {
 	if pod.Spec.NodeName == "" {
 		return
@@ -119,7 +119,7 @@ func (l *Ledger) nodeGone(node *v1.Node) {
 	delete(l.told, node.UID)
 }
 
-// news reports whether a value of an object was not told yet, and notes that it is now.
+// news reports whether a value of an object was not reported yet, and notes that it is now.
 func (l *Ledger) news(object types.UID, key, value string) bool {
 	l.mu.RLock()
 	before, told := l.told[object][key]
@@ -139,7 +139,7 @@ func (l *Ledger) news(object types.UID, key, value string) bool {
 	return true
 }
 
-// layout returns the cards of a node, which it reads where they have changed.
+// layout returns the cards of a node, which it reads again where they have changed.
 func (l *Ledger) layout(node *v1.Node, total int64) layout {
 	value, annotated := node.Annotations[v1alpha1.GPUCardsAnnotation]
 	l.mu.RLock()

@@ -14,23 +14,23 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/card"
 )
 
-// layout is the cards of a node, and what they were read from.
+// layout is the cards of a node, with what they were read from.
 type layout struct {
 	value     string
 	annotated bool
 	total     int64
-	// sizes are the memory of each card; none where want says what would have been right.
+	// sizes are the memory of each card; none where the value is invalid, and want describes a valid one.
 	sizes []int64
 	want  error
 }
 
-// readLayout reads the cards of a node of which total is allocatable. A node that does
-// not say has one card.
+// readLayout reads the cards of a node of which total is allocatable. A node without
+// the annotation has one card.
 func readLayout(value string, annotated bool, total int64) layout {
 	l := layout{value: value, annotated: annotated, total: total}
 	switch {
 	case total <= 0:
-		// It has nothing to give, whatever it says.
+		// It has nothing to give, whatever its annotation.
 	case annotated:
 		l.sizes, l.want = card.ParseSizes(value, total)
 	default:
@@ -39,7 +39,7 @@ func readLayout(value string, annotated bool, total int64) layout {
 	return l
 }
 
-// largest is the memory of the largest card.
+// largest returns the memory of the largest card.
 func (l layout) largest() int64 {
 	return slices.Max(append(l.sizes, 0))
 }
@@ -51,7 +51,7 @@ func layoutOf(node *v1.Node) layout {
 	return readLayout(value, annotated, total.Value())
 }
 
-// cards returns the cards of a node, and tells where they cannot be read.
+// cards returns the cards of a node, and reports it where they cannot be read.
 func (pl *GPUShare) cards(info fwk.NodeInfo) layout {
 	node := info.Node()
 	l := pl.ledger.layout(node, info.GetAllocatable().GetScalarResources()[v1alpha1.GPUMemoryResource])
@@ -84,7 +84,7 @@ func (pl *GPUShare) choose(c *cycle, state fwk.CycleState, pod *v1.Pod, memory i
 	return index, free, ok
 }
 
-// takenCard is the card of which a pod of a what-if has taken what was kept for it; false for none.
+// takenCard returns the card of which a pod of a what-if has taken what was kept for it; false for none.
 func (pl *GPUShare) takenCard(state fwk.CycleState, pod types.UID) (int, bool) {
 	for _, keeper := range pl.keepers() {
 		if at, ok := keeper.TakenCard(state, pod); ok {
@@ -124,7 +124,7 @@ func (pl *GPUShare) pods(c *cycle, state fwk.CycleState, info fwk.NodeInfo, size
 		}
 		a, ok := c.arrivals[p.GetPod()]
 		if !ok {
-			a.number = math.MaxInt // where nothing was noted, the node has them in their order
+			a.number = math.MaxInt // pods that were not noted are in the node's order
 		}
 		at := card.Open
 		if !a.fresh {
@@ -151,8 +151,8 @@ func (pl *GPUShare) pods(c *cycle, state fwk.CycleState, info fwk.NodeInfo, size
 }
 
 // cardOf returns the card of a pod on a node with so many. What this process has reserved
-// counts before what the pod carries: that may be the card of an earlier attempt to bind
-// it. A pod that somebody else has bound without a card may be on any.
+// takes precedence over the pod's annotation, which may be of an earlier attempt to bind
+// it. A pod that another scheduler has bound without a card may be on any.
 func (pl *GPUShare) cardOf(pod *v1.Pod, memory int64, node *v1.Node, cards int) int {
 	if r, ok := pl.ledger.of(pod.UID); ok && r.node == node.Name {
 		if r.card >= cards {
@@ -180,8 +180,8 @@ func (pl *GPUShare) cardOf(pod *v1.Pod, memory int64, node *v1.Node, cards int) 
 	return index
 }
 
-// scheduledCondition is what the API server says of whether a pod is on a node. The node
-// name says less: pods that a what-if adds have one.
+// scheduledCondition returns whether the API server has a pod on a node. The node
+// name does not show that: pods that a what-if adds have one.
 func scheduledCondition(pod *v1.Pod) v1.ConditionStatus {
 	for i := range pod.Status.Conditions {
 		if c := &pod.Status.Conditions[i]; c.Type == v1.PodScheduled {
@@ -191,8 +191,8 @@ func scheduledCondition(pod *v1.Pod) v1.ConditionStatus {
 	return v1.ConditionUnknown
 }
 
-// reservedSince lists pods that are reserved on a node and that the node as given does not
-// have yet.
+// reservedSince lists pods that have a card reserved on a node and are not on the node as
+// given yet.
 func (pl *GPUShare) reservedSince(info fwk.NodeInfo, cards int, but types.UID) []card.Pod {
 	reserved := pl.ledger.on(info.Node().Name)
 	delete(reserved, but)

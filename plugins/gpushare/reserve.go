@@ -29,16 +29,16 @@ func (pl *GPUShare) Reserve(_ context.Context, state fwk.CycleState, pod *v1.Pod
 	sizes := pl.cards(info).sizes
 	index, _, ok := pl.choose(&cycle{but: pod.UID}, state, pod, memory, info, sizes, pl.reservedSince(info, len(sizes), pod.UID)...)
 	if !ok {
-		// Something else has come or changed since the filters ran. An error is tried again by
-		// itself; a refusal would wait for an event that may have been.
+		// Something else has come or changed since the filters ran. An error is retried by
+		// itself; a refusal would wait for an event that may have come already.
 		return fwk.AsStatus(fmt.Errorf("choosing a GPU card on node %s: none has %d MiB left", node, memory))
 	}
 	pl.ledger.put(pod.UID, reservation{node: node, card: index, memory: memory})
 	return nil
 }
 
-// Unreserve gives the card back. What PreBind has written stays: a pod that is not bound
-// is not asked for it, and the next attempt writes it anew.
+// Unreserve gives the card back. What PreBind has written stays: it does not count for a pod
+// that is not bound, and the next attempt overwrites it.
 func (pl *GPUShare) Unreserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, node string) {
 	if !state.IsPodGroupSchedulingCycle() {
 		pl.ledger.release(pod.UID, node)
@@ -53,11 +53,11 @@ func (pl *GPUShare) PreBindPreFlight(_ context.Context, _ fwk.CycleState, pod *v
 	return &fwk.PreBindPreFlightResult{AllowParallel: true}, nil
 }
 
-// PreBind records the card on the pod. It writes also where the pod seems to carry the
-// same already: that may be of an attempt before the last.
+// PreBind records the card on the pod. It writes even where the pod seems to have the
+// same annotation already: that may be of an attempt before the last.
 func (pl *GPUShare) PreBind(ctx context.Context, _ fwk.CycleState, pod *v1.Pod, node string) *fwk.Status {
 	if requested(pod) == 0 {
-		return nil // where no preflight was made
+		return nil // where PreBindPreFlight was not called
 	}
 	r, ok := pl.ledger.of(pod.UID)
 	if !ok || r.node != node {

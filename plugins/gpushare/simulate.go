@@ -15,28 +15,28 @@ var cycleKey fwk.StateKey = "lockstep.dev/" + Name
 
 // cycle is what the plugin knows in the cycle of a pod, or in a what-if about it.
 //
-// Which pods are on a node the node itself says, and most of them have a card for good.
+// The node itself has its pods, and most of them have a card for good.
 // The cards of the others follow from the order in which they came, and that is all that
 // a what-if has to keep: the same pods in the same order get the same cards, so a pod
 // that is put back has what it had, and so have those beside it.
 type cycle struct {
 	// memory is what the pod requests, in MiB.
 	memory int64
-	// but is a pod that does not count where it is.
+	// but is a pod that does not count on its node.
 	but types.UID
 	// touched are the nodes that the what-if has changed. The pods that they had and those
 	// that came are in arrivals, also after they were taken away.
 	touched sets.Set[string]
-	// arrivals goes by the object and not by its UID: a pod that is put back is the object
-	// that was taken away; one that is placed anew is another.
+	// arrivals is keyed by the object and not by its UID: a pod that is put back is the object
+	// that was taken away; a pod that is placed anew is another.
 	arrivals map[*v1.Pod]arrival
 }
 
 // arrival is when a pod came to a node.
 type arrival struct {
-	// number says the order; no two are alike.
+	// number is its place in the order; all numbers differ.
 	number int
-	// fresh: the what-if brought it, so what it carries of cards does not hold.
+	// fresh: the what-if brought it, so its annotation of a card does not count.
 	fresh bool
 }
 
@@ -50,7 +50,7 @@ func (c *cycle) Clone() fwk.StateData {
 // came notes a pod that was not noted before.
 func (c *cycle) came(pod *v1.Pod, fresh bool) {
 	if _, ok := c.arrivals[pod]; ok {
-		return // it is put back
+		return // the pod is put back
 	}
 	if c.arrivals == nil {
 		c.arrivals = map[*v1.Pod]arrival{}
@@ -59,19 +59,19 @@ func (c *cycle) came(pod *v1.Pod, fresh bool) {
 }
 
 // cycleOf returns what PreFilter has written; nil where the pod needs no GPU memory, or
-// where PreFilter was not asked.
+// where PreFilter did not run.
 func cycleOf(state fwk.CycleState) *cycle {
 	data, err := state.Read(cycleKey)
 	if err != nil {
-		return nil // as said above
+		return nil // PreFilter has not written it
 	}
 	c, _ := data.(*cycle)
 	return c
 }
 
 // touch notes the pods of a node as the snapshot has them, before the first change to it.
-// It has to be the snapshot: a what-if that is told of all changes late is to come to the
-// same order as one that heard of each.
+// It has to be the snapshot: a what-if that gets all changes late has to come to the
+// same order as one that got each in time.
 func (pl *GPUShare) touch(c *cycle, node string) error {
 	if c.touched.Has(node) {
 		return nil
@@ -92,10 +92,10 @@ func (pl *GPUShare) touch(c *cycle, node string) error {
 	return nil
 }
 
-// SimulatesNodeLocally says that the cards of a node are a matter of the pods on it.
+// SimulatesNodeLocally marks that the cards of a node depend only on the pods on it.
 func (pl *GPUShare) SimulatesNodeLocally() {}
 
-// SimulateAddTask takes in that a pod comes to a node: put back, or placed there anew.
+// SimulateAddTask notes that a pod comes to a node: put back, or placed there anew.
 func (pl *GPUShare) SimulateAddTask(_ context.Context, state fwk.CycleState, _ *v1.Pod, toAdd fwk.PodInfo, node fwk.NodeInfo) *fwk.Status {
 	c := cycleOf(state)
 	if c == nil || requestedBy(toAdd) <= 0 {
@@ -108,8 +108,8 @@ func (pl *GPUShare) SimulateAddTask(_ context.Context, state fwk.CycleState, _ *
 	return nil
 }
 
-// SimulateRemoveTask keeps what the pod had, and the order of those that stay: a node
-// forgets it when it loses a pod.
+// SimulateRemoveTask keeps what the pod had, and the order of the pods that stay: a node
+// loses their order when it loses a pod.
 func (pl *GPUShare) SimulateRemoveTask(_ context.Context, state fwk.CycleState, _ *v1.Pod, toRemove fwk.PodInfo, node fwk.NodeInfo) *fwk.Status {
 	c := cycleOf(state)
 	if c == nil || requestedBy(toRemove) <= 0 {

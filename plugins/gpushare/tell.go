@@ -9,7 +9,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 )
 
-// What is wrong is told when it is news: once for each value.
+// Problems are reported when they are news: once for each value.
 
 func (pl *GPUShare) tellCards(node *v1.Node, l layout) {
 	if pl.ledger.news(node.UID, v1alpha1.GPUCardsAnnotation, fmt.Sprint(l.total, " ", l.value)) {
@@ -18,7 +18,7 @@ func (pl *GPUShare) tellCards(node *v1.Node, l layout) {
 }
 
 func (pl *GPUShare) tellOversold(node *v1.Node, index int, recorded, size int64) {
-	// By card, since several may be.
+	// By card, since several cards may be oversold.
 	key := v1alpha1.GPUCardAnnotation + " " + strconv.Itoa(index)
 	if pl.ledger.news(node.UID, key, fmt.Sprint(recorded, " ", size)) {
 		oversold(node, index, recorded, size).Record(pl.handle.EventRecorder())

@@ -13,40 +13,40 @@ import (
 )
 
 // blocked is the pods that found capacity held for others. No event of the
-// cluster tells when a hold ends, so they are activated when one does on a node
-// that refused them, in whichever profile; when a pod ends there; and when nodes
-// change, since the queue knows of no event that could help what this plugin refused.
+// cluster shows when a hold ends, so they are activated when one does on a node
+// that refused them, in any profile; when a pod ends there; and when nodes
+// change, since the queue knows no event that could help what this plugin refused.
 type blocked struct {
 	mu   sync.Mutex
 	pods map[types.UID]*v1.Pod
 	// on has the pods by the nodes that refused them.
 	on map[string]map[types.UID]bool
-	// ready are the pods to look at again, and turn is how often some were handed out.
+	// ready are the pods to be tried again, and turn is how often some were handed out.
 	ready map[types.UID]roused
 	turn  int
-	// since is where something has ended since the cycle that runs began: it may not have seen that.
+	// since is where something has ended since the present cycle began: the cycle may not have seen that.
 	since sets.Set[string]
 }
 
-// roused is a pod that is to be looked at again, from a turn on.
+// roused is a pod that is to be tried again, from a turn on.
 type roused struct {
 	pod  *v1.Pod
 	from int
 }
 
-// maxAtOnce is how many pods are looked at again at a time. While things end one after the
-// other, each would have all pods tried that fit nowhere, and those keep the thread from others.
+// maxAtOnce is how many pods are tried again at a time. While things end one after the
+// other, each end would cause retries of all pods that fit nowhere, and those would block the scheduling thread.
 const maxAtOnce = 50
 
-// begin takes in that a cycle begins, which sees all that has ended.
+// begin notes that a cycle begins, which sees everything that has ended.
 func (b *blocked) begin() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	clear(b.since)
 }
 
-// add notes a pod that these nodes refused in the cycle that runs. Where something has ended on
-// one of them meanwhile, it is to be looked at again.
+// add notes a pod that these nodes refused in the present cycle. Where something has ended on
+// one of them meanwhile, it is to be tried again.
 func (b *blocked) add(pod *v1.Pod, nodes []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -80,23 +80,23 @@ func (b *blocked) missed(nodes []string) bool {
 	return b.since.HasAny(nodes...)
 }
 
-// Of a pod that more nodes refused it is not remembered which: it is looked at again when
+// A pod that more nodes than manyNodes refused is noted without them: it is tried again when
 // something ends on anyNode.
 const (
 	manyNodes = 32
 	anyNode   = ""
 	// anyHold is where pods wait that no node refused: something has to be held for them first, or
-	// to be theirs. Pods that end do not help these.
+	// become theirs. Pods that end do not help these.
 	anyHold = " "
 )
 
-// released takes in that something of the ledger is free on a node, or is to be had by others.
+// released notes that something in the ledger is free on a node, or can be used by others.
 func (b *blocked) released(node string) {
 	b.ended(node)
 	b.ended(anyHold)
 }
 
-// ended takes in that something is free on a node that was held.
+// ended notes that something is free on a node that was held.
 func (b *blocked) ended(node string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -115,7 +115,7 @@ func (b *blocked) ended(node string) {
 	}
 }
 
-// all has all pods looked at again: another node may take them.
+// all rouses all pods: another node may take them.
 func (b *blocked) all() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -135,7 +135,7 @@ func (b *blocked) note(node string) {
 	b.since.Insert(node)
 }
 
-// rouse has a pod looked at again. One that is to be already keeps its turn.
+// rouse makes a pod ready to be tried again. A pod that is ready already keeps its turn.
 func (b *blocked) rouse(pod *v1.Pod) {
 	if b.ready == nil {
 		b.ready = map[types.UID]roused{}
@@ -148,7 +148,7 @@ func (b *blocked) rouse(pod *v1.Pod) {
 	b.ready[pod.UID] = r
 }
 
-// take hands out the pods to look at again, or as many of them as may be at a time: half of
+// take returns the pods to be tried again, or as many of them as may be at a time: half of
 // them are the first in rank, and half those that have waited longest, so that each has its
 // turn. The others are left for the next time.
 func (b *blocked) take() []*v1.Pod {

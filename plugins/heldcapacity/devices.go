@@ -12,18 +12,18 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
 )
 
-// beside is how a pod finds devices beside those that are held for others.
+// beside checks whether a pod finds devices beside those that are held for others.
 type beside struct {
 	overlay *devices.Overlay
-	// state is what the filter goes by.
+	// state is the cycle state for the filter.
 	state fwk.CycleState
-	// nodes are those on which devices are held; everywhere: what is held may be reached from others, too.
+	// nodes are those on which devices are held; everywhere: what is held may be reached from other nodes, too.
 	nodes      map[string]bool
 	everywhere bool
 }
 
-// besideHeld looks up what devices are left for a pod; nil if it needs none, or none are held for others. What keeps it from all
-// nodes DynamicResources says itself.
+// besideHeld finds what devices are left for a pod; nil if it needs none, or none are held for others. DynamicResources itself
+// reports what keeps the pod from all nodes.
 func (pl *HeldCapacity) besideHeld(ctx context.Context, pod *v1.Pod, holders []hold.Holder) (*beside, error) {
 	held := pl.holds.Devices(holders...)
 	if len(held) == 0 {
@@ -51,7 +51,7 @@ func (pl *HeldCapacity) besideHeld(ctx context.Context, pod *v1.Pod, holders []h
 	}
 }
 
-// check reports whether a node has the devices for a pod.
+// check returns whether a node has the devices for a pod, as a status.
 func (b *beside) check(ctx context.Context, pod *v1.Pod, info fwk.NodeInfo) *fwk.Status {
 	if !b.everywhere && !b.nodes[info.Node().Name] {
 		return nil

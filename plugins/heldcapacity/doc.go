@@ -3,7 +3,7 @@
 //
 // Any profile can have it. What a pod may use is what is held for the pod itself, or instead of
 // that what a plugin before this one grants it in the cycle state: Gang, what its gang holds.
-// Plugins that know what is held for pods whoever they are with are asked (holds.Granter).
+// Plugins that know what is held for pods independently of that are called, too (holds.Granter).
 //
-// It holds nothing itself. Pods that it refused it has looked at again when that ends.
+// It holds nothing itself. It activates pods that it refused when a hold ends.
 package heldcapacity

@@ -36,9 +36,9 @@ type HeldCapacity struct {
 	blocked blocked
 	// granters are the plugins of the profile that know what is held for pods.
 	granters func() []holds.Granter
-	// dependents are those that refuse pods for what is held, too.
+	// dependents are the plugins that refuse pods for what is held, too.
 	dependents func() []holds.Dependent
-	// devices tells what devices pods would be allocated; made for the first pod that needs any while some are held.
+	// devices returns the simulator of devices; made for the first pod that needs any while some are held.
 	devices func() (*devices.Simulator, error)
 }
 
@@ -56,18 +56,18 @@ const visitKey fwk.StateKey = "lockstep.dev/" + Name
 type visit struct {
 	demand  holds.Demand
 	holders []hold.Holder
-	// beside is how the pod finds devices beside those that are held for others; nil if it needs none, or none are held.
+	// beside checks whether the pod finds devices beside those that are held for others; nil if it needs none, or none are held.
 	beside *beside
 }
 
-// Clone shares the visit, which never changes.
+// Clone returns the same visit, which never changes.
 func (v *visit) Clone() fwk.StateData { return v }
 
 // Name returns the name of the plugin.
 func (pl *HeldCapacity) Name() string { return Name }
 
-// EventsToRegister registers none: no event of the cluster tells when a hold ends. The plugin
-// activates what it refused itself, once something ends on a node that refused it.
+// EventsToRegister registers none: no event of the cluster shows when a hold ends. The plugin itself
+// activates what it refused, once something ends on a node that refused it.
 func (pl *HeldCapacity) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	return nil, nil
 }
@@ -111,8 +111,8 @@ func (pl *HeldCapacity) Filter(ctx context.Context, state fwk.CycleState, pod *v
 	return v.beside.check(ctx, pod, info)
 }
 
-// SignPod keeps kube-scheduler's batching alive: a node that it proposes for a pod because it
-// was good for one like it is filtered all the same.
+// SignPod keeps kube-scheduler's batching working: a node that it proposes for a pod because it
+// was good for a similar pod is still filtered.
 func (pl *HeldCapacity) SignPod(context.Context, *v1.Pod) ([]fwk.SignFragment, *fwk.Status) {
 	return nil, nil
 }
@@ -120,9 +120,9 @@ func (pl *HeldCapacity) SignPod(context.Context, *v1.Pod) ([]fwk.SignFragment, *
 // Begin notes that a scheduling cycle begins.
 func (pl *HeldCapacity) Begin() { pl.blocked.begin() }
 
-// Failed takes note of a pod that found no node, if any refused it for what is held there: this
-// plugin, or one that knows what is held for pods. Where such a one refused it everywhere, it may
-// fit wherever something ends.
+// Failed notes a pod that found no node, if a plugin refused it for what is held on a node: this
+// plugin, or another one that depends on holds. Where no single node refused it, it may
+// fit wherever a hold ends.
 func (pl *HeldCapacity) Failed(_ context.Context, pod *v1.Pod, why error) {
 	var unfit *framework.FitError
 	if pod.Spec.SchedulerName != pl.handle.ProfileName() || !errors.As(why, &unfit) {
@@ -144,7 +144,7 @@ func (pl *HeldCapacity) Failed(_ context.Context, pod *v1.Pod, why error) {
 	pl.blocked.add(pod, nodes)
 }
 
-// names are those of the plugins whose refusals end when a hold does.
+// names returns the plugins whose refusals end when a hold does.
 func (pl *HeldCapacity) names() []string {
 	names := []string{Name}
 	for _, granter := range pl.granters() {
@@ -160,7 +160,7 @@ func (pl *HeldCapacity) names() []string {
 	return names
 }
 
-// Heard has pods looked at again that may fit by now, by what the scheduler's cache has taken in.
+// Heard rouses pods that may fit now, by what the scheduler's cache has taken in.
 func (pl *HeldCapacity) Heard(event fwk.ClusterEvent, before, after any) {
 	switch {
 	case cacheevents.Frees(event):
@@ -172,10 +172,10 @@ func (pl *HeldCapacity) Heard(event fwk.ClusterEvent, before, after any) {
 	}
 }
 
-// wakeEvery is how often pods that may fit by now are looked at again.
+// wakeEvery is how often pods that may fit by now are activated.
 const wakeEvery = 100 * time.Millisecond
 
-// wake has the queue look at pods again that may fit by now.
+// wake activates pods that may fit by now.
 func (pl *HeldCapacity) wake(ctx context.Context) {
 	ticker := pl.clock.NewTicker(wakeEvery)
 	defer ticker.Stop()
@@ -195,8 +195,8 @@ func (pl *HeldCapacity) wake(ctx context.Context) {
 	}
 }
 
-// New makes the factory of the plugin over the ledger that all profiles share. events tell what
-// the scheduler's cache has taken in, and plugins are those of all profiles.
+// New returns the factory of the plugin over the ledger that all profiles share. events has what
+// the scheduler's cache takes in, and plugins are those of all profiles.
 func New(ledger *holds.Holds, events *cacheevents.Events, plugins *extension.Plugins) frameworkruntime.PluginFactory {
 	return func(ctx context.Context, object runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 		if object != nil {

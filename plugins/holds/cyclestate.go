@@ -9,16 +9,16 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
 )
 
-// Granter is a plugin that knows what is held for pods, whoever else knows: a reservation, say.
+// Granter is a plugin that knows what is held for pods, independently of others: a reservation, say.
 type Granter interface {
-	// Grants returns the holders whose holds are no obstacle to a pod, either.
+	// Grants returns further holders whose holds are no obstacle to a pod.
 	Grants(pod *v1.Pod) []hold.Holder
 }
 
 // Dependent is a plugin that refuses pods for what is held, beside HeldCapacity: they may fit where a hold ends.
 type Dependent interface{ DependsOnHolds() }
 
-// GrantedBy returns what plugins grant a pod, in order.
+// GrantedBy returns what plugins grant to a pod, in order.
 func GrantedBy(granters []Granter, pod *v1.Pod) []hold.Holder {
 	var holders []hold.Holder
 	for _, plugin := range granters {
@@ -30,19 +30,19 @@ func GrantedBy(granters []Granter, pod *v1.Pod) []hold.Holder {
 
 const grantKey fwk.StateKey = "lockstep.dev/Grant"
 
-// grant is in the cycle state of a pod, or of a question about one, for which somebody knows
-// more than that it is a pod by itself.
+// grant is in the cycle state of a pod, or of a question about one, where a plugin has granted
+// something else than what is held for the pod itself.
 type grant struct{ holders []hold.Holder }
 
-// Clone shares the grant, which never changes.
+// Clone returns the same grant, which never changes.
 func (g *grant) Clone() fwk.StateData { return g }
 
-// Grant has what these holders have be no obstacle to the pod of a cycle, and nothing else but
-// what a Granter knows of. It is for PreFilter plugins that come before HeldCapacity.
+// Grant makes the holds of these holders no obstacle to the pod of a cycle, and no others but
+// those that a Granter grants. It is for PreFilter plugins that come before HeldCapacity.
 func Grant(state fwk.CycleState, holders ...hold.Holder) { state.Write(grantKey, &grant{holders}) }
 
 // Granted returns the holders whose holds are no obstacle to the pod of a cycle, as far as its
-// state tells. Where nobody has granted anything that is the pod itself.
+// state shows. Where nothing was granted, that is the pod itself.
 func Granted(state fwk.CycleState, pod *v1.Pod) []hold.Holder {
 	if data, err := state.Read(grantKey); err == nil {
 		if g, ok := data.(*grant); ok {

@@ -27,11 +27,11 @@ const ErrReasonHeld = "node(s) with capacity held for others"
 type Demand struct {
 	Request resource.Vector
 	Ports   []hold.Port
-	// Devices are the claims that it would be allocated; nil where nobody has looked.
+	// Devices are the claims that it would be allocated; nil where that was not looked up.
 	Devices []*resourceapi.ResourceClaim
 }
 
-// DemandOf reads what a pod takes of a node.
+// DemandOf returns what a pod takes of a node.
 func DemandOf(info fwk.PodInfo) Demand {
 	request := info.CalculateResource().Resource
 	d := Demand{Request: resource.Vector{}}
@@ -67,22 +67,22 @@ type Holds struct {
 	held atomic.Int64
 	// most mirrors a bound on what is held on any node, for the same.
 	most atomic.Pointer[hold.Taken]
-	// freed counts whatever gave capacity back.
+	// freed counts the times that capacity came back.
 	freed atomic.Uint64
 	// claims counts the decisions that made nominations.
 	claims atomic.Uint64
-	// onEnd is told of nodes of which something is free that was held, onRenominate of pods
+	// onEnd are called with nodes on which something is free that was held, onRenominate with pods
 	// that have another nomination than before, or none.
 	onEnd        []func(nodeName string)
 	onRenominate []func(types.UID)
-	// onChange is told of the pods whose holds have changed.
+	// onChange are called with the pods whose holds have changed.
 	onChange []func([]types.UID)
 }
 
-// New makes an empty ledger.
+// New returns an empty ledger.
 func New() *Holds { return &Holds{ledger: hold.NewLedger()} }
 
-// change makes a change to the ledger, and tells whom it concerns.
+// change changes the ledger, and calls the functions that are registered for the change.
 func (h *Holds) change(f func(*hold.Ledger) hold.Change) {
 	h.mu.Lock()
 	c, changed := f(h.ledger), h.ledger.Changed()
@@ -104,26 +104,26 @@ func (h *Holds) change(f func(*hold.Ledger) hold.Change) {
 	}
 }
 
-// Follow takes in the plan of a holder, which was made for these pods: the holds of the
-// plan take the place of their nominations.
+// Follow records the plan of a holder, which was made for these pods: the holds of the
+// plan replace their nominations.
 func (h *Holds) Follow(holder hold.Holder, pods []types.UID, plan []hold.Hold) {
 	h.change(func(l *hold.Ledger) hold.Change { return l.Follow(holder, pods, plan) })
 }
 
-// Use takes in that the scheduler's cache counts a pod on a node from now on.
+// Use notes that the scheduler's cache counts a pod on a node from now on.
 func (h *Holds) Use(pod types.UID, nodeName string) {
 	if !h.Empty() {
 		h.change(func(l *hold.Ledger) hold.Change { return l.Use(pod, nodeName) })
 	}
 }
 
-// GiveBack ends the places of pods in a plan. What room was made for stays nominated.
+// GiveBack ends the places of pods in a plan. Room that was made for them stays nominated.
 func (h *Holds) GiveBack(pods ...types.UID) {
 	h.change(func(l *hold.Ledger) hold.Change { return l.GiveBack(pods...) })
 }
 
-// NoteFreed notes that capacity came back, on these nodes: that of a hold which ended, or
-// that of a pod which gave back its node.
+// NoteFreed notes that capacity came back, on these nodes: from a hold which ended, or
+// from a pod which gave back its node.
 func (h *Holds) NoteFreed(nodeNames ...string) {
 	h.freed.Add(1)
 	for _, tell := range h.onEnd {
@@ -133,29 +133,29 @@ func (h *Holds) NoteFreed(nodeNames ...string) {
 	}
 }
 
-// OnEnd has a function called with each node of which something is free that was held: a
-// pod that was refused for it waits for that, and no event of the cluster tells. The
-// function must not call back. OnEnd is for the time before anything is held.
+// OnEnd registers a function that is called with each node on which something is free that was held: a
+// pod that was refused for it waits for that, and no event of the cluster shows it. The
+// function must not call back. OnEnd has to be called before anything is held.
 func (h *Holds) OnEnd(tell func(nodeName string)) { h.onEnd = append(h.onEnd, tell) }
 
-// OnChange has a function called with the pods whose holds begin, change or end, after they
-// did. As with OnEnd: it has to note the pods and ask [Holds.Of] later.
+// OnChange registers a function that is called with the pods whose holds begin, change or end, after they
+// did. As with OnEnd, it must not call back: it has to note the pods and call [Holds.Of] later.
 func (h *Holds) OnChange(tell func([]types.UID)) { h.onChange = append(h.onChange, tell) }
 
-// OnRenominate has a function called with each pod that waits and whose nomination has
-// ended, or is to another node than its status says. As with OnEnd.
+// OnRenominate registers a function that is called with each waiting pod whose nomination has
+// ended, or is to another node than its status names. The rules of OnEnd hold.
 func (h *Holds) OnRenominate(tell func(types.UID)) { h.onRenominate = append(h.onRenominate, tell) }
 
-// Freed changes whenever capacity comes back, in whichever profile.
+// Freed returns a number that changes whenever capacity comes back, in any profile.
 func (h *Holds) Freed() uint64 { return h.freed.Load() }
 
-// NewClaim names a decision to make room.
+// NewClaim returns a new number for a decision to make room.
 func (h *Holds) NewClaim() uint64 { return h.claims.Add(1) }
 
-// Empty tells that nothing is held anywhere.
+// Empty reports whether nothing is held anywhere.
 func (h *Holds) Empty() bool { return h.held.Load() == 0 }
 
-// Holding returns those of some holders that hold anything: to grant the others something is of no use.
+// Holding returns those of some holders that hold anything: grants of the others are of no use.
 func (h *Holds) Holding(holders []hold.Holder) []hold.Holder {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
@@ -168,7 +168,7 @@ func (h *Holds) Holding(holders []hold.Holder) []hold.Holder {
 	return some
 }
 
-// Count is the number of holds for a reason.
+// Count returns the number of holds for a reason.
 func (h *Holds) Count(r hold.Reason) int {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
@@ -202,7 +202,7 @@ func (h *Holds) Check(d Demand, info fwk.NodeInfo, holders ...hold.Holder) *fwk.
 	return nil
 }
 
-// Devices lists the holds with devices of others than the given holders.
+// Devices lists the holds with devices of other holders than the given ones.
 func (h *Holds) Devices(holders ...hold.Holder) []hold.Hold {
 	if h.Empty() {
 		return nil
@@ -212,16 +212,16 @@ func (h *Holds) Devices(holders ...hold.Holder) []hold.Hold {
 	return h.ledger.Devices(holders...)
 }
 
-// Fits reports whether a node has room for it beside what is held there: resources of which
+// Fits reports whether a node has room for the demand beside what is held there: resources of which
 // something is held, places for pods, and host ports.
 func (d Demand) Fits(info fwk.NodeInfo, held hold.Taken) bool {
 	return !short(d, info, held) && !clash(d.Ports, held.Ports)
 }
 
-// Amount is what it takes, of one pod.
+// Amount returns what the demand takes, of one pod.
 func (d Demand) Amount() hold.Taken { return hold.Taken{Pods: 1, Request: d.Request, Ports: d.Ports} }
 
-// Others is what is held on a node for others than the given holders. What is held for
+// Others returns what is held on a node for others than the given holders. What is held for
 // a pod that the NodeInfo has on the node, because it is assumed or nominated there,
 // does not count twice.
 func (h *Holds) Others(info fwk.NodeInfo, holders ...hold.Holder) (hold.Taken, bool) {
@@ -244,7 +244,7 @@ func podsOn(info fwk.NodeInfo) iter.Seq[types.UID] {
 }
 
 // Nominate holds nodes for the pods of a holder for which others are evicted. A pod that
-// has a place in a plan keeps that.
+// has a place in a plan keeps it.
 func (h *Holds) Nominate(nominations ...hold.Hold) {
 	for _, one := range nominations {
 		one.Recalled = false
@@ -252,8 +252,8 @@ func (h *Holds) Nominate(nominations ...hold.Hold) {
 	}
 }
 
-// Recall holds the node that a pod's status says it was nominated to. Statuses come late:
-// what this process promised itself stands against them.
+// Recall holds the node that a pod's status names as nominated. Statuses come late:
+// what this process promised itself takes precedence.
 func (h *Holds) Recall(one hold.Hold) {
 	one.Recalled = true
 	h.nominate(one)
@@ -281,8 +281,8 @@ func (h *Holds) DropNomination(pod types.UID) {
 	}
 }
 
-// Stated takes in that a nomination was written to the status of a pod. If it has ended while that was on its way, whoever keeps
-// the statuses is told.
+// Stated notes that a nomination was written to the status of a pod. If it has ended while that was on its way, the functions of
+// OnRenominate are called.
 func (h *Holds) Stated(pod types.UID) {
 	if _, stands := h.Nomination(pod); stands {
 		return
@@ -306,9 +306,9 @@ func (h *Holds) Bound(pod types.UID, nodeName string) {
 	}
 }
 
-// Adopt makes the nominations of pods those of a holder: after a restart nobody knows
-// which group a pod was nominated with, and one that was nominated with its gang may go
-// alone by now.
+// Adopt makes the nominations of pods those of a holder: after a restart it is not known
+// which group a pod was nominated with, and a pod that was nominated with its gang may
+// be placed alone by now.
 func (h *Holds) Adopt(holder hold.Holder, pods []types.UID) {
 	if h.Empty() {
 		return
@@ -340,7 +340,7 @@ func (h *Holds) Of(pod types.UID) (hold.Hold, bool) {
 	return h.ledger.Hold(hold.IDOf(pod))
 }
 
-// NominatedBelow lists who has nominations of less than a priority.
+// NominatedBelow lists the holders with nominations of less than a priority.
 func (h *Holds) NominatedBelow(priority int32) []hold.Holder {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
@@ -354,7 +354,7 @@ func (h *Holds) NominationsOf(holder hold.Holder) []hold.Hold {
 	return h.ledger.Of(holder, hold.Nomination)
 }
 
-// Among leaves of holders those that hold something on any of these nodes.
+// Among returns those of holders that hold something on any of these nodes.
 func (h *Holds) Among(holders []hold.Holder, nodes iter.Seq[string]) []hold.Holder {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
@@ -415,7 +415,7 @@ func short(d Demand, info fwk.NodeInfo, taken hold.Taken) bool {
 	}
 	for name, amount := range d.Request {
 		if Amount(has, name) == 0 {
-			continue // it is not the node's to give, but a DeviceClass may back it
+			continue // the node does not offer it, but a DeviceClass may back it
 		}
 		if held := taken.Request[name]; held > 0 && Amount(has, name)-Amount(used, name)-held < amount {
 			return true
@@ -424,7 +424,7 @@ func short(d Demand, info fwk.NodeInfo, taken hold.Taken) bool {
 	return false
 }
 
-// Amount reads one resource of a node.
+// Amount returns one resource of a node.
 func Amount(r fwk.Resource, name v1.ResourceName) int64 {
 	switch name {
 	case v1.ResourceCPU:

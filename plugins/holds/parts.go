@@ -6,8 +6,8 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
 )
 
-// Keep holds capacity for nobody yet: for those that may use what its holder has. A hold of the
-// same ID gives way to it; pods that have parts of that have them of the new one.
+// Keep holds capacity for no particular pod yet: for those that may use what its holder has. It
+// replaces a hold of the same ID; parts that pods have of the old hold become parts of the new one.
 func (h *Holds) Keep(one hold.Hold) {
 	h.change(func(l *hold.Ledger) hold.Change {
 		before, ok := l.Hold(one.ID)
@@ -19,7 +19,7 @@ func (h *Holds) Keep(one hold.Hold) {
 	})
 }
 
-// Drop ends what Keep holds. What pods have taken of it is their own.
+// Drop ends what Keep holds. Parts that pods have taken stay theirs.
 func (h *Holds) Drop(id hold.ID) {
 	h.change(func(l *hold.Ledger) hold.Change {
 		one, ok := l.Hold(id)
@@ -30,8 +30,8 @@ func (h *Holds) Drop(id hold.ID) {
 	})
 }
 
-// Consume has a pod that is counted on a node from now on take its part of what is kept there.
-// It returns false where there is nothing of it to take.
+// Consume makes a pod that is counted on a node from now on take its part of what is kept there.
+// It returns false where there is nothing to take.
 func (h *Holds) Consume(id hold.ID, pod types.UID, d Demand) (took bool) {
 	h.change(func(l *hold.Ledger) hold.Change {
 		took = l.Consume(id, pod, d.Request, d.Ports...)
@@ -40,21 +40,21 @@ func (h *Holds) Consume(id hold.ID, pod types.UID, d Demand) (took bool) {
 	return took
 }
 
-// Return has a pod give back what it has taken.
+// Return makes a pod give back what it has taken.
 func (h *Holds) Return(pod types.UID) {
 	if !h.Empty() {
 		h.change(func(l *hold.Ledger) hold.Change { return l.Return(pod) })
 	}
 }
 
-// Part is what a pod has taken of what is kept under an ID; nothing where it has no part of it.
+// Part returns what a pod has taken of what is kept under an ID; nothing where it has no part of it.
 func (h *Holds) Part(id hold.ID, pod types.UID) hold.Taken {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	return h.ledger.Part(id, pod)
 }
 
-// Left is what pods have not taken of what is kept, by ID, in order.
+// Left returns what pods have not taken of what is kept, by ID, in order.
 func (h *Holds) Left(ids ...hold.ID) []hold.Taken {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
