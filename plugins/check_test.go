@@ -8,7 +8,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 )
 
-// listed is a profile of which nothing matters but what is enabled in it.
+// listed is a profile of which only the enabled plugins matter.
 type listed struct {
 	framework.Framework
 	plugins *schedconfig.Plugins
@@ -17,14 +17,14 @@ type listed struct {
 func (l listed) ProfileName() string               { return "some" }
 func (l listed) ListPlugins() *schedconfig.Plugins { return l.plugins }
 
-// TestOversold: pods of a profile without gangs are told apart from what other profiles promise, or its user is told.
+// TestOversold: pods of a profile without gangs are kept out of what other profiles promise, or its user gets a warning.
 func TestOversold(t *testing.T) {
 	at := func(name string) schedconfig.PluginSet {
 		return schedconfig.PluginSet{Enabled: []schedconfig.Plugin{{Name: name}}}
 	}
 	plain := listed{plugins: &schedconfig.Plugins{}}
 	keeps := listed{plugins: &schedconfig.Plugins{PreFilter: at("HeldCapacity"), Filter: at("HeldCapacity")}}
-	half := listed{plugins: &schedconfig.Plugins{Filter: at("HeldCapacity")}} // is never told of the pod
+	half := listed{plugins: &schedconfig.Plugins{Filter: at("HeldCapacity")}} // never gets the pod
 	for sentence, c := range map[string]struct {
 		profile  listed
 		promised bool

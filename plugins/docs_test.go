@@ -10,10 +10,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// shown is a link to a manifest on a line of its own, with what is shown of it.
+// shown is a link to a manifest on a line of its own, with the text that is shown of it.
 var shown = regexp.MustCompile("(?m)^\\[[^]]+\\]\\(([^)]+\\.yaml)\\)\n\n```yaml\n((?s).*?)```$")
 
-// TestDocsShowManifestsAsTheyAre: what a text shows below a link to a manifest is that manifest, which others run.
+// TestDocsShowManifestsAsTheyAre: what a text shows below a link to a manifest is that manifest, which other tests run.
 func TestDocsShowManifestsAsTheyAre(t *testing.T) {
 	docs, err := filepath.Glob(filepath.Join("..", "docs", "*.md"))
 	if err != nil {

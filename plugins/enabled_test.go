@@ -39,7 +39,7 @@ func TestReadmesOfPlugins(t *testing.T) {
 				t.Error("there is no README that says what it costs")
 			}
 			said := readme
-			if dir == "defragmentation" { // its arguments are told where its users look
+			if dir == "defragmentation" { // its arguments are described where its users look
 				page, err := os.ReadFile(filepath.Join("..", "docs", "defragmentation.md"))
 				if err != nil {
 					t.Fatal(err)
@@ -64,7 +64,7 @@ func TestReadmesOfPlugins(t *testing.T) {
 	}
 }
 
-// argumentsOf are the names of the fields of a plugin's arguments.
+// argumentsOf returns the names of the fields of a plugin's arguments.
 func argumentsOf(args any) (names []string) {
 	if args == nil {
 		return nil
@@ -80,7 +80,7 @@ func argumentsOf(args any) (names []string) {
 // pluginOf matches the names of interfaces of extension points. Sign has no list in a profile.
 var pluginOf = regexp.MustCompile(`^([A-Z][A-Za-z]+)Plugin$`)
 
-// pointsOf are the extension points for which the code of a folder asserts that it has a plugin.
+// pointsOf returns the extension points that the code of a folder asserts a plugin to implement.
 func pointsOf(t *testing.T, dir string) (points []string) {
 	t.Helper()
 	inspect(t, dir, func(_ string, node ast.Node) {

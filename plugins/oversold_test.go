@@ -31,7 +31,7 @@ import (
 	"github.com/lockstep-sh/lockstep/test/idle"
 )
 
-// stage is kube-scheduler with the plugin and HeldCapacity, which does not run: pods are placed by hand.
+// stage is kube-scheduler with the plugin and HeldCapacity, which does not run: the test places pods.
 type stage struct {
 	testing.TB
 	*idle.Scheduler
@@ -60,7 +60,7 @@ func newStage(t testing.TB, nodes map[string]string) *stage {
 	return s
 }
 
-// reserve has a Reservation for pods with a label be held on nodes, so many CPUs on each.
+// reserve holds a Reservation for pods with a label on nodes, with so many CPUs on each.
 func (s *stage) reserve(name, label string, cpu int, once bool, nodes ...string) {
 	s.registry.Learn(s.reservation(name, label, cpu, once, nodes...))
 }
@@ -92,7 +92,7 @@ func (s *stage) pod(cpu int, labels ...string) *v1.Pod {
 	return pod.Obj()
 }
 
-// fits lists the nodes on which a pod fits, with the state of its cycle.
+// fits returns the nodes on which a pod fits, with the state of its cycle.
 func (s *stage) fits(pod *v1.Pod) (fwk.CycleState, []string) {
 	s.Helper()
 	s.Look(s.TB)
@@ -141,7 +141,7 @@ func (s *stage) takeBack(state fwk.CycleState, pod *v1.Pod) {
 	}
 }
 
-// oversold names a node on which more is used and held than it has; empty where there is none.
+// oversold returns a node on which more is used and held than it has; empty where there is none.
 func (s *stage) oversold() string {
 	s.Helper()
 	s.Look(s.TB)
@@ -159,7 +159,7 @@ func (s *stage) oversold() string {
 	return ""
 }
 
-// TestNeverOversold: whoever comes and goes, what is used of a node and what is held there is never more than it has.
+// TestNeverOversold: whatever pods and Reservations come and go, what is used and held on a node is never more than it has.
 func TestNeverOversold(t *testing.T) {
 	for seed := range uint64(20) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -225,7 +225,7 @@ func TestNeverOversold(t *testing.T) {
 	}
 }
 
-// ended is a Reservation that has.
+// ended returns a Reservation that has ended.
 func ended(name string, serial *int) *v1alpha1.Reservation {
 	*serial++
 	return &v1alpha1.Reservation{

@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// TestReadmesNameWhatUsersSee: every metric and every reason of an event or a condition that the code has is in the text
-// about its plugin, or in docs/. What pure packages and the API have is in any of the texts.
+// TestReadmesNameWhatUsersSee: every metric and every reason of an event or a condition in the code is in the text
+// about its plugin, or in docs/. What is in pure packages and the API is in any of the texts.
 func TestReadmesNameWhatUsersSee(t *testing.T) {
 	docs, all := texts(t, filepath.Join("..", "docs")), everyReadme(t)
 	count := 0
@@ -38,7 +38,7 @@ func TestReadmesNameWhatUsersSee(t *testing.T) {
 	}
 }
 
-// TestEventsStandTogether: the events of a plugin are in one file, and what they are called is a constant of it, or that of a
+// TestEventsStandTogether: the events of a plugin are in one file, and their reason is a constant of it, or that of a
 // condition.
 func TestEventsStandTogether(t *testing.T) {
 	count := 0
@@ -65,7 +65,7 @@ func TestEventsStandTogether(t *testing.T) {
 	}
 }
 
-// folders are those below a folder, itself included.
+// folders returns the folders below a folder, including itself.
 func folders(t *testing.T, root string) (dirs []string) {
 	t.Helper()
 	err := filepath.WalkDir(root, func(dir string, entry fs.DirEntry, err error) error {
@@ -92,7 +92,7 @@ func everyReadme(t *testing.T) string {
 	return all
 }
 
-// texts is what the Markdown files of a folder say.
+// texts returns the text of the Markdown files of a folder.
 func texts(t *testing.T, dir string) string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, "*.md"))
@@ -110,7 +110,7 @@ func texts(t *testing.T, dir string) string {
 	return all
 }
 
-// seen are the names of metrics and the values of constants that are reasons, in the code of a folder.
+// seen returns the names of metrics and the values of constants that are reasons, in the code of a folder.
 func seen(t *testing.T, dir string) []string {
 	t.Helper()
 	names := reasonsOf(t, dir)
@@ -147,7 +147,7 @@ func seen(t *testing.T, dir string) []string {
 	return slices.Compact(names)
 }
 
-// inspect calls with every node of the code of a folder, but for tests.
+// inspect calls see with every node of the code of a folder, except tests.
 func inspect(t *testing.T, dir string, see func(file string, node ast.Node)) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
@@ -169,7 +169,7 @@ func inspect(t *testing.T, dir string, see func(file string, node ast.Node)) {
 	}
 }
 
-// metricOf is the name of a metric that the options of a literal make; empty if they make none.
+// metricOf returns the name of the metric that the options of a literal make; empty if they make none.
 func metricOf(literal *ast.CompositeLit) string {
 	kind, ok := literal.Type.(*ast.SelectorExpr)
 	if !ok || !strings.HasSuffix(kind.Sel.Name, "Opts") {
@@ -183,7 +183,7 @@ func metricOf(literal *ast.CompositeLit) string {
 	return strings.TrimPrefix(text(fields["Subsystem"])+"_"+name, "_")
 }
 
-// fieldsOf are the values of a literal, by the names of fields.
+// fieldsOf returns the values of a literal, by the names of fields.
 func fieldsOf(literal *ast.CompositeLit) map[string]ast.Expr {
 	fields := map[string]ast.Expr{}
 	for _, element := range literal.Elts {
@@ -201,7 +201,7 @@ func isNamed(expression ast.Expr, name string) bool {
 	return ok && ident.Name == name
 }
 
-// joined is the value of string literals and constants that are added up; empty for anything else.
+// joined returns the value of string literals and constants that are added up; empty for anything else.
 func joined(expression ast.Expr, constants map[string]string) string {
 	switch e := expression.(type) {
 	case *ast.Ident:
@@ -217,7 +217,7 @@ func joined(expression ast.Expr, constants map[string]string) string {
 	}
 }
 
-// text is the value of a string literal; empty for anything else.
+// text returns the value of a string literal; empty for anything else.
 func text(expression ast.Expr) string {
 	literal, ok := expression.(*ast.BasicLit)
 	if !ok || literal.Kind != token.STRING {

@@ -10,7 +10,7 @@ import (
 	"unicode"
 )
 
-// named is what constants are called that are reasons of events and conditions. Those of a type Reason are, too.
+// named matches the names of constants that are reasons of events and conditions. Constants of a type Reason are, too.
 var named = regexp.MustCompile(`^((Migration|Defragmentation|Reservation|Queue|)Reason|[Ee]vent)[A-Z]`)
 
 // foreign are the reasons in the table that are Kubernetes' own.
@@ -51,7 +51,7 @@ func TestReasonsAreInOneTable(t *testing.T) {
 	}
 }
 
-// reasonsOf are the values of the constants of a folder that are reasons.
+// reasonsOf returns the values of the constants of a folder that are reasons.
 func reasonsOf(t *testing.T, dir string) (reasons []string) {
 	t.Helper()
 	inspect(t, dir, func(_ string, node ast.Node) {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// BenchmarkPlainPod is what PreFilter and Filter cost for a pod that owns nothing, on 500 nodes, beside Reservations for
+// BenchmarkPlainPod measures PreFilter and Filter for a pod that owns nothing, on 500 nodes, beside Reservations for
 // others: each is held on one node, for pods with a label of its own.
 func BenchmarkPlainPod(b *testing.B) {
 	for _, count := range []int{0, 1, 5000} {
@@ -29,7 +29,7 @@ func BenchmarkPlainPod(b *testing.B) {
 	}
 }
 
-// BenchmarkOwner is what they cost for the owner of one of 5,000 Reservations.
+// BenchmarkOwner measures them for the owner of one of 5,000 Reservations.
 func BenchmarkOwner(b *testing.B) {
 	nodes := map[string]string{}
 	for i := range 500 {

@@ -28,7 +28,7 @@ func (s *stage) addCards(name string) {
 	s.Cache.AddNode(klog.Background(), node)
 }
 
-// reserveOnCard has memory be held on a card, for pods with a label.
+// reserveOnCard holds memory on a card, for pods with a label.
 func (s *stage) reserveOnCard(name, label, node, card string, mib int64) {
 	s.serial++
 	r := &v1alpha1.Reservation{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), ResourceVersion: fmt.Sprint(s.serial), CreationTimestamp: metav1.Now()}}
@@ -42,7 +42,7 @@ func (s *stage) reserveOnCard(name, label, node, card string, mib int64) {
 	s.registry.Learn(r)
 }
 
-// onCards makes a pod that asks for GPU memory.
+// onCards returns a pod that asks for GPU memory.
 func (s *stage) onCards(mib int64, labels ...string) *v1.Pod {
 	pod := s.pod(0, labels...)
 	pod.Spec.Containers[0].Resources = v1.ResourceRequirements{Requests: memory(mib), Limits: memory(mib)}
@@ -63,7 +63,7 @@ func (s *stage) put(pod *v1.Pod) *v1.Pod {
 	return placed
 }
 
-// TestReservedOnCards: what is held on a card is not there for others, though the node has as much on all
+// TestReservedOnCards: what is held on a card is not available to others, though the node has as much on all
 // its cards together, and owners get that card.
 func TestReservedOnCards(t *testing.T) {
 	type asks struct {
@@ -71,7 +71,7 @@ func TestReservedOnCards(t *testing.T) {
 		label string
 	}
 	for sentence, c := range map[string]struct {
-		// pods come one after the other: those before have their places.
+		// pods come one after the other: the earlier ones have their places.
 		pods []asks
 		fits bool // the last
 	}{
@@ -111,8 +111,8 @@ func TestReservedOnCards(t *testing.T) {
 	}
 }
 
-// TestGangOnReservedCards: a gang whose members all have placements is planned on their cards, whatever card suits
-// a pod best that has none.
+// TestGangOnReservedCards: a gang whose members all have placements is planned on their cards, whichever card suits
+// a pod without placement best.
 func TestGangOnReservedCards(t *testing.T) {
 	s := newStage(t, nil)
 	s.addCards("n")
@@ -129,8 +129,8 @@ func TestGangOnReservedCards(t *testing.T) {
 	}
 }
 
-// TestEvictionFreesNoCard: memory that an owner has of a placement which is used again is held for the next owner when
-// it is evicted, and so a what-if has to say.
+// TestEvictionFreesNoCard: when an owner of a reusable placement is evicted, its memory stays held for the next owner,
+// and a what-if has to show that.
 func TestEvictionFreesNoCard(t *testing.T) {
 	s := newStage(t, nil)
 	s.addCards("n")

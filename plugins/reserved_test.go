@@ -12,7 +12,7 @@ import (
 	"github.com/lockstep-sh/lockstep/test/idle"
 )
 
-// attempt is a gang of so many pods, all of which have to fit.
+// attempt returns the attempt for a gang of pods, all of which have to fit.
 func attempt(pods ...*v1.Pod) *gang.Attempt {
 	return &gang.Attempt{
 		Group: "default/run", Leader: pods[0].UID, Strict: true,
@@ -27,8 +27,8 @@ func (s *stage) pods(count, cpu int, labels ...string) (list []*v1.Pod) {
 	return list
 }
 
-// TestPlanOnWhatIsHeld: members of a plan take what is held for them one after the other, as they will when they come; what is
-// too many for that goes where there is room.
+// TestPlanOnWhatIsHeld: members of a plan take what is held for them one after the other, as they will when they come; members for
+// which that is not enough go where there is room.
 func TestPlanOnWhatIsHeld(t *testing.T) {
 	for sentence, c := range map[string]struct {
 		nodes    map[string]string
@@ -94,7 +94,7 @@ func TestPlanOnWhatIsHeld(t *testing.T) {
 	}
 }
 
-// TestPlannedMembersFollow: where members are planned, they fit and find their placements when they come, in any order.
+// TestPlannedMembersFollow: members fit where they are planned and find their placements when they come, in any order.
 func TestPlannedMembersFollow(t *testing.T) {
 	s := newStage(t, map[string]string{"a": "8", "b": "8", "c": "8"})
 	s.reserve("r", "mine", 4, true, "a", "a", "b")
@@ -124,8 +124,8 @@ func TestPlannedMembersFollow(t *testing.T) {
 	}
 }
 
-// TestMeant: who comes in place of a pod that is moved uses what is held for that, on the target, whatever else it owns; and
-// where that does not take it, what else it owns.
+// TestMeant: the successor of a pod that is moved uses what is held for the move, on the target, whatever else it owns; and
+// where the successor does not fit into that, what else it owns.
 func TestMeant(t *testing.T) {
 	for sentence, c := range map[string]struct {
 		cpu        int

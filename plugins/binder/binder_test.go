@@ -16,7 +16,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/config"
 )
 
-// slow is a binder whose calls last until they are let go.
+// slow is a binder whose calls last until letGo.
 type slow struct {
 	fwk.BindPlugin
 	calls  []string // "pod on node"

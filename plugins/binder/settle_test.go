@@ -26,8 +26,8 @@ import (
 	"github.com/lockstep-sh/lockstep/test/await"
 )
 
-// apiServer has one pod, and does with each call what it is told to: first, second
-// and so on; the last holds for all that follow.
+// apiServer has one pod, and handles each call as configured: first, second
+// and so on; the last configuration holds for all later calls.
 type apiServer struct {
 	*httptest.Server
 	binds, reads []call
@@ -37,7 +37,7 @@ type apiServer struct {
 	log []string
 }
 
-// call is what becomes of one call.
+// call is how one call is handled.
 type call struct {
 	store bool           // do it
 	then  func()         // and then
@@ -91,7 +91,7 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(answer)
 }
 
-// bind does what the API server does; nil is success.
+// bind stores a Binding as the API server does; nil is success.
 func (s *apiServer) bind(r *http.Request) *metav1.Status {
 	var b v1.Binding
 	if err := json.NewDecoder(r.Body).Decode(&b); err != nil {
@@ -128,7 +128,7 @@ func (c clientOf) ClientSet() kubernetes.Interface { return c.client }
 func (c clientOf) APICacher() fwk.APICacher        { return nil }
 func (c clientOf) ProfileName() string             { return "ours" }
 
-// binderTo makes the plugin, with short pauses, over an API server.
+// binderTo returns the plugin, with short pauses, over an API server.
 func binderTo(t *testing.T, server *apiServer) *Binder {
 	t.Helper()
 	server.Server = httptest.NewServer(server)
@@ -153,7 +153,7 @@ func TestBindings(t *testing.T) {
 		live         *v1.Pod // before; nil: the pod as it is scheduled
 		wantNode     string  // after
 		wantErr      string  // in the status; "" is success
-		wantOpen     bool    // nobody will know whether it was bound
+		wantOpen     bool    // it will never be known whether it was bound
 		wantCalls    string
 	}
 	for sentence, c := range map[string]world{
@@ -167,7 +167,7 @@ func TestBindings(t *testing.T) {
 			binds: []call{{lose: true}, {store: true}}, wantNode: "here", wantCalls: "bind read bind",
 		},
 		"the second of two that meet at the API server is no failure": {
-			// kube-scheduler's binder sends again by itself after 503.
+			// kube-scheduler's binder itself sends again after 503.
 			binds: []call{{store: true, err: unavailable()}, {store: true}}, wantNode: "here", wantCalls: "bind bind read",
 		},
 		"an API server that is away is waited for": {
@@ -222,7 +222,7 @@ func TestBindings(t *testing.T) {
 }
 
 // TestOpenBinding: while it is not known whether a binding is stored, Bind does not
-// return, and no slot is held; when the scheduler goes down, it says that it is open.
+// return, and no slot is held; when the scheduler shuts down, it returns that this is open.
 func TestOpenBinding(t *testing.T) {
 	pod := st.MakePod().Namespace("ns").Name("a").UID("1").Obj()
 	server := &apiServer{binds: []call{{store: true, lose: true}}, reads: []call{{err: unavailable()}}, pod: pod.DeepCopy()}
@@ -250,7 +250,7 @@ func TestOpenBinding(t *testing.T) {
 	}
 }
 
-// TestNotes: what plugins have written on a pod is there with its node, also where the answer was lost.
+// TestNotes: what plugins have written on a pod is there with its node, even where the answer was lost.
 func TestNotes(t *testing.T) {
 	pod := st.MakePod().Namespace("ns").Name("a").UID("1").Obj()
 	for sentence, binds := range map[string][]call{

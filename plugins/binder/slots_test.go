@@ -10,14 +10,14 @@ import (
 	"testing/synctest"
 )
 
-// line is goroutines that want a slot, each in its turn.
+// line is goroutines that want a slot, in this order.
 type line struct {
 	slots *Slots
 	// served are those that got a slot, in order.
 	served []int
 }
 
-// want asks for a slot on behalf of a pod and answers how to give up.
+// want acquires a slot on behalf of a pod and returns the function that gives up.
 func (l *line) want(t *testing.T, pod int) (cancel func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
@@ -135,7 +135,7 @@ func TestTheLargestBoundCounts(t *testing.T) {
 }
 
 func TestWaitForRoom(t *testing.T) {
-	// Of 8 slots all are taken; a line of 2 is too long.
+	// All of 8 slots are taken; a line of 2 is too long.
 	const slots, long = 8, 2
 	for sentence, c := range map[string]struct {
 		waiting int

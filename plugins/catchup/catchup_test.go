@@ -25,7 +25,7 @@ import (
 	"github.com/lockstep-sh/lockstep/test/await"
 )
 
-// watch is a plugin's. How often it was looked at is counted.
+// watch is a plugin's watch. It counts how often it was looked at.
 type watch struct {
 	resource  schema.GroupVersionResource
 	store     looked
@@ -71,7 +71,7 @@ func (w *watch) handle(uid, revision string) {
 	w.handled[uid] = revision
 }
 
-// see puts an object into the cache that has been changed at revision.
+// see puts an object that was changed at revision into the cache.
 func (w *watch) see(t *testing.T, revision string) {
 	t.Helper()
 	if err := w.store.Add(&metav1.PartialObjectMetadata{ObjectMeta: object(revision)}); err != nil {
@@ -83,7 +83,7 @@ func object(revision string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Name: "team", UID: types.UID("team-uid"), ResourceVersion: revision}
 }
 
-// storedQueues is an API server with one queue of revision 20, or none that may be asked for.
+// storedQueues returns an API server with one queue of revision 20, or one that does not serve queues.
 func storedQueues(t *testing.T, served bool) API {
 	t.Helper()
 	mux := http.NewServeMux()
@@ -119,7 +119,7 @@ func storedQueues(t *testing.T, served bool) API {
 	return API{Metadata: client, Discovery: discovered}
 }
 
-// empty is a scheduler's cache.
+// empty is an empty scheduler's cache.
 type empty struct{ schedcache.Cache }
 
 func (empty) Dump() *schedcache.Dump { return &schedcache.Dump{} }
@@ -129,7 +129,7 @@ func TestWatchesOfPlugins(t *testing.T) {
 	for sentence, c := range map[string]struct {
 		served bool
 		begin  func(t *testing.T, w *watch)
-		// late has what is looked at in vain, until then.
+		// late returns the counter of looks that find nothing, until then runs.
 		late func(w *watch) *atomic.Int32
 		then func(t *testing.T, w *watch)
 	}{
@@ -191,7 +191,7 @@ func TestMayEnd(t *testing.T) {
 	}
 }
 
-// TestFollow: what came between two looks is nothing that a follower has to lose.
+// TestFollow: an object that came between the two reads is not one that a follower has to lose.
 func TestFollow(t *testing.T) {
 	now := map[string]string{"a": "1"}
 	take := func() map[string]string { defer func() { now["b"] = "2" }(); return maps.Clone(now) }

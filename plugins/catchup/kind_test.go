@@ -22,7 +22,7 @@ import (
 )
 
 // apiServer has pods at revision 100: p-0 of revision 1, p-1 of revision 2 and so on. It
-// answers with pages of no more than size.
+// returns pages of no more than size.
 type apiServer struct {
 	pods, size int
 	reads      []string
@@ -125,7 +125,7 @@ func TestCatchUp(t *testing.T) {
 	}
 }
 
-// TestPersist: an API server that does not answer is asked again, and nothing goes on.
+// TestPersist: an API server that does not answer is called again, and nothing proceeds.
 func TestPersist(t *testing.T) {
 	server := &apiServer{size: 9}
 	server.away.Store(2)

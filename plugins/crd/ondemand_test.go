@@ -8,7 +8,7 @@ import (
 	"github.com/lockstep-sh/lockstep/test/await"
 )
 
-// A watch starts once, when it is first needed, after an error again, and not before it is prepared.
+// A watch starts once, when it is first needed, again after an error, and not before it is prepared.
 func TestOnDemand(t *testing.T) {
 	var none OnDemand
 	if err := none.Ensure(); err != nil {
@@ -19,7 +19,7 @@ func TestOnDemand(t *testing.T) {
 	needed, starts := make(chan error), 0
 	failing := errors.New("not yet")
 	err := d.Prepare(func() (func() error, error) {
-		go func() { needed <- d.Ensure() }() // who needs it may be quicker
+		go func() { needed <- d.Ensure() }() // Ensure may be called first
 		prepared.Store(true)
 		return func() error {
 			if starts++; starts == 1 {

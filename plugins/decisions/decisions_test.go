@@ -14,7 +14,7 @@ func placement(gang, result string) Decision {
 	return Decision{Kind: Placement, Profile: "p", Gangs: []string{gang}, Need: "4 members", Domains: []Domain{{Name: "rack a", Outcome: "3 of 4 members fit"}}, Result: result}
 }
 
-// TestSameAgain: what is decided once more is counted, and pushes nothing out.
+// TestSameAgain: a decision that is made once more is counted, and pushes nothing out.
 func TestSameAgain(t *testing.T) {
 	l := New()
 	preemption := placement("ns/a", NoVictims)
@@ -38,7 +38,7 @@ func TestSameAgain(t *testing.T) {
 	}
 }
 
-// TestInTurn: what is decided in turn pushes nothing out either, and what was decided last comes last.
+// TestInTurn: decisions that are made in turn push nothing out either, and the latest decision comes last.
 func TestInTurn(t *testing.T) {
 	l := New()
 	for i, result := range []string{Unplaced, Evict, Withdrawn, Evict, Withdrawn, Evict, Withdrawn, Evict} {
@@ -53,7 +53,7 @@ func TestInTurn(t *testing.T) {
 	}
 }
 
-// TestBounds: only so much is remembered, the last of each.
+// TestBounds: only so much is remembered, the latest of each.
 func TestBounds(t *testing.T) {
 	l := New()
 	for i := range PerGroup + 5 {
@@ -77,7 +77,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestList: what is shown is what there is when it is asked for.
+// TestList: the list shows what the log has at the time of the request.
 func TestList(t *testing.T) {
 	l := New()
 	list := NewList(l)
@@ -102,7 +102,7 @@ func TestNone(t *testing.T) {
 	}
 }
 
-// BenchmarkAdd is what it costs in each cycle of a gang.
+// BenchmarkAdd measures the cost in each cycle of a gang.
 func BenchmarkAdd(b *testing.B) {
 	l := New()
 	d := placement("ns/a", Unplaced)

@@ -20,7 +20,7 @@ func read(t *testing.T, text string) *descheduler.DefragmentationArgs {
 	return args
 }
 
-// TestValidate: what cannot be is named by its field, with what to do.
+// TestValidate: each invalid value is reported with its field and what to do.
 func TestValidate(t *testing.T) {
 	for text, want := range map[string]string{
 		`{}`: "",
@@ -61,7 +61,7 @@ func TestSetDefaults(t *testing.T) {
 	if args.CoolDownTime.Duration != 90*time.Second || args.ProtectionThresholds["example.com/card"] != 100 || args.LowThresholds["example.com/card"] != 30 {
 		t.Errorf("they are %+v", args)
 	}
-	SetDefaults(&v1.Pod{}) // of somebody else
+	SetDefaults(&v1.Pod{}) // another type of arguments
 }
 
 // TestDuration: a duration is read either way, and nothing else is.

@@ -16,7 +16,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 )
 
-// ask has somebody ask for a plan, and makes a round. It returns what became of it: which pods go and to where,
+// ask creates a plan as a user would, and makes a round. It returns the result: which pods are moved and to where,
 // or the reason and the message.
 func (s *stage) ask(tb testing.TB, goal v1alpha1.DefragmentationGoal, scheduler string) (moves, why string, status v1alpha1.DefragmentationPlanStatus) {
 	tb.Helper()
@@ -29,7 +29,7 @@ func (s *stage) ask(tb testing.TB, goal v1alpha1.DefragmentationGoal, scheduler 
 	if len(plans) != 1 || len(plans[0].Status.Conditions) != 1 {
 		tb.Fatalf("%d plans: %+v", len(plans), plans)
 	}
-	var pods, targets []string // pods that are alike stand for each other
+	var pods, targets []string // pods that are alike are interchangeable
 	for _, m := range plans[0].Status.Moves {
 		pods, targets = append(pods, m.PodName), append(targets, m.TargetNode)
 	}
@@ -42,7 +42,7 @@ func (s *stage) ask(tb testing.TB, goal v1alpha1.DefragmentationGoal, scheduler 
 	return moves, c.Reason + ": " + c.Message, plans[0].Status
 }
 
-// TestShape: room is made for so many more gangs of a shape than fit, and held for nobody.
+// TestShape: room is made for so many more gangs of a shape than fit, and is not held.
 func TestShape(t *testing.T) {
 	nodes := []*v1.Node{node("a0", 4, "a"), node("a1", 4, "a"), node("b0", 4, "b"), node("b1", 4, "b"), node("c0", 8, "c")}
 	cost := func(n string) func(*v1.Pod) {
@@ -75,7 +75,7 @@ func TestShape(t *testing.T) {
 	}
 }
 
-// TestEmpty: units run empty, all of them or none is touched.
+// TestEmpty: units are emptied, all of them or none is touched.
 func TestEmpty(t *testing.T) {
 	nodes := []*v1.Node{node("a0", 4, "a"), node("a1", 4, "a"), node("b0", 4, "b"), node("b1", 4, "b")}
 	daemon := func(pod *v1.Pod) { pod.OwnerReferences[0].Kind = "DaemonSet" }
@@ -103,7 +103,7 @@ func TestEmpty(t *testing.T) {
 	}
 }
 
-// TestThreshold: units that are used little are emptied onto those that are used more, and only if there are enough.
+// TestThreshold: units with little use are emptied onto those with more use, and only if there are enough.
 func TestThreshold(t *testing.T) {
 	nodes := []*v1.Node{node("n0", 10, "a"), node("n1", 10, "a"), node("n2", 10, "b"), node("n3", 10, "b")}
 	pods := []*v1.Pod{runs("p", 1, "n0"), runs("q", 1, "n1"), runs("r", 8, "n2")}
@@ -138,7 +138,7 @@ func TestThreshold(t *testing.T) {
 	}
 }
 
-// TestMinGain: a gang is not started anew for somebody who asks for less than it.
+// TestMinGain: a gang is not restarted for a demand that asks for less than the gang does.
 func TestMinGain(t *testing.T) {
 	nodes := []*v1.Node{node("n0", 4, "a"), node("n1", 4, "a"), node("n2", 4, "b")}
 	strict := []*v1.Pod{runs("s0", 1, "n0", inGang("s")), runs("s1", 4, "n2", inGang("s"))}
@@ -151,7 +151,7 @@ func TestMinGain(t *testing.T) {
 	}
 }
 
-// TestMeasure: what is free is told, how many gangs of the shape fit, and which share of it is too little for a member.
+// TestMeasure: metrics show what is free, how many gangs of the shape fit, and which share of it is too little for a member.
 func TestMeasure(t *testing.T) {
 	registerMetrics()
 	nodes := []*v1.Node{node("n0", 4, "a"), node("n1", 4, "a"), node("n2", 4, "b")}

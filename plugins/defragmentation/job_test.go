@@ -7,7 +7,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// TestIgnoresDisruption: the first rule that may apply to a pod which is evicted says what becomes of its Job.
+// TestIgnoresDisruption: the first rule that may apply to an evicted pod decides what becomes of its Job.
 func TestIgnoresDisruption(t *testing.T) {
 	onDisruption := func(action batchv1.PodFailurePolicyAction) batchv1.PodFailurePolicyRule {
 		return batchv1.PodFailurePolicyRule{Action: action, OnPodConditions: []batchv1.PodFailurePolicyOnPodConditionsPattern{{Type: v1.DisruptionTarget, Status: v1.ConditionTrue}}}

@@ -88,7 +88,7 @@ func TestWhoMoves(t *testing.T) {
 	}
 }
 
-// TestGangs: a gang is cleared for as a whole, in one domain; one that would break costs all of it.
+// TestGangs: room is made for a gang as a whole, in one domain; a gang that would break costs all of it.
 func TestGangs(t *testing.T) {
 	nodes := []*v1.Node{node("a0", 4, "a"), node("a1", 4, "a"), node("b0", 4, "b"), node("b1", 4, "b"), node("c0", 4, "c")}
 	strict := []*v1.Pod{runs("s0", 2, "a0", inGang("s")), runs("s1", 2, "a1", inGang("s")), runs("s2", 1, "c0", inGang("s"))}
@@ -121,7 +121,7 @@ func TestGangs(t *testing.T) {
 	}
 }
 
-// TestSlices: room is made in one rack for each slice of who waits, all of them in the block that is asked for; who runs
+// TestSlices: room is made in one rack for each slice of a waiting gang, all of them in the block that is asked for; a running pod
 // stays in the rack of its slice.
 func TestSlices(t *testing.T) {
 	const block = "topology.example.com/block"
@@ -176,7 +176,7 @@ func TestSlices(t *testing.T) {
 	}
 }
 
-// TestRounds: one plan at a time; who has one gets no other; a plan that somebody asks for is answered.
+// TestRounds: one plan at a time; a demand that has a plan gets no other; a plan that a user asks for is answered.
 func TestRounds(t *testing.T) {
 	nodes := []*v1.Node{node("n0", 3, "r0"), node("n1", 3, "r0")}
 	pods := []*v1.Pod{runs("a", 2, "n0"), runs("b", 1, "n1"), waits("w", 3)}
@@ -190,7 +190,7 @@ func TestRounds(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s.balance(t) // one at a time: they may want the same
+	s.balance(t) // one at a time: they may want the same nodes
 	for range 2 {
 		plans := s.balance(t)
 		if len(plans) != 2 || len(plans[0].Status.Moves) != 1 || plans[0].Status.Phase != v1alpha1.DefragmentationPlanned {
@@ -224,7 +224,7 @@ func TestRounds(t *testing.T) {
 	}
 }
 
-// BenchmarkRound is a round for a gang that waits for a rack, where 6 of the 8 GPUs of each node are used one by one.
+// BenchmarkRound measures a round for a gang that waits for a rack, where 6 of the 8 GPUs of each node are used one by one.
 func BenchmarkRound(b *testing.B) {
 	for _, size := range []struct{ nodes, pods int }{{1000, 10}, {5000, 8}} {
 		b.Run(fmt.Sprintf("nodes=%d/pods=%d", size.nodes, size.nodes*size.pods), func(b *testing.B) {

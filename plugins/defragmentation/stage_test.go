@@ -35,7 +35,7 @@ const (
 	profile = "lockstep-scheduler"
 )
 
-// known are gangs that somebody has told of.
+// known are the gangs that the test has set up.
 type known struct {
 	waiting []*gang.Attempt
 	running map[gang.Key]gang.Footprint
@@ -57,7 +57,7 @@ func (k *known) Running(_ string, key gang.Key) []gang.Footprint {
 	return nil
 }
 
-// lenient is a handle of the descheduler whose evictor lets everybody go.
+// lenient is a handle of the descheduler whose evictor accepts every pod.
 type lenient struct{ frameworktypes.Handle }
 
 func (lenient) Evictor() frameworktypes.Evictor { return everybody{} }
@@ -66,7 +66,7 @@ type everybody struct{ frameworktypes.Evictor }
 
 func (everybody) Filter(*v1.Pod) bool { return true }
 
-// stage is the plugin over a kube-scheduler that stands still, with an API server that is a fake.
+// stage is the plugin over a kube-scheduler that does not run, with a fake API server.
 type stage struct {
 	*Defragmentation
 	gangs *known
@@ -106,7 +106,7 @@ func newStage(tb testing.TB, nodes []*v1.Node, pods []*v1.Pod, args string, obje
 	return s
 }
 
-// balance makes a round, and returns the plans that there are then.
+// balance makes a round, and returns the plans that exist then.
 func (s *stage) balance(tb testing.TB) []v1alpha1.DefragmentationPlan {
 	tb.Helper()
 	if status := s.Balance(tb.Context(), s.nodes); status != nil {
@@ -119,7 +119,7 @@ func (s *stage) balance(tb testing.TB) []v1alpha1.DefragmentationPlan {
 	return list.Items
 }
 
-// moves are those of the only plan: "a n0>n1, b n2>n1"; empty where there is none.
+// moves returns the moves of the only plan: "a n0>n1, b n2>n1"; empty where there is none.
 func (s *stage) moves(tb testing.TB) string {
 	tb.Helper()
 	plans := s.balance(tb)
@@ -138,7 +138,7 @@ func node(name string, gpus int, inRack string) *v1.Node {
 		Capacity(map[v1.ResourceName]string{gpu: fmt.Sprint(gpus), v1.ResourceCPU: "64", v1.ResourceMemory: "512Gi", v1.ResourcePods: "110"}).Obj()
 }
 
-// runs is a pod of a ReplicaSet that runs.
+// runs returns a running pod of a ReplicaSet.
 func runs(name string, gpus int, on string, changes ...func(*v1.Pod)) *v1.Pod {
 	pod := st.MakePod().Namespace("default").Name(name).UID(name).SchedulerName(profile).Node(on).Phase(v1.PodRunning).
 		OwnerReference("rs", appsv1.SchemeGroupVersion.WithKind("ReplicaSet")).Req(map[v1.ResourceName]string{gpu: fmt.Sprint(gpus)}).Obj()
@@ -150,7 +150,7 @@ func runs(name string, gpus int, on string, changes ...func(*v1.Pod)) *v1.Pod {
 	return pod
 }
 
-// waits is a pod that was told a while ago that there is no room.
+// waits returns a pod whose status has shown for a while that there is no room.
 func waits(name string, gpus int, changes ...func(*v1.Pod)) *v1.Pod {
 	pod := st.MakePod().Namespace("default").Name(name).UID(name).SchedulerName(profile).Req(map[v1.ResourceName]string{gpu: fmt.Sprint(gpus)}).Obj()
 	pod.Status.Conditions = []v1.PodCondition{{
@@ -170,7 +170,7 @@ func inGang(name string) func(*v1.Pod) {
 	}
 }
 
-// running tells of a gang that runs.
+// running adds a gang that runs.
 func (s *stage) running(name string, least int, pods ...*v1.Pod) {
 	key := gang.Key{Namespace: "default", Name: name}
 	f := gang.Footprint{Key: key, Min: least}
@@ -180,7 +180,7 @@ func (s *stage) running(name string, least int, pods ...*v1.Pod) {
 	s.gangs.running[key] = f
 }
 
-// waiting tells of a gang that waits, in one domain of a topology; empty for anywhere.
+// waiting adds a gang that waits, in one domain of a topology; empty for anywhere.
 func (s *stage) waiting(name, topology string, pods ...*v1.Pod) {
 	key := gang.Key{Namespace: "default", Name: name}
 	s.gangs.waiting = append(s.gangs.waiting, &gang.Attempt{
@@ -200,6 +200,6 @@ func apart(pod *v1.Pod) {
 }
 
 func ending(pod *v1.Pod) {
-	pod.Finalizers = []string{"example.com/kept"} // else the fake API server has it gone
+	pod.Finalizers = []string{"example.com/kept"} // otherwise the fake API server removes it
 	pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = new(metav1.NewTime(time.Now().Add(time.Minute))), new(int64(60))
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/lockstep-sh/lockstep/test/dra"
 )
 
-// class is one that backs a resource with the devices that a selector selects.
+// class returns a class that backs a resource with the devices that a selector selects.
 func class(name, resource, selector string, age time.Duration) *resourceapi.DeviceClass {
 	c := dra.Class()
 	c.Name, c.Spec.ExtendedResourceName = name, &resource
@@ -108,7 +108,7 @@ func TestCounts(t *testing.T) {
 	}
 }
 
-// TestCountsBehindTheNameOfAClass: each class backs a resource that is called after it, whether it names one or not.
+// TestCountsBehindTheNameOfAClass: each class backs a resource with a name made from its own, whether it names one or not.
 func TestCountsBehindTheNameOfAClass(t *testing.T) {
 	counts := NewCounts()
 	counts.SetSlice(dra.Slice("n", 3))
@@ -126,7 +126,7 @@ func TestCountsBehindTheNameOfAClass(t *testing.T) {
 	}
 }
 
-// TestCountsTellWhatChanges: each change names the nodes that it may matter to.
+// TestCountsTellWhatChanges: each change returns the nodes that it may matter to.
 func TestCountsTellWhatChanges(t *testing.T) {
 	counts := NewCounts()
 	node := st.MakeNode().Name("n").Obj()
@@ -168,7 +168,7 @@ func TestCountsTellWhatChanges(t *testing.T) {
 	}
 }
 
-// TestReplace: what is not listed any more is gone.
+// TestReplace: what is no longer listed is gone.
 func TestReplace(t *testing.T) {
 	counts, node := NewCounts(), st.MakeNode().Name("n").Obj()
 	more := dra.Slice("n", 3)

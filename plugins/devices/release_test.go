@@ -26,7 +26,7 @@ import (
 	"github.com/lockstep-sh/lockstep/test/dra"
 )
 
-// known is the tracker of a scheduler that knows of one claim.
+// known is the tracker of a scheduler that knows one claim.
 type known struct {
 	fwk.ResourceClaimTracker
 	claim *resourceapi.ResourceClaim
@@ -41,7 +41,7 @@ func (k known) Get(namespace, name string) (*resourceapi.ResourceClaim, error) {
 
 func (k known) AssumeClaimAfterAPICall(*resourceapi.ResourceClaim) error { return nil }
 
-// users say what they are told to, and note what they hear.
+// users return what the test sets, and note the calls.
 type users struct {
 	may   func(claim types.NamespacedName, reservedFor []types.UID) bool
 	stood map[types.NamespacedName]bool
@@ -57,7 +57,7 @@ func (u users) Withdraw(_ context.Context, claim types.NamespacedName, reservedF
 
 func (u users) Withdrawn(_ context.Context, claim types.NamespacedName) { delete(u.stood, claim) }
 
-// TestRelease: the allocation of a claim is taken back if it has one that nobody uses.
+// TestRelease: a claim's allocation is taken back if it has one that no pod uses.
 func TestRelease(t *testing.T) {
 	held := dra.Held(dra.Claim("c", 1), "n", 0, "u")
 	dying := held.DeepCopy()
@@ -215,7 +215,7 @@ func TestDropMade(t *testing.T) {
 	}
 }
 
-// lingering is the tracker of a scheduler that sees a claim of this UID until it is told that it is gone.
+// lingering is the tracker of a scheduler that sees a claim of this UID until gone is set.
 type lingering struct {
 	known
 	gone atomic.Bool
@@ -228,7 +228,7 @@ func (l *lingering) Get(namespace, name string) (*resourceapi.ResourceClaim, err
 	return l.known.Get(namespace, name)
 }
 
-// TestDropIsSeen: pods wait until the scheduler sees that the claim is gone, however long somebody keeps it.
+// TestDropIsSeen: pods wait until the scheduler sees that the claim is gone, however long that takes.
 func TestDropIsSeen(t *testing.T) {
 	made := dra.Held(dra.Claim("c", 1), "n", 0, "p")
 	another := made.DeepCopy()

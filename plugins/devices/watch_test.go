@@ -16,7 +16,7 @@ import (
 	"github.com/lockstep-sh/lockstep/test/dra"
 )
 
-// TestWatches: of claims and slices it is told in which version the scheduler knows them.
+// TestWatches: the watches of claims and slices return the versions that the scheduler knows.
 func TestWatches(t *testing.T) {
 	claim, slice := dra.Held(dra.Claim("c", 1), "n", 0, "u"), dra.Slice("n", 1)
 	claim.ResourceVersion, slice.UID, slice.ResourceVersion = "7", "slice", "8"

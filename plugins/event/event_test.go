@@ -8,7 +8,7 @@ import (
 	"k8s.io/client-go/tools/events"
 )
 
-// A note is written as it is, whatever signs are in it, and cut if it is too long.
+// A note is written as it is, whatever characters are in it, and cut if it is too long.
 func TestNotes(t *testing.T) {
 	recorder := events.NewFakeRecorder(1)
 	for note, want := range map[string]string{

@@ -75,7 +75,7 @@ func TestGuards(t *testing.T) {
 	}
 }
 
-// TestNoBudgets: without any nobody is guarded.
+// TestNoBudgets: without budgets no pod is guarded.
 func TestNoBudgets(t *testing.T) {
 	var none *Budgets
 	if guards := none.Guards(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "a"}}}); guards != nil || none.Allowed() != nil {
@@ -83,7 +83,7 @@ func TestNoBudgets(t *testing.T) {
 	}
 }
 
-// TestTwoBudgets: a pod may be guarded by several, which changes nothing for others.
+// TestTwoBudgets: a pod may be guarded by several budgets, which changes nothing for other pods.
 func TestTwoBudgets(t *testing.T) {
 	b := list(t, budgetOf("x", "b", app, 1), budgetOf("x", "c", &metav1.LabelSelector{MatchLabels: map[string]string{"role": "r"}}, 2))
 	pod := func(labels map[string]string) *v1.Pod {
@@ -108,7 +108,7 @@ func TestTwoBudgets(t *testing.T) {
 	}
 }
 
-// everywhere is a preemptor that fits once all are gone that are given.
+// everywhere is a preemptor that fits once all given pods are gone.
 type everywhere struct{ missing int }
 
 func (e *everywhere) Remove(pods []victim.Pod) error {
@@ -123,14 +123,14 @@ func (e *everywhere) Restore(pods []victim.Pod) error {
 
 func (e *everywhere) Fits() (bool, error) { return e.missing <= 0, nil }
 
-// TestAsKubeScheduler: where all have to go, as many violate a budget as kube-scheduler counts.
+// TestAsKubeScheduler: where all pods have to be evicted, as many violate a budget as kube-scheduler counts.
 func TestAsKubeScheduler(t *testing.T) {
 	violating := 0
 	for seed := range uint64(500) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		value := func() string { return string(rune('a' + r.IntN(3))) }
 		var budgets []*policyv1.PodDisruptionBudget
-		for i := range 1 + r.IntN(3) { // of which each guards an app of its own
+		for i := range 1 + r.IntN(3) { // each guards an app of its own
 			selector := &metav1.LabelSelector{MatchLabels: map[string]string{"app": string(rune('a' + i))}}
 			if r.IntN(5) == 0 {
 				selector = &metav1.LabelSelector{}

@@ -71,7 +71,7 @@ func words(gangs []victim.Gang) []string {
 	return list
 }
 
-// TestCandidates: who may be evicted on the nodes n0 and n1.
+// TestCandidates: which pods may be evicted on the nodes n0 and n1.
 func TestCandidates(t *testing.T) {
 	now := time.Now()
 	single, rigid, far := members("s", 1, 0, "n0"), members("g", 2, 2, "n0"), members("g", 3, 2, "n2")[2]
@@ -99,7 +99,7 @@ func TestCandidates(t *testing.T) {
 		pods    []*v1.Pod
 		runs    known
 		own     string
-		stays   string // a pod that may not go
+		stays   string // a pod that may not be evicted
 		podwise bool
 		want    []string
 	}{
@@ -149,7 +149,7 @@ func TestCandidates(t *testing.T) {
 	}
 }
 
-// TestEnding: pods that are being deleted, or evicted, leave; those that should have long ago may never.
+// TestEnding: pods that are being deleted, or evicted, leave; pods that should have ended long ago may never end.
 func TestEnding(t *testing.T) {
 	now := time.Now()
 	pods := members("v", 4, 0, "n0")
@@ -168,7 +168,7 @@ func TestEnding(t *testing.T) {
 	}
 }
 
-// TestEnough: a gang has its minimum without the pods that end, of each role, too.
+// TestEnough: a gang has its minimum without the pods that are ending, for each role, too.
 func TestEnough(t *testing.T) {
 	pods := members("g", 3, 2, "n0")
 	pods[0].Labels = map[string]string{v1alpha1.RoleLabel: "leader"}

@@ -20,7 +20,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
 )
 
-// TestEvict: what comes of the eviction of a pod, and what is known of it then.
+// TestEvict: the result of the eviction of a pod, and what is known of the pod then.
 func TestEvict(t *testing.T) {
 	onNode, waiting := members("v", 1, 0, "n0"), members("v", 1, 0, "")
 	done := members("v", 1, 0, "n0")
@@ -94,7 +94,7 @@ func TestEvict(t *testing.T) {
 	}
 }
 
-// TestRehearse: who would be refused is left alone, and nobody is evicted.
+// TestRehearse: pods whose eviction would be refused are left alone, and no pod is evicted.
 func TestRehearse(t *testing.T) {
 	pods := append(members("v", 2, 0, "n0"), members("w", 1, 0, "")...)
 	s := newStage(t, known{}, pods...)
@@ -114,7 +114,7 @@ func TestRehearse(t *testing.T) {
 	}
 }
 
-// TestOnlyThisPod: what is meant for one pod does not reach another of its name.
+// TestOnlyThisPod: a call for one pod does not reach another of its name.
 func TestOnlyThisPod(t *testing.T) {
 	was := members("v", 1, 0, "n0")[0]
 	again := was.DeepCopy()
@@ -144,7 +144,7 @@ func TestOnlyThisPod(t *testing.T) {
 	}
 }
 
-// TestVictimsThatDoNotEnd: a victim whose node is down is waited for no longer than its grace period and a while.
+// TestVictimsThatDoNotEnd: a victim whose node is down is waited for no longer than its grace period and a fixed time.
 func TestVictimsThatDoNotEnd(t *testing.T) {
 	for sentence, c := range map[string]struct {
 		since time.Duration
@@ -165,7 +165,7 @@ func TestVictimsThatDoNotEnd(t *testing.T) {
 	}
 }
 
-// TestTogether: what runs of a gang is what its profile knows; of one that none knows, the pods that run.
+// TestTogether: what runs of a gang is what its profile knows; of a gang that no profile knows, the pods that run.
 func TestTogether(t *testing.T) {
 	key := gang.Key{Namespace: "default", Name: "v"}
 	pods := members("v", 4, 3, "n0")
@@ -220,7 +220,7 @@ func describe(f gang.Footprint) string {
 	return fmt.Sprint(text, " of ", f.Min)
 }
 
-// TestPodsByUID: an informer that has the index is used as it is, and nobody is found who is not there.
+// TestPodsByUID: an informer that has the index is used as it is, and no pod is found that does not exist.
 func TestPodsByUID(t *testing.T) {
 	pods := members("v", 1, 0, "n0")
 	s := newStage(t, known{}, pods...)

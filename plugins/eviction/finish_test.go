@@ -13,7 +13,7 @@ import (
 	"github.com/lockstep-sh/lockstep/test/await"
 )
 
-// TestFinish: what an interrupted eviction has begun is finished where a gang is left in part, and
+// TestFinish: an interrupted eviction is finished where a gang is left in part, and
 // nowhere else.
 func TestFinish(t *testing.T) {
 	as := func(message string, pods []*v1.Pod) []*v1.Pod {
@@ -43,7 +43,7 @@ func TestFinish(t *testing.T) {
 			key := gang.Key{Namespace: "default", Name: "g"}
 			s := newStage(t, known{key: {footprint("g", c.min, c.pods...)}}, c.pods...)
 			for _, pod := range c.pods {
-				s.Seen(pod) // if the informer has not told yet
+				s.Seen(pod) // in case the informer has not delivered it yet
 			}
 			s.Finish(s.ctx, time.Now().Add(time.Hour), !c.keep)
 			if got := s.left(t); got != c.left {
@@ -53,7 +53,7 @@ func TestFinish(t *testing.T) {
 	}
 }
 
-// TestFinishTogether: of gangs that start together none is left where another one has gone since; one that did not run
+// TestFinishTogether: of gangs that start together none is left where another one has gone since; a gang that did not run
 // before is no reason.
 func TestFinishTogether(t *testing.T) {
 	for sentence, c := range map[string]struct {
@@ -79,7 +79,7 @@ func TestFinishTogether(t *testing.T) {
 	}
 }
 
-// TestUnfinishedMarks: a mark that nothing came of is taken back.
+// TestUnfinishedMarks: a mark without an eviction is taken back.
 func TestUnfinishedMarks(t *testing.T) {
 	pods := members("g", 2, 2, "n0")
 	s := newStage(t, known{}, pods...)

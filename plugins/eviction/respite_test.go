@@ -37,8 +37,8 @@ func TestRespite(t *testing.T) {
 		pods    []*v1.Pod
 		runs    known
 		evicted time.Duration // before now; 0 for never
-		by      string        // for whom; empty for others than the preemptor
-		inQueue time.Duration // what the queue says
+		by      string        // the holder; empty for another than the preemptor
+		inQueue time.Duration // the queue's minRuntime
 		stays   string
 		want    []string
 		spared  time.Duration // from now; 0 for none

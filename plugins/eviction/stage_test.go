@@ -29,7 +29,7 @@ import (
 
 const profile = "lockstep-scheduler"
 
-// known tells what runs of gangs of one profile, with those that start together with them.
+// known has what runs of gangs of one profile, with the gangs that start together with them.
 type known map[gang.Key][]gang.Footprint
 
 func (k known) Running(of string, key gang.Key) []gang.Footprint {
@@ -39,7 +39,7 @@ func (k known) Running(of string, key gang.Key) []gang.Footprint {
 	return slices.Clone(k[key])
 }
 
-// Single reports it of pods in no gang, and of those with the label single, which have a PodGroup that is none.
+// Single reports whether a pod is in no gang, or has the label single, which stands for a PodGroup that is no gang.
 func (k known) Single(pod *v1.Pod) bool {
 	_, _, member := gang.KeyOf(pod)
 	return !member || pod.Labels["single"] != ""
@@ -68,13 +68,13 @@ func (o onTheirWay) GetWaitingPod(uid types.UID) fwk.WaitingPod {
 
 func (o onTheirWay) GetPodInPreBind(types.UID) fwk.PodInPreBind { return nil }
 
-// stage is an evictor, and an API server that has some pods.
+// stage is an evictor, with an API server that has some pods.
 type stage struct {
 	*Evictor
 	ctx    context.Context
 	client *fake.Clientset
 	events *events.FakeRecorder
-	// refuse answers deletions instead of the API server; nil for what is to be done.
+	// refuse handles deletions in place of the API server; nil leaves them to it.
 	refuse func(name string, dry bool) error
 }
 
@@ -89,7 +89,7 @@ func newStage(t *testing.T, gangs Gangs, pods ...*v1.Pod) *stage {
 	s := &stage{ctx: ctx, client: fake.NewClientset(objects...), events: events.NewFakeRecorder(100)}
 	s.client.PrependReactor("delete", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		call := a.(clienttesting.DeleteAction)
-		dry := len(call.GetDeleteOptions().DryRun) > 0 // which the fake one does not know
+		dry := len(call.GetDeleteOptions().DryRun) > 0 // the fake API server ignores dry runs
 		if s.refuse != nil {
 			if err := s.refuse(call.GetName(), dry); err != nil {
 				return true, nil, err
@@ -139,7 +139,7 @@ func (s *stage) left(t *testing.T) string {
 	return strings.Join(names, " ")
 }
 
-// now is a pod as the API server has it.
+// now returns a pod as the API server has it.
 func (s *stage) now(t *testing.T, name string) *v1.Pod {
 	t.Helper()
 	pod, err := s.client.CoreV1().Pods("default").Get(s.ctx, name, metav1.GetOptions{})
@@ -149,7 +149,7 @@ func (s *stage) now(t *testing.T, name string) *v1.Pod {
 	return pod
 }
 
-// members are pods of a gang; without a minimum they are in none. Without a node they wait.
+// members returns pods of a gang; without a minimum they are in none. Without a node they wait.
 func members(name string, n, min int, node string) []*v1.Pod {
 	var pods []*v1.Pod
 	for i := range n {
@@ -164,7 +164,7 @@ func members(name string, n, min int, node string) []*v1.Pod {
 	return pods
 }
 
-// footprint is what runs of a gang.
+// footprint returns what runs of a gang.
 func footprint(name string, min int, pods ...*v1.Pod) gang.Footprint {
 	f := gang.Footprint{Key: gang.Key{Namespace: "default", Name: name}, Min: min}
 	for _, pod := range pods {

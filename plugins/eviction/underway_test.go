@@ -46,7 +46,7 @@ func TestUnderway(t *testing.T) {
 	}
 }
 
-// TestFreed: it is remembered for a while when a victim of a preemptor last ended, and not of one that was spared.
+// TestFreed: the time when a victim of a preemptor last ended is remembered for a while; a spared victim does not count.
 func TestFreed(t *testing.T) {
 	u, now := NewUnderway(), time.Now()
 	x, y := hold.Holder{Group: "x"}, hold.Holder{Group: "y"}

@@ -53,7 +53,7 @@ func TestQueue(t *testing.T) {
 	}
 }
 
-// minimums is the minimums that PodGroups say, by API and name.
+// minimums are the minimums of PodGroups, by API and name.
 type minimums map[string]int64
 
 func (m minimums) Get(_ context.Context, key client.ObjectKey, object client.Object, _ ...client.GetOption) error {
@@ -76,7 +76,8 @@ func (m minimums) Get(_ context.Context, key client.ObjectKey, object client.Obj
 
 func (minimums) List(context.Context, client.ObjectList, ...client.ListOption) error { return nil }
 
-// TestMinimum: the PodGroup of the community says it before that of Kubernetes, and the annotation of a pod where there is none.
+// TestMinimum: the PodGroup of the community has precedence over that of Kubernetes, and the annotation of a pod counts where there
+// is none.
 func TestMinimum(t *testing.T) {
 	live := minimums{"scheduling.x-k8s.io/one": 3, "scheduling.k8s.io/one": 4, "scheduling.k8s.io/native": 5}
 	mapper := mapperOfBoth()
