@@ -20,7 +20,7 @@ import (
 
 const (
 	profile = "lockstep-scheduler"
-	// turnsEnd is long enough for turns to end of which nothing comes.
+	// turnsEnd is long enough for turns without result to end.
 	turnsEnd = 30 * time.Second
 	gpu      = v1.ResourceName("nvidia.com/gpu")
 )
@@ -40,7 +40,7 @@ func TestQueueOf(t *testing.T) {
 	}
 }
 
-// TestTurns tells the story of pods that come, are scheduled, fail and go.
+// TestTurns follows pods that come, are scheduled, fail and go.
 func TestTurns(t *testing.T) {
 	d := newDispatcher(t, 8, 2, dispatch.Queue{Name: "a"}, dispatch.Queue{Name: "b"})
 	pods := map[string]*v1.Pod{}
@@ -80,7 +80,7 @@ func TestTurns(t *testing.T) {
 	step("who has a place already does not wait", func() string { return d.offer(nominated) }, true, "")
 }
 
-// TestMissedAndGone: nobody waits for a job that is gone, and for none longer than so long.
+// TestMissedAndGone: no job waits for a job that is gone, and for none longer than a fixed time.
 func TestMissedAndGone(t *testing.T) {
 	for sentence, end := range map[string]func(*Dispatcher, *v1.Pod){
 		"it is deleted": func(d *Dispatcher, big *v1.Pod) { d.lose(big) },
@@ -117,12 +117,12 @@ func TestMissedAndGone(t *testing.T) {
 	}
 }
 
-// TestHopeless: nobody waits for what would not fit on an empty cluster.
+// TestHopeless: no job waits for what would not fit on an empty cluster.
 func TestHopeless(t *testing.T) {
 	for sentence, c := range map[string]struct {
 		gang string
 		fail func(d *Dispatcher, pod *v1.Pod)
-		want bool // that others wait
+		want bool // others wait
 	}{
 		"a pod for which nodes are full":    {fail: func(d *Dispatcher, p *v1.Pod) { d.Failed(p, unfit(fwk.Unschedulable)) }, want: true},
 		"a pod that no node will ever take": {fail: func(d *Dispatcher, p *v1.Pod) { d.Failed(p, unfit(fwk.UnschedulableAndUnresolvable)) }},
@@ -164,15 +164,15 @@ func TestHopeless(t *testing.T) {
 	}
 }
 
-// gangsByLabel knows gangs of one by a label.
+// gangsByLabel knows gangs of one pod by a label.
 type gangsByLabel struct{ noGangs }
 
 func (gangsByLabel) Wants(pod *v1.Pod) (gang.Want, bool) {
 	return gang.Want{Job: pod.Labels["gang"], Pods: []*v1.Pod{pod}}, true
 }
 
-// TestGoneForGood: the scheduler may go on for a while with a pod that is deleted, or has
-// ended. That counts for nothing.
+// TestGoneForGood: the scheduler may use a pod for a while that is deleted, or has
+// ended. Such a pod counts for nothing.
 func TestGoneForGood(t *testing.T) {
 	for sentence, end := range map[string]func(*Dispatcher, *v1.Pod){
 		"it is deleted": func(d *Dispatcher, p *v1.Pod) { d.lose(p) },
@@ -212,7 +212,7 @@ func TestGoneForGood(t *testing.T) {
 	}
 }
 
-// TestUnreserveAssumed: kube-scheduler gives the copy that has a node already.
+// TestUnreserveAssumed: kube-scheduler passes the copy that has a node already.
 func TestUnreserveAssumed(t *testing.T) {
 	d := newDispatcher(t, 8, 9)
 	p := pod("p", "", 1, "")
@@ -233,7 +233,7 @@ func TestUnreserveAssumed(t *testing.T) {
 	}
 }
 
-// TestResized: a pod counts as what it has until its resize is done, and so does one of another scheduler.
+// TestResized: a pod counts with what it has until its resize is done, and so does a pod of another scheduler.
 func TestResized(t *testing.T) {
 	d := newDispatcher(t, 0, 9)
 	d.nodeSeen(st.MakeNode().Name("node").Capacity(map[v1.ResourceName]string{gpu: "8"}).Obj())
@@ -258,8 +258,8 @@ func TestResized(t *testing.T) {
 	}
 }
 
-// TestSpeaker: a gang waits for its turn with one of its pods, which may go; then another
-// offers it again.
+// TestSpeaker: one of the pods of a gang represents it while it waits for its turn. That pod may go; then another
+// offers the gang again.
 func TestSpeaker(t *testing.T) {
 	first, second := pod("first", "", 1, ""), pod("second", "", 1, "")
 	for sentence, end := range map[string]func(*Dispatcher){
@@ -282,7 +282,7 @@ func TestSpeaker(t *testing.T) {
 	}
 }
 
-// wanting says of all pods that they are placed with certain others.
+// wanting returns for all pods that they are placed with certain others.
 type wanting struct {
 	noGangs
 	pods []*v1.Pod
@@ -290,7 +290,7 @@ type wanting struct {
 
 func (w wanting) Wants(*v1.Pod) (gang.Want, bool) { return gang.Want{Job: "g", Pods: w.pods}, true }
 
-// TestOpened: nobody enters before everything is known.
+// TestOpened: no pod is admitted before everything is known.
 func TestOpened(t *testing.T) {
 	d := newDispatcher(t, 8, 2)
 	d.opened = false
@@ -307,7 +307,7 @@ func TestOpened(t *testing.T) {
 	}
 }
 
-// TestForeign: what runs by other schedulers is not there to be shared.
+// TestForeign: what pods of other schedulers have is not there to be shared.
 func TestForeign(t *testing.T) {
 	d := newDispatcher(t, 0, 2)
 	d.nodeSeen(st.MakeNode().Name("node").Capacity(map[v1.ResourceName]string{gpu: "8"}).Obj())
@@ -327,7 +327,7 @@ func TestForeign(t *testing.T) {
 	}
 }
 
-// TestNamespaceMoves: a namespace that names another queue takes its pods there, those that wait too.
+// TestNamespaceMoves: when a namespace names another queue, its pods move there, those that wait too.
 func TestNamespaceMoves(t *testing.T) {
 	d := newDispatcher(t, 8, 9, dispatch.Queue{Name: "a"}, dispatch.Queue{Name: "b", Closed: true})
 	in := func(p *v1.Pod) *v1.Pod { p.Namespace = "moves"; return p }
@@ -380,7 +380,7 @@ func TestNamespaceMoves(t *testing.T) {
 	}
 }
 
-// TestRetry: what did not fit comes again once its queue deserves more, and not before.
+// TestRetry: a pod that did not fit comes again once its queue deserves more, and not before.
 func TestRetry(t *testing.T) {
 	d := newDispatcher(t, 9, 9, dispatch.Queue{Name: "a"}, dispatch.Queue{Name: "b"})
 	d.gangs = gangsByLabel{}
@@ -408,7 +408,7 @@ func TestRetry(t *testing.T) {
 	}
 }
 
-// TestRelabelled: a pod that waits takes its job along to another queue.
+// TestRelabelled: a waiting pod takes its job along to another queue.
 func TestRelabelled(t *testing.T) {
 	d := newDispatcher(t, 10, 9, dispatch.Queue{Name: "a", Closed: true}, dispatch.Queue{Name: "b"})
 	p := pod("p", "a", 4, "")

@@ -20,7 +20,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
 )
 
-// hoarding knows one gang; those of its members that are placed follow a plan.
+// hoarding knows one gang; its placed members follow a plan.
 type hoarding struct {
 	noGangs
 	pods   []*v1.Pod
@@ -70,7 +70,7 @@ func TestHoards(t *testing.T) {
 		}
 	}
 	waits("four are held", "4 nvidia.com/gpu used, 5 nvidia.com/gpu asked for")
-	drop(d.holds, "g0") // its place is reserved for it now
+	drop(d.holds, "g0") // its place is being reserved for it now
 	waits("one is being reserved", "4 nvidia.com/gpu used, 5 nvidia.com/gpu asked for")
 	d.reserve(h.pods[0], "all")
 	waits("one is reserved", "4 nvidia.com/gpu used, 5 nvidia.com/gpu asked for")
@@ -81,7 +81,7 @@ func TestHoards(t *testing.T) {
 	}
 }
 
-// TestHeldIsHeard: a hold that is given back lets in who waits for it, without anything else that happens.
+// TestHeldIsHeard: a hold that is given back admits the job that waits for it, without any other event.
 func TestHeldIsHeard(t *testing.T) {
 	d := newDispatcher(t, 20, 9, dispatch.Queue{Name: "a", Capability: gpus(8)})
 	h := &hoarding{placed: map[string]bool{}}
@@ -111,7 +111,8 @@ func TestHeldIsHeard(t *testing.T) {
 	}
 }
 
-// TestNominatedByTheLedger: who has a node nominated enters without its turn; its status may say so later, or not any more.
+// TestNominatedByTheLedger: a pod with a nominated node is admitted without a turn; its status may get the nomination later, or
+// have lost it.
 func TestNominatedByTheLedger(t *testing.T) {
 	for sentence, c := range map[string]struct {
 		status string
@@ -142,7 +143,7 @@ func TestNominatedByTheLedger(t *testing.T) {
 	}
 }
 
-// TestBegun: a gang of which part is bound enters at once, whatever its queue says and whoever is in front.
+// TestBegun: a gang of which part is bound is admitted at once, whatever the limits of its queue and the jobs before it.
 func TestBegun(t *testing.T) {
 	d := newDispatcher(t, 6, 1, dispatch.Queue{Name: "a", Capability: gpus(3)}, dispatch.Queue{Name: "b", Priority: 9})
 	h := &hoarding{placed: map[string]bool{}, begun: true}
@@ -180,7 +181,7 @@ func TestBegun(t *testing.T) {
 	}
 }
 
-// mending knows one gang by what Gang knows of it.
+// mending knows one gang by the state machine of Gang.
 type mending struct {
 	noGangs
 	gangs *gang.Gangs
@@ -188,7 +189,7 @@ type mending struct {
 
 func (m mending) Wants(pod *v1.Pod) (gang.Want, bool) { return m.gangs.Wants(pod) }
 
-// TestMends: who makes up for a lost member of a gang that runs enters at once, however much its queue has by now;
+// TestMends: a pod that replaces a lost member of a running gang is admitted at once, however much its queue has by now;
 // members beyond the minimum wait.
 func TestMends(t *testing.T) {
 	d := newDispatcher(t, 20, 9, dispatch.Queue{Name: "a", Capability: gpus(4)})
@@ -220,7 +221,7 @@ func TestMends(t *testing.T) {
 	}
 }
 
-// TestConstantStatus: what a pod is told when others have to make way for it does not change with what they use.
+// TestConstantStatus: the status of a pod for which others have to make way does not change with what they use.
 func TestConstantStatus(t *testing.T) {
 	for sentence, c := range map[string]struct {
 		queue dispatch.Queue
@@ -255,12 +256,12 @@ func resizedTo(p *v1.Pod) *v1.Pod {
 	return p
 }
 
-// TestUnknownQueues: queues that are not there leave nothing behind once their pods are gone, not even a metric.
+// TestUnknownQueues: queues that do not exist leave nothing behind once their pods are gone, not even a metric.
 func TestUnknownQueues(t *testing.T) {
 	registerMetrics(&Dispatcher{})
 	d := newDispatcher(t, 8, 9)
 	before := len(d.book.Standings())
-	waitDuration.WithLabelValues("typo-3").Observe(1) // it was there once
+	waitDuration.WithLabelValues("typo-3").Observe(1) // it existed once
 	for i := range 50 {
 		p := pod("p", fmt.Sprint("typo-", i), 1, "")
 		p.UID = p.UID + "x"
@@ -278,7 +279,7 @@ func TestUnknownQueues(t *testing.T) {
 	}
 }
 
-// put holds a node, and drop gives it back, whatever it is held for.
+// put holds a node, and drop gives it back, whatever the reason of the hold.
 func put(h *holds.Holds, one hold.Hold) {
 	if one.Reason == hold.Nomination {
 		h.Nominate(one)

@@ -30,7 +30,7 @@ const window = 5
 // chaosQueues may be described or not; "none" never is.
 var chaosQueues = []string{v1alpha1.DefaultQueue, "a", "b", "c", "d", "none"}
 
-// chaos is a cluster, and a scheduler that is as late as one may be.
+// chaos is a cluster, with a scheduler that lags as much as a scheduler may.
 type chaos struct {
 	*rand.Rand
 	t      *testing.T
@@ -45,9 +45,9 @@ type chaos struct {
 	gangs map[string]string
 	nodes map[string]*v1.Node
 	pools []config.Pool
-	// events are those that the Dispatcher has not had yet, in their order.
+	// events are those that the Dispatcher has not got yet, in order.
 	events []func(*Dispatcher)
-	// jobs are the names of all that was ever offered.
+	// jobs are the names of all jobs that were ever offered.
 	jobs map[string]bool
 }
 
@@ -66,7 +66,7 @@ func newChaos(t *testing.T, seed uint64) *chaos {
 	return c
 }
 
-// dispatcher is one that knows nothing of the cluster yet.
+// dispatcher returns a Dispatcher that knows nothing of the cluster yet.
 func (c *chaos) dispatcher() *Dispatcher {
 	d := newDispatcher(c.t, 0, window)
 	d.clock = c.clock
@@ -81,7 +81,7 @@ func (c *chaos) dispatcher() *Dispatcher {
 	return d
 }
 
-// restarted is a Dispatcher that was told everything once, as the API server has it.
+// restarted returns a Dispatcher that has seen everything once, as the API server has it.
 func (c *chaos) restarted() *Dispatcher {
 	d := c.dispatcher()
 	d.opened = false
@@ -100,12 +100,12 @@ func (c *chaos) restarted() *Dispatcher {
 	return d
 }
 
-// old is one of the last versions of a pod.
+// old returns one of the last versions of a pod.
 func (c *chaos) old(l *life) *v1.Pod {
 	return l.versions[max(0, len(l.versions)-1-c.IntN(2))]
 }
 
-// create makes a pod, perhaps of a name that another had.
+// create makes a pod, perhaps with a name that another had.
 func (c *chaos) create() {
 	name := fmt.Sprint("p", c.IntN(40))
 	if _, taken, _ := c.store.GetByKey("default/" + name); taken {
@@ -149,7 +149,7 @@ func (c *chaos) write(l *life, p *v1.Pod) {
 	c.events = append(c.events, func(d *Dispatcher) { d.podSeen(p) })
 }
 
-// update changes a pod that is there.
+// update changes a pod that exists.
 func (c *chaos) update(l *life, do func(*v1.Pod)) {
 	if !l.gone {
 		p := l.now().DeepCopy()
@@ -169,7 +169,7 @@ func (c *chaos) remove(l *life) {
 	c.events = append(c.events, func(d *Dispatcher) { d.podGone(l.now()) })
 }
 
-// deliver has the Dispatcher see some events.
+// deliver passes some events to the Dispatcher.
 func (c *chaos) deliver(n int) {
 	for range min(n, len(c.events)) {
 		c.events[0](c.d)
@@ -177,7 +177,7 @@ func (c *chaos) deliver(n int) {
 	}
 }
 
-// change has users and kubelets do something to a pod.
+// change changes a pod as users and kubelets do.
 func (c *chaos) change(l *life) {
 	switch c.IntN(12) {
 	case 10:
@@ -202,7 +202,7 @@ func (c *chaos) change(l *life) {
 	case 7:
 		c.update(l, func(p *v1.Pod) { p.Spec.SchedulingGates = nil })
 	default:
-		c.update(l, func(p *v1.Pod) { // bound by somebody else
+		c.update(l, func(p *v1.Pod) { // bound by another scheduler
 			if len(p.Spec.SchedulingGates) == 0 && p.Spec.NodeName == "" {
 				p.Spec.NodeName = c.someNode()
 			}
@@ -210,7 +210,7 @@ func (c *chaos) change(l *life) {
 	}
 }
 
-// schedule has the scheduler go on with a pod, with a version of it that may be old.
+// schedule takes the scheduler's next step with a pod, with a version of it that may be old.
 func (c *chaos) schedule(l *life) {
 	p := c.old(l)
 	if p.Spec.SchedulerName != profile || len(p.Spec.SchedulingGates) > 0 {
@@ -235,7 +235,7 @@ func (c *chaos) schedule(l *life) {
 		l.cycle.Spec.NodeName = c.someNode() // kube-scheduler assumes it before it calls Reserve
 		l.reserved = true
 		if c.IntN(2) == 0 {
-			drop(c.d.holds, l.uid) // so does Gang
+			drop(c.d.holds, l.uid) // as Gang does
 		}
 		c.d.reserve(l.cycle, l.cycle.Spec.NodeName)
 	default:
@@ -248,7 +248,7 @@ func (c *chaos) finish(l *life) {
 	how := c.IntN(3)
 	if how > 0 && !l.ends() {
 		c.update(l, func(p *v1.Pod) {
-			if p.Spec.NodeName == "" { // unless somebody else was first
+			if p.Spec.NodeName == "" { // unless another scheduler was first
 				p.Spec.NodeName = l.cycle.Spec.NodeName
 			}
 		})
@@ -318,8 +318,8 @@ func (c *chaos) fail(format string, args ...any) {
 	c.t.Fatalf("seed %d, step %d: %s", c.seed, c.step, fmt.Sprintf(format, args...))
 }
 
-// TestLedgerChaos: whatever happens, and in whichever order it is heard of, the book says
-// what a count of all pods says, and what a process says that starts anew.
+// TestLedgerChaos: whatever happens, and in whichever order the events come, the book has
+// what a count of all pods gives, and what a process has that starts anew.
 func TestLedgerChaos(t *testing.T) {
 	counts := map[string]int{}
 	for seed := range uint64(60) {
@@ -368,7 +368,7 @@ func (c *chaos) one() {
 	}
 }
 
-// hold has the ledger hold a node for a pod, or give it back.
+// hold makes the ledger hold a node for a pod, or give it back.
 func (c *chaos) hold(l *life) {
 	if l.gone || l.reserved || c.IntN(3) == 0 {
 		drop(c.d.holds, l.uid)
@@ -377,7 +377,7 @@ func (c *chaos) hold(l *life) {
 	put(c.d.holds, hold.Hold{For: l.uid, Holder: hold.Holder{Group: "h"}, Node: c.someNode(), Reason: []hold.Reason{hold.Plan, hold.Plan, hold.Nomination}[c.IntN(3)]})
 }
 
-// restart has another process take over, which knows of no cycle.
+// restart replaces the process by another, which knows of no cycle.
 func (c *chaos) restart() {
 	c.deliver(len(c.events))
 	c.compareRestarted()

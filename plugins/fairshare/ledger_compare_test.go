@@ -85,7 +85,7 @@ func (c *chaos) demand(l *life, q share.Queue) {
 	}
 }
 
-// path are a queue and those above it; only itself where they do not lead to the top.
+// path returns a queue and those above it; only itself where they do not lead to the top.
 func (c *chaos) path(name string) []string {
 	path := []string{}
 	for at := name; at != ""; at = c.queues[at].Parent {
@@ -130,14 +130,14 @@ func (c *chaos) comparePod(l *life) {
 	}
 }
 
-// compareNotes: nothing is kept of pods of which there is nothing to keep.
+// compareNotes: nothing is kept of pods that need nothing.
 func (c *chaos) compareNotes() {
 	c.t.Helper()
 	assumed, versions := 0, 0
 	for _, l := range c.lives {
 		if l.ours() {
 			versions++
-			if l.reserved && c.d.assumed[l.uid] != "" { // not where somebody else has bound it
+			if l.reserved && c.d.assumed[l.uid] != "" { // not where another scheduler has bound it
 				assumed++
 			}
 		}
@@ -147,7 +147,7 @@ func (c *chaos) compareNotes() {
 	}
 }
 
-// compareShares tells wrong requests too: nobody gets more than is asked for.
+// compareShares detects wrong requests too: no queue gets more than it asks for.
 func (c *chaos) compareShares(want map[string]share.Share) {
 	c.t.Helper()
 	for name, got := range c.d.book.Shares() {
@@ -157,7 +157,7 @@ func (c *chaos) compareShares(want map[string]share.Share) {
 	}
 }
 
-// compareJobs: a turn is that of a job, and what waits is a pod that is there.
+// compareJobs: only jobs have turns, and what waits is a pod that exists.
 func (c *chaos) compareJobs(counts map[string]int) {
 	c.t.Helper()
 	admitted := 0
@@ -185,7 +185,7 @@ func (c *chaos) compareJobs(counts map[string]int) {
 	}
 }
 
-// waiting are the jobs that wait for their turn, and the pods to call then.
+// waiting returns the jobs that wait for their turn, with the pods to call then.
 func (c *chaos) waiting(d *Dispatcher) map[string]types.UID {
 	waiting := map[string]types.UID{}
 	for name := range c.jobs {
@@ -197,11 +197,11 @@ func (c *chaos) waiting(d *Dispatcher) map[string]types.UID {
 }
 
 // compareRestarted compares with a process that starts anew: what all queues use, once the
-// turns have ended, and who is let in then.
+// turns have ended, and which pods are admitted then.
 func (c *chaos) compareRestarted() {
 	c.t.Helper()
 	for _, l := range c.lives {
-		drop(c.d.holds, l.uid) // another process would not know of it
+		drop(c.d.holds, l.uid) // another process would not know it
 		if l.reserved {
 			assumed := l.cycle
 			l.cycle, l.reserved = nil, false
@@ -252,7 +252,7 @@ func (c *chaos) compareEmpty() {
 	}
 }
 
-// letIn has all pods in no gang come to the gate, which opens then, and names those that may enter.
+// letIn makes all pods in no gang come to the gate, which opens then, and returns those that are admitted.
 func (c *chaos) letIn(d *Dispatcher) string {
 	d.opened = false
 	for _, l := range c.lives { // what was tried before does not count
@@ -271,12 +271,12 @@ func (c *chaos) letIn(d *Dispatcher) string {
 			d.offer(l.now())
 		}
 	}
-	alone := map[string]bool{} // others are in a gang, or may enter anyhow
+	alone := map[string]bool{} // others are in a gang, or are admitted anyway
 	for _, l := range c.lives {
 		alone[string(l.uid)] = l.now().Labels["gang"] == "" && l.now().Status.NominatedNodeName == ""
 	}
 	d.book.Tick(dispatch.Moment{Now: c.clock.Now(), Waits: func(pod string) bool { return alone[pod] }})
-	d.calledNow() // before
+	d.calledNow() // those from before
 	d.change(func() { d.opened = true })
 	return d.calledNow()
 }

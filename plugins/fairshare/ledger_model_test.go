@@ -16,10 +16,10 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 )
 
-// life is a pod as the API server has it, and how far the scheduler is with it.
+// life is a pod as the API server has it, with how far the scheduler is with it.
 type life struct {
 	uid types.UID
-	// versions are what the API server had, the last one last.
+	// versions are the versions that the API server had, the last one last.
 	versions []*v1.Pod
 	gone     bool
 	// cycle is the copy that the scheduler works on; reserved reports whether it has a node.
@@ -29,10 +29,10 @@ type life struct {
 
 func (l *life) now() *v1.Pod { return l.versions[len(l.versions)-1] }
 
-// ends tells that nothing is asked for any more.
+// ends reports whether the pod asks for nothing any more.
 func (l *life) ends() bool { return l.gone || l.now().Status.Phase == v1.PodSucceeded }
 
-// ours reports whether a pod counts for a queue, foreign whether it takes from what there is.
+// ours reports whether a pod counts for a queue, foreign whether it only takes from what there is to be shared.
 func (l *life) ours() bool {
 	return !l.ends() && l.now().Spec.SchedulerName == profile && len(l.now().Spec.SchedulingGates) == 0
 }
@@ -43,7 +43,7 @@ func (l *life) foreign() bool {
 
 func (l *life) runs() bool { return l.now().Spec.NodeName != "" || l.reserved }
 
-// asks counts by hand: what the container is to have, or what it has, whichever is more.
+// asks counts without the code under test: what the container is to have, or what it has, whichever is more.
 func (l *life) asks() int64 {
 	amount := l.now().Spec.Containers[0].Resources.Requests[gpu]
 	most := amount.Value()
@@ -58,7 +58,7 @@ func (c *chaos) queue(l *life) string {
 	return order.Or(l.now().Labels[v1alpha1.QueueLabel], c.gangs[l.now().Labels["gang"]], v1alpha1.DefaultQueue)
 }
 
-// node makes one of a model, that may have a taint, or be cordoned.
+// node returns a node of some model, which may have a taint, or be cordoned.
 func (c *chaos) node(name string) *v1.Node {
 	n := st.MakeNode().Name(name).Label("model", []string{"x", "y", "z"}[c.IntN(3)]).Capacity(map[v1.ResourceName]string{gpu: fmt.Sprint(2 * c.Int64N(8))})
 	if c.IntN(3) == 0 {
@@ -67,10 +67,10 @@ func (c *chaos) node(name string) *v1.Node {
 	return n.Unschedulable(c.IntN(6) == 0).Obj()
 }
 
-// someNode is the name of a node that may be there.
+// someNode returns the name of a node that may exist.
 func (c *chaos) someNode() string { return fmt.Sprint("n", c.IntN(4)) }
 
-// poolOf is the pool of a node.
+// poolOf returns the pool of a node.
 func (c *chaos) poolOf(n *v1.Node) string {
 	if model := n.Labels["model"]; len(c.pools) > 0 && model != "z" {
 		return model
@@ -78,7 +78,7 @@ func (c *chaos) poolOf(n *v1.Node) string {
 	return "default"
 }
 
-// poolsOf are those that a pod may use, by a look at all nodes.
+// poolsOf returns the pools that a pod may use, by a look at all nodes.
 func (c *chaos) poolsOf(p *v1.Pod) []string {
 	var pools []string
 	for _, name := range []string{"x", "y", "default"} {
@@ -99,7 +99,7 @@ func (c *chaos) poolsOf(p *v1.Pod) []string {
 	return pools
 }
 
-// on is the node of a pod, or that which is held for it or promised to it; empty for none.
+// on returns the node of a pod, or the one that is held for it or promised to it; empty for none.
 func (c *chaos) on(l *life) string {
 	switch one, held := c.d.holds.Of(l.uid); {
 	case l.now().Spec.NodeName != "":
@@ -113,7 +113,7 @@ func (c *chaos) on(l *life) string {
 	}
 }
 
-// has is what a pod has or asks for: in the pool of its node, or of that which is held for it, or in all that it
+// has returns what a pod has or asks for: in the pool of its node, or of the one that is held for it, or in all that it
 // may use.
 func (c *chaos) has(l *life) []dispatch.Vector {
 	node := c.on(l)
@@ -129,7 +129,7 @@ func (c *chaos) has(l *life) []dispatch.Vector {
 	return list
 }
 
-// total is what is there to be shared.
+// total returns what is there to be shared.
 func (c *chaos) total() dispatch.Vector {
 	total := dispatch.Vector{}
 	for name, n := range c.nodes {
@@ -156,7 +156,7 @@ func (c *chaos) total() dispatch.Vector {
 	return total
 }
 
-// without leaves out what is 0.
+// without returns a vector without amounts of 0.
 func without(v dispatch.Vector) dispatch.Vector {
 	out := dispatch.Vector{}
 	out.Add(v, 1)
@@ -166,7 +166,7 @@ func without(v dispatch.Vector) dispatch.Vector {
 	return out
 }
 
-// gangsOf knows gangs by a label, and what it knows may be old.
+// gangsOf knows gangs by a label, and its knowledge may be old.
 type gangsOf struct {
 	noGangs
 	c *chaos

@@ -9,7 +9,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/dispatch"
 )
 
-// TestLineOfPods: pods stand in the line of their queue, by age; one that has a node does not.
+// TestLineOfPods: pods are in the line of their queue, by age; a pod that has a node is not.
 func TestLineOfPods(t *testing.T) {
 	d := newDispatcher(t, 8, 1, dispatch.Queue{Name: "a"}, dispatch.Queue{Name: "b"})
 	running := pod("running", "a", 1, "all")

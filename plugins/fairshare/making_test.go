@@ -14,7 +14,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
 )
 
-// TestWayIsMade: who is nominated in a queue that has its share waits until others have ended for it, though a node has
+// TestWayIsMade: a nominated pod in a queue that has its share waits until its victims have ended, though a node has
 // room.
 func TestWayIsMade(t *testing.T) {
 	for _, sentence := range []string{"in no gang", "in a gang", "in a gang, by itself"} {
@@ -87,7 +87,7 @@ func TestWayIsMade(t *testing.T) {
 	}
 }
 
-// TestWayIsMadeOnNodes: who is nominated within the share of its queue takes whatever place there is first.
+// TestWayIsMadeOnNodes: a pod that is nominated within the share of its queue takes whatever place is free first.
 func TestWayIsMadeOnNodes(t *testing.T) {
 	d := newDispatcher(t, 8, 1, dispatch.Queue{Name: "a"}, dispatch.Queue{Name: "b"})
 	d.victims = func(hold.Holder) int { return 1 }

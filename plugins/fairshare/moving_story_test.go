@@ -14,7 +14,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
 )
 
-// movingStory is pods that move, and places that are held for them, as they are.
+// movingStory is pods that move, with places that are held for them, as they are.
 type movingStory struct {
 	*rand.Rand
 	t       *testing.T
@@ -23,7 +23,7 @@ type movingStory struct {
 	assumed map[string]bool
 	places  map[hold.ID]charge
 	version int
-	// cordoned: nobody can come to the node.
+	// cordoned: no pod can come to the node.
 	cordoned bool
 }
 
@@ -31,7 +31,7 @@ var storyQueues = []string{"a", "b"}
 
 func (s *movingStory) queue() string { return storyQueues[s.IntN(2)] }
 
-// step does something, and says what.
+// step takes a random step, and returns a description of it.
 func (s *movingStory) step() string {
 	name := fmt.Sprint("p", s.IntN(3))
 	p := s.pods[name]
@@ -82,7 +82,7 @@ func (s *movingStory) step() string {
 	}
 }
 
-// hold has a place hold something, and says what.
+// hold makes a place hold something, and returns a description of that.
 func (s *movingStory) hold(id hold.ID) string {
 	n := int64(s.IntN(5))
 	old, known := s.places[id]
@@ -91,7 +91,7 @@ func (s *movingStory) hold(id hold.ID) string {
 		template.Spec.SchedulerName = "another"
 	}
 	if known {
-		template = old.pod // one keeps its template
+		template = old.pod // a place keeps its template
 	}
 	s.d.Charge(id, template, "all", left(n))
 	if n == 0 {
@@ -102,7 +102,7 @@ func (s *movingStory) hold(id hold.ID) string {
 	return fmt.Sprintf("%s of %q in %s for %s holds %d", id, template.Spec.SchedulerName, template.Labels[v1alpha1.QueueLabel], inPlaceOf(charge{pod: template}), n)
 }
 
-// want is what the queues use, counted from scratch.
+// want returns what the queues use, counted from scratch.
 func (s *movingStory) want() map[string]int64 {
 	want, first := map[string]int64{}, map[types.UID]hold.ID{}
 	has := func(uid types.UID) (int64, string, bool) {
@@ -137,7 +137,7 @@ func (s *movingStory) want() map[string]int64 {
 	return want
 }
 
-// total is what there is to be shared.
+// total returns what there is to be shared.
 func (s *movingStory) total() (n int64) {
 	if s.cordoned {
 		for _, used := range s.want() {
@@ -154,7 +154,7 @@ func (s *movingStory) total() (n int64) {
 	return n
 }
 
-// TestMovingStory: whatever happens to pods that move and to places that are held for them, queues use what a count from scratch says.
+// TestMovingStory: whatever happens to pods that move and to places that are held for them, queues use what a count from scratch gives.
 func TestMovingStory(t *testing.T) {
 	for seed := range uint64(300) {
 		s := &movingStory{

@@ -10,14 +10,15 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/dispatch"
 )
 
-// placeOf is what a Reservation looks like that holds some GPUs in a queue for a pod that moves.
+// placeOf returns a pod as of a Reservation that holds some GPUs in a queue for a pod that moves.
 func placeOf(queue, of string, n int) *v1.Pod {
 	template := pod("r", queue, n, "")
 	template.Annotations = map[string]string{v1alpha1.InPlaceOfAnnotation: of}
 	return template
 }
 
-// TestPlaceOfOneThatLeaves: what a pod gives back as it moves is no room for others of its queue: the place that is held for it counts from then.
+// TestPlaceOfOneThatLeaves: what a pod gives back as it moves is no room for others of its queue: the place that is held for it
+// counts from then.
 func TestPlaceOfOneThatLeaves(t *testing.T) {
 	d := newDispatcher(t, 16, 8, dispatch.Queue{Name: "a", Capability: gpus(4)})
 	d.counting = true
@@ -69,7 +70,7 @@ func TestPlaceOfOneThatChangesQueues(t *testing.T) {
 	}
 }
 
-// TestPlaceThatIsLarger: what is held in place of a pod beyond what that has counts in any case.
+// TestPlaceThatIsLarger: what is held in place of a pod beyond what the pod has counts in any case.
 func TestPlaceThatIsLarger(t *testing.T) {
 	d := newDispatcher(t, 32, 8, dispatch.Queue{Name: "a", Capability: gpus(4)})
 	d.counting = true
@@ -83,8 +84,8 @@ func TestPlaceThatIsLarger(t *testing.T) {
 	}
 }
 
-// TestPlaceOnCordonedNode: what is held on a node to which nobody else may come counts as there, as what runs there does: it counts as
-// used, and would else be missing to the others.
+// TestPlaceOnCordonedNode: what is held on a node that takes no more pods is there to be shared, as what runs there is: it counts as
+// used, and would otherwise be missing to the others.
 func TestPlaceOnCordonedNode(t *testing.T) {
 	d := newDispatcher(t, 8, 8, dispatch.Queue{Name: "a"})
 	d.counting = true

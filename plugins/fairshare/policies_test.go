@@ -25,7 +25,7 @@ func named(names ...config.PolicyName) config.PolicyTier {
 	return t
 }
 
-// TestPoliciesOf: what the book is told of tiers.
+// TestPoliciesOf: what the book gets from tiers.
 func TestPoliciesOf(t *testing.T) {
 	const (
 		priority, gangs, drf, proportion, capacity = dispatch.PolicyPriority, dispatch.PolicyGang, dispatch.PolicyDRF, dispatch.PolicyProportion, dispatch.PolicyCapacity
@@ -63,7 +63,7 @@ func inGang(p *v1.Pod, gang string) *v1.Pod {
 	return p
 }
 
-// TestTiers: who may be evicted in each tier of each round, one by one and all together.
+// TestTiers: which pods may be evicted in each tier of each round, one by one and all together.
 func TestTiers(t *testing.T) {
 	const (
 		priority, gangs, conformance, drf, proportion, capacity = config.PolicyPriority, config.PolicyGang, config.PolicyConformance, config.PolicyDRF, config.PolicyProportion, config.PolicyCapacity
@@ -71,8 +71,8 @@ func TestTiers(t *testing.T) {
 	with := func(p *v1.Pod, priority int32) *v1.Pod { p.Spec.Priority = ptr.To(priority); return p }
 	system := pod("system", "a", 1, "n")
 	system.Spec.PriorityClassName = "system-node-critical"
-	// The cluster has 20 GPUs. a has 12 of them, a gang of 5
-	// and pods; b has 8. They state that they deserve 16 and 4.
+	// The cluster has 20 GPUs. a has 12 of them, for a gang of 5
+	// and single pods; b has 8. They state that they deserve 16 and 4.
 	pods := []*v1.Pod{
 		with(pod("low", "a", 1, "n"), -1), with(pod("same", "a", 4, "n"), 0), with(system, -1), with(pod("high", "a", 1, "n"), 9),
 		inGang(with(pod("g1", "a", 2, "n"), 5), "g"), inGang(with(pod("g2", "a", 2, "n"), 5), "g"), inGang(with(pod("g3", "a", 1, "n"), 5), "g"),
@@ -81,12 +81,12 @@ func TestTiers(t *testing.T) {
 	queues := []dispatch.Queue{{Name: "a", Weight: 3, Deserved: gpus(16)}, {Name: "b", Deserved: gpus(4)}}
 	for sentence, c := range map[string]struct {
 		tiers []config.PolicyTier
-		// want are the rounds, by tier: who is permitted, and of those who is granted.
+		// want are the rounds, by tier: the permitted pods, and which of them are granted.
 		want []string
 	}{
 		"priority":                                         {[]config.PolicyTier{named(priority)}, []string{"preempt: low system | low system"}},
 		"all policies of a tier":                           {[]config.PolicyTier{named(priority, gangs, conformance)}, []string{"preempt gangs: low | low"}},
-		"drf leaves the other no less":                     {[]config.PolicyTier{named(drf)}, []string{"preempt: g1 g2 g3 | g1 g3"}}, // of 5 no less than 2 are left
+		"drf leaves the other no less":                     {[]config.PolicyTier{named(drf)}, []string{"preempt: g1 g2 g3 | g1 g3"}}, // of 5 at least 2 are left
 		"drf and priority are nobody":                      {[]config.PolicyTier{named(drf, priority)}, []string{"preempt:  | "}},
 		"tier by tier":                                     {[]config.PolicyTier{named(priority, conformance), named(drf, gangs)}, []string{"preempt: low | low", "preempt gangs: g1 g2 g3 | g1 g3"}},
 		"capacity says who has too much":                   {[]config.PolicyTier{named(priority, capacity)}, []string{"preempt: low system | low system", "reclaim: b1 b2 | b1", "reclaim: b1 b2 | b1"}},
@@ -118,7 +118,7 @@ func TestTiers(t *testing.T) {
 	}
 }
 
-// judged words what a tier says of pods.
+// judged describes which pods a tier permits and grants.
 func judged(tier gangpoint.Tier, round gangpoint.Round, pods []*v1.Pod) string {
 	var permitted, granted []string
 	var budget victim.Budget

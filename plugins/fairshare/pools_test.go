@@ -21,7 +21,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/victim"
 )
 
-// withModels has a pool for each of two models of GPUs.
+// withModels configures a pool for each of two models of GPUs.
 func (d *Dispatcher) withModels(t *testing.T) {
 	t.Helper()
 	var pools []config.Pool
@@ -50,7 +50,7 @@ func (d *Dispatcher) seeAll(pods ...*v1.Pod) {
 	}
 }
 
-// TestPoolThatComesLate: a job whose turn it is stays in the pool that it is charged with when another
+// TestPoolThatComesLate: a job that has its turn stays in the pool that it is charged to when another pool
 // gets its first node.
 func TestPoolThatComesLate(t *testing.T) {
 	capability := gpus(4).In("x")
@@ -78,7 +78,7 @@ func TestPoolThatComesLate(t *testing.T) {
 	}
 }
 
-// TestSharesOfPools: each pool is divided by itself, for those that ask for it; reclaiming too.
+// TestSharesOfPools: each pool is divided by itself, for the queues that ask for it; reclaiming too.
 func TestSharesOfPools(t *testing.T) {
 	d := newDispatcher(t, 0, 9, dispatch.Queue{Name: "a"}, dispatch.Queue{Name: "b"})
 	d.withModels(t)
@@ -187,7 +187,7 @@ func TestEitherPool(t *testing.T) {
 	if got := d.calledNow(); got != "third" {
 		t.Errorf("called %q, want third: there is room in x", got)
 	}
-	if got := used(); got != "x3 y4" { // or more
+	if got := used(); got != "x3 y4" { // more is possible
 		t.Errorf("used %s, want x3 y4", got)
 	}
 	moved := ofModel("ny", "x", 8)
@@ -198,7 +198,7 @@ func TestEitherPool(t *testing.T) {
 	}
 }
 
-// TestCordoned: who runs where nobody can come to keeps nobody of his queue from what is there beside.
+// TestCordoned: pods on a cordoned node do not keep others of their queue from what there is beside it.
 func TestCordoned(t *testing.T) {
 	d := newDispatcher(t, 8, 9, dispatch.Queue{Name: "a"})
 	for _, name := range []string{"all", "cordoned"} {
@@ -219,7 +219,7 @@ func TestCordoned(t *testing.T) {
 	}
 }
 
-// TestTaintedNodes: what nobody can use is not divided, from when nobody can.
+// TestTaintedNodes: what no pod can use is not divided, from when no pod can.
 func TestTaintedNodes(t *testing.T) {
 	d := newDispatcher(t, 8, 9, dispatch.Queue{Name: "a"}, dispatch.Queue{Name: "b"})
 	d.nodeSeen(st.MakeNode().Name("tainted").Taints([]v1.Taint{{Key: "gangs", Effect: v1.TaintEffectNoSchedule}}).Capacity(map[v1.ResourceName]string{gpu: "8"}).Obj())

@@ -24,11 +24,11 @@ import (
 func TestRounds(t *testing.T) {
 	for sentence, c := range map[string]struct {
 		queues    []dispatch.Queue
-		pods      []*v1.Pod // that run, or wait without a node
+		pods      []*v1.Pod // running, or waiting without a node
 		preemptor *v1.Pod
 		nominated []types.UID
 		ending    []types.UID
-		gone      string   // is there no more, which was not heard yet
+		gone      string   // no longer exists, which was not seen yet
 		permitted string   // in the round of reclaiming; "none" where there is none
 		granted   []string // by the strict budget, and by the one with parts, in the order of their names
 	}{
@@ -145,7 +145,7 @@ func TestRounds(t *testing.T) {
 	}
 }
 
-// TestUncontested: what there is enough of for all does not keep a queue from giving back what is contested. Who
+// TestUncontested: what there is enough of for all does not keep a queue from giving back what is contested. A queue that
 // has nothing of that gives nothing.
 func TestUncontested(t *testing.T) {
 	const cpu = v1.ResourceCPU
@@ -165,7 +165,7 @@ func TestUncontested(t *testing.T) {
 	}
 	for cpus, want := range map[int64]string{
 		100: "a1",
-		15:  "", // of 19 that are asked for; a has no more than the 5 that it deserves
+		15:  "", // 19 are asked for; a has no more than the 5 that it deserves
 	} {
 		d.has(dispatch.Vector{gpu: 8, cpu: cpus * 1000})
 		rounds := d.rounds(gangpoint.Gang{Pods: pods[3:4], Min: 1})
@@ -187,7 +187,7 @@ func TestUncontested(t *testing.T) {
 	}
 }
 
-// TestCrowd: what a what-if takes away counts where it was.
+// TestCrowd: what a what-if removes counts where it was.
 func TestCrowd(t *testing.T) {
 	d := newDispatcher(t, 9, 9, dispatch.Queue{Name: "p", Capability: gpus(8)}, dispatch.Queue{Name: "a", Parent: "p"}, dispatch.Queue{Name: "b", Parent: "p"})
 	d.Preempts(profile)
@@ -228,7 +228,7 @@ func TestCrowd(t *testing.T) {
 	step("who does not run gives nothing", pl.SimulateRemoveTask, "b2", false)
 }
 
-// TestQueueGoneInASearch: the children of a queue may go between two looks at what it may lose.
+// TestQueueGoneInASearch: the children of a queue may go between two computations of what it may lose.
 func TestQueueGoneInASearch(t *testing.T) {
 	d := newDispatcher(t, 10, 9, dispatch.Queue{Name: "p"}, dispatch.Queue{Name: "c", Parent: "p"}, dispatch.Queue{Name: "q"})
 	for _, p := range []*v1.Pod{pod("own", "p", 10, "n"), pod("w", "q", 5, "")} {

@@ -26,14 +26,14 @@ func (c covers) Covers(pods []*v1.Pod) (ids []hold.ID) {
 
 func left(n int64) hold.Taken { return hold.Taken{Pods: 1, Request: gpus(n)} }
 
-// used is what a queue has.
+// used returns what a queue has.
 func (d *Dispatcher) used(queue string) int64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.book.Standings()[queue].Running[gpu]
 }
 
-// TestChargesCount: what is held for pods to come counts as used by its queue, as much as is left of it, as long as it is.
+// TestChargesCount: what is held for pods to come counts as used by its queue, as much as is left of it, as long as it is held.
 func TestChargesCount(t *testing.T) {
 	d := newDispatcher(t, 8, 8, dispatch.Queue{Name: "a"}, dispatch.Queue{Name: "b"})
 	d.Charge("before", pod("r", "a", 2, ""), "all", left(2))
@@ -79,8 +79,8 @@ func TestChargesCount(t *testing.T) {
 	}
 }
 
-// TestMoveCountsOnce: what is held for a pod that moves counts once the pod counts no more in the queue, and what somebody else holds
-// counts beside.
+// TestMoveCountsOnce: what is held for a pod that moves counts once the pod no longer counts in the queue, and what another queue holds
+// counts in addition.
 func TestMoveCountsOnce(t *testing.T) {
 	d := newDispatcher(t, 8, 8, dispatch.Queue{Name: "a"}, dispatch.Queue{Name: "b"})
 	d.counting = true
@@ -116,8 +116,8 @@ func TestMoveCountsOnce(t *testing.T) {
 	}
 }
 
-// TestNoTurnForWhatIsHeld: a pod for which all that it asks for is held by its own queue comes in, though the queue is at its
-// ceiling; one that another queue pays for does not.
+// TestNoTurnForWhatIsHeld: a pod is admitted if everything that it asks for is held by its own queue, though the queue is at its
+// ceiling; a pod for which another queue pays is not.
 func TestNoTurnForWhatIsHeld(t *testing.T) {
 	ceiling := dispatch.Queue{Name: "a", Capability: gpus(4)}
 	d := newDispatcher(t, 8, 8, ceiling, dispatch.Queue{Name: "b", Capability: gpus(1)})

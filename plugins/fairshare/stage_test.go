@@ -28,7 +28,7 @@ import (
 
 func gpus(n int64) dispatch.Vector { return dispatch.Vector{gpu: n} }
 
-// newDispatcher is one with so many GPUs, a window, queues of weight 1 unless they say otherwise, and nothing
+// newDispatcher returns a Dispatcher with so many GPUs, a window, queues of weight 1 unless they set another, and nothing
 // that runs by itself.
 func newDispatcher(t *testing.T, total int64, window int, queues ...dispatch.Queue) *Dispatcher {
 	t.Helper()
@@ -57,14 +57,14 @@ func newDispatcher(t *testing.T, total int64, window int, queues ...dispatch.Que
 	return d
 }
 
-// has has all that is there to be shared on one node.
+// has puts all that is there to be shared on one node.
 func (d *Dispatcher) has(amount dispatch.Vector) {
 	list := amount.List()
-	list[v1.ResourcePods] = *apiresource.NewQuantity(1<<40, apiresource.DecimalSI) // nobody asks for it
+	list[v1.ResourcePods] = *apiresource.NewQuantity(1<<40, apiresource.DecimalSI) // not asked for
 	d.nodeSeen(&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "all"}, Status: v1.NodeStatus{Allocatable: list}})
 }
 
-// defaultArgs are those of who says nothing.
+// defaultArgs returns the arguments of a configuration that sets none.
 func defaultArgs() *config.FairShareArgs {
 	given, args := &configv1.FairShareArgs{}, &config.FairShareArgs{}
 	configv1.SetDefaults_FairShareArgs(given)
@@ -80,7 +80,7 @@ type namespaceLister struct {
 	store cache.Indexer
 }
 
-// unfit is what the scheduler says of a pod that finds no place: none of three nodes takes it, for one kind of reason.
+// unfit returns the scheduler's error for a pod that finds no place: none of three nodes takes it, for one kind of reason.
 func unfit(code fwk.Code) error {
 	err := &framework.FitError{NumAllNodes: 3, Diagnosis: framework.Diagnosis{NodeToStatus: framework.NewDefaultNodeToStatus()}}
 	err.Diagnosis.NodeToStatus.Set("a", fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "of no use"))
@@ -94,20 +94,20 @@ type podLister struct {
 	store cache.Indexer
 }
 
-// know has the API server have these pods.
+// know adds pods to the API server.
 func (d *Dispatcher) know(pods ...*v1.Pod) {
 	for _, p := range pods {
-		_ = d.pods.(podLister).store.Update(p) // it fails for what has no name only
+		_ = d.pods.(podLister).store.Update(p) // it fails only for objects without a name
 	}
 }
 
-// lose has the API server have a pod no longer.
+// lose deletes a pod from the API server.
 func (d *Dispatcher) lose(pod *v1.Pod) {
 	_ = d.pods.(podLister).store.Delete(pod)
 	d.podGone(pod)
 }
 
-// pod asks for some GPUs in a queue. Without a node it waits.
+// pod returns a pod that asks for some GPUs in a queue. Without a node it waits.
 func pod(name, queue string, n int, on string) *v1.Pod {
 	p := st.MakePod().Namespace("default").Name(name).UID(name).SchedulerName(profile).Req(map[v1.ResourceName]string{gpu: fmt.Sprint(n)})
 	if queue != "" {
@@ -119,7 +119,7 @@ func pod(name, queue string, n int, on string) *v1.Pod {
 	return p.Obj()
 }
 
-// called names the pods that were called since it was last asked.
+// calledNow returns the pods that were called since the last time.
 func (d *Dispatcher) calledNow() string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -131,7 +131,7 @@ func (d *Dispatcher) calledNow() string {
 	return strings.Join(names, " ")
 }
 
-// noGangs knows no gang.
+// noGangs knows no gangs.
 type noGangs struct{}
 
 func (noGangs) Wants(pod *v1.Pod) (gang.Want, bool)         { return gang.Want{Pods: []*v1.Pod{pod}}, true }

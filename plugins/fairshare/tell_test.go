@@ -20,7 +20,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/podstatus"
 )
 
-// writes are what pods are told. The first so many fail.
+// writes are the statuses that pods get. The first fail writes fail.
 type writes struct {
 	mu     sync.Mutex
 	fail   int
@@ -28,7 +28,7 @@ type writes struct {
 	called chan string
 }
 
-// patch takes in a write to the status of a pod.
+// patch handles a write to the status of a pod.
 func (w *writes) patch(action clienttesting.Action) (bool, runtime.Object, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -50,7 +50,7 @@ func (w *writes) patch(action clienttesting.Action) (bool, runtime.Object, error
 	return true, pod, nil
 }
 
-// speaking is a Dispatcher that tells pods, so many per second.
+// speaking returns a Dispatcher that writes the status of pods, so many per second.
 func speaking(t *testing.T, qps int32, w *writes, queues ...dispatch.Queue) *Dispatcher {
 	t.Helper()
 	d := newDispatcher(t, 8, 9, queues...)
@@ -64,7 +64,7 @@ func speaking(t *testing.T, qps int32, w *writes, queues ...dispatch.Queue) *Dis
 	return d
 }
 
-// tick lets time pass until something was told, or a second of everybody's.
+// tick lets the fake time pass until something was written, for 10 seconds of real time at most.
 func (d *Dispatcher) tick(t *testing.T, told <-chan string) string {
 	t.Helper()
 	deadline := time.After(10 * time.Second)
@@ -128,7 +128,7 @@ func TestToldOnceItIs(t *testing.T) {
 	}
 }
 
-// TestReworded: a pod in no gang that did not fit has other words for the reason that it gives; another reason it is told as it fails.
+// TestReworded: a pod in no gang that did not fit gets another message for the reason that it has; another reason it gets when it fails.
 func TestReworded(t *testing.T) {
 	for gives, want := range map[string]string{
 		string(dispatch.Capability): `queue "a" would exceed its capability of 4 nvidia.com/gpu: others have to make way`,
@@ -155,8 +155,8 @@ func TestReworded(t *testing.T) {
 	}
 }
 
-// TestUnread: what seems to be so while queues are not read yet nobody is told, but that they are not; and once they are,
-// what is so, at once.
+// TestUnread: while queues are not read yet, users get only that they are not, and nothing that seems to be so; once they are read,
+// users get what is so, at once.
 func TestUnread(t *testing.T) {
 	for queue, want := range map[string]string{"": `QueueTurn: waiting for its turn in queue "default"`, "a": `QueueClosed: queue "a" is closed`} {
 		t.Run("queue "+queue, func(t *testing.T) {
@@ -193,7 +193,7 @@ func TestUnread(t *testing.T) {
 	}
 }
 
-// explaining notes the gangs that are to be explained.
+// explaining notes the gangs for which Explain is called.
 type explaining struct {
 	noGangs
 	keys chan string
@@ -216,7 +216,7 @@ func (e explaining) Explain(_ context.Context, _ string, keys []gang.Key) {
 	}
 }
 
-// TestGangsAreToldFirst: a gang does not wait until thousands of pods have been told.
+// TestGangsAreToldFirst: a gang does not wait until thousands of pods have been written.
 func TestGangsAreToldFirst(t *testing.T) {
 	w := &writes{}
 	d := speaking(t, 1, w, dispatch.Queue{Name: "a", Closed: true})

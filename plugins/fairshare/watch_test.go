@@ -23,7 +23,7 @@ import (
 	"github.com/lockstep-sh/lockstep/test/await"
 )
 
-// watching is the handle of a profile, as far as it takes to watch.
+// watching is the handle of a profile, as far as it is needed to watch.
 type watching struct {
 	fwk.Handle
 	client  kubernetes.Interface
@@ -34,7 +34,7 @@ func (h watching) ClientSet() kubernetes.Interface                        { retu
 func (h watching) KubeConfig() *rest.Config                               { return &rest.Config{} }
 func (h watching) SharedInformerFactory() informers.SharedInformerFactory { return h.factory }
 
-// TestWatches: who begins to lead can wait for all that makes the shares, and what counts as
+// TestWatches: a process that begins to lead can wait for everything that makes the shares, and what counts as
 // taken in is in the book.
 func TestWatches(t *testing.T) {
 	d := newDispatcher(t, 4, 1)
@@ -74,7 +74,7 @@ func TestWatches(t *testing.T) {
 	}
 }
 
-// activating is the handle of a profile, as far as it takes to activate pods.
+// activating is the handle of a profile, as far as it is needed to activate pods.
 type activating struct {
 	fwk.Handle
 	do func(pods map[string]*v1.Pod)
@@ -82,8 +82,8 @@ type activating struct {
 
 func (h activating) Activate(_ klog.Logger, pods map[string]*v1.Pod) { h.do(pods) }
 
-// TestOpen: who begins to lead can wait until the pods of the first turns were activated; nobody has a turn before, and the wait ends
-// where queues are not read.
+// TestOpen: a process that begins to lead can wait until the pods of the first turns were activated; no job has a turn before, and the wait
+// ends where queues are not read.
 func TestOpen(t *testing.T) {
 	stage := func(pods ...*v1.Pod) (d *Dispatcher, activated *atomic.Int32, read *atomic.Bool) {
 		d, activated, read = newDispatcher(t, 4, 4), &atomic.Int32{}, &atomic.Bool{}

@@ -15,13 +15,13 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/resource"
 )
 
-// nominate holds all of a node for a pod, as one of its gang.
+// nominate holds all of a node for a pod, as a member of its gang.
 func (s *stage) nominate(pod *v1.Pod, node string) {
 	s.holds.Nominate(hold.Hold{For: pod.UID, Holder: s.gangs.Holder("default/train"), Node: node, Request: resource.Vector{gpu: 8}})
 }
 
-// TestOwnNomination: what was nominated to a pod as one of its gang does not keep it out
-// when it goes alone.
+// TestOwnNomination: what was nominated to a pod as a member of its gang does not keep it out
+// when it is placed alone.
 func TestOwnNomination(t *testing.T) {
 	minimum := func(n string) func(int, *st.PodWrapper) {
 		return func(_ int, pod *st.PodWrapper) { pod.Annotation(v1alpha1.MinAvailableAnnotation, n) }
@@ -77,7 +77,7 @@ func TestOwnNomination(t *testing.T) {
 	}
 }
 
-// forget has the scheduler's cache forget a pod that was assumed.
+// forget makes the scheduler's cache forget a pod that was assumed.
 func (s *stage) forget(t *testing.T, pod *v1.Pod) {
 	t.Helper()
 	if err := s.scheduler.Cache.ForgetPod(klog.FromContext(s.ctx), pod); err != nil {

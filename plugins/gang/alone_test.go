@@ -14,7 +14,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/resource"
 )
 
-// TestGangOfOneThatCaresAboutPods: the pod that it waits for wakes it.
+// TestGangOfOneThatCaresAboutPods: the pod that it waits for causes a retry.
 func TestGangOfOneThatCaresAboutPods(t *testing.T) {
 	near := func(_ int, pod *st.PodWrapper) {
 		pod.PodAffinityIn("app", v1.LabelTopologyZone, []string{"data"}, st.PodAffinityWithRequiredReq)
@@ -43,8 +43,8 @@ func TestGangOfOneThatCaresAboutPods(t *testing.T) {
 	}
 }
 
-// TestGangsOfOneThatAreAlike: when something changes, one attempt speaks for all that ask for
-// the same, but not where room is made for it, nor to one that room is kept for.
+// TestGangsOfOneThatAreAlike: when something changes, one attempt stands for all gangs that ask for
+// the same, but not where room is made for it, nor for a gang that room is kept for.
 func TestGangsOfOneThatAreAlike(t *testing.T) {
 	nodes := makeNodes(1, 1)
 	s := newStage(t, nodes, fill(nodes, 0)...)
@@ -84,7 +84,7 @@ func TestGangsOfOneThatAreAlike(t *testing.T) {
 	}
 }
 
-// retried has all tried again that are due, and counts them.
+// retried tries all due gangs again, and returns how many were tried.
 func (s *stage) retried(t *testing.T, pods []*v1.Pod, victims func(hold.Holder) int) (tried int) {
 	t.Helper()
 	for now := time.Now().Add(time.Second); ; now = now.Add(time.Second) { // the pauses are over

@@ -24,7 +24,7 @@ func (s *stage) hold(t *testing.T, pod *v1.Pod, node string) *fwk.Status {
 	return status
 }
 
-// bind lets a member go to the barrier and answers what becomes of it. Where
+// bind lets a member go to the barrier and returns what becomes of it. Where
 // ended, the cycle is given up while it waits.
 func (s *stage) bind(t *testing.T, pod *v1.Pod, ended bool) *fwk.Status {
 	t.Helper()
@@ -120,7 +120,7 @@ func TestBarrier(t *testing.T) {
 }
 
 // TestPreemptedAtTheBarrier: kube-scheduler calls off the binding of a pod that is to
-// make room before it runs, if it knows of it, and deletes the pod if not.
+// make room before it runs, if it knows of the binding, and deletes the pod if not.
 func TestPreemptedAtTheBarrier(t *testing.T) {
 	s := newStage(t, makeNodes(2, 1))
 	s.open()

@@ -9,7 +9,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 )
 
-// TestCannotClaim: members that share a claim are refused by name where nothing would keep them from being bound.
+// TestCannotClaim: members that share a claim are refused, with its name, where nothing would keep them from being bound.
 func TestCannotClaim(t *testing.T) {
 	naming := func(claims ...string) []*v1.Pod {
 		return makeMembers("train", len(claims), 1, func(i int, pod *st.PodWrapper) {

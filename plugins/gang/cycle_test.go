@@ -27,8 +27,8 @@ import (
 )
 
 // run runs scheduling cycles, as kube-scheduler does, for pods that may enter the
-// queue, until there is nobody left. It returns where they are, and how many
-// cycles came to nothing.
+// queue, until there are none left. It returns where they are, and how many
+// cycles failed.
 func (s *stage) run(t *testing.T, pods []*v1.Pod) (at map[types.UID]string, failed int) {
 	t.Helper()
 	s.input(s.ctx, func(g *gang.Gangs, now time.Time) gang.Effects { return g.Open(now) })
@@ -69,7 +69,7 @@ func (s *stage) compare(a, b *v1.Pod) int {
 	return 0
 }
 
-// cycle is one scheduling cycle. It returns the node that the pod is held on.
+// cycle runs one scheduling cycle. It returns the node that the pod is held on.
 func (s *stage) cycle(t *testing.T, pod *v1.Pod) string {
 	t.Helper()
 	fw, logger := s.scheduler.Profiles[testProfile], klog.FromContext(s.ctx)
@@ -110,7 +110,7 @@ func (s *stage) cycle(t *testing.T, pod *v1.Pod) string {
 	return ""
 }
 
-// shuffleUIDs gives pods other UIDs, in no order.
+// shuffleUIDs gives pods other UIDs, in random order.
 func shuffleUIDs(rng *rand.Rand, pods []*v1.Pod) []*v1.Pod {
 	order := rng.Perm(len(pods))
 	for i, pod := range pods {
@@ -119,7 +119,7 @@ func shuffleUIDs(rng *rand.Rand, pods []*v1.Pod) []*v1.Pod {
 	return pods
 }
 
-// constraints are wishes that members have of each other.
+// constraints are constraints that members have on each other.
 var constraints = map[string]func(i int, pod *st.PodWrapper){
 	"each on a node of its own": func(_ int, pod *st.PodWrapper) {
 		pod.PodAntiAffinityIn("app", v1.LabelHostname, []string{"train"}, st.PodAntiAffinityWithRequiredReq)
@@ -149,7 +149,7 @@ var constraints = map[string]func(i int, pod *st.PodWrapper){
 	"one host port": func(_ int, pod *st.PodWrapper) { pod.HostPort(8080) },
 }
 
-// TestPlansSurviveTheirCycles: whatever members wish of each other, all get the
+// TestPlansSurviveTheirCycles: whatever constraints members have on each other, all get the
 // node that their plan gives them, in whatever order they come.
 func TestPlansSurviveTheirCycles(t *testing.T) {
 	for sentence, change := range constraints {
@@ -158,7 +158,7 @@ func TestPlansSurviveTheirCycles(t *testing.T) {
 				s := newStage(t, makeNodes(16, 4))
 				members := shuffleUIDs(rand.New(rand.NewPCG(seed, 1)), makeMembers("train", 14, 1, change))
 				at, failed := s.run(t, members)
-				if len(at) != len(members) || failed > 1 { // the leader's own cycle may be one
+				if len(at) != len(members) || failed > 1 { // the leader's own cycle may have failed
 					t.Errorf("seed %d: %d of %d members are held; %d cycles came to nothing", seed, len(at), len(members), failed)
 				}
 			}
@@ -166,7 +166,7 @@ func TestPlansSurviveTheirCycles(t *testing.T) {
 	}
 }
 
-// TestNominatedMembersAreTheirGangs: members that are nominated somewhere are
+// TestNominatedMembersAreTheirGangs: members that are nominated to a node are
 // planned as if they were not, and the nominations follow the plan.
 func TestNominatedMembersAreTheirGangs(t *testing.T) {
 	for sentence, c := range map[string]struct {
@@ -250,8 +250,8 @@ func TestNothingElsewhereWhileRoomIsMade(t *testing.T) {
 	}
 }
 
-// TestNothingForWhatCanNeverFit: a NonStrict gang that would not fit on an empty cluster takes nothing, whatever its
-// members wish of each other, and is told so.
+// TestNothingForWhatCanNeverFit: a NonStrict gang that would not fit on an empty cluster takes nothing, whatever preferences its
+// members have, and its status shows that.
 func TestNothingForWhatCanNeverFit(t *testing.T) {
 	for sentence, wish := range map[string]func(*st.PodWrapper){
 		"no wishes": func(*st.PodWrapper) {},
@@ -284,7 +284,7 @@ func TestNothingForWhatCanNeverFit(t *testing.T) {
 	}
 }
 
-// TestClaimsWithoutAVolumeYet: a member that has to wait for its volume does not make its gang one that would not fit
+// TestClaimsWithoutAVolumeYet: a member that has to wait for its volume does not turn its gang into one that would not fit
 // on an empty cluster; room that is being made for it stays.
 func TestClaimsWithoutAVolumeYet(t *testing.T) {
 	nodes := makeNodes(2, 2)
@@ -315,7 +315,7 @@ func TestClaimsWithoutAVolumeYet(t *testing.T) {
 	}
 }
 
-// provision makes a claim, without a volume, and waits until the filters know that of a pod which has it.
+// provision makes a claim, without a volume, and waits until the filters see that claim for the pod.
 func (s *stage) provision(t *testing.T, claim *v1.PersistentVolumeClaim, pod *v1.Pod) {
 	t.Helper()
 	if _, err := s.handle.ClientSet().CoreV1().PersistentVolumeClaims(claim.Namespace).Create(s.ctx, claim, metav1.CreateOptions{}); err != nil {

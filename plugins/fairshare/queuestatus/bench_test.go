@@ -12,7 +12,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/share"
 )
 
-// BenchmarkStatuses reckons 1,000 queues with 40,000 pods on 5,000 nodes.
+// BenchmarkStatuses computes the status of 1,000 queues with 40,000 pods on 5,000 nodes.
 func BenchmarkStatuses(b *testing.B) {
 	const scheduler = "lockstep-scheduler"
 	c := &cluster{rules: share.Rules{Stated: true, Weighted: true}, schedulers: map[string]bool{scheduler: true}}

@@ -28,7 +28,7 @@ const ours = "lockstep-scheduler"
 
 var now = metav1.NewTime(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC))
 
-// queueOf makes a queue: its name, and its parent if it has one.
+// queueOf returns a queue by its name, and its parent if it has one.
 func queueOf(name string, changes ...func(*v1alpha1.Queue)) *v1alpha1.Queue {
 	name, parent, _ := strings.Cut(name, "<")
 	q := &v1alpha1.Queue{ObjectMeta: metav1.ObjectMeta{Name: name, Generation: 3}, Spec: v1alpha1.QueueSpec{Parent: parent, Weight: 1}}
@@ -38,7 +38,7 @@ func queueOf(name string, changes ...func(*v1alpha1.Queue)) *v1alpha1.Queue {
 	return q
 }
 
-// podOf makes a pod of namespace ns that asks for so much cpu.
+// podOf returns a pod of namespace ns that asks for so much cpu.
 func podOf(name, cpu string, changes ...func(*v1.Pod)) *v1.Pod {
 	pod := &v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name), Labels: map[string]string{}, Annotations: map[string]string{}},
@@ -75,7 +75,7 @@ func nodeOf(cpu string) *v1.Node {
 	}}}
 }
 
-// words writes statuses as "queue: deserved/allocated/requested of cpu, share, running+pending".
+// words formats statuses as "queue: deserved/allocated/requested of cpu, share, running+pending".
 func words(statuses map[string]v1alpha1.QueueStatus) (list []string) {
 	for _, name := range slices.Sorted(maps.Keys(statuses)) {
 		s := statuses[name]
@@ -168,7 +168,7 @@ func TestStatuses(t *testing.T) {
 	}
 }
 
-// TestCordoned: what has a node where nobody else can come to is there to be shared, and the rest of the node is not.
+// TestCordoned: what pods have on a cordoned node is there to be shared, and the rest of the node is not.
 func TestCordoned(t *testing.T) {
 	cordoned, second := nodeOf("6"), nodeOf("2")
 	cordoned.Spec.Unschedulable, second.Name = true, "second"
@@ -181,8 +181,8 @@ func TestCordoned(t *testing.T) {
 	}
 }
 
-// strip keeps as little as podgroup does of a pod in no gang.
-// TestStatusesOfPools: what is shared, has and requests in each pool; and what nobody can use.
+// strip keeps as little of a pod in no gang as podgroup does.
+// TestStatusesOfPools: what is shared, what a queue has and requests in each pool; and what no pod can use.
 func TestStatusesOfPools(t *testing.T) {
 	of := func(name, model string, taints ...v1.Taint) *v1.Node {
 		n := nodeOf("8")
@@ -292,7 +292,7 @@ func TestQueueOf(t *testing.T) {
 	}
 }
 
-// inPools says what a queue has in a pool.
+// inPools sets the guarantee and the capability of a queue in a pool.
 func inPools(name, guarantee, capability string) func(*v1alpha1.Queue) {
 	return func(q *v1alpha1.Queue) {
 		q.Spec.Pools = append(q.Spec.Pools, v1alpha1.QueuePool{Name: name, Guarantee: v1.ResourceList{"cpu": resource.MustParse(guarantee)}, Capability: v1.ResourceList{"cpu": resource.MustParse(capability)}})
@@ -334,7 +334,7 @@ func TestReady(t *testing.T) {
 	}
 }
 
-// What was written reads back as the same status, at any later time.
+// A written status reads back as the same status, at any later time.
 func TestStatusStands(t *testing.T) {
 	q := queueOf("a", func(q *v1alpha1.Queue) {
 		q.Status.Conditions = []metav1.Condition{{Type: "Other", Status: metav1.ConditionTrue}}
@@ -355,7 +355,7 @@ func TestStatusStands(t *testing.T) {
 	}
 }
 
-// TestReservedCounts: what a Reservation holds and what it seeks count in the queue of its template, and are no gangs.
+// TestReservedCounts: what a Reservation holds and what it looks for count in the queue of its template, and are no gangs.
 func TestReservedCounts(t *testing.T) {
 	reserved := func(change func(*v1alpha1.Reservation)) []*v1.Pod {
 		r := &v1alpha1.Reservation{ObjectMeta: metav1.ObjectMeta{Name: "r", UID: "r", CreationTimestamp: now}}
@@ -391,7 +391,7 @@ func TestReservedCounts(t *testing.T) {
 	}
 }
 
-// TestMoveCountsOnce: what is held for a pod that moves counts nothing as long as the pod does.
+// TestMoveCountsOnce: what is held for a pod that moves counts nothing as long as the pod counts.
 func TestMoveCountsOnce(t *testing.T) {
 	r := &v1alpha1.Reservation{ObjectMeta: metav1.ObjectMeta{
 		Name: "r", UID: "r", CreationTimestamp: now, Annotations: map[string]string{v1alpha1.InPlaceOfAnnotation: "moves"},
@@ -399,7 +399,7 @@ func TestMoveCountsOnce(t *testing.T) {
 	r.Spec.Template.Labels = map[string]string{v1alpha1.QueueLabel: "a"}
 	r.Status.Placements = []v1alpha1.ReservationPlacement{{NodeName: "node", Allocatable: asking("1").Requests}}
 	moves, other := podOf("moves", "1", in("a"), bound), podOf("other", "1", in("a"), bound)
-	other.Annotations = map[string]string{v1alpha1.InPlaceOfAnnotation: "moves"} // which says nothing on a pod of its own
+	other.Annotations = map[string]string{v1alpha1.InPlaceOfAnnotation: "moves"} // which means nothing on an actual pod
 	for sentence, c := range map[string]struct {
 		pods []*v1.Pod
 		want string
@@ -416,7 +416,8 @@ func TestMoveCountsOnce(t *testing.T) {
 	}
 }
 
-// TestMoveCountsOnceInItsQueue: places that name a pod which moves count, but the first in the queue of the pod, as far as that has as much.
+// TestMoveCountsOnceInItsQueue: places that name a pod which moves count, except the first in the queue of the pod, as far as the
+// pod has as much.
 func TestMoveCountsOnceInItsQueue(t *testing.T) {
 	place := func(uid types.UID, queue, amount string) *v1alpha1.Reservation {
 		r := &v1alpha1.Reservation{ObjectMeta: metav1.ObjectMeta{

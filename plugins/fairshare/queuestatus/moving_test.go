@@ -14,7 +14,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/share"
 )
 
-// TestMovingCounts: whatever there is of pods that move and of places that are held for them, of each pod one place of its queue counts only
+// TestMovingCounts: whatever pods move and places are held for them, for each pod one place in its queue counts only
 // beyond what the pod has.
 func TestMovingCounts(t *testing.T) {
 	for seed := range uint64(2000) {
@@ -73,7 +73,7 @@ func TestMovingCounts(t *testing.T) {
 	}
 }
 
-// placesOf are some pods that stand for what is held, by name.
+// placesOf returns some pods that stand for what is held, by name.
 func placesOf(r *rand.Rand, queue func() string, scheduler func(*v1.Pod)) (places []*v1.Pod) {
 	for i := range r.IntN(6) {
 		name := queue()

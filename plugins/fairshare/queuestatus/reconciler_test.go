@@ -49,7 +49,7 @@ func newStage(t *testing.T, objects ...client.Object) *stage {
 	return s
 }
 
-// step reconciles, and answers what was written and when to come again.
+// step reconciles, and returns what was written and when to come again.
 func (s *stage) step() ([]string, time.Duration) {
 	s.t.Helper()
 	s.patches = nil
