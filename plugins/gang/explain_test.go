@@ -12,7 +12,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 )
 
-// attempts are made of parts: gangs of one group.
+// groupOf joins attempts into one of a group of gangs.
 func groupOf(attempts ...*gang.Attempt) *gang.Attempt {
 	all := &gang.Attempt{Group: attempts[0].Group, Leader: attempts[0].Leader, Strict: true}
 	for _, a := range attempts {
@@ -25,7 +25,7 @@ func needs(name string, members int, spec gang.Spec, change func(int, *st.PodWra
 	return attemptOf(makeMembers(name, members, 1, change), spec)
 }
 
-// placed is what an attempt needs where some members have a node already.
+// placed returns an attempt in which some members have a node already.
 func placed(a *gang.Attempt, nodes ...string) *gang.Attempt {
 	need := &a.Gangs[0]
 	for i, node := range nodes {
@@ -36,7 +36,7 @@ func placed(a *gang.Attempt, nodes ...string) *gang.Attempt {
 	return a
 }
 
-// scattered is told where a gang fits in no rack, but in several.
+// scattered is in the message where a gang fits in no rack, but in several.
 const scattered = "; several racks together have room for it, and then no autoscaler adds nodes by itself: add some to one rack, or prefer the topology"
 
 func TestExplanations(t *testing.T) {
@@ -135,7 +135,7 @@ func TestExplanations(t *testing.T) {
 					t.Errorf("the topology that alone keeps %s waiting: %q, want %q, as is said", need.Key, got, topology)
 				}
 			}
-			// The failure handler writes what changed: it must not, unless the facts do.
+			// The failure handler writes what changed: the message must not change unless the facts do.
 			for range 3 {
 				if diff := cmp.Diff(first.Why, mustPlan(t, s, c.attempt).Why); diff != "" {
 					t.Errorf("explanation of the next attempt (-first +next):\n%s", diff)
@@ -145,7 +145,7 @@ func TestExplanations(t *testing.T) {
 	}
 }
 
-// TestScatteredTogether: of gangs that have to be in one rack together, room for one of them alone is of no use.
+// TestScatteredTogether: for gangs that have to be in one rack together, room for one of them alone is of no use.
 func TestScatteredTogether(t *testing.T) {
 	spec := gang.Spec{RequiredTopology: rack, Layout: gang.Layout{Shared: true}}
 	s := newStage(t, makeNodes(4, 4))
@@ -154,7 +154,7 @@ func TestScatteredTogether(t *testing.T) {
 	}
 }
 
-// TestExplanationsOfManyDomains: eight are told, the others counted.
+// TestExplanationsOfManyDomains: eight domains are named, the others counted.
 func TestExplanationsOfManyDomains(t *testing.T) {
 	nodes := makeNodes(12, 12)
 	s := newStage(t, nodes, fill(nodes, 1)...)
@@ -170,7 +170,7 @@ func TestExplanationsOfManyDomains(t *testing.T) {
 }
 
 // TestExplanationsDoNotFlicker: attempts begin their sweep at another node each
-// time. What they say is the same, or every attempt would be written to every
+// time. Their message is the same: otherwise every attempt would be written to every
 // member.
 func TestExplanationsDoNotFlicker(t *testing.T) {
 	explained := 0

@@ -37,7 +37,7 @@ func TestPlansLeaveWhatIsAskedForBesideTheMinimum(t *testing.T) {
 		why      string
 		hopeless bool
 		others   []gang.Outstanding
-		// firstNode, if not nil, changes it.
+		// firstNode, if not nil, changes the first node.
 		firstNode func(*v1.Node)
 	}{
 		"all there is counts, with what the member takes":   {floor: resource.Vector{gpu: 16, v1.ResourceCPU: 128000}},

@@ -93,16 +93,16 @@ func configure(p *schedconfig.KubeSchedulerProfile) {
 	}})
 }
 
-// heldCapacity stands for the plugin of that name, which is another one: it goes by what Gang has
+// heldCapacity stands in for the plugin of that name, which is another package: it goes by what Gang has
 // granted.
 type heldCapacity struct{ holds *holds.Holds }
 
 func (heldCapacity) Name() string { return "HeldCapacity" }
 
-// asks is what a pod takes of a node, for as long as a cycle takes.
+// asks is what a pod takes of a node, for the length of a cycle.
 type asks struct{ holds.Demand }
 
-// Clone returns the same, which nobody changes.
+// Clone returns the same, which never changes.
 func (a *asks) Clone() fwk.StateData { return a }
 
 const asksKey fwk.StateKey = "heldCapacity"
@@ -128,7 +128,7 @@ func (pl heldCapacity) Filter(_ context.Context, state fwk.CycleState, pod *v1.P
 	return pl.holds.Check(demand.Demand, info, holds.Granted(state, pod)...)
 }
 
-// makeNodes makes nodes of 8 GPUs, spread over racks.
+// makeNodes returns nodes of 8 GPUs, spread over racks.
 func makeNodes(count, racks int) []*v1.Node {
 	nodes := make([]*v1.Node, count)
 	for i := range nodes {
@@ -141,7 +141,7 @@ func makeNodes(count, racks int) []*v1.Node {
 	return nodes
 }
 
-// makeMembers makes members of gang default/name, each with gpus GPUs; change, if not nil, is applied
+// makeMembers returns members of gang default/name, each with gpus GPUs; change, if not nil, is applied
 // to member i.
 func makeMembers(name string, count, gpus int, change func(i int, pod *st.PodWrapper)) []*v1.Pod {
 	pods := make([]*v1.Pod, count)
@@ -159,7 +159,7 @@ func makeMembers(name string, count, gpus int, change func(i int, pod *st.PodWra
 	return pods
 }
 
-// fill makes a pod for each node that takes all of its GPUs but left.
+// fill returns a pod for each node that takes all of its GPUs but left.
 func fill(nodes []*v1.Node, left int) []*v1.Pod {
 	pods := make([]*v1.Pod, len(nodes))
 	for i, node := range nodes {
@@ -169,7 +169,7 @@ func fill(nodes []*v1.Node, left int) []*v1.Pod {
 	return pods
 }
 
-// closed is a channel that is.
+// closed returns a closed channel.
 func closed() chan struct{} {
 	c := make(chan struct{})
 	close(c)

@@ -18,8 +18,8 @@ import (
 	"github.com/lockstep-sh/lockstep/test/await"
 )
 
-// TestHeard: of what the scheduler's cache takes in, what may help a gang that rests has
-// it tried again, and nothing else has.
+// TestHeard: of the events that the scheduler's cache takes in, those that may help a waiting gang cause
+// a retry, and no others do.
 func TestHeard(t *testing.T) {
 	node := st.MakeNode().Name("n").Capacity(map[v1.ResourceName]string{v1.ResourceCPU: "4"})
 	changed := func(change func(*v1.Node)) *v1.Node {
@@ -121,7 +121,7 @@ func TestHeard(t *testing.T) {
 	}
 }
 
-// retryAll has all groups tried again that are due, as soon as their share allows.
+// retryAll tries all due groups again, as soon as their share allows.
 func (s *stage) retryAll(t *testing.T) {
 	t.Helper()
 	nobody := func(hold.Holder) int { return 0 }

@@ -13,7 +13,7 @@ import (
 	"github.com/lockstep-sh/lockstep/test/dra"
 )
 
-// attemptOf is an attempt to place all of these pods, as the state machine would make it.
+// attemptOf returns an attempt to place all of these pods, as the state machine would make it.
 func attemptOf(pods []*v1.Pod, spec gang.Spec) *gang.Attempt {
 	key, _, _ := gang.KeyOf(pods[0])
 	spec.Min, spec.Total = len(pods), len(pods)
@@ -23,7 +23,7 @@ func attemptOf(pods []*v1.Pod, spec gang.Spec) *gang.Attempt {
 	}
 }
 
-// benchmarkPlan measures one plan, and checks that it comes out as it should.
+// benchmarkPlan measures one plan, and checks that its result is as it should be.
 func benchmarkPlan(b *testing.B, s *stage, a *gang.Attempt, complete bool) {
 	b.Helper()
 	p := s.ready()
@@ -41,7 +41,7 @@ func benchmarkPlan(b *testing.B, s *stage, a *gang.Attempt, complete bool) {
 	b.ReportMetric(float64(processCPU(b)-before)/float64(b.N), "cpu-ns/op")
 }
 
-// processCPU is the CPU time that this process has used, in nanoseconds: on all cores, and, unlike the
+// processCPU returns the CPU time that this process has used, in nanoseconds: on all cores, and, unlike the
 // time on the clock, the same on a machine that does other things too.
 func processCPU(b *testing.B) int64 {
 	b.Helper()
@@ -65,7 +65,7 @@ func BenchmarkPlan(b *testing.B) {
 	}
 }
 
-// BenchmarkPlanClaims is of a gang in which each member has a ResourceClaim of its own, for one of 8 devices of a node. Half of
+// BenchmarkPlanClaims plans a gang in which each member has a ResourceClaim of its own, for one of 8 devices of a node. Half of
 // the nodes have no device left.
 func BenchmarkPlanClaims(b *testing.B) {
 	const members, count = 256, 1000
@@ -118,7 +118,7 @@ func BenchmarkPlanRequiredTopology(b *testing.B) {
 	}
 }
 
-// BenchmarkPlanLayout is of gangs that are laid out by three levels: 4 zones, 20 blocks and 200 racks.
+// BenchmarkPlanLayout plans gangs that are laid out by three levels: 4 zones, 20 blocks and 200 racks.
 func BenchmarkPlanLayout(b *testing.B) {
 	const block = "example.com/block"
 	levels := func(zones, blocks, racks int) gang.Layout {

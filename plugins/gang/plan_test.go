@@ -40,7 +40,7 @@ func (s *stage) fitting(t *testing.T, pod *v1.Pod) (scores map[string]int64, bes
 	t.Helper()
 	fw := s.scheduler.Profiles[testProfile]
 	state := framework.NewCycleState()
-	// The cycle of a plan's question: the gang itself has no say.
+	// The cycle of a plan's question: the Gang plugin itself is skipped.
 	planner.Ask(state, hold.Holder{Profile: testProfile, Group: "default/train"})
 	result, status, _ := fw.RunPreFilterPlugins(s.ctx, state, pod)
 	if status.Code() == fwk.Error {
@@ -82,8 +82,8 @@ func (s *stage) assume(t *testing.T, pod *v1.Pod, node string) {
 	}
 }
 
-// wishes are what a random member may wish, besides resources. All members of a
-// gang wish the same, or every other does.
+// wishes are what a random member may require, besides resources. All members of a
+// gang require the same, or every other does.
 var wishes = []func(pod *st.PodWrapper){
 	func(*st.PodWrapper) {},
 	func(pod *st.PodWrapper) {
@@ -108,7 +108,7 @@ var wishes = []func(pod *st.PodWrapper){
 	func(pod *st.PodWrapper) { pod.NodeSelector(map[string]string{v1.LabelTopologyZone: "z1"}) },
 }
 
-// randomStage has a few nodes, pods of others on them, and a gang.
+// randomStage returns a few nodes, with other pods on them, and a gang.
 func randomStage(t *testing.T, seed uint64) (*stage, []*v1.Pod) {
 	rng := rand.New(rand.NewPCG(seed, 21))
 	nodes := makeNodes(4+rng.IntN(5), 2)
@@ -133,7 +133,7 @@ func randomStage(t *testing.T, seed uint64) (*stage, []*v1.Pod) {
 }
 
 // TestPlansAreAcceptedOneByOne: what a plan places, kube-scheduler's own filters
-// accept, pod by pod, each with those before it in its place.
+// accept, pod by pod, each with those before it in their places.
 func TestPlansAreAcceptedOneByOne(t *testing.T) {
 	planned := 0
 	for seed := range uint64(40) {
@@ -210,7 +210,7 @@ func TestPlansLeaveNoTrace(t *testing.T) {
 	}
 }
 
-// counts is how many pods the snapshot has, by node and by the lists of it.
+// counts returns how many pods the snapshot has, by node and by its lists.
 func (s *stage) counts(t *testing.T) map[string][]int {
 	t.Helper()
 	counts := map[string][]int{}
@@ -226,8 +226,8 @@ func (s *stage) counts(t *testing.T) map[string][]int {
 	return counts
 }
 
-// TestPlansAndHolds: what is held for others is taken, what is held for the gang
-// itself, or for those that make way for it, is not.
+// TestPlansAndHolds: what is held for others is taken; what is held for the gang
+// itself, or for gangs that make way for it, is not.
 func TestPlansAndHolds(t *testing.T) {
 	held := func(uid, holder, node string, gpus int64, ports ...hold.Port) hold.Hold {
 		return hold.Hold{For: types.UID(uid), Holder: hold.Holder{Profile: testProfile, Group: holder}, Node: node, Reason: hold.Plan, Request: resource.Vector{gpu: gpus}, Ports: ports}
@@ -274,12 +274,12 @@ func TestPlansAndHolds(t *testing.T) {
 	}
 }
 
-// tainted gives a node one more taint.
+// tainted returns a function that gives a node one more taint.
 func tainted(key string, effect v1.TaintEffect) func(*v1.Node) {
 	return func(n *v1.Node) { n.Spec.Taints = append(n.Spec.Taints, v1.Taint{Key: key, Effect: effect}) }
 }
 
-// TestHopelessPlans: a plan that fails reports whether it would on an empty cluster too.
+// TestHopelessPlans: a plan that fails reports whether it would fail on an empty cluster too.
 func TestHopelessPlans(t *testing.T) {
 	all := []hold.Hold{
 		{For: "a", Holder: hold.Holder{Profile: testProfile, Group: "default/other"}, Node: "node-0000", Reason: hold.Plan, Request: resource.Vector{gpu: 8}},
@@ -358,7 +358,7 @@ func TestHopelessPlans(t *testing.T) {
 }
 
 // TestShapesOfPlans: attempts that differ in nothing that decides whether they fit have one
-// key, and where something else may have decided, none.
+// key, and no key where something else may have decided.
 func TestShapesOfPlans(t *testing.T) {
 	labelled := func(key, value string) func(int, *st.PodWrapper) {
 		return func(_ int, p *st.PodWrapper) { p.Label(key, value) }

@@ -10,7 +10,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/podstatus"
 )
 
-// TestAllProblemsAreTold: however many there are, and however late somebody leads.
+// TestAllProblemsAreTold: however many there are, and however late a process leads.
 func TestAllProblemsAreTold(t *testing.T) {
 	s := newStage(t, makeNodes(1, 1))
 	tell := newTeller(s.Gang, nil, 10, podstatus.New(nil), nil)

@@ -21,7 +21,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/podstatus"
 )
 
-// says has a pod say in its status why it waits.
+// says returns a pod whose status has why it waits.
 func says(pod *v1.Pod, reason, message string) *v1.Pod {
 	pod = pod.DeepCopy()
 	pod.Status.Conditions = []v1.PodCondition{{Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: reason, Message: message}}
@@ -42,8 +42,8 @@ func uids(pods []*v1.Pod) (list []types.UID) {
 	return list
 }
 
-// TestWhatMembersSay: each says what is so now. What was told of members that were missing is taken back once
-// they are there; who was told nothing is not told that there is nothing to tell.
+// TestWhatMembersSay: each status has what is so now. What was written about missing members is taken back once
+// they exist; members that got nothing get no update when there is nothing to report.
 func TestWhatMembersSay(t *testing.T) {
 	const (
 		missing  = `gang "default/train" has 2 of 3 members`
@@ -87,8 +87,8 @@ func TestWhatMembersSay(t *testing.T) {
 	check("what kube-scheduler places one by one, it explains", "", "")
 }
 
-// TestWhetherNodesHelp: members of a gang that does not fit are Unschedulable where more nodes would help, and for other reasons
-// otherwise; kube-scheduler says the same of them, or nothing.
+// TestWhetherNodesHelp: members of a gang that does not fit are Unschedulable where more nodes would help, and have other reasons
+// otherwise; kube-scheduler writes the same on them, or nothing.
 func TestWhetherNodesHelp(t *testing.T) {
 	s := newStage(t, makeNodes(1, 1))
 	s.open()
@@ -140,7 +140,7 @@ func TestWhetherNodesHelp(t *testing.T) {
 	check("it is another's turn", "QueueTurn", false)
 }
 
-// TestWhetherNodesHelpOne: of a gang of one kube-scheduler says what it finds, but where its attempt came to something else.
+// TestWhetherNodesHelpOne: for a gang of one kube-scheduler writes what it finds, unless its attempt has another result.
 func TestWhetherNodesHelpOne(t *testing.T) {
 	s := newStage(t, makeNodes(1, 1))
 	s.open()
@@ -157,7 +157,7 @@ func TestWhetherNodesHelpOne(t *testing.T) {
 	word("but where its attempt came to something else", false)
 }
 
-// attempt has the leader's attempt end so.
+// attempt ends the leader's attempt with an outcome.
 func (s *stage) attempt(t *testing.T, outcome gang.Outcome) {
 	t.Helper()
 	led := false
@@ -178,7 +178,7 @@ func (s *stage) attempt(t *testing.T, outcome gang.Outcome) {
 	}
 }
 
-// TestStandby: a process that does not schedule remembers no gangs to tell of; all that there are then are told once it does.
+// TestStandby: a process that does not schedule remembers no gangs to report; all gangs that exist then are reported once it does.
 func TestStandby(t *testing.T) {
 	s := newStage(t, makeNodes(1, 1))
 	begins := make(chan struct{})
@@ -199,7 +199,7 @@ func TestStandby(t *testing.T) {
 	}
 }
 
-// TestPodGroupRefused: a PodGroup that could not be written to is written to again, and no event is repeated for that.
+// TestPodGroupRefused: the write to a PodGroup is repeated where it failed, and no event is repeated for that.
 func TestPodGroupRefused(t *testing.T) {
 	s := newStage(t, makeNodes(1, 1))
 	groups, writes := pgfake.NewSimpleClientset(), 0
@@ -234,7 +234,7 @@ func TestPodGroupRefused(t *testing.T) {
 	}
 }
 
-// TestPodGroupMadeAgain: a PodGroup that is made again under its name while a gang waits is told what the one before was told.
+// TestPodGroupMadeAgain: a PodGroup that is recreated under its name while a gang waits gets the condition that the one before had.
 func TestPodGroupMadeAgain(t *testing.T) {
 	s := newStage(t, makeNodes(1, 1))
 	groups, writes := pgfake.NewSimpleClientset(), 0

@@ -25,19 +25,19 @@ func plainPod(name string, gpus string) *v1.Pod {
 	return st.MakePod().Namespace("default").Name(name).UID(name).SchedulerName(testProfile).Req(map[v1.ResourceName]string{gpu: gpus}).Obj()
 }
 
-// open lets members through that the plugin sees from now on.
+// open admits members that the plugin sees from now on.
 func (s *stage) open() {
 	s.input(s.ctx, func(g *gang.Gangs, now time.Time) gang.Effects { return g.Open(now) })
 }
 
-// see shows pods to the plugin, as the API server would.
+// see passes pods to the plugin, as the API server would.
 func (s *stage) see(pods ...*v1.Pod) {
 	for _, pod := range pods {
 		s.podSeen(s.ctx, pod)
 	}
 }
 
-// podSeen shows a pod to the gangs of the profile.
+// podSeen passes a pod to the gangs of the profile.
 func (s *stage) podSeen(ctx context.Context, pod *v1.Pod) {
 	s.input(ctx, func(g *gang.Gangs, now time.Time) gang.Effects { return g.See(pod, now) })
 	if pod.Spec.NodeName != "" {
@@ -45,13 +45,13 @@ func (s *stage) podSeen(ctx context.Context, pod *v1.Pod) {
 	}
 }
 
-// podGone tells the gangs of the profile that a pod is gone.
+// podGone removes a pod from the gangs of the profile.
 func (s *stage) podGone(ctx context.Context, pod *v1.Pod) {
 	s.input(ctx, func(g *gang.Gangs, now time.Time) gang.Effects { return g.Gone(pod.UID, now) })
 	s.holds.DropNomination(pod.UID)
 }
 
-// elsewhere is what happens to groups outside their state machine.
+// elsewhere is what is known of groups outside their state machine.
 type elsewhere struct {
 	s       *stage
 	victims func(hold.Holder) int
@@ -66,7 +66,7 @@ func bound(pod *v1.Pod, node string) *v1.Pod {
 	return pod
 }
 
-// refusals filters a pod on every node, as far as gangs and what is held matter, and answers the
+// refusals filters a pod on every node, as far as gangs and what is held matter, and returns the
 // reasons by node.
 func (s *stage) refusals(t *testing.T, state fwk.CycleState, pod *v1.Pod) map[string]string {
 	t.Helper()
@@ -132,7 +132,7 @@ func TestPodsOutsideGangs(t *testing.T) {
 	}
 }
 
-// TestGates tells which members the queue lets in.
+// TestGates checks which members the queue admits.
 func TestGates(t *testing.T) {
 	members := makeMembers("train", 3, 1, nil)
 	for sentence, c := range map[string]struct {
@@ -163,8 +163,8 @@ func TestGates(t *testing.T) {
 	}
 }
 
-// TestLeaderAndFollowers: the leader's cycle plans for all; everybody is led to
-// the node of the plan, and kept out of all others.
+// TestLeaderAndFollowers: the leader's cycle plans for all members; each is led to
+// the node of the plan, and kept off all others.
 func TestLeaderAndFollowers(t *testing.T) {
 	s := newStage(t, makeNodes(2, 2))
 	s.open()
@@ -207,7 +207,7 @@ func TestLeaderAndFollowers(t *testing.T) {
 	}
 }
 
-// TestDomainOfARunningGang: later members go where the others are.
+// TestDomainOfARunningGang: later members go where the other members are.
 func TestDomainOfARunningGang(t *testing.T) {
 	annotated := func(key string) func(int, *st.PodWrapper) {
 		return func(_ int, pod *st.PodWrapper) { pod.Annotation(key, rack) }

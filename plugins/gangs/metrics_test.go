@@ -11,7 +11,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
 )
 
-// TestReasonsOfHolds: all of them are measured.
+// TestReasonsOfHolds: holds of all reasons are measured.
 func TestReasonsOfHolds(t *testing.T) {
 	s := newStage(t, testProfile)
 	s.holds.Follow(hold.Holder{Group: "default/train"}, nil, []hold.Hold{{For: "planned", Node: "node-0000"}})

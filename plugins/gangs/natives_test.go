@@ -14,7 +14,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 )
 
-// nativeGroup is the PodGroup default/train, of the basic policy, or a gang of 2.
+// nativeGroup returns the PodGroup default/train, of the basic policy, or a gang of 2.
 func nativeGroup(basic bool, queue string) *schedulingv1beta1.PodGroup {
 	pg := &schedulingv1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: train.Namespace, Name: train.Name, Labels: map[string]string{v1alpha1.QueueLabel: queue}}}
 	if basic {
@@ -25,7 +25,7 @@ func nativeGroup(basic bool, queue string) *schedulingv1beta1.PodGroup {
 	return pg
 }
 
-// groupedPod names that PodGroup.
+// groupedPod returns a pod that names that PodGroup.
 func groupedPod() *v1.Pod {
 	pod := makeMembers("train", 1)[0]
 	pod.Annotations = nil
@@ -44,13 +44,13 @@ func withPods(t *testing.T, s *stage, pods ...*v1.Pod) {
 	s.pods = corelisters.NewPodLister(indexer)
 }
 
-// knows reports whether a pod is a member of a gang to the state machine.
+// knows reports whether the state machine has a pod as a member of a gang.
 func (s *stage) knows(pod *v1.Pod) (known bool) {
 	s.of(testProfile).Look(func(g *gang.Gangs) { _, known = g.Position(pod) })
 	return known
 }
 
-// TestBasicIsNoGang: its pods are let go when it becomes known, and are members again when another PodGroup has its name.
+// TestBasicIsNoGang: its pods are released when it becomes known, and are members again when another PodGroup has its name.
 func TestBasicIsNoGang(t *testing.T) {
 	s := newStage(t, testProfile)
 	pod, annotated := groupedPod(), makeMembers("train", 2)[1]
@@ -114,8 +114,8 @@ func TestBasicGone(t *testing.T) {
 	}
 }
 
-// TestNativesLeft: where kube-scheduler does native PodGroups, none of their pods is in a gang here, and they are victims whole,
-// but for those of the basic policy.
+// TestNativesLeft: where kube-scheduler handles native PodGroups, none of their pods is in a gang here, and they are evicted whole,
+// except those of the basic policy.
 func TestNativesLeft(t *testing.T) {
 	s := newStage(t, testProfile)
 	s.leaveNative = true

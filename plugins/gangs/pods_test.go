@@ -32,7 +32,7 @@ func feed(t *testing.T, handlers cache.ResourceEventHandlerFuncs) *cachetest.Fak
 	return source
 }
 
-// eventually waits until something is as it should be.
+// eventually waits until get returns want.
 func eventually[T any](t *testing.T, what string, want T, get func() T) {
 	t.Helper()
 	await.NoError(t, what+": as wanted", func() error {
@@ -49,8 +49,8 @@ func again(pod *v1.Pod, uid string) *v1.Pod {
 	return pod
 }
 
-// TestSucceededMemberMadeAgain: a member that ran to success, and was deleted and made again while the watch was
-// interrupted, comes as an update with another UID. The one before is gone.
+// TestSucceededMemberMadeAgain: a member that ran to success, and was deleted and recreated while the watch was
+// interrupted, comes as an update with another UID. The old one is gone.
 func TestSucceededMemberMadeAgain(t *testing.T) {
 	s := newStage(t, testProfile)
 	source := feed(t, s.succeeded(s.ctx))
@@ -65,7 +65,7 @@ func TestSucceededMemberMadeAgain(t *testing.T) {
 	eventually(t, "minimum once that is gone", 3, least)
 }
 
-// TestEndOfSucceeded: what is kept of a member that succeeded says when it ended.
+// TestEndOfSucceeded: what is kept of a member that succeeded shows when it ended.
 func TestEndOfSucceeded(t *testing.T) {
 	end := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 	pod := makeMembers("train", 1)[0]
@@ -82,7 +82,7 @@ func TestEndOfSucceeded(t *testing.T) {
 	}
 }
 
-// TestWatches: who begins to lead can wait for all that makes gangs what they are, whatever the
+// TestWatches: a process that begins to lead can wait for everything that gangs are made from, whatever the
 // number of profiles.
 func TestWatches(t *testing.T) {
 	s, got := newStage(t, testProfile, "another"), map[string]string{}

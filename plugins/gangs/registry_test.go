@@ -12,7 +12,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
 )
 
-// TestAskedWhileRegistering: what is watched asks while profiles are still being registered.
+// TestAskedWhileRegistering: watches read the registry while profiles are still being registered.
 func TestAskedWhileRegistering(t *testing.T) {
 	s := newStage(t, "one")
 	asked := make(chan struct{})
@@ -31,7 +31,7 @@ func TestAskedWhileRegistering(t *testing.T) {
 	}
 }
 
-// TestAwaitsItsOwnVictims: what is said of a pod in no gang is not the last word as long as others make room for it.
+// TestAwaitsItsOwnVictims: the explanation of a pod in no gang is not the last as long as victims make room for the pod.
 func TestAwaitsItsOwnVictims(t *testing.T) {
 	s := newStage(t, testProfile)
 	pod := st.MakePod().Name("p").UID("p").SchedulerName(testProfile).Obj()
@@ -55,7 +55,7 @@ func (s *stage) mayChange(pod *v1.Pod) bool {
 	return awaits
 }
 
-// named is a framework handle of which only the name is asked.
+// named is a framework handle of which only the name is used.
 type named struct {
 	fwk.Handle
 	name string

@@ -30,11 +30,11 @@ const testProfile = "lockstep-scheduler"
 
 var train = gang.Key{Namespace: "default", Name: "train"}
 
-// stage is a registry with real frameworks. It lets members through. Nothing runs.
+// stage is a registry with real frameworks. It admits members. Nothing runs.
 type stage struct {
 	*Registry
 	ctx context.Context
-	// acted is what the adapters were to act on, by profile.
+	// acted are the effects that the adapters got, by profile.
 	acted map[string]gang.Effects
 }
 
@@ -78,7 +78,7 @@ func newStage(tb testing.TB, profiles ...string) *stage {
 // of returns the gangs of a profile.
 func (s *stage) of(profile string) *Profile { return s.all()[profile] }
 
-// makeMembers makes members of gang default/name.
+// makeMembers returns members of gang default/name.
 func makeMembers(name string, count int) []*v1.Pod {
 	pods := make([]*v1.Pod, count)
 	for i := range pods {

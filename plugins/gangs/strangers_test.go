@@ -10,7 +10,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 )
 
-// A gang that is split over schedulers is told so, and told again when that changes.
+// A gang that is split over schedulers gets that in its explanation, and again when it changes.
 func TestPodsOfOtherSchedulers(t *testing.T) {
 	named := func(i int, scheduler string) *v1.Pod {
 		pod := makeMembers("train", 5)[i]
@@ -61,8 +61,8 @@ func TestPodsOfOtherSchedulers(t *testing.T) {
 	}
 }
 
-// TestGangOfTwoProfiles: members that name two profiles are two gangs, and the users of each are
-// told of the other.
+// TestGangOfTwoProfiles: members that name two profiles are two gangs, and the explanation of each
+// names the other.
 func TestGangOfTwoProfiles(t *testing.T) {
 	s := newStage(t, testProfile, "another")
 	for i, pod := range makeMembers("train", 5) {

@@ -30,7 +30,7 @@ func must(t testing.TB, err error) {
 }
 
 // place takes a pod through the part of a cycle that decides: assumed, reserved. want is
-// its card; -1 for whichever.
+// its card; -1 for any.
 func (s *stage) place(t testing.TB, pod *v1.Pod, node string, want int) {
 	t.Helper()
 	s.scheduler.Look(t)
@@ -62,7 +62,7 @@ func wantDeleted(t *testing.T, s *stage, names ...string) {
 	same(t, "pods evicted", names, deleted)
 }
 
-// TestFilterAndScore asks about one node.
+// TestFilterAndScore filters and scores one node.
 func TestFilterAndScore(t *testing.T) {
 	sized := func(list string, total int) *v1.Node {
 		n := bareNode("n", total)
@@ -112,7 +112,7 @@ func TestFilterAndScore(t *testing.T) {
 	}
 }
 
-// TestPodsThatRequestNone: every extension point leaves them alone.
+// TestPodsThatRequestNone: every extension point ignores them.
 func TestPodsThatRequestNone(t *testing.T) {
 	s := newStage(t, bareNode("n", 1))
 	for sentence, pod := range map[string]*v1.Pod{
@@ -142,7 +142,7 @@ func TestPodsThatRequestNone(t *testing.T) {
 	}
 }
 
-// TestReserve packs cards, takes back, records, and starts anew from what was recorded.
+// TestReserve packs cards, takes them back, records them, and starts anew from what was recorded.
 func TestReserve(t *testing.T) {
 	pods := []*v1.Pod{makePod("a", 4096).Obj(), makePod("b", 6144).Obj(), makePod("c", 2048).Obj(), makePod("d", 2048).Obj()}
 	objects := []runtime.Object{makeNode("n", 2)}
@@ -168,7 +168,7 @@ func TestReserve(t *testing.T) {
 	if status := reserve(makePod("late", 2048).Obj()); !status.IsSuccess() {
 		t.Error(status)
 	}
-	// The snapshot does not have it yet.
+	// The snapshot does not have the pod yet.
 	if status := reserve(makePod("later", 2048).Obj()); status.Code() != fwk.Error {
 		t.Errorf("a card was given away twice in one snapshot: %v", status)
 	}
@@ -201,7 +201,7 @@ func TestReserve(t *testing.T) {
 	}
 }
 
-// TestRecord: one patch, for this very pod.
+// TestRecord: one patch, for exactly this pod.
 func TestRecord(t *testing.T) {
 	pod := makePod("a", 4096).Obj()
 	s := newStage(t, makeNode("n", 1), pod)
@@ -225,7 +225,7 @@ func TestRecord(t *testing.T) {
 	}}, got)
 }
 
-// TestFailedAttempt: a pod that carries the card of an attempt that failed is on the card
+// TestFailedAttempt: a pod with the annotation of a failed attempt is on the card
 // that was reserved since, and on none while it waits.
 func TestFailedAttempt(t *testing.T) {
 	pod := makePod("a", 4096).Condition(v1.PodScheduled, v1.ConditionFalse, "").
@@ -234,7 +234,7 @@ func TestFailedAttempt(t *testing.T) {
 	same(t, "while it waits", card.Free{8192, 8192}, s.now(t, "n"))
 	s.place(t, pod, "n", 0)
 	same(t, "reserved", card.Free{4096, 8192}, s.now(t, "n"))
-	s.ledger.release("a", "n") // unreserved, and not forgotten by the cache yet
+	s.ledger.release("a", "n") // unreserved, and still in the cache
 	same(t, "unreserved", card.Free{4096, 8192}, s.now(t, "n"))
 	same(t, "told", nil, s.told())
 }
@@ -254,8 +254,8 @@ func TestNativePodGroups(t *testing.T) {
 	}
 }
 
-// TestBadValues: each is told once, with the key, the value and what is used instead, and
-// never lets a card be sold twice.
+// TestBadValues: each is reported once, with the key, the value and what is used instead, and
+// never makes a card be sold twice.
 func TestBadValues(t *testing.T) {
 	half := func(cardValue string, change func(*v1.Pod)) *v1.Pod {
 		pod := onCard("a", 4096, "n", cardValue)
@@ -307,7 +307,7 @@ func TestBadValues(t *testing.T) {
 	}
 }
 
-// TestBadCards: what a node says of its cards is told once, and once more when it changes.
+// TestBadCards: the invalid description of a node's cards is reported once, and once more when it changes.
 func TestBadCards(t *testing.T) {
 	node := makeNode("n", 1)
 	node.Annotations[v1alpha1.GPUCardsAnnotation] = "[1"
@@ -337,8 +337,8 @@ func TestBadCards(t *testing.T) {
 	same(t, "told of a good value", nil, s.told())
 }
 
-// TestForgets: pods and nodes that are gone leave nothing behind, and who edits the card of
-// a bound pod is believed.
+// TestForgets: pods and nodes that are gone leave nothing behind, and an edit of the card of
+// a bound pod is accepted.
 func TestForgets(t *testing.T) {
 	pod := makePod("a", 4096).Obj()
 	s := newStage(t, makeNode("n", 2), pod)
@@ -410,8 +410,8 @@ func TestHints(t *testing.T) {
 	}
 }
 
-// TestNodeMadeAgain: a node that was deleted and made again while the watch was interrupted comes as
-// an update with another UID. What was known of the one before is not true of it.
+// TestNodeMadeAgain: a node that was deleted and recreated while the watch was interrupted comes as
+// an update with another UID. What was known of the old node does not hold for it.
 func TestNodeMadeAgain(t *testing.T) {
 	node := st.MakeNode().Name("n").UID("old").Obj()
 	s := newStage(t, node)

@@ -37,7 +37,7 @@ type stage struct {
 	events    chan string
 }
 
-// newStage makes a stage with these objects. The pods with a node are on it.
+// newStage returns a stage with these objects. The pods with a node are on it.
 func newStage(t testing.TB, objects ...runtime.Object) *stage {
 	t.Helper()
 	s := &stage{events: make(chan string, 1000)}
@@ -55,7 +55,7 @@ func newStage(t testing.TB, objects ...runtime.Object) *stage {
 	return s
 }
 
-// told takes the events so far.
+// told returns the events so far.
 func (s *stage) told() []string {
 	var list []string
 	for {
@@ -68,7 +68,7 @@ func (s *stage) told() []string {
 	}
 }
 
-// makeNode makes a node of so many cards of 8192 MiB each.
+// makeNode returns a node of so many cards of 8192 MiB each.
 func makeNode(name string, cards int) *v1.Node {
 	list := strings.Repeat("8192,", cards)
 	n := bareNode(name, 8192*cards)
@@ -76,7 +76,7 @@ func makeNode(name string, cards int) *v1.Node {
 	return n
 }
 
-// bareNode makes a node that does not say what cards it has.
+// bareNode returns a node without a description of its cards.
 func bareNode(name string, memory int) *v1.Node {
 	n := st.MakeNode().Name(name).UID(name).Capacity(map[v1.ResourceName]string{
 		v1alpha1.GPUMemoryResource: strconv.Itoa(memory), v1.ResourceCPU: "64", v1.ResourcePods: "110",
@@ -84,13 +84,13 @@ func bareNode(name string, memory int) *v1.Node {
 	return n
 }
 
-// makePod makes a pod that requests GPU memory.
+// makePod returns a pod that requests GPU memory.
 func makePod(name string, memory int) *st.PodWrapper {
 	return st.MakePod().Namespace("ns").Name(name).UID(name).SchedulerName(v1.DefaultSchedulerName).Priority(10).
 		Req(map[v1.ResourceName]string{v1alpha1.GPUMemoryResource: strconv.Itoa(memory)})
 }
 
-// onCard makes a pod that runs on a card of a node.
+// onCard returns a pod that runs on a card of a node.
 func onCard(name string, memory int, node, card string) *v1.Pod {
 	return makePod(name, memory).Node(node).Priority(0).Condition(v1.PodScheduled, v1.ConditionTrue, "").
 		Annotation(v1alpha1.GPUCardAnnotation, card).Annotation(v1alpha1.GPUCardMemoryAnnotation, strconv.Itoa(memory)).Obj()
@@ -115,7 +115,7 @@ func view(t testing.TB, tx *whatif.Transaction, pod *v1.Pod) *whatif.View {
 	return v
 }
 
-// on finds a pod on a node of a transaction.
+// on returns a pod on a node of a transaction.
 func on(t testing.TB, tx *whatif.Transaction, node int, name string) fwk.PodInfo {
 	t.Helper()
 	pods := tx.Node(node).GetPods()
@@ -126,12 +126,12 @@ func on(t testing.TB, tx *whatif.Transaction, node int, name string) fwk.PodInfo
 	return pods[i]
 }
 
-// seen is the free memory of each card of a node, as a view sees it.
+// seen returns the free memory of each card of a node, as a view sees it.
 func (s *stage) seen(tx *whatif.Transaction, v *whatif.View, node int) card.Free {
 	return s.free(cycleOf(v.State), v.State, tx.Node(node), s.cards(tx.Node(node)).sizes)
 }
 
-// now is the same in the snapshot.
+// now returns the same for the snapshot.
 func (s *stage) now(t testing.TB, node string) card.Free {
 	t.Helper()
 	info, err := s.snapshot.NodeInfos().Get(node)

@@ -19,8 +19,8 @@ import (
 )
 
 // TestPutBackOnItsCard is story 3 of topology-aware preemption: two cards of 8 GB, a pod of
-// 4 GB on each, and one that needs 8 GB on one card. Packed anew, the pod that is put back
-// would go beside the other, and nobody would seem to be in the way.
+// 4 GB on each, and a pod that needs 8 GB on one card. Packed anew, the pod that is put back
+// would go beside the other, and no pod would seem to be in the way.
 func TestPutBackOnItsCard(t *testing.T) {
 	recorded := func(t *testing.T) *stage {
 		return newStage(t, makeNode("n", 2), onCard("a", 4096, "n", "0"), onCard("b", 4096, "n", "1"))
@@ -61,8 +61,8 @@ func TestPutBackOnItsCard(t *testing.T) {
 	}
 }
 
-// TestViewsAgree takes random steps in a transaction. After each, a view that heard of all
-// of them sees what one sees that is told of them afterwards; and what is taken back or
+// TestViewsAgree takes random steps in a transaction. After each, a view that got all steps one by one
+// sees what a view sees that gets them afterwards; and what is taken back or
 // put back leaves every card as it was.
 func TestViewsAgree(t *testing.T) {
 	for seed := range uint64(60) {
@@ -72,9 +72,9 @@ func TestViewsAgree(t *testing.T) {
 			name, node := fmt.Sprint("p", i), fmt.Sprint("n", i%2)
 			pod := onCard(name, 1000*(1+rng.IntN(4)), node, fmt.Sprint(rng.IntN(3))) // card 2 of n0 is none
 			switch rng.IntN(4) {
-			case 0: // bound by somebody else
+			case 0: // bound by another scheduler
 				pod.Annotations = nil
-			case 1: // bound this moment, so that the API server does not say so yet
+			case 1: // just bound, which its status does not show yet
 				pod.Annotations, pod.Status.Conditions = nil, nil
 			}
 			objects = append(objects, pod)
@@ -107,7 +107,7 @@ type walk struct {
 	gone  []gone
 }
 
-// gone is a pod that was removed, and how its node looked before.
+// gone is a pod that was removed, with how its node looked before.
 type gone struct {
 	info   fwk.PodInfo
 	node   int
@@ -192,7 +192,7 @@ func TestPlansAreKept(t *testing.T) {
 	}
 }
 
-// TestPreemption lets kube-scheduler's own preemption find the one victim there has to be.
+// TestPreemption lets kube-scheduler's own preemption find the only possible victim.
 func TestPreemption(t *testing.T) {
 	preemptor := makePod("preemptor", 8192).Obj()
 	a, b := onCard("a", 4096, "n", "0"), onCard("b", 4096, "n", "1")
@@ -221,7 +221,7 @@ func TestPreemption(t *testing.T) {
 	wantDeleted(t, s, "a")
 }
 
-// TestWithoutMemory: what-ifs about pods that request none are not this plugin's business.
+// TestWithoutMemory: the plugin ignores what-ifs about pods that request no GPU memory.
 func TestWithoutMemory(t *testing.T) {
 	s := newStage(t, makeNode("n", 1), onCard("a", 8192, "n", "0"))
 	tx := s.begin(t, false)
@@ -238,8 +238,8 @@ func TestWithoutMemory(t *testing.T) {
 	wantFits(t, tx, gpu, 0, false, "on a full card")
 }
 
-// TestOrderIsKept: a node swaps its pods when it loses one. Pods without a card keep theirs
-// all the same when one of them is put back.
+// TestOrderIsKept: a node reorders its pods when it loses one. Pods without a card still keep
+// their order when one of them is put back.
 func TestOrderIsKept(t *testing.T) {
 	s := newStage(t, makeNode("n", 2))
 	for i, memory := range []int{1000, 4000, 3000, 5000} {
@@ -256,8 +256,8 @@ func TestOrderIsKept(t *testing.T) {
 	same(t, "free with the first put back", before, s.seen(tx, v, 0))
 }
 
-// TestPlacedAnew: a pod that a what-if places gets what Reserve would choose, whatever an
-// attempt that failed has left on it.
+// TestPlacedAnew: a pod that a what-if places gets what Reserve would choose, whatever annotation a
+// failed attempt has left on it.
 func TestPlacedAnew(t *testing.T) {
 	s := newStage(t, makeNode("n", 2))
 	pod := makePod("new", 4096).Annotation(v1alpha1.GPUCardAnnotation, "1").Obj()

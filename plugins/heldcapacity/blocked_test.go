@@ -9,8 +9,8 @@ import (
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 )
 
-// TestBlockedInTurns: of many pods that are to be looked at again a few are at a time, the first in rank at once; each
-// has its turn, although those before it come again and again, and nobody is forgotten.
+// TestBlockedInTurns: of many pods that are to be tried again a few are at a time, the first in rank at once; each
+// has its turn, although those before it come again and again, and none is forgotten.
 func TestBlockedInTurns(t *testing.T) {
 	const count = 20 * maxAtOnce
 	var b blocked

@@ -15,7 +15,7 @@ import (
 	"github.com/lockstep-sh/lockstep/test/dra"
 )
 
-// fits lists the nodes that the plugin leaves to a pod.
+// fits returns the nodes that the plugin leaves to a pod.
 func (s *stage) fits(t *testing.T, state fwk.CycleState, pod *v1.Pod) (nodes string) {
 	t.Helper()
 	if _, status := s.PreFilter(s.ctx, state, pod, nil); !status.IsSuccess() && !status.IsSkip() {

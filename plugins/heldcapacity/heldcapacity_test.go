@@ -45,7 +45,7 @@ type stage struct {
 	clock     *testingclock.FakeClock
 }
 
-// newStage makes a stage with so many nodes of 8 GPUs, and an API server with these objects.
+// newStage returns a stage with so many nodes of 8 GPUs, and an API server with these objects.
 func newStage(tb testing.TB, nodes int, objects ...runtime.Object) *stage {
 	tb.Helper()
 	s := &stage{events: cacheevents.New(), clock: testingclock.NewFakeClock(time.Now())}
@@ -104,7 +104,7 @@ func (s *stage) schedule(pod *framework.QueuedPodInfo) error {
 	return err
 }
 
-// queued is a pod as the queue has it.
+// queued returns a pod as the queue has it.
 func queued(t *testing.T, pod *v1.Pod) *framework.QueuedPodInfo {
 	t.Helper()
 	info, err := framework.NewPodInfo(pod)
@@ -114,7 +114,7 @@ func queued(t *testing.T, pod *v1.Pod) *framework.QueuedPodInfo {
 	return &framework.QueuedPodInfo{PodInfo: info}
 }
 
-// TestFilter: a pod is kept out of what is held, but for what is held for it, or what it has been granted instead.
+// TestFilter: a pod is kept out of what is held, except what is held for it, or what it has been granted instead.
 func TestFilter(t *testing.T) {
 	pod := makePod("mine")
 	single := hold.Holder{Profile: testProfile, Group: hold.SinglePod(pod.UID)}
@@ -123,7 +123,7 @@ func TestFilter(t *testing.T) {
 		by      hold.Holder
 		none    bool
 		granted []hold.Holder
-		known   string // of whom a plugin knows
+		known   string // the holder that a plugin knows
 		want    string
 	}{
 		"nothing is held": {none: true},
@@ -175,7 +175,7 @@ func TestBatchingGoesOn(t *testing.T) {
 	}
 }
 
-// TestLookedAtAgain: a pod that was refused for what is held is looked at again when something ends on a node that
+// TestLookedAtAgain: a pod that was refused for what is held is tried again when something ends on a node that
 // refused it, or nodes change.
 func TestLookedAtAgain(t *testing.T) {
 	runs := st.MakePod().Name("runs").UID("runs").Node(nodeName(0)).Obj()
@@ -217,7 +217,7 @@ func TestLookedAtAgain(t *testing.T) {
 	}
 }
 
-// TestEndsDuringTheCycle: the snapshot may not have what ends while the cycle runs, and nothing tells of it again.
+// TestEndsDuringTheCycle: the snapshot may not have what ends while the cycle runs, and there will be no other event for it.
 func TestEndsDuringTheCycle(t *testing.T) {
 	grown := fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.UpdateNodeAllocatable}
 	runs := func(node string) *v1.Pod { return st.MakePod().Name("runs").UID("runs").Node(node).Obj() }
@@ -298,7 +298,7 @@ func TestArguments(t *testing.T) {
 	}
 }
 
-// BenchmarkFilter: it runs for every pod on every node that this one looks at.
+// BenchmarkFilter measures the filter, which runs for every pod on every node that the scheduler looks at.
 func BenchmarkFilter(b *testing.B) {
 	s := newStage(b, 1000)
 	plain := makePod("plain")
@@ -330,7 +330,7 @@ func BenchmarkFilter(b *testing.B) {
 	run("holds=1000/node=held", nodeName(0), true)
 }
 
-// BenchmarkFilters: what a cycle pays per node, all of the profile's filters included.
+// BenchmarkFilters measures what a cycle costs per node, including all of the profile's filters.
 func BenchmarkFilters(b *testing.B) {
 	for _, held := range []int{0, 1000} {
 		b.Run(fmt.Sprintf("holds=%d", held), func(b *testing.B) {
@@ -356,7 +356,7 @@ func BenchmarkFilters(b *testing.B) {
 	}
 }
 
-// TestBlockedNodes: the nodes that refused a pod are those of the plugin, of all that refused it.
+// TestBlockedNodes: the nodes that refused a pod are those that the plugin refused, of all that refused it.
 func TestBlockedNodes(t *testing.T) {
 	s := newStage(t, 3)
 	s.hold("a", others, nodeName(0))

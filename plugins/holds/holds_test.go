@@ -32,7 +32,7 @@ func podInfo(t testing.TB, pod *v1.Pod) fwk.PodInfo {
 	return info
 }
 
-// node is a node of 4 GPUs, 4 CPUs and 3 pods with pods on it.
+// node returns a node of 4 GPUs, 4 CPUs and 3 pods with pods on it.
 func node(t testing.TB, pods ...*v1.Pod) fwk.NodeInfo {
 	t.Helper()
 	info := framework.NewNodeInfo()
@@ -159,7 +159,7 @@ func TestPortsClashAsOnANode(t *testing.T) {
 	}
 }
 
-// TestNominations: what this process promised stands against what a status says, which may be late.
+// TestNominations: what this process promised takes precedence over a status, which may be late.
 func TestNominations(t *testing.T) {
 	one := Demand{Request: resource.Vector{gpu: 1}}
 	promise := func(node string) func(*Holds) {
@@ -194,7 +194,7 @@ func TestNominations(t *testing.T) {
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			h := New()
-			heard := "" // by who is told of changes only
+			heard := "" // by a listener that gets only changes
 			h.OnChange(func(pods []types.UID) {
 				for _, pod := range pods {
 					one, _ := h.Of(pod)
@@ -216,7 +216,7 @@ func TestNominations(t *testing.T) {
 }
 
 // TestHoldsInParallel is for the race detector.
-// TestStated: a nomination that is written when it has ended is brought up to date; one that stands is not.
+// TestStated: a nomination that is written after it has ended is reported for correction; one that stands is not.
 func TestStated(t *testing.T) {
 	h := New()
 	var told []types.UID
@@ -256,7 +256,7 @@ func TestHoldsInParallel(t *testing.T) {
 	}
 }
 
-// TestNominator: of pods that the ledger knows, kube-scheduler's filters count what the ledger has.
+// TestNominator: for pods that the ledger knows, kube-scheduler's filters count what the ledger has.
 func TestNominator(t *testing.T) {
 	known := st.MakePod().Name("known").UID("known").SchedulerName("ours").Obj()
 	stranger := st.MakePod().Name("stranger").UID("stranger").SchedulerName("theirs").Obj()
@@ -294,7 +294,7 @@ func (listed) AddNominatedPod(klog.Logger, fwk.PodInfo, *fwk.NominatingInfo) {}
 func (listed) DeleteNominatedPodIfExists(*v1.Pod)                            {}
 func (listed) UpdateNominatedPod(klog.Logger, *v1.Pod, fwk.PodInfo)          {}
 
-// BenchmarkNominations: after a restart each pod that was nominated is a holder of its own. The gangs ask about each
+// BenchmarkNominations: after a restart each pod that was nominated is a holder of its own. Gangs look up each
 // of theirs whenever one is to be tried again.
 func BenchmarkNominations(b *testing.B) {
 	h := New()

@@ -8,7 +8,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
 )
 
-// TestPlace: what is held for a pod says where it is to go.
+// TestPlace: what is held for a pod decides where it is to go.
 func TestPlace(t *testing.T) {
 	one := func(node string) hold.Hold { return hold.Hold{For: "p", Holder: hold.Holder{Group: "g"}, Node: node} }
 	for sentence, c := range map[string]struct {

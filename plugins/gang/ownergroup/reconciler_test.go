@@ -59,7 +59,7 @@ func newStage(t *testing.T, objects ...string) *stage {
 	return &stage{t, r, recorder}
 }
 
-// reconcile looks at a gang, and returns what its PodGroup says then; nil for no PodGroup.
+// reconcile reconciles a gang, and returns its PodGroup then; nil for no PodGroup.
 func (s *stage) reconcile(name string) *podgroup.PodGroup {
 	s.Helper()
 	key := client.ObjectKey{Namespace: "ns", Name: name}
@@ -115,7 +115,7 @@ func TestGroupsOfLeaderWorkerSet(t *testing.T) {
 	}
 }
 
-// What users have to know is told once.
+// What users have to know is reported once.
 func TestToldOnce(t *testing.T) {
 	s := newStage(t, twoGroups, foreign, podOfTwo)
 	s.reconcile("lws.serve.2")
@@ -126,7 +126,7 @@ func TestToldOnce(t *testing.T) {
 	}
 }
 
-// taken takes the events so far.
+// taken returns the events so far.
 func (s *stage) taken() (list []string) {
 	for {
 		select {
@@ -138,7 +138,7 @@ func (s *stage) taken() (list []string) {
 	}
 }
 
-// While a Job is suspended its PodGroup asks for nothing, whatever pods have ended, or are seen before the Job is seen to go on.
+// While a Job is suspended its PodGroup asks for nothing, whatever pods have ended, or are seen before the end of the suspension is seen.
 func TestSuspended(t *testing.T) {
 	const (
 		job   = `{apiVersion: batch/v1, kind: Job, metadata: {name: train, uid: u}, spec: {suspend: true, parallelism: 2}}`

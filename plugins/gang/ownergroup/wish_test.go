@@ -16,7 +16,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/resource"
 )
 
-// said is a wish as the PodGroup says it.
+// said is a wish as the PodGroup has it.
 type said struct {
 	Min     int
 	Stages  string
@@ -24,7 +24,7 @@ type said struct {
 	LeftOut []string
 }
 
-// suspended is the minimum in a table of an owner that is suspended.
+// suspended is the minimum, in a table, for an owner that is suspended.
 const suspended = -1
 
 func (w wish) said() said {
@@ -189,9 +189,9 @@ func TestOfGroup(t *testing.T) {
 	const templates = `leaderTemplate: {spec: {containers: [{resources: {requests: {cpu: 2}}}]}}, workerTemplate: {spec: {containers: [{resources: {limits: {nvidia.com/gpu: 8}}}]}}`
 	for sentence, c := range map[string]struct {
 		lws string
-		// pods of the group, by their index, that are in the gang; those of all indexes where it is empty.
+		// pods are the pods of the group, by index, that are in the gang; all pods where it is empty.
 		pods []string
-		// size is what the leader says.
+		// size is the size that the leader has.
 		size string
 		want said
 	}{
@@ -276,7 +276,7 @@ func pod(part, asks string) *v1.Pod {
 	return p
 }
 
-// A PodGroup that is as it is to be is not written, and what users add to it stays.
+// A PodGroup that is as it should be is not written, and what users add to it stays.
 func TestChanges(t *testing.T) {
 	want := desired{
 		wish:   wish{min: 4, stages: []int{1, 3}, room: resource.Vector{"cpu": 4000}.List()},

@@ -19,7 +19,7 @@ func condition(status metav1.ConditionStatus, reason, message string) *metav1.Co
 	return &metav1.Condition{Type: v1alpha1.ConditionScheduled, Status: status, Reason: reason, Message: message}
 }
 
-// managed is the record the API server keeps of who wrote a condition's message.
+// managed returns the API server's record of the writer of a condition's message.
 func managed(by string) []metav1.ManagedFieldsEntry {
 	const owns = `{"f:status":{"f:conditions":{"k:{\"type\":\"Scheduled\"}":{".":{},"f:message":{}}}}}`
 	return []metav1.ManagedFieldsEntry{
@@ -110,7 +110,7 @@ func TestConditionWithoutMinimum(t *testing.T) {
 	}
 }
 
-// Of one that lockstep-controller made, users are not told to set what is not theirs.
+// For a PodGroup that lockstep-controller made, users are not asked to set what is not theirs.
 func TestConditionOfSuspendedOwner(t *testing.T) {
 	pg := group(0, "")
 	pg.Labels = map[string]string{gang.ManagedByLabel: gang.LockstepController}
@@ -176,7 +176,7 @@ func TestConditionWithStages(t *testing.T) {
 	}
 }
 
-// A message depends on numbers only where it states them.
+// A message depends on numbers only where it has them.
 func TestMessageStaysWhileFactsDo(t *testing.T) {
 	seen := map[string]bool{}
 	for extra := range 5 {

@@ -12,7 +12,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 )
 
-// TestHistory: as for the scheduler, a life goes on when the controllers of those that ended
+// TestHistory: as for the scheduler, a life goes on when the controllers of pods that ended
 // make new pods, and what succeeded in it counts when its pods are deleted, too.
 func TestHistory(t *testing.T) {
 	of := func(job string, list []*v1.Pod) []*v1.Pod {

@@ -15,14 +15,14 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 )
 
-// saying has pods say why they wait, one text each.
+// saying returns pods whose status has why they wait, with one message each.
 func saying(reason string, texts ...string) []*v1.Pod {
 	return with(pods(slices.Repeat([]string{"waiting"}, len(texts))...), func(i int, p *v1.Pod) {
 		p.Status.Conditions = []v1.PodCondition{{Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: reason, Message: texts[i]}}
 	})
 }
 
-// preempted has pods say that they are.
+// preempted marks pods as being preempted.
 func preempted(list []*v1.Pod) []*v1.Pod {
 	return with(list, func(_ int, p *v1.Pod) {
 		p.Status.Conditions = append(p.Status.Conditions, v1.PodCondition{Type: v1.DisruptionTarget, Status: v1.ConditionTrue, Reason: v1.PodReasonPreemptionByScheduler, Message: "for others"})

@@ -16,7 +16,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 )
 
-// Whatever is dropped from the cache is not missed.
+// What is dropped from the cache is not needed.
 func TestStripPodKeepsFacts(t *testing.T) {
 	words := []string{"waiting", "gated", "claimless", "refused", "expired", "bound", "running", "succeeded", "failed"}
 	full := func() []*v1.Pod {
@@ -75,8 +75,8 @@ func TestIndex(t *testing.T) {
 	}
 }
 
-// Events gather: a gang is looked at once for many, and again for one that comes when it is being
-// looked at.
+// Events gather: a gang is reconciled once for many events, and again for an event that comes while it is being
+// reconciled.
 func TestGathering(t *testing.T) {
 	q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 	defer q.ShutDown()

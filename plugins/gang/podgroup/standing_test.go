@@ -15,7 +15,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 )
 
-// TestStanding: gangs without a community PodGroup stand as one with it would. Those with one are in TestPhase and
+// TestStanding: gangs without a community PodGroup have the same standing as a gang with one. Those with one are in TestPhase and
 // TestCondition.
 func TestStanding(t *testing.T) {
 	const (

@@ -22,7 +22,7 @@ var (
 	key   = gang.Key{Namespace: "team", Name: "train"}
 )
 
-// pods makes pods from a word for each. A word is "waiting", "gated", "claimless", "refused",
+// pods returns pods from a word for each. A word is "waiting", "gated", "claimless", "refused",
 // "expired", "bound", "running", "succeeded" or "failed".
 func pods(words ...string) []*v1.Pod {
 	list := make([]*v1.Pod, len(words))
@@ -252,7 +252,7 @@ func TestOccupiedBy(t *testing.T) {
 	}
 }
 
-// What was written asks for no further write, whatever it was.
+// A written status needs no further write, whatever it is.
 func TestSettles(t *testing.T) {
 	words := []string{"waiting", "gated", "claimless", "refused", "expired", "bound", "running", "succeeded", "failed"}
 	var sets [][]*v1.Pod

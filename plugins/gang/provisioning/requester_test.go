@@ -31,7 +31,7 @@ import (
 
 var train = gang.Key{Namespace: "llm", Name: "train"}
 
-// stage is a requester over API servers that are fakes, and one gang of which the test says why it waits.
+// stage is a requester over fake API servers, with one gang whose explanation the test sets.
 type stage struct {
 	*Requester
 	ctx      context.Context
@@ -43,7 +43,7 @@ type stage struct {
 	known    bool
 }
 
-// newStage makes a gang of pods that wait for their rack. served: the API server has the CRD.
+// newStage returns a stage with a gang of pods that wait for their rack. served: the API server has the CRD.
 func newStage(t *testing.T, served bool, pods int, made ...runtime.Object) *stage {
 	t.Helper()
 	s := &stage{events: make(chan string, 100), clock: clocktesting.NewFakeClock(time.Now()), known: true}
@@ -66,7 +66,7 @@ func newStage(t *testing.T, served bool, pods int, made ...runtime.Object) *stag
 	return s
 }
 
-// restart makes another requester, as after a change of the leader. One that is to watch has seen what there is.
+// restart makes another requester, as after a change of the leader. With watches, it has seen the existing requests.
 func (s *stage) restart(t *testing.T, watches bool) {
 	t.Helper()
 	var silent klog.Logger
@@ -93,7 +93,7 @@ func (s *stage) restart(t *testing.T, watches bool) {
 	}
 }
 
-// pass lets time pass, and looks at the gang then. What was written is seen by the watch afterwards.
+// pass lets time pass, and then handles the gang. The watch sees afterwards what was written.
 func (s *stage) pass(t *testing.T, d time.Duration) {
 	t.Helper()
 	s.clock.Step(d)
@@ -107,12 +107,12 @@ func (s *stage) pass(t *testing.T, d time.Duration) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i := range s.e.Pending { // as the watch of pods tells
+	for i := range s.e.Pending { // as the watch of pods delivers them
 		s.e.Pending[i] = &pods.Items[i]
 	}
 }
 
-// settles has the gang be as it is for long enough to be acted upon.
+// settles keeps the gang as it is for long enough to be acted upon.
 func (s *stage) settles(t *testing.T) {
 	t.Helper()
 	s.pass(t, 0)
@@ -137,7 +137,7 @@ func (s *stage) names(t *testing.T) (names []string) {
 	return names
 }
 
-// want fails unless there are so many requests, each with its template, and so many pods say that one is theirs.
+// want fails unless there are so many requests, each with its template, and so many pods that name one as theirs.
 func (s *stage) want(t *testing.T, sentence string, requests, consume int) {
 	t.Helper()
 	templates, err := s.client.CoreV1().PodTemplates("llm").List(s.ctx, metav1.ListOptions{})
@@ -152,7 +152,7 @@ func (s *stage) want(t *testing.T, sentence string, requests, consume int) {
 	}
 }
 
-// said takes what was told since it was asked last.
+// said returns the events since the last call.
 func (s *stage) said() (list []string) {
 	for {
 		select {
@@ -182,7 +182,8 @@ func (s *stage) end(t *testing.T, condition string) {
 	})
 }
 
-// TestAskedOnceItHasWaited: not at once, once, and taken back only once the gang has waited for something else for a while.
+// TestAskedOnceItHasWaited: nodes are requested not at once, but once, and the request is taken back only after the gang has
+// waited for something else for a while.
 func TestAskedOnceItHasWaited(t *testing.T) {
 	s := newStage(t, true, 3)
 	s.pass(t, 0)
@@ -213,7 +214,7 @@ func TestAskedOnceItHasWaited(t *testing.T) {
 	}
 }
 
-// TestNotAsked: only a gang that waits for its topology asks for nodes.
+// TestNotAsked: nodes are requested only for a gang that waits for its topology.
 func TestNotAsked(t *testing.T) {
 	for sentence, change := range map[string]func(*stage){
 		"it is short of nodes":              func(s *stage) { s.e.Topology = "" },
@@ -245,13 +246,13 @@ func TestNotAsked(t *testing.T) {
 		}
 		consume := 0
 		if !s.known {
-			consume = 2 // nobody knows its pods any more
+			consume = 2 // its pods are not known any more
 		}
 		s.want(t, "any more: "+sentence, 0, consume)
 	}
 }
 
-// TestAnotherDemand: a request cannot be changed, so another one takes its place; the pods say so.
+// TestAnotherDemand: a request cannot be changed, so another one replaces it, and the pods name the new one.
 func TestAnotherDemand(t *testing.T) {
 	s := newStage(t, true, 3)
 	s.settles(t)
@@ -264,7 +265,7 @@ func TestAnotherDemand(t *testing.T) {
 	}
 }
 
-// TestEndedIsNotMadeAgain: what came to nothing is told once and stays, until somebody deletes it.
+// TestEndedIsNotMadeAgain: a request that failed is reported once and stays, until a user deletes it.
 func TestEndedIsNotMadeAgain(t *testing.T) {
 	for _, condition := range []string{"Failed", "BookingExpired", "CapacityRevoked"} {
 		s := newStage(t, true, 2)
@@ -299,7 +300,8 @@ func TestEndedIsNotMadeAgain(t *testing.T) {
 	}
 }
 
-// TestAfterRestart: who begins to lead goes on with what the one before has asked for, and takes it back where it is not wanted.
+// TestAfterRestart: a process that begins to lead goes on with the requests of the one before, and takes them back where they are
+// not wanted.
 func TestAfterRestart(t *testing.T) {
 	s := newStage(t, true, 2)
 	s.settles(t)
@@ -319,7 +321,7 @@ func TestAfterRestart(t *testing.T) {
 	s.want(t, "it waits for something else", 0, 0)
 }
 
-// TestOthersAreLeftAlone: requests of other profiles, and of people, are not touched.
+// TestOthersAreLeftAlone: requests of other profiles, and of users, are not touched.
 func TestOthersAreLeftAlone(t *testing.T) {
 	request := func(name string, annotations map[string]any) *unstructured.Unstructured {
 		labels := map[string]any{v1alpha1.ProvisioningRequestLabel: "some"}
@@ -338,7 +340,7 @@ func TestOthersAreLeftAlone(t *testing.T) {
 	}
 }
 
-// TestNotServed: without the CRD nothing is written, and nothing asked again and again.
+// TestNotServed: without the CRD nothing is written, and nothing is tried again and again.
 func TestNotServed(t *testing.T) {
 	s := newStage(t, false, 2)
 	s.settles(t)
@@ -352,7 +354,7 @@ func TestNotServed(t *testing.T) {
 	}
 }
 
-// TestWhatKeepsFromIt: users are told once what is missing, and it is tried again.
+// TestWhatKeepsFromIt: users get once what is missing, and the request is tried again.
 func TestWhatKeepsFromIt(t *testing.T) {
 	gvr := schema.GroupResource{Resource: "podtemplates"}
 	for sentence, c := range map[string]struct {
@@ -379,7 +381,7 @@ func TestWhatKeepsFromIt(t *testing.T) {
 	}
 }
 
-// TestFailedCallsAreTriedAgain: an error of the API server is returned, and what is left is done the next time.
+// TestFailedCallsAreTriedAgain: an error of the API server is returned, and the rest is done the next time.
 func TestFailedCallsAreTriedAgain(t *testing.T) {
 	s := newStage(t, true, 2)
 	fails := false

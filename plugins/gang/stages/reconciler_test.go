@@ -23,7 +23,7 @@ import (
 
 var key = types.NamespacedName{Namespace: "team-a", Name: "train"}
 
-// controlledBy is a PodGroup, or what else has a controller.
+// controlledBy returns the metadata of a PodGroup, or of another object with a controller.
 func controlledBy(apiVersion, kind, uid string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
 		Namespace: key.Namespace, Name: key.Name, UID: types.UID(uid + "-child"),
@@ -55,7 +55,7 @@ type stage struct {
 	*reconciler
 	t      *testing.T
 	writes int
-	// refuse is what the next write is answered with.
+	// refuse is the error of the next write.
 	refuse error
 }
 
@@ -129,7 +129,7 @@ func (s *stage) expect(stages string, writes int) {
 
 func TestStagesFollowTheWorkload(t *testing.T) {
 	s := newStage(t, &schedulingv1alpha1.PodGroup{ObjectMeta: ofMPIJob()})
-	s.expect("", 0) // its workload is not seen yet
+	s.expect("", 0) // its workload is not in the cache yet
 	job := mpi("job", waitForWorkers, 4)
 	s.create(job)
 	s.expect("4,1", 1)
