@@ -92,7 +92,8 @@ func (p *posed) why(d *demand, plan *defrag.Plan, move int) string {
 	return "makes room for " + d.name
 }
 
-// predict returns how many gangs of the shape fit before and after; nil where the demand is neither for more gangs nor one gang without slices.
+// predict returns how many gangs of the shape fit before and after; nil where the demand is neither for more gangs nor one gang
+// without slices.
 func (p *posed) predict(d *demand, plan *defrag.Plan) *v1alpha1.GangCapacity {
 	switch {
 	case d.more:

@@ -89,8 +89,8 @@ type Candidate struct {
 	Gangs []gang.Footprint
 }
 
-// Spared returns when the first respite ends of gangs that are left alone for a while, and some of whose pods might be evicted
-// otherwise; zero where there are none.
+// Spared returns the first end of a respite of gangs some of whose pods might be evicted otherwise; zero where there
+// are none.
 func (c *Candidates) Spared() time.Time { return c.spared }
 
 // Known returns the candidates so far, by their ID among the gangs of a problem.

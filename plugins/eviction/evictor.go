@@ -48,7 +48,7 @@ type OnTheirWay interface {
 	GetPodInPreBind(types.UID) fwk.PodInPreBind
 }
 
-// Words are the texts for users of the plugin that evicts.
+// Words are the texts that users get from the plugin that evicts.
 type Words struct {
 	// Plugin is the plugin that calls off bindings.
 	Plugin string

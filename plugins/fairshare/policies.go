@@ -92,7 +92,7 @@ func doubts(tiers []config.PolicyTier) []string {
 	return list
 }
 
-// lessImportant is the policy priority: pods with a lower one may be evicted.
+// lessImportant returns the judge of the policy priority: pods with a lower one may be evicted.
 func lessImportant(than int32) judge {
 	return judge{permits: func(pod *v1.Pod) bool { return corev1helpers.PodPriority(pod) < than }}
 }
@@ -106,7 +106,7 @@ type fairer struct {
 	lost map[string]dispatch.Vector
 }
 
-// fairer counts with what the preemptor has, and all that is to be placed of it.
+// fairer returns the judge of the policy drf, with what the preemptor has, and all that is to be placed of it.
 func (d *Dispatcher) fairer(preemptor gangpoint.Gang) judge {
 	d.lock()
 	need := d.needs(preemptor)[0]

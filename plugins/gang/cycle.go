@@ -114,7 +114,7 @@ func (pl *Gang) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod
 	return nil, fwk.AsStatus(err)
 }
 
-// byItself is the attempt to place one member of a gang whose others need no plan.
+// byItself returns the attempt to place one member of a gang whose others need no plan.
 func byItself(pod *v1.Pod, need *gang.Need) *gang.Attempt {
 	one := *need
 	one.Min, one.MinByRole, one.Pending = 1, nil, []*v1.Pod{pod}

@@ -23,7 +23,7 @@ const (
 	actionScheduling = "Scheduling"
 )
 
-// badValue is the event on the pod or PodGroup that has the value. Its action names the key.
+// badValue returns the event on the pod or PodGroup that has the value. Its action names the key.
 func badValue(r gang.Report) event.Event {
 	var on runtime.Object = event.PodGroup(r.Object.Kind.APIVersion(), r.Gang.Namespace, r.Gang.Name, r.Object.UID)
 	if r.Pod != nil {
@@ -32,7 +32,7 @@ func badValue(r gang.Report) event.Event {
 	return event.Event{On: on, Type: v1.EventTypeWarning, Reason: EventBadValue, Action: "Reading " + topology.ShortKey(r.Problem.Key), Note: r.Problem.String()}
 }
 
-// waits is the event for why a gang waits, on its PodGroup, or where there is none on the first member that waits.
+// waits returns the event for why a gang waits, on its PodGroup, or where there is none on the first member that waits.
 func waits(e gang.Explanation) event.Event {
 	var on runtime.Object
 	if e.HasObject {
@@ -43,7 +43,7 @@ func waits(e gang.Explanation) event.Event {
 	return event.Event{On: on, Type: v1.EventTypeWarning, Reason: e.Reason, Action: actionScheduling, Note: e.Message}
 }
 
-// timedOut is the event on a member that was marked.
+// timedOut returns the event on a member that was marked.
 func timedOut(pod *v1.Pod) event.Event {
 	return event.Event{On: pod, Type: v1.EventTypeWarning, Reason: EventTimedOut, Action: actionScheduling,
 		Note: fmt.Sprintf("the gang did not reach its minimum in time; remove the annotation %s to have the pod scheduled again", v1alpha1.TimeoutAnnotation)}

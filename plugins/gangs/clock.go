@@ -119,8 +119,8 @@ func (p *Profile) retry(ctx context.Context) time.Duration {
 	return 0
 }
 
-// passOver lets the next group be tried where its turn keeps the leader of this one waiting: the leader
-// passed all gates when it was activated.
+// passOver lets the next group be tried where the leader of this one waits for its turn: the leader
+// came to all gates when it was activated.
 func (p *Profile) passOver() {
 	if p.turns == nil {
 		return

@@ -5,5 +5,5 @@
 // dispatcher, never from the order of events. What only a scheduler knows, that it is about
 // to bind a pod, is not in it.
 //
-// It decides nothing: no pod waits or is let in because of it.
+// It decides nothing: no pod waits or is admitted because of it.
 package queuestatus

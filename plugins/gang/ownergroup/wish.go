@@ -29,7 +29,7 @@ type wish struct {
 	leftOut []string
 }
 
-// stagesText is the value of the annotation; empty for none.
+// stagesText returns the value of the annotation; empty for none.
 func (w wish) stagesText() string {
 	var sizes []string
 	for _, n := range w.stages {

@@ -85,7 +85,7 @@ func (r *follower) watchPods(ctx context.Context, mgr manager.Manager, c control
 	return nil
 }
 
-// indexOf returns the name of a pod's PodGroup, as index values; none where it has no PodGroup of this kind.
+// indexOf returns the name of the PodGroup of this kind that a pod may have, as index values.
 func (m membership) indexOf(object client.Object) []string {
 	if pod, ok := object.(*v1.Pod); ok {
 		if key, ok := m.keyOf(pod); ok {

@@ -34,7 +34,7 @@ func notRequested(e gang.Explanation, err error) event.Event {
 	return about(e, v1.EventTypeWarning, EventNotRequested, fmt.Sprintf("no ProvisioningRequest can be made for gang %q: %v", e.Gang, err))
 }
 
-// forbidden is the event that names the manifest with the permissions.
+// forbidden returns the event that names the manifest with the permissions.
 func forbidden(e gang.Explanation, err error) event.Event {
 	return about(e, v1.EventTypeWarning, EventNotRequested, fmt.Sprintf("no ProvisioningRequest can be made for gang %q: %v; if its account may not, apply %s", e.Gang, err, Role))
 }
@@ -43,7 +43,7 @@ func ended(e gang.Explanation, name, why string) event.Event {
 	return about(e, v1.EventTypeWarning, EventEnded, fmt.Sprintf("ProvisioningRequest %q has ended, and gang %q still waits (%s); delete it to have it made again", name, e.Gang, why))
 }
 
-// about is an event on the PodGroup, or where there is none on the first member that waits.
+// about returns an event on the PodGroup, or where there is none on the first member that waits.
 func about(e gang.Explanation, kind, reason, note string) event.Event {
 	var on runtime.Object = e.Pending[0]
 	if e.HasObject {
