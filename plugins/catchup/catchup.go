@@ -24,8 +24,8 @@ import (
 const (
 	// readTimeout bounds one read.
 	readTimeout = 30 * time.Second
-	// readAnew is how long a cache gets to see what was read before it is read again: the
-	// cache never sees an object that came and went in between.
+	// readAnew is how long a cache gets to see what was read before it is read again: an
+	// object that came and went in between never shows up in the cache.
 	readAnew = 5 * time.Second
 	// tryAgain is the pause after an API call failed.
 	tryAgain = 500 * time.Millisecond

@@ -148,7 +148,7 @@ func (k *kind) catchUp(ctx context.Context, left func(int)) error {
 	})
 }
 
-// page reads objects, from etcd and not from the API server's cache.
+// page reads objects with a consistent read: no older than what is stored.
 func (k *kind) page(ctx context.Context, limit int64, next string) (*metav1.PartialObjectMetadataList, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()

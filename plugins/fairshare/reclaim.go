@@ -24,7 +24,7 @@ import (
 var _ gangpoint.VictimRounds = &FairShare{}
 
 // VictimRounds returns rounds in which a preemptor looks for victims in its own queue first; then,
-// if its queue stays within what it deserves, takes back what other queues have beyond
+// if its queue stays within what it deserves, it takes back what other queues have beyond
 // theirs. It copies the standings of all queues, once for a search.
 func (pl *FairShare) VictimRounds(_ context.Context, preemptor gangpoint.Gang, _ victim.Vector) []gangpoint.Round {
 	return pl.dispatcher.rounds(preemptor)

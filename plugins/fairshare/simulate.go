@@ -112,7 +112,7 @@ func (pl *FairShare) Filter(_ context.Context, state fwk.CycleState, _ *v1.Pod, 
 	return nil
 }
 
-// shift adds a pod's amount to the bounds, or with a negative n takes it off. The share concerns
+// shift counts a pod's amount against the bounds, or with a negative n gives it back. The share concerns
 // the queue itself, ceilings all queues below them.
 func (c *crowd) shift(path []string, amount dispatch.Vector, n int64) {
 	for i := range c.bounds {

@@ -181,7 +181,6 @@ func TestCordoned(t *testing.T) {
 	}
 }
 
-// strip keeps as little of a pod in no gang as podgroup does.
 // TestStatusesOfPools: what is shared, what a queue has and requests in each pool; and what no pod can use.
 func TestStatusesOfPools(t *testing.T) {
 	of := func(name, model string, taints ...v1.Taint) *v1.Node {
@@ -250,6 +249,7 @@ func TestStatusesOfPools(t *testing.T) {
 	}
 }
 
+// strip keeps as little of a pod in no gang as podgroup does.
 func strip(t *testing.T, pod *v1.Pod) *v1.Pod {
 	t.Helper()
 	kept, err := StripPod(func(object any) (any, error) {
