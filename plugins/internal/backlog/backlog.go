@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 )
 
-// Backlog is the revisions that a cache lacks, by the key of the object; empty for objects
+// Backlog is the revisions that a cache lacks, by the key of the object; an empty one for an object
 // that it has and should not have any more.
 type Backlog struct {
 	want map[string]string
@@ -20,9 +20,8 @@ type Backlog struct {
 // Seen looks an object up, and returns its revision; false if it is not there.
 type Seen func(key string) (revision string, ok bool)
 
-// New compares what was stored when the revision was at with what a cache has. What the
-// cache has of later revisions is no backlog; where at is empty, nothing is later. It fails
-// where a revision is none.
+// New compares what was stored when the revision was at with what a cache has. Later revisions that
+// the cache has are no backlog; if at is empty, none is later. It fails if a revision is not valid.
 func New(stored map[string]string, at string, cached map[string]string) (*Backlog, error) {
 	b, known := &Backlog{want: map[string]string{}}, 0
 	for key, revision := range stored {
@@ -60,8 +59,8 @@ func New(stored map[string]string, at string, cached map[string]string) (*Backlo
 	return b, nil
 }
 
-// Settle takes out what the cache has seen since, and returns how much is left. gone
-// reports whether an object that the cache does not have has been deleted since.
+// Settle removes what the cache has seen since, and returns how much is left. gone reports whether
+// an object that the cache does not have has been deleted since.
 func (b *Backlog) Settle(cached Seen, gone func(key string) bool) (int, error) {
 	for key, revision := range b.want {
 		has, ok := cached(key)

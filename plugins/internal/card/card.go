@@ -2,12 +2,11 @@ package card
 
 import "math"
 
-// Free is the free memory of each card of a node. One that is oversold has less than
-// none.
+// Free is the free memory of each card of a node. That of an oversold card is negative.
 type Free []int64
 
-// Best returns the card that a pod gets: of those with room the one that keeps the
-// least, then the first. It returns false where no card has room.
+// Best returns the card that a pod gets: of the cards with room the one that keeps the least, then
+// the first. It returns false if no card has room.
 func (f Free) Best(memory int64) (int, bool) {
 	best := -1
 	for i, free := range f {
@@ -30,7 +29,7 @@ func (f Free) takeEvery(memory int64) {
 	}
 }
 
-// less is a - b for a b that is not negative, kept inside int64.
+// less returns a - b for a b that is not negative, kept inside int64.
 func less(a, b int64) int64 {
 	if a < math.MinInt64+b {
 		return math.MinInt64
@@ -38,11 +37,11 @@ func less(a, b int64) int64 {
 	return a - b
 }
 
-// Places of a pod that is not on a card that is known.
+// Places of a pod whose card is not known.
 const (
 	// Open: the pod gets a card by Best.
 	Open = -1
-	// Anywhere: it is on a card, and nobody knows on which.
+	// Anywhere: it is on a card, and it is not known on which.
 	Anywhere = -2
 )
 
@@ -54,10 +53,10 @@ type Pod struct {
 	Card int
 }
 
-// Lay puts pods on cards of these sizes and answers what is left, and the card of each
-// pod; Anywhere for one that is on no single card. Those that are on a card already go
-// first, the open ones after them in the order given. An open pod for which no card has
-// room counts on every card: it was promised room that is not there yet.
+// Lay puts pods on cards of these sizes. It returns what is left, and the card of each pod;
+// Anywhere for a pod that is on no single card. Pods that are on a card already go first, the open
+// ones after them in the order given. An open pod for which no card has room counts on every card:
+// it was promised room that is not there yet.
 func Lay(sizes []int64, pods []Pod) (Free, []int) {
 	free, cards := append(Free(nil), sizes...), make([]int, len(pods))
 	for i, p := range pods {

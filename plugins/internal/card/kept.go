@@ -1,15 +1,15 @@
 package card
 
-// Kept is what is kept on the cards of a node for pods that are not there yet, as far as one pod is concerned.
+// Kept is what is kept on the cards of a node for pods that are not there yet, as seen from one pod.
 type Kept struct {
-	// By is the memory that others are to have, by card.
+	// By is the memory that other pods are to have, by card.
 	By map[int]int64
-	// Has is whether the pod has memory on a card itself, which then is its card, and Seat which.
+	// Has is whether the pod itself has memory on a card, which then is its card: Seat.
 	Has  bool
 	Seat int
 }
 
-// Pods are those for which it is kept, on a node with so many cards.
+// Pods returns the kept memory as pods on a node with this many cards.
 func (k Kept) Pods(cards int) []Pod {
 	var pods []Pod
 	for at, memory := range k.By {
@@ -21,8 +21,8 @@ func (k Kept) Pods(cards int) []Pod {
 	return pods
 }
 
-// Choose returns the card that a pod gets of those that are free: its own, or else the best one. It
-// returns false where that has no room.
+// Choose returns the card that a pod gets, given what is free: its own, or else the best one. It
+// returns false if that has no room.
 func (k Kept) Choose(free Free, memory int64) (int, bool) {
 	if !k.Has {
 		return free.Best(memory)

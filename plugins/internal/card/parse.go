@@ -30,8 +30,8 @@ func ParseSizes(value string, total int64) ([]int64, error) {
 	return sizes, nil
 }
 
-// ParseIndex reads the card of a pod on a node with so many. The error says what would
-// have been right.
+// ParseIndex reads the card of a pod on a node with this many cards. The error says what would have
+// been right.
 func ParseIndex(value string, cards int) (int, error) {
 	index, err := strconv.Atoi(value)
 	if err != nil || index < 0 || index >= cards || strconv.Itoa(index) != value {

@@ -27,7 +27,8 @@ const (
 	Plan Reason = "plan"
 	// Nomination: pods were evicted to make room for this one.
 	Nomination Reason = "nomination"
-	// Reservation: it was asked for, whoever comes; of what a pod has taken of it, the pod has.
+	// Reservation: the capacity was reserved before its pods came; or a pod has taken it of such a
+	// hold.
 	Reservation Reason = "reservation"
 )
 
@@ -42,8 +43,7 @@ type Holder struct {
 	Group string
 }
 
-// SinglePod is the group of a pod that is placed by itself. No group of gangs has such a
-// name.
+// SinglePod returns the group of a pod that is placed by itself. No group of gangs has such a name.
 func SinglePod(pod types.UID) string { return podPrefix + string(pod) }
 
 // IsSinglePod reports whether the holder is a pod that is placed by itself.
@@ -59,90 +59,87 @@ func (h Holder) Compare(other Holder) int {
 	return cmp.Or(cmp.Compare(h.Profile, other.Profile), cmp.Compare(h.Group, other.Group))
 }
 
-// String is the holder's name in logs.
+// String returns the holder's name in logs.
 func (h Holder) String() string { return h.Profile + "/" + h.Group }
 
-// ID names a hold. That of a pod's is IDOf the pod; whoever holds capacity for nobody yet gives
-// the hold a name that no pod has, such as the UID of an object that asks for it.
+// ID names a hold. The hold of a pod has IDOf the pod; a hold that is for no pod yet gets a name
+// that no pod has, such as the UID of an object that asks for it.
 type ID string
 
-// IDOf is the name of the hold of a pod, which has one at most.
+// IDOf returns the name of the hold of a pod, which has at most one.
 func IDOf(pod types.UID) ID { return ID(pod) }
 
 // Hold is capacity on a node that only its holder may use.
 type Hold struct {
-	// ID names it. Where it is for a pod, Put sets it.
+	// ID names the hold. If it is for a pod, Put sets it.
 	ID ID
-	// For is the pod that will take the place of the hold; empty where pods are to take parts
-	// of it.
+	// For is the pod that will take the place of the hold; empty if pods are to take parts of it.
 	For types.UID
-	// From is the hold of which the pod takes a part: as much of what it takes as is left of
-	// that, and gives back with its own hold. Empty for none.
+	// From is the hold of which the pod takes a part: as much of its own request as is left of
+	// that. It gives the part back with its own hold. Empty for none.
 	From ID
-	// Holder is what may use the capacity.
+	// Holder is the holder that may use the capacity.
 	Holder Holder
 	Node   string
 	Reason Reason
-	// Priority is that of whoever the capacity is held for.
+	// Priority is that of what the capacity is held for.
 	Priority int32
 	Request  resource.Vector
 	Ports    []Port
-	// Devices are the ResourceClaims of its pod as they would be allocated. Nobody changes them.
+	// Devices are the ResourceClaims of its pod as they would be allocated. They must not be changed.
 	Devices []*resourceapi.ResourceClaim
-	// Pods is how many places for pods it has. Where it is for a pod, Put sets it to one.
+	// Pods is how many places for pods it has. If it is for a pod, Put sets it to one.
 	Pods int
-	// Recalled: it is known from what was written in a pod's status, by whomever, and
-	// not because this process promised it.
+	// Recalled: it is known from a pod's status, whichever component wrote that, and not because
+	// this process promised it.
 	Recalled bool
-	// Claim is the decision that made a nomination; 0 where it was recalled. A later
-	// decision has a higher one.
+	// Claim is the decision that made a nomination; 0 if it was recalled. A later decision has a
+	// higher one.
 	Claim uint64
-	// Made: room was made for the holder before its plan came. What the plan gives back
-	// is held on as a nomination, until the holder runs or gives up.
+	// Made: room was made for the holder before its plan came. A place that the plan gives back
+	// stays held as a nomination, until the holder runs or gives up.
 	Made bool
 }
 
-// nomination is what is left of a plan's hold that is given back, where room was made.
+// nomination returns what is left of a plan's hold that is given back, if room was made.
 func (h Hold) nomination() Hold {
 	h.Reason, h.Made = Nomination, false
 	return h
 }
 
-// Change is what a change of the ledger means to others.
+// Change is what a change of the ledger means for nodes and waiting pods.
 type Change struct {
-	// Freed are the nodes of which something is free by it.
+	// Freed are the nodes on which it freed something.
 	Freed []string
-	// Renominated are the pods that have another nomination by it, or none any more, while
-	// they still wait.
+	// Renominated are the pods that still wait and have another nomination by it, or none any more.
 	Renominated []types.UID
 }
 
 // Ledger is all holds.
 type Ledger struct {
 	holds map[ID]entry
-	// parts are the holds that have a part of another one, by that.
+	// parts are the holds that have a part of another hold, by the ID of that.
 	parts map[ID]map[ID]bool
-	// nodes are what is held on each.
+	// nodes has what is held on each node.
 	nodes map[string]*onNode
 	most  most
 	count map[Reason]int
-	// holders are how many holds each has.
+	// holders is how many holds each holder has.
 	holders map[Holder]int
-	// devices are the holds that have any.
+	// devices are the holds that have devices.
 	devices map[ID]bool
 	made    int // how many holds were Made
 	// nominated is how many nominations each holder has.
 	nominated map[Holder]int
-	// changed are the pods whose holds have changed since it was asked last.
+	// changed are the pods whose holds have changed since Changed was last called.
 	changed []types.UID
 }
 
 // entry is a hold as the ledger has it.
 type entry struct {
 	Hold
-	// left is what pods have not taken of it, and what it adds to its node; part is what it
-	// has taken of the hold that it is From itself. All that was taken and what is left are
-	// the whole.
+	// left is what pods have not taken of it, and what it adds to its node; part is what it has
+	// itself taken of the hold in From. What was taken of it and what is left add up to the whole.
 	left, part Taken
 }
 
@@ -153,13 +150,13 @@ type Taken struct {
 	Ports   []Port
 }
 
-// NewLedger makes an empty ledger.
+// NewLedger returns an empty ledger.
 func NewLedger() *Ledger {
 	return &Ledger{holds: map[ID]entry{}, parts: map[ID]map[ID]bool{}, nodes: map[string]*onNode{}, count: map[Reason]int{}, holders: map[Holder]int{}, devices: map[ID]bool{}, nominated: map[Holder]int{}}
 }
 
 // Put adds a hold, in place of the one that has its ID, or that its pod had. Pods that have parts
-// of that one have them of the new one, as far as it is on their node and has so much.
+// of the old hold have them of the new one, if it is on their node and as far as it has that much.
 func (l *Ledger) Put(h Hold) {
 	if h.For != "" {
 		h.ID = IDOf(h.For)
@@ -197,8 +194,9 @@ func (l *Ledger) Put(h Hold) {
 	}
 }
 
-// Drop ends a hold. What it had taken of another one is left of that again, and places that pods
-// have with a part of it are all their own. It returns false where there was none.
+// Drop ends a hold. What it had taken of another hold is left there again. Places in plans and
+// nominations that had a part of it keep all that they have; a part that a pod on the node has of
+// it ends with it. It returns false if there is no such hold.
 func (l *Ledger) Drop(id ID) bool {
 	e, ok := l.holds[id]
 	if !ok {
@@ -230,7 +228,7 @@ func (l *Ledger) Drop(id ID) bool {
 	return true
 }
 
-// note counts a hold that comes, or with -1 goes.
+// note counts a hold that is added, or with -1 removed.
 func (l *Ledger) note(h Hold, by int) {
 	if h.For != "" {
 		l.changed = append(l.changed, h.For)
@@ -273,10 +271,10 @@ func (t *Taken) add(other Taken, by int) {
 // zero reports whether it is nothing.
 func (t Taken) zero() bool { return t.Pods == 0 && len(t.Ports) == 0 && t.Request.Zero() }
 
-// Follow takes in a plan of a holder: its holds take the place of the nominations of the
-// pods that the plan was made for, those of pods that it leaves out included. If the holder
-// had nominations, or what was left of them, room was made for it. A pod that has a part of a
-// hold where it goes has it still.
+// Follow records a plan of a holder: its holds take the place of the nominations of the pods that
+// the plan was made for, also of pods that it leaves out. If the holder had nominations, or what
+// was left of them, room was made for it. A pod that has a part of a hold on the node that it goes
+// to keeps it.
 func (l *Ledger) Follow(holder Holder, pods []types.UID, plan []Hold) Change {
 	made, priority := l.madeFor(holder)
 	from := l.takenFrom(plan)
@@ -294,7 +292,7 @@ func (l *Ledger) Follow(holder Holder, pods []types.UID, plan []Hold) Change {
 	return c
 }
 
-// Denominate ends the nominations of pods that wait; those that have none are passed over.
+// Denominate ends the nominations of pods that wait; pods without one are skipped.
 func (l *Ledger) Denominate(pods ...types.UID) Change {
 	var c Change
 	for _, pod := range pods {
@@ -324,10 +322,10 @@ func (l *Ledger) madeFor(holder Holder) (bool, int32) {
 	return false, 0
 }
 
-// Use takes in that a pod is counted on a node from now on. What was held for it elsewhere
-// is free; so it is where it was held, but to nobody's use: the pod has it. Room that was
-// made stays nominated to the pod in case that it gives back its place, and what it has taken
-// of a hold stays its part of that.
+// Use records that a pod is counted on a node from now on. What was held for it on another node is
+// freed. A place in a plan on this node ends too, but frees nothing: the pod has it. Room that was
+// made stays nominated to the pod in case it gives back its place, and what it has taken of a hold
+// stays its part of that.
 func (l *Ledger) Use(pod types.UID, nodeName string) Change {
 	h, ok := l.Hold(IDOf(pod))
 	switch {
@@ -340,13 +338,13 @@ func (l *Ledger) Use(pod types.UID, nodeName string) Change {
 	case h.Reason == Plan:
 		l.settle(h.ID)
 	case h.Reason == Nomination:
-		h.Claim = 0 // what is done to make room here is not needed any more
+		h.Claim = 0 // evictions to make room here are not needed any more
 		l.Put(h)
 	}
 	return Change{}
 }
 
-// Bound takes in that a pod is bound, and that nothing needs to be nominated to it any more.
+// Bound records that a pod is bound, so that it needs no nomination any more.
 func (l *Ledger) Bound(pod types.UID, nodeName string) Change {
 	h, ok := l.Hold(IDOf(pod))
 	switch {
@@ -379,18 +377,18 @@ func (l *Ledger) GiveBack(pods ...types.UID) Change {
 	return c
 }
 
-// Changed returns the pods whose holds have changed since it was called last, some of them
-// more than once.
+// Changed returns the pods whose holds have changed since it was last called, some of them more
+// than once.
 func (l *Ledger) Changed() []types.UID {
 	changed := l.changed
 	l.changed = nil
 	return changed
 }
 
-// Len is the number of holds.
+// Len returns the number of holds.
 func (l *Ledger) Len() int { return len(l.holds) }
 
-// Count is the number of holds for a reason.
+// Count returns the number of holds for a reason.
 func (l *Ledger) Count(r Reason) int { return l.count[r] }
 
 // Nominated reports whether a holder has nominations.
@@ -410,13 +408,13 @@ func (l *Ledger) Nominations() map[Holder][]types.UID {
 	return list
 }
 
-// Hold returns a hold: the whole of it, whatever pods have taken.
+// Hold returns a hold: the whole of it, whatever pods have taken of it.
 func (l *Ledger) Hold(id ID) (Hold, bool) {
 	e, ok := l.holds[id]
 	return e.Hold, ok
 }
 
-// Holders lists who holds something for a reason at less than a priority.
+// Holders lists the holders that hold something for a reason at less than a priority.
 func (l *Ledger) Holders(reason Reason, below int32) []Holder {
 	found := map[Holder]bool{}
 	for _, h := range l.holds {
@@ -430,7 +428,7 @@ func (l *Ledger) Holders(reason Reason, below int32) []Holder {
 // Holds reports whether a holder has any hold.
 func (l *Ledger) Holds(holder Holder) bool { return l.holders[holder] > 0 }
 
-// Devices lists the holds with devices of others than the given holders, in no order.
+// Devices lists the holds with devices that are not of the given holders, in no order.
 func (l *Ledger) Devices(holders ...Holder) []Hold {
 	var found []Hold
 	for id := range l.devices {
@@ -441,7 +439,7 @@ func (l *Ledger) Devices(holders ...Holder) []Hold {
 	return found
 }
 
-// Of lists what a holder holds for a reason, by ID.
+// Of lists the holds of a holder for a reason, by ID.
 func (l *Ledger) Of(holder Holder, reason Reason) []Hold {
 	var found []Hold
 	for _, h := range l.holds {

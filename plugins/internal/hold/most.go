@@ -6,18 +6,18 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/resource"
 )
 
-// most is a bound on what is held on any one node. It rises with what comes, and is counted anew after as many changes
-// as nodes have something held: so a change costs the same, however many nodes there are.
+// most is a bound on what is held on any one node. It rises as holds are added, and is counted anew after as many
+// changes as there are nodes with holds: so the cost of a change does not depend on the number of nodes.
 type most struct {
 	bound *Taken
-	// touched are the nodes that have changed since the bound was asked for last, some of them more than once.
+	// touched are the nodes that have changed since Most was last called, some of them more than once.
 	touched []*onNode
-	// changes are how many there were since it was counted.
+	// changes is how many changes there were since the bound was counted.
 	changes int
 }
 
-// Most is no less than what is held on any node, of each resource and of places for pods; host ports are not
-// in it. It is nil where nothing is held. What it returns is not to be changed.
+// Most returns no less than what is held on any node, of each resource and of places for pods; host ports
+// are not in it. It is nil if nothing is held. The result must not be changed.
 func (l *Ledger) Most() *Taken {
 	m := &l.most
 	m.changes += len(m.touched)
@@ -35,7 +35,7 @@ func (l *Ledger) Most() *Taken {
 	return m.bound
 }
 
-// raise takes in what is held on a node.
+// raise adds what is held on a node to the bound.
 func (m *most) raise(sum *total) {
 	if !sum.any {
 		return

@@ -14,9 +14,10 @@ import (
 // onNode is what is held on a node.
 type onNode struct {
 	shares map[Holder]*share
-	// ofPods is how many of the holds there are for pods, which may be counted on the node as well.
+	// ofPods is how many of the holds are for pods, which may be counted on the node as well.
 	ofPods int
-	// total is the sum of all shares; nil where they were not added up since they changed. Readers add up.
+	// total is the sum of all shares; nil if they were not added up since they changed. Readers add them
+	// up.
 	total atomic.Pointer[total]
 }
 
@@ -33,7 +34,7 @@ func (l *Ledger) add(on *onNode, holder Holder, amount Taken, by int) {
 	l.most.touched = append(l.most.touched, on)
 }
 
-// sum is what is held there, by whomever. It is not to be changed.
+// sum returns what is held on the node by all holders. It must not be changed.
 func (n *onNode) sum() *total {
 	if known := n.total.Load(); known != nil {
 		return known
@@ -47,8 +48,8 @@ func (n *onNode) sum() *total {
 	return sum
 }
 
-// Total is what is held on a node, by whomever, and whether that is anything. What it returns is not to be
-// changed.
+// Total returns what is held on a node by all holders, and whether that is anything. The result must not
+// be changed.
 func (l *Ledger) Total(nodeName string) (Taken, bool) {
 	on := l.nodes[nodeName]
 	if on == nil {
@@ -64,7 +65,7 @@ type share struct {
 	holds int
 }
 
-// On lists who holds something on a node.
+// On lists the holders that hold something on a node.
 func (l *Ledger) On(nodeName string) []Holder {
 	if l.nodes[nodeName] == nil {
 		return nil
@@ -89,10 +90,9 @@ func (n *onNode) hasAny(holders []Holder) bool {
 	return slices.ContainsFunc(holders, func(holder Holder) bool { return n.shares[holder] != nil })
 }
 
-// Others is what is held on a node by anybody but the given holders, and not for one
-// of the pods that are counted as being there already. The second result is false
-// where nothing is, and it costs next to nothing to learn that. What it returns is not to
-// be changed.
+// Others returns what is held on a node by all but the given holders, without the holds for pods
+// that are counted as being there already. The second result is false where nothing is, which costs
+// next to nothing to learn. The first must not be changed.
 func (l *Ledger) Others(nodeName string, there iter.Seq[types.UID], holders ...Holder) (Taken, bool) {
 	on := l.nodes[nodeName]
 	if on == nil {

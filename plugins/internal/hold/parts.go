@@ -9,11 +9,11 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/resource"
 )
 
-// Consume has a pod that is counted on the node of a hold from now on take a part of it: as much
-// of what the pod takes as is left. So much is not held beside the pod, but stays the pod's
-// part: it is held again when the pod gives it back. A place in a plan that the pod has there,
-// or a nomination, goes on as it is, with that part in it. It returns false where the pod has
-// no part: there is no such hold, or nothing that the pod takes is left of it.
+// Consume lets a pod that is counted on the node of a hold from now on take a part of it: as much
+// of the pod's request as is left. That much is not held beside the pod, but stays the pod's part:
+// it is held again when the pod gives it back. A place in a plan that the pod has there, or a
+// nomination, stays as it is, with that part in it. It returns false if the pod gets no part: there
+// is no such hold, or nothing that the pod asks for is left of it.
 func (l *Ledger) Consume(id ID, pod types.UID, request resource.Vector, ports ...Port) bool {
 	of, ok := l.holds[id]
 	if !ok || of.For != "" {
@@ -21,8 +21,8 @@ func (l *Ledger) Consume(id ID, pod types.UID, request resource.Vector, ports ..
 	}
 	h, has := l.Hold(IDOf(pod))
 	if !has || h.Node != of.Node || h.Reason == Reservation {
-		// Until the pod gives it back its part is nobody else's, those included that may use
-		// what is left.
+		// Until the pod gives it back, its part is for no other pod, not even for those that may
+		// use what is left.
 		h = Hold{
 			For: pod, Node: of.Node, Reason: Reservation, Priority: of.Priority, Pods: 1, Request: request, Ports: ports,
 			Holder: Holder{Profile: of.Holder.Profile, Group: SinglePod(pod)},
@@ -36,27 +36,27 @@ func (l *Ledger) Consume(id ID, pod types.UID, request resource.Vector, ports ..
 	return l.holds[IDOf(pod)].From == id
 }
 
-// Return has pods give back what they have taken of holds. Where these have ended it is free. A
-// place in a plan and a nomination end otherwise, and give back their part with that.
+// Return gives back what pods have taken of holds. If a hold has ended, its part is free. A place
+// in a plan or a nomination ends otherwise, and gives back its part then.
 func (l *Ledger) Return(pods ...types.UID) Change {
 	var c Change
 	for _, pod := range pods {
 		if h, ok := l.Hold(IDOf(pod)); ok && h.Reason == Reservation {
 			l.Drop(h.ID)
-			c.Freed = append(c.Freed, h.Node) // to those that may use the hold, at least
+			c.Freed = append(c.Freed, h.Node) // for the pods that may use the hold, at least
 		}
 	}
 	return c
 }
 
-// Left is what pods have not taken of a hold; nothing, where there is none.
+// Left returns what pods have not taken of a hold; nothing if there is no such hold.
 func (l *Ledger) Left(id ID) Taken {
 	left := Taken{Request: resource.Vector{}}
 	left.add(l.holds[id].left, 1)
 	return left
 }
 
-// Part is what a pod has taken of a hold; nothing where it has no part of it.
+// Part returns what a pod has taken of a hold; nothing if it has no part of it.
 func (l *Ledger) Part(id ID, pod types.UID) Taken {
 	if e, ok := l.holds[IDOf(pod)]; ok && e.From == id {
 		return e.part
@@ -64,8 +64,8 @@ func (l *Ledger) Part(id ID, pod types.UID) Taken {
 	return Taken{}
 }
 
-// settle ends the hold of a pod that is counted on its node, but for what the pod has taken of
-// another hold: that it gives back one day.
+// settle ends the hold of a pod that is counted on its node, except for what the pod has taken of
+// another hold: that it gives back later.
 func (l *Ledger) settle(id ID) {
 	e := l.holds[id]
 	if e.From == "" {
@@ -78,7 +78,7 @@ func (l *Ledger) settle(id ID) {
 	l.Put(h)
 }
 
-// take takes a part for a hold of the one that it is from: of each amount no more than is left.
+// take takes a part for a hold of the hold in its From: of each amount no more than is left.
 func (l *Ledger) take(h Hold) Taken {
 	from, ok := l.holds[h.From]
 	if h.From == "" || !ok || from.For != "" || from.Node != h.Node {
@@ -89,7 +89,7 @@ func (l *Ledger) take(h Hold) Taken {
 	return part
 }
 
-// Part is as much of an amount as there is.
+// Part returns as much of an amount as there is.
 func (t Taken) Part(of Taken) Taken {
 	part := Taken{Pods: min(of.Pods, t.Pods), Request: resource.Vector{}}
 	for name, amount := range of.Request {
@@ -105,10 +105,10 @@ func (t Taken) Part(of Taken) Taken {
 	return part
 }
 
-// Plus is both together.
+// Plus returns the sum of both.
 func (t Taken) Plus(other Taken) Taken { return t.with(other, 1) }
 
-// Minus is what is left without the other, which is a part of it.
+// Minus returns what is left without the other, which is a part of it.
 func (t Taken) Minus(other Taken) Taken { return t.with(other, -1) }
 
 func (t Taken) with(other Taken, by int) Taken {
@@ -118,21 +118,21 @@ func (t Taken) with(other Taken, by int) Taken {
 	return sum
 }
 
-// give gives back what a hold has taken of another one.
+// give gives back what a hold has taken of another hold.
 func (l *Ledger) give(e entry) {
 	if from, ok := l.holds[e.From]; ok && e.From != "" {
 		l.shift(from, e.part, 1)
 	}
 }
 
-// shift takes in that there is more left of a hold, or with -1 less.
+// shift records that more is left of a hold, or with -1 less.
 func (l *Ledger) shift(of entry, part Taken, by int) {
 	of.left = of.left.with(part, by)
 	l.holds[of.ID] = of
 	l.add(l.nodes[of.Node], of.Holder, part, by)
 }
 
-// detach has a hold be a part of none. What it took is its own.
+// detach makes a hold a part of none. What it took is its own.
 func (l *Ledger) detach(id ID) {
 	e := l.holds[id]
 	l.notePart(e, false)
@@ -140,7 +140,7 @@ func (l *Ledger) detach(id ID) {
 	l.holds[id] = e
 }
 
-// notePart keeps which holds have parts of which.
+// notePart keeps track of which holds have parts of which.
 func (l *Ledger) notePart(e entry, has bool) {
 	switch {
 	case e.From == "":
@@ -155,10 +155,10 @@ func (l *Ledger) notePart(e entry, has bool) {
 	}
 }
 
-// takers are the holds that have parts of one, by ID.
+// takers returns the holds that have parts of a hold, by ID.
 func (l *Ledger) takers(id ID) []Hold {
 	if of, ok := l.holds[id]; !ok || of.For != "" {
-		return nil // of what is for a pod nobody takes a part
+		return nil // no hold takes a part of a pod's hold
 	}
 	var found []Hold
 	for part := range l.parts[id] {
@@ -168,8 +168,8 @@ func (l *Ledger) takers(id ID) []Hold {
 	return found
 }
 
-// takenFrom is what each hold of a plan takes a part of: what it says itself, or what its pod has
-// a part of on that node already.
+// takenFrom returns what each hold of a plan takes a part of: its own From, or the hold that its
+// pod has a part of on that node already.
 func (l *Ledger) takenFrom(plan []Hold) []ID {
 	from := make([]ID, len(plan))
 	for i, h := range plan {

@@ -1,5 +1,5 @@
-// Package owners finds what is held for a pod: the entries of which an owner's description
-// matches it. Values in, values out; it knows neither clock nor client nor lock.
+// Package owners finds what is held for a pod: the entries whose owners' descriptions match it.
+// Values in, values out; it knows neither clock nor client nor lock.
 package owners
 
 import (
@@ -17,30 +17,31 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 )
 
-// Owner describes pods. All that is set has to match; where nothing is, nothing does.
+// Owner describes pods. All fields that are set have to match; an Owner with none set matches no
+// pod.
 type Owner struct {
-	// Pod is one pod, and no other of its name; empty for any.
+	// Pod is the UID of one pod, and not of another one with its name; empty for any.
 	Pod types.UID
-	// Named is whichever pod has a name, also when it is made again; empty for any.
+	// Named is the name of a pod, also of one that is created again; empty for any.
 	Named types.NamespacedName
-	// Controller is what made the pods; nil for any.
+	// Controller is the controller of the pods; nil for any.
 	Controller *Controller
 	// Selector matches labels of pods in Namespace; nil for all.
 	Selector  labels.Selector
 	Namespace string
-	// Gang is that of the pods; nil for any.
+	// Gang is the gang of the pods; nil for any.
 	Gang *gang.Key
 }
 
 // Controller is a controller of pods.
 type Controller struct {
 	Group, Kind, Namespace, Name string
-	// UID is that of the very object; empty for whichever has the kind and name, also when
-	// it is made again.
+	// UID is that of one object; empty for any object of the kind and name, also one that is
+	// created again.
 	UID types.UID
 }
 
-// matches reports whether the description is of this pod.
+// matches reports whether the description matches a pod.
 func (o *Owner) matches(pod *v1.Pod) bool {
 	named := o.Named != types.NamespacedName{}
 	if o.Pod == "" && !named && o.Controller == nil && o.Selector == nil && o.Gang == nil {
@@ -62,7 +63,7 @@ func (o *Owner) matches(pod *v1.Pod) bool {
 	return true
 }
 
-// made reports whether the controller made a pod.
+// made reports whether the controller is that of a pod.
 func (c *Controller) made(pod *v1.Pod) bool {
 	ref := metav1.GetControllerOfNoCopy(pod)
 	if ref == nil || pod.Namespace != c.Namespace || ref.Kind != c.Kind || ref.Name != c.Name || c.UID != "" && ref.UID != c.UID {
@@ -72,16 +73,16 @@ func (c *Controller) made(pod *v1.Pod) bool {
 	return err == nil && gv.Group == c.Group
 }
 
-// Index is entries by their owners. To find those of a pod is a few look-ups, one for each of its
-// labels, and a match for each selector of its namespace that names no label with a value. It is not safe for concurrent use. The zero Index is
-// empty.
+// Index is entries by their owners. To find those of a pod takes a few look-ups, one for each of its labels, and a
+// match for each selector of its namespace that names no label with a value. It is not safe for concurrent use. The
+// zero Index is empty.
 type Index[K cmp.Ordered] struct {
 	entries map[K][]Owner
-	// byKey has the entries by what their owners can be found by.
+	// byKey has the entries by the keys that their owners are found by.
 	byKey map[any]map[K]int
 }
 
-// What owners are found by, the narrowest first.
+// The keys that owners are found by, the narrowest first.
 type (
 	byPod        types.UID
 	byName       types.NamespacedName
@@ -91,7 +92,7 @@ type (
 	byNamespace  string
 )
 
-// keysOf returns what pods of an owner have one of; none where it matches no pod.
+// keysOf returns keys of which every pod of an owner has one; none where the owner matches no pod.
 func keysOf(o *Owner) []any {
 	switch {
 	case o.Pod != "":
@@ -108,8 +109,8 @@ func keysOf(o *Owner) []any {
 	return nil
 }
 
-// labelsOf returns labels of which every pod that a selector matches has one; where the selector
-// names none, pods have their namespace in common.
+// labelsOf returns labels of which every pod that a selector matches has one; if the selector names
+// none with a value, the namespace that the pods have in common.
 func labelsOf(o *Owner) []any {
 	requirements, _ := o.Selector.Requirements()
 	for _, r := range requirements {
@@ -125,7 +126,7 @@ func labelsOf(o *Owner) []any {
 	return []any{byNamespace(o.Namespace)}
 }
 
-// Set gives an entry these owners, and no others. None is to remove it.
+// Set gives an entry these owners, and no others. Without owners the entry is removed.
 func (x *Index[K]) Set(entry K, owners ...Owner) {
 	if x.entries == nil {
 		x.entries, x.byKey = map[K][]Owner{}, map[any]map[K]int{}
@@ -157,7 +158,7 @@ func (x *Index[K]) count(keys []any, entry K, by int) {
 	}
 }
 
-// Of returns the entries of which an owner matches a pod, in order.
+// Of returns, in order, the entries with an owner that matches a pod.
 func (x *Index[K]) Of(pod *v1.Pod) []K {
 	if len(x.entries) == 0 {
 		return nil

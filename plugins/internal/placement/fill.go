@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// choose picks the members that make up a gang's minimum: first what its roles
-// need, then whoever comes first in order. With small the smallest come first.
+// choose picks the members that make up a gang's minimum: first the members that its roles need,
+// then the others in order. With small the smallest come first.
 func (s *solver) choose(g Gang, small bool) []int {
 	members := g.Members
 	if small {
@@ -64,9 +64,9 @@ type tactic struct {
 	loose bool
 }
 
-// tactics are what may be tried for gangs, in order: laid out, and then, where they only
-// wish for that, as it comes. Where all members are alike the order does not matter, and
-// neither do nodes.
+// tactics returns the tactics that may be tried for gangs, in order: laid out, and then, if that is
+// only a wish, without a layout. If all members are alike, their order does not matter, and neither
+// does that of the nodes.
 func (s *solver) tactics(gangs part) []tactic {
 	list := []tactic{{tight: s.pass.tight}}
 	if classes := s.classesOf(gangs); len(classes) > 1 {
@@ -107,11 +107,11 @@ func (s *solver) classesOf(gangs part) []int {
 	return slices.Compact(classes)
 }
 
-// fill places the minimums of gangs on nodes: those that are laid out in the domains of
-// their levels, and the others, the largest members first, onto the nodes that the world
-// scores best. Where shapes differ and the whole does not fit, other tactics follow, if
-// there is hope. Members may be left in the world where it answers less than enough, and
-// then only those of a partial fill are the ones that it answers.
+// fill places the minimums of gangs on nodes: gangs that are laid out in the domains of their
+// levels, and the others, the largest members first, onto the nodes that the world scores best. If
+// shapes differ and the whole does not fit, other tactics follow, if there is hope. If it returns
+// less than enough, members may be left in the world; they are those that it returns only if the
+// fill is partial.
 func (s *solver) fill(ctx context.Context, gangs part, nodes []int, hope bool) (map[int]int, error) {
 	mark := s.world.Mark()
 	var best map[int]int
@@ -155,7 +155,7 @@ func (s *solver) enough(gangs part, placed map[int]int) bool {
 	return true
 }
 
-// of selects what belongs to a gang.
+// of selects the members of a gang.
 func of(g Gang, placed map[int]int) map[int]int {
 	mine := map[int]int{}
 	for _, m := range g.Members {
@@ -258,8 +258,8 @@ func (f *filling) take(ctx context.Context, member, want int) (bool, error) {
 	return ok, nil
 }
 
-// substitute fills the places of members that did not fit with others of the
-// same gang that do, as far as the roles allow.
+// substitute fills the places of members that did not fit with other members of the same gang that
+// do, as far as the roles allow.
 func (f *filling) substitute(ctx context.Context, g Gang) error {
 	mine := of(g, f.placed)
 	for _, m := range g.Members {
@@ -280,13 +280,13 @@ func (f *filling) substitute(ctx context.Context, g Gang) error {
 	return nil
 }
 
-// exhausted tells that no node is left for a class.
+// exhausted reports whether no node is left for a class.
 func (f *filling) exhausted(class int) bool {
 	o := f.open[class]
 	return o != nil && o.full
 }
 
-// useful reports whether a further member leaves room for what the roles need.
+// useful reports whether one more member leaves room for what the roles need.
 func (f *filling) useful(g Gang, mine map[int]int, member int) bool {
 	lacking := 0
 	have := map[string]int{}

@@ -8,7 +8,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/topology"
 )
 
-// floorsOf are the floors of the gangs of a part that was placed in a scope.
+// floorsOf returns the floors of the gangs of a part that was placed in a scope.
 func (s *solver) floorsOf(p part, value string, placed map[int]int) []Floor {
 	var floors []Floor
 	for _, gang := range p {
@@ -19,7 +19,7 @@ func (s *solver) floorsOf(p part, value string, placed map[int]int) []Floor {
 	return floors
 }
 
-// standing are the floors of gangs of which all members have a place already.
+// standing returns the floors of gangs whose members all have a place already.
 func (s *solver) standing() []Floor {
 	var floors []Floor
 	for i, g := range s.Gangs {
@@ -31,7 +31,7 @@ func (s *solver) standing() []Floor {
 	return floors
 }
 
-// floorNodes are the nodes that count for a gang in a domain of its required topology.
+// floorNodes returns the nodes that count for a gang in a domain of its required topology.
 func (s *solver) floorNodes(required, value string) []int {
 	within := s.Floors
 	if within == nil {
@@ -54,8 +54,8 @@ func (s *solver) floorNodes(required, value string) []int {
 	return byValue[value]
 }
 
-// spare reports whether gangs have the room that they ask for beyond their members, beside
-// those of which all members have a place already.
+// spare reports whether gangs have the room that they ask for beyond their members, together with
+// the gangs whose members all have a place already.
 func (s *solver) spare(ctx context.Context, floors []Floor) (bool, error) {
 	if floors = append(floors, s.standing()...); len(floors) == 0 {
 		return true, nil

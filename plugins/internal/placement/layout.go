@@ -6,21 +6,20 @@ import (
 	"slices"
 )
 
-// layout places members of a gang, in order of rank, in the domains of its levels: whole
-// slices in one domain, and for the rest in as few domains as it can, so that neighbours in
-// rank are neighbours in the topology. At each level, as in Kueue's topology-aware
-// scheduling: 1. the tightest domain that takes them all; 2. else the roomiest, and the
-// tightest that takes what is left. For members that are alike this finds a place for all
-// slices if there is one, since slices of a level are alike then, and it makes no
-// difference which domains have room left. Else it is greedy.
+// layout places members of a gang, in order of rank, in the domains of its levels: whole slices in
+// one domain, and the rest in as few domains as it can, so that neighbours in rank are neighbours
+// in the topology. At each level, as in Kueue's topology-aware scheduling: 1. the tightest domain
+// that takes them all; 2. else the roomiest, and the tightest that takes what is left. For members
+// that are alike this finds a place for all slices if there is one, since slices of a level are
+// alike then, and it makes no difference which domains have room left. Otherwise it is greedy.
 type layout struct {
 	*filling
 	tree *tree
 	gang Gang
 }
 
-// lay places a run of members in a branch of which the level at depth is the next. It
-// returns those that found no place; of a slice all do or none.
+// lay places a run of members in a branch whose next level is the one at depth. It returns the
+// members that found no place; of a slice all do or none.
 func (l *layout) lay(ctx context.Context, b *branch, depth int, run []int) (left []int, err error) {
 	if len(run) == 0 {
 		return nil, nil
@@ -50,8 +49,8 @@ func (l *layout) lay(ctx context.Context, b *branch, depth int, run []int) (left
 	return append(left, apart...), err
 }
 
-// leaf places members in a domain of the finest level: beside those that stand there and
-// are next in rank, where there is room, and the others as the world scores.
+// leaf places members in a domain of the finest level: beside placed members that are next to them
+// in rank, if there is room, and the others as the world scores.
 func (l *layout) leaf(ctx context.Context, b *branch, run []int) (left []int, err error) {
 	for _, m := range run {
 		for _, node := range l.beside(b, l.Members[m].Rank) {
@@ -69,7 +68,7 @@ func (l *layout) leaf(ctx context.Context, b *branch, run []int) (left []int, er
 	return l.without(run), nil
 }
 
-// on fills some nodes only.
+// on returns a filling that uses only some nodes.
 func (l *layout) on(nodes []int) *filling {
 	return &filling{solver: l.solver, tactic: l.tactic, nodes: nodes, placed: l.placed, open: map[int]*opened{}}
 }
@@ -87,13 +86,13 @@ func (l *layout) beside(b *branch, rank int) []int {
 	return nodes
 }
 
-// without lists those of a run that have no place.
+// without lists the members of a run that have no place.
 func (l *layout) without(run []int) []int {
 	return slices.DeleteFunc(slices.Clone(run), func(m int) bool { _, ok := l.placed[m]; return ok })
 }
 
-// rejoin places members of slices of which others stand already: in their domain, or
-// nowhere. It returns the others, and those that found no place.
+// rejoin places members of slices of which other members are placed already: in the domain of
+// these, or nowhere. It returns the rest of the run, and the members that found no place.
 func (l *layout) rejoin(ctx context.Context, b *branch, depth int, run []int) (rest, left []int, err error) {
 	size := l.tree.unit(depth)
 	if size == 1 || len(l.gang.On) == 0 {
@@ -130,7 +129,7 @@ func (l *layout) stands(standing Standing, depth int) bool {
 	return false
 }
 
-// put places all of a run in a domain of the level at depth, or nothing of it.
+// put places a whole run in a domain of the level at depth, or nothing of it.
 func (l *layout) put(ctx context.Context, d *branch, depth int, run []int) (ok bool, err error) {
 	if d.outside && l.tree.levels[depth].sliced() {
 		return false, nil
@@ -163,13 +162,13 @@ func (l *layout) together(ctx context.Context, b *branch, depth int, run []int) 
 	return false, nil
 }
 
-// load is units to be placed, and how many members of each class they have, those of which
-// there are most first.
+// load is units to be placed, and how many members of each class they have, the most frequent class
+// first.
 type load struct {
 	units   [][]int
 	members int
 	classes []share
-	// rank is that of the first.
+	// rank is that of the first member.
 	rank int
 }
 
@@ -210,14 +209,14 @@ func (l *layout) mayTakeAll(d *branch, depth int, w load) bool {
 	return l.tree.room(d, depth, w.classes[0].class) >= w.members-w.members%l.tree.unit(depth)
 }
 
-// spread is over how many domains inside one of the level at depth so many of a load have to
-// spread, as if all were of the class that most are of; see tree.spread.
+// spread returns over how many domains inside a domain of the level at depth this many members of a
+// load have to spread, as if all were of its most frequent class; see tree.spread.
 func (l *layout) spread(d *branch, depth int, w load, members int) int {
 	return l.tree.spread(d, depth+1, w.classes[0].class, min(members, w.classes[0].want))
 }
 
-// slack is how many more members than those of a load a domain would take, judged by what is
-// scarcest.
+// slack returns how many more members than those of a load a domain would take, judged by the
+// scarcest class.
 func (l *layout) slack(d *branch, w load) int {
 	least := furthest
 	for _, class := range w.classes {
@@ -226,16 +225,16 @@ func (l *layout) slack(d *branch, w load) int {
 	return least
 }
 
-// judged is a domain, and what decides when its turn is.
+// judged is a domain, and what its place in the order depends on.
 type judged struct {
 	*branch
 	near int
 	size [2]int
 }
 
-// compare orders domains: 1. those in which members of the gang are, the nearest in rank
-// first; 2. those in which members have just been placed; 3. by size, the least first; 4.
-// value. Nodes that are in none come after all domains.
+// compare orders domains: 1. those with members of the gang, the nearest in rank first; 2. those in
+// which members have just been placed; 3. by size, the least first; 4. value. Nodes that are in no
+// domain come after all domains.
 func (j judged) compare(other judged) int {
 	return cmp.Or(cmp.Compare(btoi(j.outside), btoi(other.outside)), cmp.Compare(j.near, other.near), slices.Compare(j.size[:], other.size[:]), cmp.Compare(j.value, other.value))
 }
@@ -252,7 +251,7 @@ func (l *layout) sort(domains []*branch, w load, size func(*branch) [2]int) {
 	}
 }
 
-// near is the distance of a rank to the members of the gang that are in a domain.
+// near returns the distance of a rank to the members of the gang that are in a domain.
 func (l *layout) near(d *branch, rank int) int {
 	least := furthest
 	if d.used {
@@ -264,7 +263,7 @@ func (l *layout) near(d *branch, rank int) int {
 	return least
 }
 
-// furthest is beyond any distance of ranks.
+// furthest is more than any distance of ranks.
 const furthest = 1 << 30
 
 // distribute places a run in several domains.
@@ -323,7 +322,7 @@ func (l *layout) even(ctx context.Context, domains []*branch, depth int, units [
 	l.sort(domains, w, func(d *branch) [2]int { return [2]int{-takes[d]} })
 	left := len(units)
 	needed := slices.IndexFunc(domains, func(d *branch) bool { left -= takes[d]; return left <= 0 }) + 1
-	for i, d := range slices.Backward(domains[:needed]) { // the smallest first: what it lacks the others have to take
+	for i, d := range slices.Backward(domains[:needed]) { // the smallest first: the others have to take what it lacks
 		n := min((len(units)+i)/(i+1), takes[d])
 		before := len(units)
 		if units, err = l.some(ctx, d, depth, units, n); err != nil {
@@ -336,9 +335,9 @@ func (l *layout) even(ctx context.Context, domains []*branch, depth int, units [
 	return units, nil
 }
 
-// next takes out of domains the one to which a load should go next: see compare, with the
-// tightest that takes it all before the roomiest. It returns how many units the domain takes;
-// nil where none takes any.
+// next removes from domains the one to which a load should go next: see compare, with the tightest
+// domain that takes it all before the roomiest. It returns how many units the domain takes; nil if
+// no domain takes any.
 func (l *layout) next(domains []*branch, depth int, w load) (d *branch, n int, rest []*branch) {
 	var best judged
 	at := -1
@@ -363,8 +362,8 @@ func (l *layout) next(domains []*branch, depth int, w load) (d *branch, n int, r
 	return best.branch, n, slices.Delete(domains, at, at+1)
 }
 
-// takes is how many of the units that come first a domain takes, by arithmetic. All units
-// have the same number of members.
+// takes returns how many of the first units a domain takes, by arithmetic. All units have the same
+// number of members.
 func (l *layout) takes(d *branch, depth int, w load) int {
 	if d.outside && l.tree.levels[depth].sliced() {
 		return 0
@@ -428,7 +427,7 @@ func (l *layout) anywhere(ctx context.Context, b *branch, depth int, unit []int)
 	return false, nil
 }
 
-// units parts a run by rank into slices of a size.
+// units divides a run by rank into slices of a size.
 func (l *layout) units(run []int, size int) [][]int {
 	var units [][]int
 	for i, m := range run {
@@ -441,7 +440,7 @@ func (l *layout) units(run []int, size int) [][]int {
 	return units
 }
 
-// byClass parts a run by class, the largest first.
+// byClass divides a run by class, the largest first.
 func (l *layout) byClass(run []int) [][]int {
 	var runs [][]int
 	at := map[int]int{}

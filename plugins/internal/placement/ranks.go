@@ -10,8 +10,8 @@ import (
 // sliced reports whether members have to be together in slices.
 func (g *Gang) sliced() bool { return slices.ContainsFunc(g.Levels, Level.sliced) }
 
-// orderLevels sorts the levels of gangs of which the order is not known, unless that would
-// change the order of those with slices.
+// orderLevels sorts the levels of gangs whose order is not known, unless that would change the
+// order of the levels with slices.
 func (s *solver) orderLevels() {
 	s.Gangs = slices.Clone(s.Gangs)
 	for i := range s.Gangs {
@@ -36,10 +36,10 @@ func (s *solver) orderLevels() {
 	}
 }
 
-// inOrder has members change places with others that the world cannot tell apart, within the
-// finest domain that they share, so that those of consecutive ranks are on one node. It
-// returns where each goes, and in whose place. Those of a gang of which some stand already are
-// beside their neighbours as they are.
+// inOrder swaps the places of members that the world cannot tell apart, within the finest domain
+// that they share, so that members of consecutive ranks are on one node. It returns where each
+// goes, and in which member's place. If some members of a gang had places before, the others are
+// beside their neighbours already and stay where they are.
 func (s *solver) inOrder(node map[int]int) (ordered, as map[int]int) {
 	ordered, as = make(map[int]int, len(node)), make(map[int]int, len(node))
 	for _, g := range s.Gangs {
@@ -67,9 +67,9 @@ func (s *solver) inOrder(node map[int]int) (ordered, as map[int]int) {
 	return ordered, as
 }
 
-// Number numbers members that have their place and carry no numbers: so that those in one
-// domain of a level with slices fill these one after the other. It returns the numbers that
-// are left, from 0: the gaps first.
+// Number gives ranks to members that have their place and carry none, so that members in one domain
+// of a level with slices fill its slices one after the other. The function that it returns gives
+// the ranks that are left, from 0: the gaps first.
 func Number(on []Standing, levels []Level, label func(node int, key string) (string, bool)) (left func(n int) int) {
 	levels = slices.DeleteFunc(slices.Clone(levels), func(level Level) bool { return !level.sliced() })
 	values := func(standing Standing) []string {
@@ -106,7 +106,8 @@ func Number(on []Standing, levels []Level, label func(node int, key string) (str
 	}
 }
 
-// Neighbours are the members nearest to a rank on either side; on one that has it itself.
+// Neighbours returns the members nearest to a rank on either side; a member of that very rank is on
+// both.
 func Neighbours(on []Standing, rank int) []Standing {
 	var nearest []Standing
 	for _, side := range []int{-1, 1} {
@@ -123,7 +124,7 @@ func Neighbours(on []Standing, rank int) []Standing {
 	return nearest
 }
 
-// address names the domains of a gang's levels in which a node is.
+// address identifies the domains of a gang's levels that a node is in.
 func (s *solver) address(g Gang, node int) string {
 	var b strings.Builder
 	for _, level := range g.Levels {

@@ -11,10 +11,10 @@ import (
 // far a gang came in them, where arithmetic rules out that they take it.
 const tellDomains = 8
 
-// parts orders the work: 1. gangs that require a topology, those that share a domain
-// together, 2. gangs that wish for a layout, 3. the rest, jointly. Among those that require one the finer topology
-// comes first: where a gang stands within a rack makes no difference to one that
-// needs a zone, but not the other way round. Gangs that need nothing are left out.
+// parts orders the work: 1. gangs that require a topology, those that share a domain together, 2. gangs that wish
+// for a layout, 3. the rest, jointly. Among gangs that require a topology the finer one comes first: where a gang
+// is within a rack makes no difference to one that needs a zone, but not the other way round. Gangs that need
+// nothing are left out.
 func (s *solver) parts() []part {
 	var parts []part
 	var rest, shared part
@@ -75,8 +75,8 @@ func (s *solver) domainsOf(key string) []topology.Domain {
 	return domains
 }
 
-// scopes lists the domains of a part's required topology, in the order to try
-// them; one scope, all nodes, where it requires none.
+// scopes lists the domains of a part's required topology, in the order to try them; one scope, all
+// nodes, if it requires none.
 func (s *solver) scopes(p part) []topology.Ranked {
 	if s.Gangs[p[0]].Required == "" {
 		// Not judged: that would look at every node.
@@ -96,7 +96,7 @@ func (s *solver) scopes(p part) []topology.Ranked {
 	return ranked
 }
 
-// need is how many members of a part have to be placed.
+// need returns how many members of a part have to be placed.
 func (s *solver) need(p part) int {
 	need := 0
 	for _, gang := range p {
@@ -105,7 +105,7 @@ func (s *solver) need(p part) int {
 	return need
 }
 
-// mixOf is the members of a part by class.
+// mixOf returns the members of a part by class.
 func (s *solver) mixOf(p part) []share {
 	var members, chosen []int
 	for _, gang := range p {
@@ -116,8 +116,8 @@ func (s *solver) mixOf(p part) []share {
 	return s.mix(members, chosen)
 }
 
-// compactFirst moves to the front, of the domains that should take a gang whole, those in
-// which it spreads over the fewest domains of its levels.
+// compactFirst moves to the front, among the domains that should take a gang whole, those in which
+// it spreads over the fewest domains of its levels.
 func (s *solver) compactFirst(p part, scopes []topology.Ranked, mix []share) {
 	g := s.Gangs[p[0]]
 	whole := slices.IndexFunc(scopes, func(scope topology.Ranked) bool { return scope.Slots < g.Min })
@@ -136,8 +136,8 @@ func (s *solver) compactFirst(p part, scopes []topology.Ranked, mix []share) {
 	slices.SortStableFunc(scopes, func(a, b topology.Ranked) int { return cmp.Compare(spread[a.Value], spread[b.Value]) })
 }
 
-// idle tells domains that need not be tried: they cannot take the gang, and it is
-// known already how many members they take, or that it is not among the most.
+// idle reports whether a domain need not be tried: it cannot take the gang, and it is known already
+// how many members it takes, or that it is not among those that take the most.
 func (s *solver) idle(p part, scope topology.Ranked) bool {
 	if s.mayTake(p, scope) {
 		return false
@@ -160,7 +160,7 @@ func (s *solver) mayTake(p part, scope topology.Ranked) bool {
 	return scope.Most >= s.need(p)
 }
 
-// candidates are the domains that the gangs of a part may be in.
+// candidates returns the domains that the gangs of a part may be in.
 func (s *solver) candidates(p part) []topology.Domain {
 	key := s.Gangs[p[0]].Required
 	domains := s.domainsOf(key)
@@ -171,7 +171,7 @@ func (s *solver) candidates(p part) []topology.Domain {
 	return slices.DeleteFunc(slices.Clone(domains), func(d topology.Domain) bool { return d.Value != value })
 }
 
-// pinned is the domain in which members of a part are already, or of a gang that shares its
+// pinned returns the domain in which members of a part are already, or of a gang that shares its
 // domain with it.
 func (s *solver) pinned(p part, key string) (value string, ok bool) {
 	if s.Gangs[p[0]].Shared {
@@ -190,8 +190,8 @@ func (s *solver) pinned(p part, key string) (value string, ok bool) {
 	return "", false
 }
 
-// valueOn is the domain in which members of the gang are already. A required
-// topology that was violated from outside pins to the first of them.
+// valueOn returns the domain in which members of the gang are already. If they are in several,
+// which violates a required topology, it is that of the first of them.
 func (s *solver) valueOn(g Gang, key string) (string, bool) {
 	for _, standing := range g.On {
 		if value, ok := s.world.Label(standing.Node, key); ok {
@@ -245,7 +245,7 @@ func (s *solver) room(d topology.Domain, need int, mix []share) topology.Ranked 
 	return r
 }
 
-// record keeps how far a gang came.
+// record notes how far a gang came.
 func (s *solver) record(gang int, scope string, placed map[int]int) {
 	g, best := s.Gangs[gang], &s.best[gang]
 	if s.fits[gang] == nil {

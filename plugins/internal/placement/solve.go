@@ -10,9 +10,8 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/topology"
 )
 
-// The effort that a search may take where the problem sets none, in Takes of the
-// world: what it does beyond its first way through has to stay in proportion to
-// the members.
+// The effort that a search may take if the problem sets none, in Takes of the world: what it does
+// beyond its first way through has to stay in proportion to the members.
 const (
 	leastEffort     = 20000
 	effortPerMember = 50
@@ -20,12 +19,11 @@ const (
 	slotsPerTake = 50
 )
 
-// Solve places the gangs of a problem. Gangs that are bound to a topology go
-// first, one after the other, each trying its domains from the tightest; where a
-// later one finds no place, an earlier one moves on to its next domain. Gangs
-// that are bound to none are placed jointly. The search is exhaustive while
-// members are alike and topologies nested, and greedy where shapes compete.
-// An error is the world's, and leaves nothing placed.
+// Solve places the gangs of a problem. Gangs that are bound to a topology go first, one after the
+// other, each trying its domains from the tightest; if a later one finds no place, an earlier one
+// moves on to its next domain. Gangs that are bound to none are placed jointly. The search is
+// exhaustive while members are alike and topologies nested, and greedy if shapes compete. An error
+// is the world's, and leaves nothing placed.
 func Solve(ctx context.Context, w World, p Problem) (Result, error) {
 	return newSolver(w, p).run(ctx)
 }
@@ -60,26 +58,26 @@ type solver struct {
 	effort int
 	// pass is how every part begins.
 	pass tactic
-	// partial: what fits is wanted also where the whole does not.
+	// partial: what fits is wanted even if the whole does not.
 	partial bool
 
-	// best is how far each gang came, over all tries, and fits how far in each
-	// scope; nil where there was no try.
+	// best is how far each gang came, over all tries, and fits how far in each scope; nil if there
+	// was no try.
 	best []Outcome
 	fits []map[string]int
-	// stuck is the part that found no place behind others, where it is not known
-	// yet whether it would find one with nobody in its way.
+	// stuck is the part that found no place after other parts, while it is not known yet whether it
+	// would find one alone.
 	stuck part
-	// takers are the domains that would, by the first gang of the part, once that is
+	// takers are the domains in which such a part would find one, by its first gang, once that is
 	// known.
 	takers map[int]map[string]bool
 	// domains of the nodes, by label key.
 	domains map[string][]topology.Domain
 	// grownTrees are the domains of gangs that are laid out.
 	grownTrees map[grown]*branch
-	// floors are those of the gangs that have been placed so far.
+	// floors are the floors of the gangs that have been placed so far.
 	floors []Floor
-	// floorMet are the gangs that had theirs somewhere.
+	// floorMet are the gangs whose floor was met somewhere.
 	floorMet map[int]bool
 	// floorDomains are the nodes that count for floors, by label key and value.
 	floorDomains map[string]map[string][]int
@@ -114,13 +112,12 @@ func (s *solver) solve(ctx context.Context) (Result, error) {
 	return Result{Node: node, Complete: complete, Gangs: s.outcomes()}, nil
 }
 
-// passes are the ways to begin: as the world scores; then so that a part leaves as
-// much room to the others as it can.
+// passes are the ways to begin: as the world scores; then so that a part leaves as much room for
+// the others as it can.
 var passes = []tactic{{}, {tight: true}, {tight: true, small: true}}
 
-// search looks for a place for all parts. When one finds none behind others for
-// the first time, it is tried alone before more effort goes into moving the others
-// about.
+// search looks for a place for all parts. When a part finds none after others for the first time,
+// it is tried alone before more effort goes into moving the others about.
 func (s *solver) search(ctx context.Context, parts []part, node map[int]int) (bool, error) {
 	for _, s.pass = range passes {
 		for {
@@ -133,7 +130,7 @@ func (s *solver) search(ctx context.Context, parts []part, node map[int]int) (bo
 				break // every way was tried
 			}
 			if s.stuck[0] == parts[0][0] {
-				return false, nil // nobody was in its way
+				return false, nil // no other part was in its way
 			}
 			if alone, err := s.alone(ctx, s.stuck); err != nil || !alone {
 				return false, err
@@ -190,8 +187,7 @@ func (s *solver) descend(ctx context.Context, parts []part, node map[int]int) (b
 	return false, nil
 }
 
-// alone reports whether a part finds a place with nobody in its way, and notes
-// where.
+// alone reports whether a part finds a place with no other part in its way, and notes where.
 func (s *solver) alone(ctx context.Context, p part) (bool, error) {
 	takers := map[string]bool{}
 	for _, scope := range s.scopes(p) {
@@ -217,8 +213,8 @@ func (s *solver) alone(ctx context.Context, p part) (bool, error) {
 	return len(takers) > 0, nil
 }
 
-// tryRest tries alone the parts that the search did not come to, so that there is
-// something to say about them.
+// tryRest tries alone the parts that the search did not come to, so that there is something to
+// report about them.
 func (s *solver) tryRest(ctx context.Context, parts []part) error {
 	for _, p := range parts {
 		if s.fits[p[0]] == nil {
@@ -233,8 +229,7 @@ func (s *solver) tryRest(ctx context.Context, parts []part) error {
 
 func (s *solver) spent() bool { return s.effort <= 0 }
 
-// inScope places a part inside a scope. What is placed where ok is false is for the caller
-// to undo.
+// inScope places a part inside a scope. If ok is false, the caller has to undo what was placed.
 func (s *solver) inScope(ctx context.Context, p part, scope topology.Ranked) (placed map[int]int, ok bool, err error) {
 	placed, err = s.fill(ctx, p, scope.Nodes, s.mayTake(p, scope))
 	if err != nil {
@@ -291,7 +286,7 @@ func (s *solver) fillPart(ctx context.Context, p part, node map[int]int) error {
 		return err
 	}
 	if !ok && s.enough(p, placed) {
-		// With its whole minimum it would start, and it lacks its floor.
+		// With its whole minimum it would start, but it lacks its floor.
 		return s.world.Undo(ctx, mark)
 	}
 	if ok {
@@ -311,8 +306,8 @@ func (s *solver) all(node map[int]int) bool {
 	return true
 }
 
-// fitOf is how many members of a part a scope takes by all that is known: what it took when
-// it was tried, and what arithmetic says of it now.
+// fitOf returns how many members of a part a scope takes as far as is known: what it took when it
+// was tried, and what arithmetic says of it now.
 func (s *solver) fitOf(p part, scope topology.Ranked) int {
 	sum := 0
 	for _, gang := range p {

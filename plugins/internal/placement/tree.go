@@ -7,8 +7,8 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/topology"
 )
 
-// tree is the nodes of a scope, parted level by level into domains. It counts what they
-// take, and remembers it until told that it has changed.
+// tree is the nodes of a scope, divided level by level into domains. It counts what they take, and
+// remembers it until a change is noted.
 type tree struct {
 	*solver
 	levels []Level
@@ -23,7 +23,7 @@ type branch struct {
 	nodes   []int
 	inner   []*branch
 	above   *branch
-	// slots of classes among its nodes, as far as they are known.
+	// slots of classes on its nodes, as far as they are known.
 	slots map[int]int
 	// rooms of the domains inside it, roomiest first; by level and class, as far
 	// as they are known.
@@ -34,7 +34,7 @@ type branch struct {
 	used bool
 }
 
-// grow parts a scope. What it found before of the same scope and levels it finds again.
+// grow divides a scope. It reuses the domains that it found before for the same scope and levels.
 func (s *solver) grow(scope []int, g Gang) *tree {
 	key := grown{n: len(scope)}
 	if len(scope) > 0 {
@@ -57,14 +57,14 @@ func (s *solver) grow(scope []int, g Gang) *tree {
 	return t
 }
 
-// grown names a tree.
+// grown identifies a tree.
 type grown struct {
 	first  *int
 	n      int
 	levels string
 }
 
-// part parts a branch into the domains of the first level, and these into those of the next.
+// part divides a branch into the domains of the first level, and these into those of the next.
 func (s *solver) part(b *branch, levels []Level) {
 	if len(levels) == 0 {
 		return
@@ -82,7 +82,7 @@ func (s *solver) part(b *branch, levels []Level) {
 	}
 }
 
-// outside lists the nodes that are in no domain.
+// outside lists the nodes that are in no domain of a level.
 func (s *solver) outside(nodes []int, key string) []int {
 	return slices.DeleteFunc(slices.Clone(nodes), func(node int) bool {
 		_, ok := s.world.Label(node, key)
@@ -104,7 +104,7 @@ func (t *tree) stand(standing Standing) {
 	}
 }
 
-// each visits a branch and all in it.
+// each visits a branch and all branches in it.
 func (b *branch) each(visit func(*branch)) {
 	visit(b)
 	for _, inner := range b.inner {
@@ -112,14 +112,14 @@ func (b *branch) each(visit func(*branch)) {
 	}
 }
 
-// taken tells that members were placed in a domain of the finest level.
+// taken notes that members were placed in a domain of the finest level.
 func (b *branch) taken() {
 	for ; b != nil; b = b.above {
 		b.slots, b.rooms, b.used = nil, nil, true
 	}
 }
 
-// freed tells that what was placed in a domain has been taken back.
+// freed notes that what was placed in a domain has been taken back.
 func (b *branch) freed() {
 	b.each(func(inner *branch) { inner.slots, inner.rooms, inner.used = nil, nil, false })
 	for above := b.above; above != nil; above = above.above {
@@ -127,7 +127,7 @@ func (b *branch) freed() {
 	}
 }
 
-// slotsOf is how many members of a class a domain takes, by arithmetic.
+// slotsOf returns how many members of a class a domain takes, by arithmetic.
 func (t *tree) slotsOf(b *branch, class int) int {
 	if n, known := b.slots[class]; known {
 		return n
@@ -149,8 +149,8 @@ func (t *tree) slotsOf(b *branch, class int) int {
 	return n
 }
 
-// room is how many members of a class a domain of the level at depth takes in whole slices
-// of that level and those inside.
+// room returns how many members of a class a domain of the level at depth takes in whole slices of
+// that level and of those inside.
 func (t *tree) room(b *branch, depth, class int) int {
 	n, size := 0, t.levels[depth].Slice
 	switch inner := t.levels[depth+1:]; {
@@ -169,8 +169,8 @@ func (t *tree) room(b *branch, depth, class int) int {
 	return n
 }
 
-// unit is how many members may not be parted at a level: a slice of it, or of the next one
-// inside that has slices.
+// unit returns how many members may not be separated at a level: a slice of it, or of the next
+// level inside that has slices.
 func (t *tree) unit(depth int) int {
 	for _, level := range t.levels[depth:] {
 		if level.sliced() {
@@ -180,9 +180,9 @@ func (t *tree) unit(depth int) int {
 	return 1
 }
 
-// spread is, summed up over the levels from depth on, over how many domains inside a branch
-// members of a class have to spread at least; one domain counts nothing. It is the number of
-// edges that lead from one of them into another where the members are laid out in a ring.
+// spread returns over how many domains inside a branch members of a class have to spread at least,
+// summed up over the levels from depth on; a single domain counts as 0. It is the number of edges
+// that lead from one of them into another if the members are laid out in a ring.
 func (t *tree) spread(b *branch, depth, class, members int) int {
 	edges := 0
 	for level := depth; level < len(t.levels) && members > 1; level++ {
@@ -193,7 +193,7 @@ func (t *tree) spread(b *branch, depth, class, members int) int {
 	return edges
 }
 
-// fewest is how many domains, roomiest first, take members in slices of a size, the last of
+// fewest returns how many domains, roomiest first, take members in slices of a size, the last of
 // which may have fewer.
 func fewest(domains []roomy, members, size int) int {
 	rest := members % size
@@ -214,7 +214,7 @@ func fewest(domains []roomy, members, size int) int {
 	if spare < rest {
 		domainsUsed++
 	}
-	return domainsUsed + max(0, whole) // whoever is left is in a domain by itself
+	return domainsUsed + max(0, whole) // each member that is left is in a domain by itself
 }
 
 // roomy is how many members a domain takes, in whole slices and in all.
@@ -244,8 +244,8 @@ func (t *tree) roomsOf(b *branch, depth, level, class int) []roomy {
 	return list
 }
 
-// Most bounds from above how many of so many members of a class, laid out as a gang is, find a
-// place on nodes in whole slices. It asks the world for slots and labels only.
+// Most bounds from above how many of this many members of a class, laid out as a gang is, find a
+// place on nodes in whole slices. It asks the world only for slots and labels.
 func Most(w World, g Gang, nodes []int, class, members int) int {
 	s := newSolver(w, Problem{})
 	g.Levels = slices.DeleteFunc(slices.Clone(g.Levels), func(level Level) bool { return !level.sliced() })

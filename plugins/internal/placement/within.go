@@ -7,12 +7,12 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/topology"
 )
 
-// SolveWithin places the gangs of a problem inside one of several sets of nodes: of those
-// that take the whole problem the tightest, and of equals the first; where none does, the
-// one in which most members of the minimums find a place. Sets are tried from the tightest
-// that should do. One that arithmetic rules out is tried only if it may take more members
-// than those before it, and no more effort goes into all of them than into one problem
-// without sets; at least one is tried. Without sets it is Solve.
+// SolveWithin places the gangs of a problem inside one of several sets of nodes: among sets that
+// take the whole problem in the tightest, and of equals the first; if none does, in the one in
+// which most members of the minimums find a place. Sets are tried from the tightest that should do.
+// A set that arithmetic rules out is tried only if it may take more members than those before it,
+// and no more effort goes into all of them than into one problem without sets; at least one is
+// tried. Without sets it is Solve.
 func SolveWithin(ctx context.Context, w World, p Problem, sets [][]int) (Result, error) {
 	if len(sets) == 0 {
 		return Solve(ctx, w, p)
@@ -53,8 +53,8 @@ func SolveWithin(ctx context.Context, w World, p Problem, sets [][]int) (Result,
 	return Solve(ctx, w, p)
 }
 
-// rankSets orders sets of nodes as domains of a topology are ordered for one gang. Of equals
-// the first comes first.
+// rankSets orders sets of nodes as domains of a topology are ordered for one gang. Among equals the
+// first comes first.
 func (s *solver) rankSets(sets [][]int, need int) []topology.Ranked {
 	all := make(part, len(s.Gangs))
 	for i := range all {

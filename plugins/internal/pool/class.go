@@ -19,8 +19,8 @@ type Class struct {
 	affinity    nodeaffinity.RequiredNodeAffinity
 	// named are the labels that nodes have to have for these pods.
 	named labels.Set
-	// pinned are the names of the only nodes that could take them, as the pods of daemons say;
-	// nil for any.
+	// pinned are the names of the only nodes that could take them, as pods of daemons name one; nil
+	// for any.
 	pinned []string
 	pods   int
 	// witness is a node of each pool that would take them; empty for none.
@@ -28,16 +28,16 @@ type Class struct {
 	pools   []string
 }
 
-// standard is where pods may go if there is one pool only.
+// standard is where pods may go if there is only one pool.
 var standard = []string{v1alpha1.DefaultPool}
 
-// Pools are those that the pods may use: in which a node is that would take them, empty or not.
-// They come in the order of the configuration, the default one last. Where no node would, it is
-// the one that they name by its labels, else the default one. There is one at least; the list
-// must not be changed.
+// Pools returns the pools that the pods may use: those with a node that would take them, empty or
+// not. They come in the order of the configuration, the default one last. If no node would, it is
+// the pool that they name by its labels, else the default one. There is at least one; the list must
+// not be changed.
 func (c *Class) Pools() []string { return c.pools }
 
-// Enter takes in a pod that waits or runs.
+// Enter records a pod that waits or runs, and returns its class.
 func (c *Cluster) Enter(pod *v1.Pod) *Class {
 	key := c.keyOf(pod)
 	class := c.classes[key]
@@ -51,7 +51,7 @@ func (c *Cluster) Enter(pod *v1.Pod) *Class {
 		}
 		c.classes[key] = class
 	}
-	// Its tolerations count pod by pod, and its first pod's are all of the class's.
+	// Tolerations are counted pod by pod; all pods of a class have the same ones.
 	class.tolerations = c.useTolerations(pod.Spec.Tolerations)
 	if class.pods++; class.pods == 1 && c.several() {
 		for at := range c.pools {
@@ -62,7 +62,7 @@ func (c *Cluster) Enter(pod *v1.Pod) *Class {
 	return class
 }
 
-// Leave takes in that a pod of a class is gone.
+// Leave records that a pod of a class is gone.
 func (c *Cluster) Leave(class *Class) {
 	if class.pods--; class.pods == 0 {
 		delete(c.classes, class.key)
@@ -74,7 +74,7 @@ func (c *Cluster) Leave(class *Class) {
 // Is reports whether a pod is of a class.
 func (c *Cluster) Is(pod *v1.Pod, class *Class) bool { return class.key == c.keyOf(pod) }
 
-// keyOf names what a pod asks of nodes. Most ask for nothing.
+// keyOf returns a key for what a pod asks of nodes. Most ask for nothing.
 func (c *Cluster) keyOf(pod *v1.Pod) string {
 	_, key := lasting(pod.Spec.Tolerations)
 	if !c.several() {
@@ -98,7 +98,7 @@ func requiredBy(pod *v1.Pod) *v1.NodeSelector {
 	return nil
 }
 
-// namedBy are the labels of which a pod asks for one value.
+// namedBy returns the labels for which a pod asks for one value.
 func namedBy(pod *v1.Pod) labels.Set {
 	named := labels.Set{}
 	if required := requiredBy(pod); required != nil && len(required.NodeSelectorTerms) == 1 {
@@ -114,7 +114,7 @@ func namedBy(pod *v1.Pod) labels.Set {
 	return named
 }
 
-// pinnedBy are the names of nodes that a pod asks for, each once; nil for any.
+// pinnedBy returns the names of nodes that a pod asks for, each once; nil for any.
 func pinnedBy(pod *v1.Pod) []string {
 	required := requiredBy(pod)
 	if required == nil {
@@ -134,8 +134,8 @@ func pinnedBy(pod *v1.Pod) []string {
 	return slices.Compact(names)
 }
 
-// index has a class looked at where a node changes that could take its pods. Daemons make as many
-// classes as there are nodes for each: a node is not to cost a look at all of them.
+// index makes changes of the nodes that could take its pods revise a class. Each daemon makes as
+// many classes as there are nodes: a change of a node must not cost a look at all of them.
 func (c *Cluster) index(class *Class) {
 	if class.pinned == nil {
 		c.loose[class] = true
@@ -157,13 +157,13 @@ func (c *Cluster) unindex(class *Class) {
 	}
 }
 
-// takes reports whether a node would take the pods of a class if nothing else was there.
+// takes reports whether a node would take the pods of a class if nothing else was on it.
 func (n *node) takes(class *Class) bool {
 	if n.object.Spec.Unschedulable || n.taints != nil && !class.tolerations.all[n.taints] {
 		return false
 	}
 	fits, err := class.affinity.Match(n.object)
-	return err == nil && fits // kube-scheduler refuses all nodes to one with a wrong expression
+	return err == nil && fits // kube-scheduler refuses all nodes to a pod with a wrong expression
 }
 
 // search finds a node of a pool that takes a class; empty for none.
@@ -184,7 +184,7 @@ func (c *Cluster) search(class *Class, at int) string {
 	return ""
 }
 
-// reviseAll has all classes revised that a node could take. It returns those that may use other
+// reviseAll revises all classes that a node could take. It returns the classes that may use other
 // pools than before.
 func (c *Cluster) reviseAll(name string, was, is *node) (changed []*Class) {
 	for _, classes := range []map[*Class]bool{c.loose, c.pinned[name]} {
@@ -197,7 +197,7 @@ func (c *Cluster) reviseAll(name string, was, is *node) (changed []*Class) {
 	return changed
 }
 
-// revise takes in that a node was, and is now, of some kind; nil for not there. It returns
+// revise updates a class for a node that changed from was to is; nil if it is not there. It returns
 // whether the class may use other pools than before.
 func (c *Cluster) revise(class *Class, name string, was, is *node) bool {
 	changed := false

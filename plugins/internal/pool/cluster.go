@@ -15,27 +15,27 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/resource"
 )
 
-// Cluster is the nodes, what pods of other schedulers have of them, and what the pods that are
-// to share the rest ask of nodes.
+// Cluster is the nodes, what pods of other schedulers have of them, and what the pods that share
+// the rest ask of nodes.
 type Cluster struct {
-	// pools are those of the configuration, and the default one, which takes every node, last.
+	// pools are the pools of the configuration, and the default one, which takes every node, last.
 	pools []pool
 	nodes map[string]*node
-	// foreign is what others have, taken its sum by node, and used what those have that are to
-	// share, also of nodes that are not known.
+	// foreign is what pods of other schedulers have, and taken its sum by node; used is what the
+	// pods that share have, by node. Both also cover nodes that are not known.
 	foreign     map[types.UID]foreign
 	taken, used map[string]resource.Vector
 	taints      map[string]*taints
 	tolerations map[string]*tolerations
 	classes     map[string]*Class
 	// loose are the classes that any node could take, and pinned the others by the names of the
-	// nodes that could; neither has any where there is one pool only.
+	// nodes that could. Both are empty if there is only one pool.
 	loose  map[*Class]bool
 	pinned map[string]map[*Class]bool
 	total  resource.Vector
 }
 
-// pool is one of the configuration.
+// pool is a pool of the configuration, or the default one.
 type pool struct {
 	name        string
 	selector    labels.Selector
@@ -43,7 +43,7 @@ type pool struct {
 	nodes       map[string]*node
 }
 
-// node is one that is there.
+// node is a known node.
 type node struct {
 	object *v1.Node
 	has    resource.Vector
@@ -59,7 +59,7 @@ type foreign struct {
 	amount resource.Vector
 }
 
-// New makes a cluster without nodes. The pools have to be valid.
+// New returns a cluster without nodes. The pools have to be valid.
 func New(pools []config.Pool) (*Cluster, error) {
 	c := &Cluster{
 		nodes: map[string]*node{}, foreign: map[types.UID]foreign{}, taken: map[string]resource.Vector{}, used: map[string]resource.Vector{},
@@ -76,14 +76,14 @@ func New(pools []config.Pool) (*Cluster, error) {
 	return c, nil
 }
 
-// several reports whether there are pools beside the default one.
+// several reports whether there are pools besides the default one.
 func (c *Cluster) several() bool { return len(c.pools) > 1 }
 
-// Total is what there is to be shared, as amounts of pools ([resource.Of]). It must not be
+// Total returns what there is to share, as amounts of pools ([resource.Of]). It must not be
 // changed, and changes with the cluster.
 func (c *Cluster) Total() resource.Vector { return c.total }
 
-// Pool is the pool of a node; false for a node that is not known.
+// Pool returns the pool of a node; false for a node that is not known.
 func (c *Cluster) Pool(name string) (string, bool) {
 	n := c.nodes[name]
 	if n == nil {
@@ -92,8 +92,8 @@ func (c *Cluster) Pool(name string) (string, bool) {
 	return c.pools[n.pool].name, true
 }
 
-// Charge returns what is counted of what pods of a class ask for: it is in the pool of their node,
-// where they have one, else in the first that they may use, or instead in another.
+// Charge returns how an amount that pods of a class ask for is counted: in the pool of their node,
+// if they have one, else in the first pool that they may use, or instead in one of the others.
 func (c *Cluster) Charge(amount resource.Vector, class *Class, node string) (charged resource.Vector, instead []resource.Vector) {
 	pools := class.Pools()
 	if of, ok := c.Pool(node); ok {
@@ -107,7 +107,7 @@ func (c *Cluster) Charge(amount resource.Vector, class *Class, node string) (cha
 	return amount.In(pools[0]), instead
 }
 
-// PoolOf is the pool of a node by its labels. It may be asked concurrently.
+// PoolOf returns the pool of a node by its labels. It may be called concurrently.
 func (c *Cluster) PoolOf(object *v1.Node) string { return c.pools[c.find(object)].name }
 
 func (c *Cluster) find(object *v1.Node) int {
@@ -117,8 +117,8 @@ func (c *Cluster) find(object *v1.Node) int {
 	return slices.IndexFunc(c.pools, func(p pool) bool { return p.selector.Matches(labels.Set(object.Labels)) })
 }
 
-// SetNode takes in a node. It returns whether the node is in another pool than before, and the
-// classes of pods that may use other pools than before.
+// SetNode adds or updates a node. It returns whether the node is in another pool than before, and
+// the classes of pods that may use other pools than before.
 func (c *Cluster) SetNode(object *v1.Node) (moved bool, changed []*Class) {
 	before := c.nodes[object.Name]
 	if before != nil && sameKind(before.object, object) {
@@ -148,8 +148,8 @@ func sameKind(a, b *v1.Node) bool {
 		slices.EqualFunc(a.Spec.Taints, b.Spec.Taints, func(a, b v1.Taint) bool { return a.MatchTaint(&b) && a.Value == b.Value })
 }
 
-// DropNode takes in that a node is gone. It returns the classes of pods that may use other
-// pools than before.
+// DropNode records that a node is gone. It returns the classes of pods that may use other pools
+// than before.
 func (c *Cluster) DropNode(name string) (changed []*Class) {
 	n := c.nodes[name]
 	if n == nil {
@@ -175,14 +175,14 @@ func (c *Cluster) count(name string, n *node) {
 	c.total.Add(n.shared, 1)
 }
 
-// uncount takes it off.
+// uncount takes that off.
 func (c *Cluster) uncount(n *node) {
 	c.total.Add(n.shared, -1)
 	n.shared = nil
 }
 
-// sharedOf is what a node has to be shared. Where nobody could come to that is what those have
-// who are there: it counts as used, and would else be missing to the others.
+// sharedOf returns what a node has to share. If no pod could come to the node, that is what the
+// pods on it have: it counts as used, and would otherwise be missing to the others.
 func (c *Cluster) sharedOf(name string, n *node) resource.Vector {
 	shared := resource.Vector{}
 	if c.usable(n) {
@@ -209,7 +209,7 @@ func (c *Cluster) usable(n *node) bool {
 	}
 }
 
-// recount looks again whether the nodes with a set of taints count.
+// recount checks again whether the nodes with a set of taints count.
 func (c *Cluster) recount(set *taints) {
 	for name, n := range set.nodes {
 		c.uncount(n)
@@ -217,8 +217,8 @@ func (c *Cluster) recount(set *taints) {
 	}
 }
 
-// Use takes in that those who are to share have so much more of a node, with a negative times
-// less. It returns whether that may change what is shared.
+// Use records that the pods that share have this much more of a node, or less with a negative
+// times. It returns whether that may change what is shared.
 func (c *Cluster) Use(name string, amount resource.Vector, times int64) bool {
 	sum(c.used, name, amount, times)
 	n := c.nodes[name]
@@ -230,14 +230,14 @@ func (c *Cluster) Use(name string, amount resource.Vector, times int64) bool {
 	return true
 }
 
-// SetForeign takes in what a pod of another scheduler has of a node.
+// SetForeign records what a pod of another scheduler has of a node.
 func (c *Cluster) SetForeign(uid types.UID, node string, amount resource.Vector) {
 	c.DropForeign(uid)
 	c.foreign[uid] = foreign{node, amount}
 	c.take(node, amount, 1)
 }
 
-// DropForeign takes in that it is gone. It returns false if it was not there.
+// DropForeign records that such a pod is gone. It returns false if it was not known.
 func (c *Cluster) DropForeign(uid types.UID) bool {
 	f, ok := c.foreign[uid]
 	if ok {
@@ -247,7 +247,7 @@ func (c *Cluster) DropForeign(uid types.UID) bool {
 	return ok
 }
 
-// HasForeign reports whether a pod of another scheduler is known to have just that.
+// HasForeign reports whether a pod of another scheduler is known to have exactly that.
 func (c *Cluster) HasForeign(uid types.UID, node string, amount resource.Vector) bool {
 	f, ok := c.foreign[uid]
 	return ok && f.node == node && maps.Equal(f.amount, amount)
@@ -261,7 +261,7 @@ func (c *Cluster) take(name string, amount resource.Vector, times int64) {
 	}
 }
 
-// sum adds an amount to that of a node; where nothing is left there is none.
+// sum adds an amount to that of a node, and removes the entry if nothing is left.
 func sum(sums map[string]resource.Vector, name string, amount resource.Vector, times int64) {
 	if sums[name] == nil {
 		sums[name] = resource.Vector{}

@@ -8,7 +8,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/resource"
 )
 
-// Queue is a queue as its owner describes it, in all pools.
+// Queue returns a queue as its owner describes it, in all pools.
 func Queue(q *v1alpha1.Queue) dispatch.Queue {
 	one := dispatch.Queue{
 		Name: q.Name, Parent: q.Spec.Parent, Weight: int64(max(q.Spec.Weight, 1)), Priority: q.Spec.Priority,

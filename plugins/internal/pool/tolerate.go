@@ -9,11 +9,11 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// taints is a set of taints that keep pods off nodes, and the nodes that have just these.
+// taints is a set of taints that keep pods off nodes, and the nodes that have exactly these.
 type taints struct {
 	list  []v1.Taint
 	nodes map[string]*node
-	// users is how many of the known sets of tolerations mean them.
+	// users is how many of the known sets of tolerations tolerate them by their keys.
 	users int
 }
 
@@ -21,12 +21,12 @@ type taints struct {
 type tolerations struct {
 	list []v1.Toleration
 	pods int
-	// all tells which sets of taints they tolerate, means which of them by their keys: daemons
-	// tolerate whatever there is, and that says nothing of what nodes are for.
+	// all has whether they tolerate a set of taints, means whether by the keys of the taints:
+	// daemons tolerate any taint, and that says nothing of what nodes are for.
 	all, means map[*taints]bool
 }
 
-// keepOff are the taints that keep pods off a node, in order, and a name for them.
+// keepOff returns the taints that keep pods off a node, in order, and a key for them.
 func keepOff(list []v1.Taint) ([]v1.Taint, string) {
 	var kept []v1.Taint
 	for _, taint := range list {
@@ -42,9 +42,9 @@ func keepOff(list []v1.Taint) ([]v1.Taint, string) {
 	return kept, key.String()
 }
 
-// lasting are the tolerations of a pod that let it stay, in order, and a name for them. One for
-// a time does not count: every pod has such for nodes that are not ready, where nothing can
-// come to.
+// lasting returns the tolerations of a pod that let it stay, in order, and a key for them. A
+// toleration with a time limit does not count: every pod has such for nodes that are not ready,
+// which no pod can come to.
 func lasting(list []v1.Toleration) ([]v1.Toleration, string) {
 	var kept []v1.Toleration
 	var keys []string
@@ -64,7 +64,7 @@ func tolerateAll(list []v1.Toleration, taints []v1.Taint) bool {
 	})
 }
 
-// tolerates is what kube-scheduler goes by.
+// tolerates reports whether a toleration tolerates a taint, as kube-scheduler does.
 func tolerates(t v1.Toleration, taint v1.Taint) bool {
 	if t.Effect != "" && t.Effect != taint.Effect || t.Key != "" && t.Key != taint.Key {
 		return false
@@ -76,7 +76,7 @@ func tolerates(t v1.Toleration, taint v1.Taint) bool {
 		bound, err1 := strconv.ParseInt(t.Value, 10, 64)
 		value, err2 := strconv.ParseInt(taint.Value, 10, 64)
 		if err1 != nil || err2 != nil {
-			return false // what is no number is not compared
+			return false // only numbers are compared
 		}
 		return t.Operator == v1.TolerationOpGt && value > bound || t.Operator == v1.TolerationOpLt && value < bound
 	default:
@@ -84,7 +84,7 @@ func tolerates(t v1.Toleration, taint v1.Taint) bool {
 	}
 }
 
-// taintsOf is the set of a node's taints; nil for none.
+// taintsOf returns the set of a node's taints; nil for none.
 func (c *Cluster) taintsOf(list []v1.Taint) *taints {
 	kept, key := keepOff(list)
 	if key == "" {
@@ -113,7 +113,7 @@ func (c *Cluster) relate(t *tolerations, set *taints) {
 	}
 }
 
-// forget ends a set of taints that no node has any more.
+// forget removes a set of taints that no node has any more.
 func (c *Cluster) forget(set *taints) {
 	if set == nil || len(set.nodes) > 0 {
 		return
@@ -126,7 +126,7 @@ func (c *Cluster) forget(set *taints) {
 	}
 }
 
-// useTolerations notes that one more pod has these.
+// useTolerations notes that one more pod has these tolerations.
 func (c *Cluster) useTolerations(list []v1.Toleration) *tolerations {
 	kept, key := lasting(list)
 	t := c.tolerations[key]
@@ -141,7 +141,7 @@ func (c *Cluster) useTolerations(list []v1.Toleration) *tolerations {
 	return t
 }
 
-// dropTolerations notes that one pod less has these.
+// dropTolerations notes that one pod fewer has these tolerations.
 func (c *Cluster) dropTolerations(t *tolerations) {
 	if t.pods--; t.pods > 0 {
 		return

@@ -14,14 +14,14 @@ import (
 // Allocation is which placement of which Reservation a pod uses: the value of the annotation
 // [v1alpha1.ReservationAllocatedAnnotation].
 type Allocation struct {
-	// Name and UID are those of the Reservation. One that is made again under its name is another one.
+	// Name and UID are those of the Reservation. One that is created again under the same name is another one.
 	Name string    `json:"name"`
 	UID  types.UID `json:"uid"`
 	// Index is the placement, from 0.
 	Index int32 `json:"index"`
 }
 
-// String is the annotation's value.
+// String returns the annotation's value.
 func (a Allocation) String() string {
 	text, err := json.Marshal(a)
 	if err != nil {
@@ -42,7 +42,7 @@ func ParseAllocation(value string) (Allocation, error) {
 	return a, nil
 }
 
-// AllocationOf is what a pod uses; false if that is nothing, or its annotation says nothing that can be read.
+// AllocationOf returns what a pod uses; false if it uses nothing, or its annotation cannot be read.
 func AllocationOf(pod *v1.Pod) (Allocation, bool) {
 	value, ok := pod.Annotations[v1alpha1.ReservationAllocatedAnnotation]
 	if !ok {

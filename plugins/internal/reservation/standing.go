@@ -15,9 +15,10 @@ import (
 // DefaultScheduler is the profile of templates that name none.
 const DefaultScheduler = "lockstep-scheduler"
 
-// Standing is a Reservation as pods that queues count: for each placement one on its node, with what
-// no owner uses of it, and one without a node for each that is still sought. They have one container
-// without a name, the labels and the namespace of the template, and all that it asks of nodes. See [InPlaceOf].
+// Standing returns a Reservation as pods that queues count: for each placement one on its node, with what no
+// owner uses of it, and one without a node for each placement that is still sought. They have one container
+// without a name, the namespace and the queue label of the template, and all that it asks of nodes. See
+// [InPlaceOf].
 func Standing(r *v1alpha1.Reservation, now time.Time) []*v1.Pod {
 	if Ended(r.Status.Phase) || r.DeletionTimestamp != nil || expired(r, now) {
 		return nil
@@ -63,7 +64,7 @@ func podOf(r *v1alpha1.Reservation, index int32, node string, asked v1.ResourceL
 	return pod
 }
 
-// requests is what the template asks for; where it says limits alone, those.
+// requests returns what the template asks for; a limit stands in for a missing request.
 func requests(r *v1alpha1.Reservation) v1.ResourceList {
 	pod := &v1.Pod{Spec: *r.Spec.Template.Spec.DeepCopy()}
 	for _, list := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
@@ -82,8 +83,8 @@ func requests(r *v1alpha1.Reservation) v1.ResourceList {
 	return resource.Requests(pod)
 }
 
-// InPlaceOf is the pod that moves to what is held by a pod that stands for a Reservation; empty for none. As long as
-// that pod counts in the same queue, only what is more than it has counts beside it.
+// InPlaceOf returns the pod that moves to what is held, for a pod that stands for a Reservation; empty for none.
+// While the moving pod counts in the same queue, only what exceeds its own amount counts beside it.
 func InPlaceOf(pod *v1.Pod) types.UID {
 	return types.UID(pod.Annotations[v1alpha1.InPlaceOfAnnotation])
 }

@@ -5,9 +5,9 @@ import (
 	resourcehelper "k8s.io/component-helpers/resource"
 )
 
-// Requests are what kube-scheduler counts for a pod: its containers, those that run before
-// if they ask for more, and its overhead; of a pod that was resized the larger of what it
-// has and what it is to have.
+// Requests returns what kube-scheduler counts for a pod: its containers, its init containers if
+// they ask for more, and its overhead; for a pod that was resized the larger of what it has and
+// what it is to have.
 func Requests(pod *v1.Pod) v1.ResourceList {
 	return resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{
 		UseStatusResources: true, InPlacePodLevelResourcesVerticalScalingEnabled: true,

@@ -11,7 +11,7 @@ import (
 // at stands between a resource and its pool. No resource has it in its name.
 const at = "@"
 
-// Of is the name of a resource of a pool of nodes: whatever adds up, divides and compares
+// Of returns the name of a resource in a pool of nodes: code that adds up, divides and compares
 // amounts takes it for a resource of its own. In the default pool it is the resource's own name.
 func Of(pool string, name v1.ResourceName) v1.ResourceName {
 	if pool == v1alpha1.DefaultPool {
@@ -20,7 +20,7 @@ func Of(pool string, name v1.ResourceName) v1.ResourceName {
 	return name + at + v1.ResourceName(pool)
 }
 
-// Split is the pool and the resource of a name that [Of] made.
+// Split returns the pool and the resource of a name that [Of] made.
 func Split(name v1.ResourceName) (pool string, resource v1.ResourceName) {
 	plain, pool, other := strings.Cut(string(name), at)
 	if !other {
@@ -29,7 +29,7 @@ func Split(name v1.ResourceName) (pool string, resource v1.ResourceName) {
 	return pool, v1.ResourceName(plain)
 }
 
-// Title is a name that [Of] made as users read it.
+// Title returns a name that [Of] made in the form that users read.
 func Title(name v1.ResourceName) string {
 	pool, resource := Split(name)
 	if pool == v1alpha1.DefaultPool {
@@ -38,7 +38,7 @@ func Title(name v1.ResourceName) string {
 	return string(resource) + " in pool " + pool
 }
 
-// In is v as an amount of a pool. In the default pool it is v itself.
+// In returns v as an amount of a pool. In the default pool it is v itself.
 func (v Vector) In(pool string) Vector {
 	if pool == v1alpha1.DefaultPool || v == nil {
 		return v
@@ -50,7 +50,7 @@ func (v Vector) In(pool string) Vector {
 	return in
 }
 
-// ByPool takes an amount of several pools apart.
+// ByPool splits an amount of several pools by pool.
 func (v Vector) ByPool() map[string]Vector {
 	pools := map[string]Vector{}
 	for name, amount := range v {
@@ -63,7 +63,7 @@ func (v Vector) ByPool() map[string]Vector {
 	return pools
 }
 
-// Sum adds up what is in all pools.
+// Sum adds up the amounts of all pools.
 func (v Vector) Sum() Vector {
 	sum := make(Vector, len(v))
 	for name, amount := range v {

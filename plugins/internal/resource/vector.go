@@ -22,7 +22,7 @@ func (v Vector) Add(other Vector, n int64) {
 	}
 }
 
-// saturate is a + b*n, kept inside int64.
+// saturate returns a + b*n, kept inside int64.
 func saturate(a, b, n int64) int64 {
 	product := b * n
 	if sum := a + product; fits(b, n, product) && (sum > a) == (product > 0) {
@@ -45,7 +45,7 @@ func fits(b, n, product int64) bool {
 	return n == 0 || product/n == b && (n != -1 || b != math.MinInt64)
 }
 
-// Zero tells that nothing is in it.
+// Zero reports whether v has no amount other than 0.
 func (v Vector) Zero() bool {
 	for _, amount := range v {
 		if amount != 0 {
@@ -55,8 +55,8 @@ func (v Vector) Zero() bool {
 	return true
 }
 
-// String lists what is in it as users write it: "500m cpu, 16 nvidia.com/gpu",
-// sorted by name; with the pool, where that is not the default one: "8 cpu in pool a".
+// String lists the amounts as users write them: "500m cpu, 16 nvidia.com/gpu", sorted by name; with
+// the pool, where that is not the default one: "8 cpu in pool a".
 func (v Vector) String() string {
 	names := make([]v1.ResourceName, 0, len(v))
 	for name, amount := range v {
@@ -85,8 +85,8 @@ func quantity(name v1.ResourceName, amount int64) resource.Quantity {
 	}
 }
 
-// FromList reads a list of resources as kube-scheduler does: cpu in thousandths, anything
-// else in whole units, rounded up. What is more than a number holds is the largest one.
+// FromList reads a list of resources as kube-scheduler does: cpu in thousandths, anything else in
+// whole units, rounded up. An amount too large for an int64 is the largest one.
 func FromList(list v1.ResourceList) Vector {
 	v := make(Vector, len(list))
 	for name, quantity := range list {
@@ -102,7 +102,7 @@ func FromList(list v1.ResourceList) Vector {
 	return v
 }
 
-// List is v as the API writes it, without what is 0. Of equal amounts it is the same.
+// List returns v as the API writes it, without amounts of 0. Equal vectors give equal lists.
 func (v Vector) List() v1.ResourceList {
 	list := v1.ResourceList{}
 	for name, amount := range v {

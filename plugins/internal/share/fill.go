@@ -8,7 +8,7 @@ import (
 	"slices"
 )
 
-// Claim is what somebody asks of one resource.
+// Claim is what one claimant asks of one resource.
 type Claim struct {
 	// Weight is how fast the claim is filled beside others, from 1 to 2^31-1.
 	Weight int64
@@ -17,14 +17,14 @@ type Claim struct {
 	Least, Most int64
 }
 
-// Fill shares out a capacity by water-filling: all claims rise at the speed of their
-// weight, none before the level has reached its Least, none beyond its Most. What is
-// given adds up to the capacity, or to all that is claimed if that is less. Where Least
-// adds up to more than there is, it is filled in the same way from 0.
+// Fill shares out a capacity by water-filling: all claims rise at the speed of their weight, none
+// before the level has reached its Least, none beyond its Most. The amounts given add up to the
+// capacity, or to all that is claimed if that is less. Where Least adds up to more than the
+// capacity, it is filled in the same way from 0.
 //
-// Units that the weights do not divide go one by one to the claim with the highest
-// weight per unit, the unit included (D'Hondt), so that more weight never means less;
-// of equals, to the first.
+// Units that the weights do not divide go one by one to the claim with the highest weight per unit,
+// the unit included (D'Hondt), so that more weight never means less; among equal claims, to the
+// first.
 func Fill(capacity int64, claims []Claim) []int64 {
 	capacity = max(capacity, 0)
 	given := make([]int64, len(claims))
@@ -54,7 +54,7 @@ type edge struct {
 // Least, and sets what each claim has by then.
 func fillTo(capacity int64, claims []Claim, given []int64) {
 	edges := make([]edge, 0, 2*len(claims))
-	left := capacity // beyond what does not rise
+	left := capacity // without what claims hold that do not rise
 	for i, c := range claims {
 		given[i] = c.Least
 		left -= c.Least
@@ -66,9 +66,9 @@ func fillTo(capacity int64, claims []Claim, given []int64) {
 		return cmp.Or(compareRatios(a.amount, claims[a.claim].Weight, b.amount, claims[b.claim].Weight), compareEnds(a, b), cmp.Compare(a.claim, b.claim))
 	})
 	rising := map[int]bool{}
-	weight := int64(0) // of those that rise
+	weight := int64(0) // of the claims that rise
 	for _, e := range edges {
-		// left is what there is for those that rise, from 0: is it used up before this edge?
+		// left is the capacity for the claims that rise, from 0: is it used up before this edge?
 		if weight > 0 && compareRatios(left, weight, e.amount, claims[e.claim].Weight) <= 0 {
 			break
 		}
@@ -115,8 +115,8 @@ func handOut(units int64, claims []Claim, given []int64) {
 	}
 }
 
-// byAverage is a heap of claims: the one with the highest weight per unit, once it had
-// one more, first.
+// byAverage is a heap of claims: first the one that has the highest weight per unit after one more
+// unit.
 type byAverage struct {
 	claims []Claim
 	given  []int64
@@ -151,14 +151,14 @@ func compareEnds(a, b edge) int {
 	}
 }
 
-// compareRatios compares a/b with c/d, of which none is negative and b and d are not 0.
+// compareRatios compares a/b with c/d. None is negative, and b and d are not 0.
 func compareRatios(a, b, c, d int64) int {
 	hi1, lo1 := bits.Mul64(uint64(a), uint64(d))
 	hi2, lo2 := bits.Mul64(uint64(c), uint64(b))
 	return cmp.Or(cmp.Compare(hi1, hi2), cmp.Compare(lo1, lo2))
 }
 
-// mulDiv is a*b/c, rounded down, and at most the largest number there is.
+// mulDiv returns a*b/c, rounded down, and at most math.MaxInt64.
 func mulDiv(a, b, c int64) int64 {
 	hi, lo := bits.Mul64(uint64(a), uint64(b))
 	if hi >= uint64(c) {

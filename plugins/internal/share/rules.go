@@ -1,10 +1,10 @@
 package share
 
-// Rules say what of a queue's description counts for what it deserves. (The choice between the
-// proportion and capacity plugins of Volcano, the kube-batch framework's successor; here both
-// may be made.)
+// Rules say which parts of a queue's description count for what it deserves. (The choice between
+// the proportion and capacity plugins of Volcano, the kube-batch framework's successor; here both
+// may be chosen.)
 type Rules struct {
-	// Stated: what its owner states that it deserves does (policy capacity).
+	// Stated: the deserved amounts that the queue's owner states count (policy capacity).
 	Stated bool
 	// Weighted: of what is not stated it deserves a part by weight (policy proportion);
 	// otherwise what it is guaranteed.

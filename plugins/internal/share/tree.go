@@ -19,7 +19,7 @@ type Vector = resource.Vector
 // Queue is what a queue asks for and what it is entitled to.
 type Queue struct {
 	Name string
-	// Parent is the queue that it has its share of; empty for the cluster.
+	// Parent is the queue whose share it takes part in; empty for the cluster.
 	Parent string
 	// Weight is its part of what it shares with its siblings, from 1 to 2^31-1.
 	Weight int64
@@ -37,13 +37,13 @@ type Queue struct {
 
 // Share is what comes to a queue.
 type Share struct {
-	// Deserved is what the queue is entitled to: it may be reclaimed from others, and
-	// nobody reclaims from it what is within.
+	// Deserved is what the queue is entitled to: it may be reclaimed from other queues, and no
+	// queue reclaims any of it.
 	Deserved Vector
-	// Fair is Deserved and what it may borrow besides: what nobody else asks for. Never
-	// less than Deserved.
+	// Fair is Deserved and what it may borrow besides: what no other queue asks for. Never less
+	// than Deserved.
 	Fair Vector
-	// Own is what comes to the own pods of a queue that has children; nil for others.
+	// Own is the share of the queue's own pods if it has children; nil otherwise.
 	Own *Share
 	// Contested are the resources of which the queue and its siblings ask for more than there
 	// is for them.
@@ -52,14 +52,14 @@ type Share struct {
 
 // Errors of queues that have no share.
 var (
-	// ErrNoParent: its parent, or one of the parent's, does not exist.
+	// ErrNoParent: its parent, or an ancestor of that, does not exist.
 	ErrNoParent = errors.New("parent does not exist")
 	// ErrCycle: it is an ancestor of itself.
 	ErrCycle = errors.New("queue is an ancestor of itself")
 )
 
-// Ancestors lists the queues from a queue up to the top, itself first. It is an error
-// where that does not lead to the top.
+// Ancestors lists the queues from a queue up to the top, itself first. It returns an error if that
+// does not lead to the top.
 func Ancestors(queues map[string]Queue, name string) ([]string, error) {
 	var path []string
 	for at := name; at != ""; at = queues[at].Parent {
@@ -74,20 +74,19 @@ func Ancestors(queues map[string]Queue, name string) ([]string, error) {
 	return path, nil
 }
 
-// Deserve shares out the total among queues, top down: by a queue and its siblings what
-// came to their parent. An inner queue's own pods have a part of weight 1 beside its
-// children.
+// Deserve shares out the total among queues, top down: a queue and its siblings share what came to
+// their parent. An inner queue's own pods have a part of weight 1 beside its children.
 //
-//   - A resource with a stated Deserved: as much of it as is asked for, whatever others
-//     state.
+//   - A resource with a stated Deserved: as much of it as is asked for, whatever other
+//     queues state.
 //   - Any other: a part by weight of what the stated ones leave, not less than Guarantee.
 //   - What is left then may be borrowed, by weight.
 //
-// Nobody has more than is asked for, or more than its Capability. Queues that do not hang
-// on the top have no share.
+// No queue has more than it asks for, or more than its Capability. Queues whose ancestors do not
+// lead to the top have no share.
 //
-// It costs O(n log n) for each resource. (Proportion and capacity, of the kube-batch
-// framework and its successors.)
+// It costs O(n log n) for each resource. (Proportion and capacity, of the kube-batch framework and
+// its successors.)
 func Deserve(total Vector, queues map[string]Queue) map[string]Share {
 	t := &tree{queues: queues, children: map[string][]string{}, bounds: map[string]bounds{}, shares: map[string]Share{}}
 	for _, name := range slices.Sorted(maps.Keys(queues)) {
@@ -125,7 +124,7 @@ type tree struct {
 // can use now.
 type bounds struct{ least, most, now int64 }
 
-// bound finds them for a queue and all below it.
+// bound finds the bounds of a queue and of all queues below it.
 func (t *tree) bound(name string) bounds {
 	q := t.queues[name]
 	own := max(q.Request[t.resource], 0)
@@ -195,8 +194,8 @@ func saturated(a, b int64) int64 {
 	return a + b
 }
 
-// entitle returns what each deserves: those that state it that, the others a part of the
-// rest.
+// entitle returns what each claim deserves: those with a stated amount that amount, the others a
+// part of the rest.
 func (t *tree) entitle(names []string, claims []Claim, capacity int64) []int64 {
 	entitled := make([]int64, len(claims))
 	var rest []Claim
@@ -220,8 +219,8 @@ func (t *tree) entitle(names []string, claims []Claim, capacity int64) []int64 {
 	return entitled
 }
 
-// Dominant is the largest of the parts of a total that is used (dominant resource
-// fairness), 0 or more: what is used of a resource that there is none of counts as all.
+// Dominant returns the largest fraction of a resource of the total that is used (dominant resource
+// fairness), 0 or more. Any use of a resource of which total has none counts as all of it.
 func Dominant(used, total Vector) float64 {
 	share := 0.0
 	for name, amount := range used {
@@ -237,10 +236,10 @@ func Dominant(used, total Vector) float64 {
 	return share
 }
 
-// Compare orders two queues from the top down: where their branches part, siblings, a total
-// order, decides between the branches. Whoever is above another one comes first. Paths are from
-// [Ancestors]. With [Dominant] shares for the weights of siblings, their children's included,
-// it is H-DRF (Bhattacharya et al., 2013), without its rescaling of idle resources.
+// Compare orders two queues from the top down: where their branches part, siblings, a total order,
+// decides between the branches. A queue comes before those below it. Paths are from [Ancestors].
+// With [Dominant] shares for the weights of siblings, their children's included, it is H-DRF
+// (Bhattacharya et al., 2013), without its rescaling of idle resources.
 func Compare(a, b []string, siblings func(a, b string) int) int {
 	for i, j := len(a)-1, len(b)-1; i >= 0 && j >= 0; i, j = i-1, j-1 {
 		if a[i] != b[j] {

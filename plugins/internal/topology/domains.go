@@ -36,15 +36,15 @@ func Domains(within []int, label func(node int) (value string, ok bool)) []Domai
 // Ranked is a domain and how much room it has for a gang.
 type Ranked struct {
 	Domain
-	// Slots estimates how many members it takes, judged by what is scarcest in it.
+	// Slots estimates how many members it takes, judged by the resource that is scarcest in it.
 	Slots int
 	// Most bounds from above how many members it takes.
 	Most int
 }
 
-// TightestFirst orders domains for a gang of need members: 1. those that should
-// take it whole, first; 2. among them the tightest, among the others the
-// roomiest; 3. value. The tightest fit leaves the roomy domains to bigger gangs.
+// TightestFirst orders domains for a gang of need members: 1. the domains that should take it
+// whole, first; 2. among them the tightest, among the others the roomiest; 3. value. The tightest
+// fit leaves the roomy domains to bigger gangs.
 func TightestFirst(domains []Ranked, need int) {
 	slices.SortFunc(domains, func(a, b Ranked) int {
 		fitsA, fitsB := a.Slots >= need, b.Slots >= need
