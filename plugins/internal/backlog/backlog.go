@@ -39,7 +39,7 @@ func New(stored map[string]string, at string, cached map[string]string) (*Backlo
 		}
 	}
 	if known == len(cached) {
-		return b, nil // it has no others
+		return b, nil // the cache has no others
 	}
 	for key, revision := range cached {
 		if _, ok := stored[key]; ok {

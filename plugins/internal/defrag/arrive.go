@@ -6,7 +6,8 @@ import (
 	"slices"
 )
 
-// arrive is where all that had to leave has a place: a plan, if its moves have an order.
+// arrive is reached when all pods that had to leave have a place: that is a plan, if its moves have
+// an order.
 func (s *search) arrive(allowance int) {
 	moves := make([]Move, 0, len(s.out))
 	for _, pod := range s.out {
@@ -26,8 +27,8 @@ func (s *search) arrive(allowance int) {
 	}
 }
 
-// unblock takes one more pod off a node that others are to come to, so that they find an
-// order: whoever waits for another that waits for it goes on when there is room first.
+// unblock takes one more pod off a node that others are to come to, so that they find an order:
+// pods that wait for each other can move once there is room.
 func (s *search) unblock(allowance int) {
 	if s.extras >= s.deepest {
 		s.cut = true
@@ -73,8 +74,7 @@ func (s *search) unblock(allowance int) {
 	s.extras--
 }
 
-// trimmed leaves out the moves that the rest does without, also where they are in order
-// in another way.
+// trimmed leaves out the moves that the rest does without, even if that takes another order.
 func (s *search) trimmed(moves []Move) []Move {
 	for again := true; again; {
 		again = false
@@ -91,7 +91,7 @@ func (s *search) trimmed(moves []Move) []Move {
 	return moves
 }
 
-// stands reports whether moves are a plan without that of a pod, and in which order.
+// stands reports whether moves are a plan without the move of a pod, and returns their order.
 func (s *search) stands(moves []Move, without int) ([]Move, bool) {
 	if s.bound(without) && !s.together(moves, s.Pods[without].Group) || !s.membersFit(moves) {
 		return nil, false
@@ -100,8 +100,7 @@ func (s *search) stands(moves []Move, without int) ([]Move, bool) {
 	return order, ok
 }
 
-// together reports whether a group of which pods move, if any do, is in one of its sets
-// after moves.
+// together reports whether a group is in one of its sets after moves, if any of its pods move.
 func (s *search) together(moves []Move, group int) bool {
 	within := s.sets.of(s.Groups[group].Within, len(s.Nodes))
 	to := map[int]int{}
@@ -153,7 +152,7 @@ func (s *search) membersFit(moves []Move) bool {
 	return fit
 }
 
-// sortedPlaces is a copy of the members' places.
+// sortedPlaces returns a copy of the members' places.
 func (s *search) sortedPlaces() [][][]int {
 	places := make([][][]int, len(s.places))
 	for i, classes := range s.places {
@@ -165,7 +164,7 @@ func (s *search) sortedPlaces() [][][]int {
 	return places
 }
 
-// finished is the best plan, with its moves linked.
+// finished returns the best plan, with its moves linked.
 func (s *search) finished() Plan {
 	plan := *s.best
 	plan.Moves = s.linked(plan.Places, plan.Moves)

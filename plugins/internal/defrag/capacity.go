@@ -3,12 +3,12 @@ package defrag
 // mostGangs is how many gangs are counted at most.
 const mostGangs = 10000
 
-// Capacity is how many gangs of some classes fit on the nodes of a domain, one after the other, at most 10000: by
-// arithmetic, and by which nodes members of a class may use; nil is all. Exact for one class; for several it is what
-// first fit finds. What they take is taken from free.
+// Capacity returns how many gangs of some classes fit on the nodes of a domain, one after the other, at most 10000:
+// by arithmetic, and by which nodes members of a class may use; nil means all. Exact for one class; for several it
+// is what first fit finds. What the gangs take is taken from free.
 func Capacity(free [][]int64, domain []int, classes []Class, fits func(class, node int) bool) int {
 	count := 0
-	at := make([]int, len(classes)) // what a node cannot take it will not take later: for each class nodes are gone through once
+	at := make([]int, len(classes)) // a node without room now has none later: each class goes through the nodes once
 	var taken []int
 	for count < mostGangs {
 		taken = taken[:0]
@@ -29,14 +29,14 @@ func Capacity(free [][]int64, domain []int, classes []Class, fits func(class, no
 			}
 		}
 		if len(taken) == 0 {
-			return mostGangs // of nobody there is room for any number
+			return mostGangs // there is room for any number of gangs without members
 		}
 		count++
 	}
 	return count
 }
 
-// giveBack undoes what the first members of a gang have taken, who stand in the order of their classes.
+// giveBack undoes what the first members of a gang have taken. taken is in the order of their classes.
 func giveBack(free [][]int64, classes []Class, taken []int) {
 	for class := 0; len(taken) > 0; class++ {
 		n := min(classes[class].Count, len(taken))

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// Check reports why a plan of Best must not be carried out. It does not ask whether the
-// plan is cheap, nor whether moves could be left out.
+// Check reports why a plan of Best must not be carried out. It does not check whether the plan is
+// cheap, nor whether moves could be left out.
 func Check(p Problem, plan Plan) error {
 	if err := p.validate(); err != nil {
 		return fmt.Errorf("reading the problem: %w", err)
@@ -109,7 +109,7 @@ func (p *Problem) checkBounds(moves []Move) error {
 	return nil
 }
 
-// checkWithin checks that each group of which a pod moves is in one of its sets.
+// checkWithin checks that each group with a pod that moves is in one of its sets.
 func (p *Problem) checkWithin(at []int) error {
 	moves, nodes := make([]bool, len(p.Groups)), make([][]int, len(p.Groups))
 	for i, pod := range p.Pods {
@@ -138,9 +138,9 @@ func subset(some, all []int) bool {
 	return true
 }
 
-// checkOrder checks that each move has room when only those are done that it is after,
-// and those that they are after, while all that come to its target earlier are there.
-// So any order that heeds After will do, the plan's own among them.
+// checkOrder checks that each move has room when only the moves that it is after are done, and
+// those that these are after, while all that come to its target earlier are there. So any order
+// that respects After works, including the plan's own.
 func (p *Problem) checkOrder(plan Plan) error {
 	free := p.free(plan.Places)
 	before := make([]map[int]bool, len(plan.Moves))
@@ -171,7 +171,7 @@ func (p *Problem) checkOrder(plan Plan) error {
 	return nil
 }
 
-// checkMembers checks that what members ask for is there in the end.
+// checkMembers checks that members have what they ask for in the end.
 func (p *Problem) checkMembers(plan Plan) error {
 	free := p.free(plan.Places)
 	for _, m := range plan.Moves {

@@ -17,13 +17,13 @@ type Clearing struct {
 	// Targets are the nodes that may receive pods, in the order in which to try them.
 	// They may be of units, too: whichever comes first, a unit is emptied or receives.
 	Targets []int
-	// MaxUnits bounds how many units are emptied. 0 is no bound, negative none at all.
+	// MaxUnits bounds how many units are emptied. 0 means no bound, negative none at all.
 	MaxUnits int
 }
 
-// Clear empties units one by one, each wholly or not at all: bigger pods first, each onto
-// the first target that has room. Units that nothing is on, or whose pods have no place,
-// are passed over. The problem's Want counts for nothing.
+// Clear empties units one by one, each wholly or not at all: bigger pods first, each onto the first
+// target that has room. Units without pods, or whose pods have no place, are skipped. The problem's
+// Want is ignored.
 func Clear(p Problem, c Clearing) (Plan, error) {
 	p.Want = nil
 	if err := errors.Join(p.validate(), c.validate(&p)); err != nil {
@@ -105,8 +105,7 @@ func (e *emptying) mark(unit []int, cleared bool) {
 	}
 }
 
-// assign finds targets for some pods, from that with index from among Targets on for the
-// first of them.
+// assign finds targets for pods; for the first of them it tries Targets from index from on.
 func (e *emptying) assign(pods []int, from int) bool {
 	if len(pods) == 0 {
 		return true
@@ -123,7 +122,7 @@ func (e *emptying) assign(pods []int, from int) bool {
 		}
 		next := 0
 		if len(pods) > 1 && e.alike(pods[0], pods[1]) {
-			next = i // what had no room for this one has none for that one
+			next = i // targets without room for this pod have none for the next
 		}
 		c := choice{node: node, home: home}
 		e.apply(it, c)
@@ -141,8 +140,8 @@ func (e *emptying) assign(pods []int, from int) bool {
 	return false
 }
 
-// homeOn is the set that a pod's group is in if the pod goes to a node; ok is false where
-// others of the group would have to follow that do not leave.
+// homeOn returns the set that a pod's group is in if the pod goes to a node; ok is false if other
+// pods of the group, which do not leave, would have to follow.
 func (e *emptying) homeOn(pod, node int) (home int, ok bool) {
 	if !e.bound(pod) {
 		return nowhere, true

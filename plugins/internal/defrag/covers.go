@@ -18,10 +18,10 @@ type covering struct {
 	cut          bool
 }
 
-// covers lists sets of pods on a node that have to leave so that a request fits, none
-// with a pod that may stay. Of pods that stand for each other the first are taken.
-// Where not all are listed, which cut tells, they are of big pods, and of cheap ones; left
-// is what is left of the effort.
+// covers lists sets of pods on a node that have to leave so that a request fits, none with a pod
+// that may stay. Of pods that stand for each other the first are taken. cut reports that not all
+// sets are listed: then they are sets of big pods, and of cheap ones. left is what is left of the
+// effort.
 func (s *state) covers(node int, request []int64, most, effort int) (sets [][]int, left int, cut bool) {
 	gap := make([]int64, s.columns)
 	for c, amount := range request {
@@ -46,7 +46,7 @@ func (s *state) covers(node int, request []int64, most, effort int) (sets [][]in
 	return slices.Concat(c.sets, cheap.sets), min(c.effort, cheap.effort), true
 }
 
-// price1 is what one pod costs now.
+// price1 returns what one more pod costs now.
 func (s *state) price1(pod int) Cost {
 	g := s.Pods[pod].Group
 	if g < 0 {
@@ -83,7 +83,7 @@ func (c *covering) list() {
 	c.from(0)
 }
 
-// from adds sets of those chosen and pods from index i on.
+// from adds sets of the chosen pods and pods from index i on.
 func (c *covering) from(i int) {
 	if c.met() {
 		if c.tight() {
@@ -116,7 +116,7 @@ func (c *covering) met() bool {
 	return !slices.ContainsFunc(c.gap, func(missing int64) bool { return missing > 0 })
 }
 
-// reachable reports whether all pods from index i on would do.
+// reachable reports whether all pods from index i on would be enough.
 func (c *covering) reachable(i int) bool {
 	for column, missing := range c.gap {
 		if missing > c.rest[i][column] {
@@ -126,7 +126,7 @@ func (c *covering) reachable(i int) bool {
 	return true
 }
 
-// tight reports whether all that are chosen are needed.
+// tight reports whether all chosen pods are needed.
 func (c *covering) tight() bool {
 	for _, pod := range c.chosen {
 		needed := false
@@ -140,7 +140,7 @@ func (c *covering) tight() bool {
 	return true
 }
 
-// choice is a node for a pod or a member, with what has to leave so that it may go there.
+// choice is a node for a pod or a member, with the pods that have to leave so that it may go there.
 type choice struct {
 	node int
 	push []int
@@ -151,8 +151,8 @@ type choice struct {
 	size, spare float64
 }
 
-// compare orders choices by: 1. cost; 2. how many have to leave; 3. their size; 4. what
-// is left on the node, little first; 5. node; 6. who has to leave.
+// compare orders choices by: 1. cost; 2. how many pods have to leave; 3. their size; 4. what is
+// left on the node, little first; 5. node; 6. which pods have to leave.
 func (c choice) compare(d choice) int {
 	return cmp.Or(c.cost.Compare(d.cost), cmp.Compare(len(c.push), len(d.push)), cmp.Compare(c.size, d.size),
 		cmp.Compare(c.spare, d.spare), cmp.Compare(c.node, d.node), slices.Compare(c.push, d.push))

@@ -1,20 +1,19 @@
-// Package defrag finds which running pods to move so that room that is scattered
-// becomes room that somebody can use: [Best] the cheapest moves after which one more
-// gang fits, [Clear] those that empty whole nodes or domains.
+// Package defrag finds which running pods to move so that room that is scattered becomes room that
+// can be used: [Best] finds the cheapest moves after which one more gang fits, [Clear] moves that
+// empty whole nodes or domains.
 //
-// A plan is whole and in order. Each move has room on its target while the pod is
-// still on its source, with the place of the waiting gang taken from the beginning;
-// no pod moves twice, no gang is torn out of its domain, no bound is exceeded, and no
-// move is in it that could be left out. [Check] says so of any plan, without trust in
-// how it was made.
+// A plan is whole and in order. Each move has room on its target while the pod is still on its
+// source, with the place of the waiting gang taken from the beginning; no pod moves twice, no gang
+// is torn out of its domain, and no bound is exceeded. [Check] verifies that for any plan, without
+// trust in how it was made. Nor does a plan have a move that could be left out.
 //
-// It decides; callers reserve and evict. It knows no clock, no API server and no
-// scheduler: what else keeps a pod from a node, the problem's Fits tells. Values go
+// It decides; callers reserve and evict. It knows no clock, no API server and no scheduler: the
+// problem's Fits reports what else keeps a pod off a node. Values go in, values come out, the same
+// for the same problem.
 // in, values come out, the same for the same problem.
 //
-// The search is a branch and bound over ejection chains (Glover 1996): what is to be
-// placed either fits a node or pushes out of it what makes room, which then is to be
-// placed in turn. It runs by limited discrepancy (Harvey and Ginsberg 1995): first as
-// a greedy descent into each domain, then with more and more second choices, until
-// everything was tried or its steps are used up.
+// The search is a branch and bound over ejection chains (Glover 1996): an item to be placed either
+// fits a node or pushes out pods to make room, which then have to be placed in turn. It runs by
+// limited discrepancy (Harvey and Ginsberg 1995): first as a greedy descent into each domain, then
+// with more and more second choices, until everything was tried or its steps are used up.
 package defrag

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// How much of what there is hosts looks at, beyond what is asked for: nodes that lack
-// room, and for each of them sets of pods, and steps to list those.
+// How much hosts looks at beyond what is asked for: nodes that lack room, and for each of them sets
+// of pods, and steps to list those.
 const (
 	nearNodes   = 16
 	nearMembers = 64
@@ -37,7 +37,7 @@ func (n nearNode) compare(m nearNode) int {
 	return cmp.Or(cmp.Compare(n.gap, m.gap), cmp.Compare(n.node, m.node))
 }
 
-// nears are the nodes that lack least, most of them at most.
+// nears are the nodes that lack the least, sorted, no more than most of them.
 type nears struct {
 	list []nearNode
 	most int
@@ -56,7 +56,7 @@ func (l *nears) add(n nearNode) {
 	l.list = slices.Insert(l.list, i, n)
 }
 
-// hosts lists up to want nodes for an item, best first; cut tells that there may be more.
+// hosts lists up to want nodes for an item, best first; cut reports whether there may be more.
 func (s *search) hosts(it item, want int) (choices []choice, cut bool) {
 	nodes, home := s.ground(it)
 	choices, cut = s.roomy(it, nodes, home, want)
@@ -83,8 +83,8 @@ func (s *search) hosts(it item, want int) (choices []choice, cut bool) {
 	return choices, cut
 }
 
-// ground is the nodes where an item may be with nobody else of its group following, and
-// the set of the group that they are.
+// ground returns the nodes where an item may be without other pods of its group following, and
+// which set of the group they are.
 func (s *search) ground(it item) (nodes []int, home int) {
 	if it.pod < 0 {
 		return s.Want[it.part].Domains[s.domain[it.part]], nowhere
@@ -120,7 +120,7 @@ func (s *search) may(it item, node int) bool {
 	return s.podFits.ask(kind, node, func() bool { return s.fits(it.pod, node) })
 }
 
-// roomy lists the nodes that have room, those that it leaves least on first.
+// roomy lists the nodes that have room, those with the least left over first.
 func (s *search) roomy(it item, nodes []int, home, want int) (choices []choice, cut bool) {
 	s.steps += len(nodes)
 	for _, node := range nodes {
@@ -153,7 +153,7 @@ func (s *search) roomy(it item, nodes []int, home, want int) (choices []choice, 
 	return choices, cut || len(choices) == want
 }
 
-// tightNodes adds the nodes that lack room, if pods may push each other so far.
+// tightNodes adds the nodes that lack room, if pods may push each other that far.
 func (s *search) tightNodes(it item, nodes []int, home int, near *nears) {
 	if over(len(s.out)+1, s.Budget.MaxMoves) {
 		return
@@ -173,7 +173,7 @@ func (s *search) tightNodes(it item, nodes []int, home int, near *nears) {
 	}
 }
 
-// gap is how much room a node lacks for an item.
+// gap returns how much room a node lacks for an item.
 func (s *search) gap(it item, node int) float64 {
 	var gap float64
 	free := s.at(node)
@@ -210,16 +210,16 @@ func (s *search) otherSets(it item, home int, near *nears) {
 	}
 }
 
-// affordable is what it costs to push pods out; ok is false where a bound would be
-// exceeded, or what the best plan costs.
+// affordable returns what it costs to push pods out; ok is false if that would exceed a bound or be
+// no better than the best plan.
 func (s *search) affordable(pods []int) (cost Cost, ok bool) {
 	s.steps += 2 * len(pods)
 	cost, ok = s.price(pods)
 	return cost, ok && !s.worse(s.low.plus(cost), len(s.out)+len(pods))
 }
 
-// pushing lists the ways to have an item on a node that others have to leave for it, or
-// whose group has to follow it.
+// pushing lists the ways to place an item on a node that other pods have to leave for it, or that
+// its group has to follow it to.
 func (s *search) pushing(it item, n nearNode, want int) (choices []choice, cut bool) {
 	if !s.may(it, n.node) {
 		return nil, false
@@ -253,7 +253,7 @@ func (s *search) pushing(it item, n nearNode, want int) (choices []choice, cut b
 	return choices, cut
 }
 
-// answers remembers what Fits said.
+// answers remembers the results of Fits and FitsMember.
 type answers struct {
 	nodes int
 	known map[int][]int8

@@ -15,25 +15,23 @@ type Plan struct {
 // Move is a pod that goes to another node.
 type Move struct {
 	Pod, To int
-	// After are the earlier moves, by index in ascending order, that have to end before
-	// this one begins. Moves may be made in any order that heeds it, also at the same
-	// time.
+	// After are the earlier moves, by index in ascending order, that have to end before this one
+	// begins. Moves may be made in any order that respects it, also at the same time.
 	After []int
 }
 
-// Result is what came of a search.
+// Result is the outcome of a search.
 type Result struct {
 	// Plan is the best plan found, if Found.
 	Plan  Plan
 	Found bool
-	// Exhaustive: everything was tried. No plan is cheaper; where none was found there is
-	// none.
+	// Exhaustive: everything was tried. No plan is cheaper; if none was found, there is none.
 	Exhaustive bool
 	// Steps is the effort that was made.
 	Steps int
 }
 
-// free is what each node has once the members of a plan have their places.
+// free returns what each node has once the members of a plan have their places.
 func (p *Problem) free(places [][][]int) [][]int64 {
 	columns := p.columns()
 	all := make([]int64, len(p.Nodes)*columns)

@@ -7,7 +7,7 @@ import "cmp"
 // resource; the number of pods is one of them, if it is bounded.
 type Problem struct {
 	Nodes []Node
-	// Pods are those that may be moved. What may not only lessens Free.
+	// Pods are the pods that may be moved. Other pods only reduce Free.
 	Pods   []Pod
 	Groups []Group
 	// Limits are how many of the pods that name a limit may move, such as those of a
@@ -15,8 +15,8 @@ type Problem struct {
 	Limits []int
 	// Want is the gang that waits. Clear has no use for it.
 	Want []Part
-	// Fits reports whether, arithmetic aside, a pod may be on a node; nil is always. It
-	// answers alike for pods of one kind.
+	// Fits reports whether, arithmetic aside, a pod may be on a node; nil means always. It is the
+	// same for pods of one kind.
 	Fits func(pod, node int) bool
 	// FitsMember is the same for members of a class of a part.
 	FitsMember func(part, class, node int) bool
@@ -25,8 +25,8 @@ type Problem struct {
 
 // Node is a node that may receive pods, or have them taken away.
 type Node struct {
-	// Free is what nobody asked for. It is negative where a node is overcommitted: such
-	// a node receives nobody who asks for that resource.
+	// Free is what no pod has requested. It is negative if the node is overcommitted: such a node
+	// receives no pod that requests that resource.
 	Free []int64
 }
 
@@ -34,11 +34,11 @@ type Node struct {
 type Pod struct {
 	Node    int
 	Request []int64
-	// Cost is that of moving it alone.
+	// Cost is the cost of moving it alone.
 	Cost Cost
 	// Group is its gang, or negative.
 	Group int
-	// Limits are those that its move counts for.
+	// Limits are the limits that its move counts for.
 	Limits []int
 	// Kind is the same for pods that ask for the same, fit the same nodes, cost the same,
 	// and are of one group with the same limits; they stand for each other. A pod of a
@@ -53,10 +53,9 @@ type Group struct {
 	// cost, else the plan may not be the cheapest.
 	Spare int
 	Break Cost
-	// Within are disjoint sets of nodes. If a pod of the group moves, all have to be in
-	// one of the sets afterwards. Nil is anywhere. For a group with pods that may not
-	// move it is the one set that they are in. Groups with the same sets should share
-	// the slice.
+	// Within are disjoint sets of nodes. If a pod of the group moves, all have to be in one of the
+	// sets afterwards. Nil means anywhere. For a group with pods that may not move it is the one
+	// set that they are in. Groups with the same sets should share the slice.
 	Within [][]int
 }
 
@@ -72,11 +71,10 @@ type Part struct {
 	Twin bool
 }
 
-// Join has parts be close to each other: the domains of all parts that name it are in one
-// area.
+// Join keeps parts close to each other: the domains of all parts that name it are in one area.
 type Join struct {
 	Name int
-	// Area is that which each of the part's domains is in.
+	// Area is the area that each of the part's domains is in.
 	Area []int
 }
 
@@ -88,14 +86,14 @@ type Class struct {
 
 // Budget bounds a plan, and the search for it.
 type Budget struct {
-	// MaxMoves and MaxGroups bound how many pods move, and of how many groups they are.
-	// 0 is no bound, negative none at all.
+	// MaxMoves and MaxGroups bound how many pods move, and of how many groups they are. 0 means no
+	// bound, negative none at all.
 	MaxMoves, MaxGroups int
-	// Steps bounds the effort: a step is about one node looked at. 0 is DefaultSteps.
+	// Steps bounds the effort: a step is about one node looked at. 0 means DefaultSteps.
 	Steps int
 }
 
-// DefaultSteps is the effort where the problem sets none: half a second or so.
+// DefaultSteps is the effort if the problem sets none: half a second or so.
 const DefaultSteps = 6_000_000
 
 // Cost is what moving pods costs, compared from the first element to the last, lower
@@ -110,7 +108,7 @@ func (c Cost) Compare(d Cost) int {
 func (c Cost) plus(d Cost) Cost  { return Cost{c[0] + d[0], c[1] + d[1], c[2] + d[2]} }
 func (c Cost) minus(d Cost) Cost { return Cost{c[0] - d[0], c[1] - d[1], c[2] - d[2]} }
 
-// cost is what it costs that moved pods of the group move, which cost own alone.
+// cost returns what moving this many pods of the group costs; alone these pods cost own.
 func (g Group) cost(moved int, own Cost) Cost {
 	if moved > g.Spare {
 		return g.Break
@@ -118,7 +116,7 @@ func (g Group) cost(moved int, own Cost) Cost {
 	return own
 }
 
-// least is cost, but never falls when one more moves.
+// least is like cost, but never falls when one more pod moves.
 func (g Group) least(moved int, own Cost) Cost {
 	if moved > g.Spare || g.Break.Compare(own) < 0 {
 		return g.Break
@@ -129,7 +127,7 @@ func (g Group) least(moved int, own Cost) Cost {
 // over reports whether n exceeds a bound of a budget.
 func over(n, bound int) bool { return bound != 0 && n > max(bound, 0) }
 
-// columns is the length of the problem's vectors.
+// columns returns the length of the problem's vectors.
 func (p *Problem) columns() int {
 	if len(p.Nodes) == 0 {
 		return 0
@@ -143,7 +141,7 @@ func (p *Problem) fitsMember(part, class, node int) bool {
 	return p.FitsMember == nil || p.FitsMember(part, class, node)
 }
 
-// cost is what a set of moved pods costs.
+// cost returns what a set of moved pods costs.
 func (p *Problem) cost(moves []Move) Cost {
 	var sum Cost
 	moved, own := map[int]int{}, map[int]Cost{}

@@ -10,16 +10,15 @@ import (
 // everything is an allowance that does not bound the search.
 const everything = 1 << 20
 
-// mostChoices is how many choices there are for one item at most.
+// mostChoices is how many choices there are at most for one item.
 const mostChoices = 1 << 10
 
-// allowances are how far the search strays from the greedy way, time after time: second
-// choices count one, third and fourth ones two, and so on.
+// allowances are how far the search strays from the greedy way, run after run: second choices count
+// one, third and fourth ones two, and so on.
 var allowances = []int{0, 1, 2, 3, 4, 6, 8, 10, everything}
 
-// Best finds the cheapest moves after which the gang that waits fits; of those that cost
-// the same, the fewest. There are none to make where it fits as it is. An error tells
-// that the problem makes no sense.
+// Best finds the cheapest moves after which the waiting gang fits; of those that cost the same, the
+// fewest. There are none if it fits already. It fails if the problem makes no sense.
 func Best(p Problem) (Result, error) {
 	if err := p.validate(); err != nil {
 		return Result{}, fmt.Errorf("reading the problem: %w", err)
@@ -51,7 +50,7 @@ func Best(p Problem) (Result, error) {
 // place is an item of a key on a node.
 type place struct{ key, node int }
 
-// search is a state, and what the way to it leaves to do.
+// search is a state, and what is left to do.
 type search struct {
 	*state
 	all     []int  // nodes
@@ -61,14 +60,14 @@ type search struct {
 	places  [][][]int
 	depth   []int // of pods that are out
 	keys    map[place]int
-	// banned are places where an item need not be tried again, since all was tried
-	// already that has it there.
+	// banned are places where an item need not be tried again, since everything with it there was
+	// tried already.
 	banned map[place]int
-	// like is the first of the parts that each is a twin of. taken are domains where a part
-	// need not be tried again: all was tried already that has a twin of it there.
+	// like has for each part the first of the parts that it is a twin of. taken are domains where a
+	// part need not be tried again: everything with a twin of it there was tried already.
 	like  []int
 	taken map[place]int
-	// areas are those of joins.
+	// areas are the areas of joins.
 	areas                map[int]area
 	memberFits, podFits  answers
 	firstDomains         []int
@@ -122,7 +121,7 @@ func newSearch(p *Problem) *search {
 	return s
 }
 
-// enough reports whether there is room for the gang at all, if all of it could be joined.
+// enough reports whether there is room for the gang at all, if all room could be joined.
 func (s *search) enough() bool {
 	for c := range s.columns {
 		var sum int64
@@ -179,13 +178,13 @@ func (s *search) descend(allowance int) {
 // hopeless reports whether nothing better than the best plan can come.
 func (s *search) hopeless() bool { return s.worse(s.low, len(s.out)) }
 
-// worse reports whether plans that cost so much with so many moves, at least, are no
+// worse reports whether plans that cost at least this much, with at least this many moves, are no
 // better than the best one.
 func (s *search) worse(cost Cost, moves int) bool {
 	return s.best != nil && cmp.Or(cost.Compare(s.best.Cost), cmp.Compare(moves, len(s.best.Moves))) >= 0
 }
 
-// homeless is the biggest pod that has to leave and has no place yet.
+// homeless returns the biggest pod that has to leave and has no place yet.
 func (s *search) homeless() int {
 	biggest := nowhere
 	for _, pod := range s.out {
@@ -205,8 +204,8 @@ func (s *search) itemOf(pod int) item {
 	return item{pod: pod, request: p.Request, key: key, depth: s.depth[pod]}
 }
 
-// intoDomains tries the domains of a part. That it is not the best one counts for all
-// parts but the first.
+// intoDomains tries the domains of a part. For all parts but the first, a domain that is not the
+// best one uses up allowance.
 func (s *search) intoDomains(part, allowance int) {
 	var order []int
 	if s.next == 0 && s.firstDomains != nil {
@@ -238,7 +237,7 @@ func (s *search) intoDomains(part, allowance int) {
 	}
 }
 
-// choose has a part be in one of its domains.
+// choose puts a part in one of its domains.
 func (s *search) choose(part, domain int) {
 	s.domain[part] = domain
 	for _, join := range s.Want[part].Joins {
@@ -256,7 +255,7 @@ func (s *search) unchoose(part int) {
 	}
 }
 
-// open reports whether a part may be in a domain, beside those that have theirs.
+// open reports whether a part may be in a domain, given the parts that have theirs.
 func (s *search) open(part, domain int) bool {
 	if s.taken[place{s.like[part], domain}] > 0 {
 		return false
@@ -267,9 +266,9 @@ func (s *search) open(part, domain int) bool {
 	})
 }
 
-// rankDomains orders the domains of a part by what greed comes to: 1. those where all
-// members find a place first, and those last that there is no time to guess of; 2. cost;
-// 3. how many pods have to leave; 4. index.
+// rankDomains orders the domains of a part by the outcome of a greedy guess: 1. members without a
+// place, few first; domains that there is no time to guess about come last; 2. cost; 3. how many
+// pods have to leave; 4. index.
 func (s *search) rankDomains(part int) []int {
 	type rank struct {
 		domain, missing, out int
@@ -328,8 +327,8 @@ func (s *search) guess(part int) (missing, out int, cost Cost) {
 	return missing, out, cost
 }
 
-// guessAlike places up to count members that are alike on nodes of their own, by what
-// each would cost if it were the first.
+// guessAlike places up to count members that are alike, each on a node of its own, by what each
+// would cost if it were the first.
 func (s *search) guessAlike(m item, count int) (placed []choice) {
 	want := 1
 	if count > 1 {

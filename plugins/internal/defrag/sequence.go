@@ -9,18 +9,18 @@ const mostOrders = 2000
 // are numbered anew: only those that receive pods count.
 type sequence struct {
 	request  [][]int64
-	from, to []int     // of each move; from is nowhere where no pod goes
+	from, to []int     // of each move; from is nowhere if no pod goes to that node
 	free     [][]int64 // now
 	due      [][]int64 // what is still to come
 	done     []bool
 	order    []int
-	// dead are sets of moves from which no order leads on, where there are few moves.
+	// dead are sets of moves from which no order leads on, if there are few moves.
 	dead   map[uint64]bool
 	effort int
 }
 
-// sequenced orders moves so that each has room at its turn. Where ok is false there is no
-// such order, unless it gave up. The receiver's places are those of members.
+// sequenced orders moves so that each has room at its turn. If ok is false there is no such order,
+// unless it gave up. places are those of members.
 func (p *Problem) sequenced(places [][][]int, moves []Move) (order []Move, ok, gaveUp bool) {
 	q := &sequence{effort: mostOrders, dead: map[uint64]bool{}, done: make([]bool, len(moves))}
 	at := map[int]int{}
@@ -66,9 +66,8 @@ func (p *Problem) eachMember(places [][][]int, visit func(node int, request []in
 	}
 }
 
-// solve makes the moves that are left. Those that harm nobody come first, and are never
-// taken back: their targets have room for all that is still to come. Among the others
-// it tries one after the other.
+// solve makes the moves that are left. Harmless moves come first, and are never taken back: their
+// targets have room for all that is still to come. It tries the others one after the other.
 func (q *sequence) solve() bool {
 	mark := len(q.order)
 	for q.harmless() {
@@ -101,7 +100,7 @@ func (q *sequence) solve() bool {
 	return false
 }
 
-// harmless makes moves that take nobody's room, and reports whether there were any.
+// harmless makes moves that take no room from others, and reports whether there were any.
 func (q *sequence) harmless() bool {
 	found := false
 	for i := range q.request {
@@ -125,7 +124,7 @@ func covered(free, due []int64) bool {
 	return true
 }
 
-// key is which moves are done, if they are few enough to tell.
+// key returns which moves are done; ok is false if there are too many for a key.
 func (q *sequence) key() (key uint64, ok bool) {
 	if len(q.done) > 64 {
 		return 0, false
@@ -160,9 +159,9 @@ func (q *sequence) unmake() {
 	}
 }
 
-// linked says of each of the moves, which are in order, after which others it comes: of
-// those that leave its target, one after the other, each is dropped that it can do
-// without. Those that come to the target earlier count as there.
+// linked sets for each of the moves, which are in order, which others it comes after: of the moves
+// that leave its target it drops, one after the other, each that the move can do without. Moves
+// that come to the target earlier count as done.
 func (p *Problem) linked(places [][][]int, moves []Move) []Move {
 	moves = slices.Clone(moves)
 	into, outOf := map[int][]int{}, map[int][]int{} // earlier moves by node
@@ -210,7 +209,7 @@ func (p *Problem) needed(moves []Move, free, request []int64, after []int) []int
 	return after
 }
 
-// closure is some moves, and all that they are after.
+// closure returns some moves, and all moves that they are after.
 func closure(moves []Move, some []int) map[int]bool {
 	all, queue := map[int]bool{}, slices.Clone(some)
 	for len(queue) > 0 {

@@ -5,12 +5,12 @@ import (
 	"slices"
 )
 
-// Where a pod is, instead of the node that it moved to.
+// What to has for a pod, instead of the node that it moved to.
 const (
 	stays   = -1
 	pushed  = -2 // it has to leave, and has no place yet
 	nowhere = -1
-	// mostFollow is how big a group may be that moves to another of its sets.
+	// mostFollow is how many pods a group may have that moves to another of its sets.
 	mostFollow = 64
 )
 
@@ -32,16 +32,16 @@ type state struct {
 	sets setTable
 
 	to []int
-	// out are the pods that have to leave, or left, in that order.
+	// out are the pods that have to leave, or have left, in that order.
 	out []int
-	// moved, own and home are by group: how many of its pods are out, what they cost by
-	// themselves, and which of its sets all have to be in; nowhere is not decided.
+	// moved, own and home are by group: how many of its pods are out, what they cost by themselves,
+	// and which of its sets all have to be in; nowhere means not decided.
 	moved, home []int
 	settled     []int // how many decisions home rests on
 	own         []Cost
 	left        []int // of limits
 	groups      int   // of which a pod is out
-	// cost is that of all that are out, low the least that it may come to with more.
+	// cost is the cost of all pods that are out, low the least that it may come to with more.
 	cost, low Cost
 }
 
@@ -73,7 +73,7 @@ func newState(p *Problem) *state {
 	return s
 }
 
-// weigh makes a column count by how much of it is free anywhere.
+// weigh weights a column by how much of it is free on all nodes.
 func (s *state) weigh() {
 	s.weight = make([]float64, s.columns)
 	for i, amount := range s.free {
@@ -102,8 +102,8 @@ func (s *state) alike(a, b int) bool { return s.Pods[a].Kind >= 0 && s.Pods[a].K
 
 func (s *state) at(node int) []int64 { return s.free[node*s.columns : (node+1)*s.columns] }
 
-// push takes a pod out of its node. It is for the caller to undo, unless ok is false: a
-// bound would be exceeded.
+// push takes a pod off its node. The caller has to undo it, unless ok is false: a bound would be
+// exceeded.
 func (s *state) push(i int) (ok bool) {
 	pod := &s.Pods[i]
 	if over(len(s.out)+1, s.Budget.MaxMoves) {
@@ -141,7 +141,7 @@ func (s *state) pull() {
 	s.count(pod, -1)
 }
 
-// count adds or subtracts a pod from those that are out.
+// count adds a pod to those that are out, or subtracts it.
 func (s *state) count(pod *Pod, n int) {
 	if pod.Group < 0 {
 		if n > 0 {
@@ -195,8 +195,7 @@ func (s *state) unsettle(group int) {
 	}
 }
 
-// price is what it costs to push pods out, together; ok is false where a bound would be
-// exceeded.
+// price returns what it costs to push pods out, together; ok is false if a bound would be exceeded.
 func (s *state) price(pods []int) (cost Cost, ok bool) {
 	before, mark := s.low, len(s.out)
 	ok = true
@@ -222,7 +221,8 @@ func (s *state) bound(pod int) bool {
 	return g >= 0 && s.Groups[g].Within != nil
 }
 
-// residence is the set that all pods of a group were in at first; nowhere is in no one.
+// residence returns the set that all pods of a group were in at first; nowhere if they were in no
+// single one.
 func (s *state) residence(group int) int {
 	within := s.sets.of(s.Groups[group].Within, len(s.Nodes))
 	home := nowhere
@@ -236,8 +236,8 @@ func (s *state) residence(group int) int {
 	return home
 }
 
-// followers are the pods of a group that have to leave as well if it goes to one of its
-// sets; ok is false where that cannot be.
+// followers returns the pods of a group that have to leave as well if it goes to one of its sets;
+// ok is false if it cannot go there.
 func (s *state) followers(group, set int) (pods []int, ok bool) {
 	within := s.sets.of(s.Groups[group].Within, len(s.Nodes))
 	for _, pod := range s.of[group] {
@@ -251,7 +251,7 @@ func (s *state) followers(group, set int) (pods []int, ok bool) {
 	return pods, len(s.of[group]) <= mostFollow || len(pods) == 0
 }
 
-// setTable is which of some disjoint sets each node is in, by the sets' slice.
+// setTable has which of some disjoint sets each node is in, by the slice of the sets.
 type setTable map[*[]int][]int32
 
 func (t setTable) of(sets [][]int, nodes int) []int32 {

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// validate reports what makes a problem meaningless.
+// validate returns an error if a problem makes no sense.
 func (p *Problem) validate() error {
 	for i, node := range p.Nodes {
 		if len(node.Free) != p.columns() {
@@ -95,7 +95,7 @@ func (p *Problem) validatePart(part Part) error {
 	return p.validateNodes(part.Domains, false)
 }
 
-// Like reports whether two parts may be twins, but for what FitsMember says.
+// Like reports whether two parts may be twins, except for what FitsMember says.
 func (part Part) Like(other Part) bool {
 	return slices.EqualFunc(part.Classes, other.Classes, func(a, b Class) bool { return a.Count == b.Count && slices.Equal(a.Request, b.Request) }) &&
 		slices.EqualFunc(part.Domains, other.Domains, slices.Equal) &&

@@ -13,44 +13,46 @@ import (
 )
 
 const (
-	// opening is how long after a Reservation has been opened to the successor the pod is evicted: by then the
-	// scheduler knows, and does not send the successor elsewhere.
+	// opening is the time between opening a Reservation to the successor and evicting the pod: by then the
+	// scheduler knows of it, and does not send the successor elsewhere.
 	opening = 1500 * time.Millisecond // conditions are in whole seconds
-	// defaultTimeout is that of the schema, for who was not given it by the API server.
+	// defaultTimeout is the default of the schema, for objects that did not get it from the API
+	// server.
 	defaultTimeout = 10 * time.Minute
 )
 
-// Pod is the pod that has the name of the one to move.
+// Pod is the pod that has the name of the pod to move.
 type Pod struct {
 	UID  types.UID
 	Node string
-	// Ending: it is being deleted. Ended: it has come to its end. Controlled: something makes it again.
+	// Ending: it is being deleted. Ended: it has come to its end. Controlled: a controller makes it
+	// again.
 	Ending, Ended, Controlled bool
 	// Grace is how long it may take to end.
 	Grace time.Duration
-	// Successors are the pods that its controller makes in its place; nil where nobody knows.
+	// Successors are the pods that its controller makes in its place; nil if they are not known.
 	Successors *v1alpha1.MigrationSuccessors
 }
 
-// Reservation is the one that has the name of the target's.
+// Reservation is the Reservation that has the name of the target's.
 type Reservation struct {
 	// Ours: it was made for this PodMigration.
 	Ours bool
-	// Open: others than the pod itself may use it.
+	// Open: pods other than the one to move may use it.
 	Open  bool
 	Phase v1alpha1.ReservationPhase
 	// Node is where it is held; empty for nowhere yet.
 	Node string
-	// Why tells why it has no place, or why it has ended.
+	// Why is why it has no place, or why it has ended.
 	Why   string
 	Users []v1alpha1.ReservationConsumer
 }
 
-// Seen is what a status follows from, beside the PodMigration itself.
+// Seen is what a status follows from, besides the PodMigration itself.
 type Seen struct {
-	// Pod is nil where there is none of the name.
+	// Pod is nil if there is none of the name.
 	Pod *Pod
-	// Reservation is nil where there is none of the name.
+	// Reservation is nil if there is none of the name.
 	Reservation *Reservation
 	// Alike is the name of a Reservation of another PodMigration that is open to the same successors; empty for none.
 	Alike string
@@ -63,11 +65,11 @@ type Action int
 
 // Actions.
 const (
-	// Nothing is to be done, but to wait.
+	// Nothing is to be done but wait.
 	Nothing Action = iota
 	// Reserve makes the Reservation.
 	Reserve
-	// Open has the successor be an owner of the Reservation.
+	// Open makes the successor an owner of the Reservation.
 	Open
 	// Evict evicts the pod.
 	Evict
@@ -75,15 +77,16 @@ const (
 	Release
 )
 
-// Step is what follows. Where the status differs from what it is, it has to be written before anything is done.
+// Step is what follows. If the status differs from the current one, it has to be written before anything is
+// done.
 type Step struct {
 	Status v1alpha1.PodMigrationStatus
 	Action Action
-	// Again is when to look again though nothing happens; the zero time for never.
+	// Again is when to look again even if nothing happens; the zero time for never.
 	Again time.Time
 }
 
-// ReservationName is what the Reservation of a PodMigration is called.
+// ReservationName returns the name of the Reservation of a PodMigration.
 func ReservationName(m *v1alpha1.PodMigration) string {
 	return cmp.Or(m.Status.Reservation, m.Spec.Reservation, "migration-"+string(m.UID))
 }
@@ -93,7 +96,7 @@ func Ended(phase v1alpha1.MigrationPhase) bool {
 	return phase == v1alpha1.MigrationSucceeded || phase == v1alpha1.MigrationFailed
 }
 
-// Next is what follows for a PodMigration.
+// Next returns what follows for a PodMigration.
 func Next(m *v1alpha1.PodMigration, seen Seen, now time.Time) Step {
 	s := &step{m: m, seen: seen, now: now}
 	m.Status.DeepCopyInto(&s.out.Status)
@@ -112,7 +115,7 @@ func Next(m *v1alpha1.PodMigration, seen Seen, now time.Time) Step {
 	return s.out
 }
 
-// Refused is the status of a PodMigration whose eviction was refused.
+// Refused returns the status of a PodMigration whose eviction was refused.
 func Refused(m *v1alpha1.PodMigration, reason, message string, now time.Time) v1alpha1.PodMigrationStatus {
 	s := &step{m: m, now: now}
 	m.Status.DeepCopyInto(&s.out.Status)
@@ -121,7 +124,7 @@ func Refused(m *v1alpha1.PodMigration, reason, message string, now time.Time) v1
 	return s.out.Status
 }
 
-// step is one that is being worked out.
+// step is a Step that is being worked out.
 type step struct {
 	m    *v1alpha1.PodMigration
 	seen Seen
@@ -129,7 +132,7 @@ type step struct {
 	out  Step
 }
 
-// ours is the Reservation that was made for it; nil for none.
+// ours returns the Reservation that was made for the PodMigration; nil for none.
 func (s *step) ours() *Reservation {
 	if r := s.seen.Reservation; r != nil && r.Ours {
 		return r
@@ -137,13 +140,13 @@ func (s *step) ours() *Reservation {
 	return nil
 }
 
-// there reports whether the pod is there that is to move, and is not on its way out.
+// there reports whether the pod that is to move is there, and is not on its way out.
 func (s *step) there() bool {
 	pod := s.seen.Pod
 	return pod != nil && pod.UID == s.m.Spec.PodUID && !pod.Ending && !pod.Ended
 }
 
-// pending is before anything is evicted.
+// pending works out the step while nothing is evicted yet.
 func (s *step) pending() {
 	status, spec := &s.out.Status, &s.m.Spec
 	status.Phase, status.Reservation = v1alpha1.MigrationPending, ReservationName(s.m)
@@ -157,7 +160,7 @@ func (s *step) pending() {
 	switch {
 	case !s.there() && s.restarts():
 		status.Phase = v1alpha1.MigrationRunning
-		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.MigrationEvicted) // its time is to be that of now
+		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.MigrationEvicted) // so that its transition time is now
 		s.set(v1alpha1.MigrationEvicted, metav1.ConditionFalse, v1alpha1.MigrationReasonPodGone, fmt.Sprintf("pod %s went before it was evicted; its successor is awaited", spec.PodName))
 	case !s.there():
 		s.fail(v1alpha1.MigrationReasonPodGone, fmt.Sprintf("pod %s with UID %s does not run any more", spec.PodName, spec.PodUID))
@@ -183,8 +186,8 @@ func (s *step) pending() {
 	}
 }
 
-// restarts reports whether somebody else deletes, or has deleted, the pod whose target is held: an operator that starts a gang anew
-// as a whole does so when another of its pods is moved. One that has come to its end has no successor.
+// restarts reports whether something else deletes, or has deleted, the pod whose target is held: an operator that restarts a gang
+// as a whole does so when another of its pods is moved. A pod that has come to its end has no successor.
 func (s *step) restarts() bool {
 	pod, r := s.seen.Pod, s.ours()
 	ended := pod != nil && pod.UID == s.m.Spec.PodUID && pod.Ended
@@ -197,7 +200,7 @@ func (s *step) reserved() bool {
 	return meta.IsStatusConditionTrue(s.m.Status.Conditions, v1alpha1.MigrationReserved)
 }
 
-// reserving is while the target is not reserved.
+// reserving works out the step while the target is not reserved.
 func (s *step) reserving(why string) {
 	name, spec := s.out.Status.Reservation, &s.m.Spec
 	why = cmp.Or(why, "no scheduler has tried it yet")
@@ -212,7 +215,7 @@ func (s *step) reserving(why string) {
 	s.set(v1alpha1.MigrationEvicted, metav1.ConditionFalse, v1alpha1.MigrationReasonWaiting, "the target is not reserved yet")
 }
 
-// ready is once the target is reserved.
+// ready works out the step once the target is reserved.
 func (s *step) ready(r *Reservation) {
 	name := s.out.Status.Reservation
 	s.set(v1alpha1.MigrationReserved, metav1.ConditionTrue, v1alpha1.MigrationReasonReserved, fmt.Sprintf("Reservation %s holds the target on node %s", name, r.Node))
@@ -235,7 +238,7 @@ func (s *step) ready(r *Reservation) {
 	}
 }
 
-// running is from when the pod may have been evicted.
+// running works out the step once the pod may have been evicted.
 func (s *step) running() {
 	status, spec := &s.out.Status, &s.m.Spec
 	r := s.ours()
@@ -277,8 +280,8 @@ func (s *step) running() {
 	}
 }
 
-// arrived takes in that the successor is on the target, or was, and reports whether. Once the pod itself has ended, too, its
-// node has the room, and all is done.
+// arrived reports whether the successor is on the target, or was, and updates the status then. Once the pod itself has
+// ended, too, its node has the room back, and the migration is done.
 func (s *step) arrived(r *Reservation) bool {
 	status, spec := &s.out.Status, &s.m.Spec
 	if status.Successor == nil && r != nil {
@@ -310,7 +313,7 @@ func (s *step) leaving() bool {
 	return pod != nil && pod.UID == s.m.Spec.PodUID && !pod.Ended && !s.there()
 }
 
-// leave waits for the pod to end: for the time that it is given for that, and the timeout. It reports whether there is any left.
+// leave waits for the pod to end: for its grace period and the timeout. It reports whether there is any time left.
 func (s *step) leave() bool {
 	s.evicted()
 	since := meta.FindStatusCondition(s.out.Status.Conditions, v1alpha1.MigrationEvicted).LastTransitionTime
@@ -321,17 +324,17 @@ func (s *step) leave() bool {
 	return false
 }
 
-// moved ends it with success.
+// moved ends the migration with success.
 func (s *step) moved(message string) {
 	s.evicted()
 	s.out.Status.Phase = v1alpha1.MigrationSucceeded
 	s.end(metav1.ConditionTrue, v1alpha1.MigrationReasonMoved, message)
 }
 
-// awaitGone is how long a successor is awaited of a pod that went by itself: it may have none.
+// awaitGone is how long the successor of a pod that went by itself is awaited: it may have none.
 const awaitGone = time.Minute
 
-// await is from when the pod is gone.
+// await waits for the successor once the pod is gone.
 func (s *step) await() {
 	status := &s.out.Status
 	if status.GoneTime == nil {
@@ -349,20 +352,21 @@ func (s *step) await() {
 	s.letIn()
 }
 
-// letIn opens the Reservation to the successor where it is not open.
+// letIn opens the Reservation to the successor if it is not open.
 func (s *step) letIn() {
 	if !s.ours().Open {
 		s.out.Action = Open
 	}
 }
 
-// went reports whether nobody here has evicted the pod: it went by itself.
+// went reports whether the pod went by itself, and was not evicted for this PodMigration.
 func (s *step) went() bool {
 	c := meta.FindStatusCondition(s.out.Status.Conditions, v1alpha1.MigrationEvicted)
 	return c != nil && c.Reason == v1alpha1.MigrationReasonPodGone
 }
 
-// unmoved ends it without a successor on the target. Of a pod that went by itself that is no harm: its node is free of it.
+// unmoved ends the migration without a successor on the target. If the pod went by itself that is no harm: its node is
+// free of it.
 func (s *step) unmoved(reason, message string) {
 	if s.went() {
 		reason = v1alpha1.MigrationReasonPodGone
@@ -370,7 +374,7 @@ func (s *step) unmoved(reason, message string) {
 	s.fail(reason, message)
 }
 
-// evicted says that the pod has been evicted, unless it went by itself.
+// evicted sets the condition that the pod has been evicted, unless it went by itself.
 func (s *step) evicted() {
 	if s.went() {
 		return
@@ -378,7 +382,7 @@ func (s *step) evicted() {
 	s.set(v1alpha1.MigrationEvicted, metav1.ConditionTrue, v1alpha1.MigrationReasonEvicted, "the pod has been evicted")
 }
 
-// timeout is how long each of the two waits may take.
+// timeout returns how long each of the two waits may take.
 func (s *step) timeout() time.Duration {
 	if t := s.m.Spec.Timeout; t != nil {
 		return t.Duration
@@ -386,7 +390,7 @@ func (s *step) timeout() time.Duration {
 	return defaultTimeout
 }
 
-// deadline is the end of a wait; false where it has not begun.
+// deadline returns the end of a wait; false if it has not begun.
 func (s *step) deadline(since *metav1.Time) (time.Time, bool) {
 	if since == nil {
 		return time.Time{}, false
@@ -394,7 +398,7 @@ func (s *step) deadline(since *metav1.Time) (time.Time, bool) {
 	return since.Add(s.timeout()), true
 }
 
-// fail ends it without success.
+// fail ends the migration without success.
 func (s *step) fail(reason, message string) {
 	s.out.Status.Phase = v1alpha1.MigrationFailed
 	s.end(metav1.ConditionFalse, reason, message)
@@ -414,7 +418,7 @@ func (s *step) set(kind string, is metav1.ConditionStatus, reason, message strin
 	})
 }
 
-// longest is how long a message may be: that of a condition holds 32768.
+// longest is how long a message may be: a condition's holds 32768.
 const longest = 4096
 
 func clip(message string) string {
@@ -424,5 +428,5 @@ func clip(message string) string {
 	return message[:longest-3] + "..."
 }
 
-// seconds is a time as the API keeps it.
+// seconds returns a time as the API stores it.
 func seconds(at time.Time) *metav1.Time { return new(metav1.NewTime(at).Rfc3339Copy()) }

@@ -12,8 +12,8 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 )
 
-// ReservationFor is the Reservation that holds the target of a pod's migration. Until it is opened nobody may use
-// it: its only owner is the pod that runs elsewhere. queue is that which the PodGroup of the pod names for it; empty for none.
+// ReservationFor returns the Reservation that holds the target of a pod's migration. Until it is opened no pod may use it: its
+// only owner is the pod that runs elsewhere. queue is the one that the PodGroup of the pod names; empty for none.
 func ReservationFor(m *v1alpha1.PodMigration, pod *v1.Pod, queue string) *v1alpha1.Reservation {
 	r := &v1alpha1.Reservation{
 		ObjectMeta: metav1.ObjectMeta{
@@ -35,14 +35,15 @@ func ownerByUID(pod *v1.Pod) v1alpha1.ReservationOwner {
 	return v1alpha1.ReservationOwner{Object: &v1alpha1.ReservationOwnerObject{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}}
 }
 
-// ranks are the labels that tell a pod from others of its controller. Its successor has the same.
+// ranks are the labels that distinguish a pod from others of its controller. Its successor has the
+// same.
 var ranks = []string{
 	"apps.kubernetes.io/pod-index", "batch.kubernetes.io/job-completion-index", "statefulset.kubernetes.io/pod-name", "training.kubeflow.org/replica-index",
 	"training.kubeflow.org/replica-type",
 }
 
-// places are the labels that tell a pod of an operator which makes the controllers of its pods anew when it starts a
-// group anew: by these, and not by its controller, a successor is known. The first names the owner.
+// places are the labels that identify a pod of an operator that recreates the controllers of its pods when it
+// restarts a group: a successor is known by these, and not by its controller. The first names the owner.
 var places = [][]string{
 	{
 		"jobset.sigs.k8s.io/jobset-name", "jobset.sigs.k8s.io/jobset-uid", "jobset.sigs.k8s.io/replicatedjob-name", "jobset.sigs.k8s.io/job-index",
@@ -51,8 +52,8 @@ var places = [][]string{
 	{"leaderworkerset.sigs.k8s.io/name", "leaderworkerset.sigs.k8s.io/group-index", "leaderworkerset.sigs.k8s.io/worker-index"},
 }
 
-// Successors are the pods that may use the target once the pod is to be evicted: pods of the same controller, of the same
-// rank where they have one. nil where there is no controller: then it is whoever gets the name of the pod.
+// Successors returns the pods that may use the target once the pod is to be evicted: pods of the same controller, of the
+// same rank if they have one. nil if there is no controller: then the successor is whichever pod gets the name.
 func Successors(pod *v1.Pod) *v1alpha1.MigrationSuccessors {
 	ref := metav1.GetControllerOf(pod)
 	if ref == nil {
@@ -82,8 +83,9 @@ func labelsOf(pod *v1.Pod, keys []string) map[string]string {
 	return own
 }
 
-// OwnerFor is who may use the target of a PodMigration once its pod is to be evicted. next is the pod that has its name
-// by now, if it is another one: that is it, then. Of a pod that has no controller it is whichever has the name.
+// OwnerFor returns the owner that may use the target of a PodMigration once its pod is to be evicted. next is the pod
+// that has its name by now; if that is another pod, it is the owner. For a pod without a controller it is any pod of
+// the name.
 func OwnerFor(m *v1alpha1.PodMigration, next *v1.Pod) v1alpha1.ReservationOwner {
 	switch {
 	case next != nil && next.UID != m.Spec.PodUID:
@@ -98,12 +100,12 @@ func OwnerFor(m *v1alpha1.PodMigration, next *v1.Pod) v1alpha1.ReservationOwner 
 	return v1alpha1.ReservationOwner{Object: &v1alpha1.ReservationOwnerObject{Namespace: m.Namespace, Name: m.Spec.PodName}}
 }
 
-// IsOpen reports whether others than the pod itself may use a Reservation.
+// IsOpen reports whether pods other than the one to move may use a Reservation.
 func IsOpen(r *v1alpha1.Reservation, m *v1alpha1.PodMigration) bool {
 	return slices.ContainsFunc(r.Spec.Owners, func(o v1alpha1.ReservationOwner) bool { return o.Object == nil || o.Object.UID != m.Spec.PodUID })
 }
 
-// WhyNot tells why a Reservation has no place, or why it has ended.
+// WhyNot returns why a Reservation has no place, or why it has ended.
 func WhyNot(r *v1alpha1.Reservation) string {
 	for _, kind := range []string{v1alpha1.ReservationScheduled, v1alpha1.ReservationReady} {
 		if c := meta.FindStatusCondition(r.Status.Conditions, kind); c != nil && c.Status == metav1.ConditionFalse && c.Message != "" {
@@ -113,12 +115,13 @@ func WhyNot(r *v1alpha1.Reservation) string {
 	return ""
 }
 
-// Ready reports whether nothing says that a node is not.
+// Ready reports whether no condition says that a node is not ready.
 func Ready(node *v1.Node) bool {
 	return !slices.ContainsFunc(node.Status.Conditions, func(c v1.NodeCondition) bool { return c.Type == v1.NodeReady && c.Status != v1.ConditionTrue })
 }
 
-// TemplateOf is a pod like another, as far as scheduling goes: to be placed, and never to evict anybody.
+// TemplateOf returns a template of a pod like another one, as far as scheduling goes: to be placed, and
+// never to evict any pod.
 func TemplateOf(pod *v1.Pod) v1.PodTemplateSpec {
 	from := &pod.Spec
 	t := v1.PodTemplateSpec{
@@ -131,15 +134,15 @@ func TemplateOf(pod *v1.Pod) v1.PodTemplateSpec {
 			InitContainers: containers(from.InitContainers), Containers: containers(from.Containers), Resources: from.Resources.DeepCopy(),
 		},
 	}
-	// A template is no member of the gang that the pod is in, nor is it where others of that have to be: it has its node.
+	// A template is no member of the pod's gang, nor bound to where the other members have to be: it has its node.
 	maps.DeleteFunc(t.Annotations, func(key, _ string) bool {
 		return strings.HasPrefix(key, v1alpha1.GroupName+"/") || strings.HasPrefix(key, "gang.scheduling.koordinator.sh/") || strings.HasPrefix(key, "kubectl.kubernetes.io/")
 	})
 	return t
 }
 
-// TemplateIn is [TemplateOf], in the queue that the PodGroup of the pod names: a template is in no gang, and has to name it itself. Empty is
-// that none does.
+// TemplateIn returns [TemplateOf] of a pod, in the queue that the PodGroup of the pod names: a template is in no gang,
+// and has to name the queue itself. Empty means that the PodGroup names none.
 func TemplateIn(queue string, pod *v1.Pod) v1.PodTemplateSpec {
 	t := TemplateOf(pod)
 	if queue != "" {
@@ -148,7 +151,7 @@ func TemplateIn(queue string, pod *v1.Pod) v1.PodTemplateSpec {
 	return t
 }
 
-// containers are such that ask for the same, and run nothing.
+// containers returns containers that ask for the same, and run nothing.
 func containers(list []v1.Container) []v1.Container {
 	var out []v1.Container
 	for _, c := range list {

@@ -7,8 +7,8 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/topology"
 )
 
-// tellDomains is the number of domains that are tried for the sake of saying how
-// far a gang came in them, where arithmetic rules out that they take it.
+// tellDomains is the number of domains that are tried only to report how far a gang came in them,
+// although arithmetic rules out that they take it.
 const tellDomains = 8
 
 // parts orders the work: 1. gangs that require a topology, those that share a domain together, 2. gangs that wish

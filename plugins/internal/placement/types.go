@@ -23,7 +23,7 @@ type World interface {
 
 // Offers places members of one class, one by one.
 type Offers interface {
-	// Take places a member on the best node left; ok is false where none is.
+	// Take places a member on the best node left; ok is false if there is none.
 	Take(ctx context.Context, member int) (node int, ok bool, err error)
 }
 

@@ -1,8 +1,8 @@
-// Package provisioning words what a gang asks an autoscaler for: a ProvisioningRequest, and the PodTemplates that it refers to.
+// Package provisioning builds what a gang asks an autoscaler for: a ProvisioningRequest, and the PodTemplates that it refers to.
 //
-// It is for a gang that only its required topology keeps waiting. An autoscaler looks for room pod by pod and knows no gangs, so
-// the templates carry the topology as pod affinity to each other: room that is spread over domains does for none of them. The
-// same demand has the same name, so that making a request twice makes one.
+// It is for a gang that waits only because of its required topology. An autoscaler looks for room pod by pod and knows no gangs,
+// so the templates carry the topology as pod affinity to each other: room that is spread over domains is of no use to them. The
+// same demand has the same name, so that creating a request twice creates one.
 //
-// It makes objects. Callers write them.
+// It builds objects. Callers write them.
 package provisioning

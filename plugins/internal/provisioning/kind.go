@@ -14,7 +14,7 @@ type podKind struct {
 	count    int
 }
 
-// kindsOf sorts pods by their templates, in the order in which these come first.
+// kindsOf groups pods by their templates, in the order of the first pod of each.
 func kindsOf(pods []*v1.Pod) ([]*podKind, error) {
 	labels := labelsOf(pods)
 	var kinds []*podKind
@@ -37,7 +37,7 @@ func kindsOf(pods []*v1.Pod) ([]*podKind, error) {
 }
 
 // templateOf returns what an autoscaler has to know of a pod to find room for it. What differs between pods that are alike to
-// scheduling, such as mounts of tokens and names of hosts, is left out, and so is what says that a pod waits.
+// scheduling, such as token mounts and host names, is left out, and so is what marks a pod as waiting.
 func templateOf(pod *v1.Pod, labels map[string]bool) v1.PodTemplateSpec {
 	from := pod.Spec.DeepCopy()
 	template := v1.PodTemplateSpec{Spec: v1.PodSpec{
@@ -64,7 +64,7 @@ func containers(list []v1.Container) []v1.Container {
 	return kept
 }
 
-// claims keeps the volumes that may be somewhere.
+// claims keeps the volumes that may restrict which nodes a pod can use.
 func claims(volumes []v1.Volume) []v1.Volume {
 	var kept []v1.Volume
 	for _, volume := range volumes {
@@ -75,8 +75,8 @@ func claims(volumes []v1.Volume) []v1.Volume {
 	return kept
 }
 
-// labelsOf returns the keys of labels that templates have: those on which all pods agree, and of the others those by which the
-// pods' own affinity and spread constraints go. What merely numbers pods would make a kind of each.
+// labelsOf returns the keys of labels that templates have: those on which all pods agree, and those by which the pods' own
+// affinity and spread constraints select. Labels that merely number pods would make each pod a kind of its own.
 func labelsOf(pods []*v1.Pod) map[string]bool {
 	keys := map[string]bool{}
 	for key, value := range pods[0].Labels {
@@ -99,7 +99,7 @@ func labelsOf(pods []*v1.Pod) map[string]bool {
 	return keys
 }
 
-// affinityTerms are all that are about other pods.
+// affinityTerms returns all terms about other pods.
 func affinityTerms(affinity *v1.Affinity) (terms []v1.PodAffinityTerm) {
 	if affinity == nil {
 		return nil

@@ -20,7 +20,7 @@ import (
 
 const kind = "ProvisioningRequest"
 
-// Resource is that of ProvisioningRequests.
+// Resource is the resource of ProvisioningRequests.
 var Resource = schema.GroupVersionResource{Group: "autoscaling.x-k8s.io", Version: "v1", Resource: "provisioningrequests"}
 
 // Annotations of pods for which a ProvisioningRequest was made. Cluster Autoscaler adds no further nodes for them.
@@ -35,24 +35,25 @@ const maxPodSets = 32
 // Demand is what a gang needs nodes for.
 type Demand struct {
 	Gang gang.Key
-	// SchedulerName is the profile whose gang it is; ClassName the provisioning class.
+	// SchedulerName is the profile that the gang belongs to; ClassName the provisioning class.
 	SchedulerName, ClassName string
 	// Topology is the label key of the topology that the gang requires.
 	Topology string
-	// Owner is the object with which the request is deleted.
+	// Owner is the object that the request is deleted with.
 	Owner metav1.OwnerReference
 	// Pods are the members that wait, at least one.
 	Pods []*v1.Pod
 }
 
-// Request is the objects by which nodes are asked for. The templates come first: a request without them fails.
+// Request is the objects that ask for nodes. The templates come first: a request without them fails.
 type Request struct {
 	Name      string
 	Templates []v1.PodTemplate
 	Object    *unstructured.Unstructured
 }
 
-// Request words a demand. It is an error if the pods are of more kinds than a ProvisioningRequest takes.
+// Request returns the objects for a demand. It fails if the pods are of more kinds than a
+// ProvisioningRequest takes.
 func (d Demand) Request() (Request, error) {
 	kinds, err := kindsOf(d.Pods)
 	if err != nil {
@@ -86,7 +87,7 @@ func (d Demand) Request() (Request, error) {
 	return r, nil
 }
 
-// meta is what all objects of a request have.
+// meta returns the metadata of an object of a request.
 func (d Demand) meta(name, id string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
 		Namespace: d.Gang.Namespace, Name: name, OwnerReferences: []metav1.OwnerReference{d.Owner},
@@ -95,8 +96,8 @@ func (d Demand) meta(name, id string) metav1.ObjectMeta {
 	}
 }
 
-// bind has the pods of a template go where the others of the request are, in one domain. Their label selects them and no pod
-// that exists, so the first of them may go to any domain.
+// bind makes the pods of a template go where the other pods of the request are, in one domain. Their label selects them and
+// no existing pod, so the first of them may go to any domain.
 func (d Demand) bind(template *v1.PodTemplateSpec, id string) {
 	label := map[string]string{v1alpha1.ProvisioningRequestLabel: id}
 	metav1.SetMetaDataLabel(&template.ObjectMeta, v1alpha1.ProvisioningRequestLabel, id)
@@ -110,7 +111,7 @@ func (d Demand) bind(template *v1.PodTemplateSpec, id string) {
 	*terms = append(*terms, v1.PodAffinityTerm{LabelSelector: &metav1.LabelSelector{MatchLabels: label}, TopologyKey: d.Topology})
 }
 
-// hash tells demands apart.
+// hash returns a digest that differs between demands.
 func (d Demand) hash(kinds []*podKind) (string, error) {
 	parts := []any{d.Gang, d.SchedulerName, d.ClassName, d.Topology, d.Owner.UID}
 	for _, k := range kinds {
@@ -123,7 +124,8 @@ func (d Demand) hash(kinds []*podKind) (string, error) {
 	return digest(text), nil
 }
 
-// digest is short enough for a name, and long enough that two demands hardly ever share it.
+// digest returns a hash that is short enough for a name, and long enough that two demands hardly
+// ever share it.
 func digest(text []byte) string {
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:5])
@@ -132,8 +134,8 @@ func digest(text []byte) string {
 // longestName is how much of the name of a gang fits into that of a PodTemplate.
 const longestName = 200
 
-// prefix is what the names of all requests of a gang begin with: the name of the gang, or where that cannot be part of an
-// object's name, a digest of it.
+// prefix returns what the names of all requests of a gang begin with: the name of the gang, or if that cannot be part of
+// an object's name, a digest of it.
 func prefix(key gang.Key) string {
 	name := key.Name
 	if len(name) > longestName || len(validation.IsDNS1123Subdomain(name)) > 0 {
@@ -142,22 +144,22 @@ func prefix(key gang.Key) string {
 	return "lockstep-" + name + "-"
 }
 
-// IsNameOf reports whether a name is that of a request of a gang, which may be gone.
+// IsNameOf reports whether a name is one of a request of a gang, which may be gone.
 func IsNameOf(key gang.Key, name string) bool {
 	id, ok := strings.CutPrefix(name, prefix(key))
-	return ok && !strings.Contains(id, "-") // a gang may be called as another one, and more
+	return ok && !strings.Contains(id, "-") // the name of another gang may begin with this one and a dash
 }
 
-// GangOf returns for which gang a profile made a request; false where it did not.
+// GangOf returns the gang that a profile made a request for; false if the profile did not make it.
 func GangOf(request metav1.Object, schedulerName string) (gang.Key, bool) {
 	annotations := request.GetAnnotations()
 	key := gang.Key{Namespace: request.GetNamespace(), Name: annotations[v1alpha1.GangNameAnnotation]}
 	return key, key.Name != "" && annotations[v1alpha1.SchedulerNameAnnotation] == schedulerName
 }
 
-// TemplatesOf names the PodTemplates of a request.
+// TemplatesOf returns the names of the PodTemplates of a request.
 func TemplatesOf(request *unstructured.Unstructured) []string {
-	podSets, _, _ := unstructured.NestedSlice(request.Object, "spec", "podSets") // the schema sees to their shape
+	podSets, _, _ := unstructured.NestedSlice(request.Object, "spec", "podSets") // the schema ensures their shape
 	var names []string
 	for _, podSet := range podSets {
 		set, _ := podSet.(map[string]any)

@@ -25,13 +25,13 @@ type Consumer struct {
 	// Index is the placement, and Node where the pod is bound; empty if it is not.
 	Index int32
 	Node  string
-	// Requests are what it asks for.
+	// Requests are what the pod asks for.
 	Requests resource.Vector
-	// Ended: it has come to its end, and uses nothing any more.
+	// Ended: the pod has come to its end, and uses nothing any more.
 	Ended bool
 }
 
-// Node is how a node is.
+// Node is the state of a node.
 type Node int
 
 const (
@@ -43,7 +43,7 @@ const (
 	NodeGone
 )
 
-// Seen is what a status follows from, beside the Reservation itself.
+// Seen is what a status follows from, besides the Reservation itself.
 type Seen struct {
 	// Consumers are the pods with an allocation of this very Reservation, in any order.
 	Consumers []Consumer
@@ -51,8 +51,8 @@ type Seen struct {
 	Nodes map[string]Node
 }
 
-// Next is the status that a Reservation should have, and when to look again though nothing happens; the
-// zero time for never.
+// Next returns the status that a Reservation should have, and when to look again even if nothing
+// happens; the zero time for never.
 func Next(r *v1alpha1.Reservation, seen Seen, now time.Time) (v1alpha1.ReservationStatus, time.Time) {
 	if Ended(r.Status.Phase) {
 		status := *r.Status.DeepCopy()
@@ -91,22 +91,23 @@ func Next(r *v1alpha1.Reservation, seen Seen, now time.Time) (v1alpha1.Reservati
 	return status, again
 }
 
-// seconds is a time as the API keeps it.
+// seconds returns a time as the API stores it.
 func seconds(at time.Time) *metav1.Time { return new(metav1.NewTime(at).Rfc3339Copy()) }
 
 // standing is what there is of a Reservation.
 type standing struct {
-	// placements are those that are left, and consumers the pods that use them, the oldest first.
+	// placements are the ones that are left, and consumers the pods that use them, the oldest
+	// first.
 	placements []v1alpha1.ReservationPlacement
 	consumers  []Consumer
-	// spent is how many of the placements were used, where that is once.
+	// spent is how many of the placements were used, if each may be used once.
 	spent int
-	// lost are the nodes of placements that were left until now and are not any more; cordoned those of
-	// what is held that take no pods.
+	// lost are the nodes of placements that were held until now and are not any more; cordoned are
+	// nodes of placements that are held and take no pods.
 	lost, cordoned []string
 }
 
-// look sets what a Reservation has against what is there.
+// look compares what a Reservation has with what is there.
 func look(r *v1alpha1.Reservation, seen Seen) standing {
 	var l standing
 	for _, p := range r.Status.Placements {
@@ -131,7 +132,7 @@ func look(r *v1alpha1.Reservation, seen Seen) standing {
 	return l
 }
 
-// keep takes in a placement, unless its node is gone. What was used and is not to be used again is kept:
+// keep adds a placement, unless its node is gone. One that was used and is not to be used again is kept:
 // no other place is needed for it.
 func (l *standing) keep(p v1alpha1.ReservationPlacement, node Node) bool {
 	switch {
@@ -147,7 +148,7 @@ func (l *standing) keep(p v1alpha1.ReservationPlacement, node Node) bool {
 	return true
 }
 
-// status is the part of it that counts.
+// status returns the part of the status that is counted: placements, amounts and owners.
 func (l *standing) status(r *v1alpha1.Reservation) v1alpha1.ReservationStatus {
 	status := v1alpha1.ReservationStatus{Placements: l.placements, OwnerCount: int32(len(l.consumers))}
 	allocatable, allocated := resource.Vector{}, resource.Vector{}
@@ -170,7 +171,7 @@ func older(a, b Consumer) int {
 	return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
 }
 
-// used is what of a placement pods use that ask for so much together.
+// used returns how much of a placement is used by pods that ask for this much together.
 func used(allocatable, asked resource.Vector) resource.Vector {
 	amount := resource.Vector{}
 	for name, has := range allocatable {
@@ -179,7 +180,7 @@ func used(allocatable, asked resource.Vector) resource.Vector {
 	return amount
 }
 
-// list is an amount as the API writes it; nil for nothing.
+// list returns an amount as the API writes it; nil for nothing.
 func list(v resource.Vector) v1.ResourceList {
 	if v.Zero() {
 		return nil

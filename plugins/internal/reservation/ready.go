@@ -16,8 +16,8 @@ import (
 // named is how many nodes a message names.
 const named = 3
 
-// ready is the condition that owners find all that they were promised. It follows from the phase that the
-// status has; why something is sought anew is remembered in the condition itself.
+// ready returns the condition that owners find all that they were promised. It follows from the phase in
+// the status; why a place is sought again is remembered in the condition itself.
 func (l *standing) ready(r *v1alpha1.Reservation, status v1alpha1.ReservationStatus, now time.Time) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ReservationReady, Status: metav1.ConditionFalse}
 	was := meta.FindStatusCondition(r.Status.Conditions, v1alpha1.ReservationReady)
@@ -65,7 +65,7 @@ func until(r *v1alpha1.Reservation) string {
 
 func stamp(at time.Time) string { return at.UTC().Format(time.RFC3339) }
 
-// consumed says that everything has found its owner.
+// consumed says that everything was used by an owner.
 func (l *standing) consumed(r *v1alpha1.Reservation) string {
 	switch {
 	case Replicas(r) > 1:
@@ -77,7 +77,7 @@ func (l *standing) consumed(r *v1alpha1.Reservation) string {
 	}
 }
 
-// ran says when it ran out, and what becomes of what was held.
+// ran says when it expired, and what becomes of what was held.
 func (l *standing) ran(r *v1alpha1.Reservation) string {
 	at, field := expiry(r)
 	text := fmt.Sprintf("it expired at %s (spec.%s)", stamp(at), field)
@@ -112,10 +112,10 @@ func (l *standing) awaited(r *v1alpha1.Reservation, now time.Time) string {
 	return fmt.Sprintf("%d of %d placements are held: %s; it waits until %s", len(l.placements), Replicas(r), why, until(r))
 }
 
-// silence is how long a scheduler takes at most to say why it has no place.
+// silence is how long a scheduler takes at most to report why it found no place.
 const silence = 30 * time.Second
 
-// unheardOf is from when on a Reservation is one that no scheduler has tried; zero if one has.
+// unheardOf returns when a Reservation counts as one that no scheduler has tried; zero if one has.
 func unheardOf(r *v1alpha1.Reservation) time.Time {
 	if meta.FindStatusCondition(r.Status.Conditions, v1alpha1.ReservationScheduled) != nil || len(r.Status.Placements) > 0 {
 		return time.Time{}

@@ -10,38 +10,38 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
 )
 
-// Seat is a placement that a pod may use, as it is now.
+// Seat is a placement that a pod may use, in its current state.
 type Seat struct {
-	// ID is what the ledger calls it, and Holder who holds it there.
+	// ID is its hold in the ledger, and Holder the holder of that.
 	ID     hold.ID
 	Holder hold.Holder
 	Node   string
-	// Left is what nobody uses of it.
+	// Left is what no pod uses of it.
 	Left hold.Taken
-	// Meant: it is held for what comes in place of a pod that is moved, and that is what the pod is, as far as one can tell.
+	// Meant: it is held for the successor of a pod that is moved, and the pod is that, as far as can be told.
 	Meant bool
-	// Once: whoever uses it has it alone. Taken: somebody does.
+	// Once: only one pod may ever use it. Taken: one does.
 	Once, Taken bool
 	// Card is the GPU card that it is on; negative for none.
 	Card int
-	// Restricted names the resources of which a pod gets no more than is left; empty for none.
+	// Restricted names the resources of which a pod must not ask for more than is left; empty for none.
 	Restricted []v1.ResourceName
 }
 
 // OnCard is a placement on a GPU card.
 type OnCard struct {
 	ID hold.ID
-	// Reservation and Index are what an Allocation calls it.
+	// Reservation and Index identify it in an Allocation.
 	Reservation types.UID
 	Index       int32
 	Card        int
-	// Left is the memory, in MiB, that nobody uses of it.
+	// Left is the memory, in MiB, that no pod uses of it.
 	Left int64
 	// Users are the pods that use it, and their parts of the memory.
 	Users map[types.UID]int64
 }
 
-// Offers reports whether a pod that asks for so much may use it, and gets anything.
+// Offers reports whether a pod that asks for this much may use the seat, and would get anything.
 func (s *Seat) Offers(need hold.Taken) bool {
 	if s.Taken {
 		return false
@@ -55,8 +55,8 @@ func (s *Seat) Offers(need hold.Taken) bool {
 	return !part.Request.Zero() || len(part.Ports) > 0 || len(need.Request) == 0 && part.Pods > 0
 }
 
-// Rank orders the seats that a pod may use, the one that suits it best first: 1. that which is meant for it; 2. that which
-// covers most of what it asks for; 3. that of which least is left over; 4. as they come. It returns their positions.
+// Rank orders the seats that a pod may use, the one that suits it best first: 1. a seat that is meant for it; 2. the one
+// that covers most of what it asks for; 3. the one with the least left over; 4. as they come. It returns their positions.
 func Rank(need hold.Taken, seats []Seat) []int {
 	type rank struct {
 		at, tier      int
@@ -93,14 +93,15 @@ func Rank(need hold.Taken, seats []Seat) []int {
 	return order
 }
 
-// Suits is how well a seat suits a pod, from 0 to 1: how much it covers of what the pod asks for,
-// and how little is left over.
+// Suits returns how well a seat suits a pod, from 0 to 1: how much it covers of what the pod asks
+// for, and how little is left over.
 func Suits(need hold.Taken, seat *Seat) float64 {
 	covers, leaves := share(need, seat.Left), 1-share(seat.Left, need)
 	return covers * (1 - leaves/2)
 }
 
-// share is how much of what one amount has there is in the other, on the average of its resources.
+// share returns how much of one amount is in the other, as the average over the resources of the
+// first.
 func share(of, in hold.Taken) float64 {
 	sum, count := 0.0, 0
 	for name, amount := range of.Request {

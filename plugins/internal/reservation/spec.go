@@ -8,16 +8,16 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 )
 
-// defaultTTL is that of the schema, for who was not given it by the API server.
+// defaultTTL is the default of the schema, for objects that did not get it from the API server.
 const defaultTTL = 24 * time.Hour
 
-// Replicas is how many placements a Reservation asks for.
+// Replicas returns how many placements a Reservation asks for.
 func Replicas(r *v1alpha1.Reservation) int { return int(max(r.Spec.Replicas, 1)) }
 
 // Once reports whether each placement is used once.
 func Once(r *v1alpha1.Reservation) bool { return r.Spec.AllocateOnce == nil || *r.Spec.AllocateOnce }
 
-// Promised is where placements are promised that have no place yet, by index.
+// Promised returns the nodes that are promised to placements without a place yet, by index.
 func Promised(r *v1alpha1.Reservation) map[int32]string {
 	promised := map[int32]string{}
 	for i, node := range r.Spec.NodeNames {
@@ -29,8 +29,8 @@ func Promised(r *v1alpha1.Reservation) map[int32]string {
 	return promised
 }
 
-// Namespace is that of the reserve pods, and of the pods that a selector of owners without a namespace
-// selects.
+// Namespace returns the namespace of the reserve pods, and of the pods that a selector of owners
+// without a namespace selects.
 func Namespace(r *v1alpha1.Reservation) string {
 	if namespace := r.Spec.Template.Namespace; namespace != "" {
 		return namespace
@@ -38,12 +38,12 @@ func Namespace(r *v1alpha1.Reservation) string {
 	return metav1.NamespaceDefault
 }
 
-// Ended reports whether a phase is final. Of what has ended nothing is held.
+// Ended reports whether a phase is final. Nothing is held for a Reservation that has ended.
 func Ended(phase v1alpha1.ReservationPhase) bool {
 	return phase == v1alpha1.ReservationSucceeded || phase == v1alpha1.ReservationFailed
 }
 
-// Start is when a Reservation begins to be sought a place.
+// Start returns when a place for a Reservation begins to be sought.
 func Start(r *v1alpha1.Reservation) time.Time {
 	start := r.CreationTimestamp.Time
 	if at := r.Spec.StartTime; at != nil && at.After(start) {
@@ -52,13 +52,13 @@ func Start(r *v1alpha1.Reservation) time.Time {
 	return start
 }
 
-// Expiry is when a Reservation ends, used or not; the zero time if it does not.
+// Expiry returns when a Reservation ends, used or not; the zero time if it does not.
 func Expiry(r *v1alpha1.Reservation) time.Time {
 	at, _ := expiry(r)
 	return at
 }
 
-// expiry also names the field that says so.
+// expiry also returns the name of the field that says so.
 func expiry(r *v1alpha1.Reservation) (at time.Time, field string) {
 	ttl := defaultTTL
 	if r.Spec.TTL != nil {
