@@ -14,8 +14,8 @@ type Clearing struct {
 	// Units are nodes that are emptied together, a node or a domain each, in the order in
 	// which to try them.
 	Units [][]int
-	// Targets are the nodes that may receive pods, in the order in which to try them.
-	// They may be of units, too: whichever comes first, a unit is emptied or receives.
+	// Targets are the nodes that may receive pods, in the order in which to try them. They may be
+	// of units, too: a unit is emptied or receives pods, whichever comes first.
 	Targets []int
 	// MaxUnits bounds how many units are emptied. 0 means no bound, negative none at all.
 	MaxUnits int

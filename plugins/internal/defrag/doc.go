@@ -4,13 +4,12 @@
 //
 // A plan is whole and in order. Each move has room on its target while the pod is still on its
 // source, with the place of the waiting gang taken from the beginning; no pod moves twice, no gang
-// is torn out of its domain, and no bound is exceeded. [Check] verifies that for any plan, without
-// trust in how it was made. Nor does a plan have a move that could be left out.
+// is torn out of its domain, no bound is exceeded, and no move is in it that could be left out.
+// [Check] verifies all but the last of any plan, without trust in how it was made.
 //
 // It decides; callers reserve and evict. It knows no clock, no API server and no scheduler: the
 // problem's Fits reports what else keeps a pod off a node. Values go in, values come out, the same
 // for the same problem.
-// in, values come out, the same for the same problem.
 //
 // The search is a branch and bound over ejection chains (Glover 1996): an item to be placed either
 // fits a node or pushes out pods to make room, which then have to be placed in turn. It runs by

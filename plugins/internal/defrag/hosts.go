@@ -19,8 +19,8 @@ type item struct {
 	pod         int // or negative
 	part, class int
 	request     []int64
-	// key is the same for items that stand for each other, negative for one that is like
-	// no other.
+	// key is the same for items that stand for each other, negative for an item that is like no
+	// other.
 	key int
 	// depth is how many chains of pods that push each other led to this one.
 	depth int

@@ -48,9 +48,9 @@ type Pod struct {
 
 // Group is a gang that runs.
 type Group struct {
-	// Spare is how many of its pods may move before it breaks. Then Break is the cost,
-	// and those of its pods do not count. Break should be no less than what Spare pods
-	// cost, else the plan may not be the cheapest.
+	// Spare is how many of its pods may move before it breaks. Then Break is the cost, in place of
+	// those of its pods. Break should be no less than what Spare pods cost, otherwise the plan may
+	// not be the cheapest.
 	Spare int
 	Break Cost
 	// Within are disjoint sets of nodes. If a pod of the group moves, all have to be in one of the

@@ -47,7 +47,7 @@ const (
 type Seen struct {
 	// Consumers are the pods with an allocation of this very Reservation, in any order.
 	Consumers []Consumer
-	// Nodes are those of the placements. One that is not here is there.
+	// Nodes are the nodes of the placements. One that is missing is NodeThere.
 	Nodes map[string]Node
 }
 

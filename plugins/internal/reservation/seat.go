@@ -20,7 +20,7 @@ type Seat struct {
 	Left hold.Taken
 	// Meant: it is held for the successor of a pod that is moved, and the pod is that, as far as can be told.
 	Meant bool
-	// Once: only one pod may ever use it. Taken: one does.
+	// Once: the pod that uses it has it alone. Taken: another pod does.
 	Once, Taken bool
 	// Card is the GPU card that it is on; negative for none.
 	Card int
