@@ -6,18 +6,18 @@ import (
 	"time"
 )
 
-// Barred returns why a job that waits, or did not fit, would not be admitted to more nodes either: one of its queues lets nobody
-// in, or the job is beyond a ceiling, as [Book.Beyond] finds, and costs. An empty reason is that it would. That it would not counts at
-// once, also where only those that come before kept it until then; that it would, or that only those do, when [Book.Rebarred] has found
-// so for [tellOther]. So a job before which others come and go is told the same all the time, and autoscalers do not begin what they
-// give up a second later.
+// Barred returns why a job that waits, or did not fit, would not be admitted to more nodes either: one of its queues lets no job in, or
+// the job is beyond a ceiling, as [Book.Beyond] finds, and at the cost of that. An empty reason means that it would be. A reason counts
+// at once, also if only jobs that come before kept it until then; that there is none, or that it is only those jobs, counts when
+// [Book.Rebarred] has found so for [tellOther]. So a job keeps its reason while others come and go before it, and autoscalers do not
+// begin what they give up a second later.
 func (b *Book) Barred(name string) (Reason, string) {
 	j := b.jobs[name]
 	if j == nil || j.phase != Waiting && j.phase != Failed {
 		return "", ""
 	}
 	if j.barred.take(b.barOf(j)) {
-		j.barred.unheard, b.wishes.unheard = true, true // whoever asks need not be who tells
+		j.barred.unheard, b.wishes.unheard = true, true // the caller need not be the one that reports it
 	}
 	return j.barred.reason, j.barred.words
 }
@@ -28,7 +28,7 @@ type barred struct {
 	// eased is since when less does; zero where it still does. next is the most that has since.
 	eased time.Time
 	next  bar
-	// unheard: [Book.Rebarred] has not told of it yet.
+	// unheard: [Book.Rebarred] has not returned it yet.
 	unheard bool
 }
 
@@ -39,19 +39,19 @@ type bar struct {
 	words  string
 }
 
-// keeper is who keeps a job from more nodes, the worse the more.
+// keeper is what kind of thing keeps a job from more nodes; a higher value is worse.
 type keeper int
 
 const (
-	// nobody does.
+	// nobody: nothing does.
 	nobody keeper = iota
-	// others that come before would have them, and room that there is now helps the job.
+	// others: jobs that come before would have them, and room that there is now helps the job.
 	others
-	// limits of its queues do, or that these let nobody in.
+	// limits: limits of its queues do, or its queues let no job in.
 	limits
 )
 
-// barOf is what keeps a job from more nodes.
+// barOf returns what keeps a job from more nodes.
 func (b *Book) barOf(j *job) bar {
 	if !b.lets(j) {
 		queues := slices.Sorted(maps.Keys(j.missing()))
@@ -71,7 +71,7 @@ func (b *Book) barOf(j *job) bar {
 // lets reports whether all queues of a job let jobs in.
 func (b *Book) lets(j *job) bool { return b.under(j.Queue).serves && b.serves(j) }
 
-// take takes in what keeps a job from more nodes, unless that is less than before, and reports whether it is new.
+// take sets what keeps a job from more nodes, unless that is less than before, and reports whether it is new.
 func (b *barred) take(now bar) (isNew bool) {
 	if now.by < b.by {
 		return false
@@ -81,8 +81,8 @@ func (b *barred) take(now bar) (isNew bool) {
 	return isNew
 }
 
-// ease takes in that less keeps a job from more nodes than before, and reports whether that counts by now: at once, or since it has
-// been so for long enough. Then it is the most that has kept it since.
+// ease records that less keeps a job from more nodes than before, and reports whether that counts by now: at once, or because it
+// has been so for long enough. In that case the bar is the most that has kept it since.
 func (b *barred) ease(less bar, now time.Time, atOnce bool) bool {
 	if b.eased.IsZero() {
 		b.eased = now
@@ -101,19 +101,21 @@ func (b *barred) ease(less bar, now time.Time, atOnce bool) bool {
 	return true
 }
 
-// Rebarring is who is to be told what keeps it from more nodes.
+// Rebarring is the pods and jobs whose reason for getting no more nodes has to be reported again.
 type Rebarring struct {
-	// Pods are those of gangs.
+	// Pods are members of gangs.
 	Pods []string
-	// Again are pods in no gang that have to come again: they give another reason, and are told as they fail.
+	// Again are pods in no gang that have to come again: they have another reason, which is reported as they
+	// fail.
 	Again []string
-	// Reworded are jobs in no gang that have other words for the same reason, as [Book.Reworded] has them.
+	// Reworded are jobs in no gang that have other words for the same reason, as [Book.Reworded] returns
+	// them.
 	Reworded []string
 }
 
-// Rebarred returns the jobs that did not fit, and of which [Book.Barred] answers something else than when this was
-// asked last: a queue has been described anew, which counts at once, or jobs have come or gone. It costs a look at all jobs where
-// anything of that has changed, and is to be asked every second or so.
+// Rebarred returns the jobs that did not fit, and for which [Book.Barred] returns something else than when Rebarred was last
+// called: a queue has been described anew, which counts at once, or jobs have come or gone. It costs a look at all jobs if
+// anything of that has changed, and is to be called every second or so.
 func (b *Book) Rebarred(at Moment) (told Rebarring) {
 	if !b.wishes.moved() && !b.relinked && !b.lingers {
 		return told
@@ -139,14 +141,15 @@ func (b *Book) Rebarred(at Moment) (told Rebarring) {
 			told.Again = append(told.Again, j.Pod)
 		}
 	}
-	b.wishes.unheard = false // what was reckoned here has been heard
+	b.wishes.unheard = false // what was computed here has been returned
 	slices.Sort(told.Pods)
 	slices.Sort(told.Again)
 	slices.Sort(told.Reworded)
 	return told
 }
 
-// renew finds out what keeps a job from more nodes, and reports whether there is something to tell.
+// renew finds out what keeps a job from more nodes, and reports whether there is something to
+// report.
 func (b *Book) renew(j *job, at Moment, atOnce bool) bool {
 	now := b.barOf(j)
 	isNew := j.barred.take(now) || j.barred.unheard && now.by != nobody
@@ -157,7 +160,7 @@ func (b *Book) renew(j *job, at Moment, atOnce bool) bool {
 	return isNew
 }
 
-// Reworded returns what [Book.Barred] answers of a job in no gang that did not fit, as [Book.Rebarred] has found it last; false where it
+// Reworded returns what [Book.Barred] returns for a job in no gang that did not fit, as [Book.Rebarred] has found it last; false if it
 // would be admitted to more nodes, or waits for its turn.
 func (b *Book) Reworded(name string) (Notice, bool) {
 	j := b.jobs[name]

@@ -12,24 +12,26 @@ import (
 // What does not fit asks for nodes, as far as the ceilings of its queues let it have them: several jobs that are each below a
 // ceiling may be above it together, and nodes for all of them would idle.
 
-// wishes is who would have nodes, and who of them would be beyond a ceiling with them. It is reckoned when somebody asks, and
+// wishes is which jobs would have nodes, and which of them would be beyond a ceiling with them. It is computed on demand, and
 // only if anything of it has changed: that a job is tried once more changes nothing.
 type wishes struct {
-	// touched are the jobs that may wish something else than is known; all are there.
+	// touched are the jobs that may wish something else than is known; all of them exist.
 	touched map[string]*job
 	// of are the wishes of jobs that have a ceiling above them, and order has them in that in which they come.
 	of    map[string]*wish
 	order []*wish
-	// stale: what is used has changed since it was reckoned, or what is wished.
+	// stale: what is used, or what is wished, has changed since it was computed.
 	stale bool
-	// unheard: any of it has changed since [Book.Rebarred] was asked, whoever had it reckoned since.
+	// unheard: any of it has changed since [Book.Rebarred] was called, whichever call computed it
+	// since.
 	unheard bool
-	// under are the queues that were asked for since any was described anew, and ceilings what is above them.
+	// under are the queues that were looked up since any was described anew, and ceilings the ceilings above
+	// them.
 	under    map[string]*under
 	ceilings map[ceilingKey]*ceiling
 }
 
-// under is what a queue is under, itself first, and whether it lets jobs in.
+// under is the ceilings above a queue, its own first, and whether it lets jobs in.
 type under struct {
 	ceilings []*ceiling
 	serves   bool
@@ -40,8 +42,8 @@ type ceilingKey struct {
 	name  v1.ResourceName
 }
 
-// ceiling is how much of a resource a queue may have. While it is reckoned, used is what runs or is promised, and asked what jobs
-// ask for beside that.
+// ceiling is how much of a resource a queue may have. While wishes are computed, used is what runs or is promised, and asked what
+// jobs ask for besides.
 type ceiling struct {
 	ceilingKey
 	of                *queue
@@ -54,13 +56,14 @@ type wish struct {
 	priority int32
 	created  time.Time
 	asks     []ask
-	// counts: it waits for nodes, or for its turn, and those that come after it have what it leaves.
+	// counts: it waits for nodes, or for its turn, and jobs that come after it have what it leaves.
 	counts bool
-	// crowds: it is its turn although it is beyond a ceiling, and others have to make way for it. It counts in any case.
+	// crowds: it is its turn although it is beyond a ceiling, and other pods have to make way for it. It counts in any
+	// case.
 	crowds bool
 	// gone: the job wishes something else by now.
 	gone bool
-	// over: it is beyond a ceiling, as reckoned last; beyond is that of [wish.overCeiling].
+	// over: it is beyond a ceiling, as last computed; beyond is the one from [wish.overCeiling].
 	over   bool
 	beyond Bound
 }
@@ -87,14 +90,14 @@ func (w *wish) equal(other *wish) bool {
 		slices.Equal(w.asks, other.asks)
 }
 
-// newWishes are those of which nothing is known but whose they are.
+// newWishes returns the wishes of jobs, of which nothing is known yet.
 func newWishes(jobs map[string]*job) wishes {
 	w := wishes{touched: map[string]*job{}, of: map[string]*wish{}, under: map[string]*under{}, ceilings: map[ceilingKey]*ceiling{}}
 	maps.Copy(w.touched, jobs)
 	return w
 }
 
-// moved reports whether any of it may have changed since [Book.Rebarred] was asked.
+// moved reports whether any of it may have changed since [Book.Rebarred] was called.
 func (w *wishes) moved() bool { return w.unheard || w.stale || len(w.touched) > 0 }
 
 // touch notes that a job may wish something else.
@@ -106,7 +109,7 @@ func (w *wishes) forget(name string) {
 	w.replace(name, nil)
 }
 
-// replace has a job wish something else; nil for nothing.
+// replace gives a job another wish; nil for none.
 func (w *wishes) replace(name string, now *wish) {
 	before := w.of[name]
 	if before != nil {
@@ -120,11 +123,10 @@ func (w *wishes) replace(name string, now *wish) {
 	w.stale = w.stale || before != nil || now != nil
 }
 
-// Beyond returns a ceiling that a job would exceed if it was placed on new nodes, beside what is used, or promised to
-// others, and beside those that come before it and wait for nodes or for their turn: by priority, then age, then name. It is one that
-// the job would exceed without those before it, if there is any. Jobs that
-// are beyond a ceiling themselves ask for nothing, nor do those that wait for something else. It costs a look at all jobs, but
-// only where any of that has changed since it was asked last.
+// Beyond returns a ceiling that a job would exceed if it was placed on new nodes, besides what is used, or promised to others, and
+// besides the jobs that come before it and wait for nodes or for their turn: by priority, then age, then name. It is a ceiling that
+// the job would exceed without the jobs before it, if there is any. Jobs that are beyond a ceiling themselves ask for nothing, nor do
+// jobs that wait for something else. It costs a look at all jobs, but only if any of that has changed since the last call.
 func (b *Book) Beyond(name string) (Bound, bool) {
 	if j := b.jobs[name]; j == nil || !b.limited(j) {
 		return Bound{}, false
@@ -147,7 +149,7 @@ func (b *Book) Beyond(name string) (Bound, bool) {
 	return Bound{}, false
 }
 
-// reckon finds out who is beyond a ceiling.
+// reckon finds the jobs that are beyond a ceiling.
 func (w *wishes) reckon() {
 	w.stale = false
 	w.order = slices.DeleteFunc(w.order, func(one *wish) bool { return one.gone })
@@ -165,8 +167,8 @@ func (w *wishes) reckon() {
 	}
 }
 
-// overCeiling is the first ceiling that a job would exceed beside what others use, are promised, and ask for before it. One that it
-// would exceed whatever others ask for goes before those that it would not: room does not help it then.
+// overCeiling returns the first ceiling that a job would exceed with what others use, are promised, and ask for before it. A
+// ceiling that it would exceed whatever others ask for comes before ones that it would not: room does not help it then.
 func (w *wish) overCeiling() (first Bound, over bool) {
 	for _, a := range w.asks {
 		c := a.under
@@ -182,7 +184,7 @@ func (w *wish) overCeiling() (first Bound, over bool) {
 	return first, over
 }
 
-// wish is that of a job; nil if it wishes nothing, or no ceiling is above it.
+// wish returns the wish of a job; nil if it wishes nothing, or no ceiling is above it.
 func (b *Book) wish(j *job) *wish {
 	if j.phase == Outside || !b.limited(j) {
 		return nil
@@ -205,7 +207,7 @@ func (b *Book) wish(j *job) *wish {
 	return one
 }
 
-// under is what a queue is under.
+// under returns the ceilings above a queue, and whether it lets jobs in.
 func (b *Book) under(name string) *under {
 	if known := b.wishes.under[name]; known != nil {
 		return known
@@ -239,7 +241,7 @@ func (b *Book) limited(j *job) bool {
 	return false
 }
 
-// serves reports whether all queues of which a job asks for something let jobs in.
+// serves reports whether all queues in which a job asks for something let jobs in.
 func (b *Book) serves(j *job) bool {
 	for queue := range j.missing() {
 		if !b.under(queue).serves {
@@ -249,7 +251,7 @@ func (b *Book) serves(j *job) bool {
 	return true
 }
 
-// missing is what a job asks for that is not placed.
+// missing returns what a job asks for that is not placed.
 func (j *job) missing() Needs {
 	switch j.phase {
 	case Failed:

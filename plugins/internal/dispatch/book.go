@@ -18,62 +18,62 @@ type Book struct {
 	policies Policies
 	queues   map[string]*queue
 	usages   map[string]Usage
-	// running is what runs of each group.
+	// running is what each group has running.
 	running map[string]Vector
 	jobs    map[string]*job
-	// phases is how many of them are in each phase.
+	// phases is how many jobs are in each phase.
 	phases [Failed + 1]int
-	// timed are those of them that time can move.
+	// timed are the jobs that time can move.
 	timed map[string]*job
-	// making are those for which others are evicted.
+	// making are the jobs for which pods are evicted.
 	making map[string]*job
-	// members are those that wait, by group.
+	// members are the jobs that wait, by group.
 	members map[string]map[string]*job
 	shares  map[string]share.Share
 	// promised is what is promised to each job.
 	promised map[string]Needs
-	// missed are those that did not fit, which others may have to wait for.
+	// missed are the jobs that did not fit, which others may have to wait for.
 	missed map[string]*missed
-	// crowded is how many of those that are admitted are crowded, 1 at most: for each others make
-	// way, and what several ask for together they need not.
+	// crowded is how many of the admitted jobs are crowded, at most 1: other pods make way for each
+	// by itself, but need not for what several ask for together.
 	crowded int
-	// urgent are those of the jobs that wait and have begun.
+	// urgent are the jobs that wait and have begun.
 	urgent map[string]*job
 	// freed are queues of which nothing is left.
 	freed []string
-	// stale: the shares have to be reckoned anew.
+	// stale: the shares have to be computed anew.
 	stale bool
-	// relinked: queues have been described anew since [Book.Rebarred] was asked.
+	// relinked: queues have been described anew since [Book.Rebarred] was called.
 	relinked bool
-	// lingers: some jobs count as barred that are not.
+	// lingers: some jobs still count as barred although they are not.
 	lingers bool
 	// wishes are the nodes that jobs would have.
 	wishes wishes
-	// effects are those of the input that is taken in.
+	// effects are the effects of the input that is being handled.
 	effects Effects
 }
 
-// queue is the state of a queue. One that is counted in and not described has no spec, and is
-// there as long as anybody is in it.
+// queue is the state of a queue. One that is counted in and not described has no spec, and exists
+// as long as any usage or job is in it.
 type queue struct {
 	spec *Queue
 	// users is how many usages and jobs are in it.
 	users int
 	path  []string // from share.Ancestors; nil with err
 	err   error
-	// requested, idle and allocated are its own; running is what it and all below it have
-	// running, and used that with what is admitted.
+	// requested, idle and allocated are its own; running is what it and all queues below it have
+	// running, and used is that and what is admitted.
 	requested, idle, allocated, running, used Vector
 	// turns is what of used is admitted.
 	turns Vector
 	// mine is what it has running itself, and what is admitted to it.
 	mine Vector
-	// byPriority is allocated, by the priority of who has it.
+	// byPriority is allocated, by the priority of the pods that have it.
 	byPriority map[int32]Vector
 	waiting    map[string]*list // by what the jobs ask for
 }
 
-// NewBook makes a book with the queue of the given name, which has weight 1 unless it is
+// NewBook returns a book with the queue of the given name, which has weight 1 unless it is
 // described otherwise.
 func NewBook(standard string) *Book {
 	b := &Book{
@@ -85,7 +85,7 @@ func NewBook(standard string) *Book {
 	return b
 }
 
-// enter notes that one more is in a queue, which is there from then on.
+// enter notes that one more usage or job is in a queue, which exists from then on.
 func (b *Book) enter(name string) *queue {
 	q := b.queues[name]
 	if q == nil {
@@ -99,13 +99,13 @@ func (b *Book) enter(name string) *queue {
 	return q
 }
 
-// leave notes that one less is in a queue.
+// leave notes that one fewer is in a queue.
 func (b *Book) leave(name string) {
 	b.queues[name].users--
 	b.free(name)
 }
 
-// free forgets a queue that is not described and in which nobody is.
+// free forgets a queue that is not described and that nothing is in.
 func (b *Book) free(name string) {
 	if q := b.queues[name]; q != nil && q.spec == nil && q.users == 0 {
 		delete(b.queues, name)
@@ -113,21 +113,21 @@ func (b *Book) free(name string) {
 	}
 }
 
-// Freed are the queues of which nothing is left since it was last asked.
+// Freed returns the queues of which nothing is left since the last call.
 func (b *Book) Freed() []string {
 	freed := slices.DeleteFunc(b.freed, func(name string) bool { return b.queues[name] != nil })
 	b.freed = nil
 	return freed
 }
 
-// SetTotal says what there is in the cluster. The shares change only where that does.
+// SetTotal sets what there is in the cluster. The shares change only if that does.
 func (b *Book) SetTotal(total Vector) {
 	if !maps.Equal(b.total, total) {
 		b.total, b.stale = maps.Clone(total), true
 	}
 }
 
-// SetQueues describes queues. It costs time by all that is counted, but nothing where all are
+// SetQueues describes queues. It costs time by all that is counted, but nothing if all are
 // described like this already.
 func (b *Book) SetQueues(specs ...Queue) {
 	changed := false
@@ -136,7 +136,7 @@ func (b *Book) SetQueues(specs ...Queue) {
 			continue
 		}
 		q := b.enter(spec.Name)
-		q.users-- // by its description it stays
+		q.users-- // its description keeps it
 		q.spec = &spec
 		changed = true
 	}
@@ -145,7 +145,7 @@ func (b *Book) SetQueues(specs ...Queue) {
 	}
 }
 
-// RemoveQueue takes the description of a queue away. What is counted in it stays so.
+// RemoveQueue removes the description of a queue. What is counted in it stays counted.
 func (b *Book) RemoveQueue(name string) {
 	if q := b.queues[name]; q != nil {
 		q.spec = nil
@@ -184,7 +184,7 @@ func (b *Book) relink() {
 	}
 }
 
-// described are the queues that have a description, as the arithmetic wants them.
+// described returns the queues that have a description, as package share takes them.
 func (b *Book) described() map[string]share.Queue {
 	list := make(map[string]share.Queue, len(b.queues))
 	for name, q := range b.queues {
@@ -221,7 +221,7 @@ func (b *Book) run(name string, amount Vector, n int64) {
 	}
 }
 
-// upwards are a queue and its ancestors.
+// upwards returns a queue and its ancestors.
 func (b *Book) upwards(name string) []*queue {
 	q := b.queues[name]
 	if q.err != nil {
@@ -234,32 +234,32 @@ func (b *Book) upwards(name string) []*queue {
 	return all
 }
 
-// Standing is what a queue has beside what it deserves.
+// Standing is what a queue has, and what it deserves.
 type Standing struct {
-	// Path is the queue and its ancestors, itself first; empty where they do not lead to
-	// the top. Before a queue that has children its own pods come, as if they were in a queue
-	// of the name that [Own] answers.
+	// Path is the queue and its ancestors, itself first; empty if they do not lead to the top. In
+	// front of a queue that has children are its own pods, as if they were in a queue of the name
+	// that [Own] returns.
 	Path []string
 	// Running is what it and all below it have running.
 	Running Vector
-	// Deserved is what it is entitled to; Stated are the resources of which its owner says
-	// how much that is, where that counts.
+	// Deserved is what it is entitled to; Stated are the resources of which its owner states how
+	// much that is, if that counts.
 	Deserved, Stated Vector
 	// Contested are the resources of which it and its siblings ask for more than there is for
 	// them.
 	Contested map[v1.ResourceName]bool
 	// Share is the largest part of a resource that it has running.
 	Share float64
-	// Kept: others may not reclaim what it has.
+	// Kept: other queues may not reclaim what it has.
 	Kept bool
 }
 
-// Own is the name under which the own pods of a queue that has children stand beside these. No
+// Own returns the name under which the own pods of a queue that has children stand beside these. No
 // queue has such a name.
 func Own(queue string) string { return queue + "/" }
 
-// MinRuntime is how long gangs of a queue are left alone once they run, as it says itself, or the first of its ancestors
-// that does; false where none does.
+// MinRuntime returns how long gangs of a queue are left alone once they run, as it says itself, or the first of its
+// ancestors that does; false if none does.
 func (b *Book) MinRuntime(queue string) (time.Duration, bool) {
 	q := b.queues[queue]
 	if q == nil {
@@ -273,8 +273,8 @@ func (b *Book) MinRuntime(queue string) (time.Duration, bool) {
 	return 0, false
 }
 
-// Standings returns how all queues stand, and the own pods of those that have children. What it
-// answers does not change any more.
+// Standings returns the standing of all queues, and of the own pods of queues that have children.
+// The result does not change any more.
 func (b *Book) Standings() map[string]Standing {
 	shares := b.Shares()
 	all := make(map[string]Standing, len(b.queues))
@@ -300,10 +300,10 @@ func (b *Book) Shares() map[string]share.Share {
 	return b.shares
 }
 
-// Waiting is the number of jobs that wait for their turn.
+// Waiting returns the number of jobs that wait for their turn.
 func (b *Book) Waiting() int { return b.phases[Waiting] }
 
-// Pending is how many jobs wait, by queue.
+// Pending returns how many jobs wait, by queue.
 func (b *Book) Pending() map[string]int {
 	pending := map[string]int{}
 	for _, j := range b.timed {
@@ -314,7 +314,7 @@ func (b *Book) Pending() map[string]int {
 	return pending
 }
 
-// Deserved is what the own pods of a queue are entitled to.
+// Deserved returns what the own pods of a queue are entitled to.
 func (b *Book) Deserved(queue string) Vector {
 	share := b.Shares()[queue]
 	if share.Own != nil {
@@ -323,7 +323,7 @@ func (b *Book) Deserved(queue string) Vector {
 	return share.Deserved
 }
 
-// Path is a queue and those above it; nil where they do not lead to the top.
+// Path returns a queue and those above it; nil if they do not lead to the top.
 func (b *Book) Path(queue string) []string {
 	if q := b.queues[queue]; q != nil {
 		return q.path
@@ -331,7 +331,7 @@ func (b *Book) Path(queue string) []string {
 	return nil
 }
 
-// Turns is the number of jobs whose turn it is.
+// Turns returns the number of jobs whose turn it is.
 func (b *Book) Turns() int { return b.phases[Admitted] }
 
 // Counted returns what is counted under a name.

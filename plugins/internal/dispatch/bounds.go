@@ -15,21 +15,21 @@ import (
 type Bound struct {
 	// Reason is Overused or Capability.
 	Reason Reason
-	// Queue is whose limit it is: that of the job or, for Capability, one above it.
+	// Queue is the queue that has the limit: that of the job or, for Capability, one above it.
 	Queue    string
 	Resource v1.ResourceName
-	// Used is what the queue uses of it beside the job, and Need what the job asks for. Most
-	// is the share, which the queue has to be below before the job is admitted, or the
-	// ceiling, which it may not be above afterwards.
+	// Used is what the queue uses of it besides the job, and Need what the job asks for. Most is
+	// the share, which the queue has to be below before the job is admitted, or the ceiling, which
+	// it may not be above afterwards.
 	Used, Need, Most int64
-	// Ahead is the part of Used that jobs which come before ask for, and do not have.
+	// Ahead is the part of Used that jobs that come before ask for, and do not have.
 	Ahead int64
-	// Freed is what others would give back in a what-if. A job that takes no more than that
-	// may be above the share.
+	// Freed is what other pods would give back in a what-if. A job that takes no more than that may
+	// be above the share.
 	Freed int64
 }
 
-// Exceeded reports whether the job would not keep the bound if so much less were used.
+// Exceeded reports whether the job would not keep the bound if this much less were used.
 func (b Bound) Exceeded(less int64) bool {
 	if less += b.Freed; b.Reason == Overused {
 		return b.Used-less >= b.Most && (b.Freed == 0 || b.Freed < b.Need)
@@ -37,20 +37,22 @@ func (b Bound) Exceeded(less int64) bool {
 	return b.Used-less+b.Need > b.Most
 }
 
-// behind words that a ceiling would hold, if jobs that come before did not get their nodes first.
+// behind says in a message that the ceiling would hold, if jobs that come before did not get their
+// nodes first.
 const behind = " together with those that come before and wait for nodes, too"
 
-// behindOthers reports whether only jobs that come before, and wait as well, keep the job from a ceiling's room.
+// behindOthers reports whether only jobs that come before, and wait as well, keep the job from room below a
+// ceiling.
 func (b Bound) behindOthers() bool { return b.Reason == Capability && !b.Exceeded(b.Ahead) }
 
-// RoomHelps reports whether a pod with this PodScheduled condition waits for nothing but room, as its queue goes: it would
-// start where there is some by now, although more nodes may not help it, since those that come before would have them.
+// RoomHelps reports whether a pod with this PodScheduled condition waits only for room, as far as its queue goes: it would
+// start if there is some by now, although more nodes may not help it, since jobs that come before would get them.
 func RoomHelps(c *v1.PodCondition) bool {
 	return c != nil && c.Status == v1.ConditionFalse &&
 		(c.Reason == v1.PodReasonUnschedulable || c.Reason == string(Capability) && strings.Contains(c.Message, behind))
 }
 
-// String words a bound that is exceeded, for users.
+// String describes a bound that is exceeded, for users.
 func (b Bound) String() string {
 	switch {
 	case b.Reason == Overused:
@@ -62,7 +64,7 @@ func (b Bound) String() string {
 		b.Queue, only(b.Resource, b.Most), only(b.Resource, b.Used), only(b.Resource, b.Need))
 }
 
-// Brief words a bound that is exceeded without what changes all the time.
+// Brief describes a bound that is exceeded, without what changes all the time.
 func (b Bound) Brief() string {
 	switch {
 	case b.Reason == Overused:
@@ -73,7 +75,7 @@ func (b Bound) Brief() string {
 	return fmt.Sprintf("queue %q would exceed its capability of %s: others have to make way", b.Queue, only(b.Resource, b.Most))
 }
 
-// only words an amount of one resource, 0 too.
+// only formats an amount of one resource, also 0.
 func only(name v1.ResourceName, amount int64) string {
 	if amount == 0 {
 		return "0 " + resource.Title(name)
@@ -81,9 +83,9 @@ func only(name v1.ResourceName, amount int64) string {
 	return Vector{name: amount}.String()
 }
 
-// bounds are the limits of a job: the shares of its queues first, then the ceilings from its
-// queues up. The share of queues above does not matter: where a sibling has more than its own,
-// the queue may take that back.
+// bounds returns the limits of a job: the shares of its queues first, then the ceilings from its
+// queues up. The shares of queues above do not matter: if a sibling has more than its own, the
+// queue may take that back.
 func (b *Book) bounds(j *job) iter.Seq[Bound] {
 	return func(yield func(Bound) bool) {
 		queues := j.queues()
@@ -147,7 +149,7 @@ func (b *Book) ceilings(j *job, at string, yield func(Bound) bool) bool {
 	return true
 }
 
-// own is how much a job has in what a queue and those below it use: what it asks for if it is
+// own returns how much a job has in what a queue and those below it use: what it asks for if it is
 // its turn, and what is promised to it.
 func (b *Book) own(j *job, at string, name v1.ResourceName) int64 {
 	sum := b.at(b.promised[j.Name], at, name)
@@ -157,7 +159,7 @@ func (b *Book) own(j *job, at string, name v1.ResourceName) int64 {
 	return sum
 }
 
-// exceeded is the first bound that a job does not keep as things are.
+// exceeded returns the first bound that a job does not keep as things are.
 func (b *Book) exceeded(j *job) (Bound, bool) {
 	for bound := range b.bounds(j) {
 		if bound.Exceeded(0) {
@@ -167,9 +169,9 @@ func (b *Book) exceeded(j *job) (Bound, bool) {
 	return Bound{}, false
 }
 
-// insuperable is the first bound that keeps a job from its turn. One that others can make
-// way for does not: by those of its own queue which the job may preempt, as far as is known; or,
-// where its queue has a right to what it asks for and only a ceiling above is in its way, by
+// insuperable returns the first bound that keeps a job from its turn. A bound that other pods can
+// make way for does not: pods of its own queue that the job may preempt, as far as is known; or, if
+// its queue has a right to what it asks for and only a ceiling above is in its way, pods of
 // siblings, from which that may be reclaimed.
 func (b *Book) insuperable(j *job) (Bound, bool) {
 	var yields Vector
@@ -185,7 +187,7 @@ func (b *Book) insuperable(j *job) (Bound, bool) {
 		}
 		yield := b.at(Needs{j.Queue: yields}, bound.Queue, bound.Resource)
 		if bound.Reason == Overused && bound.Queue == j.Queue && yield >= bound.Need {
-			continue // one for the other
+			continue // one takes the other's place
 		}
 		if bound.Exceeded(yield) && !b.reclaims(j, bound.Queue) {
 			return bound, true
@@ -194,7 +196,7 @@ func (b *Book) insuperable(j *job) (Bound, bool) {
 	return Bound{}, false
 }
 
-// yields is what a job's queue itself has running that may make way for the job.
+// yields returns what a job's queue itself has running that may make way for the job.
 func (b *Book) yields(j *job) Vector {
 	sum := Vector{}
 	if b.policies.Preempt == Anything {
@@ -208,8 +210,8 @@ func (b *Book) yields(j *job) Vector {
 	return sum
 }
 
-// reclaims reports whether a job may have a queue above its own freed by siblings: its queue has a
-// right to all that it asks for, and it asks for nothing in others.
+// reclaims reports whether siblings may have to free a queue above a job's own for it: its queue
+// has a right to all that it asks for, and it asks for nothing in other queues.
 func (b *Book) reclaims(j *job, above string) bool {
 	if !b.policies.Reclaim || above == j.Queue || len(j.need()) > 1 {
 		return false
@@ -241,7 +243,7 @@ func (b *Book) aboveCeiling(need Needs) bool {
 	return false
 }
 
-// Crowded are the bounds of a job whose turn it is although its queue is at a limit: others
+// Crowded returns the bounds of a job whose turn it is although its queue is at a limit: other pods
 // have to make way first. There are none if they have, or if it was not at one.
 func (b *Book) Crowded(name string) []Bound {
 	j := b.jobs[name]
@@ -254,9 +256,9 @@ func (b *Book) Crowded(name string) []Bound {
 	return slices.Collect(b.bounds(j))
 }
 
-// Ceilings are those of a job that is to be placed without its turn, if it would exceed one
-// with each of its options: of the first. It returns the options with which it would not. The share is a matter of turns, and counts only while others are evicted for the
-// job: until they have made way.
+// Ceilings returns the ceilings of a job that is to be placed without its turn, if it would exceed one with each of its
+// options: those of the first. Otherwise it returns the options with which it would not. The share is a matter of
+// turns, and counts only while pods are evicted for the job: until they have made way.
 func (b *Book) Ceilings(offered Job) (exceeded []Bound, keeps []Choice) {
 	j := newJob(offered)
 	j.making = b.making[j.Name] != nil
@@ -283,9 +285,9 @@ func (b *Book) Ceilings(offered Job) (exceeded []Bound, keeps []Choice) {
 	return exceeded, nil
 }
 
-// Choices are the options with which a job that is admitted is above no limit as things are.
-// It is charged with the first: that it was charged with before, if that is among them. If none
-// is, they are the one that it is charged with.
+// Choices returns the options with which an admitted job is above no limit as things are. The job
+// is charged with the first: the one that it was charged with before, if that is among them. If
+// there are none, it returns that one.
 func (b *Book) Choices(name string) []Choice {
 	j := b.jobs[name]
 	if j == nil || j.phase != Admitted {
@@ -308,7 +310,7 @@ func (b *Book) Choices(name string) []Choice {
 	} else if i := slices.Index(keeps, charged); i >= 0 {
 		keeps = slices.Insert(slices.Delete(keeps, i, i+1), 0, charged)
 	} else if j.crowded {
-		j.crowded = false // nobody has to make way any more
+		j.crowded = false // no pod has to make way any more
 		b.crowded--
 	}
 	j.take(keeps[0])
@@ -331,7 +333,7 @@ type Choice struct {
 
 func (j *job) choice(at int) Choice { return Choice{At: at, Need: j.options[at]} }
 
-// Pools are those in which something is asked for.
+// Pools returns the pools in which something is asked for.
 func (c Choice) Pools() map[string]bool {
 	pools := map[string]bool{}
 	for _, name := range c.Need.names() {

@@ -12,32 +12,34 @@ import (
 // missed is a job that did not fit in its turn, or that a ceiling kept from its turn.
 type missed struct {
 	Job
-	// ceiling is the queue of which the ceiling is in its way; empty where room is.
+	// ceiling is the queue whose ceiling is in its way; empty if room is.
 	ceiling string
-	// passed is how many jobs that come after it were placed since it was let off last.
+	// passed is how many jobs that come after it were placed since it was last let off.
 	passed int
 	// rounds is how often it was let off.
 	rounds int
-	// since is when it was noticed that others wait for it; zero while they do not.
+	// since is when it was noticed that other jobs wait for it; zero while none do.
 	since time.Time
 }
 
-// Limits are those that the caller sets.
+// Limits are the limits that the caller sets.
 type Limits struct {
 	// Window is how many jobs may have their turn at once.
 	Window int
-	// MaxBypass is how many jobs may pass one that does not fit; 0 for any number. When so many have, those that come
-	// after it, and ask for any of what it asks for, wait until it is placed, gone, or let off. For one that a
-	// ceiling keeps waiting only those under that ceiling do.
+	// MaxBypass is how many jobs may pass one that does not fit; 0 for any number. When that many have, jobs that
+	// come after it, and ask for any of what it asks for, wait until it is placed, gone, or let off. If a ceiling
+	// keeps it waiting, only jobs under that ceiling do.
 	MaxBypass int
-	// BypassHold is how long they wait at first. Each time it is twice as long, and so many more may pass.
+	// BypassHold is how long they wait at first. Each time it is twice as long, and twice as many may
+	// pass.
 	BypassHold time.Duration
 }
 
 // SetLimits sets the limits.
 func (b *Book) SetLimits(limits Limits) { b.limits = limits }
 
-// miss notes that a job did not fit in its turn. One for which others would have to make way is not waited for.
+// miss notes that a job did not fit in its turn. A job for which others would have to make way is not waited
+// for.
 func (b *Book) miss(name string) {
 	if j := b.jobs[name]; j != nil && j.phase == Admitted && !j.crowded {
 		b.note(missed{Job: j.offered()})
@@ -55,7 +57,7 @@ func (b *Book) note(one missed) {
 	b.missed[one.Name] = &one
 }
 
-// pass notes the jobs that a ceiling keeps waiting while one that comes after them goes under it. Where there is no
+// pass notes the jobs that a ceiling keeps waiting while a job that comes after them goes under it. If there is no
 // ceiling it costs nothing, otherwise a look at each queue under it.
 func (b *Book) pass(j *job) {
 	path := b.queues[j.Queue].path
@@ -79,7 +81,7 @@ func (b *Book) pass(j *job) {
 // mostRounds bounds the doubling.
 const mostRounds = 10
 
-// letOff has a job be passed by twice as many as before, until it is waited for again.
+// letOff lets a job be passed by twice as many as before, until it is waited for again.
 func (b *Book) letOff(name string) {
 	if m := b.missed[name]; m != nil {
 		m.passed, m.since = 0, time.Time{}
@@ -114,8 +116,8 @@ func (b *Book) placed(j *job) {
 	}
 }
 
-// concerns reports whether a job comes after one that was missed, asks for any of what that asks for, and is under
-// the ceiling that keeps it waiting.
+// concerns reports whether a job comes after a missed one, asks for any of what that asks for, and is under the
+// ceiling that keeps it waiting.
 func (b *Book) concerns(m *missed, j *job) bool {
 	if j.Name == m.Name || j.Priority > m.Priority || j.Priority == m.Priority && !m.Created.Before(j.Created) {
 		return false
@@ -132,8 +134,8 @@ func asksOf(need Needs, j *job) bool {
 	return slices.ContainsFunc(j.needs, func(name v1.ResourceName) bool { return asked[name] > 0 })
 }
 
-// waitsFor tells for whom a job has to wait; empty for nobody. One for which others were evicted waits for nobody: they
-// would have ended for nothing.
+// waitsFor returns, in words, which job a job has to wait for; empty for none. A job for which pods were evicted waits
+// for none: they would have ended for nothing.
 func (b *Book) waitsFor(j *job) string {
 	if b.madeWay(j) {
 		return ""
@@ -147,7 +149,8 @@ func (b *Book) waitsFor(j *job) string {
 	return ""
 }
 
-// madeWay reports whether all that a job asks for is promised to it, and all have ended that made way for it.
+// madeWay reports whether all that a job asks for is promised to it, and all pods that made way for it have
+// ended.
 func (b *Book) madeWay(j *job) bool {
 	promised := b.promised[j.Name]
 	if promised == nil || j.making {
@@ -163,7 +166,7 @@ func (b *Book) madeWay(j *job) bool {
 	return true
 }
 
-// asNow is a job that was missed as it is now, with each of its options.
+// asNow returns a missed job as it is now, with each of its options.
 func (b *Book) asNow(m *missed) []*job {
 	current := b.active(m.Name)
 	if current != nil && current.phase == Admitted {
@@ -181,7 +184,7 @@ func (b *Book) asNow(m *missed) []*job {
 	return all
 }
 
-// entitled reports whether a job has to wait for one of another queue: only where that queue, and those above it that
+// entitled reports whether a job has to wait for one of another queue: only if that queue, and those above it that
 // are not above the job too, have a right to what is waited for, as far as it is contested. Otherwise it would be
 // taken back at once.
 func (b *Book) entitled(one, j *job) bool {
@@ -202,8 +205,8 @@ func (b *Book) entitled(one, j *job) bool {
 	return true
 }
 
-// couldFit reports whether it is of use to wait for a job. It is not for one that waits for the share of its queue,
-// or that is larger than all there is.
+// couldFit reports whether it is of use to wait for a job. It is not if the job waits for the share of its queue,
+// or is larger than all there is.
 func (b *Book) couldFit(m *missed, one *job) bool {
 	for name, need := range one.need().total() {
 		if need > b.total[name] {

@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// Count takes in what somebody asks for, in place of what was counted under the name. What
-// begins to run, or to be held, is taken off what counts for its job; what is held no longer
-// comes back to it.
+// Count records what a pod asks for, in place of what was counted under the name. What begins to
+// run, or to be held, is taken off what counts for its job; what is not held any more comes back to
+// it.
 func (b *Book) Count(name string, u Usage) {
 	before, known := b.usages[name]
 	b.enter(u.Queue)
@@ -41,8 +41,8 @@ func (b *Book) Count(name string, u Usage) {
 	}
 }
 
-// relocate has a job that has failed lack in another queue what a usage asked for that has moved there: nothing else brings it to
-// the gate.
+// relocate moves what a failed job lacks to another queue, if the usage that asked for it has moved there: nothing else brings
+// the job to the gate.
 func (b *Book) relocate(name string, now, before Usage) {
 	j := b.jobs[now.Job]
 	if j == nil || j.phase != Failed || now.placed() || before.placed() {
@@ -121,7 +121,7 @@ func (b *Book) promise(u Usage, n int64) {
 	}
 }
 
-// sum adds n times an amount to what is under a key; where nothing is left there is none.
+// sum adds n times an amount to that of a key, and removes the entry if nothing is left.
 func sum[M ~map[K]Vector, K comparable](sums M, key K, amount Vector, n int64) {
 	if sums[key] == nil {
 		sums[key] = Vector{}
@@ -131,8 +131,8 @@ func sum[M ~map[K]Vector, K comparable](sums M, key K, amount Vector, n int64) {
 	}
 }
 
-// settle takes off what counts for a job that is admitted what a usage asked for: it runs now, or is
-// held. The turn ends with the last part. No name is that nobody has got it.
+// settle takes what a usage asked for off what counts for an admitted job: it runs now, or is held.
+// The turn ends with the last part. An empty name means that no pod has got it.
 func (b *Book) settle(name string, now, asked Usage) {
 	j := b.active(now.Job)
 	if j == nil && now.Runs {
@@ -153,8 +153,8 @@ func (b *Book) settle(name string, now, asked Usage) {
 	b.finish(j, &last)
 }
 
-// withdraw takes off what counts for a job that is admitted what a usage asked for that is part of it no more: it waits with
-// another now, or is gone. For what the job was not admitted with, nothing counts.
+// withdraw takes off what counts for an admitted job what a usage asked for that is not part of it any more: it waits with
+// another job now, or is gone. What the job was not admitted with does not count.
 func (b *Book) withdraw(name string, u Usage) {
 	if j := b.jobs[u.Job]; j != nil && j.phase == Admitted && !u.placed() && slices.Contains(j.Pods, name) {
 		b.settle("", Usage{Job: u.Job, Queue: u.Queue, Runs: true}, u)
@@ -185,7 +185,7 @@ func (b *Book) unhold(job, name string) {
 	}
 }
 
-// change replaces what a job asks for that is admitted.
+// change replaces what an admitted job asks for.
 func (b *Book) change(j *job, do func(at int, need Needs) Needs) {
 	b.charge(j, -1)
 	options := make([]Needs, len(j.options))
@@ -197,8 +197,8 @@ func (b *Book) change(j *job, do func(at int, need Needs) Needs) {
 	b.charge(j, 1)
 }
 
-// finish ends the turn of a job that has all that it asked for; last is how it was before. Where it got nothing, since all of it is gone or
-// waits with another, it has passed nobody.
+// finish ends the turn of a job that has all that it asked for; last is how it was before. If it got nothing, since all of it is gone or
+// waits with another job, it has passed no job.
 func (b *Book) finish(j, last *job) {
 	if len(j.needs) == 0 && len(j.held) == 0 {
 		j.aside = false
@@ -206,13 +206,13 @@ func (b *Book) finish(j, last *job) {
 		if b.done(j.Name); got {
 			b.placed(last)
 		} else {
-			delete(b.missed, last.Name) // nor does anybody wait for it
+			delete(b.missed, last.Name) // nor does any job wait for it
 		}
 	}
 }
 
-// request notes what is asked for. The shares change only where that could make a
-// difference: a queue that asks for more than comes to it may ask for still more.
+// request notes what is asked for. The shares change only if that could make a difference: a queue
+// that asks for more than comes to it may ask for still more.
 func (b *Book) request(q *queue, u Usage, n int64) {
 	// A closed queue asks for what it has; one that cannot use all may use more than comes to it.
 	b.stale = b.stale || b.closed(q) || !q.idle.Zero()

@@ -1,5 +1,5 @@
-// Package dispatch decides whose turn it is: which of the jobs that wait in queues may be
-// scheduled next, so that every queue gets its share.
+// Package dispatch decides whose turn it is: which of the jobs that wait in queues may be scheduled
+// next, so that every queue gets its share.
 //
 // A job is pods that start together, or one pod. It waits from when it is offered until it
 // is admitted; what it asks for then counts as used by its queue, until its pods are

@@ -26,20 +26,20 @@ const (
 // Moment is when an input comes, and what is known then.
 type Moment struct {
 	Now time.Time
-	// Read tells that all queues and pods have been read: before, no job is admitted.
+	// Read: all queues and pods have been read. Before, no job is admitted.
 	Read bool
 	// Waits reports whether a pod is there and has no node. It may know of the end of a pod before the book is told.
 	Waits func(pod string) bool
-	// Room reports whether what waits with a pod waits for room on nodes and nothing else, as far as is known of gangs; nil where
-	// everything does.
+	// Room reports whether what waits with a pod waits only for room on nodes, as far as is known of gangs; nil if everything
+	// does.
 	Room func(pod string) bool
-	// Whole reports whether all is there that is to be placed with a pod; nil where it always is.
+	// Whole reports whether all is there that is to be placed with a pod; nil if it always is.
 	Whole func(pod string) bool
 }
 
 // Effects is what the caller has to do after an input.
 type Effects struct {
-	// Call: bring these pods to the gate. It is the turn of their jobs, or they have to offer these again.
+	// Call: bring these pods to the gate. It is the turn of their jobs, or they have to offer them again.
 	Call []string
 	// Began are the jobs whose turn began.
 	Began []Began
@@ -57,8 +57,8 @@ type Began struct {
 	Waited time.Duration
 }
 
-// job is all that is known of a job. It is kept as long as a pod of it is counted, or its phase or a note says
-// something.
+// job is all that is known of a job. It is kept as long as a pod of it is counted, or its phase or a note has
+// something to say.
 type job struct {
 	asking
 	phase Phase
@@ -66,17 +66,16 @@ type job struct {
 	since time.Time
 	// counted are its pods that are counted.
 	counted map[string]bool
-	// tried is when nothing made way for it, which makes it patient until patience is over; zero if it is not.
+	// tried is when no pod made way for it, which makes it patient until patience is over; zero if it is not.
 	tried time.Time
 	// aside: since it failed last, or while it waits for its turn, it waits for something else than room.
 	aside bool
-	// holder has what is promised to it in the ledger, while others are evicted for it; none if they are not.
+	// holder has what is promised to it in the ledger, while pods are evicted for it; none if they are not.
 	holder hold.Holder
 
-	// While it waits: kind is of the list that it is in, and index its place in the list's heap, -1 if it is not
-	// there. told and its reason are what its users were told, and toldAt when; lookedAt is when there was nothing else to tell, and
-	// other what it waited for then, if that was something else.
-	// renewed: queues have been described anew since.
+	// While it waits: kind is that of the list that it is in, and index its place in the list's heap, -1 if it is not there. told
+	// and reason are what its users were told, and toldAt when; lookedAt is when there was nothing else to tell, and other the
+	// reason that it waited for then, if that was another one. renewed: queues have been described anew since.
 	kind     string
 	index    int
 	reason   Reason
@@ -86,9 +85,9 @@ type job struct {
 	other    Reason
 	renewed  bool
 
-	// In its turn: held are the usages that were taken off what it asks for since they are held, and whole is the job
-	// as it was before the first. got: some of it has its place, or had. crowded: when it was admitted, its queue was at a limit, and others had to make
-	// way.
+	// In its turn: held are the usages that were taken off what it asks for because they are held, and whole is the job
+	// as it was before the first. got: some of it has its place, or had. crowded: when it was admitted, its queue was
+	// at a limit, and other pods had to make way.
 	held    map[string]bool
 	whole   *job
 	got     bool
@@ -101,8 +100,8 @@ type job struct {
 	barred barred
 }
 
-// asking is what a job asks for. Of one that has failed only Name, Queue, Pod, Gang, Priority
-// and Created are known.
+// asking is what a job asks for. Of a job that has failed only Name, Queue, Pod, Gang, Priority and
+// Created are known.
 type asking struct {
 	// Job is as it was offered, without Need and Or, which are in options.
 	Job
@@ -111,11 +110,11 @@ type asking struct {
 	at      int
 	// needs are the resources that it asks for, in order.
 	needs []v1.ResourceName
-	// in are the queues in which it is.
+	// in are the queues that it is in.
 	in []string
 }
 
-// newJob is a job as the book keeps it.
+// newJob returns a job as the book keeps it.
 func newJob(offered Job) *job {
 	j := &job{asking: asking{Job: offered, options: make([]Needs, 1, 1+len(offered.Or))}}
 	j.options[0] = offered.Need
@@ -124,14 +123,14 @@ func newJob(offered Job) *job {
 	return j
 }
 
-// offered is a job as it would be offered now.
+// offered returns a job as it would be offered now.
 func (j *job) offered() Job {
 	offered := j.Job
 	offered.Need, offered.Or = j.options[0], j.options[1:]
 	return offered
 }
 
-// patient reports whether nothing makes way for it.
+// patient reports whether no pod makes way for it.
 func (j *job) patient() bool { return j.Patient || !j.tried.IsZero() }
 
 // Phase returns the phase of a job.
@@ -150,7 +149,7 @@ func (b *Book) Speaker(name string) string {
 	return ""
 }
 
-// job returns the one of a name, which is known from then on.
+// job returns the job of a name, which is known from then on.
 func (b *Book) job(name string) *job {
 	j := b.jobs[name]
 	if j == nil {
@@ -169,7 +168,7 @@ func (b *Book) active(name string) *job {
 	return nil
 }
 
-// move has a job be in another phase.
+// move puts a job in another phase.
 func (b *Book) move(j *job, to Phase) {
 	b.phases[j.phase]--
 	b.phases[to]++
@@ -177,7 +176,7 @@ func (b *Book) move(j *job, to Phase) {
 	b.keep(j)
 }
 
-// keep notes whether time can move a job, and forgets one of which there is nothing to know.
+// keep notes whether time can move a job, and forgets a job of which there is nothing to know.
 func (b *Book) keep(j *job) {
 	if b.jobs[j.Name] == j {
 		b.wishes.touch(j)
@@ -191,13 +190,13 @@ func (b *Book) keep(j *job) {
 			delete(b.jobs, j.Name)
 			b.wishes.forget(j.Name)
 			b.phases[Outside]--
-			delete(b.missed, j.Name) // nobody waits for what is not there
+			delete(b.missed, j.Name) // no job waits for one that is not there
 		}
 	}
 }
 
-// assign notes that a pod is part of another job; an empty one is none. A job that waited with it does not any more: what
-// the pod asks for counts for the other now.
+// assign notes that a pod is part of another job; empty for none. A job that waited with it does not any more: what the
+// pod asks for counts for the other job now.
 func (b *Book) assign(pod, from, to string) {
 	if from == to {
 		return
@@ -216,8 +215,8 @@ func (b *Book) assign(pod, from, to string) {
 	b.keep(j)
 }
 
-// offer has a job wait for its turn, or takes in that it has changed. One that is admitted already stays so, and
-// counts as it was.
+// offer makes a job wait for its turn, or updates it. A job that is admitted already stays so, and counts as it
+// did.
 func (b *Book) offer(offered Job) {
 	j := b.job(offered.Name)
 	if j.phase == Admitted {
@@ -238,7 +237,7 @@ func (b *Book) offer(offered Job) {
 	b.list(j)
 }
 
-// drop takes a job that is active out of its queues.
+// drop takes an active job out of its queues.
 func (b *Book) drop(j *job) {
 	if j.phase == Waiting {
 		b.unlist(j)
@@ -274,13 +273,13 @@ func (b *Book) end(j *job) {
 	b.keep(j)
 }
 
-// relist puts a job that waits where it belongs now.
+// relist moves a job that waits to the list where it belongs now.
 func (b *Book) relist(j *job) {
 	b.unlist(j)
 	b.list(j)
 }
 
-// demand has what some pods of a job ask for count in full, and that of its others as given.
+// demand makes what some pods of a job ask for count in full, and that of its other pods as given.
 func (b *Book) demand(j *job, full []string, others Demand) {
 	demands := map[string]Demand{}
 	for pod := range j.counted {

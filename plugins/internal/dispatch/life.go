@@ -10,27 +10,27 @@ import (
 )
 
 const (
-	// longestTurn is how long a turn lasts of which nothing comes: the pod may have been kept back by another gate
+	// longestTurn is how long a turn lasts that leads to nothing: another gate may have kept the pod back
 	// meanwhile. It comes again.
 	longestTurn = 30 * time.Second
-	// patience is how long a job waits, after nothing made way for it, until something may.
+	// patience is how long a job waits, after no pod made way for it, until one may.
 	patience = 30 * time.Second
 )
 
-// take hands out the effects that gathered during an input.
+// take returns the effects that gathered during an input.
 func (b *Book) take() Effects {
 	e := b.effects
 	b.effects = Effects{}
 	return e
 }
 
-// Look takes in that something has changed: there may be room for more turns.
+// Look records that something has changed: there may be room for more turns.
 func (b *Book) Look(at Moment) Effects {
 	b.turn(at, "")
 	return b.take()
 }
 
-// Offer takes in what a job asks for now. If it is not its turn, it waits for that. Nothing has its turn before the
+// Offer sets what a job asks for now. If it is not its turn, it waits for that. No job gets its turn before the
 // next input.
 func (b *Book) Offer(offered Job, at Moment) {
 	j := b.job(offered.Name)
@@ -48,15 +48,15 @@ func (b *Book) Offer(offered Job, at Moment) {
 	j.since = since
 }
 
-// Come takes in that a pod of a job has come to the gate. If its turn begins, it is not called: it is on its way.
+// Come records that a pod of a job has come to the gate. If its turn begins, it is not called: it is on its way.
 func (b *Book) Come(offered Job, at Moment) Effects {
 	b.Offer(offered, at)
 	b.turn(at, offered.Name)
 	return b.take()
 }
 
-// turn admits the jobs whose turn it is, as long as the window has room; what has begun already in any case. All are
-// called but the one of the given name.
+// turn admits the jobs whose turn it is, as long as the window has room; jobs that have begun already in any case.
+// All are called except the one of the given name.
 func (b *Book) turn(at Moment, except string) {
 	for at.Read && b.Waiting() > 0 && (b.Turns() < b.limits.Window || b.Urgent()) {
 		next, ok := b.next()
@@ -79,14 +79,14 @@ func (b *Book) turn(at Moment, except string) {
 	}
 }
 
-// leaveOff ends the waiting of a job, or its turn, of which nothing would come. It asks for nothing until it comes again.
+// leaveOff ends the waiting of a job, or its turn, that would lead to nothing. It asks for nothing until it comes again.
 func (b *Book) leaveOff(j *job) {
 	b.done(j.Name)
 	b.demand(j, nil, Hopeless)
 }
 
-// quit ends the waiting of a job, or its turn, of which the pod to call does not wait any more. Another of its pods
-// is called, if there is one, and offers it again.
+// quit ends the waiting of a job, or its turn, if the pod to call does not wait any more. Another of its pods is
+// called, if there is one, and offers it again.
 func (b *Book) quit(j *job, at Moment) {
 	pods := j.Pods
 	b.done(j.Name)
@@ -95,8 +95,8 @@ func (b *Book) quit(j *job, at Moment) {
 	}
 }
 
-// Find takes in what was found of a pod in its cycle: it has to wait until others of its queue have made way, or its
-// gang would not fit on an empty cluster. It counts until Fail.
+// Find records what was found about a pod in its cycle: it has to wait until others of its queue have made way, or
+// its gang would not fit on an empty cluster. It counts until Fail.
 func (b *Book) Find(pod string, refused, hopeless bool) {
 	if u, known := b.usages[pod]; known {
 		u.refused, u.hopeless = u.refused || refused, u.hopeless || hopeless
@@ -106,19 +106,19 @@ func (b *Book) Find(pod string, refused, hopeless bool) {
 
 // Failure is how a pod failed.
 type Failure struct {
-	// Job is what it would have been offered with, where it came without a turn.
+	// Job is what it would have been offered with, if it came without a turn.
 	Job string
-	// Gang tells that it stands for a gang, which others bring back.
+	// Gang: it stands for a gang, which another plugin brings back.
 	Gang bool
-	// Hopeless tells that it would not fit on an empty cluster.
+	// Hopeless: it would not fit on an empty cluster.
 	Hopeless bool
-	// Aside tells that it waits for something else than room.
+	// Aside: it waits for something else than room.
 	Aside bool
 }
 
-// Fail takes in that a pod could not be scheduled: the turn of its job ends. One for which others would have to make
-// way, and nothing did, is patient for a while. What would not fit if everything else were gone keeps nothing
-// waiting.
+// Fail records that a pod could not be scheduled: the turn of its job ends. A job for which others would have to
+// make way, and none did, is patient for a while. A job that would not fit if everything else were gone keeps
+// nothing waiting.
 func (b *Book) Fail(pod string, how Failure, at Moment) Effects {
 	u, known := b.usages[pod]
 	if !known {
@@ -146,14 +146,14 @@ func (b *Book) Fail(pod string, how Failure, at Moment) Effects {
 	j.Priority, j.Created, j.lacked, j.aside = u.Priority, created, lacked, how.Aside || at.aside(pod)
 	b.turn(at, "")
 	if !how.Gang {
-		j.barred.take(b.barOf(j)) // it is told so now; who words it finds it reckoned
+		j.barred.take(b.barOf(j)) // it gets that reason now; what words it finds it computed
 		j.barred.unheard = false
 	}
 	b.effects.Again = refused && !how.Gang
 	return b.take()
 }
 
-// Gone takes in that a pod is gone, or has ended.
+// Gone records that a pod is gone, or has ended.
 func (b *Book) Gone(pod string, at Moment) Effects {
 	if u, known := b.usages[pod]; known {
 		b.uncount(pod)
@@ -175,8 +175,8 @@ func (b *Book) Gone(pod string, at Moment) Effects {
 	return b.take()
 }
 
-// Make takes in which holder others are evicted for so that a job may be placed; none if they are not, or have
-// ended. It reports whether the job is the only one: the caller has to look after it from now on.
+// Make records the holder for which pods are evicted so that a job may be placed; none if no pods are, or they
+// have ended. It reports whether the job is the only such one: the caller has to look after it from now on.
 func (b *Book) Make(name string, holder hold.Holder) bool {
 	switch j := b.jobs[name]; {
 	case !holder.IsNone():
@@ -194,7 +194,7 @@ func (b *Book) Make(name string, holder hold.Holder) bool {
 	return false
 }
 
-// Making returns the holders for which others are evicted, by job.
+// Making returns the holders for which pods are evicted, by job.
 func (b *Book) Making() map[string]hold.Holder {
 	holders := make(map[string]hold.Holder, len(b.making))
 	for name, j := range b.making {
@@ -203,9 +203,8 @@ func (b *Book) Making() map[string]hold.Holder {
 	return holders
 }
 
-// Tick takes in that time has passed. It ends turns of which nothing came, the waiting of jobs that have no pod to
-// call, or lack members, the patience of jobs, and the waiting for jobs that do not fit; and it has those tried again that failed and
-// may fit by now.
+// Tick records that time has passed. It ends turns that led to nothing, the waiting of jobs that have no pod to call, or lack
+// members, the patience of jobs, and the waiting for jobs that do not fit; and it retries jobs that failed and may fit by now.
 func (b *Book) Tick(at Moment) Effects {
 	for _, j := range b.timed {
 		switch {
@@ -235,8 +234,8 @@ func (b *Book) Tick(at Moment) Effects {
 	return b.take()
 }
 
-// whole reports whether all is there still that is to be placed in the turn of a gang. Where the pod that speaks for it does not wait any
-// more, or is in another gang by now, another one of its pods does from now on: only of its own pods is known what it lacks.
+// whole reports whether all that is to be placed in the turn of a gang is still there. If the pod that speaks for it does not wait any
+// more, or is in another gang by now, another one of its pods does from now on: what it lacks is known only from its own pods.
 func (b *Book) whole(j *job, at Moment) bool {
 	speaks := func(pod string) bool {
 		u := b.usages[pod]
@@ -252,14 +251,14 @@ func (b *Book) whole(j *job, at Moment) bool {
 	return !at.lacks(j.Pod)
 }
 
-// lacks reports whether not all is there that is to be placed with a pod.
+// lacks reports whether something that is to be placed with a pod is missing.
 func (m Moment) lacks(pod string) bool { return m.Whole != nil && !m.Whole(pod) }
 
 // aside reports whether what waits with a pod waits for something else than room.
 func (m Moment) aside(pod string) bool { return m.Room != nil && !m.Room(pod) }
 
-// retry brings back jobs that have failed and of which the queue deserves more by now: they may reclaim then, and no
-// event of the cluster says so.
+// retry brings back jobs that have failed and whose queue deserves more by now: they may reclaim then, and no event
+// of the cluster says so.
 func (b *Book) retry(at Moment) {
 	for _, j := range b.timed {
 		if j.phase != Failed {
@@ -275,7 +274,7 @@ func (b *Book) retry(at Moment) {
 		}
 		if waits && j.Gang {
 			b.effects.Retry = true
-			maps.Copy(j.deserved, b.Deserved(j.Queue)) // whether it is worth a try others know; until then it has failed
+			maps.Copy(j.deserved, b.Deserved(j.Queue)) // another plugin knows whether it is worth a try; until then it has failed
 			continue
 		}
 		if waits {

@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// Line returns the jobs of a queue that wait for their turn, have it, or did not fit, in the order in which the queue serves them: those
-// that have begun first, and then as its policies say. Limits are not looked at: a job that is over one is passed by those behind it.
-// Of one that did not fit, what its gang has running is not known to the order. It costs a look at all jobs.
+// Line returns the jobs of a queue that wait for their turn, have it, or did not fit, in the order in which the queue serves them: jobs
+// that have begun first, and then as its policies say. Limits are ignored: a job that is over one is passed by those behind it. For a
+// job that did not fit, the order does not know what its gang has running. It costs a look at all jobs.
 func (b *Book) Line(queue string) []string {
 	var jobs []*job
 	for _, j := range b.timed {
@@ -23,7 +23,7 @@ func (b *Book) Line(queue string) []string {
 	return names
 }
 
-// Bearer is the pod that stands for a job at the gate; empty where nothing is known of the job.
+// Bearer returns the pod that stands for a job at the gate; empty if the job is not known.
 func (b *Book) Bearer(name string) string {
 	if j := b.jobs[name]; j != nil {
 		return j.Pod

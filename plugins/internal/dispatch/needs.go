@@ -18,8 +18,8 @@ func (n Needs) Add(queue string, amount Vector) {
 	n[queue].Add(amount, 1)
 }
 
-// Options are what a job of some usages asks for, and may ask for instead, one at least: with
-// the n-th, each takes its n-th option, or its last.
+// Options returns what a job of some usages asks for, and may ask for instead, at least one: with
+// the n-th, each usage takes its n-th option, or its last.
 func Options(usages []Usage) []Needs {
 	most := 0
 	for _, u := range usages {
@@ -35,7 +35,7 @@ func Options(usages []Usage) []Needs {
 	return options
 }
 
-// total is the sum over all queues.
+// total returns the sum over all queues.
 func (n Needs) total() Vector {
 	if len(n) == 1 {
 		for _, amount := range n {
@@ -49,7 +49,7 @@ func (n Needs) total() Vector {
 	return sum
 }
 
-// names are the resources of which there is something, in order.
+// names returns the resources of which something is asked for, in order.
 func (n Needs) names() []v1.ResourceName {
 	var list []v1.ResourceName
 	for _, amount := range n {
@@ -71,8 +71,8 @@ func (n Needs) clone() Needs {
 	return all
 }
 
-// less takes an amount off that of a queue, as far as there is any; what is in none of them
-// comes off the given one.
+// less returns the needs without an amount in a queue, as far as they have any; if they have
+// nothing in that queue, it is taken off the queue otherwise.
 func (n Needs) less(queue, otherwise string, amount Vector) Needs {
 	if _, ok := n[queue]; !ok {
 		queue = otherwise
@@ -90,7 +90,7 @@ func (n Needs) less(queue, otherwise string, amount Vector) Needs {
 	return left
 }
 
-// queues are those in which a job asks for something, its own first.
+// queues returns the queues in which a job asks for something, its own first.
 func (j *job) queues() []string {
 	need := j.need()
 	list := make([]string, 1, 1+len(need))
@@ -104,7 +104,7 @@ func (j *job) queues() []string {
 	return list
 }
 
-// all are the queues in which any of its options asks for something, its own first.
+// all returns the queues in which any of its options asks for something, its own first.
 func (j *job) all() []string {
 	list := j.queues()
 	for _, option := range j.options {
@@ -117,10 +117,10 @@ func (j *job) all() []string {
 	return list
 }
 
-// need is what a job asks for.
+// need returns what a job asks for.
 func (j *job) need() Needs { return j.options[j.at] }
 
-// take has a job ask for one of its options. One that is admitted is charged with it.
+// take makes a job ask for one of its options. A job that is admitted is charged with it.
 func (j *job) take(at int) {
 	if j.at != at || j.needs == nil {
 		j.at = at
@@ -128,7 +128,7 @@ func (j *job) take(at int) {
 	}
 }
 
-// at is how much there is of a resource in a queue and those below it.
+// at returns how much of a resource is asked for in a queue and those below it.
 func (b *Book) at(n Needs, level string, name v1.ResourceName) int64 {
 	var sum int64
 	for queue, amount := range n {

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// next admits the job whose turn it is; false if there is none. It costs a look at each queue in which somebody
-// waits.
+// next admits the job whose turn it is; false if there is none. It costs a look at each queue with jobs that
+// wait.
 //
 // Queues are ordered by the policies that answer QueueOrder, top down through the tree, and then by name; jobs of a
 // queue by those that answer JobOrder and TaskOrder, and then by age, old first, and name.
@@ -39,7 +39,7 @@ func (b *Book) next() (Job, bool) {
 // Urgent reports whether there are jobs that have begun, and wait to go on.
 func (b *Book) Urgent() bool { return len(b.urgent) > 0 }
 
-// mostUrgent is the first of the jobs that have begun; nil for none.
+// mostUrgent returns the first of the jobs that have begun; nil for none.
 func (b *Book) mostUrgent() *job {
 	var first *job
 	for _, j := range b.urgent {
@@ -57,8 +57,8 @@ func count(yes bool) int {
 	return 0
 }
 
-// first is the job of a queue whose turn it is, nil if there is none, and those before it that a ceiling keeps from
-// theirs.
+// first returns the job of a queue whose turn it is, nil if there is none, and the jobs before it that a ceiling
+// keeps from their turn.
 func (b *Book) first(q *queue) (*job, []*missed) {
 	var first *job
 	var blocked []*missed
@@ -80,9 +80,9 @@ func (b *Book) first(q *queue) (*job, []*missed) {
 	return first, blocked
 }
 
-// judge has a job take the first of its options with which it is above no limit; if there is none, the first for
-// which others can make way. It returns what keeps it from its turn, with its first option: a limit, or else for whom
-// it waits.
+// judge makes a job take the first of its options with which it is above no limit; if there is none, the first for
+// which others can make way. It returns what keeps the job from its turn, with its first option: a limit, or else the
+// job that it waits for, in words.
 func (b *Book) judge(j *job) (bound Bound, over bool, why string) {
 	if len(j.options) > 1 {
 		for at := range j.options {
@@ -106,13 +106,13 @@ func (b *Book) judge(j *job) (bound Bound, over bool, why string) {
 
 // list is the jobs of a queue that wait and ask for the same: what keeps the first of them from its turn keeps all.
 type list struct {
-	// fresh are those of whose groups nothing runs, in an order that does not change.
+	// fresh are the jobs whose groups have nothing running, in an order that does not change.
 	fresh fresh
-	// started are the others, which are compared anew each time.
+	// started are the other jobs, which are compared anew each time.
 	started map[string]*job
 }
 
-// first is the one whose turn it is; nil if there is none.
+// first returns the job whose turn it is; nil if there is none.
 func (l *list) first(b *Book) *job {
 	var best *job
 	if l.fresh.Len() > 0 {
@@ -126,8 +126,8 @@ func (l *list) first(b *Book) *job {
 	return best
 }
 
-// kindOf names what a job asks for, and whether others may have to make way for it. One that has been promised some
-// of it is of a kind of its own.
+// kindOf returns a key for what a job asks for, and for whether others may have to make way for it. A job that has
+// been promised some of that is a kind of its own.
 func (b *Book) kindOf(j *job) string {
 	var kind strings.Builder
 	j.take(0)
@@ -150,7 +150,7 @@ func (b *Book) kindOf(j *job) string {
 	return kind.String()
 }
 
-// asks names what a job asks for.
+// asks writes what a job asks for.
 func (j *job) asks(asks *strings.Builder) {
 	for _, queue := range j.queues() {
 		asks.WriteString(queue + ":")
@@ -160,8 +160,8 @@ func (j *job) asks(asks *strings.Builder) {
 	}
 }
 
-// list has a job wait, unless it is above a ceiling all by itself: it will never have its turn, as things are, and
-// keeps nobody else waiting.
+// list makes a job wait. One that is above a ceiling all by itself is of a hopeless kind: as things are it never
+// has its turn, and it keeps no other job waiting.
 func (b *Book) list(j *job) {
 	if j.Begun {
 		b.urgent[j.Name] = j
@@ -220,7 +220,7 @@ type fresh struct {
 	less func(i, j *job) int
 }
 
-// Len, Less and Swap are those of package sort.
+// Len, Less and Swap are the methods of sort.Interface.
 func (f *fresh) Len() int           { return len(f.jobs) }
 func (f *fresh) Less(i, j int) bool { return f.less(f.jobs[i], f.jobs[j]) < 0 }
 
@@ -236,7 +236,7 @@ func (f *fresh) Push(x any) {
 	f.jobs = append(f.jobs, j)
 }
 
-// Pop takes the last.
+// Pop removes the last job.
 func (f *fresh) Pop() any {
 	last := f.jobs[len(f.jobs)-1]
 	f.jobs = f.jobs[:len(f.jobs)-1]

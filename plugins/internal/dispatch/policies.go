@@ -16,22 +16,23 @@ type Policy string
 // Policies.
 const (
 	PolicyPriority   Policy = "priority"   // high before low
-	PolicyGang       Policy = "gang"       // jobs of which the minimum does not run come first
+	PolicyGang       Policy = "gang"       // jobs whose minimum does not run come first
 	PolicyDRF        Policy = "drf"        // the job with the smaller dominant share comes first
 	PolicyProportion Policy = "proportion" // about what queues deserve by weight
 	PolicyCapacity   Policy = "capacity"   // about what is stated that queues deserve
 )
 
-// Policies are those by which a book decides. The zero value has none.
+// Policies are the policies by which a book decides. The zero value has none.
 type Policies struct {
-	// QueueOrder and JobOrder are asked one after the other: the first that tells two apart decides.
+	// QueueOrder and JobOrder are asked one after the other: the first that distinguishes two
+	// decides.
 	QueueOrder, JobOrder []Policy
-	// Overused are those that limit queues to their share.
+	// Overused are the policies that limit queues to their share.
 	Overused []Policy
 	// Rules say what queues deserve.
 	Rules share.Rules
-	// Preempt is what makes way inside a queue, as far as that is known here. Reclaim tells that
-	// queues make way for each other.
+	// Preempt is what makes way inside a queue, as far as that is known here. Reclaim: queues make
+	// way for each other.
 	Preempt Way
 	Reclaim bool
 }
@@ -46,20 +47,20 @@ const (
 	Anything     // whatever its priority
 )
 
-// SetPolicies says by which policies queues and jobs are ordered, and what queues deserve. It is
+// SetPolicies sets by which policies queues and jobs are ordered, and what queues deserve. It is
 // for books in which nothing waits yet.
 func (b *Book) SetPolicies(policies Policies) {
 	b.policies = policies
 	b.relink()
 }
 
-// deserves is what a queue is entitled to by its description, as far as that counts.
+// deserves returns what a queue is entitled to by its description, as far as that counts.
 func (b *Book) deserves(spec *Queue) Vector {
 	return b.policies.Rules.Entitled(b.total, spec.Deserved, spec.Guarantee)
 }
 
 // judges reports whether a policy that answers Overused is about a resource of a queue: what is
-// stated is capacity's, and everything where there is no proportion; the rest is proportion's.
+// stated is capacity's, and so is everything if there is no proportion; the rest is proportion's.
 func (b *Book) judges(spec *Queue, name v1.ResourceName) bool {
 	_, stated := spec.Deserved[name]
 	policy := PolicyProportion
@@ -69,8 +70,8 @@ func (b *Book) judges(spec *Queue, name v1.ResourceName) bool {
 	return slices.Contains(b.policies.Overused, policy)
 }
 
-// compareQueues orders queues top down: where their branches part it is decided, by what the
-// policies say of the two branches and then by name.
+// compareQueues orders queues top down: where their branches part, the policies decide between the
+// two branches, and then their names.
 func (b *Book) compareQueues(p, q *queue) int {
 	return share.Compare(p.path, q.path, b.compareSiblings)
 }
@@ -94,13 +95,13 @@ func (b *Book) compareSiblings(i, j string) int {
 	return cmp.Compare(i, j)
 }
 
-// served is the dominant share of a queue and all below it, for its weight.
+// served returns the dominant share of a queue and all below it, divided by its weight.
 func (b *Book) served(q *queue) float64 {
 	return share.Dominant(q.used, b.total) / float64(max(q.spec.Weight, 1))
 }
 
-// filled is how much of what it deserves a queue uses with all below it: the largest of the
-// parts of a resource.
+// filled returns how much of what it deserves a queue uses with all below it: the largest fraction
+// of a resource.
 func (b *Book) filled(name string) float64 {
 	deserved, most := b.Shares()[name].Deserved, 0.0
 	for resource, amount := range b.queues[name].used {
@@ -133,7 +134,7 @@ func (b *Book) compareJobs(i, j *job) int {
 	return compareAge(i, j)
 }
 
-// compareReady puts those whose minimum does not run first.
+// compareReady puts jobs whose minimum does not run first.
 func compareReady(i, j bool) int {
 	switch {
 	case i == j:
@@ -145,7 +146,7 @@ func compareReady(i, j bool) int {
 	}
 }
 
-// compareFresh compares jobs of whose groups nothing runs, by what does not change while they
+// compareFresh compares jobs whose groups have nothing running, by what does not change while they
 // wait.
 func (b *Book) compareFresh(i, j *job) int {
 	if slices.Contains(b.policies.JobOrder, PolicyPriority) {
@@ -158,7 +159,7 @@ func compareAge(i, j *job) int {
 	return cmp.Or(i.Created.Compare(j.Created), cmp.Compare(i.Name, j.Name))
 }
 
-// JobShare is the dominant share of a group, from 0 to 1, if it had so much more running.
+// JobShare returns the dominant share of a group, from 0 to 1, if it had this much more running.
 func (b *Book) JobShare(group string, more Vector) float64 {
 	if len(more) == 0 {
 		return share.Dominant(b.running[group], b.total)

@@ -18,15 +18,15 @@ type Queue struct {
 	Name, Parent string
 	// Weight is from 1 to 2^31-1.
 	Weight int64
-	// Priority is who is served first, whatever the shares: high before low.
+	// Priority decides which queue is served first, whatever the shares: high before low.
 	Priority int32
 	// Deserved, Guarantee and Capability are as in [share.Queue].
 	Deserved, Guarantee, Capability Vector
 	// Closed: nothing more is admitted.
 	Closed bool
-	// Kept: others may not reclaim what it has.
+	// Kept: other queues may not reclaim what it has.
 	Kept bool
-	// MinRuntime is how long its gangs are left alone once they run; nil where it does not say.
+	// MinRuntime is how long its gangs are left alone once they run; nil if it does not say.
 	MinRuntime *time.Duration
 }
 
@@ -43,24 +43,25 @@ type Job struct {
 	// Name is unique. It ends every order. Title is what users know it by.
 	Name, Title string
 	Queue       string
-	// Pod is the one that comes to the gate, and Pods are all that would be placed. Gang tells that these are the
-	// minimum of gangs, which others bring to the gate.
+	// Pod is the pod that comes to the gate, and Pods are all that would be placed. Gang: these are the minimum
+	// of gangs, which another plugin brings to the gate.
 	Pod  string
 	Pods []string
 	Gang bool
-	// Group is whose usage counts as the job's own: that of a gang, for members that come later. Empty for none.
+	// Group is the group whose usage counts as the job's own: a gang, for members that come later. Empty for
+	// none.
 	Group string
 	// Priority is high before low.
 	Priority int32
 	Created  time.Time
-	// Ready tells that its minimum runs: what waits is beyond it.
+	// Ready: its minimum runs; what waits is beyond it.
 	Ready bool
-	// Patient: nothing makes way for it. It waits until its queue keeps all limits by itself.
+	// Patient: no pod makes way for it. It waits until its queue keeps all limits by itself.
 	Patient bool
-	// Begun tells that part of its minimum is bound already: it has its turn before all others, whatever the limits
-	// of its queues.
+	// Begun: part of its minimum is bound already. It has its turn before all others, whatever the limits of its
+	// queues.
 	Begun bool
-	// making: others are evicted for it, and still have what is promised to it.
+	// making: pods are evicted for it, and still have what is promised to it.
 	making bool
 	// Need is what is asked for if it is admitted. Its queue is the one by which it is ordered.
 	Need Needs
@@ -68,31 +69,31 @@ type Job struct {
 	Or []Needs
 }
 
-// Usage is what a pod, or whatever else the caller counts under a name, asks for.
+// Usage is what a pod, or anything else that the caller counts under a name, asks for.
 type Usage struct {
 	Queue string
 	// Job is what it waits with, and Group is as in [Job].
 	Job, Group string
-	// Priority is that of who asks; high may preempt low in the same queue.
+	// Priority is that of the pod; high may preempt low in the same queue.
 	Priority int32
 	Amount   Vector
 	// Or is what it may have instead while it waits, in the order of [Job]. All of it is asked for.
 	Or []Vector
-	// Runs tells that it has its node. Otherwise it waits.
+	// Runs: it has its node. Otherwise it waits.
 	Runs bool
 	// Demand is how far what it asks for counts while it waits.
 	Demand Demand
-	// Promised tells that it waits for a node on which others made way for it: it counts as used.
-	// It is not Held then.
+	// Promised: it waits for a node on which other pods made way for it. It counts as used. It is
+	// not Held then.
 	Promised bool
-	// Held tells that its place is held for it until others of its job have theirs: it counts as used, and its job
-	// does not ask for it any more.
+	// Held: its place is held for it until others of its job have theirs. It counts as used, and its job does not
+	// ask for it any more.
 	Held bool
-	// refused and hopeless are what was found of it in its cycle, until that is over.
+	// refused and hopeless are what was found about it in its cycle, until that is over.
 	refused, hopeless bool
 }
 
-// Demand is how far what somebody asks for counts in what comes to queues.
+// Demand is how far what a pod asks for counts in the shares of queues.
 type Demand int
 
 // Demands.
@@ -105,17 +106,17 @@ const (
 	Hopeless
 )
 
-// Equal reports whether the same is asked for in the same way.
+// Equal reports whether both ask for the same in the same way.
 func (u Usage) Equal(other Usage) bool {
 	return u.Queue == other.Queue && u.Job == other.Job && u.Group == other.Group && u.Priority == other.Priority &&
 		u.Runs == other.Runs && u.Demand == other.Demand && u.Promised == other.Promised && u.Held == other.Held && maps.Equal(u.Amount, other.Amount) &&
 		slices.EqualFunc(u.Or, other.Or, func(a, b Vector) bool { return maps.Equal(a, b) })
 }
 
-// placed tells that its job does not ask for it any more.
+// placed reports whether it has its place: its job does not ask for it any more.
 func (u Usage) placed() bool { return u.Runs || u.Held }
 
-// Option is what it asks for where its job takes so many-th option.
+// Option returns what it asks for if its job takes the option with this index.
 func (u Usage) Option(at int) Vector {
 	if at == 0 || len(u.Or) == 0 {
 		return u.Amount

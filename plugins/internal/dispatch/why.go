@@ -26,23 +26,24 @@ const (
 	Capability Reason = "QueueCapability"
 	// Passed: a job that comes first does not fit, and was passed often enough.
 	Passed Reason = "QueuePassed"
-	// Turn: others come first.
+	// Turn: other jobs come first.
 	Turn Reason = "QueueTurn"
 	// Unread: queues and pods have not been read.
 	Unread Reason = "QueuesNotRead"
 )
 
-// Why tells what a job waits for, in words for users; empty if it does not wait. It may cost a look at each job.
+// Why returns what a job waits for, in words for users; empty if it does not wait. It may cost a look at each
+// job.
 func (b *Book) Why(name string) (Reason, string) { return b.why(name, b.Beyond) }
 
-// Keeps tells what a job waits for at the gate; empty if it does not wait. It costs a look at its queues and at those that come
-// before it, and so does not know of ceilings that it would exceed together with others.
+// Keeps returns what a job waits for at the gate; empty if it does not wait. It costs a look at its queues and at the jobs that
+// come before it, and so does not know of ceilings that it would exceed together with other jobs.
 func (b *Book) Keeps(name string) string {
 	_, why := b.why(name, func(string) (Bound, bool) { return Bound{}, false })
 	return why
 }
 
-// why tells what a job waits for, given which jobs are beyond a ceiling.
+// why returns what a job waits for, given which jobs are beyond a ceiling.
 func (b *Book) why(name string, beyond func(name string) (Bound, bool)) (Reason, string) {
 	j := b.jobs[name]
 	if j == nil || j.phase != Waiting {
@@ -55,7 +56,7 @@ func (b *Book) why(name string, beyond func(name string) (Bound, bool)) (Reason,
 	case over:
 		if bound.Reason == Overused {
 			if ceiling, over := beyond(name); over {
-				bound = ceiling // which no nodes move
+				bound = ceiling // which more nodes do not change
 			}
 		}
 		return bound.Reason, bound.String()
@@ -65,10 +66,10 @@ func (b *Book) why(name string, beyond func(name string) (Bound, bool)) (Reason,
 	return Turn, fmt.Sprintf("waiting for its turn in queue %q", j.Queue)
 }
 
-// shut tells which of a job's queues lets nobody in; an empty reason is none.
+// shut returns which of a job's queues lets no job in; an empty reason means none.
 func (b *Book) shut(j *job) (Reason, string) { return b.shutOf(j.queues()) }
 
-// shutOf tells which of some queues lets nobody in.
+// shutOf returns which of some queues lets no job in.
 func (b *Book) shutOf(queues []string) (Reason, string) {
 	for _, name := range queues {
 		switch q := b.queues[name]; {
@@ -89,20 +90,21 @@ func (b *Book) closed(q *queue) bool {
 	return slices.ContainsFunc(q.path, func(at string) bool { spec := b.queues[at].spec; return spec != nil && spec.Closed })
 }
 
-// isShut reports whether any of a job's queues lets nobody in.
+// isShut reports whether any of a job's queues lets no job in.
 func (b *Book) isShut(j *job) bool {
 	reason, _ := b.shut(j)
 	return reason != ""
 }
 
 const (
-	// tellAfter is how long a job waits before its users are told why: most wait for a moment only.
+	// tellAfter is how long a job waits before its users are told why: most wait only for a moment.
 	tellAfter = 2 * time.Second
-	// tellAgain is how long a job is left alone after that: the numbers may change all the time. Where it waits for something else,
-	// tellOther, and that has to be so for as long again: while jobs come and go that changes, too.
+	// tellAgain is how long it takes until they are told something else: the numbers may change all the time. If the job waits for
+	// another reason, tellOther, and that has to be so for as long again: while jobs come and go that changes, too.
 	tellAgain = 30 * time.Second
 	tellOther = 5 * time.Second
-	// tellUnread is how long they wait until they are told that the queues are not known yet.
+	// tellUnread is how long jobs wait until their users are told that the queues are not known
+	// yet.
 	tellUnread = 10 * time.Second
 )
 
@@ -112,7 +114,7 @@ const unread = "waiting for queues and pods to be read; see the scheduler's log"
 // Notice is what the users of a job that waits are to be told.
 type Notice struct {
 	Job string
-	// Pods are all that would be placed. Gang tells that they are the minimum of gangs.
+	// Pods are all that would be placed. Gang: they are the minimum of gangs.
 	Pods    []string
 	Gang    bool
 	Reason  Reason
@@ -139,7 +141,7 @@ func (b *Book) News(at Moment) []Notice {
 // Untold returns what there is to tell of a job; false for nothing.
 func (b *Book) Untold(name string, at Moment) (Notice, bool) {
 	j := b.jobs[name]
-	if j == nil || j.phase != Waiting || !j.tried.IsZero() { // its pods were told what was tried
+	if j == nil || j.phase != Waiting || !j.tried.IsZero() { // its pods' conditions say what was tried
 		return Notice{}, false
 	}
 	n := Notice{Job: name, Pods: j.Pods, Gang: j.Gang, Reason: Unread, Message: unread}
@@ -165,14 +167,14 @@ func (b *Book) Untold(name string, at Moment) (Notice, bool) {
 	return n, true
 }
 
-// Told takes in that the users of a job were told something.
+// Told records that the users of a job were told something.
 func (b *Book) Told(n Notice, at Moment) {
 	if j := b.jobs[n.Job]; j != nil && j.phase == Waiting {
 		j.reason, j.told, j.toldAt, j.renewed, j.other = n.Reason, n.Message, at.Now, false, ""
 	}
 }
 
-// Said returns what the users of a pod's job that waits were told last; an empty reason for nothing.
+// Said returns what the users of a pod's waiting job were told last; an empty reason for nothing.
 func (b *Book) Said(pod string) (Reason, string) {
 	if j := b.jobs[b.usages[pod].Job]; j != nil && j.phase == Waiting {
 		return j.reason, j.told
