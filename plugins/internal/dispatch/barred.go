@@ -25,7 +25,8 @@ func (b *Book) Barred(name string) (Reason, string) {
 // barred is what keeps a job from more nodes, or did a short while ago.
 type barred struct {
 	bar
-	// eased is since when less does; zero where it still does. next is the most that has since.
+	// eased is since when less than bar keeps it; zero if bar still does. next is the most that has
+	// kept it since.
 	eased time.Time
 	next  bar
 	// unheard: [Book.Rebarred] has not returned it yet.

@@ -1,10 +1,11 @@
 package gang
 
-// A NonStrict group keeps what it got, and waits for the rest. That may be in a domain where there is no more to be had,
-// or on nodes that its other members need, while there is room for all of it elsewhere. So an attempt that fails is
-// followed by one that begins afresh. Only if that one is complete, the group lets go of what it had.
+// A NonStrict group keeps what it got, and waits for the rest. That may be in a domain without more room, or on nodes
+// that its other members need, while there is room for all of it elsewhere. So an attempt that fails is followed by one
+// that begins afresh. Only if that one is complete, the group lets go of what it had.
 
-// Afresh returns what an attempt would be if the group held nothing that plans gave it; nil if so it is.
+// Afresh returns what an attempt would be if the group held nothing that plans gave it; nil if it holds
+// nothing such.
 func (s *Gangs) Afresh(a *Attempt) *Attempt {
 	leader := s.members[a.Leader]
 	if leader == nil {
@@ -25,7 +26,7 @@ func (s *Gangs) Afresh(a *Attempt) *Attempt {
 	return fresh
 }
 
-// wantsAfresh is what an attempt has to know of a gang, of which need tells, if nothing were planned of it.
+// wantsAfresh returns what an attempt has to know of a gang, as need does, if nothing were planned of it.
 func (g *gang) wantsAfresh(need Need) Need {
 	need.MinByRole = g.lack(func(r *roleCount) int { return -r.planned })
 	roles := 0

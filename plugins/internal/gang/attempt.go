@@ -13,22 +13,24 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/resource"
 )
 
-// Attempt is what a plan has to place. It is a copy: the state may move on while
-// the plan is made, and Planned copes.
+// Attempt is what a plan has to place. It is a copy: the state may move on while the plan is made,
+// and Planned copes with that.
 type Attempt struct {
 	Group  string
 	Leader types.UID
 	Strict bool
 	Gangs  []Need
-	// PreemptionDelay is how long nobody is evicted for it from Missed on, when it first did not fit; zero
-	// where it has not been tried before.
+	// PreemptionDelay is how long no pod is evicted for it from Missed on, when it first did not fit;
+	// Missed is zero if it has not been tried before.
 	PreemptionDelay time.Duration
 	Missed          time.Time
-	// Outstanding is what gangs of others that began before have still to take, where a gang of it has a Floor.
+	// Outstanding is what gangs outside the group that began before have still to take, if a gang of it has a
+	// Floor.
 	Outstanding []Outstanding
 }
 
-// EvictsIn is how long it is until pods may be evicted for an attempt that does not fit; not positive where they may be.
+// EvictsIn returns how long it is until pods may be evicted for an attempt that does not fit; not positive if they may
+// be.
 func (a *Attempt) EvictsIn(now time.Time) time.Duration {
 	if a.Missed.IsZero() {
 		return a.PreemptionDelay
@@ -36,7 +38,8 @@ func (a *Attempt) EvictsIn(now time.Time) time.Duration {
 	return a.Missed.Add(a.PreemptionDelay).Sub(now)
 }
 
-// polite reports whether nobody is evicted for an attempt now that does not fit, whatever its members say themselves.
+// polite reports whether no pod may be evicted now for an attempt that does not fit, whatever its members say
+// themselves.
 func (a *Attempt) polite(now time.Time) bool {
 	return a.EvictsIn(now) > 0 || slices.ContainsFunc(a.Gangs, func(need Need) bool { return need.Spec.Never })
 }
@@ -50,8 +53,8 @@ func (a *Attempt) Members() int {
 	return n
 }
 
-// Shared is the topology of which all gangs have to be in one domain together; empty for
-// none. It takes all of them to say so.
+// Shared returns the topology of which all gangs have to be in one domain together; empty for none.
+// All of them have to ask for it.
 func (a *Attempt) Shared() string {
 	key := a.Gangs[0].Spec.RequiredTopology
 	for _, need := range a.Gangs {
@@ -62,7 +65,7 @@ func (a *Attempt) Shared() string {
 	return key
 }
 
-// Priority is the highest of the pending members: by it the attempt ranks.
+// Priority returns the highest of the pending members: the attempt ranks by it.
 func (a *Attempt) Priority() int32 {
 	priority := int32(math.MinInt32)
 	for _, need := range a.Gangs {
@@ -73,8 +76,8 @@ func (a *Attempt) Priority() int32 {
 	return priority
 }
 
-// Without is what is left of an attempt of which some members were given a node: those
-// stand in the plan.
+// Without returns what is left of an attempt once some members were given a node: these stand in
+// the plan.
 func (a *Attempt) Without(placed map[types.UID]string) *Attempt {
 	if len(placed) == 0 {
 		return a
@@ -105,22 +108,22 @@ func (a *Attempt) Without(placed map[types.UID]string) *Attempt {
 type Need struct {
 	Key  Key
 	Spec Spec
-	// Queue is the one that the gang's PodGroup names; empty for none.
+	// Queue is the queue that the gang's PodGroup names; empty for none.
 	Queue string
 	// Min members are still to be placed, among them MinByRole of each role.
 	Min       int
 	MinByRole map[string]int
-	// Floor is what its PodGroup wants free for it in all, what its members have and take
-	// included, beside what is Outstanding; nil for nothing, and where it runs already.
+	// Floor is what its PodGroup wants free for it in all, including what its members have and
+	// take, besides what is Outstanding; nil for nothing, and if it runs already.
 	Floor resource.Vector
 	// Pending are the members that may be placed, in order.
 	Pending []*v1.Pod
 	// Placed are the members that have a node, by its name, in order. Those that
 	// are on their way out do not count.
 	Placed []Placed
-	// Ranks are the numbers of Pending and Placed by which they are laid out. Ranked: they
-	// carry them; else they were given them in order, and who comes back for another has
-	// not its number.
+	// Ranks are the numbers of Pending and Placed by which they are laid out. Ranked: they carry
+	// these; otherwise they were given them in order, and a member that replaces another one does
+	// not have its number.
 	Ranks  map[types.UID]int
 	Ranked bool
 }
@@ -131,7 +134,7 @@ type Placed struct {
 	Node string
 	// InPlan: only the plan gives it the node; the scheduler's cache does not know.
 	InPlan bool
-	// Number is its place in order among the members that run, from 1; 0 where nobody knows.
+	// Number is its place in order among the members that run, from 1; 0 if unknown.
 	Number int
 }
 
@@ -156,7 +159,7 @@ func (g *group) isOf(a *Attempt) bool {
 	return slices.EqualFunc(g.gangs, a.Gangs, func(gang *gang, need Need) bool { return gang.key == need.Key })
 }
 
-// wants is what an attempt has to know of a gang.
+// wants returns what an attempt has to know of a gang.
 func (g *gang) wants() Need {
 	n := Need{Key: g.key, Spec: g.spec, Queue: g.queue(), Min: g.need(), Placed: g.places()}
 	if !g.goesAlone() {
@@ -170,13 +173,13 @@ func (g *gang) wants() Need {
 	return n
 }
 
-// ranks numbers all members but for those on their way out.
+// ranks numbers all members except those on their way out.
 func (g *gang) ranks() (map[types.UID]int, bool) {
 	return ranks(g.sorted(func(m *member) bool { return !m.leaving() }), g.numbers)
 }
 
-// context is what a member that goes alone has to know of its gang. Without a
-// topology it does not matter where the others are, and they may be many.
+// context returns what a member that goes alone has to know of its gang. Without a topology it does
+// not matter where the others are, and they may be many.
 func (g *gang) context() *Need {
 	n := &Need{Key: g.key, Spec: g.spec}
 	if g.spec.RequiredTopology != "" || len(g.spec.Layout.Levels) > 0 {
@@ -194,18 +197,18 @@ func (g *gang) places() []Placed {
 	return places
 }
 
-// Outcome is what came of an attempt.
+// Outcome is what an attempt led to.
 type Outcome struct {
 	// Nodes are the members that fit, by UID.
 	Nodes map[types.UID]string
-	// Fit is the number of members that fit, at best, also where Nodes are not kept.
+	// Fit is the number of members that fit, at best, even if Nodes are not kept.
 	Fit int
 	// Complete: with Nodes every gang of the group has its minimum.
 	Complete bool
-	// Why explains to users, gang by gang, why not.
+	// Why explains to users, for each gang, why not.
 	Why map[Key]string
-	// Scattered are gangs that only their required topology keeps waiting, with its label key: no domain of it has room
-	// for them, and several together do.
+	// Scattered are gangs that wait only because of their required topology, with its label key: no domain of it has
+	// room for them, and several together do.
 	Scattered map[Key]string
 	// Reason is the API's reason for Why; empty for Unschedulable: more nodes would help.
 	Reason string
@@ -221,7 +224,7 @@ type Outcome struct {
 	Coupled bool
 	// Shape is what the attempt asked for, if that says all about why it failed.
 	Shape Shape
-	// Holder is for whom room is made, by its name, where that is not the group: its only
-	// pod, by itself. Empty for the group.
+	// Holder is what room is made for, by its name, if that is not the group: its only pod, by
+	// itself. Empty for the group.
 	Holder string
 }

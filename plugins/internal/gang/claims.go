@@ -11,11 +11,11 @@ import (
 
 // A ResourceClaim that several pods name is allocated with the first of them, and then reserved for
 // each: calls to the API server of which one at a time succeeds, and while the first is under way
-// the scheduler refuses everybody else. So the members that have a claim in common go one after the
+// the scheduler refuses all other pods. So the members that have a claim in common go one after the
 // other, and each goes ahead up to the very end: its calls are made when it waits to be bound, and
 // then it is the next one's turn. None is bound before all are there.
 
-// claimTurns is who names which claim, and whose turn it is.
+// claimTurns is which members name which claim, and whose turn it is.
 type claimTurns struct {
 	users map[types.NamespacedName]map[*member]bool
 	turn  map[types.NamespacedName]*member
@@ -25,7 +25,7 @@ func newClaimTurns() claimTurns {
 	return claimTurns{users: map[types.NamespacedName]map[*member]bool{}, turn: map[types.NamespacedName]*member{}}
 }
 
-// namedClaims are the claims that a pod names, and others may name, too.
+// namedClaims returns the claims that a pod names, and other pods may name, too.
 func namedClaims(pod *v1.Pod) []types.NamespacedName {
 	var claims []types.NamespacedName
 	for i := range pod.Spec.ResourceClaims {
@@ -36,7 +36,7 @@ func namedClaims(pod *v1.Pod) []types.NamespacedName {
 	return claims
 }
 
-// add takes in a new member.
+// add records the claims of a new member.
 func (t *claimTurns) add(m *member) {
 	m.claims = namedClaims(m.pod)
 	for _, claim := range m.claims {
@@ -47,7 +47,7 @@ func (t *claimTurns) add(m *member) {
 	}
 }
 
-// forget takes in that a member is gone. The caller has ended its turn.
+// forget records that a member is gone. The caller has ended its turn.
 func (t *claimTurns) forget(m *member) {
 	for _, claim := range m.claims {
 		if delete(t.users[claim], m); len(t.users[claim]) == 0 {
@@ -56,7 +56,7 @@ func (t *claimTurns) forget(m *member) {
 	}
 }
 
-// mayClaim reports whether it is a member's turn with all claims that it names, or nobody's.
+// mayClaim reports whether it is a member's turn with all claims that it names, or no member's.
 func (t *claimTurns) mayClaim(m *member) bool {
 	for _, claim := range m.claims {
 		if other := t.turn[claim]; other != nil && other != m {
@@ -73,7 +73,7 @@ func (t *claimTurns) take(m *member) {
 	}
 }
 
-// endTurn ends a member's turn, if it has it, and lets through who waits for that.
+// endTurn ends a member's turn, if it has it, and lets through the members that wait for that.
 func (s *Gangs) endTurn(m *member) {
 	for _, claim := range m.claims {
 		if s.turns.turn[claim] != m {
@@ -99,7 +99,7 @@ func (s *Gangs) GoesAhead(uid types.UID) bool {
 	return m != nil && m.state == Held && len(m.claims) > 0
 }
 
-// Through takes in that a member is about to be bound: all other calls for it have been made.
+// Through records that a member is about to be bound: all other calls for it have been made.
 func (s *Gangs) Through(uid types.UID) Effects {
 	if m := s.members[uid]; m != nil {
 		s.endTurn(m)
@@ -107,11 +107,11 @@ func (s *Gangs) Through(uid types.UID) Effects {
 	return s.take()
 }
 
-// Withdraw reports whether the allocation of a claim may be taken back now: nobody has the claim, nor is on its way to
-// it. The members that name it, and those that it is reserved for, are members without a node. Those that it is reserved
-// for count as if they had scheduling gates until the caller tells that it is Withdrawn: nothing would stop their binding,
+// Withdraw reports whether the allocation of a claim may be taken back now: no pod has the claim, nor is on its way to it.
+// The members that name it, and the pods that it is reserved for, are members without a node. Those that it is reserved
+// for count as if they had scheduling gates until the caller reports it as Withdrawn: nothing would stop their binding,
 // because kube-scheduler makes no call for a claim that is reserved already. One of them may be in its cycle at this
-// moment, with what the claim has now in mind: if it is reserved in that cycle, it gives its node back.
+// moment, based on the present allocation: if it is reserved in that cycle, it gives its node back.
 func (s *Gangs) Withdraw(claim types.NamespacedName, reservedFor []types.UID, now time.Time) (bool, Effects) {
 	for m := range s.turns.users[claim] {
 		if m.state != Pending {
@@ -132,8 +132,8 @@ func (s *Gangs) Withdraw(claim types.NamespacedName, reservedFor []types.UID, no
 	return true, s.take()
 }
 
-// Withdrawn takes in that whoever looks at the claim from now on sees that it was taken back, or that it was not and will
-// not be. It does nothing for a claim that is not being taken back.
+// Withdrawn records that a look at the claim from now on shows that it was taken back, or that it was not and will not
+// be. It does nothing for a claim that is not being taken back.
 func (s *Gangs) Withdrawn(claim types.NamespacedName, now time.Time) Effects {
 	var members []*member
 	for uid := range s.withdrawals[claim] {
@@ -148,7 +148,7 @@ func (s *Gangs) Withdrawn(claim types.NamespacedName, now time.Time) Effects {
 	return s.take()
 }
 
-// reviewAll goes on after members became eligible, or are so no more.
+// reviewAll settles members that became eligible, or are not any more.
 func (s *Gangs) reviewAll(members []*member, now time.Time) {
 	for _, m := range members {
 		if m.coming() {

@@ -10,16 +10,16 @@ import (
 // clocks are the times of a group that can run out. Both stand still while victims of
 // the group are still ending.
 type clocks struct {
-	// held is when the first member was held, for the wait time, after which nobody is
-	// tried again; zero while nothing is held. Where a user wrote a wait time it runs on
-	// through what ends a round: the failures of a Strict group, which holds members only
-	// for a moment, and the time of rounds.
+	// held is when the first member was held, for the wait time, after which no member is tried
+	// again; zero while nothing is held. If a user wrote a wait time it runs on through what ends a
+	// round: the failures of a Strict group, which holds members only for a moment, and the time of
+	// rounds.
 	held time.Time
 	// round is when the first member of this round was held; zero while none is.
 	round time.Time
 }
 
-// start begins what does not run yet.
+// start begins the clocks that do not run yet.
 func (c *clocks) start(now time.Time) {
 	if c.held.IsZero() {
 		c.held = now
@@ -29,14 +29,14 @@ func (c *clocks) start(now time.Time) {
 	}
 }
 
-// wouldHold takes in that members would have been held if all had fit.
+// wouldHold records that members would have been held if all had fit.
 func (c *clocks) wouldHold(g *group, now time.Time) {
 	if _, set := g.waitTime(); set && c.held.IsZero() {
 		c.held = now
 	}
 }
 
-// stand has the clocks stand still from one moment to another.
+// stand makes the clocks stand still from one moment to another.
 func (c *clocks) stand(from, to time.Time) {
 	for _, began := range []*time.Time{&c.held, &c.round} {
 		if !began.IsZero() {
@@ -52,9 +52,9 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// waitTime is the shortest time after which the group is not tried again, and whether a
-// user wrote any; 0 is none. It is the annotation, where there is one: a NonStrict gang
-// without any has the default, unless it has time for its rounds; a Strict one has none.
+// waitTime returns the shortest time after which the group is not tried again, and whether a user
+// wrote any; 0 for none. It is the annotation, if there is one: a NonStrict gang without any has
+// the default, unless it has time for its rounds; a Strict one has none.
 func (g *group) waitTime() (wait time.Duration, set bool) {
 	strict, rounds := g.strict(), false
 	for _, gang := range g.gangs {
@@ -70,8 +70,8 @@ func (g *group) waitTime() (wait time.Duration, set bool) {
 	return wait, set
 }
 
-// roundTime is the shortest time of its gangs for a round. Where nothing else limits how
-// long capacity is held, the default wait time does.
+// roundTime returns the shortest time of its gangs for a round. If nothing else limits how long
+// capacity is held, the default wait time does.
 func (g *group) roundTime() time.Duration {
 	var round time.Duration
 	for _, gang := range g.gangs {
@@ -88,8 +88,7 @@ func (g *group) roundTime() time.Duration {
 	return g.gangs[0].spec.WaitTime
 }
 
-// setClocks begins the clocks where something is held, and ends them where nothing is
-// any more.
+// setClocks begins the clocks if something is held, and ends them if nothing is any more.
 func (g *group) setClocks(now time.Time) {
 	if g.holding() > 0 {
 		g.clocks.start(now)
@@ -124,8 +123,8 @@ func (s *Gangs) runOut(grp *group, now time.Time) bool {
 	return false
 }
 
-// expire gives everything back and marks who waited; nobody of them is tried
-// again until the user acts.
+// expire gives everything back and marks the members that waited; none of them is tried again until
+// the user acts.
 func (s *Gangs) expire(grp *group, wait time.Duration, now time.Time) {
 	if grp.holding() > 0 {
 		s.effects.RoundsFailed++

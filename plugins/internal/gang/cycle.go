@@ -28,15 +28,14 @@ const (
 	Wait
 )
 
-// Visit is the answer to a pod that enters its scheduling cycle.
+// Visit is the verdict on a pod that enters its scheduling cycle, and what goes with it.
 type Visit struct {
 	Verdict Verdict
 	Group   string // the holder of what is held for the pod
 	Node    string
 	Reason  string
 	Attempt *Attempt // with Lead
-	// Need, with Alone, is the gang's topology and, where it has one, the places of
-	// its members.
+	// Need, with Alone, is the gang's topology and, if it has one, the places of its members.
 	Need *Need
 }
 
@@ -48,7 +47,7 @@ func (s *Gangs) Queue(pod *v1.Pod) (bool, string) {
 	}
 	m := s.members[pod.UID]
 	if m == nil {
-		// See has not come by yet; it will activate the pod if need be.
+		// See has not been called for it yet; it will activate the pod if need be.
 		return false, gatedReason(key)
 	}
 	if m.admitted {
@@ -60,7 +59,7 @@ func (s *Gangs) Queue(pod *v1.Pod) (bool, string) {
 
 func gatedReason(key Key) string { return "waiting for gang " + key.String() }
 
-// Visit returns a pod that enters its scheduling cycle.
+// Visit returns the verdict on a pod that enters its scheduling cycle.
 func (s *Gangs) Visit(pod *v1.Pod) Visit {
 	m := s.members[pod.UID]
 	if m == nil {
@@ -89,15 +88,14 @@ func (s *Gangs) Visit(pod *v1.Pod) Visit {
 	return v
 }
 
-// Planned takes in the outcome of an attempt. It returns the members whose node
-// the plan decides from now on; the caller holds their capacity, for the group
-// that the attempt names, and then acts on the effects. Only a complete plan is
-// followed, by its leader too; of an incomplete one a NonStrict group keeps what
-// it holds, unless it is hopeless: then it has nothing to wait for.
+// Planned records the outcome of an attempt. It returns the members whose node the plan decides
+// from now on; the caller holds their capacity, for the group that the attempt names, and then acts
+// on the effects. Only a complete plan is followed, also by its leader; of an incomplete one a
+// NonStrict group keeps what it holds, unless it is hopeless: then it has nothing to wait for.
 func (s *Gangs) Planned(a *Attempt, o Outcome, now time.Time) (map[types.UID]string, Effects) {
 	leader := s.members[a.Leader]
 	if leader == nil {
-		return nil, s.take() // another one leads by now
+		return nil, s.take() // another member leads by now
 	}
 	grp := leader.gang.group
 	grp.visited = false
@@ -165,8 +163,8 @@ func (s *Gangs) accept(grp *group, nodes map[types.UID]string) map[types.UID]str
 	return accepted
 }
 
-// dropLost takes back members that lost their node before the caller could hold
-// it. Those that had another one give that back all the same.
+// dropLost removes members that lost their node before the caller could hold it. Those that had
+// another node before give that back all the same.
 func (s *Gangs) dropLost(accepted map[types.UID]string, given []types.UID) {
 	lost := map[types.UID]bool{}
 	for uid := range accepted {
@@ -178,7 +176,7 @@ func (s *Gangs) dropLost(accepted map[types.UID]string, given []types.UID) {
 	s.effects.Unhold = slices.DeleteFunc(s.effects.Unhold, func(uid types.UID) bool { return lost[uid] })
 }
 
-// Reserved takes in that the scheduler reserved a member on a node.
+// Reserved records that the scheduler reserved a member on a node.
 func (s *Gangs) Reserved(uid types.UID, node string, now time.Time) Effects {
 	m := s.members[uid]
 	if m == nil || (m.state != Pending && m.state != Planned) {
@@ -201,10 +199,9 @@ func (s *Gangs) Reserved(uid types.UID, node string, now time.Time) Effects {
 	return s.take()
 }
 
-// Permitted takes in that nothing but its gang stands between a member and its
-// binding. It returns whether the member has to wait; if not, it and whoever
-// else is released is in the effects. A member that was rejected before it came
-// here waits too, and is rejected once more when time has passed.
+// Permitted records that only its gang stands between a member and its binding. It returns whether
+// the member has to wait; if not, it and all others that are released are in the effects. A member
+// that was rejected before it got here waits too, and is rejected once more when time has passed.
 func (s *Gangs) Permitted(uid types.UID, now time.Time) (wait bool, e Effects) {
 	m := s.members[uid]
 	if m == nil || (m.state != Held && m.state != Returning) {
@@ -218,7 +215,7 @@ func (s *Gangs) Permitted(uid types.UID, now time.Time) (wait bool, e Effects) {
 	return m.waiting, s.take()
 }
 
-// Unfit takes in that a member that follows a plan did not fit on its node.
+// Unfit records that a member that follows a plan did not fit on its node.
 func (s *Gangs) Unfit(uid types.UID, now time.Time) Effects {
 	m := s.members[uid]
 	if m == nil || m.state != Planned {
@@ -230,9 +227,9 @@ func (s *Gangs) Unfit(uid types.UID, now time.Time) Effects {
 	return s.take()
 }
 
-// Unreserved takes in that the scheduler took back a reservation: this package
-// asked for it, another plugin refused, or the binding failed. A member that
-// was not reserved yet, but planned, did not fit.
+// Unreserved records that the scheduler took back a reservation: this package asked for it, another
+// plugin refused, or the binding failed. A member that was not reserved yet, but planned, did not
+// fit.
 func (s *Gangs) Unreserved(uid types.UID, now time.Time) Effects {
 	m := s.members[uid]
 	switch {
@@ -244,13 +241,13 @@ func (s *Gangs) Unreserved(uid types.UID, now time.Time) Effects {
 		return s.take()
 	}
 	if m.state == Held && m.waiting && !m.gang.group.strict() {
-		// Nobody rejected it: its wait ran into the framework's limit. The hold goes
-		// on in the ledger.
+		// It was not rejected: its wait ran into the framework's limit. The hold goes on in the
+		// ledger.
 		m.gang.change(m, func() { m.state, m.admitted, m.waiting = Planned, false, false })
 		s.effects.Rehold = append(s.effects.Rehold, Hold{Pod: m.pod, Node: m.node, Holder: m.gang.group.key().String()})
 	} else {
 		if r := &m.gang.group.retry; r.partial && m.state == Returning && m.free() {
-			r.stale = true // what came of the last attempt holds no more
+			r.stale = true // the outcome of the last attempt is out of date
 		}
 		s.effects.Freed = true
 		m.gang.change(m, func() { m.state, m.node, m.admitted, m.waiting = Pending, "", false, false })
@@ -261,9 +258,9 @@ func (s *Gangs) Unreserved(uid types.UID, now time.Time) Effects {
 	return s.take()
 }
 
-// Failed takes in that the scheduling cycle of a pod came to nothing. A leader whose
-// attempt ends so, by an error or by a plugin that refuses what was found for it, is not
-// one that does not fit: its group is tried again after a backoff, whatever happens.
+// Failed records that the scheduling cycle of a pod came to nothing. If the attempt of a leader
+// ends so, by an error or by a plugin that refuses what was found for it, its group is not one that
+// does not fit: it is tried again after a backoff, whatever happens.
 func (s *Gangs) Failed(uid types.UID, now time.Time) Effects {
 	m := s.members[uid]
 	if m == nil || !m.gang.group.visited || m.gang.group.leader != uid {
@@ -276,8 +273,8 @@ func (s *Gangs) Failed(uid types.UID, now time.Time) Effects {
 	return s.take()
 }
 
-// NoNodes takes in that the scheduling cycle of a pod ended before any plugin was asked, since the
-// cluster has no node. The attempt of a leader has failed: its group rests until one comes.
+// NoNodes records that the scheduling cycle of a pod ended before any plugin was called, since the
+// cluster has no node. The attempt of a leader has failed: its group rests until a node comes.
 func (s *Gangs) NoNodes(pod *v1.Pod, now time.Time) Effects {
 	v := s.Visit(pod)
 	if v.Verdict != Lead {
@@ -291,7 +288,7 @@ func (s *Gangs) NoNodes(pod *v1.Pod, now time.Time) Effects {
 	return e
 }
 
-// BoundTo takes in that the binding of a member went through.
+// BoundTo records that the binding of a member went through.
 func (s *Gangs) BoundTo(uid types.UID, now time.Time) Effects {
 	if m := s.members[uid]; m != nil && m.state == Released {
 		m.gang.change(m, func() { m.state, m.waiting = Bound, false })
@@ -302,8 +299,8 @@ func (s *Gangs) BoundTo(uid types.UID, now time.Time) Effects {
 	return s.take()
 }
 
-// noteStart tells once per round how long a gang that was complete took to have
-// its minimum bound.
+// noteStart notes, once per round, how long it took from when a gang was complete until its minimum
+// was bound.
 func (g *gang) noteStart(e *Effects, now time.Time) {
 	if !g.completed.IsZero() && g.spec.Min > 0 && g.count[Bound] >= g.spec.Min {
 		e.Started = append(e.Started, now.Sub(g.completed))

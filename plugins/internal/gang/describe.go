@@ -10,8 +10,7 @@ import (
 	"sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 )
 
-// Kind tells the two kinds of PodGroup apart. Where both describe a gang, the
-// community's wins.
+// Kind is one of the two kinds of PodGroup. If both describe a gang, the community's wins.
 type Kind int
 
 // The kinds of PodGroup.
@@ -28,13 +27,13 @@ func (k Kind) APIVersion() string {
 	return v1alpha1.SchemeGroupVersion.String()
 }
 
-// Ref refers to a PodGroup that has the name of a gang. Its UID is empty where there is none.
+// Ref refers to a PodGroup that has the name of a gang. Its UID is empty if there is none.
 type Ref struct {
 	Kind Kind
 	UID  types.UID
 }
 
-// Describe takes in what a PodGroup says; nil means that there is none.
+// Describe records what a PodGroup says; nil means that there is none.
 func (s *Gangs) Describe(kind Kind, key Key, object *Object, created, now time.Time) Effects {
 	if object == nil && s.gangs[key] == nil {
 		return s.take()
@@ -62,8 +61,8 @@ func (s *Gangs) Describe(kind Kind, key Key, object *Object, created, now time.T
 	return s.take()
 }
 
-// Dissolve takes in that the pods which name a native PodGroup are in no gang: their gates are
-// asked again, and nothing of them is known here any more.
+// Dissolve records that the pods that name a native PodGroup are in no gang: they go through the
+// gates again, and nothing of them is known here any more.
 func (s *Gangs) Dissolve(key Key, now time.Time) Effects {
 	g := s.gangs[key]
 	if g == nil {
@@ -90,7 +89,7 @@ func (s *Gangs) Dissolve(key Key, now time.Time) Effects {
 	return s.take()
 }
 
-// sourceOf is the way by which a member joined.
+// sourceOf returns the way by which a member joined.
 func sourceOf(pod *v1.Pod) Source {
 	_, source, _ := KeyOf(pod)
 	return source
@@ -119,8 +118,8 @@ func fieldsOf(pod *v1.Pod) Fields {
 	return Fields{Annotations: pod.Annotations, Labels: pod.Labels}
 }
 
-// compareDescribers orders by who may define their gang: 1. those who state a
-// usable minimum; 2. the order of members.
+// compareDescribers orders members by which may define the gang: 1. those that state a usable
+// minimum; 2. the order of members.
 func compareDescribers(a, b *member) int {
 	switch {
 	case a.defines == b.defines:
@@ -143,7 +142,7 @@ func (s *Gangs) listen(m *member) {
 	at, _ := slices.BinarySearchFunc(g.describers, m, compareDescribers)
 	g.describers = slices.Insert(g.describers, at, m)
 	if m.badMin != nil && g.defining() != m {
-		// Of the defining member it is told with what is used instead.
+		// For the defining member it is reported with what is used instead.
 		s.report(g, m.pod, &m.told, *m.badMin)
 	}
 }
@@ -155,8 +154,8 @@ func (g *gang) ignore(m *member) {
 	}
 }
 
-// defining is the first member that states a usable minimum; failing that, the
-// first that adds to the PodGroup.
+// defining returns the first member that states a usable minimum; failing that, the first that adds
+// to the PodGroup.
 func (g *gang) defining() *member {
 	if len(g.describers) == 0 {
 		return nil
@@ -192,11 +191,11 @@ func (s *Gangs) redefine(g *gang, now time.Time) {
 	}
 }
 
-// badValue is what a user is told of once: the same value is the same mistake,
-// whatever is used instead.
+// badValue is what a user is told of once: the same value is the same mistake, whatever is used
+// instead.
 type badValue struct{ key, value string }
 
-// report tells of a problem, of a pod or of the PodGroup, once in what was told.
+// report reports a problem of a pod or of the PodGroup, unless told has it already.
 func (s *Gangs) report(g *gang, pod *v1.Pod, told *map[badValue]bool, problem Problem) {
 	bad := badValue{problem.Key, problem.Value}
 	if (*told)[bad] {

@@ -1,5 +1,5 @@
-// Package gang is what a gang is and how it lives: who its members are, what
-// its annotations mean, when it may be tried, and what happens to it next.
+// Package gang defines what a gang is and how it lives: which pods are its members, what its
+// annotations mean, when it may be tried, and what happens to it next.
 //
 // It is a state machine over values. The calls of Gangs are the inputs (a pod
 // was seen, a plan was made, a member was reserved, time has passed), the

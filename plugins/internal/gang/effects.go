@@ -7,9 +7,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Effects is what the caller has to do after an input, in this order. All of it
-// may be done late, none of it may be left out. Release, Reject and Activate are
-// told again while nothing comes of them: done twice they do no harm.
+// Effects is what the caller has to do after an input, in this order. All of it may be done late,
+// none of it may be left out. Release, Reject and Activate are repeated until they have an effect:
+// done twice they do no harm.
 type Effects struct {
 	// Unhold: these members no longer need the capacity that is held for them.
 	Unhold []types.UID
@@ -17,22 +17,22 @@ type Effects struct {
 	Release []types.UID
 	// Reject: these held members have to give back their node.
 	Reject []types.UID
-	// Expire: mark these with the timeout annotation.
+	// Expire: mark these pods with the timeout annotation.
 	Expire []*v1.Pod
-	// Activate: the queue should look at these again.
+	// Activate: the queue should look at these pods again.
 	Activate []*v1.Pod
-	// Problems are values that could not be used, each told once.
+	// Problems are values that could not be used, each reported once.
 	Problems []Report
-	// Changed: what there is to say about these gangs may have changed.
+	// Changed: what there is to report about these gangs may have changed.
 	Changed []Key
-	// Rehold: these members stood at the barrier for longer than the framework lets
-	// them. They keep their place in the plan; hold it before anything else.
+	// Rehold: these members waited at the barrier for longer than the framework lets them. They
+	// keep their place in the plan; hold it before anything else.
 	Rehold []Hold
 	// Started: the minimum of a gang was bound this long after it was complete.
 	Started []time.Duration
 	// RoundsFailed counts rounds that failed although a plan stood.
 	RoundsFailed int
-	// Freed tells that capacity was given back.
+	// Freed: capacity was given back.
 	Freed bool
 }
 
@@ -43,8 +43,7 @@ type Hold struct {
 	Holder string
 }
 
-// Report is a problem and the pod or PodGroup that has it. Pod is nil where the
-// PodGroup has it.
+// Report is a problem and the pod or PodGroup that has it. Pod is nil if the PodGroup has it.
 type Report struct {
 	Gang    Key
 	Pod     *v1.Pod
@@ -52,7 +51,7 @@ type Report struct {
 	Problem Problem
 }
 
-// Idle tells that there is nothing to do.
+// Idle reports whether there is nothing to do.
 func (e *Effects) Idle() bool {
 	return len(e.Unhold)+len(e.Release)+len(e.Reject)+len(e.Expire)+len(e.Activate)+len(e.Problems)+len(e.Changed)+len(e.Rehold)+len(e.Started)+e.RoundsFailed == 0 && !e.Freed
 }

@@ -10,32 +10,31 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 )
 
-// Explanation is why the pending members of a gang wait. Reason is one of the
-// API's reasons, or empty where there is nothing to explain. The message changes
-// only when the facts do.
+// Explanation is why the pending members of a gang wait. Reason is one of the API's reasons, or
+// empty if there is nothing to explain. The message changes only when the facts do.
 type Explanation struct {
 	Gang            Key
 	Reason, Message string
 	// Topology is the label key of the required topology, if that alone keeps the gang waiting: no domain of it has room for
 	// the gang, and several together do. Empty otherwise.
 	Topology string
-	// Group is what it is placed with, as the ledger knows it.
+	// Group is the group that it is placed with, as the ledger knows it.
 	Group string
-	// Min is the minimum of the gang; 0 where it has none.
+	// Min is the minimum of the gang; 0 if it has none.
 	Min int
-	// Running tells that the gang runs; those that wait are beyond its minimum.
+	// Running: the gang runs; members that wait are beyond its minimum.
 	Running bool
 	// Pending are the members that have no node, or only hold one for now.
 	Pending []*v1.Pod
 	// Created is when the gang came to be.
 	Created time.Time
-	// HasObject tells that a PodGroup describes it.
+	// HasObject: a PodGroup describes it.
 	HasObject bool
 	// Object refers to that PodGroup.
 	Object Ref
 }
 
-// Explain tells why a gang waits. ok is false where the gang is not known.
+// Explain returns why a gang waits. ok is false if the gang is not known.
 func (s *Gangs) Explain(key Key) (e Explanation, ok bool) {
 	g := s.gangs[key]
 	if g == nil {
@@ -88,8 +87,8 @@ func (s *Gangs) why(g *gang) (reason, message string) {
 	return g.failure.reason, g.failure.message
 }
 
-// WaitsForRoom reports whether a pod that is not placed waits for room on nodes and nothing else, as far as is known: its gang
-// is whole, as are those that start with it, and was refused for nothing else.
+// WaitsForRoom reports whether a pod that is not placed waits only for room on nodes, as far as is known: its gang is whole,
+// as are those that start with it, and none was refused for anything else.
 func (s *Gangs) WaitsForRoom(uid types.UID) bool {
 	m := s.members[uid]
 	if m == nil || m.gang.goesAlone() {
@@ -107,13 +106,13 @@ func (s *Gangs) WaitsForRoom(uid types.UID) bool {
 }
 
 // Whole reports whether a pod's gang could start, and those that start with it, if there were room: all have their members. So
-// may pods that go alone.
+// could pods that go alone.
 func (s *Gangs) Whole(uid types.UID) bool {
 	m := s.members[uid]
 	return m == nil || m.gang.goesAlone() || s.able(m.gang.group)
 }
 
-// lacks tells users what an incomplete gang waits for.
+// lacks returns what an incomplete gang waits for, for users.
 func (g *gang) lacks() string {
 	if g.spec.Min == 0 {
 		return g.undefined()
@@ -156,7 +155,7 @@ func (g *gang) undefined() string {
 	}
 }
 
-// source is the way by which its members joined; of several, the first in order.
+// source returns the way by which its members joined; of several, the first in order.
 func (g *gang) source() Source {
 	source := FromOwner
 	for _, m := range g.members {
@@ -175,7 +174,7 @@ func (g *gang) gated() int {
 	return g.countOf(func(m *member) bool { return m.state == Pending && len(m.pod.Spec.SchedulingGates) > 0 })
 }
 
-// claimless counts the members that wait for their ResourceClaims only.
+// claimless counts the members that wait only for their ResourceClaims.
 func (g *gang) claimless() int {
 	return g.countOf(func(m *member) bool {
 		return m.state == Pending && len(m.pod.Spec.SchedulingGates) == 0 && LacksClaims(m.pod)
@@ -197,7 +196,7 @@ type Counts struct {
 	Held, Pending int
 	// Gangs by what they wait for.
 	Incomplete, Unschedulable, Running int
-	// Oldest is since when the gang that waits the longest has had all that it needs but nodes; zero where none waits so.
+	// Oldest is since when the gang that waits the longest has had all that it needs except nodes; zero if none waits so.
 	Oldest time.Time
 }
 
@@ -225,8 +224,8 @@ func (s *Gangs) Count() Counts {
 	return c
 }
 
-// Position is what orders a member in the queue: that of its gang, so that the
-// members stand together.
+// Position is what orders a member in the queue: that of its gang, so that the members are next to
+// each other.
 type Position struct {
 	Created time.Time
 	Gang    string
@@ -247,8 +246,8 @@ func (s *Gangs) Position(pod *v1.Pod) (p Position, ok bool) {
 	case g.goesAlone() && g.standing() >= g.spec.Min:
 		p.Extra = true
 	case g.group.begun():
-		// Part of it runs, which is of no use without the rest: the scheduler was
-		// restarted in a release, or members were lost. It comes first.
+		// Part of it runs, which is of no use without the rest: the scheduler was restarted during
+		// a release, or members were lost. It comes first.
 		p.Created = time.Time{}
 	}
 	return p, true

@@ -38,8 +38,8 @@ type gang struct {
 	// which they may define it. definer is the first of them if it does.
 	describers []*member
 	definer    *member
-	// told is what was told of its PodGroup, toldOf of the members that defined it, for
-	// as long as it has any: of all members of a workload the value is the same.
+	// told is what was reported about its PodGroup, toldOf about the members that defined it, for
+	// as long as it has any: all members of a workload have the same value.
 	told, toldOf map[badValue]bool
 
 	// Counts over members, kept by enter and leave. Leaving members are not
@@ -53,19 +53,19 @@ type gang struct {
 	// the queue does not change when that one goes.
 	oldest time.Time
 
-	// failure is why the last attempt to place the gang failed; zero where none failed
-	// since it was last complete.
+	// failure is why the last attempt to place the gang failed; zero if none failed since it was
+	// last complete.
 	failure failure
-	// missed is when it first did not fit; zero where it was not tried, has started since, or has lost all its members. It does
-	// not begin anew with one that is replaced.
+	// missed is when it first did not fit; zero if it was not tried, has started since, or has lost all its members. It does
+	// not begin anew when a member is replaced.
 	missed time.Time
-	// completed is when the round began that is to start it; zero once it has.
+	// completed is when the round that is to start it began; zero once it has started.
 	completed time.Time
-	// ran is what goesAlone said when it was last acted upon.
+	// ran is the result of goesAlone when it was last acted upon.
 	ran bool
 	// begin is what is known of how the members that run began to.
 	begin begin
-	// broken is since when less than the minimum runs; zero where it does, or nothing.
+	// broken is since when less than the minimum runs; zero if it does, or nothing runs.
 	broken time.Time
 	// stood is the minimum when it last ran whole, since anything runs.
 	stood int
@@ -155,8 +155,8 @@ func (g *gang) releasable() bool {
 		len(g.lack(func(r *roleCount) int { return -r.planned })) == 0
 }
 
-// lack tells what each role lacks if, beside the members that count towards have,
-// adjust more of the role do.
+// lack returns what each role lacks if, besides the members that count towards have, adjust more of
+// the role do.
 func (g *gang) lack(adjust func(*roleCount) int) map[string]int {
 	if !g.spec.RolesBind() {
 		return nil
@@ -182,12 +182,12 @@ func (g *gang) lack(adjust func(*roleCount) int) map[string]int {
 	return missing
 }
 
-// missingRoles is how many of each role a plan has to place.
+// missingRoles returns how many of each role a plan has to place.
 func (g *gang) missingRoles() map[string]int {
 	return g.lack(func(*roleCount) int { return 0 })
 }
 
-// need is the number of members that a plan has to place.
+// need returns the number of members that a plan has to place.
 func (g *gang) need() int {
 	if g.goesAlone() {
 		return 0
@@ -195,7 +195,7 @@ func (g *gang) need() int {
 	return g.short()
 }
 
-// short is how many members the minimum lacks, whether or not they go alone.
+// short returns how many members the minimum lacks, whether or not they go alone.
 func (g *gang) short() int {
 	roles := 0
 	for _, n := range g.missingRoles() {
@@ -216,8 +216,8 @@ func (g *gang) gathered() bool {
 	return g.have()+g.coming >= g.spec.Min && len(g.lackingRoles()) == 0
 }
 
-// assembled reports whether all can be planned that a gathered gang needs: an attempt without those that have yet to give back
-// their nodes would fail, and say that the gang is too large.
+// assembled reports whether all members that a gathered gang needs can be planned: an attempt without those that have yet to
+// give back their nodes would fail, and report that the gang is too large.
 func (g *gang) assembled() bool {
 	need := g.need()
 	if need == 0 || g.returning == 0 {
@@ -226,13 +226,13 @@ func (g *gang) assembled() bool {
 	return g.coming-g.returning >= need && len(g.lack(func(r *roleCount) int { return r.coming - r.returning })) == 0
 }
 
-// lackingRoles is what roles miss even if everyone who can be is placed.
+// lackingRoles returns what roles lack even if every member that can be is placed.
 func (g *gang) lackingRoles() map[string]int {
 	return g.lack(func(r *roleCount) int { return r.coming })
 }
 
-// created is when the gang came to be: its object, else its oldest member. It is
-// zero where neither was seen.
+// created returns when the gang came to be: its object, else its oldest member. It is zero if
+// neither was seen.
 func (g *gang) created() time.Time {
 	for _, object := range g.objects {
 		if object != nil {
@@ -242,7 +242,7 @@ func (g *gang) created() time.Time {
 	return g.oldest
 }
 
-// note takes in a new member's age.
+// note records a new member's age.
 func (g *gang) note(pod *v1.Pod) {
 	if created := pod.CreationTimestamp.Time; g.oldest.IsZero() || created.Before(g.oldest) {
 		g.oldest = created
@@ -273,8 +273,8 @@ func podsOf(members []*member) []*v1.Pod {
 	return pods
 }
 
-// neverFits is the failure of a round whose members kept failing on the nodes
-// that plans gave them.
+// neverFits returns the failure of a round whose members kept failing on the nodes that plans gave
+// them.
 func (g *gang) neverFits() failure {
 	return failure{reason: v1alpha1.ReasonPlacementFailed, message: fmt.Sprintf("gang %q: members did not fit on the nodes planned for them, %d times in a row", g.key, maxReplans+1)}
 }

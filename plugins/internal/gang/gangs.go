@@ -28,13 +28,13 @@ type Gangs struct {
 	// withdrawals are the claims whose allocation is being taken back, and the members that
 	// they are reserved for.
 	withdrawals map[types.NamespacedName]sets.Set[types.UID]
-	// closed: nobody is let through yet, see Close.
+	// closed: no member is let through yet, see Close.
 	closed bool
 
 	effects Effects
 }
 
-// New makes an empty set of gangs.
+// New returns an empty set of gangs.
 func New(defaults Defaults, backoff Backoff) *Gangs {
 	return &Gangs{
 		defaults:  defaults,
@@ -51,14 +51,14 @@ func New(defaults Defaults, backoff Backoff) *Gangs {
 	}
 }
 
-// take hands out the effects that gathered during an input.
+// take returns the effects that gathered during an input.
 func (s *Gangs) take() Effects {
 	e := s.effects
 	s.effects = Effects{}
 	return e
 }
 
-// tell notes that there may be something new to say about a gang.
+// tell notes that there may be something new to report about a gang.
 func (s *Gangs) tell(g *gang) {
 	if n := len(s.effects.Changed); n == 0 || s.effects.Changed[n-1] != g.key {
 		s.effects.Changed = append(s.effects.Changed, g.key)
@@ -79,8 +79,8 @@ func (s *Gangs) gang(key Key) *gang {
 	return g
 }
 
-// See takes in what the API server says of a pod that has not ended. Pods
-// outside gangs are ignored; a pod that changed its gang leaves the old one.
+// See records what the API server says of a pod that has not ended. Pods outside gangs are ignored;
+// a pod that changed its gang leaves the old one.
 func (s *Gangs) See(pod *v1.Pod, now time.Time) Effects {
 	key, _, ok := KeyOf(pod)
 	m := s.members[pod.UID]
@@ -179,7 +179,7 @@ func (s *Gangs) update(m *member, pod *v1.Pod, now time.Time) {
 	}
 }
 
-// Gone takes in that a pod was deleted, or has ended.
+// Gone records that a pod was deleted, or has ended.
 func (s *Gangs) Gone(uid types.UID, now time.Time) Effects {
 	if m := s.members[uid]; m != nil {
 		s.dismiss(m)
@@ -188,8 +188,8 @@ func (s *Gangs) Gone(uid types.UID, now time.Time) Effects {
 	return s.take()
 }
 
-// dismiss is the last word to a member that leaves for good: it may not have heard
-// that it was released.
+// dismiss rejects a member that leaves for good if it still waits: its release may not have reached
+// it.
 func (s *Gangs) dismiss(m *member) {
 	if m.state == Released && m.waiting {
 		s.effects.Reject = append(s.effects.Reject, m.uid())
@@ -234,16 +234,16 @@ func (s *Gangs) unhand(m *member, was State) {
 	s.effects.Freed = true
 }
 
-// forget drops a gang of which nothing is left. It is alone by then: nobody says
-// any more that it belongs to others.
+// forget drops a gang of which nothing is left. It is alone by then: nothing says any more that it
+// belongs to others.
 func (s *Gangs) forget(g *gang) {
 	if g.empty() {
 		delete(s.gangs, g.key)
 	}
 }
 
-// Succeeded takes in that a member ran to success; it counts towards the
-// minimum in this life of the gang.
+// Succeeded records that a member ran to success; it counts towards the minimum in this life of the
+// gang.
 func (s *Gangs) Succeeded(pod *v1.Pod, now time.Time) Effects {
 	key, _, ok := KeyOf(pod)
 	former := s.succeeded[pod.UID]
@@ -267,7 +267,7 @@ func (s *Gangs) Succeeded(pod *v1.Pod, now time.Time) Effects {
 	return s.take()
 }
 
-// ForgetSucceeded takes in that the object of such a member was deleted.
+// ForgetSucceeded records that the object of such a member was deleted.
 func (s *Gangs) ForgetSucceeded(pod *v1.Pod, now time.Time) Effects {
 	if g := s.succeeded[pod.UID]; g != nil {
 		g.past.deleted(pod.UID)

@@ -12,7 +12,7 @@ import (
 type phase uint8
 
 const (
-	// gathering: members are missing, or there is nobody to place.
+	// gathering: members are missing, or there is none to place.
 	gathering phase = iota
 	// ready: the leader may come and plan.
 	ready
@@ -29,7 +29,7 @@ type group struct {
 	gangs  []*gang // sorted by key
 	phase  phase
 	leader types.UID // in phase ready: the one member that is let through
-	// visited: the leader has come, and what came of its attempt was not told yet.
+	// visited: the leader has come, and the outcome of its attempt was not reported yet.
 	visited bool
 
 	// failures counts the rounds that failed in a row although a plan stood; the next
@@ -39,7 +39,7 @@ type group struct {
 	retry     retry
 	// tried is the number of members that the last attempt looked at.
 	tried int
-	// replans counts the plans of this round that did not survive contact.
+	// replans counts the plans of this round that failed while they were followed.
 	replans int
 	// since is when the phase began, nudged when its members were last let through.
 	// After patience they are let through once more.
@@ -47,7 +47,7 @@ type group struct {
 	patience      time.Duration
 	clocks        clocks
 
-	// rank is where the group stands among others, if ranked; see rankOf.
+	// rank is the place of the group among others, if ranked; see rankOf.
 	rank   rank
 	ranked bool
 }
@@ -68,7 +68,7 @@ func (g *group) releasable() bool {
 	return true
 }
 
-// strict: a group is NonStrict only if all its gangs are.
+// strict reports whether a group is Strict: it is NonStrict only if all its gangs are.
 func (g *group) strict() bool {
 	return slices.ContainsFunc(g.gangs, func(gang *gang) bool { return gang.spec.Mode != NonStrict })
 }
@@ -81,8 +81,8 @@ func (g *group) countIn(state State) int {
 	return n
 }
 
-// holding counts the members whose capacity is held until the group is complete.
-// Those of a gang that runs already hold theirs for themselves.
+// holding counts the members whose capacity is held until the group is complete. Members of a gang
+// that runs already hold theirs for themselves.
 func (g *group) holding() int { return g.waiting(Planned) + g.waiting(Held) }
 
 // waiting counts the members in a state, except those of gangs that run already.
@@ -96,13 +96,13 @@ func (g *group) waiting(state State) int {
 	return n
 }
 
-// hoards tells that the group has accumulated capacity that does not suffice, and
-// is not on its way. It may rest, or be about to be tried again.
+// hoards reports whether the group has accumulated capacity that does not suffice, and is not on
+// its way. It may rest, or be about to be tried again.
 func (g *group) hoards() bool {
 	return g.waiting(Planned) > 0 && !g.strict() && (g.phase == resting || g.phase == ready && g.replans == 0)
 }
 
-// need is the number of members that a plan has to place.
+// need returns the number of members that a plan has to place.
 func (g *group) need() int {
 	n := 0
 	for _, gang := range g.gangs {
@@ -111,8 +111,8 @@ func (g *group) need() int {
 	return n
 }
 
-// total and pool serve the rule that a Strict round waits to have tried
-// total-number members: pool are those that a round can look at.
+// total and pool serve the rule that a Strict round waits to have tried total-number members: pool
+// counts the members that a round can look at.
 func (g *group) total() int {
 	n := 0
 	for _, gang := range g.gangs {
@@ -129,13 +129,13 @@ func (g *group) pool() int {
 	return n
 }
 
-// assembled reports whether all can be planned that the gangs of a group need.
+// assembled reports whether all members that the gangs of a group need can be planned.
 func (g *group) assembled() bool {
 	return !slices.ContainsFunc(g.gangs, func(gang *gang) bool { return !gang.assembled() })
 }
 
-// pickLeader is the first eligible member of a gang that needs one: high
-// priority first, then old ones. There is none until the group is assembled.
+// pickLeader returns the first eligible member of a gang that needs one: high priority first, then
+// old ones. There is none until the group is assembled.
 func (g *group) pickLeader() *member {
 	var leader *member
 	if !g.assembled() {
@@ -154,7 +154,7 @@ func (g *group) pickLeader() *member {
 	return leader
 }
 
-// priority is the highest of its members that do not run.
+// priority returns the highest of its members that do not run.
 func (g *group) priority() int32 {
 	var priority int32
 	first := true
@@ -190,8 +190,8 @@ type rank struct {
 	key     Key
 }
 
-// rankOf is the rank of a group. It is kept until a member or an object of the group
-// changes: to know the priority is to look at every member.
+// rankOf returns the rank of a group. It is kept until a member or an object of the group changes:
+// to find the priority takes a look at every member.
 func (g *group) rankOf() rank {
 	if !g.ranked {
 		g.ranked, g.rank = true, rank{priority: g.priority(), begun: g.begun(), created: g.created(), key: g.key()}
@@ -199,8 +199,8 @@ func (g *group) rankOf() rank {
 	return g.rank
 }
 
-// compare orders by: 1. priority, high first; 2. what has begun to run; 3. creation,
-// old first; 4. key.
+// compare orders by: 1. priority, high first; 2. groups that have begun to run; 3. creation, old
+// first; 4. key.
 func (r rank) compare(other rank) int {
 	begun := 0
 	if r.begun != other.begun {
@@ -223,7 +223,7 @@ func (g *group) miss(now time.Time) {
 	}
 }
 
-// missed is when any of its gangs first did not fit; zero where none was tried.
+// missed returns when any of its gangs first did not fit; zero if none was tried.
 func (g *group) missed() (first time.Time) {
 	for _, one := range g.gangs {
 		if first.IsZero() || !one.missed.IsZero() && one.missed.Before(first) {
@@ -233,7 +233,7 @@ func (g *group) missed() (first time.Time) {
 	return first
 }
 
-// preemptionDelay is the longest that any of its gangs which have not started asks for.
+// preemptionDelay returns the longest delay of its gangs that have not started.
 func (g *group) preemptionDelay() (delay time.Duration) {
 	for _, one := range g.gangs {
 		if !one.goesAlone() {

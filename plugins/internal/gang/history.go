@@ -5,16 +5,15 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// History is the life of a gang, and the members that ran to success in it, for those who
-// look at all its pods now and then. The zero History has seen none. It is not safe for
-// concurrent use.
+// History is the life of a gang, and the members that ran to success in it, for callers that look
+// at all its pods now and then. The zero History has seen none. It is not safe for concurrent use.
 type History struct {
 	past past
 	live map[types.UID]*v1.Pod
 }
 
-// See takes in all pods of the gang, but for those that are being deleted. It keeps those
-// that have not ended until it is called again.
+// See records all pods of the gang, except those that are being deleted. It keeps the pods that
+// have not ended until it is called again.
 func (h *History) See(pods []*v1.Pod) {
 	if h.live == nil {
 		h.past = newPast()
@@ -58,8 +57,8 @@ func (h *History) Includes(pod *v1.Pod) bool {
 	return h.past.life.Includes(ownerOf(pod), EndOf(pod))
 }
 
-// Kept counts the members that ran to success in this life and of which the objects are
-// gone: in all, and by role. There are none where nothing lives.
+// Kept counts the members that ran to success in this life and whose objects are gone: in all, and
+// by role. There are none if nothing lives.
 func (h *History) Kept() (n int, byRole map[string]int) {
 	if h.past.life.living == 0 {
 		return 0, nil

@@ -16,7 +16,7 @@ type Key struct {
 	Namespace, Name string
 }
 
-// String is the form in which users write it: namespace/name.
+// String returns the form in which users write it: namespace/name.
 func (k Key) String() string { return k.Namespace + "/" + k.Name }
 
 func compareKeys(a, b Key) int {
@@ -32,8 +32,8 @@ func ParseKey(s string) (Key, error) {
 	return Key{Namespace: namespace, Name: name}, nil
 }
 
-// Source says by which of the ways a pod joined its gang, and so which
-// object, if any, may describe it.
+// Source is the way by which a pod joined its gang, and so determines which object, if any, may
+// describe it.
 type Source int
 
 const (
@@ -48,8 +48,8 @@ const (
 	FromOwner
 )
 
-// KeyOf tells which gang a pod belongs to. The first match of the ways
-// wins. It is cheap: the scheduler asks for every pod that it queues.
+// KeyOf returns the gang that a pod belongs to. The first match of the ways wins. It is cheap: the
+// scheduler calls it for every pod that it queues.
 func KeyOf(pod *v1.Pod) (Key, Source, bool) {
 	if name := pod.Annotations[v1alpha1.GangNameAnnotation]; name != "" {
 		return Key{pod.Namespace, name}, FromAnnotation, true

@@ -30,19 +30,19 @@ func (t *Topology) level(key string) int {
 type Layout struct {
 	// Levels are coarsest first, unless Unordered.
 	Levels []Level
-	// Unordered: which of those without slices are coarser than others is not known.
+	// Unordered: it is not known which of the levels without slices are coarser than others.
 	Unordered bool
 	// Custom: the levels are those of the cluster; the gang does not wish for any.
 	Custom bool
-	// Even: members that no one domain takes spread evenly.
+	// Even: members that no single domain takes spread evenly.
 	Even bool
 	// Shared: all gangs of the group have to be in one domain of the required topology, if
 	// all say so.
 	Shared bool
 }
 
-// Wished are the levels by which the gang asks to be laid out itself. Where one domain of one
-// of them takes it, it is laid out as it asks.
+// Wished returns the levels by which the gang itself asks to be laid out. If one domain of one of
+// them takes it, it is laid out as it asks.
 func (l *Layout) Wished() []string {
 	var keys []string
 	for _, level := range l.Levels {
@@ -53,7 +53,7 @@ func (l *Layout) Wished() []string {
 	return keys
 }
 
-// reportScope tells of gangs of a group that ask for one domain for all of it in vain.
+// reportScope reports gangs of a group that ask in vain for one domain for all of it.
 func (s *Gangs) reportScope(grp *group) {
 	for _, g := range grp.gangs {
 		if !g.spec.Layout.Shared {
@@ -180,7 +180,7 @@ func readSlices(value string) ([]Level, error) {
 }
 
 // parseGather reads Koordinator's wish: the finest layer of which one domain has to take all
-// members, and those of which one should.
+// members, and the layers of which one should.
 func (p *parser) parseGather(topology *Topology) (must string, prefer []string) {
 	value, onObject := p.value(v1alpha1.NetworkTopologySpecAnnotation)
 	if value == "" {

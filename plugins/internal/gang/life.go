@@ -9,17 +9,16 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Life is one life of a gang: the pods that have not ended, and those that ended
-// while it went on. The name of a gang may be used again while ended pods of its last use
-// are still there; those count no more. A life goes on when all pods that have not ended
-// are gone and their controllers make new ones. The zero Life is of a gang without
-// unfinished pods.
+// Life is one life of a gang: the pods that have not ended, and those that ended while it went on.
+// The name of a gang may be used again while ended pods of its last use are still there; those do
+// not count any more. A life goes on when all pods that have not ended are gone and their
+// controllers make new ones. The zero Life is of a gang without unfinished pods.
 type Life struct {
 	// owners are the controllers of unfinished pods, and those that had some and may make
 	// more, until another controller begins.
 	owners map[types.UID]*tenure
-	// bare counts the unfinished pods without a controller by their creation, in
-	// nanoseconds. Nobody makes them anew, so nothing is kept of those that are gone.
+	// bare counts the unfinished pods without a controller by their creation, in nanoseconds.
+	// Nothing makes them again, so nothing is kept of those that are gone.
 	bare map[int64]int
 	// living is how many pods are unfinished.
 	living int
@@ -32,8 +31,8 @@ type tenure struct {
 	first time.Time
 }
 
-// Add takes in a pod that has not ended and is not being deleted. It returns whether a
-// controller begins, or a pod without one where there was none.
+// Add records a pod that has not ended and is not being deleted. It returns whether a controller
+// begins, or a pod without one where there was none.
 func (l *Life) Add(pod *v1.Pod) (begins bool) {
 	if l.owners == nil {
 		l.owners, l.bare = map[types.UID]*tenure{}, map[int64]int{}
@@ -71,7 +70,7 @@ func (l *Life) Remove(pod *v1.Pod) {
 	}
 }
 
-// began is when the first pod was created of those controllers that have unfinished pods.
+// began returns when the first pod of the controllers that have unfinished pods was created.
 func (l *Life) began() time.Time {
 	var began time.Time
 	note := func(created time.Time) {
@@ -101,15 +100,15 @@ func (l *Life) ownedBy(owner types.UID) bool {
 	return of != nil && of.living > 0
 }
 
-// Includes reports whether an ended pod belongs to this life: it has its controller
-// in common with an unfinished pod, or was still there when the first pod of those
-// controllers was created, or nothing is unfinished. ended is zero where it is not known.
+// Includes reports whether an ended pod belongs to this life: it has its controller in common with
+// an unfinished pod, or was still there when the first pod of those controllers was created, or
+// nothing is unfinished. ended is zero if not known.
 func (l *Life) Includes(owner types.UID, ended time.Time) bool {
 	return l.ownedBy(owner) || ended.After(l.began())
 }
 
-// ownerOf names the controller that made a pod by its UID; empty for none. The Jobs of a
-// JobSet are made together, and again together in its next attempt: they are one.
+// ownerOf returns the UID of the controller that made a pod; empty for none. The Jobs of a JobSet
+// are made together, and again together in its next attempt: they are one.
 func ownerOf(pod *v1.Pod) types.UID {
 	if jobSet := pod.Labels[jobSetUID]; jobSet != "" {
 		return types.UID(jobSet + "/" + pod.Labels[jobSetAttempt])
@@ -126,7 +125,7 @@ const (
 	jobSetAttempt = "jobset.sigs.k8s.io/restart-attempt"
 )
 
-// EndOf is when the last container of a pod ended; zero where that is not known.
+// EndOf returns when the last container of a pod ended; zero if that is not known.
 func EndOf(pod *v1.Pod) time.Time {
 	var end time.Time
 	for i := range pod.Status.ContainerStatuses {
@@ -172,10 +171,10 @@ func (t *tally) add(n int, roles map[string]int) {
 type past struct {
 	succeeded map[types.UID]finished
 	by        map[types.UID]*finishedBy
-	// kept are those of which the objects are gone, while the life goes on in which they
-	// were. Members without a controller count as long as they are there.
+	// kept are members whose objects are gone, while the life that they were in goes on. Members
+	// without a controller count as long as their objects are there.
 	kept map[types.UID]*finishedBy
-	// life is that of the gang's members which have not ended.
+	// life is the life of the gang's members that have not ended.
 	life Life
 	// sum is what of succeeded belongs to this life; known: nothing has changed since.
 	sum   tally
@@ -209,7 +208,7 @@ func note(all map[types.UID]*finishedBy, f finished) {
 	}
 }
 
-// deleted takes in that the object of a member is gone.
+// deleted records that the object of a member is gone.
 func (p *past) deleted(uid types.UID) {
 	if f := p.succeeded[uid]; f.owner != "" && p.life.living > 0 && p.life.Includes(f.owner, f.ended) {
 		note(p.kept, f)
@@ -231,7 +230,7 @@ func (p *past) drop(uid types.UID) {
 	}
 }
 
-// unfinished takes in that a member lives, or no longer does.
+// unfinished records that a member lives, or no longer does.
 func (p *past) unfinished(pod *v1.Pod, lives bool) {
 	if pod.DeletionTimestamp != nil {
 		return // it is on its way out
@@ -250,8 +249,8 @@ func sameLife(a, b *v1.Pod) bool {
 	return (a.DeletionTimestamp == nil) == (b.DeletionTimestamp == nil) && ownerOf(a) == ownerOf(b) && a.CreationTimestamp.Equal(&b.CreationTimestamp)
 }
 
-// counted is what of the members that succeeded belongs to this life. It costs time by
-// the number of controllers, where they came one after the other.
+// counted returns what of the members that succeeded belongs to this life. It costs time by the
+// number of controllers, if they came one after the other.
 func (p *past) counted() tally {
 	if p.known {
 		return p.sum

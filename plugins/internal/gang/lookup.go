@@ -23,7 +23,7 @@ func (m *member) waits() bool {
 	return m.state == Pending || m.state == Planned && m.gang.group.phase == resting
 }
 
-// Unplaced are all members that have no node and are not on their way to one.
+// Unplaced returns all members that have no node and are not on their way to one.
 func (s *Gangs) Unplaced() []*v1.Pod {
 	var pods []*v1.Pod
 	for _, m := range s.members {
@@ -34,10 +34,10 @@ func (s *Gangs) Unplaced() []*v1.Pod {
 	return pods
 }
 
-// Keys are all gangs, in any order.
+// Keys returns all gangs, in any order.
 func (s *Gangs) Keys() []Key { return slices.Collect(maps.Keys(s.gangs)) }
 
-// KeysOf are the gangs of pods, each once; pods that are no members have none.
+// KeysOf returns the gangs of pods, each once; pods that are no members have none.
 func (s *Gangs) KeysOf(pods []types.UID) []Key {
 	var keys []Key
 	for _, uid := range pods {

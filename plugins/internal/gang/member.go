@@ -34,8 +34,8 @@ const (
 	numStates
 )
 
-// member is one pod of a gang, by UID: a pod that is deleted and made again
-// under its name is another member.
+// member is one pod of a gang, by UID: a pod that is deleted and made again under its name is
+// another member.
 type member struct {
 	pod   *v1.Pod
 	gang  *gang
@@ -44,20 +44,21 @@ type member struct {
 
 	// admitted: the queue may let it through; only then does it cost a cycle.
 	admitted bool
-	// waiting: its binding waits for a word from here.
+	// waiting: its binding waits for a decision from here.
 	waiting bool
 	// expired: the wait time of its gang ran out while it was waiting.
 	expired bool
 	// marked: the timeout annotation was seen on it. Gone again, it revives.
 	marked bool
 
-	// claims are those that it names; see claimTurns.
+	// claims are the claims that it names; see claimTurns.
 	claims []types.NamespacedName
 	// losing are the claims reserved for it whose allocation is being taken back; see Withdraw.
 	losing sets.Set[types.NamespacedName]
 	// outdated: a claim was taken back since it last left the queue.
 	outdated bool
-	// namesake: its owner is another one of the same name than that for which the PodGroup of its gang was made.
+	// namesake: its owner is another object of the same name than the one for which the PodGroup of its gang was
+	// made.
 	namesake bool
 
 	// What the pod says of its gang: whether anything, whether a usable minimum,
@@ -73,14 +74,14 @@ type member struct {
 
 func (m *member) uid() types.UID { return m.pod.UID }
 
-// free tells that nobody but the scheduler stands in its way.
+// free reports whether nothing but the scheduler stands in its way.
 func (m *member) free() bool {
 	return !m.expired && m.pod.DeletionTimestamp == nil && len(m.pod.Spec.SchedulingGates) == 0 && !LacksClaims(m.pod) && len(m.losing) == 0 && !m.namesake
 }
 
-// LacksClaims reports whether a pod waits for ResourceClaims that are made for it from a
-// template: kube-controller-manager has not named all of them in its status. Nobody can tell
-// which devices such a pod asks for.
+// LacksClaims reports whether a pod waits for ResourceClaims that are made for it from a template:
+// kube-controller-manager has not named all of them in its status. It is not known which devices
+// such a pod asks for.
 func LacksClaims(pod *v1.Pod) bool {
 	for i := range pod.Spec.ResourceClaims {
 		claim := &pod.Spec.ResourceClaims[i]
@@ -98,9 +99,9 @@ func (m *member) eligible() bool { return m.state == Pending && m.free() }
 // coming reports whether it is eligible, or will be once it has given back its node.
 func (m *member) coming() bool { return m.eligible() || m.state == Returning && m.free() }
 
-// leaving tells that it ran and is being deleted, or will be: its owner is gone. It counts no
-// more: the members of a gang that was evicted whole, or is run again, must not pass for a running
-// gang while they terminate.
+// leaving reports whether it ran and is being deleted, or will be: its owner is gone. It does not
+// count any more: the members of a gang that was evicted whole, or is run again, must not pass for
+// a running gang while they terminate.
 func (m *member) leaving() bool {
 	return m.state == Bound && (m.pod.DeletionTimestamp != nil || m.namesake)
 }
@@ -146,7 +147,7 @@ func compareMembers(a, b *member) int {
 	)
 }
 
-// index is the number that the member carries.
+// index returns the number that the member carries.
 func (m *member) index() index {
 	if m.read != m.pod {
 		m.number, m.read = indexOf(m.pod), m.pod
@@ -168,7 +169,7 @@ type Backoff struct {
 	Initial, Max time.Duration
 }
 
-// after is the pause after the nth failure in a row, n from 1.
+// after returns the pause after the nth failure in a row, n from 1.
 func (b Backoff) after(n int) time.Duration {
 	pause := b.Initial
 	for ; n > 1 && 0 < pause && pause < b.Max; n-- {

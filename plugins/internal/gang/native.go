@@ -22,8 +22,8 @@ const (
 	fieldDisrupted = "spec.disruptionMode"
 )
 
-// ReadNative reads what a native PodGroup says. What is not understood is among the problems, and
-// what would be wrong to leave out is why no pod of it is scheduled.
+// ReadNative reads what a native PodGroup says. What is not understood is among the problems; if it
+// would be wrong to ignore it, no pod of the PodGroup is scheduled for that reason.
 func ReadNative(pg *schedulingv1beta1.PodGroup) *Object {
 	o := &Object{
 		UID: pg.UID, Annotations: pg.Annotations, Queue: pg.Labels[v1alpha1.QueueLabel], MinField: fieldMinCount, Priority: pg.Spec.Priority,
@@ -79,7 +79,7 @@ func (o *Object) Alone() bool { return o != nil && o.Basic && o.Topology == "" &
 // It is false without a PodGroup.
 func (o *Object) Single() bool { return o != nil && o.Basic && !o.Whole }
 
-// ProblemsWith are what is not understood of a PodGroup one of whose pods this is.
+// ProblemsWith returns what is not understood of a PodGroup, given one of its pods.
 func (o *Object) ProblemsWith(pod *v1.Pod) []Problem {
 	if o.Priority == nil || *o.Priority == priorityOf(pod) {
 		return o.Problems
@@ -90,8 +90,8 @@ func (o *Object) ProblemsWith(pod *v1.Pod) []Problem {
 	})
 }
 
-// reportNative tells what is not understood of the native PodGroup of a member. Nobody is told of one whose pods others
-// schedule.
+// reportNative reports what is not understood of the native PodGroup of a member. PodGroups whose pods other schedulers
+// place are not reported.
 func (s *Gangs) reportNative(g *gang, pod *v1.Pod) {
 	if g.ref().Kind != Native {
 		return

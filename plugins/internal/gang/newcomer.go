@@ -2,21 +2,21 @@ package gang
 
 import "time"
 
-// A group that comes together is a newcomer until it has been tried once. It is tried at
-// once, unless a group before it in rank is due: what has become free may be for that one.
-// Then it has its turn when all that is due before it has had one, which takes as long as
-// they need; and while changes come faster than attempts can be made, that is for ever. So
-// one that has waited for newcomerPatience is content if each of those was looked at since it
-// came, whatever has changed after that look. The turns between are theirs, first in rank
-// first, and then its own; for that it need not sit out the pause that is due to attempts
-// which fail. With one group before it that does not fit, costs one second to plan, and is
-// always due, it waits for 2 to 5 s: its patience, or the rest of a pause of 4 s and an attempt.
+// A group that comes together is a newcomer until it has been tried once. It is tried at once,
+// unless a group before it in rank is due: what has become free may be for that one. Then it has
+// its turn when all groups that are due before it have had one, which takes as long as they need;
+// and while changes come faster than attempts can be made, that is for ever. So after
+// newcomerPatience it is enough that each of those was looked at since the newcomer came, whatever
+// has changed after that look. The turns between are theirs, first in rank first, and then its own;
+// for that it need not wait out the pause that follows attempts that fail. With one group before it
+// that does not fit, costs one second to plan, and is always due, it waits for 2 to 5 s: its
+// patience, or the rest of a pause of 4 s and an attempt.
 
-// newcomerPatience is how long a newcomer waits for all that is due before it. Where something
+// newcomerPatience is how long a newcomer waits for all groups that are due before it. If something
 // changes only now and then, it is enough for those to be tried with what has become free.
 const newcomerPatience = 2 * time.Second
 
-// inTurn is the phase of a group that has come together: it may be tried at once, unless
+// inTurn returns the phase of a group that has come together: it may be tried at once, unless
 // another before it in rank is due.
 func (s *Gangs) inTurn(grp *group, now time.Time) phase {
 	grp.retry = retry{stale: true, fresh: true, at: now}
@@ -35,8 +35,8 @@ func (s *Gangs) outranked(grp *group, now time.Time) bool {
 	return false
 }
 
-// nextInPause is the newcomer that is tried although the share of attempts that fail is
-// used up; nil for none.
+// nextInPause returns the newcomer that is tried although the share of attempts that fail is used
+// up; nil for none.
 func (p *pump) nextInPause(now time.Time, elsewhere Elsewhere) *group {
 	if way, free := wayOfNewcomer(p.waiting(now, elsewhere), now); free {
 		return way
@@ -44,9 +44,9 @@ func (p *pump) nextInPause(now time.Time, elsewhere Elsewhere) *group {
 	return nil
 }
 
-// wayOfNewcomer is the next that has to be tried for the first newcomer in rank to have its
-// turn: a group before it that was not looked at since it came; free: it is the newcomer
-// itself. It is nil where there is none, or it has patience.
+// wayOfNewcomer returns the group that has to be tried next for the first newcomer in rank to have
+// its turn: a group before it that was not looked at since it came; free: it is the newcomer
+// itself. It is nil if there is none, or its patience is not over.
 func wayOfNewcomer(due []*group, now time.Time) (way *group, free bool) {
 	newcomer := first(due, func(grp *group) bool { return grp.retry.fresh })
 	if newcomer == nil || now.Sub(newcomer.retry.at) < newcomerPatience {

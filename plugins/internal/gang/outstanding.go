@@ -20,7 +20,7 @@ const outstandingFor = 5 * time.Minute
 type Outstanding struct {
 	Gang   Key
 	Amount resource.Vector
-	// Nodes are those of its members, by name.
+	// Nodes are the nodes of its members, by name.
 	Nodes []string
 }
 
@@ -60,7 +60,7 @@ func (g *group) yields() bool {
 	return asks && !slices.ContainsFunc(g.gangs, func(gang *gang) bool { return gang.standing() > 0 })
 }
 
-// outstanding lists what gangs outside a group that run with no less than a priority have still to take, by gang.
+// outstanding lists, by gang, what gangs outside a group that run with at least a priority have still to take.
 func (s *Gangs) outstanding(besides *group, priority int32) []Outstanding {
 	var list []Outstanding
 	for _, g := range s.gangs {
@@ -78,7 +78,7 @@ func (s *Gangs) outstanding(besides *group, priority int32) []Outstanding {
 	return list
 }
 
-// runsWith is the highest priority of the members that run.
+// runsWith returns the highest priority of the members that run.
 func (g *gang) runsWith() int32 {
 	priority := int32(math.MinInt32)
 	for _, m := range g.members {

@@ -32,9 +32,10 @@ type Owner struct {
 	Part string
 }
 
-// GangName is the name of the gang, and of the PodGroup that describes it: job.train, jobset.train,
-// jobset.train.workers, lws.serve.0. The dots set it apart from names that users give. Names of
-// JobSets and LeaderWorkerSets, and of their parts, have none, so no two gangs have one name.
+// GangName returns the name of the gang, and of the PodGroup that describes it: job.train,
+// jobset.train, jobset.train.workers, lws.serve.0. The dots set it apart from names that users
+// give. Names of JobSets and LeaderWorkerSets, and of their parts, have none, so no two gangs have
+// one name.
 func (o Owner) GangName() string {
 	kind := "job"
 	switch o.Kind {
@@ -50,9 +51,9 @@ func (o Owner) GangName() string {
 	return kind + "." + o.Name + "." + o.Part
 }
 
-// OwnerOf returns the owner whose pods are the gang of this one; false where the pod does not ask
-// for that, or its owner is none of those that are known. What a pod says of its gang by other
-// keys is not looked at: see [KeyOf].
+// OwnerOf returns the owner whose pods are the gang of this one; false if the pod does not ask for
+// that, or its owner is of no known kind. What a pod says of its gang by other keys is ignored: see
+// [KeyOf].
 func OwnerOf(pod *v1.Pod) (Owner, bool) {
 	switch pod.Annotations[v1alpha1.GangAnnotation] {
 	case v1alpha1.GangOwner:
@@ -88,7 +89,7 @@ func isJob(ref *metav1.OwnerReference) bool {
 	return ref.Kind == string(OwnerJob) && strings.HasPrefix(ref.APIVersion, "batch/")
 }
 
-// isLabel reports whether a text can be the name of an object without dots. It is asked for every
+// isLabel reports whether a text can be the name of an object without dots. It is called for every
 // pod that is queued, so it uses no regular expression.
 func isLabel(name string) bool {
 	for i := range len(name) {
@@ -101,8 +102,8 @@ func isLabel(name string) bool {
 	return name != ""
 }
 
-// AskedInVain returns what is wrong where a pod asks to be in the gang of its owner, and is in no
-// gang; nil where nothing is. An empty value asks for nothing, whatever the namespace says.
+// AskedInVain returns what is wrong if a pod asks to be in the gang of its owner, and is in no
+// gang; nil if nothing is. An empty value asks for nothing, whatever the namespace says.
 func AskedInVain(pod *v1.Pod) *Problem {
 	value := pod.Annotations[v1alpha1.GangAnnotation]
 	if value == "" {
@@ -122,7 +123,7 @@ func AskedInVain(pod *v1.Pod) *Problem {
 	return p
 }
 
-// ownerText names who made a pod.
+// ownerText describes the controller that made a pod.
 func ownerText(pod *v1.Pod) string {
 	if ref := metav1.GetControllerOfNoCopy(pod); ref != nil {
 		return fmt.Sprintf("%s %q", ref.Kind, ref.Name)
@@ -136,7 +137,7 @@ const (
 	LockstepController = "lockstep-controller"
 )
 
-// MadeFor is the UID of the owner for whose pods a PodGroup was made; empty where a user made it.
+// MadeFor returns the UID of the owner for whose pods a PodGroup was made; empty if a user made it.
 func MadeFor(group metav1.Object) types.UID {
 	owner := metav1.GetControllerOfNoCopy(group)
 	if owner == nil || group.GetLabels()[ManagedByLabel] != LockstepController {
@@ -150,8 +151,8 @@ func MadeFor(group metav1.Object) types.UID {
 // of the old one are seen beside those of the new one. A gang is the pods of one: the one for which
 // its PodGroup was made, which lockstep-controller brings up to date as soon as it sees the new one.
 
-// uidOfOwner is the UID of the owner whose pods are the gang of this one; empty where the pod does not tell.
-// Pods of LeaderWorkerSets do not.
+// uidOfOwner returns the UID of the owner whose pods are the gang of this one; empty if the pod does not
+// have it. Pods of LeaderWorkerSets do not.
 func uidOfOwner(pod *v1.Pod) types.UID {
 	switch owner, _ := OwnerOf(pod); owner.Kind {
 	case OwnerJob:
@@ -163,7 +164,8 @@ func uidOfOwner(pod *v1.Pod) types.UID {
 	}
 }
 
-// madeFor is the UID of the owner for which the gang's PodGroup was made; empty where it was not made for one.
+// madeFor returns the UID of the owner for which the gang's PodGroup was made; empty if it was not made for
+// one.
 func (g *gang) madeFor() types.UID {
 	if object := g.object(); object != nil {
 		return object.Owner
@@ -181,8 +183,8 @@ func (g *gang) isNamesake(pod *v1.Pod) bool {
 	return owner != "" && owner != madeFor
 }
 
-// findNamesakes looks at all members anew, since the PodGroup is of another owner than before. It returns those of
-// which that is news.
+// findNamesakes looks at all members again, since the PodGroup is of another owner than before. It returns those
+// that this makes a difference to.
 func (s *Gangs) findNamesakes(g *gang) []*member {
 	news := g.sorted(func(m *member) bool { return g.isNamesake(m.pod) != m.namesake })
 	for _, m := range news {

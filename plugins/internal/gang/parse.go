@@ -23,16 +23,15 @@ const (
 	maxCount  = 100000
 )
 
-// Parse makes the spec of gang key from what its PodGroup (may be nil) and its
-// defining pod (may be empty) say. Field by field, the pod's annotations win, then
-// the PodGroup's annotations, then its fields; what is overridden is not looked
-// at. An empty annotation of the pod overrides too, and asks for the default; only
-// the minimum has none.
+// Parse makes the spec of gang key from what its PodGroup (may be nil) and its defining pod (may be
+// empty) say. Field by field, the pod's annotations win, then the PodGroup's annotations, then its
+// fields; what is overridden is ignored. An empty annotation of the pod overrides too, and asks for
+// the default; only the minimum has none.
 //
-// Bad values never stop it: they come back as problems that name the key, the
-// value and what is used instead. Whatever comes in, in the spec Min is from 0 to
-// 100000, Total from Min to 100000, WaitTime positive if that of defaults is,
-// RoundTime and PreemptionDelay not negative, and Mode and Policy are one of theirs.
+// Bad values never stop it: they come back as problems that name the key, the value and what is
+// used instead. Whatever comes in, in the spec Min is from 0 to 100000, Total from Min to 100000,
+// WaitTime positive if that of defaults is, RoundTime and PreemptionDelay not negative, and Mode
+// and Policy are valid values.
 func Parse(key Key, object *Object, pod Fields, defaults Defaults) (Spec, []Problem) {
 	p := parser{key: key, pod: pod}
 	if object != nil {
@@ -65,7 +64,7 @@ type parser struct {
 	problems []Problem
 }
 
-// value is the annotation as the pod states it, else as the PodGroup does.
+// value returns the annotation as the pod states it, else as the PodGroup does.
 func (p *parser) value(key string) (value string, onObject bool) {
 	if value, ok := p.pod.Annotations[key]; ok {
 		return value, false
@@ -90,7 +89,7 @@ func (p *parser) parseMin() int {
 	return n
 }
 
-// parseObjectMin reads the PodGroup's minimum, and how to name it to users.
+// parseObjectMin returns the PodGroup's minimum, and how to describe it to users.
 func (p *parser) parseObjectMin() (n int, used string) {
 	const named = "%d, the PodGroup's minimum"
 	value := p.object.Annotations[v1alpha1.MinAvailableAnnotation]
@@ -259,7 +258,7 @@ func readRoles(value string) (map[string]int, error) {
 }
 
 // parseRequired reads the topology in one domain of which all members have to be. That of the
-// PodGroup's spec is a label key: the API server sees to that.
+// PodGroup's spec is a label key: the API server ensures that.
 func (p *parser) parseRequired() string {
 	_, said := p.pod.Annotations[v1alpha1.RequiredTopologyAnnotation]
 	if !said && p.object.Annotations[v1alpha1.RequiredTopologyAnnotation] == "" {
@@ -277,7 +276,7 @@ func (p *parser) parseTopology(key string) string {
 	return value
 }
 
-// parseMinResources reads what the PodGroup wants free.
+// parseMinResources reads which resources the PodGroup wants to be free.
 func (p *parser) parseMinResources() resource.Vector {
 	var floor resource.Vector
 	for _, name := range slices.Sorted(maps.Keys(p.object.MinResources)) {

@@ -6,8 +6,8 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 )
 
-// QueueOf is the queue of a pod: its label says, or its PodGroup, or its namespace, or it is
-// the default one. ofGang and ofNamespace answer what those say; empty for nothing.
+// QueueOf returns the queue of a pod: that of its label, else of its PodGroup, else of its
+// namespace, else the default one. ofGang and ofNamespace return what those name; empty for none.
 func QueueOf(pod *v1.Pod, ofGang func(Key) string, ofNamespace func(string) string) string {
 	if name := pod.Labels[v1alpha1.QueueLabel]; name != "" {
 		return name

@@ -18,7 +18,7 @@ import (
 type index struct {
 	known bool
 	n     int
-	// series is whose number it is: its controller and its kind of replica; empty where the
+	// series is the series of the number: its controller and its kind of replica; empty if the
 	// numbers are those of the whole gang.
 	series string
 }
@@ -59,8 +59,8 @@ func readIndex(value string) (int, bool) {
 	return int(n), err == nil && n < maxIndex
 }
 
-// compareRanks orders members of one priority: 1. those without an index first, which lead
-// the others where there are any: 2. series, 3. index.
+// compareRanks orders members of one priority: 1. those without an index first, which lead the
+// others if there are any; 2. series; 3. index.
 func compareRanks(a, b index) int {
 	if a.known != b.known {
 		if b.known {
@@ -133,7 +133,7 @@ func (n numbering) remove(i index) {
 	}
 }
 
-// number takes in the number that a member carries.
+// number records the number that a member carries.
 func (s *Gangs) number(m *member) {
 	m.gang.numbers.add(m.index())
 	key := v1alpha1.NetworkTopologyIndexAnnotation
@@ -144,7 +144,7 @@ func (s *Gangs) number(m *member) {
 	}
 }
 
-// bases are where each series begins: one comes after the other by name.
+// bases returns where each series begins: one comes after the other by name.
 func (n numbering) bases() map[string]int {
 	bases, next := make(map[string]int, len(n)), 0
 	for _, series := range slices.SortedFunc(maps.Keys(n), compareNatural) {
@@ -154,9 +154,9 @@ func (n numbering) bases() map[string]int {
 	return bases
 }
 
-// ranks numbers the members of a gang, which are in order, for a layout: by the indexes that
-// they carry, one series after the other, and then those without. ok is false where nobody
-// carries any: then who comes back for a member that was lost does not have its number.
+// ranks numbers the members of a gang, which are in order, for a layout: by the indexes that they
+// carry, one series after the other, and then those without. ok is false if no member carries any:
+// then a member that replaces a lost one does not have its number.
 func ranks(members []*member, n numbering) (rank map[types.UID]int, ok bool) {
 	rank = make(map[types.UID]int, len(members))
 	next := 0
@@ -169,7 +169,7 @@ func ranks(members []*member, n numbering) (rank map[types.UID]int, ok bool) {
 		ok = true
 		n := bases[index.series] + index.n
 		for used[n] {
-			n++ // two that carry one number, or another series in its way
+			n++ // two members carry one number, or another series is in the way
 		}
 		used[n], rank[m.uid()] = true, n
 		next = max(next, n+1)

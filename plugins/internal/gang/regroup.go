@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// rename keeps the reverse index of groups, and groups anew.
+// rename updates the reverse index of groups, and groups anew.
 func (s *Gangs) rename(g *gang, before []Key, now time.Time) {
 	s.unname(g, before)
 	for _, key := range g.spec.Groups {
@@ -26,10 +26,10 @@ func (s *Gangs) unname(g *gang, groups []Key) {
 	}
 }
 
-// regroup puts g and whoever agrees with it into one group: gangs that name each
-// other. A gang that names one which does not name it back waits for that one,
-// but does not bind it. The plans of the old groups are void; what is held stays
-// so, and counts in the new one. The caller settles g.
+// regroup puts g and the gangs that agree with it into one group: gangs that name each other. A
+// gang that names one that does not name it back waits for that one, but does not bind it. The
+// plans of the old groups are void; what is held stays so, and counts in the new one. The caller
+// settles g.
 func (s *Gangs) regroup(g *gang, now time.Time) {
 	together := s.agreeing(g)
 	var old []*group
@@ -129,10 +129,10 @@ func (g *gang) names(key Key) bool {
 	return ok
 }
 
-// awaited is the first gang that g names, that does not name it back (or does
-// not exist), and that does not run yet. A gang that runs itself waits for none; one of which
-// anything runs, or ran to success, waits for none without members: that was there when it began,
-// and has come to its end.
+// awaited returns the first gang that g names, that does not name it back (or does not exist), and
+// that does not run yet. A gang that runs itself waits for none; one of which anything runs, or ran
+// to success, waits for no gang without members: that was there when it began, and has come to its
+// end.
 func (s *Gangs) awaited(g *gang) (Key, bool) {
 	if g.goesAlone() {
 		return Key{}, false

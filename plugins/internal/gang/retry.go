@@ -8,26 +8,26 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Groups that did not fit rest, and are tried again when something has changed that can
-// help: in order of rank, one after the other, within a part of the scheduling thread. A
-// change begins again with the first. A group that asks for no less than one of higher
-// rank which did not fit since the last change is passed by without an attempt. So what
-// becomes free goes to the first in rank that can use it, and what it costs to look does
-// not grow with the number of groups that wait for the same.
+// Groups that did not fit rest, and are tried again when something has changed that can help: in
+// order of rank, one after the other, within a share of the scheduling thread's time. A change
+// begins again with the first. A group that asks for no less than one of higher rank that did not
+// fit since the last change is skipped without an attempt. So what becomes free goes to the first
+// in rank that can use it, and what it costs to look does not grow with the number of groups that
+// wait for the same.
 
 const (
-	// retryAnyway is when a group that does not fit is tried again even though
-	// nothing was seen to happen.
+	// retryAnyway is when a group that does not fit is tried again even though nothing was seen to
+	// happen.
 	retryAnyway = time.Minute
-	// retryShare is the most of the scheduling thread that attempts which fail may
-	// take while something happens in the cluster all the time: one part in this.
+	// retryShare is the most of the scheduling thread that attempts that fail may take while
+	// something happens in the cluster all the time: one part in this.
 	retryShare = 5
-	// showUp is how long the leader of a group that is tried again may take to come. One
-	// that does not is kept by somebody else, or by those before it in the queue; the next
-	// is let through, and the queue has them in order.
+	// showUp is how long the leader of a group that is tried again may take to come. A leader that
+	// does not is kept back by another plugin, or by pods before it in the queue; the next one is
+	// let through, and the queue has them in order.
 	showUp = 200 * time.Millisecond
-	// longestAttempt is how long an attempt may take that has begun. It ends by itself; if its
-	// end was not told, the others go on.
+	// longestAttempt is how long an attempt that has begun may take. It ends by itself; if its end
+	// was not reported, the others go on.
 	longestAttempt = 10 * time.Second
 )
 
@@ -45,16 +45,16 @@ type retry struct {
 	stale bool
 	// partial: members had yet to give back their nodes when it was made, and were left out.
 	partial bool
-	// fresh: there was none since the group came together. first: it is the one after that.
+	// fresh: there was none since the group came together. first: it is the first one since.
 	fresh, first bool
 	// at is when it ended, or was found to be of no use.
 	at time.Time
 	// hopeless and coupled say what can help.
 	hopeless, coupled bool
 	shape             Shape
-	// holder is for whom room is made where that is not the group.
+	// holder is what room is made for if that is not the group.
 	holder string
-	// passed is the miss because of which it was found to be of no use.
+	// passed is the miss because of which an attempt was found to be of no use.
 	passed *miss
 }
 
@@ -71,17 +71,17 @@ type miss struct {
 	void bool
 }
 
-// holder is for whom room is made when the group does not fit.
+// holder returns what room is made for when the group does not fit.
 func (g *group) holder() string { return cmp.Or(g.retry.holder, g.key().String()) }
 
-// pump has resting groups tried again.
+// pump makes resting groups ready to be tried again.
 type pump struct {
 	resting map[*group]bool
 	// coupled is how many of them a pod that comes to a node may help; fresh, how many
 	// were never tried.
 	coupled, fresh int
-	// view is what happened so far; cycle is what the running scheduling cycle knows of,
-	// where that was told.
+	// view is what happened so far; cycle is what the running scheduling cycle knows of, if that
+	// was reported.
 	view, cycle view
 	cycles      bool
 	// misses are the attempts that failed since the last change.
@@ -100,35 +100,35 @@ type pump struct {
 	turn int
 }
 
-// Changed takes in that room has become free in the cluster.
+// Changed records that room has become free in the cluster.
 func (s *Gangs) Changed() { s.pump.changed() }
 
-// NodesChanged takes in that something else than pods has changed which could help a
-// group that does not fit: nodes, volumes, devices.
+// NodesChanged records that something else than pods has changed that could help a group that does
+// not fit: nodes, volumes, devices.
 func (s *Gangs) NodesChanged() {
 	s.pump.view.nodes++
 	s.pump.changed()
 }
 
-// PodsMoved takes in that a pod has come to a node, or has got other labels there, which
-// could help a group whose members care about other pods.
+// PodsMoved records that a pod has come to a node, or has got other labels there, which could help
+// a group whose members depend on other pods.
 func (s *Gangs) PodsMoved() {
 	s.pump.view.moves++
 	s.pump.look = s.pump.look || s.pump.coupled > 0
 }
 
-// Begin takes in that a scheduling cycle begins. What is told from here on, the cycle
-// does not know of.
+// Begin records that a scheduling cycle begins. The cycle does not know of what is reported from
+// here on.
 func (s *Gangs) Begin() { s.pump.cycle, s.pump.cycles = s.pump.view, true }
 
-// PassOver takes in that somebody else keeps the leader of a group that is ready.
+// PassOver records that something else keeps back the leader of a group that is ready.
 func (s *Gangs) PassOver(leader types.UID) {
 	if p := &s.pump; p.trying != nil && p.trying.leader == leader && !p.visited {
 		p.done()
 	}
 }
 
-// Due is when Retry has to come so that a group is tried again; false: Tick will do.
+// Due returns when Retry has to be called so that a group is tried again; false: Tick will do.
 func (s *Gangs) Due() (time.Time, bool) {
 	p := &s.pump
 	at := p.notBefore
@@ -138,7 +138,7 @@ func (s *Gangs) Due() (time.Time, bool) {
 	return at, p.look && p.trying == nil && len(p.resting) > 0
 }
 
-// Trying is the leader of the group that was made ready last and has not come yet.
+// Trying returns the leader of the group that was made ready last and has not come yet.
 func (s *Gangs) Trying() (types.UID, bool) {
 	if p := &s.pump; p.trying != nil && !p.visited {
 		return p.trying.leader, true
@@ -146,9 +146,9 @@ func (s *Gangs) Trying() (types.UID, bool) {
 	return "", false
 }
 
-// Awaits reports whether the group of a member is being tried, or will be as things are: what is said of it may not be the last word. So it
-// may be while victims make room for it. until is when it may be tried at the earliest, or the attempt is over that keeps it from that; zero
-// for at once.
+// Awaits reports whether the group of a member is being tried, or will be as things are: what is reported about it may
+// not be final. So it may be while victims make room for it. until is when it may be tried at the earliest, or when the
+// attempt that keeps it from that is over; zero for at once.
 func (s *Gangs) Awaits(uid types.UID, now time.Time, elsewhere Elsewhere) (awaits bool, until time.Time) {
 	m := s.members[uid]
 	if m == nil {
@@ -167,7 +167,7 @@ func (s *Gangs) Awaits(uid types.UID, now time.Time, elsewhere Elsewhere) (await
 	}
 }
 
-// busy is when an attempt that has begun is over at the latest; zero where there is none.
+// busy returns when an attempt that has begun is over at the latest; zero if there is none.
 func (p *pump) busy() time.Time {
 	if p.trying == nil || !p.visited {
 		return time.Time{}
@@ -217,7 +217,7 @@ func (p *pump) move(grp *group, next phase) {
 	}
 }
 
-// done ends that a group is tried.
+// done ends the trying of a group.
 func (p *pump) done() { p.trying, p.look, p.gap = nil, true, true }
 
 // due reports whether a group that rests may fit by now.
@@ -241,15 +241,15 @@ func (p *pump) due(grp *group, now time.Time) bool {
 // whatever happened.
 func (p *pump) isAged(grp *group, now time.Time) bool { return now.Sub(grp.retry.at) >= retryAnyway }
 
-// note keeps a miss, in place of the one that its group had, and of those that are too old to
-// speak for anybody.
+// note keeps a miss, in place of the one that its group had, and of those that are too old to speak
+// for others.
 func (p *pump) note(one *miss) {
 	p.misses = append(slices.DeleteFunc(p.misses, func(m *miss) bool { return m.group == one.group || m.old(one.at) }), one)
 }
 
 func (m *miss) old(now time.Time) bool { return now.Sub(m.at) >= retryAnyway }
 
-// spokenFor is the miss that says that an attempt would be of no use; nil for none.
+// spokenFor returns the miss that shows that an attempt would be of no use; nil for none.
 func (p *pump) spokenFor(grp *group, now time.Time) *miss {
 	if grp.retry.stale {
 		return nil
@@ -278,10 +278,10 @@ func (p *pump) waiting(now time.Time, elsewhere Elsewhere) []*group {
 	return due
 }
 
-// next is whose turn it is; nil for nobody. It is the first in rank of the groups that are
-// due and may fit. Every other turn is of those that have not been looked at for long, or
-// were never tried, if there are any: while changes come faster than attempts can be made,
-// the last in rank would not be tried.
+// next returns the group whose turn it is; nil for none. It is the first in rank of the groups that
+// are due and may fit. Every other turn goes to groups that have not been looked at for long, or
+// were never tried, if there are any: while changes come faster than attempts can be made, the last
+// in rank would not be tried.
 func (p *pump) next(now time.Time, elsewhere Elsewhere) *group {
 	due := p.waiting(now, elsewhere)
 	p.turn++
@@ -298,7 +298,7 @@ func (p *pump) next(now time.Time, elsewhere Elsewhere) *group {
 	return first(due, func(*group) bool { return true })
 }
 
-// first is the first in rank of the groups that pass the test; nil for none.
+// first returns the first in rank of the groups that pass the test; nil for none.
 func first(groups []*group, test func(*group) bool) *group {
 	var found *group
 	for _, grp := range groups {
@@ -309,8 +309,8 @@ func first(groups []*group, test func(*group) bool) *group {
 	return found
 }
 
-// listen has misses no longer speak for others once room is made for their groups: a
-// preemptor finds victims that the next one may find, too.
+// listen stops misses from speaking for others once room is made for their groups: a preemptor
+// finds victims that the next one may find, too.
 func (p *pump) listen(elsewhere Elsewhere) {
 	for _, m := range p.misses {
 		if !m.void && (elsewhere.Making(m.group) || elsewhere.Promised(m.group)) {
@@ -351,11 +351,11 @@ func (s *Gangs) retryNext(now time.Time, elsewhere Elsewhere) {
 	s.enterPhase(grp, ready, now)
 }
 
-// miss takes in that an attempt failed, and has the group rest.
-// polite tells that it may not evict others as far as gangs of the same shape may.
+// miss records that an attempt failed, and lets the group rest. polite: it may not evict others as
+// far as gangs of the same shape may.
 func (s *Gangs) miss(grp *group, o Outcome, polite bool, now time.Time) {
 	p, r := &s.pump, &grp.retry
-	// No pod helps those without hope, wherever it comes.
+	// A hopeless group is not helped by any pod that comes to a node.
 	r.at, r.hopeless, r.coupled, r.shape, r.holder = now, o.Hopeless, o.Coupled && !o.Hopeless, o.Shape, o.Holder
 	if r.shape.Key != 0 && r.seen == p.view {
 		p.note(&miss{group: grp.holder(), rank: grp.rankOf(), shape: r.shape, at: now, kept: !grp.strict(), void: polite})
@@ -368,8 +368,8 @@ func (s *Gangs) miss(grp *group, o Outcome, polite bool, now time.Time) {
 	}
 }
 
-// pause keeps attempts that fail within their share of the thread. Those of newcomers do
-// not add up: each is tried once, and the others need not wait for all that came.
+// pause keeps attempts that fail within their share of the thread. The pauses of newcomers do not
+// add up: each is tried once, and the others need not wait for all that came.
 func (p *pump) pause(grp *group, cost time.Duration, now time.Time) {
 	pause := min(cost*(retryShare-1), retryAnyway)
 	if grp.retry.first {

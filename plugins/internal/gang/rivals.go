@@ -28,8 +28,8 @@ func (s *Gangs) Hoards(below int32) []string {
 	return names
 }
 
-// Yield has groups that hold capacity without being complete give it back, for somebody
-// whom this state does not know.
+// Yield makes groups that hold capacity without being complete give it back, for a pod or group
+// that this state does not know.
 func (s *Gangs) Yield(names []string) Effects {
 	s.evict(names, nil)
 	return s.take()

@@ -17,7 +17,7 @@ func (s *Gangs) settle(g *gang, now time.Time) {
 		if !s.release(grp, now) {
 			break
 		}
-		able = s.able(grp) // under OnlyWaiting those who were let go count no more
+		able = s.able(grp) // under OnlyWaiting members that were let go do not count any more
 	}
 	if able {
 		grp.setClocks(now)
@@ -109,7 +109,7 @@ func (s *Gangs) advance(grp *group, now time.Time) {
 	}
 }
 
-// afterPlan is the phase of a group that has nobody left to place.
+// afterPlan sets the phase of a group that has no member left to place.
 func (s *Gangs) afterPlan(grp *group, now time.Time) {
 	next := gathering
 	if grp.countIn(Planned) > 0 {
@@ -131,7 +131,7 @@ func (s *Gangs) setPhase(grp *group, next phase) {
 	grp.phase = next
 }
 
-// lead lets through whom the phase calls for; while ready, exactly one member.
+// lead lets through the members that the phase calls for; while ready, exactly one.
 func (s *Gangs) lead(grp *group, now time.Time) {
 	grp.leader, grp.visited, grp.nudged, grp.patience = "", false, now, nudgeAfter
 	if grp.phase == ready {
@@ -224,8 +224,7 @@ func (s *Gangs) unplan(m *member) {
 	s.endTurn(m)
 }
 
-// release lets go of a group whose every minimum is held, and reports whether
-// anybody went.
+// release lets go of a group whose every minimum is held, and reports whether any member went.
 func (s *Gangs) release(grp *group, now time.Time) bool {
 	if !grp.releasable() {
 		return false
@@ -278,8 +277,8 @@ func (s *Gangs) admissible(m *member) bool {
 	}
 }
 
-// admit notes whether a member is admissible. Whoever becomes so is activated:
-// the queue asks only once.
+// admit notes whether a member is admissible. A member that becomes so is activated: the queue asks
+// only once.
 func (s *Gangs) admit(m *member) {
 	want := s.admissible(m)
 	if want && !m.admitted && (m.state == Pending || m.state == Planned) {

@@ -24,8 +24,8 @@ type Footprint struct {
 	Whole bool
 	// Slices are the keys of the node labels in one domain of which slices of it have to be.
 	Slices []string
-	// BrokenSince is when a gang of which part runs was first seen below its minimum;
-	// zero while it has it.
+	// BrokenSince is when a gang of which part runs was first seen below its minimum; zero while it
+	// is not below.
 	BrokenSince time.Time
 	// Grows: it is below its minimum, and has lost nothing since it started: the minimum was raised, or its next stage is
 	// still to come.
@@ -35,8 +35,8 @@ type Footprint struct {
 	Running []Placed
 }
 
-// RunsSince is since when the minimum of a gang runs without a break, in whole seconds, as its pods say: a member that was
-// replaced begins it anew. It is zero where the minimum does not run, or nothing tells.
+// RunsSince returns since when the minimum of a gang runs without a break, in whole seconds, as its pods say: the
+// replacement of a member begins it anew. It is zero if the minimum does not run, or if that is not known.
 func (f *Footprint) RunsSince() time.Time {
 	var bound []time.Time
 	for _, member := range f.Running {
@@ -63,9 +63,8 @@ func (f *Footprint) Starts() bool {
 	return on < least && len(f.Running) >= least
 }
 
-// Footprints returns what runs of a gang and of those that start together with it, by
-// key; none where there is no such gang. Those of which nobody knows the minimum are left
-// out.
+// Footprints returns what runs of a gang and of the gangs that start together with it, by key; none
+// if there is no such gang. Gangs whose minimum is not known are left out.
 func (s *Gangs) Footprints(key Key) []Footprint {
 	g := s.gangs[key]
 	if g == nil {
@@ -112,7 +111,7 @@ func (s *Gangs) Placing(name string) bool {
 	return g != nil && g.group.key() == key && g.group.phase != gathering
 }
 
-// MinimumOf reads the minimum of its gang from a pod alone; false where it does not say.
+// MinimumOf reads the minimum of its gang from a pod alone; false if it does not say.
 func MinimumOf(pod *v1.Pod) (int, bool) {
 	key, _, ok := KeyOf(pod)
 	if !ok {
@@ -122,8 +121,8 @@ func MinimumOf(pod *v1.Pod) (int, bool) {
 	return spec.Min, spec.Min > 0
 }
 
-// StartTogether is how many members of its gang start together, as a pod and its PodGroup say, nil for none; 0 where neither does, or
-// the gang starts in stages.
+// StartTogether returns how many members of its gang start together, as a pod and its PodGroup say, nil for none; 0 if neither does,
+// or the gang starts in stages.
 func StartTogether(pod *v1.Pod, object *Object) int {
 	key, _, member := KeyOf(pod)
 	if !member {

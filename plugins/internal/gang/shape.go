@@ -4,11 +4,11 @@ import "github.com/lockstep-sh/lockstep/plugins/internal/resource"
 
 // Shape is what an attempt asked for. The zero Shape compares with none.
 type Shape struct {
-	// Key stands for everything about the attempt but for how much it asked for: two
-	// attempts with one key differ in nothing else that decides whether they fit, or who
-	// may be evicted for them. 0 is unknown.
+	// Key stands for everything about the attempt except how much it asked for: two attempts with
+	// one key differ in nothing else that decides whether they fit, or which pods may be evicted
+	// for them. 0 means unknown.
 	Key uint64
-	// So many members had to find a place, and each asked for this.
+	// Members had to find a place, and each asked for Request.
 	Members int
 	Request resource.Vector
 }

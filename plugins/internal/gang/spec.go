@@ -36,40 +36,40 @@ const (
 
 // Spec is what the user asked for, with every default filled in.
 type Spec struct {
-	// Min is the number of members that start together; 0 means that nobody has
-	// said it (yet), and then no member is scheduled.
+	// Min is the number of members that start together; 0 means that it is not stated (yet), and
+	// then no member is scheduled.
 	Min int
 	// Total is the number of members that a Strict round waits to have tried. Not below Min.
 	Total int
 	Mode  Mode
-	// WaitTime is the longest time since the first member was held. After it nobody is
-	// tried again until the user acts.
+	// WaitTime is the longest time since the first member was held. After it no member is tried
+	// again until the user acts.
 	WaitTime time.Duration
-	// WaitTimeSet tells that the user wrote it.
+	// WaitTimeSet: the user wrote it.
 	WaitTimeSet bool
-	// RoundTime is the longest time since the first member of a round was held. After it
-	// the round has failed, and the gang is tried again. 0 where nobody said it.
+	// RoundTime is the longest time since the first member of a round was held. After it the round
+	// has failed, and the gang is tried again. 0 if not stated.
 	RoundTime time.Duration
 	// Groups are the other gangs that start together with this one, sorted,
 	// without duplicates and without itself.
 	Groups []Key
 	Policy MatchPolicy
-	// Stages are the minimums of the parts that are made one after the other; nil where all
-	// members are made at once.
+	// Stages are the minimums of the parts that are made one after the other; nil if all members
+	// are made at once.
 	Stages Stages
-	// MinByRole is the minimum of each role; nil where there are no roles.
+	// MinByRole is the minimum of each role; nil if there are no roles.
 	MinByRole map[string]int
 	// RequiredTopology is the key of the node label in one domain of which all members have
 	// to be; empty for none.
 	RequiredTopology string
 	// Layout is how they are laid out inside that.
 	Layout Layout
-	// PreemptionDelay is how long the gang evicts nobody, from when it first did not fit; not negative.
+	// PreemptionDelay is how long the gang evicts no pod, from when it first did not fit; not negative.
 	PreemptionDelay time.Duration
 	// MinResources is what has to be free for the gang in all before it starts; nil for
 	// nothing. All amounts are positive.
 	MinResources resource.Vector
-	// Never: the gang evicts nobody. Whole: it is evicted whole, or not at all.
+	// Never: the gang evicts no pod. Whole: it is evicted whole, or not at all.
 	Never, Whole bool
 	// Refused is why no member is scheduled; then Min is 0. Empty for nothing.
 	Refused string
@@ -102,7 +102,7 @@ type Problem struct {
 	OnObject bool
 }
 
-// String is the text of the event that tells the user.
+// String returns the text of the event that tells the user.
 func (p Problem) String() string {
 	value := p.Value
 	if len(value) > longValue {
@@ -118,7 +118,7 @@ const longValue = 200
 // Object is what a PodGroup says of a gang. Zero fields say nothing.
 type Object struct {
 	UID types.UID
-	// Owner is the object whose pods it was made for; empty for those of any.
+	// Owner is the object whose pods it was made for; empty for pods of any.
 	Owner types.UID
 	Min   int32
 	// MinField is what users call the field that Min is; empty for spec.minMember.
@@ -153,7 +153,7 @@ type Fields struct {
 	Annotations, Labels map[string]string
 }
 
-// min is the minimum as this pod states it, and under which key.
+// min returns the minimum as this pod states it, and under which key.
 func (f Fields) min() (key, value string) {
 	if value, ok := f.Annotations[v1alpha1.MinAvailableAnnotation]; ok {
 		return v1alpha1.MinAvailableAnnotation, value
@@ -164,8 +164,8 @@ func (f Fields) min() (key, value string) {
 	return v1alpha1.PodGroupMinAvailableLabel, f.Annotations[v1alpha1.PodGroupMinAvailableLabel]
 }
 
-// Defines reports whether this pod states a usable minimum, and so may define the
-// gang. bad is set where it states one that cannot be used.
+// Defines reports whether this pod states a usable minimum, and so may define the gang. bad is set
+// if it states one that cannot be used.
 func (f Fields) Defines() (ok bool, bad *Problem) {
 	key, value := f.min()
 	if value == "" {
@@ -189,8 +189,8 @@ var describing = [...]string{
 	v1alpha1.PodGroupMinAvailableLabel,
 }
 
-// Describes reports whether the pod carries anything but membership, so that it
-// may add to what a PodGroup says.
+// Describes reports whether the pod carries anything besides membership, so that it may add to what
+// a PodGroup says.
 func (f Fields) Describes() bool {
 	for _, key := range describing {
 		if _, ok := f.Annotations[key]; ok {

@@ -10,14 +10,14 @@ import (
 )
 
 // Stages are the numbers of members that have to run for each of the parts of a gang that its
-// workload makes one after the other: of the first part, of the first two, and so on. The
-// last is the minimum. A later part is made when the one before runs, or has succeeded, so
-// the gang cannot wait for it. There are at least two; nil where all members are made at once.
+// workload makes one after the other: of the first part, of the first two, and so on. The last is
+// the minimum. A later part is made when the one before runs, or has succeeded, so the gang cannot
+// wait for it. There are at least two; nil if all members are made at once.
 type Stages []int
 
-// Reached is the stage that is to run now, from 0: the first of which not everything stands, or the
-// last one that stands whole if there is no member beyond it yet. Standing are the members that
-// are bound or have succeeded; all are those and the ones that wait.
+// Reached returns the stage that is to run now, from 0: the first that is not all standing, or the
+// last one that is if there is no member beyond it yet. standing are the members that are bound or
+// have succeeded; all are those and the ones that wait.
 func (s Stages) Reached(standing, all int) int {
 	stage := 0
 	for stage < len(s)-1 && standing >= s[stage] && all > s[stage] {
@@ -66,7 +66,7 @@ func readStages(value string) (Stages, error) {
 	return stages, nil
 }
 
-// AtStage is what the gang asks for while the given stage, from 0, is to run.
+// AtStage returns what the gang asks for while the given stage, from 0, is to run.
 func (s *Spec) AtStage(stage int) Spec {
 	at := *s
 	if stage < len(s.Stages)-1 {
@@ -75,7 +75,7 @@ func (s *Spec) AtStage(stage int) Spec {
 	return at
 }
 
-// Stage returns which stage, from 1, of how many the wishes are for; 0 of 0 where the gang has no stages.
+// Stage returns which stage, from 1, of how many the wishes are for; 0 of 0 if the gang has no stages.
 func (s *Spec) Stage() (stage, stages int) {
 	if len(s.Stages) == 0 {
 		return 0, 0
@@ -84,7 +84,7 @@ func (s *Spec) Stage() (stage, stages int) {
 	return before + 1, len(s.Stages)
 }
 
-// enterStage has the minimum follow the members that there are.
+// enterStage adapts the minimum to the members that there are.
 func (g *gang) enterStage() {
 	if len(g.asked.Stages) == 0 {
 		return
@@ -97,6 +97,6 @@ func (g *gang) enterStage() {
 	}
 }
 
-// laterStage reports whether a stage is to start of which the gang never ran anything in this
-// life, beside those before it.
+// laterStage reports whether a stage is to start of which the gang never ran anything in this life,
+// after those before it.
 func (g *gang) laterStage() bool { return g.stage > 0 && g.stood < g.spec.Min }

@@ -13,8 +13,8 @@ type begin uint8
 const (
 	// unknown: nothing runs, or not everything was seen yet.
 	unknown begin = iota
-	// interrupted: part of the minimum runs, and the rest was there to run with it. The
-	// gang was being released when whoever did so ended. It is not started.
+	// interrupted: part of the minimum runs, and the rest was there to run with it. The scheduler
+	// that released the gang ended meanwhile. The gang is not started.
 	interrupted
 	// started: the minimum ran. It stays so until nothing runs any more.
 	started
@@ -23,7 +23,7 @@ const (
 // running counts the members that are bound, or on their way to be.
 func (g *gang) running() int { return g.count[Released] + g.count[Bound] }
 
-// standing counts what the gang has of its minimum, but for what is only held.
+// standing counts what the gang has of its minimum, except what is only held.
 func (g *gang) standing() int { return g.running() + g.past.counted().n }
 
 // minimumRuns reports whether the minimum runs, or ran to success.
@@ -99,8 +99,8 @@ func (s *Gangs) judge(g *gang, now time.Time) {
 	}
 }
 
-// lost counts the members that the gang lacks of a minimum that ran. What a minimum was
-// raised by since was never there.
+// lost counts the members that the gang lacks of a minimum that ran. Members by which the minimum
+// was raised since were never there.
 func (g *gang) lost() int {
 	if g.spec.Min <= g.stood {
 		return g.short()
@@ -108,7 +108,7 @@ func (g *gang) lost() int {
 	return max(0, min(g.short(), g.stood-g.have()))
 }
 
-// mend has the gates asked again about members that wait: they were beyond the minimum.
+// mend makes members that wait go through the gates again: they were beyond the minimum.
 func (s *Gangs) mend(g *gang) {
 	if g.count[Pending] == 0 {
 		return
@@ -120,16 +120,15 @@ func (s *Gangs) mend(g *gang) {
 	}
 }
 
-// wasInterrupted tells a gang whose release was interrupted from one that has lost
-// members, where less than the minimum runs: those that wait were there before the
-// first of the others was bound, and are enough. Replacements are younger.
+// wasInterrupted distinguishes a gang whose release was interrupted from one that has lost members,
+// if less than the minimum runs: the members that wait were there before the first of the others
+// was bound, and are enough. Replacements are younger.
 func (g *gang) wasInterrupted() bool {
 	first := firstBound(g)
 	return !first.IsZero() && g.wasThere(first)
 }
 
-// firstBound is when the first of the members of gangs that run was bound; zero where nothing
-// tells.
+// firstBound returns when the first of the members of gangs that run was bound; zero if not known.
 func firstBound(gangs ...*gang) time.Time {
 	var first time.Time
 	for _, g := range gangs {
@@ -157,7 +156,7 @@ func (g *gang) wasThere(first time.Time) bool {
 	return g.minimumRunsWith(before)
 }
 
-// boundAt is when a pod was bound, in whole seconds; zero where nothing tells.
+// boundAt returns when a pod was bound, in whole seconds; zero if not known.
 func boundAt(pod *v1.Pod) time.Time {
 	for i := range pod.Status.Conditions {
 		if c := &pod.Status.Conditions[i]; c.Type == v1.PodScheduled && c.Status == v1.ConditionTrue {
@@ -170,9 +169,9 @@ func boundAt(pod *v1.Pod) time.Time {
 	return time.Time{}
 }
 
-// begun reports whether part of the group's minimum runs and the rest was to run with it, or
-// did. A gang that came later, or a minimum that was raised, starts anew; so does each
-// wave of members where those that run do not count.
+// begun reports whether part of the group's minimum runs and the rest was to run with it, or did. A
+// gang that came later, or a minimum that was raised, starts anew; so does each wave of members if
+// those that run do not count.
 func (g *group) begun() bool {
 	if !slices.ContainsFunc(g.gangs, func(gang *gang) bool { return gang.counts() && gang.running() > 0 }) {
 		return false

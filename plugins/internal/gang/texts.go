@@ -12,10 +12,10 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 )
 
-// Texts of what gangs wait for, for users. The scheduler says them of pods and PodGroups, the controller
-// of PodGroups that no scheduler has spoken of.
+// Texts of what gangs wait for, for users. The scheduler writes them to pods and PodGroups, the
+// controller to PodGroups that no scheduler has written to.
 
-// TextUndefined is of a gang whose PodGroup gives it no minimum; madeFor is the owner for which that was made, empty where a user made it.
+// TextUndefined is for a gang whose PodGroup gives it no minimum; madeFor is the owner for which that was made, empty if a user made it.
 func TextUndefined(key Key, madeFor types.UID) string {
 	if madeFor != "" {
 		return fmt.Sprintf("gang %q has no minimum: lockstep-controller writes it when the owner has pods and is not suspended; if it has, see whether lockstep-controller runs", key)
@@ -23,18 +23,19 @@ func TextUndefined(key Key, madeFor types.UID) string {
 	return fmt.Sprintf("gang %q has no minimum: its PodGroup states none that can be used", key)
 }
 
-// TextNamesakes is of members whose owner has only its name in common with the one for which the gang's PodGroup was made.
+// TextNamesakes is for members whose owner has only its name in common with the one for which the gang's PodGroup was
+// made.
 func TextNamesakes(key Key, pods int) string {
 	return fmt.Sprintf("gang %q: %d members are of another owner than its PodGroup, which lockstep-controller brings up to date: see whether that runs", key, pods)
 }
 
-// TextRefused is of a gang whose PodGroup asks for what is not supported.
+// TextRefused is for a gang whose PodGroup asks for what is not supported.
 func TextRefused(key Key, why string) string {
 	return fmt.Sprintf("gang %q is not scheduled: %s", key, why)
 }
 
-// TextIncomplete is of a gang that has fewer members than its minimum, which may be that of a stage: [TextStage].
-// aside says, each with a number, which pods are none of them for now.
+// TextIncomplete is for a gang that has fewer members than its minimum, which may be that of a stage:
+// [TextStage]. aside lists, each with a number, pods that do not count as members for now.
 func TextIncomplete(key Key, have, minimum int, stage string, aside ...string) string {
 	text := fmt.Sprintf("gang %q has %d of %d members%s", key, have, minimum, stage)
 	if len(aside) > 0 {
@@ -43,7 +44,7 @@ func TextIncomplete(key Key, have, minimum int, stage string, aside ...string) s
 	return text
 }
 
-// TextLacks is of a gang that has enough members, but so many too few of some roles.
+// TextLacks is for a gang that has enough members, but too few of some roles: missing is how many.
 func TextLacks(key Key, missing map[string]int) string {
 	parts := make([]string, 0, len(missing))
 	for _, role := range slices.Sorted(maps.Keys(missing)) {
@@ -52,41 +53,42 @@ func TextLacks(key Key, missing map[string]int) string {
 	return fmt.Sprintf("gang %q lacks %s", key, strings.Join(parts, ", "))
 }
 
-// TextAwaiting is of a gang that has all members that it needs, while nothing is known of where
+// TextAwaiting is for a gang that has all members that it needs, while nothing is known of where
 // they could go.
 func TextAwaiting(key Key, minimum int) string {
 	return fmt.Sprintf("gang %q has its minimum of %d members and waits for nodes", key, minimum)
 }
 
-// awaitsOthers is how a gang says that it waits for one that it is to start with.
+// awaitsOthers is how the text of a gang begins that waits for one that it is to start with.
 const awaitsOthers = "gang %q waits for "
 
-// textAwaitsGang is of a gang that starts with one that is not there, or does not name it.
+// textAwaitsGang is for a gang that starts with one that is not there, or does not name it.
 func textAwaitsGang(key, other Key) string {
 	return fmt.Sprintf(awaitsOthers+"gang %q, listed in its groups annotation", key, other)
 }
 
-// textAwaitsGroup is of a gang that starts with one that lacks members.
+// textAwaitsGroup is for a gang that starts with one that lacks members.
 func textAwaitsGroup(key Key, lacks string) string {
 	return fmt.Sprintf(awaitsOthers+"its group: %s", key, lacks)
 }
 
-// AwaitsOthers reports whether what a member says is that its gang waits for another one that it is to start with.
+// AwaitsOthers reports whether the message of a member says that its gang waits for another one that it is to
+// start with.
 func AwaitsOthers(key Key, message string) bool {
 	return strings.HasPrefix(message, fmt.Sprintf(awaitsOthers, key))
 }
 
-// TextNoNodes is of a gang that was to be placed where there are no nodes at all.
+// TextNoNodes is for a gang that was to be placed while there are no nodes at all.
 func TextNoNodes(key Key, minimum int) string {
 	return fmt.Sprintf("gang %q: 0 of %d members fit: the cluster has no nodes", key, minimum)
 }
 
-// TextPreemptionDelay is added for a gang that may not evict others yet.
+// TextPreemptionDelay is added for a gang that may not evict pods yet.
 func TextPreemptionDelay(delay time.Duration) string {
 	return fmt.Sprintf("; it evicts no pods in the first %s, so that nodes can be added (%s)", delay, v1alpha1.PreemptionDelayAnnotation)
 }
 
-// TextClaimTurn is of a member that waits for others with which it shares claims.
+// TextClaimTurn is for a member that waits for others with which it shares claims.
 func TextClaimTurn(claims []types.NamespacedName) string {
 	names := make([]string, len(claims))
 	for i, claim := range claims {
@@ -95,8 +97,7 @@ func TextClaimTurn(claims []types.NamespacedName) string {
 	return fmt.Sprintf("waiting for another member to be reserved ResourceClaim %s", strings.Join(names, ", "))
 }
 
-// TextStage goes after a number of members, where a stage of the gang, from 1, needs so many; empty where the gang has
-// no stages.
+// TextStage follows a number of members that a stage of the gang, from 1, needs; empty if the gang has no stages.
 func TextStage(stage, stages int) string {
 	if stages == 0 {
 		return ""
@@ -104,16 +105,17 @@ func TextStage(stage, stages int) string {
 	return fmt.Sprintf(" for stage %d of %d", stage, stages)
 }
 
-// TextLosesClaims is of pods from which the allocation of ResourceClaims is being taken back, for the aside of
-// [TextIncomplete].
+// TextLosesClaims is for pods from which the allocation of ResourceClaims is being taken back, for the aside
+// of [TextIncomplete].
 func TextLosesClaims(pods int) string {
 	return fmt.Sprintf("%d whose ResourceClaims are being deallocated", pods)
 }
 
-// TextGated is of pods that have scheduling gates, for the aside of [TextIncomplete].
+// TextGated is for pods that have scheduling gates, for the aside of [TextIncomplete].
 func TextGated(pods int) string { return fmt.Sprintf("%d with scheduling gates", pods) }
 
-// TextLacksClaims is of pods whose ResourceClaims are not made yet, for the aside of [TextIncomplete].
+// TextLacksClaims is for pods whose ResourceClaims are not made yet, for the aside of
+// [TextIncomplete].
 func TextLacksClaims(pods int) string {
 	return fmt.Sprintf("%d without ResourceClaims from their template", pods)
 }

@@ -2,13 +2,13 @@ package gang
 
 import "time"
 
-// nudgeAfter is how long members may take to do what they were told before they are
-// told again; from then on it doubles up to retryAnyway, for they may have heard and be
-// stuck. They may have been in a cycle when they were let through, or not yet waiting
-// when they were released or rejected, and then nobody heard.
+// nudgeAfter is how long members may take to act on an effect before it is repeated; from then on
+// it doubles up to retryAnyway, since the effect may have arrived and they may be stuck. They may
+// have been in a cycle when they were let through, or not yet waiting when they were released or
+// rejected, and then the effect was lost.
 const nudgeAfter = time.Second
 
-// Elsewhere is what happens to a group, by its name, that is decided by others.
+// Elsewhere is what happens to a group, by its name, that is decided outside this package.
 type Elsewhere interface {
 	// Making reports whether room is being made for the group: victims have not all ended.
 	Making(group string) bool
@@ -16,7 +16,7 @@ type Elsewhere interface {
 	Promised(group string) bool
 }
 
-// nowhere is where nothing happens.
+// nowhere is an Elsewhere where nothing happens.
 type nowhere struct{}
 
 func (nowhere) Making(string) bool   { return false }
@@ -31,7 +31,8 @@ func (s *Gangs) track(grp *group) {
 	s.timed[grp] = true
 }
 
-// Tick takes in that time has passed. It has to come every now and then. A nil elsewhere is one where nothing happens.
+// Tick records that time has passed. It has to be called every now and then. A nil elsewhere is one where nothing
+// happens.
 func (s *Gangs) Tick(now time.Time, elsewhere Elsewhere) Effects {
 	if elsewhere == nil {
 		elsewhere = nowhere{}
@@ -44,8 +45,7 @@ func (s *Gangs) Tick(now time.Time, elsewhere Elsewhere) Effects {
 	return s.take()
 }
 
-// Retry takes in that the next group may be tried again, and nothing else of what time
-// brings.
+// Retry tries the next group again if it is time, and does nothing else of what Tick does.
 func (s *Gangs) Retry(now time.Time, elsewhere Elsewhere) Effects {
 	s.retryNext(now, elsewhere)
 	return s.take()
@@ -67,7 +67,7 @@ func (s *Gangs) tick(grp *group, now time.Time, elsewhere Elsewhere) {
 	}
 }
 
-// nudge repeats what members were told and have not done yet.
+// nudge repeats the effects that members have not acted on yet.
 func (s *Gangs) nudge(grp *group, now time.Time) {
 	grp.nudged, grp.patience = now, min(max(2*grp.patience, nudgeAfter), retryAnyway)
 	for _, g := range grp.gangs {

@@ -10,23 +10,24 @@ import (
 
 // Want is what is to be placed if a pod that the gate lets through is scheduled.
 type Want struct {
-	// Job names what is placed together: the group of the pod's gang; empty for a pod that
-	// is in none.
+	// Job names what is placed together: the group of the pod's gang; empty for a pod that is in
+	// none.
 	Job string
-	// Pods are those that have to be placed.
+	// Pods are the pods that have to be placed.
 	Pods []*v1.Pod
-	// Alone tells that the gang has started, so that the pod goes by itself.
+	// Alone: the gang has started, so the pod goes by itself.
 	Alone bool
-	// Ready tells that the pod is beyond the minimum of a gang that has started.
+	// Ready: the pod is beyond the minimum of a gang that has started.
 	Ready bool
 	// Begun: part of the minimum is bound already: its release was interrupted, or members
 	// were lost. The rest comes before everything of its rank.
 	Begun bool
-	// Never: it evicts nobody.
+	// Never: it evicts no pod.
 	Never bool
 }
 
-// Wants returns it. It returns false for pods whose place is decided: they follow a plan.
+// Wants returns what is to be placed if a pod is scheduled; false for a pod whose place is decided:
+// it follows a plan.
 func (s *Gangs) Wants(pod *v1.Pod) (Want, bool) {
 	m := s.members[pod.UID]
 	switch {
@@ -47,7 +48,7 @@ func (s *Gangs) Wants(pod *v1.Pod) (Want, bool) {
 }
 
 // makesUp reports whether a pod is one of those that reach the minimum of a running gang, and
-// whether it mends it: makes up for a member that it lost. What the minimum was raised by
+// whether it mends the gang: makes up for a member that was lost. What the minimum was raised by
 // since it ran is reached, but not mended.
 func (g *gang) makesUp(pod *v1.Pod) (reaches, mends bool) {
 	if g.short() == 0 {
@@ -58,8 +59,8 @@ func (g *gang) makesUp(pod *v1.Pod) (reaches, mends bool) {
 	return i >= 0, i >= 0 && i < g.lost()
 }
 
-// least are the pods that reach the minimum: of each role those that are missing, then
-// whoever comes next.
+// least returns the pods that reach the minimum: of each role those that are missing, then the next
+// ones in order.
 func (g *gang) least(pods []*v1.Pod) []*v1.Pod {
 	missing := g.missingRoles()
 	var least, others []*v1.Pod
@@ -74,7 +75,7 @@ func (g *gang) least(pods []*v1.Pod) []*v1.Pod {
 	return append(least, others[:max(0, min(g.short()-len(least), len(others)))]...)
 }
 
-// QueueOf is the queue that the PodGroup of a gang names; empty for none.
+// QueueOf returns the queue that the PodGroup of a gang names; empty for none.
 func (s *Gangs) QueueOf(key Key) string {
 	g := s.gangs[key]
 	if g == nil {
