@@ -220,7 +220,7 @@ type Outcome struct {
 	Hopeless bool
 	// Afresh: the group gives back for it what plans gave it before; only if Complete.
 	Afresh bool
-	// Coupled: members care about other pods, so that a pod that comes to a node may help.
+	// Coupled: members depend on other pods, so a pod that comes to a node may help.
 	Coupled bool
 	// Shape is what the attempt asked for, if that says all about why it failed.
 	Shape Shape

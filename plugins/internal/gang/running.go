@@ -30,7 +30,7 @@ type Footprint struct {
 	// Grows: it is below its minimum, and has lost nothing since it started: the minimum was raised, or its next stage is
 	// still to come.
 	Grows bool
-	// Running are the members that are on a node or on their way there, but for those
+	// Running are the members that are on a node or on their way there, except those
 	// that are about to end, in order.
 	Running []Placed
 }
