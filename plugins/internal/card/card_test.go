@@ -81,8 +81,8 @@ func TestLay(t *testing.T) {
 	}
 }
 
-// TestLayAgainstOracle lays random pods on random cards, and checks with sums that are made
-// anew for every question.
+// TestLayAgainstOracle lays random pods on random cards, and checks with sums that are computed
+// anew each time.
 func TestLayAgainstOracle(t *testing.T) {
 	for seed := range uint64(3000) {
 		rng := rand.New(rand.NewPCG(seed, 1))
@@ -111,7 +111,7 @@ func TestLayAgainstOracle(t *testing.T) {
 	}
 }
 
-// oracle tries every card for each open pod, and sums up whatever is on a card each time.
+// oracle tries every card for each open pod, and adds up what is on a card each time.
 func oracle(sizes []int64, pods []Pod) (Free, []int) {
 	cards, placed := make([]int, len(pods)), make([]bool, len(pods))
 	left := func(card int) *big.Int {

@@ -60,8 +60,8 @@ func TestParseIndex(t *testing.T) {
 	}
 }
 
-// FuzzParse checks, whatever is written: sizes are above 0 and add up to what there is, an
-// index is of a card that there is, and what is read is written out the same.
+// FuzzParse checks for any input: sizes are above 0 and add up to the total, an index is that of an
+// existing card, and what is read is written out the same.
 func FuzzParse(f *testing.F) {
 	f.Add("[8192,8192]", int64(16384), "1")
 	f.Add("[9223372036854775807,9223372036854775807,2]", int64(0), "-1")

@@ -6,7 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// anywhere is all nodes as one domain.
+// anywhere returns all nodes as one domain.
 func anywhere(p Problem) [][]int { return [][]int{nodes(0, len(p.Nodes)-1)} }
 
 func TestBest(t *testing.T) {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestCapacity: of members that are alike as many gangs fit as the nodes have room for members, and what the last one
-// that did not fit had taken is given back.
+// TestCapacity: of equal members as many gangs fit as the nodes have room for members, and what the last gang, which
+// did not fit, had taken is given back.
 func TestCapacity(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 7))
 	for range 500 {

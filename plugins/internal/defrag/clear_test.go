@@ -88,8 +88,7 @@ func TestClear(t *testing.T) {
 	}
 }
 
-// TestClearedUnitsHold holds plans on small random clusters against what can be said of
-// any right one.
+// TestClearedUnitsHold checks plans on small random clusters for what holds for any correct one.
 func TestClearedUnitsHold(t *testing.T) {
 	some := 0
 	for seed := range uint64(3000) {

@@ -19,7 +19,7 @@ type oracle struct {
 	found  bool
 }
 
-// cheapest returns what the cheapest plan costs, and how many moves it has at least.
+// cheapest returns the cost of the cheapest plan, and the least number of moves that it has.
 func cheapest(p Problem) (cost Cost, moves int, ok bool) {
 	o := &oracle{p: p, at: make([]int, len(p.Pods))}
 	type subset struct {
@@ -43,7 +43,7 @@ func cheapest(p Problem) (cost Cost, moves int, ok bool) {
 	return Cost{}, 0, false
 }
 
-// allowed is what it costs to move some pods, if bounds let them.
+// allowed returns what it costs to move some pods; ok is false if a bound forbids it.
 func (o *oracle) allowed(mask uint) (cost Cost, ok bool) {
 	moved := make([]int, len(o.p.Groups))
 	left := slices.Clone(o.p.Limits)
@@ -215,7 +215,7 @@ func (o *oracle) order(mask uint, free [][]int64) bool {
 	return false
 }
 
-// TestBestAgainstOracle holds plans on small random clusters against all that there are.
+// TestBestAgainstOracle compares plans on small random clusters with all possible ones.
 func TestBestAgainstOracle(t *testing.T) {
 	const cases = 2000
 	solvable, moving, best, none, proven, orders := 0, 0, 0, 0, 0, rand.New(rand.NewPCG(5, 5))
@@ -259,7 +259,7 @@ func TestBestAgainstOracle(t *testing.T) {
 	}
 }
 
-// holds checks what can be said of any plan of Best.
+// holds checks what holds for any plan of Best.
 func holds(t *testing.T, p Problem, plan Plan, r *rand.Rand) {
 	t.Helper()
 	if err := Check(p, plan); err != nil {
@@ -273,7 +273,7 @@ func holds(t *testing.T, p Problem, plan Plan, r *rand.Rand) {
 	runs(t, p, plan, r)
 }
 
-// without is an oracle of a plan without one of its moves.
+// without returns an oracle for a plan without one of its moves.
 func without(p Problem, plan Plan, move int) *oracle {
 	o := &oracle{p: p}
 	for _, pod := range p.Pods {
@@ -290,7 +290,7 @@ func without(p Problem, plan Plan, move int) *oracle {
 	return o
 }
 
-// stands reports whether where pods and members are is a plan.
+// stands reports whether the present places of pods and members are a plan.
 func (o *oracle) stands() bool {
 	var mask uint
 	for i, pod := range o.p.Pods {
@@ -309,7 +309,7 @@ func (o *oracle) stands() bool {
 	return allowed && o.within(mask) && o.fit(free) && o.order(mask, free)
 }
 
-// runs makes the moves of a plan in a random order that heeds After, several at a time.
+// runs makes the moves of a plan in a random order that respects After, several at a time.
 func runs(t *testing.T, p Problem, plan Plan, r *rand.Rand) {
 	t.Helper()
 	free := p.free(plan.Places)

@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// cluster is a problem of one resource: of each node its size, and those of its pods:
-// "8: 4 2 1". A pod alone costs 1. Sizes may be followed by the letter of a group, as in
-// 2a; groups have nobody to spare, and break at 10.
+// cluster returns a problem of one resource: for each node its size, and the sizes of its pods: "8:
+// 4 2 1". A pod alone costs 1. Sizes may be followed by the letter of a group, as in 2a; groups
+// have no pod to spare, and break at 10.
 func cluster(t testing.TB, nodes ...string) Problem {
 	t.Helper()
 	var p Problem
@@ -49,7 +49,7 @@ func number(t testing.TB, text string) int64 {
 	return int64(n)
 }
 
-// wanting is a problem where members of these sizes wait for a place on the same domain.
+// wanting returns a problem where members of these sizes wait for a place in the same domain.
 func (p Problem) wanting(domains [][]int, sizes ...int64) Problem {
 	part := Part{Domains: domains}
 	for i, size := range sizes {
@@ -63,7 +63,7 @@ func (p Problem) wanting(domains [][]int, sizes ...int64) Problem {
 	return p
 }
 
-// nodes are those from one to another.
+// nodes returns the nodes from one to another.
 func nodes(from, to int) []int {
 	var list []int
 	for i := from; i <= to; i++ {
@@ -72,7 +72,7 @@ func nodes(from, to int) []int {
 	return list
 }
 
-// show is what a plan does: moves as size:from>to, with those that they are after.
+// show describes a plan: moves as size:from>to, with the moves that they are after.
 func show(p Problem, plan Plan) string {
 	var words []string
 	for _, m := range plan.Moves {
@@ -86,7 +86,7 @@ func show(p Problem, plan Plan) string {
 	return fmt.Sprintf("%s; gang on %v; costs %d", strings.Join(words, ", "), plan.Places, plan.Cost[0])
 }
 
-// random makes a small problem with nodes in up to two domains.
+// random returns a small problem with nodes in up to two domains.
 func random(r *rand.Rand) Problem {
 	columns := 1 + r.IntN(8)/7
 	var p Problem

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// TestRebarred: gangs that did not fit are told anew once what keeps them from more nodes is something else.
+// TestRebarred: gangs that did not fit are reported again once something else keeps them from more nodes.
 func TestRebarred(t *testing.T) {
 	at := Moment{Now: time.Unix(1000, 0), Read: true, Waits: func(string) bool { return true }}
 	described := func(capability int64, closed bool) Queue {
@@ -35,7 +35,7 @@ func TestRebarred(t *testing.T) {
 		change   func()
 		rebarred []string
 		barred   []Reason // of both
-		words    string   // in what the second is told
+		words    string   // in the message of the second
 	}{
 		{"both are too many", func() {}, []string{two}, []Reason{"", Capability}, "10 nvidia.com/gpu"},
 		{"nothing has changed", func() {}, nil, []Reason{"", Capability}, "10 nvidia.com/gpu"},
@@ -62,7 +62,7 @@ func TestRebarred(t *testing.T) {
 	}
 }
 
-// TestRebarredTogether: of gangs that start together all are told anew.
+// TestRebarredTogether: of gangs that start together all are reported again.
 func TestRebarredTogether(t *testing.T) {
 	s := newScene(Failed, true)
 	s.Rebarred(s.at())
@@ -73,7 +73,7 @@ func TestRebarredTogether(t *testing.T) {
 	}
 }
 
-// TestRebarredAlone: a pod in no gang comes again once it would be told something else, and only then.
+// TestRebarredAlone: a pod in no gang comes again once it would get another reason, and only then.
 func TestRebarredAlone(t *testing.T) {
 	s := newScene(Failed, false)
 	for _, step := range []struct {
@@ -100,7 +100,8 @@ func TestRebarredAlone(t *testing.T) {
 	}
 }
 
-// TestRebarredThoughOthersAsked: what is to be told anew is not lost where others have asked meanwhile who is beyond a ceiling.
+// TestRebarredThoughOthersAsked: what is to be reported again is not lost if other calls have computed meanwhile which jobs are
+// beyond a ceiling.
 func TestRebarredThoughOthersAsked(t *testing.T) {
 	at := Moment{Now: start, Read: true, Waits: func(string) bool { return true }}
 	b := newBook(tier)
@@ -127,7 +128,8 @@ func TestRebarredThoughOthersAsked(t *testing.T) {
 	}
 }
 
-// rebarred is all that is told anew until what counts for a while counts no more.
+// rebarred returns all that is reported again until what counts for a while does not count any
+// more.
 func rebarred(b *Book, at *Moment) Rebarring {
 	told := b.Rebarred(*at)
 	at.Now = at.Now.Add(tellOther)
@@ -135,8 +137,8 @@ func rebarred(b *Book, at *Moment) Rebarring {
 	return Rebarring{Pods: append(told.Pods, more.Pods...), Again: append(told.Again, more.Again...), Reworded: append(told.Reworded, more.Reworded...)}
 }
 
-// TestVisitors: a job before which others come and go is barred all the time, from when anybody is told so until nobody has come for
-// a while. What was told in between two looks is told anew, though both find the same.
+// TestVisitors: a job before which others come and go is barred all the time, from when that is first reported until no job has come
+// for a while. What was returned in between two looks is reported again, though both find the same.
 func TestVisitors(t *testing.T) {
 	for _, gang := range []bool{true, false} {
 		at := Moment{Now: start, Read: true, Waits: func(string) bool { return true }}
@@ -160,7 +162,7 @@ func TestVisitors(t *testing.T) {
 			bars Reason
 		}{
 			{[]func(){none}, time.Second, false, ""},
-			{[]func(){come, leave}, time.Second, false, ""}, // nobody has seen it
+			{[]func(){come, leave}, time.Second, false, ""}, // no look has seen it
 			{[]func(){come}, time.Second, true, Capability},
 			{[]func(){leave}, time.Second, false, Capability},
 			{[]func(){none}, tellOther - time.Second, false, Capability},
@@ -170,7 +172,7 @@ func TestVisitors(t *testing.T) {
 			{[]func(){come, ask, leave}, time.Second, false, Capability},
 			{[]func(){none}, tellOther, true, ""},
 			{[]func(){none}, time.Hour, false, ""},
-			{[]func(){come, ask}, time.Second, true, Capability}, // whoever asked may not have told
+			{[]func(){come, ask}, time.Second, true, Capability}, // that call may not have reported it
 		} {
 			for _, do := range c.does {
 				do()
@@ -191,7 +193,7 @@ func TestVisitors(t *testing.T) {
 	}
 }
 
-// TestBarredByTheHopeless: a gang that would not fit on an empty cluster counts before others still once its queue deserves more.
+// TestBarredByTheHopeless: a gang that would not fit on an empty cluster still counts before others once its queue deserves more.
 func TestBarredByTheHopeless(t *testing.T) {
 	at := Moment{Now: start, Read: true, Waits: func(string) bool { return true }}
 	b := newBook(tier)
@@ -203,7 +205,7 @@ func TestBarredByTheHopeless(t *testing.T) {
 		second = comes(b, "a", i+1, 4, at)
 		b.Fail(second, Failure{Job: second, Gang: true, Hopeless: true}, at)
 	}
-	comes(b, "a", 3, 9, at) // above the ceiling by itself, and asks for the share that nobody else does
+	comes(b, "a", 3, 9, at) // above the ceiling by itself, and asks for the share that no other job asks for
 	for i := range 3 {
 		if e := b.Tick(at); e.Retry != (i == 0) {
 			t.Errorf("tick %d: gangs are tried again: %t; the share grows once", i, e.Retry)
@@ -214,7 +216,7 @@ func TestBarredByTheHopeless(t *testing.T) {
 	}
 }
 
-// comes has a gang of one pod, which asks for some GPUs, come to the gate.
+// comes makes a gang of one pod, which asks for some GPUs, come to the gate.
 func comes(b *Book, queue string, i int, n int64, at Moment) string {
 	j := of(queue, i, gpus(n))
 	j.Pod, j.Pods, j.Gang = j.Name, []string{j.Name}, true
@@ -223,7 +225,8 @@ func comes(b *Book, queue string, i int, n int64, at Moment) string {
 	return j.Name
 }
 
-// TestToldOther: what a job waits for is told anew once it has been something else for a while.
+// TestToldOther: what a job waits for is reported again once it has been something else for a
+// while.
 func TestToldOther(t *testing.T) {
 	s := newScene(Waiting, false)
 	s.SetQueues(Queue{Name: "b", Weight: 1, Capability: gpus(12)})
@@ -249,7 +252,7 @@ func TestToldOther(t *testing.T) {
 	}
 }
 
-// TestRenewed: who waits is told at once what changes of its queue make of it.
+// TestRenewed: a job that waits gets at once the reason that changes of its queue lead to.
 func TestRenewed(t *testing.T) {
 	s := newScene(Waiting, false)
 	s.SetQueues(Queue{Name: "b", Weight: 1, Closed: true})
@@ -272,8 +275,8 @@ func TestRenewed(t *testing.T) {
 	}
 }
 
-// BenchmarkTell has a second pass for 5,000 jobs under one ceiling, in which something has come or gone: what it costs to find out
-// who has to be told what. Nobody can come to the gate meanwhile.
+// BenchmarkTell lets a second pass for 5,000 jobs under one ceiling, in which something has come or gone: what it costs to find
+// out which jobs have something new to report. No job can come to the gate meanwhile.
 func BenchmarkTell(b *testing.B) {
 	const jobs = 5000
 	for _, fail := range []bool{false, true} {

@@ -8,8 +8,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// TestNotBehindAnyMore: what is kept from more nodes only by those that come before is told anew once what runs keeps it from any, at
-// once; and the other way round, once that has been so for a while. Whether room helps it is read of what it was told.
+// TestNotBehindAnyMore: a job that only jobs before it keep from more nodes is reported again once what runs keeps it from any, at
+// once; and the other way round, once that has been so for a while. Whether room helps it is read from its message.
 func TestNotBehindAnyMore(t *testing.T) {
 	for _, gang := range []bool{true, false} {
 		at := Moment{Now: start, Read: true, Waits: func(string) bool { return true }}
@@ -64,7 +64,8 @@ func TestNotBehindAnyMore(t *testing.T) {
 	}
 }
 
-// TestEasesByTheMost: what counts once less than before has kept a job for a while is the most that has in that time.
+// TestEasesByTheMost: what counts once less than before has kept a job for a while is the most that has kept it in
+// that time.
 func TestEasesByTheMost(t *testing.T) {
 	at := Moment{Now: start, Read: true, Waits: func(string) bool { return true }}
 	b := newBook(tier)
@@ -100,8 +101,8 @@ func TestEasesByTheMost(t *testing.T) {
 	}
 }
 
-// TestBehindAtOneCeilingOnly: what is behind others for one resource, and for another is kept by what runs, is not helped by room,
-// whichever ceiling is looked at first, and whichever queue has it.
+// TestBehindAtOneCeilingOnly: a job that is behind others for one resource, and kept by what runs for another, is not helped by
+// room, whichever ceiling is looked at first, and whichever queue has it.
 func TestBehindAtOneCeilingOnly(t *testing.T) {
 	const gpu = v1.ResourceName("nvidia.com/gpu")
 	cpus := func(n int64) Vector { return Vector{v1.ResourceCPU: n} }

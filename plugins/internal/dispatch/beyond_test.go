@@ -12,11 +12,12 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// TestBeyond: of several jobs that do not fit and are above a ceiling only together, those that come last would have no use of nodes.
+// TestBeyond: of several jobs that do not fit and are above a ceiling only together, the last ones would have no use for nodes.
 func TestBeyond(t *testing.T) {
 	now := time.Unix(1000, 0)
 	at := Moment{Now: now, Read: true, Waits: func(string) bool { return true }}
-	// story has jobs a-1, a-2, ... of so many GPUs each fail one after the other under a ceiling of 10, of which some are used.
+	// story makes jobs a-1, a-2, ... of these many GPUs each fail one after the other under a ceiling of 10, of which some are
+	// used.
 	story := func(used int64, priority map[int]int32, sizes ...int64) *Book {
 		b := newBook(tier)
 		b.SetLimits(Limits{Window: 1})
@@ -37,7 +38,7 @@ func TestBeyond(t *testing.T) {
 		priority map[int]int32
 		sizes    []int64
 		beyond   []bool
-		// behind are those that would start if there were room now.
+		// behind are the jobs that would start if there were room now.
 		behind []int
 	}{
 		"one below the ceiling":                             {0, nil, []int64{10}, []bool{false}, nil},
@@ -76,8 +77,8 @@ func TestBeyond(t *testing.T) {
 	}
 }
 
-// TestBeyondWhileWaiting: where there are no nodes no queue has a share, and what is said of jobs that wait for it is that of their
-// ceiling where nodes would not help.
+// TestBeyondWhileWaiting: without nodes no queue has a share, and the reason of jobs that wait for it is their ceiling if nodes
+// would not help.
 func TestBeyondWhileWaiting(t *testing.T) {
 	b := newBook(tier)
 	b.SetLimits(Limits{Window: 1})
@@ -96,7 +97,7 @@ func TestBeyondWhileWaiting(t *testing.T) {
 	}
 }
 
-// TestBeyondWhoCounts: only those are before a job that wait for nodes, or for their turn, or take room in another way; and what is
+// TestBeyondWhoCounts: only jobs that wait for nodes, or for their turn, or take room in another way, are before a job; and what is
 // promised to a job counts once, whether it waits, is tried, or has failed.
 func TestBeyondWhoCounts(t *testing.T) {
 	aside := map[string]bool{}
@@ -175,7 +176,7 @@ func TestWaitsWhole(t *testing.T) {
 	}
 }
 
-// waitsWhole has time pass before there is room, or not.
+// waitsWhole lets time pass before there is room, or not.
 func waitsWhole(t *testing.T, ticks bool) {
 	t.Helper()
 	lacks := map[string]bool{}
@@ -205,7 +206,8 @@ func waitsWhole(t *testing.T, ticks bool) {
 	}
 }
 
-// TestLosesMemberInItsTurn: a gang that loses a member in its turn leaves that to others, unless some of its members hold their places.
+// TestLosesMemberInItsTurn: a gang that loses a member in its turn leaves the turn to others, unless some of its members hold their
+// places.
 func TestLosesMemberInItsTurn(t *testing.T) {
 	for _, holds := range []bool{false, true} {
 		lacks := map[string]bool{}
@@ -231,7 +233,8 @@ func TestLosesMemberInItsTurn(t *testing.T) {
 	}
 }
 
-// TestBeyondMoved: what has failed and moves to another queue is under the ceilings of that, and no more before those in its last one.
+// TestBeyondMoved: a job that has failed and moves to another queue is under the ceilings of that, and not before those in its last
+// one any more.
 func TestBeyondMoved(t *testing.T) {
 	at := Moment{Now: start, Read: true, Waits: func(string) bool { return true }}
 	b := newBook(tier)
@@ -262,7 +265,7 @@ func TestBeyondMoved(t *testing.T) {
 	}
 }
 
-// slowBeyond is who is beyond a ceiling, reckoned from what the book was told.
+// slowBeyond returns the jobs that are beyond a ceiling, computed from what the book was told.
 func slowBeyond(b *Book) map[string]bool {
 	jobs := slices.SortedFunc(maps.Values(b.jobs), func(i, j *job) int {
 		return cmp.Or(cmp.Compare(j.Priority, i.Priority), i.Created.Compare(j.Created), cmp.Compare(i.Name, j.Name))
@@ -316,7 +319,7 @@ func slowBeyond(b *Book) map[string]bool {
 	return beyond
 }
 
-// TestBeyondOracle: whatever happens, what is kept is what is reckoned from the beginning.
+// TestBeyondOracle: whatever happens, what is kept equals what is computed from the beginning.
 func TestBeyondOracle(t *testing.T) {
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -369,8 +372,8 @@ func TestBeyondOracle(t *testing.T) {
 	}
 }
 
-// BenchmarkBeyond has one of 5,000 jobs that do not fit, all under one ceiling, fail again, and asks whether nodes would help it:
-// what else the cycle costs; where nothing else has changed; and where a pod has begun to run, or has ended.
+// BenchmarkBeyond makes one of 5,000 jobs that do not fit, all under one ceiling, fail again, and asks whether nodes would help
+// it: what else the cycle costs; if nothing else has changed; and if a pod has begun to run, or has ended.
 func BenchmarkBeyond(b *testing.B) {
 	const jobs = 5000
 	for _, c := range []struct {

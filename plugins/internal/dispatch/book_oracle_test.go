@@ -11,7 +11,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 )
 
-// world is what a book was told, to be reckoned from the beginning each time.
+// world is what a book was told, to be computed from the beginning each time.
 type world struct {
 	total    Vector
 	queues   map[string]Queue
@@ -19,11 +19,11 @@ type world struct {
 	jobs     map[string]Job
 	admitted map[string]bool
 	crowded  map[string]bool
-	// held are the usages that were taken off a job since they are held.
+	// held are the usages that were taken off a job because they are held.
 	held map[string]map[string]bool
 }
 
-// fresh is a book that was told all at once.
+// fresh returns a book that was told all at once.
 func (w *world) fresh(r *rand.Rand) *Book {
 	b := newBook(tier)
 	shuffled(r, w.queues, func(_ string, q Queue) { b.SetQueues(q) })
@@ -41,7 +41,7 @@ func (w *world) fresh(r *rand.Rand) *Book {
 	return b
 }
 
-// count is what counting something does to the jobs that are admitted.
+// count does what counting a usage does to the jobs that are admitted.
 func (w *world) count(id string, u Usage) {
 	before, known := w.usages[id]
 	w.usages[id] = u
@@ -130,7 +130,7 @@ func shuffled[T any](r *rand.Rand, m map[string]T, do func(string, T)) {
 }
 
 // TestBookIsWhatItWasTold: after any story the book is the same as one that was told the end of it, in
-// whichever order; and whoever is admitted was the first by the rules.
+// any order; and each job that is admitted was the first by the rules.
 func TestBookIsWhatItWasTold(t *testing.T) {
 	admissions := 0
 	for seed := range uint64(900) {

@@ -32,12 +32,12 @@ func newBook(policies Policies) *Book {
 	return b
 }
 
-// of is a job of a queue, offered n-th.
+// of returns a job of a queue, offered n-th.
 func of(queue string, n int, need Vector) Job {
 	return Job{Name: fmt.Sprintf("%s-%d", queue, n), Queue: queue, Created: time.Unix(int64(n), 0), Need: Needs{queue: need}}
 }
 
-// turns admits whom it can, and names them.
+// turns admits the jobs that it can, and returns their names.
 func turns(b *Book) string {
 	var names []string
 	for {
@@ -188,7 +188,7 @@ func TestNext(t *testing.T) {
 	}
 }
 
-// TestMinRuntime: a queue says it, or else the nearest above that does.
+// TestMinRuntime: a queue states it, or else the nearest above that does.
 func TestMinRuntime(t *testing.T) {
 	b := newBook(tier)
 	b.SetQueues(
@@ -232,8 +232,8 @@ func TestSettledOnce(t *testing.T) {
 	}
 }
 
-// TestLeavesInItsTurn: a gang of more members than its minimum may start with others than those that had the turn. These wait
-// by themselves then, and count once.
+// TestLeavesInItsTurn: a gang of more members than its minimum may start with other members than those that had the turn.
+// These wait by themselves then, and count once.
 func TestLeavesInItsTurn(t *testing.T) {
 	b := newBook(tier)
 	b.SetTotal(gpus(3))
@@ -260,7 +260,7 @@ func TestLeavesInItsTurn(t *testing.T) {
 	}
 }
 
-// TestGoneBesideItsTurn: a pod that was offered with a job before, and not when its turn began, takes nothing off it.
+// TestGoneBesideItsTurn: a pod that was offered with a job before, but not when its turn began, takes nothing off it.
 func TestGoneBesideItsTurn(t *testing.T) {
 	at := Moment{Now: start, Read: true, Waits: func(string) bool { return true }}
 	b := newBook(tier)
@@ -286,7 +286,8 @@ func TestGoneBesideItsTurn(t *testing.T) {
 	}
 }
 
-// TestSameTotal: what does not change costs no new division, and the caller may go on with his numbers.
+// TestSameTotal: what does not change costs no new division, and the caller may go on using its
+// numbers.
 func TestSameTotal(t *testing.T) {
 	b := newBook(tier)
 	total := gpus(8)
@@ -355,8 +356,8 @@ func TestBypass(t *testing.T) {
 	}
 }
 
-// TestBypassUnderACeiling: one that a ceiling keeps waiting is passed by some, and then waited for by those of its
-// queue; each time that it is let off by twice as many.
+// TestBypassUnderACeiling: a job that a ceiling keeps waiting is passed by some, and then waited for by the jobs
+// of its queue; each time that it is let off it is passed by twice as many.
 func TestBypassUnderACeiling(t *testing.T) {
 	b := newBook(tier)
 	b.SetTotal(gpus(100))

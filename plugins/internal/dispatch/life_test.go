@@ -16,7 +16,7 @@ var start = time.Unix(1000, 0)
 type scene struct {
 	*Book
 	now   time.Time
-	gone  map[string]bool // pods that wait no more
+	gone  map[string]bool // pods that do not wait any more
 	offer Job
 }
 
@@ -43,7 +43,7 @@ func (s *scene) at() Moment {
 	return Moment{Now: s.now, Read: true, Waits: func(pod string) bool { return !s.gone[pod] }}
 }
 
-// room has the window have room, or none.
+// room makes the window have room, or none.
 func (s *scene) room(yes bool) { s.SetLimits(Limits{Window: 9 * count(yes)}) }
 
 func (s *scene) one(pod string, u Usage) {
@@ -61,7 +61,7 @@ func (s *scene) after(d time.Duration) Effects {
 	return s.Tick(s.at())
 }
 
-// TestTransitions: what each input makes of a job in each phase, and what has to be done then.
+// TestTransitions: what each input does to a job in each phase, and what has to be done then.
 func TestTransitions(t *testing.T) {
 	began := []Began{{Queue: "b"}}
 	come := func(s *scene) Effects { return s.Come(s.offer, s.at()) }
@@ -182,7 +182,8 @@ func TestTransitions(t *testing.T) {
 	}
 }
 
-// TestPatience: nothing makes way for a job, nor is there anything to tell of it, for a while after it was refused.
+// TestPatience: no pod makes way for a job, and there is nothing to report about it, for a while after it was
+// refused.
 func TestPatience(t *testing.T) {
 	s := newScene(Admitted, false)
 	s.Find("p1", true, false)
@@ -204,7 +205,7 @@ func TestPatience(t *testing.T) {
 	}
 }
 
-// TestMaking: a job is looked after while others are evicted for it, and no longer.
+// TestMaking: a job is looked after while pods are evicted for it, and no longer.
 func TestMaking(t *testing.T) {
 	s, holder := newScene(Waiting, false), hold.Holder{Profile: "p", Group: "g"}
 	if !s.Make("j", holder) || s.Make("other", holder) || !s.Make("other", hold.Holder{}) == false {
@@ -220,7 +221,7 @@ func TestMaking(t *testing.T) {
 	checkJobs(s.Book, t.Fatalf)
 }
 
-// TestMissedAndGone: nobody waits for a job of which no pod is left, whatever its last pods were counted for in the end.
+// TestMissedAndGone: no job waits for one of which no pod is left, whatever its last pods were counted for in the end.
 func TestMissedAndGone(t *testing.T) {
 	for name, last := range map[string]string{"its own": "j", "another": "j/p2", "none": ""} {
 		t.Run(name, func(t *testing.T) {
@@ -255,7 +256,7 @@ func TestMissedAndGone(t *testing.T) {
 	}
 }
 
-// TestMadeWayFor: one for which others were evicted waits for nobody, once they have ended.
+// TestMadeWayFor: a job for which pods were evicted waits for no other, once they have ended.
 func TestMadeWayFor(t *testing.T) {
 	b := newBook(tier)
 	b.SetTotal(gpus(100))
@@ -291,7 +292,7 @@ func TestMadeWayFor(t *testing.T) {
 	}
 }
 
-// TestGoneHasNotPassed: one that is gone before it was placed has passed nobody.
+// TestGoneHasNotPassed: a job that is gone before it was placed has passed no other.
 func TestGoneHasNotPassed(t *testing.T) {
 	b := newBook(tier)
 	b.SetTotal(gpus(100))
@@ -311,8 +312,8 @@ func TestGoneHasNotPassed(t *testing.T) {
 	}
 }
 
-// TestGoneElsewhere: nobody waits for a job that did not fit once those that asked for something in it wait with another, although the job
-// is known for a member that runs.
+// TestGoneElsewhere: no job waits for a job that did not fit once the pods that asked for something in it wait with another, although the
+// job is known for a member that runs.
 func TestGoneElsewhere(t *testing.T) {
 	b := newBook(tier)
 	b.SetTotal(gpus(100))

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// TestLine: those that wait, have their turn or did not fit stand in the order in which they are served; others do not.
+// TestLine: jobs that wait, have their turn or did not fit are in the order in which they are served; others are not
+// listed.
 func TestLine(t *testing.T) {
 	at := Moment{Now: time.Unix(1000, 0), Read: true, Waits: func(string) bool { return true }}
 	b := newBook(tier)

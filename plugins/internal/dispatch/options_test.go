@@ -8,7 +8,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 )
 
-// inPool is an amount of GPUs in a pool.
+// inPool returns an amount of GPUs in a pool.
 func inPool(pool string, n int64) Vector { return gpus(n).In(pool) }
 
 // TestOptions: a job that may use several pools has its turn with the first that its queue has room in, and
@@ -84,7 +84,7 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// TestChoices: a job that is admitted goes where there is room as things are, and is charged there.
+// TestChoices: an admitted job goes where there is room as things are, and is charged there.
 func TestChoices(t *testing.T) {
 	b := newBook(tier)
 	b.SetTotal(Vector{"nvidia.com/gpu@x": 9, "nvidia.com/gpu@y": 9})
@@ -217,7 +217,7 @@ func TestBegun(t *testing.T) {
 	}
 }
 
-// TestQueueAsItWas: to describe a queue as it is described already costs nothing.
+// TestQueueAsItWas: describing a queue as it is described already costs nothing.
 func TestQueueAsItWas(t *testing.T) {
 	b := newBook(tier)
 	b.SetTotal(gpus(20))
@@ -265,7 +265,8 @@ func TestHeldInAQueueThatGoes(t *testing.T) {
 	}
 }
 
-// TestFreed: looking at a queue does not make it, and one that is not described is gone with who was in it.
+// TestFreed: looking at a queue does not make it, and one that is not described is gone once nothing is in
+// it.
 func TestFreed(t *testing.T) {
 	b := newBook(tier)
 	look := func() {

@@ -8,7 +8,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/share"
 )
 
-// TestPolicies: FairShare tells the same policies of tiers, see its TestPoliciesOf.
+// TestPolicies: FairShare derives the same policies from tiers, see its TestPoliciesOf.
 func TestPolicies(t *testing.T) {
 	const (
 		priority, gang, drf, proportion, capacity = PolicyPriority, PolicyGang, PolicyDRF, PolicyProportion, PolicyCapacity

@@ -2,8 +2,8 @@ package dispatch
 
 import "testing"
 
-// inTurn is a book in which it is the turn of a gang of these pods, of so many GPUs each; the first of them speaks for it. A second one, which
-// does not fit beside it, waits.
+// inTurn returns a book in which it is the turn of a gang of these pods, with each this many GPUs; the first of them
+// speaks for it. A second gang, which does not fit beside it, waits.
 func inTurn(at Moment, each int64, pods ...string) (b *Book, first, second string) {
 	b = newBook(tier)
 	b.SetLimits(Limits{Window: 10})
@@ -18,8 +18,8 @@ func inTurn(at Moment, each int64, pods ...string) (b *Book, first, second strin
 	return b, j.Name, comes(b, "a", 2, 8, at)
 }
 
-// TestLosesSpeakerInItsTurn: a gang that loses a member in its turn leaves that to others, also where the member is the one that
-// speaks for it: of one that is gone nobody knows whether its gang is whole.
+// TestLosesSpeakerInItsTurn: a gang that loses a member in its turn leaves the turn to others, even if it is the member that
+// speaks for it: for a pod that is gone it is not known whether its gang is whole.
 func TestLosesSpeakerInItsTurn(t *testing.T) {
 	gone := map[string]bool{}
 	at := Moment{
@@ -42,7 +42,7 @@ func TestLosesSpeakerInItsTurn(t *testing.T) {
 	}
 }
 
-// TestSpeakerLeavesInItsTurn: so it does where the member that speaks for a gang is put into no gang, or another, by its labels.
+// TestSpeakerLeavesInItsTurn: so it does if the member that speaks for a gang is put into no gang, or another, by its labels.
 func TestSpeakerLeavesInItsTurn(t *testing.T) {
 	left := false
 	at := Moment{

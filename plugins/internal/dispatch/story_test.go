@@ -11,7 +11,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
 )
 
-// names are those of the phases.
+// names are the names of the phases.
 var names = [...]string{"outside", "waiting", "admitted", "failed"}
 
 // checkJobs checks that each job is in exactly one phase, with what belongs to that and no more.
@@ -76,15 +76,15 @@ func checkJobs(b *Book, fail func(string, ...any)) {
 
 // storyPod is a pod, and where the scheduler has it.
 type storyPod struct {
-	// gang is that which it is in; empty for none. job is what it came with last.
+	// gang is the gang that it is in; empty for none. job is what it came with last.
 	name, gang, job string
 	usage           Usage
-	// there: the API server has it; told is that the book was told of it. gate: it was refused, and
+	// there: the API server has it; told: the book was told of it. gate: it was refused, and
 	// nothing but a call brings it back. cycle: it is in its cycle.
 	there, told, gate, cycle bool
 }
 
-// story has pods come, be placed, fail and go, in an order that chance decides.
+// story makes pods come, be placed, fail and go, in a random order.
 type story struct {
 	*rand.Rand
 	t      *testing.T
@@ -138,7 +138,7 @@ func (s *story) comes(p *storyPod) bool { return !p.gate || p.together() }
 // together reports whether it came as its gang did: as long as none of that runs.
 func (p *storyPod) together() bool { return p.gang != "" && p.job == p.gang }
 
-// jobOf is what a pod comes with.
+// jobOf returns the job that a pod comes with.
 func (s *story) jobOf(p *storyPod) string {
 	alone := func(one *storyPod) bool { return one.gang == p.gang && one.there && one.usage.Runs }
 	switch {
@@ -188,14 +188,14 @@ func (s *story) checkTurns(began int) {
 	}
 }
 
-// count counts a pod as it is.
+// count counts a pod in its present state.
 func (s *story) count(p *storyPod) {
 	before, _ := s.b.Counted(p.name)
 	p.usage.Demand = before.Demand
 	s.b.Count(p.name, p.usage)
 }
 
-// offered is what a pod of a job offers: all of it that waits.
+// offered returns what a pod of a job offers: all of it that waits.
 func (s *story) offered(speaker *storyPod) Job {
 	speaker.job = s.jobOf(speaker)
 	j := Job{Name: speaker.job, Queue: speaker.usage.Queue, Pod: speaker.name, Gang: speaker.together(), Priority: speaker.usage.Priority, Created: start, Need: Needs{}}
@@ -210,7 +210,7 @@ func (s *story) offered(speaker *storyPod) Job {
 	return j
 }
 
-// come has a pod come to the gate.
+// come makes a pod come to the gate.
 func (s *story) come(p *storyPod) {
 	p.usage.Held = false // that was given back
 	s.count(p)
@@ -222,7 +222,7 @@ func (s *story) come(p *storyPod) {
 	p.gate = !p.cycle
 }
 
-// place has a pod get a node.
+// place gives a pod a node.
 func (s *story) place(p *storyPod) {
 	p.cycle, p.usage.Runs, p.usage.Held = false, true, false
 	s.count(p)
@@ -274,7 +274,7 @@ func (s *story) limit(window int) {
 	s.b.SetLimits(Limits{Window: window, MaxBypass: 3, BypassHold: 20 * time.Second})
 }
 
-// describe changes what there is, or the queues.
+// describe changes the total, or the queues.
 func (s *story) describe() {
 	q := Queue{Name: []string{"default", "a", "b"}[s.IntN(3)], Weight: 1 + s.Int64N(3), Closed: s.IntN(6) == 0}
 	if s.IntN(2) == 0 {
@@ -324,7 +324,8 @@ func (s *story) one() {
 	}
 }
 
-// tick has time be looked at, and checks that a pod that waits speaks for each gang in its turn of which nothing is held.
+// tick lets the book look at the time, and checks that a pod that waits speaks for each gang in its turn of which nothing
+// is held.
 func (s *story) tick() {
 	s.do("tick", s.b.Tick(s.at()))
 	for name, j := range s.b.jobs {

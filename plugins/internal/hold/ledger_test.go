@@ -167,8 +167,8 @@ func compare(t *testing.T, when string, ledger *Ledger, counted model) {
 	}
 }
 
-// TestOthersIsTheCallersOwn: what Others answers does not change with the ledger,
-// nor the ledger with it.
+// TestOthersIsTheCallersOwn: what Others returns does not change with the ledger, nor the ledger
+// with it.
 func TestOthersIsTheCallersOwn(t *testing.T) {
 	ledger := NewLedger()
 	ledger.Put(Hold{For: "a", Holder: Holder{Group: "x"}, Node: "n", Request: resource.Vector{v1.ResourceCPU: 1}, Ports: []Port{{Number: 80}}})
@@ -186,7 +186,7 @@ func TestOthersIsTheCallersOwn(t *testing.T) {
 	}
 }
 
-// TestRoomThatWasMade: what others were evicted for stays with the preemptor, whatever becomes of its plan, until it
+// TestRoomThatWasMade: what pods were evicted for stays with the preemptor, whatever becomes of its plan, until it
 // is bound or gives up.
 func TestRoomThatWasMade(t *testing.T) {
 	nominate := func(pod types.UID, node string) func(*Ledger) Change {

@@ -21,7 +21,7 @@ var team, train = Holder{"a", "team"}, Holder{"a", "train"}
 // step is what happens to a ledger.
 type step func(*Ledger) Change
 
-// reserve holds GPUs and places for pods on a node for whoever may use what team has.
+// reserve holds GPUs and places for pods on a node for pods that may use what team has.
 func reserve(id ID, node string, gpus int64, pods int, ports ...Port) step {
 	return func(l *Ledger) Change {
 		l.Put(Hold{ID: id, Holder: team, Node: node, Reason: Reservation, Request: resource.Vector{gpu: gpus}, Pods: pods, Ports: ports})
@@ -57,7 +57,7 @@ func giveBack(pods ...types.UID) step { return func(l *Ledger) Change { return l
 func giveUp(pods ...types.UID) step   { return func(l *Ledger) Change { return l.Return(pods...) } }
 func drop(id ID) step                 { return func(l *Ledger) Change { l.Drop(id); return Change{} } }
 
-// TestParts: of what is held for nobody yet pods take parts. What is held and what pods have on the node are never more
+// TestParts: pods take parts of what is held for no pod yet. What is held and what pods have on the node are never more
 // together than was reserved, and never less.
 func TestParts(t *testing.T) {
 	port := Port{Protocol: "TCP", Number: 80}
@@ -67,7 +67,7 @@ func TestParts(t *testing.T) {
 	for sentence, c := range map[string]struct {
 		story []step
 		there []types.UID // pods that are counted on node n1
-		held  Taken       // on n1 for others than those that may use what team has
+		held  Taken       // on n1 for pods that may not use what team has
 		all   Taken       // on n1 in all
 		left  Taken       // of r
 		last  Change
@@ -150,14 +150,14 @@ func TestParts(t *testing.T) {
 	}
 }
 
-// listed has a list of what is taken, be it empty.
+// listed returns a list of what is taken, even if it is empty.
 func listed(t Taken) Taken {
 	list := Taken{Request: resource.Vector{}}
 	list.add(t, 1)
 	return list
 }
 
-// TestNamedTwice: a holder that is named twice has no more than it has.
+// TestNamedTwice: a holder that is named twice is not counted twice.
 func TestNamedTwice(t *testing.T) {
 	l := NewLedger()
 	l.Put(Hold{For: "a", Holder: team, Node: "n", Request: resource.Vector{gpu: 1}})
@@ -170,7 +170,7 @@ func TestNamedTwice(t *testing.T) {
 // slow is the ledger without any sum: lists that are counted anew each time.
 type slow struct {
 	holds map[ID]Hold
-	// parts are what those that are from another hold have taken of it.
+	// parts are what holds from another hold have taken of it.
 	parts map[ID]Taken
 }
 
@@ -193,7 +193,7 @@ func (s *slow) left(id ID) Taken {
 	return left
 }
 
-// put adds the hold of a pod, or one for nobody.
+// put adds the hold of a pod, or one for no pod.
 func (s *slow) put(h Hold) {
 	if h.For != "" {
 		h.ID = IDOf(h.For)
@@ -281,8 +281,8 @@ func (s *slow) others(node string, there []types.UID, holders []Holder) Taken {
 	return sum
 }
 
-// TestPartsEqualARecount: whatever happens in whatever order, what is left and what is held is what a recount says, and
-// none of it is negative.
+// TestPartsEqualARecount: whatever happens in whatever order, what is left and what is held equals a recount, and none
+// of it is negative.
 func TestPartsEqualARecount(t *testing.T) {
 	for seed := range uint64(60) {
 		rng := rand.New(rand.NewPCG(seed, 5))
@@ -295,7 +295,7 @@ func TestPartsEqualARecount(t *testing.T) {
 	}
 }
 
-// happen has something happen to both.
+// happen makes the same random change to both.
 func happen(t *testing.T, rng *rand.Rand, l *Ledger, s *slow) string {
 	node, id := nodeNames[rng.IntN(2)], ID(fmt.Sprint("r", rng.IntN(3)))
 	pod := types.UID(fmt.Sprint("pod-", rng.IntN(5)))

@@ -57,7 +57,7 @@ func condition(kind string, is metav1.ConditionStatus, reason string, at time.Ti
 	}
 }
 
-// TestNext: the pod is evicted only while its target is held, and nothing is reserved any longer than that is of use.
+// TestNext: the pod is evicted only while its target is held, and nothing is reserved for longer than that is of use.
 func TestNext(t *testing.T) {
 	reserved := condition(v1alpha1.MigrationReserved, metav1.ConditionTrue, v1alpha1.MigrationReasonReserved, begin)
 	evicting := condition(v1alpha1.MigrationEvicted, metav1.ConditionUnknown, v1alpha1.MigrationReasonEvicting, begin)
@@ -164,8 +164,8 @@ func TestNext(t *testing.T) {
 	}
 }
 
-// TestStory: of all that may happen in any order, an eviction follows only a Reservation that is held, and the end is
-// final and comes.
+// TestStory: whatever happens in any order, an eviction follows only a Reservation that is held, and the end comes
+// and is final.
 func TestStory(t *testing.T) {
 	for seed := range uint64(2000) {
 		story(t, seed)
@@ -175,8 +175,8 @@ func TestStory(t *testing.T) {
 	}
 }
 
-// TestWent: how long a pod that goes by itself may take to end counts from when it is seen to go, however long it had
-// waited for its turn before.
+// TestWent: the time that a pod that goes by itself may take to end counts from when it is seen to go, however long
+// it had waited for its turn before.
 func TestWent(t *testing.T) {
 	long := condition(v1alpha1.MigrationEvicted, metav1.ConditionFalse, v1alpha1.MigrationReasonSuspended, begin)
 	reserved := condition(v1alpha1.MigrationReserved, metav1.ConditionTrue, v1alpha1.MigrationReasonReserved, begin)
@@ -194,7 +194,7 @@ func TestWent(t *testing.T) {
 	}
 }
 
-// TestWords: what users are told names the object, and what to do.
+// TestWords: the message for users names the object, and what to do.
 func TestWords(t *testing.T) {
 	step := Next(aMigration(), Seen{Pod: &Pod{UID: "uid-p", Node: "from"}}, begin)
 	c := meta.FindStatusCondition(step.Status.Conditions, v1alpha1.MigrationComplete)

@@ -10,18 +10,19 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 )
 
-// world is a cluster of one pod, as far as its migration goes.
+// world is a cluster of one pod, as far as its migration is concerned.
 type world struct {
 	*testing.T
 	random *rand.Rand
 	m      *v1alpha1.PodMigration
 	seen   Seen
 	now    time.Time
-	// evictions count those that the API server let through.
+	// evictions counts those that the API server allowed.
 	evictions int
 }
 
-// story plays one: at each step the controller does what follows, or crashes before, and then something happens.
+// story plays one migration: at each step the controller does what follows, or crashes before, and then
+// something happens.
 func story(t *testing.T, seed uint64) {
 	w := &world{T: t, random: rand.New(rand.NewPCG(seed, 1)), m: aMigration(), now: begin, seen: Seen{Pod: running()}}
 	w.seen.Pod.Successors = &v1alpha1.MigrationSuccessors{Controller: &v1alpha1.ReservationOwnerController{Name: "c"}}
@@ -93,7 +94,7 @@ func (w *world) step() {
 	}
 }
 
-// happen has something happen that nobody here has done.
+// happen lets something happen that the controller has not done.
 func (w *world) happen() {
 	r, pod := w.seen.Reservation, w.seen.Pod
 	switch n := w.random.IntN(40); {
@@ -107,7 +108,7 @@ func (w *world) happen() {
 		r.Phase, r.Node = v1alpha1.ReservationPending, ""
 	case n == 31 && r != nil: // it has expired
 		r.Phase = v1alpha1.ReservationFailed
-	case n == 32 && r != nil: // somebody has deleted it
+	case n == 32 && r != nil: // it was deleted
 		w.seen.Reservation = nil
 	case n == 33 && pod != nil && !pod.Ending: // the pod is deleted
 		pod.Ending = true

@@ -75,7 +75,7 @@ func TestMatches(t *testing.T) {
 	}
 }
 
-// TestIndex: whatever is set and removed, who is found is whom a look at all entries finds.
+// TestIndex: whatever is set and removed, Of returns the same as a look at all entries.
 func TestIndex(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	name := func(n int) string { return fmt.Sprint(r.IntN(n)) }

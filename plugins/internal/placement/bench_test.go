@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Benchmarks are of the search alone: the world answers at once.
+// The benchmarks measure the search alone: the world answers at once.
 
 func BenchmarkSolve(b *testing.B) {
 	for _, size := range []struct{ members, nodes int }{{8, 500}, {100, 5000}, {1000, 5000}} {
@@ -20,7 +20,7 @@ func BenchmarkSolve(b *testing.B) {
 	}
 }
 
-// BenchmarkSolveManyDomains has a gang that fills 125 of 500 racks.
+// BenchmarkSolveManyDomains places a gang that fills 125 of 500 racks.
 func BenchmarkSolveManyDomains(b *testing.B) {
 	for name, level := range map[string]Level{"few": {Key: rack}, "slices": {Key: rack, Slice: 8}} {
 		b.Run(name, func(b *testing.B) {
@@ -37,7 +37,7 @@ func BenchmarkSolveManyDomains(b *testing.B) {
 	}
 }
 
-// BenchmarkSolveMixed has members of four shapes, which do not all fit.
+// BenchmarkSolveMixed places members of four shapes, which do not all fit.
 func BenchmarkSolveMixed(b *testing.B) {
 	c := racks(5000, 250).classes(4, 3, 2, 1)
 	members := equal(1000)
@@ -49,7 +49,7 @@ func BenchmarkSolveMixed(b *testing.B) {
 	}
 }
 
-// BenchmarkSolveImpossible has gangs that do not fit into any of 100 domains.
+// BenchmarkSolveImpossible tries gangs that do not fit into any of 100 domains.
 func BenchmarkSolveImpossible(b *testing.B) {
 	for _, gangs := range []int{1, 2, 8} {
 		b.Run(fmt.Sprint(gangs, "gangs"), func(b *testing.B) {
@@ -59,7 +59,7 @@ func BenchmarkSolveImpossible(b *testing.B) {
 	}
 }
 
-// racks is a cluster of nodes that take 8 members each.
+// racks returns a cluster of nodes that take 8 members each.
 func racks(nodes, perRack int) *cluster {
 	free, names := make([]int, nodes), make([]string, nodes)
 	for i := range free {

@@ -26,8 +26,8 @@ var layouts = map[string][]Level{
 	"slices of 4 by block, of one a rack": {{Key: block, Slice: 4}, {Key: rack, Slice: 1}},
 }
 
-// nested makes a cluster of racks in blocks, where some nodes lack a label if it is not
-// whole, and a gang of members that are alike.
+// nested returns a cluster of racks in blocks, where some nodes lack a label if it is not whole,
+// and a gang of equal members.
 func nested(rng *rand.Rand, levels []Level, whole bool) (*cluster, Problem) {
 	c := uniform()
 	for b := range 1 + rng.IntN(3) {
@@ -70,7 +70,7 @@ func nested(rng *rand.Rand, levels []Level, whole bool) (*cluster, Problem) {
 	return c, p
 }
 
-// standsWhole reports whether the members that stand are together as they should be.
+// standsWhole reports whether the members that have their place are together as they should be.
 func standsWhole(c *cluster, g Gang) bool {
 	whole := g.On
 	for i, standing := range whole {
@@ -87,8 +87,8 @@ func standsWhole(c *cluster, g Gang) bool {
 	return true
 }
 
-// TestLayoutFindsWhatThereIs: members that are alike find places in whole slices if and only
-// if there are some, whatever stands already; and those that they get are in whole slices.
+// TestLayoutFindsWhatThereIs: equal members find places in whole slices if and only if there are
+// some, whatever is placed already; and those that they get are in whole slices.
 func TestLayoutFindsWhatThereIs(t *testing.T) {
 	for sentence, levels := range layouts {
 		t.Run(sentence, func(t *testing.T) {
@@ -113,7 +113,7 @@ func TestLayoutFindsWhatThereIs(t *testing.T) {
 	}
 }
 
-// sliced checks that members which were placed are together in their slices.
+// sliced checks that placed members are together in their slices.
 func sliced(c *cluster, p Problem, r Result) error {
 	for i, g := range p.Gangs {
 		on := slices.Clone(g.On)
@@ -207,8 +207,8 @@ func (r *ring) edges(at []int) int {
 	return n
 }
 
-// TestNumber: members without numbers are numbered so that they stand in whole slices, and
-// who comes next fills the gaps.
+// TestNumber: members without numbers are numbered so that they are in whole slices, and the next
+// members fill the gaps.
 func TestNumber(t *testing.T) {
 	c := uniform(0, 0, 0, 0, 0).in(block, "x", "x", "x", "y", "").in(rack, "a", "a", "b", "c", "d")
 	on := func(nodes ...int) []Standing {
@@ -250,7 +250,7 @@ func TestNumber(t *testing.T) {
 	}
 }
 
-// TestLayout has what users see of a layout.
+// TestLayout shows what users see of a layout.
 func TestLayout(t *testing.T) {
 	ranked := func(n int) []Member {
 		members := equal(n)

@@ -6,12 +6,12 @@ import (
 	"slices"
 )
 
-// oracle returns by trying everything whether a problem has a solution. It is
-// slow, and too simple to be wrong.
+// oracle finds by trying everything whether a problem has a solution. It is slow, and too simple to
+// be wrong.
 type oracle struct {
 	c *cluster
 	p Problem
-	// gang of each member, and where it is; -1 is nowhere.
+	// gang of each member, and where it is; -1 means nowhere.
 	gang, at []int
 }
 
@@ -46,7 +46,7 @@ func (o *oracle) try(member int) bool {
 			return true
 		}
 	}
-	// Leaving it out comes last: whatever has a solution has it with few left out.
+	// Leaving it out comes last: any problem with a solution has one with few left out.
 	return o.canSpare(member) && o.try(member+1)
 }
 
@@ -79,7 +79,7 @@ func (o *oracle) domainAllows(member, node int) bool {
 	return true
 }
 
-// sharedAllows reports whether a member would be in one domain with all others of gangs that
+// sharedAllows reports whether a member would be in one domain with all other members of gangs that
 // share theirs.
 func (o *oracle) sharedAllows(member int, value string) bool {
 	for _, g := range o.p.Gangs {
@@ -98,7 +98,7 @@ func (o *oracle) sharedAllows(member int, value string) bool {
 	return true
 }
 
-// slicesAllow reports whether a member would be in one domain with the others of its slices.
+// slicesAllow reports whether a member would be in one domain with the other members of its slices.
 func (o *oracle) slicesAllow(g Gang, member, node int) bool {
 	standing := slices.Clone(g.On)
 	for _, m := range g.Members {
@@ -257,7 +257,7 @@ func auditGang(c *cluster, p Problem, r Result, gang int) error {
 	for _, on := range g.On {
 		if value, ok := c.Label(on.Node, g.Required); ok && len(values) > 0 {
 			values[value] = true
-			break // members that stand apart already pin to the first
+			break // members that are apart already pin to the first
 		}
 	}
 	if err := sliced(c, p, r); err != nil {

@@ -31,7 +31,7 @@ func (s shape) random(seed uint64) (*cluster, Problem) {
 	return s.from(rand.New(rand.NewPCG(seed, 7)))
 }
 
-// from makes a small problem that is neither trivial nor hopeless.
+// from returns a small problem that is neither trivial nor hopeless.
 func (s shape) from(rng *rand.Rand) (*cluster, Problem) {
 	c := s.cluster(rng)
 	p := Problem{Nodes: rng.Perm(len(c.free)), KeepPartial: rng.IntN(2) == 0}
@@ -143,7 +143,7 @@ func (s shape) gang(rng *rand.Rand, p *Problem, g *Gang, nodes int) {
 	}
 }
 
-// slices has a gang ask for slices by rack, and for one domain with others that do.
+// slices makes a gang ask for slices by rack, and for one domain with other gangs that do.
 func (s shape) slices(rng *rand.Rand, p *Problem, g *Gang) {
 	for rank, m := range g.Members {
 		p.Members[m].Rank = rank
@@ -162,8 +162,8 @@ func (s shape) slices(rng *rand.Rand, p *Problem, g *Gang) {
 	}
 }
 
-// floorsFor has some gangs ask for room beyond their members, of which some stand already, and some gangs
-// have nobody left to place.
+// floorsFor makes some gangs ask for room beyond their members, of which some are placed already, and
+// some gangs have no member left to place.
 func (s shape) floorsFor(rng *rand.Rand, c *cluster, p *Problem) {
 	c.floors, c.standing = map[int][]int{}, map[int][]int{}
 	for i := range p.Gangs {

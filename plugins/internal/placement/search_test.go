@@ -20,8 +20,8 @@ func solve(t *testing.T, c *cluster, p Problem) Result {
 	return r
 }
 
-// alike are the shapes of problems whose members are all alike: there Solve finds
-// a placement whenever there is one.
+// alike are the shapes of problems with equal members: there Solve finds a placement whenever there
+// is one.
 var alike = map[string]shape{
 	"one gang":                                 {classes: 1, resources: 1, gangs: 1},
 	"one gang in a topology":                   {classes: 1, resources: 1, gangs: 1, topology: true, crossing: true, roles: true},
@@ -45,9 +45,9 @@ func TestSolveFindsWhatThereIsForMembersThatAreAlike(t *testing.T) {
 	}
 }
 
-// TestSolveMissesLittle bounds how often Solve, which is greedy where shapes
-// compete, finds no placement although there is one. The bounds are about twice
-// what it misses today, per thousand problems that have a solution.
+// TestSolveMissesLittle bounds how often Solve, which is greedy if shapes compete, finds no
+// placement although there is one. The bounds are about twice what it misses today, per thousand
+// problems that have a solution.
 func TestSolveMissesLittle(t *testing.T) {
 	for sentence, c := range map[string]struct {
 		shape
@@ -87,7 +87,7 @@ func TestSolveMissesLittle(t *testing.T) {
 	}
 }
 
-// TestSolveWithFloors: what gangs ask for beyond their members is there, whatever else competes; and where
+// TestSolveWithFloors: what gangs ask for beyond their members is there, whatever else competes; and if
 // only one domain, or one gang, can have it, it is found whenever there is a way.
 func TestSolveWithFloors(t *testing.T) {
 	for sentence, c := range map[string]struct {
@@ -126,8 +126,8 @@ func TestSolveWithFloors(t *testing.T) {
 	}
 }
 
-// TestSolveKeepsNoOrderAmongEqualMembers: which of several members that are alike
-// comes first decides who is placed, not whether all are.
+// TestSolveKeepsNoOrderAmongEqualMembers: which of several equal members comes first decides which
+// are placed, not whether all are.
 func TestSolveKeepsNoOrderAmongEqualMembers(t *testing.T) {
 	s := shape{classes: 3, resources: 2, gangs: 3, topology: true, roles: true}
 	for seed := range uint64(1000) {

@@ -33,7 +33,7 @@ func FuzzSolve(f *testing.F) {
 		}
 		c, p := s.from(rand.New(&entropy{bytes: data, rest: rand.NewPCG(1, uint64(flags))}))
 		r := solve(t, c, p)
-		// Where racks cross zones even members that are alike may be placed badly.
+		// If racks cross zones, even equal members may be placed badly.
 		if s.classes == 1 && !s.crossing && !r.Complete && solvable(c, p) {
 			t.Errorf("on the cluster %+v\nthe problem %+v\nhas a solution; got %+v", *c, p, r)
 		}

@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// ofClass are members of the given classes.
+// ofClass returns members of the given classes.
 func ofClass(classes ...int) []Member {
 	members := make([]Member, len(classes))
 	for i, class := range classes {
@@ -27,7 +27,7 @@ func ints(n int) []int {
 	return list
 }
 
-// one is a problem of one gang that has all members and nodes.
+// one returns a problem of one gang that has all members and nodes.
 func one(c *cluster, members []Member, g Gang) Problem {
 	g.Members = ints(len(members))
 	return Problem{Members: members, Gangs: []Gang{g}, Nodes: c.nodes()}

@@ -143,8 +143,8 @@ func TestSolvePreferredTopology(t *testing.T) {
 	})
 }
 
-// TestSolveTriesFewDomainsInVain: where arithmetic says that no domain takes the
-// gang, enough of them are tried to explain it, and no more.
+// TestSolveTriesFewDomainsInVain: if arithmetic rules out that any domain takes the gang, enough of
+// them are tried to explain it, and no more.
 func TestSolveTriesFewDomainsInVain(t *testing.T) {
 	c, p := impossible(100, 1)
 	r := solve(t, c, p)
@@ -153,8 +153,8 @@ func TestSolveTriesFewDomainsInVain(t *testing.T) {
 	}
 }
 
-// TestSolveBoundsItsEffort: gangs that each fit anywhere, but not together, could
-// be moved about for ever.
+// TestSolveBoundsItsEffort: gangs that each fit anywhere, but not together, could be moved around
+// for ever.
 func TestSolveBoundsItsEffort(t *testing.T) {
 	const room = 4
 	for racks := 1; racks <= 12; racks++ {
@@ -191,8 +191,8 @@ func TestSolveBoundsItsEffort(t *testing.T) {
 	}
 }
 
-// impossible is a cluster of racks with 32 nodes each, and gangs of which all but
-// the last fit in any rack. The last fits in none, by one member.
+// impossible returns a cluster of racks with 32 nodes each, and gangs of which all but the last fit
+// in any rack. The last fits in none, by one member.
 func impossible(racks, gangs int) (*cluster, Problem) {
 	const nodes, room = 32, 8
 	free := make([]int, racks*nodes)

@@ -50,7 +50,7 @@ func TestSolveWithin(t *testing.T) {
 }
 
 // TestSolveWithinIsTheBestOfAll compares with solving in every set by itself: the result is complete if it is
-// in any, and else as many find a place as in any.
+// in any, and otherwise as many members find a place as in any.
 func TestSolveWithinIsTheBestOfAll(t *testing.T) {
 	s := shape{classes: 2, resources: 2, gangs: 2, topology: true, roles: true}
 	complete := 0

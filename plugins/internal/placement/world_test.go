@@ -20,13 +20,13 @@ type cluster struct {
 	// filter that Slots does not know about.
 	refuses map[[2]int]bool
 
-	// floors are the amounts that gangs ask for in all, by gang and resource; what members
-	// have that were placed before counts as standing.
+	// floors are the amounts that gangs ask for in all, by gang and resource; what members that
+	// were placed before have counts as standing.
 	floors, standing map[int][]int
 	classOf          []int // by member
 
 	log []taking
-	// failAfter is the number of Takes after which the world breaks; 0 is never.
+	// failAfter is the number of Takes after which the world breaks; 0 means never.
 	failAfter int
 	takes     int
 }
@@ -77,7 +77,7 @@ func (c *cluster) change(t taking, by int) {
 	}
 }
 
-// fits tells what Slots bounds and what only a filter knows.
+// fits reports what Slots bounds and what only a filter knows.
 func (c *cluster) fits(class, node int) bool {
 	return c.Slots(class, node) > 0 && !c.refuses[[2]int{class, node}]
 }
@@ -152,7 +152,7 @@ func (c *cluster) Spare(_ context.Context, floors []Floor) ([]int, error) {
 	return slices.Sorted(maps.Keys(short)), nil
 }
 
-// lacks is what a gang asks for of a resource beyond its members.
+// lacks returns what a gang asks for of a resource beyond its members.
 func (c *cluster) lacks(f Floor, r int) int {
 	want := c.floors[f.Gang]
 	if want == nil {
@@ -168,7 +168,7 @@ func (c *cluster) lacks(f Floor, r int) int {
 	return max(0, lack)
 }
 
-// copied is the cluster as it is now, with nothing to undo.
+// copied returns the cluster in its present state, with nothing to undo.
 func (c *cluster) copied() *cluster {
 	twin := *c
 	twin.free = make([][]int, len(c.free))
@@ -179,8 +179,8 @@ func (c *cluster) copied() *cluster {
 	return &twin
 }
 
-// uniform is a cluster of one resource, of which each node has the given amount,
-// and of one class that asks for one.
+// uniform returns a cluster of one resource, of which each node has the given amount, and of one
+// class that asks for one.
 func uniform(free ...int) *cluster {
 	c := &cluster{ask: [][]int{{1}}}
 	for _, amount := range free {
@@ -190,7 +190,7 @@ func uniform(free ...int) *cluster {
 	return c
 }
 
-// in gives the nodes, in order, a value of a label; "" is none.
+// in gives the nodes, in order, a value of a label; "" means none.
 func (c *cluster) in(key string, values ...string) *cluster {
 	for node, value := range values {
 		if value != "" {
@@ -200,7 +200,7 @@ func (c *cluster) in(key string, values ...string) *cluster {
 	return c
 }
 
-// classes replaces the classes by those that ask for the given amounts.
+// classes replaces the classes by classes that ask for the given amounts.
 func (c *cluster) classes(asks ...int) *cluster {
 	c.ask = nil
 	for _, amount := range asks {

@@ -45,7 +45,7 @@ func selecting(pod *v1.Pod, key, value string) *v1.Pod {
 	return pod
 }
 
-// pinned asks for one of some nodes by name, as a daemon does.
+// pinned makes a pod ask for one of some nodes by name, as a daemon does.
 func pinned(pod *v1.Pod, names ...string) *v1.Pod {
 	required := &v1.NodeSelector{}
 	for _, name := range names {
@@ -74,7 +74,7 @@ func mustNew(t *testing.T, pools []config.Pool) *Cluster {
 	return c
 }
 
-// without leaves out what is 0.
+// without returns a vector without amounts of 0.
 func without(v vector.Vector) vector.Vector {
 	out := vector.Vector{}
 	for name, amount := range v {
@@ -85,7 +85,7 @@ func without(v vector.Vector) vector.Vector {
 	return out
 }
 
-// TestTotal: what is there to be shared, of one plain node of 1 GPU, and one of 2 with what the case says.
+// TestTotal: what there is to share of one plain node of 1 GPU, and one of 2 as the case has it.
 func TestTotal(t *testing.T) {
 	const (
 		noSchedule = v1.TaintEffectNoSchedule
@@ -156,7 +156,8 @@ func TestTotal(t *testing.T) {
 	}
 }
 
-// TestForeign: what others have counts against the pool of its node, once that is known and counts.
+// TestForeign: what pods of other schedulers have counts against the pool of its node, once that is
+// known and counts.
 func TestForeign(t *testing.T) {
 	c := mustNew(t, models("a"))
 	c.SetForeign("x", "n", vector.Vector{gpu: 3})
@@ -217,13 +218,13 @@ func TestPools(t *testing.T) {
 	}
 }
 
-// world is what a cluster was told, to be reckoned from the beginning.
+// world is what a cluster was told, to be computed from the beginning.
 type world struct {
 	*rand.Rand
 	pools []config.Pool
 	nodes map[string]*v1.Node
 	pods  map[types.UID]*v1.Pod
-	// foreign are pods of others, by the node on which they are, with one GPU each.
+	// foreign are pods of other schedulers, by the node that they are on, with one GPU each.
 	foreign map[types.UID]string
 	// used is what pods that share have on nodes.
 	used map[string]int64
@@ -316,7 +317,7 @@ func (w *world) poolsOf(pod *v1.Pod) []string {
 	return named
 }
 
-// TestClusterIsWhatItWasTold: after any story the cluster is what a look at everything says.
+// TestClusterIsWhatItWasTold: after any story the cluster equals what a look at everything finds.
 func TestClusterIsWhatItWasTold(t *testing.T) {
 	several := 0
 	for seed := range uint64(90) {
@@ -396,7 +397,8 @@ func TestClusterIsWhatItWasTold(t *testing.T) {
 	}
 }
 
-// TestPinned: what names its node costs a look at that, not at all nodes; nor does a node cost a look at all who name others.
+// TestPinned: a pod that names its node costs a look at that, not at all nodes; nor does a node cost a look at all pods that
+// name others.
 func TestPinned(t *testing.T) {
 	c := mustNew(t, models("a", "b"))
 	for i := range 1000 {
@@ -420,7 +422,7 @@ func TestPinned(t *testing.T) {
 	}
 }
 
-// TestTolerates: as kube-scheduler judges it.
+// TestTolerates: the result is that of kube-scheduler.
 func TestTolerates(t *testing.T) {
 	of := v1.Taint{Key: "k", Value: "5", Effect: v1.TaintEffectNoSchedule}
 	for sentence, c := range map[string]struct {
@@ -443,7 +445,7 @@ func TestTolerates(t *testing.T) {
 	}
 }
 
-// large is 5,000 nodes with 1,000 kinds of pods, and with ten daemons on each node.
+// large returns 5,000 nodes with 1,000 kinds of pods, and with ten daemons on each node.
 func large(b *testing.B) *Cluster {
 	b.Helper()
 	c, err := New(models("a", "b"))
@@ -462,7 +464,8 @@ func large(b *testing.B) *Cluster {
 	return c
 }
 
-// daemon is a pod of one of ten daemons, each with tolerations of its own, on one of 5,000 nodes.
+// daemon returns a pod of one of ten daemons, each with tolerations of its own, on one of 5,000
+// nodes.
 func daemon(i int) *v1.Pod {
 	return pinned(tolerating("", fmt.Sprint("d", i%10)), fmt.Sprint("n", i/10))
 }

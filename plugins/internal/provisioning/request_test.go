@@ -124,7 +124,7 @@ func TestWhatIsAsked(t *testing.T) {
 	}
 }
 
-// TestKinds: pods are of one kind where scheduling cannot tell them apart.
+// TestKinds: pods are of one kind if scheduling cannot tell them apart.
 func TestKinds(t *testing.T) {
 	byIndex := func(pod *v1.Pod) {
 		pod.Spec.Affinity = &v1.Affinity{PodAntiAffinity: &v1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []v1.PodAffinityTerm{{
@@ -159,7 +159,7 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-// TestNames: the same demand has the same name, and any other another one. All are names that the API server takes.
+// TestNames: the same demand has the same name, and any other demand another one. The API server accepts all names.
 func TestNames(t *testing.T) {
 	same := mustRequest(t, demand(members(3, nil)...)).Name
 	if again := mustRequest(t, demand(members(3, func(pod *v1.Pod) { pod.UID += "-again" })...)).Name; again != same {
@@ -193,7 +193,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestEnds: after which conditions an autoscaler does no more.
+// TestEnds: after which conditions an autoscaler does no more for a request.
 func TestEnds(t *testing.T) {
 	for sentence, c := range map[string]struct {
 		kind, status, want string

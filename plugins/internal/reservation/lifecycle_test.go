@@ -46,7 +46,7 @@ func phase(p v1alpha1.ReservationPhase) change {
 	return func(r *v1alpha1.Reservation) { r.Status.Phase = p }
 }
 
-// tried is one that a scheduler found no place for.
+// tried marks a Reservation as one that a scheduler found no place for.
 func tried(r *v1alpha1.Reservation) {
 	r.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ReservationScheduled, Status: metav1.ConditionFalse, Reason: v1alpha1.ReservationReasonUnschedulable}}
 }
@@ -65,7 +65,7 @@ func placed(nodes ...string) change {
 	}
 }
 
-// user is a pod on a node that asks for cpu in whole ones, and for one GPU.
+// user returns a pod on a node that asks for whole cpus and one GPU.
 func user(name string, index int32, node string, cpu int64) Consumer {
 	return Consumer{
 		Namespace: "a", Name: name, UID: types.UID("u-" + name), Created: after(time.Minute), Index: index, Node: node,
@@ -75,11 +75,11 @@ func user(name string, index int32, node string, cpu int64) Consumer {
 
 func ended(c Consumer) Consumer { c.Ended = true; return c }
 
-// outcome is what of a status the table looks at.
+// outcome is the part of a status that the table looks at.
 type outcome struct {
 	Phase   v1alpha1.ReservationPhase
 	Node    string
-	Placed  string // index@node=cpu in use, ! where it is spent
+	Placed  string // index@node=cpu in use, ! if it is spent
 	Owners  int32
 	Ready   string
 	Message string
@@ -239,7 +239,7 @@ func TestNext(t *testing.T) {
 	}
 }
 
-// TestFinal: what has ended stays as it is, whatever happens.
+// TestFinal: a Reservation that has ended stays as it is, whatever happens.
 func TestFinal(t *testing.T) {
 	for _, p := range []v1alpha1.ReservationPhase{v1alpha1.ReservationSucceeded, v1alpha1.ReservationFailed} {
 		r := reserve(1, placed("n1"), phase(p), deleted, ttl(time.Hour))
@@ -251,7 +251,7 @@ func TestFinal(t *testing.T) {
 	}
 }
 
-// TestNodeLost: why a place is sought is told until it has been found.
+// TestNodeLost: the reason why a place is sought stays until one has been found.
 func TestNodeLost(t *testing.T) {
 	r := reserve(2, placed("n1", "n2"), ttl(0))
 	step := func(nodes map[string]Node, want string) {

@@ -53,8 +53,8 @@ func TestRank(t *testing.T) {
 	}
 }
 
-// TestSuits: it is from 0 to 1, 1 only where a seat is just what is asked for, and never better for one that covers less
-// and leaves more.
+// TestSuits: it is from 0 to 1, 1 only if a seat is exactly what is asked for, and never better for a seat that covers
+// less and leaves more.
 func TestSuits(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 10000 {

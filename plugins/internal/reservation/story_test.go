@@ -15,8 +15,8 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/resource"
 )
 
-// story is a Reservation to which things happen at random. Somebody looks now and then, so that several of
-// them come together.
+// story is a Reservation to which things happen at random. The status is updated only now and then, so
+// that several things come together.
 type story struct {
 	t     *testing.T
 	rand  *rand.Rand
@@ -47,12 +47,12 @@ func TestStories(t *testing.T) {
 	}
 }
 
-// some is a number of hours, none among them.
+// some returns a number of hours, or none.
 func (s *story) some(hours int) time.Duration { return time.Duration(s.rand.IntN(hours)) * time.Hour }
 
 func (s *story) node() string { return fmt.Sprintf("n%d", s.rand.IntN(5)) }
 
-// happen has one thing happen.
+// happen lets one thing happen.
 func (s *story) happen() {
 	what := ""
 	switch s.rand.IntN(10) {
@@ -89,7 +89,7 @@ func (s *story) happen() {
 	s.log = append(s.log, fmt.Sprintf("%s: %s\n", s.now.Sub(made), what))
 }
 
-// place finds a place for what has none, as the scheduler does: all of it, or nothing.
+// place finds a place for placements without one, as the scheduler does: for all of them, or none.
 func (s *story) place() string {
 	if Ended(s.r.Status.Phase) || expired(s.r, s.now) || s.now.Before(Start(s.r)) {
 		return "nothing is sought"
@@ -106,7 +106,7 @@ func (s *story) place() string {
 	return "placed"
 }
 
-// edit changes what of the spec may be changed, or deletes it.
+// edit changes a part of the spec that may be changed, or deletes the Reservation.
 func (s *story) edit() string {
 	switch s.rand.IntN(8) {
 	case 0, 1, 2:
@@ -126,7 +126,7 @@ func (s *story) edit() string {
 	}
 }
 
-// look has the status brought up to date, and checks it.
+// look updates the status, and checks it.
 func (s *story) look() {
 	before := s.r.DeepCopy()
 	status, again := Next(s.r, Seen{Consumers: s.pods, Nodes: s.nodes}, s.now)

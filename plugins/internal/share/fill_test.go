@@ -49,7 +49,7 @@ func randomClaims(r *rand.Rand) (int64, []Claim) {
 	return r.Int64N(60), claims
 }
 
-// naive gives away unit by unit.
+// naive hands out the capacity unit by unit.
 func naive(capacity int64, claims []Claim) []int64 {
 	given := make([]int64, len(claims))
 	from, to := make([]int64, len(claims)), make([]int64, len(claims))
@@ -82,7 +82,7 @@ func naive(capacity int64, claims []Claim) []int64 {
 }
 
 // TestFillHolds compares with filling unit by unit, and with what has to hold of any fair filling: it
-// is as much as can be given, more weight never means less, and the order does not matter.
+// gives as much as can be given, more weight never means less, and the order does not matter.
 func TestFillHolds(t *testing.T) {
 	for seed := range uint64(20000) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -124,7 +124,7 @@ func TestFillHolds(t *testing.T) {
 	}
 }
 
-// short tells that there is not enough for every Least.
+// short reports whether there is not enough for every Least.
 func short(capacity int64, claims []Claim) bool {
 	for _, c := range claims {
 		capacity -= c.Least

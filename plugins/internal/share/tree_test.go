@@ -18,7 +18,7 @@ const gpu v1.ResourceName = "nvidia.com/gpu"
 
 func gpus(n int64) Vector { return Vector{gpu: n} }
 
-// byName makes a map of queues; one without a weight has 1.
+// byName returns a map of queues; one without a weight has weight 1.
 func byName(list ...Queue) map[string]Queue {
 	queues := map[string]Queue{}
 	for _, q := range list {
