@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// told is a visit in the words of a test.
+// told is a visit in the terms of a test.
 type told struct {
 	Verdict Verdict
 	Reason  bool

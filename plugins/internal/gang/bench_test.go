@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// herd makes pods of gangs of the given size, with what users write on each of
-// them, in the order in which controllers make them.
+// herd returns pods of gangs of the given size, with what users write on each of them, in the order
+// in which controllers make them.
 func herd(gangs, size int, changes ...func(*v1.Pod)) []*v1.Pod {
 	var pods []*v1.Pod
 	for g := range gangs {
@@ -122,8 +122,7 @@ func BenchmarkExtras(b *testing.B) {
 	})
 }
 
-// BenchmarkTimeout has the wait time of a gang run out, its members marked, and
-// revived.
+// BenchmarkTimeout makes the wait time of a gang run out, and its members be marked, and revived.
 func BenchmarkTimeout(b *testing.B) {
 	pods := herd(1, 5000, says(waitKey, "5s"))
 	var marked []*v1.Pod
@@ -202,7 +201,7 @@ func BenchmarkQueue(b *testing.B) {
 	})
 }
 
-// BenchmarkTick has time pass while many gangs rest.
+// BenchmarkTick lets time pass while many gangs rest.
 func BenchmarkTick(b *testing.B) {
 	pods := herd(5000, 2)
 	s := benchGangs()

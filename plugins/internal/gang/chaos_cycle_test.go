@@ -42,7 +42,7 @@ func (c *chaos) visit(id types.UID) {
 	c.do(Effects{})
 }
 
-// begin is a cycle that knows of all that has happened.
+// begin begins a cycle that knows of all that has happened.
 func (c *chaos) begin(id types.UID) {
 	c.s.Begin()
 	c.visit(id)
@@ -62,7 +62,7 @@ func (c *chaos) park(id types.UID) {
 	}
 }
 
-// plan ends an attempt. all places everybody; else bytes decide.
+// plan ends an attempt. all places all members; otherwise bytes decide.
 func (c *chaos) plan(all bool) {
 	if len(c.plans) == 0 {
 		return
@@ -130,7 +130,7 @@ func (c *chaos) permit(id types.UID) {
 	c.do(e)
 }
 
-// through has the calls for the claims of a pod made. It may come late, or not at all.
+// through makes the calls for the claims of a pod. It may come late, or not at all.
 func (c *chaos) through(id types.UID) {
 	if c.ahead[id] {
 		delete(c.ahead, id)
@@ -149,7 +149,7 @@ func (c *chaos) loses(id types.UID) bool {
 	return false
 }
 
-// withdraw has the allocation of a claim taken back from some pods, or ends that.
+// withdraw takes the allocation of a claim back from some pods, or ends that.
 func (c *chaos) withdraw() {
 	claim := types.NamespacedName{Namespace: "a", Name: oneOf(c, "mine", "ours", "made")}
 	if _, begun := c.withdrawn[claim]; begun {
@@ -224,7 +224,7 @@ func (c *chaos) pass(d time.Duration) {
 	c.do(c.s.Tick(c.now, c.elsewhere))
 }
 
-// retry has groups tried again that are due.
+// retry tries groups again that are due.
 func (c *chaos) retry() bool {
 	at, due := c.s.Due()
 	if !due || c.now.Before(at) {
@@ -235,7 +235,7 @@ func (c *chaos) retry() bool {
 	return true
 }
 
-// happen is something that happens elsewhere.
+// happen lets something happen elsewhere.
 func (c *chaos) happen() {
 	group := oneOf(c, "a/x", "a/y", "a/job.train")
 	switch c.pick(10) {
@@ -272,8 +272,7 @@ func (c *chaos) mark() {
 	c.marks = nil
 }
 
-// step is one input. What moves the scheduler on comes more often than what
-// users do.
+// step is one input. Inputs that move the scheduler on come more often than what users do.
 func (c *chaos) step() {
 	on := func(f func(types.UID), stages ...stage) {
 		if id, ok := c.in(stages...); ok {
@@ -322,8 +321,8 @@ func (c *chaos) step() {
 	}
 }
 
-// settleDown lets the scheduler do its work, with room for everybody and nobody
-// who interferes, and then lets some time pass, until nothing moves any more.
+// settleDown lets the scheduler do its work, with room for all pods and no interference, and then
+// lets some time pass, until nothing moves any more.
 func (c *chaos) settleDown() {
 	c.say("settle down")
 	c.bytes, c.elsewhere = nil, elsewhere{}
@@ -352,7 +351,7 @@ func (c *chaos) settleDown() {
 	}
 }
 
-// work is one thing the scheduler does without being disturbed.
+// work does one thing as the scheduler would without being disturbed.
 func (c *chaos) work() bool {
 	if len(c.plans) > 0 {
 		c.plan(true)
@@ -376,7 +375,7 @@ func (c *chaos) work() bool {
 	return c.retry()
 }
 
-// checkLiveness checks that nobody is stuck who could go: there is room for all.
+// checkLiveness checks that no pod is stuck that could go: there is room for all.
 func (c *chaos) checkLiveness() {
 	for id, at := range c.at {
 		if at == waiting {

@@ -14,10 +14,10 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 )
 
-// chaos feeds a Gangs whatever users, the API server and the scheduler might do,
-// in an order that bytes decide. The scheduler keeps its own rules, no others: a
-// pod is visited in its cycle, reserved after a visit, and so on, with anything
-// in between. The watch checks the state after every input.
+// chaos feeds a Gangs anything that users, the API server and the scheduler might do, in an order
+// that bytes decide. The scheduler keeps its own rules, no others: a pod is visited in its cycle,
+// reserved after a visit, and so on, with anything in between. The watch checks the state after
+// every input.
 type chaos struct {
 	*watch
 	now   time.Time
@@ -32,11 +32,11 @@ type chaos struct {
 	made    int
 	// ahead are the pods whose claims are being allocated or reserved.
 	ahead map[types.UID]bool
-	// withdrawn are the claims of which the allocation is being taken back, and from whom; losing are the pods that
-	// are in a cycle which knows of an allocation that has been taken back, or will be.
+	// withdrawn are the claims whose allocation is being taken back, and from which pods; losing are the pods that
+	// are in a cycle that knows of an allocation that has been taken back, or will be.
 	withdrawn map[types.NamespacedName][]types.UID
 	losing    map[types.UID]bool
-	// elsewhere is what others do for groups.
+	// elsewhere is what happens to groups outside this package.
 	elsewhere elsewhere
 	trace     []string
 }
@@ -148,7 +148,7 @@ func (c *chaos) see(pod *v1.Pod) {
 	}
 }
 
-// spec says something of a gang.
+// spec changes something that a pod says of its gang.
 func (c *chaos) spec(p *v1.Pod) {
 	set := func(key, value string) {
 		if value == "-" {
@@ -188,7 +188,7 @@ func (c *chaos) create() {
 		gated(pod)
 	case 2:
 		pod.Spec.NodeName = "n"
-	case 3: // of a release that was interrupted, or of old
+	case 3: // from a release that was interrupted, or from before
 		bindTo("n", c.now.Sub(start))(pod)
 	}
 	c.say("create %s %v %v on %q", pod.Name, pod.Annotations, pod.Labels, pod.Spec.NodeName)
@@ -225,7 +225,7 @@ func (c *chaos) update() {
 	case 6:
 		says(v1alpha1.TimeoutAnnotation, "true")(pod)
 	case 7:
-		if c.at[pod.UID] < reserved { // somebody else binds it
+		if c.at[pod.UID] < reserved { // another scheduler binds it
 			pod.Spec.NodeName = "m"
 		}
 	}

@@ -114,7 +114,7 @@ func (c *cluster) endClaiming(id types.UID) {
 	maps.DeleteFunc(c.claiming, func(_ types.NamespacedName, of types.UID) bool { return of == id })
 }
 
-// bind is the binding of a pod: it goes through, or fails as often as it was told.
+// bind is the binding of a pod: it goes through, or fails as often as the test wants.
 func (c *cluster) bind(id types.UID) {
 	c.at[id] = going
 	c.tasks = append(c.tasks, func() {
@@ -147,7 +147,7 @@ func sizeOf(pod *v1.Pod) int {
 	return 1
 }
 
-// used is what is taken of the nodes, by pods and by what is held.
+// used returns what is taken of the nodes, by pods and by what is held.
 func (c *cluster) used() map[string]int {
 	used := map[string]int{}
 	for id, node := range c.node {
@@ -235,8 +235,7 @@ func (c *cluster) costOf(a *Attempt) time.Duration {
 	return c.cost
 }
 
-// shapeOf is the shape of an attempt for one gang of members that are alike and may go
-// anywhere.
+// shapeOf returns the shape of an attempt for one gang of equal members that may go anywhere.
 func shapeOf(a *Attempt) Shape {
 	need := a.Gangs[0]
 	if len(a.Gangs) > 1 || len(need.MinByRole) > 0 || len(need.Pending) == 0 {

@@ -23,11 +23,11 @@ var start = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 const (
 	sizeLabel = "size" // what a pod takes of its node; 1 if it does not say
 	nodeLabel = "node" // the only node that takes a pod
-	// coupledLabel is on pods that care about others.
+	// coupledLabel is on pods that depend on others.
 	coupledLabel = "coupled"
 )
 
-// podOf makes a pod of namespace a whose UID is its name.
+// podOf returns a pod of namespace a whose UID is its name.
 func podOf(name string, changes ...func(*v1.Pod)) *v1.Pod {
 	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "a", Name: name, UID: types.UID(name), CreationTimestamp: metav1.NewTime(start),
@@ -67,7 +67,7 @@ func as(role string) func(*v1.Pod) { return labeled(v1alpha1.RoleLabel, role) }
 
 func on(node string) func(*v1.Pod) { return func(p *v1.Pod) { p.Spec.NodeName = node } }
 
-// bindTo binds a pod, so long after the stories begin.
+// bindTo binds a pod, this long after the stories begin.
 func bindTo(node string, after time.Duration) func(*v1.Pod) {
 	return func(p *v1.Pod) {
 		p.Spec.NodeName = node
@@ -75,7 +75,7 @@ func bindTo(node string, after time.Duration) func(*v1.Pod) {
 	}
 }
 
-// ended says when the container of a pod ended.
+// ended sets when the container of a pod ended.
 func ended(after time.Duration) func(*v1.Pod) {
 	return func(p *v1.Pod) {
 		p.Status.ContainerStatuses = []v1.ContainerStatus{{State: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{FinishedAt: metav1.NewTime(start.Add(after))}}}}
@@ -100,7 +100,7 @@ func gated(p *v1.Pod) { p.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "
 
 func ungated(p *v1.Pod) { p.Spec.SchedulingGates = nil }
 
-// claiming has a pod ask for claims of these names from templates.
+// claiming makes a pod ask for claims of these names from templates.
 func claiming(names ...string) func(*v1.Pod) {
 	return func(p *v1.Pod) {
 		for _, name := range names {
@@ -109,7 +109,7 @@ func claiming(names ...string) func(*v1.Pod) {
 	}
 }
 
-// naming has a pod use a claim that others may use, too.
+// naming makes a pod use a claim that others may use, too.
 func naming(claims ...string) func(*v1.Pod) {
 	return func(p *v1.Pod) {
 		for _, claim := range claims {
@@ -118,7 +118,8 @@ func naming(claims ...string) func(*v1.Pod) {
 	}
 }
 
-// made has the claim of a pod made that has this name there; it is of no matter how it is called.
+// made records that the claim of a pod with this name is made; what the claim is called does not
+// matter.
 func made(name string) func(*v1.Pod) {
 	return func(p *v1.Pod) {
 		p.Status.ResourceClaimStatuses = append(p.Status.ResourceClaimStatuses, v1.PodResourceClaimStatus{Name: name})
@@ -127,7 +128,7 @@ func made(name string) func(*v1.Pod) {
 
 func dying(p *v1.Pod) { p.DeletionTimestamp = new(metav1.NewTime(start)) }
 
-// podsNamed makes pods prefix1, prefix2 and so on.
+// podsNamed returns pods prefix1, prefix2 and so on.
 func podsNamed(prefix string, n int, changes ...func(*v1.Pod)) []*v1.Pod {
 	pods := make([]*v1.Pod, n)
 	for i := range pods {
@@ -147,10 +148,10 @@ const (
 	bound
 )
 
-// cluster plays the API server and the scheduler for a Gangs, one step at a time:
-// nodes with room for so many, a queue, a planner that takes the first node that
-// fits. It looks for nothing twice: a parked pod stays so until it is activated,
-// and a pod that goes alone also when the cluster changed.
+// cluster plays the API server and the scheduler for a Gangs, one step at a time: nodes with room
+// for a number of pods, a queue, a planner that takes the first node that fits. It tries nothing
+// again by itself: a parked pod stays parked until it is activated, or, if it goes alone, until the
+// cluster changed.
 type cluster struct {
 	*watch
 	now   time.Time
@@ -159,7 +160,7 @@ type cluster struct {
 	at    map[types.UID]place
 	node  map[types.UID]string // what the scheduler's cache knows
 	tasks []func()
-	// claiming are the claims for which calls are under way, and for which pod.
+	// claiming are the claims for which calls are under way, each with the pod that they are for.
 	claiming map[types.NamespacedName]types.UID
 	refuse   map[types.UID]int // how often the next bindings of a pod fail
 	cycles   map[types.UID]int
@@ -174,24 +175,24 @@ type cluster struct {
 	between map[types.UID]func()
 	// failed counts the rounds that failed.
 	failed int
-	// hopeless are the groups of which a plan says so.
+	// hopeless are the groups that a plan reports as hopeless.
 	hopeless map[string]bool
-	// attempts are those that were made.
+	// attempts are the attempts that were made.
 	attempts []attempted
-	// elsewhere is what others do for groups.
+	// elsewhere is what happens to groups outside this package.
 	elsewhere elsewhere
 	log       []string
 }
 
 type podT = v1.Pod
 
-// attempted is an attempt, and what came of it.
+// attempted is an attempt, and its outcome.
 type attempted struct {
 	*Attempt
 	Outcome
 }
 
-// elsewhere are the groups for which room is made, or kept.
+// elsewhere are the groups for which room is being made, or is kept.
 type elsewhere struct{ making, promised map[string]bool }
 
 func (e elsewhere) Making(group string) bool   { return e.making[group] }
@@ -272,14 +273,14 @@ func (c *cluster) finish(prefix string) {
 	}
 }
 
-// withdraw asks whether the allocation of a claim may be taken back from a pod.
+// withdraw calls Withdraw for a claim and a pod that it is reserved for.
 func (c *cluster) withdraw(claim types.NamespacedName, from types.UID) {
 	may, e := c.s.Withdraw(claim, []types.UID{from}, c.now)
 	c.log = append(c.log, fmt.Sprintf("may be taken back: %t", may))
 	c.do(e)
 }
 
-// during has something happen in the next cycle of a pod, after its visit.
+// during lets something happen in the next cycle of a pod, after its visit.
 func (c *cluster) during(id types.UID, what func()) { c.between[id] = what }
 
 func (c *cluster) describe(name string, object *Object) {
@@ -393,7 +394,7 @@ func (c *cluster) run() {
 	}
 }
 
-// retry has groups tried again that are due.
+// retry tries groups again that are due.
 func (c *cluster) retry() bool {
 	at, due := c.s.Due()
 	if !due || c.now.Before(at) {
@@ -437,7 +438,7 @@ func (c *cluster) look(when string) {
 	c.log = append(c.log, when+": "+strings.Join(gangs, ", "))
 }
 
-// why notes what users are told of a gang.
+// why notes what users are told about a gang.
 func (c *cluster) why(name string) {
 	e, _ := c.s.Explain(Key{"a", name})
 	c.log = append(c.log, fmt.Sprintf("%s: %s", cmp.Or(e.Reason, "nothing to tell"), e.Message))

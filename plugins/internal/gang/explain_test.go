@@ -18,7 +18,7 @@ func names(pods []*v1.Pod) []string {
 	return out
 }
 
-// asked plays a cluster and answers what is asked of it then.
+// asked plays a cluster and returns what ask finds then.
 func asked[T any](t *testing.T, room map[string]int, play func(*cluster), ask func(*Gangs) T) T {
 	t.Helper()
 	c := newCluster(t, room)

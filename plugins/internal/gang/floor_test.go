@@ -71,7 +71,7 @@ func TestFloorOfAnAttempt(t *testing.T) {
 	}
 }
 
-// TestOutstanding: what a gang that has begun is still to take of its floor is told to gangs that ask for one.
+// TestOutstanding: gangs that ask for a floor learn what a gang that has begun is still to take of its own.
 func TestOutstanding(t *testing.T) {
 	cpu := func(amount string) v1.ResourceList {
 		return v1.ResourceList{v1.ResourceCPU: apiresource.MustParse(amount)}
@@ -148,7 +148,7 @@ func TestOutstanding(t *testing.T) {
 	}
 }
 
-// bindDriver has a driver be bound before the scheduler begins, at a time.
+// bindDriver makes a driver be bound before the scheduler begins, at a time.
 func bindDriver(c *cluster, floor v1.ResourceList, asks func(*v1.Pod), at time.Duration) {
 	c.s.Close()
 	c.describe("spark", &Object{Min: 1, MinResources: floor})
@@ -157,7 +157,7 @@ func bindDriver(c *cluster, floor v1.ResourceList, asks func(*v1.Pod), at time.D
 	c.pass(time.Second)
 }
 
-// staged has the first members run of a gang that is made in stages of two and one.
+// staged makes the first members run of a gang that is made in stages of two and one.
 func (c *cluster) staged(floor v1.ResourceList, asks func(*v1.Pod), members int) {
 	c.describe("spark", &Object{Min: 3, MinResources: floor, Annotations: values{v1alpha1.StagesAnnotation: "2,1"}})
 	for _, pod := range podsNamed("w", members, of("spark"), asks) {

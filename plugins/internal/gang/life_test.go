@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// history is a life again, by all that ever lived in it.
+// history is a second Life, computed from all that ever lived in it.
 type history struct {
 	live map[types.UID]*podT
 	// had are the creations of all pods of each controller that were there since it began.
@@ -59,8 +59,8 @@ func (h *history) includes(f finished) bool {
 	return false
 }
 
-// TestLifeAgainstRecount: whatever comes and goes, what is counted of the members that
-// succeeded is what a look at each of them says.
+// TestLifeAgainstRecount: whatever comes and goes, what is counted of the members that succeeded
+// equals a look at each of them.
 func TestLifeAgainstRecount(t *testing.T) {
 	for seed := range uint64(200) {
 		random := rand.New(rand.NewPCG(seed, 3))
@@ -135,8 +135,8 @@ func TestLife(t *testing.T) {
 	}
 }
 
-// TestJobsOfAJobSet: of a JobSet whose Jobs are made together, those that are done belong to the life of the others, also
-// if all pods of these were made anew since; those of an earlier attempt do not.
+// TestJobsOfAJobSet: if the Jobs of a JobSet are made together, those that are done belong to the life of the others,
+// even if all pods of these were made again since; those of an earlier attempt do not.
 func TestJobsOfAJobSet(t *testing.T) {
 	of := func(job, attempt string, created time.Time) *v1.Pod {
 		p := podOf("p", owned(job))

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// TestMissesAreForgotten: while nothing changes, there is one for each group at most.
+// TestMissesAreForgotten: while nothing changes, there is at most one for each group.
 func TestMissesAreForgotten(t *testing.T) {
 	c := line(t, 5, func(i int) int { return 200 - i })
 	for minute := range 100 {

@@ -9,7 +9,7 @@ import (
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 )
 
-// nativeGroup makes a PodGroup of the gang policy; change makes it another one.
+// nativeGroup returns a PodGroup of the gang policy; change makes it another one.
 func nativeGroup(change func(*schedulingv1beta1.PodGroupSpec)) *schedulingv1beta1.PodGroup {
 	pg := &schedulingv1beta1.PodGroup{}
 	pg.Spec.SchedulingPolicy.Gang = &schedulingv1beta1.GangSchedulingPolicy{MinCount: 3}
@@ -95,7 +95,7 @@ func TestReadNative(t *testing.T) {
 	}
 }
 
-// TestTopologyOfTheSpec: annotations win over it, the pod's also where it is empty.
+// TestTopologyOfTheSpec: annotations win over it, the pod's even if it is empty.
 func TestTopologyOfTheSpec(t *testing.T) {
 	for sentence, c := range map[string]struct {
 		object, pod map[string]string
@@ -113,7 +113,7 @@ func TestTopologyOfTheSpec(t *testing.T) {
 	}
 }
 
-// groupedPod is a member by spec.schedulingGroup.
+// groupedPod returns a member by spec.schedulingGroup.
 func groupedPod(name string, priority int32) *v1.Pod {
 	pod := podOf(name)
 	pod.Spec.SchedulingGroup = &v1.PodSchedulingGroup{PodGroupName: new("train")}
@@ -121,8 +121,8 @@ func groupedPod(name string, priority int32) *v1.Pod {
 	return pod
 }
 
-// TestOtherPriority: a PodGroup whose priority is not that of its pods is told so, once, and what else is not understood; but not
-// while no pod of it is here.
+// TestOtherPriority: for a PodGroup whose priority is not that of its pods this is reported, once, and what else is not
+// understood; but not while no pod of it is here.
 func TestOtherPriority(t *testing.T) {
 	s, key := New(Defaults{WaitTime: time.Minute}, Backoff{}), Key{"a", "train"}
 	var told []string

@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// behind is a group that does not fit, costs a second to plan and is always due, since
-// something happens every second.
+// behind returns a cluster with a group that does not fit, costs a second to plan and is always
+// due, since something happens every second.
 func behind(t *testing.T, before ...string) *cluster {
 	t.Helper()
 	c := newCluster(t, map[string]int{"n": 2})
@@ -24,7 +24,7 @@ func behind(t *testing.T, before ...string) *cluster {
 	return c
 }
 
-// happen has something happen every second until a pod is bound.
+// happen lets something happen every second until a pod is bound.
 func (c *cluster) happen(t *testing.T, until string, most time.Duration) time.Duration {
 	t.Helper()
 	came := c.now
@@ -57,7 +57,7 @@ func TestNewcomersBehindWhatDoesNotFit(t *testing.T) {
 	}
 }
 
-// TestNewcomersBehindMany: the turns of newcomers go to each that is due before them, too.
+// TestNewcomersBehindMany: the turns of newcomers go to each group that is due before them, too.
 func TestNewcomersBehindMany(t *testing.T) {
 	c := behind(t, "e", "f", "g")
 	c.churn(time.Second, 20*time.Second, c.cost)
@@ -67,8 +67,8 @@ func TestNewcomersBehindMany(t *testing.T) {
 	}
 }
 
-// TestNewcomersLeaveRoomToOthers: what has become free is for the one before them that was
-// not looked at since.
+// TestNewcomersLeaveRoomToOthers: what has become free is for the group before them that was not
+// looked at since.
 func TestNewcomersLeaveRoomToOthers(t *testing.T) {
 	c := behind(t, "e")
 	c.churn(time.Second, 10*time.Second, c.cost)
@@ -99,8 +99,8 @@ func TestNewcomersDoNotAddUp(t *testing.T) {
 	}
 }
 
-// TestLastInRank: while changes come faster than attempts can be made, the last in rank
-// has its turn all the same.
+// TestLastInRank: while changes come faster than attempts can be made, the last in rank still has
+// its turn.
 func TestLastInRank(t *testing.T) {
 	c := line(t, 30, func(i int) int { return 200 - i })
 	tried := c.churn(100*time.Millisecond, 2*time.Minute, 100*time.Millisecond)

@@ -12,7 +12,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 )
 
-// asking is a pod that asks for a gang and was made by an object of a kind.
+// asking returns a pod that asks for a gang and was made by an object of a kind.
 func asking(asks, apiVersion, kind, name string, labels map[string]string) *v1.Pod {
 	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", Labels: labels}}
 	if asks != "" {

@@ -14,7 +14,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 )
 
-// TestRanks: members stand in the order of the numbers that their controllers give them.
+// TestRanks: members are in the order of the numbers that their controllers give them.
 func TestRanks(t *testing.T) {
 	const completion, replica = "batch.kubernetes.io/job-completion-index", v1alpha1.TrainingReplicaIndexLabel
 	numbered := func(label, value, owner string, more ...string) func(*v1.Pod) {
@@ -109,8 +109,8 @@ func TestRanks(t *testing.T) {
 	}
 }
 
-// TestRanksOutliveMembers: who comes back has the number of the one that was lost, whoever else is still missing. It is as
-// with a PyTorchJob: the workers are counted on from the master, also while there is none.
+// TestRanksOutliveMembers: a replacement has the number of the member that was lost, whichever others are still missing.
+// It is as with a PyTorchJob: the numbers of the workers follow that of the master, even while there is none.
 func TestRanksOutliveMembers(t *testing.T) {
 	s := New(Defaults{}, Backoff{})
 	see := func(kind, n, uid string) {

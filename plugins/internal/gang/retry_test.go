@@ -12,8 +12,8 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/resource"
 )
 
-// queue is a full cluster with many gangs that wait. Whenever one starts it checks that
-// no gang before it in rank could have.
+// queue is a full cluster with many gangs that wait. Whenever one starts it checks that no gang
+// before it in rank could have.
 type queue struct {
 	*cluster
 	random *rand.Rand
@@ -27,7 +27,7 @@ func newQueue(t *testing.T, seed uint64, room map[string]int) *queue {
 	return &queue{cluster: newCluster(t, room), random: rand.New(rand.NewPCG(seed, 7)), sizes: 3, members: 4}
 }
 
-// come makes a gang, of some priority and age, that asks for something.
+// come adds a gang, of some priority and age, that asks for something.
 func (q *queue) come() {
 	q.made++
 	name := fmt.Sprintf("g%03d", q.made)
@@ -70,7 +70,7 @@ func (q *queue) settle() {
 	}
 }
 
-// checkRest checks that nobody awaits anything once nothing moves.
+// checkRest checks that no member awaits anything once nothing moves.
 func (q *queue) checkRest() {
 	for uid := range q.s.members {
 		if awaits, _ := q.s.Awaits(uid, q.now, nowhere{}); awaits {
@@ -79,12 +79,12 @@ func (q *queue) checkRest() {
 	}
 }
 
-// making is where victims make room for all.
+// making is where victims make room for all groups.
 type making struct{ nowhere }
 
 func (making) Making(string) bool { return true }
 
-// TestAwaits: what is said of a gang that rests is its last word, until something changes, or as long as victims make room for it.
+// TestAwaits: what is reported about a gang that rests is final, until something changes, or as long as victims make room for it.
 func TestAwaits(t *testing.T) {
 	q := newQueue(t, 1, map[string]int{"n1": 1})
 	q.add(podsNamed("g-", 2, of("g"), needs(2), sized(1))...)
@@ -140,9 +140,9 @@ func (q *queue) checkTurn(started string, waiting map[string]waiter) {
 	}
 }
 
-// TestTurns: whatever becomes free, and whoever comes meanwhile, a gang starts only if
-// those before it in rank do not fit; and one change costs no more attempts that fail than
-// there are things to ask for.
+// TestTurns: whatever becomes free, and whichever gangs come meanwhile, a gang starts only if those
+// before it in rank do not fit; and one change costs no more attempts that fail than there are
+// things to ask for.
 func TestTurns(t *testing.T) {
 	starts := 0
 	for seed := range uint64(15) {
@@ -190,7 +190,7 @@ func TestTurns(t *testing.T) {
 	}
 }
 
-// line is gangs of one that wait in a full cluster, the oldest first, each for a size.
+// line returns a full cluster where gangs of one wait, the oldest first, each for a size.
 func line(t *testing.T, n int, size func(i int) int) *cluster {
 	t.Helper()
 	c := newCluster(t, map[string]int{"n": 0})
@@ -203,7 +203,7 @@ func line(t *testing.T, n int, size func(i int) int) *cluster {
 	return c
 }
 
-// churn has something end so often, and counts the attempts of each group.
+// churn makes something end at this interval, and counts the attempts of each group.
 func (c *cluster) churn(every, long time.Duration, cost time.Duration) map[string]int {
 	c.cost = cost
 	const step = 10 * time.Millisecond
@@ -222,9 +222,9 @@ func (c *cluster) churn(every, long time.Duration, cost time.Duration) map[strin
 	return tried
 }
 
-// TestTurnsAreAffordable: with many gangs that wait and something that ends all the time,
-// attempts that fail take their part of the thread and no more, and the first in rank is
-// tried for each change.
+// TestTurnsAreAffordable: with many gangs that wait and something that ends all the time, attempts
+// that fail take their part of the thread and no more, and the first in rank is tried for each
+// change.
 func TestTurnsAreAffordable(t *testing.T) {
 	const seconds, perSecond = 20, 5
 	for sentence, c := range map[string]struct {
@@ -379,7 +379,7 @@ func TestStoriesOfTurns(t *testing.T) {
 				full(c, "a", "b")
 				c.changed()
 				c.do(c.s.Tick(c.now, nil))
-				c.at["a1"] = going // somebody else keeps it
+				c.at["a1"] = going // another plugin keeps it back
 				c.room["n"] = 2
 				c.changed()
 				c.run()
@@ -421,7 +421,7 @@ func TestStoriesOfTurns(t *testing.T) {
 				c.at["a1"] = going
 				c.note("a leads: %t", c.visit(c.pods["a1"]).Verdict == Lead)
 				c.do(c.s.Failed("a1", c.now))
-				c.do(c.s.Failed("a1", c.now)) // it has been told
+				c.do(c.s.Failed("a1", c.now)) // that was reported
 				c.park("a1", false)
 				c.run()
 				c.note("at once: %s, %d round failed", tried(c), c.failed)
@@ -483,7 +483,7 @@ func TestStoriesOfTurns(t *testing.T) {
 	})
 }
 
-// TestStoriesOfHope: what would not fit on empty nodes holds nothing, and waits for nodes.
+// TestStoriesOfHope: a gang that would not fit on empty nodes holds nothing, and waits for nodes.
 func TestStoriesOfHope(t *testing.T) {
 	gang := []func(*podT){of("x"), needs(4), says(modeKey, "NonStrict"), says(waitKey, "5s")}
 	tellStories(t, map[string]story{

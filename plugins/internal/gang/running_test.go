@@ -21,7 +21,7 @@ func memberPod(name, role string) *v1.Pod {
 	return pod
 }
 
-// TestWithout: who was given a node stands in the plan, and the rest is still wanted.
+// TestWithout: members that were given a node stand in the plan, and the rest is still wanted.
 func TestWithout(t *testing.T) {
 	one, two, three := memberPod("1", "ps"), memberPod("2", "worker"), memberPod("3", "worker")
 	whole := &Attempt{Group: "a/x", Gangs: []Need{{Min: 3, MinByRole: map[string]int{"ps": 1, "worker": 2}, Pending: []*v1.Pod{one, two, three}}}}

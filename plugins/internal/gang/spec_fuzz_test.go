@@ -14,9 +14,9 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 )
 
-// FuzzParse checks, whatever users write: the spec is within its bounds; every
-// value is either in the spec as written or told as a problem; and a spec that
-// is written out again reads the same.
+// FuzzParse checks, whatever users write: the spec is within its bounds; every value is either in
+// the spec as written or reported as a problem; and a spec that is written out again reads the
+// same.
 func FuzzParse(f *testing.F) {
 	f.Add("3", "5", "90s", "NonStrict", `["a/x","ns/train"]`, "only-waiting", `{"ps":1}`, "rack", "90s", int32(2), int32(30), false)
 	f.Add("xxx", "1", "nonsense", "nonsense", "nonsense", "nonsense", "nonsense", "a b", "nonsense", int32(-1), int32(-1), false)
@@ -148,7 +148,7 @@ func writeLayout(out values, layout *Layout) {
 	}
 }
 
-// written is how a user would write a spec.
+// written returns a spec as a user would write it.
 func written(spec Spec) values {
 	out := values{
 		minKey: strconv.Itoa(spec.Min), totalKey: strconv.Itoa(spec.Total), modeKey: string(spec.Mode),

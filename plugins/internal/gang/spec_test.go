@@ -24,7 +24,7 @@ const (
 
 type values = map[string]string
 
-// parsed is a spec and what users are told.
+// parsed is a spec and the messages for users.
 type parsed struct {
 	Spec     Spec
 	Problems []string
@@ -43,7 +43,7 @@ func parse(object *Object, pod Fields) parsed {
 	return got
 }
 
-// defaults is the spec of a gang of the given minimum that says nothing else.
+// defaults returns the spec of a gang of the given minimum that says nothing else.
 func defaults(minimum int) Spec {
 	return Spec{Min: minimum, Total: minimum, Mode: Strict, WaitTime: 10 * time.Minute, Policy: OnceSatisfied}
 }

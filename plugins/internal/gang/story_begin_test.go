@@ -8,10 +8,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// TestStoriesOfInterruptedReleases: whoever released a gang ended before all of its
+// TestStoriesOfInterruptedReleases: the scheduler that released a gang ended before all of its
 // minimum was bound.
 func TestStoriesOfInterruptedReleases(t *testing.T) {
-	// half is a gang of four of which two are bound.
+	// half adds a gang of four of which two are bound.
 	half := func(c *cluster, changes ...func(*podT)) {
 		c.s.Close()
 		gang := append([]func(*podT){of("x"), needs(4)}, changes...)
@@ -266,7 +266,7 @@ func TestStoriesOfInterruptedReleases(t *testing.T) {
 	})
 }
 
-// TestStoriesOfOwners: what succeeded counts in the life of the gang in which it did.
+// TestStoriesOfOwners: a member that succeeded counts in the life of the gang in which it did.
 func TestStoriesOfOwners(t *testing.T) {
 	jobs := func(c *cluster, n int, changes ...func(*podT)) {
 		for i := range n {

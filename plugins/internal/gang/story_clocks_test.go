@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// TestStoriesOfClocks: the wait time of an annotation is final, that of a PodGroup's field
-// is of a round, and neither runs while room is made.
+// TestStoriesOfClocks: the wait time of an annotation is final, that of a PodGroup's field is for a
+// round, and neither runs while room is made.
 func TestStoriesOfClocks(t *testing.T) {
 	seconds := func(n int32) *int32 { return &n }
 	tellStories(t, map[string]story{
@@ -160,7 +160,7 @@ func TestStoriesOfClocks(t *testing.T) {
 	})
 }
 
-// TestRoundsFailed: only rounds that failed count, not what is told twice, nor what users
+// TestRoundsFailed: only rounds that failed count, not what is reported twice, nor what users
 // delete.
 func TestRoundsFailed(t *testing.T) {
 	c := newCluster(t, map[string]int{"n": 2})

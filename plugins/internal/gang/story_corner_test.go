@@ -180,7 +180,7 @@ func TestStoriesOfCorners(t *testing.T) {
 				c.add(podsNamed("p", 3, of("x"), needs(3), says(modeKey, "NonStrict"))...)
 				c.step()
 				c.step()
-				c.room["n"] = 2 // somebody else was faster
+				c.room["n"] = 2 // another pod was faster
 				c.run()
 				c.look("one lacks")
 				for _, id := range []types.UID{"p1", "p2"} {

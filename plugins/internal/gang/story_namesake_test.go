@@ -10,7 +10,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 )
 
-// byJob has a pod be in the gang of its Job train, by the UID of that.
+// byJob puts a pod in the gang of its Job train, by the UID of that.
 func byJob(uid types.UID) func(*v1.Pod) {
 	return func(p *v1.Pod) {
 		p.Annotations[v1alpha1.GangAnnotation] = v1alpha1.GangOwner

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// TestStoriesOfReturn: what an attempt says that was made without some members holds no longer than until those are back.
+// TestStoriesOfReturn: the outcome of an attempt that was made without some members holds only until those are back.
 func TestStoriesOfReturn(t *testing.T) {
 	tellStories(t, map[string]story{
 		"a gang is tried again with spare members that have given back their nodes, though it was hopeless without them": {

@@ -13,7 +13,7 @@ func (c *cluster) note(format string, args ...any) {
 	c.log = append(c.log, fmt.Sprintf(format, args...))
 }
 
-// tries is how many cycles pods have cost since last asked.
+// tries returns how many cycles pods have cost since it was last called.
 func (c *cluster) tries() int {
 	n := 0
 	for id, cycles := range c.cycles {
@@ -197,7 +197,7 @@ func TestStoriesOfRounds(t *testing.T) {
 				c.add(podsNamed("p", 3, of("train"), needs(3))...)
 				c.step()
 				c.look("planned")
-				c.room["n2"] = 0 // somebody else was faster
+				c.room["n2"] = 0 // another pod was faster
 				c.run()
 				c.look("there was another node")
 			},

@@ -10,7 +10,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 )
 
-// TestStoriesOfStages: what a workload makes later starts as a whole, beside what runs.
+// TestStoriesOfStages: what a workload makes later starts as a whole, besides what runs.
 func TestStoriesOfStages(t *testing.T) {
 	staged := func(minimum int, stages string, more ...func(*v1.Pod)) []func(*v1.Pod) {
 		return append([]func(*v1.Pod){of("x"), needs(minimum), says(v1alpha1.StagesAnnotation, stages)}, more...)

@@ -8,8 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// story is what happens in a cluster, and what its log says then. Whatever
-// happens, the watch checks the state after every input.
+// story is what happens in a cluster, and what its log has then. Whatever happens, the watch checks
+// the state after every input.
 type story struct {
 	room map[string]int
 	play func(c *cluster)
@@ -250,7 +250,7 @@ func TestStoriesOfRelease(t *testing.T) {
 				c.refuse["p1"], c.refuse["p2"], c.refuse["p3"] = 1, 1, 1
 				c.add(podsNamed("p", 3, of("train"), needs(3))...)
 				c.until("p3", Released)
-				c.room["n"] = 2 // somebody else was faster
+				c.room["n"] = 2 // another pod was faster
 				c.run()
 				c.look("no binding went through")
 				c.grow("n", 1)

@@ -12,19 +12,17 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 )
 
-// watch looks over the shoulder of a Gangs: it does what a caller has to do with
-// the effects, as far as bookkeeping goes, and checks after each input what must
-// be true.
+// watch looks over the shoulder of a Gangs: it does what a caller has to do with the effects, as
+// far as bookkeeping is concerned, and checks after each input what must be true.
 type watch struct {
 	s      *Gangs
 	fail   func(format string, args ...any)
-	ledger map[types.UID]string // what is held for whom
-	// refused are the pods that lie outside the active queue and that the queue was
-	// not told to look at since: it did not let them through, or their cycle came
-	// to nothing.
+	ledger map[types.UID]string // the node held for each pod
+	// refused are the pods that are outside the active queue and that the queue was not asked to
+	// look at since: it did not let them through, or their cycle came to nothing.
 	refused map[types.UID]*v1.Pod
-	// cycling are the pods from the beginning of a cycle to its end, however it
-	// ends; true: the queue was told to look at them meanwhile.
+	// cycling are the pods from the beginning of a cycle to its end, however it ends; true: the
+	// queue was asked to look at them meanwhile.
 	cycling map[types.UID]bool
 	before  map[types.UID]State
 	ran     map[Key]bool // gangs that ran before
@@ -37,7 +35,7 @@ func newWatch(s *Gangs, fail func(string, ...any)) *watch {
 	return &watch{s: s, fail: fail, ledger: map[types.UID]string{}, refused: map[types.UID]*v1.Pod{}, cycling: map[types.UID]bool{}, before: map[types.UID]State{}, reserving: map[types.UID]bool{}}
 }
 
-// queue asks as PreEnqueue does.
+// queue calls Queue as PreEnqueue does.
 func (w *watch) queue(pod *v1.Pod) bool {
 	ok, why := w.s.Queue(pod)
 	switch {
@@ -62,7 +60,8 @@ func (w *watch) visit(pod *v1.Pod) Visit {
 	return v
 }
 
-// checkAttempt checks that an attempt can give each gang what it needs: else it fails, and its gang passes for too large.
+// checkAttempt checks that an attempt can give each gang what it needs: otherwise it fails, and its gang passes for too
+// large.
 func (w *watch) checkAttempt(a *Attempt) {
 	for _, need := range a.Gangs {
 		roles := map[string]int{}
@@ -80,9 +79,8 @@ func (w *watch) checkAttempt(a *Attempt) {
 	}
 }
 
-// ended is the end of a cycle that came to nothing. It returns whether the queue
-// looks at the pod again at once. Of a pod on its own the queue knows itself what
-// could help it.
+// ended ends a cycle that came to nothing. It returns whether the queue looks at the pod again at
+// once. For a pod on its own the queue itself knows what could help it.
 func (w *watch) ended(pod *v1.Pod, alone bool) bool {
 	woken := w.cycling[pod.UID]
 	delete(w.cycling, pod.UID)
@@ -93,7 +91,7 @@ func (w *watch) ended(pod *v1.Pod, alone bool) bool {
 	return woken
 }
 
-// after takes in what an input answered.
+// after applies the effects of an input.
 func (w *watch) after(e Effects, accepted map[types.UID]string) {
 	for _, hold := range e.Rehold {
 		w.ledger[hold.Pod.UID] = hold.Node
@@ -125,9 +123,8 @@ func (w *watch) after(e Effects, accepted map[types.UID]string) {
 	}
 }
 
-// checkReleases checks what everything stands on: a member is released only when
-// every gang of its group has its minimum held, released or bound, or when its
-// gang was running already.
+// checkReleases checks the main invariant: a member is released only when every gang of its group
+// has its minimum held, released or bound, or when its gang was running already.
 func (w *watch) checkReleases(e Effects) {
 	fresh := map[types.UID]bool{}
 	for _, uid := range e.Release {
@@ -178,14 +175,14 @@ func staysBound(g *gang, m *member) bool {
 	return m.state == Bound && m.pod.DeletionTimestamp == nil && !ofAnother(g, m.pod)
 }
 
-// ofAnother reports whether the PodGroup is of another owner than a pod which is in the gang of its owner.
+// ofAnother reports whether the PodGroup is of another owner than a pod that is in the gang of its owner.
 func ofAnother(g *gang, pod *v1.Pod) bool {
 	object := cmp.Or(g.objects[Community], g.objects[Native])
 	named := pod.Annotations[v1alpha1.GangNameAnnotation] != ""
 	return object != nil && object.Owner != "" && !named && pod.Annotations[v1alpha1.GangAnnotation] != "" && pod.OwnerReferences[0].UID != object.Owner
 }
 
-// recount is what of the members that succeeded belongs to this life, one by one.
+// recount returns what of the members that succeeded belongs to this life, one by one.
 func recount(p *past) tally {
 	var t tally
 	for _, f := range p.succeeded {
@@ -253,7 +250,7 @@ func (w *watch) checkRejects(e Effects) {
 	}
 }
 
-// checkFreed checks that it is told when capacity is given back.
+// checkFreed checks that Freed is set when capacity is given back.
 func (w *watch) checkFreed(e Effects) {
 	for uid, was := range w.before {
 		m := w.s.members[uid]
@@ -264,8 +261,8 @@ func (w *watch) checkFreed(e Effects) {
 	}
 }
 
-// checkActivations checks that no wake-up is lost: whoever was refused and may go
-// now is activated now.
+// checkActivations checks that no wake-up is lost: a pod that was refused and may go now is
+// activated now.
 func (w *watch) checkActivations(e Effects) {
 	active := map[types.UID]bool{}
 	for _, pod := range e.Activate {
@@ -290,8 +287,8 @@ func (w *watch) checkActivations(e Effects) {
 	}
 }
 
-// checkHolds checks that the ledger holds capacity for the planned, and for
-// nobody else: Unhold was told once for each.
+// checkHolds checks that the ledger holds capacity for the planned members, and for no others:
+// Unhold was returned once for each.
 func (w *watch) checkHolds() {
 	for uid := range w.ledger {
 		if m := w.s.members[uid]; m == nil || m.state != Planned || m.node != w.ledger[uid] {
@@ -356,7 +353,7 @@ func checkState(s *Gangs, reserving map[types.UID]bool, fail func(string, ...any
 	}
 }
 
-// Idle tells that no effects wait to be taken.
+// Idle reports whether no effects wait to be taken.
 func (s *Gangs) Idle() bool { return s.effects.Idle() }
 
 func checkGang(s *Gangs, g *gang, fail func(string, ...any)) {
