@@ -2,7 +2,7 @@
 //
 // Once it is settled, the cache has every object of that moment as it was then or as it
 // became later, and none that was gone by then. What has happened since counts neither way,
-// so that a cache which is always a little behind can catch up with the moment all the same.
+// so that even a cache that is always a little behind can catch up with the moment.
 package backlog
 
 import (

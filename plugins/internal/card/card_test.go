@@ -81,8 +81,7 @@ func TestLay(t *testing.T) {
 	}
 }
 
-// TestLayAgainstOracle lays random pods on random cards, and checks with sums that are computed
-// anew each time.
+// TestLayAgainstOracle lays random pods on random cards, and checks with sums that are recomputed each time.
 func TestLayAgainstOracle(t *testing.T) {
 	for seed := range uint64(3000) {
 		rng := rand.New(rand.NewPCG(seed, 1))

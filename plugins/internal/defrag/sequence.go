@@ -6,7 +6,7 @@ import "slices"
 const mostOrders = 2000
 
 // sequence is a search for an order of moves in which each has room at its turn. Nodes
-// are numbered anew: only those that receive pods count.
+// are renumbered: only those that receive pods count.
 type sequence struct {
 	request  [][]int64
 	from, to []int     // of each move; from is nowhere if no pod goes to that node

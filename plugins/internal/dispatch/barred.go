@@ -115,7 +115,7 @@ type Rebarring struct {
 }
 
 // Rebarred returns the jobs that did not fit, and for which [Book.Barred] returns something else than when Rebarred was last
-// called: a queue has been described anew, which counts at once, or jobs have come or gone. It costs a look at all jobs if
+// called: a queue has been described again, which counts at once, or jobs have come or gone. It costs a look at all jobs if
 // anything of that has changed, and is to be called every second or so.
 func (b *Book) Rebarred(at Moment) (told Rebarring) {
 	if !b.wishes.moved() && !b.relinked && !b.lingers {

@@ -25,7 +25,7 @@ type wishes struct {
 	// unheard: any of it has changed since [Book.Rebarred] was called, whichever call computed it
 	// since.
 	unheard bool
-	// under are the queues that were looked up since any was described anew, and ceilings the ceilings above
+	// under are the queues that were looked up since any was described again, and ceilings the ceilings above
 	// them.
 	under    map[string]*under
 	ceilings map[ceilingKey]*ceiling

@@ -41,9 +41,9 @@ type Book struct {
 	urgent map[string]*job
 	// freed are queues of which nothing is left.
 	freed []string
-	// stale: the shares have to be computed anew.
+	// stale: the shares have to be recomputed.
 	stale bool
-	// relinked: queues have been described anew since [Book.Rebarred] was called.
+	// relinked: queues have been described again since [Book.Rebarred] was called.
 	relinked bool
 	// lingers: some jobs still count as barred although they are not.
 	lingers bool

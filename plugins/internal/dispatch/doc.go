@@ -3,7 +3,7 @@
 //
 // A job is pods that start together, or one pod. It waits from when it is offered until it
 // is admitted; what it asks for then counts as used by its queue, until its pods are
-// counted themselves or its turn is over. After each admission everything is judged anew:
+// counted themselves or its turn is over. After each admission everything is judged again:
 // no order is kept that could be out of date.
 //
 // A Book is a state machine over values, see the diagram in the README of FairShare. Its calls are

@@ -75,7 +75,7 @@ type job struct {
 
 	// While it waits: kind is that of the list that it is in, and index its place in the list's heap, -1 if it is not there. told
 	// and reason are what its users were told, and toldAt when; lookedAt is when there was nothing else to tell, and other the
-	// reason that it waited for then, if that was another one. renewed: queues have been described anew since.
+	// reason that it waited for then, if that was another one. renewed: queues have been described again since.
 	kind     string
 	index    int
 	reason   Reason

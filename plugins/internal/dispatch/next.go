@@ -108,7 +108,7 @@ func (b *Book) judge(j *job) (bound Bound, over bool, why string) {
 type list struct {
 	// fresh are the jobs whose groups have nothing running, in an order that does not change.
 	fresh fresh
-	// started are the other jobs, which are compared anew each time.
+	// started are the other jobs, which are compared again each time.
 	started map[string]*job
 }
 

@@ -53,7 +53,7 @@ func (a *Attempt) Members() int {
 	return n
 }
 
-// Shared returns the topology of which all gangs have to be in one domain together; empty for none.
+// Shared returns the topology that has to have all gangs in one domain together; empty for none.
 // All of them have to ask for it.
 func (a *Attempt) Shared() string {
 	key := a.Gangs[0].Spec.RequiredTopology

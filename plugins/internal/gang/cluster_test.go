@@ -287,7 +287,7 @@ func (c *cluster) describe(name string, object *Object) {
 	c.do(c.s.Describe(Community, Key{"a", name}, object, start, c.now))
 }
 
-// changed is what the scheduler does when something happened that may help.
+// changed does what the scheduler does when something happened that may help.
 func (c *cluster) changed() {
 	c.s.Changed()
 	for _, id := range slices.Sorted(maps.Keys(c.at)) {

@@ -19,7 +19,7 @@ const (
 	Native
 )
 
-// APIVersion is the group and version of a kind of PodGroup.
+// APIVersion returns the group and version of a kind of PodGroup.
 func (k Kind) APIVersion() string {
 	if k == Native {
 		return schedulingv1beta1.SchemeGroupVersion.String()
@@ -147,7 +147,7 @@ func (s *Gangs) listen(m *member) {
 	}
 }
 
-// ignore is the opposite of listen.
+// ignore undoes listen.
 func (g *gang) ignore(m *member) {
 	if at := slices.Index(g.describers, m); at >= 0 {
 		g.describers = slices.Delete(g.describers, at, at+1)
@@ -166,7 +166,7 @@ func (g *gang) defining() *member {
 	return nil
 }
 
-// redefine makes the spec anew.
+// redefine rebuilds the spec.
 func (s *Gangs) redefine(g *gang, now time.Time) {
 	g.definer = g.defining()
 	var from *v1.Pod

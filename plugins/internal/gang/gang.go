@@ -57,7 +57,7 @@ type gang struct {
 	// last complete.
 	failure failure
 	// missed is when it first did not fit; zero if it was not tried, has started since, or has lost all its members. It does
-	// not begin anew when a member is replaced.
+	// not begin again when a member is replaced.
 	missed time.Time
 	// completed is when the round that is to start it began; zero once it has started.
 	completed time.Time

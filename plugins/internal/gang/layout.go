@@ -179,8 +179,8 @@ func readSlices(value string) ([]Level, error) {
 	return levels, nil
 }
 
-// parseGather reads Koordinator's wish: the finest layer of which one domain has to take all
-// members, and the layers of which one should.
+// parseGather reads Koordinator's wish: the finest layer that has to have all members in one
+// domain, and the layers that should.
 func (p *parser) parseGather(topology *Topology) (must string, prefer []string) {
 	value, onObject := p.value(v1alpha1.NetworkTopologySpecAnnotation)
 	if value == "" {

@@ -57,7 +57,7 @@ func (l *Life) Add(pod *v1.Pod) (begins bool) {
 	return begins
 }
 
-// Remove is the opposite of Add, for a pod with the same controller and creation.
+// Remove undoes Add, for a pod with the same controller and creation.
 func (l *Life) Remove(pod *v1.Pod) {
 	l.living--
 	if owner := ownerOf(pod); owner != "" {

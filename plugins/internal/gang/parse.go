@@ -257,7 +257,7 @@ func readRoles(value string) (map[string]int, error) {
 	return roles, nil
 }
 
-// parseRequired reads the topology in one domain of which all members have to be. That of the
+// parseRequired reads the topology that has to have all members in one domain. That of the
 // PodGroup's spec is a label key: the API server ensures that.
 func (p *parser) parseRequired() string {
 	_, said := p.pod.Annotations[v1alpha1.RequiredTopologyAnnotation]

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// rename updates the reverse index of groups, and groups anew.
+// rename updates the reverse index of groups, and regroups the gangs.
 func (s *Gangs) rename(g *gang, before []Key, now time.Time) {
 	s.unname(g, before)
 	for _, key := range g.spec.Groups {

@@ -215,7 +215,7 @@ func (s *Gangs) takeBack(m *member) {
 }
 
 // unplan takes a member out of its plan. It may be in a cycle that now comes to
-// nothing, so it has to be let through anew.
+// nothing, so it has to be let through again.
 func (s *Gangs) unplan(m *member) {
 	s.effects.Unhold = append(s.effects.Unhold, m.uid())
 	s.effects.Freed = true

@@ -18,11 +18,11 @@ type Footprint struct {
 	// many of each role, 0 or more: members that ran to success are counted off.
 	Min       int
 	MinByRole map[string]int
-	// RequiredTopology is the key of the node label in one domain of which all have to be; empty for none.
+	// RequiredTopology is the label key of the topology that has to have all in one domain; empty for none.
 	RequiredTopology string
 	// Whole: all that runs of it is evicted, or nothing.
 	Whole bool
-	// Slices are the keys of the node labels in one domain of which slices of it have to be.
+	// Slices are the label keys of the topologies that have to have each slice of it in one domain.
 	Slices []string
 	// BrokenSince is when a gang of which part runs was first seen below its minimum; zero while it
 	// is not below.
@@ -36,7 +36,7 @@ type Footprint struct {
 }
 
 // RunsSince returns since when the minimum of a gang runs without a break, in whole seconds, as its pods say: the
-// replacement of a member begins it anew. It is zero if the minimum does not run, or if that is not known.
+// replacement of a member starts it over. It is zero if the minimum does not run, or if that is not known.
 func (f *Footprint) RunsSince() time.Time {
 	var bound []time.Time
 	for _, member := range f.Running {

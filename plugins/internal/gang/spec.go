@@ -59,8 +59,8 @@ type Spec struct {
 	Stages Stages
 	// MinByRole is the minimum of each role; nil if there are no roles.
 	MinByRole map[string]int
-	// RequiredTopology is the key of the node label in one domain of which all members have
-	// to be; empty for none.
+	// RequiredTopology is the label key of the topology that has to have all members in one
+	// domain; empty for none.
 	RequiredTopology string
 	// Layout is how they are laid out inside that.
 	Layout Layout
@@ -136,7 +136,7 @@ type Object struct {
 
 	// Basic: its pods need not start together.
 	Basic bool
-	// Topology is the key of the node label in one domain of which all pods have to be.
+	// Topology is the label key of the topology that has to have all pods in one domain.
 	Topology     string
 	Never, Whole bool
 	// Priority is what it states; nil for nothing.

@@ -97,6 +97,6 @@ func (g *gang) enterStage() {
 	}
 }
 
-// laterStage reports whether a stage is to start of which the gang never ran anything in this life,
-// after those before it.
+// laterStage reports whether a later stage is to start, of which nothing has run in this life of
+// the gang.
 func (g *gang) laterStage() bool { return g.stage > 0 && g.stood < g.spec.Min }

@@ -170,7 +170,7 @@ func boundAt(pod *v1.Pod) time.Time {
 }
 
 // begun reports whether part of the group's minimum runs and the rest was to run with it, or did. A
-// gang that came later, or a minimum that was raised, starts anew; so does each wave of members if
+// gang that came later, or a minimum that was raised, starts over; so does each wave of members if
 // those that run do not count.
 func (g *group) begun() bool {
 	if !slices.ContainsFunc(g.gangs, func(gang *gang) bool { return gang.counts() && gang.running() > 0 }) {

@@ -16,7 +16,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/resource"
 )
 
-// model is the ledger without any sum: a list that is counted anew each time.
+// model is the ledger without any sum: a list that is recounted each time.
 type model map[types.UID]Hold
 
 func (m model) others(node string, there []types.UID, holders ...Holder) (Taken, bool) {

@@ -6,7 +6,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/resource"
 )
 
-// most is a bound on what is held on any one node. It rises as holds are added, and is counted anew after as many
+// most is a bound on what is held on any one node. It rises as holds are added, and is recounted after as many
 // changes as there are nodes with holds: so the cost of a change does not depend on the number of nodes.
 type most struct {
 	bound *Taken

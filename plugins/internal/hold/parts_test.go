@@ -167,7 +167,7 @@ func TestNamedTwice(t *testing.T) {
 	}
 }
 
-// slow is the ledger without any sum: lists that are counted anew each time.
+// slow is the ledger without any sum: lists that are recounted each time.
 type slow struct {
 	holds map[ID]Hold
 	// parts are what holds from another hold have taken of it.

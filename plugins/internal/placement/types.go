@@ -73,7 +73,7 @@ type Gang struct {
 	// below the sum of MinByRole, nor above the number of members.
 	Min       int
 	MinByRole map[string]int
-	// Required is the label key of the topology in which all have to be in one domain; empty for
+	// Required is the label key of the topology that has to have all in one domain; empty for
 	// none.
 	Required string
 	// Levels are the levels by which it is laid out inside that, coarsest first. The slices of a

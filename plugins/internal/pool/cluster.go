@@ -175,7 +175,7 @@ func (c *Cluster) count(name string, n *node) {
 	c.total.Add(n.shared, 1)
 }
 
-// uncount takes that off.
+// uncount subtracts that.
 func (c *Cluster) uncount(n *node) {
 	c.total.Add(n.shared, -1)
 	n.shared = nil
