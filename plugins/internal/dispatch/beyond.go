@@ -17,7 +17,7 @@ import (
 type wishes struct {
 	// touched are the jobs that may wish something else than is known; all of them exist.
 	touched map[string]*job
-	// of are the wishes of jobs that have a ceiling above them, and order has them in that in which they come.
+	// of are the wishes of jobs that have a ceiling above them, and order has them in the order in which they come.
 	of    map[string]*wish
 	order []*wish
 	// stale: what is used, or what is wished, has changed since it was computed.

@@ -236,9 +236,9 @@ func (b *Book) upwards(name string) []*queue {
 
 // Standing is what a queue has, and what it deserves.
 type Standing struct {
-	// Path is the queue and its ancestors, itself first; empty if they do not lead to the top. In
-	// front of a queue that has children are its own pods, as if they were in a queue of the name
-	// that [Own] returns.
+	// Path is the queue and its ancestors, itself first; empty if they do not lead to the top. The
+	// path of a queue that has children begins with its own pods, as if they were in a queue of
+	// the name that [Own] returns.
 	Path []string
 	// Running is what it and all below it have running.
 	Running Vector

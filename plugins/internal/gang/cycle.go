@@ -163,8 +163,8 @@ func (s *Gangs) accept(grp *group, nodes map[types.UID]string) map[types.UID]str
 	return accepted
 }
 
-// dropLost removes members that lost their node before the caller could hold it. Those that had
-// another node before give that back all the same.
+// dropLost removes from accepted the members that lost their node before the caller could hold it.
+// Members that had another node before still give that back.
 func (s *Gangs) dropLost(accepted map[types.UID]string, given []types.UID) {
 	lost := map[types.UID]bool{}
 	for uid := range accepted {
@@ -259,8 +259,8 @@ func (s *Gangs) Unreserved(uid types.UID, now time.Time) Effects {
 }
 
 // Failed records that the scheduling cycle of a pod came to nothing. If the attempt of a leader
-// ends so, by an error or by a plugin that refuses what was found for it, its group is not one that
-// does not fit: it is tried again after a backoff, whatever happens.
+// ends so, by an error or by a plugin that refuses what was found, this does not mean that its
+// group does not fit: the group is tried again after a backoff, whatever happens.
 func (s *Gangs) Failed(uid types.UID, now time.Time) Effects {
 	m := s.members[uid]
 	if m == nil || !m.gang.group.visited || m.gang.group.leader != uid {

@@ -65,7 +65,7 @@ type gang struct {
 	ran bool
 	// begin is what is known of how the members that run began to.
 	begin begin
-	// broken is since when less than the minimum runs; zero if it does, or nothing runs.
+	// broken is since when less than the minimum runs; zero if the minimum runs, or nothing.
 	broken time.Time
 	// stood is the minimum when it last ran whole, since anything runs.
 	stood int

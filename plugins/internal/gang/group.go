@@ -191,7 +191,7 @@ type rank struct {
 }
 
 // rankOf returns the rank of a group. It is kept until a member or an object of the group changes:
-// to find the priority takes a look at every member.
+// finding the priority takes a look at every member.
 func (g *group) rankOf() rank {
 	if !g.ranked {
 		g.ranked, g.rank = true, rank{priority: g.priority(), begun: g.begun(), created: g.created(), key: g.key()}

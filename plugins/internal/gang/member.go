@@ -80,8 +80,8 @@ func (m *member) free() bool {
 }
 
 // LacksClaims reports whether a pod waits for ResourceClaims that are made for it from a template:
-// kube-controller-manager has not named all of them in its status. It is not known which devices
-// such a pod asks for.
+// kube-controller-manager has not named all of them in its status. It is not known yet which
+// devices such a pod asks for.
 func LacksClaims(pod *v1.Pod) bool {
 	for i := range pod.Spec.ResourceClaims {
 		claim := &pod.Spec.ResourceClaims[i]

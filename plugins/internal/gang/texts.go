@@ -59,7 +59,7 @@ func TextAwaiting(key Key, minimum int) string {
 	return fmt.Sprintf("gang %q has its minimum of %d members and waits for nodes", key, minimum)
 }
 
-// awaitsOthers is how the text of a gang begins that waits for one that it is to start with.
+// awaitsOthers begins the text of a gang that waits for another one that it is to start with.
 const awaitsOthers = "gang %q waits for "
 
 // textAwaitsGang is for a gang that starts with one that is not there, or does not name it.

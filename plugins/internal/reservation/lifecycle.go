@@ -17,7 +17,7 @@ import (
 // listed is how many owners a status lists.
 const listed = 64
 
-// Consumer is a pod which says that it uses a placement of the Reservation in question.
+// Consumer is a pod that says that it uses a placement of the Reservation in question.
 type Consumer struct {
 	Namespace, Name string
 	UID             types.UID
