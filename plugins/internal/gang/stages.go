@@ -97,6 +97,6 @@ func (g *gang) enterStage() {
 	}
 }
 
-// laterStage reports whether a later stage is to start, of which nothing has run in this life of
-// the gang.
+// laterStage reports whether a later stage is to start: its minimum has not run whole since anything
+// of the gang runs.
 func (g *gang) laterStage() bool { return g.stage > 0 && g.stood < g.spec.Min }
