@@ -1,7 +1,7 @@
-// Package leading has what runs only in the process that schedules wait until this one does.
-// Until then another process may, and whatever both wrote would contradict each other.
+// Package leading has what only the leading process runs: the one that schedules. Before it schedules, another process may,
+// and what both wrote would contradict each other.
 //
-// It does not tell who leads: a process that has begun to schedule does so until it ends.
+// It does not report which process leads: a process that has begun to schedule does so until it ends.
 package leading
 
 import (
@@ -34,8 +34,8 @@ func (s Signal) Wait(ctx context.Context) bool {
 	}
 }
 
-// Every calls a function once per period, from one period after this process begins to schedule until ctx ends. A call that
-// takes longer than a period has the next one follow at once; no more than one is made up for.
+// Every calls a function once per period, from one period after this process begins to schedule until ctx ends. After a
+// call that takes longer than a period, the next one follows at once; at most one missed call is made up for.
 func (s Signal) Every(ctx context.Context, clock clock.WithTicker, period time.Duration, do func()) {
 	if !s.Wait(ctx) {
 		return

@@ -1,17 +1,15 @@
-// Package lobby keeps pods that cannot be scheduled yet out of the scheduling
-// queue.
+// Package lobby keeps pods that cannot be scheduled yet out of the scheduling queue.
 //
-// kube-scheduler's queue walks over every pod that waits in it, gated ones too,
-// for each event of the cluster that any plugin cares about; every binding is
-// such an event. With thousands of members behind the gate of their gangs, that
-// walk is what a scheduler spends its time on. The lobby stands in front of the
-// queue: a pod that PreEnqueue of its profile's gate refuses waits here, where an
-// event costs nothing, and enters the queue when it is activated.
+// kube-scheduler's queue walks over every pod that waits in it, gated ones too, for each event of the
+// cluster that any plugin cares about; every binding is such an event. With thousands of members behind
+// the gate of their gangs, a scheduler spends its time on that walk. The lobby stands in front of the
+// queue: a pod that PreEnqueue of its profile's gate refuses waits here, where an event costs nothing,
+// and enters the queue when it is activated.
 //
-// It decides nothing: who may enter, the gate says, and whoever opens the gate
-// activates the pod, as the queue itself asks of plugins. Pods that are activated
-// together enter in the order in which the queue has them: the scheduler takes the
-// first as soon as it is there. Without the lobby everything works the same, more slowly.
+// It decides nothing: the gate decides which pods enter, and the plugin that opens the gate activates the
+// pod, as the queue itself asks of plugins. Pods that are activated together enter in the order in which
+// the queue has them: the scheduler takes the first as soon as it is there. Without the lobby everything
+// works the same, more slowly.
 package lobby
 
 import (
@@ -37,15 +35,15 @@ type Lobby struct {
 	gates map[string][]fwk.PreEnqueuePlugin
 	// less is the order of the queue.
 	less fwk.LessFunc
-	// forget is told of a pod once the queue has let go of it.
+	// forget is called with a pod once the queue has let go of it.
 	forget func(types.UID)
-	// heard is told of events that the scheduler's cache has taken in.
+	// heard is called with events that the scheduler's cache has taken in.
 	heard func(event fwk.ClusterEvent, before, after any)
 
-	// mu makes asking the gate and letting the pod wait one step, so that a pod
-	// cannot be activated in between and miss it; and leaving here and entering
-	// the queue, so that it cannot be deleted in between. The queue's own lock and
-	// the gate's are taken under it, never the other way round.
+	// mu makes asking the gate and letting the pod wait one step, so that a pod cannot be activated in
+	// between and miss it. It also makes leaving the lobby and entering the queue one step, so that a pod
+	// cannot be deleted in between. The queue's own lock and the gate's are taken under it, never the
+	// other way round.
 	mu   sync.Mutex
 	pods map[types.UID]guest
 }
@@ -57,12 +55,11 @@ type guest struct {
 	since time.Time
 }
 
-// Install puts a lobby in front of the queue of a scheduler that does not run
-// yet. gates are the names of the PreEnqueue plugins whose pods may wait there;
-// profiles without any do not use the lobby. forget is told of each pod that is
-// deleted or bound, after the queue has let go of it: what a queue is sorted by must
-// not change before. heard is told of each event of the cluster that the queue is told
-// of, which is when the scheduler's cache has taken it in.
+// Install puts a lobby in front of the queue of a scheduler that does not run yet. gates are the names of
+// the PreEnqueue plugins whose pods may wait there; profiles without any do not use the lobby. forget is
+// called with each pod that is deleted or bound, after the queue has let go of it: what a queue is sorted
+// by must not change before. heard is called with each event of the cluster that the queue gets, which is
+// when the scheduler's cache has taken it in.
 func Install(sched *scheduler.Scheduler, gates []string, forget func(types.UID), heard func(event fwk.ClusterEvent, before, after any)) {
 	l := &Lobby{SchedulingQueue: sched.SchedulingQueue, gates: map[string][]fwk.PreEnqueuePlugin{}, forget: forget, heard: heard, pods: map[types.UID]guest{}}
 	for name, profile := range sched.Profiles {
@@ -79,21 +76,21 @@ func Install(sched *scheduler.Scheduler, gates []string, forget func(types.UID),
 	}
 }
 
-// gated asks the gates, until one refuses. A pod with a nominated node goes into the queue in any
-// case: the queue accounts for it there.
+// gated asks the gates until one refuses, and reports whether one does. A pod with a nominated node goes
+// into the queue in any case: the queue accounts for it there.
 func (l *Lobby) gated(ctx context.Context, pod *v1.Pod) bool {
 	return pod.Status.NominatedNodeName == "" &&
 		slices.ContainsFunc(l.gates[pod.Spec.SchedulerName], func(gate fwk.PreEnqueuePlugin) bool { return !gate.PreEnqueue(ctx, pod).IsSuccess() })
 }
 
-// Add lets a new pod wait, or into the queue.
+// Add lets a new pod wait, or lets it into the queue.
 func (l *Lobby) Add(ctx context.Context, pod *v1.Pod) {
 	if !l.keep(ctx, guest{pod, time.Now()}) {
 		l.SchedulingQueue.Add(ctx, pod)
 	}
 }
 
-// keep has a pod wait here if the gates refuse it; false if not.
+// keep makes a pod wait here if the gates refuse it; it returns false if they do not.
 func (l *Lobby) keep(ctx context.Context, g guest) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -135,8 +132,8 @@ func (l *Lobby) Delete(logger klog.Logger, pod *v1.Pod) {
 	l.forget(pod.UID)
 }
 
-// Activate lets pods that wait here into the queue, where PreEnqueue is asked
-// once more, and passes the others on.
+// Activate lets pods that wait here into the queue, which calls PreEnqueue once more, and passes the
+// others on.
 func (l *Lobby) Activate(logger klog.Logger, pods map[string]*v1.Pod) {
 	rest := make(map[string]*v1.Pod, len(pods))
 	var enter []guest
@@ -159,7 +156,8 @@ func (l *Lobby) Activate(logger klog.Logger, pods map[string]*v1.Pod) {
 	}
 }
 
-// ranked sorts pods as the queue does. The gates are asked of each before: it is they who settle by what.
+// ranked sorts pods as the queue does. The gates are asked about each before: they set the position that
+// a pod is sorted by.
 func (l *Lobby) ranked(ctx context.Context, guests []guest) []*v1.Pod {
 	infos := make([]*framework.QueuedPodInfo, len(guests))
 	for i, g := range guests {
@@ -179,7 +177,7 @@ func (l *Lobby) ranked(ctx context.Context, guests []guest) []*v1.Pod {
 	return pods
 }
 
-// MoveAllToActiveOrBackoffQueue passes an event on, and tells of it.
+// MoveAllToActiveOrBackoffQueue passes an event on to the queue, then to heard.
 func (l *Lobby) MoveAllToActiveOrBackoffQueue(logger klog.Logger, event fwk.ClusterEvent, before, after any, check queue.PreEnqueueCheck) {
 	l.SchedulingQueue.MoveAllToActiveOrBackoffQueue(logger, event, before, after, check)
 	l.heard(event, before, after)

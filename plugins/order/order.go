@@ -36,8 +36,8 @@ type Order struct {
 	last      atomic.Int64
 }
 
-// Plan tells in which order a plan places members. It counts for those that enter
-// the queue from now on.
+// Plan sets the order in which a plan places members. It counts for those that enter the
+// queue from now on.
 func (o *Order) Plan(members []types.UID) {
 	first := o.last.Add(int64(len(members))) - int64(len(members))
 	for i, uid := range members {
@@ -56,7 +56,7 @@ func (o *Order) Freeze(uid types.UID, p Position) {
 	o.positions.Store(uid, p)
 }
 
-// Forget drops what is known of a member that no queue holds any more.
+// Forget drops the position and the place of a member that no queue holds any more.
 func (o *Order) Forget(uid types.UID) {
 	o.positions.Delete(uid)
 	o.places.Delete(uid)
@@ -71,10 +71,10 @@ type Entry struct {
 }
 
 // Less orders by: 1. priority, high first; 2. extra members last; 3. time: a gang's
-// creation, for all others the entry into the queue; 4. gang; 5. the order of the
-// gang's plan, since what one member wishes of others may hold only once those are
-// there; whoever is in no plan comes last; 6. UID. Among what is in no gang this is
-// what kube-scheduler's PrioritySort does.
+// creation, for all others the entry into the queue; 4. gang; 5. the order of the gang's
+// plan, since what one member wishes of others may hold only once those are there;
+// members in no plan come last; 6. UID. Among entries in no gang this is what
+// kube-scheduler's PrioritySort does.
 func (o *Order) Less(a, b Entry) bool {
 	if a.Priority != b.Priority {
 		return a.Priority > b.Priority

@@ -1,11 +1,10 @@
-// Package watches is what the plugins of a process watch, and how far each of them has
-// come: who begins to lead has to know that they have taken in what is stored.
+// Package watches records what the plugins of a process watch, and how far each of them has come:
+// a process that begins to lead has to know that they have taken in what is stored.
 //
-// The handlers of an informer run beside each other, and behind it. That its cache has an
-// object does not tell that a plugin has.
+// The handlers of an informer run beside each other, and behind it. An object in its cache may
+// not have reached a plugin yet.
 //
-// It decides nothing. It remembers a revision for each object until it is told that nobody
-// asks any more.
+// It decides nothing. It remembers a revision for each object until Forget is called.
 package watches
 
 import (
@@ -34,8 +33,8 @@ func (w *Watches) All() []*Watch {
 	return append([]*Watch(nil), w.all...)
 }
 
-// Shared returns the handler to register at an informer that the scheduler watches by, too.
-// The name is for those who wonder what is waited for.
+// Shared returns the handler to register at an informer that the scheduler watches by, too. The
+// name is for readers who wonder what is waited for.
 func (w *Watches) Shared(name string, informer cache.SharedInformer, handler cache.ResourceEventHandler) cache.ResourceEventHandler {
 	return w.add(&Watch{name: name, synced: informer.HasSynced, store: informer.GetStore(), handler: handler})
 }
@@ -67,13 +66,13 @@ type Watch struct {
 	handler  cache.ResourceEventHandler
 
 	mu sync.Mutex
-	// handled are the revisions that the handler has taken in, by UID; nil once nobody asks.
+	// handled are the revisions that the handler has taken in, by UID; nil once Forget is called.
 	handled map[string]string
 }
 
 var _ cache.ResourceEventHandler = &Watch{}
 
-// Name returns who watches what.
+// Name returns which plugin watches what.
 func (w *Watch) Name() string { return w.name }
 
 // Own returns what the plugin's own informer watches, and with what field selector; false
@@ -96,7 +95,7 @@ func (w *Watch) Handled() map[string]string {
 	return maps.Clone(w.handled)
 }
 
-// Forget tells that nobody asks any more what the handler has taken in.
+// Forget ends the record of what the handler has taken in: no caller asks for it any more.
 func (w *Watch) Forget() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -121,8 +120,8 @@ func (w *Watch) OnDelete(object any) {
 	Deleted(func(last any) { w.note(last, nil) })(object)
 }
 
-// Deleted makes a handler of deletions of one that wants the object as it was known last: where a
-// watch has missed the deletion, too.
+// Deleted makes a handler of deletions out of one that takes the object as it was last known,
+// which includes the case that a watch has missed the deletion.
 func Deleted[T any](do func(T)) func(object any) {
 	return func(object any) {
 		if unknown, ok := object.(cache.DeletedFinalStateUnknown); ok {
@@ -134,7 +133,8 @@ func Deleted[T any](do func(T)) func(object any) {
 	}
 }
 
-// note remembers the object, and not the one before; they may be two of one name.
+// note remembers the revision of the new object, and drops the one of the object before; they may
+// be two objects of one name.
 func (w *Watch) note(before, now any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
