@@ -36,10 +36,10 @@ type Gang struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	Source    Source `json:"source"`
-	// Phase is that of PodGroups, for gangs that have none, too.
+	// Phase is that of PodGroups, also for gangs that have none.
 	Phase string `json:"phase"`
 	// Held is how many members without a node have one nominated; Bound, how many have one or had it to the end; Minimum,
-	// how many have to be bound together, 0 where nobody says it.
+	// how many have to be bound together, 0 where it is not set.
 	Held    int `json:"held"`
 	Bound   int `json:"bound"`
 	Minimum int `json:"minimum"`
@@ -51,14 +51,14 @@ type Gang struct {
 	// Mode is Strict or NonStrict.
 	Mode  string `json:"mode"`
 	Queue string `json:"queue"`
-	// Priority is the lowest of its members'; nil where it has none.
+	// Priority is the lowest of its members' priorities; nil where none has one.
 	Priority *int32 `json:"priority,omitempty"`
-	// Domain has all its bound members: of the topology that it requires, or else the finest there is. Nil where none does.
+	// Domain has all its bound members: of the topology that it requires, or else the finest there is. Nil where none has.
 	Domain *DomainName `json:"domain,omitempty"`
 	// Reason and Message say why it waits, or that its minimum is bound.
 	Reason  string `json:"reason"`
 	Message string `json:"message"`
-	// Schedulers are those that its pods name.
+	// Schedulers are the scheduler names of its pods.
 	Schedulers []string    `json:"schedulers,omitempty"`
 	Created    metav1.Time `json:"created"`
 }
@@ -83,7 +83,7 @@ type GangsIn struct {
 	Levels []string
 }
 
-// IsMember reports whether a pod is in a gang, as far as it says itself.
+// IsMember reports whether a pod is in a gang, going by the pod alone.
 func IsMember(pod *v1.Pod) bool {
 	_, _, ok := gang.KeyOf(pod)
 	return ok
@@ -159,7 +159,7 @@ func (r *reader) at(key gang.Key) *seen {
 	return r.gangs[key]
 }
 
-// ranks orders the ways to join, of which the first that any member uses names the source.
+// ranks orders the ways to join; the first that any member uses names the source.
 func ranks(source gang.Source) int {
 	return slices.Index([]gang.Source{gang.FromAnnotation, gang.FromLabel, gang.FromOwner, gang.FromSchedulingGroup}, source)
 }
@@ -199,7 +199,7 @@ func (r *reader) gang(key gang.Key, s *seen) Gang {
 	return g
 }
 
-// from is what makes a gang of it.
+// from returns what makes a gang of it.
 func (s *seen) from() Source {
 	switch {
 	case len(s.pods) > 0 && s.source == gang.FromAnnotation:
@@ -225,7 +225,7 @@ func (s *seen) created() metav1.Time {
 	return oldest.CreationTimestamp
 }
 
-// domain is the one of the topology that a gang requires, or else the finest, that has all these nodes; nil where
+// domain returns the domain of the topology that a gang requires, or else the finest, that has all these nodes; nil where
 // there is none.
 func (r *reader) domain(spec *gang.Spec, nodes map[string]bool) *DomainName {
 	if len(nodes) == 0 {
@@ -244,7 +244,7 @@ func (r *reader) domain(spec *gang.Spec, nodes map[string]bool) *DomainName {
 	return nil
 }
 
-// shared is the value of a label that all nodes have.
+// shared returns the value of a label that all nodes have.
 func (r *reader) shared(key string, nodes map[string]bool) (value string, one bool) {
 	values := map[string]bool{}
 	for name := range nodes {

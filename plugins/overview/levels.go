@@ -13,11 +13,11 @@ import (
 // wellKnown are the last parts of label keys that name levels of a topology.
 var wellKnown = []string{"region", "zone", "datacenter", "spine", "block", "leaf", "rack"}
 
-// deprecated begins the keys of labels that stand beside those that took their place.
+// deprecated begins the keys of labels that were replaced, and still stand beside their replacements.
 const deprecated = "failure-domain.beta.kubernetes.io/"
 
-// Levels are the label keys of nodes that look like levels of a topology, by the last part of their names: region, zone,
-// datacenter, spine, block, leaf or rack. The coarsest is first, which has the fewest domains.
+// Levels returns the label keys of nodes that look like levels of a topology, by the last part of their names: region,
+// zone, datacenter, spine, block, leaf or rack. The coarsest, which has the fewest domains, is first.
 func Levels(nodes []*v1.Node) []string {
 	domains := map[string]map[string]bool{}
 	for _, node := range nodes {

@@ -6,7 +6,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 )
 
-// GangOf is the gang of a pod as namespace/name, as far as the pod says itself; empty where it is in none.
+// GangOf returns the gang of a pod as namespace/name, going by the pod alone; empty where it is in none.
 func GangOf(pod *v1.Pod) string {
 	if key, _, ok := gang.KeyOf(pod); ok {
 		return key.String()

@@ -20,15 +20,15 @@ type Migration struct {
 	To        string `json:"to"`
 	Phase     string `json:"phase"`
 	Suspended bool   `json:"suspended"`
-	// Successor is the pod that came to the target; empty before.
+	// Successor is the pod that came to the target; empty until then.
 	Successor string `json:"successor,omitempty"`
-	// Reason and Message are of the step that it has come to.
+	// Reason and Message are those of the step that it has come to.
 	Reason  string      `json:"reason"`
 	Message string      `json:"message"`
 	Created metav1.Time `json:"created"`
 }
 
-// Migrations lists PodMigrations: the latest first.
+// Migrations lists PodMigrations, the latest first.
 func Migrations(migrations []*v1alpha1.PodMigration) []Migration {
 	rows := make([]Migration, 0, len(migrations))
 	for _, m := range migrations {

@@ -84,7 +84,7 @@ func (d *Domain) picture() string {
 
 func (m *NodeRoom) cell() string { return "[" + m.signs(min(int(m.Total), cellWidth)) + "]" }
 
-// signs draws a room with so many signs. What does not come out even is drawn as less free.
+// signs draws a room with n signs. What does not come out even is drawn as less free.
 func (r *Room) signs(n int) string {
 	var signs strings.Builder
 	left := n
@@ -99,7 +99,7 @@ func (r *Room) signs(n int) string {
 	return signs.String() + strings.Repeat(signFree, left)
 }
 
-// Amount is an amount of a resource as users write it.
+// Amount returns an amount of a resource as users write it.
 func Amount(name v1.ResourceName, amount int64) string {
 	quantity, some := resource.Vector{name: amount}.List()[name]
 	if !some {

@@ -27,9 +27,9 @@ type Plan struct {
 	// where that is not known.
 	Before *int32 `json:"before,omitempty"`
 	After  *int32 `json:"after,omitempty"`
-	// Achieved tells that they have been counted.
+	// Achieved is whether they have been counted.
 	Achieved bool `json:"achieved"`
-	// Reason and Message are of the condition Complete, or of Found before there are moves.
+	// Reason and Message are those of the condition Complete, or of Found before there are moves.
 	Reason  string      `json:"reason"`
 	Message string      `json:"message"`
 	Created metav1.Time `json:"created"`
@@ -114,7 +114,7 @@ func Moves(p *v1alpha1.DefragmentationPlan) []Move {
 // ErrApproved is why a plan need not be approved.
 var ErrApproved = errors.New("it is carried out already")
 
-// Approvable returns why a plan cannot be approved; nil where it can. Of the moves of a plan that can, none will change.
+// Approvable returns why a plan cannot be approved; nil where it can. Once a plan can be, none of its moves will change.
 func Approvable(p *v1alpha1.DefragmentationPlan) error {
 	switch phase := p.Status.Phase; {
 	case p.Spec.Approved:

@@ -30,7 +30,7 @@ type Queue struct {
 	// Reason and Message are why it serves pods, or does not.
 	Reason  string `json:"reason"`
 	Message string `json:"message"`
-	// Resources are its numbers, those with a slash in their name, such as GPUs, first.
+	// Resources are its numbers; resources with a slash in their name, such as GPUs, are first.
 	Resources []QueueResource `json:"resources"`
 	Created   metav1.Time     `json:"created"`
 }
@@ -39,7 +39,7 @@ type Queue struct {
 type QueueResource struct {
 	Name v1.ResourceName `json:"name"`
 	// Deserved is its share as things are: never more than it requests. Allocated is what its pods use, Pending what
-	// those ask for that wait.
+	// its waiting pods ask for.
 	Deserved  resource.Quantity `json:"deserved"`
 	Allocated resource.Quantity `json:"allocated"`
 	Requested resource.Quantity `json:"requested"`
@@ -49,8 +49,8 @@ type QueueResource struct {
 	Capability *resource.Quantity `json:"capability,omitempty"`
 }
 
-// Queues lists queues as a tree: each is followed by those below it, siblings by name. Those without a way to the top,
-// since a parent is missing or below them, are at its end.
+// Queues lists queues as a tree: each is followed by those below it, siblings by name. Queues without a way to the
+// top, because a parent is missing or below them, come last.
 func Queues(queues []*v1alpha1.Queue) []Queue {
 	children, known := map[string][]*v1alpha1.Queue{}, map[string]bool{}
 	sorted := slices.SortedFunc(slices.Values(queues), func(a, b *v1alpha1.Queue) int { return CompareNames(a.Name, b.Name) })

@@ -24,7 +24,7 @@ type Reservation struct {
 	Used int `json:"used"`
 	// Nodes are those of the placements that are held, each once.
 	Nodes []string `json:"nodes,omitempty"`
-	// Owners are who may use it, in words.
+	// Owners are the pods that may use it, in words.
 	Owners      []string        `json:"owners"`
 	Allocatable v1.ResourceList `json:"allocatable,omitempty"`
 	Allocated   v1.ResourceList `json:"allocated,omitempty"`
@@ -67,7 +67,7 @@ func reservationRow(r *v1alpha1.Reservation) Reservation {
 	if at := reservation.Expiry(r); !at.IsZero() {
 		row.Expires = &metav1.Time{Time: at}
 	}
-	// Why there is no place only the scheduler says.
+	// Only the scheduler says why there is no place.
 	for _, of := range []string{v1alpha1.ReservationReady, v1alpha1.ReservationScheduled} {
 		c := meta.FindStatusCondition(r.Status.Conditions, of)
 		if c != nil && (of == v1alpha1.ReservationReady || row.Phase == string(v1alpha1.ReservationPending) && c.Status == metav1.ConditionFalse) {
@@ -77,7 +77,7 @@ func reservationRow(r *v1alpha1.Reservation) Reservation {
 	return row
 }
 
-// held are the placements of which something is held.
+// held returns the placements of which something is held.
 func held(r *v1alpha1.Reservation) []v1alpha1.ReservationPlacement {
 	if reservation.Ended(r.Status.Phase) {
 		return nil
@@ -85,7 +85,7 @@ func held(r *v1alpha1.Reservation) []v1alpha1.ReservationPlacement {
 	return slices.DeleteFunc(slices.Clone(r.Status.Placements), func(p v1alpha1.ReservationPlacement) bool { return p.Spent })
 }
 
-// ownerText is an entry of owners in words: all of it has to apply.
+// ownerText puts an entry of owners into words: all of it has to apply.
 func ownerText(o *v1alpha1.ReservationOwner) string {
 	var parts []string
 	if o.PodGroup != "" {

@@ -19,7 +19,7 @@ const usualGPU v1.ResourceName = "nvidia.com/gpu"
 // Room is how much there is of a resource: of cpu in thousandths, else in the resource's own unit.
 type Room struct {
 	Total int64 `json:"total"`
-	// Used is what pods ask for that are there.
+	// Used is what the pods on the nodes ask for.
 	Used int64 `json:"used"`
 	// Held is what Reservations hold of the rest.
 	Held int64 `json:"held"`
@@ -80,8 +80,8 @@ type TopologyIn struct {
 	Levels []string
 }
 
-// DefaultResource is what is of interest on some nodes: GPUs as most name them, or else the extended resource that most
-// nodes have, or else cpu.
+// DefaultResource returns what is of interest on some nodes: GPUs by their usual name, or else the extended resource
+// that most nodes have, or else cpu.
 func DefaultResource(nodes []*v1.Node) v1.ResourceName {
 	count := map[v1.ResourceName]int{}
 	for _, node := range nodes {
@@ -120,7 +120,7 @@ func TopologyOf(in TopologyIn) Topology {
 	return Topology{Resource: in.Resource, Levels: in.Levels, Domain: p.domain(Domain{}, all, 0)}
 }
 
-// roomOf is what a node has: pods come before Reservations.
+// roomOf returns the room of a node: pods come before Reservations.
 func roomOf(node *v1.Node, name v1.ResourceName, used, held int64) Room {
 	room := Room{Total: resource.FromList(node.Status.Allocatable)[name], Used: used}
 	left := max(0, room.Total-used)
@@ -133,7 +133,7 @@ func roomOf(node *v1.Node, name v1.ResourceName, used, held int64) Room {
 	return room
 }
 
-// usedOn is what pods ask for that have a node and have not ended, by node.
+// usedOn returns what pods that have a node and have not ended ask for, by node.
 func usedOn(pods []*v1.Pod, name v1.ResourceName) map[string]int64 {
 	used := map[string]int64{}
 	for _, pod := range pods {
@@ -144,7 +144,7 @@ func usedOn(pods []*v1.Pod, name v1.ResourceName) map[string]int64 {
 	return used
 }
 
-// heldOn is what Reservations hold and nobody uses, by node.
+// heldOn returns what Reservations hold and no pod uses, by node.
 func heldOn(reservations []*v1alpha1.Reservation, name v1.ResourceName) map[string]int64 {
 	on := map[string]int64{}
 	for _, r := range reservations {
@@ -195,14 +195,14 @@ func (p *parts) domain(d Domain, nodes []int, depth int) Domain {
 	return d
 }
 
-// offer notes what is free in one part; the first of equals counts.
+// offer notes what is free in one part; of equal parts the first counts.
 func (d *Domain) offer(free int64, in string) {
 	if free > d.Largest {
 		d.Largest, d.LargestIn = free, in
 	}
 }
 
-// Title is what users call a domain: rack r2.
+// Title returns what users call a domain: rack r2.
 func (d *Domain) Title() string {
 	switch {
 	case d.Key == "":

@@ -11,18 +11,20 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 )
 
-// maxWaits is how many reasons a gang has: members that wait for much the same say it in other numbers.
+// maxWaits is how many reasons a gang has at most: members that wait for much the same reason give it
+// with other numbers.
 const maxWaits = 4
 
 // Wait is why members of a gang have no node, in the words of their condition PodScheduled.
 type Wait struct {
 	Reason  string `json:"reason"`
 	Message string `json:"message"`
-	// Pods is how many say so.
+	// Pods is how many have this reason.
 	Pods int `json:"pods"`
 }
 
-// Waits returns why the members of gangs wait, by gang: what most say first, and four reasons at most.
+// Waits returns why the members of gangs wait, by gang: the most frequent reason first, and four
+// reasons at most.
 func Waits(pods []*v1.Pod) map[types.NamespacedName][]Wait {
 	counts := map[types.NamespacedName]map[Wait]int{}
 	for _, pod := range pods {
