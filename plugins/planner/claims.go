@@ -24,7 +24,7 @@ type storage struct {
 	classes storagelisters.StorageClassLister
 	// devices are claims of the other kind; nil where the scheduler knows of none.
 	devices fwk.ResourceClaimTracker
-	// backing tells which extended resources a DeviceClass backs; nil likewise.
+	// backing resolves the DeviceClass that backs an extended resource; nil likewise.
 	backing fwk.DeviceClassResolver
 	// stock bounds how many devices nodes have left; nil likewise.
 	stock *devices.Stock
@@ -55,8 +55,8 @@ func storageOf(fw framework.Framework) storage {
 
 const unboundIndex = "lockstep.dev/unbound"
 
-// unboundVolumes indexes volumes that no claim has yet by their class, and those that wait
-// for one claim by that.
+// unboundVolumes indexes the volumes that no claim has yet by their class, and those that
+// wait for one claim by that claim.
 func unboundVolumes(object any) ([]string, error) {
 	pv, ok := object.(*v1.PersistentVolume)
 	switch {
@@ -83,13 +83,13 @@ func (s storage) anyUnbound(value string) (bool, error) {
 	return len(keys) > 0, nil
 }
 
-// claimed is what the claims of a pod mean for where it may go. Claims of members that are
-// of the same make are alike: bound to volumes that the same nodes reach, or waiting for
-// such volumes.
+// claimed is what the claims of a pod mean for which nodes it may go to. Claims of members
+// that are of the same make are alike: bound to volumes that the same nodes reach, or
+// waiting for such volumes.
 type claimed struct {
-	// any tells that there are claims; members of a class may have different ones.
+	// any is whether there are claims; members of a class may have different ones.
 	any bool
-	// shape is what scheduling can tell of them.
+	// shape is what matters of them to scheduling.
 	shape []any
 	// contends: what one member gets, others may want.
 	contends bool
@@ -153,8 +153,8 @@ func (s storage) read(pod *v1.Pod, uses map[claimKey]int) (claimed, error) {
 	return c, nil
 }
 
-// readClaim takes in one claim. One that is like no other goes by its name: so does one that
-// is not in order, which the volume filters tell about.
+// readClaim takes in one claim. A claim that is like no other goes by its name; so does one
+// that is not in order, which the volume filters report.
 func (s storage) readClaim(c *claimed, claim *v1.PersistentVolumeClaim, shared bool) error {
 	byName := func() { c.shape = append(c.shape, "claim", claim.Name) }
 	if slices.Contains(claim.Spec.AccessModes, v1.ReadWriteOncePod) {
@@ -199,7 +199,7 @@ func (s storage) readBound(c *claimed, claim *v1.PersistentVolumeClaim, byName f
 	if pv.Spec.NodeAffinity == nil || pv.Spec.NodeAffinity.Required == nil {
 		return nil
 	}
-	if r, err := reachOf(pv.Spec.NodeAffinity.Required); err == nil { // else the filters tell
+	if r, err := reachOf(pv.Spec.NodeAffinity.Required); err == nil { // else the filters report it
 		c.reach = append(c.reach, r)
 	}
 	return nil

@@ -20,9 +20,9 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
 )
 
-// identityLabels number the pods of a workload. They tell pods apart, but no
-// scheduling rule that makes sense selects by them; if one does, the filters
-// see it when the member follows the plan, and the round is planned again.
+// identityLabels number the pods of a workload. They distinguish pods, but no scheduling rule
+// that makes sense selects by them; if one does, the filters see it when the member follows the
+// plan, and the round is planned again.
 var identityLabels = map[string]bool{
 	"apps.kubernetes.io/pod-index":               true,
 	"statefulset.kubernetes.io/pod-name":         true,
@@ -105,17 +105,17 @@ func repels(info *framework.PodInfo) bool {
 	})
 }
 
-// wants reports whether a node is one of those that the class asks for, by their labels or names.
+// wants reports whether a node is one of those that the class asks for, by the labels or names of
+// nodes.
 func (c *class) wants(node *v1.Node) bool {
 	if c.required == nil {
 		c.required = new(nodeaffinity.GetRequiredNodeAffinity(c.info.Pod))
 	}
-	match, _ := c.required.Match(node) // the filter, too, takes what it cannot read for no match
+	match, _ := c.required.Match(node) // the filter, too, counts what it cannot read as no match
 	return match
 }
 
-// podInfo is the PodInfo of a pod of a class. What the class computed once is
-// shared.
+// podInfo returns the PodInfo of a pod of a class. What the class computed once is shared.
 func (c *class) podInfo(pod *v1.Pod) *framework.PodInfo {
 	info := *c.info
 	info.Pod = pod
@@ -177,7 +177,7 @@ func (g *grouping) hash(pod *v1.Pod, claims claimed, granted []hold.Holder) uint
 	return h.Sum64()
 }
 
-// isLocalVolume tells volumes that say nothing about nodes.
+// isLocalVolume reports whether a volume says nothing about nodes.
 func isLocalVolume(v *v1.VolumeSource) bool {
 	return v.EmptyDir != nil || v.ConfigMap != nil || v.Secret != nil || v.Projected != nil || v.DownwardAPI != nil || v.HostPath != nil
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
 )
 
-// question is in the cycle state where it is a plan that asks the plugins of the profile about
-// a pod, and not the pod's own cycle.
+// question marks a cycle state in which a plan asks the plugins of the profile about a pod; it
+// is not the pod's own cycle.
 type question struct{}
 
 const questionKey fwk.StateKey = "lockstep.dev/Question"
@@ -16,7 +16,8 @@ const questionKey fwk.StateKey = "lockstep.dev/Question"
 // Clone shares the question, which never changes.
 func (q question) Clone() fwk.StateData { return q }
 
-// Ask makes a cycle state one of a plan's question. What these holders have is no obstacle.
+// Ask makes a cycle state one of a plan's question. The holds of these holders are no
+// obstacle.
 func Ask(state fwk.CycleState, holders ...hold.Holder) {
 	state.Write(questionKey, question{})
 	holds.Grant(state, holders...)

@@ -15,7 +15,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 )
 
-// deviceClaim names a ResourceClaim of a pod; empty as long as it has not been made.
+// deviceClaim returns the name of a ResourceClaim of a pod; empty as long as it has not been made.
 func deviceClaim(pod *v1.Pod, i int) string {
 	name, _, err := resourceclaim.Name(pod, &pod.Spec.ResourceClaims[i])
 	if err != nil || name == nil {
@@ -24,11 +24,11 @@ func deviceClaim(pod *v1.Pod, i int) string {
 	return *name
 }
 
-// deviceKey is a ResourceClaim among claims for volumes, of which no name has a slash.
+// deviceKey returns the key of a ResourceClaim among claims for volumes, of which no name has a slash.
 func deviceKey(pod *v1.Pod, name string) claimKey { return claimKey{pod.Namespace, "devices/" + name} }
 
-// readDevices takes in the ResourceClaims of a pod. Those that ask for the same, and that nobody else has, are alike.
-// One that members share goes by its name: once one of them has it, the others have to go where it is.
+// readDevices takes in the ResourceClaims of a pod. Claims that ask for the same, and that no other pod has, are alike. A claim
+// that members share goes by its name: once one of them has it, the others have to go where it is.
 func (s storage) readDevices(c *claimed, pod *v1.Pod, uses map[claimKey]int) error {
 	for i := range pod.Spec.ResourceClaims {
 		c.any = true
@@ -56,7 +56,7 @@ func (s storage) readDevices(c *claimed, pod *v1.Pod, uses map[claimKey]int) err
 	return nil
 }
 
-// takes counts the devices that a claim is allocated at least: of what it may do without, and with admin access, none.
+// takes counts the devices that a claim is allocated at least: none of what it may do without, and none with admin access.
 func (c *claimed) takes(claim *resourceapi.ResourceClaim) {
 	for _, request := range claim.Spec.Devices.Requests {
 		if one := request.Exactly; one != nil && one.AllocationMode == resourceapi.DeviceAllocationModeExactCount && !ptr.Deref(one.AdminAccess, false) {
@@ -90,14 +90,14 @@ func (w *world) left(deviceClass string) map[string]int {
 		var bounded bool
 		var err error
 		if left, bounded, err = w.storage.stock.Left(deviceClass); err != nil || !bounded {
-			left = nil // the filters tell
+			left = nil // the filters report it
 		}
 		w.devicesLeft[deviceClass] = left
 	}
 	return left
 }
 
-// crowded says, if so, that members of a gang share a claim of which there cannot be as many users as it needs.
+// crowded returns that members of a gang share a claim which cannot have as many users as the gang needs; empty if none do.
 func (w *world) crowded(a *gang.Attempt) string {
 	for _, need := range a.Gangs {
 		users := map[string]int{}
@@ -131,7 +131,7 @@ func (w *world) shortDevices(members []int) []string {
 		for i := range pod.Spec.ResourceClaims {
 			name := deviceClaim(pod, i)
 			claim, err := w.storage.devices.Get(pod.Namespace, name)
-			if key := deviceKey(pod, name); err == nil && claim.Status.Allocation == nil && !seen[key] { // the filters have told of errors
+			if key := deviceKey(pod, name); err == nil && claim.Status.Allocation == nil && !seen[key] { // the filters have reported errors
 				seen[key] = true
 				addRequests(counts, claim)
 			}
@@ -151,7 +151,7 @@ func (w *world) lacks(name v1.ResourceName) bool {
 }
 
 // addRequests counts the devices of a claim that is not allocated. Of a list of alternatives the first counts, and a request for
-// all devices of a node as one.
+// all devices of a node counts as one.
 func addRequests(counts map[string]int64, claim *resourceapi.ResourceClaim) {
 	for _, request := range claim.Spec.Devices.Requests {
 		switch {

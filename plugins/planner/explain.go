@@ -50,8 +50,8 @@ func (w *world) explain(a *gang.Attempt, problem placement.Problem, solved place
 	return why
 }
 
-// rejects reports whether members of which plugins say that no node will do, whatever it has, are
-// needed for a minimum: more nodes would not help.
+// rejects reports whether a minimum needs members for which plugins reject every node, whatever it has: more nodes would
+// not help.
 func (w *world) rejects(a *gang.Attempt) bool {
 	member := 0
 	for _, need := range a.Gangs {
@@ -95,8 +95,8 @@ func (w *world) explainDomains(need gang.Need, g placement.Gang, outcome placeme
 	return text
 }
 
-// scattered tells, by the key of that, which gangs only their required topology keeps waiting. Of gangs that have to be in
-// one domain together it tells nothing: room for one of them alone is of no use.
+// scattered returns the gangs that only their required topology keeps waiting, with its label key. It returns none of
+// gangs that have to be in one domain together: room for one of them alone is of no use.
 func scattered(a *gang.Attempt, solved placement.Result) map[gang.Key]string {
 	if len(a.Gangs) > 1 && a.Shared() != "" {
 		return nil
@@ -110,7 +110,7 @@ func scattered(a *gang.Attempt, solved placement.Result) map[gang.Key]string {
 	return topologies
 }
 
-// isScattered reports whether no domain of the topology that a gang requires has room for it, and several together do.
+// isScattered reports whether no domain of the topology that a gang requires has room for it, but several together do.
 func isScattered(need gang.Need, outcome placement.Outcome) bool {
 	fit := 0
 	for _, d := range outcome.Domains {
@@ -119,7 +119,7 @@ func isScattered(need gang.Need, outcome placement.Outcome) bool {
 	return need.Spec.RequiredTopology != "" && outcome.Fit < need.Min && fit >= need.Min
 }
 
-// forStage words for which of the stages of a gang its minimum is.
+// forStage words which of the stages of a gang its minimum is for.
 func forStage(need gang.Need) string { return gang.TextStage(need.Spec.Stage()) }
 
 // inSlices words in which slices the members of a gang have to be.

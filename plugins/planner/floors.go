@@ -21,22 +21,22 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/whatif"
 )
 
-// floor is what a gang asks for beside its minimum: so much has to be free for it in all,
-// what its members take and have included, beside what gangs of others that have begun are still to take. Nothing is held for it.
+// floor is what a gang asks for beside its minimum: so much has to be free for it in all, including what its members take and
+// have, beside what other gangs that have begun are still to take. Nothing is held for it.
 type floor struct {
 	want resource.Vector
 	// have is what members have that were placed before.
 	have resource.Vector
 	// holders are those whose holds are no obstacle to some member.
 	holders []hold.Holder
-	// probes are pods like the members that ask for nothing: where one may be, what is free
-	// counts. They were prepared as views when first asked for.
+	// probes are pods like the members that ask for nothing: on nodes where one may be, what is free counts. They were prepared
+	// as views when first asked for.
 	probes []*v1.Pod
 	views  []*whatif.View
 	usable []usability // by node
-	// passing: a probe was refused on every node, for what may pass.
+	// passing: a probe was refused on every node, for a reason that may pass.
 	passing bool
-	// least is what was short where least was, and in which domain; beside is what gangs of others have still to take there.
+	// least is what was short where least was, and in which domain; beside is what other gangs have still to take there.
 	least, beside resource.Vector
 	domain        string
 }
@@ -83,8 +83,8 @@ func floorsOf(a *gang.Attempt) ([]*floor, error) {
 	return floors, nil
 }
 
-// bare is a pod with no more than what rules out nodes for it: what it takes of them, and
-// which volumes it has, is its own affair and not that of the members that come later.
+// bare returns a pod with no more than what rules out nodes for it: what the pod takes of them, and which volumes it has, does
+// not apply to the members that come later.
 func bare(pod *v1.Pod) *v1.Pod {
 	probe := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Labels: pod.Labels}}
 	probe.Spec = v1.PodSpec{
@@ -120,7 +120,7 @@ func (w *world) mayUse(ctx context.Context, f *floor, node int) (bool, error) {
 		}
 		for _, v := range f.views {
 			if !v.Allows(w.tx.Node(node)) {
-				f.usable[node] = unusable // whoever chose may choose another
+				f.usable[node] = unusable // the plugin that chose the nodes may choose others
 				continue
 			}
 			status := w.tx.Fits(ctx, v, node)
@@ -139,8 +139,8 @@ func (w *world) mayUse(ctx context.Context, f *floor, node int) (bool, error) {
 	return f.usable[node] == usable, nil
 }
 
-// free is how much of a resource a node has left for a gang beside what is held there for
-// others; of one that takes no more pods, nothing.
+// free returns how much of a resource a node has left for a gang beside what is held there for others; nothing on a node that
+// takes no more pods.
 func (w *world) free(f *floor, node int, name v1.ResourceName) int64 {
 	info := w.tx.Node(node)
 	has := info.GetAllocatable()
@@ -156,7 +156,7 @@ func (w *world) free(f *floor, node int, name v1.ResourceName) int64 {
 	return max(0, left)
 }
 
-// rest is what a gang asks for beyond its members, those placed in a plan included.
+// rest returns what a gang asks for beyond its members, those placed in a plan included.
 func (w *world) rest(f *floor, placed map[int]int) resource.Vector {
 	rest := maps.Clone(f.want)
 	for name := range rest {
@@ -206,8 +206,8 @@ func (w *world) Spare(ctx context.Context, asked []placement.Floor) (short []int
 	return short, nil
 }
 
-// outstandingOn is what gangs of others have still to take of what a gang asks for, where they run on any of the nodes that
-// its own members may use: what they make next will look for room there.
+// outstandingOn returns what other gangs have still to take of what a gang asks for, where they run on any of the nodes that its
+// own members may use: the pods that they make next will look for room there.
 func (w *world) outstandingOn(ctx context.Context, f *floor, nodes []int) (resource.Vector, error) {
 	sum := resource.Vector{}
 	counted := make([]bool, len(w.outstanding))
@@ -258,7 +258,7 @@ func (w *world) give(ctx context.Context, f *floor, node int, rest resource.Vect
 	return nil
 }
 
-// share is how much of what is wanted is short, of all resources together.
+// share returns how much of what is wanted is short, over all resources together.
 func share(short, want resource.Vector) float64 {
 	sum := 0.0
 	for name, amount := range short {
@@ -267,9 +267,8 @@ func share(short, want resource.Vector) float64 {
 	return sum
 }
 
-// bound reports whether a gang could have its floor on nodes that have so much each, at most,
-// beside what its members have elsewhere; what they will take is counted among that. Nodes that
-// are known to be of no such use, or worse, do not count.
+// bound reports whether a gang could have its floor on nodes that have so much each, at most, beside what its members have
+// elsewhere; what they will take is counted among that. Nodes that are known to be of no such use, or worse, do not count.
 func (w *world) bound(f *floor, have resource.Vector, nodes []int, use usability, free func(node int, name v1.ResourceName) int64) bool {
 	for name, want := range f.want {
 		want -= have[name]
@@ -288,8 +287,8 @@ func (w *world) bound(f *floor, have resource.Vector, nodes []int, use usability
 	return true
 }
 
-// Beyond is what a gang asks for beside its minimum: what its PodGroup wants free for it in
-// all, without what members have, and without what the first of those that wait will take.
+// Beyond returns what a gang asks for beside its minimum: what its PodGroup wants free for it in all, without what members have,
+// and without what the first of the waiting ones will take.
 func Beyond(need gang.Need) resource.Vector {
 	rest := maps.Clone(need.Floor)
 	take := func(pod *v1.Pod) {

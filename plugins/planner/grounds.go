@@ -10,9 +10,10 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
 )
 
-// grounds are where an attempt is planned first, one after the other, where capacity is held for
-// its members by name: on the nodes that have it, and then in the domains around them, where the
-// gang has to be in one. None where nothing is, which costs a question for each member.
+// grounds returns where an attempt is planned first, one set of nodes after the other, where
+// capacity is held for its members by name: the nodes that have it, and then the domains around
+// them, where the gang has to be in one. None where nothing is held; that costs a question for
+// each member.
 func (p *Planner) grounds(a *gang.Attempt) (grounds [][]string) {
 	var holders []hold.Holder
 	keys := map[string]bool{}
@@ -41,7 +42,8 @@ func (p *Planner) grounds(a *gang.Attempt) (grounds [][]string) {
 	return grounds
 }
 
-// around lists the nodes that are in a domain of a topology with one of these, those first.
+// around lists the nodes that are in a domain of a topology with one of the given nodes, the
+// given ones first.
 func (p *Planner) around(nodes []string, key string) []string {
 	all, err := p.fw.SnapshotSharedLister().NodeInfos().List()
 	if err != nil {
@@ -69,7 +71,7 @@ func (p *Planner) around(nodes []string, key string) []string {
 	return around
 }
 
-// named are nodes by their names, without those that are not there.
+// named returns nodes by their names, without those that do not exist.
 func (w *world) named(names []string) (nodes []int) {
 	for _, name := range names {
 		if node, ok := w.tx.Index(name); ok {

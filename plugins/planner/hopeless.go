@@ -51,9 +51,9 @@ func (w *world) hopeless(a *gang.Attempt, problem placement.Problem, why map[gan
 	return some
 }
 
-// mostEmpty is how many members of a gang would have a place if the nodes were empty, at
-// most: in one domain, where it has to be in one. afloat: there is a domain with so much of
-// what it asks for beside its members. It returns the number of domains, too.
+// mostEmpty returns how many members of a gang would have a place if the nodes were empty, at
+// most: in one domain, where it has to be in one. afloat: there is a domain with so much of what
+// it asks for beside its members. It returns the number of domains, too.
 func (w *world) mostEmpty(g placement.Gang, f *floor) (most int, afloat bool, domains int) {
 	count := map[int]int{}
 	for _, member := range g.Members {
@@ -82,7 +82,7 @@ func (w *world) floats(f *floor, nodes []int) bool {
 	return f == nil || w.bound(f, nil, nodes, closed, w.allocatable)
 }
 
-// all are the nodes, by index.
+// all returns the nodes, by index.
 func (w *world) all() []int {
 	nodes := make([]int, w.tx.Len())
 	for i := range nodes {
@@ -91,7 +91,7 @@ func (w *world) all() []int {
 	return nodes
 }
 
-// allocatable is how much of a resource a node has.
+// allocatable returns how much of a resource a node has.
 func (w *world) allocatable(node int, name v1.ResourceName) int64 {
 	has := w.tx.Node(node).GetAllocatable()
 	if name == v1.ResourcePods {
@@ -100,7 +100,7 @@ func (w *world) allocatable(node int, name v1.ResourceName) int64 {
 	return holds.Amount(has, name)
 }
 
-// fitEmpty is how many members would have a place on nodes if these were empty, at most; of
+// fitEmpty returns how many members would have a place on nodes if these were empty, at most; of
 // members that are alike, in whole slices.
 func (w *world) fitEmpty(g placement.Gang, count map[int]int, nodes []int) int {
 	fit := 0
@@ -135,12 +135,12 @@ func (e empty) Slots(class, node int) int {
 	return e.slotsEmpty(class, node)
 }
 
-// ownTaints begin the keys of taints with which Kubernetes says how a node is just now.
+// ownTaints begin the keys of taints with which Kubernetes marks how a node is just now.
 var ownTaints = []string{"node.kubernetes.io/", "node.cloudprovider.kubernetes.io/"}
 
 // forGood reports whether a refusal is by a filter that goes by what the pod asks for and what
-// its nodes are. That a refusal cannot be resolved by evictions does not say so: a claim gets
-// its volume, others release devices, a node is uncordoned.
+// its nodes are. That evictions cannot resolve a refusal does not mean so: a claim gets its
+// volume, other pods release devices, a node is uncordoned.
 func forGood(status *fwk.Status) bool {
 	if status.Code() != fwk.UnschedulableAndUnresolvable {
 		return false
@@ -165,8 +165,8 @@ func lasts(ctx context.Context, status *fwk.Status, pod *v1.Pod, node *v1.Node) 
 	return stays
 }
 
-// slotsEmpty is how many members of a class a node would take if it were empty. Volumes that
-// others have now would be free then, too.
+// slotsEmpty returns how many members of a class a node would take if it were empty. Volumes
+// that others have now would be free then, too.
 func (w *world) slotsEmpty(class, node int) int {
 	if !w.reaches(class, node) || w.checksAffinity && !w.classes[class].wants(w.tx.Node(node).Node()) {
 		return 0

@@ -67,7 +67,8 @@ func (o *offers) Take(ctx context.Context, member int) (int, bool, error) {
 	}
 }
 
-// state changes whenever it may matter to nodes that did not take anybody.
+// state returns a number that changes whenever nodes that took no member may look
+// different.
 func (o *offers) state() int {
 	if o.volatile(o.class) {
 		return o.tx.Changes()

@@ -14,16 +14,16 @@ type Piece struct {
 	In []Bond
 }
 
-// Bond is a topology in one domain of which all pieces have to be that are in the same run of members.
+// Bond is a topology, all pieces of which in the same run of members have to be in one domain.
 type Bond struct {
 	Key string
 	// Run is the number of the slice; 0 where it is all of the gang.
 	Run int
-	// On is a node on which a member of the run is that has its place; negative where there is none.
+	// On is a node on which a placed member of the run is; negative where there is none.
 	On int
 }
 
-// Pieces takes the members that a gang needs apart, by the finest of its slices.
+// Pieces divides the members that a gang needs, by the finest of its slices.
 func (r *Room) Pieces(i int) []Piece {
 	g, levels := r.problem.Gangs[i], r.sliced[i].Levels
 	if g.Required != "" {
@@ -51,7 +51,7 @@ func (r *Room) Pieces(i int) []Piece {
 	return pieces
 }
 
-// run is the number of the slice of a level that a rank is in.
+// run returns the number of the slice of a level that a rank is in.
 func run(level placement.Level, rank int) int {
 	if level.Slice == 0 {
 		return 0
@@ -59,7 +59,7 @@ func run(level placement.Level, rank int) int {
 	return rank / level.Slice
 }
 
-// bonds are those of members around a rank, beside those that have their place.
+// bonds returns those of members around a rank, beside members that have their place.
 func bonds(levels []placement.Level, rank int, on []placement.Standing) []Bond {
 	list := make([]Bond, len(levels))
 	for i, level := range levels {

@@ -69,17 +69,17 @@ type Plan struct {
 	Order []types.UID
 	// Tried is how far each gang of the attempt came.
 	Tried []placement.Outcome
-	// Coupled tells that members care about other pods.
+	// Coupled is whether members care about other pods.
 	Coupled bool
-	// Hopeless tells that the attempt would not fit either if everything else were gone, as
-	// far as the nodes were looked at. What passes without that does not count: claims that
-	// have no volume yet, devices in use, nodes that are not ready or cordoned.
+	// Hopeless is whether the attempt would not fit either if everything else were gone, as far as the
+	// nodes were looked at. Passing obstacles do not count: claims that have no volume yet, devices in
+	// use, nodes that are not ready or cordoned.
 	Hopeless bool
 }
 
-// Plan plans an attempt. The holds of the given holders are no obstacle; they
-// would be given back. Members that have capacity held for them by name, a reservation say, go
-// where that is, if all fit there, or else as many as do.
+// Plan plans an attempt. The holds of the given holders are no obstacle; they would be given back.
+// Members that have capacity held for them by name, by a reservation for example, go there, if all fit,
+// or else as many as do.
 func (p *Planner) Plan(ctx context.Context, a *gang.Attempt, evict []hold.Holder) (result *Plan, err error) {
 	for _, nodes := range p.grounds(a) {
 		if result, err := p.plan(ctx, a, evict, nodes); err != nil || result.Complete {
@@ -89,7 +89,7 @@ func (p *Planner) Plan(ctx context.Context, a *gang.Attempt, evict []hold.Holder
 	return p.plan(ctx, a, evict, nil)
 }
 
-// PlanOn plans an attempt on these nodes, and returns where its pods go; none if they do not fit.
+// PlanOn plans an attempt on these nodes, and returns where its pods go; nil if they do not fit.
 func (p *Planner) PlanOn(ctx context.Context, a *gang.Attempt, nodes []string) (map[types.UID]string, error) {
 	result, err := p.plan(ctx, a, nil, nodes)
 	if err != nil || !result.Complete {
@@ -98,7 +98,7 @@ func (p *Planner) PlanOn(ctx context.Context, a *gang.Attempt, nodes []string) (
 	return result.Nodes, nil
 }
 
-// plan plans an attempt on some nodes only; nil for all. Without all it explains nothing.
+// plan plans an attempt on some nodes only; nil for all. A plan on some nodes explains nothing.
 func (p *Planner) plan(ctx context.Context, a *gang.Attempt, evict []hold.Holder, only []string) (result *Plan, err error) {
 	w, problem, err := p.pose(a, evict, false)
 	if err != nil {
@@ -144,7 +144,7 @@ func (p *Planner) plan(ctx context.Context, a *gang.Attempt, evict []hold.Holder
 	return result, nil
 }
 
-// note writes down who was placed where.
+// note writes down which member was placed where.
 func (w *world) note(result *Plan, solved placement.Result, before whatif.Mark) {
 	result.Nodes, result.Demand = map[types.UID]string{}, map[types.UID]holds.Demand{}
 	inPlaceOf := make(map[types.UID]types.UID, len(solved.As))
@@ -212,7 +212,7 @@ func (p *Planner) pose(a *gang.Attempt, evict []hold.Holder, inCopies bool) (*wo
 	return w, problem, nil
 }
 
-// groupingFor is one that knows what all members use, those that are placed too.
+// groupingFor returns a grouping that knows what all members use, those that are placed too.
 func (p *Planner) groupingFor(a *gang.Attempt) *grouping {
 	group := newGrouping(p.storage)
 	group.granters = p.points.granters
@@ -227,7 +227,7 @@ func (p *Planner) groupingFor(a *gang.Attempt) *grouping {
 	return group
 }
 
-// newWorld is one without members.
+// newWorld returns a world without members.
 func (p *Planner) newWorld(inCopies bool) *world {
 	return &world{
 		fw: p.fw, holds: p.holds, storage: p.storage,
@@ -238,7 +238,8 @@ func (p *Planner) newWorld(inCopies bool) *world {
 	}
 }
 
-// gather takes in the members that are to be placed, by class, and returns the gangs that they make up.
+// gather takes in the members that are to be placed, by class, and returns the placement problem of
+// their gangs.
 func (w *world) gather(a *gang.Attempt, group *grouping) (placement.Problem, error) {
 	problem := placement.Problem{KeepPartial: !a.Strict}
 	for _, need := range a.Gangs {
@@ -263,8 +264,8 @@ func (w *world) gather(a *gang.Attempt, group *grouping) (placement.Problem, err
 	return problem, nil
 }
 
-// grant has what these holders have be no obstacle, nor, to each class, what is held for its
-// members beside that.
+// grant makes the holds of these holders no obstacle, nor, for each class, what is held for its members
+// beside that.
 func (w *world) grant(problem placement.Problem, holders []hold.Holder) {
 	holders = slices.Clip(holders)
 	for _, c := range w.classes {
@@ -292,8 +293,8 @@ const (
 	coupledEffortPerMember = 20
 )
 
-// standing adds the members that an earlier plan placed and that are not in the
-// scheduler's cache yet. What is held for them belongs to this group.
+// standing adds the members that an earlier plan placed and that are not in the scheduler's cache yet.
+// What is held for them belongs to this group.
 func (p *Planner) standing(ctx context.Context, w *world, a *gang.Attempt) error {
 	for _, need := range a.Gangs {
 		for _, placed := range need.Placed {
@@ -302,7 +303,7 @@ func (p *Planner) standing(ctx context.Context, w *world, a *gang.Attempt) error
 			}
 			node, ok := w.tx.Index(placed.Node)
 			if !ok {
-				continue // the node is gone; the member will find out
+				continue // the node is gone; the member's own cycle will find out
 			}
 			claims, err := p.storage.read(placed.Pod, w.uses)
 			if err != nil {
@@ -328,8 +329,8 @@ func (p *Planner) standing(ctx context.Context, w *world, a *gang.Attempt) error
 	return nil
 }
 
-// expect names a member that others may have to keep away from. In a plan, where these are
-// prepared one after the other in the snapshot, there is no need to.
+// expect names a member that others may have to keep away from. A plan does not need it: there the
+// members are prepared one after the other in the snapshot.
 func (w *world) expect(info *framework.PodInfo) {
 	if w.coupled && w.inCopies {
 		w.tx.Expect(info)

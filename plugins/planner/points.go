@@ -25,7 +25,7 @@ type Points struct {
 	// Selectors choose victims.
 	Selectors []gangpoint.VictimSelector
 	rounds    []gangpoint.VictimRounds
-	// granters know what is held for members beside what their gang holds. Those for which
+	// granters know what is held for members beside what their gang holds. Members for which
 	// it is not the same are of different classes.
 	granters []holds.Granter
 }
@@ -41,7 +41,7 @@ func PointsOf(plugins *extension.Plugins, fw framework.Framework) Points {
 	}
 }
 
-// GangOf is an attempt as extension points see it; a group of gangs goes by its first.
+// GangOf returns an attempt as extension points see it; a group of gangs goes by its first.
 func GangOf(a *gang.Attempt) gangpoint.Gang {
 	g := gangpoint.Gang{Namespace: a.Gangs[0].Key.Namespace, Name: a.Gangs[0].Key.Name, Min: a.Members(), Priority: math.MaxInt32}
 	for _, need := range a.Gangs {
@@ -53,7 +53,7 @@ func GangOf(a *gang.Attempt) gangpoint.Gang {
 	return g
 }
 
-// Rounds asks from whom a preemptor may take.
+// Rounds asks which pods a preemptor may take from, round by round.
 func (p Points) Rounds(ctx context.Context, preemptor gangpoint.Gang, need victim.Vector) []gangpoint.Round {
 	for _, plugin := range p.rounds {
 		if rounds := plugin.VictimRounds(ctx, preemptor, need); len(rounds) > 0 {
@@ -92,7 +92,7 @@ func (p Points) Domains(ctx context.Context, g gangpoint.Gang, nodes []fwk.NodeI
 	return nil, nil
 }
 
-// nodes lists the nodes of the transaction, where a plugin wants to know.
+// nodes lists the nodes of the transaction, where a plugin wants them.
 func (p Points) nodes(tx *whatif.Transaction) []fwk.NodeInfo {
 	if len(p.predicates)+len(p.spaces) == 0 {
 		return nil

@@ -8,7 +8,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/placement"
 )
 
-// Levels are those of a layout, as a placement knows them.
+// Levels returns the levels of a layout, as a placement knows them.
 func Levels(layout *gang.Layout) []placement.Level {
 	levels := make([]placement.Level, len(layout.Levels))
 	for i, level := range layout.Levels {
@@ -17,9 +17,9 @@ func Levels(layout *gang.Layout) []placement.Level {
 	return levels
 }
 
-// rank tells where members of a gang are that have their place, and which numbers all have:
-// their own, or, where they carry none, numbers by which those that have their place are in
-// whole slices, and the others fill the gaps.
+// rank records where the placed members of a gang are, and gives all members numbers: their
+// own, or, where they carry none, numbers by which the placed ones are in whole slices, and
+// the others fill the gaps.
 func (w *world) rank(problem *placement.Problem, i int, need *gang.Need) {
 	g := &problem.Gangs[i]
 	for _, placed := range need.Placed {
@@ -43,8 +43,8 @@ func (w *world) rank(problem *placement.Problem, i int, need *gang.Need) {
 	}
 }
 
-// RoomIn is how many more pods like the only one of an attempt the domains of a topology take,
-// by arithmetic. It costs a look at each node.
+// RoomIn returns how many more pods like the only one of an attempt the domains of a topology
+// take, by arithmetic. It costs a look at each node.
 func (p *Planner) RoomIn(ctx context.Context, a *gang.Attempt, key string) (room map[string]int, err error) {
 	w, _, err := p.pose(a, nil, false)
 	if err != nil {

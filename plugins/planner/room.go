@@ -20,19 +20,19 @@ import (
 // Room is a what-if about an attempt that found no room: would its minimum fit on
 // these nodes, if those pods were gone? Nodes are indexes.
 //
-// Arithmetic answers first: for each node it keeps how many members of each class the
-// node takes at most, and only where the sums would do are the filters asked, about
-// nodes that take any.
+// Arithmetic comes first: for each node it keeps how many members of each class the node
+// takes at most. The filters are asked only where the sums would do, and only about nodes
+// that take any.
 type Room struct {
 	w       *world
 	problem placement.Problem
 	// sliced are its gangs with no wishes: what they have to be given.
 	sliced []placement.Gang
-	// scope are the nodes to place on; within tells them.
+	// scope are the nodes to place on; within is whether a node is one of them.
 	scope  []int
 	within []bool
-	// slots bounds how many members a node takes, by class and node; sum is that over
-	// the scope. A node that a class can never use takes none, and never is set.
+	// slots bounds how many members a node takes, by class and node; sum is that over the
+	// scope. A node that a class can never use takes none, and never is set.
 	slots [][]int
 	sum   []int
 	never [][]bool
@@ -77,10 +77,10 @@ func (p *Planner) Room(ctx context.Context, a *gang.Attempt, evict []hold.Holder
 	return r, nil
 }
 
-// Len is the number of nodes of the cluster.
+// Len returns the number of nodes of the cluster.
 func (r *Room) Len() int { return r.w.tx.Len() }
 
-// Node is a node as it would be.
+// Node returns a node as it would be.
 func (r *Room) Node(node int) fwk.NodeInfo { return r.w.tx.Node(node) }
 
 // Index finds a node by its name.
@@ -151,14 +151,15 @@ func (r *Room) room(class, node int) int {
 	return r.w.Slots(class, node)
 }
 
-// Short is how many members arithmetic leaves without a place among these nodes as
-// they are. Of what the filters say it knows only which nodes earlier restrictions found
+// Short returns how many members arithmetic leaves without a place among these nodes as
+// they are. Of the filters' verdicts it knows only which nodes earlier restrictions found
 // of no use.
 func (r *Room) Short(nodes []int) int {
 	return r.ShortWithout(nodes, func(int) (resource.Vector, int) { return nil, 0 })
 }
 
-// ShortWithout is Short for these nodes, if so much were freed on each, by so many pods.
+// ShortWithout returns what Short would for these nodes, if so much were freed on each, by
+// so many pods.
 func (r *Room) ShortWithout(nodes []int, freed func(node int) (resource.Vector, int)) int {
 	sum := make([]int, len(r.sum))
 	for _, node := range nodes {
@@ -173,8 +174,8 @@ func (r *Room) ShortWithout(nodes []int, freed func(node int) (resource.Vector, 
 	return r.short(sum) + r.floorsShort(nodes, freed)
 }
 
-// floorsShort is how many gangs arithmetic leaves without what they ask for beside their
-// minimums, if so much were freed on these nodes.
+// floorsShort returns how many gangs arithmetic leaves without what they ask for beside
+// their minimums, if so much were freed on these nodes.
 func (r *Room) floorsShort(nodes []int, freed func(node int) (resource.Vector, int)) int {
 	short := 0
 	var on map[int]bool
@@ -208,10 +209,11 @@ func (r *Room) floorsShort(nodes []int, freed func(node int) (resource.Vector, i
 	return short
 }
 
-// Confine has what gangs ask for beside their minimums count in the nodes to place on only.
+// Confine makes what gangs ask for beside their minimums count only in the nodes to place
+// on.
 func (r *Room) Confine() { r.confined = true }
 
-// short is how many members have no place, if each class has so many.
+// short returns how many members have no place, if each class has so many.
 func (r *Room) short(sum []int) int {
 	missing := 0
 	for i, g := range r.problem.Gangs {

@@ -27,8 +27,8 @@ func opaque(status *fwk.Status) bool {
 	return !plain[status.Plugin()] && !slices.Equal(status.Reasons(), []string{holds.ErrReasonHeld})
 }
 
-// ShapeOf is what an attempt asked for whose only pod kube-scheduler found no node for; zero
-// where something else may have decided that.
+// ShapeOf returns what an attempt asked for whose only pod kube-scheduler found no node for;
+// zero where something else may have decided that.
 func (p *Planner) ShapeOf(a *gang.Attempt, statuses fwk.NodeToStatusReader) (gang.Shape, error) {
 	nodes, err := p.fw.SnapshotSharedLister().NodeInfos().List()
 	if err != nil {
@@ -62,7 +62,7 @@ func (p *Planner) ShapeOf(a *gang.Attempt, statuses fwk.NodeToStatusReader) (gan
 // shapes is the seed of the keys of shapes, which are compared within a process.
 var shapes = maphash.MakeSeed()
 
-// shape is what an attempt that failed asked for; zero where something else may have
+// shape returns what an attempt that failed asked for; zero where something else may have
 // decided that it failed.
 func (w *world) shape(a *gang.Attempt, problem placement.Problem) gang.Shape {
 	if w.coupled || w.opaque || len(w.rejected) > 0 || w.denied != "" || len(w.pods) == 0 {
@@ -92,7 +92,7 @@ func (w *world) shape(a *gang.Attempt, problem placement.Problem) gang.Shape {
 		w.constraints(out, 0)
 		return gang.Shape{Key: h.Sum64(), Members: problem.Gangs[0].Min, Request: w.classes[0].demand.Request}
 	}
-	// Of members that differ only the very same compares.
+	// Members that differ compare only if they are the very same.
 	for _, g := range problem.Gangs {
 		out.number(int64(g.Min))
 		for _, role := range sortedKeys(g.MinByRole) {
@@ -111,8 +111,8 @@ func (w *world) shape(a *gang.Attempt, problem placement.Problem) gang.Shape {
 	return gang.Shape{Key: h.Sum64(), Members: 1}
 }
 
-// constraints writes what of a class decides which nodes it may use, and who may be
-// evicted for it, but for its requests and its priority.
+// constraints writes what of a class decides which nodes it may use, and which pods may be
+// evicted for it, except its requests and its priority.
 func (w *world) constraints(out hashWriter, class int) {
 	pod := w.classes[class].info.Pod
 	spec := &pod.Spec

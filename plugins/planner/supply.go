@@ -22,8 +22,8 @@ type supply struct {
 
 // volumeSlots bounds how many more members of a class a node takes by the volumes that reach
 // it: those that their claims are bound to, and those that are left for claims that wait,
-// where none are made. Only where volumes are counted it knows what members of the plan were
-// given.
+// where none are made. It knows what members of the plan were given only where volumes are
+// counted.
 func (w *world) volumeSlots(class, node int) int {
 	if !w.reaches(class, node) {
 		return 0
@@ -74,7 +74,7 @@ func (w *world) taken(node int, storageClass string) int {
 	return n
 }
 
-// countVolumes has volumes counted like a resource of their node where that says all: each
+// countVolumes makes volumes count like a resource of their node where that is enough: each
 // member has one claim that waits, for a local volume that is there, and all that want
 // volumes of a storage class want the same. Then a member that is placed changes nothing on
 // other nodes, and its volume need not be chosen to know what is left.
@@ -107,7 +107,7 @@ func (w *world) countVolumes() {
 	}
 }
 
-// makeOf is what claims that the same volumes are good for have in common.
+// makeOf returns what is common to claims that the same volumes are good for.
 func makeOf(claim *v1.PersistentVolumeClaim) string {
 	data, err := json.Marshal(&claim.Spec)
 	if err != nil { // API types always marshal

@@ -18,7 +18,7 @@ type Class struct {
 	class  int
 }
 
-// Classes are those of the attempt, by gang: of each as many members as there are.
+// Classes returns the classes of the attempt, by gang: of each as many members as there are.
 func (r *Room) Classes() [][]Class {
 	gangs := make([][]Class, len(r.problem.Gangs))
 	for i, g := range r.problem.Gangs {
@@ -39,8 +39,8 @@ func (r *Room) Classes() [][]Class {
 // restricted before.
 func (r *Room) Usable(c Class, node int) bool { return !r.never[c.class][node] }
 
-// Suppose reports whether another pod fits on a node, as its own cycle would find. A status that is no success tells
-// why not.
+// Suppose returns success if another pod fits on a node, as its own cycle would find. Any other status gives the
+// reason.
 func (r *Room) Suppose(ctx context.Context, pod *v1.Pod, node int) *fwk.Status {
 	view, status := r.w.tx.View(ctx, pod, func(state fwk.CycleState) { Ask(state) })
 	switch {

@@ -24,7 +24,7 @@ func (u *Unplaced) Tell(state fwk.CycleState) { state.Write(unplacedKey, u) }
 func UnplacedOf(state fwk.CycleState) *Unplaced {
 	data, err := state.Read(unplacedKey)
 	if err != nil {
-		return nil // nobody told
+		return nil // it stands for itself
 	}
 	u, _ := data.(*Unplaced)
 	return u

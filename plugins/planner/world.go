@@ -28,9 +28,9 @@ type world struct {
 	tx     *whatif.Transaction
 	holds  *holds.Holds
 	sample func(nodes int) int
-	// checksResources tells that the profile filters by node resources, so that
-	// arithmetic may rule nodes out before the filters do, checksAffinity that it filters by
-	// what pods ask of the labels and names of nodes.
+	// checksResources is whether the profile filters by node resources, so that arithmetic may rule
+	// nodes out before the filters do; checksAffinity is whether it filters by what pods ask of the
+	// labels and names of nodes.
 	checksResources, checksAffinity bool
 
 	// weights are those of the profile's Score plugins.
@@ -50,26 +50,26 @@ type world struct {
 	// verdicts are by class and node; only where room is sought, and nil for classes that
 	// are volatile, or not prepared yet.
 	verdicts [][]verdict
-	// coupled: members care about each other. In a plan every one is prepared and
-	// scored anew, on a snapshot in which the earlier ones are assumed; inCopies, where
-	// room is sought, the filters hear of those that come and go.
+	// coupled: members care about each other. In a plan every one is prepared and scored anew, on a
+	// snapshot in which the earlier ones are assumed; inCopies, where room is sought, the filters get
+	// the pods that come and go.
 	coupled, inCopies bool
 	// base is what stood before any member was placed.
 	base whatif.Mark
 	// floors are what gangs ask for beside their minimums, by gang; nil for none.
 	floors []*floor
-	// outstanding is what gangs of others that have begun are still to take; it counts beside floors.
+	// outstanding is what other gangs that have begun are still to take; it counts beside floors.
 	outstanding []gang.Outstanding
-	// unscored: whether members fit is all that is asked, not where best.
+	// unscored: the question is only whether members fit, not where best.
 	unscored bool
 
-	// refused counts the reasons of nodes that took nobody, for the explanation.
+	// refused counts the reasons of nodes that took no member, for the explanation.
 	refused map[string]map[string]bool // reason -> node names
-	// rejected is what PreFilter plugins said of a whole class.
+	// rejected is the reason with which PreFilter plugins rejected a whole class.
 	rejected map[int]string
-	// barred are those of them that would be rejected on an empty cluster, too.
+	// barred are the rejected classes that would be rejected on an empty cluster, too.
 	barred map[int]bool
-	// never are the nodes that a class cannot use, whoever of the attempt is placed where.
+	// never are the nodes that a class cannot use, whichever members of the attempt are placed where.
 	never map[slot]bool
 	// closed are the nodes that a class could not use if the cluster were empty.
 	closed  map[slot]bool
@@ -82,7 +82,7 @@ type world struct {
 	opaque bool
 	// denied is why a member was not admitted at all as things stood then.
 	denied string
-	// deniedPods are those members of which a plugin said so before any node was looked at.
+	// deniedPods are the members that a plugin did not admit before any node was looked at.
 	deniedPods map[types.UID]bool
 }
 
@@ -100,7 +100,7 @@ func (w *world) slots(class, node int) (int, v1.ResourceName) {
 	return w.slotsWithout(class, node, nil, 0)
 }
 
-// slotsWithout is slots if so much were freed on the node, by so many pods.
+// slotsWithout returns what slots would if so much were freed on the node, by so many pods.
 func (w *world) slotsWithout(class, node int, freed resource.Vector, pods int) (int, v1.ResourceName) {
 	most := w.volumeSlots(class, node)
 	if most == 0 {
@@ -109,7 +109,7 @@ func (w *world) slotsWithout(class, node int, freed resource.Vector, pods int) (
 	if w.classes[class].alone {
 		most = min(most, 1)
 	}
-	most = min(most, max(1, w.deviceSlots(class, node))) // of devices that are not there the filters tell
+	most = min(most, max(1, w.deviceSlots(class, node))) // the filters report devices that are not there
 	if !w.checksResources {
 		return min(most, len(w.pods)), ""
 	}
@@ -174,7 +174,7 @@ func (w *world) view(ctx context.Context, class int) (*whatif.View, error) {
 	return v, nil
 }
 
-// viewOf is the view of a class for one of its members.
+// viewOf returns the view of a class for one of its members.
 func (w *world) viewOf(ctx context.Context, class int, pod *v1.Pod) (*whatif.View, error) {
 	v, err := w.view(ctx, class)
 	if v == nil || err != nil || !w.classes[class].claims.any {
@@ -228,7 +228,7 @@ func (w *world) Open(ctx context.Context, class int, scope []int, want int, tigh
 	return &offers{world: w, class: class, view: v, scope: scope, want: want, tight: tight}, nil
 }
 
-// admits asks whether the pod of a view may be placed at all as things stand.
+// admits reports whether the pod of a view may be placed at all as things stand.
 func (w *world) admits(ctx context.Context, v *whatif.View) (bool, error) {
 	status := w.tx.Admits(ctx, v)
 	switch {
@@ -253,9 +253,9 @@ func (w *world) add(ctx context.Context, member, node int) error {
 	return w.tx.Add(ctx, c.podInfo(w.pods[member]), node)
 }
 
-// sweep filters nodes of a scope from a position on, in parallel, until enough
-// feasible ones are found: target of them, with room for want members. It
-// answers them in scope order, and the position after the last node seen.
+// sweep filters nodes of a scope from a position on, in parallel, until enough feasible ones are
+// found: target of them, with room for want members. It returns them in scope order, and the position
+// after the last node seen.
 func (w *world) sweep(ctx context.Context, v *whatif.View, class int, scope []int, from, target, want int) (found []int, next int, err error) {
 	room := 0
 	for next = from; next < len(scope) && (len(found) < target || room < want); {
@@ -331,7 +331,7 @@ func (w *world) filter(ctx context.Context, v *whatif.View, class int, nodes []i
 	return slices.Clip(feasible), ctx.Err()
 }
 
-// scarcity is why arithmetic rules a node out: nothing left, or held for others.
+// scarcity returns why arithmetic rules a node out: nothing left, or held for others.
 func (w *world) scarcity(class, node int, scarce v1.ResourceName) string {
 	if w.holds.Check(w.classes[class].demand, w.tx.Node(node), w.classes[class].holders...) != nil {
 		info := w.tx.Node(node)
@@ -366,8 +366,8 @@ type verdict struct {
 	status  *fwk.Status
 }
 
-// volumeReason is the filter's own for nodes on which the volumes of a class are not, or not
-// any more.
+// volumeReason returns the filter's own reason for nodes on which the volumes of a class are not, or
+// not any more.
 func (w *world) volumeReason(class, node int) string {
 	if w.reaches(class, node) {
 		return string(volumebinding.ErrReasonBindConflict)
@@ -393,7 +393,7 @@ func (w *world) judge(node int, status *fwk.Status) (bool, error) {
 
 func (w *world) refuse(node int, reason string) {
 	if w.inCopies {
-		return // nobody asks why
+		return // no explanation is wanted
 	}
 	if w.refused[reason] == nil {
 		w.refused[reason] = map[string]bool{}
