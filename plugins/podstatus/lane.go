@@ -14,22 +14,23 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Saying is why some pods wait. The zero value is nothing.
+// Saying is why some pods wait. The zero value means that there is nothing to write.
 type Saying struct {
 	Reason, Message string
-	// Pods are those that are to say it, as they were last seen, in the order in which they are written to.
+	// Pods are the pods that are to have it in their condition, as they were last seen, in the order in which they are written
+	// to.
 	Pods []*v1.Pod
-	// Said is called whenever all of them are found to say it; nil for nothing to call.
+	// Said is called whenever all of them are found to have it; nil for nothing to call.
 	Said func()
 }
 
-// Lane is things of one kind, named by keys, of which the pods are told in turn. What reason pods give is told to many of them
-// in one turn, some at a time: autoscalers go by the reason, and should see the whole demand of a gang at once. What they say
-// in other words for the same reason is for people, and changes often: that is a write for one, then one for the next, so that a
-// thing of many pods does not keep one of few waiting. A process has a lane for gangs and one for pods in none; each has its own
-// rate for words, and none waits behind another.
+// Lane is things of one kind, named by keys, whose pods are written to in turn. A new reason is written to many pods of a key in
+// one turn, some at a time: autoscalers go by the reason, and should see the whole demand of a gang at once. Other words for the
+// same reason are for people, and change often: that is a write for one key, then one for the next, so that a thing of many pods
+// does not keep one of few waiting. A process has a lane for gangs and one for pods in none; each has its own rate for words, and
+// none waits behind another.
 //
-// A pod that cannot be written to is tried again after a pause of its own, which grows. Nobody waits for it meanwhile.
+// A pod that cannot be written to is tried again after a pause of its own, which grows. No other pod waits for it meanwhile.
 type Lane[K comparable] struct {
 	writer *Writer
 	client kubernetes.Interface
@@ -45,9 +46,9 @@ type Lane[K comparable] struct {
 const (
 	// lookAgain is the pause where the next version of a pod is waited for, or a place for a write.
 	lookAgain = time.Second
-	// turnTime is how long pods of a key are told a reason before the next key has its turn.
+	// turnTime is how long a reason is written to pods of a key before the next key has its turn.
 	turnTime = time.Second
-	// freshFor is how long what there is to say counts as true without being asked again.
+	// freshFor is how long what there is to write counts as true without asking again.
 	freshFor = 50 * time.Millisecond
 	// atOnce is how many writes of a lane are under way at most: the API server answers more requests than these.
 	atOnce = 16
@@ -55,8 +56,8 @@ const (
 	againAtOnce = 4
 )
 
-// NewLane makes a lane of so many writes per second of other words. say returns what is to be said of a key at the moment; it
-// is asked right before writes.
+// NewLane makes a lane of so many writes per second of other words. say returns what is to be written for a key at the moment; it
+// is called right before writes.
 func NewLane[K comparable](w *Writer, client kubernetes.Interface, qps int32, say func(K) Saying) *Lane[K] {
 	return &Lane[K]{
 		writer: w, client: client, say: say, words: rate.NewLimiter(rate.Limit(qps), int(qps)),
@@ -64,10 +65,10 @@ func NewLane[K comparable](w *Writer, client kubernetes.Interface, qps int32, sa
 	}
 }
 
-// Tell has the pods of a key told what there is to say, if they do not say it yet.
+// Tell makes the lane write to the pods of a key what there is to say, if they do not have it yet.
 func (l *Lane[K]) Tell(key K) { l.queue.Add(key) }
 
-// Wait waits for a part of the lane's rate, for what is told in another way than by pods.
+// Wait waits for a part of the lane's rate, for what is written elsewhere than to pods.
 func (l *Lane[K]) Wait(ctx context.Context) error { return wait(ctx, l.words) }
 
 func wait(ctx context.Context, limit *rate.Limiter) error {
@@ -95,7 +96,7 @@ func (l *Lane[K]) Run(ctx context.Context) {
 	}
 }
 
-// turn is that of a key.
+// turn gives a key its turn.
 func (l *Lane[K]) turn(ctx context.Context, key K) {
 	var now step
 	for began := time.Now(); ; {
@@ -127,7 +128,7 @@ type step struct {
 	kind   kind
 	// pods are those to write to; empty for none at the moment.
 	pods []*v1.Pod
-	// pause is after what time there may be some without anybody telling; 0 where somebody tells.
+	// pause is after what time there may be some without a further Tell; 0 where the key is added again anyway.
 	pause time.Duration
 	asked time.Time
 }
@@ -140,7 +141,7 @@ const (
 	reasons kind = iota
 	// retries are for pods to which the last write failed.
 	retries
-	// words are for pods that say it in other words.
+	// words are for pods that give the reason in other words.
 	words
 )
 
@@ -152,14 +153,14 @@ func (l *Lane[K]) ask(key K, known step) step {
 	return known
 }
 
-// later has a key looked at again where nobody tells when.
+// later makes a key be looked at again after the pause of its step, if it has one.
 func (l *Lane[K]) later(key K, s step) {
 	if s.pause > 0 {
 		l.queue.AddAfter(key, s.pause)
 	}
 }
 
-// admit waits for a place for a write and a part of the rate. It returns what the place is given back to.
+// admit waits for a place for a write and a part of the rate. It returns the channel that the place is given back to.
 func (l *Lane[K]) admit(ctx context.Context, kind kind) (chan struct{}, error) {
 	places, limit := l.first, l.writer.reasons
 	switch kind {
@@ -181,7 +182,7 @@ func (l *Lane[K]) admit(ctx context.Context, kind kind) (chan struct{}, error) {
 	return places, nil
 }
 
-// begin begins a write. Its key has a turn once it has ended, since others may have waited for that, or all pods say it by now.
+// begin begins a write. Its key has a turn once it has ended, since other pods may have waited for that, or all have it by now.
 func (l *Lane[K]) begin(ctx context.Context, key K, pod *v1.Pod, s Saying, places chan struct{}) {
 	l.writer.begin(pod)
 	l.writes.Go(func() {
@@ -193,8 +194,8 @@ func (l *Lane[K]) begin(ctx context.Context, key K, pod *v1.Pod, s Saying, place
 	})
 }
 
-// next is what is to be done next: to have pods say it that give another reason, or one to which a write failed, or one that says
-// it in other words. If there are none it notes that all say it, where they do.
+// next returns what is to be done next: write to the pods that give another reason, or to one to which a write failed, or to one
+// that gives the reason in other words. If there are none it calls Said, where all pods have it.
 func (l *Lane[K]) next(s Saying, now time.Time) step {
 	next := step{saying: s, asked: now}
 	var failed, reworded []*v1.Pod

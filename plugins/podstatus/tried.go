@@ -12,25 +12,25 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/util"
 )
 
-// Correct returns a profile for kube-scheduler's failure handler, which says in the status of a pod that has failed its cycle
-// why it did. To the handler each pod that a plugin refused is Unschedulable, which autoscalers take for a demand for nodes.
-// correct returns what it is to say instead, of a pod and the condition that it is about to write; false for nothing.
-// Nominations are written in any case.
+// Correct returns a profile for kube-scheduler's failure handler, which writes into the status of a pod that has failed its
+// cycle why it did. To the handler each pod that a plugin refused is Unschedulable, which autoscalers take for a demand for
+// nodes. correct gets a pod and the condition that the handler is about to write, and returns what it is to write instead;
+// false for nothing. Nominations are written in any case.
 func Correct(ctx context.Context, profile framework.Framework, correct func(*v1.Pod, *v1.PodCondition) (Correction, bool)) framework.Framework {
 	return &corrected{Framework: profile, calls: calls{APICacher: profile.APICacher(), ctx: ctx, profile: profile, correct: correct}}
 }
 
-// Correction is what kube-scheduler is to say of a pod that has failed.
+// Correction is what kube-scheduler is to write about a pod that has failed.
 type Correction struct {
 	Reason string
 	// Message goes before kube-scheduler's own words; empty for these alone.
 	Message string
 }
 
-// between is what goes between a message and kube-scheduler's own words: it ends its sentences so.
+// between is what goes between a message and kube-scheduler's own words, whose sentences end like this.
 const between = ". "
 
-// of is a condition of kube-scheduler's, corrected.
+// of returns a condition of kube-scheduler's, corrected.
 func (c Correction) of(condition *v1.PodCondition) *v1.PodCondition {
 	one := *condition
 	one.Reason = c.Reason

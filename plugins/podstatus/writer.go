@@ -21,23 +21,23 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/leading"
 )
 
-// Writer is that of a process, whoever has something to say. It is safe for concurrent use.
+// Writer is the one of a process, for all its lanes. It is safe for concurrent use.
 type Writer struct {
 	leading leading.Signal
-	// attempts are the last write to each pod of late, by UID. They tell what the watch of pods does not yet.
+	// attempts are the last write to each pod of late, by UID. They know what the watch of pods has not delivered yet.
 	attempts *cache.Expiring
-	// reasons bounds the writes of all lanes that have pods give another reason.
+	// reasons bounds the writes that give pods another reason, over all lanes.
 	reasons *rate.Limiter
 }
 
-// reasonsPerSecond is that bound: a gang of 1,000 is told in less than four seconds, and a storm of them leaves the API server
-// room for bindings.
+// reasonsPerSecond is that bound: a gang of 1,000 has its reason in less than four seconds, and a storm of gangs leaves the API
+// server room for bindings.
 const reasonsPerSecond = 300
 
 // attempt is what came of the last write to a pod.
 type attempt struct {
-	// version, reason and message are those of a write that the API server took. What was refused since the pod had changed
-	// says nothing.
+	// version, reason and message are those of a write that the API server took. Only version is set where it refused the write
+	// since the pod had changed.
 	version, reason, message string
 	// underWay: it has not ended.
 	underWay bool
@@ -52,7 +52,7 @@ const (
 	keepAttempts = time.Minute
 	// retryFirst and retryMost are the pauses after a write that failed.
 	retryFirst, retryMost = time.Second, time.Minute
-	// WriteTimeout is how long a write of what users are told may take. A webhook has 10 seconds unless it asks for more.
+	// WriteTimeout is how long a write of what users read may take. A webhook has 10 seconds unless it asks for more.
 	WriteTimeout = 15 * time.Second
 )
 
@@ -61,7 +61,7 @@ func New(leads leading.Signal) *Writer {
 	return &Writer{leading: leads, attempts: cache.NewExpiring(), reasons: rate.NewLimiter(reasonsPerSecond, reasonsPerSecond)}
 }
 
-// last is what came of the last write to a pod of late.
+// last returns what came of the last write to a pod of late.
 func (w *Writer) last(pod *v1.Pod) attempt {
 	if last, known := w.attempts.Get(pod.UID); known {
 		return last.(attempt)
@@ -74,7 +74,7 @@ func (w *Writer) note(pod *v1.Pod, a attempt) {
 	w.attempts.Set(pod.UID, a, keepAttempts+pause(a.failures))
 }
 
-// pause is how long is waited after so many writes that failed one after the other.
+// pause returns how long to wait after so many writes that failed one after the other.
 func pause(failures int) time.Duration {
 	if failures == 0 {
 		return 0
@@ -86,16 +86,16 @@ func pause(failures int) time.Duration {
 	return min(length, retryMost)
 }
 
-// state is how a pod that does not say it yet stands.
+// state is how a pod that does not have the reason yet stands.
 type state int
 
 const (
 	// open: it can be written to.
 	open state = iota
-	// said: it was made to say it, and the watch has not told yet.
+	// said: it was written, and the watch has not delivered that yet.
 	said
-	// pausing: it has changed since it was read, or says something else by now, and the watch has not told yet; or the last
-	// write failed a moment ago.
+	// pausing: it has changed since it was read, or something else was written to it, and the watch has not delivered that yet;
+	// or the last write failed a moment ago.
 	pausing
 	// failing: the last write failed, and it can be written to again.
 	failing
@@ -126,8 +126,8 @@ func (w *Writer) begin(pod *v1.Pod) {
 	w.note(pod, attempt{underWay: true, failures: w.last(pod).failures})
 }
 
-// write has a pod say why it waits, and notes what came of it. A pod that has changed since it was read is left alone: its next
-// version comes by the watch. So is one that is gone.
+// write writes into the status of a pod why it waits, and notes what came of it. A pod that has changed since it was read is
+// left alone: its next version comes by the watch. So is one that is gone.
 func (w *Writer) write(ctx context.Context, client kubernetes.Interface, pod *v1.Pod, s Saying) error {
 	err := patch(ctx, client, pod, s)
 	switch {
@@ -164,8 +164,8 @@ func patch(ctx context.Context, client kubernetes.Interface, pod *v1.Pod, s Sayi
 	return err
 }
 
-// says reports whether a pod says in its status that it waits, for this reason and with this message. Where kube-scheduler has
-// tried the pod it says so in words of its own around the message, or after it.
+// says reports whether the status of a pod says that it waits, for this reason and with this message. Where kube-scheduler has
+// tried the pod, it puts words of its own around the message, or after it.
 func says(pod *v1.Pod, reason, message string) bool {
 	if !gives(pod, reason) {
 		return false
@@ -174,18 +174,18 @@ func says(pod *v1.Pod, reason, message string) bool {
 	return word.Message == message || strings.HasPrefix(word.Message, message+between) || isTried(word) && quotes(word.Message, message)
 }
 
-// gives reports whether a pod says that it waits for this reason, in whatever words.
+// gives reports whether the status of a pod says that it waits for this reason, in whatever words.
 func gives(pod *v1.Pod, reason string) bool {
 	current := Word(pod)
 	return current != nil && current.Reason == reason
 }
 
-// isTried reports whether kube-scheduler may have said this of a pod that it has tried.
+// isTried reports whether kube-scheduler may have written this about a pod that it has tried.
 func isTried(word *v1.PodCondition) bool {
 	return word.Reason == v1.PodReasonUnschedulable || word.Reason == v1.PodReasonSchedulerError
 }
 
-// Word returns what a pod says of why it waits; nil for nothing.
+// Word returns the condition of a pod that says why it waits; nil for none.
 func Word(pod *v1.Pod) *v1.PodCondition {
 	_, current := podutil.GetPodCondition(&pod.Status, v1.PodScheduled)
 	if current == nil || current.Status != v1.ConditionFalse {

@@ -18,8 +18,9 @@ import (
 )
 
 // act makes room: the places are held from now on; evictions and nominations follow on
-// goroutines of their own, since they are calls to the API server. It returns false, and does
-// nothing, where pods that others had chosen, and that were taken for gone, go on after all.
+// goroutines of their own, since they are calls to the API server. It does nothing and returns
+// false if pods that other preemptors had chosen, and that were taken for gone, go on after
+// all.
 func (pl *GangPreemption) act(ctx context.Context, d *demand, f *found) bool {
 	holder := pl.holder(d)
 	f.claim = pl.Holds.NewClaim()
@@ -108,7 +109,8 @@ func (pl *GangPreemption) prepare(ctx context.Context, d *demand, f *found) []er
 // pauseAfterErrors is how long a preemptor is kept from trying again.
 const pauseAfterErrors = time.Second
 
-// evictAll evicts the victims, and tells whom it concerns.
+// evictAll evicts the victims, and records events on the preemptor and on the gangs that lost
+// pods.
 func (pl *GangPreemption) evictAll(ctx context.Context, d *demand, f *found) []error {
 	if len(f.victims) == 0 {
 		return nil // what others have nominated or hold makes way
@@ -142,12 +144,12 @@ type unit struct {
 	of    eviction.Owner
 	whole bool
 	pods  []*v1.Pod
-	// stay are members that may not go.
+	// stay are members that may not be evicted.
 	stay map[types.UID]bool
 }
 
-// units divides the victims into what is evicted together, once begun: gangs that go
-// whole, those that are broken already included if they are to go, and single pods.
+// units divides the victims into what is evicted together, once begun: gangs that end whole,
+// those that are broken already included if they are to end, and single pods.
 func (f *found) units(broken bool) []unit {
 	byUID := map[types.UID]*v1.Pod{}
 	for _, pod := range f.victims {
@@ -180,7 +182,7 @@ func (f *found) units(broken bool) []unit {
 	return units
 }
 
-// evictions are the pods that the API server was told to end. It is safe for concurrent use.
+// evictions are the pods that were evicted, or found gone. It is safe for concurrent use.
 type evictions struct {
 	done  sync.Map
 	first sync.Once
@@ -208,8 +210,8 @@ func (pl *GangPreemption) spare(pods []*v1.Pod) {
 	}
 }
 
-// spareOthers notes that those go on of which the eviction was not made: time may have been up
-// before their turn came.
+// spareOthers notes that the victims go on that were not evicted: time may have been up before
+// their turn came.
 func (pl *GangPreemption) spareOthers(d *demand, pods []*v1.Pod, evicted *evictions) {
 	for _, pod := range pods {
 		if !evicted.has(pod.UID) {
@@ -218,7 +220,7 @@ func (pl *GangPreemption) spareOthers(d *demand, pods []*v1.Pod, evicted *evicti
 	}
 }
 
-// evictOne evicts a pod for a preemptor, if it is needed still once it is marked.
+// evictOne evicts a pod for a preemptor, if the room is still needed once the pod is marked.
 func (pl *GangPreemption) evictOne(ctx context.Context, d *demand, f *found, one eviction.Turn, evicted *evictions) error {
 	one.For, one.Note = d.leader, f.note(d, d.String(), one.Pod)
 	if taker, name := pl.taker(d, f, one.Pod); taker != nil {

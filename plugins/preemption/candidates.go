@@ -22,18 +22,19 @@ import (
 type candidates struct {
 	*eviction.Candidates
 	d     *demand
-	round *gangpoint.Round // nil: nobody is evicted
-	tier  *gangpoint.Tier  // that is asked
+	round *gangpoint.Round // nil: no pod is evicted
+	tier  *gangpoint.Tier  // the one that is asked
 	room  *planner.Room
 	// refused are the pods of which the API server refused the eviction a moment ago.
 	refused map[types.UID]bool
-	// promised are the pods, by node, that others have chosen and that are not being deleted yet.
+	// promised are the pods, by node, that other preemptors have chosen and that are not being
+	// deleted yet.
 	promised map[string][]types.UID
 	sums     []*freed // by node
 }
 
-// newCandidates supposes that the pods which are ending anyhow are gone: whoever they
-// make room for has their place in the ledger already.
+// newCandidates supposes that the pods which are ending anyhow are gone: the preemptors that they
+// make room for have their place in the ledger already.
 func (pl *GangPreemption) newCandidates(ctx context.Context, d *demand, room *planner.Room, round *gangpoint.Round) (*candidates, error) {
 	now := pl.clock.Now()
 	ending, leaving := eviction.Ending(room, pl.Underway.All(), now)
@@ -60,7 +61,7 @@ func (pl *GangPreemption) newCandidates(ctx context.Context, d *demand, room *pl
 	return c, err
 }
 
-// respite is for how long gangs are left alone by a preemptor in a round.
+// respite returns how long gangs are left alone by a preemptor in a round.
 func (pl *GangPreemption) respite(d *demand, round *gangpoint.Round) eviction.Respite {
 	r := eviction.Respite{Cooldown: pl.args.EvictionCooldown.Duration, MinRuntime: func(pod *v1.Pod) time.Duration {
 		if round.MinRuntime != nil {
@@ -76,7 +77,7 @@ func (pl *GangPreemption) respite(d *demand, round *gangpoint.Round) eviction.Re
 	return r
 }
 
-// givenBack is what the end of a pod gives back of what the preemptor needs.
+// givenBack returns what the end of a pod gives back of what the preemptor needs.
 func (d *demand) givenBack(info fwk.PodInfo) victim.Vector {
 	asked := info.CalculateResource().Resource
 	request := make(victim.Vector, len(d.resources))
@@ -88,8 +89,8 @@ func (d *demand) givenBack(info fwk.PodInfo) victim.Vector {
 	return request
 }
 
-// among finds the gangs that have pods on these nodes, as the first tier sees them that finds
-// any of which pods may go; nil where none does.
+// among finds the gangs that have pods on these nodes, as the first tier sees them in which any
+// of these pods may be evicted; nil where there is none.
 func (c *candidates) among(nodes []int) []victim.Gang {
 	for i := range c.round.Tiers {
 		c.tier = &c.round.Tiers[i]
@@ -103,13 +104,13 @@ func (c *candidates) among(nodes []int) []victim.Gang {
 	return nil
 }
 
-// mayGo tells pods that some tier permits to go.
+// mayGo reports whether some tier permits the eviction of a pod.
 func (c *candidates) mayGo(pod *v1.Pod) bool {
 	return !c.refused[pod.UID] && slices.ContainsFunc(c.round.Tiers, func(t gangpoint.Tier) bool { return t.Permits(pod) })
 }
 
-// lowestPriority is that of the least important pod on a node; of an empty one it is the
-// lowest there is.
+// lowestPriority returns the priority of the least important pod on a node; of an empty node it
+// is the lowest there is.
 func lowestPriority(info fwk.NodeInfo) int32 {
 	if len(info.GetPods()) == 0 {
 		return math.MinInt32

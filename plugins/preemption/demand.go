@@ -29,27 +29,27 @@ type demand struct {
 	// gang is the attempt as extension points see it; pods are the pending members.
 	gang gangpoint.Gang
 	pods []*v1.Pod
-	// own are the gangs of the attempt, and those that start together with them: they run
-	// in part, maybe, and make no way for themselves.
+	// own are the gangs of the attempt, and those that start together with them: parts of them may run, and they
+	// do not make way for themselves.
 	own map[eviction.Owner]bool
-	// priority is the lowest of the members': nobody makes way for a pod that is no more
-	// important.
+	// priority is the lowest of the members': no pod makes way for one that is no more important.
 	priority int32
 	// need is what the minimum asks for, and the PodGroup beside it, of the resources that
 	// either does.
 	need      victim.Vector
 	resources map[v1.ResourceName]bool
 	never     bool
-	// delayed: nobody is to be evicted for it yet.
+	// delayed: no pod is to be evicted for it yet.
 	delayed bool
-	// spared is when the first may go of those that were left alone in the searches so far; zero where none was.
+	// spared is when the first of the gangs that were left alone in the searches so far may be evicted; zero
+	// where none was.
 	spared time.Time
 	// tried are the domains in which victims were looked for, and untried how many others there were.
 	tried   []decisions.Domain
 	untried int
 }
 
-// spare notes that gangs are left alone until a time, the first of them.
+// spare notes that gangs are left alone until a time, which is that of the first of them.
 func (d *demand) spare(until time.Time) {
 	if !until.IsZero() && (d.spared.IsZero() || until.Before(d.spared)) {
 		d.spared = until
@@ -108,8 +108,8 @@ func (d *demand) String() string {
 	return fmt.Sprintf("pod %s/%s (priority %d)", d.leader.Namespace, d.leader.Name, d.priority)
 }
 
-// underway reports whether victims of the preemptor are still ending. One that does not end, or of
-// which the node is gone, is waited for no longer: the preemptor looks for others.
+// underway reports whether victims of the preemptor are still ending. A victim that does not end, or whose node
+// is gone, is waited for no longer: the preemptor looks for others.
 func (pl *GangPreemption) underway(d *demand) bool {
 	for _, uid := range pl.Underway.Of(pl.holder(d)) {
 		pod, ok := pl.podByUID(uid)
@@ -122,8 +122,8 @@ func (pl *GangPreemption) underway(d *demand) bool {
 	return false
 }
 
-// ending reports whether pods that were preempted are still ending where the preemptor is
-// nominated to, whoever evicted them: another process may have, before it died.
+// ending reports whether pods that were preempted are still ending where the preemptor is nominated to,
+// whichever process evicted them: another one may have, before it died.
 func (pl *GangPreemption) ending(d *demand) bool {
 	nodes := pl.fw.SnapshotSharedLister().NodeInfos()
 	seen := map[string]bool{}

@@ -23,8 +23,8 @@ type domain struct {
 	settles bool
 }
 
-// domains lists where to look, in the order to try: what a plugin of the profile says;
-// else the domains of the required topology, those that cost least to enter first; else
+// domains lists where to look, in the order to try: the domains that a plugin of the profile
+// names; else those of the required topology, those that cost least to enter first; else
 // those of the levels that the gang wishes for, the finest first, and then the whole
 // cluster.
 func (pl *GangPreemption) domains(ctx context.Context, d *demand, room *planner.Room, infos []fwk.NodeInfo) ([]domain, error) {
@@ -47,8 +47,9 @@ func (pl *GangPreemption) domains(ctx context.Context, d *demand, room *planner.
 	return append(list, pl.wholeCluster(d, infos)...), nil
 }
 
-// topology is what the one gang that is to be placed asks for. A group of several has to
-// be placed together, each gang in a domain of its own, which the plan chooses.
+// topology returns the topologies that the one gang to be placed asks for. A group of
+// several gangs has to be placed together, each gang in a domain of its own, which the plan
+// chooses.
 func (d *demand) topology() (required string, wished []string) {
 	if shared := d.attempt.Shared(); shared != "" {
 		return shared, nil
@@ -66,9 +67,9 @@ func (d *demand) topology() (required string, wished []string) {
 	return required, wished
 }
 
-// pinned leaves of the domains of the required topology the one in which members of the gang
-// are already, if any are: the others have to be there too. Where other gangs of its group
-// are is their own affair.
+// pinned reduces the domains of the required topology to the one in which members of the
+// gang are already, if any are: the others have to be there too. Where other gangs of its
+// group are makes no difference.
 func (d *demand) pinned(domains []domain, infos []fwk.NodeInfo) []domain {
 	taken := map[string]bool{}
 	for _, need := range d.attempt.Gangs {
@@ -106,8 +107,8 @@ func indexed(answers []gangpoint.Domain, room *planner.Room) []domain {
 	return list
 }
 
-// byLabel sorts the domains of a label by what they cost to enter: how many members have
-// no place there as things are, then by the number of their nodes, then by name.
+// byLabel sorts the domains of a label by what they cost to enter: how many members have no
+// place there as things are, then by the number of their nodes, then by name.
 func byLabel(room *planner.Room, infos []fwk.NodeInfo, key string) []domain {
 	at := map[string]int{}
 	var list []domain
@@ -134,7 +135,7 @@ func byLabel(room *planner.Room, infos []fwk.NodeInfo, key string) []domain {
 	return list
 }
 
-// wholeCluster is growing parts of the cluster, cheapest nodes first.
+// wholeCluster returns growing parts of the cluster, cheapest nodes first.
 func (pl *GangPreemption) wholeCluster(d *demand, infos []fwk.NodeInfo) []domain {
 	nodes := make([]int, len(infos))
 	for i := range nodes {
@@ -158,7 +159,7 @@ func (pl *GangPreemption) wholeCluster(d *demand, infos []fwk.NodeInfo) []domain
 	}
 }
 
-// candidateNodes is how many of the nodes to look at, at first and at most.
+// candidateNodes returns how many of the nodes to look at, at first and at most.
 func (pl *GangPreemption) candidateNodes(nodes int) (first, most int) {
 	most = nodes
 	if limit := int(pl.args.MaxCandidateNodesAbsolute); limit > 0 {

@@ -12,7 +12,7 @@ import (
 
 // Reasons of events.
 const (
-	// EventPreempting is on the preemptor's leader: whom it evicts, and why those.
+	// EventPreempting is on the preemptor's leader: which pods it evicts, and why those.
 	EventPreempting = "Preempting"
 	// EventPreempted is on a pod that is evicted: why it was this one.
 	EventPreempted = "Preempted"
@@ -28,7 +28,8 @@ const (
 // and run on.
 const ReasonWithdrawn = "PreemptionWithdrawn"
 
-// preempting says how many pods of what go, and where.
+// preempting returns the event that says how many pods are evicted in how many gangs, and
+// where.
 func preempting(d *demand, f *found) event.Event {
 	safe, whole := 0, 0
 	for _, b := range f.selection.Bundles {
@@ -43,7 +44,8 @@ func preempting(d *demand, f *found) event.Event {
 			len(f.victims), f.domain, len(f.plan.Nodes), whole, safe, f.numbers(d))}
 }
 
-// preempted says why a pod is evicted, for whom if anybody is known.
+// preempted returns the event that says why a pod is evicted, and for which preemptor if
+// that is known.
 func preempted(pod, preemptor *v1.Pod, note string) event.Event {
 	e := event.Event{On: pod, Type: v1.EventTypeNormal, Reason: EventPreempted, Action: actionPreempting, Note: note}
 	if preemptor != nil { // a nil pod would be an object
@@ -52,7 +54,8 @@ func preempted(pod, preemptor *v1.Pod, note string) event.Event {
 	return e
 }
 
-// gangLost says how many pods a gang of a bundle loses, and for whom.
+// gangLost returns the event that says how many pods a gang of a bundle loses, and for
+// which preemptor.
 func gangLost(d *demand, f *found, b victim.Bundle, of gang.Footprint) event.Event {
 	reason := EventGangShrunk
 	if b.Kind == victim.Whole {

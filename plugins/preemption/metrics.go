@@ -37,7 +37,7 @@ var (
 func registerMetrics() {
 	registerOnce.Do(func() {
 		legacyregistry.MustRegister(searchDuration, preemptions, victimsTotal, evictionErrors)
-		// Series that are there from the start: of one that begins with its first count, increase() misses that.
+		// These series exist from the start: increase() misses the first count of a series that begins with it.
 		for _, action := range []string{"preempt", "reclaim"} {
 			preemptions.WithLabelValues(action)
 		}

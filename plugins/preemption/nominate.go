@@ -12,8 +12,8 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
 )
 
-// nominateAll tells the members' statuses where they will go, before anything is evicted.
-// The leader's, kube-scheduler does.
+// nominateAll writes into the members' statuses where they will go, before anything is
+// evicted. kube-scheduler writes the leader's.
 func (pl *GangPreemption) nominateAll(ctx context.Context, d *demand, f *found) []error {
 	var errs collected
 	pl.each(ctx, len(d.pods), func(i int) {
@@ -38,18 +38,18 @@ func (pl *GangPreemption) patchNomination(ctx context.Context, pod *v1.Pod, node
 	return nil
 }
 
-// renominated has the status of a pod brought up to date whose nomination has ended or
-// changed. It may be called under locks.
+// renominated queues a pod whose nomination has ended or changed, to bring its status up to
+// date. It may be called under locks.
 func (pl *GangPreemption) renominated(pod types.UID) {
 	if pl.Leading.Given() {
 		pl.stale.Add(pod)
 	}
 }
 
-// keepStatuses writes to the status of pods of this profile that wait what the ledger says
-// of their nomination, until the process ends: an autoscaler, or the next scheduler, would
-// count on what is not so any more. It writes also where no event has told of the last write
-// yet.
+// keepStatuses writes what the ledger says of their nomination to the status of pods of this
+// profile that wait, until the process ends: an autoscaler, or the next scheduler, would
+// count on what is not so any more. It writes also where no event has reported the last
+// write yet.
 func (pl *GangPreemption) keepStatuses(ctx context.Context) {
 	defer context.AfterFunc(ctx, pl.stale.ShutDown)()
 	for {
@@ -82,7 +82,7 @@ func (pl *GangPreemption) keepStatus(ctx context.Context, uid types.UID) error {
 	}
 }
 
-// outrank ends the nominations in whose place a preemptor comes.
+// outrank ends the nominations whose place a preemptor takes.
 func (pl *GangPreemption) outrank(f *found) {
 	taken := map[string]bool{}
 	for _, node := range f.plan.Nodes {

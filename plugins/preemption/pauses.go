@@ -43,7 +43,7 @@ func (p *pause) cause() cause {
 }
 
 const (
-	// pauseShare: searches that find nobody to evict take at most one part in this of the
+	// pauseShare: searches that find no pod to evict take at most one part in this of the
 	// scheduling goroutine, all preemptors together.
 	pauseShare = 20
 	// longestPause is how late a preemptor may notice that there are victims now.
@@ -53,7 +53,7 @@ const (
 	firstPause = 200 * time.Millisecond
 )
 
-// left is how much of its pause a preemptor has left, and why it pauses.
+// left returns how much of its pause a preemptor has left, and why it pauses.
 func (p *pauses) left(group string, now time.Time) (time.Duration, cause) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -63,7 +63,7 @@ func (p *pauses) left(group string, now time.Time) (time.Duration, cause) {
 	return 0, foundNothing
 }
 
-// failed notes a search that found nobody to evict, how long it took, and why.
+// failed notes a search that found no pod to evict, how long it took, and why.
 func (p *pauses) failed(group string, now time.Time, took time.Duration, why cause) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -87,7 +87,8 @@ func (p *pauses) withdrawn(group string, now time.Time, least time.Duration) tim
 	return length
 }
 
-// of is the pause of a preemptor. Those that have not come again are forgotten.
+// of returns the pause of a preemptor. Pauses of preemptors that have not come again are
+// forgotten.
 func (p *pauses) of(group string, now time.Time) *pause {
 	for other, one := range p.groups {
 		if now.Sub(one.until) > longestPause {

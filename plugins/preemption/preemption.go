@@ -54,11 +54,11 @@ type Shared struct {
 	Promises Promises
 	// Underway is the evictions of all profiles.
 	Underway *eviction.Underway
-	// Watches learns what the plugin watches; nil where nobody asks.
+	// Watches learns what the plugin watches; nil to keep no record of it.
 	Watches *watches.Watches
 	// Leading is closed once this process schedules; before, it writes nothing.
 	Leading leading.Signal
-	// Decisions remembers what is decided; nil where nobody asks.
+	// Decisions remembers what is decided; nil to remember nothing.
 	Decisions *decisions.Log
 }
 
@@ -80,7 +80,7 @@ type GangPreemption struct {
 	evictor *eviction.Evictor
 	// podByUID finds a pod.
 	podByUID func(types.UID) (*v1.Pod, bool)
-	// idle is since when a holder could not use what it holds; tidy has it alone.
+	// idle is since when a holder could not use what it holds; only tidy uses it.
 	idle map[hold.Holder]time.Time
 
 	// planner and points are made at the first attempt, when the profile's plugins are
@@ -99,22 +99,22 @@ func (pl *GangPreemption) Name() string { return Name }
 
 // Gangs is what is asked about the gangs of all profiles.
 type Gangs interface {
-	// Running returns what runs of a gang of a profile, and of those that start together with
-	// it, by key; none where nobody knows it.
+	// Running returns what runs of a gang of a profile, and of those that start together with it, by key; none where the
+	// gang is not known.
 	Running(profile string, key gang.Key) []gang.Footprint
-	// Single reports whether a pod is evicted by itself, whoever schedules it.
+	// Single reports whether a pod is evicted by itself, whichever profile schedules it.
 	Single(pod *v1.Pod) bool
 	// Wants returns what is to be placed if a pod is scheduled; false where its place is decided.
 	Wants(pod *v1.Pod) (gang.Want, bool)
 	// Placing reports whether a holder is a group that waits for nothing but room.
 	Placing(holder hold.Holder) bool
-	// Hoards lists the holders of less than a priority, in all profiles but one, that hold
-	// capacity without being complete; Yield has holders give that back.
+	// Hoards lists the holders of less than a priority, in all profiles but one, that hold capacity without being complete;
+	// Yield makes holders give that back.
 	Hoards(below int32, but string) []hold.Holder
 	Yield(ctx context.Context, holders []hold.Holder)
 	// Synced reports whether all gangs are known that there were at the start.
 	Synced() bool
-	// Changed tells that something has changed that may help gangs which did not fit.
+	// Changed notes that something has changed that may help gangs which did not fit.
 	Changed()
 }
 
@@ -235,7 +235,7 @@ func (pl *GangPreemption) PostFilter(ctx context.Context, state fwk.CycleState, 
 	return framework.NewPostFilterResultWithNominatedNode(found.plan.Nodes[pod.UID]), fwk.NewStatus(fwk.Success)
 }
 
-// nobody is the message of a search that found nothing.
+// nobody returns the message of a search that found no victims.
 func (d *demand) nobody(why cause) string {
 	switch {
 	case d.never:
@@ -247,8 +247,8 @@ func (d *demand) nobody(why cause) string {
 	}
 }
 
-// refused is the status of an attempt that evicts nobody. For a gang it is the last word:
-// a plugin that comes after this one would evict for its leader alone.
+// refused returns the status of an attempt that evicts no pod. For a gang it is the last word: a plugin that comes after
+// this one would evict for its leader alone.
 func (d *demand) refused(message string) *fwk.Status {
 	code := fwk.Unschedulable
 	if d.group != hold.SinglePod(d.leader.UID) {
@@ -257,12 +257,12 @@ func (d *demand) refused(message string) *fwk.Status {
 	return fwk.NewStatus(code, "preemption: "+message)
 }
 
-// holder is the name of a preemptor in the ledger.
+// holder returns the name of a preemptor in the ledger.
 func (pl *GangPreemption) holder(d *demand) hold.Holder {
 	return hold.Holder{Profile: pl.fw.ProfileName(), Group: d.group}
 }
 
-// standsBack returns why a preemptor has to leave it for now; empty if it need not.
+// standsBack returns why a preemptor may not search for now; empty if it may.
 func (pl *GangPreemption) standsBack(d *demand) string {
 	if pl.underway(d) || pl.ending(d) {
 		return msgWaiting
@@ -292,18 +292,18 @@ const (
 	freeingAgain = 250 * time.Millisecond
 )
 
-// freeing reports whether places are held for a preemptor of which the devices are about to become free.
+// freeing reports whether places whose devices are about to become free are held for a preemptor.
 func (pl *GangPreemption) freeing(d *demand) bool {
 	claims := slices.ContainsFunc(d.pods, func(pod *v1.Pod) bool { return len(pod.Spec.ResourceClaims) > 0 })
 	return claims && pl.nominated(d) && pl.clock.Since(pl.Underway.Freed(pl.holder(d))) < freeingFor
 }
 
-// nominated reports whether places are held for a preemptor that it waits for.
+// nominated reports whether places that it waits for are held for a preemptor.
 func (pl *GangPreemption) nominated(d *demand) bool {
 	return len(pl.Holds.NominationsOf(pl.holder(d))) > 0
 }
 
-// comeAgain has a preemptor looked at again after a while.
+// comeAgain makes a preemptor be looked at again after a while.
 func (pl *GangPreemption) comeAgain(leader *v1.Pod, after time.Duration) {
 	pl.later.AddAfter(leader.UID, after)
 }

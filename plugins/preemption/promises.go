@@ -17,12 +17,12 @@ import (
 type Promises interface {
 	// Yielding lists the holders that make way for a priority.
 	Yielding(below int32) []hold.Holder
-	// Yield has those of these holders give up what they hold on nodes, for pods of a priority. It fails where that
-	// was not written down.
+	// Yield makes those of these holders that hold something on the nodes give it up, for pods of a priority. It
+	// fails if that could not be written down.
 	Yield(ctx context.Context, holders []hold.Holder, nodes []string, priority int32) error
 }
 
-// yielding lists those whose promises make way for a preemptor. What is promised to itself it need not take.
+// yielding lists the holders whose promises make way for a preemptor. It need not take what is promised to itself.
 func (pl *GangPreemption) yielding(d *demand) []hold.Holder {
 	if pl.Promises == nil {
 		return nil
@@ -64,10 +64,10 @@ func (pl *GangPreemption) searchPromised(ctx context.Context, d *demand, outrank
 	return best, nil
 }
 
-// nodes are those of the plan, by name.
+// nodes returns the nodes of the plan, by name.
 func (f *found) nodes() []string { return slices.Compact(slices.Sorted(maps.Values(f.plan.Nodes))) }
 
-// breakPromises has those make way that hold something for others where a preemptor is to go.
+// breakPromises makes holders give way that hold something for others where a preemptor is to go.
 func (pl *GangPreemption) breakPromises(ctx context.Context, d *demand, f *found) error {
 	if pl.Promises == nil || len(f.outrank) == 0 {
 		return nil

@@ -10,7 +10,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/victim"
 )
 
-// freed is what a node would have more if all pods went that may.
+// freed returns what a node would have more if all pods went that may be evicted.
 func (c *candidates) freed(node int) (victim.Vector, int) {
 	if c.sums == nil {
 		c.sums = make([]*freed, c.room.Len())
@@ -34,8 +34,8 @@ type freed struct {
 	pods   int
 }
 
-// freedBy returns what nodes would have more if all went that may go with their gang, or
-// without it.
+// freedBy returns what nodes would have more if all pods went that may be evicted with
+// their gang, or without it.
 func (c *candidates) freedBy(gangs []victim.Gang, need victim.Vector) func(int) (victim.Vector, int) {
 	sums := map[int]*freed{}
 	for i := range gangs {
@@ -62,8 +62,8 @@ func (c *candidates) freedBy(gangs []victim.Gang, need victim.Vector) func(int) 
 }
 
 // concentrate ranks the pods by their nodes, so that the surplus of all gangs is taken from
-// the same ones: first from those that would have most if all went that are of gangs with
-// surplus. It returns false where no gang has a choice.
+// the same ones: first from the nodes that would have most if all pods of gangs with
+// surplus went. It returns false where no gang has a choice.
 func (c *candidates) concentrate(gangs []victim.Gang, need victim.Vector) bool {
 	gain := map[int]float64{}
 	choice := false
@@ -105,7 +105,7 @@ func (c *candidates) concentrate(gangs []victim.Gang, need victim.Vector) bool {
 	return true
 }
 
-// idle is how much of the need a node has free.
+// idle returns how much of the need a node has free.
 func (c *candidates) idle(node int, need victim.Vector) float64 {
 	info := c.room.Node(node)
 	free := victim.Vector{}

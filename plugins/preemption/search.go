@@ -35,13 +35,13 @@ type found struct {
 	round, done string
 	// claim names the decision in the ledger once it is acted upon.
 	claim uint64
-	// relies are victims of others, not being deleted yet, where the preemptor is to go.
+	// relies are victims of other preemptors, not being deleted yet, where the preemptor is to go.
 	relies []types.UID
 	// waits: it is enough to wait for pods that are ending anyhow.
 	waits bool
 }
 
-// numbers are what users are told of a selection.
+// numbers returns the numbers of a selection that users read.
 func (f *found) numbers(d *demand) string {
 	gain, cost := f.selection.Gain(), f.selection.Cost()
 	text := fmt.Sprintf("need %s, gain %.2f, cost %.2f", d.need, gain, cost)
@@ -51,10 +51,10 @@ func (f *found) numbers(d *demand) string {
 	return text
 }
 
-// search looks for room: first in the place of what others of lower priority are nominated
-// to, or hold without being complete, since that costs no pod; then beside all that is
-// held; then by both. A preemptor that may evict nobody is left with the first. Nil is no
-// room.
+// search looks for room: first in the place of what others of lower priority are nominated to, or
+// hold without being complete, since that costs no pod; then where promises make way; then by
+// evictions beside all that is held; then by both. A preemptor that may not evict has only the first
+// two. Nil is no room.
 func (pl *GangPreemption) search(ctx context.Context, d *demand) (*found, error) {
 	own := pl.holder(d)
 	outranked := slices.DeleteFunc(pl.Holds.NominatedBelow(d.priority), func(holder hold.Holder) bool { return holder == own })
@@ -85,7 +85,7 @@ func (pl *GangPreemption) search(ctx context.Context, d *demand) (*found, error)
 }
 
 // searchBeside looks for room as if the holders that are outranked held nothing, on other nodes than
-// those to be avoided, and by evicting whom a round permits; nil permits nobody.
+// those to be avoided, and by evicting the pods that a round permits; nil permits none.
 func (pl *GangPreemption) searchBeside(ctx context.Context, d *demand, outrank []hold.Holder, avoid sets.Set[string], round *gangpoint.Round) (best *found, err error) {
 	room, err := pl.planner.Room(ctx, d.attempt, outrank)
 	if err != nil {
@@ -125,7 +125,7 @@ func (pl *GangPreemption) searchBeside(ctx context.Context, d *demand, outrank [
 	}
 	best.waits = len(best.victims)+len(outrank) == 0
 	if best.waits && len(gangs.Ending) == 0 {
-		return nil, nil // whatever keeps the gang from its place, no eviction helps
+		return nil, nil // no eviction helps against what keeps the gang from its place
 	}
 	return best, nil
 }
@@ -136,10 +136,10 @@ type searching struct {
 	d     *demand
 	room  *planner.Room
 	gangs *candidates
-	round *gangpoint.Round // nil: nobody is evicted
+	round *gangpoint.Round // nil: no pod is evicted
 }
 
-// freed is what a node would have more if all pods went that may.
+// freed returns what a node would have more if all pods went that may be evicted.
 func (s *searching) freed(node int) (victim.Vector, int) {
 	if s.round == nil {
 		return nil, 0
@@ -147,9 +147,9 @@ func (s *searching) freed(node int) (victim.Vector, int) {
 	return s.gangs.freed(node)
 }
 
-// best tries as many domains as may be and takes the one with the least harm, or, of
-// equals, the first. A part of the cluster that is no domain is better only if whoever has
-// to go there is less important, or can be done without.
+// best tries as many domains as it may and returns the one with the least harm, or, of equals, the
+// first. A part of the cluster that is no domain is better only if the victims there are less
+// important, or can be done without.
 func (s *searching) best(ctx context.Context, domains []domain) (*found, error) {
 	var best *found
 	tried := 0
@@ -188,10 +188,10 @@ func (s *searching) best(ctx context.Context, domains []domain) (*found, error) 
 	return best, nil
 }
 
-// try looks for victims in a domain, and leaves the room as it was. simulated tells that
-// arithmetic did not rule the domain out.
+// try looks for victims in a domain, and leaves the room as it was. simulated: arithmetic did not
+// rule the domain out.
 func (s *searching) try(ctx context.Context, domain domain) (result *found, simulated bool, err error) {
-	// Arithmetic first, since it is cheap: what may go is not enough in most domains.
+	// Arithmetic first, since it is cheap: what may be evicted is not enough in most domains.
 	if s.room.ShortWithout(domain.nodes, s.freed) > 0 {
 		return nil, false, nil
 	}
@@ -206,7 +206,7 @@ func (s *searching) try(ctx context.Context, domain domain) (result *found, simu
 	if s.round != nil {
 		gangs = s.gangs.among(usable)
 		if domain.counts && s.room.ShortWithout(usable, s.gangs.freedBy(gangs, s.d.need)) > 0 {
-			return nil, false, nil // who may go by himself may not without his gang
+			return nil, false, nil // a pod that may be evicted may not without its gang
 		}
 	}
 	result, err = s.clear(ctx, gangs)
@@ -227,8 +227,8 @@ func (s *searching) try(ctx context.Context, domain domain) (result *found, simu
 	return result, true, err
 }
 
-// clear chooses who goes from the nodes that the room is restricted to, and places the
-// preemptor there, all in supposition. Nil is no room.
+// clear chooses the victims on the nodes that the room is restricted to, and places the preemptor
+// there, all in supposition. Nil is no room.
 func (s *searching) clear(ctx context.Context, gangs []victim.Gang) (result *found, err error) {
 	start := s.room.Checkpoint()
 	defer func() { err = errors.Join(err, s.room.Rollback(ctx, start)) }()

@@ -10,12 +10,12 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/victim"
 )
 
-// tellPreemptor tells the preemptor what is done for it.
+// tellPreemptor records an event on the preemptor's leader about what is done for it.
 func (pl *GangPreemption) tellPreemptor(d *demand, f *found) {
 	preempting(d, f).Record(pl.handle.EventRecorder())
 }
 
-// tellVictims tells the PodGroups of gangs that lost pods.
+// tellVictims records events on the PodGroups of gangs that lost pods.
 func (pl *GangPreemption) tellVictims(d *demand, f *found, evicted *evictions) {
 	for _, b := range f.selection.Bundles {
 		if !evicted.any(b.Pods) {
@@ -57,7 +57,7 @@ func (f *found) worth(d *demand, b victim.Bundle) string {
 	return text
 }
 
-// note is what a victim is told of the preemptor to whom its place goes.
+// note returns what the event of a victim says about the preemptor that takes its place.
 func (f *found) note(d *demand, preemptor string, pod *v1.Pod) string {
 	for _, b := range f.selection.Bundles {
 		if slices.ContainsFunc(b.Pods, func(p victim.Pod) bool { return p.UID == pod.UID }) {

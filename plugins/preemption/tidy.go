@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// tidyEvery is how often is looked for what has to be finished or given back.
+	// tidyEvery is the interval of looking for what has to be finished or given back.
 	tidyEvery = 2 * time.Second
 	// idleFor is how long capacity is held for a gang that could not use it.
 	idleFor = 10 * time.Second
@@ -27,12 +27,12 @@ func (pl *GangPreemption) tidy(ctx context.Context) {
 	pl.giveBack(now)
 }
 
-// giveBack ends the nominations of gangs that wait for something else than room: members
-// that are missing, or a PodGroup that is gone. Members that are made anew have a while, and so
-// has whoever waited for victims to end.
+// giveBack ends the nominations of gangs that wait for something else than room: members that
+// are missing, or a PodGroup that is gone. Members that are made anew have a while, and so have
+// preemptors that waited for victims to end.
 func (pl *GangPreemption) giveBack(now time.Time) {
 	if !pl.Gangs.Synced() {
-		return // nobody is placed yet
+		return // no gang is placed yet
 	}
 	nominations := pl.Holds.Nominations()
 	maps.DeleteFunc(pl.idle, func(holder hold.Holder, _ time.Time) bool { return nominations[holder] == nil })
@@ -54,8 +54,8 @@ func (pl *GangPreemption) giveBack(now time.Time) {
 }
 
 // lacksRoom reports whether a holder waits for nothing but room. A member that is placed by
-// itself does while it makes up for one that its gang has lost, and one of which only the status
-// tells that it was nominated does while its gang is being placed. What was found out of such
+// itself does while it makes up for one that its gang has lost; a member whose nomination is
+// known only from its status does while its gang is being placed. What was found out about such
 // gangs is kept in placing: to ask costs a look at all their members.
 func (pl *GangPreemption) lacksRoom(holder hold.Holder, pods []types.UID, placing map[gang.Key]bool) bool {
 	if !holder.IsSinglePod() {

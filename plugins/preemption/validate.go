@@ -14,11 +14,11 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/victim"
 )
 
-// needs reports whether a preemptor still needs the room that is made for it: enough of its
-// pods are there, what they were nominated to by this decision is what they have, and the
-// members that had a place already have it. A plan that found other places, or a preemptor
-// of higher priority, has ended that; so has the news that a member which was missed ran to
-// success, where the preemptor was to take its place.
+// needs reports whether a preemptor still needs the room that is made for it: enough of its pods
+// are there, they still have the places that this decision nominated them to, and the members that
+// had a place already have it. A plan that found other places, or a preemptor of higher priority,
+// has ended that; so has the success of a member that was taken for missing, where the preemptor
+// was to take its place.
 func (pl *GangPreemption) needs(d *demand, f *found) bool {
 	if want, waits := pl.Gangs.Wants(d.leader); waits && want.Alone && want.Ready {
 		return false // its gang has its minimum without it
@@ -36,8 +36,8 @@ func (pl *GangPreemption) needs(d *demand, f *found) bool {
 	return there >= d.attempt.Members()
 }
 
-// needed reports whether victims have to go: the preemptor needs the room still, or another one
-// counts on their end by now.
+// needed reports whether victims have to be evicted: the preemptor needs the room still, or
+// another one counts on their end by now.
 func (pl *GangPreemption) needed(d *demand, f *found, victims []*v1.Pod) bool {
 	if pl.needs(d, f) {
 		return true
@@ -98,9 +98,9 @@ func (pl *GangPreemption) stand(d *demand) bool {
 	return true
 }
 
-// outdated returns why a decision does not hold any more; empty if it does. Time has passed
-// since it was made: members of the gangs that were to lose what they can do without may
-// have gone, and those that gangs lacked may have come.
+// outdated returns why a decision does not hold any more; empty if it does. Time has passed since
+// it was made: members of the gangs that were to lose their surplus may have ended, and members
+// that gangs lacked may have come.
 func (pl *GangPreemption) outdated(ctx context.Context, d *demand, f *found) string {
 	if !pl.needed(d, f, f.victims) {
 		return "the preemptor does not need the room any more"
@@ -129,7 +129,7 @@ func (pl *GangPreemption) outdated(ctx context.Context, d *demand, f *found) str
 	return ""
 }
 
-// wholeGangs are the gangs that end, by ID: what they could have done without ends with them.
+// wholeGangs returns the gangs that end, by ID: their surplus ends with them.
 func (f *found) wholeGangs() map[string]bool {
 	ends := map[string]bool{}
 	for _, b := range f.selection.Bundles {

@@ -63,8 +63,8 @@ func (pl *GangPreemption) podSeen(old, pod *v1.Pod) {
 	}
 }
 
-// nomination is the node that a pod's status nominates it to; empty for one that is not to
-// be scheduled yet.
+// nomination returns the node that a pod's status nominates it to; empty for one that is
+// not to be scheduled yet.
 func nomination(pod *v1.Pod) string {
 	if len(pod.Spec.SchedulingGates) > 0 {
 		return ""

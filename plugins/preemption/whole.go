@@ -14,14 +14,14 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 )
 
-// lookAgainEvery is how often is looked whether members of a gang that ends have come to
-// run meanwhile, until all that were evicted are seen to end.
+// lookAgainEvery is the interval of looking whether members of a gang that ends have come to run
+// meanwhile, until all that were evicted are seen to end.
 const lookAgainEvery = 100 * time.Millisecond
 
-// evictWhole ends a gang, and those that start together with it: what runs of it now,
-// which may be more than what was chosen, and what comes to run before all of that is seen
-// to end. All are marked before the first is evicted: whoever comes after this process
-// finishes what it has begun. Where nothing was begun the marks are taken back.
+// evictWhole ends a gang, and those that start together with it: what runs of it now, which may be
+// more than what was chosen, and what comes to run before all of that is seen to end. All are
+// marked before the first is evicted: the process that follows this one finishes what it has begun.
+// Where nothing was begun the marks are taken back.
 func (pl *GangPreemption) evictWhole(ctx context.Context, d *demand, f *found, u unit, evicted *evictions) error {
 	pods, ran := u.pods, 0
 	if !u.of.IsPod() {
@@ -47,7 +47,7 @@ func (pl *GangPreemption) evictWhole(ctx context.Context, d *demand, f *found, u
 		}
 		one := eviction.Turn{Pod: pods[i], Marked: marked[i] == isMarked, Of: ran, Needed: needed}
 		if u.of.IsPod() {
-			one.From = f.from[pods[i].UID] // members of a gang go wherever they are
+			one.From = f.from[pods[i].UID] // members of a gang are evicted wherever they are
 		}
 		errs.add(pl.evictOne(ctx, d, f, one, evicted))
 	})
@@ -60,7 +60,7 @@ func (pl *GangPreemption) evictWhole(ctx context.Context, d *demand, f *found, u
 	return errors.Join(errs.list()...)
 }
 
-// marks tells what came of marking the pods of a list.
+// marks are what came of marking the pods of a list.
 type marks []markState
 
 type markState int
@@ -75,8 +75,8 @@ const (
 
 func (m marks) any() bool { return slices.Contains(m, isMarked) }
 
-// allEnded reports whether all have ended by themselves: their places are free, and whoever came to
-// run beside them since need not go.
+// allEnded reports whether all have ended by themselves: their places are free, and pods that came
+// to run beside them since need not be evicted.
 func (m marks) allEnded() bool {
 	return !slices.ContainsFunc(m, func(one markState) bool { return one != hasEnded })
 }
@@ -89,8 +89,8 @@ func (pl *GangPreemption) unmarkAll(ctx context.Context, pods []*v1.Pod, marked 
 	})
 }
 
-// markAll marks pods of which there are several, those that are on their nodes by now, as some of
-// so many that go. The others will be called back.
+// markAll marks the pods, if there are several, that are on their nodes by now, as some of so many
+// that go. The bindings of the others will be called back.
 func (pl *GangPreemption) markAll(ctx context.Context, pods []*v1.Pod, of int) (marks, error) {
 	marked := make(marks, len(pods))
 	if len(pods) == 1 {
@@ -103,7 +103,7 @@ func (pl *GangPreemption) markAll(ctx context.Context, pods []*v1.Pod, of int) (
 		}
 		if pods[i].Spec.NodeName != "" {
 			result, err := pl.evictor.Mark(ctx, pods[i], of)
-			if marked[i] = isMarked; err == nil && result != eviction.Ends { // if in doubt it is
+			if marked[i] = isMarked; err == nil && result != eviction.Ends { // if in doubt it is marked
 				marked[i] = hasEnded
 			}
 			errs.add(err)
@@ -142,8 +142,8 @@ func (pl *GangPreemption) evictRest(ctx context.Context, d *demand, f *found, u 
 	}
 }
 
-// leftOver lists the pods on nodes of gangs that are left with less than their minimum, but
-// for those that may not go. seen: none that was evicted seems to run on.
+// leftOver lists the pods on nodes of gangs that are left with less than their minimum, except
+// those that may not be evicted. seen: none that was evicted seems to run on.
 func leftOver(together []gang.Footprint, evicted *evictions, stay map[types.UID]bool) (rest []*v1.Pod, seen bool) {
 	seen = true
 	for _, one := range together {
@@ -166,7 +166,7 @@ func leftOver(together []gang.Footprint, evicted *evictions, stay map[types.UID]
 	return rest, seen
 }
 
-// union is the pods that were chosen and all that runs of their gangs, but for what has to
+// union returns the pods that were chosen and all that runs of their gangs, except what has to
 // stay.
 func union(chosen []*v1.Pod, together []gang.Footprint, stay map[types.UID]bool) []*v1.Pod {
 	pods := append([]*v1.Pod(nil), chosen...)
