@@ -16,7 +16,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/reservepods"
 )
 
-// Reserve has the pod use the placement on its node that suits it best.
+// Reserve makes the pod use the placement on its node that suits it best.
 func (pl *Reservation) Reserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, node string) *fwk.Status {
 	c := cycleOf(state)
 	if c == nil || len(c.seats[node]) == 0 {
@@ -36,8 +36,8 @@ func (pl *Reservation) Reserve(_ context.Context, state fwk.CycleState, pod *v1.
 	return nil
 }
 
-// Unreserve has the pod give back what it uses; a reserve pod, its place. A pod that may have been bound before it was
-// gone has used what is used once.
+// Unreserve makes the pod give back what it uses; a reserve pod, its place. A pod that may have been bound before it
+// was deleted has used up a placement that is used once.
 func (pl *Reservation) Unreserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, _ string) {
 	if binding.LeftOpen(state) {
 		pl.reservations.Bound(pod)
@@ -70,7 +70,7 @@ func (pl *Reservation) Bind(ctx context.Context, state fwk.CycleState, pod *v1.P
 	return fwk.NewStatus(fwk.Skip)
 }
 
-// write writes what a pod uses on it; nothing, where it uses nothing.
+// write writes what a pod uses into its annotations; nothing, where it uses nothing.
 func (pl *Reservation) write(ctx context.Context, pod *v1.Pod, value string) error {
 	annotations := map[string]any{v1alpha1.ReservationAllocatedAnnotation: nil}
 	if value != "" {
@@ -82,13 +82,13 @@ func (pl *Reservation) write(ctx context.Context, pod *v1.Pod, value string) err
 	}
 	_, err = pl.handle.ClientSet().CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, patch, metav1.PatchOptions{})
 	if apierrors.IsNotFound(err) {
-		return nil // the binder finds out
+		return nil // the binder reports it
 	}
 	return err
 }
 
-// PostBind has the pod use its placement for good: that is not left to the watch, which may never show it on its node.
-// It takes a reserve pod away: what it looked for is held.
+// PostBind makes the pod use its placement for good: that is not left to the watch, which may never show it on its
+// node. It takes a reserve pod away: what it looked for is held.
 func (pl *Reservation) PostBind(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ string) {
 	if reservepods.IsReservePod(pod) {
 		pl.reservations.Placed(pod)

@@ -19,7 +19,7 @@ type Dealer interface {
 	CardRoom(state fwk.CycleState, pod *v1.Pod, info fwk.NodeInfo, kept card.Kept) bool
 }
 
-// KeptCards is what is held on the GPU cards of a node, as far as the pod of a cycle, or of a what-if, is
+// KeptCards returns what is held on the GPU cards of a node, as far as the pod of a cycle, or of a what-if, is
 // concerned. The dealer asks for it. Where nothing is held on a card of the node it costs a look-up.
 func (pl *Reservation) KeptCards(state fwk.CycleState, pod *v1.Pod, info fwk.NodeInfo) card.Kept {
 	placements := pl.reservations.Cards(info.Node().Name)
@@ -44,7 +44,7 @@ func (pl *Reservation) KeptCards(state fwk.CycleState, pod *v1.Pod, info fwk.Nod
 	return keptFor(c, seat, placements, pod, info)
 }
 
-// TakenCard is the card of the seat that a pod of a what-if has taken; false where it has none.
+// TakenCard returns the card of the seat that a pod of a what-if has taken; false where it has none.
 func (pl *Reservation) TakenCard(state fwk.CycleState, pod types.UID) (int, bool) {
 	c := cycleOf(state)
 	if c == nil {
@@ -57,8 +57,8 @@ func (pl *Reservation) TakenCard(state fwk.CycleState, pod types.UID) (int, bool
 	return p.card, true
 }
 
-// dealt reports whether a pod that is to use a seat finds memory on a card, which is that of the seat where
-// it takes memory of that.
+// dealt reports whether a pod that is to use a seat finds memory on a card, which has to be that of the seat
+// where the pod takes memory of it.
 func (pl *Reservation) dealt(c *cycle, state fwk.CycleState, pod *v1.Pod, info fwk.NodeInfo, seat *reservation.Seat) bool {
 	if c.demand.Request[v1alpha1.GPUMemoryResource] <= 0 {
 		return true
@@ -76,7 +76,8 @@ func (pl *Reservation) dealt(c *cycle, state fwk.CycleState, pod *v1.Pod, info f
 	return true
 }
 
-// keptFor is what is kept on cards for others than a pod that uses a seat; nil for none.
+// keptFor returns what is kept on cards for other pods than one that uses a seat; seat is nil where it uses
+// none.
 func keptFor(c *cycle, seat *reservation.Seat, placements []reservation.OnCard, pod *v1.Pod, info fwk.NodeInfo) card.Kept {
 	left := map[hold.ID]int64{}
 	for _, one := range c.seats[info.Node().Name] {
@@ -95,8 +96,8 @@ func keptFor(c *cycle, seat *reservation.Seat, placements []reservation.OnCard, 
 	return kept
 }
 
-// keptBut adds up what is kept by all placements but one: what is left of them, where it is not known better,
-// and what those of their users have who are not on the node any more, in a what-if: they leave it to the next.
+// keptBut adds up what is kept by all placements but one: what is left of them, by left where it has them, and
+// what users have that a what-if has taken off the node: they leave it to the next.
 func keptBut(own hold.ID, left map[hold.ID]int64, placements []reservation.OnCard, pod *v1.Pod, info fwk.NodeInfo) card.Kept {
 	kept := card.Kept{By: map[int]int64{}}
 	there := func(user types.UID) bool {

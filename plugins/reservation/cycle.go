@@ -58,7 +58,7 @@ func (c *cycle) Clone() fwk.StateData {
 func cycleOf(state fwk.CycleState) *cycle {
 	data, err := state.Read(cycleKey)
 	if err != nil {
-		return nil // as said above
+		return nil // there is none, as said above
 	}
 	c, _ := data.(*cycle)
 	return c
@@ -99,7 +99,8 @@ func (pl *Reservation) PreFilter(ctx context.Context, state fwk.CycleState, pod 
 	return nil, nil
 }
 
-// open lists the nodes on which the pod finds something, by name, and those on which that is meant for it.
+// open lists the nodes on which the pod finds something, by name, and those of them on which it is meant
+// for the pod.
 func (c *cycle) open() (nodes, meant []string) {
 	for node, seats := range c.seats {
 		best := reservation.Rank(c.demand.Amount(), seats)
@@ -115,8 +116,8 @@ func (c *cycle) open() (nodes, meant []string) {
 	return nodes, meant
 }
 
-// suited is the node where a pod that is placed by itself best uses what is held for it; empty if
-// it fits on none of them.
+// suited returns the node where a pod that is placed by itself best uses what is held for it; empty if it
+// fits on none of them.
 func (pl *Reservation) suited(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodes []string) (string, error) {
 	if len(nodes) == 0 {
 		return "", nil
@@ -136,11 +137,11 @@ func (pl *Reservation) suited(ctx context.Context, state fwk.CycleState, pod *v1
 	return plan[pod.UID], nil
 }
 
-// PreFilterExtensions returns none: what-ifs tell of pods that come and go by the hooks.
+// PreFilterExtensions returns none: what-ifs report pods that come and go by the hooks.
 func (pl *Reservation) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
 
-// Filter refuses nodes that would be oversold: a pod uses one placement at most, and others that
-// it owns are held for who else does. It costs next to nothing for a pod that owns none.
+// Filter refuses nodes that would be oversold: a pod uses one placement at most, and others that it owns
+// are held for their other owners. It costs next to nothing for a pod that owns none.
 func (pl *Reservation) Filter(_ context.Context, state fwk.CycleState, pod *v1.Pod, info fwk.NodeInfo) *fwk.Status {
 	c := cycleOf(state)
 	if c == nil {
@@ -175,11 +176,11 @@ func (pl *Reservation) choose(c *cycle, state fwk.CycleState, pod *v1.Pod, info 
 	return nil, !c.named && c.demand.Fits(info, held)
 }
 
-// SimulatesNodeLocally says that what is held on a node is a matter of the pods on it.
+// SimulatesNodeLocally marks that what is held on a node is a matter of the pods on it.
 func (pl *Reservation) SimulatesNodeLocally() {}
 
-// SimulateAddTask has a pod that comes to a node take its part of what is held for it there. One
-// that was there has it: the ledger knows.
+// SimulateAddTask makes a pod that comes to a node take its part of what is held for it there. A pod that
+// was there already has it: the ledger knows.
 func (pl *Reservation) SimulateAddTask(_ context.Context, state fwk.CycleState, _ *v1.Pod, toAdd fwk.PodInfo, node fwk.NodeInfo) *fwk.Status {
 	c, pod := cycleOf(state), toAdd.GetPod()
 	if c == nil || len(c.seats[node.Node().Name]) == 0 {
@@ -205,8 +206,8 @@ func (pl *Reservation) SimulateAddTask(_ context.Context, state fwk.CycleState, 
 	return nil
 }
 
-// SimulateRemoveTask has a pod of a what-if give back its part. What a pod that runs has of a
-// placement stays held: an eviction does not free it.
+// SimulateRemoveTask makes a pod of a what-if give back its part. What a running pod has of a placement
+// stays held: an eviction does not free it.
 func (pl *Reservation) SimulateRemoveTask(_ context.Context, state fwk.CycleState, _ *v1.Pod, toRemove fwk.PodInfo, node fwk.NodeInfo) *fwk.Status {
 	c := cycleOf(state)
 	if c == nil {

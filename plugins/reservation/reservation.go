@@ -1,10 +1,10 @@
 // Package reservation is the Reservation plugin: it brings pods to what is held for them.
 //
-// Reserve pods, which look for the places of a Reservation, it binds by writing them down. To a
-// pod that owns Reservations it gives the placement that suits it best, one at most; what the pod
-// uses of it is its own until it ends. All others HeldCapacity keeps out.
+// It binds reserve pods, which look for the places of a Reservation, by writing their places down.
+// A pod that owns Reservations gets the placement that suits it best, one at most; what the pod
+// uses of it is its own until it ends. HeldCapacity keeps out all other pods.
 //
-// What is held for whom package reservations knows, for all profiles.
+// Package reservations knows what is held for which pods, for all profiles.
 package reservation
 
 import (
@@ -45,22 +45,24 @@ type Reservation struct {
 	notes func() bool
 }
 
-// Reservations is what is held for whom. Of the pods that it is asked about it knows itself which
-// are reserve pods: nothing is held for these.
+// Reservations is what is held for which pods. It recognizes reserve pods by itself: nothing is
+// held for these.
 type Reservations interface {
-	// Serve has the Reservations of a profile be placed.
+	// Serve makes it place the Reservations of a profile.
 	Serve(ctx context.Context, handle fwk.Handle, preempts, yields bool) error
 	// Grants returns the holders of the Reservations that a pod owns.
 	Grants(pod *v1.Pod) []hold.Holder
 	// Seats returns what is held for a pod, by node.
 	Seats(pod *v1.Pod) map[string][]reservation.Seat
-	// Missing tells why a pod cannot use the Reservation that it asks for by name; empty if it can.
+	// Missing returns why a pod cannot use the Reservation that it asks for by name; empty if it
+	// can.
 	Missing(pod *v1.Pod) string
-	// Take has a pod that is counted on a node from now on use a placement; false where it cannot.
+	// Take makes a pod that is counted on a node from now on use a placement; false where it
+	// cannot.
 	Take(pod *v1.Pod, node string, id hold.ID, d holds.Demand) bool
-	// Bound has it use that for good: it is on its node, and may be gone again.
+	// Bound makes it use that for good: it is on its node, and may be gone again.
 	Bound(pod *v1.Pod)
-	// Return has it give that back.
+	// Return makes it give that back.
 	Return(pod *v1.Pod)
 	// Allocation returns what a pod uses.
 	Allocation(pod *v1.Pod) (reservation.Allocation, bool)
@@ -68,7 +70,7 @@ type Reservations interface {
 	Bind(ctx context.Context, pod *v1.Pod, node string) error
 	// Cards lists the placements on GPU cards of a node.
 	Cards(node string) []reservation.OnCard
-	// Placed tells that it is bound.
+	// Placed notes that a reserve pod is bound.
 	Placed(pod *v1.Pod)
 }
 
@@ -91,7 +93,7 @@ var (
 // Name returns the name of the plugin.
 func (pl *Reservation) Name() string { return Name }
 
-// EventsToRegister registers none: no event of the cluster tells when something is held for a pod.
+// EventsToRegister registers none: no event of the cluster means that something is held for a pod.
 // HeldCapacity activates what this plugin refused.
 func (pl *Reservation) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	return nil, nil

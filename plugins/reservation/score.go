@@ -17,8 +17,8 @@ func (pl *Reservation) PreScore(_ context.Context, state fwk.CycleState, _ *v1.P
 	return nil
 }
 
-// Score prefers nodes where something is held for the pod, and of those the one where it is meant for it; then the one where
-// it suits it best: it covers what the pod asks for, and little is left over.
+// Score prefers nodes where something is held for the pod, and of those the one where it is meant for the pod; then the one
+// where it suits the pod best: it covers what the pod asks for, and little is left over.
 func (pl *Reservation) Score(_ context.Context, state fwk.CycleState, pod *v1.Pod, info fwk.NodeInfo) (int64, *fwk.Status) {
 	c := cycleOf(state)
 	if c == nil || len(c.seats[info.Node().Name]) == 0 {

@@ -35,7 +35,7 @@ func (r *Registry) Cards(node string) []reservation.OnCard {
 	return list
 }
 
-// cardOf is the card of a placement; negative for none that is known.
+// cardOf returns the card of a placement; negative for none that is known.
 func cardOf(p v1alpha1.ReservationPlacement) int {
 	card, err := strconv.Atoi(p.Annotations[v1alpha1.GPUCardAnnotation])
 	if err != nil {

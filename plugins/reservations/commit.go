@@ -43,8 +43,8 @@ func (e *entry) fail(why string) {
 	e.round = nil
 }
 
-// Bind takes in the place of a reserve pod, and returns when the Reservation has all its places,
-// and says so; or with why it does not.
+// Bind takes in the place of a reserve pod, and returns nil once the status of the Reservation has all
+// its places; else the error that keeps it from that.
 func (r *Registry) Bind(ctx context.Context, pod *v1.Pod, node string) error {
 	name, number, _ := reservepods.PlacementOf(pod)
 	index := int32(number)
@@ -97,8 +97,8 @@ func (r *Registry) Placed(pod *v1.Pod) {
 	_ = r.store.Delete(pod.Namespace, pod.Name, &metav1.Preconditions{UID: &pod.UID}) // it can only be gone
 }
 
-// commit writes down where the placements of a Reservation are, all at once, and has the ledger
-// hold them. A write whose answer is lost is sent again until one is known: it says the same.
+// commit writes down where the placements of a Reservation are, all at once, and makes the ledger hold
+// them. A write whose answer is lost is sent again until one is known: it says the same.
 func (r *Registry) commit(ctx context.Context, name string, e *entry, at map[int32]string) error {
 	started := r.clock.Now()
 	pause := wait.Backoff{Duration: minPause, Factor: 2, Jitter: 0.2, Steps: 100, Cap: maxPause}
@@ -138,7 +138,7 @@ func (r *Registry) read(ctx context.Context, known *v1alpha1.Reservation) (*v1al
 	case apierrors.IsNotFound(err):
 		return nil, fmt.Errorf("placing Reservation %q: it is deleted", known.Name)
 	case err != nil:
-		return known, nil // the write that follows tells
+		return known, nil // the write that follows reports it
 	}
 	now, err := typed(object)
 	switch {
@@ -155,7 +155,8 @@ func lasting(err error) bool {
 	return apierrors.IsNotFound(err) || apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err)
 }
 
-// placed is a Reservation with these placements. It fails where it has others by now, or has ended.
+// placed returns a Reservation with these placements. It fails where it has others by now, or has
+// ended.
 func (r *Registry) placed(now *v1alpha1.Reservation, e *entry, at map[int32]string) (*v1alpha1.Reservation, error) {
 	if why := over(now, r.clock.Now()); why != "" {
 		return nil, errors.New(why)
@@ -199,7 +200,7 @@ func (r *Registry) placed(now *v1alpha1.Reservation, e *entry, at map[int32]stri
 	return next, nil
 }
 
-// written is what plugins have written on the reserve pod of a placement; nil for nothing.
+// written returns what plugins have written on the reserve pod of a placement; nil for nothing.
 func (r *Registry) written(e *entry, index int32) map[string]string {
 	r.mu.RLock()
 	made := e.pods[index]
@@ -224,7 +225,7 @@ func (r *Registry) written(e *entry, index int32) map[string]string {
 	return news
 }
 
-// placing has the ledger hold what was written, and the reserve pods be on their nodes.
+// placing makes the ledger hold what was written, and binds the reserve pods to their nodes.
 func (r *Registry) placing(written *v1alpha1.Reservation, e *entry, at map[int32]string) error {
 	if !r.relearn(e, written) {
 		return fmt.Errorf("placing Reservation %q: it has ended", written.Name)
@@ -249,7 +250,7 @@ func (r *Registry) placing(written *v1alpha1.Reservation, e *entry, at map[int32
 			errs = append(errs, fmt.Errorf("binding reserve pod %s/%s: %w", pod.Namespace, pod.Name, err))
 		}
 	}
-	if len(errs) > 0 { // their places are held all the same: nobody needs the pods any more
+	if len(errs) > 0 { // their places are held all the same: the pods are not needed any more
 		for _, pod := range pods {
 			r.Placed(pod)
 		}

@@ -17,16 +17,16 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/reservation"
 )
 
-// Learn takes in a Reservation as it is stored: what is held for it becomes what it is to be by its
-// status, by those who use it, and by the time.
+// Learn takes in a Reservation as it is stored: what is held for it becomes what it is to be by its status, by the pods that use
+// it, and by the time.
 func (r *Registry) Learn(now *v1alpha1.Reservation) {
 	r.acting.Lock()
 	defer r.acting.Unlock()
 	r.learn(now)
 }
 
-// relearn takes in what was written here, or the time: only the watch tells of Reservations that
-// were not known, or are gone. It returns false where the entry is not that of a Reservation any more.
+// relearn takes in what was written here, or the time: only the watch delivers Reservations that were not known, or are gone. It
+// returns false where the entry is not that of a Reservation any more.
 func (r *Registry) relearn(e *entry, now *v1alpha1.Reservation) bool {
 	r.acting.Lock()
 	defer r.acting.Unlock()
@@ -43,7 +43,7 @@ func (r *Registry) current(name string, e *entry) bool {
 	return r.entries[name] == e
 }
 
-// learn is Learn with acting held.
+// learn does what Learn does, with acting held.
 func (r *Registry) learn(now *v1alpha1.Reservation) {
 	r.mu.RLock()
 	known := r.entries[now.Name]
@@ -71,16 +71,15 @@ func (r *Registry) learn(now *v1alpha1.Reservation) {
 	for _, p := range keep {
 		r.consume(p)
 		if slices.Contains(fresh, p) {
-			r.charge(p) // for what nobody uses of it
+			r.charge(p) // for what no pod uses of it
 		}
 		if told || slices.Contains(fresh, p) {
-			r.holds.NoteFreed(p.node) // those who wait for it may use it now
+			r.holds.NoteFreed(p.node) // pods that wait for it may use it now
 		}
 	}
 }
 
-// record takes in what a Reservation says. keep is what there is of it, drop what has to go; told tells that it says
-// something else than before.
+// record takes in a Reservation. keep is what there is of it, drop what has to go; told: its spec differs from what was known.
 func (r *Registry) record(now *v1alpha1.Reservation, who []owners.Owner) (e *entry, keep []*place, drop []hold.ID, told bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -118,7 +117,7 @@ func (r *Registry) record(now *v1alpha1.Reservation, who []owners.Owner) (e *ent
 	return e, keep, drop, told
 }
 
-// older reports whether an object is an earlier version of another; what cannot be compared is not.
+// older reports whether an object is an earlier version of another; false where they cannot be compared.
 func older(a, b *v1alpha1.Reservation) bool {
 	order, err := resourceversion.CompareResourceVersion(a.ResourceVersion, b.ResourceVersion)
 	return err == nil && order < 0
@@ -144,8 +143,8 @@ func (r *Registry) usedUp(e *entry, id hold.ID, p v1alpha1.ReservationPlacement)
 	return false
 }
 
-// settle makes the places of an entry those that are wanted, by index. It returns those that
-// there are now, and what has to go.
+// settle makes the places of an entry those that are wanted, by index. It returns the places that there are now, and what has to
+// go.
 func (e *entry) settle(wanted map[int32]v1alpha1.ReservationPlacement) (keep []*place, drop []hold.ID) {
 	for _, index := range sortedKeys(e.places) {
 		if p := e.places[index]; wanted[index].NodeName != p.node || cardOf(wanted[index]) != p.card {
@@ -164,8 +163,7 @@ func (e *entry) settle(wanted map[int32]v1alpha1.ReservationPlacement) (keep []*
 	return keep, drop
 }
 
-// hold has the ledger hold the places of an entry, and no others. It returns those that it did
-// not hold before. acting is held.
+// hold makes the ledger hold the places of an entry, and no others. It returns those that it did not hold before. acting is held.
 func (r *Registry) hold(e *entry, keep []*place, drop []hold.ID) (fresh []*place) {
 	for _, id := range drop {
 		r.release(id)
@@ -191,14 +189,14 @@ func (r *Registry) release(id hold.ID) {
 	}
 }
 
-// charge has what is left of a placement count for its queue.
+// charge makes what is left of a placement count for its queue.
 func (r *Registry) charge(p *place) {
 	if r.charges != nil {
 		r.charges.Charge(p.id, p.entry.template, p.node, r.holds.Left(p.id)[0])
 	}
 }
 
-// over tells why a Reservation holds nothing any more; empty where it does, or may.
+// over returns why a Reservation holds nothing any more; empty where it does, or may.
 func over(now *v1alpha1.Reservation, at time.Time) string {
 	switch expiry := reservation.Expiry(now); {
 	case reservation.Ended(now.Status.Phase):
@@ -218,8 +216,7 @@ func (r *Registry) gone(name string) {
 	r.end(name)
 }
 
-// end gives back all that is held for a Reservation, and has nobody look for a place any more.
-// acting is held.
+// end gives back all that is held for a Reservation, and takes back the reserve pods that look for its places. acting is held.
 func (r *Registry) end(name string) {
 	r.mu.Lock()
 	e := r.entries[name]
@@ -257,7 +254,7 @@ func (r *Registry) withdraw(e *entry) {
 	}
 }
 
-// consume has the pods that use a placement have their parts of it. acting is held.
+// consume gives the pods that use a placement their parts of it. acting is held.
 func (r *Registry) consume(p *place) {
 	r.mu.RLock()
 	var list []*user
@@ -274,8 +271,8 @@ func (r *Registry) consume(p *place) {
 	}
 }
 
-// take has a pod that uses a placement have its part of it. It may end meanwhile: whoever takes that in gives back what it has, and
-// may have done so before it had anything.
+// take gives a pod that uses a placement its part of it. The pod may end meanwhile: whichever call takes that in gives back what
+// the pod has, and may have done so before it had anything.
 func (r *Registry) take(u *user) {
 	r.holds.Consume(u.place(), u.pod, u.demand)
 	r.mu.RLock()

@@ -7,8 +7,8 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/owners"
 )
 
-// Owned returns how many of some pods are among the owners of each of these Reservations, by name; those of which none is are left
-// out. It does not look at whether a pod names another Reservation. It fails where the owners of one cannot be read.
+// Owned returns how many of some pods are among the owners of each of these Reservations, by name; Reservations that none of them
+// owns are left out. It does not look at whether a pod names another Reservation. It fails where the owners of one cannot be read.
 func Owned(list []*v1alpha1.Reservation, pods []*v1.Pod) (map[string]int, error) {
 	var index owners.Index[string]
 	for _, r := range list {

@@ -13,7 +13,8 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/reservation"
 )
 
-// ownersOf reads who may use a Reservation. The schema lets nothing through that it cannot read.
+// ownersOf reads which pods may use a Reservation. The schema lets nothing through that it
+// cannot read.
 func ownersOf(r *v1alpha1.Reservation) ([]owners.Owner, error) {
 	list := make([]owners.Owner, len(r.Spec.Owners))
 	for i := range r.Spec.Owners {

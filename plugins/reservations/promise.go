@@ -14,17 +14,17 @@ import (
 // A Reservation that names its nodes is promised what becomes free there, before it has a place: the ledger
 // holds it for the reserve pods alone, also where there is no room yet. With the place the promise ends.
 
-// promiseOf is who holds in the ledger what is promised to a Reservation.
+// promiseOf returns the holder, in the ledger, of what is promised to a Reservation.
 func promiseOf(reservation types.UID) hold.Holder {
 	return hold.Holder{Profile: "reservation", Group: string(reservation) + "/promised"}
 }
 
-// promiseID is what the ledger calls the promise of a placement.
+// promiseID returns what the ledger calls the promise of a placement.
 func promiseID(reservation types.UID, index int32) hold.ID {
 	return idOf(reservation, index) + "/promised"
 }
 
-// promises are the holders of what is promised to the Reservation of a reserve pod; none where nothing is.
+// promises returns the holders of what is promised to the Reservation of a reserve pod; none where nothing is.
 func (r *Registry) promises(pod *v1.Pod) []hold.Holder {
 	name, _, _ := reservepods.PlacementOf(pod)
 	r.mu.RLock()
@@ -35,8 +35,8 @@ func (r *Registry) promises(pod *v1.Pod) []hold.Holder {
 	return nil
 }
 
-// promise has the ledger hold what is promised to a Reservation, and no more. What has a place is held already.
-// acting is held.
+// promise makes the ledger hold what is promised to a Reservation, and no more. What has a place is held
+// already. acting is held.
 func (r *Registry) promise(e *entry) {
 	if len(e.object.Spec.NodeNames) == 0 || r.clock.Now().Before(reservation.Start(e.object)) {
 		return
@@ -73,7 +73,7 @@ func (r *Registry) unpromise(e *entry) {
 	}
 }
 
-// pin has a pod be placed on a node, if it may be there by what it says itself.
+// pin makes a pod be placed on a node, if its own constraints allow it there.
 func pin(pod *v1.Pod, node string) {
 	only := v1.NodeSelectorRequirement{Key: metav1.ObjectNameField, Operator: v1.NodeSelectorOpIn, Values: []string{node}}
 	if pod.Spec.Affinity == nil {

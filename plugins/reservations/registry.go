@@ -1,13 +1,12 @@
 // Package reservations owns the Reservations of a scheduler process: what the ledger holds for
 // them, the reserve pods that look for their places, and which pods use what.
 //
-// All of it follows from the Reservations and the pods as they are stored, and from the time. So
-// a scheduler that begins has what the one before it held, before its first cycle. A place is
-// found in the cycles of reserve pods; once all that are sought are found, one write of the status
-// says so, and only after that write they are held.
+// All of it follows from the Reservations and the pods as they are stored, and from the time. So a scheduler that begins
+// has what the one before it held, before its first cycle. A place is found in the cycles of reserve pods; once all that
+// are sought are found, one write of the status records them, and only after that write they are held.
 //
-// The Reservation plugin of each profile asks here. What becomes of a Reservation otherwise, its
-// controller says.
+// The Reservation plugin of each profile asks here. The controller of Reservations writes what else becomes of a
+// Reservation.
 package reservations
 
 import (
@@ -48,16 +47,15 @@ type Registry struct {
 	store   *reservepods.Store
 	watches *watches.Watches
 	leading leading.Signal
-	// charges are told what is held; nil for nobody.
+	// charges gets what is held; nil where nothing counts it.
 	charges Charges
 
 	once     sync.Once
-	failed   error // what once came to
+	failed   error // the error with which once ended
 	client   kubernetes.Interface
 	statuses dynamic.NamespaceableResourceInterface
 	nodes    corelisters.NodeLister
-	// work are the names of Reservations to look at, dues those of which less or more is left than
-	// queues were charged for.
+	// work are the names of Reservations to look at, dues those of which more or less is left than queues were charged for.
 	work workqueue.TypedRateLimitingInterface[string]
 	dues workqueue.TypedInterface[string]
 
@@ -74,21 +72,21 @@ type Registry struct {
 	entries  map[string]*entry
 	// places has the placements by what the ledger calls them.
 	places map[hold.ID]*place
-	// cards are those of them that are on a GPU card, by node.
+	// cards are the places that are on a GPU card, by node.
 	cards  map[string]map[hold.ID]*place
 	owners owners.Index[string]
-	// users are the pods that say they use a placement, and those that are about to; of has them
+	// users are the pods whose annotation has a placement that they use, and those that are about to use one; of has them
 	// by the placement.
 	users map[types.UID]*user
 	of    map[hold.ID]map[types.UID]*user
 }
 
-// Charges are told what is held for whom to come: it counts as used by the queue of its template.
+// Charges gets what is held for pods that are yet to come: it counts as used by the queue of its template.
 type Charges interface {
-	// Charge has what is left of a placement count as used by the queue that the pod is in; an
-	// amount of nothing ends it. It is called with a lock held, and must not call back.
+	// Charge makes what is left of a placement count as used by the queue that the pod is in; an amount of nothing ends it.
+	// It is called with a lock held, and must not call back.
 	Charge(id hold.ID, pod *v1.Pod, node string, left hold.Taken)
-	// Recheck tells that others may find by now that all they ask for is held for them.
+	// Recheck notes that pods may find by now that all they ask for is held for them.
 	Recheck()
 }
 
@@ -120,9 +118,9 @@ type entry struct {
 	// attempt counts how often reserve pods were made.
 	attempt int
 	round   *round
-	// why it has no place, as its reserve pods were told.
+	// why it has no place, as in the condition of its reserve pods.
 	why string
-	// refusal tells why nobody looks for one; empty where somebody does.
+	// refusal returns why no place is sought for it; empty where one is.
 	refusal func() string
 }
 
@@ -162,11 +160,11 @@ type user struct {
 	demand holds.Demand
 	// bound: it is on its node for good.
 	bound bool
-	// gone: it is deleted, or has ended, and whether it was bound before is told only when its binding has ended.
+	// gone: it is deleted, or has ended, and whether it was bound before is known only when its binding has ended.
 	gone bool
 }
 
-// place is what the ledger calls the placement.
+// place returns what the ledger calls the placement.
 func (u *user) place() hold.ID { return idOf(u.UID, u.Index) }
 
 // New makes a registry without Reservations. charges may be nil.
@@ -187,9 +185,8 @@ const (
 	maxPause = 10 * time.Second
 )
 
-// Serve has the Reservations of a profile be placed. preempts: other pods may be evicted for
-// them; yields: what they hold makes way for pods of higher priority. It begins to watch with the
-// first profile.
+// Serve makes the registry place the Reservations of a profile. preempts: other pods may be evicted for them; yields: what
+// they hold makes way for pods of higher priority. It begins to watch with the first profile.
 func (r *Registry) Serve(ctx context.Context, handle fwk.Handle, preempts, yields bool) error {
 	p := profile{preempts: preempts, yields: yields, gangs: func() bool { return true }}
 	if fw, ok := handle.(framework.Framework); ok {
@@ -214,21 +211,21 @@ func (r *Registry) Serve(ctx context.Context, handle fwk.Handle, preempts, yield
 // gangPlugin is the name of the plugin that places gangs.
 const gangPlugin = "Gang"
 
-// idOf is what the ledger calls a placement.
+// idOf returns what the ledger calls a placement.
 func idOf(reservation types.UID, index int32) hold.ID {
 	return hold.ID(string(reservation) + "/" + strconv.Itoa(int(index)))
 }
 
-// holderOf is who holds the placements of a Reservation in the ledger.
+// holderOf returns the holder of the placements of a Reservation in the ledger.
 func holderOf(reservation types.UID) hold.Holder {
 	return hold.Holder{Profile: "reservation", Group: string(reservation)}
 }
 
-// Empty reports whether nothing is held for anybody.
+// Empty reports whether nothing is held for any pod.
 func (r *Registry) Empty() bool { return r.held.Load() == 0 }
 
-// Grants returns the holders of the Reservations that a pod owns; of a reserve pod, that of what is promised to
-// its Reservation.
+// Grants returns the holders of the Reservations that a pod owns; for a reserve pod, the holder of what is promised to its
+// Reservation.
 func (r *Registry) Grants(pod *v1.Pod) []hold.Holder {
 	if reservepods.IsReservePod(pod) {
 		return r.promises(pod)
@@ -245,8 +242,8 @@ func (r *Registry) Grants(pod *v1.Pod) []hold.Holder {
 	return holders
 }
 
-// Seats returns what is held for a pod, by node; where its place is decided, on that node alone.
-// One that asks for a Reservation by name gets those of that alone.
+// Seats returns what is held for a pod, by node; where its place is decided, on that node alone. A pod that asks for a
+// Reservation by name gets the seats of that alone.
 func (r *Registry) Seats(pod *v1.Pod) map[string][]reservation.Seat {
 	if r.Empty() || reservepods.IsReservePod(pod) {
 		return nil
@@ -295,7 +292,7 @@ func (e *entry) on(node string) (places []*place) {
 	return places
 }
 
-// owned are the entries that a pod owns, by name. mu is held.
+// owned returns the entries that a pod owns, by name. mu is held.
 func (r *Registry) owned(pod *v1.Pod) (list []*entry) {
 	only, named := pod.Annotations[v1alpha1.ReservationAnnotation]
 	for _, name := range r.owners.Of(pod) {
@@ -306,8 +303,7 @@ func (r *Registry) owned(pod *v1.Pod) (list []*entry) {
 	return list
 }
 
-// Missing tells why a pod cannot use the Reservation that it asks for by name; empty if it can,
-// or asks for none.
+// Missing returns why a pod cannot use the Reservation that it asks for by name; empty if it can, or asks for none.
 func (r *Registry) Missing(pod *v1.Pod) string {
 	name, named := pod.Annotations[v1alpha1.ReservationAnnotation]
 	if !named || reservepods.IsReservePod(pod) {
@@ -330,8 +326,8 @@ func (r *Registry) Missing(pod *v1.Pod) string {
 	return ""
 }
 
-// Take has a pod that is counted on a node from now on use a placement there. It returns false
-// where that is not held there any more, or somebody else has it.
+// Take makes a pod that is counted on a node from now on use a placement there. It returns false where that is not held
+// there any more, or another pod has it.
 func (r *Registry) Take(pod *v1.Pod, node string, id hold.ID, d holds.Demand) bool {
 	r.mu.Lock()
 	p := r.places[id]
@@ -350,8 +346,8 @@ func (r *Registry) Take(pod *v1.Pod, node string, id hold.ID, d holds.Demand) bo
 	return true
 }
 
-// Bound has a pod that took a placement use it for good: it was bound. The watch may never tell so of a pod that is deleted
-// soon after.
+// Bound makes a pod that took a placement use it for good: it was bound. The watch may never deliver that of a pod that is
+// deleted soon after.
 func (r *Registry) Bound(pod *v1.Pod) {
 	r.mu.RLock()
 	u := r.users[pod.UID]
@@ -404,8 +400,7 @@ func (r *Registry) Allocation(pod *v1.Pod) (reservation.Allocation, bool) {
 	return u.Allocation, true
 }
 
-// Covers returns the placements in which all that these pods ask for is held for them; none where
-// that is not all.
+// Covers returns the placements in which all that these pods ask for is held for them; none where not all of it is.
 func (r *Registry) Covers(pods []*v1.Pod) []hold.ID {
 	if r.Empty() {
 		return nil
@@ -455,8 +450,8 @@ func (r *Registry) choiceOf(pod *v1.Pod, need hold.Taken, who []hold.Holder) *ch
 	return c
 }
 
-// Return has a pod that came to nothing, or has ended, give back what it uses; a reserve pod, its
-// place. What was used by a pod that ran, and is not to be used again, is free.
+// Return makes a pod that came to nothing, or has ended, give back what it uses; a reserve pod, its place. What a pod that
+// ran used, and what is not to be used again, is free.
 func (r *Registry) Return(pod *v1.Pod) {
 	if reservepods.IsReservePod(pod) {
 		r.abandon(pod)

@@ -63,23 +63,23 @@ var topologyAnnotations = []string{
 	v1alpha1.TopologySpreadAnnotation, v1alpha1.NetworkTopologySpecAnnotation,
 }
 
-// What makes a pod a member of a gang. A template often is that of the job which is to come; the
-// reserve pods are no members of it.
+// gangLabels make a pod a member of a gang. A template is often that of the job which is to come; the reserve
+// pods are no members of it.
 var gangLabels = []string{
 	v1alpha1.PodGroupLabel, v1alpha1.PodGroupXLabel, v1alpha1.PodGroupNameLabel, v1alpha1.PodGroupMinAvailableLabel,
 }
 
-// written are the annotations that say of a pod what it uses: those of the pod from which a template was taken
+// written are the annotations that record what a pod uses: those of the pod from which a template was taken
 // mean nothing.
 var written = []string{
 	v1alpha1.ReservationAnnotation, v1alpha1.ReservationAllocatedAnnotation, v1alpha1.GPUCardAnnotation, v1alpha1.GPUCardMemoryAnnotation,
-	v1alpha1.InPlaceOfAnnotation, // which the Reservation itself says
+	v1alpha1.InPlaceOfAnnotation, // which the Reservation itself sets
 }
 
 const gangAnnotations = "gang.scheduling.koordinator.sh/"
 
-// refusal tells why no place is sought for a template; empty where one is. The schema checks the
-// shape of a template; this is what the API server checks of pods, and what cannot be reserved.
+// refusal returns why no place is sought for a template; empty where one is. The schema checks the shape of a
+// template; this is what the API server checks of pods, and what cannot be reserved.
 func refusal(pod *v1.Pod) string {
 	path := field.NewPath("spec", "template", "spec")
 	for i, volume := range pod.Spec.Volumes {
@@ -128,7 +128,7 @@ func reservePods(r *v1alpha1.Reservation, template *v1.Pod, missing []int32, att
 	return pods
 }
 
-// domain has the pod be placed where the other placements are, in the topology that is required.
+// domain makes the pod be placed where the other placements are, in the topology that is required.
 func (r *Registry) domain(pod *v1.Pod, standing []v1alpha1.ReservationPlacement) error {
 	key := pod.Annotations[v1alpha1.RequiredTopologyAnnotation]
 	if key == "" {
@@ -138,7 +138,7 @@ func (r *Registry) domain(pod *v1.Pod, standing []v1alpha1.ReservationPlacement)
 		node, err := r.nodes.Get(p.NodeName)
 		switch {
 		case apierrors.IsNotFound(err):
-			continue // it is about to be said that it is gone; the others tell the domain
+			continue // its status will say that the node is gone; the others show the domain
 		case err != nil:
 			return fmt.Errorf("looking up node %s: %w", p.NodeName, err)
 		}
@@ -181,7 +181,7 @@ func (r *Registry) prioritize(ctx context.Context, pod *v1.Pod, preempts bool) e
 	return nil
 }
 
-// classOf is the priority class of a pod: that which it names, or the default one; nil for none.
+// classOf returns the priority class of a pod: the one that it names, or the default one; nil for none.
 func (r *Registry) classOf(ctx context.Context, pod *v1.Pod) (*schedulingv1.PriorityClass, error) {
 	classes := r.client.SchedulingV1().PriorityClasses()
 	if name := pod.Spec.PriorityClassName; name != "" {

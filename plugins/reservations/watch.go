@@ -25,8 +25,8 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/watches"
 )
 
-// watch learns the Reservations and who uses them, and begins to work for them. The API server
-// may not serve them yet.
+// watch learns the Reservations and the pods that use them, and begins to work for them. The API server may not serve
+// them yet.
 func (r *Registry) watch(ctx context.Context, handle fwk.Handle) error {
 	factory := handle.SharedInformerFactory()
 	r.client, r.nodes = handle.ClientSet(), factory.Core().V1().Nodes().Lister()
@@ -68,12 +68,12 @@ func (r *Registry) seen(ctx context.Context, object any) {
 	r.work.Add(now.Name)
 }
 
-// slim makes of what is listed what is worked with, without what nobody reads: the maps that it comes in would
-// be kept beside it. What cannot be read stays as it is.
+// slim turns what is listed into the typed object, without managed fields, which are not read: the maps that it comes in
+// would be kept beside it. What cannot be read stays as it is.
 func slim(object any) (any, error) {
 	now, err := typed(object)
 	if err != nil {
-		return object, nil //nolint:nilerr // whoever takes it in says so
+		return object, nil //nolint:nilerr // the handler reports it
 	}
 	now.ManagedFields = nil
 	return now, nil
@@ -103,8 +103,8 @@ func (r *Registry) podChanged(before, now *v1.Pod) {
 	r.podSeen(now)
 }
 
-// ended takes in that a pod is gone, or will never run again. One that is being bound gives back what it uses when it is
-// known what came of that.
+// ended takes in that a pod is gone, or will never run again. A pod that is being bound gives back what it uses when it
+// is known what came of its binding.
 func (r *Registry) ended(pod *v1.Pod) {
 	if reservepods.IsReservePod(pod) {
 		return
@@ -121,7 +121,7 @@ func (r *Registry) ended(pod *v1.Pod) {
 	}
 }
 
-// podSeen takes in a pod that says it uses a placement.
+// podSeen takes in a pod that may be recorded to use a placement.
 func (r *Registry) podSeen(pod *v1.Pod) {
 	if podutil.IsPodTerminal(pod) {
 		r.ended(pod)
@@ -134,7 +134,8 @@ func (r *Registry) podSeen(pod *v1.Pod) {
 	r.runs(&user{Allocation: a, pod: pod.UID, node: pod.Spec.NodeName, demand: holds.DemandOf(&framework.PodInfo{Pod: pod}), bound: true}, nil)
 }
 
-// runs takes in that a pod is on its node, and what it uses there; with the user that it was, only if it is that still.
+// runs takes in that a pod is on its node, and what it uses there. With was, the user before, it does so only if the pod
+// still is that user.
 func (r *Registry) runs(u, was *user) {
 	r.acting.Lock()
 	defer r.acting.Unlock()

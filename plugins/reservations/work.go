@@ -20,7 +20,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/reservepods"
 )
 
-// settling is how long to wait for more to be said of why reserve pods have no place.
+// settling is how long to wait for more reasons why reserve pods have no place.
 const settling = 200 * time.Millisecond
 
 // workers is how many Reservations are looked at at a time.
@@ -48,7 +48,7 @@ func (r *Registry) run(ctx context.Context) {
 	}
 }
 
-// pay has queues charged for what is left, which no call to the API server holds up.
+// pay makes queues be charged for what is left, which no call to the API server holds up.
 func (r *Registry) pay() {
 	for {
 		name, down := r.dues.Get()
@@ -74,8 +74,8 @@ func (r *Registry) handle(ctx context.Context, name string) {
 	r.work.AddRateLimited(name)
 }
 
-// look sees to it that places are sought for what a Reservation lacks, and that it says why it
-// has none.
+// look sees to it that places are sought for what a Reservation lacks, and that its status says why it has
+// none.
 func (r *Registry) look(ctx context.Context, name string) error {
 	e, now, pods := r.snapshot(name)
 	if e == nil {
@@ -101,7 +101,7 @@ func (r *Registry) look(ctx context.Context, name string) error {
 	}
 	missing := missingOf(now)
 	if len(missing) == 0 {
-		return r.seek(ctx, e, now, nil, false) // whoever else has placed it
+		return r.seek(ctx, e, now, nil, false) // whichever process has placed it
 	}
 	if start := reservation.Start(now); at.Before(start) {
 		r.work.AddAfter(name, start.Sub(at))
@@ -151,7 +151,7 @@ func (r *Registry) profile(name string) (profile, bool) {
 	return p, ours
 }
 
-// stored reports whether reserve pods are there: somebody may have taken one for a pod to evict.
+// stored reports whether reserve pods are there: one may have been taken for a pod to evict.
 func (r *Registry) stored(pods map[int32]*v1.Pod) bool {
 	for _, pod := range pods {
 		if now, err := r.store.Get(pod.Namespace, pod.Name); err != nil || now.UID != pod.UID {
@@ -161,11 +161,11 @@ func (r *Registry) stored(pods map[int32]*v1.Pod) bool {
 	return true
 }
 
-// untold is how long the controller has to say that a placement was used.
+// untold is how long the controller has to write that a placement was used.
 const untold = 5 * time.Second
 
-// spend says of placements that they were used, where nobody else does: who has used one may be gone
-// before a controller sees it.
+// spend writes that placements were used, where the controller does not: the pod that has used one may be gone
+// before the controller sees it.
 func (r *Registry) spend(ctx context.Context, e *entry, now *v1alpha1.Reservation) error {
 	r.mu.RLock()
 	used := maps.Clone(e.used)
@@ -193,8 +193,8 @@ func (r *Registry) spend(ctx context.Context, e *entry, now *v1alpha1.Reservatio
 	return err
 }
 
-// rank finds out the priority of a Reservation that makes way by it. Where its class does not exist
-// it makes way for nobody.
+// rank finds out the priority of a Reservation that makes way by it. Where its class does not exist it makes
+// way for no pod.
 func (r *Registry) rank(ctx context.Context, e *entry, p profile) error {
 	r.mu.RLock()
 	known := e.priority != nil
@@ -226,8 +226,8 @@ func missingOf(now *v1alpha1.Reservation) (missing []int32) {
 	return missing
 }
 
-// seek puts reserve pods into the scheduling queue for placements that are missing, and takes back
-// those of before.
+// seek puts reserve pods into the scheduling queue for placements that are missing, and takes back the earlier
+// ones.
 func (r *Registry) seek(ctx context.Context, e *entry, now *v1alpha1.Reservation, missing []int32, preempts bool) error {
 	var pod *v1.Pod
 	if len(missing) > 0 {
@@ -265,7 +265,7 @@ func (r *Registry) seek(ctx context.Context, e *entry, now *v1alpha1.Reservation
 	for _, index := range missing {
 		pod := made[index]
 		err := r.store.Add(pod)
-		if apierrors.IsAlreadyExists(err) { // that of a Reservation of this name which is gone
+		if apierrors.IsAlreadyExists(err) { // the one of a Reservation of this name which is gone
 			_ = r.store.Delete(pod.Namespace, pod.Name, nil)
 			err = r.store.Add(pod)
 		}
@@ -277,7 +277,7 @@ func (r *Registry) seek(ctx context.Context, e *entry, now *v1alpha1.Reservation
 	return nil
 }
 
-// recharge has what is left of the placements of a Reservation count for its queue. acting is held.
+// recharge makes what is left of the placements of a Reservation count for its queue. acting is held.
 func (r *Registry) recharge(name string) {
 	if r.charges == nil {
 		return
@@ -317,15 +317,15 @@ func (r *Registry) observe(before, now *v1.Pod) {
 	}
 }
 
-// taken takes in that somebody took a reserve pod that had no place yet: for a pod to evict, say. Those of its
-// Reservation that wait to be bound with it give back theirs.
+// taken takes in that a reserve pod that had no place yet was deleted: it may have been taken for a pod to
+// evict. The reserve pods of its Reservation that wait to be bound with it give back their places.
 func (r *Registry) taken(pod *v1.Pod) {
 	r.abandon(pod)
 	name, _, _ := reservepods.PlacementOf(pod)
 	r.work.AddAfter(name, settling)
 }
 
-// tell has a Reservation say why it has no place. Only the process that schedules does.
+// tell writes into the status of a Reservation why it has no place. Only the process that schedules does.
 func (r *Registry) tell(ctx context.Context, now *v1alpha1.Reservation, reason, message string) error {
 	condition := metav1.Condition{
 		Type: v1alpha1.ReservationScheduled, Status: metav1.ConditionFalse, Reason: reason, Message: clip(message), ObservedGeneration: now.Generation,
@@ -346,12 +346,12 @@ func (r *Registry) tell(ctx context.Context, now *v1alpha1.Reservation, reason, 
 	meta.SetStatusCondition(&next.Status.Conditions, condition)
 	_, err := r.write(ctx, next)
 	if apierrors.IsNotFound(err) {
-		return nil // it is gone, which is about to be told
+		return nil // it is gone, which the watch is about to deliver
 	}
 	return err
 }
 
-// longest is how long the API server lets a message of a condition be.
+// longest is the longest message of a condition that the API server takes.
 const longest = 32768
 
 func clip(message string) string {

@@ -14,10 +14,10 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
 )
 
-// yieldTries is how often a status is written that somebody else writes at the same time.
+// yieldTries is how often a status is written that is changed by others at the same time.
 const yieldTries = 5
 
-// Yielding lists who holds something for Reservations of less than a priority that make way for it.
+// Yielding lists the holders of what is held for Reservations of less than a priority that make way for it.
 func (r *Registry) Yielding(below int32) []hold.Holder {
 	if r.Empty() {
 		return nil
@@ -34,9 +34,9 @@ func (r *Registry) Yielding(below int32) []hold.Holder {
 	return holders
 }
 
-// Yield has those of these holders that are Reservations give up what they hold on nodes, used or not, and seek
-// other places. Who uses it goes on doing so. Their status says so before what they held is free. It fails where
-// that could not be written.
+// Yield makes those of these holders that are Reservations give up what they hold on nodes, used or not, and
+// seek other places. Pods that use it go on doing so. The status of each says so before what it held is free. It
+// fails where that could not be written.
 func (r *Registry) Yield(ctx context.Context, holders []hold.Holder, nodes []string, priority int32) error {
 	var errs []error
 	for _, name := range r.namesOf(holders) {
@@ -78,7 +78,7 @@ func (r *Registry) yield(ctx context.Context, name string, nodes []string, prior
 			r.work.Add(name)
 			return nil
 		case apierrors.IsNotFound(err):
-			return nil // it is gone, which is about to be told
+			return nil // it is gone, which the watch is about to deliver
 		case !apierrors.IsConflict(err) || try == yieldTries:
 			return err
 		}
@@ -88,7 +88,7 @@ func (r *Registry) yield(ctx context.Context, name string, nodes []string, prior
 	}
 }
 
-// without is a Reservation without its placements on nodes that hold something; nil where there are none.
+// without returns a Reservation without its placements on nodes that hold something; nil where there are none.
 func (r *Registry) without(now *v1alpha1.Reservation, nodes []string, priority int32) *v1alpha1.Reservation {
 	goes := func(p v1alpha1.ReservationPlacement) bool { return !p.Spent && slices.Contains(nodes, p.NodeName) }
 	if over(now, r.clock.Now()) != "" || !slices.ContainsFunc(now.Status.Placements, goes) {

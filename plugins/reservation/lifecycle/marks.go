@@ -24,7 +24,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 )
 
-// marksName is that of the controller of marks in logs and metrics.
+// marksName is the name of the controller of marks in logs and metrics.
 const marksName = "reservation-marks"
 
 const (
@@ -36,12 +36,12 @@ const (
 	pageSize = 500
 )
 
-// markKeys are the annotations of nodes which cluster-autoscaler and Karpenter take for: not this one.
+// markKeys are the annotations of nodes with which cluster-autoscaler and Karpenter leave a node alone.
 var markKeys = []string{"cluster-autoscaler.kubernetes.io/scale-down-disabled", "karpenter.sh/do-not-disrupt"}
 
-// marked is the annotations that a node should have, of those that this package reads: with marks if
-// something is held on it, and without those that were set here if not. What others have set, or have
-// changed since, is theirs.
+// marked returns the annotations that a node should have, of those that this package reads: with marks if
+// something is held on it, and without those that were set here if not. Marks that others have set, or
+// have changed since, are left alone.
 func marked(annotations map[string]string, held bool) map[string]string {
 	want := maps.Clone(annotations)
 	if want == nil {
@@ -54,7 +54,7 @@ func marked(annotations map[string]string, held bool) map[string]string {
 		set := slices.Contains(recorded, key)
 		switch {
 		case there && (!set || value != markSet):
-			continue // somebody else's
+			continue // set by others
 		case held:
 			want[key], ours = markSet, append(ours, key)
 		case set:
@@ -105,8 +105,8 @@ func (m *marker) Reconcile(ctx context.Context, request reconcile.Request) (reco
 	return reconcile.Result{}, err
 }
 
-// mark patches the annotations of a node, if they are not as they should be, and provided that nobody has
-// changed the node since it was read.
+// mark patches the annotations of a node, if they are not as they should be, and provided that the node
+// has not changed since it was read.
 func mark(ctx context.Context, writer client.Writer, node *metav1.PartialObjectMetadata, held bool) error {
 	want := marked(node.Annotations, held)
 	if maps.Equal(want, node.Annotations) {
@@ -122,7 +122,7 @@ func mark(ctx context.Context, writer client.Writer, node *metav1.PartialObjectM
 	return nil
 }
 
-// endMarks takes away what was set when nodes were marked, and asks again until it has.
+// endMarks removes what was set when nodes were marked, and tries again until it has.
 func endMarks(ctx context.Context, reader client.Reader, writer client.Writer) {
 	for {
 		err := removeMarks(ctx, reader, writer)
@@ -158,7 +158,7 @@ func removeMarks(ctx context.Context, reader client.Reader, writer client.Writer
 	}
 }
 
-// markEvents has nodes looked at that are new, or whose marks have changed.
+// markEvents queues nodes that are new, or whose marks have changed.
 func markEvents() handler.EventHandler {
 	return handler.Funcs{
 		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { soon(q, e.Object.GetName()) },
@@ -170,7 +170,7 @@ func markEvents() handler.EventHandler {
 	}
 }
 
-// heldEvents has the nodes of a Reservation looked at, those that it has left included.
+// heldEvents queues the nodes of a Reservation, those that it has left included.
 func heldEvents() handler.EventHandler {
 	nodes := func(object client.Object, q queue) {
 		for _, node := range nodesOf(object) {

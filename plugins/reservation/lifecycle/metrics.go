@@ -33,7 +33,7 @@ var (
 	registerOnce sync.Once
 )
 
-// registerMetrics has them served with those of the manager.
+// registerMetrics registers them, to be served with those of the manager.
 func registerMetrics(reader client.Reader, clock clock.PassiveClock) {
 	registerOnce.Do(func() {
 		c := &collector{reader: reader, clock: clock}
@@ -52,7 +52,7 @@ type collector struct {
 
 var _ metrics.StableCollector = &collector{}
 
-// DescribeWithStability names the metrics.
+// DescribeWithStability sends the descriptions of the metrics.
 func (c *collector) DescribeWithStability(ch chan<- *metrics.Desc) {
 	for _, desc := range []*metrics.Desc{countDesc, ageDesc, reservedDesc, allocatedDesc} {
 		ch <- desc
@@ -90,7 +90,8 @@ type sums struct {
 	reserved, allocated resource.Vector
 }
 
-// sum counts Reservations, and what they hold: not what was used once, and what has ended.
+// sum counts Reservations, and adds up what they hold: not placements that were used up,
+// and nothing of Reservations that have ended.
 func sum(list []v1alpha1.Reservation, now time.Time) sums {
 	s := sums{
 		count: map[v1alpha1.ReservationPhase]int{

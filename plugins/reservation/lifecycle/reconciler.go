@@ -38,7 +38,7 @@ const (
 // reconciler brings the status of Reservations up to date.
 type reconciler struct {
 	client client.Client
-	// live reads past the cache, which may not have heard of a new node yet.
+	// live reads past the cache, which may not have a new node yet.
 	live     client.Reader
 	recorder events.EventRecorder
 	clock    clock.PassiveClock
@@ -85,7 +85,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 }
 
 // see gathers what the status of a Reservation follows from. behind: the cache does not know all of its
-// nodes yet, and so would not tell if they went.
+// nodes yet, and so would not show if they went.
 func (r *reconciler) see(ctx context.Context, rsv *v1alpha1.Reservation) (seen reservation.Seen, behind bool, err error) {
 	if err := r.cluster.Ensure(); err != nil {
 		return seen, false, err
@@ -114,7 +114,7 @@ func (r *reconciler) see(ctx context.Context, rsv *v1alpha1.Reservation) (seen r
 	return seen, behind, nil
 }
 
-// consumer is a pod that uses a Reservation.
+// consumer returns a pod as a consumer of the Reservation that it uses; false where it uses none.
 func consumer(pod *v1.Pod) (reservation.Consumer, bool) {
 	use, ok := reservation.AllocationOf(pod)
 	if !ok {
@@ -132,8 +132,8 @@ func ended(pod *v1.Pod) bool {
 	return pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed
 }
 
-// node is how a node is, and whether the cache knows that. That one is gone is taken from the API server
-// itself: a Reservation may be on a node of which the cache has not heard yet.
+// node returns how a node is, and whether the cache knows that. Whether it is gone is read from the API
+// server itself: a Reservation may be on a node that the cache does not have yet.
 func (r *reconciler) node(ctx context.Context, name string) (state reservation.Node, known bool, err error) {
 	key := client.ObjectKey{Name: name}
 	var node v1.Node
@@ -154,7 +154,7 @@ func (r *reconciler) node(ctx context.Context, name string) (state reservation.N
 	return reservation.NodeThere, false, nil
 }
 
-// write patches a status that is not as it should be, provided that nobody has changed the Reservation
+// write patches a status that is not as it should be, provided that the Reservation has not changed
 // since it was read: lists are replaced as a whole, and the scheduler writes there, too.
 func (r *reconciler) write(ctx context.Context, rsv *v1alpha1.Reservation, want v1alpha1.ReservationStatus) error {
 	if equality.Semantic.DeepEqual(rsv.Status, want) {
@@ -189,7 +189,7 @@ func (r *reconciler) collect(ctx context.Context, rsv *v1alpha1.Reservation) (re
 	return reconcile.Result{}, nil
 }
 
-// tell says what has become of a Reservation: in an event, and in metrics.
+// tell records what has become of a Reservation: in an event, and in metrics.
 func (r *reconciler) tell(rsv *v1alpha1.Reservation, is v1alpha1.ReservationStatus) {
 	was := meta.FindStatusCondition(rsv.Status.Conditions, v1alpha1.ReservationReady)
 	now := meta.FindStatusCondition(is.Conditions, v1alpha1.ReservationReady)
@@ -199,7 +199,7 @@ func (r *reconciler) tell(rsv *v1alpha1.Reservation, is v1alpha1.ReservationStat
 	kind := v1.EventTypeNormal
 	switch now.Reason {
 	case v1alpha1.ReservationReasonPending:
-		return // the scheduler tells what it waits for
+		return // the scheduler reports what it waits for
 	case v1alpha1.ReservationReasonNodeLost:
 		kind = v1.EventTypeWarning
 	case v1alpha1.ReservationReasonExpired:
@@ -211,5 +211,5 @@ func (r *reconciler) tell(rsv *v1alpha1.Reservation, is v1alpha1.ReservationStat
 	r.recorder.Eventf(rsv, nil, kind, now.Reason, action, "%s", now.Message)
 }
 
-// action is what events say that the controller was doing.
+// action is the action of events: what the controller was doing.
 const action = "KeepStatus"

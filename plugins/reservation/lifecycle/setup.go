@@ -27,7 +27,7 @@ import (
 )
 
 const (
-	// name is that of the controller in logs and metrics.
+	// name is the name of the controller in logs and metrics.
 	name = "reservation"
 	// podIndex is the name of the index from a Reservation's UID to the pods that use it, nodeIndex that
 	// from a node to the Reservations that have something on it.
@@ -40,8 +40,8 @@ type Options struct {
 	Workers int
 	// KeepEnded is how long Reservations that have ended are kept. 0 keeps them.
 	KeepEnded time.Duration
-	// MarkNodes has nodes marked against scale-down on which something is held. If it is false, marks from
-	// before are removed.
+	// MarkNodes is whether nodes on which something is held are marked against scale-down. If it is false,
+	// marks from before are removed.
 	MarkNodes bool
 }
 
@@ -96,8 +96,8 @@ func start(ctx context.Context, mgr manager.Manager, o Options) error {
 	return nil
 }
 
-// watchCluster adds what uses Reservations, and what they are on. It may be called again where it failed:
-// then something is watched twice, which costs and does no harm.
+// watchCluster adds the watches of the pods that use Reservations, and of the nodes that they are on. It
+// may be called again where it failed: then something is watched twice, which costs and does no harm.
 func watchCluster(ctx context.Context, mgr manager.Manager, c controller.Controller) error {
 	if err := mgr.GetFieldIndexer().IndexField(ctx, &v1.Pod{}, podIndex, uidOf); err != nil {
 		return fmt.Errorf("indexing pods by Reservation: %w", err)
@@ -111,7 +111,7 @@ func watchCluster(ctx context.Context, mgr manager.Manager, c controller.Control
 	return nil
 }
 
-// uidOf lists the UID of the Reservation that a pod uses.
+// uidOf returns the UID of the Reservation that a pod uses, as a list.
 func uidOf(object client.Object) []string {
 	if pod, ok := object.(*v1.Pod); ok {
 		if use, ok := reservation.AllocationOf(pod); ok {
@@ -139,7 +139,7 @@ func nodesOf(object client.Object) []string {
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// soon has a Reservation, or a node, looked at; until then further events cost nothing.
+// soon queues a Reservation, or a node; until it is looked at, further events cost nothing.
 func soon(q queue, name string) {
 	q.AddAfter(reconcile.Request{NamespacedName: types.NamespacedName{Name: name}}, settle)
 }
@@ -186,7 +186,7 @@ func podDiffers(was, is client.Object) bool {
 		ended(a) != ended(b) || !equality.Semantic.DeepEqual(resource.Requests(a), resource.Requests(b))
 }
 
-// nodeEvents has the Reservations on a node looked at when it comes, goes, or takes pods no more or again.
+// nodeEvents queues the Reservations on a node when it comes, goes, or takes pods no more or again.
 func nodeEvents(reader client.Reader) handler.EventHandler {
 	all := func(ctx context.Context, node string, q queue) {
 		var list v1alpha1.ReservationList
