@@ -16,7 +16,7 @@ import (
 )
 
 // Client returns a client whose calls about reserve pods, which it knows by their names, the store
-// answers; all other calls are inner's. Lists and watches are of the API server's pods alone.
+// answers; all other calls go to inner. Lists and watches are of the API server's pods alone.
 func Client(inner kubernetes.Interface, store *Store) kubernetes.Interface {
 	return &client{Interface: inner, store: store}
 }

@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Selector is the field selector of the scheduler's pods: those that have ended are nothing to it.
+// Selector is the field selector of the scheduler's pods: it has no use for pods that have ended.
 var Selector = fmt.Sprintf("status.phase!=%v,status.phase!=%v", v1.PodSucceeded, v1.PodFailed)
 
 // NewInformer makes the pod informer of a scheduler: that of scheduler.NewInformerFactory, and the
@@ -45,7 +45,7 @@ func NewInformer(store *Store, client kubernetes.Interface, name *cache.Informer
 	return namesakes{informer}
 }
 
-// trim drops what nobody in the scheduler reads, and takes memory. Pods of the store have none.
+// trim drops what nothing in the scheduler reads, and takes memory. Pods of the store have none.
 func trim(object any) (any, error) {
 	if accessor, err := meta.Accessor(object); err == nil && accessor.GetManagedFields() != nil {
 		accessor.SetManagedFields(nil)

@@ -18,14 +18,15 @@ import (
 
 // ListWatch lists and watches the pods of the API server and those of a store, for one reflector.
 //
-// It tells of the store in one sequence of events, and goes on where it was: after a watch was cut
-// the next one begins with what the reflector has not had. A list holds what the reflector has had,
-// so that it takes nothing back and leaves nothing out, and what happened meanwhile comes by the
-// watch that follows. Only the first list is of what there is then.
+// It delivers the changes of the store in one sequence of events, and goes on where it was: after a
+// watch was cut the next one begins with what the reflector has not had. A list holds what the
+// reflector has had, so that it takes nothing back and leaves nothing out, and what happened
+// meanwhile comes by the watch that follows. Only the first list is of what there is then.
 //
 // The reflector takes the resourceVersion of each event for where the watch is, and asks the API
-// server to go on from there. That of a reserve pod means nothing to the API server. So a bookmark
-// with the API server's own follows, and what is asked from the API server is always from its own.
+// server to go on from there. The resourceVersion of a reserve pod means nothing to the API server.
+// So a bookmark with the API server's own follows, and what is asked from the API server is always
+// from its own.
 type ListWatch struct {
 	inner cache.ListerWatcherWithContext
 	store *Store
@@ -126,8 +127,8 @@ func (l *ListWatch) end() {
 	}
 }
 
-// fromOwn has options ask for what comes after the API server's own resourceVersion. One that asks
-// for the newest, or for anything, does so still.
+// fromOwn makes options ask for what comes after the API server's own resourceVersion. Options that
+// ask for the newest, or for any, still do so.
 func (l *ListWatch) fromOwn(options metav1.ListOptions) metav1.ListOptions {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -140,7 +141,7 @@ func (l *ListWatch) fromOwn(options metav1.ListOptions) metav1.ListOptions {
 // isVersion reports whether a resourceVersion that a reflector asks with is that of a moment.
 func isVersion(version string) bool { return version != "" && version != "0" }
 
-// came notes which resourceVersion of the API server's own the reflector has come to.
+// came notes the API server's own resourceVersion that the reflector has come to.
 func (l *ListWatch) came(version string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -180,8 +181,8 @@ func (l *ListWatch) next() (watch.Event, bool) {
 	return l.queue[0], true
 }
 
-// sent notes that the reflector has had the next event. Where that was the last, it returns the
-// resourceVersion of the API server's own that the reflector is to be put back to, if there is one.
+// sent notes that the reflector has had the next event. If that was the last, it returns the API
+// server's own resourceVersion that the reflector is to be put back to, if there is one.
 func (l *ListWatch) sent() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -195,7 +196,7 @@ func (l *ListWatch) sent() string {
 	return l.version
 }
 
-// signal tells the watch that there may be events. l.mu is held.
+// signal wakes the watch, since there may be events. l.mu is held.
 func (l *ListWatch) signal() {
 	select {
 	case l.ready <- struct{}{}:

@@ -19,7 +19,7 @@ type merged struct {
 	// ordered is set once the API server's events come in the order of their resourceVersions.
 	ordered bool
 
-	// result has no room: an event that was sent, the reflector has.
+	// result has no buffer: once an event was sent, the reflector has it.
 	result chan watch.Event
 	once   sync.Once
 	stop   chan struct{}
@@ -58,7 +58,7 @@ func (m *merged) run() {
 	}
 }
 
-// pass sends an event of the API server's. It reports whether the watch goes on.
+// pass sends an event of the API server. It reports whether the watch goes on.
 func (m *merged) pass(event watch.Event) bool {
 	object, err := meta.Accessor(event.Object)
 	known := err == nil // an error has no metadata

@@ -23,7 +23,8 @@ func PodName(reservation string, index int) string {
 	return fmt.Sprintf("%s%s_%d", prefix, reservation, index)
 }
 
-// ReservationOf refers to the Reservation that a reserve pod is made for, for events; nil for another pod.
+// ReservationOf returns a reference to the Reservation that a reserve pod is made for, for events; nil for
+// another pod.
 func ReservationOf(pod *v1.Pod) runtime.Object {
 	name, _, ok := PlacementOf(pod)
 	if !ok {
@@ -34,7 +35,7 @@ func ReservationOf(pod *v1.Pod) runtime.Object {
 	}
 }
 
-// UIDOf is the UID of the reserve pod for a placement, in an attempt to find places.
+// UIDOf returns the UID of the reserve pod for a placement, in an attempt to find places.
 func UIDOf(reservation types.UID, index int32, attempt int) types.UID {
 	return types.UID(fmt.Sprintf("%s/%d/%d", reservation, index, attempt))
 }

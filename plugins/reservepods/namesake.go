@@ -7,9 +7,9 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// namesakes is an informer that tells apart objects of one name. When a watch was cut, an object that was deleted meanwhile and made
-// again comes as one update; kube-scheduler ends itself where that moves a pod off its node, as one of a StatefulSet would. Here
-// handlers are told that the one is gone, and that the other is new.
+// namesakes is an informer that distinguishes objects of one name. When a watch was cut, an object that was deleted meanwhile and
+// made again comes as one update; kube-scheduler ends itself where that moves a pod off its node, as one of a StatefulSet would.
+// Here handlers get a deletion of the one, and an addition of the other.
 type namesakes struct{ cache.SharedIndexInformer }
 
 var _ cache.SharedIndexInformer = namesakes{}
@@ -29,7 +29,7 @@ func (n namesakes) AddEventHandlerWithOptions(handler cache.ResourceEventHandler
 	return n.SharedIndexInformer.AddEventHandlerWithOptions(apart{handler}, options)
 }
 
-// apart is a handler that is told of objects of one name apart.
+// apart is a handler that gets the events of objects of one name apart.
 type apart struct{ cache.ResourceEventHandler }
 
 // OnUpdate implements cache.ResourceEventHandler.

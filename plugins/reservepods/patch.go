@@ -93,8 +93,8 @@ func merge(target, changes map[string]any) map[string]any {
 	return target
 }
 
-// keepStatus leaves out of an update what only one of the status may change, and refuses another
-// spec: only Bind changes it.
+// keepStatus leaves out of an update what only an update of the status may change, and refuses
+// another spec: only Bind changes it.
 func keepStatus(before, now *v1.Pod) error {
 	now.Status = before.Status
 	if !equality.Semantic.DeepEqual(before.Spec, now.Spec) {

@@ -8,8 +8,8 @@ import (
 )
 
 // Recorder returns a recorder whose events about reserve pods are about what reference returns for
-// them: the API server has no such pods. For one that it returns nil for, there is no event. All
-// other events are inner's.
+// them: the API server has no such pods. Where it returns nil, there is no event. All other events
+// go to inner.
 func Recorder(inner events.EventRecorderLogger, reference func(*v1.Pod) runtime.Object) events.EventRecorderLogger {
 	return &recorder{inner: inner, reference: reference}
 }

@@ -29,15 +29,15 @@ type Store struct {
 	observers []Observer
 }
 
-// Observer is told that a pod of the store was changed, or deleted: now is nil then. It is told of
-// the changes of everybody, and of those of two callers in any order; the store has the newest. It
-// must not change the pods.
+// Observer is called when a pod of the store was changed, or deleted: then now is nil. It gets the
+// changes of all callers, and those of two callers in any order; the store has the newest. It must
+// not change the pods.
 type Observer func(before, now *v1.Pod)
 
 // NewStore makes one without pods.
 func NewStore() *Store { return &Store{pods: map[cache.ObjectName]*v1.Pod{}} }
 
-// Observe has an observer told of all changes from now on.
+// Observe makes the store call an observer for all changes from now on.
 func (s *Store) Observe(observer Observer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -144,8 +144,8 @@ func (s *Store) update(namespace string, pod *v1.Pod, keep func(before, now *v1.
 	})
 }
 
-// change puts what f makes of a pod in its place. f does not change what it gets. Where nothing is
-// different, nothing happens.
+// change puts what f makes of a pod in its place. f does not change what it gets. If nothing
+// differs, nothing happens.
 func (s *Store) change(namespace, name string, f func(*v1.Pod) (*v1.Pod, error)) (*v1.Pod, error) {
 	s.mu.Lock()
 	before, err := s.get(namespace, name)
@@ -180,7 +180,7 @@ func (s *Store) get(namespace, name string) (*v1.Pod, error) {
 	return pod, nil
 }
 
-// put takes in a pod as it is now, or was at its end, and tells the watchers. s.mu is held.
+// put takes in a pod as it is now, or was at its end, and calls the watchers. s.mu is held.
 func (s *Store) put(kind watch.EventType, pod *v1.Pod) {
 	s.version++
 	pod.ResourceVersion = strconv.FormatUint(s.version, 10)
@@ -190,8 +190,8 @@ func (s *Store) put(kind watch.EventType, pod *v1.Pod) {
 	}
 }
 
-// watch returns the pods as they are now, and has a watcher told of every change from now on, in
-// order. It is called under the lock of the store.
+// watch returns the pods as they are now, and makes the store call a watcher for every change from
+// now on, in order. The watcher is called under the lock of the store.
 func (s *Store) watch(watcher func(watch.Event)) map[cache.ObjectName]*v1.Pod {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -213,8 +213,8 @@ func take(pods map[cache.ObjectName]*v1.Pod, event watch.Event) {
 	pods[cache.MetaObjectToName(pod)] = pod
 }
 
-// check reports a conflict where what a caller took for granted of a pod is not so. What is empty
-// is not checked.
+// check returns a conflict if a pod does not have the UID and the resourceVersion that a caller
+// expects. What is empty is not checked.
 func check(pod *v1.Pod, uid *types.UID, version *string) error {
 	if uid != nil && *uid != "" && *uid != pod.UID {
 		return apierrors.NewConflict(resource, pod.Name, fmt.Errorf("its UID is %s, not %s", pod.UID, *uid))

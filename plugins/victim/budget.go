@@ -1,16 +1,16 @@
 package victim
 
 // Budget is what evictions use up: what a queue may lose before it has less than it
-// deserves, say. It is asked once for every candidate, the most preferred first, and
-// keeps count.
+// deserves, for example. It is asked once for every candidate, the most preferred first,
+// and keeps count.
 type Budget interface {
 	// Take asks to evict these pods of a gang. It grants all of them or none.
 	Take(gang *Gang, pods []Pod) bool
 }
 
 // validate leaves of sorted bundles what the budget grants: Safe bundles shrink, Whole
-// ones stand or fall. A gang of which a Safe pod has to stay does not go whole: that
-// pod would be all that is left of it.
+// ones stand or fall. A gang of which a Safe pod has to stay does not go whole: that pod
+// would be all that is left of it.
 func validate(need Vector, bundles []Bundle, budget Budget) []Bundle {
 	var valid []Bundle
 	shrunk := map[string]bool{}

@@ -27,8 +27,9 @@ type Pod struct {
 	// goes first. Surplus that lies together may be of use where as much that is scattered
 	// is not.
 	Rank int
-	// Number is that of the pod in its gang, from 1; 0 for none. Of pods that are otherwise
-	// alike the highest goes first, so that those that stay are numbered without gaps.
+	// Number is the number of the pod in its gang, from 1; 0 for none. Of pods that are
+	// otherwise alike the highest goes first, so that those that stay are numbered without
+	// gaps.
 	Number int
 	// Created breaks ties: the youngest goes first.
 	Created time.Time
@@ -37,16 +38,15 @@ type Pod struct {
 	Guards map[int]bool
 	// Priority is the pod's own. Of two pods of a gang the lower goes first.
 	Priority int32
-	// Local tells that it stands in the domain in which room is sought.
+	// Local is whether it stands in the domain in which room is sought.
 	Local bool
-	// Protected pods stay, whatever happens: those of a priority that the preemptor
-	// may not preempt, those that the system needs. A gang that has one never goes
-	// whole.
+	// Protected pods stay, whatever happens: those of a priority that the preemptor may not
+	// preempt, and those that the system needs. A gang that has one never goes whole.
 	Protected bool
 }
 
-// Gang is pods that are worth something together only. A pod without a gang is one
-// of minimum 1.
+// Gang is pods that are worth something only together. A pod without a gang is one of
+// minimum 1.
 type Gang struct {
 	// ID is unique among the gangs of a problem. It ends every order.
 	ID string
@@ -58,18 +58,18 @@ type Gang struct {
 	Created time.Time
 	// Min is how many pods have to run for the gang to be worth anything; 1 or more.
 	Min int
-	// MinByRole is how many of a role have to. It binds only where Min is no less
+	// MinByRole is how many pods of a role have to run. It binds only where Min is no less
 	// than its sum; otherwise the gang is elastic, and any Min pods will do.
 	MinByRole map[string]int
-	// MinByPart is how many of a part have to run, where several gangs are worth
-	// something together only: they are the parts of one.
+	// MinByPart is how many of a part have to run, where several gangs are worth something
+	// only together: they are the parts of one.
 	MinByPart map[string]int
 	// Pods are all that run, in the domain and out of it. Those that are about to
 	// end are left out.
 	Pods []Pod
 }
 
-// Kind tells what the loss of a bundle does to its gang.
+// Kind is what the loss of a bundle does to its gang.
 type Kind int
 
 // The kinds, from the harmless to the harmful.
@@ -85,7 +85,7 @@ const (
 type Bundle struct {
 	Kind Kind
 	Gang *Gang
-	// Broken tells that the gang has not reached its minimum anyhow.
+	// Broken is whether the gang has not reached its minimum anyhow.
 	Broken bool
 	// Pods go with the bundle, in the order in which they go where not all have to.
 	// Those of a Whole bundle are all of the gang that are not in its Safe one, those
@@ -100,10 +100,10 @@ type Bundle struct {
 	// ROI is Gain/Cost, the return on investment. For Safe bundles, which cost
 	// nothing, it is the Gain.
 	ROI float64
-	// violating tells that every pod of a Safe bundle, or some pod of a Whole one,
-	// violates a PodDisruptionBudget once all bundles are taken that come before.
+	// violating is whether every pod of a Safe bundle, or some pod of a Whole one, violates
+	// a PodDisruptionBudget once all earlier bundles are taken.
 	violating bool
-	// part is which part it is in of those into which [Order.Sort] divides equals.
+	// part is the part in which it is of those into which [Order.Sort] divides equals.
 	part int
 }
 
@@ -111,7 +111,7 @@ type Bundle struct {
 // only if it has pods there.
 func Split(need Vector, g *Gang) []Bundle { return split(need, g, newSpending(nil)) }
 
-// split is Split where so much is spent already. It leaves that as it was.
+// split does what Split does where so much is spent already. It leaves that as it was.
 func split(need Vector, g *Gang, spent *spending) []Bundle {
 	var local []Pod
 	protected := false
@@ -147,7 +147,7 @@ func split(need Vector, g *Gang, spent *spending) []Bundle {
 	return bundles
 }
 
-// broken tells that fewer pods run than have to.
+// broken reports whether fewer pods run than have to.
 func (g *Gang) broken() bool {
 	if len(g.Pods) < g.Min {
 		return true
@@ -164,8 +164,8 @@ func anyNegative(surplus map[string]int) bool {
 	return false
 }
 
-// surplusByRole is how many of each role run beyond its minimum; nil where roles do
-// not bind.
+// surplusByRole returns how many of each role run beyond its minimum; nil where roles do not
+// bind.
 func (g *Gang) surplusByRole() map[string]int {
 	sum := 0
 	for _, n := range g.MinByRole {
@@ -177,8 +177,8 @@ func (g *Gang) surplusByRole() map[string]int {
 	return g.surplus(g.MinByRole, func(p Pod) string { return p.Role })
 }
 
-// surplusByPart is how many of each part run beyond its minimum; nil where there are
-// no parts.
+// surplusByPart returns how many of each part run beyond its minimum; nil where there are no
+// parts.
 func (g *Gang) surplusByPart() map[string]int {
 	if len(g.MinByPart) == 0 {
 		return nil
@@ -251,8 +251,8 @@ func makeBundle(need Vector, b Bundle) Bundle {
 	return b
 }
 
-// Coverage is how much of a need something covers: the sum over resources of
-// min(has, needed)/needed, from 0 to their number.
+// Coverage returns how much of a need something covers: the sum over resources of min(has,
+// needed)/needed, from 0 to their number.
 func Coverage(need, has Vector) float64 {
 	sum := 0.0
 	for name, needed := range need {
@@ -263,7 +263,7 @@ func Coverage(need, has Vector) float64 {
 	return sum
 }
 
-// share is Coverage without the cut at what is needed.
+// share returns Coverage without the cut at what is needed.
 func share(need, has Vector) float64 {
 	sum := 0.0
 	for name, needed := range need {
@@ -274,10 +274,10 @@ func share(need, has Vector) float64 {
 	return sum
 }
 
-// comparePods orders pods of a gang by who goes first, among those that violate no
-// PodDisruptionBudget and among the others: 1. coverage of the need, high first;
-// 2. priority, low first; 3. rank, low first; 4. waste, little first; 5. number, high first;
-// 6. age, the youngest first; 7. UID.
+// comparePods orders pods of a gang by which goes first, among those that violate no
+// PodDisruptionBudget and among the others: 1. coverage of the need, high first; 2.
+// priority, low first; 3. rank, low first; 4. waste, little first; 5. number, high first; 6.
+// age, the youngest first; 7. UID.
 func comparePods(need Vector, a, b Pod) int {
 	return cmp.Or(
 		cmp.Compare(Coverage(need, b.Request), Coverage(need, a.Request)),

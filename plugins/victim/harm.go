@@ -5,23 +5,23 @@ import (
 	"math"
 )
 
-// Harm is what a selection does to those who lose pods, to choose between selections
+// Harm is what a selection does to the gangs that lose pods, to choose between selections
 // that serve as well, such as those of several domains.
 type Harm struct {
-	// Kind is that of the worst bundle; Safe also where nobody goes.
+	// Kind is that of the worst bundle; Safe also where no pod goes.
 	Kind Kind
 	// Priority is the highest among the gangs that lose a bundle of that kind;
-	// [math.MinInt32] where nobody goes.
+	// [math.MinInt32] where no pod goes.
 	Priority int32
 	// Violating is how many of the pods violate a PodDisruptionBudget.
 	Violating int
 	// Cost is the sum of the bundles' costs.
 	Cost float64
-	// Pods is how many go.
+	// Pods is how many pods go.
 	Pods int
 }
 
-// Harm sums up the selection. Remnants, of use to nobody, do not count.
+// Harm sums up the selection. Remnants, which are of no use, do not count.
 func (s Selection) Harm() Harm {
 	h := Harm{Priority: math.MinInt32, Violating: s.Violating, Cost: s.Cost()}
 	for _, b := range s.Bundles {
@@ -36,8 +36,8 @@ func (s Selection) Harm() Harm {
 	return h
 }
 
-// CompareKind orders by the kind and the priority alone, less harm first: what no
-// convenience of the preemptor outweighs.
+// CompareKind orders by the kind and the priority alone, less harm first: no convenience
+// of the preemptor outweighs these.
 func (h Harm) CompareKind(other Harm) int {
 	return cmp.Or(cmp.Compare(h.Kind, other.Kind), cmp.Compare(h.Priority, other.Priority))
 }

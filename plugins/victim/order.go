@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Order ranks bundles by who goes first. The zero Order is Preempt's.
+// Order ranks bundles by which goes first. The zero Order is Preempt's.
 type Order struct {
 	reclaim bool
 	queues  func(a, b *Gang) int
@@ -21,16 +21,16 @@ type Order struct {
 // by the best that is left.
 func Preempt() Order { return Order{} }
 
-// Reclaim is the order for taking back what queues have borrowed: 1. Safe first;
-// 2. queues, negative from the function for the one to take from first; 3. return on
-// investment, as for Preempt; 4. gang's priority, low first; 5. bundles that violate no
-// PodDisruptionBudget first; 6. age, the youngest first; 7. ID.
+// Reclaim is the order for taking back what queues have borrowed: 1. Safe first; 2.
+// queues: the function is negative if a's queue is the one to take from first; 3. return
+// on investment, as for Preempt; 4. gang's priority, low first; 5. bundles that violate
+// no PodDisruptionBudget first; 6. age, the youngest first; 7. ID.
 func Reclaim(queues func(a, b *Gang) int) Order { return Order{reclaim: true, queues: queues} }
 
-// Ranked is the order of somebody else: 1. Safe first; 2. rank, low first; 3. ID.
+// Ranked is the order of a caller's own: 1. Safe first; 2. rank, low first; 3. ID.
 func Ranked(rank func(*Gang) int) Order { return Order{rank: rank} }
 
-// Sort sorts bundles by who goes first.
+// Sort sorts bundles by which goes first.
 func (o Order) Sort(bundles []Bundle, threshold float64) {
 	slices.SortFunc(bundles, func(a, b Bundle) int {
 		return cmp.Or(o.before(a, b), cmp.Compare(b.ROI, a.ROI), o.after(a, b))
@@ -46,7 +46,7 @@ func (o Order) Sort(bundles []Bundle, threshold float64) {
 	slices.SortFunc(bundles, func(a, b Bundle) int { return cmp.Or(cmp.Compare(a.part, b.part), o.after(a, b)) })
 }
 
-// before is what counts more than the return on investment.
+// before compares what counts more than the return on investment.
 func (o Order) before(a, b Bundle) int {
 	kind := cmp.Compare(a.Kind, b.Kind)
 	if o.rank != nil {
@@ -58,7 +58,7 @@ func (o Order) before(a, b Bundle) int {
 	return cmp.Or(kind, cmp.Compare(a.Gang.Priority, b.Gang.Priority), compareBools(a.violating, b.violating))
 }
 
-// after is what counts less. It is total.
+// after compares what counts less. It is total.
 func (o Order) after(a, b Bundle) int {
 	violating := compareBools(a.violating, b.violating)
 	rest := cmp.Or(b.Gang.Created.Compare(a.Gang.Created), cmp.Compare(a.Gang.ID, b.Gang.ID), cmp.Compare(a.Kind, b.Kind), violating)
@@ -68,8 +68,8 @@ func (o Order) after(a, b Bundle) int {
 	return rest
 }
 
-// equal reports whether nothing that counts more than PodDisruptionBudgets tells two
-// sorted bundles apart.
+// equal reports whether two sorted bundles differ in nothing that counts more than
+// PodDisruptionBudgets.
 func (o Order) equal(a, b Bundle) bool {
 	switch {
 	case o.rank != nil:

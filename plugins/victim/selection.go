@@ -36,7 +36,7 @@ type Problem struct {
 	Allowed []int
 }
 
-// Selection is who goes.
+// Selection is which pods go.
 type Selection struct {
 	// Bundles are the decisions, in their order, with the pods that go by each.
 	Bundles []Bundle
@@ -48,7 +48,7 @@ type Selection struct {
 	Violating int
 }
 
-// Pods are the victims.
+// Pods returns the victims.
 func (s Selection) Pods() []Pod {
 	var pods []Pod
 	for _, b := range s.Bundles {
@@ -57,10 +57,10 @@ func (s Selection) Pods() []Pod {
 	return pods
 }
 
-// Gain is the sum of the bundles' gains.
+// Gain returns the sum of the bundles' gains.
 func (s Selection) Gain() float64 { return s.sum(func(b Bundle) float64 { return b.Gain }) }
 
-// Cost is the sum of the bundles' costs.
+// Cost returns the sum of the bundles' costs.
 func (s Selection) Cost() float64 { return s.sum(func(b Bundle) float64 { return b.Cost }) }
 
 func (s Selection) sum(of func(Bundle) float64) float64 {
@@ -87,8 +87,8 @@ func (p Problem) Select(trial Trial) (Selection, bool, error) {
 	if first.Violating = violating; violating == 0 {
 		return first, true, nil
 	}
-	// Others may do that violate less. Those of the first choice that violate nothing have
-	// a claim on their budgets: they are known to be of use.
+	// Other victims may do that violate less. Those of the first choice that violate
+	// nothing have a claim on their budgets: they are known to be of use.
 	if err := trial.Restore(first.Pods()); err != nil {
 		return Selection{}, false, fmt.Errorf("restoring the first choice: %w", err)
 	}
@@ -106,8 +106,8 @@ func (p Problem) Select(trial Trial) (Selection, bool, error) {
 	return first, true, nil
 }
 
-// choose chooses victims where PodDisruptionBudgets allow so much, and these pods have a
-// claim on them.
+// choose chooses victims where PodDisruptionBudgets allow so much, and the pods in claims
+// have a claim on them.
 func (p Problem) choose(trial Trial, allowed []int, claims []Pod) (Selection, bool, error) {
 	s := search{trial: trial, bundles: p.candidates(allowed, claims)}
 	found, err := s.prefix()
@@ -123,7 +123,7 @@ func (p Problem) choose(trial Trial, allowed []int, claims []Pod) (Selection, bo
 	return s.selection(p.Need), true, nil
 }
 
-// candidates are the bundles of a problem that may be taken, by who goes first.
+// candidates returns the bundles of a problem that may be taken, by which goes first.
 func (p Problem) candidates(allowed []int, claims []Pod) []Bundle {
 	var bundles []Bundle
 	spent := newSpending(allowed, claims...)
@@ -137,7 +137,7 @@ func (p Problem) candidates(allowed []int, claims []Pod) []Bundle {
 	return p.sorted(validate(p.Need, bundles, p.Budget()), allowed, claims) // what shrank is worth less
 }
 
-// sorted sorts bundles by who goes first.
+// sorted sorts bundles by which goes first.
 func (p Problem) sorted(bundles []Bundle, allowed []int, claims []Pod) []Bundle {
 	if len(allowed) > 0 {
 		bundles = joined(p.Need, bundles)
@@ -149,7 +149,7 @@ func (p Problem) sorted(bundles []Bundle, allowed []int, claims []Pod) []Bundle 
 }
 
 // violations counts the victims that violate a PodDisruptionBudget. It returns also the
-// others that go by themselves, or with a gang of which none violates one.
+// others that go by themselves, or with a gang of which no pod violates one.
 func (s Selection) violations(allowed []int) (n int, granted []Pod) {
 	spent := newSpending(allowed)
 	for _, b := range s.Bundles {
@@ -176,9 +176,8 @@ type search struct {
 	taken int
 }
 
-// prefix finds the shortest row of bundles from the first without which the preemptor
-// does not fit, supposing that it does with any longer one: first in growing steps,
-// then by halves.
+// prefix finds the shortest row of bundles from the first that lets the preemptor fit,
+// supposing that any longer one does, too: first in growing steps, then by halves.
 func (s *search) prefix() (bool, error) {
 	unfit := -1
 	for step := 1; ; step *= 2 {
@@ -233,7 +232,7 @@ func (s *search) take(n int) error {
 	return nil
 }
 
-// trim hands back, the most valuable first, whatever the preemptor does not need.
+// trim hands back, the most valuable first, all that the preemptor does not need.
 func (s *search) trim() error {
 	s.bundles = slices.Clone(s.bundles[:s.taken])
 	whole := map[string]bool{}
@@ -253,7 +252,7 @@ func (s *search) trim() error {
 }
 
 // spare hands pods back, together, if the preemptor fits all the same, and else, where
-// they may be parted, half by half, the last first. It returns who has to go.
+// they may be parted, half by half, the last first. It returns the pods that have to go.
 func (s *search) spare(pods []Pod, part bool) ([]Pod, error) {
 	if err := s.trial.Restore(pods); err != nil {
 		return nil, fmt.Errorf("restoring %d pods: %w", len(pods), err)
@@ -279,7 +278,7 @@ func (s *search) spare(pods []Pod, part bool) ([]Pod, error) {
 	return slices.Concat(first, last), err
 }
 
-// selection is the outcome.
+// selection returns the outcome.
 func (s *search) selection(need Vector) Selection {
 	var out Selection
 	for _, b := range joined(need, slices.DeleteFunc(s.bundles, func(b Bundle) bool { return len(b.Pods) == 0 })) {
@@ -292,7 +291,7 @@ func (s *search) selection(need Vector) Selection {
 	return out
 }
 
-// remnants are the other pods of the gang that may go.
+// remnants returns the other pods of the gang that may go.
 func (b Bundle) remnants() []Pod {
 	var rest []Pod
 	for _, pod := range b.Gang.Pods {

@@ -6,7 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// spending is what pods that go use up of PodDisruptionBudgets. Without budgets nobody
+// spending is what pods that go use up of PodDisruptionBudgets. Without budgets no pod
 // violates any.
 type spending struct {
 	// allowed is how many more pods each budget lets go at all, spent how many go.
@@ -79,10 +79,10 @@ func (s *spending) grant(pods []Pod) (granted, violating []Pod) {
 	return granted, violating
 }
 
-// guard finds the bundles that violate a budget once all are taken that come before, where
-// equals come first that violate none. A Safe bundle of which only some pods do comes in
-// two parts, which rank by what they are worth together. The bundles are sorted, and are to
-// be sorted again.
+// guard finds the bundles that violate a budget once all earlier ones are taken, where
+// those of equals that violate none come first. A Safe bundle of which only some pods
+// violate one comes in two parts, which rank by what they are worth together. The bundles
+// are sorted, and are to be sorted again.
 func (s *spending) guard(order Order, bundles []Bundle) []Bundle {
 	guarded := make([]Bundle, 0, len(bundles))
 	var late []Pod // come after all that are equal
@@ -109,7 +109,7 @@ func (s *spending) guard(order Order, bundles []Bundle) []Bundle {
 	return guarded
 }
 
-// joined puts the parts of bundles together again, those first that violated nothing.
+// joined puts the parts of bundles together again, those that violated nothing first.
 func joined(need Vector, bundles []Bundle) []Bundle {
 	type key struct {
 		gang string

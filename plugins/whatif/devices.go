@@ -14,8 +14,8 @@ import (
 )
 
 // Devices that a pod would be allocated are in no NodeInfo either: kube-scheduler tracks them in claims. A transaction
-// has an overlay over these. What a pod takes that is added, or frees that is removed, is there and nowhere else, so
-// that nothing of it is left when the transaction ends.
+// has an overlay over these. What an added pod takes, or a removed one frees, is there and nowhere else, so that
+// nothing of it is left when the transaction ends.
 
 // devicesFor returns the overlay, if a pod may need devices; nil if not, and where the profile knows of none.
 func (t *Transaction) devicesFor(pod *v1.Pod) (*devices.Overlay, error) {
@@ -33,11 +33,11 @@ func (t *Transaction) devicesFor(pod *v1.Pod) (*devices.Overlay, error) {
 	return t.devices, nil
 }
 
-// Hold keeps devices from the pods of the transaction: claims as they would be allocated to others. It is for the time
-// before any pod is looked at.
+// Hold keeps devices from the pods of the transaction: claims as they would be allocated to others. It has to be
+// called before any pod is looked at.
 func (t *Transaction) Hold(claims ...*resourceapi.ResourceClaim) { t.held = append(t.held, claims...) }
 
-// Devices are the claims that a pod would be allocated that was added.
+// Devices returns the claims that a pod would be allocated that was added.
 func (t *Transaction) Devices(pod types.UID) []*resourceapi.ResourceClaim {
 	if t.devices == nil {
 		return nil
@@ -50,16 +50,16 @@ func (t *Transaction) Devices(pod types.UID) []*resourceapi.ResourceClaim {
 	return nil
 }
 
-// claims is what the filters of devices go by, in the cycle state of a view.
+// claims are what the filters of devices go by, in the cycle state of a view.
 type claims struct {
 	mu sync.Mutex
-	// pod is whose claims they are, and version that of the overlay, when they were looked up.
+	// pod is the pod whose claims they are, and version that of the overlay, when they were looked up.
 	pod     types.UID
 	version int
 	status  *fwk.Status
 }
 
-// lookUp has a view know the claims of its pod, and what is left for them, if it may need devices.
+// lookUp puts into a view the claims of its pod, and what is left for them, if it may need devices.
 func (t *Transaction) lookUp(ctx context.Context, v *View) *fwk.Status {
 	overlay, err := t.devicesFor(v.Pod)
 	if overlay == nil {

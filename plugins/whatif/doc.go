@@ -1,8 +1,8 @@
 // Package whatif is a transaction over a scheduling snapshot: what if these pods
 // stood on those nodes?
 //
-// A Transaction adds pods and tells, through the filters of the profile, what
-// fits then; a mark can be rolled back to, and nothing of it outlives Discard.
+// A Transaction adds pods and reports, through the filters of the profile, what fits
+// then; a mark can be rolled back to, and nothing of it outlives Discard.
 // Placements that the filters judge by the node alone go into copies of the
 // NodeInfos that they touch. Where pods care about each other (inter-pod
 // affinity, topology spread), plugins read the whole snapshot while they prepare,

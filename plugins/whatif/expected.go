@@ -14,24 +14,24 @@ import (
 )
 
 // A PreFilter plugin that returns Skip says that nothing in the snapshot matters to a pod:
-// no other pod keeps it away by anti-affinity, say, or has its ReadWriteOncePod claim. It is
-// not told of pods that are added later, so in a transaction that may be wrong. Where
-// plugins skip, they are asked again with the pods that may be added in the snapshot; then
-// they are told that these are gone.
+// for example, no other pod keeps it away by anti-affinity, or has its ReadWriteOncePod
+// claim. It does not get pods that are added later, so in a transaction that may be wrong.
+// Where plugins skip, they are asked again with the pods that may be added in the snapshot;
+// then these are removed from their state.
 
 // Expect names a pod that may be added, and that others may have to keep away from. It has
 // to be called before the views of those are made.
 func (t *Transaction) Expect(info *framework.PodInfo) { t.expected = append(t.expected, info) }
 
-// skippedBy reports whether plugins that would hear of pods that come and go have skipped.
+// skippedBy reports whether plugins that would get pods that come and go have skipped.
 func (h Hooks) skippedBy(state fwk.CycleState) bool {
 	skipped := state.GetSkipFilterPlugins()
 	return slices.ContainsFunc(h.listeners, skipped.Has)
 }
 
 // besideExpected returns the state of a pod in which no plugin has skipped that the expected
-// pods matter to; nil where a plugin rejects the pod beside all of them, which says nothing
-// of some of them.
+// pods matter to; nil where a plugin rejects the pod beside all of them, which does not mean
+// that it would beside some of them.
 func (t *Transaction) besideExpected(ctx context.Context, pod *v1.Pod, prepare func(fwk.CycleState)) (state fwk.CycleState, err error) {
 	snapshot, err := snapshotOf(t.fw)
 	if err != nil {
@@ -75,9 +75,9 @@ func (t *Transaction) besideExpected(ctx context.Context, pod *v1.Pod, prepare f
 	return state, nil
 }
 
-// dropUsedClaims takes those volumes off a pod of which another pod in the snapshot uses the
-// claim. That claims are in use plugins count once for each claim, and take off for each pod:
-// only the first pod may count.
+// dropUsedClaims drops the volumes of a pod whose claim another pod in the snapshot uses.
+// Plugins count claims in use once for each claim, and take off for each pod: only the first
+// pod may count.
 func dropUsedClaims(snapshot *cache.Snapshot, pod *v1.Pod) {
 	pod.Spec.Volumes = slices.DeleteFunc(slices.Clone(pod.Spec.Volumes), func(volume v1.Volume) bool {
 		claim := volume.PersistentVolumeClaim
@@ -85,7 +85,7 @@ func dropUsedClaims(snapshot *cache.Snapshot, pod *v1.Pod) {
 	})
 }
 
-// nodeFor is a node on which a pod is of concern to others: one that has the labels that its
+// nodeFor returns a node on which a pod matters to others: one that has the labels that its
 // anti-affinity is about, if there is any.
 func (t *Transaction) nodeFor(info *framework.PodInfo) fwk.NodeInfo {
 	for _, node := range t.nodes {
@@ -99,7 +99,8 @@ func (t *Transaction) nodeFor(info *framework.PodInfo) fwk.NodeInfo {
 	return t.nodes[0]
 }
 
-// snapshotOf is kube-scheduler's own snapshot. An error means that a profile has another.
+// snapshotOf returns kube-scheduler's own snapshot. An error means that a profile has
+// another.
 func snapshotOf(fw framework.Framework) (*cache.Snapshot, error) {
 	snapshot, ok := fw.SnapshotSharedLister().(*cache.Snapshot)
 	if !ok {

@@ -13,11 +13,11 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 )
 
-// Fits runs the filters for a view on a node, as the scheduling cycle does: counting
-// nominated pods of equal or higher priority, and again without them. kube-scheduler counts
-// those that are nominated to the node itself. Where plugins with hooks judge nodes by pods on
-// others, all count: room that is not on any node, such as seats of a licence, would go to
-// whoever comes first between an eviction and the placement that it was for.
+// Fits runs the filters for a view on a node, as the scheduling cycle does: counting nominated
+// pods of equal or higher priority, and again without them. kube-scheduler counts those that
+// are nominated to the node itself. Where plugins with hooks judge nodes by pods on others,
+// all count: room that is not on any node, such as seats of a licence, would go to the first
+// pod that comes between an eviction and the placement that it was for.
 func (t *Transaction) Fits(ctx context.Context, v *View, node int) *fwk.Status {
 	if v.claims != nil {
 		if status := t.claimsOf(ctx, v); !status.IsSuccess() {
@@ -33,7 +33,7 @@ func (t *Transaction) Fits(ctx context.Context, v *View, node int) *fwk.Status {
 	return t.judge(ctx, v.State, v.Pod, info)
 }
 
-// fitsBeside is what the filters say where nominated pods are on their nodes already.
+// fitsBeside returns what the filters say where nominated pods are on their nodes already.
 func (t *Transaction) fitsBeside(ctx context.Context, v *View, info fwk.NodeInfo, nominated []fwk.PodInfo) *fwk.Status {
 	state := v.beside
 	if state == nil {
@@ -65,8 +65,7 @@ func (t *Transaction) judge(ctx context.Context, state fwk.CycleState, pod *v1.P
 	return t.hooks.fits(ctx, state, pod, info)
 }
 
-// nominated lists the pods that are nominated to a node and that a pod has to make
-// room for.
+// nominated lists the pods that are nominated to a node and that a pod has to make room for.
 func (t *Transaction) nominated(pod *v1.Pod, info fwk.NodeInfo) []fwk.PodInfo {
 	return slices.DeleteFunc(t.fw.NominatedPodsForNode(info.Node().Name), func(p fwk.PodInfo) bool {
 		return !t.yields(pod, p.GetPod())

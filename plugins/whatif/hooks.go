@@ -15,24 +15,22 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/extension"
 )
 
-// The Simulate hooks. A plugin of the profile that implements one of these interfaces
-// is asked at every step of a transaction, after the framework's own
-// PreFilterExtensions and Filter plugins; so a plugin that those serve well needs no
-// hook. Hooks see a cycle state of the transaction's own and nodes as they would be;
-// they must change nothing else. What changes a state is called by one goroutine at a
-// time; what asks, by several for the same state. (Names and meaning: Volcano's
-// topology-aware preemption design.)
+// The Simulate hooks. A plugin of the profile that implements one of these interfaces is asked at
+// every step of a transaction, after the framework's own PreFilterExtensions and Filter plugins;
+// so a plugin that those serve well needs no hook. Hooks see a cycle state of the transaction's
+// own and nodes as they would be; they must change nothing else. Hooks that change a state are
+// called by one goroutine at a time; hooks that ask, by several for the same state. (Names and
+// meaning: Volcano's topology-aware preemption design.)
 
-// TaskRemover takes in that a pod would leave its node. What the pod had there, such
-// as a GPU card, the hook has to leave for it: the pod may be put back.
+// TaskRemover takes in that a pod would leave its node. The hook has to leave what the pod had
+// there, such as a GPU card, for it: the pod may be put back.
 type TaskRemover interface {
 	SimulateRemoveTask(ctx context.Context, state fwk.CycleState, toSchedule *v1.Pod, toRemove fwk.PodInfo, node fwk.NodeInfo) *fwk.Status
 }
 
-// TaskAdder takes in that a pod would come to a node. A pod that is put back gets
-// exactly what it had, never a fresh choice; one that is new gets what the plugin
-// would choose for it. Pods of equal or higher priority that are nominated come in this way, too,
-// whatever node they are nominated to.
+// TaskAdder takes in that a pod would come to a node. A pod that is put back gets exactly what it
+// had, never a fresh choice; a new one gets what the plugin would choose for it. Pods of equal or
+// higher priority that are nominated come in this way, too, whichever node they are nominated to.
 type TaskAdder interface {
 	SimulateAddTask(ctx context.Context, state fwk.CycleState, toSchedule *v1.Pod, toAdd fwk.PodInfo, node fwk.NodeInfo) *fwk.Status
 }
@@ -42,15 +40,15 @@ type Predicate interface {
 	SimulatePredicate(ctx context.Context, state fwk.CycleState, pod *v1.Pod, node fwk.NodeInfo) *fwk.Status
 }
 
-// Allocatable reports whether a pod may be placed at all as things would be: whether its
-// queue has room for it, say.
+// Allocatable reports whether a pod may be placed at all as things would be: for example, whether
+// its queue has room for it.
 type Allocatable interface {
 	SimulateAllocatable(ctx context.Context, state fwk.CycleState, pod *v1.Pod) *fwk.Status
 }
 
 // NodeLocal is for plugins with a TaskRemover or TaskAdder that change nothing by which the
-// plugin judges other nodes than the one that the pod leaves or comes to: what was asked about
-// those holds, and is not asked again. What they change for an Allocatable does not count.
+// plugin judges other nodes than the one that the pod leaves or comes to: verdicts on those nodes
+// stand, and are not asked for again. What they change for an Allocatable does not count.
 type NodeLocal interface {
 	SimulatesNodeLocally()
 }
@@ -61,12 +59,12 @@ type Hooks struct {
 	adders      []TaskAdder
 	predicates  []Predicate
 	allocatable []Allocatable
-	// volumes is the profile's own, where it has one: see Contend.
+	// volumes is the profile's own plugin, where it has one: see Contend.
 	volumes *volumebinding.VolumeBinding
 	// devices makes the simulator of devices when the first pod comes that may need any.
 	devices func() (*devices.Simulator, error)
-	// listeners are the PreFilter plugins that may want to hear of pods that come and go;
-	// counted tells that they were looked for.
+	// listeners are the PreFilter plugins that may want to get pods that come and go; counted is
+	// whether they were looked for.
 	listeners []string
 	counted   bool
 }
@@ -85,8 +83,8 @@ func HooksOf(plugins *extension.Plugins, fw framework.Framework) Hooks {
 	}
 }
 
-// listenersOf names the PreFilter plugins of a profile that have extensions, or may have: of
-// those that the framework does not hand out nobody knows.
+// listenersOf names the PreFilter plugins of a profile that have extensions, or may have: plugins
+// that the framework does not hand out cannot be looked at.
 func listenersOf(fw framework.Framework) []string {
 	deaf := map[string]bool{}
 	for _, plugin := range fw.EnqueueExtensions() {
@@ -117,7 +115,7 @@ func (h Hooks) hears(state fwk.CycleState) bool {
 }
 
 // beyondNode names the plugins that may judge a node by pods on others, for a cycle state. False:
-// nobody knows, and any may.
+// they are not known, and any may.
 func (h Hooks) beyondNode(state fwk.CycleState) (sets.Set[string], bool) {
 	if !h.counted {
 		return nil, false
@@ -135,13 +133,13 @@ func (h Hooks) beyondNode(state fwk.CycleState) (sets.Set[string], bool) {
 	return names, true
 }
 
-// note has a view know which plugins judge nodes by pods on others.
+// note records in a view which plugins judge nodes by pods on others.
 func (h Hooks) note(v *View) {
 	v.beyond, v.known = h.beyondNode(v.State)
 	v.spreads = len(h.roaming(v.State)) > 0
 }
 
-// roaming names the plugins with hooks that may judge a node by pods on others. One whose
+// roaming names the plugins with hooks that may judge a node by pods on others. A plugin whose
 // PreFilter skipped judges no node.
 func (h Hooks) roaming(state fwk.CycleState) []string {
 	var names []string
@@ -160,7 +158,7 @@ func (h Hooks) roaming(state fwk.CycleState) []string {
 	return names
 }
 
-// nameOf is the name of the plugin that a hook is; empty where it is none.
+// nameOf returns the name of the plugin that a hook is; empty where it is none.
 func nameOf(hook any) string {
 	if plugin, ok := hook.(fwk.Plugin); ok {
 		return plugin.Name()
@@ -195,7 +193,7 @@ func (h Hooks) fits(ctx context.Context, state fwk.CycleState, pod *v1.Pod, node
 	return nil
 }
 
-// Admits reports whether the pod of a view may be placed at all as things would be.
+// Admits returns success if the pod of a view may be placed at all as things would be.
 func (t *Transaction) Admits(ctx context.Context, v *View) *fwk.Status {
 	for _, hook := range t.hooks.allocatable {
 		if status := hook.SimulateAllocatable(ctx, v.State, v.Pod); !status.IsSuccess() {

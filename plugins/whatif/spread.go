@@ -9,11 +9,11 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 )
 
-// PodTopologySpread keeps the number of matching pods of each domain, and of the domains with
-// the fewest of them two. Its own comment says that two are enough as long as pods change on
-// one node only. A transaction changes many: of three domains with no pod, once two have got
-// one the fewest are 0, and it says 1. Its state has no method to count again, but its fields
-// are exported.
+// PodTopologySpread keeps the number of matching pods of each domain, and two of the domains
+// with the fewest. Its own comment says that two are enough as long as pods change on one
+// node only. A transaction changes many: of three domains with no pod, once two have got one
+// the fewest are 0, but the plugin has 1. Its state has no method to count again, but its
+// fields are exported.
 
 // spreadKey is where the plugin keeps its state.
 const spreadKey fwk.StateKey = "PreFilter" + names.PodTopologySpread
@@ -59,12 +59,12 @@ func (f fewest) domain(constraint, place int) reflect.Value {
 	return f.paths.Index(constraint).Elem().Index(place)
 }
 
-// number is how many pods the domain with the fewest has.
+// number returns how many pods the domain with the fewest has.
 func (f fewest) number(constraint int) int {
 	return int(f.domain(constraint, 0).FieldByName("MatchNum").Int())
 }
 
-// numbers are those of all constraints.
+// numbers returns those of all constraints.
 func (f fewest) numbers() []int {
 	numbers := make([]int, len(f.counts))
 	for i := range numbers {
@@ -99,8 +99,8 @@ func (f fewest) correct(before []int) {
 	}
 }
 
-// keepingFewest runs what adds a pod to a cycle state, or takes one from it, and has
-// PodTopologySpread right about the domains with the fewest pods after that.
+// keepingFewest runs a change that adds a pod to a cycle state, or takes one from it, and
+// then corrects what PodTopologySpread has of the domains with the fewest pods.
 func keepingFewest(state fwk.CycleState, change func() *fwk.Status) *fwk.Status {
 	f, ok, err := fewestOf(state)
 	switch {

@@ -30,14 +30,14 @@ type Transaction struct {
 	snapshot *cache.Snapshot
 	copied   map[int]bool
 	log      []step
-	// views are those to which pods that come and go may matter.
+	// views are the views to which pods that come and go may matter.
 	views []*View
 	own   sets.Set[types.UID]
-	// contending are the pods of which the volumes are taken when they are added.
+	// contending are the pods whose volumes are taken when they are added.
 	contending sets.Set[types.UID]
 	// expected are pods that may be added, and that others may have to keep away from.
 	expected []*framework.PodInfo
-	// devices are those that pods of the transaction took or freed; made for the first pod that needs any.
+	// devices are what pods of the transaction took or freed; made for the first pod that needs any.
 	devices *devices.Overlay
 	// held are devices that are kept for others.
 	held []*resourceapi.ResourceClaim
@@ -57,15 +57,15 @@ type step struct {
 	removed bool
 	// restored: it was removed before.
 	restored bool
-	// devices are those that the pod took when it was added.
+	// devices are what the pod took when it was added.
 	devices devices.Taken
-	// volumes are those that the pod took when it was added, nil for none.
+	// volumes are what the pod took when it was added, nil for none.
 	volumes *volumebinding.PodVolumes
 	// before is the version that the node had.
 	before int
 }
 
-// undone is the step back.
+// undone returns the step back.
 func (s step) undone() step {
 	s.removed = !s.removed
 	return s
@@ -95,10 +95,10 @@ func Begin(fw framework.Framework, hooks Hooks, interdependent bool) (*Transacti
 	return t, nil
 }
 
-// Len is the number of nodes.
+// Len returns the number of nodes.
 func (t *Transaction) Len() int { return len(t.nodes) }
 
-// Node is a node as it would be.
+// Node returns a node as it would be.
 func (t *Transaction) Node(i int) fwk.NodeInfo { return t.nodes[i] }
 
 // Index finds a node by its name.
@@ -113,16 +113,16 @@ func (t *Transaction) Index(name string) (int, bool) {
 	return i, ok
 }
 
-// Version changes whenever pods on the node do. It is the same again once that was rolled
+// Version returns a number that changes whenever pods on the node do. It is the same again once that was rolled
 // back.
 func (t *Transaction) Version(i int) int { return t.version[i] }
 
-// Changes changes whenever anything does.
+// Changes returns a number that changes whenever anything does.
 func (t *Transaction) Changes() int { return t.changes }
 
-// View is how the filters see the transaction for one pod, and for every pod
-// that scheduling cannot tell from it. Of pods that care about each other a view
-// holds, in the snapshot itself, only until the next change.
+// View is how the filters see the transaction for one pod, and for every pod that scheduling cannot tell from
+// it. For pods that care about each other, where pods are assumed in the snapshot itself, a view holds only
+// until the next change.
 type View struct {
 	Pod   *v1.Pod
 	State fwk.CycleState
@@ -133,7 +133,7 @@ type View struct {
 	known  bool
 	// spreads: plugins with hooks may, or devices that several nodes reach, whatever the pods ask of each other.
 	spreads bool
-	// claims are those of the pod; nil if it needs no devices.
+	// claims are the claims of the pod; nil if it needs no devices.
 	claims *claims
 	// beside is State with the nominated pods that count wherever they are nominated to, by
 	// UID in counted; nil where there are none, or none matter beyond their own node.
@@ -146,16 +146,16 @@ func (v *View) Allows(info fwk.NodeInfo) bool {
 	return v.only == nil || v.only.Has(info.Node().Name)
 }
 
-// Local reports whether, of the pods that come and go, only those on a node itself matter to
-// what the filters say of it.
+// Local reports whether, of the pods that come and go, only those on a node itself matter to the filters'
+// verdict on it.
 func (v *View) Local() bool { return v.known && len(v.beyond) == 0 }
 
 // Spreads reports whether any pod that comes or goes may matter to other nodes than its own:
 // plugins with hooks may go by anything. Others go by what pods ask of each other.
 func (v *View) Spreads() bool { return v.spreads }
 
-// Settled reports whether a status of a node says that the pod cannot run there whatever pods
-// come and go, there or elsewhere.
+// Settled reports whether a status of a node means that the pod cannot run there whatever pods come and go,
+// there or elsewhere.
 func (v *View) Settled(status *fwk.Status) bool {
 	return status.Code() == fwk.UnschedulableAndUnresolvable && v.known && !v.beyond.Has(status.Plugin())
 }
@@ -204,15 +204,15 @@ func (t *Transaction) View(ctx context.Context, pod *v1.Pod, prepare func(fwk.Cy
 	return v, nil
 }
 
-// newState is the cycle state of a view.
+// newState returns the cycle state of a view.
 func newState() fwk.CycleState {
 	state := framework.NewCycleState()
 	devices.Account(state)
 	return state
 }
 
-// shift tells a view that a pod came or went. What stands in the snapshot PreFilter plugins
-// have seen by themselves; hooks have not.
+// shift changes the states of a view for a pod that came or went. PreFilter plugins have seen by themselves what
+// stands in the snapshot; hooks have not.
 func (t *Transaction) shift(ctx context.Context, v *View, s step) error {
 	status := t.shiftState(ctx, v.State, v.Pod, s)
 	if status.IsSuccess() && v.beside != nil {
@@ -239,8 +239,8 @@ func (t *Transaction) shiftState(ctx context.Context, state fwk.CycleState, pod 
 	return hook(ctx, state, pod, s.info, t.nodes[s.node])
 }
 
-// Own names the pods that the transaction is about. Where they are nominated to
-// does not count: it says where they stand.
+// Own names the pods that the transaction is about. Where they are nominated to does not count: the transaction
+// decides where they stand.
 func (t *Transaction) Own(pods ...types.UID) { t.own.Insert(pods...) }
 
 // Add puts a pod on a node. info is its PodInfo; the pod in it is not changed.

@@ -16,7 +16,7 @@ import (
 // the caches of its VolumeBinding plugin, where Reserve assumes them. A transaction does
 // the same for the pods that it adds, and takes it back in Rollback and Discard. That is
 // sound because these caches are read and added to on the scheduling goroutine only: in
-// Filter and in Reserve. What binding goroutines take back is their own, of volumes that a
+// Filter and in Reserve. What binding goroutines take back is their own: volumes that a
 // transaction never chose, since they were assumed for another claim.
 
 // volumesOf finds the plugin in a profile; nil where it is not enabled.
@@ -29,12 +29,12 @@ func volumesOf(fw framework.Framework) *volumebinding.VolumeBinding {
 	return nil
 }
 
-// Contend names pods with claims that wait for their first consumer, and of which the
-// volumes may be those that others of the transaction want: when such a pod is added, its
-// volumes are taken. For other pods that costs nothing.
+// Contend names pods with claims that wait for their first consumer, and whose volumes may
+// be those that others of the transaction want: when such a pod is added, its volumes are
+// taken. For other pods that costs nothing.
 func (t *Transaction) Contend(pods ...types.UID) { t.contending.Insert(pods...) }
 
-// For returns a view for another pod that scheduling cannot tell from the view's own but by
+// For returns a view for another pod that scheduling can tell from the view's own only by
 // its claims. Claims that wait are looked up anew, beside what is taken by now; the view
 // that it was made from sees the same from then on. A status that is not a success is the
 // plugin's: rejected, or an error.
@@ -54,8 +54,8 @@ func (t *Transaction) For(ctx context.Context, v *View, pod *v1.Pod) (*View, *fw
 	return &own, nil
 }
 
-// take assumes the volumes that a pod would be bound to on a node. Nil is none: also where
-// the node has none any more, which the pod's own cycle finds out.
+// take assumes the volumes that a pod would be bound to on a node. It returns nil for none,
+// also where the node has none any more, which the pod's own cycle finds out.
 func (t *Transaction) take(ctx context.Context, pod *v1.Pod, node *v1.Node) (*volumebinding.PodVolumes, error) {
 	if t.hooks.volumes == nil || !t.contending.Has(pod.UID) {
 		return nil, nil
