@@ -17,8 +17,8 @@ const (
 	tellEvery = 30 * time.Second
 )
 
-// awaitAPIServer returns once the API server answers: a controller that ends because it does not would be started again
-// ever later. An error is that it refuses who asks, or that ctx has ended.
+// awaitAPIServer returns once the API server answers: a controller that ends because it does not would be restarted
+// after ever longer pauses. It returns an error if the API server refuses the credentials, or ctx has ended.
 func awaitAPIServer(ctx context.Context, kubeconfig *rest.Config) error {
 	client, err := discovery.NewDiscoveryClientForConfig(kubeconfig)
 	if err != nil {

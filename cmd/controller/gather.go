@@ -16,8 +16,8 @@ const (
 	gatherSize = 256 << 10
 )
 
-// gathered has the answers to watches read in batches. To read each event as it comes costs more than the
-// event does: half a dozen goroutines hand it on, and have to be woken for it.
+// gathered makes the answers to watches be read in batches. To read each event as it comes costs more
+// than the event does: half a dozen goroutines hand it on, and have to be woken for it.
 func gathered(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(request *http.Request) (*http.Response, error) {
 		response, err := next.RoundTrip(request)

@@ -127,7 +127,7 @@ func run(o *options, queues queuestatus.Options) error {
 	if err != nil {
 		return fmt.Errorf("reading the kubeconfig: %w", err)
 	}
-	// Where bandwidth costs less than CPU, as beside the API server, to unpack lists is a waste.
+	// Where bandwidth costs less than CPU, as beside the API server, unpacking lists is a waste.
 	kubeconfig.DisableCompression = true
 	kubeconfig.Wrap(gathered)
 	if err := awaitAPIServer(ctx, kubeconfig); err != nil {

@@ -20,8 +20,8 @@ const (
 	gangPlugin = "Gang"
 )
 
-// queues are the options of the controller of Queues: those of the flags, unless the scheduler's
-// configuration says more. changed tells which flags were given.
+// queues returns the options of the controller of Queues: those of the flags, unless the scheduler's configuration
+// says more. changed reports which flags were given.
 func (o *options) queues(changed func(flag string) bool) (queuestatus.Options, error) {
 	flags := queuestatus.Options{SchedulerNames: o.queueSchedulerNames, Policies: o.queuePolicies}
 	if o.schedulerConfig == "" {
@@ -42,8 +42,7 @@ func (o *options) queues(changed func(flag string) bool) (queuestatus.Options, e
 	return said, nil
 }
 
-// fromScheduler reads what a scheduler's configuration says of queues: no names if no profile
-// there has them.
+// fromScheduler reads what a scheduler's configuration says of queues: no names if no profile there has them.
 func fromScheduler(file string) (queuestatus.Options, error) {
 	var o queuestatus.Options
 	cfg, err := readSchedulerConfig(file)
@@ -69,8 +68,8 @@ func fromScheduler(file string) (queuestatus.Options, error) {
 	return o, nil
 }
 
-// natives are the schedulers whose native PodGroups get their status here: those of the flag if it was given, else the
-// profiles with gangs in the scheduler's configuration.
+// natives returns the schedulers whose native PodGroups get their status here: those of the flag if it was given, else
+// the profiles with gangs in the scheduler's configuration.
 func (o *options) natives(changed func(flag string) bool) ([]string, error) {
 	if o.schedulerConfig == "" || changed("native-scheduler-names") {
 		return o.nativeSchedulerNames, nil

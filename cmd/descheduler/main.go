@@ -27,7 +27,7 @@ import (
 
 func main() { os.Exit(cli.Run(newCommand())) }
 
-// newCommand is the descheduler's command. Its own plugins are registered before it runs; ours follow.
+// newCommand returns the descheduler's command. Its own plugins are registered before it runs; ours follow.
 func newCommand() *cobra.Command {
 	cmd := app.NewDeschedulerCommand(os.Stdout)
 	cmd.Use, cmd.Short = "lockstep-descheduler", "The descheduler, with a plugin that joins fragments for gangs that wait"
@@ -64,7 +64,7 @@ func newCommand() *cobra.Command {
 	return cmd
 }
 
-// kubeconfigOf is the kubeconfig that the command was given; empty for the one in the cluster.
+// kubeconfigOf returns the kubeconfig that the command was given; empty for the one in the cluster.
 func kubeconfigOf(cmd *cobra.Command) (string, error) {
 	for _, flag := range []string{"client-connection-kubeconfig", "kubeconfig"} {
 		if f := cmd.Flags().Lookup(flag); f != nil && f.Value.String() != "" {
@@ -74,8 +74,8 @@ func kubeconfigOf(cmd *cobra.Command) (string, error) {
 	return "", nil
 }
 
-// schedulers are those that follow the cluster, by their configuration. The descheduler makes its plugins anew each
-// round; these stay.
+// schedulers are the standby schedulers that follow the cluster, by their configuration. The descheduler makes its
+// plugins anew each round; these stay.
 type schedulers struct {
 	ctx        context.Context
 	kubeconfig string
@@ -105,7 +105,7 @@ func (s *schedulers) of(_ context.Context, configFile string) (*defragmentation.
 	return made, nil
 }
 
-// client reads and writes plans.
+// client returns a client that reads and writes plans.
 func (s *schedulers) client() (client.Client, error) {
 	config, err := rest.InClusterConfig()
 	if s.kubeconfig != "" {

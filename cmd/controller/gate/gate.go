@@ -24,7 +24,7 @@ import (
 // tryAgain is how often the API server is asked where it does not answer: twice, as browsers ask again themselves.
 var tryAgain = &wait.Backoff{Duration: 500 * time.Millisecond, Factor: 1, Steps: 2}
 
-// Gate lets those through whom the API server knows by their token, and lets get the path.
+// Gate lets callers through that the API server knows by their token, and lets get the path.
 //
 // It is no filter of controller-runtime, as that answers a wrong token with an internal error, and logs each.
 type Gate struct {
@@ -87,8 +87,8 @@ func (g *Gate) Filter(logger logr.Logger, handler http.Handler) (http.Handler, e
 	}), nil
 }
 
-// unanswered reports whether an error is that the API server did not say whose token it is. If it said that it is nobody's, that is
-// an error, too, but no answer is better.
+// unanswered reports whether an error means that the API server did not say whose token it is. An answer that the token is unknown
+// is an error, too, but an answer.
 func unanswered(err error) bool {
 	var several utilerrors.Aggregate
 	if errors.As(err, &several) {

@@ -20,26 +20,26 @@ import (
 )
 
 const (
-	// reviewTimeout is how long the API server may take to say who calls.
+	// reviewTimeout is how long the API server may take to say which user calls.
 	reviewTimeout = 10 * time.Second
-	// believe is how long it is not asked again: who was let in, or not known any more, is noticed so much later. disbelieve is that
-	// of a token that is nobody's, and of who may not.
+	// believe is how long the API server is not asked again: that a caller was let in, or is not known any more, is noticed so much
+	// later. disbelieve is the same for unknown tokens, and for callers that may not get the path.
 	believe    = time.Minute
 	disbelieve = believe / 6
 
-	// reviewQPS and reviewBurst bound how often it is asked about tokens that were never good: whoever reaches the port can send any
-	// number of them.
+	// reviewQPS and reviewBurst bound how often it is asked about tokens that were never good: any client that reaches the port can
+	// send any number of them.
 	reviewQPS   = 5
 	reviewBurst = 50
-	// acquaintances is of how many tokens is remembered that they were good, for remember: who has one is not kept out by others.
+	// acquaintances is how many good tokens are remembered, for the time remember: a caller with one is not kept out by others.
 	acquaintances = 1000
 	remember      = 24 * time.Hour
 )
 
-// errBusy is that too many tokens came of which none was good before.
+// errBusy means that too many tokens came of which none was good before.
 var errBusy = errors.New("too many unknown tokens")
 
-// newAuthenticator returns what knows callers by TokenReviews of their bearer tokens.
+// newAuthenticator returns an authenticator that knows callers by TokenReviews of their bearer tokens.
 func newAuthenticator(tokens authenticationclient.AuthenticationV1Interface, c clock.PassiveClock) (authenticator.Request, error) {
 	authenticatorfactory.RegisterMetrics()
 	reviewer, err := webhook.NewFromInterface(tokens, nil, *tryAgain, reviewTimeout, webhook.AuthenticatorMetrics{
@@ -52,8 +52,8 @@ func newAuthenticator(tokens authenticationclient.AuthenticationV1Interface, c c
 	return group.NewAuthenticatedGroupAdder(bearertoken.New(known)), nil
 }
 
-// turnstile lets few tokens through to be reviewed that were never good, and all that were. What it says is remembered by
-// a cache before it, so a token comes to it once in a while.
+// turnstile lets few tokens through to be reviewed that were never good, and all that were. A cache before it remembers its
+// answers, so a token comes to it once in a while.
 type turnstile struct {
 	reviewer authenticator.Token
 	limit    flowcontrol.PassiveRateLimiter
@@ -68,7 +68,7 @@ func newTurnstile(reviewer authenticator.Token, c clock.PassiveClock) *turnstile
 	}
 }
 
-// AuthenticateToken implements authenticator.Token. That a token is nobody's is no error: errors are not remembered.
+// AuthenticateToken implements authenticator.Token. An unknown token is no error: errors are not remembered.
 func (s *turnstile) AuthenticateToken(ctx context.Context, token string) (*authenticator.Response, bool, error) {
 	key := sha256.Sum256([]byte(token))
 	if _, was := s.good.Get(key); !was && !s.limit.TryAccept() {

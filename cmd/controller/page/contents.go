@@ -6,7 +6,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/overview"
 )
 
-// Contents are what the page shows, but for what was before.
+// Contents are what the page shows, except the history.
 type Contents struct {
 	Gangs        []Gang                 `json:"gangs"`
 	Queues       []overview.Queue       `json:"queues"`

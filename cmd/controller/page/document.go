@@ -49,7 +49,7 @@ func encode(value any) (*encoded, error) {
 	return &encoded{plain: plain, zipped: zipped.Bytes(), etag: fmt.Sprintf(`W/"%x"`, sha256.Sum256(plain))}, nil
 }
 
-// document serves a value as JSON. However many ask, it is made once in [reuse].
+// document serves a value as JSON. However many requests come, it is made once in [reuse].
 type document struct {
 	clock clock.PassiveClock
 	read  func(context.Context) (any, error)
@@ -60,14 +60,14 @@ type document struct {
 	err    error
 }
 
-// get returns the value, which is made anew where it is due. That it could not be made holds as long as a value.
+// get returns the value, which is made anew where it is due. A failure to make it is kept as long as a value.
 func (d *document) get(ctx context.Context) (*encoded, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if !d.made.IsZero() && d.clock.Since(d.made) < reuse {
 		return d.latest, d.err
 	}
-	// Others wait for it, even if the one who asked first goes away.
+	// Other callers wait for it, even if the one that asked first goes away.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()
 	var value any
@@ -96,5 +96,5 @@ func (d *document) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		header.Set("Content-Encoding", "gzip")
 		body = e.zipped
 	}
-	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(body)) // answers who has it already, and HEAD
+	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(body)) // answers callers that have it already, and HEAD
 }

@@ -24,7 +24,7 @@ const (
 //go:embed assets
 var assets embed.FS
 
-// policy lets the page load nothing but its own files, and nobody frame it.
+// policy lets the page load nothing but its own files, and no page frame it.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
@@ -42,7 +42,7 @@ func New(reader client.Reader, c clock.WithTicker) *Page {
 	return &Page{reader: reader, clock: c, history: history{Times: []int64{}, Series: []*series{}}}
 }
 
-// Filter is a handler for those requests that another may have.
+// Filter wraps a handler so that it gets only the requests of callers that may have an answer.
 type Filter = func(logr.Logger, http.Handler) (http.Handler, error)
 
 // Handler serves the page. Filter is what requests for data have to pass.
@@ -67,7 +67,7 @@ func (p *Page) Handler(logger logr.Logger, filter Filter) (http.Handler, error) 
 	return guarded(mux), nil
 }
 
-// guarded has browsers do no more with the answers than the page needs.
+// guarded makes browsers do no more with the answers than the page needs.
 func guarded(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		header := w.Header()
@@ -88,7 +88,7 @@ func (p *Page) contents(ctx context.Context) (any, error) {
 	return ContentsOf(objects), nil
 }
 
-// past is a copy of the history: it goes on while the copy is encoded.
+// past returns a copy of the history: it goes on while the copy is encoded.
 func (p *Page) past(context.Context) (any, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -43,7 +43,7 @@ type series struct {
 
 // history is what queues deserved and had, for the last hour at most.
 type history struct {
-	// Times are when, in seconds since 1970, the oldest first.
+	// Times are the times of the samples, in seconds since 1970, the oldest first.
 	Times  []int64   `json:"times"`
 	Series []*series `json:"series"`
 	// LeftOut is how many pairs of a queue and a resource are not followed, as there are too many.

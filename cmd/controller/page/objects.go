@@ -27,7 +27,7 @@ type Objects struct {
 	Migrations   []*v1alpha1.PodMigration
 }
 
-// Read lists all objects from a cache. Of kinds that the API server does not serve there are none.
+// Read lists all objects from a cache. It has none of kinds that the API server does not serve.
 func Read(ctx context.Context, reader client.Reader) (Objects, error) {
 	var o Objects
 	for _, kind := range []struct {
@@ -58,7 +58,7 @@ func readQueues(ctx context.Context, reader client.Reader) ([]*v1alpha1.Queue, e
 	return queues, err
 }
 
-// read lists objects, which belong to the cache: nobody may change them.
+// read lists objects, which belong to the cache: they must not be changed.
 func read(ctx context.Context, reader client.Reader, list client.ObjectList, add func(runtime.Object)) error {
 	err := reader.List(ctx, list, client.UnsafeDisableDeepCopy)
 	if meta.IsNoMatchError(err) {

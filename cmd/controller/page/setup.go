@@ -68,7 +68,7 @@ func Setup(mgr manager.Manager, o Options) error {
 	return nil
 }
 
-// serving is the TLS configuration with the certificate in a folder, or else with one of its own.
+// serving returns the TLS configuration with the certificate in a folder, or else with one of its own.
 func serving(mgr manager.Manager, dir string) (*tls.Config, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if dir != "" {
