@@ -30,8 +30,8 @@ import (
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/whatif"
 )
 
-// A command ends within seconds, and most of its memory is what it has read: so that is collected rarely, as long as there is not
-// too much of it.
+// A command ends within seconds, and most of its memory is what it has read: so garbage is collected rarely, as long as there is
+// not too much of it.
 const (
 	collectAt   = 400     // percent of what is in use
 	collectFrom = 2 << 30 // bytes
@@ -44,7 +44,8 @@ func main() {
 	if os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(collectFrom)
 	}
-	// Also when the terminal is closed, or whoever reads what is printed, so that nothing is left in the directory for temporary files.
+	// Also when the terminal is closed, or the process that reads the output, so that nothing is left in the directory for
+	// temporary files.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
 	a := access.New(genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr})
 	err := newCommand(a).ExecuteContext(ctx)
@@ -61,7 +62,7 @@ func main() {
 }
 
 func newCommand(a *access.Access) *cobra.Command {
-	ctrl.SetLogger(klog.Background()) // what goes wrong with a watch
+	ctrl.SetLogger(klog.Background()) // reports what goes wrong with a watch
 	cmd := &cobra.Command{
 		Use:   "kubectl-gang",
 		Short: "Show gangs, and why they wait",

@@ -31,11 +31,11 @@ const (
 // Access is the cluster that the flags name, and where to write to.
 type Access struct {
 	genericiooptions.IOStreams
-	// Flags are those that every command takes: which cluster, as whom, and which namespace.
+	// Flags are the flags that every command takes: which cluster, as which user, and which namespace.
 	Flags *genericclioptions.ConfigFlags
 
 	notes sync.Mutex
-	// refusedRead and refusedWrite tell that the API server refused something.
+	// refusedRead and refusedWrite are whether the API server refused something.
 	refusedRead, refusedWrite atomic.Bool
 	// served reports whether the cluster has a kind.
 	served func(schema.GroupVersionResource) (bool, error)
@@ -48,7 +48,7 @@ func New(streams genericiooptions.IOStreams) *Access {
 	return a
 }
 
-// Config is how to reach the cluster.
+// Config returns how to reach the cluster.
 func (a *Access) Config() (*rest.Config, error) {
 	config, err := a.Flags.ToRESTConfig()
 	if err != nil {
@@ -59,8 +59,9 @@ func (a *Access) Config() (*rest.Config, error) {
 	return config, nil
 }
 
-// Client reads and writes objects of the kinds that kubectl gang knows. Those of Kubernetes come as protobuf. It asks
-// the cluster for no list of kinds: one that is not served is told by the first request for it.
+// Client returns a client that reads and writes objects of the kinds that kubectl gang knows. Those of Kubernetes
+// come as protobuf. It asks the cluster for no list of kinds: the first request for a kind that is not served reports
+// that.
 func (a *Access) Client() (client.Client, error) {
 	config, err := a.Config()
 	if err != nil {
@@ -77,7 +78,7 @@ func (a *Access) Client() (client.Client, error) {
 	return c, nil
 }
 
-// Namespace is the one that the flags or the kubeconfig name; empty for all.
+// Namespace returns the namespace that the flags or the kubeconfig name; empty for all.
 func (a *Access) Namespace(all bool) (string, error) {
 	if all {
 		return "", nil
@@ -89,14 +90,14 @@ func (a *Access) Namespace(all bool) (string, error) {
 	return namespace, nil
 }
 
-// Note tells on stderr what is good to know beside the output. It is safe for concurrent use.
+// Note writes to stderr what is good to know beside the output. It is safe for concurrent use.
 func (a *Access) Note(format string, args ...any) {
 	a.notes.Lock()
 	defer a.notes.Unlock()
-	_, _ = fmt.Fprintf(a.ErrOut, "note: "+format+"\n", args...) // nobody is left to be told
+	_, _ = fmt.Fprintf(a.ErrOut, "note: "+format+"\n", args...) // there is nowhere left to report it
 }
 
-// Scheme has the kinds that kubectl gang knows.
+// Scheme returns a scheme with the kinds that kubectl gang knows.
 func Scheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	if err := clientgoscheme.AddToScheme(scheme); err != nil {
@@ -109,7 +110,7 @@ func Scheme() (*runtime.Scheme, error) {
 	return scheme, nil
 }
 
-// Mapper maps those kinds to what the API calls them.
+// Mapper returns a mapper of those kinds to what the API calls them.
 func Mapper() meta.RESTMapper {
 	mapper := meta.NewDefaultRESTMapper(nil)
 	for scope, kinds := range map[meta.RESTScope][]schema.GroupVersionKind{

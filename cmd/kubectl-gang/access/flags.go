@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// AddFlags adds the flags to a command and all below it, with what can be said for those that name something.
+// AddFlags adds the flags to a command and all below it, with completion for those that name something.
 func (a *Access) AddFlags(cmd *cobra.Command) {
 	a.Flags.AddFlags(cmd.PersistentFlags())
 	for flag, names := range map[string]func(*cobra.Command) ([]string, error){"namespace": a.namespaces, "context": a.contexts} {
@@ -19,7 +19,7 @@ func (a *Access) AddFlags(cmd *cobra.Command) {
 				return nil, cobra.ShellCompDirectiveError
 			}
 			return slices.DeleteFunc(list, func(name string) bool { return !strings.HasPrefix(name, begin) }), cobra.ShellCompDirectiveNoFileComp
-		}) // it fails only for a flag that there is not
+		}) // it fails only for a flag that does not exist
 	}
 }
 

@@ -17,7 +17,7 @@ import (
 // pageSize is how many objects a request asks for.
 const pageSize = 2000
 
-// NotServedError is that a cluster has no such kind.
+// NotServedError means that a cluster has no such kind.
 type NotServedError struct {
 	// Resource is what users call it: podgroups.scheduling.x-k8s.io.
 	Resource string
@@ -26,7 +26,7 @@ type NotServedError struct {
 // Error implements error.
 func (e *NotServedError) Error() string { return "the cluster does not serve " + e.Resource }
 
-// IsNotServed reports whether an error is that a cluster has no such kind.
+// IsNotServed reports whether an error means that a cluster has no such kind.
 func IsNotServed(err error) bool {
 	var notServed *NotServedError
 	return errors.As(err, &notServed)
@@ -72,8 +72,8 @@ func Read[L any, P interface {
 	}
 }
 
-// All returns all objects that a list of type L has: All[v1.Pod, v1.PodList](...). Of what the cluster does not serve there
-// are none, and that is noted.
+// All returns all objects that a list of type L has: All[v1.Pod, v1.PodList](...). Of a kind that the cluster does not serve
+// there are none, and that is noted.
 func All[T any, L any, P interface {
 	*L
 	client.ObjectList
@@ -96,7 +96,7 @@ func Into[T any](list *[]T) func(runtime.Object) {
 	}
 }
 
-// resourceOf is what the API calls the kind of a list.
+// resourceOf returns what the API calls the kind of a list.
 func resourceOf(c client.Client, list client.ObjectList) (schema.GroupVersionResource, error) {
 	gvk, err := apiutil.GVKForObject(list, c.Scheme())
 	if err != nil {

@@ -21,9 +21,9 @@ const (
 	approverRole = "lockstep-plan-approver"
 )
 
-// RefusedError is that the user may not do something with a kind.
+// RefusedError means that the user may not do something with a kind.
 type RefusedError struct {
-	// Doing is what, such as listing.
+	// Doing is what was refused, such as listing.
 	Doing    string
 	Resource schema.GroupVersionResource
 	Err      error
@@ -34,24 +34,24 @@ func (e *RefusedError) Error() string {
 	return fmt.Sprintf("%s %s: %v", e.Doing, e.Resource.GroupResource(), e.Err)
 }
 
-// Unwrap is what the API server said.
+// Unwrap returns what the API server said.
 func (e *RefusedError) Unwrap() error { return e.Err }
 
-// IsRefused reports whether an error is that the user may not do something with a kind.
+// IsRefused reports whether an error means that the user may not do something with a kind.
 func IsRefused(err error) bool {
 	var refused *RefusedError
 	return errors.As(err, &refused)
 }
 
-// Resolve returns a [NotServedError] for a refusal of what the cluster does not serve, and any other error as it is: an API server
-// asks what a user may before it asks what there is.
+// Resolve returns a [NotServedError] for a refusal of a kind that the cluster does not serve, and any other error as it is: an API
+// server checks what a user may do before it checks what exists.
 func (a *Access) Resolve(err error) error {
 	var refused *RefusedError
 	if !errors.As(err, &refused) {
 		return err
 	}
 	if served, lookup := a.served(refused.Resource); lookup != nil || served {
-		return err // what is said of a refusal is right whether it is served or not
+		return err // the report of a refusal is right whether the kind is served or not
 	}
 	return &NotServedError{Resource: refused.Resource.GroupResource().String()}
 }
@@ -76,8 +76,8 @@ func (a *Access) isServed(resource schema.GroupVersionResource) (bool, error) {
 	return slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == resource.Resource }), nil
 }
 
-// MayWatch returns a [RefusedError] where the user may not watch a kind, in all namespaces if none is given. A watch that is
-// refused would be tried for ever.
+// MayWatch returns a [RefusedError] if the user may not watch a kind, in all namespaces if none is given. A watch that is refused
+// would be tried for ever.
 func (a *Access) MayWatch(ctx context.Context, c client.Client, list client.ObjectList, namespace string) error {
 	resource, err := resourceOf(c, list)
 	if err != nil {
@@ -100,7 +100,7 @@ func (a *Access) MayWatch(ctx context.Context, c client.Client, list client.Obje
 	return &RefusedError{Doing: "watching", Resource: resource, Err: apierrors.NewForbidden(resource.GroupResource(), "", fmt.Errorf("the user may not watch them %s", where))}
 }
 
-// Advice says who has what the API server refused; empty where it refused nothing.
+// Advice returns which ClusterRole has what the API server refused; empty where it refused nothing.
 func (a *Access) Advice() string {
 	switch {
 	case a.refusedWrite.Load():
@@ -117,7 +117,7 @@ type roundTripper func(*http.Request) (*http.Response, error)
 // RoundTrip implements http.RoundTripper.
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// noting returns a transport that remembers that something was refused, whoever asked for it.
+// noting returns a transport that remembers that something was refused, whichever request asked for it.
 func (a *Access) noting(to http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(r *http.Request) (*http.Response, error) {
 		response, err := to.RoundTrip(r)

@@ -40,7 +40,7 @@ what changes meanwhile may be in one list and not in another.`,
 	cmd.Flags().StringVarP(&o.file, "filename", "f", "", "The file to write.")
 	cmd.Flags().DurationVar(&o.timeout, "timeout", 2*time.Minute, "How long it may take.")
 	o.from.AddFlags(cmd.Flags())
-	_ = cmd.MarkFlagRequired("filename") // it fails only for a flag that there is not
+	_ = cmd.MarkFlagRequired("filename") // it fails only for a flag that does not exist
 	return cmd
 }
 
@@ -55,7 +55,7 @@ func (o *options) run(ctx context.Context) (err error) {
 	if err := record(ctx, ground, recorder); err != nil {
 		return err
 	}
-	file, err := os.OpenFile(o.file, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600) // it tells much of a cluster
+	file, err := os.OpenFile(o.file, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600) // it reveals much of a cluster
 	if err != nil {
 		return fmt.Errorf("writing the dump: %w", err)
 	}
@@ -73,7 +73,7 @@ func (o *options) run(ctx context.Context) (err error) {
 // ofPods are what pods are made with that the scheduler does not read.
 var ofPods = []string{"/apis/resource.k8s.io/v1/resourceclaimtemplates", "/api/v1/limitranges", "/apis/node.k8s.io/v1/runtimeclasses"}
 
-// record has a scheduler read all that it needs.
+// record makes a scheduler read all that it needs.
 func record(ctx context.Context, ground *simulate.Ground, recorder *overlay.Recorder) error {
 	ground.Base = recorder
 	simulation, err := simulate.New(ground)

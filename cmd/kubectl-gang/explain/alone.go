@@ -13,11 +13,11 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/overview"
 )
 
-// aloneTimeout is how long is read where no scheduler can be asked: the time for an answer may be over by then.
+// aloneTimeout is how long reading takes at most where no scheduler can be asked: the time for an answer may be over by then.
 const aloneTimeout = 10 * time.Second
 
-// alone tells what is known of a gang without the scheduler, and why that could not be asked. It fails where not even the pods can
-// be read.
+// alone reports what is known of a gang without the scheduler, and why that could not be asked. It fails where not even the pods
+// can be read.
 func (o *options) alone(ctx context.Context, gang string, why error) (*Report, error) {
 	cluster, err := o.Cluster(o.Access)
 	if err != nil {

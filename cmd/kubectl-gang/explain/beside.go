@@ -22,16 +22,16 @@ type beside struct {
 	group     *podgroup.PodGroup
 	native    *schedulingv1beta1.PodGroup
 	namespace *v1.Namespace
-	// groupsRead tells that it is known whether there are such PodGroups.
+	// groupsRead is whether it is known which PodGroups of the name exist.
 	groupsRead bool
-	// reservations are those of the cluster; reservationsRead tells that it has no others.
+	// reservations are those of the cluster; reservationsRead is whether these are all.
 	reservations     []*v1alpha1.Reservation
 	reservationsRead bool
-	// notes tell what could not be read.
+	// notes are what could not be read.
 	notes []string
 }
 
-// readBeside reads what there is beside the pods of a gang, all at once. What cannot be read is noted: it is no reason to tell nothing.
+// readBeside reads what there is beside the pods of a gang, all at once. What cannot be read is noted: the rest is still reported.
 func readBeside(ctx context.Context, read reader, gang string) *beside {
 	namespace, name, _ := strings.Cut(gang, "/")
 	b := &beside{}
@@ -72,15 +72,16 @@ func readBeside(ctx context.Context, read reader, gang string) *beside {
 // ask is something that is read.
 type ask struct {
 	path, name string
-	// one is what the object of the name is read into, and all the list, where that may be read and the object may not; nil for neither.
+	// one is what the object of the name is read into, and all the list, where the list may be read and the object may not; nil for
+	// neither.
 	one, all any
 	// found is called with what was read: one, or else the list.
 	found func(one bool)
-	// what is missing where nothing can be read, and note that with why.
+	// what is missing where nothing can be read, and note says that with the reason.
 	what, note string
 }
 
-// read reads it. That there is none is nothing to be noted.
+// read reads it. That it does not exist is not noted.
 func (a *ask) read(ctx context.Context, read reader) {
 	err := error(nil)
 	if a.one != nil {
@@ -115,7 +116,7 @@ func pick[T any](isOne bool, one *T, list []T, is func(*T) bool) *T {
 	return nil
 }
 
-// row is how a gang stands as kubectl gang list tells it, given the pods that name it; nil where there is no such gang.
+// row returns how a gang stands as kubectl gang list reports it, given the pods that name it; nil where there is no such gang.
 func (b *beside) row(gang string, pods []*v1.Pod) *overview.Gang {
 	in := overview.GangsIn{Pods: pods}
 	if b.group != nil {

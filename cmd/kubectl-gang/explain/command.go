@@ -1,4 +1,4 @@
-// Package explain is the command that tells why a gang waits.
+// Package explain is the command that reports why a gang waits.
 package explain
 
 import (
@@ -75,13 +75,13 @@ func (o *options) run(ctx context.Context, name string) error {
 	return r.print(o.output, o.Out)
 }
 
-// wrongError is that the question has no answer, though the scheduler can be asked.
+// wrongError means that the question has no answer, though the scheduler can be asked.
 type wrongError struct{ error }
 
 // Unwrap returns what is wrong.
 func (e *wrongError) Unwrap() error { return e.error }
 
-// ask has the scheduler tell. An error is a [wrongError], or else why it could not be asked.
+// ask asks the scheduler. An error is a [wrongError], or else why the scheduler could not be asked.
 func (o *options) ask(ctx context.Context, gang string, simulation *simulate.Simulation, more *simulate.More) (*Report, error) {
 	if err := simulation.Start(ctx); err != nil {
 		return nil, err
@@ -106,7 +106,7 @@ func (o *options) ask(ctx context.Context, gang string, simulation *simulate.Sim
 	return o.report(ctx, gang, named, members, beside, simulation, more)
 }
 
-// key is the gang that a user names.
+// key returns the gang that a user names.
 func (o *options) key(name string) (string, error) {
 	if parts := strings.Split(name, "/"); len(parts) == 2 && parts[0] != "" && parts[1] != "" {
 		return name, nil
@@ -121,14 +121,15 @@ func (o *options) key(name string) (string, error) {
 	return namespace + "/" + name, nil
 }
 
-// sorted are some of the pods, in order of their names.
+// sorted returns some of the pods, in order of their names.
 func sorted(pods []*v1.Pod, is func(*v1.Pod) bool) []*v1.Pod {
 	some := slices.DeleteFunc(slices.Clone(pods), func(pod *v1.Pod) bool { return !is(pod) })
 	slices.SortFunc(some, func(a, b *v1.Pod) int { return strings.Compare(a.Name, b.Name) })
 	return some
 }
 
-// report asks the scheduler about the members that wait. Others name the gang, and none of its profiles.
+// report asks the scheduler about the members that wait. named are all pods that name the gang, also
+// those that no profile of it schedules.
 func (o *options) report(ctx context.Context, gang string, named, members []*v1.Pod, beside *beside, simulation *simulate.Simulation, more *simulate.More) (*Report, error) {
 	g := beside.row(gang, named)
 	if len(members) == 0 && (g == nil || beside.group == nil && beside.native == nil) {
@@ -157,7 +158,7 @@ func (o *options) report(ctx context.Context, gang string, named, members []*v1.
 	return r, o.decide(ctx, r, asked, simulation, more)
 }
 
-// noGang is that there is no gang, and what there is of its name.
+// noGang returns the error that there is no gang, and what else has its name.
 func noGang(gang string, named []*v1.Pod, profiles []string) error {
 	if aside := strangers(named, profiles); aside != "" {
 		return fmt.Errorf("there is no gang %q that the scheduler schedules: %s", gang, aside)

@@ -7,7 +7,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins"
 )
 
-// lineWords tell where a gang stands among those that wait.
+// lineWords words where a gang stands among those that wait.
 func lineWords(line *plugins.Line) string {
 	in := "Among the gangs that are complete and would still wait"
 	if line.Queue != "" {
@@ -20,7 +20,7 @@ func lineWords(line *plugins.Line) string {
 	return text + "\n"
 }
 
-// ordinal is a number from 1 as people count: 1st, 2nd, 3rd, 4th.
+// ordinal returns a number from 1 as people count: 1st, 2nd, 3rd, 4th.
 func ordinal(n int) string {
 	suffix := "th"
 	if n/10%10 != 1 {

@@ -11,8 +11,8 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/overview"
 )
 
-// missing tells what to look at where a gang has less pods than it starts with; empty where it has enough. There are so many of
-// them; profiles are the schedulers that pods may name, empty where that is not known.
+// missing returns what to look at where a gang has fewer pods than it starts with; empty where it has enough. there is how many
+// it has; profiles are the schedulers that pods may name, empty where that is not known.
 func missing(g *overview.Gang, there int, profiles []string) string {
 	if there >= g.Minimum || slices.Contains([]string{"bound", "ended"}, stands(g)) {
 		return ""
@@ -28,7 +28,7 @@ func missing(g *overview.Gang, there int, profiles []string) string {
 	return fmt.Sprintf("%s %s are made in namespace %s, with %s%s", text, others, g.Namespace, joins(g), and(profiles))
 }
 
-// joins is how a pod says that it is in a gang.
+// joins returns how a pod says that it is in a gang.
 func joins(g *overview.Gang) string {
 	switch g.Source {
 	case overview.SourceNative:
@@ -40,7 +40,7 @@ func joins(g *overview.Gang) string {
 	}
 }
 
-// and is which scheduler pods are to name.
+// and returns which scheduler pods are to name.
 func and(profiles []string) string {
 	if len(profiles) == 0 {
 		return ""
@@ -48,7 +48,7 @@ func and(profiles []string) string {
 	return " and spec.schedulerName: " + strings.Join(profiles, " or ")
 }
 
-// strangers tells of the pods that name a gang, and no scheduler of these profiles; empty where there are none.
+// strangers words which pods name a gang, but no scheduler of these profiles; empty where there are none.
 func strangers(pods []*v1.Pod, profiles []string) string {
 	counts := map[string]int{}
 	for _, pod := range pods {

@@ -7,10 +7,10 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/decisions"
 )
 
-// shown is how many domains of a decision are told in words. The data has all.
+// shown is how many domains of a decision are put into words. The data has all.
 const shown = 10
 
-// looked words where places were looked for, and where victims were: the last decision of each kind says it.
+// looked words where places were looked for, and where victims were, by the last decision of each kind.
 func (c *Case) looked() string {
 	return c.last(decisions.Placement, places) + c.last(decisions.Preemption, sought)
 }
@@ -36,7 +36,7 @@ func places(d *decisions.Decision) string {
 	return fmt.Sprintf("  Places were looked for, for %s:\n", d.Need) + domains(d)
 }
 
-// sought words where victims were looked for, and who was chosen.
+// sought words where victims were looked for, and which were chosen.
 func sought(d *decisions.Decision) string {
 	var b strings.Builder
 	b.WriteString("  Victims were looked for")
@@ -50,7 +50,8 @@ func sought(d *decisions.Decision) string {
 	return b.String()
 }
 
-// domains are those of a decision, each with how far it came there, in their order. What came out alike in a later round is told once.
+// domains words the domains of a decision, each with how far it came there, in their order. What came out alike in a later round is
+// left out.
 func domains(d *decisions.Decision) string {
 	var b strings.Builder
 	told, more := map[string]bool{}, d.Untried

@@ -22,7 +22,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/overview"
 )
 
-// Report is what there is to be told of a gang.
+// Report is what there is to report of a gang.
 type Report struct {
 	Gang string `json:"gang"`
 	// Phase is that of kubectl gang list, and Stands how far the gang has come; empty where that is not known. Held is how many
@@ -37,21 +37,22 @@ type Report struct {
 	Min     int `json:"min"`
 	// Running: the gang runs, and pods that wait are beyond its minimum.
 	Running bool `json:"running"`
-	// Missing tells what to look at where it has too few pods, and Strangers of pods that name it and another scheduler.
+	// Missing is what to look at where it has too few pods, and Strangers are its pods that name another scheduler.
 	Missing   string `json:"missing,omitempty"`
 	Strangers string `json:"strangers,omitempty"`
-	// Said is what the scheduler has told its pods, each reason once.
+	// Said is what the conditions of its pods say, each reason once.
 	Said []Word `json:"said,omitempty"`
-	// Autoscaler tells whether one acts for it.
+	// Autoscaler is whether an autoscaler acts for it, in words.
 	Autoscaler string `json:"autoscaler,omitempty"`
 	Queue      *Queue `json:"queue,omitempty"`
-	// Line is its place among those that have all their members and would still wait after what the scheduler decides now; nil where it would not wait.
+	// Line is its place among those that have all their members and would still wait after what the scheduler decides now; nil
+	// where it would not wait.
 	Line *plugins.Line `json:"line,omitempty"`
 	// Reservations are those that members which wait may use; null where the profile of its pods uses none, or that is not known.
 	Reservations []Reserved `json:"reservations"`
 	// Cases are what the scheduler decides now, and with more nodes.
 	Cases []Case `json:"cases,omitempty"`
-	// Unasked tells why the scheduler could not be asked, and Notes what else is not known.
+	// Unasked is why the scheduler could not be asked, and Notes what else is not known.
 	Unasked string   `json:"unasked,omitempty"`
 	Notes   []string `json:"notes,omitempty"`
 	Pods    []Member `json:"pods"`
@@ -59,7 +60,7 @@ type Report struct {
 	Seconds float64 `json:"seconds"`
 }
 
-// Word is what pods were told.
+// Word is what the conditions of pods say.
 type Word struct {
 	Reason  string `json:"reason"`
 	Message string `json:"message"`
@@ -86,7 +87,7 @@ type Case struct {
 	Why       []Word   `json:"why,omitempty"`
 	Nodes     []string `json:"nodes,omitempty"`
 	Victims   []string `json:"victims,omitempty"`
-	// Others are evicted meanwhile for others that wait.
+	// Others are pods that are evicted meanwhile for other pods that wait.
 	Others []string `json:"evictedForOthers,omitempty"`
 	// Decisions are how it came to that, the oldest first.
 	Decisions []decisions.Decision `json:"decisions,omitempty"`
@@ -131,7 +132,7 @@ func newReport(gang string, members []*v1.Pod, least int, running bool) *Report 
 	return r
 }
 
-// tell adds how the gang stands as kubectl gang list tells it; nil where it is not listed.
+// tell adds how the gang stands as kubectl gang list reports it; nil where it is not listed.
 func (r *Report) tell(g *overview.Gang, profiles []string) {
 	if g == nil {
 		return
@@ -145,7 +146,7 @@ func (r *Report) tell(g *overview.Gang, profiles []string) {
 	r.Phase, r.Stands, r.Held, r.Missing = g.Phase, stands(g), g.Held, missing(g, there, profiles)
 }
 
-// reserve adds the Reservations that members which wait may use. What cannot be told is noted.
+// reserve adds the Reservations that members which wait may use. What cannot be found out is noted.
 func (r *Report) reserve(list []*v1alpha1.Reservation, waiting []*v1.Pod) {
 	var err error
 	if r.Reservations, err = reserved(list, waiting); err != nil {
@@ -153,7 +154,7 @@ func (r *Report) reserve(list []*v1alpha1.Reservation, waiting []*v1.Pod) {
 	}
 }
 
-// waiting are the members that are to get a node.
+// waiting returns the members that are to get a node.
 func waiting(members []*v1.Pod) []*v1.Pod {
 	return slices.DeleteFunc(slices.Clone(members), func(pod *v1.Pod) bool {
 		ended := pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed
@@ -161,7 +162,7 @@ func waiting(members []*v1.Pod) []*v1.Pod {
 	})
 }
 
-// waits is why a pod waits of which the scheduler has said nothing.
+// waits returns why a pod waits that has no condition of the scheduler.
 func waits(pod *v1.Pod) string {
 	if len(pod.Spec.SchedulingGates) > 0 {
 		return "SchedulingGated"
@@ -178,7 +179,7 @@ func add(words []Word, reason, message string) []Word {
 	return words
 }
 
-// autoscaler tells whether an autoscaler acts for the pods that wait, by what they were told.
+// autoscaler words whether an autoscaler acts for the pods that wait, by the reasons of their conditions.
 func autoscaler(r *Report) string {
 	demand := 0
 	for _, m := range r.Pods {
@@ -198,14 +199,14 @@ func autoscaler(r *Report) string {
 	}
 }
 
-// queueOf is the queue of a pod; nil where there are none.
+// queueOf returns the queue of a pod; nil where there are none.
 func queueOf(ctx context.Context, simulation *simulate.Simulation, pod *v1.Pod) *Queue {
 	name := simulation.QueueOf(pod)
 	if name == "" {
 		return nil
 	}
 	q := &Queue{Name: name}
-	_ = q.read(ctx, simulation.Read) // the one by default exists without being created
+	_ = q.read(ctx, simulation.Read) // the default queue exists without being created
 	return q
 }
 
@@ -276,7 +277,7 @@ func (r *Report) print(flags *output.Flags, out io.Writer) error {
 	return output.Table(flags, out, columns, r.Pods)
 }
 
-// words are all but the table.
+// words returns all but the table.
 func (r *Report) words() string {
 	var b strings.Builder
 	b.WriteString(r.first())
@@ -315,7 +316,7 @@ func (r *Report) words() string {
 	return b.String()
 }
 
-// first is the line that tells how the gang stands.
+// first returns the line that says how the gang stands.
 func (r *Report) first() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Gang %s: ", r.Gang)

@@ -24,12 +24,12 @@ type Reserved struct {
 	Replicas int      `json:"replicas"`
 	Used     int      `json:"used"`
 	Nodes    []string `json:"nodes,omitempty"`
-	// Unusable tells why they cannot use it; empty where they can.
+	// Unusable is why they cannot use it; empty where they can.
 	Unusable string `json:"unusable,omitempty"`
 }
 
-// reserved lists the Reservations that members which wait may use, or name. Of those that have ended only the ones that they name
-// are told.
+// reserved lists the Reservations that members which wait may use, or name. Of those that have ended it lists only the ones that
+// they name.
 func reserved(list []*v1alpha1.Reservation, waiting []*v1.Pod) ([]Reserved, error) {
 	owned, err := reservations.Owned(list, waiting)
 	if err != nil {
@@ -54,7 +54,7 @@ func reserved(list []*v1alpha1.Reservation, waiting []*v1.Pod) ([]Reserved, erro
 	return all, nil
 }
 
-// namedBy is how many pods name which Reservation: these go there or nowhere.
+// namedBy returns how many pods name which Reservation: these go there or nowhere.
 func namedBy(pods []*v1.Pod) map[string]int {
 	named := map[string]int{}
 	for _, pod := range pods {
@@ -65,7 +65,8 @@ func namedBy(pods []*v1.Pod) map[string]int {
 	return named
 }
 
-// unusable tells why members that wait cannot use a Reservation; empty where they can. So many of them are among its owners.
+// unusable returns why members that wait cannot use a Reservation; empty where they can. owners is how many of them are among its
+// owners.
 func unusable(row *overview.Reservation, owners, waiting int, named map[string]int) string {
 	others := 0
 	for name, n := range named {
@@ -107,7 +108,7 @@ func full(row *overview.Reservation) bool {
 	return false
 }
 
-// reservedWords tells of Reservations, each on a line.
+// reservedWords words Reservations, each on a line.
 func reservedWords(list []Reserved) string {
 	if len(list) == 0 {
 		return "Reservations: there is none that it may use\n"

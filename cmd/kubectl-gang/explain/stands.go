@@ -7,7 +7,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/overview"
 )
 
-// byReason is how far a gang has come that has not begun, by what is said of it. Of a queue every reason begins alike.
+// byReason is how far a gang has come that has not begun, by its reason. Reasons of queues all begin alike.
 var byReason = map[string]string{
 	v1alpha1.ReasonGangIncomplete:       "gathering",
 	v1alpha1.ReasonGangUndefined:        "undefined",
@@ -19,7 +19,7 @@ var byReason = map[string]string{
 	v1alpha1.ReasonTimedOut:             "timed out",
 }
 
-// stands is how far a gang has come, in a word or two: its phase does not tell apart what it waits for.
+// stands returns how far a gang has come, in a word or two: its phase does not distinguish what it waits for.
 func stands(g *overview.Gang) string {
 	switch g.Phase {
 	case "Finished", "Failed":

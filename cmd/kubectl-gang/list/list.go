@@ -19,7 +19,7 @@ import (
 const (
 	kind = "GangList"
 
-	// unknown is what kubectl prints of what it cannot tell.
+	// unknown is what kubectl prints of what it does not know.
 	unknown = "<unknown>"
 
 	long = `List gangs, in whichever way they are one: by annotations, by a PodGroup of the community, by a native PodGroup, or by
@@ -106,7 +106,7 @@ func (o *options) run(ctx context.Context) error {
 	return r.watch(ctx, gangs, func(changed []overview.Gang) error { return output.Print(printer, kind, columns, changed) })
 }
 
-// in says where it was looked.
+// in says in which namespace gangs were looked for; empty for all.
 func in(namespace string) string {
 	if namespace == "" {
 		return ""
@@ -138,7 +138,8 @@ func (o *options) columns() output.Columns[overview.Gang] {
 	return columns
 }
 
-// counts are HELD/BOUND/MIN. Whoever may not read who says the minimum does not know it.
+// counts returns HELD/BOUND/MIN. MIN is ? where the user may not read the object that has the
+// minimum.
 func counts(g *overview.Gang) string {
 	if g.Minimum == 0 && g.Phase == "" {
 		return fmt.Sprintf("%d/%d/?", g.Held, g.Bound)
@@ -146,5 +147,6 @@ func counts(g *overview.Gang) string {
 	return fmt.Sprintf("%d/%d/%d", g.Held, g.Bound, g.Minimum)
 }
 
-// orUnknown is a cell. Every gang has what it is for, where its user may read all there is of it.
+// orUnknown returns a cell. Every gang has what it is for, where its user may read all there is
+// of it.
 func orUnknown(text string) string { return cmp.Or(text, unknown) }

@@ -27,17 +27,18 @@ type reader struct {
 	levels    []string
 
 	groups, natives, nodes, queues aside
-	// listed is what was read; of it, what is not watched stays.
+	// listed is what was read; the kinds of it that are not watched stay as they were read.
 	listed overview.GangsIn
 }
 
-// aside is a kind that gangs are read from beside pods. Where there is none, or the user may not read it, the rest is told.
+// aside is a kind that gangs are read from beside pods. Where there is none, or the user may not read it, the rest is still
+// listed.
 type aside struct {
 	// without says what the table lacks then.
 	without string
 	// lacking is why it was not read; nil if it was.
 	lacking error
-	// still is that it is not watched, but stays as it was read.
+	// still is whether it is not watched, but stays as it was read.
 	still bool
 }
 
@@ -101,7 +102,7 @@ func (r *reader) noteLacking() {
 		switch {
 		case access.IsRefused(kind.lacking):
 			r.Note("%s: %v", kind.without, kind.lacking)
-		case kind.lacking != nil && kind != &r.natives: // most clusters have none of these, and nobody misses them
+		case kind.lacking != nil && kind != &r.natives: // most clusters have none of these, and they are not missed
 			r.Note("%v", kind.lacking)
 		}
 	}
@@ -125,7 +126,7 @@ func (r *reader) readNamespaces(ctx context.Context) error {
 	return nil
 }
 
-// gangs are those of what was read that are asked for.
+// gangs returns the gangs that are asked for, of what was read.
 func (r *reader) gangs(in overview.GangsIn) []overview.Gang {
 	in.Namespaces, in.Levels = r.listed.Namespaces, r.levels
 	if len(in.Levels) == 0 {
@@ -148,7 +149,7 @@ func (r *reader) gangs(in overview.GangsIn) []overview.Gang {
 	return kept
 }
 
-// leaveOpen takes back what is said of a gang only because the PodGroup that would say its minimum may not be read.
+// leaveOpen takes back what is said of a gang only because the PodGroup that has its minimum may not be read.
 func (r *reader) leaveOpen(g *overview.Gang) {
 	from := &r.groups
 	if g.Source == overview.SourceNative {

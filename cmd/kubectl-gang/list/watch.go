@@ -30,7 +30,7 @@ func (r *reader) watch(ctx context.Context, before []overview.Gang, print func([
 		return err
 	}
 	r.listed.Pods = nil // the cache has them
-	// What the cache has to say goes to stderr as it is: a watch that is refused, say.
+	// What the cache reports goes to stderr as it is: for example, that a watch is refused.
 	objects, err := r.cache()
 	if err != nil {
 		return err
@@ -72,7 +72,7 @@ func (r *reader) watch(ctx context.Context, before []overview.Gang, print func([
 	}
 }
 
-// settleWatches finds out what is listed and may not be watched, which stays as it is.
+// settleWatches finds out which kinds are listed and may not be watched; these stay as they are.
 func (r *reader) settleWatches(ctx context.Context) error {
 	if err := r.MayWatch(ctx, r.client, &v1.PodList{}, r.namespace); err != nil {
 		return err
@@ -97,7 +97,7 @@ func (r *reader) settleWatches(ctx context.Context) error {
 	return nil
 }
 
-// ignoreDone drops what follows from being told to end.
+// ignoreDone drops the errors that follow from a context that is done.
 func ignoreDone(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return nil
@@ -105,7 +105,7 @@ func ignoreDone(ctx context.Context, err error) error {
 	return err
 }
 
-// cache has what is watched.
+// cache returns a cache of what is watched.
 func (r *reader) cache() (cache.Cache, error) {
 	config, err := r.Config()
 	if err != nil {
@@ -113,7 +113,7 @@ func (r *reader) cache() (cache.Cache, error) {
 	}
 	options := cache.Options{
 		Scheme: r.client.Scheme(), Mapper: access.Mapper(),
-		// Who wrote a condition of a PodGroup counts; of pods nobody asks.
+		// Which manager wrote a condition of a PodGroup counts; for pods it does not.
 		ByObject: map[client.Object]cache.ByObject{&v1.Pod{}: {Transform: cache.TransformStripManagedFields()}},
 	}
 	if r.namespace != "" {
@@ -126,7 +126,7 @@ func (r *reader) cache() (cache.Cache, error) {
 	return c, nil
 }
 
-// follow returns a channel that tells that something has changed.
+// follow returns a channel that gets an element when something has changed.
 func (r *reader) follow(ctx context.Context, objects cache.Cache) (<-chan struct{}, error) {
 	kinds := []client.Object{&v1.Pod{}}
 	for kind, still := range map[client.Object]bool{&podgroup.PodGroup{}: r.groups.still, &schedulingv1beta1.PodGroup{}: r.natives.still, &v1.Node{}: r.nodes.still} {
@@ -138,7 +138,7 @@ func (r *reader) follow(ctx context.Context, objects cache.Cache) (<-chan struct
 	tell := func() {
 		select {
 		case changes <- struct{}{}:
-		default: // it has been told
+		default: // it has one already
 		}
 	}
 	for _, kind := range kinds {
@@ -155,7 +155,7 @@ func (r *reader) follow(ctx context.Context, objects cache.Cache) (<-chan struct
 	return changes, nil
 }
 
-// cached are the gangs as the cache has them, and what is not watched as it was listed.
+// cached returns the gangs as the cache has them, and what is not watched as it was listed.
 func (r *reader) cached(ctx context.Context, objects client.Reader) ([]overview.Gang, error) {
 	in := r.listed
 	var pods v1.PodList

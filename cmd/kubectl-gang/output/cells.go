@@ -12,7 +12,8 @@ import (
 // none is what kubectl prints where there is nothing.
 const none = "<none>"
 
-// OrNone is a cell: what a pointer points to, or text; <none> for nil and for no text.
+// OrNone returns a cell: what a pointer points to, or text; <none> for nil and for no
+// text.
 func OrNone(value any) any {
 	v := reflect.ValueOf(value)
 	switch {
@@ -28,7 +29,7 @@ func OrNone(value any) any {
 	return value
 }
 
-// Age is how long ago something was, as kubectl prints it.
+// Age returns how long ago something was, as kubectl prints it.
 func Age(at metav1.Time, now time.Time) any {
 	if at.IsZero() {
 		return none
@@ -36,7 +37,7 @@ func Age(at metav1.Time, now time.Time) any {
 	return duration.HumanDuration(now.Sub(at.Time))
 }
 
-// Until is how long something takes to come; never where it does not.
+// Until returns how long something takes to come; never where it does not.
 func Until(at *metav1.Time, now time.Time) any {
 	if at == nil {
 		return "never"

@@ -25,7 +25,7 @@ type Flags struct {
 	template  *genericclioptions.KubeTemplatePrintFlags
 }
 
-// NewFlags returns flags of which nobody has said anything.
+// NewFlags returns flags with their defaults.
 func NewFlags() *Flags {
 	return &Flags{format: table, asData: genericclioptions.NewJSONYamlPrintFlags(), template: genericclioptions.NewKubeTemplatePrintFlags()}
 }
@@ -37,7 +37,7 @@ func (f *Flags) AddFlags(cmd *cobra.Command) {
 	f.template.AddFlags(cmd)
 	_ = cmd.RegisterFlagCompletionFunc("output", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return f.formats(), cobra.ShellCompDirectiveNoFileComp
-	}) // it fails only for a flag that there is not
+	}) // it fails only for a flag that does not exist
 }
 
 func (f *Flags) formats() []string {

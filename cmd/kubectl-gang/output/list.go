@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// apiVersion is that of what is printed as data. No API server serves it.
+// apiVersion is the one of what is printed as data. No API server serves it.
 const apiVersion = "kubectl.lockstep.dev/v1alpha1"
 
 // list is rows as an object that the printers of kubectl print.

@@ -15,22 +15,22 @@ type Printer struct {
 	to  printers.ResourcePrinter
 
 	table, wide, coloured bool
-	// lines are those of a table that are about to be written. Its columns stay as wide as they have been, so that what a
-	// watch prints stands below what was there before.
+	// lines are the lines of a table that are about to be written. Its columns stay as wide as they have been, so that
+	// what a watch prints stands below what was there before.
 	lines   bytes.Buffer
 	columns flusher
 }
 
-// flusher lays out columns, once it is told that there are no more lines for now.
+// flusher lays out columns, once Flush says that there are no more lines for now.
 type flusher interface {
 	io.Writer
 	Flush() error
 }
 
-// IsTable reports whether people are to read it.
+// IsTable reports whether the output is a table, for people to read.
 func (p *Printer) IsTable() bool { return p.table }
 
-// IsWide reports whether they want to read more.
+// IsWide reports whether the table is a wide one.
 func (p *Printer) IsWide() bool { return p.wide }
 
 // Columns are those of a table, and the cells of a row of type T.

@@ -18,7 +18,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 )
 
-// dumpVersion is that of the form of dumps.
+// dumpVersion is the version of the form of dumps.
 const dumpVersion = 1
 
 // Dump is what a scheduler reads of a cluster, at one time. It is a [Base] by itself.
@@ -28,7 +28,7 @@ type Dump struct {
 	Taken time.Time `json:"taken"`
 	// SchedulerConfig is the configuration of the cluster's scheduler; empty for the embedded one.
 	SchedulerConfig string `json:"schedulerConfig,omitempty"`
-	// Answers are those to requests, as JSON, by path and query.
+	// Answers are the answers to requests, as JSON, by path and query.
 	Answers map[string]json.RawMessage `json:"answers"`
 
 	mu    sync.Mutex
@@ -72,7 +72,7 @@ func (rec *Recorder) Read(r *http.Request) (*http.Response, error) {
 	return answered(http.StatusOK, body), nil
 }
 
-// Reads counts what was read so far.
+// Reads returns how many answers were read so far.
 func (rec *Recorder) Reads() int {
 	rec.mu.Lock()
 	defer rec.mu.Unlock()
@@ -110,8 +110,8 @@ func ReadDump(r io.Reader) (*Dump, error) {
 	return d, nil
 }
 
-// spare leaves out of objects what no scheduler looks at, and what may be secret: who wrote which field, and what containers run,
-// wherever there are some: in pods, and in the templates of those who make them.
+// spare leaves out of objects what no scheduler looks at, and what may be secret: which manager wrote which field, and what
+// containers run, wherever there are some: in pods, and in the templates of objects that make them.
 func spare(body []byte) ([]byte, error) {
 	o := object{}
 	if err := json.Unmarshal(body, &o); err != nil {
@@ -135,7 +135,7 @@ func spare(body []byte) ([]byte, error) {
 	return json.Marshal(o)
 }
 
-// private are the fields of containers that tell what they run, and with what.
+// private are the fields of containers that reveal what they run, and with what.
 var private = []string{"env", "envFrom", "args", "command", "lifecycle", "livenessProbe", "readinessProbe", "startupProbe"}
 
 // spareContainers leaves these out of all containers in a value.
@@ -193,7 +193,7 @@ func (d *Dump) find(info *request.RequestInfo) object {
 		list := d.list(key)
 		var own []any
 		for _, item := range itemsOf(list) {
-			// A request for a namespace says that it is in it.
+			// In a request for a Namespace, info.Namespace is its own name.
 			if info.Namespace != "" && info.Resource != "namespaces" && text(meta(item), "namespace") != info.Namespace {
 				continue
 			}
@@ -215,7 +215,7 @@ func (d *Dump) find(info *request.RequestInfo) object {
 	return found
 }
 
-// list is an answer that is a list, read once.
+// list returns an answer that is a list, read once.
 func (d *Dump) list(key string) object {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -243,7 +243,7 @@ func itemsOf(list object) (items []object) {
 	return items
 }
 
-// keyOf names a request: of its query only what selects matters.
+// keyOf returns the key of a request: of its query only the selectors matter.
 func keyOf(u *url.URL) string {
 	query := url.Values{}
 	for _, key := range []string{"fieldSelector", "labelSelector"} {

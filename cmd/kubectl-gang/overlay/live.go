@@ -55,7 +55,7 @@ func relay(w http.ResponseWriter, response *http.Response) {
 		}
 	}
 	w.WriteHeader(response.StatusCode)
-	_, _ = io.Copy(w, response.Body) // whoever asked is gone, and asks again
+	_, _ = io.Copy(w, response.Body) // the client is gone, and asks again
 }
 
 // asksForMetadata reports whether a request is for the metadata of objects only.

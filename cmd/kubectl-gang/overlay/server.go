@@ -28,8 +28,8 @@ type Base interface {
 // Server is the overlay. It is safe for concurrent use.
 type Server struct {
 	base Base
-	// secret is the first part of all paths: whoever is told of it may read what the process may. A kubeconfig gives no token to a
-	// server without TLS.
+	// secret is the first part of all paths: a client that knows it may read what the process may. A kubeconfig gives no token to
+	// a server without TLS.
 	secret   string
 	requests request.RequestInfoFactory
 	listener net.Listener
@@ -37,7 +37,7 @@ type Server struct {
 	store    store
 }
 
-// Start serves on the loopback interface, on a free port, to those who have the kubeconfig that [Server.Kubeconfig] writes.
+// Start serves on the loopback interface, on a free port, to clients that have the kubeconfig that [Server.Kubeconfig] writes.
 func Start(base Base) (*Server, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -95,7 +95,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // pass hands on what the base answers.
 func (s *Server) pass(w http.ResponseWriter, r *http.Request, info *request.RequestInfo) {
 	if info.Verb == "list" && asksForMetadata(r) {
-		// Whoever asks for no more wants to know what its cache lacks of what is stored: nothing, since it has just been read.
+		// A client that asks for no more wants to know what its cache lacks of what is stored: nothing, since it has just been
+		// read.
 		answer(w, object{"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": object{"resourceVersion": "1"}, "items": []any{}}, nil)
 		return
 	}
@@ -139,5 +140,5 @@ func answer(w http.ResponseWriter, body object, err error) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	_, _ = w.Write(data) // whoever asked is gone
+	_, _ = w.Write(data) // the client is gone
 }

@@ -35,11 +35,11 @@ type store struct {
 	// revision is the last resource version given; those of the base are lower.
 	revision int64
 	watchers map[*watcher]bool
-	// deleted are the objects that were deleted, in order, as they were; events are what was said.
+	// deleted are the objects that were deleted, in order, as they were; events are the events that were written.
 	deleted, events []object
 	// changes counts all writes.
 	changes int
-	// refused is what the base last refused to be read; nil for nothing.
+	// refused is the last error of a read that the base refused; nil for none.
 	refused error
 }
 
@@ -50,14 +50,14 @@ func newStore() store {
 	return store{objects: map[ref]object{}, revision: firstRevision, watchers: map[*watcher]bool{}}
 }
 
-// put stores an object that was made or changed, and tells who watches. It returns it with its new resource version.
+// put stores an object that was made or changed, and tells the watchers. It returns it with its new resource version.
 func (s *store) put(at ref, o object, event watch.EventType) object {
 	s.note(at, o, event)
 	s.objects[at] = o
 	return o
 }
 
-// drop deletes an object, and tells who watches.
+// drop deletes an object, and tells the watchers.
 func (s *store) drop(at ref, o object) {
 	s.note(at, o, watch.Deleted)
 	s.objects[at] = nil
@@ -76,7 +76,7 @@ func (s *store) note(at ref, o object, event watch.EventType) {
 	}
 }
 
-// meta is the metadata of an object, which is made where it has none.
+// meta returns the metadata of an object, which is made where it has none.
 func meta(o object) object {
 	m, ok := o["metadata"].(object)
 	if !ok {
@@ -111,28 +111,29 @@ func (s *Server) Deleted(kind string) []map[string]any {
 	return slices.DeleteFunc(slices.Clone(s.store.deleted), func(o object) bool { return text(o, "kind") != kind })
 }
 
-// Events lists the events that were written, in order, but for so many first. They are not to be changed.
+// Events lists the events that were written, in order, without the first ones, so many. They must not be changed.
 func (s *Server) Events(but int) []map[string]any {
 	s.store.mu.Lock()
 	defer s.store.mu.Unlock()
 	return slices.Clone(s.store.events[but:])
 }
 
-// Refused is what the user may not read of the base, or that it cannot be reached; nil for nothing. Who works against the overlay would ask for ever.
+// Refused returns the error of what the user may not read of the base, or that it cannot be reached; nil for none. A client of the
+// overlay would ask for ever.
 func (s *Server) Refused() error {
 	s.store.mu.Lock()
 	defer s.store.mu.Unlock()
 	return s.store.refused
 }
 
-// Changes counts what was written.
+// Changes returns how many writes there were.
 func (s *Server) Changes() int {
 	s.store.mu.Lock()
 	defer s.store.mu.Unlock()
 	return s.store.changes
 }
 
-// Behind reports whether a watch has not been told yet of all that was written.
+// Behind reports whether a watch has not delivered yet all that was written.
 func (s *Server) Behind() bool {
 	s.store.mu.Lock()
 	defer s.store.mu.Unlock()

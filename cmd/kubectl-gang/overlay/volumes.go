@@ -41,7 +41,7 @@ func Provisioned(claim *v1.PersistentVolumeClaim, provisioner string) *v1.Persis
 	return volume
 }
 
-// Bind has a claim say that it is bound to a volume.
+// Bind makes a claim say that it is bound to a volume.
 func Bind(claim *v1.PersistentVolumeClaim, volume *v1.PersistentVolume) {
 	metav1.SetMetaDataAnnotation(&claim.ObjectMeta, storagehelpers.AnnBindCompleted, "yes")
 	claim.Spec.VolumeName = volume.Name

@@ -18,8 +18,8 @@ type watcher struct {
 	namespace string
 	labels    labels.Selector
 	fields    fields.Selector
-	// events are to be sent, in order, under the lock of the store; ready has an element when there may be some. sending tells that some
-	// have been taken, and are on their way.
+	// events are to be sent, in order, under the lock of the store; ready has an element when there may be some. sending is whether
+	// some have been taken, and are on their way.
 	events  []watchEvent
 	sending bool
 	ready   chan struct{}
@@ -30,7 +30,7 @@ type watchEvent struct {
 	Object object          `json:"object"`
 }
 
-// tell sends an event of an object that is watched. The lock of the store is held: so events are in order.
+// tell queues an event of an object for the watcher, if it watches it. The lock of the store is held: so events are in order.
 func (w *watcher) tell(at ref, event watch.EventType, o object) {
 	if at.GroupVersionResource != w.resource || w.namespace != "" && at.namespace != w.namespace || !w.labels.Matches(labelsOf(o)) || !w.fields.Matches(fieldsOf(o)) {
 		return
@@ -60,7 +60,7 @@ func labelsOf(o object) labels.Set {
 	return set
 }
 
-// fieldsOf are the fields by which pods are selected.
+// fieldsOf returns the fields by which pods are selected.
 func fieldsOf(o object) fields.Set {
 	set := fields.Set{"metadata.name": text(meta(o), "name"), "metadata.namespace": text(meta(o), "namespace")}
 	if spec, ok := o["spec"].(object); ok {
@@ -72,7 +72,7 @@ func fieldsOf(o object) fields.Set {
 	return set
 }
 
-// watch tells what is made, changed and deleted here, until the caller is gone.
+// watch sends what is made, changed and deleted here, until the caller is gone.
 func (s *Server) watch(w http.ResponseWriter, r *http.Request, info *request.RequestInfo) {
 	query := r.URL.Query()
 	if query.Get("sendInitialEvents") == "true" {

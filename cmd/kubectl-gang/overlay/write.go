@@ -42,7 +42,7 @@ func (s *Server) find(r *http.Request, at ref) (object, error) {
 	return s.read(r, at)
 }
 
-// PathOf is where an API server has an object. The namespace is empty where its kind has none.
+// PathOf returns where an API server has an object. The namespace is empty where its kind has none.
 func PathOf(resource schema.GroupVersionResource, namespace, name string) string {
 	path := "/api/" + resource.Version
 	if resource.Group != "" {
@@ -156,7 +156,7 @@ func (s *store) patch(at ref, old object, kind types.PatchType, body []byte) (ob
 
 var success = object{"kind": "Status", "apiVersion": "v1", "status": "Success"}
 
-// make makes an object. Events are kept apart: nobody watches them.
+// make makes an object. Events are kept apart: they are not watched.
 func (s *Server) make(at ref, body []byte) (object, error) {
 	o, err := decode(body)
 	if err != nil {
@@ -231,8 +231,8 @@ func (s *store) bind(at ref, pod object, body []byte) error {
 	return nil
 }
 
-// release takes a pod that is gone out of a ResourceClaim, as kube-controller-manager does: a claim that was made for the pod goes with it,
-// and one that nobody uses any more is not allocated.
+// release takes a pod that is gone out of a ResourceClaim, as kube-controller-manager does: a claim that was made for the pod goes
+// with it, and a claim that no pod uses any more is not allocated.
 func (s *store) release(one found, pod string) {
 	at, claim := one.at, clone(one.object)
 	if now, known := s.objects[at]; known { // it may have changed since
@@ -264,7 +264,7 @@ func (s *store) release(one found, pod string) {
 	s.put(at, claim, watch.Modified)
 }
 
-// objectsOf are the objects of a list.
+// objectsOf returns the objects of a list.
 func objectsOf(list any) (objects []object) {
 	items, _ := list.([]any)
 	for _, item := range items {
@@ -283,7 +283,8 @@ type found struct {
 	object object
 }
 
-// claimsOf are the ResourceClaims that a pod uses, those that there are, and all that were made here: it may not tell of one yet.
+// claimsOf returns the ResourceClaims that a pod uses, those that there are, and all that were made here: the pod's status may lack
+// one yet.
 func (s *Server) claimsOf(r *http.Request, pod object) (list []found, err error) {
 	spec, _ := pod["spec"].(object)
 	status, _ := pod["status"].(object)
@@ -321,7 +322,7 @@ func (s *Server) claimsOf(r *http.Request, pod object) (list []found, err error)
 	return list, nil
 }
 
-// replace stores another version of an object, if whoever writes it has seen the last one.
+// replace stores another version of an object, if the writer has seen the last one.
 func (s *store) replace(at ref, old object, body []byte) (object, error) {
 	o, err := decode(body)
 	if err != nil {

@@ -80,7 +80,7 @@ func (o *options) run(ctx context.Context) error {
 	return output.Print(printer, kind, columns(), lines(queues, o.shown(queues, printer)))
 }
 
-// shown tells which resources have a line.
+// shown returns a function that reports which resources have a line.
 func (o *options) shown(queues []overview.Queue, printer *output.Printer) func(v1.ResourceName) bool {
 	if len(o.resources) > 0 {
 		return func(name v1.ResourceName) bool {

@@ -1,4 +1,4 @@
-// Package reservations is kubectl gang reservations: what is held, where and for whom.
+// Package reservations is kubectl gang reservations: what is held, where and for which pods.
 package reservations
 
 import (
@@ -98,7 +98,8 @@ func nodes(names []string, all bool) string {
 	return strings.Join(names, ",")
 }
 
-// amounts is how much is used of what is reserved, in the order in which queues list resources: 2/8 nvidia.com/gpu.
+// amounts returns how much is used of what is reserved, in the order in which queues list resources: 2/8
+// nvidia.com/gpu.
 func amounts(r overview.Reservation) string {
 	var parts []string
 	for _, name := range overview.SortedResources(r.Allocatable) {

@@ -24,7 +24,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/overview"
 )
 
-// fast is what kinds of Kubernetes itself are read as: protobuf costs a fraction of JSON. A dump has JSON alone.
+// fast is how objects of the kinds of Kubernetes itself are read: protobuf costs a fraction of JSON. A dump has JSON alone.
 const fast = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 
 // read reads an object or a list from a cluster.
@@ -71,7 +71,7 @@ func read(ctx context.Context, base overlay.Base, path string, into any) error {
 	return nil
 }
 
-// MissingError is that an object is not there, or that its kind is not served.
+// MissingError means that an object does not exist, or that its kind is not served.
 type MissingError struct{ Err error }
 
 // Error implements error.
@@ -80,7 +80,7 @@ func (e *MissingError) Error() string { return e.Err.Error() }
 // Unwrap returns what the API server said.
 func (e *MissingError) Unwrap() error { return e.Err }
 
-// NotAllowedError is that a user may not read something.
+// NotAllowedError means that a user may not read something.
 type NotAllowedError struct{ Err error }
 
 // Error implements error.
@@ -89,7 +89,7 @@ func (e *NotAllowedError) Error() string { return e.Err.Error() }
 // Unwrap returns what the API server said.
 func (e *NotAllowedError) Unwrap() error { return e.Err }
 
-// Priorities returns what tells the priority of a class of the cluster.
+// Priorities returns a function that returns the priority and preemption policy of a class of the cluster.
 func (s *Simulation) Priorities(ctx context.Context) (func(class string) (int32, *v1.PreemptionPolicy, error), error) {
 	var list schedulingv1.PriorityClassList
 	if err := s.Read(ctx, "/apis/scheduling.k8s.io/v1/priorityclasses", &list); err != nil {
@@ -108,7 +108,8 @@ func (s *Simulation) Priorities(ctx context.Context) (func(class string) (int32,
 	}, nil
 }
 
-// Exists reports whether an object is in the cluster, and not on its way out. That the user may not read it is a [NotAllowedError].
+// Exists reports whether an object is in the cluster, and not on its way out. Where the user may not read it, it returns a
+// [NotAllowedError].
 func (s *Simulation) Exists(ctx context.Context, resource schema.GroupVersionResource, namespace, name string) (bool, error) {
 	var object metav1.PartialObjectMetadata
 	err := s.Read(ctx, overlay.PathOf(resource, namespace, name), &object)
@@ -148,13 +149,13 @@ func readMore(text string) (*More, error) {
 // maxMore is the most nodes that may be added.
 const maxMore = 10000
 
-// String is the title of what is told of it.
+// String returns the title of what is reported of it.
 func (m *More) String() string {
 	return fmt.Sprintf("with %d more nodes like %s", m.count, cmp.Or(m.like, "those of "+m.pool))
 }
 
-// Suppose adds the nodes to a simulation: copies of the first of the pool in the cluster, also where they are in its topology. The pool is
-// the name of a node, KEY=VALUE of a label, or the value of a label by which clouds name pools.
+// Suppose adds the nodes to a simulation: copies of the first of the pool in the cluster, with its place in the topology. The pool
+// is the name of a node, KEY=VALUE of a label, or the value of a label by which clouds name pools.
 func (m *More) Suppose(ctx context.Context, s *Simulation) error {
 	var list v1.NodeList
 	if err := s.Read(ctx, "/api/v1/nodes", &list); err != nil {
@@ -191,7 +192,7 @@ func inPool(node *v1.Node, pool string) bool {
 	return node.Name == pool || slices.ContainsFunc(poolLabels, func(key string) bool { return node.Labels[key] == pool })
 }
 
-// like is a new node that is ready, and like another in all else.
+// like returns a new node that is ready, and like another in all else.
 func like(node *v1.Node, name string) *v1.Node {
 	made := node.DeepCopy()
 	made.APIVersion, made.Kind = "v1", "Node"

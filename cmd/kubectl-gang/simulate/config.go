@@ -14,11 +14,11 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// schedulerLabel is that of the scheduler's Deployment.
+// schedulerLabel is the label of the scheduler's Deployment.
 const schedulerLabel = "app.kubernetes.io/name=lockstep-scheduler"
 
-// ConfigOf returns the configuration of the scheduler that runs in a cluster, as its Deployment names and mounts it, and where it was found;
-// nil where there is no Deployment. One that it reads from elsewhere than a ConfigMap is an error.
+// ConfigOf returns the configuration of the scheduler that runs in a cluster, as its Deployment names and mounts it, and where it
+// was found; nil where there is no Deployment. A configuration that is not in a ConfigMap is an error.
 func ConfigOf(ctx context.Context, client kubernetes.Interface) (config []byte, where string, err error) {
 	deployments, err := client.AppsV1().Deployments(metav1.NamespaceAll).List(ctx, metav1.ListOptions{LabelSelector: schedulerLabel})
 	if err != nil {
@@ -75,7 +75,7 @@ func mountedConfig(spec *v1.PodSpec) (key, configMap string, err error) {
 	return "", "", nil
 }
 
-// flagOf is the value of a flag on a command line; empty for none.
+// flagOf returns the value of a flag on a command line; empty for none.
 func flagOf(args []string, name string) string {
 	for i, arg := range args {
 		if value, ok := strings.CutPrefix(arg, name+"="); ok {
@@ -88,8 +88,8 @@ func flagOf(args []string, name string) string {
 	return ""
 }
 
-// WriteConfig writes a scheduler's configuration for a simulation into a directory, and returns its path: without what it says of how to
-// reach the API server, and of leader election.
+// WriteConfig writes a scheduler's configuration for a simulation into a directory, and returns its path. It leaves out how to
+// reach the API server, and leader election.
 func WriteConfig(dir string, config []byte) (string, error) {
 	fields := map[string]any{}
 	if err := yaml.Unmarshal(config, &fields); err != nil {

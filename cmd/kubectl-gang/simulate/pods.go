@@ -17,7 +17,7 @@ func (s *Simulation) Pods(ctx context.Context, namespace string) ([]*v1.Pod, err
 	if err := s.await(ctx, func() (ok bool) { listed, ok = s.scheduler.Listed(); return ok }); err != nil {
 		return nil, err
 	}
-	// Later than the others, so that one that ends meanwhile is there: twice, maybe.
+	// Later than the others, so that a pod that ends meanwhile is there: twice, maybe.
 	var list v1.PodList
 	path := "/api/v1/namespaces/" + namespace + "/pods?" + url.Values{"fieldSelector": {hasEnded}}.Encode()
 	if err := s.Read(ctx, path, &list); err != nil {

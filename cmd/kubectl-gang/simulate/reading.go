@@ -13,13 +13,13 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins"
 )
 
-// IsNotFound reports whether an error is that a cluster does not have an object, or its kind.
+// IsNotFound reports whether an error means that a cluster does not have an object, or its kind.
 func IsNotFound(err error) bool {
 	var missing *MissingError
 	return errors.As(err, &missing)
 }
 
-// IsNotAllowed reports whether an error is that the user may not read something.
+// IsNotAllowed reports whether an error means that the user may not read something.
 func IsNotAllowed(err error) bool {
 	var notAllowed *NotAllowedError
 	return errors.As(err, &notAllowed)
@@ -66,11 +66,12 @@ func (c *Cluster) Pods(ctx context.Context, namespace string) ([]*v1.Pod, error)
 	return pods, nil
 }
 
-// Profiles are the names of the scheduler's profiles, which pods ask for, in order.
+// Profiles returns the names of the scheduler's profiles, which pods ask for, in order.
 func (s *Simulation) Profiles() []string { return slices.Sorted(maps.Keys(s.scheduler.Profiles)) }
 
-// Reserves reports whether the profile of a pod has pods use Reservations.
+// Reserves reports whether the profile of a pod makes pods use Reservations.
 func (s *Simulation) Reserves(pod *v1.Pod) bool { return s.scheduler.Set.Reserves(pod) }
 
-// Line returns where a pod or its gang stands among those that wait, once the scheduler has decided about it; false where it does not.
+// Line returns where a pod or its gang stands among those that wait, once the scheduler has decided about it; false where it does
+// not wait.
 func (s *Simulation) Line(pod *v1.Pod) (plugins.Line, bool) { return s.scheduler.Set.Line(pod) }

@@ -1,4 +1,4 @@
-// Package simulate has a scheduler decide about pods in a cluster that nothing happens to.
+// Package simulate makes a scheduler decide about pods in a cluster that nothing happens to.
 package simulate
 
 import (
@@ -47,10 +47,10 @@ type Simulation struct {
 	server    *overlay.Server
 	scheduler *schedulerapp.Simulated
 	dir       string
-	// kubeconfig is that of the server.
+	// kubeconfig is the path of the kubeconfig of the server.
 	kubeconfig string
 	ended      chan error
-	// told is how many of the pods that were evicted have been told of.
+	// told is how many of the pods that were evicted earlier answers have listed.
 	told int
 	stop context.CancelFunc
 }
@@ -73,7 +73,7 @@ func New(ground *Ground) (s *Simulation, err error) {
 	return s, err
 }
 
-// Start has a scheduler work. It is called once.
+// Start starts a scheduler. It is called once.
 func (s *Simulation) Start(ctx context.Context) (err error) {
 	ctx, s.stop = context.WithCancel(ctx)
 	if s.scheduler, err = schedulerapp.NewSimulated(ctx, s.ground.ConfigFile, s.kubeconfig); err != nil {
@@ -101,7 +101,7 @@ func (s *Simulation) Read(ctx context.Context, path string, into any) error {
 	return read(ctx, s.ground.Base, path, into)
 }
 
-// Kinds asks the cluster which kinds there are.
+// Kinds asks the cluster which kinds it serves.
 func (s *Simulation) Kinds() (meta.RESTMapper, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", s.kubeconfig)
 	if err != nil {
@@ -143,15 +143,16 @@ func (s *Simulation) Close() {
 }
 
 const (
-	// lookEvery is how often is looked what has been decided.
+	// lookEvery is the interval of looking at what has been decided.
 	lookEvery = 20 * time.Millisecond
-	// settled is how long nothing may change before a decision is taken as final: what was written comes back by a watch. stillWorking
-	// is that where it says itself that it may not be, or the scheduler has the pods in hand, and idle where it has no pods at all in hand,
-	// so that nothing but time would change it.
+	// settled is how long nothing may change before a decision is taken as final: what was written comes back by a watch.
+	// stillWorking is the same where the scheduler reports that it may not be final, or has the pods in hand, and idle where it has
+	// no pods at all in hand, so that nothing but time would change it.
 	settled, stillWorking, idle = 100 * time.Millisecond, 2 * time.Second, 500 * time.Millisecond
 )
 
-// Decide returns what the scheduler decides about pods, at the latest when ctx is done; of victims those that no answer before has told.
+// Decide returns what the scheduler decides about pods, at the latest when ctx is done; of victims those that no earlier answer
+// has.
 func (s *Simulation) Decide(ctx context.Context, pods []*v1.Pod) (*Answer, error) {
 	answer, err := s.decide(ctx, pods)
 	if err == nil {
@@ -195,7 +196,7 @@ func (s *Simulation) decide(ctx context.Context, pods []*v1.Pod) (*Answer, error
 		if now := fmt.Sprint(l.changes, inHand, isIdle, answer.words()); now != last || until.After(time.Now()) || s.scheduler.Busy() && s.scheduler.InHand(asked) {
 			last, since = now, time.Now()
 		}
-		placed := answer.Placed() == len(pods) && len(answer.Victims) == 0 // the last of those who make way may go when there is room already
+		placed := answer.Placed() == len(pods) && len(answer.Victims) == 0 // the last victims may go when there is room already
 		if decided && s.scheduler.Set.Ready() && (placed || time.Since(since) >= quiet) {
 			answer.Undecided = slices.ContainsFunc(answer.Verdicts, func(v Verdict) bool { return v.Reason == queuesNotRead })
 			return answer, nil
@@ -214,7 +215,8 @@ func (s *Simulation) decide(ctx context.Context, pods []*v1.Pod) (*Answer, error
 	}
 }
 
-// awaits reports whether what is said of the gang of a pod may not be the last word, and until when at least; see [gangs.Registry.Awaits].
+// awaits reports whether the reason of the gang of a pod may not be the last word, and until when at least; see
+// [gangs.Registry.Awaits].
 func (s *Simulation) awaits(pods []*v1.Pod) (awaits bool, until time.Time) {
 	for _, pod := range pods {
 		one, at := s.scheduler.Set.Gangs().Awaits(pod)
@@ -225,7 +227,7 @@ func (s *Simulation) awaits(pods []*v1.Pod) (awaits bool, until time.Time) {
 	return awaits, until
 }
 
-// GangOf is the gang of a pod, as namespace/name; empty where it is in none that is scheduled as one.
+// GangOf returns the gang of a pod, as namespace/name; empty where it is in none that is scheduled as one.
 func (s *Simulation) GangOf(pod *v1.Pod) string {
 	if key, ok := s.scheduler.Set.Gangs().GangOf(pod); ok {
 		return key.String()
@@ -233,18 +235,18 @@ func (s *Simulation) GangOf(pod *v1.Pod) string {
 	return ""
 }
 
-// Decisions are what the scheduler has decided of a gang since a time, the oldest first.
+// Decisions returns what the scheduler has decided about a gang since a time, the oldest first.
 func (s *Simulation) Decisions(gang string, since time.Time) []decisions.Decision {
 	return slices.DeleteFunc(s.scheduler.Set.Decisions().Of(gang), func(d decisions.Decision) bool { return d.Last.Time.Before(since) })
 }
 
-// Minimum is how many members of the gang of a pod start together, 0 where it has no minimum, and whether it runs.
+// Minimum returns how many members of the gang of a pod start together, 0 where it has no minimum, and whether it runs.
 func (s *Simulation) Minimum(pod *v1.Pod) (least int, running bool) {
 	e, _ := s.scheduler.Set.Gangs().Why(pod)
 	return e.Min, e.Running
 }
 
-// QueueOf is the queue of a pod; empty where its profile has no queues.
+// QueueOf returns the queue of a pod; empty where its profile has no queues.
 func (s *Simulation) QueueOf(pod *v1.Pod) string { return s.scheduler.Set.QueueOf(pod) }
 
 // Count is how many pods a gang has.

@@ -21,7 +21,7 @@ type Source struct {
 	configFile, logFile, dumpFile string
 }
 
-// AddFlags adds the flags that say what it is.
+// AddFlags adds the flags that set it.
 func (s *Source) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&s.configFile, "scheduler-config", "", "The scheduler's configuration. Without it that which the Deployment of lockstep-scheduler mounts counts, or else the built-in one.")
 	flags.StringVar(&s.dumpFile, "dump", "", "A dump of a cluster, by kubectl gang dump, to be taken for the cluster.")
@@ -101,7 +101,7 @@ func (s *Source) dump() (*overlay.Dump, error) {
 	return dump, nil
 }
 
-// log has the scheduler's log go where it was asked for, for the rest of the process.
+// log directs the scheduler's log to where it was asked for, for the rest of the process.
 func (s *Source) log() error {
 	to := os.DevNull
 	if s.logFile != "" {
@@ -124,7 +124,7 @@ func (s *Source) log() error {
 	return nil
 }
 
-// config is the scheduler's configuration, of the flag or of the cluster; nil for the embedded one.
+// config returns the scheduler's configuration, of the flag or of the cluster; nil for the embedded one.
 func (s *Source) config(ctx context.Context, a *access.Access, config *rest.Config) ([]byte, error) {
 	if s.configFile != "" {
 		text, err := os.ReadFile(s.configFile)
@@ -167,8 +167,8 @@ func (q *Question) AddFlags(flags *pflag.FlagSet) {
 	q.source.AddFlags(flags)
 }
 
-// Ask calls a function with a simulation on the cluster, in which no scheduler is at work yet, and the nodes that are to be added once it
-// is known how it is without; nil for none. The context ends when the answer may take no longer.
+// Ask calls a function with a simulation on the cluster, in which no scheduler is at work yet, and with the nodes that are to be
+// added once the answer without them is known; nil for none. The context ends when the answer may take no longer.
 func (q *Question) Ask(ctx context.Context, a *access.Access, ask func(ctx context.Context, s *Simulation, more *More) error) error {
 	more, err := readMore(q.nodes)
 	if err != nil {

@@ -23,10 +23,10 @@ import (
 // Verdict is what became of a pod.
 type Verdict struct {
 	Pod *v1.Pod
-	// Node is the one to which it would be bound; empty for none. Before tells that it has it already.
+	// Node is the one to which it would be bound; empty for none. Before is whether it has it already.
 	Node   string
 	Before bool
-	// Reason and Message are why it would wait; stands tells that only somebody else changes that.
+	// Reason and Message are why it would wait; stands is whether only a change from outside the scheduler can end that.
 	Reason, Message string
 	stands          bool
 }
@@ -34,18 +34,19 @@ type Verdict struct {
 // ReasonOtherScheduler is the reason of a pod that no profile of the configuration schedules.
 const ReasonOtherScheduler = "OtherScheduler"
 
-// ReasonKeptOut is the reason of a pod that a plugin keeps out of the scheduling queue, and of those in its gang: its ResourceClaim does not
-// exist, say.
+// ReasonKeptOut is the reason of a pod that a plugin keeps out of the scheduling queue, and of those in its gang: for example, its
+// ResourceClaim does not exist.
 const ReasonKeptOut = "KeptOut"
 
 // Answer is what the scheduler decided.
 type Answer struct {
 	Verdicts []Verdict
-	// Victims are the pods that it would evict for them, in order; Others those that it would evict meanwhile for others that wait.
+	// Victims are the pods that it would evict for them, in order; Others those that it would evict meanwhile for other pods that
+	// wait.
 	Victims, Others []*v1.Pod
 	// Undecided: it had not come to an end in the time that it had.
 	Undecided bool
-	// Took is how long it was, with all that had to be read.
+	// Took is how long it took, with all that had to be read.
 	Took time.Duration
 }
 
@@ -80,7 +81,7 @@ var final = map[string]bool{
 	v1alpha1.ReasonUnschedulable: true, v1alpha1.ReasonGangIncomplete: true, v1alpha1.ReasonMemberRejected: true, v1alpha1.ReasonGangUnsupported: true,
 }
 
-// queuesNotRead is said where the scheduler cannot read all that its queues need: it goes on once it can.
+// queuesNotRead is the reason where the scheduler cannot read all that its queues need: it goes on once it can.
 const queuesNotRead = "QueuesNotRead"
 
 func (a *Answer) words() string {
@@ -95,14 +96,14 @@ func (a *Answer) words() string {
 type looking struct {
 	server *overlay.Server
 	gangs  *gangs.Registry
-	// kept tells why queues keep a pod, before its users are told: most are for a moment only.
+	// kept returns why queues keep a pod, before its condition says so: most are for a moment only.
 	kept func(*v1.Pod) (reason, message string, shut bool)
 	// profiles are the names of the schedulers that there are here; failed are the pods that were tried, and are not tried again yet.
 	profiles []string
 	failed   func() sets.Set[types.UID]
-	// refusal is why a plugin keeps a pod out of the scheduling queue, of which nobody is told.
+	// refusal returns why a plugin keeps a pod out of the scheduling queue, which no condition says.
 	refusal func(*v1.Pod) string
-	// pod finds one that there is.
+	// pod finds a pod by its name.
 	pod  func(namespace, name string) (*v1.Pod, error)
 	pods []*v1.Pod
 	// unseen is how many of the first pods may not have come to the scheduler yet.
@@ -113,7 +114,7 @@ type looking struct {
 	changes int
 	now     map[types.UID]*v1.Pod
 	gone    []*v1.Pod
-	// evictedFor are for whom pods were evicted, by UID, as the first said events tell.
+	// evictedFor are the pods for which pods were evicted, by the UID of the evicted pod, from the first said events.
 	evictedFor map[types.UID]*v1.ObjectReference
 	said       int
 }
@@ -135,7 +136,7 @@ func (l *looking) look() (*Answer, error) {
 		failed := l.failed()
 		for i := range answer.Verdicts {
 			if v := &answer.Verdicts[i]; untold(*v) && failed.Has(v.Pod.UID) {
-				v.Reason, v.Message = said(v.Pod) // who was told the same before is not told again
+				v.Reason, v.Message = said(v.Pod) // a pod that has the same condition already is not written to again
 			}
 		}
 		l.keptOut(answer.Verdicts)
@@ -144,7 +145,8 @@ func (l *looking) look() (*Answer, error) {
 	return answer, nil
 }
 
-// keptOut tells of pods of which nothing else is told that a plugin keeps them out of the scheduling queue, or another one of their gang.
+// keptOut gives pods without a verdict the reason that a plugin keeps them out of the scheduling queue, or another one of their
+// gang.
 func (l *looking) keptOut(verdicts []Verdict) {
 	untold := func(v *Verdict) bool { return v.Node == "" && v.Reason == "" }
 	why := map[string]string{} // by gang
@@ -167,7 +169,7 @@ func (l *looking) keptOut(verdicts []Verdict) {
 	}
 }
 
-// verdict is what is known of a pod, and of its gang if that has not been asked for before.
+// verdict returns what is known of a pod, and of its gang if that has not been asked for before.
 func (l *looking) verdict(pod *v1.Pod, words map[string]word) Verdict {
 	v := Verdict{Pod: pod, Node: pod.Spec.NodeName, Before: pod.Spec.NodeName != ""}
 	changed := l.now[pod.UID]
@@ -204,7 +206,8 @@ func (l *looking) verdict(pod *v1.Pod, words map[string]word) Verdict {
 	return v
 }
 
-// victims are the pods that were evicted for those that were asked about, or for what is placed with them, and for others.
+// victims returns the pods that were evicted for those that were asked about, or for what is placed with them, and those evicted
+// for others.
 func (l *looking) victims(words map[string]word) (own, others []*v1.Pod) {
 	asked, groups := uidsOf(l.pods), sets.New[string]()
 	for _, w := range words {
@@ -221,11 +224,11 @@ func (l *looking) victims(words map[string]word) (own, others []*v1.Pod) {
 	return own, others
 }
 
-// groupOf is what a pod is placed with; "-" for one that is not there any more, or in no gang.
+// groupOf returns what a pod is placed with; "-" for one that is not there any more, or in no gang.
 func (l *looking) groupOf(ref *v1.ObjectReference) string {
 	pod, err := l.pod(ref.Namespace, ref.Name)
 	if err != nil {
-		return "-" // it is told of those that were asked about by their UID
+		return "-" // pods that were asked about are recognized by their UID
 	}
 	if e, ok := l.gangs.Why(pod); ok {
 		return e.Group
@@ -233,8 +236,8 @@ func (l *looking) groupOf(ref *v1.ObjectReference) string {
 	return "-"
 }
 
-// behind reports whether the scheduler has not been told yet of all pods that are asked about: it is not, of those that are supposed, before
-// they have come to it by a watch, and what it says of a gang meanwhile is of those that it knows.
+// behind reports whether the scheduler does not know all pods yet that are asked about: it does not know supposed pods before the
+// watch has delivered them, and what it says of a gang meanwhile is of the members that it knows.
 func (l *looking) behind() bool {
 	for ; l.unseen > 0; l.unseen-- {
 		asked := l.pods[l.unseen-1]
@@ -303,7 +306,7 @@ func uidsOf(pods []*v1.Pod) sets.Set[types.UID] {
 	return uids
 }
 
-// said is why a pod waits, as its status has it.
+// said returns why a pod waits, as its status has it.
 func said(pod *v1.Pod) (reason, message string) {
 	if _, c := podutil.GetPodCondition(&pod.Status, v1.PodScheduled); c != nil && c.Status == v1.ConditionFalse {
 		return c.Reason, c.Message

@@ -1,4 +1,4 @@
-// Package whatif is the command that tells what the scheduler would do with pods that nobody has created.
+// Package whatif is the command that reports what the scheduler would do with pods that are not created.
 package whatif
 
 import (
@@ -56,7 +56,7 @@ Pods that are evicted are gone at once, and nobody makes them anew.`,
 	cmd.Flags().BoolVar(&o.preempt, "preempt", false, "The pods may evict others, as far as their preemptionPolicy lets them.")
 	o.Question.AddFlags(cmd.Flags())
 	o.output.AddFlags(cmd)
-	_ = cmd.MarkFlagRequired("filename") // it fails only for a flag that there is not
+	_ = cmd.MarkFlagRequired("filename") // it fails only for a flag that does not exist
 	return cmd
 }
 
@@ -104,7 +104,7 @@ func (o *options) run(ctx context.Context) error {
 	})
 }
 
-// missing returns an error where a manifest is of pods that are in the cluster already. Of what the user may not read that is noted.
+// missing returns an error where pods of a manifest are in the cluster already. Where the user may not read that, it is noted.
 func (o *options) missing(ctx context.Context, simulation *simulate.Simulation, kinds meta.RESTMapper, makers []*unstructured.Unstructured) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(readAtOnce)

@@ -17,7 +17,7 @@ import (
 
 // Report is what would be in one case.
 type Report struct {
-	// Case is which: now, or with more nodes.
+	// Case is which case it is: now, or with more nodes.
 	Case string `json:"case"`
 	// Placed of Pods would have a node.
 	Placed int `json:"placed"`
@@ -140,7 +140,7 @@ func print(flags *output.Flags, out io.Writer, reports []Report, preempt bool) e
 	return nil
 }
 
-// words are the sentences before the tables.
+// words returns the sentences before the tables.
 func (r *Report) words(preempt bool) string {
 	var b strings.Builder
 	title := strings.ToUpper(r.Case[:1]) + r.Case[1:]

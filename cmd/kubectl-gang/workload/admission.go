@@ -14,8 +14,8 @@ import (
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/simulate"
 )
 
-// admit gives a pod what the API server gives it when it is created, beside its defaults: what its RuntimeClass and the LimitRanges of its
-// namespace say, and its priority. It returns an error where the pod would be refused. Quotas and webhooks are not asked.
+// admit gives a pod what the API server gives it when it is created, beside its defaults: what its RuntimeClass and the LimitRanges
+// of its namespace say, and its priority. It returns an error where the pod would be refused. Quotas and webhooks are not asked.
 func (r *Reader) admit(pod *v1.Pod) error {
 	priority, policy, err := r.priority(pod.Spec.PriorityClassName)
 	if err != nil {
@@ -50,7 +50,7 @@ func (r *Reader) priority(class string) (int32, *v1.PreemptionPolicy, error) {
 	return r.Priority(class)
 }
 
-// internalOf is a pod as the code of the API server has it.
+// internalOf returns a pod as the code of the API server has it.
 func internalOf(pod *v1.Pod) (*core.Pod, error) {
 	internal := &core.Pod{}
 	if err := corev1conversion.Convert_v1_Pod_To_core_Pod(pod, internal, nil); err != nil {
@@ -94,7 +94,7 @@ func (r *Reader) limit(pod *v1.Pod) error {
 	return corev1conversion.Convert_core_Pod_To_v1_Pod(internal, pod, nil)
 }
 
-// useRuntimeClass gives a pod the overhead of its RuntimeClass, and what that says of nodes.
+// useRuntimeClass gives a pod the overhead of its RuntimeClass, and its node selector and tolerations.
 func (r *Reader) useRuntimeClass(pod *v1.Pod) error {
 	if pod.Spec.RuntimeClassName == nil {
 		return nil

@@ -15,8 +15,8 @@ import (
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/simulate"
 )
 
-// claims are the ResourceClaims that kube-controller-manager would make for a pod from templates: those of the manifests, and
-// otherwise those of the cluster. The pod tells of them, as it does there.
+// claims returns the ResourceClaims that kube-controller-manager would make for a pod from templates: those of the manifests,
+// and otherwise those of the cluster. The pod's status names them, as it does there.
 func (r *Reader) claims(w *Workload, pod *v1.Pod) (list []simulate.Object, err error) {
 	for i := range pod.Spec.ResourceClaims {
 		entry := &pod.Spec.ResourceClaims[i]
@@ -38,7 +38,7 @@ func (r *Reader) claims(w *Workload, pod *v1.Pod) (list []simulate.Object, err e
 	return list, nil
 }
 
-// claimOf is the claim of a pod for one of its entries.
+// claimOf returns the claim of a pod for one of its entries.
 func claimOf(pod *v1.Pod, entry string, template *resourceapi.ResourceClaimTemplate) *resourceapi.ResourceClaim {
 	annotations := maps.Clone(template.Spec.Annotations)
 	if annotations == nil {
@@ -77,7 +77,7 @@ func useDefaults(u *unstructured.Unstructured) error {
 	return nil
 }
 
-// template returns the one of a name.
+// template returns the ResourceClaimTemplate of a name.
 func (r *Reader) template(w *Workload, namespace, name string) (*resourceapi.ResourceClaimTemplate, error) {
 	for _, u := range w.Objects {
 		if isTemplate(u) && u.GetNamespace() == namespace && u.GetName() == name {

@@ -15,8 +15,8 @@ import (
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/overlay"
 )
 
-// claimVolumes adds what a StatefulSet makes of its volumeClaimTemplates for a pod: a claim by each, which the pod mounts. One that is there
-// is kept, as it would be.
+// claimVolumes adds what a StatefulSet makes of its volumeClaimTemplates for a pod: a claim by each, which the pod mounts. A claim
+// that exists is kept, as it would be.
 func (r *Reader) claimVolumes(w *Workload, pod *v1.Pod, templates []v1.PersistentVolumeClaim) error {
 	for i := range templates {
 		claim := templates[i].DeepCopy()
@@ -42,8 +42,8 @@ func (r *Reader) claimVolumes(w *Workload, pod *v1.Pod, templates []v1.Persisten
 	return nil
 }
 
-// provision gives the claims of the manifests the class that they would get, and those that do not wait for a node the volume that there is for
-// them, or else the one that is provisioned: it is not known which nodes would not reach that.
+// provision gives the claims of the manifests the class that they would get. Claims that do not wait for a node get the volume that
+// exists for them, or else a provisioned one: it is not known which nodes would not reach that.
 func (r *Reader) provision(w *Workload) error {
 	var classes *storagev1.StorageClassList
 	var volumes []*unstructured.Unstructured
@@ -101,7 +101,7 @@ func (r *Reader) provision(w *Workload) error {
 	return nil
 }
 
-// static are the volumes that there are, in the manifests and in the cluster.
+// static are the existing volumes, in the manifests and in the cluster.
 type static struct {
 	volumes []*v1.PersistentVolume
 	// from are those of the manifests, by name, and taken the volumes that claims of the manifests are bound to.
@@ -168,7 +168,7 @@ func (s *static) write(w *Workload) error {
 	return nil
 }
 
-// classOf is the class of a claim: the one it names, or where it names none the newest that is one by default. nil is none.
+// classOf returns the class of a claim: the one it names, or where it names none the newest that is one by default. nil is none.
 func classOf(claim *v1.PersistentVolumeClaim, classes []storagev1.StorageClass) *storagev1.StorageClass {
 	if claim.Spec.StorageClassName != nil || storagehelpers.PersistentVolumeClaimHasClass(claim) {
 		name := storagehelpers.GetPersistentVolumeClaimClass(claim)

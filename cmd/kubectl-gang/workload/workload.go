@@ -1,4 +1,4 @@
-// Package workload reads manifests, and makes the pods of them that controllers would make.
+// Package workload reads manifests, and makes the pods that controllers would make of them.
 package workload
 
 import (
@@ -32,7 +32,7 @@ import (
 
 // Workload is what manifests ask for.
 type Workload struct {
-	// Objects are those that are not pods, nor make some.
+	// Objects are the objects that are not pods, and make none.
 	Objects []*unstructured.Unstructured
 	Pods    []*v1.Pod
 	// Makers are the objects of the manifests that are pods or make pods, and have a name there.
@@ -41,10 +41,11 @@ type Workload struct {
 
 // Reader makes pods as they would be in a cluster.
 type Reader struct {
-	// Namespace is that of objects which name none.
+	// Namespace is the namespace of objects that name none.
 	Namespace string
 	Mapper    meta.RESTMapper
-	// Priority returns the priority of a class, and whether its pods may preempt; of the empty name that of pods without one.
+	// Priority returns the priority of a class, and whether its pods may preempt; for the empty name, those of pods without a
+	// class.
 	Priority func(class string) (priority int32, policy *v1.PreemptionPolicy, err error)
 	Cluster  Cluster
 	// Now is when all is created.
@@ -172,7 +173,7 @@ func (r *Reader) merge(u *unstructured.Unstructured) error {
 	gvk, namespace := u.GroupVersionKind(), u.GetNamespace()
 	mapping, err := r.Mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
 	if err != nil {
-		return nil // that is told with the others
+		return nil // that is reported with the others
 	}
 	if mapping.Scope.Name() == meta.RESTScopeNameRoot {
 		namespace = ""
@@ -206,12 +207,12 @@ func (r *Reader) merge(u *unstructured.Unstructured) error {
 	return nil
 }
 
-// keepsSpec are the kinds whose spec stays as it was made, but for what controllers write there.
+// keepsSpec are the kinds whose spec stays as it was made, except for what controllers write there.
 var keepsSpec = map[schema.GroupKind]bool{
 	{Kind: "Namespace"}: true, {Kind: "PersistentVolumeClaim"}: true, {Kind: "PersistentVolume"}: true, {Group: "resource.k8s.io", Kind: "ResourceClaim"}: true,
 }
 
-// makesPods are the kinds of which it is known which pods they make.
+// makesPods are the kinds whose pods are known.
 var makesPods = map[schema.GroupKind]bool{
 	{Kind: "Pod"}: true, {Group: "batch", Kind: "Job"}: true, {Group: "apps", Kind: "Deployment"}: true, {Group: "apps", Kind: "ReplicaSet"}: true,
 	{Group: "apps", Kind: "StatefulSet"}: true,
@@ -328,8 +329,8 @@ func (r *Reader) addReplicas(w *Workload, u *unstructured.Unstructured) error {
 	return nil
 }
 
-// prefix is what the names of the pods begin with that something makes whose pods have any: no pod has such names, neither in the manifests nor,
-// as far as the first tells, in the cluster.
+// prefix returns how the names of an owner's pods begin, where these may have any names: no pod has such names, neither in the
+// manifests nor, going by the first, in the cluster.
 func (r *Reader) prefix(owner *unstructured.Unstructured) (string, error) {
 	prefix, namespace := owner.GetName(), owner.GetNamespace()
 	taken := r.named[namespace+"/"+prefix+"-0"]
@@ -383,7 +384,7 @@ func (r *Reader) finish(w *Workload, pod *v1.Pod) error {
 	return nil
 }
 
-// Simulated are the pods and the other objects, as a simulation has them.
+// Simulated returns the pods and the other objects, as a simulation has them.
 func (r *Reader) Simulated(w *Workload) ([]simulate.Object, error) {
 	if err := r.provision(w); err != nil {
 		return nil, err
