@@ -14,13 +14,13 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/config/validation"
 )
 
-// misread names the arguments of plugins in a configuration file that could not be
-// read. kube-scheduler's loader stops at the first, and of a value that does not
-// parse, such as a duration, it says which plugin has it but not which field.
+// misread names the arguments of plugins in a configuration file that could not be read.
+// kube-scheduler's loader stops at the first, and for a value that does not parse, such
+// as a duration, it names the plugin but not the field.
 func misread(file string) field.ErrorList {
 	data, err := os.ReadFile(file)
 	if err != nil {
-		return nil // the loader has said so
+		return nil // the loader has reported it
 	}
 	var cfg struct {
 		Profiles []struct {
@@ -58,7 +58,7 @@ func readArg(plugin, name string, value json.RawMessage) error {
 	}
 	gvk := configv1.SchemeGroupVersion.WithKind(kind)
 	if !schedscheme.Scheme.Recognizes(gvk) {
-		return nil // a plugin without arguments, or of somebody else
+		return nil // a plugin without arguments, or not one of Lockstep's
 	}
 	_, _, err = schedscheme.Codecs.UniversalDecoder().Decode(data, &gvk, nil)
 	return err

@@ -36,9 +36,9 @@ const Name = "lockstep-scheduler"
 type Option func(*plugins.Set) error
 
 // WithPlugin adds a plugin of the caller's, for profiles to enable by its name. Beside the
-// extension points of kube-scheduler it may implement the Simulate hooks of package whatif
-// and the gang extension points of package gangpoint; these are found without being
-// enabled. It fails, when the command runs, where a plugin of that name is there already.
+// extension points of kube-scheduler it may implement the Simulate hooks of package whatif and
+// the gang extension points of package gangpoint; these are found without being enabled. It
+// fails, when the command runs, if there is a plugin of that name already.
 func WithPlugin(name string, factory frameworkruntime.PluginFactory) Option {
 	return func(set *plugins.Set) error { return set.Add(name, factory) }
 }
@@ -103,7 +103,8 @@ func run(cmd *cobra.Command, opts *schedoptions.Options, extensions []Option) er
 	return err
 }
 
-// showDecisions has /configz show, beside the configuration, what was decided last of each gang.
+// showDecisions makes /configz show, beside the configuration, what was decided last about each
+// gang.
 func showDecisions(set *plugins.Set) error {
 	shown, err := configz.New("decisions.lockstep.dev")
 	if err == nil {
@@ -115,7 +116,7 @@ func showDecisions(set *plugins.Set) error {
 	return nil
 }
 
-// endWithoutLease returns what ends a process that led and does not any more.
+// endWithoutLease returns a function that ends a process that led and does not any more.
 func endWithoutLease(ctx context.Context) func(error) {
 	return func(err error) {
 		klog.FromContext(ctx).Error(err, "The lease is lost: ending, so that nothing is bound or evicted beside the next leader")

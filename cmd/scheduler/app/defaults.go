@@ -14,10 +14,9 @@ import (
 //go:embed default.yaml
 var defaultConfig []byte
 
-// useDefaults makes kube-scheduler's loader start from the embedded
-// configuration where there is no --config, and honour --kubeconfig where a
-// configuration names none. kubeconfig is asked when a configuration is loaded,
-// which is after flags are parsed.
+// useDefaults makes kube-scheduler's loader start from the embedded configuration where
+// there is no --config, and honour --kubeconfig where a configuration names none.
+// kubeconfig is called when a configuration is loaded, which is after flags are parsed.
 func useDefaults(kubeconfig func() string) error {
 	embedded, err := decodeDefault()
 	if err != nil {
@@ -38,8 +37,8 @@ func useDefaults(kubeconfig func() string) error {
 	return nil
 }
 
-// decodeDefault reads the embedded configuration strictly, but for defaults,
-// which come later.
+// decodeDefault reads the embedded configuration strictly, but without defaults, which
+// come later.
 func decodeDefault() (*configv1.KubeSchedulerConfiguration, error) {
 	cfg := &configv1.KubeSchedulerConfiguration{}
 	object, _, err := schedscheme.Codecs.UniversalDeserializer().Decode(defaultConfig, nil, cfg)

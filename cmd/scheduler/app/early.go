@@ -13,22 +13,22 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/reservepods"
 )
 
-// early is a scheduler's cache that takes in pods while they are listed: to do so takes as long as the list, and the handler that
-// does it begins when that has ended. Nothing is scheduled before the handlers have been told of all, and then it has what it would
-// have without.
+// early is a scheduler's cache that takes in pods while they are listed: that takes as long as the list, and the handler that does
+// it otherwise begins when the list has ended. Nothing is scheduled before the handlers have got all pods, and then it has what it
+// would have without.
 type early struct {
 	cache.Cache
 	mu sync.Mutex
-	// pods are those that the handler has not told of, by UID.
+	// pods are those that the handler has not delivered yet, by UID.
 	pods map[types.UID]*v1.Pod
-	// listed are all that had not ended when they were listed first; complete tells that they have been.
+	// listed are all pods that had not ended when they were listed first; complete is whether they have been.
 	listed   []*v1.Pod
 	complete bool
 }
 
 func newEarly() *early { return &early{pods: map[types.UID]*v1.Pod{}} }
 
-// AddPod is what the handler calls.
+// AddPod implements cache.Cache: the handler calls it.
 func (e *early) AddPod(logger klog.Logger, pod *v1.Pod) error {
 	e.mu.Lock()
 	known := e.pods[pod.UID]
@@ -61,7 +61,7 @@ func (e *early) Listen(options metav1.ListOptions) podlist.Listener {
 // forget takes back what was listed: the next list may not have it.
 func (e *early) forget() {
 	for _, pod := range e.pods {
-		_ = e.RemovePod(klog.Background(), pod) // it fails only for those that are not there
+		_ = e.RemovePod(klog.Background(), pod) // it fails only for pods that are not there
 	}
 	clear(e.pods)
 	e.listed = nil

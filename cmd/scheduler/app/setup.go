@@ -45,10 +45,9 @@ func setup(ctx context.Context, opts *options.Options, set *plugins.Set, lost fu
 	return config, sched, nil
 }
 
-// build is kube-scheduler's own Setup, step by step, but for what happens between the
-// second and the third: clients decides what the clients that the scheduler gets may write, and they know reserve pods. Setup
-// makes configuration, clients and scheduler in one go, and plugins begin to use the clients
-// while it runs, so nothing can be changed from outside.
+// build does what kube-scheduler's own Setup does, step by step, except between the second and the third: clients decides what the
+// clients that the scheduler gets may write, and they know reserve pods. Setup makes configuration, clients and scheduler in one
+// go, and plugins begin to use the clients while it runs, so nothing can be changed from outside.
 func build(ctx context.Context, opts *options.Options, set *plugins.Set, clients func(*schedulerconfig.Config) error, more ...scheduler.Option) (*schedulerconfig.CompletedConfig, *scheduler.Scheduler, error) {
 	defaults, err := latest.Default()
 	if err != nil {
@@ -99,7 +98,7 @@ func build(ctx context.Context, opts *options.Options, set *plugins.Set, clients
 	return &completed, sched, nil
 }
 
-// standBy has the scheduler's clients write nothing, ever.
+// standBy makes the scheduler's clients write nothing, ever.
 func standBy(config *schedulerconfig.Config) error {
 	config.LeaderElection = nil
 	config.KubeConfig = lease.New("none: this process only looks", func(error) {}).Guard(config.KubeConfig)
@@ -111,9 +110,8 @@ func standBy(config *schedulerconfig.Config) error {
 	return nil
 }
 
-// guard has the scheduler's clients write only while the process holds its lease. Those
-// of leader election and of events stay as they are. Without leader election there is no
-// lease, and nothing to guard.
+// guard makes the scheduler's clients write only while the process holds its lease. The clients of leader election and of events
+// stay as they are. Without leader election there is no lease, and nothing to guard.
 func guard(ctx context.Context, config *schedulerconfig.Config, opts *options.Options, lost func(error)) error {
 	if config.LeaderElection == nil {
 		return nil
@@ -130,7 +128,7 @@ func guard(ctx context.Context, config *schedulerconfig.Config, opts *options.Op
 	return nil
 }
 
-// informerFactory is that of kube-scheduler, with reserve pods among the pods.
+// informerFactory returns the informer factory of kube-scheduler, with reserve pods among the pods.
 func informerFactory(client kubernetes.Interface, opts *options.Options, store *reservepods.Store) informers.SharedInformerFactory {
 	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithInformerName(opts.InformerName))
 	factory.InformerFor(&v1.Pod{}, func(client kubernetes.Interface, _ time.Duration) cache.SharedIndexInformer {
@@ -139,8 +137,8 @@ func informerFactory(client kubernetes.Interface, opts *options.Options, store *
 	return factory
 }
 
-// startInformers starts the informers of a scheduler that kube-scheduler's own Run does not start, and returns when their handlers have
-// been told of all that there is.
+// startInformers starts the informers of a scheduler that kube-scheduler's own Run does not start, and returns when their handlers
+// have got all that there is.
 func startInformers(ctx context.Context, config *schedulerconfig.CompletedConfig, sched *scheduler.Scheduler) error {
 	config.InformerFactory.Start(ctx.Done())
 	config.InformerFactory.WaitForCacheSync(ctx.Done())
@@ -148,7 +146,7 @@ func startInformers(ctx context.Context, config *schedulerconfig.CompletedConfig
 		config.DynInformerFactory.Start(ctx.Done())
 		config.DynInformerFactory.WaitForCacheSync(ctx.Done())
 	}
-	// kube-scheduler looks ten times a second; whoever waits for an answer notices.
+	// kube-scheduler looks ten times a second; a user who waits for an answer notices.
 	for {
 		look, cancel := context.WithTimeout(ctx, handlersPoll)
 		err := sched.WaitForHandlersSync(look)
@@ -162,5 +160,5 @@ func startInformers(ctx context.Context, config *schedulerconfig.CompletedConfig
 	}
 }
 
-// handlersPoll is how often is looked whether handlers have been told of all.
+// handlersPoll is the interval of looking whether handlers have got all.
 const handlersPoll = 10 * time.Millisecond

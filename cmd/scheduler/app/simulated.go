@@ -23,19 +23,19 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/gang"
 )
 
-// Simulated is a scheduler that works against an API server which keeps everything that is written to itself: what it does
-// there is what would be done. It serves nothing, and needs no lease.
+// Simulated is a scheduler that works against an API server which keeps to itself everything that is written: what the scheduler
+// does there is what would be done. It serves nothing, and needs no lease.
 type Simulated struct {
 	*scheduler.Scheduler
 	Set    *plugins.Set
 	config *schedulerconfig.CompletedConfig
 	pods   *early
-	// busy tells that a scheduling cycle runs.
+	// busy is whether a scheduling cycle runs.
 	busy atomic.Bool
 }
 
-// NewSimulated makes one. configFile is the scheduler's, or empty for the embedded configuration; kubeconfig is that of the
-// API server. It is called once in a process.
+// NewSimulated makes one. configFile is the scheduler's, or empty for the embedded configuration; kubeconfig is that of the API
+// server. It is called once in a process.
 func NewSimulated(ctx context.Context, configFile, kubeconfig string) (*Simulated, error) {
 	opts := options.NewOptions()
 	opts.ConfigFile, opts.Deprecated.Kubeconfig = configFile, kubeconfig
@@ -66,9 +66,9 @@ func NewSimulated(ctx context.Context, configFile, kubeconfig string) (*Simulate
 // Busy reports whether a scheduling cycle runs: a search for victims takes long where there are many.
 func (s *Simulated) Busy() bool { return s.busy.Load() }
 
-// unbound has the scheduler's clients write at any time and at any rate, and only to the server of the kubeconfig, whatever the
-// configuration names. They read protobuf where there is any, which costs least, and write JSON. Pods are
-// taken in while they are read.
+// unbound makes the scheduler's clients write at any time and at any rate, and only to the server of the kubeconfig, whatever the
+// configuration names. They read protobuf where there is any, which costs least, and write JSON. Pods are taken in while they are
+// read.
 func unbound(config *schedulerconfig.Config, kubeconfig string, pods *early) error {
 	if config.ComponentConfig.ClientConnection.Kubeconfig != kubeconfig {
 		return fmt.Errorf("clientConnection.kubeconfig is %q: leave it empty for a simulation", config.ComponentConfig.ClientConnection.Kubeconfig)
@@ -91,8 +91,8 @@ func (s *Simulated) Listed() ([]*v1.Pod, bool) {
 	return s.pods.listed, s.pods.complete
 }
 
-// InHand reports whether the scheduler is at work on one of some pods, or of all where it is asked of none, or is to try it next, or in a
-// moment.
+// InHand reports whether the scheduler is at work on one of some pods, or is to try it next, or in a moment. Without pods it
+// reports so for all.
 func (s *Simulated) InHand(pods sets.Set[types.UID]) bool {
 	isOne := func(pod *v1.Pod) bool { return len(pods) == 0 || pods.Has(pod.UID) }
 	queue := s.SchedulingQueue
@@ -109,8 +109,8 @@ func (s *Simulated) Failed() sets.Set[types.UID] {
 	return failed
 }
 
-// Refusal is why a plugin, other than those that tell it themselves, keeps a pod out of the scheduling queue; empty where none does.
-// kube-scheduler tells nobody.
+// Refusal returns why a plugin, other than those that report it themselves, keeps a pod out of the scheduling queue; empty where
+// none does. kube-scheduler does not report it.
 func (s *Simulated) Refusal(ctx context.Context, pod *v1.Pod) string {
 	profile := s.Profiles[pod.Spec.SchedulerName]
 	if profile == nil {

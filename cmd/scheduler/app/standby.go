@@ -15,7 +15,7 @@ import (
 )
 
 // Standby is a scheduler that follows a cluster and never schedules, nor writes anything: a replica that never becomes
-// leader. What would be if, it can be asked, with all plugins of its profiles.
+// leader. It can be asked what would be, with all plugins of its profiles.
 type Standby struct {
 	*scheduler.Scheduler
 	Set      *plugins.Set
@@ -26,8 +26,7 @@ type Standby struct {
 }
 
 // NewStandby makes one. configFile is the scheduler's, or empty for the embedded configuration; kubeconfig is that of
-// who asks, or empty for the one in the cluster. What kinds there are decides who of the profiles is there: it is read
-// when Follow is called.
+// the caller, or empty for the one in the cluster. The cluster is read when Look is called first.
 func NewStandby(ctx context.Context, configFile, kubeconfig string) (*Standby, error) {
 	opts := options.NewOptions()
 	opts.ConfigFile, opts.Deprecated.Kubeconfig = configFile, kubeconfig
@@ -47,7 +46,7 @@ func NewStandby(ctx context.Context, configFile, kubeconfig string) (*Standby, e
 	return s, nil
 }
 
-// Look has the snapshot be the cluster as it is now. The first time it waits until all is known that is stored.
+// Look makes the snapshot the cluster as it is now. The first time it waits until all is known that is stored.
 func (s *Standby) Look(ctx context.Context) error {
 	s.once.Do(func() { s.failed = s.follow(ctx) })
 	if s.failed != nil {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// lookEvery is how often it is looked whether the lease has run out while nothing is
+// lookEvery is the interval of looking whether the lease has run out while nothing is
 // written.
 const lookEvery = 500 * time.Millisecond
 
@@ -17,7 +17,7 @@ type reason string
 const (
 	notHeld   reason = "not_held"   // it was never held: this process stands by
 	lapsed    reason = "lapsed"     // it ran out
-	taken     reason = "taken"      // another holds it
+	taken     reason = "taken"      // another process holds it
 	givenBack reason = "given_back" // the process goes down
 )
 
@@ -25,9 +25,9 @@ const (
 type RefusedError struct {
 	// Lease is its namespace/name.
 	Lease string
-	// Why says what became of the lease.
+	// Why is what became of the lease.
 	Why string
-	// Request is method and path.
+	// Request is its method and path.
 	Request string
 }
 
@@ -46,7 +46,7 @@ type Lease struct {
 	mu    sync.Mutex
 	state reason // why writes are refused; "" while it is held
 	term  Term
-	by    string // who took it
+	by    string // the process that took it
 	// inFlight is the number of writes that are not answered yet; idle is closed when
 	// there are none.
 	inFlight int
@@ -88,7 +88,7 @@ func (l *Lease) look() (reason, string) {
 	return l.refusal(l.now())
 }
 
-// refusal is look with the lock held.
+// refusal does what look does, with the lock held.
 func (l *Lease) refusal(now Instant) (reason, string) {
 	switch {
 	case l.state == notHeld:
@@ -118,7 +118,8 @@ func (l *Lease) renewed(sent Instant, length time.Duration) {
 	l.term = l.term.Extend(NewTerm(sent, length))
 }
 
-// seen notes who holds the lease. Where it was held here, that is the end.
+// seen notes the holder of the lease. If another process holds the lease that was held
+// here, that is the end.
 func (l *Lease) seen(holder string) {
 	l.mu.Lock()
 	held := l.state == ""

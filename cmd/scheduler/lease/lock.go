@@ -8,12 +8,12 @@ import (
 )
 
 // Lock returns the lock that leader election is to use instead of inner: it notes when
-// the lease was renewed, and by whom it is held.
+// the lease was renewed, and which process holds it.
 func (l *Lease) Lock(inner resourcelock.Interface) resourcelock.Interface {
 	return &lock{Interface: inner, lease: l}
 }
 
-// lock is a resource lock that tells the lease.
+// lock is a resource lock that keeps the Lease up to date.
 type lock struct {
 	resourcelock.Interface
 	lease *Lease
@@ -44,7 +44,8 @@ func (l *lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []b
 	return record, raw, err
 }
 
-// renew writes the record. The others go by the length in the record, in whole seconds.
+// renew writes the record. Other processes go by the length in the record, in whole
+// seconds.
 func (l *lock) renew(ctx context.Context, record resourcelock.LeaderElectionRecord, write func(context.Context, resourcelock.LeaderElectionRecord) error) error {
 	sent := l.lease.now()
 	if err := write(ctx, record); err != nil {

@@ -19,7 +19,7 @@ var (
 func registerMetrics() {
 	registerOnce.Do(func() {
 		legacyregistry.MustRegister(refused)
-		// Series that are there from the start: of one that begins with its first count, increase() misses that.
+		// These series exist from the start: increase() misses the first count of a series that begins with it.
 		for _, r := range []reason{notHeld, lapsed, taken, givenBack} {
 			refused.WithLabelValues(string(r))
 		}

@@ -7,13 +7,13 @@ import "time"
 type Instant time.Duration
 
 // marginShare is the part of a lease's length, one in so many, by which it ends earlier
-// for its holder than for others. It covers clocks that do not run at the same rate,
-// and the way of the last request.
+// for its holder than for others. It covers clocks that do not run at the same rate, and
+// the way of the last request.
 const marginShare = 10
 
 // Term is how long a lease is surely held. The zero Term is one that ended long ago.
 type Term struct {
-	// End is the first moment at which the lease may be another's.
+	// End is the first moment at which another process may hold the lease.
 	End Instant
 }
 

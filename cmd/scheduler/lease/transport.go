@@ -12,7 +12,7 @@ import (
 	restclient "k8s.io/client-go/rest"
 )
 
-// free are the API groups in which standing by takes writes, too: leader election, and
+// free are the API groups that take writes of a standby, too: leader election, and
 // questions that are asked by a POST.
 var free = []string{"/apis/coordination.k8s.io/", "/apis/authentication.k8s.io/", "/apis/authorization.k8s.io/"}
 
@@ -43,7 +43,7 @@ func writes(request *http.Request) bool {
 	return !slices.ContainsFunc(free, func(group string) bool { return strings.Contains(request.URL.Path, group) })
 }
 
-// transport refuses writes while the lease is not held, and has the others end with it.
+// transport refuses writes while the lease is not held, and makes the others end with it.
 type transport struct {
 	next  http.RoundTripper
 	lease *Lease
@@ -79,7 +79,7 @@ func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// WrappedRoundTripper returns the transport inside, for those that look for its kind.
+// WrappedRoundTripper returns the transport inside, for callers that look for its kind.
 func (t *transport) WrappedRoundTripper() http.RoundTripper { return t.next }
 
 // refuse returns err for a request that is not sent.
@@ -90,7 +90,7 @@ func refuse(request *http.Request, err error) error {
 	return err
 }
 
-// within tells the API server when to give up.
+// within adds a timeout to a request, by which the API server gives up.
 func within(request *http.Request, left time.Duration) *http.Request {
 	query := request.URL.Query()
 	if own, err := time.ParseDuration(query.Get("timeout")); err == nil && own > 0 && own < left {

@@ -1,7 +1,7 @@
 // Package podlist lists pods as they come: what is on the wire is decoded pod by pod, while the API server still encodes the rest.
 // The whole of it is never held, nor are pods moved when there are more than there seemed to be.
 //
-// A list has what any other client would get, in the same order; who wants to know of its pods before it is complete is told. It does
+// A list has what any other client would get, in the same order; a listener gets its pods before it is complete. The package does
 // not watch, and keeps nothing.
 package podlist
 
@@ -16,11 +16,11 @@ import (
 	corev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 )
 
-// Listener is told of one list, or of one page of it.
+// Listener gets the pods of one list, or of one page of it.
 type Listener interface {
-	// Listed tells of the next pod. It is not to be changed.
+	// Listed is called with the next pod, which must not be changed.
 	Listed(pod *v1.Pod)
-	// Ended tells that there are no more: the list is returned when this has, or there is none, and an error.
+	// Ended is called when there are no more: with the list, which is returned after that, or else with no list and an error.
 	Ended(list *v1.PodList, err error)
 }
 
@@ -33,7 +33,7 @@ func (Nobody) Listed(*v1.Pod) {}
 // Ended implements Listener.
 func (Nobody) Ended(*v1.PodList, error) {}
 
-// Client returns a client that lists pods so, and tells of each list to whoever listens to it; all other calls are inner's.
+// Client returns a client that lists pods so, and calls the listener of each list; all other calls go to inner.
 func Client(inner kubernetes.Interface, listen func(metav1.ListOptions) Listener) kubernetes.Interface {
 	return client{inner, listen}
 }

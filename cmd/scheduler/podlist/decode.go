@@ -95,7 +95,7 @@ func (r *reader) next() (field, length int, err error) {
 	return tag >> 3, length, within(err)
 }
 
-// within is an error that came before the end.
+// within returns the error of a read that came before the end.
 func within(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF
@@ -129,7 +129,7 @@ func (r *reader) skip(length int) error {
 	return within(err)
 }
 
-// message has a message of some length decoded, which may not keep what it is given.
+// message decodes a message of some length by a function that may not keep the bytes.
 func (r *reader) message(length int, decode func([]byte) error) error {
 	if length <= r.buffer.Size() {
 		data, err := r.buffer.Peek(length)
