@@ -1,6 +1,5 @@
 // Command cluster starts and stops local control planes for people, and runs what is built against them:
-// make up, make run, make down.
-// Tests use package localcluster, which does the work.
+// make up, make run, make down. Tests use package localcluster, which does the work.
 package main
 
 import (
@@ -141,7 +140,7 @@ func up(ctx context.Context, args []string) error {
 	return nil
 }
 
-// hint says what to do with a cluster that is up.
+// hint returns what to do with a cluster that is up.
 func hint(kubeconfig, name string) string {
 	lines := [][2]string{
 		{"export KUBECONFIG=" + kubeconfig, ""},

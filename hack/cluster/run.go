@@ -20,7 +20,7 @@ const (
 	schedulerName  = "lockstep-scheduler"
 	controllerName = "lockstep-controller"
 
-	// stopTimeout bounds the end of what runs.
+	// stopTimeout bounds how long the processes may take to end.
 	stopTimeout = 10 * time.Second
 )
 
@@ -66,7 +66,7 @@ func runBoth(ctx context.Context, args []string) (err error) {
 	return foreground(ctx, filepath.Join(bin, schedulerName), args)
 }
 
-// nameArgument is what make needs to mean a cluster.
+// nameArgument returns what make needs to mean a cluster.
 func nameArgument(name string) string {
 	if name == localcluster.DefaultName {
 		return ""
@@ -74,8 +74,8 @@ func nameArgument(name string) string {
 	return " NAME=" + name
 }
 
-// foreground runs a program, on a terminal in the foreground: Ctrl-C then reaches it and nobody else, so
-// that make, which waits for us, sees it end and not itself interrupted.
+// foreground runs a program, on a terminal in the foreground: Ctrl-C then reaches it and no other
+// process, so that make, which waits for this process, sees it end and is not itself interrupted.
 func foreground(ctx context.Context, program string, args []string) error {
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
@@ -85,7 +85,7 @@ func foreground(ctx context.Context, program string, args []string) error {
 	terminal := int(os.Stdin.Fd())
 	if group, err := unix.IoctlGetInt(terminal, unix.TIOCGPGRP); err == nil && group == syscall.Getpgrp() {
 		cmd.SysProcAttr.Foreground, cmd.SysProcAttr.Ctty = true, terminal
-		signal.Ignore(syscall.SIGTTOU) // or to take the terminal back would stop us
+		signal.Ignore(syscall.SIGTTOU) // else taking the terminal back would stop this process
 		defer func() { _ = unix.IoctlSetPointerInt(terminal, unix.TIOCSPGRP, group) }()
 	}
 	err := cmd.Run()

@@ -1,4 +1,4 @@
-// Package crdfilter is what commands have in common that read a CRD from standard input, change it, and write it to standard
+// Package crdfilter is the common part of commands that read a CRD from standard input, change it, and write it to standard
 // output.
 package crdfilter
 

@@ -1,6 +1,6 @@
-// Command demo tells on the terminal what Lockstep does, with a real control plane, the scheduler and
-// the controller of this checkout, and kubectl: make demo. It runs a scenario, test/e2e/scenarios/D1-demo.yaml. What it
-// says it has seen; a step that does not come out as told ends it with exit code 1.
+// Command demo shows on the terminal what Lockstep does, with a real control plane, the scheduler and the controller of
+// this checkout, and kubectl: make demo. It runs a scenario, test/e2e/scenarios/D1-demo.yaml. What it reports it has
+// seen; a step that does not come out as announced ends it with exit code 1.
 package main
 
 import (
@@ -84,14 +84,14 @@ func run(ctx context.Context, p *printer) error {
 	return nil
 }
 
-// failed says what did not come out as told, and where to look.
+// failed returns an error with what did not come out as announced, and where to look.
 func failed(r *scenario.Report) error {
 	return fmt.Errorf("%s\n  %s\nWhat happened, and the logs of the scheduler and the controller, is in %s\n"+
 		"If the cluster is up it is left as it is: export KUBECONFIG=%s\nTo remove it: make down NAME=%s",
 		r.Step, strings.Join(r.Failures, "\n  "), fromHere(r.Dir), filepath.Join(".local", "clusters", clusterName, "kubeconfig.yaml"), clusterName)
 }
 
-// fromHere is a path relative to the working directory.
+// fromHere returns a path relative to the working directory.
 func fromHere(path string) string {
 	here, err := os.Getwd()
 	if err != nil {
@@ -103,7 +103,7 @@ func fromHere(path string) string {
 	return path
 }
 
-// takeDown removes what an interrupted demo started, and says so.
+// takeDown removes what an interrupted demo started, and returns a report of it.
 func takeDown() string {
 	ctx, cancel := context.WithTimeout(context.Background(), endTimeout)
 	defer cancel()

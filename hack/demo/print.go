@@ -39,7 +39,7 @@ func (p *printer) line(style, text string) {
 	fmt.Fprintln(p.out, text)
 }
 
-// Up says where to look.
+// Up writes where to look.
 func (p *printer) Up(c *localcluster.Cluster) {
 	version := "(of an unknown version)"
 	if info, err := c.Clientset().Discovery().ServerVersion(); err == nil {
@@ -126,7 +126,7 @@ func wrap(text, indent string) []string {
 	return append(lines, line)
 }
 
-// ending says what to do next.
+// ending writes what to do next.
 func (p *printer) ending() {
 	p.Title(fmt.Sprintf("That was all, in %.0f s. The cluster stays up. To try:", time.Since(p.begin).Seconds()))
 	p.code(

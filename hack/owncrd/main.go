@@ -1,15 +1,15 @@
 // Command owncrd reads a CRD of Lockstep's, as controller-gen writes it, from standard input
 // and writes to standard output the one that is installed.
 //
-// What the API server accepts can then be read by clients in Go. By the patterns of the API machinery it takes
-// quantities, numbers and times that are then refused where they are read, and a single such object would
-// keep the scheduler and the controller from reading any.
+// Clients in Go can then read what the API server accepts. By the patterns of the API machinery it takes quantities, numbers and
+// times that are then refused where they are read, and a single such object would keep the scheduler and the controller from
+// reading any.
 //
-// The CRD of Reservations differs in two ways more. The descriptions below spec.template are gone: they are those of every pod, which kubectl explain pod
-// tells, and are most of what is a CRD of 650 kB with them. Without, kubectl apply can keep its copy of it
-// in an annotation, which holds 256 KiB.
+// The CRD of Reservations differs in two more ways. The descriptions below spec.template are gone: they are those of every pod,
+// which kubectl explain pod shows, and would be most of a CRD of 650 kB. Without them, kubectl apply can keep its copy of it in an
+// annotation, which holds 256 KiB.
 //
-// Selectors may be only so long. Without, rules about them would cost the API server more than it allows.
+// Selectors may be only so long. Without that, rules about them would cost the API server more than it allows.
 package main
 
 import (
@@ -24,7 +24,7 @@ import (
 const (
 	// quantity is what resource.ParseQuantity reads, not below 0: the exponent is a number of two digits at most.
 	quantity = `^[+]?([0-9]{1,32}([.][0-9]{0,32})?|[.][0-9]{1,32})([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]{1,2})?$`
-	// dateTime is what time.Parse reads as RFC 3339; that there are 60 minutes in an hour the format says.
+	// dateTime is what time.Parse reads as RFC 3339; the format requires that an hour has 60 minutes.
 	dateTime = `^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,9})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$`
 )
 
@@ -61,7 +61,7 @@ func rewrite(crd map[string]any) error {
 	return nil
 }
 
-// limits are how long what rules look at may be, by its place in the schema.
+// limits are how long the values that rules look at may be, by their place in the schema.
 var limits = []struct {
 	path string
 	name string
@@ -77,7 +77,7 @@ var limits = []struct {
 	{"spec/owners/items/labelSelector/matchExpressions/items/values/items", "maxLength", 63},
 }
 
-// limit sets the limits. Without, rules about what is limited cost the API server more than it allows.
+// limit sets the limits. Without them, rules about what is limited cost the API server more than it allows.
 func limit(root map[string]any) error {
 	for _, l := range limits {
 		schema, err := at(root, l.path)
@@ -89,7 +89,7 @@ func limit(root map[string]any) error {
 	return nil
 }
 
-// at is a part of a schema: properties by their names, and items and additionalProperties as such.
+// at returns a part of a schema: properties by their names, and items and additionalProperties as such.
 func at(schema map[string]any, path string) (map[string]any, error) {
 	for step := range strings.SplitSeq(path, "/") {
 		from := schema

@@ -1,6 +1,6 @@
 // Command podgroupcrd reads the community's PodGroup CRD from standard input and writes it, with
-// Lockstep's printer columns and an additive status.conditions, to standard output. Whatever else the
-// community's schema says stays: its objects and clients remain valid.
+// Lockstep's printer columns and an additive status.conditions, to standard output. The rest of the
+// community's schema stays: its objects and clients remain valid.
 package main
 
 import (
@@ -50,7 +50,7 @@ func extend(crd map[string]any) error {
 	return unstructured.SetNestedSlice(crd, versions, "spec", "versions")
 }
 
-// columns are those of the design, then, with -o wide, the rest of what the community prints.
+// columns returns those of the design, then, with -o wide, the rest of what the community prints.
 func columns() []any {
 	column := func(name, kind, path, description string) map[string]any {
 		return map[string]any{"name": name, "type": kind, "jsonPath": path, "description": description}

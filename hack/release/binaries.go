@@ -31,7 +31,7 @@ func parsePlatforms(text string) ([]platform, error) {
 	return all, nil
 }
 
-// binaryName is what the binary of cmd/COMMAND is called, as in the Makefile.
+// binaryName returns what the binary of cmd/COMMAND is called, as in the Makefile.
 func binaryName(command string) string {
 	if isPlugin(command) {
 		return command
@@ -39,10 +39,10 @@ func binaryName(command string) string {
 	return "lockstep-" + command
 }
 
-// isPlugin reports whether a command is a plugin of kubectl, which people run at their desks.
+// isPlugin reports whether a command is a plugin of kubectl, which people run on their own computers.
 func isPlugin(command string) bool { return strings.HasPrefix(command, "kubectl-") }
 
-// commands are the folders in cmd/ with a main.go.
+// commands returns the folders in cmd/ with a main.go.
 func commands(root string) ([]string, error) {
 	mains, err := filepath.Glob(filepath.Join(root, "cmd", "*", "main.go"))
 	if err != nil || len(mains) == 0 {

@@ -49,7 +49,7 @@ func (r *release) chart(ctx context.Context) error {
 // notInVersions are the characters that a pre-release of a Semantic Version cannot have.
 var notInVersions = regexp.MustCompile(`[^0-9A-Za-z-]+`)
 
-// chartVersion is the Semantic Version that Helm asks for: that of the code, or 0.0.0-g7f6e958 where it has none yet.
+// chartVersion returns the Semantic Version that Helm asks for: that of the code, or 0.0.0-g7f6e958 where it has none yet.
 func chartVersion(code string) string {
 	if v, err := version.ParseSemantic(strings.TrimPrefix(code, "v")); err == nil {
 		return v.String()
@@ -63,7 +63,8 @@ type entry struct {
 	data []byte
 }
 
-// repack returns the same archive, in order of names and without times, owners or the like: those depend on who packed it.
+// repack returns the same archive, in order of names and without times, owners and so on: those depend on where it was
+// packed.
 func repack(packed []byte) ([]byte, error) {
 	entries, err := unpack(packed)
 	if err != nil {
@@ -90,7 +91,7 @@ func repack(packed []byte) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// rank is 1 for the file that comes first.
+// rank returns 1 for the file that comes first.
 func rank(name string) int {
 	if strings.HasSuffix(name, "/Chart.yaml") {
 		return 1

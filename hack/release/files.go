@@ -74,7 +74,7 @@ func (r *release) overlay() (string, error) {
 // sumsFile has a line for every other file, as sha256sum --check reads them.
 const sumsFile = "SHA256SUMS"
 
-// writeSums writes it, for all files in a folder, in order of their paths.
+// writeSums writes that file, for all files in a folder, in order of their paths.
 func writeSums(dir string) error {
 	var lines bytes.Buffer
 	err := filepath.WalkDir(dir, func(file string, d fs.DirEntry, err error) error {

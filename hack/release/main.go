@@ -59,7 +59,7 @@ func run(ctx context.Context) error {
 	return r.make(ctx)
 }
 
-// make makes one part after the other, and says how long each took.
+// make makes one part after the other, and prints how long each took.
 func (r *release) make(ctx context.Context) error {
 	if err := os.RemoveAll(r.out); err != nil {
 		return fmt.Errorf("removing the last release: %w", err)
@@ -87,7 +87,7 @@ func (r *release) make(ctx context.Context) error {
 	return nil
 }
 
-// dockerfile puts it where its context is.
+// dockerfile puts the Dockerfile where its context is.
 func (r *release) dockerfile(context.Context) error {
 	data, err := os.ReadFile(filepath.Join(r.root, "hack", "release", "Dockerfile"))
 	if err != nil {
@@ -99,7 +99,7 @@ func (r *release) dockerfile(context.Context) error {
 	return nil
 }
 
-// tool is the path of one of the tools.
+// tool returns the path of one of the tools.
 func (r *release) tool(name string) string { return filepath.Join(r.root, ".local", "bin", name) }
 
 // command runs a command at the top of the repository, with more variables, and returns what it prints.

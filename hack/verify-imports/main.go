@@ -2,8 +2,8 @@
 //
 //	apis <- plugins/internal (pure) <- libraries <- plugins/X <- plugins (puts them together) <- cmd
 //
-// No plugin imports another one, pure packages have no client, no scheduler and no log, and nobody
-// but test and hack imports test and hack; tests may import helpers. What judges the scheduler imports nothing of it. Run it at the top of the repository.
+// No plugin imports another one, pure packages have no client, no scheduler and no log, and no package but test and hack imports
+// test and hack; tests may import helpers. What judges the scheduler imports nothing of it. Run it at the top of the repository.
 package main
 
 import (
@@ -19,26 +19,25 @@ import (
 
 const module = "github.com/lockstep-sh/lockstep/"
 
-// libraries are the packages below plugins/ that are no plugins, and that plugins may share: algorithms
-// (victim, whatif), the state of a scheduler process (gangs, holds, order, leading, reservepods), what it decided (decisions), what its
-// cache has taken in (cacheevents) and its plugins have (watches), how kinds of objects are waited for (crd), and what
-// users are told (podstatus, event).
+// libraries are the packages below plugins/ that are no plugins, and that plugins may share: algorithms (victim, whatif), the state
+// of a scheduler process (gangs, holds, order, leading, reservepods), what it decided (decisions), what its cache has taken in
+// (cacheevents) and its plugins have (watches), how kinds of objects are waited for (crd), and what users read (podstatus, event).
 var libraries = []string{"binding", "cacheevents", "crd", "decisions", "devices", "event", "eviction", "extension", "gangpoint", "gangs", "holds", "leading", "order", "planner", "podstatus", "reservations", "reservepods", "victim", "watches", "whatif"}
 
-// views are the packages below plugins/ that turn what there is into rows and words for people: they may ask any plugin,
-// and no plugin asks them.
+// views are the packages below plugins/ that turn what there is into rows and words for people: they may ask any plugin, and no
+// plugin asks them.
 var views = []string{"overview"}
 
-// impure is what values in, values out has no use for, by prefix.
+// impure is what packages that only turn values into values have no use for, by prefix.
 var impure = []string{"k8s.io/kubernetes", "k8s.io/client-go", "k8s.io/klog", "log"}
 
 // helpers are the packages below test/ that help tests of any package.
 var helpers = []string{"test/await", "test/dra", "test/idle"}
 
-// judge is the package that says whether the scheduler did well.
+// judge is the package that decides whether the scheduler did well.
 const judge = "test/chaos/invariant"
 
-// pkg is what go list says about a package.
+// pkg is what go list prints about a package.
 type pkg struct {
 	ImportPath                         string
 	Imports, TestImports, XTestImports []string
@@ -96,7 +95,7 @@ func check(p pkg) []string {
 	return violations
 }
 
-// forbidden says why the package from, relative to the module, may not import path; "" if it may.
+// forbidden returns why the package from, relative to the module, may not import path; "" if it may.
 func forbidden(from, path string) string {
 	to, ours := strings.CutPrefix(path, module)
 	layer := top(from)
@@ -137,19 +136,19 @@ func forbiddenPlugin(from, to string) string {
 	return "no plugin imports another one"
 }
 
-// top is the first element of a path: the layer.
+// top returns the first element of a path: the layer.
 func top(path string) string {
 	first, _, _ := strings.Cut(path, "/")
 	return first
 }
 
-// second is the second element of a path: the plugin.
+// second returns the second element of a path: the plugin.
 func second(path string) string {
 	_, rest, _ := strings.Cut(path, "/")
 	return top(rest)
 }
 
-// under returns a function that says whether path is prefix or below it.
+// under returns a function that reports whether path is prefix or below it.
 func under(path string) func(prefix string) bool {
 	return func(prefix string) bool { return path == prefix || strings.HasPrefix(path, prefix+"/") }
 }
