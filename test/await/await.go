@@ -1,4 +1,4 @@
-// Package await waits in tests. Every wait ends: with what was waited for, or with a failure that says what that is.
+// Package await waits in tests. Every wait ends: with what was waited for, or with a failure that names it.
 package await
 
 import (
@@ -57,7 +57,7 @@ func noErrorWithin(tb testing.TB, within time.Duration, what string, check func(
 	}
 }
 
-// Value returns what comes from a channel. What completes "waiting for".
+// Value returns the next value of a channel. What completes "waiting for".
 func Value[T any](tb testing.TB, what string, from <-chan T) T {
 	tb.Helper()
 	return valueWithin(tb, patience, what, from)

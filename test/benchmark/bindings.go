@@ -20,7 +20,7 @@ type bound struct {
 	ending bool // it is being deleted
 }
 
-// bindings is the pods that have a node, as a watch tells.
+// bindings is the pods that have a node, as a watch delivers them.
 type bindings struct {
 	observe.Board
 	pods  map[string]bound
@@ -31,7 +31,8 @@ type bindings struct {
 	first, last time.Time
 	// lastEnding is when a pod was last seen to be ending for the first time, lastGone when one went.
 	lastEnding, lastGone time.Time
-	// lists is how often all was listed: more than once, and the watch broke, and times were lost.
+	// lists is how often all was listed: more than once means that the watch broke, and times were
+	// lost.
 	lists int
 }
 
@@ -104,7 +105,7 @@ func (b *bindings) note(c change) {
 	}
 }
 
-// record keeps what changes from now on. The history is what was kept so far, in its order.
+// record keeps what changes from now on. history returns what was kept so far, in its order.
 func (b *bindings) record() (history func() []change) {
 	b.Lock()
 	defer b.Unlock()
@@ -144,7 +145,7 @@ func (b *bindings) overfull() int {
 	return n
 }
 
-// spreads is, gang by gang, the time from the first to the last member that was bound.
+// spreads returns, gang by gang, the time from the first to the last member that was bound.
 func (b *bindings) spreads() []time.Duration {
 	type span struct{ first, last time.Time }
 	spans := map[string]*span{}
@@ -174,7 +175,7 @@ func (b *bindings) lastBind() time.Time {
 	return b.last
 }
 
-// oldest is the gang of the pod that was bound first, of those that are left.
+// oldest returns the gang of the pod that was bound first, of those that are left.
 func (b *bindings) oldest() string {
 	b.Lock()
 	defer b.Unlock()

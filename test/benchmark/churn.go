@@ -14,21 +14,21 @@ import (
 	"github.com/lockstep-sh/lockstep/test/await"
 )
 
-// churn keeps a cluster full while pods end all the time and many gangs of several priorities wait:
-// what becomes free has to go to the gang of the highest rank that fits. Nobody may evict anybody, so
-// that the order in which gangs start is that in which they were chosen.
+// churn keeps a cluster full while pods end all the time and many gangs of several priorities wait: what
+// becomes free has to go to the gang of the highest rank that fits. No pod may evict another, so that the
+// order in which gangs start is that in which they were chosen.
 type churn struct {
 	nodes, gangs int
 	sizes        []int // of the gangs that wait, one after the other
 }
 
 const (
-	// churnWindow is for how long pods end, endsPerSecond of them.
+	// churnWindow is how long pods end, endsPerSecond of them.
 	churnWindow   = time.Minute
 	endsPerSecond = 5
 	// churnBatches are how many gangs are created at a time: creation has whole seconds.
 	churnBatches = 40
-	// fillPriority is that of the pods that run at first; churnPriorities are the gangs'.
+	// fillPriority is the priority of the pods that run at first; churnPriorities are the gangs'.
 	fillPriority = 1000
 )
 
@@ -40,7 +40,7 @@ func (b churn) name() string {
 
 func (b churn) quick() bool { return false }
 
-// mean is that of the sizes.
+// mean returns the mean of the sizes.
 func (b churn) mean() float64 {
 	sum := 0
 	for _, size := range b.sizes {
@@ -61,7 +61,7 @@ func (b churn) run(ctx context.Context, f *fixture, r *report) error {
 		{unit: "thread-busy-%", atMost: true, bound: 50},
 	}
 	if len(b.sizes) == 1 {
-		// Room for nine in ten of those that what ends makes room for.
+		// Room for nine in ten of the gangs that the pods that end make room for.
 		goals = append(goals, goal{unit: "starts", bound: 0.9 * endsPerSecond * churnWindow.Seconds() / b.mean()})
 	}
 	t := r.table(b.name(), goals, "scheduler=ours")
@@ -199,7 +199,7 @@ type contender struct {
 	size     int
 }
 
-// before reports whether a gang comes before another: of the same second none does.
+// before reports whether a gang comes before another: of two of the same second neither does.
 func (c contender) before(other contender) bool {
 	if c.priority != other.priority {
 		return c.priority > other.priority
@@ -215,8 +215,8 @@ type change struct {
 }
 
 const (
-	// together is how far apart two starts are of which the order says nothing: bindings of several
-	// gangs are under way at a time.
+	// together is how far apart two starts are whose order says nothing: bindings of several gangs are
+	// under way at a time.
 	together = 100 * time.Millisecond
 	// known is how long something has to be free before a scheduler is expected to have known it when it
 	// chose.
@@ -253,7 +253,7 @@ func inverted(wait []contender, history []change) (starts int, inversions []stri
 	return starts, inversions
 }
 
-// freeFor is how much was free all the time from a while before a moment until just before it.
+// freeFor returns how much was free all the time from a while before a moment until just before it.
 func freeFor(history []change, at time.Time, while time.Duration) int {
 	free, least := 0, -1
 	for _, c := range history {

@@ -14,7 +14,7 @@ import (
 	"github.com/lockstep-sh/lockstep/test/dra"
 )
 
-// claims compares gangs on lockstep-scheduler with as many plain pods on the stock scheduler where each pod claims a device, of
+// claims compares gangs on lockstep-scheduler with as many plain pods on the stock scheduler where each pod claims a device, on
 // nodes whose devices are known from ResourceSlices.
 type claims struct {
 	nodes, gangs, size int
@@ -81,7 +81,7 @@ func (f *fixture) dropDevices(ctx context.Context) error {
 	return nil
 }
 
-// createClaims makes a claim for each pod, named as the pod: what kube-controller-manager does for a template.
+// createClaims makes a claim for each pod, named like the pod: kube-controller-manager does that for a template.
 func (f *fixture) createClaims(ctx context.Context, w workload) error {
 	return each(ctx, w.pods(), func(ctx context.Context, i int) error {
 		claim := dra.Claim(w.at(i).Name, 1)
@@ -94,7 +94,7 @@ func (f *fixture) createClaims(ctx context.Context, w workload) error {
 	})
 }
 
-// clearClaims deletes all claims, and tells if two had the same device.
+// clearClaims deletes all claims, and reports if two had the same device.
 func (f *fixture) clearClaims(ctx context.Context, r *report, w workload) error {
 	list, err := f.client.ResourceV1().ResourceClaims(namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -117,7 +117,7 @@ func (f *fixture) clearClaims(ctx context.Context, r *report, w workload) error 
 	})
 }
 
-// allocations counts the devices that claims have, and those that several have.
+// allocations counts the devices that claims have, and those that several claims have.
 func allocations(all []resourceapi.ResourceClaim) (twice, allocated int) {
 	type device struct{ driver, pool, name string }
 	seen := map[device]bool{}
@@ -137,7 +137,7 @@ func allocations(all []resourceapi.ResourceClaim) (twice, allocated int) {
 	return twice, allocated
 }
 
-// claim has a pod claim a device in place of a GPU.
+// claim makes a pod claim a device in place of a GPU.
 func claim(pod *v1.Pod) {
 	pod.Spec.Containers[0].Resources.Limits = nil
 	pod.Spec.ResourceClaims = []v1.PodResourceClaim{{Name: "gpu", ResourceClaimName: ptr.To(pod.Name)}}

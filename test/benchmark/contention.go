@@ -11,7 +11,8 @@ import (
 )
 
 // contention submits twice as many gangs as fit, their members interleaved, while lockstep-scheduler
-// runs: half of the gangs have to be bound, whole, and the others to wait in peace until gangs go.
+// runs: half of the gangs have to be bound, whole, and the others have to wait, without evictions or
+// writes, until gangs go.
 type contention struct {
 	nodes, gangs, size int
 }
@@ -22,10 +23,10 @@ func (b contention) name() string {
 
 func (b contention) quick() bool { return false }
 
-// fit is how many gangs fit.
+// fit returns how many gangs fit.
 func (b contention) fit() int { return b.nodes * gpusOnNode / b.size }
 
-// fullWindow is for how long writes are counted once no more fits.
+// fullWindow is how long writes are counted once no more fits.
 const fullWindow = 40 * time.Second
 
 func (b contention) run(ctx context.Context, f *fixture, r *report) error {
@@ -78,7 +79,7 @@ func (b contention) once(ctx context.Context, f *fixture, r *report) (v values, 
 	return v, b.replace(ctx, f, seen, s, r, v)
 }
 
-// check tells what must not be. The caller holds the lock.
+// check reports what must not be. The caller holds the lock.
 func (b contention) check(r *report, when string, seen *bindings) {
 	if whole, partial := seen.whole(b.size); whole != b.fit() || partial != 0 {
 		r.wrong("%s, %s: %d gangs are bound whole and %d in part; want %d and none", b.name(), when, whole, partial, b.fit())
@@ -111,7 +112,7 @@ func (b contention) wait(ctx context.Context, seen *bindings, s *scheduler, r *r
 	return err
 }
 
-// watchFull measures what the gangs cost that wait.
+// watchFull measures what the gangs that wait cost.
 func (b contention) watchFull(ctx context.Context, f *fixture, s *scheduler, v values) error {
 	before, err := f.writesNow(ctx)
 	if err != nil {

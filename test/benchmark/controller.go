@@ -13,8 +13,8 @@ type controller struct {
 	served
 }
 
-// startController starts one, as the manifests do but for the lease, and waits until it serves. label
-// names the profiles.
+// startController starts one, as the manifests do except for the lease, and waits until it serves.
+// label names the profiles.
 func (f *fixture) startController(ctx context.Context, label string) (err error) {
 	address := func() string {
 		port, portErr := localcluster.FreePort()

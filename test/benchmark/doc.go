@@ -4,12 +4,13 @@
 //
 // Everything is measured on one cluster in one run, the two schedulers taking turns, because on
 // another machine, or an hour later, the absolute numbers are others: only ratios are results. What
-// else ran on the machine meanwhile is reported as the load of others.
+// other processes used of the machine meanwhile is reported as the load of others.
 //
 // With -system both are measured with what users run beside them: KWOK plays kubelets, so that pods
-// come to run, which every scheduler hears of, and lockstep-controller keeps the status of PodGroups
-// beside ours. The same gangs are measured by annotation and by PodGroup. What the controller uses is
-// told by itself and together with the scheduler's, from its start, which comes before the pods.
+// come to run, which every scheduler gets as updates, and lockstep-controller keeps the status of
+// PodGroups beside ours. The same gangs are measured by annotation and by PodGroup. What the
+// controller uses is reported by itself and together with the scheduler's, from its start, which
+// comes before the pods.
 //
 // Churn has no stock scheduler to be compared with: it counts the gangs that start out of turn while
 // pods end all the time.

@@ -111,7 +111,7 @@ func (f *fixture) setNodes(ctx context.Context, count int) error {
 // workload is pods to create.
 type workload struct {
 	scheduler string
-	prefix    string // of names; tells workloads of one cluster apart
+	prefix    string // of names; distinguishes workloads of one cluster
 	gangs     int
 	size      int  // members of each gang that are created
 	min       int  // their minimum; 0: the pods are plain, and gang is a manner of counting
@@ -144,7 +144,7 @@ func podName(gang string, member int) string { return fmt.Sprintf("%s-%04d", gan
 
 func gangOf(pod string) string { return pod[:strings.LastIndexByte(pod, '-')] }
 
-// split tells which gang pod number i is of, and which member of it.
+// split returns which gang pod number i is of, and which member of it.
 func (w workload) split(i int) (gang, member int) {
 	if w.mixed {
 		return i % w.gangs, i / w.gangs
@@ -208,7 +208,7 @@ func priorityClass(priority int32, policy v1.PreemptionPolicy) string {
 	return fmt.Sprintf("priority-%d-%s", priority, strings.ToLower(string(policy)))
 }
 
-// policy is the preemption policy of the pods.
+// policy returns the preemption policy of the pods.
 func (w workload) policy() v1.PreemptionPolicy {
 	if w.polite {
 		return v1.PreemptNever
@@ -216,7 +216,7 @@ func (w workload) policy() v1.PreemptionPolicy {
 	return v1.PreemptLowerPriority
 }
 
-// setPriorities makes priority classes, if they are not there.
+// setPriorities makes priority classes, if they do not exist.
 func (f *fixture) setPriorities(ctx context.Context, policy v1.PreemptionPolicy, priorities ...int32) error {
 	for _, priority := range priorities {
 		class := &schedulingv1.PriorityClass{
@@ -248,7 +248,7 @@ func (f *fixture) age(ctx context.Context, gangs []contender) error {
 	return nil
 }
 
-// podGroup is that of a native gang.
+// podGroup returns the PodGroup of a native gang.
 func (w workload) podGroup(gang int) *schedulingv1beta1.PodGroup {
 	group := &schedulingv1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: w.gangName(gang)}}
 	group.Spec.SchedulingPolicy.Gang = &schedulingv1beta1.GangSchedulingPolicy{MinCount: int32(w.min)}
@@ -277,8 +277,8 @@ func (f *fixture) describe(ctx context.Context, w workload, gang int) (err error
 	return nil
 }
 
-// create makes all pods of a workload, and each PodGroup with its first pod, as operators do; native ones
-// before.
+// create makes all pods of a workload, and each PodGroup with its first pod, as operators do; native
+// PodGroups before.
 func (f *fixture) create(ctx context.Context, w workload) error {
 	if w.native {
 		if err := each(ctx, w.gangs, func(ctx context.Context, gang int) error { return f.describe(ctx, w, gang) }); err != nil {
@@ -300,7 +300,7 @@ func (f *fixture) create(ctx context.Context, w workload) error {
 	})
 }
 
-// deletePods deletes pods at once, without grace: no kubelet would end it.
+// deletePods deletes pods at once, without grace: no kubelet would end them.
 func (f *fixture) deletePods(ctx context.Context, names []string) error {
 	err := each(ctx, len(names), func(ctx context.Context, i int) error {
 		f.wrote.Add(1)

@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// idle measures what gangs cost that wait for members: plain pods on lockstep-scheduler beside them,
-// and beside as many pods that are another scheduler's. Any scheduler lists and keeps those too.
+// idle measures the cost of gangs that wait for members: plain pods on lockstep-scheduler beside them,
+// and beside as many pods of another scheduler. Any scheduler lists and keeps those too.
 type idle struct {
 	nodes, pods      int
 	gangs, size, min int // incomplete ones
@@ -37,7 +37,8 @@ func (f *fixture) beside(ctx context.Context, r *report, t *table, name string, 
 			if err := f.create(ctx, plain); err != nil {
 				return err
 			}
-			// Not until it is quiet: for a while it writes why gangs wait, a little at a time.
+			// It does not wait for quiet: for a while the scheduler writes why gangs wait, a little at
+			// a time.
 			v, err := f.race(ctx, ours, fmt.Sprintf("%s/%s/round=%d", name, t.columns[column], round+1), plain.pods(), false, r)
 			if err != nil {
 				return err

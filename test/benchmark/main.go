@@ -151,7 +151,7 @@ func choose(o options) ([]benchmark, error) {
 	return chosen, nil
 }
 
-// cluster is what they run on.
+// cluster returns the cluster that they run on.
 func (o options) cluster() (localcluster.Options, error) {
 	what := localcluster.Options{
 		Name: clusterName, WithoutKwok: !o.system, WithoutControllerManager: true,
@@ -185,7 +185,7 @@ func (o *options) binaries(ctx context.Context) error {
 	return nil
 }
 
-// progress tells whoever waits; it is no part of the results.
+// progress informs the user who waits; it is no part of the results.
 func progress(format string, args ...any) {
 	_, _ = fmt.Fprintf(io.Writer(os.Stderr), time.Now().Format("15:04:05 ")+format+"\n", args...)
 }

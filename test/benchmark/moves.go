@@ -17,9 +17,9 @@ import (
 	"github.com/lockstep-sh/lockstep/test/await"
 )
 
-// moves measures what a descheduler costs that seeks moves for a gang: pods in no gang, on nodes that services use by
-// half, without a descheduler, and beside one that makes a round every ten seconds, which is six times as often as the
-// manifests say. It writes no plans, so that both races are for the same room.
+// moves measures the cost of a descheduler that seeks moves for a gang: pods in no gang, on nodes half used by
+// services, without a descheduler, and beside one that makes a round every ten seconds, which is six times as often as
+// in the manifests. It writes no plans, so that both races are for the same room.
 type moves struct {
 	nodes, pods int
 }
@@ -113,7 +113,7 @@ func (b moves) fill(ctx context.Context, f *fixture) error {
 	})
 }
 
-// policy has moves be sought for whoever waits, at any price.
+// policy makes the descheduler seek moves for every gang that waits, at any price.
 const policy = `apiVersion: descheduler/v1alpha2
 kind: DeschedulerPolicy
 profiles:

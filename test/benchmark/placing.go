@@ -30,7 +30,7 @@ func (b placing) name() string {
 
 func (b placing) quick() bool { return false }
 
-// placedWithin bounds the wait for one, and placedEvery is how often it is looked.
+// placedWithin bounds the wait for one, and placedEvery is the interval of looking.
 const placedWithin, placedEvery = time.Minute, 5 * time.Millisecond
 
 func (b placing) run(ctx context.Context, f *fixture, r *report) (err error) {

@@ -73,7 +73,8 @@ func (b preemption) run(ctx context.Context, f *fixture, r *report) error {
 	return nil
 }
 
-// touched is how few gangs can be touched: those that have surplus by that, the others whole.
+// touched returns how few gangs can be touched: if they have surplus, they lose that, else they end
+// whole.
 func (b preemption) touched() int {
 	each := b.size - b.min
 	if each == 0 {
@@ -164,8 +165,8 @@ func (b *bindings) of(prefix string) int {
 	return n
 }
 
-// stuck measures what gangs of high priority cost for which there is no room to be made: plain pods on
-// lockstep-scheduler beside them, and beside as many pods that are another scheduler's.
+// stuck measures the cost of gangs of high priority for which no room can be made: plain pods on
+// lockstep-scheduler beside them, and beside as many pods of another scheduler.
 type stuck struct {
 	nodes, pods, gangs, size int
 }

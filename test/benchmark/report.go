@@ -33,7 +33,7 @@ var units = []unit{
 	{"controller-cpu-ms/pod", false}, // of lockstep-controller, from its start until it is quiet
 	{"peak-MiB", false},              // resident, of the scheduler
 	{"controller-peak-MiB", false},
-	{"writes/pod", false},             // to the API, by anybody but the harness
+	{"writes/pod", false},             // to the API, by all but the harness
 	{"controller-writes/gang", false}, // to the API, by lockstep-controller, from its start on
 	{"gang-p50-ms", false},            // from the first bind of a gang to its last
 	{"gang-p99-ms", false},
@@ -41,7 +41,7 @@ var units = []unit{
 	{"gangs-bound", true},
 	{"gangs-partial", false},
 	{"s-to-full", false},          // from the first create to the last bind that fits
-	{"writes-in-40s", false},      // to the API, by anybody but the harness, once no more fits
+	{"writes-in-40s", false},      // to the API, by all but the harness, once no more fits
 	{"cpu-s", false},              // of the scheduler
 	{"ms-to-next-gang", false},    // from the last delete of a gang to the last bind of the next one
 	{"s-to-all-bound", false},     // from the first create of preemptors to the last bind
@@ -139,7 +139,7 @@ func (r *report) add(t *table, column, n int, v values) {
 	r.print("\n")
 }
 
-// wrong takes in something that must not be.
+// wrong records something that must not be.
 func (r *report) wrong(format string, args ...any) {
 	message := fmt.Sprintf(format, args...)
 	progress("WRONG: %s", message)
@@ -165,10 +165,10 @@ func (t *table) mean(column int, unit string) (float64, bool) {
 	return sum / float64(max(1, n)), n > 0
 }
 
-// last is the number of the last column.
+// last returns the number of the last column.
 func (t *table) last() int { return len(t.columns) - 1 }
 
-// ratios are, round by round, those of one column to another.
+// ratios returns, round by round, those of one column to another.
 func (t *table) ratios(unit string, column, over int) []float64 {
 	var ratios []float64
 	for i := range min(len(t.rounds[over]), len(t.rounds[column])) {
@@ -181,7 +181,7 @@ func (t *table) ratios(unit string, column, over int) []float64 {
 	return ratios
 }
 
-// geomean is what ratios come to.
+// geomean returns the geometric mean of ratios.
 func geomean(ratios []float64) float64 {
 	sum := 0.0
 	for _, ratio := range ratios {
@@ -232,7 +232,8 @@ func (t *table) row(unit string) (row string, missed int) {
 	return strings.Join(append(parts, ratio, each, verdicts), "\t"), missed
 }
 
-// compared are the ratios of all other columns to the first: their mean, and round by round.
+// compared returns the ratios of all other columns to the first: their mean, and round by
+// round.
 func (t *table) compared(unit string) (ratio, each string) {
 	var means, rounds []string
 	for column := 1; column < len(t.columns); column++ {
@@ -293,7 +294,8 @@ func (t *table) describe(g goal) string {
 	return text
 }
 
-// percentile is the smallest value that p percent of the values do not exceed, in place.
+// percentile returns the smallest value that p percent of the values do not exceed. It sorts
+// them in place.
 func percentile[T ~int64](values []T, p int) T {
 	if len(values) == 0 {
 		return 0

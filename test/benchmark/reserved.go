@@ -16,9 +16,9 @@ import (
 	"github.com/lockstep-sh/lockstep/test/localcluster"
 )
 
-// reserved measures what Reservations cost: pods in no gang without any, beside many that are for others, and as the owners
-// of as many of these. Each Reservation holds one place on one node for pods with a label of its own: those for owners
-// what a pod asks for, all others a tenth of a CPU.
+// reserved measures the cost of Reservations: pods in no gang without any, beside many that are for others, and as the
+// owners of as many of these. Each Reservation holds one place on one node for pods with a label of its own: those for
+// owners hold what a pod asks for, all others a tenth of a CPU.
 type reserved struct {
 	nodes, reservations, pods int
 }
@@ -60,7 +60,7 @@ func (b reserved) run(ctx context.Context, f *fixture, r *report) error {
 	return nil
 }
 
-// withReservations has so many nodes, and an API server that knows Reservations. It returns a client for these.
+// withReservations sets up so many nodes, and an API server that knows Reservations. It returns a client for these.
 func (f *fixture) withReservations(ctx context.Context, nodes int) (dynamic.NamespaceableResourceInterface, error) {
 	if err := f.setNodes(ctx, nodes); err != nil {
 		return nil, err

@@ -106,7 +106,7 @@ func (f *fixture) startWatched(ctx context.Context, label string) (*bindings, *s
 	return seen, s, nil
 }
 
-// readyPath says that a scheduler schedules.
+// readyPath is where a scheduler reports whether it schedules.
 const readyPath = "/readyz"
 
 // ready waits until a process answers at a path.
@@ -118,7 +118,7 @@ func (s *served) ready(ctx context.Context, path string) error {
 	return err
 }
 
-// died is the error of a process that ended by itself.
+// died returns the error of a process that ended by itself.
 func (s *served) died() error {
 	const tail = 2000
 	log, _ := os.ReadFile(s.LogFile)

@@ -61,7 +61,7 @@ func (s *served) fetch(ctx context.Context, url string, into io.Writer) error {
 	return nil
 }
 
-// metrics are all that it serves now.
+// metrics returns all that it serves now.
 func (s *served) metrics(ctx context.Context) ([]byte, error) {
 	var text bytes.Buffer
 	if err := s.get(ctx, "/metrics", &text); err != nil {
@@ -77,7 +77,7 @@ const slice = 2 * time.Second
 // profilePoll is how often a process is asked for its first profile.
 const profilePoll = 20 * time.Millisecond
 
-// profileOf is the beginning of the names of the profiles of a process.
+// profileOf returns the beginning of the names of the profiles of a process.
 func (f *fixture) profileOf(label, process string) string {
 	return filepath.Join(f.profiles, strings.NewReplacer("/", ",", "=", "").Replace(label)+","+process)
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/lockstep-sh/lockstep/test/await"
 )
 
-// startup measures what a scheduler costs before it has scheduled anything: its part in the CPU time
-// and the memory of the other benchmarks.
+// startup measures the cost of a scheduler before it has scheduled anything: its part in the CPU
+// time and the memory of the other benchmarks.
 type startup struct {
 	nodes int
 }

@@ -23,7 +23,7 @@ const (
 	byPodGroup
 )
 
-// systemGoals are those of gangs by annotation, and what PodGroups may cost more.
+// systemGoals returns those of gangs by annotation, and what PodGroups may cost more.
 func systemGoals(throughput, cpu float64, more ...goal) []goal {
 	return append([]goal{
 		{unit: "pods/s", ratio: true, bound: throughput, column: byAnnotation},

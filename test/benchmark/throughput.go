@@ -93,7 +93,7 @@ func (b throughput) run(ctx context.Context, f *fixture, r *report) error {
 	return nil
 }
 
-// raceOnce has a scheduler schedule a workload, adds what was measured to a column, and clears.
+// raceOnce makes a scheduler schedule a workload, adds what was measured to a column, and clears.
 func (f *fixture) raceOnce(ctx context.Context, r *report, t *table, column int, k kind, label string, w workload) error {
 	if err := f.create(ctx, w); err != nil {
 		return err
@@ -109,8 +109,8 @@ func (f *fixture) raceOnce(ctx context.Context, r *report, t *table, column int,
 // raceTimeout bounds the scheduling of the pods of one round.
 const raceTimeout = 5 * time.Minute
 
-// race starts a scheduler and measures it until n pods are bound and, with quiet, until nobody writes
-// any more: schedulers write events late.
+// race starts a scheduler and measures it until n pods are bound and, with quiet, until nothing is
+// written any more: schedulers write events late.
 func (f *fixture) race(ctx context.Context, k kind, label string, n int, quiet bool, r *report) (v values, err error) {
 	if err := await.Pause(ctx, settlePause); err != nil {
 		return nil, err
@@ -194,7 +194,7 @@ func (f *fixture) race(ctx context.Context, k kind, label string, n int, quiet b
 
 func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// allBound waits until n pods are bound, or too long.
+// allBound waits until n pods are bound, or too much time has passed.
 func (f *fixture) allBound(ctx context.Context, b *bindings, s *scheduler, n int) error {
 	raceCtx, cancel := context.WithTimeout(ctx, raceTimeout)
 	defer cancel()
@@ -210,12 +210,12 @@ func (f *fixture) allBound(ctx context.Context, b *bindings, s *scheduler, n int
 	case s.ended():
 		return s.died()
 	case ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded):
-		return nil // the check tells
+		return nil // the check reports it
 	}
 	return err
 }
 
-// check tells what must not be. The caller holds the lock.
+// check reports what must not be. The caller holds the lock.
 func (b *bindings) check(r *report, label string, n int) {
 	if len(b.pods) != n {
 		r.wrong("%s: %d of %d pods are bound", label, len(b.pods), n)
@@ -232,7 +232,7 @@ type load struct {
 	busy, control, measured time.Duration
 }
 
-// load reads it; scheduler is 0 where none runs yet.
+// load returns it; scheduler is 0 where none runs yet.
 func (f *fixture) load(scheduler int) (load, error) {
 	l := load{at: time.Now()}
 	var err error
@@ -267,7 +267,7 @@ func (f *fixture) load(scheduler int) (load, error) {
 	return l, nil
 }
 
-// others is the share of the machine that went to others meanwhile, in percent.
+// others returns the share of the machine that other processes used meanwhile, in percent.
 func (l load) others(after load) float64 {
 	others := (after.busy - l.busy) - (after.control - l.control) - (after.measured - l.measured)
 	return max(0, 100*others.Seconds()/(after.at.Sub(l.at).Seconds()*float64(runtime.NumCPU())))

@@ -14,8 +14,8 @@ import (
 	"github.com/lockstep-sh/lockstep/test/observe"
 )
 
-// told measures how long it takes until all members of a large gang that does not fit say so, of which the last has come: from
-// then, and from the first that says so.
+// told measures how long it takes until all members of a large gang that does not fit have a condition that says so, once its
+// last member has come: from then, and from the first condition.
 type told struct {
 	nodes, members int
 }
@@ -24,7 +24,7 @@ func (b told) name() string { return fmt.Sprintf("Told/nodes=%d/members=%d", b.n
 
 func (b told) quick() bool { return false }
 
-// toldWithin bounds the wait until all members say something.
+// toldWithin bounds the wait until all members have a condition.
 const toldWithin = 2 * time.Minute
 
 func (b told) run(ctx context.Context, f *fixture, r *report) (err error) {
@@ -51,7 +51,7 @@ func (b told) run(ctx context.Context, f *fixture, r *report) (err error) {
 	return nil
 }
 
-// once makes all members but one, waits until they say that they are not all, and makes the last.
+// once makes all members but one, waits until their conditions say that members are missing, and makes the last.
 func (b told) once(ctx context.Context, f *fixture, prefix string) (values, error) {
 	ctx, cancel := context.WithTimeout(ctx, toldWithin)
 	defer cancel()
@@ -77,7 +77,7 @@ func (b told) once(ctx context.Context, f *fixture, prefix string) (values, erro
 	return values{"s-to-all-told": last.Sub(begin).Seconds(), "s-first-to-last": last.Sub(first).Seconds()}, nil
 }
 
-// conditions are since when pods give reasons why they wait, by reason and name, as a watch tells.
+// conditions are since when pods give reasons why they wait, by reason and name, as a watch delivers them.
 type conditions struct {
 	observe.Board
 	since map[string]map[string]time.Time
@@ -113,7 +113,7 @@ func (c *conditions) until(ctx context.Context, reason string, pods int) error {
 	return nil
 }
 
-// span is when the first and the last pod gave a reason.
+// span returns when the first and the last pod gave a reason.
 func (c *conditions) span(reason string) (first, last time.Time) {
 	c.Lock()
 	defer c.Unlock()

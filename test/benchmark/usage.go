@@ -12,7 +12,7 @@ import (
 // tick is the unit of CPU times in /proc: USER_HZ, 100 on every Linux that Go runs on.
 const tick = 10 * time.Millisecond
 
-// cpuOf is the CPU time that a process has used.
+// cpuOf returns the CPU time that a process has used.
 func cpuOf(pid int) (time.Duration, error) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -44,7 +44,7 @@ func sumTicks(fields ...string) (time.Duration, error) {
 	return sum, nil
 }
 
-// busyCPU is the CPU time that the whole machine has used.
+// busyCPU returns the CPU time that the whole machine has used.
 func busyCPU() (time.Duration, error) {
 	stat, err := os.ReadFile("/proc/stat")
 	if err != nil {
@@ -59,7 +59,7 @@ func busyCPU() (time.Duration, error) {
 	return sumTicks(fields[1], fields[2], fields[3], fields[6], fields[7])
 }
 
-// peakOf is the most memory that a process has had resident, in MiB.
+// peakOf returns the most memory that a process has had resident, in MiB.
 func peakOf(pid int) (float64, error) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {

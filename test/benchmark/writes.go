@@ -54,7 +54,7 @@ type sample struct {
 	value  float64
 }
 
-// samples are those of one metric, until the first that cannot be read.
+// samples returns those of one metric, until the first that cannot be read.
 func samples(metrics []byte, name string) iter.Seq2[sample, error] {
 	return func(yield func(sample, error) bool) {
 		for line := range bytes.Lines(metrics) {
@@ -87,7 +87,7 @@ func parseSample(text string) (s sample, err error) {
 	return s, err
 }
 
-// total is the sum of all samples of a metric.
+// total returns the sum of all samples of a metric.
 func total(metrics []byte, name string) (sum float64, err error) {
 	for s, err := range samples(metrics, name) {
 		if err != nil {
@@ -106,7 +106,7 @@ func (w writes) total() int {
 	return n
 }
 
-// since is what was written after before.
+// since returns what was written after before.
 func (w writes) since(before writes) writes {
 	delta := writes{}
 	for what, n := range w {
@@ -134,7 +134,7 @@ const (
 	quietLimit = 30 * time.Second
 )
 
-// untilQuiet waits until two seconds have passed without a write, or too long.
+// untilQuiet waits until two seconds have passed without a write, or too much time.
 func (f *fixture) untilQuiet(ctx context.Context) error {
 	last := -1
 	quiet := 0
