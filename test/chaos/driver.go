@@ -21,7 +21,7 @@ import (
 	"github.com/lockstep-sh/lockstep/test/observe"
 )
 
-// driver is the users: it takes the steps of all works of a plan.
+// driver plays the users: it takes the steps of all works of a plan.
 type driver struct {
 	client  kubernetes.Interface
 	dynamic dynamic.Interface
@@ -34,7 +34,7 @@ type driver struct {
 	mu sync.Mutex
 	// there are the works that were created and not deleted yet, in the order of their creation.
 	there []*activity
-	// errs are what the API server would not do.
+	// errs are the errors of calls that the API server refused.
 	errs []error
 }
 
@@ -44,7 +44,7 @@ type activity struct {
 	gangs []*cast
 }
 
-// cast is a gang of it, and what is known of its objects.
+// cast is a gang of the work, and what is known of its objects.
 type cast struct {
 	*workload.Gang
 	members int // that were made, of a bare gang
@@ -127,7 +127,7 @@ func (d *driver) take(ctx context.Context, a *activity, step workload.Step) {
 	}
 }
 
-// try calls until the API server has done it, or has done it before, or what it is about is gone.
+// try calls until the API server has done it, or had done it before, or the object is gone.
 func (d *driver) try(ctx context.Context, call func(context.Context) error) {
 	for tries := 1; ; tries++ {
 		err := d.once(ctx, call)
@@ -146,7 +146,7 @@ func (d *driver) try(ctx context.Context, call func(context.Context) error) {
 	}
 }
 
-// refused notes what the API server would not do.
+// refused notes a call that the API server refused.
 func (d *driver) refused(err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -311,7 +311,7 @@ func (d *driver) oldest(ctx context.Context) bool {
 	return true
 }
 
-// refusals returns what the API server would not do.
+// refusals returns the errors of calls that the API server refused.
 func (d *driver) refusals() []error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -21,8 +21,8 @@ import (
 )
 
 const (
-	// quietFor is how long nothing happens to any pod when the cluster counts as quiet, quietWithin how long that
-	// is waited for: what is there may go on as long as pods end by themselves.
+	// quietFor is how long nothing happens to any pod when the cluster counts as quiet, quietWithin how long to wait
+	// for that: what is there may go on as long as pods end by themselves.
 	quietFor    = 6 * time.Second
 	quietWithin = 90 * time.Second
 	// settled is how long nothing happens when there is room for all.
@@ -85,7 +85,7 @@ func (s *stage) end(ctx context.Context, users *driver, report *Report) error {
 	return s.readLogs()
 }
 
-// endMoves has no more plans made, and checks that those that there are end.
+// endMoves ends the making of plans, and checks that the existing ones end.
 func (s *stage) endMoves(ctx context.Context, users *driver) error {
 	for _, r := range s.replicas {
 		if r.target == workload.Descheduler {
@@ -111,7 +111,8 @@ func (s *stage) endMoves(ctx context.Context, users *driver) error {
 	return nil
 }
 
-// checkReservations checks what Reservations say, and then deletes them: what they held is free at once.
+// checkReservations checks what the status of Reservations says, and then deletes them: what they held is free at
+// once.
 func (s *stage) checkReservations(ctx context.Context, users *driver) error {
 	held, deadline := -1, time.Now().Add(gaugesWithin)
 	for s.options.Scheduler != stock {
@@ -155,7 +156,7 @@ func (s *stage) leaderMetrics(ctx context.Context) (string, error) {
 	return text, nil
 }
 
-// load is what is asked for, as a part of all GPUs.
+// load returns what is asked for, as a part of all GPUs.
 func (s *stage) load() (load float64) {
 	s.seen.with(func(c *invariant.Checker) {
 		asked, there, _ := c.Demand(localcluster.ResourceGPU)
@@ -164,10 +165,10 @@ func (s *stage) load() (load float64) {
 	return load
 }
 
-// waitDeleted lets a deletion be seen.
+// waitDeleted gives the watches time to see a deletion.
 func (s *stage) waitDeleted(ctx context.Context) { _ = await.Pause(ctx, 5*tickEvery) }
 
-// rest waits until nothing happens any more, and reports whether that was so. If not, the checker is asked why.
+// rest waits until nothing happens any more, and reports whether that came about. If not, the checker checks why.
 func (s *stage) rest(ctx context.Context, quiet time.Duration) bool {
 	if s.waitQuiet(ctx, quiet) {
 		return true
@@ -178,7 +179,7 @@ func (s *stage) rest(ctx context.Context, quiet time.Duration) bool {
 	return false
 }
 
-// waitQuiet waits until nothing happens any more, and reports whether that was so.
+// waitQuiet waits until nothing happens any more, and reports whether that came about.
 func (s *stage) waitQuiet(ctx context.Context, quiet time.Duration) bool {
 	deadline := time.Now().Add(quietWithin)
 	for time.Now().Before(deadline) {
@@ -192,7 +193,7 @@ func (s *stage) waitQuiet(ctx context.Context, quiet time.Duration) bool {
 	return false
 }
 
-// sweep deletes whatever users may have left.
+// sweep deletes all that users may have left.
 func (s *stage) sweep(ctx context.Context, users *driver) {
 	options := metav1.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationBackground)}
 	client := s.cluster.Clientset()
@@ -225,7 +226,7 @@ func (s *stage) waitEmpty(ctx context.Context) {
 // ours are the gauges that are 0 where there are no pods.
 var ours = []string{"lockstep_holds{", "lockstep_gang_gangs{", "lockstep_gang_members_held{", "lockstep_queue_allocated{", "lockstep_queue_pending_gangs{", "lockstep_reservation_held_placements "}
 
-// gauges reads them from the leading scheduler, when they are 0 or after a while.
+// gauges returns them as the leading scheduler has them, when they are 0 or after a while.
 func (s *stage) gauges(ctx context.Context) (map[string]float64, error) {
 	if s.options.Scheduler == stock {
 		return nil, nil

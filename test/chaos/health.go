@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	// leaseNamespace is where leases are, leaseNames by whose.
+	// leaseNamespace is where leases are, leaseNames their names by component.
 	leaseNamespace = metav1.NamespaceSystem
 
 	probeEvery   = 150 * time.Millisecond
@@ -33,8 +33,8 @@ var leaseNames = map[workload.Target]string{
 	workload.Scheduler: "lockstep-scheduler", workload.Controller: "lockstep-controller", workload.Descheduler: "lockstep-descheduler",
 }
 
-// health knows whether everything that schedules is well: the API server answers, and the holder of a fresh lease
-// is a process that runs. The controller and the descheduler are not asked: what they do comes late. It is safe for concurrent use.
+// health knows whether everything that schedules is well: the API server answers, and the holder of a fresh lease is a process that
+// runs. The controller and the descheduler are not looked at: what they do comes late. It is safe for concurrent use.
 type health struct {
 	client   kubernetes.Interface
 	seen     *observer
@@ -48,7 +48,7 @@ type health struct {
 	// faultAt and fault are the last fault, or the last moment of it.
 	faultAt time.Time
 	fault   string
-	// stricken is who led, by its name in the lease, when the leading scheduler was hit, until one leads again.
+	// stricken is the leader, by its name in the lease, when the leading scheduler was hit, until another one leads.
 	strickenAt time.Time
 	stricken   string
 	failovers  []time.Duration
@@ -56,7 +56,7 @@ type health struct {
 	// cut is how far the logs of schedulers had come, by file, when watches were last cut; nil when the leader is known to
 	// watch again.
 	cut map[string]int64
-	// holders are all who have led, by their names in leases.
+	// holders are all processes that have led, by their names in leases.
 	holders map[string]bool
 }
 
@@ -100,7 +100,7 @@ func (h *health) cuts() {
 	}
 }
 
-// watching is what client-go writes when a watch begins, of what a scheduler cannot do without.
+// watching returns what client-go logs when a watch begins, for the kinds that a scheduler cannot do without.
 func watching(o *Options) (lines [][]byte) {
 	kinds := []string{"*v1.Pod", "*v1.Node"}
 	if o.Scheduler != stock {
@@ -229,8 +229,8 @@ func (h *health) lease(ctx context.Context, of workload.Target) (*coordinationv1
 	return h.client.CoordinationV1().Leases(leaseNamespace).Get(ctx, leaseNames[of], metav1.GetOptions{})
 }
 
-// leader finds the process that holds a lease: processes do not know their names, so whoever says that it leads
-// while a name is new has that name.
+// leader finds the process that holds a lease: processes do not know their names, so the one whose log says that it leads while a
+// name is new has that name.
 func (h *health) leader(of workload.Target, lease *coordinationv1.Lease) *replica {
 	if lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity == "" || lease.Spec.RenewTime == nil {
 		return nil

@@ -25,7 +25,7 @@ type injector struct {
 
 	mu     sync.Mutex
 	counts map[string]int
-	// missed are moments that did not come in time: the fault hit all the same.
+	// missed counts moments that did not come in time: the fault hit all the same.
 	missed map[string]int
 	errs   []error
 }
@@ -173,7 +173,7 @@ func (i *injector) hitNode(ctx, mend context.Context, f workload.Fault) error {
 	}
 	_ = await.Pause(ctx, f.Lasts/2)
 	if f.Blow == workload.Remove {
-		i.buryPods(mend, name) // those that were bound to it late
+		i.buryPods(mend, name) // pods that were bound to it late
 	}
 	again := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: maps.Clone(node.Labels), Annotations: maps.Clone(node.Annotations)}, Status: node.Status}
 	i.users.try(mend, func(ctx context.Context) error {

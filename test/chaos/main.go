@@ -17,13 +17,14 @@ import (
 	"github.com/lockstep-sh/lockstep/test/localcluster"
 )
 
-// errViolated is of a run in which an invariant did not hold, errLittle of one that shows too little.
+// errViolated is the error of a run in which an invariant did not hold, errLittle of one that shows
+// too little.
 var (
 	errViolated = errors.New("an invariant did not hold")
 	errLittle   = errors.New("the run shows too little")
 )
 
-// exitLittle is how the process ends when the run shows too little, and nothing else is wrong.
+// exitLittle is the exit code when the run shows too little, and nothing else is wrong.
 const exitLittle = 3
 
 func main() {
@@ -78,5 +79,5 @@ func run(ctx context.Context) error {
 	return err
 }
 
-// quietKlog has client-go say nothing about the API server that we kill.
+// quietKlog makes client-go log nothing about the API server that the run kills.
 func quietKlog() { klog.SetLogger(logr.Discard()) }

@@ -30,7 +30,7 @@ type observer struct {
 	pods map[types.UID]*v1.Pod
 	// busyAt is when a pod was last created, bound, marked, nominated, deleted, or ended.
 	busyAt time.Time
-	// waiting are those that wait for a moment.
+	// waiting are the channels that are closed at the next such moment.
 	waiting map[workload.Moment][]chan struct{}
 }
 
@@ -73,7 +73,7 @@ func (o *observer) with(f func(*invariant.Checker)) {
 	f(o.check)
 }
 
-// tickEvery is how often the checker is told that time passes.
+// tickEvery is how often the checker gets the passing of time.
 const tickEvery = 100 * time.Millisecond
 
 func (o *observer) tick(ctx context.Context) {
@@ -161,7 +161,7 @@ func disrupted(p *v1.Pod, reason string) bool {
 	})
 }
 
-// reached wakes those that wait for a moment. The lock is held.
+// reached closes the channels of a moment. The lock is held.
 func (o *observer) reached(moment workload.Moment) {
 	for _, channel := range o.waiting[moment] {
 		close(channel)

@@ -39,14 +39,14 @@ type replica struct {
 	stopped bool // by SIGSTOP
 	// logStart is where in the log this process begins.
 	logStart int64
-	// holder is how this process calls itself in the lease; empty as long as it has not led.
+	// holder is the name of this process in the lease; empty as long as it has not led.
 	holder   string
 	starts   int
 	lostRuns int // ends after a lease that was lost to a fault
 	over     bool
 }
 
-// leaseLost is what the services write when they end because they lead no more.
+// leaseLost matches what the services log when they end because they lead no more.
 var leaseLost = regexp.MustCompile(`(?i)leader ?election lost|leader lost|lease is lost|lease \S+ ran out`)
 
 // aftermath is how long after a fault a replica may lose its lease to it.
@@ -70,7 +70,7 @@ func (r *replica) start() error {
 	return nil
 }
 
-// watch starts the process again if it ends otherwise than by our hand.
+// watch starts the process again if it ends otherwise than by this run.
 func (r *replica) watch(process *localcluster.Process) {
 	<-process.Done()
 	r.mu.Lock()
@@ -98,8 +98,7 @@ func (r *replica) watch(process *localcluster.Process) {
 const (
 	// tailBytes is how much of the end of a log is shown.
 	tailBytes = 800
-	// endBytes is how much of it may say why a process ended: what was under way fails too, and
-	// says so.
+	// endBytes is how much of it may say why a process ended: what was under way fails too, and is logged.
 	endBytes = 64 << 10
 )
 
@@ -124,7 +123,7 @@ func (r *replica) kill() error {
 	return process.Kill()
 }
 
-// freeze has the process stand still, or go on.
+// freeze stops the process, or lets it go on.
 func (r *replica) freeze(still bool) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -168,7 +167,7 @@ var insecure = &http.Client{
 	Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true},
 }
 
-// readMetrics returns what the process says of itself.
+// readMetrics returns the metrics of the process.
 func (r *replica) readMetrics(ctx context.Context) (string, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("%s://127.0.0.1:%d/metrics", r.scheme, r.metrics), nil)
 	if err != nil {
@@ -189,11 +188,11 @@ func (r *replica) readMetrics(ctx context.Context) (string, error) {
 	return string(text), nil
 }
 
-// acquired is what client-go writes when a process begins to lead.
+// acquired is what client-go logs when a process begins to lead.
 const acquired = "successfully acquired lease"
 
-// claims reports whether the process says that it leads, and takes it to be the holder of the lease from then on. It
-// is asked for its log, since the metric is not in every scheduler.
+// claims reports whether the log of the process says that it leads, and takes it to be the holder of the lease from
+// then on. The log is read, since not every scheduler has the metric.
 func (r *replica) claims(holder string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -233,5 +232,5 @@ func (r *replica) waitReady(ctx context.Context) error {
 	return process.WaitReady(ctx, fmt.Sprintf("%s://127.0.0.1:%d/%s", r.scheme, r.probes, r.ready))
 }
 
-// logPath is where the log of a replica is.
+// logPath returns where the log of a replica is.
 func logPath(dir, name string) string { return filepath.Join(dir, name+".log") }

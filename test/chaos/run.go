@@ -27,11 +27,11 @@ type Options struct {
 	Seed uint64
 	// Length is how long gangs come and faults happen; what follows takes about a minute more.
 	Length time.Duration
-	// Queues switches FairShare on and has all gangs in queues.
+	// Queues switches FairShare on and puts all gangs into queues.
 	Queues bool
-	// Reservations has capacity held for many of them.
+	// Reservations makes capacity be held for many of them.
 	Reservations bool
-	// Moves has a descheduler move pods to make room for those who wait.
+	// Moves adds a descheduler that moves pods to make room for gangs that wait.
 	Moves bool
 	// Faults: without, nothing is broken.
 	Faults bool
@@ -47,8 +47,8 @@ func (o Options) holds() bool { return o.Reservations || o.Moves }
 // downTimeout bounds the end of the control plane.
 const downTimeout = time.Minute
 
-// Run runs the plan of a seed and returns what came of it. An error is of the harness: it says nothing about the
-// scheduler. If ctx ends, what was found by then is reported.
+// Run runs the plan of a seed and returns what came of it. An error is one of the harness: it says nothing about
+// the scheduler. If ctx ends, what was found by then is reported.
 func Run(ctx context.Context, o Options) (*Report, error) {
 	root, err := localcluster.Root()
 	if err != nil {
@@ -95,7 +95,7 @@ func writeJSON(path string, value any) error {
 	return nil
 }
 
-// bounds are those of the checker, with the queues.
+// bounds returns the bounds of the checker, with the queues.
 func bounds(o Options) invariant.Config {
 	config := invariant.Default()
 	config.Reservations, config.Moves = o.holds(), o.Moves
@@ -169,7 +169,7 @@ func (s *stage) run(ctx context.Context, plan workload.Plan) (*Report, error) {
 	return report, errors.Join(append(append([]error{err}, faults.errs...), users.refusals()...)...)
 }
 
-// play has users and faults at work for the length of the plan.
+// play runs users and faults for the length of the plan.
 func (s *stage) play(ctx context.Context, plan workload.Plan, users *driver, faults *injector) {
 	ctx, cancel := context.WithTimeout(ctx, s.options.Length)
 	defer cancel()

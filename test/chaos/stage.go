@@ -27,7 +27,7 @@ const (
 	podsOnNode                      = "12"
 
 	replicasEach = 2
-	// stock is what -scheduler says for kube-scheduler itself.
+	// stock is the value of -scheduler for kube-scheduler itself.
 	stock = "stock"
 )
 
@@ -131,7 +131,7 @@ func (s *stage) startReplicas(ctx context.Context) error {
 	return nil
 }
 
-// schedulerConfig writes the configuration of the scheduler: what it is without one, and a short lease.
+// schedulerConfig writes the configuration of the scheduler: the default one, with a short lease.
 func (s *stage) schedulerConfig() (string, error) {
 	config := map[string]any{
 		"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration",
@@ -222,7 +222,7 @@ func (s *stage) controller(number int) (*replica, error) {
 	return r, nil
 }
 
-// descheduler makes plans so often that there are many in a run, and has what was freed be held for a short while only.
+// descheduler makes plans so often that there are many in a run, and holds what was freed for a short while only.
 func (s *stage) descheduler(number int, schedulerConfig string) (*replica, error) {
 	port, err := localcluster.FreePort()
 	if err != nil {

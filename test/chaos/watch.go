@@ -166,7 +166,8 @@ func planOf(u *unstructured.Unstructured) invariant.Plan {
 	return out
 }
 
-// reservedBy is what matters of a Reservation of the driver's, or of one that was made for a move.
+// reservedBy returns what matters of a Reservation of the driver's, or of one that was made for a
+// move.
 func reservedBy(u *unstructured.Unstructured) invariant.Reserved {
 	var r v1alpha1.Reservation
 	read(u, &r)

@@ -62,22 +62,21 @@ const stamp = "15:04:05.000"
 type Config struct {
 	// PartialFor is how long a gang may have a part of its minimum bound before it ever had all of it.
 	PartialFor time.Duration
-	// DoubtFor is the same for one that may have lost a member or room, from when on it has all members again, and there
-	// is clear room for them: it may have to wait for as long as a pod that was refused often.
+	// DoubtFor is the same for a gang that may have lost a member or room, from when on it has all members again, and
+	// there is clear room for them: it may have to wait for as long as a pod that was refused often.
 	DoubtFor time.Duration
-	// LifeGap is how long a gang has had nothing bound when it counts as a gang again that has to
-	// start together. Before, a scheduler may not know yet that its last member is gone.
+	// LifeGap is how long a gang has had nothing bound when it counts as a gang again that has to start together.
+	// Before, a scheduler may not know yet that its last member is gone.
 	LifeGap time.Duration
-	// InFlight is how long, by the clock on the wall, a preemptor may have been placed already when a
-	// pod is evicted for it: the call may have been on its way. As long as the API server takes to answer
-	// comes on top.
+	// InFlight is how long, by the clock on the wall, a preemptor may have been placed already when a pod is evicted for
+	// it: the call may have been on its way. The time that the API server takes to answer comes on top.
 	InFlight time.Duration
 	// PlacedWithin is how soon after the first eviction for it a preemptor is placed.
 	PlacedWithin time.Duration
 	// PlacedAfter is the same after a fault, which may have cost it an answer: a pod that was refused often waits 10
 	// seconds before it is tried again.
 	PlacedAfter time.Duration
-	// EndsWithin is how soon a pod that is evicted ends: where a kubelet is later, that is no fault of the scheduler.
+	// EndsWithin is how soon a pod that is evicted ends: if a kubelet takes longer, that is no fault of the scheduler.
 	EndsWithin time.Duration
 	// UsedWithin is how long, by the clock on the wall, a preemptor has to begin to use the room that was made for
 	// it, before others are evicted for it: its scheduler may have begun to look before the last victim ended.
@@ -89,14 +88,14 @@ type Config struct {
 	// SplitFor is how long, by the clock on the wall, a gang may seem to be in two domains: nodes and
 	// pods are two watches.
 	SplitFor time.Duration
-	// MaxStep bounds how much healthy time passes between two observations. A machine that stood
-	// still says nothing about the scheduler.
+	// MaxStep bounds how much healthy time passes between two observations. A machine that stood still says nothing
+	// about the scheduler.
 	MaxStep time.Duration
-	// Queues are the queues with a bound, and their parents. AllQueues says that queues are in use at
-	// all: then only what fits beside everything else that waits has to be bound in the end.
+	// Queues are the queues with a bound, and their parents. AllQueues is whether queues are in use at all: then only
+	// what fits beside everything else that waits has to be bound in the end.
 	Queues    []Queue
 	AllQueues bool
-	// Reservations says that there may be some, Moves that PodMigrations may have pods evicted.
+	// Reservations is whether there may be some, Moves whether PodMigrations may have pods evicted.
 	Reservations, Moves bool
 }
 
@@ -122,9 +121,9 @@ type Counts struct {
 	LongestPartial time.Duration
 	// Preemptors are those for which pods were evicted: placed in time, excused, and not placed.
 	Preemptors, PreemptorsPlaced, PreemptorsExcused int
-	// UnknownPreemptor counts evictions of which no event said for whom.
+	// UnknownPreemptor counts evictions whose preemptor no event named.
 	UnknownPreemptor int
-	// VictimGangs lost members to the scheduler; excused are those that lost others otherwise.
+	// VictimGangs lost members to the scheduler; excused are those of them that lost others otherwise.
 	VictimGangs, VictimGangsExcused int
 	// Reservations that were seen, how many of their placements held something at most, and how often a pod was bound
 	// to one.
@@ -188,7 +187,7 @@ type Checker struct {
 	active map[string]*gang
 
 	evictions map[types.UID]*eviction
-	preemptor map[types.UID]string // by victim, as events tell
+	preemptor map[types.UID]string // by victim, from events
 	pursuits  map[string]*pursuit
 	// ending are gangs and pods that their user ends.
 	ending map[string]bool

@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// reasonPreempted is the reason of the event by which kube-scheduler, and whoever keeps its ways, says
-// on a pod that it was evicted, and for whom: that one is the related object.
+// reasonPreempted is the reason of the event by which kube-scheduler, and schedulers that follow its ways, say on a pod that
+// it was evicted, and for which preemptor: that is the related object.
 const reasonPreempted = "Preempted"
 
 // byWhom and byUID find the preemptor in the text, for events that relate to none: as Lockstep words it, and as
@@ -24,7 +24,8 @@ var (
 	byUID  = regexp.MustCompile(`by pod ([0-9a-f-]{36})`)
 )
 
-// calledOff matches what is said of a pod that was not on its node yet. It goes on, and may be evicted later for another.
+// calledOff matches the event of a pod that was not on its node yet. It goes on, and may be evicted later for another
+// preemptor.
 var calledOff = regexp.MustCompile(`\(before it was on its node\)`)
 
 // eviction is a pod that the scheduler evicted.
@@ -46,8 +47,8 @@ type eviction struct {
 // pursuit is a preemptor for which pods were evicted and that is not placed yet.
 type pursuit struct {
 	preemptor *gang
-	// first is when the first pod was evicted for it, clock from when on it has to be placed: from then, or from the
-	// last fault after that, or from when pods have ended of which that took too long. Whoever leads next has the time again.
+	// first is when the first pod was evicted for it, clock from when on it has to be placed: from then, or from the last
+	// fault after that, or from when pods have ended that took too long to. The next leader has the time again.
 	first, clock moment
 	evictions    []*eviction
 	// had is how many members were bound at first.
@@ -56,7 +57,7 @@ type pursuit struct {
 	priority int32
 	queue    string
 	excuse   string
-	// placed: by the time that an event told of it, it was.
+	// placed: by the time that an event named it, it was.
 	placed bool
 }
 
@@ -68,7 +69,7 @@ type wave struct {
 	part *moment
 }
 
-// setMark takes in whether the scheduler says that it evicts a pod.
+// setMark takes in whether the scheduler has marked a pod as evicted.
 func (c *Checker) setMark(p *pod, marked bool, message string) {
 	if marked == p.marked {
 		return
@@ -81,8 +82,8 @@ func (c *Checker) setMark(p *pod, marked bool, message string) {
 	}
 }
 
-// judgeMarks checks that a pod that is marked is deleted, or is not marked any more. Whoever
-// leads next after a fault has the time again.
+// judgeMarks checks that a pod that is marked is deleted, or is not marked any more. The next leader after a fault has the
+// time again.
 func (c *Checker) judgeMarks() {
 	for _, p := range c.pods {
 		if p.marked && p.markedSince.faults != c.faults {
@@ -157,7 +158,7 @@ func (c *Checker) preemptorOf(event *v1.Event) string {
 	return found[2]
 }
 
-// forWhom judges an eviction of which the preemptor is known.
+// forWhom judges an eviction whose preemptor is known.
 func (c *Checker) forWhom(e *eviction, key string) {
 	if e.judged {
 		return
@@ -201,9 +202,9 @@ func (p *pursuit) victims() string {
 	return strings.Join(names, ", ")
 }
 
-// judgeAgain checks that nobody is evicted for a preemptor that has room already: all that were evicted for it have
-// ended, and it was not bound. One that is in repair makes room for one member after the other. What was evicted before a
-// fault was perhaps not all that had to be, so that it takes an eviction after it, and in calm, to know that there was room.
+// judgeAgain checks that no pod is evicted for a preemptor that has room already: all that were evicted for it have ended,
+// and it was not bound. A preemptor in repair makes room for one member after the other. What was evicted before a fault was
+// perhaps not all that had to be, so that it takes an eviction after it, and in calm, to know that there was room.
 func (c *Checker) judgeAgain(p *pursuit, e *eviction) {
 	var last time.Time
 	complete := false
@@ -237,8 +238,8 @@ func (c *Checker) wasPlaced(g *gang, e *eviction) bool {
 	return !slices.ContainsFunc(c.together(g), func(other *gang) bool { return !other.wholeDuring(from, e.when.at) })
 }
 
-// begunWhole reports whether what is left of a gang is evicted, which was begun when its preemptor needed the room: a gang
-// that goes whole goes whole.
+// begunWhole reports whether what is left of a gang is evicted whose eviction began when its preemptor needed the room: a
+// gang that is evicted whole ends whole.
 func (c *Checker) begunWhole(preemptor string, e *eviction) bool {
 	victim := c.gangs[e.gang]
 	if victim == nil || victim.have() >= victim.min {
@@ -260,8 +261,9 @@ func (c *Checker) nominatedTo(p *pod) {
 	}
 }
 
-// takenBy excuses preemptors whose room went to something more important. For a while after a fault also to what is as
-// important, or in another queue: it may have been tried first, when a nomination that was never stored was forgotten.
+// takenBy excuses preemptors whose room went to something more important. For a while after a fault it excuses them also for
+// what is as important, or in another queue: it may have been tried first, when a nomination that was never stored was
+// forgotten.
 func (c *Checker) takenBy(p *pod) {
 	for _, pursued := range c.pursuits {
 		forgotten := pursued.first.faults != c.faults && (pursued.clock.faults != c.faults || c.since(pursued.clock) <= c.config.PlacedAfter)
@@ -303,7 +305,7 @@ func (c *Checker) judgePursuits() {
 	}
 }
 
-// waited says how long a preemptor has had to be placed.
+// waited words how long a preemptor has had to be placed.
 func (c *Checker) waited(p *pursuit) string {
 	text := fmt.Sprintf("%.1f healthy seconds", c.since(p.clock).Seconds())
 	if p.clock != p.first {
@@ -375,7 +377,7 @@ func (c *Checker) judgeWave(g *gang, have int) {
 	g.wave = nil
 }
 
-// UnknownPreemptors counts the evictions of which no event said for whom: events may be lost.
+// UnknownPreemptors counts the evictions whose preemptor no event named: events may be lost.
 func (c *Checker) UnknownPreemptors() int {
 	n := 0
 	for _, e := range c.evictions {

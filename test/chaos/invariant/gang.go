@@ -21,11 +21,10 @@ type gang struct {
 	// done counts the members that have succeeded and are gone, while there are others.
 	done int
 
-	// endsFor is the preemptor for which the last of its pods went that had to.
+	// endsFor is the preemptor for which the last of its pods was evicted that had to be.
 	endsFor string
 
-	// What its user says, read from the pods first, then from the PodGroup. known is that the
-	// minimum is.
+	// What its user has set, read from the pods first, then from the PodGroup. known is whether the minimum is known.
 	annotations map[string]string
 	known       bool
 	min         int
@@ -33,11 +32,11 @@ type gang struct {
 	topology    string
 	groups      []string
 
-	// A life begins when the first member is bound. started is that the minimum was bound together
-	// in it: from then on members that are lost are replaced one by one, and that is no partial gang.
+	// A life begins when the first member is bound. started is whether the minimum was bound together in it: from then
+	// on members that are lost are replaced one by one, and that is no partial gang.
 	started bool
-	// repair is that a member was lost, before it started, in another way than by the scheduler, or
-	// that its user changed it: from then on it is judged only where it has all that it needs.
+	// repair is what changed it before it started: a member was lost in another way than by the scheduler, or its user
+	// changed it. From then on it is judged only where it has all that it needs.
 	repair string
 	// emptySince is when the last bound member was lost.
 	emptySince *moment
@@ -45,7 +44,7 @@ type gang struct {
 	split      *moment
 	// groupSplit is since when it has started and a gang of its group, which could have, has not.
 	groupSplit *moment
-	// lives tells violations of one life from those of the next.
+	// lives distinguishes violations of one life from those of the next.
 	lives int
 
 	// changedAt is when its user, a node or chance last changed it.
@@ -63,8 +62,8 @@ type gang struct {
 type spell struct {
 	since       moment
 	interrupted bool
-	// doubt is what may have cost it a member or room that it had been promised; empty: nothing did. Then it only
-	// counts how long, without a break, its members have been there, and clear room for them: since clock.
+	// doubt is what may have cost it a member or room that it had been promised; empty: nothing did. Else the only time
+	// that counts is how long, without a break, its members and clear room for them have been there: since clock.
 	doubt string
 	clock moment
 }
@@ -83,7 +82,7 @@ func (g *gang) String() string {
 	return "gang " + g.key
 }
 
-// gangKey is namespace/name of the gang of a pod; empty for none.
+// gangKey returns namespace/name of the gang of a pod; empty for none.
 func gangKey(p *v1.Pod) string {
 	name := cmp.Or(p.Annotations[keyGang], p.Labels[keyGroup], p.Labels[keyGroupX])
 	if name == "" {
@@ -110,8 +109,8 @@ func (c *Checker) gangOf(p *v1.Pod) *gang {
 	return g
 }
 
-// read takes in what the user says of a gang: annotations of pods win over those of the PodGroup, and
-// these over its spec.
+// read takes in what the user has set for a gang: annotations of pods win over those of the PodGroup, and these over its
+// spec.
 func (c *Checker) read(g *gang) {
 	if g.single {
 		g.known, g.min = true, 1
@@ -174,7 +173,7 @@ func (g *gang) there() int {
 	return n
 }
 
-// priority is the lowest of its members'.
+// priority returns the lowest of its members' priorities.
 func (g *gang) priority() int32 {
 	lowest, first := int32(0), true
 	for _, p := range g.pods {
@@ -209,7 +208,7 @@ func (c *Checker) empty(g *gang) {
 	g.annotations = nil
 }
 
-// begin is the end of a life, and the begin of the next.
+// begin ends a life, and begins the next.
 func (g *gang) begin(*Checker) {
 	g.started, g.repair, g.partial, g.emptySince, g.split, g.groupSplit = false, "", nil, nil, nil, nil
 	g.lives++
@@ -306,7 +305,7 @@ func (c *Checker) judgePartial(g *gang, have int) {
 }
 
 // mayNeed reports whether a gang may have been promised room on a node: one of its pods is bound or nominated there, or
-// one fits there beside what stays. Room that is held is not to be seen.
+// one fits there beside what stays. Room that is held cannot be seen.
 func mayNeed(g *gang, n *node) bool {
 	stays := &node{allocatable: n.allocatable, used: maps.Clone(n.used)}
 	for _, p := range n.pods {
@@ -322,8 +321,8 @@ func mayNeed(g *gang, n *node) bool {
 	return false
 }
 
-// judgeDoubt judges a partial gang that may have lost a member or room: whoever schedules has to find other room for it,
-// and there may be none.
+// judgeDoubt judges a partial gang that may have lost a member or room: the scheduler has to find other room for it, and
+// there may be none.
 func (c *Checker) judgeDoubt(g *gang, have int) {
 	s := g.partial
 	if len(c.down) > 0 || s.clock.faults != c.faults || c.blind() || c.ending[g.key] || !c.clearRoom(g) {
@@ -383,7 +382,7 @@ func (c *Checker) judgeGroup(g *gang) {
 		if other.started || !other.known || other.repair != "" || other.partial != nil && other.partial.doubt != "" {
 			continue
 		}
-		// Whatever made it another one than that which was to start with this one excuses it.
+		// It is excused by a change that made it another gang than the one that was to start with this one.
 		if other.changedAt.After(g.groupSplit.at.Add(-2*time.Second)) || other.there() < other.min || c.ending[g.key] || c.ending[other.key] ||
 			other.roomLostAt.After(g.groupSplit.at.Add(-nodeLag)) {
 			continue
@@ -397,8 +396,8 @@ func (c *Checker) judgeGroup(g *gang) {
 	}
 }
 
-// bornAfter reports whether the gang has members of which none was there before that moment, or was
-// whole at that moment: then its present life is a later one.
+// bornAfter reports whether the gang became whole, or ceased to be, after that moment or up to two seconds before: then
+// its present life may be a later one.
 func (g *gang) bornAfter(at time.Time) bool {
 	for i := len(g.placed) - 1; i >= 0; i-- {
 		if g.placed[i].at.After(at.Add(-2 * time.Second)) {

@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// wrong is what a process writes when something went wrong inside it.
+// wrong matches what a process writes when something went wrong inside it.
 var wrong = regexp.MustCompile(`^panic: |^fatal error: |WARNING: DATA RACE|Observed a panic|runtime error: `)
 
-// Findings returns the lines of a log that tell of a panic or a data race, each with what follows it.
+// Findings returns the lines of a log that report a panic or a data race, each with what follows it.
 func Findings(log string) []string {
 	const follows, most = 12, 5
 	var found []string
@@ -25,7 +25,7 @@ func Findings(log string) []string {
 	return found
 }
 
-// withdrawal is what the scheduler writes when it has decided whom to evict and then evicts nobody.
+// withdrawal matches what the scheduler logs when it has decided which pods to evict and then evicts none.
 var withdrawal = regexp.MustCompile(`^I(\d{4} \d\d:\d\d:\d\d\.\d+) .*"Preemption is not carried out.* preemptor="([^"]*)" why="([^"]*)"`)
 
 // A decision that is withdrawn for the same reason more often than withdrawals in withdrawnIn, in calm, is taken without
@@ -36,8 +36,8 @@ const (
 	withdrawnFor = 2 * time.Second
 )
 
-// CheckWithdrawals looks in the log of a scheduler for decisions to evict that are withdrawn over and over: nobody is
-// evicted, so that nothing of it is to be seen but marks that come and go.
+// CheckWithdrawals looks in the log of a scheduler for decisions to evict that are withdrawn over and over: no pod is
+// evicted, so that nothing of it can be seen but marks that come and go.
 func (c *Checker) CheckWithdrawals(log string) {
 	type reason struct{ preemptor, why string }
 	all := map[reason][]time.Time{}

@@ -14,9 +14,9 @@ type Migration struct {
 	// Key is namespace/name.
 	Key string
 	UID types.UID
-	// Pod is whom it moves.
+	// Pod is the pod that it moves.
 	Pod types.UID
-	// Phase is where it stands; Succeeded and Failed are final. Reason and Message say why.
+	// Phase is how far it is; Succeeded and Failed are final. Reason and Message are why.
 	Phase, Reason, Message string
 	// Reserved: its target was held. Evicted: it has evicted the pod.
 	Reserved, Evicted bool
@@ -28,9 +28,9 @@ func (m *Migration) ended() bool { return m.Phase == "Succeeded" || m.Phase == "
 type Plan struct {
 	Name string
 	UID  types.UID
-	// Phase is where it stands; Succeeded and Failed are final. Reason and Message say why.
+	// Phase is how far it is; Succeeded and Failed are final. Reason and Message are why.
 	Phase, Reason, Message string
-	// Moves are so many.
+	// Moves is how many there are.
 	Moves int
 }
 
@@ -52,9 +52,9 @@ type (
 type moves struct {
 	migrations map[types.UID]*Migration
 	plans      map[types.UID]*Plan
-	// there are the migrations and plans that are there.
+	// there are the migrations and plans that still exist.
 	there map[types.UID]bool
-	// byPod are the migrations by whom they move.
+	// byPod are the migrations by the pod that they move.
 	byPod map[types.UID][]*Migration
 	// evicted are the pods that were evicted by the Eviction API, and not judged yet.
 	evicted map[types.UID]*evictedPod

@@ -20,7 +20,7 @@ type node struct {
 	// pods are those bound to it that have not ended, used is what they ask for.
 	pods map[types.UID]*pod
 	used amounts
-	// over is that it is oversold.
+	// over is whether it is oversold.
 	over bool
 	// lostAt is when it was last deleted or cordoned.
 	lostAt moment
@@ -50,7 +50,7 @@ func (n *node) usage() string {
 	return strings.Join(parts, ", ")
 }
 
-// amountText writes an amount as users do.
+// amountText returns an amount as users write it.
 func amountText(name v1.ResourceName, n int64) string {
 	switch {
 	case name == v1.ResourceCPU:
@@ -61,8 +61,8 @@ func amountText(name v1.ResourceName, n int64) string {
 	return fmt.Sprint(n)
 }
 
-// judgeNode checks that no more is asked of a node than it has. What is asked of one that is away is
-// checked when it comes back.
+// judgeNode checks that no more is asked of a node than it has. What is asked of a node that is away
+// is checked when it comes back.
 func (c *Checker) judgeNode(n *node) {
 	if n.gone || c.listing {
 		return
@@ -126,7 +126,7 @@ func (o NodesListed) apply(c *Checker) {
 	}
 }
 
-// loseNode takes in that a node can take nobody any more: what is being placed may have been promised
+// loseNode takes in that a node takes no pods any more: what is being placed may have been promised
 // room on it, and has to find other room.
 func (c *Checker) loseNode(n *node) {
 	n.lostAt = c.moment()

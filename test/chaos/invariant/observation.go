@@ -47,20 +47,20 @@ type (
 	GroupsListed struct{ Groups []Group }
 )
 
-// Told is an event of the API. It may come before or after what it tells of, and twice.
+// Told is an event of the API. It may come before or after what it reports, and twice.
 type Told struct{ Event *v1.Event }
 
 // APIServer is what Health calls the API server.
 const APIServer = "API server"
 
-// Health says which components are faulty from now on; nothing: all is well.
+// Health is which components are faulty from now on; none: all is well.
 type Health struct{ Down []string }
 
-// Answered is how long the API server took to answer a call. It bounds how long one may be on its way.
+// Answered is how long the API server took to answer a call. It bounds how long a call may be on its way.
 type Answered struct{ After time.Duration }
 
-// UserEnds says that the user is about to delete a pod, or everything of a gang ("namespace/name"):
-// such a deletion is no eviction, even if the scheduler had begun one.
+// UserEnds is that the user is about to delete a pod, or everything of a gang ("namespace/name"): such a deletion is no
+// eviction, even if the scheduler had begun one.
 type UserEnds struct {
 	Pod  types.UID
 	Gang string

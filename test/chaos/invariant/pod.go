@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Keys by which users describe gangs, said once more: code that asked the code under test would
-// prove nothing.
+// Keys by which users describe gangs, repeated here: code that asked the code under test would prove
+// nothing.
 const (
 	keyGang     = "gang.scheduling.koordinator.sh/name"
 	keyMin      = "gang.scheduling.koordinator.sh/min-available"
@@ -56,7 +56,7 @@ func requestsOf(p *v1.Pod) amounts {
 	return sum
 }
 
-// pod is what there is to know of one pod.
+// pod is what is known of one pod.
 type pod struct {
 	uid      types.UID
 	name     string // with the namespace
@@ -73,11 +73,11 @@ type pod struct {
 	phase     v1.PodPhase
 	deleting  bool
 	timedOut  bool
-	// told is why it waits.
+	// told is why it waits, as its condition says.
 	told string
 	// lost: its node is gone.
 	lost bool
-	// marked: the scheduler has said that it evicts it, since this moment of healthy time.
+	// marked: the scheduler has written that it evicts it, since this moment of healthy time.
 	marked      bool
 	markedSince moment
 	markMessage string
@@ -95,7 +95,7 @@ func (p *pod) counts() bool {
 // pending reports whether the pod waits for a node.
 func (p *pod) pending() bool { return p.node == "" && !p.deleting && !p.ended() }
 
-// mark returns what the scheduler says of an eviction that it has begun.
+// mark returns the condition message of an eviction that the scheduler has begun.
 func mark(p *v1.Pod) (message string, ok bool) {
 	for _, condition := range p.Status.Conditions {
 		if condition.Type == v1.DisruptionTarget {
@@ -105,7 +105,7 @@ func mark(p *v1.Pod) (message string, ok bool) {
 	return "", false
 }
 
-// told returns what a pod that waits is told.
+// told returns why a pod waits, from its condition.
 func told(p *v1.Pod) string {
 	for _, condition := range p.Status.Conditions {
 		if condition.Type == v1.PodScheduled {
@@ -274,7 +274,7 @@ func (o PodsListed) apply(c *Checker) {
 			c.vanish(p)
 		}
 	}
-	// Of what changed meanwhile the order is not known: a node is judged when all of it is taken in.
+	// The order of what changed meanwhile is not known: a node is judged when all of it is taken in.
 	c.listing = true
 	for _, p := range o.Pods {
 		c.see(p, true)

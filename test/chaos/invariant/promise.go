@@ -38,7 +38,7 @@ type Reserved struct {
 	Owners     int
 }
 
-// identity is by what a pod is known as an owner of Reservations.
+// identity is what decides of which Reservations a pod is an owner.
 type identity struct {
 	namespace, gang string
 	uid, controller types.UID
@@ -78,7 +78,7 @@ type use struct {
 	Index int       `json:"index"`
 }
 
-// useOf is what a pod says it uses; false for nothing.
+// useOf returns what a pod uses, from its annotation; false for nothing.
 func useOf(p *v1.Pod) (u use, ok bool) {
 	value, ok := p.Annotations[keyAllocated]
 	return u, ok && json.Unmarshal([]byte(value), &u) == nil && u.UID != ""
@@ -169,7 +169,7 @@ func (o ReservationsListed) apply(c *Checker) {
 	}
 }
 
-// vanished takes in that pods went while nobody watched: since when is not known, and it is as soon as may be.
+// vanished takes in that pods went while no watch saw them: since when is not known, and it is as soon as may be.
 func (c *Checker) vanished(there map[types.UID]bool) {
 	last := map[types.UID]stored{}
 	for uid := range c.promises.pods {
@@ -194,10 +194,10 @@ func (c *Checker) reserve(r Reserved, gone bool) {
 	c.promises.pending = append(c.promises.pending, stored{version: version, at: c.moment(), reservation: &r, gone: gone})
 }
 
-// settleAfter is how long, in healthy time, a change waits for the other watch, which may have nothing to tell.
+// settleAfter is how long, in healthy time, a change waits for the other watch, which may have nothing to deliver.
 const settleAfter = 5 * time.Second
 
-// settle takes in, in order, what is certain to have nothing before it that is not known; or everything.
+// settle takes in, in order, what is certain to have nothing unknown before it; or everything.
 func (c *Checker) settle(all bool) {
 	p := &c.promises
 	if len(p.pending) == 0 {
@@ -355,7 +355,7 @@ func (p *promises) spent(r *Reserved, at Placement) bool {
 	return false
 }
 
-// left is what a placement holds beyond what its users ask for.
+// left returns what a placement holds beyond what its users ask for.
 func (p *promises) left(r *Reserved, at Placement) amounts {
 	if p.spent(r, at) {
 		return nil

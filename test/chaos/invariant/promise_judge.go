@@ -70,12 +70,13 @@ func (c *Checker) HeldPlacements() int {
 	return c.promises.placements(c.now)
 }
 
-// endsWithin is how long after its end a Reservation may be said to stand.
+// endsWithin is how long after its end a Reservation may still have the status of one that stands.
 const endsWithin = 5 * time.Second
 
-// CheckReservations checks that the status of all Reservations says what pods do, that those which have run out have
-// ended, and that no pod in no gang waits beside what is held for it. held is how many placements the leading scheduler
-// says it holds; negative if that is not known. It is for a cluster in which nothing happens any more.
+// CheckReservations checks that the status of all Reservations agrees with what pods do, that those which have run out
+// have ended, and that no pod in no gang waits beside what is held for it. held is how many placements the leading
+// scheduler reports that it holds; negative if that is not known. It is for a cluster in which nothing happens any
+// more.
 func (c *Checker) CheckReservations(held int) {
 	c.settle(true)
 	p := &c.promises

@@ -44,14 +44,13 @@ func (u *unit) String() string {
 	return strings.Join(names, " with ")
 }
 
-// CheckRoom checks that nothing waits for which there is clear room. It is for a cluster in which
-// nothing happens any more.
+// CheckRoom checks that nothing waits for which there is clear room. It is for a cluster in which nothing happens any
+// more.
 //
-// Clear room is counted without trying placements: a node has as many slots as of the largest member
-// fit into what is free on it, and whatever else may hold room that is not to be seen (a NonStrict gang
-// that is being gathered, a pod that is nominated; with queues, every other pod that waits) takes away
-// as many slots as it could destroy anywhere. What is left is room in whatever way the others are
-// placed, so that a finding is never a matter of packing.
+// Clear room is counted without trying placements: a node has as many slots as of the largest member fit into what is
+// free on it. All that may hold room without being seen (a NonStrict gang that is being gathered, a pod that is
+// nominated; with queues, every other pod that waits) takes away as many slots as it could destroy anywhere. What is left
+// is room in whatever way the others are placed, so that a finding is never a matter of packing.
 func (c *Checker) CheckRoom() Room {
 	room := Room{Left: map[string]int{}}
 	for _, u := range c.waiting() {
@@ -110,7 +109,7 @@ func (c *Checker) missing(g *gang) *unit {
 }
 
 // clearRoom reports whether there is clear room for what a gang lacks, beside all else that waits: while pods come and go
-// any of them may be held somewhere.
+// room may be held anywhere for any of them.
 func (c *Checker) clearRoom(g *gang) bool {
 	u := c.missing(g)
 	if c.cannotStart(u) != "" || c.standing() {
@@ -215,8 +214,8 @@ func (c *Checker) overCeiling(u *unit) string {
 	return ""
 }
 
-// slots counts the members of a unit for which there is room, and how many of the slots others could
-// destroy: all that wait, or those that may hold room in a cluster in which nothing happens.
+// slots returns the number of members of a unit for which there is room, and how many of the slots others could destroy:
+// all that wait, or those that may hold room in a cluster in which nothing happens.
 func (c *Checker) slots(u *unit, all bool) (slots, destroyed int, where string) {
 	size := largest(u.pending)
 	byDomain := map[string]int{}
@@ -325,8 +324,8 @@ func (c *Checker) CheckEmpty(gauges map[string]float64) {
 	}
 }
 
-// busyFor is for how long, in healthy time, no pod has ended by itself when what still happens is no work: longer than
-// pods run that end by themselves.
+// busyFor is how long, in healthy time, no pod has ended by itself when what still happens is no work: longer than pods
+// run that end by themselves.
 const busyFor = 30 * time.Second
 
 // CheckQuiet checks that a cluster to which users and faults do nothing any more, and in which something happens all the
@@ -338,8 +337,8 @@ func (c *Checker) CheckQuiet() {
 	}
 }
 
-// CheckMarks checks that no pod that runs carries what was said before an eviction. It is for a cluster
-// in which nothing happens any more.
+// CheckMarks checks that no pod that runs still has the mark of an eviction. It is for a cluster in which nothing happens
+// any more.
 func (c *Checker) CheckMarks() {
 	for _, p := range c.pods {
 		if p.marked && !p.deleting && !p.ended() && p.node != "" && !p.lost {

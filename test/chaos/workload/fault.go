@@ -10,7 +10,7 @@ import (
 // Target is what a fault hits.
 type Target string
 
-// The targets. Of replicas it is the one that leads.
+// The targets. Where there are replicas, the leader is hit.
 const (
 	Scheduler   Target = "scheduler"
 	Controller  Target = "controller"
@@ -19,7 +19,7 @@ const (
 	Node        Target = "node"
 )
 
-// Blow is how.
+// Blow is how it is hit.
 type Blow string
 
 // The blows. A process that is stopped goes on where it was; one that is killed is started again. A
@@ -58,8 +58,8 @@ type Fault struct {
 	Node int
 }
 
-// LeaseDuration is that of the scheduler and of the descheduler, controllerLease that of the controller: a leader that is
-// stopped for longer has lost it.
+// LeaseDuration is the lease duration of the scheduler and of the descheduler, controllerLease that of the controller: a
+// leader that is stopped for longer has lost it.
 const (
 	LeaseDuration   = 5 * time.Second
 	controllerLease = 15 * time.Second
@@ -89,8 +89,8 @@ type kind struct {
 	from, to time.Duration
 }
 
-// processKinds come in turn, in an order of the seed: none twice before all were there. The most
-// telling come first in short runs, since the order is drawn within each half.
+// processKinds come in turn, in an order of the seed: none twice before all have come. The most telling ones come first
+// in short runs, since the order is drawn within each half.
 var processKinds = [][]kind{
 	{
 		{Scheduler, Kill, AtFirstBind, 500 * time.Millisecond, 2 * time.Second},

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Owner is who makes the pods of a gang.
+// Owner is what makes the pods of a gang.
 type Owner string
 
 // The owners.
@@ -134,7 +134,7 @@ func shape(o Options, r *rand.Rand, g *Gang) {
 	}
 }
 
-// group makes two gangs of one, in two namespaces, that start together.
+// group makes two gangs out of one, in two namespaces, that start together.
 func group(r *rand.Rand, first Gang) Work {
 	first.Namespace = Namespaces[0]
 	second := first

@@ -24,7 +24,7 @@ const (
 	// GangLabel is on all objects of a gang: its name.
 	GangLabel = "chaos.lockstep.dev/gang"
 
-	// completeKey and failKey have KWOK end a pod.
+	// completeKey and failKey make KWOK end a pod.
 	completeKey = "pod-complete.stage.kwok.x-k8s.io/delay"
 	failKey     = "pod-fail.stage.kwok.x-k8s.io/delay"
 
@@ -40,7 +40,7 @@ var FailNow = []byte(`{"metadata":{"annotations":{"` + failKey + `":"0s"}}}`)
 // ClassName is the name of a priority class.
 func ClassName(level int) string { return fmt.Sprintf("chaos-%d", level) }
 
-// Key is namespace/name.
+// Key returns namespace/name.
 func (g *Gang) Key() string { return g.Namespace + "/" + g.Name }
 
 // annotations describe the gang; they are on its pods, or on its PodGroup.
@@ -62,7 +62,7 @@ func (g *Gang) annotations() map[string]string {
 	return a
 }
 
-// template is what all pods of a gang are made from.
+// template returns what all pods of a gang are made from.
 func (g *Gang) template() v1.PodTemplateSpec {
 	meta := metav1.ObjectMeta{Namespace: g.Namespace, Labels: map[string]string{GangLabel: g.Name}, Annotations: map[string]string{}}
 	switch g.Join {

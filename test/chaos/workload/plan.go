@@ -14,11 +14,11 @@ type Options struct {
 	Seed uint64
 	// Length is how long gangs come and faults happen.
 	Length time.Duration
-	// Queues has every gang in one of the queues of Queues.
+	// Queues puts every gang into one of the queues of QueueSpecs.
 	Queues bool
-	// Reservations has capacity held for many of them.
+	// Reservations makes capacity be held for many of them.
 	Reservations bool
-	// Moves has services among them, whose pods may be moved, and faults of whoever moves them.
+	// Moves adds services, whose pods may be moved, and faults of the components that move them.
 	Moves bool
 	// Nodes are in racks of NodesPerRack, with GPUs each.
 	Nodes, NodesPerRack, GPUs int
@@ -75,8 +75,7 @@ const (
 	leastLoad, mostLoad = 0.6, 1.6
 	// wave is how long the load takes from low to high and back.
 	wave = 50 * time.Second
-	// pace is how often it is looked whether there is enough load, and perPace how many works may
-	// come then.
+	// pace is the interval of looking whether there is enough load, and perPace how many works may come then.
 	pace    = 500 * time.Millisecond
 	perPace = 4
 )
@@ -91,14 +90,14 @@ func Make(o Options) Plan {
 	return p
 }
 
-// target is the load that is aimed at: it begins high enough that gangs have to be preempted soon.
+// target returns the load that is aimed at: it begins high enough that gangs have to be preempted soon.
 func target(at time.Duration) float64 {
 	middle, swing := (leastLoad+mostLoad)/2, (mostLoad-leastLoad)/2
 	return middle + swing*math.Sin(2*math.Pi*at.Seconds()/wave.Seconds())
 }
 
-// Load returns what is asked for at a moment as a part of all GPUs, if whatever ends by itself has waited for its
-// nodes for as long as startWait.
+// Load returns what is asked for at a moment as a part of all GPUs, if all pods that end by themselves have
+// waited for their nodes for as long as startWait.
 func (p *Plan) Load(at time.Duration) float64 {
 	gpus := 0
 	for i := range p.Works {
@@ -112,7 +111,7 @@ func (p *Plan) Load(at time.Duration) float64 {
 // startWait is how long gangs are taken to wait on average.
 const startWait = 4 * time.Second
 
-// expectedEnd is when the work asks for nothing any more.
+// expectedEnd returns when the work asks for nothing any more.
 func (w *Work) expectedEnd() time.Duration {
 	end := w.end()
 	if completes := w.Gangs[0].Completes; completes > 0 {

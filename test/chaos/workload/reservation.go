@@ -16,7 +16,7 @@ import (
 // Reservation is capacity that a user has held for a gang, or a single pod, that is to come or that may come again.
 type Reservation struct {
 	Name string
-	// Replicas are so many members.
+	// Replicas is for how many members.
 	Replicas         int
 	Once, Restricted bool
 	// ByGang: its owners are the gang; else whatever has its label.
@@ -24,11 +24,11 @@ type Reservation struct {
 	TTL    time.Duration
 }
 
-// ReservationName is the name of the Reservation for a gang.
+// ReservationName returns the name of the Reservation for a gang.
 func ReservationName(g *Gang) string { return "for-" + g.Name }
 
 // reserve makes up a Reservation for the first gang of a work, in some cases; it comes before the gang does, or when
-// that is there already.
+// the gang is there already.
 func (w *Work) reserve(r *rand.Rand) {
 	g := &w.Gangs[0]
 	if !chance(r, 65) {
