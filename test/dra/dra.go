@@ -14,18 +14,18 @@ import (
 )
 
 const (
-	// Driver is that of all devices, and the name of their class.
+	// Driver is the driver of all devices, and the name of their class.
 	Driver = "gpu.example.com"
 	// Backed is the extended resource that the class backs.
 	Backed = v1.ResourceName("example.com/gpu")
 )
 
-// Class is the class of all devices.
+// Class returns the class of all devices.
 func Class() *resourceapi.DeviceClass {
 	return &resourceapi.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: Driver}, Spec: resourceapi.DeviceClassSpec{ExtendedResourceName: ptr.To(string(Backed))}}
 }
 
-// Slice is the ResourceSlice of a node with so many devices.
+// Slice returns the ResourceSlice of a node with so many devices.
 func Slice(node string, count int) *resourceapi.ResourceSlice {
 	slice := &resourceapi.ResourceSlice{
 		ObjectMeta: metav1.ObjectMeta{Name: node},
@@ -39,7 +39,7 @@ func Slice(node string, count int) *resourceapi.ResourceSlice {
 	return slice
 }
 
-// Claim asks for so many devices, whichever.
+// Claim returns a claim that asks for so many devices, of any node.
 func Claim(name string, count int) *resourceapi.ResourceClaim {
 	return &resourceapi.ResourceClaim{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID("claim-" + name)},
@@ -49,7 +49,7 @@ func Claim(name string, count int) *resourceapi.ResourceClaim {
 	}
 }
 
-// Held is a claim with devices of a node, from the first of them on, that pods use.
+// Held returns a claim with devices of a node, from the first of them on, that pods use.
 func Held(claim *resourceapi.ResourceClaim, node string, first int, users ...string) *resourceapi.ResourceClaim {
 	allocation := &resourceapi.AllocationResult{NodeSelector: st.MakeNodeSelector().In("metadata.name", []string{node}, st.NodeSelectorTypeMatchFields).Obj()}
 	for i := range claim.Spec.Devices.Requests[0].Exactly.Count {
@@ -64,7 +64,7 @@ func Held(claim *resourceapi.ResourceClaim, node string, first int, users ...str
 	return claim
 }
 
-// Pod is a pod with claims of these names.
+// Pod returns a pod with claims of these names.
 func Pod(name string, claims ...string) *v1.Pod {
 	p := st.MakePod().Namespace("ns").Name(name).UID(name).Req(map[v1.ResourceName]string{v1.ResourceCPU: "10m"}).Obj()
 	for _, claim := range claims {

@@ -28,17 +28,17 @@ import (
 
 // Options say what is in a scheduler. The zero value is kube-scheduler as it comes, without anything to schedule.
 type Options struct {
-	// Name is what its only profile is called. Default: default-scheduler.
+	// Name is the name of its only profile. Default: default-scheduler.
 	Name string
 	// Plugins are enabled at all their extension points, beside the default ones.
 	Plugins frameworkruntime.Registry
 	// Configure, if set, has the last word on the profile.
 	Configure func(*schedconfig.KubeSchedulerProfile)
-	// Snapshot is that of the cycles. Default: an empty one.
+	// Snapshot is the one of the cycles. Default: an empty one.
 	Snapshot *cache.Snapshot
 	// Objects are what the API server has.
 	Objects []runtime.Object
-	// Events gets the text of each event. Whoever tells of one waits for room in it.
+	// Events gets the text of each event. The code that records one waits for room in it.
 	Events chan string
 }
 
@@ -98,7 +98,7 @@ func (o Options) profile(tb testing.TB) schedconfig.KubeSchedulerProfile {
 	return p
 }
 
-// Start starts the informers, and returns when they have everything, and who listens to them has heard of it.
+// Start starts the informers, and returns when they have everything, and their handlers have got it.
 func (s *Scheduler) Start() {
 	s.Informers.Start(s.Context.Done())
 	s.Informers.WaitForCacheSync(s.Context.Done())
@@ -107,7 +107,7 @@ func (s *Scheduler) Start() {
 	}
 }
 
-// devicesKnown reports whether what tracks devices has heard of all that informers have. Nothing else tells.
+// devicesKnown reports whether the tracker of devices has all that informers have. Nothing else reports that.
 func (s *Scheduler) devicesKnown() bool {
 	api, manager := s.Informers.Resource().V1(), s.Framework.SharedDRAManager()
 	claims, err1 := manager.ResourceClaims().List()
@@ -143,7 +143,7 @@ func Keep[P fwk.Plugin](in *P, factory frameworkruntime.PluginFactory) framework
 	}
 }
 
-// PodInfo is the PodInfo of a pod.
+// PodInfo returns the PodInfo of a pod.
 func PodInfo(tb testing.TB, pod *v1.Pod) *framework.PodInfo {
 	tb.Helper()
 	info, err := framework.NewPodInfo(pod)

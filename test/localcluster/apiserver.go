@@ -34,7 +34,7 @@ func (c *Cluster) KillAPIServer(ctx context.Context) error {
 	return nil
 }
 
-// SignalAPIServer sends the API server a signal: SIGSTOP has it stand still, SIGCONT go on.
+// SignalAPIServer sends the API server a signal: SIGSTOP stops it, SIGCONT lets it go on.
 func (c *Cluster) SignalAPIServer(s syscall.Signal) error {
 	pid, err := c.ComponentPID(apiServer)
 	if err != nil {
@@ -46,8 +46,8 @@ func (c *Cluster) SignalAPIServer(s syscall.Signal) error {
 	return nil
 }
 
-// StartAPIServer starts it again, on the same port, and returns when it serves. One that ends before it serves
-// is started again, a few times, as a kubelet would; the error has the end of its log.
+// StartAPIServer starts it again, on the same port, and returns when it serves. An API server that ends before
+// it serves is started again, a few times, as a kubelet would; the error has the end of its log.
 func (c *Cluster) StartAPIServer(ctx context.Context) error {
 	for attempt := 1; ; attempt++ {
 		err := c.startAPIServer(ctx)

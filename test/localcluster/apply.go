@@ -58,10 +58,10 @@ func (c *Cluster) Shell(ctx context.Context, line string, variables ...string) (
 	return out, nil
 }
 
-// bin is the folder of our tools.
+// bin returns the folder of our tools.
 func (c *Cluster) bin() string { return filepath.Join(filepath.Dir(filepath.Dir(c.dir)), "bin") }
 
-// output runs a command and returns what it prints, also where it fails; the error has what it complains of.
+// output runs a command and returns what it prints, also where it fails; the error has what it wrote to stderr.
 func (c *Cluster) output(cmd *exec.Cmd) (string, error) {
 	cmd.Env = append(append(c.environ(), "PATH="+c.bin()+":"+os.Getenv("PATH"), "KUBECONFIG="+c.Kubeconfig()), cmd.Env...)
 	var stderr strings.Builder

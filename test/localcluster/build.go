@@ -53,7 +53,7 @@ var tools = []program{
 	{name: "staticcheck", pkg: "honnef.co/go/tools/cmd/staticcheck"},
 }
 
-// output is the name that go build gives to the binary.
+// output returns the name that go build gives to the binary.
 func (p program) output() string {
 	dir, base := path.Split(p.pkg)
 	if majorVersion.MatchString(base) {
@@ -77,7 +77,7 @@ var buildFlags = []string{
 // kubeVersion is the version of k8s.io/kubernetes in hack/tools/go.mod.
 const kubeVersion = "v1.37.1"
 
-// lockPoll is how often a build looks whether the other one that runs is done.
+// lockPoll is the interval of looking whether the other build that runs is done.
 const lockPoll = 200 * time.Millisecond
 
 // Build makes the control-plane binaries (etcd, kube-apiserver, kube-controller-manager, kube-scheduler,
@@ -152,7 +152,7 @@ func buildModule(ctx context.Context, progress io.Writer, module string, program
 		return err
 	}
 	defer unlock()
-	// Asked again: the one who held the lock may have built them.
+	// Looked up again: the process that held the lock may have built them.
 	if stale := b.stale(programs); len(stale) > 0 {
 		return b.build(ctx, stale)
 	}
@@ -183,7 +183,7 @@ func newBuilder(ctx context.Context, progress io.Writer, module string) (*builde
 		}
 		b.inputs = append(b.inputs, data...)
 	}
-	// The go command of that folder, not the one that built us: its toolchain line may differ.
+	// The go command of that folder, not the one that built this: its toolchain line may differ.
 	cmd := exec.CommandContext(ctx, "go", "env", "GOVERSION", "GOOS", "GOARCH")
 	cmd.Dir = b.toolsDir
 	out, err := cmd.Output()
@@ -209,7 +209,7 @@ func (b *builder) stale(programs []program) []program {
 
 func (b *builder) stampPath(p program) string { return filepath.Join(b.stampDir, p.name) }
 
-// stamp is what the binary of p depends on, hashed.
+// stamp returns what the binary of p depends on, hashed.
 func (b *builder) stamp(p program) string {
 	sum := sha256.New()
 	sum.Write(b.inputs)
@@ -277,10 +277,10 @@ func (b *builder) build(ctx context.Context, programs []program) error {
 	return nil
 }
 
-// progressEvery is how often a build that takes long says that it is at work.
+// progressEvery is how often a build that takes long reports that it is at work.
 const progressEvery = 30 * time.Second
 
-// tellProgress says now and then how many packages are compiled, until stop is called.
+// tellProgress reports now and then how many packages are compiled, until stop is called.
 func (b *builder) tellProgress(compiled *lineCounter, start time.Time) (stop func()) {
 	ended := make(chan struct{})
 	var done sync.WaitGroup
@@ -323,7 +323,7 @@ func (c *lineCounter) lines() int {
 	return c.n
 }
 
-// tail is the last lines, among which an error is.
+// tail returns the last lines, among which an error is.
 func (c *lineCounter) tail() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -27,7 +27,7 @@ const (
 	nameLimit = 100
 )
 
-// ErrExists says that a cluster of that name runs already.
+// ErrExists means that a cluster of that name runs already.
 var ErrExists = errors.New("the cluster exists already")
 
 // validName keeps a name usable as a folder and as part of a kubeconfig context.
@@ -35,14 +35,14 @@ var validName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`)
 
 // Options say what to start. The zero value is a control plane without nodes.
 type Options struct {
-	// Name tells clusters of one checkout apart. Default: "lockstep".
+	// Name distinguishes clusters of one checkout. Default: "lockstep".
 	Name string
 
 	// Nodes are the fake nodes to create. They are Ready when Up returns.
 	Nodes []NodePool
 
-	// WithoutKwok leaves the KWOK controller out, for benchmarks. Nodes stay Ready, but nobody runs
-	// pods: a bound pod stays Pending, and a deleted one goes only with a grace period of 0.
+	// WithoutKwok leaves the KWOK controller out, for benchmarks. Nodes stay Ready, but pods are not run: a bound
+	// pod stays Pending, and a deleted one goes only with a grace period of 0.
 	WithoutKwok bool
 
 	// WithoutControllerManager leaves out kube-controller-manager: no Jobs, no garbage collection,
@@ -61,11 +61,11 @@ type Options struct {
 	// APIServerArgs are further flags of kube-apiserver, without dashes: "v=2".
 	APIServerArgs []string
 
-	// AuditLog is a file, outside the cluster's folder, into which the API server writes every write that it
-	// is asked for, with who asked. Default: none.
+	// AuditLog is a file, outside the cluster's folder, into which the API server writes every write that it is
+	// asked for, with the user. Default: none.
 	AuditLog string
 
-	// AuditReads has the audit log tell of reads, too.
+	// AuditReads adds reads to the audit log.
 	AuditReads bool
 
 	// Keep leaves the cluster running when the process that called Up ends. Without it, a cluster
@@ -126,7 +126,7 @@ func start(ctx context.Context, o Options, dir string) (*Cluster, error) {
 	c := &Cluster{name: o.Name, dir: dir}
 	if err := c.up(ctx, o); err != nil {
 		logs := ""
-		if !errors.Is(ctx.Err(), context.Canceled) { // whoever interrupts the start knows why
+		if !errors.Is(ctx.Err(), context.Canceled) { // the caller that interrupts the start knows why
 			logs = c.tailLogs()
 		}
 		err = fmt.Errorf("starting cluster %s: %w%s", o.Name, err, logs)
@@ -148,7 +148,7 @@ func Get(name string) (*Cluster, error) {
 	return c, nil
 }
 
-// up does what Up says, in the claimed folder.
+// up does what Up promises, in the claimed folder.
 func (c *Cluster) up(ctx context.Context, o Options) error {
 	if err := c.create(ctx, o); err != nil {
 		return err
@@ -168,7 +168,7 @@ func (c *Cluster) up(ctx context.Context, o Options) error {
 	if err := c.checkComponents(o); err != nil {
 		return err
 	}
-	if o.Keep { // only now: half a cluster is for nobody
+	if o.Keep { // only now: half a cluster is of no use
 		return writeOwner(c.dir, true)
 	}
 	return nil
@@ -191,28 +191,29 @@ func (c *Cluster) connect() error {
 	return nil
 }
 
-// Name is Options.Name.
+// Name returns Options.Name.
 func (c *Cluster) Name() string { return c.name }
 
-// Dir is the folder with all files of the cluster. Files put there go when the cluster goes.
+// Dir returns the folder with all files of the cluster. Files put there go when the cluster goes.
 func (c *Cluster) Dir() string { return c.dir }
 
-// LogDir is the folder with the logs of all processes.
+// LogDir returns the folder with the logs of all processes.
 func (c *Cluster) LogDir() string { return filepath.Join(c.dir, logsDir) }
 
-// Kubeconfig is the path of the kubeconfig of an administrator.
+// Kubeconfig returns the path of the kubeconfig of an administrator.
 func (c *Cluster) Kubeconfig() string { return filepath.Join(c.dir, kubeconfigFile) }
 
 // AccountsNamespace is where the service accounts of manifests/rbac are.
 const AccountsNamespace = "kube-system"
 
-// AccountName is how the API server knows a service account of AccountsNamespace.
+// AccountName returns how the API server knows a service account of AccountsNamespace.
 func AccountName(account string) string {
 	return serviceaccount.MakeUsername(AccountsNamespace, account)
 }
 
 // KubeconfigFor writes a kubeconfig of a service account of AccountsNamespace beside that of the administrator, as
-// ACCOUNT.yaml, and returns its path. The API server takes the administrator for it: it may do what the account may.
+// ACCOUNT.yaml, and returns its path. It impersonates the account, as the administrator: a client may do what the
+// account may.
 func (c *Cluster) KubeconfigFor(account string) (string, error) {
 	config, err := clientcmd.LoadFromFile(c.Kubeconfig())
 	if err != nil {

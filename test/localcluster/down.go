@@ -12,13 +12,13 @@ import (
 	"time"
 )
 
-// ownerFile is in the folder of every cluster: who made it.
+// ownerFile is in the folder of every cluster: the process that made it.
 const ownerFile = "owner.json"
 
 // removeRetries bounds the attempts to remove the folder of a cluster.
 const removeRetries = 10
 
-// owner says who may miss a cluster: one without Keep is garbage once its process is gone.
+// owner is the process that made a cluster: without Keep the cluster is garbage once that is gone.
 type owner struct {
 	PID     int    `json:"pid"`
 	Started string `json:"started"` // start time of the process, since ids are reused
@@ -27,7 +27,7 @@ type owner struct {
 
 func (o owner) alive() bool { return o.PID != 0 && startTime(o.PID) == o.Started }
 
-// State is what List tells about a cluster.
+// State is what List returns about a cluster.
 type State struct {
 	Name       string
 	Kubeconfig string
@@ -38,7 +38,8 @@ type State struct {
 // Down takes the cluster down: no process and no file of it is left. Twice is no error.
 func (c *Cluster) Down(ctx context.Context) error { return downDir(ctx, c.dir) }
 
-// Down takes down the cluster of that name, whoever made it. One that does not exist is no error.
+// Down takes down the cluster of that name, whichever process made it. One that does not exist is
+// no error.
 func Down(ctx context.Context, name string) error {
 	dir, err := clusterDir(name)
 	if err != nil {
@@ -124,8 +125,8 @@ func downDir(ctx context.Context, dir string) error {
 	return nil
 }
 
-// claim makes the cluster's folder, in one step with saying whose it is: a folder without an owner
-// would be swept by whoever starts a cluster at the same time.
+// claim makes the cluster's folder, in one step with its owner file: a folder without an owner
+// would be swept by another process that starts a cluster at the same time.
 func claim(dir string) error {
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
 		return fmt.Errorf("making the folder for clusters: %w", err)
@@ -161,7 +162,8 @@ func writeOwner(dir string, keep bool) error {
 	return nil
 }
 
-// readOwner returns who made the cluster; a folder that does not say so has no live owner.
+// readOwner returns the process that made the cluster; a folder without a readable owner file has
+// no live owner.
 func readOwner(dir string) owner {
 	var o owner
 	data, err := os.ReadFile(filepath.Join(dir, ownerFile))

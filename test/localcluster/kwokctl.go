@@ -26,8 +26,7 @@ import (
 var stages []byte
 
 const (
-	// kwokctlConfig is the file in the cluster's folder that we write for kwokctl; it keeps its own
-	// state in kwok.yaml.
+	// kwokctlConfig is the file in the cluster's folder that is written here for kwokctl; it keeps its own state in kwok.yaml.
 	kwokctlConfig = "kwokctl.yaml"
 
 	loopback = "127.0.0.1"
@@ -45,7 +44,7 @@ const (
 	logTail        = 15 // lines of each log in an error
 )
 
-// auditPolicyFile, in the cluster's folder, has the API server log every write, with who made it, and everything else at the
+// auditPolicyFile, in the cluster's folder, makes the API server log every write, with the user, and everything else at the
 // level that the policy is given.
 const (
 	auditPolicyFile = "audit-policy.yaml"
@@ -62,8 +61,8 @@ rules:
 // given has the ports that FreePort has returned.
 var given sync.Map
 
-// FreePort returns a port of 127.0.0.1 that nobody listens on. It returns each port once: a server that is being restarted does
-// not find its port taken by one of another cluster of this process.
+// FreePort returns a port of 127.0.0.1 that no process listens on. It returns each port once: a server that is being restarted
+// does not find its port taken by one of another cluster of this process.
 func FreePort() (int, error) {
 	for range portAttempts {
 		port := firstPort + rand.IntN(lastPort-firstPort)
@@ -79,10 +78,10 @@ func FreePort() (int, error) {
 	return 0, fmt.Errorf("finding a free port: %d attempts between %d and %d failed", portAttempts, firstPort, lastPort)
 }
 
-// errEnded is of a component that has ended.
+// errEnded means that a component has ended.
 var errEnded = errors.New("has ended")
 
-// create writes the configuration for kwokctl and has it start the components.
+// create writes the configuration for kwokctl and makes it start the components.
 func (c *Cluster) create(ctx context.Context, o Options) error {
 	config, err := c.kwokctlConfiguration(o)
 	if err != nil {
@@ -126,8 +125,8 @@ func (c *Cluster) kwokctl(ctx context.Context, args ...string) error {
 	return nil
 }
 
-// environ is the environment of our tools: with the marker, with a home inside the cluster's folder so
-// that nothing is cached or configured outside, and without settings that would change kwokctl.
+// environ returns the environment of our tools: with the marker, with a home inside the cluster's folder so that nothing is
+// cached or configured outside, and without settings that would change kwokctl.
 func (c *Cluster) environ() []string {
 	var env []string
 	for _, v := range os.Environ() {
@@ -139,7 +138,7 @@ func (c *Cluster) environ() []string {
 	return append(env, markerKey+"="+c.dir, "HOME="+c.dir)
 }
 
-// extraArgs is kwokctl's form of further flags for a component. They come after its own and win.
+// extraArgs returns kwokctl's form of further flags for a component. They come after its own and win.
 func extraArgs(component string, args ...string) map[string]any {
 	var list []map[string]any
 	for _, arg := range args {
@@ -149,15 +148,15 @@ func extraArgs(component string, args ...string) map[string]any {
 	return map[string]any{"name": component, "extraArgs": list}
 }
 
-// kwokctlConfiguration is the whole configuration: options, extra flags, KWOK itself, stages.
+// kwokctlConfiguration returns the whole configuration: options, extra flags, KWOK itself, stages.
 func (c *Cluster) kwokctlConfiguration(o Options) ([]byte, error) {
 	options, err := c.kwokctlOptions(o)
 	if err != nil {
 		return nil, err
 	}
 	apiServer := append([]string{
-		// Without a route to anywhere there is no address to advertise, and loopback is refused as
-		// the endpoint of the kubernetes service; nobody here needs either.
+		// Without a route to anywhere there is no address to advertise, and loopback is refused as the endpoint of the
+		// kubernetes service; neither is needed here.
 		"advertise-address=" + loopback,
 		"endpoint-reconciler-type=none",
 		// New nodes are schedulable at once, with or without a controller manager to untaint them;
@@ -277,7 +276,7 @@ func (c *Cluster) serves(ctx context.Context) error {
 	return err
 }
 
-// components are the parts of the control plane that o asks for, by their names in pids/ and logs/.
+// components returns the parts of the control plane that o asks for, by their names in pids/ and logs/.
 func components(o Options) []string {
 	names := []string{"etcd", "kube-apiserver"}
 	if !o.WithoutControllerManager {
@@ -289,7 +288,7 @@ func components(o Options) []string {
 	return names
 }
 
-// checkComponents fails if one of the components has ended: kwokctl does not look.
+// checkComponents fails if one of the components has ended: kwokctl does not check that.
 func (c *Cluster) checkComponents(o Options) error {
 	for _, name := range components(o) {
 		if _, err := c.ComponentPID(name); err != nil {

@@ -19,7 +19,7 @@ const (
 	// ResourceGPU is the resource that fake nodes call a GPU.
 	ResourceGPU v1.ResourceName = "nvidia.com/gpu"
 
-	// DeleteDelayAnnotation on a pod says how long it takes to end once it is deleted: "1s".
+	// DeleteDelayAnnotation on a pod is how long it takes to end once it is deleted: "1s".
 	DeleteDelayAnnotation = "pod-delete.stage.kwok.x-k8s.io/delay"
 
 	// kwokNodeKey marks a node as fake, for KWOK (annotation) and for people (label type).
@@ -29,7 +29,7 @@ const (
 	nodeWriters = 16
 )
 
-// defaultAllocatable fills in what a pool does not say.
+// defaultAllocatable fills in what a pool does not set.
 var defaultAllocatable = v1.ResourceList{
 	v1.ResourceCPU:    resource.MustParse("32"),
 	v1.ResourceMemory: resource.MustParse("256Gi"),
@@ -97,7 +97,7 @@ func (c *Cluster) AddNodes(ctx context.Context, pools ...NodePool) error {
 }
 
 // node returns node number i. A new node may bring its status along, as kubelets do, so that one
-// call makes it and nobody has to wait for it.
+// call makes it and there is no status to wait for.
 func (p NodePool) node(i int) *v1.Node {
 	prefix := p.NamePrefix
 	if prefix == "" {

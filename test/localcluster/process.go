@@ -27,7 +27,7 @@ const (
 	// killTimeout bounds the wait for killed processes to be gone.
 	killTimeout = 15 * time.Second
 
-	// killPoll is how often that wait looks.
+	// killPoll is the interval of looking during that wait.
 	killPoll = 20 * time.Millisecond
 )
 
@@ -42,10 +42,9 @@ type Process struct {
 	err  error // valid once done is closed
 }
 
-// Start runs a program of the test, such as the scheduler, as part of the cluster: Down kills it.
-// Output is appended to logFile; "" means <name>.log in the cluster's log folder. In its environment KUBECONFIG is that of the
-// administrator. ctx does not bound
-// the life of the process.
+// Start runs a program of the test, such as the scheduler, as part of the cluster: Down kills it. Output is appended to
+// logFile; "" means <name>.log in the cluster's log folder. In its environment KUBECONFIG is that of the administrator. ctx
+// does not bound the life of the process.
 func (c *Cluster) Start(name, binary string, args []string, logFile string) (*Process, error) {
 	if logFile == "" {
 		logFile = filepath.Join(c.LogDir(), name+".log")
@@ -71,13 +70,13 @@ func (c *Cluster) Start(name, binary string, args []string, logFile string) (*Pr
 	return p, nil
 }
 
-// Pid is the process id.
+// Pid returns the process id.
 func (p *Process) Pid() int { return p.cmd.Process.Pid }
 
-// Done is closed when the process has ended.
+// Done returns a channel that is closed when the process has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Err says how the process ended: nil while it runs and after exit code 0.
+// Err returns how the process ended: nil while it runs and after exit code 0.
 func (p *Process) Err() error {
 	select {
 	case <-p.done:
@@ -120,8 +119,8 @@ func (p *Process) Stop(ctx context.Context) error {
 // readyPoll is how often a process is asked whether it is ready.
 const readyPoll = 20 * time.Millisecond
 
-// WaitReady returns when url says OK, or with an error when the process or ctx ends first. The certificate is
-// not checked: the process has made it a moment ago.
+// WaitReady returns when url answers OK, or with an error when the process or ctx ends first. The certificate is not checked:
+// the process has made it a moment ago.
 func (p *Process) WaitReady(ctx context.Context, url string) error {
 	client := &http.Client{
 		Timeout:   time.Second,
@@ -164,8 +163,8 @@ func processesOf(dir string) ([]int, error) {
 	return pids, nil
 }
 
-// belongs says whether the process was started for the cluster in dir.
-// One that is gone, or that is somebody else's and so cannot be read, was not.
+// belongs reports whether the process was started for the cluster in dir. It returns false for a process that is gone, or that
+// is another user's and so cannot be read.
 func belongs(pid int, dir string) bool {
 	marker := []byte(markerKey + "=" + dir)
 	for v := range bytes.SplitSeq(environment(pid), []byte{0}) {
@@ -231,9 +230,9 @@ func killAll(ctx context.Context, dir string) error {
 	}
 }
 
-// startTime tells two processes with the same id apart: clock ticks since boot, "" if there is none
-// or only a zombie. A first thread that has ended is no zombie while others still end: they have the files and
-// sockets of the process open.
+// startTime returns what distinguishes two processes with the same id: clock ticks since boot, "" if there is none or only a
+// zombie. A first thread that has ended is no zombie while others still end: they have the files and sockets of the process
+// open.
 func startTime(pid int) string {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

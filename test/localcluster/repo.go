@@ -10,8 +10,8 @@ import (
 // moduleLine is the first line of the go.mod that marks the top of the repository.
 const moduleLine = "module github.com/lockstep-sh/lockstep\n"
 
-// Root returns the top folder of the repository that the working directory is in.
-// The working directory is asked, not the binary, which may be built with -trimpath.
+// Root returns the top folder of the repository that the working directory is in. It goes
+// by the working directory, not by the binary, which may be built with -trimpath.
 func Root() (string, error) {
 	start, err := os.Getwd()
 	if err != nil {

@@ -5,11 +5,11 @@ import (
 	"sync"
 )
 
-// Board is where what was seen is kept and waited for: it belongs into a struct beside what it guards. Whoever reads or
-// changes that holds the lock, and whoever has changed it calls Changed.
+// Board is where what was seen is kept and waited for: it belongs into a struct beside what it guards. Code that reads
+// or changes that holds the lock, and code that has changed it calls Changed.
 type Board struct {
 	mu      sync.Mutex
-	changed chan struct{} // closed at the next change; nil: nobody waits
+	changed chan struct{} // closed at the next change; nil: no goroutine waits
 }
 
 // Lock locks what the board guards.
@@ -18,7 +18,7 @@ func (b *Board) Lock() { b.mu.Lock() }
 // Unlock unlocks it.
 func (b *Board) Unlock() { b.mu.Unlock() }
 
-// Changed wakes whoever waits. The lock is held.
+// Changed wakes the goroutines that wait. The lock is held.
 func (b *Board) Changed() {
 	if b.changed != nil {
 		close(b.changed)
@@ -34,7 +34,7 @@ func (b *Board) Next() <-chan struct{} {
 	return b.changed
 }
 
-// Wait returns when something holds, which is asked with the lock held after every change.
+// Wait returns when holds returns true; it is called with the lock held after every change.
 func (b *Board) Wait(ctx context.Context, holds func() bool) error {
 	for {
 		b.Lock()

@@ -22,7 +22,7 @@ import (
 // retryAfter is the pause after a list failed, or a watch: the API server is down, or does not serve the resource yet.
 const retryAfter = 100 * time.Millisecond
 
-// PodGroups are those of the community.
+// PodGroups is the resource of the community's PodGroups.
 var PodGroups = schema.GroupVersionResource{Group: "scheduling.x-k8s.io", Version: "v1alpha1", Resource: "podgroups"}
 
 // Object is a pointer to an object of the API.
@@ -36,9 +36,10 @@ type Object interface {
 type Follower[T Object] struct {
 	// From lists and watches: Core or Dynamic.
 	From cache.ListerWatcherWithContext
-	// See is told an object before (nil: it is new) and after a change (nil: it is gone; before is how it was last).
+	// See is called with an object before (nil: it is new) and after a change (nil: it is gone; before is how it was
+	// last).
 	See func(before, after T)
-	// SeeAll, if set, is told all objects of a list, instead of See what has changed.
+	// SeeAll, if set, is called with all objects of a list, instead of See with what has changed.
 	SeeAll func(all []T)
 	// Listed, if set, is called after every list.
 	Listed func()
@@ -73,7 +74,7 @@ func (f Follower[T]) Run(ctx context.Context) {
 	}
 }
 
-// list tells what has changed since the objects were known, and returns the version of the list.
+// list reports what has changed since the objects were known, and returns the version of the list.
 func (f Follower[T]) list(ctx context.Context, known map[types.UID]T) (version string, err error) {
 	list, err := f.From.ListWithContext(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -114,7 +115,7 @@ func (f Follower[T]) list(ctx context.Context, known map[types.UID]T) (version s
 	return accessor.GetResourceVersion(), nil
 }
 
-// watch tells what changes until the watch ends.
+// watch reports what changes until the watch ends.
 func (f Follower[T]) watch(ctx context.Context, version string, known map[types.UID]T) error {
 	stream, err := f.From.WatchWithContext(ctx, metav1.ListOptions{ResourceVersion: version, AllowWatchBookmarks: true})
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 type write struct {
 	Verb      string `json:"verb"`
 	UserAgent string `json:"userAgent"`
-	// As is who the client says that it is: programs run as the accounts of the manifests.
+	// As is the name that the client sends: programs run as the accounts of the manifests.
 	As struct {
 		Username string `json:"username"`
 	} `json:"impersonatedUser"`
@@ -61,7 +61,7 @@ func newAuditLog(file string) (*auditLog, error) {
 	return &auditLog{file: file, offset: info.Size()}, nil
 }
 
-// writes are the requests of whoever calls itself by that name, such as lockstep-scheduler.
+// writes returns the requests of clients with that name, such as lockstep-scheduler.
 func (a *auditLog) writes(agent string) ([]write, error) {
 	file, err := os.Open(a.file)
 	if err != nil {
@@ -123,7 +123,7 @@ type Request struct {
 func addRequests(file string, all map[Request]bool) error {
 	data, err := os.ReadFile(file)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil // nobody has asked for anything
+		return nil // nothing was asked for
 	}
 	if err != nil {
 		return fmt.Errorf("reading the audit log: %w", err)

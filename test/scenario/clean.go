@@ -55,7 +55,7 @@ var owners = []schema.GroupVersionResource{
 	resourceOf("apps", "v1", "replicasets"),
 }
 
-// others are what else it can leave behind, beside custom resources; events last.
+// others are the other resources of which it can leave objects behind, beside custom resources; events last.
 var others = []schema.GroupVersionResource{
 	nativePodGroupsResource,
 	resourceOf("scheduling.k8s.io", "v1beta1", "workloads"),
@@ -75,8 +75,8 @@ var others = []schema.GroupVersionResource{
 	resourceOf("events.k8s.io", "v1", "events"),
 }
 
-// clean removes what a scenario left behind. CRDs that a scenario applied cannot be told from those
-// that were there, so such a control plane is not clean.
+// clean removes what a scenario left behind. CRDs that a scenario applied cannot be distinguished from those that
+// were there, so such a control plane is not clean.
 func (s *site) clean(ctx context.Context) error {
 	if s.kind.WithoutCRDs {
 		return errors.New("cleaning the cluster: its CRDs may have been applied")
@@ -95,7 +95,7 @@ func (s *site) clean(ctx context.Context) error {
 	return s.dropNamespaces(ctx)
 }
 
-// customResources are those of all CRDs.
+// customResources returns the resources of all CRDs.
 func (s *site) customResources(ctx context.Context) ([]schema.GroupVersionResource, error) {
 	list, err := s.client.Resource(crdsResource).List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -116,8 +116,8 @@ func (s *site) customResources(ctx context.Context) ([]schema.GroupVersionResour
 	return custom, nil
 }
 
-// sweep deletes all objects of a resource and waits until they are gone. What would take its leave of them first, by
-// their finalizers, does not run any more.
+// sweep deletes all objects of a resource and waits until they are gone. Finalizers are removed: the controllers
+// that would do so do not run any more.
 func (s *site) sweep(ctx context.Context, resource schema.GroupVersionResource) error {
 	for {
 		list, err := s.client.Resource(resource).List(ctx, metav1.ListOptions{})
@@ -171,8 +171,8 @@ func (s *site) deleteAll(ctx context.Context, resource schema.GroupVersionResour
 	}, metav1.ListOptions{FieldSelector: selector})
 }
 
-// dropNamespaces deletes the namespaces, which are empty by now but for what every namespace has. The
-// namespace controller would take five seconds to look.
+// dropNamespaces deletes the namespaces, which are empty by now except for what every namespace has. The namespace
+// controller would take five seconds to look.
 func (s *site) dropNamespaces(ctx context.Context) error {
 	namespaces := s.cluster.Clientset().CoreV1().Namespaces()
 	list, err := namespaces.List(ctx, metav1.ListOptions{})

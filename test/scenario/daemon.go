@@ -74,7 +74,7 @@ func (d *daemon) start(ctx context.Context) error {
 	return nil
 }
 
-// log is the file of the current or last run.
+// log returns the file of the current or last run.
 func (d *daemon) log() string {
 	return filepath.Join(d.dir, fmt.Sprintf("%s-%d.log", d.name, max(d.starts, 1)))
 }
@@ -111,7 +111,7 @@ func (d *daemon) takeDown() (*localcluster.Process, error) {
 // noise is what every start writes.
 var noise = regexp.MustCompile(`^\t|^ >$|Caches populated|Unexpected EOF during watch|sched-handler-sync|^[IWE]\d+ [^ ]+ +\d+ (authentication|authorization|options|framework|configfile|flags|cert|serving|tlsconfig|requestheader|shared_informer|dynamic_\w+|configmap_cafile_content|secure_serving)\.go`)
 
-// tail has the last lines of the log that say something.
+// tail returns the last lines of the log that say something.
 func (d *daemon) tail() string {
 	d.mu.Lock()
 	file := d.log()
@@ -123,7 +123,7 @@ func (d *daemon) tail() string {
 	return lastLines(string(data))
 }
 
-// lastLines are the last lines of a log that say something.
+// lastLines returns the last lines of a log that say something.
 func lastLines(log string) string {
 	lines := strings.Split(strings.TrimRight(log, "\n"), "\n")
 	lines = slices.DeleteFunc(lines, func(line string) bool { return noise.MatchString(line) })
@@ -165,7 +165,7 @@ func (d *daemon) configure(s *Scheduler, stock bool, root, binary string) error 
 	return nil
 }
 
-// config is the configuration, or nil for that of the binary.
+// config returns the configuration, or nil for that of the binary.
 func (s *Scheduler) config(root string) (map[string]any, error) {
 	if s.ConfigFile == "" {
 		return s.Config, nil

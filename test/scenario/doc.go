@@ -3,8 +3,9 @@
 //
 // Every scenario runs against a real control plane (package localcluster) with the scheduler as a
 // process of its own; nothing is mocked. From the first step to the last the runner watches all pods,
-// nodes, events and PodGroups and keeps a timeline of what it saw. Two things hold in every scenario
-// without being asked for: a gang is bound whole or not at all, and no node is given more than it has.
+// nodes, events and PodGroups and keeps a timeline of what it saw. Two things are checked in every
+// scenario without being asked for: a gang is bound whole or not at all, and no node is given more
+// than it has.
 //
 // A scenario that fails returns a Report that tells the story. The package knows nothing of the
 // scheduler's insides: it starts a binary, and looks at the API.

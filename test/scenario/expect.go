@@ -14,7 +14,7 @@ import (
 const (
 	// defaultWithin is how long an expectation may take to hold.
 	defaultWithin = 30 * time.Second
-	// expectPoll is how often what is not watched is looked at.
+	// expectPoll is the interval of looking at what is not watched.
 	expectPoll = 200 * time.Millisecond
 )
 
@@ -77,7 +77,7 @@ func (r *run) hold(ctx context.Context, e *Expect) error {
 	}
 }
 
-// since is the begin of a named step, or of the last action.
+// since returns the begin of a named step, or of the last action.
 func (r *run) since(step string) time.Time {
 	if step == "" {
 		return r.lastAction
@@ -85,7 +85,7 @@ func (r *run) since(step string) time.Time {
 	return r.steps[step]
 }
 
-// problems says what of an expectation does not hold now, in got and want.
+// problems returns what of an expectation does not hold now, in got and want.
 func (r *run) problems(ctx context.Context, e *Expect) ([]string, error) {
 	out := r.watched(e)
 	if len(out) > 0 {
@@ -260,7 +260,7 @@ func checkCondition(pod *v1.Pod, x ConditionExpect) []string {
 	return nil
 }
 
-// evicted lists the pods that match and that somebody else than the scenario deleted.
+// evicted lists the pods that match and that were deleted by others than the scenario.
 func (r *run) evicted(pattern string) []string {
 	var names []string
 	for _, p := range r.rec.pods {

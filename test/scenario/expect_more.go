@@ -161,7 +161,7 @@ func find(ctx context.Context, client dynamic.ResourceInterface, name string) (*
 	return nil, fmt.Errorf("there are %d of them; want one", len(named))
 }
 
-// field evaluates a JSONPath without braces; what is not there is empty.
+// field evaluates a JSONPath without braces; what does not exist is empty.
 func field(object map[string]any, path string) (string, error) {
 	expression := jsonpath.New("field").AllowMissingKeys(true)
 	if err := expression.Parse("{" + path + "}"); err != nil {
@@ -216,7 +216,7 @@ func (r *run) checkStock(patterns []string) []string {
 	return out
 }
 
-// nodesOf has the nodes of the pods that match. The recorder is locked.
+// nodesOf returns the nodes of the pods that match. The recorder is locked.
 func (r *run) nodesOf(patterns []string) map[string]string {
 	nodes := map[string]string{}
 	for _, p := range r.rec.live(func(p *podRecord) bool { return globAny(patterns, p.name) }) {

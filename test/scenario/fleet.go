@@ -47,10 +47,10 @@ const (
 	deschedulerAccount = "lockstep-descheduler"
 )
 
-// strayDeletes keeps KWOK from deleting the wrong pod. It deletes by name what it has seen terminating,
-// and if that is gone by then and a pod of the same name is there, it deletes that one. Such a request
-// is told by its options: no grace period, and unlike ours no propagation policy. So are those of the Job controller for
-// pods that wait; these are let through, since no pod of a Job has the name of one before it.
+// strayDeletes keeps KWOK from deleting the wrong pod. It deletes by name what it has seen terminating, and if that is
+// gone by then and a pod of the same name is there, it deletes that one. Such a request is recognized by its options: no
+// grace period, and unlike ours no propagation policy. Requests of the Job controller for pods that wait have the same
+// options; these are let through, since no pod of a Job has the name of an earlier one.
 const strayDeletes = `apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicy
 metadata: {name: lockstep-scenario-stray-deletes}
@@ -164,7 +164,7 @@ func (f *Fleet) drop(ctx context.Context, s *site) error {
 	return f.end(ctx, s)
 }
 
-// end takes a control plane down, and keeps in mind what the programs asked it for.
+// end takes a control plane down, and remembers what the programs asked it for.
 func (f *Fleet) end(ctx context.Context, s *site) error {
 	down := s.cluster.Down(ctx)
 	f.mu.Lock()
@@ -172,7 +172,7 @@ func (f *Fleet) end(ctx context.Context, s *site) error {
 	return errors.Join(down, addRequests(s.audit, f.requested), os.RemoveAll(s.audit))
 }
 
-// Requested is what the programs asked the API servers for in all scenarios. It is known after Close.
+// Requested returns what the programs asked the API servers for in all scenarios. It is known after Close.
 func (f *Fleet) Requested() map[Request]bool { return f.requested }
 
 // Close takes every control plane down.

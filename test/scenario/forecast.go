@@ -17,16 +17,16 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Forecast is what somebody said beforehand that pods of a step would come to, and what they came to.
+// Forecast is what kubectl gang said beforehand that pods of a step would come to, and what they came to.
 type Forecast struct {
 	// Step is the text of the step that created the pods.
 	Step string
-	// Said and Happened are the same where it was right: how many pods of each gang have a node, and how many pods of each gang, and
-	// of none, were evicted.
+	// Said and Happened are the same where it was right: how many pods of each gang have a node, and how many pods of each gang,
+	// and of none, were evicted.
 	Said, Happened string
-	// Why tells why nothing was asked, or why it cannot be compared; empty where it can.
+	// Why is why nothing was asked, or why it cannot be compared; empty where it can.
 	Why string
-	// Failed is the error of whoever was asked; Undecided: it came to no end.
+	// Failed is the error of kubectl gang; Undecided: it came to no end.
 	Failed    error
 	Undecided bool
 }
@@ -36,10 +36,10 @@ func (f *Forecast) Right() bool {
 	return f.Why != "" || f.Failed == nil && !f.Undecided && f.Said == f.Happened
 }
 
-// restsFor is for how long nothing may have changed in the cluster before somebody is asked, and before it is compared.
+// restsFor is how long nothing may have changed in the cluster before kubectl gang is asked, and before it is compared.
 const restsFor = time.Second
 
-// outlook is a forecast of which it is open what happens.
+// outlook is a forecast whose outcome is still open.
 type outlook struct {
 	Forecast
 	said *tally
@@ -48,7 +48,7 @@ type outlook struct {
 	from int
 }
 
-// foresee asks what the pods of a step will come to, where there is somebody to ask and the step after it waits for that.
+// foresee asks what the pods of a step will come to, if there is a Forecaster and the step after it waits for that.
 func (r *run) foresee(ctx context.Context, c *Create) {
 	if r.Forecaster == "" || r.stock || len(c.Gangs)+len(c.Pods) == 0 {
 		return
@@ -88,7 +88,7 @@ func (r *run) ending() int {
 	return len(r.rec.live(func(p *podRecord) bool { return p.deleting }))
 }
 
-// toCreate are the pods that a step creates, and all objects that are to be there with them.
+// toCreate returns the pods that a step creates, and all objects that are to be there with them.
 func (r *run) toCreate(c *Create) (pods []*v1.Pod, objects []any) {
 	group := func(name string) {
 		if u := r.plan.groups[fullName(name)]; u != nil {
@@ -109,14 +109,14 @@ func (r *run) toCreate(c *Create) (pods []*v1.Pod, objects []any) {
 	return pods, objects
 }
 
-// answer is what kubectl gang whatif says.
+// answer is the answer of kubectl gang whatif.
 type answer struct {
 	Undecided bool
 	Members   []struct{ Namespace, Pod, Node string }
 	Victims   []struct{ Namespace, Pod, Gang string }
 }
 
-// ask has kubectl gang whatif say what becomes of objects.
+// ask asks kubectl gang whatif what becomes of objects.
 func (r *run) ask(ctx context.Context, objects []any) (*answer, error) {
 	data, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "List", "items": objects})
 	if err != nil {
@@ -156,7 +156,7 @@ func (a *answer) tally(pods map[string]string) *tally {
 	return t
 }
 
-// compare looks what the pods of the last forecast have come to.
+// compare looks at what the pods of the last forecast have come to.
 func (r *run) compare(ctx context.Context) {
 	o := r.outlook
 	if o == nil {
@@ -176,7 +176,7 @@ func (r *run) compare(ctx context.Context) {
 	r.forecasts = append(r.forecasts, o.Forecast)
 }
 
-// cameTo is what happened to the pods of a forecast, and to others for them.
+// cameTo returns what happened to the pods of a forecast, and to others for them.
 func (r *run) cameTo(o *outlook) *tally {
 	r.rec.Lock()
 	defer r.rec.Unlock()

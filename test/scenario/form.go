@@ -8,16 +8,16 @@ import (
 // Scenario is one file. Names of gangs and pods are "namespace/name", or "name" for namespace default.
 // Where a list of pods is asked for, each entry is such a name with * and ? in it.
 type Scenario struct {
-	// Name is that of the file, without its ending.
+	// Name is the name of the file, without its ending.
 	Name string `json:"-"`
-	// Description says in prose what has to hold, and where that is written.
+	// Description is prose about what has to hold, and where that is documented.
 	Description string `json:"description"`
 
 	Cluster   Cluster   `json:"cluster,omitzero"`
 	Scheduler Scheduler `json:"scheduler,omitzero"`
 	// Controller also starts the controller.
 	Controller bool `json:"controller,omitempty"`
-	// ControllerArgs are further flags of it.
+	// ControllerArgs are further flags of the controller.
 	ControllerArgs []string `json:"controllerArgs,omitempty"`
 
 	// Programs are what steps start and kill beside them.
@@ -34,7 +34,7 @@ type Scenario struct {
 	Steps []Step `json:"steps"`
 }
 
-// Cluster says what is special about the control plane.
+// Cluster is what is special about the control plane.
 type Cluster struct {
 	// WithoutCRDs leaves manifests/crds out; the step apply may bring it later.
 	WithoutCRDs bool `json:"withoutCRDs,omitempty"`
@@ -44,7 +44,7 @@ type Cluster struct {
 	FeatureGates string `json:"featureGates,omitempty"`
 }
 
-// Scheduler says how the scheduler runs.
+// Scheduler is how the scheduler runs.
 type Scheduler struct {
 	// Stock runs the stock kube-scheduler instead, under the name lockstep-scheduler: a control run.
 	Stock bool `json:"stock,omitempty"`
@@ -73,7 +73,7 @@ type Nodes struct {
 	Racks       int               `json:"racks,omitempty"`
 	Zones       int               `json:"zones,omitempty"`
 	Annotations map[string]string `json:"annotations,omitempty"`
-	// Allocatable: what is not given is 32 CPUs, 256Gi and 110 pods.
+	// Allocatable: the default is 32 CPUs, 256Gi and 110 pods, each unless given.
 	Allocatable v1.ResourceList `json:"allocatable,omitempty"`
 	Taints      []v1.Taint      `json:"taints,omitempty"`
 	Cordoned    bool            `json:"cordoned,omitempty"`
@@ -113,7 +113,7 @@ type Gang struct {
 	Join string `json:"join,omitempty"`
 	// Min is the minimum, also for the check that the gang is bound whole or not at all.
 	Min int `json:"min"`
-	// Members is how many pods. Default: min. 0: somebody else makes them, such as a Job.
+	// Members is how many pods. Default: min. 0: something else makes them, such as a Job.
 	Members *int `json:"members,omitempty"`
 	// Shapes are members that differ, instead of members and pod.
 	Shapes []Shape `json:"shapes,omitempty"`

@@ -21,8 +21,8 @@ type Expect struct {
 	Objects    []ObjectExpect    `json:"objects,omitempty"`
 	Writes     []WritesExpect    `json:"writes,omitempty"`
 	BoundOrder []OrderExpect     `json:"boundOrder,omitempty"`
-	// Evictions is the number of pods, by name with * and ?, that somebody else than the scenario
-	// deleted since it began.
+	// Evictions is the number of pods, by name with * and ?, that others than the scenario deleted
+	// since it began.
 	Evictions map[string]Count `json:"evictions,omitempty"`
 	// NeverBound: none of these was bound at any moment since the scenario began.
 	NeverBound []string `json:"neverBound,omitempty"`
@@ -41,14 +41,14 @@ type Expect struct {
 	Settle metav1.Duration `json:"settle,omitzero"`
 }
 
-// PodsExpect is about pods; without exist there must be at least one. What it says of conditions,
-// phases, nodes, annotations and labels must be true of each.
+// PodsExpect is about pods; without exist there must be at least one. Its conditions, phases, nodes,
+// annotations and labels must be true of each.
 type PodsExpect struct {
 	Pods []string `json:"pods"`
 	// Exist and Bound count them.
 	Exist *Count `json:"exist,omitempty"`
 	Bound *Count `json:"bound,omitempty"`
-	// Matching counts those of which it is true, which need not be all then.
+	// Matching counts the pods of which that is true, which need not be all then.
 	Matching *Count `json:"matching,omitempty"`
 	// Nodes are names with * and ?: each is on one of them. Nominated likewise.
 	Nodes     []string `json:"nodes,omitempty"`

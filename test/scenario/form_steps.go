@@ -4,12 +4,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Step is one thing that happens: exactly one of its fields besides the name, and what is told of it.
+// Step is one thing that happens: exactly one of its fields besides the name, the title and the text.
 type Step struct {
 	// Name lets expectations refer to the step.
 	Name string `json:"name,omitempty"`
-	// Title begins a part of the story, and Say tells of the step, before it is taken, where a scenario is told to people.
-	// Say may ask for what was seen, in {{ }}: narrate.go has what.
+	// Title begins a part of the story, and Say is text about the step, before it is taken, where a scenario is shown to
+	// people. Say may ask for what was seen, in {{ }}: narrate.go has what.
 	Title string `json:"title,omitempty"`
 	Say   string `json:"say,omitempty"`
 
@@ -94,9 +94,9 @@ type Finish struct {
 // Run runs a command line as people type it: by sh at the top of the repository, with kubectl for the cluster.
 type Run struct {
 	Command string `json:"command"`
-	// Show is what people are shown of what it prints: all, begin (the first line) or nothing. Default: all.
+	// Show is what of its output people see: all, begin (the first line) or nothing. Default: all.
 	Show string `json:"show,omitempty"`
-	// Ends are the pods that the command ends: of these no deletion is an eviction.
+	// Ends are the pods that the command ends: no deletion of these is an eviction.
 	Ends []string `json:"ends,omitempty"`
 }
 
@@ -137,7 +137,7 @@ type LoseAnswers struct {
 	Times int      `json:"times,omitempty"`
 }
 
-// LagWatch has the watches of a resource tell everything late.
+// LagWatch makes the watches of a resource deliver everything late.
 type LagWatch struct {
 	// Resource, such as pods.
 	Resource string          `json:"resource"`

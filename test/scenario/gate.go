@@ -41,7 +41,7 @@ var certificate = sync.OnceValues(func() (pair [2][]byte, err error) {
 	return pair, err
 })
 
-// gate is a validating webhook on pods/binding: what the API server asks before it binds a pod. It can
+// gate is a validating webhook on pods/binding: the API server calls it before it binds a pod. It can
 // refuse, delay, and pull the plug at a chosen binding.
 type gate struct {
 	rec    *recorder
@@ -112,7 +112,7 @@ func serveTLS(handler http.Handler) (s tlsServer, err error) {
 
 func (g *gate) close() { _ = g.server.Close() }
 
-// register tells the API server of the webhook and waits until it asks.
+// register registers the webhook with the API server and waits until it is called.
 func (g *gate) register(ctx context.Context, client kubernetes.Interface) error {
 	configuration := &admissionregistrationv1.ValidatingWebhookConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: gateName},
@@ -164,7 +164,7 @@ func (g *gate) serve(out http.ResponseWriter, in *http.Request) {
 	_ = json.NewEncoder(out).Encode(review)
 }
 
-// decide says why the binding of a pod is refused, or nothing.
+// decide returns why the binding of a pod is refused, or nothing.
 func (g *gate) decide(ctx context.Context, pod string) string {
 	if strings.HasPrefix(pod, probeNamespace+"/") {
 		if strings.HasSuffix(pod, "/"+gateProbe) {
@@ -187,7 +187,7 @@ func (g *gate) decide(ctx context.Context, pod string) string {
 	return refusal
 }
 
-// apply looks up what the rules say of a binding, and counts it.
+// apply returns what the rules say of a binding, and counts it.
 func (g *gate) apply(pod string) (delay time.Duration, refusal string, armed *interrupt) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -235,7 +235,7 @@ func (g *gate) arm(i *interrupt) {
 	g.interrupt = i
 }
 
-// disarm ends the interrupt: what is bound from now on is bound.
+// disarm ends the interrupt: bindings pass from now on.
 func (g *gate) disarm() {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -91,7 +91,7 @@ func (p *Pattern) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// Matches is true for a pattern that is not given.
+// Matches reports whether the text matches; it is true for a pattern that is not given.
 func (p *Pattern) Matches(text string) bool { return p == nil || p.re == nil || p.re.MatchString(text) }
 
 func (p *Pattern) String() string {
@@ -112,7 +112,7 @@ func fullName(name string) string {
 	return "default/" + name
 }
 
-// split is the namespace and the name of a full or a short name.
+// split returns the namespace and the name of a full or a short name.
 func split(name string) (namespace, base string) {
 	namespace, base, _ = strings.Cut(fullName(name), "/")
 	return namespace, base

@@ -12,20 +12,20 @@ import (
 	"github.com/lockstep-sh/lockstep/test/localcluster"
 )
 
-// Narrator tells people what happens in a scenario while it runs.
+// Narrator shows people what happens in a scenario while it runs.
 type Narrator interface {
-	// Up is told that everything is there that the steps begin with.
+	// Up is called when everything exists that the steps begin with.
 	Up(c *localcluster.Cluster)
-	// Title and Say have what the steps say, before they are taken.
+	// Title and Say are called with the texts of the steps, before they are taken.
 	Title(text string)
 	Say(text string)
-	// Command has a command line before it is run, Output what people are to see of what it has printed, and whether
-	// that is the first line only.
+	// Command is called with a command line before it is run, Output with what people are to see of its output, and
+	// whether that is the first line only.
 	Command(line string)
 	Output(text string, begin bool)
 }
 
-// silence tells nobody.
+// silence shows nothing.
 type silence struct{}
 
 func (silence) Up(*localcluster.Cluster) {}
@@ -34,7 +34,7 @@ func (silence) Say(string)               {}
 func (silence) Command(string)           {}
 func (silence) Output(string, bool)      {}
 
-// How much of what a command prints people are shown.
+// How much of a command's output people see.
 const (
 	showAll     = "all"
 	showBegin   = "begin"
@@ -58,7 +58,7 @@ func words(text string, facts template.FuncMap) (string, error) {
 	return out.String(), nil
 }
 
-// noFacts stand for the facts while nothing has happened. They check the names of steps.
+// noFacts returns functions in place of the facts while nothing has happened. They check the names of steps.
 func noFacts(steps []string) template.FuncMap {
 	return template.FuncMap{
 		"within":  func(...string) string { return "" },
@@ -72,7 +72,7 @@ func noFacts(steps []string) template.FuncMap {
 	}
 }
 
-// facts are what was seen until now.
+// facts returns the functions for what was seen until now.
 func (r *run) facts() template.FuncMap {
 	return template.FuncMap{
 		"within": func(pods ...string) string {
@@ -91,7 +91,7 @@ func (r *run) facts() template.FuncMap {
 	}
 }
 
-// bindings are when the first and the last of the pods that match were bound.
+// bindings returns when the first and the last of the pods that match were bound.
 func (r *run) bindings(pods []string) (first, last time.Time) {
 	r.rec.Lock()
 	defer r.rec.Unlock()
@@ -112,7 +112,7 @@ func span(d time.Duration) string {
 	return fmt.Sprintf("%.1f s", d.Seconds())
 }
 
-// tell has people told what a step says.
+// tell gives the texts of a step to the narrator.
 func (r *run) tell(step Step) error {
 	if step.Title != "" {
 		r.narrator.Title(step.Title)
@@ -145,7 +145,7 @@ func (r *run) command(ctx context.Context, c *Run) error {
 	return nil
 }
 
-// configure has the scheduler run with the configuration in a file from now on.
+// configure makes the scheduler run with the configuration in a file from now on.
 func (r *run) configure(ctx context.Context, file string) error {
 	if binary, err := filepath.Rel(r.Fleet.root, r.scheduler.binary); err == nil {
 		r.narrator.Command(binary + " --config=" + file)

@@ -203,7 +203,7 @@ func (r *run) createPods(ctx context.Context, pods []*v1.Pod, oneByOne bool) err
 	return nil
 }
 
-// wasTried reports whether the scheduler has bound a pod or said why not.
+// wasTried reports whether the scheduler has bound a pod or written why not.
 func wasTried(p *podRecord) bool {
 	return p.pod.Spec.NodeName != "" || conditionOf(p.pod, v1.PodScheduled) != nil
 }
@@ -273,7 +273,7 @@ func (r *run) deletePods(ctx context.Context, d *Delete, options metav1.DeleteOp
 	return uids, nil
 }
 
-// liveUIDs are those of the pods that are there and match.
+// liveUIDs returns the UIDs of the pods that are there and match.
 func (r *run) liveUIDs(patterns []string) (uids []types.UID) {
 	r.rec.Lock()
 	defer r.rec.Unlock()

@@ -17,8 +17,8 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 )
 
-// gangOf is the key of the gang that a pod belongs to, or empty: the rules of docs/keys.md, said once more, since
-// a test that asked the code under test would prove nothing.
+// gangOf returns the key of the gang that a pod belongs to, or empty: the rules of docs/keys.md, repeated here,
+// since a test that asked the code under test would prove nothing.
 func gangOf(pod *v1.Pod) string {
 	for _, name := range []string{
 		pod.Annotations[v1alpha1.GangNameAnnotation],
@@ -37,7 +37,7 @@ func gangOf(pod *v1.Pod) string {
 	return ""
 }
 
-// gangByOwner is the name of the gang that is the pods of one owner, or empty.
+// gangByOwner returns the name of the gang that is the pods of one owner, or empty.
 func gangByOwner(pod *v1.Pod) string {
 	asks := pod.Annotations[v1alpha1.GangAnnotation]
 	if asks != v1alpha1.GangOwner && asks != v1alpha1.GangOwnerPart {
@@ -225,7 +225,7 @@ func conditionOf(pod *v1.Pod, kind v1.PodConditionType) *v1.PodCondition {
 	return nil
 }
 
-// mapChanges says what was added, changed and removed, of pairs of maps before and after.
+// mapChanges returns what was added, changed and removed, of pairs of maps before and after.
 func mapChanges(pairs ...map[string]string) string {
 	var out []string
 	for i := 0; i < len(pairs); i += 2 {
@@ -307,7 +307,7 @@ func (r *recorder) seeEvent(_, after *v1.Event) {
 	case "Node", "Job", "Lease":
 		return // noise of the control plane
 	}
-	if !known && after.Reason != "Scheduled" { // which the binding has told
+	if !known && after.Reason != "Scheduled" { // which the binding has recorded
 		object := fmt.Sprintf("%s %s/%s", strings.ToLower(after.InvolvedObject.Kind), after.InvolvedObject.Namespace, after.InvolvedObject.Name)
 		r.add(KindEvent, object, after.InvolvedObject.UID, "%s %s: %s", after.Type, after.Reason, after.Message)
 	}

@@ -233,7 +233,7 @@ func makeMember(g *Gang, shape Shape, i int) (*v1.Pod, error) {
 	return pod, nil
 }
 
-// fields are the annotations that describe the gang, without its name and minimum.
+// fields returns the annotations that describe the gang, without its name and minimum.
 func (g *Gang) fields() map[string]string {
 	out := map[string]string{}
 	set := func(key, value string) {
@@ -302,7 +302,8 @@ func makePodGroup(g *Gang) (*unstructured.Unstructured, error) {
 	return u, nil
 }
 
-// podsNamed are the planned pods that match, in the order of the patterns and of their definition.
+// podsNamed returns the planned pods that match, in the order of the patterns and of their
+// definition.
 func (p *plan) podsNamed(patterns []string) []*v1.Pod {
 	var out []*v1.Pod
 	for _, pattern := range patterns {
@@ -315,7 +316,7 @@ func (p *plan) podsNamed(patterns []string) []*v1.Pod {
 	return out
 }
 
-// gangsNamed are the full names of the gangs that match, as defined.
+// gangsNamed returns the full names of the gangs that match, as defined.
 func (p *plan) gangsNamed(pattern string) []string {
 	var out []string
 	for _, key := range p.order {
@@ -326,7 +327,7 @@ func (p *plan) gangsNamed(pattern string) []string {
 	return out
 }
 
-// namespaces are those that the scenario needs, without default.
+// namespaces returns those that the scenario needs, without default.
 func (p *plan) namespaces(s *Scenario) []Namespace {
 	out := slices.Clone(s.Namespaces)
 	known := map[string]bool{"default": true, "": true}

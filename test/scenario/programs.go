@@ -9,14 +9,14 @@ import (
 	"strings"
 )
 
-// Program is one of somebody else that a scenario runs beside the scheduler, such as an operator. It may do everything.
+// Program is a program of others that a scenario runs beside the scheduler, such as an operator. It may do everything.
 type Program struct {
 	Name string `json:"name"`
 	// Args may contain $KUBECONFIG, $DIR (the folder of the scenario) and the variables of [Runner.Variables].
 	Args []string `json:"args,omitempty"`
 	// Env is set in its environment. Values may contain the same.
 	Env map[string]string `json:"env,omitempty"`
-	// Ready is a URL that answers 200 when it is ready; empty for a program that does not tell. It may contain the same.
+	// Ready is a URL that answers 200 when it is ready; empty for a program without one. It may contain the same.
 	Ready string `json:"ready,omitempty"`
 }
 
@@ -88,7 +88,7 @@ func (r *run) stepProgram(ctx context.Context, step *ProgramStep) error {
 	return d.start(ctx)
 }
 
-// checkPrograms checks what a file says of programs.
+// checkPrograms checks the programs of a file.
 func (s *Scenario) checkPrograms() error {
 	for i, step := range s.Steps {
 		if step.Program == nil {

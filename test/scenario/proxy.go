@@ -20,11 +20,11 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// lagPoll is how often a watch that lags looks whether it still has to.
+// lagPoll is the interval in which a watch that lags checks whether it still has to.
 const lagPoll = 20 * time.Millisecond
 
-// proxy stands between the schedulers and the API server: what a network may do, it does when it is
-// told to. It acts in the schedulers' name, so that the API server sees no difference.
+// proxy stands between the schedulers and the API server: it does what a network may do, when a
+// step asks for it. It acts in the schedulers' name, so that the API server sees no difference.
 type proxy struct {
 	rec        *recorder
 	server     tlsServer
@@ -126,7 +126,7 @@ func (p *proxy) loses(pod string) bool {
 	return false
 }
 
-// lag is by how much a watch is late now.
+// lag returns by how much a watch is late now.
 func (p *proxy) lag(resource, agent string) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -48,7 +48,7 @@ type recorder struct {
 	lists    map[schema.GroupVersionResource]int
 }
 
-// podRecord is what there is to know of one pod, by UID, also after it is gone.
+// podRecord is what is known of one pod, by UID, also after it is gone.
 type podRecord struct {
 	pod      *v1.Pod // as last seen
 	name     string  // with the namespace
@@ -149,7 +149,7 @@ func (r *recorder) start(ctx context.Context, client kubernetes.Interface, dynam
 	return nil
 }
 
-// follow has r see the objects of one resource, with the lock held.
+// follow makes r see the objects of one resource, with the lock held.
 func follow[T observe.Object](ctx context.Context, r *recorder, resource schema.GroupVersionResource, from cache.ListerWatcherWithContext, see func(before, after T)) {
 	follower := observe.Follower[T]{
 		From: from,
@@ -222,7 +222,7 @@ func (r *recorder) live(match func(*podRecord) bool) []*podRecord {
 	return out
 }
 
-// violations are the invariants that do not hold. The lock is held.
+// violations returns the invariants that do not hold. The lock is held.
 func (r *recorder) violations() []string {
 	var out []string
 	now := r.uptime.at(time.Now())

@@ -18,14 +18,14 @@ import (
 	"github.com/lockstep-sh/lockstep/test/localcluster"
 )
 
-// standbySuffix is what the file of the second replica is called beyond the first's: its file is what a
-// scheduler calls itself towards the API server, and so the two can be told apart.
+// standbySuffix is the end of the name of the second replica's file, after that of the first: a
+// scheduler's file name is its name towards the API server, and so the two can be distinguished.
 const standbySuffix = "-2"
 
-// lease is that of schedulers which are two: the one that their role lets them have.
+// lease is the lease of two schedulers: the one that their role lets them have.
 const lease = "lockstep-scheduler"
 
-// electArgs have replicas elect a leader quickly.
+// electArgs returns flags that make replicas elect a leader quickly.
 func electArgs() []string {
 	return []string{
 		"--leader-elect=true", "--leader-elect-resource-name=" + lease,
@@ -35,7 +35,7 @@ func electArgs() []string {
 
 // prepareStandby makes the second replica.
 func (r *run) prepareStandby(ctx context.Context) error {
-	// That of a scenario before would have to run out first.
+	// The lease of an earlier scenario would have to run out first.
 	leases := r.site.cluster.Clientset().CoordinationV1().Leases(localcluster.AccountsNamespace)
 	if err := leases.Delete(ctx, lease, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("deleting the lease of schedulers: %w", err)
@@ -57,7 +57,7 @@ func (r *run) prepareStandby(ctx context.Context) error {
 	return nil
 }
 
-// elected are arguments with those of an election. What the scenario says of it comes last, and wins.
+// elected returns arguments with those of an election. The scenario's own arguments come last, and win.
 func (r *run) elected(args []string) []string {
 	return slices.Concat(args, electArgs(), r.scenario.Scheduler.Args)
 }
@@ -102,7 +102,7 @@ func (d *daemon) freeze(context.Context) error {
 	return d.process.Signal(syscall.SIGSTOP)
 }
 
-// thaw has it go on. It may end by itself then.
+// thaw lets it go on. It may end by itself then.
 func (d *daemon) thaw() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -18,14 +18,14 @@ const (
 // Report is what came of a scenario.
 type Report struct {
 	Scenario string
-	// Step is the text of the step that failed; Failures say what was expected there, and found.
+	// Step is the text of the step that failed; Failures are what was expected there, and found.
 	Step     string
 	Failures []string
 	Timeline Timeline
 	Took     time.Duration
 	// Dir has the logs, the timeline and the configuration.
 	Dir string
-	// Forecasts are what was said of pods before they were created, where somebody was asked.
+	// Forecasts are what kubectl gang said of pods before they were created, where it was asked.
 	Forecasts []Forecast
 	// Tails are the last lines of what programs wrote: of their logs, and of the command that ran last.
 	Tails []Tail
@@ -37,8 +37,8 @@ type Tail struct{ Of, Lines string }
 // Failed reports whether anything was not as expected.
 func (r *Report) Failed() bool { return len(r.Failures) > 0 }
 
-// String tells the story of a scenario that failed. What was not as expected stands at both ends:
-// who prints it may cut either.
+// String tells the story of a scenario that failed. What was not as expected stands at both ends: the
+// output may be cut at either.
 func (r *Report) String() string {
 	if !r.Failed() {
 		return fmt.Sprintf("scenario %s holds, after %s", r.Scenario, r.Took.Round(time.Millisecond))
@@ -55,7 +55,7 @@ func (r *Report) String() string {
 	return out.String()
 }
 
-// verdict says what was not as expected, and in which step.
+// verdict returns what was not as expected, and in which step.
 func (r *Report) verdict() string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "scenario %s does not hold, after %s\n", r.Scenario, r.Took.Round(time.Millisecond))

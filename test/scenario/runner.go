@@ -30,8 +30,8 @@ const (
 // Runner runs scenarios.
 type Runner struct {
 	Fleet *Fleet
-	// Scheduler and Controller are the binaries under test. The name of the scheduler's file is what
-	// it calls itself towards the API server.
+	// Scheduler and Controller are the binaries under test. The name of the scheduler's file is its name towards the
+	// API server.
 	Scheduler, Controller string
 	// Programs are the binaries of the programs that scenarios name.
 	Programs map[string]string
@@ -41,7 +41,7 @@ type Runner struct {
 	Keep string
 	// Forecaster, if set, is the binary of kubectl gang, which is asked before pods are created what they will come to.
 	Forecaster string
-	// Narrator, if set, is told what happens.
+	// Narrator, if set, is called with what happens.
 	Narrator Narrator
 }
 
@@ -251,7 +251,7 @@ func (r *run) newDaemon(account string) (*daemon, error) {
 	return d, err
 }
 
-// daemons are all programs of the test, those of others first; nil for those that it has not.
+// daemons returns all programs of the test, those of others first; nil for those that it does not have.
 func (r *run) daemons() []*daemon {
 	var all []*daemon
 	for _, name := range slices.Sorted(maps.Keys(r.programs)) {
@@ -330,8 +330,8 @@ func (r *run) createSetting(ctx context.Context) error {
 	return nil
 }
 
-// createPool creates nodes and waits until they are seen. Cordoned ones are for a moment not, which
-// nobody notices before the scheduler runs.
+// createPool creates nodes and waits until they are seen. Cordoned ones are for a moment not, which makes no difference
+// before the scheduler runs.
 func (r *run) createPool(ctx context.Context, pool *Nodes) error {
 	count := max(pool.Count, 1)
 	spread := func(int) map[string]string { return nil }

@@ -27,7 +27,7 @@ const (
 	// probeWithin is how long the scheduler may take to try one more pod.
 	probeWithin = 10 * time.Second
 
-	// probeClass is the priority of the runner's pods: below everybody's, and they never preempt.
+	// probeClass is the priority of the runner's pods: below all others, and they never preempt.
 	probeClass    = probeNamespace
 	probePriority = -1000
 
@@ -55,8 +55,8 @@ func (r *run) stayStable(ctx context.Context, e *Expect) error {
 }
 
 // warmUp goes round until a round has changed nothing, and neither has the time after it. Why a pod
-// waits may be written anew when it is tried for the first time after the last thing that happened;
-// that it is bound or evicted is a failure already.
+// waits may be written anew when it is tried for the first time after the last thing that happened; a
+// binding or an eviction is a failure already.
 func (r *run) warmUp(ctx context.Context, every, quiet time.Duration) error {
 	from := r.entries()
 	if err := r.settle(ctx, quiet, r.begin); err != nil {
@@ -84,7 +84,7 @@ func (r *run) warmUp(ctx context.Context, every, quiet time.Duration) error {
 	return append(failures{fmt.Sprintf("stable: %d changes in %d rounds, want a round without:", len(f), warmUpRounds)}, f...)
 }
 
-// entries is the length of the timeline.
+// entries returns the length of the timeline.
 func (r *run) entries() int {
 	r.rec.Lock()
 	defer r.rec.Unlock()
@@ -133,7 +133,7 @@ func (r *run) settle(ctx context.Context, quiet time.Duration, since time.Time) 
 	}
 }
 
-// latest is the later of two times.
+// latest returns the later of two times.
 func latest(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a
@@ -141,9 +141,9 @@ func latest(a, b time.Time) time.Time {
 	return b
 }
 
-// round has the scheduler go round once: a pod without requests comes, is scheduled and goes, a node
-// gets another label and more of a resource that nobody asks for. A scheduler that listens to what
-// could help a pending pod is told that it might.
+// round makes the scheduler go round once: a pod without requests comes, is scheduled and goes, a node
+// gets another label and more of a resource that no pod asks for. A scheduler that listens to what
+// could help a pending pod gets events that might.
 func (r *run) round(ctx context.Context, length time.Duration) error {
 	r.rounds++
 	end := time.After(length)
@@ -184,7 +184,7 @@ func (r *run) touchNode(ctx context.Context) error {
 	return nil
 }
 
-// probe has the scheduler try a pod of the runner's own. That it is tried proves that the scheduler
+// probe makes the scheduler try a pod of the runner's own. That it is tried proves that the scheduler
 // works; where there is no room for it, it stays pending.
 func (r *run) probe(ctx context.Context) error {
 	name := fmt.Sprintf("probe-%d", r.rounds)

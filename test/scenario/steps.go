@@ -19,7 +19,7 @@ const stepWidth = 240
 // unquote makes JSON easier to read.
 var unquote = strings.NewReplacer(`\"`, `"`, `"`, "", `\u003c`, "<", `\u003e`, ">", `\u0026`, "&")
 
-// stepText is how a step is called in reports.
+// stepText returns the text of a step in reports.
 func stepText(i int, step Step) string {
 	name := step.Name
 	step.Name, step.Title, step.Say = "", "", ""
@@ -266,7 +266,7 @@ func (r *run) patch(ctx context.Context, p *Patch) error {
 	return nil
 }
 
-// finish ends pods as if their containers had.
+// finish ends pods as if their containers had ended.
 func (r *run) finish(ctx context.Context, f *Finish) error {
 	names := r.podsNamed(f.Pods)
 	if len(names) == 0 {
@@ -288,7 +288,7 @@ func (r *run) finish(ctx context.Context, f *Finish) error {
 	})
 }
 
-// podsNamed are the names of the pods that are there and match.
+// podsNamed returns the names of the pods that are there and match.
 func (r *run) podsNamed(patterns []string) []string {
 	r.rec.Lock()
 	defer r.rec.Unlock()

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Kind says what an entry of the timeline is about.
+// Kind is what an entry of the timeline is about.
 type Kind string
 
 // Kinds of entries. Those of the second group are what must not come while nothing may change.
@@ -40,7 +40,7 @@ func (k Kind) flaps() bool {
 }
 
 // moves reports whether an entry of this kind changes what runs where. That a pod is gone does not: it
-// has been evicted or deleted before, and how long it takes to end is nobody's decision.
+// has been evicted or deleted before, and how long it takes to end is not decided by the scheduler.
 func (k Kind) moves() bool {
 	switch k {
 	case KindCreated, KindBound, KindEvicted, KindDeleted, KindNominated:
@@ -80,7 +80,7 @@ func (t Timeline) String() string {
 	return out.String()
 }
 
-// tail has the last n entries, and says how many it leaves out.
+// tail returns the last n entries, and how many it leaves out.
 func (t Timeline) tail(n int) string {
 	if len(t) <= n {
 		return t.String()

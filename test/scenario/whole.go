@@ -47,7 +47,7 @@ func (u *uptime) at(now time.Time) time.Duration {
 
 // wholeness follows what is bound of one gang. From the first binding on, the gang may lack part of
 // its minimum only as long as a burst takes. What the scenario itself took away does not count as
-// lacking; it does no longer once the gang has nothing bound, for then it is a gang again.
+// lacking; that ends once the gang has nothing bound, for then it is a gang again.
 type wholeness struct {
 	key       string
 	min       int
@@ -55,7 +55,7 @@ type wholeness struct {
 	burst     time.Duration
 
 	bound map[types.UID]string // roles
-	taken []string             // roles of those that the scenario took and nobody replaced
+	taken []string             // roles of those that the scenario took and that were not replaced
 	// broken: it lacks something, since this moment of uptime.
 	broken    bool
 	since     time.Duration
@@ -113,7 +113,7 @@ func (w *wholeness) update(now time.Duration) {
 	w.wasWhole = w.wasWhole || len(w.bound) > 0 && !lacks
 }
 
-// lacks says what part of the minimum is not bound.
+// lacks returns what part of the minimum is not bound.
 func (w *wholeness) lacks() string {
 	var out []string
 	if have := len(w.bound) + len(w.taken); have < w.min {

@@ -19,7 +19,7 @@ type Reservation struct {
 	// Replicas is for how many members.
 	Replicas         int
 	Once, Restricted bool
-	// ByGang: its owners are the gang; else whatever has its label.
+	// ByGang: its owners are the members of the gang; else all pods with its label.
 	ByGang bool
 	TTL    time.Duration
 }

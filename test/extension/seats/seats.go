@@ -22,7 +22,7 @@ import (
 // Name is the name of the plugin in a KubeSchedulerConfiguration.
 const Name = "LicenseSeats"
 
-// label says how many seats a pod takes while it is on a node.
+// label is the label that has how many seats a pod takes while it is on a node.
 const label = "example.com/seats"
 
 // args are the arguments of the plugin.
@@ -103,7 +103,8 @@ func (pl *LicenseSeats) giveBack(pod *v1.Pod) {
 	delete(pl.taken, pod.UID)
 }
 
-// seatsOf is how many seats a pod takes; 0 where the label is missing or is not a number.
+// seatsOf returns how many seats a pod takes; 0 where the label is missing or is not a
+// number.
 func seatsOf(pod *v1.Pod) int {
 	n, err := strconv.Atoi(pod.Labels[label])
 	if err != nil {
@@ -120,7 +121,7 @@ type state struct{ taken int }
 // Clone copies it.
 func (s *state) Clone() fwk.StateData { return &state{taken: s.taken} }
 
-// PreFilter notes how many seats are taken now. Pods that take none are not its business.
+// PreFilter notes how many seats are taken now. It skips pods that take none.
 func (pl *LicenseSeats) PreFilter(_ context.Context, cycle fwk.CycleState, pod *v1.Pod, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
 	if seatsOf(pod) == 0 {
 		return nil, fwk.NewStatus(fwk.Skip)
@@ -135,7 +136,7 @@ func (pl *LicenseSeats) PreFilter(_ context.Context, cycle fwk.CycleState, pod *
 	return nil, nil
 }
 
-// PreFilterExtensions returns none: the hooks below hear of pods that come and go.
+// PreFilterExtensions returns none: the hooks below get pods that come and go.
 func (pl *LicenseSeats) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
 
 // Filter refuses pods for which too few seats are left, on any node.
@@ -199,7 +200,7 @@ func (pl *LicenseSeats) Unreserve(_ context.Context, _ fwk.CycleState, pod *v1.P
 	pl.giveBack(pod)
 }
 
-// EventsToRegister are those that may give seats back.
+// EventsToRegister returns the events that may give seats back.
 func (pl *LicenseSeats) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	return []fwk.ClusterEventWithHint{{Event: fwk.ClusterEvent{Resource: fwk.AssignedPod, ActionType: fwk.Delete}}}, nil
 }

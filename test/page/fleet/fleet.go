@@ -35,7 +35,7 @@ const (
 
 // Fleet is what a cluster has. It is a client.Reader.
 type Fleet struct {
-	client.Reader // of what else a reader does nothing is asked
+	client.Reader // nil: nothing but List is called
 
 	now time.Time
 
@@ -114,7 +114,7 @@ func queues() []*v1alpha1.Queue {
 	return list
 }
 
-// Load sets what the queues deserve and have: of step 0 to 360 of an hour.
+// Load sets what the queues deserve and have, at step 0 to 360 of an hour.
 func (f *Fleet) Load(step int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -11,13 +11,13 @@ import (
 	"github.com/lockstep-sh/lockstep/cmd/controller/page"
 )
 
-// The tokens that there are: of who may see the page, and of who may not.
+// The tokens that exist: of a user that may see the page, and of one that may not.
 const (
 	Viewer   = "viewer"
 	Stranger = "stranger"
 )
 
-// shifted is a clock that has gone less far.
+// shifted is a clock that is behind.
 type shifted struct {
 	clock.RealClock
 	by time.Duration
@@ -29,7 +29,7 @@ func (s *shifted) Now() time.Time { return s.RealClock.Now().Add(-s.by) }
 // Since implements clock.PassiveClock.
 func (s *shifted) Since(t time.Time) time.Duration { return s.Now().Sub(t) }
 
-// Page is the page of a fleet, whose queues have been watched for an hour.
+// Page returns the page of a fleet, whose queues have been watched for an hour.
 func (f *Fleet) Page(ctx context.Context) (http.Handler, error) {
 	const samples, every = 360, 10 * time.Second
 	c := &shifted{}
