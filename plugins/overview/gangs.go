@@ -69,7 +69,7 @@ type DomainName struct {
 	Value string `json:"value"`
 }
 
-// String is how users read it: rack=r7.
+// String returns how users read it: rack=r7.
 func (d DomainName) String() string { return topology.ShortKey(d.Key) + "=" + d.Value }
 
 // GangsIn is what gangs are read from.
@@ -112,7 +112,7 @@ type seen struct {
 	source gang.Source
 }
 
-// isGang is false for native PodGroups whose pods are scheduled one by one.
+// isGang reports whether it is one: native PodGroups whose pods are scheduled one by one are not.
 func (s *seen) isGang() bool {
 	byNative := s.group == nil && s.native != nil && (len(s.pods) == 0 || s.source == gang.FromSchedulingGroup)
 	return !byNative || !gang.ReadNative(s.native).Alone()
@@ -213,7 +213,7 @@ func (s *seen) from() Source {
 	}
 }
 
-// created is when its PodGroup came to be, or else its oldest pod.
+// created returns when its PodGroup came to be, or else its oldest pod.
 func (s *seen) created() metav1.Time {
 	switch {
 	case s.group != nil:

@@ -24,7 +24,7 @@ const (
 
 var epoch = metav1.NewTime(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC))
 
-// pod is one of a gang by annotation; on a node it runs.
+// pod returns one of a gang by annotation; on a node it runs.
 func pod(namespace, gang string, i int, node string, changes ...func(*v1.Pod)) *v1.Pod {
 	name := fmt.Sprintf("%s-%d", gang, i)
 	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{
@@ -63,7 +63,7 @@ func ofJob(name string) func(*v1.Pod) {
 	}
 }
 
-// nodes are two racks of two in a zone, and one rack in another.
+// nodes returns two racks of two in a zone, and one rack in another.
 func nodes() []*v1.Node {
 	var list []*v1.Node
 	for name, in := range map[string][2]string{"a1": {"z0", "r1"}, "a2": {"z0", "r1"}, "b1": {"z0", "r2"}, "c1": {"z1", "r10"}} {

@@ -122,7 +122,7 @@ func compareResources(a, b v1.ResourceName) int {
 	return cmp.Or(cmp.Compare(order[IsExtended(a)], order[IsExtended(b)]), cmp.Compare(a, b))
 }
 
-// SortedResources are the names in a list: those that nodes advertise, such as GPUs, first.
+// SortedResources returns the names in a list: those that nodes advertise, such as GPUs, first.
 func SortedResources(list v1.ResourceList) []v1.ResourceName {
 	return slices.SortedFunc(maps.Keys(list), compareResources)
 }

@@ -15,7 +15,7 @@ import (
 
 const gpu v1.ResourceName = "nvidia.com/gpu"
 
-// fleet is so many nodes of eight GPUs in each of the racks, two racks to a zone.
+// fleet returns so many nodes of eight GPUs in each of the racks, two racks to a zone.
 func fleet(racks, each int) []*v1.Node {
 	var list []*v1.Node
 	for r := range racks {
@@ -29,7 +29,7 @@ func fleet(racks, each int) []*v1.Node {
 	return list
 }
 
-// asking is a pod on a node that asks for so many GPUs.
+// asking returns a pod on a node that asks for so many GPUs.
 func asking(node string, gpus string, phase v1.PodPhase) *v1.Pod {
 	p := &v1.Pod{Spec: v1.PodSpec{NodeName: node}, Status: v1.PodStatus{Phase: phase}}
 	p.Spec.Containers = []v1.Container{{Resources: v1.ResourceRequirements{Requests: v1.ResourceList{gpu: resource.MustParse(gpus)}}}}

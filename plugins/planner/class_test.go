@@ -154,7 +154,7 @@ func mustAdd(t *testing.T, g *grouping, pod *v1.Pod) int {
 	return class
 }
 
-// fullPods are pods that have everything that a pod can have, each with another
+// fullPods returns pods that have everything that a pod can have, each with another
 // source of its volume, since a volume has one only.
 func fullPods() []*v1.Pod {
 	var pods []*v1.Pod

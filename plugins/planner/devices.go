@@ -83,7 +83,7 @@ func (w *world) deviceSlots(class, node int) int {
 	return n
 }
 
-// left is how many devices of a device class nodes have left; nil where nothing bounds them.
+// left returns how many devices of a device class nodes have left; nil where nothing bounds them.
 func (w *world) left(deviceClass string) map[string]int {
 	left, known := w.devicesLeft[deviceClass]
 	if !known {

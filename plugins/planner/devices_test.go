@@ -49,7 +49,7 @@ const (
 	nodesPerRack = 16
 )
 
-// devicePlanner is a planner for nodes with so many devices.
+// devicePlanner returns a planner for nodes with so many devices.
 func devicePlanner(tb testing.TB, devices []int, objects ...runtime.Object) *Planner {
 	tb.Helper()
 	objects = append(objects, dra.Class())
@@ -68,7 +68,7 @@ func attemptOf(pods []*v1.Pod) *gang.Attempt {
 	return &gang.Attempt{Group: "ns/g", Leader: pods[0].UID, Strict: true, Gangs: []gang.Need{need}}
 }
 
-// each is members with a claim of so many devices each.
+// each returns members with a claim of so many devices each.
 func each(members, devices int) (pods []*v1.Pod, claims []runtime.Object) {
 	for i := range members {
 		name := fmt.Sprint("m", i)

@@ -54,7 +54,7 @@ func newPlanner(t *testing.T, ledger *holds.Holds, nodes ...string) *Planner {
 	return New(s.Framework, ledger, plugins)
 }
 
-// gangOf is an attempt of members of 4 GPUs, of which the first are of the team.
+// gangOf returns an attempt of members of 4 GPUs, of which the first are of the team.
 func gangOf(ofTeam, others int, change func(*st.PodWrapper)) *gang.Attempt {
 	need := gang.Need{Key: gang.Key{Namespace: "ns", Name: "g"}, Min: ofTeam + others, Spec: gang.Spec{Min: ofTeam + others}}
 	for i := range ofTeam + others {

@@ -74,7 +74,7 @@ func bonds(levels []placement.Level, rank int, on []placement.Standing) []Bond {
 	return list
 }
 
-// needed are the members of a gang that are entitled to a place first, as many as it needs, and of each role.
+// needed returns the members of a gang that are entitled to a place first, as many as it needs, and of each role.
 func (r *Room) needed(g placement.Gang) []int {
 	missing, others := maps.Clone(g.MinByRole), g.Min
 	for _, n := range g.MinByRole {

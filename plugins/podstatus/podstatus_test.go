@@ -75,7 +75,7 @@ func (s *server) change(name string, change func(*v1.Pod)) {
 	s.stored[name] = pod
 }
 
-// pods are what the reader sees.
+// pods returns what the reader sees.
 func (s *server) pods(names ...string) (list []*v1.Pod) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -93,7 +93,7 @@ func TestSearchForMembersOfDifferentSizeThatShareAClaim(t *testing.T) {
 	}
 }
 
-// forOnePod is the storage of a pod whose claims only one pod may use, on whichever node.
+// forOnePod returns the storage of a pod whose claims only one pod may use, on whichever node.
 func forOnePod(nodes []*v1.Node, pod *v1.Pod) []runtime.Object {
 	objects := []runtime.Object{&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: benchClass}}}
 	for _, object := range boundClaims(nodes, []*v1.Pod{pod}) {

@@ -17,7 +17,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 )
 
-// claiming are members with a claim each, of their name.
+// claiming returns members with a claim each, of their name.
 func claiming(n int, claim func(i int) string) []*v1.Pod {
 	pods := members("p", n, n, 100, 1)
 	for i, pod := range pods {
@@ -29,21 +29,21 @@ func claiming(n int, claim func(i int) string) []*v1.Pod {
 
 func own(i int) string { return fmt.Sprint("p-", i) }
 
-// small is a volume that is too small for claims.
+// small returns a volume that is too small for claims.
 func small(name string, node *v1.Node) *v1.PersistentVolume {
 	volume := volumeOn(name, node, nil)
 	volume.Spec.Capacity[v1.ResourceStorage] = resource.MustParse("1Mi")
 	return volume
 }
 
-// released is a volume that was somebody's and is not available again yet.
+// released returns a volume that was somebody's and is not available again yet.
 func released(name string, node *v1.Node) *v1.PersistentVolume {
 	volume := volumeOn(name, node, nil)
 	volume.Status.Phase = v1.VolumeReleased
 	return volume
 }
 
-// shared is a volume that two nodes reach.
+// shared returns a volume that two nodes reach.
 func shared(name string, one, other *v1.Node) *v1.PersistentVolume {
 	volume := volumeOn(name, one, nil)
 	host := &volume.Spec.NodeAffinity.Required.NodeSelectorTerms[0].MatchExpressions[0]

@@ -42,7 +42,7 @@ func (k known) Synced() bool                         { return true }
 func (k known) Changed()                             {}
 func (k known) Wants(*v1.Pod) (gang.Want, bool)      { return gang.Want{}, false }
 
-// full is a cluster of nodes of 8 GPUs, in racks, full of gangs of 8 pods of low priority, each on 8
+// full returns a cluster of nodes of 8 GPUs, in racks, full of gangs of 8 pods of low priority, each on 8
 // nodes beside each other.
 func full(nodes, racks, min int) ([]*v1.Node, []*v1.Pod, known) {
 	var all []*v1.Node
@@ -110,7 +110,7 @@ func BenchmarkSearch(b *testing.B) {
 	}
 }
 
-// processCPU is the CPU time that this process has used, in nanoseconds: on all cores, and, unlike the
+// processCPU returns the CPU time that this process has used, in nanoseconds: on all cores, and, unlike the
 // time on the clock, the same on a machine that does other things too.
 func processCPU(b *testing.B) int64 {
 	b.Helper()
@@ -198,7 +198,7 @@ func BenchmarkSearchMembersThatDiffer(b *testing.B) {
 
 const benchClass = "bench"
 
-// claimOf is a claim for 1Gi of the class, as the pod of its name has it.
+// claimOf returns a claim for 1Gi of the class, as the pod of its name has it.
 func claimOf(pod *v1.Pod) *v1.PersistentVolumeClaim {
 	return &v1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: "1"},
@@ -209,7 +209,7 @@ func claimOf(pod *v1.Pod) *v1.PersistentVolumeClaim {
 	}
 }
 
-// volumeOn is a local volume of 1Gi on a node, bound to a claim if one is given.
+// volumeOn returns a local volume of 1Gi on a node, bound to a claim if one is given.
 func volumeOn(name string, node *v1.Node, claim *v1.PersistentVolumeClaim) *v1.PersistentVolume {
 	volume := &v1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{Name: name, ResourceVersion: "1"},

@@ -32,7 +32,7 @@ func (s *stage) victimsOf(t *testing.T, d *demand) string {
 	return f.names()
 }
 
-// names are those of the victims, sorted; "none" where there is no room to be made.
+// names returns those of the victims, sorted; "none" where there is no room to be made.
 func (f *found) names() string {
 	if f == nil {
 		return "none"

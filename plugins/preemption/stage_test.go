@@ -72,13 +72,13 @@ func newStageWith(tb testing.TB, more fwk.Plugin, nodes []*v1.Node, pods []*v1.P
 // know has the plugin know these gangs.
 func (s *stage) know(gangs Gangs) { s.Gangs, s.evictor.Gangs = gangs, gangs }
 
-// node is a node with so many GPUs, in a rack.
+// node returns a node with so many GPUs, in a rack.
 func node(name string, gpus int, inRack string) *v1.Node {
 	return st.MakeNode().Name(name).Label(v1.LabelHostname, name).Label(rack, inRack).
 		Capacity(amounts{gpu: strconv.Itoa(gpus), v1.ResourceCPU: "64", v1.ResourceMemory: "512Gi", v1.ResourcePods: "110"}).Obj()
 }
 
-// member is a pod of a gang; without a minimum it is in none. Without a node it is pending.
+// member returns a pod of a gang; without a minimum it is in none. Without a node it is pending.
 func member(gangName string, i, min int, priority int32, gpus int, on string) *v1.Pod {
 	name := fmt.Sprintf("%s-%d", gangName, i)
 	p := st.MakePod().Namespace("default").Name(name).UID(name).SchedulerName(profile).Priority(priority).
@@ -92,7 +92,7 @@ func member(gangName string, i, min int, priority int32, gpus int, on string) *v
 	return p.Obj()
 }
 
-// demand is what room is sought for: a gang of these pods, of which some may run.
+// demand returns what room is sought for: a gang of these pods, of which some may run.
 func (s *stage) demand(tb testing.TB, spec gang.Spec, pods ...*v1.Pod) *demand {
 	tb.Helper()
 	spec.Min = len(pods)

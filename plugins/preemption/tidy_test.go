@@ -86,7 +86,7 @@ func (r running) Running(_ string, key gang.Key) []gang.Footprint { return r.gan
 func (r running) Wants(pod *v1.Pod) (gang.Want, bool)             { return r.gangs.Wants(pod) }
 func (r running) Placing(holder hold.Holder) bool                 { return r.gangs.Placing(holder.Group) }
 
-// gangsRunning are the gangs of pods, of which those on nodes have been there for an hour.
+// gangsRunning returns the gangs of pods, of which those on nodes have been there for an hour.
 func gangsRunning(pods ...*v1.Pod) running {
 	now := time.Now()
 	r := running{gangs: gang.New(gang.Defaults{WaitTime: time.Minute}, gang.Backoff{Initial: time.Millisecond, Max: time.Second})}

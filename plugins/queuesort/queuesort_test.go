@@ -20,7 +20,7 @@ import (
 
 func at(n int) time.Time { return time.Unix(int64(n), 0) }
 
-// queued is a pod that entered the queue at a time. Of a nil priority kube-scheduler
+// queued returns a pod that entered the queue at a time. Of a nil priority kube-scheduler
 // makes 0.
 func queued(uid string, priority *int32, when int) fwk.QueuedEntityInfo {
 	pod := st.MakePod().Name(uid).UID(uid).Obj()
@@ -28,7 +28,7 @@ func queued(uid string, priority *int32, when int) fwk.QueuedEntityInfo {
 	return &framework.QueuedPodInfo{PodInfo: &framework.PodInfo{Pod: pod}, QueueingParams: framework.QueueingParams{Timestamp: at(when)}}
 }
 
-// nativeGroup is a pod group that kube-scheduler itself queues.
+// nativeGroup returns a pod group that kube-scheduler itself queues.
 func nativeGroup(name string, priority int32, when int) fwk.QueuedEntityInfo {
 	group := st.MakePodGroup().Namespace("ns").Name(name).Priority(priority).Obj()
 	return &framework.QueuedPodGroupInfo{
@@ -89,7 +89,7 @@ func TestLess(t *testing.T) {
 	}
 }
 
-// crowd is entities of all kinds, of which many agree in much.
+// crowd returns entities of all kinds, of which many agree in much.
 func crowd(rng *rand.Rand, o *order.Order) []fwk.QueuedEntityInfo {
 	var list []fwk.QueuedEntityInfo
 	for i := range 24 {

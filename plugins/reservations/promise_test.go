@@ -20,7 +20,7 @@ func promisedOn(nodes ...string) func(*v1alpha1.Reservation) {
 	return func(r *v1alpha1.Reservation) { r.Spec.Replicas, r.Spec.NodeNames = int32(len(nodes)), nodes }
 }
 
-// promised is what the ledger holds for reserve pods alone, in CPUs.
+// promised returns what the ledger holds for reserve pods alone, in CPUs.
 func (s *stage) promised() string {
 	var list []string
 	for _, e := range s.entries {

@@ -70,7 +70,7 @@ func on(nodes ...string) func(*v1alpha1.Reservation) {
 
 func shared(r *v1alpha1.Reservation) { r.Spec.AllocateOnce = new(false) }
 
-// held is what is left of what the ledger holds, in CPUs: "node: 4, other: 4".
+// held returns what is left of what the ledger holds, in CPUs: "node: 4, other: 4".
 func (s *stage) held() string {
 	s.Helper()
 	var list []string
@@ -97,7 +97,7 @@ func owner(name, cpu string) *v1.Pod {
 
 func demand(pod *v1.Pod) holds.Demand { return holds.DemandOf(&framework.PodInfo{Pod: pod}) }
 
-// bound is a pod as the API server has it once it is on its node.
+// bound returns a pod as the API server has it once it is on its node.
 func bound(pod *v1.Pod, node string, r *v1alpha1.Reservation, index int32) *v1.Pod {
 	pod = pod.DeepCopy()
 	pod.Spec.NodeName = node

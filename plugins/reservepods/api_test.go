@@ -90,7 +90,7 @@ func (a *api) put(name string, change func(*v1.Pod) *v1.Pod) {
 	}
 }
 
-// at is a revision that is given to somebody.
+// at returns a revision that is given to somebody.
 func (a *api) at(revision int64) string {
 	version := strconv.FormatInt(revision, 10)
 	a.given[version] = true
@@ -109,7 +109,7 @@ func (a *api) ask(what string, options metav1.ListOptions) int64 {
 	return revision
 }
 
-// all are the pods, in some order.
+// all returns the pods, in some order.
 func (a *api) all() []*v1.Pod {
 	pods := slices.Collect(maps.Values(a.pods))
 	slices.SortFunc(pods, func(a, b *v1.Pod) int { return strings.Compare(a.Name, b.Name) })
@@ -216,7 +216,7 @@ func (a *api) fail(err *apierrors.StatusError) {
 	}
 }
 
-// cutOrder are the watches; there is one at most but for a moment.
+// cutOrder returns the watches; there is one at most but for a moment.
 func (a *api) cutOrder() []*stream { return slices.Collect(maps.Keys(a.watches)) }
 
 // mark sends a bookmark.

@@ -20,7 +20,7 @@ import (
 	registry "k8s.io/kubernetes/pkg/registry/core/pod"
 )
 
-// defaulted is a reserve pod as the API server would have taken it in.
+// defaulted returns a reserve pod as the API server would have taken it in.
 func defaulted() *v1.Pod {
 	pod := reservePod("a").Annotation("note", "kept").NominatedNodeName("n1").Obj()
 	pod.TypeMeta = metav1.TypeMeta{}
@@ -36,7 +36,7 @@ func defaulted() *v1.Pod {
 	return pod
 }
 
-// apiServer is what the API server's own code makes of a patch of a pod: the merge, and the
+// apiServer returns what the API server's own code makes of a patch of a pod: the merge, and the
 // strategy of pods.
 func apiServer(t *testing.T, before *v1.Pod, kind types.PatchType, patch []byte, subresources ...string) (*v1.Pod, error) {
 	t.Helper()

@@ -13,7 +13,7 @@ import (
 
 const ns = "team-a"
 
-// reservePod is the only pod of a Reservation.
+// reservePod returns the only pod of a Reservation.
 func reservePod(reservation string) *st.PodWrapper {
 	name := PodName(reservation, 0)
 	return st.MakePod().Namespace(ns).Name(name).UID(name).Label("app", "train").SchedulerName(v1.DefaultSchedulerName).Container("image").
@@ -21,7 +21,7 @@ func reservePod(reservation string) *st.PodWrapper {
 		Req(map[v1.ResourceName]string{v1.ResourceCPU: "1500m", v1.ResourceMemory: "1Gi"})
 }
 
-// storeOf is a store with pods, which have the resourceVersions 1 and so on.
+// storeOf returns a store with pods, which have the resourceVersions 1 and so on.
 func storeOf(t testing.TB, pods ...*v1.Pod) *Store {
 	t.Helper()
 	s := NewStore()
@@ -46,7 +46,7 @@ func bindingOf(name, node string) *v1.Binding {
 	return &v1.Binding{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}, Target: v1.ObjectReference{Kind: "Node", Name: node}}
 }
 
-// conditionPatch is a patch of the status as kube-scheduler's.
+// conditionPatch returns a patch of the status as kube-scheduler's.
 func conditionPatch(t testing.TB, message string) []byte {
 	t.Helper()
 	return encode(t, map[string]any{"status": map[string]any{"conditions": []v1.PodCondition{{

@@ -12,7 +12,7 @@ type Order struct {
 	rank    func(*Gang) int
 }
 
-// Preempt is the order for making room for a higher priority: 1. Safe first;
+// Preempt returns the order for making room for a higher priority: 1. Safe first;
 // 2. gang's priority, low first; 3. bundles that violate no PodDisruptionBudget first;
 // 4. return on investment, high first; 5. age, the youngest first; 6. ID.
 //
@@ -21,13 +21,13 @@ type Order struct {
 // by the best that is left.
 func Preempt() Order { return Order{} }
 
-// Reclaim is the order for taking back what queues have borrowed: 1. Safe first; 2.
+// Reclaim returns the order for taking back what queues have borrowed: 1. Safe first; 2.
 // queues: the function is negative if a's queue is the one to take from first; 3. return
 // on investment, as for Preempt; 4. gang's priority, low first; 5. bundles that violate
 // no PodDisruptionBudget first; 6. age, the youngest first; 7. ID.
 func Reclaim(queues func(a, b *Gang) int) Order { return Order{reclaim: true, queues: queues} }
 
-// Ranked is the order of a caller's own: 1. Safe first; 2. rank, low first; 3. ID.
+// Ranked returns the order of a caller's own: 1. Safe first; 2. rank, low first; 3. ID.
 func Ranked(rank func(*Gang) int) Order { return Order{rank: rank} }
 
 // Sort sorts bundles by which goes first.

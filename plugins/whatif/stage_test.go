@@ -72,7 +72,7 @@ func configure(p *schedconfig.KubeSchedulerProfile) {
 	}
 }
 
-// claim is a PersistentVolumeClaim that is bound to the volume of its name.
+// claim returns a PersistentVolumeClaim that is bound to the volume of its name.
 func claim(name string, mode v1.PersistentVolumeAccessMode) *v1.PersistentVolumeClaim {
 	return &v1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: "uid", Annotations: map[string]string{"pv.kubernetes.io/bind-completed": "yes"}},
@@ -106,7 +106,7 @@ func (s *stage) begin(t testing.TB, interdependent bool) (*Transaction, map[stri
 	return tx, at
 }
 
-// pod is a pod of some kind; all kinds carry the label of their name.
+// pod returns a pod of some kind; all kinds carry the label of their name.
 func pod(kind string, n int) *v1.Pod {
 	name := fmt.Sprint(kind, "-", n)
 	p := st.MakePod().Namespace("ns").Name(name).UID(name).Label("kind", kind)

@@ -44,7 +44,7 @@ func (m mode) expect(t *testing.T, tx *Transaction) {
 	}
 }
 
-// standing is pods of some kinds that are there already, wherever they are.
+// standing returns pods of some kinds that are there already, wherever they are.
 func standing(kinds ...string) []*v1.Pod {
 	var pods []*v1.Pod
 	for i, kind := range kinds {

@@ -18,7 +18,7 @@ import (
 	"github.com/lockstep-sh/lockstep/test/idle"
 )
 
-// local are volumes that wait for a claim: two on n0, one each on n1 and n2; and claims that wait for them.
+// local returns volumes that wait for a claim: two on n0, one each on n1 and n2; and claims that wait for them.
 func local() []runtime.Object {
 	size := v1.ResourceList{v1.ResourceStorage: resource.MustParse("1Gi")}
 	once := []v1.PersistentVolumeAccessMode{v1.ReadWriteOnce}

@@ -13,7 +13,7 @@ import (
 	"github.com/lockstep-sh/lockstep/test/localcluster"
 )
 
-// communityCRD is the one that scheduler-plugins installs: no status.conditions.
+// communityCRD returns the one that scheduler-plugins installs: no status.conditions.
 func communityCRD(t *testing.T) string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/scheduler-plugins").Output()
@@ -23,7 +23,7 @@ func communityCRD(t *testing.T) string {
 	return filepath.Join(strings.TrimSpace(string(out)), "config", "crd", "bases", crd)
 }
 
-// patches is the number of patches of PodGroups that the API server was asked for,
+// patches returns the number of patches of PodGroups that the API server was asked for,
 // those that changed nothing included.
 func patches(t *testing.T, c *localcluster.Cluster) int {
 	t.Helper()

@@ -68,7 +68,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// manifest is the path of a file or folder in manifests/.
+// manifest returns the path of a file or folder in manifests/.
 func manifest(t *testing.T, path ...string) string {
 	t.Helper()
 	root, err := localcluster.Root()
@@ -147,7 +147,7 @@ func get(client *http.Client, url, token string) (int, error) {
 	return response.StatusCode, response.Body.Close()
 }
 
-// log is what the controller has said.
+// log returns what the controller has said.
 func (i *instance) log(t *testing.T) string {
 	t.Helper()
 	data, err := os.ReadFile(i.LogFile)
@@ -203,7 +203,7 @@ func newNamespace(t *testing.T, c *localcluster.Cluster, name string) *namespace
 	return &namespace{t: t, cluster: c, name: name}
 }
 
-// member is a pod that joins gang "train" as change says.
+// member returns a pod that joins gang "train" as change says.
 func member(name string, change func(*v1.Pod)) *v1.Pod {
 	pod := &v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{}, Annotations: map[string]string{}},
@@ -254,7 +254,7 @@ func (n *namespace) bind(names ...string) {
 	wg.Wait()
 }
 
-// names are those of members 0 to n-1.
+// names returns those of members 0 to n-1.
 func names(count int) []string {
 	list := make([]string, count)
 	for i := range list {

@@ -104,7 +104,7 @@ func flood(t *testing.T, c *localcluster.Cluster, client *http.Client, url, view
 	}
 }
 
-// tokenReviews is how many TokenReviews the API server has answered.
+// tokenReviews returns how many TokenReviews the API server has answered.
 func tokenReviews(t *testing.T, c *localcluster.Cluster) int {
 	t.Helper()
 	text, err := c.Kubectl(t.Context(), "get", "--raw", "/metrics")

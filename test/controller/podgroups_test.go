@@ -35,7 +35,7 @@ func (s status) String() string {
 	return text
 }
 
-// scheduled is the condition Scheduled, empty where there is none.
+// scheduled returns the condition Scheduled, empty where there is none.
 func (s status) scheduled() metav1.Condition {
 	for _, c := range s.Conditions {
 		if c.Type == "Scheduled" {
@@ -115,7 +115,7 @@ func (g *group) last() status {
 	return g.seen[len(g.seen)-1]
 }
 
-// written is the number of writes since the group was created.
+// written returns the number of writes since the group was created.
 func (g *group) written() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -132,7 +132,7 @@ func TestQueues(t *testing.T) {
 	}
 }
 
-// percentOfOne is the share of one cpu.
+// percentOfOne returns the share of one cpu.
 func percentOfOne(t *testing.T, c *localcluster.Cluster) string {
 	t.Helper()
 	list, err := c.Clientset().CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})

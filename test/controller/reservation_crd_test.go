@@ -37,7 +37,7 @@ func startBare(t *testing.T, manifests ...string) *localcluster.Cluster {
 
 type object = map[string]any
 
-// reservationSpec is a spec with all that is required, and changes to it in JSON: what is in there replaces
+// reservationSpec returns a spec with all that is required, and changes to it in JSON: what is in there replaces
 // what was, but for objects, which are merged.
 func reservationSpec(t *testing.T, changes string) object {
 	t.Helper()

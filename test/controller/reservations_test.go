@@ -133,7 +133,7 @@ func (b *booking) delete(pod string) {
 	b.n.kubectl("delete", "pod", pod, "--force", "--grace-period=0")
 }
 
-// story is what a test looks at: phase/reason, index@node=cpu in use, and owners of all.
+// story returns what a test looks at: phase/reason, index@node=cpu in use, and owners of all.
 func (b *booking) story() string {
 	b.n.t.Helper()
 	r := b.get()
@@ -406,7 +406,7 @@ func checkReservationMetrics(t *testing.T, i *instance) {
 	})
 }
 
-// reservationMetrics are those of Reservations.
+// reservationMetrics returns those of Reservations.
 func reservationMetrics(i *instance) (string, error) {
 	response, err := http.Get("http://" + i.metrics + "/metrics")
 	if err != nil {

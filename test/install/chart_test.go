@@ -20,7 +20,7 @@ import (
 // hash is what kustomize appends to the names of ConfigMaps.
 var hash = regexp.MustCompile(`(lockstep-[a-z]+-(?:config|policy))-[a-z0-9]{10}\b`)
 
-// plain is a rendered text without what may differ: the labels of a release, the checksum of a configuration (of which
+// plain returns a rendered text without what may differ: the labels of a release, the checksum of a configuration (of which
 // kustomize makes a name), and empty fields.
 func plain(t *testing.T, text string) map[string]map[string]any {
 	t.Helper()

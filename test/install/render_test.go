@@ -51,7 +51,7 @@ func run(m *testing.M) (int, error) {
 	return m.Run(), nil
 }
 
-// chart is the folder of the chart.
+// chart returns the folder of the chart.
 func chart() string { return filepath.Join(root, "manifests", "chart") }
 
 // tool runs one of the tools and returns what it prints.
@@ -105,7 +105,7 @@ func template(t *testing.T, namespace string, values ...string) string {
 	return mustRun(t, "helm", slices.Concat([]string{"template", "lockstep", chart(), "--namespace", namespace}, set(values))...)
 }
 
-// set are the flags of helm for values such as scheduler.replicas=3; file:scheduler.config=PATH is what is in a file.
+// set returns the flags of helm for values such as scheduler.replicas=3; file:scheduler.config=PATH is what is in a file.
 func set(values []string) []string {
 	var flags []string
 	for _, value := range values {
@@ -118,7 +118,7 @@ func set(values []string) []string {
 	return flags
 }
 
-// objects are those in a YAML text, by kind, namespace and name.
+// objects returns those in a YAML text, by kind, namespace and name.
 func objects(t *testing.T, text string) map[string]*unstructured.Unstructured {
 	t.Helper()
 	all := map[string]*unstructured.Unstructured{}
@@ -143,7 +143,7 @@ func objects(t *testing.T, text string) map[string]*unstructured.Unstructured {
 	}
 }
 
-// field is what is at a path of an object, as Go prints it.
+// field returns what is at a path of an object, as Go prints it.
 func field(object *unstructured.Unstructured, path string) string {
 	if object == nil {
 		return "no such object"

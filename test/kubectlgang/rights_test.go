@@ -212,7 +212,7 @@ func resourcesOf(rule *rbacv1.PolicyRule) (all []string) {
 	return all
 }
 
-// askedAs are the resources that a user asked for. What was refused is an error.
+// askedAs returns the resources that a user asked for. What was refused is an error.
 func (s *stage) askedAs(t *testing.T, user string) map[string]bool {
 	t.Helper()
 	data, err := os.ReadFile(s.audit)

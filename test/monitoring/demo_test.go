@@ -58,7 +58,7 @@ func start(t *testing.T) *demo {
 	return d
 }
 
-// port is a free one, where a job finds its metrics.
+// port returns a free one, where a job finds its metrics.
 func (d *demo) port(job string) string {
 	d.Helper()
 	port, err := localcluster.FreePort()
@@ -85,7 +85,7 @@ func (d *demo) run(name string, args ...string) {
 	}
 }
 
-// edited is a YAML file of the repository with a change, in the cluster's folder.
+// edited returns a YAML file of the repository with a change, in the cluster's folder.
 func (d *demo) edited(file string, change func(map[string]any)) string {
 	d.Helper()
 	data, err := os.ReadFile(filepath.Join(d.root, file))
@@ -107,7 +107,7 @@ func (d *demo) edited(file string, change func(map[string]any)) string {
 	return path
 }
 
-// config is that of the demo with FairShare, and with the lease that the role of the scheduler allows.
+// config returns that of the demo with FairShare, and with the lease that the role of the scheduler allows.
 func (d *demo) config(kubeconfig string) string {
 	return d.edited("hack/demo/8-fairshare.yaml", func(c map[string]any) {
 		c["clientConnection"].(map[string]any)["kubeconfig"] = kubeconfig
@@ -115,7 +115,7 @@ func (d *demo) config(kubeconfig string) string {
 	})
 }
 
-// policy is that of the demo, with plans that wait for nobody.
+// policy returns that of the demo, with plans that wait for nobody.
 func (d *demo) policy() string {
 	return d.edited("hack/demo/7-policy.yaml", func(c map[string]any) {
 		profile := c["profiles"].([]any)[0].(map[string]any)
@@ -204,7 +204,7 @@ func (d *demo) prometheus(binary string) *prometheus {
 	return p
 }
 
-// token is one of the service account of manifests/monitoring/role-binding.yaml.
+// token returns one of the service account of manifests/monitoring/role-binding.yaml.
 func (d *demo) token() string {
 	d.Helper()
 	d.shell("kubectl create namespace monitoring", "kubectl create serviceaccount prometheus -n monitoring")

@@ -80,7 +80,7 @@ func TestQueries(t *testing.T) {
 // query is an expression, and where it stands.
 type query struct{ where, expr string }
 
-// dashboard are the queries of its panels, with what Grafana puts in for variables.
+// dashboard returns the queries of its panels, with what Grafana puts in for variables.
 func dashboard(t *testing.T) (all []query) {
 	t.Helper()
 	var d struct {
@@ -166,7 +166,7 @@ func (p *prometheus) known(q query) error {
 	return errors.Join(failed...)
 }
 
-// selectors are those below a node of a parsed query.
+// selectors returns those below a node of a parsed query.
 func selectors(node any) (found []string) {
 	switch n := node.(type) {
 	case []any:

@@ -179,7 +179,7 @@ func read(ctx context.Context, dir string) (goMod, error) {
 	return module, nil
 }
 
-// nameOf is the last part of a module's path that is no version, with _ for -, as in a variable.
+// nameOf returns the last part of a module's path that is no version, with _ for -, as in a variable.
 func nameOf(module string) string {
 	parts := strings.Split(module, "/")
 	name := parts[len(parts)-1]

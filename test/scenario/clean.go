@@ -116,7 +116,7 @@ func (s *site) customResources(ctx context.Context) ([]schema.GroupVersionResour
 	return custom, nil
 }
 
-// sweep deletes all objects of a resource and waits until they are gone. Finalizers are removed: the controllers
+// sweep deletes all objects of a resource and waits until they are gone. It removes finalizers: the controllers
 // that would do so do not run any more.
 func (s *site) sweep(ctx context.Context, resource schema.GroupVersionResource) error {
 	for {

@@ -19,7 +19,7 @@ type Count struct {
 
 type countRange struct{ least, most int }
 
-// AtLeast is the count of n or more.
+// AtLeast returns the count of n or more.
 func AtLeast(n int) Count {
 	return Count{text: fmt.Sprintf(">=%d", n), ranges: []countRange{{n, math.MaxInt}}}
 }

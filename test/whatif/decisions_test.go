@@ -81,7 +81,7 @@ func contains(all []decisions.Decision, kind, result, domain, outcome string) er
 	return fmt.Errorf("no %s with %s and %s: %s in %+v", kind, result, domain, outcome, all)
 }
 
-// decided is what the scheduler shows to the reader; an error to those who may not read it.
+// decided returns what the scheduler shows to the reader; an error to those who may not read it.
 func (c *cluster) decided() []decisions.Decision {
 	c.Helper()
 	if code, text := c.configz(""); code != http.StatusForbidden {

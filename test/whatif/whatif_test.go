@@ -69,7 +69,7 @@ func start(t *testing.T) *cluster {
 	return started
 }
 
-// configOf is the scheduler's configuration.
+// configOf returns the scheduler's configuration.
 func configOf(root string) string {
 	return filepath.Join(root, "hack", "demo", "8-fairshare.yaml")
 }
@@ -126,7 +126,7 @@ func (r *report) victims() []string {
 	return slices.Compact(list)
 }
 
-// job is the manifest of a Job that is a gang.
+// job returns the manifest of a Job that is a gang.
 func job(name string, pods, gpus int, keys ...string) string {
 	annotations := fmt.Sprintf("gang.scheduling.koordinator.sh/name: %s", name)
 	class := ""
@@ -387,7 +387,7 @@ func (c *cluster) list() []v1.Pod {
 	return list.Items
 }
 
-// pods are all pods and their revisions, once nothing has changed for a while.
+// pods returns all pods and their revisions, once nothing has changed for a while.
 func (c *cluster) pods() map[string]string {
 	c.Helper()
 	var last map[string]string

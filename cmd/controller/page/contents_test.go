@@ -23,7 +23,7 @@ func node(name, rack string, ready bool) *v1.Node {
 	}
 }
 
-// waiting is a member of the gang train that does not fit.
+// waiting returns a member of the gang train that does not fit.
 func waiting(name, message string) *v1.Pod {
 	return &v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name, Annotations: map[string]string{

@@ -14,7 +14,7 @@ import (
 
 var epoch = time.Unix(1_900_000_000, 0)
 
-// queue is one that deserves and has so much cpu.
+// queue returns one that deserves and has so much cpu.
 func queue(name, deserved, allocated string) overview.Queue {
 	return overview.Queue{Name: name, Resources: []overview.QueueResource{{
 		Name: "cpu", Deserved: resource.MustParse(deserved), Allocated: resource.MustParse(allocated),

@@ -15,7 +15,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/reservepods"
 )
 
-// full is a cluster of so many nodes, of each of which one pod has all GPUs.
+// full returns a cluster of so many nodes, of each of which one pod has all GPUs.
 func full(tb testing.TB, count int) *overlay.Dump {
 	tb.Helper()
 	base := small(tb)

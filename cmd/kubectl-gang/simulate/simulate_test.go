@@ -48,7 +48,7 @@ func (b *big) Read(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {runtime.ContentTypeProtobuf}}, Body: io.NopCloser(bytes.NewReader(body))}, nil
 }
 
-// small is a cluster of eight nodes with eight GPUs each, and nothing else.
+// small returns a cluster of eight nodes with eight GPUs each, and nothing else.
 func small(tb testing.TB) *overlay.Dump {
 	tb.Helper()
 	data, err := os.ReadFile("testdata/cluster.json")
@@ -62,7 +62,7 @@ func small(tb testing.TB) *overlay.Dump {
 	return dump
 }
 
-// many is a cluster of so many nodes, with ten pods each, of which seven have a GPU.
+// many returns a cluster of so many nodes, with ten pods each, of which seven have a GPU.
 func many(tb testing.TB, nodes int) *big {
 	tb.Helper()
 	var list v1.NodeList

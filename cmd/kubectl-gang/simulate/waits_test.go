@@ -18,7 +18,7 @@ import (
 
 var podGroups = schema.GroupVersionResource{Group: "scheduling.x-k8s.io", Version: "v1alpha1", Resource: "podgroups"}
 
-// group is some pods of a gang.
+// group returns some pods of a gang.
 func group(n, least int, gang string, changes ...func(*v1.Pod)) (pods []*v1.Pod) {
 	for i := range n {
 		pod := member(fmt.Sprint(gang, "-", i), gang, least)

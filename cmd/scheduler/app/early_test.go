@@ -19,7 +19,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/reservepods"
 )
 
-// somePods are pods of which some have no node, and some have ended.
+// somePods returns pods of which some have no node, and some have ended.
 func somePods(random *rand.Rand) (pods []*v1.Pod) {
 	for i := range random.IntN(30) {
 		pod := st.MakePod().Namespace("ns").Name(fmt.Sprint("p", i)).UID(fmt.Sprint("u", i)).Req(map[v1.ResourceName]string{v1.ResourceCPU: fmt.Sprint(1 + random.IntN(4))})
@@ -61,7 +61,7 @@ type held struct {
 	Pods map[types.UID]string
 }
 
-// inCache is what is on which node.
+// inCache returns what is on which node.
 func inCache(c cache.Cache) map[string]held {
 	nodes := map[string]held{}
 	for name, node := range c.Dump().Nodes {

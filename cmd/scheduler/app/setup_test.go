@@ -66,7 +66,7 @@ func write(t *testing.T, name, text string) string {
 	return file
 }
 
-// apiServer is an API server that has nothing. It returns its address and a
+// apiServer starts an API server that has nothing. It returns its address and a
 // kubeconfig for it.
 func apiServer(t *testing.T) (host, kubeconfig string) {
 	t.Helper()
@@ -87,7 +87,7 @@ func configuration(text string) string {
 	return "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nleaderElection: {leaderElect: false}\n" + text
 }
 
-// withPlugins is a profile with Lockstep's plugins.
+// withPlugins returns a profile with Lockstep's plugins.
 func withPlugins(name string) string {
 	return `- schedulerName: ` + name + `
   plugins:

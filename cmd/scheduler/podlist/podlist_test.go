@@ -26,7 +26,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// listOf is a list of so many pods; each tenth is larger than what is read at once.
+// listOf returns a list of so many pods; each tenth is larger than what is read at once.
 func listOf(n int) *v1.PodList {
 	random := rand.New(rand.NewPCG(1, uint64(n)))
 	list := &v1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}, ListMeta: metav1.ListMeta{ResourceVersion: "7", Continue: "more"}}

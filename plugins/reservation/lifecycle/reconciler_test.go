@@ -137,7 +137,7 @@ func reserve(replicas int32, once bool) *v1alpha1.Reservation {
 
 func node(name string) *v1.Node { return &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}} }
 
-// user is a pod that asks for one cpu and uses a placement of the Reservation with this UID.
+// user returns a pod that asks for one cpu and uses a placement of the Reservation with this UID.
 func user(name, uid string, index int32, on string) *v1.Pod {
 	use := reservation.Allocation{Name: "tonight", UID: types.UID(uid), Index: index}
 	return &v1.Pod{

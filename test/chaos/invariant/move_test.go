@@ -10,14 +10,14 @@ import (
 
 func moving(c *Config) { c.Reservations, c.Moves = true, true }
 
-// movedOff is a pod that the Eviction API deletes.
+// movedOff returns a pod that the Eviction API deletes.
 func (s *story) movedOff(name string) []Observation {
 	return []Observation{s.changed(name, func(p *v1.Pod) {
 		p.Status.Conditions = []v1.PodCondition{{Type: v1.DisruptionTarget, Status: v1.ConditionTrue, Reason: byEvictionAPI}}
 	}), s.deleting(name)}
 }
 
-// migration is a PodMigration for a pod.
+// migration returns a PodMigration for a pod.
 func (s *story) migration(name, pod, phase string, reserved bool) Observation {
 	return MigrationSeen{Migration{Key: "a/" + name, UID: types.UID(name), Pod: s.pods[pod].UID, Phase: phase, Reserved: reserved, Evicted: phase == "Succeeded"}}
 }

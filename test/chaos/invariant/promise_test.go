@@ -17,7 +17,7 @@ func gpus(n int64) v1.ResourceList {
 	return v1.ResourceList{gpu: *resource.NewQuantity(n, resource.DecimalSI)}
 }
 
-// reserved is a Reservation of 4 GPUs on each of these nodes, for pods with label for: its name.
+// reserved returns a Reservation of 4 GPUs on each of these nodes, for pods with label for: its name.
 func reserved(name string, version int, change func(*Reserved), nodes ...int) Reserved {
 	r := Reserved{
 		Name: name, UID: types.UID(name), Version: strconv.Itoa(version), Once: true, Phase: "Available",
@@ -32,7 +32,7 @@ func reserved(name string, version int, change func(*Reserved), nodes ...int) Re
 	return r
 }
 
-// stored is a pod at a version.
+// stored returns a pod at a version.
 func (s *story) stored(name string, version int, change func(*v1.Pod)) Observation {
 	return s.changed(name, func(p *v1.Pod) {
 		p.ResourceVersion = strconv.Itoa(version)
@@ -46,7 +46,7 @@ func on(node int) func(*v1.Pod) {
 	return func(p *v1.Pod) { p.Spec.NodeName, p.Status.Phase = "n"+strconv.Itoa(node), v1.PodRunning }
 }
 
-// using is a pod bound to a placement.
+// using returns a pod bound to a placement.
 func using(reservation string, index, node int) func(*v1.Pod) {
 	return func(p *v1.Pod) {
 		p.Annotations[keyAllocated] = fmt.Sprintf(`{"name":%q,"uid":%q,"index":%d}`, reservation, reservation, index)

@@ -84,7 +84,7 @@ func priority(n int32) with { return func(p *v1.Pod) { p.Spec.Priority = &n } }
 
 func inGroup(name string) with { return func(p *v1.Pod) { p.Labels[keyGroupX] = name } }
 
-// gangPods are members a/NAME-0 and so on of a gang by annotation.
+// gangPods returns members a/NAME-0 and so on of a gang by annotation.
 func (s *story) gangPods(name string, members, minimum int, changes ...with) []Observation {
 	var out []Observation
 	for i := range members {
@@ -110,7 +110,7 @@ func (s *story) pod(name string, changes ...with) Observation {
 	return PodSeen{p}
 }
 
-// changed is a pod after a change.
+// changed returns a pod after a change.
 func (s *story) changed(name string, change func(*v1.Pod)) Observation {
 	p := s.pods[name].DeepCopy()
 	change(p)
@@ -146,7 +146,7 @@ func (s *story) gone(name string) Observation {
 	return PodGone{p}
 }
 
-// evicted is a pod that the scheduler deletes for another.
+// evicted returns a pod that the scheduler deletes for another.
 func (s *story) evicted(name, preemptor string) []Observation {
 	uid := s.pods[name].UID
 	return []Observation{s.marked(name), s.deleting(name), Told{&v1.Event{
@@ -155,7 +155,7 @@ func (s *story) evicted(name, preemptor string) []Observation {
 	}}}
 }
 
-// listed is all pods, after a cut watch.
+// listed returns all pods, after a cut watch.
 func (s *story) listed() Observation {
 	var all []*v1.Pod
 	for _, p := range s.pods {
@@ -164,7 +164,7 @@ func (s *story) listed() Observation {
 	return PodsListed{all}
 }
 
-// found are the violations, one a line, without what was last seen.
+// found returns the violations, one a line, without what was last seen.
 func (s *story) found() string {
 	var out []string
 	for _, v := range s.check.Violations() {

@@ -37,7 +37,7 @@ const (
 // FailNow is a patch by which a pod that runs fails.
 var FailNow = []byte(`{"metadata":{"annotations":{"` + failKey + `":"0s"}}}`)
 
-// ClassName is the name of a priority class.
+// ClassName returns the name of a priority class.
 func ClassName(level int) string { return fmt.Sprintf("chaos-%d", level) }
 
 // Key returns namespace/name.

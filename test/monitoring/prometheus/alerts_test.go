@@ -65,7 +65,7 @@ func TestAlerts(t *testing.T) {
 	}
 }
 
-// alerts are the rules that users load.
+// alerts returns the rules that users load.
 func alerts(t *testing.T) map[string]rulefmt.Rule {
 	t.Helper()
 	file := filepath.Join("..", "..", "..", "manifests", "monitoring", "alerts.yaml")
