@@ -158,7 +158,8 @@ func TestLobby(t *testing.T) {
 	}
 }
 
-// TestEventsAreTold: an event of the cluster is passed on, and told once the queue has it.
+// TestEventsAreTold: an event of the cluster is passed on, and heard is called once the
+// queue has it.
 func TestEventsAreTold(t *testing.T) {
 	rec := &recorder{}
 	var told []string

@@ -15,8 +15,8 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/metrics"
 )
 
-// settling is a gate that settles the place of a pod in the queue when it lets the pod through, as that of gangs does: its label says
-// which.
+// settling is a gate that settles the place of a pod in the queue when it lets the pod through, as the gate of gangs does: the
+// pod's label has the place.
 type settling struct {
 	gate
 	places map[types.UID]int
@@ -42,8 +42,8 @@ func (g settling) less(a, b fwk.QueuedEntityInfo) bool {
 	return a.GetTimestamp().Before(b.GetTimestamp())
 }
 
-// TestFirstOfThoseThatEnter: pods that are activated together enter in the order of the queue, the first one first: the scheduler takes it
-// as soon as it is there. The place of some is settled only by the gate, and others count from when they came here.
+// TestFirstOfThoseThatEnter: pods that are activated together enter in the order of the queue, the first one first: the scheduler
+// takes it as soon as it is there. The place of some is settled only by the gate, and others count from when they came here.
 func TestFirstOfThoseThatEnter(t *testing.T) {
 	g := settling{gate: gate{}, places: map[types.UID]int{}}
 	r := &recorder{}
@@ -76,7 +76,7 @@ func TestFirstOfThoseThatEnter(t *testing.T) {
 	}
 }
 
-// BenchmarkActivate has many pods enter the queue together.
+// BenchmarkActivate makes many pods enter the queue together.
 func BenchmarkActivate(b *testing.B) {
 	metrics.Register()
 	logger, ctx := klog.Background(), b.Context()

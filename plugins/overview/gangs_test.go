@@ -24,7 +24,7 @@ const (
 
 var epoch = metav1.NewTime(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC))
 
-// pod returns one of a gang by annotation; on a node it runs.
+// pod returns a pod of a gang by annotation; on a node it runs.
 func pod(namespace, gang string, i int, node string, changes ...func(*v1.Pod)) *v1.Pod {
 	name := fmt.Sprintf("%s-%d", gang, i)
 	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{
@@ -41,7 +41,7 @@ func pod(namespace, gang string, i int, node string, changes ...func(*v1.Pod)) *
 	return p
 }
 
-// without makes a pod none of a gang by annotation.
+// without takes a pod out of its gang by annotation.
 func without(p *v1.Pod) { p.Annotations = map[string]string{} }
 
 func priority(n int32) func(*v1.Pod) { return func(p *v1.Pod) { p.Spec.Priority = &n } }

@@ -187,7 +187,8 @@ func TestApprovable(t *testing.T) {
 	}
 }
 
-// TestWaits: those that wait say why; what most say is first, and the rest after the fourth reason is left out.
+// TestWaits: gangs have the reasons of their waiting members; the most frequent is first, and reasons after the
+// fourth are left out.
 func TestWaits(t *testing.T) {
 	says := func(reason, message string) func(*v1.Pod) {
 		return func(p *v1.Pod) {

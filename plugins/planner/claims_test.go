@@ -17,7 +17,7 @@ import (
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 )
 
-// storageWith has these claims, volumes and storage classes.
+// storageWith returns a storage with these claims, volumes and storage classes.
 func storageWith(t *testing.T, objects ...any) storage {
 	t.Helper()
 	indexer := func(more cache.Indexers) cache.Indexer {
@@ -138,7 +138,7 @@ func TestClassesByClaims(t *testing.T) {
 	}
 }
 
-// failing is a lister that cannot tell.
+// failing is a lister that fails.
 type failing struct {
 	corelisters.PersistentVolumeClaimLister
 }

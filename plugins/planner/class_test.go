@@ -18,10 +18,10 @@ import (
 
 const gpu = v1.ResourceName("nvidia.com/gpu")
 
-// irrelevant are the fields of a PodSpec in which members of one class may
-// differ, and why. A field that is neither here nor told apart by the class fails
-// TestClassesTellApartWhatMatters: so does a field that a new version of
-// Kubernetes brings.
+// irrelevant are the fields of a PodSpec in which members of one class may differ, and
+// why. A field that is neither here nor distinguished by the class fails
+// TestClassesTellApartWhatMatters; so does a field that a new version of Kubernetes
+// brings.
 var irrelevant = map[string]string{
 	"RestartPolicy":                      "it says what happens to containers that end",
 	"TerminationGracePeriodSeconds":      "it says how the pod ends",
@@ -200,8 +200,8 @@ func fillIn(v reflect.Value) {
 	}
 }
 
-// setLeaf sets a value that has no parts to the nth of its values. It answers
-// false for one that has parts.
+// setLeaf sets a value that has no parts to the nth of its values. It returns false for
+// one that has parts.
 func setLeaf(v reflect.Value, n int) bool {
 	switch v.Addr().Interface().(type) {
 	case *resource.Quantity:

@@ -180,7 +180,7 @@ func TestClassesByDevices(t *testing.T) {
 	}
 }
 
-// TestRoomCountsDevices: of how many members a rack takes is known without allocating anything, where devices are of one node each.
+// TestRoomCountsDevices: how many members a rack takes is known without allocating anything, where devices are of one node each.
 func TestRoomCountsDevices(t *testing.T) {
 	held := dra.Held(dra.Claim("held", 1), "n0", 0, "somebody")
 	reached := dra.Slice("n0", 1)

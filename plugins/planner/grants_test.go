@@ -25,7 +25,7 @@ import (
 
 var team = hold.Holder{Profile: v1.DefaultSchedulerName, Group: "reservation"}
 
-// keeper keeps pods out of what is held for others; those of the team it grants what that holds.
+// keeper keeps pods out of what is held for others; pods of the team it grants what the team holds.
 type keeper struct{ holds *holds.Holds }
 
 func (keeper) Name() string { return "Keeper" }
@@ -54,7 +54,7 @@ func newPlanner(t *testing.T, ledger *holds.Holds, nodes ...string) *Planner {
 	return New(s.Framework, ledger, plugins)
 }
 
-// gangOf returns an attempt of members of 4 GPUs, of which the first are of the team.
+// gangOf returns an attempt of members of 4 GPUs, the first of which are of the team.
 func gangOf(ofTeam, others int, change func(*st.PodWrapper)) *gang.Attempt {
 	need := gang.Need{Key: gang.Key{Namespace: "ns", Name: "g"}, Min: ofTeam + others, Spec: gang.Spec{Min: ofTeam + others}}
 	for i := range ofTeam + others {
@@ -71,7 +71,7 @@ func gangOf(ofTeam, others int, change func(*st.PodWrapper)) *gang.Attempt {
 	return &gang.Attempt{Group: "ns/g", Leader: "m0", Strict: true, Gangs: []gang.Need{need}}
 }
 
-// TestGrantsOfClasses: what is held for some members is no obstacle to these, and is to the others, though they are alike
+// TestGrantsOfClasses: what is held for some members is no obstacle to these, but is to the others, though they are alike
 // in all else.
 func TestGrantsOfClasses(t *testing.T) {
 	port := func(pod *st.PodWrapper) { pod.HostPort(80) }
@@ -122,7 +122,7 @@ func TestGrantsOfClasses(t *testing.T) {
 	}
 }
 
-// TestShapesOfGrants: one that failed does not speak for one that may use more.
+// TestShapesOfGrants: an attempt that failed does not stand for one that may use more.
 func TestShapesOfGrants(t *testing.T) {
 	ledger := holds.New()
 	p := newPlanner(t, ledger, "held")
@@ -143,7 +143,7 @@ func TestShapesOfGrants(t *testing.T) {
 	}
 }
 
-// TestGrantedClasses: members are told apart by what is held for them, in whatever order that is named.
+// TestGrantedClasses: members are distinguished by what is held for them, in whatever order that is named.
 func TestGrantedClasses(t *testing.T) {
 	one, two := hold.Holder{Group: "one"}, hold.Holder{Group: "two"}
 	group := newGrouping(storageWith(t))

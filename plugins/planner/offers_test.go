@@ -31,7 +31,8 @@ func (e ending) NormalizeScores(ctx context.Context, state fwk.CycleState, pod *
 	return e.Framework.NormalizeScores(ctx, state, pod, scores)
 }
 
-// TestPlanEndsWithItsContext: a scheduler that is told to end while it scores nodes has no plan, and does not break down.
+// TestPlanEndsWithItsContext: a scheduler that is asked to end while it scores nodes has no plan, and does not break
+// down.
 func TestPlanEndsWithItsContext(t *testing.T) {
 	for sentence, later := range map[string]bool{"before nodes are scored": false, "before scores are normalized": true} {
 		t.Run(sentence, func(t *testing.T) {

@@ -27,7 +27,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/leading"
 )
 
-// server has pods, and takes in patches of their status as an API server does. What it has the reader sees once it is shown.
+// server has pods, and takes in patches of their status as an API server does. The reader sees what it has once that is shown.
 type server struct {
 	mu sync.Mutex
 	// stored and seen are pods by name.
@@ -50,7 +50,7 @@ func newServer(names ...string) *server {
 	return s
 }
 
-// show has the reader see everything.
+// show makes the reader see everything.
 func (s *server) show() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -172,7 +172,7 @@ func expectAll(t *testing.T, sentence string, s *server, want ...string) {
 	}
 }
 
-// gives has pods say that they wait for a reason, in some words.
+// gives makes pods say that they wait for a reason, in some words.
 func (s *server) gives(reason, message string, names ...string) {
 	for _, name := range names {
 		s.touch(name, func(pod *v1.Pod) {
@@ -193,7 +193,7 @@ func run(t *testing.T, test func(t *testing.T, ctx context.Context)) {
 	})
 }
 
-// TestWrites: each pod is written to once; what it says already is not written; all having said it is noted.
+// TestWrites: each pod is written to once; what it has already is not written; Said is called once all have it.
 func TestWrites(t *testing.T) {
 	run(t, func(t *testing.T, ctx context.Context) {
 		s := newServer("a", "b", "c", "d", "e", "f", "g", "h")
@@ -235,7 +235,7 @@ func TestBeforeItLeads(t *testing.T) {
 	})
 }
 
-// TestTrueWhenWritten: what waits for the rate says what is true once it has it, or nothing.
+// TestTrueWhenWritten: a write that waits for the rate writes what is true once it has it, or nothing.
 func TestTrueWhenWritten(t *testing.T) {
 	run(t, func(t *testing.T, ctx context.Context) {
 		s := newServer("a", "b", "c")
@@ -278,8 +278,8 @@ func TestInTurn(t *testing.T) {
 	})
 }
 
-// TestReasonsAtOnce: what reason pods give is told to all of a large gang within the time that autoscalers wait for more pods,
-// and a gang that comes later has its turn before the first is done.
+// TestReasonsAtOnce: a new reason is written to all of a large gang within the time that autoscalers wait for more pods, and a
+// gang that comes later has its turn before the first is done.
 func TestReasonsAtOnce(t *testing.T) {
 	run(t, func(t *testing.T, ctx context.Context) {
 		const members = 1000
@@ -362,7 +362,7 @@ func TestMadeAgain(t *testing.T) {
 	})
 }
 
-// TestSaysSomethingElse: a pod that was just told one thing is told another one when the watch has come so far.
+// TestSaysSomethingElse: a pod that was just given one message is given another when the watch has come so far.
 func TestSaysSomethingElse(t *testing.T) {
 	run(t, func(t *testing.T, ctx context.Context) {
 		s := newServer("a")

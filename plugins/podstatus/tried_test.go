@@ -33,8 +33,8 @@ func (q *queued) PatchPodStatus(_ *v1.Pod, conditions []*v1.PodCondition, _ *fwk
 	return nil, nil
 }
 
-// TestCorrect: what kube-scheduler says of a pod that failed its cycle is corrected, or not said; a nomination is written in any
-// case, and nothing where nothing changes.
+// TestCorrect: the condition that kube-scheduler writes for a pod that failed its cycle is corrected, or not written; a nomination
+// is written in any case, and nothing where nothing changes.
 func TestCorrect(t *testing.T) {
 	const words = "0/1 nodes are available"
 	unschedulable := &v1.PodCondition{Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: v1.PodReasonUnschedulable, Message: words}
@@ -84,7 +84,8 @@ func TestCorrect(t *testing.T) {
 	}
 }
 
-// TestLimitBeforeWords: a pod says a limit also where kube-scheduler's own words come after it, and not one that only begins like it.
+// TestLimitBeforeWords: a message counts as said also where kube-scheduler's own words come after it, but not where one only begins
+// like it.
 func TestLimitBeforeWords(t *testing.T) {
 	for message, want := range map[string]bool{
 		"too many": true, "too many. 0/1 nodes are available": true, "too many by far": false, "0/1 nodes are available": false,

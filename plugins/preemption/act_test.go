@@ -18,7 +18,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
 )
 
-// server is an API server in trouble: what it answers to calls about pods, before the fake one does.
+// server is an API server in trouble: its answers to calls about pods, before the fake one gets them.
 type server struct {
 	deletes func(name string, options metav1.DeleteOptions) error
 	patches func(name string) error
@@ -54,7 +54,7 @@ func TestActInTrouble(t *testing.T) {
 		server server
 		gone   int
 		held   int
-		again  string // who is chosen next, while nothing has changed for the scheduler
+		again  string // the victim that is chosen next, while nothing has changed for the scheduler
 	}{
 		"all is well": {gone: 2, held: 2},
 		"nobody is evicted where it is not known whether all may be, and the same are chosen again": {

@@ -13,8 +13,8 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 )
 
-// TestSearchForMembersThatCannotRunTogether: nobody is evicted for members of which one keeps
-// the other away, though nothing that runs keeps away either.
+// TestSearchForMembersThatCannotRunTogether: no pod is evicted for members one of which keeps the other away,
+// though nothing that runs keeps either away.
 func TestSearchForMembersThatCannotRunTogether(t *testing.T) {
 	apart := func(topologyKey string) []*v1.Pod {
 		shy, other := st.PodWrapper{Pod: *member("p", 0, 2, 100, 1, "")}, st.PodWrapper{Pod: *member("p", 1, 2, 100, 1, "")}
@@ -61,8 +61,8 @@ func TestSearchForMembersThatCannotRunTogether(t *testing.T) {
 	}
 }
 
-// TestSearchForAClaimThatIsInUse: that a pod which may not be evicted uses the claim of a member is not forgotten,
-// whatever else is asked of the member beside those that come with it.
+// TestSearchForAClaimThatIsInUse: the search does not forget that a pod which may not be evicted uses the claim of
+// a member, whatever else is asked of the member beside the members that come with it.
 func TestSearchForAClaimThatIsInUse(t *testing.T) {
 	for sentence, spread := range map[string]bool{"plain": false, "with a soft spread constraint": true} {
 		t.Run(sentence, func(t *testing.T) {

@@ -63,7 +63,7 @@ func TestSearchBeyondTheNode(t *testing.T) {
 }
 
 // TestSearchForMembersThatRunBesideEachOther: the node that is free takes the second member only once the first is placed
-// beside it, and for that somebody goes.
+// beside it, and for that a pod is evicted.
 func TestSearchForMembersThatRunBesideEachOther(t *testing.T) {
 	leader, worker := st.PodWrapper{Pod: *member("p", 0, 2, 100, 4, "")}, st.PodWrapper{Pod: *member("p", 1, 2, 100, 2, "")}
 	preemptor := []*v1.Pod{

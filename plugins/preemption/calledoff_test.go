@@ -33,7 +33,7 @@ func (p permitted) GetWaitingPod(uid types.UID) fwk.WaitingPod {
 	return nil
 }
 
-// waitingPod counts how often it was called off.
+// waitingPod counts how often its binding was called off.
 type waitingPod struct {
 	fwk.WaitingPod
 	calledOff atomic.Int32
@@ -44,8 +44,8 @@ func (w *waitingPod) Preempt(string, string) bool {
 	return true
 }
 
-// TestMembersThatAreCalledOff: those that were on their way to their nodes wait in the queue again. Where nothing else of
-// their gang was begun to be ended, and they come to nodes after all, the gang is left alone.
+// TestMembersThatAreCalledOff: members that were on their way to their nodes wait in the queue again. Where the end of their
+// gang was not begun otherwise, and they come to nodes after all, the gang is left alone.
 func TestMembersThatAreCalledOff(t *testing.T) {
 	onTheirWay := members("v", 2, 2, 10, 1, "")
 	s := newStage(t, []*v1.Node{node("n0", 2, "r0")}, nil, onTheirWay[0], onTheirWay[1])
@@ -83,7 +83,7 @@ func succeeded(pods []*v1.Pod) []*v1.Pod {
 }
 
 // TestGangThatSucceeded: where all members that were chosen have run to success by the time of the eviction, one that came to
-// run beside them since does not go.
+// run beside them since is not evicted.
 func TestGangThatSucceeded(t *testing.T) {
 	chosen, came := succeeded(members("v", 2, 2, 10, 1, "n0")), member("v", 2, 2, 10, 1, "n1")
 	preemptor := members("p", 1, 1, 100, 1)
@@ -100,8 +100,8 @@ func TestGangThatSucceeded(t *testing.T) {
 	}
 }
 
-// TestMembersThatGaveBack: those that were on their way to their nodes when they were chosen, and wait again by the time of
-// the eviction, are left alone, and so is who came to another node.
+// TestMembersThatGaveBack: members that were on their way to their nodes when they were chosen, and wait again by the time of
+// the eviction, are left alone, and so is a member that came to another node.
 func TestMembersThatGaveBack(t *testing.T) {
 	for sentence, c := range map[string]struct {
 		chosen []*v1.Pod // as the search saw them
@@ -179,7 +179,8 @@ func TestTimeIsUp(t *testing.T) {
 	}
 }
 
-// TestTimeIsUpForThoseWhoCameLate: nor are members of a gang that goes whole which were not chosen, since they came later.
+// TestTimeIsUpForThoseWhoCameLate: nor are members of a gang that ends whole waited for that came later, and so were not
+// chosen.
 func TestTimeIsUpForThoseWhoCameLate(t *testing.T) {
 	for sentence, begun := range map[string]bool{"before the first is evicted": false, "after it": true} {
 		t.Run(sentence, func(t *testing.T) {

@@ -36,7 +36,7 @@ func small(name string, node *v1.Node) *v1.PersistentVolume {
 	return volume
 }
 
-// released returns a volume that was somebody's and is not available again yet.
+// released returns a volume that a claim had and that is not available again yet.
 func released(name string, node *v1.Node) *v1.PersistentVolume {
 	volume := volumeOn(name, node, nil)
 	volume.Status.Phase = v1.VolumeReleased

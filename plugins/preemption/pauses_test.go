@@ -67,8 +67,8 @@ func (s *slow) GangPredicate(context.Context, gangpoint.Gang, []fwk.NodeInfo) *f
 	return nil
 }
 
-// TestWaitingForWhatEndsAnyhow: while the places are held that pods leave which nobody had to evict, there is one search
-// in a while.
+// TestWaitingForWhatEndsAnyhow: while places are held that pods leave which did not have to be evicted, there is one search in
+// a while.
 func TestWaitingForWhatEndsAnyhow(t *testing.T) {
 	leaving := members("v", 2, 2, 10, 1, "n0")
 	clock := clocktesting.NewFakeClock(time.Now())
@@ -107,7 +107,7 @@ func TestWaitingForWhatEndsAnyhow(t *testing.T) {
 	}
 }
 
-// TestPreemptionDelay: a gang evicts nobody before its delay has passed since it first did not fit, and is looked at again then
+// TestPreemptionDelay: a gang evicts no pod before its delay has passed since it first did not fit, and is looked at again then
 // whatever happens.
 func TestPreemptionDelay(t *testing.T) {
 	victim := member("low", 0, 0, 0, 8, "n")

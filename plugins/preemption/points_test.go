@@ -13,7 +13,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/victim"
 )
 
-// opinion is a plugin of somebody else, with an opinion on gangs. It is found by itself.
+// opinion is a plugin of another author, with an opinion on gangs. It is found by itself.
 type opinion struct {
 	refusal string
 	domains []gangpoint.Domain
@@ -40,7 +40,7 @@ func (o *opinion) GangVictimSelector(context.Context, gangpoint.Gang, victim.Vec
 	return o.ids, o.ids != nil
 }
 
-// TestPointsOfVictims: what plugins of the profile say counts.
+// TestPointsOfVictims: the answers of plugins of the profile count.
 func TestPointsOfVictims(t *testing.T) {
 	nodes := []*v1.Node{node("n0", 4, "r0"), node("n1", 4, "r1")}
 	pods := slices.Concat(members("a", 4, 4, 10, 1, "n0"), members("b", 4, 4, 20, 1, "n1"))

@@ -29,7 +29,7 @@ func (k known) Running(of string, key gang.Key) []gang.Footprint {
 	return slices.Clone(k[key])
 }
 
-// Single reports it of pods in no gang.
+// Single reports whether a pod is in no gang.
 func (k known) Single(pod *v1.Pod) bool {
 	_, _, member := gang.KeyOf(pod)
 	return !member
@@ -65,8 +65,8 @@ func full(nodes, racks, min int) ([]*v1.Node, []*v1.Pod, known) {
 	return all, pods, gangs
 }
 
-// BenchmarkSearch is the time of one search: 40,000 pods on 5,000 nodes, and a preemptor of 64 that needs
-// 64 GPUs. Where a topology is required it must grow with the domain, not with the cluster.
+// BenchmarkSearch measures one search: 40,000 pods on 5,000 nodes, and a preemptor of 64 that needs 64 GPUs.
+// Where a topology is required its time must grow with the domain, not with the cluster.
 func BenchmarkSearch(b *testing.B) {
 	for _, c := range []struct {
 		name         string
@@ -121,8 +121,8 @@ func processCPU(b *testing.B) int64 {
 	return usage.Utime.Nano() + usage.Stime.Nano()
 }
 
-// BenchmarkSearchMembersThatDiffer is BenchmarkSearch for a preemptor whose members care about each other, or
-// have a claim each: 64 of them, on 5,000 nodes with 40,000 pods.
+// BenchmarkSearchMembersThatDiffer does what BenchmarkSearch does for a preemptor whose members care about
+// each other, or have a claim each: 64 of them, on 5,000 nodes with 40,000 pods.
 func BenchmarkSearchMembersThatDiffer(b *testing.B) {
 	apart := st.MakeLabelSelector().Label("app", "p").Obj()
 	for _, c := range []struct {

@@ -32,7 +32,7 @@ func (s *stage) victimsOf(t *testing.T, d *demand) string {
 	return f.names()
 }
 
-// names returns those of the victims, sorted; "none" where there is no room to be made.
+// names returns the names of the victims, sorted; "none" where there is no room to be made.
 func (f *found) names() string {
 	if f == nil {
 		return "none"
@@ -154,7 +154,7 @@ func TestSearch(t *testing.T) {
 	}
 }
 
-// TestSearchWithABudget: a PodDisruptionBudget that still lets one pod go counts the victims, and nobody else.
+// TestSearchWithABudget: a PodDisruptionBudget that still lets one pod go counts the victims, and no other pods.
 func TestSearchWithABudget(t *testing.T) {
 	guarded := func(pods []*v1.Pod) []*v1.Pod {
 		for _, pod := range pods {
@@ -187,8 +187,8 @@ func TestSearchWithABudget(t *testing.T) {
 	}
 }
 
-// TestSparedForAWhile: who began to run not long ago is left alone; the preemptor is told, comes again, and finds them later. A
-// queue says otherwise for its own.
+// TestSparedForAWhile: a gang that began to run not long ago is left alone; the preemptor gets that as its reason, comes again,
+// and evicts it later. A queue may set another time for its own.
 func TestSparedForAWhile(t *testing.T) {
 	clock := clocktesting.NewFakeClock(time.Now().Truncate(time.Second))
 	runs := members("v", 4, 4, 10, 1, "n0")
@@ -242,7 +242,7 @@ func TestSearchBehindMany(t *testing.T) {
 	}
 }
 
-// TestSearchOfThePolite: who never preempts still gets what is only held for the less important.
+// TestSearchOfThePolite: a preemptor that never evicts still gets what is only held for the less important.
 func TestSearchOfThePolite(t *testing.T) {
 	s := newStage(t, []*v1.Node{node("n0", 2, "r0")}, members("v", 1, 1, 10, 1, "n0"))
 	s.Holds.Nominate(hold.Hold{For: "other", Holder: hold.Holder{Profile: "lockstep-scheduler", Group: "default/other"}, Node: "n0", Priority: 50, Request: map[v1.ResourceName]int64{gpu: 1}})
@@ -300,8 +300,8 @@ func TestSearchTogether(t *testing.T) {
 	}
 }
 
-// TestHoldsOfOthers: what is held for somebody more important is not there to take; what is held for
-// somebody less important is, without an eviction.
+// TestHoldsOfOthers: what is held for a more important gang cannot be taken; what is held for a less important one can be,
+// without an eviction.
 func TestHoldsOfOthers(t *testing.T) {
 	for sentence, c := range map[string]struct {
 		priority int32
@@ -317,8 +317,8 @@ func TestHoldsOfOthers(t *testing.T) {
 	}
 }
 
-// TestSearchesHold holds searches on small random clusters, through the real filters, against what can
-// be said of any right one.
+// TestSearchesHold holds searches on small random clusters, through the real filters, against what can be said of any right
+// one.
 func TestSearchesHold(t *testing.T) {
 	evicted, refused := 0, 0
 	for seed := range uint64(400) {

@@ -45,7 +45,7 @@ func newStage(tb testing.TB, nodes []*v1.Node, pods []*v1.Pod, objects ...runtim
 	return newStageWith(tb, nil, nodes, pods, objects...)
 }
 
-// newStageWith is newStage with one more plugin in the profile; nil for none.
+// newStageWith does what newStage does, with one more plugin in the profile; nil for none.
 func newStageWith(tb testing.TB, more fwk.Plugin, nodes []*v1.Node, pods []*v1.Pod, objects ...runtime.Object) *stage {
 	tb.Helper()
 	s := &stage{}
@@ -69,7 +69,7 @@ func newStageWith(tb testing.TB, more fwk.Plugin, nodes []*v1.Node, pods []*v1.P
 	return s
 }
 
-// know has the plugin know these gangs.
+// know makes the plugin know these gangs.
 func (s *stage) know(gangs Gangs) { s.Gangs, s.evictor.Gangs = gangs, gangs }
 
 // node returns a node with so many GPUs, in a rack.

@@ -10,8 +10,9 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 )
 
-// TestTakenOver: a preemptor of higher priority takes the room that is being made for another. Those who were chosen for that
-// one go all the same, for the one that counts on it; or where they were spared before, it does not count on it.
+// TestTakenOver: a preemptor of higher priority takes the room that is being made for another. The victims that were chosen
+// for the other are evicted all the same, for the one that counts on it; or where they were spared before, it does not count
+// on it.
 func TestTakenOver(t *testing.T) {
 	for sentence, spared := range map[string]bool{"they go": false, "they were spared before": true} {
 		t.Run(sentence, func(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 	"github.com/lockstep-sh/lockstep/test/await"
 )
 
-// gangsOf is a profile that says of all gangs the same.
+// gangsOf is a profile that reports the same of all gangs.
 type gangsOf struct {
 	known
 	want                       gang.Want
@@ -27,7 +27,7 @@ func (g gangsOf) Placing(holder hold.Holder) bool {
 }
 func (g gangsOf) Synced() bool { return !g.starting }
 
-// TestGiveBack: nominations end of which a gang has no use, also those that nobody knows but from the status of its
+// TestGiveBack: nominations end of which a gang has no use, also those that are known only from the status of its
 // members. Others stay.
 func TestGiveBack(t *testing.T) {
 	recalled, adopted := []string{"pod:g-0", "pod:g-1"}, []string{"default/g", "default/g"}

@@ -13,7 +13,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/victim"
 )
 
-// tiered is a plugin that says from whom may be taken.
+// tiered is a plugin that returns which pods may be evicted.
 type tiered struct {
 	opinion
 	tiers []gangpoint.Tier
@@ -23,7 +23,7 @@ func (r *tiered) VictimRounds(context.Context, gangpoint.Gang, victim.Vector) []
 	return []gangpoint.Round{{Name: "test", Order: victim.Preempt(), Tiers: r.tiers}}
 }
 
-// TestTiers: the first tier that finds anybody decides, domain by domain.
+// TestTiers: the first tier that finds any victim decides, domain by domain.
 func TestTiers(t *testing.T) {
 	permits := func(gangs bool, names ...string) gangpoint.Tier {
 		return gangpoint.Tier{Gangs: gangs, Permits: func(pod *v1.Pod) bool {

@@ -25,7 +25,7 @@ type changing struct {
 	known
 	mu      sync.Mutex
 	running gang.Footprint
-	// waits tells that preemptors wait for nothing but room.
+	// waits is whether preemptors wait for nothing but room.
 	waits bool
 	// wants is what the preemptor is to its gang.
 	wants gang.Want
@@ -202,7 +202,7 @@ func TestWhatWasFoundHolds(t *testing.T) {
 	}
 }
 
-// markedPods lists the pods of which the status says that they are being evicted.
+// markedPods lists the pods whose status says that they are being evicted.
 func (s *stage) markedPods(t *testing.T) []string {
 	t.Helper()
 	list, err := s.handle.ClientSet().CoreV1().Pods("").List(s.ctx, metav1.ListOptions{})
@@ -286,7 +286,7 @@ func TestMembersThatComeWhileTheirGangEnds(t *testing.T) {
 func TestInRepair(t *testing.T) {
 	for sentence, c := range map[string]struct {
 		since time.Duration
-		want  string // who makes way for one pod
+		want  string // the victims for one pod
 	}{
 		"just now":          {time.Second, "other-0"},
 		"for half a minute": {30 * time.Second, "other-0"},
@@ -305,8 +305,8 @@ func TestInRepair(t *testing.T) {
 	}
 }
 
-// TestSurplusOfAGroupThatRunsInPart: what a gang has beyond its minimum may go although another one of its group does not
-// run.
+// TestSurplusOfAGroupThatRunsInPart: what a gang has beyond its minimum may be evicted although another one of its group
+// does not run.
 func TestSurplusOfAGroupThatRunsInPart(t *testing.T) {
 	runs, waits := members("g", 3, 2, 10, 1, "n0"), member("h", 0, 1, 10, 1, "")
 	var objects []runtime.Object

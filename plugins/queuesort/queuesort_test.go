@@ -20,8 +20,8 @@ import (
 
 func at(n int) time.Time { return time.Unix(int64(n), 0) }
 
-// queued returns a pod that entered the queue at a time. Of a nil priority kube-scheduler
-// makes 0.
+// queued returns a pod that entered the queue at a time. kube-scheduler takes a nil
+// priority for 0.
 func queued(uid string, priority *int32, when int) fwk.QueuedEntityInfo {
 	pod := st.MakePod().Name(uid).UID(uid).Obj()
 	pod.Spec.Priority = priority
@@ -140,8 +140,8 @@ func TestLessIsATotalOrder(t *testing.T) {
 	}
 }
 
-// TestGangsStandTogether: between two members of a gang, of one priority, there
-// is nobody else; extras stand apart.
+// TestGangsStandTogether: between two members of a gang, of one priority, there is no
+// other entity; extras stand apart.
 func TestGangsStandTogether(t *testing.T) {
 	for seed := range uint64(20) {
 		rng := rand.New(rand.NewPCG(seed, 6))

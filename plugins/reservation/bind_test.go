@@ -20,7 +20,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/reservepods"
 )
 
-// withClient is a framework of which only the client is asked.
+// withClient is a framework that is only asked for its client.
 type withClient struct {
 	framework.Framework
 	client kubernetes.Interface
@@ -28,7 +28,7 @@ type withClient struct {
 
 func (w withClient) ClientSet() kubernetes.Interface { return w.client }
 
-// uses says that every pod uses the same; nil: nothing.
+// uses reports that every pod uses the same; nil: nothing.
 type uses struct {
 	Reservations
 	what *reservation.Allocation
@@ -48,8 +48,8 @@ func (u uses) Allocation(*v1.Pod) (reservation.Allocation, bool) {
 
 func (u uses) Bind(context.Context, *v1.Pod, string) error { return u.bind }
 
-// TestWhatIsWritten: what a pod uses is on it when it is bound, and nothing that it does not use. It is written by the binder
-// where that can, and costs no call then.
+// TestWhatIsWritten: what a pod uses is in its annotations when it is bound, and nothing that it does not use. The binder
+// writes it where it can, and then it costs no call.
 func TestWhatIsWritten(t *testing.T) {
 	held := &reservation.Allocation{Name: "r", UID: "u", Index: 3}
 	for sentence, c := range map[string]struct {
@@ -99,7 +99,7 @@ func TestWhatIsWritten(t *testing.T) {
 	}
 }
 
-// TestReservePodsAreBoundHere: no binder ever sees one.
+// TestReservePodsAreBoundHere: no binder ever gets one.
 func TestReservePodsAreBoundHere(t *testing.T) {
 	pod := st.MakePod().Namespace("default").Name(reservepods.PodName("r", 0)).UID("u/0/1").Obj()
 	for _, c := range []struct {

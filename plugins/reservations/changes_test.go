@@ -21,7 +21,7 @@ func (b bill) Charge(id hold.ID, _ *v1.Pod, _ string, left hold.Taken) {
 
 func (bill) Recheck() {}
 
-// TestChargedOnce: a queue pays for what owners leave, whoever is heard of first.
+// TestChargedOnce: a queue pays for what owners leave, whichever object comes first.
 func TestChargedOnce(t *testing.T) {
 	for _, podFirst := range []bool{false, true} {
 		s, charged := newStage(t), bill{}
@@ -77,7 +77,7 @@ func TestAnotherCard(t *testing.T) {
 	}
 }
 
-// TestTemplateOfAPod: what a template says of what its pod used means nothing.
+// TestTemplateOfAPod: what a template has of what its pod used means nothing.
 func TestTemplateOfAPod(t *testing.T) {
 	r := newStage(t).make("r", func(r *v1alpha1.Reservation) {
 		r.Spec.Template.Annotations = map[string]string{v1alpha1.GPUCardAnnotation: "0", v1alpha1.ReservationAllocatedAnnotation: "{}", "mine": ""}
@@ -108,8 +108,8 @@ func TestTakenInBind(t *testing.T) {
 	})
 }
 
-// TestSpentIsSaid: that a placement was used is said in the end, if this process leads only later, and if others
-// were used before.
+// TestSpentIsSaid: that a placement was used is written in the end, also if this process leads only later, and
+// if others were used before.
 func TestSpentIsSaid(t *testing.T) {
 	for sentence, play := range map[string]func(s *stage, api *server, r *v1alpha1.Reservation, lead func()){
 		"it leads later": func(s *stage, _ *server, r *v1alpha1.Reservation, lead func()) {

@@ -27,7 +27,7 @@ type server struct {
 	mu     sync.Mutex
 	object *v1alpha1.Reservation // nil: it is deleted
 	writes int
-	// before is asked at each write, which is the how manieth; stored: the write is, in spite of the error.
+	// before is called at each write, with its number; stored: the write is stored, in spite of the error.
 	before func(s *server, write int) (err error, stored bool)
 }
 
@@ -74,7 +74,7 @@ func (s *server) change(do func(r *v1alpha1.Reservation)) {
 	s.object.ResourceVersion = fmt.Sprint(version + 1)
 }
 
-// served has a registry with a Reservation that seeks places, and the API server that has it.
+// served returns a registry with a Reservation that seeks places, and the API server that has it.
 func served(t *testing.T, replicas int32) (*stage, *server) {
 	s := newStage(t)
 	s.Registry.clock = clock.RealClock{} // that of the bubble
@@ -240,7 +240,7 @@ func TestNobodyAsksAnyMore(t *testing.T) {
 	})
 }
 
-// TestGoingDown: who waits for the others does not keep the process.
+// TestGoingDown: a reserve pod that waits for the others does not keep the process.
 func TestGoingDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := served(t, 2)
@@ -286,7 +286,7 @@ func TestDeletedAsItIsWritten(t *testing.T) {
 	}
 }
 
-// TestReservePodTaken: a reserve pod that somebody deletes while its place is written stands in nobody's way.
+// TestReservePodTaken: a reserve pod that is deleted while its place is written stands in no pod's way.
 func TestReservePodTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, api := served(t, 3)

@@ -26,7 +26,7 @@ import (
 
 var begin = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// stage is a registry that watches nothing: it is told.
+// stage is a registry that watches nothing: tests call it.
 type stage struct {
 	*testing.T
 	*Registry
@@ -173,7 +173,7 @@ func TestHeld(t *testing.T) {
 }
 
 // TestUsedOnce: a placement that is used once is one pod's, which gives it back whole if it comes to nothing; what a pod
-// leaves that runs is free.
+// that runs leaves is free.
 func TestUsedOnce(t *testing.T) {
 	s := newStage(t)
 	r := s.make("r", on("a"))
@@ -210,8 +210,8 @@ func TestUsedOnce(t *testing.T) {
 	}
 }
 
-// TestGoneAsItIsBound: a placement that is used once has been used by a pod that was bound, whatever the watch tells of it;
-// one that came to nothing gives it back only when that is known.
+// TestGoneAsItIsBound: a placement that is used once has been used by a pod that was bound, whatever the watch delivers; a
+// pod that came to nothing gives it back only when that is known.
 func TestGoneAsItIsBound(t *testing.T) {
 	for sentence, c := range map[string]struct {
 		play func(s *stage, pod, asBound *v1.Pod)
@@ -270,7 +270,7 @@ func TestUsedAgain(t *testing.T) {
 	}
 }
 
-// TestRestart: whichever is heard of first, what is held beside those who use it is the same.
+// TestRestart: whichever comes first, what is held beside the pods that use it is the same.
 func TestRestart(t *testing.T) {
 	for sentence, podFirst := range map[string]bool{"pods first": true, "Reservations first": false} {
 		t.Run(sentence, func(t *testing.T) {

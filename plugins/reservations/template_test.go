@@ -182,7 +182,8 @@ func TestDomain(t *testing.T) {
 	}
 }
 
-// TestInPlaceOf: whom a place is for is said by the Reservation itself, for its scheduler as for the status of its queue.
+// TestInPlaceOf: the Reservation itself has the pod that a place is for, for its scheduler as for the status of its
+// queue.
 func TestInPlaceOf(t *testing.T) {
 	annotated := func(of string) map[string]string { return map[string]string{v1alpha1.InPlaceOfAnnotation: of} }
 	for sentence, c := range map[string]struct {

@@ -14,7 +14,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/reservepods"
 )
 
-// seeking has a registry that leads, with a profile, and the API server that has a Reservation.
+// seeking makes a registry that leads, with a profile, and returns the API server that has a Reservation.
 func seeking(t *testing.T, r *v1alpha1.Reservation, p profile, s *stage) *server {
 	t.Helper()
 	api := &server{object: r}
@@ -46,7 +46,7 @@ func (s *server) scheduled() (reason, message string) {
 
 var yes = profile{gangs: func() bool { return true }}
 
-// TestReservePodsAreThere: what lacks a place has a reserve pod, whatever became of those before.
+// TestReservePodsAreThere: what lacks a place has a reserve pod, whatever became of the earlier ones.
 func TestReservePodsAreThere(t *testing.T) {
 	s := newStage(t)
 	r := s.make("r", func(r *v1alpha1.Reservation) { r.Spec.Replicas = 2 })
@@ -88,7 +88,7 @@ func TestReservePodsAreThere(t *testing.T) {
 }
 
 // TestUsedThoughNobodySaysSo: a placement that was used once is not held again if its user is gone before a controller has
-// seen it; the scheduler says so itself then.
+// seen it; the scheduler writes that it was used itself then.
 func TestUsedThoughNobodySaysSo(t *testing.T) {
 	s := newStage(t)
 	r := s.make("r", on("a", "b"))

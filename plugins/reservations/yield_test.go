@@ -13,7 +13,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
 )
 
-// TestYielding: only Reservations of a profile that says so make way, and only for a higher priority.
+// TestYielding: only Reservations of a profile that yields make way, and only for a higher priority.
 func TestYielding(t *testing.T) {
 	for _, c := range []struct {
 		yields       bool
@@ -51,7 +51,8 @@ func TestYielding(t *testing.T) {
 	}
 }
 
-// TestYield: what is given up is said first, and free then; what is spent, elsewhere or of others stays.
+// TestYield: what is given up is written first, and free then; what is spent, elsewhere or of others
+// stays.
 func TestYield(t *testing.T) {
 	conflict := apierrors.NewConflict(v1alpha1.ReservationResource.GroupResource(), "r", errors.New("it has changed"))
 	for sentence, c := range map[string]struct {

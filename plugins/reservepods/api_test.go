@@ -18,8 +18,8 @@ import (
 )
 
 // api is an API server with pods, as a reflector sees it: a log of events, lists of some moment in
-// pages or streamed, and watches that are cut. It answers nothing about a revision that it has
-// not given to anybody.
+// pages or streamed, and watches that are cut. It answers nothing about a revision that it has not
+// given out.
 type api struct {
 	mu     sync.Mutex
 	random *rand.Rand
@@ -30,13 +30,13 @@ type api struct {
 	// compacted is the last revision that watches cannot go on from any more.
 	compacted int64
 	watches   map[*stream]bool
-	// given are the revisions that somebody may ask from.
+	// given are the revisions that a client may ask from.
 	given map[string]bool
 	// pageSize is that of lists, 0 for all at once; pages are the lists that are under way.
 	pageSize int
 	pages    map[string][]*v1.Pod
-	// streams is how a list that is to be streamed is answered; lists and watchesFail are how many
-	// of the next calls fail.
+	// unstreamed and refuses are how a list that is to be streamed is answered; listsFail and
+	// watchesFail are how many of the next calls fail.
 	unstreamed, refuses bool
 	listsFail           int
 	watchesFail         int
@@ -50,7 +50,7 @@ func newAPI(random *rand.Rand, first int64) *api {
 	}
 }
 
-// IsWatchListSemanticsUnSupported is how client-go asks.
+// IsWatchListSemanticsUnSupported has the name that client-go looks for.
 func (a *api) IsWatchListSemanticsUnSupported() bool { return a.unstreamed }
 
 func (a *api) List(options metav1.ListOptions) (runtime.Object, error) {
@@ -61,7 +61,7 @@ func (a *api) Watch(options metav1.ListOptions) (watch.Interface, error) {
 	return a.WatchWithContext(context.Background(), options)
 }
 
-// put creates or changes a pod, and has it deleted where it is nil.
+// put creates or changes a pod, and deletes it where change returns nil.
 func (a *api) put(name string, change func(*v1.Pod) *v1.Pod) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -90,14 +90,14 @@ func (a *api) put(name string, change func(*v1.Pod) *v1.Pod) {
 	}
 }
 
-// at returns a revision that is given to somebody.
+// at returns a revision, which counts as given out.
 func (a *api) at(revision int64) string {
 	version := strconv.FormatInt(revision, 10)
 	a.given[version] = true
 	return version
 }
 
-// ask checks a revision that somebody asks from.
+// ask checks a revision that a client asks from.
 func (a *api) ask(what string, options metav1.ListOptions) int64 {
 	if options.ResourceVersion == "" || options.ResourceVersion == "0" {
 		return 0
@@ -216,7 +216,7 @@ func (a *api) fail(err *apierrors.StatusError) {
 	}
 }
 
-// cutOrder returns the watches; there is one at most but for a moment.
+// cutOrder returns the watches; there is one at most, except for a moment.
 func (a *api) cutOrder() []*stream { return slices.Collect(maps.Keys(a.watches)) }
 
 // mark sends a bookmark.
@@ -228,7 +228,7 @@ func (a *api) mark() {
 	}
 }
 
-// compact has watches and the pages of lists of before now expire.
+// compact makes the watches and the pages of lists of before now expire.
 func (a *api) compact() {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -79,8 +79,8 @@ func podNamed(name string) *v1.Pod {
 	return reservePod("a").Name(name).NominatedNodeName("n2").Obj()
 }
 
-// Of each reserve pod's call the API server hears nothing, whether there is the pod or not; of all
-// others it does.
+// TestClientAnswersForReservePods: no call about a reserve pod reaches the API server, whether the
+// pod exists or not; all others do.
 func TestClientAnswersForReservePods(t *testing.T) {
 	name := PodName("a", 0)
 	for method, want := range map[string]string{
@@ -128,7 +128,7 @@ func TestClientAnswersForReservePods(t *testing.T) {
 	}
 }
 
-// A method of client-go's that is new has to be looked at.
+// TestEveryCallAboutOnePodIsKnown: a new method of client-go's has to be looked at.
 func TestEveryCallAboutOnePodIsKnown(t *testing.T) {
 	other := []string{"List", "Watch", "DeleteCollection", "GetLogs", "ProxyGet"}
 	var unknown []string

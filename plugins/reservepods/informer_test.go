@@ -16,8 +16,8 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler"
 )
 
-// Of the API server's pods the informer asks for what that of kube-scheduler asks for, and keeps what
-// it keeps.
+// TestInformerIsThatOfTheScheduler: the informer asks for those of the API server's pods that
+// kube-scheduler's asks for, and keeps what it keeps.
 func TestInformerIsThatOfTheScheduler(t *testing.T) {
 	follow := func(factoryOf func(kubernetes.Interface) informers.SharedInformerFactory) (asked []string, pods map[string]*v1.Pod) {
 		pod := realPod("real", "")

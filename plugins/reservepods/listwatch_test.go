@@ -16,8 +16,8 @@ import (
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 )
 
-// side is the API server's side of a ListWatch: it notes from where it is asked, and answers what a
-// test says.
+// side is the API server's side of a ListWatch: it notes from where it is asked, and gives the
+// answers that a test sets.
 type side struct {
 	*cache.ListWatch
 	asked   []string
@@ -144,7 +144,8 @@ func TestWatchGoesOnFromTheAPIServersOwnVersion(t *testing.T) {
 	})
 }
 
-// An API server that gives no version with its lists sends what there is in no order.
+// TestVersionsOutOfOrderAreNoneToGoOnFrom: an API server that gives no version with its lists sends
+// what there is in no order.
 func TestVersionsOutOfOrderAreNoneToGoOnFrom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inner, store := newSide(), storeOf(t, reservePod("a").Obj())

@@ -19,7 +19,7 @@ import (
 	"github.com/lockstep-sh/lockstep/test/await"
 )
 
-// TestNamesakes: a pod that was deleted and made again while the watch was cut is told as two.
+// TestNamesakes: a pod that was deleted and made again while the watch was cut comes as two.
 func TestNamesakes(t *testing.T) {
 	client := fake.NewClientset()
 	var mu sync.Mutex

@@ -76,7 +76,7 @@ func apiServer(t *testing.T, before *v1.Pod, kind types.PatchType, patch []byte,
 	return result, nil
 }
 
-// compare has the store and the API server's code patch the same pod.
+// compare makes the store and the API server's code patch the same pod.
 func compare(t *testing.T, kind types.PatchType, patch []byte, subresources ...string) {
 	t.Helper()
 	s := storeOf(t, defaulted())

@@ -16,7 +16,7 @@ import (
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 )
 
-// heard notes what the watchers and the observers of a store are told.
+// heard notes the calls of the watchers and the observers of a store.
 type heard struct{ events, changes []string }
 
 func listen(s *Store) *heard {
@@ -219,7 +219,8 @@ func TestBoundPodIsAsTheAPIServerMakesIt(t *testing.T) {
 	}
 }
 
-// Each change has a resourceVersion of its own, and watchers hear of them in their order.
+// TestConcurrentChangesHaveAnOrder: each change has a resourceVersion of its own, and
+// watchers get the changes in their order.
 func TestConcurrentChangesHaveAnOrder(t *testing.T) {
 	s := storeOf(t, reservePod("a").Obj())
 	var versions []string

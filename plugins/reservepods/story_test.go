@@ -49,7 +49,7 @@ func newStory(t *testing.T, seed uint64, first int64) *story {
 	return s
 }
 
-// begin has an informer follow.
+// begin starts an informer.
 func (s *story) begin(ctx context.Context) {
 	s.informer = cache.NewSharedIndexInformer(NewListWatch(s.api, s.store), &v1.Pod{}, 0, cache.Indexers{})
 	if _, err := s.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
@@ -103,7 +103,7 @@ func (s *story) note(of map[types.UID][]string, object any, gone bool) {
 	}
 }
 
-// step has one thing happen.
+// step makes one thing happen.
 func (s *story) step() {
 	real, reserve := fmt.Sprint("pod-", s.random.IntN(6)), PodName(fmt.Sprint("r", s.random.IntN(4)), 0)
 	var err error
@@ -153,7 +153,7 @@ func (s *story) step() {
 	}
 }
 
-// trouble has something happen to the connection.
+// trouble makes something happen to the connection.
 func (s *story) trouble() {
 	switch s.random.IntN(8) {
 	case 0, 1:

@@ -86,8 +86,8 @@ func violations(allowed []int, pods []Pod) int {
 	return n
 }
 
-// TestSelectionsHold holds selections on small random clusters against what can be
-// said of any right one.
+// TestSelectionsHold holds selections on small random clusters against what can be said of any
+// right one.
 func TestSelectionsHold(t *testing.T) {
 	some, none := 0, 0
 	for seed := range uint64(20000) {
@@ -232,7 +232,7 @@ func TestOrderOfInputDoesNotMatter(t *testing.T) {
 }
 
 // TestLeastViolations holds how many victims violate a budget against all there is to choose
-// from, where nothing else tells victims apart: pods of one GPU that their gangs can do
+// from, where nothing else distinguishes victims: pods of one GPU that their gangs can do
 // without, for members of one GPU.
 func TestLeastViolations(t *testing.T) {
 	some, most := 0, 0

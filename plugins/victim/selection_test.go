@@ -97,7 +97,7 @@ func (c *cluster) gangOf(id string, min int, priority int32, age int, words stri
 	return g
 }
 
-// newCluster has nodes of these capacities; those below zero are outside the domain.
+// newCluster makes nodes of these capacities; those below zero are outside the domain.
 func newCluster(members, member int64, capacities ...int64) *cluster {
 	c := &cluster{on: map[types.UID]int{}, gone: map[types.UID]bool{}, members: members, member: member}
 	for _, n := range capacities {

@@ -19,7 +19,7 @@ func informer() cache.SharedIndexInformer {
 	return cache.NewSharedIndexInformer(cachetest.NewFakeControllerSource(), &v1.Pod{}, 0, cache.Indexers{})
 }
 
-// What a handler has taken in is what it has returned from.
+// TestHandled: a handler has taken in what it has returned from.
 func TestHandled(t *testing.T) {
 	var during map[string]string // what counts as taken in while the handler is at work
 	all, calls := New(), 0
@@ -68,7 +68,7 @@ func TestOwn(t *testing.T) {
 	}
 }
 
-// Where nobody asks, a handler is itself.
+// TestNone: without Watches, a handler is registered as it is.
 func TestNone(t *testing.T) {
 	var none *Watches
 	if _, ok := none.Shared("somebody's pods", informer(), cache.ResourceEventHandlerFuncs{}).(cache.ResourceEventHandlerFuncs); !ok {

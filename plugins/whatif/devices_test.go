@@ -15,7 +15,7 @@ import (
 	"github.com/lockstep-sh/lockstep/test/idle"
 )
 
-// deviceStage has nodes n0 to n5 of which each has so many devices.
+// deviceStage returns a stage with nodes n0 to n5, each of which has so many devices.
 func deviceStage(t testing.TB, devices []int, objects ...runtime.Object) *stage {
 	t.Helper()
 	objects = append(objects, dra.Class())
@@ -63,7 +63,7 @@ func addTo(t testing.TB, tx *Transaction, pod *v1.Pod, node string) {
 	}
 }
 
-// wantNothingInFlight asks kube-scheduler's own tracker.
+// wantNothingInFlight checks kube-scheduler's own tracker.
 func wantNothingInFlight(t testing.TB, s *stage, allocated int, claims ...string) {
 	t.Helper()
 	real := s.fw.SharedDRAManager().ResourceClaims()
@@ -105,7 +105,7 @@ func TestDevicesOfClaims(t *testing.T) {
 	}
 }
 
-// A view that was made before others came and went is not told by the framework.
+// TestDevicesOfAViewThatLasts: the framework does not update a view that was made before others came and went.
 func TestDevicesOfAViewThatLasts(t *testing.T) {
 	s := deviceStage(t, []int{2}, dra.Claim("a", 1), dra.Claim("b", 2))
 	s.set()
@@ -164,7 +164,8 @@ func TestDevicesThatLeaveWithPods(t *testing.T) {
 	wantNothingInFlight(t, s, 3, "new")
 }
 
-// Extended resources that a DeviceClass backs are devices where the node does not have them of a device plugin.
+// TestDevicesOfExtendedResources: extended resources that a DeviceClass backs are devices where the node does
+// not have them of a device plugin.
 func TestDevicesOfExtendedResources(t *testing.T) {
 	s := deviceStage(t, []int{2, 1})
 	s.nodes[1].Status.Allocatable[dra.Backed] = s.nodes[1].Status.Allocatable[gpu]

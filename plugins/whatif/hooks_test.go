@@ -95,7 +95,7 @@ func TestHooksHaveTheirSay(t *testing.T) {
 	if status := tx.Fits(t.Context(), v, n1); status.Message() != "one has come" {
 		t.Errorf("a node that the hook refuses: %v", status)
 	}
-	late := view(t, tx, pod("nothing", 2)) // it is told of what was before
+	late := view(t, tx, pod("nothing", 2)) // it gets what was before
 	if status := tx.Fits(t.Context(), late, n1); status.Message() != "one has come" {
 		t.Errorf("a view made later: %v", status)
 	}
@@ -130,8 +130,8 @@ func (licence) SimulatePredicate(_ context.Context, state fwk.CycleState, _ *v1.
 	return nil
 }
 
-// TestHooksHearOfNominatedPods: to a plugin that judges nodes by pods on others, pods of equal or higher priority
-// matter wherever they are nominated to.
+// TestHooksHearOfNominatedPods: to a plugin that judges nodes by pods on others, pods of equal or higher priority matter
+// wherever they are nominated to.
 func TestHooksHearOfNominatedPods(t *testing.T) {
 	s := newStage(t)
 	s.set(on(pod("plain", 0), "n0"))
@@ -181,7 +181,8 @@ type quiet struct{ census }
 
 func (quiet) SimulatesNodeLocally() {}
 
-// TestLocalViews: whether pods elsewhere matter to a node depends on who keeps the pod away from where, and on the hooks.
+// TestLocalViews: whether pods elsewhere matter to a node depends on which pods keep the pod away from where, and on the
+// hooks.
 func TestLocalViews(t *testing.T) {
 	repels := func(topology string) *v1.Pod {
 		p := st.PodWrapper{Pod: *on(pod("nothing", 0), "n0")}
@@ -222,7 +223,7 @@ func TestLocalViews(t *testing.T) {
 	}
 }
 
-// TestSettled: what a plugin says for good of a node is not for good where pods elsewhere matter to it.
+// TestSettled: a plugin's final verdict on a node is not final where pods elsewhere matter to it.
 func TestSettled(t *testing.T) {
 	s := newStage(t)
 	repels := st.PodWrapper{Pod: *on(pod("nothing", 0), "n0")}
@@ -250,7 +251,7 @@ type moment struct {
 	added    map[types.UID]string
 }
 
-// at is the same at a mark, to change by itself.
+// at returns the same at a mark, to change by itself.
 func (m moment) at(mark Mark) moment {
 	return moment{mark: mark, standing: slices.Clone(m.standing), gone: maps.Clone(m.gone), added: maps.Clone(m.added)}
 }

@@ -61,7 +61,7 @@ func newStage(t testing.TB, objects ...runtime.Object) *stage {
 	return s
 }
 
-// configure has pods of a service spread over zones also where they do not ask for it.
+// configure spreads pods of a service over zones also where they do not ask for it.
 func configure(p *schedconfig.KubeSchedulerProfile) {
 	for i, entry := range p.PluginConfig {
 		if args, ok := entry.Args.(*schedconfig.PodTopologySpreadArgs); ok {
@@ -92,7 +92,7 @@ func volume(name string) *v1.PersistentVolume {
 // set makes the snapshot one of these pods.
 func (s *stage) set(pods ...*v1.Pod) { *s.snapshot = *cache.NewSnapshot(pods, s.nodes) }
 
-// begin opens a transaction, and answers the nodes by name.
+// begin opens a transaction, and returns the nodes by name.
 func (s *stage) begin(t testing.TB, interdependent bool) (*Transaction, map[string]int) {
 	t.Helper()
 	tx, err := Begin(s.fw, HooksOf(extension.New(), s.fw), interdependent)
@@ -151,8 +151,8 @@ func on(p *v1.Pod, node string) *v1.Pod {
 	return p
 }
 
-// view prepares a pod; it fails the test if a plugin breaks, and answers nil if
-// one refuses.
+// view prepares a pod; it fails the test if a plugin breaks, and returns nil if one
+// refuses.
 func view(t testing.TB, tx *Transaction, p *v1.Pod) *View {
 	t.Helper()
 	v, status := tx.View(t.Context(), p, func(fwk.CycleState) {})
@@ -162,7 +162,7 @@ func view(t testing.TB, tx *Transaction, p *v1.Pod) *View {
 	return v
 }
 
-// fits asks on which nodes a pod fits; a pod that is refused before fits on none.
+// fits returns on which nodes a pod fits; a pod that is refused before fits on none.
 func fits(t testing.TB, tx *Transaction, v *View) []string {
 	t.Helper()
 	var names []string

@@ -21,7 +21,7 @@ type mode struct {
 	kinds   []string
 	// stand are the kinds of pods that are there already.
 	stand []string
-	// expected: the transaction is told which pods may be added.
+	// expected: the transaction is given the pods that may be added.
 	expected bool
 }
 
@@ -119,7 +119,7 @@ func TestFitsAsIfThePodsStoodThere(t *testing.T) {
 	}
 }
 
-// inFact tells on which nodes a pod of each kind fits where the added pods stand.
+// inFact returns on which nodes a pod of each kind fits where the added pods stand.
 func (s *stage) inFact(t *testing.T, mode mode, added []hypothetical) map[string][]string {
 	t.Helper()
 	pods := standing(mode.stand...)
@@ -135,8 +135,8 @@ func (s *stage) inFact(t *testing.T, mode mode, added []hypothetical) map[string
 	return want
 }
 
-// walk adds pods and goes back to marks at random. It fills views, if asked to, at
-// random moments, and answers what stands in the end.
+// walk adds pods and goes back to marks at random. It fills views, if asked to, at random
+// moments, and returns what stands in the end.
 func walk(t *testing.T, rng *rand.Rand, tx *Transaction, kinds []string, views map[string]*View) []hypothetical {
 	t.Helper()
 	var stands []hypothetical
@@ -202,7 +202,7 @@ func TestNodesAreAsTheyWouldBe(t *testing.T) {
 			if err := tx.Discard(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			mode.kinds = nil // nobody is asked about
+			mode.kinds = nil // no pod is asked about
 			s.inFact(t, mode, added)
 			want := map[string]nodeFacts{}
 			for name, facts := range s.facts(t).Nodes {
@@ -280,8 +280,8 @@ func (s *stage) nominate(t *testing.T, p *v1.Pod, priority int32, node string) {
 	s.queue.Add(t.Context(), p)
 }
 
-// TestFitsBesideNominatedPods: those that are nominated count as kube-scheduler
-// counts them, but for the transaction's own.
+// TestFitsBesideNominatedPods: pods that are nominated count as kube-scheduler counts
+// them, except for the transaction's own.
 func TestFitsBesideNominatedPods(t *testing.T) {
 	s := newStage(t)
 	s.set(standing(interdependent...)...)

@@ -57,7 +57,7 @@ func waitingPod(i int) *v1.Pod {
 	return st.MakePod().Namespace("ns").Name(name).UID(name).PVC(name).Req(amounts{v1.ResourceCPU: "1"}).Obj()
 }
 
-// beginOnVolumes is begin with the volumes of the profile, and all waiting pods contending.
+// beginOnVolumes does what begin does, with the volumes of the profile, and all waiting pods contending.
 func (s *stage) beginOnVolumes(t *testing.T, interdependent bool) (*Transaction, map[string]int) {
 	t.Helper()
 	tx, at := s.begin(t, interdependent)
@@ -70,7 +70,7 @@ func (s *stage) beginOnVolumes(t *testing.T, interdependent bool) (*Transaction,
 	return tx, at
 }
 
-// fitsFor asks where a pod fits by the view of another.
+// fitsFor returns where a pod fits by the view of another.
 func fitsFor(t *testing.T, tx *Transaction, v *View, p *v1.Pod) []string {
 	t.Helper()
 	own, status := tx.For(t.Context(), v, p)

@@ -66,7 +66,7 @@ func newStage(t *testing.T, objects ...client.Object) *stage {
 	return s
 }
 
-// step reconciles, and answers what it has led to: phase, reason, events, and when to come again.
+// step reconciles, and returns what it has led to: phase, reason, events, and when to come again.
 func (s *stage) step() string {
 	s.t.Helper()
 	s.patches = nil
@@ -148,7 +148,7 @@ func user(name, uid string, index int32, on string) *v1.Pod {
 	}
 }
 
-// TestLife: what is done and told from beginning to end; what has not changed is not written.
+// TestLife: what is done and reported from beginning to end; what has not changed is not written.
 func TestLife(t *testing.T) {
 	s := newStage(t, reserve(2, true), node("n1"), node("n2"))
 	s.want("Pending Pending [] 30s")
@@ -195,7 +195,7 @@ func TestExpiry(t *testing.T) {
 	s.want("Failed Expired [] 0s")
 }
 
-// TestConflict: what somebody has changed meanwhile is not overwritten, but looked at again.
+// TestConflict: what has been changed meanwhile is not overwritten, but looked at again.
 func TestConflict(t *testing.T) {
 	s := newStage(t, reserve(1, true), node("n1"))
 	s.want("Pending Pending [] 30s")
@@ -222,7 +222,7 @@ func TestDeleteConflict(t *testing.T) {
 	}
 }
 
-// TestNodes: a node that is gone is told from one of which the cache has not heard yet.
+// TestNodes: a node that is gone is distinguished from one that the cache does not have yet.
 func TestNodes(t *testing.T) {
 	cordoned := node("n2")
 	cordoned.Spec.Unschedulable = true
