@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// Whatever is sent is read, in its order; there is a pause only where nothing more was there.
+// TestBatches: all that is sent is read, in its order; there is a pause only where nothing
+// more was there.
 func TestBatches(t *testing.T) {
 	const size = 64
 	for name, c := range map[string]struct {
@@ -48,7 +49,7 @@ func TestBatches(t *testing.T) {
 	}
 }
 
-// Only watches are read so: a write waits for its answer.
+// TestGathered: only watches are read like this: a write waits for its answer.
 func TestGathered(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, strings.Repeat("x", 10))

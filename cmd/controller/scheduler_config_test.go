@@ -23,7 +23,7 @@ func write(t *testing.T, profiles string) string {
 	return file
 }
 
-// TestQueues: what the scheduler's configuration says of queues is what the controller goes by.
+// TestQueues: the controller goes by what the scheduler's configuration says of queues.
 func TestQueues(t *testing.T) {
 	const with = "  plugins: {multiPoint: {enabled: [{name: Gang}, {name: FairShare}]}}\n"
 	flags := queuestatus.Options{SchedulerNames: []string{"by-flag"}, Policies: []string{"proportion"}}

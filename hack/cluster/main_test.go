@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// What is to be done next names the cluster, where that is not the usual one.
+// TestHint: what is to be done next names the cluster, where that is not the usual one.
 func TestHint(t *testing.T) {
 	for name, want := range map[string][]string{
 		"lockstep": {"make run  ", "make down  "},

@@ -16,7 +16,8 @@ import (
 	"github.com/lockstep-sh/lockstep/test/scenario"
 )
 
-// The story names numbers. They have to be those of the files that it applies.
+// TestWorkloads: the story names numbers. They have to be those of the files that it
+// applies.
 func TestWorkloads(t *testing.T) {
 	want := map[string]int32{
 		"1-one-rack.yaml": 8, "2-learners.yaml": 4, "2-actors.yaml": 4, "3-too-big.yaml": 10, "4-elastic.yaml": 24, "5-urgent.yaml": 8, "6-run.yaml": 8, "7-gang.yaml": 4, "8-gang.yaml": 4,
@@ -80,7 +81,8 @@ func TestStory(t *testing.T) {
 	}
 }
 
-// What is no terminal gets no colours; long lines are broken, and nothing is lost.
+// TestPrinter: what is no terminal gets no colours; long lines are broken, and nothing is
+// lost.
 func TestPrinter(t *testing.T) {
 	file, err := os.Create(filepath.Join(t.TempDir(), "out"))
 	if err != nil {

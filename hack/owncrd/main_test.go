@@ -12,7 +12,7 @@ import (
 	"github.com/lockstep-sh/lockstep/hack/crdfilter"
 )
 
-// TestQuantity: whatever the pattern takes can be read, is not negative, and is what users write.
+// TestQuantity: all that the pattern takes can be read, is not negative, and is what users write.
 func TestQuantity(t *testing.T) {
 	pattern := regexp.MustCompile(quantity)
 	read := func(text string) {
@@ -66,7 +66,7 @@ func TestDateTime(t *testing.T) {
 	}
 }
 
-// TestRewrite: of the template the descriptions go, and nothing else; a schema that has become another one is noticed.
+// TestRewrite: the descriptions of the template go, and nothing else; a schema that has become another one is noticed.
 func TestRewrite(t *testing.T) {
 	var out strings.Builder
 	if err := crdfilter.Run(strings.NewReader(`{"spec": {"names": {"kind": "Reservation"}, "versions": [{"schema": {"openAPIV3Schema": {"properties": {"spec": {}}}}}]}}`), &out, rewrite); err == nil || !strings.Contains(err.Error(), "there is no template") {

@@ -47,7 +47,7 @@ func TestParsePlatforms(t *testing.T) {
 	}
 }
 
-// pack makes an archive as somebody else would.
+// pack makes an archive as another tool would.
 func pack(t *testing.T, at time.Time, names ...string) []byte {
 	t.Helper()
 	var out bytes.Buffer
@@ -72,7 +72,7 @@ func pack(t *testing.T, at time.Time, names ...string) []byte {
 	return out.Bytes()
 }
 
-// Neither when it was packed nor in which order shows in an archive.
+// TestRepack: an archive shows neither when it was packed nor in which order.
 func TestRepack(t *testing.T) {
 	one, err := repack(pack(t, time.Unix(1, 0), "c/values.yaml", "c/Chart.yaml", "c/a"))
 	if err != nil {
@@ -117,7 +117,7 @@ func TestWriteSums(t *testing.T) {
 	}
 }
 
-// What is told apart is what Go builds without and with C.
+// TestCheckStatic: it distinguishes what Go builds without and with C.
 func TestCheckStatic(t *testing.T) {
 	for name, tc := range map[string]struct {
 		source, cgo string
@@ -149,7 +149,8 @@ func TestCheckStatic(t *testing.T) {
 	}
 }
 
-// Each program that runs in the cluster has an image of nothing but itself, as the user that the manifests name.
+// TestDockerfile: each program that runs in the cluster has an image of nothing but itself, as the user that the
+// manifests name.
 func TestDockerfile(t *testing.T) {
 	data, err := os.ReadFile("Dockerfile")
 	if err != nil {
@@ -180,7 +181,8 @@ func TestDockerfile(t *testing.T) {
 	}
 }
 
-// What is made of the manifests has the version and the registry of the release in it, and is the same each time.
+// TestChartAndInstall: what is made of the manifests has the version and the registry of the release in it, and
+// is the same each time.
 func TestChartAndInstall(t *testing.T) {
 	root, err := localcluster.Root()
 	if err != nil {

@@ -53,7 +53,7 @@ func TestForbidden(t *testing.T) {
 	}
 }
 
-// TestHelpers: what helps tests is for tests.
+// TestHelpers: packages that help tests are for tests.
 func TestHelpers(t *testing.T) {
 	helper := []string{module + helpers[0]}
 	for name, c := range map[string]struct {

@@ -34,7 +34,7 @@ func whyFails(wait func(tb testing.TB)) string {
 	return f.why
 }
 
-// TestWaits: each ends, and says what it waited for.
+// TestWaits: each ends, and the failure names what it waited for.
 func TestWaits(t *testing.T) {
 	const short = 20 * time.Millisecond
 	tries := 0

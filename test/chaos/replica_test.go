@@ -2,7 +2,8 @@ package main
 
 import "testing"
 
-// A process that ends because it leads no more has not ended by itself, whichever service it is.
+// TestLeaseLost: a process that ends because it leads no more has not ended by itself, whichever
+// service it is.
 func TestLeaseLost(t *testing.T) {
 	for text, want := range map[string]bool{
 		`E1122 05:09:44.688716 5503 server.go:337] "Leaderelection lost"`:                                                           true,

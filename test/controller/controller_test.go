@@ -64,8 +64,8 @@ func testPodsFirst(t *testing.T, c *localcluster.Cluster) {
 	g.stays()
 }
 
-// Members that join in every way a PodGroup can describe; the annotation's
-// minimum goes before the PodGroup's.
+// testPodGroupFirst: members that join in every way a PodGroup can describe; the
+// annotation's minimum goes before the PodGroup's.
 func testPodGroupFirst(t *testing.T, c *localcluster.Cluster) {
 	n := newNamespace(t, c, "podgroup-first")
 	g := n.createGroup(9)
@@ -170,8 +170,8 @@ func testTwoNamespaces(t *testing.T, c *localcluster.Cluster) {
 	}
 }
 
-// A pod that is made again under its name is another one, and a pod that is on
-// its way out is none.
+// TestRecreated: a pod that is made again under its name is another one, and a pod that
+// is on its way out is none.
 func TestRecreated(t *testing.T) {
 	t.Parallel()
 	// Without KWOK: it deletes by name, and so may hit the successor.
@@ -212,7 +212,7 @@ func TestRecreated(t *testing.T) {
 	})
 }
 
-// A gang of 100 that comes, binds and runs costs a handful of writes.
+// testWrites: a gang of 100 that comes, binds and runs costs a handful of writes.
 func testWrites(t *testing.T, c *localcluster.Cluster) {
 	const size, limit = 100, 12
 	n := newNamespace(t, c, "writes")
@@ -231,7 +231,8 @@ func testWrites(t *testing.T, c *localcluster.Cluster) {
 	}
 }
 
-// The controller and a scheduler that has its own opinion do not fight.
+// testSchedulersWord: the controller and a scheduler that has its own opinion do not
+// fight.
 func testSchedulersWord(t *testing.T, c *localcluster.Cluster) {
 	n := newNamespace(t, c, "word")
 	g := n.createGroup(2)
@@ -258,7 +259,7 @@ func testSchedulersWord(t *testing.T, c *localcluster.Cluster) {
 	g.stays()
 }
 
-// A pod whose label is changed counts where it went.
+// testLeavesAndJoins: a pod whose label is changed counts where it went.
 func testLeavesAndJoins(t *testing.T, c *localcluster.Cluster) {
 	n := newNamespace(t, c, "leaves")
 	g := n.createGroup(2)

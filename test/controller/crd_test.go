@@ -45,7 +45,7 @@ func patches(t *testing.T, c *localcluster.Cluster) int {
 	return sum
 }
 
-// The controller waits for the CRD, and works once it is there.
+// TestMissingCRD: the controller waits for the CRD, and works once it is there.
 func TestMissingCRD(t *testing.T) {
 	t.Parallel()
 	c := start(t)
@@ -69,8 +69,8 @@ func TestMissingCRD(t *testing.T) {
 	g.wait("Running", 2, 0, 0, bound)
 }
 
-// On a CRD without conditions everything else works, conditions are not tried
-// again and again, and a later replacement of the CRD is noticed.
+// TestCommunityCRD: on a CRD without conditions everything else works, conditions are not
+// tried again and again, and a later replacement of the CRD is noticed.
 func TestCommunityCRD(t *testing.T) {
 	t.Parallel()
 	c := start(t, communityCRD(t))

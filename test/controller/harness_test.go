@@ -37,7 +37,7 @@ const (
 	quiet = 3 * time.Second
 )
 
-// binary builds lockstep-controller once, and tells where it is.
+// binary builds lockstep-controller once, and returns its path.
 var binary = sync.OnceValues(func() (string, error) {
 	root, err := localcluster.Root()
 	if err != nil {
@@ -81,8 +81,8 @@ func manifest(t *testing.T, path ...string) string {
 // nodes are where the tests bind pods.
 var nodes = []localcluster.NodePool{{Count: 4}}
 
-// start runs a cluster with the roles of manifests/rbac and whatever else is asked
-// for. Its API server checks permissions.
+// start runs a cluster with the roles of manifests/rbac and the other manifests that are
+// asked for. Its API server checks permissions.
 func start(t *testing.T, manifests ...string) *localcluster.Cluster {
 	t.Helper()
 	return localcluster.Run(t, localcluster.Options{
@@ -97,7 +97,7 @@ type instance struct {
 	probes, metrics string
 }
 
-// run starts the controller and waits until it says that it is healthy.
+// run starts the controller and waits until it reports that it is healthy.
 func run(t *testing.T, c *localcluster.Cluster, name string, args ...string) *instance {
 	t.Helper()
 	path, err := binary()
@@ -147,7 +147,7 @@ func get(client *http.Client, url, token string) (int, error) {
 	return response.StatusCode, response.Body.Close()
 }
 
-// log returns what the controller has said.
+// log returns what the controller has logged.
 func (i *instance) log(t *testing.T) string {
 	t.Helper()
 	data, err := os.ReadFile(i.LogFile)
@@ -254,7 +254,7 @@ func (n *namespace) bind(names ...string) {
 	wg.Wait()
 }
 
-// names returns those of members 0 to n-1.
+// names returns the names of members 0 to n-1.
 func names(count int) []string {
 	list := make([]string, count)
 	for i := range list {

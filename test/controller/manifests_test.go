@@ -19,7 +19,7 @@ import (
 	"github.com/lockstep-sh/lockstep/test/localcluster"
 )
 
-// Every manifest can be applied, and every sample makes pods.
+// TestManifests: every manifest can be applied, and every sample makes pods.
 func TestManifests(t *testing.T) {
 	t.Parallel()
 	c := start(t, manifest(t, "crds"), manifest(t, "base"))
@@ -74,7 +74,7 @@ func TestManifests(t *testing.T) {
 	})
 }
 
-// access is what somebody may do, or not.
+// access is what an account may do, or not.
 type access = authorizationv1.ResourceAttributes
 
 // permission is whether an account may do something.
@@ -145,7 +145,7 @@ var (
 	}
 )
 
-// checkPermissions asks the API server.
+// checkPermissions checks what accounts may do.
 func checkPermissions(t *testing.T, c *localcluster.Cluster, list []permission) {
 	t.Helper()
 	for _, tc := range list {
@@ -164,9 +164,9 @@ func checkPermissions(t *testing.T, c *localcluster.Cluster, list []permission) 
 	}
 }
 
-// The scheduler configurations pass the strict decoding of kube-scheduler, agree
-// on the one queue-sort plugin that a process may have, and enable what the
-// scheduler enables without a configuration.
+// TestSchedulerConfigurations: the scheduler configurations pass the strict decoding of kube-scheduler,
+// agree on the one queue-sort plugin that a process may have, and enable what the scheduler enables without
+// a configuration.
 func TestSchedulerConfigurations(t *testing.T) {
 	files, err := filepath.Glob(manifest(t, "config", "*-scheduler.yaml"))
 	if err != nil || len(files) != 2 {

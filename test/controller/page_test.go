@@ -22,8 +22,8 @@ import (
 	"github.com/lockstep-sh/lockstep/test/localcluster"
 )
 
-// The page has no data for whom the API server does not know, and none for whom it does not let get them. Who may see it
-// sees gangs, queues and nodes.
+// TestPage: the page has no data for callers that the API server does not know, and none for those that it does not let
+// get them. A user who may see it sees gangs, queues and nodes.
 func TestPage(t *testing.T) {
 	t.Parallel()
 	c := start(t, manifest(t, "crds"))
@@ -80,7 +80,7 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// flood sends many tokens that nobody has: the API server is asked about few of them, and who was let in is served.
+// flood sends many unknown tokens: the API server is asked about few of them, and a user that was let in is served.
 func flood(t *testing.T, c *localcluster.Cluster, client *http.Client, url, viewer string) {
 	t.Helper()
 	const tokens, perSecond, atOnce, others = 300, 5, 50, 10

@@ -86,7 +86,7 @@ func (g *group) see(object *unstructured.Unstructured) {
 	g.seen = append(g.seen, s)
 }
 
-// get asks the API server.
+// get reads the PodGroup from the API server.
 func (g *group) get() status {
 	g.n.t.Helper()
 	object, err := g.client.Get(g.n.t.Context(), "train", metav1.GetOptions{})

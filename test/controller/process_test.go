@@ -13,8 +13,8 @@ import (
 	"github.com/lockstep-sh/lockstep/test/await"
 )
 
-// Of two replicas one works; the other follows when it goes. Metrics are served
-// to whoever may read them.
+// TestReplicas: of two replicas one works; the other follows when it goes. Metrics are
+// served to users who may read them.
 func TestReplicas(t *testing.T) {
 	t.Parallel()
 	c := start(t, manifest(t, "crds", crd))

@@ -18,7 +18,7 @@ import (
 	"github.com/lockstep-sh/lockstep/test/localcluster"
 )
 
-// queueCRD is that of Queues.
+// queueCRD is the CRD of Queues.
 const queueCRD = "scheduling.lockstep.dev_queues.yaml"
 
 // queues are the Queues of a cluster.
@@ -84,7 +84,7 @@ func asking(join func(*v1.Pod)) func(*v1.Pod) {
 	}
 }
 
-// Queues are counted from when their CRD is there, by PodGroup from when that one is.
+// TestQueues: Queues are counted from when their CRD is there, by PodGroup from when that one is.
 func TestQueues(t *testing.T) {
 	t.Parallel()
 	c := start(t)

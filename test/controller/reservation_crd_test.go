@@ -23,10 +23,10 @@ import (
 	"github.com/lockstep-sh/lockstep/test/localcluster"
 )
 
-// reservationCRD is that of Reservations.
+// reservationCRD is the CRD of Reservations.
 const reservationCRD = "scheduling.lockstep.dev_reservations.yaml"
 
-// startBare runs a cluster in which nobody runs pods: of kubelets nothing is needed here.
+// startBare runs a cluster in which pods are not run: no kubelet is needed here.
 func startBare(t *testing.T, manifests ...string) *localcluster.Cluster {
 	t.Helper()
 	return localcluster.Run(t, localcluster.Options{
@@ -108,7 +108,8 @@ func TestReservationCRD(t *testing.T) {
 	t.Run("Apply", func(t *testing.T) { testReservationApply(t, c) })
 }
 
-// Every rule refuses what it is there for, with a message that names the field and says what to do.
+// testReservationRefused: every rule refuses what it is there for, with a message that names the field and says
+// what to do.
 func testReservationRefused(t *testing.T, client dynamic.ResourceInterface) {
 	container := func(inner string) string {
 		return `{"template": {"spec": {"containers": [{"name": "main", ` + inner + `}]}}}`
@@ -184,7 +185,7 @@ func testReservationRefused(t *testing.T, client dynamic.ResourceInterface) {
 	}
 }
 
-// What is accepted can be read.
+// testReservationAccepted: what is accepted can be read.
 func testReservationAccepted(t *testing.T, client dynamic.ResourceInterface) {
 	for _, changes := range []string{
 		`{}`,
@@ -210,7 +211,8 @@ func testReservationAccepted(t *testing.T, client dynamic.ResourceInterface) {
 	}
 }
 
-// What is left out has the values that the docs promise, and of the template nothing is lost that is known.
+// testReservationDefaults: what is left out has the values that the docs promise, and no known field of the
+// template is lost.
 func testReservationDefaults(t *testing.T, client dynamic.ResourceInterface) {
 	created, err := createReservation(t, client, reservationSpec(t, `{"template": {
 		"metadata": {"namespace": "team-a", "labels": {"app": "train"}, "annotations": {"scheduling.lockstep.dev/required-topology": "rack"}},
@@ -235,7 +237,7 @@ func testReservationDefaults(t *testing.T, client dynamic.ResourceInterface) {
 	}
 }
 
-// Only owners, ttl and expires can be changed.
+// testReservationImmutable: only owners, ttl and expires can be changed.
 func testReservationImmutable(t *testing.T, client dynamic.ResourceInterface) {
 	prepare := func(changes string) string {
 		created, err := createReservation(t, client, reservationSpec(t, changes))
@@ -277,7 +279,8 @@ func testReservationImmutable(t *testing.T, client dynamic.ResourceInterface) {
 	}
 }
 
-// Columns are those that people look for, and the GPU's is found by its name with dots and a slash.
+// testReservationColumns: the columns are those that people look for, and the GPU's is found by its name with
+// dots and a slash.
 func testReservationColumns(t *testing.T, c *localcluster.Cluster, client dynamic.ResourceInterface) {
 	created, err := createReservation(t, client, reservationSpec(t, `{"ttl": "36h"}`))
 	if err != nil {
@@ -343,7 +346,8 @@ func table(t *testing.T, out string) map[string]string {
 // column is the head of a column, and the space behind it.
 var column = regexp.MustCompile(`\S+\s*`)
 
-// People who apply CRDs without --server-side can: kubectl keeps a copy in an annotation, which is limited.
+// testReservationApply: people who apply CRDs without --server-side can: kubectl keeps a copy in an annotation,
+// which is limited.
 func testReservationApply(t *testing.T, c *localcluster.Cluster) {
 	file := manifest(t, "crds", reservationCRD)
 	if _, err := c.Kubectl(testContext(t), "apply", "-f", file); err != nil {

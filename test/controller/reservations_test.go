@@ -23,7 +23,7 @@ import (
 	"github.com/lockstep-sh/lockstep/test/localcluster"
 )
 
-// The marks against scale-down, and the record of who has set them.
+// The marks against scale-down, and the record of which were set by the controller.
 const (
 	autoscalerMark = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
 	karpenterMark  = "karpenter.sh/do-not-disrupt"
@@ -50,7 +50,8 @@ func withReplicas(count int32) reservationChange {
 	return func(s *v1alpha1.ReservationSpec) { s.Replicas = count }
 }
 
-// reserve creates a Reservation under the name of the namespace, for whatever pods there say that they use it.
+// reserve creates a Reservation under the name of the namespace, for the pods there whose annotation says that
+// they use it.
 func (n *namespace) reserve(changes ...reservationChange) *booking {
 	n.t.Helper()
 	b := &booking{n: n, name: n.name}
@@ -165,7 +166,7 @@ func (b *booking) says(want string) {
 	}
 }
 
-// stays fails if anybody writes the Reservation for a while.
+// stays fails if the Reservation is written for a while.
 func (b *booking) stays() {
 	b.n.t.Helper()
 	before := b.get()
@@ -229,7 +230,8 @@ func TestReservations(t *testing.T) {
 	testReservationRestart(t, c, controller, kept)
 }
 
-// One that found no place ends when its time is up: not before, and soon after.
+// testReservationExpires: a Reservation that found no place ends when its time is up: not before, and soon
+// after.
 func testReservationExpires(t *testing.T, c *localcluster.Cluster) {
 	b := newNamespace(t, c, "expires").reserve(forTTL(4 * time.Second))
 	b.wait("Pending/Pending owners=0")
@@ -248,7 +250,7 @@ func testReservationExpires(t *testing.T, c *localcluster.Cluster) {
 	b.wait("Failed/Expired owners=0")
 }
 
-// Who prolongs it in time keeps it, and who shortens it ends it at once.
+// testReservationProlonged: a user who prolongs it in time keeps it, and one who shortens it ends it at once.
 func testReservationProlonged(t *testing.T, c *localcluster.Cluster) {
 	b := newNamespace(t, c, "prolonged").reserve(forTTL(12 * time.Second))
 	b.place("node-0")
@@ -261,7 +263,7 @@ func testReservationProlonged(t *testing.T, c *localcluster.Cluster) {
 	b.event(v1.EventTypeNormal, "Expired")
 }
 
-// Used once, it has succeeded; and stays so when its owner is gone.
+// testReservationOnce: used once, it has succeeded; and stays so when its owner is gone.
 func testReservationOnce(t *testing.T, c *localcluster.Cluster) {
 	b := newNamespace(t, c, "once").reserve(forTTL(0), withReplicas(2))
 	b.place("node-0", "node-1")
@@ -277,7 +279,8 @@ func testReservationOnce(t *testing.T, c *localcluster.Cluster) {
 	b.stays()
 }
 
-// Used again and again, it is held for whoever comes next; strangers to it do not count.
+// testReservationAgain: used again and again, it is held for the next owner; pods that do not own it do not
+// count.
 func testReservationAgain(t *testing.T, c *localcluster.Cluster) {
 	b := newNamespace(t, c, "again").reserve(forTTL(0), usedAgain)
 	b.place("node-0")
@@ -297,7 +300,7 @@ func testReservationAgain(t *testing.T, c *localcluster.Cluster) {
 	b.wait("Available/Available 0@node-0=0 owners=0")
 }
 
-// A node that goes takes its placement along; the scheduler finds another one.
+// testReservationNodeLost: a node that goes takes its placement along; the scheduler finds another one.
 func testReservationNodeLost(t *testing.T, c *localcluster.Cluster) {
 	b := newNamespace(t, c, "node-lost").reserve(forTTL(0), withReplicas(2))
 	b.place("node-2", "node-3")
@@ -311,7 +314,7 @@ func testReservationNodeLost(t *testing.T, c *localcluster.Cluster) {
 	b.wait("Available/Available 0@node-2=0 1@node-4=0 owners=0")
 }
 
-// A node that takes no more pods keeps what is held on it, and is named.
+// testReservationCordoned: a node that takes no more pods keeps what is held on it, and is named.
 func testReservationCordoned(t *testing.T, c *localcluster.Cluster) {
 	b := newNamespace(t, c, "cordoned").reserve(forTTL(0))
 	b.place("node-5")
@@ -330,7 +333,8 @@ func testReservationCordoned(t *testing.T, c *localcluster.Cluster) {
 	b.wait("Available/Available 0@node-5=0 owners=0")
 }
 
-// One that is being deleted holds nothing, however long others need to let it go.
+// testReservationDeleted: a Reservation that is being deleted holds nothing, however long others need to let
+// it go.
 func testReservationDeleted(t *testing.T, c *localcluster.Cluster) {
 	b := newNamespace(t, c, "deleted").reserve(forTTL(0))
 	b.place("node-0")
@@ -370,7 +374,8 @@ func (n *namespace) marks(node string, want map[string]string) {
 	})
 }
 
-// Nodes are marked for as long as something is held there; what somebody else has set is left alone.
+// testReservationMarks: nodes are marked for as long as something is held there; marks that others have set
+// are left alone.
 func testReservationMarks(t *testing.T, c *localcluster.Cluster) {
 	n := newNamespace(t, c, "marks")
 	n.kubectl("annotate", "node", "node-6", karpenterMark+"=true")
@@ -406,7 +411,7 @@ func checkReservationMetrics(t *testing.T, i *instance) {
 	})
 }
 
-// reservationMetrics returns those of Reservations.
+// reservationMetrics returns the metrics of Reservations.
 func reservationMetrics(i *instance) (string, error) {
 	response, err := http.Get("http://" + i.metrics + "/metrics")
 	if err != nil {
@@ -422,8 +427,8 @@ func reservationMetrics(i *instance) (string, error) {
 	return have, errors.Join(err, response.Body.Close())
 }
 
-// What happens while no controller runs is made up for by the next one. It marks no nodes, and so unmarks
-// them; and it deletes what has ended.
+// testReservationRestart: the next controller makes up for what happens while none runs. It marks no nodes,
+// and so unmarks them; and it deletes what has ended.
 func testReservationRestart(t *testing.T, c *localcluster.Cluster, first *instance, kept *booking) {
 	kept.place("node-6", "node-7")
 	kept.wait("Available/Available 0@node-6=0 1@node-7=0 owners=0")

@@ -63,7 +63,7 @@ func run(m *testing.M) int {
 	return code
 }
 
-// allRan says that every scenario ran.
+// allRan is whether every scenario ran.
 var allRan atomic.Bool
 
 // setUp builds the binaries, so that what is tested is the code as it is now.
@@ -127,8 +127,8 @@ func TestScenarios(t *testing.T) {
 	}
 }
 
-// useStock has a scenario run with the stock scheduler. It reports whether the scenario still has to
-// hold, since all it asks for is to be like that one.
+// useStock makes a scenario run with the stock scheduler. It reports whether the scenario still has
+// to hold, since all it asks for is to be like that one.
 func useStock(s *scenario.Scenario) (holds bool) {
 	s.Scheduler.Stock = true
 	for _, step := range s.Steps {

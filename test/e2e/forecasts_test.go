@@ -16,7 +16,7 @@ var asked = []string{
 	"Q13-shares-that-change", "T1-required-rack-too-small",
 }
 
-// beyond are scenarios in which nobody can know beforehand what pods will come to, and why.
+// beyond are scenarios in which it cannot be known beforehand what pods will come to, and why.
 var beyond = map[string]string{
 	"C6-devices-are-held":    "only the scheduler at work knows which members it holds",
 	"G25-begins-afresh":      "only the scheduler at work knows which members it holds",

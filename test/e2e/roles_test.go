@@ -77,7 +77,7 @@ var notInScenarios = map[string]string{
 	"lockstep-descheduler watch queues scheduling.lockstep.dev":                          queues,
 }
 
-// Who needs what scenarios do not.
+// Why a program needs what scenarios do not.
 const (
 	leaderElection = "scenarios run one replica of it, without leader election"
 	metrics        = "its metrics server, which test/controller asks; scenarios have none"
@@ -87,8 +87,8 @@ const (
 	queues         = "where the scheduler's configuration has FairShare"
 )
 
-// checkRoles returns an error for each rule of the manifests that the scenarios did not need, and for each request that no
-// rule allows: the roles are what is needed, and no more.
+// checkRoles returns an error for each rule of the manifests that the scenarios did not need, and for each request that no rule
+// allows: the roles are what is needed, and no more.
 func checkRoles(requested map[scenario.Request]bool) error {
 	root, err := localcluster.Root()
 	if err != nil {
@@ -119,7 +119,7 @@ func checkRoles(requested map[scenario.Request]bool) error {
 	for r := range requested {
 		allowed := r
 		allowed.Forbidden = false
-		// An API server that has just started refuses everybody, until it has read the roles.
+		// An API server that has just started refuses all requests, until it has read the roles.
 		if r.Forbidden && !requested[allowed] && !later[allowed] {
 			errs = append(errs, fmt.Errorf("manifests/ do not grant %s, which was asked for", permission(r)))
 		}
@@ -128,12 +128,13 @@ func checkRoles(requested map[scenario.Request]bool) error {
 	return errors.Join(errs...)
 }
 
-// permission says what a request needs.
+// permission returns what a request needs, in words.
 func permission(r scenario.Request) string {
 	return strings.TrimSpace(fmt.Sprintf("%s %s %s %s", r.Account, r.Verb, r.Resource, r.Group))
 }
 
-// reads reports whether a request reads what the account reads in another way: who may list may as well get and watch.
+// reads reports whether a request reads what the account reads in another way: an account that may list may as well get and
+// watch.
 func reads(r scenario.Request, requested map[scenario.Request]bool) bool {
 	verbs := []string{"get", "list", "watch"}
 	return slices.Contains(verbs, r.Verb) && slices.ContainsFunc(verbs, func(verb string) bool {
@@ -142,8 +143,8 @@ func reads(r scenario.Request, requested map[scenario.Request]bool) bool {
 	})
 }
 
-// grantedIn lists what the roles in a file grant, each as the request that it allows. A role is that of the account that its
-// name begins with.
+// grantedIn lists what the roles in a file grant, each as the request that it allows. A role belongs to the account that its name
+// begins with.
 func grantedIn(file string) ([]scenario.Request, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {

@@ -119,7 +119,7 @@ func startOnTerminal(t *testing.T, cmd *exec.Cmd) *terminal {
 	read := make(chan struct{})
 	go func() {
 		defer close(read)
-		_, _ = io.Copy(screen, master) // until the last one who has it open ends
+		_, _ = io.Copy(screen, master) // until the last process that has it open ends
 	}()
 	t.Cleanup(func() {
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)

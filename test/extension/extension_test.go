@@ -1,5 +1,5 @@
-// Package extension builds the example module seats, a lockstep-scheduler with a plugin of
-// somebody else, and runs it.
+// Package extension builds the example module seats, a lockstep-scheduler with a plugin from another module, and
+// runs it.
 package extension
 
 import (
@@ -15,7 +15,8 @@ import (
 	"github.com/lockstep-sh/lockstep/test/scenario"
 )
 
-// TestPluginOfAnotherModule: it is added with app.WithPlugin, and its hooks and its gang extension point are asked.
+// TestPluginOfAnotherModule: it is added with app.WithPlugin, and its hooks and its gang extension point are
+// called.
 func TestPluginOfAnotherModule(t *testing.T) {
 	binary := filepath.Join(t.TempDir(), "seats")
 	build := exec.Command("go", "build", "-o", binary, ".")

@@ -19,8 +19,8 @@ import (
 // release is the namespace of the release.
 const release = "gangs"
 
-// TestOnAnAPIServer installs the chart, as users do, and then has the API server check everything that can be
-// installed. Samples are applied elsewhere: test/controller.
+// TestOnAnAPIServer installs the chart, as users do, and then makes the API server check everything that can
+// be installed. Samples are applied elsewhere: test/controller.
 func TestOnAnAPIServer(t *testing.T) {
 	t.Parallel()
 	if err := localcluster.BuildTools(t.Context(), t.Output(), "helm"); err != nil {
@@ -111,7 +111,7 @@ func allIsAccepted(ctx context.Context, t *testing.T, c *localcluster.Cluster) {
 	}
 }
 
-// everything is on, with a value for whatever takes one.
+// everything is on, with a value for all that takes one.
 var everything = []string{
 	"images.registry=host/project", "images.tag=v1", "images.pullSecrets[0].name=login",
 	"scheduler.podDisruptionBudget.maxUnavailable=1", "scheduler.tolerations[0].operator=Exists", "scheduler.podLabels.team=a",
@@ -121,7 +121,7 @@ var everything = []string{
 	"scheduler.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution[0].topologyKey=kubernetes.io/hostname",
 }
 
-// check has the API server say what it would do with objects. Nothing is stored.
+// check makes the API server report what it would do with objects. Nothing is stored.
 func check(ctx context.Context, t *testing.T, c *localcluster.Cluster, text string) error {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "objects.yaml")

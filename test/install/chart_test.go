@@ -84,7 +84,7 @@ func TestChartIsTheManifests(t *testing.T) {
 	})
 }
 
-// Nothing of the release is in another namespace, and nothing refers to one.
+// TestChartInItsNamespace: nothing of the release is in another namespace, and nothing refers to one.
 func TestChartInItsNamespace(t *testing.T) {
 	t.Parallel()
 	const reader = "RoleBinding kube-system/lockstep-scheduler:authentication-reader"
@@ -154,7 +154,8 @@ func TestChartWritesValues(t *testing.T) {
 	}
 }
 
-// The pods of a deployment are replaced when what they read at their start is another one.
+// TestChartRollsPodsWithTheirConfiguration: the pods of a deployment are replaced when what they read at their start is
+// another one.
 func TestChartRollsPodsWithTheirConfiguration(t *testing.T) {
 	t.Parallel()
 	sum := func(values ...string) string {
@@ -166,7 +167,7 @@ func TestChartRollsPodsWithTheirConfiguration(t *testing.T) {
 	}
 }
 
-// What the chart makes of a configuration is one that the scheduler reads.
+// TestChartConfigures: what the chart makes of a configuration is one that the scheduler reads.
 func TestChartConfigures(t *testing.T) {
 	t.Parallel()
 	for mode, want := range map[string]string{"Beside": "gangs/lockstep-scheduler", "Instead": "kube-system/kube-scheduler"} {
@@ -213,7 +214,8 @@ func TestChartPassesLint(t *testing.T) {
 	mustRun(t, "helm", "lint", "--strict", chart())
 }
 
-// Who may look may read the ConfigMap that the scheduler mounts, whatever name kustomize gives it.
+// TestViewerReadsTheConfiguration: a viewer may read the ConfigMap that the scheduler mounts, whatever name kustomize gives
+// it.
 func TestViewerReadsTheConfiguration(t *testing.T) {
 	t.Parallel()
 	for name, text := range map[string]string{"kustomize": kustomize(t, "base"), "the chart": template(t, "gangs")} {

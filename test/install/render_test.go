@@ -70,7 +70,7 @@ func tool(t *testing.T, name string, args ...string) (string, error) {
 	return string(out), nil
 }
 
-// mustRun is tool where nothing may go wrong.
+// mustRun does what tool does, where nothing may go wrong.
 func mustRun(t *testing.T, name string, args ...string) string {
 	t.Helper()
 	out, err := tool(t, name, args...)
@@ -118,7 +118,7 @@ func set(values []string) []string {
 	return flags
 }
 
-// objects returns those in a YAML text, by kind, namespace and name.
+// objects returns the objects in a YAML text, by kind, namespace and name.
 func objects(t *testing.T, text string) map[string]*unstructured.Unstructured {
 	t.Helper()
 	all := map[string]*unstructured.Unstructured{}

@@ -14,13 +14,13 @@ import (
 	"github.com/lockstep-sh/lockstep/test/await"
 )
 
-// explanation is what kubectl gang explain says, and whether it fails.
+// explanation is the output of kubectl gang explain, and whether it fails.
 type explanation struct {
 	fails bool
 	want  []string
 }
 
-// explanations are by what is asked.
+// explanations are by the arguments of the command.
 var explanations = map[string]explanation{
 	"pretrain -n llm": {want: []string{
 		"Gang llm/pretrain: Pending, waiting for room; 0 of 3 members have a node; it starts with 3\n",

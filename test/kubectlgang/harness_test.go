@@ -116,7 +116,7 @@ func (s *stage) start(t *testing.T, args ...string) (lines <-chan string, stderr
 	return printed, stderr, stop
 }
 
-// try runs kubectl gang, and returns what it printed and complained of.
+// try runs kubectl gang, and returns what it wrote to stdout and stderr.
 func (s *stage) try(t *testing.T, args ...string) (stdout, stderr string, err error) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), s.binary, args...)
@@ -127,7 +127,7 @@ func (s *stage) try(t *testing.T, args ...string) (stdout, stderr string, err er
 	return out.String(), complaints.String(), err
 }
 
-// run is try for what has to succeed.
+// run does what try does, for commands that have to succeed.
 func (s *stage) run(t *testing.T, args ...string) string {
 	t.Helper()
 	stdout, stderr, err := s.try(t, args...)

@@ -230,7 +230,7 @@ MOVE NAMESPACE POD GANG FROM TO AFTER PHASE WHY
 	}
 }
 
-// testRefused: an error names the verb and the resource; what is no gang is done without.
+// testRefused: an error names the verb and the resource; the command does without what is no gang.
 func (s *stage) testRefused(t *testing.T) {
 	refused := regexp.MustCompile(`error: listing (pods|podgroups\S*): .* is forbidden: User "nobody" cannot list resource "(pods|podgroups)" in API group "\S*" at the cluster scope`)
 	if _, stderr, err := s.try(t, "list", "-A", "--as=nobody"); err == nil || !refused.MatchString(stderr) {

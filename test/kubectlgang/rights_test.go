@@ -19,7 +19,7 @@ import (
 	"github.com/lockstep-sh/lockstep/test/await"
 )
 
-// testPodsOnly: who may list pods, and nothing else, is told what pods say, and what is missing.
+// testPodsOnly: a user who may list pods, and nothing else, sees what pods say, and what is missing.
 func (s *stage) testPodsOnly(t *testing.T) {
 	for _, namespace := range []string{"llm", "team-a"} {
 		s.kubectl(t, "create", "role", "pods", "-n", namespace, "--verb=list,watch", "--resource=pods")
@@ -94,7 +94,7 @@ func (s *stage) testWatchPodsOnly(t *testing.T) {
 	}
 }
 
-// testView: who has view in a namespace may list its gangs, and edit its PodGroups with edit.
+// testView: a user who has view in a namespace may list its gangs, and edit its PodGroups with edit.
 func (s *stage) testView(t *testing.T) {
 	for _, role := range []string{"view", "edit", "admin"} {
 		s.kubectl(t, "create", "rolebinding", role, "-n", "llm", "--clusterrole="+role, "--user="+role)
@@ -137,7 +137,7 @@ var onlyWith = map[string]string{
 	"provisioningrequests.autoscaling.x-k8s.io": "a scheduler with provisioningClassName",
 }
 
-// notNeeded is asked for, and no right that a role has to give.
+// notNeeded is what is asked for without being a right that a role has to give.
 var notNeeded = map[string]string{
 	"selfsubjectaccessreviews.authorization.k8s.io": "everybody may",
 	"events.events.k8s.io":                          "an event that comes again is looked for in the cluster, where it never is",
@@ -228,7 +228,7 @@ func (s *stage) askedAs(t *testing.T, user string) map[string]bool {
 			ResponseStatus   struct{ Code int }
 		}
 		if !bytes.HasSuffix(line, []byte("\n")) || json.Unmarshal(line, &request) != nil || request.ImpersonatedUser.Username != user || request.ObjectRef.Resource == "" {
-			continue // is being written, or of somebody else
+			continue // is being written, or of another user
 		}
 		resource := strings.TrimSuffix(request.ObjectRef.Resource+"."+request.ObjectRef.APIGroup, ".")
 		asked[resource] = true

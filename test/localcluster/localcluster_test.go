@@ -110,7 +110,8 @@ func TestClusterRunsPods(t *testing.T) {
 	waitPhase(ctx, t, c, "forever", v1.PodRunning)
 }
 
-// The columns are those that users are promised; hack/podgroupcrd adds them to the community's CRD.
+// TestManifestsAreServed: the columns are those that users are promised; hack/podgroupcrd adds them
+// to the community's CRD.
 func TestManifestsAreServed(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -289,7 +290,7 @@ func TestClusterOfCrashedCreatorIsSwept(t *testing.T) {
 	if orphan.Err() != nil {
 		t.Fatal("the cluster of a live creator was swept")
 	}
-	// A process with our id that started at another time: ours is gone.
+	// A process with the id of this one that started at another time: the owner is gone.
 	record := []byte(`{"pid": 1, "started": "another time", "keep": false}`)
 	if err := os.WriteFile(filepath.Join(dir, ownerFile), record, 0o644); err != nil {
 		t.Fatal(err)

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// A process that is about to run its program, or another one, belongs to its cluster all the time: one that was taken for
-// ended would be started twice, and the second could not have its port.
+// TestBelongsWhileItStarts: a process that is about to run its program, or another one, belongs to its cluster all the
+// time: one that was taken for ended would be started twice, and the second could not have its port.
 func TestBelongsWhileItStarts(t *testing.T) {
 	program, err := os.Executable() // large, as the components are
 	if err != nil {

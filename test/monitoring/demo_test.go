@@ -58,7 +58,7 @@ func start(t *testing.T) *demo {
 	return d
 }
 
-// port returns a free one, where a job finds its metrics.
+// port returns a free port, where a job finds its metrics.
 func (d *demo) port(job string) string {
 	d.Helper()
 	port, err := localcluster.FreePort()
@@ -107,7 +107,7 @@ func (d *demo) edited(file string, change func(map[string]any)) string {
 	return path
 }
 
-// config returns that of the demo with FairShare, and with the lease that the role of the scheduler allows.
+// config returns the configuration of the demo with FairShare, and with the lease that the role of the scheduler allows.
 func (d *demo) config(kubeconfig string) string {
 	return d.edited("hack/demo/8-fairshare.yaml", func(c map[string]any) {
 		c["clientConnection"].(map[string]any)["kubeconfig"] = kubeconfig
@@ -115,7 +115,7 @@ func (d *demo) config(kubeconfig string) string {
 	})
 }
 
-// policy returns that of the demo, with plans that wait for nobody.
+// policy returns the policy of the demo, with plans that do not wait for approval.
 func (d *demo) policy() string {
 	return d.edited("hack/demo/7-policy.yaml", func(c map[string]any) {
 		profile := c["profiles"].([]any)[0].(map[string]any)
@@ -124,9 +124,9 @@ func (d *demo) policy() string {
 	})
 }
 
-// story has everything happen that is measured: pods move for a gang, a rack is reserved, a queue borrows, another takes back
-// what it deserves, and a second Reservation is too big. What is free in the end is too little for a member. Team b
-// gets two gangs, not three: team a would keep 48 of the 49 GPUs that it deserves.
+// story makes everything happen that is measured: pods move for a gang, a rack is reserved, a queue borrows, another takes back
+// what it deserves, and a second Reservation is too big. What is free in the end is too little for a member. Team b gets two
+// gangs, not three: team a would keep 48 of the 49 GPUs that it deserves.
 func (d *demo) story() {
 	d.Helper()
 	d.shell(
@@ -204,7 +204,7 @@ func (d *demo) prometheus(binary string) *prometheus {
 	return p
 }
 
-// token returns one of the service account of manifests/monitoring/role-binding.yaml.
+// token returns a token of the service account of manifests/monitoring/role-binding.yaml.
 func (d *demo) token() string {
 	d.Helper()
 	d.shell("kubectl create namespace monitoring", "kubectl create serviceaccount prometheus -n monitoring")
@@ -218,7 +218,7 @@ func (d *demo) token() string {
 	return request.Status.Token
 }
 
-// get asks the HTTP API.
+// get calls the HTTP API.
 func (p *prometheus) get(what string, values url.Values, into any) error {
 	answer, err := http.Get(p.url + "/api/v1/" + what + "?" + values.Encode())
 	if err != nil {

@@ -32,7 +32,7 @@ func TestAlerts(t *testing.T) {
 	goPrometheus(t, "test", "-count=1", ".")
 }
 
-// TestReadmeNamesAlerts: it has a row for every alert, with its threshold's reason, and for none that is not there.
+// TestReadmeNamesAlerts: it has a row for every alert, with its threshold's reason, and none for an alert that does not exist.
 func TestReadmeNamesAlerts(t *testing.T) {
 	readme := string(read(t, "README.md"))
 	names := map[string]bool{}
@@ -104,7 +104,7 @@ func dashboard(t *testing.T) (all []query) {
 	return all
 }
 
-// group is one of alerts.
+// group is a group of alerts.
 type group struct {
 	Rules []struct{ Alert, Expr string }
 }
@@ -131,7 +131,7 @@ func read(t *testing.T, name string) []byte {
 	return data
 }
 
-// answers reports, as an error, that a query has no answer.
+// answers returns an error if a query has no answer.
 func (p *prometheus) answers(q query) error {
 	var got struct{ Result []json.RawMessage }
 	if err := p.get("query", url.Values{"query": {q.expr}}, &got); err != nil {
@@ -146,8 +146,8 @@ func (p *prometheus) answers(q query) error {
 // never are selectors of which a cluster that is well has no series. The metric has to be there, with these labels.
 var never = map[string]bool{`lockstep_migration_migrations_total{phase="Failed"}`: true}
 
-// known reports, as an error, the selectors in a query for which there are no series. Of what is compared other than for
-// equality, such as the codes of failed requests, the label alone has to be there.
+// known returns an error for the selectors in a query for which there are no series. Of what is compared other than for equality,
+// such as the codes of failed requests, only the label has to be there.
 func (p *prometheus) known(q query) error {
 	var tree any
 	if err := p.get("parse_query", url.Values{"query": {q.expr}}, &tree); err != nil {
@@ -166,7 +166,7 @@ func (p *prometheus) known(q query) error {
 	return errors.Join(failed...)
 }
 
-// selectors returns those below a node of a parsed query.
+// selectors returns the selectors below a node of a parsed query.
 func selectors(node any) (found []string) {
 	switch n := node.(type) {
 	case []any:
@@ -207,7 +207,7 @@ func selector(node map[string]any) string {
 	return name + "{" + strings.Join(there, ", ") + "}"
 }
 
-// rulesRun reports, as an error, the alerts that Prometheus did not load, or cannot evaluate.
+// rulesRun returns an error for the alerts that Prometheus did not load, or cannot evaluate.
 func (p *prometheus) rulesRun() error {
 	var got struct {
 		Groups []struct {

@@ -61,13 +61,13 @@ func (s *apiServer) source() *cache.ListWatch {
 	}
 }
 
-// pass lets time pass, and all happen that does then.
+// pass lets time pass, and waits for all that happens then.
 func pass(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
 
-// TestFollower: what happens is told in order, also after the watch was cut.
+// TestFollower: what happens is delivered in order, also after the watch was cut.
 func TestFollower(t *testing.T) {
 	// cut ends the watch, and leaves these pods.
 	cut := func(s *apiServer, pods ...string) {
@@ -135,7 +135,8 @@ func TestFollower(t *testing.T) {
 	}
 }
 
-// TestFollowerOfWholes: a list is told as a whole, where that is wanted, and what it says is known.
+// TestFollowerOfWholes: a list is delivered as a whole, where that is wanted, and its objects are
+// known.
 func TestFollowerOfWholes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &apiServer{pods: []string{"a#1@1", "b#2@2"}}
@@ -160,7 +161,8 @@ func TestFollowerOfWholes(t *testing.T) {
 	})
 }
 
-// TestBoard: whoever waits is asked after every change, and no longer than its context lasts.
+// TestBoard: the condition of a Wait is checked after every change, and no longer than its context
+// lasts.
 func TestBoard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var seen struct {
@@ -190,7 +192,7 @@ func TestBoard(t *testing.T) {
 		if err := <-done; err != nil || asked != 3 {
 			t.Errorf("error %v; asked %d times", err, asked)
 		}
-		add() // nobody waits
+		add() // no goroutine waits
 		wait(9)
 		cancel(errors.New("enough"))
 		if err := <-done; err == nil || err.Error() != "enough" {

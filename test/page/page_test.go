@@ -60,7 +60,7 @@ func load(server *httptest.Server, path string) (int64, error) {
 	return n, err
 }
 
-// BenchmarkContents: what a request for data costs that finds none younger than a second, without the encoding.
+// BenchmarkContents: the cost of a request for data that finds none younger than a second, without the encoding.
 func BenchmarkContents(b *testing.B) {
 	f := fleet.New(nodes, gangs, time.Now())
 	f.Load(0)

@@ -14,7 +14,7 @@ import (
 	"github.com/lockstep-sh/lockstep/test/localcluster"
 )
 
-// listener keeps what it is told.
+// listener keeps what it is called with.
 type listener []string
 
 func (l *listener) Up(*localcluster.Cluster) { *l = append(*l, "up") }
@@ -25,7 +25,7 @@ func (l *listener) Output(text string, begin bool) {
 	*l = append(*l, fmt.Sprintf("output %s %t", text, begin))
 }
 
-// TestTell: what steps say has what was seen in it.
+// TestTell: the text of a step has what was seen in it.
 func TestTell(t *testing.T) {
 	begin := time.Unix(1000, 0)
 	r := &run{rec: newRecorder(&plan{}), steps: map[string]time.Time{"ended": begin}}

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestCommandLine: what a program is started with has the variables of the runner in it.
+// TestCommandLine: the command line of a program has the variables of the runner in it.
 func TestCommandLine(t *testing.T) {
 	r := &run{Runner: &Runner{Variables: map[string]string{"CERTS": "/certs"}}, dir: "/here"}
 	for sentence, c := range map[string]struct {

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// play feeds events to a gang and answers its violation one minute later. Events are "second verb
+// play feeds events to a gang and returns its violation one minute later. Events are "second verb
 // member[:role]": bind, take (by the scenario), evict.
 func play(t *testing.T, g *Gang, events ...string) string {
 	t.Helper()

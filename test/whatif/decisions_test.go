@@ -27,8 +27,8 @@ const reader = `
 {apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: configz-reader}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: configz-reader}, subjects: [{kind: ServiceAccount, name: reader, namespace: default}]}
 `
 
-// What was decided of a gang is remembered: where it was tried, and who would have to go. The scheduler shows it to those who may see
-// its configuration, and explain tells what it decides now.
+// TestDecisions: what was decided about a gang is remembered: where it was tried, and which pods would have to go. The scheduler
+// shows it to users who may see its configuration, and explain reports what it decides now.
 func TestDecisions(t *testing.T) {
 	c := start(t)
 	c.apply(classes)
@@ -81,7 +81,7 @@ func contains(all []decisions.Decision, kind, result, domain, outcome string) er
 	return fmt.Errorf("no %s with %s and %s: %s in %+v", kind, result, domain, outcome, all)
 }
 
-// decided returns what the scheduler shows to the reader; an error to those who may not read it.
+// decided returns what the scheduler shows to the reader; it fails if it shows it to users who may not read it.
 func (c *cluster) decided() []decisions.Decision {
 	c.Helper()
 	if code, text := c.configz(""); code != http.StatusForbidden {

@@ -9,7 +9,7 @@ import (
 	"github.com/lockstep-sh/lockstep/test/await"
 )
 
-// TestStands: explain tells how far a gang has come, as the cluster has it.
+// TestStands: explain reports how far a gang has come, as the cluster has it.
 func TestStands(t *testing.T) {
 	c := start(t)
 	c.apply(classes)

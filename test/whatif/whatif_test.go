@@ -1,4 +1,4 @@
-// Package whatif_test asks kubectl gang what the scheduler would do, has it done, and compares.
+// Package whatif_test asks kubectl gang what the scheduler would do, makes it happen, and compares.
 package whatif_test
 
 import (
@@ -99,13 +99,13 @@ func (c *cluster) run(args ...string) []byte {
 	return out
 }
 
-// report is what whatif says, of one case.
+// report is the report of whatif, of one case.
 type report struct {
 	Placed, Pods int
 	Undecided    bool
 	Why          []struct{ Reason, Message string }
 	Victims      []struct{ Gang, Pod string }
-	// EvictedForOthers are evicted for others that wait.
+	// EvictedForOthers are evicted for other pods that wait.
 	EvictedForOthers []struct{ Gang, Pod string }
 }
 
@@ -171,7 +171,7 @@ const (
 	three = "{apiVersion: scheduling.x-k8s.io/v1alpha1, kind: PodGroup, metadata: {name: group}, spec: {minMember: 5}}\n---\n"
 )
 
-// What whatif says is what happens.
+// TestWhatIfAgrees: what whatif reports is what happens.
 func TestWhatIfAgrees(t *testing.T) {
 	c := start(t)
 	c.apply(classes)
@@ -238,7 +238,7 @@ func TestWhatIfAgrees(t *testing.T) {
 	}
 }
 
-// happens waits until what was said has happened to the Job train, whose pods are those beside as many others.
+// happens waits until the report has happened to the Job train, whose pods are those beside as many others.
 func (c *cluster) happens(said report, others int) {
 	c.Helper()
 	await.NoError(c, "what whatif said happens", func() error {
@@ -271,13 +271,14 @@ func (c *cluster) happens(said report, others int) {
 	})
 }
 
-// TestWhatIfOfOthers: what is in the cluster already is not asked about, and who is evicted for others that wait there is no victim of what is.
+// TestWhatIfOfOthers: what is in the cluster already is not asked about, and a pod that is evicted for others that wait there is no
+// victim of what is.
 func TestWhatIfOfOthers(t *testing.T) {
 	c := start(t)
 	c.apply(classes)
 	c.apply(job("low", 8, 8))
 	await.NoError(t, "others run", func() error { return c.all(func(pod *v1.Pod) bool { return pod.Spec.NodeName != "" }) })
-	if err := c.scheduler.Kill(); err != nil { // so that who waits goes on to wait
+	if err := c.scheduler.Kill(); err != nil { // so that gangs that wait go on to wait
 		t.Fatal(err)
 	}
 	c.apply(job("first", 4, 8, "class: high"))
@@ -303,7 +304,7 @@ func TestWhatIfOfOthers(t *testing.T) {
 	}
 }
 
-// explain tells what the scheduler said, and what it would do with more nodes.
+// TestExplain: explain reports what the scheduler said, and what it would do with more nodes.
 func TestExplain(t *testing.T) {
 	c := start(t)
 	c.apply(job("train", 9, 8))
@@ -335,7 +336,7 @@ func TestExplain(t *testing.T) {
 	c.leavesNothing("explain", "train")
 }
 
-// leavesNothing runs kubectl gang with nobody who reads what it prints, and looks what is left in the directory for temporary files.
+// leavesNothing runs kubectl gang without a reader of its output, and looks what is left in the directory for temporary files.
 func (c *cluster) leavesNothing(args ...string) {
 	c.Helper()
 	reads, writes, err := os.Pipe()
@@ -398,14 +399,14 @@ func (c *cluster) pods() map[string]string {
 		}
 		same := last != nil && cmp.Equal(last, now)
 		if last = now; !same {
-			_ = await.Pause(c.Context(), 500*time.Millisecond) // the next look tells
+			_ = await.Pause(c.Context(), 500*time.Millisecond) // the next look shows it
 		}
 		return same
 	})
 	return last
 }
 
-// all reports whether there are pods, and all are as they should be.
+// all returns an error unless there are pods, and all are as they should be.
 func (c *cluster) all(is func(*v1.Pod) bool) error {
 	list := c.list()
 	for i := range list {

@@ -18,15 +18,15 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 )
 
-// TestGate: nobody gets through of whom the API server does not say that they may, and a wrong token is not a broken server.
+// TestGate: a caller gets through only if the API server says that it may, and a wrong token is not a broken server.
 func TestGate(t *testing.T) {
 	allowed := authorizer.AttributesRecord{User: &user.DefaultInfo{Name: "ann"}, Verb: "get", Path: path}
 	several := func(err error) error { return utilerrors.NewAggregate([]error{errors.New("one"), err}) }
 	for sentence, c := range map[string]struct {
 		user         string
 		known        bool
-		unknown      error // what is wrong with who it is
-		unauthorized error // what is wrong with what they may
+		unknown      error // what is wrong with the caller's identity
+		unauthorized error // what is wrong with the caller's rights
 		want         int
 		body         string
 	}{

@@ -85,7 +85,7 @@ func (r *reviews) get(token string) *http.Response {
 	return w.Result()
 }
 
-// flood sends so many tokens that nobody has, and returns how often each status came.
+// flood sends so many unknown tokens, and returns how often each status came.
 func (r *reviews) flood(t *testing.T, first, n int) map[int]int {
 	t.Helper()
 	codes := map[int]int{}
@@ -99,7 +99,8 @@ func (r *reviews) flood(t *testing.T, first, n int) map[int]int {
 	return codes
 }
 
-// TestFlood: any number of tokens costs the API server a bounded number of reviews, and keeps nobody out who was let in.
+// TestFlood: any number of tokens costs the API server a bounded number of reviews, and keeps out no caller that was let
+// in.
 func TestFlood(t *testing.T) {
 	r := newReviews(t, "anns")
 	if code := r.get("anns").StatusCode; code != http.StatusOK {
@@ -135,7 +136,7 @@ func (r reviewer) AuthenticateToken(_ context.Context, token string) (*authentic
 	return &authenticator.Response{User: &user.DefaultInfo{Name: "ann"}}, true, nil
 }
 
-// TestTurnstile: whom the API server has known once does not wait for others, until it says that it knows them no more.
+// TestTurnstile: a token that the API server has known once does not wait for others, until it is not known any more.
 func TestTurnstile(t *testing.T) {
 	r := newReviews(t, "anns")
 	gone := &url.Error{Op: "Post", Err: errors.New("refused")}
@@ -174,7 +175,7 @@ func TestTurnstile(t *testing.T) {
 	}
 }
 
-// TestTokensAreRemembered: one that comes again, good or not, is not reviewed again at once.
+// TestTokensAreRemembered: a token that comes again, good or not, is not reviewed again at once.
 func TestTokensAreRemembered(t *testing.T) {
 	r := newReviews(t, "anns")
 	for range 5 {

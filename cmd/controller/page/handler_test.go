@@ -31,7 +31,7 @@ import (
 	"github.com/lockstep-sh/lockstep/test/await"
 )
 
-// filter lets reader in, knows stranger, and nobody else.
+// filter lets the token reader in, knows stranger, and refuses all others.
 func filter(_ logr.Logger, handler http.Handler) (http.Handler, error) {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.Header.Get("Authorization") {
@@ -52,7 +52,7 @@ type fixture struct {
 	client  client.Client
 	clock   *testingclock.FakeClock
 	lists   map[string]int // how often each kind was listed
-	fail    error          // what listing Nodes answers
+	fail    error          // the error of listing Nodes
 }
 
 func newFixture(t *testing.T, objects ...client.Object) *fixture {
@@ -97,7 +97,7 @@ func (f *fixture) request(method, path string, header ...string) *http.Response 
 
 const authorization = "Authorization"
 
-// TestWhoIsServed: data are for those who pass the filter, whatever the path is written like; the files are for everyone.
+// TestWhoIsServed: data are for callers that pass the filter, however the path is written; the files are for everyone.
 func TestWhoIsServed(t *testing.T) {
 	f := newFixture(t)
 	for _, c := range []struct {
@@ -133,7 +133,7 @@ func TestWhoIsServed(t *testing.T) {
 	}
 }
 
-// TestDataAreMadeOnceASecond: however many ask, and not at all for those who have them.
+// TestDataAreMadeOnceASecond: however many ask, and not at all for callers that have them.
 func TestDataAreMadeOnceASecond(t *testing.T) {
 	f := newFixture(t)
 	etag := ""
@@ -163,7 +163,7 @@ func TestDataAreMadeOnceASecond(t *testing.T) {
 	}
 }
 
-// TestWhatCannotBeRead: it is an error, not an empty cluster, and no cause is told to whoever asks.
+// TestWhatCannotBeRead: it is an error, not an empty cluster, and the caller does not get the cause.
 func TestWhatCannotBeRead(t *testing.T) {
 	f := newFixture(t)
 	f.fail = errors.New("cache of secret-cluster is broken")
@@ -206,7 +206,7 @@ func TestCompressed(t *testing.T) {
 	}
 }
 
-// TestHistoryIsServed: what was sampled.
+// TestHistoryIsServed: the history has what was sampled.
 func TestHistoryIsServed(t *testing.T) {
 	f := newFixture(t, &v1alpha1.Queue{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Status: v1alpha1.QueueStatus{Deserved: cpus("4"), Allocated: cpus("3")}})
 	for range 2 {

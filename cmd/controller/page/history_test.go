@@ -14,7 +14,7 @@ import (
 
 var epoch = time.Unix(1_900_000_000, 0)
 
-// queue returns one that deserves and has so much cpu.
+// queue returns a queue that deserves and has so much cpu.
 func queue(name, deserved, allocated string) overview.Queue {
 	return overview.Queue{Name: name, Resources: []overview.QueueResource{{
 		Name: "cpu", Deserved: resource.MustParse(deserved), Allocated: resource.MustParse(allocated),
@@ -52,7 +52,8 @@ func TestHistory(t *testing.T) {
 	}
 }
 
-// TestHistoryIsBounded: an hour is kept, of so many queues; those that are gone make room for others.
+// TestHistoryIsBounded: an hour is kept, of so many queues; queues that are gone make room for
+// others.
 func TestHistoryIsBounded(t *testing.T) {
 	var many []overview.Queue
 	for i := range maxSeries + 5 {

@@ -20,7 +20,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 )
 
-// answering returns a client whose lists are answered by a function.
+// answering returns a client for which a function answers lists.
 func answering(t *testing.T, list func(list client.ObjectList, o client.ListOptions) error) client.Client {
 	t.Helper()
 	scheme, err := Scheme()

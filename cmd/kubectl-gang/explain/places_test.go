@@ -44,7 +44,7 @@ func TestLooked(t *testing.T) {
 	}
 }
 
-// rest returns what is said of domains beyond the second: as many as are shown, and how many others.
+// rest returns the text about domains beyond the second: as many as are shown, and how many others.
 func rest() (text string) {
 	for i := 2; i < shown; i++ {
 		text += fmt.Sprintf("    rack r%d: 0 of 3 members fit\n", i)

@@ -77,7 +77,7 @@ func TestStrangers(t *testing.T) {
 	}
 }
 
-// The first lines tell how the gang stands.
+// TestWords: the first lines say how the gang stands.
 func TestWords(t *testing.T) {
 	pods := []Member{{Pod: "b-0"}}
 	for sentence, c := range map[string]struct {

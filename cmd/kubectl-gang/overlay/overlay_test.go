@@ -23,7 +23,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// below is a cluster with two pods, of which one runs.
+// below is a cluster with two pods, one of which runs.
 const below = `{"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": "7"}, "items": [
 	{"metadata": {"namespace": "ns", "name": "runs", "uid": "u1", "resourceVersion": "5", "managedFields": [{}]},
 	 "spec": {"nodeName": "n", "containers": [{"name": "main", "env": [{"name": "PASSWORD", "value": "secret"}], "args": ["secret"], "command": ["secret"]}]}},
@@ -65,7 +65,7 @@ func podNamed(name string) *v1.Pod {
 	return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}, Spec: v1.PodSpec{Containers: []v1.Container{{Name: "main"}}}}
 }
 
-// What is written is seen by whoever watches, in order, and not below.
+// TestWrites: watches see what is written, in order, and the base does not.
 func TestWrites(t *testing.T) {
 	s, client := serve(t, baseOf(map[string]string{"/api/v1/pods": below}))
 	ctx, pods := t.Context(), client.CoreV1().Pods("ns")
@@ -150,7 +150,7 @@ func take(t *testing.T, from watch.Interface, n int) (list []string) {
 	return list
 }
 
-// Whoever updates has to have seen the last version, and what is patched has to be the same object.
+// TestConflicts: an update needs the last version, and a patch the same object.
 func TestConflicts(t *testing.T) {
 	_, client := serve(t, baseOf(map[string]string{"/api/v1/pods": below}))
 	ctx, pods := t.Context(), client.CoreV1().Pods("ns")
@@ -178,7 +178,7 @@ func TestConflicts(t *testing.T) {
 	}
 }
 
-// A watch tells of what its selectors select.
+// TestSelectors: a watch delivers what its selectors select.
 func TestSelectors(t *testing.T) {
 	_, client := serve(t, baseOf(nil))
 	pods := client.CoreV1().Pods("ns")
@@ -206,7 +206,7 @@ func TestSelectors(t *testing.T) {
 	}
 }
 
-// Nobody reads the cluster through an overlay who has not got its kubeconfig.
+// TestSecret: no client reads the cluster through an overlay without its kubeconfig.
 func TestSecret(t *testing.T) {
 	s, _ := serve(t, baseOf(map[string]string{"/api/v1/pods": below}))
 	for path, want := range map[string]int{"/api/v1/pods": http.StatusNotFound, "/x/api/v1/pods": http.StatusNotFound, s.secret + "/api/v1/pods": http.StatusOK} {
@@ -221,7 +221,7 @@ func TestSecret(t *testing.T) {
 	}
 }
 
-// A dump answers as the cluster did, and has nothing that may be secret.
+// TestDump: a dump answers as the cluster did, and has nothing that may be secret.
 func TestDump(t *testing.T) {
 	recorder := NewRecorder(baseOf(map[string]string{"/api/v1/pods?fieldSelector=status.phase%21%3DFailed": below, "/api": `{"kind":"APIVersions"}`}), "config")
 	for _, path := range []string{"/api/v1/pods?limit=500&resourceVersion=0&fieldSelector=status.phase!=Failed", "/api", "/apis/nothing"} {
@@ -280,7 +280,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestUnreachable: whoever works against the overlay would ask for ever where there is no cluster below.
+// TestUnreachable: a client of the overlay would ask for ever where there is no cluster below.
 func TestUnreachable(t *testing.T) {
 	base, err := Live(&rest.Config{Host: "https://127.0.0.1:1"})
 	if err != nil {
@@ -295,7 +295,7 @@ func TestUnreachable(t *testing.T) {
 	}
 }
 
-// claimsBelow are those of a pod that runs: its own, one that it shares, and one that is somebody else's.
+// claimsBelow are those of a pod that runs: its own, one that it shares, and one that is another pod's.
 const claimsBelow = `{"kind": "ResourceClaimList", "apiVersion": "resource.k8s.io/v1", "metadata": {"resourceVersion": "7"}, "items": [
 	{"metadata": {"namespace": "ns", "name": "own", "uid": "c1", "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "runs", "uid": "u1"}]},
 	 "status": {"allocation": {}, "reservedFor": [{"resource": "pods", "name": "runs", "uid": "u1"}]}},
@@ -329,7 +329,7 @@ func TestClaimsOfThoseEvicted(t *testing.T) {
 	}
 }
 
-// TestSpare: nothing of what containers run is in a dump, also of templates, and all that a scheduler looks at.
+// TestSpare: a dump has nothing of what containers run, also in templates, and all that a scheduler looks at.
 func TestSpare(t *testing.T) {
 	const container = `{"name": "main", "env": [{"value": "secret"}], "envFrom": [{"secretRef": {}}], "args": ["secret"], "command": ["secret"],
 		"lifecycle": {"preStop": {"exec": {"command": ["secret"]}}}, "livenessProbe": {"httpGet": {"httpHeaders": [{"value": "secret"}]}},

@@ -21,7 +21,7 @@ func TestReadMore(t *testing.T) {
 	}
 }
 
-// A new node is like one of the pool, but for what is that node's own.
+// TestNewNode: a new node is like one of the pool, except for what is that node's own.
 func TestNewNode(t *testing.T) {
 	node := &v1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "u", Labels: map[string]string{v1.LabelHostname: "n", "eks.amazonaws.com/nodegroup": "a100"}},

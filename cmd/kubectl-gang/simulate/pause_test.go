@@ -15,7 +15,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/reservepods"
 )
 
-// full returns a cluster of so many nodes, of each of which one pod has all GPUs.
+// full returns a cluster of so many nodes, with one pod on each that has all its GPUs.
 func full(tb testing.TB, count int) *overlay.Dump {
 	tb.Helper()
 	base := small(tb)
@@ -45,7 +45,7 @@ func full(tb testing.TB, count int) *overlay.Dump {
 	return base
 }
 
-// TestDecideAfterVictims: an attempt that takes long is followed by a pause, and what was said before is not the last word. The
+// TestDecideAfterVictims: an attempt that takes long is followed by a pause, and the reason before is not the last word. The
 // members keep away from each other, so that they are planned one by one.
 func TestDecideAfterVictims(t *testing.T) {
 	const members = 150

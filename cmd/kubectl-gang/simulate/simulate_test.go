@@ -62,7 +62,7 @@ func small(tb testing.TB) *overlay.Dump {
 	return dump
 }
 
-// many returns a cluster of so many nodes, with ten pods each, of which seven have a GPU.
+// many returns a cluster of so many nodes, with ten pods each, seven of which have a GPU.
 func many(tb testing.TB, nodes int) *big {
 	tb.Helper()
 	var list v1.NodeList
@@ -116,7 +116,7 @@ func member(name, gang string, least int) *v1.Pod {
 	}
 }
 
-// ask has a scheduler decide about a gang of so many members, each with a GPU.
+// ask makes a scheduler decide about a gang of so many members, each with a GPU.
 func ask(tb testing.TB, base overlay.Base, members int, changes ...func(*v1.Pod)) *Answer {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(tb.Context(), 2*time.Minute)
@@ -164,7 +164,7 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// BenchmarkDecide is all that whatif does on 5,000 nodes with 50,000 pods, but for what the API server has to do.
+// BenchmarkDecide measures all that whatif does on 5,000 nodes with 50,000 pods, without what the API server has to do.
 func BenchmarkDecide(b *testing.B) {
 	base := many(b, 5000)
 	for b.Loop() {
@@ -174,7 +174,8 @@ func BenchmarkDecide(b *testing.B) {
 	}
 }
 
-// The pods of a namespace are those of the cluster, whatever the scheduler does with them meanwhile, and also those that have ended.
+// TestPods: the pods of a namespace are those of the cluster, whatever the scheduler does with them meanwhile, and also those that
+// have ended.
 func TestPods(t *testing.T) {
 	base := small(t)
 	pods := map[string]*v1.Pod{}
@@ -225,7 +226,7 @@ func TestPods(t *testing.T) {
 	}
 }
 
-// TestQueuesNotRead: while the queues cannot be read nothing is decided, though the pods are told so.
+// TestQueuesNotRead: while the queues cannot be read nothing is decided, though the pods have that as their reason.
 func TestQueuesNotRead(t *testing.T) {
 	s, err := New(&Ground{Base: small(t), ConfigFile: "../../../hack/demo/8-fairshare.yaml"})
 	if err != nil {

@@ -139,7 +139,7 @@ func TestPods(t *testing.T) {
 	}
 }
 
-// A PodGroup is in a namespace, a Queue in none; both come before the pods.
+// TestSimulated: a PodGroup is in a namespace, a Queue in none; both come before the pods.
 func TestSimulated(t *testing.T) {
 	var w Workload
 	r := newReader()
@@ -235,8 +235,8 @@ func TestRuntimeClass(t *testing.T) {
 	}
 }
 
-// TestVolumes: the pods of a StatefulSet have their claims, but for those that are there; each has the class that it would get, and its
-// volume where none waits for a node.
+// TestVolumes: the pods of a StatefulSet have their claims, except for those that exist; each has the class that it would get, and
+// its volume where it does not wait for a node.
 func TestVolumes(t *testing.T) {
 	for sentence, c := range map[string]struct {
 		// class is a field of the template of the claims; want are claims and volumes.
@@ -335,7 +335,7 @@ func TestMerged(t *testing.T) {
 	}
 }
 
-// TestClaimDefaults: claims ask for what the API server has them ask for.
+// TestClaimDefaults: claims ask for what the API server makes them ask for.
 func TestClaimDefaults(t *testing.T) {
 	const spec = "spec: {devices: {requests: [{name: r, exactly: {deviceClassName: gpu}}]}}"
 	var w Workload

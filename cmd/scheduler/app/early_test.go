@@ -19,7 +19,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/reservepods"
 )
 
-// somePods returns pods of which some have no node, and some have ended.
+// somePods returns pods, some of which have no node, and some of which have ended.
 func somePods(random *rand.Rand) (pods []*v1.Pod) {
 	for i := range random.IntN(30) {
 		pod := st.MakePod().Namespace("ns").Name(fmt.Sprint("p", i)).UID(fmt.Sprint("u", i)).Req(map[v1.ResourceName]string{v1.ResourceCPU: fmt.Sprint(1 + random.IntN(4))})
@@ -47,7 +47,7 @@ func handle(t *testing.T, logger klog.Logger, c cache.Cache, pods []*v1.Pod) {
 	}
 }
 
-// list tells of a page of a list.
+// list calls the listener of a page of a list.
 func list(e *early, pods []*v1.Pod, begin, next string, err error) {
 	l := e.Listen(metav1.ListOptions{FieldSelector: reservepods.Selector, Continue: begin})
 	for _, pod := range pods {
@@ -76,8 +76,8 @@ func inCache(c cache.Cache) map[string]held {
 	return nodes
 }
 
-// Once the handler has been told of all, the cache has what it would have had without: also where a list failed first, and
-// where the pod that the handler tells of is a newer one.
+// TestEarly: once the handler has got all pods, the cache has what it would have had without early: also where a list
+// failed first, and where the pod that the handler gets is a newer one.
 func TestEarly(t *testing.T) {
 	metrics.Register()
 	logger, ctx := ktesting.NewTestContext(t)
@@ -103,7 +103,7 @@ func TestEarly(t *testing.T) {
 		half := random.IntN(len(pods) + 1)
 		list(e, pods[:half], "", "more", nil)
 		list(e, pods[half:], "more", "", nil)
-		list(e, somePods(random), "", "", nil) // who lists again is not listened to
+		list(e, somePods(random), "", "", nil) // a second list has no listener
 		var running []*v1.Pod
 		for _, pod := range pods {
 			if pod.Status.Phase != v1.PodSucceeded {

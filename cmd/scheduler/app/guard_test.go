@@ -14,7 +14,7 @@ import (
 // TestGuard: with leader election, nothing that a plugin can reach writes before the lease
 // is held, and all of it reads; without, there is no lease to hold.
 func TestGuard(t *testing.T) {
-	_, kubeconfig := apiServer(t) // it has nothing, and says so to whatever arrives
+	_, kubeconfig := apiServer(t) // it has nothing, and says so to every request
 	for sentence, c := range map[string]struct {
 		flag    string
 		refused bool

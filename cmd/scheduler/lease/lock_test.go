@@ -47,7 +47,7 @@ func (p *process) record() resourcelock.LeaderElectionRecord {
 	return resourcelock.LeaderElectionRecord{HolderIdentity: p.lock.Identity(), LeaseDurationSeconds: 10}
 }
 
-// why returns what a write is told; "" if it is admitted.
+// why returns the error of a write; "" if it is admitted.
 func (p *process) why() string {
 	if _, err := p.begin("POST x"); err != nil {
 		return err.Error()

@@ -70,8 +70,8 @@ func (s *stage) bind(ctx context.Context) error {
 	return s.client.CoreV1().Pods("ns").Bind(ctx, &v1.Binding{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a"}}, metav1.CreateOptions{})
 }
 
-// TestWrites: all that a scheduler decides by passes the gate while the lease is held,
-// and none of it without; what is read passes in any case.
+// TestWrites: all writes by which a scheduler decides pass the gate while the lease is
+// held, and none of them without; reads pass in any case.
 func TestWrites(t *testing.T) {
 	pods := func(s *stage) interface {
 		Delete(context.Context, string, metav1.DeleteOptions) error
@@ -158,8 +158,8 @@ func ignoreKind(err error) error {
 	return err
 }
 
-// TestAfterASleep: who wakes after the end of the lease sends nothing more, not even what
-// was on its way when it fell asleep, and ends.
+// TestAfterASleep: a process that wakes after the end of the lease sends nothing more,
+// not even what was on its way when it fell asleep, and ends.
 func TestAfterASleep(t *testing.T) {
 	s := stageOf(t)
 	s.lead(t)

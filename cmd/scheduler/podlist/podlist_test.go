@@ -56,7 +56,7 @@ var (
 	asJSON     = json.NewSerializerWithOptions(json.DefaultMetaFactory, scheme.Scheme, scheme.Scheme, json.SerializerOptions{})
 )
 
-// A list has what decoding all of it at once gives, however it comes.
+// TestDecode: a list has what decoding all of it at once gives, however it comes.
 func TestDecode(t *testing.T) {
 	for _, n := range []int{0, 1, leastPods, leastPods + 1, 500} {
 		for format, encoder := range map[string]runtime.Encoder{"protobuf": asProtobuf, "JSON": asJSON} {
@@ -96,7 +96,7 @@ func namesOf(list *v1.PodList) (names []string) {
 
 func ignore(*v1.Pod) {}
 
-// What is no whole list of pods is an error, and never a list of fewer.
+// TestDecodeFails: what is no whole list of pods is an error, and never a list of fewer.
 func TestDecodeFails(t *testing.T) {
 	data := encoded(t, asProtobuf, listOf(11))
 	end := len(data) - 4 // the envelope ends with two empty fields
@@ -117,7 +117,7 @@ func TestDecodeFails(t *testing.T) {
 	}
 }
 
-// Room is made once for pods that are alike, and hardly more than they need.
+// TestRoom: room is made once for pods that are alike, and hardly more than they need.
 func TestRoom(t *testing.T) {
 	list := &v1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}, Items: make([]v1.Pod, 10000)}
 	for i := range list.Items {
@@ -129,7 +129,7 @@ func TestRoom(t *testing.T) {
 	}
 }
 
-// heard is what a listener was told.
+// heard is what a listener was called with.
 type heard struct{ told []string }
 
 func (h *heard) Listed(pod *v1.Pod) { h.told = append(h.told, pod.Name) }
@@ -137,7 +137,8 @@ func (h *heard) Ended(list *v1.PodList, err error) {
 	h.told = append(h.told, fmt.Sprint("end: ", len(list.Items), err))
 }
 
-// The client asks as any other does, and its errors are those of the API server.
+// TestClient: the client asks as any other does, and its errors are those of the API
+// server.
 func TestClient(t *testing.T) {
 	var asked []string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

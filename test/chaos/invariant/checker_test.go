@@ -7,7 +7,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// Every invariant can fail, and what looks like a failure and is none is not taken for one.
+// TestChecker: every invariant can fail, and what looks like a failure and is none is not
+// taken for one.
 func TestChecker(t *testing.T) {
 	judge(t, map[string]tale{
 		"a node is oversold": {

@@ -10,14 +10,14 @@ import (
 
 func moving(c *Config) { c.Reservations, c.Moves = true, true }
 
-// movedOff returns a pod that the Eviction API deletes.
+// movedOff returns the observations of a pod that the Eviction API deletes.
 func (s *story) movedOff(name string) []Observation {
 	return []Observation{s.changed(name, func(p *v1.Pod) {
 		p.Status.Conditions = []v1.PodCondition{{Type: v1.DisruptionTarget, Status: v1.ConditionTrue, Reason: byEvictionAPI}}
 	}), s.deleting(name)}
 }
 
-// migration returns a PodMigration for a pod.
+// migration returns the observation of a PodMigration for a pod.
 func (s *story) migration(name, pod, phase string, reserved bool) Observation {
 	return MigrationSeen{Migration{Key: "a/" + name, UID: types.UID(name), Pod: s.pods[pod].UID, Phase: phase, Reserved: reserved, Evicted: phase == "Succeeded"}}
 }
@@ -26,7 +26,7 @@ func plan(name, phase string, moves int) Observation {
 	return PlanSeen{Plan{Name: name, UID: types.UID(name), Phase: phase, Moves: moves}}
 }
 
-// TestMoves: nobody is evicted but for one migration, whose target is reserved, and all that has begun ends.
+// TestMoves: pods are only evicted for one migration, whose target is reserved, and all that has begun ends.
 func TestMoves(t *testing.T) {
 	for name, c := range map[string]tale{
 		"reserved, then evicted": {tell: func(s *story) {
@@ -112,7 +112,7 @@ func TestMoves(t *testing.T) {
 	}
 }
 
-// TestOwners: who uses a target is who it is for.
+// TestOwners: a target is used by the pod that it is for.
 func TestOwners(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*Reserved)

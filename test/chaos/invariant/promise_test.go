@@ -32,7 +32,7 @@ func reserved(name string, version int, change func(*Reserved), nodes ...int) Re
 	return r
 }
 
-// stored returns a pod at a version.
+// stored returns the observation of a pod at a version.
 func (s *story) stored(name string, version int, change func(*v1.Pod)) Observation {
 	return s.changed(name, func(p *v1.Pod) {
 		p.ResourceVersion = strconv.Itoa(version)
@@ -46,7 +46,7 @@ func on(node int) func(*v1.Pod) {
 	return func(p *v1.Pod) { p.Spec.NodeName, p.Status.Phase = "n"+strconv.Itoa(node), v1.PodRunning }
 }
 
-// using returns a pod bound to a placement.
+// using makes a pod one that is bound to a placement.
 func using(reservation string, index, node int) func(*v1.Pod) {
 	return func(p *v1.Pod) {
 		p.Annotations[keyAllocated] = fmt.Sprintf(`{"name":%q,"uid":%q,"index":%d}`, reservation, reservation, index)
@@ -59,7 +59,8 @@ func owner(of string) with { return func(p *v1.Pod) { p.Labels["for"] = of } }
 func again(r *Reserved)      { r.Once = false }
 func restricted(r *Reserved) { r.Once, r.Restricted = false, true }
 
-// TestPromises: what is held and what runs fit together at every version, in whatever order the watches tell.
+// TestPromises: what is held and what runs fit together at every version, in whatever order the watches
+// deliver them.
 func TestPromises(t *testing.T) {
 	for name, c := range map[string]tale{
 		"a stranger beside what is held": {tell: func(s *story) {
@@ -133,7 +134,8 @@ func TestPromises(t *testing.T) {
 	}
 }
 
-// TestCheckReservations: at rest their status says what pods do, and nobody waits beside what is held for it.
+// TestCheckReservations: at rest their status agrees with what pods do, and no pod waits beside what is held
+// for it.
 func TestCheckReservations(t *testing.T) {
 	uses := func(n int64, owners int) func(*Reserved) {
 		return func(r *Reserved) { r.Once, r.Placements[0].Allocated, r.Owners = false, gpus(n), owners }

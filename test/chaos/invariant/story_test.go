@@ -17,7 +17,7 @@ const gpu v1.ResourceName = "nvidia.com/gpu"
 
 var begin = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 
-// story tells a checker what happens, at moments in seconds from the begin.
+// story gives a checker what happens, at moments in seconds from the begin.
 type story struct {
 	t     *testing.T
 	check *Checker
@@ -41,7 +41,7 @@ func tell(t *testing.T, configure ...func(*Config)) *story {
 	return s
 }
 
-// at has something observed, with a tick every 100 ms until then.
+// at makes the checker observe something, with a tick every 100 ms until then.
 func (s *story) at(seconds float64, observations ...Observation) *story {
 	moment := begin.Add(time.Duration(seconds * float64(time.Second)))
 	for next := s.last.Add(100 * time.Millisecond); next.Before(moment); next = next.Add(100 * time.Millisecond) {
@@ -84,7 +84,7 @@ func priority(n int32) with { return func(p *v1.Pod) { p.Spec.Priority = &n } }
 
 func inGroup(name string) with { return func(p *v1.Pod) { p.Labels[keyGroupX] = name } }
 
-// gangPods returns members a/NAME-0 and so on of a gang by annotation.
+// gangPods returns the observations of members a/NAME-0 and so on of a gang by annotation.
 func (s *story) gangPods(name string, members, minimum int, changes ...with) []Observation {
 	var out []Observation
 	for i := range members {
@@ -110,7 +110,7 @@ func (s *story) pod(name string, changes ...with) Observation {
 	return PodSeen{p}
 }
 
-// changed returns a pod after a change.
+// changed returns the observation of a pod after a change.
 func (s *story) changed(name string, change func(*v1.Pod)) Observation {
 	p := s.pods[name].DeepCopy()
 	change(p)
@@ -146,7 +146,7 @@ func (s *story) gone(name string) Observation {
 	return PodGone{p}
 }
 
-// evicted returns a pod that the scheduler deletes for another.
+// evicted returns the observations of a pod that the scheduler deletes for another.
 func (s *story) evicted(name, preemptor string) []Observation {
 	uid := s.pods[name].UID
 	return []Observation{s.marked(name), s.deleting(name), Told{&v1.Event{
@@ -155,7 +155,7 @@ func (s *story) evicted(name, preemptor string) []Observation {
 	}}}
 }
 
-// listed returns all pods, after a cut watch.
+// listed returns the observation of all pods, after a cut watch.
 func (s *story) listed() Observation {
 	var all []*v1.Pod
 	for _, p := range s.pods {
@@ -188,7 +188,7 @@ type tale struct {
 	want string
 }
 
-// judge tells each tale to a checker of its own.
+// judge gives each tale to a checker of its own.
 func judge(t *testing.T, tales map[string]tale) {
 	t.Helper()
 	for name, c := range tales {

@@ -21,7 +21,7 @@ func TestSameSeedSamePlan(t *testing.T) {
 	}
 }
 
-// A longer run of the same seed begins like the shorter one.
+// TestLongerPlan: a longer run of the same seed begins like the shorter one.
 func TestLongerPlan(t *testing.T) {
 	short := options(7)
 	short.Length = time.Minute
@@ -56,7 +56,7 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-// Every plan of five minutes has everything in it.
+// TestEverythingHappens: every plan of five minutes has everything in it.
 func TestEverythingHappens(t *testing.T) {
 	for seed := range uint64(10) {
 		p := Make(options(seed))
@@ -103,7 +103,8 @@ func TestEverythingHappens(t *testing.T) {
 	}
 }
 
-// A gang can be placed on an empty cluster, so that it has to be in the end.
+// TestGangsFit: a gang can be placed on an empty cluster, so that it has to be in the
+// end.
 func TestGangsFit(t *testing.T) {
 	for seed := range uint64(20) {
 		p := Make(options(seed))

@@ -74,7 +74,7 @@ type tab struct {
 	ctx context.Context
 }
 
-// open opens a page in a new browser. What the page has to complain of fails the test.
+// open opens a page in a new browser. Complaints of the page fail the test.
 func open(t *testing.T, url string) *tab {
 	t.Helper()
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.NoSandbox, chromedp.WindowSize(1280, 900))
@@ -114,7 +114,7 @@ func get[T any](b *tab, action chromedp.Action[T]) T {
 	return v
 }
 
-// await waits until a script says true.
+// await waits until a script returns true.
 func (b *tab) await(what, script string) {
 	b.Helper()
 	poll := chromedp.Poll[bool](script, chromedp.WithPollingInterval(20*time.Millisecond), chromedp.WithPollingTimeout(patience/2))
@@ -130,7 +130,7 @@ func (b *tab) want(what, script string) {
 	}
 }
 
-// picture takes one, if they are wanted.
+// picture takes a picture, if they are wanted.
 func (b *tab) picture(name string) {
 	b.Helper()
 	if *pictures == "" {
@@ -208,8 +208,8 @@ func TestViews(t *testing.T) {
 	b.picture("migrations")
 }
 
-// TestFirstLoad: from the token to the picture of 1,000 nodes, and on to the table of 500 gangs. The least of some tries counts: others
-// may use the machine, too.
+// TestFirstLoad: from the token to the picture of 1,000 nodes, and on to the table of 500 gangs. The least of some tries counts:
+// other processes may use the machine, too.
 func TestFirstLoad(t *testing.T) {
 	const tries = 5
 	url := serve(t).url
@@ -231,7 +231,7 @@ func TestFirstLoad(t *testing.T) {
 	}
 }
 
-// timed does something, and says how many milliseconds it takes until there are so many elements, drawn.
+// timed does something, and returns how many milliseconds it takes until there are so many elements, drawn.
 func timed(script, selector string, count int) chromedp.Action[float64] {
 	return chromedp.Evaluate[float64](fmt.Sprintf(`new Promise((done) => {
 		const begun = performance.now();
@@ -241,7 +241,7 @@ func timed(script, selector string, count int) chromedp.Action[float64] {
 	})`, selector, count, script), chromedp.EvalAwaitPromise)
 }
 
-// TestAccessible: what those need who cannot see the page, or see it otherwise, or use no mouse.
+// TestAccessible: what users need who cannot see the page, or see it otherwise, or use no mouse.
 func TestAccessible(t *testing.T) {
 	b := open(t, serve(t).url)
 	b.signIn("viewer")
