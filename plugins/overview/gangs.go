@@ -36,7 +36,7 @@ type Gang struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	Source    Source `json:"source"`
-	// Phase is that of PodGroups, also for gangs that have none.
+	// Phase is one of the phases of PodGroups, also for gangs that have no PodGroup.
 	Phase string `json:"phase"`
 	// Held is how many members without a node have one nominated; Bound, how many have one or had it to the end; Minimum,
 	// how many have to be bound together, 0 where it is not set.

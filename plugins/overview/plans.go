@@ -47,7 +47,7 @@ type Move struct {
 	To   string `json:"to"`
 	// After are the numbers of the moves that make the room for it.
 	After []int32 `json:"after,omitempty"`
-	// Phase is that of its PodMigration; empty before there is one.
+	// Phase is the phase of its PodMigration; empty before there is one.
 	Phase string `json:"phase,omitempty"`
 	Why   string `json:"why"`
 }

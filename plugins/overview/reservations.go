@@ -22,7 +22,7 @@ type Reservation struct {
 	Held     int `json:"held"`
 	// Used is how many pods use it.
 	Used int `json:"used"`
-	// Nodes are those of the placements that are held, each once.
+	// Nodes are the nodes of the placements that are held, each once.
 	Nodes []string `json:"nodes,omitempty"`
 	// Owners are the pods that may use it, in words.
 	Owners      []string        `json:"owners"`

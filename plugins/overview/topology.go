@@ -57,7 +57,7 @@ type Domain struct {
 	// LargestIn is which one; empty where nothing is free.
 	Largest   int64  `json:"largestFree"`
 	LargestIn string `json:"largestFreeIn,omitempty"`
-	// Domains are those of the level below. In the finest, Members are the nodes.
+	// Domains are the domains of the level below. In the finest, Members are the nodes.
 	Domains []Domain   `json:"domains,omitempty"`
 	Members []NodeRoom `json:"members,omitempty"`
 }

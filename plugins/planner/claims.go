@@ -97,7 +97,7 @@ type claimed struct {
 	exclusive bool
 	// reach are what the volumes ask of a node.
 	reach []reach
-	// waiting counts the claims that wait for their first consumer; static are those of them
+	// waiting counts the claims that wait for their first consumer; static are those of these claims
 	// whose storage class makes no volumes: what is there is all there is.
 	waiting int
 	static  []*v1.PersistentVolumeClaim

@@ -27,7 +27,7 @@ type floor struct {
 	want resource.Vector
 	// have is what members have that were placed before.
 	have resource.Vector
-	// holders are those whose holds are no obstacle to some member.
+	// holders are the holders whose holds are no obstacle to some member.
 	holders []hold.Holder
 	// probes are pods like the members that ask for nothing: on nodes where one may be, what is free counts. They were prepared
 	// as views when first asked for.

@@ -269,7 +269,7 @@ func (o *offers) rescore(ctx context.Context, c *candidate) error {
 // candidate is a node that fits, and its score.
 type candidate struct {
 	node, order int
-	// version is that of its node, and seen the state of the rest, when it last fitted or
+	// version is the version of its node, and seen the state of the rest, when it last fitted or
 	// was refused.
 	version, seen int
 	raw, parts    []fwk.PluginScore

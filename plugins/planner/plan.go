@@ -31,7 +31,7 @@ type Planner struct {
 	fw    framework.Framework
 	holds *holds.Holds
 	hooks whatif.Hooks
-	// points are those of the profile's plugins.
+	// points are the gang extension points of the profile's plugins.
 	points Points
 	// start is the node at which the next sweep begins, so that all nodes have
 	// their turn.
@@ -64,7 +64,7 @@ type Plan struct {
 	gang.Outcome
 	// Demand of each planned member, for the ledger.
 	Demand map[types.UID]holds.Demand
-	// Order is that in which members were placed, each where it fits beside those
+	// Order is the order in which members were placed, each where it fits beside those
 	// before it.
 	Order []types.UID
 	// Tried is how far each gang of the attempt came.

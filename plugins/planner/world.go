@@ -33,7 +33,7 @@ type world struct {
 	// labels and names of nodes.
 	checksResources, checksAffinity bool
 
-	// weights are those of the profile's Score plugins.
+	// weights are the weights of the profile's Score plugins.
 	weights map[string]int64
 
 	classes []*class

@@ -126,14 +126,14 @@ func (l *Lane[K]) turn(ctx context.Context, key K) {
 type step struct {
 	saying Saying
 	kind   kind
-	// pods are those to write to; empty for none at the moment.
+	// pods are the pods to write to; empty for none at the moment.
 	pods []*v1.Pod
 	// pause is after what time there may be some without a further Tell; 0 where the key is added again anyway.
 	pause time.Duration
 	asked time.Time
 }
 
-// kind is that of writes.
+// kind is the kind of a write.
 type kind int
 
 const (

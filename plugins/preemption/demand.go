@@ -49,7 +49,7 @@ type demand struct {
 	untried int
 }
 
-// spare notes that gangs are left alone until a time, which is that of the first of them.
+// spare notes when the first of the gangs that are left alone may be evicted.
 func (d *demand) spare(until time.Time) {
 	if !until.IsZero() && (d.spared.IsZero() || until.Before(d.spared)) {
 		d.spared = until

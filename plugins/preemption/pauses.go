@@ -12,7 +12,7 @@ type pauses struct {
 	groups map[string]*pause
 }
 
-// pause is that of a preemptor.
+// pause is the pause of a preemptor.
 type pause struct {
 	until time.Time
 	// withdrawn is how many decisions in a row were not carried out.

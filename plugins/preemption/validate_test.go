@@ -59,7 +59,7 @@ func (c *changing) comes(pod *v1.Pod) {
 	c.running.Running = append(c.running.Running, gang.Placed{Pod: pod, Node: pod.Spec.NodeName})
 }
 
-// left lists the pods that the API server has, but for those of the preemptor.
+// left lists the pods that the API server has, without those of the preemptor.
 func (s *stage) left(t *testing.T) string {
 	t.Helper()
 	list, err := s.handle.ClientSet().CoreV1().Pods("").List(s.ctx, metav1.ListOptions{})

@@ -30,7 +30,7 @@ const cycleKey fwk.StateKey = "lockstep.dev/" + Name
 // held for it has none.
 type cycle struct {
 	demand holds.Demand
-	// holders are those whose holds are no obstacle.
+	// holders are the holders whose holds are no obstacle.
 	holders []hold.Holder
 	// named: the pod asks for a Reservation by its name, there or nowhere.
 	named bool

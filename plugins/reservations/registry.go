@@ -67,7 +67,7 @@ type Registry struct {
 	acting sync.Mutex
 	// mu guards what follows. It is held for look-ups and arithmetic only.
 	mu sync.RWMutex
-	// profiles are those with the plugin.
+	// profiles are the profiles with the plugin.
 	profiles map[string]profile
 	entries  map[string]*entry
 	// places has the placements by what the ledger calls them.
@@ -111,7 +111,7 @@ type entry struct {
 	promised map[int32]string
 	// pods are the reserve pods that look for places, by index.
 	pods map[int32]*v1.Pod
-	// priority is that of its template, where that matters and is known.
+	// priority is the priority of its template, where that matters and is known.
 	priority *int32
 	// used are the placements that were used once, by index: the status may not say so yet.
 	used map[int32]use

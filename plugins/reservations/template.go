@@ -154,7 +154,7 @@ func (r *Registry) domain(pod *v1.Pod, standing []v1alpha1.ReservationPlacement)
 	return nil
 }
 
-// errNoClass is that a priority class does not exist.
+// errNoClass means that a priority class does not exist.
 var errNoClass = errors.New("there is no such PriorityClass: create it, or make another Reservation without it")
 
 // prioritize gives a pod the priority of its class, as admission does with pods.

@@ -32,7 +32,7 @@ type api struct {
 	watches   map[*stream]bool
 	// given are the revisions that a client may ask from.
 	given map[string]bool
-	// pageSize is that of lists, 0 for all at once; pages are the lists that are under way.
+	// pageSize is the page size of lists, 0 for all at once; pages are the lists that are under way.
 	pageSize int
 	pages    map[string][]*v1.Pod
 	// unstreamed and refuses are how a list that is to be streamed is answered; listsFail and

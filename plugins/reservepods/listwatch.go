@@ -138,7 +138,7 @@ func (l *ListWatch) fromOwn(options metav1.ListOptions) metav1.ListOptions {
 	return options
 }
 
-// isVersion reports whether a resourceVersion that a reflector asks with is that of a moment.
+// isVersion reports whether a resourceVersion that a reflector asks with stands for a moment.
 func isVersion(version string) bool { return version != "" && version != "0" }
 
 // came notes the API server's own resourceVersion that the reflector has come to.

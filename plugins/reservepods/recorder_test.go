@@ -37,7 +37,7 @@ func nameOf(object runtime.Object) string {
 	return fmt.Sprintf("%T", object)
 }
 
-// reservationOf returns the Reservation of a pod, but for one that is gone.
+// reservationOf returns the Reservation of a pod; nil for one that is gone.
 func reservationOf(pod *v1.Pod) runtime.Object {
 	name, _, _ := PlacementOf(pod)
 	if name == "gone" {

@@ -8,7 +8,7 @@ import (
 // Harm is what a selection does to the gangs that lose pods, to choose between selections
 // that serve as well, such as those of several domains.
 type Harm struct {
-	// Kind is that of the worst bundle; Safe also where no pod goes.
+	// Kind is the kind of the worst bundle; Safe also where no pod goes.
 	Kind Kind
 	// Priority is the highest among the gangs that lose a bundle of that kind;
 	// [math.MinInt32] where no pod goes.

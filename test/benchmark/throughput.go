@@ -14,7 +14,7 @@ import (
 // benchmark is one of those that -run selects.
 type benchmark interface {
 	name() string
-	// quick benchmarks are those of -short.
+	// quick reports whether -short runs it, too.
 	quick() bool
 	run(ctx context.Context, f *fixture, r *report) error
 }

@@ -34,7 +34,7 @@ type recorder struct {
 	pods     map[types.UID]*podRecord
 	nodes    map[string]*v1.Node
 	events   map[types.UID]*v1.Event
-	// podGroups are those of either kind that were ever seen.
+	// podGroups are the PodGroups of either kind that were ever seen.
 	podGroups sets.Set[types.UID]
 	whole     map[string]*wholeness
 	groups    []*groupWholeness

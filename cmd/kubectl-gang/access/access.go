@@ -23,7 +23,7 @@ import (
 )
 
 const (
-	// qps and burst are those of kubectl.
+	// qps and burst are the client limits of kubectl.
 	qps   = 50
 	burst = 300
 )

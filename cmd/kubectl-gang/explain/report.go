@@ -25,7 +25,7 @@ import (
 // Report is what there is to report of a gang.
 type Report struct {
 	Gang string `json:"gang"`
-	// Phase is that of kubectl gang list, and Stands how far the gang has come; empty where that is not known. Held is how many
+	// Phase is the phase in kubectl gang list, and Stands how far the gang has come; empty where that is not known. Held is how many
 	// members without a node have one nominated.
 	Phase  string `json:"phase,omitempty"`
 	Stands string `json:"stands,omitempty"`
@@ -48,7 +48,7 @@ type Report struct {
 	// Line is its place among those that have all their members and would still wait after what the scheduler decides now; nil
 	// where it would not wait.
 	Line *plugins.Line `json:"line,omitempty"`
-	// Reservations are those that members which wait may use; null where the profile of its pods uses none, or that is not known.
+	// Reservations are the Reservations that waiting members may use; null where the profile of its pods uses none, or that is not known.
 	Reservations []Reserved `json:"reservations"`
 	// Cases are what the scheduler decides now, and with more nodes.
 	Cases []Case `json:"cases,omitempty"`

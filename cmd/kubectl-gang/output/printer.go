@@ -33,7 +33,7 @@ func (p *Printer) IsTable() bool { return p.table }
 // IsWide reports whether the table is a wide one.
 func (p *Printer) IsWide() bool { return p.wide }
 
-// Columns are those of a table, and the cells of a row of type T.
+// Columns are the columns of a table, and the cells of a row of type T.
 type Columns[T any] []Column[T]
 
 // Column is a column of a table.

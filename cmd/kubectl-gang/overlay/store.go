@@ -29,7 +29,7 @@ func (r ref) group() schema.GroupResource { return r.GroupResource() }
 // store is what differs from the base.
 type store struct {
 	mu sync.Mutex
-	// objects are those that were made or changed; nil for those that were deleted. order lists them as they came.
+	// objects are the objects that were made or changed; nil for deleted ones. order lists them as they came.
 	objects map[ref]object
 	order   []ref
 	// revision is the last resource version given; those of the base are lower.
@@ -50,14 +50,14 @@ func newStore() store {
 	return store{objects: map[ref]object{}, revision: firstRevision, watchers: map[*watcher]bool{}}
 }
 
-// put stores an object that was made or changed, and tells the watchers. It returns it with its new resource version.
+// put stores an object that was made or changed, and queues an event for the watchers. It returns it with its new resource version.
 func (s *store) put(at ref, o object, event watch.EventType) object {
 	s.note(at, o, event)
 	s.objects[at] = o
 	return o
 }
 
-// drop deletes an object, and tells the watchers.
+// drop deletes an object, and queues an event for the watchers.
 func (s *store) drop(at ref, o object) {
 	s.note(at, o, watch.Deleted)
 	s.objects[at] = nil

@@ -10,7 +10,7 @@ import (
 
 // cluster is what pods would find in the cluster. What the user may not read is noted, and taken for empty.
 type cluster struct {
-	ctx        context.Context //nolint:containedctx // it is that of one command
+	ctx        context.Context //nolint:containedctx // the context of one command
 	simulation *simulate.Simulation
 	note       func(format string, args ...any)
 }

@@ -104,7 +104,7 @@ func (r *Reader) provision(w *Workload) error {
 // static are the existing volumes, in the manifests and in the cluster.
 type static struct {
 	volumes []*v1.PersistentVolume
-	// from are those of the manifests, by name, and taken the volumes that claims of the manifests are bound to.
+	// from are the volumes of the manifests, by name, and taken the volumes that claims of the manifests are bound to.
 	from  map[string]*unstructured.Unstructured
 	taken []*v1.PersistentVolume
 }

@@ -54,7 +54,7 @@ type Reader struct {
 	// What was read of the cluster: LimitRanges by namespace, and RuntimeClasses by name.
 	limits   map[string][]v1.LimitRange
 	runtimes map[string]*nodev1.RuntimeClass
-	// classes are those of the manifests, by name.
+	// classes are the PriorityClasses of the manifests, by name.
 	classes map[string]*schedulingv1.PriorityClass
 	// named are the pods of the manifests, as namespace/name.
 	named map[string]bool

@@ -19,7 +19,7 @@ import (
 type early struct {
 	cache.Cache
 	mu sync.Mutex
-	// pods are those that the handler has not delivered yet, by UID.
+	// pods are the pods that the handler has not delivered yet, by UID.
 	pods map[types.UID]*v1.Pod
 	// listed are all pods that had not ended when they were listed first; complete is whether they have been.
 	listed   []*v1.Pod

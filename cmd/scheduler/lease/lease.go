@@ -167,8 +167,8 @@ func (l *Lease) done(answered bool, until Instant) {
 }
 
 // leaving refuses writes from now on, and returns once those that were sent are answered.
-// It fails where some are not: the lease has to run out then, lest the next leader begins
-// before they are stored.
+// It fails where some are not: the lease has to run out then, so that the next leader does
+// not begin before they are stored.
 func (l *Lease) leaving(ctx context.Context) error {
 	l.mu.Lock()
 	if l.state == "" {

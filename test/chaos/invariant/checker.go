@@ -54,7 +54,7 @@ func (v Violation) String() string {
 	return b.String()
 }
 
-// stamp is how moments are written: the date is that of the run.
+// stamp is how moments are written: the date is the day of the run.
 const stamp = "15:04:05.000"
 
 // Config bounds what is tolerated. Durations are of healthy time unless they say otherwise: time in
@@ -119,7 +119,7 @@ type Counts struct {
 	// LongestPartial is the longest healthy time that a gang was partial before it started, of those
 	// that were judged.
 	LongestPartial time.Duration
-	// Preemptors are those for which pods were evicted: placed in time, excused, and not placed.
+	// Preemptors counts the gangs for which pods were evicted; of these, PreemptorsPlaced were placed in time, and PreemptorsExcused excused.
 	Preemptors, PreemptorsPlaced, PreemptorsExcused int
 	// UnknownPreemptor counts evictions whose preemptor no event named.
 	UnknownPreemptor int

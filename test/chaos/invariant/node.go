@@ -17,7 +17,7 @@ type node struct {
 	cordoned    bool
 	labels      map[string]string
 	allocatable amounts
-	// pods are those bound to it that have not ended, used is what they ask for.
+	// pods are the pods bound to it that have not ended, used is what they ask for.
 	pods map[types.UID]*pod
 	used amounts
 	// over is whether it is oversold.

@@ -20,11 +20,11 @@ type Reserved struct {
 	UID  types.UID
 	// Version is its resource version: those of all objects are in the order in which they were stored.
 	Version string
-	// Priority is that of its template.
+	// Priority is the priority of its template.
 	Priority int32
 	// Once: each placement is used once. Restricted: owners get no more than is reserved.
 	Once, Restricted bool
-	// Namespace and Labels are those of its owners, Gang is theirs as "namespace/name", Controller and Pod are UIDs;
+	// Namespace and Labels are those of its owners, Gang is their gang as "namespace/name", Controller and Pod are UIDs;
 	// empty for any.
 	Namespace, Gang string
 	Labels          map[string]string

@@ -23,7 +23,7 @@ type Queue struct {
 type Room struct {
 	// Waiting are groups of gangs and single pods that wait for a node; Judged those that could start.
 	Waiting, Judged int
-	// Left are those that were not judged, by reason.
+	// Left counts the groups and pods that were not judged, by reason.
 	Left map[string]int
 }
 
