@@ -97,8 +97,8 @@ type claimed struct {
 	exclusive bool
 	// reach are what the volumes ask of a node.
 	reach []reach
-	// waiting counts the claims that wait for their first consumer; static are those of these claims
-	// whose storage class makes no volumes: what is there is all there is.
+	// waiting counts the claims that wait for their first consumer; static are the ones whose storage
+	// class makes no volumes: what is there is all there is.
 	waiting int
 	static  []*v1.PersistentVolumeClaim
 	// devices are at least how many devices of each device class a member is allocated.
