@@ -1,13 +1,24 @@
 package plans
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/events"
+	testingclock "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/plugins/internal/dispatch"
 )
 
 // TestPassing: what is said of a goal is believed once it was said long enough, each time that it was looked.
@@ -37,4 +48,120 @@ func TestPassing(t *testing.T) {
 	if r.passing(p, "", begin); len(r.doubts) > 0 {
 		t.Errorf("it is remembered: %v", r.doubts)
 	}
+}
+
+// TestDoubtStopsWhoWasLetGo: of two pods whose successors are alike one moves at a time, and both were let go together. The second stays as
+// long as the goal is said not to start, also where the controller starts anew meanwhile; and for good once that is believed.
+func TestDoubtStopsWhoWasLetGo(t *testing.T) {
+	w := newDoubtStage(t)
+	w.bring(time.Second)
+	if w.second().Spec.Suspend {
+		t.Fatal("nothing is said, and it may not go")
+	}
+	w.say(string(dispatch.Closed))
+	w.bring(time.Second)
+	if !w.second().Spec.Suspend {
+		t.Fatal("it may go for a goal that is said not to start")
+	}
+	w.say("")
+	w.bring(time.Second)
+	if w.second().Spec.Suspend {
+		t.Fatal("the goal may start again, and it may not go")
+	}
+	w.say(string(dispatch.Closed))
+	w.bring(doubtFor - 2*time.Second)
+	w.r.doubts = map[types.UID]doubt{} // by another controller
+	w.bring(doubtFor - 2*time.Second)
+	if m := w.second(); m == nil || !m.Spec.Suspend {
+		t.Fatal("it is believed too soon, or it may go")
+	}
+	w.bring(4 * time.Second)
+	if w.second() != nil {
+		t.Error("it is not believed")
+	}
+	if c := meta.FindStatusCondition(w.plan().Status.Conditions, v1alpha1.DefragmentationComplete); c.Reason != v1alpha1.DefragmentationReasonMoveFailed {
+		t.Errorf("the plan says %v", c)
+	}
+}
+
+// doubtStage is a plan of two moves, the first of which is under way.
+type doubtStage struct {
+	*testing.T
+	client.Client
+	r     *reconciler
+	clock *testingclock.FakeClock
+}
+
+func newDoubtStage(t *testing.T) *doubtStage {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, clientgoscheme.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p := &v1alpha1.DefragmentationPlan{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "p", Finalizers: []string{v1alpha1.ReleaseFinalizer}}}
+	p.Spec.Mode, p.Spec.Goal.Pod = v1alpha1.DefragmentationExecute, &v1alpha1.ReservationOwnerObject{Namespace: "ns", Name: "goal", UID: "goal"}
+	p.Status.Phase, p.Status.Goal = v1alpha1.DefragmentationRunning, "pod ns/goal"
+	p.Status.Conditions = []metav1.Condition{{Type: v1alpha1.DefragmentationFound, Status: metav1.ConditionTrue, Reason: v1alpha1.DefragmentationReasonFound}}
+	p.Status.Places = []v1alpha1.PlannedPlace{{Namespace: "ns", PodName: "goal", PodUID: "goal", NodeName: "node", Members: 1}}
+	goal := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "goal", UID: "goal"}}
+	objects := []client.Object{goal, &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node"}}, holdFor(p, 0, goal, "")}
+	for i := range 2 {
+		p.Status.Moves = append(p.Status.Moves, v1alpha1.PlannedMove{Namespace: "ns", PodName: fmt.Sprint("moved-", i)})
+		m := migrationFor(p, i)
+		m.UID, m.Spec.Suspend, m.Status.Phase = types.UID(m.Name), false, v1alpha1.MigrationPending
+		m.Status.Conditions = []metav1.Condition{{Type: v1alpha1.MigrationReserved, Status: metav1.ConditionTrue}, {Type: v1alpha1.MigrationEvicted, Reason: v1alpha1.MigrationReasonWaiting}}
+		if i == 0 {
+			m.Status.Phase, m.Status.Conditions[1].Status, m.Status.Conditions[1].Reason = v1alpha1.MigrationRunning, metav1.ConditionTrue, v1alpha1.MigrationReasonEvicted
+		}
+		objects = append(objects, m)
+	}
+	api := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(p).WithObjects(append(objects, p)...).Build()
+	now := testingclock.NewFakeClock(time.Unix(1000, 0))
+	r := &reconciler{client: api, live: api, recorder: events.NewFakeRecorder(99), clock: now, doubts: map[types.UID]doubt{}}
+	return &doubtStage{T: t, Client: api, r: r, clock: now}
+}
+
+// bring brings the plan on for a while, as it asks for.
+func (w *doubtStage) bring(long time.Duration) {
+	w.Helper()
+	for end := w.clock.Now().Add(long); w.clock.Now().Before(end); {
+		again, err := w.r.Reconcile(w.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Name: "p"}})
+		if err != nil || again.RequeueAfter == 0 || again.RequeueAfter > poll {
+			w.Fatalf("%v, %v", again, err)
+		}
+		w.clock.Step(again.RequeueAfter)
+	}
+}
+
+// say has the goal's scheduler say why it waits; empty for nothing.
+func (w *doubtStage) say(reason string) {
+	pod := &v1.Pod{}
+	if err := w.Get(w.Context(), client.ObjectKey{Namespace: "ns", Name: "goal"}, pod); err != nil {
+		w.Fatal(err)
+	}
+	pod.Status.Conditions = nil
+	if reason != "" {
+		pod.Status.Conditions = []v1.PodCondition{{Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: reason, Message: "it is said"}}
+	}
+	if err := w.Status().Update(w.Context(), pod); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// second is the PodMigration of the second move; nil if there is none.
+func (w *doubtStage) second() *v1alpha1.PodMigration {
+	m := &v1alpha1.PodMigration{}
+	if err := w.Get(w.Context(), client.ObjectKey{Namespace: "ns", Name: "p-1"}, m); err != nil {
+		return nil
+	}
+	return m
+}
+
+func (w *doubtStage) plan() *v1alpha1.DefragmentationPlan {
+	p := &v1alpha1.DefragmentationPlan{}
+	if err := w.Get(w.Context(), client.ObjectKey{Name: "p"}, p); err != nil {
+		w.Fatal(err)
+	}
+	return p
 }

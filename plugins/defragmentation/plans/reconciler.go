@@ -180,11 +180,14 @@ func (r *reconciler) act(ctx context.Context, p *v1alpha1.DefragmentationPlan, s
 	}
 	for _, i := range step.Resume {
 		acted = true
-		m := s.migrations[i]
-		before := m.DeepCopy()
-		m.Spec.Suspend = false
-		if err := r.patch(ctx, m, before); err != nil {
+		if err := r.suspend(ctx, s.migrations[i], false); err != nil {
 			return true, fmt.Errorf("letting move %d begin: %w", i, err)
+		}
+	}
+	for _, i := range step.Suspend {
+		acted = true
+		if err := r.suspend(ctx, s.migrations[i], true); err != nil {
+			return true, fmt.Errorf("keeping move %d from beginning: %w", i, err)
 		}
 	}
 	for _, i := range step.Cancel {
@@ -204,6 +207,13 @@ func (r *reconciler) act(ctx context.Context, p *v1alpha1.DefragmentationPlan, s
 		}
 	}
 	return acted, nil
+}
+
+// suspend says whether a move may begin, provided that it has not come on since it was read.
+func (r *reconciler) suspend(ctx context.Context, m *v1alpha1.PodMigration, is bool) error {
+	before := m.DeepCopy()
+	m.Spec.Suspend = is
+	return r.patch(ctx, m, before)
 }
 
 // write writes a status, provided that nobody has changed the plan since it was read.

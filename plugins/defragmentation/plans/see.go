@@ -78,7 +78,7 @@ func seen(m *v1alpha1.PodMigration) *migration.Move {
 		move.Why = c.Message
 	}
 	if c := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.MigrationEvicted); c != nil {
-		move.Went = c.Reason == v1alpha1.MigrationReasonPodGone
+		move.Went, move.Evicting = c.Reason == v1alpha1.MigrationReasonPodGone, c.Reason == v1alpha1.MigrationReasonEvicting
 	}
 	return move
 }

@@ -45,6 +45,8 @@ type Move struct {
 	Phase v1alpha1.MigrationPhase
 	// Suspended, Reserved, Evicted are as its spec and its conditions say.
 	Suspended, Reserved, Evicted bool
+	// Evicting: its pod is evicted in a moment, and its target is open to whoever comes in its place.
+	Evicting bool
 	// Went: its pod went by itself, and a successor is awaited, or has come: nobody here has evicted it.
 	Went bool
 	// Gone: it failed, for its pod had gone by itself; its room is free all the same. Leaving: it will be, the pod is being deleted.
@@ -100,14 +102,14 @@ type PlanStep struct {
 	Status v1alpha1.DefragmentationPlanStatus
 	// Hold: what is freed is to be held for the goal. Release: it is not, any more.
 	Hold, Release bool
-	// Make are the moves that need a PodMigration, Resume those that are not to be suspended any longer, Cancel those
-	// that are not to come about: nobody was evicted for them.
-	Make, Resume, Cancel []int
+	// Make are the moves that need a PodMigration, Resume those that are not to be suspended any longer, Suspend those that are to be
+	// again, Cancel those that are not to come about: nobody was evicted for them.
+	Make, Resume, Suspend, Cancel []int
 	// Check: it is to be looked whether the nodes have the room that the plan counts on: once in a while as long as it is
 	// not approved, before anything is reserved, and again before the first pod is evicted.
 	Check bool
 	// Look: it is to be looked whether the goal would start, and the nodes that are freed take pods: before each pod that is evicted
-	// after the first.
+	// after the first, and as long as one is let go whose turn has not come.
 	Look bool
 	// Count: all is done, and it is to be counted how many gangs of the shape fit now.
 	Count bool
@@ -218,7 +220,7 @@ func (s *planStep) running() {
 	case s.stopped() != nil || len(c.failed) > 0 || s.p.DeletionTimestamp != nil:
 		s.stop(c, c.failed)
 	case s.seen.Goal == Gone && c.begun && c.underway > 0: // it may be about to be made anew
-		s.out.Hold = true
+		s.out.Hold, s.out.Suspend = true, s.idle()
 		s.set(v1alpha1.DefragmentationReasonMoving, fmt.Sprintf("%s; %d moves under way are awaited, and no more begin unless it is made anew", s.goal(), c.underway))
 	case !s.waits(c.begun):
 		s.stop(c, nil)
@@ -240,26 +242,6 @@ func (s *planStep) running() {
 // waits reports whether the goal still waits. Once somebody was evicted for it, it may be made anew.
 func (s *planStep) waits(begun bool) bool {
 	return s.seen.Goal == Waits || s.seen.Goal == Renewed && begun
-}
-
-// moving is from when moves may begin.
-func (s *planStep) moving(c counted) {
-	s.resume()
-	switch {
-	case len(s.out.Resume) > 0 && s.seen.Doubt != "":
-		s.out.Resume, s.out.Hold = nil, true
-		s.set(v1alpha1.DefragmentationReasonMoving, fmt.Sprintf("%d of %d moves are done, and no more begin as long as this is so: %s", c.cleared, len(s.p.Status.Moves), s.seen.Doubt))
-		return
-	case len(s.out.Resume) > 0 && c.begun && !s.seen.Looked:
-		s.out.Resume, s.out.Look = nil, true
-		return
-	case len(s.out.Resume) > 0 && s.seen.Unfit != "":
-		s.out.Resume = nil
-		s.stop(c, []string{s.seen.Unfit})
-		return
-	}
-	s.out.Hold, s.out.Make = true, s.missing()
-	s.set(v1alpha1.DefragmentationReasonMoving, fmt.Sprintf("%d of %d moves are done", c.cleared, len(s.p.Status.Moves)))
 }
 
 // short ends a plan that would not lead to its goal.
@@ -362,33 +344,6 @@ func (s *planStep) reserving() {
 	}
 	s.end(v1alpha1.DefragmentationFailed, v1alpha1.DefragmentationReasonMoveFailed,
 		fmt.Sprintf("not all targets could be reserved within %s, and no pod was evicted: %s", reserveWithin, strings.Join(waiting, ", ")))
-}
-
-// resume lets moves begin whose turn it is, so many at a time.
-func (s *planStep) resume() {
-	most, busy := int(s.p.Spec.Budget.MaxEvictions), 0
-	if most == 0 {
-		most = defaultEvictions
-	}
-	for _, m := range s.seen.Moves {
-		if !m.Suspended && !Ended(m.Phase) {
-			busy++
-		}
-	}
-	for i, move := range s.p.Status.Moves {
-		m := s.seen.Moves[i]
-		if busy >= most || m == nil || !m.Suspended || Ended(m.Phase) {
-			continue
-		}
-		ready := true
-		for _, before := range move.After {
-			ready = ready && s.cleared(int(before))
-		}
-		if ready {
-			s.out.Resume = append(s.out.Resume, i)
-			busy++
-		}
-	}
 }
 
 // stop has no more moves begin, and ends the plan once none is under way. Why it stops is said, and known, from then on.

@@ -63,6 +63,7 @@ func TestNextPlan(t *testing.T) {
 	held := func(p *v1alpha1.DefragmentationPlan) { p.Status.HeldTime = new(metav1.NewTime(begin)) }
 	type changes = []func(*v1alpha1.DefragmentationPlan)
 	available, used := []Hold{{Available: true}}, []Hold{{Used: true}}
+	waits := map[int]*Move{0: {Phase: running, Evicted: true}, 1: {Phase: pending, Reserved: true}} // until 0 is done, whose successor would be like its own
 	for sentence, c := range map[string]struct {
 		moves  [][]int32
 		p      changes
@@ -74,9 +75,11 @@ func TestNextPlan(t *testing.T) {
 		make   []int
 		resume []int
 		cancel []int
-		check  bool
-		look   bool
-		count  bool
+		// suspend are those that were let go, and are not to go.
+		suspend []int
+		check   bool
+		look    bool
+		count   bool
 		// achieved is how many gangs fit after it.
 		achieved int32
 	}{
@@ -98,7 +101,7 @@ func TestNextPlan(t *testing.T) {
 		"then moves begin":                        {moves: two, p: changes{started}, seen: PlanSeen{Moves: moving(pending, pending), Wants: 1, Holds: []Hold{{}}, Checked: true}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonMoving, hold: true, resume: []int{0, 1}},
 		"it is looked before who else came":       {moves: two, p: changes{started}, seen: PlanSeen{Moves: moving(pending, pending)}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonReserving, hold: true, check: true},
 		"if so, nobody is evicted":                {moves: two, p: changes{started}, seen: PlanSeen{Moves: moving(pending, pending), Checked: true, Short: "node a"}, phase: v1alpha1.DefragmentationFailed, reason: v1alpha1.DefragmentationReasonOutdated},
-		"what was let go is not taken back":       {moves: two, p: changes{started}, seen: PlanSeen{Moves: map[int]*Move{0: {Phase: pending, Reserved: true}, 1: {Phase: pending, Reserved: true}}, Checked: true, Short: "node a"}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonMoving, hold: true},
+		"what was let go is not taken back":       {moves: two, p: changes{started}, seen: PlanSeen{Moves: map[int]*Move{0: {Phase: pending, Reserved: true}, 1: {Phase: pending, Reserved: true}}, Checked: true, Short: "node a", Looked: true}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonMoving, hold: true},
 		"nor is it over where its goal has gone":  {moves: two, p: changes{started}, seen: PlanSeen{Moves: map[int]*Move{0: {Phase: pending, Reserved: true}, 1: {Phase: pending, Suspended: true, Reserved: true}}, Goal: Runs}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonOutdated, hold: true, cancel: []int{0, 1}},
 		"a pod that went makes room as well":      {moves: chain, p: changes{started}, seen: PlanSeen{Moves: map[int]*Move{0: {Phase: failed, Gone: true}, 1: {Phase: pending, Suspended: true, Reserved: true}}, Checked: true}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonMoving, hold: true, resume: []int{1}},
 		"all moved but one that went":             {moves: two, p: changes{started}, seen: PlanSeen{Moves: map[int]*Move{0: {Phase: failed, Gone: true}, 1: {Phase: succeeded}}}, phase: v1alpha1.DefragmentationSucceeded, reason: v1alpha1.DefragmentationReasonDone},
@@ -118,6 +121,12 @@ func TestNextPlan(t *testing.T) {
 		"then what was begun is finished":         {moves: chain, p: changes{started}, seen: PlanSeen{Moves: moving(succeeded, pending), Looked: true, Goal: Renewed}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonMoving, hold: true, resume: []int{1}},
 		"what may pass lets nobody go":            {moves: chain, p: changes{started}, seen: PlanSeen{Moves: moving(succeeded, pending), Doubt: "it is said to be full"}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonMoving, hold: true},
 		"nor the first":                           {moves: two, p: changes{started}, seen: PlanSeen{Moves: moving(pending, pending), Wants: 1, Holds: []Hold{{}}, Doubt: "it is said to be full"}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonReserving, hold: true},
+		"nor who was let go, and waits":           {moves: two, p: changes{started}, seen: PlanSeen{Moves: waits, Doubt: "it is said to be full"}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonMoving, hold: true, suspend: []int{1}},
+		"it is looked as long as one waits":       {moves: two, p: changes{started}, seen: PlanSeen{Moves: waits}, phase: v1alpha1.DefragmentationRunning, look: true},
+		"who may go then":                         {moves: two, p: changes{started}, seen: PlanSeen{Moves: waits, Looked: true}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonMoving, hold: true},
+		"or not at all":                           {moves: two, p: changes{started}, seen: PlanSeen{Moves: waits, Looked: true, Unfit: "node a"}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonMoveFailed, hold: true, cancel: []int{1}},
+		"nor while its goal is gone":              {moves: two, p: changes{started}, seen: PlanSeen{Moves: waits, Goal: Gone}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonMoving, hold: true, suspend: []int{1}},
+		"one that goes in a moment goes":          {moves: two, p: changes{started}, seen: PlanSeen{Moves: map[int]*Move{0: {Phase: running, Evicted: true}, 1: {Phase: pending, Reserved: true, Evicting: true}}, Doubt: "it is said to be full"}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonMoving, hold: true},
 		"and begins no plan":                      {moves: two, p: changes{dry}, seen: PlanSeen{Doubt: "it is said to be full"}, phase: v1alpha1.DefragmentationPlanned},
 		"it may be gone for a moment":             {moves: two, p: changes{started}, seen: PlanSeen{Moves: moving(running, pending), Goal: Gone}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonMoving, hold: true},
 		"and not when nobody is under way":        {moves: two, p: changes{started}, seen: PlanSeen{Moves: moving(succeeded, pending), Goal: Gone}, phase: v1alpha1.DefragmentationFailed, reason: v1alpha1.DefragmentationReasonOutdated},
@@ -152,6 +161,9 @@ func TestNextPlan(t *testing.T) {
 			}
 			if !slices.Equal(got.Make, c.make) || !slices.Equal(got.Resume, c.resume) || !slices.Equal(got.Cancel, c.cancel) {
 				t.Errorf("make %v, resume %v, cancel %v; want %v, %v, %v", got.Make, got.Resume, got.Cancel, c.make, c.resume, c.cancel)
+			}
+			if !slices.Equal(got.Suspend, c.suspend) {
+				t.Errorf("suspend %v, want %v", got.Suspend, c.suspend)
 			}
 			if got.Check != c.check || got.Look != c.look || got.Count != c.count {
 				t.Errorf("check %t, look %t, count %t", got.Check, got.Look, got.Count)
@@ -238,6 +250,18 @@ func (w *planWorld) play() {
 
 func (w *planWorld) step() {
 	got := NextPlan(w.p, w.seen, w.now)
+	if (got.Check || got.Look) && w.random.IntN(4) == 0 {
+		seen := w.seen
+		seen.Doubt = "its queue is full"
+		if got = NextPlan(w.p, seen, w.now); len(got.Resume) > 0 {
+			w.Error("moves begin for a goal that is said not to start")
+		}
+		for i, m := range seen.Moves {
+			if m.let() && !m.begun() && !slices.Contains(got.Suspend, i) {
+				w.Errorf("move %d goes on for a goal that is said not to start", i)
+			}
+		}
+	}
 	if got.Check {
 		seen := w.seen
 		if seen.Checked = true; w.random.IntN(8) == 0 {
@@ -276,6 +300,12 @@ func (w *planWorld) step() {
 			}
 		}
 		w.seen.Moves[i].Suspended = false
+	}
+	for _, i := range got.Suspend {
+		if w.seen.Moves[i].begun() {
+			w.Errorf("move %d is suspended, and had begun", i)
+		}
+		w.seen.Moves[i].Suspended = true
 	}
 	for _, i := range got.Cancel {
 		if w.seen.Moves[i].begun() {
