@@ -98,21 +98,24 @@ var futile = sets.New(
 )
 
 // halted tells why the goal would not start although it had room: its scheduler says so of those that stand for their kind. Empty if
-// nothing does.
-func (r *reconciler) halted(ctx context.Context, p *v1alpha1.DefragmentationPlan) (string, error) {
+// nothing does. Of one that was made anew it may have said nothing yet: that is told, too, and that it is not said.
+func (r *reconciler) halted(ctx context.Context, p *v1alpha1.DefragmentationPlan) (why string, said bool, err error) {
 	for _, key := range kinds(p) {
 		pod := &v1.Pod{}
 		if err := r.live.Get(ctx, key, pod); apierrors.IsNotFound(err) {
 			continue // the goal is gone, or made anew: that is told elsewhere
 		} else if err != nil {
-			return "", fmt.Errorf("looking at pod %s: %w", key, err)
+			return "", false, fmt.Errorf("looking at pod %s: %w", key, err)
 		}
 		_, condition := podutil.GetPodCondition(&pod.Status, v1.PodScheduled)
 		if condition != nil && condition.Status == v1.ConditionFalse && futile.Has(condition.Reason) && !dispatch.RoomHelps(condition) {
-			return fmt.Sprintf("%s would not start there, since its pod %s waits for something else, %s: %s", p.Status.Goal, key, condition.Reason, condition.Message), nil
+			return fmt.Sprintf("%s would not start there, since its pod %s waits for something else, %s: %s", p.Status.Goal, key, condition.Reason, condition.Message), true, nil
+		}
+		if condition == nil && pod.Spec.NodeName == "" && !planned(p, pod) {
+			why = fmt.Sprintf("its scheduler has said nothing yet of pod %s, which was made anew", key)
 		}
 	}
-	return "", nil
+	return why, false, nil
 }
 
 // unfit tells why it is of no use to go on: the goal would not start, a node that is freed for it takes no pods by now, or it

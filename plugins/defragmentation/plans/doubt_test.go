@@ -7,6 +7,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -27,25 +28,33 @@ func TestPassing(t *testing.T) {
 	p := &v1alpha1.DefragmentationPlan{ObjectMeta: metav1.ObjectMeta{UID: "p"}}
 	begin := time.Now()
 	for _, step := range []struct {
-		after time.Duration
-		why   string
-		want  bool
+		after  time.Duration
+		why    string
+		unsaid bool
+		want   bool
 	}{
-		{0, "full", true},
-		{8 * time.Second, "full", true},
-		{12 * time.Second, "", false}, // it was wrong
-		{14 * time.Second, "full", true},
-		{22 * time.Second, "full", true},
-		{28 * time.Second, "full", true},
-		{30 * time.Second, "closed", false}, // whatever it is
-		{32 * time.Second, "closed", false},
-		{60 * time.Second, "full", true}, // nobody knows how it was meanwhile
+		{0, "full", false, true},
+		{8 * time.Second, "full", false, true},
+		{12 * time.Second, "", false, false}, // it was wrong
+		{14 * time.Second, "full", false, true},
+		{22 * time.Second, "full", false, true},
+		{28 * time.Second, "full", false, true},
+		{30 * time.Second, "closed", false, false}, // whatever it is
+		{32 * time.Second, "closed", false, false},
+		{60 * time.Second, "full", false, true},   // nobody knows how it was meanwhile
+		{64 * time.Second, "silence", true, true}, // it was made anew
+		{72 * time.Second, "silence", true, true},
+		{76 * time.Second, "full", false, false}, // what was said before counts
+		{78 * time.Second, "silence", true, true},
+		{86 * time.Second, "silence", true, true},
+		{94 * time.Second, "silence", true, false}, // its scheduler is not there, or has nothing to say
+		{96 * time.Second, "silence", true, false},
 	} {
-		if got := r.passing(p, step.why, begin.Add(step.after)); got != step.want {
+		if got := r.passing(p, step.why, !step.unsaid, begin.Add(step.after)); got != step.want {
 			t.Errorf("after %s: %t", step.after, got)
 		}
 	}
-	if r.passing(p, "", begin); len(r.doubts) > 0 {
+	if r.passing(p, "", true, begin); len(r.doubts) > 0 {
 		t.Errorf("it is remembered: %v", r.doubts)
 	}
 }
@@ -84,6 +93,29 @@ func TestDoubtStopsWhoWasLetGo(t *testing.T) {
 	}
 }
 
+// TestDoubtLastsWhereItsGoalIsMadeAnew: nothing is said yet of a goal that is made anew, which does not mean that it would start.
+func TestDoubtLastsWhereItsGoalIsMadeAnew(t *testing.T) {
+	w := newDoubtStage(t)
+	w.say(string(dispatch.Closed))
+	w.bring(time.Second)
+	goal := w.goal()
+	if err := w.Delete(t.Context(), goal); err != nil {
+		t.Fatal(err)
+	}
+	goal = &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "goal", UID: "another", Labels: goal.Labels}}
+	if err := w.Create(t.Context(), goal); err != nil {
+		t.Fatal(err)
+	}
+	w.bring(3 * time.Second)
+	if m := w.second(); m == nil || !m.Spec.Suspend {
+		t.Error("it may go although nobody knows whether the goal would start")
+	}
+	w.bring(doubtFor)
+	if m := w.second(); m == nil || m.Spec.Suspend {
+		t.Error("it may not go although nothing is said of the goal for long")
+	}
+}
+
 // doubtStage is a plan of two moves, the first of which is under way.
 type doubtStage struct {
 	*testing.T
@@ -100,12 +132,12 @@ func newDoubtStage(t *testing.T) *doubtStage {
 		}
 	}
 	p := &v1alpha1.DefragmentationPlan{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "p", Finalizers: []string{v1alpha1.ReleaseFinalizer}}}
-	p.Spec.Mode, p.Spec.Goal.Pod = v1alpha1.DefragmentationExecute, &v1alpha1.ReservationOwnerObject{Namespace: "ns", Name: "goal", UID: "goal"}
-	p.Status.Phase, p.Status.Goal = v1alpha1.DefragmentationRunning, "pod ns/goal"
+	p.Spec.Mode, p.Spec.Goal.PodGroup = v1alpha1.DefragmentationExecute, "ns/goal"
+	p.Status.Phase, p.Status.Goal = v1alpha1.DefragmentationRunning, "gang ns/goal"
 	p.Status.Conditions = []metav1.Condition{{Type: v1alpha1.DefragmentationFound, Status: metav1.ConditionTrue, Reason: v1alpha1.DefragmentationReasonFound}}
 	p.Status.Places = []v1alpha1.PlannedPlace{{Namespace: "ns", PodName: "goal", PodUID: "goal", NodeName: "node", Members: 1}}
 	goal := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "goal", UID: "goal"}}
-	objects := []client.Object{goal, &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node"}}, holdFor(p, 0, goal, "")}
+	objects := []client.Object{goal, &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node"}, Status: v1.NodeStatus{Allocatable: v1.ResourceList{v1.ResourcePods: resource.MustParse("9")}}}, holdFor(p, 0, goal, "")}
 	for i := range 2 {
 		p.Status.Moves = append(p.Status.Moves, v1alpha1.PlannedMove{Namespace: "ns", PodName: fmt.Sprint("moved-", i)})
 		m := migrationFor(p, i)
@@ -116,7 +148,8 @@ func newDoubtStage(t *testing.T) *doubtStage {
 		}
 		objects = append(objects, m)
 	}
-	api := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(p).WithObjects(append(objects, p)...).Build()
+	api := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(p).WithObjects(append(objects, p)...).
+		WithIndex(&v1.Pod{}, "spec.nodeName", func(object client.Object) []string { return []string{object.(*v1.Pod).Spec.NodeName} }).Build()
 	now := testingclock.NewFakeClock(time.Unix(1000, 0))
 	r := &reconciler{client: api, live: api, recorder: events.NewFakeRecorder(99), clock: now, doubts: map[types.UID]doubt{}}
 	return &doubtStage{T: t, Client: api, r: r, clock: now}
@@ -136,10 +169,7 @@ func (w *doubtStage) bring(long time.Duration) {
 
 // say has the goal's scheduler say why it waits; empty for nothing.
 func (w *doubtStage) say(reason string) {
-	pod := &v1.Pod{}
-	if err := w.Get(w.Context(), client.ObjectKey{Namespace: "ns", Name: "goal"}, pod); err != nil {
-		w.Fatal(err)
-	}
+	pod := w.goal()
 	pod.Status.Conditions = nil
 	if reason != "" {
 		pod.Status.Conditions = []v1.PodCondition{{Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: reason, Message: "it is said"}}
@@ -147,6 +177,14 @@ func (w *doubtStage) say(reason string) {
 	if err := w.Status().Update(w.Context(), pod); err != nil {
 		w.Fatal(err)
 	}
+}
+
+func (w *doubtStage) goal() *v1.Pod {
+	pod := &v1.Pod{}
+	if err := w.Get(w.Context(), client.ObjectKey{Namespace: "ns", Name: "goal"}, pod); err != nil {
+		w.Fatal(err)
+	}
+	return pod
 }
 
 // second is the PodMigration of the second move; nil if there is none.

@@ -113,9 +113,15 @@ func (r *reconciler) next(ctx context.Context, p *v1alpha1.DefragmentationPlan, 
 		switch check, look := step.Check && !s.Checked, step.Look && !s.Looked; {
 		case check || look:
 			var why string
-			if why, err = r.halted(ctx, p); err == nil && r.passing(p, why, now) {
+			var said bool
+			if why, said, err = r.halted(ctx, p); err == nil && r.passing(p, why, said, now) {
 				s.Doubt = why
-			} else if err == nil && check {
+				break
+			}
+			if !said {
+				why = ""
+			}
+			if err == nil && check {
 				s.Short, err = r.short(ctx, p, s, why)
 				s.Checked = true
 			} else if err == nil {
@@ -140,22 +146,29 @@ const (
 	doubtGap = 10 * time.Second
 )
 
-// doubt is since when, and until when, a goal is said not to start.
-type doubt struct{ since, last time.Time }
+// doubt is since when, and until when, a goal is said not to start, and since when nothing is said of it.
+type doubt struct{ since, unsaid, last time.Time }
 
-// passing reports whether what is said of the goal of a plan may pass; empty for nothing.
-func (r *reconciler) passing(p *v1alpha1.DefragmentationPlan, why string, now time.Time) bool {
+// passing reports whether what is said of the goal of a plan, or that nothing is, may pass; empty for what says that it starts.
+func (r *reconciler) passing(p *v1alpha1.DefragmentationPlan, why string, said bool, now time.Time) bool {
 	if why == "" {
 		delete(r.doubts, p.UID)
 		return false
 	}
-	d, known := r.doubts[p.UID]
-	if !known || now.Sub(d.last) > doubtGap {
-		d.since = now
+	d := r.doubts[p.UID]
+	if now.Sub(d.last) > doubtGap {
+		d = doubt{}
 	}
 	d.last = now
+	since := &d.unsaid
+	if said {
+		since, d.unsaid = &d.since, time.Time{}
+	}
+	if since.IsZero() {
+		*since = now
+	}
 	r.doubts[p.UID] = d
-	return now.Sub(d.since) < doubtFor
+	return now.Sub(*since) < doubtFor
 }
 
 // patch writes what differs, and nothing else: of what cannot be changed Go might write the same in other words. It does
