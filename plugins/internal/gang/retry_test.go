@@ -116,6 +116,26 @@ func TestAwaits(t *testing.T) {
 	}
 }
 
+// TestAwaitsAfterFailures: an attempt that ended with an error is made again after a backoff, whatever happens. Where all do, that is the last word.
+func TestAwaitsAfterFailures(t *testing.T) {
+	q := newQueue(t, 1, map[string]int{"n1": 2})
+	q.add(podsNamed("g-", 2, of("g"), needs(2), sized(1))...)
+	for i := range 2 * maxReplans {
+		for uid := range q.s.members {
+			if v := q.s.Visit(q.pods[uid]); v.Verdict == Lead {
+				q.do(q.s.Failed(uid, q.now))
+				break
+			}
+		}
+		awaits, until := q.s.Awaits("g-1", q.now, nowhere{})
+		if again := i < maxReplans; awaits != again || again && !until.After(q.now) {
+			t.Errorf("after %d failures it awaits an attempt: %t, by %v; it is %v", i+1, awaits, until, q.now)
+		}
+		q.now = q.now.Add(time.Minute)
+		q.do(q.s.Retry(q.now, nowhere{}))
+	}
+}
+
 // waiter is a gang that is complete and has nothing.
 type waiter struct {
 	rank
