@@ -148,16 +148,20 @@ func (r *reconciler) grown(ctx context.Context, p *v1alpha1.DefragmentationPlan,
 	if p.Spec.Goal.PodGroup == "" {
 		return "", nil
 	}
-	places, one := map[gang.Key]int{}, map[gang.Key]*v1.Pod{}
+	members := map[client.ObjectKey]int{} // by the pod that stands for them
 	for _, place := range p.Status.Places {
+		members[client.ObjectKey{Namespace: place.Namespace, Name: place.PodName}] += int(place.Members)
+	}
+	places, one := map[gang.Key]int{}, map[gang.Key]*v1.Pod{}
+	for _, name := range kinds(p) {
 		pod := &v1.Pod{}
-		if err := r.live.Get(ctx, client.ObjectKey{Namespace: place.Namespace, Name: place.PodName}, pod); apierrors.IsNotFound(err) {
+		if err := r.live.Get(ctx, name, pod); apierrors.IsNotFound(err) {
 			return "", nil // the goal is gone again: that is told elsewhere
 		} else if err != nil {
-			return "", fmt.Errorf("looking at pod %s/%s: %w", place.Namespace, place.PodName, err)
+			return "", fmt.Errorf("looking at pod %s: %w", name, err)
 		}
 		if key, _, member := gang.KeyOf(pod); member {
-			places[key] += int(place.Members)
+			places[key] += members[name]
 			one[key] = pod
 		}
 	}
