@@ -7,17 +7,18 @@ type PolicyName string
 
 // Policies.
 const (
-	// PolicyPriority: who is more important comes first, and may preempt who is less.
+	// PolicyPriority: jobs of higher priority come first, and may preempt those of lower
+	// priority.
 	PolicyPriority PolicyName = "priority"
 	// PolicyGang: gangs that do not run yet come before members beyond a minimum; and gangs
 	// lose what they can do without, or go as a whole.
 	PolicyGang PolicyName = "gang"
 	// PolicyConformance: pods that the system needs stay.
 	PolicyConformance PolicyName = "conformance"
-	// PolicyDRF: who has least comes first (dominant resource fairness), and may preempt who
-	// has more, as long as that is so afterwards.
+	// PolicyDRF: the job that has least comes first (dominant resource fairness), and may
+	// preempt jobs that have more, as long as these then still have no less than it.
 	PolicyDRF PolicyName = "drf"
-	// PolicyProportion: queues have what comes to their weight.
+	// PolicyProportion: queues have what they are due by weight.
 	PolicyProportion PolicyName = "proportion"
 	// PolicyCapacity: queues have what their owners state that they deserve.
 	PolicyCapacity PolicyName = "capacity"
@@ -30,21 +31,21 @@ type PolicyQuestion string
 const (
 	// QueueOrder: which of two queues is served first.
 	QueueOrder PolicyQuestion = "QueueOrder"
-	// JobOrder: which of two gangs, or pods in none, of a queue.
+	// JobOrder: which of two jobs of a queue: gangs, or pods in no gang.
 	JobOrder PolicyQuestion = "JobOrder"
 	// TaskOrder: which of two pods, where their jobs are equal.
 	TaskOrder PolicyQuestion = "TaskOrder"
 	// Overused: whether a queue has its share, and waits.
 	Overused PolicyQuestion = "Overused"
-	// Preemptable: who may be evicted for whom inside a queue.
+	// Preemptable: which pods may be evicted for which inside a queue.
 	Preemptable PolicyQuestion = "Preemptable"
-	// Reclaimable: who may be evicted so that another queue gets what it deserves.
+	// Reclaimable: which pods may be evicted so that another queue gets what it deserves.
 	Reclaimable PolicyQuestion = "Reclaimable"
 )
 
-// PolicyTier is policies that answer together. Of orders the first policy that tells two
-// apart decides, tier by tier. Whoever may be evicted all policies of the tier that answer
-// have to permit; the next tier is asked only where this one finds nobody.
+// PolicyTier is policies that answer together. In orders the first policy that ranks two
+// differently decides, tier by tier. A pod may be evicted if all policies of the tier that
+// answer permit it; the next tier is asked only where this one finds no pod.
 type PolicyTier struct {
 	Policies []Policy
 }
@@ -56,7 +57,7 @@ type Policy struct {
 	Answers []PolicyQuestion
 }
 
-// answers is what each policy can answer.
+// answers are the questions that each policy can answer.
 var answers = map[PolicyName][]PolicyQuestion{
 	PolicyPriority:    {QueueOrder, JobOrder, TaskOrder, Preemptable},
 	PolicyGang:        {JobOrder, Preemptable, Reclaimable},
@@ -66,12 +67,12 @@ var answers = map[PolicyName][]PolicyQuestion{
 	PolicyCapacity:    {QueueOrder, Overused, Reclaimable},
 }
 
-// PolicyNames lists the policies that there are, in alphabetical order.
+// PolicyNames returns the names of all policies, in alphabetical order.
 func PolicyNames() []PolicyName {
 	return []PolicyName{PolicyCapacity, PolicyConformance, PolicyDRF, PolicyGang, PolicyPriority, PolicyProportion}
 }
 
-// CanAnswer lists the questions that a policy can answer; none for an unknown one.
+// CanAnswer returns the questions that a policy can answer; none for an unknown one.
 func CanAnswer(name PolicyName) []PolicyQuestion { return slices.Clone(answers[name]) }
 
 // asked reports whether a policy answers a question in its tier.
@@ -83,7 +84,7 @@ func (p Policy) asked(question PolicyQuestion) bool {
 	return slices.Contains(list, question)
 }
 
-// Asked lists, for each tier in which any does, the policies that answer a question.
+// Asked returns the policies that answer a question, for each tier that has any.
 func Asked(tiers []PolicyTier, question PolicyQuestion) [][]PolicyName {
 	var list [][]PolicyName
 	for _, tier := range tiers {

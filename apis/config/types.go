@@ -17,23 +17,23 @@ type GangArgs struct {
 	// time that members may be held while the minimum is not reached. Of Strict gangs
 	// that set none it is the longest time of a round. More than 0.
 	DefaultWaitTime metav1.Duration
-	// InitialBackoff is the least time between a round that failed although a plan
-	// stood, or that ran out of time, and the next; it doubles with every such failure
-	// in a row. More than 0.
+	// InitialBackoff is the shortest time between a round that failed although there was a plan,
+	// or that ran out of time, and the next; it doubles with every such failure in a row. More
+	// than 0.
 	InitialBackoff metav1.Duration
 	// MaxBackoff bounds the backoff. Not below InitialBackoff.
 	MaxBackoff metav1.Duration
-	// ExplanationQPS bounds the writes per second that tell PodGroups why gangs wait, and pending
-	// members in other words than before. A reason that is new to members is told to all of them at
-	// once, 300 of a process in a second. 1 to 1000.
+	// ExplanationQPS bounds the writes per second of why gangs wait, to PodGroups, and to pending
+	// members where only the words have changed. A new reason is written to all members at once,
+	// 300 of a process in a second. 1 to 1000.
 	ExplanationQPS int32
 	// TopologyLevels are the levels of the cluster's topology, coarsest first, at most 8.
 	TopologyLevels []TopologyLevel
-	// FillDomains: gangs that wish for no topology fill the domains of TopologyLevels one after
+	// FillDomains: gangs that ask for no topology fill the domains of TopologyLevels one after
 	// the other, the fullest first.
 	FillDomains bool
-	// ProvisioningClassName is that of the ProvisioningRequests by which nodes are asked for where only the required topology
-	// keeps a gang waiting. Empty for none.
+	// ProvisioningClassName is the class of the ProvisioningRequests by which nodes are asked for where only the required
+	// topology keeps a gang waiting. Empty for none.
 	ProvisioningClassName string
 }
 
@@ -72,7 +72,8 @@ type ReservationArgs struct {
 	Preemptable bool
 }
 
-// MaxEvictionCooldown bounds GangPreemptionArgs.EvictionCooldown: for so long evictions are remembered.
+// MaxEvictionCooldown bounds GangPreemptionArgs.EvictionCooldown: evictions are remembered
+// for that long.
 const MaxEvictionCooldown = 24 * time.Hour
 
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
@@ -84,8 +85,8 @@ type GangPreemptionArgs struct {
 
 	// MinCandidateNodesPercentage and MinCandidateNodesAbsolute are how many nodes a search
 	// for victims looks at first where no topology is required, cheapest first: the
-	// percentage of all nodes, and not fewer than the absolute number. Where that does not
-	// do it looks at twice as many, and so on. 0 to 100, and 0 or more.
+	// percentage of all nodes, and not fewer than the absolute number. Where these do not
+	// suffice it looks at twice as many, and so on. 0 to 100, and 0 or more.
 	MinCandidateNodesPercentage int32
 	MinCandidateNodesAbsolute   int32
 	// MaxCandidateNodesAbsolute bounds how many nodes a search looks at in the end. 0 for
@@ -99,14 +100,14 @@ type GangPreemptionArgs struct {
 	// ROIThresholdPercent is the difference in return on investment, in hundredths, by
 	// which two gangs count as equally good victims. 0 to 100.
 	ROIThresholdPercent int32
-	// EvictBrokenGangs tells to evict what is left of a gang that was below its minimum
-	// already when it loses pods.
+	// EvictBrokenGangs: what is left of a gang that was below its minimum already when it loses
+	// pods is evicted, too.
 	EvictBrokenGangs bool
 	// BrokenGrace is how long a gang has to have been below its minimum to count as broken.
 	// Until then it is in repair: a member is being replaced. 0 or more.
 	BrokenGrace metav1.Duration
-	// MinRuntime is how long nothing of a gang is evicted from when its minimum is on its way. A
-	// Queue may say otherwise for its gangs. 0 or more.
+	// MinRuntime is how long nothing of a gang is evicted from when its minimum is on its way,
+	// nor a pod in no gang. A Queue may say otherwise for its gangs. 0 or more.
 	MinRuntime metav1.Duration
 	// EvictionCooldown is how long nothing more of a gang is evicted after pods of it were.
 	// 0 to 24h.
@@ -119,37 +120,37 @@ type GangPreemptionArgs struct {
 type FairShareArgs struct {
 	metav1.TypeMeta
 
-	// Window is how many gangs, or pods in none, may be in the scheduler's active queue at
-	// once: enough to keep it busy, and few enough for the order of queues to hold. All
-	// profiles of a process have to say the same. 1 to 10000.
+	// Window is how many gangs, and pods in no gang, may be in the scheduler's active queue at
+	// once: enough to keep it busy, and few enough for the order of queues to hold. All profiles
+	// of a process need the same value. 1 to 10000.
 	Window int32
-	// MaxBypass is how many gangs, or pods in none, that come later may be placed before one
-	// that does not fit; then those that come later and ask for any of what it asks for wait
-	// for it. 0 to 1000000, 0 for any number.
+	// MaxBypass is how many later gangs, and pods in no gang, may be placed before one that does
+	// not fit; then later ones that ask for any of what it asks for wait for it. 0 to 1000000, 0
+	// for any number.
 	MaxBypass int32
-	// BypassHold is how long they wait for it at most. Then MaxBypass may be placed before it
-	// again. Both double each time. More than 0.
+	// BypassHold is how long later ones wait for it at most. Then MaxBypass may be placed before
+	// it again. Both double each time. More than 0.
 	BypassHold metav1.Duration
 	// Tiers are the policies by which queues and jobs are ordered, and victims are chosen.
 	Tiers []PolicyTier
-	// ExplanationQPS bounds the writes per second that tell pods in other words than before why they
-	// wait for their queue. A reason that is new to them is told at once. 1 to 1000.
+	// ExplanationQPS bounds the writes per second that only change the words in which pods say why
+	// they wait for their queue. A new reason is written at once. 1 to 1000.
 	ExplanationQPS int32
-	// Pools are kinds of nodes of which queues have shares one by one. All profiles of a process
-	// have to say the same.
+	// Pools are kinds of nodes of which queues have separate shares. All profiles of a process
+	// need the same list.
 	Pools []Pool
 }
 
-// Pool is nodes that are alike: what they have is shared by itself. A node is in the first pool
-// whose selector matches it, and in the pool "default" if none does.
+// Pool is nodes that are alike: what they have is shared separately. A node is in the first
+// pool whose selector matches it, and in the pool "default" if none does.
 type Pool struct {
 	// Name is unique, a DNS label and not "default".
 	Name string
 	// NodeSelector matches the labels of nodes. An empty one matches all; no pool may come
 	// after it.
 	NodeSelector *metav1.LabelSelector
-	// Tolerations are those that the pods have for which the pool is. A node with a NoSchedule
-	// or NoExecute taint that none of them tolerates is not there to be shared. Empty: one with
-	// a taint that no pod tolerates which waits or runs.
+	// Tolerations are those of the pods that the pool is for. A node with a NoSchedule
+	// or NoExecute taint that none of them tolerates is not there to be shared. Empty: a node
+	// with a taint that no pod that waits or runs tolerates is not.
 	Tolerations []corev1.Toleration
 }

@@ -5,8 +5,8 @@ import (
 	configv1 "k8s.io/kube-scheduler/config/v1"
 )
 
-// localSchemeBuilder is kube-scheduler's own, so that its loader knows and
-// defaults these arguments also where a profile does not write them out.
+// localSchemeBuilder is kube-scheduler's own, so that its loader knows and defaults
+// these arguments even where a profile leaves them out.
 var (
 	localSchemeBuilder = &configv1.SchemeBuilder
 	// AddToScheme adds the versioned types, their defaults and conversions to a

@@ -16,27 +16,27 @@ type GangArgs struct {
 	// that set none it is the longest time of a round. More than 0.
 	// Default: 10m.
 	DefaultWaitTime *metav1.Duration `json:"defaultWaitTime,omitempty"`
-	// InitialBackoff is the least time between a round that failed although a plan
-	// stood, or that ran out of time, and the next; it doubles with every such failure
-	// in a row. More than 0. Default: 250ms.
+	// InitialBackoff is the shortest time between a round that failed although there was a
+	// plan, or that ran out of time, and the next; it doubles with every such failure in a row.
+	// More than 0. Default: 250ms.
 	InitialBackoff *metav1.Duration `json:"initialBackoff,omitempty"`
 	// MaxBackoff bounds the backoff. Not below InitialBackoff. Default: 1s.
 	MaxBackoff *metav1.Duration `json:"maxBackoff,omitempty"`
-	// ExplanationQPS bounds the writes per second that tell PodGroups why gangs wait, and pending
-	// members in other words than before. A reason that is new to members is told to all of them at
-	// once, 300 of a process in a second. 1 to 1000. Default: 10.
+	// ExplanationQPS bounds the writes per second of why gangs wait, to PodGroups, and to pending
+	// members where only the words have changed. A new reason is written to all members at once,
+	// 300 of a process in a second. 1 to 1000. Default: 10.
 	ExplanationQPS *int32 `json:"explanationQPS,omitempty"`
 	// TopologyLevels are the levels of the cluster's topology, coarsest first, at most 8: gangs
 	// are laid out by them, so that members with consecutive ranks are near each other.
 	// Default: none.
 	TopologyLevels []TopologyLevel `json:"topologyLevels,omitempty"`
-	// FillDomains: gangs that wish for no topology fill the domains of TopologyLevels one after
+	// FillDomains: gangs that ask for no topology fill the domains of TopologyLevels one after
 	// the other, the fullest first, so that small gangs do not take a bite out of every empty
 	// one. If false, the Score plugins decide alone. Default: true.
 	FillDomains *bool `json:"fillDomains,omitempty"`
 	// ProvisioningClassName is the provisioning class of the ProvisioningRequests by which Cluster Autoscaler is asked for
 	// nodes where only the required topology keeps a gang waiting:
-	// best-effort-atomic-scale-up.autoscaling.x-k8s.io. Empty: nobody is asked. Default: empty.
+	// best-effort-atomic-scale-up.autoscaling.x-k8s.io. Empty: no nodes are asked for. Default: empty.
 	ProvisioningClassName string `json:"provisioningClassName,omitempty"`
 }
 
@@ -73,8 +73,8 @@ type ReservationArgs struct {
 	// is room. Default: false.
 	Preempt *bool `json:"preempt,omitempty"`
 	// Preemptable: what Reservations hold makes way for pods of a higher priority than
-	// that of their templates, if these would not fit otherwise; other places are sought
-	// for it then. If false, it is kept from everybody but its owners. Default: false.
+	// that of their templates, if these would not fit otherwise; other places are sought for
+	// them then. If false, it is kept for their owners alone. Default: false.
 	Preemptable *bool `json:"preemptable,omitempty"`
 }
 
@@ -86,8 +86,8 @@ type GangPreemptionArgs struct {
 
 	// MinCandidateNodesPercentage and MinCandidateNodesAbsolute are how many nodes a search
 	// for victims looks at first where no topology is required, cheapest first: the
-	// percentage of all nodes, and not fewer than the absolute number. Where that does not
-	// do it looks at twice as many, and so on. 0 to 100, and 0 or more. Default: 100 and 100.
+	// percentage of all nodes, and not fewer than the absolute number. Where these do not
+	// suffice it looks at twice as many, and so on. 0 to 100, and 0 or more. Default: 100 and 100.
 	MinCandidateNodesPercentage *int32 `json:"minCandidateNodesPercentage,omitempty"`
 	MinCandidateNodesAbsolute   *int32 `json:"minCandidateNodesAbsolute,omitempty"`
 	// MaxCandidateNodesAbsolute bounds how many nodes a search looks at in the end. 0 for
@@ -101,14 +101,14 @@ type GangPreemptionArgs struct {
 	// ROIThresholdPercent is the difference in return on investment, in hundredths, by
 	// which two gangs count as equally good victims. 0 to 100. Default: 5.
 	ROIThresholdPercent *int32 `json:"roiThresholdPercent,omitempty"`
-	// EvictBrokenGangs tells to evict what is left of a gang that was below its minimum
-	// already when it loses pods. Default: true.
+	// EvictBrokenGangs: what is left of a gang that was below its minimum already when it loses
+	// pods is evicted, too. Default: true.
 	EvictBrokenGangs *bool `json:"evictBrokenGangs,omitempty"`
 	// BrokenGrace is how long a gang has to have been below its minimum to count as broken.
 	// Until then it is in repair: a member is being replaced. 0 or more. Default: 1m.
 	BrokenGrace *metav1.Duration `json:"brokenGrace,omitempty"`
-	// MinRuntime is how long nothing of a gang is evicted from when its minimum is on its way, or a
-	// pod in no gang. A Queue may say otherwise for its gangs (spec.minRuntime). 0 or more.
+	// MinRuntime is how long nothing of a gang is evicted from when its minimum is on its way, nor
+	// a pod in no gang. A Queue may say otherwise for its gangs (spec.minRuntime). 0 or more.
 	// Default 0.
 	MinRuntime *metav1.Duration `json:"minRuntime,omitempty"`
 	// EvictionCooldown is how long nothing more of a gang is evicted after pods of it were.
@@ -122,46 +122,46 @@ type GangPreemptionArgs struct {
 type FairShareArgs struct {
 	metav1.TypeMeta `json:",inline"`
 
-	// Window is how many gangs, or pods in none, may be in the scheduler's active queue at
-	// once: enough to keep it busy, and few enough for the order of queues to hold. All
-	// profiles of a process have to say the same. 1 to 10000. Default: 256.
+	// Window is how many gangs, and pods in no gang, may be in the scheduler's active queue at
+	// once: enough to keep it busy, and few enough for the order of queues to hold. All profiles
+	// of a process need the same value. 1 to 10000. Default: 256.
 	Window *int32 `json:"window,omitempty"`
-	// MaxBypass is how many gangs, or pods in none, that come later may be placed before one
-	// that does not fit; then those that come later and ask for any of what it asks for wait
-	// for it. 0 to 1000000, 0 for any number. Default: 100.
+	// MaxBypass is how many later gangs, and pods in no gang, may be placed before one that does
+	// not fit; then later ones that ask for any of what it asks for wait for it. 0 to 1000000, 0
+	// for any number. Default: 100.
 	MaxBypass *int32 `json:"maxBypass,omitempty"`
-	// BypassHold is how long they wait for it at most. Then MaxBypass may be placed before it
-	// again. Both double each time. More than 0. Default: 1m.
+	// BypassHold is how long later ones wait for it at most. Then MaxBypass may be placed before
+	// it again. Both double each time. More than 0. Default: 1m.
 	BypassHold *metav1.Duration `json:"bypassHold,omitempty"`
 	// Tiers are the policies by which queues and jobs are ordered, and victims are chosen.
 	// Default: one tier of priority, gang, conformance, proportion, capacity, and of drf for
 	// JobOrder only.
 	Tiers []PolicyTier `json:"tiers,omitempty"`
-	// ExplanationQPS bounds the writes per second that tell pods in other words than before why they
-	// wait for their queue. A reason that is new to them is told at once. 1 to 1000. Default: 10.
+	// ExplanationQPS bounds the writes per second that only change the words in which pods say why
+	// they wait for their queue. A new reason is written at once. 1 to 1000. Default: 10.
 	ExplanationQPS *int32 `json:"explanationQPS,omitempty"`
-	// Pools are kinds of nodes of which queues have shares one by one. All profiles of a process
-	// have to say the same. Default: none; all nodes are in the pool "default".
+	// Pools are kinds of nodes of which queues have separate shares. All profiles of a process
+	// need the same list. Default: none; all nodes are in the pool "default".
 	Pools []Pool `json:"pools,omitempty"`
 }
 
-// Pool is nodes that are alike: what they have is shared by itself. A node is in the first pool
-// whose selector matches it, and in the pool "default" if none does.
+// Pool is nodes that are alike: what they have is shared separately. A node is in the first
+// pool whose selector matches it, and in the pool "default" if none does.
 type Pool struct {
 	// Name is unique, a DNS label and not "default".
 	Name string `json:"name"`
 	// NodeSelector matches the labels of nodes. An empty one matches all; no pool may come
 	// after it.
 	NodeSelector *metav1.LabelSelector `json:"nodeSelector"`
-	// Tolerations are those that the pods have for which the pool is. A node with a NoSchedule
-	// or NoExecute taint that none of them tolerates is not there to be shared. Default: one
-	// with a taint that no pod tolerates which waits or runs is not.
+	// Tolerations are those of the pods that the pool is for. A node with a NoSchedule
+	// or NoExecute taint that none of them tolerates is not there to be shared. Default: a node
+	// with a taint that no pod that waits or runs tolerates is not.
 	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
 }
 
-// PolicyTier is policies that answer together. Of orders the first policy that tells two
-// apart decides, tier by tier. Whoever may be evicted all policies of the tier that answer
-// have to permit; the next tier is asked only where this one finds nobody.
+// PolicyTier is policies that answer together. In orders the first policy that ranks two
+// differently decides, tier by tier. A pod may be evicted if all policies of the tier that
+// answer permit it; the next tier is asked only where this one finds no pod.
 type PolicyTier struct {
 	Policies []Policy `json:"policies"`
 }

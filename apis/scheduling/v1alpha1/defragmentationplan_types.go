@@ -9,7 +9,7 @@ import (
 // DefragmentationPlanResource is the resource name of DefragmentationPlan.
 var DefragmentationPlanResource = SchemeGroupVersion.WithResource("defragmentationplans")
 
-// DefragmentationMode is whether a plan is carried out without being asked.
+// DefragmentationMode is whether a plan is carried out without approval.
 type DefragmentationMode string
 
 const (
@@ -37,7 +37,7 @@ const (
 
 // Types and reasons of a plan's conditions.
 const (
-	// DefragmentationFound is the condition that moves are known which lead to the goal. Only the descheduler writes it.
+	// DefragmentationFound is the condition that moves that lead to the goal are known. Only the descheduler writes it.
 	DefragmentationFound = "Found"
 	// DefragmentationReasonFound goes with DefragmentationFound when it is true.
 	DefragmentationReasonFound = "Found"
@@ -50,7 +50,8 @@ const (
 	DefragmentationComplete = "Complete"
 	// DefragmentationReasonAwaitingApproval: spec.approved is awaited.
 	DefragmentationReasonAwaitingApproval = "AwaitingApproval"
-	// DefragmentationReasonReserving: what has room already is being reserved. Nobody has been evicted.
+	// DefragmentationReasonReserving: targets that have room already are being reserved. No pod has been
+	// evicted.
 	DefragmentationReasonReserving = "Reserving"
 	// DefragmentationReasonMoving: pods are being moved.
 	DefragmentationReasonMoving = "Moving"
@@ -58,11 +59,11 @@ const (
 	DefragmentationReasonHeld = "Held"
 	// DefragmentationReasonUsed: what was freed is used.
 	DefragmentationReasonUsed = "Used"
-	// DefragmentationReasonDone: all moves are done, and nothing was to be held.
+	// DefragmentationReasonDone: all moves are done, and there was nothing to hold.
 	DefragmentationReasonDone = "Done"
 	// DefragmentationReasonUnused: what was freed was held long enough, and not used.
 	DefragmentationReasonUnused = "Unused"
-	// DefragmentationReasonOutdated: it is not as it was when the plan was made.
+	// DefragmentationReasonOutdated: the cluster, or the goal, is not as it was when the plan was made.
 	DefragmentationReasonOutdated = "Outdated"
 	// DefragmentationReasonMoveFailed: a move failed.
 	DefragmentationReasonMoveFailed = "MoveFailed"
@@ -95,12 +96,12 @@ type DefragmentationPlan struct {
 	Status DefragmentationPlanStatus `json:"status,omitempty"`
 }
 
-// DefragmentationPlanSpec is what is to be reached, and by how much. Only approved can be changed.
+// DefragmentationPlanSpec is what is to be reached, and at what cost. Only approved can be changed.
 //
 // +kubebuilder:validation:XValidation:rule="self.goal == oldSelf.goal && self.mode == oldSelf.mode && has(self.budget) == has(oldSelf.budget) && (!has(self.budget) || self.budget == oldSelf.budget) && has(self.holdTime) == has(oldSelf.holdTime) && (!has(self.holdTime) || duration(self.holdTime) == duration(oldSelf.holdTime)) && self.schedulerName == oldSelf.schedulerName",message="spec: only approved can be changed: make another DefragmentationPlan with what you want"
 // +kubebuilder:validation:XValidation:rule="!oldSelf.approved || self.approved",fieldPath=".approved",message="approved: cannot be taken back: delete the plan to end it"
 type DefragmentationPlanSpec struct {
-	// Mode is whether the plan is carried out without being asked. DryRun: it is shown, and waits for approved.
+	// Mode is whether the plan is carried out without approval. DryRun: it is shown, and waits for approved.
 	// Default: DryRun.
 	//
 	// +optional
@@ -109,12 +110,12 @@ type DefragmentationPlanSpec struct {
 	Mode DefragmentationMode `json:"mode,omitempty"`
 	// Goal is what is to be reached.
 	Goal DefragmentationGoal `json:"goal"`
-	// Budget is what it may cost.
+	// Budget is what the plan may cost.
 	//
 	// +optional
 	// +kubebuilder:default={}
 	Budget DefragmentationBudget `json:"budget,omitempty"`
-	// Approved has a plan of mode DryRun be carried out, just as it is shown.
+	// Approved: a plan of mode DryRun is carried out, just as it is shown.
 	//
 	// +optional
 	// +kubebuilder:default=false
@@ -127,7 +128,8 @@ type DefragmentationPlanSpec struct {
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule="self.matches('^(([0-9]{1,5}([.][0-9]{1,9})?h|[0-9]{1,7}([.][0-9]{1,9})?m|[0-9]{1,9}([.][0-9]{1,9})?s|[0-9]{1,12}([.][0-9]{1,9})?ms)){1,4}$') && duration(self) >= duration('1s') && duration(self) <= duration('24h')",messageExpression="'holdTime: \"' + self + '\" is no duration from 1s to 24h: write it like 90s or 10m'",message="holdTime: must be a duration from 1s to 24h: write it like 90s or 10m"
 	HoldTime *metav1.Duration `json:"holdTime,omitempty"`
-	// SchedulerName is the profile that is to place the shape. A gang is placed by its own. Default: lockstep-scheduler.
+	// SchedulerName is the profile that is to place the shape. A gang is placed by its own profile. Default:
+	// lockstep-scheduler.
 	//
 	// +optional
 	// +kubebuilder:default=lockstep-scheduler
@@ -140,7 +142,7 @@ type DefragmentationPlanSpec struct {
 // +kubebuilder:validation:XValidation:rule="(has(self.podGroup) ? 1 : 0) + (has(self.pod) ? 1 : 0) + (has(self.shape) ? 1 : 0) + (has(self.empty) ? 1 : 0) == 1",message="goal: set exactly one of podGroup, pod, shape and empty"
 // +kubebuilder:validation:XValidation:rule="!has(self.pod) || has(self.pod.uid)",fieldPath=".pod",message="pod: uid is not set: set that of the very pod that waits"
 type DefragmentationGoal struct {
-	// PodGroup is a gang that waits, in whichever way it is one: namespace/name.
+	// PodGroup is a gang that waits, in whichever way it is written: namespace/name.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=317
@@ -150,7 +152,7 @@ type DefragmentationGoal struct {
 	//
 	// +optional
 	Pod *ReservationOwnerObject `json:"pod,omitempty"`
-	// Shape is a gang that may come: so many more of it are to fit.
+	// Shape is a gang that may come: a number of further gangs like it are to fit.
 	//
 	// +optional
 	Shape *GangShape `json:"shape,omitempty"`
@@ -164,12 +166,12 @@ type DefragmentationGoal struct {
 //
 // +kubebuilder:validation:XValidation:rule="self.members * (has(self.more) ? self.more : 1) <= 4096",fieldPath=".more",message="more: of so many members no more than 4096 in all can be planned for: lower more"
 type GangShape struct {
-	// Members is how many pods it has. From 1 to 1024.
+	// Members is how many pods the gang has. From 1 to 1024.
 	//
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1024
 	Members int32 `json:"members"`
-	// Requests is what each of them asks for.
+	// Requests is what each member asks for.
 	//
 	// +kubebuilder:validation:MinProperties=1
 	Requests v1.ResourceList `json:"requests"`
@@ -178,7 +180,7 @@ type GangShape struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=317
 	Topology string `json:"topology,omitempty"`
-	// More is how many more of it are to fit than do. From 1 to 64. Default: 1.
+	// More is how many more such gangs are to fit than do now. From 1 to 64. Default: 1.
 	//
 	// +optional
 	// +kubebuilder:default=1
@@ -195,14 +197,14 @@ type EmptyUnits struct {
 	// +kubebuilder:default="kubernetes.io/hostname"
 	// +kubebuilder:validation:MaxLength=317
 	Unit string `json:"unit,omitempty"`
-	// Resource is what they are emptied of: pods that do not ask for it stay. Without, all go but those of DaemonSets
-	// and of the kubelet.
+	// Resource is what the units are emptied of: pods that do not ask for it stay. Without, all pods go but those of
+	// DaemonSets and of the kubelet.
 	//
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=317
 	Resource v1.ResourceName `json:"resource,omitempty"`
-	// Names are the values of that label.
+	// Names are the values of the label.
 	//
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
@@ -220,7 +222,7 @@ type DefragmentationBudget struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1024
 	MaxMoves int32 `json:"maxMoves,omitempty"`
-	// MaxGangs is how many gangs may have pods moved. From 0, which is none, to 1024. Default: 4.
+	// MaxGangs is of how many gangs pods may be moved. From 0, which is none, to 1024. Default: 4.
 	//
 	// +optional
 	// +kubebuilder:default=4
@@ -237,10 +239,10 @@ type DefragmentationBudget struct {
 	MaxEvictions int32 `json:"maxEvictions,omitempty"`
 }
 
-// DefragmentationPlanStatus is the plan, and how far it has come. What the descheduler found does not change any more;
-// once the phase is Succeeded or Failed, nothing does.
+// DefragmentationPlanStatus is the plan, and how far it has come. What the descheduler has found does not change any
+// more; once the phase is Succeeded or Failed, nothing does.
 type DefragmentationPlanStatus struct {
-	// Phase is how far it has come. Succeeded and Failed are final.
+	// Phase is how far the plan has come. Succeeded and Failed are final.
 	//
 	// +optional
 	// +kubebuilder:validation:Enum=Pending;Planned;Running;Succeeded;Failed
@@ -264,25 +266,26 @@ type DefragmentationPlanStatus struct {
 	// +optional
 	// +kubebuilder:default=0
 	MovedCount int32 `json:"movedCount"`
-	// Places are where the gang is to go that it is for.
+	// Places are where the gang that the plan is for is to go.
 	//
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=1024
 	Places []PlannedPlace `json:"places,omitempty"`
-	// Restarts is how many pods start anew by it: those that are moved, and all of the gangs that break by it.
+	// Restarts is how many pods start anew by the plan: those that are moved, and all pods of gangs that
+	// break by it.
 	//
 	// +optional
 	Restarts int32 `json:"restarts,omitempty"`
-	// Predicted is how many gangs of the shape fit before, and after the moves.
+	// Predicted is how many gangs of the shape fit before the moves, and are to fit after them.
 	//
 	// +optional
 	Predicted *GangCapacity `json:"predicted,omitempty"`
-	// Achieved is how many gangs of the shape did fit before, and did after the moves.
+	// Achieved is how many gangs of the shape fitted before the moves, and fitted after them.
 	//
 	// +optional
 	Achieved *GangCapacity `json:"achieved,omitempty"`
-	// StartTime is when it began to be carried out.
+	// StartTime is when the plan began to be carried out.
 	//
 	// +optional
 	StartTime *metav1.Time `json:"startTime,omitempty"`
@@ -318,9 +321,9 @@ type PlannedMove struct {
 	// +optional
 	// +listType=atomic
 	After []int32 `json:"after,omitempty"`
-	// Why tells what the move is for.
+	// Why is what the move is for.
 	Why string `json:"why"`
-	// Bare: the pod has no controller; somebody else makes it again under its name.
+	// Bare: the pod has no controller; it is made again under its name by other means.
 	//
 	// +optional
 	Bare bool `json:"bare,omitempty"`
@@ -334,15 +337,15 @@ type PlannedMove struct {
 type PlannedPlace struct {
 	// PodName is a member that waits, in the namespace of the gang; one that stands for all of its kind.
 	PodName string `json:"podName"`
-	// PodUID is that of the pod: another of its name is not the one that was planned for.
+	// PodUID is the UID of the pod: another pod of its name is not the one that was planned for.
 	//
 	// +optional
 	PodUID types.UID `json:"podUID,omitempty"`
-	// Namespace is that of the pod.
+	// Namespace is the namespace of the pod.
 	Namespace string `json:"namespace"`
 	// NodeName is where they are to go.
 	NodeName string `json:"nodeName"`
-	// Members is how many of that kind.
+	// Members is how many members of that kind go there.
 	Members int32 `json:"members"`
 }
 
@@ -350,7 +353,7 @@ type PlannedPlace struct {
 type GangCapacity struct {
 	Before int32 `json:"before"`
 	After  int32 `json:"after"`
-	// Domains are those in which that differs.
+	// Domains are those in which the two numbers differ.
 	//
 	// +optional
 	// +listType=map

@@ -17,7 +17,7 @@ const (
 	PodGroupNameLabel = "pod-group.scheduling.sigs.k8s.io/name"
 	// PodGroupMinAvailableLabel is the minimum that goes with PodGroupNameLabel.
 	PodGroupMinAvailableLabel = "pod-group.scheduling.sigs.k8s.io/min-available"
-	// GangAnnotation makes a gang of the pods that one object made: GangOwner or GangOwnerPart.
+	// GangAnnotation makes a gang of the pods that one object makes: GangOwner or GangOwnerPart.
 	// It counts on pods with none of the keys above and no spec.schedulingGroup (annotation on the
 	// pod; on a Namespace for its pods, where manifests/gangs-by-owner is installed).
 	GangAnnotation = "scheduling.lockstep.dev/gang"
@@ -41,8 +41,8 @@ const (
 	// which the gang is left alone until its user acts: a positive Go duration. The
 	// PodGroup's spec.scheduleTimeoutSeconds ends one round only.
 	WaitingTimeAnnotation = "gang.scheduling.koordinator.sh/waiting-time"
-	// TotalNumberAnnotation is the number of members that a Strict round waits to
-	// have tried: an integer not below the minimum.
+	// TotalNumberAnnotation is the number of members that a Strict round waits for to be tried:
+	// an integer not below the minimum.
 	TotalNumberAnnotation = "gang.scheduling.koordinator.sh/total-number"
 	// ModeAnnotation is ModeStrict or ModeNonStrict.
 	ModeAnnotation = "gang.scheduling.koordinator.sh/mode"
@@ -62,8 +62,8 @@ const (
 	// PreferredTopologyAnnotation is a node label key: all members run inside one
 	// domain of it, or inside as few as possible.
 	PreferredTopologyAnnotation = "scheduling.lockstep.dev/preferred-topology"
-	// TopologyScopeAnnotation is TopologyScopeGroup where all gangs of a group have to be in
-	// one domain of the required topology together. It takes all of them to say so.
+	// TopologyScopeAnnotation is TopologyScopeGroup where all gangs of a group have to be in one
+	// domain of the required topology together. All of them have to say so.
 	TopologyScopeAnnotation = "scheduling.lockstep.dev/topology-scope"
 	// TopologySlicesAnnotation is a JSON list of at most 3 {"topology": KEY, "size": N},
 	// coarsest first: every run of N members with consecutive ranks, counted from a multiple
@@ -81,8 +81,8 @@ const (
 	NetworkTopologyIndexAnnotation = "gang.scheduling.koordinator.sh/network-topology-index"
 	// MinByRoleAnnotation is a JSON object from role to minimum.
 	MinByRoleAnnotation = "scheduling.lockstep.dev/min-by-role"
-	// PreemptionDelayAnnotation is how long a gang that does not fit evicts nobody, from when it
-	// first did not, as a Go duration: an autoscaler may bring nodes meanwhile.
+	// PreemptionDelayAnnotation is how long a gang that does not fit evicts no pods, from when
+	// it first did not fit, as a Go duration: an autoscaler may bring nodes meanwhile.
 	PreemptionDelayAnnotation = "scheduling.lockstep.dev/preemption-delay"
 	// StagesAnnotation lists the sizes of the parts of a gang that its workload makes one after the
 	// other, separated by commas: 4,1 where the fifth member is made when four run or have
@@ -100,10 +100,11 @@ const (
 
 // Keys of ProvisioningRequests that the scheduler makes for gangs. The gang is named by GangNameAnnotation.
 const (
-	// ProvisioningRequestLabel tells which ProvisioningRequest an object, or a pod in a template, belongs to (label on
-	// ProvisioningRequests, on their PodTemplates and on the pods in these).
+	// ProvisioningRequestLabel names the ProvisioningRequest that an object, or a pod in a template, belongs to (label
+	// on ProvisioningRequests, on their PodTemplates and on the pods in these).
 	ProvisioningRequestLabel = "scheduling.lockstep.dev/provisioning-request"
-	// SchedulerNameAnnotation is the profile that made it (annotation on ProvisioningRequests).
+	// SchedulerNameAnnotation is the profile that made the request (annotation on
+	// ProvisioningRequests).
 	SchedulerNameAnnotation = "scheduling.lockstep.dev/scheduler-name"
 )
 
@@ -116,8 +117,8 @@ const (
 	// (annotation on the node). The sum is what the node has allocatable. Without it
 	// the node has one card with all of that.
 	GPUCardsAnnotation = "scheduling.lockstep.dev/gpu-cards"
-	// GPUCardAnnotation is written by the scheduler before it binds a pod: the card
-	// of its node that it is on, counted from 0 (annotation on the pod).
+	// GPUCardAnnotation is written by the scheduler before it binds a pod: the card of the node
+	// that the pod is on, counted from 0 (annotation on the pod).
 	GPUCardAnnotation = "scheduling.lockstep.dev/gpu-card"
 	// GPUCardMemoryAnnotation is written with it: how much of the card is the pod's,
 	// in MiB (annotation on the pod).
@@ -135,8 +136,8 @@ const (
 	LeaderWorkerIndexLabel = "leaderworkerset.sigs.k8s.io/worker-index"
 )
 
-// Labels of pods by which those are told that belong together. They are read, never written
-// on pods; PodGroups that lockstep-controller makes carry them, too.
+// Labels by which pods that belong together are found. They are read, never written on pods;
+// PodGroups that lockstep-controller makes carry them, too.
 const (
 	// JobSetNameLabel and ReplicatedJobNameLabel are JobSet's.
 	JobSetNameLabel        = "jobset.sigs.k8s.io/jobset-name"
@@ -191,8 +192,8 @@ const (
 	ReasonGangUnsupported = "GangUnsupported"
 	// ReasonGangUndefined: the gang has no usable minimum.
 	ReasonGangUndefined = "GangUndefined"
-	// ReasonAwaitingPlacement: the gang is complete, and nothing is known yet of where
-	// its members could go.
+	// ReasonAwaitingPlacement: the gang is complete, and it is not known yet where its members
+	// could go.
 	ReasonAwaitingPlacement = "AwaitingPlacement"
 	// ReasonUnschedulable: the whole gang was tried and does not fit; it would if there were more
 	// nodes. Autoscalers add nodes for pods with this reason, and for no others.
@@ -201,8 +202,8 @@ const (
 	ReasonPreemptionInProgress = "PreemptionInProgress"
 	// ReasonAwaitingReservation: a pod names a Reservation, and goes there or nowhere.
 	ReasonAwaitingReservation = "AwaitingReservation"
-	// ReasonMemberRejected: a member fits on no node, whatever nodes there are, as long as something
-	// else does not change: a volume claim is missing, say.
+	// ReasonMemberRejected: a member fits on no node, whatever nodes there are, until something else
+	// changes: a volume claim is missing, say.
 	ReasonMemberRejected = "MemberRejected"
 	// ReasonPlacementFailed: there was room for the gang, but members did not get the nodes that were
 	// planned for them, or not in time; it is tried again.
@@ -211,8 +212,8 @@ const (
 	ReasonTimedOut = "TimedOut"
 )
 
-// PodEvicting is a condition of pods, written by the scheduler: True while it ends the pod
-// to make room for another one, False where it did not after all. While it is True its reason
-// is the name of the profile that does so, and its message how many pods go with it, as JSON:
-// for whichever process finishes what another has begun.
+// PodEvicting is a condition of pods, written by the scheduler: True while it ends the pod to
+// make room for another one, False where it did not end it after all. While it is True its
+// reason is the name of the profile that ends the pod, and its message how many pods go with
+// it, as JSON: for the process that finishes what another has begun.
 const PodEvicting v1.PodConditionType = "scheduling.lockstep.dev/Evicting"

@@ -10,15 +10,16 @@ var PodMigrationResource = SchemeGroupVersion.WithResource("podmigrations")
 
 // Keys of migrations.
 const (
-	// MigrationAnnotation is written by the controller on the PodGroup, of either API, of pods that are moved: how far that has
-	// come, as JSON: {"phase":"Running","pods":3,"moved":1}.
+	// MigrationAnnotation is written by the controller on the PodGroup, of either API, of pods that are moved: how far their
+	// moves have come, as JSON: {"phase":"Running","pods":3,"moved":1}.
 	MigrationAnnotation = "scheduling.lockstep.dev/migration"
 	// MigrationLabel is the UID of the PodMigration that a Reservation is made for (label on the Reservation).
 	MigrationLabel = "scheduling.lockstep.dev/migration"
 	// InPlaceOfAnnotation is the UID of the pod that moves to what a Reservation holds (annotation on the Reservation). As long as
-	// that pod counts in its queue, this counts only beyond what the pod has there; of several for the same pod one does so.
+	// that pod counts in its queue, what is held counts only beyond what the pod has there; of several Reservations for the same
+	// pod this is so for one.
 	InPlaceOfAnnotation = "scheduling.lockstep.dev/in-place-of"
-	// WhyAnnotation tells on a PodMigration what the move is for. It is in the event that the pod gets.
+	// WhyAnnotation on a PodMigration says what the move is for. The event that the pod gets contains it.
 	WhyAnnotation = "scheduling.lockstep.dev/why"
 	// PlanLabel is the name of the DefragmentationPlan that a PodMigration or a Reservation belongs to (label).
 	PlanLabel = "scheduling.lockstep.dev/plan"
@@ -73,7 +74,8 @@ const (
 	MigrationReasonNoController = "NoController"
 	// MigrationReasonNoRoom: the target could not be reserved in time.
 	MigrationReasonNoRoom = "NoRoom"
-	// MigrationReasonReservationLost: the Reservation ended, or is somebody else's.
+	// MigrationReasonReservationLost: the Reservation ended, was used by another pod, or was not made for this
+	// PodMigration.
 	MigrationReasonReservationLost = "ReservationLost"
 	// MigrationReasonDisruptionBudget: a PodDisruptionBudget does not allow the eviction now.
 	MigrationReasonDisruptionBudget = "DisruptionBudget"
@@ -110,7 +112,7 @@ type PodMigration struct {
 	Status PodMigrationStatus `json:"status,omitempty"`
 }
 
-// PodMigrationSpec is which pod is to restart where. Only suspend can be changed.
+// PodMigrationSpec says which pod is to restart where. Only suspend can be changed.
 //
 // +kubebuilder:validation:XValidation:rule="self.podName == oldSelf.podName && self.podUID == oldSelf.podUID && self.sourceNode == oldSelf.sourceNode && self.targetNode == oldSelf.targetNode && has(self.podGroup) == has(oldSelf.podGroup) && (!has(self.podGroup) || self.podGroup == oldSelf.podGroup) && has(self.reservation) == has(oldSelf.reservation) && (!has(self.reservation) || self.reservation == oldSelf.reservation) && has(self.timeout) == has(oldSelf.timeout) && (!has(self.timeout) || duration(self.timeout) == duration(oldSelf.timeout)) && (has(self.allowBarePod) && self.allowBarePod) == (has(oldSelf.allowBarePod) && oldSelf.allowBarePod)",message="spec: only suspend can be changed: make another PodMigration with what you want"
 // +kubebuilder:validation:XValidation:rule="self.sourceNode != self.targetNode",fieldPath=".targetNode",message="targetNode: is the sourceNode: name another node"
@@ -120,7 +122,7 @@ type PodMigrationSpec struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	PodName string `json:"podName"`
-	// PodUID is that of the very pod. Another one under its name is not moved.
+	// PodUID is the UID of that very pod. Another pod of the same name is not moved.
 	//
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MinLength=1
@@ -141,8 +143,8 @@ type PodMigrationSpec struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	TargetNode string `json:"targetNode"`
-	// Reservation is what the Reservation is called that holds the target. Default: migration- and the UID of
-	// the PodMigration.
+	// Reservation is the name of the Reservation that holds the target. Default: migration- and the UID of the
+	// PodMigration.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
@@ -151,13 +153,14 @@ type PodMigrationSpec struct {
 	//
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
-	// AllowBarePod has a pod without a controller be evicted, too: somebody makes it again under its name.
-	// Default: false.
+	// AllowBarePod: a pod without a controller is evicted, too; it is made again under its name by other
+	// means. Default: false.
 	//
 	// +optional
 	AllowBarePod bool `json:"allowBarePod,omitempty"`
 	// Timeout is how long the target may take to be reserved, and then the successor to come, each: from 1s to
-	// 24h. Then what is reserved is released. Time in which it is suspended does not count. Default: 10m.
+	// 24h. Then what is reserved is released. Time in which the PodMigration is suspended does not count.
+	// Default: 10m.
 	//
 	// +optional
 	// +kubebuilder:default="10m"
@@ -167,19 +170,20 @@ type PodMigrationSpec struct {
 	Timeout *metav1.Duration `json:"timeout,omitempty"`
 }
 
-// PodMigrationStatus is how far it has come. Once the phase is Succeeded or Failed it does not change.
+// PodMigrationStatus is how far a PodMigration has come. Once the phase is Succeeded or Failed it does not
+// change.
 type PodMigrationStatus struct {
-	// Phase is how far it has come. Succeeded and Failed are final.
+	// Phase is how far the PodMigration has come. Succeeded and Failed are final.
 	//
 	// +optional
 	// +kubebuilder:validation:Enum=Pending;Running;Succeeded;Failed
 	Phase MigrationPhase `json:"phase,omitempty"`
-	// Reservation is the one that holds, or held, the target.
+	// Reservation is the name of the Reservation that holds, or held, the target.
 	//
 	// +optional
 	Reservation string `json:"reservation,omitempty"`
 	// Successors are the pods that may use the target once the pod is to be evicted: those of its controller, of its
-	// rank where it has one. Unset for a pod without a controller: then it is whoever gets its name.
+	// rank where it has one. Unset for a pod without a controller: then it is any pod that gets its name.
 	//
 	// +optional
 	Successors *MigrationSuccessors `json:"successors,omitempty"`
@@ -187,7 +191,7 @@ type PodMigrationStatus struct {
 	//
 	// +optional
 	Successor *MigrationSuccessor `json:"successor,omitempty"`
-	// StartTime is when it was first seen not to be suspended.
+	// StartTime is when the PodMigration was first seen not to be suspended.
 	//
 	// +optional
 	StartTime *metav1.Time `json:"startTime,omitempty"`
@@ -207,9 +211,9 @@ type PodMigrationStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// MigrationSuccessors are pods of a controller, or that have labels, or both.
+// MigrationSuccessors are pods that have a controller, or labels, or both.
 type MigrationSuccessors struct {
-	// Controller is whose pods they are.
+	// Controller is the controller of the pods.
 	//
 	// +optional
 	Controller *ReservationOwnerController `json:"controller,omitempty"`

@@ -60,8 +60,8 @@ type Queue struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.guarantee) || !has(self.capability) || self.guarantee.all(r, !(r in self.capability) || quantity(string(self.guarantee[r])).compareTo(quantity(string(self.capability[r]))) <= 0)",message="guarantee: must not exceed capability, in any resource"
 // +kubebuilder:validation:XValidation:rule="!has(self.deserved) || !has(self.capability) || self.deserved.all(r, !(r in self.capability) || quantity(string(self.deserved[r])).compareTo(quantity(string(self.capability[r]))) <= 0)",message="deserved: must not exceed capability, in any resource"
 type QueueSpec struct {
-	// Parent is the queue that this one has its share of; without, it has one of the
-	// cluster's. The ceilings of all ancestors hold.
+	// Parent is the queue of which this one has a share; without, it has a share of the
+	// cluster. The ceilings of all ancestors hold.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
@@ -73,7 +73,8 @@ type QueueSpec struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000000
 	Weight int32 `json:"weight,omitempty"`
-	// Priority is who of the siblings is served first, whatever the shares: high before low.
+	// Priority is the order in which siblings are served, whatever the shares: high before
+	// low.
 	//
 	// +optional
 	// +kubebuilder:default=0
@@ -100,29 +101,32 @@ type QueueSpec struct {
 	// +kubebuilder:validation:MaxProperties=7
 	// +kubebuilder:validation:XValidation:rule="self.all(r, !quantity(string(self[r])).isLessThan(quantity('0')))",message="amounts must not be negative"
 	Capability v1.ResourceList `json:"capability,omitempty"`
-	// Pools are what holds in other pools of nodes than "default", pool by pool. Of a pool that
-	// is not named here the queue deserves a part by weight, without a limit.
+	// Pools are what the queue is entitled to in other pools of nodes than "default", pool by
+	// pool. Of a pool that is not named here the queue deserves a part by weight, without a
+	// limit.
 	//
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=8
 	Pools []QueuePool `json:"pools,omitempty"`
-	// Reclaimable reports whether others may take back what the queue, and those below it, use
+	// Reclaimable is whether others may take back what the queue, and those below it, use
 	// beyond what they deserve, by eviction.
 	//
 	// +optional
 	// +kubebuilder:default=true
 	Reclaimable *bool `json:"reclaimable,omitempty"`
-	// MinRuntime is how long nothing of a gang in the queue, and in those below it that say nothing
-	// else, is evicted from when its minimum is on its way to its nodes, neither for others of the queue nor to give back what the queue
-	// has beyond its share. Without, what the scheduler is configured with holds (GangPreemptionArgs).
+	// MinRuntime is how long nothing of a gang in the queue, and in queues below it that set no
+	// other, is evicted from when its minimum is on its way to its nodes, neither for others of
+	// the queue nor to give back what the queue has beyond its share. Without, the configuration
+	// of the scheduler holds (GangPreemptionArgs).
 	//
 	// +optional
 	// +kubebuilder:validation:Format=duration
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s')",message="must not be negative"
 	MinRuntime *metav1.Duration `json:"minRuntime,omitempty"`
-	// Closed: nothing more is admitted to the queue and those below it. What runs is left alone.
+	// Closed: nothing more is admitted to the queue and those below it. Pods that run are
+	// left alone.
 	//
 	// +optional
 	Closed bool `json:"closed,omitempty"`
@@ -167,12 +171,12 @@ type QueueStatus struct {
 	//
 	// +optional
 	Deserved v1.ResourceList `json:"deserved,omitempty"`
-	// Allocated is what its pods use, those of the queues below it included.
+	// Allocated is what its pods use, including those of the queues below it.
 	//
 	// +optional
 	Allocated v1.ResourceList `json:"allocated,omitempty"`
-	// Requested is what its pods ask for, those that wait and those that run, those of
-	// the queues below it included.
+	// Requested is what its pods ask for, those that wait and those that run, including
+	// those of the queues below it.
 	//
 	// +optional
 	Requested v1.ResourceList `json:"requested,omitempty"`
@@ -188,15 +192,16 @@ type QueueStatus struct {
 	// +listType=map
 	// +listMapKey=name
 	Pools []QueuePoolStatus `json:"pools,omitempty"`
-	// PendingGangs is how many gangs, or pods in none, wait.
+	// PendingGangs is how many gangs wait, where a pod in no gang counts as one.
 	//
 	// +optional
 	PendingGangs int32 `json:"pendingGangs"`
-	// RunningGangs is how many gangs, or pods in none, have pods on nodes.
+	// RunningGangs is how many gangs have pods on nodes, where a pod in no gang counts as
+	// one.
 	//
 	// +optional
 	RunningGangs int32 `json:"runningGangs"`
-	// Conditions tell whether the queue serves pods, and why not.
+	// Conditions say whether the queue serves pods, and why not.
 	//
 	// +optional
 	// +listType=map
@@ -208,8 +213,8 @@ type QueueStatus struct {
 type QueuePoolStatus struct {
 	// Name is that of the pool.
 	Name string `json:"name"`
-	// Deserved, Allocated and Requested are as in the queue's status. What waits is requested
-	// in the first pool that it may use.
+	// Deserved, Allocated and Requested are as in the queue's status. What pods that wait ask
+	// for is requested in the first pool that they may use.
 	//
 	// +optional
 	Deserved v1.ResourceList `json:"deserved,omitempty"`

@@ -11,15 +11,15 @@ var ReservationResource = SchemeGroupVersion.WithResource("reservations")
 
 // Keys of reservations.
 const (
-	// ReservationAnnotation is the name of the Reservation that a pod uses, or else waits for: there
-	// or nowhere (annotation on the pod, which has to be one of its owners).
+	// ReservationAnnotation is the name of the Reservation that a pod uses, or else waits for: the pod
+	// goes there or nowhere (annotation on the pod, which has to be one of its owners).
 	ReservationAnnotation = "scheduling.lockstep.dev/reservation"
 	// ReservationAllocatedAnnotation is written by the scheduler before it binds a pod: which placement
 	// of which Reservation the pod uses, as JSON (annotation on the pod):
 	// {"name":"tonight","uid":"...","index":3}.
 	ReservationAllocatedAnnotation = "scheduling.lockstep.dev/reservation-allocated"
 	// ReservationMarksAnnotation is written by the controller on nodes that it marks against scale-down:
-	// the keys of the annotations that it has set, by comma. Those and no others it removes.
+	// the keys of the annotations that it has set, by comma. It removes these and no others.
 	ReservationMarksAnnotation = "scheduling.lockstep.dev/reservation-marks"
 )
 
@@ -27,7 +27,7 @@ const (
 type ReservationPhase string
 
 const (
-	// ReservationPending: not all of its placements have been found, or they were lost.
+	// ReservationPending: not all of its placements have been found, or some were lost.
 	ReservationPending ReservationPhase = "Pending"
 	// ReservationAvailable: all that it asks for is held for its owners.
 	ReservationAvailable ReservationPhase = "Available"
@@ -105,7 +105,8 @@ type Reservation struct {
 	Status ReservationStatus `json:"status,omitempty"`
 }
 
-// ReservationSpec is what is held, for whom and how long. Only owners, ttl and expires can be changed.
+// ReservationSpec is what is held, for which pods and for how long. Only owners, ttl and expires can
+// be changed.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.startTime) == has(oldSelf.startTime) && (!has(self.startTime) || self.startTime == oldSelf.startTime)",fieldPath=".startTime",message="startTime: cannot be changed: make another Reservation with what you want"
 // +kubebuilder:validation:XValidation:rule="has(self.nodeNames) == has(oldSelf.nodeNames) && (!has(self.nodeNames) || self.nodeNames == oldSelf.nodeNames)",fieldPath=".nodeNames",message="nodeNames: cannot be changed: make another Reservation with what you want"
@@ -114,7 +115,7 @@ type Reservation struct {
 type ReservationSpec struct {
 	// Template is the pod for which a place is sought, and whose requests are held: it goes through
 	// scheduling with all that it says, and is never created. metadata.namespace is the namespace that
-	// it is in for quotas of queues, and for selectors of affinity; without, default. Its name and
+	// it is in for quotas of queues, and for selectors of affinity; default if unset. Its name and its
 	// containers' commands mean nothing. Annotations for topology on it or on the Reservation are those
 	// of the gang that several replicas are. Cannot be changed.
 	//
@@ -124,16 +125,16 @@ type ReservationSpec struct {
 	// +kubebuilder:validation:XValidation:rule="!has(self.spec) || !has(self.spec.schedulingGates) || size(self.spec.schedulingGates) == 0",fieldPath=".spec.schedulingGates",message="template.spec.schedulingGates: must not be set, since nothing would remove them: set spec.startTime to begin later"
 	// +kubebuilder:validation:XValidation:rule="!has(self.metadata) || !has(self.metadata.__namespace__) || !format.dns1123Label().validate(self.metadata.__namespace__).hasValue()",fieldPath=".metadata.namespace",message="template.metadata.namespace: is the name of no namespace: correct it, or leave it out for default"
 	Template v1.PodTemplateSpec `json:"template"`
-	// Owners are who may use what is held: pods to which one of the entries applies. From 1 to 16. May
-	// be changed; a pod that uses it already goes on doing so.
+	// Owners are the pods that may use what is held: those to which one of the entries applies. From 1
+	// to 16. May be changed; a pod that uses it already goes on doing so.
 	//
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=16
 	// +listType=atomic
 	Owners []ReservationOwner `json:"owners"`
-	// TTL is for how long it is held, from creation or startTime, whichever is later: a duration of h, m,
-	// s and ms, such as 90m. 0s is for ever. Ten years at most. Default: 24h. May be changed until it
-	// has run out.
+	// TTL is for how long the capacity is held, from creation or startTime, whichever is later: a
+	// duration of h, m, s and ms, such as 90m. 0s is for ever. Ten years at most. Default: 24h. May be
+	// changed until it has run out.
 	//
 	// +optional
 	// +kubebuilder:default="24h"
@@ -141,8 +142,8 @@ type ReservationSpec struct {
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule="self.matches('^(0|(([0-9]{1,5}([.][0-9]{1,9})?h|[0-9]{1,7}([.][0-9]{1,9})?m|[0-9]{1,9}([.][0-9]{1,9})?s|[0-9]{1,12}([.][0-9]{1,9})?ms)){1,4})$') && duration(self) <= duration('87600h')",messageExpression="'ttl: \"' + self + '\" is no duration from 0s to 87600h: write it like 90m, 24h or 1h30m; 0s is for ever'",message="ttl: must be a duration from 0s to 87600h: write it like 90m, 24h or 1h30m; 0s is for ever"
 	TTL *metav1.Duration `json:"ttl,omitempty"`
-	// Expires is when it ends at the latest, whatever the ttl; RFC 3339, such as 2027-01-31T06:00:00Z.
-	// Without, only the ttl counts. May be changed until it has passed.
+	// Expires is when the Reservation ends at the latest, whatever the ttl; RFC 3339, such as
+	// 2027-01-31T06:00:00Z. Without, only the ttl counts. May be changed until it has passed.
 	//
 	// +optional
 	Expires *metav1.Time `json:"expires,omitempty"`
@@ -154,9 +155,9 @@ type ReservationSpec struct {
 	// +kubebuilder:default=true
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="allocateOnce: cannot be changed: make another Reservation with what you want"
 	AllocateOnce *bool `json:"allocateOnce,omitempty"`
-	// AllocatePolicy is how an owner may use what is reserved. Aligned: what it asks for beyond that it
-	// takes from what is free on the node. Restricted: it gets no more than is reserved, of the resources
-	// that are. Default: Aligned. Cannot be changed.
+	// AllocatePolicy is how an owner may use what is reserved. Aligned: what the owner asks for beyond
+	// that it takes from what is free on the node. Restricted: it gets no more than is reserved, of the
+	// resources that are. Default: Aligned. Cannot be changed.
 	//
 	// +optional
 	// +kubebuilder:default=Aligned
@@ -172,14 +173,14 @@ type ReservationSpec struct {
 	// +kubebuilder:validation:Maximum=1024
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="replicas: cannot be changed: make another Reservation with what you want"
 	Replicas int32 `json:"replicas,omitempty"`
-	// StartTime is when to begin: before it nothing is held, and no place is sought. RFC 3339. Without, at
-	// once. Cannot be changed.
+	// StartTime is when to begin: before that time nothing is held, and no place is sought. RFC 3339.
+	// Without, at once. Cannot be changed.
 	//
 	// +optional
 	StartTime *metav1.Time `json:"startTime,omitempty"`
 	// NodeNames are the nodes on which the replicas are to be held, one for each, in the order of their
 	// indexes; a node may be there several times. What is asked for is promised there from the beginning,
-	// also where it is in use: nobody but reserve pods of this Reservation gets what becomes free of it. The
+	// even where it is in use: only reserve pods of this Reservation get what becomes free of it. The
 	// Reservation is Available once there is room for all replicas. Without, the scheduler chooses, and
 	// nothing is held before it has. Cannot be changed.
 	//
@@ -192,7 +193,8 @@ type ReservationSpec struct {
 	NodeNames []string `json:"nodeNames,omitempty"`
 }
 
-// ReservationOwner is which pods may use a Reservation: those to which all applies that is set here.
+// ReservationOwner says which pods may use a Reservation: those to which everything that is set here
+// applies.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.object) || has(self.controller) || has(self.labelSelector) || has(self.podGroup)",message="owners: an entry is empty, and would be every pod: set object, controller, labelSelector or podGroup"
 // +kubebuilder:validation:XValidation:rule="!has(self.namespace) || has(self.labelSelector)",message="owners: namespace goes with labelSelector, which is not set: set it, or remove namespace"
@@ -213,13 +215,13 @@ type ReservationOwner struct {
 	// +kubebuilder:validation:XValidation:rule="!has(self.matchLabels) || self.matchLabels.all(k, !format.qualifiedName().validate(k).hasValue() && !format.labelValue().validate(self.matchLabels[k]).hasValue())",message="labelSelector.matchLabels: a key or value can be on no pod: correct it"
 	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, !format.qualifiedName().validate(e.key).hasValue() && (!has(e.values) || e.values.all(v, !format.labelValue().validate(v).hasValue())))",message="labelSelector.matchExpressions: a key or value can be on no pod: correct it"
 	LabelSelector *metav1.LabelSelector `json:"labelSelector,omitempty"`
-	// Namespace is that of the pods which labelSelector selects. Default: that of the template.
+	// Namespace is the namespace of the pods that labelSelector selects. Default: that of the template.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:MinLength=1
 	Namespace string `json:"namespace,omitempty"`
-	// PodGroup is the gang of the pod, in whichever way it has one: namespace/name.
+	// PodGroup is the gang of the pod, in whichever way it is written: namespace/name.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=317
@@ -235,8 +237,8 @@ type ReservationOwnerObject struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
-	// UID is that of the very pod: another one under its name is not it. Without, it is whichever pod has the name, as
-	// those of a StatefulSet have the same again and again.
+	// UID is the UID of that very pod: another pod of the same name does not count. Without, any pod of the name
+	// counts, as pods of a StatefulSet have the same name again and again.
 	//
 	// +optional
 	// +kubebuilder:validation:Type=string
@@ -257,7 +259,7 @@ type ReservationOwnerController struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Kind string `json:"kind"`
-	// Namespace is that of the controller, and so of its pods.
+	// Namespace is the namespace of the controller, and so of its pods.
 	//
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
@@ -265,8 +267,8 @@ type ReservationOwnerController struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
-	// UID is that of the very object. Without, whoever controls under that kind and name: also one that
-	// is made again.
+	// UID is the UID of that very object. Without, any controller of that kind and name counts, also
+	// one that is made again.
 	//
 	// +optional
 	// +kubebuilder:validation:Type=string
@@ -274,19 +276,19 @@ type ReservationOwnerController struct {
 	UID types.UID `json:"uid,omitempty"`
 }
 
-// ReservationStatus is what is held, and who uses it. Once the phase is Succeeded or Failed, it is what
-// was at the end, and does not change.
+// ReservationStatus is what is held, and which pods use it. Once the phase is Succeeded or Failed, it
+// is what was at the end, and does not change.
 type ReservationStatus struct {
-	// Phase is how far it has come. Succeeded and Failed are final.
+	// Phase is how far the Reservation has come. Succeeded and Failed are final.
 	//
 	// +optional
 	// +kubebuilder:validation:Enum=Pending;Available;Succeeded;Failed
 	Phase ReservationPhase `json:"phase,omitempty"`
-	// NodeName is where it is held; empty where there are several placements.
+	// NodeName is the node of the placement; empty where there are several placements.
 	//
 	// +optional
 	NodeName string `json:"nodeName,omitempty"`
-	// Placements are where it is held, one for each replica that has a place.
+	// Placements are where capacity is held, one for each replica that has a place.
 	//
 	// +optional
 	// +listType=map
@@ -301,12 +303,12 @@ type ReservationStatus struct {
 	//
 	// +optional
 	Allocated v1.ResourceList `json:"allocated,omitempty"`
-	// OwnerCount is how many pods use it.
+	// OwnerCount is how many pods use the Reservation.
 	//
 	// +optional
 	// +kubebuilder:default=0
 	OwnerCount int32 `json:"ownerCount"`
-	// CurrentOwners are the pods that use it, the oldest 64 of them.
+	// CurrentOwners are the pods that use the Reservation, the oldest 64 of them.
 	//
 	// +optional
 	// +listType=atomic
@@ -343,12 +345,13 @@ type ReservationPlacement struct {
 	//
 	// +optional
 	Allocated v1.ResourceList `json:"allocated,omitempty"`
-	// Spent: an owner has used it, and with allocateOnce nobody else will. Nothing is held there any more.
+	// Spent: an owner has used the placement, and with allocateOnce no other will. Nothing is held
+	// there any more.
 	//
 	// +optional
 	Spent bool `json:"spent,omitempty"`
 	// Annotations are what plugins have written on the pod that found the place: which GPU card it has,
-	// say. An owner gets the same.
+	// say. An owner gets the same annotations.
 	//
 	// +optional
 	Annotations map[string]string `json:"annotations,omitempty"`
