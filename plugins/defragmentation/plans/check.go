@@ -23,7 +23,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/resource"
 )
 
-// short tells which node would not have the room that a plan counts on, once its moves are done: between a plan and its
+// short returns which node would not have the room that a plan counts on, once its moves are done: between a plan and its
 // approval there may be hours; or why the goal would not start there: halted, if that is said. Empty where all have, and it would. Filters
 // are not asked: what they see the scheduler tells when it is to reserve the targets.
 func (r *reconciler) short(ctx context.Context, p *v1alpha1.DefragmentationPlan, s sight, halted string) (string, error) {
@@ -74,7 +74,7 @@ func (r *reconciler) short(ctx context.Context, p *v1alpha1.DefragmentationPlan,
 	return "", nil
 }
 
-// node reads a node, and tells why it takes no pods; empty if it does.
+// node reads a node. It returns why it takes no pods; empty if it does.
 func (r *reconciler) node(ctx context.Context, name string) (node *v1.Node, why string, err error) {
 	node = &v1.Node{}
 	err = r.live.Get(ctx, client.ObjectKey{Name: name}, node)
@@ -97,8 +97,8 @@ var futile = sets.New(
 	string(dispatch.NotFound), string(dispatch.Loose), string(dispatch.Closed), string(dispatch.Capability), v1.PodReasonSchedulingGated,
 )
 
-// halted tells why the goal would not start although it had room: its scheduler says so of those that stand for their kind. Empty if
-// nothing does. Of one that was made anew it may have said nothing yet: that is told, too, and that it is not said.
+// halted returns why the goal would not start although it had room: its scheduler says so of a pod that stands for its kind. Empty if it
+// would start. A scheduler may have said nothing yet of a goal that was made again: why says so, and said is false.
 func (r *reconciler) halted(ctx context.Context, p *v1alpha1.DefragmentationPlan) (why string, said bool, err error) {
 	for _, key := range kinds(p) {
 		pod := &v1.Pod{}
@@ -118,8 +118,8 @@ func (r *reconciler) halted(ctx context.Context, p *v1alpha1.DefragmentationPlan
 	return why, false, nil
 }
 
-// unfit tells why it is of no use to go on: the goal would not start, a node that is freed for it takes no pods by now, or it
-// asks for more than was counted on. Empty if nothing does.
+// unfit returns why it is of no use to go on: the goal would not start, a node that is freed for it takes no pods by now, or it
+// asks for more than the plan has room for. Empty for none of these.
 func (r *reconciler) unfit(ctx context.Context, p *v1alpha1.DefragmentationPlan, s sight, halted string) (why string, err error) {
 	if s.Goal == migration.Renewed {
 		why, err = r.short(ctx, p, s, halted)
@@ -142,7 +142,7 @@ func (r *reconciler) unfit(ctx context.Context, p *v1alpha1.DefragmentationPlan,
 	return "", nil
 }
 
-// grown tells which gang of the goal needs more members on nodes than the plan has places for: its minimum was raised since, or it was
+// grown returns which gang of the goal needs more members on nodes than the plan has places for: its minimum was raised since, or it was
 // made anew. One that was made anew may lack members for a moment; else those that wait are all that may be needed. Empty if none does.
 func (r *reconciler) grown(ctx context.Context, p *v1alpha1.DefragmentationPlan, renewed bool) (string, error) {
 	if p.Spec.Goal.PodGroup == "" {

@@ -41,7 +41,7 @@ func TestPassing(t *testing.T) {
 		{28 * time.Second, "full", false, true},
 		{30 * time.Second, "closed", false, false}, // whatever it is
 		{32 * time.Second, "closed", false, false},
-		{60 * time.Second, "full", false, true},   // nobody knows how it was meanwhile
+		{60 * time.Second, "full", false, true},   // it is not known how it was meanwhile
 		{64 * time.Second, "silence", true, true}, // it was made anew
 		{72 * time.Second, "silence", true, true},
 		{76 * time.Second, "full", false, false}, // what was said before counts

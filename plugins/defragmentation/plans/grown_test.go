@@ -18,7 +18,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/migration"
 )
 
-// TestGrown: nobody else is evicted for a gang that needs more members than the plan has places for, whether it was made anew or its minimum
+// TestGrown: no other pod is evicted for a gang that needs more members than the plan has places for, whether it was made anew or its minimum
 // was raised.
 func TestGrown(t *testing.T) {
 	scheme := runtime.NewScheme()

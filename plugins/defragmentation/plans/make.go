@@ -16,7 +16,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/migration"
 )
 
-// migrationFor is the PodMigration of a move. It reserves, and evicts nobody before it is told to.
+// migrationFor is the PodMigration of a move. It reserves the target, and evicts no pod as long as it is suspended.
 func migrationFor(p *v1alpha1.DefragmentationPlan, move int) *v1alpha1.PodMigration {
 	one := &p.Status.Moves[move]
 	return &v1alpha1.PodMigration{

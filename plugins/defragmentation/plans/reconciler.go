@@ -26,7 +26,7 @@ const FieldOwner = "lockstep-controller"
 const (
 	// poll is how often the goal is looked at while a plan is carried out: no watch is kept for it.
 	poll = 2 * time.Second
-	// retry is how soon a write is tried again that somebody else came before.
+	// retry is how soon a write is tried again that met a newer version of the object.
 	retry = 200 * time.Millisecond
 )
 
@@ -139,17 +139,19 @@ func (r *reconciler) next(ctx context.Context, p *v1alpha1.DefragmentationPlan, 
 	}
 }
 
-// A goal has to be said for doubtFor that it does not start until that is believed: what is said is up to several seconds old, and a queue
-// is fuller while a pod that moves ends beside its successor. What was not looked at for doubtGap may have been otherwise in between.
+// That a goal would not start is believed once its scheduler has said so for doubtFor: what it says is up to several seconds old, and a
+// queue is fuller while a pod that moves ends beside its successor. A goal that was not looked at for doubtGap may have been otherwise
+// in between.
 const (
 	doubtFor = 15 * time.Second
 	doubtGap = 10 * time.Second
 )
 
-// doubt is since when, and until when, a goal is said not to start, and since when nothing is said of it.
+// doubt is since when a goal is said not to start, since when nothing is said of it, and when it was looked at last.
 type doubt struct{ since, unsaid, last time.Time }
 
-// passing reports whether what is said of the goal of a plan, or that nothing is, may pass; empty for what says that it starts.
+// passing reports whether why the goal of a plan would not start may pass; an empty why says that it would start. With said it is what its
+// scheduler says; without, that it has said nothing yet.
 func (r *reconciler) passing(p *v1alpha1.DefragmentationPlan, why string, said bool, now time.Time) bool {
 	if why == "" {
 		delete(r.doubts, p.UID)
@@ -172,7 +174,7 @@ func (r *reconciler) passing(p *v1alpha1.DefragmentationPlan, why string, said b
 }
 
 // patch writes what differs, and nothing else: of what cannot be changed Go might write the same in other words. It does
-// so provided that nobody has changed the object since it was read.
+// so provided that the object has not changed since it was read.
 func (r *reconciler) patch(ctx context.Context, object, before client.Object) error {
 	return r.client.Patch(ctx, object, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(FieldOwner))
 }
@@ -222,14 +224,14 @@ func (r *reconciler) act(ctx context.Context, p *v1alpha1.DefragmentationPlan, s
 	return acted, nil
 }
 
-// suspend says whether a move may begin, provided that it has not come on since it was read.
+// suspend changes whether a move may begin, provided that its PodMigration has not changed since it was read.
 func (r *reconciler) suspend(ctx context.Context, m *v1alpha1.PodMigration, is bool) error {
 	before := m.DeepCopy()
 	m.Spec.Suspend = is
 	return r.patch(ctx, m, before)
 }
 
-// write writes a status, provided that nobody has changed the plan since it was read.
+// write writes a status, provided that the plan has not changed since it was read.
 func (r *reconciler) write(ctx context.Context, p *v1alpha1.DefragmentationPlan, want v1alpha1.DefragmentationPlanStatus) error {
 	was := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.DefragmentationComplete).DeepCopy()
 	ends := migration.PlanEnded(want.Phase) && !migration.PlanEnded(p.Status.Phase)

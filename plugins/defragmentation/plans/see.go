@@ -58,7 +58,7 @@ func (r *reconciler) see(ctx context.Context, p *v1alpha1.DefragmentationPlan) (
 	return s, err
 }
 
-// moveOf tells which move of a plan a PodMigration is for.
+// moveOf returns which move of a plan a PodMigration is for.
 func moveOf(p *v1alpha1.DefragmentationPlan, m *v1alpha1.PodMigration) (int, bool) {
 	number, ok := strings.CutPrefix(m.Name, p.Name+"-")
 	if !ok || !metav1.IsControlledBy(m, p) {
@@ -116,7 +116,7 @@ func kinds(p *v1alpha1.DefragmentationPlan) (names []client.ObjectKey) {
 	return names
 }
 
-// goal tells whether whom a plan is for still waits.
+// goal reports whether the goal of a plan still waits.
 func (r *reconciler) goal(ctx context.Context, p *v1alpha1.DefragmentationPlan) (migration.Waiting, error) {
 	gone, renewed := 0, 0
 	for _, key := range kinds(p) {

@@ -6,7 +6,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 )
 
-// moving is from when moves may begin.
+// moving is the step of a plan whose moves may begin.
 func (s *planStep) moving(c counted) {
 	s.resume()
 	idle := s.idle()
@@ -55,8 +55,8 @@ func (s *planStep) resume() {
 	}
 }
 
-// idle are the moves that were let go, and whose pods stay until something comes: a target that is free later, or the end of another move
-// whose successor could not be told from theirs. That may take minutes, in which it may turn out that their goal would not start.
+// idle returns the moves that may begin, and whose pods stay until something else happens: a target becomes free, or another move ends
+// whose successor could not be told from theirs. That may take minutes, and their goal may turn out not to start meanwhile.
 func (s *planStep) idle() (list []int) {
 	for i := range s.p.Status.Moves {
 		if m := s.seen.Moves[i]; m != nil && m.let() && !m.begun() && !m.Evicting {

@@ -17,26 +17,26 @@ const (
 	// checkAgain is how often it is looked whether a plan that awaits approval would still lead to its goal: one that would
 	// not is in the way of another.
 	checkAgain = time.Minute
-	// doubtAgain is how soon it is looked again whether the goal would start.
+	// doubtAgain is how soon the goal is looked at again that is said not to start.
 	doubtAgain = time.Second
-	// reserveWithin is how long the targets that have room already may take to be reserved. Nobody is evicted before.
+	// reserveWithin is how long the targets that have room already may take to be reserved. No pod is evicted before.
 	reserveWithin = 5 * time.Minute
-	// defaultHoldTime, defaultEvictions are those of the schema, for who was not given them by the API server.
+	// defaultHoldTime, defaultEvictions are the defaults of the schema, for plans to which the API server did not add them.
 	defaultHoldTime  = 10 * time.Minute
 	defaultEvictions = 4
 )
 
-// Waiting is whether whom a plan is for still waits.
+// Waiting is whether the goal of a plan, a gang or a pod, still waits.
 type Waiting int
 
 const (
-	// Waits: it does. So does a goal for which nobody waits.
+	// Waits: it does. So does a goal that is no gang and no pod.
 	Waits Waiting = iota
 	// Runs: it has got nodes.
 	Runs
-	// Gone: there is nobody of that name any more.
+	// Gone: there is no gang or pod of that name any more.
 	Gone
-	// Renewed: it waits, but it is not the one that was planned for: it has been made anew since.
+	// Renewed: it waits, but it was deleted and made again since the plan was made.
 	Renewed
 )
 
@@ -45,20 +45,20 @@ type Move struct {
 	Phase v1alpha1.MigrationPhase
 	// Suspended, Reserved, Evicted are as its spec and its conditions say.
 	Suspended, Reserved, Evicted bool
-	// Evicting: its pod is evicted in a moment, and its target is open to whoever comes in its place.
+	// Evicting: its pod is evicted in a moment, and its target is open to the successor.
 	Evicting bool
-	// Went: its pod went by itself, and a successor is awaited, or has come: nobody here has evicted it.
+	// Went: its pod was deleted, but not by its migration; a successor is awaited, or has come.
 	Went bool
-	// Gone: it failed, for its pod had gone by itself; its room is free all the same. Leaving: it will be, the pod is being deleted.
+	// Gone: it failed, since its pod was deleted by something else; its room is free all the same. Leaving: the pod is being deleted.
 	Gone, Leaving bool
-	// Why tells why it failed.
+	// Why is why it failed.
 	Why string
 }
 
-// cleared reports whether the pod is where it was no longer, and needs nothing any more.
+// cleared reports whether the pod has left its node, and a successor, if there is to be one, has its place.
 func (m *Move) cleared() bool { return m.Phase == v1alpha1.MigrationSucceeded || m.Gone }
 
-// wants reports whether the target has to be reserved before anybody is evicted.
+// wants reports whether the target has to be reserved before any pod is evicted.
 func (m *Move) wants() bool { return !m.Reserved && !m.begun() && !m.Leaving }
 
 // begun reports whether a pod may have been evicted for it.
@@ -72,7 +72,7 @@ func (m *Move) let() bool { return m.begun() || !m.Suspended && !Ended(m.Phase) 
 // Hold is a Reservation of what is freed.
 type Hold struct {
 	Available, Used bool
-	// Why tells why it is not available.
+	// Why is why it is not available.
 	Why string
 }
 
@@ -84,16 +84,16 @@ type PlanSeen struct {
 	// Holds are those that there are, of so many that there are to be.
 	Holds []Hold
 	Wants int
-	// Checked: it was looked whether the nodes have the room that the plan counts on. Short tells which does not; empty
-	// for none.
+	// Checked: the nodes were looked at for the room that the plan counts on. Short says which node lacks what; empty for
+	// none.
 	Checked bool
 	Short   string
-	// Doubt is why the goal would not start by what is said now, which may pass: nothing is begun meanwhile. Empty for none.
+	// Doubt is why the goal would not start, as its scheduler says now. It may pass: no move begins meanwhile. Empty for none.
 	Doubt string
-	// Looked: it was looked whether the goal would start, and the nodes that are freed take pods. Unfit tells why not; empty if so.
+	// Looked: it is known whether the goal would start, and whether the nodes that are freed take pods. Unfit is why not; empty if so.
 	Looked bool
 	Unfit  string
-	// Fits is how many gangs of the shape fit now; nil where nobody has counted.
+	// Fits is how many gangs of the shape fit now; nil if they have not been counted.
 	Fits *int32
 }
 
@@ -103,7 +103,7 @@ type PlanStep struct {
 	// Hold: what is freed is to be held for the goal. Release: it is not, any more.
 	Hold, Release bool
 	// Make are the moves that need a PodMigration, Resume those that are not to be suspended any longer, Suspend those that are to be
-	// again, Cancel those that are not to come about: nobody was evicted for them.
+	// again, Cancel those that are to be given up: no pod was evicted for them.
 	Make, Resume, Suspend, Cancel []int
 	// Check: it is to be looked whether the nodes have the room that the plan counts on: once in a while as long as it is
 	// not approved, before anything is reserved, and again before the first pod is evicted.
@@ -122,7 +122,7 @@ func PlanEnded(phase v1alpha1.DefragmentationPhase) bool {
 	return phase == v1alpha1.DefragmentationSucceeded || phase == v1alpha1.DefragmentationFailed
 }
 
-// NextPlan is what follows for a plan.
+// NextPlan returns what follows for a plan.
 func NextPlan(p *v1alpha1.DefragmentationPlan, seen PlanSeen, now time.Time) PlanStep {
 	s := &planStep{p: p, seen: seen, now: now}
 	p.Status.DeepCopyInto(&s.out.Status)
@@ -146,7 +146,7 @@ func NextPlan(p *v1alpha1.DefragmentationPlan, seen PlanSeen, now time.Time) Pla
 	return s.out
 }
 
-// planStep is one that is being worked out.
+// planStep is a PlanStep that is being worked out.
 type planStep struct {
 	p    *v1alpha1.DefragmentationPlan
 	seen PlanSeen
@@ -182,7 +182,7 @@ func (s *planStep) outdated() bool {
 	return s.seen.Goal != Waits
 }
 
-// goal says what became of a goal that does not wait as it did.
+// goal returns what became of a goal that does not wait as it did.
 func (s *planStep) goal() string {
 	switch s.seen.Goal {
 	case Runs:
@@ -194,7 +194,7 @@ func (s *planStep) goal() string {
 	}
 }
 
-// phase is how far a move has come.
+// phase returns how far a move has come.
 func (s *planStep) phase(move int) v1alpha1.MigrationPhase {
 	if m := s.seen.Moves[move]; m != nil {
 		return cmp.Or(m.Phase, v1alpha1.MigrationPending)
@@ -202,7 +202,7 @@ func (s *planStep) phase(move int) v1alpha1.MigrationPhase {
 	return s.p.Status.Moves[move].Phase
 }
 
-// cleared reports whether the pod of a move is where it was no longer, and needs nothing any more.
+// cleared reports whether the pod of a move has left its node, and a successor, if there is to be one, has its place.
 func (s *planStep) cleared(move int) bool {
 	if m := s.seen.Moves[move]; m != nil {
 		return m.cleared()
@@ -239,7 +239,7 @@ func (s *planStep) running() {
 	}
 }
 
-// waits reports whether the goal still waits. Once somebody was evicted for it, it may be made anew.
+// waits reports whether the goal still waits. Once a pod was evicted for it, it may be deleted and made again.
 func (s *planStep) waits(begun bool) bool {
 	return s.seen.Goal == Waits || s.seen.Goal == Renewed && begun
 }
@@ -251,7 +251,7 @@ func (s *planStep) short() {
 
 // counted is how far the moves of a plan have come.
 type counted struct {
-	// begun: somebody may have been evicted, or may be at any time.
+	// begun: a pod may have been evicted, or may be at any time.
 	begun                    bool
 	moved, cleared, underway int
 	// failed are those that were not done, each with its why.

@@ -41,7 +41,7 @@ func moving(phases ...v1alpha1.MigrationPhase) map[int]*Move {
 	return moves
 }
 
-// TestNextPlan: nobody is evicted before all is reserved that can be, and nothing is done for nobody.
+// TestNextPlan: no pod is evicted before all is reserved that can be, nor for a goal that is gone.
 func TestNextPlan(t *testing.T) {
 	const pending, running, succeeded, failed = v1alpha1.MigrationPending, v1alpha1.MigrationRunning, v1alpha1.MigrationSucceeded, v1alpha1.MigrationFailed
 	two, chain := [][]int32{nil, nil}, [][]int32{nil, {0}}
