@@ -116,6 +116,21 @@ func TestDoubtLastsWhereItsGoalIsMadeAnew(t *testing.T) {
 	}
 }
 
+// TestGoneGoalIsPolled: what is freed cannot be held for a goal that is gone, and the plan looks for it no more often than else.
+func TestGoneGoalIsPolled(t *testing.T) {
+	w := newDoubtStage(t)
+	for _, gone := range []client.Object{w.goal(), holdFor(w.plan(), 0, w.goal(), "")} {
+		if err := w.Delete(t.Context(), gone); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.bring(2 * time.Second) // it says so, and suspends what has not begun
+	again, err := w.r.Reconcile(t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Name: "p"}})
+	if err != nil || again.RequeueAfter != poll {
+		t.Errorf("it looks again in %s, %v; want %s", again.RequeueAfter, err, poll)
+	}
+}
+
 // doubtStage is a plan of two moves, the first of which is under way.
 type doubtStage struct {
 	*testing.T

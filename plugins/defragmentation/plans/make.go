@@ -35,26 +35,27 @@ func ownedBy(p *v1alpha1.DefragmentationPlan) metav1.OwnerReference {
 	return *metav1.NewControllerRef(p, v1alpha1.SchemeGroupVersion.WithKind("DefragmentationPlan"))
 }
 
-// hold makes the Reservations of what is freed that are missing.
-func (r *reconciler) hold(ctx context.Context, p *v1alpha1.DefragmentationPlan, s sight) error {
+// hold makes the Reservations of what is freed that are missing. It reports whether it could: not for a goal that is gone.
+func (r *reconciler) hold(ctx context.Context, p *v1alpha1.DefragmentationPlan) (made bool, err error) {
 	for number, key := range kinds(p) {
 		pod := &v1.Pod{}
 		if err := r.live.Get(ctx, key, pod); err != nil {
 			if apierrors.IsNotFound(err) {
-				return nil // which is told next
+				return made, nil // the goal is gone, which the next look finds
 			}
-			return fmt.Errorf("reading pod %s: %w", key, err)
+			return made, fmt.Errorf("reading pod %s: %w", key, err)
 		}
 		queue, err := podgroups.Queue(ctx, r.live, r.client.RESTMapper(), pod)
 		if err != nil {
-			return err
+			return made, err
 		}
 		err = r.client.Create(ctx, holdFor(p, number, pod, queue), client.FieldOwner(FieldOwner))
 		if err != nil && !apierrors.IsAlreadyExists(err) {
-			return fmt.Errorf("reserving what is freed for %s: %w", p.Status.Goal, err)
+			return made, fmt.Errorf("reserving what is freed for %s: %w", p.Status.Goal, err)
 		}
+		made = true
 	}
-	return nil
+	return made, nil
 }
 
 // holdFor is the Reservation of what is freed for members like this one, in the queue that their PodGroup names; empty for none.

@@ -182,8 +182,7 @@ func (r *reconciler) patch(ctx context.Context, object, before client.Object) er
 // act does what a status says. It reports whether there was anything to do.
 func (r *reconciler) act(ctx context.Context, p *v1alpha1.DefragmentationPlan, s sight, step migration.PlanStep) (acted bool, err error) {
 	if step.Hold && len(s.holds) < s.Wants {
-		acted = true
-		if err := r.hold(ctx, p, s); err != nil {
+		if acted, err = r.hold(ctx, p); err != nil {
 			return true, err
 		}
 	}
