@@ -9,9 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/events"
 	testingclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -140,12 +138,6 @@ type doubtStage struct {
 }
 
 func newDoubtStage(t *testing.T) *doubtStage {
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, clientgoscheme.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
-	}
 	p := &v1alpha1.DefragmentationPlan{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "p", Finalizers: []string{v1alpha1.ReleaseFinalizer}}}
 	p.Spec.Mode, p.Spec.Goal.PodGroup = v1alpha1.DefragmentationExecute, "ns/goal"
 	p.Status.Phase, p.Status.Goal = v1alpha1.DefragmentationRunning, "gang ns/goal"
@@ -163,7 +155,7 @@ func newDoubtStage(t *testing.T) *doubtStage {
 		}
 		objects = append(objects, m)
 	}
-	api := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(p).WithObjects(append(objects, p)...).
+	api := fake.NewClientBuilder().WithScheme(schemeOf(t)).WithStatusSubresource(p).WithObjects(append(objects, p)...).
 		WithIndex(&v1.Pod{}, "spec.nodeName", func(object client.Object) []string { return []string{object.(*v1.Pod).Spec.NodeName} }).Build()
 	now := testingclock.NewFakeClock(time.Unix(1000, 0))
 	r := &reconciler{client: api, live: api, recorder: events.NewFakeRecorder(99), clock: now, doubts: map[types.UID]doubt{}}

@@ -8,9 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
@@ -21,12 +19,6 @@ import (
 // TestGrown: no other pod is evicted for a gang that needs more members than the plan has places for, whether it was made anew or its minimum
 // was raised.
 func TestGrown(t *testing.T) {
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, clientgoscheme.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
-	}
 	community := schema.GroupVersion{Group: "scheduling.x-k8s.io", Version: "v1alpha1"}
 	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{community})
 	mapper.Add(community.WithKind("PodGroup"), meta.RESTScopeNamespace)
@@ -60,7 +52,7 @@ func TestGrown(t *testing.T) {
 			}
 			p := &v1alpha1.DefragmentationPlan{Spec: v1alpha1.DefragmentationPlanSpec{Goal: v1alpha1.DefragmentationGoal{PodGroup: "ns/goal"}}}
 			p.Status.Places = []v1alpha1.PlannedPlace{{Namespace: "ns", PodName: "goal-0", NodeName: "a", Members: 1}, {Namespace: "ns", PodName: "goal-0", NodeName: "b", Members: 1}}
-			api := fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(mapper).WithObjects(objects...).Build()
+			api := fake.NewClientBuilder().WithScheme(schemeOf(t)).WithRESTMapper(mapper).WithObjects(objects...).Build()
 			r := &reconciler{client: api, live: api}
 			why, err := r.grown(t.Context(), p, c.goal == migration.Renewed)
 			if err != nil || (why != "") != c.grown {

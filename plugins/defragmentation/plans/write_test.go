@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/component-base/metrics/testutil"
 	testingclock "k8s.io/utils/clock/testing"
@@ -21,16 +22,12 @@ import (
 // TestEndIsTold: a plan that ends is told by an event and counted, also where it has said before why it stops.
 func TestEndIsTold(t *testing.T) {
 	ended.Create(nil)
-	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
 	now := time.Unix(1000, 0)
 	p := &v1alpha1.DefragmentationPlan{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "p"}}
 	p.Status.Phase = v1alpha1.DefragmentationRunning
 	p.Status.Moves = make([]v1alpha1.PlannedMove, 2)
 	meta.SetStatusCondition(&p.Status.Conditions, metav1.Condition{Type: v1alpha1.DefragmentationComplete, Status: metav1.ConditionFalse, Reason: v1alpha1.DefragmentationReasonMoving})
-	c := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(p).WithObjects(p).Build()
+	c := fake.NewClientBuilder().WithScheme(schemeOf(t)).WithStatusSubresource(p).WithObjects(p).Build()
 	if err := c.Get(t.Context(), client.ObjectKey{Name: "p"}, p); err != nil {
 		t.Fatal(err)
 	}
@@ -58,4 +55,15 @@ func TestEndIsTold(t *testing.T) {
 	if n, err := testutil.GetCounterMetricValue(ended.WithLabelValues("Failed", v1alpha1.DefragmentationReasonMoveFailed)); err != nil || n != 1 {
 		t.Errorf("%v plans are counted that failed (%v), want 1", n, err)
 	}
+}
+
+// schemeOf returns a scheme of Kubernetes' own kinds and those of this project.
+func schemeOf(t *testing.T) *runtime.Scheme {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, clientgoscheme.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return scheme
 }

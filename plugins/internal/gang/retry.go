@@ -146,6 +146,10 @@ func (s *Gangs) Trying() (types.UID, bool) {
 	return "", false
 }
 
+// awaitedFailures bounds how many attempts in a row may fail until the next one is not awaited any more: a group that
+// always fails would be for ever.
+const awaitedFailures = 3
+
 // Awaits reports whether the group of a member is being tried, or will be as things are: what is reported about it may
 // not be final. So it may be while victims make room for it, and in the first backoffs after attempts that failed. until
 // is when it may be tried at the earliest, or when the attempt that keeps it from that is over; zero for at once.
@@ -162,7 +166,7 @@ func (s *Gangs) Awaits(uid types.UID, now time.Time, elsewhere Elsewhere) (await
 		return false, time.Time{}
 	case p.due(grp, now) && p.spokenFor(grp, now) == nil:
 		return true, later(p.notBefore, p.busy())
-	case grp.failures <= maxReplans && p.due(grp, later(now, grp.notBefore)) && p.spokenFor(grp, now) == nil: // its plan failed: there is a backoff
+	case grp.failures <= awaitedFailures && p.due(grp, later(now, grp.notBefore)) && p.spokenFor(grp, now) == nil: // its plan failed: there is a backoff
 		return true, grp.notBefore
 	default:
 		return elsewhere.Making(grp.holder()), time.Time{}

@@ -120,7 +120,7 @@ func TestAwaits(t *testing.T) {
 func TestAwaitsAfterFailures(t *testing.T) {
 	q := newQueue(t, 1, map[string]int{"n1": 2})
 	q.add(podsNamed("g-", 2, of("g"), needs(2), sized(1))...)
-	for i := range 2 * maxReplans {
+	for i := range 2 * awaitedFailures {
 		for uid := range q.s.members {
 			if v := q.s.Visit(q.pods[uid]); v.Verdict == Lead {
 				q.do(q.s.Failed(uid, q.now))
@@ -128,7 +128,7 @@ func TestAwaitsAfterFailures(t *testing.T) {
 			}
 		}
 		awaits, until := q.s.Awaits("g-1", q.now, nowhere{})
-		if again := i < maxReplans; awaits != again || again && !until.After(q.now) {
+		if again := i < awaitedFailures; awaits != again || again && !until.After(q.now) {
 			t.Errorf("after %d failures it awaits an attempt: %t, by %v; it is %v", i+1, awaits, until, q.now)
 		}
 		q.now = q.now.Add(time.Minute)
