@@ -91,6 +91,21 @@ func TestDoubtStopsWhoWasLetGo(t *testing.T) {
 	}
 }
 
+// TestDoubtComesTooLate: the target of a move is open to the successor already, and its pod is evicted in a moment.
+func TestDoubtComesTooLate(t *testing.T) {
+	w := newDoubtStage(t)
+	m := w.second()
+	meta.FindStatusCondition(m.Status.Conditions, v1alpha1.MigrationEvicted).Reason = v1alpha1.MigrationReasonEvicting
+	if err := w.Update(t.Context(), m); err != nil {
+		t.Fatal(err)
+	}
+	w.say(string(dispatch.Closed))
+	w.bring(3 * time.Second)
+	if w.second().Spec.Suspend {
+		t.Error("it is suspended, and a pod may come to its target instead of the successor")
+	}
+}
+
 // TestDoubtLastsWhereItsGoalIsMadeAnew: nothing is said yet of a goal that is made anew, which does not mean that it would start.
 func TestDoubtLastsWhereItsGoalIsMadeAnew(t *testing.T) {
 	w := newDoubtStage(t)
