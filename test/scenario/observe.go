@@ -198,8 +198,12 @@ func podChanges(old, pod *v1.Pod) []change {
 	if old.Status.Phase != pod.Status.Phase && pod.Status.Phase != v1.PodPending {
 		add(KindPhase, "%s", pod.Status.Phase)
 	}
-	if old.Status.NominatedNodeName != pod.Status.NominatedNodeName && pod.Spec.NodeName == "" {
-		add(KindNominated, "%q", pod.Status.NominatedNodeName)
+	if was, is := old.Status.NominatedNodeName, pod.Status.NominatedNodeName; was != is && pod.Spec.NodeName == "" {
+		if is == "" {
+			add(KindWithdrawn, "%s", was)
+		} else {
+			add(KindNominated, "%s", is)
+		}
 	}
 	for _, c := range pod.Status.Conditions {
 		if c.Type != v1.PodScheduled && c.Type != v1.DisruptionTarget {

@@ -26,6 +26,7 @@ const (
 	KindPhase     Kind = "phase"
 	KindCondition Kind = "condition"
 	KindNominated Kind = "nominated"
+	KindWithdrawn Kind = "withdrawn" // a nomination, of the node in the text
 	KindMeta      Kind = "metadata"
 	KindStatus    Kind = "status" // of a PodGroup
 )
@@ -39,8 +40,10 @@ func (k Kind) flaps() bool {
 	return true
 }
 
-// moves reports whether an entry of this kind changes what runs where. That a pod is gone does not: it
-// has been evicted or deleted before, and how long it takes to end is not decided by the scheduler.
+// moves reports whether an entry of this kind changes what runs where, or is to. That a pod is gone does
+// not: it has been evicted or deleted before, and how long it takes to end is not decided by the
+// scheduler. Nor does a nomination that is withdrawn: like the condition of an attempt that failed, it is
+// written after the binds of others that it made way for, and it is no longer meant to run there.
 func (k Kind) moves() bool {
 	switch k {
 	case KindCreated, KindBound, KindEvicted, KindDeleted, KindNominated:
