@@ -76,7 +76,8 @@ type DefragmentationArgs struct {
 	// an evicted pod again, and do not take the eviction for a failure: as Kind.group, RayCluster.ray.io. Pods of others
 	// are not moved. Default: none.
 	ControllerKinds []string `json:"controllerKinds,omitempty"`
-	// SchedulerConfig is the file that the scheduler gets as --config. Default: its embedded configuration.
+	// SchedulerConfig is the file that lockstep-scheduler gets as --config. Default: the one that lockstep-descheduler gets as
+	// --scheduler-config, else the embedded one.
 	SchedulerConfig string `json:"schedulerConfig,omitempty"`
 }
 

@@ -2,6 +2,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,6 +33,8 @@ func newCommand() *cobra.Command {
 	cmd := app.NewDeschedulerCommand(os.Stdout)
 	cmd.Use, cmd.Short = "lockstep-descheduler", "The descheduler, with a plugin that joins fragments for gangs that wait"
 	cmd.Long = "lockstep-descheduler is the descheduler of Kubernetes SIGs with Lockstep's plugin Defragmentation beside its own.\nIt takes all flags and policies of the descheduler."
+	var schedulerConfig string
+	cmd.Flags().StringVar(&schedulerConfig, "scheduler-config", "", "The configuration of lockstep-scheduler, for Defragmentation where its arguments name none. Default: the one that lockstep-scheduler has without --config.")
 	register, run := cmd.PreRunE, cmd.RunE
 	var failed error
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -57,7 +60,7 @@ func newCommand() *cobra.Command {
 			return err
 		}
 		ctrl.SetLogger(klog.Background())
-		s := &schedulers{ctx: cmd.Context(), kubeconfig: kubeconfig, by: map[string]*defragmentation.Scheduler{}}
+		s := &schedulers{ctx: cmd.Context(), kubeconfig: kubeconfig, config: schedulerConfig, by: map[string]*defragmentation.Scheduler{}}
 		defragmentation.Register(pluginregistry.PluginRegistry, defragmentation.Options{Scheduler: s.of, DryRun: func() bool { return dryRun }, Ended: func(err error) { failed = err }})
 		return nil
 	}
@@ -79,6 +82,7 @@ func kubeconfigOf(cmd *cobra.Command) (string, error) {
 type schedulers struct {
 	ctx        context.Context
 	kubeconfig string
+	config     string // for plugins whose arguments name none
 
 	mu sync.Mutex
 	by map[string]*defragmentation.Scheduler
@@ -87,6 +91,7 @@ type schedulers struct {
 func (s *schedulers) of(_ context.Context, configFile string) (*defragmentation.Scheduler, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	configFile = cmp.Or(configFile, s.config)
 	if known := s.by[configFile]; known != nil {
 		return known, nil
 	}

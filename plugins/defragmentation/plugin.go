@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -357,7 +358,7 @@ func (r *round) asked(p *v1alpha1.DefragmentationPlan, waiting []*demand) (*dema
 	}
 	at := slices.IndexFunc(waiting, func(d *demand) bool { return d.is(p.Spec.Goal) })
 	if at < 0 {
-		return nil, "no gang of that name waits for room: it has no members yet, or lacks some, or has got nodes"
+		return nil, "no gang of that name waits for room: it has no members yet, or lacks some, or has got nodes, or its schedulerName is none of the profiles of " + strings.Join(sortedKeys(r.scheduler.Profiles), ", ")
 	}
 	return waiting[at], ""
 }

@@ -35,7 +35,7 @@ func TestManifests(t *testing.T) {
 		{"cronjob/lockstep-descheduler", ".spec.jobTemplate.spec.template.spec"},
 	} {
 		out, err := c.Kubectl(testContext(t), "get", w.resource, "--namespace", system,
-			"--output", fmt.Sprintf("jsonpath={%[1]s.containers[*].image} {%[1]s.volumes[*].configMap.name}", w.template))
+			"--output", fmt.Sprintf("jsonpath={%[1]s.containers[*].image} {%[1]s.volumes[*].configMap.name}{%[1]s.volumes[*].projected.sources[*].configMap.name}", w.template))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -43,7 +43,7 @@ func TestManifests(t *testing.T) {
 		if image != path.Base(w.resource)+":latest" {
 			t.Errorf("image of %s: %q", w.resource, image)
 		}
-		if config != "" {
+		for _, config := range strings.Fields(config) {
 			if _, err := c.Kubectl(testContext(t), "get", "configmap", config, "--namespace", system); err != nil {
 				t.Errorf("the configuration of %s: %v", w.resource, err)
 			}

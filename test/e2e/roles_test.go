@@ -22,7 +22,7 @@ import (
 var roles = flag.Bool("roles", false, "also say of some scenarios which rules of the roles in manifests/ they do not need; of all of them it is said always")
 
 // roleFiles, in manifests/, are what the accounts have in the scenarios.
-var roleFiles = []string{"rbac/scheduler.yaml", "rbac/controller.yaml", "descheduler/rbac.yaml"}
+var roleFiles = []string{"rbac/scheduler.yaml", "rbac/controller.yaml", "descheduler/workload/rbac.yaml"}
 
 // optionalRoles, in manifests/, are those that a scenario gives to an account while it runs. What was refused before is no error.
 var optionalRoles = []string{"rbac/provisioning-requests.yaml"}

@@ -87,7 +87,7 @@ func allIsAccepted(ctx context.Context, t *testing.T, c *localcluster.Cluster) {
 		"the chart, instead":      template(t, system, "scheduler.mode=Instead"),
 		"the CRDs of the chart":   mustRun(t, "helm", "show", "crds", chart()),
 	}
-	for _, pattern := range []string{"*/kustomization.yaml", "rbac/node-marks.yaml", "rbac/provisioning-requests.yaml", "crds/*.yaml"} {
+	for _, pattern := range []string{"*/kustomization.yaml", "*/workload/kustomization.yaml", "rbac/node-marks.yaml", "rbac/provisioning-requests.yaml", "crds/*.yaml"} {
 		paths, err := filepath.Glob(filepath.Join(root, "manifests", pattern))
 		if err != nil || len(paths) == 0 {
 			t.Fatalf("%s: %d files, %v", pattern, len(paths), err)

@@ -10,7 +10,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/klog/v2/ktesting"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
 
@@ -53,8 +55,8 @@ func TestChartIsTheManifests(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct{ values, overlays []string }{
 		"by default, base":             {nil, []string{"base"}},
-		"the descheduler":              {[]string{"descheduler.enabled=true"}, []string{"base", "descheduler"}},
-		"its CronJob":                  {[]string{"descheduler.enabled=true", "descheduler.schedule=*/10 * * * *"}, []string{"base", "descheduler-cron"}},
+		"the descheduler":              {[]string{"descheduler.enabled=true"}, []string{"base", "descheduler/workload"}},
+		"its CronJob":                  {[]string{"descheduler.enabled=true", "descheduler.schedule=*/10 * * * *"}, []string{"base", "descheduler-cron/workload"}},
 		"the policy":                   {[]string{"gangsByOwner.policy=true"}, []string{"base", "gangs-by-owner"}},
 		"monitoring":                   {[]string{"monitoring.enabled=true"}, []string{"base", "monitoring"}},
 		"the right to mark":            {[]string{"controller.nodeMarks.rbac=true"}, []string{"base", "rbac/node-marks.yaml"}},
@@ -228,5 +230,54 @@ func TestViewerReadsTheConfiguration(t *testing.T) {
 		if role := field(rendered["ClusterRole /lockstep-viewer"], "rules"); len(configs) != 1 || !strings.Contains(role, "resourceNames:["+configs[0]+"]") {
 			t.Errorf("%s: lockstep-viewer has %s, want ConfigMaps %v in it", name, role, configs)
 		}
+	}
+}
+
+// TestDeschedulerReadsTheConfiguration: the descheduler counts by the scheduler's profiles, also where somebody has a configuration of
+// their own.
+func TestDeschedulerReadsTheConfiguration(t *testing.T) {
+	t.Parallel()
+	own := filepath.Join(root, "manifests", "config", "instead-of-default-scheduler.yaml")
+	for name, tc := range map[string]struct{ text, kind, want string }{
+		"by itself":            {kustomize(t, "descheduler"), "Deployment", "scheduler-plugins-scheduler"},
+		"its CronJob":          {kustomize(t, "descheduler-cron"), "CronJob", "scheduler-plugins-scheduler"},
+		"in an overlay":        {overlay(t, own, "base", "descheduler/workload"), "Deployment", "default-scheduler"},
+		"a CronJob in one":     {overlay(t, own, "base", "descheduler-cron/workload"), "CronJob", "default-scheduler"},
+		"the chart":            {template(t, system, "descheduler.enabled=true"), "Deployment", "scheduler-plugins-scheduler"},
+		"the chart, instead":   {template(t, system, "descheduler.enabled=true", "scheduler.mode=Instead"), "Deployment", "default-scheduler"},
+		"the chart's CronJob":  {template(t, system, "descheduler.enabled=true", "descheduler.schedule=* * * * *"), "CronJob", "scheduler-plugins-scheduler"},
+		"the chart's own file": {template(t, system, "descheduler.enabled=true", "file:scheduler.config="+own), "Deployment", "default-scheduler"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			rendered := objects(t, tc.text)
+			path := podTemplates[map[string]int{"Deployment": 0, "CronJob": 1}[tc.kind]]
+			spec, _, err := unstructured.NestedMap(rendered[tc.kind+" "+system+"/lockstep-descheduler"].Object, append(slices.Clip(path), "spec")...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var pod v1.PodSpec
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(spec, &pod); err != nil {
+				t.Fatal(err)
+			}
+			if args := pod.Containers[0].Args; !slices.Contains(args, "--scheduler-config="+pod.Containers[0].VolumeMounts[0].MountPath+"/config.yaml") {
+				t.Errorf("arguments %q, want the configuration of the scheduler", args)
+			}
+			files := map[string]string{}
+			for _, source := range pod.Volumes[0].Projected.Sources {
+				mounted := rendered["ConfigMap "+system+"/"+source.ConfigMap.Name]
+				if mounted == nil {
+					t.Fatalf("ConfigMap %s is mounted, and not there", source.ConfigMap.Name)
+				}
+				data, _, err := unstructured.NestedStringMap(mounted.Object, "data")
+				if err != nil {
+					t.Fatal(err)
+				}
+				maps.Copy(files, data)
+			}
+			if !strings.Contains(files["config.yaml"], "\n- schedulerName: "+tc.want) || files["policy.yaml"] == "" {
+				t.Errorf("mounted files %v, want a policy, and a configuration with a profile %s", slices.Sorted(maps.Keys(files)), tc.want)
+			}
+		})
 	}
 }

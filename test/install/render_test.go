@@ -99,6 +99,31 @@ func kustomize(t *testing.T, paths ...string) string {
 	return strings.Join(all, "\n---\n")
 }
 
+// overlay renders folders of manifests/ in one overlay, with another configuration of the scheduler.
+func overlay(t *testing.T, config string, folders ...string) string {
+	t.Helper()
+	dir := t.TempDir()
+	data, err := os.ReadFile(config)
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, "config.yaml"), data, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := "namespace: " + system + "\nconfigMapGenerator:\n- name: lockstep-scheduler-config\n  behavior: replace\n  files: [config.yaml]\nresources:\n"
+	for _, folder := range folders {
+		relative, err := filepath.Rel(dir, filepath.Join(root, "manifests", folder))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text += "- " + relative + "\n"
+	}
+	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return mustRun(t, "kubectl", "kustomize", dir)
+}
+
 // template renders the chart as a release in a namespace.
 func template(t *testing.T, namespace string, values ...string) string {
 	t.Helper()

@@ -127,7 +127,7 @@ func (f *Fleet) start(ctx context.Context, kind Cluster, o localcluster.Options)
 	}
 	s := &site{kind: kind, audit: o.AuditLog}
 	manifests := filepath.Join(f.root, "manifests")
-	o.Manifests = []string{strays, filepath.Join(manifests, "rbac"), filepath.Join(manifests, "descheduler", "rbac.yaml")}
+	o.Manifests = []string{strays, filepath.Join(manifests, "rbac"), filepath.Join(manifests, "descheduler", "workload", "rbac.yaml")}
 	o.FeatureGates = kind.FeatureGates
 	if kind.NativePodGroups {
 		o.FeatureGates = strings.TrimSuffix("GenericWorkload=true,"+kind.FeatureGates, ",")
