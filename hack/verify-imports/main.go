@@ -21,8 +21,9 @@ const module = "github.com/lockstep-sh/lockstep/"
 
 // libraries are the packages below plugins/ that are no plugins, and that plugins may share: algorithms (victim, whatif), the state
 // of a scheduler process (gangs, holds, order, leading, reservepods), what it decided (decisions), what its cache has taken in
-// (cacheevents) and its plugins have (watches), how kinds of objects are waited for (crd), and what users read (podstatus, event).
-var libraries = []string{"binding", "cacheevents", "crd", "decisions", "devices", "event", "eviction", "extension", "gangpoint", "gangs", "holds", "leading", "order", "planner", "podstatus", "reservations", "reservepods", "victim", "watches", "whatif"}
+// (cacheevents) and its plugins have (watches), how kinds of objects are waited for (crd), what the API server makes of pods
+// (labelkeys), and what users read (podstatus, event).
+var libraries = []string{"binding", "cacheevents", "crd", "decisions", "devices", "event", "eviction", "extension", "gangpoint", "gangs", "holds", "labelkeys", "leading", "order", "planner", "podstatus", "reservations", "reservepods", "victim", "watches", "whatif"}
 
 // views are the packages below plugins/ that turn what there is into rows and words for people: they may ask any plugin, and no
 // plugin asks them.

@@ -22,14 +22,15 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/plugins/internal/reservation"
+	"github.com/lockstep-sh/lockstep/plugins/labelkeys"
 	"github.com/lockstep-sh/lockstep/plugins/reservepods"
 )
 
 // waitingTime is longer than reserve pods can be held before all are: they are placed in one go.
 const waitingTime = "8760h"
 
-// templateOf returns the pod that a Reservation describes, with the defaults of the API server, in
-// no gang. It has no name yet.
+// templateOf returns the pod that a Reservation describes, with the defaults of the API server and with what that makes of
+// matchLabelKeys, in no gang. It has no name yet.
 func templateOf(r *v1alpha1.Reservation) *v1.Pod {
 	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Namespace: reservation.Namespace(r), Labels: maps.Clone(r.Spec.Template.Labels), Annotations: maps.Clone(r.Spec.Template.Annotations),
@@ -54,6 +55,7 @@ func templateOf(r *v1alpha1.Reservation) *v1.Pod {
 	if of, ok := r.Annotations[v1alpha1.InPlaceOfAnnotation]; ok {
 		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, v1alpha1.InPlaceOfAnnotation, of)
 	}
+	labelkeys.MergeMissing(pod) // a template may be taken from a pod, which has it
 	return pod
 }
 

@@ -10,6 +10,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -98,6 +99,36 @@ func TestRefusal(t *testing.T) {
 				t.Errorf("refused with %q, want %q", got, c.want)
 			}
 		})
+	}
+}
+
+// TestReservePodsMatchLabelKeys: a reserve pod is what the API server would make of the template, with what mismatchLabelKeys mean in
+// the selector: else the replicas of one Reservation keep each other out of their rack, and none is ever held.
+func TestReservePodsMatchLabelKeys(t *testing.T) {
+	s := newStage(t)
+	r := s.make("r", func(r *v1alpha1.Reservation) {
+		r.Spec.Replicas = 2
+		r.Spec.Template.Labels = map[string]string{"tenant": "a"}
+		r.Spec.Template.Spec.Affinity = &v1.Affinity{PodAntiAffinity: &v1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []v1.PodAffinityTerm{{
+			TopologyKey: "rack", MismatchLabelKeys: []string{"tenant"},
+			LabelSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "tenant", Operator: metav1.LabelSelectorOpExists}}},
+		}}}}
+	})
+	template := templateOf(r)
+	if why := refusal(template); why != "" {
+		t.Fatalf("refused: %s", why)
+	}
+	for _, pod := range reservePods(r, template, []int32{0, 1}, 1) {
+		term := pod.Spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution[0]
+		if !slices.ContainsFunc(term.LabelSelector.MatchExpressions, func(r metav1.LabelSelectorRequirement) bool {
+			return r.Key == "tenant" && r.Operator == metav1.LabelSelectorOpNotIn && slices.Equal(r.Values, []string{"a"})
+		}) {
+			t.Errorf("reserve pod %s keeps away pods with %v, the other replicas too; want tenant notin (a) in it", pod.Name, term.LabelSelector.MatchExpressions)
+		}
+	}
+	r.Spec.Template.Spec = *template.Spec.DeepCopy()
+	if got := templateOf(r).Spec.Affinity; !equality.Semantic.DeepEqual(got, template.Spec.Affinity) {
+		t.Errorf("from the template of a pod, which has it already: %v, want %v", got, template.Spec.Affinity)
 	}
 }
 

@@ -12,10 +12,12 @@ import (
 	"k8s.io/kubernetes/plugin/pkg/admission/limitranger"
 
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/simulate"
+	"github.com/lockstep-sh/lockstep/plugins/labelkeys"
 )
 
 // admit gives a pod what the API server gives it when it is created, beside its defaults: what its RuntimeClass and the LimitRanges
-// of its namespace say, and its priority. It returns an error where the pod would be refused. Quotas and webhooks are not asked.
+// of its namespace say, its priority, and what matchLabelKeys mean. It returns an error where the pod would be refused. Quotas and
+// webhooks are not asked.
 func (r *Reader) admit(pod *v1.Pod) error {
 	priority, policy, err := r.priority(pod.Spec.PriorityClassName)
 	if err != nil {
@@ -31,6 +33,7 @@ func (r *Reader) admit(pod *v1.Pod) error {
 	if err := r.useRuntimeClass(pod); err != nil {
 		return err
 	}
+	labelkeys.Merge(pod)
 	internal, err := internalOf(pod)
 	if err != nil {
 		return err
