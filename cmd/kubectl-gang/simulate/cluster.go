@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -20,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/kubernetes/scheme"
 
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/overlay"
 	"github.com/lockstep-sh/lockstep/plugins/overview"
 )
@@ -196,7 +198,10 @@ func inPool(node *v1.Node, pool string) bool {
 func like(node *v1.Node, name string) *v1.Node {
 	made := node.DeepCopy()
 	made.APIVersion, made.Kind = "v1", "Node"
-	made.Name, made.UID, made.ManagedFields, made.OwnerReferences, made.Annotations = name, types.UID(uuid.NewUUID()), nil, nil, nil
+	made.Name, made.UID, made.ManagedFields, made.OwnerReferences = name, types.UID(uuid.NewUUID()), nil, nil
+	maps.DeleteFunc(made.Annotations, func(key, _ string) bool { // of those that plugins read, one is about the node itself
+		return !strings.HasPrefix(key, v1alpha1.GroupName+"/") || key == v1alpha1.ReservationMarksAnnotation
+	})
 	if made.Labels[v1.LabelHostname] != "" {
 		made.Labels[v1.LabelHostname] = name
 	}

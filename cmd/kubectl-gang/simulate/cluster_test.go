@@ -1,10 +1,13 @@
 package simulate
 
 import (
+	"maps"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 )
 
 func TestReadMore(t *testing.T) {
@@ -41,6 +44,20 @@ func TestNewNode(t *testing.T) {
 		t.Errorf("the new node has the taints %v and the conditions %v", made.Spec.Taints, made.Status.Conditions)
 	}
 	if node.Name != "n" || len(node.Spec.Taints) != 2 {
+		t.Error("the node of the pool was changed")
+	}
+}
+
+// TestNewNodeHasItsCards: what plugins read of a node is that of the pool. Without the annotation GPUShare takes a node for one with
+// a single card with all the memory.
+func TestNewNodeHasItsCards(t *testing.T) {
+	node := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Annotations: map[string]string{
+		v1alpha1.GPUCardsAnnotation: "[8192,8192]", v1alpha1.ReservationMarksAnnotation: "example.com/keep", "example.com/keep": "true",
+	}}}
+	if got, want := like(node, "new").Annotations, map[string]string{v1alpha1.GPUCardsAnnotation: "[8192,8192]"}; !maps.Equal(got, want) {
+		t.Errorf("the new node has the annotations %v, want %v", got, want)
+	}
+	if len(node.Annotations) != 3 {
 		t.Error("the node of the pool was changed")
 	}
 }
