@@ -165,7 +165,7 @@ func (r *reconciler) grown(ctx context.Context, p *v1alpha1.DefragmentationPlan,
 			one[key] = pod
 		}
 	}
-	for _, key := range slices.SortedFunc(maps.Keys(places), func(a, b gang.Key) int { return cmp.Compare(a.String(), b.String()) }) {
+	for _, key := range slices.SortedFunc(maps.Keys(places), byName) {
 		minimum, err := podgroups.Minimum(ctx, r.live, r.client.RESTMapper(), one[key])
 		if err != nil {
 			return "", err
@@ -173,13 +173,13 @@ func (r *reconciler) grown(ctx context.Context, p *v1alpha1.DefragmentationPlan,
 		if minimum <= places[key] {
 			continue
 		}
-		there, waits, err := r.membersOf(ctx, key)
+		has, err := r.membersOf(ctx, key)
 		if err != nil {
 			return "", err
 		}
-		needs, anew := minimum-there, "made anew"
+		needs, anew := minimum-has.there(), "made anew"
 		if !renewed {
-			needs, anew = min(needs, waits), "changed"
+			needs, anew = min(needs, has.wait), "changed"
 		}
 		if needs > places[key] {
 			return fmt.Sprintf("gang %q has been %s since the plan was made, and needs %d members; the plan makes room for %d", key, anew, needs, places[key]), nil
@@ -188,24 +188,33 @@ func (r *reconciler) grown(ctx context.Context, p *v1alpha1.DefragmentationPlan,
 	return "", nil
 }
 
-// membersOf is how many members of a gang have nodes, or had until they succeeded, and how many wait.
-func (r *reconciler) membersOf(ctx context.Context, key gang.Key) (there, waits int, err error) {
+func byName(a, b gang.Key) int { return cmp.Compare(a.String(), b.String()) }
+
+// members are how many pods of a gang run, how many ran to success, and how many wait.
+type members struct{ run, done, wait int }
+
+// there is how many have nodes, or had until they succeeded.
+func (m members) there() int { return m.run + m.done }
+
+func (r *reconciler) membersOf(ctx context.Context, key gang.Key) (m members, err error) {
 	var pods v1.PodList
 	if err := r.live.List(ctx, &pods, client.InNamespace(key.Namespace)); err != nil {
-		return 0, 0, fmt.Errorf("listing the pods of namespace %s: %w", key.Namespace, err)
+		return m, fmt.Errorf("listing the pods of namespace %s: %w", key.Namespace, err)
 	}
 	for i := range pods.Items {
 		pod := &pods.Items[i]
 		of, _, member := gang.KeyOf(pod)
 		switch {
 		case !member || of != key || pod.Status.Phase == v1.PodFailed || pod.DeletionTimestamp != nil:
-		case pod.Spec.NodeName != "":
-			there++
+		case pod.Spec.NodeName == "":
+			m.wait++
+		case pod.Status.Phase == v1.PodSucceeded:
+			m.done++
 		default:
-			waits++
+			m.run++
 		}
 	}
-	return there, waits, nil
+	return m, nil
 }
 
 // movedOf are the pods that a plan moves.
@@ -241,21 +250,11 @@ func (r *reconciler) held(ctx context.Context, but func(*v1alpha1.Reservation) b
 // goal.
 func (r *reconciler) comers(ctx context.Context, p *v1alpha1.DefragmentationPlan, held func(move int) bool) (map[string]resource.Vector, error) {
 	come := map[string]resource.Vector{}
-	read := func(namespace, name string) (*v1.Pod, error) {
-		pod := &v1.Pod{}
-		switch err := r.live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, pod); {
-		case apierrors.IsNotFound(err):
-			return nil, nil // its PodMigration, or the goal, tells
-		case err != nil:
-			return nil, fmt.Errorf("reading pod %s/%s: %w", namespace, name, err)
-		}
-		return pod, nil
-	}
 	for i, move := range p.Status.Moves {
 		if held(i) {
 			continue
 		}
-		pod, err := read(move.Namespace, move.PodName)
+		pod, err := r.pod(ctx, move.Namespace, move.PodName)
 		if err != nil {
 			return nil, err
 		}
@@ -264,7 +263,7 @@ func (r *reconciler) comers(ctx context.Context, p *v1alpha1.DefragmentationPlan
 		}
 	}
 	for _, place := range p.Status.Places {
-		pod, err := read(place.Namespace, place.PodName)
+		pod, err := r.pod(ctx, place.Namespace, place.PodName)
 		if err != nil {
 			return nil, err
 		}
@@ -273,6 +272,18 @@ func (r *reconciler) comers(ctx context.Context, p *v1alpha1.DefragmentationPlan
 		}
 	}
 	return come, nil
+}
+
+// pod reads a pod; nil if it is gone, of which its PodMigration, or the goal, tells.
+func (r *reconciler) pod(ctx context.Context, namespace, name string) (*v1.Pod, error) {
+	pod := &v1.Pod{}
+	switch err := r.live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, pod); {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("reading pod %s/%s: %w", namespace, name, err)
+	}
+	return pod, nil
 }
 
 // take adds what n pods like one ask for to what there is of a node.

@@ -122,7 +122,9 @@ func (r *reconciler) next(ctx context.Context, p *v1alpha1.DefragmentationPlan, 
 				why = ""
 			}
 			if err == nil && check {
-				s.Short, err = r.short(ctx, p, s, why)
+				if s.Short, err = r.short(ctx, p, s, why); err == nil && s.Short == "" {
+					s.Short, err = r.dearer(ctx, p)
+				}
 				s.Checked = true
 			} else if err == nil {
 				s.Unfit, err = r.unfit(ctx, p, s, why)

@@ -84,8 +84,8 @@ type PlanSeen struct {
 	// Holds are those that there are, of so many that there are to be.
 	Holds []Hold
 	Wants int
-	// Checked: the nodes were looked at for the room that the plan counts on. Short says which node lacks what; empty for
-	// none.
+	// Checked: it was looked whether the nodes have the room that the plan counts on, and no more pods start anew than it shows. Short
+	// says which node lacks what, or why more would; empty for neither.
 	Checked bool
 	Short   string
 	// Doubt is why the goal would not start, as its scheduler says now. It may pass: no move begins meanwhile. Empty for none.
@@ -105,8 +105,8 @@ type PlanStep struct {
 	// Make are the moves that need a PodMigration, Resume those that are not to be suspended any longer, Suspend those that are to be
 	// again, Cancel those that are to be given up: no pod was evicted for them.
 	Make, Resume, Suspend, Cancel []int
-	// Check: it is to be looked whether the nodes have the room that the plan counts on: once in a while as long as it is
-	// not approved, before anything is reserved, and again before the first pod is evicted.
+	// Check: it is to be looked whether the nodes have the room that the plan counts on, and no more pods start anew than it shows: once
+	// in a while as long as it is not approved, before anything is reserved, and again before the first pod is evicted.
 	Check bool
 	// Look: it is to be looked whether the goal would start, and the nodes that are freed take pods: before each pod that is evicted
 	// after the first, and as long as one is let go whose turn has not come.
