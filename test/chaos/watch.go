@@ -173,8 +173,10 @@ func reservedBy(u *unstructured.Unstructured) invariant.Reserved {
 	read(u, &r)
 	out := invariant.Reserved{
 		Name: r.Name, UID: r.UID, Version: r.ResourceVersion, Once: *r.Spec.AllocateOnce, Restricted: r.Spec.AllocatePolicy == v1alpha1.AllocateRestricted,
-		Namespace: r.Spec.Template.Namespace, Gang: r.Spec.Owners[0].PodGroup, Ends: r.CreationTimestamp.Add(r.Spec.TTL.Duration),
-		Phase: string(r.Status.Phase), Owners: int(r.Status.OwnerCount),
+		Namespace: r.Spec.Template.Namespace, Gang: r.Spec.Owners[0].PodGroup, Phase: string(r.Status.Phase), Owners: int(r.Status.OwnerCount),
+	}
+	if ttl := r.Spec.TTL.Duration; ttl > 0 {
+		out.Ends = r.CreationTimestamp.Add(ttl)
 	}
 	for level, value := range workload.Levels {
 		if r.Spec.Template.Spec.PriorityClassName == workload.ClassName(level) {

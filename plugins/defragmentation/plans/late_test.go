@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/plugins/internal/reservation"
 )
 
 // late is a plan that moves the first pods of a gang, when it is approved.
@@ -140,4 +141,15 @@ func (l late) gang(community, native schema.GroupVersion) (objects []client.Obje
 		objects = append(objects, pod)
 	}
 	return objects
+}
+
+// TestHeldAsLongAsItSays: what a plan frees is held until the plan releases it, however long its moves take.
+func TestHeldAsLongAsItSays(t *testing.T) {
+	p := &v1alpha1.DefragmentationPlan{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "p"}}
+	p.Status.Places = []v1alpha1.PlannedPlace{{Namespace: "ns", PodName: "goal", NodeName: "node", Members: 1}}
+	rsv := holdFor(p, 0, &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "goal", UID: "goal"}}, "")
+	rsv.CreationTimestamp = metav1.NewTime(time.Unix(1000, 0))
+	if at := reservation.Expiry(rsv); !at.IsZero() {
+		t.Errorf("it ends at %s by itself", at)
+	}
 }

@@ -58,7 +58,8 @@ func (r *reconciler) hold(ctx context.Context, p *v1alpha1.DefragmentationPlan) 
 	return made, nil
 }
 
-// holdFor is the Reservation of what is freed for members like this one, in the queue that their PodGroup names; empty for none.
+// holdFor is the Reservation of what is freed for members like this one, in the queue that their PodGroup names; empty for none. It does
+// not end by itself: the plan releases it, and its time is counted from after the last move.
 func holdFor(p *v1alpha1.DefragmentationPlan, number int, pod *v1.Pod, queue string) *v1alpha1.Reservation {
 	var nodes []string
 	for _, place := range p.Status.Places {
@@ -79,6 +80,7 @@ func holdFor(p *v1alpha1.DefragmentationPlan, number int, pod *v1.Pod, queue str
 		},
 		Spec: v1alpha1.ReservationSpec{
 			Template: migration.TemplateIn(queue, pod), Replicas: int32(len(nodes)), NodeNames: nodes, Owners: []v1alpha1.ReservationOwner{owner},
+			TTL: &metav1.Duration{}, // for ever
 		},
 	}
 }
