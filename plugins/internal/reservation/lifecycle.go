@@ -39,6 +39,8 @@ const (
 	NodeThere Node = iota
 	// NodeCordoned: it takes no more pods for now.
 	NodeCordoned
+	// NodeNotReady: it is cut off or has died, and takes no more pods until it is back.
+	NodeNotReady
 	// NodeGone: it does not exist.
 	NodeGone
 )
@@ -102,9 +104,9 @@ type standing struct {
 	consumers  []Consumer
 	// spent is how many of the placements were used, if each may be used once.
 	spent int
-	// lost are the nodes of placements that were held until now and are not any more; cordoned are
-	// nodes of placements that are held and take no pods.
-	lost, cordoned []string
+	// lost are the nodes of placements that were held until now and are not any more; cordoned and
+	// notReady are nodes of placements that are held and take no pods.
+	lost, cordoned, notReady []string
 }
 
 // look compares what a Reservation has with what is there.
@@ -143,6 +145,8 @@ func (l *standing) keep(p v1alpha1.ReservationPlacement, node Node) bool {
 		return false
 	case node == NodeCordoned:
 		l.cordoned = append(l.cordoned, p.NodeName)
+	case node == NodeNotReady:
+		l.notReady = append(l.notReady, p.NodeName)
 	}
 	l.placements = append(l.placements, p)
 	return true

@@ -53,6 +53,9 @@ func (l *standing) held(r *v1alpha1.Reservation) string {
 	if len(l.cordoned) > 0 {
 		text += fmt.Sprintf("; cordoned, and still held: %s: owners come there after kubectl uncordon", names("node", l.cordoned))
 	}
+	if len(l.notReady) > 0 {
+		text += fmt.Sprintf("; not ready, and still held: %s: owners come there when kubelet reports again; if it does not, delete the node", names("node", l.notReady))
+	}
 	return text
 }
 

@@ -141,6 +141,8 @@ func (r *reconciler) node(ctx context.Context, name string) (state reservation.N
 	switch {
 	case err == nil && node.Spec.Unschedulable:
 		return reservation.NodeCordoned, true, nil
+	case err == nil && notReady(&node):
+		return reservation.NodeNotReady, true, nil
 	case err == nil || !apierrors.IsNotFound(err):
 		return reservation.NodeThere, true, err
 	}

@@ -232,6 +232,17 @@ func TestNodes(t *testing.T) {
 	if got := s.get().Status.Conditions[0].Message; !strings.Contains(got, "cordoned, and still held: node n2") {
 		t.Errorf("of the cordoned node it says %q", got)
 	}
+	if err := s.client.Get(t.Context(), client.ObjectKeyFromObject(cordoned), cordoned); err != nil {
+		t.Fatal(err)
+	}
+	cordoned.Spec.Unschedulable, cordoned.Spec.Taints = false, []v1.Taint{{Key: v1.TaintNodeUnreachable, Effect: v1.TaintEffectNoExecute}}
+	if err := s.client.Update(t.Context(), cordoned); err != nil {
+		t.Fatal(err)
+	}
+	s.want("Available Available [] 10m0s")
+	if got := s.get().Status.Conditions[0].Message; !strings.Contains(got, "not ready, and still held: node n2") {
+		t.Errorf("of the node that does not report it says %q", got)
+	}
 	if err := s.client.Delete(t.Context(), node("n1")); err != nil {
 		t.Fatal(err)
 	}

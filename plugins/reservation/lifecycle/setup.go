@@ -200,7 +200,7 @@ func nodeEvents(reader client.Reader) handler.EventHandler {
 	return handler.Funcs{
 		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { all(ctx, e.Object.GetName(), q) },
 		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
-			if cordoned(e.ObjectOld) != cordoned(e.ObjectNew) {
+			if was, is := e.ObjectOld.(*v1.Node), e.ObjectNew.(*v1.Node); was.Spec.Unschedulable != is.Spec.Unschedulable || notReady(was) != notReady(is) {
 				all(ctx, e.ObjectNew.GetName(), q)
 			}
 		},
@@ -208,7 +208,9 @@ func nodeEvents(reader client.Reader) handler.EventHandler {
 	}
 }
 
-func cordoned(object client.Object) bool {
-	node, ok := object.(*v1.Node)
-	return ok && node.Spec.Unschedulable
+// notReady reports whether a node is cut off or has died. The taints say so; the cache has no conditions.
+func notReady(node *v1.Node) bool {
+	return slices.ContainsFunc(node.Spec.Taints, func(t v1.Taint) bool {
+		return t.Key == v1.TaintNodeNotReady || t.Key == v1.TaintNodeUnreachable
+	})
 }
