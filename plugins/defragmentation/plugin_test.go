@@ -121,6 +121,25 @@ func TestGangs(t *testing.T) {
 	}
 }
 
+// TestGroupOfGangs: of gangs that start together each move names the one that the pod is in.
+func TestGroupOfGangs(t *testing.T) {
+	nodes := []*v1.Node{node("a0", 4, "a"), node("b0", 4, "b"), node("c0", 4, "c")}
+	first, second := runs("f0", 4, "b0", inGang("f")), runs("s0", 2, "a0", inGang("s"))
+	bare := func(pod *v1.Pod) { pod.OwnerReferences = nil } // it stays
+	s := newStage(t, nodes, []*v1.Pod{first, second, runs("p", 2, "c0", bare), waits("w0", 4, inGang("w"))}, `{"minGain": 0}`)
+	s.running("f", 0, first)
+	s.running("s", 0, second)
+	s.gangs.group = []gang.Key{{Namespace: "default", Name: "f"}, {Namespace: "default", Name: "s"}}
+	s.waiting("w", "", waits("w0", 4, inGang("w")))
+	plans := s.balance(t)
+	if len(plans) != 1 || len(plans[0].Status.Moves) != 1 {
+		t.Fatalf("plans: %+v", plans)
+	}
+	if m := plans[0].Status.Moves[0]; m.PodName != "s0" || m.PodGroup != "s" {
+		t.Errorf("move %+v", m)
+	}
+}
+
 // TestSlices: room is made in one rack for each slice of a waiting gang, all of them in the block that is asked for; a running pod
 // stays in the rack of its slice.
 func TestSlices(t *testing.T) {

@@ -19,6 +19,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/eviction"
 	"github.com/lockstep-sh/lockstep/plugins/holds"
 	"github.com/lockstep-sh/lockstep/plugins/internal/defrag"
+	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
 	"github.com/lockstep-sh/lockstep/plugins/internal/reservation"
 	"github.com/lockstep-sh/lockstep/plugins/internal/resource"
@@ -332,7 +333,9 @@ func (p *posed) group(c *eviction.Candidates, g victim.Gang) {
 		name := ""
 		var stays []string
 		if group >= 0 {
-			name = candidate.Of.Gang.Name
+			if key, _, member := gang.KeyOf(pod); member {
+				name = key.Name // gangs that start together are one candidate
+			}
 			for _, f := range candidate.Gangs {
 				stays = append(stays, f.Slices...)
 			}

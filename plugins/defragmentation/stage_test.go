@@ -39,6 +39,8 @@ const (
 type known struct {
 	waiting []*gang.Attempt
 	running map[gang.Key]gang.Footprint
+	// group are the gangs that run and start together; nil for none.
+	group []gang.Key
 }
 
 func (k *known) Single(pod *v1.Pod) bool { return k.Outside(pod) }
@@ -51,6 +53,13 @@ func (k *known) Outside(pod *v1.Pod) bool {
 func (k *known) Waiting(string) []*gang.Attempt { return k.waiting }
 
 func (k *known) Running(_ string, key gang.Key) []gang.Footprint {
+	if slices.Contains(k.group, key) {
+		var all []gang.Footprint
+		for _, key := range k.group {
+			all = append(all, k.running[key])
+		}
+		return all
+	}
 	if f, ok := k.running[key]; ok {
 		return []gang.Footprint{f}
 	}

@@ -72,9 +72,6 @@ func (r *reconciler) losses(ctx context.Context, p *v1alpha1.DefragmentationPlan
 		}
 		runs := pod != nil && pod.UID == move.PodUID && pod.DeletionTimestamp == nil && !podutil.IsPodTerminal(pod)
 		key := gang.Key{Namespace: move.Namespace, Name: move.PodGroup}
-		if runs {
-			key, _, _ = gang.KeyOf(pod) // the move may name another gang that starts together with it
-		}
 		of := losses[key]
 		of.moves++
 		if runs {
