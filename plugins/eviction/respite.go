@@ -10,8 +10,8 @@ import (
 
 // Respite is for how long gangs, and pods in none, are left alone. The zero value protects none of them.
 type Respite struct {
-	// MinRuntime returns how long the gang of a pod is left alone once it runs. It has to have its minimum running or on its way: what is left
-	// of a broken gang is worth nothing.
+	// MinRuntime returns how long the gang of a pod is left alone once it runs. It has to have its minimum running or on its way, or to grow:
+	// what is left of a broken gang is worth nothing.
 	MinRuntime func(*v1.Pod) time.Duration
 	// Cooldown is how long a gang is left alone after pods of it were evicted; Evicted returns when that last happened, zero for never.
 	Cooldown time.Duration

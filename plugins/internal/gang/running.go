@@ -36,7 +36,8 @@ type Footprint struct {
 }
 
 // RunsSince returns since when the minimum of a gang runs without a break, in whole seconds, as its pods say: the
-// replacement of a member starts it over. It is zero if the minimum does not run, or if that is not known.
+// replacement of a member starts it over. Of a gang that grows, what runs counts as its minimum. It is zero if the minimum
+// does not run, or if that is not known.
 func (f *Footprint) RunsSince() time.Time {
 	var bound []time.Time
 	for _, member := range f.Running {
@@ -44,11 +45,15 @@ func (f *Footprint) RunsSince() time.Time {
 			bound = append(bound, at)
 		}
 	}
-	if least := max(1, f.Min); len(bound) >= least {
-		slices.SortFunc(bound, time.Time.Compare)
-		return bound[least-1]
+	least := max(1, f.Min)
+	if f.Grows {
+		least = max(1, min(least, len(bound)))
 	}
-	return time.Time{}
+	if len(bound) < least {
+		return time.Time{}
+	}
+	slices.SortFunc(bound, time.Time.Compare)
+	return bound[least-1]
 }
 
 // Starts reports whether the minimum of a gang has its nodes, and part of it is still on its way there.
