@@ -149,7 +149,7 @@ func (c *Candidates) On(nodes []int, permits func(*v1.Pod) bool, gangsCount bool
 
 // sparing returns which pods of gangs that start together may be evicted: none while the gangs are left alone.
 func (c *Candidates) sparing(of Owner, footprints []gang.Footprint, permits func(*v1.Pod) bool) func(*v1.Pod) bool {
-	end := c.Respite.until(of, footprints, c.Now)
+	end := c.Respite.until(of, footprints, c.broken, c.Now)
 	if !end.After(c.Now) {
 		return permits
 	}
@@ -202,6 +202,11 @@ func (c *Candidates) gang(id string, footprints []gang.Footprint, local map[type
 // gang that no profile knows it is unknown since when. The running pods of a gang that grows are useful.
 func (c *Candidates) inRepair(f gang.Footprint) bool {
 	return !Enough(f, c.Ending) && (f.Grows || f.BrokenSince.IsZero() || c.Now.Sub(f.BrokenSince) < c.Grace)
+}
+
+// broken reports whether a gang is below its minimum, and not in repair.
+func (c *Candidates) broken(f gang.Footprint) bool {
+	return !Enough(f, c.Ending) && !c.inRepair(f)
 }
 
 // staying returns how many members of a gang run and are not about to end.

@@ -33,6 +33,10 @@ func TestRespite(t *testing.T) {
 	pair := []gang.Footprint{footprint("g", 2, fresh...), footprint("h", 1, partner...)}
 	lost := footprint("g", 2, broken...)
 	lost.BrokenSince = now.Add(-old)
+	mends := lost
+	mends.BrokenSince = now.Add(-time.Second)
+	partial := footprint("g", 2, fresh...)
+	partial.MinByRole, partial.BrokenSince = map[string]int{"driver": 1}, now.Add(-old)
 	grows := footprint("g", 3, raised...)
 	grows.Grows, grows.BrokenSince = true, now.Add(-old)
 	for sentence, c := range map[string]struct {
@@ -52,6 +56,9 @@ func TestRespite(t *testing.T) {
 		"a gang that was mended":                                    {pods: mended, inQueue: length, runs: known{key: {footprint("g", 2, mended...)}}, want: []string{"g: 2 of g-0! g-1!"}, spared: length - young},
 		"what runs of one whose minimum was raised":                 {pods: raised, inQueue: length, runs: known{key: {grows}}, want: []string{"g: 2 of g-0! g-1!"}, spared: length - young},
 		"not what is left of a broken one":                          {pods: broken, inQueue: length, runs: known{key: {lost}}, want: []string{"g: 2 of g-0"}},
+		"nor of one that lacks a role":                              {pods: fresh, inQueue: length, runs: known{key: {partial}}, want: []string{"g: 2 of g-0 g-1 g-2"}},
+		"nor after an eviction":                                     {pods: broken, evicted: young, runs: known{key: {lost}}, want: []string{"g: 2 of g-0"}},
+		"but of one in repair":                                      {pods: broken, evicted: young, runs: known{key: {mends}}, want: []string{"g: 1 of g-0!"}, spared: 5*time.Minute - young},
 		"those that start together are left alone together":         {pods: append(fresh, partner...), inQueue: length, runs: known{key: pair, pair[1].Key: pair}, want: []string{"g: 3 of g/g-0! g/g-1! g/g-2! h/h-0!"}, spared: length - young},
 		"after an eviction":                                         {pods: grown, evicted: young, runs: known{key: {footprint("g", 2, grown...)}}, want: []string{"g: 2 of g-0! g-1! g-2!"}, spared: 5*time.Minute - young},
 		"not from whom they were evicted for, which needs the rest": {pods: grown, evicted: young, by: "p", runs: known{key: {footprint("g", 2, grown...)}}, want: []string{"g: 2 of g-0 g-1 g-2"}},
