@@ -44,6 +44,7 @@ func TestRespite(t *testing.T) {
 		runs    known
 		evicted time.Duration // before now; 0 for never
 		by      string        // the holder; empty for another than the preemptor
+		over    bool          // what was decided for the preemptor does not stand any more
 		inQueue time.Duration // the queue's minRuntime
 		stays   string
 		want    []string
@@ -62,6 +63,7 @@ func TestRespite(t *testing.T) {
 		"those that start together are left alone together":         {pods: append(fresh, partner...), inQueue: length, runs: known{key: pair, pair[1].Key: pair}, want: []string{"g: 3 of g/g-0! g/g-1! g/g-2! h/h-0!"}, spared: length - young},
 		"after an eviction":                                         {pods: grown, evicted: young, runs: known{key: {footprint("g", 2, grown...)}}, want: []string{"g: 2 of g-0! g-1! g-2!"}, spared: 5*time.Minute - young},
 		"not from whom they were evicted for, which needs the rest": {pods: grown, evicted: young, by: "p", runs: known{key: {footprint("g", 2, grown...)}}, want: []string{"g: 2 of g-0 g-1 g-2"}},
+		"from it, too, once that is over":                           {pods: grown, evicted: young, by: "p", over: true, runs: known{key: {footprint("g", 2, grown...)}}, want: []string{"g: 2 of g-0! g-1! g-2!"}, spared: 5*time.Minute - young},
 		"not long after it":                                         {pods: grown, evicted: old, runs: known{key: {footprint("g", 2, grown...)}}, want: []string{"g: 2 of g-0 g-1 g-2"}},
 		"one that may not go anyhow is not spared":                  {pods: single, inQueue: length, stays: "s-0", want: []string{"pod:s-0: 1 of s-0!"}},
 	} {
@@ -70,6 +72,9 @@ func TestRespite(t *testing.T) {
 			if c.evicted > 0 {
 				underway.Begin(known{}, hold.Holder{Group: cmp.Or(c.by, "x")}, members("g", 4, 2, "n2")[3:])
 				underway.Gone("g-3", now.Add(-c.evicted))
+			}
+			if c.over {
+				underway.Conclude(hold.Holder{Group: "p"})
 			}
 			candidates := &Candidates{
 				Nodes: nodesWith(c.pods), Gangs: c.runs, Now: now, Grace: time.Minute,

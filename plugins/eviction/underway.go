@@ -22,7 +22,8 @@ type Underway struct {
 	// ended are victims that have ended, and when. For a moment the scheduler's cache may
 	// still have them, and so may the counts of the members of their gangs.
 	ended map[types.UID]time.Time
-	// evicted is when pods of a gang last ended as victims, and of which holder; swept, when old entries were last removed.
+	// evicted is when pods of a gang last ended as victims, and of which holder's decisions, as long as these stand; swept, when old
+	// entries were last removed.
 	evicted map[Owner]lately
 	swept   time.Time
 	// freed is when a victim of a preemptor last ended.
@@ -39,7 +40,7 @@ type chosen struct {
 	of     Owner
 }
 
-// lately is an eviction that was carried out.
+// lately is an eviction that was carried out, for no holder once it has concluded.
 type lately struct {
 	at     time.Time
 	holder hold.Holder
@@ -143,7 +144,7 @@ func (u *Underway) noteEvicted(victim chosen, now time.Time) {
 }
 
 // Evicted returns when pods of a gang last ended as victims of another preemptor than but, as far as this process has seen in the
-// last day; zero for never. A preemptor some of whose victims have ended may take the rest.
+// last day; zero for never. A preemptor some of whose victims have ended may take the rest, until it has concluded.
 func (u *Underway) Evicted(of Owner, but hold.Holder) time.Time {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -151,6 +152,18 @@ func (u *Underway) Evicted(of Owner, but hold.Holder) time.Time {
 		return last.at
 	}
 	return time.Time{}
+}
+
+// Conclude notes that no decision of a preemptor stands any more. What was evicted for it counts like what was evicted for others
+// from then on: it may start anew, or run again under its name.
+func (u *Underway) Conclude(holder hold.Holder) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for of, last := range u.evicted {
+		if last.holder == holder {
+			u.evicted[of] = lately{at: last.at}
+		}
+	}
 }
 
 // refuse notes that the eviction of a victim was refused.

@@ -108,6 +108,13 @@ func (d *demand) String() string {
 	return fmt.Sprintf("pod %s/%s (priority %d)", d.leader.Namespace, d.leader.Name, d.priority)
 }
 
+// goesOn reports whether a preemptor goes on with what was decided for it before: places are held for it, its victims have not all
+// ended, or its last decision was taken back and it decides again.
+func (pl *GangPreemption) goesOn(d *demand) bool {
+	_, why := pl.pauses.left(d.group, pl.clock.Now())
+	return why == notCarriedOut || pl.nominated(d) || pl.Underway.Victims(pl.holder(d)) > 0
+}
+
 // underway reports whether victims of the preemptor are still ending. A victim that does not end, or whose node
 // is gone, is waited for no longer: the preemptor looks for others.
 func (pl *GangPreemption) underway(d *demand) bool {

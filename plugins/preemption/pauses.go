@@ -42,6 +42,9 @@ func (p *pause) cause() cause {
 	return p.found
 }
 
+// forgotten reports whether the preemptor has not come again for long.
+func (p *pause) forgotten(now time.Time) bool { return now.Sub(p.until) > longestPause }
+
 const (
 	// pauseShare: searches that find no pod to evict take at most one part in this of the
 	// scheduling goroutine, all preemptors together.
@@ -57,7 +60,7 @@ const (
 func (p *pauses) left(group string, now time.Time) (time.Duration, cause) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if one := p.groups[group]; one != nil {
+	if one := p.groups[group]; one != nil && !one.forgotten(now) {
 		return one.until.Sub(now), one.cause()
 	}
 	return 0, foundNothing
@@ -91,7 +94,7 @@ func (p *pauses) withdrawn(group string, now time.Time, least time.Duration) tim
 // forgotten.
 func (p *pauses) of(group string, now time.Time) *pause {
 	for other, one := range p.groups {
-		if now.Sub(one.until) > longestPause {
+		if one.forgotten(now) {
 			delete(p.groups, other)
 		}
 	}

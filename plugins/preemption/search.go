@@ -57,6 +57,9 @@ func (f *found) numbers(d *demand) string {
 // two. Nil is no room.
 func (pl *GangPreemption) search(ctx context.Context, d *demand) (*found, error) {
 	own := pl.holder(d)
+	if pl.args.EvictionCooldown.Duration > 0 && !pl.goesOn(d) {
+		pl.Underway.Conclude(own)
+	}
 	outranked := slices.DeleteFunc(pl.Holds.NominatedBelow(d.priority), func(holder hold.Holder) bool { return holder == own })
 	outranked = append(outranked, pl.Gangs.Hoards(d.priority, "")...)
 	if len(outranked) > 0 {
