@@ -4,8 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -19,7 +17,7 @@ import (
 	schedulingv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
-	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/plugins/gang/podgroup"
 )
 
 const (
@@ -29,16 +27,10 @@ const (
 	again = 500 * time.Millisecond
 )
 
-// podGroupKind is the community's PodGroup, of which only the metadata is read and written.
+// podGroupKind is the community's PodGroup, of which only the metadata is written.
 var podGroupKind = schedulingv1alpha1.SchemeGroupVersion.WithKind("PodGroup")
 
-func newPodGroup() *metav1.PartialObjectMetadata {
-	pg := &metav1.PartialObjectMetadata{}
-	pg.SetGroupVersionKind(podGroupKind)
-	return pg
-}
-
-// reconciler writes the stages of PodGroups.
+// reconciler writes the annotations of PodGroups.
 type reconciler struct {
 	client client.Client
 	// watched are the kinds of workloads that the API server serves, and that are in the client's cache.
@@ -68,7 +60,7 @@ func (w *watched) has(kind schema.GroupVersionKind) bool {
 
 // Reconcile implements reconcile.Reconciler. A PodGroup and its workload have the same name.
 func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	pg := newPodGroup()
+	pg := &podgroup.PodGroup{}
 	err := r.client.Get(ctx, request.NamespacedName, pg)
 	if apierrors.IsNotFound(err) {
 		return reconcile.Result{}, nil
@@ -80,51 +72,61 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if w == nil || err != nil {
 		return reconcile.Result{}, err
 	}
-	is, want := pg.Annotations[v1alpha1.StagesAnnotation], format(w.parts())
-	if is == want || is != "" && !ours(pg) {
+	annotation, want := w.says(pg)
+	is := pg.Annotations[annotation]
+	if is == want || is != "" && !ours(pg, annotation) {
 		return reconcile.Result{}, nil
 	}
-	return r.write(ctx, pg, want)
+	return r.write(ctx, pg, annotation, want)
 }
 
 // workloadOf returns the workload that makes the members of a gang; nil where it does not exist, or is of no known kind.
-func (r *reconciler) workloadOf(ctx context.Context, pg *metav1.PartialObjectMetadata) (workload, error) {
-	controller := metav1.GetControllerOfNoCopy(pg)
-	if controller == nil {
+func (r *reconciler) workloadOf(ctx context.Context, pg *podgroup.PodGroup) (workload, error) {
+	owner, known := ownerOf(pg)
+	if owner == nil || !r.watched.has(known.kind) {
 		return nil, nil
 	}
-	kind := schema.FromAPIVersionAndKind(controller.APIVersion, controller.Kind).GroupKind()
-	for _, known := range workloads {
-		if known.controller != kind || !r.watched.has(known.kind) {
-			continue
-		}
-		w, key := known.empty(), client.ObjectKeyFromObject(pg)
-		err := r.client.Get(ctx, key, w)
-		switch {
-		case apierrors.IsNotFound(err):
-			return nil, nil
-		case err != nil:
-			return nil, fmt.Errorf("reading %s %s: %w", known.kind.Kind, key, err)
-		case w.of(controller):
-			return w, nil
+	w, key := known.empty(), client.ObjectKeyFromObject(pg)
+	err := r.client.Get(ctx, key, w)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("reading %s %s: %w", known.kind.Kind, key, err)
+	case !w.of(owner):
+		return nil, nil
+	}
+	return w, nil
+}
+
+// ownerOf returns the owner of a PodGroup that makes its pods, and what is known of such owners; nil where no owner is of a
+// known kind. Not every operator makes it the controller.
+func ownerOf(pg metav1.Object) (*metav1.OwnerReference, *known) {
+	owners := pg.GetOwnerReferences()
+	for i := range owners {
+		kind := schema.FromAPIVersionAndKind(owners[i].APIVersion, owners[i].Kind).GroupKind()
+		for j := range workloads {
+			if workloads[j].owner == kind {
+				return &owners[i], &workloads[j]
+			}
 		}
 	}
 	return nil, nil
 }
 
 // write changes the annotation, or removes it, provided that the PodGroup has not changed since it was read.
-func (r *reconciler) write(ctx context.Context, pg *metav1.PartialObjectMetadata, stages string) (reconcile.Result, error) {
+func (r *reconciler) write(ctx context.Context, pg *podgroup.PodGroup, annotation, want string) (reconcile.Result, error) {
 	var value any
-	if stages != "" {
-		value = stages
+	if want != "" {
+		value = want
 	}
 	key := client.ObjectKeyFromObject(pg)
 	body, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"resourceVersion": pg.ResourceVersion,
-		"annotations":     map[string]any{v1alpha1.StagesAnnotation: value},
+		"annotations":     map[string]any{annotation: value},
 	}})
 	if err != nil {
-		return reconcile.Result{}, fmt.Errorf("encoding the stages of PodGroup %s: %w", key, err)
+		return reconcile.Result{}, fmt.Errorf("encoding the annotation %s of PodGroup %s: %w", annotation, key, err)
 	}
 	err = r.client.Patch(ctx, pg, client.RawPatch(types.MergePatchType, body), client.FieldOwner(FieldOwner))
 	switch {
@@ -133,24 +135,15 @@ func (r *reconciler) write(ctx context.Context, pg *metav1.PartialObjectMetadata
 	case apierrors.IsNotFound(err):
 		return reconcile.Result{}, nil
 	case err != nil:
-		return reconcile.Result{}, fmt.Errorf("writing the stages of PodGroup %s: %w", key, err)
+		return reconcile.Result{}, fmt.Errorf("writing the annotation %s of PodGroup %s: %w", annotation, key, err)
 	}
-	klog.FromContext(ctx).V(2).Info("Wrote the stages of a gang", "podGroup", key, "stages", stages)
+	klog.FromContext(ctx).V(2).Info("Wrote what a workload says of its gang", "podGroup", key, "annotation", annotation, "value", want)
 	return reconcile.Result{}, nil
 }
 
-// format returns the value of the annotation.
-func format(parts []int) string {
-	sizes := make([]string, len(parts))
-	for i, n := range parts {
-		sizes[i] = strconv.Itoa(n)
-	}
-	return strings.Join(sizes, ",")
-}
-
 // ours reports whether this controller wrote the annotation as it stands.
-func ours(pg *metav1.PartialObjectMetadata) bool {
-	path := fieldpath.MakePathOrDie("metadata", "annotations", v1alpha1.StagesAnnotation)
+func ours(pg *podgroup.PodGroup, annotation string) bool {
+	path := fieldpath.MakePathOrDie("metadata", "annotations", annotation)
 	for i := range pg.ManagedFields {
 		entry := &pg.ManagedFields[i]
 		if entry.Manager != FieldOwner || entry.FieldsV1 == nil {

@@ -19,6 +19,7 @@ import (
 	schedulingv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/plugins/gang/podgroup"
 )
 
 var key = types.NamespacedName{Namespace: "team-a", Name: "train"}
@@ -55,6 +56,8 @@ type stage struct {
 	*reconciler
 	t      *testing.T
 	writes int
+	// annotation is the one that is looked at.
+	annotation string
 	// refuse is the error of the next write.
 	refuse error
 }
@@ -63,10 +66,8 @@ func newStage(t *testing.T, objects ...client.Object) *stage {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	addToScheme(scheme)
-	if err := schedulingv1alpha1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
-	s := &stage{t: t}
+	podgroup.AddToScheme(scheme)
+	s := &stage{t: t, annotation: v1alpha1.StagesAnnotation}
 	patch := func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
 		s.writes++
 		if err := s.refuse; err != nil {
@@ -108,27 +109,27 @@ func (s *stage) look() string {
 			s.t.Fatalf("got %v, error %v", result, err)
 		}
 	}
-	return s.podGroup().Annotations[v1alpha1.StagesAnnotation]
+	return s.podGroup().Annotations[s.annotation]
 }
 
-func (s *stage) podGroup() *schedulingv1alpha1.PodGroup {
+func (s *stage) podGroup() *podgroup.PodGroup {
 	s.t.Helper()
-	pg := &schedulingv1alpha1.PodGroup{}
+	pg := &podgroup.PodGroup{}
 	if err := s.client.Get(s.t.Context(), key, pg); err != nil {
 		s.t.Fatal(err)
 	}
 	return pg
 }
 
-func (s *stage) expect(stages string, writes int) {
+func (s *stage) expect(value string, writes int) {
 	s.t.Helper()
-	if got := s.look(); got != stages || s.writes != writes {
-		s.t.Errorf("got %q after %d writes in all, want %q after %d", got, s.writes, stages, writes)
+	if got := s.look(); got != value || s.writes != writes {
+		s.t.Errorf("got %q after %d writes in all, want %q after %d", got, s.writes, value, writes)
 	}
 }
 
 func TestStagesFollowTheWorkload(t *testing.T) {
-	s := newStage(t, &schedulingv1alpha1.PodGroup{ObjectMeta: ofMPIJob()})
+	s := newStage(t, &podgroup.PodGroup{ObjectMeta: ofMPIJob()})
 	s.expect("", 0) // its workload is not in the cache yet
 	job := mpi("job", waitForWorkers, 4)
 	s.create(job)
@@ -149,12 +150,12 @@ func TestStagesFollowTheWorkload(t *testing.T) {
 }
 
 func TestStagesOfATrainJob(t *testing.T) {
-	s := newStage(t, &schedulingv1alpha1.PodGroup{ObjectMeta: ofTrainJob()}, initialized(ofTrainJob(), 3))
+	s := newStage(t, &podgroup.PodGroup{ObjectMeta: ofTrainJob()}, initialized(ofTrainJob(), 3))
 	s.expect("1,3", 1)
 }
 
 func TestWhatUsersWriteStands(t *testing.T) {
-	s := newStage(t, &schedulingv1alpha1.PodGroup{ObjectMeta: ofMPIJob()}, mpi("job", waitForWorkers, 4))
+	s := newStage(t, &podgroup.PodGroup{ObjectMeta: ofMPIJob()}, mpi("job", waitForWorkers, 4))
 	s.expect("4,1", 1)
 	pg := s.podGroup()
 	pg.Annotations[v1alpha1.StagesAnnotation] = "5"
@@ -167,24 +168,24 @@ func TestWhatUsersWriteStands(t *testing.T) {
 
 	meta := ofMPIJob()
 	meta.Annotations = map[string]string{v1alpha1.StagesAnnotation: "3,2"}
-	s = newStage(t, &schedulingv1alpha1.PodGroup{ObjectMeta: meta}, mpi("job", "", 4))
+	s = newStage(t, &podgroup.PodGroup{ObjectMeta: meta}, mpi("job", "", 4))
 	s.expect("3,2", 0)
 }
 
 func TestOtherPodGroupsAreLeft(t *testing.T) {
 	for sentence, objects := range map[string][]client.Object{
-		"of nobody":                 {&schedulingv1alpha1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}, mpi("job", waitForWorkers, 4)},
-		"of an MPIJob that was":     {&schedulingv1alpha1.PodGroup{ObjectMeta: ofMPIJob()}, mpi("other", waitForWorkers, 4)},
-		"of another kind":           {&schedulingv1alpha1.PodGroup{ObjectMeta: controlledBy("kubeflow.org/v1", "PyTorchJob", "job")}, mpi("job", waitForWorkers, 4)},
-		"whose JobSet is another's": {&schedulingv1alpha1.PodGroup{ObjectMeta: ofTrainJob()}, initialized(controlledBy("example.com/v1", "Set", "set"), 3)},
+		"of nobody":                 {&podgroup.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}, mpi("job", waitForWorkers, 4)},
+		"of an MPIJob that was":     {&podgroup.PodGroup{ObjectMeta: ofMPIJob()}, mpi("other", waitForWorkers, 4)},
+		"of another kind":           {&podgroup.PodGroup{ObjectMeta: controlledBy("kubeflow.org/v1", "PyTorchJob", "job")}, mpi("job", waitForWorkers, 4)},
+		"whose JobSet is another's": {&podgroup.PodGroup{ObjectMeta: ofTrainJob()}, initialized(controlledBy("example.com/v1", "Set", "set"), 3)},
 		"whose JobSet is nobody's": {
-			&schedulingv1alpha1.PodGroup{ObjectMeta: ofTrainJob()}, initialized(metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}, 3),
+			&podgroup.PodGroup{ObjectMeta: ofTrainJob()}, initialized(metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}, 3),
 		},
 	} {
 		t.Run(sentence, func(t *testing.T) { newStage(t, objects...).expect("", 0) })
 	}
 	t.Run("of a kind that is not served", func(t *testing.T) {
-		s := newStage(t, &schedulingv1alpha1.PodGroup{ObjectMeta: ofMPIJob()}, mpi("job", waitForWorkers, 4))
+		s := newStage(t, &podgroup.PodGroup{ObjectMeta: ofMPIJob()}, mpi("job", waitForWorkers, 4))
 		s.watched.kinds = nil
 		s.expect("", 0)
 	})
@@ -204,10 +205,10 @@ func TestWritesThatFail(t *testing.T) {
 	}{
 		"somebody else has changed it": {refuse: apierrors.NewConflict(resource, key.Name, errors.New("changed")), again: true},
 		"it is gone":                   {refuse: apierrors.NewNotFound(resource, key.Name)},
-		"it is not allowed":            {refuse: apierrors.NewForbidden(resource, key.Name, errors.New("no")), want: "writing the stages of PodGroup team-a/train: "},
+		"it is not allowed":            {refuse: apierrors.NewForbidden(resource, key.Name, errors.New("no")), want: "writing the annotation scheduling.lockstep.dev/stages of PodGroup team-a/train: "},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			s := newStage(t, &schedulingv1alpha1.PodGroup{ObjectMeta: ofMPIJob()}, mpi("job", waitForWorkers, 4))
+			s := newStage(t, &podgroup.PodGroup{ObjectMeta: ofMPIJob()}, mpi("job", waitForWorkers, 4))
 			s.refuse = c.refuse
 			result, err := s.Reconcile(t.Context(), reconcile.Request{NamespacedName: key})
 			if (result.RequeueAfter > 0) != c.again || (err == nil) != (c.want == "") || err != nil && !strings.HasPrefix(err.Error(), c.want) {
@@ -219,23 +220,27 @@ func TestWritesThatFail(t *testing.T) {
 }
 
 func TestWhichPodGroupsAreLookedAt(t *testing.T) {
-	p, plain := podGroups(), newPodGroup()
-	owned := newPodGroup()
-	owned.ObjectMeta = ofMPIJob()
-	if p.Create(event.CreateEvent{Object: plain}) || !p.Create(event.CreateEvent{Object: owned}) {
-		t.Error("of new ones, not those that something controls")
+	with := func(change func(*podgroup.PodGroup)) *podgroup.PodGroup {
+		pg := &podgroup.PodGroup{ObjectMeta: ofMPIJob()}
+		change(pg)
+		return pg
 	}
-	written := owned.DeepCopy()
-	written.Annotations = map[string]string{v1alpha1.StagesAnnotation: "4,1"}
-	busy := owned.DeepCopy()
-	busy.ResourceVersion, busy.Annotations = "9", map[string]string{"a": "b"}
-	other := owned.DeepCopy()
-	other.OwnerReferences[0].UID = "other"
+	p, plain, owned := podGroups(), &podgroup.PodGroup{}, with(func(*podgroup.PodGroup) {})
+	elsewhere := &podgroup.PodGroup{ObjectMeta: controlledBy("kubeflow.org/v1", "PyTorchJob", "job")}
+	if p.Create(event.CreateEvent{Object: plain}) || p.Create(event.CreateEvent{Object: elsewhere}) || !p.Create(event.CreateEvent{Object: owned}) ||
+		!p.Create(event.CreateEvent{Object: &podgroup.PodGroup{ObjectMeta: ofRayCluster()}}) {
+		t.Error("of new ones, not those that a workload owns")
+	}
+	written := with(func(pg *podgroup.PodGroup) { pg.Annotations = map[string]string{v1alpha1.StagesAnnotation: "4,1"} })
+	lowered := with(func(pg *podgroup.PodGroup) { pg.Annotations = map[string]string{v1alpha1.MinAvailableAnnotation: "2"} })
+	busy := with(func(pg *podgroup.PodGroup) { pg.ResourceVersion, pg.Annotations = "9", map[string]string{"a": "b"} })
+	other := with(func(pg *podgroup.PodGroup) { pg.OwnerReferences[0].UID = "other" })
+	changed := with(func(pg *podgroup.PodGroup) { pg.Generation = 2 })
 	for _, c := range []struct {
 		was, is client.Object
 		want    bool
 	}{
-		{plain, owned, true}, {owned, written, true}, {written, owned, true}, {owned, other, true},
+		{plain, owned, true}, {owned, written, true}, {written, owned, true}, {owned, lowered, true}, {owned, other, true}, {owned, changed, true},
 		{owned, busy, false}, {plain, plain, false}, {owned, plain, false},
 	} {
 		if got := p.Update(event.UpdateEvent{ObjectOld: c.was, ObjectNew: c.is}); got != c.want {

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -16,6 +16,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/plugins/crd"
+	"github.com/lockstep-sh/lockstep/plugins/gang/podgroup"
 )
 
 // name is the name of the controller in logs and metrics.
@@ -24,6 +25,7 @@ const name = "stages"
 // Setup adds the controller to a manager. Where the API server does not serve PodGroups, or a kind of workload, the
 // controller waits until it does.
 func Setup(mgr manager.Manager) error {
+	podgroup.AddToScheme(mgr.GetScheme())
 	addToScheme(mgr.GetScheme())
 	wait := manager.RunnableFunc(func(ctx context.Context) error {
 		if !crd.Await(ctx, mgr.GetRESTMapper(), podGroupKind) {
@@ -40,7 +42,7 @@ func Setup(mgr manager.Manager) error {
 func start(mgr manager.Manager) error {
 	r := &reconciler{client: mgr.GetClient()}
 	c, err := builder.ControllerManagedBy(mgr).Named(name).
-		WatchesMetadata(newPodGroup(), &handler.EnqueueRequestForObject{}, builder.WithPredicates(podGroups())).
+		Watches(&podgroup.PodGroup{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(podGroups())).
 		Build(r)
 	if err != nil {
 		return fmt.Errorf("starting the %s controller: %w", name, err)
@@ -69,15 +71,22 @@ func watch(mgr manager.Manager, c controller.Controller, r *reconciler, w known)
 	return nil
 }
 
-// podGroups passes PodGroups that have a controller, and changes of what is read of them.
+// podGroups passes PodGroups that a workload owns, and changes of what is read of them.
 func podGroups() predicate.Predicate {
+	owned := func(object client.Object) bool {
+		owner, _ := ownerOf(object)
+		return owner != nil
+	}
 	return predicate.Funcs{
-		CreateFunc: func(e event.CreateEvent) bool { return metav1.GetControllerOfNoCopy(e.Object) != nil },
-		UpdateFunc: func(e event.UpdateEvent) bool {
-			was, is := metav1.GetControllerOfNoCopy(e.ObjectOld), metav1.GetControllerOfNoCopy(e.ObjectNew)
-			return is != nil && (was == nil || was.UID != is.UID ||
-				e.ObjectOld.GetAnnotations()[v1alpha1.StagesAnnotation] != e.ObjectNew.GetAnnotations()[v1alpha1.StagesAnnotation])
-		},
+		CreateFunc: func(e event.CreateEvent) bool { return owned(e.Object) },
+		UpdateFunc: func(e event.UpdateEvent) bool { return owned(e.ObjectNew) && differ(e.ObjectOld, e.ObjectNew) },
 		DeleteFunc: func(event.DeleteEvent) bool { return false },
 	}
+}
+
+// differ reports whether a PodGroup has other owners, annotations of this package, or another spec.
+func differ(was, is client.Object) bool {
+	a, b := was.GetAnnotations(), is.GetAnnotations()
+	return was.GetGeneration() != is.GetGeneration() || !equality.Semantic.DeepEqual(was.GetOwnerReferences(), is.GetOwnerReferences()) ||
+		a[v1alpha1.StagesAnnotation] != b[v1alpha1.StagesAnnotation] || a[v1alpha1.MinAvailableAnnotation] != b[v1alpha1.MinAvailableAnnotation]
 }

@@ -3,46 +3,57 @@ package stages
 import (
 	"maps"
 	"slices"
+	"strconv"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/plugins/gang/podgroup"
 )
 
-// workload is an object that makes the members of a gang, as far as it shows in which parts. It has the name of the
-// PodGroup.
+// workload is an object that makes the members of a gang, as far as it says what its PodGroup does not. It has the name of
+// the PodGroup.
 type workload interface {
 	client.Object
-	// parts returns the sizes of the parts, in the order in which they are made; nil where all members are made at once.
-	parts() []int
-	// of reports whether the workload makes the pods of the object that controls the PodGroup.
-	of(controller *metav1.OwnerReference) bool
+	// says returns an annotation and the value that the PodGroup is to have; an empty one for none.
+	says(pg *podgroup.PodGroup) (annotation, value string)
+	// of reports whether the workload makes the pods of an owner of the PodGroup.
+	of(owner *metav1.OwnerReference) bool
 }
 
 // known is a kind of workload.
 type known struct {
 	kind schema.GroupVersionKind
-	// controller is the kind that controls the PodGroups of such workloads.
-	controller schema.GroupKind
-	empty      func() workload
-	list       runtime.Object
+	// owner is the kind that owns the PodGroups of such workloads.
+	owner schema.GroupKind
+	empty func() workload
+	list  runtime.Object
 }
 
-// workloads are the kinds that are known to be able to make their pods in parts.
+// workloads are the kinds that are known to say more than their PodGroups do.
 var workloads = []known{
 	{
-		kind:       schema.GroupVersionKind{Group: "kubeflow.org", Version: "v2beta1", Kind: "MPIJob"},
-		controller: schema.GroupKind{Group: "kubeflow.org", Kind: "MPIJob"},
-		empty:      func() workload { return &mpiJob{} },
-		list:       &mpiJobList{},
+		kind:  schema.GroupVersionKind{Group: "kubeflow.org", Version: "v2beta1", Kind: "MPIJob"},
+		owner: schema.GroupKind{Group: "kubeflow.org", Kind: "MPIJob"},
+		empty: func() workload { return &mpiJob{} },
+		list:  &mpiJobList{},
 	},
 	{
-		kind:       schema.GroupVersionKind{Group: "jobset.x-k8s.io", Version: "v1alpha2", Kind: "JobSet"},
-		controller: schema.GroupKind{Group: "trainer.kubeflow.org", Kind: "TrainJob"},
-		empty:      func() workload { return &jobSet{} },
-		list:       &jobSetList{},
+		kind:  schema.GroupVersionKind{Group: "jobset.x-k8s.io", Version: "v1alpha2", Kind: "JobSet"},
+		owner: schema.GroupKind{Group: "trainer.kubeflow.org", Kind: "TrainJob"},
+		empty: func() workload { return &jobSet{} },
+		list:  &jobSetList{},
+	},
+	{
+		kind:  schema.GroupVersionKind{Group: "ray.io", Version: "v1", Kind: "RayCluster"},
+		owner: schema.GroupKind{Group: "ray.io", Kind: "RayCluster"},
+		empty: func() workload { return &rayCluster{} },
+		list:  &rayClusterList{},
 	},
 }
 
@@ -82,7 +93,13 @@ type mpiJobList struct {
 // waitForWorkers is the policy by which the launcher is made when all workers are ready.
 const waitForWorkers = "WaitForWorkersReady"
 
-// parts implements workload. A launcher that works, too, is made no earlier than others.
+// says implements workload.
+func (j *mpiJob) says(*podgroup.PodGroup) (annotation, value string) {
+	return v1alpha1.StagesAnnotation, format(j.parts())
+}
+
+// parts returns the sizes of the parts, in the order in which they are made; nil where all members are made at once. A
+// launcher that works, too, is made no earlier than others.
 func (j *mpiJob) parts() []int {
 	if j.Spec.LauncherCreationPolicy != waitForWorkers {
 		return nil
@@ -92,7 +109,7 @@ func (j *mpiJob) parts() []int {
 }
 
 // of implements workload.
-func (j *mpiJob) of(controller *metav1.OwnerReference) bool { return j.UID == controller.UID }
+func (j *mpiJob) of(owner *metav1.OwnerReference) bool { return j.UID == owner.UID }
 
 // jobSet is what is read of a JobSet.
 type jobSet struct {
@@ -141,8 +158,13 @@ type jobSetList struct {
 // inOrder is the policy by which each replicated job is made when the one before is ready.
 const inOrder = "InOrder"
 
-// parts implements workload. A replicated job depends only on jobs that come before it. Jobs that wait for equally
-// many others, one after the other, are one part.
+// says implements workload.
+func (s *jobSet) says(*podgroup.PodGroup) (annotation, value string) {
+	return v1alpha1.StagesAnnotation, format(s.parts())
+}
+
+// parts returns the sizes of the parts, as those of an MPIJob. A replicated job depends only on jobs that come before it.
+// Jobs that wait for equally many others, one after the other, are one part.
 func (s *jobSet) parts() []int {
 	sizes := make([]int, len(s.Spec.ReplicatedJobs))
 	depths := map[string]int{}
@@ -163,10 +185,10 @@ func (s *jobSet) parts() []int {
 	return inParts(sizes...)
 }
 
-// of implements workload: the JobSet of a TrainJob has the same controller as the PodGroup.
-func (s *jobSet) of(controller *metav1.OwnerReference) bool {
-	own := metav1.GetControllerOfNoCopy(s)
-	return own != nil && own.UID == controller.UID
+// of implements workload: the TrainJob that owns the PodGroup controls its JobSet.
+func (s *jobSet) of(owner *metav1.OwnerReference) bool {
+	controller := metav1.GetControllerOfNoCopy(s)
+	return controller != nil && controller.UID == owner.UID
 }
 
 // pods returns the number of pods that run at a time.
@@ -183,6 +205,15 @@ func inParts(sizes ...int) []int {
 		return nil
 	}
 	return sizes
+}
+
+// format returns the value of the annotation stages.
+func format(parts []int) string {
+	sizes := make([]string, len(parts))
+	for i, n := range parts {
+		sizes[i] = strconv.Itoa(n)
+	}
+	return strings.Join(sizes, ",")
 }
 
 // DeepCopyObject implements runtime.Object.

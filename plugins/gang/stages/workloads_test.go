@@ -67,7 +67,7 @@ func TestPartsOfJobSets(t *testing.T) {
 	}
 }
 
-func testParts(t *testing.T, w workload, spec string, want []int) {
+func testParts(t *testing.T, w interface{ parts() []int }, spec string, want []int) {
 	t.Helper()
 	if err := yaml.Unmarshal([]byte(`{spec: `+spec+`}`), w); err != nil {
 		t.Fatal(err)
