@@ -448,6 +448,32 @@ func TestStoriesOfRepair(t *testing.T) {
 			},
 			want: []string{"x: 2 run of min 3, map[] by role, broken for 10s"},
 		},
+		"until its PodGroup asks for no more than what runs": {
+			room: map[string]int{"n": 4},
+			play: func(c *cluster) {
+				c.describe("x", &Object{Min: 4})
+				c.add(podsNamed("p", 4, of("x"))...)
+				c.run()
+				c.remove("p1")
+				c.remove("p2")
+				c.pass(2 * time.Minute)
+				c.footprint("x")
+				c.describe("x", &Object{Min: 4, Annotations: values{minKey: "2"}})
+				c.footprint("x")
+				c.note("broken: %t", !c.s.Footprints(Key{"a", "x"})[0].BrokenSince.IsZero())
+				c.remove("p")
+				c.room["n"] = 2
+				c.add(podsNamed("q", 2, of("x"))...)
+				c.run()
+				c.look("made anew")
+			},
+			want: []string{
+				"x: 2 run of min 4, map[] by role, broken for 2m0s",
+				"x: 2 run of min 2, map[] by role, broken for 0s",
+				"broken: false",
+				"made anew: a/x 2 bound",
+			},
+		},
 		"nothing of it runs any more, and nothing is broken": {
 			room: map[string]int{"n": 3},
 			play: func(c *cluster) {
