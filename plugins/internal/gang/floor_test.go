@@ -49,6 +49,27 @@ func TestParseMinResources(t *testing.T) {
 	}
 }
 
+// TestMinResourcesOfFewer: minResources are for the minimum that is beside them, and not for a smaller one of an annotation.
+func TestMinResourcesOfFewer(t *testing.T) {
+	said := v1.ResourceList{"cpu": apiresource.MustParse("4")}
+	for sentence, c := range map[string]struct {
+		object Object
+		want   resource.Vector
+	}{
+		"fewer":      {Object{Min: 3, MinResources: said, Annotations: map[string]string{v1alpha1.MinAvailableAnnotation: "2"}}, nil},
+		"as many":    {Object{Min: 3, MinResources: said, Annotations: map[string]string{v1alpha1.MinAvailableAnnotation: "3"}}, resource.Vector{"cpu": 4000}},
+		"more":       {Object{Min: 3, MinResources: said, Annotations: map[string]string{v1alpha1.MinAvailableAnnotation: "4"}}, resource.Vector{"cpu": 4000}},
+		"no number":  {Object{Min: 3, MinResources: said, Annotations: map[string]string{v1alpha1.MinAvailableAnnotation: "two"}}, resource.Vector{"cpu": 4000}},
+		"no minimum": {Object{MinResources: said, Annotations: map[string]string{v1alpha1.MinAvailableAnnotation: "2"}}, resource.Vector{"cpu": 4000}},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			if diff := cmp.Diff(c.want, parse(&c.object, Fields{}).Spec.MinResources); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 // TestFloorOfAnAttempt: a gang that is to start asks for its floor, one that runs does not.
 func TestFloorOfAnAttempt(t *testing.T) {
 	c := newCluster(t, map[string]int{"n": 9})

@@ -276,8 +276,12 @@ func (p *parser) parseTopology(key string) string {
 	return value
 }
 
-// parseMinResources reads which resources the PodGroup wants to be free.
+// parseMinResources reads which resources the PodGroup wants to be free. They are for its own minimum: where an annotation asks for
+// fewer members, they mean nothing.
 func (p *parser) parseMinResources() resource.Vector {
+	if p.spec.Min < int(p.object.Min) && p.spec.Min > 0 {
+		return nil
+	}
 	var floor resource.Vector
 	for _, name := range slices.Sorted(maps.Keys(p.object.MinResources)) {
 		switch amount := p.object.MinResources[name]; amount.Sign() {
