@@ -181,7 +181,11 @@ func (s *solver) attempt(ctx context.Context, gangs part, nodes []int, t tactic)
 		}
 		slices.SortStableFunc(chosen, func(a, b int) int { return cmp.Compare(s.Members[a].Rank, s.Members[b].Rank) })
 		l := &layout{filling: f, tree: s.grow(nodes, g), gang: g}
-		if _, err := l.lay(ctx, l.tree.root, 0, chosen); err != nil {
+		rest, err := l.rejoin(ctx, chosen)
+		if err != nil {
+			return nil, err
+		}
+		if _, err := l.lay(ctx, l.tree.root, 0, rest); err != nil {
 			return nil, err
 		}
 	}

@@ -27,26 +27,20 @@ func (l *layout) lay(ctx context.Context, b *branch, depth int, run []int) (left
 	if depth == len(l.tree.levels) {
 		return l.leaf(ctx, b, run)
 	}
-	run, left, err = l.rejoin(ctx, b, depth, run)
-	if err != nil || len(run) == 0 {
-		return left, err
-	}
 	if ok, err := l.together(ctx, b, depth, run); ok || err != nil {
-		return left, err
+		return nil, err
 	}
-	var apart []int
 	if runs := l.byClass(run); len(runs) > 1 && !slices.ContainsFunc(l.tree.levels[depth:], Level.sliced) {
 		for _, alike := range runs {
 			without, err := l.lay(ctx, b, depth, alike)
 			if err != nil {
 				return nil, err
 			}
-			apart = append(apart, without...)
+			left = append(left, without...)
 		}
-		return append(left, apart...), nil
+		return left, nil
 	}
-	apart, err = l.distribute(ctx, b, depth, run)
-	return append(left, apart...), err
+	return l.distribute(ctx, b, depth, run)
 }
 
 // leaf places members in a domain of the finest level: beside placed members that are next to them
@@ -89,44 +83,6 @@ func (l *layout) beside(b *branch, rank int) []int {
 // without lists the members of a run that have no place.
 func (l *layout) without(run []int) []int {
 	return slices.DeleteFunc(slices.Clone(run), func(m int) bool { _, ok := l.placed[m]; return ok })
-}
-
-// rejoin places members of slices of which other members are placed already: in the domain of
-// these, or nowhere. It returns the rest of the run, and the members that found no place.
-func (l *layout) rejoin(ctx context.Context, b *branch, depth int, run []int) (rest, left []int, err error) {
-	size := l.tree.unit(depth)
-	if size == 1 || len(l.gang.On) == 0 {
-		return run, nil, nil
-	}
-	for _, unit := range l.units(run, size) {
-		mate := func(rank int) bool { return rank/size == l.Members[unit[0]].Rank/size }
-		if !slices.ContainsFunc(l.gang.On, func(s Standing) bool { return mate(s.Rank) && l.stands(s, depth) }) {
-			rest = append(rest, unit...)
-			continue
-		}
-		ok := false
-		if i := slices.IndexFunc(b.inner, func(d *branch) bool { return slices.ContainsFunc(d.on, mate) }); i >= 0 {
-			if ok, err = l.put(ctx, b.inner[i], depth, unit); err != nil {
-				return nil, nil, err
-			}
-		}
-		if !ok {
-			left = append(left, unit...)
-		}
-	}
-	return rest, left, nil
-}
-
-// stands reports whether a member that has its place is in a domain of the next level with
-// slices.
-func (l *layout) stands(standing Standing, depth int) bool {
-	for _, level := range l.tree.levels[depth:] {
-		if level.sliced() {
-			_, ok := l.world.Label(standing.Node, level.Key)
-			return ok
-		}
-	}
-	return false
 }
 
 // put places a whole run in a domain of the level at depth, or nothing of it.

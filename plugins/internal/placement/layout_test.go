@@ -10,7 +10,10 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-const block = "block"
+const (
+	block = "block"
+	host  = "host"
+)
 
 // layouts are levels by which gangs of the tests are laid out.
 var layouts = map[string][]Level{
@@ -24,6 +27,7 @@ var layouts = map[string][]Level{
 	"slices of 4 by block and 2 by rack":  {{Key: block, Slice: 4}, {Key: rack, Slice: 2}},
 	"slices of 6 by block, 3 by rack":     {{Key: block, Slice: 6}, {Key: rack, Slice: 3}},
 	"slices of 4 by block, of one a rack": {{Key: block, Slice: 4}, {Key: rack, Slice: 1}},
+	"slices of 8 by block, 4 by rack, 2":  {{Key: block, Slice: 8}, {Key: rack, Slice: 4}, {Key: host, Slice: 2}},
 }
 
 // nested returns a cluster of racks in blocks, where some nodes lack a label if it is not whole,
@@ -33,7 +37,7 @@ func nested(rng *rand.Rand, levels []Level, whole bool) (*cluster, Problem) {
 	for b := range 1 + rng.IntN(3) {
 		for r := range 1 + rng.IntN(2) {
 			for range 1 + rng.IntN(2) {
-				labels := map[string]string{block: fmt.Sprint("b", b), rack: fmt.Sprintf("b%d-r%d", b, r)}
+				labels := map[string]string{block: fmt.Sprint("b", b), rack: fmt.Sprintf("b%d-r%d", b, r), host: fmt.Sprint("h", len(c.labels))}
 				if !whole && rng.IntN(8) == 0 {
 					delete(labels, []string{block, rack}[rng.IntN(2)])
 				}
@@ -111,6 +115,58 @@ func TestLayoutFindsWhatThereIs(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestReplacementsFindWhatThereIs: wherever equal members were lost, those that replace them find places in the slices of these if
+// and only if there are some.
+func TestReplacementsFindWhatThereIs(t *testing.T) {
+	for sentence, levels := range layouts {
+		t.Run(sentence, func(t *testing.T) {
+			solved := 0
+			for seed := range uint64(3000) {
+				c, p := bereft(t, rand.New(rand.NewPCG(seed, 29)), levels)
+				if len(p.Members) == 0 || !solvable(c, p) {
+					continue
+				}
+				solved++
+				if r := solve(t, c, p); !r.Complete {
+					t.Fatalf("seed %d: on the nodes %v with the labels %v\nthe problem %+v\nhas a solution; got %+v", seed, c.free, c.labels, p, r)
+				}
+			}
+			if solved < 300 {
+				t.Errorf("only %d problems had a solution", solved)
+			}
+		})
+	}
+}
+
+// bereft returns a cluster in which a gang of 12 has been placed, and some of its members were lost; none if it did not fit.
+func bereft(t *testing.T, rng *rand.Rand, levels []Level) (*cluster, Problem) {
+	c, p := nested(rng, levels, true)
+	before := c.copied()
+	for node := range before.free {
+		before.free[node][0] += rng.IntN(5)
+	}
+	placed := one(before, equal(12), Gang{Levels: levels, Min: 12})
+	for m := range placed.Members {
+		placed.Members[m].Rank = m
+	}
+	var lost []Member
+	var on []Standing
+	for rank, node := range solve(t, before, placed).Node {
+		on = append(on, Standing{Node: node, Rank: rank})
+	}
+	slices.SortFunc(on, func(a, b Standing) int { return a.Rank - b.Rank })
+	on = slices.DeleteFunc(on, func(standing Standing) bool {
+		lose := len(lost) < 6 && rng.IntN(2) == 0
+		if lose {
+			lost = append(lost, Member{Rank: standing.Rank})
+		}
+		return lose
+	})
+	again := one(c, lost, Gang{Levels: levels, Min: len(lost), On: on})
+	again.Nodes = p.Nodes
+	return c, again
 }
 
 // sliced checks that placed members are together in their slices.
@@ -334,6 +390,14 @@ func TestLayout(t *testing.T) {
 				return one(c, []Member{{Rank: 2}}, Gang{Min: 1, Levels: []Level{{Key: rack, Slice: 4}}, On: []Standing{{0, 0}, {0, 1}, {1, 3}}})
 			},
 			want: Result{Gangs: []Outcome{{Unplaced: []int{0}}}},
+		},
+		"a slice that was lost whole leaves their room to lost mates of others": {
+			cluster: uniform(0, 5, 0, 8).in(block, "x", "x", "x", "x").in(rack, "a", "b", "c", "d"),
+			problem: func(c *cluster) Problem {
+				g := Gang{Min: 6, Levels: []Level{{Key: block, Slice: 8}, {Key: rack, Slice: 4}}, On: []Standing{{0, 4}, {0, 5}, {0, 6}, {0, 7}, {1, 8}, {1, 9}, {2, 12}, {2, 13}, {2, 14}, {2, 15}}}
+				return one(c, []Member{{Rank: 0}, {Rank: 1}, {Rank: 2}, {Rank: 3}, {Rank: 10}, {Rank: 11}}, g)
+			},
+			want: Result{Node: placed{0: 3, 1: 3, 2: 3, 3: 3, 4: 1, 5: 1}, Complete: true, Gangs: fit(6)},
 		},
 		"the launcher, which its workers' racks do not take, goes beside them": {
 			cluster: func() *cluster {
