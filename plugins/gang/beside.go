@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
@@ -31,60 +32,139 @@ type pin struct {
 	known      bool
 }
 
-// beside finds where the other members are. It costs a look-up for each of them.
+// beside finds where the other members are. It costs a look-up for each of them, and for a member that begins a slice what
+// planner.RoomIn costs.
 func (pl *Gang) beside(ctx context.Context, pod *v1.Pod, need *gang.Need) (beside, error) {
 	required, layout := need.Spec.RequiredTopology, &need.Spec.Layout
 	if required == "" && len(layout.Levels) == 0 {
 		return beside{}, nil
 	}
-	infos := pl.handle.SnapshotSharedLister().NodeInfos()
-	var nodes []*v1.Node
-	var on []placement.Standing
-	for _, placed := range need.Placed {
-		info, err := infos.Get(placed.Node)
-		if err != nil || info.Node() == nil {
-			continue // the node of a member is gone; other members show the domain
-		}
-		on = append(on, placement.Standing{Node: len(nodes), Rank: need.Ranks[placed.Pod.UID]})
-		nodes = append(nodes, info.Node())
-	}
-	label := func(node int, key string) (string, bool) {
-		value, ok := nodes[node].Labels[key]
-		return value, ok
-	}
-	rank := need.Ranks[pod.UID]
-	if !need.Ranked {
-		rank = placement.Number(on, planner.Levels(layout), label)(0)
-	}
+	c := pl.companyOf(pod, need)
 	var b beside
 	if required != "" {
-		b.pin(required, on, label)
+		b.pin(required, c.on, c.label)
 	}
 	for _, level := range layout.Levels {
 		b.levels = append(b.levels, level.Key)
 		if level.Slice == 0 {
 			continue
 		}
-		mates := slice(on, rank/level.Slice, level.Slice)
-		b.pin(level.Key, mates, label)
+		mates := c.slice(c.rank, level.Slice)
+		b.pin(level.Key, mates, c.label)
 		if len(mates) == 0 && b.begins == "" {
-			room, err := pl.ready().RoomIn(ctx, byItself(pod, need), level.Key)
-			if err != nil {
+			if err := pl.begin(ctx, &b, c, level, byItself(pod, need)); err != nil {
 				return beside{}, err
-			}
-			b.begins, b.roomy = level.Key, roomy(room, level.Slice)
-			if len(b.roomy) == 0 {
-				b.roomy = roomy(room, together(need, rank, level.Slice))
 			}
 		}
 	}
-	inside := slices.DeleteFunc(on, func(standing placement.Standing) bool {
-		return !slices.ContainsFunc(b.levels, func(key string) bool { _, ok := label(standing.Node, key); return ok })
+	inside := slices.DeleteFunc(c.on, func(standing placement.Standing) bool {
+		return !slices.ContainsFunc(b.levels, func(key string) bool { _, ok := c.label(standing.Node, key); return ok })
 	})
-	for _, standing := range placement.Neighbours(inside, rank) {
-		b.neighbours = append(b.neighbours, nodes[standing.Node])
+	for _, standing := range placement.Neighbours(inside, c.rank) {
+		b.neighbours = append(b.neighbours, c.nodes[standing.Node])
 	}
 	return b, nil
+}
+
+// begin finds the domains in which there is room for a slice of which the member is the first, beside what other members need that
+// have to be there.
+func (pl *Gang) begin(ctx context.Context, b *beside, c *company, level gang.Level, a *gang.Attempt) error {
+	domains, owed := map[int]string{}, map[string]int{}
+	for _, standing := range c.on {
+		if value, ok := c.label(standing.Node, level.Key); ok && b.allows(c.nodes[standing.Node]) {
+			domains[standing.Rank/level.Slice] = value
+		}
+	}
+	for _, rank := range c.waiting {
+		if value, ok := domains[rank/level.Slice]; ok {
+			owed[value]++
+		}
+	}
+	room, err := pl.ready().RoomIn(ctx, a, level.Key, b.allows, func(value string) int { return level.Slice + owed[value] })
+	if err != nil {
+		return err
+	}
+	for value, members := range owed {
+		room[value] -= members
+	}
+	b.begins, b.roomy = level.Key, roomy(room, level.Slice)
+	if len(b.roomy) == 0 {
+		b.roomy = roomy(room, c.together(level.Slice))
+	}
+	return nil
+}
+
+// company is what a member that is placed by itself has to know of the others of its gang.
+type company struct {
+	nodes []*v1.Node
+	// on are those that have their places, by the indexes of their nodes.
+	on []placement.Standing
+	// rank is the member's own, waiting are those of the others that are still to be placed.
+	rank    int
+	waiting []int
+}
+
+// companyOf looks the others up. Where members carry no numbers it numbers those that are placed, and the others fill the gaps.
+func (pl *Gang) companyOf(pod *v1.Pod, need *gang.Need) *company {
+	c, placed := &company{rank: need.Ranks[pod.UID]}, map[types.UID]bool{pod.UID: true}
+	infos := pl.handle.SnapshotSharedLister().NodeInfos()
+	for _, other := range need.Placed {
+		placed[other.Pod.UID] = true
+		info, err := infos.Get(other.Node)
+		if err != nil || info.Node() == nil {
+			continue // the node of a member is gone; other members show the domain
+		}
+		c.on = append(c.on, placement.Standing{Node: len(c.nodes), Rank: need.Ranks[other.Pod.UID]})
+		c.nodes = append(c.nodes, info.Node())
+	}
+	for uid, rank := range need.Ranks {
+		if !placed[uid] {
+			c.waiting = append(c.waiting, rank)
+		}
+	}
+	if need.Ranked {
+		return c
+	}
+	c.rank = placement.Number(c.on, planner.Levels(&need.Spec.Layout), c.label)(0)
+	next, taken := c.rank+1, map[int]bool{}
+	for _, standing := range c.on {
+		taken[standing.Rank] = true
+	}
+	for n := range c.waiting {
+		for taken[next] {
+			next++
+		}
+		c.waiting[n], next = next, next+1
+	}
+	return c
+}
+
+// label returns a label of one of the nodes.
+func (c *company) label(node int, key string) (string, bool) {
+	value, ok := c.nodes[node].Labels[key]
+	return value, ok
+}
+
+// slice returns the members that have their places of the slice that a rank is in.
+func (c *company) slice(rank, size int) []placement.Standing {
+	var mates []placement.Standing
+	for _, standing := range c.on {
+		if standing.Rank/size == rank/size {
+			mates = append(mates, standing)
+		}
+	}
+	return mates
+}
+
+// together counts the member and those that wait in its slice.
+func (c *company) together(size int) int {
+	n := 1
+	for _, rank := range c.waiting {
+		if rank/size == c.rank/size {
+			n++
+		}
+	}
+	return n
 }
 
 // roomy returns the domains that have room for so many members.
@@ -96,28 +176,6 @@ func roomy(room map[string]int, members int) map[string]bool {
 		}
 	}
 	return values
-}
-
-// together counts the members that are in the slice of a rank.
-func together(need *gang.Need, rank, size int) int {
-	n := 0
-	for _, other := range need.Ranks {
-		if other/size == rank/size {
-			n++
-		}
-	}
-	return max(n, 1)
-}
-
-// slice returns the members of a slice of a size.
-func slice(on []placement.Standing, number, size int) []placement.Standing {
-	var mates []placement.Standing
-	for _, standing := range on {
-		if standing.Rank/size == number {
-			mates = append(mates, standing)
-		}
-	}
-	return mates
 }
 
 // pin adds the domain that members are in. If they are apart, the first decides.

@@ -136,6 +136,24 @@ func BenchmarkPlanLayout(b *testing.B) {
 	}
 }
 
+// BenchmarkRoomIn looks for racks that have room for a slice of which a member is the first.
+func BenchmarkRoomIn(b *testing.B) {
+	nodes := makeNodes(5000, 200)
+	none := func(_ int, pod *st.PodWrapper) { pod.NodeSelector(map[string]string{"kind": "none"}) }
+	for name, change := range map[string]func(int, *st.PodWrapper){"racks=roomy": nil, "racks=refused": none} {
+		b.Run(name, func(b *testing.B) {
+			s := newStage(b, nodes, fill(nodes, 4)...)
+			a, before := attemptOf(makeMembers("train", 1, 1, change), gang.Spec{}), processCPU(b)
+			for b.Loop() {
+				if _, err := s.ready().RoomIn(s.ctx, a, rack, func(*v1.Node) bool { return true }, func(string) int { return 16 }); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(processCPU(b)-before)/float64(b.N), "cpu-ns/op")
+		})
+	}
+}
+
 func BenchmarkPlanUnschedulable(b *testing.B) {
 	nodes := makeNodes(5000, 100)
 	cases := []struct {

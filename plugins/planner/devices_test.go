@@ -2,9 +2,11 @@ package planner
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -180,6 +182,8 @@ func TestClassesByDevices(t *testing.T) {
 	}
 }
 
+func anyNode(*v1.Node) bool { return true }
+
 // TestRoomCountsDevices: how many members a rack takes is known without allocating anything, where devices are of one node each.
 func TestRoomCountsDevices(t *testing.T) {
 	held := dra.Held(dra.Claim("held", 1), "n0", 0, "somebody")
@@ -195,22 +199,37 @@ func TestRoomCountsDevices(t *testing.T) {
 		objects []runtime.Object
 		want    int
 	}{
-		"devices that are left":                        {[]runtime.Object{dra.Claim("two", 2)}, 4},
-		"but for those that are allocated":             {[]runtime.Object{dra.Claim("two", 2), held}, 3},
-		"unless several nodes reach some":              {[]runtime.Object{dra.Claim("two", 2), reached}, 16 * 110},
-		"unless several claims can have one of them":   {[]runtime.Object{dra.Claim("two", 2), several}, 16 * 110},
-		"not for claims with admin access":             {[]runtime.Object{admin}, 16 * 110},
-		"not for claims for whatever there is":         {[]runtime.Object{all}, 16 * 110},
-		"not for a claim that is allocated":            {[]runtime.Object{dra.Held(dra.Claim("two", 2), "n0", 0)}, 16 * 110},
-		"not for a claim of which nobody knows so far": {nil, 16 * 110},
+		"devices that are left":            {[]runtime.Object{dra.Claim("two", 2)}, 4},
+		"but for those that are allocated": {[]runtime.Object{dra.Claim("two", 2), held}, 3},
+		// Only the node with devices takes members then, and no more pods than any node.
+		"unless several nodes reach some":            {[]runtime.Object{dra.Claim("two", 2), reached}, 110},
+		"unless several claims can have one of them": {[]runtime.Object{dra.Claim("two", 2), several}, 110},
+		"not for claims with admin access":           {[]runtime.Object{admin}, 110},
+		"not for claims for whatever there is":       {[]runtime.Object{all}, 110},
+		"not for a claim that is allocated":          {[]runtime.Object{dra.Held(dra.Claim("two", 2), "n0", 0)}, 110},
+		"none for a claim that does not exist":       {nil, 0},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			devices := append([]int{8}, slices.Repeat([]int{0}, nodesPerRack)...)
-			room, err := devicePlanner(t, devices, c.objects...).RoomIn(t.Context(), attemptOf([]*v1.Pod{dra.Pod("m", "two")}), rackLabel)
+			room, err := devicePlanner(t, devices, c.objects...).RoomIn(t.Context(), attemptOf([]*v1.Pod{dra.Pod("m", "two")}), rackLabel, anyNode, func(string) int { return math.MaxInt })
 			if err != nil || room["r0"] != c.want {
 				t.Errorf("a rack in which a node has 8 devices takes %d members with 2 each, error %v; want %d", room["r0"], err, c.want)
 			}
 		})
+	}
+}
+
+// TestRoomAsFarAsWanted: of the nodes of a rack that takes enough the others are not looked at, nor are those that do not count.
+func TestRoomAsFarAsWanted(t *testing.T) {
+	p := devicePlanner(t, slices.Repeat([]int{8}, 3*nodesPerRack), dra.Claim("two", 2))
+	counts := func(node *v1.Node) bool { return node.Labels[rackLabel] != "r1" && node.Name != "n32" }
+	want := func(value string) int { return map[string]int{"r0": 5, "r1": 5, "r2": 100}[value] }
+	room, err := p.RoomIn(t.Context(), attemptOf([]*v1.Pod{dra.Pod("m", "two")}), rackLabel, counts, want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(map[string]int{"r0": 8, "r2": 60}, room); diff != "" {
+		t.Errorf("room for members with 2 devices each, 4 on a node (-want +got):\n%s", diff)
 	}
 }
 
@@ -233,6 +252,17 @@ func BenchmarkPlanOfClaimsInRacks(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// BenchmarkRoomInOfClaims looks for racks of 16 nodes that take 64 members with a claim each.
+func BenchmarkRoomInOfClaims(b *testing.B) {
+	p := devicePlanner(b, slices.Repeat([]int{8}, 5000), dra.Claim("one", 1))
+	a := attemptOf([]*v1.Pod{dra.Pod("m", "one")})
+	for b.Loop() {
+		if room, err := p.RoomIn(b.Context(), a, rackLabel, anyNode, func(string) int { return 64 }); err != nil || room["r0"] != 64 {
+			b.Fatal(room["r0"], err)
+		}
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 
+	v1 "k8s.io/api/core/v1"
+
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 	"github.com/lockstep-sh/lockstep/plugins/internal/placement"
 )
@@ -43,19 +45,45 @@ func (w *world) rank(problem *placement.Problem, i int, need *gang.Need) {
 	}
 }
 
-// RoomIn returns how many more pods like the only one of an attempt the domains of a topology
-// take, by arithmetic. It costs a look at each node.
-func (p *Planner) RoomIn(ctx context.Context, a *gang.Attempt, key string) (room map[string]int, err error) {
+// RoomIn returns how many pods like the only one of an attempt the domains of a topology take on the nodes that count, as
+// far as is wanted of each. It does arithmetic for each node, and asks the filters about as many as that needs.
+func (p *Planner) RoomIn(ctx context.Context, a *gang.Attempt, key string, counts func(*v1.Node) bool, want func(value string) int) (room map[string]int, err error) {
 	w, _, err := p.pose(a, nil, false)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, w.tx.Discard(ctx)) }()
 	room = map[string]int{}
+	view, err := w.viewOf(ctx, 0, w.pods[0])
+	if err != nil || view == nil {
+		return room, err
+	}
+	slots := func(node int) int { return min(w.Slots(0, node), w.deviceSlots(0, node)) }
+	left := map[string][]int{}
 	for _, node := range w.all() {
-		if value, ok := w.Label(node, key); ok {
-			room[value] += min(w.Slots(0, node), w.deviceSlots(0, node))
+		if value, ok := w.Label(node, key); ok && counts(w.tx.Node(node).Node()) && slots(node) > 0 {
+			left[value] = append(left[value], node)
 		}
 	}
-	return room, nil
+	for least := 1; ; least *= 2 { // where the filters refuse many, few rounds are enough nevertheless
+		var asked []int
+		for value, nodes := range left {
+			n, lacking := 0, want(value)-room[value]
+			for ; lacking > 0 && n < len(nodes) || 0 < n && n < min(least, len(nodes)); n++ {
+				lacking -= slots(nodes[n])
+			}
+			asked, left[value] = append(asked, nodes[:n]...), nodes[n:]
+		}
+		if len(asked) == 0 {
+			return room, nil
+		}
+		fits, err := w.filter(ctx, view, 0, asked)
+		if err != nil {
+			return nil, err
+		}
+		for _, node := range fits {
+			value, _ := w.Label(node, key)
+			room[value] += slots(node)
+		}
+	}
 }
