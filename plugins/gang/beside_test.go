@@ -138,3 +138,58 @@ func TestSliceLeavesRoomForLostMates(t *testing.T) {
 		})
 	}
 }
+
+// TestNewcomerFillsAGapThatHasRoom: where members carry no numbers, one that is made anew fills any gap, and begins a slice only where
+// there is none.
+func TestNewcomerFillsAGapThatHasRoom(t *testing.T) {
+	slices := func(sizes ...int) string {
+		if len(sizes) == 1 {
+			return fmt.Sprintf(`[{"topology":%q,"size":%d}]`, rack, sizes[0])
+		}
+		return fmt.Sprintf(`[{"topology":%q,"size":%d},{"topology":%q,"size":%d}]`, block, sizes[0], rack, sizes[1])
+	}
+	for sentence, c := range map[string]struct {
+		slices string
+		on     []int // the racks of the members that run
+		full   []int // racks that take no other
+		want   []int
+	}{
+		"two slices lack one":                       {slices(2), []int{0, 1}, nil, []int{0, 1}},
+		"one of them has no room":                   {slices(2), []int{0, 1}, []int{0}, []int{1}},
+		"one slice lacks one":                       {slices(2), []int{0, 0, 1}, nil, []int{1}},
+		"all are complete":                          {slices(2), []int{0, 0, 1, 1}, nil, []int{0, 1, 2, 3}},
+		"a block lacks a slice, another one a pod":  {slices(4, 2), []int{0, 0, 2}, nil, []int{0, 1, 2}},
+		"a slice that lacks one before a new slice": {slices(4, 2), []int{0, 1, 1, 2, 2}, nil, []int{0, 2, 3}},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			nodes := makeNodes(16, 4) // four to a rack, and two racks to a block
+			for i, node := range nodes {
+				node.Labels[block] = fmt.Sprint("b", i/8)
+			}
+			members := makeMembers("train", len(c.on)+1, 8, func(_ int, pod *st.PodWrapper) { pod.Annotation(v1alpha1.TopologySlicesAnnotation, c.slices) })
+			var pods []*v1.Pod
+			for i, in := range c.on {
+				members[i] = bound(members[i], nodes[4*in].Name)
+				pods = append(pods, members[i])
+			}
+			for _, in := range c.full {
+				pods = append(pods, fill(nodes[4*in:4*in+4], 0)...)
+			}
+			s := newStage(t, nodes, pods...)
+			s.open()
+			s.see(members...)
+			infos, _ := s.feasible(t, members[len(c.on)])
+			racks := sets.New[string]()
+			for _, info := range infos {
+				racks.Insert(info.Node().Labels[rack])
+			}
+			want := sets.New[string]()
+			for _, in := range c.want {
+				want.Insert(nodes[4*in].Labels[rack])
+			}
+			if !racks.Equal(want) {
+				t.Errorf("it may go to %v, want %v", racks, want)
+			}
+		})
+	}
+}

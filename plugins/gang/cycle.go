@@ -296,7 +296,7 @@ func (pl *Gang) Filter(_ context.Context, state fwk.CycleState, _ *v1.Pod, info 
 	if visit.node != "" && visit.node != info.Node().Name {
 		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, ErrReasonPlan)
 	}
-	if !visit.beside.allows(info.Node()) {
+	if !visit.beside.within.allows(info.Node()) {
 		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, ErrReasonDomain)
 	}
 	return nil

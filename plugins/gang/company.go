@@ -1,0 +1,138 @@
+package gang
+
+import (
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+	"github.com/lockstep-sh/lockstep/plugins/internal/placement"
+	"github.com/lockstep-sh/lockstep/plugins/planner"
+)
+
+// company is what a member that is placed by itself has to know of the others of its gang.
+type company struct {
+	nodes []*v1.Node
+	// on are those that have their places, by the indexes of their nodes.
+	on []placement.Standing
+	// ranks are the member's own, or, where members carry none, the gaps that it may fill, the lowest first.
+	ranks []int
+	// waiting are the ranks of the others that are still to be placed, if the member has its first.
+	waiting []int
+}
+
+// companyOf looks the others up. Where members carry no numbers it numbers those that are placed.
+func (pl *Gang) companyOf(pod *v1.Pod, need *gang.Need) *company {
+	c, placed := &company{ranks: []int{need.Ranks[pod.UID]}}, map[types.UID]bool{pod.UID: true}
+	infos := pl.handle.SnapshotSharedLister().NodeInfos()
+	for _, other := range need.Placed {
+		placed[other.Pod.UID] = true
+		info, err := infos.Get(other.Node)
+		if err != nil || info.Node() == nil {
+			continue // the node of a member is gone; other members show the domain
+		}
+		c.on = append(c.on, placement.Standing{Node: len(c.nodes), Rank: need.Ranks[other.Pod.UID]})
+		c.nodes = append(c.nodes, info.Node())
+	}
+	for uid, rank := range need.Ranks {
+		if !placed[uid] {
+			c.waiting = append(c.waiting, rank)
+		}
+	}
+	if !need.Ranked {
+		c.number(need.Spec.Layout)
+	}
+	return c
+}
+
+// number gives the members numbers, by which those that are placed are in whole slices.
+func (c *company) number(layout gang.Layout) {
+	placement.Number(c.on, planner.Levels(&layout), c.label)
+	taken := make([]int, len(c.on)) // in order
+	for i, standing := range c.on {
+		taken[i] = standing.Rank
+	}
+	var sizes []int
+	for _, level := range layout.Levels {
+		if level.Slice > 0 {
+			sizes = append(sizes, level.Slice)
+		}
+	}
+	c.ranks = gaps(taken, 0, sizes)
+	next := c.ranks[0]
+	for n := range c.waiting {
+		next = free(taken, next+1)
+		c.waiting[n] = next
+	}
+}
+
+// gaps returns a free number of each slice that has members and lacks some, or, where there is no such slice, the first number from
+// one on that is free. Of a slice that has slices inside it returns the gaps of these. Taken are the numbers of the members there, in
+// order, and sizes those of slices, the largest first.
+func gaps(taken []int, from int, sizes []int) []int {
+	var list []int
+	for rest := taken; len(sizes) > 0 && len(rest) > 0; {
+		size := sizes[0]
+		slice := rest[0] / size
+		n := 1
+		for n < len(rest) && rest[n]/size == slice {
+			n++
+		}
+		if n < size {
+			list = append(list, gaps(rest[:n], slice*size, sizes[1:])...)
+		}
+		rest = rest[n:]
+	}
+	if len(list) == 0 {
+		list = append(list, free(taken, from))
+	}
+	return list
+}
+
+// free returns the first number from one on that is not taken.
+func free(taken []int, from int) int {
+	i, _ := slices.BinarySearch(taken, from)
+	for ; i < len(taken) && taken[i] == from; i++ {
+		from++
+	}
+	return from
+}
+
+// label returns a label of one of the nodes.
+func (c *company) label(node int, key string) (string, bool) {
+	value, ok := c.nodes[node].Labels[key]
+	return value, ok
+}
+
+// home is the domain in which a slice has members, if it is known.
+type home struct {
+	value string
+	known bool
+}
+
+// homes returns the homes of the slices that have members. If these are apart, the first decides.
+func (c *company) homes(key string, size int) map[int]*home {
+	homes := map[int]*home{}
+	for _, standing := range c.on {
+		slice := standing.Rank / size
+		if homes[slice] == nil {
+			homes[slice] = &home{}
+		}
+		if one := homes[slice]; !one.known {
+			one.value, one.known = c.label(standing.Node, key)
+		}
+	}
+	return homes
+}
+
+// together counts the member and those that wait in its slice.
+func (c *company) together(size int) int {
+	n := 1
+	for _, rank := range c.waiting {
+		if rank/size == c.ranks[0]/size {
+			n++
+		}
+	}
+	return n
+}
