@@ -78,8 +78,6 @@ const (
 	// pace is the interval of looking whether there is enough load, and perPace how many works may come then.
 	pace    = 500 * time.Millisecond
 	perPace = 4
-	// lull is how long nothing comes at the end of each round, if pods are to be moved: a plan is overtaken by what comes meanwhile.
-	lull, round = 25 * time.Second, 60 * time.Second
 )
 
 // Make makes the plan of a seed.
@@ -93,10 +91,7 @@ func Make(o Options) Plan {
 }
 
 // target returns the load that is aimed at: it begins high enough that gangs have to be preempted soon.
-func (o *Options) target(at time.Duration) float64 {
-	if o.Moves && at%round >= round-lull {
-		return 0
-	}
+func target(at time.Duration) float64 {
 	middle, swing := (leastLoad+mostLoad)/2, (mostLoad-leastLoad)/2
 	return middle + swing*math.Sin(2*math.Pi*at.Seconds()/wave.Seconds())
 }
@@ -140,7 +135,7 @@ func makeWorks(o Options, r *rand.Rand) []Work {
 	p := Plan{Options: o}
 	for at := time.Duration(0); at < o.Length; at += pace {
 		for range perPace {
-			if p.Load(at) >= o.target(at) {
+			if p.Load(at) >= target(at) {
 				break
 			}
 			w := makeWork(o, r, len(p.Works))
