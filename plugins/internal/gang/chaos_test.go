@@ -183,6 +183,12 @@ func (c *chaos) create() {
 	if c.pick(3) == 1 {
 		naming(oneOf(c, "mine", "ours"))(pod)
 	}
+	switch c.pick(6) {
+	case 1:
+		inAttempt(oneOf(c, "0", "1", "2"))(pod)
+	case 2:
+		byGroup(oneOf(c, "0", "1"))(pod)
+	}
 	switch c.pick(8) {
 	case 1:
 		gated(pod)
@@ -209,7 +215,7 @@ func (c *chaos) update() {
 		return
 	}
 	pod = edit(pod)
-	switch c.pick(8) {
+	switch c.pick(9) {
 	case 0:
 		c.spec(pod)
 	case 1:
@@ -228,6 +234,8 @@ func (c *chaos) update() {
 		if c.at[pod.UID] < reserved { // another scheduler binds it
 			pod.Spec.NodeName = "m"
 		}
+	case 8:
+		inAttempt(oneOf(c, "0", "1", "2"))(pod)
 	}
 	c.say("update %s %v %v on %q dying %t", pod.Name, pod.Annotations, pod.Labels, pod.Spec.NodeName, pod.DeletionTimestamp != nil)
 	c.see(pod)

@@ -47,7 +47,7 @@ func (s *Gangs) Describe(kind Kind, key Key, object *Object, created, now time.T
 	}
 	var news []*member
 	if g.madeFor() != madeFor {
-		news = s.findNamesakes(g)
+		news = s.findReplaced(g)
 	}
 	s.redefine(g, now)
 	s.reviewAll(news, now)

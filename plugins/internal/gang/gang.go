@@ -19,6 +19,8 @@ type gang struct {
 	members map[types.UID]*member
 	// numbers are those that the members carry.
 	numbers numbering
+	// issues are those of its members, while it has any.
+	issues issues
 
 	// past is members that ran to success; they still count, but only those of this
 	// life of the gang, so that a job that is run again starts as a gang.

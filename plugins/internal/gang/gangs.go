@@ -69,7 +69,7 @@ func (s *Gangs) gang(key Key) *gang {
 	g := s.gangs[key]
 	if g == nil {
 		g = &gang{
-			key: key, members: map[types.UID]*member{}, numbers: numbering{}, byRole: map[string]*roleCount{},
+			key: key, members: map[types.UID]*member{}, numbers: numbering{}, issues: issues{}, byRole: map[string]*roleCount{},
 			past: newPast(),
 			spec: Spec{Mode: Strict, Policy: OnceSatisfied, WaitTime: s.defaults.WaitTime},
 		}
@@ -125,6 +125,7 @@ func (m *member) carry(left *member) {
 
 func (s *Gangs) join(g *gang, m *member, now time.Time) {
 	m.gang = g
+	supersedes := g.issues.note(m.pod)
 	m.observe(m.pod)
 	s.members[m.uid()] = m
 	g.members[m.uid()] = m
@@ -132,7 +133,9 @@ func (s *Gangs) join(g *gang, m *member, now time.Time) {
 	s.turns.add(m)
 	g.note(m.pod)
 	g.group.ranked = false
-	g.past.unfinished(m.pod, true)
+	if m.lives() {
+		g.past.unfinished(m.pod, true)
+	}
 	g.enter(m)
 	s.listen(m)
 	s.reportNative(g, m.pod)
@@ -145,22 +148,22 @@ func (s *Gangs) join(g *gang, m *member, now time.Time) {
 	if len(g.members) == 1 {
 		s.settleAwaiting(g, now)
 	}
+	if supersedes {
+		s.reviewAll(s.findReplaced(g), now)
+	}
 }
 
 func (s *Gangs) update(m *member, pod *v1.Pod, now time.Time) {
 	g := m.gang
 	changed := !fieldsOf(pod).same(fieldsOf(m.pod))
-	was, came, number := m.state, m.coming(), m.index()
-	if !sameLife(m.pod, pod) {
-		g.past.unfinished(m.pod, false)
-		g.past.unfinished(pod, true)
-	}
+	was, came, number := *m, m.coming(), m.index()
 	g.change(m, func() { m.observe(pod) })
+	g.relive(&was, m)
 	g.numbers.remove(number)
 	s.number(m)
 	switch {
 	case m.state == Bound:
-		s.unhand(m, was)
+		s.unhand(m, was.state)
 		s.endTurn(m)
 		m.waiting = false
 	case !m.free():
@@ -176,6 +179,10 @@ func (s *Gangs) update(m *member, pod *v1.Pod, now time.Time) {
 	}
 	if m.coming() && !came {
 		g.group.retry.stale = true
+	}
+	if issueOf(was.pod) != issueOf(pod) {
+		g.recountIssues()
+		s.reviewAll(s.findReplaced(g), now)
 	}
 }
 
@@ -200,7 +207,9 @@ func (s *Gangs) remove(m *member, now time.Time) {
 	g := m.gang
 	s.unhand(m, m.state)
 	g.leave(m)
-	g.past.unfinished(m.pod, false)
+	if m.lives() {
+		g.past.unfinished(m.pod, false)
+	}
 	g.numbers.remove(m.index())
 	delete(g.members, m.uid())
 	delete(s.members, m.uid())
@@ -209,6 +218,7 @@ func (s *Gangs) remove(m *member, now time.Time) {
 	if len(g.members) == 0 {
 		g.toldOf = nil
 		clear(g.numbers)
+		clear(g.issues)
 	}
 	g.ignore(m)
 	if g.definer == m {

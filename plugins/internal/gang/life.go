@@ -230,11 +230,8 @@ func (p *past) drop(uid types.UID) {
 	}
 }
 
-// unfinished records that a member lives, or no longer does.
+// unfinished records that a pod lives, or no longer does.
 func (p *past) unfinished(pod *v1.Pod, lives bool) {
-	if pod.DeletionTimestamp != nil {
-		return // it is on its way out
-	}
 	p.known = false
 	if !lives {
 		p.life.Remove(pod)
@@ -243,10 +240,22 @@ func (p *past) unfinished(pod *v1.Pod, lives bool) {
 	}
 }
 
-// sameLife reports whether two versions of a member mean the same for the life of its
-// gang.
+// sameLife reports whether two versions of a pod that lives mean the same for the life of its gang.
 func sameLife(a, b *v1.Pod) bool {
-	return (a.DeletionTimestamp == nil) == (b.DeletionTimestamp == nil) && ownerOf(a) == ownerOf(b) && a.CreationTimestamp.Equal(&b.CreationTimestamp)
+	return ownerOf(a) == ownerOf(b) && a.CreationTimestamp.Equal(&b.CreationTimestamp)
+}
+
+// relive brings the life of the gang up to date with a member that has changed.
+func (g *gang) relive(was, is *member) {
+	if was.lives() == is.lives() && sameLife(was.pod, is.pod) {
+		return
+	}
+	if was.lives() {
+		g.past.unfinished(was.pod, false)
+	}
+	if is.lives() {
+		g.past.unfinished(is.pod, true)
+	}
 }
 
 // counted returns what of the members that succeeded belongs to this life. It costs time by the

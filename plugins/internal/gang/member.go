@@ -60,6 +60,8 @@ type member struct {
 	// namesake: its owner is another object of the same name than the one for which the PodGroup of its gang was
 	// made.
 	namesake bool
+	// outlived: its owner has begun to make all its pods anew, and is about to delete this one; see issue.
+	outlived bool
 
 	// What the pod says of its gang: whether anything, whether a usable minimum,
 	// and the minimum that cannot be used.
@@ -76,7 +78,7 @@ func (m *member) uid() types.UID { return m.pod.UID }
 
 // free reports whether nothing but the scheduler stands in its way.
 func (m *member) free() bool {
-	return !m.expired && m.pod.DeletionTimestamp == nil && len(m.pod.Spec.SchedulingGates) == 0 && !LacksClaims(m.pod) && len(m.losing) == 0 && !m.namesake
+	return !m.expired && m.pod.DeletionTimestamp == nil && len(m.pod.Spec.SchedulingGates) == 0 && !LacksClaims(m.pod) && len(m.losing) == 0 && !m.replaced()
 }
 
 // LacksClaims reports whether a pod waits for ResourceClaims that are made for it from a template:
@@ -99,12 +101,15 @@ func (m *member) eligible() bool { return m.state == Pending && m.free() }
 // coming reports whether it is eligible, or will be once it has given back its node.
 func (m *member) coming() bool { return m.eligible() || m.state == Returning && m.free() }
 
-// leaving reports whether it ran and is being deleted, or will be: its owner is gone. It does not
-// count any more: the members of a gang that was evicted whole, or is run again, must not pass for
-// a running gang while they terminate.
-func (m *member) leaving() bool {
-	return m.state == Bound && (m.pod.DeletionTimestamp != nil || m.namesake)
-}
+// replaced reports whether it is about to be deleted in favour of others.
+func (m *member) replaced() bool { return m.namesake || m.outlived }
+
+// lives reports whether it has not ended, is not being deleted, and will not be.
+func (m *member) lives() bool { return m.pod.DeletionTimestamp == nil && !m.replaced() }
+
+// leaving reports whether it ran and is being deleted, or will be. It does not count any more: the members of a
+// gang that was evicted whole, or is run again, must not pass for a running gang while they terminate.
+func (m *member) leaving() bool { return m.state == Bound && !m.lives() }
 
 // placed reports whether it counts as having a node.
 func (m *member) placed() bool {
@@ -122,7 +127,7 @@ func (m *member) role() string { return roleOf(m.pod) }
 
 // observe takes over what the API server says of the pod.
 func (m *member) observe(pod *v1.Pod) {
-	m.pod, m.namesake = pod, m.gang.isNamesake(pod)
+	m.pod, m.namesake, m.outlived = pod, m.gang.isNamesake(pod), m.gang.issues.outlive(pod)
 	_, marked := pod.Annotations[v1alpha1.TimeoutAnnotation]
 	switch {
 	case marked:

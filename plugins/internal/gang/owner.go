@@ -183,13 +183,17 @@ func (g *gang) isNamesake(pod *v1.Pod) bool {
 	return owner != "" && owner != madeFor
 }
 
-// findNamesakes looks at all members again, since the PodGroup is of another owner than before. It returns those
-// that this makes a difference to.
-func (s *Gangs) findNamesakes(g *gang) []*member {
-	news := g.sorted(func(m *member) bool { return g.isNamesake(m.pod) != m.namesake })
+// findReplaced looks at all members again, since the PodGroup is of another owner than before, or some are outlived that
+// were not. It returns those that this makes a difference to.
+func (s *Gangs) findReplaced(g *gang) []*member {
+	news := g.sorted(func(m *member) bool {
+		return g.isNamesake(m.pod) != m.namesake || g.issues.outlive(m.pod) != m.outlived
+	})
 	for _, m := range news {
-		g.change(m, func() { m.namesake = !m.namesake })
-		if m.namesake {
+		was := *m
+		g.change(m, func() { m.namesake, m.outlived = g.isNamesake(m.pod), g.issues.outlive(m.pod) })
+		g.relive(&was, m)
+		if m.replaced() {
 			s.takeBack(m)
 		}
 	}

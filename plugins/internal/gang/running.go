@@ -99,11 +99,8 @@ func (s *Gangs) footprint(g *gang) Footprint {
 			f.MinByRole[role] = max(0, n-done.roles[role])
 		}
 	}
-	for _, p := range g.places() {
-		if !p.InPlan && p.Pod.DeletionTimestamp == nil {
-			p.Number = len(f.Running) + 1
-			f.Running = append(f.Running, p)
-		}
+	for i, m := range g.sorted(func(m *member) bool { return (m.state == Released || m.state == Bound) && m.lives() }) {
+		f.Running = append(f.Running, Placed{Pod: m.pod, Node: m.node, Number: i + 1})
 	}
 	return f
 }

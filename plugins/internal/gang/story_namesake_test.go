@@ -2,6 +2,7 @@ package gang
 
 import (
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -67,6 +68,26 @@ func TestStoriesOfNamesakes(t *testing.T) {
 			want: []string{
 				"one of two came: a/job.train 3 pending",
 				`GangIncomplete: gang "a/job.train" has 1 of 2 members`,
+			},
+		},
+		"what succeeded for a Job that is gone does not count for the next": {
+			room: map[string]int{"n": 4},
+			play: func(c *cluster) {
+				c.describe(gang, &Object{Min: 4, Owner: "first"})
+				c.add(podsNamed("done", 2, byJob("first"))...)
+				c.add(podsNamed("old", 2, byJob("first"))...)
+				c.run()
+				c.finish("done")
+				c.now = c.now.Add(time.Minute)
+				c.describe(gang, &Object{Min: 4, Owner: "second"})
+				c.add(podsNamed("new", 2, byJob("second"), born(time.Minute))...)
+				c.run()
+				c.look("two of four came")
+				c.why(gang)
+			},
+			want: []string{
+				"two of four came: a/job.train 2 pending",
+				`GangIncomplete: gang "a/job.train" has 2 of 4 members`,
 			},
 		},
 		"whoever names the PodGroup is in it, whatever made them": {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -172,7 +173,12 @@ func runs(g *gang, fresh map[types.UID]bool) bool {
 
 // staysBound reports whether a member runs, and is not on its way out.
 func staysBound(g *gang, m *member) bool {
-	return m.state == Bound && m.pod.DeletionTimestamp == nil && !ofAnother(g, m.pod)
+	return m.state == Bound && stays(g, m)
+}
+
+// stays reports whether a member is not being deleted, and will not be.
+func stays(g *gang, m *member) bool {
+	return m.pod.DeletionTimestamp == nil && !ofAnother(g, m.pod) && !m.outlived
 }
 
 // ofAnother reports whether the PodGroup is of another owner than a pod that is in the gang of its owner.
@@ -370,7 +376,7 @@ func checkGang(s *Gangs, g *gang, fail func(string, ...any)) {
 			continue
 		}
 		count[m.state]++
-		free := !m.expired && m.pod.DeletionTimestamp == nil && len(m.pod.Spec.SchedulingGates) == 0 && !LacksClaims(m.pod) && len(m.losing) == 0 && !ofAnother(g, m.pod)
+		free := !m.expired && stays(g, m) && len(m.pod.Spec.SchedulingGates) == 0 && !LacksClaims(m.pod) && len(m.losing) == 0
 		r := byRole[m.role()]
 		if free && (m.state == Pending || m.state == Returning) {
 			coming++
@@ -421,7 +427,7 @@ func checkGang(s *Gangs, g *gang, fail func(string, ...any)) {
 	}
 	living, owners := 0, map[types.UID]int{}
 	for _, m := range g.members {
-		if m.pod.DeletionTimestamp == nil {
+		if stays(g, m) {
 			living++
 			owners[ownerOf(m.pod)]++
 		}
@@ -435,7 +441,24 @@ func checkGang(s *Gangs, g *gang, fail func(string, ...any)) {
 	if g.past.life.living != living {
 		fail("gang %s: %d live, counted %d", g.key, living, g.past.life.living)
 	}
+	checkOutlived(g, fail)
 	checkBegin(s, g, fail)
+}
+
+// checkOutlived checks that a member is outlived if another one of its gang shows it.
+func checkOutlived(g *gang, fail func(string, ...any)) {
+	attempt := func(m *member) int { n, _ := strconv.Atoi(m.pod.Labels[jobSetAttempt]); return n }
+	for uid, m := range g.members {
+		if m.outlived != g.issues.outlive(m.pod) {
+			fail("pod %s is outlived: %t", uid, m.outlived)
+		}
+		for _, other := range g.members {
+			set := m.pod.Labels[jobSetUID]
+			if set != "" && set == other.pod.Labels[jobSetUID] && attempt(m) < attempt(other) && !m.outlived {
+				fail("pod %s is not outlived, and pod %s is of the next attempt", uid, other.uid())
+			}
+		}
+	}
 }
 
 // checkBegin checks what is known of how a gang began to run.
