@@ -112,7 +112,7 @@ func observe(key gang.Key, object gang.Object, pods []*v1.Pod, history *gang.His
 	live := distinct(pods)
 	spec := specOf(key, object, live)
 	f := facts{key: key, madeFor: object.Owner, spec: spec, policy: spec.Policy, refusal: spec.Refused}
-	history.See(live)
+	history.See(live, object.Owner)
 	for _, pod := range live {
 		switch {
 		case !ended(pod):
@@ -142,7 +142,7 @@ func observe(key gang.Key, object gang.Object, pods []*v1.Pod, history *gang.His
 // lastStage reports whether no stage follows.
 func (f *facts) lastStage() bool { return f.stage == f.stages }
 
-// addKept adds the pods that succeeded in this life of the gang and were deleted since.
+// addKept adds the pods that succeeded in this life of the gang and were deleted since, unless the minimum was lowered by them.
 func (f *facts) addKept(history *gang.History) {
 	n, roles := history.Kept()
 	f.succeeded += int32(n)

@@ -34,6 +34,7 @@ func TestHistory(t *testing.T) {
 	all := slices.Concat(done, rest)
 	for sentence, c := range map[string]struct {
 		seen      [][]*v1.Pod
+		madeFor   types.UID
 		succeeded int32
 		members   int
 	}{
@@ -42,6 +43,9 @@ func TestHistory(t *testing.T) {
 			succeeded: 2, members: 4,
 		},
 		"what is done is deleted while the rest runs": {seen: [][]*v1.Pod{all, rest}, succeeded: 2, members: 4},
+		"what is done is deleted, and lockstep-controller counts it off the minimum": {
+			seen: [][]*v1.Pod{all, rest}, madeFor: "a", succeeded: 0, members: 2,
+		},
 		"another run": {
 			seen:      [][]*v1.Pod{all, rest, nil, late(of("c", pods("waiting", "waiting")))},
 			succeeded: 0, members: 2,
@@ -50,8 +54,10 @@ func TestHistory(t *testing.T) {
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			history, f := &gang.History{}, facts{}
+			object := group(4, "").wishes()
+			object.Owner = c.madeFor
 			for _, list := range c.seen {
-				f = observe(key, group(4, "").wishes(), list, history)
+				f = observe(key, object, list, history)
 			}
 			if f.succeeded != c.succeeded || f.members.n != c.members {
 				t.Errorf("%d succeeded, %d members, want %d and %d", f.succeeded, f.members.n, c.succeeded, c.members)

@@ -47,6 +47,7 @@ func (s *Gangs) Describe(kind Kind, key Key, object *Object, created, now time.T
 	}
 	var news []*member
 	if g.madeFor() != madeFor {
+		g.past.forgetKept(g.madeFor()) // see deleted
 		news = s.findReplaced(g)
 	}
 	s.redefine(g, now)

@@ -280,7 +280,10 @@ func (s *Gangs) Succeeded(pod *v1.Pod, now time.Time) Effects {
 // ForgetSucceeded records that the object of such a member was deleted.
 func (s *Gangs) ForgetSucceeded(pod *v1.Pod, now time.Time) Effects {
 	if g := s.succeeded[pod.UID]; g != nil {
-		g.past.deleted(pod.UID)
+		had := g.past.counted().n
+		if g.past.deleted(pod.UID, g.madeFor()) {
+			g.writeOff(had - g.past.counted().n)
+		}
 		s.dropSucceeded(g, pod.UID, now)
 	}
 	return s.take()

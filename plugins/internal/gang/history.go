@@ -13,8 +13,8 @@ type History struct {
 }
 
 // See records all pods of the gang, except those that are being deleted. It keeps the pods that
-// have not ended until it is called again.
-func (h *History) See(pods []*v1.Pod) {
+// have not ended until it is called again. madeFor is the owner for which the PodGroup was made; empty for none.
+func (h *History) See(pods []*v1.Pod, madeFor types.UID) {
 	if h.live == nil {
 		h.past = newPast()
 	}
@@ -33,7 +33,7 @@ func (h *History) See(pods []*v1.Pod) {
 	}
 	for uid := range h.past.succeeded {
 		if !succeeded[uid] {
-			h.past.deleted(uid)
+			h.past.deleted(uid, madeFor)
 		}
 	}
 	for uid, pod := range h.live {

@@ -208,12 +208,24 @@ func note(all map[types.UID]*finishedBy, f finished) {
 	}
 }
 
-// deleted records that the object of a member is gone.
-func (p *past) deleted(uid types.UID) {
-	if f := p.succeeded[uid]; f.owner != "" && p.life.living > 0 && p.life.Includes(f.owner, f.ended) {
+// deleted records that the object of a member is gone. It reports whether lockstep-controller counts the member off the
+// minimum: the PodGroup was made for its Job, whose status says how many succeeded. That holds whenever a
+// scheduler begins, which does not know of members that were deleted before; so they are counted there, and not here.
+// Until the PodGroup says so, see writeOff.
+func (p *past) deleted(uid, madeFor types.UID) (countedOff bool) {
+	f := p.succeeded[uid]
+	countedOff = f.owner != "" && f.owner == madeFor
+	if f.owner != "" && !countedOff && p.life.living > 0 && p.life.Includes(f.owner, f.ended) {
 		note(p.kept, f)
 	}
 	p.drop(uid)
+	return countedOff
+}
+
+// forgetKept drops the members of a controller whose objects are gone.
+func (p *past) forgetKept(owner types.UID) {
+	delete(p.kept, owner)
+	p.known = false
 }
 
 func (p *past) drop(uid types.UID) {

@@ -108,6 +108,14 @@ func (g *gang) lost() int {
 	return max(0, min(g.short(), g.stood-g.have()))
 }
 
+// writeOff takes members that ran to success, and do not count any more, off what stood. The minimum is about to be
+// lowered by them. Until it is, the gang lacks them, and has not lost them.
+func (g *gang) writeOff(n int) {
+	if g.stood > 0 {
+		g.stood = max(1, g.stood-n)
+	}
+}
+
 // mend makes members that wait go through the gates again: they were beyond the minimum.
 func (s *Gangs) mend(g *gang) {
 	if g.count[Pending] == 0 {

@@ -118,3 +118,87 @@ func TestStoriesOfNamesakes(t *testing.T) {
 		},
 	})
 }
+
+// TestStoriesOfCollectedPods: lockstep-controller lowers the minimum of a Job by the pods that succeeded and are gone.
+func TestStoriesOfCollectedPods(t *testing.T) {
+	const gang = "job.train"
+	job := byJob("first")
+	begins := func(c *cluster) {
+		c.describe(gang, &Object{Min: 4, Owner: "first"})
+		c.add(podsNamed("a", 2, job)...)
+		c.add(podsNamed("b", 2, job)...)
+		c.run()
+		c.finish("a")
+	}
+	collect := func(c *cluster) {
+		for _, name := range []string{"a1", "a2"} {
+			c.do(c.s.ForgetSucceeded(podOf(name, job), c.now))
+		}
+	}
+	tellStories(t, map[string]story{
+		"two of four succeeded, and their pods are collected with their nodes": {
+			room: map[string]int{"n": 4},
+			play: func(c *cluster) {
+				begins(c)
+				c.footprint(gang)
+				collect(c)
+				c.pass(time.Hour)
+				c.note("it grows: %t", c.s.Footprints(Key{"a", gang})[0].Grows)
+				c.describe(gang, &Object{Min: 2, Owner: "first"})
+				c.footprint(gang)
+				c.grow("n", -3)
+				c.remove("b")
+				c.add(podsNamed("c", 2, job)...)
+				c.run()
+				c.look("made anew, room for one")
+			},
+			want: []string{
+				"job.train: 2 run of min 2, map[] by role, broken for 0s",
+				"it grows: true",
+				"job.train: 2 run of min 2, map[] by role, broken for 0s",
+				"made anew, room for one: a/job.train 2 pending",
+			},
+		},
+		"the minimum is lowered before the scheduler sees that they are gone": {
+			room: map[string]int{"n": 4},
+			play: func(c *cluster) {
+				begins(c)
+				c.describe(gang, &Object{Min: 2, Owner: "first"})
+				collect(c)
+				c.footprint(gang)
+			},
+			want: []string{"job.train: 2 run of min 2, map[] by role, broken for 0s"},
+		},
+		"a member is lost before the minimum is lowered": {
+			room: map[string]int{"n": 4},
+			play: func(c *cluster) {
+				begins(c)
+				collect(c)
+				c.grow("n", -4)
+				c.remove("b1")
+				c.note("it grows: %t", c.s.Footprints(Key{"a", gang})[0].Grows)
+				c.describe(gang, &Object{Min: 2, Owner: "first"})
+				c.footprint(gang)
+			},
+			want: []string{"it grows: false", "job.train: 1 run of min 2, map[] by role, broken for 0s"},
+		},
+		"the PodGroup is made for the Job when they are gone": {
+			room: map[string]int{"n": 4},
+			play: func(c *cluster) {
+				c.describe(gang, &Object{Min: 4})
+				c.add(podsNamed("a", 2, job)...)
+				c.add(podsNamed("b", 2, job)...)
+				c.run()
+				c.finish("a")
+				collect(c)
+				c.footprint(gang)
+				c.describe(gang, &Object{Min: 2, Owner: "first"})
+				c.footprint(gang)
+			},
+			want: []string{
+				"job.train: 2 run of min 2, map[] by role, broken for 0s",
+				"job.train: 2 run of min 2, map[] by role, broken for 0s",
+			},
+		},
+	})
+}
