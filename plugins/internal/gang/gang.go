@@ -67,10 +67,13 @@ type gang struct {
 	ran bool
 	// begin is what is known of how the members that run began to.
 	begin begin
-	// broken is since when less than the minimum runs; zero if the minimum runs, or nothing.
-	broken time.Time
-	// stood is the minimum when it last ran whole, since anything runs.
-	stood int
+	// broken is since when less than the minimum runs; zero if the minimum runs, or nothing. It begins again when a gang
+	// that lacks only what it has grown by begins to lose members: lacking says that it has.
+	broken  time.Time
+	lacking bool
+	// stood is the minimum when it last ran whole, since anything runs. For a gang that ran before it was seen
+	// that is taken to be the minimum; surely is how much of it is certain.
+	stood, surely int
 }
 
 // described is an object that describes the gang.

@@ -24,11 +24,11 @@ type Footprint struct {
 	Whole bool
 	// Slices are the label keys of the topologies that have to have each slice of it in one domain.
 	Slices []string
-	// BrokenSince is when a gang of which part runs was first seen below its minimum; zero while it
-	// is not below.
+	// BrokenSince is when a gang of which part runs was first seen below its minimum, or, if it grew, began to lose members;
+	// zero while it is not below.
 	BrokenSince time.Time
-	// Grows: it is below its minimum, and has lost nothing since it started: the minimum was raised, or its next stage is
-	// still to come.
+	// Grows: it is below its minimum, and has lost nothing since it started, as far as is known: the minimum was raised, or its
+	// next stage is still to come.
 	Grows bool
 	// Running are the members that are on a node or on their way there, except those
 	// that are about to end, in order.
@@ -86,8 +86,7 @@ func (s *Gangs) Footprints(key Key) []Footprint {
 
 func (s *Gangs) footprint(g *gang) Footprint {
 	done := g.past.counted()
-	f := Footprint{Key: g.key, Created: g.created(), Min: max(0, g.spec.Min-done.n), RequiredTopology: g.spec.RequiredTopology, BrokenSince: g.broken, Object: g.ref(), Whole: g.spec.Whole}
-	f.Grows = g.stood > 0 && g.short() > 0 && g.lost() == 0
+	f := Footprint{Key: g.key, Created: g.created(), Min: max(0, g.spec.Min-done.n), RequiredTopology: g.spec.RequiredTopology, BrokenSince: g.broken, Grows: g.grows(), Object: g.ref(), Whole: g.spec.Whole}
 	for _, level := range g.spec.Layout.Levels {
 		if level.Slice > 0 {
 			f.Slices = append(f.Slices, level.Key)

@@ -76,27 +76,29 @@ func (s *Gangs) judge(g *gang, now time.Time) {
 	}
 	switch {
 	case running == 0:
-		g.begin, g.stood = unknown, 0
+		g.begin, g.stood, g.surely = unknown, 0, 0
 	case whole:
-		g.begin, g.stood = started, g.spec.Min
+		g.begin, g.stood, g.surely = started, g.spec.Min, g.spec.Min
 	case g.laterStage():
 		g.begin = interrupted // what was made later is to start with what runs
+		g.surely = g.asked.Stages[g.stage-1]
 	case g.begin != unknown || s.closed || g.spec.Min == 0:
 		// It stays as it is; of what runs, not everything may be known yet.
 	case g.wasInterrupted():
 		g.begin = interrupted
 	default:
-		g.begin, g.stood = started, g.spec.Min
+		g.begin, g.stood, g.surely = started, g.spec.Min, g.surelyStood()
 	}
 	switch {
 	case running == 0 || whole || g.spec.Min == 0:
 		g.broken = time.Time{}
-	case g.broken.IsZero():
+	case g.broken.IsZero() || !g.lacking && g.hasLost():
 		g.broken = now
 		if g.goesAlone() && g.lost() > 0 {
 			s.mend(g)
 		}
 	}
+	g.lacking = !g.broken.IsZero() && g.hasLost()
 }
 
 // lost counts the members that the gang lacks of a minimum that ran. Members by which the minimum
@@ -108,11 +110,33 @@ func (g *gang) lost() int {
 	return max(0, min(g.short(), g.stood-g.have()))
 }
 
+// hasLost reports whether members of the minimum that certainly ran do not run any more. Those that are held in their place
+// may turn back.
+func (g *gang) hasLost() bool {
+	if g.spec.Min <= g.surely {
+		return !g.minimumRuns()
+	}
+	return g.standing() < g.surely
+}
+
+// surelyStood returns how much of the minimum of a gang certainly ran that was not seen before, and of which part
+// runs. If the rest is there and waits, the minimum may have been raised, and the rest never have run; otherwise
+// something was lost and is not made anew.
+func (g *gang) surelyStood() int {
+	if g.past.life.living+g.past.counted().n < g.spec.Min {
+		return g.spec.Min
+	}
+	return g.standing()
+}
+
+// grows reports whether the gang is below its minimum, and has lost nothing of it, as far as is known.
+func (g *gang) grows() bool { return g.surely > 0 && !g.minimumRuns() && !g.hasLost() }
+
 // writeOff takes members that ran to success, and do not count any more, off what stood. The minimum is about to be
 // lowered by them. Until it is, the gang lacks them, and has not lost them.
 func (g *gang) writeOff(n int) {
 	if g.stood > 0 {
-		g.stood = max(1, g.stood-n)
+		g.stood, g.surely = max(1, g.stood-n), max(1, g.surely-n)
 	}
 }
 

@@ -143,7 +143,7 @@ func TestStoriesOfCollectedPods(t *testing.T) {
 				c.footprint(gang)
 				collect(c)
 				c.pass(time.Hour)
-				c.note("it grows: %t", c.s.Footprints(Key{"a", gang})[0].Grows)
+				c.grows(gang)
 				c.describe(gang, &Object{Min: 2, Owner: "first"})
 				c.footprint(gang)
 				c.grow("n", -3)
@@ -176,7 +176,7 @@ func TestStoriesOfCollectedPods(t *testing.T) {
 				collect(c)
 				c.grow("n", -4)
 				c.remove("b1")
-				c.note("it grows: %t", c.s.Footprints(Key{"a", gang})[0].Grows)
+				c.grows(gang)
 				c.describe(gang, &Object{Min: 2, Owner: "first"})
 				c.footprint(gang)
 			},

@@ -1,6 +1,7 @@
 package gang
 
 import (
+	"strconv"
 	"testing"
 	"time"
 
@@ -223,4 +224,20 @@ func TestStoriesOfLeaders(t *testing.T) {
 			want: []string{"the worker seems to be older: a/lws.serve.0 2 bound"},
 		},
 	})
+}
+
+// checkOutlived checks that a member is outlived if another one of its gang shows it.
+func checkOutlived(g *gang, fail func(string, ...any)) {
+	attempt := func(m *member) int { n, _ := strconv.Atoi(m.pod.Labels[jobSetAttempt]); return n }
+	for uid, m := range g.members {
+		if m.outlived != g.issues.outlive(m.pod) {
+			fail("pod %s is outlived: %t", uid, m.outlived)
+		}
+		for _, other := range g.members {
+			set := m.pod.Labels[jobSetUID]
+			if set != "" && set == other.pod.Labels[jobSetUID] && attempt(m) < attempt(other) && !m.outlived {
+				fail("pod %s is not outlived, and pod %s is of the next attempt", uid, other.uid())
+			}
+		}
+	}
 }

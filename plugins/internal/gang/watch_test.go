@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -445,22 +444,6 @@ func checkGang(s *Gangs, g *gang, fail func(string, ...any)) {
 	checkBegin(s, g, fail)
 }
 
-// checkOutlived checks that a member is outlived if another one of its gang shows it.
-func checkOutlived(g *gang, fail func(string, ...any)) {
-	attempt := func(m *member) int { n, _ := strconv.Atoi(m.pod.Labels[jobSetAttempt]); return n }
-	for uid, m := range g.members {
-		if m.outlived != g.issues.outlive(m.pod) {
-			fail("pod %s is outlived: %t", uid, m.outlived)
-		}
-		for _, other := range g.members {
-			set := m.pod.Labels[jobSetUID]
-			if set != "" && set == other.pod.Labels[jobSetUID] && attempt(m) < attempt(other) && !m.outlived {
-				fail("pod %s is not outlived, and pod %s is of the next attempt", uid, other.uid())
-			}
-		}
-	}
-}
-
 // checkBegin checks what is known of how a gang began to run.
 func checkBegin(s *Gangs, g *gang, fail func(string, ...any)) {
 	switch running, whole := g.running(), g.minimumRuns(); {
@@ -470,6 +453,10 @@ func checkBegin(s *Gangs, g *gang, fail func(string, ...any)) {
 		fail("gang %s has its minimum, and has not started", g.key)
 	case g.broken.IsZero() != (running == 0 || whole || g.spec.Min == 0):
 		fail("gang %s: %d run, and it is broken since %s", g.key, running, g.broken)
+	case g.lacking != (!g.broken.IsZero() && g.hasLost()):
+		fail("gang %s has lost members: %t, and lacks them: %t", g.key, g.hasLost(), g.lacking)
+	case running == 0 && g.surely > 0:
+		fail("gang %s does not run, and surely stood with %d", g.key, g.surely)
 	}
 }
 
