@@ -9,6 +9,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/dynamic-resource-allocation/resourceclaim"
@@ -62,13 +63,62 @@ func (o *Overlay) Claims(taken Taken) []*resourceapi.ResourceClaim {
 // Version returns a number that changes whenever what would be allocated changes.
 func (o *Overlay) Version() int { return o.version }
 
-// Shared reports whether there are devices that more than one node can reach.
-func (o *Overlay) Shared() (bool, error) {
-	list, err := o.s.real.ResourceSlices().ListWithDeviceTaintRules()
+// Shared reports whether there are devices that more than one node can reach, of those that a pod may get.
+func (o *Overlay) Shared(pod *v1.Pod) (bool, error) {
+	classes, err := o.classesOf(pod)
 	if err != nil {
-		return false, fmt.Errorf("listing ResourceSlices: %w", err)
+		return false, err
 	}
-	return slices.ContainsFunc(list, func(slice *resourceapi.ResourceSlice) bool { return slice.Spec.NodeName == nil }), nil
+	o.s.mu.Lock()
+	defer o.s.mu.Unlock()
+	list, err := o.s.stock.slices()
+	if err != nil {
+		return false, err
+	}
+	return slices.ContainsFunc(list, func(slice *resourceapi.ResourceSlice) bool {
+		return slice.Spec.NodeName == nil && (len(slice.Spec.SharedCounters) > 0 ||
+			slices.ContainsFunc(classes, func(class *resourceapi.DeviceClass) bool { return len(o.s.stock.selects(match{slice, class}).ids) > 0 }))
+	}), nil
+}
+
+// classesOf returns the classes of the devices that a pod may get, those that exist.
+func (o *Overlay) classesOf(pod *v1.Pod) ([]*resourceapi.DeviceClass, error) {
+	claims, err := o.claimsOf(pod)
+	if err != nil {
+		return nil, err
+	}
+	named := sets.New[string]()
+	for _, claim := range claims {
+		for _, request := range claim.Spec.Devices.Requests {
+			if request.Exactly != nil {
+				named.Insert(request.Exactly.DeviceClassName)
+			}
+			for i := range request.FirstAvailable {
+				named.Insert(request.FirstAvailable[i].DeviceClassName)
+			}
+		}
+	}
+	for _, containers := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range containers {
+			for name := range containers[i].Resources.Requests {
+				if class := o.s.real.DeviceClassResolver().GetDeviceClass(name); class != nil {
+					named.Insert(class.Name)
+				}
+			}
+		}
+	}
+	var classes []*resourceapi.DeviceClass
+	for name := range named {
+		class, err := o.s.real.DeviceClasses().Get(name)
+		switch {
+		case apierrors.IsNotFound(err): // the plugin reports it
+		case err != nil:
+			return nil, fmt.Errorf("reading device class %s: %w", name, err)
+		default:
+			classes = append(classes, class)
+		}
+	}
+	return classes, nil
 }
 
 // as calls ask while the plugin sees devices as the overlay does.

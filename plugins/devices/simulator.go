@@ -25,9 +25,10 @@ import (
 type Simulator struct {
 	real   fwk.SharedDRAManager
 	plugin *dynamicresources.DynamicResources
-	// mu guards manager: the plugin knows one, overlays are many.
+	// mu guards manager and stock: the plugin knows one, overlays are many.
 	mu      sync.Mutex
 	manager *manager
+	stock   *Stock
 }
 
 // manager is the manager of devices that the plugin sees: with claims as the calling overlay has them.
@@ -65,7 +66,7 @@ func New(ctx context.Context, fw framework.Framework) (*Simulator, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making %s for what-if questions: %w", names.DynamicResources, err)
 	}
-	return &Simulator{real: fw.SharedDRAManager(), plugin: plugin.(*dynamicresources.DynamicResources), manager: m}, nil
+	return &Simulator{real: fw.SharedDRAManager(), plugin: plugin.(*dynamicresources.DynamicResources), manager: m, stock: NewStock(fw.SharedDRAManager())}, nil
 }
 
 // defaultArgs returns the arguments of a profile that sets none. They are about how long the plugin may filter and bind, which

@@ -2,7 +2,6 @@ package devices
 
 import (
 	"fmt"
-	"slices"
 
 	resourceapi "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -17,8 +16,7 @@ import (
 type Stock struct {
 	manager  fwk.SharedDRAManager
 	compiled *cel.Cache
-	// matching are the devices of a ResourceSlice that a class selects.
-	matching map[match][]structured.DeviceID
+	selected map[match]selection
 }
 
 // match is a slice and the class that selects from it; both objects are replaced when they change.
@@ -27,13 +25,20 @@ type match struct {
 	class *resourceapi.DeviceClass
 }
 
-// NewStock returns the stock of a manager's devices.
-func NewStock(manager fwk.SharedDRAManager) *Stock {
-	return &Stock{manager: manager, compiled: newCache(), matching: map[match][]structured.DeviceID{}}
+// selection is the devices of a ResourceSlice that a class selects.
+type selection struct {
+	ids []structured.DeviceID
+	// shared: several nodes reach them, or several claims can have one of them.
+	shared bool
 }
 
-// Left returns, by node, at most how many more devices of a class can be allocated there. bounded is false where devices are
-// reached from several nodes, or can be allocated more than once.
+// NewStock returns the stock of a manager's devices.
+func NewStock(manager fwk.SharedDRAManager) *Stock {
+	return &Stock{manager: manager, compiled: newCache(), selected: map[match]selection{}}
+}
+
+// Left returns, by node, at most how many more devices of a class can be allocated there. bounded is false where the class selects
+// devices that are reached from several nodes, or can be allocated more than once.
 func (s *Stock) Left(className string) (left map[string]int, bounded bool, err error) {
 	class, err := s.manager.DeviceClasses().Get(className)
 	if apierrors.IsNotFound(err) {
@@ -42,23 +47,21 @@ func (s *Stock) Left(className string) (left map[string]int, bounded bool, err e
 	if err != nil {
 		return nil, false, fmt.Errorf("reading device class %s: %w", className, err)
 	}
-	all, err := s.manager.ResourceSlices().ListWithDeviceTaintRules()
+	all, err := s.slices()
 	if err != nil {
-		return nil, false, fmt.Errorf("listing ResourceSlices: %w", err)
-	}
-	if slices.ContainsFunc(all, isShared) {
-		return nil, false, nil
+		return nil, false, err
 	}
 	allocated, err := s.manager.ResourceClaims().ListAllAllocatedDevices()
 	if err != nil {
 		return nil, false, nil // it is changing right now: the filters decide
 	}
-	if len(s.matching) > rememberedPerSlice*len(all) {
-		clear(s.matching)
-	}
 	left = map[string]int{}
 	for _, slice := range all {
-		for _, id := range s.match(match{slice, class}) {
+		selected := s.selects(match{slice, class})
+		if selected.shared {
+			return nil, false, nil
+		}
+		for _, id := range selected.ids {
 			if !allocated.Has(id) {
 				left[*slice.Spec.NodeName]++
 			}
@@ -70,24 +73,31 @@ func (s *Stock) Left(className string) (left map[string]int, bounded bool, err e
 // rememberedPerSlice is how many classes are remembered on average for each ResourceSlice.
 const rememberedPerSlice = 8
 
-func (s *Stock) match(m match) []structured.DeviceID {
-	ids, known := s.matching[m]
+// slices lists the ResourceSlices.
+func (s *Stock) slices() ([]*resourceapi.ResourceSlice, error) {
+	all, err := s.manager.ResourceSlices().ListWithDeviceTaintRules()
+	if err != nil {
+		return nil, fmt.Errorf("listing ResourceSlices: %w", err)
+	}
+	if len(s.selected) > rememberedPerSlice*len(all) {
+		clear(s.selected)
+	}
+	return all, nil
+}
+
+func (s *Stock) selects(m match) selection {
+	found, known := s.selected[m]
 	if known {
-		return ids
+		return found
 	}
 	spec := &m.slice.Spec
 	for i := range spec.Devices {
-		if matches(s.compiled, m.class, spec.Driver, &spec.Devices[i]) {
-			ids = append(ids, structured.MakeDeviceID(spec.Driver, spec.Pool.Name, spec.Devices[i].Name))
+		device := &spec.Devices[i]
+		if matches(s.compiled, m.class, spec.Driver, device) {
+			found.ids = append(found.ids, structured.MakeDeviceID(spec.Driver, spec.Pool.Name, device.Name))
+			found.shared = found.shared || spec.NodeName == nil || ptr.Deref(device.AllowMultipleAllocations, false)
 		}
 	}
-	s.matching[m] = ids
-	return ids
-}
-
-// isShared reports whether several nodes reach the devices of a slice, or several claims can have the same device.
-func isShared(slice *resourceapi.ResourceSlice) bool {
-	return slice.Spec.NodeName == nil || slices.ContainsFunc(slice.Spec.Devices, func(d resourceapi.Device) bool {
-		return ptr.Deref(d.AllowMultipleAllocations, false)
-	})
+	s.selected[m] = found
+	return found
 }

@@ -34,7 +34,7 @@ func (pl *HeldCapacity) besideHeld(ctx context.Context, pod *v1.Pod, holders []h
 		return nil, err
 	}
 	b := &beside{overlay: simulator.Overlay(), state: framework.NewCycleState(), nodes: map[string]bool{}}
-	if b.everywhere, err = b.overlay.Shared(); err != nil {
+	if b.everywhere, err = b.overlay.Shared(pod); err != nil {
 		return nil, err
 	}
 	for _, other := range held {

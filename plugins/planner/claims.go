@@ -26,7 +26,7 @@ type storage struct {
 	devices fwk.ResourceClaimTracker
 	// backing resolves the DeviceClass that backs an extended resource; nil likewise.
 	backing fwk.DeviceClassResolver
-	// stock bounds how many devices nodes have left; nil likewise.
+	// stock bounds how many devices nodes have left; nil likewise, and where the profile does not filter by devices.
 	stock *devices.Stock
 	// unbound indexes the volumes that are not bound: see unboundVolumes.
 	unbound cache.Indexer

@@ -51,6 +51,8 @@ type class struct {
 	// the volumes for those that wait. Both are made when first asked for.
 	reached []bool
 	left    []*supply
+	// devicesLeft bounds, by node, how many find devices there that are left; made when first asked for.
+	devicesLeft []int
 	// counted is the storage class whose volumes are counted for members; see
 	// world.countVolumes.
 	counted string

@@ -4,14 +4,17 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/dynamic-resource-allocation/resourceclaim"
+	fwk "k8s.io/kube-scheduler/framework"
 	schedutil "k8s.io/kubernetes/pkg/scheduler/util"
 	"k8s.io/kubernetes/pkg/scheduler/util/assumecache"
 	"k8s.io/utils/ptr"
 
+	"github.com/lockstep-sh/lockstep/plugins/holds"
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 )
 
@@ -71,16 +74,51 @@ func (c *claimed) takes(claim *resourceapi.ResourceClaim) {
 // deviceSlots bounds how many members of a class a node takes by the devices that it had when the plan began. Where room is
 // sought it does not: pods may leave theirs.
 func (w *world) deviceSlots(class, node int) int {
-	n := math.MaxInt32
 	if w.inCopies || w.storage.stock == nil {
-		return n
+		return math.MaxInt32
 	}
-	for name, count := range w.classes[class].claims.devices {
-		if left := w.left(name); left != nil && count > 0 {
-			n = min(n, int(int64(left[w.tx.Node(node).Node().Name])/count))
+	c := w.classes[class]
+	if c.devicesLeft == nil {
+		c.devicesLeft = w.deviceBounds(c)
+	}
+	return c.devicesLeft[node]
+}
+
+// deviceBounds bounds, by node, how many members of a class find devices there. Devices behind an extended resource count where the
+// node does not have that itself.
+func (w *world) deviceBounds(c *class) []int {
+	bounds := slices.Repeat([]int{math.MaxInt32}, w.tx.Len())
+	bound := func(deviceClass string, count int64, counts func(fwk.NodeInfo) bool) {
+		left := w.left(deviceClass)
+		if left == nil || count <= 0 {
+			return
+		}
+		for i := range bounds {
+			if info := w.tx.Node(i); counts(info) {
+				bounds[i] = min(bounds[i], int(int64(left[info.Node().Name])/count))
+			}
 		}
 	}
-	return n
+	for name, count := range c.claims.devices {
+		bound(name, count, func(fwk.NodeInfo) bool { return true })
+	}
+	for name, count := range c.demand.Request {
+		if backing := w.backing(name); backing != "" {
+			bound(backing, count, func(info fwk.NodeInfo) bool { return holds.Amount(info.GetAllocatable(), name) == 0 })
+		}
+	}
+	return bounds
+}
+
+// backing returns the device class that backs an extended resource; empty for none.
+func (w *world) backing(name v1.ResourceName) string {
+	if w.storage.backing == nil || !schedutil.IsDRAExtendedResourceName(name) {
+		return ""
+	}
+	if class := w.storage.backing.GetDeviceClass(name); class != nil {
+		return class.Name
+	}
+	return ""
 }
 
 // left returns how many devices of a device class nodes have left; nil where nothing bounds them.
@@ -146,8 +184,7 @@ func (w *world) shortDevices(members []int) []string {
 
 // lacks reports whether nodes lacked a resource: of their own, or devices of a class that backs it.
 func (w *world) lacks(name v1.ResourceName) bool {
-	return w.lacking[name] || w.lackingDevices && w.storage.backing != nil &&
-		schedutil.IsDRAExtendedResourceName(name) && w.storage.backing.GetDeviceClass(name) != nil
+	return w.lacking[name] || w.lackingDevices && w.backing(name) != ""
 }
 
 // addRequests counts the devices of a claim that is not allocated. Of a list of alternatives the first counts, and a request for

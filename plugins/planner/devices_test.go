@@ -1,16 +1,22 @@
 package planner
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"slices"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/dynamic-resource-allocation/structured"
+	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
 	"github.com/lockstep-sh/lockstep/plugins/extension"
@@ -54,15 +60,21 @@ const (
 // devicePlanner returns a planner for nodes with so many devices.
 func devicePlanner(tb testing.TB, devices []int, objects ...runtime.Object) *Planner {
 	tb.Helper()
+	return New(deviceScheduler(tb, nil, devices, objects...), holds.New(), extension.New())
+}
+
+// deviceScheduler returns the profile of a scheduler for such nodes, with more plugins.
+func deviceScheduler(tb testing.TB, plugins frameworkruntime.Registry, devices []int, objects ...runtime.Object) framework.Framework {
+	tb.Helper()
 	objects = append(objects, dra.Class())
 	var nodes []*v1.Node
 	for i, name := range nodeNames(len(devices)) {
 		objects = append(objects, dra.Slice(name, devices[i]))
 		nodes = append(nodes, st.MakeNode().Name(name).Label(rackLabel, fmt.Sprint("r", i/nodesPerRack)).Capacity(map[v1.ResourceName]string{v1.ResourceCPU: "96", v1.ResourcePods: "110"}).Obj())
 	}
-	s := idle.New(tb, idle.Options{Snapshot: cache.NewSnapshot(nil, nodes), Objects: objects})
+	s := idle.New(tb, idle.Options{Plugins: plugins, Snapshot: cache.NewSnapshot(nil, nodes), Objects: objects})
 	s.Start()
-	return New(s.Framework, holds.New(), extension.New())
+	return s.Framework
 }
 
 func attemptOf(pods []*v1.Pod) *gang.Attempt {
@@ -230,6 +242,151 @@ func TestRoomAsFarAsWanted(t *testing.T) {
 	}
 	if diff := cmp.Diff(map[string]int{"r0": 8, "r2": 60}, room); diff != "" {
 		t.Errorf("room for members with 2 devices each, 4 on a node (-want +got):\n%s", diff)
+	}
+}
+
+// TestRoomBesideAnotherDriver: devices of another driver that several nodes reach do not matter to a class that does not select them.
+func TestRoomBesideAnotherDriver(t *testing.T) {
+	two := dra.Claim("two", 2)
+	two.Spec.Devices.Requests[0].Exactly.DeviceClassName = "ours"
+	devices := append([]int{8}, slices.Repeat([]int{0}, nodesPerRack)...)
+	room, err := devicePlanner(t, devices, append(anotherDriver(), two)...).RoomIn(t.Context(), attemptOf([]*v1.Pod{dra.Pod("m", "two")}), rackLabel, anyNode, func(string) int { return math.MaxInt })
+	if err != nil || room["r0"] != 4 {
+		t.Errorf("a rack in which a node has 8 devices takes %d members with 2 each, error %v; want 4", room["r0"], err)
+	}
+}
+
+// anotherDriver returns a device of another driver that all nodes reach, and a class "ours" that does not select it.
+func anotherDriver() []runtime.Object {
+	fabric := dra.Slice("n0", 1)
+	fabric.Name, fabric.Spec.Driver, fabric.Spec.Pool.Name, fabric.Spec.NodeName, fabric.Spec.AllNodes = "fabric", "nic.example.com", "fabric", nil, new(true)
+	class := dra.Class()
+	class.Name, class.Spec.ExtendedResourceName = "ours", nil
+	class.Spec.Selectors = []resourceapi.DeviceSelector{{CEL: &resourceapi.CELDeviceSelector{Expression: `device.driver == "` + dra.Driver + `"`}}}
+	return []runtime.Object{fabric, class}
+}
+
+// extended returns members with so many devices each, by extended resource.
+func extended(members, devices int) (pods []*v1.Pod) {
+	for i := range members {
+		name := fmt.Sprint("m", i)
+		pods = append(pods, st.MakePod().Namespace("ns").Name(name).UID(name).Req(map[v1.ResourceName]string{v1.ResourceCPU: "10m", dra.Backed: fmt.Sprint(devices)}).Obj())
+	}
+	return pods
+}
+
+// waysToAsk are gangs that ask for as many devices of their nodes, each in another way.
+func waysToAsk(members int) map[string]wayToAsk {
+	claimed, claims := each(members, 1)
+	_, ours := each(members, 1)
+	for _, claim := range ours {
+		claim.(*resourceapi.ResourceClaim).Spec.Devices.Requests[0].Exactly.DeviceClassName = "ours"
+	}
+	return map[string]wayToAsk{
+		"claims":                       {claimed, claims},
+		"an extended resource":         {extended(members, 1), nil},
+		"claims, beside other devices": {claimed, append(anotherDriver(), ours...)},
+	}
+}
+
+type wayToAsk struct {
+	pods    []*v1.Pod
+	objects []runtime.Object
+}
+
+// TestTightestRackOfDevices: of racks that take a gang the tightest is preferred, however it asks for devices.
+func TestTightestRackOfDevices(t *testing.T) {
+	devices := append(slices.Repeat([]int{8}, nodesPerRack), slices.Repeat([]int{0}, nodesPerRack)...)
+	tightest := nodesPerRack
+	devices[tightest] = 2
+	for sentence, way := range waysToAsk(2) {
+		t.Run(sentence, func(t *testing.T) {
+			a := attemptOf(way.pods)
+			a.Gangs[0].Spec.RequiredTopology = rackLabel
+			plan, err := devicePlanner(t, devices, way.objects...).Plan(t.Context(), a, nil)
+			if err != nil || !plan.Complete {
+				t.Fatal(plan, err)
+			}
+			for member, node := range plan.Nodes {
+				if node != nodeNames(len(devices))[tightest] {
+					t.Errorf("%s is on %s, want the rack that has room for just these", member, node)
+				}
+			}
+		})
+	}
+}
+
+// effort counts how often filters are asked, and what is allocated is gathered: for each member that would be allocated devices.
+type effort struct {
+	framework.Framework
+	filtered, gathered atomic.Int64
+}
+
+func (*effort) Name() string { return "Effort" }
+
+func (e *effort) Filter(context.Context, fwk.CycleState, *v1.Pod, fwk.NodeInfo) *fwk.Status {
+	e.filtered.Add(1)
+	return nil
+}
+
+func (e *effort) SharedDRAManager() fwk.SharedDRAManager {
+	return countedManager{e.Framework.SharedDRAManager(), e}
+}
+
+type countedManager struct {
+	fwk.SharedDRAManager
+	effort *effort
+}
+
+func (m countedManager) ResourceClaims() fwk.ResourceClaimTracker {
+	return countedClaims{m.SharedDRAManager.ResourceClaims(), m.effort}
+}
+
+type countedClaims struct {
+	fwk.ResourceClaimTracker
+	effort *effort
+}
+
+func (c countedClaims) GatherAllocatedState() (*structured.AllocatedState, error) {
+	c.effort.gathered.Add(1)
+	return c.ResourceClaimTracker.GatherAllocatedState()
+}
+
+// TestCostOfDevices: arithmetic saves the look at racks that are too small, and at nodes on which a member that was placed changed
+// nothing, however a gang asks for devices.
+func TestCostOfDevices(t *testing.T) {
+	const members, racks = 96, 24
+	for sentence, c := range map[string]struct {
+		devices  int
+		required string
+		complete bool
+	}{
+		"no rack has room":    {2, rackLabel, false},
+		"each rack has room":  {6, rackLabel, true},
+		"any node is as good": {1, "", true},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			ways, efforts := waysToAsk(members), map[string]*effort{}
+			for how, way := range ways {
+				e := &effort{}
+				efforts[how] = e
+				plugins := frameworkruntime.Registry{e.Name(): func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) { return e, nil }}
+				e.Framework = deviceScheduler(t, plugins, slices.Repeat([]int{c.devices}, racks*nodesPerRack), way.objects...)
+				a := attemptOf(way.pods)
+				a.Gangs[0].Spec.RequiredTopology = c.required
+				plan, err := New(e, holds.New(), extension.New()).Plan(t.Context(), a, nil)
+				if err != nil || plan.Complete != c.complete {
+					t.Fatal(how, plan, err)
+				}
+			}
+			filtered, gathered := efforts["claims"].filtered.Load(), efforts["claims"].gathered.Load()
+			for how, e := range efforts {
+				// A claim for an extended resource is made with the pod: it is prepared for once more when it gets its devices.
+				if f, g := e.filtered.Load(), e.gathered.Load(); f > filtered || g > 2*gathered {
+					t.Errorf("%s: filters are asked %d times, and what is allocated is gathered %d times; want no more than the %d and twice the %d for claims", how, f, g, filtered, gathered)
+				}
+			}
+		})
 	}
 }
 

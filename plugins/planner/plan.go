@@ -56,6 +56,9 @@ func New(fw framework.Framework, h *holds.Holds, plugins *extension.Plugins) *Pl
 		return slices.ContainsFunc(enabled.Filter.Enabled, func(p schedconfig.Plugin) bool { return p.Name == name })
 	}
 	p.checksResources, p.checksAffinity = filters(names.NodeResourcesFit), filters(names.NodeAffinity)
+	if !filters(names.DynamicResources) {
+		p.storage.stock = nil
+	}
 	return p
 }
 

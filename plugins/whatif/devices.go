@@ -65,7 +65,7 @@ func (t *Transaction) lookUp(ctx context.Context, v *View) *fwk.Status {
 	if overlay == nil {
 		return fwk.AsStatus(err)
 	}
-	shared, err := overlay.Shared()
+	shared, err := overlay.Shared(v.Pod)
 	if err != nil {
 		return fwk.AsStatus(err)
 	}
