@@ -5,14 +5,15 @@ import (
 
 	resourceapi "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/dynamic-resource-allocation/cel"
 	"k8s.io/dynamic-resource-allocation/structured"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/utils/ptr"
 )
 
-// Stock counts the devices that are left on nodes. It bounds how many pods find devices there: without it, devices would have to be
-// allocated one after the other to learn that there are too few. It is not safe for concurrent use.
+// Stock counts the devices of nodes, and those that are left. It bounds how many pods find devices there: without it, devices would
+// have to be allocated one after the other to learn that there are too few. It is not safe for concurrent use.
 type Stock struct {
 	manager  fwk.SharedDRAManager
 	compiled *cel.Cache
@@ -40,6 +41,19 @@ func NewStock(manager fwk.SharedDRAManager) *Stock {
 // Left returns, by node, at most how many more devices of a class can be allocated there. bounded is false where the class selects
 // devices that are reached from several nodes, or can be allocated more than once.
 func (s *Stock) Left(className string) (left map[string]int, bounded bool, err error) {
+	allocated, err := s.manager.ResourceClaims().ListAllAllocatedDevices()
+	if err != nil {
+		return nil, false, nil // it is changing right now: the filters decide
+	}
+	return s.without(allocated, className)
+}
+
+// All returns what Left would if nothing were allocated.
+func (s *Stock) All(className string) (all map[string]int, bounded bool, err error) {
+	return s.without(nil, className)
+}
+
+func (s *Stock) without(allocated sets.Set[structured.DeviceID], className string) (counts map[string]int, bounded bool, err error) {
 	class, err := s.manager.DeviceClasses().Get(className)
 	if apierrors.IsNotFound(err) {
 		return nil, false, nil // the filters report it
@@ -51,11 +65,7 @@ func (s *Stock) Left(className string) (left map[string]int, bounded bool, err e
 	if err != nil {
 		return nil, false, err
 	}
-	allocated, err := s.manager.ResourceClaims().ListAllAllocatedDevices()
-	if err != nil {
-		return nil, false, nil // it is changing right now: the filters decide
-	}
-	left = map[string]int{}
+	counts = map[string]int{}
 	for _, slice := range all {
 		selected := s.selects(match{slice, class})
 		if selected.shared {
@@ -63,11 +73,11 @@ func (s *Stock) Left(className string) (left map[string]int, bounded bool, err e
 		}
 		for _, id := range selected.ids {
 			if !allocated.Has(id) {
-				left[*slice.Spec.NodeName]++
+				counts[*slice.Spec.NodeName]++
 			}
 		}
 	}
-	return left, true, nil
+	return counts, true, nil
 }
 
 // rememberedPerSlice is how many classes are remembered on average for each ResourceSlice.

@@ -16,6 +16,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
 	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
 	"github.com/lockstep-sh/lockstep/test/await"
+	"github.com/lockstep-sh/lockstep/test/dra"
 )
 
 // TestHeard: of the events that the scheduler's cache takes in, those that may help a waiting gang cause
@@ -69,9 +70,9 @@ func TestHeard(t *testing.T) {
 	touched := runs.DeepCopy()
 	touched.Annotations = map[string]string{"some": "thing"}
 	for sentence, c := range map[string]struct {
-		events  []event
-		coupled bool
-		want    bool
+		events            []event
+		coupled, hopeless bool
+		want              bool
 	}{
 		"a node comes":                         {events: []event{{fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add}, nil, node.Obj()}}, want: true},
 		"a node has more":                      {events: nodeUpdate(changed(func(n *v1.Node) { n.Status.Allocatable = v1.ResourceList{v1.ResourceCPU: resource.MustParse("8")} })), want: true},
@@ -89,6 +90,11 @@ func TestHeard(t *testing.T) {
 		"a pod gets another label":             {events: podUpdate(runs, labelled)},
 		"and members care about others":        {events: podUpdate(runs, labelled), coupled: true, want: true},
 		"a volume comes":                       {events: []event{{fwk.ClusterEvent{Resource: fwk.PersistentVolume, ActionType: fwk.Add}, nil, &v1.PersistentVolume{}}}, want: true},
+		"devices come":                         {events: []event{{fwk.ClusterEvent{Resource: fwk.ResourceSlice, ActionType: fwk.Add}, nil, dra.Slice("n", 1)}}, want: true},
+		"and it needs more than there were":    {events: []event{{fwk.ClusterEvent{Resource: fwk.ResourceSlice, ActionType: fwk.Add}, nil, dra.Slice("n", 1)}}, hopeless: true, want: true},
+		"a node has more devices":              {events: []event{{fwk.ClusterEvent{Resource: fwk.ResourceSlice, ActionType: fwk.Update}, dra.Slice("n", 1), dra.Slice("n", 2)}}, hopeless: true, want: true},
+		"a class selects other devices":        {events: []event{{fwk.ClusterEvent{Resource: fwk.DeviceClass, ActionType: fwk.Update}, dra.Class(), dra.Class()}}, hopeless: true, want: true},
+		"it needs more than a pod leaves":      {events: []event{{framework.EventAssignedPodDelete, runs, nil}}, hopeless: true},
 		"a pod that has no node is gone":       {events: []event{{framework.EventUnscheduledPodDelete, runs, nil}}},
 		"an annotation that is withdrawn, too": {events: []event{{fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.UpdateNodeAnnotation}, annotated(v1alpha1.GPUCardsAnnotation, "8"), node.Obj()}}, want: true},
 	} {
@@ -101,7 +107,11 @@ func TestHeard(t *testing.T) {
 					pod.PodAntiAffinityIn("app", v1.LabelHostname, []string{"train"}, st.PodAntiAffinityWithPreferredReq)
 				}
 			}
-			members := makeMembers("train", 3, 1, change)
+			count := 3
+			if c.hopeless {
+				count = 9
+			}
+			members := makeMembers("train", count, 1, change)
 			if at, failed := s.run(t, members); len(at) > 0 || failed != 1 {
 				t.Fatalf("held on %v after %d failures", at, failed)
 			}

@@ -51,8 +51,8 @@ type class struct {
 	// the volumes for those that wait. Both are made when first asked for.
 	reached []bool
 	left    []*supply
-	// devicesLeft bounds, by node, how many find devices there that are left; made when first asked for.
-	devicesLeft []int
+	// devices bounds how many find devices on a node, devicesLeft how many find some that are left. Both are made when first asked for.
+	devices, devicesLeft bounds
 	// counted is the storage class whose volumes are counted for members; see
 	// world.countVolumes.
 	counted string

@@ -74,28 +74,53 @@ func (c *claimed) takes(claim *resourceapi.ResourceClaim) {
 // deviceSlots bounds how many members of a class a node takes by the devices that it had when the plan began. Where room is
 // sought it does not: pods may leave theirs.
 func (w *world) deviceSlots(class, node int) int {
-	if w.inCopies || w.storage.stock == nil {
+	if w.inCopies {
 		return math.MaxInt32
 	}
-	c := w.classes[class]
-	if c.devicesLeft == nil {
-		c.devicesLeft = w.deviceBounds(c)
-	}
-	return c.devicesLeft[node]
+	return w.deviceBound(class, node, false)
 }
 
-// deviceBounds bounds, by node, how many members of a class find devices there. Devices behind an extended resource count where the
-// node does not have that itself.
-func (w *world) deviceBounds(c *class) []int {
-	bounds := slices.Repeat([]int{math.MaxInt32}, w.tx.Len())
+// deviceSlotsEmpty bounds how many members of a class a node takes by all devices that it has: none as long as its driver lists none.
+func (w *world) deviceSlotsEmpty(class, node int) int { return w.deviceBound(class, node, true) }
+
+func (w *world) deviceBound(class, node int, all bool) int {
+	c := w.classes[class]
+	bounds := &c.devicesLeft
+	if all {
+		bounds = &c.devices
+	}
+	if !bounds.known {
+		bounds.known, bounds.on = true, w.deviceBounds(c, all)
+	}
+	if bounds.on == nil {
+		return math.MaxInt32
+	}
+	return bounds.on[node]
+}
+
+// bounds are of members of a class on nodes; nil for none.
+type bounds struct {
+	known bool
+	on    []int
+}
+
+// deviceBounds bounds, by node, how many members of a class find devices there: some that are left, or any. Devices behind an extended
+// resource count where the node does not have that itself. It returns nil where nothing bounds them.
+func (w *world) deviceBounds(c *class, all bool) (on []int) {
+	if w.storage.stock == nil {
+		return nil
+	}
 	bound := func(deviceClass string, count int64, counts func(fwk.NodeInfo) bool) {
-		left := w.left(deviceClass)
-		if left == nil || count <= 0 {
+		devices := w.devicesOf(deviceClass, all)
+		if devices == nil || count <= 0 {
 			return
 		}
-		for i := range bounds {
+		if on == nil {
+			on = slices.Repeat([]int{math.MaxInt32}, w.tx.Len())
+		}
+		for i := range on {
 			if info := w.tx.Node(i); counts(info) {
-				bounds[i] = min(bounds[i], int(int64(left[info.Node().Name])/count))
+				on[i] = min(on[i], int(int64(devices[info.Node().Name])/count))
 			}
 		}
 	}
@@ -107,7 +132,32 @@ func (w *world) deviceBounds(c *class) []int {
 			bound(backing, count, func(info fwk.NodeInfo) bool { return holds.Amount(info.GetAllocatable(), name) == 0 })
 		}
 	}
-	return bounds
+	return on
+}
+
+// devicesOf returns how many devices of a device class nodes have, all or those that are left; nil where nothing bounds them.
+func (w *world) devicesOf(deviceClass string, all bool) map[string]int {
+	key := counted{deviceClass, all}
+	devices, known := w.devices[key]
+	if !known {
+		count := w.storage.stock.Left
+		if all {
+			count = w.storage.stock.All
+		}
+		var bounded bool
+		var err error
+		if devices, bounded, err = count(deviceClass); err != nil || !bounded {
+			devices = nil // the filters report it
+		}
+		w.devices[key] = devices
+	}
+	return devices
+}
+
+// counted are the devices of a class, all or those that are left.
+type counted struct {
+	deviceClass string
+	all         bool
 }
 
 // backing returns the device class that backs an extended resource; empty for none.
@@ -119,20 +169,6 @@ func (w *world) backing(name v1.ResourceName) string {
 		return class.Name
 	}
 	return ""
-}
-
-// left returns how many devices of a device class nodes have left; nil where nothing bounds them.
-func (w *world) left(deviceClass string) map[string]int {
-	left, known := w.devicesLeft[deviceClass]
-	if !known {
-		var bounded bool
-		var err error
-		if left, bounded, err = w.storage.stock.Left(deviceClass); err != nil || !bounded {
-			left = nil // the filters report it
-		}
-		w.devicesLeft[deviceClass] = left
-	}
-	return left
 }
 
 // crowded returns that members of a gang share a claim which cannot have as many users as the gang needs; empty if none do.

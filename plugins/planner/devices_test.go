@@ -94,6 +94,7 @@ func each(members, devices int) (pods []*v1.Pod, claims []runtime.Object) {
 
 // TestPlansCountDevices: members of a plan never get one device twice, and a node offers what it has.
 func TestPlansCountDevices(t *testing.T) {
+	const onEmpty = "; it would not fit even if the cluster were empty: the nodes have room for 3 of 4 members"
 	t.Run("uneven nodes", func(t *testing.T) {
 		pods, claims := each(16, 1)
 		if counts, why := planDevices(t, []int{15, 1}, pods, claims...); !slices.Equal(counts, []int{15, 1}) {
@@ -103,7 +104,7 @@ func TestPlansCountDevices(t *testing.T) {
 	t.Run("one device short", func(t *testing.T) {
 		pods, claims := each(4, 2)
 		counts, why := planDevices(t, []int{3, 4}, pods, claims...)
-		want := `gang "ns/g": 3 of 4 members fit; short 2 of device class gpu.example.com (of 2 nodes: 2 cannot allocate all claims)`
+		want := `gang "ns/g": 3 of 4 members fit; short 2 of device class gpu.example.com (of 2 nodes: 2 cannot allocate all claims)` + onEmpty
 		if counts[0]+counts[1] > 3 || why != want {
 			t.Errorf("4 members with 2 devices each on nodes with 3 and 4: %v, want them not to fit; because:\n%s; want\n%s", counts, why, want)
 		}
@@ -137,7 +138,7 @@ func TestPlansCountDevices(t *testing.T) {
 			t.Errorf("4 members with 2 devices each, by extended resource, on nodes with 2 and 6: %v (%s), want them to fit", counts, why)
 		}
 		_, why := planDevices(t, []int{2, 4}, pods)
-		if want := `gang "ns/g": 3 of 4 members fit; short 2 example.com/gpu (of 2 nodes: 2 cannot allocate all claims)`; why != want {
+		if want := `gang "ns/g": 3 of 4 members fit; short 2 example.com/gpu (of 2 nodes: 2 cannot allocate all claims)` + onEmpty; why != want {
 			t.Errorf("the same on nodes with 2 and 4:\n%s; want\n%s", why, want)
 		}
 	})
@@ -262,8 +263,12 @@ func anotherDriver() []runtime.Object {
 	fabric.Name, fabric.Spec.Driver, fabric.Spec.Pool.Name, fabric.Spec.NodeName, fabric.Spec.AllNodes = "fabric", "nic.example.com", "fabric", nil, new(true)
 	class := dra.Class()
 	class.Name, class.Spec.ExtendedResourceName = "ours", nil
-	class.Spec.Selectors = []resourceapi.DeviceSelector{{CEL: &resourceapi.CELDeviceSelector{Expression: `device.driver == "` + dra.Driver + `"`}}}
+	class.Spec.Selectors = selecting(`device.driver == "` + dra.Driver + `"`)
 	return []runtime.Object{fabric, class}
+}
+
+func selecting(expression string) []resourceapi.DeviceSelector {
+	return []resourceapi.DeviceSelector{{CEL: &resourceapi.CELDeviceSelector{Expression: expression}}}
 }
 
 // extended returns members with so many devices each, by extended resource.

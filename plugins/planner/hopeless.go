@@ -166,16 +166,17 @@ func lasts(ctx context.Context, status *fwk.Status, pod *v1.Pod, node *v1.Node) 
 }
 
 // slotsEmpty returns how many members of a class a node would take if it were empty. Volumes
-// that others have now would be free then, too.
+// and devices that others have now would be free then, too.
 func (w *world) slotsEmpty(class, node int) int {
 	if !w.reaches(class, node) || w.checksAffinity && !w.classes[class].wants(w.tx.Node(node).Node()) {
 		return 0
 	}
+	least := w.deviceSlotsEmpty(class, node)
 	if !w.checksResources {
-		return len(w.pods)
+		return min(least, len(w.pods))
 	}
 	has := w.tx.Node(node).GetAllocatable()
-	least := has.GetAllowedPodNumber()
+	least = min(least, has.GetAllowedPodNumber())
 	for name, amount := range w.classes[class].demand.Request {
 		total := holds.Amount(has, name)
 		if total == 0 && !isNative(name) {

@@ -76,8 +76,8 @@ type world struct {
 	lacking map[v1.ResourceName]bool
 	// lackingDevices: a node was refused for its devices.
 	lackingDevices bool
-	// devicesLeft is how many devices of each device class nodes have left, where that was asked.
-	devicesLeft map[string]map[string]int
+	// devices is how many devices nodes have by name, where that was asked.
+	devices map[counted]map[string]int
 	// opaque: a node was refused by a plugin that may look at more of a pod than a shape has.
 	opaque bool
 	// denied is why a member was not admitted at all as things stood then.
