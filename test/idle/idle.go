@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/dynamic-resource-allocation/structured"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler"
@@ -24,6 +25,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+	"k8s.io/utils/ptr"
 )
 
 // Options say what is in a scheduler. The zero value is kube-scheduler as it comes, without anything to schedule.
@@ -114,8 +116,20 @@ func (s *Scheduler) devicesKnown() bool {
 	known, err2 := manager.ResourceSlices().ListWithDeviceTaintRules()
 	slices, err3 := api.ResourceSlices().Lister().List(labels.Everything())
 	classes, err4 := api.DeviceClasses().Lister().List(labels.Everything())
-	if errors.Join(err1, err2, err3, err4) != nil || len(claims) != len(api.ResourceClaims().Informer().GetStore().ListKeys()) || len(known) != len(slices) {
+	allocated, err5 := manager.ResourceClaims().ListAllAllocatedDevices()
+	if errors.Join(err1, err2, err3, err4, err5) != nil || len(claims) != len(api.ResourceClaims().Informer().GetStore().ListKeys()) || len(known) != len(slices) {
 		return false
+	}
+	for _, claim := range claims {
+		if claim.Status.Allocation == nil {
+			continue
+		}
+		for _, device := range claim.Status.Allocation.Devices.Results {
+			alone := device.ShareID == nil && !ptr.Deref(device.AdminAccess, false)
+			if alone && !allocated.Has(structured.MakeDeviceID(device.Driver, device.Pool, device.Device)) {
+				return false
+			}
+		}
 	}
 	for _, class := range classes {
 		name := v1.ResourceName(resourceapi.ResourceDeviceClassPrefix + class.Name)
