@@ -32,7 +32,7 @@ func NodeHelps(before, after any) bool {
 }
 
 // ClaimHelps reports whether a change of a ResourceClaim may let a pod fit that did not: the claim was created,
-// or its devices are free again, or it is allocated and other pods may share it. The allocation of a claim that was made for one pod
+// or its devices are free again, or it is allocated and other pods may share it, or has room for more users. The allocation of a claim that was made for one pod
 // only takes devices from others. A claim that was made for extended resources helps when it goes, whether or not it had devices:
 // kube-scheduler refuses its pod as long as it sees the claim.
 func ClaimHelps(before, after any) bool {
@@ -42,7 +42,7 @@ func ClaimHelps(before, after any) bool {
 		return true
 	}
 	has, had := claim != nil && claim.Status.Allocation != nil, old.Status.Allocation != nil
-	return had && !has || !had && has && !isOfPod(claim)
+	return had && !has || has && !isOfPod(claim) && (!had || len(claim.Status.ReservedFor) < len(old.Status.ReservedFor))
 }
 
 // isOfPod reports whether a claim was made for one pod.

@@ -66,7 +66,7 @@ func ofPod(claim *resourceapi.ResourceClaim) *resourceapi.ResourceClaim {
 }
 
 func TestClaimHelps(t *testing.T) {
-	free, taken := dra.Claim("c", 1), dra.Held(dra.Claim("c", 1), "n", 0, "user")
+	free, taken, shared := dra.Claim("c", 1), dra.Held(dra.Claim("c", 1), "n", 0, "user"), dra.Held(dra.Claim("c", 1), "n", 0, "user", "other")
 	made := ofPod(free)
 	made.Annotations = map[string]string{resourceapi.ExtendedResourceClaimAnnotation: "true"}
 	var none *resourceapi.ResourceClaim
@@ -77,7 +77,8 @@ func TestClaimHelps(t *testing.T) {
 		"it comes":                                     {none, free, true},
 		"it is allocated, for all":                     {free, taken, true},
 		"it is allocated to a pod":                     {ofPod(free), ofPod(taken), false},
-		"somebody else has it":                         {taken, dra.Held(dra.Claim("c", 1), "n", 0, "user", "other"), false},
+		"somebody else has it":                         {taken, shared, false},
+		"and gives it back":                            {shared, taken, true},
 		"it is free again":                             {taken, free, true},
 		"it goes, and had none":                        {free, none, false},
 		"it was made for extended resources, and goes": {made, none, true},

@@ -1,13 +1,17 @@
 package planner
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/dynamic-resource-allocation/resourceclaim"
 	fwk "k8s.io/kube-scheduler/framework"
 	schedutil "k8s.io/kubernetes/pkg/scheduler/util"
@@ -28,7 +32,30 @@ func deviceClaim(pod *v1.Pod, i int) string {
 }
 
 // deviceKey returns the key of a ResourceClaim among claims for volumes, of which no name has a slash.
-func deviceKey(pod *v1.Pod, name string) claimKey { return claimKey{pod.Namespace, "devices/" + name} }
+func deviceKey(pod *v1.Pod, name string) claimKey {
+	return claimKey{pod.Namespace, devicePrefix + name}
+}
+
+const devicePrefix = "devices/"
+
+func compareClaims(a, b claimKey) int {
+	return cmp.Or(cmp.Compare(a.namespace, b.namespace), cmp.Compare(a.name, b.name))
+}
+
+// device returns the namespace and name of the ResourceClaim of a key.
+func (k claimKey) device() types.NamespacedName {
+	return types.NamespacedName{Namespace: k.namespace, Name: strings.TrimPrefix(k.name, devicePrefix)}
+}
+
+// deviceKeys returns the keys of the ResourceClaims of a pod that have been made.
+func deviceKeys(pod *v1.Pod) (keys []claimKey) {
+	for i := range pod.Spec.ResourceClaims {
+		if name := deviceClaim(pod, i); name != "" && !slices.Contains(keys, deviceKey(pod, name)) {
+			keys = append(keys, deviceKey(pod, name))
+		}
+	}
+	return keys
+}
 
 // readDevices takes in the ResourceClaims of a pod. Claims that ask for the same, and that no other pod has, are alike. A claim
 // that members share goes by its name: once one of them has it, the others have to go where it is.
@@ -171,26 +198,78 @@ func (w *world) backing(name v1.ResourceName) string {
 	return ""
 }
 
-// crowded returns that members of a gang share a claim which cannot have as many users as the gang needs; empty if none do.
+// crowded returns that members share a claim which cannot have as many users as there would be with the minimums of all gangs; empty
+// if none do.
 func (w *world) crowded(a *gang.Attempt) string {
-	for _, need := range a.Gangs {
-		users := map[string]int{}
-		for _, pod := range need.Pending {
-			for i := range pod.Spec.ResourceClaims {
-				if name := deviceClaim(pod, i); w.uses[deviceKey(pod, name)] > resourceapi.ResourceClaimReservedForMaxSize {
-					users[name]++
+	naming := map[claimKey][]int{} // how many pending members name a claim, by gang
+	for i := range a.Gangs {
+		for _, pod := range a.Gangs[i].Pending {
+			for _, key := range deviceKeys(pod) {
+				if naming[key] == nil {
+					naming[key] = make([]int, len(a.Gangs))
 				}
-			}
-		}
-		for _, name := range sortedKeys(users) {
-			placed := w.uses[deviceKey(need.Pending[0], name)] - users[name]
-			if more := need.Min - (len(need.Pending) - users[name]); more > 0 && placed+more > resourceapi.ResourceClaimReservedForMaxSize {
-				return fmt.Sprintf("%d members need ResourceClaim %s/%s, which %d pods can use at most; give them claims of their own, by a ResourceClaimTemplate",
-					placed+more, need.Key.Namespace, name, resourceapi.ResourceClaimReservedForMaxSize)
+				naming[key][i]++
 			}
 		}
 	}
+	for _, key := range slices.SortedFunc(maps.Keys(naming), compareClaims) {
+		users := w.reservedFor(key)
+		if w.uses[key]+len(users) <= resourceapi.ResourceClaimReservedForMaxSize {
+			continue
+		}
+		members, others := usersOf(a, key, users)
+		more := 0
+		for i, need := range a.Gangs {
+			more += max(0, need.Min-(len(need.Pending)-naming[key][i]))
+		}
+		if more > 0 && members+more+others > resourceapi.ResourceClaimReservedForMaxSize {
+			return textCrowded(key, members+more, others)
+		}
+	}
 	return ""
+}
+
+func textCrowded(key claimKey, members, others int) string {
+	beside := ""
+	if others > 0 {
+		beside = fmt.Sprintf(", and %d others use", others)
+	}
+	return fmt.Sprintf("%d members need ResourceClaim %s, which %d pods can use at most%s; give them claims of their own, by a ResourceClaimTemplate",
+		members, key.device(), resourceapi.ResourceClaimReservedForMaxSize, beside)
+}
+
+// reservedFor returns the users of a claim.
+func (w *world) reservedFor(key claimKey) []resourceapi.ResourceClaimConsumerReference {
+	if w.storage.devices == nil {
+		return nil
+	}
+	claim, err := w.storage.devices.Get(key.device().Namespace, key.device().Name)
+	if err != nil {
+		return nil // the filters report it
+	}
+	return claim.Status.ReservedFor
+}
+
+// usersOf counts the members of an attempt that have a place and use a claim, and the users of it that are no pods of the attempt.
+func usersOf(a *gang.Attempt, key claimKey, users []resourceapi.ResourceClaimConsumerReference) (members, others int) {
+	ours := map[types.UID]bool{}
+	for _, need := range a.Gangs {
+		for _, pod := range need.Pending {
+			ours[pod.UID] = true
+		}
+		for _, placed := range need.Placed {
+			ours[placed.Pod.UID] = true
+			if slices.Contains(deviceKeys(placed.Pod), key) {
+				members++
+			}
+		}
+	}
+	for _, user := range users {
+		if !ours[user.UID] {
+			others++
+		}
+	}
+	return members, others
 }
 
 // shortDevices sums up the devices that members without a place claim, by device class, if nodes lacked any. A claim that

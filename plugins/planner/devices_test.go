@@ -144,6 +144,59 @@ func TestPlansCountDevices(t *testing.T) {
 	})
 }
 
+// TestUsersOfAClaim: a gang whose minimum needs a claim is refused where others leave it too few of the users that the claim can have.
+func TestUsersOfAClaim(t *testing.T) {
+	names := func(of string, count int) (all []string) {
+		for i := range count {
+			all = append(all, fmt.Sprint(of, i))
+		}
+		return all
+	}
+	for sentence, c := range map[string]struct {
+		users []string
+		why   string
+	}{
+		"none":              {nil, ""},
+		"as many others":    {names("u", 246), ""},
+		"one more":          {names("u", 247), `gang "ns/g" cannot fit: 10 members need ResourceClaim ns/shared, which 256 pods can use at most, and 247 others use; give them claims of their own, by a ResourceClaimTemplate`},
+		"members are users": {append(names("u", 246), names("m", 10)...), ""},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			var pods []*v1.Pod
+			for _, name := range names("m", 10) {
+				pods = append(pods, dra.Pod(name, "shared"))
+			}
+			p := devicePlanner(t, []int{1}, dra.Held(dra.Claim("shared", 1), "n0", 0, c.users...))
+			plan, err := p.Plan(t.Context(), attemptOf(pods), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if why := plan.Why[gang.Key{Namespace: "ns", Name: "g"}]; plan.Complete != (c.why == "") || why != c.why {
+				t.Errorf("complete: %t; %s; want %s", plan.Complete, why, c.why)
+			}
+		})
+	}
+}
+
+// TestElasticGangsThatShareAClaim: gangs of a group can share a claim if their minimums can, however many members they have.
+func TestElasticGangsThatShareAClaim(t *testing.T) {
+	for least, want := range map[int]bool{100: true, 128: true, 129: false} {
+		a := &gang.Attempt{Group: "ns/g", Strict: true}
+		for g := range 2 {
+			var pods []*v1.Pod
+			for i := range 200 {
+				pods = append(pods, dra.Pod(fmt.Sprintf("g%d-m%d", g, i), "shared"))
+			}
+			a.Gangs = append(a.Gangs, gang.Need{Key: gang.Key{Namespace: "ns", Name: fmt.Sprint("g", g)}, Min: least, Spec: gang.Spec{Min: least}, Pending: pods})
+		}
+		a.Leader = a.Gangs[0].Pending[0].UID
+		plan, err := devicePlanner(t, []int{0, 0, 0, 0}, dra.Claim("shared", 1), reachedByAll(dra.Driver)).Plan(t.Context(), a, nil)
+		if err != nil || plan.Complete != want {
+			t.Errorf("two gangs with a minimum of %d: complete %t, %v, %v; want %t", least, plan.Complete, plan.Why, err, want)
+		}
+	}
+}
+
 // TestPlansKeepOffHeldDevices: what a plan gives to the members of one gang, the plan of another one leaves alone.
 func TestPlansKeepOffHeldDevices(t *testing.T) {
 	first, claims := each(3, 1)
@@ -200,8 +253,6 @@ func anyNode(*v1.Node) bool { return true }
 // TestRoomCountsDevices: how many members a rack takes is known without allocating anything, where devices are of one node each.
 func TestRoomCountsDevices(t *testing.T) {
 	held := dra.Held(dra.Claim("held", 1), "n0", 0, "somebody")
-	reached := dra.Slice("n0", 1)
-	reached.Name, reached.Spec.Pool.Name, reached.Spec.NodeName, reached.Spec.AllNodes = "fabric", "fabric", nil, new(true)
 	several := dra.Slice("n0", 1)
 	several.Name, several.Spec.Pool.Name, several.Spec.Devices[0].AllowMultipleAllocations = "several", "several", new(true)
 	admin := dra.Claim("two", 2)
@@ -215,7 +266,7 @@ func TestRoomCountsDevices(t *testing.T) {
 		"devices that are left":            {[]runtime.Object{dra.Claim("two", 2)}, 4},
 		"but for those that are allocated": {[]runtime.Object{dra.Claim("two", 2), held}, 3},
 		// Only the node with devices takes members then, and no more pods than any node.
-		"unless several nodes reach some":            {[]runtime.Object{dra.Claim("two", 2), reached}, 110},
+		"unless several nodes reach some":            {[]runtime.Object{dra.Claim("two", 2), reachedByAll(dra.Driver)}, 110},
 		"unless several claims can have one of them": {[]runtime.Object{dra.Claim("two", 2), several}, 110},
 		"not for claims with admin access":           {[]runtime.Object{admin}, 110},
 		"not for claims for whatever there is":       {[]runtime.Object{all}, 110},
@@ -259,12 +310,17 @@ func TestRoomBesideAnotherDriver(t *testing.T) {
 
 // anotherDriver returns a device of another driver that all nodes reach, and a class "ours" that does not select it.
 func anotherDriver() []runtime.Object {
-	fabric := dra.Slice("n0", 1)
-	fabric.Name, fabric.Spec.Driver, fabric.Spec.Pool.Name, fabric.Spec.NodeName, fabric.Spec.AllNodes = "fabric", "nic.example.com", "fabric", nil, new(true)
 	class := dra.Class()
 	class.Name, class.Spec.ExtendedResourceName = "ours", nil
 	class.Spec.Selectors = selecting(`device.driver == "` + dra.Driver + `"`)
-	return []runtime.Object{fabric, class}
+	return []runtime.Object{reachedByAll("nic.example.com"), class}
+}
+
+// reachedByAll returns the ResourceSlice of a device of a driver that all nodes reach.
+func reachedByAll(driver string) *resourceapi.ResourceSlice {
+	slice := dra.Slice("all."+driver, 1)
+	slice.Spec.Driver, slice.Spec.NodeName, slice.Spec.AllNodes = driver, nil, new(true)
+	return slice
 }
 
 func selecting(expression string) []resourceapi.DeviceSelector {

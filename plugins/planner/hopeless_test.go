@@ -14,8 +14,6 @@ import (
 
 // TestHopelessForDevices: a gang that needs more devices than there are on nodes that it may use would not fit on an empty cluster.
 func TestHopelessForDevices(t *testing.T) {
-	anywhere := dra.Slice("n0", 1)
-	anywhere.Name, anywhere.Spec.Pool.Name, anywhere.Spec.NodeName, anywhere.Spec.AllNodes = "anywhere", "anywhere", nil, new(true)
 	inRacks := append([]int{4}, make([]int, nodesPerRack)...)
 	inRacks[nodesPerRack] = 4
 	for sentence, c := range map[string]struct {
@@ -28,7 +26,7 @@ func TestHopelessForDevices(t *testing.T) {
 		"none, as drivers have not come yet":  {devices: []int{0, 0}, want: true},
 		"enough, but in use":                  {devices: []int{3, 2}, beside: []runtime.Object{dra.Held(dra.Claim("held", 1), "n0", 0, "user")}},
 		"too few in each rack":                {devices: inRacks, required: rackLabel, want: true},
-		"too few on nodes, and some anywhere": {devices: []int{1, 1}, beside: []runtime.Object{anywhere}},
+		"too few on nodes, and some anywhere": {devices: []int{1, 1}, beside: []runtime.Object{reachedByAll(dra.Driver)}},
 	} {
 		for how, way := range waysToAsk(5) {
 			t.Run(sentence+"/"+how, func(t *testing.T) {
