@@ -187,6 +187,19 @@ type counted struct {
 	all         bool
 }
 
+// devicesBehind returns how many devices a node has behind an extended resource, all or those that are left. It reports whether they
+// count there: a device class backs the resource, and the node does not have that itself.
+func (w *world) devicesBehind(node int, name v1.ResourceName, all bool) (count int64, backed bool) {
+	class := w.backing(name)
+	if class == "" || w.storage.stock == nil || holds.Amount(w.tx.Node(node).GetAllocatable(), name) > 0 {
+		return 0, false
+	}
+	if devices := w.devicesOf(class, all); devices != nil {
+		return int64(devices[w.tx.Node(node).Node().Name]), true
+	}
+	return math.MaxInt32, true
+}
+
 // backing returns the device class that backs an extended resource; empty for none.
 func (w *world) backing(name v1.ResourceName) string {
 	if w.storage.backing == nil || !schedutil.IsDRAExtendedResourceName(name) {

@@ -149,7 +149,15 @@ func (w *world) free(f *floor, node int, name v1.ResourceName) int64 {
 	if pods <= 0 || name == v1.ResourcePods {
 		return max(0, pods)
 	}
-	left := holds.Amount(has, name) - holds.Amount(info.GetRequested(), name)
+	requested := holds.Amount(info.GetRequested(), name)
+	left := holds.Amount(has, name) - requested
+	if devices, backed := w.devicesBehind(node, name, true); backed {
+		left = devices - requested
+		if !w.inCopies { // there pods may leave theirs
+			available, _ := w.devicesBehind(node, name, false)
+			left = min(left, available)
+		}
+	}
 	if some {
 		left -= taken.Request[name]
 	}

@@ -91,11 +91,14 @@ func (w *world) all() []int {
 	return nodes
 }
 
-// allocatable returns how much of a resource a node has.
+// allocatable returns how much of a resource a node has, devices behind it included.
 func (w *world) allocatable(node int, name v1.ResourceName) int64 {
 	has := w.tx.Node(node).GetAllocatable()
 	if name == v1.ResourcePods {
 		return int64(has.GetAllowedPodNumber())
+	}
+	if devices, backed := w.devicesBehind(node, name, true); backed {
+		return devices
 	}
 	return holds.Amount(has, name)
 }

@@ -1,14 +1,17 @@
 package planner
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/lockstep-sh/lockstep/plugins/internal/resource"
 	"github.com/lockstep-sh/lockstep/test/dra"
 )
 
@@ -73,7 +76,7 @@ func TestHopelessForClaims(t *testing.T) {
 
 // TestHopelessForPartitions: of partitions of which only one can be had at a time each counts.
 func TestHopelessForPartitions(t *testing.T) {
-	one := map[string]resourceapi.Counter{"slices": {Value: resource.MustParse("1")}}
+	one := map[string]resourceapi.Counter{"slices": {Value: apiresource.MustParse("1")}}
 	counters, parts := dra.Slice("n0", 0), dra.Slice("n0", 2)
 	counters.Name, counters.Spec.Pool.Name, counters.Spec.Pool.ResourceSliceCount = "counters", "parts", 2
 	counters.Spec.SharedCounters = []resourceapi.CounterSet{{Name: "card", Counters: one}}
@@ -87,5 +90,32 @@ func TestHopelessForPartitions(t *testing.T) {
 		if err != nil || plan.Fit != 1 || plan.Hopeless != want {
 			t.Errorf("%d members: %d fit, hopeless: %t, %v, %v; want 1, and %t", members, plan.Fit, plan.Hopeless, plan.Why, err, want)
 		}
+	}
+}
+
+// TestFloorOfDevices: what a PodGroup wants free for its gang in all may be devices behind an extended resource.
+func TestFloorOfDevices(t *testing.T) {
+	for sentence, c := range map[string]struct {
+		floor              int64
+		beside             []runtime.Object
+		complete, hopeless bool
+	}{
+		"as many as there are":            {floor: 4, complete: true},
+		"more than there are":             {floor: 5, hopeless: true},
+		"more than are left":              {floor: 4, beside: []runtime.Object{dra.Held(dra.Claim("held", 1), "n0", 0, "user")}},
+		"as many as are left":             {floor: 3, beside: []runtime.Object{dra.Held(dra.Claim("held", 1), "n0", 0, "user")}, complete: true},
+		"some that all nodes reach, more": {floor: 5, beside: []runtime.Object{reachedByAll(dra.Driver)}, complete: true},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			a := attemptOf(extended(2, 1))
+			a.Gangs[0].Floor = resource.Vector{dra.Backed: c.floor}
+			plan, err := devicePlanner(t, []int{2, 2}, c.beside...).Plan(t.Context(), a, nil)
+			if err != nil || plan.Complete != c.complete || plan.Hopeless != c.hopeless {
+				t.Errorf("complete: %t, hopeless: %t, %v, %v; want %t and %t", plan.Complete, plan.Hopeless, plan.Why, err, c.complete, c.hopeless)
+			}
+			if why := fmt.Sprint(plan.Why); !c.complete && !strings.Contains(why, "minResources ask for") {
+				t.Errorf("it says %s", why)
+			}
+		})
 	}
 }
