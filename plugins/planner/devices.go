@@ -20,6 +20,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/plugins/holds"
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+	"github.com/lockstep-sh/lockstep/plugins/internal/resource"
 )
 
 // deviceClaim returns the name of a ResourceClaim of a pod; empty as long as it has not been made.
@@ -198,6 +199,22 @@ func (w *world) devicesBehind(node int, name v1.ResourceName, all bool) (count i
 		return int64(devices[w.tx.Node(node).Node().Name]), true
 	}
 	return math.MaxInt32, true
+}
+
+// takenOf returns how much of a resource members of the plan take on a node.
+func (w *world) takenOf(node int, name v1.ResourceName) (amount int64) {
+	if w.members == nil {
+		w.members = make(map[types.UID]bool, len(w.pods))
+		for _, pod := range w.pods {
+			w.members[pod.UID] = true
+		}
+	}
+	for _, info := range w.tx.Node(node).GetPods() {
+		if w.members[info.GetPod().UID] {
+			amount += resource.FromList(resource.Requests(info.GetPod()))[name]
+		}
+	}
+	return amount
 }
 
 // backing returns the device class that backs an extended resource; empty for none.

@@ -149,14 +149,11 @@ func (w *world) free(f *floor, node int, name v1.ResourceName) int64 {
 	if pods <= 0 || name == v1.ResourcePods {
 		return max(0, pods)
 	}
-	requested := holds.Amount(info.GetRequested(), name)
-	left := holds.Amount(has, name) - requested
-	if devices, backed := w.devicesBehind(node, name, true); backed {
-		left = devices - requested
-		if !w.inCopies { // there pods may leave theirs
-			available, _ := w.devicesBehind(node, name, false)
-			left = min(left, available)
-		}
+	left := holds.Amount(has, name) - holds.Amount(info.GetRequested(), name)
+	if devices, backed := w.devicesBehind(node, name, w.inCopies); backed && w.inCopies {
+		left += devices // pods may leave theirs
+	} else if backed {
+		left = devices - w.takenOf(node, name)
 	}
 	if some {
 		left -= taken.Request[name]

@@ -37,9 +37,10 @@ type world struct {
 	weights map[string]int64
 
 	classes []*class
-	views   []*whatif.View // by class; made when first asked for
-	pods    []*v1.Pod      // by member
-	classOf []int          // by member
+	views   []*whatif.View     // by class; made when first asked for
+	pods    []*v1.Pod          // by member
+	members map[types.UID]bool // the UIDs of these; made when first asked for
+	classOf []int              // by member
 	// uses is how many pods of the attempt have each claim.
 	uses    map[claimKey]int
 	storage storage

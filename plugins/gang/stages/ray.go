@@ -68,7 +68,7 @@ func (g *workerGroup) pods() int {
 	case g.MaxReplicas != nil:
 		replicas = min(replicas, *g.MaxReplicas)
 	}
-	return int(replicas) * int(g.NumOfHosts)
+	return int(replicas) * max(1, int(g.NumOfHosts)) // older CRDs have no number of hosts
 }
 
 // of implements workload.

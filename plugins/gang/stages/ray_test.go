@@ -98,6 +98,7 @@ func TestPodsOfRayClusters(t *testing.T) {
 		"the head alone":                             {`{}`, 1},
 		"all groups":                                 {`{workerGroupSpecs: [{replicas: 2, numOfHosts: 1}, {replicas: 3, numOfHosts: 1}]}`, 6},
 		"each replica on several hosts":              {`{workerGroupSpecs: [{replicas: 2, numOfHosts: 4}]}`, 9},
+		"one host where the CRD knows no number":     {`{workerGroupSpecs: [{replicas: 2}]}`, 3},
 		"no fewer than the least":                    {`{workerGroupSpecs: [{replicas: 1, minReplicas: 2, maxReplicas: 5, numOfHosts: 1}]}`, 3},
 		"which is for those that say nothing":        {`{workerGroupSpecs: [{minReplicas: 2, maxReplicas: 5, numOfHosts: 1}]}`, 3},
 		"no more than the most":                      {`{workerGroupSpecs: [{replicas: 7, minReplicas: 2, maxReplicas: 5, numOfHosts: 1}]}`, 6},
