@@ -117,7 +117,7 @@ test-unit: ## Run the tests that need no cluster; those of the plugins with the 
 test-e2e: build control-plane ## Run the tests that need a cluster
 	go test -count=1 -p 1 -timeout 30m ./test/...
 
-# No part of test: it takes 11 minutes on two cores when the operators are compiled, and longer the first time.
+# No part of test: it takes 12 minutes on two cores when the operators are compiled, and longer the first time.
 .PHONY: test-operators
 test-operators: ## Build the operators of training jobs, as they come, and run their jobs with lockstep-scheduler
 	go test -count=1 -timeout 60m ./test/operators -operators -v $(ARGS)
