@@ -37,6 +37,12 @@ func localDir() (string, error) {
 	return filepath.Join(root, ".local"), nil
 }
 
+// Roles returns the manifests of the repository at root that give the accounts of all three commands their rights.
+func Roles(root string) []string {
+	manifests := filepath.Join(root, "manifests")
+	return []string{filepath.Join(manifests, "rbac"), filepath.Join(manifests, "descheduler", "workload", "rbac.yaml")}
+}
+
 // Binary returns the path of a program that Build or BuildTools makes.
 func Binary(name string) (string, error) {
 	local, err := localDir()

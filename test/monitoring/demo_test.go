@@ -36,12 +36,9 @@ func start(t *testing.T) *demo {
 	if err != nil {
 		t.Fatal(err)
 	}
-	manifests := filepath.Join(root, "manifests")
 	d := &demo{T: t, root: root, targets: map[string]string{}}
 	d.Cluster = localcluster.Run(t, localcluster.Options{
-		Manifests: []string{
-			filepath.Join(manifests, "crds"), filepath.Join(manifests, "rbac"), filepath.Join(manifests, "descheduler", "rbac.yaml"),
-		},
+		Manifests: append(localcluster.Roles(root), filepath.Join(root, "manifests", "crds")),
 		Nodes: []localcluster.NodePool{{
 			Count: 16, LabelsFor: func(i int) map[string]string { return map[string]string{localcluster.LabelRack: fmt.Sprint("r", i/4)} },
 			Allocatable: v1.ResourceList{localcluster.ResourceGPU: resource.MustParse("8")},

@@ -126,15 +126,14 @@ func (f *Fleet) start(ctx context.Context, kind Cluster, o localcluster.Options)
 		return nil, fmt.Errorf("writing what the control plane reads: %w", err)
 	}
 	s := &site{kind: kind, audit: o.AuditLog}
-	manifests := filepath.Join(f.root, "manifests")
-	o.Manifests = []string{strays, filepath.Join(manifests, "rbac"), filepath.Join(manifests, "descheduler", "workload", "rbac.yaml")}
+	o.Manifests = append([]string{strays}, localcluster.Roles(f.root)...)
 	o.FeatureGates = kind.FeatureGates
 	if kind.NativePodGroups {
 		o.FeatureGates = strings.TrimSuffix("GenericWorkload=true,"+kind.FeatureGates, ",")
 		o.RuntimeConfig = "scheduling.k8s.io/v1beta1=true"
 	}
 	if !kind.WithoutCRDs {
-		o.Manifests = append(o.Manifests, filepath.Join(manifests, "crds"))
+		o.Manifests = append(o.Manifests, filepath.Join(f.root, "manifests", "crds"))
 	}
 	var err error
 	if s.cluster, err = localcluster.Up(ctx, o); err != nil {
