@@ -32,13 +32,6 @@ type workerGroup struct {
 	NumOfHosts  int32  `json:"numOfHosts"`
 }
 
-type rayClusterList struct {
-	metav1.TypeMeta `json:",inline"`
-	metav1.ListMeta `json:"metadata"`
-
-	Items []rayCluster `json:"items"`
-}
-
 // says implements workload. KubeRay writes the minimum of a PodGroup once, and its autoscaler may make the cluster smaller
 // later. Members beyond that minimum come one by one.
 func (c *rayCluster) says(pg *podgroup.PodGroup) (annotation, value string) {
@@ -84,16 +77,6 @@ func (c *rayCluster) deepCopy() rayCluster {
 	for i := range out.Spec.WorkerGroupSpecs {
 		group := &out.Spec.WorkerGroupSpecs[i]
 		group.MaxReplicas = cloned(group.MaxReplicas)
-	}
-	return out
-}
-
-// DeepCopyObject implements runtime.Object.
-func (l *rayClusterList) DeepCopyObject() runtime.Object {
-	out := &rayClusterList{TypeMeta: l.TypeMeta, Items: make([]rayCluster, len(l.Items))}
-	l.ListMeta.DeepCopyInto(&out.ListMeta)
-	for i := range l.Items {
-		out.Items[i] = l.Items[i].deepCopy()
 	}
 	return out
 }

@@ -66,6 +66,35 @@ func addToScheme(scheme *runtime.Scheme) {
 	}
 }
 
+// list is a list of workloads of one kind.
+type list[T any, P copied[T]] struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata"`
+
+	Items []T `json:"items"`
+}
+
+type (
+	mpiJobList     = list[mpiJob, *mpiJob]
+	jobSetList     = list[jobSet, *jobSet]
+	rayClusterList = list[rayCluster, *rayCluster]
+)
+
+type copied[T any] interface {
+	*T
+	deepCopy() T
+}
+
+// DeepCopyObject implements runtime.Object.
+func (l *list[T, P]) DeepCopyObject() runtime.Object {
+	out := &list[T, P]{TypeMeta: l.TypeMeta, Items: make([]T, len(l.Items))}
+	l.ListMeta.DeepCopyInto(&out.ListMeta)
+	for i := range l.Items {
+		out.Items[i] = P(&l.Items[i]).deepCopy()
+	}
+	return out
+}
+
 // mpiJob is what is read of an MPIJob of MPI Operator.
 type mpiJob struct {
 	metav1.TypeMeta   `json:",inline"`
@@ -81,13 +110,6 @@ type mpiJobSpec struct {
 
 type replicaSpec struct {
 	Replicas int32 `json:"replicas"`
-}
-
-type mpiJobList struct {
-	metav1.TypeMeta `json:",inline"`
-	metav1.ListMeta `json:"metadata"`
-
-	Items []mpiJob `json:"items"`
 }
 
 // waitForWorkers is the policy by which the launcher is made when all workers are ready.
@@ -146,13 +168,6 @@ type jobTemplate struct {
 type jobSpec struct {
 	Parallelism *int32 `json:"parallelism"`
 	Completions *int32 `json:"completions"`
-}
-
-type jobSetList struct {
-	metav1.TypeMeta `json:",inline"`
-	metav1.ListMeta `json:"metadata"`
-
-	Items []jobSet `json:"items"`
 }
 
 // inOrder is the policy by which each replicated job is made when the one before is ready.
@@ -238,26 +253,6 @@ func (s *jobSet) deepCopy() jobSet {
 		job.DependsOn = slices.Clone(job.DependsOn)
 		job.Replicas = cloned(job.Replicas)
 		job.Template.Spec = jobSpec{Parallelism: cloned(job.Template.Spec.Parallelism), Completions: cloned(job.Template.Spec.Completions)}
-	}
-	return out
-}
-
-// DeepCopyObject implements runtime.Object.
-func (l *mpiJobList) DeepCopyObject() runtime.Object {
-	out := &mpiJobList{TypeMeta: l.TypeMeta, Items: make([]mpiJob, len(l.Items))}
-	l.ListMeta.DeepCopyInto(&out.ListMeta)
-	for i := range l.Items {
-		out.Items[i] = l.Items[i].deepCopy()
-	}
-	return out
-}
-
-// DeepCopyObject implements runtime.Object.
-func (l *jobSetList) DeepCopyObject() runtime.Object {
-	out := &jobSetList{TypeMeta: l.TypeMeta, Items: make([]jobSet, len(l.Items))}
-	l.ListMeta.DeepCopyInto(&out.ListMeta)
-	for i := range l.Items {
-		out.Items[i] = l.Items[i].deepCopy()
 	}
 	return out
 }
