@@ -233,6 +233,19 @@ func TestViewerReadsTheConfiguration(t *testing.T) {
 	}
 }
 
+// TestDeschedulerIsApart: who removes the descheduler with kubectl delete -k takes nothing from the scheduler or the controller.
+func TestDeschedulerIsApart(t *testing.T) {
+	t.Parallel()
+	base := objects(t, kustomize(t, "base"))
+	for _, folder := range []string{"descheduler", "descheduler-cron"} {
+		for name := range objects(t, kustomize(t, folder)) {
+			if base[name] != nil {
+				t.Errorf("%s is in manifests/base and in manifests/%s", name, folder)
+			}
+		}
+	}
+}
+
 // TestDeschedulerReadsTheConfiguration: the descheduler counts by the scheduler's profiles, also where somebody has a configuration of
 // their own.
 func TestDeschedulerReadsTheConfiguration(t *testing.T) {
@@ -241,6 +254,7 @@ func TestDeschedulerReadsTheConfiguration(t *testing.T) {
 	for name, tc := range map[string]struct{ text, kind, want string }{
 		"by itself":            {kustomize(t, "descheduler"), "Deployment", "scheduler-plugins-scheduler"},
 		"its CronJob":          {kustomize(t, "descheduler-cron"), "CronJob", "scheduler-plugins-scheduler"},
+		"in one with all":      {overlay(t, "", "base", "descheduler"), "Deployment", "scheduler-plugins-scheduler"},
 		"in an overlay":        {overlay(t, own, "base", "descheduler/workload"), "Deployment", "default-scheduler"},
 		"a CronJob in one":     {overlay(t, own, "base", "descheduler-cron/workload"), "CronJob", "default-scheduler"},
 		"the chart":            {template(t, system, "descheduler.enabled=true"), "Deployment", "scheduler-plugins-scheduler"},

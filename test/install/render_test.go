@@ -99,18 +99,22 @@ func kustomize(t *testing.T, paths ...string) string {
 	return strings.Join(all, "\n---\n")
 }
 
-// overlay renders folders of manifests/ in one overlay, with another configuration of the scheduler.
+// overlay renders folders of manifests/ in one overlay, with another configuration of the scheduler if there is one.
 func overlay(t *testing.T, config string, folders ...string) string {
 	t.Helper()
 	dir := t.TempDir()
-	data, err := os.ReadFile(config)
-	if err == nil {
-		err = os.WriteFile(filepath.Join(dir, "config.yaml"), data, 0o600)
+	text := "namespace: " + system + "\n"
+	if config != "" {
+		data, err := os.ReadFile(config)
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, "config.yaml"), data, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		text += "configMapGenerator:\n- name: lockstep-scheduler-config\n  behavior: replace\n  files: [config.yaml]\n"
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	text := "namespace: " + system + "\nconfigMapGenerator:\n- name: lockstep-scheduler-config\n  behavior: replace\n  files: [config.yaml]\nresources:\n"
+	text += "resources:\n"
 	for _, folder := range folders {
 		relative, err := filepath.Rel(dir, filepath.Join(root, "manifests", folder))
 		if err != nil {
