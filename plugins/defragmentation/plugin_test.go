@@ -140,6 +140,25 @@ func TestGroupOfGangs(t *testing.T) {
 	}
 }
 
+// TestSucceededGone: a move says how many members of its gang are counted off the minimum, and gone.
+func TestSucceededGone(t *testing.T) {
+	nodes := []*v1.Node{node("a0", 4, "a"), node("b0", 4, "b"), node("c0", 4, "c")}
+	bare := func(pod *v1.Pod) { pod.OwnerReferences = nil } // it stays
+	pods := []*v1.Pod{runs("g0", 1, "a0", inGang("g")), runs("g1", 4, "b0", inGang("g"), bare), runs("p", 2, "c0", bare)}
+	s := newStage(t, nodes, append(pods, waits("w", 4)), "{}")
+	s.running("g", 1, pods[:2]...)
+	f := s.gangs.running[gang.Key{Namespace: "default", Name: "g"}]
+	f.Kept = 2
+	s.gangs.running[f.Key] = f
+	plans := s.balance(t)
+	if len(plans) != 1 || plans[0].Status.Restarts != 1 || len(plans[0].Status.Moves) != 1 {
+		t.Fatalf("plans: %+v", plans)
+	}
+	if m := plans[0].Status.Moves[0]; m.PodName != "g0" || m.SucceededGone != 2 {
+		t.Errorf("move %+v", m)
+	}
+}
+
 // TestSlices: room is made in one rack for each slice of a waiting gang, all of them in the block that is asked for; a running pod
 // stays in the rack of its slice.
 func TestSlices(t *testing.T) {

@@ -42,8 +42,8 @@ type posed struct {
 	requests []resource.Vector
 	// kinds number the pods that are interchangeable.
 	kinds map[string]int
-	// gang is the name of the gang of each pod; empty for none. asks is what all running pods of each group ask for.
-	gang []string
+	// gang is what runs of the gang of each pod; nil for none. asks is what all running pods of each group ask for.
+	gang []*gang.Footprint
 	// stays are the topologies in which each pod has to stay in its domain: other pods of its slice are there.
 	stays [][]string
 	asks  []resource.Vector
@@ -330,20 +330,20 @@ func (p *posed) group(c *eviction.Candidates, g victim.Gang) {
 			limits = append(limits, limit)
 		}
 		slices.Sort(limits)
-		name := ""
+		var of *gang.Footprint
 		var stays []string
-		if group >= 0 {
-			if key, _, member := gang.KeyOf(pod); member {
-				name = key.Name // gangs that start together are one candidate
-			}
-			for _, f := range candidate.Gangs {
-				stays = append(stays, f.Slices...)
+		key, _, _ := gang.KeyOf(pod)
+		for i := range candidate.Gangs {
+			f := &candidate.Gangs[i]
+			stays = append(stays, f.Slices...)
+			if f.Key == key { // gangs that start together are one candidate
+				of = f
 			}
 		}
 		asked := holds.DemandOf(at.Info).Request
 		one := defrag.Pod{Node: at.Node, Request: p.vector(asked), Cost: p.cost(c.Now, pod), Group: group, Limits: limits, Kind: -1}
 		one.Kind = p.kind(pod, one)
-		p.pods, p.gang, p.requests, p.stays = append(p.pods, pod), append(p.gang, name), append(p.requests, asked), append(p.stays, stays)
+		p.pods, p.gang, p.requests, p.stays = append(p.pods, pod), append(p.gang, of), append(p.requests, asked), append(p.stays, stays)
 		p.Pods = append(p.Pods, one)
 	}
 }

@@ -40,8 +40,11 @@ func (r *round) propose(d *demand, p *posed, plan *defrag.Plan, at map[types.UID
 	for i, move := range plan.Moves {
 		pod, one := p.pods[move.Pod], &p.Pods[move.Pod]
 		m := v1alpha1.PlannedMove{
-			Namespace: pod.Namespace, PodName: pod.Name, PodUID: pod.UID, PodGroup: p.gang[move.Pod], SourceNode: p.room.Node(one.Node).Node().Name,
+			Namespace: pod.Namespace, PodName: pod.Name, PodUID: pod.UID, SourceNode: p.room.Node(one.Node).Node().Name,
 			TargetNode: p.room.Node(move.To).Node().Name, Bare: metav1.GetControllerOf(pod) == nil, Why: p.why(d, plan, i),
+		}
+		if of := p.gang[move.Pod]; of != nil {
+			m.PodGroup, m.SucceededGone = of.Key.Name, int32(of.Kept)
 		}
 		for _, before := range move.After {
 			m.After = append(m.After, int32(before))

@@ -313,9 +313,14 @@ type PlannedMove struct {
 	// PodGroup is the name of the gang that the pod is in, if any.
 	//
 	// +optional
-	PodGroup   string `json:"podGroup,omitempty"`
-	SourceNode string `json:"sourceNode"`
-	TargetNode string `json:"targetNode"`
+	PodGroup string `json:"podGroup,omitempty"`
+	// SucceededGone is how many members of its gang had run to success and were gone when the plan was made, and count towards
+	// the gang's minimum: what is stored does not tell of them any more.
+	//
+	// +optional
+	SucceededGone int32  `json:"succeededGone,omitempty"`
+	SourceNode    string `json:"sourceNode"`
+	TargetNode    string `json:"targetNode"`
 	// After are the moves that have to be done first, since they make the room for this one: their numbers, from 0.
 	//
 	// +optional

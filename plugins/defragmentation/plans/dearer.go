@@ -17,6 +17,7 @@ import (
 
 // dearer returns why more pods would start anew by a plan than it shows: a gang can no longer do without the members that move, say. Empty if
 // no more would. It counts as the planner does: a pod that moves is one, and a gang that falls below its minimum by that is all its pods.
+// Members that had succeeded and were gone when it planned are in the plan: nothing else tells of them.
 // It is to be asked before the first pod is evicted; later the gangs lack members by the plan itself.
 func (r *reconciler) dearer(ctx context.Context, p *v1alpha1.DefragmentationPlan) (string, error) {
 	losses, err := r.losses(ctx, p)
@@ -38,6 +39,7 @@ func (r *reconciler) dearer(ctx context.Context, p *v1alpha1.DefragmentationPlan
 		if err != nil {
 			return "", err
 		}
+		has.done += loss.gone
 		if has.there()-loss.left >= minimum { // so it is, too, where the minimum is not known
 			continue
 		}
@@ -54,6 +56,8 @@ func (r *reconciler) dearer(ctx context.Context, p *v1alpha1.DefragmentationPlan
 type loss struct {
 	// moves are how many of its pods move; left are those of them that run: others are gone by themselves, and their successors may run.
 	moves, left int
+	// gone are how many of its members succeeded and were gone when the plan was made.
+	gone int
 	// one is one of those that are left; nil for none.
 	one *v1.Pod
 }
@@ -73,7 +77,7 @@ func (r *reconciler) losses(ctx context.Context, p *v1alpha1.DefragmentationPlan
 		runs := pod != nil && pod.UID == move.PodUID && pod.DeletionTimestamp == nil && !podutil.IsPodTerminal(pod)
 		key := gang.Key{Namespace: move.Namespace, Name: move.PodGroup}
 		of := losses[key]
-		of.moves++
+		of.moves, of.gone = of.moves+1, int(move.SucceededGone)
 		if runs {
 			of.left, of.one = of.left+1, pod
 		}

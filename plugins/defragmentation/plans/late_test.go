@@ -27,6 +27,8 @@ import (
 type late struct {
 	// minimum, running and succeeded are of the gang; moves are of its pods, of which the first so many are gone by themselves.
 	minimum, running, succeeded, moves, gone int
+	// past are those that had succeeded and were gone when the plan was made.
+	past int32
 	// shown is how many pods start anew, as the plan says.
 	shown int32
 	// kind is how the gang is made: "", which is by a PodGroup of the community, "native", "annotation" or "single", which is native and no
@@ -51,6 +53,9 @@ func TestApprovedLate(t *testing.T) {
 		"all of it moves":                      {late{minimum: 3, running: 3, moves: 3, shown: 3}, ""},
 		"all of it starts anew, and it grew":   {late{minimum: 3, running: 3, moves: 1, shown: 2}, `gang "ns/elastic" would lose 1 of its 3 members`},
 		"a member succeeded, which it counts":  {late{minimum: 3, running: 3, succeeded: 1, moves: 1, shown: 1}, ""},
+		"one more has, and is there":           {late{minimum: 4, running: 3, succeeded: 1, past: 1, moves: 1, shown: 1}, ""},
+		"two had succeeded, and were gone":     {late{minimum: 4, running: 3, past: 2, moves: 1, shown: 1}, ""},
+		"two had, and one was lost since":      {late{minimum: 4, running: 2, past: 2, moves: 1, shown: 1}, `gang "ns/elastic" would lose 1 of its 4 members, and its minimum is 4`},
 		"one succeeded, and does not restart":  {late{minimum: 4, running: 3, succeeded: 1, moves: 1, shown: 3}, ""},
 		"what moves is gone by itself":         {late{minimum: 2, running: 1, moves: 1, gone: 1, shown: 1}, ""},
 		"a part of what moves is gone":         {late{minimum: 2, running: 3, moves: 2, gone: 1, shown: 2}, ""},
@@ -82,7 +87,7 @@ func (l late) bring(t *testing.T) *v1alpha1.DefragmentationPlan {
 	p.Status.Conditions = []metav1.Condition{{Type: v1alpha1.DefragmentationFound, Status: metav1.ConditionTrue, Reason: v1alpha1.DefragmentationReasonFound}}
 	p.Status.Places = []v1alpha1.PlannedPlace{{Namespace: "ns", PodName: "goal", PodUID: "goal", NodeName: "source", Members: 1}}
 	for i := range l.moves {
-		move := v1alpha1.PlannedMove{Namespace: "ns", PodName: fmt.Sprint("w-", i), PodUID: types.UID(fmt.Sprint("w-", i)), PodGroup: "elastic", SourceNode: "source", TargetNode: "target"}
+		move := v1alpha1.PlannedMove{Namespace: "ns", PodName: fmt.Sprint("w-", i), PodUID: types.UID(fmt.Sprint("w-", i)), PodGroup: "elastic", SourceNode: "source", TargetNode: "target", SucceededGone: l.past}
 		if l.kind == "single" {
 			move.PodGroup = ""
 		}

@@ -190,14 +190,20 @@ func TestStoriesOfCollectedPods(t *testing.T) {
 				c.add(podsNamed("b", 2, job)...)
 				c.run()
 				c.finish("a")
+				c.kept(gang)
 				collect(c)
 				c.footprint(gang)
+				c.kept(gang)
 				c.describe(gang, &Object{Min: 2, Owner: "first"})
 				c.footprint(gang)
+				c.kept(gang)
 			},
 			want: []string{
+				"kept: 0",
 				"job.train: 2 run of min 2, map[] by role, broken for 0s",
+				"kept: 2",
 				"job.train: 2 run of min 2, map[] by role, broken for 0s",
+				"kept: 0",
 			},
 		},
 	})

@@ -22,6 +22,11 @@ func (c *cluster) grows(name string) {
 	c.note("it grows: %t", c.s.Footprints(Key{"a", name})[0].Grows)
 }
 
+// kept notes how many members of a gang are counted off and gone.
+func (c *cluster) kept(name string) {
+	c.note("kept: %d", c.s.Footprints(Key{"a", name})[0].Kept)
+}
+
 // growsThenLoses lets gang x wait for an hour for what it grows by, and then lose a member.
 func (c *cluster) growsThenLoses() {
 	c.pass(time.Hour)
