@@ -16,30 +16,44 @@ import (
 // slice, are there, and where it should be: near those that are next to it in rank.
 type beside struct {
 	within *ground
-	// levels are label keys, coarsest first; neighbours the nodes of the members next in rank.
-	levels     []string
+	// levels are label keys, coarsest first.
+	levels []string
+	// spots are for the ranks that it may have, the best first, among company; attempt is that to place it.
+	spots   []spot
+	company *company
+	attempt *gang.Attempt
+	// at is where the best spot is that has a node; neighbours are the nodes of the members next in rank.
+	at         *ground
 	neighbours []*v1.Node
-	// begins is the level of the slice of which the member is the first, roomy the domains of that level
+	// begins is the level of the slice of which the member is the first there, roomy the domains of that level
 	// that seem to have room for the whole slice, or else for its members that exist.
 	begins string
 	roomy  map[string]bool
 }
 
-// beside finds where the other members are. It costs a look-up for each of them, and for a member that begins a slice what
-// planner.RoomIn costs.
-func (pl *Gang) beside(ctx context.Context, pod *v1.Pod, need *gang.Need) (beside, error) {
+// spot is where a member has to be with a rank.
+type spot struct {
+	rank int
+	pins []pin
+	// begins is the coarsest level of which it begins a slice, if any, and within where that has to be.
+	begins *gang.Level
+	within *ground
+}
+
+// beside finds where the other members are. It costs a look-up for each of them.
+func (pl *Gang) beside(pod *v1.Pod, need *gang.Need) beside {
 	required, layout := need.Spec.RequiredTopology, &need.Spec.Layout
 	if required == "" && len(layout.Levels) == 0 {
-		return beside{}, nil
+		return beside{}
 	}
 	c := pl.companyOf(pod, need)
-	var b beside
-	pins := make([][]pin, len(c.ranks))
+	b := beside{company: c, attempt: byItself(pod, need), spots: make([]spot, len(c.ranks))}
+	var whole []pin
 	if required != "" {
-		home := c.homes(required, math.MaxInt)[0]
-		for i := range pins {
-			pins[i] = append(pins[i], pin{required, home})
-		}
+		whole = []pin{{required, c.homes(required, math.MaxInt)[0]}}
+	}
+	for i, rank := range c.ranks {
+		b.spots[i] = spot{rank: rank, pins: slices.Clone(whole)}
 	}
 	for _, level := range layout.Levels {
 		b.levels = append(b.levels, level.Key)
@@ -47,28 +61,46 @@ func (pl *Gang) beside(ctx context.Context, pod *v1.Pod, need *gang.Need) (besid
 			continue
 		}
 		homes := c.homes(level.Key, level.Slice)
-		for i, rank := range c.ranks {
-			pins[i] = append(pins[i], pin{level.Key, homes[rank/level.Slice]})
-		}
-		if homes[c.ranks[0]/level.Slice] == nil && b.begins == "" {
-			if err := pl.begin(ctx, &b, c, level, groundOf(pins[:1]), byItself(pod, need)); err != nil {
-				return beside{}, err
+		for i := range b.spots {
+			s := &b.spots[i]
+			s.pins = append(s.pins, pin{level.Key, homes[s.rank/level.Slice]})
+			if homes[s.rank/level.Slice] == nil && s.begins == nil {
+				s.begins, s.within = &level, groundOf(*s)
 			}
 		}
 	}
-	b.within = groundOf(pins)
-	inside := slices.DeleteFunc(c.on, func(standing placement.Standing) bool {
-		return !slices.ContainsFunc(b.levels, func(key string) bool { _, ok := c.label(standing.Node, key); return ok })
-	})
-	for _, standing := range placement.Neighbours(inside, c.ranks[0]) {
-		b.neighbours = append(b.neighbours, c.nodes[standing.Node])
+	b.within = groundOf(b.spots...)
+	return b
+}
+
+// choose takes the first spot for which one of the nodes will do. For a member that begins a slice there it costs what
+// planner.RoomIn costs.
+func (pl *Gang) choose(ctx context.Context, b *beside, nodes []fwk.NodeInfo) error {
+	for _, s := range b.spots {
+		b.at = groundOf(s)
+		if !slices.ContainsFunc(nodes, func(info fwk.NodeInfo) bool { return b.at.allows(info.Node()) }) {
+			continue
+		}
+		c := b.company
+		c.from(s.rank)
+		inside := slices.DeleteFunc(slices.Clone(c.on), func(standing placement.Standing) bool {
+			return !slices.ContainsFunc(b.levels, func(key string) bool { _, ok := c.label(standing.Node, key); return ok })
+		})
+		for _, standing := range placement.Neighbours(inside, s.rank) {
+			b.neighbours = append(b.neighbours, c.nodes[standing.Node])
+		}
+		if s.begins == nil {
+			return nil
+		}
+		return pl.begin(ctx, b, s)
 	}
-	return b, nil
+	return nil
 }
 
 // begin finds the domains in which there is room for a slice of which the member is the first, beside what other members need that
 // have to be there.
-func (pl *Gang) begin(ctx context.Context, b *beside, c *company, level gang.Level, within *ground, a *gang.Attempt) error {
+func (pl *Gang) begin(ctx context.Context, b *beside, s spot) error {
+	c, level, within := b.company, s.begins, s.within
 	domains, owed := map[int]string{}, map[string]int{}
 	for _, standing := range c.on {
 		if value, ok := c.label(standing.Node, level.Key); ok && within.allows(c.nodes[standing.Node]) {
@@ -80,7 +112,7 @@ func (pl *Gang) begin(ctx context.Context, b *beside, c *company, level gang.Lev
 			owed[value]++
 		}
 	}
-	room, err := pl.ready().RoomIn(ctx, a, level.Key, within.allows, func(value string) int { return level.Slice + owed[value] })
+	room, err := pl.ready().RoomIn(ctx, b.attempt, level.Key, within.allows, func(value string) int { return level.Slice + owed[value] })
 	if err != nil {
 		return err
 	}
@@ -89,7 +121,7 @@ func (pl *Gang) begin(ctx context.Context, b *beside, c *company, level gang.Lev
 	}
 	b.begins, b.roomy = level.Key, roomy(room, level.Slice)
 	if len(b.roomy) == 0 {
-		b.roomy = roomy(room, c.together(level.Slice))
+		b.roomy = roomy(room, c.together(s.rank, level.Slice))
 	}
 	return nil
 }
@@ -119,12 +151,12 @@ type pin struct {
 	at  *home
 }
 
-// groundOf returns where a node has all pins of one of these lists, of which all have the same keys.
-func groundOf(lists [][]pin) *ground {
+// groundOf returns where a node has all pins of one of these spots, of which all have the same keys.
+func groundOf(spots ...spot) *ground {
 	root := &ground{}
-	for _, pins := range lists {
+	for _, s := range spots {
 		g := root
-		for _, one := range pins {
+		for _, one := range s.pins {
 			g = g.inside(one)
 		}
 	}
@@ -163,9 +195,12 @@ func (g *ground) allows(node *v1.Node) bool {
 }
 
 // score returns, from 0 to fwk.MaxScore, how many levels a node shares with a member that is
-// next in rank; all on the node of one. For a member that begins a slice it is 0 where the rest
+// next in rank; all on the node of one, and none outside the best spot. For a member that begins a slice it is 0 where the rest
 // of the slice would find no room, and more elsewhere.
 func (b *beside) score(node *v1.Node) int64 {
+	if !b.at.allows(node) {
+		return 0
+	}
 	most := 0
 	if len(b.roomy) > 0 {
 		if !b.roomy[node.Labels[b.begins]] {

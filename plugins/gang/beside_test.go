@@ -193,3 +193,48 @@ func TestNewcomerFillsAGapThatHasRoom(t *testing.T) {
 		})
 	}
 }
+
+// TestNewcomerGoesToTheFullestSlice: where members carry no numbers, one that is made anew rather goes to the fullest of the slices that
+// lack some and have room, whatever the names of their racks are.
+func TestNewcomerGoesToTheFullestSlice(t *testing.T) {
+	for sentence, c := range map[string]struct {
+		on   []int // how many members run in each rack
+		full []int // racks that take no other
+		want int
+	}{
+		"the short slice is first":     {on: []int{1, 4, 3}, want: 2},
+		"the short slice is last":      {on: []int{3, 4, 1}, want: 0},
+		"the two are next to another":  {on: []int{3, 1, 4}, want: 0},
+		"the fullest has no room":      {on: []int{1, 3, 2}, full: []int{1}, want: 2},
+		"only the shortest has room":   {on: []int{3, 1, 2}, full: []int{0, 2}, want: 1},
+		"one that lacks one before it": {on: []int{2, 3, 2}, want: 1},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			nodes := makeNodes(18, 3) // six to a rack
+			var pods []*v1.Pod
+			total := 0
+			for _, n := range c.on {
+				total += n
+			}
+			members := makeMembers("train", total+1, 8, func(_ int, pod *st.PodWrapper) {
+				pod.Annotation(v1alpha1.TopologySlicesAnnotation, fmt.Sprintf(`[{"topology":%q,"size":4}]`, rack))
+			})
+			for in, n := range c.on {
+				for i := range n {
+					member := &members[len(pods)]
+					*member = bound(*member, nodes[6*in+i].Name)
+					pods = append(pods, *member)
+				}
+			}
+			for _, in := range c.full {
+				pods = append(pods, fill(nodes[6*in:6*in+6], 0)...)
+			}
+			s := newStage(t, nodes, pods...)
+			s.open()
+			s.see(members...)
+			if best := s.best(t, members[total]); !namesOf(nodes[6*c.want : 6*c.want+6]...).IsSuperset(best) {
+				t.Errorf("it goes to one of %v, want rack %d", best, c.want)
+			}
+		})
+	}
+}

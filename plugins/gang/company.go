@@ -1,6 +1,7 @@
 package gang
 
 import (
+	"cmp"
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
@@ -16,9 +17,11 @@ type company struct {
 	nodes []*v1.Node
 	// on are those that have their places, by the indexes of their nodes.
 	on []placement.Standing
-	// ranks are the member's own, or, where members carry none, the gaps that it may fill, the lowest first.
+	// ranks are the member's own, or, where members carry none, the gaps that it may fill: those of the fullest slice first.
 	ranks []int
-	// waiting are the ranks of the others that are still to be placed, if the member has its first.
+	// taken are the numbers of those that have their places, in order, where members carry none.
+	taken []int
+	// waiting are the ranks of the others that are still to be placed; see from.
 	waiting []int
 }
 
@@ -49,9 +52,9 @@ func (pl *Gang) companyOf(pod *v1.Pod, need *gang.Need) *company {
 // number gives the members numbers, by which those that are placed are in whole slices.
 func (c *company) number(layout gang.Layout) {
 	placement.Number(c.on, planner.Levels(&layout), c.label)
-	taken := make([]int, len(c.on)) // in order
+	c.taken = make([]int, len(c.on))
 	for i, standing := range c.on {
-		taken[i] = standing.Rank
+		c.taken[i] = standing.Rank
 	}
 	var sizes []int
 	for _, level := range layout.Levels {
@@ -59,19 +62,33 @@ func (c *company) number(layout gang.Layout) {
 			sizes = append(sizes, level.Slice)
 		}
 	}
-	c.ranks = gaps(taken, 0, sizes)
-	next := c.ranks[0]
-	for n := range c.waiting {
-		next = free(taken, next+1)
-		c.waiting[n] = next
+	list := gaps(c.taken, 0, sizes)
+	slices.SortStableFunc(list, func(a, b gap) int { return cmp.Compare(a.lacks, b.lacks) })
+	c.ranks = nil
+	for _, gap := range list {
+		c.ranks = append(c.ranks, gap.rank)
 	}
 }
+
+// from gives those that wait the next free numbers after that of the member, where members carry none.
+func (c *company) from(rank int) {
+	if c.taken == nil {
+		return
+	}
+	for n := range c.waiting {
+		rank = free(c.taken, rank+1)
+		c.waiting[n] = rank
+	}
+}
+
+// gap is a free number in a slice that lacks so many.
+type gap struct{ rank, lacks int }
 
 // gaps returns a free number of each slice that has members and lacks some, or, where there is no such slice, the first number from
 // one on that is free. Of a slice that has slices inside it returns the gaps of these. Taken are the numbers of the members there, in
 // order, and sizes those of slices, the largest first.
-func gaps(taken []int, from int, sizes []int) []int {
-	var list []int
+func gaps(taken []int, from int, sizes []int) []gap {
+	var list []gap
 	for rest := taken; len(sizes) > 0 && len(rest) > 0; {
 		size := sizes[0]
 		slice := rest[0] / size
@@ -80,12 +97,16 @@ func gaps(taken []int, from int, sizes []int) []int {
 			n++
 		}
 		if n < size {
-			list = append(list, gaps(rest[:n], slice*size, sizes[1:])...)
+			inside := gaps(rest[:n], slice*size, sizes[1:])
+			for i, one := range inside {
+				inside[i].lacks = cmp.Or(one.lacks, size-n)
+			}
+			list = append(list, inside...)
 		}
 		rest = rest[n:]
 	}
 	if len(list) == 0 {
-		list = append(list, free(taken, from))
+		list = append(list, gap{rank: free(taken, from)})
 	}
 	return list
 }
@@ -127,10 +148,10 @@ func (c *company) homes(key string, size int) map[int]*home {
 }
 
 // together counts the member and those that wait in its slice.
-func (c *company) together(size int) int {
+func (c *company) together(rank, size int) int {
 	n := 1
-	for _, rank := range c.waiting {
-		if rank/size == c.ranks[0]/size {
+	for _, other := range c.waiting {
+		if other/size == rank/size {
 			n++
 		}
 	}

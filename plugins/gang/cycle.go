@@ -109,9 +109,8 @@ func (pl *Gang) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod
 		}
 		(&planner.Unplaced{Attempt: one}).Tell(state)
 	}
-	var err error
-	visit.beside, err = pl.beside(ctx, pod, need)
-	return nil, fwk.AsStatus(err)
+	visit.beside = pl.beside(pod, need)
+	return nil, nil
 }
 
 // byItself returns the attempt to place one member of a gang whose others need no plan.

@@ -8,11 +8,18 @@ import (
 )
 
 // PreScore skips Score except for later members of a gang that is laid out in a topology.
-func (pl *Gang) PreScore(_ context.Context, state fwk.CycleState, _ *v1.Pod, _ []fwk.NodeInfo) *fwk.Status {
-	if visit := visitOf(state); visit != nil && len(visit.beside.neighbours)+len(visit.beside.roomy) > 0 {
-		return nil
+func (pl *Gang) PreScore(ctx context.Context, state fwk.CycleState, _ *v1.Pod, nodes []fwk.NodeInfo) *fwk.Status {
+	visit := visitOf(state)
+	if visit == nil {
+		return fwk.NewStatus(fwk.Skip)
 	}
-	return fwk.NewStatus(fwk.Skip)
+	if err := pl.choose(ctx, &visit.beside, nodes); err != nil {
+		return fwk.AsStatus(err)
+	}
+	if len(visit.beside.neighbours)+len(visit.beside.roomy) == 0 {
+		return fwk.NewStatus(fwk.Skip)
+	}
+	return nil
 }
 
 // Score prefers nodes near members of the gang that are next in rank.

@@ -20,8 +20,7 @@ func Levels(layout *gang.Layout) []placement.Level {
 }
 
 // rank records where the placed members of a gang are, and gives all members numbers: their
-// own, or, where they carry none, numbers by which the placed ones are in whole slices, and
-// the others fill the gaps.
+// own, or, where they carry none, numbers by which the placed ones are in whole slices.
 func (w *world) rank(problem *placement.Problem, i int, need *gang.Need) {
 	g := &problem.Gangs[i]
 	for _, placed := range need.Placed {
@@ -29,19 +28,16 @@ func (w *world) rank(problem *placement.Problem, i int, need *gang.Need) {
 			g.On = append(g.On, placement.Standing{Node: node, Rank: need.Ranks[placed.Pod.UID]})
 		}
 	}
-	if need.Ranked || len(g.On) == 0 || len(g.Levels) == 0 {
-		for position, member := range g.Members {
-			rank, ok := need.Ranks[w.pods[member].UID]
-			if !ok {
-				rank = position
-			}
-			problem.Members[member].Rank = rank
+	for position, member := range g.Members {
+		rank, ok := need.Ranks[w.pods[member].UID]
+		if !ok {
+			rank = position
 		}
-		return
+		problem.Members[member].Rank = rank
 	}
-	gaps := placement.Number(g.On, g.Levels, w.Label)
-	for n, member := range g.Members {
-		problem.Members[member].Rank = gaps(n)
+	if !need.Ranked {
+		g.Unnumbered = true
+		placement.Number(g.On, g.Levels, w.Label)
 	}
 }
 

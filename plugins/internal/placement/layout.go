@@ -16,6 +16,16 @@ type layout struct {
 	*filling
 	tree *tree
 	gang Gang
+	// ranks are the numbers that were given to members which carry none.
+	ranks map[int]int
+}
+
+// rank returns the number of a member.
+func (l *layout) rank(m int) int {
+	if rank, ok := l.ranks[m]; ok {
+		return rank
+	}
+	return l.Members[m].Rank
 }
 
 // lay places a run of members in a branch whose next level is the one at depth. It returns the
@@ -47,7 +57,7 @@ func (l *layout) lay(ctx context.Context, b *branch, depth int, run []int) (left
 // in rank, if there is room, and the others as the world scores.
 func (l *layout) leaf(ctx context.Context, b *branch, run []int) (left []int, err error) {
 	for _, m := range run {
-		for _, node := range l.beside(b, l.Members[m].Rank) {
+		for _, node := range l.beside(b, l.rank(m)) {
 			if ok, err := l.on([]int{node}).take(ctx, m, 1); err != nil {
 				return nil, err
 			} else if ok {
@@ -129,7 +139,7 @@ type load struct {
 }
 
 func (l *layout) load(units ...[]int) load {
-	w := load{units: units, rank: l.Members[units[0][0]].Rank}
+	w := load{units: units, rank: l.rank(units[0][0])}
 	at := map[int]int{}
 	for _, unit := range units {
 		w.members += len(unit)
@@ -387,7 +397,7 @@ func (l *layout) anywhere(ctx context.Context, b *branch, depth int, unit []int)
 func (l *layout) units(run []int, size int) [][]int {
 	var units [][]int
 	for i, m := range run {
-		if i > 0 && l.Members[m].Rank/size == l.Members[run[i-1]].Rank/size && size > 1 {
+		if i > 0 && size > 1 && l.rank(m)/size == l.rank(run[i-1])/size {
 			units[len(units)-1] = append(units[len(units)-1], m)
 		} else {
 			units = append(units, []int{m})

@@ -68,9 +68,8 @@ func (s *solver) inOrder(node map[int]int) (ordered, as map[int]int) {
 }
 
 // Number gives ranks to members that have their place and carry none, so that members in one domain
-// of a level with slices fill its slices one after the other. The function that it returns gives
-// the ranks that are left, from 0: the gaps first.
-func Number(on []Standing, levels []Level, label func(node int, key string) (string, bool)) (left func(n int) int) {
+// of a level with slices fill its slices one after the other.
+func Number(on []Standing, levels []Level, label func(node int, key string) (string, bool)) {
 	levels = slices.DeleteFunc(slices.Clone(levels), func(level Level) bool { return !level.sliced() })
 	values := func(standing Standing) []string {
 		list := make([]string, len(levels))
@@ -80,7 +79,7 @@ func Number(on []Standing, levels []Level, label func(node int, key string) (str
 		return list
 	}
 	slices.SortStableFunc(on, func(a, b Standing) int { return slices.Compare(values(a), values(b)) })
-	next, taken := 0, map[int]bool{}
+	next := 0
 	for i := range on {
 		if i > 0 {
 			before, now := values(on[i-1]), values(on[i])
@@ -92,17 +91,7 @@ func Number(on []Standing, levels []Level, label func(node int, key string) (str
 			}
 		}
 		on[i].Rank = next
-		taken[next] = true
 		next++
-	}
-	return func(n int) int {
-		rank := 0
-		for ; n > 0 || taken[rank]; rank++ {
-			if !taken[rank] {
-				n--
-			}
-		}
-		return rank
 	}
 }
 

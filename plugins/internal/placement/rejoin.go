@@ -12,6 +12,9 @@ func (l *layout) rejoin(ctx context.Context, run []int) (rest []int, err error) 
 	if len(l.gang.On) == 0 {
 		return run, nil
 	}
+	if l.gang.Unnumbered {
+		return l.fillGaps(ctx, run)
+	}
 	for depth, level := range slices.Backward(l.tree.levels) {
 		if level.Slice > 1 {
 			if run, err = l.rejoinAt(ctx, depth, run); err != nil {
@@ -34,7 +37,7 @@ func (l *layout) rejoinAt(ctx context.Context, depth int, run []int) (rest []int
 	var order []*branch
 	units := map[*branch][][]int{}
 	for _, unit := range l.units(run, level.Slice) {
-		slice := l.Members[unit[0]].Rank / level.Slice
+		slice := l.rank(unit[0]) / level.Slice
 		switch home := homes[slice]; {
 		case !stands[slice]:
 			rest = append(rest, unit...)

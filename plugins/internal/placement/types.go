@@ -95,6 +95,9 @@ type Gang struct {
 	// On are the places of members that are placed already: they decide the required domain and the
 	// domains of their slices, and take the lead in those of the other levels.
 	On []Standing
+	// Unnumbered: its members carry no numbers. Those that are placed have numbers by which they are in whole slices, see Number;
+	// beside them the others may have any.
+	Unnumbered bool
 }
 
 // Problem is a group of gangs.

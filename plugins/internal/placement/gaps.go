@@ -1,0 +1,141 @@
+package placement
+
+import (
+	"cmp"
+	"context"
+	"slices"
+)
+
+// gap is what a slice lacks that has members.
+type gap struct {
+	// home is the domain that has them.
+	home *branch
+	// units are its free numbers, by the slices inside it that have no members.
+	units [][]int
+	lacks int
+}
+
+// fillGaps places members that carry no numbers in slices that lack some: in any that has room, the finest first, and of these the
+// fullest. It gives them numbers. It returns those that are to begin slices, since there are more of them than are lacking.
+func (l *layout) fillGaps(ctx context.Context, run []int) (rest []int, err error) {
+	taken := map[int]bool{} // and gaps that were seen
+	for _, standing := range l.gang.On {
+		taken[standing.Rank] = true
+	}
+	newcomers, stand := len(run), len(taken)
+	for depth, level := range slices.Backward(l.tree.levels) {
+		if level.Slice > 1 {
+			if run, err = l.fillAt(ctx, depth, l.gaps(depth, taken), run); err != nil {
+				return nil, err
+			}
+		}
+	}
+	lacking := len(taken) - stand
+	run = run[:min(len(run), max(0, newcomers-lacking))]
+	next := 0
+	for _, m := range run {
+		for taken[next] {
+			next++
+		}
+		l.ranks[m] = next
+		next++
+	}
+	return run, nil
+}
+
+// gaps lists what slices of the level at depth lack, the fullest first, and notes their numbers as taken.
+func (l *layout) gaps(depth int, taken map[int]bool) []*gap {
+	level, homes, inside, seen := l.tree.levels[depth], map[int]*branch{}, l.tree.unit(depth+1), map[int]bool{}
+	l.homes(l.tree.root, 0, depth, homes)
+	var gaps []*gap
+	for _, standing := range l.gang.On {
+		slice := standing.Rank / level.Slice
+		if _, ok := l.world.Label(standing.Node, level.Key); !ok || seen[slice] {
+			continue
+		}
+		seen[slice] = true
+		g := &gap{home: homes[slice]}
+		for rank := slice * level.Slice; rank < (slice+1)*level.Slice; rank++ {
+			if taken[rank] {
+				continue
+			}
+			taken[rank] = true
+			if last := len(g.units) - 1; last >= 0 && g.units[last][0]/inside == rank/inside {
+				g.units[last] = append(g.units[last], rank)
+			} else {
+				g.units = append(g.units, []int{rank})
+			}
+			g.lacks++
+		}
+		if g.home != nil { // or else nowhere
+			gaps = append(gaps, g)
+		}
+	}
+	slices.SortStableFunc(gaps, func(a, b *gap) int { return cmp.Compare(a.lacks, b.lacks) })
+	return gaps
+}
+
+// fillAt fills gaps at the level at depth: with whole units, and what is left of the run that is less than one. It returns the rest.
+func (l *layout) fillAt(ctx context.Context, depth int, gaps []*gap, run []int) (rest []int, err error) {
+	for _, g := range gaps {
+		if run, err = l.fill(ctx, depth, g, run); err != nil {
+			return nil, err
+		}
+	}
+	for _, g := range gaps {
+		if short := len(run) % l.tree.unit(depth+1); short > 0 && len(g.units) > 0 && len(g.units[0]) > short {
+			ok, err := l.putAs(ctx, g.home, depth, run[:short], g.units[0][:short])
+			if ok || err != nil {
+				return run[short:], err
+			}
+		}
+	}
+	return run, nil
+}
+
+// fill places units in a gap: as many as there are members for, or else those that it takes. Where one member finds no room, one of
+// another class may.
+func (l *layout) fill(ctx context.Context, depth int, g *gap, run []int) (rest []int, err error) {
+	var ranks []int
+	n := 0
+	for ; n < len(g.units) && len(ranks)+len(g.units[n]) <= len(run); n++ {
+		ranks = append(ranks, g.units[n]...)
+	}
+	if ok, err := l.putAs(ctx, g.home, depth, run[:len(ranks)], ranks); ok || err != nil {
+		g.units = g.units[n:]
+		return run[len(ranks):], err
+	}
+	run = slices.Clone(run)
+	refused := map[int]bool{}
+	for i := 0; i < len(run) && len(g.units) > 0; {
+		unit := g.units[0]
+		if refused[l.Members[run[i]].Class] {
+			i++
+			continue
+		}
+		if i+len(unit) > len(run) {
+			break
+		}
+		ok, err := l.putAs(ctx, g.home, depth, run[i:i+len(unit)], unit)
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			run, g.units = slices.Delete(run, i, i+len(unit)), g.units[1:]
+		} else {
+			refused[l.Members[run[i]].Class] = true
+		}
+	}
+	return run, nil
+}
+
+// putAs places members in a domain, all or none, with these numbers.
+func (l *layout) putAs(ctx context.Context, d *branch, depth int, run, ranks []int) (ok bool, err error) {
+	for i, m := range run {
+		l.ranks[m] = ranks[i]
+	}
+	if len(run) > 0 && !l.mayTakeAll(d, depth, l.load(run)) {
+		return false, nil
+	}
+	return l.put(ctx, d, depth, run)
+}
