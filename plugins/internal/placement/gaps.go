@@ -107,6 +107,9 @@ func (l *layout) fill(ctx context.Context, depth int, g *gap, run []int) (rest [
 	}
 	run = slices.Clone(run)
 	refused := map[int]bool{}
+	if n == 1 {
+		refused[l.Members[run[0]].Class] = true // that was it
+	}
 	for i := 0; i < len(run) && len(g.units) > 0; {
 		unit := g.units[0]
 		if refused[l.Members[run[i]].Class] {

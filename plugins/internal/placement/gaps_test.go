@@ -3,6 +3,7 @@ package placement
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 )
 
@@ -15,7 +16,7 @@ func TestNewcomersFindWhatThereIs(t *testing.T) {
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			found := 0
-			for seed := range uint64(2000) {
+			for seed := range uint64(1500) {
 				c, p := unnumbered(t, rand.New(rand.NewPCG(seed, 31)), layouts[sentence])
 				if len(p.Members) == 0 {
 					continue
@@ -88,76 +89,91 @@ func unnumbered(t *testing.T, rng *rand.Rand, levels []Level) (*cluster, Problem
 // takesNewcomers tries all numbers that newcomers may have: those in slices that lack some, the finest first as far as these have room
 // in the cluster as it was before, and whole slices inside slices that lack some, but for one.
 func takesNewcomers(before, c *cluster, p Problem) bool {
-	g := p.Gangs[0]
-	var sizes []int
-	var keys []string
+	n := &numbers{c: c, p: p}
+	n.look(before)
+	return n.try(0, 0, 0, nil)
+}
+
+// numbers are those that newcomers may have.
+type numbers struct {
+	c *cluster
+	p Problem
+	// fine is the size of the finest slices; homes are the domains of those that have members, gaps the free numbers of these, and of
+	// others inside slices that have members; ends is the first number after these.
+	fine  int
+	homes map[int]string
+	gaps  [][]int
+	ends  int
+	// joined is how many newcomers find room in the finest slices that have members, lacking how many gaps there are.
+	joined, lacking int
+}
+
+func (n *numbers) look(before *cluster) {
+	g, coarse, key := n.p.Gangs[0], 0, ""
 	for _, level := range g.Levels {
 		if level.Slice > 1 {
-			sizes, keys = append(sizes, level.Slice), append(keys, level.Key)
+			coarse, n.fine, key = max(coarse, level.Slice), level.Slice, level.Key
 		}
 	}
-	coarse, fine, key := sizes[0], sizes[len(sizes)-1], keys[len(keys)-1]
-	taken, homes, ends := map[int]bool{}, map[int]string{}, 0
+	taken := map[int]bool{}
+	n.homes = map[int]string{}
 	for _, standing := range g.On {
 		taken[standing.Rank] = true
-		homes[standing.Rank/fine], _ = c.Label(standing.Node, key)
-		ends = max(ends, (standing.Rank/coarse+1)*coarse)
+		n.homes[standing.Rank/n.fine], _ = before.Label(standing.Node, key)
+		n.ends = max(n.ends, (standing.Rank/coarse+1)*coarse)
 	}
-	var gaps [][]int // by slice
-	joined, lacking := 0, 0
-	for slice := range ends / fine {
+	for slice := range n.ends / n.fine {
 		var gap []int
-		room := 0
-		for rank := slice * fine; rank < (slice+1)*fine; rank++ {
+		for rank := slice * n.fine; rank < (slice+1)*n.fine; rank++ {
 			if !taken[rank] {
 				gap = append(gap, rank)
 			}
 		}
-		for node := range before.free {
-			if value, _ := before.Label(node, key); value == homes[slice] {
-				room += before.free[node][0]
+		n.gaps = append(n.gaps, gap)
+		n.lacking += len(gap)
+		room := 0
+		for node, free := range before.free {
+			if value, _ := before.Label(node, key); value == n.homes[slice] {
+				room += free[0]
 			}
 		}
-		gaps, lacking = append(gaps, gap), lacking+len(gap)
-		if homes[slice] != "" {
-			joined += min(len(gap), room)
-		}
+		n.joined += min(len(gap), room)
 	}
-	n := len(p.Members)
-	joined = min(joined, n)
-	var try func(slice, join, short int, ranks []int) bool
-	try = func(slice, join, short int, ranks []int) bool {
-		if join > joined || short > 1 || len(ranks) > n {
+	n.joined = min(n.joined, len(n.p.Members))
+}
+
+// try goes through the slices from one on; join newcomers have joined others in the finest ones before it, and short slices have begun.
+func (n *numbers) try(slice, join, short int, ranks []int) bool {
+	newcomers := len(n.p.Members)
+	if join > n.joined || short > 1 || len(ranks) > newcomers {
+		return false
+	}
+	if slice == len(n.gaps) {
+		if join < n.joined || len(ranks) < min(newcomers, n.lacking) {
 			return false
 		}
-		if slice < len(gaps) {
-			for k := 0; k <= len(gaps[slice]); k++ {
-				j, s := 0, 0
-				if homes[slice] != "" {
-					j = k
-				} else if 0 < k && k < fine {
-					s = 1
-				}
-				if try(slice+1, join+j, short+s, append(ranks[:len(ranks):len(ranks)], gaps[slice][:k]...)) {
-					return true
-				}
-			}
-			return false
-		}
-		if join < joined || len(ranks) < min(n, lacking) {
-			return false
-		}
-		q := p
-		q.Members = equal(n)
-		for m := range n {
-			q.Members[m].Rank = ends + m - len(ranks)
+		p := n.p
+		p.Members = equal(newcomers)
+		for m := range p.Members {
+			p.Members[m].Rank = n.ends + m - len(ranks)
 			if m < len(ranks) {
-				q.Members[m].Rank = ranks[m]
+				p.Members[m].Rank = ranks[m]
 			}
 		}
-		return solvable(c, q)
+		return solvable(n.c, p)
 	}
-	return try(0, 0, 0, nil)
+	for k := 0; k <= len(n.gaps[slice]); k++ {
+		join, short := join, short
+		if n.homes[slice] != "" {
+			join += k
+		} else {
+			short += btoi(0 < k && k < n.fine)
+		}
+		if n.try(slice+1, join, short, slices.Concat(ranks, n.gaps[slice][:k])) {
+			return true
+		}
+	}
+	return false
 }
 
 // TestGapsAreFilled shows which gaps newcomers fill.
