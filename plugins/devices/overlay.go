@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/dynamic-resource-allocation/resourceclaim"
+	"k8s.io/dynamic-resource-allocation/structured"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
@@ -34,6 +35,9 @@ type Overlay struct {
 	freed map[types.UID]*resourceapi.ResourceClaim
 	// signalled are the claims that the plugin reserves while Take asks it to.
 	signalled []types.UID
+	// allocated are the devices that claims have; counts are of the others, by class. Both were looked up when first asked for.
+	allocated sets.Set[structured.DeviceID]
+	counts    map[string]*count
 }
 
 // Overlay returns an overlay in which nothing differs from what is.

@@ -54,30 +54,41 @@ func (s *Stock) All(className string) (all map[string]int, bounded bool, err err
 }
 
 func (s *Stock) without(allocated sets.Set[structured.DeviceID], className string) (counts map[string]int, bounded bool, err error) {
+	counts = map[string]int{}
+	bounded, err = s.each(className, func(id structured.DeviceID, node string) {
+		if !allocated.Has(id) {
+			counts[node]++
+		}
+	})
+	if err != nil || !bounded {
+		return nil, false, err
+	}
+	return counts, true, nil
+}
+
+// each calls count with the devices of a class and their nodes, as long as they bound what can be allocated.
+func (s *Stock) each(className string, count func(id structured.DeviceID, node string)) (bounded bool, err error) {
 	class, err := s.manager.DeviceClasses().Get(className)
 	if apierrors.IsNotFound(err) {
-		return nil, false, nil // the filters report it
+		return false, nil // the filters report it
 	}
 	if err != nil {
-		return nil, false, fmt.Errorf("reading device class %s: %w", className, err)
+		return false, fmt.Errorf("reading device class %s: %w", className, err)
 	}
 	all, err := s.slices()
 	if err != nil {
-		return nil, false, err
+		return false, err
 	}
-	counts = map[string]int{}
 	for _, slice := range all {
 		selected := s.selects(match{slice, class})
 		if selected.shared {
-			return nil, false, nil
+			return false, nil
 		}
 		for _, id := range selected.ids {
-			if !allocated.Has(id) {
-				counts[*slice.Spec.NodeName]++
-			}
+			count(id, *slice.Spec.NodeName)
 		}
 	}
-	return counts, true, nil
+	return true, nil
 }
 
 // rememberedPerSlice is how many classes are remembered on average for each ResourceSlice.

@@ -188,44 +188,73 @@ type counted struct {
 	all         bool
 }
 
-// devicesBehind returns how many devices a node has behind an extended resource, all or those that are left. It reports whether they
-// count there: a device class backs the resource, and the node does not have that itself.
-func (w *world) devicesBehind(node int, name v1.ResourceName, all bool) (count int64, backed bool) {
+// devicesBehind returns how many devices a node has behind an extended resource. It reports whether they count there: a device class
+// backs the resource, and the node does not have that itself.
+func (w *world) devicesBehind(node int, name v1.ResourceName) (count int64, backed bool) {
 	class := w.backing(name)
 	if class == "" || w.storage.stock == nil || holds.Amount(w.tx.Node(node).GetAllocatable(), name) > 0 {
 		return 0, false
 	}
-	if devices := w.devicesOf(class, all); devices != nil {
+	if devices := w.devicesOf(class, true); devices != nil {
 		return int64(devices[w.tx.Node(node).Node().Name]), true
 	}
 	return math.MaxInt32, true
 }
 
-// takenOf returns how much of a resource members of the plan take on a node.
-func (w *world) takenOf(node int, name v1.ResourceName) (amount int64) {
-	if w.members == nil {
-		w.members = make(map[types.UID]bool, len(w.pods))
-		for _, pod := range w.pods {
-			w.members[pod.UID] = true
+// devicesNow returns how many devices behind an extended resource a node has as things would be: beside those that members of the
+// plan and other pods have, and those that are held for others. It reports whether that is known.
+func (w *world) devicesNow(node int, name v1.ResourceName) (left int64, known bool) {
+	devices, bounded, err := w.tx.DevicesLeft(w.backing(name), node)
+	return int64(devices), bounded && err == nil // the filters report errors
+}
+
+// heldDevices returns, by node, what is held for others than a gang with devices: these are not left, and need not be taken off again.
+func (w *world) heldDevices(f *floor) map[string]resource.Vector {
+	if f.held == nil {
+		f.held = map[string]resource.Vector{}
+		for _, other := range w.holds.Devices(f.holders...) {
+			if f.held[other.Node] == nil {
+				f.held[other.Node] = resource.Vector{}
+			}
+			f.held[other.Node].Add(other.Request, 1)
 		}
 	}
-	for _, info := range w.tx.Node(node).GetPods() {
-		if w.members[info.GetPod().UID] {
-			amount += resource.FromList(resource.Requests(info.GetPod()))[name]
+	return f.held
+}
+
+// claimed counts the devices behind an extended resource for which pods have claims, each claim once.
+func (w *world) claimed(pods []*v1.Pod, name v1.ResourceName) int64 {
+	class := w.backing(name)
+	if class == "" || w.storage.devices == nil {
+		return 0
+	}
+	var all claimed
+	seen := map[claimKey]bool{}
+	for _, pod := range pods {
+		for _, key := range deviceKeys(pod) {
+			claim, err := w.storage.devices.Get(key.device().Namespace, key.device().Name)
+			if err == nil && !seen[key] { // the filters report errors
+				seen[key] = true
+				all.takes(claim)
+			}
 		}
 	}
-	return amount
+	return all.devices[class]
 }
 
 // backing returns the device class that backs an extended resource; empty for none.
 func (w *world) backing(name v1.ResourceName) string {
-	if w.storage.backing == nil || !schedutil.IsDRAExtendedResourceName(name) {
+	if w.storage.backing == nil {
 		return ""
 	}
-	if class := w.storage.backing.GetDeviceClass(name); class != nil {
-		return class.Name
+	found, known := w.backs[name]
+	if !known {
+		if class := w.storage.backing.GetDeviceClass(name); class != nil && schedutil.IsDRAExtendedResourceName(name) {
+			found = class.Name
+		}
+		w.backs[name] = found
 	}
-	return ""
+	return found
 }
 
 // crowded returns that members share a claim which cannot have as many users as there would be with the minimums of all gangs; empty

@@ -25,8 +25,11 @@ import (
 // have, beside what other gangs that have begun are still to take. Nothing is held for it.
 type floor struct {
 	want resource.Vector
-	// have is what members have that were placed before.
-	have resource.Vector
+	// placed are the members that were placed before; have is what they have, but for what is in their claims.
+	placed []*v1.Pod
+	have   resource.Vector
+	// held is what is held with devices for others, by node, once that was asked.
+	held map[string]resource.Vector
 	// holders are the holders whose holds are no obstacle to some member.
 	holders []hold.Holder
 	// probes are pods like the members that ask for nothing: on nodes where one may be, what is free counts. They were prepared
@@ -65,8 +68,9 @@ func floorsOf(a *gang.Attempt) ([]*floor, error) {
 		for _, placed := range need.Placed {
 			f.have.Add(resource.FromList(resource.Requests(placed.Pod)), 1)
 			f.have[v1.ResourcePods]++
-			pods = append(pods, placed.Pod)
+			f.placed = append(f.placed, placed.Pod)
 		}
+		pods = append(pods, f.placed...)
 		kinds := newGrouping(storage{})
 		for _, pod := range pods {
 			probe := bare(pod)
@@ -140,32 +144,36 @@ func (w *world) mayUse(ctx context.Context, f *floor, node int) (bool, error) {
 }
 
 // free returns how much of a resource a node has left for a gang beside what is held there for others; nothing on a node that
-// takes no more pods.
-func (w *world) free(f *floor, node int, name v1.ResourceName) int64 {
+// takes no more pods. At most, devices count that claims have: pods may leave theirs.
+func (w *world) free(f *floor, node int, name v1.ResourceName, atMost bool) int64 {
 	info := w.tx.Node(node)
 	has := info.GetAllocatable()
-	taken, some := w.holds.Others(info, f.holders...)
+	taken, _ := w.holds.Others(info, f.holders...)
 	pods := int64(has.GetAllowedPodNumber() - len(info.GetPods()) - taken.Pods)
 	if pods <= 0 || name == v1.ResourcePods {
 		return max(0, pods)
 	}
-	left := holds.Amount(has, name) - holds.Amount(info.GetRequested(), name)
-	if devices, backed := w.devicesBehind(node, name, w.inCopies); backed && w.inCopies {
-		left += devices // pods may leave theirs
-	} else if backed {
-		left = devices - w.takenOf(node, name)
+	left, held := holds.Amount(has, name)-holds.Amount(info.GetRequested(), name), taken.Request[name]
+	if devices, backed := w.devicesBehind(node, name); backed {
+		left += devices
+		if atMost {
+			return max(0, left-held)
+		}
+		if now, known := w.devicesNow(node, name); known {
+			left, held = now, max(0, held-w.heldDevices(f)[info.Node().Name][name])
+		}
 	}
-	if some {
-		left -= taken.Request[name]
-	}
-	return max(0, left)
+	return max(0, left-held)
 }
 
 // rest returns what a gang asks for beyond its members, those placed in a plan included.
 func (w *world) rest(f *floor, placed map[int]int) resource.Vector {
-	rest := maps.Clone(f.want)
+	rest, members := maps.Clone(f.want), slices.Clone(f.placed)
+	for m := range placed {
+		members = append(members, w.pods[m])
+	}
 	for name := range rest {
-		rest[name] -= f.have[name]
+		rest[name] -= f.have[name] + w.claimed(members, name)
 		for m := range placed {
 			if name == v1.ResourcePods {
 				rest[name]--
@@ -246,7 +254,7 @@ type slotOf struct {
 // give counts what a node has towards the rest that a gang asks for.
 func (w *world) give(ctx context.Context, f *floor, node int, rest resource.Vector, given map[slotOf]int64) error {
 	for name, amount := range rest {
-		free := w.free(f, node, name) - given[slotOf{node, name}]
+		free := w.free(f, node, name, false) - given[slotOf{node, name}]
 		if free <= 0 {
 			continue
 		}

@@ -97,7 +97,7 @@ func (w *world) allocatable(node int, name v1.ResourceName) int64 {
 	if name == v1.ResourcePods {
 		return int64(has.GetAllowedPodNumber())
 	}
-	if devices, backed := w.devicesBehind(node, name, true); backed {
+	if devices, backed := w.devicesBehind(node, name); backed {
 		return devices
 	}
 	return holds.Amount(has, name)

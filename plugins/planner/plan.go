@@ -237,7 +237,7 @@ func (p *Planner) newWorld(inCopies bool) *world {
 		sample: p.sample, weights: p.weights, checksResources: p.checksResources, checksAffinity: p.checksAffinity,
 		inCopies: inCopies,
 		refused:  map[string]map[string]bool{}, rejected: map[int]string{}, barred: map[int]bool{}, never: map[slot]bool{}, closed: map[slot]bool{}, lacking: map[v1.ResourceName]bool{},
-		devices: map[counted]map[string]int{}, deniedPods: map[types.UID]bool{},
+		devices: map[counted]map[string]int{}, backs: map[v1.ResourceName]string{}, deniedPods: map[types.UID]bool{},
 	}
 }
 

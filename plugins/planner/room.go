@@ -195,13 +195,13 @@ func (r *Room) floorsShort(nodes []int, freed func(node int) (resource.Vector, i
 		}
 		if !r.w.bound(f, f.have, count, unusable, func(node int, name v1.ResourceName) int64 {
 			if !on[node] {
-				return r.w.free(f, node, name)
+				return r.w.free(f, node, name, true)
 			}
 			amount, pods := freed(node)
 			if name == v1.ResourcePods {
-				return r.w.free(f, node, name) + int64(pods)
+				return r.w.free(f, node, name, true) + int64(pods)
 			}
-			return r.w.free(f, node, name) + amount[name]
+			return r.w.free(f, node, name, true) + amount[name]
 		}) {
 			short++
 		}

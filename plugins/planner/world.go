@@ -37,10 +37,9 @@ type world struct {
 	weights map[string]int64
 
 	classes []*class
-	views   []*whatif.View     // by class; made when first asked for
-	pods    []*v1.Pod          // by member
-	members map[types.UID]bool // the UIDs of these; made when first asked for
-	classOf []int              // by member
+	views   []*whatif.View // by class; made when first asked for
+	pods    []*v1.Pod      // by member
+	classOf []int          // by member
 	// uses is how many pods of the attempt have each claim.
 	uses    map[claimKey]int
 	storage storage
@@ -79,6 +78,8 @@ type world struct {
 	lackingDevices bool
 	// devices is how many devices nodes have by name, where that was asked.
 	devices map[counted]map[string]int
+	// backs are the device classes behind resources, where that was asked; empty for none.
+	backs map[v1.ResourceName]string
 	// opaque: a node was refused by a plugin that may look at more of a pod than a shape has.
 	opaque bool
 	// denied is why a member was not admitted at all as things stood then.

@@ -23,14 +23,31 @@ func (t *Transaction) devicesFor(pod *v1.Pod) (*devices.Overlay, error) {
 		return nil, nil
 	}
 	simulator, err := t.hooks.devices()
-	if err != nil || simulator == nil || !simulator.Wants(pod) {
+	if err != nil || !simulator.Wants(pod) {
 		return nil, err
 	}
+	return t.overlay(simulator), nil
+}
+
+func (t *Transaction) overlay(simulator *devices.Simulator) *devices.Overlay {
 	if t.devices == nil {
 		t.devices = simulator.Overlay()
 		t.devices.Hold(t.held...)
 	}
-	return t.devices, nil
+	return t.devices
+}
+
+// DevicesLeft returns at most how many more devices of a class could be allocated on a node. bounded is false where that cannot be
+// counted, as with devices that several nodes reach.
+func (t *Transaction) DevicesLeft(class string, node int) (left int, bounded bool, err error) {
+	if t.hooks.devices == nil {
+		return 0, false, nil
+	}
+	simulator, err := t.hooks.devices()
+	if err != nil || simulator == nil {
+		return 0, false, err
+	}
+	return t.overlay(simulator).Left(class, t.nodes[node].Node().Name)
 }
 
 // Hold keeps devices from the pods of the transaction: claims as they would be allocated to others. It has to be

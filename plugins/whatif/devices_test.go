@@ -48,6 +48,17 @@ func where(t testing.TB, tx *Transaction, pod *v1.Pod, nodes int) string {
 	return found
 }
 
+// wantLeft checks how many devices the nodes have left.
+func wantLeft(t testing.TB, tx *Transaction, want ...int) {
+	t.Helper()
+	for i := range want {
+		at, _ := tx.Index(fmt.Sprint("n", i))
+		if left, bounded, err := tx.DevicesLeft(dra.Driver, at); err != nil || !bounded || left != want[i] {
+			t.Errorf("node n%d has %d devices left, bounded %t, %v; want %d", i, left, bounded, err, want[i])
+		}
+	}
+}
+
 func wantWhere(t testing.TB, tx *Transaction, pod *v1.Pod, nodes int, want string) {
 	t.Helper()
 	if got := where(t, tx, pod, nodes); got != want {
@@ -83,6 +94,7 @@ func TestDevicesOfClaims(t *testing.T) {
 			s := deviceStage(t, []int{2, 1}, dra.Claim("a", 1), dra.Claim("b", 1), dra.Claim("c", 1), dra.Claim("two", 2))
 			s.set()
 			tx, _ := s.begin(t, interdependent)
+			wantLeft(t, tx, 2, 1)
 			wantWhere(t, tx, dra.Pod("a", "a"), 2, "01")
 			wantWhere(t, tx, dra.Pod("both", "a", "b"), 2, "0")
 			wantWhere(t, tx, dra.Pod("two", "two"), 2, "0")
@@ -91,11 +103,13 @@ func TestDevicesOfClaims(t *testing.T) {
 			wantWhere(t, tx, dra.Pod("two", "two"), 2, "")
 			wantWhere(t, tx, dra.Pod("b", "b"), 2, "01")
 			addTo(t, tx, dra.Pod("b", "b"), "n0")
+			wantLeft(t, tx, 0, 1)
 			wantWhere(t, tx, dra.Pod("c", "c"), 2, "1")
 			wantWhere(t, tx, dra.Pod("other-of-b", "b"), 2, "0") // it shares the claim, which is tied to its node
 			if err := tx.Rollback(t.Context(), mark); err != nil {
 				t.Fatal(err)
 			}
+			wantLeft(t, tx, 1, 1)
 			wantWhere(t, tx, dra.Pod("c", "c"), 2, "01")
 			if err := tx.Discard(t.Context()); err != nil {
 				t.Fatal(err)
@@ -137,6 +151,7 @@ func TestDevicesThatLeaveWithPods(t *testing.T) {
 	tx, at := s.begin(t, false)
 	newcomer := dra.Pod("new", "new")
 	wantWhere(t, tx, newcomer, 2, "")
+	wantLeft(t, tx, 0, 1)
 	start := tx.Checkpoint()
 	remove := func(pod *v1.Pod) {
 		t.Helper()
@@ -146,18 +161,29 @@ func TestDevicesThatLeaveWithPods(t *testing.T) {
 	}
 	remove(runs)
 	wantWhere(t, tx, newcomer, 2, "0")
+	wantLeft(t, tx, 2, 1)
+	gone := tx.Checkpoint()
+	addTo(t, tx, newcomer, "n0")
+	wantLeft(t, tx, 0, 1)
+	if err := tx.Rollback(t.Context(), gone); err != nil {
+		t.Fatal(err)
+	}
 	remove(first)
 	wantWhere(t, tx, newcomer, 2, "0") // the other still has the claim
+	wantLeft(t, tx, 2, 1)
 	remove(second)
 	wantWhere(t, tx, newcomer, 2, "01")
+	wantLeft(t, tx, 2, 2)
 	if err := tx.Restore(t.Context(), idle.PodInfo(t, runs), at["n0"]); err != nil {
 		t.Fatal(err)
 	}
 	wantWhere(t, tx, newcomer, 2, "1")
+	wantLeft(t, tx, 0, 2)
 	if err := tx.Rollback(t.Context(), start); err != nil {
 		t.Fatal(err)
 	}
 	wantWhere(t, tx, newcomer, 2, "")
+	wantLeft(t, tx, 0, 1)
 	if err := tx.Discard(t.Context()); err != nil {
 		t.Fatal(err)
 	}

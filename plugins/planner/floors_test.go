@@ -1,0 +1,131 @@
+package planner
+
+import (
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
+	st "k8s.io/kubernetes/pkg/scheduler/testing"
+
+	"github.com/lockstep-sh/lockstep/plugins/extension"
+	"github.com/lockstep-sh/lockstep/plugins/holds"
+	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
+	"github.com/lockstep-sh/lockstep/plugins/internal/resource"
+	"github.com/lockstep-sh/lockstep/test/dra"
+	"github.com/lockstep-sh/lockstep/test/idle"
+)
+
+// withFloor returns an attempt of a gang whose PodGroup asks for so many devices in all.
+func withFloor(pods []*v1.Pod, devices int64) *gang.Attempt {
+	a := attemptOf(pods)
+	a.Gangs[0].Floor = resource.Vector{dra.Backed: devices}
+	return a
+}
+
+// wantPlan plans an attempt; it is to be complete or not.
+func wantPlan(t *testing.T, p *Planner, a *gang.Attempt, complete bool) *Plan {
+	t.Helper()
+	plan, err := p.Plan(t.Context(), a, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if plan.Complete != complete {
+		t.Errorf("complete is %t: %v; want %t", plan.Complete, plan.Why, complete)
+	}
+	return plan
+}
+
+// TestFloorBesideClaimsInRoom: of devices that pods have claimed, those are free whose pods make way, and no others.
+func TestFloorBesideClaimsInRoom(t *testing.T) {
+	user := dra.Pod("user", "held")
+	user.Spec.NodeName = "n0"
+	var nodes []*v1.Node
+	for _, name := range nodeNames(2) {
+		nodes = append(nodes, st.MakeNode().Name(name).Capacity(map[v1.ResourceName]string{v1.ResourceCPU: "96", v1.ResourcePods: "110"}).Obj())
+	}
+	s := idle.New(t, idle.Options{Snapshot: cache.NewSnapshot([]*v1.Pod{user}, nodes), Objects: []runtime.Object{
+		dra.Class(), dra.Slice("n0", 4), dra.Slice("n1", 2), dra.Held(dra.Claim("held", 4), "n0", 0, "user"),
+	}})
+	s.Start()
+	p, a := New(s.Framework, holds.New(), extension.New()), withFloor(extended(2, 1), 4)
+	wantPlan(t, p, a, false)
+	room, err := p.Room(t.Context(), a, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer room.Close(t.Context())
+	fits := func(want bool) {
+		t.Helper()
+		if _, err := room.Restrict(t.Context(), []int{0, 1}, 1); err != nil {
+			t.Fatal(err)
+		}
+		if fits, err := room.Fits(t.Context()); err != nil || fits != want {
+			t.Errorf("it fits: %t, %v; want %t", fits, err, want)
+		}
+	}
+	fits(false)
+	mark := room.Checkpoint()
+	node, _ := room.Index(user.Spec.NodeName)
+	if err := room.Remove(t.Context(), idle.PodInfo(t, user), node); err != nil {
+		t.Fatal(err)
+	}
+	fits(true)
+	if err := room.Rollback(t.Context(), mark); err != nil {
+		t.Fatal(err)
+	}
+	fits(false)
+}
+
+// TestFloorOfMembersInPlan: what members of an earlier plan will be allocated is theirs, and not free beside them.
+func TestFloorOfMembersInPlan(t *testing.T) {
+	claimed, claims := each(3, 1)
+	for sentence, pods := range map[string][]*v1.Pod{"by extended resource": extended(3, 1), "by claims": claimed} {
+		t.Run(sentence, func(t *testing.T) {
+			p := devicePlanner(t, []int{2, 2}, claims...)
+			plan := wantPlan(t, p, attemptOf(pods), true)
+			for floor, complete := range map[int64]bool{4: true, 5: false} {
+				a := withFloor(pods[2:], floor)
+				need := &a.Gangs[0]
+				need.Spec.Min = 3
+				for _, pod := range pods[:2] {
+					need.Placed = append(need.Placed, gang.Placed{Pod: pod, Node: plan.Nodes[pod.UID], InPlan: true})
+				}
+				wantPlan(t, p, a, complete)
+			}
+		})
+	}
+}
+
+// TestFloorBesideHeldDevices: what is held for others is not free, and counts once.
+func TestFloorBesideHeldDevices(t *testing.T) {
+	claimed, claims := each(2, 1)
+	for sentence, c := range map[string]struct {
+		pods  []*v1.Pod
+		hold  hold.Hold
+		short int64
+	}{
+		"claims":               {pods: claimed, short: 3},
+		"an extended resource": {pods: extended(2, 1), short: 3},
+		// Such a hold keeps no pod off the devices: the member may take one of them.
+		"held without its devices": {hold: hold.Hold{For: "r", Node: "n1", Request: resource.Vector{dra.Backed: 2}}, short: 4},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			p := devicePlanner(t, []int{2, 2}, claims...)
+			held := []hold.Hold{c.hold}
+			if c.pods != nil {
+				held = nil
+				plan := wantPlan(t, p, attemptOf(c.pods), true)
+				for uid, node := range plan.Nodes {
+					held = append(held, hold.Hold{For: uid, Node: node, Request: plan.Demand[uid].Request, Devices: plan.Demand[uid].Devices})
+				}
+			}
+			p.holds.Follow(hold.Holder{Profile: p.fw.ProfileName(), Group: "ns/first"}, nil, held)
+			pods := extended(1, 1)
+			pods[0].Name, pods[0].UID = "x", "x"
+			wantPlan(t, p, withFloor(pods, 2), true)
+			wantPlan(t, p, withFloor(pods, c.short), false)
+		})
+	}
+}
