@@ -175,9 +175,10 @@ func (s *Gangs) redefine(g *gang, now time.Time) {
 	if g.definer != nil {
 		from, fields = g.definer.pod, fieldsOf(g.definer.pod)
 	}
-	before := g.spec.Groups
+	before, was := g.spec.Groups, g.asked.Min
 	spec, problems := Parse(g.key, g.object(), fields, s.defaults)
 	g.asked, g.spec = spec, spec
+	g.lower(was)
 	g.enterStage()
 	g.group.retry.stale, g.group.ranked = true, false
 	for _, problem := range problems {

@@ -74,6 +74,9 @@ type gang struct {
 	// stood is the minimum when it last ran whole, since anything runs. For a gang that ran before it was seen
 	// that is taken to be the minimum; surely is how much of it is certain.
 	stood, surely int
+	// lowered is by how much the minimum was lowered more than members were seen to be gone that count off it; below 0 if it has
+	// still to be lowered.
+	lowered int
 }
 
 // described is an object that describes the gang.

@@ -76,9 +76,9 @@ func (s *Gangs) judge(g *gang, now time.Time) {
 	}
 	switch {
 	case running == 0:
-		g.begin, g.stood, g.surely = unknown, 0, 0
+		g.begin, g.stood, g.surely, g.lowered = unknown, 0, 0, 0
 	case whole:
-		g.begin, g.stood, g.surely = started, g.spec.Min, g.spec.Min
+		g.begin, g.stood, g.surely, g.lowered = started, g.spec.Min, g.spec.Min, max(0, g.lowered)
 	case g.laterStage():
 		g.begin = interrupted // what was made later is to start with what runs
 		g.surely = g.asked.Stages[g.stage-1]
@@ -132,11 +132,21 @@ func (g *gang) surelyStood() int {
 // grows reports whether the gang is below its minimum, and has lost nothing of it, as far as is known.
 func (g *gang) grows() bool { return g.surely > 0 && !g.minimumRuns() && !g.hasLost() }
 
-// writeOff takes members that ran to success, and do not count any more, off what stood. The minimum is about to be
-// lowered by them. Until it is, the gang lacks them, and has not lost them.
+// writeOff takes members that ran to success, and do not count any more, off what stood, unless the minimum was lowered by them
+// already. Otherwise it is about to be. Until it is, the gang lacks them, and has not lost them.
 func (g *gang) writeOff(n int) {
-	if g.stood > 0 {
+	ahead := max(0, g.lowered)
+	g.lowered -= n
+	if n -= ahead; g.stood > 0 && n > 0 {
 		g.stood, g.surely = max(1, g.stood-n), max(1, g.surely-n)
+	}
+}
+
+// lower records that the minimum was another. It may have been lowered by members that are gone, before that was seen: no more
+// than there are that succeeded.
+func (g *gang) lower(was int) {
+	if by := was - g.asked.Min; by > 0 && g.asked.Min > 0 {
+		g.lowered = min(g.lowered+by, g.past.counted().n)
 	}
 }
 

@@ -169,6 +169,18 @@ func TestStoriesOfCollectedPods(t *testing.T) {
 			},
 			want: []string{"job.train: 2 run of min 2, map[] by role, broken for 0s"},
 		},
+		"a member is lost when the minimum was lowered, and before the scheduler sees why": {
+			room: map[string]int{"n": 4},
+			play: func(c *cluster) {
+				begins(c)
+				c.describe(gang, &Object{Min: 2, Owner: "first"})
+				c.remove("b1")
+				collect(c)
+				c.grows(gang)
+				c.footprint(gang)
+			},
+			want: []string{"it grows: false", "job.train: 1 run of min 2, map[] by role, broken for 0s"},
+		},
 		"a member is lost before the minimum is lowered": {
 			room: map[string]int{"n": 4},
 			play: func(c *cluster) {
