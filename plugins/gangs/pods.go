@@ -90,7 +90,7 @@ func (r *Registry) explainToOthers(ctx context.Context, pod *v1.Pod, changed []g
 	}
 }
 
-// watchSucceeded watches members that ran to success: kube-scheduler's own
+// watchSucceeded watches members with phase Succeeded: kube-scheduler's own
 // informer leaves out pods that have ended, and does not show how they did. Only
 // what matters to the gang is kept of them.
 func (r *Registry) watchSucceeded(ctx context.Context, handle fwk.Handle) error {
@@ -109,7 +109,7 @@ func (r *Registry) watchSucceeded(ctx context.Context, handle fwk.Handle) error 
 	return nil
 }
 
-// succeeded returns handlers that pass on members that ran to success.
+// succeeded returns handlers that pass on members with phase Succeeded.
 func (r *Registry) succeeded(ctx context.Context) cache.ResourceEventHandlerFuncs {
 	member := func(object any) (*Profile, *v1.Pod) {
 		if unknown, ok := object.(cache.DeletedFinalStateUnknown); ok {
@@ -153,9 +153,12 @@ func keepMembership(object any) (any, error) {
 		return object, nil
 	}
 	kept := &v1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion, OwnerReferences: pod.OwnerReferences},
-		Spec:       v1.PodSpec{NodeName: pod.Spec.NodeName, SchedulerName: pod.Spec.SchedulerName, SchedulingGroup: pod.Spec.SchedulingGroup},
-		Status:     v1.PodStatus{Phase: pod.Status.Phase},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion, OwnerReferences: pod.OwnerReferences,
+			CreationTimestamp: pod.CreationTimestamp, DeletionTimestamp: pod.DeletionTimestamp,
+		},
+		Spec:   v1.PodSpec{NodeName: pod.Spec.NodeName, SchedulerName: pod.Spec.SchedulerName, SchedulingGroup: pod.Spec.SchedulingGroup},
+		Status: v1.PodStatus{Phase: pod.Status.Phase},
 	}
 	if _, _, member := gang.KeyOf(pod); member {
 		kept.Labels, kept.Annotations = pod.Labels, pod.Annotations

@@ -58,11 +58,28 @@ func TestSucceededMemberMadeAgain(t *testing.T) {
 	s.podSeen(s.ctx, nil, bound(members[0], "node-0000"))
 	least := func() int { return s.Running(testProfile, train)[0].Min }
 	done := bound(members[1], "node-0000")
+	done.Status.Phase = v1.PodSucceeded
 	source.Add(done)
 	eventually(t, "minimum beside one that succeeded", 2, least)
 	source.Modify(again(done, "again"))
 	source.Delete(again(done, "again"))
 	eventually(t, "minimum once that is gone", 3, least)
+}
+
+// TestDeletedMemberSucceeds: what is kept of a member shows that it ended because it is being deleted.
+func TestDeletedMemberSucceeds(t *testing.T) {
+	pod := makeMembers("train", 1)[0]
+	pod.Status.Phase = v1.PodSucceeded
+	for deleted, want := range map[*metav1.Time]bool{nil: true, new(metav1.Now()): false} {
+		pod.CreationTimestamp, pod.DeletionTimestamp = metav1.Now(), deleted
+		kept, err := keepMembership(pod)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := kept.(*v1.Pod); gang.RanToSuccess(got) != want || !got.CreationTimestamp.Equal(&pod.CreationTimestamp) {
+			t.Errorf("deleted at %v: it ran to success: %t, want %t; created %v", deleted, !want, want, got.CreationTimestamp)
+		}
+	}
 }
 
 // TestEndOfSucceeded: what is kept of a member that succeeded shows when it ended.

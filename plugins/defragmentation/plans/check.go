@@ -205,11 +205,12 @@ func (r *reconciler) membersOf(ctx context.Context, key gang.Key) (m members, er
 		pod := &pods.Items[i]
 		of, _, member := gang.KeyOf(pod)
 		switch {
-		case !member || of != key || pod.Status.Phase == v1.PodFailed || pod.DeletionTimestamp != nil:
+		case !member || of != key || pod.Status.Phase == v1.PodFailed:
+		case gang.RanToSuccess(pod):
+			m.done++
+		case pod.DeletionTimestamp != nil || pod.Status.Phase == v1.PodSucceeded:
 		case pod.Spec.NodeName == "":
 			m.wait++
-		case pod.Status.Phase == v1.PodSucceeded:
-			m.done++
 		default:
 			m.run++
 		}

@@ -43,7 +43,7 @@ func (r *reconciler) desire(ctx context.Context, key types.NamespacedName, owner
 	d := desired{labels: labelsOf(owner), owner: referenceTo(owner.Kind, object)}
 	switch object := object.(type) {
 	case *batchv1.Job:
-		d.wish = ofJob(object, succeeded(pods))
+		d.wish = ofJob(object, succeeded(pods, object))
 	case *unstructured.Unstructured:
 		if owner.Kind == gang.OwnerJobSet {
 			d.wish, err = r.ofJobSet(object, key, pods)
@@ -182,10 +182,11 @@ func sizeOf(pods []*v1.Pod) int {
 	return 0
 }
 
-func succeeded(pods []*v1.Pod) int {
+// succeeded returns how many of the pods are of the Job and ran to success.
+func succeeded(pods []*v1.Pod, job *batchv1.Job) int {
 	n := 0
 	for _, pod := range pods {
-		if pod.Status.Phase == v1.PodSucceeded {
+		if gang.RanToSuccess(pod) && metav1.IsControlledBy(pod, job) {
 			n++
 		}
 	}

@@ -304,3 +304,21 @@ func TestChanges(t *testing.T) {
 		t.Error("the label says who made a PodGroup")
 	}
 }
+
+// TestSucceeded: members of a Job count while their objects are there, also if they ended because they are being deleted. Those of
+// another Job of the same name do not.
+func TestSucceeded(t *testing.T) {
+	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "train", UID: "again"}}
+	pod := func(owner types.UID, phase v1.PodPhase, deleted *metav1.Time) *v1.Pod {
+		ref := metav1.OwnerReference{APIVersion: "batch/v1", Kind: "Job", Name: "train", UID: owner, Controller: new(true)}
+		return &v1.Pod{ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{ref}, DeletionTimestamp: deleted}, Status: v1.PodStatus{Phase: phase}}
+	}
+	now := new(metav1.Now())
+	pods := []*v1.Pod{
+		pod("again", v1.PodSucceeded, nil), pod("again", v1.PodSucceeded, now), pod("again", v1.PodRunning, nil), pod("again", v1.PodFailed, now),
+		pod("first", v1.PodSucceeded, nil),
+	}
+	if got := succeeded(pods, job); got != 2 {
+		t.Errorf("%d succeeded, want 2", got)
+	}
+}

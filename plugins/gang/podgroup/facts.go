@@ -66,8 +66,8 @@ func (t tally) lacks(m minimum) map[string]int {
 }
 
 // facts is what the pods of a gang show at one moment. Pods that are being
-// deleted count for nothing: they are going, and how their containers
-// end means nothing for the gang.
+// deleted count for nothing, unless they ran to success: they are going, and how the containers
+// of the others end means nothing for the gang.
 type facts struct {
 	key gang.Key
 	// madeFor is the owner for which lockstep-controller made the PodGroup; empty where it did not.
@@ -110,9 +110,10 @@ type facts struct {
 // before, and is updated with these.
 func observe(key gang.Key, object gang.Object, pods []*v1.Pod, history *gang.History) facts {
 	live := distinct(pods)
+	history.See(live, object.Owner)
+	live = slices.DeleteFunc(live, func(pod *v1.Pod) bool { return pod.DeletionTimestamp != nil && !history.Includes(pod) })
 	spec := specOf(key, object, live)
 	f := facts{key: key, madeFor: object.Owner, spec: spec, policy: spec.Policy, refusal: spec.Refused}
-	history.See(live, object.Owner)
 	for _, pod := range live {
 		switch {
 		case !ended(pod):
@@ -234,14 +235,14 @@ func ended(pod *v1.Pod) bool {
 	return pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed
 }
 
-// distinct leaves out pods that are being deleted and repetitions, and sorts the
+// distinct leaves out repetitions and pods that are being deleted and have not succeeded, and sorts the
 // rest by: 1. priority, high first; 2. creation, old first; 3. name; 4. UID. It is
 // the scheduler's order of members.
 func distinct(pods []*v1.Pod) []*v1.Pod {
 	seen := make(map[types.UID]bool, len(pods))
 	live := make([]*v1.Pod, 0, len(pods))
 	for _, pod := range pods {
-		if pod.DeletionTimestamp == nil && !seen[pod.UID] {
+		if going := pod.DeletionTimestamp != nil && pod.Status.Phase != v1.PodSucceeded; !going && !seen[pod.UID] {
 			seen[pod.UID] = true
 			live = append(live, pod)
 		}

@@ -30,6 +30,21 @@ func TestHistory(t *testing.T) {
 			p.CreationTimestamp = metav1.NewTime(epoch.Add(2 * time.Hour))
 		})
 	}
+	edit := func(list []*v1.Pod, change func(*v1.Pod)) []*v1.Pod {
+		edited := make([]*v1.Pod, len(list))
+		for i, p := range list {
+			edited[i] = p.DeepCopy()
+			change(edited[i])
+		}
+		return edited
+	}
+	deleted := func(p *v1.Pod) { p.DeletionTimestamp = new(metav1.NewTime(epoch.Add(time.Minute))) }
+	byJob := func(p *v1.Pod) { p.OwnerReferences[0].APIVersion, p.OwnerReferences[0].Kind = "batch/v1", "Job" }
+	attempt := func(n string) func(*v1.Pod) {
+		return func(p *v1.Pod) {
+			p.Labels["jobset.sigs.k8s.io/jobset-uid"], p.Labels["jobset.sigs.k8s.io/restart-attempt"] = "s", n
+		}
+	}
 	done, rest := of("a", pods("succeeded", "succeeded")), of("b", pods("running", "running"))
 	all := slices.Concat(done, rest)
 	for sentence, c := range map[string]struct {
@@ -49,6 +64,16 @@ func TestHistory(t *testing.T) {
 		"another run": {
 			seen:      [][]*v1.Pod{all, rest, nil, late(of("c", pods("waiting", "waiting")))},
 			succeeded: 0, members: 2,
+		},
+		"what ran to success is being deleted": {
+			seen: [][]*v1.Pod{all, slices.Concat(edit(done, deleted), rest)}, succeeded: 2, members: 4,
+		},
+		"pods end because they are being deleted": {seen: [][]*v1.Pod{rest, slices.Concat(edit(done, deleted), rest)}, members: 2},
+		"those of a Job do, and it makes no others": {
+			seen: [][]*v1.Pod{rest, slices.Concat(edit(edit(done, deleted), byJob), rest)}, succeeded: 2, members: 4,
+		},
+		"what succeeds is of the last attempt": {
+			seen: [][]*v1.Pod{slices.Concat(edit(done, attempt("0")), edit(rest, attempt("1")))}, members: 2,
 		},
 		"nothing is left": {seen: [][]*v1.Pod{all, rest, nil}},
 	} {

@@ -252,8 +252,8 @@ func (s *Gangs) forget(g *gang) {
 	}
 }
 
-// Succeeded records that a member ran to success; it counts towards the minimum in this life of the
-// gang.
+// Succeeded records that a member has phase Succeeded. If it ran to success, it counts towards the minimum in this life of the
+// gang, also when it is deleted later.
 func (s *Gangs) Succeeded(pod *v1.Pod, now time.Time) Effects {
 	key, _, ok := KeyOf(pod)
 	former := s.succeeded[pod.UID]
@@ -264,16 +264,19 @@ func (s *Gangs) Succeeded(pod *v1.Pod, now time.Time) Effects {
 	if !ok || pod.Spec.NodeName == "" {
 		return s.take()
 	}
-	g := s.gang(key)
-	if s.succeeded[pod.UID] == nil {
+	g := s.succeeded[pod.UID]
+	if g == nil && RanToSuccess(pod) && !s.gang(key).replaces(pod) {
+		g = s.gang(key)
 		s.succeeded[pod.UID] = g
-		g.past.add(pod.UID, finished{owner: ownerOf(pod), role: roleOf(pod), ended: EndOf(pod)})
+		g.past.add(pod)
 	}
 	if m := s.members[pod.UID]; m != nil {
 		s.dismiss(m)
 		s.remove(m, now)
 	}
-	s.settle(g, now)
+	if g != nil {
+		s.settle(g, now)
+	}
 	return s.take()
 }
 

@@ -136,8 +136,20 @@ func EndOf(pod *v1.Pod) time.Time {
 	return end
 }
 
-// finished is what still matters of a member that ran to success.
+// RanToSuccess reports whether a pod has done what it was made for. kubelet writes phase Succeeded also for a pod that is being
+// deleted and whose containers obey with exit code 0; its controller makes another. The controller of Jobs takes that for success,
+// too, and makes none.
+func RanToSuccess(pod *v1.Pod) bool {
+	if pod.Status.Phase != v1.PodSucceeded {
+		return false
+	}
+	ref := metav1.GetControllerOfNoCopy(pod)
+	return pod.DeletionTimestamp == nil || ref != nil && isJob(ref)
+}
+
+// finished is what still matters of a member that ran to success. pod is the member, while its object is there.
 type finished struct {
+	pod   *v1.Pod
 	owner types.UID
 	role  string
 	ended time.Time
@@ -185,8 +197,9 @@ func newPast() past {
 	return past{succeeded: map[types.UID]finished{}, by: map[types.UID]*finishedBy{}, kept: map[types.UID]*finishedBy{}}
 }
 
-func (p *past) add(uid types.UID, f finished) {
-	p.known, p.succeeded[uid] = false, f
+func (p *past) add(pod *v1.Pod) {
+	f := finished{pod: pod, owner: ownerOf(pod), role: roleOf(pod), ended: EndOf(pod)}
+	p.known, p.succeeded[pod.UID] = false, f
 	note(p.by, f)
 }
 

@@ -68,7 +68,7 @@ func TestLifeAgainstRecount(t *testing.T) {
 		h := &history{live: map[types.UID]*podT{}, had: map[types.UID][]time.Time{}}
 		for n := range 200 {
 			owner, when := []string{"", "a", "b", "c"}[random.IntN(4)], time.Duration(random.IntN(20))*time.Second
-			pod := podOf(strconv.Itoa(random.IntN(20)), aged(-when), ended(when))
+			pod := podOf(strconv.Itoa(random.IntN(20)), aged(-when), ended(when), as("r"))
 			if owner != "" {
 				owned(owner)(pod)
 			}
@@ -83,7 +83,7 @@ func TestLifeAgainstRecount(t *testing.T) {
 				}
 			case 2:
 				if _, known := p.succeeded[pod.UID]; !known {
-					p.add(pod.UID, finished{owner: ownerOf(pod), role: "r", ended: EndOf(pod)})
+					p.add(pod)
 				}
 			case 3:
 				if _, known := p.succeeded[pod.UID]; known {

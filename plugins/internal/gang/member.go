@@ -127,7 +127,7 @@ func (m *member) role() string { return roleOf(m.pod) }
 
 // observe takes over what the API server says of the pod.
 func (m *member) observe(pod *v1.Pod) {
-	m.pod, m.namesake, m.outlived = pod, m.gang.isNamesake(pod), m.gang.issues.outlive(pod)
+	m.pod, m.namesake, m.outlived = pod, isNamesake(pod, m.gang.madeFor()), m.gang.issues.outlive(pod)
 	_, marked := pod.Annotations[v1alpha1.TimeoutAnnotation]
 	switch {
 	case marked:

@@ -173,9 +173,8 @@ func (g *gang) madeFor() types.UID {
 	return ""
 }
 
-// isNamesake reports whether a pod is of another owner than the PodGroup.
-func (g *gang) isNamesake(pod *v1.Pod) bool {
-	madeFor := g.madeFor()
+// isNamesake reports whether a pod is of another owner than the PodGroup of its gang, which was made for this one.
+func isNamesake(pod *v1.Pod, madeFor types.UID) bool {
 	if madeFor == "" || sourceOf(pod) != FromOwner {
 		return false
 	}
@@ -183,15 +182,26 @@ func (g *gang) isNamesake(pod *v1.Pod) bool {
 	return owner != "" && owner != madeFor
 }
 
+// replaces reports whether others are there, or come, in place of a pod: it is a namesake, or outlived.
+func (g *gang) replaces(pod *v1.Pod) bool {
+	return isNamesake(pod, g.madeFor()) || g.issues.outlive(pod)
+}
+
 // findReplaced looks at all members again, since the PodGroup is of another owner than before, or some are outlived that
-// were not. It returns those that this makes a difference to.
+// were not. It returns those that this makes a difference to. Those that succeeded do not count any more.
 func (s *Gangs) findReplaced(g *gang) []*member {
+	for uid, f := range g.past.succeeded {
+		if g.replaces(f.pod) {
+			g.past.drop(uid)
+			delete(s.succeeded, uid)
+		}
+	}
 	news := g.sorted(func(m *member) bool {
-		return g.isNamesake(m.pod) != m.namesake || g.issues.outlive(m.pod) != m.outlived
+		return isNamesake(m.pod, g.madeFor()) != m.namesake || g.issues.outlive(m.pod) != m.outlived
 	})
 	for _, m := range news {
 		was := *m
-		g.change(m, func() { m.namesake, m.outlived = g.isNamesake(m.pod), g.issues.outlive(m.pod) })
+		g.change(m, func() { m.namesake, m.outlived = isNamesake(m.pod, g.madeFor()), g.issues.outlive(m.pod) })
 		g.relive(&was, m)
 		if m.replaced() {
 			s.takeBack(m)

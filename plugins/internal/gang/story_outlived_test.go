@@ -240,4 +240,9 @@ func checkOutlived(g *gang, fail func(string, ...any)) {
 			}
 		}
 	}
+	for uid, f := range g.past.succeeded {
+		if g.replaces(f.pod) {
+			fail("pod %s is replaced, and counts as one that ran to success", uid)
+		}
+	}
 }
