@@ -201,14 +201,27 @@ func (r *reconciler) membersOf(ctx context.Context, key gang.Key) (m members, er
 	if err := r.live.List(ctx, &pods, client.InNamespace(key.Namespace)); err != nil {
 		return m, fmt.Errorf("listing the pods of namespace %s: %w", key.Namespace, err)
 	}
+	var all, seen []*v1.Pod // of the gang
 	for i := range pods.Items {
-		pod := &pods.Items[i]
-		of, _, member := gang.KeyOf(pod)
+		if of, _, member := gang.KeyOf(&pods.Items[i]); member && of == key {
+			all = append(all, &pods.Items[i])
+		}
+	}
+	for _, pod := range all {
+		if pod.DeletionTimestamp == nil || pod.Status.Phase == v1.PodSucceeded {
+			seen = append(seen, pod)
+		}
+	}
+	var history gang.History
+	history.See(seen, "") // pods of an earlier life do not count
+	for _, pod := range all {
 		switch {
-		case !member || of != key || pod.Status.Phase == v1.PodFailed:
-		case gang.RanToSuccess(pod):
-			m.done++
-		case pod.DeletionTimestamp != nil || pod.Status.Phase == v1.PodSucceeded:
+		case pod.Status.Phase == v1.PodFailed:
+		case pod.Status.Phase == v1.PodSucceeded:
+			if history.Includes(pod) {
+				m.done++
+			}
+		case pod.DeletionTimestamp != nil:
 		case pod.Spec.NodeName == "":
 			m.wait++
 		default:

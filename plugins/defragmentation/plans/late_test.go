@@ -29,6 +29,8 @@ type late struct {
 	minimum, running, succeeded, moves, gone int
 	// past are those that had succeeded and were gone when the plan was made.
 	past int32
+	// earlier are pods of an earlier Job of the same PodGroup, which succeeded, and are there still.
+	earlier int
 	// shown is how many pods start anew, as the plan says.
 	shown int32
 	// kind is how the gang is made: "", which is by a PodGroup of the community, "native", "annotation" or "single", which is native and no
@@ -56,6 +58,7 @@ func TestApprovedLate(t *testing.T) {
 		"one more has, and is there":           {late{minimum: 4, running: 3, succeeded: 1, past: 1, moves: 1, shown: 1}, ""},
 		"two had succeeded, and were gone":     {late{minimum: 4, running: 3, past: 2, moves: 1, shown: 1}, ""},
 		"two had, and one was lost since":      {late{minimum: 4, running: 2, past: 2, moves: 1, shown: 1}, `gang "ns/elastic" would lose 1 of its 4 members, and its minimum is 4`},
+		"two of an earlier run had":            {late{minimum: 2, running: 2, earlier: 2, moves: 1, shown: 1}, lost},
 		"one succeeded, and does not restart":  {late{minimum: 4, running: 3, succeeded: 1, moves: 1, shown: 3}, ""},
 		"what moves is gone by itself":         {late{minimum: 2, running: 1, moves: 1, gone: 1, shown: 1}, ""},
 		"a part of what moves is gone":         {late{minimum: 2, running: 3, moves: 2, gone: 1, shown: 2}, ""},
@@ -143,6 +146,24 @@ func (l late) gang(community, native schema.GroupVersion) (objects []client.Obje
 		default:
 			pod.Spec.SchedulingGroup = &v1.PodSchedulingGroup{PodGroupName: new("elastic")}
 		}
+		objects = append(objects, pod)
+	}
+	by := func(job string) []metav1.OwnerReference {
+		return []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: job, UID: types.UID(job), Controller: new(true)}}
+	}
+	if l.earlier > 0 {
+		for _, object := range objects {
+			if pod, ok := object.(*v1.Pod); ok {
+				pod.OwnerReferences, pod.CreationTimestamp = by("train-2"), metav1.NewTime(time.Unix(500, 0))
+			}
+		}
+	}
+	for i := range l.earlier {
+		pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "ns", Name: fmt.Sprint("earlier-", i), UID: types.UID(fmt.Sprint("earlier-", i)), OwnerReferences: by("train-1"),
+			CreationTimestamp: metav1.NewTime(time.Unix(100, 0)), Labels: map[string]string{v1alpha1.PodGroupLabel: "elastic"},
+		}, Spec: v1.PodSpec{NodeName: "source"}, Status: v1.PodStatus{Phase: v1.PodSucceeded}}
+		pod.Status.ContainerStatuses = []v1.ContainerStatus{{State: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{FinishedAt: metav1.NewTime(time.Unix(400, 0))}}}}
 		objects = append(objects, pod)
 	}
 	return objects

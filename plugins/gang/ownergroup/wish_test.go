@@ -318,6 +318,9 @@ func TestSucceeded(t *testing.T) {
 		pod("again", v1.PodSucceeded, nil), pod("again", v1.PodSucceeded, now), pod("again", v1.PodRunning, nil), pod("again", v1.PodFailed, now),
 		pod("first", v1.PodSucceeded, nil),
 	}
+	pods[1].Finalizers = []string{batchv1.JobTrackingFinalizer}
+	counted := pod("again", v1.PodSucceeded, now) // as failed, when it was deleted
+	pods = append(pods, counted)
 	if got := succeeded(pods, job); got != 2 {
 		t.Errorf("%d succeeded, want 2", got)
 	}

@@ -39,7 +39,9 @@ func TestHistory(t *testing.T) {
 		return edited
 	}
 	deleted := func(p *v1.Pod) { p.DeletionTimestamp = new(metav1.NewTime(epoch.Add(time.Minute))) }
-	byJob := func(p *v1.Pod) { p.OwnerReferences[0].APIVersion, p.OwnerReferences[0].Kind = "batch/v1", "Job" }
+	byJob := func(p *v1.Pod) {
+		p.OwnerReferences[0].APIVersion, p.OwnerReferences[0].Kind, p.Finalizers = "batch/v1", "Job", []string{"batch.kubernetes.io/job-tracking"}
+	}
 	attempt := func(n string) func(*v1.Pod) {
 		return func(p *v1.Pod) {
 			p.Labels["jobset.sigs.k8s.io/jobset-uid"], p.Labels["jobset.sigs.k8s.io/restart-attempt"] = "s", n

@@ -202,7 +202,7 @@ func StripPod(object any) (any, error) {
 	stripped.CreationTimestamp, stripped.DeletionTimestamp = pod.CreationTimestamp, pod.DeletionTimestamp
 	stripped.Labels, stripped.Annotations = pod.Labels, pod.Annotations
 	delete(stripped.Annotations, v1.LastAppliedConfigAnnotation)
-	stripped.OwnerReferences = pod.OwnerReferences
+	stripped.OwnerReferences, stripped.Finalizers = pod.OwnerReferences, pod.Finalizers
 	stripped.Spec = v1.PodSpec{
 		NodeName: pod.Spec.NodeName, SchedulerName: pod.Spec.SchedulerName, SchedulingGroup: pod.Spec.SchedulingGroup, Priority: pod.Spec.Priority, SchedulingGates: pod.Spec.SchedulingGates, ResourceClaims: pod.Spec.ResourceClaims,
 	}

@@ -2,8 +2,10 @@ package gang
 
 import (
 	"maps"
+	"slices"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -137,14 +139,16 @@ func EndOf(pod *v1.Pod) time.Time {
 }
 
 // RanToSuccess reports whether a pod has done what it was made for. kubelet writes phase Succeeded also for a pod that is being
-// deleted and whose containers obey with exit code 0; its controller makes another. The controller of Jobs takes that for success,
-// too, and makes none.
+// deleted and whose containers obey with exit code 0; its controller makes another. The controller of Jobs does so, too, and
+// counts it as failed as soon as it is being deleted, unless its containers end before it looks, or spec.podReplacementPolicy is
+// Failed: then it counts as succeeded, and none is made. Its finalizer is on a pod until it has counted it, and is taken off at once
+// if the Job is gone.
 func RanToSuccess(pod *v1.Pod) bool {
 	if pod.Status.Phase != v1.PodSucceeded {
 		return false
 	}
 	ref := metav1.GetControllerOfNoCopy(pod)
-	return pod.DeletionTimestamp == nil || ref != nil && isJob(ref)
+	return pod.DeletionTimestamp == nil || ref != nil && isJob(ref) && slices.Contains(pod.Finalizers, batchv1.JobTrackingFinalizer)
 }
 
 // finished is what still matters of a member that ran to success. pod is the member, while its object is there.
@@ -158,6 +162,8 @@ type finished struct {
 // finishedBy is the members that ran to success under one controller.
 type finishedBy struct {
 	n int
+	// one is the first of them that was seen: whatever replaces it replaces all.
+	one *v1.Pod
 	// Every one of them ended at first or later, and at last or earlier.
 	first, last time.Time
 	roles       map[string]int
@@ -206,7 +212,7 @@ func (p *past) add(pod *v1.Pod) {
 func note(all map[types.UID]*finishedBy, f finished) {
 	by := all[f.owner]
 	if by == nil {
-		by = &finishedBy{first: f.ended, last: f.ended, roles: map[string]int{}}
+		by = &finishedBy{one: f.pod, first: f.ended, last: f.ended, roles: map[string]int{}}
 		all[f.owner] = by
 	}
 	by.n++

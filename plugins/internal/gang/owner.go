@@ -196,6 +196,11 @@ func (s *Gangs) findReplaced(g *gang) []*member {
 			delete(s.succeeded, uid)
 		}
 	}
+	for owner, by := range g.past.kept {
+		if g.replaces(by.one) {
+			g.past.forgetKept(owner)
+		}
+	}
 	news := g.sorted(func(m *member) bool {
 		return isNamesake(m.pod, g.madeFor()) != m.namesake || g.issues.outlive(m.pod) != m.outlived
 	})

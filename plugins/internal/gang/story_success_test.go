@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -20,6 +21,9 @@ func (c *cluster) obey(prefix string) {
 		c.do(c.s.ForgetSucceeded(podOf(string(id)), c.now))
 	}
 }
+
+// tracked makes a pod one that its Job has not counted yet.
+func tracked(p *v1.Pod) { p.Finalizers = []string{batchv1.JobTrackingFinalizer} }
 
 // ofOwner puts a pod in the gang of this name, and makes a controller its owner.
 func ofOwner(gang, apiVersion, kind string, owner types.UID) func(*v1.Pod) {
@@ -110,7 +114,7 @@ func TestStoriesOfDeletedPods(t *testing.T) {
 			room: map[string]int{"n": 4},
 			play: func(c *cluster) {
 				c.describe("set", &Object{Min: 4})
-				c.add(podsNamed("p", 4, ofJob("job"))...)
+				c.add(podsNamed("p", 4, ofJob("job"), tracked)...)
 				c.run()
 				c.obey("p1")
 				c.footprint("set")
