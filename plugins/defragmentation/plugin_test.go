@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
@@ -259,6 +260,34 @@ func TestRounds(t *testing.T) {
 	dry.dryRun = true
 	if plans := dry.balance(t); len(plans) != 0 {
 		t.Errorf("a dry run has written %d plans", len(plans))
+	}
+}
+
+// TestRoomForALostMemberOfASlice: a gang of 4 without numbers in slices of 2 to a rack lost a member; what is left is a whole slice in one
+// rack and half of one in the other, where p is in the way of the newcomer.
+func TestRoomForALostMemberOfASlice(t *testing.T) {
+	for sentence, whole := range map[string]string{"the whole slice is in the last rack": "b", "the whole slice is in the first rack": "a"} {
+		t.Run(sentence, func(t *testing.T) {
+			half := map[string]string{"a": "b", "b": "a"}[whole]
+			nodes := []*v1.Node{node("a0", 2, "a"), node("a1", 2, "a"), node("b0", 2, "b"), node("b1", 2, "b"), node("c0", 2, "c")}
+			var placed []gang.Placed
+			var pods []*v1.Pod
+			for name, on := range map[string]string{"w0": whole + "0", "w1": whole + "1", "w2": half + "0"} {
+				pod := runs(name, 2, on, inGang("w"))
+				pods, placed = append(pods, pod), append(placed, gang.Placed{Pod: pod, Node: on})
+			}
+			newcomer := waits("w3", 2, inGang("w"))
+			pods = append(pods, runs("p", 1, half+"1"), newcomer)
+			s := newStage(t, nodes, pods, "{}")
+			s.waiting("w", "", newcomer)
+			need := &s.gangs.waiting[0].Gangs[0]
+			need.Placed, need.Spec.Min = placed, 4
+			need.Ranks = map[types.UID]int{"w0": 0, "w1": 1, "w2": 2, "w3": 3} // as the gang numbers those without: by age
+			need.Spec.Layout = gang.Layout{Levels: []gang.Level{{Key: rack, Slice: 2}}}
+			if got, want := s.moves(t), "p "+half+"1>c0"; got != want {
+				t.Errorf("moves %q, want %q", got, want)
+			}
+		})
 	}
 }
 

@@ -157,8 +157,9 @@ func TestNewcomerFillsAGapThatHasRoom(t *testing.T) {
 		"two slices lack one":                       {slices(2), []int{0, 1}, nil, []int{0, 1}},
 		"one of them has no room":                   {slices(2), []int{0, 1}, []int{0}, []int{1}},
 		"one slice lacks one":                       {slices(2), []int{0, 0, 1}, nil, []int{1}},
+		"a slice has no room, its block has":        {slices(4, 2), []int{0}, []int{0}, []int{1}},
 		"all are complete":                          {slices(2), []int{0, 0, 1, 1}, nil, []int{0, 1, 2, 3}},
-		"a block lacks a slice, another one a pod":  {slices(4, 2), []int{0, 0, 2}, nil, []int{0, 1, 2}},
+		"a block lacks a slice, another one a pod":  {slices(4, 2), []int{0, 0, 2}, nil, []int{0, 1, 2, 3}},
 		"a slice that lacks one before a new slice": {slices(4, 2), []int{0, 1, 1, 2, 2}, nil, []int{0, 2, 3}},
 	} {
 		t.Run(sentence, func(t *testing.T) {

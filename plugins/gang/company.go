@@ -1,9 +1,6 @@
 package gang
 
 import (
-	"cmp"
-	"slices"
-
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -17,7 +14,7 @@ type company struct {
 	nodes []*v1.Node
 	// on are those that have their places, by the indexes of their nodes.
 	on []placement.Standing
-	// ranks are the member's own, or, where members carry none, the gaps that it may fill: those of the fullest slice first.
+	// ranks are the member's own, or, where members carry none, the gaps that it may fill, the best first; see placement.Gaps.
 	ranks []int
 	// taken are the numbers of those that have their places, in order, where members carry none.
 	taken []int
@@ -51,23 +48,13 @@ func (pl *Gang) companyOf(pod *v1.Pod, need *gang.Need) *company {
 
 // number gives the members numbers, by which those that are placed are in whole slices.
 func (c *company) number(layout gang.Layout) {
-	placement.Number(c.on, planner.Levels(&layout), c.label)
+	levels := planner.Levels(&layout)
+	placement.Number(c.on, levels, c.label)
 	c.taken = make([]int, len(c.on))
 	for i, standing := range c.on {
 		c.taken[i] = standing.Rank
 	}
-	var sizes []int
-	for _, level := range layout.Levels {
-		if level.Slice > 0 {
-			sizes = append(sizes, level.Slice)
-		}
-	}
-	list := gaps(c.taken, 0, sizes)
-	slices.SortStableFunc(list, func(a, b gap) int { return cmp.Compare(a.lacks, b.lacks) })
-	c.ranks = nil
-	for _, gap := range list {
-		c.ranks = append(c.ranks, gap.rank)
-	}
+	c.ranks = placement.Gaps(c.taken, levels)
 }
 
 // from gives those that wait the next free numbers after that of the member, where members carry none.
@@ -76,48 +63,9 @@ func (c *company) from(rank int) {
 		return
 	}
 	for n := range c.waiting {
-		rank = free(c.taken, rank+1)
+		rank = placement.Free(c.taken, rank+1)
 		c.waiting[n] = rank
 	}
-}
-
-// gap is a free number in a slice that lacks so many.
-type gap struct{ rank, lacks int }
-
-// gaps returns a free number of each slice that has members and lacks some, or, where there is no such slice, the first number from
-// one on that is free. Of a slice that has slices inside it returns the gaps of these. Taken are the numbers of the members there, in
-// order, and sizes those of slices, the largest first.
-func gaps(taken []int, from int, sizes []int) []gap {
-	var list []gap
-	for rest := taken; len(sizes) > 0 && len(rest) > 0; {
-		size := sizes[0]
-		slice := rest[0] / size
-		n := 1
-		for n < len(rest) && rest[n]/size == slice {
-			n++
-		}
-		if n < size {
-			inside := gaps(rest[:n], slice*size, sizes[1:])
-			for i, one := range inside {
-				inside[i].lacks = cmp.Or(one.lacks, size-n)
-			}
-			list = append(list, inside...)
-		}
-		rest = rest[n:]
-	}
-	if len(list) == 0 {
-		list = append(list, gap{rank: free(taken, from)})
-	}
-	return list
-}
-
-// free returns the first number from one on that is not taken.
-func free(taken []int, from int) int {
-	i, _ := slices.BinarySearch(taken, from)
-	for ; i < len(taken) && taken[i] == from; i++ {
-		from++
-	}
-	return from
 }
 
 // label returns a label of one of the nodes.

@@ -20,7 +20,7 @@ func Levels(layout *gang.Layout) []placement.Level {
 }
 
 // rank records where the placed members of a gang are, and gives all members numbers: their
-// own, or, where they carry none, numbers by which the placed ones are in whole slices.
+// own, or, where they carry none, numbers by which the placed ones are in whole slices, and the others fill the gaps.
 func (w *world) rank(problem *placement.Problem, i int, need *gang.Need) {
 	g := &problem.Gangs[i]
 	for _, placed := range need.Placed {
@@ -28,16 +28,23 @@ func (w *world) rank(problem *placement.Problem, i int, need *gang.Need) {
 			g.On = append(g.On, placement.Standing{Node: node, Rank: need.Ranks[placed.Pod.UID]})
 		}
 	}
-	for position, member := range g.Members {
-		rank, ok := need.Ranks[w.pods[member].UID]
-		if !ok {
-			rank = position
-		}
-		problem.Members[member].Rank = rank
-	}
+	var gaps []int
 	if !need.Ranked {
 		g.Unnumbered = true
 		placement.Number(g.On, g.Levels, w.Label)
+		if len(g.On) > 0 && len(g.Levels) > 0 {
+			gaps = placement.Numbers(g.On, g.Levels, len(g.Members))
+		}
+	}
+	for position, member := range g.Members {
+		rank, ok := need.Ranks[w.pods[member].UID]
+		switch {
+		case gaps != nil:
+			rank = gaps[position]
+		case !ok:
+			rank = position
+		}
+		problem.Members[member].Rank = rank
 	}
 }
 

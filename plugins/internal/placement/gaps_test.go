@@ -218,3 +218,36 @@ func TestGapsAreFilled(t *testing.T) {
 		},
 	})
 }
+
+// TestNumbersOfNewcomers: they fill slices that lack some, the finest first and of these the fullest, and begin others then.
+func TestNumbersOfNewcomers(t *testing.T) {
+	one, two := []Level{{Key: "rack", Slice: 4}}, []Level{{Key: "block", Slice: 8}, {Key: "rack", Slice: 4}}
+	for sentence, c := range map[string]struct {
+		levels []Level
+		taken  []int
+		n      int
+		gaps   []int // of the first of them
+		want   []int
+	}{
+		"no slices":                      {nil, []int{0, 2}, 3, []int{1}, []int{1, 3, 4}},
+		"all are whole":                  {one, []int{0, 1, 2, 3}, 2, []int{4}, []int{4, 5}},
+		"the fullest slice first":        {one, []int{0, 4, 5, 6}, 3, []int{7, 1}, []int{7, 1, 2}},
+		"one that is short, then others": {one, []int{0, 1, 2}, 3, []int{3}, []int{3, 4, 5}},
+		"a slice before its block":       {two, []int{0, 1, 2, 3, 8, 9}, 4, []int{10, 4, 12}, []int{10, 11, 4, 5}},
+		"a block that lacks a slice":     {two, []int{0, 1, 2, 3}, 5, []int{4}, []int{4, 5, 6, 7, 8}},
+		"a block that lacks no slice":    {two, []int{0, 4, 5, 6, 7}, 1, []int{1}, []int{1}},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			var on []Standing
+			for _, rank := range c.taken {
+				on = append(on, Standing{Rank: rank})
+			}
+			if got := Gaps(c.taken, c.levels); !slices.Equal(got, c.gaps) {
+				t.Errorf("gaps %v, want %v", got, c.gaps)
+			}
+			if got := Numbers(on, c.levels, c.n); !slices.Equal(got, c.want) {
+				t.Errorf("numbers %v, want %v", got, c.want)
+			}
+		})
+	}
+}

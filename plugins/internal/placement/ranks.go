@@ -3,6 +3,7 @@ package placement
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 )
@@ -94,6 +95,95 @@ func Number(on []Standing, levels []Level, label func(node int, key string) (str
 		next++
 	}
 }
+
+// Gaps returns free numbers that a newcomer may have: of each slice that has members and lacks some, the finest slices first, and of these
+// the fullest. In a slice that has slices inside it, it begins one of these. Where no slice lacks any it is the first free number. Taken
+// are the numbers of the members there, see Number, in order.
+func Gaps(taken []int, levels []Level) []int {
+	var sizes []int
+	for _, level := range levels {
+		if level.sliced() {
+			sizes = append(sizes, level.Slice)
+		}
+	}
+	list := vacancies(taken, sizes)
+	slices.SortStableFunc(list, func(a, b vacancy) int { return cmp.Or(cmp.Compare(a.level, b.level), cmp.Compare(a.lacks, b.lacks)) })
+	ranks := make([]int, len(list))
+	for i, one := range list {
+		ranks[i] = one.rank
+	}
+	if len(ranks) == 0 {
+		return []int{Free(taken, 0)}
+	}
+	return ranks
+}
+
+// Numbers returns numbers for so many newcomers beside members that have theirs: those of the best gaps, see Gaps.
+func Numbers(on []Standing, levels []Level, newcomers int) []int {
+	taken := make([]int, len(on), len(on)+newcomers)
+	for i, standing := range on {
+		taken[i] = standing.Rank
+	}
+	slices.Sort(taken)
+	finest := math.MaxInt
+	for _, level := range levels {
+		if level.sliced() {
+			finest = level.Slice
+		}
+	}
+	numbers := make([]int, 0, newcomers)
+	for len(numbers) < newcomers {
+		first := Gaps(taken, levels)[0]
+		for rank := first; rank/finest == first/finest && len(numbers) < newcomers; rank++ {
+			if i, found := slices.BinarySearch(taken, rank); !found {
+				numbers, taken = append(numbers, rank), slices.Insert(taken, i, rank)
+			}
+		}
+	}
+	return numbers
+}
+
+// vacancy is the first of the free numbers of a slice that lacks so many. Its level counts from 1, the finest.
+type vacancy struct{ rank, level, lacks int }
+
+// vacancies lists those of slices of these sizes, the largest first.
+func vacancies(taken, sizes []int) (list []vacancy) {
+	if len(sizes) == 0 {
+		return nil
+	}
+	size, unit := sizes[0], 1
+	if len(sizes) > 1 {
+		unit = sizes[1]
+	}
+	for rest := taken; len(rest) > 0; {
+		slice, n := rest[0]/size, 1
+		for n < len(rest) && rest[n]/size == slice {
+			n++
+		}
+		if n < size {
+			list = append(list, vacancies(rest[:n], sizes[1:])...)
+			if rank := freeUnit(rest[:n], slice*size, unit); rank < (slice+1)*size {
+				list = append(list, vacancy{rank: rank, level: len(sizes), lacks: size - n})
+			}
+		}
+		rest = rest[n:]
+	}
+	return list
+}
+
+// freeUnit returns the start of the first unit from a number on in which no number is taken.
+func freeUnit(taken []int, from, unit int) int {
+	for {
+		i, _ := slices.BinarySearch(taken, from)
+		if i == len(taken) || taken[i] >= from+unit {
+			return from
+		}
+		from += unit
+	}
+}
+
+// Free returns the first number from one on that is not taken.
+func Free(taken []int, from int) int { return freeUnit(taken, from, 1) }
 
 // Neighbours returns the members nearest to a rank on either side; a member of that very rank is on
 // both.
