@@ -1,8 +1,14 @@
 package devices
 
 import (
+	"errors"
+	"fmt"
+
+	resourceapi "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/dynamic-resource-allocation/structured"
+	"k8s.io/kubernetes/pkg/scheduler/util/assumecache"
 )
 
 // count is the devices of a class that are left. Where many are allocated that is much to count, so what an overlay changes is
@@ -20,11 +26,9 @@ type count struct {
 // Left returns at most how many more devices of a class could be allocated on a node. bounded is false where the class selects
 // devices that are reached from several nodes, or can be allocated more than once.
 func (o *Overlay) Left(class, node string) (left int, bounded bool, err error) {
-	c := o.counts[class]
+	c, err := o.counted(class)
 	if c == nil {
-		if c, err = o.count(class); c == nil {
-			return 0, false, err
-		}
+		return 0, false, err
 	}
 	if c.more == nil || c.version != o.version {
 		c.more, c.version = o.more(c), o.version
@@ -32,7 +36,43 @@ func (o *Overlay) Left(class, node string) (left int, bounded bool, err error) {
 	return c.on[node] + c.more[node], c.bounded, nil
 }
 
-// count counts what is left of a class where nothing differs in the overlay; nil if that cannot be told now.
+// Among counts the devices of a class among those that claims would have, each once. It returns the claims, too, of which that cannot be
+// told: those that would not be allocated, and all where Left is not bounded. Claims that do not exist have none.
+func (o *Overlay) Among(class string, claims ...types.NamespacedName) (count int, untold []*resourceapi.ResourceClaim, err error) {
+	c, err := o.counted(class)
+	if err != nil {
+		return 0, nil, err
+	}
+	ids, would := sets.New[structured.DeviceID](), tracker{o.s.real.ResourceClaims(), o}
+	for _, name := range claims {
+		claim, err := would.Get(name.Namespace, name.Name)
+		switch {
+		case errors.Is(err, assumecache.ErrNotFound):
+			continue
+		case err != nil:
+			return 0, nil, fmt.Errorf("reading claim %s: %w", name, err)
+		case c == nil || !c.bounded || claim.Status.Allocation == nil:
+			untold = append(untold, claim)
+			continue
+		}
+		for result := range allocated(claim) {
+			if id := idOf(result); c.node[id] != "" {
+				ids.Insert(id)
+			}
+		}
+	}
+	return len(ids), untold, nil
+}
+
+// counted returns what is left of a class where nothing differs in the overlay; nil if that cannot be told now.
+func (o *Overlay) counted(class string) (*count, error) {
+	if c := o.counts[class]; c != nil {
+		return c, nil
+	}
+	return o.count(class)
+}
+
+// count counts a class for counted, and keeps that.
 func (o *Overlay) count(class string) (c *count, err error) {
 	o.s.mu.Lock()
 	defer o.s.mu.Unlock()

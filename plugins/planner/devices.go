@@ -12,6 +12,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/dynamic-resource-allocation/resourceclaim"
 	fwk "k8s.io/kube-scheduler/framework"
 	schedutil "k8s.io/kubernetes/pkg/scheduler/util"
@@ -222,24 +223,28 @@ func (w *world) heldDevices(f *floor) map[string]resource.Vector {
 	return f.held
 }
 
-// claimed counts the devices behind an extended resource for which pods have claims, each claim once.
+// claimed counts the devices behind an extended resource that claims of pods would have, as devicesNow counts what is left beside them.
+// Claims that would not be allocated count by what they ask for.
 func (w *world) claimed(pods []*v1.Pod, name v1.ResourceName) int64 {
 	class := w.backing(name)
-	if class == "" || w.storage.devices == nil {
+	if class == "" || w.storage.stock == nil {
 		return 0
 	}
-	var all claimed
-	seen := map[claimKey]bool{}
+	claims := sets.New[types.NamespacedName]()
 	for _, pod := range pods {
 		for _, key := range deviceKeys(pod) {
-			claim, err := w.storage.devices.Get(key.device().Namespace, key.device().Name)
-			if err == nil && !seen[key] { // the filters report errors
-				seen[key] = true
-				all.takes(claim)
-			}
+			claims.Insert(key.device())
 		}
 	}
-	return all.devices[class]
+	count, untold, err := w.tx.DevicesAmong(class, claims.UnsortedList()...)
+	if err != nil {
+		return 0 // the filters report errors
+	}
+	var rest claimed
+	for _, claim := range untold {
+		rest.takes(claim)
+	}
+	return int64(count) + rest.devices[class]
 }
 
 // backing returns the device class that backs an extended resource; empty for none.

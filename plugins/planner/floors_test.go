@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+	resourceapi "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
@@ -37,6 +39,21 @@ func wantPlan(t *testing.T, p *Planner, a *gang.Attempt, complete bool) *Plan {
 	return plan
 }
 
+// wantFits asks whether an attempt fits in a room with all nodes.
+func wantFits(t *testing.T, room *Room, want bool) {
+	t.Helper()
+	var nodes []int
+	for node := range room.Len() {
+		nodes = append(nodes, node)
+	}
+	if _, err := room.Restrict(t.Context(), nodes, 1); err != nil {
+		t.Fatal(err)
+	}
+	if fits, err := room.Fits(t.Context()); err != nil || fits != want {
+		t.Errorf("it fits: %t, %v; want %t", fits, err, want)
+	}
+}
+
 // TestFloorBesideClaimsInRoom: of devices that pods have claimed, those are free whose pods make way, and no others.
 func TestFloorBesideClaimsInRoom(t *testing.T) {
 	user := dra.Pod("user", "held")
@@ -56,26 +73,17 @@ func TestFloorBesideClaimsInRoom(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer room.Close(t.Context())
-	fits := func(want bool) {
-		t.Helper()
-		if _, err := room.Restrict(t.Context(), []int{0, 1}, 1); err != nil {
-			t.Fatal(err)
-		}
-		if fits, err := room.Fits(t.Context()); err != nil || fits != want {
-			t.Errorf("it fits: %t, %v; want %t", fits, err, want)
-		}
-	}
-	fits(false)
+	wantFits(t, room, false)
 	mark := room.Checkpoint()
 	node, _ := room.Index(user.Spec.NodeName)
 	if err := room.Remove(t.Context(), idle.PodInfo(t, user), node); err != nil {
 		t.Fatal(err)
 	}
-	fits(true)
+	wantFits(t, room, true)
 	if err := room.Rollback(t.Context(), mark); err != nil {
 		t.Fatal(err)
 	}
-	fits(false)
+	wantFits(t, room, false)
 }
 
 // TestFloorOfMembersInPlan: what members of an earlier plan will be allocated is theirs, and not free beside them.
@@ -96,6 +104,83 @@ func TestFloorOfMembersInPlan(t *testing.T) {
 			}
 		})
 	}
+}
+
+// asAll makes a claim ask for all devices of a node.
+func asAll(claim *resourceapi.ResourceClaim) {
+	one := claim.Spec.Devices.Requests[0].Exactly
+	one.AllocationMode, one.Count = resourceapi.DeviceAllocationModeAll, 0
+}
+
+// TestFloorOfClaims: what members are allocated counts towards what their gang asks for, however their claims ask for it.
+func TestFloorOfClaims(t *testing.T) {
+	for sentence, change := range map[string]func(*resourceapi.ResourceClaim){
+		"so many":       func(*resourceapi.ResourceClaim) {},
+		"all of a node": asAll,
+		"of another class": func(claim *resourceapi.ResourceClaim) {
+			claim.Spec.Devices.Requests[0].Exactly.DeviceClassName = "other"
+		},
+		"the first of some": func(claim *resourceapi.ResourceClaim) {
+			request := &claim.Spec.Devices.Requests[0]
+			request.Exactly, request.FirstAvailable = nil, []resourceapi.DeviceSubRequest{
+				{Name: "more", DeviceClassName: dra.Driver, AllocationMode: resourceapi.DeviceAllocationModeExactCount, Count: 5},
+				{Name: "some", DeviceClassName: dra.Driver, AllocationMode: resourceapi.DeviceAllocationModeExactCount, Count: 4},
+			}
+		},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			objects := []runtime.Object{&resourceapi.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: "other"}}}
+			pods := []*v1.Pod{dra.Pod("m0", "m0"), dra.Pod("m1", "m1"), dra.Pod("m2", "m2")}
+			for _, pod := range pods {
+				claim := dra.Claim(pod.Name, 4)
+				if pod.Name == "m0" {
+					claim = dra.Held(claim, "n0", 0, pod.Name) // it runs
+				}
+				change(claim)
+				objects = append(objects, claim)
+			}
+			p := devicePlanner(t, []int{4, 4, 4}, objects...)
+			placed := []gang.Placed{{Pod: pods[0], Node: "n0"}}
+			for len(placed) < len(pods) {
+				var next string
+				for floor, complete := range map[int64]bool{12: true, 13: false} {
+					a := withFloor(pods[len(placed):], floor)
+					a.Gangs[0].Spec.Min, a.Gangs[0].Placed = len(pods), placed
+					if plan := wantPlan(t, p, a, complete); plan.Complete {
+						next = plan.Nodes[pods[len(placed)].UID]
+					}
+				}
+				placed = append(placed, gang.Placed{Pod: pods[len(placed)], Node: next, InPlan: true})
+			}
+		})
+	}
+}
+
+// TestFloorOfClaimsInRoom: a gang that claims all it asks for fits beside others, which need not make way.
+func TestFloorOfClaimsInRoom(t *testing.T) {
+	var nodes []*v1.Node
+	var users, pods []*v1.Pod
+	objects := []runtime.Object{dra.Class()}
+	for i, name := range nodeNames(4) {
+		nodes = append(nodes, st.MakeNode().Name(name).Capacity(map[v1.ResourceName]string{v1.ResourceCPU: "96", v1.ResourcePods: "110"}).Obj())
+		pod, claim := dra.Pod("of-"+name, "of-"+name), dra.Claim("of-"+name, 4)
+		if i < 2 {
+			asAll(claim)
+			pods = append(pods, pod)
+		} else {
+			claim, pod.Spec.NodeName = dra.Held(claim, name, 0, pod.Name), name
+			users = append(users, pod)
+		}
+		objects = append(objects, dra.Slice(name, 4), claim)
+	}
+	s := idle.New(t, idle.Options{Snapshot: cache.NewSnapshot(users, nodes), Objects: objects})
+	s.Start()
+	room, err := New(s.Framework, holds.New(), extension.New()).Room(t.Context(), withFloor(pods, 8), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer room.Close(t.Context())
+	wantFits(t, room, true)
 }
 
 // TestFloorBesideHeldDevices: what is held for others is not free, and counts once.

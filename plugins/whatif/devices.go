@@ -40,14 +40,33 @@ func (t *Transaction) overlay(simulator *devices.Simulator) *devices.Overlay {
 // DevicesLeft returns at most how many more devices of a class could be allocated on a node. bounded is false where that cannot be
 // counted, as with devices that several nodes reach.
 func (t *Transaction) DevicesLeft(class string, node int) (left int, bounded bool, err error) {
+	overlay, err := t.anyDevices()
+	if overlay == nil {
+		return 0, false, err
+	}
+	return overlay.Left(class, t.nodes[node].Node().Name)
+}
+
+// DevicesAmong counts the devices of a class among those that claims would have, each once. It returns the claims, too, of which that
+// cannot be told: those that would not be allocated, and all where DevicesLeft is not bounded.
+func (t *Transaction) DevicesAmong(class string, claims ...types.NamespacedName) (count int, untold []*resourceapi.ResourceClaim, err error) {
+	overlay, err := t.anyDevices()
+	if overlay == nil {
+		return 0, nil, err
+	}
+	return overlay.Among(class, claims...)
+}
+
+// anyDevices returns the overlay; nil where the profile knows of no devices.
+func (t *Transaction) anyDevices() (*devices.Overlay, error) {
 	if t.hooks.devices == nil {
-		return 0, false, nil
+		return nil, nil
 	}
 	simulator, err := t.hooks.devices()
 	if err != nil || simulator == nil {
-		return 0, false, err
+		return nil, err
 	}
-	return t.overlay(simulator).Left(class, t.nodes[node].Node().Name)
+	return t.overlay(simulator), nil
 }
 
 // Hold keeps devices from the pods of the transaction: claims as they would be allocated to others. It has to be
